@@ -1,0 +1,2 @@
+// Package broker is one node wired together.
+package broker

@@ -1,0 +1,2 @@
+// Package meta is the cluster metadata as a pure value.
+package meta

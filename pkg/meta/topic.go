@@ -1,0 +1,71 @@
+package meta
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// NodeID is the stable name of a node.
+type NodeID string
+
+// Incarnation tells a topic from an earlier one of the same name. It is the
+// Raft index of the command that created it, so it is never used twice.
+type Incarnation uint64
+
+// SyncPolicy says when an append must be on disk.
+type SyncPolicy struct {
+	// Every: at most this many messages may be acknowledged and not synced.
+	// 1 (always): none; 0: only Interval counts.
+	Every int `json:"every,omitempty"`
+	// Interval: at most this long may an acknowledged message stay unsynced.
+	// It counts when Every is not 1.
+	Interval time.Duration `json:"interval,omitempty"`
+}
+
+// TopicConfig is what an operator chooses about a topic.
+type TopicConfig struct {
+	Partitions     int           // 1 to seq.MaxPartitions
+	Replicas       int           // replication factor
+	MinISR         int           // publishes are refused below it
+	Sync           SyncPolicy    // when an acknowledged message is on disk
+	Ordered        bool          // consumers must take it in order
+	Ext            bool          // messages may carry a JSON header
+	RetentionAge   time.Duration // finished messages older than this may go; 0: at once
+	RetentionBytes int64         // the log is cut to this size, finished or not; 0: no limit
+	MaxMessage     int           // largest body in bytes; 0: the node's limit
+}
+
+// Topic is a topic as every node knows it. Values that State hands out are
+// shared and must not be changed.
+type Topic struct {
+	Name        string
+	Incarnation Incarnation
+	Config      TopicConfig
+	Paused      bool
+	Version     uint64 // the Raft index of the last change
+	Partitions  []Partition
+	Channels    map[string]*Channel
+}
+
+// Partition is the placement and leadership of one partition.
+type Partition struct {
+	Replicas []NodeID // assignment, preferred leader first
+	Leader   NodeID   // "": offline
+	Epoch    seq.Epoch
+	ISR      []NodeID
+	Version  uint64 // bumps on every change: the compare-and-swap token
+	Adding   []NodeID
+	Removing []NodeID
+}
+
+// Channel is a durable channel of a topic.
+type Channel struct {
+	Name      string
+	Ordered   bool
+	Paused    bool
+	Skipped   bool
+	CreatedAt int64       // ns since 1970, as its creator saw it
+	Version   Incarnation // the Raft index of its creation: tells it from an earlier one of the name
+	First     bool        // the topic had no channel when it was created: it gets the backlog
+}

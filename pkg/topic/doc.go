@@ -1,0 +1,2 @@
+// Package topic gives meaning to one replica of a partition.
+package topic

@@ -1,0 +1,33 @@
+package topic
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Message is what a publisher hands in. Publishing copies it: its slices may
+// be reused as soon as the call returns.
+type Message struct {
+	Body      []byte
+	DeliverAt time.Time // the zero time: at once
+	TraceID   uint64    // 0: none
+	Header    []byte    // a JSON object; nil: none
+}
+
+// Delivery is a message on its way to a consumer. Its slices are valid only
+// during the call that hands it over.
+type Delivery struct {
+	ID        seq.MessageID
+	Timestamp int64  // of publishing, ns since 1970
+	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most MaxAttempts
+	TraceID   uint64
+	Header    []byte
+	Body      []byte
+	Position  int64 // byte position of its batch in the partition's log
+	RawSize   int32 // bytes it takes there
+}
+
+// MaxAttempts is where the attempts counter saturates: clients read it as a
+// signed 16-bit number, and the extension framing keeps the top bits clear.
+const MaxAttempts = 4000

@@ -1,0 +1,69 @@
+// Package vfs is the seam between the broker and the disk. Everything that the
+// broker keeps goes through an FS: the operating system's, a crashable twin in
+// memory, or a fault injector around either. It knows nothing of what the files
+// mean.
+package vfs
+
+import (
+	"io"
+	"io/fs"
+)
+
+// FS is a file system. Its methods may be called by many goroutines. Errors
+// wrap the fs and syscall sentinels, so errors.Is(err, fs.ErrNotExist) and
+// errors.Is(err, syscall.ENOSPC) work on every implementation.
+type FS interface {
+	// Create opens a new empty file for reading and writing. A file of that
+	// name is truncated.
+	Create(name string) (File, error)
+	// Open opens a file for reading only.
+	Open(name string) (File, error)
+	// OpenReadWrite opens an existing file for reading and writing.
+	OpenReadWrite(name string) (File, error)
+	// Remove deletes a file or an empty directory.
+	Remove(name string) error
+	// RemoveAll deletes a tree. A name that is not there is no error.
+	RemoveAll(name string) error
+	// Rename moves oldName over newName in one step. It is durable once the
+	// directories of both have been synced.
+	Rename(oldName, newName string) error
+	// MkdirAll makes a directory and its parents.
+	MkdirAll(name string) error
+	// ReadDir lists the names in a directory, sorted.
+	ReadDir(name string) ([]string, error)
+	// Stat describes a file.
+	Stat(name string) (fs.FileInfo, error)
+	// SyncDir makes the names in a directory durable: creations, renames and
+	// removals in it survive a power cut once it has returned.
+	SyncDir(name string) error
+	// Lock takes an exclusive lock named by a file until it is closed, and
+	// fails at once with ErrLocked where another process or caller holds it.
+	Lock(name string) (io.Closer, error)
+	// Usage tells how many bytes the disk of name holds and has free for us.
+	Usage(name string) (Usage, error)
+}
+
+// Usage is the state of a disk, in bytes.
+type Usage struct{ Total, Free uint64 }
+
+// File is an open file. ReadAt may be called by many goroutines at once and
+// beside WriteAt; the other methods are for one goroutine at a time, except
+// that SyncData may run beside WriteAt and then covers the writes that returned
+// before it was called.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Size returns the file's length in bytes.
+	Size() (int64, error)
+	// Truncate sets the file's length; new bytes are zero.
+	Truncate(size int64) error
+	// Preallocate asks for blocks for [off, off+n), and makes the file at least
+	// that long; the new bytes read as zero. It fails with ENOSPC where there is no room.
+	Preallocate(off, n int64) error
+	// SyncData makes the contents and the length durable (fdatasync). After an
+	// error nothing is known of what is on disk, and it must not be called again.
+	SyncData() error
+	// Sync makes contents and attributes durable (fsync).
+	Sync() error
+}
