@@ -1,0 +1,91 @@
+package api
+
+import "time"
+
+// ChannelSummary is a channel within a Topic or a ChannelList. Depth counts
+// what waits: neither in flight nor deferred.
+type ChannelSummary struct {
+	Name      string   `json:"name"`
+	Depth     int64    `json:"depth"`
+	InFlight  int64    `json:"in_flight"`
+	Deferred  int64    `json:"deferred"`
+	Consumers int      `json:"consumers"`
+	Paused    bool     `json:"paused"`
+	Ordered   bool     `json:"ordered"`
+	Ephemeral bool     `json:"ephemeral"`
+	OldestAge Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+}
+
+// ChannelList is the channels of one topic, by name.
+type ChannelList struct {
+	Topic    string           `json:"topic"`
+	Channels []ChannelSummary `json:"channels"`
+}
+
+// CreateChannel asks for a channel.
+type CreateChannel struct {
+	Name    string `json:"name"`
+	Ordered bool   `json:"ordered,omitempty"`
+}
+
+// Channel describes a channel, its consumers and its place in each partition.
+type Channel struct {
+	Topic          string             `json:"topic"`
+	Name           string             `json:"name"`
+	Depth          int64              `json:"depth"` // waiting: neither in flight nor deferred
+	InFlight       int64              `json:"in_flight"`
+	Deferred       int64              `json:"deferred"`
+	Paused         bool               `json:"paused"`
+	Ordered        bool               `json:"ordered"`
+	Ephemeral      bool               `json:"ephemeral"`
+	OldestAge      Duration           `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	MessagesTotal  uint64             `json:"messages_total"`
+	DeliveredTotal uint64             `json:"delivered_total"`
+	FinishedTotal  uint64             `json:"finished_total"`
+	RequeuedTotal  uint64             `json:"requeued_total"`
+	TimedOutTotal  uint64             `json:"timed_out_total"`
+	Consumers      []Consumer         `json:"consumers"`  // by address
+	Partitions     []ChannelPartition `json:"partitions"` // by number
+}
+
+// ChannelPartition is a channel's place in one partition. Lag is the committed
+// end less Confirmed: it counts finished messages behind an unfinished one too.
+type ChannelPartition struct {
+	Partition int    `json:"partition"`
+	Leader    string `json:"leader"`
+	Confirmed uint64 `json:"confirmed"` // every message below it is finished
+	Lag       int64  `json:"lag"`
+}
+
+// Consumer is one connection that takes messages from a channel.
+type Consumer struct {
+	Address        string    `json:"address"` // host:port
+	ClientID       string    `json:"client_id"`
+	Hostname       string    `json:"hostname"`
+	UserAgent      string    `json:"user_agent"`
+	Ready          int64     `json:"ready"` // its RDY
+	InFlight       int64     `json:"in_flight"`
+	DeliveredTotal uint64    `json:"delivered_total"`
+	FinishedTotal  uint64    `json:"finished_total"`
+	RequeuedTotal  uint64    `json:"requeued_total"`
+	TimedOutTotal  uint64    `json:"timed_out_total"`
+	TLS            bool      `json:"tls"`
+	ConnectedAt    time.Time `json:"connected_at"`
+}
+
+// Seek moves a channel in every partition: exactly one field is set. What is
+// behind the new place is finished, what is ahead of it is delivered again.
+type Seek struct {
+	To     SeekEdge   `json:"to,omitempty"`
+	Offset *uint64    `json:"offset,omitempty"` // of the next message to deliver
+	Time   *time.Time `json:"time,omitempty"`   // the first message published then or later
+}
+
+// SeekEdge is a place that every log has.
+type SeekEdge string
+
+// The edges.
+const (
+	SeekStart SeekEdge = "start" // the oldest message that is kept
+	SeekEnd   SeekEdge = "end"   // only what is published from now on
+)

@@ -1,0 +1,45 @@
+// Package api is the JSON of brokerd's /v1 administration interface and a Go
+// client of it. The server in pkg/admin and the command line brokerctl both
+// build on these types, so what one writes the other reads.
+//
+// It knows names, units and the shape of requests and answers. It refuses to
+// know how they are carried out: it imports no other package of brokerd.
+//
+// Invariants: fields may be added and are never renamed or given another
+// meaning; a list is [] when empty, never null; a duration is a string as
+// time.ParseDuration reads it; a time is RFC 3339; sizes are bytes; ages and
+// totals say so in their names, and a total counts since the process that
+// reports it started.
+//
+// # Endpoints
+//
+//	GET    /v1/topics                                    TopicList
+//	POST   /v1/topics               CreateTopic        → 201 Topic; the same configuration again: 200 Topic
+//	GET    /v1/topics/T                                  Topic
+//	PATCH  /v1/topics/T             ConfigPatch        → 200 Topic
+//	DELETE /v1/topics/T                                → 204
+//	POST   /v1/topics/T/pause                          → 204, also where nothing changes
+//	POST   /v1/topics/T/resume                         → 204, also where nothing changes
+//	POST   /v1/topics/T/empty                          → 204
+//	POST   /v1/topics/T/partitions  AddPartitions      → 200 Topic
+//	GET    /v1/topics/T/verify                           Verification
+//	POST   /v1/topics/T/messages    Publish            → 200 Published
+//	GET    /v1/topics/T/messages    ?n=&partition=&from= PeekedList, oldest first in each partition
+//	GET    /v1/topics/T/channels                         ChannelList
+//	POST   /v1/topics/T/channels    CreateChannel      → 201 Channel; there already: 200 Channel
+//	GET    /v1/topics/T/channels/C                       Channel
+//	DELETE /v1/topics/T/channels/C                     → 204
+//	POST   /v1/topics/T/channels/C/pause               → 204, also where nothing changes
+//	POST   /v1/topics/T/channels/C/resume              → 204, also where nothing changes
+//	POST   /v1/topics/T/channels/C/empty               → 204
+//	POST   /v1/topics/T/channels/C/seek  Seek          → 200 Channel
+//	GET    /v1/topics/T/channels/C/messages  ?n=&partition=&from=  PeekedList
+//	GET    /v1/partitions                                PartitionList: every topic's, with their topic
+//	GET    /v1/cluster                                   Cluster
+//	GET    /v1/cluster/health                            Health; the status is 200 whatever the health
+//	GET    /v1/nodes                                     NodeList
+//
+// Requests are JSON, and an unknown field is refused. Names in a path are
+// percent-encoded where they need it ("#ephemeral" does). Every failure is
+// answered with ErrorAnswer and the status of its Code.
+package api

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Publish asks that messages be stored: all of them in one partition, or none.
+// With neither Partition nor Key the broker picks one.
+type Publish struct {
+	Messages  []Message `json:"messages"`
+	Partition *int      `json:"partition,omitempty"`
+	Key       string    `json:"key,omitempty"` // messages of one key go to one partition
+}
+
+// Message is a message to publish. Its body is Body or Text, not both; an
+// empty one is refused.
+type Message struct {
+	Body    []byte          `json:"body,omitempty"`
+	Text    string          `json:"text,omitempty"`
+	Delay   Duration        `json:"delay,omitempty"`    // it is delivered no earlier than this from now
+	Headers json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
+	TraceID uint64          `json:"trace_id,omitempty"` // 0: none
+}
+
+// Published is the answer to Publish: the messages are as durable as the topic
+// promises, at FirstSeq and the places that follow it.
+type Published struct {
+	Topic     string `json:"topic"`
+	Partition int    `json:"partition"`
+	FirstSeq  uint64 `json:"first_seq"`
+	Count     int    `json:"count"`
+}
+
+// PeekState says what a peeked message is to the channel.
+type PeekState string
+
+// The states. PeekStored is that of a message looked at without a channel.
+const (
+	PeekReady    PeekState = "ready"
+	PeekInFlight PeekState = "in_flight"
+	PeekDeferred PeekState = "deferred"
+	PeekFinished PeekState = "finished"
+	PeekStored   PeekState = "stored"
+)
+
+// Peeked is a message that was looked at and not touched.
+type Peeked struct {
+	Partition int             `json:"partition"`
+	Seq       uint64          `json:"seq"`
+	ID        string          `json:"id"` // 16 hexadecimal digits, as on the wire
+	Timestamp time.Time       `json:"timestamp"`
+	DeliverAt *time.Time      `json:"deliver_at,omitempty"` // absent: not delayed
+	Attempts  uint16          `json:"attempts"`
+	State     PeekState       `json:"state"`
+	TraceID   uint64          `json:"trace_id,omitempty"`
+	Headers   json.RawMessage `json:"headers"` // an object; {} where there is none
+	Body      []byte          `json:"body"`
+	Text      *string         `json:"text,omitempty"` // the body, where it is UTF-8
+}
+
+// PeekedList is the answer to a peek.
+type PeekedList struct {
+	Messages []Peeked `json:"messages"`
+}

@@ -1,0 +1,96 @@
+package api
+
+// Config is what an operator chose about a topic.
+type Config struct {
+	Partitions      int      `json:"partitions"`
+	Replicas        int      `json:"replicas"`
+	MinISR          int      `json:"min_isr"`           // publishes are refused below it
+	Sync            Sync     `json:"sync"`              // when an acknowledged message is on disk
+	SyncInterval    Duration `json:"sync_interval"`     // counts unless sync is always
+	Ordered         bool     `json:"ordered"`           // consumers must take it in order
+	Ext             bool     `json:"ext"`               // messages may carry a JSON header
+	Retention       Duration `json:"retention"`         // finished messages older than this may go; 0s: at once
+	RetentionBytes  int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
+	MaxMessageBytes int      `json:"max_message_bytes"` // largest body; 0: the node's limit
+}
+
+// ConfigPatch is a choice of some settings: what is nil keeps its value, or
+// gets the default where the topic is new. Of an existing topic, Partitions
+// changes by AddPartitions only, and Ordered and Ext never.
+type ConfigPatch struct {
+	Partitions      *int      `json:"partitions,omitempty"`
+	Replicas        *int      `json:"replicas,omitempty"`
+	MinISR          *int      `json:"min_isr,omitempty"`
+	Sync            *Sync     `json:"sync,omitempty"`
+	SyncInterval    *Duration `json:"sync_interval,omitempty"`
+	Ordered         *bool     `json:"ordered,omitempty"`
+	Ext             *bool     `json:"ext,omitempty"`
+	Retention       *Duration `json:"retention,omitempty"`
+	RetentionBytes  *int64    `json:"retention_bytes,omitempty"`
+	MaxMessageBytes *int      `json:"max_message_bytes,omitempty"`
+}
+
+// CreateTopic asks for a topic.
+type CreateTopic struct {
+	Name   string      `json:"name"`
+	Config ConfigPatch `json:"config"`
+}
+
+// AddPartitions asks that a topic have this many partitions, more than now.
+type AddPartitions struct {
+	Partitions int `json:"partitions"` // in total
+}
+
+// Topic describes a topic, its partitions and its channels.
+type Topic struct {
+	Name          string           `json:"name"`
+	Config        Config           `json:"config"`
+	Paused        bool             `json:"paused"`
+	Ephemeral     bool             `json:"ephemeral"`
+	Depth         int64            `json:"depth"`          // messages that no channel has got yet
+	MessagesTotal uint64           `json:"messages_total"` // published
+	BytesTotal    uint64           `json:"bytes_total"`    // of their bodies
+	Bytes         int64            `json:"bytes"`          // on disk
+	Partitions    []Partition      `json:"partitions"`     // by number
+	Channels      []ChannelSummary `json:"channels"`       // by name
+}
+
+// TopicList is every topic, by name.
+type TopicList struct {
+	Topics []Topic `json:"topics"`
+}
+
+// Partition is the place and state of one partition of a topic. An end is one
+// past the last message it speaks of.
+type Partition struct {
+	Topic        string   `json:"topic,omitempty"` // set in a PartitionList only
+	Partition    int      `json:"partition"`
+	Leader       string   `json:"leader"` // "": none, the partition is offline
+	Epoch        uint64   `json:"epoch"`
+	Replicas     []string `json:"replicas"` // the preferred leader first
+	ISR          []string `json:"isr"`      // in sync
+	LogStart     uint64   `json:"log_start"`
+	CommittedEnd uint64   `json:"committed_end"`
+	LogEnd       uint64   `json:"log_end"`
+	Bytes        int64    `json:"bytes"` // on the leader's disk
+}
+
+// PartitionList is the partitions of every topic, by topic and number.
+type PartitionList struct {
+	Partitions []Partition `json:"partitions"`
+}
+
+// Verification compares what the replicas of a topic hold.
+type Verification struct {
+	Topic      string            `json:"topic"`
+	Partitions []PartitionDigest `json:"partitions"` // by number
+}
+
+// PartitionDigest is the digest of the messages below the committed end, by
+// node. Identical: every in-sync replica gave the same one.
+type PartitionDigest struct {
+	Partition    int               `json:"partition"`
+	CommittedEnd uint64            `json:"committed_end"`
+	Digests      map[string]string `json:"digests"`
+	Identical    bool              `json:"identical"`
+}

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Duration is a time.Duration that JSON and YAML hold as a string such as
+// "72h0m0s". It reads what time.ParseDuration reads.
+type Duration time.Duration
+
+// String returns the duration as time.Duration prints it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes the string form.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the string form.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no duration: write it as 90s, 15m or 72h", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Sync says when an acknowledged message is on disk. SyncAlways: before it is
+// acknowledged. SyncInterval: within the configuration's sync interval. Any
+// other N: at the latest after N messages, or the interval, whichever is first.
+// In JSON it is "always", "interval" or the number N.
+type Sync int
+
+// The policies that have a name.
+const (
+	SyncInterval Sync = 0
+	SyncAlways   Sync = 1
+)
+
+// ParseSync reads "always", "interval" or a number above 1.
+func ParseSync(text string) (Sync, error) {
+	switch text {
+	case "always":
+		return SyncAlways, nil
+	case "interval":
+		return SyncInterval, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is no sync policy: write always, interval or a number of messages", text)
+	}
+	return Sync(n), nil
+}
+
+// String returns "always", "interval" or the number.
+func (s Sync) String() string {
+	switch s {
+	case SyncAlways:
+		return "always"
+	case SyncInterval:
+		return "interval"
+	}
+	return strconv.Itoa(int(s))
+}
+
+// MarshalJSON writes a string for the named policies and a number otherwise.
+func (s Sync) MarshalJSON() ([]byte, error) {
+	if s == SyncAlways || s == SyncInterval {
+		return json.Marshal(s.String())
+	}
+	return json.Marshal(int(s))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and a number in a string.
+func (s *Sync) UnmarshalJSON(raw []byte) error {
+	text := string(raw)
+	if len(raw) > 0 && raw[0] == '"' {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return err
+		}
+	}
+	v, err := ParseSync(text)
+	if err != nil {
+		return err
+	}
+	*s = v
+	return nil
+}
