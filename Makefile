@@ -1,0 +1,98 @@
+# brokerd: `make` lists the targets. Everything that a target needs is put
+# under .cache/ by itself; nothing is installed on the machine, except that
+# `make conformance` installs Node.js where it is missing and it may.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO       ?= go
+CACHE    := $(CURDIR)/.cache
+LINTER   := $(CACHE)/tools/golangci-lint
+LOADGEN  := $(CACHE)/tools/loadgen
+
+# Knobs.
+ARGS     ?=
+FUZZTIME ?= 1m
+ROUNDS   ?= 100
+SOAK     ?= 30m
+BENCH    ?= .
+BENCHTIME ?= 1s
+NSQD     ?=
+
+.PHONY: help build run test check fmt lint arch unit race fuzz conformance \
+	crash soak bench bench-nsqd golden cover install-tools clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/brokerd and bin/brokerctl
+	$(GO) build -trimpath -o bin/ ./cmd/brokerd ./cmd/brokerctl
+
+run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
+	./bin/brokerd $(ARGS)
+
+test: ## everything that the CI runs, with a summary at the end
+	@test/all.sh
+
+check: fmt lint arch ## formatting, vet, linters, the rules of the house
+
+fmt: $(LINTER)
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	@$(LINTER) fmt --diff ./...
+
+lint: $(LINTER)
+	$(GO) vet ./...
+	$(LINTER) run ./...
+	cd tools/loadgen && $(GO) vet ./...
+
+arch:
+	$(GO) test ./internal/arch/
+
+unit:
+	$(GO) test ./...
+
+race: ## all Go tests with the race detector
+	$(GO) test -race -timeout 10m ./...
+	cd tools/loadgen && $(GO) test -race ./...
+
+fuzz: ## every fuzz target for FUZZTIME (1m)
+	@test/fuzz.sh $(FUZZTIME)
+
+conformance: build ## client suites and the README's examples, against bin/brokerd
+	$(GO) run ./test/conformance -cache $(CACHE)/conformance
+
+crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message
+	$(GO) run ./test/crash -rounds $(ROUNDS)
+
+soak: build ## the same for SOAK (30m)
+	$(GO) run ./test/crash -rounds 0 -for $(SOAK)
+
+bench: ## the micro benchmarks (BENCH=pattern BENCHTIME=1s)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) ./...
+
+bench-nsqd: build $(LOADGEN) ## side by side with NSQD=/path/to/nsqd, as a table
+	@test -x "$(NSQD)" || { echo "usage: make bench-nsqd NSQD=/path/to/nsqd"; exit 2; }
+	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -nsqd $(abspath $(NSQD)) $(ARGS)
+
+golden: ## write the golden files anew; read the diff
+	@grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | \
+	  while read -r dir; do $(GO) test "$$dir" -update || exit 1; done
+
+cover: ## coverage of the Go tests, in coverage.html
+	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
+	@$(GO) tool cover -func=coverage.out | tail -n 1
+	@$(GO) tool cover -html=coverage.out -o coverage.html
+
+install-tools: $(LINTER) $(LOADGEN) ## build the pinned tools into .cache/tools
+
+$(LINTER): tools/lint/go.mod
+	@mkdir -p $(@D)
+	cd tools/lint && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(LOADGEN): $(shell find tools/loadgen -name '*.go' -o -name 'go.*' 2>/dev/null)
+	@mkdir -p $(@D)
+	cd tools/loadgen && $(GO) build -o $@ .
+
+clean: ## remove what was built, the tools and caches included
+	rm -rf bin .cache coverage.out coverage.html

@@ -1,0 +1,42 @@
+#!/bin/bash
+# Runs everything that the continuous integration runs and says at the end what
+# passed and what it took. A step that fails does not stop the others, so that
+# one run tells all there is to tell.
+set -u
+cd "$(dirname "$0")/.."
+
+fuzztime=${FUZZTIME:-5s}
+rounds=${ROUNDS:-100}
+
+names=() results=() seconds=()
+failed=0
+
+step() { # NAME COMMAND...
+	local name=$1 began=$SECONDS result=ok
+	shift
+	printf '\n=== %s: %s\n' "$name" "$*"
+	if ! "$@"; then
+		result=FAILED
+		failed=1
+	fi
+	names+=("$name") results+=("$result") seconds+=($((SECONDS - began)))
+}
+
+step build make --no-print-directory build
+step tools make --no-print-directory install-tools
+step check make --no-print-directory check
+step race make --no-print-directory race
+step fuzz make --no-print-directory fuzz "FUZZTIME=$fuzztime"
+step conformance make --no-print-directory conformance
+step crash make --no-print-directory crash "ROUNDS=$rounds"
+
+printf '\n%-14s %-8s %s\n' STEP RESULT SECONDS
+for i in "${!names[@]}"; do
+	printf '%-14s %-8s %d\n' "${names[i]}" "${results[i]}" "${seconds[i]}"
+done
+if ((failed)); then
+	printf 'FAILED after %d s\n' "$SECONDS"
+else
+	printf 'passed in %d s\n' "$SECONDS"
+fi
+exit $failed
