@@ -1,0 +1,130 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// floors says on which floor a package stands. A package imports packages of
+// lower floors only; docs/architecture.md draws the house.
+var floors = map[string]int{
+	"pkg/seq":       0, // numbers
+	"pkg/fate":      0, // what an error means for the data
+	"pkg/vfs":       0, // the seam to the disk
+	"pkg/nsq":       0, // the wire codec
+	"pkg/peer":      0, // node-to-node transport
+	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
+
+	"pkg/commitlog": 1,
+	"pkg/channel":   1,
+	"pkg/meta":      1,
+	"pkg/client":    1,
+
+	"pkg/topic":          2,
+	"pkg/coord/isr":      2,
+	"pkg/meta/raftstore": 2,
+
+	"pkg/coord": 3,
+
+	"pkg/broker": 4,
+
+	"pkg/server":  5,
+	"pkg/admin":   5,
+	"pkg/metrics": 5,
+
+	// internal: helpers of the commands and of the tests.
+	"internal/arch":      0,
+	"internal/config":    5,
+	"internal/lookupd":   5,
+	"internal/nsqclient": 1,
+
+	"cmd/brokerd":   6,
+	"cmd/brokerctl": 6,
+}
+
+// sameFloor lists the imports on one floor that were thought about.
+var sameFloor = map[[2]string]string{
+	{"pkg/vfs", "pkg/fate"}: "an error of the disk is given its fate where it arises",
+	{"pkg/nsq", "pkg/seq"}:  "the wire spells message ids",
+	{"pkg/nsq", "pkg/fate"}: "an error of the wire is given its fate where it arises",
+}
+
+// soleImporters says which packages alone may use a module. A name that ends
+// in / stands for all packages below it.
+var soleImporters = map[string][]string{
+	"github.com/prometheus/":            {"pkg/metrics"},
+	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd"},
+	"github.com/hashicorp/":             {"pkg/meta/raftstore"},
+	"go.etcd.io/bbolt":                  {"pkg/meta/raftstore"},
+	"github.com/HdrHistogram/":          {"cmd/brokerctl", "tools/loadgen/"},
+	"github.com/coreos/go-systemd/":     {"cmd/brokerd"},
+	"github.com/pelletier/go-toml/":     {"internal/config"},
+	"go.yaml.in/yaml/":                  {"cmd/brokerctl"},
+	"github.com/nsqio/go-nsq":           {"tools/loadgen/"},
+	"github.com/google/go-cmp/":         {},
+	"go.uber.org/goleak":                {},
+	"pgregory.net/rapid":                {},
+	"github.com/anishathalye/porcupine": {},
+	"github.com/rogpeppe/go-internal/":  {},
+}
+
+// outside names the trees that are programs of their own: they build on the
+// broker's wire and not on its packages.
+func outside(dir string) bool {
+	return strings.HasPrefix(dir, "test/") || strings.HasPrefix(dir, "tools/")
+}
+
+func TestEveryPackageStandsOnAFloor(t *testing.T) {
+	for _, s := range sources(t) {
+		if _, ok := floors[s.dir]; !ok && !s.test && !outside(s.dir) {
+			t.Errorf("%s: package %s has no floor: give it one in floors_test.go and in docs/architecture.md", s.path, s.dir)
+		}
+	}
+}
+
+func TestPackagesImportLowerFloorsOnly(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue // a test may look down from anywhere
+		}
+		for _, imp := range s.imports() {
+			to, ours := strings.CutPrefix(imp, module+"/")
+			if !ours {
+				continue
+			}
+			if outside(s.dir) {
+				if !outside(to) {
+					t.Errorf("%s imports %s: programs under %s use the broker from outside", s.path, to, s.dir)
+				}
+				continue
+			}
+			if _, thought := sameFloor[[2]string{s.dir, to}]; thought {
+				continue
+			}
+			if floors[to] >= floors[s.dir] {
+				t.Errorf("%s (floor %d) imports %s (floor %d)", s.path, floors[s.dir], to, floors[to])
+			}
+		}
+	}
+}
+
+func TestModulesHaveTheirImporters(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, imp := range s.imports() {
+			for mod, allowed := range soleImporters {
+				if imp != mod && !strings.HasPrefix(imp, strings.TrimSuffix(mod, "/")+"/") {
+					continue
+				}
+				if !slices.ContainsFunc(allowed, func(a string) bool {
+					return a == s.dir || strings.HasSuffix(a, "/") && strings.HasPrefix(s.dir+"/", a)
+				}) {
+					t.Errorf("%s imports %s, which is for %v and tests only", s.path, imp, allowed)
+				}
+			}
+		}
+	}
+}

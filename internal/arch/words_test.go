@@ -1,0 +1,168 @@
+package arch
+
+import (
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// maxText bounds what is read as text.
+const maxText = 4 << 20
+
+// texts calls f with every text file of the repository that is not generated
+// by a package manager.
+func texts(t *testing.T, f func(name, text string)) {
+	t.Helper()
+	err := walk(func(name string) error {
+		switch path.Base(name) {
+		case "go.sum", "package-lock.json", "LICENSE":
+			return nil
+		}
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) || err == nil && (len(b) > maxText || strings.IndexByte(string(b), 0) >= 0) {
+			return nil
+		}
+		if err == nil {
+			f(name, string(b))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTheRepositoryStandsAlone finds what ties it to one machine or one
+// network: hosts of package registries, paths of somebody's home.
+func TestTheRepositoryStandsAlone(t *testing.T) {
+	forbidden := regexp.MustCompile(`proxy[.]golang[.]org|sum[.]golang[.]org|registry[.]npmjs|` +
+		`(^|[\s"'` + "`" + `(=])/(work|root|home|Users)/|[.][.]/shared\b`)
+	texts(t, func(name, text string) {
+		for i, line := range strings.Split(text, "\n") {
+			if m := forbidden.FindString(line); m != "" && name != "internal/arch/words_test.go" {
+				t.Errorf("%s:%d: %q has no place here", name, i+1, m)
+			}
+		}
+	})
+}
+
+// TestNothingIsLeftForLater finds notes to oneself in comments.
+func TestNothingIsLeftForLater(t *testing.T) {
+	note := regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
+	for _, s := range sources(t) {
+		for _, group := range s.file.Comments {
+			for _, c := range group.List {
+				if s.dir != "internal/arch" && note.MatchString(c.Text) {
+					t.Errorf("%s: %s", s.pos(c.Pos()), c.Text)
+				}
+			}
+		}
+	}
+}
+
+// TestTestsDoNotSleep finds tests that hope that something has happened by then.
+func TestTestsDoNotSleep(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if pkg, name := qualified(n); pkg == "time" && name == "Sleep" && !inBubble(s) {
+				t.Errorf("%s: time.Sleep in a test", s.pos(n.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// inBubble tells whether the file runs its tests with virtual time, where
+// sleeping waits for nobody.
+func inBubble(s source) bool {
+	for _, imp := range s.imports() {
+		if imp == "testing/synctest" {
+			return true
+		}
+	}
+	return false
+}
+
+// TestAtomicsAreTyped finds the functions of sync/atomic that take a pointer.
+func TestAtomicsAreTyped(t *testing.T) {
+	raw := regexp.MustCompile(`^(Add|And|CompareAndSwap|Load|Or|Store|Swap)(Int|Uint|Pointer)`)
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if pkg, name := qualified(n); pkg == "atomic" && raw.MatchString(name) {
+				t.Errorf("%s: atomic.%s: use a typed atomic", s.pos(n.Pos()), name)
+			}
+			return true
+		})
+	}
+}
+
+// qualified returns p and Name of a call's p.Name.
+func qualified(n ast.Node) (pkg, name string) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return "", ""
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", ""
+	}
+	id, ok := sel.X.(*ast.Ident)
+	if !ok {
+		return "", ""
+	}
+	return id.Name, sel.Sel.Name
+}
+
+// TestFormatsHaveGoldenFiles wants every description of a format to name the
+// golden files that hold it to its word.
+func TestFormatsHaveGoldenFiles(t *testing.T) {
+	named := regexp.MustCompile("`([^`\\s]*testdata/[^`\\s]+)`")
+	files, err := filepath.Glob(filepath.Join(root, "docs/format/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "README.md" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := named.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no golden file", filepath.Base(file))
+		}
+		for _, m := range found {
+			hits, err := filepath.Glob(filepath.Join(root, m[1]))
+			if err != nil || len(hits) == 0 {
+				t.Errorf("%s names %s, which is not there", filepath.Base(file), m[1])
+			}
+		}
+	}
+}
+
+// TestLinksLeadSomewhere follows the links of our documents to our files.
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	texts(t, func(name, text string) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, path.Dir(name), m[1])); err != nil {
+				t.Errorf("%s: link to %s leads nowhere", name, m[1])
+			}
+		}
+	})
+}
