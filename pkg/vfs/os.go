@@ -1,0 +1,153 @@
+//go:build linux
+
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+
+// OS is the file system of the operating system. Files are made with mode 0640,
+// directories with 0750. The zero value is ready to use.
+type OS struct{}
+
+var _ FS = OS{}
+
+type osFile struct{ *os.File }
+
+func openOS(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, fileMode) //nolint:gosec // the caller names the file: that is what this package is for
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+// Create implements FS.
+func (OS) Create(name string) (File, error) {
+	return openOS(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+}
+
+// Open implements FS.
+func (OS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
+
+// OpenReadWrite implements FS.
+func (OS) OpenReadWrite(name string) (File, error) { return openOS(name, os.O_RDWR) }
+
+// Remove implements FS.
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+// RemoveAll implements FS.
+func (OS) RemoveAll(name string) error { return os.RemoveAll(name) }
+
+// Rename implements FS.
+func (OS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
+
+// MkdirAll implements FS.
+func (OS) MkdirAll(name string) error { return os.MkdirAll(name, dirMode) }
+
+// ReadDir implements FS.
+func (OS) ReadDir(name string) ([]string, error) {
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// Stat implements FS.
+func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+// SyncDir implements FS.
+func (OS) SyncDir(name string) error {
+	d, err := os.Open(name) //nolint:gosec // as openOS
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Lock implements FS with flock(2). The file is made where it is missing and is
+// left in place afterwards: removing it would let two callers lock two files.
+func (OS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // as openOS
+	if err != nil {
+		return nil, err
+	}
+	err = ignoringEINTR(func() error {
+		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+}
+
+// Usage implements FS. Free is what an unprivileged process may still use.
+func (OS) Usage(name string) (Usage, error) {
+	var st unix.Statfs_t
+	if err := ignoringEINTR(func() error { return unix.Statfs(name, &st) }); err != nil {
+		return Usage{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	block := uint64(st.Bsize) //nolint:gosec // a block size is positive
+	return Usage{Total: st.Blocks * block, Free: st.Bavail * block}, nil
+}
+
+// Size implements File.
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Preallocate implements File with fallocate(2). Where the file system has no
+// fallocate the file is only made longer, and a later write may find no room.
+func (f osFile) Preallocate(off, n int64) error {
+	err := ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, off, n) })
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+		return &fs.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+	}
+	size, err := f.Size()
+	if err != nil || size >= off+n {
+		return err
+	}
+	return f.Truncate(off + n)
+}
+
+// SyncData implements File with fdatasync(2).
+func (f osFile) SyncData() error {
+	if err := ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) }); err != nil {
+		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// ignoringEINTR repeats a call that a signal interrupted before it did anything.
+func ignoringEINTR(call func() error) error {
+	for {
+		err := call()
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+

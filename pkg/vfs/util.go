@@ -1,0 +1,110 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// ErrLocked says that another process or caller holds the lock.
+var ErrLocked = fate.Refuse("locked by another process")
+
+// MkdirAllSynced makes a directory and its parents, and makes each name that it
+// added durable.
+func MkdirAllSynced(fsys FS, name string) error {
+	name = filepath.Clean(name)
+	_, err := fsys.Stat(name)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(name)
+	if parent != name {
+		if err := MkdirAllSynced(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(name); err != nil {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}
+
+// WriteFileSynced replaces a file as a whole: it writes a file with the suffix
+// TempSuffix beside it, syncs that, renames it over name and syncs the
+// directory. After a failure or a power cut the old content or the new is
+// there, never a mixture; the temporary file may be left over.
+func WriteFileSynced(fsys FS, name string, content []byte) error {
+	temp := name + TempSuffix
+	f, err := fsys.Create(temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(content, 0)
+	if err == nil {
+		err = f.SyncData()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(fsys.Remove(temp)))
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// TempSuffix ends the names of files that WriteFileSynced has not finished.
+const TempSuffix = ".tmp"
+
+// ReadFile returns a file's content, which must not be longer than limit bytes.
+func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > limit {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errTooLong}
+	}
+	content := make([]byte, size)
+	if err := ReadFull(f, content, 0); err != nil {
+		return nil, err
+	}
+	return content, nil
+}
+
+var errTooLong = errors.New("file is longer than it may be")
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ReadFull fills p from position off of a file. A file that ends before is
+// io.ErrUnexpectedEOF.
+func ReadFull(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+const (
+	fileMode = 0o640
+	dirMode  = 0o750
+)
