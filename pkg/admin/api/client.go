@@ -1,0 +1,218 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// DefaultAddress is where a broker of default configuration serves HTTP.
+const DefaultAddress = "http://127.0.0.1:4151"
+
+// Client asks the /v1 interface of any of several nodes. Its methods may be
+// called by many goroutines; every error they return is, or wraps, an *Error.
+//
+// A node that refuses the connection or is shutting down is passed over for the
+// next address. One that does not answer in time is passed over too where asking
+// twice does no harm; otherwise the error has CodeUncertain. The node that
+// answered last is asked first.
+type Client struct {
+	t transport
+}
+
+// ClientOptions configures a Client.
+type ClientOptions struct {
+	// Addresses of nodes, as URLs or host:port. None: DefaultAddress.
+	Addresses []string
+	// HTTP carries the requests. nil: http.DefaultClient. Deadlines come from the
+	// contexts; a timeout for dialling lets a silent address be passed over.
+	HTTP *http.Client
+	// UserAgent is sent with every request.
+	UserAgent string
+}
+
+// NewClient returns a client. It fails with CodeInvalid on an address that is none.
+func NewClient(o ClientOptions) (*Client, error) {
+	if len(o.Addresses) == 0 {
+		o.Addresses = []string{DefaultAddress}
+	}
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultClient
+	}
+	c := &Client{transport{http: o.HTTP, agent: o.UserAgent}}
+	for _, text := range o.Addresses {
+		base, err := parseAddress(text)
+		if err != nil {
+			return nil, err
+		}
+		c.t.bases = append(c.t.bases, base)
+	}
+	return c, nil
+}
+
+// Topics returns every topic, by name.
+func (c *Client) Topics(ctx context.Context) ([]Topic, error) {
+	var out TopicList
+	err := c.t.get(ctx, path("topics"), nil, &out)
+	return out.Topics, err
+}
+
+// Topic describes one topic.
+func (c *Client) Topic(ctx context.Context, name string) (*Topic, error) {
+	return into[Topic](ctx, &c.t, path("topics", name))
+}
+
+// CreateTopic makes a topic. It fails with CodeExists where there is one of
+// another configuration, and returns the topic where it is the same.
+func (c *Client) CreateTopic(ctx context.Context, req CreateTopic) (*Topic, error) {
+	out := new(Topic)
+	return out, c.t.send(ctx, http.MethodPost, path("topics"), req, out)
+}
+
+// AlterTopic changes what the patch sets and returns the topic as it is then.
+func (c *Client) AlterTopic(ctx context.Context, name string, patch ConfigPatch) (*Topic, error) {
+	out := new(Topic)
+	return out, c.t.send(ctx, http.MethodPatch, path("topics", name), patch, out)
+}
+
+// AddPartitions makes a topic have total partitions.
+func (c *Client) AddPartitions(ctx context.Context, name string, total int) (*Topic, error) {
+	out := new(Topic)
+	return out, c.t.send(ctx, http.MethodPost, path("topics", name, "partitions"), AddPartitions{total}, out)
+}
+
+// PauseTopic stops the topic from handing messages to its channels, or lets it
+// do so again.
+func (c *Client) PauseTopic(ctx context.Context, name string, paused bool) error {
+	return c.t.send(ctx, http.MethodPost, path("topics", name, pauseVerb(paused)), nil, nil)
+}
+
+// EmptyTopic drops the messages that no channel has got yet.
+func (c *Client) EmptyTopic(ctx context.Context, name string) error {
+	return c.t.send(ctx, http.MethodPost, path("topics", name, "empty"), nil, nil)
+}
+
+// DeleteTopic deletes a topic, its messages and its channels.
+func (c *Client) DeleteTopic(ctx context.Context, name string) error {
+	return c.t.send(ctx, http.MethodDelete, path("topics", name), nil, nil)
+}
+
+// Verify compares what the replicas of a topic hold.
+func (c *Client) Verify(ctx context.Context, topic string) (*Verification, error) {
+	return into[Verification](ctx, &c.t, path("topics", topic, "verify"))
+}
+
+// Partitions returns the partitions of every topic.
+func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
+	var out PartitionList
+	err := c.t.get(ctx, path("partitions"), nil, &out)
+	return out.Partitions, err
+}
+
+// Channels returns the channels of a topic, by name.
+func (c *Client) Channels(ctx context.Context, topic string) ([]ChannelSummary, error) {
+	var out ChannelList
+	err := c.t.get(ctx, path("topics", topic, "channels"), nil, &out)
+	return out.Channels, err
+}
+
+// Channel describes one channel.
+func (c *Client) Channel(ctx context.Context, topic, channel string) (*Channel, error) {
+	return into[Channel](ctx, &c.t, path("topics", topic, "channels", channel))
+}
+
+// CreateChannel makes a channel, or returns the one that is there.
+func (c *Client) CreateChannel(ctx context.Context, topic string, req CreateChannel) (*Channel, error) {
+	out := new(Channel)
+	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels"), req, out)
+}
+
+// PauseChannel stops a channel from handing out messages, or lets it do so again.
+func (c *Client) PauseChannel(ctx context.Context, topic, channel string, paused bool) error {
+	return c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, pauseVerb(paused)), nil, nil)
+}
+
+// EmptyChannel finishes every message of a channel.
+func (c *Client) EmptyChannel(ctx context.Context, topic, channel string) error {
+	return c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "empty"), nil, nil)
+}
+
+// SeekChannel moves a channel and returns it as it is then.
+func (c *Client) SeekChannel(ctx context.Context, topic, channel string, to Seek) (*Channel, error) {
+	out := new(Channel)
+	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "seek"), to, out)
+}
+
+// DeleteChannel deletes a channel and disconnects its consumers.
+func (c *Client) DeleteChannel(ctx context.Context, topic, channel string) error {
+	return c.t.send(ctx, http.MethodDelete, path("topics", topic, "channels", channel), nil, nil)
+}
+
+// Publish stores messages. After an error of CodeUncertain they may be stored.
+func (c *Client) Publish(ctx context.Context, topic string, req Publish) (*Published, error) {
+	out := new(Published)
+	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "messages"), req, out)
+}
+
+// PeekOptions says which messages to look at.
+type PeekOptions struct {
+	Partition *int    // nil: all of them
+	From      *uint64 // the first offset; nil: a channel's first unfinished, a topic's oldest message
+	Max       int     // how many in all; 0: the broker's default
+}
+
+// Peek looks at messages of a topic, or with a channel at what they are to it,
+// and touches none.
+func (c *Client) Peek(ctx context.Context, topic, channel string, o PeekOptions) ([]Peeked, error) {
+	q := url.Values{}
+	if o.Partition != nil {
+		q.Set("partition", strconv.Itoa(*o.Partition))
+	}
+	if o.From != nil {
+		q.Set("from", strconv.FormatUint(*o.From, 10))
+	}
+	if o.Max > 0 {
+		q.Set("n", strconv.Itoa(o.Max))
+	}
+	p := path("topics", topic, "messages")
+	if channel != "" {
+		p = path("topics", topic, "channels", channel, "messages")
+	}
+	var out PeekedList
+	err := c.t.get(ctx, p, q, &out)
+	return out.Messages, err
+}
+
+// Cluster describes the cluster.
+func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
+	return into[Cluster](ctx, &c.t, path("cluster"))
+}
+
+// Health returns the cluster's health. A cluster that is not healthy is no error.
+func (c *Client) Health(ctx context.Context) (*Health, error) {
+	return into[Health](ctx, &c.t, path("cluster", "health"))
+}
+
+// Nodes returns every node, by id.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	var out NodeList
+	err := c.t.get(ctx, path("nodes"), nil, &out)
+	return out.Nodes, err
+}
+
+// CodeOf returns the code of the *Error in err's chain, "" if there is none.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+func pauseVerb(paused bool) string {
+	if paused {
+		return "pause"
+	}
+	return "resume"
+}

@@ -1,0 +1,302 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// asked is a request as the fake node saw it.
+type asked struct{ Method, Path, Body string }
+
+// fakeNode answers every request alike and remembers them. It serves one
+// request at a time, as the tests send them.
+type fakeNode struct {
+	*httptest.Server
+	asked []asked
+}
+
+func newFakeNode(t *testing.T, status int, answer string) *fakeNode {
+	t.Helper()
+	n := &fakeNode{}
+	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		n.asked = append(n.asked, asked{r.Method, r.URL.RequestURI(), string(body)})
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(n.Close)
+	return n
+}
+
+func newTestClient(t *testing.T, addrs ...string) *Client {
+	t.Helper()
+	c, err := NewClient(ClientOptions{Addresses: addrs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestEachCallAsksItsEndpoint(t *testing.T) {
+	when := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	sync := Sync(100)
+	calls := []struct {
+		name string
+		call func(context.Context, *Client) error
+		want asked
+	}{
+		{"topics", func(ctx context.Context, c *Client) error { _, err := c.Topics(ctx); return err }, asked{"GET", "/v1/topics", ""}},
+		{"topic", func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t"); return err }, asked{"GET", "/v1/topics/t", ""}},
+		{"topic whose name needs encoding", func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t#ephemeral"); return err },
+			asked{"GET", "/v1/topics/t%23ephemeral", ""}},
+		{"create topic", func(ctx context.Context, c *Client) error {
+			_, err := c.CreateTopic(ctx, CreateTopic{Name: "t", Config: ConfigPatch{Partitions: ptr(2), Sync: &sync}})
+			return err
+		}, asked{"POST", "/v1/topics", `{"name":"t","config":{"partitions":2,"sync":100}}`}},
+		{"alter topic", func(ctx context.Context, c *Client) error {
+			_, err := c.AlterTopic(ctx, "t", ConfigPatch{Retention: ptr(Duration(72 * time.Hour))})
+			return err
+		}, asked{"PATCH", "/v1/topics/t", `{"retention":"72h0m0s"}`}},
+		{"add partitions", func(ctx context.Context, c *Client) error { _, err := c.AddPartitions(ctx, "t", 3); return err },
+			asked{"POST", "/v1/topics/t/partitions", `{"partitions":3}`}},
+		{"pause topic", func(ctx context.Context, c *Client) error { return c.PauseTopic(ctx, "t", true) }, asked{"POST", "/v1/topics/t/pause", ""}},
+		{"resume topic", func(ctx context.Context, c *Client) error { return c.PauseTopic(ctx, "t", false) }, asked{"POST", "/v1/topics/t/resume", ""}},
+		{"empty topic", func(ctx context.Context, c *Client) error { return c.EmptyTopic(ctx, "t") }, asked{"POST", "/v1/topics/t/empty", ""}},
+		{"delete topic", func(ctx context.Context, c *Client) error { return c.DeleteTopic(ctx, "t") }, asked{"DELETE", "/v1/topics/t", ""}},
+		{"verify", func(ctx context.Context, c *Client) error { _, err := c.Verify(ctx, "t"); return err }, asked{"GET", "/v1/topics/t/verify", ""}},
+		{"partitions", func(ctx context.Context, c *Client) error { _, err := c.Partitions(ctx); return err }, asked{"GET", "/v1/partitions", ""}},
+		{"channels", func(ctx context.Context, c *Client) error { _, err := c.Channels(ctx, "t"); return err }, asked{"GET", "/v1/topics/t/channels", ""}},
+		{"channel", func(ctx context.Context, c *Client) error { _, err := c.Channel(ctx, "t", "c"); return err },
+			asked{"GET", "/v1/topics/t/channels/c", ""}},
+		{"create channel", func(ctx context.Context, c *Client) error {
+			_, err := c.CreateChannel(ctx, "t", CreateChannel{Name: "c"})
+			return err
+		}, asked{"POST", "/v1/topics/t/channels", `{"name":"c"}`}},
+		{"pause channel", func(ctx context.Context, c *Client) error { return c.PauseChannel(ctx, "t", "c", true) },
+			asked{"POST", "/v1/topics/t/channels/c/pause", ""}},
+		{"resume channel", func(ctx context.Context, c *Client) error { return c.PauseChannel(ctx, "t", "c", false) },
+			asked{"POST", "/v1/topics/t/channels/c/resume", ""}},
+		{"empty channel", func(ctx context.Context, c *Client) error { return c.EmptyChannel(ctx, "t", "c") },
+			asked{"POST", "/v1/topics/t/channels/c/empty", ""}},
+		{"seek to an edge", func(ctx context.Context, c *Client) error {
+			_, err := c.SeekChannel(ctx, "t", "c", Seek{To: SeekStart})
+			return err
+		}, asked{"POST", "/v1/topics/t/channels/c/seek", `{"to":"start"}`}},
+		{"seek to a time", func(ctx context.Context, c *Client) error {
+			_, err := c.SeekChannel(ctx, "t", "c", Seek{Time: &when})
+			return err
+		}, asked{"POST", "/v1/topics/t/channels/c/seek", `{"time":"2026-11-21T00:00:00Z"}`}},
+		{"delete channel", func(ctx context.Context, c *Client) error { return c.DeleteChannel(ctx, "t", "c") },
+			asked{"DELETE", "/v1/topics/t/channels/c", ""}},
+		{"publish", func(ctx context.Context, c *Client) error {
+			_, err := c.Publish(ctx, "t", Publish{
+				Messages:  []Message{{Text: "a", Delay: Duration(time.Minute)}, {Body: []byte{0xff}}},
+				Partition: ptr(0), Key: "k",
+			})
+			return err
+		}, asked{"POST", "/v1/topics/t/messages",
+			`{"messages":[{"text":"a","delay":"1m0s"},{"body":"/w=="}],"partition":0,"key":"k"}`}},
+		{"peek a topic", func(ctx context.Context, c *Client) error {
+			_, err := c.Peek(ctx, "t", "", PeekOptions{Partition: ptr(1), From: ptr(uint64(7)), Max: 3})
+			return err
+		}, asked{"GET", "/v1/topics/t/messages?from=7&n=3&partition=1", ""}},
+		{"peek a channel", func(ctx context.Context, c *Client) error { _, err := c.Peek(ctx, "t", "c", PeekOptions{}); return err },
+			asked{"GET", "/v1/topics/t/channels/c/messages", ""}},
+		{"cluster", func(ctx context.Context, c *Client) error { _, err := c.Cluster(ctx); return err }, asked{"GET", "/v1/cluster", ""}},
+		{"health", func(ctx context.Context, c *Client) error { _, err := c.Health(ctx); return err }, asked{"GET", "/v1/cluster/health", ""}},
+		{"nodes", func(ctx context.Context, c *Client) error { _, err := c.Nodes(ctx); return err }, asked{"GET", "/v1/nodes", ""}},
+	}
+	for _, tc := range calls {
+		t.Run(tc.name, func(t *testing.T) {
+			node := newFakeNode(t, http.StatusOK, "{}")
+			if err := tc.call(t.Context(), newTestClient(t, node.URL)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]asked{tc.want}, node.asked); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAnswersAreDecoded(t *testing.T) {
+	node := newFakeNode(t, http.StatusOK, `{"name":"t","config":{"partitions":1,"sync":"interval","sync_interval":"200ms"},
+		"partitions":[{"partition":0,"leader":"n1","committed_end":7}],"channels":[{"name":"c","depth":5}],"a_later_field":1}`)
+	got, err := newTestClient(t, node.URL).Topic(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Topic{
+		Name:       "t",
+		Config:     Config{Partitions: 1, Sync: SyncInterval, SyncInterval: Duration(200 * time.Millisecond)},
+		Partitions: []Partition{{Leader: "n1", CommittedEnd: 7}},
+		Channels:   []ChannelSummary{{Name: "c", Depth: 5}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnErrorKeepsItsCode(t *testing.T) {
+	tests := []struct {
+		name   string
+		status int
+		answer string
+		want   Error
+	}{
+		{"the broker's", 404, `{"error":{"code":"not_found","message":"topic \"t\" not found","hint":"h","fate":"refused"}}`,
+			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"}},
+		{"of another server", 404, "<html>", Error{Code: CodeNotFound, Message: "HOST answered 404 Not Found", Hint: "is that the HTTP address of a brokerd?"}},
+		{"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,
+			Error{Code: CodeInternal, Message: "HOST answered 400 Bad Request", Hint: "is that the HTTP address of a brokerd?"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			node := newFakeNode(t, tc.status, tc.answer)
+			c := newTestClient(t, node.URL)
+			err := c.DeleteTopic(t.Context(), "t")
+			got, ok := errors.AsType[*Error](err)
+			if !ok {
+				t.Fatalf("error %T, want *Error", err)
+			}
+			want := tc.want
+			if host := c.t.bases[0].Host; len(want.Message) > 4 && want.Message[:4] == "HOST" {
+				want.Message = host + want.Message[4:]
+			}
+			if got.Code != want.Code || got.Message != want.Message || got.Hint != want.Hint || got.Fate != want.Fate {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// refusing returns an address where nobody listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func TestAnAddressThatRefusesIsPassedOver(t *testing.T) {
+	node := newFakeNode(t, http.StatusOK, "{}")
+	c := newTestClient(t, refusing(t), node.URL)
+	for range 2 {
+		if err := c.PauseTopic(t.Context(), "t", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(node.asked) != 2 {
+		t.Errorf("asked %d times, want 2", len(node.asked))
+	}
+	if got := c.t.first.Load(); got != 1 {
+		t.Errorf("asks address %d first, want the one that answered", got)
+	}
+}
+
+func TestANodeThatExitsIsPassedOver(t *testing.T) {
+	exiting := newFakeNode(t, http.StatusServiceUnavailable, `{"error":{"code":"exiting","message":"shutting down"}}`)
+	node := newFakeNode(t, http.StatusOK, "{}")
+	if err := newTestClient(t, exiting.URL, node.URL).EmptyTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoNodeAnswersIsUnavailable(t *testing.T) {
+	_, err := newTestClient(t, refusing(t), refusing(t)).Topics(t.Context())
+	if CodeOf(err) != CodeUnavailable || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v, want %s with its cause", err, CodeUnavailable)
+	}
+}
+
+// silent serves requests and answers none until the test ends.
+func silent(t *testing.T) string {
+	t.Helper()
+	done := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(done) })
+	return s.URL
+}
+
+func TestASilentNodeIsPassedOverOnlyForReads(t *testing.T) {
+	node := newFakeNode(t, http.StatusOK, "{}")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := newTestClient(t, silent(t), node.URL).Topics(ctx); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := newTestClient(t, silent(t), node.URL).DeleteTopic(ctx, "t")
+	if CodeOf(err) != CodeUncertain || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a change: got %v, want %s", err, CodeUncertain)
+	}
+	if len(node.asked) != 1 {
+		t.Errorf("the second node was asked %d times, want once", len(node.asked))
+	}
+}
+
+func TestAddressesAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.1:4151": "http://10.0.0.1:4151", "https://b": "https://b", "http://b/prefix": "http://b/prefix",
+		"": "", "http://": "", "ftp://b": "", "http://[": "",
+	} {
+		c, err := NewClient(ClientOptions{Addresses: []string{text}})
+		switch {
+		case want == "" && CodeOf(err) != CodeInvalid:
+			t.Errorf("%q: error %v, want %s", text, err, CodeInvalid)
+		case want != "" && err != nil:
+			t.Errorf("%q: %v", text, err)
+		case want != "" && c.t.bases[0].String() != want:
+			t.Errorf("%q: %s, want %s", text, c.t.bases[0], want)
+		}
+	}
+}
+
+func TestValuesKeepTheirForm(t *testing.T) {
+	type values struct {
+		S []Sync     `json:"s"`
+		D []Duration `json:"d"`
+	}
+	const want = `{"s":["always","interval",500],"d":["72h0m0s","0s"]}`
+	var v values
+	if err := json.Unmarshal([]byte(want), &v); err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(v)
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	for _, bad := range []string{`{"s":["never"]}`, `{"s":[0]}`, `{"s":["-1"]}`, `{"s":[1.5]}`, `{"d":["3 days"]}`, `{"d":[3]}`} {
+		if err := json.Unmarshal([]byte(bad), &v); err == nil {
+			t.Errorf("%s is read as %+v, want an error", bad, v)
+		}
+	}
+}
+
+func TestEveryCodeHasAnErrorStatus(t *testing.T) {
+	for _, c := range []Code{
+		CodeInvalid, CodeNotFound, CodeMethod, CodeExists, CodePrecondition, CodeTooLarge, CodeUnauthenticated, CodeForbidden,
+		CodeBusy, CodeNotWritable, CodeExiting, CodeUnavailable, CodeUncertain, CodeCorrupt, CodeInternal, "of a later version",
+	} {
+		if s := c.Status(); s < 400 || s > 599 {
+			t.Errorf("%s: status %d", c, s)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// maxAnswerBytes bounds what the client reads of an answer.
+const maxAnswerBytes = 256 << 20
+
+// transport carries one request to the first of several nodes that takes it.
+type transport struct {
+	http  *http.Client
+	agent string
+	bases []*url.URL
+	first atomic.Int64 // the index in bases that answered last
+}
+
+// parseAddress reads a URL or a host:port.
+func parseAddress(text string) (*url.URL, error) {
+	full := text
+	if !strings.Contains(full, "://") {
+		full = "http://" + full
+	}
+	base, err := url.Parse(full)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, &Error{
+			Code:    CodeInvalid,
+			Message: fmt.Sprintf("%q is not the address of a broker", text),
+			Hint:    "write it as http://host:4151",
+			cause:   err,
+		}
+	}
+	return base, nil
+}
+
+// path joins names to a percent-encoded path below /v1.
+func path(names ...string) string {
+	var b strings.Builder
+	b.WriteString("/v1")
+	for _, name := range names {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(name))
+	}
+	return b.String()
+}
+
+// into gets one object.
+func into[T any](ctx context.Context, t *transport, path string) (*T, error) {
+	out := new(T)
+	return out, t.get(ctx, path, nil, out)
+}
+
+func (t *transport) get(ctx context.Context, path string, query url.Values, out any) error {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return t.send(ctx, http.MethodGet, path, nil, out)
+}
+
+// send carries a request with a JSON body, unless in is nil, and decodes the
+// answer into out, unless that is nil.
+func (t *transport) send(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return Errorf(CodeInvalid, "the request cannot be written as JSON: %w", err)
+		}
+	}
+	var last error
+	start := int(t.first.Load())
+	for i := range t.bases {
+		at := (start + i) % len(t.bases)
+		again, err := t.attempt(ctx, len(t.bases)-i, request{t.bases[at], method, path, body}, out)
+		if err == nil || !again {
+			t.first.Store(int64(at))
+			return err
+		}
+		last = err
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return last
+}
+
+// request is what one node is asked.
+type request struct {
+	base   *url.URL
+	method string
+	path   string
+	body   []byte
+}
+
+// attempt tries one node of left that are still to be asked. Where asking again
+// does no harm, it leaves the others their share of the time.
+func (t *transport) attempt(ctx context.Context, left int, r request, out any) (again bool, err error) {
+	if deadline, ok := ctx.Deadline(); ok && r.method == http.MethodGet && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	return t.try(ctx, r, out)
+}
+
+// try asks one node. again says that the next one may be asked: nothing was
+// changed, or asking twice does no harm.
+func (t *transport) try(ctx context.Context, r request, out any) (again bool, err error) {
+	target := strings.TrimSuffix(r.base.String(), "/") + r.path
+	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
+	if err != nil {
+		return false, Errorf(CodeInvalid, "%w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if t.agent != "" {
+		req.Header.Set("User-Agent", t.agent)
+	}
+	resp, err := t.http.Do(req)
+	if err != nil {
+		return unreached(r, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
+	if resp.StatusCode/100 != 2 {
+		e := readError(r.base, resp)
+		return e.Code == CodeExiting, e
+	}
+	if out == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswerBytes)) // for the connection's reuse
+		return false, nil
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(out); err != nil {
+		return false, Errorf(CodeInternal, "the answer of %s is not what was expected: %w", r.base.Host, err)
+	}
+	return false, nil
+}
+
+// unreached names a failure that came from the network. A request that did not
+// get a connection was not sent; any other may have been carried out.
+func unreached(r request, cause error) (again bool, err error) {
+	// The wrapper repeats method and URL, which say nothing to an operator.
+	if wrapped, ok := errors.AsType[*url.Error](cause); ok {
+		cause = wrapped.Err
+	}
+	op, ok := errors.AsType[*net.OpError](cause)
+	unsent := ok && op.Op == "dial"
+	if unsent || r.method == http.MethodGet {
+		return true, Errorf(CodeUnavailable, "no answer from %s: %w", r.base.Host, cause)
+	}
+	return false, Errorf(CodeUncertain, "no answer from %s, it may have been done: %w", r.base.Host, cause)
+}
+
+// readError reads the failure that a broker answered, or makes one up for an
+// answer that is not a broker's.
+func readError(base *url.URL, resp *http.Response) *Error {
+	const maxErrorBytes = 64 << 10
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes)) // a part is better than nothing
+	var answer ErrorAnswer
+	if json.Unmarshal(raw, &answer) == nil && answer.Error != nil && answer.Error.Code != "" {
+		return answer.Error
+	}
+	code := CodeInternal
+	if resp.StatusCode == http.StatusNotFound {
+		code = CodeNotFound
+	}
+	e := Errorf(code, "%s answered %s", base.Host, resp.Status)
+	e.Hint = "is that the HTTP address of a brokerd?"
+	return e
+}
