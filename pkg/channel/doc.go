@@ -1,0 +1,24 @@
+// Package channel decides what one channel delivers next from one partition,
+// to whom, and until when.
+//
+// A State is a pure value: time and the committed end come in as arguments,
+// answers go out. It knows offsets, consumers as numbers, attempts and
+// deadlines. It refuses to know messages, logs, clocks, locks, sockets, disks
+// and goroutines; whoever holds a State guards it.
+//
+// A channel is a cursor over the partition's log and the list of exceptions to
+// it. Every offset is in exactly one of these places:
+//
+//	0 ──── finished ──── floor ── finished, in flight, ready, deferred ── cursor ── fresh ── end
+//
+// Invariants (State.check in the tests):
+//
+//   - floor <= cursor; everything below the floor is finished, the floor is not.
+//   - An offset between floor and cursor is either finished or tracked.
+//   - A tracked message is in flight with one consumer, or ready, or deferred:
+//     never two of them. An offset beyond the cursor is tracked or finished
+//     only if it was known to be deferred before the cursor came to it.
+//   - An ordered channel has at most one message newly in flight, and that
+//     message was the floor when it was taken.
+//   - A message in flight has a deadline; a deferred one has a due time.
+package channel

@@ -1,0 +1,346 @@
+package channel
+
+import (
+	"math"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// MaxAttempts is where the attempts counter of a message saturates.
+const MaxAttempts = 4000
+
+// Delivery is a message that Take hands out.
+type Delivery struct {
+	Offset   seq.Offset
+	Attempts uint16 // deliveries, this one included; at most MaxAttempts
+}
+
+// State is the delivery state of one channel on one partition. It is not safe
+// for concurrent use. Its methods take no time that depends on how much is in
+// flight or deferred, unless they say so. Time may not run backwards by more
+// than the precision that its callers want of timeouts.
+type State struct {
+	floor  seq.Offset // everything below is finished
+	cursor seq.Offset // everything at or above is fresh, or tracked and counted in ahead
+	base   seq.Offset // where the count of messages starts
+	done   seq.Set    // finished beyond the floor
+	t      *tracked   // nil while there is nothing to remember
+
+	ahead    int // tracked offsets at or above the cursor
+	inFlight int
+	ready    int
+	deferred int
+
+	delivered, finished, requeued, timedOut, revision uint64
+
+	ordered   bool
+	paused    bool
+	freshTurn bool // the last delivery was a repeated one
+}
+
+// New returns the state of a channel that starts at an offset.
+func New(start seq.Offset, ordered bool) *State {
+	return &State{floor: start, cursor: start, base: start, ordered: ordered}
+}
+
+// Restore returns the state that a checkpoint describes. What was in flight or
+// ready then is ready again; what its publisher deferred is found again when it
+// is read.
+func Restore(p Position, ordered bool) *State {
+	s := New(p.Floor, ordered)
+	for _, r := range p.Finished {
+		s.done.AddRange(max(r.From, p.Floor), r.End)
+	}
+	s.settle()
+	for _, a := range p.Attempted {
+		if !s.known(a.Offset) {
+			s.track().intoReady(s.meet(a.Offset, a.Attempts))
+			s.ready++
+		}
+	}
+	for _, d := range p.Deferred {
+		if !s.known(d.Offset) {
+			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), d.At, false)
+			s.deferred++
+		}
+	}
+	return s
+}
+
+// Take appends to out up to max messages below end, the committed end, and
+// returns it. They are in flight with the consumer until now+timeout. Repeated
+// messages (requeued, timed out, due after a deferral; first the one that is
+// ready longest) and fresh ones alternate while there are both. An ordered
+// channel hands out its floor, and nothing while something is in flight. A
+// paused channel hands out nothing.
+func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
+	if s.paused || max <= 0 {
+		return out
+	}
+	nanos := now.UnixNano()
+	s.promote(nanos)
+	owner := int32(-1)
+	for ; max > 0; max-- {
+		slot, ok := s.candidate(end)
+		if !ok {
+			break
+		}
+		if owner < 0 {
+			owner = s.t.consumerOf(consumer)
+		}
+		m := &s.t.slots[slot]
+		if m.attempts < MaxAttempts {
+			m.attempts++
+		}
+		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
+		s.inFlight++
+		s.delivered++
+		s.revision++
+		out = append(out, Delivery{m.offset, m.attempts})
+	}
+	return out
+}
+
+// candidate takes the next message to deliver out of its place.
+func (s *State) candidate(end seq.Offset) (int32, bool) {
+	if s.ordered {
+		return s.orderedCandidate(end)
+	}
+	slot, repeated := s.firstReady(end)
+	fresh := s.skip(end)
+	if repeated && (!fresh || !s.freshTurn) {
+		s.freshTurn = true
+		s.leave(slot)
+		return slot, true
+	}
+	if !fresh {
+		return 0, false
+	}
+	s.freshTurn = false
+	return s.fresh(), true
+}
+
+// orderedCandidate is the floor, unless something is in flight or the floor is
+// deferred.
+func (s *State) orderedCandidate(end seq.Offset) (int32, bool) {
+	if s.inFlight > 0 || s.floor >= end {
+		return 0, false
+	}
+	if s.t != nil {
+		if slot, ok := s.t.index.get(s.floor); ok {
+			if s.t.slots[slot].place != ready {
+				return 0, false
+			}
+			s.leave(slot)
+			return slot, true
+		}
+	}
+	return s.fresh(), true // the floor is neither finished nor tracked: it is the cursor
+}
+
+func (s *State) firstReady(end seq.Offset) (int32, bool) {
+	if s.ready == 0 {
+		return 0, false
+	}
+	slot := s.t.ready.head
+	return slot, s.t.slots[slot].offset < end
+}
+
+// skip moves the cursor over what is finished or tracked and says whether there
+// is a fresh message below end.
+func (s *State) skip(end seq.Offset) bool {
+	for s.cursor < end {
+		if !s.done.Empty() && s.done.Contains(s.cursor) {
+			s.cursor = s.done.NextAbsent(s.cursor)
+			continue
+		}
+		if s.ahead == 0 {
+			return true
+		}
+		if _, ok := s.t.index.get(s.cursor); !ok {
+			return true
+		}
+		s.ahead--
+		s.cursor++
+	}
+	return false
+}
+
+// fresh starts to track the message at the cursor and moves on.
+func (s *State) fresh() int32 {
+	slot := s.track().add(s.cursor, 0)
+	s.cursor++
+	return slot
+}
+
+// Finish is the consumer's word that it is done with a message.
+func (s *State) Finish(o seq.Offset, consumer uint64) error {
+	slot, err := s.owned(o, consumer)
+	if err != nil {
+		return err
+	}
+	s.finished++
+	s.finish(slot)
+	return nil
+}
+
+// Requeue gives a message back, to be delivered again after the delay. On an
+// ordered channel a delay is ignored: the message stays in flight until its
+// timeout.
+func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time.Duration) error {
+	slot, err := s.owned(o, consumer)
+	if err != nil {
+		return err
+	}
+	s.requeued++
+	s.revision++
+	nanos := now.UnixNano()
+	switch {
+	case delay <= 0:
+		s.promote(nanos)
+		s.leave(slot)
+		s.enqueue(slot)
+	case !s.ordered:
+		s.leave(slot)
+		s.t.intoDeferred(slot, addTime(nanos, delay), false)
+		s.deferred++
+	}
+	return nil
+}
+
+// Touch gives a message more time: until now+timeout, but no later than
+// maxTotal after it was delivered.
+func (s *State) Touch(o seq.Offset, consumer uint64, now time.Time, timeout, maxTotal time.Duration) error {
+	slot, err := s.owned(o, consumer)
+	if err != nil {
+		return err
+	}
+	m := &s.t.slots[slot]
+	m.gen++
+	s.t.deadlines.stale++
+	s.t.setDeadline(slot, min(addTime(now.UnixNano(), timeout), addTime(m.taken, maxTotal)))
+	return nil
+}
+
+// Defer says that the publisher wants a message delivered at a time and not
+// before. It is for messages that have just been committed (at or above the
+// cursor), and for those that have just been taken and read: these leave the
+// consumer, and the delivery does not count. Others stay as they are.
+func (s *State) Defer(o seq.Offset, at time.Time) {
+	if s.t != nil {
+		if slot, ok := s.t.index.get(o); ok {
+			if s.t.slots[slot].place == inFlight {
+				s.untake(slot)
+				s.t.intoDeferred(slot, at.UnixNano(), true)
+				s.deferred++
+			}
+			return
+		}
+	}
+	if o < s.cursor || s.done.Contains(o) {
+		return
+	}
+	s.track().intoDeferred(s.meet(o, 0), at.UnixNano(), true)
+	s.deferred++
+	s.revision++
+}
+
+// GiveBack undoes Take for a message that was not sent: it is the first to be
+// delivered again and the delivery does not count. Several are given back in
+// reverse order, last taken first. An offset that is not in flight is ignored.
+func (s *State) GiveBack(o seq.Offset) {
+	slot, ok := s.flying(o)
+	if !ok {
+		return
+	}
+	s.untake(slot)
+	s.t.intoReadyFront(slot)
+	s.ready++
+}
+
+// Drop finishes a message that was taken and not sent, for a reason that is not
+// its consumer's: sampled out, or gone by retention. The delivery does not
+// count. An offset that is not in flight is ignored.
+func (s *State) Drop(o seq.Offset) {
+	slot, ok := s.flying(o)
+	if !ok {
+		return
+	}
+	s.delivered--
+	s.finish(slot)
+}
+
+// Disconnect says that a consumer is gone. Its messages in flight are ready at
+// once, in the order in which it got them; it returns how many.
+func (s *State) Disconnect(consumer uint64) int {
+	if s.t == nil {
+		return 0
+	}
+	i, ok := s.t.byID[consumer]
+	if !ok {
+		return 0
+	}
+	n := s.t.consumers[i].count
+	for slot := s.t.consumers[i].mine.head; slot != 0; slot = s.t.consumers[i].mine.head {
+		s.leave(slot)
+		s.enqueue(slot)
+	}
+	s.t.forget(i)
+	if n > 0 {
+		s.revision++
+	}
+	return n
+}
+
+// Expire makes ready, in order of time, the messages in flight whose deadline
+// is not after now and the deferred ones that are due. It calls timedOut for
+// each of the former and returns how many there were. timedOut may be nil and
+// must not use the State.
+func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offset)) int {
+	if s.t == nil {
+		return 0
+	}
+	n, nanos := 0, now.UnixNano()
+	for {
+		e, ok := s.t.earliest(&s.t.deadlines)
+		if !ok || e.at > nanos {
+			break
+		}
+		s.promote(e.at - 1)
+		m := &s.t.slots[e.slot]
+		o, consumer := m.offset, s.t.consumers[m.owner].id
+		s.leave(e.slot)
+		s.enqueue(e.slot)
+		n++
+		if timedOut != nil {
+			timedOut(consumer, o)
+		}
+	}
+	s.promote(nanos)
+	if n > 0 {
+		s.timedOut += uint64(n)
+		s.revision++
+	}
+	return n
+}
+
+// NextEvent returns when Expire has something to do next.
+func (s *State) NextEvent() (time.Time, bool) {
+	if s.t == nil {
+		return time.Time{}, false
+	}
+	at := int64(math.MaxInt64)
+	deadline, some := s.t.earliest(&s.t.deadlines)
+	if some {
+		at = deadline.at
+	}
+	due, more := s.t.earliest(&s.t.deferrals)
+	if more {
+		at = min(at, due.at)
+	}
+	if !some && !more {
+		return time.Time{}, false
+	}
+	return time.Unix(0, at), true
+}

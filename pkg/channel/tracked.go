@@ -1,0 +1,213 @@
+package channel
+
+import "github.com/brokerd/brokerd/pkg/seq"
+
+// place is where a tracked message is.
+type place uint8
+
+const (
+	free place = iota
+	inFlight
+	ready
+	deferred
+)
+
+// message is what the channel remembers of one offset that is neither fresh nor
+// finished.
+type message struct {
+	offset    seq.Offset
+	due       int64 // in flight: the deadline; deferred: when it is ready; ns since 1970
+	taken     int64 // in flight: when it was delivered, ns since 1970
+	next      int32 // in its consumer's list, the ready list or the free list
+	prev      int32
+	gen       uint32 // moves on with each change of place or time: makes events stale
+	owner     int32  // in flight: index of the consumer
+	attempts  uint16
+	place     place
+	published bool // deferred by its publisher: the log remembers it
+}
+
+// list is a chain of messages, oldest first. Slot 0 is nobody.
+type list struct{ head, tail int32 }
+
+// consumer is one consumer's share of what is in flight.
+type consumer struct {
+	id    uint64
+	mine  list
+	count int
+}
+
+// tracked holds the messages that a channel has to remember one by one.
+// It exists only while there are any, so that an idle channel is small.
+type tracked struct {
+	index     index
+	slots     []message // slot 0 is not used
+	freeSlot  int32
+	ready     list
+	deadlines timers // of messages in flight
+	deferrals timers
+	consumers []consumer
+	byID      map[uint64]int32 // consumers
+	spare     []int32          // free places in consumers
+}
+
+func newTracked() *tracked {
+	return &tracked{slots: make([]message, 1, minCells), byID: make(map[uint64]int32)}
+}
+
+// add starts to track an offset; it is nowhere yet.
+func (t *tracked) add(o seq.Offset, attempts uint16) int32 {
+	slot := t.freeSlot
+	if slot != 0 {
+		t.freeSlot = t.slots[slot].next
+	} else {
+		t.slots = append(t.slots, message{})
+		slot = int32(len(t.slots) - 1)
+	}
+	m := &t.slots[slot]
+	*m = message{offset: o, gen: m.gen + 1, attempts: attempts}
+	t.index.put(o, slot)
+	return slot
+}
+
+// leave takes a message out of its place; it is nowhere then.
+func (t *tracked) leave(slot int32) {
+	m := &t.slots[slot]
+	switch m.place {
+	case inFlight:
+		c := &t.consumers[m.owner]
+		t.unlink(&c.mine, slot)
+		c.count--
+		t.deadlines.stale++
+	case deferred:
+		t.deferrals.stale++
+	case ready:
+		t.unlink(&t.ready, slot)
+	case free:
+	}
+	m.gen++
+	m.place = free
+	m.published = false
+}
+
+// remove stops tracking a message that is nowhere.
+func (t *tracked) remove(slot int32) {
+	m := &t.slots[slot]
+	t.index.remove(m.offset)
+	m.next = t.freeSlot
+	t.freeSlot = slot
+}
+
+func (t *tracked) intoFlight(slot, owner int32, now, deadline int64) {
+	m := &t.slots[slot]
+	m.place, m.owner, m.taken = inFlight, owner, now
+	c := &t.consumers[owner]
+	c.count++
+	t.append(&c.mine, slot)
+	t.setDeadline(slot, deadline)
+}
+
+// setDeadline gives a message in flight its deadline. An earlier one must have
+// been made stale.
+func (t *tracked) setDeadline(slot int32, deadline int64) {
+	m := &t.slots[slot]
+	m.due = deadline
+	t.deadlines.push(event{deadline, slot, m.gen})
+	if t.deadlines.needsSweep() {
+		t.deadlines.sweep(t.live)
+	}
+}
+
+func (t *tracked) intoReady(slot int32) {
+	t.slots[slot].place = ready
+	t.append(&t.ready, slot)
+}
+
+func (t *tracked) intoReadyFront(slot int32) {
+	t.slots[slot].place = ready
+	t.prepend(&t.ready, slot)
+}
+
+func (t *tracked) intoDeferred(slot int32, at int64, published bool) {
+	m := &t.slots[slot]
+	m.place, m.due, m.published = deferred, at, published
+	t.deferrals.push(event{at, slot, m.gen})
+	if t.deferrals.needsSweep() {
+		t.deferrals.sweep(t.live)
+	}
+}
+
+// live says whether an event still means its message.
+func (t *tracked) live(e event) bool { return t.slots[e.slot].gen == e.gen }
+
+// earliest returns the first live event of a queue and drops the stale ones
+// before it.
+func (t *tracked) earliest(q *timers) (event, bool) {
+	for {
+		e, ok := q.peek()
+		if !ok || t.live(e) {
+			return e, ok
+		}
+		q.pop()
+		q.stale--
+	}
+}
+
+// consumerOf returns the place of a consumer, made if need be.
+func (t *tracked) consumerOf(id uint64) int32 {
+	if i, ok := t.byID[id]; ok {
+		return i
+	}
+	i := int32(len(t.consumers))
+	if n := len(t.spare); n > 0 {
+		i, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		t.consumers = append(t.consumers, consumer{})
+	}
+	t.consumers[i] = consumer{id: id}
+	t.byID[id] = i
+	return i
+}
+
+// forget drops a consumer that has nothing in flight.
+func (t *tracked) forget(i int32) {
+	delete(t.byID, t.consumers[i].id)
+	t.consumers[i] = consumer{}
+	t.spare = append(t.spare, i)
+}
+
+func (t *tracked) append(l *list, slot int32) {
+	m := &t.slots[slot]
+	m.prev, m.next = l.tail, 0
+	if l.tail != 0 {
+		t.slots[l.tail].next = slot
+	} else {
+		l.head = slot
+	}
+	l.tail = slot
+}
+
+func (t *tracked) prepend(l *list, slot int32) {
+	m := &t.slots[slot]
+	m.prev, m.next = 0, l.head
+	if l.head != 0 {
+		t.slots[l.head].prev = slot
+	} else {
+		l.tail = slot
+	}
+	l.head = slot
+}
+
+func (t *tracked) unlink(l *list, slot int32) {
+	m := &t.slots[slot]
+	if m.prev != 0 {
+		t.slots[m.prev].next = m.next
+	} else {
+		l.head = m.next
+	}
+	if m.next != 0 {
+		t.slots[m.next].prev = m.prev
+	} else {
+		l.tail = m.prev
+	}
+}

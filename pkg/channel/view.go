@@ -1,0 +1,173 @@
+package channel
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// AdvanceTo says that the log starts at logStart: everything below is gone and
+// counts as finished. It looks at every tracked message if the floor moves.
+func (s *State) AdvanceTo(logStart seq.Offset) {
+	if logStart <= s.floor {
+		return
+	}
+	s.revision++
+	if s.t != nil {
+		for slot := 1; slot < len(s.t.slots); slot++ {
+			if m := &s.t.slots[slot]; m.place != free && m.offset < logStart {
+				s.forget(int32(slot))
+			}
+		}
+	}
+	s.floor = logStart
+	if s.cursor < logStart {
+		s.cursor = logStart
+	}
+	s.done.DropBelow(logStart)
+	s.settle()
+}
+
+// Seek moves the channel to an offset, back or forth. Everything in flight,
+// ready, deferred or finished is forgotten: all messages from there on are
+// delivered anew, and answers to older deliveries fail with ErrNotInFlight.
+func (s *State) Seek(o seq.Offset) {
+	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
+	s.ahead, s.inFlight, s.ready, s.deferred = 0, 0, 0, 0
+	s.freshTurn = false
+	s.revision++
+}
+
+// Empty drops everything below end, the committed end, and what was delivered
+// or deferred beyond it.
+func (s *State) Empty(end seq.Offset) { s.Seek(max(end, s.cursor)) }
+
+// SetPaused stops or resumes delivery. Messages in flight stay so, and time out.
+func (s *State) SetPaused(paused bool) { s.paused = paused }
+
+// Paused says whether delivery is stopped.
+func (s *State) Paused() bool { return s.paused }
+
+// SetOrdered makes the channel deliver one message at a time in order, or not.
+// What is in flight or deferred stays so.
+func (s *State) SetOrdered(ordered bool) { s.ordered = ordered }
+
+// Ordered says whether the channel delivers one message at a time in order.
+func (s *State) Ordered() bool { return s.ordered }
+
+// Floor returns the channel's confirmed position: everything below is finished.
+func (s *State) Floor() seq.Offset { return s.floor }
+
+// Cursor returns where fresh messages start. It is at or above the floor.
+func (s *State) Cursor() seq.Offset { return s.cursor }
+
+// Changed returns a number that grows with each change that is worth a
+// checkpoint.
+func (s *State) Changed() uint64 { return s.revision }
+
+// Counts are a channel's figures. The unsigned ones only grow.
+type Counts struct {
+	Depth     int64  // waiting to be delivered: neither in flight nor deferred
+	InFlight  int64  // delivered and not answered
+	Deferred  int64  // waiting for their time
+	Messages  uint64 // in the log from where this State started on
+	Delivered uint64
+	Finished  uint64 // by their consumers
+	Requeued  uint64
+	TimedOut  uint64
+}
+
+// Counts returns the channel's figures at a committed end.
+func (s *State) Counts(end seq.Offset) Counts {
+	c := Counts{
+		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
+		Delivered: s.delivered, Finished: s.finished, Requeued: s.requeued, TimedOut: s.timedOut,
+	}
+	if end > s.floor {
+		unfinished := int64(end-s.floor) - int64(s.done.Len())
+		c.Depth = max(0, unfinished-c.InFlight-c.Deferred)
+	}
+	if end > s.base {
+		c.Messages = uint64(end - s.base)
+	}
+	return c
+}
+
+// InFlightOf returns how many messages are in flight with a consumer.
+func (s *State) InFlightOf(consumer uint64) int {
+	if s.t == nil {
+		return 0
+	}
+	if i, ok := s.t.byID[consumer]; ok {
+		return s.t.consumers[i].count
+	}
+	return 0
+}
+
+// MessageState is where a message is.
+type MessageState uint8
+
+// The places of a message.
+const (
+	Ready MessageState = iota // waiting to be delivered, for the first time or again
+	InFlight
+	Deferred
+	Finished
+)
+
+// StateOf returns where the message at an offset is, and how often it has been
+// delivered. A finished message's attempts are not remembered: 0.
+func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
+	if o < s.floor || s.done.Contains(o) {
+		return Finished, 0
+	}
+	if s.t == nil {
+		return Ready, 0
+	}
+	slot, ok := s.t.index.get(o)
+	if !ok {
+		return Ready, 0
+	}
+	m := &s.t.slots[slot]
+	switch m.place {
+	case inFlight:
+		return InFlight, m.attempts
+	case deferred:
+		return Deferred, m.attempts
+	case ready, free:
+	}
+	return Ready, m.attempts
+}
+
+// HasReady says whether Take would hand something out.
+func (s *State) HasReady(now time.Time, end seq.Offset) bool {
+	if s.paused {
+		return false
+	}
+	s.promote(now.UnixNano())
+	if !s.ordered {
+		_, repeated := s.firstReady(end)
+		return repeated || s.skip(end)
+	}
+	if s.inFlight > 0 || s.floor >= end {
+		return false
+	}
+	if s.t != nil {
+		if slot, ok := s.t.index.get(s.floor); ok {
+			return s.t.slots[slot].place == ready
+		}
+	}
+	return true
+}
+
+// Trim gives back the memory that was needed for more than there is now, if
+// there is nothing left to remember. It is meant for channels that have been
+// quiet for a while.
+func (s *State) Trim() {
+	if s.inFlight+s.ready+s.deferred == 0 {
+		s.t = nil
+	}
+	if s.done.Empty() {
+		s.done = seq.Set{}
+	}
+}
