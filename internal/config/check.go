@@ -1,0 +1,178 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Bounds of settings that have any.
+const (
+	maxMessage         = 8 * MiB
+	maxBody            = 256 * MiB
+	minSegment         = MiB
+	maxSegment         = 4 * GiB
+	maxBootstrapExpect = 9
+	maxDeflateLevel    = 9
+	shortestTimeout    = time.Millisecond
+)
+
+// mistake is a value that does not make sense.
+type mistake struct{ key, text string }
+
+type checker struct{ found []mistake }
+
+// require notes a mistake unless ok.
+func (c *checker) require(ok bool, key, format string, args ...any) {
+	if !ok {
+		c.found = append(c.found, mistake{key, fmt.Sprintf(format, args...)})
+	}
+}
+
+// check finds every value of o that does not make sense, alone or beside the
+// others.
+func check(o *Options) []mistake {
+	var c checker
+	id := regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+	c.require(id.MatchString(o.NodeID), "node-id", "%q is not 1 to 64 of a-z A-Z 0-9 _ . -", o.NodeID)
+	c.require(o.DataDir != "", "data-dir", "is empty")
+	c.addresses(o)
+	c.limits(&o.Limits)
+	c.tls(o)
+	c.auth(&o.Auth)
+	c.topics(&o.Topics)
+	c.require(o.Process.DrainTimeout >= 0, "drain-timeout", "is negative")
+	return c.found
+}
+
+func (c *checker) addresses(o *Options) {
+	c.require(o.Listen.TCP != "", "tcp-address", "is empty")
+	c.require(o.Listen.HTTP != "", "http-address", "is empty")
+	taken := map[string]string{}
+	for _, l := range []struct {
+		key, address string
+		unix         bool
+	}{
+		{"tcp-address", o.Listen.TCP, true},
+		{"http-address", o.Listen.HTTP, true},
+		{"https-address", o.Listen.HTTPS, true},
+		{"lookup-address", o.Listen.Lookup, false},
+		{"cluster-address", o.Listen.Cluster, false},
+	} {
+		if l.address == "" || l.unix && IsUnix(l.address) {
+			continue
+		}
+		_, port, ok := hostPort(l.address)
+		c.require(ok, l.key, "%q is not host:port", l.address)
+		if !ok || port == 0 {
+			continue
+		}
+		other, double := taken[l.address]
+		c.require(!double, l.key, "%q is taken by %s", l.address, other)
+		taken[l.address] = l.key
+	}
+	c.require(!strings.ContainsAny(o.Advertise.Host, ":/ ") || net.ParseIP(o.Advertise.Host) != nil,
+		"advertise-host", "%q is not a host name or address", o.Advertise.Host)
+	for _, a := range []struct{ key, address string }{
+		{"advertise-tcp-address", o.Advertise.TCP},
+		{"advertise-http-address", o.Advertise.HTTP},
+		{"advertise-https-address", o.Advertise.HTTPS},
+		{"advertise-lookup-address", o.Advertise.Lookup},
+		{"advertise-cluster-address", o.Advertise.Cluster},
+	} {
+		c.reachable(a.key, a.address, a.address != "")
+	}
+	for _, a := range o.Cluster.Join {
+		c.reachable("join", a, true)
+	}
+	for _, a := range o.LookupdTCPAddresses {
+		c.reachable("lookupd-tcp-address", a, true)
+	}
+	n := o.Cluster.BootstrapExpect
+	c.require(n >= 1 && n <= maxBootstrapExpect, "bootstrap-expect", "%d is not between 1 and %d", n, maxBootstrapExpect)
+	c.require(n <= 1 || len(o.Cluster.Join) > 0, "bootstrap-expect", "%d nodes cannot find each other without join", n)
+	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "needs a cluster-address")
+}
+
+// reachable requires an address that others can connect to.
+func (c *checker) reachable(key, address string, given bool) {
+	if given {
+		host, port, ok := hostPort(address)
+		c.require(ok && host != "" && port != 0, key, "%q is not host:port with a port that others can reach", address)
+	}
+}
+
+// IsUnix tells whether a listening address is the path of a unix socket.
+func IsUnix(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err != nil && strings.Contains(address, "/")
+}
+
+func hostPort(address string) (host string, port int, ok bool) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	return host, int(n), err == nil
+}
+
+func (c *checker) limits(l *Limits) {
+	c.require(l.MaxMsgSize >= 1 && l.MaxMsgSize <= maxMessage, "max-msg-size", "%v is not between 1 and %v", l.MaxMsgSize, maxMessage)
+	c.require(l.MaxBodySize >= 1 && l.MaxBodySize <= maxBody, "max-body-size", "%v is not between 1 and %v", l.MaxBodySize, maxBody)
+	for _, d := range []struct {
+		key  string
+		time time.Duration
+	}{
+		{"msg-timeout", l.MsgTimeout},
+		{"max-msg-timeout", l.MaxMsgTimeout},
+		{"max-heartbeat-interval", l.MaxHeartbeatInterval},
+		{"max-output-buffer-timeout", l.MaxOutputBufferTimeout},
+		{"min-output-buffer-timeout", l.MinOutputBufferTimeout},
+	} {
+		c.require(d.time >= shortestTimeout, d.key, "%v is less than %v", d.time, shortestTimeout)
+	}
+	c.require(l.MaxReqTimeout >= 0, "max-req-timeout", "is negative")
+	c.require(l.OutputBufferTimeout >= 0, "output-buffer-timeout", "is negative")
+	c.require(l.MsgTimeout <= l.MaxMsgTimeout, "msg-timeout", "%v is more than max-msg-timeout, %v", l.MsgTimeout, l.MaxMsgTimeout)
+	c.require(l.MinOutputBufferTimeout <= l.MaxOutputBufferTimeout, "min-output-buffer-timeout",
+		"%v is more than max-output-buffer-timeout, %v", l.MinOutputBufferTimeout, l.MaxOutputBufferTimeout)
+	c.require(l.MaxRdyCount >= 1, "max-rdy-count", "%d is less than 1", l.MaxRdyCount)
+	c.require(l.MaxOutputBufferSize >= 64, "max-output-buffer-size", "%v is less than 64", l.MaxOutputBufferSize)
+	c.require(l.MaxDeflateLevel >= 1 && l.MaxDeflateLevel <= maxDeflateLevel, "max-deflate-level", "%d is not between 1 and %d", l.MaxDeflateLevel, maxDeflateLevel)
+	c.require(l.MaxChannelConsumers >= 0, "max-channel-consumers", "is negative")
+	c.require(l.MaxConnections >= 0, "max-connections", "is negative")
+}
+
+func (c *checker) tls(o *Options) {
+	t := &o.TLS
+	on := t.CertFile != "" && t.KeyFile != ""
+	c.require(t.KeyFile != "" || t.CertFile == "", "tls-cert", "needs a tls-key")
+	c.require(t.CertFile != "" || t.KeyFile == "", "tls-key", "needs a tls-cert")
+	c.require(on || t.Required == "false", "tls-required", "needs a tls-cert and a tls-key")
+	c.require(on || t.ClientAuthPolicy == "", "tls-client-auth-policy", "needs a tls-cert and a tls-key")
+	c.require(on || o.Listen.HTTPS == "", "https-address", "needs a tls-cert and a tls-key")
+	c.require(t.RootCAFile != "" || t.ClientAuthPolicy != "require-verify", "tls-client-auth-policy", "require-verify needs a tls-root-ca-file")
+}
+
+func (c *checker) auth(a *Auth) {
+	c.require(a.ConnectTimeout > 0, "http-client-connect-timeout", "is not more than 0")
+	c.require(a.RequestTimeout > 0, "http-client-request-timeout", "is not more than 0")
+	for _, address := range a.HTTPAddresses {
+		_, _, ok := hostPort(address)
+		c.require(ok || strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://"),
+			"auth-http-address", "%q is neither host:port nor a URL", address)
+	}
+}
+
+func (c *checker) topics(t *Topics) {
+	c.require(t.Partitions >= 1 && t.Partitions <= seq.MaxPartitions, "default-partitions", "%d is not between 1 and %d", t.Partitions, seq.MaxPartitions)
+	c.require(t.SyncInterval >= shortestTimeout, "sync-interval", "%v is less than %v", t.SyncInterval, shortestTimeout)
+	c.require(t.Retention >= 0, "retention", "is negative")
+	c.require(t.SegmentSize >= minSegment && t.SegmentSize <= maxSegment, "segment-size", "%v is not between %v and %v", t.SegmentSize, minSegment, maxSegment)
+}

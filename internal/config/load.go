@@ -1,0 +1,216 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	envPrefix = "BROKERD_"
+	configKey = "config"
+)
+
+// Input is everything that a configuration is made from.
+type Input struct {
+	Flags    []Assignment // in the order given; Where may be empty
+	Environ  []string     // as os.Environ gives it
+	Hostname string       // stands in for an empty node-id
+	ReadFile func(name string) ([]byte, error)
+}
+
+// Assignment gives a setting a value.
+type Assignment struct {
+	Key   string // of the Setting
+	Value string // as text
+	Where string // for messages and for config print
+	Quote string // see Problem
+	Flag  bool   // it comes from the command line
+}
+
+// Loaded is a configuration and where each part of it came from.
+type Loaded struct {
+	Options Options
+	// Sources tells by key where a value came from; a key that is missing has
+	// its default.
+	Sources map[string]string
+}
+
+// Default returns the options that hold where nobody says otherwise, except
+// for the node id, which is empty.
+func Default() Options {
+	var o Options
+	for _, s := range o.Settings() {
+		if err := s.value.set(s.Default); err != nil {
+			if _, text := s.value.(textValue); !text && s.Default != "" {
+				panic("BUG: default of " + s.Key + " " + err.Error())
+			}
+		}
+	}
+	return o
+}
+
+// Load lays flags over the environment over the file over the defaults and
+// checks the result. The error is Problems, or that of reading the file.
+func Load(in Input) (Loaded, error) {
+	fromEnv, problems := environment(in.Environ)
+	flags := slices.Clone(in.Flags)
+	for i := range flags {
+		flags[i].Flag = true
+		if flags[i].Where == "" {
+			flags[i].Where = "flag --" + flags[i].Key
+		}
+	}
+	var fromFile []Assignment
+	if name := fileName(fromEnv, flags); name != "" {
+		content, err := in.ReadFile(name)
+		if err != nil {
+			return Loaded{}, fmt.Errorf("read the configuration: %w", err)
+		}
+		var wrong Problems
+		fromFile, wrong = parseFile(name, content)
+		problems = append(problems, wrong...)
+	}
+	loaded, err := Resolve(in.Hostname, nil, fromFile, fromEnv, flags)
+	var more Problems
+	if errors.As(err, &more) {
+		problems = append(problems, more...)
+	}
+	if len(problems) > 0 {
+		return Loaded{}, problems
+	}
+	return loaded, nil
+}
+
+// CheckFile checks a file alone, as if there were no flags and no environment.
+func CheckFile(name string, content []byte, hostname string) error {
+	assigned, problems := parseFile(name, content)
+	_, err := Resolve(hostname, nil, assigned)
+	var more Problems
+	if errors.As(err, &more) {
+		problems = append(problems, more...)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// Resolve lays the layers over the defaults, later ones over earlier ones, and
+// checks the result. The keys of defaults override those of the table. Within
+// a layer the last assignment counts, and all of them for a list.
+func Resolve(hostname string, defaults map[string]string, layers ...[]Assignment) (Loaded, error) {
+	loaded := Loaded{Options: Default(), Sources: map[string]string{}}
+	byKey := map[string]Setting{}
+	for _, s := range loaded.Options.Settings() {
+		byKey[s.Key] = s
+	}
+	for key, text := range defaults {
+		if err := byKey[key].value.set(text); err != nil {
+			panic("BUG: default of " + key + " " + err.Error())
+		}
+	}
+	var problems Problems
+	for _, layer := range layers {
+		for _, key := range slices.Sorted(maps.Keys(byKey)) {
+			problems = append(problems, assign(byKey[key], layer, loaded.Sources)...)
+		}
+		for _, a := range layer {
+			if _, ok := byKey[a.Key]; !ok {
+				problems = append(problems, Problem{a.Where, fmt.Sprintf("there is no setting %q", a.Key), a.Quote, a.Flag})
+			}
+		}
+	}
+	o := &loaded.Options
+	if o.NodeID == "" {
+		o.NodeID = hostname
+		loaded.Sources["node-id"] = "host name"
+	}
+	for _, p := range check(o) {
+		where := loaded.Sources[p.key]
+		problems = append(problems, Problem{
+			Where: where, Text: p.key + " " + p.text, Flag: strings.HasPrefix(where, "flag "),
+		})
+	}
+	if len(problems) > 0 {
+		return Loaded{}, problems
+	}
+	return loaded, nil
+}
+
+// assign applies what a layer says of one setting.
+func assign(s Setting, layer []Assignment, sources map[string]string) Problems {
+	var problems Problems
+	var words []string
+	for _, a := range layer {
+		if a.Key != s.Key {
+			continue
+		}
+		text := a.Value
+		if s.IsList() {
+			words = append(words, text)
+			text = strings.Join(words, ",")
+		}
+		if err := s.value.set(text); err != nil {
+			problems = append(problems, Problem{a.Where, fmt.Sprintf("%s: %q %v", s.Key, a.Value, err), a.Quote, a.Flag})
+			continue
+		}
+		sources[s.Key] = a.Where
+	}
+	return problems
+}
+
+// fileName finds the file to read: the file cannot name itself.
+func fileName(layers ...[]Assignment) string {
+	name := ""
+	for _, layer := range layers {
+		for _, a := range layer {
+			if a.Key == configKey {
+				name = a.Value
+			}
+		}
+	}
+	return name
+}
+
+// environment picks the settings out of the environment.
+func environment(environ []string) ([]Assignment, Problems) {
+	byName := map[string]string{}
+	var o Options
+	for _, s := range o.Settings() {
+		byName[s.Env()] = s.Key
+	}
+	var assigned []Assignment
+	var problems Problems
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, text, ok := strings.Cut(entry, "=")
+		if !ok || !strings.HasPrefix(name, envPrefix) || foreign(name) {
+			continue
+		}
+		where := "environment " + name
+		key, known := byName[name]
+		if !known {
+			hint := nearest(name, slices.Sorted(maps.Keys(byName)))
+			problems = append(problems, Problem{Where: where, Text: "there is no such setting" + didYouMean(hint)})
+			continue
+		}
+		assigned = append(assigned, Assignment{Key: key, Value: text, Where: where})
+	}
+	return assigned, problems
+}
+
+// foreign tells the variables that others set: Kubernetes describes a service
+// called brokerd to every container near it by names with our prefix.
+func foreign(name string) bool {
+	rest := strings.TrimPrefix(name, envPrefix)
+	return rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_")
+}
+
+func didYouMean(hint string) string {
+	if hint == "" {
+		return ""
+	}
+	return "; did you mean " + hint + "?"
+}

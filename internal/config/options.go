@@ -1,0 +1,113 @@
+package config
+
+import "time"
+
+// Options is everything that can be chosen about one node. It is a plain value:
+// Load makes it, and nobody changes it afterwards. Addresses are host:port, or
+// the path of a unix socket where the setting says so; an empty one is off.
+type Options struct {
+	Config  string // path of the file that was read; "": none
+	NodeID  string
+	DataDir string
+	Zone    string
+	Region  string
+
+	Listen    Listen
+	Advertise Advertise
+	Cluster   Cluster
+	Limits    Limits
+	TLS       TLS
+	Auth      Auth
+	Topics    Topics
+	Process   Process
+
+	// LookupdTCPAddresses are the nsqlookupds that this node announces itself to.
+	LookupdTCPAddresses []string
+}
+
+// Listen is where the node serves. TCP, HTTP and HTTPS may be paths of unix
+// sockets. A host name serves on every address that it resolves to.
+type Listen struct {
+	TCP     string // NSQ protocol
+	HTTP    string // nsqd, nsqlookupd and /v1 API
+	HTTPS   string // the same over TLS; "": off
+	Lookup  string // nsqlookupd API alone; "": off
+	Cluster string // node to node; "": off
+}
+
+// Advertise is what other nodes and clients are told. An empty field follows
+// from Host and the bound port.
+type Advertise struct {
+	Host    string
+	TCP     string
+	HTTP    string
+	HTTPS   string
+	Lookup  string
+	Cluster string
+}
+
+// Cluster is how the node finds the others.
+type Cluster struct {
+	Join            []string
+	BootstrapExpect int
+}
+
+// Limits bound what a client may ask for. The names and defaults are nsqd's.
+type Limits struct {
+	MaxMsgSize             Size
+	MaxBodySize            Size
+	MsgTimeout             time.Duration
+	MaxMsgTimeout          time.Duration
+	MaxReqTimeout          time.Duration
+	MaxRdyCount            int
+	MaxHeartbeatInterval   time.Duration
+	MaxOutputBufferSize    Size
+	MaxOutputBufferTimeout time.Duration
+	MinOutputBufferTimeout time.Duration
+	OutputBufferTimeout    time.Duration
+	MaxChannelConsumers    int // 0: no limit
+	MaxConnections         int // 0: no limit
+	Snappy                 bool
+	Deflate                bool
+	MaxDeflateLevel        int
+}
+
+// TLS names the certificate of the NSQ and HTTPS listeners. Key material comes
+// from files only.
+type TLS struct {
+	CertFile         string // "": TLS is off
+	KeyFile          string
+	RootCAFile       string
+	ClientAuthPolicy string // "", require or require-verify
+	Required         string // false, true or tcp-https (plain HTTP stays open)
+	MinVersion       string // tls1.0 to tls1.3
+}
+
+// Auth names the servers that decide what an AUTH secret may do.
+type Auth struct {
+	HTTPAddresses  []string // none: AUTH is off
+	RequestMethod  string   // get or post
+	ConnectTimeout time.Duration
+	RequestTimeout time.Duration
+}
+
+// Topics is how topics are kept unless their own configuration says otherwise.
+type Topics struct {
+	AutoCreate     bool
+	Partitions     int
+	Sync           Sync
+	SyncInterval   time.Duration // counts unless Sync.Every is 1
+	Retention      time.Duration // of finished messages; 0: they may go at once
+	RetentionBytes Size          // 0: no limit
+	SegmentSize    Size
+	DiskReserve    Size
+}
+
+// Process is how the process behaves towards its surroundings.
+type Process struct {
+	DrainTimeout time.Duration
+	Watchdog     bool
+	Pprof        bool
+	LogLevel     string // debug, info, warn or error
+	LogFormat    string // auto, text, json or journal
+}
