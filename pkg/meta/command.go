@@ -1,0 +1,157 @@
+package meta
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Command is one change of the metadata. The types that implement it are this
+// package's: a command that some nodes did not know would make them differ.
+type Command interface {
+	// Kind says which command it is.
+	Kind() Kind
+	// Validate checks what can be checked without a State: names, ranges, sizes.
+	Validate() error
+	// apply changes s, or returns an error and leaves it as it was. s.index is
+	// already that of the command. It fills in r.
+	apply(s *State, r *Result) error
+}
+
+// Kind numbers the commands as they are stored. A number is never used again.
+type Kind uint8
+
+// The kinds of commands.
+const (
+	KindInitCluster   Kind = 1
+	KindSetSettings   Kind = 2
+	KindNodeStarted   Kind = 10
+	KindSetNodeState  Kind = 11
+	KindRemoveNode    Kind = 12
+	KindCreateTopic   Kind = 20
+	KindAlterTopic    Kind = 21
+	KindAddPartitions Kind = 22
+	KindDeleteTopic   Kind = 23
+	KindPauseTopic    Kind = 24
+	KindCreateChannel Kind = 30
+	KindDeleteChannel Kind = 31
+	KindAlterChannel  Kind = 32
+	KindElectLeaders  Kind = 40
+	KindAlterISR      Kind = 41
+)
+
+// kinds is the table of the known commands.
+var kinds = map[Kind]struct {
+	name   string
+	decode func([]byte) (Command, error)
+}{
+	KindInitCluster:   {"init-cluster", decodeAs[InitCluster]},
+	KindSetSettings:   {"set-settings", decodeAs[SetSettings]},
+	KindNodeStarted:   {"node-started", decodeAs[NodeStarted]},
+	KindSetNodeState:  {"set-node-state", decodeAs[SetNodeState]},
+	KindRemoveNode:    {"remove-node", decodeAs[RemoveNode]},
+	KindCreateTopic:   {"create-topic", decodeAs[CreateTopic]},
+	KindAlterTopic:    {"alter-topic", decodeAs[AlterTopic]},
+	KindAddPartitions: {"add-partitions", decodeAs[AddPartitions]},
+	KindDeleteTopic:   {"delete-topic", decodeAs[DeleteTopic]},
+	KindPauseTopic:    {"pause-topic", decodeAs[PauseTopic]},
+	KindCreateChannel: {"create-channel", decodeAs[CreateChannel]},
+	KindDeleteChannel: {"delete-channel", decodeAs[DeleteChannel]},
+	KindAlterChannel:  {"alter-channel", decodeAs[AlterChannel]},
+	KindElectLeaders:  {"elect-leaders", decodeAs[ElectLeaders]},
+	KindAlterISR:      {"alter-isr", decodeAs[AlterISR]},
+}
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	if known, ok := kinds[k]; ok {
+		return known.name
+	}
+	return fmt.Sprintf("kind-%d", uint8(k))
+}
+
+// CommandVersion is the version of the encoding that this build writes, and the
+// newest that it reads. Whatever changes what a command means to an older
+// build, a new field included, raises it.
+const CommandVersion = 1
+
+// MaxCommandBytes is the largest encoded command.
+const MaxCommandBytes = 1 << 20
+
+const (
+	commandHeader  = 2
+	commandTrailer = 4
+)
+
+// EncodeCommand returns a command as it is stored:
+//
+//	+---------+------+-----------+------------------------------+
+//	| version | kind | JSON body | CRC-32C of all before, u32le |
+//	+---------+------+-----------+------------------------------+
+//
+// One that would be larger than MaxCommandBytes is refused.
+func EncodeCommand(c Command) ([]byte, error) {
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode %v: %w", c.Kind(), err)
+	}
+	if len(body)+commandHeader+commandTrailer > MaxCommandBytes {
+		return nil, fmt.Errorf("%w: %v of %d bytes", ErrCommandTooLarge, c.Kind(), len(body))
+	}
+	out := make([]byte, 0, len(body)+commandHeader+commandTrailer)
+	out = append(out, CommandVersion, byte(c.Kind()))
+	out = append(out, body...)
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli)), nil
+}
+
+// DecodeCommand reads what EncodeCommand returned. The error wraps ErrCorrupt
+// where the bytes are damaged, and ErrUnknownCommand where a newer program
+// wrote them. The command keeps no part of data.
+func DecodeCommand(data []byte) (Command, error) {
+	n := len(data) - commandTrailer
+	if n < commandHeader || len(data) > MaxCommandBytes {
+		return nil, fmt.Errorf("%w: command of %d bytes", ErrCorrupt, len(data))
+	}
+	if crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]) {
+		return nil, fmt.Errorf("%w: command has a bad checksum", ErrCorrupt)
+	}
+	version, kind := data[0], Kind(data[1])
+	known, ok := kinds[kind]
+	if version == 0 || version > CommandVersion || !ok {
+		return nil, fmt.Errorf("%w: %v, version %d", ErrUnknownCommand, kind, version)
+	}
+	c, err := known.decode(data[commandHeader:n])
+	if err != nil {
+		// The checksum is right, so this is what was written: by a program
+		// that knew more fields than this one.
+		return nil, fmt.Errorf("%w: %v: %w", ErrUnknownCommand, kind, err)
+	}
+	return c, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func decodeAs[T Command](body []byte) (Command, error) {
+	var c T
+	if err := decodeStrict(body, &c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// decodeStrict reads one JSON value that has no field unknown to v.
+func decodeStrict(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package meta
+
+import (
+	"fmt"
+	"maps"
+)
+
+// CreateChannel makes a durable channel. Where it exists, the answer is the one
+// that does, with Existed, however it is configured. An ephemeral channel is
+// refused: it lives on the node of its consumers and nowhere else.
+type CreateChannel struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // of the topic; 0: any
+	Channel     string      `json:"channel"`
+	Ordered     bool        `json:"ordered,omitempty"`
+	CreatedAt   int64       `json:"created_at"` // ns since 1970
+}
+
+// Kind implements Command.
+func (CreateChannel) Kind() Kind { return KindCreateChannel }
+
+// Validate implements Command.
+func (c CreateChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
+
+func (c CreateChannel) apply(s *State, r *Result) error {
+	i, t, err := s.edit(c.Topic, c.Incarnation)
+	if err != nil {
+		return err
+	}
+	if ch := t.Channels[c.Channel]; ch != nil {
+		r.Existed, r.Topic, r.Channel = true, s.topics[i], ch
+		return nil
+	}
+	if len(t.Channels) >= MaxChannels {
+		return fmt.Errorf("%w: %d channels of topic %s", ErrLimit, MaxChannels, c.Topic)
+	}
+	r.Channel = &Channel{
+		Name: c.Channel, Ordered: c.Ordered, CreatedAt: c.CreatedAt,
+		Version: Incarnation(s.index), First: len(t.Channels) == 0,
+	}
+	s.setChannel(i, t, r.Channel)
+	r.Topic = t
+	return nil
+}
+
+// setChannel puts a channel into a copy of the topic, and that in place i.
+func (s *State) setChannel(i int, t *Topic, ch *Channel) {
+	channels := make(map[string]*Channel, len(t.Channels)+1)
+	maps.Copy(channels, t.Channels)
+	channels[ch.Name] = ch
+	t.Channels = channels
+	s.topics[i] = t
+}
+
+// DeleteChannel removes a channel and its place in the topic.
+type DeleteChannel struct {
+	Topic   string      `json:"topic"`
+	Channel string      `json:"channel"`
+	Version Incarnation `json:"version,omitempty"` // of the channel; 0: any
+}
+
+// Kind implements Command.
+func (DeleteChannel) Kind() Kind { return KindDeleteChannel }
+
+// Validate implements Command.
+func (c DeleteChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
+
+func (c DeleteChannel) apply(s *State, r *Result) error {
+	i, t, ch, err := s.editChannel(c.Topic, c.Channel)
+	if err != nil {
+		return err
+	}
+	if c.Version != 0 && c.Version != ch.Version {
+		return fmt.Errorf("channel %s: %w", c.Channel, ErrStaleIncarnation)
+	}
+	t.Channels = maps.Clone(t.Channels)
+	if delete(t.Channels, c.Channel); len(t.Channels) == 0 {
+		t.Channels = nil
+	}
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+// AlterChannel changes what is not nil.
+type AlterChannel struct {
+	Topic   string `json:"topic"`
+	Channel string `json:"channel"`
+	Paused  *bool  `json:"paused,omitempty"`
+	Skipped *bool  `json:"skipped,omitempty"`
+	Ordered *bool  `json:"ordered,omitempty"`
+}
+
+// Kind implements Command.
+func (AlterChannel) Kind() Kind { return KindAlterChannel }
+
+// Validate implements Command.
+func (c AlterChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
+
+func (c AlterChannel) apply(s *State, r *Result) error {
+	i, t, ch, err := s.editChannel(c.Topic, c.Channel)
+	if err != nil {
+		return err
+	}
+	set(&ch.Paused, c.Paused)
+	set(&ch.Skipped, c.Skipped)
+	set(&ch.Ordered, c.Ordered)
+	s.setChannel(i, t, ch)
+	r.Topic, r.Channel = t, ch
+	return nil
+}
+
+// editChannel returns the place of a topic and copies of it and of its channel.
+func (s *State) editChannel(topic, channel string) (int, *Topic, *Channel, error) {
+	i, t, err := s.edit(topic, 0)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	was := t.Channels[channel]
+	if was == nil {
+		return 0, nil, nil, ErrChannelNotFound
+	}
+	ch := *was
+	return i, t, &ch, nil
+}
+
+func validateChannel(topic, channel string) error {
+	switch {
+	case !ValidTopicName(topic):
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, topic)
+	case !ValidChannelName(channel):
+		return fmt.Errorf("%w: channel %q", ErrInvalidName, channel)
+	case IsEphemeral(channel):
+		return fmt.Errorf("%w: ephemeral channel %q is no metadata", ErrInvalidName, channel)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+)
+
+// InitCluster names the cluster. Once it has a name, that one stays.
+type InitCluster struct {
+	ID string `json:"id"`
+}
+
+// Kind implements Command.
+func (InitCluster) Kind() Kind { return KindInitCluster }
+
+// Validate implements Command.
+func (c InitCluster) Validate() error {
+	if len(c.ID) == 0 || len(c.ID) > MaxNameLength || !plain(c.ID) {
+		return fmt.Errorf("%w: cluster %q", ErrInvalidName, c.ID)
+	}
+	return nil
+}
+
+func (c InitCluster) apply(s *State, r *Result) error {
+	if r.Existed = s.cluster.ID != ""; !r.Existed {
+		s.cluster.ID = c.ID
+	}
+	return nil
+}
+
+// SetSettings changes cluster-wide settings: all of them or none. A value of
+// "" goes back to the default.
+type SetSettings struct {
+	Values map[string]string `json:"values"`
+}
+
+// Kind implements Command.
+func (SetSettings) Kind() Kind { return KindSetSettings }
+
+// Validate implements Command.
+func (c SetSettings) Validate() error { return validateSettings(c.Values) }
+
+func (c SetSettings) apply(s *State, _ *Result) error {
+	s.settings = s.settings.with(c.Values)
+	return nil
+}
+
+// NodeStarted registers a node, or tells of a new start of its process. The
+// Incarnation and State of the Node are ignored: the one grows by one, the
+// other becomes up, unless the node is draining. Every partition that the node
+// leads gets a new epoch: a leader that restarted is a new term.
+type NodeStarted struct {
+	Node Node `json:"node"`
+}
+
+// Kind implements Command.
+func (NodeStarted) Kind() Kind { return KindNodeStarted }
+
+// Validate implements Command.
+func (c NodeStarted) Validate() error { return c.Node.validate() }
+
+func (c NodeStarted) apply(s *State, r *Result) error {
+	was := s.Node(c.Node.ID)
+	if was == nil && len(s.nodes) >= MaxNodes {
+		return fmt.Errorf("%w: %d nodes", ErrLimit, MaxNodes)
+	}
+	n := c.Node
+	n.Incarnation, n.State = 1, NodeUp
+	if was != nil {
+		n.ID = was.ID // the string that the topics share
+		n.Incarnation = was.Incarnation + 1
+		if was.State == NodeDraining {
+			n.State = NodeDraining
+		}
+	}
+	s.replaceNode(&n)
+	r.Node = &n
+	for i, t := range s.topics {
+		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return p.Leader == n.ID }) {
+			s.topics[i] = newTerms(t, n.ID, s.index)
+		}
+	}
+	return nil
+}
+
+// newTerms returns the topic with a new epoch for each partition that id leads.
+func newTerms(t *Topic, id NodeID, index uint64) *Topic {
+	next := *t
+	next.Version = index
+	next.Partitions = slices.Clone(t.Partitions)
+	for i := range next.Partitions {
+		if p := &next.Partitions[i]; p.Leader == id {
+			p.Epoch++
+			p.Version++
+		}
+	}
+	return &next
+}
+
+// SetNodeState says that a node is up, down or draining. Leaderships do not
+// change by it.
+type SetNodeState struct {
+	ID    NodeID    `json:"id"`
+	State NodeState `json:"state"`
+	// Incarnation of the process that it speaks of; 0: any. A report about an
+	// earlier process is refused with ErrStaleIncarnation.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+}
+
+// Kind implements Command.
+func (SetNodeState) Kind() Kind { return KindSetNodeState }
+
+// Validate implements Command.
+func (c SetNodeState) Validate() error {
+	if !ValidNodeID(c.ID) {
+		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+	}
+	if !c.State.valid() {
+		return fmt.Errorf("%w: node state %q", ErrInvalidConfig, c.State)
+	}
+	return nil
+}
+
+func (c SetNodeState) apply(s *State, r *Result) error {
+	was := s.Node(c.ID)
+	switch {
+	case was == nil:
+		return ErrNodeNotFound
+	case c.Incarnation != 0 && c.Incarnation != was.Incarnation:
+		return fmt.Errorf("node %s: %w", c.ID, ErrStaleIncarnation)
+	}
+	n := *was
+	n.State = c.State
+	s.replaceNode(&n)
+	r.Node = &n
+	return nil
+}
+
+// RemoveNode forgets a node. One that holds a replica is refused with
+// ErrNodeInUse.
+type RemoveNode struct {
+	ID NodeID `json:"id"`
+}
+
+// Kind implements Command.
+func (RemoveNode) Kind() Kind { return KindRemoveNode }
+
+// Validate implements Command.
+func (c RemoveNode) Validate() error {
+	if !ValidNodeID(c.ID) {
+		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+	}
+	return nil
+}
+
+func (c RemoveNode) apply(s *State, _ *Result) error {
+	i, ok := s.findNode(c.ID)
+	if !ok {
+		return ErrNodeNotFound
+	}
+	for _, t := range s.topics {
+		for k := range t.Partitions {
+			p := &t.Partitions[k]
+			if slices.Contains(p.Replicas, c.ID) || slices.Contains(p.Adding, c.ID) || slices.Contains(p.Removing, c.ID) {
+				return fmt.Errorf("%w: %s holds %s/%d", ErrNodeInUse, c.ID, t.Name, k)
+			}
+		}
+	}
+	s.nodes = slices.Delete(s.nodes, i, i+1)
+	return nil
+}

@@ -1,0 +1,163 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// MaxElections is the most leaders that one ElectLeaders names.
+const MaxElections = 1024
+
+// Election names the leader of one partition.
+type Election struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Partition   int         `json:"partition"`
+	Version     uint64      `json:"version"`          // of the partition: the compare-and-swap token
+	Leader      NodeID      `json:"leader,omitempty"` // "": the partition goes offline
+	Reason      string      `json:"reason,omitempty"`
+	// Unclean lets any replica lead, in sync or not, and makes it the whole
+	// in-sync set: what it does not hold is lost. An operator's decision.
+	Unclean bool `json:"unclean,omitempty"`
+}
+
+// ElectLeaders gives partitions a leader and a new epoch, each one by itself:
+// Result.Failed says which were refused.
+type ElectLeaders struct {
+	Elections []Election `json:"elections"`
+}
+
+// Kind implements Command.
+func (ElectLeaders) Kind() Kind { return KindElectLeaders }
+
+// Validate implements Command.
+func (c ElectLeaders) Validate() error {
+	if len(c.Elections) > MaxElections {
+		return fmt.Errorf("%w: %d elections, at most %d", ErrLimit, len(c.Elections), MaxElections)
+	}
+	for i := range c.Elections {
+		e := &c.Elections[i]
+		if !ValidTopicName(e.Topic) {
+			return fmt.Errorf("%w: topic %q", ErrInvalidName, e.Topic)
+		}
+		if e.Leader != "" && !ValidNodeID(e.Leader) {
+			return fmt.Errorf("%w: node %q", ErrInvalidName, e.Leader)
+		}
+		if len(e.Reason) > MaxTextLength {
+			return fmt.Errorf("%w: reason of %d bytes", ErrLimit, len(e.Reason))
+		}
+	}
+	return nil
+}
+
+func (c ElectLeaders) apply(s *State, r *Result) error {
+	for i := range c.Elections {
+		err := s.elect(&c.Elections[i])
+		if err != nil && r.Failed == nil {
+			r.Failed = make([]error, len(c.Elections))
+		}
+		if err != nil {
+			r.Failed[i] = err
+		}
+	}
+	return nil
+}
+
+func (s *State) elect(e *Election) error {
+	i, t, p, err := s.editPartition(partitionRef{e.Topic, e.Incarnation, e.Partition}, e.Version)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.Leader == "":
+	case s.Node(e.Leader) == nil:
+		return fmt.Errorf("node %s: %w", e.Leader, ErrNodeNotFound)
+	case e.Unclean && slices.Contains(p.Replicas, e.Leader):
+		if !slices.Contains(p.ISR, e.Leader) {
+			p.ISR = s.intern([]NodeID{e.Leader})
+		}
+	case !slices.Contains(p.ISR, e.Leader):
+		return fmt.Errorf("node %s: %w", e.Leader, ErrNotInISR)
+	}
+	p.Leader = s.internOne(e.Leader)
+	p.Epoch++
+	s.topics[i] = t
+	return nil
+}
+
+// AlterISR changes the in-sync set of a partition, as its leader asks.
+type AlterISR struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Partition   int         `json:"partition"`
+	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that asks
+	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
+	ISR         []NodeID    `json:"isr"`
+}
+
+// Kind implements Command.
+func (AlterISR) Kind() Kind { return KindAlterISR }
+
+// Validate implements Command.
+func (c AlterISR) Validate() error {
+	if !ValidTopicName(c.Topic) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+	}
+	if len(c.ISR) == 0 || len(c.ISR) > 2*MaxReplicas {
+		return fmt.Errorf("%w: %d nodes", ErrInvalidISR, len(c.ISR))
+	}
+	for i, id := range c.ISR {
+		if slices.Contains(c.ISR[:i], id) {
+			return fmt.Errorf("%w: %q twice", ErrInvalidISR, id)
+		}
+	}
+	return nil
+}
+
+func (c AlterISR) apply(s *State, r *Result) error {
+	i, t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
+	if err != nil {
+		return err
+	}
+	if c.Epoch != p.Epoch {
+		return fmt.Errorf("epoch %d, now %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
+	}
+	for _, id := range c.ISR {
+		if !slices.Contains(p.Replicas, id) {
+			return fmt.Errorf("%w: %q is no replica", ErrInvalidISR, id)
+		}
+	}
+	if p.Leader != "" && !slices.Contains(c.ISR, p.Leader) {
+		return fmt.Errorf("%w: without the leader %s", ErrInvalidISR, p.Leader)
+	}
+	p.ISR = s.intern(c.ISR)
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+type partitionRef struct {
+	topic       string
+	incarnation Incarnation
+	partition   int
+}
+
+// editPartition returns the place of a topic, a copy of it, and the partition
+// in that copy with its version already moved on.
+func (s *State) editPartition(ref partitionRef, version uint64) (int, *Topic, *Partition, error) {
+	i, t, err := s.edit(ref.topic, ref.incarnation)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	if ref.partition < 0 || ref.partition >= len(t.Partitions) {
+		return 0, nil, nil, fmt.Errorf("%s/%d: %w", ref.topic, ref.partition, ErrPartitionNotFound)
+	}
+	t.Partitions = slices.Clone(t.Partitions)
+	p := &t.Partitions[ref.partition]
+	if version != p.Version {
+		return 0, nil, nil, fmt.Errorf("%s/%d: version %d, now %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
+	}
+	p.Version++
+	return i, t, p, nil
+}

@@ -1,0 +1,213 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// CreateTopic makes a topic. Where one of the name exists with the same
+// configuration, the answer is that one, with Existed; with another
+// configuration it is ErrExists.
+type CreateTopic struct {
+	Name   string      `json:"name"`
+	Config TopicConfig `json:"config"` // complete, see TopicConfig.WithDefaults
+	// Assignment names the replicas of each partition, its first leader first.
+	Assignment [][]NodeID `json:"assignment"`
+}
+
+// Kind implements Command.
+func (CreateTopic) Kind() Kind { return KindCreateTopic }
+
+// Validate implements Command.
+func (c CreateTopic) Validate() error {
+	if !ValidTopicName(c.Name) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	return c.Config.Validate()
+}
+
+func (c CreateTopic) apply(s *State, r *Result) error {
+	i, exists := s.findTopic(c.Name)
+	if exists {
+		r.Existed, r.Topic = true, s.topics[i]
+		if r.Topic.Config != c.Config {
+			return fmt.Errorf("topic %s: %w", c.Name, ErrExists)
+		}
+		return nil
+	}
+	if len(s.topics) >= MaxTopics {
+		return fmt.Errorf("%w: %d topics", ErrLimit, MaxTopics)
+	}
+	if len(c.Assignment) != c.Config.Partitions {
+		return fmt.Errorf("%w: %d partitions assigned of %d", ErrInvalidAssignment, len(c.Assignment), c.Config.Partitions)
+	}
+	partitions, err := s.newPartitions(c.Assignment, c.Config.Replicas)
+	if err != nil {
+		return err
+	}
+	r.Topic = &Topic{
+		Name: c.Name, Incarnation: Incarnation(s.index), Config: c.Config,
+		Version: s.index, Partitions: partitions,
+	}
+	s.topics = slices.Insert(s.topics, i, r.Topic)
+	s.partitions += len(partitions)
+	return nil
+}
+
+// newPartitions returns the partitions of an assignment, each led by its first
+// replica in epoch 1.
+func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition, error) {
+	if s.partitions+len(assignment) > MaxClusterPartitions {
+		return nil, fmt.Errorf("%w: %d partitions", ErrLimit, MaxClusterPartitions)
+	}
+	out := make([]Partition, len(assignment))
+	for i, ids := range assignment {
+		if len(ids) != replicas {
+			return nil, fmt.Errorf("%w: %d replicas of %d", ErrInvalidAssignment, len(ids), replicas)
+		}
+		for k, id := range ids {
+			if slices.Contains(ids[:k], id) {
+				return nil, fmt.Errorf("%w: %q twice", ErrInvalidAssignment, id)
+			}
+			if s.Node(id) == nil {
+				return nil, fmt.Errorf("%w: %q: %w", ErrInvalidAssignment, id, ErrNodeNotFound)
+			}
+		}
+		all := s.intern(ids)
+		// The two share their array: both are immutable.
+		out[i] = Partition{Replicas: all, ISR: all, Leader: all[0], Epoch: 1, Version: 1}
+	}
+	return out, nil
+}
+
+// AlterTopic changes a topic's configuration.
+type AlterTopic struct {
+	Name        string      `json:"name"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Patch       TopicPatch  `json:"patch"`
+}
+
+// Kind implements Command.
+func (AlterTopic) Kind() Kind { return KindAlterTopic }
+
+// Validate implements Command.
+func (c AlterTopic) Validate() error {
+	if !ValidTopicName(c.Name) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	return nil
+}
+
+func (c AlterTopic) apply(s *State, r *Result) error {
+	i, t, err := s.edit(c.Name, c.Incarnation)
+	if err != nil {
+		return err
+	}
+	t.Config = c.Patch.Apply(t.Config)
+	if err := t.Config.Validate(); err != nil {
+		return err
+	}
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+// AddPartitions gives a topic more partitions.
+type AddPartitions struct {
+	Name        string      `json:"name"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	// Was is how many partitions there were when the assignment was made; with
+	// another number the command is refused with ErrStaleVersion.
+	Was        int        `json:"was"`
+	Assignment [][]NodeID `json:"assignment"` // of the new partitions
+}
+
+// Kind implements Command.
+func (AddPartitions) Kind() Kind { return KindAddPartitions }
+
+// Validate implements Command.
+func (c AddPartitions) Validate() error {
+	switch {
+	case !ValidTopicName(c.Name):
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	case len(c.Assignment) == 0:
+		return fmt.Errorf("%w: no partition to add", ErrInvalidAssignment)
+	case c.Was < 1 || c.Was+len(c.Assignment) > seq.MaxPartitions:
+		return fmt.Errorf("%w: %d partitions", ErrLimit, seq.MaxPartitions)
+	}
+	return nil
+}
+
+func (c AddPartitions) apply(s *State, r *Result) error {
+	i, t, err := s.edit(c.Name, c.Incarnation)
+	if err != nil {
+		return err
+	}
+	if c.Was != len(t.Partitions) {
+		return fmt.Errorf("topic %s has %d partitions: %w", c.Name, len(t.Partitions), ErrStaleVersion)
+	}
+	more, err := s.newPartitions(c.Assignment, t.Config.Replicas)
+	if err != nil {
+		return err
+	}
+	t.Partitions = slices.Concat(t.Partitions, more)
+	t.Config.Partitions = len(t.Partitions)
+	s.partitions += len(more)
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+// DeleteTopic removes a topic with its channels.
+type DeleteTopic struct {
+	Name        string      `json:"name"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+}
+
+// Kind implements Command.
+func (DeleteTopic) Kind() Kind { return KindDeleteTopic }
+
+// Validate implements Command.
+func (c DeleteTopic) Validate() error {
+	if !ValidTopicName(c.Name) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	return nil
+}
+
+func (c DeleteTopic) apply(s *State, _ *Result) error {
+	i, t, err := s.edit(c.Name, c.Incarnation)
+	if err != nil {
+		return err
+	}
+	s.topics = slices.Delete(s.topics, i, i+1)
+	s.partitions -= len(t.Partitions)
+	return nil
+}
+
+// PauseTopic holds a topic's messages back from its channels, or lets them go.
+type PauseTopic struct {
+	Name   string `json:"name"`
+	Paused bool   `json:"paused"`
+}
+
+// Kind implements Command.
+func (PauseTopic) Kind() Kind { return KindPauseTopic }
+
+// Validate implements Command.
+func (c PauseTopic) Validate() error {
+	if !ValidTopicName(c.Name) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	return nil
+}
+
+func (c PauseTopic) apply(s *State, r *Result) error {
+	i, t, err := s.edit(c.Name, 0)
+	if err != nil {
+		return err
+	}
+	t.Paused = c.Paused
+	s.topics[i], r.Topic = t, t
+	return nil
+}

@@ -1,0 +1,255 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Defaults and bounds of a topic's configuration.
+const (
+	// DefaultReplicas is the replication factor where there are enough nodes.
+	DefaultReplicas = 3
+	// DefaultSyncInterval is how long an acknowledged message may stay unsynced
+	// where a policy other than "always" names no interval.
+	DefaultSyncInterval = 200 * time.Millisecond
+	// MaxSyncInterval is the longest interval of a SyncPolicy.
+	MaxSyncInterval = time.Minute
+	// MaxSyncEvery is the largest count of a SyncPolicy.
+	MaxSyncEvery = 1 << 30
+)
+
+// SyncAlways is the policy under which an acknowledged message is on disk.
+func SyncAlways() SyncPolicy { return SyncPolicy{Every: 1} }
+
+// Always says whether an acknowledged message is on disk.
+func (p SyncPolicy) Always() bool { return p.Every == 1 }
+
+// String returns the policy as ParseSyncPolicy reads it: "always", an interval
+// ("200ms"), a count ("1000") or both ("1000,200ms"). The zero policy is "".
+func (p SyncPolicy) String() string {
+	switch {
+	case p == SyncPolicy{}:
+		return ""
+	case p.Every == 1:
+		return "always"
+	case p.Every == 0:
+		return p.Interval.String()
+	case p.Interval == 0:
+		return strconv.Itoa(p.Every)
+	}
+	return strconv.Itoa(p.Every) + "," + p.Interval.String()
+}
+
+// ParseSyncPolicy reads "always", "interval" (DefaultSyncInterval), a duration,
+// a count of messages, or a count, a comma and a duration. "" is the zero
+// policy, which WithDefaults makes "always".
+func ParseSyncPolicy(text string) (SyncPolicy, error) {
+	switch text {
+	case "":
+		return SyncPolicy{}, nil
+	case "always":
+		return SyncAlways(), nil
+	case "interval":
+		return SyncPolicy{Interval: DefaultSyncInterval}, nil
+	}
+	count, interval, both := strings.Cut(text, ",")
+	if !both && strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+		count, interval = "0", text
+	}
+	p := SyncPolicy{}
+	var err error
+	if p.Every, err = strconv.Atoi(count); err != nil {
+		return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", ErrInvalidConfig, text)
+	}
+	if interval != "" {
+		if p.Interval, err = time.ParseDuration(interval); err != nil {
+			return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", ErrInvalidConfig, text)
+		}
+	}
+	if p.Every == 1 {
+		p.Interval = 0 // always is always
+	}
+	if p == (SyncPolicy{}) {
+		return p, fmt.Errorf("%w: sync %q never syncs", ErrInvalidConfig, text)
+	}
+	return p, p.validate()
+}
+
+// MarshalText returns the policy as String does.
+func (p SyncPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the policy as ParseSyncPolicy does.
+func (p *SyncPolicy) UnmarshalText(text []byte) error {
+	parsed, err := ParseSyncPolicy(string(text))
+	if err != nil {
+		return err
+	}
+	*p = parsed
+	return nil
+}
+
+func (p SyncPolicy) validate() error {
+	switch {
+	case p.Every < 0 || p.Every > MaxSyncEvery:
+		return fmt.Errorf("%w: sync count %d", ErrInvalidConfig, p.Every)
+	case p.Interval < 0 || p.Interval > MaxSyncInterval:
+		return fmt.Errorf("%w: sync interval %v", ErrInvalidConfig, p.Interval)
+	}
+	return nil
+}
+
+// WithDefaults fills in what the operator left at zero: one partition, three
+// replicas or as many as there are nodes, a majority of them as MinISR, and
+// sync always. An ephemeral topic gets one replica and is synced by interval:
+// its messages are not meant to outlive their consumers.
+func (c TopicConfig) WithDefaults(nodes int, ephemeral bool) TopicConfig {
+	if c.Partitions == 0 {
+		c.Partitions = 1
+	}
+	if c.Replicas == 0 {
+		c.Replicas = min(max(nodes, 1), DefaultReplicas)
+		if ephemeral {
+			c.Replicas = 1
+		}
+	}
+	if c.MinISR == 0 {
+		c.MinISR = c.Replicas/2 + 1
+	}
+	if c.Sync == (SyncPolicy{}) && !ephemeral {
+		c.Sync = SyncAlways()
+	}
+	if c.Sync.Every == 1 {
+		c.Sync.Interval = 0
+	} else if c.Sync.Interval == 0 {
+		c.Sync.Interval = DefaultSyncInterval
+	}
+	return c
+}
+
+// Validate says what is wrong with a complete configuration, in an error that
+// wraps ErrInvalidConfig. A configuration from WithDefaults is complete.
+func (c TopicConfig) Validate() error {
+	switch {
+	case c.Partitions < 1 || c.Partitions > seq.MaxPartitions:
+		return fmt.Errorf("%w: %d partitions, want 1 to %d", ErrInvalidConfig, c.Partitions, seq.MaxPartitions)
+	case c.Replicas < 1 || c.Replicas > MaxReplicas:
+		return fmt.Errorf("%w: %d replicas, want 1 to %d", ErrInvalidConfig, c.Replicas, MaxReplicas)
+	case c.MinISR < 1 || c.MinISR > c.Replicas:
+		return fmt.Errorf("%w: min ISR %d, want 1 to the %d replicas", ErrInvalidConfig, c.MinISR, c.Replicas)
+	case c.RetentionAge < 0:
+		return fmt.Errorf("%w: retention %v", ErrInvalidConfig, c.RetentionAge)
+	case c.RetentionBytes < 0:
+		return fmt.Errorf("%w: retention of %d bytes", ErrInvalidConfig, c.RetentionBytes)
+	case c.MaxMessage < 0 || c.MaxMessage > MaxBodyLimit:
+		return fmt.Errorf("%w: max message %d, want 0 to %d", ErrInvalidConfig, c.MaxMessage, MaxBodyLimit)
+	case c.Sync == SyncPolicy{}:
+		return fmt.Errorf("%w: no sync policy", ErrInvalidConfig)
+	}
+	return c.Sync.validate()
+}
+
+// configJSON is the stored and published form of a TopicConfig.
+type configJSON struct {
+	Partitions     int        `json:"partitions"`
+	Replicas       int        `json:"replicas"`
+	MinISR         int        `json:"min_isr"`
+	Sync           SyncPolicy `json:"sync"`
+	Ordered        bool       `json:"ordered"`
+	Ext            bool       `json:"ext"`
+	RetentionAge   textTime   `json:"retention"`
+	RetentionBytes int64      `json:"retention_bytes"`
+	MaxMessage     int        `json:"max_message"`
+}
+
+// textTime is a duration that is written as time.Duration.String writes it.
+type textTime time.Duration
+
+func (t textTime) MarshalText() ([]byte, error) { return []byte(time.Duration(t).String()), nil }
+
+func (t *textTime) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*t = textTime(d)
+	return err
+}
+
+// MarshalJSON returns the configuration with durations and the sync policy as
+// text: {"partitions":1,"replicas":3,"min_isr":2,"sync":"always",…}.
+func (c TopicConfig) MarshalJSON() ([]byte, error) {
+	return json.Marshal(configJSON{
+		Partitions: c.Partitions, Replicas: c.Replicas, MinISR: c.MinISR, Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
+		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Fields that are not there become
+// zero; unknown ones are an error.
+func (c *TopicConfig) UnmarshalJSON(text []byte) error {
+	var j configJSON
+	if err := decodeStrict(text, &j); err != nil {
+		return err
+	}
+	*c = TopicConfig{
+		Partitions: j.Partitions, Replicas: j.Replicas, MinISR: j.MinISR, Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
+		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
+	}
+	return nil
+}
+
+// TopicPatch names the fields of a TopicConfig that change; nil ones stay.
+// Partitions and replicas have commands of their own.
+type TopicPatch struct {
+	MinISR         *int           `json:"min_isr,omitempty"`
+	Sync           *SyncPolicy    `json:"sync,omitempty"`
+	Ordered        *bool          `json:"ordered,omitempty"`
+	Ext            *bool          `json:"ext,omitempty"`
+	RetentionAge   *time.Duration `json:"retention_ns,omitempty"`
+	RetentionBytes *int64         `json:"retention_bytes,omitempty"`
+	MaxMessage     *int           `json:"max_message,omitempty"`
+}
+
+// Apply returns c with the patch's fields.
+func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
+	set(&c.MinISR, p.MinISR)
+	set(&c.Sync, p.Sync)
+	set(&c.Ordered, p.Ordered)
+	set(&c.Ext, p.Ext)
+	set(&c.RetentionAge, p.RetentionAge)
+	set(&c.RetentionBytes, p.RetentionBytes)
+	set(&c.MaxMessage, p.MaxMessage)
+	return c
+}
+
+// Diff returns the patch that makes was into will. A change of Partitions or
+// Replicas is an error, since no patch can make it.
+func Diff(was, will TopicConfig) (TopicPatch, error) {
+	if was.Partitions != will.Partitions || was.Replicas != will.Replicas {
+		return TopicPatch{}, fmt.Errorf("%w: partitions and replicas are not changed by altering the topic", ErrInvalidConfig)
+	}
+	return TopicPatch{
+		MinISR:         changed(was.MinISR, will.MinISR),
+		Sync:           changed(was.Sync, will.Sync),
+		Ordered:        changed(was.Ordered, will.Ordered),
+		Ext:            changed(was.Ext, will.Ext),
+		RetentionAge:   changed(was.RetentionAge, will.RetentionAge),
+		RetentionBytes: changed(was.RetentionBytes, will.RetentionBytes),
+		MaxMessage:     changed(was.MaxMessage, will.MaxMessage),
+	}, nil
+}
+
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+func changed[T comparable](was, will T) *T {
+	if was == will {
+		return nil
+	}
+	return &will
+}

@@ -1,0 +1,67 @@
+package meta
+
+import "strings"
+
+// Limits of what the metadata holds. They bound memory and the size of a
+// snapshot; each is well above what one cluster is designed for.
+const (
+	// MaxNameLength is the longest name of a topic, a channel or a node, the
+	// suffix of an ephemeral one included.
+	MaxNameLength = 64
+	// MaxTopics is the most topics of a cluster.
+	MaxTopics = 100_000
+	// MaxClusterPartitions is the most partitions of all topics together.
+	MaxClusterPartitions = 200_000
+	// MaxChannels is the most durable channels of one topic.
+	MaxChannels = 4096
+	// MaxReplicas is the largest replication factor.
+	MaxReplicas = 15
+	// MaxNodes is the most nodes of a cluster.
+	MaxNodes = 256
+	// MaxTextLength bounds addresses, zones, versions and reasons.
+	MaxTextLength = 256
+	// MaxBodyLimit is the largest MaxMessage that a topic may be given, in bytes.
+	MaxBodyLimit = 64 << 20
+)
+
+// EphemeralSuffix ends the name of a topic or channel that goes away with its
+// last user.
+const EphemeralSuffix = "#ephemeral"
+
+// ValidTopicName says whether name may name a topic: 1 to 64 bytes in all, of
+// letters, digits, '.', '_' and '-', and perhaps EphemeralSuffix.
+func ValidTopicName(name string) bool { return validName(name) }
+
+// ValidChannelName says whether name may name a channel. The rule is that of
+// topics.
+func ValidChannelName(name string) bool { return validName(name) }
+
+// IsEphemeral says whether name has the suffix of an ephemeral topic or channel.
+func IsEphemeral(name string) bool { return strings.HasSuffix(name, EphemeralSuffix) }
+
+// ValidNodeID says whether id may name a node: 1 to 64 bytes of letters,
+// digits, '.', '_' and '-'.
+func ValidNodeID(id NodeID) bool {
+	return len(id) > 0 && len(id) <= MaxNameLength && plain(string(id))
+}
+
+func validName(name string) bool {
+	if len(name) == 0 || len(name) > MaxNameLength {
+		return false
+	}
+	base := strings.TrimSuffix(name, EphemeralSuffix)
+	return base != "" && plain(base)
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,43 @@
+package meta
+
+import "fmt"
+
+// NodeState is what the cluster believes of a node.
+type NodeState string
+
+// The states of a node.
+const (
+	NodeUp       NodeState = "up"
+	NodeDown     NodeState = "down"     // not heard of, or stopped
+	NodeDraining NodeState = "draining" // up, and to be given no leadership
+)
+
+// Node is a member of the cluster as every node knows it. Values that State
+// hands out are shared and must not be changed.
+type Node struct {
+	ID             NodeID    `json:"id"`
+	Hostname       string    `json:"hostname,omitempty"`
+	TCPAddress     string    `json:"tcp_address,omitempty"`     // host:port for clients
+	HTTPAddress    string    `json:"http_address,omitempty"`    // host:port
+	HTTPSAddress   string    `json:"https_address,omitempty"`   // host:port; "": none
+	ClusterAddress string    `json:"cluster_address,omitempty"` // host:port for other nodes
+	Zone           string    `json:"zone,omitempty"`            // failure domain; "": none given
+	Version        string    `json:"version,omitempty"`         // of its program
+	BootID         string    `json:"boot_id,omitempty"`         // of its kernel: another one means that unsynced data is gone
+	State          NodeState `json:"state"`
+	Incarnation    uint64    `json:"incarnation"` // starts of its process
+}
+
+func (n *Node) validate() error {
+	if !ValidNodeID(n.ID) {
+		return fmt.Errorf("%w: node %q", ErrInvalidName, n.ID)
+	}
+	for _, text := range []string{n.Hostname, n.TCPAddress, n.HTTPAddress, n.HTTPSAddress, n.ClusterAddress, n.Zone, n.Version, n.BootID} {
+		if len(text) > MaxTextLength {
+			return fmt.Errorf("%w: node %q: a text of %d bytes", ErrLimit, n.ID, len(text))
+		}
+	}
+	return nil
+}
+
+func (s NodeState) valid() bool { return s == NodeUp || s == NodeDown || s == NodeDraining }

@@ -1,0 +1,160 @@
+package meta
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// The cluster-wide settings: defaults that every node shares, changed with the
+// SetSettings command and never in a node's file.
+const (
+	SettingAutoCreateTopics    = "auto_create_topics"    // bool: topics are made on first use
+	SettingTopicPartitions     = "topic_partitions"      // of a topic that names no number
+	SettingTopicReplicas       = "topic_replicas"        // 0: by the number of nodes
+	SettingTopicMinISR         = "topic_min_isr"         // 0: a majority
+	SettingTopicSync           = "topic_sync"            // as ParseSyncPolicy reads it
+	SettingTopicRetention      = "topic_retention"       // duration; 0: finished messages go at once
+	SettingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
+)
+
+type setting struct {
+	value string // the default
+	check func(string) error
+}
+
+// settings is the table of the known keys.
+var settings = map[string]setting{
+	SettingAutoCreateTopics:    {"true", checkBool},
+	SettingTopicPartitions:     {"1", checkInt(1, seq.MaxPartitions)},
+	SettingTopicReplicas:       {"0", checkInt(0, MaxReplicas)},
+	SettingTopicMinISR:         {"0", checkInt(0, MaxReplicas)},
+	SettingTopicSync:           {"always", checkSync},
+	SettingTopicRetention:      {"0s", checkDuration},
+	SettingTopicRetentionBytes: {"0", checkInt(0, 1<<62)},
+}
+
+func checkBool(v string) error { _, err := strconv.ParseBool(v); return err }
+
+func checkInt(low, high int64) func(string) error {
+	return func(v string) error {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err == nil && (n < low || n > high) {
+			err = fmt.Errorf("%d is not within %d to %d", n, low, high)
+		}
+		return err
+	}
+}
+
+func checkSync(v string) error {
+	p, err := ParseSyncPolicy(v)
+	if err == nil && p == (SyncPolicy{}) {
+		err = fmt.Errorf("no policy")
+	}
+	return err
+}
+
+func checkDuration(v string) error {
+	d, err := time.ParseDuration(v)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%v is negative", d)
+	}
+	return err
+}
+
+// Settings are the cluster-wide settings. The zero value has the defaults. It
+// is immutable.
+type Settings struct {
+	values map[string]string // valid values that were set
+}
+
+// SettingKeys lists the known keys, sorted.
+func SettingKeys() []string { return slices.Sorted(maps.Keys(settings)) }
+
+// Get returns the value of a key, or its default. An unknown key has none.
+func (s Settings) Get(key string) (value string, known bool) {
+	if v, ok := s.values[key]; ok {
+		return v, true
+	}
+	def, ok := settings[key]
+	return def.value, ok
+}
+
+// IsSet says whether a key has a value other than by default.
+func (s Settings) IsSet(key string) bool { _, ok := s.values[key]; return ok }
+
+// AutoCreateTopics says whether topics and channels are made on first use.
+func (s Settings) AutoCreateTopics() bool {
+	v, _ := s.Get(SettingAutoCreateTopics)
+	on, err := strconv.ParseBool(v)
+	return on && err == nil
+}
+
+// TopicDefaults fills in what the configuration left at zero and the settings
+// name. WithDefaults has the last word.
+func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
+	number := func(key string) int64 {
+		v, _ := s.Get(key)
+		n, _ := strconv.ParseInt(v, 10, 64) // validated when it was set
+		return n
+	}
+	if c.Partitions == 0 {
+		c.Partitions = int(number(SettingTopicPartitions))
+	}
+	if c.Replicas == 0 {
+		c.Replicas = int(number(SettingTopicReplicas))
+	}
+	if c.MinISR == 0 {
+		c.MinISR = int(number(SettingTopicMinISR))
+	}
+	if c.Sync == (SyncPolicy{}) && s.IsSet(SettingTopicSync) {
+		v, _ := s.Get(SettingTopicSync)
+		c.Sync, _ = ParseSyncPolicy(v)
+	}
+	if c.RetentionAge == 0 {
+		v, _ := s.Get(SettingTopicRetention)
+		c.RetentionAge, _ = time.ParseDuration(v)
+	}
+	if c.RetentionBytes == 0 {
+		c.RetentionBytes = number(SettingTopicRetentionBytes)
+	}
+	return c
+}
+
+// with returns the settings with changes; a value of "" goes back to the default.
+func (s Settings) with(changes map[string]string) Settings {
+	values := maps.Clone(s.values)
+	for key, v := range changes {
+		switch {
+		case v == "":
+			delete(values, key)
+		case values == nil:
+			values = map[string]string{key: v}
+		default:
+			values[key] = v
+		}
+	}
+	if len(values) == 0 {
+		values = nil
+	}
+	return Settings{values}
+}
+
+func validateSettings(changes map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(changes)) {
+		known, ok := settings[key]
+		if !ok {
+			return fmt.Errorf("%w: %q", ErrUnknownSetting, key)
+		}
+		if v := changes[key]; v != "" {
+			if err := known.check(v); err != nil {
+				return fmt.Errorf("%w: %s = %q: %w", ErrInvalidConfig, key, v, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package meta
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// A snapshot is lines of JSON between a header and a checksum:
+//
+//	+-------------------+-----------------+
+//	| magic "brkdmeta"  | version, u32le  |
+//	+-------------------+-----------------+
+//	| {"index":…,"cluster":{…},"settings":{…},"nodes":2,"topics":3}\n |
+//	| one line for each node, by id                                   |
+//	| one line for each topic, by name, with partitions and channels  |
+//	+-----------------------------------------------------------------+
+//	| CRC-32C of all before, u32le |
+//	+------------------------------+
+const (
+	snapshotMagic  = "brkdmeta"
+	snapshotHeader = len(snapshotMagic) + 4
+	// SnapshotVersion is the format that this build writes, and the newest that
+	// it reads.
+	SnapshotVersion = 1
+	// MaxSnapshotBytes is the largest snapshot that is read.
+	MaxSnapshotBytes = 1 << 30
+)
+
+type snapshotHead struct {
+	Index    uint64            `json:"index"`
+	Cluster  Cluster           `json:"cluster"`
+	Settings map[string]string `json:"settings,omitempty"`
+	Nodes    int               `json:"nodes"`
+	Topics   int               `json:"topics"`
+}
+
+type snapshotTopic struct {
+	Name        string              `json:"name"`
+	Incarnation Incarnation         `json:"incarnation"`
+	Version     uint64              `json:"version"`
+	Paused      bool                `json:"paused,omitempty"`
+	Config      TopicConfig         `json:"config"`
+	Partitions  []snapshotPartition `json:"partitions"`
+	Channels    []snapshotChannel   `json:"channels,omitempty"`
+}
+
+type snapshotPartition struct {
+	Replicas []NodeID  `json:"replicas"`
+	Leader   NodeID    `json:"leader"`
+	Epoch    seq.Epoch `json:"epoch"`
+	ISR      []NodeID  `json:"isr"`
+	Version  uint64    `json:"version"`
+	Adding   []NodeID  `json:"adding,omitempty"`
+	Removing []NodeID  `json:"removing,omitempty"`
+}
+
+type snapshotChannel struct {
+	Name      string      `json:"name"`
+	Ordered   bool        `json:"ordered,omitempty"`
+	Paused    bool        `json:"paused,omitempty"`
+	Skipped   bool        `json:"skipped,omitempty"`
+	CreatedAt int64       `json:"created_at"`
+	Version   Incarnation `json:"version"`
+	First     bool        `json:"first,omitempty"`
+}
+
+// Snapshot returns the state as it is now, to be kept or written while the
+// original goes on. It copies two pointers' worth for each object: the objects
+// themselves are shared, as they never change.
+func (s *State) Snapshot() *State {
+	c := *s
+	c.nodes = slices.Clone(s.nodes)
+	c.topics = slices.Clone(s.topics)
+	return &c
+}
+
+// Encode writes the state as a snapshot. Equal states write equal bytes. An
+// error is w's.
+func (s *State) Encode(w io.Writer) error {
+	sum := crc32.New(castagnoli)
+	b := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
+	b.WriteString(snapshotMagic) // b keeps the first error, and Flush returns it
+	b.Write(binary.LittleEndian.AppendUint32(nil, SnapshotVersion))
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	head := snapshotHead{Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: len(s.topics)}
+	if err := e.Encode(head); err != nil {
+		return err
+	}
+	for _, n := range s.nodes {
+		if err := e.Encode(n); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.topics {
+		if err := e.Encode(t.snapshot()); err != nil {
+			return err
+		}
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	_, err := w.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
+	return err
+}
+
+func (t *Topic) snapshot() snapshotTopic {
+	out := snapshotTopic{Name: t.Name, Incarnation: t.Incarnation, Version: t.Version, Paused: t.Paused, Config: t.Config}
+	for i := range t.Partitions {
+		out.Partitions = append(out.Partitions, snapshotPartition(t.Partitions[i]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Channels)) {
+		out.Channels = append(out.Channels, snapshotChannel(*t.Channels[name]))
+	}
+	return out
+}
+
+// DecodeSnapshot reads what Encode wrote, to the end of r. The error wraps
+// ErrCorrupt for bytes that are not what was written and ErrUnknownSnapshot for
+// a newer format. It never returns a state that is not the one written.
+func DecodeSnapshot(r io.Reader) (*State, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxSnapshotBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	n := len(data) - 4
+	switch {
+	case n < snapshotHeader || len(data) > MaxSnapshotBytes:
+		return nil, fmt.Errorf("%w: snapshot of %d bytes", ErrCorrupt, len(data))
+	case string(data[:len(snapshotMagic)]) != snapshotMagic:
+		return nil, fmt.Errorf("%w: not a snapshot", ErrCorrupt)
+	case crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]):
+		return nil, fmt.Errorf("%w: snapshot has a bad checksum", ErrCorrupt)
+	}
+	if v := binary.LittleEndian.Uint32(data[len(snapshotMagic):]); v != SnapshotVersion {
+		return nil, fmt.Errorf("%w: version %d", ErrUnknownSnapshot, v)
+	}
+	s, err := decodeLines(data[snapshotHeader:n])
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return s, nil
+}
+
+func decodeLines(body []byte) (*State, error) {
+	next := func(v any) error {
+		line, rest, ok := bytes.Cut(body, []byte("\n"))
+		if !ok {
+			return io.ErrUnexpectedEOF
+		}
+		body = rest
+		return decodeStrict(line, v)
+	}
+	var head snapshotHead
+	if err := next(&head); err != nil {
+		return nil, fmt.Errorf("head: %w", err)
+	}
+	s := &State{index: head.Index, cluster: head.Cluster}
+	if err := validateSettings(head.Settings); err != nil {
+		return nil, err
+	}
+	s.settings = s.settings.with(head.Settings)
+	if head.Nodes < 0 || head.Nodes > MaxNodes || head.Topics < 0 || head.Topics > MaxTopics {
+		return nil, fmt.Errorf("%d nodes, %d topics", head.Nodes, head.Topics)
+	}
+	for range head.Nodes {
+		n := &Node{}
+		if err := next(n); err != nil {
+			return nil, fmt.Errorf("node: %w", err)
+		}
+		if err := s.restoreNode(n); err != nil {
+			return nil, err
+		}
+	}
+	for range head.Topics {
+		var t snapshotTopic
+		if err := next(&t); err != nil {
+			return nil, fmt.Errorf("topic: %w", err)
+		}
+		if err := s.restoreTopic(&t); err != nil {
+			return nil, fmt.Errorf("topic %q: %w", t.Name, err)
+		}
+	}
+	if len(body) != 0 {
+		return nil, fmt.Errorf("%d bytes too many", len(body))
+	}
+	return s, nil
+}
+
+func (s *State) restoreNode(n *Node) error {
+	if err := n.validate(); err != nil {
+		return err
+	}
+	if !n.State.valid() {
+		return fmt.Errorf("%w: node state %q", ErrInvalidConfig, n.State)
+	}
+	if k := len(s.nodes); k > 0 && s.nodes[k-1].ID >= n.ID {
+		return fmt.Errorf("node %q out of order", n.ID)
+	}
+	s.nodes = append(s.nodes, n)
+	return nil
+}
+
+func (s *State) restoreTopic(in *snapshotTopic) error {
+	if k := len(s.topics); k > 0 && s.topics[k-1].Name >= in.Name {
+		return fmt.Errorf("out of order")
+	}
+	if !ValidTopicName(in.Name) {
+		return ErrInvalidName
+	}
+	if err := in.Config.Validate(); err != nil {
+		return err
+	}
+	if len(in.Partitions) != in.Config.Partitions {
+		return fmt.Errorf("%d partitions of %d", len(in.Partitions), in.Config.Partitions)
+	}
+	t := &Topic{
+		Name: in.Name, Incarnation: in.Incarnation, Config: in.Config, Paused: in.Paused, Version: in.Version,
+		Partitions: make([]Partition, len(in.Partitions)),
+	}
+	for i := range in.Partitions {
+		p := Partition(in.Partitions[i])
+		if err := validISR(&p); err != nil {
+			return fmt.Errorf("partition %d: %w", i, err)
+		}
+		p.Replicas, p.ISR, p.Leader = s.intern(p.Replicas), s.intern(p.ISR), s.internOne(p.Leader)
+		if slices.Equal(p.Replicas, p.ISR) {
+			p.ISR = p.Replicas
+		}
+		p.Adding, p.Removing = s.intern(p.Adding), s.intern(p.Removing)
+		t.Partitions[i] = p
+	}
+	if len(in.Channels) > 0 {
+		t.Channels = make(map[string]*Channel, len(in.Channels))
+	}
+	for i := range in.Channels {
+		ch := Channel(in.Channels[i])
+		if err := validateChannel(t.Name, ch.Name); err != nil {
+			return err
+		}
+		if i > 0 && strings.Compare(in.Channels[i-1].Name, ch.Name) >= 0 {
+			return fmt.Errorf("channel %q out of order", ch.Name)
+		}
+		t.Channels[ch.Name] = &ch
+	}
+	s.topics = append(s.topics, t)
+	s.partitions += len(t.Partitions)
+	return nil
+}
+
+// validISR checks the invariant of a partition's in-sync set and leader.
+func validISR(p *Partition) error {
+	if len(p.ISR) == 0 {
+		return fmt.Errorf("%w: empty", ErrInvalidISR)
+	}
+	for _, id := range p.ISR {
+		if !slices.Contains(p.Replicas, id) {
+			return fmt.Errorf("%w: %q is no replica", ErrInvalidISR, id)
+		}
+	}
+	if p.Leader != "" && !slices.Contains(p.ISR, p.Leader) {
+		return fmt.Errorf("%w: without the leader %q", ErrInvalidISR, p.Leader)
+	}
+	return nil
+}

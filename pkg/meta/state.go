@@ -1,0 +1,150 @@
+package meta
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Cluster names the cluster.
+type Cluster struct {
+	ID string `json:"id"` // "": not yet named
+}
+
+// State is the metadata at one index. The zero value is the state before the
+// first command. It may be read by many goroutines while none applies; what its
+// methods return stays valid and unchanged for ever.
+type State struct {
+	index      uint64
+	cluster    Cluster
+	settings   Settings
+	nodes      []*Node  // by ID
+	topics     []*Topic // by Name
+	partitions int      // of all topics
+}
+
+// Result is what became of a command.
+type Result struct {
+	Index   uint64   // of the command
+	Err     error    // why it was refused; nil: done
+	Existed bool     // what it should create was there, and is alike
+	Topic   *Topic   // as it is now, for commands on one topic that still exists
+	Channel *Channel // as it is now, for commands on one channel that still exists
+	Node    *Node    // as it is now, for commands on one node that still exists
+	Failed  []error  // of a command with many parts: an error or nil for each; nil: all done
+}
+
+// Index returns the index of the last command applied.
+func (s *State) Index() uint64 { return s.index }
+
+// Cluster returns the cluster's name.
+func (s *State) Cluster() Cluster { return s.cluster }
+
+// Settings returns the cluster-wide settings.
+func (s *State) Settings() Settings { return s.settings }
+
+// Topic returns a topic, or nil.
+func (s *State) Topic(name string) *Topic {
+	if i, ok := s.findTopic(name); ok {
+		return s.topics[i]
+	}
+	return nil
+}
+
+// Topics goes over the topics in the order of their names.
+func (s *State) Topics() iter.Seq[*Topic] { return slices.Values(s.topics) }
+
+// TopicCount returns the number of topics.
+func (s *State) TopicCount() int { return len(s.topics) }
+
+// PartitionCount returns the number of partitions of all topics.
+func (s *State) PartitionCount() int { return s.partitions }
+
+// Node returns a node, or nil.
+func (s *State) Node(id NodeID) *Node {
+	if i, ok := s.findNode(id); ok {
+		return s.nodes[i]
+	}
+	return nil
+}
+
+// Nodes goes over the nodes in the order of their ids.
+func (s *State) Nodes() iter.Seq[*Node] { return slices.Values(s.nodes) }
+
+// NodeCount returns the number of nodes, in whatever state.
+func (s *State) NodeCount() int { return len(s.nodes) }
+
+// Apply changes the state by one command. Indexes must grow; a command at an
+// index that was passed is refused. A command that is refused changes nothing
+// but the index.
+func (s *State) Apply(index uint64, c Command) Result {
+	if index <= s.index {
+		return Result{Index: index, Err: ErrStaleIndex}
+	}
+	s.index = index
+	r := Result{Index: index}
+	if r.Err = c.Validate(); r.Err == nil {
+		r.Err = c.apply(s, &r)
+	}
+	if r.Err != nil {
+		return Result{Index: index, Err: r.Err}
+	}
+	return r
+}
+
+func (s *State) findTopic(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.topics, name, func(t *Topic, name string) int { return strings.Compare(t.Name, name) })
+}
+
+func (s *State) findNode(id NodeID) (int, bool) {
+	return slices.BinarySearchFunc(s.nodes, id, func(n *Node, id NodeID) int { return cmp.Compare(n.ID, id) })
+}
+
+// edit returns the place of a topic and a copy of it to change. An incarnation
+// of 0 is any. The copy shares partitions and channels with the old value.
+func (s *State) edit(name string, in Incarnation) (int, *Topic, error) {
+	i, ok := s.findTopic(name)
+	if !ok {
+		return 0, nil, ErrTopicNotFound
+	}
+	if in != 0 && in != s.topics[i].Incarnation {
+		return 0, nil, ErrStaleIncarnation
+	}
+	t := *s.topics[i]
+	t.Version = s.index
+	return i, &t, nil
+}
+
+// replace puts a node in its place.
+func (s *State) replaceNode(n *Node) {
+	i, ok := s.findNode(n.ID)
+	if ok {
+		s.nodes[i] = n
+		return
+	}
+	s.nodes = slices.Insert(s.nodes, i, n)
+}
+
+// intern returns the ids with the strings of the registered nodes, so that a
+// thousand topics do not hold a thousand copies of each.
+func (s *State) intern(ids []NodeID) []NodeID {
+	if len(ids) == 0 {
+		return nil
+	}
+	out := make([]NodeID, len(ids))
+	for i, id := range ids {
+		out[i] = id
+		if n := s.Node(id); n != nil {
+			out[i] = n.ID
+		}
+	}
+	return out
+}
+
+func (s *State) internOne(id NodeID) NodeID {
+	if n := s.Node(id); n != nil {
+		return n.ID
+	}
+	return id
+}
