@@ -1,0 +1,46 @@
+package nsq
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// Sizes of pooled buffers are powers of two between these.
+const (
+	minBufferBits = 10
+	maxBufferBits = 24
+)
+
+// Buffers lends byte buffers to many connections, so that an idle connection
+// keeps none. Its zero value is ready; it must not be copied. All methods may
+// be called by many goroutines.
+type Buffers struct {
+	classes [maxBufferBits - minBufferBits + 1]sync.Pool
+}
+
+// Get lends a buffer of length 0 and a capacity of at least n bytes.
+func (b *Buffers) Get(n int) *[]byte {
+	class := max(bits.Len(uint(max(n, 1)-1)), minBufferBits)
+	if class > maxBufferBits {
+		buf := make([]byte, 0, n)
+		return &buf
+	}
+	if buf, ok := b.classes[class-minBufferBits].Get().(*[]byte); ok {
+		*buf = (*buf)[:0]
+		return buf
+	}
+	buf := make([]byte, 0, 1<<class)
+	return &buf
+}
+
+// Put takes a buffer back. The caller must hold no slice of it any more.
+func (b *Buffers) Put(buf *[]byte) {
+	if buf == nil {
+		return
+	}
+	class := bits.Len(uint(cap(*buf))) - 1
+	if class < minBufferBits || class > maxBufferBits {
+		return
+	}
+	b.classes[class-minBufferBits].Put(buf)
+}

@@ -1,0 +1,167 @@
+package nsq
+
+import (
+	"errors"
+	"math"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Verb is the kind of a command.
+type Verb uint8
+
+// The verbs of the standard protocol.
+const (
+	Unknown Verb = iota
+	Identify
+	Auth
+	Sub
+	Rdy
+	Fin
+	Req
+	Touch
+	Cls
+	Nop
+	Pub
+	MPub
+	DPub
+	// VerbCount is the number of verbs, for tables that count by verb.
+	VerbCount
+)
+
+var verbs = [VerbCount]string{
+	Unknown: "unknown", Identify: "IDENTIFY", Auth: "AUTH", Sub: "SUB", Rdy: "RDY", Fin: "FIN",
+	Req: "REQ", Touch: "TOUCH", Cls: "CLS", Nop: "NOP", Pub: "PUB", MPub: "MPUB", DPub: "DPUB",
+}
+
+// String returns the verb as it goes over the wire.
+func (v Verb) String() string {
+	if v < VerbCount {
+		return verbs[v]
+	}
+	return verbs[Unknown]
+}
+
+func parseVerb(word []byte) Verb {
+	switch string(word) {
+	case "FIN":
+		return Fin
+	case "PUB":
+		return Pub
+	case "MPUB":
+		return MPub
+	case "DPUB":
+		return DPub
+	case "RDY":
+		return Rdy
+	case "REQ":
+		return Req
+	case "TOUCH":
+		return Touch
+	case "NOP":
+		return Nop
+	case "SUB":
+		return Sub
+	case "CLS":
+		return Cls
+	case "IDENTIFY":
+		return Identify
+	case "AUTH":
+		return Auth
+	}
+	return Unknown
+}
+
+// maxParams is how many parameters of a command are kept. Surplus ones are
+// counted and dropped.
+const maxParams = 4
+
+// Command is a command line. Its slices belong to the Reader and are valid
+// until the Reader's next call of Next.
+type Command struct {
+	Verb   Verb
+	name   []byte
+	params [maxParams][]byte
+	n      int
+}
+
+// Name returns the first word of the line as it came.
+func (c *Command) Name() []byte { return c.name }
+
+// Len returns the number of parameters on the line.
+func (c *Command) Len() int { return c.n }
+
+// Param returns parameter i, or nil where there is none. Parameters after the
+// fourth are not kept.
+func (c *Command) Param(i int) []byte {
+	if i < 0 || i >= min(c.n, maxParams) {
+		return nil
+	}
+	return c.params[i]
+}
+
+// ID returns the first parameter as a message id of 16 bytes, and whether it
+// is that long.
+func (c *Command) ID() (id [seq.HexLen]byte, ok bool) {
+	p := c.Param(0)
+	if len(p) != seq.HexLen {
+		return id, false
+	}
+	return [seq.HexLen]byte(p), true
+}
+
+// split fills the command from a line without its end. Words are divided by
+// single spaces, so that two spaces make an empty parameter.
+func (c *Command) split(line []byte) {
+	c.n, c.name = -1, nil
+	start := 0
+	for i := 0; i <= len(line); i++ {
+		if i < len(line) && line[i] != ' ' {
+			continue
+		}
+		c.add(line[start:i:i])
+		start = i + 1
+	}
+	c.Verb = parseVerb(c.name)
+}
+
+func (c *Command) add(word []byte) {
+	switch {
+	case c.n < 0:
+		c.name = word
+	case c.n < maxParams:
+		c.params[c.n] = word
+	}
+	c.n++
+}
+
+// Errors of ParseDecimal.
+var (
+	ErrNotDecimal = errors.New("not a decimal number")
+	ErrOverflow   = errors.New("number too big")
+)
+
+// ParseDecimal reads a parameter that is a number: plain digits, at least one.
+// It fails with ErrNotDecimal, or with ErrOverflow above the largest int64.
+func ParseDecimal(text []byte) (int64, error) {
+	if len(text) == 0 {
+		return 0, ErrNotDecimal
+	}
+	var n int64
+	over := false
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, ErrNotDecimal
+		}
+		d := int64(c - '0')
+		if n > (math.MaxInt64-d)/10 {
+			over = true
+			continue
+		}
+		n = n*10 + d
+	}
+	if over {
+		return 0, ErrOverflow
+	}
+	return n, nil
+}

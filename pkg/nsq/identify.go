@@ -1,0 +1,208 @@
+package nsq
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Identity is what a client says of itself with IDENTIFY. Times are in ms.
+type Identity struct {
+	ClientID            string `json:"client_id"`
+	Hostname            string `json:"hostname"`
+	ShortID             string `json:"short_id"` // before client_id there was this
+	LongID              string `json:"long_id"`  // and before hostname this
+	UserAgent           string `json:"user_agent"`
+	FeatureNegotiation  bool   `json:"feature_negotiation"`
+	HeartbeatInterval   int    `json:"heartbeat_interval"`
+	OutputBufferSize    int    `json:"output_buffer_size"`
+	OutputBufferTimeout int    `json:"output_buffer_timeout"`
+	MsgTimeout          int    `json:"msg_timeout"`
+	SampleRate          int    `json:"sample_rate"`
+	TLSv1               bool   `json:"tls_v1"`
+	Snappy              bool   `json:"snappy"`
+	Deflate             bool   `json:"deflate"`
+	DeflateLevel        int    `json:"deflate_level"`
+	TopologyRegion      string `json:"topology_region"`
+	TopologyZone        string `json:"topology_zone"`
+}
+
+// ParseIdentity reads the body of an IDENTIFY. A field of a wrong JSON type
+// fails the whole; unknown fields are ignored. The error is an *Error.
+func ParseIdentity(body []byte) (Identity, error) {
+	var id Identity
+	if err := json.Unmarshal(body, &id); err != nil {
+		return Identity{}, Errorf(BadBody, "IDENTIFY failed to decode JSON body")
+	}
+	return id, nil
+}
+
+// Limits is what a server allows and gives by default.
+type Limits struct {
+	Version                string
+	MaxReady               int
+	MsgTimeout             time.Duration
+	MaxMsgTimeout          time.Duration
+	Heartbeat              time.Duration
+	MaxHeartbeat           time.Duration
+	OutputBufferSize       int
+	MaxOutputBufferSize    int
+	OutputBufferTimeout    time.Duration
+	MinOutputBufferTimeout time.Duration
+	MaxOutputBufferTimeout time.Duration
+	TLS, Snappy, Deflate   bool // can be upgraded to
+	MaxDeflateLevel        int
+	AuthRequired           bool
+	TopologyRegion         string
+	TopologyZone           string
+	Upgraded               bool // upgrades were done before: none is offered again
+}
+
+// Settings is what client and server agreed on.
+type Settings struct {
+	Heartbeat           time.Duration // 0: none
+	OutputBufferSize    int           // 1: none
+	OutputBufferTimeout time.Duration // 0: none
+	MsgTimeout          time.Duration
+	SampleRate          int // 0: everything
+	TLS                 bool
+	Snappy              bool
+	Deflate             bool
+	DeflateLevel        int
+}
+
+const (
+	minHeartbeat        = time.Second
+	minMsgTimeout       = time.Second
+	minOutputBufferSize = 64
+	maxSampleRate       = 99
+	defaultDeflateLevel = 6
+)
+
+// Defaults returns the settings of a connection that did not identify.
+func (l *Limits) Defaults() Settings {
+	return Settings{
+		Heartbeat: l.Heartbeat, OutputBufferSize: l.OutputBufferSize,
+		OutputBufferTimeout: l.OutputBufferTimeout, MsgTimeout: l.MsgTimeout,
+		DeflateLevel: min(defaultDeflateLevel, l.MaxDeflateLevel),
+	}
+}
+
+// Negotiate returns what a client of the identity gets, or the *Error that
+// refuses it. Upgrades are agreed on only with feature negotiation.
+func Negotiate(id *Identity, l *Limits) (Settings, error) {
+	s := l.Defaults()
+	var err error
+	if s.Heartbeat, err = pick("heartbeat interval", id.HeartbeatInterval, l.Heartbeat, minHeartbeat, l.MaxHeartbeat); err != nil {
+		return s, err
+	}
+	s.OutputBufferTimeout, err = pick("output buffer timeout", id.OutputBufferTimeout,
+		l.OutputBufferTimeout, l.MinOutputBufferTimeout, l.MaxOutputBufferTimeout)
+	if err != nil {
+		return s, err
+	}
+	switch size := id.OutputBufferSize; {
+	case size == 0:
+	case size == -1:
+		s.OutputBufferSize, s.OutputBufferTimeout = 1, 0
+	case size >= minOutputBufferSize && size <= l.MaxOutputBufferSize:
+		s.OutputBufferSize = size
+	default:
+		return s, Errorf(BadBody, "IDENTIFY output buffer size (%d) is invalid", size)
+	}
+	if id.SampleRate < 0 || id.SampleRate > maxSampleRate {
+		return s, Errorf(BadBody, "IDENTIFY sample rate (%d) is invalid", id.SampleRate)
+	}
+	s.SampleRate = id.SampleRate
+	if id.MsgTimeout == -1 {
+		return s, Errorf(BadBody, "IDENTIFY msg timeout (%d) is invalid", id.MsgTimeout)
+	}
+	if s.MsgTimeout, err = pick("msg timeout", id.MsgTimeout, l.MsgTimeout, minMsgTimeout, l.MaxMsgTimeout); err != nil {
+		return s, err
+	}
+	if !id.FeatureNegotiation || l.Upgraded {
+		return s, nil
+	}
+	return s, s.upgrade(id, l)
+}
+
+func (s *Settings) upgrade(id *Identity, l *Limits) error {
+	s.TLS = id.TLSv1 && l.TLS
+	s.Snappy = id.Snappy && l.Snappy
+	s.Deflate = id.Deflate && l.Deflate
+	if s.Deflate && id.DeflateLevel > 0 {
+		s.DeflateLevel = min(id.DeflateLevel, l.MaxDeflateLevel)
+	}
+	if s.Snappy && s.Deflate {
+		return Errorf(IdentifyFailed, "cannot enable both deflate and snappy compression")
+	}
+	return nil
+}
+
+// pick reads a duration that a client asks for in ms: 0 is the default, -1 none.
+func pick(what string, ms int, def, lo, hi time.Duration) (time.Duration, error) {
+	switch {
+	case ms == 0:
+		return def, nil
+	case ms == -1:
+		return 0, nil
+	case ms >= int(lo.Milliseconds()) && ms <= int(hi.Milliseconds()):
+		return time.Duration(ms) * time.Millisecond, nil
+	}
+	return 0, Errorf(BadBody, "IDENTIFY %s (%d) is invalid", what, ms)
+}
+
+// identified is the answer to IDENTIFY, with the keys in the order that clients
+// have always seen.
+type identified struct {
+	MaxReady            int    `json:"max_rdy_count"`
+	Version             string `json:"version"`
+	MaxMsgTimeout       int64  `json:"max_msg_timeout"`
+	MsgTimeout          int64  `json:"msg_timeout"`
+	TLSv1               bool   `json:"tls_v1"`
+	Deflate             bool   `json:"deflate"`
+	DeflateLevel        int    `json:"deflate_level"`
+	MaxDeflateLevel     int    `json:"max_deflate_level"`
+	Snappy              bool   `json:"snappy"`
+	SampleRate          int    `json:"sample_rate"`
+	AuthRequired        bool   `json:"auth_required"`
+	OutputBufferSize    int    `json:"output_buffer_size"`
+	OutputBufferTimeout int64  `json:"output_buffer_timeout"`
+	TopologyRegion      string `json:"topology_region"`
+	TopologyZone        string `json:"topology_zone"`
+}
+
+// AppendIdentified appends the JSON answer to an IDENTIFY with feature
+// negotiation.
+func AppendIdentified(dst []byte, s *Settings, l *Limits) ([]byte, error) {
+	text, err := json.Marshal(identified{
+		MaxReady: l.MaxReady, Version: l.Version,
+		MaxMsgTimeout: l.MaxMsgTimeout.Milliseconds(), MsgTimeout: s.MsgTimeout.Milliseconds(),
+		TLSv1: s.TLS, Deflate: s.Deflate, DeflateLevel: s.DeflateLevel, MaxDeflateLevel: l.MaxDeflateLevel,
+		Snappy: s.Snappy, SampleRate: s.SampleRate, AuthRequired: l.AuthRequired,
+		OutputBufferSize: s.OutputBufferSize, OutputBufferTimeout: s.OutputBufferTimeout.Milliseconds(),
+		TopologyRegion: l.TopologyRegion, TopologyZone: l.TopologyZone,
+	})
+	if err != nil {
+		return dst, fmt.Errorf("encoding the answer: %w", err)
+	}
+	return append(dst, text...), nil
+}
+
+// Validate reports limits that contradict each other.
+func (l *Limits) Validate() error {
+	switch {
+	case l.MaxReady < 1:
+		return errors.New("max ready count must be at least 1")
+	case l.MsgTimeout > l.MaxMsgTimeout:
+		return errors.New("message timeout is above its maximum")
+	case l.Heartbeat > l.MaxHeartbeat:
+		return errors.New("heartbeat interval is above its maximum")
+	case l.OutputBufferSize > l.MaxOutputBufferSize:
+		return errors.New("output buffer size is above its maximum")
+	case l.MaxDeflateLevel < 1 || l.MaxDeflateLevel > 9:
+		return errors.New("max deflate level must be from 1 to 9")
+	}
+	return nil
+}

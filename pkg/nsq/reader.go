@@ -1,0 +1,297 @@
+package nsq
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// MaxLine is the longest command line, its end included.
+const MaxLine = 16 << 10
+
+const (
+	minRead  = 1 << 10  // the buffer of a connection that says little
+	maxRead  = 64 << 10 // and of one that says much
+	bodyStep = 64 << 10 // what a long body's buffer starts with
+)
+
+// Errors of a Reader, beside those of its source.
+var (
+	// ErrLineTooLong ends a connection: where the next command begins is unknown.
+	ErrLineTooLong = errors.New("command line too long")
+	// ErrBadID is an id that does not end where it should, in raw mode.
+	ErrBadID = errors.New("message id of wrong length")
+)
+
+// Reader reads commands. It is for one goroutine.
+//
+// Its buffer is small while little arrives and grows with what is read at
+// once. A short body is handed out where it lies; a long one is gathered in a
+// second buffer, which is given back at the next command.
+type Reader struct {
+	src     io.Reader
+	buffers *Buffers
+	bufp    *[]byte // behind buf; nil before the first read
+	buf     []byte
+	r, w    int // buf[r:w] has been read and not consumed
+	want    int // size of the buffer at the next occasion
+	quiet   int // reads in a row that a smaller buffer could have held
+	line    []byte
+	body    *[]byte // on loan for a long body
+	rawIDs  bool
+}
+
+// NewReader returns a Reader of src that borrows its buffers.
+func NewReader(src io.Reader, buffers *Buffers) *Reader {
+	return &Reader{src: src, buffers: buffers, want: minRead}
+}
+
+// SetRawIDs makes the Reader take the id in FIN, REQ and TOUCH by its length,
+// as needed on connections whose ids are binary and may hold a space or a line
+// end. On others the id is text, and a short one is seen at once.
+func (r *Reader) SetRawIDs(on bool) { r.rawIDs = on }
+
+// Buffered returns the number of bytes that were read and not consumed.
+func (r *Reader) Buffered() int { return r.w - r.r }
+
+// Replace makes src the source of everything that follows. What was read ahead
+// from the old one should be taken with TakeBuffered before.
+func (r *Reader) Replace(src io.Reader) { r.src = src }
+
+// TakeBuffered consumes and returns a copy of what was read ahead.
+func (r *Reader) TakeBuffered() []byte {
+	ahead := bytes.Clone(r.buf[r.r:r.w])
+	r.r, r.w = 0, 0
+	return ahead
+}
+
+// Release gives all buffers back. The Reader must not be used after it.
+func (r *Reader) Release() {
+	r.releaseBody()
+	r.buffers.Put(r.bufp)
+	r.bufp, r.buf, r.r, r.w = nil, nil, 0, 0
+}
+
+// ReadMagic reads the first bytes of a connection and reports whether they
+// announce the protocol.
+func (r *Reader) ReadMagic() (bool, error) {
+	if err := r.need(len(Magic)); err != nil {
+		return false, err
+	}
+	ok := string(r.buf[r.r:r.r+len(Magic)]) == Magic
+	r.r += len(Magic)
+	return ok, nil
+}
+
+// Next reads a command line into c. Everything that earlier calls handed out
+// is invalid afterwards. io.EOF means that the source ended between commands.
+func (r *Reader) Next(c *Command) error {
+	r.releaseBody()
+	if r.rawIDs {
+		done, err := r.nextRaw(c)
+		if done || err != nil {
+			return err
+		}
+	}
+	end, err := r.findEnd()
+	if err != nil {
+		return err
+	}
+	text := r.buf[r.r : r.r+end]
+	r.r += end + 1
+	if n := len(text); n > 0 && text[n-1] == '\r' {
+		text = text[:n-1]
+	}
+	r.line = append(r.line[:0], text...)
+	c.split(r.line)
+	return nil
+}
+
+// findEnd returns the length of the next line without its end.
+func (r *Reader) findEnd() (int, error) {
+	for seen := 0; ; {
+		if i := bytes.IndexByte(r.buf[r.r+seen:r.w], '\n'); i >= 0 {
+			if seen+i >= MaxLine {
+				return 0, ErrLineTooLong
+			}
+			return seen + i, nil
+		}
+		seen = r.Buffered()
+		if seen >= MaxLine {
+			return 0, ErrLineTooLong
+		}
+		if err := r.need(seen + 1); err != nil {
+			if seen > 0 && errors.Is(err, io.EOF) {
+				return 0, io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+	}
+}
+
+// nextRaw reads FIN, REQ or TOUCH with an id of any 16 bytes. It reports false
+// where the line is another command.
+func (r *Reader) nextRaw(c *Command) (bool, error) {
+	if err := r.need(1); err != nil {
+		return false, err
+	}
+	var prefix string
+	for _, p := range [...]string{"FIN ", "REQ ", "TOUCH "} {
+		if r.buf[r.r] == p[0] {
+			prefix = p
+		}
+	}
+	for i := range len(prefix) {
+		if err := r.need(i + 1); err != nil {
+			return false, noEOF(err)
+		}
+		if r.buf[r.r+i] != prefix[i] {
+			return false, nil
+		}
+	}
+	if prefix == "" {
+		return false, nil
+	}
+	head := len(prefix) + seq.HexLen
+	if err := r.need(head + 1); err != nil {
+		return false, noEOF(err)
+	}
+	r.line = append(r.line[:0], r.buf[r.r:r.r+head]...)
+	r.r += head
+	rest, err := r.findEnd()
+	if err != nil {
+		return false, noEOF(err)
+	}
+	tail := bytes.TrimSuffix(r.buf[r.r:r.r+rest], []byte{'\r'})
+	r.r += rest + 1
+	if len(tail) > 0 && tail[0] != ' ' {
+		return true, ErrBadID
+	}
+	r.line = append(r.line, tail...)
+	c.split(r.line[head:]) // the surplus parameters, after an empty word
+	copy(c.params[1:], c.params[:maxParams-1])
+	c.name, c.params[0], c.n = r.line[:len(prefix)-1], r.line[len(prefix):head:head], c.n+1
+	c.Verb = parseVerb(c.name)
+	return true, nil
+}
+
+// ReadSize reads the size that precedes a body.
+func (r *Reader) ReadSize() (int32, error) {
+	if err := r.need(4); err != nil {
+		return 0, noEOF(err)
+	}
+	n := int32(binary.BigEndian.Uint32(r.buf[r.r:]))
+	r.r += 4
+	return n, nil
+}
+
+// ReadBody reads a body of n bytes; n must be within the caller's limits. The
+// slice is valid until the next call of Next. One body can be read per command.
+func (r *Reader) ReadBody(n int) ([]byte, error) {
+	if n > len(r.buf) && n > r.Buffered() {
+		return r.readLong(n)
+	}
+	if err := r.need(n); err != nil {
+		return nil, noEOF(err)
+	}
+	body := r.buf[r.r : r.r+n : r.r+n]
+	r.r += n
+	return body, nil
+}
+
+// readLong gathers a body that does not fit the buffer. Its own buffer grows
+// with what has come.
+func (r *Reader) readLong(n int) ([]byte, error) {
+	r.releaseBody()
+	r.body = r.buffers.Get(min(n, bodyStep))
+	body := append(*r.body, r.buf[r.r:r.w]...)
+	r.r, r.w = 0, 0
+	for len(body) < n {
+		if len(body) == cap(body) {
+			bigger := r.buffers.Get(min(n, 2*cap(body)))
+			body = append(*bigger, body...)
+			r.releaseBody()
+			r.body = bigger
+		}
+		*r.body = body[:0]
+		got, err := r.src.Read(body[len(body):min(n, cap(body))])
+		body = body[:len(body)+got]
+		if err != nil && len(body) < n {
+			return nil, noEOF(err)
+		}
+	}
+	return body, nil
+}
+
+func (r *Reader) releaseBody() {
+	r.buffers.Put(r.body)
+	r.body = nil
+}
+
+// need reads until n bytes are in the buffer, n at most maxRead.
+func (r *Reader) need(n int) error {
+	for r.Buffered() < n {
+		r.fit(n)
+		got, err := r.src.Read(r.buf[r.w:])
+		r.w += got
+		r.adapt(got)
+		if err != nil && r.Buffered() < n {
+			return err
+		}
+	}
+	return nil
+}
+
+// fit makes room for a read that is to complete n bytes.
+func (r *Reader) fit(n int) {
+	size := max(r.want, n)
+	if r.Buffered() > 0 {
+		size = max(size, len(r.buf))
+	}
+	if size > len(r.buf) || (r.r == r.w && r.want < len(r.buf)) {
+		next := r.buffers.Get(size)
+		fresh := (*next)[:cap(*next)]
+		r.w = copy(fresh, r.buf[r.r:r.w])
+		r.r = 0
+		r.buffers.Put(r.bufp)
+		r.bufp, r.buf = next, fresh
+		r.want = len(fresh)
+		return
+	}
+	if r.r == r.w {
+		r.r, r.w = 0, 0
+		return
+	}
+	if len(r.buf)-r.r < n || r.w == len(r.buf) {
+		r.w = copy(r.buf, r.buf[r.r:r.w])
+		r.r = 0
+	}
+}
+
+// quietReads is how many small reads in a row make a big buffer shrink.
+const quietReads = 16
+
+// adapt chooses the size of the next buffer after a read of got bytes.
+func (r *Reader) adapt(got int) {
+	switch {
+	case r.w == len(r.buf):
+		r.want, r.quiet = min(4*len(r.buf), maxRead), 0
+	case got > len(r.buf)/8 || len(r.buf) == minRead:
+		r.quiet = 0
+	default:
+		if r.quiet++; r.quiet >= quietReads {
+			r.want, r.quiet = max(len(r.buf)/4, minRead), 0
+		}
+	}
+}
+
+// noEOF turns the end of the source inside a command into the error it is.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
