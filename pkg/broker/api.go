@@ -22,17 +22,8 @@ type Publish struct {
 	Done func(Receipt)
 }
 
-// Receipt is the answer to a Publish. With a nil Err the messages are as
-// durable as the topic promises, at [First, First+Count) of the partition.
-// fate.Of(Err) tells what became of them otherwise.
-type Receipt struct {
-	Partition int
-	First     seq.Offset
-	Count     int
-	Position  int64 // byte position of their batch in the log
-	RawSize   int64 // bytes that they take there
-	Err       error
-}
+// Receipt is the answer to a Publish: see topic.Receipt.
+type Receipt = topic.Receipt
 
 // Subscribe is a request to join a channel.
 type Subscribe struct {
@@ -131,7 +122,8 @@ type ChannelStats struct {
 	TimedOut   uint64
 	OldestAge  time.Duration // of the oldest unfinished message; 0: none
 	Partitions []ChannelPartitionStats
-	Clients    []ClientStats
+	Consumers  int           // subscriptions, whether Clients lists them or not
+	Clients    []ClientStats // nil unless asked for
 }
 
 // ChannelPartitionStats is a channel's place in one partition.
@@ -218,4 +210,13 @@ type SeekTo struct {
 	Start, End bool
 	Offset     *seq.Offset
 	Time       time.Time
+}
+
+// PartitionDigest is what the replicas of a partition hold below its committed
+// end. Digests has an entry for every replica that answered: node to hex.
+// Replicas with equal digests hold the same bytes.
+type PartitionDigest struct {
+	Partition    int
+	CommittedEnd seq.Offset
+	Digests      map[string]string
 }

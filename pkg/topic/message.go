@@ -31,3 +31,15 @@ type Delivery struct {
 // MaxAttempts is where the attempts counter saturates: clients read it as a
 // signed 16-bit number, and the extension framing keeps the top bits clear.
 const MaxAttempts = 4000
+
+// Receipt is the answer to a publish. With a nil Err the messages are as
+// durable as the topic promises, at [First, First+Count) of the partition.
+// fate.Of(Err) tells what became of them otherwise.
+type Receipt struct {
+	Partition int
+	First     seq.Offset
+	Count     int
+	Position  int64 // byte position of their batch in the log
+	RawSize   int64 // bytes that their records take there
+	Err       error
+}
