@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestExamplesAreTheMarkedBlocks(t *testing.T) {
+	doc := strings.Join([]string{
+		"```sh", "not run", "```",
+		runMark, "```sh", "echo hi", "echo you", "```", "prints", "```text", "hi", "you", "```",
+		"```text", "unrelated", "```",
+		runMark, "```go", "package main", "```",
+	}, "\n")
+	got, err := examples(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []example{
+		{lang: "sh", code: "echo hi\necho you\n", want: "hi\nyou\n", hasWant: true},
+		{lang: "go", code: "package main\n"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(example{})); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := examples(runMark + "\n```sh\necho"); err == nil {
+		t.Error("a block without an end is accepted")
+	}
+}
+
+func TestReadmeHasExamplesOfEveryKind(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := examples(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, x := range all {
+		kinds[x.lang]++
+	}
+	if kinds["sh"] < 2 || kinds["go"] != 1 || kinds["js"] != 1 {
+		t.Errorf("examples by language: %v", kinds)
+	}
+}
+
+func TestGoTestsAreCountedByName(t *testing.T) {
+	events := `{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestB","Output":"wrong\n"}
+{"Action":"pass","Test":"TestA/sub"}
+{"Action":"pass","Test":"TestA"}
+{"Action":"fail","Test":"TestB"}
+{"Action":"skip","Test":"TestC"}
+not an event
+{"Action":"fail"}
+`
+	got := countGoTests([]byte(events))
+	want := goCount{
+		passed: 1, bad: []string{"TestB", "TestC"},
+		output: map[string][]string{"TestB": {"wrong\n"}, "": {"not an event\n"}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(goCount{})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"wrong\n"}, got.failures()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMochaReportIsFoundAfterOtherOutput(t *testing.T) {
+	out := "a line of the suite\n{\n  \"stats\": {\"passes\": 3, \"failures\": 1, \"pending\": 0},\n" +
+		"  \"failures\": [{\"fullTitle\": \"x y\", \"err\": {\"message\": \"m\", \"stack\": \"s\"}}]\n}trailing"
+	m, err := readMocha([]byte(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Stats.Passes != 3 || m.Stats.Failures != 1 || m.failures() != "x y: m\ns\n" {
+		t.Errorf("read %+v", m)
+	}
+	if _, err := readMocha([]byte("Error: no such thing")); err == nil {
+		t.Error("output without a report is accepted")
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The suite of the Go client, as the module proxy has it.
+const (
+	goNSQModule = "github.com/nsqio/go-nsq@v1.1.0"
+	goNSQSum    = "h1:PQg+xxiUjA7V+TLdXw7nVrJ5Jbl3sN86EhGCQj4+FYE="
+	goNSQTests  = 24
+)
+
+// goNSQ runs go-nsq's own tests. They expect nsqd on ports 4150 and 4151 with
+// the certificates of their test folder.
+func goNSQ(e env) (string, error) {
+	src, err := goNSQSource(e)
+	if err != nil {
+		return "", err
+	}
+	data := filepath.Join(e.scratch, "data")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return "", err
+	}
+	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
+	s, err := serve(e, "nsqd", http, []string{tcp, http},
+		"--tcp-address="+tcp, "--http-address="+http, "--data-path="+data,
+		"--tls-cert="+filepath.Join(src, "test", "server.pem"),
+		"--tls-key="+filepath.Join(src, "test", "server.key"),
+		"--tls-root-ca-file="+filepath.Join(src, "test", "ca.pem"))
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	cmd := command(e.ctx, src, &out, "go", "test", "-count=1", "-json", "-timeout=2m", ".")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	testErr := cmd.Run()
+	log, stopErr := s.stop()
+
+	count := countGoTests(out.Bytes())
+	said := fmt.Sprintf("%d of %d passed", count.passed, goNSQTests)
+	if err := errors.Join(testErr, stopErr); err != nil || count.passed != goNSQTests || len(count.bad) > 0 {
+		return said, fmt.Errorf("%v\n%s\nthe broker's log ends:\n%s", err, strings.Join(count.failures(), ""), log)
+	}
+	return said, nil
+}
+
+// goNSQSource copies the module to a place where its tests can be run. The sum
+// is checked, so that what runs is what was published.
+func goNSQSource(e env) (string, error) {
+	text, err := capture(e.ctx, e.root, "go", "mod", "download", "-json", goNSQModule)
+	if err != nil {
+		return "", err
+	}
+	var mod struct{ Dir, Sum string }
+	if err := json.Unmarshal(text, &mod); err != nil {
+		return "", err
+	}
+	if mod.Sum != goNSQSum {
+		return "", fmt.Errorf("%s has sum %s, not %s", goNSQModule, mod.Sum, goNSQSum)
+	}
+	src := filepath.Join(e.scratch, "src")
+	return src, os.CopyFS(src, os.DirFS(mod.Dir))
+}
+
+// goCount is what a run of go test -json says.
+type goCount struct {
+	passed int
+	bad    []string            // names that failed or were skipped
+	output map[string][]string // by name
+}
+
+// countGoTests reads the events of go test -json. Lines that are no events, as
+// of a build that failed, count as output of no test.
+func countGoTests(events []byte) goCount {
+	c := goCount{output: map[string][]string{}}
+	lines := bufio.NewScanner(bytes.NewReader(events))
+	lines.Buffer(nil, len(events)+1)
+	for lines.Scan() {
+		var ev struct{ Action, Test, Output string }
+		if json.Unmarshal(lines.Bytes(), &ev) != nil {
+			ev.Action, ev.Output = "output", lines.Text()+"\n"
+		}
+		switch {
+		case ev.Action == "output":
+			c.output[ev.Test] = append(c.output[ev.Test], ev.Output)
+		case ev.Test == "" || strings.Contains(ev.Test, "/"):
+		case ev.Action == "pass":
+			c.passed++
+		case ev.Action == "fail", ev.Action == "skip":
+			c.bad = append(c.bad, ev.Test)
+		}
+	}
+	return c
+}
+
+// failures returns the output of the tests that did not pass, and what no test
+// claims when none is known to have failed.
+func (c goCount) failures() []string {
+	if len(c.bad) == 0 {
+		return c.output[""]
+	}
+	var lines []string
+	for _, name := range slices.Sorted(slices.Values(c.bad)) {
+		lines = append(lines, c.output[name]...)
+	}
+	return lines
+}

@@ -1,0 +1,108 @@
+// Command conformance runs the test suites of other people's clients, as they
+// are published and unmodified, against the built broker, and then the examples
+// of README.md as they are printed there.
+//
+// It knows how to fetch a suite through its package manager, how to stand the
+// broker up in the place of nsqd, and how many tests must pass. It refuses to
+// know anything of the broker's inside: the broker is a program with ports.
+//
+// A suite passes when exactly the expected number of its tests passed and none
+// failed or was skipped. Nothing is retried.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// env is what every suite works with.
+type env struct {
+	ctx     context.Context
+	broker  string // the program that stands in for nsqd
+	cache   string // kept between runs
+	scratch string // removed at the end
+	root    string // of the repository
+}
+
+// suite is one thing to run. run returns what it counted, in one line.
+type suite struct {
+	name  string
+	limit time.Duration
+	run   func(env) (string, error)
+}
+
+var suites = []suite{
+	{"go-nsq", 4 * time.Minute, goNSQ},
+	{"nsqjs", 8 * time.Minute, nsqjs},
+	{"readme", 4 * time.Minute, readme},
+}
+
+func main() {
+	var (
+		broker = flag.String("broker", os.Getenv("NSQD_BIN"), "`PROGRAM` to test; default: $NSQD_BIN, else bin/brokerd")
+		cache  = flag.String("cache", ".cache/conformance", "`DIRECTORY` for what is fetched")
+		only   = flag.String("suite", "", "run only these, with commas; default: all")
+	)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *broker, *cache, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run runs the chosen suites one after the other and reports all of them.
+func run(ctx context.Context, broker, cache, only string) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if broker == "" {
+		broker = "bin/brokerd"
+	}
+	if broker, err = filepath.Abs(broker); err != nil {
+		return err
+	}
+	if _, err := os.Stat(broker); err != nil {
+		return fmt.Errorf("no broker to test (make build): %w", err)
+	}
+	if cache, err = filepath.Abs(cache); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "conformance")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+
+	chosen := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	var failed []string
+	for _, s := range suites {
+		if len(chosen) > 0 && !slices.Contains(chosen, s.name) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, s.limit)
+		began := time.Now()
+		said, err := s.run(env{limited, broker, filepath.Join(cache, s.name), filepath.Join(scratch, s.name), root})
+		cancel()
+		if err != nil {
+			failed = append(failed, s.name)
+			said = "FAILED: " + strings.TrimSpace(said+" "+err.Error())
+		}
+		fmt.Printf("%-8s %6.1fs  %s\n", s.name, time.Since(began).Seconds(), said)
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}

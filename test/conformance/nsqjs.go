@@ -1,0 +1,185 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	_ "embed"
+)
+
+// The suite of the JavaScript client, as npm has it. The package holds its own
+// tests.
+const (
+	nsqjsPackage   = "nsqjs@0.13.0"
+	nsqjsIntegrity = "sha512-h4sZoJu8qumYYGLts9ObWl+eK3BzkbBuE7UhrQYkLMQvaeHXFlGfBXB5IcgNBRQVOuEVRfT/1V4bPpgiJyN/RQ=="
+	nsqjsTests     = 171
+)
+
+// nsqjsLock pins everything that the package and its tests depend on. The
+// package itself comes without one.
+//
+//go:embed nsqjs/package-lock.json
+var nsqjsLock []byte
+
+// nsqjs runs the package's mocha suite with a program called nsqd first in the
+// search path: the suite starts, kills and restarts it by itself.
+func nsqjs(e env) (string, error) {
+	dir, err := nsqjsInstall(e)
+	if err != nil {
+		return "", err
+	}
+	link, err := standIn(e, "nsqd")
+	if err != nil {
+		return "", err
+	}
+	if err := mustBeFree("127.0.0.1:4150"); err != nil {
+		return "", err
+	}
+	var errs, out bytes.Buffer
+	cmd := command(e.ctx, dir, &errs, filepath.Join(dir, "node_modules", ".bin", "mocha"), "--reporter", "json")
+	cmd.Stdout = &out
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(link)+":"+os.Getenv("PATH"), "TMPDIR="+e.scratch)
+	runErr := cmd.Run()
+
+	report, err := readMocha(out.Bytes())
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s\n%s", errors.Join(runErr, err), tail(out.Bytes()), tail(errs.Bytes()))
+	}
+	said := fmt.Sprintf("%d of %d passed", report.Stats.Passes, nsqjsTests)
+	if runErr != nil || report.Stats.Passes != nsqjsTests || report.Stats.Failures+report.Stats.Pending > 0 {
+		return said, fmt.Errorf("%v\n%s", runErr, report.failures())
+	}
+	return said, nil
+}
+
+// mocha is what mocha's json reporter prints.
+type mocha struct {
+	Stats    struct{ Passes, Failures, Pending int }
+	Failures []struct {
+		FullTitle string
+		Err       struct{ Message, Stack string }
+	}
+}
+
+// readMocha finds the report in what mocha printed. The suite may have printed
+// lines of its own before it.
+func readMocha(out []byte) (mocha, error) {
+	var m mocha
+	begin := bytes.Index(out, []byte("{\n  \"stats\""))
+	if begin < 0 {
+		return m, errors.New("mocha printed no report")
+	}
+	return m, json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&m)
+}
+
+func (m mocha) failures() string {
+	var b strings.Builder
+	for _, f := range m.Failures {
+		fmt.Fprintf(&b, "%s: %s\n%s\n", f.FullTitle, f.Err.Message, f.Err.Stack)
+	}
+	return b.String()
+}
+
+// nsqjsInstall returns the directory of the unpacked package with its
+// dependencies in place, from the cache if it is complete.
+func nsqjsInstall(e env) (string, error) {
+	dir := filepath.Join(e.cache, "package")
+	done := filepath.Join(e.cache, "lock-"+fmt.Sprintf("%x", sha512.Sum512_256(nsqjsLock))[:16])
+	if _, err := os.Stat(done); err == nil {
+		return dir, nil
+	}
+	if err := needNode(e); err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(e.cache); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(e.cache, 0o755); err != nil {
+		return "", err
+	}
+	if _, err := capture(e.ctx, e.cache, "npm", "pack", nsqjsPackage); err != nil {
+		return "", err
+	}
+	if err := unpack(filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz"), e.cache); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package-lock.json"), nsqjsLock, 0o644); err != nil {
+		return "", err
+	}
+	if _, err := capture(e.ctx, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(done, nil, 0o644)
+}
+
+// needNode installs Node.js where it is missing and we may.
+func needNode(e env) error {
+	_, nodeErr := exec.LookPath("node")
+	_, npmErr := exec.LookPath("npm")
+	if nodeErr == nil && npmErr == nil {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return errors.New("node and npm are not installed, and only root with apt-get may install them here")
+	}
+	if _, err := capture(e.ctx, "", "apt-get", "update", "-q"); err != nil {
+		return err
+	}
+	_, err := capture(e.ctx, "", "apt-get", "install", "-q", "-y", "--no-install-recommends", "nodejs", "npm")
+	return err
+}
+
+// unpack checks the package's archive against its pinned hash and writes its
+// files below dir.
+func unpack(archive, dir string) error {
+	text, err := os.ReadFile(archive)
+	if err != nil {
+		return err
+	}
+	sum := sha512.Sum512(text)
+	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != nsqjsIntegrity {
+		return fmt.Errorf("%s has integrity %s, not %s", archive, got, nsqjsIntegrity)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for t := tar.NewReader(z); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		body, err := io.ReadAll(t)
+		if err != nil {
+			return err
+		}
+		if err := root.MkdirAll(filepath.Dir(h.Name), 0o755); err != nil {
+			return err
+		}
+		if err := root.WriteFile(h.Name, body, 0o644); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// example is a fenced block of README.md that is to be run, and what it must
+// print, if the document shows that.
+type example struct {
+	lang, code string
+	want       string
+	hasWant    bool
+}
+
+// runMark stands on the line before the fence of a block that is run. The next
+// block of the language "text" is what it prints.
+const runMark = "<!-- run -->"
+
+// examples finds the blocks of a document that are to be run.
+func examples(markdown string) ([]example, error) {
+	var found []example
+	var code []string
+	lang, inside, marked := "", false, false
+	for _, line := range strings.Split(markdown, "\n") {
+		switch {
+		case !inside && strings.TrimSpace(line) == runMark:
+			marked = true
+		case !inside && strings.HasPrefix(line, "```"):
+			lang, inside, code = strings.TrimPrefix(line, "```"), true, nil
+		case inside && line == "```":
+			inside = false
+			text := strings.Join(code, "\n") + "\n"
+			switch {
+			case marked:
+				found = append(found, example{lang: lang, code: text})
+				marked = false
+			case lang == "text" && len(found) > 0 && !found[len(found)-1].hasWant:
+				found[len(found)-1].want, found[len(found)-1].hasWant = text, true
+			}
+		case inside:
+			code = append(code, line)
+		}
+	}
+	if inside || marked {
+		return nil, errors.New("a block to run has no end")
+	}
+	return found, nil
+}
+
+// readme runs the examples of README.md in their order against one broker that
+// was started as the document says, from the root of the repository.
+func readme(e env) (string, error) {
+	text, err := os.ReadFile(filepath.Join(e.root, "README.md"))
+	if err != nil {
+		return "", err
+	}
+	all, err := examples(string(text))
+	if err != nil || len(all) == 0 {
+		return "", fmt.Errorf("no examples to run: %w", err)
+	}
+	s, err := serve(e, "brokerd", "127.0.0.1:4151", []string{"127.0.0.1:4150", "127.0.0.1:4151"},
+		"--data-dir", filepath.Join(e.scratch, "data"))
+	if err != nil {
+		return "", err
+	}
+	for i, x := range all {
+		out, runErr := runExample(e, i, x)
+		if runErr == nil && x.hasWant && out != x.want {
+			runErr = errors.New("prints something else")
+		}
+		if runErr != nil {
+			log, stopErr := s.stop()
+			return "", fmt.Errorf("example %d: %w\n%s\nprinted:\n%s\nexpected:\n%s\nthe broker's log ends:\n%s",
+				i+1, errors.Join(runErr, stopErr), x.code, out, x.want, log)
+		}
+	}
+	if log, err := s.stop(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, log)
+	}
+	return fmt.Sprintf("%d of %d examples do as they say", len(all), len(all)), nil
+}
+
+// runExample runs one block and returns what it printed.
+func runExample(e env, i int, x example) (string, error) {
+	dir := filepath.Join(e.scratch, fmt.Sprintf("example%d", i+1))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	cmd := command(e.ctx, e.root, &out, "bash", "-euo", "pipefail", "-c", x.code)
+	switch x.lang {
+	case "sh":
+	case "go":
+		mod := "module example\n\ngo 1.26.0\n\nrequire " + strings.Replace(goNSQModule, "@", " ", 1) + "\n"
+		if err := write(dir, map[string]string{"main.go": x.code, "go.mod": mod}); err != nil {
+			return "", err
+		}
+		cmd = command(e.ctx, dir, &out, "go", "run", "-mod=mod", ".")
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+	case "js":
+		nsqjsEnv := e
+		nsqjsEnv.cache = filepath.Join(filepath.Dir(e.cache), "nsqjs")
+		lib, err := nsqjsInstall(nsqjsEnv)
+		if err != nil {
+			return "", err
+		}
+		modules := filepath.Join(dir, "node_modules")
+		if err := os.MkdirAll(modules, 0o755); err != nil {
+			return "", err
+		}
+		if err := os.Symlink(lib, filepath.Join(modules, "nsqjs")); err != nil {
+			return "", err
+		}
+		if err := write(dir, map[string]string{"example.js": x.code}); err != nil {
+			return "", err
+		}
+		cmd = command(e.ctx, dir, &out, "node", "example.js")
+	default:
+		return "", fmt.Errorf("do not know how to run %q", x.lang)
+	}
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func write(dir string, files map[string]string) error {
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
