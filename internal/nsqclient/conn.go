@@ -1,0 +1,237 @@
+package nsqclient
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Defaults of Options.
+const (
+	DefaultHeartbeat = 30 * time.Second
+	DefaultWindow    = 64
+)
+
+// Options configures a Conn. The zero value is useful.
+type Options struct {
+	ClientID   string
+	Hostname   string
+	UserAgent  string
+	Secret     string        // for a broker that requires AUTH
+	Heartbeat  time.Duration // 0: DefaultHeartbeat
+	MsgTimeout time.Duration // 0: the broker's default
+	Window     int           // publishes that may wait for their answer; 0: DefaultWindow
+}
+
+// Errors of a Conn.
+var (
+	// ErrClosed: the connection had ended before the command was sent.
+	ErrClosed = fate.Refuse("the connection is closed")
+	// ErrUnanswered: the connection ended before the answer came.
+	ErrUnanswered = errors.New("the connection ended before the answer")
+)
+
+// Publish is a request to publish messages to one partition, all or none.
+type Publish struct {
+	Topic     string
+	Partition int           // AnyPartition: the broker picks; it does so for a delayed message, too
+	Delay     time.Duration // above 0: for one message
+	Bodies    [][]byte      // at least one, each of at least a byte
+}
+
+// Conn is one connection. Open it with New or Dial, perhaps Subscribe, then let
+// one goroutine Run it; the other methods may be called by any goroutine.
+type Conn struct {
+	nc     net.Conn
+	frames frameReader
+	server identified
+	beat   time.Duration
+	window chan struct{} // a token for each publish that waits for its answer
+	wake   chan struct{} // says that out has something
+	ended  chan struct{} // closed when Run has ended
+
+	mu      sync.Mutex    // guards the fields below
+	out     []byte        // commands that are to be written
+	pending []func(error) // publishes in the order of their commands in out
+	closed  bool
+}
+
+// Dial connects to a broker and identifies.
+func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fate.Mark(err, fate.Refused)
+	}
+	return New(ctx, nc, o)
+}
+
+// New identifies on an open connection, which the Conn then owns. It is closed
+// on an error.
+func New(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.Window == 0 {
+		o.Window = DefaultWindow
+	}
+	const readBuffer = 256 << 10
+	c := &Conn{
+		nc:     nc,
+		frames: frameReader{r: bufio.NewReaderSize(nc, readBuffer)},
+		beat:   o.Heartbeat,
+		window: make(chan struct{}, o.Window),
+		wake:   make(chan struct{}, 1),
+		ended:  make(chan struct{}),
+	}
+	if err := c.greet(ctx, o); err != nil {
+		_ = nc.Close() // the first error counts
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) greet(ctx context.Context, o Options) error {
+	cmd := appendIdentify([]byte(magic), identify{
+		ClientID: o.ClientID, Hostname: o.Hostname, UserAgent: o.UserAgent, FeatureNegotiation: true,
+		HeartbeatInterval: o.Heartbeat.Milliseconds(), MsgTimeout: o.MsgTimeout.Milliseconds(),
+	})
+	answer, err := c.ask(ctx, cmd)
+	if err != nil {
+		return fmt.Errorf("identify: %w", err)
+	}
+	if bytes.HasPrefix(answer, []byte("{")) {
+		if err := json.Unmarshal(answer, &c.server); err != nil {
+			return fmt.Errorf("identify: %w: %w", ErrProtocol, err)
+		}
+	}
+	if c.server.AuthRequired && o.Secret != "" {
+		if _, err := c.ask(ctx, appendBody([]byte("AUTH\n"), []byte(o.Secret))); err != nil {
+			return fmt.Errorf("auth: %w", err)
+		}
+	}
+	return nil
+}
+
+// ask sends a command and waits for its answer. It is for the time before Run.
+func (c *Conn) ask(ctx context.Context, cmd []byte) ([]byte, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }) // ends what blocks
+	defer stop()
+	if _, err := c.nc.Write(cmd); err != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+	for {
+		f, err := c.frames.next()
+		switch {
+		case err != nil:
+			return nil, errors.Join(context.Cause(ctx), err)
+		case f.kind == frameError:
+			return nil, f.asError()
+		case f.kind == frameResponse && string(f.data) == heartbeat:
+			if _, err := c.nc.Write([]byte("NOP\n")); err != nil {
+				return nil, err
+			}
+		case f.kind == frameResponse:
+			return f.data, nil
+		default:
+			return nil, fmt.Errorf("%w: a frame of type %d before its time", ErrProtocol, f.kind)
+		}
+	}
+}
+
+// MaxReady is the largest ready count that the broker takes; 0: it did not say.
+func (c *Conn) MaxReady() int { return c.server.MaxRdyCount }
+
+// Subscribe joins a channel, which is created if need be. It is called before
+// Run. AnyPartition: all partitions that the node serves.
+func (c *Conn) Subscribe(ctx context.Context, topic, channel string, partition int) error {
+	cmd := appendPartition([]byte("SUB "+topic+" "+channel), partition)
+	answer, err := c.ask(ctx, append(cmd, '\n'))
+	if err != nil {
+		return fmt.Errorf("subscribe to %s/%s: %w", topic, channel, err)
+	}
+	if string(answer) != okAnswer {
+		return fmt.Errorf("subscribe to %s/%s: %w: answer %q", topic, channel, ErrProtocol, answer)
+	}
+	return nil
+}
+
+// Publish queues messages and returns; the bodies are copied. It waits while
+// Window publishes are unanswered. With a nil error, done is called exactly once,
+// by Run, with what the broker answered; it must not block or call Publish.
+func (c *Conn) Publish(ctx context.Context, p Publish, done func(error)) error {
+	select {
+	case c.window <- struct{}{}:
+	case <-c.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		return fate.Mark(context.Cause(ctx), fate.Refused)
+	}
+	c.mu.Lock()
+	open := !c.closed
+	if open {
+		c.out = appendPublish(c.out, p)
+		c.pending = append(c.pending, done)
+	}
+	c.mu.Unlock()
+	if !open {
+		<-c.window
+		return ErrClosed
+	}
+	c.signal()
+	return nil
+}
+
+// Ready sets how many messages may be in flight here.
+func (c *Conn) Ready(n int) {
+	c.queue(func(dst []byte) []byte { return append(strconv.AppendInt(append(dst, "RDY "...), int64(n), 10), '\n') })
+}
+
+// Finish says that a message is done with.
+func (c *Conn) Finish(id ID) {
+	c.queue(func(dst []byte) []byte { return append(append(append(dst, "FIN "...), id[:]...), '\n') })
+}
+
+// Requeue gives a message back, to be delivered again after a delay.
+func (c *Conn) Requeue(id ID, delay time.Duration) {
+	c.queue(func(dst []byte) []byte {
+		dst = append(append(append(dst, "REQ "...), id[:]...), ' ')
+		return append(strconv.AppendInt(dst, delay.Milliseconds(), 10), '\n')
+	})
+}
+
+// Stop ends a subscription: everything queued before it reaches the broker, and
+// Run returns nil once the broker has said so.
+func (c *Conn) Stop() {
+	c.queue(func(dst []byte) []byte { return append(dst, "CLS\n"...) })
+}
+
+// queue appends a command; on a closed connection it does nothing.
+func (c *Conn) queue(appendTo func([]byte) []byte) {
+	c.mu.Lock()
+	if !c.closed {
+		c.out = appendTo(c.out)
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *Conn) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // the writer has yet to look
+	}
+}
+
+// Close ends the connection at once. Run returns, and what is unanswered ends
+// with ErrUnanswered.
+func (c *Conn) Close() error { return c.nc.Close() }

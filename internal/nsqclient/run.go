@@ -1,0 +1,155 @@
+package nsqclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Run reads and writes until the context ends, the connection fails, or Stop is
+// answered; then it closes the connection. It returns nil after Stop, and the
+// cause of the context where that ended it. onMessage is called for one message
+// at a time; it may call every method but Run, Publish and Subscribe. Run is
+// called once.
+func (c *Conn) Run(ctx context.Context, onMessage func(Message)) error {
+	stopped := make(chan struct{})
+	var writer sync.WaitGroup
+	var writeErr error
+	writer.Go(func() {
+		if writeErr = c.write(stopped); writeErr != nil {
+			_ = c.nc.Close() // ends the reader
+		}
+	})
+	endRead := context.AfterFunc(ctx, func() { _ = c.nc.Close() })
+	err := c.read(onMessage)
+	endRead()
+	close(stopped)
+	_ = c.nc.Close() // ends the writer
+	writer.Wait()
+	if err == nil {
+		c.fail(ErrUnanswered)
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if writeErr != nil && errors.Is(err, net.ErrClosed) {
+		err = writeErr
+	}
+	c.fail(fate.Mark(fmt.Errorf("%w: %w", ErrUnanswered, err), fate.Uncertain))
+	return err
+}
+
+// fail closes the queue and answers what waits for an answer.
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	unanswered := c.pending
+	c.pending, c.out, c.closed = nil, nil, true
+	c.mu.Unlock()
+	close(c.ended)
+	for _, done := range unanswered {
+		done(err)
+	}
+}
+
+// write carries what is queued to the broker.
+func (c *Conn) write(stopped <-chan struct{}) error {
+	var batch []byte
+	for {
+		select {
+		case <-c.wake:
+		case <-stopped:
+			return nil
+		}
+		c.mu.Lock()
+		batch, c.out = c.out, batch[:0]
+		c.mu.Unlock()
+		if len(batch) == 0 {
+			continue
+		}
+		if err := c.nc.SetWriteDeadline(time.Now().Add(2 * c.beat)); err != nil {
+			return err
+		}
+		if _, err := c.nc.Write(batch); err != nil {
+			return err
+		}
+	}
+}
+
+// read handles frames until the connection or the subscription ends.
+func (c *Conn) read(onMessage func(Message)) error {
+	for {
+		if c.frames.r.Buffered() == 0 {
+			// A broker is never silent for longer than a heartbeat.
+			if err := c.nc.SetReadDeadline(time.Now().Add(2 * c.beat)); err != nil {
+				return err
+			}
+		}
+		f, err := c.frames.next()
+		if err != nil {
+			return err
+		}
+		over, err := c.handle(f, onMessage)
+		if over || err != nil {
+			return err
+		}
+	}
+}
+
+// handle handles one frame. over says that the broker has closed the subscription.
+func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
+	switch f.kind {
+	case frameMessage:
+		m, err := f.asMessage()
+		if err != nil {
+			return false, err
+		}
+		onMessage(m)
+		return false, nil
+	case frameResponse:
+		switch string(f.data) {
+		case heartbeat:
+			c.queue(func(dst []byte) []byte { return append(dst, "NOP\n"...) })
+			return false, nil
+		case closeWait:
+			return true, nil
+		}
+		if !c.answer(nil) {
+			return false, fmt.Errorf("%w: the answer %q to nothing", ErrProtocol, f.data)
+		}
+		return false, nil
+	case frameError:
+		e := f.asError()
+		switch e.Code {
+		case "E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED":
+			return false, nil // the message had timed out: it will come again
+		}
+		if !c.answer(e) {
+			return false, e
+		}
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: a frame of type %d", ErrProtocol, f.kind)
+}
+
+// answer ends the oldest publish. It returns false if there is none.
+func (c *Conn) answer(err error) bool {
+	c.mu.Lock()
+	var done func(error)
+	if len(c.pending) > 0 {
+		done = c.pending[0]
+		c.pending = slices.Delete(c.pending, 0, 1)
+	}
+	c.mu.Unlock()
+	if done == nil {
+		return false
+	}
+	done(err)
+	<-c.window
+	return true
+}
