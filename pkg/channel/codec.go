@@ -1,0 +1,258 @@
+package channel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// A Position on disk and on the wire. Numbers are unsigned varints in their
+// shortest form. The bytes carry no checksum: whoever stores or sends them
+// does.
+//
+//	+---------+-------+---+- n x ----------+---+- n x --------------------+---+- n x -----------+
+//	| version | floor | n | gap | length   | n | gap | at | attempts      | n | gap | attempts  |
+//	|  = 1    |       |   |  finished      |   |  deferred (at: 8 bytes)  |   |  attempted      |
+//	+---------+-------+---+----------------+---+--------------------------+---+-----------------+
+//
+// A gap counts from the end of what is before it in its own list, or from the
+// floor. Between two finished ranges, and before the first, it is at least 1.
+
+const positionVersion = 1
+
+// Least bytes that an entry of each list takes: a declared count is checked
+// against the bytes that are there before anything is allocated.
+const (
+	minFinishedBytes  = 2
+	minDeferredBytes  = 10
+	minAttemptedBytes = 2
+)
+
+// ErrBadPosition is wrapped by the errors of Position.UnmarshalBinary.
+var ErrBadPosition = errors.New("not a channel position")
+
+// AppendBinary appends the encoded position to dst. It never fails.
+func (p Position) AppendBinary(dst []byte) ([]byte, error) {
+	dst = append(dst, positionVersion)
+	dst = binary.AppendUvarint(dst, uint64(p.Floor))
+	dst = binary.AppendUvarint(dst, uint64(len(p.Finished)))
+	at := p.Floor
+	for _, r := range p.Finished {
+		dst = binary.AppendUvarint(dst, uint64(r.From-at))
+		dst = binary.AppendUvarint(dst, uint64(r.End-r.From))
+		at = r.End
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p.Deferred)))
+	at = p.Floor
+	for _, d := range p.Deferred {
+		dst = binary.AppendUvarint(dst, uint64(d.Offset-at))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(d.At)) //nolint:gosec // the bits of a signed number
+		dst = binary.AppendUvarint(dst, uint64(d.Attempts))
+		at = d.Offset + 1
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p.Attempted)))
+	at = p.Floor
+	for _, a := range p.Attempted {
+		dst = binary.AppendUvarint(dst, uint64(a.Offset-at))
+		dst = binary.AppendUvarint(dst, uint64(a.Attempts))
+		at = a.Offset + 1
+	}
+	return dst, nil
+}
+
+// MarshalBinary returns the encoded position. It never fails.
+func (p Position) MarshalBinary() ([]byte, error) { return p.AppendBinary(nil) }
+
+// UnmarshalBinary sets p to the position that exactly data encodes. It allocates
+// no more than a small multiple of data, keeps no reference to it, and leaves p
+// alone if it fails; the error wraps ErrBadPosition then.
+func (p *Position) UnmarshalBinary(data []byte) error {
+	d := decoder{rest: data}
+	if version := d.octet(); d.err == nil && version != positionVersion {
+		return fmt.Errorf("%w: unknown version %d", ErrBadPosition, version)
+	}
+	q := Position{Floor: seq.Offset(d.number(uint64(seq.MaxOffset) + 1))}
+	q.Finished = d.finished(q.Floor)
+	q.Deferred = d.deferred(q.Floor)
+	q.Attempted = d.attempted(q.Floor)
+	if d.err == nil && len(d.rest) != 0 {
+		d.fail("bytes after the end")
+	}
+	if d.err == nil && q.overlaps() {
+		d.fail("an offset is in two places")
+	}
+	if d.err != nil {
+		return d.err
+	}
+	*p = q
+	return nil
+}
+
+// overlaps says whether an offset is in two of the lists.
+func (p *Position) overlaps() bool {
+	finished, attempted := p.Finished, p.Attempted
+	within := func(o seq.Offset, ranges []Range) ([]Range, bool) {
+		for len(ranges) > 0 && ranges[0].End <= o {
+			ranges = ranges[1:]
+		}
+		return ranges, len(ranges) > 0 && ranges[0].From <= o
+	}
+	var bad bool
+	for _, d := range p.Deferred {
+		if finished, bad = within(d.Offset, finished); bad {
+			return true
+		}
+		for len(attempted) > 0 && attempted[0].Offset < d.Offset {
+			attempted = attempted[1:]
+		}
+		if len(attempted) > 0 && attempted[0].Offset == d.Offset {
+			return true
+		}
+	}
+	finished = p.Finished
+	for _, a := range p.Attempted {
+		if finished, bad = within(a.Offset, finished); bad {
+			return true
+		}
+	}
+	return false
+}
+
+// decoder reads fields off the front of rest until the first mistake.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) fail(what string) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%w: %s", ErrBadPosition, what)
+	}
+}
+
+func (d *decoder) octet() byte {
+	if len(d.rest) == 0 {
+		d.fail("too short")
+	}
+	if d.err != nil {
+		return 0
+	}
+	b := d.rest[0]
+	d.rest = d.rest[1:]
+	return b
+}
+
+// number reads a varint that is at most limit.
+func (d *decoder) number(limit uint64) uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(d.rest)
+	switch {
+	case n <= 0:
+		d.fail("a number is cut short or too long")
+	case n > 1 && d.rest[n-1] == 0:
+		d.fail("a number is not in its shortest form")
+	case v > limit:
+		d.fail("a number is out of range")
+	default:
+		d.rest = d.rest[n:]
+		return v
+	}
+	return 0
+}
+
+// length reads the length of a list whose entries take at least size bytes.
+func (d *decoder) length(size int) int {
+	n := d.number(math.MaxInt32)
+	if d.err == nil && n > uint64(len(d.rest)/size) {
+		d.fail("a list is longer than its bytes")
+	}
+	if d.err != nil {
+		return 0
+	}
+	return int(n) //nolint:gosec // bounded above
+}
+
+// offset reads a gap from at and returns the offset after it.
+func (d *decoder) offset(at seq.Offset) seq.Offset {
+	if at > seq.MaxOffset {
+		d.fail("an offset is out of range")
+		return 0
+	}
+	return at + seq.Offset(d.number(uint64(seq.MaxOffset-at)))
+}
+
+func (d *decoder) attempts() uint16 {
+	n := d.number(MaxAttempts)
+	if n == 0 {
+		d.fail("no attempts")
+	}
+	return uint16(n) //nolint:gosec // at most MaxAttempts
+}
+
+func (d *decoder) finished(at seq.Offset) []Range {
+	n := d.length(minFinishedBytes)
+	if n == 0 {
+		return nil
+	}
+	out := make([]Range, 0, n)
+	for range n {
+		from := d.offset(at)
+		if d.err == nil && from == at {
+			d.fail("a finished range touches what is before it")
+		}
+		length := d.number(uint64(seq.MaxOffset) + 1 - uint64(from))
+		if d.err == nil && length == 0 {
+			d.fail("a finished range is empty")
+		}
+		if d.err != nil {
+			return nil
+		}
+		at = from + seq.Offset(length)
+		out = append(out, Range{from, at})
+	}
+	return out
+}
+
+func (d *decoder) deferred(at seq.Offset) []Deferral {
+	n := d.length(minDeferredBytes)
+	if n == 0 {
+		return nil
+	}
+	out := make([]Deferral, 0, n)
+	for range n {
+		o := d.offset(at)
+		if d.err == nil && len(d.rest) < 8 {
+			d.fail("too short")
+		}
+		if d.err != nil {
+			return nil
+		}
+		due := int64(binary.LittleEndian.Uint64(d.rest)) //nolint:gosec // the bits of a signed number
+		d.rest = d.rest[8:]
+		out = append(out, Deferral{o, due, d.attempts()})
+		at = o + 1
+	}
+	return out
+}
+
+func (d *decoder) attempted(at seq.Offset) []Attempt {
+	n := d.length(minAttemptedBytes)
+	if n == 0 {
+		return nil
+	}
+	out := make([]Attempt, 0, n)
+	for range n {
+		o := d.offset(at)
+		out = append(out, Attempt{o, d.attempts()})
+		if d.err != nil {
+			return nil
+		}
+		at = o + 1
+	}
+	return out
+}

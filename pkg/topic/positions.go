@@ -1,0 +1,238 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Snapshot is what is stored of a partition beside its log.
+type Snapshot struct {
+	BacklogFrom seq.Offset  // where a first channel starts
+	PausedAt    *seq.Offset // channels see nothing from here on; nil: not paused
+	Channels    []ChannelPosition
+}
+
+// ChannelPosition is the stored position of one channel.
+type ChannelPosition struct {
+	Name     string
+	Version  uint64 // tells the channel from an earlier one of the name
+	Position channel.Position
+}
+
+// Positions stores the snapshots of one partition: each one whole, in the older
+// of two slot files, so that the one before it is intact whatever happens to
+// the write. Its methods are for one goroutine at a time. It keeps no file open.
+type Positions struct {
+	fs      vfs.FS
+	dir     string
+	number  uint64  // of the newest intact snapshot; 0: none yet
+	made    [2]bool // the slots that are there
+	durable bool    // the newest snapshot is known to be on disk, not just readable
+	damaged error   // what opening found
+	buf     []byte
+}
+
+// The files of a Positions. The snapshot of number n is in slot n%2.
+const (
+	positionsSlot0 = "positions.0"
+	positionsSlot1 = "positions.1"
+	positionsNew   = "positions.new" // a slot that is being made
+)
+
+// MaxPositionsBytes is the most that a snapshot takes when encoded. A larger
+// file is not read, a larger snapshot is not written.
+const MaxPositionsBytes = 1 << 30
+
+// ErrNewerPositions is wrapped by the error of OpenPositions when a newer
+// program wrote the positions. It is marked fate.Refused: they are intact.
+var ErrNewerPositions = fate.Refuse("the channel positions were written by a newer version")
+
+// OpenPositions opens the positions in a directory and returns the newest
+// snapshot that is intact, or a zero one if none was ever saved. If there was
+// one and none is intact, the error is marked fate.Corrupt.
+func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
+	p := &Positions{fs: fsys, dir: dir}
+	var newest Snapshot
+	var faults [2]error
+	for slot := range p.made {
+		number, snap, err := p.read(slot)
+		if err == nil && number%2 != uint64(slot) {
+			err = fmt.Errorf("%w: number %d in the wrong slot", errPositionsDamaged, number)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err == nil:
+			if number > p.number {
+				p.number, newest = number, snap
+			}
+		case errors.Is(err, errPositionsDamaged):
+			faults[slot] = fmt.Errorf("%s: %w", p.path(slot), err)
+		default:
+			return nil, Snapshot{}, fmt.Errorf("read %s: %w", p.path(slot), err)
+		}
+		p.made[slot] = true
+	}
+	if other := (p.number + 1) % 2; p.number > 1 && !p.made[other] {
+		faults[other] = fmt.Errorf("%s: %w", p.path(int(other)), fs.ErrNotExist)
+	}
+	p.damaged = errors.Join(faults[0], faults[1])
+	if p.number == 0 && p.damaged != nil {
+		return nil, Snapshot{}, fate.Mark(fmt.Errorf("no intact channel positions: %w", p.damaged), fate.Corrupt)
+	}
+	return p, newest, nil
+}
+
+// Damage tells what OpenPositions found torn or damaged when it returned a
+// snapshot all the same: the returned one may be the last but one. It is nil
+// when all was well.
+func (p *Positions) Damage() error { return p.damaged }
+
+// Number returns the number of the newest snapshot that is stored: how many
+// were saved. 0: none.
+func (p *Positions) Number() uint64 { return p.number }
+
+// Save stores a snapshot; when it returns nil, the snapshot is on disk. After
+// an error the snapshot before it is intact, and is what a restart finds unless
+// the new one got through; Save may be called again. The error is marked
+// fate.Uncertain, or fate.Refused if nothing was written.
+func (p *Positions) Save(s Snapshot) error {
+	number := p.number + 1
+	data, err := appendPositions(p.buf[:0], number, s)
+	if err != nil {
+		return err
+	}
+	if cap(data) <= maxKeptBuffer {
+		p.buf = data
+	}
+	if err := p.settle(); err != nil {
+		return fmt.Errorf("sync %s: %w", p.path(int(p.number%2)), err)
+	}
+	slot := int(number % 2)
+	if p.made[slot] {
+		err = p.overwrite(slot, data)
+	} else {
+		err = p.create(slot, data)
+	}
+	if err != nil {
+		return fmt.Errorf("save %s: %w", p.path(slot), err)
+	}
+	p.number, p.durable = number, true
+	return nil
+}
+
+// settle makes sure, once, that the snapshot which opening found is on disk. A
+// process that was killed may have left it in memory only, and the slot before
+// it is about to be overwritten.
+func (p *Positions) settle() error {
+	if p.durable || p.number == 0 {
+		return nil
+	}
+	f, err := p.fs.OpenReadWrite(p.path(int(p.number % 2)))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.SyncData(), f.Close()); err != nil {
+		return err
+	}
+	if err := p.fs.SyncDir(p.dir); err != nil {
+		return err
+	}
+	p.durable = true
+	return nil
+}
+
+// maxKeptBuffer is the largest buffer that is kept from one Save to the next:
+// thousands of partitions each have one.
+const maxKeptBuffer = 4 << 10
+
+func (p *Positions) path(slot int) string {
+	if slot == 0 {
+		return filepath.Join(p.dir, positionsSlot0)
+	}
+	return filepath.Join(p.dir, positionsSlot1)
+}
+
+// create makes a slot in one step, so that a slot that is there was once whole:
+// what is unreadable later is damaged or was being overwritten.
+func (p *Positions) create(slot int, data []byte) error {
+	unfinished := filepath.Join(p.dir, positionsNew)
+	f, err := p.fs.Create(unfinished)
+	if err != nil {
+		return err
+	}
+	if err := writeAndClose(f, data); err != nil {
+		return errors.Join(err, p.fs.Remove(unfinished)) // it may hold the last space there is
+	}
+	if err := p.fs.Rename(unfinished, p.path(slot)); err != nil {
+		return err
+	}
+	if err := p.fs.SyncDir(p.dir); err != nil {
+		return err
+	}
+	p.made[slot] = true
+	return nil
+}
+
+// overwrite writes a slot in place: no change of the directory, and mostly none
+// of the file's length, so one fdatasync suffices.
+func (p *Positions) overwrite(slot int, data []byte) error {
+	f, err := p.fs.OpenReadWrite(p.path(slot))
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err == nil && size > 2*int64(len(data))+maxKeptBuffer {
+		err = f.Truncate(int64(len(data)))
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return writeAndClose(f, data)
+}
+
+func writeAndClose(f vfs.File, data []byte) error {
+	_, err := f.WriteAt(data, 0)
+	if err == nil {
+		err = f.SyncData()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// read reads a slot. An error that wraps errPositionsDamaged speaks of its
+// contents, others of the disk.
+func (p *Positions) read(slot int) (uint64, Snapshot, error) {
+	f, err := p.fs.Open(p.path(slot))
+	if err != nil {
+		return 0, Snapshot{}, err
+	}
+	data, err := readSlot(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, Snapshot{}, err
+	}
+	return decodePositions(data)
+}
+
+func readSlot(f vfs.File) ([]byte, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > 4*MaxPositionsBytes {
+		return nil, fmt.Errorf("%w: %d bytes", errPositionsDamaged, size)
+	}
+	data := make([]byte, size)
+	n, err := f.ReadAt(data, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return data[:n], nil
+}

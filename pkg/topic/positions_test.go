@@ -1,0 +1,392 @@
+package topic
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+var (
+	updatePositions = flag.Bool("update-positions", false, "rewrite testdata/positions.golden")
+	positionsSeed   = flag.Uint64("positions-seed", 0, "replay the random tests of positions from a seed")
+)
+
+func positionsRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := *positionsSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("replay with -positions-seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+const positionsDir = "data"
+
+func positionsFS(t testing.TB) *vfs.Mem {
+	t.Helper()
+	m := vfs.NewCrashable()
+	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func mustOpenPositions(t testing.TB, fsys vfs.FS) (*Positions, Snapshot) {
+	t.Helper()
+	p, s, err := OpenPositions(fsys, positionsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, s
+}
+
+// sampleSnapshot is a snapshot that tells its number.
+func sampleSnapshot(n int) Snapshot {
+	at := seq.Offset(1000 * n)
+	s := Snapshot{BacklogFrom: seq.Offset(n)}
+	if n%2 == 1 {
+		s.PausedAt = &at
+	}
+	for i := range n % 5 {
+		s.Channels = append(s.Channels, ChannelPosition{
+			Name: fmt.Sprintf("channel%d", i), Version: uint64(n + i),
+			Position: channel.Position{
+				Floor:     at,
+				Finished:  []channel.Range{{From: at + 1, End: at + 5}, {From: at + 9, End: at + 900}},
+				Deferred:  []channel.Deferral{{Offset: at + 6, At: time.Unix(1700000000, 5).UnixNano(), Attempts: 3}},
+				Attempted: []channel.Attempt{{Offset: at, Attempts: 1}, {Offset: at + 7, Attempts: channel.MaxAttempts}},
+			},
+		})
+	}
+	return s
+}
+
+func TestPositionsAreFoundAgain(t *testing.T) {
+	m := positionsFS(t)
+	p, s := mustOpenPositions(t, m)
+	if diff := cmp.Diff(Snapshot{}, s); diff != "" || p.Number() != 0 || p.Damage() != nil {
+		t.Fatalf("a new store is not empty: %s", diff)
+	}
+	for n := 1; n <= 9; n++ {
+		if err := p.Save(sampleSnapshot(n)); err != nil {
+			t.Fatal(err)
+		}
+		clone := m.CrashClone(vfs.Crash{})
+		q, got := mustOpenPositions(t, clone)
+		if diff := cmp.Diff(sampleSnapshot(n), got); diff != "" || q.Number() != uint64(n) || q.Damage() != nil {
+			t.Fatalf("snapshot %d as number %d, damage %v: %s", n, q.Number(), q.Damage(), diff)
+		}
+		if n%3 == 0 {
+			p, _ = mustOpenPositions(t, m)
+		}
+	}
+}
+
+func TestPositionsShrinkTheFile(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	large := Snapshot{}
+	for o := seq.Offset(0); o < 100_000; o++ {
+		if large.Channels == nil {
+			large.Channels = []ChannelPosition{{Name: "c"}}
+		}
+		f := &large.Channels[0].Position.Finished
+		*f = append(*f, channel.Range{From: 10*o + 1, End: 10*o + 3})
+	}
+	for _, s := range []Snapshot{large, large, sampleSnapshot(1), sampleSnapshot(2)} {
+		if err := p.Save(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for slot := range 2 {
+		if info, err := m.Stat(p.path(slot)); err != nil || info.Size() > 2*maxKeptBuffer {
+			t.Errorf("%s: %d bytes, %v", p.path(slot), info.Size(), err)
+		}
+	}
+	if _, got := mustOpenPositions(t, m); !cmp.Equal(got, sampleSnapshot(2)) {
+		t.Error("the newest snapshot is not found")
+	}
+}
+
+// damage changes the file of a slot.
+func damage(t *testing.T, m *vfs.Mem, slot string, change func([]byte) []byte) {
+	t.Helper()
+	name := filepath.Join(positionsDir, slot)
+	f, err := m.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := readSlot(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err = m.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeAndClose(f, change(data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDamagedNewestFallsBackAndSaysSo(t *testing.T) {
+	changes := map[string]func([]byte) []byte{
+		"empty":       func([]byte) []byte { return nil },
+		"cut":         func(b []byte) []byte { return b[:len(b)-1] },
+		"header only": func(b []byte) []byte { return b[:positionsHeader] },
+		"zeroes":      func(b []byte) []byte { return make([]byte, len(b)) },
+		"bit":         func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
+		"number":      func(b []byte) []byte { b[16] ^= 4; return b },
+		"version":     func(b []byte) []byte { b[8] = 7; return b },
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			m := positionsFS(t)
+			p, _ := mustOpenPositions(t, m)
+			for n := 1; n <= 3; n++ {
+				if err := p.Save(sampleSnapshot(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			damage(t, m, positionsSlot1, change)
+			p, got := mustOpenPositions(t, m)
+			if diff := cmp.Diff(sampleSnapshot(2), got); diff != "" || p.Damage() == nil {
+				t.Fatalf("damage %v: %s", p.Damage(), diff)
+			}
+			if err := p.Save(sampleSnapshot(4)); err != nil {
+				t.Fatal(err)
+			}
+			p, got = mustOpenPositions(t, m)
+			if diff := cmp.Diff(sampleSnapshot(4), got); diff != "" || p.Damage() != nil {
+				t.Fatalf("not healed: %v: %s", p.Damage(), diff)
+			}
+			damage(t, m, positionsSlot0, change)
+			damage(t, m, positionsSlot1, change)
+			if _, _, err := OpenPositions(m, positionsDir); fate.Of(err) != fate.Corrupt {
+				t.Fatalf("both damaged: %v", err)
+			}
+		})
+	}
+}
+
+func TestLostSlotIsReported(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	for n := 1; n <= 2; n++ {
+		if err := p.Save(sampleSnapshot(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Remove(p.path(1)); err != nil {
+		t.Fatal(err)
+	}
+	p, got := mustOpenPositions(t, m)
+	if diff := cmp.Diff(sampleSnapshot(2), got); diff != "" || p.Damage() == nil {
+		t.Fatalf("damage %v: %s", p.Damage(), diff)
+	}
+}
+
+func TestNewerPositionsAreRefused(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	if err := p.Save(sampleSnapshot(1)); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, m, positionsSlot1, func(b []byte) []byte {
+		b[8]++
+		sum := positionsSum(b)
+		copy(b[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
+		return b
+	})
+	if _, _, err := OpenPositions(m, positionsDir); !errors.Is(err, ErrNewerPositions) || fate.Of(err) != fate.Refused {
+		t.Fatal(err)
+	}
+}
+
+func TestTooLongNameIsRefused(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	err := p.Save(Snapshot{Channels: []ChannelPosition{{Name: string(make([]byte, 256))}}})
+	if fate.Of(err) != fate.Refused || p.Number() != 0 {
+		t.Fatal(err)
+	}
+}
+
+// TestPowerCutKeepsSavedPositions cuts the power after every operation of a
+// history, many times: the last saved snapshot, or the one being saved, is
+// found.
+func TestPowerCutKeepsSavedPositions(t *testing.T) {
+	rng := positionsRand(t)
+	m := vfs.NewCrashable()
+	saved, saving := 0, 0
+	m.Observe(func(op vfs.Op) {
+		if op.Kind == vfs.OpMkdir {
+			return
+		}
+		for i := range 12 {
+			crash := vfs.Crash{Rand: rng, KeepPercent: 10 * i, TornPercent: 50}
+			clone := m.CrashClone(crash)
+			p, got, err := OpenPositions(clone, positionsDir)
+			if err != nil {
+				t.Fatalf("after %v: %v", op, err)
+			}
+			if n := int(p.Number()); n != saved && n != saving {
+				t.Fatalf("after %v: found %d, saved %d, saving %d (%v)", op, n, saved, saving, p.Damage())
+			}
+			if p.Number() > 0 && !cmp.Equal(sampleSnapshot(int(p.Number())), got) {
+				t.Fatalf("after %v: snapshot %d is not what was saved", op, p.Number())
+			}
+			if err := p.Save(sampleSnapshot(int(p.Number()) + 1)); err != nil {
+				t.Fatalf("after %v: save: %v", op, err)
+			}
+		}
+	})
+	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := mustOpenPositions(t, m)
+	for saving = 1; saving <= 12; saving++ {
+		if err := p.Save(sampleSnapshot(saving)); err != nil {
+			t.Fatal(err)
+		}
+		saved = saving
+	}
+}
+
+// TestFailedSaveKeepsThePreviousOne fails operations at random, reopens at
+// random (a killed process, whose writes are not on disk yet), and cuts the
+// power after each step.
+func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
+	rng := positionsRand(t)
+	for round := range 150 {
+		m := positionsFS(t)
+		faulty := vfs.NewFaulty(m)
+		p, _ := mustOpenPositions(t, faulty)
+		saved := 0
+		for step := range 20 {
+			failing := rng.IntN(3) == 0
+			if failing {
+				left := rng.IntN(7)
+				faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+					if left--; left >= 0 {
+						return vfs.Fault{}
+					}
+					return vfs.Fault{Err: syscall.ENOSPC, Short: rng.IntN(int(op.Len) + 1)}
+				})
+			}
+			next := int(p.Number()) + 1
+			err := p.Save(sampleSnapshot(next))
+			faulty.Decide(nil)
+			switch {
+			case err == nil:
+				saved = next
+			case !failing || !errors.Is(err, syscall.ENOSPC):
+				t.Fatalf("round %d step %d: %v", round, step, err)
+			}
+			clone := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: rng.IntN(101), TornPercent: 30})
+			q, got := mustOpenPositions(t, clone)
+			if n := int(q.Number()); n < saved || n > next || n > 0 && !cmp.Equal(sampleSnapshot(n), got) {
+				t.Fatalf("round %d step %d: found %d, saved %d, tried %d", round, step, n, saved, next)
+			}
+			if rng.IntN(3) == 0 {
+				// What is readable now is what counts from here on.
+				p, got = mustOpenPositions(t, faulty)
+				if n := int(p.Number()); n < saved || n > 0 && !cmp.Equal(sampleSnapshot(n), got) {
+					t.Fatalf("round %d step %d: reopened %d, saved %d", round, step, n, saved)
+				}
+			}
+		}
+	}
+}
+
+func TestPositionsFileIsGolden(t *testing.T) {
+	at := seq.Offset(300)
+	data, err := appendPositions(nil, 7, Snapshot{BacklogFrom: 5, PausedAt: &at, Channels: []ChannelPosition{
+		{Name: "a", Version: 9, Position: channel.Position{Floor: 20}},
+		{Name: "b", Version: 300, Position: sampleSnapshot(1).Channels[0].Position},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "testdata/positions.golden"
+	if *updatePositions {
+		if err := os.WriteFile(name, []byte(hex.Dump(data)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), hex.Dump(data)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzPositionsFile(f *testing.F) {
+	for n := range 4 {
+		data, err := appendPositions(nil, uint64(n+1), sampleSnapshot(n))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data[positionsSummed:])
+	}
+	f.Fuzz(func(t *testing.T, rest []byte) {
+		// The fuzzer is given a right checksum, or it would never get beyond it.
+		file := append([]byte(positionsMagic+"sum."), rest...)
+		if len(file) >= positionsHeader {
+			length := min(len(file)-positionsHeader, int(file[12])|int(file[13])<<8)
+			file[12], file[13], file[14], file[15] = byte(length), byte(length>>8), 0, 0
+			sum := positionsSum(file[:positionsHeader+length])
+			copy(file[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
+		}
+		number, snap, err := decodePositions(file)
+		if err != nil {
+			if !errors.Is(err, errPositionsDamaged) && !errors.Is(err, ErrNewerPositions) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := appendPositions(nil, number, snap)
+		if err != nil {
+			return // a name that is too long was never written
+		}
+		number2, snap2, err := decodePositions(again)
+		if err != nil || number2 != number || !cmp.Equal(snap, snap2) {
+			t.Fatalf("%v: %s", err, cmp.Diff(snap, snap2))
+		}
+		if third, _ := appendPositions(nil, number, snap2); !bytes.Equal(again, third) {
+			t.Fatal("encoding is not stable")
+		}
+	})
+}
+
+func BenchmarkSavePositions(b *testing.B) {
+	p, _, err := OpenPositions(vfs.NewMem(), ".")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := sampleSnapshot(4)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.Save(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package topic
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// A positions file. Fixed numbers are little endian, those marked v are unsigned
+// varints. The checksum is CRC-32C over everything after it, up to the end of
+// the payload; what follows in the file is left from a longer snapshot.
+//
+//	 0        4          8         10       12       16       24
+//	+--------+----------+---------+--------+--------+--------+---------+
+//	| "BPOS" | checksum | version | flags  | length | number | payload |
+//	|        |   u32    | u16 = 1 | u16    |  u32   |  u64   | length  |
+//	+--------+----------+---------+--------+--------+--------+---------+
+//
+//	payload: backlog from v, paused at v (only with flag 1), channels v, then each
+//	+---------------+------+-----------+------------------+----------+
+//	| name length v | name | version v | position length v | position |
+//	+---------------+------+-----------+------------------+----------+
+//
+// A position is as in docs/format/positions.md and pkg/channel.
+
+const (
+	positionsMagic   = "BPOS"
+	positionsVersion = 1
+	positionsHeader  = 24
+	positionsSummed  = 8 // where the checksum starts to count
+
+	flagPaused = 1
+
+	minChannelBytes = 3
+	maxNameBytes    = math.MaxUint8
+)
+
+// errPositionsDamaged is wrapped by errors that say that a file is not what was
+// written.
+var errPositionsDamaged = errors.New("damaged")
+
+// appendPositions appends the encoded snapshot to dst, which must be empty.
+func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
+	le := binary.LittleEndian
+	var flags uint16
+	if s.PausedAt != nil {
+		flags |= flagPaused
+	}
+	dst = append(dst, positionsMagic...)
+	dst = le.AppendUint32(dst, 0) // the checksum
+	dst = le.AppendUint16(dst, positionsVersion)
+	dst = le.AppendUint16(dst, flags)
+	dst = le.AppendUint32(dst, 0) // the length
+	dst = le.AppendUint64(dst, number)
+	dst = binary.AppendUvarint(dst, uint64(s.BacklogFrom))
+	if s.PausedAt != nil {
+		dst = binary.AppendUvarint(dst, uint64(*s.PausedAt))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.Channels)))
+	var position []byte
+	for _, c := range s.Channels {
+		if len(c.Name) > maxNameBytes {
+			return nil, fate.Mark(fmt.Errorf("channel name of %d bytes", len(c.Name)), fate.Refused)
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(c.Name)))
+		dst = append(dst, c.Name...)
+		dst = binary.AppendUvarint(dst, c.Version)
+		var err error
+		if position, err = c.Position.AppendBinary(position[:0]); err != nil {
+			return nil, err
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(position)))
+		dst = append(dst, position...)
+	}
+	if len(dst) > MaxPositionsBytes {
+		return nil, fate.Mark(fmt.Errorf("channel positions of %d bytes", len(dst)), fate.Refused)
+	}
+	le.PutUint32(dst[12:], uint32(len(dst)-positionsHeader)) //nolint:gosec // bounded above
+	le.PutUint32(dst[4:], positionsSum(dst))
+	return dst, nil
+}
+
+// positionsSum is the checksum of a whole file image without what is left over.
+func positionsSum(image []byte) uint32 {
+	return crc32.Checksum(image[positionsSummed:], crc32.MakeTable(crc32.Castagnoli))
+}
+
+// decodePositions reads a file. Its error wraps errPositionsDamaged or
+// ErrNewerPositions.
+func decodePositions(file []byte) (uint64, Snapshot, error) {
+	le := binary.LittleEndian
+	if len(file) < positionsHeader || string(file[:4]) != positionsMagic {
+		return 0, Snapshot{}, damaged("no header")
+	}
+	length := uint64(le.Uint32(file[12:]))
+	if length > uint64(len(file)-positionsHeader) {
+		return 0, Snapshot{}, damaged("shorter than it says")
+	}
+	image := file[:positionsHeader+length]
+	if positionsSum(image) != le.Uint32(file[4:]) {
+		return 0, Snapshot{}, damaged("wrong checksum")
+	}
+	if version := le.Uint16(file[8:]); version != positionsVersion {
+		return 0, Snapshot{}, fmt.Errorf("%w: format %d", ErrNewerPositions, version)
+	}
+	flags, number := le.Uint16(file[10:]), le.Uint64(file[16:])
+	if flags&^flagPaused != 0 {
+		return 0, Snapshot{}, fmt.Errorf("%w: flags %#x", ErrNewerPositions, flags)
+	}
+	if number == 0 {
+		return 0, Snapshot{}, damaged("number 0")
+	}
+	d := positionsReader{rest: image[positionsHeader:]}
+	snap := d.snapshot(flags&flagPaused != 0)
+	if d.err == nil && len(d.rest) != 0 {
+		d.err = damaged("bytes after the end")
+	}
+	if d.err != nil {
+		return 0, Snapshot{}, d.err
+	}
+	return number, snap, nil
+}
+
+func damaged(what string) error { return fmt.Errorf("%w: %s", errPositionsDamaged, what) }
+
+// positionsReader reads fields off the front of rest until the first mistake.
+type positionsReader struct {
+	rest []byte
+	err  error
+}
+
+func (d *positionsReader) number() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 && d.err == nil {
+		d.err = damaged("a number is cut short or too long")
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+// bytes reads a length and as many bytes, which stay part of rest's array.
+func (d *positionsReader) bytes() []byte {
+	n := d.number()
+	if d.err == nil && n > uint64(len(d.rest)) {
+		d.err = damaged("a field is longer than its bytes")
+	}
+	if d.err != nil {
+		return nil
+	}
+	field := d.rest[:n]
+	d.rest = d.rest[n:]
+	return field
+}
+
+func (d *positionsReader) snapshot(paused bool) Snapshot {
+	s := Snapshot{BacklogFrom: seq.Offset(d.number())}
+	if paused {
+		at := seq.Offset(d.number())
+		s.PausedAt = &at
+	}
+	n := d.number()
+	if d.err == nil && n > uint64(len(d.rest)/minChannelBytes) {
+		d.err = damaged("more channels than bytes")
+	}
+	if d.err != nil || n == 0 {
+		return s
+	}
+	s.Channels = make([]ChannelPosition, 0, min(n, 1024))
+	for range n {
+		c := ChannelPosition{Name: string(d.bytes()), Version: d.number()}
+		position := d.bytes()
+		if d.err != nil {
+			return s
+		}
+		if err := c.Position.UnmarshalBinary(position); err != nil {
+			d.err = fmt.Errorf("%w: channel %q: %w", errPositionsDamaged, c.Name, err)
+			return s
+		}
+		s.Channels = append(s.Channels, c)
+	}
+	return s
+}
