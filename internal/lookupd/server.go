@@ -1,0 +1,137 @@
+package lookupd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Bounds of what connections may hold and how long they may take.
+const (
+	magicTimeout   = 10 * time.Second
+	writeTimeout   = 10 * time.Second
+	maxConnections = 10_000
+	lingerTimeout  = 250 * time.Millisecond
+	lingerBytes    = 64 << 10
+)
+
+// Server speaks V1 with nodes.
+type Server struct {
+	// Directory is filled by what nodes say. Required.
+	Directory *Directory
+	// Self is told to nodes.
+	Self Self
+	// IdleTimeout ends a connection that has been silent for so long; 0: never.
+	IdleTimeout time.Duration
+	// Log gets a line for each node that comes or goes. Required.
+	Log *slog.Logger
+}
+
+// Serve accepts nodes on l until ctx is done, and returns when every
+// connection has ended. It closes l. The error is that of accepting, or nil
+// when ctx is done.
+func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	places := make(chan struct{}, maxConnections)
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			var temporary interface{ Temporary() bool }
+			if errors.As(err, &temporary) && temporary.Temporary() {
+				continue
+			}
+			return err
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			srv.Log.Warn("too many connections", "address", conn.RemoteAddr().String(), "limit", maxConnections)
+			conn.Close()
+			continue
+		}
+		connections.Go(func() {
+			defer func() { <-places }()
+			srv.handle(ctx, conn)
+		})
+	}
+}
+
+// handle serves one connection until it ends.
+func (srv *Server) handle(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	remote := conn.RemoteAddr().String()
+	var word [len(magic)]byte
+	_ = conn.SetDeadline(time.Now().Add(magicTimeout))
+	if _, err := io.ReadFull(conn, word[:]); err != nil {
+		return
+	}
+	if string(word[:]) != magic {
+		srv.Log.Warn("bad protocol magic", "address", remote)
+		tell(conn, "E_BAD_PROTOCOL")
+		return
+	}
+	s := &session{dir: srv.Directory, self: srv.Self, remote: remote, r: bufio.NewReaderSize(conn, maxLine), now: time.Now}
+	defer func() {
+		srv.Directory.Leave(s.id)
+		if s.id != 0 {
+			srv.Log.Info("node left", "address", remote)
+		}
+	}()
+	for {
+		deadline := time.Time{}
+		if srv.IdleTimeout > 0 {
+			deadline = time.Now().Add(srv.IdleTimeout)
+		}
+		_ = conn.SetReadDeadline(deadline)
+		known := s.id != 0
+		answer, err := s.next()
+		_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		var told *refusal
+		if errors.As(err, &told) {
+			srv.Log.Warn("refused", "address", remote, "error", err)
+			tell(conn, told.text)
+			return
+		}
+		if err != nil {
+			return
+		}
+		if !known && s.id != 0 {
+			srv.Log.Info("node joined", "address", remote)
+		}
+		if err := writeAnswer(conn, answer); err != nil {
+			return
+		}
+	}
+}
+
+// tell sends the last answer of a connection. What the peer has sent meanwhile
+// is read for a moment: closing on unread bytes resets the connection, and the
+// peer would never see why.
+func tell(conn net.Conn, text string) {
+	if writeAnswer(conn, []byte(text)) != nil {
+		return
+	}
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_, _ = io.CopyN(io.Discard, conn, lingerBytes)
+}
