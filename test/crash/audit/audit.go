@@ -1,0 +1,370 @@
+// Package audit decides whether a work queue kept its promises through crashes,
+// from what its clients saw.
+//
+// It is told every event in the order in which the clients saw it: a publish
+// before it is sent, its answer, every delivery, every FIN and REQ before it is
+// sent, every connection that opens and closes, every kill. It knows nothing of
+// sockets, processes or clocks; times are handed in.
+//
+// What it holds the queue to:
+//
+//   - a message whose publish was acknowledged is delivered and finished on
+//     every channel, and one that reached one channel reaches all of them;
+//   - what is delivered was published, unaltered, and under one id of its own;
+//   - a message is delivered again only for a cause: it was put back, its
+//     connection closed, its time ran out or its broker was killed; and a
+//     message that was finished only if its broker was killed within Window of
+//     the FIN, or the connection was cut before the FIN can be known to have
+//     arrived;
+//   - a deferred message does not come before its time.
+//
+// An Audit is not safe for concurrent use.
+package audit
+
+import (
+	"fmt"
+	"time"
+)
+
+// Key names a message: the Seq-th of a producer, counted from 0.
+type Key struct {
+	Producer int
+	Seq      int
+}
+
+// String returns the key for a message to people.
+func (k Key) String() string { return fmt.Sprintf("message %d of producer %d", k.Seq, k.Producer) }
+
+// ID is a message id as the wire has it.
+type ID [16]byte
+
+// Options says what to expect.
+type Options struct {
+	Producers int
+	Channels  []string
+	// Window is how long before a kill a FIN may have been sent and be forgotten.
+	Window time.Duration
+	// Grace is how long before its connection was cut a FIN may have been sent
+	// and not have arrived.
+	Grace time.Duration
+	// MsgTimeout is how long a delivered message may stay unanswered.
+	MsgTimeout time.Duration
+	// Tolerance is how much earlier than asked for a deferred message may come:
+	// the resolution of the wire.
+	Tolerance time.Duration
+	// Keep is how long the end of a message is remembered in detail. A message
+	// that is delivered again later than that is in error whatever the cause.
+	Keep time.Duration
+}
+
+// Cause explains a delivery that was not the first.
+type Cause string
+
+// The causes of a redelivery.
+const (
+	CauseRequeue    Cause = "requeued"
+	CauseDisconnect Cause = "disconnected"
+	CauseTimeout    Cause = "timed out"
+	CauseKill       Cause = "in flight when the broker was killed"
+	CauseWindow     Cause = "finished just before the broker was killed"
+	CauseCut        Cause = "finished just before the connection was cut"
+)
+
+// Kind names a broken promise.
+type Kind string
+
+// The promises that can be broken.
+const (
+	Lost       Kind = "lost"           // acknowledged and never delivered
+	Half       Kind = "half delivered" // delivered on some channels only
+	Unfinished Kind = "unfinished"     // delivered, and not finished at the end
+	Invented   Kind = "invented"       // delivered and never published
+	Altered    Kind = "altered"        // delivered with another body
+	Refused    Kind = "refused"        // delivered though the publish was refused
+	TwoIDs     Kind = "two ids"        // one message stored twice
+	SharedID   Kind = "shared id"      // one id, two messages
+	Twice      Kind = "in flight twice"
+	Undone     Kind = "finish undone" // redelivered after a FIN that had to hold
+	Early      Kind = "early"         // before its time
+	Ancient    Kind = "ancient"       // redelivered long after its end
+	Answer     Kind = "bad answer"    // the broker refused something that was right
+)
+
+// Violation is a broken promise.
+type Violation struct {
+	Kind Kind
+	At   time.Duration
+	What string
+}
+
+// String returns the violation for a message to people.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s at %.3fs: %s", v.Kind, v.At.Seconds(), v.What)
+}
+
+// maxViolations bounds how many violations are kept; all are counted.
+const maxViolations = 30
+
+// Stats counts what an Audit was told.
+type Stats struct {
+	Published, Acked, Unknown, Refused int
+	Recovered                          int // unknown to the publisher, and delivered
+	Deferred                           int // published with a delay
+	Delivered, Finished, Requeued      int
+	Connections, Kills                 int
+	Redelivered                        map[Cause]int
+	Violations                         int
+}
+
+// Audit is what is known so far.
+type Audit struct {
+	o         Options
+	producers []producer
+	ids       map[ID]Key
+	conns     map[int]*conn
+	kills     map[int]time.Duration // by round
+	open      int                   // messages that are known to be stored and not finished everywhere
+	stats     Stats
+	found     []Violation
+}
+
+// producer holds the messages from the first that is not forgotten.
+type producer struct {
+	first    int
+	messages []message
+}
+
+type fate uint8
+
+const (
+	called fate = iota
+	acked
+	unknown
+	refused
+)
+
+type message struct {
+	fate      fate
+	sum       uint64
+	notBefore time.Duration
+	id        ID
+	stored    bool          // acknowledged or delivered
+	settled   time.Duration // when it was last finished everywhere, or its publish ended unstored; 0: not yet
+	places    []place       // by channel
+}
+
+// place is where a message stands in one channel.
+type place struct {
+	deliveries int
+	at         time.Duration // of the last delivery
+	conn       int           // of the last delivery
+	end        end           // of the last delivery
+	endAt      time.Duration
+	notBefore  time.Duration
+	done       bool
+}
+
+type end uint8
+
+const (
+	inFlight end = iota
+	finished
+	requeued
+)
+
+type conn struct {
+	channel int
+	round   int
+	state   connState
+	at      time.Duration // when it closed
+}
+
+type connState uint8
+
+const (
+	connOpen connState = iota
+	connClean
+	connCut
+)
+
+// New returns an Audit that has seen nothing.
+func New(o Options) *Audit {
+	return &Audit{
+		o: o, producers: make([]producer, o.Producers),
+		ids: map[ID]Key{}, conns: map[int]*conn{}, kills: map[int]time.Duration{},
+		stats: Stats{Redelivered: map[Cause]int{}},
+	}
+}
+
+// Stats returns the counts so far.
+func (a *Audit) Stats() Stats { return a.stats }
+
+// Violations returns the first broken promises that were found.
+func (a *Audit) Violations() []Violation { return a.found }
+
+// Open returns how many messages are known to be stored and are not yet
+// finished on every channel.
+func (a *Audit) Open() int { return a.open }
+
+func (a *Audit) violate(at time.Duration, k Kind, format string, args ...any) {
+	a.stats.Violations++
+	if len(a.found) < maxViolations {
+		a.found = append(a.found, Violation{k, at, fmt.Sprintf(format, args...)})
+	}
+}
+
+// find returns a message, nil if it was never published or is forgotten.
+func (a *Audit) find(k Key) *message {
+	if k.Producer < 0 || k.Producer >= len(a.producers) {
+		return nil
+	}
+	p := &a.producers[k.Producer]
+	if i := k.Seq - p.first; i >= 0 && i < len(p.messages) {
+		return &p.messages[i]
+	}
+	return nil
+}
+
+// Publish is told before a message is sent; messages of a producer are told in
+// the order of their Seq. sum identifies the body; notBefore is the time that
+// the delay asks for, 0 for none.
+func (a *Audit) Publish(k Key, sum uint64, notBefore time.Duration) {
+	p := &a.producers[k.Producer]
+	if k.Seq != p.first+len(p.messages) {
+		panic("BUG: messages are published in order")
+	}
+	p.messages = append(p.messages, message{
+		sum: sum, notBefore: notBefore, places: make([]place, len(a.o.Channels)),
+	})
+	a.stats.Published++
+	if notBefore > 0 {
+		a.stats.Deferred++
+	}
+}
+
+// Ack is told when a publish was answered with OK.
+func (a *Audit) Ack(now time.Duration, k Key) {
+	m := a.find(k)
+	m.fate = acked
+	a.stats.Acked++
+	a.store(now, m)
+}
+
+// Unknown is told when it is open whether a message was stored.
+func (a *Audit) Unknown(now time.Duration, k Key) {
+	m := a.find(k)
+	m.fate = unknown
+	a.stats.Unknown++
+	if m.stored {
+		a.stats.Recovered++
+		return
+	}
+	m.settled = max(now, 1)
+}
+
+// Refuse is told when a publish was answered with an error that says that
+// nothing was stored.
+func (a *Audit) Refuse(now time.Duration, k Key) {
+	m := a.find(k)
+	m.fate = refused
+	a.stats.Refused++
+	if m.stored {
+		a.violate(now, Refused, "%v was delivered", k)
+		return
+	}
+	m.settled = max(now, 1)
+}
+
+// store counts a message that must be finished everywhere from now on.
+func (a *Audit) store(now time.Duration, m *message) {
+	if m.stored {
+		return
+	}
+	m.stored, m.settled = true, 0
+	a.open++
+	a.settle(now, m)
+}
+
+// settle notices when a stored message is finished on every channel.
+func (a *Audit) settle(now time.Duration, m *message) {
+	for i := range m.places {
+		if !m.places[i].done {
+			return
+		}
+	}
+	if m.settled == 0 {
+		a.open--
+	}
+	m.settled = max(now, 1)
+}
+
+// Connect is told when a consumer's connection to the round-th broker process
+// is open and subscribed. Connections and rounds are numbered upwards.
+func (a *Audit) Connect(c, channel, round int) {
+	a.conns[c] = &conn{channel: channel, round: round}
+	a.stats.Connections++
+}
+
+// Close is told before a consumer closes its connection, and when it has seen it
+// closed. It is clean when the broker has confirmed that it read all that was
+// sent.
+func (a *Audit) Close(now time.Duration, c int, clean bool) {
+	x := a.conns[c]
+	if x == nil || x.state != connOpen {
+		return
+	}
+	x.at, x.state = now, connCut
+	if clean {
+		x.state = connClean
+	}
+}
+
+// Kill is told before the round-th broker process is killed.
+func (a *Audit) Kill(now time.Duration, round int) {
+	a.kills[round] = now
+	a.stats.Kills++
+}
+
+// Finish is told before a FIN is sent.
+func (a *Audit) Finish(now time.Duration, c int, k Key) {
+	a.stats.Finished++
+	m, p := a.answer(c, k)
+	if p == nil {
+		return
+	}
+	p.end, p.endAt, p.done = finished, now, true
+	if m.stored {
+		a.settle(now, m)
+	}
+}
+
+// Requeue is told before a REQ is sent.
+func (a *Audit) Requeue(now time.Duration, c int, k Key, delay time.Duration) {
+	a.stats.Requeued++
+	if _, p := a.answer(c, k); p != nil {
+		p.end, p.endAt = requeued, now
+		p.notBefore = 0
+		if delay > 0 {
+			p.notBefore = now + delay
+		}
+	}
+}
+
+// answer finds the place that an answer on a connection speaks of, nil if the
+// message has gone to another connection since.
+func (a *Audit) answer(c int, k Key) (*message, *place) {
+	m := a.find(k)
+	if m == nil {
+		return nil, nil
+	}
+	p := &m.places[a.conns[c].channel]
+	if p.conn != c {
+		return m, nil
+	}
+	return m, p
+}
+
+// Complain is told of an error that the broker answered to something right.
+func (a *Audit) Complain(now time.Duration, what string) {
+	a.violate(now, Answer, "%s", what)
+}

@@ -1,0 +1,195 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+)
+
+// Deliver is told of every message that arrives on connection c: its key and
+// the sum of its body as it came, and its id.
+func (a *Audit) Deliver(now time.Duration, c int, k Key, sum uint64, id ID) {
+	a.stats.Delivered++
+	m := a.find(k)
+	if m == nil {
+		a.unexpected(now, k)
+		return
+	}
+	if m.sum != sum {
+		a.violate(now, Altered, "%v has another body", k)
+		return
+	}
+	if m.fate == refused {
+		a.violate(now, Refused, "%v was delivered", k)
+	}
+	if m.fate == unknown && !m.stored {
+		a.stats.Recovered++
+	}
+	a.identify(now, k, m, id)
+	a.store(now, m)
+
+	if now < m.notBefore-a.o.Tolerance {
+		a.violate(now, Early, "%v came %v before its time", k, m.notBefore-now)
+	}
+	p := &m.places[a.conns[c].channel]
+	if p.deliveries > 0 {
+		a.redeliver(now, c, k, p)
+	}
+	p.deliveries++
+	p.at, p.conn, p.end = now, c, inFlight
+}
+
+// Garbage is told of a delivery whose body does not even name a message.
+func (a *Audit) Garbage(now time.Duration, what string) {
+	a.stats.Delivered++
+	a.violate(now, Invented, "%s", what)
+}
+
+func (a *Audit) unexpected(now time.Duration, k Key) {
+	if k.Producer >= 0 && k.Producer < len(a.producers) && k.Seq >= 0 && k.Seq < a.producers[k.Producer].first {
+		a.violate(now, Ancient, "%v was finished everywhere more than %v ago", k, a.o.Keep)
+		return
+	}
+	a.violate(now, Invented, "%v was never published", k)
+}
+
+// identify holds every message to one id, and every id to one message.
+func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
+	if m.id == (ID{}) {
+		m.id = id
+		if other, taken := a.ids[id]; taken {
+			a.violate(now, SharedID, "%v and %v are both %s", k, other, id)
+		}
+		a.ids[id] = k
+		return
+	}
+	if m.id != id {
+		a.violate(now, TwoIDs, "%v is both %s and %s", k, m.id, id)
+	}
+}
+
+// redeliver explains why a message comes once more on connection c.
+func (a *Audit) redeliver(now time.Duration, c int, k Key, p *place) {
+	cause, kind, why := a.explain(now, c, p)
+	if kind == "" {
+		a.stats.Redelivered[cause]++
+		return
+	}
+	a.violate(now, kind, "%v on channel %s, delivered at %.3fs: %s",
+		k, a.o.Channels[a.conns[c].channel], p.at.Seconds(), why)
+}
+
+// explain returns the cause of a redelivery, or the promise that it breaks.
+func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string) {
+	before, after := a.conns[p.conn], a.conns[c]
+	killed, wasKilled := a.kills[before.round]
+	crashed := wasKilled && after.round > before.round
+	late := p.at + a.o.MsgTimeout
+
+	switch p.end {
+	case inFlight:
+		switch {
+		case crashed:
+			return CauseKill, "", ""
+		case before.state != connOpen || after.round > before.round:
+			return CauseDisconnect, "", ""
+		case now >= late-a.o.Tolerance:
+			return CauseTimeout, "", ""
+		}
+		return "", Twice, "it is still in flight there"
+
+	case requeued:
+		// A REQ that may not have been read or remembered leaves the message
+		// as it was: in flight.
+		forgotten := crashed && killed-p.endAt <= a.o.Window || a.cut(before, p.endAt)
+		if now < p.notBefore-a.o.Tolerance && !forgotten {
+			return "", Early, fmt.Sprintf("put back until %.3fs", p.notBefore.Seconds())
+		}
+		return CauseRequeue, "", ""
+
+	case finished:
+		switch {
+		case p.endAt >= late:
+			return CauseTimeout, "", ""
+		case crashed && killed-p.endAt <= a.o.Window:
+			return CauseWindow, "", ""
+		case a.cut(before, p.endAt):
+			return CauseCut, "", ""
+		}
+		why := fmt.Sprintf("finished at %.3fs", p.endAt.Seconds())
+		if wasKilled {
+			why += fmt.Sprintf(", the broker was killed at %.3fs", killed.Seconds())
+		}
+		return "", Undone, why
+	}
+	panic("BUG: a delivery ends in no known way")
+}
+
+// cut tells whether what was sent on a connection at t may never have arrived.
+func (a *Audit) cut(x *conn, t time.Duration) bool {
+	return x.state == connCut && x.at-t <= a.o.Grace
+}
+
+// Forget drops what can be dropped: the messages at the head of each producer
+// that have been finished everywhere, or not heard of, for as long as Keep.
+func (a *Audit) Forget(now time.Duration) {
+	for i := range a.producers {
+		p := &a.producers[i]
+		n := 0
+		for n < len(p.messages) && a.past(now, &p.messages[n]) {
+			delete(a.ids, p.messages[n].id)
+			n++
+		}
+		p.first += n
+		p.messages = append(make([]message, 0, len(p.messages)-n), p.messages[n:]...)
+	}
+}
+
+func (a *Audit) past(now time.Duration, m *message) bool {
+	if m.settled == 0 || now-m.settled <= a.o.Keep {
+		return false
+	}
+	for i := range m.places {
+		if m.stored && m.places[i].end != finished {
+			return false // it has come back
+		}
+	}
+	return true
+}
+
+// End is told when all has been waited for that could come. It finds what is
+// missing.
+func (a *Audit) End(now time.Duration) {
+	for i := range a.producers {
+		for j := range a.producers[i].messages {
+			a.missing(now, Key{i, a.producers[i].first + j}, &a.producers[i].messages[j])
+		}
+	}
+}
+
+// missing reports what m still owes.
+func (a *Audit) missing(now time.Duration, k Key, m *message) {
+	reached := 0
+	for i := range m.places {
+		if m.places[i].deliveries > 0 {
+			reached++
+		}
+	}
+	switch {
+	case !m.stored:
+		return
+	case m.fate == acked && reached == 0:
+		a.violate(now, Lost, "%v was acknowledged and never delivered", k)
+		return
+	case reached < len(m.places):
+		kind := Half
+		if m.fate == acked {
+			kind = Lost
+		}
+		a.violate(now, kind, "%v reached %d of %d channels", k, reached, len(m.places))
+	}
+	for i := range m.places {
+		if p := &m.places[i]; p.deliveries > 0 && (!p.done || p.end != finished) {
+			a.violate(now, Unfinished, "%v is not finished on channel %s", k, a.o.Channels[i])
+		}
+	}
+}

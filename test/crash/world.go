@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+)
+
+// The topic and the channels of a run, and how a consumer treats them.
+const (
+	topic               = "crash"
+	consumersPerChannel = 2
+	msgTimeout          = 60 * time.Second
+	maxOpen             = 20000 // messages stored and not finished, above which producers wait
+	forgetEvery         = 10 * time.Second
+	rememberFor         = 2 * msgTimeout
+	reconnectPause      = 10 * time.Millisecond
+)
+
+var channels = []string{"a", "b"}
+
+// world is the clients, and the audit that they tell everything.
+type world struct {
+	o       options
+	address string
+	began   time.Time
+	round   atomic.Int64 // of the broker process that runs or ran last
+	calm    atomic.Bool  // draining: consumers only finish
+
+	mu    sync.Mutex // guards audit and conns
+	audit *audit.Audit
+	conns int
+
+	producers, consumers *crew
+}
+
+// crew is a set of goroutines that end together.
+type crew struct {
+	sync.WaitGroup
+	cancel context.CancelFunc
+}
+
+func hire(ctx context.Context, n int, work func(context.Context, int)) *crew {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &crew{cancel: cancel}
+	for i := range n {
+		c.Go(func() { work(ctx, i) })
+	}
+	return c
+}
+
+func (c *crew) dismiss() {
+	c.cancel()
+	c.Wait()
+}
+
+// newWorld starts the clients. They look for the broker until they are stopped.
+func newWorld(o options, address string) *world {
+	w := &world{o: o, address: address, began: time.Now()}
+	w.audit = audit.New(audit.Options{
+		Producers: o.producers, Channels: channels, Window: o.window, Grace: o.window,
+		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: rememberFor,
+	})
+	subscribed := make(chan struct{})
+	var first sync.WaitGroup
+	first.Add(consumersPerChannel * len(channels))
+	w.consumers = hire(context.Background(), consumersPerChannel*len(channels), func(ctx context.Context, i int) {
+		w.consume(ctx, i, sync.OnceFunc(first.Done))
+	})
+	// A channel gets what is published after it was made: so all of them first.
+	go func() { first.Wait(); close(subscribed) }()
+	w.producers = hire(context.Background(), o.producers, func(ctx context.Context, i int) {
+		select {
+		case <-subscribed:
+			w.produce(ctx, i)
+		case <-ctx.Done():
+		}
+	})
+	return w
+}
+
+// now is the time that the audit is told.
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+// tell hands events to the audit.
+func (w *world) tell(f func(a *audit.Audit, now time.Duration)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w.audit, w.now())
+}
+
+func (w *world) open() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.audit.Open()
+}
+
+// kill ends a round.
+func (w *world) kill(b *broker, round int, gentle bool) error {
+	sig := syscall.SIGKILL
+	if gentle {
+		sig = syscall.SIGTERM
+	}
+	w.tell(func(a *audit.Audit, now time.Duration) { a.Kill(now, round) })
+	return b.end(sig)
+}
+
+// drain sends the producers home and lets the consumers only finish.
+func (w *world) drain() {
+	w.calm.Store(true)
+	w.producers.dismiss()
+}
+
+// stop ends all clients.
+func (w *world) stop() {
+	w.producers.dismiss()
+	w.consumers.dismiss()
+}
+
+// verdict says what is wrong with the run, once everything has stopped.
+func (w *world) verdict(rounds int) error {
+	var err error
+	w.tell(func(a *audit.Audit, now time.Duration) {
+		a.End(now)
+		s := a.Stats()
+		if s.Acked < w.o.minAcks*rounds {
+			err = fmt.Errorf("void: %d publishes acknowledged in %d rounds, %d a round are the least", s.Acked, rounds, w.o.minAcks)
+		}
+		if s.Violations > 0 {
+			err = errors.Join(err, fmt.Errorf("%d violations (seed %d)", s.Violations, w.o.seed))
+		}
+	})
+	return err
+}
+
+// report prints the run's statistics and what was found.
+func (w *world) report(out io.Writer, rounds int, b *broker) {
+	w.tell(func(a *audit.Audit, now time.Duration) {
+		s := a.Stats()
+		fmt.Fprintf(out, "%d rounds, %d kills in %.0f s; slowest start to serving %v\n",
+			rounds, s.Kills, now.Seconds(), b.slowest.Round(time.Millisecond))
+		fmt.Fprintf(out, "published %d: acknowledged %d, unknown %d (of them stored %d), refused %d; deferred %d\n",
+			s.Published, s.Acked, s.Unknown, s.Recovered, s.Refused, s.Deferred)
+		fmt.Fprintf(out, "delivered %d, finished %d, put back %d, over %d connections\n",
+			s.Delivered, s.Finished, s.Requeued, s.Connections)
+		for _, cause := range slices.Sorted(maps.Keys(s.Redelivered)) {
+			fmt.Fprintf(out, "redelivered, %s: %d\n", cause, s.Redelivered[cause])
+		}
+		for _, v := range a.Violations() {
+			fmt.Fprintf(out, "VIOLATION %v\n", v)
+		}
+		if s.Violations == 0 {
+			fmt.Fprintln(out, "no violations")
+		}
+	})
+}
