@@ -1,0 +1,30 @@
+package channel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+func TestSkipLeavesWhatIsInFlight(t *testing.T) {
+	now := time.Unix(1, 0)
+	s := New(0, false)
+	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1
+	s.Defer(6, now.Add(time.Hour))
+	s.Skip(1, 8)
+	if got := s.Counts(10); got.Depth != 2 || got.InFlight != 2 || got.Deferred != 0 {
+		t.Fatalf("counts %+v; want 2 waiting, 2 in flight", got)
+	}
+	for _, o := range []seq.Offset{0, 1} {
+		if err := s.Finish(o, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Floor() != 8 || s.Cursor() != 8 {
+		t.Errorf("floor %d, cursor %d; want 8, 8", s.Floor(), s.Cursor())
+	}
+	if d := s.Take(now, 1, time.Minute, 9, 10, nil); len(d) != 2 || d[0].Offset != 8 {
+		t.Errorf("delivered %v after the skip", d)
+	}
+}
