@@ -1,0 +1,71 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	compactBytes   = 64 << 20 // a log file below this size is left alone
+	compactTxBytes = 1 << 20  // copied in one transaction
+)
+
+// compact writes a log file anew that is large and mostly free: its storage
+// never gives space back to the disk by itself. It is called on a file that was
+// verified and that nobody has open.
+func compact(path string, log *slog.Logger) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() < compactBytes {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("metadata log: %w", err)
+	}
+	fresh := path + ".new"
+	worth, err := compactInto(fresh, path)
+	if err == nil && worth {
+		err = errors.Join(os.Rename(fresh, path), syncDir(filepath.Dir(path)))
+		log.Debug("metadata log compacted", "path", path, "was_bytes", info.Size())
+	}
+	if rest := os.Remove(fresh); rest != nil && !errors.Is(rest, fs.ErrNotExist) {
+		err = errors.Join(err, rest)
+	}
+	if err != nil {
+		// The old file is as good as it was.
+		log.Warn("metadata log not compacted", "path", path, "error", err)
+	}
+	return nil
+}
+
+// compactInto copies the log file at path to fresh, and says whether the copy
+// is worth having: at most half the size.
+func compactInto(fresh, path string) (bool, error) {
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	from, err := bbolt.Open(path, 0o600, boltOptions())
+	if err != nil {
+		return false, err
+	}
+	defer from.Close()
+	stats := from.Stats()
+	size := int64(0)
+	if err := from.View(func(tx *bbolt.Tx) error { size = tx.Size(); return nil }); err != nil {
+		return false, err
+	}
+	if free := int64(stats.FreePageN) * int64(from.Info().PageSize); free*2 < size {
+		return false, nil
+	}
+	to, err := bbolt.Open(fresh, 0o600, boltOptions())
+	if err != nil {
+		return false, err
+	}
+	err = bbolt.Compact(to, from, compactTxBytes)
+	return err == nil, errors.Join(err, to.Close())
+}

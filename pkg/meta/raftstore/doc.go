@@ -1,0 +1,19 @@
+// Package raftstore keeps a meta.State on this node, equal to that of every
+// other node, through a replicated log of commands. It is the only package that
+// knows how: the consensus library, its storage file and its snapshots are
+// visible nowhere else.
+//
+// It knows how to propose a command, to apply what was agreed, to restore a
+// state from snapshot and log, and to tell damage from absence. It refuses to
+// know what a command means, and acts on no change: who wants to, waits for
+// Changed and reads.
+//
+// Invariants:
+//
+//   - A command for which Propose returned no error is on the disks of a
+//     majority and in the state of this node.
+//   - A store that existed never opens empty: damaged or missing files are an
+//     error that names them.
+//   - A command that this program does not know stops the store, with the state
+//     as it was before; nothing after it is applied.
+package raftstore

@@ -1,0 +1,49 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// What a Store may answer beside the sentinels of package meta.
+var (
+	// ErrNotLeader: another node, or none, leads the metadata. Refused.
+	ErrNotLeader = fate.Refuse("this node does not lead the metadata")
+	// ErrBusy: the command was not taken in within ApplyTimeout. Refused.
+	ErrBusy = fate.Refuse("too many metadata commands are waiting")
+	// ErrDiskFull: the metadata's disk is full. Refused; it works again by
+	// itself once there is space.
+	ErrDiskFull = fate.Refuse("no space left for the metadata")
+	// ErrClosed: the store is closed or has failed. Refused.
+	ErrClosed = fate.Refuse("metadata store is closed")
+	// ErrUnknownOutcome: the command may have been applied, or may still be.
+	ErrUnknownOutcome = fate.Mark(errors.New("outcome of the metadata command is unknown"), fate.Uncertain)
+	// ErrLost: the store existed, and its files do not say what was in it.
+	ErrLost        = fate.Mark(errors.New("metadata is lost"), fate.Corrupt)
+	errNotProposed = fate.Refuse("metadata command was not proposed")
+	// ErrOtherNode: the directory belongs to another node.
+	ErrOtherNode = errors.New("metadata belongs to another node")
+)
+
+// proposeError says what an error of the consensus library means for the
+// command.
+func proposeError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+}
+
+func givenUp(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Cause(ctx))
+}

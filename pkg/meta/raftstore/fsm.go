@@ -1,0 +1,164 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// machine applies what was agreed to the state. The consensus library calls it
+// from one goroutine.
+type machine struct {
+	mu      sync.RWMutex // guards state, changed
+	state   *meta.State
+	changed chan struct{}
+
+	failed  atomic.Pointer[error] // why nothing is applied any more
+	onFail  func(error)
+	applied timing
+}
+
+func newMachine(onFail func(error)) *machine {
+	return &machine{state: &meta.State{}, changed: make(chan struct{}), onFail: onFail}
+}
+
+// decoded is a log entry ready to be applied, or why it cannot be.
+type decoded struct {
+	index uint64
+	cmd   meta.Command
+	err   error
+}
+
+// Apply implements raft.FSM.
+func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch implements raft.BatchingFSM: one lock and one signal for many
+// commands.
+func (m *machine) ApplyBatch(logs []*raft.Log) []any {
+	start := time.Now()
+	out := make([]any, len(logs))
+	batch := make([]decoded, len(logs))
+	for i, l := range logs {
+		batch[i].index = l.Index
+		if l.Type == raft.LogCommand {
+			batch[i].cmd, batch[i].err = meta.DecodeCommand(l.Data)
+		}
+	}
+	if err := m.applyAll(batch, out); err != nil {
+		m.failed.Store(&err)
+		m.onFail(err)
+	}
+	m.applied.add(time.Since(start))
+	return out
+}
+
+func (m *machine) applyAll(batch []decoded, out []any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	failed := m.failed.Load()
+	var stop error
+	for i, d := range batch {
+		switch {
+		case d.cmd == nil && d.err == nil: // a change of the voters
+		case failed != nil:
+			out[i] = *failed
+		case d.err != nil:
+			// Whoever knows this command applies it, so this node must not go
+			// on without it.
+			stop = fmt.Errorf("metadata command %d: %w", d.index, d.err)
+			failed = &stop
+			out[i] = stop
+		default:
+			out[i] = m.state.Apply(d.index, d.cmd)
+		}
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return stop
+}
+
+// Snapshot implements raft.FSM.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	if failed := m.failed.Load(); failed != nil {
+		return nil, *failed
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return image{m.state.Snapshot()}, nil
+}
+
+// Restore implements raft.FSM.
+func (m *machine) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	s, err := meta.DecodeSnapshot(r)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = s
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return nil
+}
+
+func (m *machine) read(f func(*meta.State)) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	f(m.state)
+}
+
+func (m *machine) wait() <-chan struct{} {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.changed
+}
+
+// image is a state on its way into a snapshot.
+type image struct{ state *meta.State }
+
+// Persist implements raft.FSMSnapshot.
+func (i image) Persist(sink raft.SnapshotSink) error {
+	if err := i.state.Encode(sink); err != nil {
+		return fmt.Errorf("write snapshot: %w", errors.Join(err, sink.Cancel()))
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (image) Release() {}
+
+// timing counts how often something was done and how long it took.
+type timing struct {
+	count      atomic.Uint64
+	total, max atomic.Int64 // ns
+}
+
+func (t *timing) add(d time.Duration) {
+	t.count.Add(1)
+	t.total.Add(int64(d))
+	for {
+		top := t.max.Load()
+		if int64(d) <= top || t.max.CompareAndSwap(top, int64(d)) {
+			return
+		}
+	}
+}
+
+func (t *timing) stats() Timing {
+	return Timing{Count: t.count.Load(), Total: time.Duration(t.total.Load()), Max: time.Duration(t.max.Load())}
+}
+
+// Timing says how often something was done, and how long it took in all and at
+// most.
+type Timing struct {
+	Count      uint64
+	Total, Max time.Duration
+}

@@ -1,0 +1,98 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+// parts are what the consensus library is given to work with.
+type parts struct {
+	log       storage
+	close     func() error // closes log
+	snapshots raft.SnapshotStore
+	reserve   *reserve
+	made      bool // there is a store already
+}
+
+// openParts verifies and opens what Options name.
+func openParts(o *Options) (*parts, error) {
+	if o.InMemory {
+		return &parts{log: raft.NewInmemStore(), close: func() error { return nil }, snapshots: raft.NewInmemSnapshotStore()}, nil
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	held, err := verify(o.Dir, o.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(o.Dir, logFile)
+	if !held.made && o.Bootstrap && held.log.first == 0 && held.snap == 0 {
+		// What a first start leaves that was cut off before it had stored
+		// anything that another node could have seen.
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("metadata log: %w", err)
+		}
+		held.log.begun = false
+	}
+	if err := compact(path, o.Logger); err != nil {
+		return nil, err
+	}
+	p := &parts{made: held.log.begun}
+	if p.reserve, err = newReserve(filepath.Join(o.Dir, reserveFile), o.ReserveBytes); err != nil {
+		return nil, err
+	}
+	p.snapshots, err = raft.NewFileSnapshotStoreWithLogger(o.Dir, snapshotsRetained, newBridge(o.Logger))
+	if err != nil {
+		return nil, fmt.Errorf("metadata snapshots: %w", err)
+	}
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	if err != nil {
+		return nil, fmt.Errorf("metadata log %s: %w", path, err)
+	}
+	p.log, p.close = bolt, bolt.Close
+	return p, nil
+}
+
+// boltOptions leave the list of free pages out of the file: it is found again
+// by a scan at open, which for a file of this size is cheaper than writing it
+// with every command.
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: fileLockTimeout}
+}
+
+// openTransport returns the transport and how to close it.
+func openTransport(o *Options) (raft.Transport, func() error) {
+	t := o.Transport
+	if t == nil {
+		addr, local := raft.NewInmemTransport(raft.ServerAddress(o.Address))
+		local.Connect(addr, local)
+		t = local
+	}
+	if c, ok := t.(io.Closer); ok {
+		return t, c.Close
+	}
+	return t, func() error { return nil }
+}
+
+// bootstrap makes the first state of a cluster of this node.
+func bootstrap(o *Options, p *parts, t raft.Transport) error {
+	if p.made || !o.Bootstrap {
+		return nil
+	}
+	err := raft.BootstrapCluster(o.raftConfig(), p.log, p.log, p.snapshots, t, raft.Configuration{
+		Servers: []raft.Server{{ID: raft.ServerID(o.NodeID), Address: raft.ServerAddress(o.Address)}},
+	})
+	if err != nil {
+		return fmt.Errorf("make the first metadata: %w", err)
+	}
+	p.made = true
+	return nil
+}

@@ -1,0 +1,118 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Defaults of Options.
+const (
+	DefaultHeartbeatTimeout  = time.Second
+	DefaultElectionTimeout   = time.Second
+	DefaultLeaderLease       = 500 * time.Millisecond
+	DefaultApplyTimeout      = 5 * time.Second
+	DefaultSnapshotInterval  = time.Minute
+	DefaultSnapshotThreshold = 4096
+	DefaultTrailingLogs      = 4096
+	DefaultReserveBytes      = 16 << 20
+)
+
+// Fixed settings.
+const (
+	snapshotsRetained = 3
+	logCacheEntries   = 64 // commands kept in memory between being stored and being applied or sent
+	fileLockTimeout   = time.Second
+	observerBuffer    = 64
+)
+
+// Options configure a Store. NodeID is required, and Dir unless InMemory.
+type Options struct {
+	// Dir holds the log, the snapshots and the reserve. It is made if it is not
+	// there, and belongs to the store alone.
+	Dir string
+	// NodeID is the stable name of this node. A Dir of another node is refused.
+	NodeID meta.NodeID
+	// Address is what other voters dial; "": the NodeID, which does for a
+	// cluster of one.
+	Address string
+	// Transport carries the agreement between nodes; nil: none, for a cluster
+	// of one. The store closes it if it can be closed.
+	Transport raft.Transport
+	// Bootstrap makes a new cluster, with this node as its only voter, where
+	// Dir holds none.
+	Bootstrap bool
+	// Logger gets what the consensus library has to say; nil: nobody.
+	Logger *slog.Logger
+	// InMemory keeps everything in memory, for tests.
+	InMemory bool
+
+	// HeartbeatTimeout is how long a follower waits for its leader before it
+	// asks for votes, ElectionTimeout how long for them, LeaderLease how long a
+	// leader goes on without hearing of a majority. A cluster of one waits for
+	// none of them.
+	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
+	// ApplyTimeout bounds how long a command waits to be taken in when the
+	// store is busy. It is then refused.
+	ApplyTimeout time.Duration
+	// SnapshotInterval is how often the size of the log is looked at,
+	// SnapshotThreshold how many commands make a new snapshot, TrailingLogs how
+	// many of them stay for followers that lag.
+	SnapshotInterval                time.Duration
+	SnapshotThreshold, TrailingLogs uint64
+	// ReserveBytes of disk are held back and let go when the disk is full, so
+	// that the agreement can go on while space is made; -1: none.
+	ReserveBytes int64
+}
+
+func (o Options) withDefaults() Options {
+	fill(&o.Address, string(o.NodeID))
+	fill(&o.Logger, slog.New(slog.DiscardHandler))
+	fill(&o.HeartbeatTimeout, DefaultHeartbeatTimeout)
+	fill(&o.ElectionTimeout, DefaultElectionTimeout)
+	fill(&o.LeaderLease, min(DefaultLeaderLease, o.HeartbeatTimeout))
+	fill(&o.ApplyTimeout, DefaultApplyTimeout)
+	fill(&o.SnapshotInterval, DefaultSnapshotInterval)
+	fill(&o.SnapshotThreshold, DefaultSnapshotThreshold)
+	fill(&o.TrailingLogs, DefaultTrailingLogs)
+	fill(&o.ReserveBytes, DefaultReserveBytes)
+	return o
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o *Options) validate() error {
+	if !meta.ValidNodeID(o.NodeID) {
+		return fmt.Errorf("%w: node %q", meta.ErrInvalidName, o.NodeID)
+	}
+	if o.Dir == "" && !o.InMemory {
+		return errors.New("no directory for the metadata")
+	}
+	return nil
+}
+
+func (o *Options) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(o.NodeID)
+	c.HeartbeatTimeout = o.HeartbeatTimeout
+	c.ElectionTimeout = o.ElectionTimeout
+	c.LeaderLeaseTimeout = o.LeaderLease
+	c.SnapshotInterval = o.SnapshotInterval
+	c.SnapshotThreshold = o.SnapshotThreshold
+	c.TrailingLogs = o.TrailingLogs
+	c.BatchApplyCh = true
+	c.NoLegacyTelemetry = true
+	c.ShutdownOnRemove = true
+	c.Logger = newBridge(o.Logger)
+	return c
+}

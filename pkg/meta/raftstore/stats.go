@@ -1,0 +1,69 @@
+package raftstore
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// StallLimit is how long a write may take before the disk counts as failed.
+const StallLimit = 5 * time.Second
+
+// Stats describe the metadata on this node.
+type Stats struct {
+	Leader        meta.NodeID // "": none known
+	IsLeader      bool
+	Term          uint64
+	LastIndex     uint64 // of the log
+	CommitIndex   uint64
+	AppliedIndex  uint64
+	SnapshotIndex uint64
+	// LastContact is how long ago this node heard of the leader; 0 on the
+	// leader itself, -1 for never.
+	LastContact time.Duration
+	Voters      []meta.NodeID
+	StoreBytes  int64  // of the log file
+	Applies     Timing // batches of commands put into the state
+	Writes      Timing // writes to the log, each synced
+	// Stalled is for how long a write has been under way. Beyond StallLimit the
+	// disk has failed, though it has not said so.
+	Stalled  time.Duration
+	DiskFull bool  // commands are refused until there is space
+	Err      error // why the store failed; nil: it did not
+}
+
+// Stats returns what the store is doing. It does not wait for the disk's log.
+func (s *Store) Stats() Stats {
+	now := time.Now()
+	leader, _ := s.Leader()
+	out := Stats{
+		Leader: leader, IsLeader: s.IsLeader(),
+		Term: s.raft.CurrentTerm(), LastIndex: s.raft.LastIndex(),
+		CommitIndex: s.raft.CommitIndex(), AppliedIndex: s.raft.AppliedIndex(),
+		Applies: s.machine.applied.stats(), Writes: s.guard.writes.stats(),
+		Stalled: s.guard.stalled(now), DiskFull: s.guard.reserve.isLow(), Err: s.Err(),
+	}
+	out.SnapshotIndex, _ = strconv.ParseUint(s.raft.Stats()["last_snapshot_index"], 10, 64)
+	if at := s.raft.LastContact(); !out.IsLeader {
+		out.LastContact = now.Sub(at)
+		if at.IsZero() {
+			out.LastContact = -1
+		}
+	}
+	for _, v := range s.raft.GetConfiguration().Configuration().Servers {
+		if v.Suffrage == raft.Voter {
+			out.Voters = append(out.Voters, meta.NodeID(v.ID))
+		}
+	}
+	if !s.opts.InMemory {
+		if info, err := os.Stat(filepath.Join(s.opts.Dir, logFile)); err == nil {
+			out.StoreBytes = info.Size()
+		}
+	}
+	return out
+}

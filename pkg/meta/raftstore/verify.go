@@ -1,0 +1,279 @@
+package raftstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Names in the directory of a store.
+const (
+	logFile      = "raft.db"
+	identityFile = "identity.json"
+	reserveFile  = "reserve"
+	snapshotsDir = "snapshots" // the library's choice
+	snapshotTmp  = ".tmp"      // suffix of an unfinished one
+)
+
+// identity says that a store was made here, and whose. It is written once the
+// store's first state is on disk: from then on, a log without one is lost.
+type identity struct {
+	Format int         `json:"format"`
+	NodeID meta.NodeID `json:"node_id"`
+}
+
+const identityFormat = 1
+
+// CorruptError names the file of the metadata that is damaged. Its fate is
+// fate.Corrupt.
+type CorruptError struct {
+	Path string
+	Err  error
+}
+
+// Error implements error.
+func (e *CorruptError) Error() string { return fmt.Sprintf("metadata file %s: %v", e.Path, e.Err) }
+
+// Unwrap returns the cause.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Fate returns fate.Corrupt.
+func (e *CorruptError) Fate() fate.Fate { return fate.Corrupt }
+
+// contents is what a directory holds before it is opened.
+type contents struct {
+	made bool   // a store was made here
+	snap uint64 // index of the newest snapshot; 0: none
+	log  found
+}
+
+// verify looks at all that a directory holds before anything is done with it.
+// The consensus library itself starts from what it can read; so what it could
+// not read has to be found here.
+func verify(dir string, id meta.NodeID) (c contents, err error) {
+	if c.made, err = readIdentity(filepath.Join(dir, identityFile), id); err != nil {
+		return c, err
+	}
+	if c.snap, err = verifySnapshots(filepath.Join(dir, snapshotsDir)); err != nil {
+		return c, err
+	}
+	path := filepath.Join(dir, logFile)
+	if c.log, err = verifyLog(path); err != nil {
+		return c, err
+	}
+	switch {
+	case (c.made || c.snap != 0) && !c.log.begun, c.made && c.snap == 0 && c.log.first == 0:
+		return c, fmt.Errorf("%w: there was a log at %s", ErrLost, path)
+	case c.log.first > c.snap+1:
+		return c, fmt.Errorf("%w: %s begins at entry %d, and the last snapshot ends at %d", ErrLost, path, c.log.first, c.snap)
+	}
+	return c, nil
+}
+
+func readIdentity(path string, id meta.NodeID) (bool, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("metadata identity: %w", err)
+	}
+	var who identity
+	if err := json.Unmarshal(text, &who); err != nil {
+		return true, &CorruptError{path, err}
+	}
+	if who.Format != identityFormat {
+		return true, fmt.Errorf("metadata in %s has format %d, this program knows %d", filepath.Dir(path), who.Format, identityFormat)
+	}
+	if who.NodeID != id {
+		return true, fmt.Errorf("%w: %s is of node %q, this is %q", ErrOtherNode, filepath.Dir(path), who.NodeID, id)
+	}
+	return true, nil
+}
+
+// writeIdentity leaves the file whole or not at all.
+func writeIdentity(dir string, id meta.NodeID) error {
+	text, err := json.Marshal(identity{identityFormat, id})
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, identityFile)
+	if err := writeSynced(path+".new", append(text, '\n')); err != nil {
+		return fmt.Errorf("metadata identity: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("metadata identity: %w", err)
+	}
+	return syncDir(dir)
+}
+
+func writeSynced(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// verifySnapshots reads the newest snapshot whole and the descriptions of the
+// others, and returns the index of the newest; 0: there is none.
+func verifySnapshots(dir string) (uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("metadata snapshots: %w", err)
+	}
+	var newest raft.SnapshotMeta
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasSuffix(e.Name(), snapshotTmp) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name(), "meta.json")
+		text, err := os.ReadFile(path)
+		var m raft.SnapshotMeta
+		if err == nil {
+			err = json.Unmarshal(text, &m)
+		}
+		if err != nil {
+			return 0, &CorruptError{path, err}
+		}
+		if m.Term > newest.Term || m.Term == newest.Term && m.Index > newest.Index {
+			newest = m
+		}
+	}
+	if newest.ID == "" {
+		return 0, nil
+	}
+	return newest.Index, verifySnapshot(filepath.Dir(dir), newest.ID)
+}
+
+func verifySnapshot(base, id string) error {
+	path := filepath.Join(base, snapshotsDir, id, "state.bin")
+	store, err := raft.NewFileSnapshotStore(base, snapshotsRetained, io.Discard)
+	if err != nil {
+		return fmt.Errorf("metadata snapshots: %w", err)
+	}
+	_, r, err := store.Open(id)
+	if err != nil {
+		return &CorruptError{path, err}
+	}
+	_, err = meta.DecodeSnapshot(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return &CorruptError{path, err}
+	}
+	return nil
+}
+
+// found is what a log file holds.
+type found struct {
+	begun       bool   // a term was recorded: the store has lived
+	first, last uint64 // entries; 0: none
+}
+
+// verifyLog reads a log from end to end. The storage trusts its pages, and
+// answers a damaged one with a panic or a fault: both become errors here.
+func verifyLog(path string) (f found, err error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return found{}, nil
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("metadata log: %w", err)
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = &CorruptError{path, fmt.Errorf("%v", p)}
+		}
+	}()
+	store, err := raftboltdb.New(raftboltdb.Options{
+		Path: path, BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: fileLockTimeout},
+	})
+	if err != nil {
+		if errors.Is(err, bbolt.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
+			return found{}, fmt.Errorf("metadata log %s: %w", path, err)
+		}
+		return found{}, &CorruptError{path, err}
+	}
+	f, err = readLog(store)
+	if err = errors.Join(err, store.Close()); err != nil {
+		return f, &CorruptError{path, err}
+	}
+	return f, nil
+}
+
+func readLog(s *raftboltdb.BoltStore) (f found, err error) {
+	term, err := s.GetUint64([]byte("CurrentTerm"))
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return f, err
+	}
+	if f.first, err = s.FirstIndex(); err != nil {
+		return f, err
+	}
+	if f.last, err = s.LastIndex(); err != nil {
+		return f, err
+	}
+	f.begun = term > 0
+	var before uint64
+	for i := f.first; i != 0 && i <= f.last; i++ {
+		var l raft.Log
+		if err := s.GetLog(i, &l); err != nil {
+			return f, fmt.Errorf("entry %d: %w", i, err)
+		}
+		if err := checkEntry(&l, i); err != nil {
+			return f, err
+		}
+		if l.Term < before || f.begun && l.Term > term {
+			return f, fmt.Errorf("entry %d: term %d after %d, now %d", i, l.Term, before, term)
+		}
+		before = l.Term
+	}
+	return f, nil
+}
+
+func checkEntry(l *raft.Log, index uint64) error {
+	if l.Index != index {
+		return fmt.Errorf("entry %d says it is %d", index, l.Index)
+	}
+	switch l.Type {
+	case raft.LogCommand:
+		if _, err := meta.DecodeCommand(l.Data); err != nil {
+			return fmt.Errorf("entry %d: %w", index, err)
+		}
+	case raft.LogConfiguration:
+		if c := raft.DecodeConfiguration(l.Data); len(c.Servers) == 0 {
+			return fmt.Errorf("entry %d: no voters", index)
+		}
+	case raft.LogNoop, raft.LogBarrier:
+	default:
+		return fmt.Errorf("entry %d: type %d", index, l.Type)
+	}
+	return nil
+}
