@@ -217,8 +217,7 @@ func (s *State) Touch(o seq.Offset, consumer uint64, now time.Time, timeout, max
 		return err
 	}
 	m := &s.t.slots[slot]
-	m.gen++
-	s.t.deadlines.stale++
+	s.t.deadlines.stale++ // the event of the deadline so far
 	s.t.setDeadline(slot, min(addTime(now.UnixNano(), timeout), addTime(m.taken, maxTotal)))
 	return nil
 }

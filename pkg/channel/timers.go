@@ -1,18 +1,22 @@
 package channel
 
 // event is a point in time that concerns one message. It is stale when the
-// message's generation has moved on.
+// message has another event, or none.
 type event struct {
-	at   int64 // ns since 1970
-	slot int32
-	gen  uint32
+	at     int64  // ns since 1970
+	number uint64 // grows with each event: the order of those at the same time
+	slot   int32
 }
 
-// timers is a queue of events by time, with lazy removal. Events that come in
+func (e event) before(other event) bool {
+	return e.at < other.at || e.at == other.at && e.number < other.number
+}
+
+// timers is a queue of events by time and number, with lazy removal. Events that come in
 // order of time, which is nearly all of them, go to a sorted run where every
 // operation is O(1); the others go to a heap of four children a node.
 type timers struct {
-	run   []event // sorted by at
+	run   []event // sorted
 	head  int     // of run
 	heap  []event // 4-ary
 	stale int     // events whose message has moved on
@@ -64,7 +68,7 @@ func (t *timers) pop() {
 
 // inRun says whether the earliest event is at the head of the run.
 func (t *timers) inRun() bool {
-	return t.head < len(t.run) && (len(t.heap) == 0 || t.run[t.head].at <= t.heap[0].at)
+	return t.head < len(t.run) && (len(t.heap) == 0 || t.run[t.head].before(t.heap[0]))
 }
 
 // needsSweep says whether stale events outnumber the live ones.
@@ -96,7 +100,7 @@ func (t *timers) up(i int) {
 	e := t.heap[i]
 	for i > 0 {
 		parent := (i - 1) / 4
-		if t.heap[parent].at <= e.at {
+		if t.heap[parent].before(e) {
 			break
 		}
 		t.heap[i] = t.heap[parent]
@@ -116,11 +120,11 @@ func (t *timers) down(i int) {
 			break
 		}
 		for c := least + 1; c < min(4*i+5, len(t.heap)); c++ {
-			if t.heap[c].at < t.heap[least].at {
+			if t.heap[c].before(t.heap[least]) {
 				least = c
 			}
 		}
-		if e.at <= t.heap[least].at {
+		if e.before(t.heap[least]) {
 			break
 		}
 		t.heap[i] = t.heap[least]

@@ -20,7 +20,7 @@ type message struct {
 	taken     int64 // in flight: when it was delivered, ns since 1970
 	next      int32 // in its consumer's list, the ready list or the free list
 	prev      int32
-	gen       uint32 // moves on with each change of place or time: makes events stale
+	event     uint64 // the number of its event; 0: none
 	owner     int32  // in flight: index of the consumer
 	attempts  uint16
 	place     place
@@ -46,6 +46,7 @@ type tracked struct {
 	ready     list
 	deadlines timers // of messages in flight
 	deferrals timers
+	events    uint64 // ever scheduled
 	consumers []consumer
 	byID      map[uint64]int32 // consumers
 	spare     []int32          // free places in consumers
@@ -65,7 +66,7 @@ func (t *tracked) add(o seq.Offset, attempts uint16) int32 {
 		slot = int32(len(t.slots) - 1)
 	}
 	m := &t.slots[slot]
-	*m = message{offset: o, gen: m.gen + 1, attempts: attempts}
+	*m = message{offset: o, attempts: attempts}
 	t.index.put(o, slot)
 	return slot
 }
@@ -85,7 +86,7 @@ func (t *tracked) leave(slot int32) {
 		t.unlink(&t.ready, slot)
 	case free:
 	}
-	m.gen++
+	m.event = 0
 	m.place = free
 	m.published = false
 }
@@ -107,14 +108,21 @@ func (t *tracked) intoFlight(slot, owner int32, now, deadline int64) {
 	t.setDeadline(slot, deadline)
 }
 
-// setDeadline gives a message in flight its deadline. An earlier one must have
-// been made stale.
+// setDeadline gives a message in flight its deadline.
 func (t *tracked) setDeadline(slot int32, deadline int64) {
 	m := &t.slots[slot]
 	m.due = deadline
-	t.deadlines.push(event{deadline, slot, m.gen})
-	if t.deadlines.needsSweep() {
-		t.deadlines.sweep(t.live)
+	t.schedule(&t.deadlines, slot)
+}
+
+// schedule queues a new event for when the message is due.
+func (t *tracked) schedule(q *timers, slot int32) {
+	m := &t.slots[slot]
+	t.events++
+	m.event = t.events
+	q.push(event{m.due, m.event, slot})
+	if q.needsSweep() {
+		q.sweep(t.live)
 	}
 }
 
@@ -131,14 +139,11 @@ func (t *tracked) intoReadyFront(slot int32) {
 func (t *tracked) intoDeferred(slot int32, at int64, published bool) {
 	m := &t.slots[slot]
 	m.place, m.due, m.published = deferred, at, published
-	t.deferrals.push(event{at, slot, m.gen})
-	if t.deferrals.needsSweep() {
-		t.deferrals.sweep(t.live)
-	}
+	t.schedule(&t.deferrals, slot)
 }
 
 // live says whether an event still means its message.
-func (t *tracked) live(e event) bool { return t.slots[e.slot].gen == e.gen }
+func (t *tracked) live(e event) bool { return t.slots[e.slot].event == e.number }
 
 // earliest returns the first live event of a queue and drops the stale ones
 // before it.

@@ -1,0 +1,523 @@
+package channel
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "replay the random tests from a seed")
+
+func testRand(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("replay with -seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// model is a State that is written to be obviously right: every offset has an
+// entry, every question is answered by looking at all of them.
+type model struct {
+	floor, cursor seq.Offset
+	at            map[seq.Offset]*entry // what is not simply fresh, from the floor on
+	queue         []seq.Offset          // ready
+	clock         int                   // numbers the deadlines and deferrals
+	ordered       bool
+	paused        bool
+	freshTurn     bool
+}
+
+type entry struct {
+	state     MessageState
+	attempts  uint16
+	consumer  uint64
+	due       time.Time
+	taken     time.Time
+	order     int // of its deadline or deferral
+	delivery  int
+	published bool
+}
+
+func newModel(start seq.Offset, ordered bool) *model {
+	return &model{floor: start, cursor: start, at: map[seq.Offset]*entry{}, ordered: ordered}
+}
+
+// offsets lists the offsets in a state, earliest due first.
+func (m *model) offsets(state MessageState) []seq.Offset {
+	var out []seq.Offset
+	for o, e := range m.at {
+		if e.state == state {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b seq.Offset) int {
+		x, y := m.at[a], m.at[b]
+		return cmp.Or(x.due.Compare(y.due), cmp.Compare(x.order, y.order))
+	})
+	return out
+}
+
+func (m *model) promote(now time.Time) {
+	for _, o := range m.offsets(Deferred) {
+		if !m.at[o].due.After(now) {
+			m.at[o].state = Ready
+			m.queue = append(m.queue, o)
+		}
+	}
+}
+
+func (m *model) settle() {
+	for m.at[m.floor] != nil && m.at[m.floor].state == Finished {
+		delete(m.at, m.floor)
+		m.floor++
+	}
+	m.cursor = max(m.cursor, m.floor)
+}
+
+// next returns what would be taken.
+func (m *model) next(end seq.Offset) (o seq.Offset, repeated, ok bool) {
+	for m.at[m.cursor] != nil && m.cursor < end && !m.ordered {
+		m.cursor++
+	}
+	if m.ordered {
+		e := m.at[m.floor]
+		ok = len(m.offsets(InFlight)) == 0 && m.floor < end && (e == nil || e.state == Ready)
+		return m.floor, e != nil, ok
+	}
+	fresh := m.cursor < end
+	if len(m.queue) > 0 && m.queue[0] < end && (!fresh || !m.freshTurn) {
+		return m.queue[0], true, true
+	}
+	return m.cursor, false, fresh
+}
+
+func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset) (out []Delivery) {
+	if m.paused {
+		return nil
+	}
+	m.promote(now)
+	for range max {
+		o, repeated, ok := m.next(end)
+		if !ok {
+			break
+		}
+		if repeated {
+			m.queue = slices.DeleteFunc(m.queue, func(q seq.Offset) bool { return q == o })
+		} else {
+			m.at[o] = &entry{}
+			m.cursor++
+		}
+		if !m.ordered {
+			m.freshTurn = repeated
+		}
+		m.clock++
+		e := m.at[o]
+		e.attempts = min(e.attempts+1, MaxAttempts)
+		e.state, e.consumer, e.taken, e.due = InFlight, consumer, now, now.Add(timeout)
+		e.order, e.delivery = m.clock, m.clock
+		out = append(out, Delivery{o, e.attempts})
+	}
+	return out
+}
+
+func (m *model) owned(o seq.Offset, consumer uint64) error {
+	switch e := m.at[o]; {
+	case e == nil || e.state != InFlight:
+		return ErrNotInFlight
+	case e.consumer != consumer:
+		return ErrNotOwner
+	}
+	return nil
+}
+
+func (m *model) enqueue(o seq.Offset) {
+	m.at[o].state = Ready
+	m.queue = append(m.queue, o)
+}
+
+func (m *model) deferUntil(o seq.Offset, at time.Time, published bool) {
+	m.clock++
+	e := m.at[o]
+	e.state, e.due, e.order, e.published = Deferred, at, m.clock, published
+}
+
+func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
+	switch {
+	case delay <= 0:
+		m.promote(now)
+		m.enqueue(o)
+	case !m.ordered:
+		m.deferUntil(o, now.Add(delay), false)
+	}
+}
+
+func (m *model) publishDeferred(o seq.Offset, at time.Time) {
+	switch e := m.at[o]; {
+	case e != nil && e.state == InFlight:
+		e.attempts--
+		m.deferUntil(o, at, true)
+	case e == nil && o >= m.cursor:
+		m.at[o] = &entry{}
+		m.deferUntil(o, at, true)
+	}
+}
+
+func (m *model) expire(now time.Time) (out []seq.Offset) {
+	for _, o := range m.offsets(InFlight) {
+		if due := m.at[o].due; !due.After(now) {
+			m.promote(due.Add(-1))
+			m.enqueue(o)
+			out = append(out, o)
+		}
+	}
+	m.promote(now)
+	return out
+}
+
+func (m *model) disconnect(consumer uint64) (n int) {
+	taken := m.offsets(InFlight)
+	slices.SortFunc(taken, func(a, b seq.Offset) int { return cmp.Compare(m.at[a].delivery, m.at[b].delivery) })
+	for _, o := range taken {
+		if m.at[o].consumer == consumer {
+			m.enqueue(o)
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) advance(start seq.Offset) {
+	if start <= m.floor {
+		return
+	}
+	maps.DeleteFunc(m.at, func(o seq.Offset, _ *entry) bool { return o < start })
+	m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o < start })
+	m.floor, m.cursor = start, max(m.cursor, start)
+	m.settle()
+}
+
+func (m *model) seek(o seq.Offset) {
+	*m = model{floor: o, cursor: o, at: map[seq.Offset]*entry{}, ordered: m.ordered, paused: m.paused, clock: m.clock}
+}
+
+// restart forgets what a checkpoint does not keep.
+func (m *model) restart() {
+	m.cursor, m.freshTurn, m.paused, m.queue = m.floor, false, false, nil
+	for _, o := range slices.Sorted(maps.Keys(m.at)) {
+		switch e := m.at[o]; {
+		case e.state == Deferred && e.published:
+			delete(m.at, o)
+		case e.state == Deferred:
+			m.clock++
+			e.order = m.clock
+		case e.state == Finished:
+		case e.attempts == 0:
+			delete(m.at, o)
+		default:
+			m.enqueue(o)
+		}
+	}
+}
+
+// check compares a state with the model, and the state with its invariants.
+func (m *model) check(s *State, now time.Time, end seq.Offset) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if s.Floor() != m.floor {
+		return fmt.Errorf("floor %d, want %d", s.Floor(), m.floor)
+	}
+	flying, later := m.offsets(InFlight), m.offsets(Deferred)
+	c := s.Counts(end)
+	if int(c.InFlight) != len(flying) || int(c.Deferred) != len(later) {
+		return fmt.Errorf("%+v, want %d in flight, %d deferred", c, len(flying), len(later))
+	}
+	waiting := int64(0)
+	for o := m.floor; o < end+50; o++ {
+		state, attempts := Ready, uint16(0)
+		if e := m.at[o]; e != nil {
+			if state = e.state; state != Finished {
+				attempts = e.attempts
+			}
+		}
+		if gotState, gotAttempts := s.StateOf(o); gotState != state || gotAttempts != attempts {
+			return fmt.Errorf("offset %d: state %d, %d attempts, want %d, %d", o, gotState, gotAttempts, state, attempts)
+		}
+		if state == Ready && o < end {
+			waiting++
+		}
+	}
+	if c.Depth != waiting && m.floor <= end {
+		return fmt.Errorf("depth %d, want %d", c.Depth, waiting)
+	}
+	at, ok := s.NextEvent()
+	var want []time.Time
+	for _, list := range [][]seq.Offset{flying, later} {
+		if len(list) > 0 {
+			want = append(want, m.at[list[0]].due)
+		}
+	}
+	if ok != (len(want) > 0) || ok && !at.Equal(slices.MinFunc(want, time.Time.Compare)) {
+		return fmt.Errorf("next event %v %v, want %v", at, ok, want)
+	}
+	some := false
+	if !m.paused {
+		m.promote(now)
+		_, _, some = m.next(end)
+	}
+	if got := s.HasReady(now, end); got != some {
+		return fmt.Errorf("has ready: %v", got)
+	}
+	return nil
+}
+
+// check tells which of the package's invariants does not hold.
+func (s *State) check() error {
+	if s.floor > s.cursor || s.done.Contains(s.floor) {
+		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))
+	}
+	if s.t == nil {
+		if s.ahead+s.inFlight+s.ready+s.deferred != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
+			return errors.New("counts without messages")
+		}
+		return nil
+	}
+	count := map[place]int{}
+	ahead, tracked := 0, uint64(0)
+	for slot := 1; slot < len(s.t.slots); slot++ {
+		m := &s.t.slots[slot]
+		if m.place == free {
+			continue
+		}
+		count[m.place]++
+		if found, ok := s.t.index.get(m.offset); !ok || found != int32(slot) {
+			return fmt.Errorf("offset %d is not in the index", m.offset)
+		}
+		if m.offset < s.floor || s.done.Contains(m.offset) {
+			return fmt.Errorf("offset %d is tracked and finished", m.offset)
+		}
+		if m.offset >= s.cursor {
+			ahead++
+		} else {
+			tracked++
+		}
+		if (m.event != 0) != (m.place != ready) {
+			return fmt.Errorf("offset %d: event %d in place %d", m.offset, m.event, m.place)
+		}
+	}
+	if ahead != s.ahead || s.t.index.used != int(tracked)+ahead {
+		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", s.ahead, ahead, s.t.index.used, tracked)
+	}
+	if count[inFlight] != s.inFlight || count[ready] != s.ready || count[deferred] != s.deferred {
+		return fmt.Errorf("counts %d %d %d, want %v", s.inFlight, s.ready, s.deferred, count)
+	}
+	finished := uint64(0)
+	for from, end := range s.done.Ranges() {
+		finished += uint64(min(end, max(from, s.cursor)) - from)
+	}
+	if finished+tracked != uint64(s.cursor-s.floor) {
+		return fmt.Errorf("%d finished and %d tracked between %d and %d", finished, tracked, s.floor, s.cursor)
+	}
+	return nil
+}
+
+type pair struct {
+	s   *State
+	m   *model
+	now time.Time
+	end seq.Offset
+	log []string
+}
+
+func (p *pair) note(format string, args ...any) {
+	p.log = append(p.log, fmt.Sprintf(format, args...))
+}
+
+// step does one random thing to both.
+func (p *pair) step(rng *rand.Rand) error {
+	consumer, delay := uint64(1+rng.IntN(3)), time.Duration(rng.IntN(40))*time.Second
+	o := p.m.floor + seq.Offset(rng.IntN(30))
+	if flying := p.m.offsets(InFlight); len(flying) > 0 && rng.IntN(4) > 0 {
+		o = flying[rng.IntN(len(flying))]
+		if rng.IntN(5) > 0 {
+			consumer = p.m.at[o].consumer
+		}
+	}
+	switch n := rng.IntN(100); {
+	case n < 25:
+		max := 1 + rng.IntN(8)
+		p.note("take %d for %d until +%v below %d", max, consumer, delay, p.end)
+		got := p.s.Take(p.now, consumer, delay+1, max, p.end, nil)
+		if diff := gocmp.Diff(p.m.take(p.now, consumer, delay+1, max, p.end), got); diff != "" {
+			return errors.New(diff)
+		}
+	case n < 50:
+		p.note("finish %d by %d", o, consumer)
+		want := p.m.owned(o, consumer)
+		if want == nil {
+			p.m.at[o].state = Finished
+			p.m.settle()
+		}
+		return same(p.s.Finish(o, consumer), want)
+	case n < 60:
+		if rng.IntN(3) == 0 {
+			delay = 0
+		}
+		p.note("requeue %d by %d after %v", o, consumer, delay)
+		want := p.m.owned(o, consumer)
+		if want == nil {
+			p.m.requeue(o, p.now, delay)
+		}
+		return same(p.s.Requeue(o, consumer, p.now, delay), want)
+	case n < 65:
+		p.note("touch %d by %d for %v", o, consumer, delay)
+		want := p.m.owned(o, consumer)
+		if want == nil {
+			e := p.m.at[o]
+			p.m.clock++
+			e.due, e.order = p.now.Add(delay), p.m.clock
+			if last := e.taken.Add(50 * time.Second); e.due.After(last) {
+				e.due = last
+			}
+		}
+		return same(p.s.Touch(o, consumer, p.now, delay, 50*time.Second), want)
+	case n < 80:
+		p.now = p.now.Add(time.Duration(rng.IntN(20)) * time.Second)
+		p.end += seq.Offset(rng.IntN(10))
+		p.note("expire at %v, end %d", p.now.Unix(), p.end)
+		var got []seq.Offset
+		p.s.Expire(p.now, func(_ uint64, o seq.Offset) { got = append(got, o) })
+		if diff := gocmp.Diff(p.m.expire(p.now), got); diff != "" {
+			return errors.New(diff)
+		}
+	default:
+		return p.rareStep(rng, o, consumer, delay)
+	}
+	return nil
+}
+
+func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Duration) error {
+	o = min(o, max(p.end, p.m.floor+1)-1)
+	e := p.m.at[o]
+	flying := e != nil && e.state == InFlight
+	switch rng.IntN(16) {
+	case 0, 1, 2, 3:
+		if o >= p.end {
+			return nil
+		}
+		p.note("defer %d until +%v", o, delay)
+		p.s.Defer(o, p.now.Add(delay))
+		p.m.publishDeferred(o, p.now.Add(delay))
+	case 4, 5:
+		p.note("give back %d", o)
+		p.s.GiveBack(o)
+		if flying {
+			e.attempts--
+			e.state = Ready
+			p.m.queue = slices.Insert(p.m.queue, 0, o)
+		}
+	case 6:
+		p.note("drop %d", o)
+		p.s.Drop(o)
+		if flying {
+			e.state = Finished
+			p.m.settle()
+		}
+	case 7, 8:
+		p.note("disconnect %d", consumer)
+		if got, want := p.s.Disconnect(consumer), p.m.disconnect(consumer); got != want {
+			return fmt.Errorf("%d were in flight, want %d", got, want)
+		}
+	case 9:
+		p.note("advance to %d", o)
+		p.s.AdvanceTo(o)
+		p.m.advance(o)
+	case 10:
+		o = p.end - min(p.end, seq.Offset(rng.IntN(40)))
+		p.note("seek %d", o)
+		p.s.Seek(o)
+		p.m.seek(o)
+	case 11:
+		if rng.IntN(5) == 0 {
+			p.note("empty")
+			p.s.Empty(p.end)
+			p.m.seek(max(p.end, p.m.cursor))
+		}
+	case 12:
+		paused := rng.IntN(3) == 0
+		p.note("pause %v", paused)
+		p.s.SetPaused(paused)
+		p.m.paused = paused
+	case 13:
+		ordered := rng.IntN(3) == 0
+		p.note("ordered %v", ordered)
+		p.s.SetOrdered(ordered)
+		p.m.ordered = ordered
+	case 14:
+		return p.restart()
+	case 15:
+		p.note("trim")
+		p.s.Trim()
+	}
+	return nil
+}
+
+func (p *pair) restart() error {
+	p.note("restart")
+	position := p.s.Position()
+	data, err := position.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	var again Position
+	if err := again.UnmarshalBinary(data); err != nil {
+		return err
+	}
+	if diff := gocmp.Diff(position, again); diff != "" {
+		return errors.New(diff)
+	}
+	p.s = Restore(again, p.m.ordered)
+	p.m.restart()
+	if diff := gocmp.Diff(position, p.s.Position()); diff != "" {
+		return errors.New(diff)
+	}
+	return nil
+}
+
+func same(got, want error) error {
+	if !errors.Is(got, want) || (got == nil) != (want == nil) {
+		return fmt.Errorf("error %v, want %v", got, want)
+	}
+	return nil
+}
+
+func TestStateBehavesLikeTheModel(t *testing.T) {
+	rng := testRand(t)
+	for history := range 400 {
+		ordered := rng.IntN(4) == 0
+		p := &pair{s: New(3, ordered), m: newModel(3, ordered), now: time.Unix(1000, 0), end: 3}
+		for range 300 {
+			p.now = p.now.Add(time.Duration(rng.IntN(1000)))
+			err := p.step(rng)
+			if err == nil {
+				err = p.m.check(p.s, p.now, p.end)
+			}
+			if err != nil {
+				t.Fatalf("history %d: %v\n%s", history, err, p.log)
+			}
+		}
+	}
+}
