@@ -153,19 +153,22 @@ func kills(ctx context.Context, o options, b *broker, w *world) (int, error) {
 // audit and by the broker's own account.
 func drain(ctx context.Context, b *broker, w *world) error {
 	w.drain()
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	limited, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left, err := b.unfinished(ctx, topic)
-		if open := w.open(); err == nil && left == 0 && open == 0 {
+		left, err := b.unfinished(limited, topic)
+		owed := w.owed()
+		if err == nil && left == 0 && owed == 0 {
 			break
-		} else if ctx.Err() != nil {
-			return fmt.Errorf("not drained after %v: %d messages by the broker's account, %d by ours (%w)",
-				drainTimeout, left, open, errors.Join(err, ctx.Err()))
 		}
-		<-tick.C
+		select {
+		case <-tick.C:
+		case <-limited.Done():
+			return fmt.Errorf("not drained after %v: %d messages by the broker's account (%v), %d by ours",
+				drainTimeout, left, err, owed)
+		}
 	}
 	select {
 	case <-time.After(settleTime):

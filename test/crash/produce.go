@@ -36,7 +36,7 @@ func (w *world) produce(ctx context.Context, name int) {
 			continue
 		}
 		before := p.next
-		if w.open() < maxOpen {
+		if w.owed() < maxOpen {
 			p.burst()
 		}
 		pause(ctx, time.Duration(max(1, p.next-before))*pace)
@@ -123,12 +123,12 @@ func (p *producer) settle(keys []audit.Key, kind int, data []byte) {
 		for _, k := range keys {
 			switch {
 			case kind == frameResponse && string(data) == "OK":
-				a.Ack(now, k)
+				a.Settle(now, k, audit.Acknowledged)
 			case kind == frameError && (strings.HasPrefix(string(data), "E_BAD_") || strings.HasPrefix(string(data), "E_INVALID")):
-				a.Refuse(now, k)
+				a.Settle(now, k, audit.Rejected)
 				a.Complain(now, fmt.Sprintf("to a right publish: %s", data))
 			default:
-				a.Unknown(now, k)
+				a.Settle(now, k, audit.Open)
 			}
 		}
 	})

@@ -98,10 +98,11 @@ func (w *world) tell(f func(a *audit.Audit, now time.Duration)) {
 	f(w.audit, w.now())
 }
 
-func (w *world) open() int {
+// owed is how many messages are stored and not finished everywhere.
+func (w *world) owed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.audit.Open()
+	return w.audit.Stats().Owed
 }
 
 // kill ends a round.

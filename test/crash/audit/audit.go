@@ -113,6 +113,7 @@ type Stats struct {
 	Delivered, Finished, Requeued      int
 	Connections, Kills                 int
 	Redelivered                        map[Cause]int
+	Owed                               int // known to be stored, and not finished on every channel
 	Violations                         int
 }
 
@@ -123,7 +124,6 @@ type Audit struct {
 	ids       map[ID]Key
 	conns     map[int]*conn
 	kills     map[int]time.Duration // by round
-	open      int                   // messages that are known to be stored and not finished everywhere
 	stats     Stats
 	found     []Violation
 }
@@ -134,17 +134,8 @@ type producer struct {
 	messages []message
 }
 
-type fate uint8
-
-const (
-	called fate = iota
-	acked
-	unknown
-	refused
-)
-
 type message struct {
-	fate      fate
+	outcome   Outcome // 0: not answered yet
 	sum       uint64
 	notBefore time.Duration
 	id        ID
@@ -202,10 +193,6 @@ func (a *Audit) Stats() Stats { return a.stats }
 // Violations returns the first broken promises that were found.
 func (a *Audit) Violations() []Violation { return a.found }
 
-// Open returns how many messages are known to be stored and are not yet
-// finished on every channel.
-func (a *Audit) Open() int { return a.open }
-
 func (a *Audit) violate(at time.Duration, k Kind, format string, args ...any) {
 	a.stats.Violations++
 	if len(a.found) < maxViolations {
@@ -242,37 +229,39 @@ func (a *Audit) Publish(k Key, sum uint64, notBefore time.Duration) {
 	}
 }
 
-// Ack is told when a publish was answered with OK.
-func (a *Audit) Ack(now time.Duration, k Key) {
-	m := a.find(k)
-	m.fate = acked
-	a.stats.Acked++
-	a.store(now, m)
-}
+// Outcome is what a publisher learned of a message.
+type Outcome uint8
 
-// Unknown is told when it is open whether a message was stored.
-func (a *Audit) Unknown(now time.Duration, k Key) {
-	m := a.find(k)
-	m.fate = unknown
-	a.stats.Unknown++
-	if m.stored {
-		a.stats.Recovered++
-		return
-	}
-	m.settled = max(now, 1)
-}
+// The outcomes of a publish.
+const (
+	Acknowledged Outcome = iota + 1 // answered with OK
+	Open                            // it is open whether the message was stored
+	Rejected                        // answered with an error that says that nothing was stored
+)
 
-// Refuse is told when a publish was answered with an error that says that
-// nothing was stored.
-func (a *Audit) Refuse(now time.Duration, k Key) {
+// Settle is told the outcome of a publish.
+func (a *Audit) Settle(now time.Duration, k Key, o Outcome) {
 	m := a.find(k)
-	m.fate = refused
-	a.stats.Refused++
-	if m.stored {
-		a.violate(now, Refused, "%v was delivered", k)
+	m.outcome = o
+	switch o {
+	case Acknowledged:
+		a.stats.Acked++
+		a.store(now, m)
 		return
+	case Open:
+		a.stats.Unknown++
+		if m.stored {
+			a.stats.Recovered++
+		}
+	case Rejected:
+		a.stats.Refused++
+		if m.stored {
+			a.violate(now, Refused, "%v was delivered", k)
+		}
 	}
-	m.settled = max(now, 1)
+	if !m.stored {
+		m.settled = max(now, 1)
+	}
 }
 
 // store counts a message that must be finished everywhere from now on.
@@ -281,19 +270,19 @@ func (a *Audit) store(now time.Duration, m *message) {
 		return
 	}
 	m.stored, m.settled = true, 0
-	a.open++
-	a.settle(now, m)
+	a.stats.Owed++
+	a.finishAll(now, m)
 }
 
-// settle notices when a stored message is finished on every channel.
-func (a *Audit) settle(now time.Duration, m *message) {
+// finishAll notices when a stored message is finished on every channel.
+func (a *Audit) finishAll(now time.Duration, m *message) {
 	for i := range m.places {
 		if !m.places[i].done {
 			return
 		}
 	}
 	if m.settled == 0 {
-		a.open--
+		a.stats.Owed--
 	}
 	m.settled = max(now, 1)
 }
@@ -334,7 +323,7 @@ func (a *Audit) Finish(now time.Duration, c int, k Key) {
 	}
 	p.end, p.endAt, p.done = finished, now, true
 	if m.stored {
-		a.settle(now, m)
+		a.finishAll(now, m)
 	}
 }
 

@@ -48,7 +48,7 @@ func id(seq int) ID {
 func (s *story) publish(seq int) {
 	s.Publish(Key{0, seq}, sum(seq), 0)
 	s.wait(ms)
-	s.Ack(s.now, Key{0, seq})
+	s.Settle(s.now, Key{0, seq}, Acknowledged)
 }
 
 func (s *story) deliver(c, seq int) {
@@ -97,7 +97,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		}},
 		{"a message of unknown fate misses one channel", Half, func(s *story) {
 			s.Publish(Key{0, 0}, sum(0), 0)
-			s.Unknown(s.now, Key{0, 0})
+			s.Settle(s.now, Key{0, 0}, Open)
 			a := s.conn(0, 1)
 			s.deliver(a, 0)
 			s.fin(a, 0)
@@ -133,13 +133,13 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		}},
 		{"a refused message comes later", Refused, func(s *story) {
 			s.Publish(Key{0, 0}, sum(0), 0)
-			s.Refuse(s.now, Key{0, 0})
+			s.Settle(s.now, Key{0, 0}, Rejected)
 			s.both(1, 0)
 		}},
 		{"a message is refused after it came", Refused, func(s *story) {
 			s.Publish(Key{0, 0}, sum(0), 0)
 			s.both(1, 0)
-			s.Refuse(s.now, Key{0, 0})
+			s.Settle(s.now, Key{0, 0}, Rejected)
 		}},
 		{"a message is stored twice", TwoIDs, func(s *story) {
 			s.publish(0)
@@ -209,7 +209,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		}},
 		{"a deferred publish comes early", Early, func(s *story) {
 			s.Publish(Key{0, 0}, sum(0), s.now+100*ms)
-			s.Ack(s.now, Key{0, 0})
+			s.Settle(s.now, Key{0, 0}, Acknowledged)
 			s.both(1, 0)
 		}},
 		{"a message that was put back comes early", Early, func(s *story) {
@@ -333,12 +333,12 @@ func TestAMessageOfUnknownFateMayBeStoredOrNot(t *testing.T) {
 	s := newStory()
 	for seq := range 3 {
 		s.Publish(Key{0, seq}, sum(seq), 0)
-		s.Unknown(s.now, Key{0, seq})
+		s.Settle(s.now, Key{0, seq}, Open)
 	}
 	s.both(1, 1)
 	s.End(s.now)
-	if len(s.Violations()) > 0 || s.Stats().Recovered != 1 || s.Open() != 0 {
-		t.Errorf("%v, %+v, %d open", s.Violations(), s.Stats(), s.Open())
+	if len(s.Violations()) > 0 || s.Stats().Recovered != 1 || s.Stats().Owed != 0 {
+		t.Errorf("%v, %+v, %d open", s.Violations(), s.Stats(), s.Stats().Owed)
 	}
 }
 
@@ -355,8 +355,8 @@ func TestForgettingKeepsWhatIsStillOwed(t *testing.T) {
 	if got := s.producers[0].first; got != 2 {
 		t.Errorf("forgot %d messages, want 2", got)
 	}
-	if s.Open() != 1 {
-		t.Errorf("%d open, want 1", s.Open())
+	if s.Stats().Owed != 1 {
+		t.Errorf("%d open, want 1", s.Stats().Owed)
 	}
 	s.both(1, 2)
 	s.End(s.now)

@@ -18,10 +18,10 @@ func (a *Audit) Deliver(now time.Duration, c int, k Key, sum uint64, id ID) {
 		a.violate(now, Altered, "%v has another body", k)
 		return
 	}
-	if m.fate == refused {
+	if m.outcome == Rejected {
 		a.violate(now, Refused, "%v was delivered", k)
 	}
-	if m.fate == unknown && !m.stored {
+	if m.outcome == Open && !m.stored {
 		a.stats.Recovered++
 	}
 	a.identify(now, k, m, id)
@@ -100,7 +100,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	case requeued:
 		// A REQ that may not have been read or remembered leaves the message
 		// as it was: in flight.
-		forgotten := crashed && killed-p.endAt <= a.o.Window || a.cut(before, p.endAt)
+		forgotten := crashed && killed-p.endAt <= a.o.Window || before.cut(p.endAt, a.o.Grace)
 		if now < p.notBefore-a.o.Tolerance && !forgotten {
 			return "", Early, fmt.Sprintf("put back until %.3fs", p.notBefore.Seconds())
 		}
@@ -112,7 +112,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 			return CauseTimeout, "", ""
 		case crashed && killed-p.endAt <= a.o.Window:
 			return CauseWindow, "", ""
-		case a.cut(before, p.endAt):
+		case before.cut(p.endAt, a.o.Grace):
 			return CauseCut, "", ""
 		}
 		why := fmt.Sprintf("finished at %.3fs", p.endAt.Seconds())
@@ -124,9 +124,9 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	panic("BUG: a delivery ends in no known way")
 }
 
-// cut tells whether what was sent on a connection at t may never have arrived.
-func (a *Audit) cut(x *conn, t time.Duration) bool {
-	return x.state == connCut && x.at-t <= a.o.Grace
+// cut tells whether what was sent on the connection at t may never have arrived.
+func (x *conn) cut(t, grace time.Duration) bool {
+	return x.state == connCut && x.at-t <= grace
 }
 
 // Forget drops what can be dropped: the messages at the head of each producer
@@ -135,7 +135,7 @@ func (a *Audit) Forget(now time.Duration) {
 	for i := range a.producers {
 		p := &a.producers[i]
 		n := 0
-		for n < len(p.messages) && a.past(now, &p.messages[n]) {
+		for n < len(p.messages) && p.messages[n].past(now, a.o.Keep) {
 			delete(a.ids, p.messages[n].id)
 			n++
 		}
@@ -144,8 +144,9 @@ func (a *Audit) Forget(now time.Duration) {
 	}
 }
 
-func (a *Audit) past(now time.Duration, m *message) bool {
-	if m.settled == 0 || now-m.settled <= a.o.Keep {
+// past tells whether m has been at its end for as long as keep.
+func (m *message) past(now, keep time.Duration) bool {
+	if m.settled == 0 || now-m.settled <= keep {
 		return false
 	}
 	for i := range m.places {
@@ -177,12 +178,12 @@ func (a *Audit) missing(now time.Duration, k Key, m *message) {
 	switch {
 	case !m.stored:
 		return
-	case m.fate == acked && reached == 0:
+	case m.outcome == Acknowledged && reached == 0:
 		a.violate(now, Lost, "%v was acknowledged and never delivered", k)
 		return
 	case reached < len(m.places):
 		kind := Half
-		if m.fate == acked {
+		if m.outcome == Acknowledged {
 			kind = Lost
 		}
 		a.violate(now, kind, "%v reached %d of %d channels", k, reached, len(m.places))
