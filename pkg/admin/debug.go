@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// routeDebug adds the node's options and what Go knows of the process.
+func (s *Server) routeDebug(t *router) {
+	t.v1(http.MethodGet, "/config/", s.option)
+	t.v1(http.MethodPut, "/config/", s.setOption)
+	if !s.o.Debug {
+		return
+	}
+	t.handle(http.MethodGet, "/debug/pprof/", pprof.Index)
+	t.handle(http.MethodGet, "/debug/pprof", pprof.Index)
+	t.handle(http.MethodGet, "/debug/pprof/cmdline", pprof.Cmdline)
+	t.handle(http.MethodGet, "/debug/pprof/profile", pprof.Profile)
+	t.handle(http.MethodGet, "/debug/pprof/symbol", pprof.Symbol)
+	t.handle(http.MethodPost, "/debug/pprof/symbol", pprof.Symbol)
+	t.handle(http.MethodGet, "/debug/pprof/trace", pprof.Trace)
+	t.plain(http.MethodPut, "/debug/setblockrate", setBlockRate)
+	t.plain(http.MethodPost, "/debug/freememory", freeMemory)
+}
+
+// option answers the value of one option.
+func (s *Server) option(r *http.Request) (any, error) {
+	v, known := s.o.Config.Option(strings.TrimPrefix(r.URL.Path, "/config/"))
+	if !known {
+		return nil, refuse("INVALID_OPTION")
+	}
+	return v, nil
+}
+
+// setOption changes an option and answers its new value.
+func (s *Server) setOption(r *http.Request) (any, error) {
+	limit := int64(s.o.Limits.MaxMessage)
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, &nsqError{http.StatusInternalServerError, "INTERNAL_ERROR"}
+	case len(body) == 0 || int64(len(body)) > limit:
+		return nil, tooLarge("INVALID_VALUE")
+	}
+	err = s.o.Config.SetOption(strings.TrimPrefix(r.URL.Path, "/config/"), body)
+	switch {
+	case errors.Is(err, ErrUnknownOption):
+		return nil, refuse("INVALID_OPTION")
+	case err != nil:
+		return nil, refuse("INVALID_VALUE")
+	}
+	return s.option(r)
+}
+
+func setBlockRate(r *http.Request) (any, error) {
+	p, err := readParams(r)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := p.lookup("rate")
+	rate, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, refuse("INVALID_RATE")
+	}
+	runtime.SetBlockProfileRate(rate)
+	return "OK", nil
+}
+
+func freeMemory(*http.Request) (any, error) {
+	debug.FreeOSMemory()
+	return "OK", nil
+}

@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"syscall"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// ErrUnknownOption is returned by a Config for an option that there is not, or
+// that may not change.
+var ErrUnknownOption = fate.Refuse("no such option, or not one that may change")
+
+// errUncertain is the end of a publish that was not answered in time.
+var errUncertain = fate.Mark(errors.New("no answer in time: it may have happened"), fate.Uncertain)
+
+// nsqError is a failure as the NSQ endpoints answer it: a status and a word.
+type nsqError struct {
+	status int
+	word   string
+}
+
+func (e *nsqError) Error() string { return e.word }
+
+// refuse returns the nsqError of a bad request.
+func refuse(word string) error { return &nsqError{http.StatusBadRequest, word} }
+
+func notFound(word string) error { return &nsqError{http.StatusNotFound, word} }
+
+func tooLarge(word string) error { return &nsqError{http.StatusRequestEntityTooLarge, word} }
+
+// failure is how one error is told to clients. The status of the NSQ endpoints
+// is that of the code.
+type failure struct {
+	err  error
+	word string // on the NSQ endpoints
+	code api.Code
+	hint string // on /v1
+}
+
+// failures is the table of all that a broker refuses.
+var failures = []failure{
+	{broker.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
+	{broker.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
+	{broker.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
+	{broker.ErrTopicExists, "TOPIC_EXISTS", api.CodeExists, "describe it, or alter it"},
+	{meta.ErrExists, "EXISTS", api.CodeExists, "describe it, or alter it"},
+	{broker.ErrInvalidTopic, "INVALID_TOPIC", api.CodeInvalid, nameHint},
+	{broker.ErrInvalidChannel, "INVALID_CHANNEL", api.CodeInvalid, nameHint},
+	{meta.ErrInvalidName, "INVALID_NAME", api.CodeInvalid, nameHint},
+	{broker.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
+	{meta.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
+	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "name a partition, or give a key"},
+	{broker.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
+	{broker.ErrOrderedOnly, "ORDERED_ONLY", api.CodePrecondition, "make the channel ordered"},
+	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
+	{broker.ErrBusy, "BUSY", api.CodeBusy, "try again"},
+	{broker.ErrExiting, "EXITING", api.CodeExiting, "ask another node"},
+	{meta.ErrTooFewNodes, "TOO_FEW_NODES", api.CodePrecondition, "ask for fewer replicas, or start more nodes"},
+	{meta.ErrLimit, "LIMIT_REACHED", api.CodePrecondition, ""},
+	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
+	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
+	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, "free space on the node's data disk"},
+	{context.DeadlineExceeded, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
+	{context.Canceled, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
+}
+
+const nameHint = "a name has 1 to 64 of the characters a-z A-Z 0-9 . _ - and may end in #ephemeral"
+
+// explain finds the row of an error, or makes one up from its fate.
+func explain(err error) failure {
+	for _, f := range failures {
+		if errors.Is(err, f.err) {
+			return f
+		}
+	}
+	switch fate.Of(err) {
+	case fate.Refused:
+		return failure{err, "REFUSED", api.CodePrecondition, ""}
+	case fate.Corrupt:
+		return failure{err, "CORRUPT", api.CodeCorrupt, "see the node's log for the place"}
+	case fate.Uncertain:
+	}
+	return failure{err, "OUTCOME_UNKNOWN", api.CodeUncertain, ""}
+}
+
+// explainPublish is explain for a publish, where what is refused for a reason
+// that the table does not know is refused because nothing can be written now.
+func explainPublish(err error) failure {
+	f := explain(err)
+	if f.word == "REFUSED" {
+		f.word, f.code, f.hint = "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"
+	}
+	return f
+}
+
+// nsqFailure is an error as the NSQ endpoints answer it.
+func nsqFailure(err error) *nsqError {
+	if e, ok := errors.AsType[*nsqError](err); ok {
+		return e
+	}
+	f := explain(err)
+	return &nsqError{f.code.Status(), f.word}
+}

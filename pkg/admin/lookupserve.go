@@ -1,0 +1,316 @@
+package admin
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// routeLookupReads adds what a client looks up, on both addresses.
+func (s *Server) routeLookupReads(t *router) {
+	t.v1(http.MethodGet, "/lookup", s.lookupTopic)
+	t.v1(http.MethodGet, "/topics", s.lookupTopics)
+	t.v1(http.MethodGet, "/channels", s.lookupChannels)
+	t.v1(http.MethodGet, "/nodes", s.lookupNodes)
+	t.v1(http.MethodGet, "/listlookup", s.lookupPeers)
+}
+
+// routeLookupWrites adds the rest of nsqlookupd, whose names stand for
+// something else on the HTTP address.
+func (s *Server) routeLookupWrites(t *router) {
+	t.plain(http.MethodGet, "/ping", s.ping)
+	t.v1(http.MethodGet, "/info", func(*http.Request) (any, error) {
+		return struct {
+			Version string `json:"version"`
+		}{s.o.Identity.Version}, nil
+	})
+	t.v1(http.MethodGet, "/debug", s.lookupDebug)
+	t.v1(http.MethodPost, "/topic/create", s.createTopic("INVALID_ARG_TOPIC"))
+	t.v1(http.MethodPost, "/topic/delete", s.lookupDeleteTopic)
+	t.v1(http.MethodPost, "/topic/tombstone", s.lookupTombstone)
+	t.v1(http.MethodPost, "/channel/create", s.lookupCreateChannel)
+	t.v1(http.MethodPost, "/channel/delete", s.lookupDeleteChannel)
+}
+
+// directory is the cluster of this moment.
+func (s *Server) directory() *directory {
+	return &directory{
+		nodes:  s.nodes(),
+		id:     s.o.Identity,
+		self:   s.broker.Cluster().Self,
+		hidden: s.hidden,
+		now:    time.Now(),
+	}
+}
+
+// tombstoneName is how this node is named by a tombstone.
+func (s *Server) tombstoneName() string {
+	info := s.broker.Cluster()
+	d := s.directory()
+	p := d.producer(d.nodes[info.Self])
+	return p.tombstone()
+}
+
+// lookupTopic answers where a topic is. Asked by a publisher, it makes a topic
+// that there is not, where topics are made on first use.
+func (s *Server) lookupTopic(r *http.Request) (any, error) {
+	p, err := readParams(r)
+	if err != nil {
+		return nil, err
+	}
+	name, err := p.needed("topic", "MISSING_ARG_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	access, _ := p.lookup("access")
+	switch access {
+	case "", "r", "w":
+	default:
+		return nil, refuse("INVALID_ACCESS_MODE")
+	}
+	partition, err := p.partition()
+	if err != nil {
+		return nil, err
+	}
+	if access == "w" && meta.ValidTopicName(name) {
+		if err := s.ensureTopic(r.Context(), name); err != nil && !errors.Is(err, broker.ErrTopicNotFound) {
+			return nil, err
+		}
+	}
+	t, err := s.topic(name)
+	if err != nil {
+		return nil, err
+	}
+	a := s.directory().lookup(t, partition, s.channels(t))
+	if info, _ := p.lookup("metainfo"); info != "" {
+		a.Meta = metaOf(t.Config)
+	}
+	return a, nil
+}
+
+// topic returns a topic of a name that may be no name at all.
+func (s *Server) topic(name string) (*meta.Topic, error) {
+	if !meta.ValidTopicName(name) {
+		return nil, broker.ErrTopicNotFound
+	}
+	return s.broker.Topic(name)
+}
+
+// channels returns the names of a topic's channels, sorted: those of the
+// metadata and the ephemeral ones of this node.
+func (s *Server) channels(t *meta.Topic) []string {
+	names := map[string]bool{}
+	for name := range t.Channels {
+		names[name] = true
+	}
+	for _, ts := range s.broker.TopicStats(t.Name, "", false) {
+		for _, c := range ts.Channels {
+			names[c.Name] = true
+		}
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(names))...)
+}
+
+// lookupTopics answers the names of all topics.
+func (s *Server) lookupTopics(r *http.Request) (any, error) {
+	p, err := readParams(r)
+	if err != nil {
+		return nil, err
+	}
+	type topicMeta struct {
+		Name string `json:"topic_name"`
+		lookupMeta
+	}
+	a := struct {
+		Topics   []string    `json:"topics"`
+		MetaInfo []topicMeta `json:"meta_info,omitempty"`
+	}{Topics: []string{}}
+	withMeta := p.flag("metaInfo", false)
+	for _, t := range s.broker.Topics() {
+		a.Topics = append(a.Topics, t.Name)
+		if withMeta {
+			a.MetaInfo = append(a.MetaInfo, topicMeta{t.Name, *metaOf(t.Config)})
+		}
+	}
+	return a, nil
+}
+
+// lookupChannels answers the names of a topic's channels, none for no topic.
+func (s *Server) lookupChannels(r *http.Request) (any, error) {
+	name, err := existingTopic(r)
+	if err != nil {
+		return nil, err
+	}
+	a := struct {
+		Channels []string `json:"channels"`
+	}{Channels: []string{}}
+	if t, err := s.topic(name); err == nil {
+		a.Channels = s.channels(t)
+	}
+	return a, nil
+}
+
+func (s *Server) lookupNodes(*http.Request) (any, error) {
+	return struct {
+		Producers []lookupNode `json:"producers"`
+	}{s.directory().list(s.broker.Topics())}, nil
+}
+
+// lookupPeers answers the lookup addresses of the cluster.
+func (s *Server) lookupPeers(*http.Request) (any, error) {
+	a := struct {
+		Nodes  []lookupPeer `json:"lookupdnodes"`
+		Leader *lookupPeer  `json:"lookupdleader"`
+	}{Nodes: s.directory().peers()}
+	controller := s.broker.Cluster().Controller
+	for i := range a.Nodes {
+		if a.Nodes[i].ID == controller {
+			a.Leader = &a.Nodes[i]
+		}
+	}
+	return a, nil
+}
+
+// debugEntry is one registration in /debug.
+type debugEntry struct {
+	ID               string `json:"id"`
+	Hostname         string `json:"hostname"`
+	BroadcastAddress string `json:"broadcast_address"`
+	TCPPort          int    `json:"tcp_port"`
+	HTTPPort         int    `json:"http_port"`
+	Version          string `json:"version"`
+	LastUpdate       int64  `json:"last_update"` // ns since 1970
+	Tombstoned       bool   `json:"tombstoned"`
+	TombstonedAt     int64  `json:"tombstoned_at"` // ns since 1970; 0: never
+}
+
+// lookupDebug answers everything, in the form of a registration database.
+func (s *Server) lookupDebug(*http.Request) (any, error) {
+	d := s.directory()
+	entries := map[string][]debugEntry{}
+	for _, n := range d.list(s.broker.Topics()) {
+		e := debugEntry{
+			ID:               n.RemoteAddress,
+			Hostname:         n.Hostname,
+			BroadcastAddress: n.BroadcastAddress,
+			TCPPort:          n.TCPPort,
+			HTTPPort:         n.HTTPPort,
+			Version:          n.Version,
+			LastUpdate:       d.now.UnixNano(), // the metadata is always of now
+		}
+		entries["client::"] = append(entries["client::"], e)
+		for _, name := range n.Topics {
+			te := e
+			if at, ok := s.hidden.when(name, n.tombstone(), d.now); ok {
+				te.Tombstoned, te.TombstonedAt = true, at.UnixNano()
+			}
+			key := "topic:" + name + ":"
+			entries[key] = append(entries[key], te)
+			t, err := s.topic(name)
+			if err != nil {
+				continue // deleted meanwhile
+			}
+			for _, channel := range s.channels(t) {
+				key := "channel:" + name + ":" + channel
+				entries[key] = append(entries[key], e)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// lookupDeleteTopic deletes a topic. One that is not there is as good as
+// deleted, and remembered as such for the calls to nodes that may follow.
+func (s *Server) lookupDeleteTopic(r *http.Request) (any, error) {
+	name, err := existingTopic(r)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.findTopic(name); err == nil {
+		err = s.broker.DeleteTopic(r.Context(), name)
+	}
+	if err != nil && !isNotFound(err) {
+		return nil, err
+	}
+	s.deleted.add(name, "", time.Now())
+	return nil, nil
+}
+
+// lookupTombstone hides a node of a topic from /lookup for a while.
+func (s *Server) lookupTombstone(r *http.Request) (any, error) {
+	p, err := readParams(r)
+	if err != nil {
+		return nil, err
+	}
+	name, err := p.needed("topic", "MISSING_ARG_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	node, err := p.needed("node", "MISSING_ARG_NODE")
+	if err != nil {
+		return nil, err
+	}
+	if restore, _ := p.lookup("restore"); restore == "true" {
+		s.hidden.forget(name, node)
+		return nil, nil
+	}
+	d := s.directory()
+	for _, n := range d.nodes {
+		if producer := d.producer(n); sameAddress(producer.tombstone(), node) {
+			s.hidden.add(name, producer.tombstone(), d.now)
+		}
+	}
+	return nil, nil
+}
+
+// sameAddress says whether b, perhaps an IPv6 address without its brackets, is
+// the address a.
+func sameAddress(a, b string) bool {
+	if a == b {
+		return true
+	}
+	host, port := splitAddress(a)
+	return b == host+":"+strconv.Itoa(port)
+}
+
+// lookupCreateChannel makes a channel, and its topic first if need be.
+func (s *Server) lookupCreateChannel(r *http.Request) (any, error) {
+	topic, channel, err := channelParams(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.makeTopic(r.Context(), topic); err != nil {
+		return nil, err
+	}
+	s.deleted.forget(topic, channel)
+	return nil, s.broker.CreateChannel(r.Context(), topic, channel, false)
+}
+
+// lookupDeleteChannel deletes a channel. One that this node has just deleted is
+// not missed.
+func (s *Server) lookupDeleteChannel(r *http.Request) (any, error) {
+	topic, channel, err := channelParams(r)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if err = s.findTopic(topic); err == nil {
+		err = s.broker.DeleteChannel(r.Context(), topic, channel)
+	}
+	switch {
+	case err == nil:
+		s.deleted.add(topic, channel, now)
+		return nil, nil
+	case isNotFound(err) && s.deleted.has(topic, channel, now):
+		return nil, nil
+	case isNotFound(err):
+		return nil, notFound("CHANNEL_NOT_FOUND")
+	}
+	return nil, err
+}

@@ -1,0 +1,203 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+func (s *Server) routePublishing(t *router) {
+	t.handle(http.MethodPost, "/pub", s.servePublish(s.pub))
+	t.handle(http.MethodPost, "/mpub", s.servePublish(s.mpub))
+}
+
+// servePublish answers with the endpoint's value, and drains the body where the
+// publish is refused for its size.
+func (s *Server) servePublish(e endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := e(r)
+		if err != nil && nsqFailure(err).status == http.StatusRequestEntityTooLarge {
+			drain(w, r)
+		}
+		answerV1(w, v, err)
+	}
+}
+
+// pub publishes the body as one message.
+func (s *Server) pub(r *http.Request) (any, error) {
+	b, err := s.bodies.read(r, s.o.Limits.MaxMessage)
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return nil, tooLarge("MSG_TOO_BIG")
+	case err != nil:
+		return nil, err
+	}
+	defer b.release()
+	if len(b.bytes()) == 0 {
+		return nil, refuse("MSG_EMPTY")
+	}
+	p, name, err := topicParam(r, "INVALID_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.ensureTopic(r.Context(), name); err != nil {
+		return nil, err
+	}
+	m := topic.Message{Body: b.bytes()}
+	if text, ok := p.lookup("defer"); ok {
+		delay, err := s.parseDefer(text)
+		if err != nil {
+			return nil, err
+		}
+		if delay > 0 {
+			m.DeliverAt = time.Now().Add(delay)
+		}
+	}
+	return s.publishNSQ(r.Context(), p, name, []topic.Message{m})
+}
+
+// mpub publishes each line of the body, or what a binary body counts up.
+func (s *Server) mpub(r *http.Request) (any, error) {
+	if r.ContentLength > int64(s.o.Limits.MaxBody) {
+		return nil, tooLarge("BODY_TOO_BIG")
+	}
+	p, name, err := topicParam(r, "INVALID_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.ensureTopic(r.Context(), name); err != nil {
+		return nil, err
+	}
+	b, err := s.bodies.read(r, s.o.Limits.MaxBody)
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return nil, tooLarge("BODY_TOO_BIG")
+	case err != nil:
+		return nil, err
+	}
+	defer b.release()
+	split := splitLines
+	if _, given := p.lookup("binary"); given && p.flag("binary", true) {
+		split = splitBinary
+	}
+	messages, err := split(b.bytes(), s.o.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) == 0 {
+		return "OK", nil
+	}
+	return s.publishNSQ(r.Context(), p, name, messages)
+}
+
+// publishNSQ publishes and answers as nsqd does.
+func (s *Server) publishNSQ(ctx context.Context, p params, name string, messages []topic.Message) (any, error) {
+	partition, err := p.partition()
+	if err != nil {
+		return nil, err
+	}
+	req := broker.Publish{Topic: name, Partition: partition, Messages: messages}
+	if key, ok := p.lookup("key"); ok && key != "" {
+		req.Key = []byte(key)
+	}
+	if _, err := s.publish(ctx, req); err != nil {
+		f := explainPublish(err)
+		return nil, &nsqError{f.code.Status(), f.word}
+	}
+	return "OK", nil
+}
+
+// publish hands messages to the broker and waits for its receipt, or for the
+// end of the request, or for the limit of waiting. The messages may be reused
+// when it returns.
+func (s *Server) publish(ctx context.Context, req broker.Publish) (broker.Receipt, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Limits.PublishTimeout, errUncertain)
+	defer cancel()
+	done := make(chan broker.Receipt, 1)
+	req.Done = func(receipt broker.Receipt) { done <- receipt }
+	s.broker.Publish(ctx, req)
+	select {
+	case receipt := <-done:
+		return receipt, receipt.Err
+	case <-ctx.Done():
+		return broker.Receipt{}, context.Cause(ctx)
+	}
+}
+
+// ensureTopic makes a topic that there is not.
+func (s *Server) ensureTopic(ctx context.Context, name string) error {
+	if _, err := s.broker.Topic(name); err == nil {
+		return nil
+	}
+	return s.broker.EnsureTopic(ctx, name)
+}
+
+// parseDefer reads a delay in milliseconds.
+func (s *Server) parseDefer(text string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 0 || ms > s.o.Limits.MaxDefer.Milliseconds() {
+		return 0, refuse("INVALID_DEFER")
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// splitLines makes a message of every line that is not empty. The messages
+// alias body.
+func splitLines(body []byte, l Limits) ([]topic.Message, error) {
+	messages := make([]topic.Message, 0, bytes.Count(body, []byte{'\n'})+1)
+	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
+		switch {
+		case len(line) > l.MaxMessage:
+			return nil, tooLarge("MSG_TOO_BIG")
+		case len(line) > 0:
+			messages = append(messages, topic.Message{Body: line})
+		}
+	}
+	return messages, nil
+}
+
+// Sizes within a binary body: a count, then a size before each message of at
+// least one byte.
+const (
+	countBytes = 4
+	sizeBytes  = 4
+)
+
+// splitBinary takes apart the body that an MPUB has on the wire. The messages
+// alias body. What follows the last message is refused: it is a sign that the
+// client counts in another way.
+func splitBinary(body []byte, l Limits) ([]topic.Message, error) {
+	if len(body) < countBytes {
+		return nil, tooLarge("BAD_BODY")
+	}
+	count := int32(binary.BigEndian.Uint32(body))
+	if count <= 0 || int(count) > (l.MaxBody-countBytes)/(sizeBytes+1) {
+		return nil, tooLarge("BAD_BODY")
+	}
+	rest := body[countBytes:]
+	// No more messages than there are bytes for: the count is only a claim.
+	messages := make([]topic.Message, 0, min(int(count), len(rest)/(sizeBytes+1)))
+	for range count {
+		if len(rest) < sizeBytes {
+			return nil, tooLarge("BAD_MESSAGE")
+		}
+		size := int64(int32(binary.BigEndian.Uint32(rest)))
+		rest = rest[sizeBytes:]
+		if size <= 0 || size > int64(l.MaxMessage) || size > int64(len(rest)) {
+			return nil, tooLarge("BAD_MESSAGE")
+		}
+		messages = append(messages, topic.Message{Body: rest[:size:size]})
+		rest = rest[size:]
+	}
+	if len(rest) > 0 {
+		return nil, tooLarge("BAD_BODY")
+	}
+	return messages, nil
+}

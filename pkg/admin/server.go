@@ -1,0 +1,231 @@
+package admin
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+)
+
+// Timeouts and limits of an HTTP server that faces clients. A publish may wait
+// for its commit and a profile for its end, so answers have time.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = time.Minute
+	writeTimeout      = 2 * time.Minute
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// Server answers the HTTP requests of a node. Make one with New. Its handlers
+// may be used by any number of listeners at once.
+type Server struct {
+	o       Options
+	broker  Broker
+	bodies  *bodies
+	deleted *recently // names that the lookup endpoints deleted
+	hidden  *recently // tombstones: nodes that /lookup leaves out
+	node    http.Handler
+	lookup  http.Handler
+}
+
+// New returns a Server. It fails without a Broker.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o:       o,
+		broker:  o.Broker,
+		bodies:  newBodies(o.Limits.BodyBudget),
+		deleted: newRecently(deletedFor),
+		hidden:  newRecently(tombstonedFor),
+	}
+	s.node = &front{router: s.nodeRoutes(), observe: o.Observe, logger: o.Logger, tlsRequired: o.TLSRequired, httpsPort: o.Identity.HTTPSPort}
+	s.lookup = &front{router: s.lookupRoutes(), observe: o.Observe, logger: o.Logger}
+	return s, nil
+}
+
+// Handler serves what a node serves on its HTTP and HTTPS addresses: nsqd's
+// endpoints, the reading ones of nsqlookupd, health, metrics and /v1.
+func (s *Server) Handler() http.Handler { return s.node }
+
+// LookupHandler serves nsqlookupd's endpoints in that program's meaning.
+func (s *Server) LookupHandler() http.Handler { return s.lookup }
+
+// NewHTTPServer returns an http.Server for a handler of this package, with
+// timeouts and limits fit for clients that are slow, broken or hostile. The
+// caller gives it listeners and stops it. logger gets what net/http says of
+// connections, at debug level; nil drops it.
+func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// nodeRoutes is the HTTP address.
+func (s *Server) nodeRoutes() *router {
+	t := &router{}
+	s.routePublishing(t)
+	s.routeTopics(t)
+	s.routeStats(t)
+	s.routeDebug(t)
+	s.routeHealth(t)
+	s.routeLookupReads(t)
+	if s.o.Metrics != nil {
+		t.handle(http.MethodGet, "/metrics", s.o.Metrics.ServeHTTP)
+	}
+	t.fallback = newV1(s).serve
+	return t
+}
+
+// lookupRoutes is the lookup address.
+func (s *Server) lookupRoutes() *router {
+	t := &router{}
+	s.routeLookupReads(t)
+	s.routeLookupWrites(t)
+	return t
+}
+
+// front is what every request passes before its endpoint, and after it.
+type front struct {
+	router      *router
+	observe     func(Exchange)
+	logger      *slog.Logger
+	origin      http.CrossOriginProtection
+	tlsRequired bool
+	httpsPort   int // where clients are sent that come without TLS
+}
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	counted := &statusWriter{ResponseWriter: w}
+	route := ""
+	defer func() {
+		if p := recover(); p != nil {
+			f.recovered(counted, r, p)
+		}
+		if route == "" {
+			route = "other"
+		}
+		f.observe(Exchange{Route: route, Status: counted.code(), Duration: time.Since(start)})
+	}()
+	route = f.serve(counted, r)
+}
+
+func (f *front) serve(w http.ResponseWriter, r *http.Request) string {
+	if f.tlsRequired && r.TLS == nil {
+		answerTLSRequired(w, f.httpsPort)
+		return ""
+	}
+	// A page of another site must not change anything through the browser of
+	// someone who can reach the node. Publishing is left open: clients in
+	// browsers have always been able to.
+	if r.URL.Path != "/pub" && r.URL.Path != "/mpub" {
+		if err := f.origin.Check(r); err != nil {
+			answerV1(w, nil, &nsqError{http.StatusForbidden, "CROSS_ORIGIN"})
+			return ""
+		}
+	}
+	return f.router.serve(w, r)
+}
+
+// answerTLSRequired tells a client in plain text where to come with TLS.
+func answerTLSRequired(w http.ResponseWriter, port int) {
+	w.Header().Set(nsqTypeHeader, nsqType)
+	writeJSON(w, http.StatusForbidden, struct {
+		Message   string `json:"message"`
+		HTTPSPort int    `json:"https_port"`
+	}{"TLS_REQUIRED", port})
+}
+
+// recovered answers for a handler that panicked.
+func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	f.logger.Error("panic in a handler", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.status == 0 {
+		answerV1(w, nil, &nsqError{http.StatusInternalServerError, "INTERNAL_ERROR"})
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) code() int {
+	if w.status == 0 {
+		return http.StatusOK
+	}
+	return w.status
+}
+
+// diskTrouble returns what is wrong with this node's disk, "" for nothing.
+func (s *Server) diskTrouble() string {
+	for _, r := range s.broker.Ready() {
+		switch r.Code {
+		case reasonDiskFailed, reasonDiskFull, reasonLogCorrupt:
+			return r.What
+		}
+	}
+	return ""
+}
+
+// The reasons for which /ping and /stats say NOK.
+const (
+	reasonDiskFailed = "disk_failed"
+	reasonDiskFull   = "disk_full"
+	reasonLogCorrupt = "log_corrupt"
+)
+
+// health is the word or two that nsqd gives on its health.
+func (s *Server) health() string {
+	if what := s.diskTrouble(); what != "" {
+		return "NOK - " + what
+	}
+	return "OK"
+}
+
+// nodes returns the cluster's nodes by their id.
+func (s *Server) nodes() map[string]broker.NodeInfo {
+	info := s.broker.Cluster()
+	byID := make(map[string]broker.NodeInfo, len(info.Nodes))
+	for _, n := range info.Nodes {
+		byID[n.ID] = n
+	}
+	return byID
+}

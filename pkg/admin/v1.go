@@ -1,0 +1,159 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// maxRequestBytes bounds the JSON of a request that publishes nothing.
+const maxRequestBytes = 1 << 20
+
+// v1 serves the /v1 interface that package api describes.
+type v1 struct {
+	s   *Server
+	mux *http.ServeMux
+}
+
+// answer is what an endpoint of /v1 has to say: a status and a value for JSON,
+// or none with 204.
+type answer struct {
+	status int
+	value  any
+}
+
+func success(v any) (answer, error) { return answer{http.StatusOK, v}, nil }
+func created(v any) (answer, error) { return answer{http.StatusCreated, v}, nil }
+
+// done is the answer of what has nothing to say but its error.
+func done(err error) (answer, error) { return answer{http.StatusNoContent, nil}, err }
+
+func newV1(s *Server) *v1 {
+	v := &v1{s: s, mux: http.NewServeMux()}
+	v.handle("GET /v1/topics", v.listTopics)
+	v.handle("POST /v1/topics", v.createTopic)
+	v.handle("GET /v1/topics/{topic}", v.describeTopic)
+	v.handle("PATCH /v1/topics/{topic}", v.alterTopic)
+	v.handle("DELETE /v1/topics/{topic}", v.deleteTopic)
+	v.handle("POST /v1/topics/{topic}/pause", v.pauseTopic(true))
+	v.handle("POST /v1/topics/{topic}/resume", v.pauseTopic(false))
+	v.handle("POST /v1/topics/{topic}/empty", v.emptyTopic)
+	v.handle("POST /v1/topics/{topic}/partitions", v.addPartitions)
+	v.handle("GET /v1/topics/{topic}/partitions", v.topicPartitions)
+	v.handle("GET /v1/topics/{topic}/verify", v.verify)
+	v.handle("POST /v1/topics/{topic}/messages", v.publish)
+	v.handle("GET /v1/topics/{topic}/messages", v.peek)
+	v.handle("GET /v1/topics/{topic}/channels", v.listChannels)
+	v.handle("POST /v1/topics/{topic}/channels", v.createChannel)
+	v.handle("GET /v1/topics/{topic}/channels/{channel}", v.describeChannel)
+	v.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.deleteChannel)
+	v.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pauseChannel(true))
+	v.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pauseChannel(false))
+	v.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.emptyChannel)
+	v.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.seekChannel)
+	v.handle("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
+	v.handle("GET /v1/partitions", v.listPartitions)
+	v.handle("GET /v1/cluster", v.cluster)
+	v.handle("GET /v1/cluster/health", v.health)
+	v.handle("GET /v1/nodes", v.nodes)
+	return v
+}
+
+// handle adds an endpoint under a method and a pattern.
+func (v *v1) handle(pattern string, e func(*http.Request) (answer, error)) {
+	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		a, err := e(r)
+		switch {
+		case err != nil:
+			answerError(w, err)
+		case a.value == nil:
+			w.WriteHeader(a.status)
+		default:
+			writeJSON(w, a.status, a.value)
+		}
+	})
+}
+
+// serve answers what is below /v1. It returns false for any other path.
+func (v *v1) serve(w http.ResponseWriter, r *http.Request) (pattern string, ok bool) {
+	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") {
+		return "", false
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if _, pattern := v.mux.Handler(r); pattern != "" {
+		v.mux.ServeHTTP(w, r)
+		_, path, _ := strings.Cut(pattern, " ")
+		return path, true
+	}
+	if allowed := v.methods(r); len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		answerError(w, api.Errorf(api.CodeMethod, "%s does not know the method %s", r.URL.Path, r.Method))
+		return "", true
+	}
+	answerError(w, api.Errorf(api.CodeNotFound, "there is no %s", r.URL.Path))
+	return "", true
+}
+
+// methods lists the methods that the path of r knows.
+func (v *v1) methods(r *http.Request) []string {
+	var allowed []string
+	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost} {
+		other := &http.Request{Method: m, Host: r.Host, URL: r.URL}
+		if _, pattern := v.mux.Handler(other); pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	return slices.Clip(allowed)
+}
+
+// answerError writes a failure of /v1.
+func answerError(w http.ResponseWriter, err error) {
+	e := apiError(err)
+	writeJSON(w, e.Code.Status(), api.ErrorAnswer{Error: e})
+}
+
+// apiError is an error as /v1 answers it.
+func apiError(err error) *api.Error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e
+	}
+	f := explain(err)
+	e := api.Errorf(f.code, "%w", err)
+	e.Hint = f.hint
+	e.Fate = fate.Of(err).String()
+	return e
+}
+
+// readJSON reads a body that is one JSON value without unknown fields.
+func readJSON(r *http.Request, into any) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
+	if err != nil {
+		return api.Errorf(api.CodeInvalid, "the body could not be read: %w", err)
+	}
+	if len(body) > maxRequestBytes {
+		return api.Errorf(api.CodeTooLarge, "the body is over %d bytes", maxRequestBytes)
+	}
+	return decodeJSON(body, into)
+}
+
+func decodeJSON(body []byte, into any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return api.Errorf(api.CodeInvalid, "the body is empty, JSON is expected")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return api.Errorf(api.CodeInvalid, "the body is not as expected: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if d.More() {
+		return api.Errorf(api.CodeInvalid, "the body has more than one JSON value")
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// knownChannel returns the names of a topic and channel that exist.
+func (v *v1) knownChannel(r *http.Request) (t *meta.Topic, channel string, err error) {
+	if t, err = v.knownTopic(r); err != nil {
+		return nil, "", err
+	}
+	channel = r.PathValue("channel")
+	if !meta.ValidChannelName(channel) {
+		return nil, "", broker.ErrInvalidChannel
+	}
+	if !v.hasChannel(t, channel) {
+		e := api.Errorf(api.CodeNotFound, "channel %q of topic %q not found", channel, t.Name)
+		e.Fate = "refused"
+		return nil, "", e
+	}
+	return t, channel, nil
+}
+
+// hasChannel says whether a channel exists: in the metadata, or ephemeral here.
+func (v *v1) hasChannel(t *meta.Topic, channel string) bool {
+	if _, ok := t.Channels[channel]; ok {
+		return true
+	}
+	for _, ts := range v.s.broker.TopicStats(t.Name, channel, false) {
+		for _, c := range ts.Channels {
+			if c.Name == channel {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (v *v1) listChannels(r *http.Request) (answer, error) {
+	t, err := v.knownTopic(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return success(api.ChannelList{Topic: t.Name, Channels: v.topic(t).Channels})
+}
+
+func (v *v1) createChannel(r *http.Request) (answer, error) {
+	t, err := v.knownTopic(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var req api.CreateChannel
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	if !meta.ValidChannelName(req.Name) {
+		return answer{}, broker.ErrInvalidChannel
+	}
+	existed := v.hasChannel(t, req.Name)
+	if err := v.s.broker.CreateChannel(r.Context(), t.Name, req.Name, req.Ordered); err != nil {
+		return answer{}, err
+	}
+	c := v.channel(t, req.Name)
+	if existed {
+		return success(c)
+	}
+	return created(c)
+}
+
+func (v *v1) describeChannel(r *http.Request) (answer, error) {
+	t, channel, err := v.knownChannel(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v.channel(t, channel))
+}
+
+func (v *v1) deleteChannel(r *http.Request) (answer, error) {
+	t, channel, err := v.knownChannel(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return done(v.s.broker.DeleteChannel(r.Context(), t.Name, channel))
+}
+
+func (v *v1) emptyChannel(r *http.Request) (answer, error) {
+	t, channel, err := v.knownChannel(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return done(v.s.broker.EmptyChannel(r.Context(), t.Name, channel))
+}
+
+func (v *v1) pauseChannel(paused bool) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		t, channel, err := v.knownChannel(r)
+		if err != nil {
+			return answer{}, err
+		}
+		return done(v.s.broker.PauseChannel(r.Context(), t.Name, channel, paused))
+	}
+}
+
+func (v *v1) seekChannel(r *http.Request) (answer, error) {
+	t, channel, err := v.knownChannel(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var req api.Seek
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	to, err := seekTo(req)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := v.s.broker.SeekChannel(r.Context(), t.Name, channel, to); err != nil {
+		return answer{}, err
+	}
+	return success(v.channel(t, channel))
+}
+
+// seekTo reads a place: exactly one of the three ways to name one.
+func seekTo(req api.Seek) (broker.SeekTo, error) {
+	var to broker.SeekTo
+	given := 0
+	switch req.To {
+	case "":
+	case api.SeekStart:
+		to.Start = true
+		given++
+	case api.SeekEnd:
+		to.End = true
+		given++
+	default:
+		return to, api.Errorf(api.CodeInvalid, "to is %q and must be %s or %s", req.To, api.SeekStart, api.SeekEnd)
+	}
+	if req.Offset != nil {
+		if *req.Offset > uint64(seq.MaxOffset) {
+			return to, api.Errorf(api.CodeInvalid, "offset %d is over the largest, %d", *req.Offset, uint64(seq.MaxOffset))
+		}
+		offset := seq.Offset(*req.Offset)
+		to.Offset = &offset
+		given++
+	}
+	if req.Time != nil {
+		to.Time = *req.Time
+		given++
+	}
+	if given != 1 {
+		return to, api.Errorf(api.CodeInvalid, "a seek names one of to, offset and time, not %d of them", given)
+	}
+	if req.Time != nil && req.Time.IsZero() {
+		return to, api.Errorf(api.CodeInvalid, "time is the zero time")
+	}
+	return to, nil
+}
+
+// channel describes a channel with its counts of now. One that this node leads
+// no partition for has none.
+func (v *v1) channel(t *meta.Topic, name string) api.Channel {
+	for _, ts := range v.s.broker.TopicStats(t.Name, name, true) {
+		for _, c := range ts.Channels {
+			if c.Name == name {
+				return apiChannel(t.Name, c)
+			}
+		}
+	}
+	c := broker.ChannelStats{Name: name, Ephemeral: meta.IsEphemeral(name)}
+	if mc, ok := t.Channels[name]; ok {
+		c.Paused, c.Ordered = mc.Paused, mc.Ordered
+	}
+	return apiChannel(t.Name, c)
+}
+
+func apiChannel(topic string, c broker.ChannelStats) api.Channel {
+	out := api.Channel{
+		Topic:          topic,
+		Name:           c.Name,
+		Depth:          c.Depth,
+		InFlight:       c.InFlight,
+		Deferred:       c.Deferred,
+		Paused:         c.Paused,
+		Ordered:        c.Ordered,
+		Ephemeral:      c.Ephemeral,
+		OldestAge:      api.Duration(c.OldestAge),
+		MessagesTotal:  c.Messages,
+		DeliveredTotal: c.Delivered,
+		FinishedTotal:  c.Finished,
+		RequeuedTotal:  c.Requeued,
+		TimedOutTotal:  c.TimedOut,
+		Consumers:      []api.Consumer{},
+		Partitions:     []api.ChannelPartition{},
+	}
+	for _, cl := range c.Clients {
+		out.Consumers = append(out.Consumers, api.Consumer{
+			Address:        cl.RemoteAddress,
+			ClientID:       cl.ClientID,
+			Hostname:       cl.Hostname,
+			UserAgent:      cl.UserAgent,
+			Ready:          cl.Ready,
+			InFlight:       cl.InFlight,
+			DeliveredTotal: cl.Delivered,
+			FinishedTotal:  cl.Finished,
+			RequeuedTotal:  cl.Requeued,
+			TimedOutTotal:  cl.TimedOut,
+			TLS:            cl.TLS,
+			ConnectedAt:    cl.ConnectTime,
+		})
+	}
+	slices.SortFunc(out.Consumers, func(a, b api.Consumer) int { return strings.Compare(a.Address, b.Address) })
+	for _, p := range c.Partitions {
+		out.Partitions = append(out.Partitions, api.ChannelPartition{
+			Partition: p.Partition,
+			Leader:    p.Leader,
+			Confirmed: uint64(p.Confirmed),
+			Lag:       p.Lag,
+		})
+	}
+	slices.SortFunc(out.Partitions, func(a, b api.ChannelPartition) int { return a.Partition - b.Partition })
+	return out
+}

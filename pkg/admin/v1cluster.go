@@ -1,0 +1,49 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+)
+
+func (v *v1) cluster(*http.Request) (answer, error) {
+	info := v.s.broker.Cluster()
+	return success(api.Cluster{
+		ClusterID:  info.ID,
+		Controller: info.Controller,
+		Self:       info.Self,
+		Nodes:      apiNodes(info.Nodes),
+	})
+}
+
+func (v *v1) nodes(*http.Request) (answer, error) {
+	return success(api.NodeList{Nodes: apiNodes(v.s.broker.Cluster().Nodes)})
+}
+
+// health answers 200 whatever the health: the question was answered.
+func (v *v1) health(*http.Request) (answer, error) {
+	h := v.s.broker.Health()
+	return success(api.Health{Healthy: h.Healthy, Degraded: h.Degraded, Reasons: apiReasons(h.Reasons)})
+}
+
+func apiNodes(nodes []broker.NodeInfo) []api.Node {
+	out := make([]api.Node, 0, len(nodes))
+	for _, n := range nodes {
+		out = append(out, api.Node{
+			ID:             n.ID,
+			State:          api.NodeState(n.State),
+			Voter:          n.Voter,
+			TCPAddress:     n.TCPAddress,
+			HTTPAddress:    n.HTTPAddress,
+			ClusterAddress: n.ClusterAddress,
+			Zone:           n.Zone,
+			Version:        n.Version,
+			Incarnation:    n.Incarnation,
+		})
+	}
+	slices.SortFunc(out, func(a, b api.Node) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

@@ -1,0 +1,260 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+const (
+	// jsonGrowth is by how much JSON makes messages larger: base64, and the
+	// names and quotes around it.
+	jsonGrowth = 2
+	// defaultPeek is how many messages are answered where the request names no number.
+	defaultPeek = 10
+)
+
+// publish stores messages: those of a JSON body, or a body of any other type
+// as one.
+func (v *v1) publish(r *http.Request) (answer, error) {
+	name := r.PathValue("topic")
+	if !meta.ValidTopicName(name) {
+		return answer{}, broker.ErrInvalidTopic
+	}
+	limits := v.s.o.Limits
+	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
+	isJSON := mediaType == "application/json"
+	limit := limits.MaxMessage
+	if isJSON {
+		limit = jsonGrowth * limits.MaxBody
+	}
+	b, err := v.s.bodies.read(r, limit)
+	if errors.Is(err, errBodyTooLarge) {
+		return answer{}, api.Errorf(api.CodeTooLarge, "the body is over %d bytes", limit)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	defer b.release()
+	read := v.readRaw
+	if isJSON {
+		read = v.readMessages
+	}
+	req, err := read(r, b.bytes())
+	if err != nil {
+		return answer{}, err
+	}
+	req.Topic = name
+	if err := v.s.ensureTopic(r.Context(), name); err != nil {
+		return answer{}, err
+	}
+	receipt, err := v.s.publish(r.Context(), req)
+	if err != nil {
+		return answer{}, publishError(err)
+	}
+	return success(api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count})
+}
+
+// publishError is apiError for a publish.
+func publishError(err error) error {
+	e := apiError(err)
+	if _, given := errors.AsType[*api.Error](err); !given {
+		f := explainPublish(err)
+		e.Code, e.Hint = f.code, f.hint
+	}
+	return e
+}
+
+// readRaw makes one message of a body. The query string has the rest.
+func (v *v1) readRaw(r *http.Request, body []byte) (broker.Publish, error) {
+	q := r.URL.Query()
+	partition, err := partitionOf(q.Get("partition"))
+	if err != nil {
+		return broker.Publish{}, err
+	}
+	m := api.Message{Body: body}
+	if text := q.Get("delay"); text != "" {
+		if err := m.Delay.UnmarshalText([]byte(text)); err != nil {
+			return broker.Publish{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
+		}
+	}
+	return v.publishOf(api.Publish{Messages: []api.Message{m}, Partition: partition, Key: q.Get("key")})
+}
+
+// readMessages makes messages of a JSON body.
+func (v *v1) readMessages(_ *http.Request, body []byte) (broker.Publish, error) {
+	var req api.Publish
+	if err := decodeJSON(body, &req); err != nil {
+		return broker.Publish{}, err
+	}
+	return v.publishOf(req)
+}
+
+// publishOf checks a publish and puts it in the broker's form.
+func (v *v1) publishOf(req api.Publish) (broker.Publish, error) {
+	out := broker.Publish{Partition: broker.AnyPartition}
+	if len(req.Messages) == 0 {
+		return out, api.Errorf(api.CodeInvalid, "there are no messages")
+	}
+	if req.Partition != nil {
+		if *req.Partition < 0 || *req.Partition >= seq.MaxPartitions {
+			return out, api.Errorf(api.CodeInvalid, "partition %d is not within 0 to %d", *req.Partition, seq.MaxPartitions-1)
+		}
+		out.Partition = *req.Partition
+	}
+	if req.Key != "" {
+		out.Key = []byte(req.Key)
+	}
+	now := time.Now()
+	out.Messages = make([]topic.Message, 0, len(req.Messages))
+	total := 0
+	for i, m := range req.Messages {
+		tm, err := messageOf(m, v.s.o.Limits, now)
+		if err != nil {
+			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
+		}
+		if total += len(tm.Body); total > v.s.o.Limits.MaxBody {
+			return out, api.Errorf(api.CodeTooLarge, "the messages are over %d bytes together", v.s.o.Limits.MaxBody)
+		}
+		out.Messages = append(out.Messages, tm)
+	}
+	return out, nil
+}
+
+// messageOf checks one message. Its errors are *api.Error.
+func messageOf(m api.Message, l Limits, now time.Time) (topic.Message, error) {
+	out := topic.Message{Body: m.Body, TraceID: m.TraceID}
+	if m.Text != "" {
+		if len(m.Body) > 0 {
+			return out, api.Errorf(api.CodeInvalid, "it has a body and a text")
+		}
+		out.Body = []byte(m.Text)
+	}
+	delay := time.Duration(m.Delay)
+	switch {
+	case len(out.Body) == 0:
+		return out, api.Errorf(api.CodeInvalid, "it is empty")
+	case len(out.Body) > l.MaxMessage:
+		return out, api.Errorf(api.CodeTooLarge, "it has %d bytes, over the limit of %d", len(out.Body), l.MaxMessage)
+	case delay < 0 || delay > l.MaxDefer:
+		return out, api.Errorf(api.CodeInvalid, "its delay %v is not within 0s to %v", delay, l.MaxDefer)
+	case delay > 0:
+		out.DeliverAt = now.Add(delay)
+	}
+	if len(m.Headers) > 0 && string(m.Headers) != "null" {
+		if m.Headers[0] != '{' {
+			return out, api.Errorf(api.CodeInvalid, "its headers are no JSON object")
+		}
+		out.Header = m.Headers
+	}
+	return out, nil
+}
+
+func partitionOf(text string) (*int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n >= seq.MaxPartitions {
+		return nil, api.Errorf(api.CodeInvalid, "partition %q is not a number within 0 to %d", text, seq.MaxPartitions-1)
+	}
+	return &n, nil
+}
+
+// peek shows messages of a topic, or what they are to one of its channels.
+func (v *v1) peek(r *http.Request) (answer, error) {
+	req := broker.Peek{Partition: broker.AnyPartition, Max: defaultPeek}
+	if r.PathValue("channel") != "" {
+		t, channel, err := v.knownChannel(r)
+		if err != nil {
+			return answer{}, err
+		}
+		req.Topic, req.Channel = t.Name, channel
+	} else {
+		t, err := v.knownTopic(r)
+		if err != nil {
+			return answer{}, err
+		}
+		req.Topic = t.Name
+	}
+	if err := v.readPeek(r, &req); err != nil {
+		return answer{}, err
+	}
+	messages, err := v.s.broker.Peek(r.Context(), req)
+	if err != nil {
+		return answer{}, err
+	}
+	list := api.PeekedList{Messages: make([]api.Peeked, 0, len(messages))}
+	for _, m := range messages {
+		list.Messages = append(list.Messages, apiPeeked(m))
+	}
+	return success(list)
+}
+
+// readPeek reads the parameters n, partition and from.
+func (v *v1) readPeek(r *http.Request, req *broker.Peek) error {
+	q := r.URL.Query()
+	partition, err := partitionOf(q.Get("partition"))
+	if err != nil {
+		return err
+	}
+	if partition != nil {
+		req.Partition = *partition
+	}
+	if text := q.Get("n"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return api.Errorf(api.CodeInvalid, "n is %q and must be a number from 1", text)
+		}
+		req.Max = min(n, v.s.o.Limits.MaxPeek)
+	}
+	if text := q.Get("from"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n > uint64(seq.MaxOffset) {
+			return api.Errorf(api.CodeInvalid, "from is %q and must be an offset", text)
+		}
+		from := seq.Offset(n)
+		req.From = &from
+	}
+	return nil
+}
+
+// apiPeeked describes a message.
+func apiPeeked(m broker.Peeked) api.Peeked {
+	out := api.Peeked{
+		Partition: m.Partition,
+		Seq:       uint64(m.Offset),
+		ID:        m.ID.String(),
+		Timestamp: m.Timestamp,
+		Attempts:  m.Attempts,
+		State:     api.PeekState(m.State),
+		TraceID:   m.TraceID,
+		Headers:   json.RawMessage("{}"),
+		Body:      m.Body,
+	}
+	if out.Body == nil {
+		out.Body = []byte{}
+	}
+	if !m.DeliverAt.IsZero() {
+		at := m.DeliverAt
+		out.DeliverAt = &at
+	}
+	if json.Valid(m.Header) {
+		out.Headers = m.Header
+	}
+	if utf8.Valid(m.Body) {
+		text := string(m.Body)
+		out.Text = &text
+	}
+	return out
+}
