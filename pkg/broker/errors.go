@@ -14,6 +14,7 @@ var (
 	ErrInvalidConfig     = fate.Refuse("topic configuration is not valid")
 	ErrMessageTooBig     = fate.Refuse("message too big")
 	ErrBusy              = fate.Refuse("too much waiting to be written")
+	ErrDiskFull          = fate.Refuse("the disk is nearly full")
 	ErrExiting           = fate.Refuse("shutting down")
 	ErrTooManyConsumers  = fate.Refuse("too many consumers of the channel")
 	ErrOrderedOnly       = fate.Refuse("the topic allows ordered consumers only")

@@ -1,0 +1,235 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Defaults of Options.
+const (
+	DefaultCheckpointInterval = 200 * time.Millisecond
+	DefaultTickInterval       = 25 * time.Millisecond
+	DefaultRetentionInterval  = 10 * time.Second
+	DefaultDiskInterval       = time.Second
+	DefaultDiskReserve        = 256 << 20
+	DefaultMaxMsgTimeout      = 15 * time.Minute
+	DefaultEphemeralBytes     = 64 << 20
+)
+
+// openTogether is how many partitions are opened at a time at start.
+const openTogether = 4
+
+// Options describe a node. The zero value of a number means its default.
+type Options struct {
+	Self    meta.NodeID
+	FS      vfs.FS
+	DataDir string
+	Meta    *raftstore.Store // owned by the caller, open until after Close
+	Node    meta.Node        // how this node announces itself
+	Log     commitlog.Options
+	Logger  *slog.Logger
+
+	AutoCreateTopics    bool            // publishing and subscribing create topics, unless the cluster's settings forbid it
+	TopicSync           meta.SyncPolicy // of topics that are created without one; the zero value: the cluster's default
+	MaxChannelConsumers int             // on this node; 0: no limit
+	MaxMsgTimeout       time.Duration   // what TOUCH can extend a delivery to
+	EphemeralBytes      int64           // memory that an ephemeral topic's partition may use; the oldest messages go
+	DiskReserve         uint64          // publishes are refused while less is free; at most a twentieth of the disk counts
+	CheckpointInterval  time.Duration   // positions of channels are stored this often at the most
+	TickInterval        time.Duration   // precision of timeouts and deferrals
+	RetentionInterval   time.Duration
+	DiskInterval        time.Duration
+
+	// Fatal is called once, without waiting, when this node cannot go on: a log
+	// failed, and nothing that it acknowledges could be trusted any more.
+	Fatal func(error)
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.MaxMsgTimeout, DefaultMaxMsgTimeout)
+	setDefault(&o.EphemeralBytes, DefaultEphemeralBytes)
+	setDefault(&o.DiskReserve, DefaultDiskReserve)
+	setDefault(&o.CheckpointInterval, DefaultCheckpointInterval)
+	setDefault(&o.TickInterval, DefaultTickInterval)
+	setDefault(&o.RetentionInterval, DefaultRetentionInterval)
+	setDefault(&o.DiskInterval, DefaultDiskInterval)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(error) {}
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Broker is one node. Its methods may be called by many goroutines.
+type Broker struct {
+	o    Options
+	log  *slog.Logger
+	dirs layout
+
+	hosted sync.Map // topic name -> *hostedTopic; written by converge only
+
+	// converging serializes what changes the set of hosted partitions. It is
+	// held over the disk, and guards nothing that a request looks at.
+	converging sync.Mutex
+
+	timers  timers
+	lowDisk atomic.Bool           // publishes are refused
+	failed  atomic.Pointer[error] // why the node cannot go on
+	exiting atomic.Bool
+	damaged atomic.Int64 // damaged ranges met since the start
+
+	loops     context.CancelCauseFunc
+	running   sync.WaitGroup
+	failOnce  sync.Once
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// layout names the places in the data directory.
+type layout struct{ root string }
+
+func (l layout) partition(t *meta.Topic, i int) string {
+	return filepath.Join(l.topic(t.Name, t.Incarnation), fmt.Sprint(i))
+}
+
+func (l layout) topics() string { return filepath.Join(l.root, "topics") }
+func (l layout) trash() string  { return filepath.Join(l.root, "trash") }
+
+func (l layout) topic(name string, in meta.Incarnation) string {
+	return filepath.Join(l.topics(), topicDir(name, in))
+}
+
+func topicDir(name string, in meta.Incarnation) string { return fmt.Sprintf("%s.%d", name, in) }
+
+// Open starts a node: it announces itself in the metadata, which must have a
+// leader, and opens every partition that the metadata gives it. It returns when
+// the node can serve.
+func Open(ctx context.Context, o Options) (*Broker, error) {
+	o = o.withDefaults()
+	b := &Broker{o: o, log: o.Logger, dirs: layout{o.DataDir}, timers: timers{wakeup: make(chan struct{}, 1)}}
+	if err := b.join(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.openAll(); err != nil {
+		return nil, errors.Join(err, b.closeTopics(err))
+	}
+	b.sweep()
+	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	b.loops = cancel
+	b.startLoops(loops)
+	return b, nil
+}
+
+// join announces this start of the node: it is a new incarnation, and every
+// partition that it leads gets a new epoch.
+func (b *Broker) join(ctx context.Context) error {
+	if _, err := b.o.Meta.Init(ctx); err != nil {
+		return fmt.Errorf("name the cluster: %w", err)
+	}
+	n := b.o.Node
+	n.ID, n.State = b.o.Self, meta.NodeUp
+	if _, err := b.propose(ctx, meta.NodeStarted{Node: n}); err != nil {
+		return fmt.Errorf("announce node %q: %w", n.ID, err)
+	}
+	for _, t := range b.Topics() {
+		if meta.IsEphemeral(t.Name) {
+			// it was in the memory of a process that is gone
+			if _, err := b.propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation}); err != nil {
+				return fmt.Errorf("drop ephemeral topic %q: %w", t.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Broker) openAll() error {
+	var g errgroup.Group
+	g.SetLimit(openTogether)
+	for _, t := range b.Topics() {
+		g.Go(func() error {
+			h, err := b.host(t)
+			if err != nil {
+				return fmt.Errorf("topic %q: %w", t.Name, err)
+			}
+			b.hosted.Store(t.Name, h)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// propose changes the metadata.
+func (b *Broker) propose(ctx context.Context, c meta.Command) (meta.Result, error) {
+	if b.exiting.Load() {
+		return meta.Result{}, ErrExiting
+	}
+	return b.o.Meta.Propose(ctx, c)
+}
+
+// fail ends the node's work: what it acknowledged so far stands, nothing more
+// will be.
+func (b *Broker) fail(err error) {
+	b.failOnce.Do(func() {
+		b.failed.Store(&err)
+		b.log.Error("the node cannot go on", "error", err)
+		b.o.Fatal(err)
+	})
+}
+
+// reportDamage is told of every damaged range that a consumer was led past.
+func (b *Broker) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
+	b.damaged.Add(1)
+	b.log.Error("messages are damaged on disk and are not delivered",
+		"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+}
+
+// Close hands everything over: consumers are disconnected, what was taken is
+// settled and stored, logs are closed so that there is nothing to recover. The
+// caller has stopped taking requests.
+func (b *Broker) Close() error {
+	b.closeOnce.Do(func() {
+		b.exiting.Store(true)
+		b.loops(ErrExiting)
+		b.running.Wait()
+		b.closeErr = b.closeTopics(ErrExiting)
+	})
+	return b.closeErr
+}
+
+func (b *Broker) closeTopics(reason error) error {
+	b.converging.Lock()
+	defer b.converging.Unlock()
+	var g errgroup.Group
+	g.SetLimit(openTogether)
+	for _, h := range b.hostedTopics() {
+		b.hosted.Delete(h.name)
+		g.Go(func() error { return h.close(reason) })
+	}
+	return g.Wait()
+}
+
+// Exit says that the node is about to stop: from now on publishes and changes
+// are refused with ErrExiting. Deliveries and their answers go on until Close.
+func (b *Broker) Exit() { b.exiting.Store(true) }

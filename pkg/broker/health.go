@@ -1,0 +1,65 @@
+package broker
+
+import (
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Cluster describes the cluster as this node sees it.
+func (b *Broker) Cluster() ClusterInfo {
+	info := ClusterInfo{Self: string(b.o.Self)}
+	if leader, ok := b.o.Meta.Leader(); ok {
+		info.Controller = string(leader)
+	}
+	b.o.Meta.Read(func(s *meta.State) {
+		info.ID = s.Cluster().ID
+		for n := range s.Nodes() {
+			info.Nodes = append(info.Nodes, NodeInfo{
+				ID: string(n.ID), State: string(n.State), Voter: true, TCPAddress: n.TCPAddress, HTTPAddress: n.HTTPAddress,
+				ClusterAddress: n.ClusterAddress, Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation,
+			})
+		}
+	})
+	return info
+}
+
+// Health tells whether the cluster does what it should, and what is wrong if
+// it does not.
+func (b *Broker) Health() Health {
+	h := Health{Healthy: true, Reasons: b.Ready()}
+	h.Healthy = len(h.Reasons) == 0
+	if n := int(b.damaged.Load()); n > 0 {
+		h.Degraded = true
+		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "ranges of the log are damaged and not served"})
+	}
+	offline := 0
+	for _, t := range b.Topics() {
+		for i := range t.Partitions {
+			if t.Partitions[i].Leader == "" {
+				offline++
+			}
+		}
+	}
+	if offline > 0 {
+		h.Healthy = false
+		h.Reasons = append(h.Reasons, HealthReason{"partitions_offline", offline, "partitions have no leader"})
+	}
+	return h
+}
+
+// Ready returns why this node cannot serve everything just now; nothing: it can.
+func (b *Broker) Ready() []HealthReason {
+	var reasons []HealthReason
+	if err := b.failed.Load(); err != nil {
+		reasons = append(reasons, HealthReason{"disk_failed", 1, (*err).Error()})
+	}
+	if b.lowDisk.Load() {
+		reasons = append(reasons, HealthReason{"disk_full", 1, "the disk is nearly full: publishes are refused"})
+	}
+	if _, ok := b.o.Meta.Leader(); !ok {
+		reasons = append(reasons, HealthReason{"no_controller", 1, "the metadata has no leader: nothing can be created or changed"})
+	}
+	if b.exiting.Load() {
+		reasons = append(reasons, HealthReason{"exiting", 1, "the node is shutting down"})
+	}
+	return reasons
+}

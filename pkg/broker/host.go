@@ -1,0 +1,264 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// hostedTopic is a topic of which this node holds replicas. The set of its
+// partitions does not change: a topic that grows is hosted anew around the same
+// partitions.
+type hostedTopic struct {
+	name        string
+	incarnation meta.Incarnation
+	config      atomic.Pointer[meta.Topic] // as last converged on
+	fs          vfs.FS                     // the node's, or the memory of an ephemeral topic
+	partitions  []*hostedPartition         // by number; nil: not held here
+	served      []*hostedPartition         // those that this node leads
+	turn        atomic.Uint32              // round robin over served
+}
+
+// hostedPartition is a replica that this node holds, and what it serves of it.
+type hostedPartition struct {
+	index   int
+	replica *coord.Replica
+	part    *topic.Partition
+}
+
+func (b *Broker) lookup(name string) *hostedTopic {
+	h, ok := b.hosted.Load(name)
+	if !ok {
+		return nil
+	}
+	return h.(*hostedTopic)
+}
+
+// hostedTopics returns what is hosted, sorted by name.
+func (b *Broker) hostedTopics() []*hostedTopic {
+	var all []*hostedTopic
+	b.hosted.Range(func(_, h any) bool {
+		all = append(all, h.(*hostedTopic))
+		return true
+	})
+	slices.SortFunc(all, func(x, y *hostedTopic) int { return strings.Compare(x.name, y.name) })
+	return all
+}
+
+// converge makes what this node hosts of a topic match the metadata.
+func (b *Broker) converge(name string) error {
+	b.converging.Lock()
+	defer b.converging.Unlock()
+	if b.loops == nil {
+		return ErrExiting
+	}
+	want := b.o.Meta.Topic(name)
+	have := b.lookup(name)
+	if have != nil && (want == nil || want.Incarnation != have.incarnation) {
+		b.hosted.Delete(name)
+		if err := b.discard(have); err != nil {
+			return err
+		}
+		have = nil
+	}
+	switch {
+	case want == nil:
+		return nil
+	case have == nil:
+		h, err := b.host(want)
+		if err != nil {
+			return err
+		}
+		b.hosted.Store(name, h)
+		return nil
+	case len(want.Partitions) > len(have.partitions):
+		grown, err := b.grow(have, want)
+		if err != nil {
+			return err
+		}
+		b.hosted.Store(name, grown)
+		have.disconnect(errPartitionsAdded)
+		return nil
+	}
+	return have.adopt(want)
+}
+
+var errPartitionsAdded = errors.New("the topic has new partitions: subscribe again")
+
+// host opens what this node holds of a topic.
+func (b *Broker) host(t *meta.Topic) (*hostedTopic, error) {
+	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: b.o.FS}
+	if meta.IsEphemeral(t.Name) {
+		h.fs = vfs.NewMem()
+	}
+	return b.open(h, t)
+}
+
+// grow returns h with the partitions that were added since.
+func (b *Broker) grow(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
+	grown := &hostedTopic{name: h.name, incarnation: h.incarnation, fs: h.fs, partitions: slices.Clone(h.partitions)}
+	return b.open(grown, t)
+}
+
+func (b *Broker) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
+	h.config.Store(t)
+	for i := len(h.partitions); i < len(t.Partitions); i++ {
+		var hp *hostedPartition
+		if slices.Contains(t.Partitions[i].Replicas, b.o.Self) {
+			var err error
+			if hp, err = b.openPartition(h, t, i); err != nil {
+				return nil, errors.Join(fmt.Errorf("partition %d: %w", i, err), h.close(err))
+			}
+		}
+		h.partitions = append(h.partitions, hp)
+	}
+	for i, hp := range h.partitions {
+		if hp != nil && t.Partitions[i].Leader == b.o.Self {
+			h.served = append(h.served, hp)
+		}
+	}
+	return h, h.adopt(t)
+}
+
+// openPartition opens a replica and leads it if the metadata says so.
+func (b *Broker) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
+	dir := b.dirs.partition(t, i)
+	if err := h.fs.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	lo := b.o.Log
+	lo.Alternating = t.Config.Sync.Always()
+	if h.fs != b.o.FS {
+		lo.SegmentBytes = min(b.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
+		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
+	}
+	replica, err := coord.OpenReplica(coord.ReplicaOptions{FS: h.fs, Dir: dir, Self: b.o.Self, Log: lo, Now: time.Now, Failed: b.fail})
+	if err != nil {
+		return nil, err
+	}
+	b.reportRecovery(t.Name, i, replica.Recovery())
+	part, err := topic.Open(topic.Options{
+		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: b.timers.arm,
+		Damaged: func(err *commitlog.CorruptionError) { b.reportDamage(t.Name, i, err) },
+	})
+	if err != nil {
+		return nil, errors.Join(err, replica.Close())
+	}
+	p := &t.Partitions[i]
+	if p.Leader == b.o.Self {
+		l := coord.Leadership{Epoch: p.Epoch, ISR: p.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync}
+		if err := replica.Lead(l, part.Committed); err != nil {
+			return nil, errors.Join(err, replica.Close())
+		}
+		part.Serve(replica.Term())
+	}
+	return &hostedPartition{index: i, replica: replica, part: part}, nil
+}
+
+// An ephemeral topic's log is cut into small segments, so that retention can
+// drop the oldest messages in small steps.
+const (
+	ephemeralSegments   = 8
+	ephemeralMaxSegment = 8 << 20
+)
+
+func (b *Broker) reportRecovery(name string, partition int, r commitlog.Recovery) {
+	log := b.log.With("topic", name, "partition", partition)
+	for _, c := range r.Cut {
+		log.Warn("a torn tail was cut: it had not been acknowledged", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
+	}
+	for _, d := range r.Damaged {
+		b.damaged.Add(1)
+		log.Error("part of the log is damaged and is not served", "path", d.Path, "position", d.Position, "from", d.From, "next", d.Next)
+	}
+}
+
+// adopt takes over what changed of a topic whose partitions are the same.
+func (h *hostedTopic) adopt(t *meta.Topic) error {
+	for _, hp := range h.served {
+		if term := hp.replica.Term(); term != nil {
+			term.SetSync(t.Config.Sync)
+		}
+		hp.part.SetPaused(t.Paused)
+		for _, c := range channelsOf(t) {
+			if _, err := hp.part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Ordered: c.Ordered, Paused: c.Paused}); err != nil {
+				return err
+			}
+		}
+		for _, c := range hp.part.Channels() {
+			if !c.Ephemeral() && t.Channels[c.Name()] == nil {
+				if err := hp.part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
+					return err
+				}
+			}
+		}
+		hp.part.Settled()
+	}
+	h.config.Store(t)
+	return nil
+}
+
+// channelsOf returns a topic's channels in the order of their creation: the
+// first of them gets the backlog.
+func channelsOf(t *meta.Topic) []*meta.Channel {
+	all := make([]*meta.Channel, 0, len(t.Channels))
+	for _, c := range t.Channels {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *meta.Channel) int { return int(a.Version) - int(b.Version) })
+	return all
+}
+
+// disconnect ends the subscriptions to a topic.
+func (h *hostedTopic) disconnect(reason error) {
+	for _, hp := range h.served {
+		for _, c := range hp.part.Channels() {
+			c.Disconnect(reason)
+		}
+	}
+}
+
+// close ends the topic's partitions and closes their logs.
+func (h *hostedTopic) close(reason error) error {
+	var errs []error
+	for _, hp := range h.partitions {
+		if hp == nil {
+			continue
+		}
+		// the term first: what it commits still wakes channels
+		errs = append(errs, hp.replica.StopLeading(), hp.part.Close(reason), hp.replica.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// discard ends a deleted topic and moves its data to the trash.
+func (b *Broker) discard(h *hostedTopic) error {
+	err := h.close(ErrTopicNotFound)
+	if err != nil {
+		b.log.Warn("closing a deleted topic", "topic", h.name, "error", err)
+	}
+	if h.fs != b.o.FS {
+		return nil // it was in memory
+	}
+	return b.trash(topicDir(h.name, h.incarnation))
+}
+
+// parseTopicDir is the inverse of topicDir.
+func parseTopicDir(dir string) (name string, in meta.Incarnation, ok bool) {
+	dot := strings.LastIndexByte(dir, '.')
+	if dot < 0 {
+		return "", 0, false
+	}
+	n, err := strconv.ParseUint(dir[dot+1:], 10, 64)
+	return dir[:dot], meta.Incarnation(n), err == nil
+}

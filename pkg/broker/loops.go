@@ -1,0 +1,156 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// startLoops starts what a node does at its own pace.
+func (b *Broker) startLoops(ctx context.Context) {
+	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
+	b.running.Go(func() { every(ctx, b.o.CheckpointInterval, b.checkpoint) })
+	b.running.Go(func() { every(ctx, b.o.RetentionInterval, b.retain) })
+	b.checkDisk()
+	b.running.Go(func() { every(ctx, b.o.DiskInterval, b.checkDisk) })
+}
+
+// every calls f at an interval, and no more often than f takes.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	t := time.NewTicker(interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			f()
+		}
+	}
+}
+
+// checkpoint stores the positions that changed.
+func (b *Broker) checkpoint() {
+	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+		if err := hp.part.Checkpoint(); err != nil {
+			b.log.Warn("positions are not stored; they will be redelivered from if the node dies now",
+				"topic", h.name, "partition", hp.index, "error", err)
+		}
+	})
+}
+
+// retain drops what no channel needs and no policy keeps, and notes how far the
+// logs are durable, which is where recovery would start to read.
+func (b *Broker) retain() {
+	now := time.Now()
+	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+		c := h.config.Load().Config
+		limit := c.RetentionBytes
+		if meta.IsEphemeral(h.name) && (limit == 0 || limit > b.o.EphemeralBytes) {
+			limit = b.o.EphemeralBytes
+		}
+		if err := hp.part.Retain(now, c.RetentionAge, limit); err != nil {
+			b.log.Warn("retention", "topic", h.name, "partition", hp.index, "error", err)
+		}
+		if err := hp.replica.Log().Checkpoint(); err != nil {
+			b.log.Warn("log checkpoint", "topic", h.name, "partition", hp.index, "error", err)
+		}
+	})
+}
+
+func (b *Broker) eachPartition(f func(*hostedTopic, *hostedPartition)) {
+	b.hosted.Range(func(_, v any) bool {
+		h := v.(*hostedTopic)
+		for _, hp := range h.served {
+			f(h, hp)
+		}
+		return true
+	})
+}
+
+// checkDisk refuses publishes while the disk has less than the reserve free, so
+// that positions and metadata can still be stored and consuming goes on.
+func (b *Broker) checkDisk() {
+	u, err := b.o.FS.Usage(b.o.DataDir)
+	if err != nil {
+		b.log.Warn("disk usage", "error", err)
+		return
+	}
+	low := u.Free < min(b.o.DiskReserve, u.Total/20)
+	if b.lowDisk.Swap(low) == low {
+		return
+	}
+	if low {
+		b.log.Error("the disk is nearly full: publishes are refused until there is room", "free_bytes", u.Free)
+	} else {
+		b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
+	}
+}
+
+// timers ticks the channels in which something may time out or fall due. While
+// there is none, it sleeps.
+type timers struct {
+	wakeup chan struct{} // something was armed
+
+	mu    sync.Mutex // guards armed
+	armed []*topic.Channel
+}
+
+// arm asks for ticks of a channel until its Tick returns false. A channel is
+// armed once at a time: see topic.Options.
+func (t *timers) arm(c *topic.Channel) {
+	t.mu.Lock()
+	t.armed = append(t.armed, c)
+	first := len(t.armed) == 1
+	t.mu.Unlock()
+	if first {
+		select {
+		case t.wakeup <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (t *timers) run(ctx context.Context, interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var active []*topic.Channel
+	for {
+		if len(active) == 0 {
+			ticker.Stop()
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.wakeup:
+			}
+			ticker.Reset(interval)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			active = t.tick(now, active)
+		}
+	}
+}
+
+// tick adds what was armed to the active channels, ticks all, and returns those
+// that need more.
+func (t *timers) tick(now time.Time, active []*topic.Channel) []*topic.Channel {
+	t.mu.Lock()
+	active = append(active, t.armed...)
+	clear(t.armed)
+	t.armed = t.armed[:0]
+	t.mu.Unlock()
+	kept := active[:0]
+	for _, c := range active {
+		if c.Tick(now) {
+			kept = append(kept, c)
+		}
+	}
+	clear(active[len(kept):])
+	return kept
+}

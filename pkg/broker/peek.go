@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// DefaultPeek is how many messages are peeked at where no number is given.
+const DefaultPeek = 10
+
+// MaxPeek bounds the messages of one Peek.
+const MaxPeek = 10_000
+
+// Peek returns messages without touching them, partition by partition.
+func (b *Broker) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
+	h := b.lookup(r.Topic)
+	if h == nil {
+		return nil, ErrTopicNotFound
+	}
+	left := r.Max
+	if left <= 0 {
+		left = DefaultPeek
+	}
+	left = min(left, MaxPeek)
+	served := h.served
+	if r.Partition >= 0 {
+		hp, err := h.servedPartition(r.Partition)
+		if err != nil {
+			return nil, err
+		}
+		served = []*hostedPartition{hp}
+	}
+	peeked := []Peeked{}
+	for _, hp := range served {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		some, err := hp.peek(r, left-len(peeked))
+		if err != nil {
+			return nil, err
+		}
+		peeked = append(peeked, some...)
+	}
+	return peeked, nil
+}
+
+func (hp *hostedPartition) peek(r Peek, limit int) ([]Peeked, error) {
+	var c *topic.Channel
+	from := hp.part.Log().Start()
+	if r.Channel != "" {
+		if c = hp.part.Channel(r.Channel); c == nil {
+			return nil, ErrChannelNotFound
+		}
+		from = c.Floor()
+	}
+	if r.From != nil {
+		from = *r.From
+	}
+	seen, err := hp.part.Peek(c, from, limit)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	peeked := make([]Peeked, 0, len(seen))
+	for i := range seen {
+		s := &seen[i]
+		peeked = append(peeked, Peeked{
+			Partition: hp.index, Offset: s.Offset, ID: seq.NewMessageID(hp.index, s.Offset), Timestamp: s.Timestamp,
+			DeliverAt: s.Message.DeliverAt, Attempts: s.Attempts, State: peekState(c, s, now),
+			TraceID: s.Message.TraceID, Header: s.Message.Header, Body: s.Message.Body,
+		})
+	}
+	return peeked, nil
+}
+
+func peekState(c *topic.Channel, s *topic.Seen, now time.Time) PeekState {
+	switch {
+	case c == nil:
+		return PeekStored
+	case s.State == channel.InFlight:
+		return PeekInFlight
+	case s.State == channel.Deferred, s.Attempts == 0 && s.Message.DeliverAt.After(now):
+		return PeekDeferred
+	case s.State == channel.Finished:
+		return PeekFinished
+	}
+	return PeekReady
+}
+
+// Digest returns the digests of a topic's partitions up to their committed
+// ends, on every replica that can be asked.
+func (b *Broker) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
+	h := b.lookup(name)
+	if h == nil {
+		return nil, ErrTopicNotFound
+	}
+	all := make([]PartitionDigest, 0, len(h.served))
+	for _, hp := range h.served {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		end := hp.part.Log().CommittedEnd()
+		d, err := hp.part.Digest(end)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, PartitionDigest{
+			Partition: hp.index, CommittedEnd: end, Digests: map[string]string{string(b.o.Self): d},
+		})
+	}
+	return all, nil
+}

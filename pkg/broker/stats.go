@@ -1,0 +1,135 @@
+package broker
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// TopicStats describes the topics that this node serves, sorted by name. The
+// filters choose one topic or one channel; "" is all. Without clients, the
+// channels' lists of clients stay nil; they are counted all the same.
+func (b *Broker) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
+	all := b.hostedTopics()
+	stats := make([]TopicStats, 0, len(all))
+	now := time.Now()
+	for _, h := range all {
+		if topicFilter == "" || topicFilter == h.name {
+			stats = append(stats, h.stats(now, channelFilter, clients))
+		}
+	}
+	return stats
+}
+
+func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) TopicStats {
+	t := h.config.Load()
+	s := TopicStats{
+		Name: h.name, Ephemeral: meta.IsEphemeral(h.name), Paused: t.Paused,
+		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
+	}
+	for i, hp := range h.partitions {
+		if hp == nil {
+			continue
+		}
+		l := hp.replica.Log()
+		s.Partitions = append(s.Partitions, PartitionStats{
+			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
+			Replicas: texts(t.Partitions[i].Replicas), ISR: texts(t.Partitions[i].ISR),
+			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
+		})
+		s.LogBytes += l.Bytes()
+	}
+	for _, hp := range h.served {
+		messages, bytes := hp.part.Published()
+		s.Messages += messages
+		s.Bytes += bytes
+		s.Depth += hp.part.Pending()
+	}
+	for _, name := range h.channelNames() {
+		if channelFilter == "" || channelFilter == name {
+			s.Channels = append(s.Channels, h.channelStats(now, name, t, clients))
+		}
+	}
+	return s
+}
+
+func texts(ids []meta.NodeID) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = string(id)
+	}
+	return all
+}
+
+// channelNames returns the names of the channels that this node serves, sorted.
+func (h *hostedTopic) channelNames() []string {
+	names := map[string]struct{}{}
+	for _, hp := range h.served {
+		for _, c := range hp.part.Channels() {
+			names[c.Name()] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, clients bool) ChannelStats {
+	s := ChannelStats{Name: name, Ephemeral: meta.IsEphemeral(name)}
+	if c := t.Channels[name]; c != nil {
+		s.Ordered = c.Ordered
+	}
+	seen := map[*Subscription]bool{}
+	for _, hp := range h.served {
+		c := hp.part.Channel(name)
+		if c == nil {
+			continue
+		}
+		n := c.Counts()
+		s.Paused = s.Paused || c.Paused()
+		s.Depth += n.Depth
+		s.InFlight += n.InFlight
+		s.Deferred += n.Deferred
+		s.Messages += n.Messages
+		s.Delivered += n.Delivered
+		s.Finished += n.Finished
+		s.Requeued += n.Requeued
+		s.TimedOut += n.TimedOut
+		if at, ok := c.OldestAt(); ok {
+			s.OldestAge = max(s.OldestAge, now.Sub(at))
+		}
+		floor := c.Floor()
+		s.Partitions = append(s.Partitions, ChannelPartitionStats{
+			Partition: hp.index, Leader: string(t.Partitions[hp.index].Leader),
+			Confirmed: floor, Lag: int64(hp.part.Log().CommittedEnd()) - int64(floor),
+		})
+		for _, k := range c.Consumers() {
+			sub := k.Owner().(*Subscription)
+			if !seen[sub] {
+				seen[sub] = true
+				s.Consumers++
+				if clients {
+					s.Clients = append(s.Clients, sub.stats())
+				}
+			}
+		}
+	}
+	if clients && s.Clients == nil {
+		s.Clients = []ClientStats{}
+	}
+	return s
+}
+
+// stats describes the subscription's connection.
+func (s *Subscription) stats() ClientStats {
+	c := s.client.ClientStats()
+	c.Ready = s.ready.Load()
+	var sum topic.ConsumerCounts
+	for _, k := range s.consumers {
+		sum.Add(k.Counts())
+	}
+	c.InFlight, c.Delivered, c.Finished = sum.InFlight, sum.Delivered, sum.Finished
+	c.Requeued, c.TimedOut = sum.Requeued, sum.TimedOut
+	return c
+}

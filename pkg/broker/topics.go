@@ -1,0 +1,367 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Topics returns all topics of the cluster, sorted by name. They are shared and
+// must not be changed.
+func (b *Broker) Topics() []*meta.Topic { return b.o.Meta.Topics() }
+
+// Topic returns a topic of the cluster, or ErrTopicNotFound.
+func (b *Broker) Topic(name string) (*meta.Topic, error) {
+	if t := b.o.Meta.Topic(name); t != nil {
+		return t, nil
+	}
+	return nil, ErrTopicNotFound
+}
+
+// CreateTopic creates a topic; fields of cfg that are zero get their defaults.
+// A topic that is there already with the same configuration is no error.
+func (b *Broker) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+	if !meta.ValidTopicName(name) {
+		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+	}
+	cfg, assignment, err := b.place(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.propose(ctx, meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment})
+	if err != nil {
+		return nil, translate(err)
+	}
+	return r.Topic, b.converge(name)
+}
+
+// place fills in what a new topic's creator left open, and decides where its
+// replicas go.
+func (b *Broker) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
+	var assignment [][]meta.NodeID
+	var err error
+	if cfg.Sync == (meta.SyncPolicy{}) {
+		cfg.Sync = b.o.TopicSync
+	}
+	b.o.Meta.Read(func(s *meta.State) {
+		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(s.NodeCount(), meta.IsEphemeral(name))
+		if err = cfg.Validate(); err == nil {
+			assignment, err = b.assign(s, cfg.Partitions, cfg.Replicas)
+		}
+	})
+	return cfg, assignment, translate(err)
+}
+
+// assign decides where the replicas of new partitions go.
+func (b *Broker) assign(s *meta.State, partitions, replicas int) ([][]meta.NodeID, error) {
+	return meta.Place(slices.Collect(s.Nodes()), s.Load(), partitions, replicas)
+}
+
+// EnsureTopic creates a topic with the defaults if it is missing.
+func (b *Broker) EnsureTopic(ctx context.Context, name string) error {
+	if b.lookup(name) != nil {
+		return nil
+	}
+	if !meta.ValidTopicName(name) {
+		return fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+	}
+	if b.o.Meta.Topic(name) != nil {
+		return b.converge(name)
+	}
+	_, err := b.CreateTopic(ctx, name, meta.TopicConfig{})
+	if errors.Is(err, ErrTopicExists) {
+		return b.converge(name) // somebody else was first
+	}
+	return err
+}
+
+// autoCreate is EnsureTopic for those who only use a topic.
+func (b *Broker) autoCreate(ctx context.Context, name string) (*hostedTopic, error) {
+	if h := b.lookup(name); h != nil {
+		return h, nil
+	}
+	if !meta.ValidTopicName(name) {
+		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+	}
+	allowed := b.o.AutoCreateTopics
+	b.o.Meta.Read(func(s *meta.State) { allowed = allowed && s.Settings().AutoCreateTopics() })
+	if !allowed && b.o.Meta.Topic(name) == nil {
+		return nil, ErrTopicNotFound
+	}
+	if err := b.EnsureTopic(ctx, name); err != nil {
+		return nil, err
+	}
+	if h := b.lookup(name); h != nil {
+		return h, nil
+	}
+	return nil, ErrTopicNotFound // deleted at this moment
+}
+
+// AlterTopic changes a topic's configuration.
+func (b *Broker) AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error {
+	t, err := b.Topic(name)
+	if err != nil {
+		return err
+	}
+	cfg := t.Config
+	change(&cfg)
+	patch, err := meta.Diff(t.Config, cfg)
+	if err != nil {
+		return translate(err)
+	}
+	return b.change(ctx, name, meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Patch: patch})
+}
+
+// AddPartitions grows a topic to a number of partitions.
+func (b *Broker) AddPartitions(ctx context.Context, name string, total int) error {
+	t, err := b.Topic(name)
+	if err != nil {
+		return err
+	}
+	add := total - len(t.Partitions)
+	if add <= 0 || total > seq.MaxPartitions {
+		return fmt.Errorf("%w: %q has %d partitions; asked for %d", ErrInvalidConfig, name, len(t.Partitions), total)
+	}
+	var assignment [][]meta.NodeID
+	b.o.Meta.Read(func(s *meta.State) { assignment, err = b.assign(s, add, t.Config.Replicas) })
+	if err != nil {
+		return translate(err)
+	}
+	return b.change(ctx, name, meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions), Assignment: assignment})
+}
+
+// DeleteTopic deletes a topic, its channels and its messages. Its consumers are
+// disconnected.
+func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
+	t, err := b.Topic(name)
+	if err != nil {
+		return err
+	}
+	return b.change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: t.Incarnation})
+}
+
+// PauseTopic keeps messages published from now on from the topic's channels,
+// or lets them have all again.
+func (b *Broker) PauseTopic(ctx context.Context, name string, paused bool) error {
+	return b.change(ctx, name, meta.PauseTopic{Name: name, Paused: paused})
+}
+
+// EmptyTopic drops the messages that no channel has got yet.
+func (b *Broker) EmptyTopic(_ context.Context, name string) error {
+	h := b.lookup(name)
+	if h == nil {
+		return ErrTopicNotFound
+	}
+	var errs []error
+	for _, hp := range h.served {
+		errs = append(errs, hp.part.Empty())
+	}
+	return errors.Join(errs...)
+}
+
+// change proposes a command on a topic and makes this node follow it.
+func (b *Broker) change(ctx context.Context, name string, c meta.Command) error {
+	if _, err := b.propose(ctx, c); err != nil {
+		return translate(err)
+	}
+	return b.converge(name)
+}
+
+// CreateChannel creates a channel of a topic that exists. When it returns, the
+// place where the channel starts is on disk. A channel that is there already is
+// no error.
+func (b *Broker) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
+	if !meta.ValidChannelName(channel) {
+		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
+	}
+	h, err := b.hostedOrConverged(name)
+	if err != nil {
+		return err
+	}
+	if meta.IsEphemeral(channel) {
+		for _, hp := range h.served {
+			if _, err := hp.part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if c := h.config.Load().Channels[channel]; c != nil {
+		return nil
+	}
+	_, err = b.propose(ctx, meta.CreateChannel{
+		Topic: name, Incarnation: h.incarnation, Channel: channel, Ordered: ordered, CreatedAt: time.Now().UnixNano(),
+	})
+	if err != nil && !errors.Is(err, meta.ErrExists) {
+		return translate(err)
+	}
+	return b.converge(name)
+}
+
+func (b *Broker) hostedOrConverged(name string) (*hostedTopic, error) {
+	if h := b.lookup(name); h != nil {
+		return h, nil
+	}
+	if err := b.converge(name); err != nil {
+		return nil, err
+	}
+	if h := b.lookup(name); h != nil {
+		return h, nil
+	}
+	return nil, ErrTopicNotFound
+}
+
+// DeleteChannel deletes a channel. Its consumers are disconnected. The last
+// channel of an ephemeral topic takes the topic along.
+func (b *Broker) DeleteChannel(ctx context.Context, name, channel string) error {
+	h := b.lookup(name)
+	if h == nil {
+		return ErrTopicNotFound
+	}
+	if meta.IsEphemeral(channel) {
+		if err := b.removeEphemeral(h, channel); err != nil {
+			return err
+		}
+	} else {
+		if err := b.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel}); err != nil {
+			return err
+		}
+	}
+	return b.dropIfAbandoned(ctx, h)
+}
+
+func (b *Broker) removeEphemeral(h *hostedTopic, channel string) error {
+	removed := false
+	for _, hp := range h.served {
+		if err := hp.part.RemoveChannel(channel); err == nil {
+			removed = true
+		} else if !errors.Is(err, topic.ErrChannelNotFound) {
+			return err
+		}
+	}
+	if !removed {
+		return ErrChannelNotFound
+	}
+	return nil
+}
+
+// dropIfAbandoned deletes an ephemeral topic that has no channel left.
+func (b *Broker) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
+	if !meta.IsEphemeral(h.name) {
+		return nil
+	}
+	for _, hp := range h.served {
+		if len(hp.part.Channels()) > 0 {
+			return nil
+		}
+	}
+	err := b.change(ctx, h.name, meta.DeleteTopic{Name: h.name, Incarnation: h.incarnation})
+	if errors.Is(err, ErrTopicNotFound) {
+		return nil
+	}
+	return err
+}
+
+// PauseChannel stops or resumes delivery to a channel's consumers.
+func (b *Broker) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
+	h, err := b.withChannel(name, channel)
+	if err != nil {
+		return err
+	}
+	if meta.IsEphemeral(channel) {
+		return h.eachChannel(channel, func(c *topic.Channel) error { c.SetPaused(paused); return nil })
+	}
+	return b.change(ctx, name, meta.AlterChannel{Topic: name, Channel: channel, Paused: &paused})
+}
+
+// EmptyChannel drops all that a channel has: waiting, deferred and in flight.
+func (b *Broker) EmptyChannel(_ context.Context, name, channel string) error {
+	h, err := b.withChannel(name, channel)
+	if err != nil {
+		return err
+	}
+	return h.eachChannel(channel, (*topic.Channel).Empty)
+}
+
+// SeekChannel moves a channel on every partition of its topic.
+func (b *Broker) SeekChannel(_ context.Context, name, channel string, to SeekTo) error {
+	h, err := b.withChannel(name, channel)
+	if err != nil {
+		return err
+	}
+	for _, hp := range h.served {
+		c := hp.part.Channel(channel)
+		if c == nil {
+			continue
+		}
+		l := hp.part.Log()
+		var o seq.Offset
+		switch {
+		case to.Start:
+			o = l.Start()
+		case to.End:
+			o = l.CommittedEnd()
+		case to.Offset != nil:
+			o = *to.Offset
+		default:
+			if o, err = l.OffsetAt(to.Time.UnixNano()); err != nil {
+				return fmt.Errorf("partition %d: %w", hp.index, err)
+			}
+		}
+		if err := c.Seek(o); err != nil {
+			return fmt.Errorf("partition %d: %w", hp.index, err)
+		}
+	}
+	return nil
+}
+
+func (b *Broker) withChannel(name, channel string) (*hostedTopic, error) {
+	h := b.lookup(name)
+	if h == nil {
+		return nil, ErrTopicNotFound
+	}
+	for _, hp := range h.served {
+		if hp.part.Channel(channel) != nil {
+			return h, nil
+		}
+	}
+	return nil, ErrChannelNotFound
+}
+
+func (h *hostedTopic) eachChannel(name string, f func(*topic.Channel) error) error {
+	var errs []error
+	for _, hp := range h.served {
+		if c := hp.part.Channel(name); c != nil {
+			errs = append(errs, f(c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// translations are the metadata's refusals in the broker's words.
+var translations = []struct{ from, to error }{
+	{meta.ErrTopicNotFound, ErrTopicNotFound},
+	{meta.ErrStaleIncarnation, ErrTopicNotFound},
+	{meta.ErrChannelNotFound, ErrChannelNotFound},
+	{meta.ErrPartitionNotFound, ErrPartitionNotFound},
+	{meta.ErrExists, ErrTopicExists},
+	{meta.ErrInvalidConfig, ErrInvalidConfig},
+	{meta.ErrTooFewNodes, ErrInvalidConfig},
+}
+
+// translate says in the broker's words why the metadata refused a change. The
+// details stay in the text.
+func translate(err error) error {
+	for _, t := range translations {
+		if errors.Is(err, t.from) {
+			return fmt.Errorf("%w: %w", t.to, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+// Package isr computes how far a leader's log is committed. Acknowledgements
+// of the in-sync replicas go in, the committed end comes out. It is pure: it
+// knows no network, no clock and no log, and belongs to one term.
+//
+// Invariants: the committed end never moves back, never passes what any
+// counted replica has acknowledged in this term, and a replica that is being
+// added counts from the moment the change is proposed, while one that is being
+// removed counts until the change is applied (the larger set counts).
+package isr
+
+import (
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Tracker follows the acknowledgements of one term. It is not for concurrent
+// use: the term's mutex guards it.
+type Tracker struct {
+	committed seq.Offset
+	members   []member
+}
+
+type member struct {
+	node    meta.NodeID
+	acked   seq.Offset
+	known   bool // has acknowledged something in this term
+	applied bool // is in the ISR that metadata has
+	pending bool // is proposed to be in it
+}
+
+// New returns the tracker of a term that starts with the given ISR. committed
+// is how far the log is known to be committed; what lies beyond it is committed
+// only once every member has acknowledged it anew.
+func New(members []meta.NodeID, committed seq.Offset) *Tracker {
+	t := &Tracker{committed: committed}
+	t.Apply(members)
+	return t
+}
+
+// Ack notes that node holds everything below end, as durably as the topic asks,
+// in this term. It returns the committed end and whether it moved. What a node
+// that does not count acknowledges is kept for when it does.
+func (t *Tracker) Ack(node meta.NodeID, end seq.Offset) (committed seq.Offset, moved bool) {
+	m := t.member(node)
+	m.known = true
+	m.acked = max(m.acked, end)
+	return t.advance()
+}
+
+// Forget drops what is believed of a node: its session ended, and a new one
+// starts with a new comparison of logs.
+func (t *Tracker) Forget(node meta.NodeID) {
+	m := t.member(node)
+	m.known, m.acked = false, 0
+}
+
+// Propose counts the members of a proposed ISR beside those of the applied one,
+// until the next Apply or Withdraw.
+func (t *Tracker) Propose(members []meta.NodeID) {
+	for i := range t.members {
+		t.members[i].pending = false
+	}
+	for _, n := range members {
+		t.member(n).pending = true
+	}
+}
+
+// Withdraw forgets a proposal that was refused.
+func (t *Tracker) Withdraw() (committed seq.Offset, moved bool) {
+	t.Propose(nil)
+	return t.advance()
+}
+
+// Apply makes members the ISR: metadata says so. It ends any proposal.
+func (t *Tracker) Apply(members []meta.NodeID) (committed seq.Offset, moved bool) {
+	for i := range t.members {
+		t.members[i].applied, t.members[i].pending = false, false
+	}
+	for _, n := range members {
+		t.member(n).applied = true
+	}
+	return t.advance()
+}
+
+// Committed returns the committed end.
+func (t *Tracker) Committed() seq.Offset { return t.committed }
+
+// Acked returns what node is known to hold in this term.
+func (t *Tracker) Acked(node meta.NodeID) (seq.Offset, bool) {
+	for _, m := range t.members {
+		if m.node == node {
+			return m.acked, m.known
+		}
+	}
+	return 0, false
+}
+
+func (t *Tracker) advance() (seq.Offset, bool) {
+	least, counted := seq.Offset(0), false
+	for _, m := range t.members {
+		if !m.applied && !m.pending {
+			continue
+		}
+		if !m.known {
+			return t.committed, false
+		}
+		if !counted || m.acked < least {
+			least, counted = m.acked, true
+		}
+	}
+	if !counted || least <= t.committed {
+		return t.committed, false
+	}
+	t.committed = least
+	return least, true
+}
+
+// member returns the entry of node and makes it if it is not there. The pointer
+// is good until the next call.
+func (t *Tracker) member(node meta.NodeID) *member {
+	i := slices.IndexFunc(t.members, func(m member) bool { return m.node == node })
+	if i < 0 {
+		t.members = append(t.members, member{node: node})
+		i = len(t.members) - 1
+	}
+	return &t.members[i]
+}

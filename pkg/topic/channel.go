@@ -1,0 +1,256 @@
+package topic
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// ChannelOptions are what metadata says of a channel.
+type ChannelOptions struct {
+	Ordered   bool
+	Paused    bool
+	Ephemeral bool
+}
+
+// Channel is a channel on one partition: the shell around its channel.State. It
+// owns the lock, tells waiting consumers that there is something to take, and
+// asks for ticks while a message may time out or fall due.
+type Channel struct {
+	p         *Partition
+	name      string
+	version   uint64
+	ephemeral bool
+	waiters   atomic.Int32 // len(waiting), for those who only want to know
+
+	mu        sync.Mutex // guards what follows
+	state     *channel.State
+	consumers []*Consumer
+	waiting   []*Consumer // found nothing at their last Take, first come first
+	lastID    uint64      // of a consumer
+	armed     bool        // ticks have been asked for
+	closed    error       // why it ended; nil while it lives
+}
+
+func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
+	return &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s}
+}
+
+// Name returns the channel's name.
+func (c *Channel) Name() string { return c.name }
+
+// Ephemeral says whether the channel goes with its last consumer.
+func (c *Channel) Ephemeral() bool { return c.ephemeral }
+
+// Floor returns the offset below which every message is finished.
+func (c *Channel) Floor() seq.Offset {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Floor()
+}
+
+// Counts returns the channel's counters.
+func (c *Channel) Counts() channel.Counts {
+	end := c.p.visibleEnd()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Counts(end)
+}
+
+// Paused says whether the channel is paused.
+func (c *Channel) Paused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Paused()
+}
+
+// SetPaused stops or resumes the delivery of messages; what is in flight can
+// still be answered.
+func (c *Channel) SetPaused(paused bool) {
+	c.change(func(s *channel.State) { s.SetPaused(paused) })
+}
+
+func (c *Channel) setOrdered(ordered bool) {
+	c.change(func(s *channel.State) { s.SetOrdered(ordered) })
+}
+
+// Empty forgets all that the channel has: waiting, deferred and in flight.
+func (c *Channel) Empty() error {
+	end := c.p.visibleEnd()
+	c.change(func(s *channel.State) { s.Empty(end) })
+	return c.p.Checkpoint()
+}
+
+// Seek moves the channel to an offset, forward or back: what is from there on
+// is delivered (again).
+func (c *Channel) Seek(o seq.Offset) error {
+	o = min(max(o, c.p.o.Log.Start()), c.p.o.Log.CommittedEnd())
+	c.change(func(s *channel.State) { s.Seek(o) })
+	return c.p.Checkpoint()
+}
+
+func (c *Channel) advanceTo(start seq.Offset) {
+	c.change(func(s *channel.State) { s.AdvanceTo(start) })
+}
+
+// dropRange finishes messages that no consumer has seen.
+func (c *Channel) dropRange(from, end seq.Offset) {
+	c.change(func(s *channel.State) { s.Skip(from, end) })
+}
+
+func (c *Channel) deferUntil(o seq.Offset, at time.Time) {
+	c.mu.Lock()
+	c.state.Defer(o, at)
+	arm := c.armLocked()
+	c.mu.Unlock()
+	c.arm(arm)
+}
+
+// change applies an operator's change to the state and lets everybody look
+// again.
+func (c *Channel) change(f func(*channel.State)) {
+	c.mu.Lock()
+	f(c.state)
+	for _, k := range c.consumers {
+		k.recountLocked()
+	}
+	arm := c.armLocked()
+	c.mu.Unlock()
+	c.p.dirty.Store(true)
+	c.arm(arm)
+	c.wakeAll()
+	c.wakeConsumers()
+}
+
+// position returns what a checkpoint keeps of the channel.
+func (c *Channel) position() channel.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Position()
+}
+
+// armLocked says whether ticks must be asked for, and notes that they were.
+func (c *Channel) armLocked() bool {
+	if c.armed || c.closed != nil {
+		return false
+	}
+	_, c.armed = c.state.NextEvent()
+	return c.armed
+}
+
+func (c *Channel) arm(needed bool) {
+	if needed {
+		c.p.o.Arm(c)
+	}
+}
+
+// Tick lets what is due at now happen: messages time out or cease to be
+// deferred. It returns whether ticks are still needed.
+func (c *Channel) Tick(now time.Time) bool {
+	end := c.p.visibleEnd()
+	c.mu.Lock()
+	next, ok := c.state.NextEvent()
+	if ok && !next.After(now) {
+		c.state.Expire(now, c.timedOutLocked)
+		c.p.dirty.Store(true)
+		next, ok = c.state.NextEvent()
+	}
+	c.armed = ok && c.closed == nil
+	armed, ready := c.armed, c.state.HasReady(now, end)
+	c.mu.Unlock()
+	if ready {
+		c.wakeFor(1)
+	}
+	return armed
+}
+
+// timedOutLocked gives a consumer back the room that a timed-out message took.
+func (c *Channel) timedOutLocked(id uint64, _ seq.Offset) {
+	for _, k := range c.consumers {
+		if k.id == id {
+			k.timedOut.Add(1)
+			k.recountLocked()
+			k.wake()
+		}
+	}
+}
+
+// wakeFor wakes as many waiting consumers as there are new messages.
+func (c *Channel) wakeFor(n int) {
+	if c.waiters.Load() == 0 {
+		return
+	}
+	c.mu.Lock()
+	n = min(n, len(c.waiting))
+	var few [4]*Consumer
+	woken := append(few[:0], c.waiting[:n]...)
+	c.waiting = c.waiting[:copy(c.waiting, c.waiting[n:])]
+	c.waiters.Store(int32(len(c.waiting)))
+	for _, k := range woken {
+		k.waits = false
+	}
+	c.mu.Unlock()
+	for _, k := range woken {
+		k.wake()
+	}
+}
+
+func (c *Channel) wakeAll() { c.wakeFor(int(c.waiters.Load())) }
+
+// wakeConsumers wakes those, too, that do not wait: they may have room again.
+func (c *Channel) wakeConsumers() {
+	c.mu.Lock()
+	all := append([]*Consumer(nil), c.consumers...)
+	c.mu.Unlock()
+	for _, k := range all {
+		k.wake()
+	}
+}
+
+// Consumers returns the channel's consumers in the order in which they came.
+func (c *Channel) Consumers() []*Consumer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*Consumer(nil), c.consumers...)
+}
+
+// closeIfIdle ends the channel if it has no consumer.
+func (c *Channel) closeIfIdle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil || len(c.consumers) > 0 {
+		return false
+	}
+	c.closed = ErrChannelNotFound
+	return true
+}
+
+// Disconnect tells every consumer to go and why. The channel lives on.
+func (c *Channel) Disconnect(reason error) {
+	c.mu.Lock()
+	all := append([]*Consumer(nil), c.consumers...)
+	c.mu.Unlock()
+	for _, k := range all {
+		k.ended(reason)
+	}
+}
+
+// close ends the channel: every consumer is told why.
+func (c *Channel) close(reason error) {
+	c.mu.Lock()
+	if c.closed != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = reason
+	all := c.consumers
+	c.consumers, c.waiting = nil, nil
+	c.waiters.Store(0)
+	c.mu.Unlock()
+	for _, k := range all {
+		k.ended(reason)
+	}
+}

@@ -1,0 +1,386 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// takeMax is the most messages that one Take looks at: it bounds the time that
+// a channel's lock is held.
+const takeMax = 256
+
+// ConsumerOptions describe a consumer of a channel.
+type ConsumerOptions struct {
+	// Timeout is how long a message may stay in flight.
+	Timeout time.Duration
+	// MaxTimeout bounds what Touch can extend that to, from the delivery on.
+	MaxTimeout time.Duration
+	// SampleRate from 1 to 99 delivers that percentage of the messages and
+	// finishes the others; 0 delivers all.
+	SampleRate int
+	// Wake says that Take may have something. It must not block.
+	Wake func()
+	// Ended says that the channel is gone, and why. It must not block.
+	Ended func(reason error)
+	// Owner is whatever the caller wants Channel.Consumers to lead back to.
+	Owner any
+}
+
+// Consumer takes messages from a channel of one partition. Take and the reading
+// it does are for one goroutine; the answers (Finish, Requeue, Touch) may come
+// from others.
+type Consumer struct {
+	ch    *Channel
+	id    uint64
+	o     ConsumerOptions
+	waits bool // in ch.waiting; guarded by ch.mu
+
+	inFlight  atomic.Int64
+	delivered atomic.Uint64
+	finished  atomic.Uint64
+	requeued  atomic.Uint64
+	timedOut  atomic.Uint64
+
+	// of the goroutine that calls Take
+	reader  *commitlog.Reader
+	batch   commitlog.Batch
+	records commitlog.Records
+	next    seq.Offset // that records.Next would return
+	have    bool       // batch and records are set
+	taken   []channel.Delivery
+	undo    undo
+}
+
+// undo is what a Take has to say to the channel of messages that it took and
+// did not hand over.
+type undo struct {
+	late []lateMessage
+	gone []seq.Offset // finished without a consumer
+	back []seq.Offset // in flight no more, to be taken again
+}
+
+type lateMessage struct {
+	offset seq.Offset
+	at     time.Time
+}
+
+// Join adds a consumer to the channel. max bounds their number; 0: no bound.
+// It returns nil without an error when there are max already.
+func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return nil, c.closed
+	}
+	if max > 0 && len(c.consumers) >= max {
+		return nil, nil
+	}
+	c.lastID++
+	k := &Consumer{ch: c, id: c.lastID, o: o, reader: c.p.o.Log.NewReader()}
+	c.consumers = append(c.consumers, k)
+	return k, nil
+}
+
+// Leave ends the consumer; its messages in flight are ready again at once. It
+// returns how many consumers the channel has left. The goroutine that takes
+// must have stopped.
+func (k *Consumer) Leave() (left int) {
+	c := k.ch
+	k.release()
+	c.mu.Lock()
+	if i := slices.Index(c.consumers, k); i >= 0 {
+		c.consumers = slices.Delete(c.consumers, i, i+1)
+	}
+	c.unwaitLocked(k)
+	n := 0
+	if c.closed == nil {
+		n = c.state.Disconnect(k.id)
+	}
+	left = len(c.consumers)
+	c.mu.Unlock()
+	c.p.dirty.Store(true)
+	c.wakeFor(n + 1) // one more, for the wake that it may have had
+	return left
+}
+
+func (c *Channel) unwaitLocked(k *Consumer) {
+	if i := slices.Index(c.waiting, k); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		c.waiters.Store(int32(len(c.waiting)))
+	}
+	k.waits = false
+}
+
+func (k *Consumer) wake()              { k.o.Wake() }
+func (k *Consumer) ended(reason error) { k.o.Ended(reason) }
+
+// Owner returns what the consumer joined with.
+func (k *Consumer) Owner() any { return k.o.Owner }
+
+// Partition returns the number of the partition that it takes from.
+func (k *Consumer) Partition() int { return k.ch.p.o.Index }
+
+// InFlight returns how many messages the consumer has not answered.
+func (k *Consumer) InFlight() int { return int(k.inFlight.Load()) }
+
+// ConsumerCounts are a consumer's counters.
+type ConsumerCounts struct {
+	InFlight                                int64
+	Delivered, Finished, Requeued, TimedOut uint64
+}
+
+// Counts returns the consumer's counters.
+func (k *Consumer) Counts() ConsumerCounts {
+	return ConsumerCounts{k.inFlight.Load(), k.delivered.Load(), k.finished.Load(), k.requeued.Load(), k.timedOut.Load()}
+}
+
+func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.InFlightOf(k.id))) }
+
+// Take hands over up to max messages, now in flight: emit is called for each,
+// with slices that are good during the call. It returns how many. 0 means that
+// there is nothing now, and that Wake will be called when there may be. An
+// error of emit's ends it, and the messages not handed over are ready again.
+func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int, error) {
+	max = min(max, takeMax)
+	for {
+		k.ch.arm(k.take(now, max))
+		if len(k.taken) == 0 {
+			k.release()
+			return 0, nil
+		}
+		sent, err := k.handOver(now, emit)
+		k.ch.putBack(k, &k.undo)
+		if sent > 0 || err != nil {
+			k.delivered.Add(uint64(sent))
+			return sent, err
+		}
+	}
+}
+
+// take asks the channel for messages. With none, the consumer is waiting: that
+// is noted before the end is read again, so that a commit between the two
+// wakes it. It returns whether ticks must be asked for.
+func (k *Consumer) take(now time.Time, max int) (arm bool) {
+	c := k.ch
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.taken = k.taken[:0]
+	if c.closed != nil {
+		return false
+	}
+	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+	if len(k.taken) == 0 {
+		if !k.waits {
+			k.waits = true
+			c.waiting = append(c.waiting, k)
+			c.waiters.Store(int32(len(c.waiting)))
+		}
+		k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+		if len(k.taken) == 0 {
+			return c.armLocked()
+		}
+	}
+	if k.waits {
+		c.unwaitLocked(k)
+	}
+	k.recountLocked()
+	return c.armLocked()
+}
+
+// handOver reads what was taken and emits it.
+func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int, err error) {
+	var d Delivery
+	for i, t := range k.taken {
+		if k.o.SampleRate > 0 && rand.IntN(100) >= k.o.SampleRate {
+			k.undo.gone = append(k.undo.gone, t.Offset)
+			continue
+		}
+		at, err := k.read(t, &d)
+		if err != nil {
+			if err = k.unreadable(err, k.taken[i:]); err != nil {
+				return sent, err
+			}
+			return sent, nil
+		}
+		if !at.IsZero() && at.After(now) {
+			k.undo.late = append(k.undo.late, lateMessage{t.Offset, at})
+			continue
+		}
+		if err := emit(&d); err != nil {
+			k.giveBack(k.taken[i:])
+			return sent, err
+		}
+		sent++
+	}
+	return sent, nil
+}
+
+// read fills d with a taken message and returns when it is due.
+func (k *Consumer) read(t channel.Delivery, d *Delivery) (due time.Time, err error) {
+	if !k.have || t.Offset < k.batch.First() || t.Offset >= k.batch.End() {
+		k.have = false
+		if k.batch, err = k.reader.Batch(t.Offset); err != nil {
+			return due, err
+		}
+		k.records, k.next, k.have = k.batch.Records(t.Offset), t.Offset, true
+	}
+	if t.Offset != k.next {
+		k.records = k.batch.Records(t.Offset)
+	}
+	_, raw, ok := k.records.Next()
+	if !ok {
+		k.have = false
+		return due, fmt.Errorf("offset %d: %w", t.Offset, errBadRecord)
+	}
+	k.next = t.Offset + 1
+	m, err := decodeRecord(raw)
+	if err != nil {
+		return due, err
+	}
+	*d = Delivery{
+		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.batch.Timestamp(), Attempts: t.Attempts,
+		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.batch.Position(), RawSize: int32(len(raw)),
+	}
+	return m.DeliverAt, nil
+}
+
+// unreadable decides what becomes of taken messages when the first of them
+// cannot be read. Those that retention dropped are gone; a damaged range is
+// reported and led past; any other error ends the Take.
+func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
+	var below *commitlog.BelowStartError
+	var damaged *commitlog.CorruptionError
+	switch {
+	case errors.As(err, &below):
+		for _, t := range rest {
+			if t.Offset < below.Start {
+				k.undo.gone = append(k.undo.gone, t.Offset)
+			} else {
+				k.undo.back = append(k.undo.back, t.Offset)
+			}
+		}
+		return nil
+	case errors.As(err, &damaged):
+		k.ch.p.o.Damaged(damaged)
+		for _, t := range rest {
+			if t.Offset >= damaged.From && t.Offset < damaged.Next {
+				k.undo.gone = append(k.undo.gone, t.Offset)
+			} else {
+				k.undo.back = append(k.undo.back, t.Offset)
+			}
+		}
+		return nil
+	}
+	k.giveBack(rest)
+	return err
+}
+
+func (k *Consumer) giveBack(rest []channel.Delivery) {
+	for _, t := range rest {
+		k.undo.back = append(k.undo.back, t.Offset)
+	}
+}
+
+// release gives up memory that is only needed while there is something to read.
+func (k *Consumer) release() {
+	k.have, k.batch, k.records = false, commitlog.Batch{}, commitlog.Records{}
+	k.reader.Release()
+}
+
+// putBack tells the channel what became of messages that were taken and not
+// handed over.
+func (c *Channel) putBack(k *Consumer, u *undo) {
+	if len(u.late)+len(u.gone)+len(u.back) == 0 {
+		return
+	}
+	c.mu.Lock()
+	for _, m := range u.late {
+		c.state.Defer(m.offset, m.at)
+	}
+	for _, o := range u.gone {
+		c.state.Drop(o)
+	}
+	for _, o := range slices.Backward(u.back) {
+		c.state.GiveBack(o)
+	}
+	k.recountLocked()
+	c.mu.Unlock()
+	c.p.dirty.Store(true)
+	if len(u.back) > 0 {
+		c.wakeFor(len(u.back))
+	}
+	u.late, u.gone, u.back = u.late[:0], u.gone[:0], u.back[:0]
+}
+
+// Finish says that the consumer is done with a message.
+func (k *Consumer) Finish(o seq.Offset) error {
+	c := k.ch
+	c.mu.Lock()
+	err := c.state.Finish(o, k.id)
+	more := err == nil && len(c.waiting) > 0 && c.state.Ordered()
+	if err == nil {
+		k.recountLocked()
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	k.finished.Add(1)
+	c.p.markDirty()
+	if more {
+		c.wakeFor(1)
+	}
+	return nil
+}
+
+// Requeue puts a message back, for delivery after a delay.
+func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
+	c := k.ch
+	c.mu.Lock()
+	err := c.state.Requeue(o, k.id, now, delay)
+	k.recountLocked()
+	arm := c.armLocked()
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	k.requeued.Add(1)
+	c.p.markDirty()
+	c.arm(arm)
+	if delay <= 0 {
+		c.wakeFor(1)
+	}
+	return nil
+}
+
+// Touch restarts a message's timeout.
+func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
+	c := k.ch
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
+}
+
+// markDirty notes that a position changed; a checkpoint will follow.
+func (p *Partition) markDirty() {
+	if !p.dirty.Load() {
+		p.dirty.Store(true)
+	}
+}
+
+// Add adds another consumer's counters.
+func (c *ConsumerCounts) Add(o ConsumerCounts) {
+	c.InFlight += o.InFlight
+	c.Delivered += o.Delivered
+	c.Finished += o.Finished
+	c.Requeued += o.Requeued
+	c.TimedOut += o.TimedOut
+}

@@ -1,0 +1,384 @@
+package topic
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Log is where a partition appends: the live term of its replica.
+type Log interface {
+	// Append takes an entry: see commitlog.Entry.
+	Append(commitlog.Entry) error
+}
+
+// ErrChannelNotFound is returned for a channel that the partition does not have.
+var ErrChannelNotFound = fate.Refuse("channel not found")
+
+// Options describe a partition.
+type Options struct {
+	Index int // of the partition in its topic
+	FS    vfs.FS
+	Dir   string // of the replica; positions are kept there
+	Log   *commitlog.Log
+
+	// Arm asks for calls of a channel's Tick until one returns false. It is
+	// called without a lock and must not block.
+	Arm func(*Channel)
+	// Damaged reports a damaged range that a consumer was led past.
+	Damaged func(*commitlog.CorruptionError)
+}
+
+// notPaused is the visible end of a topic that is not paused.
+const notPaused = math.MaxUint64
+
+// Partition serves one partition of a topic while this node leads it.
+type Partition struct {
+	o         Options
+	out       Log // set once by Serve, before anything is published
+	positions *Positions
+	dirty     atomic.Bool   // some position changed since the last checkpoint
+	pausedAt  atomic.Uint64 // channels see nothing from here on; notPaused
+	messages  atomic.Uint64 // published, since it was opened
+	bytes     atomic.Uint64 // of their bodies
+
+	list atomic.Pointer[[]*Channel] // the channels, for those who only walk them
+
+	mu       sync.Mutex // guards what follows
+	channels map[string]*Channel
+	backlog  seq.Offset // where a first channel starts
+	restored map[string]ChannelPosition
+
+	saving sync.Mutex // held over a checkpoint's write
+}
+
+// Open opens a partition's positions. Channels are added by AddChannel, as the
+// metadata names them; a position of a channel that nobody adds is dropped at
+// the next checkpoint.
+func Open(o Options) (*Partition, error) {
+	positions, snap, err := OpenPositions(o.FS, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &Partition{
+		o: o, positions: positions, backlog: snap.BacklogFrom,
+		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{},
+	}
+	p.pausedAt.Store(notPaused)
+	if snap.PausedAt != nil {
+		p.pausedAt.Store(uint64(*snap.PausedAt))
+	}
+	for _, c := range snap.Channels {
+		p.restored[c.Name] = c
+	}
+	p.list.Store(&[]*Channel{})
+	return p, nil
+}
+
+// Serve gives the partition the term that it appends to. It is called once.
+func (p *Partition) Serve(out Log) { p.out = out }
+
+// Index returns the partition's number in its topic.
+func (p *Partition) Index() int { return p.o.Index }
+
+// Log returns the partition's log.
+func (p *Partition) Log() *commitlog.Log { return p.o.Log }
+
+// Published returns how many messages, and bytes of their bodies, were
+// published since the partition was opened.
+func (p *Partition) Published() (messages, bytes uint64) {
+	return p.messages.Load(), p.bytes.Load()
+}
+
+// visibleEnd is one past the last message that channels may see.
+func (p *Partition) visibleEnd() seq.Offset {
+	return min(p.o.Log.CommittedEnd(), seq.Offset(p.pausedAt.Load()))
+}
+
+// AddChannel makes sure that the partition has a channel. version tells it from
+// an earlier channel of the name, whose position does not count. The first
+// channel starts with what no channel has seen, a later one at the committed
+// end. When AddChannel returns, the start of a durable channel is on disk.
+func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*Channel, error) {
+	p.mu.Lock()
+	if c := p.channels[name]; c != nil && c.version == version {
+		p.mu.Unlock()
+		c.SetPaused(o.Paused)
+		c.setOrdered(o.Ordered)
+		return c, nil
+	}
+	var state *channel.State
+	old, known := p.restored[name]
+	known = known && old.Version == version
+	delete(p.restored, name)
+	switch {
+	case known:
+		state = channel.Restore(old.Position, o.Ordered)
+		state.AdvanceTo(p.o.Log.Start())
+	case len(p.channels) == 0:
+		state = channel.New(max(p.backlog, p.o.Log.Start()), o.Ordered)
+	default:
+		state = channel.New(p.o.Log.CommittedEnd(), o.Ordered)
+	}
+	state.SetPaused(o.Paused)
+	c := newChannel(p, name, version, o.Ephemeral, state)
+	before := p.channels[name]
+	p.channels[name] = c
+	p.relistLocked()
+	p.mu.Unlock()
+	if before != nil {
+		before.close(ErrChannelNotFound)
+	}
+	p.dirty.Store(true)
+	if known || o.Ephemeral {
+		return c, nil
+	}
+	if err := p.Checkpoint(); err != nil {
+		return nil, fmt.Errorf("channel %q: its start could not be stored: %w", name, err)
+	}
+	return c, nil
+}
+
+// Channel returns a channel of the partition, or nil.
+func (p *Partition) Channel(name string) *Channel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.channels[name]
+}
+
+// Channels returns the channels. The slice is shared and must not be changed.
+func (p *Partition) Channels() []*Channel { return *p.list.Load() }
+
+// RemoveChannel ends a channel and its consumers' subscriptions.
+func (p *Partition) RemoveChannel(name string) error {
+	c := p.Channel(name)
+	if c == nil {
+		return ErrChannelNotFound
+	}
+	c.close(ErrChannelNotFound)
+	return p.forget(c)
+}
+
+// RemoveAbandoned ends a channel that has no consumer, and does nothing to one
+// that has. It returns whether the channel is gone.
+func (p *Partition) RemoveAbandoned(name string) (bool, error) {
+	c := p.Channel(name)
+	if c == nil || !c.closeIfIdle() {
+		return c == nil, nil
+	}
+	return true, p.forget(c)
+}
+
+// forget takes a closed channel out of the partition.
+func (p *Partition) forget(c *Channel) error {
+	p.mu.Lock()
+	if p.channels[c.name] == c {
+		delete(p.channels, c.name)
+		delete(p.restored, c.name)
+		if len(p.channels) == 0 {
+			p.backlog = p.visibleEnd()
+		}
+		p.relistLocked()
+	}
+	p.mu.Unlock()
+	p.dirty.Store(true)
+	return p.Checkpoint()
+}
+
+func (p *Partition) relistLocked() {
+	l := make([]*Channel, 0, len(p.channels))
+	for _, c := range p.channels {
+		l = append(l, c)
+	}
+	p.list.Store(&l)
+}
+
+// SetPaused stops channels from seeing messages published from now on, or lets
+// them see all again. Setting what is set changes nothing.
+func (p *Partition) SetPaused(paused bool) {
+	was := p.pausedAt.Load() != notPaused
+	switch {
+	case paused == was:
+		return
+	case paused:
+		p.pausedAt.Store(uint64(p.o.Log.CommittedEnd()))
+	default:
+		p.pausedAt.Store(notPaused)
+	}
+	p.dirty.Store(true)
+	for _, c := range p.Channels() {
+		c.wakeAll()
+	}
+}
+
+// Pending returns the number of messages that no channel has got yet: those
+// kept back by a pause, or all since the last channel went.
+func (p *Partition) Pending() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := p.visibleEnd()
+	if len(p.channels) == 0 {
+		from = max(p.backlog, p.o.Log.Start())
+	}
+	return int64(p.o.Log.CommittedEnd()) - int64(from)
+}
+
+// Empty drops the messages that no channel has got yet.
+func (p *Partition) Empty() error {
+	end := p.o.Log.CommittedEnd()
+	p.mu.Lock()
+	if len(p.channels) == 0 {
+		p.backlog = end
+	}
+	p.mu.Unlock()
+	if from := p.pausedAt.Load(); from != notPaused {
+		for _, c := range p.Channels() {
+			c.dropRange(seq.Offset(from), end)
+		}
+		p.pausedAt.Store(uint64(end))
+	}
+	p.dirty.Store(true)
+	return p.Checkpoint()
+}
+
+// Committed tells the partition that a batch is committed: see
+// coord.TermOptions.
+func (p *Partition) Committed(b commitlog.Batch) {
+	channels := p.Channels()
+	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
+		p.deferLate(b, channels)
+	}
+	for _, c := range channels {
+		c.wakeFor(b.Count())
+	}
+}
+
+// deferLate tells the channels of the messages in a batch that are not due.
+func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
+	records := b.Records(b.First())
+	for {
+		o, raw, ok := records.Next()
+		if !ok {
+			return
+		}
+		m, err := decodeRecord(raw)
+		if err != nil || m.DeliverAt.IsZero() {
+			continue // what cannot be read is met again when it is delivered
+		}
+		for _, c := range channels {
+			c.deferUntil(o, m.DeliverAt)
+		}
+	}
+}
+
+// Checkpoint stores the positions if any changed since the last time. On an
+// error the version before stays good and the next call tries again.
+func (p *Partition) Checkpoint() error {
+	p.saving.Lock()
+	defer p.saving.Unlock()
+	if !p.dirty.Swap(false) {
+		return nil
+	}
+	if err := p.positions.Save(p.snapshot()); err != nil {
+		p.dirty.Store(true)
+		return fmt.Errorf("store positions: %w", err)
+	}
+	return nil
+}
+
+func (p *Partition) snapshot() Snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Snapshot{BacklogFrom: p.backlog}
+	if at := p.pausedAt.Load(); at != notPaused {
+		o := seq.Offset(at)
+		s.PausedAt = &o
+	}
+	seen := seq.Offset(math.MaxUint64)
+	for _, c := range p.channels {
+		pos := c.position()
+		seen = min(seen, pos.Floor)
+		if !c.ephemeral {
+			s.Channels = append(s.Channels, ChannelPosition{Name: c.name, Version: c.version, Position: pos})
+		}
+	}
+	for _, c := range p.restored {
+		s.Channels = append(s.Channels, c)
+	}
+	slices.SortFunc(s.Channels, func(a, b ChannelPosition) int { return compareNames(a.Name, b.Name) })
+	if len(s.Channels) == 0 && len(p.channels) > 0 {
+		// only ephemeral channels: after a restart the next first channel
+		// goes on where they were
+		s.BacklogFrom = max(s.BacklogFrom, seen)
+	}
+	return s
+}
+
+// Settled says that the metadata has named all its channels: positions that
+// were stored and not asked for are of channels that are gone.
+func (p *Partition) Settled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.restored) > 0 {
+		p.restored = map[string]ChannelPosition{}
+		p.dirty.Store(true)
+	}
+}
+
+// Floor returns the offset below which no channel needs a message any more.
+func (p *Partition) Floor() seq.Offset {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.restored) > 0 {
+		return p.o.Log.Start()
+	}
+	if len(p.channels) == 0 {
+		return max(p.backlog, p.o.Log.Start())
+	}
+	floor := seq.Offset(math.MaxUint64)
+	for _, c := range p.channels {
+		floor = min(floor, c.Floor())
+	}
+	return floor
+}
+
+// Retain drops whole segments that are finished with and older than maxAge, and
+// as many more as exceed maxBytes (0: no limit), finished or not.
+func (p *Partition) Retain(now time.Time, maxAge time.Duration, maxBytes int64) error {
+	before := p.o.Log.Start()
+	_, err := p.o.Log.Retain(commitlog.Retention{Floor: p.Floor(), Now: now, MaxAge: maxAge, MaxBytes: maxBytes})
+	if start := p.o.Log.Start(); start > before {
+		for _, c := range p.Channels() {
+			c.advanceTo(start)
+		}
+	}
+	return err
+}
+
+// Close stores the positions and ends every subscription. The log and the term
+// are their owner's.
+func (p *Partition) Close(reason error) error {
+	for _, c := range p.Channels() {
+		c.close(reason)
+	}
+	return p.Checkpoint()
+}
+
+func compareNames(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

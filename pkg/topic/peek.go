@@ -1,0 +1,116 @@
+package topic
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Seen is a message that was looked at and not touched. Its slices are the
+// caller's.
+type Seen struct {
+	Offset    seq.Offset
+	Timestamp time.Time
+	Message   Message
+	State     channel.MessageState // Ready where there is no channel
+	Attempts  uint16
+}
+
+// Peek returns up to limit committed messages from an offset on. With a channel
+// it leaves out what the channel has finished, and tells the others' state.
+func (p *Partition) Peek(c *Channel, from seq.Offset, limit int) ([]Seen, error) {
+	r := p.o.Log.NewReader()
+	defer r.Release()
+	from = max(from, p.o.Log.Start())
+	var seen []Seen
+	for o := from; len(seen) < limit && o < p.o.Log.CommittedEnd(); {
+		b, err := r.Batch(o)
+		if err != nil {
+			var below *commitlog.BelowStartError
+			if errors.As(err, &below) && below.Start > o {
+				o = below.Start
+				continue
+			}
+			return seen, err
+		}
+		records := b.Records(o)
+		for len(seen) < limit {
+			at, raw, ok := records.Next()
+			if !ok {
+				break
+			}
+			s := Seen{Offset: at, Timestamp: time.Unix(0, b.Timestamp())}
+			if c != nil {
+				if s.State, s.Attempts = c.stateOf(at); s.State == channel.Finished {
+					continue
+				}
+			}
+			m, err := decodeRecord(append([]byte(nil), raw...))
+			if err != nil {
+				return seen, fmt.Errorf("offset %d: %w", at, err)
+			}
+			s.Message = m
+			seen = append(seen, s)
+		}
+		o = b.End()
+	}
+	return seen, nil
+}
+
+func (c *Channel) stateOf(o seq.Offset) (channel.MessageState, uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.StateOf(o)
+}
+
+// OldestAt returns when the channel's oldest unfinished message was published,
+// and false when there is none or it cannot be read.
+func (c *Channel) OldestAt() (time.Time, bool) {
+	floor := c.Floor()
+	if floor >= c.p.o.Log.CommittedEnd() {
+		return time.Time{}, false
+	}
+	r := c.p.o.Log.NewReader()
+	defer r.Release()
+	b, err := r.Batch(floor)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return time.Unix(0, b.Timestamp()), true
+}
+
+// digestChunk is how much of the log Digest reads at a time.
+const digestChunk = 1 << 20
+
+// Digest returns the SHA-256 of the log's bytes from its start to the batch
+// that ends at or before end, in hexadecimal. Replicas that hold the same have
+// the same digest.
+func (p *Partition) Digest(end seq.Offset) (string, error) {
+	h := sha256.New()
+	var buf []byte
+	for o := p.o.Log.Start(); o < end; {
+		raw, err := p.o.Log.ReadRaw(o, digestChunk, buf)
+		if err != nil {
+			return "", err
+		}
+		for rest := raw; len(rest) > 0; {
+			b, err := commitlog.Decode(rest)
+			if err != nil {
+				return "", err
+			}
+			if o = b.End(); o > end {
+				break
+			}
+			h.Write(b.Raw())
+			rest = rest[b.Size():]
+		}
+		buf = raw
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,63 @@
+package topic
+
+import (
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+)
+
+// publish is one publish on its way through the log. Its methods are called by
+// the term.
+type publish struct {
+	p       *Partition
+	msgs    []Message // only until AppendTo has copied them
+	count   int
+	body    uint64
+	rawSize int64
+	done    func(Receipt)
+}
+
+// publishes are reused: one is live for as long as a publish is in flight.
+var publishes = sync.Pool{New: func() any { return new(publish) }}
+
+// Publish appends messages, all of them or none. done is called exactly once,
+// perhaps before Publish returns; it must not block. The messages are copied
+// before Publish returns, which may wait while too much waits to be written.
+func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
+	e := publishes.Get().(*publish)
+	e.p, e.msgs, e.count, e.done = p, msgs, len(msgs), done
+	if err := p.out.Append(e); err != nil {
+		e.finish(Receipt{Partition: p.o.Index, Err: err})
+	}
+}
+
+// AppendTo implements commitlog.Entry.
+func (e *publish) AppendTo(b *commitlog.Builder) {
+	e.body, e.rawSize = 0, 0
+	before := b.Size()
+	for i := range e.msgs {
+		m := &e.msgs[i]
+		m.appendRecord(b)
+		e.body += uint64(len(m.Body))
+	}
+	e.rawSize = int64(b.Size() - before)
+	e.msgs = nil
+}
+
+// Settle implements commitlog.Entry.
+func (e *publish) Settle(at commitlog.Placed, err error) {
+	if err != nil {
+		e.finish(Receipt{Partition: e.p.o.Index, Err: err})
+		return
+	}
+	e.p.messages.Add(uint64(e.count))
+	e.p.bytes.Add(e.body)
+	e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Count: e.count, Position: at.Position, RawSize: e.rawSize})
+}
+
+func (e *publish) finish(r Receipt) {
+	done := e.done
+	*e = publish{}
+	publishes.Put(e)
+	done(r)
+}
