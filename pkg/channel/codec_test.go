@@ -1,0 +1,123 @@
+package channel
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+func samplePosition() Position {
+	return Position{
+		Floor:     1000,
+		Finished:  []Range{{1001, 1005}, {1300, 100_000_000}},
+		Deferred:  []Deferral{{1006, time.Unix(1700000000, 5).UnixNano(), 3}, {1008, math.MaxInt64, 1}},
+		Attempted: []Attempt{{1000, 1}, {1007, MaxAttempts}},
+	}
+}
+
+const samplePositionHex = "01" + "e807" +
+	"02" + "0104" + "a702" + "ecb7d72f" +
+	"02" + "06" + "05002a36fe9c9717" + "03" + "01" + "ffffffffffffff7f" + "01" +
+	"02" + "0001" + "06" + "a01f"
+
+func TestPositionIsGolden(t *testing.T) {
+	data, err := samplePosition().MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(data); got != samplePositionHex {
+		t.Errorf("encoded\n%s, want\n%s", got, samplePositionHex)
+	}
+	var p Position
+	if err := p.UnmarshalBinary(data); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(samplePosition(), p); diff != "" {
+		t.Error(diff)
+	}
+	for n := range data {
+		if err := p.UnmarshalBinary(data[:n]); !errors.Is(err, ErrBadPosition) {
+			t.Errorf("cut to %d bytes: %v", n, err)
+		}
+	}
+	if diff := cmp.Diff(samplePosition(), p); diff != "" {
+		t.Errorf("a failure changed the position: %s", diff)
+	}
+}
+
+func TestBadPositionsAreRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":                  "",
+		"version 2":                "0200000000",
+		"more after the end":       "010000000000",
+		"long form of a number":    "01800000000000",
+		"floor too large":          "01ffffffffffffffff0f000000",
+		"endless number":           "01ffffffffffffffffffffff000000",
+		"more ranges than bytes":   "0100ffffff7f0000",
+		"range touches the floor":  "01000100010000",
+		"ranges touch":             "0100020101000100000000",
+		"empty range":              "01000101000000",
+		"no attempts":              "0100000001" + "0000",
+		"too many attempts":        "0100000001" + "00a11f",
+		"deferred and attempted":   "0100" + "00" + "01" + "05" + "0000000000000000" + "01" + "01" + "0501",
+		"deferred and finished":    "0100" + "010501" + "01" + "05" + "0000000000000000" + "01" + "00",
+		"attempted and finished":   "0100" + "010501" + "00" + "01" + "0501",
+		"range beyond all offsets": "0100" + "0101" + "ffffffffffffffff0f" + "0000",
+	} {
+		data, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var p Position
+		if err := p.UnmarshalBinary(data); !errors.Is(err, ErrBadPosition) {
+			t.Errorf("%s: %v, %+v", name, err, p)
+		}
+	}
+}
+
+func TestPositionBelow(t *testing.T) {
+	p := samplePosition()
+	if diff := cmp.Diff(p, p.Below(seq.MaxOffset)); diff != "" {
+		t.Error(diff)
+	}
+	want := Position{Floor: 1000, Finished: []Range{{1001, 1003}}, Attempted: []Attempt{{1000, 1}}}
+	if diff := cmp.Diff(want, p.Below(1003)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(Position{Floor: 7}, p.Below(7)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzPositionDecode(f *testing.F) {
+	data, _ := samplePosition().MarshalBinary()
+	f.Add(data)
+	f.Add([]byte{1, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var p Position
+		if err := p.UnmarshalBinary(data); err != nil {
+			if !errors.Is(err, ErrBadPosition) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := p.MarshalBinary()
+		if err != nil || !bytes.Equal(again, data) {
+			t.Fatalf("%x is encoded as %x, %v", data, again, err)
+		}
+		s := Restore(p, false)
+		if err := s.check(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(p, s.Position()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}

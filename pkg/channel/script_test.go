@@ -1,0 +1,201 @@
+package channel
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txt")
+
+// TestScripts replays the histories in testdata. A line is a comment (#), a
+// command, or (>) what the command before it printed.
+func TestScripts(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runScript(t, string(text))
+			if *update {
+				if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(text), got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func runScript(t *testing.T, text string) string {
+	t.Helper()
+	var out strings.Builder
+	r := &script{s: New(0, false), now: time.Unix(0, 0)}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, ">") {
+			continue
+		}
+		out.WriteString(line)
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		answer, err := r.run(words)
+		if err != nil {
+			t.Fatalf("%s%v", line, err)
+		}
+		if err := r.s.check(); err != nil {
+			t.Fatalf("%s%v", line, err)
+		}
+		if answer != "" {
+			out.WriteString("> " + answer + "\n")
+		}
+	}
+	return out.String()
+}
+
+// script runs the commands of a history.
+type script struct {
+	s   *State
+	now time.Time
+	end seq.Offset
+}
+
+func (r *script) run(words []string) (string, error) {
+	var n seq.Offset
+	var consumer uint64
+	var d time.Duration
+	for _, w := range words[1:] {
+		if v, err := strconv.ParseUint(w, 10, 50); err == nil {
+			n = seq.Offset(v)
+		} else if v, err := strconv.ParseUint(strings.TrimPrefix(w, "c"), 10, 50); err == nil {
+			consumer = v
+		} else if v, err := time.ParseDuration(w); err == nil {
+			d = v
+		} else if w != "on" && w != "off" && w != "ordered" {
+			return "", fmt.Errorf("what is %q", w)
+		}
+	}
+	last := words[len(words)-1]
+	switch words[0] {
+	case "new":
+		r.s, r.end = New(n, last == "ordered"), n
+	case "end":
+		r.end = n
+	case "take":
+		if d == 0 {
+			d = time.Minute
+		}
+		return printDeliveries(r.s.Take(r.now, consumer, d, int(n), r.end, nil)), nil
+	case "fin":
+		return printError(r.s.Finish(n, consumer)), nil
+	case "req":
+		return printError(r.s.Requeue(n, consumer, r.now, d)), nil
+	case "touch":
+		return printError(r.s.Touch(n, consumer, r.now, d, 15*time.Minute)), nil
+	case "tick":
+		return r.tick(d), nil
+	case "restart":
+		r.s = Restore(r.s.Position(), r.s.Ordered())
+	case "show":
+		return r.show(), nil
+	case "leave":
+		return fmt.Sprint(r.s.Disconnect(consumer)), nil
+	default:
+		return "", r.steer(words[0], n, d, last == "on")
+	}
+	return "", nil
+}
+
+func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) error {
+	switch command {
+	case "defer":
+		r.s.Defer(n, r.now.Add(d))
+	case "giveback":
+		r.s.GiveBack(n)
+	case "drop":
+		r.s.Drop(n)
+	case "advance":
+		r.s.AdvanceTo(n)
+	case "seek":
+		r.s.Seek(n)
+	case "empty":
+		r.s.Empty(r.end)
+	case "pause":
+		r.s.SetPaused(on)
+	case "ordered":
+		r.s.SetOrdered(on)
+	default:
+		return fmt.Errorf("unknown command %q", command)
+	}
+	return nil
+}
+
+// tick lets time pass, and stops at each event.
+func (r *script) tick(d time.Duration) string {
+	var parts []string
+	for until := r.now.Add(d); ; {
+		at, ok := r.s.NextEvent()
+		if !ok || at.After(until) {
+			r.now = until
+			break
+		}
+		r.now = at
+		before := r.s.deferred
+		r.s.Expire(at, func(consumer uint64, o seq.Offset) {
+			parts = append(parts, fmt.Sprintf("%v: %d of c%d timed out", at.Sub(time.Unix(0, 0)), o, consumer))
+		})
+		if due := before - r.s.deferred; due > 0 {
+			parts = append(parts, fmt.Sprintf("%v: %d due", at.Sub(time.Unix(0, 0)), due))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *script) show() string {
+	c := r.s.Counts(r.end)
+	text := fmt.Sprintf("floor %d cursor %d depth %d in flight %d deferred %d", r.s.Floor(), r.s.Cursor(), c.Depth, c.InFlight, c.Deferred)
+	for from, end := range r.s.done.Ranges() {
+		text += fmt.Sprintf(" [%d,%d)", from, end)
+	}
+	return text
+}
+
+func printDeliveries(list []Delivery) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	var parts []string
+	for _, d := range list {
+		text := fmt.Sprint(d.Offset)
+		if d.Attempts > 1 {
+			text += fmt.Sprintf(" (attempt %d)", d.Attempts)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func printError(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
