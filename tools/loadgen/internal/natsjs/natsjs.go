@@ -1,0 +1,334 @@
+// Package natsjs loads NATS JetStream through nats.go.
+package natsjs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
+)
+
+// Config says where the servers are and what streams to make.
+type Config struct {
+	Addrs    []string // host:port of each server's client port
+	Replicas int
+	// Mode is how Send publishes: "async" is nats.go's PublishAsync, one
+	// acknowledgement for each message; "fast" is the server's fast batch
+	// ingest (2.14 and later), one for each batch.
+	Mode string
+	// Retention is "limits" (acknowledged messages stay) or "workqueue".
+	Retention string
+	Batch     int // messages in each Send, for "fast"
+	InFlight  int // the most messages unacknowledged to a publisher
+	MaxAck    int // the most unacknowledged to the consumer
+}
+
+// Driver is the broker.Driver for JetStream.
+type Driver struct {
+	c      Config
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	byName map[string]string // server name to address
+}
+
+// New connects to every server once, to learn which is which.
+func New(c Config) (*Driver, error) {
+	d := &Driver{c: c, byName: map[string]string{}}
+	for _, a := range c.Addrs {
+		nc, err := connect(a)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a, err)
+		}
+		d.byName[nc.ConnectedServerName()] = a
+		if d.nc == nil {
+			d.nc = nc
+		} else {
+			nc.Close()
+		}
+	}
+	var err error
+	d.js, err = jetstream.New(d.nc, jetstream.WithDefaultTimeout(20*time.Second))
+	return d, err
+}
+
+func connect(addr string) (*nats.Conn, error) {
+	return nats.Connect("nats://"+addr, nats.Name("loadgen"), nats.DontRandomize(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(0))
+}
+
+// dial connects to the leader of the topic's stream, the best place to be.
+func (d *Driver) dial(ctx context.Context, topic string) (*nats.Conn, error) {
+	addr := d.c.Addrs[0]
+	if len(d.c.Addrs) > 1 {
+		s, err := d.js.Stream(ctx, topic)
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if info.Cluster == nil || d.byName[info.Cluster.Leader] == "" {
+			return nil, errors.New("stream has no known leader")
+		}
+		addr = d.byName[info.Cluster.Leader]
+	}
+	return connect(addr)
+}
+
+const durable = "group"
+
+// Create implements broker.Driver.
+func (d *Driver) Create(ctx context.Context, topic string, group bool) error {
+	ret := jetstream.LimitsPolicy
+	if d.c.Retention == "workqueue" {
+		ret = jetstream.WorkQueuePolicy
+	}
+	s, err := d.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: topic, Subjects: []string{topic}, Storage: jetstream.FileStorage,
+		Replicas: d.c.Replicas, Retention: ret, AllowBatchPublish: d.c.Mode == "fast",
+	})
+	if err != nil || !group {
+		return err
+	}
+	_, err = s.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 60 * time.Second,
+		MaxAckPending: d.c.MaxAck, Replicas: d.c.Replicas,
+	})
+	return err
+}
+
+// Delete implements broker.Driver.
+func (d *Driver) Delete(ctx context.Context, topic string) error {
+	return d.js.DeleteStream(ctx, topic)
+}
+
+// Backlog implements broker.Driver.
+func (d *Driver) Backlog(ctx context.Context, topic string) (int64, error) {
+	c, err := d.js.Consumer(ctx, topic, durable)
+	if err != nil {
+		return 0, err
+	}
+	i, err := c.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int64(i.NumPending) + int64(i.NumAckPending), nil
+}
+
+// Close implements broker.Driver.
+func (d *Driver) Close() error {
+	d.nc.Close()
+	return nil
+}
+
+// fifo holds what Send is waiting for, oldest first.
+type fifo struct {
+	mu  sync.Mutex
+	q   []pending
+	cum uint64 // messages handed to Send
+	ack uint64 // messages acknowledged
+}
+
+type pending struct {
+	last  uint64 // the number of the batch's last message, from 1
+	acked func(error)
+}
+
+func (f *fifo) add(n int, acked func(error)) {
+	f.mu.Lock()
+	f.cum += uint64(n)
+	f.q = append(f.q, pending{f.cum, acked})
+	f.mu.Unlock()
+}
+
+// upTo acknowledges messages through n; with n zero, one more than before.
+func (f *fifo) upTo(n uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n == 0 {
+		n = f.ack + 1
+	}
+	if n <= f.ack {
+		return
+	}
+	f.ack = n
+	for len(f.q) > 0 && f.q[0].last <= n {
+		f.q[0].acked(nil)
+		f.q = f.q[1:]
+	}
+}
+
+func (f *fifo) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.q {
+		p.acked(err)
+	}
+	f.q = nil
+}
+
+type publisher struct {
+	fifo
+	d     *Driver
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	topic string
+
+	// Fast batch ingest.
+	inbox string
+	head  []byte // "<inbox>.<batch id>.<flow>.fail."
+	seq   uint64
+}
+
+// Publisher implements broker.Driver.
+func (d *Driver) Publisher(ctx context.Context, topic string) (broker.Publisher, error) {
+	nc, err := d.dial(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	p := &publisher{d: d, nc: nc, topic: topic}
+	p.js, err = jetstream.New(nc,
+		jetstream.WithPublishAsyncMaxPending(d.c.InFlight),
+		jetstream.WithPublishAsyncAckHandler(func(jetstream.JetStream, *nats.Msg, *jetstream.PubAck) { p.upTo(0) }),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) { p.fail(err) }))
+	return p, err
+}
+
+// Publish implements broker.Publisher.
+func (p *publisher) Publish(body []byte) error {
+	_, err := p.js.Publish(context.Background(), p.topic, body)
+	return err
+}
+
+// Send implements broker.Publisher.
+func (p *publisher) Send(bodies [][]byte, acked func(error)) error {
+	p.add(len(bodies), acked)
+	if p.d.c.Mode == "fast" {
+		return p.sendFast(bodies)
+	}
+	for _, b := range bodies {
+		if _, err := p.js.PublishAsync(p.topic, b, jetstream.WithStallWait(30*time.Second)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *publisher) sendFast(bodies [][]byte) error {
+	if p.inbox == "" {
+		p.inbox = nats.NewInbox()
+		p.head = fmt.Appendf(nil, "%s.%s.%d.fail.", p.inbox, nuid.Next(), p.d.c.Batch)
+		if _, err := p.nc.Subscribe(p.inbox+".>", p.flow); err != nil {
+			return err
+		}
+	}
+	for _, b := range bodies {
+		p.seq++
+		op := 1 // append
+		if p.seq == 1 {
+			op = 0 // start
+		}
+		reply := fmt.Appendf(p.head[:len(p.head):len(p.head)], "%d.%d.$FI", p.seq, op)
+		if err := p.nc.PublishRequest(p.topic, string(reply), b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flow handles what the server says of a fast batch.
+func (p *publisher) flow(m *nats.Msg) {
+	if !bytes.Contains(m.Data, []byte(`"type":"ack"`)) {
+		p.fail(fmt.Errorf("fast batch: %s", m.Data))
+		return
+	}
+	var a struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		p.fail(err)
+		return
+	}
+	if a.Seq > 0 { // the first only tells the flow
+		p.upTo(a.Seq)
+	}
+}
+
+// Close implements broker.Publisher.
+func (p *publisher) Close() error {
+	p.nc.Close()
+	p.fail(errors.New("closed"))
+	return nil
+}
+
+type consumer struct {
+	nc  *nats.Conn
+	c   jetstream.Consumer
+	max int
+}
+
+// Consumer implements broker.Driver.
+func (d *Driver) Consumer(ctx context.Context, topic string) (broker.Consumer, error) {
+	nc, err := d.dial(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	c, err := js.Consumer(ctx, topic, durable)
+	if err != nil {
+		return nil, err
+	}
+	return &consumer{nc, c, d.c.MaxAck}, nil
+}
+
+// Run implements broker.Consumer.
+func (k *consumer) Run(ctx context.Context, handle func([]byte) error) error {
+	errs := make(chan error, 1)
+	fail := func(err error) {
+		select {
+		case errs <- err:
+		default:
+		}
+	}
+	cc, err := k.c.Consume(func(m jetstream.Msg) {
+		err := handle(m.Data())
+		if err == nil {
+			err = m.Ack()
+		}
+		if err != nil {
+			fail(err)
+		}
+	}, jetstream.PullMaxMessages(k.max), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+		if !errors.Is(err, nats.ErrConnectionClosed) {
+			fail(err)
+		}
+	}))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-errs:
+	}
+	cc.Stop()
+	k.nc.FlushTimeout(5 * time.Second)
+	return err
+}
+
+// Close implements broker.Consumer.
+func (k *consumer) Close() error {
+	k.nc.Close()
+	return nil
+}

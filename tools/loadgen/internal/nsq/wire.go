@@ -1,0 +1,274 @@
+// Package nsq loads anything that speaks the NSQ TCP protocol. It has two
+// drivers: Raw, which writes and reads the protocol itself and keeps many
+// commands in flight on a connection, and Client, which goes through go-nsq.
+package nsq
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	frameResponse = 0
+	frameError    = 1
+	frameMessage  = 2
+)
+
+// Config says where the broker is and how to speak to it.
+type Config struct {
+	TCP  string // host:port of the broker's NSQ protocol port
+	HTTP string // host:port of its HTTP API; empty where it has none
+	// Channel is the consumer group.
+	Channel string
+	// Partition, if not negative, is added to PUB, MPUB and SUB as brokers with
+	// partitioned topics (youzan's nsqd) expect it.
+	Partition int
+	// RDY is how many messages the consumer lets be in flight to it.
+	RDY int
+	// BufferSize and BufferTimeout are the consumer's output_buffer_size (bytes)
+	// and output_buffer_timeout; 0 leaves the broker's default, -1 turns it off.
+	BufferSize    int
+	BufferTimeout time.Duration
+	// NoCreate is for a broker whose topics are made outside this program.
+	NoCreate bool
+}
+
+func (c *Config) part() string {
+	if c.Partition < 0 {
+		return ""
+	}
+	return " " + strconv.Itoa(c.Partition)
+}
+
+// conn is one connection that has said IDENTIFY.
+type conn struct {
+	net.Conn
+	r *bufio.Reader
+	w *bufio.Writer
+}
+
+func dial(ctx context.Context, c *Config, consumer bool) (*conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", c.TCP)
+	if err != nil {
+		return nil, err
+	}
+	cn := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 128<<10), w: bufio.NewWriterSize(nc, 128<<10)}
+	id := map[string]any{
+		"client_id": "loadgen", "hostname": "loadgen", "user_agent": "github.com/brokerd/brokerd/tools/loadgen/1",
+		"feature_negotiation": true,
+	}
+	if consumer {
+		if c.BufferSize != 0 {
+			id["output_buffer_size"] = c.BufferSize
+		}
+		if c.BufferTimeout < 0 {
+			id["output_buffer_timeout"] = -1
+		} else if c.BufferTimeout > 0 {
+			id["output_buffer_timeout"] = c.BufferTimeout.Milliseconds()
+		}
+	}
+	b, err := json.Marshal(id)
+	if err != nil {
+		return nil, err
+	}
+	cn.w.WriteString("  V2IDENTIFY\n")
+	cn.writeLen(len(b))
+	cn.w.Write(b)
+	if err := cn.w.Flush(); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	typ, data, err := cn.frame(nil)
+	if err == nil && typ != frameResponse {
+		err = fmt.Errorf("IDENTIFY: %s", data)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return cn, nil
+}
+
+func (c *conn) writeLen(n int) {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], uint32(n))
+	c.w.Write(b[:])
+}
+
+// frame reads one frame into buf, grown as needed.
+func (c *conn) frame(buf []byte) (typ int, data []byte, err error) {
+	var h [8]byte
+	if _, err := io.ReadFull(c.r, h[:]); err != nil {
+		return 0, nil, err
+	}
+	n := int(binary.BigEndian.Uint32(h[:])) - 4
+	if n < 0 || n > 64<<20 {
+		return 0, nil, fmt.Errorf("frame of %d bytes", n)
+	}
+	if cap(buf) < n {
+		buf = make([]byte, n, n+n/2)
+	}
+	buf = buf[:n]
+	_, err = io.ReadFull(c.r, buf)
+	return int(binary.BigEndian.Uint32(h[4:])), buf, err
+}
+
+// expectOK reads frames, answering heartbeats, until a response or an error.
+func (c *conn) expectOK() error {
+	var buf [256]byte
+	for {
+		typ, data, err := c.frame(buf[:0])
+		switch {
+		case err != nil:
+			return err
+		case typ == frameError:
+			return errors.New(string(data))
+		case typ != frameResponse:
+			return fmt.Errorf("frame of type %d where a response was expected", typ)
+		case string(data) == "_heartbeat_":
+			c.w.WriteString("NOP\n")
+			if err := c.w.Flush(); err != nil {
+				return err
+			}
+		case string(data) == "OK":
+			return nil
+		default:
+			return fmt.Errorf("response %q", data)
+		}
+	}
+}
+
+// admin does what goes through the broker's HTTP API.
+type admin struct{ Config }
+
+var httpc = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
+func (a *admin) post(ctx context.Context, path string, q url.Values) error {
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+a.HTTP+path+"?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := httpc.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 200 {
+		return fmt.Errorf("POST %s: %s: %s", path, resp.Status, strings.TrimSpace(string(b)))
+	}
+	return nil
+}
+
+// Create implements broker.Driver. Without an HTTP API it subscribes once,
+// which makes the topic and the channel on any NSQ broker.
+func (a *admin) Create(ctx context.Context, topic string, group bool) error {
+	if a.NoCreate {
+		return nil
+	}
+	if a.HTTP == "" {
+		if !group {
+			return nil // the first PUB makes it
+		}
+		c, err := dial(ctx, &a.Config, true)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		fmt.Fprintf(c.w, "SUB %s %s%s\n", topic, a.Channel, a.part())
+		if err := c.w.Flush(); err != nil {
+			return err
+		}
+		return c.expectOK()
+	}
+	if err := a.post(ctx, "/topic/create", url.Values{"topic": {topic}}); err != nil {
+		return err
+	}
+	if !group {
+		return nil
+	}
+	return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}})
+}
+
+// Delete implements broker.Driver.
+func (a *admin) Delete(ctx context.Context, topic string) error {
+	if a.NoCreate || a.HTTP == "" {
+		return nil
+	}
+	return a.post(ctx, "/topic/delete", url.Values{"topic": {topic}})
+}
+
+// Backlog implements broker.Driver.
+func (a *admin) Backlog(ctx context.Context, topic string) (int64, error) {
+	if a.HTTP == "" {
+		return 0, errors.New("no HTTP API to ask")
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.HTTP+"/stats?format=json&topic="+url.QueryEscape(topic), nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := httpc.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	type stats struct {
+		Topics []struct {
+			Name     string `json:"topic_name"`
+			Depth    int64  `json:"depth"`
+			Channels []struct {
+				Name     string `json:"channel_name"`
+				Depth    int64  `json:"depth"`
+				InFlight int64  `json:"in_flight_count"`
+				Deferred int64  `json:"deferred_count"`
+			} `json:"channels"`
+		} `json:"topics"`
+	}
+	// Older servers wrap the answer in "data".
+	var s struct {
+		stats
+		Data *stats `json:"data"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return 0, err
+	}
+	t := s.stats
+	if s.Data != nil {
+		t = *s.Data
+	}
+	var n int64
+	found := false
+	for _, tp := range t.Topics {
+		if tp.Name != topic {
+			continue
+		}
+		for _, ch := range tp.Channels {
+			if ch.Name == a.Channel {
+				found = true
+				n += ch.Depth + ch.InFlight + ch.Deferred
+			}
+		}
+		if s.Data == nil { // a topic's own depth is what no channel has had yet
+			n += tp.Depth
+		}
+	}
+	if !found {
+		return 0, fmt.Errorf("channel %s of topic %s is not in the stats", a.Channel, topic)
+	}
+	return n, nil
+}
+
+// Close implements broker.Driver.
+func (a *admin) Close() error { return nil }

@@ -1,0 +1,245 @@
+// Loadgen loads a message broker and prints what it measured as one line of
+// JSON. See README.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/tools/loadgen/internal/amqpq"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/bare"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/limits"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/load"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/natsjs"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/nsq"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/redisstream"
+)
+
+const usage = `usage: loadgen WORKLOAD [flags]
+
+workloads:
+  publish   publish for a while; count acknowledged messages
+  e2e       one producer and one consumer; latency from publish to receipt
+  backlog   publish -messages, then one consumer takes them all
+  topics    make -topics topics; the broker's memory and CPU, idle
+  limits    what this machine can do by itself; needs no broker
+  bare      not a load but a broker with nothing in it: a node of the least
+            replicated log that answers PUB and MPUB, to be loaded with
+            "publish -no-create -topic x"
+
+loadgen WORKLOAD -h lists the flags.
+`
+
+// record is the line that is printed.
+type record struct {
+	Label  string         `json:"label"`
+	Driver string         `json:"driver,omitempty"`
+	Time   time.Time      `json:"time"`
+	CPUs   int            `json:"cpus"`
+	Args   []string       `json:"args"`
+	Error  string         `json:"error,omitempty"`
+	Result *load.Result   `json:"result,omitempty"`
+	Limits []limits.Limit `json:"limits,omitempty"`
+}
+
+func main() {
+	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-") {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	r := record{Time: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Args: os.Args[1:]}
+	err := run(os.Args[1], os.Args[2:], &r)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	json.NewEncoder(os.Stdout).Encode(r)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the flags of a run.
+type settings struct {
+	load    load.Options
+	driver  string
+	addr    string
+	label   string
+	pids    string
+	timeout time.Duration
+	dir     string
+	noGroup bool
+
+	nsq       nsq.Config
+	replicas  int
+	natsMode  string
+	natsRet   string
+	maxAck    int
+	redisRead int
+
+	listen, file, followers string
+	follower, fsync         bool
+}
+
+// addFlags declares what every workload takes.
+func (s *settings) addFlags(fs *flag.FlagSet) {
+	fs.StringVar(&s.driver, "driver", "nsq", "`NAME`: nsq (raw protocol), go-nsq, nats, redis or amqp")
+	fs.StringVar(&s.addr, "addr", "127.0.0.1:4150", "broker's `HOST:PORT`; for nats all servers', with commas")
+	fs.StringVar(&s.label, "label", "", "name of what is measured, copied to the output")
+	fs.StringVar(&s.pids, "pids", "", "the broker's process `IDS`, with commas, to measure")
+	fs.DurationVar(&s.timeout, "max", 10*time.Minute, "end the whole run after this")
+	fs.BoolVar(&s.noGroup, "no-group", false, "publish: make no consumer group")
+
+	o := &s.load
+	fs.StringVar(&o.Topic, "topic", "", "topic; default: a new name")
+	fs.BoolVar(&o.Keep, "keep", false, "do not delete the topic")
+	fs.IntVar(&o.Size, "size", 128, "bytes in a body")
+	fs.DurationVar(&o.Warmup, "warmup", time.Second, "before measuring")
+	fs.DurationVar(&o.Duration, "duration", 5*time.Second, "measure for this long")
+	fs.IntVar(&o.Producers, "producers", 1, "publish: connections that publish")
+	fs.BoolVar(&o.Sync, "sync", false, "publish: wait for each message")
+	fs.IntVar(&o.Batch, "batch", 100, "messages in a batch")
+	fs.IntVar(&o.Window, "window", 10, "batches in flight on a connection")
+	fs.Float64Var(&o.Rate, "rate", 2000, "e2e: messages a second; 0: as many as go")
+	fs.IntVar(&o.Unconsumed, "unconsumed", 5000, "e2e at rate 0: most messages published and not received")
+	fs.IntVar(&o.Messages, "messages", 1000000, "backlog: how many")
+	fs.DurationVar(&o.Settle, "settle", time.Second, "pause after filling or creating")
+	fs.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "backlog: longest drain")
+	fs.IntVar(&o.Topics, "topics", 1000, "topics: how many")
+	fs.IntVar(&o.Concurrency, "concurrency", 8, "topics: requests at a time")
+}
+
+// addDriverFlags declares what one driver, or a workload without one, takes.
+func (s *settings) addDriverFlags(fs *flag.FlagSet) {
+	fs.StringVar(&s.nsq.HTTP, "nsq-http", "", "nsq: `HOST:PORT` of the HTTP API, to create, delete and count")
+	fs.StringVar(&s.nsq.Channel, "nsq-channel", "ch", "nsq: channel")
+	fs.IntVar(&s.nsq.Partition, "nsq-partition", -1, "nsq: partition to name in the commands; -1: none")
+	fs.IntVar(&s.nsq.RDY, "nsq-rdy", 2500, "nsq: RDY count (go-nsq: max_in_flight)")
+	fs.IntVar(&s.nsq.BufferSize, "nsq-output-buffer-size", 0, "nsq: output_buffer_size; 0: the default, -1: none")
+	fs.DurationVar(&s.nsq.BufferTimeout, "nsq-output-buffer-timeout", 0, "nsq: output_buffer_timeout; 0: the default, -1ns: off")
+	fs.BoolVar(&s.nsq.NoCreate, "no-create", false, "nsq: -topic is there already; neither create nor delete it")
+	fs.IntVar(&s.replicas, "replicas", 1, "nats, amqp: replicas of a stream or queue")
+	fs.StringVar(&s.natsMode, "nats-mode", "async", "nats: async (PublishAsync) or fast (fast batch ingest)")
+	fs.StringVar(&s.natsRet, "nats-retention", "limits", "nats: limits or workqueue")
+	fs.IntVar(&s.maxAck, "max-ack-pending", 10000, "nats: max_ack_pending; amqp: prefetch")
+	fs.IntVar(&s.redisRead, "redis-count", 200, "redis: COUNT of each XREADGROUP")
+	fs.StringVar(&s.dir, "dir", os.TempDir(), "limits: `DIRECTORY` on the disk to measure")
+	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "bare: `HOST:PORT` to serve on")
+	fs.StringVar(&s.file, "file", "", "bare: the log file; removed at the end")
+	fs.BoolVar(&s.follower, "follower", false, "bare: be a follower")
+	fs.StringVar(&s.followers, "followers", "", "bare: the followers' addresses, with commas")
+	fs.BoolVar(&s.fsync, "fsync", false, "bare: fdatasync before each acknowledgement")
+}
+
+// complete checks the options of a load and fills in what is derived.
+func (s *settings) complete() error {
+	o := &s.load
+	if o.Size < body.MinSize || o.Batch < 1 || o.Window < 1 || o.Producers < 1 {
+		return fmt.Errorf("-size must be at least %d; -batch, -window and -producers at least 1", body.MinSize)
+	}
+	o.Group = !s.noGroup
+	if o.Topic == "" {
+		o.Topic = fmt.Sprintf("lg_%d_%d", time.Now().UnixMilli(), os.Getpid())
+	}
+	for id := range strings.FieldsFuncSeq(s.pids, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			return err
+		}
+		o.Pids = append(o.Pids, n)
+	}
+	return nil
+}
+
+// serveBare is the workload that is none.
+func (s *settings) serveBare() error {
+	if s.follower {
+		return bare.Follow(s.listen, s.file, s.fsync)
+	}
+	return bare.Lead(s.listen, s.file, strings.FieldsFunc(s.followers, func(r rune) bool { return r == ',' }), s.fsync)
+}
+
+// newDriver connects to the broker as the flags say.
+func (s *settings) newDriver(workload string) (broker.Driver, error) {
+	batch, inFlight := s.load.Batch, s.load.Batch*s.load.Window
+	if workload == "e2e" && s.load.Rate > 0 {
+		batch = 1 // sent one at a time, as many in flight
+	}
+	s.nsq.TCP = s.addr
+	switch s.driver {
+	case "nsq":
+		return nsq.NewRaw(s.nsq), nil
+	case "go-nsq":
+		return nsq.NewClient(s.nsq), nil
+	case "nats":
+		return natsjs.New(natsjs.Config{
+			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, Mode: s.natsMode,
+			Retention: s.natsRet, Batch: batch, InFlight: inFlight, MaxAck: s.maxAck,
+		})
+	case "redis":
+		return redisstream.New(redisstream.Config{Addr: s.addr, Count: s.redisRead}), nil
+	case "amqp":
+		return amqpq.New(amqpq.Config{Addr: s.addr, Prefetch: min(s.maxAck, 2000), Replicas: s.replicas, InFlight: inFlight})
+	}
+	return nil, fmt.Errorf("no driver %q", s.driver)
+}
+
+// run does one workload and fills in rec.
+func run(workload string, args []string, rec *record) error {
+	var s settings
+	fs := flag.NewFlagSet("loadgen "+workload, flag.ExitOnError)
+	s.addFlags(fs)
+	s.addDriverFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected %q", fs.Args())
+	}
+	rec.Label = s.label
+
+	var f func(context.Context, broker.Driver, load.Options) (*load.Result, error)
+	switch workload {
+	case "limits":
+		var err error
+		rec.Limits, err = limits.Run(s.dir, s.load.Duration)
+		return err
+	case "bare":
+		return s.serveBare()
+	case "publish":
+		f = load.Publish
+	case "e2e":
+		f = load.EndToEnd
+	case "backlog":
+		f = load.Backlog
+	case "topics":
+		f = load.Topics
+	default:
+		return fmt.Errorf("no workload %q", workload)
+	}
+	if err := s.complete(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	d, err := s.newDriver(workload)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	rec.Driver = s.driver
+	rec.Result, err = f(ctx, d, s.load)
+	return err
+}
