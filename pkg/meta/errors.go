@@ -16,7 +16,7 @@ var (
 	ErrExists            = fate.Refuse("exists with another configuration")
 	ErrStaleVersion      = fate.Refuse("version is not the current one")
 	ErrStaleEpoch        = fate.Refuse("epoch is not the current one")
-	ErrStaleIncarnation  = fate.Refuse("topic was deleted and created again")
+	ErrStaleIncarnation  = fate.Refuse("incarnation is not the current one")
 	ErrStaleIndex        = fate.Refuse("index was applied before")
 	ErrNotInISR          = fate.Refuse("node is not in sync")
 	ErrInvalidISR        = fate.Refuse("in-sync set is not valid")

@@ -48,6 +48,10 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openWith(o, p)
+}
+
+func openWith(o Options, p *parts) (*Store, error) {
 	transport, closeTransport := openTransport(&o)
 	s := &Store{
 		opts: o, events: make(chan raft.Observation, observerBuffer), stop: make(chan struct{}),
@@ -191,6 +195,9 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 	}
 	f := s.raft.Apply(data, s.opts.ApplyTimeout)
 	if err := s.await(ctx, f); err != nil {
+		if cause := s.Err(); cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
 		return meta.Result{}, err
 	}
 	switch r := f.Response().(type) {

@@ -1,0 +1,160 @@
+package meta
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+func TestNames(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		valid, ephemeral bool
+	}{
+		{"a", true, false},
+		{"a.B-c_9", true, false},
+		{"", false, false},
+		{strings.Repeat("x", 64), true, false},
+		{strings.Repeat("x", 65), false, false},
+		{"a#ephemeral", true, true},
+		{strings.Repeat("x", 54) + "#ephemeral", true, true},
+		{strings.Repeat("x", 55) + "#ephemeral", false, true},
+		{"#ephemeral", false, true},
+		{"a#ephemeral#ephemeral", false, true},
+		{"a#ephemera", false, false},
+		{"a b", false, false},
+		{"a/b", false, false},
+		{"ä", false, false},
+		{"a\n", false, false},
+	} {
+		if v, e := ValidTopicName(test.name), IsEphemeral(test.name); v != test.valid || e != test.ephemeral || v != ValidChannelName(test.name) {
+			t.Errorf("%q: valid %v, ephemeral %v", test.name, v, e)
+		}
+		if ValidNodeID(NodeID(test.name)) != (test.valid && !test.ephemeral) {
+			t.Errorf("node %q", test.name)
+		}
+	}
+}
+
+func TestSyncPolicies(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want SyncPolicy
+		back string
+	}{
+		{"", SyncPolicy{}, ""},
+		{"always", SyncPolicy{Every: 1}, "always"},
+		{"1", SyncPolicy{Every: 1}, "always"},
+		{"1,5s", SyncPolicy{Every: 1}, "always"},
+		{"100", SyncPolicy{Every: 100}, "100"},
+		{"interval", SyncPolicy{Interval: DefaultSyncInterval}, "200ms"},
+		{"2s", SyncPolicy{Interval: 2 * time.Second}, "2s"},
+		{"100,2s", SyncPolicy{Every: 100, Interval: 2 * time.Second}, "100,2s"},
+	} {
+		got, err := ParseSyncPolicy(test.text)
+		if err != nil || got != test.want || got.String() != test.back {
+			t.Errorf("%q: %+v %q, %v", test.text, got, got, err)
+		}
+		if again, err := ParseSyncPolicy(got.String()); err != nil || again != got {
+			t.Errorf("%q does not come back: %+v, %v", got, again, err)
+		}
+	}
+	for _, text := range []string{"never", "0", "-1", "0,0s", "1h", "-2s", "5,", "x,2s", "100,x", "99999999999999999999"} {
+		if p, err := ParseSyncPolicy(text); text != "5," && (!errors.Is(err, ErrInvalidConfig) || fate.Of(err) != fate.Refused) {
+			t.Errorf("%q: %+v, %v", text, p, err)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	always := SyncAlways()
+	for _, test := range []struct {
+		name      string
+		in        TopicConfig
+		nodes     int
+		ephemeral bool
+		want      TopicConfig
+	}{
+		{"one node", TopicConfig{}, 1, false, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, Sync: always}},
+		{"two nodes", TopicConfig{}, 2, false, TopicConfig{Partitions: 1, Replicas: 2, MinISR: 2, Sync: always}},
+		{"five nodes", TopicConfig{}, 5, false, TopicConfig{Partitions: 1, Replicas: 3, MinISR: 2, Sync: always}},
+		{"asked for", TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9}}, 3, false,
+			TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9, Interval: DefaultSyncInterval}}},
+		{"ephemeral", TopicConfig{}, 3, true, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, Sync: SyncPolicy{Interval: DefaultSyncInterval}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := test.in.WithDefaults(test.nodes, test.ephemeral)
+			if d := cmp.Diff(test.want, got); d != "" {
+				t.Error(d)
+			}
+			if err := got.Validate(); err != nil {
+				t.Error(err)
+			}
+			if again := got.WithDefaults(test.nodes, test.ephemeral); again != got {
+				t.Errorf("defaults of the defaults: %+v", again)
+			}
+		})
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	for name, spoil := range map[string]func(*TopicConfig){
+		"partitions": func(c *TopicConfig) { c.Partitions = 1025 },
+		"replicas":   func(c *TopicConfig) { c.Replicas = MaxReplicas + 1 },
+		"min isr":    func(c *TopicConfig) { c.MinISR = 4 },
+		"age":        func(c *TopicConfig) { c.RetentionAge = -1 },
+		"bytes":      func(c *TopicConfig) { c.RetentionBytes = -1 },
+		"message":    func(c *TopicConfig) { c.MaxMessage = MaxBodyLimit + 1 },
+		"no sync":    func(c *TopicConfig) { c.Sync = SyncPolicy{} },
+		"sync":       func(c *TopicConfig) { c.Sync.Every = -1 },
+	} {
+		c := TopicConfig{}.WithDefaults(3, false)
+		if spoil(&c); !errors.Is(c.Validate(), ErrInvalidConfig) {
+			t.Errorf("%s: %v", name, c.Validate())
+		}
+	}
+}
+
+func TestDiffMakesOneIntoTheOther(t *testing.T) {
+	was := TopicConfig{}.WithDefaults(3, false)
+	will := was
+	will.MinISR, will.Ordered, will.RetentionAge, will.Sync = 1, true, time.Hour, SyncPolicy{Every: 5, Interval: time.Second}
+	patch, err := Diff(was, will)
+	if err != nil || patch.Apply(was) != will || patch.Ext != nil {
+		t.Errorf("%+v, %v", patch, err)
+	}
+	will.Replicas = 1
+	if _, err := Diff(was, will); !errors.Is(err, ErrInvalidConfig) {
+		t.Errorf("replicas: %v", err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	var s Settings
+	for _, key := range SettingKeys() {
+		if v, known := s.Get(key); !known || validateSettings(map[string]string{key: v}) != nil {
+			t.Errorf("default of %s: %q", key, v)
+		}
+	}
+	if _, known := s.Get("no"); known || !s.AutoCreateTopics() {
+		t.Error("an unknown key, or no topics on first use")
+	}
+	set := s.with(map[string]string{SettingAutoCreateTopics: "false", SettingTopicPartitions: "3", SettingTopicSync: "2s", SettingTopicRetention: "1h"})
+	if set.AutoCreateTopics() || !s.AutoCreateTopics() {
+		t.Error("not set, or set in the old value")
+	}
+	want := TopicConfig{Partitions: 3, Replicas: 2, RetentionAge: time.Hour, Sync: SyncPolicy{Interval: 2 * time.Second}}
+	if d := cmp.Diff(want, set.TopicDefaults(TopicConfig{Replicas: 2})); d != "" {
+		t.Error(d)
+	}
+	for key, v := range map[string]string{SettingTopicPartitions: "0", SettingTopicSync: "no", SettingTopicRetention: "-1s", SettingTopicReplicas: "x", SettingAutoCreateTopics: "2"} {
+		if err := validateSettings(map[string]string{key: v}); !errors.Is(err, ErrInvalidConfig) {
+			t.Errorf("%s=%s: %v", key, v, err)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package meta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// random makes commands, most of them valid, of a small world of names.
+type random struct{ *rand.Rand }
+
+func (r random) node() NodeID    { return NodeID(fmt.Sprintf("n%d", r.IntN(4))) }
+func (r random) topic() string   { return fmt.Sprintf("t%d", r.IntN(6)) }
+func (r random) channel() string { return fmt.Sprintf("c%d", r.IntN(5)) }
+func (r random) flag() *bool     { b := r.IntN(2) == 0; return &b }
+func (r random) number() uint64  { return r.Uint64N(5) }
+func (r random) ids(n int) (ids []NodeID) {
+	for _, i := range r.Perm(4)[:n] {
+		ids = append(ids, NodeID(fmt.Sprintf("n%d", i)))
+	}
+	return ids
+}
+
+func (r random) assignment(partitions, replicas int) (out [][]NodeID) {
+	for range partitions {
+		out = append(out, r.ids(replicas))
+	}
+	return out
+}
+
+func (r random) command(s *State) Command {
+	t := r.topic()
+	version, epoch := r.number(), seq.Epoch(r.number())
+	if known := s.Topic(t); known != nil && r.IntN(4) > 0 {
+		version, epoch = known.Partitions[0].Version, known.Partitions[0].Epoch
+	}
+	switch r.IntN(16) {
+	case 0:
+		return NodeStarted{Node{ID: r.node(), BootID: fmt.Sprint(r.number())}}
+	case 1:
+		return SetNodeState{ID: r.node(), State: []NodeState{NodeUp, NodeDown, NodeDraining, "odd"}[r.IntN(4)]}
+	case 2:
+		return RemoveNode{r.node()}
+	case 3:
+		return DeleteTopic{Name: t}
+	case 4:
+		return AlterTopic{Name: t, Patch: TopicPatch{Ordered: r.flag()}}
+	case 5:
+		return AddPartitions{Name: t, Was: 1 + r.IntN(2), Assignment: r.assignment(1, 2)}
+	case 6:
+		return PauseTopic{t, *r.flag()}
+	case 7:
+		return DeleteChannel{Topic: t, Channel: r.channel()}
+	case 8:
+		return AlterChannel{Topic: t, Channel: r.channel(), Paused: r.flag()}
+	case 9, 10:
+		return ElectLeaders{[]Election{{Topic: t, Version: version, Leader: r.node(), Unclean: *r.flag()}}}
+	case 11:
+		return AlterISR{Topic: t, Epoch: epoch, Version: version, ISR: r.ids(1 + r.IntN(3))}
+	case 12:
+		return SetSettings{map[string]string{SettingTopicPartitions: fmt.Sprint(r.number())}}
+	case 13:
+		return CreateChannel{Topic: t, Channel: r.channel(), CreatedAt: int64(r.number())}
+	}
+	partitions, replicas := 1+r.IntN(3), 1+r.IntN(3)
+	c := TopicConfig{Partitions: partitions, Replicas: replicas}.WithDefaults(4, false)
+	return CreateTopic{Name: t, Config: c, Assignment: r.assignment(partitions, replicas)}
+}
+
+func checkInvariants(t *testing.T, s *State) {
+	t.Helper()
+	partitions := 0
+	for tp := range s.Topics() {
+		partitions += len(tp.Partitions)
+		if len(tp.Partitions) != tp.Config.Partitions || s.Topic(tp.Name) != tp {
+			t.Fatalf("%s: %+v", tp.Name, tp)
+		}
+		for i := range tp.Partitions {
+			if err := validISR(&tp.Partitions[i]); err != nil {
+				t.Fatalf("%s/%d: %v", tp.Name, i, err)
+			}
+			for _, id := range tp.Partitions[i].Replicas {
+				if s.Node(id) == nil {
+					t.Fatalf("%s/%d: no node %s", tp.Name, i, id)
+				}
+			}
+		}
+	}
+	if partitions != s.PartitionCount() {
+		t.Fatalf("%d partitions, counted %d", partitions, s.PartitionCount())
+	}
+}
+
+// Equal histories give equal states, whether they came as values, as bytes, or
+// half of them in a snapshot; and what was handed out never changes.
+func TestRandomHistories(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for round := range uint64(20) {
+		r := random{rand.New(rand.NewPCG(seed, round))}
+		var direct, decoded, restored State
+		var image, then []byte
+		var old *State
+		done := 0
+		const steps = 300
+		for i := range uint64(steps) {
+			c := r.command(&direct)
+			res := direct.Apply(i+1, c)
+			if res.Err == nil {
+				done++
+			} else if fate.Of(res.Err) != fate.Refused {
+				t.Fatalf("%v: %v is not marked refused", c.Kind(), res.Err)
+			}
+			data, err := EncodeCommand(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err = DecodeCommand(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded.Apply(i+1, c)
+			restored.Apply(i+1, c)
+			checkInvariants(t, &direct)
+			if i == steps/2 {
+				image = encode(t, &restored)
+				s, err := DecodeSnapshot(bytes.NewReader(image))
+				if err != nil {
+					t.Fatal(err)
+				}
+				restored, old, then = *s, direct.Snapshot(), image
+			}
+		}
+		want := encode(t, &direct)
+		if !bytes.Equal(encode(t, &decoded), want) || !bytes.Equal(encode(t, &restored), want) {
+			t.Fatalf("round %d: states differ", round)
+		}
+		if !bytes.Equal(encode(t, old), then) {
+			t.Fatalf("round %d: a state that was handed out changed", round)
+		}
+		if done < steps/5 {
+			t.Errorf("round %d: only %d of %d commands were done", round, done, steps)
+		}
+	}
+}
+
+func TestAnIndexIsAppliedOnce(t *testing.T) {
+	var s State
+	s.Apply(5, InitCluster{"x"})
+	for _, index := range []uint64{0, 4, 5} {
+		if r := s.Apply(index, NodeStarted{Node{ID: "n"}}); !errors.Is(r.Err, ErrStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
+			t.Errorf("index %d: %v, now %d", index, r.Err, s.Index())
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	var s State
+	index := uint64(0)
+	apply := func(c Command) error { index++; return s.Apply(index, c).Err }
+	for i := range MaxNodes {
+		if err := apply(NodeStarted{Node{ID: NodeID(fmt.Sprintf("n%d", i))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := apply(NodeStarted{Node{ID: "more"}}); !errors.Is(err, ErrLimit) {
+		t.Errorf("nodes: %v", err)
+	}
+	if err := apply(NodeStarted{Node{ID: "n1"}}); err != nil {
+		t.Errorf("a node that is known: %v", err)
+	}
+	c := TopicConfig{}.WithDefaults(1, false)
+	if err := apply(CreateTopic{"t", c, [][]NodeID{{"n1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range MaxChannels {
+		if err := apply(CreateChannel{Topic: "t", Channel: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := apply(CreateChannel{Topic: "t", Channel: "more"}); !errors.Is(err, ErrLimit) {
+		t.Errorf("channels: %v", err)
+	}
+	all := slices.Repeat([][]NodeID{{"n1"}}, seq.MaxPartitions)
+	if err := apply(AddPartitions{Name: "t", Was: 1, Assignment: all}); !errors.Is(err, ErrLimit) {
+		t.Errorf("partitions: %v", err)
+	}
+	if err := apply(AddPartitions{Name: "t", Was: 1, Assignment: all[1:]}); err != nil {
+		t.Errorf("partitions: %v", err)
+	}
+	long := make([]byte, MaxTextLength+1)
+	if err := apply(NodeStarted{Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, ErrLimit) {
+		t.Errorf("text: %v", err)
+	}
+	if _, err := EncodeCommand(ElectLeaders{[]Election{{Reason: string(make([]byte, MaxCommandBytes))}}}); !errors.Is(err, ErrCommandTooLarge) {
+		t.Errorf("size: %v", err)
+	}
+}
