@@ -62,6 +62,12 @@ func (d *memData) growLocked(size int64) {
 	}
 }
 
+func (d *memData) grow(size int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.growLocked(size)
+}
+
 func (d *memData) write(p []byte, off int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,9 +176,7 @@ func (f *memFile) Preallocate(off, n int64) error {
 	if !f.write || off < 0 || n <= 0 {
 		return pathError(OpPreallocate, f.name, fs.ErrInvalid)
 	}
-	if f.data.length() < off+n {
-		f.data.truncate(off + n)
-	}
+	f.data.grow(off + n)
 	f.fs.record(Op{Kind: OpPreallocate, Name: f.name, Off: off, Len: n})
 	return nil
 }

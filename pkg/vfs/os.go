@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-
 // OS is the file system of the operating system. Files are made with mode 0640,
 // directories with 0750. The zero value is ready to use.
 type OS struct{}
@@ -150,4 +149,3 @@ func ignoringEINTR(call func() error) error {
 		}
 	}
 }
-

@@ -1,0 +1,340 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// analysis is what the files of a log hold, and what has to be done to make
+// them a log again. It is made by reading only.
+type analysis struct {
+	fs          vfs.FS
+	dir         string
+	indexBytes  int64
+	alternating bool
+	scanAll     bool              // trust no index
+	visit       func(Batch) error // may be nil; is called for each batch that is scanned
+
+	note      checkpoint
+	noted     bool       // there is a good checkpoint
+	noteLost  bool       // there is a damaged one
+	durable   seq.Offset // everything below was on disk for certain
+	segments  []*found
+	leftovers []string // files to remove
+	cuts      []Cut
+	gaps      []Damage // between the segments
+	scanned   int64
+	lastEpoch seq.Epoch
+
+	start, end seq.Offset // of what has been analysed so far
+	endPos     int64
+}
+
+// found is a segment file and what it turned out to hold.
+type found struct {
+	contents
+	path     string
+	fileSize int64
+	trusted  bool // by its index; otherwise it was scanned
+	badHead  bool // its header is damaged or was never written
+	keep     bool // damage reaches to its end: the file stays as it is
+}
+
+// Cut is a torn tail: bytes behind the last intact batch that were never
+// acknowledged as durable.
+type Cut struct {
+	Path     string
+	Position int64      // where in the file
+	Bytes    int64      // to the end of the file, preallocated space included
+	From     seq.Offset // the offset at which the log ends there
+}
+
+// run analyses the directory. A directory that is not there is an empty log.
+func (a *analysis) run() error {
+	if err := a.list(); err != nil {
+		return err
+	}
+	a.durable = a.note.durable
+	for _, f := range a.segments {
+		if f.trusted {
+			a.durable = max(a.durable, f.end)
+		}
+	}
+	a.begin()
+	for i := 0; i < len(a.segments); i++ {
+		torn, err := a.segment(i)
+		if err != nil {
+			return err
+		}
+		if torn {
+			a.forget(i + 1)
+		}
+	}
+	if a.end < a.durable {
+		a.gap(a.lastPath(), 0, a.durable)
+		a.endPos = max(a.endPos, a.note.durablePos)
+	}
+	return nil
+}
+
+// list finds the files, and loads the indexes that can be trusted.
+func (a *analysis) list() error {
+	names, err := a.fs.ReadDir(a.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.note, a.noted, err = readCheckpoint(a.fs, a.dir)
+	if err != nil {
+		a.note, a.noted, a.noteLost = checkpoint{}, false, true
+	}
+	for _, name := range names {
+		base, ok := parseSegmentName(name)
+		stem, isIndex := strings.CutSuffix(name, indexSuffix)
+		switch {
+		case ok:
+			if err := a.open(base); err != nil {
+				return err
+			}
+		case strings.HasSuffix(name, vfs.TempSuffix),
+			isIndex && !slices.Contains(names, stem+segmentSuffix):
+			a.leftovers = append(a.leftovers, filepath.Join(a.dir, name))
+		}
+	}
+	return nil
+}
+
+func (a *analysis) open(base seq.Offset) error {
+	f := &found{path: segmentPath(a.dir, base)}
+	info, err := a.fs.Stat(f.path)
+	if err != nil {
+		return err
+	}
+	f.fileSize = info.Size()
+	f.contents = contents{base: base, end: base, size: segmentHeadBytes, maxTime: noTime, basePos: -1}
+	if !a.scanAll {
+		if c, ok := loadTrusted(a.fs, f.path, base, f.fileSize); ok {
+			f.contents, f.trusted = *c, true
+		}
+	}
+	a.segments = append(a.segments, f)
+	return nil
+}
+
+// loadTrusted returns the content of an index file if it is intact and speaks of
+// a segment of just this size.
+func loadTrusted(fsys vfs.FS, path string, base seq.Offset, fileSize int64) (*contents, bool) {
+	p, err := vfs.ReadFile(fsys, strings.TrimSuffix(path, segmentSuffix)+indexSuffix, maxIndexFile)
+	if err != nil {
+		return nil, false
+	}
+	c, err := decodeIndex(p, path)
+	return c, err == nil && c.base == base && c.size == fileSize
+}
+
+// begin sets where the log starts: segments below a noted start are on their way
+// out.
+func (a *analysis) begin() {
+	if !a.noted {
+		if len(a.segments) > 0 {
+			a.start, a.end = a.segments[0].base, a.segments[0].base
+		}
+		return
+	}
+	a.start, a.endPos = a.note.start, a.note.durablePos
+	for len(a.segments) > 1 && a.segments[1].base <= a.start {
+		a.drop(0)
+	}
+	if len(a.segments) > 0 {
+		a.start = min(a.start, a.segments[0].base)
+	}
+	a.end = a.start
+}
+
+func (a *analysis) drop(i int) {
+	path := a.segments[i].path
+	a.leftovers = append(a.leftovers, strings.TrimSuffix(path, segmentSuffix)+indexSuffix, path)
+	a.segments = slices.Delete(a.segments, i, i+1)
+}
+
+// forget drops the segments at i and after: they lie behind a torn tail.
+func (a *analysis) forget(i int) {
+	for len(a.segments) > i {
+		last := a.segments[len(a.segments)-1]
+		a.cuts = append(a.cuts, Cut{Path: last.path, Bytes: last.fileSize, From: a.end})
+		a.drop(len(a.segments) - 1)
+	}
+}
+
+func (a *analysis) lastPath() string {
+	if len(a.segments) == 0 {
+		return a.dir
+	}
+	return a.segments[len(a.segments)-1].path
+}
+
+// gap notes that the offsets from the end so far to next are lost.
+func (a *analysis) gap(path string, position int64, next seq.Offset) {
+	a.gaps = append(a.gaps, Damage{Path: path, Position: position, From: a.end, Next: next})
+	a.end = next
+}
+
+// segment analyses segment i. It answers true if the log's torn tail begins in
+// it: what lies behind does not count.
+func (a *analysis) segment(i int) (torn bool, err error) {
+	f := a.segments[i]
+	if f.base < a.end {
+		return false, fate.Mark(fmt.Errorf("%s begins at %d, inside the segment before it, which ends at %d", f.path, f.base, a.end), fate.Corrupt)
+	}
+	if f.base > a.end {
+		if !a.provesLoss(f.base) {
+			a.forget(i)
+			return false, nil
+		}
+		a.gap(f.path, 0, f.base)
+	}
+	if f.trusted {
+		a.end, a.endPos = f.end, f.basePos+f.size-segmentHeadBytes
+		if n := len(f.epochs); n > 0 {
+			a.lastEpoch = max(a.lastEpoch, f.epochs[n-1].Epoch)
+		}
+		return false, nil
+	}
+	s, err := openScanner(a.fs, f.path)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	f.fileSize = s.size
+	torn, err = a.scan(i, s)
+	a.scanned += s.read
+	return torn, err
+}
+
+// provesLoss tells whether an intact batch, or a segment, that begins at next
+// proves that everything before it had been on disk.
+func (a *analysis) provesLoss(next seq.Offset) bool { return next <= a.durable || a.alternating }
+
+// scan reads a segment batch by batch.
+func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
+	f := a.segments[i]
+	head, err := s.window(0, segmentHeadBytes)
+	if err != nil {
+		return false, err
+	}
+	base, basePos, err := decodeSegmentHead(head)
+	if err == nil && base == f.base {
+		f.basePos = basePos
+	} else {
+		f.basePos, f.badHead = a.endPos, true
+	}
+	pos := int64(segmentHeadBytes)
+	for {
+		b, err := s.batch(pos)
+		if err != nil && !errors.Is(err, errNoBatch) && !errors.Is(err, ErrInvalidBatch) {
+			return false, err
+		}
+		if err == nil && b.First() == a.end && b.Epoch() >= a.lastEpoch {
+			pos, err = a.take(f, b, pos)
+			if err != nil {
+				return false, err
+			}
+			continue
+		}
+		next, more, err := a.invalid(i, s, pos)
+		if err != nil || !more {
+			return a.finish(i, s, pos, err)
+		}
+		pos = next
+	}
+}
+
+func (a *analysis) take(f *found, b Batch, pos int64) (int64, error) {
+	b.position = f.basePos + pos - segmentHeadBytes
+	f.add(b, pos, a.indexBytes)
+	a.end, a.lastEpoch = b.End(), b.Epoch()
+	pos += int64(b.Size())
+	a.endPos = f.basePos + pos - segmentHeadBytes
+	if a.visit != nil {
+		return pos, a.visit(b)
+	}
+	return pos, nil
+}
+
+// invalid decides what it means that there is no batch at pos. It answers where
+// the segment goes on, if it does: then the range between is damaged.
+func (a *analysis) invalid(i int, s *scanner, pos int64) (next int64, more bool, err error) {
+	f := a.segments[i]
+	if i+1 < len(a.segments) && a.segments[i+1].base == a.end {
+		return 0, false, nil
+	}
+	if a.end >= a.durable && !a.alternating {
+		return 0, false, nil
+	}
+	limit := seq.Offset(math.MaxUint64)
+	if i+1 < len(a.segments) {
+		limit = a.segments[i+1].base
+	}
+	var first seq.Offset
+	next, found, err := s.resync(pos, func(b Batch) bool {
+		first = b.First()
+		return first > a.end && b.End() <= limit && b.Epoch() >= a.lastEpoch && a.provesLoss(first)
+	})
+	if err != nil || !found {
+		return 0, false, err
+	}
+	f.damage = append(f.damage, Damage{Path: f.path, Position: pos, From: a.end, Next: first})
+	a.end = first
+	return next, true, nil
+}
+
+// finish ends a segment at pos.
+func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _ error) {
+	f := a.segments[i]
+	if err != nil {
+		return false, err
+	}
+	f.size = max(f.size, segmentHeadBytes)
+	f.end = max(f.end, a.end)
+	last := i == len(a.segments)-1
+	lostHere := a.end < a.durable
+	if !last {
+		next := a.segments[i+1].base
+		if next == a.end {
+			return false, nil
+		}
+		lostHere = a.provesLoss(next)
+	}
+	if lostHere {
+		f.keep = true
+		next := a.durable
+		if !last {
+			next = a.segments[i+1].base
+		}
+		a.gap(f.path, pos, next)
+		if last {
+			a.endPos = max(a.endPos, a.note.durablePos)
+		}
+		return false, nil
+	}
+	if f.badHead && len(f.entries) == 0 {
+		a.forget(i) // it was being made
+		return false, nil
+	}
+	zero, err := s.zeroFrom(pos)
+	if err == nil && !zero {
+		a.cuts = append(a.cuts, Cut{Path: f.path, Position: pos, Bytes: s.size - pos, From: a.end})
+	}
+	return true, err
+}

@@ -1,0 +1,204 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// A batch on disk, in little-endian order:
+//
+//	 0       2   3   4           8          12      14      16
+//	+-------+---+---+-----------+-----------+-------+-------+
+//	| magic | v | 0 | CRC-32C   | length    | attrs | 0     |
+//	+-------+---+---+-----------+-----------+-------+-------+
+//	16                          24                          32
+//	+---------------------------+---------------------------+
+//	| epoch                     | first offset              |
+//	+---------------------------+---------------------------+
+//	32          36              40                          48
+//	+-----------+---------------+---------------------------+
+//	| count     | payload bytes | append timestamp, ns      |
+//	+-----------+---------------+---------------------------+
+//	48                                 48+payload   length
+//	+----------------------------------+------------+
+//	| records: uvarint length, bytes … | zeros to 8 |
+//	+----------------------------------+------------+
+//
+// The CRC covers everything behind it, from byte 8 to length.
+const (
+	headerBytes = 48
+	alignment   = 8
+
+	magic0, magic1 = 0xB6, 0x4C
+	formatVersion  = 1
+
+	// MaxBatchBytes is the size of the largest batch, header included.
+	MaxBatchBytes = 256 << 20
+)
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+func checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli()) }
+
+// Batch is an immutable, checked batch: a view over bytes, cheap to copy. The
+// zero Batch holds nothing.
+type Batch struct {
+	raw      []byte
+	position int64
+}
+
+// Epoch returns the epoch of the leadership that appended the batch.
+func (b Batch) Epoch() seq.Epoch { return seq.Epoch(binary.LittleEndian.Uint64(b.raw[16:])) }
+
+// First returns the offset of the first record.
+func (b Batch) First() seq.Offset { return seq.Offset(binary.LittleEndian.Uint64(b.raw[24:])) }
+
+// End returns one past the offset of the last record.
+func (b Batch) End() seq.Offset { return b.First() + seq.Offset(b.Count()) } //nolint:gosec // a count is not negative
+
+// Count returns the number of records, at least 1.
+func (b Batch) Count() int { return int(binary.LittleEndian.Uint32(b.raw[32:])) }
+
+// Timestamp returns when the batch was appended, in ns since 1970, as its
+// leader saw it.
+func (b Batch) Timestamp() int64 { return int64(binary.LittleEndian.Uint64(b.raw[40:])) } //nolint:gosec // the bits of a signed number
+
+// Attributes returns the bits that the appender set. The log does not know them.
+func (b Batch) Attributes() uint16 { return binary.LittleEndian.Uint16(b.raw[12:]) }
+
+// Checksum returns the batch's CRC-32C. Two batches of the same epoch, first
+// offset and checksum are the same batch.
+func (b Batch) Checksum() uint32 { return binary.LittleEndian.Uint32(b.raw[4:]) }
+
+// Position returns the batch's byte position in the virtual log, which grows
+// over all segments and never starts again. It is 0 for a batch from Decode.
+func (b Batch) Position() int64 { return b.position }
+
+// Size returns the number of bytes that the batch takes on disk.
+func (b Batch) Size() int { return len(b.raw) }
+
+// Raw returns the batch as it stands on disk. It must not be changed.
+func (b Batch) Raw() []byte { return b.raw }
+
+func (b Batch) payload() []byte {
+	return b.raw[headerBytes : headerBytes+binary.LittleEndian.Uint32(b.raw[36:])]
+}
+
+// Record returns the payload of record i, from 0. It takes time in proportion to
+// i: use Records to visit many. It must not be changed.
+func (b Batch) Record(i int) []byte {
+	records := b.Records(b.First() + seq.Offset(i)) //nolint:gosec // an index is not negative
+	_, payload, ok := records.Next()
+	if !ok {
+		panic("BUG: record index out of range")
+	}
+	return payload
+}
+
+// Records returns an iterator over the records at from and after.
+func (b Batch) Records(from seq.Offset) Records {
+	it := Records{rest: b.payload(), next: b.First(), end: b.End()}
+	for it.next < from {
+		if _, _, ok := it.Next(); !ok {
+			break
+		}
+	}
+	return it
+}
+
+// Records visits the records of a batch in order. It allocates nothing.
+type Records struct {
+	rest      []byte
+	next, end seq.Offset
+}
+
+// Next returns the next record's offset and payload, or false at the end. The
+// payload is part of the batch and must not be changed.
+func (r *Records) Next() (seq.Offset, []byte, bool) {
+	if r.next >= r.end {
+		return 0, nil, false
+	}
+	n, w := binary.Uvarint(r.rest)
+	body := r.rest[w : w+int(n)] //nolint:gosec // checked when the batch was decoded
+	r.rest = r.rest[w+int(n):]   //nolint:gosec // as above
+	r.next++
+	return r.next - 1, body, true
+}
+
+// Decode reads the batch at the beginning of raw and checks all of it. The batch
+// is a view: raw must not be changed while it is used. What follows the batch is
+// ignored; Size tells where it begins.
+func Decode(raw []byte) (Batch, error) {
+	size, err := batchSize(raw)
+	if err != nil {
+		return Batch{}, err
+	}
+	if size > len(raw) {
+		return Batch{}, fmt.Errorf("%w: %d of %d bytes", ErrInvalidBatch, len(raw), size)
+	}
+	return decode(raw[:size:size])
+}
+
+// batchSize reads the size from a header, of which it checks what can be checked
+// without the rest. It refuses an all-zero header too.
+func batchSize(raw []byte) (int, error) {
+	if len(raw) < headerBytes {
+		return 0, fmt.Errorf("%w: header is cut short", ErrInvalidBatch)
+	}
+	if raw[0] != magic0 || raw[1] != magic1 {
+		return 0, fmt.Errorf("%w: no batch header", ErrInvalidBatch)
+	}
+	if raw[2] != formatVersion {
+		return 0, fmt.Errorf("%w: format version %d is not known", ErrInvalidBatch, raw[2])
+	}
+	size := binary.LittleEndian.Uint32(raw[8:])
+	if size < headerBytes || size > MaxBatchBytes || size%alignment != 0 {
+		return 0, fmt.Errorf("%w: length %d", ErrInvalidBatch, size)
+	}
+	return int(size), nil
+}
+
+// decode checks exactly one batch, of which batchSize has been asked.
+func decode(raw []byte) (Batch, error) {
+	b := Batch{raw: raw}
+	if got := checksum(raw[8:]); got != b.Checksum() {
+		return Batch{}, fmt.Errorf("%w: checksum is %08x, should be %08x", ErrInvalidBatch, got, b.Checksum())
+	}
+	payload := int64(binary.LittleEndian.Uint32(raw[36:]))
+	padding := int64(len(raw)) - headerBytes - payload
+	if raw[3] != 0 || raw[14] != 0 || raw[15] != 0 || padding < 0 || padding >= alignment {
+		return Batch{}, fmt.Errorf("%w: reserved bytes or payload length", ErrInvalidBatch)
+	}
+	for _, z := range raw[headerBytes+payload:] {
+		if z != 0 {
+			return Batch{}, fmt.Errorf("%w: padding is not zero", ErrInvalidBatch)
+		}
+	}
+	if b.Count() == 0 || b.First() > seq.MaxOffset || b.End() > seq.MaxOffset+1 {
+		return Batch{}, fmt.Errorf("%w: offsets", ErrInvalidBatch)
+	}
+	rest := b.payload()
+	for range b.Count() {
+		n, w := binary.Uvarint(rest)
+		if w <= 0 || n > uint64(len(rest)-w) {
+			return Batch{}, fmt.Errorf("%w: record lengths", ErrInvalidBatch)
+		}
+		rest = rest[w+int(n):] //nolint:gosec // n is at most a slice's length
+	}
+	if len(rest) != 0 {
+		return Batch{}, fmt.Errorf("%w: record lengths", ErrInvalidBatch)
+	}
+	return b, nil
+}
+
+func isZero(p []byte) bool {
+	for _, c := range p {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,25 @@
+// Package commitlog is the log of one replica of one partition: an append-only
+// sequence of batches in segment files.
+//
+// It knows batches (their bytes, their checksums, the epoch and the offsets in
+// their headers), files, and what is durable and committed. It refuses to know
+// the network, what a record means, when anything should happen (timestamps and
+// ages are handed in), and who leads.
+//
+// Invariants:
+//
+//   - Offsets are dense: a batch begins where the one before it ends. Only a
+//     damaged range, which is reported and never skipped silently, interrupts that.
+//   - Start <= CommittedEnd <= End and DurableEnd <= End. CommittedEnd never moves
+//     back; nothing below it is ever truncated.
+//   - Check and append are one act: a Writer that was revoked changes nothing.
+//   - Bytes below End are never changed, and every byte that is read back from
+//     disk is checked before it is handed out.
+//   - After a write or sync error the log is failed for good: fsync is never
+//     retried, and nothing more is called durable. The one exception is an append
+//     for which there was no room, which is undone.
+//   - Indexes and the epoch history are derived from batch headers and can be
+//     rebuilt from them.
+//
+// The format is drawn in docs/format/log.md.
+package commitlog

@@ -1,0 +1,50 @@
+package commitlog
+
+import (
+	"sort"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// EpochStart says where in the log an epoch begins.
+type EpochStart struct {
+	Epoch seq.Epoch
+	Start seq.Offset // of the first batch of that epoch
+}
+
+// addEpoch returns the history with the epoch of a batch. It appends only where
+// the epoch is new.
+func addEpoch(history []EpochStart, b Batch) []EpochStart {
+	if n := len(history); n > 0 && history[n-1].Epoch >= b.Epoch() {
+		return history
+	}
+	return append(history, EpochStart{b.Epoch(), b.First()})
+}
+
+// cutEpochs returns the history of the log cut to [start, end).
+func cutEpochs(history []EpochStart, start, end seq.Offset) []EpochStart {
+	var cut []EpochStart
+	for i, e := range history {
+		next := end
+		if i+1 < len(history) {
+			next = min(end, history[i+1].Start)
+		}
+		if next > start && e.Start < end {
+			cut = append(cut, EpochStart{e.Epoch, max(e.Start, start)})
+		}
+	}
+	return cut
+}
+
+// endOfEpoch returns the largest epoch of a history that is not above e, and
+// where it ends.
+func endOfEpoch(history []EpochStart, e seq.Epoch, start, end seq.Offset) (seq.Epoch, seq.Offset) {
+	i := sort.Search(len(history), func(i int) bool { return history[i].Epoch > e })
+	if i == 0 {
+		return 0, start
+	}
+	if i < len(history) {
+		end = history[i].Start
+	}
+	return history[i-1].Epoch, end
+}

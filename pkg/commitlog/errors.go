@@ -1,0 +1,73 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// What the log refuses: nothing was changed.
+var (
+	// ErrFenced: a higher epoch is in the log or was asked for.
+	ErrFenced = fate.Refuse("fenced by a higher epoch")
+	// ErrRevoked: another writer has taken this one's place.
+	ErrRevoked = fate.Refuse("the right to write was taken over")
+	// ErrClosed: the log is closed.
+	ErrClosed = fate.Refuse("log is closed")
+	// ErrNoSpace: an append found no room and was undone.
+	ErrNoSpace = fate.Refuse("no space for the append")
+	// ErrEmptyBatch: a batch without records cannot be appended.
+	ErrEmptyBatch = fate.Refuse("batch holds no records")
+	// ErrBatchTooBig: a batch is larger than MaxBatchBytes.
+	ErrBatchTooBig = fate.Refuse("batch is too big")
+	// ErrNotContiguous: a batch does not begin where the log ends.
+	ErrNotContiguous = fate.Refuse("batch does not begin at the end of the log")
+	// ErrStaleEpoch: a batch's epoch is below the log's last, or above the writer's.
+	ErrStaleEpoch = fate.Refuse("batch's epoch does not fit the log")
+	// ErrBelowCommitted: truncating would remove what is committed. It must never
+	// happen; the replica has to stop.
+	ErrBelowCommitted = fate.Refuse("truncating below the committed end")
+	// ErrNotBoundary: the log can be cut only between batches.
+	ErrNotBoundary = fate.Refuse("offset is inside a batch")
+	// ErrBeyondCommitted: the offset is not committed yet.
+	ErrBeyondCommitted = fate.Refuse("offset is beyond the committed end")
+	// ErrBeyondEnd: the offset is not in the log yet.
+	ErrBeyondEnd = fate.Refuse("offset is beyond the end of the log")
+	// ErrInvalidBatch: the bytes are no intact batch.
+	ErrInvalidBatch = fate.Refuse("not an intact batch")
+)
+
+// ErrFailed says that a write or sync error has ended the log. The error in
+// which it happened is uncertain; what is refused later is marked Refused.
+var ErrFailed = errors.New("log has failed")
+
+// BelowStartError answers a read below the start of the log.
+type BelowStartError struct {
+	Start seq.Offset // where the log starts
+}
+
+// Error implements error.
+func (e *BelowStartError) Error() string {
+	return fmt.Sprintf("offset is below the start of the log at %d", e.Start)
+}
+
+// Fate implements fate's marking.
+func (e *BelowStartError) Fate() fate.Fate { return fate.Refused }
+
+// CorruptionError says that a range of the log is damaged on disk.
+type CorruptionError struct {
+	Path     string     // the segment file
+	Position int64      // where in the file the damage begins
+	From     seq.Offset // the first offset that is lost
+	Next     seq.Offset // where intact data resumes
+}
+
+// Error implements error.
+func (e *CorruptionError) Error() string {
+	return fmt.Sprintf("%s is damaged at byte %d: offsets %d to %d", e.Path, e.Position, e.From, e.Next-1)
+}
+
+// Fate implements fate's marking.
+func (e *CorruptionError) Fate() fate.Fate { return fate.Corrupt }

@@ -1,0 +1,58 @@
+package commitlog
+
+// A sync of blocks that were written before need not allocate anything, and
+// takes about half as long as one of new blocks. So while small appends are
+// synced one by one, a goroutine writes zeros ahead of them. It is started after
+// a sync and ends by itself; a log that is idle has none. Where much is appended
+// between syncs the allocation does not matter, and writing everything twice would.
+const (
+	fillPiece   = 64 << 10
+	maxFillSync = 32 << 10 // syncs that cover more do not start a fill
+	minFillSize = 64 << 10 // nor do segments that hold less
+)
+
+// fillAhead starts a fill of the blocks ahead of the end if that pays after a
+// sync that covered so many bytes.
+func (l *Log) fillAhead(o *output, covered int64) {
+	if o == nil || covered == 0 || covered > maxFillSync {
+		return
+	}
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	size := o.seg.size.Load()
+	limit := min(o.filled+l.opts.FillBytes, l.opts.SegmentBytes)
+	if l.out != o || o.filling != nil || o.noFill || size < minFillSize || limit <= o.filled || o.filled-size > l.opts.FillBytes/2 {
+		return
+	}
+	done := make(chan struct{})
+	o.filling, o.fillLimit = done, limit
+	go func() {
+		defer close(done)
+		l.fill(o)
+	}()
+}
+
+// fill writes zeros from o.filled, which does not change meanwhile, to
+// o.fillLimit: no append goes there before it has ended.
+func (l *Log) fill(o *output) {
+	zeros := make([]byte, fillPiece)
+	pos := o.filled
+	var err error
+	for pos < o.fillLimit && err == nil {
+		var n int
+		n, err = o.file.WriteAt(zeros[:min(fillPiece, o.fillLimit-pos)], pos)
+		pos += int64(n)
+	}
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	o.filling = nil
+	o.filled = pos
+	o.allocated = max(o.allocated, pos)
+	if err == nil {
+		return
+	}
+	o.noFill = true
+	if !isNoSpace(err) {
+		_ = l.fail(err)
+	}
+}

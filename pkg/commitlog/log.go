@@ -1,0 +1,318 @@
+package commitlog
+
+import (
+	"fmt"
+	"path/filepath"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Log is the log of one replica of one partition. Its methods may be called by
+// many goroutines. It starts no goroutine that outlives a call, except that a
+// sync may leave one filling blocks ahead, for which Close waits.
+type Log struct {
+	fs   vfs.FS
+	dir  string
+	opts Options
+
+	start, end, durable, committed atomic.Uint64
+	startPos, endPos               atomic.Int64 // byte positions in the virtual log
+
+	segments atomic.Pointer[[]*segment]   // by offset; replaced, never changed; swapped under wmu
+	epochs   atomic.Pointer[[]EpochStart] // replaced or appended to under wmu
+	failure  atomic.Pointer[error]        // what ended the log
+	// truncations is odd while a truncation runs. A reader drops what it read
+	// ahead when it changes: that may have been cut off and written anew.
+	truncations atomic.Uint64
+	tail        tail
+	counts      counters
+
+	// serial admits one of Sync, TruncateTo, Retain, Checkpoint and Close at a
+	// time. It is there to be held while they wait for the disk; no append and no
+	// read takes it. It is taken before wmu.
+	serial sync.Mutex
+	noted  checkpoint // guarded by serial: what the checkpoint file says
+
+	// wmu makes check and append one act: it is held over an append's one write.
+	wmu     sync.Mutex // guards all below
+	writer  *Writer
+	epoch   seq.Epoch // the highest in the log or asked for
+	out     *output   // the segment that is written, nil until the first append
+	rolled  []*output // complete segments that are not synced yet
+	madeDir bool
+	closed  bool
+}
+
+type counters struct {
+	appends, records, bytes, syncs atomic.Int64
+	syncTime                       atomic.Int64
+}
+
+// Stats is a log's state and what it has done since it was opened.
+type Stats struct {
+	Segments      int
+	Bytes         int64 // of batches between start and end
+	Start         seq.Offset
+	End           seq.Offset
+	DurableEnd    seq.Offset
+	CommittedEnd  seq.Offset
+	Appends       int64 // batches
+	Records       int64 // in them
+	AppendedBytes int64
+	Syncs         int64
+	SyncTime      time.Duration // in all syncs together
+	Failed        bool
+}
+
+// Open opens the log in a directory, and makes of what a crash left a log again.
+// It makes nothing on disk for a log that is new. Recovery tells what was found
+// and done; an owner must look at its Damaged. An error that is marked
+// fate.Corrupt says that no log can be made of what is there; nothing was
+// changed then.
+func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, Recovery{}, err
+	}
+	a := &analysis{fs: fsys, dir: dir, indexBytes: o.IndexBytes, alternating: o.Alternating}
+	if err := a.run(); err != nil {
+		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+	}
+	l := &Log{fs: fsys, dir: dir, opts: o, tail: tail{limit: o.TailBytes}}
+	if err := l.repair(a); err != nil {
+		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+	}
+	l.adopt(a)
+	return l, a.report(), nil
+}
+
+// adopt takes over what was found on disk.
+func (l *Log) adopt(a *analysis) {
+	segments := make([]*segment, 0, len(a.segments))
+	var epochs []EpochStart
+	for _, f := range a.segments {
+		segments = append(segments, newSegment(f.path, &f.contents))
+		for _, e := range f.epochs {
+			if n := len(epochs); n == 0 || epochs[n-1].Epoch < e.Epoch {
+				epochs = append(epochs, e)
+			}
+		}
+	}
+	l.startPos.Store(a.endPos)
+	if len(segments) > 0 {
+		l.startPos.Store(segments[0].basePos)
+		l.segments.Store(&segments)
+		l.epochs.Store(&epochs)
+	}
+	l.endPos.Store(a.endPos)
+	l.start.Store(uint64(a.start))
+	l.end.Store(uint64(a.end))
+	l.durable.Store(uint64(a.end))
+	l.committed.Store(uint64(max(a.start, min(a.end, a.note.committed))))
+	l.epoch = max(a.lastEpoch, a.note.epoch)
+	l.noted = a.note
+	l.madeDir = len(a.segments) > 0 || a.noted
+}
+
+// Start returns the first offset of the log: retention moves it.
+func (l *Log) Start() seq.Offset { return seq.Offset(l.start.Load()) }
+
+// End returns one past the last appended offset.
+func (l *Log) End() seq.Offset { return seq.Offset(l.end.Load()) }
+
+// DurableEnd returns one past the last offset that is on disk for certain.
+func (l *Log) DurableEnd() seq.Offset { return seq.Offset(l.durable.Load()) }
+
+// CommittedEnd returns one past the last committed offset. After Open it is the
+// last that was noted on disk, perhaps lower than it has been.
+func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) }
+
+// Commit moves the committed end forward to end. An end below it changes
+// nothing; one past the log's end panics.
+func (l *Log) Commit(end seq.Offset) {
+	if end > l.End() {
+		panic(fmt.Sprintf("BUG: commit to %d past the end of the log at %d", end, l.End()))
+	}
+	for {
+		now := l.committed.Load()
+		if uint64(end) <= now || l.committed.CompareAndSwap(now, uint64(end)) {
+			return
+		}
+	}
+}
+
+// Epochs returns the epochs of the log and where each begins, in order. It must
+// not be changed.
+func (l *Log) Epochs() []EpochStart {
+	if p := l.epochs.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// LastEpoch returns the epoch of the last batch, or 0 in an empty log.
+func (l *Log) LastEpoch() seq.Epoch {
+	epochs := l.Epochs()
+	if len(epochs) == 0 {
+		return 0
+	}
+	return epochs[len(epochs)-1].Epoch
+}
+
+// EndOfEpoch returns the largest epoch in the log that is not above e, and one
+// past its last offset. Where there is none it returns epoch 0 and the log's start.
+func (l *Log) EndOfEpoch(e seq.Epoch) (seq.Epoch, seq.Offset) {
+	return endOfEpoch(l.Epochs(), e, l.Start(), l.End())
+}
+
+// Bytes returns the size of the batches in the log.
+func (l *Log) Bytes() int64 { return l.endPos.Load() - l.startPos.Load() }
+
+// EndPosition returns the byte position in the virtual log at which the next
+// batch will begin.
+func (l *Log) EndPosition() int64 { return l.endPos.Load() }
+
+// Stats returns the log's state.
+func (l *Log) Stats() Stats {
+	return Stats{
+		Segments: len(l.view()), Bytes: l.Bytes(),
+		Start: l.Start(), End: l.End(), DurableEnd: l.DurableEnd(), CommittedEnd: l.CommittedEnd(),
+		Appends: l.counts.appends.Load(), Records: l.counts.records.Load(), AppendedBytes: l.counts.bytes.Load(),
+		Syncs: l.counts.syncs.Load(), SyncTime: time.Duration(l.counts.syncTime.Load()),
+		Failed: l.failure.Load() != nil,
+	}
+}
+
+// ReleaseTail gives back the memory that the log's tail takes. It is for a log
+// that nobody has used for a while.
+func (l *Log) ReleaseTail() { l.tail.drop() }
+
+// Failed returns the error that ended the log, which wraps ErrFailed, or nil.
+func (l *Log) Failed() error {
+	if p := l.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail ends the log. It returns the error to answer with, which is uncertain.
+func (l *Log) fail(cause error) error {
+	err := fmt.Errorf("%w: %w", ErrFailed, cause)
+	l.failure.CompareAndSwap(nil, &err)
+	return err
+}
+
+// refuseFailed returns why nothing more is done with the log, if it has failed.
+func (l *Log) refuseFailed() error { return fate.Mark(l.Failed(), fate.Refused) }
+
+func (l *Log) view() []*segment {
+	if p := l.segments.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// locate returns the segment that holds off, or the error that says where off is
+// lost between segments.
+func (l *Log) locate(off seq.Offset) (*segment, error) {
+	view := l.view()
+	i := sort.Search(len(view), func(i int) bool { return view[i].base > off }) - 1
+	if i >= 0 && off < view[i].endOffset() {
+		return view[i], nil
+	}
+	if start := l.Start(); off < start {
+		return nil, &BelowStartError{Start: start}
+	}
+	lost := Damage{Path: l.dir, From: l.Start(), Next: l.End()}
+	if i >= 0 {
+		lost = Damage{Path: view[i].path, Position: view[i].size.Load(), From: view[i].endOffset(), Next: l.End()}
+	}
+	if i+1 < len(view) {
+		lost.Next = view[i+1].base
+	}
+	return nil, lost.err()
+}
+
+// Checkpoint notes on disk what is durable and committed. The less is not noted,
+// the less an Open after a crash has to take on trust. It costs two syncs unless
+// nothing has changed.
+func (l *Log) Checkpoint() error {
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	return l.checkpointSerial(seq.MaxOffset+1, l.Start())
+}
+
+// checkpointSerial writes the checkpoint, with a durable end of at most limit.
+func (l *Log) checkpointSerial(limit, start seq.Offset) error {
+	if err := l.refuseFailed(); err != nil {
+		return err
+	}
+	l.wmu.Lock()
+	made, epoch := l.madeDir, l.epoch
+	l.wmu.Unlock()
+	note := checkpoint{start: start, durable: min(limit, l.DurableEnd()), epoch: epoch}
+	note.durable = max(note.durable, start)
+	note.committed = max(start, min(l.CommittedEnd(), note.durable))
+	note.durablePos = l.positionOf(note.durable)
+	if !made || note == l.noted {
+		return nil
+	}
+	if err := vfs.WriteFileSynced(l.fs, filepath.Join(l.dir, checkpointName), note.encode()); err != nil {
+		return fmt.Errorf("checkpoint of log %s: %w", l.dir, err)
+	}
+	l.noted = note
+	return nil
+}
+
+// positionOf returns the byte position of a durable end as far as it is known
+// without reading: it is exact at the end of a segment, and else that of the
+// log's end. It serves to go on counting after the loss of segments.
+func (l *Log) positionOf(off seq.Offset) int64 {
+	for _, s := range l.view() {
+		if s.endOffset() >= off {
+			return s.endPosition()
+		}
+	}
+	return l.endPos.Load()
+}
+
+// Close syncs the log, completes its index, notes all in the checkpoint, and
+// closes the files. It is idempotent. What was appended is then durable unless
+// an error is returned.
+func (l *Log) Close() error {
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	_, err := l.syncSerial()
+	l.wmu.Lock()
+	if l.closed {
+		l.wmu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.writer = nil
+	out, rolled := l.out, l.rolled
+	l.out, l.rolled = nil, nil
+	l.wmu.Unlock()
+	for _, o := range append(rolled, out) {
+		if o == nil {
+			continue
+		}
+		o.waitFill(l)
+		if err == nil && l.Failed() == nil {
+			err = o.complete(l)
+		} else {
+			o.abandon()
+		}
+	}
+	if err == nil && l.Failed() == nil {
+		err = l.checkpointSerial(seq.MaxOffset+1, l.Start())
+	}
+	l.tail.drop()
+	return err
+}

@@ -1,0 +1,67 @@
+package commitlog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Defaults of Options.
+const (
+	DefaultSegmentBytes = 128 << 20
+	DefaultIndexBytes   = 64 << 10
+	DefaultTailBytes    = 1 << 20
+	DefaultFillBytes    = 256 << 10
+
+	maxSegmentBytes = 1 << 31
+)
+
+// Options tune a log. The zero value is good.
+type Options struct {
+	// SegmentBytes is where a segment ends and the next begins: the unit of
+	// retention. A batch that is larger gets a segment of its own.
+	SegmentBytes int64
+	// IndexBytes is the distance between two entries of the sparse index. A
+	// smaller one costs memory and saves reading at a seek.
+	IndexBytes int64
+	// TailBytes is how much of what was appended last is kept in memory, so that
+	// those who read close to the end never touch the disk. Negative: nothing.
+	TailBytes int
+	// FillBytes is how far ahead of the end blocks are written with zeros, off
+	// the append path, so that a sync need not allocate. Negative: not at all,
+	// which suits a file system in memory.
+	FillBytes int64
+	// Alternating says that the owner syncs each append before the next one. Then
+	// an intact batch proves the one before it, and a damaged batch with an intact
+	// one behind it is corruption wherever it lies.
+	Alternating bool
+	// OnSync, if set, is told how long each sync of data took. It is called on the
+	// goroutine that synced.
+	OnSync func(time.Duration)
+	// Buffers lends read buffers. Logs that share it share memory; nil: one of the
+	// log's own.
+	Buffers *Buffers
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = DefaultSegmentBytes
+	}
+	if o.IndexBytes == 0 {
+		o.IndexBytes = DefaultIndexBytes
+	}
+	if o.TailBytes == 0 {
+		o.TailBytes = DefaultTailBytes
+	}
+	if o.FillBytes == 0 {
+		o.FillBytes = DefaultFillBytes
+	}
+	if o.Buffers == nil {
+		o.Buffers = NewBuffers()
+	}
+	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IndexBytes < 0 {
+		return o, fate.Mark(fmt.Errorf("log options: segment of %d bytes, index every %d bytes", o.SegmentBytes, o.IndexBytes), fate.Refused)
+	}
+	return o, nil
+}

@@ -1,0 +1,184 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Preallocation grows with the segment, so that a log with little in it is small
+// on disk.
+const (
+	minGrow = 64 << 10
+	maxGrow = 4 << 20
+)
+
+// output is a segment that is being written. Its fields are guarded by the log's
+// wmu, except for file, which does not change, and newName, which is serial's.
+type output struct {
+	seg       *segment
+	file      vfs.File
+	allocated int64         // the file's size: blocks are reserved up to here
+	filled    int64         // blocks below were written before, with zeros or batches
+	filling   chan struct{} // closed when the fill that runs has ended; nil: none does
+	fillLimit int64         // end of what the running fill writes
+	noFill    bool          // a fill found no room
+	newName   bool          // the directory has not been synced since the file was made
+	unsynced  int64         // bytes written since the last sync began
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+// createOutput makes the file of a new segment. A failure leaves nothing that
+// matters: a half-made segment is removed at the next Open.
+func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos int64) (*output, error) {
+	c := &contents{base: base, basePos: basePos, end: base, size: segmentHeadBytes, maxTime: noTime}
+	seg := newSegment(segmentPath(dir, base), c)
+	if err := fsys.Remove(seg.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := fsys.Create(seg.path)
+	if err != nil {
+		return nil, err
+	}
+	o := &output{seg: seg, file: f, newName: true, allocated: minGrow, filled: segmentHeadBytes}
+	err = f.Preallocate(0, minGrow)
+	if err == nil {
+		_, err = f.WriteAt(encodeSegmentHead(base, basePos), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), fsys.Remove(seg.path))
+	}
+	seg.pin(nil)
+	return o, nil
+}
+
+// reopenOutput opens the last segment to write on.
+func reopenOutput(fsys vfs.FS, seg *segment, indexBytes int64) (*output, error) {
+	if _, err := seg.acquire(fsys); err != nil {
+		return nil, err
+	}
+	defer seg.release()
+	index, err := seg.entries(fsys, indexBytes)
+	if err != nil {
+		return nil, err
+	}
+	f, err := fsys.OpenReadWrite(seg.path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	// The index speaks of a shorter segment from now on. It would not be trusted,
+	// but it need not lie about.
+	if err := fsys.Remove(seg.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, f.Close())
+	}
+	seg.pin(index[:len(index):len(index)])
+	return &output{seg: seg, file: f, allocated: size, filled: size}, nil
+}
+
+// reserve makes the file long enough for a write up to end.
+func (o *output) reserve(end, segmentBytes int64) error {
+	if end <= o.allocated {
+		return nil
+	}
+	step := min(max(o.allocated, minGrow), maxGrow)
+	want := max(end, min(o.allocated+step, segmentBytes))
+	err := o.file.Preallocate(o.allocated, want-o.allocated)
+	if err != nil && isNoSpace(err) && want > end {
+		want = end
+		err = o.file.Preallocate(o.allocated, want-o.allocated)
+	}
+	if err == nil {
+		o.allocated = want
+	}
+	return err
+}
+
+// write puts a batch at the segment's end. A write for which there is no room is
+// undone; undone is false after any other failure.
+func (o *output) write(raw []byte) (undone bool, err error) {
+	at := o.seg.size.Load()
+	n, err := o.file.WriteAt(raw, at)
+	if err == nil {
+		o.filled = max(o.filled, at+int64(len(raw)))
+		o.unsynced += int64(len(raw))
+		return true, nil
+	}
+	if !isNoSpace(err) {
+		return false, err
+	}
+	if n == 0 {
+		return true, err
+	}
+	if terr := o.file.Truncate(at); terr != nil {
+		return false, errors.Join(err, terr)
+	}
+	o.allocated, o.filled = at, at
+	return true, err
+}
+
+// waitFill waits until no fill runs. The log starts none for a segment that it
+// has taken out of writing, or while serial is held.
+func (o *output) waitFill(l *Log) {
+	l.wmu.Lock()
+	filling := o.filling
+	l.wmu.Unlock()
+	if filling != nil {
+		<-filling
+	}
+}
+
+// complete ends a segment: the file gets its exact size and an index. All in it
+// is durable afterwards. No fill runs.
+func (o *output) complete(l *Log) error {
+	seg := o.seg
+	size := seg.size.Load()
+	err := o.file.Truncate(size)
+	if err == nil {
+		err = l.timedSync(o.file)
+	}
+	if cerr := o.file.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil && o.newName {
+		err = l.fs.SyncDir(l.dir)
+	}
+	if err != nil {
+		return l.fail(err)
+	}
+	o.newName = false
+	if err := seg.writeIndex(l.fs, l.Epochs()); err != nil && !isNoSpace(err) {
+		return l.fail(err)
+	}
+	seg.unpin()
+	return nil
+}
+
+func (o *output) abandon() { _ = o.file.Close() }
+
+// writeIndex writes the index file of a segment that is complete. Without one
+// the segment is read in full at the next Open.
+func (s *segment) writeIndex(fsys vfs.FS, epochs []EpochStart) error {
+	s.mu.Lock()
+	c := contents{
+		base: s.base, basePos: s.basePos, end: s.endOffset(), size: s.size.Load(), maxTime: s.maxTime.Load(),
+		damage: s.damage, entries: s.index,
+	}
+	s.mu.Unlock()
+	c.epochs = cutEpochs(epochs, c.base, c.end)
+	if err := vfs.WriteFileSynced(fsys, s.indexPath(), c.encode()); err != nil {
+		return fmt.Errorf("index %s: %w", filepath.Base(s.path), err)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// readAhead is how much a Reader reads at once from disk.
+const readAhead = 256 << 10
+
+// Buffers lends read buffers to the readers of many logs. It keeps those that
+// are not in use only until the next garbage collections.
+type Buffers struct{ pool sync.Pool }
+
+// NewBuffers returns a lender that holds nothing yet.
+func NewBuffers() *Buffers { return &Buffers{} }
+
+func (p *Buffers) get() []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, readAhead)
+}
+
+func (p *Buffers) put(b []byte) {
+	if cap(b) == readAhead {
+		b = b[:0]
+		p.pool.Put(&b)
+	}
+}
+
+// Reader reads a log, best in order. It costs little while it stays close to the
+// log's end, where all comes from memory; behind that it holds a buffer and a
+// file until Release. It is not for concurrent use, and works on after the log
+// was closed as far as files are there.
+type Reader struct {
+	log         *Log
+	seg         *segment // acquired; nil: none
+	scan        scanner
+	truncations uint64 // of the log when the buffer was filled
+	next        seq.Offset
+	nextAt      int64 // where the batch that begins with next lies in seg
+}
+
+// NewReader returns a reader. It holds nothing yet.
+func (l *Log) NewReader() *Reader { return &Reader{log: l} }
+
+// Release gives the buffer and the file back. The reader can be used again.
+// Batches that came from disk are no longer valid.
+func (r *Reader) Release() {
+	if r.seg != nil {
+		r.seg.release()
+		r.seg = nil
+	}
+	if r.scan.buf != nil {
+		r.log.opts.Buffers.put(r.scan.buf)
+	}
+	r.scan = scanner{}
+}
+
+// Batch returns the batch that contains off. Its bytes are valid until the next
+// call. It answers ErrBeyondCommitted for an offset that is not committed,
+// *BelowStartError below the start, and *CorruptionError in a damaged range,
+// which says where to go on. A batch may reach beyond the committed end: only
+// its records below may be used.
+func (r *Reader) Batch(off seq.Offset) (Batch, error) {
+	if off >= r.log.CommittedEnd() {
+		return Batch{}, ErrBeyondCommitted
+	}
+	return r.batch(off)
+}
+
+// batch is Batch without regard to the committed end.
+func (r *Reader) batch(off seq.Offset) (Batch, error) {
+	if start := r.log.Start(); off < start {
+		return Batch{}, &BelowStartError{Start: start}
+	}
+	if off >= r.log.End() {
+		return Batch{}, ErrBeyondEnd
+	}
+	if b, ok := r.log.tail.find(off); ok {
+		return b, nil
+	}
+	if now := r.log.truncations.Load(); now != r.truncations {
+		r.Release()
+		r.truncations = now
+	}
+	if err := r.enter(off); err != nil {
+		return Batch{}, err
+	}
+	if d, lost := r.seg.lost(off); lost {
+		return Batch{}, d.err()
+	}
+	at, expect, err := r.seek(off)
+	if err != nil {
+		return Batch{}, err
+	}
+	return r.walk(off, at, expect)
+}
+
+// enter sees to it that the segment that holds off is open.
+func (r *Reader) enter(off seq.Offset) error {
+	if r.seg == nil || off < r.seg.base || off >= r.seg.endOffset() {
+		seg, err := r.log.locate(off)
+		if err != nil {
+			return err
+		}
+		file, err := seg.acquire(r.log.fs)
+		if err != nil {
+			if start := r.log.Start(); errors.Is(err, fs.ErrNotExist) && off < start {
+				return &BelowStartError{Start: start}
+			}
+			return fmt.Errorf("reading at offset %d: %w", off, err)
+		}
+		if r.seg != nil {
+			r.seg.release()
+		}
+		buf := r.scan.buf
+		if buf == nil {
+			buf = r.log.opts.Buffers.get()
+		}
+		r.seg, r.scan, r.nextAt = seg, scanner{file: file, chunk: readAhead, buf: buf[:0]}, 0
+	}
+	r.scan.size = r.seg.size.Load()
+	return nil
+}
+
+// seek returns a place in the segment at which a batch begins, not after off.
+func (r *Reader) seek(off seq.Offset) (at int64, first seq.Offset, err error) {
+	if r.nextAt != 0 && r.next == off {
+		return r.nextAt, off, nil
+	}
+	entries, err := r.seg.entries(r.log.fs, r.log.opts.IndexBytes)
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading at offset %d: %w", off, err)
+	}
+	if e, ok := seekOffset(entries, off); ok {
+		return e.position, e.offset, nil
+	}
+	return segmentHeadBytes, r.seg.base, nil
+}
+
+// walk goes from batch to batch to the one that contains off.
+func (r *Reader) walk(off seq.Offset, at int64, expect seq.Offset) (Batch, error) {
+	for {
+		b, err := r.scan.batch(at)
+		if err == nil && b.First() == expect {
+			b.position = r.seg.position(at)
+			at += int64(b.Size())
+			expect = b.End()
+			if off < b.End() {
+				r.next, r.nextAt = expect, at
+				return b, nil
+			}
+			continue
+		}
+		if err != nil && !errors.Is(err, errNoBatch) && !errors.Is(err, ErrInvalidBatch) {
+			return Batch{}, fmt.Errorf("reading at offset %d: %w", off, err)
+		}
+		d, next, err := r.diagnose(at, expect)
+		if err != nil {
+			return Batch{}, err
+		}
+		r.seg.addDamage(d)
+		if off < d.Next {
+			return Batch{}, d.err()
+		}
+		at, expect = next, d.Next
+	}
+}
+
+// diagnose finds where intact data resumes behind damage.
+func (r *Reader) diagnose(at int64, expect seq.Offset) (Damage, int64, error) {
+	d := Damage{Path: r.seg.path, Position: at, From: expect, Next: r.seg.endOffset()}
+	end := d.Next
+	next, found, err := r.scan.resync(at, func(b Batch) bool {
+		if b.First() <= expect || b.End() > end {
+			return false
+		}
+		d.Next = b.First()
+		return true
+	})
+	if err != nil {
+		return d, 0, fmt.Errorf("reading behind %w: %w", d.err(), err)
+	}
+	if !found {
+		d.Next, next = end, r.seg.size.Load()
+	}
+	return d, next, nil
+}
+
+// ReadRaw returns whole batches as they stand on disk, from the one that
+// contains from, in buf if they fit: at least one, and else at most maxBytes. It
+// may pass the committed end: it is for replication. At the log's end it returns
+// nothing. Whoever gets the bytes checks them again by appending them.
+func (l *Log) ReadRaw(from seq.Offset, maxBytes int, buf []byte) ([]byte, error) {
+	buf = buf[:0]
+	if end := l.End(); from >= end {
+		if from > end {
+			return buf, ErrBeyondEnd
+		}
+		return buf, nil
+	}
+	r := l.NewReader()
+	defer r.Release()
+	for from < l.End() {
+		b, err := r.batch(from)
+		if err != nil {
+			if len(buf) > 0 {
+				return buf, nil //nolint:nilerr // the next call starts there and tells
+			}
+			return buf, err
+		}
+		if len(buf) > 0 && len(buf)+b.Size() > maxBytes {
+			break
+		}
+		buf = append(buf, b.Raw()...)
+		from = b.End()
+	}
+	return buf, nil
+}
+
+// OffsetAt returns the first offset whose batch has a timestamp at or after the
+// given one, or the committed end. Timestamps need not be in order: it is the
+// first by offset that counts. Damaged ranges are passed over.
+func (l *Log) OffsetAt(timestamp int64) (seq.Offset, error) {
+	r := l.NewReader()
+	defer r.Release()
+	committed := l.CommittedEnd()
+	for _, s := range l.view() {
+		if s.maxTime.Load() < timestamp || s.base >= committed {
+			continue
+		}
+		off, found, err := r.firstAt(s, timestamp)
+		if err != nil {
+			return 0, err
+		}
+		if found {
+			return min(off, committed), nil
+		}
+	}
+	return committed, nil
+}
+
+// firstAt looks for a timestamp in one segment.
+func (r *Reader) firstAt(s *segment, timestamp int64) (seq.Offset, bool, error) {
+	if _, err := s.acquire(r.log.fs); err != nil {
+		if errors.Is(err, fs.ErrNotExist) && s.base < r.log.Start() {
+			return 0, false, nil
+		}
+		return 0, false, err
+	}
+	defer s.release()
+	entries, err := s.entries(r.log.fs, r.log.opts.IndexBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	off := s.base
+	if e, ok := seekTime(entries, timestamp); ok {
+		off = e.offset
+	}
+	for end := s.endOffset(); off < end; {
+		b, err := r.batch(off)
+		var damaged *CorruptionError
+		var below *BelowStartError
+		switch {
+		case errors.As(err, &damaged):
+			off = damaged.Next
+		case errors.As(err, &below):
+			off = below.Start
+		case err != nil:
+			return 0, false, err
+		case b.Timestamp() >= timestamp:
+			return b.First(), true, nil
+		default:
+			off = b.End()
+		}
+	}
+	return 0, false, nil
+}

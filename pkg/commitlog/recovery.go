@@ -1,0 +1,177 @@
+package commitlog
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Recovery tells what an Open found.
+type Recovery struct {
+	// Cut are the torn tails that were cut off: what a crash left of appends that
+	// were never said to be durable.
+	Cut []Cut
+	// Damaged are the ranges that were durable and cannot be read. Nothing of
+	// them was changed; reading them answers CorruptionError. A replica with
+	// damage must not lead on the strength of this log.
+	Damaged []Damage
+	// Rebuilt are segments that had no good index and were read in full.
+	Rebuilt []string
+	// Removed are files that were left over: temporary ones, half-made segments,
+	// and segments that retention was about to remove.
+	Removed []string
+	// CheckpointLost says that the checkpoint was damaged. What it had noted is
+	// then known only as far as complete segments tell it.
+	CheckpointLost bool
+	// Scanned is how many bytes were read of segments.
+	Scanned int64
+}
+
+// Clean tells whether nothing was lost, cut or damaged.
+func (r Recovery) Clean() bool {
+	return len(r.Cut) == 0 && len(r.Damaged) == 0 && !r.CheckpointLost
+}
+
+func (a *analysis) report() Recovery {
+	r := Recovery{
+		Cut: a.cuts, Damaged: slices.Clone(a.gaps), Removed: a.leftovers,
+		CheckpointLost: a.noteLost, Scanned: a.scanned,
+	}
+	for _, f := range a.segments {
+		r.Damaged = append(r.Damaged, f.damage...)
+		if !f.trusted {
+			r.Rebuilt = append(r.Rebuilt, f.path)
+		}
+	}
+	slices.SortFunc(r.Damaged, func(x, y Damage) int {
+		if x.From < y.From {
+			return -1
+		}
+		return 1
+	})
+	return r
+}
+
+// repair does what the analysis found to be needed. What was read may never have
+// been synced: all of it is, so that it may be called durable. A crash in between
+// leaves files of which the same comes out.
+func (l *Log) repair(a *analysis) error {
+	for _, f := range a.segments {
+		if f.trusted {
+			continue
+		}
+		if err := l.settle(f); err != nil {
+			return err
+		}
+	}
+	for _, path := range a.leftovers {
+		if err := l.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if len(a.segments) == 0 && len(a.leftovers) == 0 {
+		return nil
+	}
+	for _, f := range a.segments {
+		if !f.trusted {
+			return l.fs.SyncDir(l.dir)
+		}
+	}
+	if len(a.leftovers) > 0 {
+		return l.fs.SyncDir(l.dir)
+	}
+	return nil
+}
+
+// settle cuts off what lies behind the last intact batch of a segment, syncs it,
+// and writes its index. A file with damage at its end stays as it is.
+func (l *Log) settle(f *found) error {
+	file, err := l.fs.OpenReadWrite(f.path)
+	if err != nil {
+		return err
+	}
+	if !f.keep && f.fileSize > f.size {
+		err = file.Truncate(f.size)
+	}
+	if err == nil {
+		err = file.SyncData()
+	}
+	if cerr := file.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil || f.keep {
+		return err
+	}
+	s := newSegment(f.path, &f.contents)
+	s.pin(f.entries)
+	if err := s.writeIndex(l.fs, f.epochs); err != nil && !isNoSpace(err) {
+		return err
+	}
+	return nil
+}
+
+// Scan reads the log in a directory offline, batch by batch from its start, and
+// changes nothing. A batch is valid during the call only. Damaged ranges are left
+// out: Verify reports them. An error of visit ends the scan and is returned.
+func Scan(fsys vfs.FS, dir string, visit func(Batch) error) error {
+	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes, scanAll: true, visit: visit}
+	return a.run()
+}
+
+// Report is what Verify found in a log.
+type Report struct {
+	Start, End   seq.Offset
+	CommittedEnd seq.Offset // as the checkpoint notes it
+	Segments     []SegmentReport
+	Batches      int64
+	Records      int64
+	Bytes        int64 // of the batches
+	Epochs       []EpochStart
+	Damaged      []Damage
+	Torn         []Cut // what an Open would cut off
+	// CheckpointLost says that the checkpoint is damaged.
+	CheckpointLost bool
+}
+
+// SegmentReport is what Verify found in one segment file.
+type SegmentReport struct {
+	Path    string
+	Base    seq.Offset
+	End     seq.Offset
+	Bytes   int64 // of batches
+	File    int64 // size of the file, preallocated space included
+	Indexed bool  // it has an intact index
+}
+
+// OK tells whether all that was ever durable can be read.
+func (r Report) OK() bool { return len(r.Damaged) == 0 && !r.CheckpointLost }
+
+// Verify reads and checks every byte of the log in a directory offline, and
+// changes nothing. An error is one of reading; damage is in the report.
+func Verify(fsys vfs.FS, dir string) (Report, error) {
+	var r Report
+	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes, scanAll: true}
+	a.visit = func(b Batch) error {
+		r.Batches++
+		r.Records += int64(b.Count())
+		r.Bytes += int64(b.Size())
+		r.Epochs = addEpoch(r.Epochs, b)
+		return nil
+	}
+	if err := a.run(); err != nil {
+		return r, err
+	}
+	found := a.report()
+	r.Start, r.End, r.CommittedEnd = a.start, a.end, max(a.start, min(a.end, a.note.committed))
+	r.Damaged, r.Torn, r.CheckpointLost = found.Damaged, found.Cut, found.CheckpointLost
+	for _, f := range a.segments {
+		_, indexed := loadTrusted(fsys, f.path, f.base, f.fileSize)
+		r.Segments = append(r.Segments, SegmentReport{
+			Path: f.path, Base: f.base, End: f.end, Bytes: f.size - segmentHeadBytes, File: f.fileSize, Indexed: indexed,
+		})
+	}
+	return r, nil
+}

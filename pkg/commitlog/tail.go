@@ -1,0 +1,75 @@
+package commitlog
+
+import (
+	"sort"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// tail holds the batches that were appended last, so that whoever reads close to
+// the end never touches the disk. The bytes belong to the garbage collector: a
+// batch that has left the tail lives as long as someone uses it.
+type tail struct {
+	limit int
+
+	mu      sync.RWMutex // guards batches, head and bytes
+	batches []Batch      // contiguous, from head
+	head    int
+	bytes   int
+}
+
+// compactAt is how many dropped batches the slice may carry at its head.
+const compactAt = 64
+
+func (t *tail) push(b Batch) {
+	if t.limit < 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.batches = append(t.batches, b)
+	t.bytes += cap(b.raw)
+	for t.bytes > t.limit && t.head < len(t.batches)-1 {
+		t.bytes -= cap(t.batches[t.head].raw)
+		t.batches[t.head] = Batch{}
+		t.head++
+	}
+	if t.head >= compactAt && t.head > len(t.batches)/2 {
+		n := copy(t.batches, t.batches[t.head:])
+		clear(t.batches[n:])
+		t.batches, t.head = t.batches[:n], 0
+	}
+}
+
+// find returns the batch that contains off.
+func (t *tail) find(off seq.Offset) (Batch, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	live := t.batches[t.head:]
+	if len(live) == 0 || off < live[0].First() {
+		return Batch{}, false
+	}
+	i := sort.Search(len(live), func(i int) bool { return live[i].First() > off }) - 1
+	if off >= live[i].End() {
+		return Batch{}, false
+	}
+	return live[i], true
+}
+
+// cut drops the batches at end and after.
+func (t *tail) cut(end seq.Offset) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := len(t.batches) - 1; n >= t.head && t.batches[n].First() >= end; n-- {
+		t.bytes -= cap(t.batches[n].raw)
+		t.batches[n] = Batch{}
+		t.batches = t.batches[:n]
+	}
+}
+
+func (t *tail) drop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.batches, t.head, t.bytes = nil, 0, 0
+}

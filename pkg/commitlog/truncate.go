@@ -1,0 +1,157 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// TruncateTo cuts the log so that it ends at end, durably. It never cuts below
+// the committed end (ErrBelowCommitted), and only between batches
+// (ErrNotBoundary). An end at or past the log's changes nothing. After an error
+// that is not a refusal the log has failed.
+func (w *Writer) TruncateTo(end seq.Offset) error {
+	l := w.log
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	if _, err := l.syncSerial(); err != nil { // so that only one segment is being written
+		return err
+	}
+	l.wmu.Lock()
+	err, out := l.admitLocked(w), l.out
+	l.wmu.Unlock()
+	if out != nil {
+		out.waitFill(l) // no other starts while serial is held
+	}
+	if err != nil || end >= l.End() {
+		return err
+	}
+	if end < l.CommittedEnd() {
+		return fmt.Errorf("truncating to %d, committed is %d: %w", end, l.CommittedEnd(), ErrBelowCommitted)
+	}
+	cut, err := l.planCut(end)
+	if err != nil {
+		return err
+	}
+	// First the note: what is cut off must not be missed at the next Open.
+	if err := l.checkpointSerial(end, l.Start()); err != nil {
+		return err
+	}
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if err := l.admitLocked(w); err != nil {
+		return err
+	}
+	l.truncations.Add(1)
+	defer l.truncations.Add(1)
+	return l.cutLocked(cut, end)
+}
+
+// cutPlan is where a truncation cuts.
+type cutPlan struct {
+	index   int   // of the segment that becomes the last
+	size    int64 // that it will have
+	entries []indexEntry
+	maxTime int64
+}
+
+// planCut finds the place of a batch boundary.
+func (l *Log) planCut(end seq.Offset) (cutPlan, error) {
+	view := l.view()
+	i := len(view) - 1
+	for i > 0 && view[i].base > end {
+		i--
+	}
+	if i < 0 || view[i].base > end {
+		return cutPlan{}, fmt.Errorf("truncating to %d: %w", end, ErrNotBoundary)
+	}
+	seg := view[i]
+	plan := cutPlan{index: i, size: segmentHeadBytes, maxTime: noTime}
+	r := l.NewReader()
+	defer r.Release()
+	for off := seg.base; off < end; {
+		b, err := r.batch(off)
+		var damaged *CorruptionError
+		if errors.As(err, &damaged) && damaged.Next <= end {
+			off = damaged.Next
+			continue
+		}
+		if err != nil {
+			return cutPlan{}, fmt.Errorf("truncating to %d: %w", end, err)
+		}
+		if b.End() > end {
+			return cutPlan{}, fmt.Errorf("truncating to %d, batch is [%d,%d): %w", end, b.First(), b.End(), ErrNotBoundary)
+		}
+		at := b.Position() - seg.basePos + segmentHeadBytes
+		if n := len(plan.entries); n == 0 || at-plan.entries[n-1].position >= l.opts.IndexBytes {
+			plan.entries = append(plan.entries, indexEntry{b.First(), at, plan.maxTime})
+		}
+		plan.maxTime = max(plan.maxTime, b.Timestamp())
+		plan.size = at + int64(b.Size())
+		off = b.End()
+	}
+	return plan, nil
+}
+
+// cutLocked carries a truncation out. Appends wait, readers go on below end.
+func (l *Log) cutLocked(plan cutPlan, end seq.Offset) error {
+	view := l.view()
+	seg := view[plan.index]
+	l.tail.cut(end)
+	l.end.Store(uint64(end))
+	l.durable.Store(min(l.durable.Load(), uint64(end)))
+	l.endPos.Store(seg.position(plan.size))
+	epochs := cutEpochs(l.Epochs(), l.Start(), end)
+	l.epochs.Store(&epochs)
+	rest := slices.Clone(view[:plan.index+1])
+	l.segments.Store(&rest)
+	seg.size.Store(plan.size)
+	seg.end.Store(uint64(end))
+	seg.maxTime.Store(plan.maxTime)
+	for _, o := range append(l.rolled, l.out) { // all of it is at or behind seg
+		if o != nil {
+			o.abandon()
+		}
+	}
+	l.rolled, l.out = nil, nil
+	if err := l.cutFiles(view[plan.index+1:], seg); err != nil {
+		return l.fail(err)
+	}
+	out, err := reopenOutput(l.fs, seg, l.opts.IndexBytes)
+	if err != nil {
+		return l.fail(err)
+	}
+	out.seg.pin(plan.entries)
+	l.out = out
+	return nil
+}
+
+// cutFiles removes segments, the last first, and cuts the one before them.
+func (l *Log) cutFiles(gone []*segment, seg *segment) error {
+	for _, s := range slices.Backward(gone) {
+		if err := s.remove(l.fs); err != nil {
+			return err
+		}
+	}
+	if err := l.fs.Remove(seg.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	f, err := l.fs.OpenReadWrite(seg.path)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(seg.size.Load())
+	if err == nil {
+		err = l.timedSync(f)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,289 @@
+package commitlog
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Writer is the right to change a log, for one epoch. Only the one that was
+// given out last is good: what another one asks for is refused with ErrRevoked.
+// Its methods may be called by many goroutines.
+type Writer struct {
+	log   *Log
+	epoch seq.Epoch
+}
+
+// Writer gives out the right to write in epoch e and revokes the one before it.
+// It refuses an epoch below the highest in the log or asked for before with
+// ErrFenced.
+func (l *Log) Writer(e seq.Epoch) (*Writer, error) {
+	if err := l.refuseFailed(); err != nil {
+		return nil, err
+	}
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	if e < l.epoch {
+		return nil, fmt.Errorf("epoch %d, log is at %d: %w", e, l.epoch, ErrFenced)
+	}
+	l.epoch = e
+	l.writer = &Writer{log: l, epoch: e}
+	return l.writer, nil
+}
+
+// Epoch returns the epoch that the writer appends in.
+func (w *Writer) Epoch() seq.Epoch { return w.epoch }
+
+// admitLocked answers whether a writer may change the log.
+func (l *Log) admitLocked(w *Writer) error {
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.writer != w && l.epoch > w.epoch:
+		return fmt.Errorf("%w: %w", ErrRevoked, ErrFenced)
+	case l.writer != w:
+		return ErrRevoked
+	}
+	return l.refuseFailed()
+}
+
+// Append adds a batch at the end of the log, with one write. It is not durable
+// before Sync. The builder's memory becomes the batch's: the builder is empty
+// afterwards, and usable again. After a refusal the builder is as it was.
+func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
+	if b.Count() == 0 {
+		return Batch{}, ErrEmptyBatch
+	}
+	if b.Size() > MaxBatchBytes {
+		return Batch{}, ErrBatchTooBig
+	}
+	l := w.log
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if err := l.roomLocked(w, int64(b.Size())); err != nil {
+		return Batch{}, err
+	}
+	raw := b.seal(w.epoch, l.End(), timestamp)
+	batch, err := l.appendLocked(Batch{raw: raw})
+	if err == nil {
+		b.spend()
+	}
+	return batch, err
+}
+
+// AppendRaw adds one batch as it stands in another replica's log. It checks all
+// of it: the batch must be intact, begin at the log's end, and be of an epoch
+// not below the log's last nor above the writer's. The log keeps raw, which must
+// not be changed afterwards.
+func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
+	b, err := Decode(raw)
+	if err != nil {
+		return Batch{}, err
+	}
+	if b.Size() != len(raw) {
+		return Batch{}, fmt.Errorf("%w: %d bytes behind it", ErrInvalidBatch, len(raw)-b.Size())
+	}
+	l := w.log
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if err := l.roomLocked(w, int64(b.Size())); err != nil {
+		return Batch{}, err
+	}
+	if b.First() != l.End() {
+		return Batch{}, fmt.Errorf("batch begins at %d, log ends at %d: %w", b.First(), l.End(), ErrNotContiguous)
+	}
+	if b.Epoch() < l.LastEpoch() || b.Epoch() > w.epoch {
+		return Batch{}, fmt.Errorf("batch of epoch %d, log is at %d, writer at %d: %w", b.Epoch(), l.LastEpoch(), w.epoch, ErrStaleEpoch)
+	}
+	return l.appendLocked(b)
+}
+
+// roomLocked admits a writer and makes room for n bytes in the segment that is
+// written, rolling to a new one where they do not fit. It gives up the lock
+// while it waits for a fill to get out of the way.
+func (l *Log) roomLocked(w *Writer, n int64) error {
+	for {
+		if err := l.admitLocked(w); err != nil {
+			return err
+		}
+		if err := l.outputLocked(n); err != nil {
+			return l.refuse("beginning a segment", err)
+		}
+		o := l.out
+		end := o.seg.size.Load() + n
+		if filling := o.filling; filling != nil && end > o.filled {
+			l.wmu.Unlock()
+			<-filling
+			l.wmu.Lock()
+			continue
+		}
+		if err := o.reserve(end, l.opts.SegmentBytes); err != nil {
+			if isNoSpace(err) {
+				return l.refuse("reserving space", err)
+			}
+			return l.fail(err)
+		}
+		return nil
+	}
+}
+
+// refuse says that nothing was changed.
+func (l *Log) refuse(doing string, err error) error {
+	if isNoSpace(err) {
+		return fmt.Errorf("%s: %w: %w", doing, ErrNoSpace, err)
+	}
+	return fate.Mark(fmt.Errorf("%s: %w", doing, err), fate.Refused)
+}
+
+// outputLocked sees to it that a segment is open with room for n more bytes.
+func (l *Log) outputLocked(n int64) error {
+	view := l.view()
+	var last *segment
+	if len(view) > 0 {
+		last = view[len(view)-1]
+	}
+	full := last == nil || last.endOffset() != l.End() ||
+		last.size.Load() > segmentHeadBytes && last.size.Load()+n > l.opts.SegmentBytes
+	if !full {
+		if l.out != nil {
+			return nil
+		}
+		out, err := reopenOutput(l.fs, last, l.opts.IndexBytes)
+		if err == nil {
+			l.out = out
+		}
+		return err
+	}
+	if !l.madeDir {
+		if err := vfs.MkdirAllSynced(l.fs, l.dir); err != nil {
+			return err
+		}
+		l.madeDir = true
+	}
+	out, err := createOutput(l.fs, l.dir, l.End(), l.endPos.Load())
+	if err != nil {
+		return err
+	}
+	if l.out != nil {
+		l.rolled = append(l.rolled, l.out)
+	}
+	l.out = out
+	grown := append(slices.Clone(view), out.seg)
+	l.segments.Store(&grown)
+	return nil
+}
+
+// appendLocked writes a sealed batch for which room was made.
+func (l *Log) appendLocked(b Batch) (Batch, error) {
+	o := l.out
+	at := o.seg.size.Load()
+	b.position = o.seg.position(at)
+	if undone, err := o.write(b.raw); err != nil {
+		if undone {
+			return Batch{}, l.refuse("appending", err)
+		}
+		return Batch{}, l.fail(err)
+	}
+	if b.Epoch() > l.LastEpoch() {
+		epochs := addEpoch(slices.Clone(l.Epochs()), b)
+		l.epochs.Store(&epochs)
+	}
+	o.seg.note(b, at, l.opts.IndexBytes)
+	l.tail.push(b)
+	l.endPos.Store(b.position + int64(b.Size()))
+	l.end.Store(uint64(b.End()))
+	l.counts.appends.Add(1)
+	l.counts.records.Add(int64(b.Count()))
+	l.counts.bytes.Add(int64(b.Size()))
+	return b, nil
+}
+
+// Sync makes what was appended before the call durable and returns the durable
+// end. Appends go on meanwhile. Calls that come together share one sync. After
+// an error the log has failed and what is on disk is uncertain.
+func (w *Writer) Sync() (seq.Offset, error) {
+	l := w.log
+	l.wmu.Lock()
+	err := l.admitLocked(w)
+	target := l.End()
+	l.wmu.Unlock()
+	if err != nil {
+		return l.DurableEnd(), fate.Mark(err, fate.Uncertain)
+	}
+	if l.DurableEnd() >= target {
+		return l.DurableEnd(), nil
+	}
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	if l.DurableEnd() >= target { // by a sync that ran meanwhile
+		return l.DurableEnd(), nil
+	}
+	return l.syncSerial()
+}
+
+// syncSerial makes all that was appended durable.
+func (l *Log) syncSerial() (seq.Offset, error) {
+	if err := l.Failed(); err != nil {
+		return l.DurableEnd(), err
+	}
+	l.wmu.Lock()
+	target, out, rolled := l.End(), l.out, l.rolled
+	l.rolled = nil
+	var covered int64
+	if out != nil {
+		covered, out.unsynced = out.unsynced, 0
+	}
+	l.wmu.Unlock()
+	for _, o := range rolled {
+		o.waitFill(l)
+		if err := o.complete(l); err != nil {
+			return l.DurableEnd(), err
+		}
+	}
+	if out != nil && covered > 0 {
+		if err := l.syncOutput(out); err != nil {
+			return l.DurableEnd(), err
+		}
+	}
+	l.durable.Store(max(l.durable.Load(), uint64(target)))
+	if len(rolled) > 0 {
+		if err := l.checkpointSerial(seq.MaxOffset+1, l.Start()); err != nil && !isNoSpace(err) {
+			return l.DurableEnd(), l.fail(err)
+		}
+	}
+	l.fillAhead(out, covered)
+	return l.DurableEnd(), nil
+}
+
+func (l *Log) syncOutput(o *output) error {
+	if err := l.timedSync(o.file); err != nil {
+		return l.fail(err)
+	}
+	if !o.newName {
+		return nil
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return l.fail(err)
+	}
+	o.newName = false
+	return nil
+}
+
+func (l *Log) timedSync(f vfs.File) error {
+	began := time.Now()
+	err := f.SyncData()
+	took := time.Since(began)
+	l.counts.syncs.Add(1)
+	l.counts.syncTime.Add(int64(took))
+	if l.opts.OnSync != nil {
+		l.opts.OnSync(took)
+	}
+	return err
+}
