@@ -21,8 +21,8 @@ func NewBuilder(sizeHint int) *Builder {
 	return &Builder{raw: make([]byte, headerBytes, headerBytes+max(sizeHint, 0)+alignment)}
 }
 
-// Next adds a record and returns its n bytes to be filled in. They are zero, and
-// valid until Next is called again or the batch is appended.
+// Next adds a record and returns its n bytes to be filled in, all of them. They
+// are valid until Next is called again or the batch is appended.
 func (b *Builder) Next(n int) []byte {
 	if b.raw == nil {
 		b.raw = make([]byte, headerBytes, headerBytes+n+2*alignment)
@@ -31,9 +31,7 @@ func (b *Builder) Next(n int) []byte {
 	start := len(b.raw)
 	b.raw = slices.Grow(b.raw, n)[:start+n]
 	b.count++
-	record := b.raw[start : start+n : start+n]
-	clear(record)
-	return record
+	return b.raw[start : start+n : start+n]
 }
 
 // Count returns the number of records so far.

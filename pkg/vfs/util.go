@@ -13,7 +13,7 @@ import (
 var ErrLocked = fate.Refuse("locked by another process")
 
 // MkdirAllSynced makes a directory and its parents, and makes each name that it
-// added durable.
+// added durable. A name that it could not make durable it takes away again.
 func MkdirAllSynced(fsys FS, name string) error {
 	name = filepath.Clean(name)
 	_, err := fsys.Stat(name)
@@ -29,7 +29,11 @@ func MkdirAllSynced(fsys FS, name string) error {
 	if err := fsys.MkdirAll(name); err != nil {
 		return err
 	}
-	return fsys.SyncDir(parent)
+	if err := fsys.SyncDir(parent); err != nil {
+		// A directory that is there counts as durable at the next attempt.
+		return errors.Join(err, fsys.Remove(name))
+	}
+	return nil
 }
 
 // WriteFileSynced replaces a file as a whole: it writes a file with the suffix
