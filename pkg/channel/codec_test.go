@@ -113,7 +113,7 @@ func FuzzPositionDecode(f *testing.F) {
 			t.Fatalf("%x is encoded as %x, %v", data, again, err)
 		}
 		s := Restore(p, false)
-		if err := s.check(); err != nil {
+		if err := check(s); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(p, s.Position()); diff != "" {

@@ -11,7 +11,7 @@
 //
 //	0 ──── finished ──── floor ── finished, in flight, ready, deferred ── cursor ── fresh ── end
 //
-// Invariants (State.check in the tests):
+// Invariants (check in the tests):
 //
 //   - floor <= cursor; everything below the floor is finished, the floor is not.
 //   - An offset between floor and cursor is either finished or tracked.

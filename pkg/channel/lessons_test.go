@@ -27,7 +27,7 @@ func drain(t *testing.T, s *State, now time.Time, end seq.Offset) (got []seq.Off
 				t.Fatal(err)
 			}
 		}
-		if err := s.check(); err != nil {
+		if err := check(s); err != nil {
 			t.Fatal(err)
 		}
 		if len(out) > 0 {

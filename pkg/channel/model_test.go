@@ -234,7 +234,7 @@ func (m *model) restart() {
 
 // check compares a state with the model, and the state with its invariants.
 func (m *model) check(s *State, now time.Time, end seq.Offset) error {
-	if err := s.check(); err != nil {
+	if err := check(s); err != nil {
 		return err
 	}
 	if s.Floor() != m.floor {
@@ -285,7 +285,7 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 }
 
 // check tells which of the package's invariants does not hold.
-func (s *State) check() error {
+func check(s *State) error {
 	if s.floor > s.cursor || s.done.Contains(s.floor) {
 		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))
 	}

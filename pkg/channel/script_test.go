@@ -61,7 +61,7 @@ func runScript(t *testing.T, text string) string {
 		if err != nil {
 			t.Fatalf("%s%v", line, err)
 		}
-		if err := r.s.check(); err != nil {
+		if err := check(r.s); err != nil {
 			t.Fatalf("%s%v", line, err)
 		}
 		if answer != "" {

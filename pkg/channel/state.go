@@ -21,27 +21,14 @@ type Delivery struct {
 // flight or deferred, unless they say so. Time may not run backwards by more
 // than the precision that its callers want of timeouts.
 type State struct {
-	floor  seq.Offset // everything below is finished
-	cursor seq.Offset // everything at or above is fresh, or tracked and counted in ahead
-	base   seq.Offset // where the count of messages starts
-	done   seq.Set    // finished beyond the floor
-	t      *tracked   // nil while there is nothing to remember
-
-	ahead    int // tracked offsets at or above the cursor
-	inFlight int
-	ready    int
-	deferred int
-
-	delivered, finished, requeued, timedOut, revision uint64
-
-	ordered   bool
-	paused    bool
+	ledger
+	mode
 	freshTurn bool // the last delivery was a repeated one
 }
 
 // New returns the state of a channel that starts at an offset.
 func New(start seq.Offset, ordered bool) *State {
-	return &State{floor: start, cursor: start, base: start, ordered: ordered}
+	return &State{ledger: ledger{floor: start, cursor: start, base: start}, mode: mode{ordered: ordered}}
 }
 
 // Restore returns the state that a checkpoint describes. What was in flight or
@@ -137,41 +124,6 @@ func (s *State) orderedCandidate(end seq.Offset) (int32, bool) {
 		}
 	}
 	return s.fresh(), true // the floor is neither finished nor tracked: it is the cursor
-}
-
-func (s *State) firstReady(end seq.Offset) (int32, bool) {
-	if s.ready == 0 {
-		return 0, false
-	}
-	slot := s.t.ready.head
-	return slot, s.t.slots[slot].offset < end
-}
-
-// skip moves the cursor over what is finished or tracked and says whether there
-// is a fresh message below end.
-func (s *State) skip(end seq.Offset) bool {
-	for s.cursor < end {
-		if !s.done.Empty() && s.done.Contains(s.cursor) {
-			s.cursor = s.done.NextAbsent(s.cursor)
-			continue
-		}
-		if s.ahead == 0 {
-			return true
-		}
-		if _, ok := s.t.index.get(s.cursor); !ok {
-			return true
-		}
-		s.ahead--
-		s.cursor++
-	}
-	return false
-}
-
-// fresh starts to track the message at the cursor and moves on.
-func (s *State) fresh() int32 {
-	slot := s.track().add(s.cursor, 0)
-	s.cursor++
-	return slot
 }
 
 // Finish is the consumer's word that it is done with a message.

@@ -42,19 +42,6 @@ func (s *State) Seek(o seq.Offset) {
 // or deferred beyond it.
 func (s *State) Empty(end seq.Offset) { s.Seek(max(end, s.cursor)) }
 
-// SetPaused stops or resumes delivery. Messages in flight stay so, and time out.
-func (s *State) SetPaused(paused bool) { s.paused = paused }
-
-// Paused says whether delivery is stopped.
-func (s *State) Paused() bool { return s.paused }
-
-// SetOrdered makes the channel deliver one message at a time in order, or not.
-// What is in flight or deferred stays so.
-func (s *State) SetOrdered(ordered bool) { s.ordered = ordered }
-
-// Ordered says whether the channel delivers one message at a time in order.
-func (s *State) Ordered() bool { return s.ordered }
-
 // Floor returns the channel's confirmed position: everything below is finished.
 func (s *State) Floor() seq.Offset { return s.floor }
 

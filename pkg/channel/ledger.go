@@ -1,0 +1,189 @@
+package channel
+
+import (
+	"math"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// ledger keeps the places of all offsets and the counts of them. Its methods
+// are the steps that State's are made of.
+type ledger struct {
+	floor  seq.Offset // everything below is finished
+	cursor seq.Offset // everything at or above is fresh, or tracked and counted in ahead
+	base   seq.Offset // where the count of messages starts
+	done   seq.Set    // finished beyond the floor
+	t      *tracked   // nil while there is nothing to remember
+
+	ahead    int // tracked offsets at or above the cursor
+	inFlight int
+	ready    int
+	deferred int
+
+	delivered, finished, requeued, timedOut, revision uint64
+}
+
+func (l *ledger) track() *tracked {
+	if l.t == nil {
+		l.t = newTracked()
+	}
+	return l.t
+}
+
+// known says whether an offset is finished or tracked.
+func (l *ledger) known(o seq.Offset) bool {
+	if o < l.floor || l.done.Contains(o) {
+		return true
+	}
+	if l.t == nil {
+		return false
+	}
+	_, ok := l.t.index.get(o)
+	return ok
+}
+
+// meet starts to track an offset at or above the cursor before the cursor comes
+// to it.
+func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
+	l.ahead++
+	return l.track().add(o, min(attempts, MaxAttempts))
+}
+
+// flying returns the slot of an offset that is in flight.
+func (l *ledger) flying(o seq.Offset) (int32, bool) {
+	if l.t == nil {
+		return 0, false
+	}
+	slot, ok := l.t.index.get(o)
+	return slot, ok && l.t.slots[slot].place == inFlight
+}
+
+// owned returns the slot of an offset that is in flight with the consumer.
+func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
+	slot, ok := l.flying(o)
+	if !ok {
+		return 0, ErrNotInFlight
+	}
+	if l.t.consumers[l.t.slots[slot].owner].id != consumer {
+		return 0, ErrNotOwner
+	}
+	return slot, nil
+}
+
+// leave takes a message out of its place and keeps the counts.
+func (l *ledger) leave(slot int32) {
+	switch l.t.slots[slot].place {
+	case inFlight:
+		l.inFlight--
+	case ready:
+		l.ready--
+	case deferred:
+		l.deferred--
+	case free:
+	}
+	l.t.leave(slot)
+}
+
+// enqueue puts a message that is nowhere at the end of the ready list.
+func (l *ledger) enqueue(slot int32) {
+	l.t.intoReady(slot)
+	l.ready++
+}
+
+// untake takes a message out of flight as if it had never been delivered.
+func (l *ledger) untake(slot int32) {
+	l.leave(slot)
+	l.t.slots[slot].attempts--
+	l.delivered--
+	l.revision++
+}
+
+// forget stops tracking a message, wherever it is.
+func (l *ledger) forget(slot int32) {
+	l.leave(slot)
+	if l.t.slots[slot].offset >= l.cursor {
+		l.ahead--
+	}
+	l.t.remove(slot)
+}
+
+// finish stops tracking a message and moves the floor if it was there.
+func (l *ledger) finish(slot int32) {
+	o := l.t.slots[slot].offset
+	l.forget(slot)
+	l.revision++
+	if o != l.floor {
+		l.done.Add(o)
+		return
+	}
+	l.floor++
+	l.settle()
+}
+
+// settle moves the floor over what is finished beyond it.
+func (l *ledger) settle() {
+	if !l.done.Empty() {
+		l.floor = l.done.NextAbsent(l.floor)
+		l.done.DropBelow(l.floor)
+	}
+	l.cursor = max(l.cursor, l.floor)
+}
+
+// promote makes the deferred messages ready that are due.
+func (l *ledger) promote(now int64) {
+	if l.deferred == 0 {
+		return
+	}
+	for {
+		e, ok := l.t.earliest(&l.t.deferrals)
+		if !ok || e.at > now {
+			return
+		}
+		l.leave(e.slot)
+		l.enqueue(e.slot)
+	}
+}
+
+func (l *ledger) firstReady(end seq.Offset) (int32, bool) {
+	if l.ready == 0 {
+		return 0, false
+	}
+	slot := l.t.ready.head
+	return slot, l.t.slots[slot].offset < end
+}
+
+// skip moves the cursor over what is finished or tracked and says whether there
+// is a fresh message below end.
+func (l *ledger) skip(end seq.Offset) bool {
+	for l.cursor < end {
+		if !l.done.Empty() && l.done.Contains(l.cursor) {
+			l.cursor = l.done.NextAbsent(l.cursor)
+			continue
+		}
+		if l.ahead == 0 {
+			return true
+		}
+		if _, ok := l.t.index.get(l.cursor); !ok {
+			return true
+		}
+		l.ahead--
+		l.cursor++
+	}
+	return false
+}
+
+// fresh starts to track the message at the cursor and moves on.
+func (l *ledger) fresh() int32 {
+	slot := l.track().add(l.cursor, 0)
+	l.cursor++
+	return slot
+}
+
+// addTime returns at+d, at most the end of time.
+func addTime(at int64, d time.Duration) int64 {
+	if d > 0 && at > math.MaxInt64-int64(d) {
+		return math.MaxInt64
+	}
+	return at + int64(d)
+}
