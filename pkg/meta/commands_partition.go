@@ -54,7 +54,7 @@ func (c ElectLeaders) Validate() error {
 
 func (c ElectLeaders) apply(s *State, r *Result) error {
 	for i := range c.Elections {
-		err := s.elect(&c.Elections[i])
+		err := c.Elections[i].apply(s)
 		if err != nil && r.Failed == nil {
 			r.Failed = make([]error, len(c.Elections))
 		}
@@ -65,7 +65,7 @@ func (c ElectLeaders) apply(s *State, r *Result) error {
 	return nil
 }
 
-func (s *State) elect(e *Election) error {
+func (e *Election) apply(s *State) error {
 	i, t, p, err := s.editPartition(partitionRef{e.Topic, e.Incarnation, e.Partition}, e.Version)
 	if err != nil {
 		return err

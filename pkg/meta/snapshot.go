@@ -178,7 +178,7 @@ func decodeLines(body []byte) (*State, error) {
 		if err := next(n); err != nil {
 			return nil, fmt.Errorf("node: %w", err)
 		}
-		if err := s.restoreNode(n); err != nil {
+		if err := n.restore(s); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +187,7 @@ func decodeLines(body []byte) (*State, error) {
 		if err := next(&t); err != nil {
 			return nil, fmt.Errorf("topic: %w", err)
 		}
-		if err := s.restoreTopic(&t); err != nil {
+		if err := t.restore(s); err != nil {
 			return nil, fmt.Errorf("topic %q: %w", t.Name, err)
 		}
 	}
@@ -197,7 +197,8 @@ func decodeLines(body []byte) (*State, error) {
 	return s, nil
 }
 
-func (s *State) restoreNode(n *Node) error {
+// restore appends a node that was read.
+func (n *Node) restore(s *State) error {
 	if err := n.validate(); err != nil {
 		return err
 	}
@@ -211,7 +212,8 @@ func (s *State) restoreNode(n *Node) error {
 	return nil
 }
 
-func (s *State) restoreTopic(in *snapshotTopic) error {
+// restore appends a topic that was read.
+func (in *snapshotTopic) restore(s *State) error {
 	if k := len(s.topics); k > 0 && s.topics[k-1].Name >= in.Name {
 		return fmt.Errorf("out of order")
 	}

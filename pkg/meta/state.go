@@ -116,7 +116,7 @@ func (s *State) edit(name string, in Incarnation) (int, *Topic, error) {
 	return i, &t, nil
 }
 
-// replace puts a node in its place.
+// replaceNode puts a node in its place.
 func (s *State) replaceNode(n *Node) {
 	i, ok := s.findNode(n.ID)
 	if ok {

@@ -94,19 +94,19 @@ func (s *Store) start(p *parts, transport raft.Transport) error {
 	})
 	r.RegisterObserver(s.observer)
 	s.work.Go(s.watch)
-	if s.alone() {
-		s.work.Go(func() { s.elect(transport) })
+	if alone(r, s.opts.NodeID) {
+		s.work.Go(func() { elect(transport, s.opts.NodeID) })
 	}
 	return nil
 }
 
-// alone says whether this node is the only voter.
-func (s *Store) alone() bool {
+// alone says whether node is the only voter.
+func alone(r *raft.Raft, node meta.NodeID) bool {
 	voters, self := 0, false
-	for _, v := range s.raft.GetConfiguration().Configuration().Servers {
+	for _, v := range r.GetConfiguration().Configuration().Servers {
 		if v.Suffrage == raft.Voter {
 			voters++
-			self = self || v.ID == raft.ServerID(s.opts.NodeID)
+			self = self || v.ID == raft.ServerID(node)
 		}
 	}
 	return voters == 1 && self
@@ -115,8 +115,8 @@ func (s *Store) alone() bool {
 // elect lets the only voter ask for votes at once, where it would otherwise
 // first wait for the heartbeat of a leader that cannot be. It is what a leader
 // that hands over sends to its successor. Without success the timeout does it.
-func (s *Store) elect(t raft.Transport) {
-	id := raft.ServerID(s.opts.NodeID)
+func elect(t raft.Transport, node meta.NodeID) {
+	id := raft.ServerID(node)
 	addr := t.LocalAddr()
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: t.EncodePeer(id, addr)}
 	_ = t.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
@@ -194,7 +194,7 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 		return meta.Result{}, err
 	}
 	f := s.raft.Apply(data, s.opts.ApplyTimeout)
-	if err := s.await(ctx, f); err != nil {
+	if err := await(ctx, f); err != nil {
 		if cause := s.Err(); cause != nil {
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
@@ -234,7 +234,7 @@ func (s *Store) ready(ctx context.Context) error {
 // await waits for a future, or for the caller to give up. The library has no
 // future that can be given up, so a goroutine stays behind until it is decided,
 // at the latest when the store is closed.
-func (s *Store) await(ctx context.Context, f raft.Future) error {
+func await(ctx context.Context, f raft.Future) error {
 	if ctx.Done() == nil {
 		return proposeError(f.Error())
 	}
@@ -347,22 +347,22 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 // Barrier returns once everything that was proposed before it is applied here.
 // Only the leader can.
 func (s *Store) Barrier(ctx context.Context) error {
-	return s.await(ctx, s.raft.Barrier(s.opts.ApplyTimeout))
+	return await(ctx, s.raft.Barrier(s.opts.ApplyTimeout))
 }
 
 // Init gives the cluster an id where it has none, and returns the id. Only the
 // leader can give one.
 func (s *Store) Init(ctx context.Context) (string, error) {
-	if id := s.clusterID(); id != "" {
+	if id := clusterID(s); id != "" {
 		return id, nil
 	}
 	if _, err := s.Propose(ctx, meta.InitCluster{ID: rand.Text()}); err != nil {
 		return "", err
 	}
-	return s.clusterID(), nil
+	return clusterID(s), nil
 }
 
-func (s *Store) clusterID() (id string) {
+func clusterID(s *Store) (id string) {
 	s.Read(func(m *meta.State) { id = m.Cluster().ID })
 	return id
 }
