@@ -42,17 +42,20 @@ type Options struct {
 	Log     commitlog.Options
 	Logger  *slog.Logger
 
-	AutoCreateTopics    bool            // publishing and subscribing create topics, unless the cluster's settings forbid it
-	TopicSync           meta.SyncPolicy // of topics that are created without one; the zero value: the cluster's default
-	MaxChannelConsumers int             // on this node; 0: no limit
-	MaxMsgTimeout       time.Duration   // what TOUCH can extend a delivery to
-	EphemeralBytes      int64           // memory that an ephemeral topic's partition may use; the oldest messages go
-	DiskReserve         uint64          // publishes are refused while less is free; at most a twentieth of the disk counts
-	CheckpointInterval  time.Duration   // positions of channels are stored this often at the most
-	TickInterval        time.Duration   // precision of timeouts and deferrals
+	AutoCreateTopics    bool             // publishing and subscribing create topics, unless the cluster's settings forbid it
+	TopicDefaults       meta.TopicConfig // of topics that are created without; zero fields: the cluster's
+	MaxChannelConsumers int              // on this node; 0: no limit
+	MaxMsgTimeout       time.Duration    // what TOUCH can extend a delivery to
+	EphemeralBytes      int64            // memory that an ephemeral topic's partition may use; the oldest messages go
+	DiskReserve         uint64           // publishes are refused while less is free; at most a twentieth of the disk counts
+	CheckpointInterval  time.Duration    // positions of channels are stored this often at the most
+	TickInterval        time.Duration    // precision of timeouts and deferrals
 	RetentionInterval   time.Duration
 	DiskInterval        time.Duration
 
+	// KnownChannels returns the channels that a topic which is new here has
+	// elsewhere: they are created with it. nil: none.
+	KnownChannels func(ctx context.Context, topic string) ([]string, error)
 	// Fatal is called once, without waiting, when this node cannot go on: a log
 	// failed, and nothing that it acknowledges could be trusted any more.
 	Fatal func(error)

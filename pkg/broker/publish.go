@@ -25,7 +25,7 @@ func (b *Broker) route(ctx context.Context, p *Publish) (*hostedPartition, error
 	if b.lowDisk.Load() {
 		return nil, ErrDiskFull
 	}
-	h, err := b.autoCreate(ctx, p.Topic)
+	h, err := b.ensure(ctx, p.Topic)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (b *Broker) Subscribe(ctx context.Context, r Subscribe) (*Subscription, err
 	if !meta.ValidChannelName(r.Channel) {
 		return nil, fmt.Errorf("%w: %q", ErrInvalidChannel, r.Channel)
 	}
-	h, err := b.autoCreate(ctx, r.Topic)
+	h, err := b.ensure(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}

@@ -46,9 +46,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, cfg meta.TopicCon
 func (b *Broker) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
 	var assignment [][]meta.NodeID
 	var err error
-	if cfg.Sync == (meta.SyncPolicy{}) {
-		cfg.Sync = b.o.TopicSync
-	}
+	cfg = overlay(cfg, b.o.TopicDefaults)
 	b.o.Meta.Read(func(s *meta.State) {
 		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(s.NodeCount(), meta.IsEphemeral(name))
 		if err = cfg.Validate(); err == nil {
@@ -58,49 +56,72 @@ func (b *Broker) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][
 	return cfg, assignment, translate(err)
 }
 
+// overlay fills in what cfg leaves open.
+func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
+	setDefault(&cfg.Partitions, defaults.Partitions)
+	setDefault(&cfg.Sync, defaults.Sync)
+	setDefault(&cfg.RetentionAge, defaults.RetentionAge)
+	setDefault(&cfg.RetentionBytes, defaults.RetentionBytes)
+	return cfg
+}
+
 // assign decides where the replicas of new partitions go.
 func (b *Broker) assign(s *meta.State, partitions, replicas int) ([][]meta.NodeID, error) {
 	return meta.Place(slices.Collect(s.Nodes()), s.Load(), partitions, replicas)
 }
 
-// EnsureTopic creates a topic with the defaults if it is missing.
+// EnsureTopic makes sure that a topic is there for somebody who wants to use
+// it. Where topics are not made on first use, a missing one is ErrTopicNotFound.
 func (b *Broker) EnsureTopic(ctx context.Context, name string) error {
-	if b.lookup(name) != nil {
-		return nil
-	}
-	if !meta.ValidTopicName(name) {
-		return fmt.Errorf("%w: %q", ErrInvalidTopic, name)
-	}
-	if b.o.Meta.Topic(name) != nil {
-		return b.converge(name)
-	}
-	_, err := b.CreateTopic(ctx, name, meta.TopicConfig{})
-	if errors.Is(err, ErrTopicExists) {
-		return b.converge(name) // somebody else was first
-	}
+	_, err := b.ensure(ctx, name)
 	return err
 }
 
-// autoCreate is EnsureTopic for those who only use a topic.
-func (b *Broker) autoCreate(ctx context.Context, name string) (*hostedTopic, error) {
+func (b *Broker) ensure(ctx context.Context, name string) (*hostedTopic, error) {
 	if h := b.lookup(name); h != nil {
 		return h, nil
 	}
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
 	}
-	allowed := b.o.AutoCreateTopics
-	b.o.Meta.Read(func(s *meta.State) { allowed = allowed && s.Settings().AutoCreateTopics() })
-	if !allowed && b.o.Meta.Topic(name) == nil {
-		return nil, ErrTopicNotFound
+	if b.o.Meta.Topic(name) == nil {
+		if !b.o.AutoCreateTopics || !b.o.Meta.Settings().AutoCreateTopics() {
+			return nil, ErrTopicNotFound
+		}
+		if err := b.createWithChannels(ctx, name); err != nil {
+			return nil, err
+		}
 	}
-	if err := b.EnsureTopic(ctx, name); err != nil {
+	if err := b.converge(name); err != nil {
 		return nil, err
 	}
 	if h := b.lookup(name); h != nil {
 		return h, nil
 	}
 	return nil, ErrTopicNotFound // deleted at this moment
+}
+
+// createWithChannels creates a topic with the channels that it has elsewhere.
+func (b *Broker) createWithChannels(ctx context.Context, name string) error {
+	_, err := b.CreateTopic(ctx, name, meta.TopicConfig{})
+	if err != nil && !errors.Is(err, ErrTopicExists) {
+		return err
+	}
+	if b.o.KnownChannels == nil {
+		return nil
+	}
+	channels, err := b.o.KnownChannels(ctx, name)
+	if err != nil {
+		b.log.Warn("a new topic's channels are not known: they are created when they are used", "topic", name, "error", err)
+	}
+	for _, c := range channels {
+		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
+			if err := b.CreateChannel(ctx, name, c, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // AlterTopic changes a topic's configuration.
