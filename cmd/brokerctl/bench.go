@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/nsqclient"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newBenchCommand(g *globals) *cobra.Command {
+	return newGroup("bench", "Measure how fast messages are published and delivered",
+		newBenchPubCommand(g), newBenchSubCommand(g), newBenchE2ECommand(g))
+}
+
+// minE2EBody is what a body needs to tell when and by which run it was sent.
+const minE2EBody = 16
+
+// loadOptions say what is published.
+type loadOptions struct {
+	messages  int64
+	duration  time.Duration
+	size      int
+	batch     int
+	window    int
+	producers int
+	rate      float64
+	tcp       []string
+}
+
+func (o *loadOptions) addFlags(cmd *cobra.Command, batch, window int) {
+	f := cmd.Flags()
+	f.Int64Var(&o.messages, "messages", 100_000, "publish `N` messages, unless --duration says otherwise")
+	f.DurationVar(&o.duration, "duration", 0, "publish for so long")
+	f.IntVar(&o.size, "size", 128, "the size of a message in bytes")
+	f.IntVar(&o.batch, "batch", batch, "publish so many messages at a time")
+	f.IntVar(&o.window, "window", window, "have so many batches of a producer wait for their answer")
+	f.IntVar(&o.producers, "producers", 1, "publish on so many connections")
+	f.Float64Var(&o.rate, "rate", 0, "publish `N` messages a second in all; 0: as fast as it goes")
+	f.StringArrayVar(&o.tcp, "tcp", nil, "use this `HOST:PORT` (default: what the leaders of the topic advertise)")
+}
+
+func (o *loadOptions) validate(minSize int) error {
+	const maxBatch = 100_000
+	switch {
+	case o.messages < 1 && o.duration <= 0:
+		return usageError("--messages or --duration must be above 0")
+	case o.duration < 0 || o.rate < 0:
+		return usageError("--duration and --rate must not be below 0")
+	case o.size < minSize:
+		return usageError("--size must be at least %d", minSize)
+	case o.batch < 1 || o.batch > maxBatch:
+		return usageError("--batch must be from 1 to %d", maxBatch)
+	case o.window < 1 || o.producers < 1:
+		return usageError("--window and --producers must be above 0")
+	}
+	return nil
+}
+
+// benchReport is what a bench found out. Parts that it did not measure are left out.
+type benchReport struct {
+	Topic        string       `json:"topic"`
+	Channel      string       `json:"channel,omitempty"`
+	Publish      *throughput  `json:"publish,omitempty"`
+	Consume      *throughput  `json:"consume,omitempty"`
+	PubToAck     *percentiles `json:"pub_to_ack,omitempty"`     // of batches
+	PubToDeliver *percentiles `json:"pub_to_deliver,omitempty"` // of messages
+}
+
+// throughput counts messages. Bytes are those of their bodies.
+type throughput struct {
+	Messages          int64   `json:"messages"`
+	Failed            int64   `json:"failed"`
+	Redelivered       int64   `json:"redelivered"`
+	Bytes             int64   `json:"bytes"`
+	Seconds           float64 `json:"seconds"`
+	MessagesPerSecond float64 `json:"messages_per_second"`
+	BytesPerSecond    float64 `json:"bytes_per_second"`
+}
+
+func newThroughput(c counts, took time.Duration) *throughput {
+	t := &throughput{Messages: c.messages, Failed: c.failed, Redelivered: c.redelivered, Bytes: c.bytes, Seconds: took.Seconds()}
+	if took > 0 {
+		t.MessagesPerSecond = float64(c.messages) / took.Seconds()
+		t.BytesPerSecond = float64(c.bytes) / took.Seconds()
+	}
+	return t
+}
+
+func (t throughput) text(did string) string {
+	text := fmt.Sprintf("%s %s in %s (%s/s, %s/s)", did, count(t.Messages), latency(time.Duration(t.Seconds*float64(time.Second))),
+		metric(t.MessagesPerSecond), size(int64(t.BytesPerSecond)))
+	if t.Failed > 0 {
+		text += fmt.Sprintf(", %s failed", count(t.Failed))
+	}
+	if t.Redelivered > 0 {
+		text += fmt.Sprintf(", %s of them not for the first time", count(t.Redelivered))
+	}
+	return text
+}
+
+// metric writes a rate: 950, 20.0k, 1.25M.
+func metric(v float64) string {
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%.2fM", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%.1fk", v/1e3)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// text shows the report as a person wants it.
+func (r benchReport) text(p *page) {
+	if r.Publish != nil {
+		p.line("%s", r.Publish.text("published"))
+	}
+	if r.Consume != nil {
+		p.line("%s", r.Consume.text("consumed"))
+	}
+	t := newTable("LATENCY", "P50", "P90", "P99", "P99.9", "MAX", "MEAN")
+	for _, l := range []struct {
+		name string
+		of   *percentiles
+	}{{"pub→ack", r.PubToAck}, {"pub→deliver", r.PubToDeliver}} {
+		if l.of != nil {
+			t.row(l.name, latency(l.of.P50), latency(l.of.P90), latency(l.of.P99), latency(l.of.P999), latency(l.of.Max), latency(l.of.Mean))
+		}
+	}
+	if len(t.rows) > 0 {
+		p.line("")
+		p.table(t)
+	}
+}
+
+// showReport shows a report; what failed is partial, or a failure where all did.
+func (g *globals) showReport(cmd *cobra.Command, r benchReport, cause error) error {
+	if err := g.show(cmd, view{object: r, names: []string{r.Topic}, text: r.text}); err != nil {
+		return err
+	}
+	if r.Publish != nil && r.Publish.Failed > 0 {
+		return partial(cmd.Context(), g, cause, plural(r.Publish.Messages, "message")+" acknowledged")
+	}
+	return nil
+}
+
+// benchTopic returns the NSQ addresses for a topic, which is created if need be.
+func benchTopic(ctx context.Context, g *globals, topic string) ([]string, error) {
+	addresses, err := leaderAddresses(ctx, g, topic)
+	if api.CodeOf(err) != api.CodeNotFound {
+		return addresses, err
+	}
+	_, err = query(ctx, g, func(ctx context.Context) (*api.Topic, error) {
+		return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return leaderAddresses(ctx, g, topic)
+}
+
+// benchConns opens n connections, round the addresses.
+func benchConns(ctx context.Context, g *globals, addresses []string, n, window int) ([]*nsqclient.Conn, error) {
+	o := clientOptions()
+	o.Window = window
+	round := make([]string, n)
+	for i := range round {
+		round[i] = addresses[i%len(addresses)]
+	}
+	return dialAll(ctx, g, round, o)
+}

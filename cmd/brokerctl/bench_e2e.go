@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+type e2eOptions struct {
+	load    loadOptions
+	channel string
+	idle    time.Duration
+}
+
+func newBenchE2ECommand(g *globals) *cobra.Command {
+	var o e2eOptions
+	cmd := &cobra.Command{
+		Use:   "e2e TOPIC",
+		Short: "Measure the way from publisher to consumer",
+		Long: `Publish and consume at once over the NSQ protocol, and measure how long a message takes from when it
+was due to its acknowledgement and to its consumer. The topic is created if it is not there.`,
+		Example:           `  brokerctl bench e2e load --rate 2000 --duration 10s`,
+		Args:              exactArgs("a TOPIC"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.load.validate(minE2EBody); err != nil {
+				return err
+			}
+			return benchE2E(cmd, g, o, args[0])
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *e2eOptions) addFlags(cmd *cobra.Command) {
+	o.load.addFlags(cmd, 1, 64)
+	cmd.Flags().StringVar(&o.channel, "channel", "bench#ephemeral", "consume from this `CHANNEL`")
+	cmd.Flags().DurationVar(&o.idle, "idle", 2*time.Second, "end when no message has come for so long")
+}
+
+// drain says what is consumed: what is published, as far as that is known.
+func (o *e2eOptions) drain() drainOptions {
+	const ready = 2000
+	d := drainOptions{channel: o.channel, idle: o.idle, ready: ready}
+	if o.load.duration == 0 {
+		d.messages = o.load.messages
+	}
+	return d
+}
+
+func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error {
+	ctx := cmd.Context()
+	addresses := o.load.tcp
+	if len(addresses) == 0 {
+		var err error
+		if addresses, err = benchTopic(ctx, g, topic); err != nil {
+			return err
+		}
+	}
+	s := newStamp()
+	d := newDrain(o.drain(), s)
+	consumers, err := benchConns(ctx, g, addresses, len(addresses), 0)
+	if err != nil {
+		return err
+	}
+	if err := d.subscribe(ctx, consumers, topic); err != nil {
+		return err
+	}
+	producers, err := benchConns(ctx, g, addresses, o.load.producers, o.load.window)
+	if err != nil {
+		closeAll(consumers)
+		return err
+	}
+	var consuming sync.WaitGroup
+	var consumeErr error
+	draining, enough := context.WithCancel(ctx)
+	defer enough()
+	consuming.Go(func() { consumeErr = d.run(draining, consumers) })
+	published, acks, took, failed := publishLoad(ctx, producers, topic, o.load, s)
+	if published.messages == 0 {
+		enough()
+	}
+	consuming.Wait()
+	if published.messages == 0 && failed != nil {
+		return failed
+	}
+	if consumeErr != nil {
+		return consumeErr
+	}
+	consumed, consumedIn, delays := d.sum()
+	return g.showReport(cmd, benchReport{
+		Topic: topic, Channel: o.channel,
+		Publish: newThroughput(published, took), PubToAck: acks.percentiles(),
+		Consume: newThroughput(consumed, consumedIn), PubToDeliver: delays.percentiles(),
+	}, failed)
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/brokerd/brokerd/internal/nsqclient"
+)
+
+// errMeasured ends connections that have done their work.
+var errMeasured = errors.New("the measurement is over")
+
+// counts are what one connection did.
+type counts struct {
+	messages    int64
+	failed      int64
+	redelivered int64
+	bytes       int64
+}
+
+func (c *counts) add(d counts) {
+	c.messages += d.messages
+	c.failed += d.failed
+	c.redelivered += d.redelivered
+	c.bytes += d.bytes
+}
+
+// histogram counts latencies from 1 µs to a minute, to three digits. It is for
+// one goroutine at a time.
+type histogram struct{ h *hdrhistogram.Histogram }
+
+func newHistogram() histogram {
+	return histogram{hdrhistogram.New(int64(time.Microsecond), int64(time.Minute), 3)}
+}
+
+func (h histogram) record(d time.Duration) {
+	_ = h.h.RecordValue(min(max(int64(d), int64(time.Microsecond)), int64(time.Minute))) // it is within the bounds
+}
+
+func (h histogram) merge(other histogram) { h.h.Merge(other.h) }
+
+// percentiles sum up latencies, in nanoseconds.
+type percentiles struct {
+	P50  time.Duration `json:"p50_ns"`
+	P90  time.Duration `json:"p90_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	P999 time.Duration `json:"p999_ns"`
+	Max  time.Duration `json:"max_ns"`
+	Mean time.Duration `json:"mean_ns"`
+}
+
+// percentiles returns nil where nothing was recorded.
+func (h histogram) percentiles() *percentiles {
+	if h.h.TotalCount() == 0 {
+		return nil
+	}
+	at := func(p float64) time.Duration { return time.Duration(h.h.ValueAtPercentile(p)) }
+	return &percentiles{at(50), at(90), at(99), at(99.9), time.Duration(h.h.Max()), time.Duration(h.h.Mean())}
+}
+
+// budget hands out the messages of a run to its producers, and with a rate the
+// time at which each is due.
+type budget struct {
+	start   time.Time
+	each    time.Duration // from one message to the next; 0: at once
+	limit   int64         // 0: none
+	claimed atomic.Int64
+}
+
+func newBudget(o loadOptions, start time.Time) *budget {
+	b := &budget{start: start, limit: o.messages}
+	if o.duration > 0 {
+		b.limit = 0
+	}
+	if o.rate > 0 {
+		b.each = time.Duration(float64(time.Second) / o.rate)
+	}
+	return b
+}
+
+// claim takes up to n messages and says when they are due, the zero time for at
+// once. It returns 0 when there are no more.
+func (b *budget) claim(n int64) (int64, time.Time) {
+	first := b.claimed.Add(n) - n
+	if b.limit > 0 {
+		n = min(n, b.limit-first)
+	}
+	if n <= 0 {
+		return 0, time.Time{}
+	}
+	if b.each == 0 {
+		return n, time.Time{}
+	}
+	return n, b.start.Add(time.Duration(first) * b.each)
+}
+
+// producer publishes on one connection. Latency counts from when a batch was
+// due, so that a slow answer is not hidden by what it kept from being sent.
+type producer struct {
+	conn   *nsqclient.Conn
+	topic  string
+	o      loadOptions
+	budget *budget
+	stamp  stamp
+
+	acks   histogram
+	counts counts
+	err    error // the first that was answered
+}
+
+// run publishes until the budget or the context ends, and waits for the answers.
+func (p *producer) run(ctx context.Context) {
+	var answers sync.WaitGroup
+	bodies := p.bodies()
+	for ctx.Err() == nil {
+		n, due := p.budget.claim(int64(p.o.batch))
+		if n == 0 {
+			break
+		}
+		if due.IsZero() {
+			due = time.Now()
+		} else if wait := time.Until(due); wait > 0 {
+			pause(ctx, wait)
+		}
+		for _, b := range bodies[:n] {
+			p.stamp.put(b, due)
+		}
+		answers.Add(1)
+		err := p.conn.Publish(ctx, nsqclient.Publish{Topic: p.topic, Partition: nsqclient.AnyPartition, Bodies: bodies[:n]}, func(err error) {
+			p.answered(n, due, err)
+			answers.Done()
+		})
+		if err != nil {
+			answers.Done()
+			break // the connection or the run is over
+		}
+	}
+	answers.Wait()
+}
+
+// answered runs on the connection's goroutine, for one answer at a time.
+func (p *producer) answered(n int64, due time.Time, err error) {
+	if err != nil {
+		p.counts.failed += n
+		if p.err == nil {
+			p.err = err
+		}
+		return
+	}
+	p.acks.record(time.Since(due))
+	p.counts.messages += n
+	p.counts.bytes += n * int64(p.o.size)
+}
+
+// bodies makes a batch of bodies that do not compress.
+func (p *producer) bodies() [][]byte {
+	source := rand.New(rand.NewPCG(1, 2)) // the same in every run
+	bodies := make([][]byte, p.o.batch)
+	for i := range bodies {
+		bodies[i] = make([]byte, p.o.size)
+		for j := range bodies[i] {
+			bodies[i][j] = byte(source.Uint32())
+		}
+	}
+	return bodies
+}
+
+// stamp marks bodies with the run and the time. The zero stamp marks nothing.
+type stamp struct {
+	run  uint64 // 0: none
+	base time.Time
+}
+
+func newStamp() stamp { return stamp{rand.Uint64() | 1, time.Now()} }
+
+// put writes 8 bytes of the run and 8 of the time since its start.
+func (s stamp) put(body []byte, at time.Time) {
+	if s.run != 0 {
+		binary.BigEndian.PutUint64(body, s.run)
+		binary.BigEndian.PutUint64(body[8:], uint64(at.Sub(s.base)))
+	}
+}
+
+// get returns the time of a body, if it is of this run.
+func (s stamp) get(body []byte) (time.Time, bool) {
+	if s.run == 0 || len(body) < minE2EBody || binary.BigEndian.Uint64(body) != s.run {
+		return time.Time{}, false
+	}
+	return s.base.Add(time.Duration(binary.BigEndian.Uint64(body[8:]))), true
+}
+
+// publishLoad publishes on every connection and returns what came of it. The
+// connections are closed.
+func publishLoad(ctx context.Context, conns []*nsqclient.Conn, topic string, o loadOptions, s stamp) (counts, histogram, time.Duration, error) {
+	if o.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.duration)
+		defer cancel()
+	}
+	start := time.Now()
+	b := newBudget(o, start)
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // answers are waited for
+	var reading, publishing sync.WaitGroup
+	producers := make([]*producer, len(conns))
+	for i, c := range conns {
+		p := &producer{conn: c, topic: topic, o: o, budget: b, stamp: s, acks: newHistogram()}
+		producers[i] = p
+		reading.Go(func() { _ = c.Run(running, nil) }) // its end shows in the answers
+		publishing.Go(func() { p.run(ctx) })
+	}
+	publishing.Wait()
+	took := time.Since(start)
+	stop(errMeasured)
+	reading.Wait()
+
+	var total counts
+	var firstErr error
+	all := newHistogram()
+	for _, p := range producers {
+		total.add(p.counts)
+		all.merge(p.acks)
+		if firstErr == nil {
+			firstErr = p.err
+		}
+	}
+	return total, all, took, firstErr
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/nsqclient"
+)
+
+// drainOptions say what is consumed.
+type drainOptions struct {
+	channel   string
+	messages  int64
+	duration  time.Duration
+	idle      time.Duration
+	consumers int
+	ready     int
+	tcp       []string
+}
+
+func newBenchSubCommand(g *globals) *cobra.Command {
+	var o drainOptions
+	cmd := &cobra.Command{
+		Use:   "sub TOPIC",
+		Short: "Measure consuming",
+		Long: `Consume messages over the NSQ protocol, finish each of them, and measure how fast it goes from
+the first message to the last. It ends after --messages, after --duration, or when none has
+come for --idle.`,
+		Example:           `  brokerctl bench sub load --channel bench --consumers 2`,
+		Args:              exactArgs("a TOPIC"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return about(benchSub(cmd, g, o, args[0]), args[0], "")
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *drainOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.channel, "channel", "bench", "consume from this `CHANNEL`, which is created if need be")
+	f.Int64Var(&o.messages, "messages", 0, "end after `N` messages; 0: do not")
+	f.DurationVar(&o.duration, "duration", 0, "end after so long; 0: do not")
+	f.DurationVar(&o.idle, "idle", 2*time.Second, "end when no message has come for so long")
+	f.IntVar(&o.consumers, "consumers", 1, "consume on so many connections")
+	f.IntVar(&o.ready, "window", 1000, "have so many messages of a consumer in flight")
+	f.StringArrayVar(&o.tcp, "tcp", nil, "use this `HOST:PORT` (default: what the leaders of the topic advertise)")
+}
+
+func (o *drainOptions) validate() error {
+	switch {
+	case o.messages < 0 || o.duration < 0:
+		return usageError("--messages and --duration must not be below 0")
+	case o.idle <= 0 || o.consumers < 1 || o.ready < 1:
+		return usageError("--idle, --consumers and --window must be above 0")
+	case o.channel == "":
+		return usageError("--channel must not be empty")
+	}
+	return nil
+}
+
+func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) error {
+	ctx := cmd.Context()
+	addresses := o.tcp
+	if len(addresses) == 0 {
+		var err error
+		if addresses, err = leaderAddresses(ctx, g, topic); err != nil {
+			return err
+		}
+	}
+	conns, err := benchConns(ctx, g, addresses, max(o.consumers, len(addresses)), 0)
+	if err != nil {
+		return err
+	}
+	d := newDrain(o, stamp{})
+	if err := d.subscribe(ctx, conns, topic); err != nil {
+		return err
+	}
+	if err := d.run(ctx, conns); err != nil {
+		return err
+	}
+	total, took, _ := d.sum()
+	return g.showReport(cmd, benchReport{Topic: topic, Channel: o.channel, Consume: newThroughput(total, took)}, nil)
+}
+
+// drain consumes on several connections.
+type drain struct {
+	o         drainOptions
+	stamp     stamp
+	left      atomic.Int64 // of o.messages
+	seen      atomic.Int64 // messages, to notice that none come
+	full      chan struct{}
+	consumers []*consumer
+}
+
+// consumer is what one connection consumed. Its fields belong to the
+// connection's goroutine until that has ended.
+type consumer struct {
+	counts      counts
+	delays      histogram
+	first, last time.Time
+}
+
+func newDrain(o drainOptions, s stamp) *drain {
+	d := &drain{o: o, stamp: s, full: make(chan struct{})}
+	d.left.Store(o.messages)
+	return d
+}
+
+// subscribe joins the channel on every connection; they are closed on an error.
+func (d *drain) subscribe(ctx context.Context, conns []*nsqclient.Conn, topic string) error {
+	for _, c := range conns {
+		if err := c.Subscribe(ctx, topic, d.o.channel, nsqclient.AnyPartition); err != nil {
+			closeAll(conns)
+			return err
+		}
+	}
+	return nil
+}
+
+// run consumes until one of the limits is reached, or the context ends. It
+// returns what made a connection fail.
+func (d *drain) run(ctx context.Context, conns []*nsqclient.Conn) error {
+	if d.o.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.o.duration)
+		defer cancel()
+	}
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	var reading sync.WaitGroup
+	for _, c := range conns {
+		consumer := &consumer{delays: newHistogram()}
+		d.consumers = append(d.consumers, consumer)
+		if ready := c.MaxReady(); ready > 0 {
+			c.Ready(min(d.o.ready, ready))
+		} else {
+			c.Ready(d.o.ready)
+		}
+		reading.Go(func() {
+			if err := c.Run(running, func(m nsqclient.Message) { d.take(c, consumer, m) }); err != nil {
+				stop(err)
+			}
+		})
+	}
+	d.wait(ctx, running)
+	for _, c := range conns {
+		c.Stop() // the last messages are finished before we go
+	}
+	timeout := time.AfterFunc(leaveTimeout, func() { stop(errMeasured) })
+	reading.Wait()
+	timeout.Stop()
+	stop(errMeasured)
+	if cause := context.Cause(running); !errors.Is(cause, errMeasured) {
+		return cause
+	}
+	return nil
+}
+
+// wait returns when the run is over.
+func (d *drain) wait(ctx, running context.Context) {
+	idle := time.NewTicker(d.o.idle)
+	defer idle.Stop()
+	for before := int64(-1); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-running.Done():
+			return
+		case <-d.full:
+			return
+		case <-idle.C:
+			now := d.seen.Load()
+			if now == before {
+				return
+			}
+			before = now
+		}
+	}
+}
+
+// take counts a message and finishes it. What comes beyond the limit goes back;
+// what is not of the run that is measured is finished and not counted.
+func (d *drain) take(c *nsqclient.Conn, by *consumer, m nsqclient.Message) {
+	sent, ours := d.stamp.get(m.Body)
+	if d.stamp.run != 0 && !ours {
+		c.Finish(m.ID)
+		return
+	}
+	d.seen.Add(1)
+	if d.o.messages > 0 {
+		left := d.left.Add(-1)
+		if left < 0 {
+			c.Requeue(m.ID, 0)
+			return
+		}
+		if left == 0 {
+			close(d.full)
+		}
+	}
+	now := time.Now()
+	if by.first.IsZero() {
+		by.first = now
+	}
+	by.last = now
+	if ours {
+		by.delays.record(now.Sub(sent))
+	}
+	by.counts.messages++
+	by.counts.bytes += int64(len(m.Body))
+	if m.Attempts > 1 {
+		by.counts.redelivered++
+	}
+	c.Finish(m.ID)
+}
+
+// sum adds up the consumers, once run has returned.
+func (d *drain) sum() (counts, time.Duration, histogram) {
+	var total counts
+	var first, last time.Time
+	delays := newHistogram()
+	for _, c := range d.consumers {
+		total.add(c.counts)
+		delays.merge(c.delays)
+		if !c.first.IsZero() && (first.IsZero() || c.first.Before(first)) {
+			first = c.first
+		}
+		if c.last.After(last) {
+			last = c.last
+		}
+	}
+	return total, last.Sub(first), delays
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newChannelCommand(g *globals) *cobra.Command {
+	return newGroup("channel", "Create, look at and move channels",
+		newChannelCreateCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelPauseCommand(g),
+		newChannelResumeCommand(g), newChannelEmptyCommand(g), newChannelDeleteCommand(g), newChannelSeekCommand(g))
+}
+
+// channelTable shows the channels of one topic.
+func channelTable(p *page, channels []api.ChannelSummary) {
+	t := newTable("CHANNEL", "DEPTH", "IN-FLIGHT", "DEFERRED", "OLDEST", "CONSUMERS", "STATE")
+	for _, c := range channels {
+		t.row(c.Name, count(c.Depth), count(c.InFlight), count(c.Deferred), age(c.OldestAge), c.Consumers,
+			channelState(c.Paused, c.Ordered, c.Ephemeral))
+	}
+	p.table(t)
+}
+
+func channelState(paused, ordered, ephemeral bool) string {
+	state := "active"
+	if paused {
+		state = "paused"
+	}
+	if ordered {
+		state += ",ordered"
+	}
+	if ephemeral {
+		state += ",ephemeral"
+	}
+	return state
+}
+
+// channelView shows a channel, its consumers and its places.
+func channelView(c *api.Channel) view {
+	return view{
+		object: c,
+		names:  []string{c.Topic + "/" + c.Name},
+		text: func(p *page) {
+			channelTable(p, []api.ChannelSummary{{
+				Name: c.Name, Depth: c.Depth, InFlight: c.InFlight, Deferred: c.Deferred, Consumers: len(c.Consumers),
+				Paused: c.Paused, Ordered: c.Ordered, Ephemeral: c.Ephemeral, OldestAge: c.OldestAge,
+			}})
+			p.line("")
+			totals := newTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT")
+			totals.row(count(c.DeliveredTotal), count(c.FinishedTotal), count(c.RequeuedTotal), count(c.TimedOutTotal))
+			p.table(totals)
+			p.line("")
+			places := newTable("P", "LEADER", "CONFIRMED", "LAG")
+			for _, q := range c.Partitions {
+				places.row(q.Partition, q.Leader, count(q.Confirmed), count(q.Lag))
+			}
+			p.table(places)
+			if len(c.Consumers) > 0 {
+				p.line("")
+				consumerTable(p, c.Consumers)
+			}
+		},
+	}
+}
+
+func consumerTable(p *page, consumers []api.Consumer) {
+	t := newTable("CONSUMER", "CLIENT", "USER AGENT", "READY", "IN-FLIGHT", "FINISHED", "+HOST", "+DELIVERED", "+REQUEUED", "+TIMED OUT")
+	for _, c := range consumers {
+		t.row(c.Address, c.ClientID, c.UserAgent, count(c.Ready), count(c.InFlight), count(c.FinishedTotal),
+			c.Hostname, count(c.DeliveredTotal), count(c.RequeuedTotal), count(c.TimedOutTotal))
+	}
+	p.table(t)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type channelCreateOptions struct {
+	ordered bool
+}
+
+func newChannelCreateCommand(g *globals) *cobra.Command {
+	var o channelCreateOptions
+	cmd := &cobra.Command{
+		Use:   "create TOPIC CHANNEL",
+		Short: "Create a channel",
+		Long: `Create a channel. The first channel of a topic gets all that is kept there, a later
+one what is published from then on. Creating a channel that is there does nothing.`,
+		Args:              exactArgs("a TOPIC", "a CHANNEL"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return createChannel(cmd, g, args[0], api.CreateChannel{Name: args[1], Ordered: o.ordered})
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver one message of a partition at a time, in order")
+}
+
+func createChannel(cmd *cobra.Command, g *globals, topic string, req api.CreateChannel) error {
+	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) { return g.client.CreateChannel(ctx, topic, req) })
+	if err != nil {
+		return about(err, topic, "")
+	}
+	return g.show(cmd, channelView(c))
+}

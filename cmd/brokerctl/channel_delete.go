@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func newChannelDeleteCommand(g *globals) *cobra.Command {
+	var sure confirmation
+	cmd := &cobra.Command{
+		Use:               "delete TOPIC CHANNEL",
+		Aliases:           []string{"rm"},
+		Short:             "Delete a channel and disconnect its consumers",
+		Args:              exactArgs("a TOPIC", "a CHANNEL"),
+		ValidArgsFunction: completeNames(g, true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return deleteChannel(cmd, g, sure, args[0], args[1])
+		},
+	}
+	sure.addFlags(cmd)
+	return cmd
+}
+
+func deleteChannel(cmd *cobra.Command, g *globals, sure confirmation, topic, channel string) error {
+	if err := sure.ask(cmd, g, "deleting channel", channel); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
+	defer cancel()
+	if err := g.client.DeleteChannel(ctx, topic, channel); err != nil {
+		return about(err, topic, channel)
+	}
+	return g.reportDone(cmd, done{Topic: topic, Channel: channel, Action: "deleted"})
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newChannelListCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:               "list TOPIC",
+		Aliases:           []string{"ls"},
+		Short:             "List the channels of a topic",
+		Args:              exactArgs("a TOPIC"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return listChannels(cmd, g, args[0]) },
+	}
+}
+
+func listChannels(cmd *cobra.Command, g *globals, topic string) error {
+	channels, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.ChannelSummary, error) { return g.client.Channels(ctx, topic) })
+	if err != nil {
+		return about(err, topic, "")
+	}
+	return g.show(cmd, view{
+		object: api.ChannelList{Topic: topic, Channels: channels},
+		lines:  linesOf(channels),
+		names:  namesOf(channels, func(c api.ChannelSummary) string { return topic + "/" + c.Name }),
+		text:   func(p *page) { channelTable(p, channels) },
+	})
+}

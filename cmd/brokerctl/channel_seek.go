@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type seekOptions struct {
+	to     string
+	dryRun bool
+}
+
+func newChannelSeekCommand(g *globals) *cobra.Command {
+	var o seekOptions
+	cmd := &cobra.Command{
+		Use:   "seek TOPIC CHANNEL --to start|end|TIME|-2h|OFFSET",
+		Short: "Move a channel to another place in its topic",
+		Long: `Move a channel, in every partition, to the oldest message that is kept (start), behind the newest (end),
+to what was published at a time or so long ago, or to an offset. What is then ahead of it is delivered
+again, what is behind it is not delivered any more.`,
+		Example: `  brokerctl channel seek orders invoice --to -2h --dry-run
+  brokerctl channel seek orders invoice --to 2026-11-21T06:00:00Z`,
+		Args:              exactArgs("a TOPIC", "a CHANNEL"),
+		ValidArgsFunction: completeNames(g, true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := parseSeek(o.to, g.env.now())
+			if err != nil {
+				return err
+			}
+			if o.dryRun {
+				return about(planSeek(cmd, g, args[0], args[1], to), args[0], args[1])
+			}
+			return about(seekChannel(cmd, g, args[0], args[1], to), args[0], args[1])
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *seekOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.to, "to", "", "the `PLACE`: start, end, a time, an age such as -2h, or an offset")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen, and change nothing")
+}
+
+// parseSeek reads a place. An age counts from now.
+func parseSeek(text string, now time.Time) (api.Seek, error) {
+	switch edge := api.SeekEdge(text); edge {
+	case api.SeekStart, api.SeekEnd:
+		return api.Seek{To: edge}, nil
+	}
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return api.Seek{Offset: &n}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && strings.HasPrefix(text, "-") {
+		at := now.Add(d).UTC()
+		return api.Seek{Time: &at}, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return api.Seek{Time: &at}, nil
+		}
+	}
+	return api.Seek{}, usageError("--to %q is no place: write start, end, 2026-11-21T06:00:00Z, -2h or an offset", text)
+}
+
+func seekChannel(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {
+	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) {
+		return g.client.SeekChannel(ctx, topic, channel, to)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, channelView(c))
+}
+
+// seekPlan is what a seek would do. The messages that are finished out of order
+// above Now come on top of Redelivered.
+type seekPlan struct {
+	Topic      string          `json:"topic"`
+	Channel    string          `json:"channel"`
+	Partitions []partitionSeek `json:"partitions"`
+}
+
+// partitionSeek is what a seek would do in one partition.
+type partitionSeek struct {
+	Partition   int        `json:"partition"`
+	Now         uint64     `json:"now"` // every message below it is finished
+	Target      uint64     `json:"target"`
+	Redelivered uint64     `json:"redelivered"` // finished messages that come again
+	Skipped     uint64     `json:"skipped"`     // unfinished messages that do not come any more
+	At          *time.Time `json:"at,omitempty"`
+}
+
+// newPartitionSeek compares two places.
+func newPartitionSeek(partition int, now, target uint64) partitionSeek {
+	s := partitionSeek{Partition: partition, Now: now, Target: target}
+	if target < now {
+		s.Redelivered = now - target
+	} else {
+		s.Skipped = target - now
+	}
+	return s
+}
+
+func planSeek(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
+	defer cancel()
+	t, err := g.client.Topic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	c, err := g.client.Channel(ctx, topic, channel)
+	if err != nil {
+		return err
+	}
+	plan := seekPlan{Topic: topic, Channel: channel, Partitions: []partitionSeek{}}
+	for _, place := range c.Partitions {
+		for _, q := range t.Partitions {
+			if q.Partition != place.Partition {
+				continue
+			}
+			target, err := seekTarget(ctx, g.client, topic, q, to)
+			if err != nil {
+				return err
+			}
+			s := newPartitionSeek(q.Partition, place.Confirmed, target)
+			s.At = to.Time
+			plan.Partitions = append(plan.Partitions, s)
+		}
+	}
+	return g.show(cmd, view{
+		object: plan,
+		lines:  linesOf(plan.Partitions),
+		names:  []string{topic + "/" + channel},
+		text:   plan.text,
+	})
+}
+
+// seekTarget returns the offset that a seek would move to. A time is looked for
+// in the log itself, by halves.
+func seekTarget(ctx context.Context, client *api.Client, topic string, q api.Partition, to api.Seek) (uint64, error) {
+	switch {
+	case to.Offset != nil:
+		return min(max(*to.Offset, q.LogStart), q.CommittedEnd), nil
+	case to.To == api.SeekStart:
+		return q.LogStart, nil
+	case to.Time == nil:
+		return q.CommittedEnd, nil
+	}
+	var failed error
+	n := sort.Search(int(q.CommittedEnd-q.LogStart), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		from := q.LogStart + uint64(i)
+		found, err := client.Peek(ctx, topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: 1})
+		failed = err
+		return err != nil || len(found) == 0 || !found[0].Timestamp.Before(*to.Time)
+	})
+	return q.LogStart + uint64(n), failed
+}
+
+func (plan seekPlan) text(p *page) {
+	t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
+	var again, skipped uint64
+	for _, s := range plan.Partitions {
+		t.row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
+		again, skipped = again+s.Redelivered, skipped+s.Skipped
+	}
+	p.table(t)
+	total := fmt.Sprintf("total: %s again, %s not any more.", plural(again, "message"), plural(skipped, "message"))
+	p.line("%s Nothing changed.", total)
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newClusterInfoCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "info",
+		Short: "Show the cluster and its nodes",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return showCluster(cmd, g) },
+	}
+}
+
+func showCluster(cmd *cobra.Command, g *globals) error {
+	c, err := query(cmd.Context(), g, g.client.Cluster)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: c,
+		names:  []string{c.ClusterID},
+		text: func(p *page) {
+			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "+ANSWERED BY")
+			up, voters := 0, 0
+			for _, n := range c.Nodes {
+				if n.State == api.NodeUp {
+					up++
+				}
+				if n.Voter {
+					voters++
+				}
+			}
+			t.row(c.ClusterID, c.Controller, upOf(up, len(c.Nodes)), voters, c.Self)
+			p.table(t)
+			p.line("")
+			nodeTable(p, c.Nodes)
+		},
+	})
+}

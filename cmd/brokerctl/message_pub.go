@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type pubOptions struct {
+	partition int
+	key       string
+	delay     time.Duration
+	file      string
+	batch     int
+}
+
+func newMessagePubCommand(g *globals) *cobra.Command {
+	var o pubOptions
+	cmd := &cobra.Command{
+		Use:   "pub TOPIC [MESSAGE...]",
+		Short: "Publish messages",
+		Long: `Publish the arguments, or the lines of a file, one message each; empty lines are left out.
+Lines are published in batches as they come, each batch to one partition, all of it or
+nothing. If a batch fails, those before it stay published and the exit code is 7.`,
+		Example: `  brokerctl message pub orders '{"id":1}' '{"id":2}'
+  tail -f access.log | brokerctl message pub clicks -f -
+  brokerctl message pub reminders --delay 10m 'stand up'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactArgs("a TOPIC")(cmd, args)
+			}
+			return o.validate(args[1:])
+		},
+		ValidArgsFunction: completeNames(g, false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return publish(cmd, g, o, args[0], args[1:]) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *pubOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&o.partition, "partition", -1, "publish to this partition (default: the broker picks)")
+	f.StringVar(&o.key, "key", "", "publish to the partition that this `KEY` belongs to")
+	f.DurationVar(&o.delay, "delay", 0, "deliver the messages this much later")
+	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - is standard input")
+	f.IntVar(&o.batch, "batch", 500, "publish at most so many lines at a time")
+}
+
+func (o *pubOptions) validate(messages []string) error {
+	switch {
+	case o.partition >= 0 && o.key != "":
+		return usageError("--partition and --key exclude each other")
+	case o.partition < -1:
+		return usageError("--partition must not be below 0")
+	case o.delay < 0:
+		return usageError("--delay must not be below 0")
+	case o.batch < 1:
+		return usageError("--batch must be above 0")
+	case o.file == "" && len(messages) == 0:
+		return usageError("no message: write it behind the topic, or name a file with -f")
+	case o.file != "" && len(messages) > 0:
+		return usageError("messages come from the command line or from --file, not from both")
+	}
+	for _, m := range messages {
+		if m == "" {
+			return usageError("a message must not be empty")
+		}
+	}
+	return nil
+}
+
+// published is what pub did.
+type published struct {
+	Topic      string               `json:"topic"`
+	Messages   int                  `json:"messages"`
+	Partitions []partitionPublished `json:"partitions"` // in the order of their first message
+}
+
+// partitionPublished is what pub did in one partition. Messages of others may
+// stand between those that it counts.
+type partitionPublished struct {
+	Partition int    `json:"partition"`
+	FirstSeq  uint64 `json:"first_seq"`
+	Count     int    `json:"count"`
+}
+
+// add counts a batch.
+func (r *published) add(b api.Published) {
+	r.Messages += b.Count
+	for i := range r.Partitions {
+		if r.Partitions[i].Partition == b.Partition {
+			r.Partitions[i].Count += b.Count
+			return
+		}
+	}
+	r.Partitions = append(r.Partitions, partitionPublished{b.Partition, b.FirstSeq, b.Count})
+}
+
+func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, messages []string) error {
+	result := published{Topic: topic, Partitions: []partitionPublished{}}
+	send := func(bodies [][]byte) error {
+		req := api.Publish{Key: o.key}
+		if o.partition >= 0 {
+			req.Partition = &o.partition
+		}
+		for _, b := range bodies {
+			req.Messages = append(req.Messages, api.Message{Body: b, Delay: api.Duration(o.delay)})
+		}
+		answer, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Published, error) { return g.client.Publish(ctx, topic, req) })
+		if err == nil {
+			result.add(*answer)
+		}
+		return err
+	}
+	err := publishAll(cmd, o, messages, send)
+	if err != nil && result.Messages == 0 {
+		return about(err, topic, "")
+	}
+	shown := g.show(cmd, view{
+		object: result,
+		names:  []string{topic},
+		text: func(p *page) {
+			for _, q := range result.Partitions {
+				if !g.quiet {
+					p.line("published %s to %s/%d from %d on", plural(q.Count, "message"), topic, q.Partition, q.FirstSeq)
+				}
+			}
+		},
+	})
+	if err != nil {
+		return partial(cmd.Context(), g, err, plural(result.Messages, "message")+" published")
+	}
+	return shown
+}
+
+// partial says that something was done before err.
+func partial(ctx context.Context, g *globals, err error, did string) error {
+	f := *diagnose(ctx, g, err)
+	f.answer.Message = did + ", then: " + f.answer.Message
+	if f.exit != exitInterrupted {
+		f.exit = exitPartial
+	}
+	return &f
+}
+
+// publishAll sends the messages, or the lines of the file, in batches.
+func publishAll(cmd *cobra.Command, o pubOptions, messages []string, send func([][]byte) error) error {
+	limits := batchLimits{messages: o.batch, bytes: maxBatchBytes, linger: batchLinger}
+	if o.file == "" {
+		var b batch
+		for _, m := range messages {
+			if b.wouldExceed(limits, len(m)) {
+				if err := send(b.take()); err != nil {
+					return err
+				}
+			}
+			b.add([]byte(m))
+		}
+		return send(b.take())
+	}
+	from := cmd.InOrStdin()
+	if o.file != "-" {
+		file, err := os.Open(o.file)
+		if err != nil {
+			return usageError("%w", err)
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		from = file
+	}
+	return sendLines(cmd.Context(), from, limits, send)
+}
+
+// sendLines sends the lines of a stream: a batch once it is full, or when no
+// further line has come for a while.
+func sendLines(ctx context.Context, from io.Reader, limits batchLimits, send func([][]byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := readLines(ctx, from)
+	idle := time.NewTimer(limits.linger)
+	defer idle.Stop()
+	var b batch
+	flush := func() error {
+		if b.empty() {
+			return nil
+		}
+		return send(b.take())
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-idle.C:
+			if err := flush(); err != nil {
+				return err
+			}
+		case l := <-lines:
+			if l.err == io.EOF {
+				return flush()
+			}
+			if l.err != nil {
+				return l.err
+			}
+			if b.wouldExceed(limits, len(l.text)) {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			b.add(l.text)
+			idle.Reset(limits.linger)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newNodeCommand(g *globals) *cobra.Command {
+	return newGroup("node", "Look at the nodes", newNodeListCommand(g))
+}
+
+// nodeTable shows nodes, one a line.
+func nodeTable(p *page, nodes []api.Node) {
+	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION")
+	for _, n := range nodes {
+		voter := "no"
+		if n.Voter {
+			voter = "yes"
+		}
+		t.row(n.ID, n.State, voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation)
+	}
+	p.table(t)
+}

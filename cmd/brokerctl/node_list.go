@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newNodeListCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the nodes",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listNodes(cmd, g) },
+	}
+}
+
+func listNodes(cmd *cobra.Command, g *globals) error {
+	nodes, err := query(cmd.Context(), g, g.client.Nodes)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: api.NodeList{Nodes: nodes},
+		lines:  linesOf(nodes),
+		names:  namesOf(nodes, func(n api.Node) string { return n.ID }),
+		text:   func(p *page) { nodeTable(p, nodes) },
+	})
+}

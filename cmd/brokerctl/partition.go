@@ -1,0 +1,17 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newPartitionCommand(g *globals) *cobra.Command {
+	return newGroup("partition", "Look at partitions and compare their replicas",
+		newPartitionListCommand(g), newPartitionVerifyCommand(g))
+}
+
+// partitionName is TOPIC/NUMBER.
+func partitionName(q api.Partition) string { return fmt.Sprintf("%s/%d", q.Topic, q.Partition) }

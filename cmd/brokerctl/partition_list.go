@@ -1,0 +1,66 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type partitionListOptions struct {
+	offline         bool
+	underReplicated bool
+	leader          string
+}
+
+func newPartitionListCommand(g *globals) *cobra.Command {
+	var o partitionListOptions
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the partitions of every topic",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listPartitions(cmd, g, o) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *partitionListOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.offline, "offline", false, "only those without a leader")
+	f.BoolVar(&o.underReplicated, "under-replicated", false, "only those with a replica that is not in sync")
+	f.StringVar(&o.leader, "leader", "", "only those that this `NODE` leads")
+}
+
+// wants tells whether a partition is to be shown.
+func (o *partitionListOptions) wants(q api.Partition) bool {
+	return (!o.offline || q.Leader == "") &&
+		(!o.underReplicated || len(q.ISR) < len(q.Replicas)) &&
+		(o.leader == "" || o.leader == q.Leader)
+}
+
+func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) error {
+	all, err := query(cmd.Context(), g, g.client.Partitions)
+	if err != nil {
+		return err
+	}
+	partitions := []api.Partition{}
+	for _, q := range all {
+		if o.wants(q) {
+			partitions = append(partitions, q)
+		}
+	}
+	return g.show(cmd, view{
+		object: api.PartitionList{Partitions: partitions},
+		lines:  linesOf(partitions),
+		names:  namesOf(partitions, partitionName),
+		text: func(p *page) {
+			t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "COMMITTED", "SIZE", "+EPOCH", "+FIRST", "+END")
+			for _, q := range partitions {
+				t.row(partitionName(q), leader(q), list(q.Replicas), list(q.ISR), count(q.CommittedEnd), size(q.Bytes),
+					q.Epoch, count(q.LogStart), count(q.LogEnd))
+			}
+			p.table(t)
+		},
+	})
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newPartitionVerifyCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify TOPIC",
+		Short: "Compare what the replicas of a topic's partitions hold",
+		Long: `Have every in-sync replica read its log up to the committed end, and compare the digests.
+The exit code is 1 unless they are identical. Large topics want a larger --timeout.`,
+		Args:              exactArgs("a TOPIC"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return verifyPartitions(cmd, g, args[0]) },
+	}
+}
+
+func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
+	v, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Verification, error) { return g.client.Verify(ctx, topic) })
+	if err != nil {
+		return about(err, topic, "")
+	}
+	identical := true
+	for _, d := range v.Partitions {
+		identical = identical && d.Identical
+	}
+	err = g.show(cmd, view{
+		object: v,
+		lines:  linesOf(v.Partitions),
+		names: namesOf(v.Partitions, func(d api.PartitionDigest) string {
+			return partitionName(api.Partition{Topic: v.Topic, Partition: d.Partition})
+		}),
+		text: func(p *page) {
+			t := newTable("P", "COMMITTED", "IDENTICAL", "DIGESTS")
+			for _, d := range v.Partitions {
+				t.row(d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests))
+			}
+			p.table(t)
+		},
+	})
+	if err == nil && !identical {
+		return verdict(exitFailed)
+	}
+	return err
+}
+
+// digests writes node=digest, by node.
+func digests(byNode map[string]string) string {
+	var parts []string
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		parts = append(parts, node+"="+byNode[node])
+	}
+	return strings.Join(parts, " ")
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "NO"
+}

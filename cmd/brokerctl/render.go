@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// format is a form of output.
+type format string
+
+const (
+	formatTable  format = "table"
+	formatWide   format = "wide"
+	formatJSON   format = "json"
+	formatNDJSON format = "ndjson"
+	formatYAML   format = "yaml"
+	formatName   format = "name"
+)
+
+func formatNames() []string {
+	return []string{
+		string(formatTable), string(formatWide), string(formatJSON),
+		string(formatNDJSON), string(formatYAML), string(formatName),
+	}
+}
+
+func parseFormat(text string) (format, error) {
+	for _, name := range formatNames() {
+		if name == text {
+			return format(name), nil
+		}
+	}
+	return formatTable, usageError("there is no output format %q: choose one of %s", text, strings.Join(formatNames(), ", "))
+}
+
+// view is what a command found out, in every form that can be asked for.
+type view struct {
+	object any           // for json and yaml: what /v1 answers
+	lines  []any         // for ndjson, an object a line; nil: the object is one
+	names  []string      // for name, one a line
+	text   func(p *page) // for table and wide
+}
+
+// lineOf makes lines of a list.
+func linesOf[T any](list []T) []any {
+	lines := make([]any, len(list))
+	for i := range list {
+		lines[i] = list[i]
+	}
+	return lines
+}
+
+// namesOf makes names of a list.
+func namesOf[T any](list []T, name func(T) string) []string {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = name(list[i])
+	}
+	return names
+}
+
+// write prints the view in one form.
+func (v view) write(p *page, f format) error {
+	switch f {
+	case formatJSON:
+		return writeJSON(p.w, v.object)
+	case formatNDJSON:
+		lines := v.lines
+		if lines == nil {
+			lines = []any{v.object}
+		}
+		for _, l := range lines {
+			if err := writeJSON(p.w, l); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatYAML:
+		return writeYAML(p.w, v.object)
+	case formatName:
+		for _, name := range v.names {
+			p.line("%s", name)
+		}
+		return p.err
+	case formatTable, formatWide:
+	}
+	v.text(p)
+	return p.err
+}
+
+// writeJSON writes one line, so that every json answer is ndjson, too.
+func writeJSON(w io.Writer, object any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(object)
+}
+
+// writeYAML goes by way of JSON, so that both have the same names and order.
+func writeYAML(w io.Writer, object any) error {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	var node yaml.Node
+	if err := yaml.Unmarshal(raw, &node); err != nil {
+		return err
+	}
+	blockStyle(&node)
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(&node); err != nil {
+		return err
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}
+
+// blockStyle drops the braces and quotes of JSON; what needs quotes gets them
+// again when it is written.
+func blockStyle(n *yaml.Node) {
+	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
+		n.Style = 0
+	}
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
+}
+
+// page is where text is written. The first error of the writer stays.
+type page struct {
+	w       io.Writer
+	wide    bool
+	headers bool
+	err     error
+}
+
+// line writes a line.
+func (p *page) line(text string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, text+"\n", args...)
+	}
+}
+
+// columns is a table that is being filled.
+type columns struct {
+	header []string
+	rows   [][]string
+}
+
+// newTable starts a table. A header that begins with + is for wide only.
+func newTable(header ...string) *columns { return &columns{header: header} }
+
+// row adds a row. Each cell is printed as fmt.Sprint does, none is left empty.
+func (c *columns) row(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		if row[i] = fmt.Sprint(cell); row[i] == "" {
+			row[i] = "-"
+		}
+	}
+	c.rows = append(c.rows, row)
+}
+
+// table writes a table: upper-case headers, two spaces between columns.
+func (p *page) table(c *columns) {
+	var out bytes.Buffer
+	tab := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	write := func(cells []string) {
+		var shown []string
+		for i, cell := range cells {
+			if p.wide || !strings.HasPrefix(c.header[i], "+") {
+				shown = append(shown, strings.TrimPrefix(cell, "+"))
+			}
+		}
+		_, _ = fmt.Fprintln(tab, strings.Join(shown, "\t")) // to memory
+	}
+	if p.headers {
+		write(c.header)
+	}
+	for _, r := range c.rows {
+		write(r)
+	}
+	_ = tab.Flush() // to memory
+	for l := range strings.Lines(out.String()) {
+		p.line("%s", strings.TrimRight(l, " \n"))
+	}
+}

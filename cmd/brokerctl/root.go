@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// environment is what the program has around it.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	now            func() time.Time
+	isTerminal     bool // somebody can answer a question on stdin
+}
+
+// globals are the options that every command has, and what follows from them.
+type globals struct {
+	env       environment
+	addresses []string
+	output    string
+	timeout   time.Duration
+	noHeaders bool
+	quiet     bool
+
+	format format
+	client *api.Client
+}
+
+const (
+	addressVariable = "BROKERCTL_ADDR"
+	defaultTimeout  = 10 * time.Second
+	dialTimeout     = 3 * time.Second
+)
+
+// run carries out one command line and returns the exit code.
+func run(ctx context.Context, args []string, env environment) int {
+	g := &globals{env: env}
+	root := newRootCommand(g)
+	root.SetArgs(args)
+	root.SetIn(env.stdin)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	f := diagnose(ctx, g, err)
+	if !f.shown {
+		f.print(env.stderr, format(g.output)) // what is no format is not JSON either
+	}
+	return f.exit
+}
+
+func newRootCommand(g *globals) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "brokerctl",
+		Short: "Operate a cluster of brokerd",
+		Long: `brokerctl operates a cluster of brokerd. Any node answers for the whole cluster.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused by the state
+of things, 5 not allowed, 6 unreachable or timed out, 7 done in part, 10 the cluster
+is unhealthy, 11 degraded.`,
+		Args:              cobra.ArbitraryArgs, // groupOnly refuses them in our words
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return g.prepare() },
+		RunE:              groupOnly,
+	}
+	g.addFlags(root)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
+	root.AddCommand(
+		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newPartitionCommand(g),
+		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g),
+	)
+	return root
+}
+
+// newGroup returns a command that only holds others.
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, RunE: groupOnly}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// groupOnly shows the help of a group, and refuses a command that it has not.
+func groupOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	err := usageError("%s has no command %q", cmd.CommandPath(), args[0])
+	names := namesOf(cmd.Commands(), (*cobra.Command).Name)
+	if near, ok := nearest(args[0], names); ok {
+		err.answer.Hint = didYouMean(near)
+	}
+	return err
+}
+
+func (g *globals) addFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringArrayVar(&g.addresses, "addr", nil,
+		"`URL` of a node; repeat it to name more, the next is asked where one does not answer\n(default $"+addressVariable+", else "+api.DefaultAddress+")")
+	f.StringVarP(&g.output, "output", "o", string(formatTable), "`FORMAT`: "+strings.Join(formatNames(), ", "))
+	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "give up on a request after this long")
+	f.BoolVar(&g.noHeaders, "no-headers", false, "leave out the headers of tables")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "do not say what was done, only what was asked for")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+// prepare checks the global options, before any command.
+func (g *globals) prepare() error {
+	f, err := parseFormat(g.output)
+	if err != nil {
+		return err
+	}
+	g.format = f
+	if g.timeout <= 0 {
+		return usageError("--timeout must be above 0")
+	}
+	return g.connect()
+}
+
+// connect makes the client. It sends nothing yet.
+func (g *globals) connect() error {
+	addresses := g.addresses
+	if len(addresses) == 0 {
+		addresses = strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() // it is one, as net/http says
+	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	client, err := api.NewClient(api.ClientOptions{
+		Addresses: addresses,
+		HTTP:      &http.Client{Transport: transport},
+		UserAgent: userAgent(),
+	})
+	if err != nil {
+		return err
+	}
+	g.client = client
+	return nil
+}
+
+// query asks for something and returns it.
+func query[T any](ctx context.Context, g *globals, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// page returns where a command writes.
+func (g *globals) page(cmd *cobra.Command) *page {
+	return &page{w: cmd.OutOrStdout(), wide: g.format == formatWide, headers: !g.noHeaders}
+}
+
+// show prints what a command found out.
+func (g *globals) show(cmd *cobra.Command, v view) error {
+	if err := v.write(g.page(cmd), g.format); err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	return nil
+}
+
+// note says something to the person at the keyboard, on stderr.
+func (g *globals) note(cmd *cobra.Command, text string, args ...any) {
+	if !g.quiet {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), text+"\n", args...) // there is nobody to tell
+	}
+}
+
+// noArgs and exactArgs check the arguments, naming those that are missing.
+func noArgs(cmd *cobra.Command, args []string) error { return exactArgs()(cmd, args) }
+
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			e := usageError("%s needs %s", cmd.CommandPath(), strings.Join(names[len(args):], " and "))
+			e.answer.Hint = "usage: " + cmd.UseLine()
+			return e
+		case len(args) > len(names):
+			e := usageError("%s does not take %q", cmd.CommandPath(), args[len(names)])
+			e.answer.Hint = "usage: " + cmd.UseLine()
+			return e
+		}
+		return nil
+	}
+}
+
+// isInterrupted tells whether the person at the keyboard has had enough.
+func isInterrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/internal/nsqclient"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+const (
+	// tailReady is how many messages may wait to be printed.
+	tailReady = 64
+	// leaveTimeout bounds how long the brokers may take to see us off.
+	leaveTimeout = 2 * time.Second
+)
+
+// leaderAddresses returns the NSQ addresses of the nodes that lead partitions
+// of a topic.
+func leaderAddresses(ctx context.Context, g *globals, topic string) ([]string, error) {
+	t, err := query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	if err != nil {
+		return nil, err
+	}
+	c, err := query(ctx, g, g.client.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, n := range c.Nodes {
+		if slices.ContainsFunc(t.Partitions, func(q api.Partition) bool { return q.Leader == n.ID }) {
+			addresses = append(addresses, n.TCPAddress)
+		}
+	}
+	if len(addresses) == 0 {
+		return nil, api.Errorf(api.CodeNotWritable, "no partition of %q has a leader", topic)
+	}
+	return addresses, nil
+}
+
+// clientOptions says who we are to a broker.
+func clientOptions() nsqclient.Options {
+	host, _ := os.Hostname() // shown in stats only
+	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent()}
+}
+
+// dialAll connects to every address, or to none.
+func dialAll(ctx context.Context, g *globals, addresses []string, o nsqclient.Options) ([]*nsqclient.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	var conns []*nsqclient.Conn
+	for _, address := range addresses {
+		c, err := nsqclient.Dial(ctx, address, o)
+		if err != nil {
+			closeAll(conns)
+			if _, _, bad := net.SplitHostPort(address); bad != nil {
+				return nil, usageError("%q is not HOST:PORT", address)
+			}
+			return nil, api.Errorf(api.CodeUnavailable, "no NSQ connection to %s: %w", address, err)
+		}
+		conns = append(conns, c)
+	}
+	return conns, nil
+}
+
+func closeAll(conns []*nsqclient.Conn) {
+	for _, c := range conns {
+		_ = c.Close() // it is of no more use
+	}
+}
+
+// arrival is a message and the connection that it came on.
+type arrival struct {
+	conn    *nsqclient.Conn
+	message nsqclient.Message
+}
+
+func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) error {
+	ctx := cmd.Context()
+	addresses := o.tcp
+	if len(addresses) == 0 {
+		var err error
+		if addresses, err = leaderAddresses(ctx, g, topic); err != nil {
+			return err
+		}
+	}
+	options := clientOptions()
+	options.MsgTimeout = o.timeout
+	conns, err := dialAll(ctx, g, addresses, options)
+	if err != nil {
+		return err
+	}
+	ready := tailReady
+	if o.n > 0 {
+		ready = min(ready, o.n)
+	}
+	for _, c := range conns {
+		if err := c.Subscribe(ctx, topic, channel, nsqclient.AnyPartition); err != nil {
+			closeAll(conns)
+			return err
+		}
+		c.Ready(ready)
+	}
+	page := g.page(cmd)
+	return consume(ctx, conns, o.n, func(m nsqclient.Message) error { return g.writeMessage(page, peekedOf(m)) })
+}
+
+// consume calls print for n messages, 0: for all, and finishes those that were
+// printed; it leaves when the context ends. What came on top is given back.
+func consume(ctx context.Context, conns []*nsqclient.Conn, n int, print func(nsqclient.Message) error) error {
+	arrivals := make(chan arrival)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // we leave in good order, not at once
+	defer stop()
+	group, running := errgroup.WithContext(running)
+	for _, c := range conns {
+		group.Go(func() error {
+			return c.Run(running, func(m nsqclient.Message) {
+				m.Body = bytes.Clone(m.Body)
+				select {
+				case arrivals <- arrival{c, m}:
+				case <-running.Done():
+				}
+			})
+		})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- group.Wait() }()
+
+	t := tally{conns: conns, left: n, print: print}
+	leave := ctx.Done()
+	for {
+		select {
+		case a := <-arrivals:
+			if t.take(a); t.leaving && leave != nil {
+				leave = nil
+				time.AfterFunc(leaveTimeout, stop)
+			}
+		case <-leave:
+			leave = nil
+			t.leave()
+			time.AfterFunc(leaveTimeout, stop)
+		case err := <-ended:
+			if t.err != nil || t.leaving {
+				return t.err
+			}
+			return err
+		}
+	}
+}
+
+// tally counts down the messages that are wanted.
+type tally struct {
+	conns   []*nsqclient.Conn
+	left    int // below 1 and not leaving: without end
+	print   func(nsqclient.Message) error
+	leaving bool
+	err     error // of print
+}
+
+// take prints a message and finishes it, or gives it back.
+func (t *tally) take(a arrival) {
+	if t.leaving {
+		a.conn.Requeue(a.message.ID, 0)
+		return
+	}
+	if t.err = t.print(a.message); t.err != nil {
+		a.conn.Requeue(a.message.ID, 0)
+		t.leave()
+		return
+	}
+	t.left--
+	if t.left > 0 && t.left < tailReady {
+		a.conn.Ready(t.left) // before the FIN, or one too many comes
+	}
+	a.conn.Finish(a.message.ID)
+	if t.left == 0 {
+		t.leave()
+	}
+}
+
+// leave tells the brokers that we go.
+func (t *tally) leave() {
+	t.leaving = true
+	for _, c := range t.conns {
+		c.Stop()
+	}
+}
+
+// peekedOf describes a delivered message as a peek would.
+func peekedOf(m nsqclient.Message) api.Peeked {
+	p := api.Peeked{
+		ID:        m.ID.String(),
+		Timestamp: m.Timestamp.UTC(),
+		Attempts:  m.Attempts,
+		State:     api.PeekInFlight,
+		Headers:   json.RawMessage("{}"),
+		Body:      m.Body,
+	}
+	if id, err := seq.ParseID(m.ID[:]); err == nil {
+		p.Partition, p.Seq = id.Partition(), uint64(id.Offset())
+	}
+	if utf8.Valid(m.Body) {
+		p.Text = new(string)
+		*p.Text = string(m.Body)
+	}
+	return p
+}

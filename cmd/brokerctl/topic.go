@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newTopicCommand(g *globals) *cobra.Command {
+	return newGroup("topic", "Create, look at and change topics",
+		newTopicCreateCommand(g), newTopicListCommand(g), newTopicDescribeCommand(g), newTopicAlterCommand(g),
+		newTopicAddPartitionsCommand(g), newTopicPauseCommand(g), newTopicResumeCommand(g),
+		newTopicEmptyCommand(g), newTopicDeleteCommand(g))
+}
+
+// configOptions are the settings that a topic can be given at any time. Those
+// that are not set on the command line stay nil in the patch.
+type configOptions struct {
+	minISR         int
+	sync           string
+	syncInterval   time.Duration
+	retention      time.Duration
+	retentionBytes string
+	maxMessage     string
+}
+
+func (o *configOptions) addFlags(f *pflag.FlagSet) {
+	f.IntVar(&o.minISR, "min-isr", 0, "refuse messages where fewer replicas are in sync")
+	f.StringVar(&o.sync, "sync", "", "`WHEN` a message is on disk: always, before it is acknowledged; interval, within --sync-interval;\nor N, after N messages at the latest")
+	f.DurationVar(&o.syncInterval, "sync-interval", 0, "the longest that an acknowledged message stays off the disk, unless --sync always")
+	f.DurationVar(&o.retention, "retention", 0, "keep finished messages this long; 0: not at all")
+	f.StringVar(&o.retentionBytes, "retention-bytes", "", "cut the log to this `SIZE`, such as 50GiB, finished or not; 0: no limit")
+	f.StringVar(&o.maxMessage, "max-message-bytes", "", "the `SIZE` of the largest message; 0: the node's limit")
+}
+
+// patch returns the settings that were given.
+func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
+	var p api.ConfigPatch
+	setIf(f, "min-isr", &p.MinISR, o.minISR)
+	setIf(f, "sync-interval", &p.SyncInterval, api.Duration(o.syncInterval))
+	setIf(f, "retention", &p.Retention, api.Duration(o.retention))
+	if f.Changed("sync") {
+		sync, err := api.ParseSync(o.sync)
+		if err != nil {
+			return p, usageError("--sync: %w", err)
+		}
+		p.Sync = &sync
+	}
+	if f.Changed("retention-bytes") {
+		n, err := parseSize(o.retentionBytes)
+		if err != nil {
+			return p, usageError("--retention-bytes: %w", err)
+		}
+		p.RetentionBytes = &n
+	}
+	if f.Changed("max-message-bytes") {
+		n, err := parseSize(o.maxMessage)
+		if err != nil {
+			return p, usageError("--max-message-bytes: %w", err)
+		}
+		setIf(f, "max-message-bytes", &p.MaxMessageBytes, int(n))
+	}
+	return p, nil
+}
+
+// setIf lets to point at v if the flag was given.
+func setIf[T any](f *pflag.FlagSet, flag string, to **T, v T) {
+	if f.Changed(flag) {
+		*to = &v
+	}
+}
+
+// topicTable shows topics, one a line.
+func topicTable(p *page, topics ...api.Topic) {
+	t := newTable("NAME", "PARTITIONS", "REPLICAS", "MIN-ISR", "RETENTION", "SIZE", "ACK MEANS", "STATE",
+		"+DEPTH", "+MESSAGES", "+CHANNELS", "+MAX-MESSAGE")
+	for _, topic := range topics {
+		c := topic.Config
+		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), size(topic.Bytes), ackMeans(c), topicState(topic),
+			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), sizeOr(int64(c.MaxMessageBytes), "node's"))
+	}
+	p.table(t)
+}
+
+// retention writes the age and the size that a log is kept to: 72h/50.0 GiB.
+func retention(c api.Config) string {
+	text := "finished"
+	if c.Retention > 0 {
+		text = short(time.Duration(c.Retention))
+	}
+	if c.RetentionBytes > 0 {
+		text += "/" + size(c.RetentionBytes)
+	}
+	return text
+}
+
+// ackMeans says what is true once a message is acknowledged.
+func ackMeans(c api.Config) string {
+	where := plural(max(c.MinISR, 1), "replica")
+	if c.MinISR < c.Replicas {
+		where = fmt.Sprintf("%d+ replicas", max(c.MinISR, 1))
+	}
+	switch {
+	case c.Sync == api.SyncAlways:
+		return where + ", on disk"
+	case c.Sync == api.SyncInterval:
+		return where + ", on disk in " + time.Duration(c.SyncInterval).String()
+	case c.SyncInterval > 0:
+		return fmt.Sprintf("%s, on disk in %s or %s", where, time.Duration(c.SyncInterval), plural(int(c.Sync), "message"))
+	}
+	return where + ", on disk in " + plural(int(c.Sync), "message")
+}
+
+func topicState(t api.Topic) string {
+	state := "active"
+	if t.Paused {
+		state = "paused"
+	}
+	if t.Config.Ordered {
+		state += ",ordered"
+	}
+	if t.Config.Ext {
+		state += ",ext"
+	}
+	if t.Ephemeral {
+		state += ",ephemeral"
+	}
+	return state
+}
+
+func sizeOr(n int64, none string) string {
+	if n == 0 {
+		return none
+	}
+	return size(n)
+}
+
+// topicView shows one topic as a line of a list.
+func topicView(t *api.Topic) view {
+	return view{object: t, names: []string{t.Name}, text: func(p *page) { topicTable(p, *t) }}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type addPartitionsOptions struct {
+	total int
+}
+
+func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
+	var o addPartitionsOptions
+	cmd := &cobra.Command{
+		Use:               "add-partitions TOPIC --partitions N",
+		Short:             "Give a topic more partitions",
+		Long:              `Give a topic N partitions in total. There is no way to have fewer again, and keys go to other partitions than before.`,
+		Example:           `  brokerctl topic add-partitions orders --partitions 8`,
+		Args:              exactArgs("a TOPIC"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return addPartitions(cmd, g, args[0], o.total)
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *addPartitionsOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().IntVarP(&o.total, "partitions", "p", 0, "how many it is to have in total")
+}
+
+func (o *addPartitionsOptions) validate() error {
+	if o.total < 1 {
+		return usageError("--partitions says how many the topic is to have in total")
+	}
+	return nil
+}
+
+func addPartitions(cmd *cobra.Command, g *globals, name string, total int) error {
+	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.AddPartitions(ctx, name, total) })
+	if err != nil {
+		return about(err, name, "")
+	}
+	return g.show(cmd, topicView(t))
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type topicCreateOptions struct {
+	config     configOptions
+	partitions int
+	replicas   int
+	ordered    bool
+	ext        bool
+}
+
+func newTopicCreateCommand(g *globals) *cobra.Command {
+	var o topicCreateOptions
+	cmd := &cobra.Command{
+		Use:   "create TOPIC",
+		Short: "Create a topic",
+		Long: `Create a topic. What is not set gets the cluster's default. Creating a topic that
+is there with the same configuration does nothing.`,
+		Example: `  brokerctl topic create orders
+  brokerctl topic create clicks --partitions 4 --sync interval --retention 72h --retention-bytes 50GiB`,
+		Args: exactArgs("a TOPIC"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := o.request(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return createTopic(cmd, g, req)
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVarP(&o.partitions, "partitions", "p", 1, "how many partitions")
+	f.IntVarP(&o.replicas, "replicas", "r", 0, "how many copies of each partition (default 3, or as many as there are nodes)")
+	f.BoolVar(&o.ordered, "ordered", false, "consumers must take it in order")
+	f.BoolVar(&o.ext, "ext", false, "messages may carry a JSON header")
+	o.config.addFlags(f)
+}
+
+func (o *topicCreateOptions) request(cmd *cobra.Command, name string) (api.CreateTopic, error) {
+	f := cmd.Flags()
+	patch, err := o.config.patch(f)
+	setIf(f, "partitions", &patch.Partitions, o.partitions)
+	setIf(f, "replicas", &patch.Replicas, o.replicas)
+	setIf(f, "ordered", &patch.Ordered, o.ordered)
+	setIf(f, "ext", &patch.Ext, o.ext)
+	return api.CreateTopic{Name: name, Config: patch}, err
+}
+
+func createTopic(cmd *cobra.Command, g *globals, req api.CreateTopic) error {
+	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.CreateTopic(ctx, req) })
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, topicView(t))
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newTopicDescribeCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe TOPIC",
+		Aliases:           []string{"info"},
+		Short:             "Show a topic, its partitions and its channels",
+		Args:              exactArgs("a TOPIC"),
+		ValidArgsFunction: completeNames(g, false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return describeTopic(cmd, g, args[0]) },
+	}
+}
+
+func describeTopic(cmd *cobra.Command, g *globals, name string) error {
+	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, name) })
+	if err != nil {
+		return about(err, name, "")
+	}
+	return g.show(cmd, view{
+		object: t,
+		names:  []string{t.Name},
+		text: func(p *page) {
+			topicTable(p, *t)
+			p.line("")
+			partitionTable(p, t.Partitions)
+			if len(t.Channels) > 0 {
+				p.line("")
+				channelTable(p, t.Channels)
+			}
+		},
+	})
+}
+
+// partitionTable shows the partitions of one topic.
+func partitionTable(p *page, partitions []api.Partition) {
+	t := newTable("P", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
+	for _, q := range partitions {
+		t.row(q.Partition, leader(q), list(q.Replicas), list(q.ISR), q.Epoch,
+			count(q.LogStart), count(q.CommittedEnd), count(q.LogEnd), size(q.Bytes))
+	}
+	p.table(t)
+}
+
+// leader marks a leader that is the preferred one with a star.
+func leader(q api.Partition) string {
+	switch {
+	case q.Leader == "":
+		return "none"
+	case len(q.Replicas) > 1 && q.Replicas[0] == q.Leader:
+		return q.Leader + "*"
+	}
+	return q.Leader
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newTopicListCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the topics",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listTopics(cmd, g) },
+	}
+}
+
+func listTopics(cmd *cobra.Command, g *globals) error {
+	topics, err := query(cmd.Context(), g, g.client.Topics)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: api.TopicList{Topics: topics},
+		lines:  linesOf(topics),
+		names:  namesOf(topics, func(t api.Topic) string { return t.Name }),
+		text:   func(p *page) { topicTable(p, topics...) },
+	})
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// count writes a number with commas: 48,112.
+func count[T ~int | ~int64 | ~uint64 | ~uint16](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if strings.HasPrefix(text, "-") {
+		sign, text = "-", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return sign + text
+}
+
+// size writes bytes for people: 12.4 GiB.
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}
+
+// parseSize reads 50GiB, 64MB, 1K or plain bytes. All units are powers of 1024
+// but those that end in B without i.
+func parseSize(text string) (int64, error) {
+	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+	unit := strings.ToLower(strings.TrimSpace(text[len(digits):]))
+	base := 1024.0
+	if len(unit) == 2 && unit[1] == 'b' {
+		base = 1000
+	}
+	power := strings.Index("bkmgtp", strings.TrimSuffix(strings.TrimSuffix(unit, "b"), "i"))
+	if unit == "" || unit == "b" {
+		power = 0
+	}
+	value, err := strconv.ParseFloat(digits, 64)
+	if err != nil || power < 0 || value < 0 {
+		return 0, fmt.Errorf("%q is no size: write it as 1073741824, 1GiB or 500MB", text)
+	}
+	for range power {
+		value *= base
+	}
+	if value >= 1<<63 {
+		return 0, fmt.Errorf("%q is more than any disk holds", text)
+	}
+	return int64(value), nil
+}
+
+// age writes a duration for people: 1.2s, 42s, 3h12m. 0 is nothing: "-".
+func age(d api.Duration) string {
+	v := time.Duration(d)
+	switch {
+	case v <= 0:
+		return "-"
+	case v < time.Second:
+		return v.Round(time.Millisecond).String()
+	case v < 10*time.Second:
+		return v.Round(100 * time.Millisecond).String()
+	case v < time.Hour:
+		return v.Round(time.Second).String()
+	}
+	return short(v.Round(time.Minute))
+}
+
+// short leaves out the parts of a duration that are 0: 72h for 72h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// latency writes a duration to two or three digits: 1.9ms, 31ms, 120µs.
+func latency(d time.Duration) string {
+	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
+		if d < 100*unit {
+			return d.Round(unit).String()
+		}
+	}
+	return d.String()
+}
+
+// list writes names with commas; none: "-".
+func list(names []string) string {
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(names, ",")
+}
+
+// plural returns "1 message" or "3 messages".
+func plural[T ~int | ~int64 | ~uint64](n T, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}
