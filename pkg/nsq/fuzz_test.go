@@ -1,0 +1,107 @@
+package nsq
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+)
+
+// readAll reads commands with the bodies of those that have one, and renders
+// what it saw.
+func readAll(r *Reader, raw bool) (seen [][]byte, err error) {
+	r.SetRawIDs(raw)
+	for {
+		var c Command
+		if err := r.Next(&c); err != nil {
+			return seen, err
+		}
+		seen = append(seen, bytes.Clone(c.Name()))
+		switch c.Verb {
+		case Pub, MPub, DPub, Identify, Auth:
+			n, err := r.ReadSize()
+			if err != nil || n <= 0 || n > 1<<20 {
+				return seen, err
+			}
+			body, err := r.ReadBody(int(n))
+			if err != nil {
+				return seen, err
+			}
+			seen = append(seen, bytes.Clone(body))
+		default:
+		}
+		for i := range min(c.Len(), maxParams) {
+			seen = append(seen, bytes.Clone(c.Param(i)))
+		}
+	}
+}
+
+// FuzzCommandReader checks that what is read does not depend on how it arrives.
+func FuzzCommandReader(f *testing.F) {
+	f.Add([]byte("NOP\nPUB t\n\x00\x00\x00\x01aFIN 0123456789abcdef\nREQ 0123456789abcdef 10\n"), false)
+	f.Add([]byte("FIN \n123456789abcdef\nTOUCH 0123456789abcdef\r\nREQ "), true)
+	f.Add([]byte("SUB  \r\n\nMPUB x y z u v w\n\xff\xff\xff\xff"), false)
+	f.Fuzz(func(t *testing.T, in []byte, raw bool) {
+		whole := NewReader(bytes.NewReader(in), new(Buffers))
+		drops := NewReader(iotest.OneByteReader(bytes.NewReader(in)), new(Buffers))
+		a, errA := readAll(whole, raw)
+		b, errB := readAll(drops, raw)
+		if errors.Is(errA, io.EOF) != errors.Is(errB, io.EOF) || len(a) != len(b) {
+			t.Fatalf("whole: %q, %v; byte by byte: %q, %v", a, errA, b, errB)
+		}
+		for i := range a {
+			if !bytes.Equal(a[i], b[i]) {
+				t.Fatalf("word %d: %q and %q", i, a[i], b[i])
+			}
+		}
+	})
+}
+
+// FuzzMPUB checks that an accepted body is made of exactly its messages.
+func FuzzMPUB(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bc"))
+	f.Add([]byte("\x00\x00\x00\x01\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		again := append([]byte(nil), body[:min(len(body), 4)]...)
+		err := SplitMPUB(body, 100, func(m []byte) {
+			if len(m) == 0 || len(m) > 100 {
+				t.Fatalf("message of %d bytes", len(m))
+			}
+			again = append(again, 0, 0, 0, byte(len(m)))
+			again = append(again, m...)
+		})
+		if err == nil && !bytes.Equal(again, body) {
+			t.Fatalf("%q was read as %q", body, again)
+		}
+		var refusal *Error
+		if err != nil && (!errors.As(err, &refusal) || !refusal.Fatal()) {
+			t.Fatalf("refused with %v", err)
+		}
+	})
+}
+
+// FuzzIdentify checks that accepted settings are within the limits.
+func FuzzIdentify(f *testing.F) {
+	f.Add([]byte(`{"feature_negotiation":true,"tls_v1":true,"heartbeat_interval":-1,"output_buffer_size":-1}`))
+	f.Add([]byte(`{"deflate":true,"deflate_level":9,"sample_rate":5,"msg_timeout":1000,"output_buffer_timeout":25}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l := testLimits()
+		id, err := ParseIdentity(body)
+		if err != nil {
+			return
+		}
+		s, err := Negotiate(&id, &l)
+		if err != nil {
+			return
+		}
+		if s.Heartbeat < 0 || s.Heartbeat > l.MaxHeartbeat || s.MsgTimeout < minMsgTimeout || s.MsgTimeout > l.MaxMsgTimeout ||
+			s.OutputBufferSize < 1 || s.OutputBufferSize > l.MaxOutputBufferSize || s.SampleRate < 0 || s.SampleRate > 99 ||
+			s.Deflate && (s.Snappy || s.DeflateLevel < 1 || s.DeflateLevel > l.MaxDeflateLevel) {
+			t.Fatalf("%s gave %+v", body, s)
+		}
+		if _, err := AppendIdentified(nil, &s, &l); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

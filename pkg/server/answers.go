@@ -1,0 +1,157 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// Phases of an answer.
+const (
+	phaseCalling  uint32 = iota // Broker.Publish has not returned
+	phaseWaiting                // it has, and Done was not called
+	phaseRerouted               // the partition asked for does not exist: the reader asks for another
+	phaseReady                  // can be written
+)
+
+// answer is the place of one command's answer in the order of the connection.
+// Answers to publishes are used again and again, with a Done that is bound once.
+type answer struct {
+	home *sync.Pool
+	done func(broker.Receipt) // publishDone, bound
+
+	s       *session
+	verb    nsq.Verb
+	topic   *producedTopic
+	count   int // messages
+	bytes   int // of their bodies
+	reroute bool
+	phase   atomic.Uint32
+	err     error // set before phase becomes ready
+
+	// of commands that are no publishes
+	frame []byte     // encoded, nil: none
+	act   func()     // run by the writer once the frame is in its buffer
+	hand  *handover  // the writer flushes and lets the reader work on the connection
+	last  bool       // nothing is written after it
+	fatal *nsq.Error // as last, and the client is told why
+}
+
+func newAnswers() *sync.Pool {
+	pool := &sync.Pool{}
+	pool.New = func() any {
+		a := &answer{home: pool}
+		a.done = a.publishDone
+		return a
+	}
+	return pool
+}
+
+// publishDone takes the broker's receipt, from any goroutine.
+func (a *answer) publishDone(r broker.Receipt) {
+	s := a.s // a belongs to the writer once it is ready
+	a.err = r.Err
+	if a.reroute && r.Err != nil && isNoPartition(r.Err) &&
+		a.phase.CompareAndSwap(phaseCalling, phaseRerouted) {
+		return
+	}
+	a.phase.Store(phaseReady)
+	s.poke()
+}
+
+// release forgets everything but what is bound.
+func (a *answer) release() {
+	a.s, a.topic, a.err, a.reroute = nil, nil, nil, false
+	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
+	a.count, a.bytes, a.verb = 0, 0, nsq.Unknown
+	a.home.Put(a)
+}
+
+// answerQueue holds a connection's answers in the order of its commands. The
+// reader pushes, the writer pops.
+type answerQueue struct {
+	maxCount, maxBytes int
+	room               chan struct{} // of capacity 1: something was popped while the reader waited
+
+	mu    sync.Mutex // guards the following
+	ring  []*answer  // its length is a power of two
+	head  int
+	n     int
+	bytes int
+	full  bool // the reader waits for room
+}
+
+// tryPush appends an answer unless the queue is full; then room will be
+// signalled.
+func (q *answerQueue) tryPush(a *answer) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.n > 0 && (q.n >= q.maxCount || q.bytes+a.bytes > q.maxBytes) {
+		q.full = true
+		return false
+	}
+	if q.n == len(q.ring) {
+		q.growLocked()
+	}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = a
+	q.n++
+	q.bytes += a.bytes
+	return true
+}
+
+const minRing = 8
+
+func (q *answerQueue) growLocked() {
+	ring := make([]*answer, max(2*len(q.ring), minRing))
+	for i := range q.n {
+		ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
+	}
+	q.ring, q.head = ring, 0
+}
+
+// keepRing is the longest ring that an empty queue keeps.
+const keepRing = 64
+
+// popReady moves the answers that can be written into batch, up to its length
+// and not past one that ends or stops the writing, and returns their number.
+func (q *answerQueue) popReady(batch []*answer) int {
+	q.mu.Lock()
+	n := 0
+	for n < len(batch) && q.n > 0 {
+		a := q.ring[q.head]
+		if a.phase.Load() != phaseReady {
+			break
+		}
+		q.ring[q.head] = nil
+		q.head = (q.head + 1) & (len(q.ring) - 1)
+		q.n--
+		q.bytes -= a.bytes
+		batch[n] = a
+		n++
+	}
+	if q.n == 0 && len(q.ring) > keepRing {
+		q.ring, q.head = nil, 0
+	}
+	signal := q.full && n > 0
+	q.full = q.full && n == 0
+	q.mu.Unlock()
+	if signal {
+		select {
+		case q.room <- struct{}{}:
+		default:
+		}
+	}
+	return n
+}
+
+// handover lets the reader work on a connection whose writer stands still.
+type handover struct {
+	still  chan struct{} // closed by the writer: everything is flushed, it waits
+	resume chan struct{} // closed by the reader
+}
+
+func newHandover() *handover {
+	return &handover{still: make(chan struct{}), resume: make(chan struct{})}
+}

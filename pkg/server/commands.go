@@ -1,0 +1,263 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+const maxPartition = seq.MaxPartitions - 1
+
+// maxFreed is how many messages may be answered before the writer is told,
+// while more commands are at hand.
+const maxFreed = 64
+
+// execute runs one command. An *nsq.Error refuses it; any other error ends the
+// connection.
+func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
+	if s.srv.opts.TLSRequired && s.tls == nil && cmd.Verb != nsq.Identify {
+		return nsq.Errorf(nsq.Invalid, "cannot %s in current state (TLS required)", cmd.Name())
+	}
+	switch cmd.Verb {
+	case nsq.Fin, nsq.Req, nsq.Touch:
+		return s.settle(cmd)
+	case nsq.Rdy:
+		return s.rdy(cmd)
+	case nsq.Pub:
+		return s.pub(ctx, cmd)
+	case nsq.MPub:
+		return s.mpub(ctx, cmd)
+	case nsq.DPub:
+		return s.dpub(ctx, cmd)
+	case nsq.Nop:
+		return nil
+	case nsq.Sub:
+		return s.subscribe(ctx, cmd)
+	case nsq.Cls:
+		return s.cls(ctx, cmd)
+	case nsq.Identify:
+		return s.identify(ctx, cmd)
+	case nsq.Auth:
+		return s.auth(ctx, cmd)
+	default:
+		return nsq.Errorf(nsq.Invalid, "invalid command %s", cmd.Name())
+	}
+}
+
+func wrongState(cmd *nsq.Command) error {
+	return nsq.Errorf(nsq.Invalid, "cannot %s in current state", cmd.Verb)
+}
+
+// settle is FIN, REQ and TOUCH: it answers a message in flight.
+func (s *session) settle(cmd *nsq.Command) error {
+	if s.state != stateSubscribed && s.state != stateClosing {
+		return wrongState(cmd)
+	}
+	params := 1
+	if cmd.Verb == nsq.Req {
+		params = 2
+	}
+	if cmd.Len() < params {
+		return nsq.Errorf(nsq.Invalid, "%s insufficient number of params", cmd.Verb)
+	}
+	text, ok := cmd.ID()
+	if !ok {
+		return nsq.Errorf(nsq.Invalid, "invalid message ID")
+	}
+	var delay time.Duration
+	if cmd.Verb == nsq.Req {
+		var err error
+		if delay, err = s.requeueDelay(cmd.Param(1)); err != nil {
+			return err
+		}
+	}
+	id, err := seq.ParseID(text[:])
+	if err != nil {
+		err = errNotInFlight
+	} else {
+		err = s.settleID(cmd.Verb, id, delay)
+	}
+	if err == nil {
+		return nil
+	}
+	code := nsq.FinFailed
+	switch cmd.Verb {
+	case nsq.Req:
+		code = nsq.ReqFailed
+	case nsq.Touch:
+		code = nsq.TouchFailed
+	default:
+	}
+	return nsq.Errorf(code, "%s %s failed %v", cmd.Verb, text[:], err)
+}
+
+func (s *session) settleID(verb nsq.Verb, id seq.MessageID, delay time.Duration) error {
+	if verb == nsq.Touch {
+		return s.sub.Touch(id)
+	}
+	var err error
+	if verb == nsq.Req {
+		err = s.sub.Requeue(id, delay)
+	} else {
+		err = s.sub.Finish(id)
+	}
+	if err == nil {
+		if s.freed++; s.freed >= maxFreed {
+			s.freed = 0
+			s.poke()
+		}
+	}
+	return err
+}
+
+// requeueDelay reads the delay of a REQ in ms. Too much is clamped.
+func (s *session) requeueDelay(text []byte) (time.Duration, error) {
+	most := s.srv.opts.MaxDelay
+	ms, err := nsq.ParseDecimal(text)
+	switch {
+	case errors.Is(err, nsq.ErrOverflow), err == nil && ms > most.Milliseconds():
+		return most, nil
+	case err != nil:
+		return 0, nsq.Errorf(nsq.Invalid, "REQ could not parse timeout %s", text)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// rdy is RDY [<count>]. It is a level and not a credit.
+func (s *session) rdy(cmd *nsq.Command) error {
+	switch s.state {
+	case stateClosing:
+		return nil
+	case stateSubscribed:
+	default:
+		return wrongState(cmd)
+	}
+	count := int64(1)
+	if cmd.Len() > 0 {
+		var err error
+		if count, err = nsq.ParseDecimal(cmd.Param(0)); err != nil {
+			return nsq.Errorf(nsq.Invalid, "RDY could not parse count %s", cmd.Param(0))
+		}
+	}
+	if most := s.srv.opts.MaxReady; count > int64(most) {
+		return nsq.Errorf(nsq.Invalid, "RDY count %d out of range 0-%d", count, most)
+	}
+	s.sub.SetReady(int(count))
+	s.poke()
+	return nil
+}
+
+// subscribe is SUB <topic> <channel> [<partition>].
+func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
+	switch {
+	case s.state != stateInit:
+		return wrongState(cmd)
+	case s.settings.Heartbeat <= 0:
+		return nsq.Errorf(nsq.Invalid, "cannot SUB with heartbeats disabled")
+	case cmd.Len() < 2:
+		return nsq.Errorf(nsq.Invalid, "SUB insufficient number of parameters")
+	}
+	topic, channel := string(cmd.Param(0)), string(cmd.Param(1))
+	if !nsq.ValidName(topic) {
+		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
+	}
+	if !nsq.ValidName(channel) {
+		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
+	}
+	if err := s.permit(ctx, cmd.Verb, topic, channel); err != nil {
+		return err
+	}
+	ask := broker.Subscribe{
+		Topic: topic, Channel: channel, Partition: partitionParam(cmd.Param(2)), Client: s,
+		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
+	}
+	sub, err := s.srv.broker.Subscribe(ctx, ask)
+	if err != nil && ask.Partition != broker.AnyPartition && isNoPartition(err) {
+		ask.Partition = broker.AnyPartition
+		sub, err = s.srv.broker.Subscribe(ctx, ask)
+	}
+	if err != nil {
+		return subscribeError(topic, channel, err)
+	}
+	s.sub = sub
+	s.srv.counters.openConsumers.Add(1)
+	s.setState(stateSubscribed)
+	return s.answerFrame(ctx, []byte(nsq.OK), func() { s.writer.sub = sub })
+}
+
+// cls is CLS: no more messages.
+func (s *session) cls(ctx context.Context, cmd *nsq.Command) error {
+	if s.state != stateSubscribed {
+		return wrongState(cmd)
+	}
+	s.sub.StopDelivery()
+	s.setState(stateClosing)
+	return s.answerFrame(ctx, []byte(nsq.CloseWait), func() { s.writer.sub = nil })
+}
+
+func (s *session) setState(state int) {
+	s.state = state
+	s.describe(func(*broker.ClientStats) {})
+}
+
+// identify is IDENTIFY: it settles how the connection behaves from now on.
+func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
+	if s.state != stateInit {
+		return wrongState(cmd)
+	}
+	body, err := s.commandBody("IDENTIFY")
+	if err != nil {
+		return err
+	}
+	id, err := nsq.ParseIdentity(body)
+	if err != nil {
+		return err
+	}
+	limits := s.srv.limits
+	limits.Upgraded = s.upgraded
+	settings, err := nsq.Negotiate(&id, &limits)
+	if err != nil {
+		return err
+	}
+	s.settings = settings
+	s.conn.setPatience(2*settings.Heartbeat, time.Now())
+	s.describe(func(about *broker.ClientStats) { introduce(about, &id) })
+	apply := func() { s.writer.apply(&settings) }
+	if !id.FeatureNegotiation {
+		return s.answerFrame(ctx, []byte(nsq.OK), apply)
+	}
+	answer, err := nsq.AppendIdentified(nil, &settings, &limits)
+	if err != nil {
+		return nsq.Errorf(nsq.IdentifyFailed, "IDENTIFY failed %v", err)
+	}
+	if !settings.TLS && !settings.Snappy && !settings.Deflate {
+		return s.answerFrame(ctx, answer, apply)
+	}
+	return s.upgrade(ctx, answer, apply)
+}
+
+// introduce notes what a client says of itself. What it leaves out stays.
+func introduce(about *broker.ClientStats, id *nsq.Identity) {
+	note := func(field *string, said ...string) {
+		for _, text := range said {
+			if text != "" {
+				*field = text
+				return
+			}
+		}
+	}
+	note(&about.ClientID, id.ClientID, id.ShortID)
+	note(&about.Hostname, id.Hostname, id.LongID)
+	note(&about.UserAgent, id.UserAgent)
+	note(&about.TopologyRegion, id.TopologyRegion)
+	note(&about.TopologyZone, id.TopologyZone)
+}
+
+var errHandshake = errors.New("TLS handshake failed")
+
+func handshakeError(err error) error { return fmt.Errorf("%w: %w", errHandshake, err) }

@@ -1,0 +1,287 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// fakeBroker is a Broker in memory. Topics whose names begin with certain words
+// misbehave: see fail.
+type fakeBroker struct {
+	mu         sync.Mutex // guards all that follows
+	topics     map[string]*fakeTopic
+	held       []func() // answers of publishes to "held" topics
+	partitions []int    // that publishes asked for, in order
+}
+
+type fakeTopic struct {
+	bodies []string
+	delays []time.Duration
+	subs   map[string]*fakeChannel
+	next   seq.Offset
+}
+
+type fakeChannel struct {
+	ready    []fakeMessage
+	inFlight map[seq.MessageID]fakeMessage
+	owner    map[seq.MessageID]*fakeSub
+	subs     []*fakeSub
+	asked    []broker.Subscribe
+	closed   int
+}
+
+type fakeMessage struct {
+	id       seq.MessageID
+	stamp    int64
+	attempts uint16
+	body     []byte
+}
+
+func newFakeBroker() *fakeBroker { return &fakeBroker{topics: make(map[string]*fakeTopic)} }
+
+func (b *fakeBroker) topicLocked(name string) *fakeTopic {
+	t := b.topics[name]
+	if t == nil {
+		t = &fakeTopic{subs: make(map[string]*fakeChannel)}
+		b.topics[name] = t
+	}
+	return t
+}
+
+func (b *fakeBroker) fail(name string) error {
+	switch name {
+	case "busy":
+		return broker.ErrBusy
+	case "uncertain":
+		return fate.Mark(context.DeadlineExceeded, fate.Uncertain)
+	case "strict":
+		return broker.ErrInvalidTopic
+	case "small":
+		return broker.ErrMessageTooBig
+	case "ordered":
+		return broker.ErrPartitionNeeded
+	case "orderedsub":
+		return broker.ErrOrderedOnly
+	case "crowded":
+		return broker.ErrTooManyConsumers
+	}
+	return nil
+}
+
+// fakePartitions is how many partitions every fake topic has.
+const fakePartitions = 4
+
+func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
+	b.mu.Lock()
+	b.partitions = append(b.partitions, p.Partition)
+	if p.Partition >= fakePartitions {
+		b.mu.Unlock()
+		p.Done(broker.Receipt{Err: broker.ErrPartitionNotFound})
+		return
+	}
+	if err := b.fail(p.Topic); err != nil {
+		b.mu.Unlock()
+		p.Done(broker.Receipt{Err: err})
+		return
+	}
+	t := b.topicLocked(p.Topic)
+	var wake []func()
+	for _, m := range p.Messages {
+		body := append([]byte(nil), m.Body...)
+		t.bodies = append(t.bodies, string(body))
+		var delay time.Duration
+		if !m.DeliverAt.IsZero() {
+			delay = time.Until(m.DeliverAt)
+		}
+		t.delays = append(t.delays, delay)
+		for _, ch := range t.subs {
+			ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, t.next), stamp: 42, body: body})
+			for _, s := range ch.subs {
+				wake = append(wake, s.wake)
+			}
+		}
+		t.next++
+	}
+	done := func() { p.Done(broker.Receipt{Count: len(p.Messages)}) }
+	if p.Topic == "held" {
+		b.held = append(b.held, done)
+		done = func() {}
+	}
+	b.mu.Unlock()
+	done()
+	for _, w := range wake {
+		w()
+	}
+}
+
+// release completes the held publishes, last one first.
+func (b *fakeBroker) release() {
+	b.mu.Lock()
+	held := b.held
+	b.held = nil
+	b.mu.Unlock()
+	for i := len(held) - 1; i >= 0; i-- {
+		held[i]()
+	}
+}
+
+func (b *fakeBroker) heldCount() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held)
+}
+
+func (b *fakeBroker) bodies(name string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.topicLocked(name).bodies...)
+}
+
+func (b *fakeBroker) Subscribe(_ context.Context, r broker.Subscribe) (Subscription, error) {
+	if err := b.fail(r.Topic); err != nil {
+		return nil, err
+	}
+	if r.Partition >= fakePartitions {
+		return nil, broker.ErrPartitionNotFound
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topicLocked(r.Topic)
+	ch := t.subs[r.Channel]
+	if ch == nil {
+		ch = &fakeChannel{inFlight: make(map[seq.MessageID]fakeMessage), owner: make(map[seq.MessageID]*fakeSub)}
+		for i, body := range t.bodies {
+			ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, seq.Offset(i)), stamp: 42, body: []byte(body)})
+		}
+		t.subs[r.Channel] = ch
+	}
+	s := &fakeSub{b: b, ch: ch, wake: r.Wake, client: r.Client}
+	ch.subs = append(ch.subs, s)
+	ch.asked = append(ch.asked, r)
+	return s, nil
+}
+
+func (b *fakeBroker) channel(topic, channel string) *fakeChannel {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.topics[topic].subs[channel]
+}
+
+type fakeSub struct {
+	b       *fakeBroker
+	ch      *fakeChannel
+	wake    func()
+	client  broker.Client
+	ready   int
+	holding int
+	stopped bool
+	touched atomic.Int64
+	delay   atomic.Int64
+	err     error
+}
+
+func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) (int, error) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	n := 0
+	for n < most && !s.stopped && s.holding < s.ready && len(s.ch.ready) > 0 {
+		m := s.ch.ready[0]
+		d := topic.Delivery{ID: m.id, Timestamp: m.stamp, Attempts: m.attempts + 1, Body: m.body}
+		if err := emit(&d); err != nil {
+			return n, err
+		}
+		m.attempts++
+		s.ch.ready = s.ch.ready[1:]
+		s.ch.inFlight[m.id], s.ch.owner[m.id] = m, s
+		s.holding++
+		n++
+	}
+	return n, nil
+}
+
+func (s *fakeSub) SetReady(n int) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.ready = n
+}
+
+var errNotOwner = fate.Refuse("client does not own message")
+
+func (s *fakeSub) takeBackLocked(id seq.MessageID) (fakeMessage, error) {
+	m, ok := s.ch.inFlight[id]
+	if !ok {
+		return m, errNotInFlight
+	}
+	if s.ch.owner[id] != s {
+		return m, errNotOwner
+	}
+	delete(s.ch.inFlight, id)
+	delete(s.ch.owner, id)
+	s.holding--
+	return m, nil
+}
+
+func (s *fakeSub) Finish(id seq.MessageID) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	_, err := s.takeBackLocked(id)
+	return err
+}
+
+func (s *fakeSub) Requeue(id seq.MessageID, delay time.Duration) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	m, err := s.takeBackLocked(id)
+	if err != nil {
+		return err
+	}
+	s.delay.Store(int64(delay))
+	s.ch.ready = append(s.ch.ready, m)
+	return nil
+}
+
+func (s *fakeSub) Touch(id seq.MessageID) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if _, ok := s.ch.inFlight[id]; !ok {
+		return errNotInFlight
+	}
+	s.touched.Add(1)
+	return nil
+}
+
+func (s *fakeSub) StopDelivery() {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.stopped = true
+}
+
+func (s *fakeSub) Close() {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	for id, owner := range s.ch.owner {
+		if owner == s {
+			s.ch.ready = append(s.ch.ready, s.ch.inFlight[id])
+			delete(s.ch.inFlight, id)
+			delete(s.ch.owner, id)
+		}
+	}
+	s.ch.closed++
+}
+
+func (s *fakeSub) breakWith(err error) {
+	s.b.mu.Lock()
+	s.err = err
+	s.b.mu.Unlock()
+	s.wake()
+}

@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/server/auth"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Broker is what sessions need of the broker.
+type Broker interface {
+	// Publish copies the messages before it returns. It may block, for
+	// back-pressure or to create the topic, until ctx ends. It calls p.Done
+	// exactly once, perhaps before it returns, from any goroutine. That a
+	// partition does not exist is said before it returns.
+	Publish(ctx context.Context, p broker.Publish)
+	// Subscribe joins a channel. It may block, to create it, until ctx ends.
+	Subscribe(ctx context.Context, s broker.Subscribe) (Subscription, error)
+}
+
+// Subscription is a place in a channel. Take is called by one goroutine, Close
+// after its last call; the other methods may be called beside it.
+type Subscription interface {
+	// Take delivers at most min(max, ready - in flight) messages. It calls emit
+	// for each, with slices that are valid during the call. An error of emit
+	// ends it and is returned; the message that emit refused counts as not
+	// delivered. 0 and no error: nothing now, Wake will be called.
+	Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error)
+	// SetReady sets how many messages may be in flight.
+	SetReady(n int)
+	// Finish, Requeue and Touch answer a message in flight. The text of their
+	// errors goes to the client.
+	Finish(id seq.MessageID) error
+	Requeue(id seq.MessageID, delay time.Duration) error
+	Touch(id seq.MessageID) error
+	// StopDelivery makes every later Take deliver nothing.
+	StopDelivery()
+	// Close leaves the channel and hands back what is in flight.
+	Close()
+}
+
+// Options configure a Server. The zero value of a field is its default. The
+// names in brackets are those of nsqd's options.
+type Options struct {
+	// Version is what IDENTIFY tells; it must look like 1.3.0. Some tools parse it.
+	Version string
+	// MaxMessageBytes bounds the body of one message. 1 MiB. [max-msg-size]
+	MaxMessageBytes int
+	// MaxBodyBytes bounds the body of a command. 5 MiB. [max-body-size]
+	MaxBodyBytes int
+	// MaxReady bounds RDY. 2500. [max-rdy-count]
+	MaxReady int
+	// MsgTimeout is how long a message may stay unanswered when the client does
+	// not ask. 60 s. [msg-timeout]
+	MsgTimeout time.Duration
+	// MaxMsgTimeout bounds what the client may ask. 15 min. [max-msg-timeout]
+	MaxMsgTimeout time.Duration
+	// MaxDelay bounds the delays of REQ, which is clamped, and DPUB, which is
+	// refused. 1 h. [max-req-timeout]
+	MaxDelay time.Duration
+	// Heartbeat is the interval of clients that do not ask. 30 s.
+	// [client-timeout, halved]
+	Heartbeat time.Duration
+	// MaxHeartbeat bounds what the client may ask. 60 s. [max-heartbeat-interval]
+	MaxHeartbeat time.Duration
+	// OutputBufferSize is a connection's output buffer, in bytes, when the client
+	// does not ask. 16 KiB.
+	OutputBufferSize int
+	// MaxOutputBufferSize bounds what the client may ask. 64 KiB. [max-output-buffer-size]
+	MaxOutputBufferSize int
+	// OutputBufferTimeout is negotiated for the client's sake: frames never wait
+	// for it, as the buffer is flushed when there is nothing more to send.
+	// 250 ms, 25 ms, 30 s. [output-buffer-timeout, min-, max-output-buffer-timeout]
+	OutputBufferTimeout    time.Duration
+	MinOutputBufferTimeout time.Duration
+	MaxOutputBufferTimeout time.Duration
+	// MaxDeflateLevel caps the level that the client may ask. 6. [max-deflate-level]
+	MaxDeflateLevel int
+	// NoDeflate and NoSnappy refuse the compressions. [deflate, snappy]
+	NoDeflate bool
+	NoSnappy  bool
+	// TLS returns the configuration for the next handshake, so that certificates
+	// can be changed. It is called by many goroutines. nil: no TLS.
+	TLS func() *tls.Config
+	// TLSRequired refuses every command but IDENTIFY before the upgrade. [tls-required]
+	TLSRequired bool
+	// Auth asks the auth servers; nil: clients need no rights. [auth-http-address]
+	Auth *auth.Client
+	// MaxConnections bounds the connections, each of which costs two goroutines
+	// and some KiB. 0: no bound.
+	MaxConnections int
+	// MaxPending bounds the answers that one connection may be owed, and
+	// MaxPendingBytes the bodies they stand for. 4096, 4 x MaxBodyBytes.
+	MaxPending      int
+	MaxPendingBytes int
+	// MagicTimeout is how long a new connection may take to say which protocol it
+	// speaks. 10 s.
+	MagicTimeout time.Duration
+	// HandshakeTimeout bounds a TLS handshake. 5 s.
+	HandshakeTimeout time.Duration
+	// CloseTimeout bounds how long the answers that a closing connection is owed
+	// are waited for. 5 s.
+	CloseTimeout time.Duration
+	// LingerTimeout bounds how long input is dropped after a fatal error, so that
+	// the client reads the error and not a reset. 1 s.
+	LingerTimeout time.Duration
+	// TopologyRegion and TopologyZone are told to clients. [topology-region, -zone]
+	TopologyRegion string
+	TopologyZone   string
+}
+
+// Defaults that more than one place needs.
+const (
+	DefaultMaxMessageBytes = 1 << 20
+	DefaultMaxBodyBytes    = 5 << 20
+	DefaultMaxReady        = 2500
+	DefaultMsgTimeout      = time.Minute
+	DefaultMaxMsgTimeout   = 15 * time.Minute
+	DefaultMaxDelay        = time.Hour
+	DefaultHeartbeat       = 30 * time.Second
+)
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// withDefaults returns the options with every default in its place.
+func (o Options) withDefaults() Options {
+	orDefault(&o.Version, "1.3.0")
+	orDefault(&o.MaxMessageBytes, DefaultMaxMessageBytes)
+	orDefault(&o.MaxBodyBytes, DefaultMaxBodyBytes)
+	orDefault(&o.MaxReady, DefaultMaxReady)
+	orDefault(&o.MsgTimeout, DefaultMsgTimeout)
+	orDefault(&o.MaxMsgTimeout, DefaultMaxMsgTimeout)
+	orDefault(&o.MaxDelay, DefaultMaxDelay)
+	orDefault(&o.Heartbeat, DefaultHeartbeat)
+	orDefault(&o.MaxHeartbeat, time.Minute)
+	orDefault(&o.OutputBufferSize, 16<<10)
+	orDefault(&o.MaxOutputBufferSize, 64<<10)
+	orDefault(&o.OutputBufferTimeout, 250*time.Millisecond)
+	orDefault(&o.MinOutputBufferTimeout, 25*time.Millisecond)
+	orDefault(&o.MaxOutputBufferTimeout, 30*time.Second)
+	orDefault(&o.MaxDeflateLevel, 6)
+	orDefault(&o.MaxPending, 4096)
+	orDefault(&o.MaxPendingBytes, 4*o.MaxBodyBytes)
+	orDefault(&o.MagicTimeout, 10*time.Second)
+	orDefault(&o.HandshakeTimeout, 5*time.Second)
+	orDefault(&o.CloseTimeout, 5*time.Second)
+	orDefault(&o.LingerTimeout, time.Second)
+	return o
+}
+
+// limits returns what the options mean for IDENTIFY.
+func (o *Options) limits() nsq.Limits {
+	return nsq.Limits{
+		Version: o.Version, MaxReady: o.MaxReady,
+		MsgTimeout: o.MsgTimeout, MaxMsgTimeout: o.MaxMsgTimeout,
+		Heartbeat: o.Heartbeat, MaxHeartbeat: o.MaxHeartbeat,
+		OutputBufferSize: o.OutputBufferSize, MaxOutputBufferSize: o.MaxOutputBufferSize,
+		OutputBufferTimeout:    o.OutputBufferTimeout,
+		MinOutputBufferTimeout: o.MinOutputBufferTimeout, MaxOutputBufferTimeout: o.MaxOutputBufferTimeout,
+		TLS: o.TLS != nil, Snappy: !o.NoSnappy, Deflate: !o.NoDeflate, MaxDeflateLevel: o.MaxDeflateLevel,
+		AuthRequired: o.Auth != nil, TopologyRegion: o.TopologyRegion, TopologyZone: o.TopologyZone,
+	}
+}
+
+func (o *Options) validate() error {
+	limits := o.limits()
+	if err := limits.Validate(); err != nil {
+		return fmt.Errorf("server options: %w", err)
+	}
+	if o.MaxMessageBytes < 1 || o.MaxMessageBytes > o.MaxBodyBytes {
+		return fmt.Errorf("server options: message limit %d is not between 1 and the body limit %d",
+			o.MaxMessageBytes, o.MaxBodyBytes)
+	}
+	if o.TLSRequired && o.TLS == nil {
+		return fmt.Errorf("server options: TLS is required and not configured")
+	}
+	return nil
+}

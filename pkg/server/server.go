@@ -1,0 +1,237 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// ErrClosed is returned by Serve after Shutdown.
+var ErrClosed = errors.New("server is shut down")
+
+// Server serves NSQ clients. Its methods may be called by many goroutines.
+type Server struct {
+	opts     Options
+	limits   nsq.Limits
+	broker   Broker
+	log      *slog.Logger
+	buffers  nsq.Buffers
+	answers  *sync.Pool
+	counters counters
+	running  sync.WaitGroup // sessions
+
+	mu        sync.Mutex // guards the following
+	closed    bool
+	listeners map[net.Listener]struct{}
+	sessions  map[*session]struct{}
+}
+
+// New returns a Server. It starts nothing and fails when options contradict
+// each other.
+func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	return &Server{
+		opts: opts, limits: opts.limits(), broker: b, log: log, answers: newAnswers(),
+		listeners: make(map[net.Listener]struct{}), sessions: make(map[*session]struct{}),
+	}, nil
+}
+
+// Bounds of the pause after an Accept that failed for want of something.
+const (
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
+)
+
+// Serve accepts connections until ctx ends or Shutdown is called, and closes
+// the listener. The connections go on until Shutdown. It returns nil when ctx
+// ended, ErrClosed after Shutdown, and otherwise why accepting failed. Serve
+// may be called for several listeners.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if !s.addListener(ln) {
+		return errors.Join(ErrClosed, ln.Close())
+	}
+	unhook := context.AfterFunc(ctx, func() { s.dropListener(ln) })
+	defer s.dropListener(ln)
+	defer unhook()
+	pause := minAcceptPause
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			pause = minAcceptPause
+			s.start(ctx, conn)
+			continue
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case s.isClosed():
+			return ErrClosed
+		case !temporary(err):
+			return fmt.Errorf("accepting connections: %w", err)
+		}
+		s.log.Warn("cannot accept a connection", "err", err, "retry_in", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		pause = min(2*pause, maxAcceptPause)
+	}
+}
+
+// temporary reports whether accepting may succeed later: no file descriptor was
+// left, or a client went away at once.
+func temporary(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && t.Temporary()
+}
+
+func (s *Server) addListener(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.listeners[ln] = struct{}{}
+	return true
+}
+
+func (s *Server) dropListener(ln net.Listener) {
+	s.mu.Lock()
+	_, open := s.listeners[ln]
+	delete(s.listeners, ln)
+	s.mu.Unlock()
+	if !open {
+		return
+	}
+	if err := ln.Close(); err != nil {
+		s.log.Warn("closing a listener failed", "err", err)
+	}
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// start runs a session for conn, or refuses it.
+func (s *Server) start(ctx context.Context, conn net.Conn) {
+	s.counters.connections.Add(1)
+	// Sessions end when they are drained, not when accepting ends.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	c := newSession(s, conn, cancel)
+	s.mu.Lock()
+	refused := s.closed
+	full := s.opts.MaxConnections > 0 && len(s.sessions) >= s.opts.MaxConnections
+	if !refused && !full {
+		s.sessions[c] = struct{}{}
+		s.running.Add(1)
+	}
+	s.mu.Unlock()
+	if !refused && !full {
+		s.counters.open.Add(1)
+		go func() {
+			defer s.running.Done()
+			c.run(ctx)
+			s.forget(c)
+		}()
+		return
+	}
+	cancel(ErrClosed)
+	if full {
+		s.counters.ended[EndLimit].Add(1)
+		s.log.Warn("connection refused: too many", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
+		refuse(conn)
+	}
+	// There is nothing to tell: the client has got what it can get.
+	_ = conn.Close()
+}
+
+// refuseTimeout bounds the telling of a client that there is no room for it.
+// The frame fits any socket's buffer, so that accepting does not wait for it.
+const refuseTimeout = 10 * time.Millisecond
+
+func refuse(conn net.Conn) {
+	if conn.SetWriteDeadline(time.Now().Add(refuseTimeout)) != nil {
+		return
+	}
+	_, _ = conn.Write(nsq.AppendFrame(nil, nsq.FrameError, nsq.Errorf(nsq.Invalid, "too many connections").Error()))
+}
+
+func (s *Server) forget(c *session) {
+	s.counters.open.Add(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, c)
+}
+
+func (s *Server) openSessions() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*session, 0, len(s.sessions))
+	for c := range s.sessions {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Shutdown stops accepting, lets every connection have the answers that it is
+// owed, hands back what is in flight and closes. When ctx ends first it closes
+// what is left at once and returns ctx's cause. It returns when all is still.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]net.Listener, 0, len(s.listeners))
+	for ln := range s.listeners {
+		open = append(open, ln)
+	}
+	s.mu.Unlock()
+	for _, ln := range open {
+		s.dropListener(ln)
+	}
+	for _, c := range s.openSessions() {
+		c.stop(EndShutdown, broker.ErrExiting)
+	}
+	still := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(still)
+	}()
+	select {
+	case <-still:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, c := range s.openSessions() {
+		c.abort(EndShutdown, context.Cause(ctx))
+	}
+	<-still
+	return context.Cause(ctx)
+}
+
+// Clients describes all connections, in no order.
+func (s *Server) Clients() []broker.ClientStats {
+	open := s.openSessions()
+	all := make([]broker.ClientStats, len(open))
+	for i, c := range open {
+		all[i] = c.ClientStats()
+	}
+	return all
+}
+
+// Stats returns the server's counters.
+func (s *Server) Stats() Stats { return s.counters.stats() }

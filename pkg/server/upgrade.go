@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/klauspost/compress/flate"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// upgrade answers an IDENTIFY in the clear and then makes of the stream what was
+// agreed: first TLS, then one of the compressions around it. Each step is
+// answered through what it has made.
+//
+// The writer stands still meanwhile, and what was read ahead belongs to the new
+// stream.
+func (s *session) upgrade(ctx context.Context, answer []byte, apply func()) error {
+	h := newHandover()
+	a := s.newAnswer()
+	a.frame = nsq.AppendFrame(nil, nsq.FrameResponse, answer)
+	a.act, a.hand = apply, h
+	if err := s.push(ctx, a); err != nil {
+		return err
+	}
+	select {
+	case <-h.still:
+	case <-s.writerDone:
+		return errWriterGone
+	}
+	defer close(h.resume)
+	s.upgraded = true
+	s.conn.ahead = s.reader.TakeBuffered()
+	ok := nsq.AppendFrame(nil, nsq.FrameResponse, nsq.OK)
+	if s.settings.TLS {
+		if err := s.startTLS(ctx); err != nil {
+			return handshakeError(err)
+		}
+		if err := s.writer.write(ok); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.settings.Snappy:
+		s.startSnappy()
+	case s.settings.Deflate:
+		if err := s.startDeflate(); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	return s.writer.write(ok)
+}
+
+var errNoTLS = errors.New("TLS is configured no more")
+
+// startTLS makes a handshake as the server.
+func (s *session) startTLS(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.srv.opts.HandshakeTimeout)
+	defer cancel()
+	config := s.srv.opts.TLS()
+	if config == nil {
+		return errNoTLS
+	}
+	conn := tls.Server(s.conn, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	s.tls = conn
+	s.srv.counters.openTLS.Add(1)
+	state := conn.ConnectionState()
+	s.describe(func(about *broker.ClientStats) {
+		about.TLS = true
+		about.TLSVersion = tls.VersionName(state.Version)
+		about.TLSCipherSuite = tls.CipherSuiteName(state.CipherSuite)
+		about.TLSNegotiatedProtocol = state.NegotiatedProtocol
+		about.TLSMutual = len(state.PeerCertificates) > 0
+	})
+	s.replace(conn, conn, nil)
+	return nil
+}
+
+// startSnappy puts the snappy framing format around the stream.
+func (s *session) startSnappy() {
+	to := snappy.NewBufferedWriter(s.stream)
+	s.describe(func(about *broker.ClientStats) { about.Snappy = true })
+	s.replace(snappy.NewReader(s.stream), to, to.Flush)
+}
+
+// startDeflate puts raw deflate around the stream.
+func (s *session) startDeflate() error {
+	to, err := flate.NewWriter(s.stream, s.settings.DeflateLevel)
+	if err != nil {
+		return err
+	}
+	s.describe(func(about *broker.ClientStats) { about.Deflate = true })
+	s.replace(flate.NewReader(s.stream), to, to.Flush)
+	return nil
+}
+
+// replace makes the reader read from and the writer write to something new.
+func (s *session) replace(from io.Reader, to io.Writer, flush func() error) {
+	if both, ok := to.(io.ReadWriter); ok {
+		s.stream = both
+	}
+	s.reader.Replace(from)
+	s.writer.out, s.writer.flush = to, flush
+	s.conn.setPatience(2*s.settings.Heartbeat, time.Now())
+}

@@ -1,0 +1,316 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// errFull makes Take stop: the buffer goes out first.
+var errFull = errors.New("output buffer is full")
+
+const (
+	answerBatch     = 64 // answers taken from the queue at once
+	maxTake         = 256
+	firstAverage    = 256 // bytes of a message before any was seen
+	minWritePatient = 10 * time.Second
+	maxWritePatient = time.Minute
+)
+
+// writer writes a connection's frames. Its fields belong to its goroutine,
+// except that the reader may change them while it stands still for a handover,
+// and before it runs.
+type writer struct {
+	s     *session
+	out   io.Writer    // the stream or its compressor
+	flush func() error // of the compressor; nil: none
+
+	bufp    *[]byte // behind buf, on loan
+	buf     []byte
+	limit   int // bytes after which the buffer goes out
+	average int // bytes of a message frame, about
+	urgent  bool
+
+	interval time.Duration // of heartbeats; 0: none
+	next     time.Time     // heartbeat
+	timer    *time.Timer
+	deadline time.Time // of writing, on the socket
+
+	sub     Subscription // nil: nothing to deliver
+	emitter func(*topic.Delivery) error
+	emitted uint64
+	batch   [answerBatch]*answer
+}
+
+func newWriter(s *session) *writer {
+	w := &writer{s: s, out: s.conn, average: firstAverage}
+	w.emitter = w.emit
+	w.apply(&s.settings)
+	return w
+}
+
+// apply makes negotiated settings count.
+func (w *writer) apply(settings *nsq.Settings) {
+	w.limit = settings.OutputBufferSize
+	w.interval = settings.Heartbeat
+	w.next = time.Now().Add(w.interval)
+	if w.timer != nil {
+		w.timer.Reset(w.untilBeat(time.Now()))
+	}
+}
+
+// run writes until the last answer is written, ctx ends or the socket fails.
+func (w *writer) run(ctx context.Context) {
+	defer close(w.s.writerDone)
+	defer w.releaseBuffer()
+	w.timer = time.NewTimer(w.untilBeat(time.Now()))
+	defer w.timer.Stop()
+	for {
+		busy, over, err := w.turn(ctx)
+		if err != nil {
+			w.s.abort(writeEnding(err), err)
+			return
+		}
+		if over {
+			return
+		}
+		if busy {
+			continue
+		}
+		w.releaseBuffer()
+		select {
+		case <-w.s.wake:
+		case <-w.timer.C:
+			w.timer.Reset(w.untilBeat(time.Now()))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func writeEnding(err error) Ending {
+	if how := endingOf(err); how == EndTimeout {
+		return how
+	}
+	return EndNetwork
+}
+
+// turn does a piece of what there is to do. It reports whether there may be
+// more, and whether the last answer was written.
+func (w *writer) turn(ctx context.Context) (busy, over bool, err error) {
+	now := time.Now()
+	answered, over := w.writeAnswers(ctx)
+	taken := 0
+	if !over {
+		if (w.urgent && answered < answerBatch) || len(w.buf) >= w.limit {
+			if err := w.send(); err != nil {
+				return false, false, err
+			}
+		}
+		taken = w.take(now)
+		w.beat(now)
+	}
+	more := taken > 0 || answered == answerBatch
+	if over || !more || len(w.buf) >= w.limit || (w.urgent && answered < answerBatch) {
+		err = w.send()
+	}
+	return answered > 0 || taken > 0, over, err
+}
+
+// untilBeat returns how long the writer may sleep.
+func (w *writer) untilBeat(now time.Time) time.Duration {
+	if w.interval == 0 {
+		return maxWritePatient // any: there is nothing to do then
+	}
+	return max(w.next.Sub(now), 0)
+}
+
+// beat writes a heartbeat when one is due.
+func (w *writer) beat(now time.Time) {
+	if w.interval == 0 || now.Before(w.next) {
+		return
+	}
+	w.reserve()
+	w.buf = nsq.AppendFrame(w.buf, nsq.FrameResponse, nsq.Heartbeat)
+	w.urgent = true
+	if w.next = w.next.Add(w.interval); !w.next.After(now) {
+		w.next = now.Add(w.interval) // after a long stop: no burst
+	}
+	w.timer.Reset(w.untilBeat(now))
+}
+
+// writeAnswers encodes the answers that are ready and next in order.
+func (w *writer) writeAnswers(ctx context.Context) (n int, over bool) {
+	n = w.s.queue.popReady(w.batch[:])
+	for i, a := range w.batch[:n] {
+		w.batch[i] = nil
+		if !over {
+			over = w.writeAnswer(ctx, a)
+		}
+		if !a.reroute { // its reader may still look at it
+			a.release()
+		}
+	}
+	return n, over
+}
+
+// writeAnswer encodes one answer and reports whether it was the last one.
+func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
+	w.reserve()
+	w.urgent = true
+	fatal := a.fatal
+	switch {
+	case a.topic != nil && a.err == nil:
+		w.buf = nsq.AppendFrame(w.buf, nsq.FrameResponse, nsq.OK)
+		a.topic.published.Add(uint64(a.count))
+	case a.topic != nil:
+		e := publishError(a.verb, a.topic.name, a.err)
+		if e.Fatal() {
+			fatal = e
+			break
+		}
+		w.s.srv.counters.errors[e.Code].Add(1)
+		w.buf = nsq.AppendFrame(w.buf, nsq.FrameError, e.Error())
+	default:
+		w.buf = append(w.buf, a.frame...)
+	}
+	if a.act != nil {
+		a.act()
+	}
+	if a.hand != nil {
+		return w.standStill(ctx, a.hand)
+	}
+	if fatal == nil {
+		return a.last
+	}
+	w.s.srv.counters.errors[fatal.Code].Add(1)
+	w.buf = nsq.AppendFrame(w.buf, nsq.FrameError, fatal.Error())
+	w.s.stop(EndProtocol, fatal)
+	return true
+}
+
+// standStill flushes and lets the reader work on the stream and the writer. It
+// reports whether the connection ended meanwhile.
+func (w *writer) standStill(ctx context.Context, h *handover) (over bool) {
+	if err := w.send(); err != nil {
+		w.s.abort(writeEnding(err), err)
+		return true
+	}
+	close(h.still)
+	select {
+	case <-h.resume:
+		return false
+	case <-ctx.Done():
+		// The reader may still be at work: it resumes in any case.
+		<-h.resume
+		return true
+	}
+}
+
+// take encodes messages and returns their number.
+func (w *writer) take(now time.Time) int {
+	if w.sub == nil {
+		return 0
+	}
+	w.reserve()
+	most := min(max((w.limit-len(w.buf))/w.average, 1), maxTake)
+	before, seen := len(w.buf), w.emitted
+	n, err := w.sub.Take(now, most, w.emitter)
+	if got := int(w.emitted - seen); got > 0 {
+		w.average = max((3*w.average+(len(w.buf)-before)/got)/4, 1)
+		w.s.srv.counters.messages.Add(uint64(got))
+	}
+	if err != nil && !errors.Is(err, errFull) {
+		w.sub = nil
+		w.s.stop(EndBroker, err)
+	}
+	return n
+}
+
+// emit encodes a message unless the buffer is full.
+func (w *writer) emit(d *topic.Delivery) error {
+	if len(w.buf) >= w.limit {
+		return errFull
+	}
+	if need := len(w.buf) + nsq.MessageOverhead + len(d.Body); need > cap(w.buf) {
+		w.grow(need)
+	}
+	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, d.ID, d.Body)
+	w.emitted++
+	return nil
+}
+
+// smallFrames is room for some answers.
+const smallFrames = 1 << 10
+
+// reserve makes sure that there is a buffer.
+func (w *writer) reserve() {
+	if w.bufp == nil {
+		w.bufp = w.s.srv.buffers.Get(smallFrames)
+		w.buf = *w.bufp
+	}
+}
+
+// grow moves the buffer to a bigger one: to the negotiated size at once, as
+// messages seldom come alone.
+func (w *writer) grow(need int) {
+	bigger := w.s.srv.buffers.Get(max(need, min(w.limit, 4*cap(w.buf))))
+	buf := append(*bigger, w.buf...)
+	w.s.srv.buffers.Put(w.bufp)
+	w.bufp, w.buf = bigger, buf
+}
+
+// releaseBuffer gives the empty buffer back while there is nothing to write.
+func (w *writer) releaseBuffer() {
+	if w.bufp == nil {
+		return
+	}
+	if cap(w.buf) > cap(*w.bufp) { // append has moved it
+		*w.bufp = w.buf[:0]
+	}
+	w.s.srv.buffers.Put(w.bufp)
+	w.bufp, w.buf = nil, nil
+}
+
+// send writes the buffer out.
+func (w *writer) send() error {
+	w.urgent = false
+	if len(w.buf) == 0 {
+		return nil
+	}
+	err := w.write(w.buf)
+	big := cap(w.buf) > max(2*w.limit, 2*smallFrames)
+	w.buf = w.buf[:0]
+	if big { // a big message is over
+		w.releaseBuffer()
+	}
+	return err
+}
+
+// write writes data through the stream, within the time that a client may take.
+func (w *writer) write(data []byte) error {
+	patience := maxWritePatient
+	if w.interval > 0 {
+		patience = min(max(w.interval, minWritePatient), maxWritePatient)
+	}
+	// The deadline lies between one and one and a half times the patience ahead:
+	// so it need not be set for each write.
+	now := time.Now()
+	if w.deadline.Before(now.Add(patience)) {
+		w.deadline = now.Add(patience + patience/2)
+		if err := w.s.conn.SetWriteDeadline(w.deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := w.out.Write(data); err != nil {
+		return err
+	}
+	if w.flush == nil {
+		return nil
+	}
+	return w.flush()
+}
