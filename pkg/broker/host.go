@@ -150,6 +150,9 @@ func (b *Broker) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPar
 	part, err := topic.Open(topic.Options{
 		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: b.timers.arm,
 		Damaged: func(err *commitlog.CorruptionError) { b.reportDamage(t.Name, i, err) },
+		PositionsDamaged: func(err error) {
+			b.log.Warn("the newest positions are damaged, those before them are used", "topic", t.Name, "partition", i, "error", err)
+		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, replica.Close())

@@ -36,6 +36,9 @@ type Options struct {
 	Arm func(*Channel)
 	// Damaged reports a damaged range that a consumer was led past.
 	Damaged func(*commitlog.CorruptionError)
+	// PositionsDamaged reports that the newest stored positions were damaged and
+	// those before them are used: what was finished since is delivered again.
+	PositionsDamaged func(error)
 }
 
 // notPaused is the visible end of a topic that is not paused.
@@ -80,6 +83,9 @@ func Open(o Options) (*Partition, error) {
 	for _, c := range snap.Channels {
 		p.restored[c.Name] = c
 	}
+	if err := positions.Damage(); err != nil {
+		o.PositionsDamaged(err)
+	}
 	p.list.Store(&[]*Channel{})
 	return p, nil
 }
@@ -122,7 +128,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	delete(p.restored, name)
 	switch {
 	case known:
-		state = channel.Restore(old.Position, o.Ordered)
+		state = channel.Restore(old.Position.Below(p.o.Log.End()), o.Ordered)
 		state.AdvanceTo(p.o.Log.Start())
 	case len(p.channels) == 0:
 		state = channel.New(max(p.backlog, p.o.Log.Start()), o.Ordered)
@@ -288,24 +294,31 @@ func (p *Partition) Checkpoint() error {
 	if !p.dirty.Swap(false) {
 		return nil
 	}
-	if err := p.positions.Save(p.snapshot()); err != nil {
+	durable := p.o.Log.DurableEnd()
+	if durable < p.o.Log.End() {
+		p.dirty.Store(true) // there will be more to say once the rest is durable
+	}
+	if err := p.positions.Save(p.snapshot(durable)); err != nil {
 		p.dirty.Store(true)
 		return fmt.Errorf("store positions: %w", err)
 	}
 	return nil
 }
 
-func (p *Partition) snapshot() Snapshot {
+// snapshot returns the positions as far as they speak of messages below the
+// durable end. What lies beyond may be lost by a power cut, and other messages
+// would then take its offsets: they must not count as finished.
+func (p *Partition) snapshot(durable seq.Offset) Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Snapshot{BacklogFrom: p.backlog}
+	s := Snapshot{BacklogFrom: min(p.backlog, durable)}
 	if at := p.pausedAt.Load(); at != notPaused {
-		o := seq.Offset(at)
+		o := min(seq.Offset(at), durable)
 		s.PausedAt = &o
 	}
 	seen := seq.Offset(math.MaxUint64)
 	for _, c := range p.channels {
-		pos := c.position()
+		pos := c.position().Below(durable)
 		seen = min(seen, pos.Floor)
 		if !c.ephemeral {
 			s.Channels = append(s.Channels, ChannelPosition{Name: c.name, Version: c.version, Position: pos})

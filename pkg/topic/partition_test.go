@@ -24,6 +24,7 @@ type bench struct {
 	log   *commitlog.Log
 	w     *commitlog.Writer
 	p     *Partition
+	lazy  bool // appends are not synced
 	armed []*Channel
 	lost  []*commitlog.CorruptionError
 }
@@ -53,6 +54,8 @@ func (b *bench) open() {
 		Index: 3, FS: b.fs, Dir: "p", Log: b.log,
 		Arm:     func(c *Channel) { b.armed = append(b.armed, c) },
 		Damaged: func(err *commitlog.CorruptionError) { b.lost = append(b.lost, err) },
+
+		PositionsDamaged: func(err error) { b.t.Errorf("positions are damaged: %v", err) },
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -74,7 +77,7 @@ func (b *bench) Append(e commitlog.Entry) error {
 	builder := commitlog.NewBuilder(0)
 	e.AppendTo(builder)
 	batch, err := b.w.Append(builder, t0.UnixNano())
-	if err == nil {
+	if err == nil && !b.lazy {
 		_, err = b.w.Sync()
 	}
 	if err != nil {
@@ -228,6 +231,35 @@ func TestPositionsSurviveARestart(t *testing.T) {
 	}
 	if got := r.take(9, t0.Add(time.Hour)); !strings.Contains(got, "c") {
 		t.Errorf("the deferred message is lost: %q", got)
+	}
+}
+
+func TestStoredPositionsDoNotRunAheadOfTheDurableLog(t *testing.T) {
+	b := newBench(t)
+	r := b.join(b.channel("c", 1))
+	b.publish("durable")
+	b.lazy = true
+	b.publish("lost", "lost too")
+	r.take(3, t0)
+	r.finish("durable", "lost")
+	if err := b.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	_, snap, err := OpenPositions(b.fs, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snap.Channels[0].Position; got.Floor != 1 || len(got.Finished) != 0 {
+		t.Fatalf("stored %+v although only offset 0 is durable", got)
+	}
+	if _, err := b.w.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if _, snap, err = OpenPositions(b.fs, "p"); err != nil || snap.Channels[0].Position.Floor != 2 {
+		t.Fatalf("stored %+v, %v once the log is durable", snap.Channels, err)
 	}
 }
 
