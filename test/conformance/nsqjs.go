@@ -57,8 +57,11 @@ func nsqjs(e env) (string, error) {
 		return "", fmt.Errorf("%w\n%s\n%s", errors.Join(runErr, err), tail(out.Bytes()), tail(errs.Bytes()))
 	}
 	said := fmt.Sprintf("%d of %d passed", report.Stats.Passes, nsqjsTests)
-	if runErr != nil || report.Stats.Passes != nsqjsTests || report.Stats.Failures+report.Stats.Pending > 0 {
-		return said, fmt.Errorf("%v\n%s", runErr, report.failures())
+	if runErr == nil && (report.Stats.Passes != nsqjsTests || report.Stats.Failures+report.Stats.Pending > 0) {
+		runErr = errOtherCount
+	}
+	if runErr != nil {
+		return said, fmt.Errorf("%w\n%s", runErr, report.failures())
 	}
 	return said, nil
 }

@@ -166,8 +166,8 @@ func drain(ctx context.Context, b *broker, w *world) error {
 		select {
 		case <-tick.C:
 		case <-limited.Done():
-			return fmt.Errorf("not drained after %v: %d messages by the broker's account (%v), %d by ours",
-				drainTimeout, left, err, owed)
+			return fmt.Errorf("not drained after %v: %d messages by the broker's account, %d by ours: %w",
+				drainTimeout, left, owed, errors.Join(err, limited.Err()))
 		}
 	}
 	select {
