@@ -52,7 +52,6 @@ func check(o *Options) []mistake {
 
 func (c *checker) addresses(o *Options) {
 	c.require(o.Listen.TCP != "", "tcp-address", "is empty")
-	c.require(o.Listen.HTTP != "", "http-address", "is empty")
 	taken := map[string]string{}
 	for _, l := range []struct {
 		key, address string

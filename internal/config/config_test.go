@@ -95,7 +95,7 @@ func TestMistakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wrong := CheckFile(filepath.Base(name), content, "host")
+			_, wrong := CheckFile(filepath.Base(name), content, "host")
 			if wrong == nil {
 				t.Fatal("no mistake found")
 			}
@@ -237,7 +237,7 @@ func TestTheExampleFileIsInStepAndValid(t *testing.T) {
 	live := strings.ReplaceAll(Example(), "\n#", "\n")
 	for line := range strings.SplitSeq(live, "\n") {
 		if key, _, ok := strings.Cut(line, " = "); ok && !strings.HasPrefix(line, " ") && key != "node_id" {
-			if err := CheckFile("example", []byte(line), "h"); err != nil {
+			if _, err := CheckFile("example", []byte(line), "h"); err != nil {
 				t.Errorf("the default of %s is refused: %v", key, err)
 			}
 		}
@@ -265,7 +265,7 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		// Whatever it is, it is answered and every problem is named.
 		var problems Problems
-		if err := CheckFile("f", []byte(content), "h"); err != nil && (!errors.As(err, &problems) || problems.Error() == "") {
+		if _, err := CheckFile("f", []byte(content), "h"); err != nil && (!errors.As(err, &problems) || problems.Error() == "") {
 			t.Errorf("%v", err)
 		}
 	})

@@ -85,17 +85,17 @@ func Load(in Input) (Loaded, error) {
 }
 
 // CheckFile checks a file alone, as if there were no flags and no environment.
-func CheckFile(name string, content []byte, hostname string) error {
+func CheckFile(name string, content []byte, hostname string) (Loaded, error) {
 	assigned, problems := parseFile(name, content)
-	_, err := Resolve(hostname, nil, assigned)
+	loaded, err := Resolve(hostname, nil, assigned)
 	var more Problems
 	if errors.As(err, &more) {
 		problems = append(problems, more...)
 	}
 	if len(problems) > 0 {
-		return problems
+		return Loaded{}, problems
 	}
-	return nil
+	return loaded, nil
 }
 
 // Resolve lays the layers over the defaults, later ones over earlier ones, and
@@ -127,6 +127,10 @@ func Resolve(hostname string, defaults map[string]string, layers ...[]Assignment
 	if o.NodeID == "" {
 		o.NodeID = hostname
 		loaded.Sources["node-id"] = "host name"
+	}
+	if _, given := loaded.Sources["tls-required"]; !given && o.TLS.ClientAuthPolicy != "" {
+		o.TLS.Required = "true"
+		loaded.Sources["tls-required"] = "tls-client-auth-policy"
 	}
 	for _, p := range check(o) {
 		where := loaded.Sources[p.key]

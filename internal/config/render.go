@@ -132,3 +132,16 @@ func Changed(before, after *Options) (reloadable, restart []string) {
 	}
 	return reloadable, restart
 }
+
+// CopyReloadable takes over from another configuration what a reload can
+// change, and nothing else.
+func (o *Options) CopyReloadable(from *Options) {
+	theirs := from.Settings()
+	for i, ours := range o.Settings() {
+		if ours.Reload {
+			if err := ours.value.set(theirs[i].Value()); err != nil {
+				panic("BUG: " + ours.Key + " does not read back: " + err.Error())
+			}
+		}
+	}
+}

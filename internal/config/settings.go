@@ -73,7 +73,7 @@ func (o *Options) addressSettings() []Setting {
 	l, a := &o.Listen, &o.Advertise
 	return []Setting{
 		{Key: "tcp-address", Default: "127.0.0.1:4150", value: textValue{&l.TCP}, Doc: "NSQ protocol: host:port or the path of a unix socket."},
-		{Key: "http-address", Default: "127.0.0.1:4151", value: textValue{&l.HTTP}, Doc: "nsqd's and nsqlookupd's HTTP API, /v1, /metrics, health: host:port or the path of a unix socket."},
+		{Key: "http-address", Default: "127.0.0.1:4151", value: textValue{&l.HTTP}, Doc: "nsqd's and nsqlookupd's HTTP API, /v1, /metrics, health: host:port or the path of a unix socket; empty is off."},
 		{Key: "https-address", value: textValue{&l.HTTPS}, Doc: "The HTTP address's endpoints over TLS; empty is off."},
 		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue{&l.Lookup}, Doc: "nsqlookupd's HTTP API on its usual port; empty is off."},
 		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Node to node: metadata, replication, forwarding."},

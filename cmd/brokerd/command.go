@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/config"
+)
+
+// done marks an error of a command's own work: what cobra reports by itself is
+// a mistake on the command line.
+type done struct{ error }
+
+func (d done) Unwrap() error { return d.error }
+
+func finish(err error) error {
+	if err == nil {
+		return nil
+	}
+	return done{err}
+}
+
+// brokerd runs the command line of the broker itself.
+func (p *program) brokerd(ctx context.Context, args []string) error {
+	root := p.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	err := root.ExecuteContext(ctx)
+	var finished done
+	if err == nil || errors.As(err, &finished) {
+		return err
+	}
+	return exitWith(exitUsage, fmt.Errorf("%w\nbrokerd --help lists commands and flags", err))
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	root := p.serveCommand()
+	root.Use = "brokerd [flags]"
+	root.Short = "brokerd is a clustered work-queue broker, compatible with NSQ"
+	root.Long = root.Short + ".\n\nWithout a command it serves. Every flag can be given as an environment variable\n(BROKERD_ and the flag in capitals, dashes as underscores) or in the file that\n--config names (dashes as underscores)."
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = version
+	root.SetVersionTemplate(versionLine() + "\n")
+	serve := p.serveCommand()
+	serve.Use, serve.Short = "serve [flags]", "Serve, as brokerd without a command does"
+	root.AddCommand(serve, p.configCommand(), &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+			return finish(err)
+		},
+	})
+	return root
+}
+
+// settingFlags collects what is given for a flag of each setting.
+type settingFlags struct{ given []config.Assignment }
+
+// flagValue is the flag of one setting. What it is given is read later, with
+// all the rest, so that every mistake is reported at once.
+type flagValue struct {
+	setting config.Setting
+	into    *settingFlags
+}
+
+func (f *flagValue) Set(text string) error {
+	f.into.given = append(f.into.given, config.Assignment{Key: f.setting.Key, Value: text})
+	return nil
+}
+
+func (f *flagValue) String() string { return f.setting.Default }
+
+func (f *flagValue) Type() string {
+	if f.setting.IsBool() {
+		return "bool"
+	}
+	return f.setting.Type()
+}
+
+// addSettings gives cmd a flag for every setting.
+func addSettings(cmd *cobra.Command) *settingFlags {
+	var flags settingFlags
+	var o config.Options
+	for _, s := range o.Settings() {
+		flag := cmd.Flags().VarPF(&flagValue{s, &flags}, s.Key, "", s.Doc)
+		if s.IsBool() {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	cmd.Flags().SortFlags = false
+	return &flags
+}
+
+// load reads the configuration from all its sources.
+func (p *program) load(flags *settingFlags) (config.Loaded, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return config.Loaded{}, fmt.Errorf("host name: %w", err)
+	}
+	loaded, err := config.Load(config.Input{
+		Flags: slices.Clone(flags.given), Environ: p.environ, Hostname: hostname, ReadFile: os.ReadFile,
+	})
+	var problems config.Problems
+	if err != nil && !errors.As(err, &problems) {
+		return loaded, exitWith(exitConfig, err)
+	}
+	return loaded, err
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{Args: cobra.NoArgs}
+	flags := addSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return finish(p.serve(cmd.Context(), func() (config.Loaded, error) { return p.load(flags) }))
+	}
+	return cmd
+}
+
+// serve runs a node as brokerd.
+func (p *program) serve(ctx context.Context, load func() (config.Loaded, error)) error {
+	loaded, err := load()
+	if err != nil {
+		return err
+	}
+	level := new(slog.LevelVar)
+	setLevel(level, loaded.Options.Process.LogLevel)
+	log := newLogger(p.stderr, loaded.Options.Process.LogFormat, level, lookupEnv(p.environ, "JOURNAL_STREAM"))
+	log.Info("starting", "version", version, "node", loaded.Options.NodeID, "pid", os.Getpid())
+	return p.runNode(ctx, &process{
+		loaded: loaded, again: load, log: log, level: level,
+		greet: func(protocol, address string) { log.Info("listening", "protocol", protocol, "address", address) },
+	})
+}
+
+// runNode completes a process with what the program has, and runs it.
+func (p *program) runNode(ctx context.Context, run *process) error {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	run.hostname, run.signals, run.open = hostname, p.signals, p.open
+	return run.run(ctx)
+}
+
+func (p *program) configCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Check, show and explain the configuration"}
+	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), &cobra.Command{
+		Use: "example", Short: "Print a configuration file with every setting explained", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), config.Example())
+			return finish(err)
+		},
+	})
+	return cmd
+}
+
+func (p *program) configCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check FILE", Short: "Check a configuration file alone and the certificates that it names", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return finish(p.checkConfig(cmd.OutOrStdout(), args[0]))
+		},
+	}
+}
+
+func (p *program) checkConfig(out io.Writer, name string) error {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return exitWith(exitConfig, err)
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	loaded, err := config.CheckFile(name, content, hostname)
+	if err != nil {
+		return err
+	}
+	if _, err := loadCertificates(loaded.Options.TLS); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: ok\n", name)
+	return err
+}
+
+func (p *program) configPrintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "print", Short: "Print the configuration that holds, as a TOML file", Args: cobra.NoArgs,
+	}
+	sources := cmd.Flags().Bool("sources", false, "say where each value comes from")
+	flags := addSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		loaded, err := p.load(flags)
+		if err != nil {
+			return finish(err)
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), loaded.Print(*sources))
+		return finish(err)
+	}
+	return cmd
+}

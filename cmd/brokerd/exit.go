@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"syscall"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Exit codes, after sysexits.h. A supervisor should not restart after
+// exitUsage and exitConfig: nothing will be better.
+const (
+	exitOK        = 0
+	exitFailed    = 1  // a check found what it was looking for
+	exitUsage     = 64 // the command line makes no sense
+	exitBug       = 70 // brokerd is at fault
+	exitDisk      = 74 // the data directory cannot be used, or what it holds is damaged
+	exitTemporary = 75 // something else is in the way: another process, a taken port
+	exitConfig    = 78 // the configuration makes no sense
+)
+
+// exitError is an error whose exit code is known where it happens.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func exitWith(code int, err error) error { return &exitError{code, err} }
+
+// silent is an outcome that has been printed already.
+type silent struct{ code int }
+
+func (s silent) Error() string { return "failed" }
+
+func isSilent(err error) bool {
+	var s silent
+	return errors.As(err, &s)
+}
+
+// exitCode chooses the code that tells what err means to a supervisor.
+func exitCode(err error) int {
+	var known *exitError
+	var quiet silent
+	var problems config.Problems
+	var path *fs.PathError
+	var network *net.OpError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &known):
+		return known.code
+	case errors.As(err, &quiet):
+		return quiet.code
+	case errors.As(err, &problems) && problems.Usage():
+		return exitUsage
+	case errors.As(err, &problems):
+		return exitConfig
+	case errors.Is(err, syscall.EADDRINUSE):
+		return exitTemporary
+	case errors.As(err, &network):
+		return exitConfig
+	case errors.As(err, &path), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), fate.Of(err) == fate.Corrupt:
+		return exitDisk
+	}
+	return exitBug
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"github.com/brokerd/brokerd/internal/config"
+)
+
+// listeners are the bound sockets of a process. A role that is off has none; a
+// host name may give it several.
+type listeners struct {
+	TCP, HTTP, HTTPS, Lookup, Cluster []net.Listener
+}
+
+// portTries is how often another port is tried where the system picked one
+// that is not free on every address of a host.
+const portTries = 10
+
+// bind listens on every address of l. What was bound is closed on failure.
+func bind(ctx context.Context, l config.Listen) (*listeners, error) {
+	var ls listeners
+	for _, role := range []struct {
+		key, address string
+		bound        *[]net.Listener
+	}{
+		{"tcp-address", l.TCP, &ls.TCP},
+		{"http-address", l.HTTP, &ls.HTTP},
+		{"https-address", l.HTTPS, &ls.HTTPS},
+		{"lookup-address", l.Lookup, &ls.Lookup},
+		{"cluster-address", l.Cluster, &ls.Cluster},
+	} {
+		if role.address == "" {
+			continue
+		}
+		bound, err := listen(ctx, role.address)
+		if err != nil {
+			ls.Close()
+			return nil, fmt.Errorf("%s: %w", role.key, err)
+		}
+		*role.bound = bound
+	}
+	return &ls, nil
+}
+
+// Close closes every socket. Closing one twice does no harm.
+func (ls *listeners) Close() {
+	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup, ls.Cluster} {
+		for _, l := range bound {
+			l.Close()
+		}
+	}
+}
+
+// listen binds one address: the path of a unix socket, or host:port, where a
+// name means all that it resolves to, on the same port.
+func listen(ctx context.Context, address string) ([]net.Listener, error) {
+	if config.IsUnix(address) {
+		if err := removeStale(address); err != nil {
+			return nil, err
+		}
+		l, err := new(net.ListenConfig).Listen(ctx, "unix", address)
+		if err != nil {
+			return nil, err
+		}
+		return []net.Listener{l}, nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, exitWith(exitConfig, err)
+	}
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return []net.Listener{l}, nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, exitWith(exitConfig, err)
+	}
+	for range portTries {
+		bound, again := listenEach(ctx, ips, port)
+		if err = again; err == nil {
+			return bound, nil
+		}
+		if port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// listenEach binds the same port on every address. An address that this
+// machine does not have is passed over, as long as one is left.
+func listenEach(ctx context.Context, ips []netip.Addr, port string) ([]net.Listener, error) {
+	var bound []net.Listener
+	var missing error
+	seen := map[netip.Addr]bool{}
+	for _, ip := range ips {
+		ip = ip.Unmap()
+		if seen[ip] {
+			continue
+		}
+		seen[ip] = true
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(ip.String(), port))
+		switch {
+		case err == nil:
+			bound = append(bound, l)
+			port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
+			missing = err
+		default:
+			for _, l := range bound {
+				l.Close()
+			}
+			return nil, err
+		}
+	}
+	if len(bound) == 0 {
+		return nil, missing
+	}
+	return bound, nil
+}
+
+// removeStale removes a unix socket that nobody listens on any more: a process
+// that is killed leaves it behind.
+func removeStale(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSocket == 0 {
+		return exitWith(exitConfig, fmt.Errorf("%s is there and is no socket", path))
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		conn.Close()
+		return nil // listening will say that it is taken
+	}
+	return os.Remove(path)
+}
+
+// advertised fills in what is told to others: each address is the configured
+// one, or the advertised host, or the host of the bound address, or the host
+// name where that is every address of the machine; with the bound port.
+func advertised(a config.Advertise, ls *listeners, hostname string) config.Advertise {
+	for _, role := range []struct {
+		address *string
+		bound   []net.Listener
+	}{
+		{&a.TCP, ls.TCP}, {&a.HTTP, ls.HTTP}, {&a.HTTPS, ls.HTTPS}, {&a.Lookup, ls.Lookup}, {&a.Cluster, ls.Cluster},
+	} {
+		if *role.address != "" || len(role.bound) == 0 {
+			continue
+		}
+		at, ok := role.bound[0].Addr().(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		host := a.Host
+		if host == "" && at.IP.IsUnspecified() {
+			host = hostname
+		}
+		if host == "" {
+			host = at.IP.String()
+		}
+		*role.address = net.JoinHostPort(host, strconv.Itoa(at.Port))
+	}
+	if a.Host == "" {
+		if host, _, err := net.SplitHostPort(a.TCP); err == nil {
+			a.Host = host
+		} else {
+			a.Host = hostname
+		}
+	}
+	return a
+}
+
+// exposed lists the addresses that can be reached from other machines.
+func (ls *listeners) exposed() []string {
+	var open []string
+	for _, l := range slices.Concat(ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup, ls.Cluster) {
+		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+			open = append(open, at.String())
+		}
+	}
+	return open
+}

@@ -1,0 +1,71 @@
+// Command brokerd is the broker, and by the names nsqd and nsqlookupd a
+// stand-in for those programs.
+//
+// It knows command lines, signals, exit codes, sockets to listen on, systemd
+// and the lock of the data directory. It refuses to know messages, topics and
+// protocols: a node, opened with a configuration and listeners, does the rest.
+//
+// Invariants:
+//   - What comes up in order goes down in reverse: lock, sockets, node.
+//   - Every way to end has an exit code of exit.go, and says why on stderr.
+//   - One process at a time uses a data directory.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+)
+
+// program is the surroundings of one run: what main is given by the system.
+type program struct {
+	args    []string // the program's name first
+	environ []string
+	stdout  io.Writer
+	stderr  *os.File
+	signals <-chan os.Signal // SIGTERM, SIGINT and SIGHUP
+	open    openNode
+}
+
+func main() {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	p := &program{
+		args: os.Args, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr,
+		signals: signals, open: openBroker,
+	}
+	os.Exit(p.run(context.Background()))
+}
+
+// run does what the command line says and returns the exit code.
+func (p *program) run(ctx context.Context) (code int) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			fmt.Fprintf(p.stderr, "brokerd: BUG: %v\n%s", broken, debug.Stack())
+			code = exitBug
+		}
+	}()
+	name, args := filepath.Base(p.args[0]), p.args[1:]
+	if name != nsqdName && name != nsqlookupdName && len(args) > 0 && (args[0] == nsqdName || args[0] == nsqlookupdName) {
+		name, args = args[0], args[1:]
+	}
+	var err error
+	switch name {
+	case nsqdName:
+		err = p.nsqd(ctx, args)
+	case nsqlookupdName:
+		err = p.nsqlookupd(ctx, args)
+	default:
+		name = "brokerd"
+		err = p.brokerd(ctx, args)
+	}
+	if err != nil && !isSilent(err) {
+		fmt.Fprintf(p.stderr, "%s: %v\n", name, err)
+	}
+	return exitCode(err)
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/brokerd/brokerd/internal/config"
+)
+
+const (
+	nsqdName = "nsqd"
+	// standInDir is what the stand-in makes in nsqd's data path. A directory of
+	// its own leaves nsqd's files alone, and the other way round.
+	standInDir = "brokerd-data"
+)
+
+// nsqdDefaults are the settings whose defaults differ from brokerd's when it
+// stands in for nsqd.
+func nsqdDefaults(hostname string) map[string]string {
+	return map[string]string{
+		"node-id": nsqdName, "tcp-address": "0.0.0.0:4150", "http-address": "0.0.0.0:4151", "https-address": "0.0.0.0:4152",
+		"lookup-address": "", "cluster-address": "", "advertise-host": hostname, "tls-min-version": "tls1.0",
+		"max-connections": "0", "pprof": "true",
+	}
+}
+
+// standInOption is an option of a program that brokerd stands in for.
+type standInOption struct {
+	name string
+	bool bool   // may be given without a value
+	key  string // the setting that it becomes; "": none
+	file string // its key in a file, where that is not the name with underscores
+	note string // "": it has a meaning; otherwise why it has none
+}
+
+func (o standInOption) fileKey() string {
+	return cmp.Or(o.file, strings.ReplaceAll(o.name, "-", "_"))
+}
+
+// nsqdOptions lists every option of nsqd 1.3.0.
+func nsqdOptions() []standInOption {
+	const queue, statsd, latency = "messages are always in the log", "statistics are at /metrics and /stats", "latencies are at /metrics"
+	options := []standInOption{
+		{name: "version", bool: true}, {name: "config"}, {name: "verbose", bool: true}, {name: "log-prefix"},
+		{name: "log-level", key: "log-level"}, {name: "node-id", key: "node-id", file: "id"}, {name: "worker-id", note: "nodes have names"},
+		{name: "data-path", key: "data-dir"}, {name: "broadcast-address", key: "advertise-host"},
+		{name: "broadcast-tcp-port"}, {name: "broadcast-http-port"},
+		{name: "lookupd-tcp-address", key: "lookupd-tcp-address", file: "nsqlookupd_tcp_addresses"},
+		{name: "auth-http-address", key: "auth-http-address", file: "auth_http_addresses"},
+		{name: "topology-region", key: "region"}, {name: "topology-zone", key: "zone"},
+		{name: "sync-every", key: "sync"}, {name: "sync-timeout", key: "sync-interval"},
+		{name: "snappy", bool: true, key: "snappy"}, {name: "deflate", bool: true, key: "deflate"}, {name: "tls-required", bool: true, key: "tls-required"},
+		{name: "mem-queue-size", note: queue}, {name: "max-bytes-per-file", note: "segment-size is brokerd's own"},
+		{name: "queue-scan-worker-pool-max", note: "timeouts are kept in order, not searched"},
+		{name: "queue-scan-selection-count", note: "timeouts are kept in order, not searched"},
+		{name: "statsd-address", note: statsd}, {name: "statsd-interval", note: statsd}, {name: "statsd-prefix", note: statsd},
+		{name: "statsd-mem-stats", bool: true, note: statsd}, {name: "statsd-udp-packet-size", note: statsd},
+		{name: "statsd-exclude-ephemeral", bool: true, note: statsd},
+		{name: "e2e-processing-latency-percentile", file: "e2e_processing_latency_percentiles", note: latency},
+		{name: "e2e-processing-latency-window-time", note: latency},
+		{name: "enable-experiment", note: "there are no experiments"},
+	}
+	for _, same := range []string{
+		"tcp-address", "http-address", "https-address", "auth-http-request-method",
+		"http-client-connect-timeout", "http-client-request-timeout",
+		"msg-timeout", "max-msg-timeout", "max-msg-size", "max-req-timeout", "max-body-size",
+		"max-heartbeat-interval", "max-rdy-count", "max-output-buffer-size", "max-output-buffer-timeout",
+		"min-output-buffer-timeout", "output-buffer-timeout", "max-channel-consumers", "max-deflate-level",
+		"tls-cert", "tls-key", "tls-client-auth-policy", "tls-root-ca-file", "tls-min-version",
+	} {
+		options = append(options, standInOption{name: same, key: same})
+	}
+	return options
+}
+
+// nsqd stands in for nsqd.
+func (p *program) nsqd(ctx context.Context, args []string) error {
+	given, err := parseStandIn(nsqdName, nsqdOptions(), args, p.stderr)
+	if err != nil {
+		return err
+	}
+	if given.has("version") {
+		_, err := fmt.Fprintln(p.stdout, standInVersion(nsqdName))
+		return err
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	load := func() (config.Loaded, error) { return nsqdConfig(given, hostname) }
+	loaded, err := load()
+	if err != nil {
+		return err
+	}
+	level := new(slog.LevelVar)
+	setLevel(level, loaded.Options.Process.LogLevel)
+	log := standInLogger(given, nsqdName, p.stderr, level)
+	log.Info(standInVersion(nsqdName))
+	log.Info("this is brokerd standing in for nsqd", "version", version, "data", loaded.Options.DataDir)
+	given.complain(log)
+	if _, err := os.Stat(filepath.Join(filepath.Dir(loaded.Options.DataDir), "nsqd.dat")); err == nil {
+		log.Warn("nsqd has left messages in the data path; brokerd does not read them")
+	}
+	return p.runNode(ctx, &process{
+		loaded: loaded, again: load, log: log, level: level,
+		greet: func(protocol, address string) { log.Info(protocol + ": listening on " + address) },
+	})
+}
+
+func standInLogger(given *standInArgs, name string, out *os.File, level slog.Leveler) *slog.Logger {
+	prefix := "[" + name + "] "
+	if own := given.last("log-prefix"); own != "" {
+		prefix = strings.TrimRight(own, " ") + " "
+	}
+	return slog.New(&lineHandler{to: &lockedWriter{w: out}, level: level, head: nsqHead(prefix)})
+}
+
+// nsqdConfig turns nsqd's options into a configuration.
+func nsqdConfig(given *standInArgs, hostname string) (config.Loaded, error) {
+	fromFile, err := given.readFile()
+	if err != nil {
+		return config.Loaded{}, err
+	}
+	defaults := nsqdDefaults(hostname)
+	directory, err := filepath.Abs(".")
+	if err != nil {
+		return config.Loaded{}, fmt.Errorf("data path: %w", err)
+	}
+	defaults["data-dir"] = filepath.Join(directory, standInDir)
+	layers := [][]config.Assignment{translate(given.options, fromFile), translate(given.options, given.flags)}
+	if !sets(layers, "tls-cert") {
+		defaults["https-address"] = ""
+		for i := range layers { // as nsqd does, which serves HTTPS only with a certificate
+			layers[i] = slices.DeleteFunc(layers[i], func(a config.Assignment) bool { return a.Key == "https-address" })
+		}
+	}
+	loaded, err := config.Resolve(hostname, defaults, layers...)
+	if err != nil {
+		return loaded, err
+	}
+	return loaded, broadcastPorts(&loaded.Options, slices.Concat(fromFile, given.flags))
+}
+
+func sets(layers [][]config.Assignment, key string) bool {
+	return slices.ContainsFunc(slices.Concat(layers...), func(a config.Assignment) bool { return a.Key == key && a.Value != "" })
+}
+
+// broadcastPorts applies the two options that override a port alone.
+func broadcastPorts(o *config.Options, given []standInArg) error {
+	for _, g := range given {
+		target := map[string]*string{"broadcast-tcp-port": &o.Advertise.TCP, "broadcast-http-port": &o.Advertise.HTTP}[g.name]
+		if target == nil || g.value == "0" {
+			continue
+		}
+		if port, err := strconv.ParseUint(g.value, 10, 16); err != nil || port == 0 {
+			return config.Problems{{Where: g.where, Text: fmt.Sprintf("%q is not a port", g.value), Flag: true}}
+		}
+		*target = net.JoinHostPort(o.Advertise.Host, g.value)
+	}
+	return nil
+}
+
+// translate turns options that have a setting into assignments.
+func translate(options []standInOption, given []standInArg) []config.Assignment {
+	var layer []config.Assignment
+	for _, g := range given {
+		i := slices.IndexFunc(options, func(o standInOption) bool { return o.name == g.name })
+		if options[i].key == "" {
+			continue
+		}
+		layer = append(layer, config.Assignment{Key: options[i].key, Value: standInValue(g.name, g.value), Where: g.where, Flag: g.flag})
+		if g.name == "sync-timeout" && !slices.ContainsFunc(given, func(o standInArg) bool { return o.name == "sync-every" }) {
+			layer = append(layer, config.Assignment{Key: "sync", Value: "interval", Where: g.where, Flag: g.flag})
+		}
+	}
+	return layer
+}
+
+// standInValue rewrites values that nsqd spells in another way.
+func standInValue(name, value string) string {
+	number, err := strconv.ParseInt(value, 10, 64)
+	isNumber := err == nil
+	switch {
+	case name == "data-path":
+		return filepath.Join(value, standInDir)
+	case name == "node-id":
+		return nsqdName + "-" + value
+	case name == "log-level":
+		return strings.Replace(strings.ToLower(value), "fatal", "error", 1)
+	case name == "tls-min-version":
+		return strings.Replace(value, "ssl3.0", "tls1.0", 1)
+	case name == "tls-required":
+		if b, err := strconv.ParseBool(cmp.Or(value, "false")); err == nil {
+			return strconv.FormatBool(b)
+		}
+	case name == "sync-every" && isNumber && number <= 1:
+		return "always"
+	case isNumber && (strings.HasSuffix(name, "-timeout") || strings.HasSuffix(name, "-interval")):
+		return value + "ms" // a bare number is milliseconds
+	}
+	return value
+}
+
+// readFile reads nsqd's own configuration file. What it does not know is
+// ignored with a warning, as nsqd ignores it.
+func (a *standInArgs) readFile() ([]standInArg, error) {
+	name := a.last("config")
+	if name == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, exitWith(exitConfig, err)
+	}
+	var tree map[string]any
+	if err := toml.Unmarshal(content, &tree); err != nil {
+		var at *toml.DecodeError
+		if errors.As(err, &at) {
+			return nil, exitWith(exitConfig, fmt.Errorf("%s:\n%s", name, at.String()))
+		}
+		return nil, exitWith(exitConfig, fmt.Errorf("%s: %w", name, err))
+	}
+	a.unknown = nil
+	var found []standInArg
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		i := slices.IndexFunc(a.options, func(o standInOption) bool {
+			return o.fileKey() == key || strings.ReplaceAll(o.name, "-", "_") == key
+		})
+		if i < 0 {
+			a.unknown = append(a.unknown, key)
+			continue
+		}
+		values, isList := tree[key].([]any)
+		if !isList {
+			values = []any{tree[key]}
+		}
+		for _, v := range values {
+			found = append(found, standInArg{name: a.options[i].name, value: fmt.Sprint(v), where: name + ": " + key})
+		}
+	}
+	a.file = found
+	return found, nil
+}

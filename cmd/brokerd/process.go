@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/lookupd"
+)
+
+// process runs one node from the first step up to the last step down.
+type process struct {
+	loaded   config.Loaded
+	again    func() (config.Loaded, error) // reads the configuration anew
+	hostname string
+	log      *slog.Logger
+	level    *slog.LevelVar
+	signals  <-chan os.Signal
+	open     openNode
+	greet    func(protocol, address string) // says that a listener is served
+
+	certs     *certificates
+	announcer atomic.Pointer[lookupd.Announcer]
+}
+
+// errStopped is the cause of a context that a signal ended.
+var errStopped = errors.New("stopped by a signal")
+
+// run serves until a signal or a failure, and returns nil after a clean stop.
+// A second signal cuts draining short.
+func (p *process) run(ctx context.Context) error {
+	o := &p.loaded.Options
+	stopping, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	hurry, now := context.WithCancel(ctx)
+	defer now()
+	hangup := make(chan struct{}, 1)
+	go watchSignals(hurry, p.signals, hangup, func() { stop(errStopped) }, now)
+
+	lock, err := lockDataDir(o.DataDir, o.NodeID, time.Now())
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if p.certs, err = loadCertificates(o.TLS); err != nil {
+		return err
+	}
+	ls, err := bind(stopping, o.Listen)
+	if err != nil {
+		return err
+	}
+	defer ls.Close()
+	p.warnExposed(ls)
+	n, err := p.recoverNode(stopping, ls)
+	if err != nil {
+		if errors.Is(context.Cause(stopping), errStopped) {
+			return nil
+		}
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- n.Serve() }()
+	p.greetAll(ls)
+	failure := p.attend(stopping, n, ls, hangup, served)
+	return errors.Join(failure, p.goDown(hurry, n, failure == nil))
+}
+
+// watchSignals turns signals into calls until ctx is done: the first SIGTERM
+// or SIGINT stops, the second cuts it short.
+func watchSignals(ctx context.Context, signals <-chan os.Signal, hangup chan<- struct{}, stop, now func()) {
+	stopped := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-signals:
+			switch {
+			case s == syscall.SIGHUP:
+				select {
+				case hangup <- struct{}{}:
+				default: // one is waiting already
+				}
+			case stopped:
+				now()
+			default:
+				stopped = true
+				stop()
+			}
+		}
+	}
+}
+
+// recoverNode opens the node while systemd is asked for patience.
+func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) {
+	asking, enough := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	asked.Go(func() { keepAsking(asking, "recovering "+p.loaded.Options.DataDir) })
+	defer asked.Wait()
+	defer enough()
+	began := time.Now()
+	c := nodeConfig{
+		Options: p.loaded.Options, Advertise: advertised(p.loaded.Options.Advertise, ls, p.hostname),
+		Listeners: ls, TLS: p.certs.config(), Log: p.log, Level: p.level,
+		Version: nsqVersion, Lookupds: &lookupds{p.loaded.Options.LookupdTCPAddresses, &p.announcer},
+	}
+	for i, l := range ls.HTTPS {
+		ls.HTTPS[i] = tls.NewListener(l, c.TLS)
+	}
+	n, err := p.open(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open the node: %w", err)
+	}
+	p.log.Info("recovered", "dir", p.loaded.Options.DataDir, "node", p.loaded.Options.NodeID, "took", time.Since(began).Round(time.Millisecond))
+	return n, nil
+}
+
+func (p *process) greetAll(ls *listeners) {
+	for _, role := range []struct {
+		protocol string
+		bound    []net.Listener
+	}{{"TCP", ls.TCP}, {"HTTP", ls.HTTP}, {"HTTPS", ls.HTTPS}, {"LOOKUP", ls.Lookup}, {"CLUSTER", ls.Cluster}} {
+		for _, l := range role.bound {
+			p.greet(role.protocol, l.Addr().String())
+		}
+	}
+}
+
+// attend looks after a serving node until it is to stop, which gives nil, or
+// fails.
+func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-chan struct{}, served <-chan error) error {
+	ctx, leave := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer leave()
+	if p.certs != nil {
+		helpers.Go(func() { p.certs.watch(ctx, p.log) })
+	}
+	if p.loaded.Options.Process.Watchdog {
+		helpers.Go(func() {
+			pingWatchdog(ctx, n.Alive, n.Status, func(err error) { p.log.Error("not alive", "error", err) })
+		})
+	}
+	announcer := p.newAnnouncer(n, ls)
+	p.announcer.Store(announcer)
+	helpers.Go(func() { announcer.Run(ctx) })
+	waiting, ready := context.WithCancel(ctx)
+	defer ready()
+	helpers.Go(func() { keepAsking(waiting, "waiting for the cluster") })
+	becomesReady := n.Ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-served:
+			if err == nil {
+				err = errors.New("the node stopped by itself")
+			}
+			return fmt.Errorf("serve: %w", err)
+		case <-becomesReady:
+			becomesReady = nil
+			ready()
+			p.log.Info("ready", "node", p.loaded.Options.NodeID)
+			notify(daemon.SdNotifyReady, status(n.Status()))
+		case <-hangup:
+			p.reload(n)
+		}
+	}
+}
+
+func (p *process) newAnnouncer(n node, ls *listeners) *lookupd.Announcer {
+	o := &p.loaded.Options
+	told := advertised(o.Advertise, ls, p.hostname)
+	return lookupd.NewAnnouncer(lookupd.AnnouncerOptions{
+		Node: lookupd.Node{
+			Hostname: p.hostname, BroadcastAddress: hostOf(told.TCP, told.Host), TCPPort: portOf(told.TCP), HTTPPort: portOf(told.HTTP),
+			Version: nsqVersion, TopologyZone: o.Zone, TopologyRegion: o.Region,
+		},
+		Addresses: o.LookupdTCPAddresses, Catalog: n.Catalog(), Log: p.log, Timeout: o.Auth.ConnectTimeout,
+	})
+}
+
+func hostOf(address, otherwise string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return otherwise
+}
+
+// portOf returns the port of host:port, or -1 for a unix socket.
+func portOf(address string) int {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return -1
+	}
+	n, err := net.LookupPort("tcp", port)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// reload applies what can change while the node runs. A configuration with a
+// mistake changes nothing.
+func (p *process) reload(n node) {
+	notify(reloading())
+	defer notify(daemon.SdNotifyReady)
+	if p.certs != nil {
+		p.certs.refreshAndSay(p.log, "")
+	}
+	next, err := p.again()
+	if err != nil {
+		p.log.Error("configuration not reloaded; the old one stays in force", "error", err)
+		return
+	}
+	applied, restart := config.Changed(&p.loaded.Options, &next.Options)
+	if len(restart) > 0 {
+		p.log.Warn("these settings need a restart to change", "settings", strings.Join(restart, " "))
+	}
+	setLevel(p.level, next.Options.Process.LogLevel)
+	p.loaded.Options.CopyReloadable(&next.Options)
+	p.announcer.Load().SetAddresses(p.loaded.Options.LookupdTCPAddresses)
+	n.Reload(p.loaded.Options)
+	p.log.Info("configuration reloaded", "changed", strings.Join(applied, " "))
+}
+
+// goDown stops a node; a clean one drains first. hurry cuts draining short.
+func (p *process) goDown(hurry context.Context, n node, clean bool) error {
+	notify(daemon.SdNotifyStopping, status("draining"))
+	if clean {
+		patience := p.loaded.Options.Process.DrainTimeout
+		p.log.Info("draining", "timeout", patience)
+		drain, cancel := context.WithTimeout(hurry, patience)
+		if err := n.Drain(drain); err != nil {
+			p.log.Warn("not drained; what was not handed over is recovered by others or at the next start", "error", err)
+		}
+		cancel()
+	}
+	if err := n.Close(); err != nil {
+		return fmt.Errorf("close the node: %w", err)
+	}
+	p.log.Info("stopped")
+	return nil
+}
+
+// warnExposed says once what others can reach without showing who they are.
+func (p *process) warnExposed(ls *listeners) {
+	o := &p.loaded.Options
+	if open := ls.exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {
+		p.log.Warn("reachable from other machines without both TLS and authorisation being required: only safe in a trusted network",
+			"addresses", strings.Join(open, " "))
+	}
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+func TestExitCodes(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("who knows"), exitBug},
+		{fate.Mark(errors.New("crc"), fate.Corrupt), exitDisk},
+		{fmt.Errorf("open: %w", &os.PathError{Op: "open", Path: "x", Err: os.ErrPermission}), exitDisk},
+		{done{exitWith(exitTemporary, errors.New("x"))}, exitTemporary},
+		{config.Problems{{Flag: true}}, exitUsage},
+		{config.Problems{{Flag: true}, {}}, exitConfig},
+		{silent{exitFailed}, exitFailed},
+	} {
+		if got := exitCode(tt.err); got != tt.want {
+			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+// fixedListener is a listener in name only.
+type fixedListener struct {
+	net.Listener
+	at net.Addr
+}
+
+func (l fixedListener) Addr() net.Addr { return l.at }
+
+func boundAt(ip string, port int) []net.Listener {
+	return []net.Listener{fixedListener{at: &net.TCPAddr{IP: net.ParseIP(ip), Port: port}}}
+}
+
+func TestWhatIsAdvertised(t *testing.T) {
+	unix := []net.Listener{fixedListener{at: &net.UnixAddr{Name: "/x"}}}
+	for _, tt := range []struct {
+		name string
+		from config.Advertise
+		ls   listeners
+		want config.Advertise
+	}{
+		{"the bound address", config.Advertise{}, listeners{TCP: boundAt("127.0.0.1", 5), HTTP: boundAt("::1", 6)}, config.Advertise{Host: "127.0.0.1", TCP: "127.0.0.1:5", HTTP: "[::1]:6"}},
+		{"the host name for every address", config.Advertise{}, listeners{TCP: boundAt("0.0.0.0", 5), Cluster: boundAt("::", 7)}, config.Advertise{Host: "me", TCP: "me:5", Cluster: "me:7"}},
+		{"the given host", config.Advertise{Host: "a.example"}, listeners{TCP: boundAt("0.0.0.0", 5), HTTPS: boundAt("10.0.0.1", 6)}, config.Advertise{Host: "a.example", TCP: "a.example:5", HTTPS: "a.example:6"}},
+		{"a given address", config.Advertise{Host: "a", TCP: "b:9"}, listeners{TCP: boundAt("0.0.0.0", 5), Lookup: boundAt("0.0.0.0", 8)}, config.Advertise{Host: "a", TCP: "b:9", Lookup: "a:8"}},
+		{"a unix socket", config.Advertise{}, listeners{TCP: unix}, config.Advertise{Host: "me"}},
+	} {
+		if diff := cmp.Diff(tt.want, advertised(tt.from, &tt.ls, "me")); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
+func TestLinesForTheJournalAndForNsq(t *testing.T) {
+	at := time.Date(2026, 11, 21, 1, 2, 3, 4000, time.UTC)
+	for _, tt := range []struct {
+		head func(slog.Record) string
+		want string
+	}{
+		{journalHead, "<4>two words topic=t g.n=1 g.text=\"a b\" g.at=2026-11-21T01:02:03.000004Z g.inner.x=\"\"\n"},
+		{nsqHead("[nsqd] "), "[nsqd] 2026/11/21 01:02:03.000004 WARNING: two words topic=t g.n=1 g.text=\"a b\" g.at=2026-11-21T01:02:03.000004Z g.inner.x=\"\"\n"},
+	} {
+		var out bytes.Buffer
+		h := (&lineHandler{to: &lockedWriter{w: &out}, level: slog.LevelInfo, head: tt.head}).
+			WithAttrs([]slog.Attr{slog.String("topic", "t")}).WithGroup("g").WithAttrs([]slog.Attr{slog.Int("n", 1)})
+		r := slog.NewRecord(at, slog.LevelWarn, "two\nwords", 0)
+		r.AddAttrs(slog.String("text", "a b"), slog.Time("at", at), slog.Group("inner", slog.String("x", "")))
+		if h.Enabled(t.Context(), slog.LevelDebug) {
+			t.Error("debug lines are on")
+		}
+		if err := h.Handle(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestTheAutomaticFormat(t *testing.T) {
+	out, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if got := autoFormat(out, ""); got != "json" {
+		t.Errorf("a file gets %s", got)
+	}
+	if got := autoFormat(out, "1:2"); got != "json" {
+		t.Errorf("somebody else's journal: %s", got)
+	}
+	newLogger(out, "auto", slog.LevelInfo, "").Info("hello")
+	content, err := os.ReadFile(out.Name())
+	if err != nil || !strings.HasPrefix(string(content), `{"time":`) {
+		t.Errorf("%s %v", content, err)
+	}
+}
+
+// certificate writes a new self-signed pair for a name.
+func certificate(t *testing.T, dir, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// served returns the name that a handshake shows.
+func served(t *testing.T, c *tls.Config) string {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go func() {
+		defer theirs.Close()
+		_ = tls.Server(theirs, c).Handshake()
+	}()
+	client := tls.Client(ours, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the name is looked at
+	if err := client.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return client.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+func TestABadCertificateNeverReplacesAGoodOne(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir, "first")
+	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := certs.config()
+	var out bytes.Buffer
+	log := slog.New(&lineHandler{to: &lockedWriter{w: &out}, level: slog.LevelInfo, head: journalHead})
+	steps := []struct {
+		name   string
+		change func()
+		served string
+		log    string
+	}{
+		{"nothing", func() {}, "first", ""},
+		{"another pair", func() { certificate(t, dir, "second") }, "second", "<6>certificates reloaded"},
+		{"a key that does not fit", func() {
+			kept, _ := os.ReadFile(cert)
+			certificate(t, dir, "third")
+			_ = os.WriteFile(cert, kept, 0o600)
+		}, "second", "<3>certificates not reloaded"},
+		{"still broken", func() {}, "second", ""},
+		{"no file", func() { _ = os.Remove(cert) }, "second", "<3>certificates not reloaded"},
+		{"mended", func() { certificate(t, dir, "fourth") }, "fourth", "<6>certificates reloaded"},
+	}
+	said := ""
+	for _, step := range steps {
+		out.Reset()
+		step.change()
+		said = certs.refreshAndSay(log, said)
+		if got := served(t, server); got != step.served {
+			t.Errorf("%s: %s is served, want %s", step.name, got, step.served)
+		}
+		if (out.Len() == 0) != (step.log == "") || !strings.HasPrefix(out.String(), step.log) {
+			t.Errorf("%s: %q was logged, want %q", step.name, out.String(), step.log)
+		}
+	}
+}
+
+func TestCertificatesAreLookedAtEveryHalfMinute(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir, "first")
+	certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, MinVersion: "tls1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := certs.current.Load()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go certs.watch(ctx, slog.New(slog.DiscardHandler))
+		<-time.After(certificatePoll + time.Second)
+		synctest.Wait()
+		if certs.current.Load() != before {
+			t.Error("unchanged files were loaded again")
+		}
+		certificate(t, dir, "second")
+		<-time.After(certificatePoll)
+		synctest.Wait()
+		if certs.current.Load() == before {
+			t.Error("changed files were not loaded")
+		}
+		cancel()
+	})
+}
+
+func TestClientCertificatesFollowThePolicy(t *testing.T) {
+	cert, key := certificate(t, t.TempDir(), "ca")
+	for policy, want := range map[string]tls.ClientAuthType{"": tls.NoClientCert, "require": tls.RequireAnyClientCert, "require-verify": tls.RequireAndVerifyClientCert} {
+		certs, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, RootCAFile: cert, ClientAuthPolicy: policy, MinVersion: "tls1.3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := certs.current.Load(); got.ClientAuth != want || got.ClientCAs == nil || got.MinVersion != tls.VersionTLS13 {
+			t.Errorf("%q: %v", policy, got.ClientAuth)
+		}
+	}
+	if _, err := loadCertificates(config.TLS{CertFile: cert, KeyFile: key, RootCAFile: key}); err == nil {
+		t.Error("a key was taken for authorities")
+	}
+	if certs, err := loadCertificates(config.TLS{}); certs != nil || err != nil || certs.config() != nil {
+		t.Error("TLS is not off")
+	}
+}
