@@ -1,0 +1,156 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+)
+
+// Names of what stands for many topics or channels.
+const (
+	otherName     = "_other"
+	ephemeralName = "#ephemeral"
+)
+
+// topicSum is a topic, or several, as they are exported.
+type topicSum struct {
+	name     string
+	messages uint64 // published
+	bytes    uint64 // of their bodies
+	logBytes int64
+	stored   uint64 // messages in the logs
+	depth    int64
+	paused   bool
+}
+
+// channelSum is a channel, or several, as they are exported.
+type channelSum struct {
+	topic, name                            string
+	depth, inFlight, deferred              int64
+	consumers                              int
+	paused                                 bool
+	oldest                                 time.Duration
+	lag                                    int64
+	delivered, finished, requeued, timeout uint64
+}
+
+// folded is the topics and channels of one scrape.
+type folded struct {
+	topics   []*topicSum
+	channels []*channelSum
+	dropped  int // objects that have no series of their own
+}
+
+// fold sums up what is ephemeral, and what is beyond the first most objects.
+// Topics and their channels count one each, in the order of stats, so that the
+// same ones have their own series in every scrape.
+func fold(stats []broker.TopicStats, most int) folded {
+	f := folder{
+		most:     most,
+		topics:   map[string]*topicSum{},
+		channels: map[[2]string]*channelSum{},
+	}
+	for i := range stats {
+		f.add(&stats[i])
+	}
+	return f.out
+}
+
+type folder struct {
+	most     int
+	own      int // objects with series of their own
+	topics   map[string]*topicSum
+	channels map[[2]string]*channelSum
+	out      folded
+}
+
+// add counts one topic and its channels.
+func (f *folder) add(t *broker.TopicStats) {
+	name := t.Name
+	if t.Ephemeral {
+		name = ephemeralName
+	}
+	sum := f.topic(name)
+	sum.messages += t.Messages
+	sum.bytes += t.Bytes
+	sum.logBytes += t.LogBytes
+	sum.depth += t.Depth
+	sum.paused = sum.paused || t.Paused
+	for _, p := range t.Partitions {
+		if p.LogEnd > p.LogStart {
+			sum.stored += uint64(p.LogEnd - p.LogStart)
+		}
+	}
+	if sum.name == otherName {
+		f.out.dropped += len(t.Channels)
+	}
+	for i := range t.Channels {
+		c := &t.Channels[i]
+		channel := c.Name
+		if c.Ephemeral {
+			channel = ephemeralName
+		}
+		f.channel(sum.name, channel).add(c)
+	}
+}
+
+// standsForMany says whether a topic's name is that of a sum.
+func standsForMany(topic string) bool { return topic == otherName || topic == ephemeralName }
+
+// topic returns the sum that a topic goes to.
+func (f *folder) topic(name string) *topicSum {
+	if sum, ok := f.topics[name]; ok {
+		return sum
+	}
+	if !standsForMany(name) {
+		if f.own >= f.most {
+			f.out.dropped++
+			return f.topic(otherName)
+		}
+		f.own++
+	}
+	sum := &topicSum{name: name}
+	f.topics[name] = sum
+	f.out.topics = append(f.out.topics, sum)
+	return sum
+}
+
+// channel returns the sum that a channel goes to. A sum of topics has one sum
+// of all their channels.
+func (f *folder) channel(topic, name string) *channelSum {
+	if standsForMany(topic) {
+		name = topic
+	}
+	key := [2]string{topic, name}
+	if sum, ok := f.channels[key]; ok {
+		return sum
+	}
+	if !standsForMany(topic) {
+		if f.own >= f.most {
+			f.out.dropped++
+			return f.channel(otherName, otherName)
+		}
+		f.own++
+	}
+	sum := &channelSum{topic: topic, name: name}
+	f.channels[key] = sum
+	f.out.channels = append(f.out.channels, sum)
+	return sum
+}
+
+// add counts a channel in.
+func (s *channelSum) add(c *broker.ChannelStats) {
+	s.depth += c.Depth
+	s.inFlight += c.InFlight
+	s.deferred += c.Deferred
+	s.consumers += c.Consumers
+	s.paused = s.paused || c.Paused
+	s.oldest = max(s.oldest, c.OldestAge)
+	s.delivered += c.Delivered
+	s.finished += c.Finished
+	s.requeued += c.Requeued
+	s.timeout += c.TimedOut
+	for _, p := range c.Partitions {
+		s.lag += p.Lag
+	}
+}

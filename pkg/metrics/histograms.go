@@ -1,0 +1,241 @@
+package metrics
+
+import (
+	"errors"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+const (
+	// nativeFactor is the growth of the buckets for scrapers that read native
+	// histograms; the others get the classic buckets below.
+	nativeFactor      = 1.1
+	nativeMaxBuckets  = 100
+	nativeMinInterval = time.Hour
+	bucketGrowth      = 2
+)
+
+// Histograms records what happens often: durations and sizes. Its methods may
+// be called by many goroutines, and a nil *Histograms records nothing.
+type Histograms struct {
+	publish       [results]prometheus.Observer
+	publishErrors [reasons]prometheus.Counter
+	batch         prometheus.Observer
+	logAppend     prometheus.Observer
+	logSync       prometheus.Observer
+	raftApply     prometheus.Observer
+	raftCommit    prometheus.Observer
+	delivery      prometheus.Observer
+	processing    prometheus.Observer
+	attempts      prometheus.Observer
+	httpRequests  *prometheus.CounterVec
+	httpDuration  *prometheus.HistogramVec
+}
+
+// result is what became of a publish.
+type result int
+
+const (
+	resultOK result = iota
+	resultRefused
+	resultUncertain
+	resultCorrupt
+	results
+)
+
+func (r result) String() string {
+	return [results]string{"ok", "refused", "uncertain", "corrupt"}[r]
+}
+
+func resultOf(err error) result {
+	if err == nil {
+		return resultOK
+	}
+	switch fate.Of(err) {
+	case fate.Refused:
+		return resultRefused
+	case fate.Corrupt:
+		return resultCorrupt
+	case fate.Uncertain:
+	}
+	return resultUncertain
+}
+
+// reason is why a publish failed.
+type reason int
+
+const (
+	reasonTooLarge reason = iota
+	reasonBadTopic
+	reasonBadPartition
+	reasonBusy
+	reasonDiskFull
+	reasonExiting
+	reasonNotWritable // refused for another reason: no leader, too few replicas in sync
+	reasonUncertain
+	reasonCorrupt
+	reasons
+)
+
+func (r reason) String() string {
+	return [reasons]string{
+		"too_large", "bad_topic", "bad_partition", "busy", "disk_full", "exiting", "not_writable", "uncertain", "corrupt",
+	}[r]
+}
+
+func reasonOf(err error) reason {
+	for _, known := range []struct {
+		err    error
+		reason reason
+	}{
+		{broker.ErrMessageTooBig, reasonTooLarge},
+		{broker.ErrTopicNotFound, reasonBadTopic},
+		{broker.ErrInvalidTopic, reasonBadTopic},
+		{broker.ErrPartitionNotFound, reasonBadPartition},
+		{broker.ErrPartitionNeeded, reasonBadPartition},
+		{broker.ErrBusy, reasonBusy},
+		{broker.ErrExiting, reasonExiting},
+		{syscall.ENOSPC, reasonDiskFull},
+	} {
+		if errors.Is(err, known.err) {
+			return known.reason
+		}
+	}
+	switch fate.Of(err) {
+	case fate.Refused:
+		return reasonNotWritable
+	case fate.Corrupt:
+		return reasonCorrupt
+	case fate.Uncertain:
+	}
+	return reasonUncertain
+}
+
+// newHistograms makes the histograms and registers them.
+func newHistograms(r prometheus.Registerer) *Histograms {
+	h := &Histograms{}
+	publishBuckets := prometheus.ExponentialBuckets(100e-6, bucketGrowth, 18) // 100 µs to 13 s
+	diskBuckets := prometheus.ExponentialBuckets(50e-6, bucketGrowth, 17)     // 50 µs to 3.3 s
+	longBuckets := prometheus.ExponentialBuckets(1e-3, 4, 12)                 // 1 ms to 70 min
+	one := func(name, help string, buckets []float64) prometheus.Observer {
+		o := prometheus.NewHistogram(histogramOpts(name, help, buckets))
+		r.MustRegister(o)
+		return o
+	}
+	publish := prometheus.NewHistogramVec(histogramOpts("brokerd_publish_duration_seconds",
+		"From receiving a publish to its answer, by what became of it.", publishBuckets), []string{"result"})
+	r.MustRegister(publish)
+	for i := range results {
+		h.publish[i] = publish.WithLabelValues(i.String())
+	}
+	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "brokerd_publish_errors_total", Help: "Publishes that failed, by reason.",
+	}, []string{"reason"})
+	r.MustRegister(failed)
+	for i := range reasons {
+		h.publishErrors[i] = failed.WithLabelValues(i.String())
+	}
+	h.batch = one("brokerd_publish_batch_messages", "Messages that were written together.",
+		prometheus.ExponentialBuckets(1, bucketGrowth, 14))
+	h.logAppend = one("brokerd_log_append_duration_seconds", "Time to append a batch to a log, without its sync.", diskBuckets)
+	h.logSync = one("brokerd_log_fsync_duration_seconds", "Time to sync a log to disk.", diskBuckets)
+	h.raftApply = one("brokerd_raft_apply_duration_seconds", "Time to apply metadata commands to the state.", diskBuckets)
+	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "From proposing a metadata command to its being applied here.", publishBuckets)
+	h.delivery = one("brokerd_channel_delivery_delay_seconds", "From the commit of a message to its first delivery.", longBuckets)
+	h.processing = one("brokerd_channel_processing_seconds", "From the delivery of a message to its FIN.", longBuckets)
+	h.attempts = one("brokerd_channel_attempts", "Deliveries that a message took until its FIN.",
+		[]float64{1, 2, 3, 5, 10, 20, 50, 100, 1000})
+	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "brokerd_http_requests_total", Help: "HTTP requests by the pattern of their path and the status of their answer.",
+	}, []string{"route", "code"})
+	h.httpDuration = prometheus.NewHistogramVec(histogramOpts("brokerd_http_request_duration_seconds",
+		"Time to answer an HTTP request, by the pattern of its path.", publishBuckets), []string{"route"})
+	r.MustRegister(h.httpRequests, h.httpDuration)
+	return h
+}
+
+func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     nativeFactor,
+		NativeHistogramMaxBucketNumber:  nativeMaxBuckets,
+		NativeHistogramMinResetDuration: nativeMinInterval,
+	}
+}
+
+// ObservePublish records a publish that was answered: how long it took, and
+// what became of it. A nil err means that it was stored.
+func (h *Histograms) ObservePublish(d time.Duration, err error) {
+	if h == nil {
+		return
+	}
+	h.publish[resultOf(err)].Observe(d.Seconds())
+	if err != nil {
+		h.publishErrors[reasonOf(err)].Inc()
+	}
+}
+
+// ObserveBatch records how many messages were written together.
+func (h *Histograms) ObserveBatch(messages int) {
+	if h != nil {
+		h.batch.Observe(float64(messages))
+	}
+}
+
+// ObserveAppend records an append to a log, without its sync.
+func (h *Histograms) ObserveAppend(d time.Duration) {
+	if h != nil {
+		h.logAppend.Observe(d.Seconds())
+	}
+}
+
+// ObserveFsync records a sync of a log.
+func (h *Histograms) ObserveFsync(d time.Duration) {
+	if h != nil {
+		h.logSync.Observe(d.Seconds())
+	}
+}
+
+// ObserveRaftApply records how long metadata commands took to change the state.
+func (h *Histograms) ObserveRaftApply(d time.Duration) {
+	if h != nil {
+		h.raftApply.Observe(d.Seconds())
+	}
+}
+
+// ObserveRaftCommit records how long a metadata command took from end to end.
+func (h *Histograms) ObserveRaftCommit(d time.Duration) {
+	if h != nil {
+		h.raftCommit.Observe(d.Seconds())
+	}
+}
+
+// ObserveDelivery records a message's first delivery, so long after its commit.
+func (h *Histograms) ObserveDelivery(d time.Duration) {
+	if h != nil {
+		h.delivery.Observe(d.Seconds())
+	}
+}
+
+// ObserveFinish records a FIN: so long after the delivery, the n-th.
+func (h *Histograms) ObserveFinish(d time.Duration, attempts int) {
+	if h != nil {
+		h.processing.Observe(d.Seconds())
+		h.attempts.Observe(float64(attempts))
+	}
+}
+
+// ObserveHTTP records an HTTP request. route is a pattern, never a path that a
+// client chose.
+func (h *Histograms) ObserveHTTP(route string, status int, d time.Duration) {
+	if h != nil {
+		h.httpRequests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+		h.httpDuration.WithLabelValues(route).Observe(d.Seconds())
+	}
+}

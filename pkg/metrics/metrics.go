@@ -1,0 +1,81 @@
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// DefaultMaxObjects is how many topics and channels have series of their own.
+	DefaultMaxObjects = 2000
+	// maxScrapes is how many scrapes are answered at a time; more are told to
+	// come again.
+	maxScrapes    = 4
+	scrapeTimeout = 30 * time.Second
+)
+
+// Options configures Metrics. All fields may be zero.
+type Options struct {
+	Version  string // of the program
+	Revision string // of its source
+	Node     string // this node's id
+	Cluster  string // the cluster's id
+	Zone     string // this node's failure domain
+	Started  time.Time
+	Sources  Sources
+	// MaxObjects bounds the topics and channels with series of their own. 0:
+	// DefaultMaxObjects.
+	MaxObjects int
+}
+
+// Metrics is the metrics of one node. Its methods may be called by many
+// goroutines.
+type Metrics struct {
+	registry   *prometheus.Registry
+	histograms *Histograms
+}
+
+// New returns the metrics of a node.
+func New(o Options) *Metrics {
+	if o.MaxObjects <= 0 {
+		o.MaxObjects = DefaultMaxObjects
+	}
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsScheduler, collectors.MetricsGC)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		info("brokerd_build_info", "The program that runs here; always 1.",
+			prometheus.Labels{"version": o.Version, "revision": o.Revision, "go_version": runtime.Version()}),
+		info("brokerd_node_info", "The node that runs here; always 1.",
+			prometheus.Labels{"node": o.Node, "cluster": o.Cluster, "zone": o.Zone}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "brokerd_uptime_seconds", Help: "Time since the process started.",
+		}, func() float64 { return time.Since(o.Started).Seconds() }),
+		&snapshot{sources: o.Sources, maxObjects: o.MaxObjects},
+	)
+	m.histograms = newHistograms(m.registry)
+	return m
+}
+
+// Histograms returns where durations and sizes are recorded.
+func (m *Metrics) Histograms() *Histograms { return m.histograms }
+
+// Handler serves a scrape.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTimeout,
+	})
+}
+
+// info is a gauge that is always 1 and says what it has to say in its labels.
+func info(name, help string, labels prometheus.Labels) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels})
+	g.Set(1)
+	return g
+}

@@ -1,0 +1,316 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// full returns metrics with every source.
+func full(topics ...broker.TopicStats) *Metrics {
+	return New(Options{
+		Version: "1.2.3", Revision: "abc", Node: "n1", Cluster: "c1", Zone: "z1", Started: time.Now().Add(-time.Hour), MaxObjects: 6,
+		Sources: Sources{
+			Topics:   func() []broker.TopicStats { return topics },
+			Ready:    func() []broker.HealthReason { return nil },
+			Draining: func() bool { return false },
+			Placement: func() Placement {
+				return Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3}
+			},
+			Server: func() Server {
+				return Server{
+					Connections:      map[ConnectionKind]int{{"tcp", "consumer"}: 2, {"tls", "producer"}: 1},
+					Accepted:         map[string]uint64{"tcp": 9},
+					ConnectionErrors: map[string]uint64{"timeout": 1},
+					BytesIn:          100, BytesOut: 200,
+					Commands:      map[string]uint64{"PUB": 7},
+					CommandErrors: map[CommandFailure]uint64{{"PUB", "E_BAD_TOPIC"}: 1},
+					AuthFailures:  map[string]uint64{"denied": 3},
+				}
+			},
+			Logs: func() Logs {
+				return Logs{Segments: 3, Bytes: 4096, Unflushed: 2, Recovery: 1500 * time.Millisecond, CorruptRecords: 1, TruncatedBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
+			},
+			Disk: func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
+			Raft: func() Raft {
+				return Raft{IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, LeaderChanges: 1, Elections: 1, StoreBytes: 8192}
+			},
+			Certificates: func() []Certificate { return []Certificate{{"client", time.Unix(1795230522, 0)}} },
+		},
+	})
+}
+
+func topicOf(name string, channels ...string) broker.TopicStats {
+	t := broker.TopicStats{
+		Name: name, Ephemeral: strings.HasSuffix(name, "#ephemeral"), Depth: 1, Messages: 10, Bytes: 100, LogBytes: 1000,
+		Partitions: []broker.PartitionStats{{LogStart: 3, LogEnd: 10}},
+	}
+	for _, c := range channels {
+		t.Channels = append(t.Channels, broker.ChannelStats{
+			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, OldestAge: 5 * time.Second,
+			Delivered: 6, Finished: 7, Requeued: 8, TimedOut: 9,
+			Partitions: []broker.ChannelPartitionStats{{Lag: 10}, {Lag: 20}},
+		})
+	}
+	return t
+}
+
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("scrape: %d %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func observeAll(h *Histograms) {
+	h.ObservePublish(time.Millisecond, nil)
+	h.ObservePublish(time.Millisecond, broker.ErrBusy)
+	h.ObserveBatch(16)
+	h.ObserveAppend(time.Millisecond)
+	h.ObserveFsync(time.Millisecond)
+	h.ObserveRaftApply(time.Millisecond)
+	h.ObserveRaftCommit(time.Millisecond)
+	h.ObserveDelivery(time.Millisecond)
+	h.ObserveFinish(time.Second, 2)
+	h.ObserveHTTP("/pub", 200, time.Millisecond)
+}
+
+func TestNamesKeepPrometheusRules(t *testing.T) {
+	m := full(topicOf("t", "c"))
+	observeAll(m.Histograms())
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours []string
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "brokerd_") {
+			ours = append(ours, f.GetName())
+		} else if !strings.HasPrefix(f.GetName(), "go_") && !strings.HasPrefix(f.GetName(), "process_") {
+			t.Errorf("%s has a strange name", f.GetName())
+		}
+	}
+	problems, err := testutil.GatherAndLint(m.registry, ours...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if len(ours) < 60 {
+		t.Errorf("only %d families", len(ours))
+	}
+}
+
+func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
+	m := full(topicOf("t", "c"))
+	text := scrape(t, m)
+	for _, want := range []string{
+		`brokerd_build_info{go_version="go`,
+		`brokerd_node_info{cluster="c1",node="n1",zone="z1"} 1`,
+		`brokerd_uptime_seconds 36`,
+		`brokerd_node_ready 1`,
+		`brokerd_node_maintenance 0`,
+		`brokerd_publish_messages_total{topic="t"} 10`,
+		`brokerd_publish_bytes_total{topic="t"} 100`,
+		`brokerd_topic_bytes{topic="t"} 1000`,
+		`brokerd_topic_messages{topic="t"} 7`,
+		`brokerd_topic_depth{topic="t"} 1`,
+		`brokerd_topic_paused{topic="t"} 0`,
+		`brokerd_channel_depth{channel="c",topic="t"} 1`,
+		`brokerd_channel_in_flight{channel="c",topic="t"} 2`,
+		`brokerd_channel_deferred{channel="c",topic="t"} 3`,
+		`brokerd_channel_consumers{channel="c",topic="t"} 4`,
+		`brokerd_channel_oldest_message_age_seconds{channel="c",topic="t"} 5`,
+		`brokerd_channel_delivered_total{channel="c",topic="t"} 6`,
+		`brokerd_channel_finished_total{channel="c",topic="t"} 7`,
+		`brokerd_channel_requeued_total{channel="c",topic="t"} 8`,
+		`brokerd_channel_timed_out_total{channel="c",topic="t"} 9`,
+		`brokerd_channel_lag_messages{channel="c",topic="t"} 30`,
+		`brokerd_cluster_partitions 5`,
+		`brokerd_cluster_partitions_offline 1`,
+		`brokerd_node_leaders 3`,
+		`brokerd_connections{proto="tcp",role="consumer"} 2`,
+		`brokerd_connections_total{proto="tcp"} 9`,
+		`brokerd_connection_errors_total{reason="timeout"} 1`,
+		`brokerd_client_bytes_total{direction="in"} 100`,
+		`brokerd_client_bytes_total{direction="out"} 200`,
+		`brokerd_commands_total{command="PUB"} 7`,
+		`brokerd_command_errors_total{code="E_BAD_TOPIC",command="PUB"} 1`,
+		`brokerd_auth_failures_total{reason="denied"} 3`,
+		`brokerd_log_recovery_seconds 1.5`,
+		`brokerd_log_unflushed_messages 2`,
+		`brokerd_disk_free_bytes 10`,
+		`brokerd_disk_watermark_state 1`,
+		`brokerd_raft_is_leader 1`,
+		`brokerd_raft_last_contact_seconds -1`,
+		`brokerd_tls_certificate_not_after_timestamp_seconds{usage="client"} 1.795230522e+09`,
+		`brokerd_metrics_objects_dropped 0`,
+		"go_goroutines ",
+		"process_cpu_seconds_total ",
+	} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestWithoutSourcesThereIsTheProcess(t *testing.T) {
+	text := scrape(t, New(Options{}))
+	if strings.Contains(text, "brokerd_channel_depth") || !strings.Contains(text, "brokerd_build_info") {
+		t.Error(text)
+	}
+}
+
+func TestAPublishIsCountedByItsEnd(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		result string
+		reason string
+	}{
+		{nil, "ok", ""},
+		{broker.ErrBusy, "refused", "busy"},
+		{broker.ErrMessageTooBig, "refused", "too_large"},
+		{broker.ErrTopicNotFound, "refused", "bad_topic"},
+		{broker.ErrPartitionNotFound, "refused", "bad_partition"},
+		{broker.ErrExiting, "refused", "exiting"},
+		{fate.Refuse("x"), "refused", "not_writable"},
+		{fate.Mark(syscall.ENOSPC, fate.Refused), "refused", "disk_full"},
+		{errors.New("x"), "uncertain", "uncertain"},
+		{fate.Mark(errors.New("x"), fate.Corrupt), "corrupt", "corrupt"},
+	} {
+		m := New(Options{})
+		m.Histograms().ObservePublish(2*time.Millisecond, test.err)
+		text := scrape(t, m)
+		if want := fmt.Sprintf("brokerd_publish_duration_seconds_count{result=%q} 1\n", test.result); !strings.Contains(text, want) {
+			t.Errorf("%v: no %s", test.err, want)
+		}
+		if want := fmt.Sprintf("brokerd_publish_errors_total{reason=%q} 1\n", test.reason); test.reason != "" && !strings.Contains(text, want) {
+			t.Errorf("%v: no %s", test.err, want)
+		}
+	}
+}
+
+func TestNilHistogramsRecordNothing(*testing.T) {
+	observeAll(nil)
+}
+
+func TestEphemeralNamesShareSeries(t *testing.T) {
+	got := fold([]broker.TopicStats{
+		topicOf("a", "c", "x1#ephemeral", "x2#ephemeral"),
+		topicOf("b#ephemeral", "c", "d"),
+		topicOf("d#ephemeral", "e#ephemeral"),
+	}, 100)
+	checkFold(t, got, []string{"a", "#ephemeral"}, []string{"a/c", "a/#ephemeral", "#ephemeral/#ephemeral"}, 0)
+	if got.channels[2].depth != 3 || got.topics[1].messages != 20 {
+		t.Errorf("sums are %+v and %+v", got.channels[2], got.topics[1])
+	}
+}
+
+func TestWhatIsTooMuchIsSummed(t *testing.T) {
+	got := fold([]broker.TopicStats{
+		topicOf("a", "c", "d"),
+		topicOf("b", "c", "d"),
+		topicOf("c", "c", "d"),
+		topicOf("d#ephemeral", "c"),
+	}, 5)
+	checkFold(t, got, []string{"a", "b", "_other", "#ephemeral"}, []string{"a/c", "a/d", "b/c", "_other/_other", "#ephemeral/#ephemeral"}, 4)
+	if got.channels[3].depth != 3 || got.topics[2].messages != 10 {
+		t.Errorf("sums are %+v and %+v", got.channels[3], got.topics[2])
+	}
+}
+
+func checkFold(t *testing.T, got folded, topics, channels []string, dropped int) {
+	t.Helper()
+	var haveTopics, haveChannels []string
+	for _, s := range got.topics {
+		haveTopics = append(haveTopics, s.name)
+	}
+	for _, s := range got.channels {
+		haveChannels = append(haveChannels, s.topic+"/"+s.name)
+	}
+	if diff := cmp.Diff(topics, haveTopics); diff != "" {
+		t.Errorf("topics (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(channels, haveChannels); diff != "" {
+		t.Errorf("channels (-want +got):\n%s", diff)
+	}
+	if got.dropped != dropped {
+		t.Errorf("%d were dropped, want %d", got.dropped, dropped)
+	}
+}
+
+// TestFoldingLosesNothing compares sums before and after, and checks that no
+// name comes twice and that there are no more than allowed.
+func TestFoldingLosesNothing(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		most := 1 + r.IntN(30)
+		var stats []broker.TopicStats
+		var messages uint64
+		var depth int64
+		for i := range r.IntN(20) {
+			name := fmt.Sprintf("t%02d", i)
+			if r.IntN(4) == 0 {
+				name += "#ephemeral"
+			}
+			var channels []string
+			for j := range r.IntN(5) {
+				c := fmt.Sprintf("c%d", j)
+				if r.IntN(4) == 0 {
+					c += "#ephemeral"
+				}
+				channels = append(channels, c)
+			}
+			s := topicOf(name, channels...)
+			messages += s.Messages
+			depth += int64(len(channels))
+			stats = append(stats, s)
+		}
+		got := fold(stats, most)
+		seen := map[string]bool{}
+		for _, s := range got.topics {
+			messages -= s.messages
+			if seen[s.name] {
+				t.Fatalf("%s twice", s.name)
+			}
+			seen[s.name] = true
+		}
+		for _, s := range got.channels {
+			depth -= s.depth
+			if key := s.topic + "/" + s.name; seen[key] {
+				t.Fatalf("%s twice", key)
+			} else {
+				seen[key] = true
+			}
+		}
+		const sums = 4 // _other and #ephemeral, and a channel of each
+		if messages != 0 || depth != 0 || len(seen) > most+sums {
+			t.Fatalf("%d messages and %d depth were lost, %d objects of at most %d", messages, depth, len(seen), most)
+		}
+	}
+}
+
+func BenchmarkObservePublish(b *testing.B) {
+	h := New(Options{}).Histograms()
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ObservePublish(time.Millisecond, nil)
+	}
+}

@@ -1,0 +1,117 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+)
+
+// Sources are where the numbers come from. Each function is called once a
+// scrape, perhaps by several scrapes at a time, and should not wait for
+// anything. The metrics of a nil function are not exported.
+type Sources struct {
+	// Topics describes the topics with partitions that this node leads.
+	Topics func() []broker.TopicStats
+	// Ready says what keeps the node from serving; empty: nothing.
+	Ready func() []broker.HealthReason
+	// Draining says whether the node is being taken out of service.
+	Draining func() bool
+	// Placement counts partitions.
+	Placement func() Placement
+	// Server counts what clients do.
+	Server func() Server
+	// Logs sums over the partition logs of the node.
+	Logs func() Logs
+	// Disk is the disk that the data is on.
+	Disk func() Disk
+	// Raft is the metadata store.
+	Raft func() Raft
+	// Certificates lists the TLS certificates in use.
+	Certificates func() []Certificate
+}
+
+// Placement counts the partitions of the cluster as this node sees them, and
+// those that it has itself.
+type Placement struct {
+	Partitions         int
+	Offline            int // without a leader
+	UnderReplicated    int // with a replica that is not in sync
+	UnderMinISR        int // refusing publishes for it
+	NonPreferredLeader int
+	Moving             int
+	Hosted             int // with a replica here
+	Led                int // with the leader here
+}
+
+// Server counts connections and commands. Counts grow from the start of the
+// process; the keys of the maps are fixed sets of words.
+type Server struct {
+	Connections      map[ConnectionKind]int // open now
+	Accepted         map[string]uint64      // by protocol
+	ConnectionErrors map[string]uint64      // by reason
+	BytesIn          uint64
+	BytesOut         uint64
+	Commands         map[string]uint64         // by command
+	CommandErrors    map[CommandFailure]uint64 // by command and error code
+	AuthFailures     map[string]uint64         // by reason
+}
+
+// ConnectionKind tells connections apart.
+type ConnectionKind struct {
+	Protocol string // tcp, tls, http or cluster
+	Role     string // producer, consumer or idle
+}
+
+// CommandFailure is a command that was answered with an error.
+type CommandFailure struct{ Command, Code string }
+
+// Logs sums over logs. Counts grow from the start of the process.
+type Logs struct {
+	Segments       int
+	Bytes          int64
+	Unflushed      int64         // records that are appended and not yet synced
+	Recovery       time.Duration // that opening them took
+	CorruptRecords uint64
+	TruncatedBytes uint64
+	Appends        uint64 // batches
+	Records        uint64 // in them
+	AppendedBytes  uint64
+	Syncs          uint64
+}
+
+// Watermark is how near the disk is to its reserve.
+type Watermark int
+
+// The watermarks.
+const (
+	WatermarkOK       Watermark = iota
+	WatermarkWarning            // free space is getting low
+	WatermarkRefusing           // publishes are refused
+)
+
+// Disk describes a disk in bytes.
+type Disk struct {
+	Free, Total, Reserved int64
+	Watermark             Watermark
+}
+
+// Raft describes the metadata store on this node.
+type Raft struct {
+	IsLeader         bool
+	Term             uint64
+	CommitIndex      uint64
+	AppliedIndex     uint64
+	SnapshotIndex    uint64
+	Voters           int
+	FailureTolerance int           // voters that may be lost
+	LastContact      time.Duration // since the leader was heard of; negative: never
+	LeaderChanges    uint64
+	Elections        uint64 // that this node stood in
+	StoreBytes       int64
+}
+
+// Certificate is a TLS certificate in use.
+type Certificate struct {
+	Usage    string // client, cluster, …
+	NotAfter time.Time
+}
