@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +34,7 @@ func showHealth(cmd *cobra.Command, g *globals) error {
 	word, exit := judge(h)
 	err = g.show(cmd, view{
 		object: h,
-		names:  namesOf(h.Reasons, func(r api.Reason) string { return r.Code }),
+		names:  []string{strings.ToLower(word)},
 		text:   func(p *page) { healthText(p, word, h, c) },
 	})
 	if err == nil && exit != exitOK {

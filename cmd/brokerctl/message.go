@@ -43,6 +43,9 @@ func place(m api.Peeked) string { return fmt.Sprintf("%d/%d", m.Partition, m.Seq
 // writeMessage prints one message of a stream: its body alone, or for wide with
 // what is known of it.
 func (g *globals) writeMessage(p *page, m api.Peeked) error {
+	if g.format == formatYAML {
+		p.line("---")
+	}
 	return view{
 		object: m,
 		names:  []string{m.ID},

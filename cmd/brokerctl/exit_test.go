@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func apiError(code api.Code, message string) api.Error {
+	return api.Error{Code: code, Message: message}
+}
+
+func TestExitCodes(t *testing.T) {
+	type answers map[string]any
+	const deleteOrders = "DELETE /v1/topics/orders"
+	tests := []struct {
+		name    string
+		answers answers
+		args    []string
+		exit    int
+		stderr  string
+	}{
+		{"done", nil, []string{"topic", "pause", "orders"}, exitOK, ""},
+		{"no such command", nil, []string{"topik"}, exitUsage, `error: brokerctl has no command "topik" (did you mean "topic"?)`},
+		{"no such command of a group", nil, []string{"topic", "lsit"}, exitUsage, `error: brokerctl topic has no command "lsit" (did you mean "list"?)`},
+		{"no such flag", nil, []string{"topic", "list", "--nope"}, exitUsage, "error: unknown flag: --nope"},
+		{"no such format", nil, []string{"topic", "list", "-o", "xml"}, exitUsage,
+			`error: there is no output format "xml": choose one of table, wide, json, ndjson, yaml, name`},
+		{"no timeout", nil, []string{"topic", "list", "--timeout", "0s"}, exitUsage, "error: --timeout must be above 0"},
+		{"bad address", nil, []string{"topic", "list", "--addr", "ftp://x"}, exitUsage,
+			`error: "ftp://x" is not the address of a broker (write it as http://host:4151)`},
+		{"missing argument", nil, []string{"channel", "describe", "orders"}, exitUsage,
+			"error: brokerctl channel describe needs a CHANNEL (usage: brokerctl channel describe TOPIC CHANNEL [flags])"},
+		{"surplus argument", nil, []string{"node", "list", "x"}, exitUsage, `error: brokerctl node list does not take "x" (usage: brokerctl node list [flags])`},
+		{"nobody to ask", nil, []string{"topic", "delete", "orders"}, exitUsage,
+			"error: deleting topic orders cannot be undone, and there is no terminal to ask at (add --yes)"},
+		{"nothing to alter", nil, []string{"topic", "alter", "orders"}, exitUsage,
+			"error: say what to change: brokerctl topic alter --help lists the settings"},
+		{"bad size", nil, []string{"topic", "create", "x", "--retention-bytes", "lots"}, exitUsage,
+			`error: --retention-bytes: "lots" is no size: write it as 1073741824, 1GiB or 500MB`},
+		{"bad sync", nil, []string{"topic", "create", "x", "--sync", "never"}, exitUsage,
+			`error: --sync: "never" is no sync policy: write always, interval or a number of messages`},
+		{"bad place", nil, []string{"channel", "seek", "orders", "invoice", "--to", "tomorrow"}, exitUsage,
+			`error: --to "tomorrow" is no place: write start, end, 2026-11-21T06:00:00Z, -2h or an offset`},
+		{"no message", nil, []string{"message", "pub", "orders"}, exitUsage, "error: no message: write it behind the topic, or name a file with -f"},
+		{"no such file", nil, []string{"message", "pub", "orders", "-f", "no/such"}, exitUsage, "error: open no/such: no such file or directory"},
+		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: "a/b/c" is neither TOPIC nor TOPIC/CHANNEL`},
+		{"refused value", answers{"POST /v1/topics": apiError(api.CodeInvalid, "topic name is not valid")}, []string{"topic", "create", "a b"}, exitUsage,
+			"error: topic name is not valid"},
+		{"no such topic, one is near", nil, []string{"topic", "describe", "order"}, exitNotFound, `error: topic "order" not found (did you mean "orders"?)`},
+		{"no such topic, none is near", nil, []string{"topic", "pause", "bills"}, exitNotFound, `error: topic "bills" not found`},
+		{"no such channel", nil, []string{"channel", "describe", "orders", "invocie"}, exitNotFound,
+			`error: channel "invocie" of topic "orders" not found (did you mean "invoice"?)`},
+		{"no such topic of a channel", nil, []string{"channel", "pause", "oders", "invoice"}, exitNotFound,
+			`error: topic "oders" not found (did you mean "orders"?)`},
+		{"exists", answers{"POST /v1/topics": apiError(api.CodeExists, "topic exists with another configuration")}, []string{"topic", "create", "orders"},
+			exitRefused, "error: topic exists with another configuration"},
+		{"forbidden", answers{deleteOrders: apiError(api.CodeForbidden, "not allowed")}, []string{"topic", "delete", "orders", "--yes"}, exitForbidden, "error: not allowed"},
+		{"busy", answers{deleteOrders: apiError(api.CodeBusy, "try later")}, []string{"topic", "delete", "orders", "--yes"}, exitUnavailable, "error: try later"},
+		{"defect", answers{deleteOrders: api.Error{Code: api.CodeInternal, Message: "it broke", Hint: "report it"}},
+			[]string{"topic", "delete", "orders", "--yes"}, exitFailed, "error: it broke (report it)"},
+		{"replicas differ", answers{"GET /v1/topics/orders/verify": api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{{}}}},
+			[]string{"partition", "verify", "orders"}, exitFailed, ""},
+		{"degraded", answers{"GET /v1/cluster/health": api.Health{Degraded: true, Reasons: []api.Reason{{Code: "nodes_down", Count: 1, What: "n3"}}}},
+			[]string{"cluster", "health"}, exitDegraded, ""},
+		{"healthy and degraded", answers{"GET /v1/cluster/health": api.Health{Healthy: true, Degraded: true}}, []string{"cluster", "health"}, exitDegraded, ""},
+		{"unhealthy", answers{"GET /v1/cluster/health": api.Health{Reasons: []api.Reason{{Code: "no_leader", Count: 2, What: "a/0 b/1"}}}},
+			[]string{"cluster", "health"}, exitUnhealthy, ""},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			broker := newFakeBroker(t)
+			for request, answer := range tc.answers {
+				broker.set(request, answer)
+			}
+			r := broker.brokerctl(t, tc.args...)
+			if r.exit != tc.exit || strings.TrimSuffix(r.stderr, "\n") != tc.stderr {
+				t.Errorf("exit %d, stderr %q, want %d, %q", r.exit, r.stderr, tc.exit, tc.stderr)
+			}
+			if tc.stderr != "" && r.stdout != "" {
+				t.Errorf("stdout %q, want nothing beside an error", r.stdout)
+			}
+		})
+	}
+}
+
+func TestAnUnhealthyClusterSaysWhy(t *testing.T) {
+	broker := newFakeBroker(t)
+	broker.set("GET /v1/cluster/health", api.Health{Reasons: []api.Reason{{Code: "no_leader", Count: 2, What: "a/0 b/1"}, {Code: "nodes_down", Count: 1, What: "n3"}}})
+	const want = `UNHEALTHY   orders-prod   2/3 nodes   controller n2
+
+REASON      COUNT  WHAT
+no_leader   2      a/0 b/1
+nodes_down  1      n3
+`
+	if r := broker.brokerctl(t, "cluster", "health"); r.stdout != want {
+		t.Error(cmp.Diff(want, r.stdout))
+	}
+}
+
+func TestErrorsAreJSONWhereAsked(t *testing.T) {
+	broker := newFakeBroker(t)
+	for _, f := range []string{"json", "ndjson"} {
+		r := broker.brokerctl(t, "topic", "describe", "order", "-o", f)
+		const want = `{"error":{"code":"not_found","message":"topic \"order\" not found","hint":"did you mean \"orders\"?","fate":"refused"}}` + "\n"
+		if r.stderr != want || r.exit != exitNotFound {
+			t.Errorf("exit %d, stderr %s, want %s", r.exit, r.stderr, want)
+		}
+	}
+	r := broker.brokerctl(t, "topic", "describe", "-o", "json")
+	var answer api.ErrorAnswer
+	if err := json.Unmarshal([]byte(r.stderr), &answer); err != nil || answer.Error.Code != codeUsage || r.exit != exitUsage {
+		t.Errorf("exit %d, stderr %s: %v", r.exit, r.stderr, err)
+	}
+}
+
+func TestUnreachableIsExitSix(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	for _, args := range [][]string{{"cluster", "health"}, {"topic", "delete", "t", "--yes"}, {"message", "pub", "t", "m"}} {
+		r := runWith(t, environment{}, append(args, "--addr", address)...)
+		if r.exit != exitUnavailable || !strings.Contains(r.stderr, "connection refused (is brokerd running there?") {
+			t.Errorf("%v: exit %d, stderr %q", args, r.exit, r.stderr)
+		}
+	}
+}
+
+func TestAnotherAddressIsAsked(t *testing.T) {
+	broker := newFakeBroker(t)
+	r := runWith(t, environment{}, "topic", "list", "-o", "name", "--addr", "127.0.0.1:1", "--addr", broker.URL)
+	if r.exit != exitOK || r.stdout != "clicks#ephemeral\norders\n" {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	}
+}
+
+func TestDestroyingAsksForTheName(t *testing.T) {
+	for _, tc := range []struct {
+		typed   string
+		exit    int
+		changes []string
+	}{
+		{"orders\n", exitOK, []string{"DELETE /v1/topics/orders"}},
+		{"order\n", exitUsage, nil},
+		{"", exitUsage, nil},
+	} {
+		broker := newFakeBroker(t)
+		r := runWith(t, environment{stdin: strings.NewReader(tc.typed), isTerminal: true}, "topic", "delete", "orders", "--addr", broker.URL)
+		if r.exit != tc.exit || !slices.Equal(broker.changes(), tc.changes) {
+			t.Errorf("typed %q: exit %d, asked %q", tc.typed, r.exit, broker.changes())
+		}
+		if !strings.HasPrefix(r.stderr, "deleting topic orders cannot be undone. Type the name to go on: ") {
+			t.Errorf("the question was %q", r.stderr)
+		}
+	}
+}
+
+func TestRequestsSayWhatWasAsked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(file, []byte("one\n\r\ntwo\r\n\nthree"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"topic", "create", "t"}, []string{`POST /v1/topics {"name":"t","config":{}}`}},
+		{[]string{"topic", "create", "t", "-p", "4", "-r", "3", "--min-isr", "2", "--sync", "interval", "--sync-interval", "50ms", "--ordered", "--ext",
+			"--retention", "72h", "--retention-bytes", "1GiB", "--max-message-bytes", "2MB"},
+			[]string{`POST /v1/topics {"name":"t","config":{"partitions":4,"replicas":3,"min_isr":2,"sync":"interval","sync_interval":"50ms","ordered":true,` +
+				`"ext":true,"retention":"72h0m0s","retention_bytes":1073741824,"max_message_bytes":2000000}}`}},
+		{[]string{"topic", "alter", "orders", "--sync", "100", "--retention", "0"}, []string{`PATCH /v1/topics/orders {"sync":100,"retention":"0s"}`}},
+		{[]string{"topic", "add-partitions", "orders", "-p", "8"}, []string{`POST /v1/topics/orders/partitions {"partitions":8}`}},
+		{[]string{"channel", "create", "orders", "c#ephemeral", "--ordered"}, []string{`POST /v1/topics/orders/channels {"name":"c#ephemeral","ordered":true}`}},
+		{[]string{"channel", "seek", "orders", "invoice", "--to", "-2h"},
+			[]string{`POST /v1/topics/orders/channels/invoice/seek {"time":"2026-11-21T07:14:02Z"}`}},
+		{[]string{"channel", "seek", "orders", "invoice", "--to", "120"}, []string{`POST /v1/topics/orders/channels/invoice/seek {"offset":120}`}},
+		{[]string{"channel", "seek", "orders", "invoice", "--to", "2026-11-20"},
+			[]string{`POST /v1/topics/orders/channels/invoice/seek {"time":"2026-11-20T00:00:00Z"}`}},
+		{[]string{"channel", "seek", "orders", "invoice", "--to", "end", "--dry-run"}, nil},
+		{[]string{"message", "pub", "orders", "a", "b", "--partition", "1", "--delay", "10m"},
+			[]string{`POST /v1/topics/orders/messages {"messages":[{"body":"YQ==","delay":"10m0s"},{"body":"Yg==","delay":"10m0s"}],"partition":1}`}},
+		{[]string{"message", "pub", "orders", "a", "--key", "k"}, []string{`POST /v1/topics/orders/messages {"messages":[{"body":"YQ=="}],"key":"k"}`}},
+		{[]string{"message", "pub", "orders", "-f", file, "--batch", "2"}, []string{
+			`POST /v1/topics/orders/messages {"messages":[{"body":"b25l"},{"body":"dHdv"}]}`,
+			`POST /v1/topics/orders/messages {"messages":[{"body":"dGhyZWU="}]}`,
+		}},
+	}
+	for _, tc := range tests {
+		broker := newFakeBroker(t)
+		if r := broker.brokerctl(t, tc.args...); r.exit != exitOK || r.stderr != "" {
+			t.Errorf("%q: exit %d, stderr %q", tc.args, r.exit, r.stderr)
+		}
+		if diff := cmp.Diff(tc.want, broker.changes()); diff != "" {
+			t.Errorf("%q:\n%s", tc.args, diff)
+		}
+	}
+}
+
+func TestPublishingInPartSaysSo(t *testing.T) {
+	broker := newFakeBroker(t)
+	r := runWith(t, environment{stdin: strings.NewReader("one\ntwo\n")}, "message", "pub", "orders", "-f", "-", "--batch", "1", "--addr", broker.URL)
+	if r.exit != exitOK || r.stdout != "published 2 messages to orders/0 from 120 on\n" {
+		t.Fatalf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	}
+	answers := []any{publishOrders(nil, []byte(`{"messages":[{}]}`)), apiError(api.CodeNotWritable, "disk full")}
+	broker.set("POST /v1/topics/orders/messages", apiError(api.CodeNotWritable, "disk full"))
+	r = runWith(t, environment{}, "message", "pub", "orders", "one", "--addr", broker.URL)
+	if r.exit != exitRefused || r.stdout != "" {
+		t.Errorf("nothing published: exit %d, stdout %q", r.exit, r.stdout)
+	}
+	first := true
+	b := newFakeBroker(t)
+	b.set("POST /v1/topics/orders/messages", func(_ *http.Request, _ []byte) any {
+		if first {
+			first = false
+			return answers[0]
+		}
+		return map[string]string{"partition": "none"} // no answer that a broker gives
+	})
+	r = runWith(t, environment{stdin: strings.NewReader("one\ntwo\n")}, "message", "pub", "orders", "-f", "-", "--batch", "1", "--addr", b.URL, "-q")
+	if r.exit != exitPartial || !strings.HasPrefix(r.stderr, "error: 1 message published, then: ") {
+		t.Errorf("published in part: exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	}
+}
+
+func TestAnInterruptEndsAChangeWith130AndATailWell(t *testing.T) {
+	broker := newFakeBroker(t)
+	env := environment{getenv: func(string) string { return broker.URL }, now: clock, stdin: strings.NewReader("")}
+	for _, tc := range []struct {
+		args []string
+		exit int
+	}{
+		{[]string{"topic", "pause", "orders"}, exitInterrupted},
+		{[]string{"message", "tail", "orders"}, exitOK},
+	} {
+		var stdout, stderr strings.Builder
+		env.stdout, env.stderr = &stdout, &stderr
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cancel()
+		if exit := run(ctx, tc.args, env); exit != tc.exit {
+			t.Errorf("%q: exit %d, stderr %q, want %d", tc.args, exit, stderr.String(), tc.exit)
+		}
+	}
+}
+
+func TestLinesArePublishedWhenNoMoreCome(t *testing.T) {
+	reader, writer := io.Pipe()
+	sent := make(chan int, 2)
+	ended := make(chan error, 1)
+	limits := batchLimits{messages: 10, bytes: 10, linger: time.Millisecond}
+	go func() {
+		ended <- sendLines(t.Context(), reader, limits, func(bodies [][]byte) error { sent <- len(bodies); return nil })
+	}()
+	for range 2 {
+		if _, err := io.WriteString(writer, "line\n"); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-sent; n != 1 {
+			t.Errorf("a batch of %d, want 1", n)
+		}
+	}
+	_ = writer.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCompletionKnowsLiveNames(t *testing.T) {
+	broker := newFakeBroker(t)
+	for _, tc := range []struct{ args, want string }{
+		{"topic describe", "clicks#ephemeral\norders\n"},
+		{"topic pause o", "orders\n"},
+		{"channel describe orders", "bill\ninvoice\n"},
+		{"message peek orders/i", "orders/invoice\n"},
+		{"topic list", ""},
+	} {
+		words := strings.Fields(tc.args)
+		if len(words) == 2 || len(words) == 3 && words[0] == "channel" {
+			words = append(words, "")
+		}
+		r := broker.brokerctl(t, append([]string{"__complete"}, words...)...)
+		if got, _, _ := strings.Cut(r.stdout, ":"); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.args, got, tc.want)
+		}
+	}
+}

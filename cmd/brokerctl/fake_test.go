@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// clock is when the tests happen.
+func clock() time.Time { return time.Date(2026, 11, 21, 9, 14, 2, 0, time.UTC) }
+
+func ptr[T any](v T) *T { return &v }
+
+// fakeBroker serves /v1 with answers that the test sets, by "METHOD path".
+type fakeBroker struct {
+	*httptest.Server
+
+	mu      sync.Mutex // guards the fields below
+	answers map[string]any
+	asked   []string // "METHOD path?query body" of what changes something
+}
+
+func newFakeBroker(t *testing.T) *fakeBroker {
+	t.Helper()
+	b := &fakeBroker{answers: ordinaryAnswers()}
+	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *fakeBroker) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.Method != http.MethodGet {
+		b.asked = append(b.asked, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body)))
+	}
+	answer, ok := b.answers[r.Method+" "+r.URL.Path]
+	if !ok {
+		answer = api.Error{Code: api.CodeNotFound, Message: "not found", Fate: "refused"}
+	}
+	switch a := answer.(type) {
+	case nil:
+		w.WriteHeader(http.StatusNoContent)
+	case api.Error:
+		w.WriteHeader(a.Code.Status())
+		_ = json.NewEncoder(w).Encode(api.ErrorAnswer{Error: &a})
+	case func(*http.Request, []byte) any:
+		_ = json.NewEncoder(w).Encode(a(r, body))
+	default:
+		_ = json.NewEncoder(w).Encode(a)
+	}
+}
+
+// set changes one answer.
+func (b *fakeBroker) set(request string, answer any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answers[request] = answer
+}
+
+// changes returns what was asked that changes something.
+func (b *fakeBroker) changes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.asked...)
+}
+
+// result is how a command line ended.
+type result struct {
+	exit           int
+	stdout, stderr string
+}
+
+// brokerctl runs a command line against the fake.
+func (b *fakeBroker) brokerctl(t *testing.T, args ...string) result {
+	t.Helper()
+	return runWith(t, environment{getenv: func(name string) string {
+		if name == addressVariable {
+			return b.URL
+		}
+		return ""
+	}}, args...)
+}
+
+// runWith runs a command line in an environment whose streams may be left out.
+func runWith(t *testing.T, env environment, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	env.stdout, env.stderr, env.now = &stdout, &stderr, clock
+	if env.stdin == nil {
+		env.stdin = strings.NewReader("")
+	}
+	if env.getenv == nil {
+		env.getenv = func(string) string { return "" }
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	return result{run(ctx, args, env), stdout.String(), stderr.String()}
+}
+
+func ordinaryAnswers() map[string]any {
+	orders, clicks := ordersTopic(), clicksTopic()
+	invoice := invoiceChannel()
+	cluster := api.Cluster{ClusterID: "orders-prod", Controller: "n2", Self: "n1", Nodes: []api.Node{
+		{ID: "n1", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.11:4150", HTTPAddress: "10.0.0.11:4151",
+			ClusterAddress: "10.0.0.11:4152", Zone: "a", Version: "0.1.0", Incarnation: 3},
+		{ID: "n2", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
+			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Incarnation: 1},
+		{ID: "n3", State: api.NodeDown, TCPAddress: "10.0.0.13:4150", HTTPAddress: "10.0.0.13:4151",
+			ClusterAddress: "10.0.0.13:4152", Version: "0.1.0", Incarnation: 7},
+	}}
+	var partitions []api.Partition
+	for _, t := range []api.Topic{clicks, orders} {
+		for _, q := range t.Partitions {
+			q.Topic = t.Name
+			partitions = append(partitions, q)
+		}
+	}
+	return map[string]any{
+		"GET /v1/topics":                                  api.TopicList{Topics: []api.Topic{clicks, orders}},
+		"POST /v1/topics":                                 clicks,
+		"GET /v1/topics/orders":                           orders,
+		"PATCH /v1/topics/orders":                         orders,
+		"DELETE /v1/topics/orders":                        nil,
+		"POST /v1/topics/orders/pause":                    nil,
+		"POST /v1/topics/orders/resume":                   nil,
+		"POST /v1/topics/orders/empty":                    nil,
+		"POST /v1/topics/orders/partitions":               orders,
+		"GET /v1/topics/orders/messages":                  peekOrders,
+		"POST /v1/topics/orders/messages":                 publishOrders,
+		"GET /v1/topics/orders/verify":                    ordersVerification(),
+		"GET /v1/topics/orders/channels":                  api.ChannelList{Topic: "orders", Channels: orders.Channels},
+		"POST /v1/topics/orders/channels":                 invoice,
+		"GET /v1/topics/orders/channels/invoice":          invoice,
+		"POST /v1/topics/orders/channels/invoice":         invoice,
+		"DELETE /v1/topics/orders/channels/invoice":       nil,
+		"POST /v1/topics/orders/channels/invoice/pause":   nil,
+		"POST /v1/topics/orders/channels/invoice/resume":  nil,
+		"POST /v1/topics/orders/channels/invoice/empty":   nil,
+		"POST /v1/topics/orders/channels/invoice/seek":    invoice,
+		"GET /v1/topics/orders/channels/invoice/messages": peekOrders,
+		"GET /v1/partitions":                              api.PartitionList{Partitions: partitions},
+		"GET /v1/cluster":                                 cluster,
+		"GET /v1/cluster/health":                          api.Health{Healthy: true, Reasons: []api.Reason{}},
+		"GET /v1/nodes":                                   api.NodeList{Nodes: cluster.Nodes},
+	}
+}
+
+func ordersTopic() api.Topic {
+	return api.Topic{
+		Name: "orders",
+		Config: api.Config{Partitions: 2, Replicas: 3, MinISR: 2, Sync: api.SyncAlways,
+			Retention: api.Duration(72 * time.Hour), RetentionBytes: 50 << 30},
+		MessagesTotal: 9_761_193, BytesTotal: 1_249_432_704, Bytes: 13_314_398_617,
+		Partitions: []api.Partition{
+			{Partition: 0, Leader: "n1", Epoch: 12, Replicas: []string{"n1", "n2", "n3"}, ISR: []string{"n1", "n2"},
+				LogStart: 100_022, CommittedEnd: 4_881_203, LogEnd: 4_881_203, Bytes: 3_328_599_654},
+			{Partition: 1, Leader: "n2", Epoch: 9, Replicas: []string{"n3", "n2", "n1"}, ISR: []string{"n2", "n3", "n1"},
+				LogStart: 98_411, CommittedEnd: 4_879_990, LogEnd: 4_879_991, Bytes: 3_328_599_654},
+		},
+		Channels: []api.ChannelSummary{
+			{Name: "bill", Depth: 212, InFlight: 40, Deferred: 3, Consumers: 8, OldestAge: api.Duration(1234 * time.Millisecond)},
+			{Name: "invoice", Depth: 48_112, Paused: true, Ordered: true, OldestAge: api.Duration(3*time.Hour + 12*time.Minute)},
+		},
+	}
+}
+
+func clicksTopic() api.Topic {
+	return api.Topic{
+		Name:   "clicks#ephemeral",
+		Config: api.Config{Partitions: 1, Replicas: 1, MinISR: 1, Sync: 1000, SyncInterval: api.Duration(200 * time.Millisecond), Ext: true},
+		Paused: true, Ephemeral: true, Depth: 7, MessagesTotal: 7,
+		Partitions: []api.Partition{{Replicas: []string{"n1"}, ISR: []string{}, CommittedEnd: 7, LogEnd: 7, Bytes: 812}},
+		Channels:   []api.ChannelSummary{},
+	}
+}
+
+func invoiceChannel() api.Channel {
+	return api.Channel{
+		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true,
+		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), MessagesTotal: 9_761_193,
+		DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212,
+		Consumers: []api.Consumer{{Address: "10.0.1.9:51234", ClientID: "worker-7", Hostname: "worker-7.local", UserAgent: "go-nsq/1.1.0",
+			Ready: 1, InFlight: 1, FinishedTotal: 12, ConnectedAt: clock().Add(-time.Minute)}},
+		Partitions: []api.ChannelPartition{
+			{Partition: 0, Leader: "n1", Confirmed: 4_833_120, Lag: 48_083},
+			{Partition: 1, Leader: "n2", Confirmed: 4_879_961, Lag: 29},
+		},
+	}
+}
+
+func ordersVerification() api.Verification {
+	return api.Verification{Topic: "orders", Partitions: []api.PartitionDigest{
+		{Partition: 0, CommittedEnd: 4_881_203, Digests: map[string]string{"n2": "8f3c01aa", "n1": "8f3c01aa"}, Identical: true},
+		{Partition: 1, CommittedEnd: 4_879_990, Digests: map[string]string{"n1": "00c0ffee", "n2": "00c0ffee"}, Identical: true},
+	}}
+}
+
+// peekOrders answers a peek from a log in which message i of a partition was
+// published i milliseconds after midnight.
+func peekOrders(r *http.Request, _ []byte) any {
+	partition, _ := strconv.Atoi(r.FormValue("partition"))
+	from, err := strconv.ParseUint(r.FormValue("from"), 10, 64)
+	if err != nil {
+		from = 100_022
+	}
+	n, _ := strconv.Atoi(r.FormValue("n"))
+	bodies := []string{`{"id":1}`, "two\nlines", "\xff\x00"}
+	var list []api.Peeked
+	for i := range min(n, len(bodies)) {
+		at := from + uint64(i)
+		if at >= 4_879_990 && partition == 1 || at >= 4_881_203 {
+			break // the committed end
+		}
+		m := api.Peeked{
+			Partition: partition, Seq: at, ID: strings.Repeat("0", 15) + strconv.Itoa(i), Timestamp: midnight().Add(time.Duration(at) * time.Millisecond),
+			Attempts: uint16(i), State: api.PeekReady, Headers: json.RawMessage("{}"), Body: []byte(bodies[i]),
+		}
+		if i < 2 {
+			m.Text = &bodies[i]
+		}
+		list = append(list, m)
+	}
+	return api.PeekedList{Messages: list}
+}
+
+func midnight() time.Time { return time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC) }
+
+// publishOrders stores nothing and says that it did.
+func publishOrders(_ *http.Request, body []byte) any {
+	var req api.Publish
+	if err := json.Unmarshal(body, &req); err != nil {
+		return api.Published{}
+	}
+	p := api.Published{Topic: "orders", FirstSeq: 120, Count: len(req.Messages)}
+	if req.Partition != nil {
+		p.Partition = *req.Partition
+	}
+	return p
+}

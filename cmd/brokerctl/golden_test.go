@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// goldenCommands are command lines whose answers are kept in testdata, in every
+// form. The name of the file is the command with dashes.
+var goldenCommands = [][]string{
+	{"topic", "create", "clicks#ephemeral"},
+	{"topic", "list"},
+	{"topic", "describe", "orders"},
+	{"topic", "alter", "orders", "--retention", "72h"},
+	{"topic", "add-partitions", "orders", "--partitions", "2"},
+	{"topic", "pause", "orders"},
+	{"topic", "resume", "orders"},
+	{"topic", "empty", "orders", "--yes"},
+	{"topic", "delete", "orders", "--yes"},
+	{"channel", "create", "orders", "invoice"},
+	{"channel", "list", "orders"},
+	{"channel", "describe", "orders", "invoice"},
+	{"channel", "pause", "orders", "invoice"},
+	{"channel", "resume", "orders", "invoice"},
+	{"channel", "empty", "orders", "invoice", "--yes"},
+	{"channel", "delete", "orders", "invoice", "--yes"},
+	{"channel", "seek", "orders", "invoice", "--to", "-2h", "--dry-run"},
+	{"message", "pub", "orders", "one", "two"},
+	{"message", "peek", "orders/invoice", "-n", "3"},
+	{"message", "tail", "orders", "-n", "2"},
+	{"partition", "list"},
+	{"partition", "verify", "orders"},
+	{"cluster", "info"},
+	{"cluster", "health"},
+	{"node", "list"},
+}
+
+// otherCommands are the commands that other tests cover: their answers hold
+// times or are those of cobra.
+var otherCommands = []string{
+	"bench pub", "bench sub", "bench e2e", "version",
+	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
+}
+
+func TestEveryCommandAnswersInEveryForm(t *testing.T) {
+	for _, args := range goldenCommands {
+		name := strings.Join(args[:2], "-")
+		t.Run(name, func(t *testing.T) {
+			broker := newFakeBroker(t)
+			var got strings.Builder
+			for _, f := range formatNames() {
+				r := broker.brokerctl(t, append(args, "-o", f)...)
+				if r.exit != exitOK || r.stderr != "" {
+					t.Errorf("-o %s: exit %d, stderr %q", f, r.exit, r.stderr)
+				}
+				checkForm(t, format(f), r.stdout)
+				fmt.Fprintf(&got, "$ brokerctl %s -o %s\n%s\n", strings.Join(args, " "), f, r.stdout)
+			}
+			golden(t, filepath.Join("testdata", name+".txt"), got.String())
+		})
+	}
+}
+
+// checkForm parses an answer the way a program would.
+func checkForm(t *testing.T, f format, text string) {
+	t.Helper()
+	var err error
+	switch f {
+	case formatYAML:
+		for dec := yaml.NewDecoder(strings.NewReader(text)); err == nil; {
+			var v map[string]any
+			err = dec.Decode(&v)
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+	case formatJSON, formatNDJSON:
+		for l := range strings.Lines(text) {
+			var v map[string]any
+			if err = json.Unmarshal([]byte(l), &v); err != nil {
+				break
+			}
+		}
+	case formatTable, formatWide, formatName:
+	}
+	if err != nil || text == "" {
+		t.Errorf("-o %s: %q: %v", f, text, err)
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (rewrite it with -update):\n%s", path, diff)
+	}
+}
+
+func TestEveryCommandIsCovered(t *testing.T) {
+	covered := map[string]bool{}
+	for _, args := range goldenCommands {
+		covered[strings.Join(args[:2], " ")] = true
+	}
+	for _, name := range otherCommands {
+		covered[name] = true
+	}
+	root := newRootCommand(&globals{})
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() {
+			return
+		}
+		path := strings.TrimPrefix(cmd.CommandPath(), "brokerctl ")
+		if !covered[path] {
+			t.Errorf("%q has no golden answer: add it to goldenCommands", path)
+		}
+		if cmd.InheritedFlags().Lookup("output") == nil {
+			t.Errorf("%q does not take -o", path)
+		}
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%q: short text %q", path, cmd.Short)
+		}
+	}
+	walk(root)
+}
