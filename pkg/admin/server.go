@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/broker"
 )
 
@@ -137,7 +138,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) string {
 	// browsers have always been able to.
 	if r.URL.Path != "/pub" && r.URL.Path != "/mpub" {
 		if err := f.origin.Check(r); err != nil {
-			answerV1(w, nil, &nsqError{http.StatusForbidden, "CROSS_ORIGIN"})
+			answerCrossOrigin(w, r, err)
 			return ""
 		}
 	}
@@ -153,13 +154,26 @@ func answerTLSRequired(w http.ResponseWriter, port int) {
 	}{"TLS_REQUIRED", port})
 }
 
+// answerCrossOrigin refuses in the form of the surface that was asked.
+func answerCrossOrigin(w http.ResponseWriter, r *http.Request, cause error) {
+	if isV1(r.URL.Path) {
+		answerError(w, api.Errorf(api.CodeForbidden, "%w", cause))
+		return
+	}
+	answerV1(w, nil, &nsqError{http.StatusForbidden, "CROSS_ORIGIN"})
+}
+
 // recovered answers for a handler that panicked.
 func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
 	f.logger.Error("panic in a handler", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if w.status == 0 {
+	switch {
+	case w.status != 0: // too late
+	case isV1(r.URL.Path):
+		answerError(w, api.Errorf(api.CodeInternal, "a defect of the broker: its log has the place"))
+	default:
 		answerV1(w, nil, &nsqError{http.StatusInternalServerError, "INTERNAL_ERROR"})
 	}
 }

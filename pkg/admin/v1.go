@@ -81,9 +81,12 @@ func (v *v1) handle(pattern string, e func(*http.Request) (answer, error)) {
 	})
 }
 
+// isV1 says whether a path is below /v1.
+func isV1(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
+
 // serve answers what is below /v1. It returns false for any other path.
 func (v *v1) serve(w http.ResponseWriter, r *http.Request) (pattern string, ok bool) {
-	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") {
+	if !isV1(r.URL.Path) {
 		return "", false
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -1,0 +1,301 @@
+package admin
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// fake is a Broker in memory: its topics exist, its messages are only counted.
+type fake struct {
+	mu        sync.Mutex
+	topics    map[string]*meta.Topic
+	published []broker.Publish
+	calls     []string
+	info      broker.ClusterInfo
+	stats     []broker.TopicStats
+	ready     []broker.HealthReason
+	receipt   func(broker.Publish) *broker.Receipt // nil answer: Done is not called
+	fail      error                                // of whatever changes something
+	noCreate  bool                                 // topics are not made on first use
+	sought    broker.SeekTo
+	peeked    broker.Peek
+}
+
+func newFake(topics ...string) *fake {
+	f := &fake{
+		topics: map[string]*meta.Topic{},
+		info: broker.ClusterInfo{ID: "c1", Controller: "n1", Self: "n1", Nodes: []broker.NodeInfo{{
+			ID: "n1", State: "up", Voter: true, TCPAddress: "10.0.0.1:4150", HTTPAddress: "10.0.0.1:4151",
+			ClusterAddress: "10.0.0.1:4152", Version: "1.3.0", Incarnation: 7,
+		}}},
+	}
+	for _, name := range topics {
+		f.create(name, meta.TopicConfig{}.WithDefaults(1, false))
+	}
+	return f
+}
+
+func (f *fake) create(name string, cfg meta.TopicConfig) *meta.Topic {
+	t := &meta.Topic{Name: name, Config: cfg, Channels: map[string]*meta.Channel{}}
+	for range cfg.Partitions {
+		t.Partitions = append(t.Partitions, meta.Partition{
+			Replicas: []meta.NodeID{"n1"}, Leader: "n1", Epoch: 1, ISR: []meta.NodeID{"n1"},
+		})
+	}
+	f.topics[name] = t
+	return t
+}
+
+// withChannel adds a channel to a topic.
+func (f *fake) withChannel(topic, channel string) *fake {
+	f.topics[topic].Channels[channel] = &meta.Channel{Name: channel}
+	return f
+}
+
+// call records a change and returns the error that changes are to have.
+func (f *fake) call(what string) error {
+	f.calls = append(f.calls, what)
+	return f.fail
+}
+
+func (f *fake) Publish(_ context.Context, p broker.Publish) {
+	f.mu.Lock()
+	kept := p
+	kept.Messages = slices.Clone(p.Messages)
+	for i := range kept.Messages {
+		kept.Messages[i].Body = slices.Clone(kept.Messages[i].Body)
+	}
+	f.published = append(f.published, kept)
+	answer := f.receipt
+	f.mu.Unlock()
+	if answer == nil {
+		p.Done(broker.Receipt{Count: len(p.Messages)})
+		return
+	}
+	if r := answer(p); r != nil {
+		p.Done(*r)
+	}
+}
+
+func (f *fake) Topics() []*meta.Topic {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []*meta.Topic
+	for _, name := range slices.Sorted(maps.Keys(f.topics)) {
+		list = append(list, f.topics[name])
+	}
+	return list
+}
+
+func (f *fake) Topic(name string) (*meta.Topic, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t, ok := f.topics[name]; ok {
+		return t, nil
+	}
+	return nil, broker.ErrTopicNotFound
+}
+
+func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call("create " + name); err != nil {
+		return nil, err
+	}
+	cfg = cfg.WithDefaults(1, meta.IsEphemeral(name))
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if t, ok := f.topics[name]; ok {
+		if t.Config != cfg {
+			return nil, broker.ErrTopicExists
+		}
+		return t, nil
+	}
+	return f.create(name, cfg), nil
+}
+
+func (f *fake) EnsureTopic(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noCreate {
+		return broker.ErrTopicNotFound
+	}
+	if err := f.call("ensure " + name); err != nil {
+		return err
+	}
+	f.create(name, meta.TopicConfig{}.WithDefaults(1, false))
+	return nil
+}
+
+func (f *fake) AlterTopic(_ context.Context, name string, change func(*meta.TopicConfig)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call("alter " + name); err != nil {
+		return err
+	}
+	next := *f.topics[name]
+	change(&next.Config)
+	f.topics[name] = &next
+	return next.Config.Validate()
+}
+
+func (f *fake) AddPartitions(_ context.Context, name string, total int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call("partitions " + name); err != nil {
+		return err
+	}
+	cfg := f.topics[name].Config
+	cfg.Partitions = total
+	f.create(name, cfg)
+	return nil
+}
+
+func (f *fake) DeleteTopic(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call("delete " + name); err != nil {
+		return err
+	}
+	delete(f.topics, name)
+	return nil
+}
+
+func (f *fake) EmptyTopic(_ context.Context, name string) error { return f.locked("empty " + name) }
+
+func (f *fake) PauseTopic(_ context.Context, name string, paused bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call("pause " + name); err != nil {
+		return err
+	}
+	next := *f.topics[name]
+	next.Paused = paused
+	f.topics[name] = &next
+	return nil
+}
+
+func (f *fake) locked(what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.call(what)
+}
+
+func (f *fake) CreateChannel(_ context.Context, topic, channel string, ordered bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call("create " + topic + "/" + channel); err != nil {
+		return err
+	}
+	t, ok := f.topics[topic]
+	if !ok {
+		return broker.ErrTopicNotFound
+	}
+	if t.Channels[channel] == nil {
+		t.Channels[channel] = &meta.Channel{Name: channel, Ordered: ordered}
+	}
+	return nil
+}
+
+// onChannel records a call for a channel that has to exist.
+func (f *fake) onChannel(what, topic, channel string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call(what + " " + topic + "/" + channel); err != nil {
+		return err
+	}
+	t, ok := f.topics[topic]
+	if !ok {
+		return broker.ErrTopicNotFound
+	}
+	c, ok := t.Channels[channel]
+	if !ok {
+		return broker.ErrChannelNotFound
+	}
+	switch what {
+	case "delete":
+		delete(t.Channels, channel)
+	case "pause", "resume":
+		next := *c
+		next.Paused = what == "pause"
+		t.Channels[channel] = &next
+	}
+	return nil
+}
+
+func (f *fake) DeleteChannel(_ context.Context, topic, channel string) error {
+	return f.onChannel("delete", topic, channel)
+}
+
+func (f *fake) EmptyChannel(_ context.Context, topic, channel string) error {
+	return f.onChannel("empty", topic, channel)
+}
+
+func (f *fake) PauseChannel(_ context.Context, topic, channel string, paused bool) error {
+	what := "resume"
+	if paused {
+		what = "pause"
+	}
+	return f.onChannel(what, topic, channel)
+}
+
+func (f *fake) SeekChannel(_ context.Context, topic, channel string, to broker.SeekTo) error {
+	f.sought = to
+	return f.onChannel("seek", topic, channel)
+}
+
+func (f *fake) TopicStats(topicFilter, channelFilter string, clients bool) []broker.TopicStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []broker.TopicStats
+	for _, t := range f.stats {
+		if topicFilter != "" && t.Name != topicFilter {
+			continue
+		}
+		t.Channels = slices.DeleteFunc(slices.Clone(t.Channels), func(c broker.ChannelStats) bool {
+			return channelFilter != "" && c.Name != channelFilter
+		})
+		for i := range t.Channels {
+			if !clients {
+				t.Channels[i].Clients = nil
+			}
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func (f *fake) Peek(_ context.Context, p broker.Peek) ([]broker.Peeked, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peeked = p
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	return []broker.Peeked{
+		{Partition: 0, Offset: 5, ID: seq.NewMessageID(0, 5), Timestamp: at, Attempts: 2, State: broker.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
+		{Partition: 1, Offset: 9, ID: seq.NewMessageID(1, 9), Timestamp: at, DeliverAt: at.Add(time.Minute), State: broker.PeekDeferred, Body: []byte{0xff}},
+	}, f.fail
+}
+
+func (f *fake) Digest(_ context.Context, topic string) ([]broker.PartitionDigest, error) {
+	return []broker.PartitionDigest{
+		{Partition: 0, CommittedEnd: 120, Digests: map[string]string{"n1": "ab"}},
+		{Partition: 1, CommittedEnd: 7, Digests: map[string]string{"n1": "ab", "n2": "cd"}},
+		{Partition: 2, CommittedEnd: 0, Digests: nil},
+	}, f.fail
+}
+
+func (f *fake) Cluster() broker.ClusterInfo { return f.info }
+
+func (f *fake) Health() broker.Health {
+	return broker.Health{Healthy: len(f.ready) == 0, Degraded: len(f.ready) == 0, Reasons: f.ready}
+}
+
+func (f *fake) Ready() []broker.HealthReason { return f.ready }

@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// serverOf returns a Server of a fake, with small limits.
+func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
+	t.Helper()
+	o := Options{
+		Broker: f,
+		Identity: Identity{
+			Version: "1.3.0", Hostname: "host", BroadcastAddress: "10.0.0.1", TCPPort: 4150, HTTPPort: 4151, HTTPSPort: 4152,
+			Started: time.Unix(1795230522, 0), MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
+			MaxOutputBufferTimeout: 30 * time.Second, MaxDeflateLevel: 6,
+		},
+		Limits: Limits{MaxMessage: 10, MaxBody: 64},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ask sends one request to a handler.
+func ask(h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSuffix(string(want), "\n"), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// exchange is one request and what it must be answered.
+type exchange struct {
+	name    string
+	request string // method and target
+	body    string
+	status  int
+	want    string // the body
+}
+
+// run asks a fresh server for each exchange: the topics t and t2 exist, t with
+// the channel c.
+func run(t *testing.T, lookup bool, exchanges []exchange) {
+	t.Helper()
+	for _, e := range exchanges {
+		t.Run(e.name, func(t *testing.T) {
+			s := serverOf(t, newFake("t", "t2").withChannel("t", "c"))
+			h := s.Handler()
+			if lookup {
+				h = s.LookupHandler()
+			}
+			method, target, _ := strings.Cut(e.request, " ")
+			w := ask(h, method, target, e.body)
+			if w.Code != e.status || w.Body.String() != e.want {
+				t.Errorf("%s: got %d %q, want %d %q", e.request, w.Code, w.Body, e.status, e.want)
+			}
+			checkHeaders(t, w, target)
+		})
+	}
+}
+
+// checkHeaders checks what every answer of the NSQ endpoints has in common.
+func checkHeaders(t *testing.T, w *httptest.ResponseRecorder, target string) {
+	t.Helper()
+	want := nsqType
+	if strings.HasPrefix(target, "/ping") || strings.HasPrefix(target, "/debug/") {
+		want = ""
+	}
+	if got := w.Header().Get(nsqTypeHeader); got != want {
+		t.Errorf("%s is %q, want %q", nsqTypeHeader, got, want)
+	}
+	body, contentType := w.Body.String(), w.Header().Get("Content-Type")
+	switch {
+	case body == "":
+		want = ""
+	case strings.HasPrefix(body, "{") || strings.HasPrefix(body, "["):
+		want = jsonType
+	default:
+		want = textType
+	}
+	if contentType != want {
+		t.Errorf("Content-Type is %q, want %q", contentType, want)
+	}
+}
+
+func message(word string) string { return `{"message":"` + word + `"}` }

@@ -1,0 +1,360 @@
+package admin
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// binaryBody is the body of a binary mpub.
+func binaryBody(messages ...string) string {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(messages)))
+	for _, m := range messages {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(m)))
+		b = append(b, m...)
+	}
+	return string(b)
+}
+
+func TestPubChecksInOrder(t *testing.T) {
+	run(t, false, []exchange{
+		{"stored", "POST /pub?topic=t", "hello", 200, "OK"},
+		{"creates the topic", "POST /pub?topic=new", "hello", 200, "OK"},
+		{"the largest message", "POST /pub?topic=t", "0123456789", 200, "OK"},
+		{"one byte more", "POST /pub?topic=t", "0123456789a", 413, message("MSG_TOO_BIG")},
+		{"too big before no topic", "POST /pub", "0123456789a", 413, message("MSG_TOO_BIG")},
+		{"empty before no topic", "POST /pub", "", 400, message("MSG_EMPTY")},
+		{"no topic", "POST /pub", "x", 400, message("MISSING_ARG_TOPIC")},
+		{"empty topic", "POST /pub?topic=", "x", 400, message("INVALID_TOPIC")},
+		{"bad topic before bad defer", "POST /pub?topic=a!&defer=x", "x", 400, message("INVALID_TOPIC")},
+		{"64 bytes", "POST /pub?topic=" + strings.Repeat("a", 64), "x", 200, "OK"},
+		{"65 bytes", "POST /pub?topic=" + strings.Repeat("a", 65), "x", 400, message("INVALID_TOPIC")},
+		{"ephemeral", "POST /pub?topic=a%23ephemeral", "x", 200, "OK"},
+		{"first value counts", "POST /pub?topic=t&topic=!", "x", 200, "OK"},
+		{"bad query", "POST /pub?topic=%zz", "x", 400, message("INVALID_REQUEST")},
+		{"defer", "POST /pub?topic=t&defer=1000", "x", 200, "OK"},
+		{"defer none", "POST /pub?topic=t&defer=0", "x", 200, "OK"},
+		{"longest defer", "POST /pub?topic=t&defer=3600000", "x", 200, "OK"},
+		{"longer defer", "POST /pub?topic=t&defer=3600001", "x", 400, message("INVALID_DEFER")},
+		{"defer past all numbers", "POST /pub?topic=t&defer=9223372036854775807", "x", 400, message("INVALID_DEFER")},
+		{"defer of text", "POST /pub?topic=t&defer=abc", "x", 400, message("INVALID_DEFER")},
+		{"empty defer", "POST /pub?topic=t&defer=", "x", 400, message("INVALID_DEFER")},
+		{"negative defer", "POST /pub?topic=t&defer=-1", "x", 400, message("INVALID_DEFER")},
+		{"bad partition", "POST /pub?topic=t&partition=x", "x", 400, message("INVALID_PARTITION")},
+		{"form parameters are data", "POST /pub", "topic=t", 400, message("MISSING_ARG_TOPIC")},
+		{"method", "GET /pub?topic=t", "", 405, message("METHOD_NOT_ALLOWED")},
+		{"path", "POST /nope", "", 404, message("NOT_FOUND")},
+	})
+}
+
+func TestMPub(t *testing.T) {
+	run(t, false, []exchange{
+		{"lines", "POST /mpub?topic=t", "a\nb\n", 200, "OK"},
+		{"nothing", "POST /mpub?topic=t", "", 200, "OK"},
+		{"long line", "POST /mpub?topic=t", "a\n0123456789a\n", 413, message("MSG_TOO_BIG")},
+		{"long body", "POST /mpub?topic=t", strings.Repeat("a\n", 33), 413, message("BODY_TOO_BIG")},
+		{"long body before no topic", "POST /mpub", strings.Repeat("a\n", 33), 413, message("BODY_TOO_BIG")},
+		{"no topic", "POST /mpub", "", 400, message("MISSING_ARG_TOPIC")},
+		{"bad topic", "POST /mpub?topic=%20", "", 400, message("INVALID_TOPIC")},
+		{"binary", "POST /mpub?topic=t&binary=true", binaryBody("a", "bb"), 200, "OK"},
+		{"binary 1", "POST /mpub?topic=t&binary=1", binaryBody("a"), 200, "OK"},
+		{"binary by any word", "POST /mpub?topic=t&binary=yes", binaryBody("a"), 200, "OK"},
+		{"binary by none", "POST /mpub?topic=t&binary", binaryBody("a"), 200, "OK"},
+		{"binary false", "POST /mpub?topic=t&binary=false", "a\n", 200, "OK"},
+		{"binary 0", "POST /mpub?topic=t&binary=0", "a\n", 200, "OK"},
+		{"binary empty", "POST /mpub?topic=t&binary=1", "", 413, message("BAD_BODY")},
+		{"binary short count", "POST /mpub?topic=t&binary=1", "\x00\x00\x00", 413, message("BAD_BODY")},
+		{"binary no messages", "POST /mpub?topic=t&binary=1", "\x00\x00\x00\x00", 413, message("BAD_BODY")},
+		{"binary negative count", "POST /mpub?topic=t&binary=1", "\xff\xff\xff\xff", 413, message("BAD_BODY")},
+		{"binary more than fits", "POST /mpub?topic=t&binary=1", "\x00\x00\x00\x0d", 413, message("BAD_BODY")},
+		{"binary count of what is missing", "POST /mpub?topic=t&binary=1", "\x00\x00\x00\x0c", 413, message("BAD_MESSAGE")},
+		{"binary empty message", "POST /mpub?topic=t&binary=1", binaryBody("a", ""), 413, message("BAD_MESSAGE")},
+		{"binary long message", "POST /mpub?topic=t&binary=1", binaryBody("0123456789a"), 413, message("BAD_MESSAGE")},
+		{"binary truncated", "POST /mpub?topic=t&binary=1", binaryBody("abc")[:9], 413, message("BAD_MESSAGE")},
+		{"binary negative size", "POST /mpub?topic=t&binary=1", "\x00\x00\x00\x01\xff\xff\xff\xff", 413, message("BAD_MESSAGE")},
+		{"binary with more behind", "POST /mpub?topic=t&binary=1", binaryBody("a") + "b", 413, message("BAD_BODY")},
+	})
+}
+
+func TestTopicsAndChannelsOfANode(t *testing.T) {
+	exchanges := []exchange{
+		{"create", "POST /topic/create?topic=new", "", 200, ""},
+		{"create again", "POST /topic/create?topic=t", "", 200, ""},
+		{"create invalid", "POST /topic/create?topic=!", "", 400, message("INVALID_TOPIC")},
+		{"delete", "POST /topic/delete?topic=t", "", 200, ""},
+		{"delete invalid", "POST /topic/delete?topic=!", "", 404, message("TOPIC_NOT_FOUND")},
+		{"empty", "POST /topic/empty?topic=t", "", 200, ""},
+		{"empty invalid", "POST /topic/empty?topic=!", "", 400, message("INVALID_TOPIC")},
+		{"pause", "POST /topic/pause?topic=t", "", 200, ""},
+		{"pause invalid", "POST /topic/pause?topic=!", "", 404, message("TOPIC_NOT_FOUND")},
+		{"unpause", "POST /topic/unpause?topic=t", "", 200, ""},
+		{"unpause invalid", "POST /topic/unpause?topic=!", "", 404, message("TOPIC_NOT_FOUND")},
+		{"create channel", "POST /channel/create?topic=t&channel=new", "", 200, ""},
+		{"create channel again", "POST /channel/create?topic=t&channel=c", "", 200, ""},
+	}
+	for _, path := range []string{"/topic/create", "/topic/delete", "/topic/empty", "/topic/pause", "/topic/unpause"} {
+		exchanges = append(
+			exchanges,
+			exchange{path + " without topic", "POST " + path, "", 400, message("MISSING_ARG_TOPIC")},
+			exchange{path + " of form data", "POST " + path, "topic=t", 400, message("MISSING_ARG_TOPIC")},
+			exchange{path + " by GET", "GET " + path + "?topic=t", "", 405, message("METHOD_NOT_ALLOWED")},
+			exchange{path + " bad query", "POST " + path + "?topic=%", "", 400, message("INVALID_REQUEST")},
+		)
+		if path != "/topic/create" {
+			exchanges = append(exchanges, exchange{path + " unknown", "POST " + path + "?topic=none", "", 404, message("TOPIC_NOT_FOUND")})
+		}
+	}
+	for _, path := range []string{"/channel/create", "/channel/delete", "/channel/empty", "/channel/pause", "/channel/unpause"} {
+		exchanges = append(
+			exchanges,
+			exchange{path, "POST " + path + "?topic=t&channel=c", "", 200, ""},
+			exchange{path + " without topic", "POST " + path, "", 400, message("MISSING_ARG_TOPIC")},
+			exchange{path + " of no topic", "POST " + path + "?topic=!", "", 400, message("INVALID_ARG_TOPIC")},
+			exchange{path + " without channel", "POST " + path + "?topic=t", "", 400, message("MISSING_ARG_CHANNEL")},
+			exchange{path + " of no channel", "POST " + path + "?topic=t&channel=!", "", 400, message("INVALID_ARG_CHANNEL")},
+			exchange{path + " of an unknown topic", "POST " + path + "?topic=none&channel=c", "", 404, message("TOPIC_NOT_FOUND")},
+		)
+		if path != "/channel/create" {
+			exchanges = append(exchanges, exchange{path + " unknown", "POST " + path + "?topic=t&channel=x", "", 404, message("CHANNEL_NOT_FOUND")})
+		}
+	}
+	run(t, false, exchanges)
+}
+
+func TestPubHandsOverWhatItWasGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("t")
+		h := serverOf(t, f).Handler()
+		ask(h, "POST", "/pub?topic=t&partition=3&key=k&defer=1500", "body")
+		ask(h, "POST", "/mpub?topic=t", "\na\n\nbb\r\nc")
+		want := []broker.Publish{
+			{Topic: "t", Partition: 3, Key: []byte("k"), Messages: messages("body")},
+			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("a", "bb\r", "c")},
+		}
+		want[0].Messages[0].DeliverAt = time.Now().Add(1500 * time.Millisecond)
+		checkPublished(t, f.published, want)
+	})
+}
+
+func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		status int
+		word   string
+	}{
+		{broker.ErrExiting, 503, "EXITING"},
+		{broker.ErrBusy, 503, "BUSY"},
+		{fate.Refuse("too few in sync"), 503, "NOT_WRITABLE"},
+		{fate.Mark(syscall.ENOSPC, fate.Refused), 503, "DISK_FULL"},
+		{errors.New("term ended"), 500, "OUTCOME_UNKNOWN"},
+		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, "CORRUPT"},
+		{broker.ErrPartitionNotFound, 404, "PARTITION_NOT_FOUND"},
+		{broker.ErrPartitionNeeded, 400, "PARTITION_NEEDED"},
+		{broker.ErrMessageTooBig, 413, "MSG_TOO_BIG"},
+	} {
+		f := newFake("t")
+		f.receipt = func(broker.Publish) *broker.Receipt { return &broker.Receipt{Err: test.err} }
+		w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x")
+		if w.Code != test.status || w.Body.String() != message(test.word) {
+			t.Errorf("%v: got %d %s, want %d %s", test.err, w.Code, w.Body, test.status, test.word)
+		}
+	}
+}
+
+func TestAPublishWithoutAnAnswerIsUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("t")
+		f.receipt = func(broker.Publish) *broker.Receipt { return nil }
+		start := time.Now()
+		w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x")
+		if w.Code != 500 || w.Body.String() != message("OUTCOME_UNKNOWN") {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if waited := time.Since(start); waited != DefaultPublishTimeout {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+func TestAPublishEndsWithItsRequest(t *testing.T) {
+	f := newFake("t")
+	f.receipt = func(broker.Publish) *broker.Receipt { return nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequest("POST", "/pub?topic=t", strings.NewReader("x")).WithContext(ctx)
+	w := httptest.NewRecorder()
+	serverOf(t, f).Handler().ServeHTTP(w, r)
+	if w.Code != 500 || w.Body.String() != message("OUTCOME_UNKNOWN") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestWithoutAutomaticTopicsAPublishToNoneIsNotFound(t *testing.T) {
+	f := newFake()
+	f.noCreate = true
+	h := serverOf(t, f).Handler()
+	for _, path := range []string{"/pub?topic=t", "/mpub?topic=t"} {
+		if w := ask(h, "POST", path, "x"); w.Code != 404 || w.Body.String() != message("TOPIC_NOT_FOUND") {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestABadDeferDoesNotUncreateTheTopic(t *testing.T) {
+	f := newFake()
+	ask(serverOf(t, f).Handler(), "POST", "/pub?topic=new&defer=x", "x")
+	if _, err := f.Topic("new"); err != nil {
+		t.Error("the topic was not made before the delay was checked")
+	}
+}
+
+func TestACreateThatLosesTheRaceIsNoError(t *testing.T) {
+	f := newFake()
+	f.fail = broker.ErrTopicExists
+	if w := ask(serverOf(t, f).Handler(), "POST", "/topic/create?topic=t", ""); w.Code != 200 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestAllBodiesShareABudget(t *testing.T) {
+	f := newFake("t")
+	s := serverOf(t, f, func(o *Options) { o.Limits.BodyBudget = 1500 }) // one buffer of the smallest size
+	f.receipt = func(broker.Publish) *broker.Receipt {
+		if w := ask(s.Handler(), "POST", "/pub?topic=t", "y"); w.Code != 503 || w.Body.String() != message("BUSY") {
+			t.Errorf("while another body is held: got %d %s", w.Code, w.Body)
+		}
+		return &broker.Receipt{}
+	}
+	if w := ask(s.Handler(), "POST", "/pub?topic=t", "x"); w.Code != 200 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if used := s.bodies.used.Load(); used != 0 {
+		t.Errorf("%d bytes are still charged", used)
+	}
+}
+
+func TestABodyIsReadWithoutTrustingItsLength(t *testing.T) {
+	s := newBodies(1 << 30)
+	want := strings.Repeat("0123456789", 20_000)
+	r := httptest.NewRequest("POST", "/pub", strings.NewReader(want))
+	r.ContentLength = -1
+	b, err := s.read(r, len(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b.bytes()) != want {
+		t.Error("the body was changed")
+	}
+	b.release()
+	r = httptest.NewRequest("POST", "/pub", strings.NewReader(want))
+	r.ContentLength = -1
+	if _, err := s.read(r, len(want)-1); !errors.Is(err, errBodyTooLarge) {
+		t.Errorf("got %v", err)
+	}
+	if used := s.used.Load(); used != 0 {
+		t.Errorf("%d bytes are still charged", used)
+	}
+}
+
+func TestTLSRequiredClosesPlainHTTP(t *testing.T) {
+	s := serverOf(t, newFake("t"), func(o *Options) { o.TLSRequired = true })
+	for _, path := range []string{"/ping", "/nope", "/v1/topics", "/metrics"} {
+		w := ask(s.Handler(), "GET", path, "")
+		if w.Code != 403 || w.Body.String() != `{"message":"TLS_REQUIRED","https_port":4152}` {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+		if w.Header().Get(nsqTypeHeader) != nsqType {
+			t.Errorf("%s: no %s", path, nsqTypeHeader)
+		}
+	}
+	if w := ask(s.Handler(), "GET", "https://10.0.0.1:4152/ping", ""); w.Code != 200 {
+		t.Errorf("with TLS: got %d", w.Code)
+	}
+	if w := ask(s.LookupHandler(), "GET", "/ping", ""); w.Code != 200 {
+		t.Errorf("lookup: got %d", w.Code)
+	}
+}
+
+func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
+	f := newFake("t")
+	h := serverOf(t, f).Handler()
+	for _, request := range []string{"POST /topic/delete?topic=t", "DELETE /v1/topics/t", "POST /v1/topics/t/empty"} {
+		method, target, _ := strings.Cut(request, " ")
+		w := ask(h, method, target, "", "Sec-Fetch-Site", "cross-site")
+		if w.Code != 403 || !strings.Contains(strings.ToLower(w.Body.String()), "cross") {
+			t.Errorf("%s: got %d %s", request, w.Code, w.Body)
+		}
+	}
+	if len(f.calls) != 0 {
+		t.Errorf("it did %v", f.calls)
+	}
+	if w := ask(h, "POST", "/pub?topic=t", "x", "Sec-Fetch-Site", "cross-site"); w.Code != 200 {
+		t.Errorf("pub: got %d", w.Code)
+	}
+}
+
+// panicking is a broker with a defect.
+type panicking struct{ *fake }
+
+func (panicking) Topics() []*meta.Topic { panic("BUG: on purpose") }
+
+func TestAPanicIsAnInternalError(t *testing.T) {
+	s := serverOf(t, newFake(), func(o *Options) { o.Broker = panicking{newFake()} })
+	w := ask(s.Handler(), "GET", "/topics", "")
+	if w.Code != 500 || w.Body.String() != message("INTERNAL_ERROR") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestEveryRequestIsObservedUnderItsPattern(t *testing.T) {
+	var seen []Exchange
+	s := serverOf(t, newFake("t"), func(o *Options) { o.Observe = func(e Exchange) { seen = append(seen, e) } })
+	ask(s.Handler(), "GET", "/ping", "")
+	ask(s.Handler(), "GET", "/config/some_option", "")
+	ask(s.Handler(), "GET", "/v1/topics/t", "")
+	ask(s.Handler(), "GET", "/v1/topics/none", "")
+	ask(s.Handler(), "GET", "/nope/x", "")
+	ask(s.Handler(), "POST", "/pub", "x")
+	got := make([]Exchange, 0, len(seen))
+	for _, e := range seen {
+		got = append(got, Exchange{Route: e.Route, Status: e.Status})
+	}
+	want := []Exchange{
+		{Route: "/ping", Status: 200}, {Route: "/config/", Status: 400}, {Route: "/v1/topics/{topic}", Status: 200},
+		{Route: "/v1/topics/{topic}", Status: 404}, {Route: "other", Status: 404}, {Route: "/pub", Status: 400},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestNewWantsABroker(t *testing.T) {
+	if _, err := New(Options{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestHeadIsGetWithoutABody(t *testing.T) {
+	srv := httptest.NewServer(serverOf(t, newFake()).Handler())
+	defer srv.Close()
+	resp, err := http.Head(srv.URL + "/ping")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 || resp.ContentLength != 2 {
+		t.Errorf("got %d with %d bytes", resp.StatusCode, resp.ContentLength)
+	}
+}

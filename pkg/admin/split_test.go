@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// messages makes a message of each body.
+func messages(bodies ...string) []topic.Message {
+	var list []topic.Message
+	for _, b := range bodies {
+		list = append(list, topic.Message{Body: []byte(b)})
+	}
+	return list
+}
+
+// checkPublished compares publishes but for their Done.
+func checkPublished(t *testing.T, got, want []broker.Publish) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.Publish{}, "Done")); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzSplit checks that whatever a body claims, its messages are parts of it,
+// within the limits, and that what a binary body counts up is all of it.
+func FuzzSplit(f *testing.F) {
+	f.Add([]byte(binaryBody("a", "bb")))
+	f.Add([]byte("a\nb\n\n"))
+	f.Add([]byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 1, 'x'})
+	limits := Limits{MaxMessage: 100, MaxBody: 1000}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		list, err := splitBinary(body, limits)
+		if err == nil {
+			again := binary.BigEndian.AppendUint32(nil, uint32(len(list)))
+			for _, m := range list {
+				if len(m.Body) == 0 || len(m.Body) > limits.MaxMessage {
+					t.Errorf("a message of %d bytes", len(m.Body))
+				}
+				again = binary.BigEndian.AppendUint32(again, uint32(len(m.Body)))
+				again = append(again, m.Body...)
+			}
+			if string(again) != string(body) {
+				t.Errorf("%q became %q", body, again)
+			}
+		}
+		list, err = splitLines(body, limits)
+		if err != nil {
+			return
+		}
+		for _, m := range list {
+			if len(m.Body) == 0 || len(m.Body) > limits.MaxMessage {
+				t.Errorf("a line of %d bytes", len(m.Body))
+			}
+		}
+	})
+}
