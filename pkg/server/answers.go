@@ -112,7 +112,7 @@ func (q *answerQueue) growLocked() {
 }
 
 // keepRing is the longest ring that an empty queue keeps.
-const keepRing = 64
+const keepRing = 256
 
 // popReady moves the answers that can be written into batch, up to its length
 // and not past one that ends or stops the writing, and returns their number.

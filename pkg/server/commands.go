@@ -93,7 +93,7 @@ func (s *session) settle(cmd *nsq.Command) error {
 		code = nsq.TouchFailed
 	default:
 	}
-	return nsq.Errorf(code, "%s %s failed %v", cmd.Verb, text[:], err)
+	return nsq.Errorf(code, "%s %s failed %v", cmd.Verb, cmd.Param(0), err)
 }
 
 func (s *session) settleID(verb nsq.Verb, id seq.MessageID, delay time.Duration) error {

@@ -173,8 +173,8 @@ func TestExchanges(t *testing.T) {
 		{"batch", mpub("t", "a", "b"), []string{"OK"}},
 		{"deferred", "DPUB t 1000\n" + sized("a"), []string{"OK"}},
 		{"nop", "NOP\nPUB t\n" + sized("a"), []string{"OK"}},
-		{"subscribe and close", "SUB t c\nRDY 1\nCLS\nRDY 1\n", []string{"OK", "CLOSE_WAIT"}},
-		{"subscribe without RDY parameter", "SUB t c\nRDY\nCLS\n", []string{"OK", "CLOSE_WAIT"}},
+		{"subscribe and close", "SUB quiet c\nRDY 1\nCLS\nRDY 1\n", []string{"OK", "CLOSE_WAIT"}},
+		{"subscribe without RDY parameter", "SUB quiet c\nRDY\nCLS\n", []string{"OK", "CLOSE_WAIT"}},
 		{"publish while subscribed", "SUB t c\nPUB t\n" + sized("a"), []string{"OK", "OK"}},
 
 		{"unknown command", "HELLO world\n", []string{"E_INVALID invalid command HELLO", "EOF"}},

@@ -1,0 +1,266 @@
+package server
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gonsq "github.com/nsqio/go-nsq"
+
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// certificate writes a self-signed certificate for 127.0.0.1 and returns it and
+// the files.
+func certificate(t *testing.T, name string) (pair tls.Certificate, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, data := range map[string][]byte{certFile: certPEM, keyFile: keyPEM} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	return pair, certFile, keyFile
+}
+
+func serverTLS(t *testing.T, policy string) func() *tls.Config {
+	t.Helper()
+	_, certFile, keyFile := certificate(t, "server")
+	config, err := LoadTLS(TLSOptions{CertFile: certFile, KeyFile: keyFile, ClientAuth: policy, RootCAFile: certFile, MinVersion: "tls1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() *tls.Config { return config }
+}
+
+type quiet struct{}
+
+func (quiet) Output(int, string) error { return nil }
+
+// TestGoNSQ publishes and consumes with an unmodified client through every
+// combination of upgrades.
+func TestGoNSQ(t *testing.T) {
+	h := newHarness(t, Options{TLS: serverTLS(t, "")})
+	for _, withTLS := range []bool{false, true} {
+		for _, compression := range []string{"", "snappy", "deflate"} {
+			t.Run(fmt.Sprintf("tls=%v %s", withTLS, compression), func(t *testing.T) {
+				config := gonsq.NewConfig()
+				config.MaxInFlight = 50
+				config.TlsV1, config.TlsConfig = withTLS, &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own certificate
+				config.Snappy, config.Deflate = compression == "snappy", compression == "deflate"
+				topic := fmt.Sprintf("go-%v-%s", withTLS, compression)
+				exchange(t, h, config, topic)
+				for _, c := range h.Clients() {
+					if c.PubCounts[topic] == 0 {
+						continue
+					}
+					if c.TLS != withTLS || c.Snappy != config.Snappy || c.Deflate != config.Deflate {
+						t.Errorf("the client is shown as %+v", c)
+					}
+				}
+			})
+		}
+	}
+}
+
+func exchange(t *testing.T, h *harness, config *gonsq.Config, topic string) {
+	t.Helper()
+	producer, err := gonsq.NewProducer(h.addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Stop()
+	producer.SetLogger(quiet{}, gonsq.LogLevelError)
+	const total = 500
+	want := make(map[string]bool, total)
+	var bodies [][]byte
+	for i := range total {
+		body := fmt.Sprintf("%d %s", i, strings.Repeat("x", i*7))
+		want[body] = true
+		bodies = append(bodies, []byte(body))
+	}
+	if err := producer.Publish(topic, bodies[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.MultiPublish(topic, bodies[1:]); err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := gonsq.NewConsumer(topic, "c", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer.SetLogger(quiet{}, gonsq.LogLevelError)
+	got := make(chan string, total)
+	consumer.AddHandler(gonsq.HandlerFunc(func(m *gonsq.Message) error {
+		got <- string(m.Body)
+		return nil
+	}))
+	if err := consumer.ConnectToNSQD(h.addr); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.After(testTimeout)
+	for len(want) > 0 {
+		select {
+		case body := <-got:
+			delete(want, body)
+		case <-timeout:
+			t.Fatalf("%d messages did not come", len(want))
+		}
+	}
+	consumer.Stop()
+	<-consumer.StopChan
+}
+
+const negotiated = `{"feature_negotiation":true,"tls_v1":true}`
+
+// upgradeTLS identifies and makes the handshake.
+func (w *wire) upgradeTLS(config *tls.Config) (*wire, error) {
+	w.t.Helper()
+	w.send("IDENTIFY\n" + sized(negotiated))
+	if answer := w.frame(); !strings.Contains(answer, `"tls_v1":true`) {
+		w.t.Fatalf("answer %s", answer)
+	}
+	conn := tls.Client(w.Conn, config)
+	secure := &wire{w.t, conn}
+	if err := conn.Handshake(); err != nil {
+		return nil, err
+	}
+	// With TLS 1.3 a refused client certificate shows at the first read.
+	kind, data, err := nsq.ReadFrame(secure, 100)
+	if err == nil && (kind != nsq.FrameResponse || string(data) != nsq.OK) {
+		err = fmt.Errorf("frame %d %q", kind, data)
+	}
+	return secure, err
+}
+
+func TestTLSPolicies(t *testing.T) {
+	stranger, _, _ := certificate(t, "stranger")
+	own, certFile, keyFile := certificate(t, "client")
+	for _, tt := range []struct {
+		policy string
+		cert   *tls.Certificate
+		ok     bool
+	}{
+		{"", nil, true}, {"require", nil, false}, {"require", &stranger, true},
+		{"require-verify", nil, false}, {"require-verify", &stranger, false}, {"require-verify", &own, true},
+	} {
+		t.Run(fmt.Sprintf("%s %v", tt.policy, tt.cert != nil), func(t *testing.T) {
+			config, err := LoadTLS(TLSOptions{CertFile: certFile, KeyFile: keyFile, ClientAuth: tt.policy, RootCAFile: certFile})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHarness(t, Options{TLS: func() *tls.Config { return config }, TLSRequired: true})
+			client := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own certificate
+			if tt.cert != nil {
+				client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return tt.cert, nil }
+			}
+			w, err := h.dial(t).upgradeTLS(client)
+			if (err == nil) != tt.ok {
+				t.Fatalf("upgrade: %v", err)
+			}
+			if err != nil {
+				eventually(t, "the failure is counted", func() bool { return h.Stats().Ended[EndHandshake] == 1 })
+				return
+			}
+			w.send("PUB t\n" + sized("a"))
+			w.expect("OK")
+			if s := h.Stats(); s.OpenTLS != 1 {
+				t.Errorf("%d TLS connections", s.OpenTLS)
+			}
+			// A second IDENTIFY offers no second upgrade.
+			w.send("IDENTIFY\n" + sized(negotiated))
+			if answer := w.frame(); !strings.Contains(answer, `"tls_v1":false`) {
+				t.Errorf("answer %s", answer)
+			}
+			w.send("HUH\n")
+			w.expect("E_INVALID invalid command HUH", "EOF")
+		})
+	}
+}
+
+func TestTLSRequired(t *testing.T) {
+	h := newHarness(t, Options{TLS: serverTLS(t, ""), TLSRequired: true})
+	for _, cmd := range []string{"PUB", "SUB", "NOP", "AUTH", "FIN"} {
+		w := h.dial(t)
+		w.send(cmd + " t\n")
+		w.expect("E_INVALID cannot "+cmd+" in current state (TLS required)", "EOF")
+	}
+	w := h.dial(t)
+	w.send("IDENTIFY\n" + sized("{}") + "NOP\n")
+	w.expect("OK", "E_INVALID cannot NOP in current state (TLS required)", "EOF")
+}
+
+// TestReadAheadBelongsToTheNewStream sends the first bytes of the handshake
+// with the IDENTIFY.
+func TestReadAheadBelongsToTheNewStream(t *testing.T) {
+	h := newHarness(t, Options{TLS: serverTLS(t, "")})
+	w := h.dialRaw(t)
+	joined := &joinedConn{Conn: w.Conn, first: []byte(nsq.Magic + "IDENTIFY\n" + sized(negotiated))}
+	conn := tls.Client(joined, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // its own certificate
+	secure := &wire{t, conn}
+	secure.expect("OK")
+	secure.send("PUB t\n" + sized("a"))
+	secure.expect("OK")
+}
+
+// joinedConn puts bytes before the first that are written, and takes the first
+// frame off what is read.
+type joinedConn struct {
+	net.Conn
+	first    []byte
+	answered bool
+}
+
+func (c *joinedConn) Write(p []byte) (int, error) {
+	if c.first == nil {
+		return c.Conn.Write(p)
+	}
+	_, err := c.Conn.Write(append(c.first, p...))
+	c.first = nil
+	return len(p), err
+}
+
+func (c *joinedConn) Read(p []byte) (int, error) {
+	if !c.answered {
+		c.answered = true
+		if _, _, err := nsq.ReadFrame(c.Conn, 1<<10); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Read(p)
+}
