@@ -19,7 +19,7 @@ while IFS=: read -r file target; do
 		failed=$((failed + 1))
 	fi
 	ran=$((ran + 1))
-done < <(grep -rhHoE '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' cmd internal pkg test 2>/dev/null |
+done < <(grep -rHoE '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' cmd internal pkg test 2>/dev/null |
 	sed -E 's/^([^:]*):func /\1:/' | sort)
 
 printf '%d targets, %s each, %d failed\n' "$ran" "$fuzztime" "$failed"
