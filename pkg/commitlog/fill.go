@@ -13,7 +13,7 @@ const (
 
 // fillAhead starts a fill of the blocks ahead of the end if that pays after a
 // sync that covered so many bytes.
-func (l *Log) fillAhead(o *output, covered int64) {
+func (o *output) fillAhead(l *Log, covered int64) {
 	if o == nil || covered == 0 || covered > maxFillSync {
 		return
 	}
@@ -28,13 +28,13 @@ func (l *Log) fillAhead(o *output, covered int64) {
 	o.filling, o.fillLimit = done, limit
 	go func() {
 		defer close(done)
-		l.fill(o)
+		o.fill(l)
 	}()
 }
 
 // fill writes zeros from o.filled, which does not change meanwhile, to
 // o.fillLimit: no append goes there before it has ended.
-func (l *Log) fill(o *output) {
+func (o *output) fill(l *Log) {
 	zeros := make([]byte, fillPiece)
 	pos := o.filled
 	var err error

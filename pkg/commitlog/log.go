@@ -3,7 +3,6 @@ package commitlog
 import (
 	"fmt"
 	"path/filepath"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,16 +83,15 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	if err := a.run(); err != nil {
 		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
 	}
-	l := &Log{fs: fsys, dir: dir, opts: o, tail: tail{limit: o.TailBytes}}
-	if err := l.repair(a); err != nil {
+	if err := a.repair(); err != nil {
 		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
 	}
-	l.adopt(a)
-	return l, a.report(), nil
+	return newLog(a, o), a.report(), nil
 }
 
-// adopt takes over what was found on disk.
-func (l *Log) adopt(a *analysis) {
+// newLog returns the log that was found on disk.
+func newLog(a *analysis, o Options) *Log {
+	l := &Log{fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes}}
 	segments := make([]*segment, 0, len(a.segments))
 	var epochs []EpochStart
 	for _, f := range a.segments {
@@ -118,6 +116,7 @@ func (l *Log) adopt(a *analysis) {
 	l.epoch = max(a.lastEpoch, a.note.epoch)
 	l.noted = a.note
 	l.madeDir = len(a.segments) > 0 || a.noted
+	return l
 }
 
 // Start returns the first offset of the log: retention moves it.
@@ -218,27 +217,6 @@ func (l *Log) view() []*segment {
 	return nil
 }
 
-// locate returns the segment that holds off, or the error that says where off is
-// lost between segments.
-func (l *Log) locate(off seq.Offset) (*segment, error) {
-	view := l.view()
-	i := sort.Search(len(view), func(i int) bool { return view[i].base > off }) - 1
-	if i >= 0 && off < view[i].endOffset() {
-		return view[i], nil
-	}
-	if start := l.Start(); off < start {
-		return nil, &BelowStartError{Start: start}
-	}
-	lost := Damage{Path: l.dir, From: l.Start(), Next: l.End()}
-	if i >= 0 {
-		lost = Damage{Path: view[i].path, Position: view[i].size.Load(), From: view[i].endOffset(), Next: l.End()}
-	}
-	if i+1 < len(view) {
-		lost.Next = view[i+1].base
-	}
-	return nil, lost.err()
-}
-
 // Checkpoint notes on disk what is durable and committed. The less is not noted,
 // the less an Open after a crash has to take on trust. It costs two syncs unless
 // nothing has changed.
@@ -259,7 +237,7 @@ func (l *Log) checkpointSerial(limit, start seq.Offset) error {
 	note := checkpoint{start: start, durable: min(limit, l.DurableEnd()), epoch: epoch}
 	note.durable = max(note.durable, start)
 	note.committed = max(start, min(l.CommittedEnd(), note.durable))
-	note.durablePos = l.positionOf(note.durable)
+	note.durablePos = positionOf(l.view(), note.durable, l.endPos.Load())
 	if !made || note == l.noted {
 		return nil
 	}
@@ -273,13 +251,13 @@ func (l *Log) checkpointSerial(limit, start seq.Offset) error {
 // positionOf returns the byte position of a durable end as far as it is known
 // without reading: it is exact at the end of a segment, and else that of the
 // log's end. It serves to go on counting after the loss of segments.
-func (l *Log) positionOf(off seq.Offset) int64 {
-	for _, s := range l.view() {
+func positionOf(view []*segment, off seq.Offset, logEnd int64) int64 {
+	for _, s := range view {
 		if s.endOffset() >= off {
 			return s.endPosition()
 		}
 	}
-	return l.endPos.Load()
+	return logEnd
 }
 
 // Close syncs the log, completes its index, notes all in the checkpoint, and

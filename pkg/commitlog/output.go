@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -146,7 +147,7 @@ func (o *output) complete(l *Log) error {
 	size := seg.size.Load()
 	err := o.file.Truncate(size)
 	if err == nil {
-		err = l.timedSync(o.file)
+		err = timedSync(l, o.file)
 	}
 	if cerr := o.file.Close(); err == nil {
 		err = cerr
@@ -181,4 +182,32 @@ func (s *segment) writeIndex(fsys vfs.FS, epochs []EpochStart) error {
 		return fmt.Errorf("index %s: %w", filepath.Base(s.path), err)
 	}
 	return nil
+}
+
+// sync makes what was written durable, and the segment's name if it is new.
+func (o *output) sync(l *Log) error {
+	if err := timedSync(l, o.file); err != nil {
+		return l.fail(err)
+	}
+	if !o.newName {
+		return nil
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return l.fail(err)
+	}
+	o.newName = false
+	return nil
+}
+
+// timedSync syncs a file and counts it.
+func timedSync(l *Log, f vfs.File) error {
+	began := time.Now()
+	err := f.SyncData()
+	took := time.Since(began)
+	l.counts.syncs.Add(1)
+	l.counts.syncTime.Add(int64(took))
+	if l.opts.OnSync != nil {
+		l.opts.OnSync(took)
+	}
+	return err
 }

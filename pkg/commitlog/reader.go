@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sort"
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -105,7 +106,7 @@ func (r *Reader) batch(off seq.Offset) (Batch, error) {
 // enter sees to it that the segment that holds off is open.
 func (r *Reader) enter(off seq.Offset) error {
 	if r.seg == nil || off < r.seg.base || off >= r.seg.endOffset() {
-		seg, err := r.log.locate(off)
+		seg, err := r.locate(off)
 		if err != nil {
 			return err
 		}
@@ -127,6 +128,28 @@ func (r *Reader) enter(off seq.Offset) error {
 	}
 	r.scan.size = r.seg.size.Load()
 	return nil
+}
+
+// locate returns the segment that holds off, or the error that says where off is
+// lost between segments.
+func (r *Reader) locate(off seq.Offset) (*segment, error) {
+	l := r.log
+	view := l.view()
+	i := sort.Search(len(view), func(i int) bool { return view[i].base > off }) - 1
+	if i >= 0 && off < view[i].endOffset() {
+		return view[i], nil
+	}
+	if start := l.Start(); off < start {
+		return nil, &BelowStartError{Start: start}
+	}
+	lost := Damage{Path: l.dir, From: l.Start(), Next: l.End()}
+	if i >= 0 {
+		lost = Damage{Path: view[i].path, Position: view[i].size.Load(), From: view[i].endOffset(), Next: l.End()}
+	}
+	if i+1 < len(view) {
+		lost.Next = view[i+1].base
+	}
+	return nil, lost.err()
 }
 
 // seek returns a place in the segment at which a batch begins, not after off.

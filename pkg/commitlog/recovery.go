@@ -58,17 +58,17 @@ func (a *analysis) report() Recovery {
 // repair does what the analysis found to be needed. What was read may never have
 // been synced: all of it is, so that it may be called durable. A crash in between
 // leaves files of which the same comes out.
-func (l *Log) repair(a *analysis) error {
+func (a *analysis) repair() error {
 	for _, f := range a.segments {
 		if f.trusted {
 			continue
 		}
-		if err := l.settle(f); err != nil {
+		if err := a.settle(f); err != nil {
 			return err
 		}
 	}
 	for _, path := range a.leftovers {
-		if err := l.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := a.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -77,19 +77,19 @@ func (l *Log) repair(a *analysis) error {
 	}
 	for _, f := range a.segments {
 		if !f.trusted {
-			return l.fs.SyncDir(l.dir)
+			return a.fs.SyncDir(a.dir)
 		}
 	}
 	if len(a.leftovers) > 0 {
-		return l.fs.SyncDir(l.dir)
+		return a.fs.SyncDir(a.dir)
 	}
 	return nil
 }
 
 // settle cuts off what lies behind the last intact batch of a segment, syncs it,
 // and writes its index. A file with damage at its end stays as it is.
-func (l *Log) settle(f *found) error {
-	file, err := l.fs.OpenReadWrite(f.path)
+func (a *analysis) settle(f *found) error {
+	file, err := a.fs.OpenReadWrite(f.path)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (l *Log) settle(f *found) error {
 	}
 	s := newSegment(f.path, &f.contents)
 	s.pin(f.entries)
-	if err := s.writeIndex(l.fs, f.epochs); err != nil && !isNoSpace(err) {
+	if err := s.writeIndex(a.fs, f.epochs); err != nil && !isNoSpace(err) {
 		return err
 	}
 	return nil

@@ -31,7 +31,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 		return 0, err
 	}
 	view := l.view()
-	n := l.expired(view, r)
+	n := r.expired(view, min(l.CommittedEnd(), l.DurableEnd()), l.Bytes())
 	if n == 0 {
 		return 0, nil
 	}
@@ -58,11 +58,9 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	return dropped, l.fs.SyncDir(l.dir)
 }
 
-// expired returns how many of the oldest segments may go. A segment that is not
-// complete and durable may not.
-func (l *Log) expired(view []*segment, r Retention) int {
-	stays := min(l.CommittedEnd(), l.DurableEnd())
-	bytes := l.Bytes()
+// expired returns how many of the oldest segments of a log of so many bytes may
+// go. What is at stays or after may not.
+func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	n := 0
 	for ; n < len(view)-1; n++ {
 		s := view[n]

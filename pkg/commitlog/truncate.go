@@ -21,7 +21,7 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 		return err
 	}
 	l.wmu.Lock()
-	err, out := l.admitLocked(w), l.out
+	err, out := w.admitLocked(), l.out
 	l.wmu.Unlock()
 	if out != nil {
 		out.waitFill(l) // no other starts while serial is held
@@ -32,7 +32,7 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	if end < l.CommittedEnd() {
 		return fmt.Errorf("truncating to %d, committed is %d: %w", end, l.CommittedEnd(), ErrBelowCommitted)
 	}
-	cut, err := l.planCut(end)
+	cut, err := w.planCut(end)
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	}
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
-	if err := l.admitLocked(w); err != nil {
+	if err := w.admitLocked(); err != nil {
 		return err
 	}
 	l.truncations.Add(1)
 	defer l.truncations.Add(1)
-	return l.cutLocked(cut, end)
+	return w.cutLocked(cut, end)
 }
 
 // cutPlan is where a truncation cuts.
@@ -59,7 +59,8 @@ type cutPlan struct {
 }
 
 // planCut finds the place of a batch boundary.
-func (l *Log) planCut(end seq.Offset) (cutPlan, error) {
+func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
+	l := w.log
 	view := l.view()
 	i := len(view) - 1
 	for i > 0 && view[i].base > end {
@@ -97,7 +98,8 @@ func (l *Log) planCut(end seq.Offset) (cutPlan, error) {
 }
 
 // cutLocked carries a truncation out. Appends wait, readers go on below end.
-func (l *Log) cutLocked(plan cutPlan, end seq.Offset) error {
+func (w *Writer) cutLocked(plan cutPlan, end seq.Offset) error {
+	l := w.log
 	view := l.view()
 	seg := view[plan.index]
 	l.tail.cut(end)
@@ -117,7 +119,7 @@ func (l *Log) cutLocked(plan cutPlan, end seq.Offset) error {
 		}
 	}
 	l.rolled, l.out = nil, nil
-	if err := l.cutFiles(view[plan.index+1:], seg); err != nil {
+	if err := cutFiles(l, view[plan.index+1:], seg); err != nil {
 		return l.fail(err)
 	}
 	out, err := reopenOutput(l.fs, seg, l.opts.IndexBytes)
@@ -130,7 +132,7 @@ func (l *Log) cutLocked(plan cutPlan, end seq.Offset) error {
 }
 
 // cutFiles removes segments, the last first, and cuts the one before them.
-func (l *Log) cutFiles(gone []*segment, seg *segment) error {
+func cutFiles(l *Log, gone []*segment, seg *segment) error {
 	for _, s := range slices.Backward(gone) {
 		if err := s.remove(l.fs); err != nil {
 			return err
@@ -148,7 +150,7 @@ func (l *Log) cutFiles(gone []*segment, seg *segment) error {
 	}
 	err = f.Truncate(seg.size.Load())
 	if err == nil {
-		err = l.timedSync(f)
+		err = timedSync(l, f)
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr

@@ -3,7 +3,6 @@ package commitlog
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -41,8 +40,9 @@ func (l *Log) Writer(e seq.Epoch) (*Writer, error) {
 // Epoch returns the epoch that the writer appends in.
 func (w *Writer) Epoch() seq.Epoch { return w.epoch }
 
-// admitLocked answers whether a writer may change the log.
-func (l *Log) admitLocked(w *Writer) error {
+// admitLocked answers whether the writer may change the log.
+func (w *Writer) admitLocked() error {
+	l := w.log
 	switch {
 	case l.closed:
 		return ErrClosed
@@ -67,11 +67,11 @@ func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 	l := w.log
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
-	if err := l.roomLocked(w, int64(b.Size())); err != nil {
+	if err := w.roomLocked(int64(b.Size())); err != nil {
 		return Batch{}, err
 	}
 	raw := b.seal(w.epoch, l.End(), timestamp)
-	batch, err := l.appendLocked(Batch{raw: raw})
+	batch, err := w.appendLocked(Batch{raw: raw})
 	if err == nil {
 		b.spend()
 	}
@@ -93,7 +93,7 @@ func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
 	l := w.log
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
-	if err := l.roomLocked(w, int64(b.Size())); err != nil {
+	if err := w.roomLocked(int64(b.Size())); err != nil {
 		return Batch{}, err
 	}
 	if b.First() != l.End() {
@@ -102,19 +102,20 @@ func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
 	if b.Epoch() < l.LastEpoch() || b.Epoch() > w.epoch {
 		return Batch{}, fmt.Errorf("batch of epoch %d, log is at %d, writer at %d: %w", b.Epoch(), l.LastEpoch(), w.epoch, ErrStaleEpoch)
 	}
-	return l.appendLocked(b)
+	return w.appendLocked(b)
 }
 
-// roomLocked admits a writer and makes room for n bytes in the segment that is
+// roomLocked admits the writer and makes room for n bytes in the segment that is
 // written, rolling to a new one where they do not fit. It gives up the lock
 // while it waits for a fill to get out of the way.
-func (l *Log) roomLocked(w *Writer, n int64) error {
+func (w *Writer) roomLocked(n int64) error {
+	l := w.log
 	for {
-		if err := l.admitLocked(w); err != nil {
+		if err := w.admitLocked(); err != nil {
 			return err
 		}
-		if err := l.outputLocked(n); err != nil {
-			return l.refuse("beginning a segment", err)
+		if err := w.outputLocked(n); err != nil {
+			return refuse("beginning a segment", err)
 		}
 		o := l.out
 		end := o.seg.size.Load() + n
@@ -126,7 +127,7 @@ func (l *Log) roomLocked(w *Writer, n int64) error {
 		}
 		if err := o.reserve(end, l.opts.SegmentBytes); err != nil {
 			if isNoSpace(err) {
-				return l.refuse("reserving space", err)
+				return refuse("reserving space", err)
 			}
 			return l.fail(err)
 		}
@@ -135,7 +136,7 @@ func (l *Log) roomLocked(w *Writer, n int64) error {
 }
 
 // refuse says that nothing was changed.
-func (l *Log) refuse(doing string, err error) error {
+func refuse(doing string, err error) error {
 	if isNoSpace(err) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrNoSpace, err)
 	}
@@ -143,7 +144,8 @@ func (l *Log) refuse(doing string, err error) error {
 }
 
 // outputLocked sees to it that a segment is open with room for n more bytes.
-func (l *Log) outputLocked(n int64) error {
+func (w *Writer) outputLocked(n int64) error {
+	l := w.log
 	view := l.view()
 	var last *segment
 	if len(view) > 0 {
@@ -181,13 +183,13 @@ func (l *Log) outputLocked(n int64) error {
 }
 
 // appendLocked writes a sealed batch for which room was made.
-func (l *Log) appendLocked(b Batch) (Batch, error) {
-	o := l.out
+func (w *Writer) appendLocked(b Batch) (Batch, error) {
+	l, o := w.log, w.log.out
 	at := o.seg.size.Load()
 	b.position = o.seg.position(at)
 	if undone, err := o.write(b.raw); err != nil {
 		if undone {
-			return Batch{}, l.refuse("appending", err)
+			return Batch{}, refuse("appending", err)
 		}
 		return Batch{}, l.fail(err)
 	}
@@ -211,7 +213,7 @@ func (l *Log) appendLocked(b Batch) (Batch, error) {
 func (w *Writer) Sync() (seq.Offset, error) {
 	l := w.log
 	l.wmu.Lock()
-	err := l.admitLocked(w)
+	err := w.admitLocked()
 	target := l.End()
 	l.wmu.Unlock()
 	if err != nil {
@@ -248,7 +250,7 @@ func (l *Log) syncSerial() (seq.Offset, error) {
 		}
 	}
 	if out != nil && covered > 0 {
-		if err := l.syncOutput(out); err != nil {
+		if err := out.sync(l); err != nil {
 			return l.DurableEnd(), err
 		}
 	}
@@ -258,32 +260,6 @@ func (l *Log) syncSerial() (seq.Offset, error) {
 			return l.DurableEnd(), l.fail(err)
 		}
 	}
-	l.fillAhead(out, covered)
+	out.fillAhead(l, covered)
 	return l.DurableEnd(), nil
-}
-
-func (l *Log) syncOutput(o *output) error {
-	if err := l.timedSync(o.file); err != nil {
-		return l.fail(err)
-	}
-	if !o.newName {
-		return nil
-	}
-	if err := l.fs.SyncDir(l.dir); err != nil {
-		return l.fail(err)
-	}
-	o.newName = false
-	return nil
-}
-
-func (l *Log) timedSync(f vfs.File) error {
-	began := time.Now()
-	err := f.SyncData()
-	took := time.Since(began)
-	l.counts.syncs.Add(1)
-	l.counts.syncTime.Add(int64(took))
-	if l.opts.OnSync != nil {
-		l.opts.OnSync(took)
-	}
-	return err
 }
