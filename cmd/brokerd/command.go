@@ -51,7 +51,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetVersionTemplate(versionLine() + "\n")
 	serve := p.serveCommand()
 	serve.Use, serve.Short = "serve [flags]", "Serve, as brokerd without a command does"
-	root.AddCommand(serve, p.configCommand(), &cobra.Command{
+	root.AddCommand(serve, p.configCommand(), p.logCommand(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// logOutputs are the forms that the log commands print.
+func logOutputs() []string { return []string{"table", "json", "ndjson"} }
+
+func (p *program) logCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "log", Short: "Read a partition's log on disk",
+		Long: "Read a partition's log on disk: DIR is the directory with its .log files.\nNothing is changed. A log that is being written may show a torn tail.",
+	}
+	cmd.AddCommand(p.logDumpCommand(), p.logVerifyCommand())
+	return cmd
+}
+
+func outputFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the form of what is printed")
+}
+
+// checkLog refuses what cannot be read as a log before anything is printed.
+func checkLog(dir, output string) error {
+	if !slices.Contains(logOutputs(), output) {
+		return exitWith(exitUsage, fmt.Errorf("output %q is none of %s", output, strings.Join(logOutputs(), ", ")))
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(names, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), ".log") }) {
+		return exitWith(exitFailed, fmt.Errorf("%s holds no log", dir))
+	}
+	return nil
+}
+
+// dumpOptions are what `log dump` prints.
+type dumpOptions struct {
+	output   string
+	records  bool
+	from, to uint64
+}
+
+func (p *program) logDumpCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "dump DIR", Short: "Print every batch of a log", Args: cobra.ExactArgs(1)}
+	var o dumpOptions
+	output := outputFlag(cmd)
+	cmd.Flags().BoolVar(&o.records, "records", false, "print every record, in hexadecimal")
+	cmd.Flags().Uint64Var(&o.from, "from", 0, "leave out batches that end at or before this offset")
+	cmd.Flags().Uint64Var(&o.to, "to", uint64(seq.MaxOffset), "leave out batches that begin at or after this offset")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.output = *output
+		return finish(dumpLog(cmd.OutOrStdout(), args[0], o))
+	}
+	return cmd
+}
+
+// batchLine is a batch as `log dump` prints it.
+type batchLine struct {
+	First     seq.Offset   `json:"first"`
+	End       seq.Offset   `json:"end"`
+	Epoch     seq.Epoch    `json:"epoch"`
+	Time      time.Time    `json:"time"`
+	Count     int          `json:"count"`
+	Bytes     int          `json:"bytes"`
+	Position  int64        `json:"position"`
+	Checksum  string       `json:"checksum"`
+	RecordSet []recordLine `json:"records,omitempty"`
+}
+
+type recordLine struct {
+	Offset seq.Offset `json:"offset"`
+	Bytes  int        `json:"bytes"`
+	Hex    string     `json:"hex"`
+}
+
+func lineOf(b commitlog.Batch, records bool) batchLine {
+	line := batchLine{
+		First: b.First(), End: b.End(), Epoch: b.Epoch(), Time: time.Unix(0, b.Timestamp()).UTC(), Count: b.Count(),
+		Bytes: b.Size(), Position: b.Position(), Checksum: fmt.Sprintf("%08x", b.Checksum()),
+	}
+	if records {
+		for all := b.Records(b.First()); ; {
+			offset, payload, ok := all.Next()
+			if !ok {
+				break
+			}
+			line.RecordSet = append(line.RecordSet, recordLine{offset, len(payload), hex.EncodeToString(payload)})
+		}
+	}
+	return line
+}
+
+// errEnough ends a scan that has seen what was asked for.
+var errEnough = errors.New("enough")
+
+func dumpLog(w io.Writer, dir string, o dumpOptions) error {
+	if err := checkLog(dir, o.output); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	printer := newBatchPrinter(out, o.output)
+	err := commitlog.Scan(vfs.OS{}, dir, func(b commitlog.Batch) error {
+		if uint64(b.End()) <= o.from {
+			return nil
+		}
+		if uint64(b.First()) >= o.to {
+			return errEnough
+		}
+		return printer.print(lineOf(b, o.records))
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, printer.end(), out.Flush())
+}
+
+// batchPrinter writes batches in one of the forms.
+type batchPrinter struct {
+	out   io.Writer
+	form  string
+	count int
+}
+
+const batchFormat = "%-12v %-12v %-6v %-30v %8v %10v %12v %-8v\n"
+
+func newBatchPrinter(out io.Writer, form string) *batchPrinter {
+	if form == "table" {
+		fmt.Fprintf(out, batchFormat, "FIRST", "END", "EPOCH", "TIME", "RECORDS", "BYTES", "POSITION", "CHECKSUM")
+	}
+	return &batchPrinter{out: out, form: form}
+}
+
+func (p *batchPrinter) print(line batchLine) error {
+	p.count++
+	if p.form == "table" {
+		fmt.Fprintf(p.out, batchFormat, line.First, line.End, line.Epoch, line.Time.Format(time.RFC3339Nano),
+			line.Count, line.Bytes, line.Position, line.Checksum)
+		for _, r := range line.RecordSet {
+			fmt.Fprintf(p.out, "  %-10d %8d  %s\n", r.Offset, r.Bytes, r.Hex)
+		}
+		return nil
+	}
+	encoded, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("encode a batch: %w", err)
+	}
+	if p.form == "json" {
+		lead := ",\n"
+		if p.count == 1 {
+			lead = "[\n"
+		}
+		_, err = fmt.Fprintf(p.out, "%s%s", lead, encoded)
+		return err
+	}
+	_, err = fmt.Fprintf(p.out, "%s\n", encoded)
+	return err
+}
+
+func (p *batchPrinter) end() error {
+	if p.form != "json" {
+		return nil
+	}
+	text := "\n]\n"
+	if p.count == 0 {
+		text = "[]\n"
+	}
+	_, err := io.WriteString(p.out, text)
+	return err
+}
+
+func (p *program) logVerifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "verify DIR...", Short: "Check every byte of logs", Args: cobra.MinimumNArgs(1),
+		Long: "Check every byte of logs. The exit code is 1 if anything that was durable\ncannot be read. A torn tail is no damage: the next start cuts it off.",
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return finish(verifyLogs(cmd.OutOrStdout(), args, *output))
+	}
+	return cmd
+}
+
+// verified is what `log verify` prints of a log as JSON.
+type verified struct {
+	Directory      string        `json:"directory"`
+	OK             bool          `json:"ok"`
+	Start          seq.Offset    `json:"log_start"`
+	CommittedEnd   seq.Offset    `json:"committed_end"`
+	End            seq.Offset    `json:"log_end"`
+	Segments       int           `json:"segments"`
+	Batches        int64         `json:"batches"`
+	Records        int64         `json:"records"`
+	Bytes          int64         `json:"bytes"`
+	Epochs         []epochLine   `json:"epochs"`
+	Damaged        []problemLine `json:"damaged"`
+	Torn           []problemLine `json:"torn"`
+	CheckpointLost bool          `json:"checkpoint_lost"`
+}
+
+type epochLine struct {
+	Epoch seq.Epoch  `json:"epoch"`
+	Start seq.Offset `json:"start"`
+}
+
+// problemLine is a place in a segment file from where offsets are lost, or
+// bytes were never whole.
+type problemLine struct {
+	Path     string     `json:"path"`
+	Position int64      `json:"position"`
+	From     seq.Offset `json:"from"`
+	Next     seq.Offset `json:"next,omitempty"`
+	Bytes    int64      `json:"bytes,omitempty"`
+}
+
+func verifiedOf(dir string, r *commitlog.Report) verified {
+	v := verified{
+		Directory: dir, OK: r.OK(), Start: r.Start, CommittedEnd: r.CommittedEnd, End: r.End, Segments: len(r.Segments),
+		Batches: r.Batches, Records: r.Records, Bytes: r.Bytes, CheckpointLost: r.CheckpointLost,
+		Epochs: []epochLine{}, Damaged: []problemLine{}, Torn: []problemLine{},
+	}
+	for _, e := range r.Epochs {
+		v.Epochs = append(v.Epochs, epochLine{e.Epoch, e.Start})
+	}
+	for _, d := range r.Damaged {
+		v.Damaged = append(v.Damaged, problemLine{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
+	}
+	for _, c := range r.Torn {
+		v.Torn = append(v.Torn, problemLine{Path: c.Path, Position: c.Position, From: c.From, Bytes: c.Bytes})
+	}
+	return v
+}
+
+func verifyLogs(w io.Writer, dirs []string, output string) error {
+	all := []verified{}
+	for _, dir := range dirs {
+		if err := checkLog(dir, output); err != nil {
+			return err
+		}
+		report, err := commitlog.Verify(vfs.OS{}, dir)
+		if err != nil {
+			return fmt.Errorf("verify %s: %w", dir, err)
+		}
+		all = append(all, verifiedOf(dir, &report))
+	}
+	if err := printVerified(w, all, output); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(v verified) bool { return !v.OK }) {
+		return silent{exitFailed}
+	}
+	return nil
+}
+
+func printVerified(w io.Writer, all []verified, output string) error {
+	encoder := json.NewEncoder(w)
+	switch output {
+	case "json":
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(all)
+	case "ndjson":
+		for _, v := range all {
+			if err := encoder.Encode(v); err != nil {
+				return fmt.Errorf("encode a report: %w", err)
+			}
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "DIRECTORY\tSTATE\tSTART\tCOMMITTED\tEND\tSEGMENTS\tBATCHES\tBYTES\tEPOCHS")
+	for _, v := range all {
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", v.Directory, v.state(), v.Start, v.CommittedEnd, v.End,
+			v.Segments, v.Batches, v.Bytes, v.epochs())
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, v := range all {
+		if v.CheckpointLost {
+			fmt.Fprintf(w, "damaged: the checkpoint of %s\n", v.Directory)
+		}
+		for _, d := range v.Damaged {
+			fmt.Fprintf(w, "damaged: %s at byte %d: offsets %d to %d are lost\n", d.Path, d.Position, d.From, d.Next-1)
+		}
+		for _, t := range v.Torn {
+			fmt.Fprintf(w, "torn: %s at byte %d: %d bytes after offset %d will be cut off\n", t.Path, t.Position, t.Bytes, t.From)
+		}
+	}
+	return nil
+}
+
+func (v verified) state() string {
+	switch {
+	case !v.OK:
+		return "damaged"
+	case len(v.Torn) > 0:
+		return "torn tail"
+	}
+	return "ok"
+}
+
+func (v verified) epochs() string {
+	words := make([]string, 0, len(v.Epochs))
+	for _, e := range v.Epochs {
+		words = append(words, strconv.FormatUint(uint64(e.Epoch), 10)+"@"+strconv.FormatUint(uint64(e.Start), 10))
+	}
+	return strings.Join(words, " ")
+}
