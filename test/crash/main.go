@@ -96,12 +96,13 @@ func run(ctx context.Context, o options) error {
 	}
 	w := newWorld(o, b.tcp)
 	rounds, err := kills(ctx, o, b, w)
-	if err == nil {
+	complete := err == nil
+	if complete {
 		err = drain(ctx, b, w)
 	}
 	w.stop()
 	stopErr := b.terminate()
-	err = errors.Join(err, stopErr, w.verdict(rounds))
+	err = errors.Join(err, stopErr, w.verdict(rounds, complete))
 	w.report(os.Stdout, rounds, b)
 	if err != nil || o.keep {
 		fmt.Printf("the data and the log are in %s\n", dir)

@@ -127,11 +127,14 @@ func (w *world) stop() {
 	w.consumers.dismiss()
 }
 
-// verdict says what is wrong with the run, once everything has stopped.
-func (w *world) verdict(rounds int) error {
+// verdict says what is wrong with the run, once everything has stopped. What is
+// missing counts only if the run went on to its end.
+func (w *world) verdict(rounds int, complete bool) error {
 	var err error
 	w.tell(func(a *audit.Audit, now time.Duration) {
-		a.End(now)
+		if complete {
+			a.End(now)
+		}
 		s := a.Stats()
 		if s.Acked < w.o.minAcks*rounds {
 			err = fmt.Errorf("void: %d publishes acknowledged in %d rounds, %d a round are the least", s.Acked, rounds, w.o.minAcks)
