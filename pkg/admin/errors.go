@@ -8,8 +8,11 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // ErrUnknownOption is returned by a Config for an option that there is not, or
@@ -48,6 +51,7 @@ var failures = []failure{
 	{broker.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
 	{broker.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
+	{topic.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
 	{broker.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
@@ -56,6 +60,7 @@ var failures = []failure{
 	{broker.ErrInvalidTopic, "INVALID_TOPIC", api.CodeInvalid, nameHint},
 	{broker.ErrInvalidChannel, "INVALID_CHANNEL", api.CodeInvalid, nameHint},
 	{meta.ErrInvalidName, "INVALID_NAME", api.CodeInvalid, nameHint},
+	{meta.ErrTooFewNodes, "TOO_FEW_NODES", api.CodePrecondition, "ask for fewer replicas, or start more nodes"},
 	{broker.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
 	{meta.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
 	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "name a partition, or give a key"},
@@ -64,16 +69,23 @@ var failures = []failure{
 	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
 	{broker.ErrBusy, "BUSY", api.CodeBusy, "try again"},
 	{broker.ErrExiting, "EXITING", api.CodeExiting, "ask another node"},
-	{meta.ErrTooFewNodes, "TOO_FEW_NODES", api.CodePrecondition, "ask for fewer replicas, or start more nodes"},
 	{meta.ErrLimit, "LIMIT_REACHED", api.CodePrecondition, ""},
 	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
 	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
-	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, "free space on the node's data disk"},
+	{broker.ErrDiskFull, "DISK_FULL", api.CodeNotWritable, diskHint},
+	{commitlog.ErrNoSpace, "DISK_FULL", api.CodeNotWritable, diskHint},
+	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, diskHint},
+	{coord.ErrNotWritable, "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"},
+	{coord.ErrNotLeading, "NOT_LEADING", api.CodeNotWritable, "try again"},
+	{commitlog.ErrBatchTooBig, "BODY_TOO_BIG", api.CodeTooLarge, "publish fewer messages at a time"},
 	{context.DeadlineExceeded, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
 	{context.Canceled, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
 }
 
-const nameHint = "a name has 1 to 64 of the characters a-z A-Z 0-9 . _ - and may end in #ephemeral"
+const (
+	nameHint = "a name has 1 to 64 of the characters a-z A-Z 0-9 . _ - and may end in #ephemeral"
+	diskHint = "free space on the node's data disk"
+)
 
 // explain finds the row of an error, or makes one up from its fate.
 func explain(err error) failure {

@@ -148,6 +148,8 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	switch {
 	case p.Partitions != nil && *p.Partitions != c.Partitions:
 		return fixed("the number of partitions", "add partitions instead")
+	case p.Replicas != nil && *p.Replicas != c.Replicas:
+		return fixed("the number of replicas", "make another topic")
 	case p.Ordered != nil && *p.Ordered != c.Ordered:
 		return fixed("the order", "make another topic")
 	case p.Ext != nil && *p.Ext != c.Ext:
@@ -196,8 +198,10 @@ func (v *v1) addPartitions(r *http.Request) (answer, error) {
 		e.Fate = "refused"
 		return answer{}, e
 	}
-	if err := v.s.broker.AddPartitions(r.Context(), t.Name, req.Partitions); err != nil {
-		return answer{}, err
+	if req.Partitions > len(t.Partitions) {
+		if err := v.s.broker.AddPartitions(r.Context(), t.Name, req.Partitions); err != nil {
+			return answer{}, err
+		}
 	}
 	return v.describeTopic(r)
 }

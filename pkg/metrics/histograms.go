@@ -101,6 +101,7 @@ func reasonOf(err error) reason {
 		{broker.ErrPartitionNeeded, reasonBadPartition},
 		{broker.ErrBusy, reasonBusy},
 		{broker.ErrExiting, reasonExiting},
+		{broker.ErrDiskFull, reasonDiskFull},
 		{syscall.ENOSPC, reasonDiskFull},
 	} {
 		if errors.Is(err, known.err) {
