@@ -22,7 +22,7 @@ type answer struct {
 	home *sync.Pool
 	done func(broker.Receipt) // publishDone, bound
 
-	s       *session
+	link    *link
 	verb    nsq.Verb
 	topic   *producedTopic
 	count   int // messages
@@ -51,19 +51,19 @@ func newAnswers() *sync.Pool {
 
 // publishDone takes the broker's receipt, from any goroutine.
 func (a *answer) publishDone(r broker.Receipt) {
-	s := a.s // a belongs to the writer once it is ready
+	l := a.link // a belongs to the writer once it is ready
 	a.err = r.Err
 	if a.reroute && r.Err != nil && isNoPartition(r.Err) &&
 		a.phase.CompareAndSwap(phaseCalling, phaseRerouted) {
 		return
 	}
 	a.phase.Store(phaseReady)
-	s.poke()
+	l.poke()
 }
 
 // release forgets everything but what is bound.
 func (a *answer) release() {
-	a.s, a.topic, a.err, a.reroute = nil, nil, nil, false
+	a.link, a.topic, a.err, a.reroute = nil, nil, nil, false
 	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
 	a.count, a.bytes, a.verb = 0, 0, nsq.Unknown
 	a.home.Put(a)

@@ -17,6 +17,13 @@ type authorized struct {
 	Permissions int    `json:"permission_count"`
 }
 
+// rights is what one connection may do. It belongs to the connection's reader.
+type rights struct {
+	link   *link
+	secret string
+	grant  *auth.Grant // nil before AUTH
+}
+
 // auth is AUTH: it takes the client's secret to an auth server.
 func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
@@ -25,17 +32,17 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() != 0 {
 		return nsq.Errorf(nsq.Invalid, "AUTH invalid number of parameters")
 	}
-	body, err := s.commandBody("AUTH")
+	body, err := readCommandBody(s.reader, "AUTH", s.srv.opts.MaxBodyBytes)
 	switch {
 	case err != nil:
 		return err
-	case s.grant != nil:
+	case s.rights.grant != nil:
 		return nsq.Errorf(nsq.Invalid, "AUTH already set")
 	case s.srv.opts.Auth == nil:
 		return nsq.Errorf(nsq.AuthDisabled, "AUTH disabled")
 	}
-	s.secret = string(body)
-	grant, err := s.askGrant(ctx)
+	s.rights.secret = string(body)
+	grant, err := s.rights.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +50,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 		s.srv.counters.authFailures.Add(1)
 		return nsq.Errorf(nsq.Unauthorized, "AUTH no authorizations found")
 	}
-	s.grant = grant
+	s.rights.grant = grant
 	s.describe(func(about *broker.ClientStats) {
 		about.Authed, about.AuthIdentity, about.AuthIdentityURL = true, grant.Identity, grant.IdentityURL
 	})
@@ -54,18 +61,18 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	return s.answerFrame(ctx, answer, nil)
 }
 
-// askGrant asks what the connection may do. Why it failed is logged and not told.
-func (s *session) askGrant(ctx context.Context) (*auth.Grant, error) {
-	q := auth.Query{RemoteIP: remoteIP(s.conn), TLS: s.tls != nil, Secret: s.secret}
-	if s.tls != nil {
-		if certs := s.tls.ConnectionState().PeerCertificates; len(certs) > 0 {
+// ask asks what the connection may do. Why it failed is logged and not told.
+func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
+	q := auth.Query{RemoteIP: remoteIP(r.link.conn), TLS: r.link.tls != nil, Secret: r.secret}
+	if r.link.tls != nil {
+		if certs := r.link.tls.ConnectionState().PeerCertificates; len(certs) > 0 {
 			q.CommonName = certs[0].Subject.CommonName
 		}
 	}
-	grant, err := s.srv.opts.Auth.Grant(ctx, q, time.Now())
+	grant, err := r.link.srv.opts.Auth.Grant(ctx, q, time.Now())
 	if err != nil {
-		s.srv.counters.authFailures.Add(1)
-		s.log.Warn("authorization failed", "err", err)
+		r.link.srv.counters.authFailures.Add(1)
+		r.link.log.Warn("authorization failed", "err", err)
 		return nil, nsq.Errorf(nsq.AuthFailed, "AUTH failed")
 	}
 	return grant, nil
@@ -73,47 +80,47 @@ func (s *session) askGrant(ctx context.Context) (*auth.Grant, error) {
 
 // permit checks the connection's right to use a topic, and a channel when one is
 // named. A grant that has run out is asked for again.
-func (s *session) permit(ctx context.Context, verb nsq.Verb, topic, channel string) error {
-	if err := s.freshGrant(ctx, verb); err != nil || s.srv.opts.Auth == nil {
+func (r *rights) permit(ctx context.Context, verb nsq.Verb, topic, channel string) error {
+	if err := r.fresh(ctx, verb); err != nil || r.link.srv.opts.Auth == nil {
 		return err
 	}
-	if !s.grant.Allows(topic, channel) {
-		s.srv.counters.authFailures.Add(1)
+	if !r.grant.Allows(topic, channel) {
+		r.link.srv.counters.authFailures.Add(1)
 		return nsq.Errorf(nsq.Unauthorized, "AUTH failed for %s on %q %q", verb, topic, channel)
 	}
 	return nil
 }
 
-// mayPublish is permit for publishes. It remembers what the grant allowed.
-func (s *session) mayPublish(ctx context.Context, verb nsq.Verb, t *producedTopic) error {
-	if s.srv.opts.Auth == nil {
+// publish is permit for publishes. It remembers what the grant allowed.
+func (r *rights) publish(ctx context.Context, verb nsq.Verb, t *producedTopic) error {
+	if r.link.srv.opts.Auth == nil {
 		return nil
 	}
-	if err := s.freshGrant(ctx, verb); err != nil || t.allowed == s.grant {
+	if err := r.fresh(ctx, verb); err != nil || t.allowed == r.grant {
 		return err
 	}
-	if err := s.permit(ctx, verb, t.name, ""); err != nil {
+	if err := r.permit(ctx, verb, t.name, ""); err != nil {
 		return err
 	}
-	t.allowed = s.grant
+	t.allowed = r.grant
 	return nil
 }
 
-// freshGrant makes sure that there is a grant that counts.
-func (s *session) freshGrant(ctx context.Context, verb nsq.Verb) error {
-	if s.srv.opts.Auth == nil {
+// fresh makes sure that there is a grant that counts.
+func (r *rights) fresh(ctx context.Context, verb nsq.Verb) error {
+	if r.link.srv.opts.Auth == nil {
 		return nil
 	}
-	if s.grant == nil {
+	if r.grant == nil {
 		return nsq.Errorf(nsq.AuthFirst, "AUTH required before %s", verb)
 	}
-	if !s.grant.Expired(time.Now()) {
+	if !r.grant.Expired(time.Now()) {
 		return nil
 	}
-	grant, err := s.askGrant(ctx)
+	grant, err := r.ask(ctx)
 	if err != nil {
 		return err
 	}
-	s.grant = grant
+	r.grant = grant
 	return nil
 }

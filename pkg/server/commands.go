@@ -29,11 +29,11 @@ func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 	case nsq.Rdy:
 		return s.rdy(cmd)
 	case nsq.Pub:
-		return s.pub(ctx, cmd)
+		return s.publisher.pub(ctx, cmd)
 	case nsq.MPub:
-		return s.mpub(ctx, cmd)
+		return s.publisher.mpub(ctx, cmd)
 	case nsq.DPub:
-		return s.dpub(ctx, cmd)
+		return s.publisher.dpub(ctx, cmd)
 	case nsq.Nop:
 		return nil
 	case nsq.Sub:
@@ -169,11 +169,11 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	if !nsq.ValidName(channel) {
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
 	}
-	if err := s.permit(ctx, cmd.Verb, topic, channel); err != nil {
+	if err := s.rights.permit(ctx, cmd.Verb, topic, channel); err != nil {
 		return err
 	}
 	ask := broker.Subscribe{
-		Topic: topic, Channel: channel, Partition: partitionParam(cmd.Param(2)), Client: s,
+		Topic: topic, Channel: channel, Partition: partitionParam(cmd.Param(2)), Client: s.link,
 		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
 	}
 	sub, err := s.srv.broker.Subscribe(ctx, ask)
@@ -210,7 +210,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
 		return wrongState(cmd)
 	}
-	body, err := s.commandBody("IDENTIFY")
+	body, err := readCommandBody(s.reader, "IDENTIFY", s.srv.opts.MaxBodyBytes)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -15,30 +17,74 @@ import (
 // next publish.
 const keepMessages = 4096
 
+// publisher executes the publishing commands of one connection, for its reader.
+type publisher struct {
+	link     *link
+	reader   *nsq.Reader
+	rights   *rights
+	messages []topic.Message // of the publish under way
+	last     *producedTopic  // published to last
+}
+
+// producedTopic is a topic that a connection has published to.
+type producedTopic struct {
+	name      string
+	published atomic.Uint64
+	allowed   *auth.Grant // that permitted it; of the reader
+}
+
+// maxProduced bounds the topics whose publishes a connection counts.
+const maxProduced = 1000
+
+// topicFor returns the connection's entry of a topic, or nil for an invalid
+// name.
+func (p *publisher) topicFor(name []byte) *producedTopic {
+	if p.last != nil && p.last.name == string(name) {
+		return p.last
+	}
+	t := p.link.produced[string(name)]
+	if t == nil {
+		if !nsq.ValidName(string(name)) {
+			return nil
+		}
+		t = &producedTopic{name: string(name)}
+		if len(p.link.produced) < maxProduced {
+			p.link.mu.Lock()
+			if p.link.produced == nil {
+				p.link.produced = make(map[string]*producedTopic)
+			}
+			p.link.produced[t.name] = t
+			p.link.mu.Unlock()
+		}
+	}
+	p.last = t
+	return t
+}
+
 // pub is PUB <topic> [<partition>].
-func (s *session) pub(ctx context.Context, cmd *nsq.Command) error {
+func (p *publisher) pub(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() < 1 {
 		return nsq.Errorf(nsq.Invalid, "PUB insufficient number of parameters")
 	}
-	return s.publishOne(ctx, cmd, cmd.Param(1), 0)
+	return p.publishOne(ctx, cmd, cmd.Param(1), 0)
 }
 
 // dpub is DPUB <topic> <delay> [<partition>], with the delay in ms.
-func (s *session) dpub(ctx context.Context, cmd *nsq.Command) error {
+func (p *publisher) dpub(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() < 2 {
 		return nsq.Errorf(nsq.Invalid, "DPUB insufficient number of parameters")
 	}
-	if s.topicFor(cmd.Param(0)) == nil {
+	if p.topicFor(cmd.Param(0)) == nil {
 		return badTopic(cmd)
 	}
 	ms, err := nsq.ParseDecimal(cmd.Param(1))
 	if err != nil {
 		return nsq.Errorf(nsq.Invalid, "DPUB could not parse timeout %s", cmd.Param(1))
 	}
-	if most := s.srv.opts.MaxDelay.Milliseconds(); ms > most {
+	if most := p.link.srv.opts.MaxDelay.Milliseconds(); ms > most {
 		return nsq.Errorf(nsq.Invalid, "DPUB timeout %d out of range 0-%d", ms, most)
 	}
-	return s.publishOne(ctx, cmd, cmd.Param(2), time.Duration(ms)*time.Millisecond)
+	return p.publishOne(ctx, cmd, cmd.Param(2), time.Duration(ms)*time.Millisecond)
 }
 
 func badTopic(cmd *nsq.Command) error {
@@ -46,79 +92,79 @@ func badTopic(cmd *nsq.Command) error {
 }
 
 // publishOne publishes the message that follows PUB or DPUB.
-func (s *session) publishOne(ctx context.Context, cmd *nsq.Command, where []byte, delay time.Duration) error {
-	t := s.topicFor(cmd.Param(0))
+func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []byte, delay time.Duration) error {
+	t := p.topicFor(cmd.Param(0))
 	if t == nil {
 		return badTopic(cmd)
 	}
-	size, err := s.reader.ReadSize()
+	size, err := p.reader.ReadSize()
 	switch {
 	case err != nil:
 		return cutOff(err, nsq.BadMessage, "%s failed to read message body size", cmd.Verb)
 	case size <= 0:
 		return nsq.Errorf(nsq.BadMessage, "%s invalid message body size %d", cmd.Verb, size)
-	case int(size) > s.srv.opts.MaxMessageBytes:
-		return nsq.Errorf(nsq.BadMessage, "%s message too big %d > %d", cmd.Verb, size, s.srv.opts.MaxMessageBytes)
+	case int(size) > p.link.srv.opts.MaxMessageBytes:
+		return nsq.Errorf(nsq.BadMessage, "%s message too big %d > %d", cmd.Verb, size, p.link.srv.opts.MaxMessageBytes)
 	}
-	body, err := s.reader.ReadBody(int(size))
+	body, err := p.reader.ReadBody(int(size))
 	if err != nil {
 		return cutOff(err, nsq.BadMessage, "%s failed to read message body", cmd.Verb)
 	}
-	if err := s.mayPublish(ctx, cmd.Verb, t); err != nil {
+	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
 	}
 	m := topic.Message{Body: body}
 	if delay > 0 {
 		m.DeliverAt = time.Now().Add(delay)
 	}
-	s.messages = append(s.messages[:0], m)
-	return s.publish(ctx, cmd.Verb, t, partitionParam(where), len(body))
+	p.messages = append(p.messages[:0], m)
+	return p.publish(ctx, cmd.Verb, t, partitionParam(where), len(body))
 }
 
 // mpub is MPUB <topic> [<partition>].
-func (s *session) mpub(ctx context.Context, cmd *nsq.Command) error {
+func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() < 1 {
 		return nsq.Errorf(nsq.Invalid, "MPUB insufficient number of parameters")
 	}
-	t := s.topicFor(cmd.Param(0))
+	t := p.topicFor(cmd.Param(0))
 	if t == nil {
 		// The doubled code is what clients have always got.
 		return nsq.Errorf(nsq.BadTopic, "E_BAD_TOPIC MPUB topic name %q is not valid", cmd.Param(0))
 	}
-	if err := s.mayPublish(ctx, cmd.Verb, t); err != nil {
+	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
 	}
-	body, err := s.commandBody("MPUB")
+	body, err := readCommandBody(p.reader, "MPUB", p.link.srv.opts.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
-	s.messages = s.messages[:0]
-	if err := nsq.SplitMPUB(body, s.srv.opts.MaxMessageBytes, s.addMessage); err != nil {
+	p.messages = p.messages[:0]
+	if err := nsq.SplitMPUB(body, p.link.srv.opts.MaxMessageBytes, p.addMessage); err != nil {
 		return err
 	}
-	err = s.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), len(body))
-	if cap(s.messages) > keepMessages {
-		s.messages = nil
+	err = p.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), len(body))
+	if cap(p.messages) > keepMessages {
+		p.messages = nil
 	}
 	return err
 }
 
-func (s *session) addMessage(body []byte) {
-	s.messages = append(s.messages, topic.Message{Body: body})
+func (p *publisher) addMessage(body []byte) {
+	p.messages = append(p.messages, topic.Message{Body: body})
 }
 
-// commandBody reads the body of IDENTIFY, AUTH or MPUB.
-func (s *session) commandBody(verb string) ([]byte, error) {
-	size, err := s.reader.ReadSize()
+// readCommandBody reads the body of IDENTIFY, AUTH or MPUB, of at most max bytes.
+func readCommandBody(r *nsq.Reader, verb string, max int) ([]byte, error) {
+	size, err := r.ReadSize()
 	switch {
 	case err != nil:
 		return nil, cutOff(err, nsq.BadBody, "%s failed to read body size", verb)
-	case int(size) > s.srv.opts.MaxBodyBytes:
-		return nil, nsq.Errorf(nsq.BadBody, "%s body too big %d > %d", verb, size, s.srv.opts.MaxBodyBytes)
+	case int(size) > max:
+		return nil, nsq.Errorf(nsq.BadBody, "%s body too big %d > %d", verb, size, max)
 	case size <= 0:
 		return nil, nsq.Errorf(nsq.BadBody, "%s invalid body size %d", verb, size)
 	}
-	body, err := s.reader.ReadBody(int(size))
+	body, err := r.ReadBody(int(size))
 	if err != nil {
 		return nil, cutOff(err, nsq.BadBody, "%s failed to read body", verb)
 	}
@@ -144,24 +190,24 @@ func partitionParam(text []byte) int {
 	return int(n)
 }
 
-// publish hands s.messages to the broker, behind a place for the answer. It
+// publish hands p.messages to the broker, behind a place for the answer. It
 // does not wait for what becomes of them.
-func (s *session) publish(ctx context.Context, verb nsq.Verb, t *producedTopic, partition, size int) error {
-	a := s.newAnswer()
-	a.verb, a.topic, a.count, a.bytes = verb, t, len(s.messages), size
+func (p *publisher) publish(ctx context.Context, verb nsq.Verb, t *producedTopic, partition, size int) error {
+	a := p.link.newAnswer()
+	a.verb, a.topic, a.count, a.bytes = verb, t, len(p.messages), size
 	a.reroute = partition != broker.AnyPartition
 	a.phase.Store(phaseCalling)
-	p := broker.Publish{Topic: t.name, Partition: partition, Messages: s.messages, Done: a.done}
+	ask := broker.Publish{Topic: t.name, Partition: partition, Messages: p.messages, Done: a.done}
 	reroute := a.reroute
-	if err := s.push(ctx, a); err != nil {
+	if err := p.link.push(ctx, a); err != nil {
 		return err
 	}
-	s.srv.broker.Publish(ctx, p)
+	p.link.srv.broker.Publish(ctx, ask)
 	// From here on the answer may be another connection's, unless it can reroute.
 	if reroute && !a.phase.CompareAndSwap(phaseCalling, phaseWaiting) && a.phase.CompareAndSwap(phaseRerouted, phaseWaiting) {
-		p.Partition = broker.AnyPartition
-		s.srv.broker.Publish(ctx, p)
+		ask.Partition = broker.AnyPartition
+		p.link.srv.broker.Publish(ctx, ask)
 	}
-	clear(s.messages)
+	clear(p.messages)
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 // except that the reader may change them while it stands still for a handover,
 // and before it runs.
 type writer struct {
-	s     *session
+	link  *link
 	out   io.Writer    // the stream or its compressor
 	flush func() error // of the compressor; nil: none
 
@@ -46,10 +46,10 @@ type writer struct {
 	batch   [answerBatch]*answer
 }
 
-func newWriter(s *session) *writer {
-	w := &writer{s: s, out: s.conn, average: firstAverage}
+func newWriter(l *link, settings *nsq.Settings) *writer {
+	w := &writer{link: l, out: l.conn, average: firstAverage}
 	w.emitter = w.emit
-	w.apply(&s.settings)
+	w.apply(settings)
 	return w
 }
 
@@ -65,14 +65,14 @@ func (w *writer) apply(settings *nsq.Settings) {
 
 // run writes until the last answer is written, ctx ends or the socket fails.
 func (w *writer) run(ctx context.Context) {
-	defer close(w.s.writerDone)
+	defer close(w.link.writerDone)
 	defer w.releaseBuffer()
 	w.timer = time.NewTimer(w.untilBeat(time.Now()))
 	defer w.timer.Stop()
 	for {
 		busy, over, err := w.turn(ctx)
 		if err != nil {
-			w.s.abort(writeEnding(err), err)
+			w.link.abort(writeEnding(err), err)
 			return
 		}
 		if over {
@@ -83,7 +83,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 		w.releaseBuffer()
 		select {
-		case <-w.s.wake:
+		case <-w.link.wake:
 		case <-w.timer.C:
 			w.timer.Reset(w.untilBeat(time.Now()))
 		case <-ctx.Done():
@@ -145,7 +145,7 @@ func (w *writer) beat(now time.Time) {
 
 // writeAnswers encodes the answers that are ready and next in order.
 func (w *writer) writeAnswers(ctx context.Context) (n int, over bool) {
-	n = w.s.queue.popReady(w.batch[:])
+	n = w.link.queue.popReady(w.batch[:])
 	for i, a := range w.batch[:n] {
 		w.batch[i] = nil
 		if !over {
@@ -173,7 +173,7 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 			fatal = e
 			break
 		}
-		w.s.srv.counters.errors[e.Code].Add(1)
+		w.link.srv.counters.errors[e.Code].Add(1)
 		w.buf = nsq.AppendFrame(w.buf, nsq.FrameError, e.Error())
 	default:
 		w.buf = append(w.buf, a.frame...)
@@ -187,9 +187,9 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 	if fatal == nil {
 		return a.last
 	}
-	w.s.srv.counters.errors[fatal.Code].Add(1)
+	w.link.srv.counters.errors[fatal.Code].Add(1)
 	w.buf = nsq.AppendFrame(w.buf, nsq.FrameError, fatal.Error())
-	w.s.stop(EndProtocol, fatal)
+	w.link.stop(EndProtocol, fatal)
 	return true
 }
 
@@ -197,7 +197,7 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 // reports whether the connection ended meanwhile.
 func (w *writer) standStill(ctx context.Context, h *handover) (over bool) {
 	if err := w.send(); err != nil {
-		w.s.abort(writeEnding(err), err)
+		w.link.abort(writeEnding(err), err)
 		return true
 	}
 	close(h.still)
@@ -222,11 +222,11 @@ func (w *writer) take(now time.Time) int {
 	n, err := w.sub.Take(now, most, w.emitter)
 	if got := int(w.emitted - seen); got > 0 {
 		w.average = max((3*w.average+(len(w.buf)-before)/got)/4, 1)
-		w.s.srv.counters.messages.Add(uint64(got))
+		w.link.srv.counters.messages.Add(uint64(got))
 	}
 	if err != nil && !errors.Is(err, errFull) {
 		w.sub = nil
-		w.s.stop(EndBroker, err)
+		w.link.stop(EndBroker, err)
 	}
 	return n
 }
@@ -250,7 +250,7 @@ const smallFrames = 1 << 10
 // reserve makes sure that there is a buffer.
 func (w *writer) reserve() {
 	if w.bufp == nil {
-		w.bufp = w.s.srv.buffers.Get(smallFrames)
+		w.bufp = w.link.srv.buffers.Get(smallFrames)
 		w.buf = *w.bufp
 	}
 }
@@ -258,9 +258,9 @@ func (w *writer) reserve() {
 // grow moves the buffer to a bigger one: to the negotiated size at once, as
 // messages seldom come alone.
 func (w *writer) grow(need int) {
-	bigger := w.s.srv.buffers.Get(max(need, min(w.limit, 4*cap(w.buf))))
+	bigger := w.link.srv.buffers.Get(max(need, min(w.limit, 4*cap(w.buf))))
 	buf := append(*bigger, w.buf...)
-	w.s.srv.buffers.Put(w.bufp)
+	w.link.srv.buffers.Put(w.bufp)
 	w.bufp, w.buf = bigger, buf
 }
 
@@ -272,7 +272,7 @@ func (w *writer) releaseBuffer() {
 	if cap(w.buf) > cap(*w.bufp) { // append has moved it
 		*w.bufp = w.buf[:0]
 	}
-	w.s.srv.buffers.Put(w.bufp)
+	w.link.srv.buffers.Put(w.bufp)
 	w.bufp, w.buf = nil, nil
 }
 
@@ -302,7 +302,7 @@ func (w *writer) write(data []byte) error {
 	now := time.Now()
 	if w.deadline.Before(now.Add(patience)) {
 		w.deadline = now.Add(patience + patience/2)
-		if err := w.s.conn.SetWriteDeadline(w.deadline); err != nil {
+		if err := w.link.conn.SetWriteDeadline(w.deadline); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// errWriterGone ends a reader whose writer has ended.
+var errWriterGone = errors.New("the writer has ended")
+
+// ended says how a connection came to its end.
+type ended struct {
+	how Ending
+	why error
+}
+
+// link is what a connection's reader and writer, the server and the broker
+// share: the socket, the answers on their way, what stats show, and the ways to
+// end it. It is the broker.Client of the connection.
+type link struct {
+	srv    *Server
+	log    *slog.Logger
+	conn   *meteredConn
+	tls    *tls.Conn // around conn; nil: none; of the reader
+	cancel context.CancelCauseFunc
+
+	queue      answerQueue
+	wake       chan struct{} // of capacity 1: the writer has something to look at
+	writerDone chan struct{} // closed when the writer has ended
+	cause      atomic.Pointer[ended]
+
+	mu       sync.Mutex // guards the following
+	about    broker.ClientStats
+	produced map[string]*producedTopic // changed by the reader only
+	deadline *time.Timer               // of a closing connection; set by whoever stops it first
+	gone     bool                      // nothing is left to stop
+}
+
+func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
+	host := remoteIP(conn)
+	return &link{
+		srv: srv, log: srv.log.With("remote", conn.RemoteAddr().String()), cancel: cancel,
+		conn:       &meteredConn{Conn: conn, counters: &srv.counters},
+		wake:       make(chan struct{}, 1),
+		writerDone: make(chan struct{}),
+		queue: answerQueue{
+			maxCount: srv.opts.MaxPending, maxBytes: srv.opts.MaxPendingBytes, room: make(chan struct{}, 1),
+		},
+		about: broker.ClientStats{
+			ClientID: host, Hostname: host, RemoteAddress: conn.RemoteAddr().String(), ConnectTime: time.Now(),
+		},
+	}
+}
+
+// remoteIP returns the peer's address without its port, "" on a unix socket.
+func remoteIP(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// show changes what stats show of the connection.
+func (l *link) show(change func(*broker.ClientStats)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.about)
+}
+
+// linger lets the client read what was written last.
+func (l *link) linger() {
+	if l.tls != nil {
+		// The client sees that nothing was cut off; the socket says the same if
+		// this fails.
+		_ = l.tls.CloseWrite()
+	}
+	l.conn.linger(l.srv.opts.LingerTimeout)
+}
+
+func (l *link) closeSocket() {
+	l.mu.Lock()
+	if l.gone = true; l.deadline != nil {
+		l.deadline.Stop()
+	}
+	l.mu.Unlock()
+	// Nothing can be lost here any more.
+	_ = l.conn.Close()
+	if l.tls != nil {
+		l.srv.counters.openTLS.Add(-1)
+	}
+	end := l.cause.Load()
+	l.srv.counters.ended[end.how].Add(1)
+	level := slog.LevelDebug
+	if end.how == EndProtocol || end.how == EndHandshake || end.how == EndTimeout {
+		level = slog.LevelInfo
+	}
+	l.log.Log(context.Background(), level, "connection closed", "how", end.how, "err", end.why)
+}
+
+// record keeps the first cause of the end.
+func (l *link) record(how Ending, why error) { l.cause.CompareAndSwap(nil, &ended{how, why}) }
+
+// stop ends the connection in order: nothing more is read, answers are written
+// for at most CloseTimeout. It does not wait; anyone may call it.
+func (l *link) stop(how Ending, why error) {
+	l.record(how, why)
+	l.mu.Lock()
+	if l.deadline == nil && !l.gone {
+		l.deadline = time.AfterFunc(l.srv.opts.CloseTimeout, func() { l.abort(how, why) })
+	}
+	l.mu.Unlock()
+	l.conn.stop()
+	l.poke()
+}
+
+// abort ends the connection at once. It does not wait; anyone may call it.
+func (l *link) abort(how Ending, why error) {
+	l.record(how, why)
+	l.cancel(why)
+	// The session closes it again, and a second close is all that can fail.
+	_ = l.conn.Close()
+}
+
+// Disconnect ends the connection: see broker.Client.
+func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
+
+// poke makes the writer look at what there is.
+func (l *link) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// newAnswer returns an answer that is ready as it stands.
+func (l *link) newAnswer() *answer {
+	a := l.srv.answers.Get().(*answer)
+	a.link = l
+	a.phase.Store(phaseReady)
+	return a
+}
+
+// push gives an answer its place, when there is room.
+func (l *link) push(ctx context.Context, a *answer) error {
+	ready := a.phase.Load() == phaseReady
+	for !l.queue.tryPush(a) {
+		l.poke()
+		select {
+		case <-l.queue.room:
+		case <-l.writerDone:
+			return errWriterGone
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if ready {
+		l.poke()
+	}
+	return nil
+}
+
+// answerFrame queues a response, and what the writer does after it.
+func (l *link) answerFrame(ctx context.Context, data []byte, act func()) error {
+	a := l.newAnswer()
+	a.frame = nsq.AppendFrame(nil, nsq.FrameResponse, data)
+	a.act = act
+	return l.push(ctx, a)
+}
+
+// answerError queues an error that does not end the connection.
+func (l *link) answerError(ctx context.Context, e *nsq.Error) error {
+	a := l.newAnswer()
+	a.frame = nsq.AppendFrame(nil, nsq.FrameError, e.Error())
+	l.srv.counters.errors[e.Code].Add(1)
+	return l.push(ctx, a)
+}
+
+// ClientStats describes the connection: see broker.Client.
+func (l *link) ClientStats() broker.ClientStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	about := l.about
+	if len(l.produced) > 0 {
+		about.PubCounts = make(map[string]uint64, len(l.produced))
+		for name, t := range maps.All(l.produced) {
+			if n := t.published.Load(); n > 0 {
+				about.PubCounts[name] = n
+			}
+		}
+	}
+	return about
+}
