@@ -94,7 +94,10 @@ func checkRecovered(fsys *vfs.Mem, o Options, h history) (*Log, error) {
 }
 
 func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
-	const variants = 5
+	variants := 5
+	if testing.Short() {
+		variants = 2
+	}
 	for _, alternating := range []bool{false, true} {
 		t.Run(fmt.Sprintf("alternating=%t", alternating), func(t *testing.T) {
 			rng := newRand(t, rand.Uint64())
