@@ -43,7 +43,7 @@ func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
 	fs.IntVar(&o.rate, "rate", 3000, "messages a second to publish at most")
 	fs.IntVar(&o.producers, "producers", 4, "connections that publish")
-	fs.DurationVar(&o.window, "window", 1500*time.Millisecond, "how long before a kill a FIN may be forgotten")
+	fs.DurationVar(&o.window, "window", 600*time.Millisecond, "how long before a kill a FIN may be forgotten")
 	fs.IntVar(&o.minAcks, "min-acks", 100, "a run with fewer acknowledgements a round is void")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directory and the log")
 	fs.BoolVar(&o.gentle, "gentle", false, "stop the broker with SIGTERM instead")
@@ -77,11 +77,14 @@ func main() {
 	}
 }
 
-// How long things may take.
+// How long things take and may take.
 const (
-	serveTimeout = 20 * time.Second // from start to serving
-	drainTimeout = 90 * time.Second // from the last restart to an empty queue
-	settleTime   = 2 * time.Second  // in which nothing must come any more
+	minLifetime  = 400 * time.Millisecond // of a broker process, from serving to its kill
+	maxLifetime  = 2400 * time.Millisecond
+	maxRecovery  = 120 * time.Millisecond // from start to a kill that is meant to hit recovery
+	serveTimeout = 20 * time.Second       // from start to serving
+	drainTimeout = 90 * time.Second       // from the last restart to an empty queue
+	settleTime   = 2 * time.Second        // in which nothing must come any more
 )
 
 // run does all rounds, drains and reports.
@@ -130,9 +133,9 @@ func kills(ctx context.Context, o options, b *broker, w *world) (int, error) {
 		last := enough(round)
 		// One round in ten is killed while the broker may still be recovering.
 		early := !last && round > 1 && rng.IntN(10) == 0
-		life := 400*time.Millisecond + time.Duration(rng.Int64N(int64(1500*time.Millisecond)))
+		life := minLifetime + time.Duration(rng.Int64N(int64(maxLifetime-minLifetime)))
 		if early {
-			life = time.Duration(rng.Int64N(int64(120 * time.Millisecond)))
+			life = time.Duration(rng.Int64N(int64(maxRecovery)))
 		} else if err := b.serving(ctx); err != nil {
 			return round, fmt.Errorf("round %d: %w", round, err)
 		}

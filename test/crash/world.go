@@ -159,6 +159,10 @@ func (w *world) report(out io.Writer, rounds int, b *broker) {
 		for _, cause := range slices.Sorted(maps.Keys(s.Redelivered)) {
 			fmt.Fprintf(out, "redelivered, %s: %d\n", cause, s.Redelivered[cause])
 		}
+		if s.Forgotten > 0 {
+			fmt.Fprintf(out, "oldest FIN that a kill undid: %v before it, %v are allowed\n",
+				s.Forgotten.Round(time.Millisecond), w.o.window)
+		}
 		for _, v := range a.Violations() {
 			fmt.Fprintf(out, "VIOLATION %v\n", v)
 		}

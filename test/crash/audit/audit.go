@@ -113,7 +113,8 @@ type Stats struct {
 	Delivered, Finished, Requeued      int
 	Connections, Kills                 int
 	Redelivered                        map[Cause]int
-	Owed                               int // known to be stored, and not finished on every channel
+	Forgotten                          time.Duration // longest from a FIN to the kill that undid it
+	Owed                               int           // known to be stored, and not finished on every channel
 	Violations                         int
 }
 

@@ -111,6 +111,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 		case p.endAt >= late:
 			return CauseTimeout, "", ""
 		case crashed && killed-p.endAt <= a.o.Window:
+			a.stats.Forgotten = max(a.stats.Forgotten, killed-p.endAt)
 			return CauseWindow, "", ""
 		case before.cut(p.endAt, a.o.Grace):
 			return CauseCut, "", ""
