@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// withNSQ is a cluster of one whose only topic the fake NSQ broker serves.
+func withNSQ(t *testing.T, nsq *fakeNSQ) *fakeBroker {
+	t.Helper()
+	b := newFakeBroker(t)
+	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", Partitions: []api.Partition{{Leader: "n1"}}})
+	b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", TCPAddress: nsq.address}, {ID: "n2", TCPAddress: "127.0.0.1:1"}}})
+	return b
+}
+
+func TestTailingAChannelFinishesWhatItPrints(t *testing.T) {
+	nsq := newFakeNSQ(t, "one", "two", "three", "four")
+	r := withNSQ(t, nsq).brokerctl(t, "message", "tail", "orders/c", "-n", "3")
+	if r.exit != exitOK || r.stdout != "one\ntwo\nthree\n" || r.stderr != "" {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	}
+	if _, finished, requeued := nsq.outcome(); finished != 3 || requeued != 0 {
+		t.Errorf("finished %d, requeued %d, want 3 and none", finished, requeued)
+	}
+}
+
+func TestTailingAChannelShowsWhatItKnows(t *testing.T) {
+	nsq := newFakeNSQ(t, "one")
+	b := withNSQ(t, nsq)
+	if r := b.brokerctl(t, "message", "tail", "orders/c", "-n", "1", "-o", "wide"); r.stdout != "0/0  0000000000000000  2026-11-21T09:14:02.000Z  1  one\n" {
+		t.Errorf("wide: %q, stderr %q", r.stdout, r.stderr)
+	}
+	second := withNSQ(t, newFakeNSQ(t, "one"))
+	var m api.Peeked
+	r := second.brokerctl(t, "message", "tail", "orders/c", "-n", "1", "-o", "json")
+	if err := json.Unmarshal([]byte(r.stdout), &m); err != nil || *m.Text != "one" || m.State != api.PeekInFlight {
+		t.Errorf("json: %q, %v", r.stdout, err)
+	}
+}
+
+// brokenPipe is a reader that has gone away.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestWhatCannotBePrintedIsGivenBack(t *testing.T) {
+	nsq := newFakeNSQ(t, "one")
+	b := withNSQ(t, nsq)
+	var stderr strings.Builder
+	env := environment{getenv: func(string) string { return b.URL }, now: clock, stdin: strings.NewReader(""), stdout: brokenPipe{}, stderr: &stderr}
+	if exit := run(t.Context(), []string{"message", "tail", "orders/c"}, env); exit != exitFailed || stderr.String() != "error: broken pipe\n" {
+		t.Errorf("exit %d, stderr %q", exit, stderr.String())
+	}
+	if _, finished, requeued := nsq.outcome(); finished != 0 || requeued != 1 {
+		t.Errorf("finished %d, requeued %d, want none and 1", finished, requeued)
+	}
+}
+
+// interrupter ends a context once something was printed.
+type interrupter struct {
+	strings.Builder
+	interrupt func()
+}
+
+func (i *interrupter) Write(b []byte) (int, error) {
+	i.interrupt()
+	return i.Builder.Write(b)
+}
+
+func TestAnInterruptedTailFinishesWhatItPrinted(t *testing.T) {
+	nsq := newFakeNSQ(t, "one")
+	b := withNSQ(t, nsq)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stdout := &interrupter{interrupt: cancel}
+	env := environment{getenv: func(string) string { return b.URL }, now: clock, stdin: strings.NewReader(""), stdout: stdout, stderr: stdout}
+	if exit := run(ctx, []string{"message", "tail", "orders/c"}, env); exit != exitOK || stdout.String() != "one\n" {
+		t.Errorf("exit %d, output %q", exit, stdout.String())
+	}
+	if _, finished, _ := nsq.outcome(); finished != 1 {
+		t.Errorf("finished %d, want 1", finished)
+	}
+}
+
+func TestConsumingFailsWithAReason(t *testing.T) {
+	b := withNSQ(t, newFakeNSQ(t))
+	tests := []struct {
+		args   []string
+		exit   int
+		stderr string
+	}{
+		{[]string{"message", "tail", "order/c"}, exitNotFound, `topic "order" not found (did you mean "orders"?)`},
+		{[]string{"message", "tail", "orders/c", "--tcp", "nowhere"}, exitUsage, `"nowhere" is not HOST:PORT`},
+		{[]string{"message", "tail", "orders/c", "--tcp", "127.0.0.1:1"}, exitUnavailable, "no NSQ connection to 127.0.0.1:1"},
+		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, exitUnavailable, "that is an HTTP address"},
+		{[]string{"message", "tail", "orders/c", "--from", "start"}, exitUsage, "--from is for a topic"},
+		{[]string{"message", "tail", "orders", "--from", "x"}, exitUsage, `--from "x" is no place`},
+		{[]string{"bench", "pub", "orders", "--size", "0"}, exitUsage, "--size must be at least 1"},
+		{[]string{"bench", "e2e", "orders", "--size", "15"}, exitUsage, "--size must be at least 16"},
+		{[]string{"bench", "sub", "orders", "--idle", "0s"}, exitUsage, "--idle, --consumers and --window must be above 0"},
+		{[]string{"bench", "sub", "order"}, exitNotFound, `topic "order" not found`},
+	}
+	for _, tc := range tests {
+		if r := b.brokerctl(t, tc.args...); r.exit != tc.exit || !strings.Contains(r.stderr, tc.stderr) {
+			t.Errorf("%q: exit %d, stderr %q, want %d, %q", tc.args, r.exit, r.stderr, tc.exit, tc.stderr)
+		}
+	}
+}
+
+// report runs a bench and reads what it found.
+func report(t *testing.T, b *fakeBroker, args ...string) benchReport {
+	t.Helper()
+	r := b.brokerctl(t, append(args, "-o", "json")...)
+	var got benchReport
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.exit != exitOK || r.stderr != "" {
+		t.Fatalf("exit %d, stdout %q, stderr %q, %v", r.exit, r.stdout, r.stderr, err)
+	}
+	return got
+}
+
+func TestBenchPublishesWhatItSays(t *testing.T) {
+	nsq := newFakeNSQ(t)
+	got := report(t, withNSQ(t, nsq), "bench", "pub", "orders", "--messages", "1001", "--batch", "10", "--producers", "3", "--size", "16")
+	stored, _, _ := nsq.outcome()
+	if stored != 1001 || got.Publish.Messages != 1001 || got.Publish.Bytes != 16*1001 || got.Publish.Failed != 0 || got.PubToAck == nil {
+		t.Errorf("stored %d, report %+v", stored, got.Publish)
+	}
+}
+
+func TestBenchKeepsToItsRate(t *testing.T) {
+	nsq := newFakeNSQ(t)
+	start := time.Now()
+	got := report(t, withNSQ(t, nsq), "bench", "pub", "orders", "--messages", "11", "--batch", "1", "--rate", "100")
+	if took := time.Since(start); took < 100*time.Millisecond || got.Publish.Messages != 11 {
+		t.Errorf("%d messages in %s, want 11 in 100 ms or more", got.Publish.Messages, took)
+	}
+}
+
+func TestBenchReportsWhatWasRefused(t *testing.T) {
+	nsq := newFakeNSQ(t)
+	nsq.refuse = "E_PUB_FAILED PUB failed disk full"
+	r := withNSQ(t, nsq).brokerctl(t, "bench", "pub", "orders", "--messages", "10", "--batch", "1")
+	if r.exit != exitFailed || r.stderr != "error: E_PUB_FAILED PUB failed disk full\n" {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	}
+}
+
+func TestBenchConsumesWhatItSays(t *testing.T) {
+	nsq := newFakeNSQ(t, make([]string, 50)...)
+	b := withNSQ(t, nsq)
+	if got := report(t, b, "bench", "sub", "orders", "--messages", "20", "--window", "5"); got.Consume.Messages != 20 || got.Channel != "bench" {
+		t.Errorf("report %+v", got.Consume)
+	}
+	if _, finished, _ := nsq.outcome(); finished != 20 {
+		t.Errorf("finished %d, want 20", finished)
+	}
+	rest := newFakeNSQ(t, make([]string, 30)...)
+	if got := report(t, withNSQ(t, rest), "bench", "sub", "orders", "--idle", "20ms", "--consumers", "2"); got.Consume.Messages != 30 {
+		t.Errorf("until idle: %+v", got.Consume)
+	}
+}
+
+func TestBenchMeasuresTheWholeWay(t *testing.T) {
+	nsq := newFakeNSQ(t, "an older message", strings.Repeat("another one", 10))
+	got := report(t, withNSQ(t, nsq), "bench", "e2e", "orders", "--messages", "500", "--producers", "2", "--size", "16")
+	if got.Publish.Messages != 500 || got.Consume.Messages != 500 || got.PubToDeliver == nil || got.PubToDeliver.Max <= 0 {
+		t.Errorf("published %+v, consumed %+v, delays %+v", got.Publish, got.Consume, got.PubToDeliver)
+	}
+	if _, finished, _ := nsq.outcome(); finished != 502 {
+		t.Errorf("finished %d, want 502", finished)
+	}
+	r := withNSQ(t, newFakeNSQ(t)).brokerctl(t, "bench", "e2e", "orders", "--messages", "10")
+	for _, want := range []string{"published 10 in ", "consumed 10 in ", "LATENCY", "pub→ack", "pub→deliver"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("text %q lacks %q", r.stdout, want)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func TestNumbersAreWrittenForPeople(t *testing.T) {
+	day := 24 * time.Hour
+	for got, want := range map[string]string{
+		count(0):                       "0",
+		count(999):                     "999",
+		count(48_112):                  "48,112",
+		count(-1_234_567):              "-1,234,567",
+		size(1023):                     "1023 B",
+		size(1536):                     "1.5 KiB",
+		size(13_314_398_617):           "12.4 GiB",
+		size(1 << 62):                  "4.0 EiB",
+		age(0):                         "-",
+		age(api.Duration(1234567)):     "1ms",
+		age(api.Duration(42 * 1e9)):    "42s",
+		age(api.Duration(2 * day)):     "48h",
+		short(90 * time.Minute):        "1h30m",
+		short(10 * time.Second):        "10s",
+		short(30 * time.Minute):        "30m",
+		latency(1_234_567):             "1.2ms",
+		latency(31_400_000):            "31ms",
+		latency(123_456):               "120µs",
+		latency(99):                    "99ns",
+		metric(950):                    "950",
+		metric(20_000):                 "20.0k",
+		metric(1_250_000):              "1.25M",
+		list(nil):                      "-",
+		plural(1, "message"):           "1 message",
+		plural(0, "message"):           "0 messages",
+		bodyText([]byte("plain é"), 0): "plain é",
+		bodyText([]byte("a\tb"), 0):    `"a\tb"`,
+		bodyText([]byte("\x1b[2J"), 0): `"\x1b[2J"`, // a message must not reach the terminal's ear
+		bodyText([]byte("abcdef"), 4):  "abc…",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestSizesAreRead(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1024": 1024, "1K": 1024, "1kb": 1000, "1 KiB": 1024, "50GiB": 50 << 30, "1.5M": 3 << 19, "2TB": 2e12, "7B": 7,
+	} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "x", "GiB", "-1", "1XB", "1ii", "9000000TiB"} {
+		if got, err := parseSize(text); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+func TestTheNearestNameIsProposed(t *testing.T) {
+	known := []string{"orders", "clicks", "a"}
+	for name, want := range map[string]string{"order": "orders", "oredrs": "orders", "klicks": "clicks", "b": "a", "billing": "", "ord": ""} {
+		if got, ok := nearest(name, known); got != want || ok != (want != "") {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	for _, d := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "acb", 1}, {"kitten", "sitting", 3}} {
+		if got := editDistance(d.a, d.b); got != d.want || editDistance(d.b, d.a) != got {
+			t.Errorf("%q to %q: %d, want %d both ways", d.a, d.b, got, d.want)
+		}
+	}
+}
+
+func TestPlacesAreRead(t *testing.T) {
+	now := clock().In(time.FixedZone("", 3600))
+	at := func(t time.Time) api.Seek { return api.Seek{Time: &t} }
+	for text, want := range map[string]api.Seek{
+		"start":                     {To: api.SeekStart},
+		"end":                       {To: api.SeekEnd},
+		"0":                         {Offset: ptr(uint64(0))},
+		"4881203":                   {Offset: ptr(uint64(4881203))},
+		"-90m":                      at(clock().Add(-90 * time.Minute)),
+		"2026-11-21T06:00:00Z":      at(time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)),
+		"2026-11-21T06:00:00.5Z":    at(time.Date(2026, 11, 21, 6, 0, 0, 5e8, time.UTC)),
+		"2026-11-21T06:00:00+02:00": at(time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)),
+		"2026-11-21 06:00:00":       at(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)),
+		"2026-11-21":                at(time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)),
+	} {
+		got, err := parseSeek(text, now)
+		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); err != nil || diff != "" {
+			t.Errorf("%q: %v\n%s", text, err, diff)
+		}
+	}
+	for _, text := range []string{"", "begin", "2h", "-1", "yesterday", "2026-13-01"} {
+		if got, err := parseSeek(text, now); err == nil {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
+
+func TestASeekIsPlannedFromTheLog(t *testing.T) {
+	broker := newFakeBroker(t)
+	// Message i was published i milliseconds after midnight: see peekOrders.
+	for _, tc := range []struct{ to, want string }{
+		{"start", "0 4,833,120 100,022 4,733,098 0\n1 4,879,961 98,411 4,781,550 0"},
+		{"end", "0 4,833,120 4,881,203 0 48,083\n1 4,879,961 4,879,990 0 29"},
+		{"4000000", "0 4,833,120 4,000,000 833,120 0\n1 4,879,961 4,000,000 879,961 0"},
+		{"99999999", "0 4,833,120 4,881,203 0 48,083\n1 4,879,961 4,879,990 0 29"},
+		{"2026-11-21T01:00:00Z", "0 4,833,120 3,600,000 1,233,120 0\n1 4,879,961 3,600,000 1,279,961 0"},
+		{"2026-11-20", "0 4,833,120 100,022 4,733,098 0\n1 4,879,961 98,411 4,781,550 0"},
+	} {
+		r := broker.brokerctl(t, "channel", "seek", "orders", "invoice", "--dry-run", "--no-headers", "--to", tc.to)
+		table, _, _ := strings.Cut(r.stdout, "total")
+		if got := strings.Join(strings.Fields(table), " "); got != strings.ReplaceAll(tc.want, "\n", " ") {
+			t.Errorf("%s:\n%s\nwant\n%s\n%s", tc.to, r.stdout, tc.want, r.stderr)
+		}
+	}
+	if got := broker.changes(); len(got) != 0 {
+		t.Errorf("a dry run asked for %q", got)
+	}
+}
+
+func TestPartitionsAreFiltered(t *testing.T) {
+	broker := newFakeBroker(t)
+	for flag, want := range map[string][]string{
+		"":                   {"clicks#ephemeral/0", "orders/0", "orders/1"},
+		"--offline":          {"clicks#ephemeral/0"},
+		"--under-replicated": {"clicks#ephemeral/0", "orders/0"},
+		"--leader=n2":        {"orders/1"},
+	} {
+		args := []string{"partition", "list", "-o", "name"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		if r := broker.brokerctl(t, args...); !slices.Equal(strings.Fields(r.stdout), want) {
+			t.Errorf("%s: %q, want %q", flag, r.stdout, want)
+		}
+	}
+}
+
+func TestAckMeansIsTrue(t *testing.T) {
+	interval := api.Duration(200 * time.Millisecond)
+	for _, tc := range []struct {
+		c    api.Config
+		want string
+	}{
+		{api.Config{Replicas: 1, MinISR: 1, Sync: api.SyncAlways}, "1 replica, on disk"},
+		{api.Config{Replicas: 3, MinISR: 2, Sync: api.SyncAlways, SyncInterval: interval}, "2+ replicas, on disk"},
+		{api.Config{Replicas: 3, MinISR: 1, Sync: api.SyncInterval, SyncInterval: interval}, "1+ replicas, on disk in 200ms"},
+		{api.Config{Replicas: 2, MinISR: 2, Sync: 500, SyncInterval: interval}, "2 replicas, on disk in 200ms or 500 messages"},
+		{api.Config{Replicas: 1, MinISR: 1, Sync: 500}, "1 replica, on disk in 500 messages"},
+	} {
+		if got := ackMeans(tc.c); got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc.c, got, tc.want)
+		}
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	for _, text := range []string{"50GiB", "1.5M", "7B", "9e9", ".", "-0"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if n, err := parseSize(text); err == nil && n < 0 {
+			t.Errorf("%q is %d", text, n)
+		}
+	})
+}
