@@ -1,0 +1,347 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// The real broker is what this package asks for.
+var _ Broker = (*broker.Broker)(nil)
+
+// orders is a fake with a topic of two partitions, one of them led elsewhere.
+func orders() *fake {
+	f := newFake("other")
+	t := f.create("orders", meta.TopicConfig{Partitions: 2, RetentionAge: 72 * time.Hour, MaxMessage: 1024}.WithDefaults(1, false))
+	t.Partitions[1] = meta.Partition{Replicas: []meta.NodeID{"n2", "n1"}, Leader: "n2", Epoch: 4, ISR: []meta.NodeID{"n2"}}
+	f.withChannel("orders", "bill").withChannel("orders", "away")
+	f.stats = []broker.TopicStats{{
+		Name: "orders", Depth: 1, Messages: 130, Bytes: 13000, LogBytes: 8192,
+		Partitions: []broker.PartitionStats{{Partition: 0, Leader: "n1", Epoch: 1, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096}},
+		Channels: []broker.ChannelStats{{
+			Name: "bill", Depth: 5, InFlight: 1, Deferred: 2, Messages: 130, Delivered: 9, Finished: 8, Requeued: 7, TimedOut: 6,
+			OldestAge: 1500 * time.Millisecond, Consumers: 2,
+			Partitions: []broker.ChannelPartitionStats{{Partition: 0, Leader: "n1", Confirmed: 112, Lag: 8}},
+			Clients: []broker.ClientStats{
+				{RemoteAddress: "10.0.0.9:2", ClientID: "b", UserAgent: "x/1", Ready: 1, InFlight: 1, ConnectTime: time.Unix(1795230600, 0).UTC()},
+				{RemoteAddress: "10.0.0.9:1", ClientID: "a", TLS: true, Delivered: 4, Finished: 3, Requeued: 2, TimedOut: 1, ConnectTime: time.Unix(1795230601, 0).UTC()},
+			},
+		}, {Name: "tail#ephemeral", Ephemeral: true}},
+	}}
+	return f
+}
+
+func TestV1MatchesItsGoldens(t *testing.T) {
+	f := orders()
+	f.ready = []broker.HealthReason{{Code: "disk_full", Count: 1, What: "1 GiB free"}}
+	h := serverOf(t, f).Handler()
+	for name, target := range map[string]string{
+		"v1-topics.json":        "/v1/topics",
+		"v1-topic.json":         "/v1/topics/orders",
+		"v1-channels.json":      "/v1/topics/orders/channels",
+		"v1-channel.json":       "/v1/topics/orders/channels/bill",
+		"v1-channel-away.json":  "/v1/topics/orders/channels/away",
+		"v1-channel-tail.json":  "/v1/topics/orders/channels/tail%23ephemeral",
+		"v1-partitions.json":    "/v1/partitions",
+		"v1-of-a-topic.json":    "/v1/topics/orders/partitions",
+		"v1-verify.json":        "/v1/topics/orders/verify",
+		"v1-peek.json":          "/v1/topics/orders/messages?n=5&partition=1&from=3",
+		"v1-cluster.json":       "/v1/cluster",
+		"v1-health.json":        "/v1/cluster/health",
+		"v1-nodes.json":         "/v1/nodes",
+		"v1-unknown-topic.json": "/v1/topics/order",
+		"v1-unknown-path.json":  "/v1/nope",
+	} {
+		w := ask(h, "GET", target, "")
+		if got := w.Header().Get("Content-Type"); got != jsonType {
+			t.Errorf("%s: Content-Type %q", target, got)
+		}
+		golden(t, name, indented(t, w.Body.Bytes()))
+	}
+}
+
+func TestV1ByItsClient(t *testing.T) {
+	f := orders()
+	srv := httptest.NewServer(serverOf(t, f).Handler())
+	defer srv.Close()
+	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	want := func(what string, err error, code api.Code) {
+		t.Helper()
+		if api.CodeOf(err) != code {
+			t.Errorf("%s: got %v, want code %q", what, err, code)
+		}
+	}
+	three, always := 3, api.SyncAlways
+	made, err := c.CreateTopic(ctx, api.CreateTopic{Name: "new", Config: api.ConfigPatch{Partitions: &three, Sync: &always}})
+	want("create", err, "")
+	if made.Config.Partitions != 3 || len(made.Partitions) != 3 || made.Config.Sync != api.SyncAlways {
+		t.Errorf("made %+v", made)
+	}
+	_, err = c.CreateTopic(ctx, api.CreateTopic{Name: "new", Config: api.ConfigPatch{Partitions: &three}})
+	want("create again", err, "")
+	_, err = c.CreateTopic(ctx, api.CreateTopic{Name: "new"})
+	want("create otherwise", err, api.CodeExists)
+	_, err = c.CreateTopic(ctx, api.CreateTopic{Name: "a b"})
+	want("create of no name", err, api.CodeInvalid)
+	day := api.Duration(24 * time.Hour)
+	altered, err := c.AlterTopic(ctx, "new", api.ConfigPatch{Retention: &day})
+	want("alter", err, "")
+	if altered.Config.Retention != day || altered.Config.Partitions != 3 {
+		t.Errorf("altered to %+v", altered.Config)
+	}
+	grown, err := c.AddPartitions(ctx, "new", 4)
+	want("add partitions", err, "")
+	if len(grown.Partitions) != 4 {
+		t.Errorf("%d partitions", len(grown.Partitions))
+	}
+	_, err = c.AddPartitions(ctx, "new", 4)
+	want("add none", err, "")
+	_, err = c.AddPartitions(ctx, "new", 2)
+	want("add fewer", err, api.CodePrecondition)
+	want("pause", c.PauseTopic(ctx, "new", true), "")
+	if got, _ := c.Topic(ctx, "new"); !got.Paused {
+		t.Error("not paused")
+	}
+	want("resume", c.PauseTopic(ctx, "new", false), "")
+	want("empty", c.EmptyTopic(ctx, "new"), "")
+	ch, err := c.CreateChannel(ctx, "new", api.CreateChannel{Name: "c#ephemeral", Ordered: true})
+	want("create channel", err, "")
+	if ch.Name != "c#ephemeral" || !ch.Ordered || !ch.Ephemeral {
+		t.Errorf("made %+v", ch)
+	}
+	want("pause channel", c.PauseChannel(ctx, "new", "c#ephemeral", true), "")
+	want("resume channel", c.PauseChannel(ctx, "new", "c#ephemeral", false), "")
+	want("empty channel", c.EmptyChannel(ctx, "new", "c#ephemeral"), "")
+	_, err = c.SeekChannel(ctx, "new", "c#ephemeral", api.Seek{To: api.SeekStart})
+	want("seek", err, "")
+	if !f.sought.Start {
+		t.Errorf("sought %+v", f.sought)
+	}
+	want("delete channel", c.DeleteChannel(ctx, "new", "c#ephemeral"), "")
+	want("delete channel again", c.DeleteChannel(ctx, "new", "c#ephemeral"), api.CodeNotFound)
+	want("delete", c.DeleteTopic(ctx, "new"), "")
+	want("delete again", c.DeleteTopic(ctx, "new"), api.CodeNotFound)
+	one := 1
+	stored, err := c.Publish(ctx, "orders", api.Publish{Messages: []api.Message{{Text: "a"}, {Body: []byte("b")}}, Partition: &one})
+	want("publish", err, "")
+	if stored.Count != 2 || stored.Topic != "orders" {
+		t.Errorf("stored %+v", stored)
+	}
+	from := uint64(7)
+	seen, err := c.Peek(ctx, "orders", "bill", api.PeekOptions{Partition: &one, From: &from, Max: 2})
+	want("peek", err, "")
+	if len(seen) != 2 || string(seen[0].Body) != "text" || seen[0].Text == nil || seen[1].Text != nil || seen[1].DeliverAt == nil {
+		t.Errorf("saw %+v", seen)
+	}
+	offset := seq.Offset(7)
+	if diff := cmp.Diff(broker.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: &offset, Max: 2}, f.peeked); diff != "" {
+		t.Errorf("peeked (-want +got):\n%s", diff)
+	}
+	verified, err := c.Verify(ctx, "orders")
+	want("verify", err, "")
+	if len(verified.Partitions) != 3 || !verified.Partitions[0].Identical || verified.Partitions[1].Identical || verified.Partitions[2].Identical {
+		t.Errorf("verified %+v", verified.Partitions)
+	}
+}
+
+func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
+	h := serverOf(t, orders()).Handler()
+	for _, test := range []struct {
+		request, body string
+		status        int
+		says          string
+	}{
+		{"POST /v1/topics", ``, 400, "empty"},
+		{"POST /v1/topics", `{`, 400, "unexpected"},
+		{"POST /v1/topics", `{"name":"a","nmae":"b"}`, 400, `unknown field \"nmae\"`},
+		{"POST /v1/topics", `{"name":"a","config":{"partitons":1}}`, 400, `unknown field \"partitons\"`},
+		{"POST /v1/topics", `{"name":"a"} {}`, 400, "more than one"},
+		{"POST /v1/topics", `{"name":"a","config":{"partitions":0}}`, 400, "partitions is 0"},
+		{"POST /v1/topics", `{"name":"a","config":{"partitions":-1}}`, 400, "partitions is -1"},
+		{"POST /v1/topics", `{"name":"a","config":{"partitions":100000}}`, 400, "100000 partitions"},
+		{"POST /v1/topics", `{"name":"a","config":{"retention":"3 days"}}`, 400, "no duration"},
+		{"POST /v1/topics", `{"name":"a","config":{"retention":"-1h"}}`, 400, "negative"},
+		{"POST /v1/topics", `{"name":"a","config":{"sync":"never"}}`, 400, "no sync policy"},
+		{"POST /v1/topics", `{"name":"!"}`, 400, "name"},
+		{"POST /v1/topics", strings.Repeat(" ", maxRequestBytes+1), 413, "over"},
+		{"PATCH /v1/topics/orders", `{"partitions":3}`, 409, "cannot be altered"},
+		{"PATCH /v1/topics/orders", `{"replicas":3}`, 409, "cannot be altered"},
+		{"PATCH /v1/topics/orders", `{"ordered":true}`, 409, "cannot be altered"},
+		{"PATCH /v1/topics/orders", `{"ext":true}`, 409, "cannot be altered"},
+		{"PATCH /v1/topics/orders", `{"min_isr":0}`, 400, "min_isr is 0"},
+		{"PATCH /v1/topics/orders", `{"min_isr":5}`, 400, "min ISR 5"},
+		{"PATCH /v1/topics/none", `{}`, 404, "none"},
+		{"PUT /v1/topics/orders", `{}`, 405, "PUT"},
+		{"GET /v1/topics/orders/pause", ``, 405, "GET"},
+		{"GET /v1/topics/%21", ``, 400, "name"},
+		{"GET /v1/topics/orders/channels/none", ``, 404, "channel"},
+		{"GET /v1/topics/orders/channels/%21", ``, 400, "name"},
+		{"POST /v1/topics/orders/channels", `{"name":"!"}`, 400, "name"},
+		{"POST /v1/topics/orders/channels/bill/seek", `{}`, 400, "not 0"},
+		{"POST /v1/topics/orders/channels/bill/seek", `{"to":"start","offset":1}`, 400, "not 2"},
+		{"POST /v1/topics/orders/channels/bill/seek", `{"to":"middle"}`, 400, "middle"},
+		{"POST /v1/topics/orders/channels/bill/seek", `{"offset":1125899906842624}`, 400, "largest"},
+		{"POST /v1/topics/orders/channels/bill/seek", `{"offset":-1}`, 400, "offset"},
+		{"POST /v1/topics/orders/channels/bill/seek", `{"time":"0001-01-01T00:00:00Z"}`, 400, "zero"},
+		{"GET /v1/topics/orders/messages?n=0", ``, 400, "n is"},
+		{"GET /v1/topics/orders/messages?from=x", ``, 400, "from"},
+		{"GET /v1/topics/orders/messages?partition=1024", ``, 400, "partition"},
+		{"GET /v1", ``, 404, "/v1"},
+	} {
+		method, target, _ := strings.Cut(test.request, " ")
+		w := ask(h, method, target, test.body)
+		var a api.ErrorAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || a.Error == nil {
+			t.Errorf("%s %s: answer is %s", test.request, test.body, w.Body)
+			continue
+		}
+		if w.Code != test.status || a.Error.Code.Status() != test.status || !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%s %.60s: got %d %s, want %d and %q", test.request, test.body, w.Code, w.Body, test.status, test.says)
+		}
+		if test.status == 405 && w.Header().Get("Allow") == "" {
+			t.Errorf("%s: no Allow", test.request)
+		}
+	}
+}
+
+func TestV1PublishReadsMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("t")
+		h := serverOf(t, f).Handler()
+		const kind = "Content-Type"
+		ask(h, "POST", "/v1/topics/t/messages", `{"messages":[{"text":"a","delay":"10s","trace_id":7,"headers":{"k":1}},{"body":"Yg=="}],"key":"k"}`, kind, "application/json; charset=utf-8")
+		ask(h, "POST", "/v1/topics/t/messages?partition=2&key=k&delay=1s", "raw", kind, "text/plain")
+		ask(h, "POST", "/v1/topics/t/messages", "raw")
+		want := []broker.Publish{
+			{Topic: "t", Partition: broker.AnyPartition, Key: []byte("k"), Messages: []topic.Message{
+				{Body: []byte("a"), DeliverAt: time.Now().Add(10 * time.Second), TraceID: 7, Header: []byte(`{"k":1}`)},
+				{Body: []byte("b")},
+			}},
+			{Topic: "t", Partition: 2, Key: []byte("k"), Messages: []topic.Message{{Body: []byte("raw"), DeliverAt: time.Now().Add(time.Second)}}},
+			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("raw")},
+		}
+		checkPublished(t, f.published, want)
+	})
+}
+
+func TestV1PublishRefusals(t *testing.T) {
+	for _, test := range []struct {
+		target, kind, body string
+		status             int
+		says               string
+	}{
+		{"", "application/json", `{"messages":[]}`, 400, "no messages"},
+		{"", "application/json", `{"messages":[{}]}`, 400, "message 0: it is empty"},
+		{"", "application/json", `{"messages":[{"text":"a","body":"Yg=="}]}`, 400, "a body and a text"},
+		{"", "application/json", `{"messages":[{"text":"0123456789a"}]}`, 413, "11 bytes"},
+		{"", "application/json", `{"messages":[{"text":"a","delay":"2h"}]}`, 400, "delay"},
+		{"", "application/json", `{"messages":[{"text":"a","headers":[1]}]}`, 400, "object"},
+		{"", "application/json", `{"messages":[{"text":"a"}],"partition":1024}`, 400, "partition"},
+		{"", "application/json", `{"message":"a"}`, 400, "unknown field"},
+		{"", "application/json", strings.Repeat(" ", 129), 413, "over"},
+		{"", "", "", 400, "empty"},
+		{"", "", "0123456789a", 413, "over"},
+		{"?partition=-1", "", "a", 400, "partition"},
+		{"?delay=soon", "", "a", 400, "delay"},
+		{"?delay=-1s", "", "a", 400, "delay"},
+	} {
+		w := ask(serverOf(t, newFake("t")).Handler(), "POST", "/v1/topics/t/messages"+test.target, test.body, "Content-Type", test.kind)
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%q %q: got %d %s, want %d and %q", test.target, test.body, w.Code, w.Body, test.status, test.says)
+		}
+	}
+	if w := ask(serverOf(t, newFake()).Handler(), "POST", "/v1/topics/%21/messages", "a"); w.Code != 400 {
+		t.Errorf("a bad name: got %d", w.Code)
+	}
+}
+
+func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
+	for _, test := range []struct {
+		err       error
+		status    int
+		code      api.Code
+		hasBecome string
+	}{
+		{broker.ErrExiting, 503, api.CodeExiting, "refused"},
+		{broker.ErrBusy, 503, api.CodeBusy, "refused"},
+		{broker.ErrDiskFull, 503, api.CodeNotWritable, "refused"},
+		{fate.Refuse("too few"), 503, api.CodeNotWritable, "refused"},
+		{errors.New("term ended"), 500, api.CodeUncertain, "uncertain"},
+		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, api.CodeCorrupt, "corrupt"},
+	} {
+		f := newFake("t")
+		f.receipt = func(broker.Publish) *broker.Receipt { return &broker.Receipt{Err: test.err} }
+		w := ask(serverOf(t, f).Handler(), "POST", "/v1/topics/t/messages", "x")
+		var a api.ErrorAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != test.status || a.Error.Code != test.code || a.Error.Fate != test.hasBecome {
+			t.Errorf("%v: got %d %s", test.err, w.Code, w.Body)
+		}
+	}
+}
+
+func TestAPatchChangesOnlyWhatItNames(t *testing.T) {
+	ms := func(n int) *api.Duration { d := api.Duration(time.Duration(n) * time.Millisecond); return &d }
+	sync := func(s api.Sync) *api.Sync { return &s }
+	always, interval := meta.SyncPolicy{Every: 1}, meta.SyncPolicy{Interval: time.Second}
+	for _, test := range []struct {
+		was   meta.SyncPolicy
+		patch api.ConfigPatch
+		want  meta.SyncPolicy
+	}{
+		{always, api.ConfigPatch{}, always},
+		{always, api.ConfigPatch{Sync: sync(api.SyncInterval)}, meta.SyncPolicy{Interval: meta.DefaultSyncInterval}},
+		{always, api.ConfigPatch{SyncInterval: ms(50)}, meta.SyncPolicy{Interval: 50 * time.Millisecond}},
+		{always, api.ConfigPatch{Sync: sync(100)}, meta.SyncPolicy{Every: 100}},
+		{always, api.ConfigPatch{Sync: sync(api.SyncAlways), SyncInterval: ms(50)}, always},
+		{interval, api.ConfigPatch{Sync: sync(api.SyncAlways)}, always},
+		{interval, api.ConfigPatch{Sync: sync(api.SyncInterval)}, interval},
+		{interval, api.ConfigPatch{Sync: sync(9)}, meta.SyncPolicy{Every: 9, Interval: time.Second}},
+	} {
+		c := meta.TopicConfig{Partitions: 3, Sync: test.was}
+		if err := patchConfig(&c, test.patch); err != nil {
+			t.Fatal(err)
+		}
+		if c.Sync != test.want || c.Partitions != 3 {
+			t.Errorf("%+v became %+v, want %+v", test.was, c.Sync, test.want)
+		}
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b  string
+		limit int
+		want  int
+	}{
+		{"orders", "orders", 9, 0},
+		{"order", "orders", 9, 1},
+		{"oders", "orders", 9, 1},
+		{"kitten", "sitting", 9, 3},
+		{"", "abc", 9, 3},
+		{"a", "abcdef", 2, 2},
+	} {
+		if got := editDistance(test.a, test.b, test.limit); got != test.want {
+			t.Errorf("%q to %q: got %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
