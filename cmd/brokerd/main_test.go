@@ -112,7 +112,7 @@ func (n *fakeNode) Alive() error {
 }
 
 func (n *fakeNode) Reload(o config.Options) {
-	n.config.Log.Debug("node reloaded", "connections", o.Limits.MaxConnections)
+	n.config.Log.Debug("node reloaded", "drain", o.Process.DrainTimeout, "zone", o.Zone)
 }
 func (n *fakeNode) Catalog() lookupd.Catalog    { return n }
 func (n *fakeNode) Topics() map[string][]string { return map[string][]string{"topic": {"channel"}} }
@@ -302,14 +302,14 @@ func TestReloadAppliesWhatItCanAndSaysWhatItCannot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("max_connections = 5\n")
+	write("drain_timeout = \"5s\"\n")
 	r := start(t, dir, nil, "brokerd", ports("--config", file)...)
 	r.expect("msg=ready")
-	write("max_connections = 6\nlog_level = \"debug\"\nzone = \"b\"\n")
+	write("drain_timeout = \"6s\"\nlog_level = \"debug\"\nzone = \"b\"\n")
 	r.signal(syscall.SIGHUP)
 	r.expect("need a restart.*settings=zone")
-	r.expect(`level=DEBUG msg="node reloaded" connections=6`)
-	r.expect(`configuration reloaded.*changed="max-connections log-level"`)
+	r.expect(`level=DEBUG msg="node reloaded" drain=6s zone=""`)
+	r.expect(`configuration reloaded.*changed="drain-timeout log-level"`)
 	write("max_conections = 7\n")
 	r.signal(syscall.SIGHUP)
 	r.expect(`not reloaded.*did you mean max_connections`)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -248,4 +249,22 @@ func TestAUnixSocketLeftBehindIsReplaced(t *testing.T) {
 	if _, err := listen(t.Context(), path); exitCode(err) != exitConfig {
 		t.Errorf("a file was taken for a socket: %v", err)
 	}
+}
+
+func TestNsqdServesHTTPSWithACertificate(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir, "localhost")
+	r := start(t, dir, nil, "nsqd", "-tcp-address=localhost:0", "-http-address=localhost:0", "-https-address=127.0.0.1:0", "-tls-cert="+cert, "-tls-key="+key)
+	address := r.expect(`INFO: HTTPS: listening on (\S+)$`)[1]
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the name is looked at
+	res, err := client.Get("https://" + address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if name := res.TLS.PeerCertificates[0].Subject.CommonName; name != "localhost" {
+		t.Errorf("%s was served", name)
+	}
+	r.signal(syscall.SIGTERM)
+	r.exits(exitOK)
 }

@@ -13,8 +13,8 @@ import (
 
 // Bounds of settings that have any.
 const (
-	maxMessage         = 8 * MiB
-	maxBody            = 256 * MiB
+	maxMessage         = 64 * MiB
+	maxBody            = 128 * MiB
 	minSegment         = MiB
 	maxSegment         = 4 * GiB
 	maxBootstrapExpect = 9

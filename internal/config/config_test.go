@@ -225,9 +225,9 @@ func TestPrintReadsBackAsItself(t *testing.T) {
 
 func TestChangedSeparatesReloadFromRestart(t *testing.T) {
 	a, b := Default(), Default()
-	b.Process.LogLevel, b.Limits.MaxConnections, b.DataDir = "debug", 5, "elsewhere"
+	b.Process.LogLevel, b.Process.DrainTimeout, b.DataDir = "debug", 5, "elsewhere"
 	reload, restart := Changed(&a, &b)
-	if diff := cmp.Diff([][]string{{"max-connections", "log-level"}, {"data-dir"}}, [][]string{reload, restart}); diff != "" {
+	if diff := cmp.Diff([][]string{{"drain-timeout", "log-level"}, {"data-dir"}}, [][]string{reload, restart}); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -104,8 +104,8 @@ func (o *Options) messageSettings() []Setting {
 		{Key: "max-req-timeout", Default: "1h", value: durationValue{&l.MaxReqTimeout}, Doc: "Longest delay of a requeued or deferred message."},
 		{Key: "max-rdy-count", Default: "2500", value: numberValue{&l.MaxRdyCount}, Doc: "Most messages that one consumer may have in flight."},
 		{Key: "max-heartbeat-interval", Default: "60s", value: durationValue{&l.MaxHeartbeatInterval}, Doc: "Longest time between heartbeats that a client may ask for."},
-		{Key: "max-channel-consumers", Default: "0", value: numberValue{&l.MaxChannelConsumers}, Reload: true, Doc: "Most consumers of one channel; 0 is no limit."},
-		{Key: "max-connections", Default: "10000", value: numberValue{&l.MaxConnections}, Reload: true, Doc: "Most client connections at once; 0 is no limit."},
+		{Key: "max-channel-consumers", Default: "0", value: numberValue{&l.MaxChannelConsumers}, Doc: "Most consumers of one channel; 0 is no limit."},
+		{Key: "max-connections", Default: "10000", value: numberValue{&l.MaxConnections}, Doc: "Most client connections at once; 0 is no limit."},
 	}
 }
 
@@ -154,7 +154,7 @@ func (o *Options) topicSettings() []Setting {
 		{Key: "retention", Default: "0s", value: durationValue{&t.Retention}, Doc: "How long finished messages are kept, for topics that do not say; 0 lets them go at once."},
 		{Key: "retention-bytes", Default: "0", value: sizeValue{&t.RetentionBytes}, Doc: "A partition is cut to this size, finished or not, for topics that do not say; 0 is no limit."},
 		{Key: "segment-size", Default: "64MiB", value: sizeValue{&t.SegmentSize}, Doc: "Size of one log file. What is finished goes by whole files."},
-		{Key: "disk-reserve", Default: "256MiB", value: sizeValue{&t.DiskReserve}, Reload: true, Doc: "Publishes are refused while the disk has less free than this. Consuming goes on."},
+		{Key: "disk-reserve", Default: "256MiB", value: sizeValue{&t.DiskReserve}, Doc: "Publishes are refused while less than this is free on the disk, or than a twentieth of a small disk. Consuming goes on."},
 	}
 }
 
