@@ -179,7 +179,7 @@ func (t *tally) take(a arrival) {
 		return
 	}
 	t.left--
-	if t.left > 0 && t.left < tailReady {
+	if t.left >= 0 && t.left < tailReady {
 		a.conn.Ready(t.left) // before the FIN, or one too many comes
 	}
 	a.conn.Finish(a.message.ID)
