@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -105,7 +104,7 @@ func (l *link) closeSocket() {
 	if end.how == EndProtocol || end.how == EndHandshake || end.how == EndTimeout {
 		level = slog.LevelInfo
 	}
-	l.log.Log(context.Background(), level, "connection closed", "how", end.how, "err", end.why)
+	l.log.Log(context.Background(), level, "connection closed", "how", end.how.String(), "err", end.why)
 }
 
 // record keeps the first cause of the end.
@@ -193,7 +192,7 @@ func (l *link) ClientStats() broker.ClientStats {
 	about := l.about
 	if len(l.produced) > 0 {
 		about.PubCounts = make(map[string]uint64, len(l.produced))
-		for name, t := range maps.All(l.produced) {
+		for name, t := range l.produced {
 			if n := t.published.Load(); n > 0 {
 				about.PubCounts[name] = n
 			}
