@@ -98,7 +98,7 @@ func (m *model) next(end seq.Offset) (o seq.Offset, repeated, ok bool) {
 		return m.floor, e != nil, ok
 	}
 	fresh := m.cursor < end
-	if len(m.queue) > 0 && m.queue[0] < end && (!fresh || !m.freshTurn) {
+	if len(m.queue) > 0 && m.queue[0] < end && (!fresh || !m.freshTurn || m.at[m.queue[0]].attempts == 0) {
 		return m.queue[0], true, true
 	}
 	return m.cursor, false, fresh
@@ -120,7 +120,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 			m.at[o] = &entry{}
 			m.cursor++
 		}
-		if !m.ordered {
+		if !m.ordered && (!repeated || m.at[o].attempts > 0) {
 			m.freshTurn = repeated
 		}
 		m.clock++

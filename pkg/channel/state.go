@@ -58,7 +58,8 @@ func Restore(p Position, ordered bool) *State {
 // Take appends to out up to max messages below end, the committed end, and
 // returns it. They are in flight with the consumer until now+timeout. Repeated
 // messages (requeued, timed out, due after a deferral; first the one that is
-// ready longest) and fresh ones alternate while there are both. An ordered
+// ready longest) and fresh ones alternate while there are both; a repeated one
+// that was never delivered goes first. An ordered
 // channel hands out its floor, and nothing while something is in flight. A
 // paused channel hands out nothing.
 func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
@@ -96,10 +97,13 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 	}
 	slot, repeated := s.firstReady(end)
 	fresh := s.skip(end)
-	if repeated && (!fresh || !s.freshTurn) {
-		s.freshTurn = true
-		s.leave(slot)
-		return slot, true
+	if repeated {
+		first := s.t.slots[slot].attempts == 0 // given back, or due: it has been waiting as long as fresh ones
+		if first || !fresh || !s.freshTurn {
+			s.freshTurn = !first || s.freshTurn
+			s.leave(slot)
+			return slot, true
+		}
 	}
 	if !fresh {
 		return 0, false
