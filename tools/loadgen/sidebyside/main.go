@@ -47,7 +47,7 @@ func main() {
 func run(ctx context.Context, o options) error {
 	all := contenders(o)
 	loads := loads(o)
-	found := samples{}
+	var found samples
 	for round := range o.rounds {
 		for i := range all {
 			c := all[(i+round)%len(all)]
@@ -57,9 +57,7 @@ func run(ctx context.Context, o options) error {
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", c.name, l.name, err)
 				}
-				for figure, v := range figures {
-					found.add(c.name, l.name+": "+figure, v)
-				}
+				found.add(c.name, l.name, figures)
 			}
 		}
 	}

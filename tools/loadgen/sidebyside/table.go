@@ -2,19 +2,34 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 )
 
-// samples holds what was measured: by contender, by figure.
-type samples map[string]map[string][]float64
+// samples holds what was measured.
+type samples struct {
+	figures []string // in the order in which they came
+	values  map[sample][]float64
+}
 
-func (s samples) add(contender, figure string, v float64) {
-	if s[contender] == nil {
-		s[contender] = map[string][]float64{}
+// sample names one figure of one contender.
+type sample struct{ contender, figure string }
+
+// add notes the figures of one load.
+func (s *samples) add(contender, load string, figures map[string]float64) {
+	if s.values == nil {
+		s.values = map[sample][]float64{}
 	}
-	s[contender][figure] = append(s[contender][figure], v)
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		figure := load + ": " + name
+		if !slices.Contains(s.figures, figure) {
+			s.figures = append(s.figures, figure)
+		}
+		key := sample{contender, figure}
+		s.values[key] = append(s.values[key], figures[name])
+	}
 }
 
 // median returns the middle of the values; NaN if there are none.
@@ -27,7 +42,7 @@ func median(values []float64) float64 {
 }
 
 // table draws the medians, and the ratio of each contender to the first.
-func (s samples) table(all []contender) string {
+func (s *samples) table(all []contender) string {
 	var b strings.Builder
 	first := all[0].name
 	fmt.Fprintf(&b, "| load | %s |", first)
@@ -35,26 +50,16 @@ func (s samples) table(all []contender) string {
 		fmt.Fprintf(&b, " %s | ratio |", c.name)
 	}
 	fmt.Fprintf(&b, "\n|---|%s\n", strings.Repeat("--:|", 2*len(all)-1))
-	for _, figure := range s.figures(first) {
-		base := median(s[first][figure])
+	for _, figure := range s.figures {
+		base := median(s.values[sample{first, figure}])
 		fmt.Fprintf(&b, "| %s | %s |", figure, number(base))
 		for _, c := range all[1:] {
-			v := median(s[c.name][figure])
+			v := median(s.values[sample{c.name, figure}])
 			fmt.Fprintf(&b, " %s | %.2f |", number(v), v/base)
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// figures lists what was measured of a contender, sorted.
-func (s samples) figures(contender string) []string {
-	var names []string
-	for name := range s[contender] {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // number writes three significant digits, and thousands with commas.

@@ -3,18 +3,19 @@ package main
 import "testing"
 
 func TestTableShowsMediansAndRatios(t *testing.T) {
-	s := samples{}
+	var s samples
 	for _, v := range []float64{100, 300, 200} {
-		s.add("nsqd", "publish: messages/s", v*1000)
-		s.add("brokerd", "publish: messages/s", v*2500)
-		s.add("nsqd", "e2e: ms", v/10)
-		s.add("brokerd", "e2e: ms", v/1000)
+		s.add("nsqd", "publish", map[string]float64{"messages/s": v * 1000, "CPU": v})
+		s.add("brokerd", "publish", map[string]float64{"messages/s": v * 2500, "CPU": v})
+		s.add("nsqd", "e2e", map[string]float64{"ms": v / 10})
+		s.add("brokerd", "e2e", map[string]float64{"ms": v / 1000})
 	}
 	got := s.table([]contender{{name: "nsqd"}, {name: "brokerd"}})
 	want := `| load | nsqd | brokerd | ratio |
 |---|--:|--:|--:|
-| e2e: ms | 20.0 | 0.20 | 0.01 |
+| publish: CPU | 200 | 200 | 1.00 |
 | publish: messages/s | 200,000 | 500,000 | 2.50 |
+| e2e: ms | 20.0 | 0.20 | 0.01 |
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
