@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -287,15 +289,24 @@ func (s sessions) Subscribe(ctx context.Context, r broker.Subscribe) (server.Sub
 // catalog is what a node serves, for lookup daemons.
 type catalog struct{ n *brokerNode }
 
-// Topics implements lookupd.Catalog.
+// Topics implements lookupd.Catalog. It reads the metadata, whose changes
+// Changed tells of; what the node hosts follows a moment later. Only ephemeral
+// channels are not in the metadata.
 func (c catalog) Topics() map[string][]string {
 	all := map[string][]string{}
-	for _, t := range c.n.broker.TopicStats("", "", false) {
-		names := make([]string, len(t.Channels))
-		for i := range t.Channels {
-			names[i] = t.Channels[i].Name
+	self := meta.NodeID(c.n.c.Options.NodeID)
+	for _, t := range c.n.store.Topics() {
+		if slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Leader == self }) {
+			all[t.Name] = slices.Sorted(maps.Keys(t.Channels))
 		}
-		all[t.Name] = names
+	}
+	for _, t := range c.n.broker.TopicStats("", "", false) {
+		for i := range t.Channels {
+			name := t.Channels[i].Name
+			if _, known := all[t.Name]; known && t.Channels[i].Ephemeral {
+				all[t.Name] = append(all[t.Name], name)
+			}
+		}
 	}
 	return all
 }
