@@ -111,6 +111,7 @@ func formatDuration(d time.Duration) string {
 // leaves it to the interval alone.
 type Sync struct{ Every int }
 
+// String returns the policy as the sync setting spells it.
 func (s Sync) String() string {
 	switch s.Every {
 	case 0:
