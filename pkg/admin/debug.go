@@ -11,13 +11,8 @@ import (
 	"strings"
 )
 
-// routeDebug adds the node's options and what Go knows of the process.
-func (s *Server) routeDebug(t *router) {
-	t.v1(http.MethodGet, "/config/", s.option)
-	t.v1(http.MethodPut, "/config/", s.setOption)
-	if !s.o.Debug {
-		return
-	}
+// routeDebug adds what Go knows of the process.
+func routeDebug(t *router) {
 	t.handle(http.MethodGet, "/debug/pprof/", pprof.Index)
 	t.handle(http.MethodGet, "/debug/pprof", pprof.Index)
 	t.handle(http.MethodGet, "/debug/pprof/cmdline", pprof.Cmdline)
@@ -30,7 +25,7 @@ func (s *Server) routeDebug(t *router) {
 }
 
 // option answers the value of one option.
-func (s *Server) option(r *http.Request) (any, error) {
+func (s *reports) option(r *http.Request) (any, error) {
 	v, known := s.o.Config.Option(strings.TrimPrefix(r.URL.Path, "/config/"))
 	if !known {
 		return nil, refuse("INVALID_OPTION")
@@ -39,7 +34,7 @@ func (s *Server) option(r *http.Request) (any, error) {
 }
 
 // setOption changes an option and answers its new value.
-func (s *Server) setOption(r *http.Request) (any, error) {
+func (s *reports) setOption(r *http.Request) (any, error) {
 	limit := int64(s.o.Limits.MaxMessage)
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {

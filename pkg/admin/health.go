@@ -9,17 +9,27 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 )
 
-// routeHealth adds the probes.
-func (s *Server) routeHealth(t *router) {
-	t.plain(http.MethodGet, "/ping", s.ping)
-	t.handle(http.MethodGet, "/livez", s.livez)
-	t.handle(http.MethodGet, "/healthz", s.livez)
-	t.handle(http.MethodGet, "/readyz", s.readyz)
-	t.handle(http.MethodGet, "/startupz", s.startupz)
+// The reasons for which /ping and /stats say NOK.
+const (
+	reasonDiskFailed = "disk_failed"
+	reasonDiskFull   = "disk_full"
+	reasonLogCorrupt = "log_corrupt"
+)
+
+// health is the word or two that nsqd gives on its health: whether this node's
+// disk takes what is written.
+func (s *reports) health() string {
+	for _, r := range s.o.Broker.Ready() {
+		switch r.Code {
+		case reasonDiskFailed, reasonDiskFull, reasonLogCorrupt:
+			return "NOK - " + r.What
+		}
+	}
+	return "OK"
 }
 
 // ping says that the process answers and that its disk takes what is written.
-func (s *Server) ping(*http.Request) (any, error) {
+func (s *reports) ping(*http.Request) (any, error) {
 	if h := s.health(); h != "OK" {
 		return nil, &nsqError{http.StatusInternalServerError, h}
 	}
@@ -34,22 +44,22 @@ type probe struct {
 }
 
 // livez says whether the process should be left alone. It asks no other node.
-func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
+func (s *reports) livez(w http.ResponseWriter, _ *http.Request) {
 	answerProbe(w, probe{Reasons: apiReasons(s.o.Live())})
 }
 
 // readyz says whether the node should get clients. The parameter exclude names
 // reasons, by comma, that are not to count.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+func (s *reports) readyz(w http.ResponseWriter, r *http.Request) {
 	excluded := strings.Split(r.URL.Query().Get("exclude"), ",")
-	reasons := slices.DeleteFunc(apiReasons(s.broker.Ready()), func(r api.Reason) bool {
+	reasons := slices.DeleteFunc(apiReasons(s.o.Broker.Ready()), func(r api.Reason) bool {
 		return slices.Contains(excluded, r.Code)
 	})
 	answerProbe(w, probe{Reasons: reasons})
 }
 
 // startupz says whether the node has read what it had on disk.
-func (s *Server) startupz(w http.ResponseWriter, _ *http.Request) {
+func (s *reports) startupz(w http.ResponseWriter, _ *http.Request) {
 	percent := int(100 * min(max(s.o.Startup(), 0), 1))
 	p := probe{Percent: &percent, Reasons: []api.Reason{}}
 	if percent < 100 {

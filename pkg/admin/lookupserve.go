@@ -2,9 +2,7 @@ package admin
 
 import (
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -12,54 +10,61 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// routeLookupReads adds what a client looks up, on both addresses.
-func (s *Server) routeLookupReads(t *router) {
-	t.v1(http.MethodGet, "/lookup", s.lookupTopic)
-	t.v1(http.MethodGet, "/topics", s.lookupTopics)
-	t.v1(http.MethodGet, "/channels", s.lookupChannels)
-	t.v1(http.MethodGet, "/nodes", s.lookupNodes)
-	t.v1(http.MethodGet, "/listlookup", s.lookupPeers)
+// lookups answers as nsqlookupd does, from the cluster's metadata.
+type lookups struct {
+	catalog
+	id      Identity
+	deleted *recently // names that were deleted here
+	hidden  *recently // tombstones: topics and the nodes that /lookup leaves out of them
 }
 
-// routeLookupWrites adds the rest of nsqlookupd, whose names stand for
-// something else on the HTTP address.
-func (s *Server) routeLookupWrites(t *router) {
-	t.plain(http.MethodGet, "/ping", s.ping)
-	t.v1(http.MethodGet, "/info", func(*http.Request) (any, error) {
-		return struct {
-			Version string `json:"version"`
-		}{s.o.Identity.Version}, nil
-	})
-	t.v1(http.MethodGet, "/debug", s.lookupDebug)
+// routeReads adds what a client looks up, on both addresses.
+func (s *lookups) routeReads(t *router) {
+	t.v1(http.MethodGet, "/lookup", s.lookup)
+	t.v1(http.MethodGet, "/topics", s.topics)
+	t.v1(http.MethodGet, "/channels", s.listChannels)
+	t.v1(http.MethodGet, "/nodes", s.listNodes)
+	t.v1(http.MethodGet, "/listlookup", s.listPeers)
+}
+
+// routeWrites adds the rest of nsqlookupd, whose names stand for something else
+// on the HTTP address.
+func (s *lookups) routeWrites(t *router) {
+	t.v1(http.MethodGet, "/debug", s.registrations)
 	t.v1(http.MethodPost, "/topic/create", s.createTopic("INVALID_ARG_TOPIC"))
-	t.v1(http.MethodPost, "/topic/delete", s.lookupDeleteTopic)
-	t.v1(http.MethodPost, "/topic/tombstone", s.lookupTombstone)
-	t.v1(http.MethodPost, "/channel/create", s.lookupCreateChannel)
-	t.v1(http.MethodPost, "/channel/delete", s.lookupDeleteChannel)
+	t.v1(http.MethodPost, "/topic/delete", s.deleteTopic)
+	t.v1(http.MethodPost, "/topic/tombstone", s.tombstone)
+	t.v1(http.MethodPost, "/channel/create", s.createChannel)
+	t.v1(http.MethodPost, "/channel/delete", s.deleteChannel)
 }
 
 // directory is the cluster of this moment.
-func (s *Server) directory() *directory {
-	return &directory{
-		nodes:  s.nodes(),
-		id:     s.o.Identity,
-		self:   s.broker.Cluster().Self,
+func (s *lookups) directory() *directory {
+	info := s.broker.Cluster()
+	d := &directory{
+		nodes:  make(map[string]broker.NodeInfo, len(info.Nodes)),
+		id:     s.id,
+		self:   info.Self,
 		hidden: s.hidden,
 		now:    time.Now(),
 	}
+	for _, n := range info.Nodes {
+		d.nodes[n.ID] = n
+	}
+	return d
 }
 
-// tombstoneName is how this node is named by a tombstone.
-func (s *Server) tombstoneName() string {
-	info := s.broker.Cluster()
+// tombstonedHere says whether a topic has a tombstone on this node, of those
+// that were set here.
+func (s *lookups) tombstonedHere(topic string, now time.Time) bool {
 	d := s.directory()
-	p := d.producer(d.nodes[info.Self])
-	return p.tombstone()
+	p := d.producer(d.nodes[d.self])
+	return s.hidden.has(topic, p.tombstone(), now)
 }
 
-// lookupTopic answers where a topic is. Asked by a publisher, it makes a topic
+// lookup answers where a topic is. Asked by a publisher, it makes a topic
 // that there is not, where topics are made on first use.
-func (s *Server) lookupTopic(r *http.Request) (any, error) {
+func (s *lookups) lookup(r *http.Request) (any, error) {
 	p, err := readParams(r)
 	if err != nil {
 		return nil, err
@@ -79,7 +84,7 @@ func (s *Server) lookupTopic(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if access == "w" && meta.ValidTopicName(name) {
-		if err := s.ensureTopic(r.Context(), name); err != nil && !errors.Is(err, broker.ErrTopicNotFound) {
+		if err := s.ensure(r.Context(), name); err != nil && !errors.Is(err, broker.ErrTopicNotFound) {
 			return nil, err
 		}
 	}
@@ -94,31 +99,8 @@ func (s *Server) lookupTopic(r *http.Request) (any, error) {
 	return a, nil
 }
 
-// topic returns a topic of a name that may be no name at all.
-func (s *Server) topic(name string) (*meta.Topic, error) {
-	if !meta.ValidTopicName(name) {
-		return nil, broker.ErrTopicNotFound
-	}
-	return s.broker.Topic(name)
-}
-
-// channels returns the names of a topic's channels, sorted: those of the
-// metadata and the ephemeral ones of this node.
-func (s *Server) channels(t *meta.Topic) []string {
-	names := map[string]bool{}
-	for name := range t.Channels {
-		names[name] = true
-	}
-	for _, ts := range s.broker.TopicStats(t.Name, "", false) {
-		for _, c := range ts.Channels {
-			names[c.Name] = true
-		}
-	}
-	return append([]string{}, slices.Sorted(maps.Keys(names))...)
-}
-
-// lookupTopics answers the names of all topics.
-func (s *Server) lookupTopics(r *http.Request) (any, error) {
+// topics answers the names of all topics.
+func (s *lookups) topics(r *http.Request) (any, error) {
 	p, err := readParams(r)
 	if err != nil {
 		return nil, err
@@ -141,8 +123,8 @@ func (s *Server) lookupTopics(r *http.Request) (any, error) {
 	return a, nil
 }
 
-// lookupChannels answers the names of a topic's channels, none for no topic.
-func (s *Server) lookupChannels(r *http.Request) (any, error) {
+// listChannels answers the names of a topic's channels, none for no topic.
+func (s *lookups) listChannels(r *http.Request) (any, error) {
 	name, err := existingTopic(r)
 	if err != nil {
 		return nil, err
@@ -156,14 +138,14 @@ func (s *Server) lookupChannels(r *http.Request) (any, error) {
 	return a, nil
 }
 
-func (s *Server) lookupNodes(*http.Request) (any, error) {
+func (s *lookups) listNodes(*http.Request) (any, error) {
 	return struct {
 		Producers []lookupNode `json:"producers"`
 	}{s.directory().list(s.broker.Topics())}, nil
 }
 
-// lookupPeers answers the lookup addresses of the cluster.
-func (s *Server) lookupPeers(*http.Request) (any, error) {
+// listPeers answers the lookup addresses of the cluster.
+func (s *lookups) listPeers(*http.Request) (any, error) {
 	a := struct {
 		Nodes  []lookupPeer `json:"lookupdnodes"`
 		Leader *lookupPeer  `json:"lookupdleader"`
@@ -190,8 +172,8 @@ type debugEntry struct {
 	TombstonedAt     int64  `json:"tombstoned_at"` // ns since 1970; 0: never
 }
 
-// lookupDebug answers everything, in the form of a registration database.
-func (s *Server) lookupDebug(*http.Request) (any, error) {
+// registrations answers everything, in the form of a registration database.
+func (s *lookups) registrations(*http.Request) (any, error) {
 	d := s.directory()
 	entries := map[string][]debugEntry{}
 	for _, n := range d.list(s.broker.Topics()) {
@@ -225,14 +207,14 @@ func (s *Server) lookupDebug(*http.Request) (any, error) {
 	return entries, nil
 }
 
-// lookupDeleteTopic deletes a topic. One that is not there is as good as
+// deleteTopic deletes a topic. One that is not there is as good as
 // deleted, and remembered as such for the calls to nodes that may follow.
-func (s *Server) lookupDeleteTopic(r *http.Request) (any, error) {
+func (s *lookups) deleteTopic(r *http.Request) (any, error) {
 	name, err := existingTopic(r)
 	if err != nil {
 		return nil, err
 	}
-	if err = s.findTopic(name); err == nil {
+	if err = s.find(name); err == nil {
 		err = s.broker.DeleteTopic(r.Context(), name)
 	}
 	if err != nil && !isNotFound(err) {
@@ -242,8 +224,8 @@ func (s *Server) lookupDeleteTopic(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// lookupTombstone hides a node of a topic from /lookup for a while.
-func (s *Server) lookupTombstone(r *http.Request) (any, error) {
+// tombstone hides a node of a topic from /lookup for a while.
+func (s *lookups) tombstone(r *http.Request) (any, error) {
 	p, err := readParams(r)
 	if err != nil {
 		return nil, err
@@ -279,28 +261,28 @@ func sameAddress(a, b string) bool {
 	return b == host+":"+strconv.Itoa(port)
 }
 
-// lookupCreateChannel makes a channel, and its topic first if need be.
-func (s *Server) lookupCreateChannel(r *http.Request) (any, error) {
+// createChannel makes a channel, and its topic first if need be.
+func (s *lookups) createChannel(r *http.Request) (any, error) {
 	topic, channel, err := channelParams(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.makeTopic(r.Context(), topic); err != nil {
+	if err := s.make(r.Context(), topic); err != nil {
 		return nil, err
 	}
 	s.deleted.forget(topic, channel)
 	return nil, s.broker.CreateChannel(r.Context(), topic, channel, false)
 }
 
-// lookupDeleteChannel deletes a channel. One that this node has just deleted is
+// deleteChannel deletes a channel. One that this node has just deleted is
 // not missed.
-func (s *Server) lookupDeleteChannel(r *http.Request) (any, error) {
+func (s *lookups) deleteChannel(r *http.Request) (any, error) {
 	topic, channel, err := channelParams(r)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	if err = s.findTopic(topic); err == nil {
+	if err = s.find(topic); err == nil {
 		err = s.broker.DeleteChannel(r.Context(), topic, channel)
 	}
 	switch {

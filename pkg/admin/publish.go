@@ -13,14 +13,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-func (s *Server) routePublishing(t *router) {
-	t.handle(http.MethodPost, "/pub", s.servePublish(s.pub))
-	t.handle(http.MethodPost, "/mpub", s.servePublish(s.mpub))
+// publishing takes messages over HTTP.
+type publishing struct {
+	catalog
+	bodies *bodies
+	limits Limits
 }
 
-// servePublish answers with the endpoint's value, and drains the body where the
+// route adds nsqd's ways to publish.
+func (s *publishing) route(t *router) {
+	t.handle(http.MethodPost, "/pub", s.serve(s.pub))
+	t.handle(http.MethodPost, "/mpub", s.serve(s.mpub))
+}
+
+// serve answers with the endpoint's value, and drains the body where the
 // publish is refused for its size.
-func (s *Server) servePublish(e endpoint) http.HandlerFunc {
+func (s *publishing) serve(e endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := e(r)
 		if err != nil && nsqFailure(err).status == http.StatusRequestEntityTooLarge {
@@ -31,8 +39,8 @@ func (s *Server) servePublish(e endpoint) http.HandlerFunc {
 }
 
 // pub publishes the body as one message.
-func (s *Server) pub(r *http.Request) (any, error) {
-	b, err := s.bodies.read(r, s.o.Limits.MaxMessage)
+func (s *publishing) pub(r *http.Request) (any, error) {
+	b, err := s.bodies.read(r, s.limits.MaxMessage)
 	switch {
 	case errors.Is(err, errBodyTooLarge):
 		return nil, tooLarge("MSG_TOO_BIG")
@@ -47,7 +55,7 @@ func (s *Server) pub(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.ensureTopic(r.Context(), name); err != nil {
+	if err := s.ensure(r.Context(), name); err != nil {
 		return nil, err
 	}
 	m := topic.Message{Body: b.bytes()}
@@ -64,18 +72,18 @@ func (s *Server) pub(r *http.Request) (any, error) {
 }
 
 // mpub publishes each line of the body, or what a binary body counts up.
-func (s *Server) mpub(r *http.Request) (any, error) {
-	if r.ContentLength > int64(s.o.Limits.MaxBody) {
+func (s *publishing) mpub(r *http.Request) (any, error) {
+	if r.ContentLength > int64(s.limits.MaxBody) {
 		return nil, tooLarge("BODY_TOO_BIG")
 	}
 	p, name, err := topicParam(r, "INVALID_TOPIC")
 	if err != nil {
 		return nil, err
 	}
-	if err := s.ensureTopic(r.Context(), name); err != nil {
+	if err := s.ensure(r.Context(), name); err != nil {
 		return nil, err
 	}
-	b, err := s.bodies.read(r, s.o.Limits.MaxBody)
+	b, err := s.bodies.read(r, s.limits.MaxBody)
 	switch {
 	case errors.Is(err, errBodyTooLarge):
 		return nil, tooLarge("BODY_TOO_BIG")
@@ -87,7 +95,7 @@ func (s *Server) mpub(r *http.Request) (any, error) {
 	if _, given := p.lookup("binary"); given && p.flag("binary", true) {
 		split = splitBinary
 	}
-	messages, err := split(b.bytes(), s.o.Limits)
+	messages, err := split(b.bytes(), s.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +106,7 @@ func (s *Server) mpub(r *http.Request) (any, error) {
 }
 
 // publishNSQ publishes and answers as nsqd does.
-func (s *Server) publishNSQ(ctx context.Context, p params, name string, messages []topic.Message) (any, error) {
+func (s *publishing) publishNSQ(ctx context.Context, p params, name string, messages []topic.Message) (any, error) {
 	partition, err := p.partition()
 	if err != nil {
 		return nil, err
@@ -117,8 +125,8 @@ func (s *Server) publishNSQ(ctx context.Context, p params, name string, messages
 // publish hands messages to the broker and waits for its receipt, or for the
 // end of the request, or for the limit of waiting. The messages may be reused
 // when it returns.
-func (s *Server) publish(ctx context.Context, req broker.Publish) (broker.Receipt, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Limits.PublishTimeout, errUncertain)
+func (s *publishing) publish(ctx context.Context, req broker.Publish) (broker.Receipt, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.PublishTimeout, errUncertain)
 	defer cancel()
 	done := make(chan broker.Receipt, 1)
 	req.Done = func(receipt broker.Receipt) { done <- receipt }
@@ -131,18 +139,10 @@ func (s *Server) publish(ctx context.Context, req broker.Publish) (broker.Receip
 	}
 }
 
-// ensureTopic makes a topic that there is not.
-func (s *Server) ensureTopic(ctx context.Context, name string) error {
-	if _, err := s.broker.Topic(name); err == nil {
-		return nil
-	}
-	return s.broker.EnsureTopic(ctx, name)
-}
-
 // parseDefer reads a delay in milliseconds.
-func (s *Server) parseDefer(text string) (time.Duration, error) {
+func (s *publishing) parseDefer(text string) (time.Duration, error) {
 	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || ms < 0 || ms > s.o.Limits.MaxDefer.Milliseconds() {
+	if err != nil || ms < 0 || ms > s.limits.MaxDefer.Milliseconds() {
 		return 0, refuse("INVALID_DEFER")
 	}
 	return time.Duration(ms) * time.Millisecond, nil

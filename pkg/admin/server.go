@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 )
 
 // Timeouts and limits of an HTTP server that faces clients. A publish may wait
@@ -24,13 +23,8 @@ const (
 // Server answers the HTTP requests of a node. Make one with New. Its handlers
 // may be used by any number of listeners at once.
 type Server struct {
-	o       Options
-	broker  Broker
-	bodies  *bodies
-	deleted *recently // names that the lookup endpoints deleted
-	hidden  *recently // tombstones: nodes that /lookup leaves out
-	node    http.Handler
-	lookup  http.Handler
+	node   http.Handler
+	lookup http.Handler
 }
 
 // New returns a Server. It fails without a Broker.
@@ -39,16 +33,28 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		o:       o,
-		broker:  o.Broker,
-		bodies:  newBodies(o.Limits.BodyBudget),
+	names := catalog{o.Broker}
+	lookups := &lookups{
+		catalog: names,
+		id:      o.Identity,
 		deleted: newRecently(deletedFor),
 		hidden:  newRecently(tombstonedFor),
 	}
-	s.node = &front{router: s.nodeRoutes(), observe: o.Observe, logger: o.Logger, tlsRequired: o.TLSRequired, httpsPort: o.Identity.HTTPSPort}
-	s.lookup = &front{router: s.lookupRoutes(), observe: o.Observe, logger: o.Logger}
-	return s, nil
+	reports := &reports{o}
+	return &Server{
+		node: &front{
+			router:      nodeRoutes(o, names, lookups, reports),
+			observe:     o.Observe,
+			logger:      o.Logger,
+			tlsRequired: o.TLSRequired,
+			httpsPort:   o.Identity.HTTPSPort,
+		},
+		lookup: &front{
+			router:  lookupRoutes(lookups, reports),
+			observe: o.Observe,
+			logger:  o.Logger,
+		},
+	}, nil
 }
 
 // Handler serves what a node serves on its HTTP and HTTPS addresses: nsqd's
@@ -78,26 +84,30 @@ func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 }
 
 // nodeRoutes is the HTTP address.
-func (s *Server) nodeRoutes() *router {
+func nodeRoutes(o Options, names catalog, lookups *lookups, reports *reports) *router {
 	t := &router{}
-	s.routePublishing(t)
-	s.routeTopics(t)
-	s.routeStats(t)
-	s.routeDebug(t)
-	s.routeHealth(t)
-	s.routeLookupReads(t)
-	if s.o.Metrics != nil {
-		t.handle(http.MethodGet, "/metrics", s.o.Metrics.ServeHTTP)
+	publishing := &publishing{catalog: names, bodies: newBodies(o.Limits.BodyBudget), limits: o.Limits}
+	publishing.route(t)
+	(&nodeTopics{catalog: names, lookups: lookups}).route(t)
+	lookups.routeReads(t)
+	reports.route(t)
+	if o.Metrics != nil {
+		t.handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
 	}
-	t.fallback = newV1(s).serve
+	if o.Debug {
+		routeDebug(t)
+	}
+	t.fallback = newV1(names, publishing).serve
 	return t
 }
 
 // lookupRoutes is the lookup address.
-func (s *Server) lookupRoutes() *router {
+func lookupRoutes(lookups *lookups, reports *reports) *router {
 	t := &router{}
-	s.routeLookupReads(t)
-	s.routeLookupWrites(t)
+	lookups.routeReads(t)
+	lookups.routeWrites(t)
+	t.plain(http.MethodGet, "/ping", reports.ping)
+	t.v1(http.MethodGet, "/info", reports.lookupInfo)
 	return t
 }
 
@@ -206,40 +216,4 @@ func (w *statusWriter) code() int {
 		return http.StatusOK
 	}
 	return w.status
-}
-
-// diskTrouble returns what is wrong with this node's disk, "" for nothing.
-func (s *Server) diskTrouble() string {
-	for _, r := range s.broker.Ready() {
-		switch r.Code {
-		case reasonDiskFailed, reasonDiskFull, reasonLogCorrupt:
-			return r.What
-		}
-	}
-	return ""
-}
-
-// The reasons for which /ping and /stats say NOK.
-const (
-	reasonDiskFailed = "disk_failed"
-	reasonDiskFull   = "disk_full"
-	reasonLogCorrupt = "log_corrupt"
-)
-
-// health is the word or two that nsqd gives on its health.
-func (s *Server) health() string {
-	if what := s.diskTrouble(); what != "" {
-		return "NOK - " + what
-	}
-	return "OK"
-}
-
-// nodes returns the cluster's nodes by their id.
-func (s *Server) nodes() map[string]broker.NodeInfo {
-	info := s.broker.Cluster()
-	byID := make(map[string]broker.NodeInfo, len(info.Nodes))
-	for _, n := range info.Nodes {
-		byID[n.ID] = n
-	}
-	return byID
 }

@@ -85,13 +85,23 @@ type nsqPubCount struct {
 	Count uint64 `json:"count"`
 }
 
-func (s *Server) routeStats(t *router) {
+// reports is what a node says of itself.
+type reports struct{ o Options }
+
+func (s *reports) route(t *router) {
 	t.v1(http.MethodGet, "/stats", s.stats)
 	t.v1(http.MethodGet, "/info", s.info)
+	t.v1(http.MethodGet, "/config/", s.option)
+	t.v1(http.MethodPut, "/config/", s.setOption)
+	t.plain(http.MethodGet, "/ping", s.ping)
+	t.handle(http.MethodGet, "/livez", s.livez)
+	t.handle(http.MethodGet, "/healthz", s.livez)
+	t.handle(http.MethodGet, "/readyz", s.readyz)
+	t.handle(http.MethodGet, "/startupz", s.startupz)
 }
 
 // stats describes the topics, in JSON or for people.
-func (s *Server) stats(r *http.Request) (any, error) {
+func (s *reports) stats(r *http.Request) (any, error) {
 	p, err := readParams(r)
 	if err != nil {
 		return nil, err
@@ -104,9 +114,9 @@ func (s *Server) stats(r *http.Request) (any, error) {
 		Version:   id.Version,
 		Health:    s.health(),
 		StartTime: id.Started.Unix(),
-		Topics:    nsqTopics(s.broker.TopicStats(topic, channel, clients), channel, clients),
+		Topics:    nsqTopics(s.o.Broker.TopicStats(topic, channel, clients), channel, clients),
 	}
-	if len(st.Topics) == 0 && topic != "" && s.findTopic(topic) != nil {
+	if len(st.Topics) == 0 && topic != "" && (catalog{s.o.Broker}).find(topic) != nil {
 		st.Topics = nil
 	}
 	if p.flag("include_mem", true) {
@@ -230,7 +240,7 @@ type nsqInfo struct {
 	TopologyRegion         string `json:"topology_region"`
 }
 
-func (s *Server) info(*http.Request) (any, error) {
+func (s *reports) info(*http.Request) (any, error) {
 	id := s.o.Identity
 	hostname := id.Hostname
 	if hostname == "" {
@@ -253,4 +263,11 @@ func (s *Server) info(*http.Request) (any, error) {
 		TopologyZone:           id.Zone,
 		TopologyRegion:         id.Region,
 	}, nil
+}
+
+// lookupInfo is /info of the lookup address.
+func (s *reports) lookupInfo(*http.Request) (any, error) {
+	return struct {
+		Version string `json:"version"`
+	}{s.o.Identity.Version}, nil
 }

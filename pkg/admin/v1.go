@@ -17,10 +17,7 @@ import (
 const maxRequestBytes = 1 << 20
 
 // v1 serves the /v1 interface that package api describes.
-type v1 struct {
-	s   *Server
-	mux *http.ServeMux
-}
+type v1 struct{ mux *http.ServeMux }
 
 // answer is what an endpoint of /v1 has to say: a status and a value for JSON,
 // or none with 204.
@@ -35,34 +32,12 @@ func created(v any) (answer, error) { return answer{http.StatusCreated, v}, nil 
 // done is the answer of what has nothing to say but its error.
 func done(err error) (answer, error) { return answer{http.StatusNoContent, nil}, err }
 
-func newV1(s *Server) *v1 {
-	v := &v1{s: s, mux: http.NewServeMux()}
-	v.handle("GET /v1/topics", v.listTopics)
-	v.handle("POST /v1/topics", v.createTopic)
-	v.handle("GET /v1/topics/{topic}", v.describeTopic)
-	v.handle("PATCH /v1/topics/{topic}", v.alterTopic)
-	v.handle("DELETE /v1/topics/{topic}", v.deleteTopic)
-	v.handle("POST /v1/topics/{topic}/pause", v.pauseTopic(true))
-	v.handle("POST /v1/topics/{topic}/resume", v.pauseTopic(false))
-	v.handle("POST /v1/topics/{topic}/empty", v.emptyTopic)
-	v.handle("POST /v1/topics/{topic}/partitions", v.addPartitions)
-	v.handle("GET /v1/topics/{topic}/partitions", v.topicPartitions)
-	v.handle("GET /v1/topics/{topic}/verify", v.verify)
-	v.handle("POST /v1/topics/{topic}/messages", v.publish)
-	v.handle("GET /v1/topics/{topic}/messages", v.peek)
-	v.handle("GET /v1/topics/{topic}/channels", v.listChannels)
-	v.handle("POST /v1/topics/{topic}/channels", v.createChannel)
-	v.handle("GET /v1/topics/{topic}/channels/{channel}", v.describeChannel)
-	v.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.deleteChannel)
-	v.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pauseChannel(true))
-	v.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pauseChannel(false))
-	v.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.emptyChannel)
-	v.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.seekChannel)
-	v.handle("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
-	v.handle("GET /v1/partitions", v.listPartitions)
-	v.handle("GET /v1/cluster", v.cluster)
-	v.handle("GET /v1/cluster/health", v.health)
-	v.handle("GET /v1/nodes", v.nodes)
+func newV1(names catalog, publishing *publishing) *v1 {
+	v := &v1{http.NewServeMux()}
+	v1Topics{names}.route(v)
+	v1Channels{v1Topics{names}}.route(v)
+	v1Messages{v1Channels{v1Topics{names}}, publishing}.route(v)
+	v1Cluster{names.broker}.route(v)
 	return v
 }
 

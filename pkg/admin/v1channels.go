@@ -11,16 +11,30 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// knownChannel returns the names of a topic and channel that exist.
-func (v *v1) knownChannel(r *http.Request) (t *meta.Topic, channel string, err error) {
-	if t, err = v.knownTopic(r); err != nil {
+// v1Channels is the channels of topics.
+type v1Channels struct{ topics v1Topics }
+
+func (v v1Channels) route(t *v1) {
+	t.handle("GET /v1/topics/{topic}/channels", v.list)
+	t.handle("POST /v1/topics/{topic}/channels", v.create)
+	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.describe)
+	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.delete)
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pause(false))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.empty)
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.seek)
+}
+
+// known returns the names of a topic and channel that exist.
+func (v v1Channels) known(r *http.Request) (t *meta.Topic, channel string, err error) {
+	if t, err = v.topics.known(r); err != nil {
 		return nil, "", err
 	}
 	channel = r.PathValue("channel")
 	if !meta.ValidChannelName(channel) {
 		return nil, "", broker.ErrInvalidChannel
 	}
-	if !v.hasChannel(t, channel) {
+	if !v.topics.hasChannel(t, channel) {
 		e := api.Errorf(api.CodeNotFound, "channel %q of topic %q not found", channel, t.Name)
 		e.Fate = "refused"
 		return nil, "", e
@@ -28,31 +42,16 @@ func (v *v1) knownChannel(r *http.Request) (t *meta.Topic, channel string, err e
 	return t, channel, nil
 }
 
-// hasChannel says whether a channel exists: in the metadata, or ephemeral here.
-func (v *v1) hasChannel(t *meta.Topic, channel string) bool {
-	if _, ok := t.Channels[channel]; ok {
-		return true
-	}
-	for _, ts := range v.s.broker.TopicStats(t.Name, channel, false) {
-		for _, c := range ts.Channels {
-			if c.Name == channel {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (v *v1) listChannels(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Channels) list(r *http.Request) (answer, error) {
+	t, err := v.topics.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return success(api.ChannelList{Topic: t.Name, Channels: v.topic(t).Channels})
+	return success(api.ChannelList{Topic: t.Name, Channels: v.topics.info(t).Channels})
 }
 
-func (v *v1) createChannel(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Channels) create(r *http.Request) (answer, error) {
+	t, err := v.topics.known(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -63,53 +62,53 @@ func (v *v1) createChannel(r *http.Request) (answer, error) {
 	if !meta.ValidChannelName(req.Name) {
 		return answer{}, broker.ErrInvalidChannel
 	}
-	existed := v.hasChannel(t, req.Name)
-	if err := v.s.broker.CreateChannel(r.Context(), t.Name, req.Name, req.Ordered); err != nil {
+	existed := v.topics.hasChannel(t, req.Name)
+	if err := v.topics.broker.CreateChannel(r.Context(), t.Name, req.Name, req.Ordered); err != nil {
 		return answer{}, err
 	}
-	c := v.channel(t, req.Name)
+	c := v.info(t, req.Name)
 	if existed {
 		return success(c)
 	}
 	return created(c)
 }
 
-func (v *v1) describeChannel(r *http.Request) (answer, error) {
-	t, channel, err := v.knownChannel(r)
+func (v v1Channels) describe(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return success(v.channel(t, channel))
+	return success(v.info(t, channel))
 }
 
-func (v *v1) deleteChannel(r *http.Request) (answer, error) {
-	t, channel, err := v.knownChannel(r)
+func (v v1Channels) delete(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return done(v.s.broker.DeleteChannel(r.Context(), t.Name, channel))
+	return done(v.topics.broker.DeleteChannel(r.Context(), t.Name, channel))
 }
 
-func (v *v1) emptyChannel(r *http.Request) (answer, error) {
-	t, channel, err := v.knownChannel(r)
+func (v v1Channels) empty(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return done(v.s.broker.EmptyChannel(r.Context(), t.Name, channel))
+	return done(v.topics.broker.EmptyChannel(r.Context(), t.Name, channel))
 }
 
-func (v *v1) pauseChannel(paused bool) func(*http.Request) (answer, error) {
+func (v v1Channels) pause(paused bool) func(*http.Request) (answer, error) {
 	return func(r *http.Request) (answer, error) {
-		t, channel, err := v.knownChannel(r)
+		t, channel, err := v.known(r)
 		if err != nil {
 			return answer{}, err
 		}
-		return done(v.s.broker.PauseChannel(r.Context(), t.Name, channel, paused))
+		return done(v.topics.broker.PauseChannel(r.Context(), t.Name, channel, paused))
 	}
 }
 
-func (v *v1) seekChannel(r *http.Request) (answer, error) {
-	t, channel, err := v.knownChannel(r)
+func (v v1Channels) seek(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,10 +120,10 @@ func (v *v1) seekChannel(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := v.s.broker.SeekChannel(r.Context(), t.Name, channel, to); err != nil {
+	if err := v.topics.broker.SeekChannel(r.Context(), t.Name, channel, to); err != nil {
 		return answer{}, err
 	}
-	return success(v.channel(t, channel))
+	return success(v.info(t, channel))
 }
 
 // seekTo reads a place: exactly one of the three ways to name one.
@@ -163,10 +162,10 @@ func seekTo(req api.Seek) (broker.SeekTo, error) {
 	return to, nil
 }
 
-// channel describes a channel with its counts of now. One that this node leads
+// info describes a channel with its counts of now. One that this node leads
 // no partition for has none.
-func (v *v1) channel(t *meta.Topic, name string) api.Channel {
-	for _, ts := range v.s.broker.TopicStats(t.Name, name, true) {
+func (v v1Channels) info(t *meta.Topic, name string) api.Channel {
+	for _, ts := range v.topics.broker.TopicStats(t.Name, name, true) {
 		for _, c := range ts.Channels {
 			if c.Name == name {
 				return apiChannel(t.Name, c)

@@ -9,8 +9,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 )
 
-func (v *v1) cluster(*http.Request) (answer, error) {
-	info := v.s.broker.Cluster()
+// v1Cluster is the cluster and its nodes.
+type v1Cluster struct{ broker Broker }
+
+func (v v1Cluster) route(t *v1) {
+	t.handle("GET /v1/cluster", v.cluster)
+	t.handle("GET /v1/cluster/health", v.health)
+	t.handle("GET /v1/nodes", v.nodes)
+}
+
+func (v v1Cluster) cluster(*http.Request) (answer, error) {
+	info := v.broker.Cluster()
 	return success(api.Cluster{
 		ClusterID:  info.ID,
 		Controller: info.Controller,
@@ -19,13 +28,13 @@ func (v *v1) cluster(*http.Request) (answer, error) {
 	})
 }
 
-func (v *v1) nodes(*http.Request) (answer, error) {
-	return success(api.NodeList{Nodes: apiNodes(v.s.broker.Cluster().Nodes)})
+func (v v1Cluster) nodes(*http.Request) (answer, error) {
+	return success(api.NodeList{Nodes: apiNodes(v.broker.Cluster().Nodes)})
 }
 
 // health answers 200 whatever the health: the question was answered.
-func (v *v1) health(*http.Request) (answer, error) {
-	h := v.s.broker.Health()
+func (v v1Cluster) health(*http.Request) (answer, error) {
+	h := v.broker.Health()
 	return success(api.Health{Healthy: h.Healthy, Degraded: h.Degraded, Reasons: apiReasons(h.Reasons)})
 }
 

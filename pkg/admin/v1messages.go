@@ -24,21 +24,33 @@ const (
 	defaultPeek = 10
 )
 
+// v1Messages publishes messages and looks at them.
+type v1Messages struct {
+	channels   v1Channels
+	publishing *publishing
+}
+
+func (v v1Messages) route(t *v1) {
+	t.handle("POST /v1/topics/{topic}/messages", v.publish)
+	t.handle("GET /v1/topics/{topic}/messages", v.peek)
+	t.handle("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
+}
+
 // publish stores messages: those of a JSON body, or a body of any other type
 // as one.
-func (v *v1) publish(r *http.Request) (answer, error) {
+func (v v1Messages) publish(r *http.Request) (answer, error) {
 	name := r.PathValue("topic")
 	if !meta.ValidTopicName(name) {
 		return answer{}, broker.ErrInvalidTopic
 	}
-	limits := v.s.o.Limits
+	limits := v.publishing.limits
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
 	isJSON := mediaType == "application/json"
 	limit := limits.MaxMessage
 	if isJSON {
 		limit = jsonGrowth * limits.MaxBody
 	}
-	b, err := v.s.bodies.read(r, limit)
+	b, err := v.publishing.bodies.read(r, limit)
 	if errors.Is(err, errBodyTooLarge) {
 		return answer{}, api.Errorf(api.CodeTooLarge, "the body is over %d bytes", limit)
 	}
@@ -55,10 +67,10 @@ func (v *v1) publish(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	req.Topic = name
-	if err := v.s.ensureTopic(r.Context(), name); err != nil {
+	if err := v.publishing.ensure(r.Context(), name); err != nil {
 		return answer{}, err
 	}
-	receipt, err := v.s.publish(r.Context(), req)
+	receipt, err := v.publishing.publish(r.Context(), req)
 	if err != nil {
 		return answer{}, publishError(err)
 	}
@@ -76,7 +88,7 @@ func publishError(err error) error {
 }
 
 // readRaw makes one message of a body. The query string has the rest.
-func (v *v1) readRaw(r *http.Request, body []byte) (broker.Publish, error) {
+func (v v1Messages) readRaw(r *http.Request, body []byte) (broker.Publish, error) {
 	q := r.URL.Query()
 	partition, err := partitionOf(q.Get("partition"))
 	if err != nil {
@@ -92,7 +104,7 @@ func (v *v1) readRaw(r *http.Request, body []byte) (broker.Publish, error) {
 }
 
 // readMessages makes messages of a JSON body.
-func (v *v1) readMessages(_ *http.Request, body []byte) (broker.Publish, error) {
+func (v v1Messages) readMessages(_ *http.Request, body []byte) (broker.Publish, error) {
 	var req api.Publish
 	if err := decodeJSON(body, &req); err != nil {
 		return broker.Publish{}, err
@@ -101,7 +113,7 @@ func (v *v1) readMessages(_ *http.Request, body []byte) (broker.Publish, error) 
 }
 
 // publishOf checks a publish and puts it in the broker's form.
-func (v *v1) publishOf(req api.Publish) (broker.Publish, error) {
+func (v v1Messages) publishOf(req api.Publish) (broker.Publish, error) {
 	out := broker.Publish{Partition: broker.AnyPartition}
 	if len(req.Messages) == 0 {
 		return out, api.Errorf(api.CodeInvalid, "there are no messages")
@@ -119,12 +131,12 @@ func (v *v1) publishOf(req api.Publish) (broker.Publish, error) {
 	out.Messages = make([]topic.Message, 0, len(req.Messages))
 	total := 0
 	for i, m := range req.Messages {
-		tm, err := messageOf(m, v.s.o.Limits, now)
+		tm, err := messageOf(m, v.publishing.limits, now)
 		if err != nil {
 			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
 		}
-		if total += len(tm.Body); total > v.s.o.Limits.MaxBody {
-			return out, api.Errorf(api.CodeTooLarge, "the messages are over %d bytes together", v.s.o.Limits.MaxBody)
+		if total += len(tm.Body); total > v.publishing.limits.MaxBody {
+			return out, api.Errorf(api.CodeTooLarge, "the messages are over %d bytes together", v.publishing.limits.MaxBody)
 		}
 		out.Messages = append(out.Messages, tm)
 	}
@@ -172,16 +184,16 @@ func partitionOf(text string) (*int, error) {
 }
 
 // peek shows messages of a topic, or what they are to one of its channels.
-func (v *v1) peek(r *http.Request) (answer, error) {
+func (v v1Messages) peek(r *http.Request) (answer, error) {
 	req := broker.Peek{Partition: broker.AnyPartition, Max: defaultPeek}
 	if r.PathValue("channel") != "" {
-		t, channel, err := v.knownChannel(r)
+		t, channel, err := v.channels.known(r)
 		if err != nil {
 			return answer{}, err
 		}
 		req.Topic, req.Channel = t.Name, channel
 	} else {
-		t, err := v.knownTopic(r)
+		t, err := v.channels.topics.known(r)
 		if err != nil {
 			return answer{}, err
 		}
@@ -190,7 +202,7 @@ func (v *v1) peek(r *http.Request) (answer, error) {
 	if err := v.readPeek(r, &req); err != nil {
 		return answer{}, err
 	}
-	messages, err := v.s.broker.Peek(r.Context(), req)
+	messages, err := v.publishing.broker.Peek(r.Context(), req)
 	if err != nil {
 		return answer{}, err
 	}
@@ -202,7 +214,7 @@ func (v *v1) peek(r *http.Request) (answer, error) {
 }
 
 // readPeek reads the parameters n, partition and from.
-func (v *v1) readPeek(r *http.Request, req *broker.Peek) error {
+func (v v1Messages) readPeek(r *http.Request, req *broker.Peek) error {
 	q := r.URL.Query()
 	partition, err := partitionOf(q.Get("partition"))
 	if err != nil {
@@ -216,7 +228,7 @@ func (v *v1) readPeek(r *http.Request, req *broker.Peek) error {
 		if err != nil || n < 1 {
 			return api.Errorf(api.CodeInvalid, "n is %q and must be a number from 1", text)
 		}
-		req.Max = min(n, v.s.o.Limits.MaxPeek)
+		req.Max = min(n, v.publishing.limits.MaxPeek)
 	}
 	if text := q.Get("from"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)

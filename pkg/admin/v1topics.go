@@ -10,13 +10,31 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// knownTopic returns the topic that the path names.
-func (v *v1) knownTopic(r *http.Request) (*meta.Topic, error) {
+// v1Topics is topics and partitions.
+type v1Topics struct{ catalog }
+
+func (v v1Topics) route(t *v1) {
+	t.handle("GET /v1/topics", v.list)
+	t.handle("POST /v1/topics", v.create)
+	t.handle("GET /v1/topics/{topic}", v.describe)
+	t.handle("PATCH /v1/topics/{topic}", v.alter)
+	t.handle("DELETE /v1/topics/{topic}", v.delete)
+	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
+	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
+	t.handle("POST /v1/topics/{topic}/empty", v.empty)
+	t.handle("POST /v1/topics/{topic}/partitions", v.addPartitions)
+	t.handle("GET /v1/topics/{topic}/partitions", v.partitions)
+	t.handle("GET /v1/topics/{topic}/verify", v.verify)
+	t.handle("GET /v1/partitions", v.listPartitions)
+}
+
+// known returns the topic that the path names.
+func (v v1Topics) known(r *http.Request) (*meta.Topic, error) {
 	name := r.PathValue("topic")
 	if !meta.ValidTopicName(name) {
 		return nil, broker.ErrInvalidTopic
 	}
-	t, err := v.s.broker.Topic(name)
+	t, err := v.broker.Topic(name)
 	if err == nil {
 		return t, nil
 	}
@@ -31,9 +49,9 @@ func (v *v1) knownTopic(r *http.Request) (*meta.Topic, error) {
 
 // didYouMean names the topic that is closest to a name in spelling, if any is
 // close.
-func (v *v1) didYouMean(name string) string {
+func (v v1Topics) didYouMean(name string) string {
 	best, least := "", max(len(name)/3, 1)+1
-	for _, t := range v.s.broker.Topics() {
+	for _, t := range v.broker.Topics() {
 		if d := editDistance(name, t.Name, least); d < least {
 			best, least = t.Name, d
 		}
@@ -69,18 +87,18 @@ func editDistance(a, b string, limit int) int {
 	return row[len(b)]
 }
 
-func (v *v1) listTopics(*http.Request) (answer, error) {
-	stats := statsByName(v.s.broker.TopicStats("", "", false))
+func (v v1Topics) list(*http.Request) (answer, error) {
+	stats := statsByName(v.broker.TopicStats("", "", false))
 	list := api.TopicList{Topics: []api.Topic{}}
-	for _, t := range v.s.broker.Topics() {
+	for _, t := range v.broker.Topics() {
 		list.Topics = append(list.Topics, apiTopic(t, stats[t.Name]))
 	}
 	return success(list)
 }
 
-// createTopic makes a topic. One that is there with the configuration asked for
+// create makes a topic. One that is there with the configuration asked for
 // is answered as it is.
-func (v *v1) createTopic(r *http.Request) (answer, error) {
+func (v v1Topics) create(r *http.Request) (answer, error) {
 	var req api.CreateTopic
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
@@ -92,32 +110,32 @@ func (v *v1) createTopic(r *http.Request) (answer, error) {
 	if err := patchConfig(&cfg, req.Config); err != nil {
 		return answer{}, err
 	}
-	_, missing := v.s.broker.Topic(req.Name)
-	t, err := v.s.broker.CreateTopic(r.Context(), req.Name, cfg)
+	_, missing := v.broker.Topic(req.Name)
+	t, err := v.broker.CreateTopic(r.Context(), req.Name, cfg)
 	if err != nil {
 		return answer{}, err
 	}
 	if missing != nil {
-		return created(v.topic(t))
+		return created(v.info(t))
 	}
-	return success(v.topic(t))
+	return success(v.info(t))
 }
 
-func (v *v1) describeTopic(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) describe(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return success(v.topic(t))
+	return success(v.info(t))
 }
 
-// topic describes a topic with its counts of now.
-func (v *v1) topic(t *meta.Topic) api.Topic {
-	return apiTopic(t, statsByName(v.s.broker.TopicStats(t.Name, "", false))[t.Name])
+// info describes a topic with its counts of now.
+func (v v1Topics) info(t *meta.Topic) api.Topic {
+	return apiTopic(t, statsByName(v.broker.TopicStats(t.Name, "", false))[t.Name])
 }
 
-func (v *v1) alterTopic(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) alter(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -128,13 +146,13 @@ func (v *v1) alterTopic(r *http.Request) (answer, error) {
 	if err := checkAlter(t.Config, patch); err != nil {
 		return answer{}, err
 	}
-	err = v.s.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
+	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
 		_ = patchConfig(c, patch) // checked above
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	return v.describeTopic(r)
+	return v.describe(r)
 }
 
 // checkAlter refuses what altering cannot do.
@@ -158,34 +176,34 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	return patchConfig(&c, p)
 }
 
-func (v *v1) deleteTopic(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) delete(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return done(v.s.broker.DeleteTopic(r.Context(), t.Name))
+	return done(v.broker.DeleteTopic(r.Context(), t.Name))
 }
 
-func (v *v1) emptyTopic(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) empty(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	return done(v.s.broker.EmptyTopic(r.Context(), t.Name))
+	return done(v.broker.EmptyTopic(r.Context(), t.Name))
 }
 
-func (v *v1) pauseTopic(paused bool) func(*http.Request) (answer, error) {
+func (v v1Topics) pause(paused bool) func(*http.Request) (answer, error) {
 	return func(r *http.Request) (answer, error) {
-		t, err := v.knownTopic(r)
+		t, err := v.known(r)
 		if err != nil {
 			return answer{}, err
 		}
-		return done(v.s.broker.PauseTopic(r.Context(), t.Name, paused))
+		return done(v.broker.PauseTopic(r.Context(), t.Name, paused))
 	}
 }
 
-func (v *v1) addPartitions(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) addPartitions(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -199,29 +217,29 @@ func (v *v1) addPartitions(r *http.Request) (answer, error) {
 		return answer{}, e
 	}
 	if req.Partitions > len(t.Partitions) {
-		if err := v.s.broker.AddPartitions(r.Context(), t.Name, req.Partitions); err != nil {
+		if err := v.broker.AddPartitions(r.Context(), t.Name, req.Partitions); err != nil {
 			return answer{}, err
 		}
 	}
-	return v.describeTopic(r)
+	return v.describe(r)
 }
 
-func (v *v1) topicPartitions(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) partitions(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	list := api.PartitionList{Partitions: v.topic(t).Partitions}
+	list := api.PartitionList{Partitions: v.info(t).Partitions}
 	for i := range list.Partitions {
 		list.Partitions[i].Topic = t.Name
 	}
 	return success(list)
 }
 
-func (v *v1) listPartitions(*http.Request) (answer, error) {
-	stats := statsByName(v.s.broker.TopicStats("", "", false))
+func (v v1Topics) listPartitions(*http.Request) (answer, error) {
+	stats := statsByName(v.broker.TopicStats("", "", false))
 	list := api.PartitionList{Partitions: []api.Partition{}}
-	for _, t := range v.s.broker.Topics() {
+	for _, t := range v.broker.Topics() {
 		for _, p := range apiPartitions(t, stats[t.Name]) {
 			p.Topic = t.Name
 			list.Partitions = append(list.Partitions, p)
@@ -231,12 +249,12 @@ func (v *v1) listPartitions(*http.Request) (answer, error) {
 }
 
 // verify compares what the replicas hold.
-func (v *v1) verify(r *http.Request) (answer, error) {
-	t, err := v.knownTopic(r)
+func (v v1Topics) verify(r *http.Request) (answer, error) {
+	t, err := v.known(r)
 	if err != nil {
 		return answer{}, err
 	}
-	digests, err := v.s.broker.Digest(r.Context(), t.Name)
+	digests, err := v.broker.Digest(r.Context(), t.Name)
 	if err != nil {
 		return answer{}, err
 	}
