@@ -113,12 +113,18 @@ func ordinaryAnswers() map[string]any {
 	orders, clicks := ordersTopic(), clicksTopic()
 	invoice := invoiceChannel()
 	cluster := api.Cluster{ClusterID: "orders-prod", Controller: "n2", Self: "n1", Nodes: []api.Node{
-		{ID: "n1", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.11:4150", HTTPAddress: "10.0.0.11:4151",
-			ClusterAddress: "10.0.0.11:4152", Zone: "a", Version: "0.1.0", Incarnation: 3},
-		{ID: "n2", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
-			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Incarnation: 1},
-		{ID: "n3", State: api.NodeDown, TCPAddress: "10.0.0.13:4150", HTTPAddress: "10.0.0.13:4151",
-			ClusterAddress: "10.0.0.13:4152", Version: "0.1.0", Incarnation: 7},
+		{
+			ID: "n1", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.11:4150", HTTPAddress: "10.0.0.11:4151",
+			ClusterAddress: "10.0.0.11:4152", Zone: "a", Version: "0.1.0", Incarnation: 3,
+		},
+		{
+			ID: "n2", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
+			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Incarnation: 1,
+		},
+		{
+			ID: "n3", State: api.NodeDown, TCPAddress: "10.0.0.13:4150", HTTPAddress: "10.0.0.13:4151",
+			ClusterAddress: "10.0.0.13:4152", Version: "0.1.0", Incarnation: 7,
+		},
 	}}
 	var partitions []api.Partition
 	for _, t := range []api.Topic{clicks, orders} {
@@ -160,14 +166,20 @@ func ordinaryAnswers() map[string]any {
 func ordersTopic() api.Topic {
 	return api.Topic{
 		Name: "orders",
-		Config: api.Config{Partitions: 2, Replicas: 3, MinISR: 2, Sync: api.SyncAlways,
-			Retention: api.Duration(72 * time.Hour), RetentionBytes: 50 << 30},
+		Config: api.Config{
+			Partitions: 2, Replicas: 3, MinISR: 2, Sync: api.SyncAlways,
+			Retention: api.Duration(72 * time.Hour), RetentionBytes: 50 << 30,
+		},
 		MessagesTotal: 9_761_193, BytesTotal: 1_249_432_704, Bytes: 13_314_398_617,
 		Partitions: []api.Partition{
-			{Partition: 0, Leader: "n1", Epoch: 12, Replicas: []string{"n1", "n2", "n3"}, ISR: []string{"n1", "n2"},
-				LogStart: 100_022, CommittedEnd: 4_881_203, LogEnd: 4_881_203, Bytes: 3_328_599_654},
-			{Partition: 1, Leader: "n2", Epoch: 9, Replicas: []string{"n3", "n2", "n1"}, ISR: []string{"n2", "n3", "n1"},
-				LogStart: 98_411, CommittedEnd: 4_879_990, LogEnd: 4_879_991, Bytes: 3_328_599_654},
+			{
+				Partition: 0, Leader: "n1", Epoch: 12, Replicas: []string{"n1", "n2", "n3"}, ISR: []string{"n1", "n2"},
+				LogStart: 100_022, CommittedEnd: 4_881_203, LogEnd: 4_881_203, Bytes: 3_328_599_654,
+			},
+			{
+				Partition: 1, Leader: "n2", Epoch: 9, Replicas: []string{"n3", "n2", "n1"}, ISR: []string{"n2", "n3", "n1"},
+				LogStart: 98_411, CommittedEnd: 4_879_990, LogEnd: 4_879_991, Bytes: 3_328_599_654,
+			},
 		},
 		Channels: []api.ChannelSummary{
 			{Name: "bill", Depth: 212, InFlight: 40, Deferred: 3, Consumers: 8, OldestAge: api.Duration(1234 * time.Millisecond)},
@@ -191,8 +203,10 @@ func invoiceChannel() api.Channel {
 		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true,
 		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), MessagesTotal: 9_761_193,
 		DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212,
-		Consumers: []api.Consumer{{Address: "10.0.1.9:51234", ClientID: "worker-7", Hostname: "worker-7.local", UserAgent: "go-nsq/1.1.0",
-			Ready: 1, InFlight: 1, FinishedTotal: 12, ConnectedAt: clock().Add(-time.Minute)}},
+		Consumers: []api.Consumer{{
+			Address: "10.0.1.9:51234", ClientID: "worker-7", Hostname: "worker-7.local", UserAgent: "go-nsq/1.1.0",
+			Ready: 1, InFlight: 1, FinishedTotal: 12, ConnectedAt: clock().Add(-time.Minute),
+		}},
 		Partitions: []api.ChannelPartition{
 			{Partition: 0, Leader: "n1", Confirmed: 4_833_120, Lag: 48_083},
 			{Partition: 1, Leader: "n2", Confirmed: 4_879_961, Lag: 29},

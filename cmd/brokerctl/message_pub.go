@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -200,7 +201,7 @@ func sendLines(ctx context.Context, from io.Reader, limits batchLimits, send fun
 				return err
 			}
 		case l := <-lines:
-			if l.err == io.EOF {
+			if errors.Is(l.err, io.EOF) {
 				return flush()
 			}
 			if l.err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"strings"
 	"time"
 
@@ -40,7 +38,6 @@ type globals struct {
 const (
 	addressVariable = "BROKERCTL_ADDR"
 	defaultTimeout  = 10 * time.Second
-	dialTimeout     = 3 * time.Second
 )
 
 // run carries out one command line and returns the exit code.
@@ -136,13 +133,7 @@ func (g *globals) connect() error {
 	if len(addresses) == 0 {
 		addresses = strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // it is one, as net/http says
-	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	client, err := api.NewClient(api.ClientOptions{
-		Addresses: addresses,
-		HTTP:      &http.Client{Transport: transport},
-		UserAgent: userAgent(),
-	})
+	client, err := api.NewClient(api.ClientOptions{Addresses: addresses, UserAgent: userAgent})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func leaderAddresses(ctx context.Context, g *globals, topic string) ([]string, e
 // clientOptions says who we are to a broker.
 func clientOptions() nsqclient.Options {
 	host, _ := os.Hostname() // shown in stats only
-	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent()}
+	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent}
 }
 
 // dialAll connects to every address, or to none.
@@ -115,9 +115,9 @@ func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel s
 	return consume(ctx, conns, o.n, func(m nsqclient.Message) error { return g.writeMessage(page, peekedOf(m)) })
 }
 
-// consume calls print for n messages, 0: for all, and finishes those that were
-// printed; it leaves when the context ends. What came on top is given back.
-func consume(ctx context.Context, conns []*nsqclient.Conn, n int, print func(nsqclient.Message) error) error {
+// consume calls show for n messages, 0: for all, and finishes those that were
+// shown; it leaves when the context ends. What came on top is given back.
+func consume(ctx context.Context, conns []*nsqclient.Conn, n int, show func(nsqclient.Message) error) error {
 	arrivals := make(chan arrival)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // we leave in good order, not at once
 	defer stop()
@@ -136,7 +136,7 @@ func consume(ctx context.Context, conns []*nsqclient.Conn, n int, print func(nsq
 	ended := make(chan error, 1)
 	go func() { ended <- group.Wait() }()
 
-	t := tally{conns: conns, left: n, print: print}
+	t := tally{conns: conns, left: n, show: show}
 	leave := ctx.Done()
 	for {
 		select {
@@ -162,18 +162,18 @@ func consume(ctx context.Context, conns []*nsqclient.Conn, n int, print func(nsq
 type tally struct {
 	conns   []*nsqclient.Conn
 	left    int // below 1 and not leaving: without end
-	print   func(nsqclient.Message) error
+	show    func(nsqclient.Message) error
 	leaving bool
-	err     error // of print
+	err     error // of show
 }
 
-// take prints a message and finishes it, or gives it back.
+// take shows a message and finishes it, or gives it back.
 func (t *tally) take(a arrival) {
 	if t.leaving {
 		a.conn.Requeue(a.message.ID, 0)
 		return
 	}
-	if t.err = t.print(a.message); t.err != nil {
+	if t.err = t.show(a.message); t.err != nil {
 		a.conn.Requeue(a.message.ID, 0)
 		t.leave()
 		return

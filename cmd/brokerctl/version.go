@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// version is the release of brokerctl.
+const version = "0.1.0"
+
 // build says which program this is.
 type build struct {
 	Version  string `json:"version"`
@@ -16,13 +19,10 @@ type build struct {
 
 // thisBuild reads what the linker left in the program.
 func thisBuild() build {
-	b := build{Version: "devel", Go: runtime.Version()}
+	b := build{Version: version, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		b.Version = v
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
@@ -32,7 +32,8 @@ func thisBuild() build {
 	return b
 }
 
-func userAgent() string { return "brokerctl/" + thisBuild().Version }
+// userAgent is what brokers are told that we are.
+const userAgent = "brokerctl/" + version
 
 func newVersionCommand(g *globals) *cobra.Command {
 	return &cobra.Command{

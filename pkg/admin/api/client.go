@@ -6,10 +6,14 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 // DefaultAddress is where a broker of default configuration serves HTTP.
 const DefaultAddress = "http://127.0.0.1:4151"
+
+// DialTimeout is how long an address may take to accept a connection.
+const DialTimeout = 3 * time.Second
 
 // Client asks the /v1 interface of any of several nodes. Its methods may be
 // called by many goroutines; every error they return is, or wraps, an *Error.
@@ -26,8 +30,8 @@ type Client struct {
 type ClientOptions struct {
 	// Addresses of nodes, as URLs or host:port. None: DefaultAddress.
 	Addresses []string
-	// HTTP carries the requests. nil: http.DefaultClient. Deadlines come from the
-	// contexts; a timeout for dialling lets a silent address be passed over.
+	// HTTP carries the requests. nil: a client that gives up on a silent address
+	// after DialTimeout. Other deadlines come from the contexts.
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
@@ -39,7 +43,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		o.Addresses = []string{DefaultAddress}
 	}
 	if o.HTTP == nil {
-		o.HTTP = http.DefaultClient
+		o.HTTP = newHTTPClient()
 	}
 	c := &Client{transport{http: o.HTTP, agent: o.UserAgent}}
 	for _, text := range o.Addresses {

@@ -59,8 +59,10 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 	}{
 		{"topics", func(ctx context.Context, c *Client) error { _, err := c.Topics(ctx); return err }, asked{"GET", "/v1/topics", ""}},
 		{"topic", func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t"); return err }, asked{"GET", "/v1/topics/t", ""}},
-		{"topic whose name needs encoding", func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t#ephemeral"); return err },
-			asked{"GET", "/v1/topics/t%23ephemeral", ""}},
+		{
+			"topic whose name needs encoding", func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t#ephemeral"); return err },
+			asked{"GET", "/v1/topics/t%23ephemeral", ""},
+		},
 		{"create topic", func(ctx context.Context, c *Client) error {
 			_, err := c.CreateTopic(ctx, CreateTopic{Name: "t", Config: ConfigPatch{Partitions: ptr(2), Sync: &sync}})
 			return err
@@ -69,8 +71,10 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 			_, err := c.AlterTopic(ctx, "t", ConfigPatch{Retention: ptr(Duration(72 * time.Hour))})
 			return err
 		}, asked{"PATCH", "/v1/topics/t", `{"retention":"72h0m0s"}`}},
-		{"add partitions", func(ctx context.Context, c *Client) error { _, err := c.AddPartitions(ctx, "t", 3); return err },
-			asked{"POST", "/v1/topics/t/partitions", `{"partitions":3}`}},
+		{
+			"add partitions", func(ctx context.Context, c *Client) error { _, err := c.AddPartitions(ctx, "t", 3); return err },
+			asked{"POST", "/v1/topics/t/partitions", `{"partitions":3}`},
+		},
 		{"pause topic", func(ctx context.Context, c *Client) error { return c.PauseTopic(ctx, "t", true) }, asked{"POST", "/v1/topics/t/pause", ""}},
 		{"resume topic", func(ctx context.Context, c *Client) error { return c.PauseTopic(ctx, "t", false) }, asked{"POST", "/v1/topics/t/resume", ""}},
 		{"empty topic", func(ctx context.Context, c *Client) error { return c.EmptyTopic(ctx, "t") }, asked{"POST", "/v1/topics/t/empty", ""}},
@@ -78,18 +82,26 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 		{"verify", func(ctx context.Context, c *Client) error { _, err := c.Verify(ctx, "t"); return err }, asked{"GET", "/v1/topics/t/verify", ""}},
 		{"partitions", func(ctx context.Context, c *Client) error { _, err := c.Partitions(ctx); return err }, asked{"GET", "/v1/partitions", ""}},
 		{"channels", func(ctx context.Context, c *Client) error { _, err := c.Channels(ctx, "t"); return err }, asked{"GET", "/v1/topics/t/channels", ""}},
-		{"channel", func(ctx context.Context, c *Client) error { _, err := c.Channel(ctx, "t", "c"); return err },
-			asked{"GET", "/v1/topics/t/channels/c", ""}},
+		{
+			"channel", func(ctx context.Context, c *Client) error { _, err := c.Channel(ctx, "t", "c"); return err },
+			asked{"GET", "/v1/topics/t/channels/c", ""},
+		},
 		{"create channel", func(ctx context.Context, c *Client) error {
 			_, err := c.CreateChannel(ctx, "t", CreateChannel{Name: "c"})
 			return err
 		}, asked{"POST", "/v1/topics/t/channels", `{"name":"c"}`}},
-		{"pause channel", func(ctx context.Context, c *Client) error { return c.PauseChannel(ctx, "t", "c", true) },
-			asked{"POST", "/v1/topics/t/channels/c/pause", ""}},
-		{"resume channel", func(ctx context.Context, c *Client) error { return c.PauseChannel(ctx, "t", "c", false) },
-			asked{"POST", "/v1/topics/t/channels/c/resume", ""}},
-		{"empty channel", func(ctx context.Context, c *Client) error { return c.EmptyChannel(ctx, "t", "c") },
-			asked{"POST", "/v1/topics/t/channels/c/empty", ""}},
+		{
+			"pause channel", func(ctx context.Context, c *Client) error { return c.PauseChannel(ctx, "t", "c", true) },
+			asked{"POST", "/v1/topics/t/channels/c/pause", ""},
+		},
+		{
+			"resume channel", func(ctx context.Context, c *Client) error { return c.PauseChannel(ctx, "t", "c", false) },
+			asked{"POST", "/v1/topics/t/channels/c/resume", ""},
+		},
+		{
+			"empty channel", func(ctx context.Context, c *Client) error { return c.EmptyChannel(ctx, "t", "c") },
+			asked{"POST", "/v1/topics/t/channels/c/empty", ""},
+		},
 		{"seek to an edge", func(ctx context.Context, c *Client) error {
 			_, err := c.SeekChannel(ctx, "t", "c", Seek{To: SeekStart})
 			return err
@@ -98,22 +110,28 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 			_, err := c.SeekChannel(ctx, "t", "c", Seek{Time: &when})
 			return err
 		}, asked{"POST", "/v1/topics/t/channels/c/seek", `{"time":"2026-11-21T00:00:00Z"}`}},
-		{"delete channel", func(ctx context.Context, c *Client) error { return c.DeleteChannel(ctx, "t", "c") },
-			asked{"DELETE", "/v1/topics/t/channels/c", ""}},
+		{
+			"delete channel", func(ctx context.Context, c *Client) error { return c.DeleteChannel(ctx, "t", "c") },
+			asked{"DELETE", "/v1/topics/t/channels/c", ""},
+		},
 		{"publish", func(ctx context.Context, c *Client) error {
 			_, err := c.Publish(ctx, "t", Publish{
 				Messages:  []Message{{Text: "a", Delay: Duration(time.Minute)}, {Body: []byte{0xff}}},
 				Partition: ptr(0), Key: "k",
 			})
 			return err
-		}, asked{"POST", "/v1/topics/t/messages",
-			`{"messages":[{"text":"a","delay":"1m0s"},{"body":"/w=="}],"partition":0,"key":"k"}`}},
+		}, asked{
+			"POST", "/v1/topics/t/messages",
+			`{"messages":[{"text":"a","delay":"1m0s"},{"body":"/w=="}],"partition":0,"key":"k"}`,
+		}},
 		{"peek a topic", func(ctx context.Context, c *Client) error {
 			_, err := c.Peek(ctx, "t", "", PeekOptions{Partition: ptr(1), From: ptr(uint64(7)), Max: 3})
 			return err
 		}, asked{"GET", "/v1/topics/t/messages?from=7&n=3&partition=1", ""}},
-		{"peek a channel", func(ctx context.Context, c *Client) error { _, err := c.Peek(ctx, "t", "c", PeekOptions{}); return err },
-			asked{"GET", "/v1/topics/t/channels/c/messages", ""}},
+		{
+			"peek a channel", func(ctx context.Context, c *Client) error { _, err := c.Peek(ctx, "t", "c", PeekOptions{}); return err },
+			asked{"GET", "/v1/topics/t/channels/c/messages", ""},
+		},
 		{"cluster", func(ctx context.Context, c *Client) error { _, err := c.Cluster(ctx); return err }, asked{"GET", "/v1/cluster", ""}},
 		{"health", func(ctx context.Context, c *Client) error { _, err := c.Health(ctx); return err }, asked{"GET", "/v1/cluster/health", ""}},
 		{"nodes", func(ctx context.Context, c *Client) error { _, err := c.Nodes(ctx); return err }, asked{"GET", "/v1/nodes", ""}},
@@ -156,11 +174,15 @@ func TestAnErrorKeepsItsCode(t *testing.T) {
 		answer string
 		want   Error
 	}{
-		{"the broker's", 404, `{"error":{"code":"not_found","message":"topic \"t\" not found","hint":"h","fate":"refused"}}`,
-			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"}},
+		{
+			"the broker's", 404, `{"error":{"code":"not_found","message":"topic \"t\" not found","hint":"h","fate":"refused"}}`,
+			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"},
+		},
 		{"of another server", 404, "<html>", Error{Code: CodeNotFound, Message: "HOST answered 404 Not Found", Hint: "is that the HTTP address of a brokerd?"}},
-		{"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,
-			Error{Code: CodeInternal, Message: "HOST answered 400 Bad Request", Hint: "is that the HTTP address of a brokerd?"}},
+		{
+			"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,
+			Error{Code: CodeInternal, Message: "HOST answered 400 Bad Request", Hint: "is that the HTTP address of a brokerd?"},
+		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

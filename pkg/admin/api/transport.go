@@ -26,6 +26,12 @@ type transport struct {
 	first atomic.Int64 // the index in bases that answered last
 }
 
+func newHTTPClient() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone() // it is one, as net/http says
+	t.DialContext = (&net.Dialer{Timeout: DialTimeout}).DialContext
+	return &http.Client{Transport: t}
+}
+
 // parseAddress reads a URL or a host:port.
 func parseAddress(text string) (*url.URL, error) {
 	full := text
