@@ -2,8 +2,8 @@
 //
 // It knows how to ask a node over the /v1 interface of pkg/admin/api, and how
 // to show what came back as a table, JSON, YAML or names. It refuses to know how
-// a broker works: it imports none of its packages. Messages are consumed over
-// the NSQ protocol, as any consumer would.
+// a broker works: of its packages it imports only the one that spells message
+// ids. Messages are consumed over the NSQ protocol, as any consumer would.
 //
 // Each command is a file: an options struct with addFlags and validate where it
 // has flags, and a plain function that returns a view. Only root.go prints.
