@@ -111,8 +111,8 @@ func (c *consumer) live(ctx context.Context) {
 	c.close(clean && c.farewell() == nil)
 }
 
-// farewell closes the subscription in order: after CLOSE_WAIT the broker has
-// read everything that was sent.
+// farewell closes the subscription in order: at CLOSE_WAIT the broker has read
+// everything that was sent before CLS. What still comes is not answered.
 func (c *consumer) farewell() error {
 	if err := c.conn.command("CLS"); err != nil {
 		return err
@@ -124,13 +124,12 @@ func (c *consumer) farewell() error {
 		case err != nil:
 			return err
 		case kind == frameMessage:
-			if err := c.handle(data); err != nil {
+			if _, err := c.receive(data); err != nil {
 				return err
 			}
 		case kind == frameError:
 			return c.complain(data)
 		case string(data) == "CLOSE_WAIT":
-			// What was finished after CLS was sent may still be unread.
 			return nil
 		}
 	}
@@ -141,8 +140,8 @@ func (c *consumer) close(clean bool) {
 	c.conn.Close()
 }
 
-// handle takes one message.
-func (c *consumer) handle(data []byte) error {
+// receive reads a message and tells the audit of it.
+func (c *consumer) receive(data []byte) (held, error) {
 	d, err := parseMessage(data)
 	var key audit.Key
 	if err == nil {
@@ -150,11 +149,18 @@ func (c *consumer) handle(data []byte) error {
 	}
 	if err != nil {
 		c.w.tell(func(a *audit.Audit, now time.Duration) { a.Garbage(now, err.Error()) })
-		return err
+		return held{}, err
 	}
 	c.w.tell(func(a *audit.Audit, now time.Duration) { a.Deliver(now, c.id, key, sum(d.body), d.id) })
+	return held{key, d.id}, nil
+}
 
-	m := held{key, d.id}
+// handle takes one message and answers it, now or later.
+func (c *consumer) handle(data []byte) error {
+	m, err := c.receive(data)
+	if err != nil {
+		return err
+	}
 	switch dice := c.rng.IntN(100); {
 	case c.w.calm.Load():
 		if err := c.finishHeld(0); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,8 @@ type world struct {
 	audit *audit.Audit
 	conns int
 
-	producers, consumers *crew
+	producers, consumers, probe *crew
+	stalls                      stalls
 }
 
 // crew is a set of goroutines that end together.
@@ -64,11 +66,17 @@ func (c *crew) dismiss() {
 }
 
 // newWorld starts the clients. They look for the broker until they are stopped.
-func newWorld(o options, address string) *world {
+// A file in dir serves to notice when the disk stalls.
+func newWorld(o options, address, dir string) *world {
 	w := &world{o: o, address: address, began: time.Now()}
 	w.audit = audit.New(audit.Options{
 		Producers: o.producers, Channels: channels, Window: o.window, Grace: o.window,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: rememberFor,
+	})
+	w.probe = hire(context.Background(), 1, func(ctx context.Context, _ int) {
+		if err := w.stalls.watch(ctx, filepath.Join(dir, "probe")); err != nil {
+			w.tell(func(a *audit.Audit, now time.Duration) { a.Complain(now, err.Error()) })
+		}
 	})
 	subscribed := make(chan struct{})
 	var first sync.WaitGroup
@@ -111,7 +119,8 @@ func (w *world) kill(b *broker, round int, gentle bool) error {
 	if gentle {
 		sig = syscall.SIGTERM
 	}
-	w.tell(func(a *audit.Audit, now time.Duration) { a.Kill(now, round) })
+	stall := w.stalls.take()
+	w.tell(func(a *audit.Audit, now time.Duration) { a.Kill(now, round, stall) })
 	return b.end(sig)
 }
 
@@ -125,6 +134,7 @@ func (w *world) drain() {
 func (w *world) stop() {
 	w.producers.dismiss()
 	w.consumers.dismiss()
+	w.probe.dismiss()
 }
 
 // verdict says what is wrong with the run, once everything has stopped. What is
@@ -159,8 +169,9 @@ func (w *world) report(out io.Writer, rounds int, b *broker) {
 		for _, cause := range slices.Sorted(maps.Keys(s.Redelivered)) {
 			fmt.Fprintf(out, "redelivered, %s: %d\n", cause, s.Redelivered[cause])
 		}
+		fmt.Fprintf(out, "longest stall of the machine: %v\n", s.Stall.Round(time.Millisecond))
 		if s.Forgotten > 0 {
-			fmt.Fprintf(out, "oldest FIN that a kill undid: %v before it, %v are allowed\n",
+			fmt.Fprintf(out, "oldest FIN that a kill undid: %v before it; %v are allowed, and what the machine stalls\n",
 				s.Forgotten.Round(time.Millisecond), w.o.window)
 		}
 		for _, v := range a.Violations() {

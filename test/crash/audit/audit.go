@@ -42,7 +42,8 @@ type ID [16]byte
 type Options struct {
 	Producers int
 	Channels  []string
-	// Window is how long before a kill a FIN may have been sent and be forgotten.
+	// Window is how long before a kill a FIN may have been sent and be
+	// forgotten, while the machine does not stall.
 	Window time.Duration
 	// Grace is how long before its connection was cut a FIN may have been sent
 	// and not have arrived.
@@ -113,6 +114,7 @@ type Stats struct {
 	Delivered, Finished, Requeued      int
 	Connections, Kills                 int
 	Redelivered                        map[Cause]int
+	Stall                              time.Duration // longest of the machine
 	Forgotten                          time.Duration // longest from a FIN to the kill that undid it
 	Owed                               int           // known to be stored, and not finished on every channel
 	Violations                         int
@@ -124,7 +126,7 @@ type Audit struct {
 	producers []producer
 	ids       map[ID]Key
 	conns     map[int]*conn
-	kills     map[int]time.Duration // by round
+	kills     map[int]kill // by round
 	stats     Stats
 	found     []Violation
 }
@@ -164,6 +166,8 @@ const (
 	requeued
 )
 
+type kill struct{ at, stall time.Duration }
+
 type conn struct {
 	channel int
 	round   int
@@ -183,7 +187,7 @@ const (
 func New(o Options) *Audit {
 	return &Audit{
 		o: o, producers: make([]producer, o.Producers),
-		ids: map[ID]Key{}, conns: map[int]*conn{}, kills: map[int]time.Duration{},
+		ids: map[ID]Key{}, conns: map[int]*conn{}, kills: map[int]kill{},
 		stats: Stats{Redelivered: map[Cause]int{}},
 	}
 }
@@ -309,9 +313,11 @@ func (a *Audit) Close(now time.Duration, c int, clean bool) {
 	}
 }
 
-// Kill is told before the round-th broker process is killed.
-func (a *Audit) Kill(now time.Duration, round int) {
-	a.kills[round] = now
+// Kill is told before the round-th broker process is killed. stall is for how
+// long the machine stood still in that round: the window is longer by that.
+func (a *Audit) Kill(now time.Duration, round int, stall time.Duration) {
+	a.kills[round] = kill{now, stall}
+	a.stats.Stall = max(a.stats.Stall, stall)
 	a.stats.Kills++
 }
 

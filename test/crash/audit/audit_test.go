@@ -180,12 +180,12 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			s.publish(0)
 			s.both(1, 0)
 			s.wait(window + 10*ms)
-			s.Kill(s.now, 1)
+			s.Kill(s.now, 1, 0)
 			s.both(2, 0)
 		}},
 		{"a kill of another round is no excuse", Undone, func(s *story) {
 			s.publish(0)
-			s.Kill(s.now, 1)
+			s.Kill(s.now, 1, 0)
 			a, _ := s.both(2, 0)
 			s.deliver(a, 0)
 			s.fin(a, 0)
@@ -265,7 +265,7 @@ func TestCausesExplainRedeliveries(t *testing.T) {
 		}},
 		{"put back, and the broker killed before it was noted", CauseRequeue, func(s *story, a int) {
 			s.Requeue(s.now, a, Key{0, 0}, 10*time.Second)
-			s.Kill(s.now, 1)
+			s.Kill(s.now, 1, 0)
 			c := s.conn(0, 2)
 			s.deliver(c, 0)
 			s.fin(c, 0)
@@ -288,7 +288,7 @@ func TestCausesExplainRedeliveries(t *testing.T) {
 			s.fin(a, 0)
 		}},
 		{"in flight at the kill", CauseKill, func(s *story, _ int) {
-			s.Kill(s.now, 1)
+			s.Kill(s.now, 1, 0)
 			c := s.conn(0, 3)
 			s.deliver(c, 0)
 			s.fin(c, 0)
@@ -296,7 +296,15 @@ func TestCausesExplainRedeliveries(t *testing.T) {
 		{"finished just before the kill", CauseWindow, func(s *story, a int) {
 			s.fin(a, 0)
 			s.wait(window - ms)
-			s.Kill(s.now, 1)
+			s.Kill(s.now, 1, 0)
+			c := s.conn(0, 2)
+			s.deliver(c, 0)
+			s.fin(c, 0)
+		}},
+		{"finished before the kill, and the machine stood still", CauseWindow, func(s *story, a int) {
+			s.fin(a, 0)
+			s.wait(window + 300*ms)
+			s.Kill(s.now, 1, 300*ms)
 			c := s.conn(0, 2)
 			s.deliver(c, 0)
 			s.fin(c, 0)

@@ -84,6 +84,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	killed, wasKilled := a.kills[before.round]
 	crashed := wasKilled && after.round > before.round
 	late := p.at + a.o.MsgTimeout
+	forgettable := crashed && killed.at-p.endAt <= a.o.Window+killed.stall
 
 	switch p.end {
 	case inFlight:
@@ -100,7 +101,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	case requeued:
 		// A REQ that may not have been read or remembered leaves the message
 		// as it was: in flight.
-		forgotten := crashed && killed-p.endAt <= a.o.Window || before.cut(p.endAt, a.o.Grace)
+		forgotten := forgettable || before.cut(p.endAt, a.o.Grace)
 		if now < p.notBefore-a.o.Tolerance && !forgotten {
 			return "", Early, fmt.Sprintf("put back until %.3fs", p.notBefore.Seconds())
 		}
@@ -110,15 +111,15 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 		switch {
 		case p.endAt >= late:
 			return CauseTimeout, "", ""
-		case crashed && killed-p.endAt <= a.o.Window:
-			a.stats.Forgotten = max(a.stats.Forgotten, killed-p.endAt)
+		case forgettable:
+			a.stats.Forgotten = max(a.stats.Forgotten, killed.at-p.endAt)
 			return CauseWindow, "", ""
 		case before.cut(p.endAt, a.o.Grace):
 			return CauseCut, "", ""
 		}
 		why := fmt.Sprintf("finished at %.3fs", p.endAt.Seconds())
 		if wasKilled {
-			why += fmt.Sprintf(", the broker was killed at %.3fs", killed.Seconds())
+			why += fmt.Sprintf(", the broker was killed at %.3fs", killed.at.Seconds())
 		}
 		return "", Undone, why
 	}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+)
+
+// probeInterval is how often the disk is tried.
+const probeInterval = 50 * time.Millisecond
+
+// stalls notices when the machine stands still: it writes and syncs a small
+// file at an interval and remembers the longest time between two successes. A
+// broker on the same disk cannot do better than that.
+type stalls struct {
+	mu      sync.Mutex // guards what follows
+	last    time.Time  // success
+	longest time.Duration
+}
+
+// watch probes the disk of path until ctx ends.
+func (s *stalls) watch(ctx context.Context, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.take()
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, err := f.WriteAt([]byte("probe"), 0); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		s.succeed(time.Now())
+	}
+}
+
+func (s *stalls) succeed(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longest = max(s.longest, now.Sub(s.last))
+	s.last = now
+}
+
+// take returns by how much the longest time between two successes, the one that
+// goes on included, was longer than it should be, and begins anew.
+func (s *stalls) take() time.Duration {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stall := max(s.longest, now.Sub(s.last))
+	if s.last.IsZero() {
+		stall = 0
+	}
+	s.last, s.longest = now, 0
+	return max(stall-probeInterval, 0)
+}
