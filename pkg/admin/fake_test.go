@@ -299,3 +299,10 @@ func (f *fake) Health() broker.Health {
 }
 
 func (f *fake) Ready() []broker.HealthReason { return f.ready }
+
+// discard is a fake that forgets what is published.
+type discard struct{ *fake }
+
+func (discard) Publish(_ context.Context, p broker.Publish) {
+	p.Done(broker.Receipt{Count: len(p.Messages)})
+}

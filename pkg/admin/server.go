@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -175,8 +176,8 @@ func answerCrossOrigin(w http.ResponseWriter, r *http.Request, cause error) {
 
 // recovered answers for a handler that panicked.
 func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
-	if p == http.ErrAbortHandler {
-		panic(p)
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p) // net/http's own way to end an answer
 	}
 	f.logger.Error("panic in a handler", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	switch {

@@ -199,8 +199,10 @@ func TestHealthEndpoints(t *testing.T) {
 		{"not ready", "/readyz", func(_ *Options, f *fake) { f.ready = sick[1:] }, 503, `{"ok":false,"reasons":[{"code":"isr","count":2,"what":"not in sync"}]}`},
 		{"ready but for what does not count", "/readyz?exclude=isr,x", func(_ *Options, f *fake) { f.ready = sick[1:] }, 200, `{"ok":true,"reasons":[]}`},
 		{"started", "/startupz", nil, 200, `{"ok":true,"reasons":[],"percent":100}`},
-		{"starting", "/startupz", func(o *Options, _ *fake) { o.Startup = func() float64 { return 0.42 } }, 503,
-			`{"ok":false,"reasons":[{"code":"starting","count":1,"what":"the log is being recovered"}],"percent":42}`},
+		{
+			"starting", "/startupz", func(o *Options, _ *fake) { o.Startup = func() float64 { return 0.42 } }, 503,
+			`{"ok":false,"reasons":[{"code":"starting","count":1,"what":"the log is being recovered"}],"percent":42}`,
+		},
 	} {
 		f := newFake()
 		s := serverOf(t, f, func(o *Options) {

@@ -10,7 +10,7 @@ import (
 )
 
 // v1Cluster is the cluster and its nodes.
-type v1Cluster struct{ broker Broker }
+type v1Cluster struct{ of Cluster }
 
 func (v v1Cluster) route(t *v1) {
 	t.handle("GET /v1/cluster", v.cluster)
@@ -19,7 +19,7 @@ func (v v1Cluster) route(t *v1) {
 }
 
 func (v v1Cluster) cluster(*http.Request) (answer, error) {
-	info := v.broker.Cluster()
+	info := v.of.Cluster()
 	return success(api.Cluster{
 		ClusterID:  info.ID,
 		Controller: info.Controller,
@@ -29,12 +29,12 @@ func (v v1Cluster) cluster(*http.Request) (answer, error) {
 }
 
 func (v v1Cluster) nodes(*http.Request) (answer, error) {
-	return success(api.NodeList{Nodes: apiNodes(v.broker.Cluster().Nodes)})
+	return success(api.NodeList{Nodes: apiNodes(v.of.Cluster().Nodes)})
 }
 
 // health answers 200 whatever the health: the question was answered.
 func (v v1Cluster) health(*http.Request) (answer, error) {
-	h := v.broker.Health()
+	h := v.of.Health()
 	return success(api.Health{Healthy: h.Healthy, Degraded: h.Degraded, Reasons: apiReasons(h.Reasons)})
 }
 
