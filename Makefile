@@ -19,7 +19,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run test check fmt lint arch unit race fuzz conformance \
+.PHONY: help build run test check fmt format lint arch unit race fuzz conformance \
 	crash soak bench bench-nsqd golden cover install-tools clean
 
 help: ## list the targets
@@ -40,6 +40,9 @@ fmt: $(LINTER)
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	@$(LINTER) fmt --diff ./...
+
+format: $(LINTER) ## write the sources as `make check` wants them
+	$(LINTER) fmt ./...
 
 lint: $(LINTER)
 	$(GO) vet ./...

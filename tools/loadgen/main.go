@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -62,8 +63,7 @@ func main() {
 	if err != nil {
 		r.Error = err.Error()
 	}
-	json.NewEncoder(os.Stdout).Encode(r)
-	if err != nil {
+	if err = errors.Join(err, json.NewEncoder(os.Stdout).Encode(r)); err != nil {
 		fmt.Fprintln(os.Stderr, "loadgen:", err)
 		os.Exit(1)
 	}
