@@ -73,13 +73,14 @@ func (d *directory) producer(n broker.NodeInfo) lookupProducer {
 		BroadcastAddress: host,
 		TCPPort:          tcpPort,
 		HTTPPort:         httpPort,
-		Version:          cmp.Or(n.Version, d.id.Version),
-		TopologyZone:     n.Zone,
+		// The version that clients are told is the one whose interface is spoken,
+		// the same on every node.
+		Version:      cmp.Or(d.id.Version, n.Version),
+		TopologyZone: n.Zone,
 	}
 	if n.ID == d.self {
 		p.Hostname = cmp.Or(d.id.Hostname, n.ID)
 		p.TopologyRegion = d.id.Region
-		p.Version = cmp.Or(d.id.Version, n.Version)
 	}
 	return p
 }
