@@ -87,25 +87,10 @@ func setDefault[T comparable](field *T, value T) {
 
 // Broker is one node. Its methods may be called by many goroutines.
 type Broker struct {
-	o    Options
-	log  *slog.Logger
-	dirs layout
+	*directory
 
-	hosted sync.Map // topic name -> *hostedTopic; written by converge only
-
-	// converging serializes what changes the set of hosted partitions. It is
-	// held over the disk, and guards nothing that a request looks at.
-	converging sync.Mutex
-
-	timers  timers
-	lowDisk atomic.Bool           // publishes are refused
-	failed  atomic.Pointer[error] // why the node cannot go on
-	exiting atomic.Bool
-	damaged atomic.Int64 // damaged ranges met since the start
-
+	lowDisk   atomic.Bool // publishes are refused
 	loops     context.CancelCauseFunc
-	running   sync.WaitGroup
-	failOnce  sync.Once
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -131,7 +116,7 @@ func topicDir(name string, in meta.Incarnation) string { return fmt.Sprintf("%s.
 // the node can serve.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	o = o.withDefaults()
-	b := &Broker{o: o, log: o.Logger, dirs: layout{o.DataDir}, timers: timers{wakeup: make(chan struct{}, 1)}}
+	b := &Broker{directory: &directory{hosting: newHosting(o)}}
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
@@ -167,16 +152,16 @@ func (b *Broker) join(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) openAll() error {
+func (n *hosting) openAll() error {
 	var g errgroup.Group
 	g.SetLimit(openTogether)
-	for _, t := range b.Topics() {
+	for _, t := range n.o.Meta.Topics() {
 		g.Go(func() error {
-			h, err := b.host(t)
+			h, err := n.host(t)
 			if err != nil {
 				return fmt.Errorf("topic %q: %w", t.Name, err)
 			}
-			b.hosted.Store(t.Name, h)
+			n.hosted.Store(t.Name, h)
 			return nil
 		})
 	}
@@ -184,27 +169,27 @@ func (b *Broker) openAll() error {
 }
 
 // propose changes the metadata.
-func (b *Broker) propose(ctx context.Context, c meta.Command) (meta.Result, error) {
-	if b.exiting.Load() {
+func (d *directory) propose(ctx context.Context, c meta.Command) (meta.Result, error) {
+	if d.exiting.Load() {
 		return meta.Result{}, ErrExiting
 	}
-	return b.o.Meta.Propose(ctx, c)
+	return d.o.Meta.Propose(ctx, c)
 }
 
 // fail ends the node's work: what it acknowledged so far stands, nothing more
 // will be.
-func (b *Broker) fail(err error) {
-	b.failOnce.Do(func() {
-		b.failed.Store(&err)
-		b.log.Error("the node cannot go on", "error", err)
-		b.o.Fatal(err)
+func (n *hosting) fail(err error) {
+	n.failOnce.Do(func() {
+		n.failed.Store(&err)
+		n.log.Error("the node cannot go on", "error", err)
+		n.o.Fatal(err)
 	})
 }
 
 // reportDamage is told of every damaged range that a consumer was led past.
-func (b *Broker) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
-	b.damaged.Add(1)
-	b.log.Error("messages are damaged on disk and are not delivered",
+func (n *hosting) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
+	n.damaged.Add(1)
+	n.log.Error("messages are damaged on disk and are not delivered",
 		"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
 }
 
@@ -221,13 +206,14 @@ func (b *Broker) Close() error {
 	return b.closeErr
 }
 
-func (b *Broker) closeTopics(reason error) error {
-	b.converging.Lock()
-	defer b.converging.Unlock()
+func (n *hosting) closeTopics(reason error) error {
+	n.converging.Lock()
+	defer n.converging.Unlock()
+	n.closed = true
 	var g errgroup.Group
 	g.SetLimit(openTogether)
-	for _, h := range b.hostedTopics() {
-		b.hosted.Delete(h.name)
+	for _, h := range n.hostedTopics() {
+		n.hosted.Delete(h.name)
 		g.Go(func() error { return h.close(reason) })
 	}
 	return g.Wait()

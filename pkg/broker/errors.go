@@ -1,17 +1,22 @@
 package broker
 
-import "github.com/brokerd/brokerd/pkg/fate"
+import (
+	"errors"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
 
 // What the broker refuses. Each is marked fate.Refused: nothing was changed.
 var (
-	ErrTopicNotFound     = fate.Refuse("topic not found")
-	ErrTopicExists       = fate.Refuse("topic exists with another configuration")
-	ErrChannelNotFound   = fate.Refuse("channel not found")
-	ErrPartitionNotFound = fate.Refuse("partition not found")
+	ErrTopicNotFound     = meta.ErrTopicNotFound
+	ErrTopicExists       = meta.ErrExists
+	ErrChannelNotFound   = meta.ErrChannelNotFound
+	ErrPartitionNotFound = meta.ErrPartitionNotFound
+	ErrInvalidConfig     = meta.ErrInvalidConfig
 	ErrPartitionNeeded   = fate.Refuse("an ordered topic needs a partition or a key")
 	ErrInvalidTopic      = fate.Refuse("topic name is not valid")
 	ErrInvalidChannel    = fate.Refuse("channel name is not valid")
-	ErrInvalidConfig     = fate.Refuse("topic configuration is not valid")
 	ErrMessageTooBig     = fate.Refuse("message too big")
 	ErrBusy              = fate.Refuse("too much waiting to be written")
 	ErrDiskFull          = fate.Refuse("the disk is nearly full")
@@ -19,3 +24,12 @@ var (
 	ErrTooManyConsumers  = fate.Refuse("too many consumers of the channel")
 	ErrOrderedOnly       = fate.Refuse("the topic allows ordered consumers only")
 )
+
+// ofThisIncarnation says that a topic that was deleted and created again meanwhile is
+// not the one that was meant.
+func ofThisIncarnation(err error) error {
+	if errors.Is(err, meta.ErrStaleIncarnation) {
+		return ErrTopicNotFound
+	}
+	return err
+}

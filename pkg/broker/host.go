@@ -3,9 +3,11 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,31 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
+
+// hosting is what a node holds of the cluster's topics, and what it stands on.
+type hosting struct {
+	o    Options
+	log  *slog.Logger
+	dirs layout
+
+	hosted sync.Map // topic name -> *hostedTopic; written under converging only
+
+	// converging serializes what changes the set of hosted partitions. It is
+	// held over the disk, and guards nothing that a request looks at.
+	converging sync.Mutex
+	closed     bool // nothing more is hosted; guarded by converging
+
+	timers   timers
+	running  sync.WaitGroup        // the node's loops and what it does in the background
+	exiting  atomic.Bool           // changes are refused
+	failed   atomic.Pointer[error] // why the node cannot go on
+	failOnce sync.Once
+	damaged  atomic.Int64 // damaged ranges met since the start
+}
+
+func newHosting(o Options) *hosting {
+	return &hosting{o: o, log: o.Logger, dirs: layout{o.DataDir}, timers: timers{wakeup: make(chan struct{}, 1)}}
+}
 
 // hostedTopic is a topic of which this node holds replicas. The set of its
 // partitions does not change: a topic that grows is hosted anew around the same
@@ -36,8 +63,8 @@ type hostedPartition struct {
 	part    *topic.Partition
 }
 
-func (b *Broker) lookup(name string) *hostedTopic {
-	h, ok := b.hosted.Load(name)
+func (n *hosting) lookup(name string) *hostedTopic {
+	h, ok := n.hosted.Load(name)
 	if !ok {
 		return nil
 	}
@@ -45,9 +72,9 @@ func (b *Broker) lookup(name string) *hostedTopic {
 }
 
 // hostedTopics returns what is hosted, sorted by name.
-func (b *Broker) hostedTopics() []*hostedTopic {
+func (n *hosting) hostedTopics() []*hostedTopic {
 	var all []*hostedTopic
-	b.hosted.Range(func(_, h any) bool {
+	n.hosted.Range(func(_, h any) bool {
 		all = append(all, h.(*hostedTopic))
 		return true
 	})
@@ -56,17 +83,17 @@ func (b *Broker) hostedTopics() []*hostedTopic {
 }
 
 // converge makes what this node hosts of a topic match the metadata.
-func (b *Broker) converge(name string) error {
-	b.converging.Lock()
-	defer b.converging.Unlock()
-	if b.loops == nil {
+func (n *hosting) converge(name string) error {
+	n.converging.Lock()
+	defer n.converging.Unlock()
+	if n.closed {
 		return ErrExiting
 	}
-	want := b.o.Meta.Topic(name)
-	have := b.lookup(name)
+	want := n.o.Meta.Topic(name)
+	have := n.lookup(name)
 	if have != nil && (want == nil || want.Incarnation != have.incarnation) {
-		b.hosted.Delete(name)
-		if err := b.discard(have); err != nil {
+		n.hosted.Delete(name)
+		if err := n.discard(have); err != nil {
 			return err
 		}
 		have = nil
@@ -75,18 +102,18 @@ func (b *Broker) converge(name string) error {
 	case want == nil:
 		return nil
 	case have == nil:
-		h, err := b.host(want)
+		h, err := n.host(want)
 		if err != nil {
 			return err
 		}
-		b.hosted.Store(name, h)
+		n.hosted.Store(name, h)
 		return nil
 	case len(want.Partitions) > len(have.partitions):
-		grown, err := b.grow(have, want)
+		grown, err := n.grow(have, want)
 		if err != nil {
 			return err
 		}
-		b.hosted.Store(name, grown)
+		n.hosted.Store(name, grown)
 		have.disconnect(errPartitionsAdded)
 		return nil
 	}
@@ -96,34 +123,34 @@ func (b *Broker) converge(name string) error {
 var errPartitionsAdded = errors.New("the topic has new partitions: subscribe again")
 
 // host opens what this node holds of a topic.
-func (b *Broker) host(t *meta.Topic) (*hostedTopic, error) {
-	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: b.o.FS}
+func (n *hosting) host(t *meta.Topic) (*hostedTopic, error) {
+	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS}
 	if meta.IsEphemeral(t.Name) {
 		h.fs = vfs.NewMem()
 	}
-	return b.open(h, t)
+	return n.open(h, t)
 }
 
 // grow returns h with the partitions that were added since.
-func (b *Broker) grow(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
+func (n *hosting) grow(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 	grown := &hostedTopic{name: h.name, incarnation: h.incarnation, fs: h.fs, partitions: slices.Clone(h.partitions)}
-	return b.open(grown, t)
+	return n.open(grown, t)
 }
 
-func (b *Broker) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
+func (n *hosting) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 	h.config.Store(t)
 	for i := len(h.partitions); i < len(t.Partitions); i++ {
 		var hp *hostedPartition
-		if slices.Contains(t.Partitions[i].Replicas, b.o.Self) {
+		if slices.Contains(t.Partitions[i].Replicas, n.o.Self) {
 			var err error
-			if hp, err = b.openPartition(h, t, i); err != nil {
+			if hp, err = n.openPartition(h, t, i); err != nil {
 				return nil, errors.Join(fmt.Errorf("partition %d: %w", i, err), h.close(err))
 			}
 		}
 		h.partitions = append(h.partitions, hp)
 	}
 	for i, hp := range h.partitions {
-		if hp != nil && t.Partitions[i].Leader == b.o.Self {
+		if hp != nil && t.Partitions[i].Leader == n.o.Self {
 			h.served = append(h.served, hp)
 		}
 	}
@@ -131,34 +158,34 @@ func (b *Broker) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 }
 
 // openPartition opens a replica and leads it if the metadata says so.
-func (b *Broker) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
-	dir := b.dirs.partition(t, i)
+func (n *hosting) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
+	dir := n.dirs.partition(t, i)
 	if err := h.fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	lo := b.o.Log
+	lo := n.o.Log
 	lo.Alternating = t.Config.Sync.Always()
-	if h.fs != b.o.FS {
-		lo.SegmentBytes = min(b.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
+	if h.fs != n.o.FS {
+		lo.SegmentBytes = min(n.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
 	}
-	replica, err := coord.OpenReplica(coord.ReplicaOptions{FS: h.fs, Dir: dir, Self: b.o.Self, Log: lo, Now: time.Now, Failed: b.fail})
+	replica, err := coord.OpenReplica(coord.ReplicaOptions{FS: h.fs, Dir: dir, Self: n.o.Self, Log: lo, Now: time.Now, Failed: n.fail})
 	if err != nil {
 		return nil, err
 	}
-	b.reportRecovery(t.Name, i, replica.Recovery())
+	n.reportRecovery(t.Name, i, replica.Recovery())
 	part, err := topic.Open(topic.Options{
-		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: b.timers.arm,
-		Damaged: func(err *commitlog.CorruptionError) { b.reportDamage(t.Name, i, err) },
+		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: n.timers.arm,
+		Damaged: func(err *commitlog.CorruptionError) { n.reportDamage(t.Name, i, err) },
 		PositionsDamaged: func(err error) {
-			b.log.Warn("the newest positions are damaged, those before them are used", "topic", t.Name, "partition", i, "error", err)
+			n.log.Warn("the newest positions are damaged, those before them are used", "topic", t.Name, "partition", i, "error", err)
 		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, replica.Close())
 	}
 	p := &t.Partitions[i]
-	if p.Leader == b.o.Self {
+	if p.Leader == n.o.Self {
 		l := coord.Leadership{Epoch: p.Epoch, ISR: p.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync}
 		if err := replica.Lead(l, part.Committed); err != nil {
 			return nil, errors.Join(err, replica.Close())
@@ -175,13 +202,13 @@ const (
 	ephemeralMaxSegment = 8 << 20
 )
 
-func (b *Broker) reportRecovery(name string, partition int, r commitlog.Recovery) {
-	log := b.log.With("topic", name, "partition", partition)
+func (n *hosting) reportRecovery(name string, partition int, r commitlog.Recovery) {
+	log := n.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
 		log.Warn("a torn tail was cut: it had not been acknowledged", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
 	}
 	for _, d := range r.Damaged {
-		b.damaged.Add(1)
+		n.damaged.Add(1)
 		log.Error("part of the log is damaged and is not served", "path", d.Path, "position", d.Position, "from", d.From, "next", d.Next)
 	}
 }
@@ -245,15 +272,15 @@ func (h *hostedTopic) close(reason error) error {
 }
 
 // discard ends a deleted topic and moves its data to the trash.
-func (b *Broker) discard(h *hostedTopic) error {
+func (n *hosting) discard(h *hostedTopic) error {
 	err := h.close(ErrTopicNotFound)
 	if err != nil {
-		b.log.Warn("closing a deleted topic", "topic", h.name, "error", err)
+		n.log.Warn("closing a deleted topic", "topic", h.name, "error", err)
 	}
-	if h.fs != b.o.FS {
+	if h.fs != n.o.FS {
 		return nil // it was in memory
 	}
-	return b.trash(topicDir(h.name, h.incarnation))
+	return n.trash(topicDir(h.name, h.incarnation))
 }
 
 // parseTopicDir is the inverse of topicDir.

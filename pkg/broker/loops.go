@@ -61,8 +61,8 @@ func (b *Broker) retain() {
 	})
 }
 
-func (b *Broker) eachPartition(f func(*hostedTopic, *hostedPartition)) {
-	b.hosted.Range(func(_, v any) bool {
+func (n *hosting) eachPartition(f func(*hostedTopic, *hostedPartition)) {
+	n.hosted.Range(func(_, v any) bool {
 		h := v.(*hostedTopic)
 		for _, hp := range h.served {
 			f(h, hp)

@@ -16,8 +16,8 @@ const DefaultPeek = 10
 const MaxPeek = 10_000
 
 // Peek returns messages without touching them, partition by partition.
-func (b *Broker) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
-	h := b.lookup(r.Topic)
+func (n *hosting) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
+	h := n.lookup(r.Topic)
 	if h == nil {
 		return nil, ErrTopicNotFound
 	}
@@ -93,8 +93,8 @@ func peekState(c *topic.Channel, s *topic.Seen, now time.Time) PeekState {
 
 // Digest returns the digests of a topic's partitions up to their committed
 // ends, on every replica that can be asked.
-func (b *Broker) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
-	h := b.lookup(name)
+func (n *hosting) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
+	h := n.lookup(name)
 	if h == nil {
 		return nil, ErrTopicNotFound
 	}
@@ -104,12 +104,12 @@ func (b *Broker) Digest(ctx context.Context, name string) ([]PartitionDigest, er
 			return nil, err
 		}
 		end := hp.part.Log().CommittedEnd()
-		d, err := hp.part.Digest(end)
+		d, err := topic.Digest(hp.part.Log(), end)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, PartitionDigest{
-			Partition: hp.index, CommittedEnd: end, Digests: map[string]string{string(b.o.Self): d},
+			Partition: hp.index, CommittedEnd: end, Digests: map[string]string{string(n.o.Self): d},
 		})
 	}
 	return all, nil

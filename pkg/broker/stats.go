@@ -12,8 +12,8 @@ import (
 // TopicStats describes the topics that this node serves, sorted by name. The
 // filters choose one topic or one channel; "" is all. Without clients, the
 // channels' lists of clients stay nil; they are counted all the same.
-func (b *Broker) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
-	all := b.hostedTopics()
+func (n *hosting) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
+	all := n.hostedTopics()
 	stats := make([]TopicStats, 0, len(all))
 	now := time.Now()
 	for _, h := range all {
@@ -86,8 +86,8 @@ func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, cl
 		if c == nil {
 			continue
 		}
-		n := c.Counts()
-		s.Paused = s.Paused || c.Paused()
+		n := c.Stats()
+		s.Paused = s.Paused || n.Paused
 		s.Depth += n.Depth
 		s.InFlight += n.InFlight
 		s.Deferred += n.Deferred
@@ -96,13 +96,12 @@ func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, cl
 		s.Finished += n.Finished
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
-		if at, ok := c.OldestAt(); ok {
+		if at, ok := hp.part.PublishedAt(n.Floor); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}
-		floor := c.Floor()
 		s.Partitions = append(s.Partitions, ChannelPartitionStats{
 			Partition: hp.index, Leader: string(t.Partitions[hp.index].Leader),
-			Confirmed: floor, Lag: int64(hp.part.Log().CommittedEnd()) - int64(floor),
+			Confirmed: n.Floor, Lag: int64(hp.part.Log().CommittedEnd()) - int64(n.Floor),
 		})
 		for _, k := range c.Consumers() {
 			sub := k.Owner().(*Subscription)

@@ -86,12 +86,24 @@ func (s *Subscription) join(r Subscribe) error {
 			return err
 		}
 		if k == nil {
-			return fmt.Errorf("%w: consumers for %s:%s exceeds limit of %d", ErrTooManyConsumers, r.Topic, r.Channel, s.b.o.MaxChannelConsumers)
+			return tooManyConsumers{r.Topic, r.Channel, s.b.o.MaxChannelConsumers}
 		}
 		s.consumers = append(s.consumers, k)
 	}
 	return nil
 }
+
+// tooManyConsumers is ErrTooManyConsumers in the words that NSQ clients know.
+type tooManyConsumers struct {
+	topic, channel string
+	limit          int
+}
+
+func (e tooManyConsumers) Error() string {
+	return fmt.Sprintf("consumers for %s:%s exceeds limit of %d", e.topic, e.channel, e.limit)
+}
+
+func (tooManyConsumers) Unwrap() error { return ErrTooManyConsumers }
 
 // SetReady sets how many messages may be in flight at once.
 func (s *Subscription) SetReady(n int) { s.ready.Store(int64(n)) }

@@ -12,13 +12,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
+// directory changes topics and channels: it has the metadata say what should
+// be, and this node follow it.
+type directory struct{ *hosting }
+
 // Topics returns all topics of the cluster, sorted by name. They are shared and
 // must not be changed.
-func (b *Broker) Topics() []*meta.Topic { return b.o.Meta.Topics() }
+func (d *directory) Topics() []*meta.Topic { return d.o.Meta.Topics() }
 
 // Topic returns a topic of the cluster, or ErrTopicNotFound.
-func (b *Broker) Topic(name string) (*meta.Topic, error) {
-	if t := b.o.Meta.Topic(name); t != nil {
+func (d *directory) Topic(name string) (*meta.Topic, error) {
+	if t := d.o.Meta.Topic(name); t != nil {
 		return t, nil
 	}
 	return nil, ErrTopicNotFound
@@ -26,34 +30,34 @@ func (b *Broker) Topic(name string) (*meta.Topic, error) {
 
 // CreateTopic creates a topic; fields of cfg that are zero get their defaults.
 // A topic that is there already with the same configuration is no error.
-func (b *Broker) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+func (d *directory) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
 	}
-	cfg, assignment, err := b.place(name, cfg)
+	cfg, assignment, err := d.place(name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.propose(ctx, meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment})
+	r, err := d.propose(ctx, meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment})
 	if err != nil {
-		return nil, translate(err)
+		return nil, ofThisIncarnation(err)
 	}
-	return r.Topic, b.converge(name)
+	return r.Topic, d.converge(name)
 }
 
 // place fills in what a new topic's creator left open, and decides where its
 // replicas go.
-func (b *Broker) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
+func (d *directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
 	var assignment [][]meta.NodeID
 	var err error
-	cfg = overlay(cfg, b.o.TopicDefaults)
-	b.o.Meta.Read(func(s *meta.State) {
+	cfg = overlay(cfg, d.o.TopicDefaults)
+	d.o.Meta.Read(func(s *meta.State) {
 		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(s.NodeCount(), meta.IsEphemeral(name))
 		if err = cfg.Validate(); err == nil {
-			assignment, err = b.assign(s, cfg.Partitions, cfg.Replicas)
+			assignment, err = d.assign(s, cfg.Partitions, cfg.Replicas)
 		}
 	})
-	return cfg, assignment, translate(err)
+	return cfg, assignment, err
 }
 
 // overlay fills in what cfg leaves open.
@@ -66,57 +70,57 @@ func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
 }
 
 // assign decides where the replicas of new partitions go.
-func (b *Broker) assign(s *meta.State, partitions, replicas int) ([][]meta.NodeID, error) {
+func (d *directory) assign(s *meta.State, partitions, replicas int) ([][]meta.NodeID, error) {
 	return meta.Place(slices.Collect(s.Nodes()), s.Load(), partitions, replicas)
 }
 
 // EnsureTopic makes sure that a topic is there for somebody who wants to use
 // it. Where topics are not made on first use, a missing one is ErrTopicNotFound.
-func (b *Broker) EnsureTopic(ctx context.Context, name string) error {
-	_, err := b.ensure(ctx, name)
+func (d *directory) EnsureTopic(ctx context.Context, name string) error {
+	_, err := d.ensure(ctx, name)
 	return err
 }
 
-func (b *Broker) ensure(ctx context.Context, name string) (*hostedTopic, error) {
-	if h := b.lookup(name); h != nil {
+func (d *directory) ensure(ctx context.Context, name string) (*hostedTopic, error) {
+	if h := d.lookup(name); h != nil {
 		return h, nil
 	}
 	if !meta.ValidTopicName(name) {
 		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
 	}
-	if b.o.Meta.Topic(name) == nil {
-		if !b.o.AutoCreateTopics || !b.o.Meta.Settings().AutoCreateTopics() {
+	if d.o.Meta.Topic(name) == nil {
+		if !d.o.AutoCreateTopics || !d.o.Meta.Settings().AutoCreateTopics() {
 			return nil, ErrTopicNotFound
 		}
-		if err := b.createWithChannels(ctx, name); err != nil {
+		if err := d.createWithChannels(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.converge(name); err != nil {
+	if err := d.converge(name); err != nil {
 		return nil, err
 	}
-	if h := b.lookup(name); h != nil {
+	if h := d.lookup(name); h != nil {
 		return h, nil
 	}
 	return nil, ErrTopicNotFound // deleted at this moment
 }
 
 // createWithChannels creates a topic with the channels that it has elsewhere.
-func (b *Broker) createWithChannels(ctx context.Context, name string) error {
-	_, err := b.CreateTopic(ctx, name, meta.TopicConfig{})
+func (d *directory) createWithChannels(ctx context.Context, name string) error {
+	_, err := d.CreateTopic(ctx, name, meta.TopicConfig{})
 	if err != nil && !errors.Is(err, ErrTopicExists) {
 		return err
 	}
-	if b.o.KnownChannels == nil {
+	if d.o.KnownChannels == nil {
 		return nil
 	}
-	channels, err := b.o.KnownChannels(ctx, name)
+	channels, err := d.o.KnownChannels(ctx, name)
 	if err != nil {
-		b.log.Warn("a new topic's channels are not known: they are created when they are used", "topic", name, "error", err)
+		d.log.Warn("a new topic's channels are not known: they are created when they are used", "topic", name, "error", err)
 	}
 	for _, c := range channels {
 		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
-			if err := b.CreateChannel(ctx, name, c, false); err != nil {
+			if err := d.CreateChannel(ctx, name, c, false); err != nil {
 				return err
 			}
 		}
@@ -125,8 +129,8 @@ func (b *Broker) createWithChannels(ctx context.Context, name string) error {
 }
 
 // AlterTopic changes a topic's configuration.
-func (b *Broker) AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error {
-	t, err := b.Topic(name)
+func (d *directory) AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error {
+	t, err := d.Topic(name)
 	if err != nil {
 		return err
 	}
@@ -134,14 +138,14 @@ func (b *Broker) AlterTopic(ctx context.Context, name string, change func(*meta.
 	change(&cfg)
 	patch, err := meta.Diff(t.Config, cfg)
 	if err != nil {
-		return translate(err)
+		return ofThisIncarnation(err)
 	}
-	return b.change(ctx, name, meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Patch: patch})
+	return d.change(ctx, name, meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Patch: patch})
 }
 
 // AddPartitions grows a topic to a number of partitions.
-func (b *Broker) AddPartitions(ctx context.Context, name string, total int) error {
-	t, err := b.Topic(name)
+func (d *directory) AddPartitions(ctx context.Context, name string, total int) error {
+	t, err := d.Topic(name)
 	if err != nil {
 		return err
 	}
@@ -150,32 +154,32 @@ func (b *Broker) AddPartitions(ctx context.Context, name string, total int) erro
 		return fmt.Errorf("%w: %q has %d partitions; asked for %d", ErrInvalidConfig, name, len(t.Partitions), total)
 	}
 	var assignment [][]meta.NodeID
-	b.o.Meta.Read(func(s *meta.State) { assignment, err = b.assign(s, add, t.Config.Replicas) })
+	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, add, t.Config.Replicas) })
 	if err != nil {
-		return translate(err)
+		return ofThisIncarnation(err)
 	}
-	return b.change(ctx, name, meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions), Assignment: assignment})
+	return d.change(ctx, name, meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions), Assignment: assignment})
 }
 
 // DeleteTopic deletes a topic, its channels and its messages. Its consumers are
 // disconnected.
-func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
-	t, err := b.Topic(name)
+func (d *directory) DeleteTopic(ctx context.Context, name string) error {
+	t, err := d.Topic(name)
 	if err != nil {
 		return err
 	}
-	return b.change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: t.Incarnation})
+	return d.change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: t.Incarnation})
 }
 
 // PauseTopic keeps messages published from now on from the topic's channels,
 // or lets them have all again.
-func (b *Broker) PauseTopic(ctx context.Context, name string, paused bool) error {
-	return b.change(ctx, name, meta.PauseTopic{Name: name, Paused: paused})
+func (d *directory) PauseTopic(ctx context.Context, name string, paused bool) error {
+	return d.change(ctx, name, meta.PauseTopic{Name: name, Paused: paused})
 }
 
 // EmptyTopic drops the messages that no channel has got yet.
-func (b *Broker) EmptyTopic(_ context.Context, name string) error {
-	h := b.lookup(name)
+func (d *directory) EmptyTopic(_ context.Context, name string) error {
+	h := d.lookup(name)
 	if h == nil {
 		return ErrTopicNotFound
 	}
@@ -187,21 +191,21 @@ func (b *Broker) EmptyTopic(_ context.Context, name string) error {
 }
 
 // change proposes a command on a topic and makes this node follow it.
-func (b *Broker) change(ctx context.Context, name string, c meta.Command) error {
-	if _, err := b.propose(ctx, c); err != nil {
-		return translate(err)
+func (d *directory) change(ctx context.Context, name string, c meta.Command) error {
+	if _, err := d.propose(ctx, c); err != nil {
+		return ofThisIncarnation(err)
 	}
-	return b.converge(name)
+	return d.converge(name)
 }
 
 // CreateChannel creates a channel of a topic that exists. When it returns, the
 // place where the channel starts is on disk. A channel that is there already is
 // no error.
-func (b *Broker) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
+func (d *directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
 	if !meta.ValidChannelName(channel) {
 		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
 	}
-	h, err := b.hostedOrConverged(name)
+	h, err := d.hostedOrConverged(name)
 	if err != nil {
 		return err
 	}
@@ -216,23 +220,23 @@ func (b *Broker) CreateChannel(ctx context.Context, name, channel string, ordere
 	if c := h.config.Load().Channels[channel]; c != nil {
 		return nil
 	}
-	_, err = b.propose(ctx, meta.CreateChannel{
+	_, err = d.propose(ctx, meta.CreateChannel{
 		Topic: name, Incarnation: h.incarnation, Channel: channel, Ordered: ordered, CreatedAt: time.Now().UnixNano(),
 	})
 	if err != nil && !errors.Is(err, meta.ErrExists) {
-		return translate(err)
+		return ofThisIncarnation(err)
 	}
-	return b.converge(name)
+	return d.converge(name)
 }
 
-func (b *Broker) hostedOrConverged(name string) (*hostedTopic, error) {
-	if h := b.lookup(name); h != nil {
+func (d *directory) hostedOrConverged(name string) (*hostedTopic, error) {
+	if h := d.lookup(name); h != nil {
 		return h, nil
 	}
-	if err := b.converge(name); err != nil {
+	if err := d.converge(name); err != nil {
 		return nil, err
 	}
-	if h := b.lookup(name); h != nil {
+	if h := d.lookup(name); h != nil {
 		return h, nil
 	}
 	return nil, ErrTopicNotFound
@@ -240,24 +244,24 @@ func (b *Broker) hostedOrConverged(name string) (*hostedTopic, error) {
 
 // DeleteChannel deletes a channel. Its consumers are disconnected. The last
 // channel of an ephemeral topic takes the topic along.
-func (b *Broker) DeleteChannel(ctx context.Context, name, channel string) error {
-	h := b.lookup(name)
+func (d *directory) DeleteChannel(ctx context.Context, name, channel string) error {
+	h := d.lookup(name)
 	if h == nil {
 		return ErrTopicNotFound
 	}
 	if meta.IsEphemeral(channel) {
-		if err := b.removeEphemeral(h, channel); err != nil {
+		if err := d.removeEphemeral(h, channel); err != nil {
 			return err
 		}
 	} else {
-		if err := b.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel}); err != nil {
+		if err := d.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel}); err != nil {
 			return err
 		}
 	}
-	return b.dropIfAbandoned(ctx, h)
+	return d.dropIfAbandoned(ctx, h)
 }
 
-func (b *Broker) removeEphemeral(h *hostedTopic, channel string) error {
+func (d *directory) removeEphemeral(h *hostedTopic, channel string) error {
 	removed := false
 	for _, hp := range h.served {
 		if err := hp.part.RemoveChannel(channel); err == nil {
@@ -273,7 +277,7 @@ func (b *Broker) removeEphemeral(h *hostedTopic, channel string) error {
 }
 
 // dropIfAbandoned deletes an ephemeral topic that has no channel left.
-func (b *Broker) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
+func (d *directory) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
 	if !meta.IsEphemeral(h.name) {
 		return nil
 	}
@@ -282,7 +286,7 @@ func (b *Broker) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
 			return nil
 		}
 	}
-	err := b.change(ctx, h.name, meta.DeleteTopic{Name: h.name, Incarnation: h.incarnation})
+	err := d.change(ctx, h.name, meta.DeleteTopic{Name: h.name, Incarnation: h.incarnation})
 	if errors.Is(err, ErrTopicNotFound) {
 		return nil
 	}
@@ -290,20 +294,23 @@ func (b *Broker) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
 }
 
 // PauseChannel stops or resumes delivery to a channel's consumers.
-func (b *Broker) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
-	h, err := b.withChannel(name, channel)
+func (d *directory) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
+	h, err := d.withChannel(name, channel)
 	if err != nil {
 		return err
 	}
 	if meta.IsEphemeral(channel) {
-		return h.eachChannel(channel, func(c *topic.Channel) error { c.SetPaused(paused); return nil })
+		return h.eachChannel(channel, func(c *topic.Channel) error {
+			c.Configure(topic.ChannelOptions{Paused: paused})
+			return nil
+		})
 	}
-	return b.change(ctx, name, meta.AlterChannel{Topic: name, Channel: channel, Paused: &paused})
+	return d.change(ctx, name, meta.AlterChannel{Topic: name, Channel: channel, Paused: &paused})
 }
 
 // EmptyChannel drops all that a channel has: waiting, deferred and in flight.
-func (b *Broker) EmptyChannel(_ context.Context, name, channel string) error {
-	h, err := b.withChannel(name, channel)
+func (d *directory) EmptyChannel(_ context.Context, name, channel string) error {
+	h, err := d.withChannel(name, channel)
 	if err != nil {
 		return err
 	}
@@ -311,8 +318,8 @@ func (b *Broker) EmptyChannel(_ context.Context, name, channel string) error {
 }
 
 // SeekChannel moves a channel on every partition of its topic.
-func (b *Broker) SeekChannel(_ context.Context, name, channel string, to SeekTo) error {
-	h, err := b.withChannel(name, channel)
+func (d *directory) SeekChannel(_ context.Context, name, channel string, to SeekTo) error {
+	h, err := d.withChannel(name, channel)
 	if err != nil {
 		return err
 	}
@@ -342,8 +349,8 @@ func (b *Broker) SeekChannel(_ context.Context, name, channel string, to SeekTo)
 	return nil
 }
 
-func (b *Broker) withChannel(name, channel string) (*hostedTopic, error) {
-	h := b.lookup(name)
+func (d *directory) withChannel(name, channel string) (*hostedTopic, error) {
+	h := d.lookup(name)
 	if h == nil {
 		return nil, ErrTopicNotFound
 	}
@@ -363,26 +370,4 @@ func (h *hostedTopic) eachChannel(name string, f func(*topic.Channel) error) err
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// translations are the metadata's refusals in the broker's words.
-var translations = []struct{ from, to error }{
-	{meta.ErrTopicNotFound, ErrTopicNotFound},
-	{meta.ErrStaleIncarnation, ErrTopicNotFound},
-	{meta.ErrChannelNotFound, ErrChannelNotFound},
-	{meta.ErrPartitionNotFound, ErrPartitionNotFound},
-	{meta.ErrExists, ErrTopicExists},
-	{meta.ErrInvalidConfig, ErrInvalidConfig},
-	{meta.ErrTooFewNodes, ErrInvalidConfig},
-}
-
-// translate says in the broker's words why the metadata refused a change. The
-// details stay in the text.
-func translate(err error) error {
-	for _, t := range translations {
-		if errors.Is(err, t.from) {
-			return fmt.Errorf("%w: %w", t.to, err)
-		}
-	}
-	return err
 }

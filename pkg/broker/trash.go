@@ -13,55 +13,55 @@ import (
 // removed.
 
 // trash moves a topic's directory aside and removes it in the background.
-func (b *Broker) trash(dir string) error {
-	if err := b.o.FS.MkdirAll(b.dirs.trash()); err != nil {
+func (n *hosting) trash(dir string) error {
+	if err := n.o.FS.MkdirAll(n.dirs.trash()); err != nil {
 		return err
 	}
-	from, to := filepath.Join(b.dirs.topics(), dir), filepath.Join(b.dirs.trash(), dir)
-	switch err := b.o.FS.Rename(from, to); {
+	from, to := filepath.Join(n.dirs.topics(), dir), filepath.Join(n.dirs.trash(), dir)
+	switch err := n.o.FS.Rename(from, to); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
 	}
-	if err := errors.Join(b.o.FS.SyncDir(b.dirs.topics()), b.o.FS.SyncDir(b.dirs.trash())); err != nil {
+	if err := errors.Join(n.o.FS.SyncDir(n.dirs.topics()), n.o.FS.SyncDir(n.dirs.trash())); err != nil {
 		return err
 	}
-	b.running.Go(func() { b.remove(to) })
+	n.running.Go(func() { n.remove(to) })
 	return nil
 }
 
-func (b *Broker) remove(path string) {
-	if err := b.o.FS.RemoveAll(path); err != nil {
-		b.log.Warn("removing a deleted topic's data", "path", path, "error", err)
+func (n *hosting) remove(path string) {
+	if err := n.o.FS.RemoveAll(path); err != nil {
+		n.log.Warn("removing a deleted topic's data", "path", path, "error", err)
 	}
 }
 
 // sweep finishes deletions that a crash interrupted. A directory whose topic
 // the metadata does not know is a deleted topic's if the metadata is past the
 // index that created it; otherwise it is left alone, and said.
-func (b *Broker) sweep() {
-	if left, err := b.o.FS.ReadDir(b.dirs.trash()); err == nil {
+func (n *hosting) sweep() {
+	if left, err := n.o.FS.ReadDir(n.dirs.trash()); err == nil {
 		for _, name := range left {
-			b.running.Go(func() { b.remove(filepath.Join(b.dirs.trash(), name)) })
+			n.running.Go(func() { n.remove(filepath.Join(n.dirs.trash(), name)) })
 		}
 	}
-	dirs, err := b.o.FS.ReadDir(b.dirs.topics())
+	dirs, err := n.o.FS.ReadDir(n.dirs.topics())
 	if err != nil {
 		return
 	}
-	applied := b.o.Meta.Applied()
+	applied := n.o.Meta.Applied()
 	for _, dir := range dirs {
 		name, in, ok := parseTopicDir(dir)
-		if t := b.o.Meta.Topic(name); ok && t != nil && t.Incarnation == in {
+		if t := n.o.Meta.Topic(name); ok && t != nil && t.Incarnation == in {
 			continue
 		}
 		if !ok || in > meta.Incarnation(applied) {
-			b.log.Warn("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", filepath.Join(b.dirs.topics(), dir))
+			n.log.Warn("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", filepath.Join(n.dirs.topics(), dir))
 			continue
 		}
-		if err := b.trash(dir); err != nil {
-			b.log.Warn("moving a deleted topic's data aside", "path", dir, "error", err)
+		if err := n.trash(dir); err != nil {
+			n.log.Warn("moving a deleted topic's data aside", "path", dir, "error", err)
 		}
 	}
 }

@@ -24,15 +24,15 @@ type Channel struct {
 	name      string
 	version   uint64
 	ephemeral bool
-	waiters   atomic.Int32 // len(waiting), for those who only want to know
+	waiters   atomic.Int32 // how many wait, for those who only want to know
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
 	consumers []*Consumer
-	waiting   []*Consumer // found nothing at their last Take, first come first
-	lastID    uint64      // of a consumer
-	armed     bool        // ticks have been asked for
-	closed    error       // why it ended; nil while it lives
+	waiting   waitlist
+	lastID    uint64 // of a consumer
+	armed     bool   // ticks have been asked for
+	closed    error  // why it ended; nil while it lives
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
@@ -52,29 +52,28 @@ func (c *Channel) Floor() seq.Offset {
 	return c.state.Floor()
 }
 
-// Counts returns the channel's counters.
-func (c *Channel) Counts() channel.Counts {
+// ChannelStats are a channel's figures on one partition.
+type ChannelStats struct {
+	channel.Counts
+	Floor  seq.Offset // everything below is finished
+	Paused bool
+}
+
+// Stats returns the channel's figures.
+func (c *Channel) Stats() ChannelStats {
 	end := c.p.visibleEnd()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.Counts(end)
+	return ChannelStats{Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused()}
 }
 
-// Paused says whether the channel is paused.
-func (c *Channel) Paused() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Paused()
-}
-
-// SetPaused stops or resumes the delivery of messages; what is in flight can
-// still be answered.
-func (c *Channel) SetPaused(paused bool) {
-	c.change(func(s *channel.State) { s.SetPaused(paused) })
-}
-
-func (c *Channel) setOrdered(ordered bool) {
-	c.change(func(s *channel.State) { s.SetOrdered(ordered) })
+// Configure sets whether the channel is paused (nothing is delivered; what is
+// in flight can still be answered) and whether it is ordered.
+func (c *Channel) Configure(o ChannelOptions) {
+	c.change(func(s *channel.State) {
+		s.SetPaused(o.Paused)
+		s.SetOrdered(o.Ordered)
+	})
 }
 
 // Empty forgets all that the channel has: waiting, deferred and in flight.
@@ -119,7 +118,7 @@ func (c *Channel) change(f func(*channel.State)) {
 	}
 	arm := c.armLocked()
 	c.mu.Unlock()
-	c.p.dirty.Store(true)
+	c.p.dirty.mark()
 	c.arm(arm)
 	c.wakeAll()
 	c.wakeConsumers()
@@ -155,7 +154,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	next, ok := c.state.NextEvent()
 	if ok && !next.After(now) {
 		c.state.Expire(now, c.timedOutLocked)
-		c.p.dirty.Store(true)
+		c.p.dirty.mark()
 		next, ok = c.state.NextEvent()
 	}
 	c.armed = ok && c.closed == nil
@@ -184,14 +183,9 @@ func (c *Channel) wakeFor(n int) {
 		return
 	}
 	c.mu.Lock()
-	n = min(n, len(c.waiting))
 	var few [4]*Consumer
-	woken := append(few[:0], c.waiting[:n]...)
-	c.waiting = c.waiting[:copy(c.waiting, c.waiting[n:])]
-	c.waiters.Store(int32(len(c.waiting)))
-	for _, k := range woken {
-		k.waits = false
-	}
+	woken := c.waiting.take(n, few[:0])
+	c.waiters.Store(c.waiting.len())
 	c.mu.Unlock()
 	for _, k := range woken {
 		k.wake()
@@ -247,7 +241,7 @@ func (c *Channel) close(reason error) {
 	}
 	c.closed = reason
 	all := c.consumers
-	c.consumers, c.waiting = nil, nil
+	c.consumers, c.waiting = nil, waitlist{}
 	c.waiters.Store(0)
 	c.mu.Unlock()
 	for _, k := range all {

@@ -99,24 +99,17 @@ func (k *Consumer) Leave() (left int) {
 	if i := slices.Index(c.consumers, k); i >= 0 {
 		c.consumers = slices.Delete(c.consumers, i, i+1)
 	}
-	c.unwaitLocked(k)
+	c.waiting.remove(k)
+	c.waiters.Store(c.waiting.len())
 	n := 0
 	if c.closed == nil {
 		n = c.state.Disconnect(k.id)
 	}
 	left = len(c.consumers)
 	c.mu.Unlock()
-	c.p.dirty.Store(true)
+	c.p.dirty.mark()
 	c.wakeFor(n + 1) // one more, for the wake that it may have had
 	return left
-}
-
-func (c *Channel) unwaitLocked(k *Consumer) {
-	if i := slices.Index(c.waiting, k); i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-		c.waiters.Store(int32(len(c.waiting)))
-	}
-	k.waits = false
 }
 
 func (k *Consumer) wake()              { k.o.Wake() }
@@ -157,7 +150,7 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 			return 0, nil
 		}
 		sent, err := k.handOver(now, emit)
-		k.ch.putBack(k, &k.undo)
+		k.putBack()
 		if sent > 0 || err != nil {
 			k.delivered.Add(uint64(sent))
 			return sent, err
@@ -178,18 +171,16 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 	}
 	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 	if len(k.taken) == 0 {
-		if !k.waits {
-			k.waits = true
-			c.waiting = append(c.waiting, k)
-			c.waiters.Store(int32(len(c.waiting)))
-		}
+		c.waiting.add(k)
+		c.waiters.Store(c.waiting.len())
 		k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
 			return c.armLocked()
 		}
 	}
 	if k.waits {
-		c.unwaitLocked(k)
+		c.waiting.remove(k)
+		c.waiters.Store(c.waiting.len())
 	}
 	k.recountLocked()
 	return c.armLocked()
@@ -297,7 +288,8 @@ func (k *Consumer) release() {
 
 // putBack tells the channel what became of messages that were taken and not
 // handed over.
-func (c *Channel) putBack(k *Consumer, u *undo) {
+func (k *Consumer) putBack() {
+	c, u := k.ch, &k.undo
 	if len(u.late)+len(u.gone)+len(u.back) == 0 {
 		return
 	}
@@ -313,7 +305,7 @@ func (c *Channel) putBack(k *Consumer, u *undo) {
 	}
 	k.recountLocked()
 	c.mu.Unlock()
-	c.p.dirty.Store(true)
+	c.p.dirty.mark()
 	if len(u.back) > 0 {
 		c.wakeFor(len(u.back))
 	}
@@ -325,7 +317,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	c := k.ch
 	c.mu.Lock()
 	err := c.state.Finish(o, k.id)
-	more := err == nil && len(c.waiting) > 0 && c.state.Ordered()
+	more := err == nil && c.waiting.len() > 0 && c.state.Ordered()
 	if err == nil {
 		k.recountLocked()
 	}
@@ -334,7 +326,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		return err
 	}
 	k.finished.Add(1)
-	c.p.markDirty()
+	c.p.dirty.mark()
 	if more {
 		c.wakeFor(1)
 	}
@@ -353,7 +345,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		return err
 	}
 	k.requeued.Add(1)
-	c.p.markDirty()
+	c.p.dirty.mark()
 	c.arm(arm)
 	if delay <= 0 {
 		c.wakeFor(1)
@@ -367,13 +359,6 @@ func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
-}
-
-// markDirty notes that a position changed; a checkpoint will follow.
-func (p *Partition) markDirty() {
-	if !p.dirty.Load() {
-		p.dirty.Store(true)
-	}
 }
 
 // Add adds another consumer's counters.

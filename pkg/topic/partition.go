@@ -2,6 +2,7 @@ package topic
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -41,6 +42,18 @@ type Options struct {
 	PositionsDamaged func(error)
 }
 
+// marker is a flag that is mostly set already when it is set.
+type marker struct{ set atomic.Bool }
+
+func (f *marker) mark() {
+	if !f.set.Load() {
+		f.set.Store(true)
+	}
+}
+
+// clear returns whether the flag was set.
+func (f *marker) clear() bool { return f.set.Swap(false) }
+
 // notPaused is the visible end of a topic that is not paused.
 const notPaused = math.MaxUint64
 
@@ -49,7 +62,7 @@ type Partition struct {
 	o         Options
 	out       Log // set once by Serve, before anything is published
 	positions *Positions
-	dirty     atomic.Bool   // some position changed since the last checkpoint
+	dirty     marker        // some position changed since the last checkpoint
 	pausedAt  atomic.Uint64 // channels see nothing from here on; notPaused
 	messages  atomic.Uint64 // published, since it was opened
 	bytes     atomic.Uint64 // of their bodies
@@ -86,7 +99,7 @@ func Open(o Options) (*Partition, error) {
 	if err := positions.Damage(); err != nil {
 		o.PositionsDamaged(err)
 	}
-	p.list.Store(&[]*Channel{})
+	p.list.Store(listOf(nil))
 	return p, nil
 }
 
@@ -118,8 +131,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	p.mu.Lock()
 	if c := p.channels[name]; c != nil && c.version == version {
 		p.mu.Unlock()
-		c.SetPaused(o.Paused)
-		c.setOrdered(o.Ordered)
+		c.Configure(o)
 		return c, nil
 	}
 	var state *channel.State
@@ -139,12 +151,12 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	c := newChannel(p, name, version, o.Ephemeral, state)
 	before := p.channels[name]
 	p.channels[name] = c
-	p.relistLocked()
+	p.list.Store(listOf(p.channels))
 	p.mu.Unlock()
 	if before != nil {
 		before.close(ErrChannelNotFound)
 	}
-	p.dirty.Store(true)
+	p.dirty.mark()
 	if known || o.Ephemeral {
 		return c, nil
 	}
@@ -193,19 +205,16 @@ func (p *Partition) forget(c *Channel) error {
 		if len(p.channels) == 0 {
 			p.backlog = p.visibleEnd()
 		}
-		p.relistLocked()
+		p.list.Store(listOf(p.channels))
 	}
 	p.mu.Unlock()
-	p.dirty.Store(true)
+	p.dirty.mark()
 	return p.Checkpoint()
 }
 
-func (p *Partition) relistLocked() {
-	l := make([]*Channel, 0, len(p.channels))
-	for _, c := range p.channels {
-		l = append(l, c)
-	}
-	p.list.Store(&l)
+func listOf(channels map[string]*Channel) *[]*Channel {
+	l := slices.Collect(maps.Values(channels))
+	return &l
 }
 
 // SetPaused stops channels from seeing messages published from now on, or lets
@@ -220,7 +229,7 @@ func (p *Partition) SetPaused(paused bool) {
 	default:
 		p.pausedAt.Store(notPaused)
 	}
-	p.dirty.Store(true)
+	p.dirty.mark()
 	for _, c := range p.Channels() {
 		c.wakeAll()
 	}
@@ -252,7 +261,7 @@ func (p *Partition) Empty() error {
 		}
 		p.pausedAt.Store(uint64(end))
 	}
-	p.dirty.Store(true)
+	p.dirty.mark()
 	return p.Checkpoint()
 }
 
@@ -291,15 +300,15 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 func (p *Partition) Checkpoint() error {
 	p.saving.Lock()
 	defer p.saving.Unlock()
-	if !p.dirty.Swap(false) {
+	if !p.dirty.clear() {
 		return nil
 	}
 	durable := p.o.Log.DurableEnd()
 	if durable < p.o.Log.End() {
-		p.dirty.Store(true) // there will be more to say once the rest is durable
+		p.dirty.mark() // there will be more to say once the rest is durable
 	}
 	if err := p.positions.Save(p.snapshot(durable)); err != nil {
-		p.dirty.Store(true)
+		p.dirty.mark()
 		return fmt.Errorf("store positions: %w", err)
 	}
 	return nil
@@ -343,7 +352,7 @@ func (p *Partition) Settled() {
 	defer p.mu.Unlock()
 	if len(p.restored) > 0 {
 		p.restored = map[string]ChannelPosition{}
-		p.dirty.Store(true)
+		p.dirty.mark()
 	}
 }
 

@@ -282,7 +282,7 @@ func TestDelayedPublishIsDeliveredWhenDueAndNotBefore(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
 	b.publishAll([]Message{{Body: []byte("late"), DeliverAt: t0.Add(time.Hour)}, {Body: []byte("now")}})
-	if n := c.Counts(); n.Deferred != 1 || n.Depth != 1 {
+	if n := c.Stats(); n.Deferred != 1 || n.Depth != 1 {
 		t.Errorf("counts %+v; want one deferred, one waiting", n)
 	}
 	r := b.join(c)
@@ -377,10 +377,10 @@ func TestPausedChannelDeliversNothingAndTakesAnswers(t *testing.T) {
 	r := b.join(c)
 	b.publish("a", "b")
 	r.take(1, t0)
-	c.SetPaused(true)
+	c.Configure(ChannelOptions{Paused: true})
 	want(t, "paused", r.take(9, t0), "")
 	r.finish("a")
-	c.SetPaused(false)
+	c.Configure(ChannelOptions{})
 	want(t, "resumed", r.take(9, t0), "b")
 }
 
@@ -564,13 +564,13 @@ func TestDigestIsOfTheCommittedBytes(t *testing.T) {
 		x.publish("one")
 		x.publish("two", "three")
 	}
-	da, errA := a.p.Digest(3)
-	db, errB := b.p.Digest(3)
+	da, errA := Digest(a.log, 3)
+	db, errB := Digest(b.log, 3)
 	if errA != nil || errB != nil || da != db {
 		t.Fatalf("digests %s, %s (%v, %v)", da, db, errA, errB)
 	}
 	b.publish("four")
-	if db, _ = b.p.Digest(4); da == db {
+	if db, _ = Digest(b.log, 4); da == db {
 		t.Error("the digest does not see a new message")
 	}
 }

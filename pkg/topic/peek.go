@@ -69,16 +69,15 @@ func (c *Channel) stateOf(o seq.Offset) (channel.MessageState, uint16) {
 	return c.state.StateOf(o)
 }
 
-// OldestAt returns when the channel's oldest unfinished message was published,
-// and false when there is none or it cannot be read.
-func (c *Channel) OldestAt() (time.Time, bool) {
-	floor := c.Floor()
-	if floor >= c.p.o.Log.CommittedEnd() {
+// PublishedAt returns when the message at an offset was published, and false
+// when it is not there or cannot be read.
+func (p *Partition) PublishedAt(o seq.Offset) (time.Time, bool) {
+	if o < p.o.Log.Start() || o >= p.o.Log.CommittedEnd() {
 		return time.Time{}, false
 	}
-	r := c.p.o.Log.NewReader()
+	r := p.o.Log.NewReader()
 	defer r.Release()
-	b, err := r.Batch(floor)
+	b, err := r.Batch(o)
 	if err != nil {
 		return time.Time{}, false
 	}
@@ -88,14 +87,14 @@ func (c *Channel) OldestAt() (time.Time, bool) {
 // digestChunk is how much of the log Digest reads at a time.
 const digestChunk = 1 << 20
 
-// Digest returns the SHA-256 of the log's bytes from its start to the batch
+// Digest returns the SHA-256 of a log's bytes from its start to the batch
 // that ends at or before end, in hexadecimal. Replicas that hold the same have
 // the same digest.
-func (p *Partition) Digest(end seq.Offset) (string, error) {
+func Digest(l *commitlog.Log, end seq.Offset) (string, error) {
 	h := sha256.New()
 	var buf []byte
-	for o := p.o.Log.Start(); o < end; {
-		raw, err := p.o.Log.ReadRaw(o, digestChunk, buf)
+	for o := l.Start(); o < end; {
+		raw, err := l.ReadRaw(o, digestChunk, buf)
 		if err != nil {
 			return "", err
 		}

@@ -1,0 +1,38 @@
+package topic
+
+import "slices"
+
+// waitlist is the consumers that found nothing at their last Take, first come
+// first. Its channel's mutex guards it.
+type waitlist struct{ list []*Consumer }
+
+func (w *waitlist) len() int32 { return int32(len(w.list)) }
+
+// add puts a consumer at the end, unless it waits already.
+func (w *waitlist) add(k *Consumer) {
+	if !k.waits {
+		k.waits = true
+		w.list = append(w.list, k)
+	}
+}
+
+func (w *waitlist) remove(k *Consumer) {
+	if !k.waits {
+		return
+	}
+	k.waits = false
+	if i := slices.Index(w.list, k); i >= 0 {
+		w.list = slices.Delete(w.list, i, i+1)
+	}
+}
+
+// take removes the first n, or all there are, and appends them to out.
+func (w *waitlist) take(n int, out []*Consumer) []*Consumer {
+	n = min(n, len(w.list))
+	for _, k := range w.list[:n] {
+		k.waits = false
+		out = append(out, k)
+	}
+	w.list = slices.Delete(w.list, 0, n)
+	return out
+}
