@@ -69,6 +69,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.TickInterval, DefaultTickInterval)
 	setDefault(&o.RetentionInterval, DefaultRetentionInterval)
 	setDefault(&o.DiskInterval, DefaultDiskInterval)
+	if o.Log.Buffers == nil {
+		o.Log.Buffers = commitlog.NewBuffers()
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -58,9 +59,10 @@ type hostedTopic struct {
 
 // hostedPartition is a replica that this node holds, and what it serves of it.
 type hostedPartition struct {
-	index   int
-	replica *coord.Replica
-	part    *topic.Partition
+	index     int
+	replica   *coord.Replica
+	part      *topic.Partition
+	endBefore seq.Offset // of the log at the last rest; of the retention loop
 }
 
 func (n *hosting) lookup(name string) *hostedTopic {

@@ -58,7 +58,23 @@ func (b *Broker) retain() {
 		if err := hp.replica.Log().Checkpoint(); err != nil {
 			b.log.Warn("log checkpoint", "topic", h.name, "partition", hp.index, "error", err)
 		}
+		hp.rest()
 	})
+}
+
+// rest gives back memory that a partition needs only while it is in use. It is
+// called by one goroutine, now and then.
+func (hp *hostedPartition) rest() {
+	end := hp.replica.Log().End()
+	idle := end == hp.endBefore
+	hp.endBefore = end
+	if !idle {
+		return
+	}
+	hp.replica.Log().ReleaseTail()
+	for _, c := range hp.part.Channels() {
+		c.Trim()
+	}
 }
 
 func (n *hosting) eachPartition(f func(*hostedTopic, *hostedPartition)) {

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,8 +121,15 @@ func (c *Channel) change(f func(*channel.State)) {
 	c.mu.Unlock()
 	c.p.dirty.mark()
 	c.arm(arm)
-	c.wakeAll()
+	c.wakeFor(everyone)
 	c.wakeConsumers()
+}
+
+// Trim gives back memory that the channel needs only while it is in use.
+func (c *Channel) Trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.Trim()
 }
 
 // position returns what a checkpoint keeps of the channel.
@@ -177,6 +185,9 @@ func (c *Channel) timedOutLocked(id uint64, _ seq.Offset) {
 	}
 }
 
+// everyone is more consumers than there are.
+const everyone = math.MaxInt
+
 // wakeFor wakes as many waiting consumers as there are new messages.
 func (c *Channel) wakeFor(n int) {
 	if c.waiters.Load() == 0 {
@@ -191,8 +202,6 @@ func (c *Channel) wakeFor(n int) {
 		k.wake()
 	}
 }
-
-func (c *Channel) wakeAll() { c.wakeFor(int(c.waiters.Load())) }
 
 // wakeConsumers wakes those, too, that do not wait: they may have room again.
 func (c *Channel) wakeConsumers() {

@@ -231,7 +231,7 @@ func (p *Partition) SetPaused(paused bool) {
 	}
 	p.dirty.mark()
 	for _, c := range p.Channels() {
-		c.wakeAll()
+		c.wakeFor(everyone)
 	}
 }
 
