@@ -82,6 +82,18 @@ func TestEveryPackageStandsOnAFloor(t *testing.T) {
 	}
 }
 
+func TestEveryFloorHasItsPackage(t *testing.T) {
+	there := map[string]bool{}
+	for _, s := range sources(t) {
+		there[s.dir] = true
+	}
+	for dir := range floors {
+		if !there[dir] {
+			t.Errorf("floors_test.go speaks of %s, which is not there", dir)
+		}
+	}
+}
+
 func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test {
