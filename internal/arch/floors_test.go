@@ -46,7 +46,6 @@ var floors = map[string]int{
 var sameFloor = map[[2]string]string{
 	{"pkg/vfs", "pkg/fate"}: "an error of the disk is given its fate where it arises",
 	{"pkg/nsq", "pkg/seq"}:  "the wire spells message ids",
-	{"pkg/nsq", "pkg/fate"}: "an error of the wire is given its fate where it arises",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends
