@@ -56,9 +56,9 @@ func frame(kind uint32, data string) []byte {
 func TestHeartbeatsAreAnsweredBetweenAnswers(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
+	defer far.Close()
 	got := make(chan string, 1)
 	go func() {
-		defer far.Close()
 		far.Write(append(frame(frameResponse, "_heartbeat_"), frame(frameError, "E_BAD_TOPIC")...))
 		line, _ := bufio.NewReader(far).ReadString('\n')
 		got <- line
