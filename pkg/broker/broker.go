@@ -56,6 +56,8 @@ type Options struct {
 	// KnownChannels returns the channels that a topic which is new here has
 	// elsewhere: they are created with it. nil: none.
 	KnownChannels func(ctx context.Context, topic string) ([]string, error)
+	// Observer is told what happens; nil: nobody is.
+	Observer Observer
 	// Fatal is called once, without waiting, when this node cannot go on: a log
 	// failed, and nothing that it acknowledges could be trusted any more.
 	Fatal func(error)
@@ -69,6 +71,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.TickInterval, DefaultTickInterval)
 	setDefault(&o.RetentionInterval, DefaultRetentionInterval)
 	setDefault(&o.DiskInterval, DefaultDiskInterval)
+	if o.Observer == nil {
+		o.Observer = deaf{}
+	}
 	if o.Log.Buffers == nil {
 		o.Log.Buffers = commitlog.NewBuffers()
 	}
@@ -123,9 +128,11 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	if err := b.openAll(); err != nil {
 		return nil, errors.Join(err, b.closeTopics(err))
 	}
+	b.recovery.Store(int64(time.Since(began)))
 	b.sweep()
 	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	b.loops = cancel
@@ -176,7 +183,10 @@ func (d *directory) propose(ctx context.Context, c meta.Command) (meta.Result, e
 	if d.exiting.Load() {
 		return meta.Result{}, ErrExiting
 	}
-	return d.o.Meta.Propose(ctx, c)
+	began := time.Now()
+	r, err := d.o.Meta.Propose(ctx, c)
+	d.o.Observer.ObserveRaftCommit(time.Since(began))
+	return r, err
 }
 
 // fail ends the node's work: what it acknowledged so far stands, nothing more

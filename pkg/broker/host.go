@@ -38,6 +38,11 @@ type hosting struct {
 	failed   atomic.Pointer[error] // why the node cannot go on
 	failOnce sync.Once
 	damaged  atomic.Int64 // damaged ranges met since the start
+	torn     atomic.Int64 // bytes cut from torn tails
+	recovery atomic.Int64 // ns that opening all logs at the start took
+
+	retiredMu sync.Mutex // guards retired
+	retired   LogStats   // what deleted topics counted
 }
 
 func newHosting(o Options) *hosting {
@@ -177,7 +182,7 @@ func (n *hosting) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPa
 	}
 	n.reportRecovery(t.Name, i, replica.Recovery())
 	part, err := topic.Open(topic.Options{
-		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: n.timers.arm,
+		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
 		Damaged: func(err *commitlog.CorruptionError) { n.reportDamage(t.Name, i, err) },
 		PositionsDamaged: func(err error) {
 			n.log.Warn("the newest positions are damaged, those before them are used", "topic", t.Name, "partition", i, "error", err)
@@ -207,6 +212,7 @@ const (
 func (n *hosting) reportRecovery(name string, partition int, r commitlog.Recovery) {
 	log := n.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
+		n.torn.Add(c.Bytes)
 		log.Warn("a torn tail was cut: it had not been acknowledged", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
 	}
 	for _, d := range r.Damaged {
@@ -275,6 +281,7 @@ func (h *hostedTopic) close(reason error) error {
 
 // discard ends a deleted topic and moves its data to the trash.
 func (n *hosting) discard(h *hostedTopic) error {
+	n.retire(h)
 	err := h.close(ErrTopicNotFound)
 	if err != nil {
 		n.log.Warn("closing a deleted topic", "topic", h.name, "error", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // startLoops starts what a node does at its own pace.
@@ -95,7 +96,7 @@ func (b *Broker) checkDisk() {
 		b.log.Warn("disk usage", "error", err)
 		return
 	}
-	low := u.Free < min(b.o.DiskReserve, u.Total/20)
+	low := u.Free < b.reserve(u)
 	if b.lowDisk.Swap(low) == low {
 		return
 	}
@@ -105,6 +106,9 @@ func (b *Broker) checkDisk() {
 		b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
 	}
 }
+
+// reserve returns how much of a disk is kept free: less of a small one.
+func (b *Broker) reserve(u vfs.Usage) uint64 { return min(b.o.DiskReserve, u.Total/20) }
 
 // timers ticks the channels in which something may time out or fall due. While
 // there is none, it sleeps.

@@ -32,8 +32,6 @@ type Histograms struct {
 	raftApply     prometheus.Observer
 	raftCommit    prometheus.Observer
 	delivery      prometheus.Observer
-	processing    prometheus.Observer
-	attempts      prometheus.Observer
 	httpRequests  *prometheus.CounterVec
 	httpDuration  *prometheus.HistogramVec
 }
@@ -149,9 +147,6 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.raftApply = one("brokerd_raft_apply_duration_seconds", "Time to apply metadata commands to the state.", diskBuckets)
 	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "From proposing a metadata command to its being applied here.", publishBuckets)
 	h.delivery = one("brokerd_channel_delivery_delay_seconds", "From the commit of a message to its first delivery.", longBuckets)
-	h.processing = one("brokerd_channel_processing_seconds", "From the delivery of a message to its FIN.", longBuckets)
-	h.attempts = one("brokerd_channel_attempts", "Deliveries that a message took until its FIN.",
-		[]float64{1, 2, 3, 5, 10, 20, 50, 100, 1000})
 	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "brokerd_http_requests_total", Help: "HTTP requests by the pattern of their path and the status of their answer.",
 	}, []string{"route", "code"})
@@ -217,18 +212,12 @@ func (h *Histograms) ObserveRaftCommit(d time.Duration) {
 	}
 }
 
-// ObserveDelivery records a message's first delivery, so long after its commit.
+// ObserveDelivery records a message's first delivery, so long after it was
+// appended. The broker takes a sample: the first of the messages that it hands
+// over together.
 func (h *Histograms) ObserveDelivery(d time.Duration) {
 	if h != nil {
 		h.delivery.Observe(d.Seconds())
-	}
-}
-
-// ObserveFinish records a FIN: so long after the delivery, the n-th.
-func (h *Histograms) ObserveFinish(d time.Duration, attempts int) {
-	if h != nil {
-		h.processing.Observe(d.Seconds())
-		h.attempts.Observe(float64(attempts))
 	}
 }
 

@@ -85,7 +85,6 @@ func observeAll(h *Histograms) {
 	h.ObserveRaftApply(time.Millisecond)
 	h.ObserveRaftCommit(time.Millisecond)
 	h.ObserveDelivery(time.Millisecond)
-	h.ObserveFinish(time.Second, 2)
 	h.ObserveHTTP("/pub", 200, time.Millisecond)
 }
 

@@ -209,7 +209,9 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.giveBack(k.taken[i:])
 			return sent, err
 		}
-		sent++
+		if sent++; sent == 1 && t.Attempts == 1 && at.IsZero() {
+			k.ch.p.o.Observer.ObserveDelivery(now.Sub(time.Unix(0, d.Timestamp)))
+		}
 	}
 	return sent, nil
 }

@@ -25,6 +25,18 @@ type Log interface {
 // ErrChannelNotFound is returned for a channel that the partition does not have.
 var ErrChannelNotFound = fate.Refuse("channel not found")
 
+// Observer is told what happens, for statistics. Its methods must not block.
+type Observer interface {
+	// ObservePublish is told how long a publish took from receipt to answer.
+	ObservePublish(d time.Duration, err error)
+	// ObserveBatch is told how many messages were committed together.
+	ObserveBatch(messages int)
+	// ObserveDelivery is told how long after being appended a message is handed
+	// over for the first time. Of messages that are handed over together it is
+	// told of the first.
+	ObserveDelivery(d time.Duration)
+}
+
 // Options describe a partition.
 type Options struct {
 	Index int // of the partition in its topic
@@ -32,6 +44,7 @@ type Options struct {
 	Dir   string // of the replica; positions are kept there
 	Log   *commitlog.Log
 
+	Observer Observer
 	// Arm asks for calls of a channel's Tick until one returns false. It is
 	// called without a lock and must not block.
 	Arm func(*Channel)
@@ -268,6 +281,7 @@ func (p *Partition) Empty() error {
 // Committed tells the partition that a batch is committed: see
 // coord.TermOptions.
 func (p *Partition) Committed(b commitlog.Batch) {
+	p.o.Observer.ObserveBatch(b.Count())
 	channels := p.Channels()
 	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
 		p.deferLate(b, channels)

@@ -55,6 +55,7 @@ func (b *bench) open() {
 		Arm:     func(c *Channel) { b.armed = append(b.armed, c) },
 		Damaged: func(err *commitlog.CorruptionError) { b.lost = append(b.lost, err) },
 
+		Observer:         deaf{},
 		PositionsDamaged: func(err error) { b.t.Errorf("positions are damaged: %v", err) },
 	})
 	if err != nil {
@@ -62,6 +63,13 @@ func (b *bench) open() {
 	}
 	b.p.Serve(b)
 }
+
+// deaf is an Observer that nobody asks.
+type deaf struct{}
+
+func (deaf) ObservePublish(time.Duration, error) {}
+func (deaf) ObserveBatch(int)                    {}
+func (deaf) ObserveDelivery(time.Duration)       {}
 
 // restart closes the partition as a clean stop does and opens it again.
 func (b *bench) restart() {

@@ -2,6 +2,7 @@ package topic
 
 import (
 	"sync"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 )
@@ -14,6 +15,7 @@ type publish struct {
 	count   int
 	body    uint64
 	rawSize int64
+	since   time.Time
 	done    func(Receipt)
 }
 
@@ -25,7 +27,7 @@ var publishes = sync.Pool{New: func() any { return new(publish) }}
 // before Publish returns, which may wait while too much waits to be written.
 func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
 	e := publishes.Get().(*publish)
-	e.p, e.msgs, e.count, e.done = p, msgs, len(msgs), done
+	e.p, e.msgs, e.count, e.since, e.done = p, msgs, len(msgs), time.Now(), done
 	if err := p.out.Append(e); err != nil {
 		e.finish(Receipt{Partition: p.o.Index, Err: err})
 	}
@@ -56,6 +58,7 @@ func (e *publish) Settle(at commitlog.Placed, err error) {
 }
 
 func (e *publish) finish(r Receipt) {
+	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done
 	*e = publish{}
 	publishes.Put(e)
