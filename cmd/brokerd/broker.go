@@ -24,6 +24,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -32,21 +33,22 @@ import (
 // brokerNode is the node that the program runs: the broker, what it stands on,
 // and what it is reached through.
 type brokerNode struct {
-	c      nodeConfig
-	store  *raftstore.Store
-	broker *broker.Broker
-	server *server.Server
-	admin  *admin.Server
-	https  []*http.Server
+	c       nodeConfig
+	store   *raftstore.Store
+	broker  *broker.Broker
+	server  *server.Server
+	admin   *admin.Server
+	metrics *metrics.Metrics
+	https   []*http.Server // one for each HTTP listener
 
 	ready  chan struct{}
 	failed chan error // why the node cannot go on; holds one
 
 	serving   context.Context
 	stop      context.CancelFunc
-	served    sync.WaitGroup
 	closing   sync.Once
 	closed    atomic.Bool
+	draining  atomic.Bool
 	closeErr  error
 	startedAt time.Time
 }
@@ -56,6 +58,7 @@ type brokerNode struct {
 func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 	n := &brokerNode{c: c, ready: make(chan struct{}), failed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
+	n.metrics = n.newMetrics()
 	if err := n.openStore(ctx); err != nil {
 		return nil, err
 	}
@@ -87,8 +90,21 @@ func (n *brokerNode) openServers(ctx context.Context) (err error) {
 	if n.server, err = server.New(n.serverOptions(), sessions{n.broker}, n.c.Log); err != nil {
 		return err
 	}
-	n.admin, err = admin.New(n.adminOptions())
-	return err
+	if n.admin, err = admin.New(n.adminOptions()); err != nil {
+		return err
+	}
+	for range n.httpListeners() {
+		n.https = append(n.https, admin.NewHTTPServer(n.admin.Handler(), n.c.Log))
+	}
+	for range n.c.Listeners.Lookup {
+		n.https = append(n.https, admin.NewHTTPServer(n.admin.LookupHandler(), n.c.Log))
+	}
+	return nil
+}
+
+// httpListeners are those that serve the whole HTTP API.
+func (n *brokerNode) httpListeners() []net.Listener {
+	return slices.Concat(n.c.Listeners.HTTP, n.c.Listeners.HTTPS)
 }
 
 func (n *brokerNode) brokerOptions() broker.Options {
@@ -100,7 +116,8 @@ func (n *brokerNode) brokerOptions() broker.Options {
 			Hostname: hostname, TCPAddress: n.c.Advertise.TCP, HTTPAddress: n.c.Advertise.HTTP, HTTPSAddress: n.c.Advertise.HTTPS,
 			ClusterAddress: n.c.Advertise.Cluster, Zone: o.Zone, Version: version, BootID: bootID(),
 		},
-		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize)},
+		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync},
+		Observer:         n.metrics.Histograms(),
 		AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
@@ -172,7 +189,9 @@ func (n *brokerNode) adminOptions() admin.Options {
 		},
 		Limits:  admin.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
 		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", Debug: o.Process.Pprof, Logger: n.c.Log,
-		Live: n.live,
+		Live: n.live, Metrics: n.metrics.Handler(),
+		Observe: func(e admin.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
+		Config:  &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.c.Level},
 	}
 }
 
@@ -190,11 +209,8 @@ func (n *brokerNode) Serve() error {
 	for _, l := range ls.TCP {
 		g.Go(func() error { return ignoreClosed(n.server.Serve(ctx, l)) })
 	}
-	for _, l := range append(append([]net.Listener(nil), ls.HTTP...), ls.HTTPS...) {
-		n.serveHTTP(g, l, n.admin.Handler())
-	}
-	for _, l := range ls.Lookup {
-		n.serveHTTP(g, l, n.admin.LookupHandler())
+	for i, l := range slices.Concat(n.httpListeners(), ls.Lookup) {
+		g.Go(func() error { return ignoreClosed(n.https[i].Serve(l)) })
 	}
 	g.Go(func() error {
 		select {
@@ -212,12 +228,6 @@ func (n *brokerNode) Serve() error {
 		return nil
 	}
 	return err
-}
-
-func (n *brokerNode) serveHTTP(g *errgroup.Group, l net.Listener, h http.Handler) {
-	s := admin.NewHTTPServer(h, n.c.Log)
-	n.https = append(n.https, s)
-	g.Go(func() error { return ignoreClosed(s.Serve(l)) })
 }
 
 func ignoreClosed(err error) error {
@@ -247,6 +257,7 @@ func (n *brokerNode) Catalog() lookupd.Catalog { return catalog{n} }
 // Drain implements node: clients get the answers that they are owed and are
 // then disconnected, while the HTTP side still answers.
 func (n *brokerNode) Drain(ctx context.Context) error {
+	n.draining.Store(true)
 	n.broker.Exit()
 	return n.server.Shutdown(ctx)
 }

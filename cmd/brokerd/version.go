@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 )
 
 const (
@@ -16,15 +15,7 @@ const (
 
 // versionLine describes the build.
 func versionLine() string {
-	revision := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
-		}
-	}
-	return fmt.Sprintf("brokerd v%s (revision %.12s, NSQ %s compatible, built w/%s)", version, revision, nsqVersion, runtime.Version())
+	return fmt.Sprintf("brokerd v%s (revision %.12s, NSQ %s compatible, built w/%s)", version, revision(), nsqVersion, runtime.Version())
 }
 
 // standInVersion is the version line of the program that is stood in for;

@@ -30,6 +30,10 @@ func (s Setting) IsBool() bool { _, ok := s.value.(boolValue); return ok }
 // IsList tells whether a flag may be repeated.
 func (s Setting) IsList() bool { _, ok := s.value.(listValue); return ok }
 
+// JSON returns the setting's value as JSON shows it: durations in nanoseconds,
+// sizes in bytes.
+func (s Setting) JSON() any { return s.value.native() }
+
 // Value returns the setting's value in the Options that it was taken from.
 func (s Setting) Value() string { return s.value.String() }
 

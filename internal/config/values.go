@@ -124,6 +124,8 @@ func (s Sync) String() string {
 
 // value is one setting's place in Options: text in, text out.
 type value interface {
+	// native returns the value as JSON shows it: durations in ns, sizes in bytes.
+	native() any
 	set(text string) error
 	String() string
 	typeName() string
@@ -248,3 +250,19 @@ func (v listValue) set(s string) error {
 }
 func (v listValue) String() string   { return strings.Join(*v.p, ",") }
 func (v listValue) typeName() string { return "list" }
+
+func (v textValue) native() any { return *v.p }
+
+func (v choiceValue) native() any { return *v.p }
+
+func (v numberValue) native() any { return *v.p }
+
+func (v boolValue) native() any { return *v.p }
+
+func (v sizeValue) native() any { return int64(*v.p) }
+
+func (v durationValue) native() any { return int64(*v.p) }
+
+func (v syncValue) native() any { return v.String() }
+
+func (v listValue) native() any { return append([]string{}, *v.p...) }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/admin"
+)
+
+// runtimeConfig is the node's configuration as the HTTP API reads and changes
+// it, under nsqd's names. It implements admin.Config.
+type runtimeConfig struct {
+	options  config.Options
+	lookupds *lookupds
+	level    *slog.LevelVar
+}
+
+// nsqdLevels are the numbers that nsqd gives the levels.
+func nsqdLevel(l slog.Level) int {
+	switch {
+	case l < slog.LevelInfo:
+		return 1
+	case l < slog.LevelWarn:
+		return 2
+	case l < slog.LevelError:
+		return 3
+	}
+	return 4
+}
+
+// Option implements admin.Config.
+func (c *runtimeConfig) Option(name string) (any, bool) {
+	switch name {
+	case "log_level":
+		return nsqdLevel(c.level.Level()), true
+	case "nsqlookupd_tcp_addresses", "lookupd_tcp_addresses":
+		return append([]string{}, c.lookupds.Addresses()...), true
+	}
+	key := strings.ReplaceAll(name, "_", "-")
+	for _, s := range c.options.Settings() {
+		if s.Key == key {
+			return s.JSON(), true
+		}
+	}
+	return nil, false
+}
+
+// SetOption implements admin.Config.
+func (c *runtimeConfig) SetOption(name string, value []byte) error {
+	switch name {
+	case "log_level":
+		level := strings.ToLower(string(value))
+		if level == "fatal" {
+			level = "error"
+		}
+		return c.level.UnmarshalText([]byte(level))
+	case "nsqlookupd_tcp_addresses", "lookupd_tcp_addresses":
+		var addresses []string
+		if err := json.Unmarshal(value, &addresses); err != nil {
+			return errors.New("not a list of addresses")
+		}
+		c.lookupds.SetAddresses(addresses)
+		return nil
+	}
+	return admin.ErrUnknownOption
+}

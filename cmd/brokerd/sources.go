@@ -1,0 +1,93 @@
+package main
+
+import (
+	"runtime/debug"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/metrics"
+	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/server"
+)
+
+// newMetrics makes the node's metrics. What they are taken from need not be
+// open yet: it is asked when somebody scrapes.
+func (n *brokerNode) newMetrics() *metrics.Metrics {
+	o := &n.c.Options
+	return metrics.New(metrics.Options{
+		Version: version, Revision: revision(), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
+		Sources: metrics.Sources{
+			Topics:    func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
+			Ready:     func() []broker.HealthReason { return n.broker.Ready() },
+			Draining:  n.draining.Load,
+			Placement: func() metrics.Placement { return metrics.Placement(n.broker.Placement()) },
+			Server:    func() metrics.Server { return serverFigures(n.server.Stats()) },
+			Logs:      func() metrics.Logs { return logFigures(n.broker.LogStats()) },
+			Disk:      func() metrics.Disk { return diskFigures(n.broker.Disk()) },
+			Raft:      n.raftFigures,
+		},
+	})
+}
+
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+func serverFigures(s server.Stats) metrics.Server {
+	m := metrics.Server{
+		Connections: map[metrics.ConnectionKind]int{
+			{Protocol: "tcp", Role: "consumer"}: int(s.OpenConsumers),
+			{Protocol: "tcp", Role: "producer"}: int(s.Open - s.OpenConsumers),
+		},
+		Accepted:         map[string]uint64{"tcp": s.Connections},
+		ConnectionErrors: map[string]uint64{},
+		BytesIn:          s.BytesIn, BytesOut: s.BytesOut,
+		Commands:      map[string]uint64{},
+		CommandErrors: map[metrics.CommandFailure]uint64{},
+		AuthFailures:  map[string]uint64{"refused": s.AuthFailures},
+	}
+	for e := range server.EndingCount {
+		m.ConnectionErrors[e.String()] = s.Ended[e]
+	}
+	for v := range nsq.VerbCount {
+		m.Commands[v.String()] = s.Commands[v]
+	}
+	for c := range nsq.CodeCount {
+		m.CommandErrors[metrics.CommandFailure{Command: "any", Code: c.String()}] = s.Errors[c]
+	}
+	return m
+}
+
+func logFigures(s broker.LogStats) metrics.Logs {
+	return metrics.Logs{
+		Segments: s.Segments, Bytes: s.Bytes, Unflushed: s.Unsynced, Recovery: s.Recovery,
+		CorruptRecords: uint64(s.Damaged), TruncatedBytes: uint64(s.TornBytes),
+		Appends: uint64(s.Appends), Records: uint64(s.Records), AppendedBytes: uint64(s.AppendedBytes), Syncs: uint64(s.Syncs),
+	}
+}
+
+func diskFigures(d broker.Disk) metrics.Disk {
+	m := metrics.Disk{Free: int64(d.Free), Total: int64(d.Total), Reserved: int64(d.Reserve)}
+	switch {
+	case d.Low:
+		m.Watermark = metrics.WatermarkRefusing
+	case d.Free < 2*d.Reserve:
+		m.Watermark = metrics.WatermarkWarning
+	}
+	return m
+}
+
+func (n *brokerNode) raftFigures() metrics.Raft {
+	s := n.store.Stats()
+	return metrics.Raft{
+		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
+		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: max(0, (len(s.Voters)-1)/2),
+		LastContact: s.LastContact, StoreBytes: s.StoreBytes,
+	}
+}
