@@ -3,6 +3,7 @@ package coord
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -42,8 +43,8 @@ type TermOptions struct {
 	// one goroutine at a time, before its entries are settled. It must not
 	// block.
 	Committed func(commitlog.Batch)
-	// Failed is called once, without waiting, when the log fails and the term
-	// ends of itself.
+	// Failed is called once, without waiting, when the log fails, which ends the
+	// term, also while it is being stopped. nil: nobody is told.
 	Failed func(error)
 }
 
@@ -58,23 +59,27 @@ type Term struct {
 	running sync.WaitGroup // the appender and the interval sync
 
 	mu        sync.Mutex // guards what follows
-	room      sync.Cond  // forming was taken, or the term is over
+	room      sync.Cond  // forming was taken, a release is over, or the term is
 	forming   *group     // nil: nothing waits
 	appending bool       // the appender runs
-	releasing bool       // a goroutine is telling what is committed
-	unsettled []*group   // appended and not committed, in order
+	releasing bool       // a goroutine is settling
+	queue     []*group   // taken to be appended and not settled, in order
 	tracker   *isr.Tracker
 	over      error       // why nothing more is taken; nil while it lives
+	ended     bool        // nothing more is acknowledged either
+	failure   error       // of the log
 	unsynced  int         // messages appended since the last sync
 	syncTimer *time.Timer // runs while unsynced messages wait for their interval
 	sizeHint  int         // bytes of the last batch
 }
 
-// group is the entries of one batch.
+// group is the entries of one batch, until they are settled.
 type group struct {
 	builder *commitlog.Builder
 	entries []placedEntry
 	batch   commitlog.Batch
+	written bool  // batch is in the log
+	err     error // what the entries are told, if they are not committed
 }
 
 type placedEntry struct {
@@ -106,11 +111,31 @@ func Lead(o TermOptions) (*Term, error) {
 // Epoch returns the term's epoch.
 func (t *Term) Epoch() seq.Epoch { return t.o.Epoch }
 
-// SetSync changes when an append must be on disk.
+// SetSync changes when an append must be on disk. What the new policy would
+// have synced already is synced in the background.
 func (t *Term) SetSync(p meta.SyncPolicy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if p == t.o.Sync {
+		return
+	}
 	t.o.Sync = p
+	if t.unsynced == 0 || t.over != nil {
+		return
+	}
+	if t.syncTimer != nil {
+		if !t.syncTimer.Stop() {
+			return // it is about to sync
+		}
+		t.running.Done()
+		t.syncTimer = nil
+	}
+	switch {
+	case p.Every > 0 && t.unsynced >= p.Every:
+		t.syncAfterLocked(0)
+	case p.Interval > 0:
+		t.syncAfterLocked(p.Interval)
+	}
 }
 
 // Append takes an entry. Its records are copied before Append returns; what
@@ -118,6 +143,9 @@ func (t *Term) SetSync(p meta.SyncPolicy) {
 // was not taken: nothing happened and Settle is not called. Append waits while
 // too many bytes wait to be written.
 func (t *Term) Append(e commitlog.Entry) error {
+	if len(t.o.ISR) < t.o.MinISR {
+		return ErrNotWritable
+	}
 	t.mu.Lock()
 	for t.over == nil && t.forming != nil && t.forming.builder.Size() >= t.o.MaxForming {
 		t.room.Wait()
@@ -132,17 +160,17 @@ func (t *Term) Append(e commitlog.Entry) error {
 	g := t.forming
 	g.entries = append(g.entries, placedEntry{e, g.builder.Count()})
 	e.AppendTo(g.builder)
-	start := !t.appending
-	t.appending = true
-	t.mu.Unlock()
-	if start {
-		t.running.Go(t.appendAll)
+	if !t.appending {
+		t.appending = true
+		t.running.Go(t.appendAll) // under the lock, so that Stop waits for it
 	}
+	t.mu.Unlock()
 	return nil
 }
 
 // Stop refuses further appends, waits until what was taken is settled and on
-// disk, and ends the term. It is what a clean shutdown and a handover do.
+// disk, and ends the term. It is what a clean shutdown and a handover do. If the
+// log has failed, before or now, its error is returned.
 func (t *Term) Stop() error {
 	t.mu.Lock()
 	if t.over == nil {
@@ -152,11 +180,19 @@ func (t *Term) Stop() error {
 	t.stopTimerLocked()
 	t.mu.Unlock()
 	t.running.Wait()
-	defer t.settleRest()
-	if t.o.Log.DurableEnd() == t.o.Log.End() {
-		return nil
+	if t.o.Log.DurableEnd() < t.o.Log.End() {
+		if err := t.sync(); err != nil {
+			t.fail(err)
+		}
 	}
-	return t.sync()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	t.releaseLocked()
+	for t.releasing {
+		t.room.Wait()
+	}
+	return t.failure
 }
 
 // appendAll is the appender: it runs while entries wait.
@@ -170,6 +206,7 @@ func (t *Term) appendAll() {
 			t.mu.Unlock()
 			return
 		}
+		t.queue = append(t.queue, g)
 		t.sizeHint = g.builder.Size()
 		t.room.Broadcast()
 		t.mu.Unlock()
@@ -185,15 +222,10 @@ func (t *Term) appendGroup(g *group) error {
 	batch, err := t.w.Append(g.builder, t.o.Now().UnixNano())
 	g.builder = nil
 	if err != nil {
-		g.settle(err)
-		if fate.Of(err) == fate.Refused {
-			return nil
-		}
-		return err
+		return t.refused(g, err)
 	}
-	g.batch = batch
 	t.mu.Lock()
-	t.unsettled = append(t.unsettled, g)
+	g.batch, g.written = batch, true
 	due := t.noteUnsyncedLocked(batch.Count())
 	t.mu.Unlock()
 	if due {
@@ -202,6 +234,26 @@ func (t *Term) appendGroup(g *group) error {
 		}
 	}
 	t.acknowledge(t.o.Self, batch.End())
+	return nil
+}
+
+// refused settles a group that was not appended, in its turn. It returns the
+// log's error if the log has failed: perhaps not by this append, but by
+// something else that writes to it.
+func (t *Term) refused(g *group, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g.err = err
+	if errors.Is(err, commitlog.ErrRevoked) || errors.Is(err, commitlog.ErrClosed) {
+		t.endLocked(ErrNotLeading)
+	}
+	t.releaseLocked()
+	if failed := t.o.Log.Failed(); failed != nil {
+		return failed
+	}
+	if fate.Of(err) != fate.Refused {
+		return err
+	}
 	return nil
 }
 
@@ -214,10 +266,15 @@ func (t *Term) noteUnsyncedLocked(n int) bool {
 		return true
 	}
 	if t.syncTimer == nil && t.over == nil && t.o.Sync.Interval > 0 {
-		t.running.Add(1)
-		t.syncTimer = time.AfterFunc(t.o.Sync.Interval, t.syncInterval)
+		t.syncAfterLocked(t.o.Sync.Interval)
 	}
 	return false
+}
+
+// syncAfterLocked starts the timer, which does not run. The term is not over.
+func (t *Term) syncAfterLocked(d time.Duration) {
+	t.running.Add(1)
+	t.syncTimer = time.AfterFunc(d, t.syncInterval)
 }
 
 func (t *Term) syncInterval() {
@@ -250,7 +307,17 @@ func (t *Term) sync() error {
 func (t *Term) acknowledge(node meta.NodeID, end seq.Offset) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tracker.Ack(node, end)
+	if !t.ended {
+		t.tracker.Ack(node, end)
+	}
+	t.releaseLocked()
+}
+
+// releaseLocked commits what is acknowledged and settles, in order, the groups
+// of which is known what became of them. One goroutine does so at a time, with
+// the lock given up while it calls others; it goes on with what is decided
+// meanwhile, so whoever finds it at work need not wait.
+func (t *Term) releaseLocked() {
 	if t.releasing {
 		return
 	}
@@ -258,69 +325,90 @@ func (t *Term) acknowledge(node meta.NodeID, end seq.Offset) {
 	for {
 		committed := t.tracker.Committed()
 		n := 0
-		for n < len(t.unsettled) && t.unsettled[n].batch.End() <= committed {
+		for n < len(t.queue) && t.queue[n].decide(committed, t.ended) {
 			n++
 		}
-		if n == 0 && t.o.Log.CommittedEnd() >= committed {
+		commit := !t.ended && t.o.Log.CommittedEnd() < committed
+		if n == 0 && !commit {
 			break
 		}
-		ready := t.unsettled[:n:n]
-		t.unsettled = t.unsettled[n:]
-		if len(t.unsettled) == 0 {
-			t.unsettled = nil
+		ready := t.queue[:n:n]
+		t.queue = t.queue[n:]
+		if len(t.queue) == 0 {
+			t.queue = nil
 		}
 		t.mu.Unlock()
-		t.o.Log.Commit(committed)
+		if commit {
+			t.o.Log.Commit(committed)
+		}
 		for _, g := range ready {
-			t.o.Committed(g.batch)
-			g.settle(nil)
+			if g.err == nil {
+				t.o.Committed(g.batch)
+			}
+			g.settle()
 		}
 		t.mu.Lock()
 	}
 	t.releasing = false
+	t.room.Broadcast()
 }
 
 // fail ends the term because its log failed.
 func (t *Term) fail(err error) {
 	t.mu.Lock()
-	first := t.over == nil
+	first := t.failure == nil
 	if first {
-		t.over = fate.Mark(fmt.Errorf("the partition's log failed: %w", err), fate.Refused)
+		t.failure = err
+		t.endLocked(fate.Mark(fmt.Errorf("the partition's log failed: %w", err), fate.Refused))
 	}
-	t.stopTimerLocked()
-	t.room.Broadcast()
 	t.mu.Unlock()
-	t.settleRest()
-	if first {
+	if first && t.o.Failed != nil {
 		go t.o.Failed(err)
 	}
 }
 
-// settleRest settles what will not be committed by this term any more.
-func (t *Term) settleRest() {
-	t.mu.Lock()
-	forming, unsettled := t.forming, t.unsettled
-	t.forming, t.unsettled = nil, nil
-	over := t.over
-	t.mu.Unlock()
-	for _, g := range unsettled {
-		g.settle(ErrUnknownOutcome)
+// endLocked ends the term at once: nothing more is taken or acknowledged, and
+// what waits to be appended is refused.
+func (t *Term) endLocked(why error) {
+	t.ended = true
+	if t.over == nil {
+		t.over = why
 	}
-	if forming != nil {
-		forming.settle(over)
+	if g := t.forming; g != nil {
+		t.forming = nil
+		g.builder, g.err = nil, t.over
+		t.queue = append(t.queue, g)
 	}
+	t.stopTimerLocked()
+	t.room.Broadcast()
+	t.releaseLocked()
 }
 
-func (g *group) settle(err error) {
+// decide says whether it is known what became of the group. One that is in the
+// log and not committed when the term ends may be committed by a later one.
+func (g *group) decide(committed seq.Offset, ended bool) bool {
+	switch {
+	case g.err != nil:
+	case !g.written:
+		return false
+	case ended:
+		g.err = ErrUnknownOutcome
+	case g.batch.End() > committed:
+		return false
+	}
+	return true
+}
+
+func (g *group) settle() {
 	at := commitlog.Placed{}
-	if err == nil {
+	if g.err == nil {
 		at.Position = g.batch.Position()
 	}
 	for _, e := range g.entries {
-		if err == nil {
+		if g.err == nil {
 			at.First = g.batch.First() + seq.Offset(e.index)
 		}
-		e.entry.Settle(at, err)
+		e.entry.Settle(at, g.err)
 	}
 	g.entries = nil
 }
