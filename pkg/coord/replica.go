@@ -26,7 +26,7 @@ type ReplicaOptions struct {
 	Self meta.NodeID
 	Log  commitlog.Options
 	Now  func() time.Time
-	// Failed is called once when the log fails.
+	// Failed is called once by each term whose log fails.
 	Failed func(error)
 }
 
@@ -57,11 +57,15 @@ func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
 // Term returns the term that this replica leads; nil: it does not lead.
 func (r *Replica) Term() *Term { return r.term }
 
-// Lead makes this replica the leader at an epoch. A term before it is stopped.
+// Lead makes this replica the leader at an epoch. A term before it is stopped;
+// one of a higher epoch is left alone, and the call refused.
 // committed is called with each batch once it is committed: see TermOptions.
 func (r *Replica) Lead(l Leadership, committed func(commitlog.Batch)) error {
 	if r.term != nil && r.term.Epoch() == l.Epoch {
 		return nil
+	}
+	if r.term != nil && r.term.Epoch() > l.Epoch {
+		return fmt.Errorf("lead at epoch %d, leading at %d: %w", l.Epoch, r.term.Epoch(), commitlog.ErrFenced)
 	}
 	if err := r.StopLeading(); err != nil {
 		return err

@@ -3,7 +3,6 @@ package coord
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
