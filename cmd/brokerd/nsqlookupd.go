@@ -32,9 +32,16 @@ const (
 // nsqlookupdOptions lists every option of nsqlookupd 1.3.0.
 func nsqlookupdOptions() []standInOption {
 	return []standInOption{
-		{name: "version", bool: true}, {name: "config"}, {name: "verbose", bool: true}, {name: "log-prefix"}, {name: "log-level"},
-		{name: "tcp-address"}, {name: "http-address"}, {name: "broadcast-address"},
-		{name: "inactive-producer-timeout"}, {name: "tombstone-lifetime"},
+		{name: "version", bool: true},
+		{name: "config"},
+		{name: "verbose", bool: true},
+		{name: "log-prefix"},
+		{name: "log-level"},
+		{name: "tcp-address"},
+		{name: "http-address"},
+		{name: "broadcast-address"},
+		{name: "inactive-producer-timeout"},
+		{name: "tombstone-lifetime"},
 	}
 }
 

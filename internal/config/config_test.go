@@ -107,8 +107,11 @@ func TestMistakes(t *testing.T) {
 func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	_, err := Load(Input{
 		Flags: []Assignment{
-			{Key: "tcp-address", Value: "4150"}, {Key: "max-deflate-level", Value: "11"},
-			{Key: "msg-timeout", Value: "20m"}, {Key: "segment-size", Value: "1"}, {Key: "log-level", Value: "loud"},
+			{Key: "tcp-address", Value: "4150"},
+			{Key: "max-deflate-level", Value: "11"},
+			{Key: "msg-timeout", Value: "20m"},
+			{Key: "segment-size", Value: "1"},
+			{Key: "log-level", Value: "loud"},
 			{Key: "config", Value: "f.toml"},
 		},
 		Environ:  []string{"PATH=/bin", "BROKERD_MAX_RDY_COUNT=many", "BROKERD_FYSNC=always", "BROKERD_TCP_ADRESS=:1", "BROKERD_SERVICE_HOST=10.0.0.1", "BROKERD_PORT=tcp://10.0.0.1:4150", "BROKERD_PORT_4150_TCP=x"},

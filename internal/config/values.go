@@ -30,8 +30,16 @@ type sizeUnit struct {
 // sizeUnits lists the units, largest first; the binary ones are used to print.
 func sizeUnits() []sizeUnit {
 	return []sizeUnit{
-		{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB},
-		{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1},
+		{"TiB", TiB},
+		{"GiB", GiB},
+		{"MiB", MiB},
+		{"KiB", KiB},
+		{"TB", 1e12},
+		{"GB", 1e9},
+		{"MB", 1e6},
+		{"kB", 1e3},
+		{"KB", 1e3},
+		{"B", 1},
 	}
 }
 

@@ -83,8 +83,12 @@ func TestDefaults(t *testing.T) {
 		{"one node", TopicConfig{}, 1, false, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, Sync: always}},
 		{"two nodes", TopicConfig{}, 2, false, TopicConfig{Partitions: 1, Replicas: 2, MinISR: 2, Sync: always}},
 		{"five nodes", TopicConfig{}, 5, false, TopicConfig{Partitions: 1, Replicas: 3, MinISR: 2, Sync: always}},
-		{"asked for", TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9}}, 3, false,
-			TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9, Interval: DefaultSyncInterval}}},
+		{
+			"asked for",
+			TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9}},
+			3, false,
+			TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9, Interval: DefaultSyncInterval}},
+		},
 		{"ephemeral", TopicConfig{}, 3, true, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, Sync: SyncPolicy{Interval: DefaultSyncInterval}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -90,10 +90,19 @@ func TestParseDecimal(t *testing.T) {
 		want int64
 		err  error
 	}{
-		{"0", 0, nil}, {"2500", 2500, nil}, {"007", 7, nil}, {"9223372036854775807", math.MaxInt64, nil},
-		{"9223372036854775808", 0, ErrOverflow}, {"99999999999999999999999", 0, ErrOverflow},
-		{"99999999999999999999999x", 0, ErrNotDecimal}, {"", 0, ErrNotDecimal}, {"-1", 0, ErrNotDecimal},
-		{"+1", 0, ErrNotDecimal}, {"1.5", 0, ErrNotDecimal}, {" 1", 0, ErrNotDecimal}, {"0x1", 0, ErrNotDecimal},
+		{"0", 0, nil},
+		{"2500", 2500, nil},
+		{"007", 7, nil},
+		{"9223372036854775807", math.MaxInt64, nil},
+		{"9223372036854775808", 0, ErrOverflow},
+		{"99999999999999999999999", 0, ErrOverflow},
+		{"99999999999999999999999x", 0, ErrNotDecimal},
+		{"", 0, ErrNotDecimal},
+		{"-1", 0, ErrNotDecimal},
+		{"+1", 0, ErrNotDecimal},
+		{"1.5", 0, ErrNotDecimal},
+		{" 1", 0, ErrNotDecimal},
+		{"0x1", 0, ErrNotDecimal},
 	} {
 		got, err := ParseDecimal([]byte(tt.in))
 		if got != tt.want || !errors.Is(err, tt.err) {
@@ -141,9 +150,15 @@ func TestReaderReadsCommands(t *testing.T) {
 			got = append(got, all)
 		}
 		want := [][]string{
-			{"NOP", "NOP"}, {"PUB", "PUB", "t", "a\nb"}, {"RDY", "RDY"}, {"RDY", "RDY", ""},
-			{"FIN", "FIN", "0123456789abcdef"}, {"REQ", "REQ", "0123456789abcdef", "10"}, {"unknown", ""},
-			{"SUB", "SUB", "", "c", "d", "e"}, {"unknown", "x\r"},
+			{"NOP", "NOP"},
+			{"PUB", "PUB", "t", "a\nb"},
+			{"RDY", "RDY"},
+			{"RDY", "RDY", ""},
+			{"FIN", "FIN", "0123456789abcdef"},
+			{"REQ", "REQ", "0123456789abcdef", "10"},
+			{"unknown", ""},
+			{"SUB", "SUB", "", "c", "d", "e"},
+			{"unknown", "x\r"},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

@@ -176,8 +176,12 @@ func TestTLSPolicies(t *testing.T) {
 		cert   *tls.Certificate
 		ok     bool
 	}{
-		{"", nil, true}, {"require", nil, false}, {"require", &stranger, true},
-		{"require-verify", nil, false}, {"require-verify", &stranger, false}, {"require-verify", &own, true},
+		{"", nil, true},
+		{"require", nil, false},
+		{"require", &stranger, true},
+		{"require-verify", nil, false},
+		{"require-verify", &stranger, false},
+		{"require-verify", &own, true},
 	} {
 		t.Run(fmt.Sprintf("%s %v", tt.policy, tt.cert != nil), func(t *testing.T) {
 			config, err := LoadTLS(TLSOptions{CertFile: certFile, KeyFile: keyFile, ClientAuth: tt.policy, RootCAFile: certFile})
