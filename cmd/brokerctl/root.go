@@ -161,13 +161,6 @@ func (g *globals) show(cmd *cobra.Command, v view) error {
 	return nil
 }
 
-// note says something to the person at the keyboard, on stderr.
-func (g *globals) note(cmd *cobra.Command, text string, args ...any) {
-	if !g.quiet {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), text+"\n", args...) // there is nobody to tell
-	}
-}
-
 // noArgs and exactArgs check the arguments, naming those that are missing.
 func noArgs(cmd *cobra.Command, args []string) error { return exactArgs()(cmd, args) }
 

@@ -25,7 +25,7 @@ func (l *Loaded) Print(sources bool) string {
 		}
 		fmt.Fprintln(w, line)
 	}
-	w.Flush()
+	_ = w.Flush() // a Builder takes everything
 	return b.String()
 }
 

@@ -499,7 +499,7 @@ func (p *pair) restart() error {
 
 func same(got, want error) error {
 	if !errors.Is(got, want) || (got == nil) != (want == nil) {
-		return fmt.Errorf("error %v, want %v", got, want)
+		return errors.New(gocmp.Diff(fmt.Sprint(want), fmt.Sprint(got)))
 	}
 	return nil
 }

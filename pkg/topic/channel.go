@@ -163,7 +163,7 @@ func (c *Channel) Tick(now time.Time) bool {
 	if ok && !next.After(now) {
 		c.state.Expire(now, c.timedOutLocked)
 		c.p.dirty.mark()
-		next, ok = c.state.NextEvent()
+		_, ok = c.state.NextEvent()
 	}
 	c.armed = ok && c.closed == nil
 	armed, ready := c.armed, c.state.HasReady(now, end)

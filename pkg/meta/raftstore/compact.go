@@ -53,7 +53,7 @@ func compactInto(fresh, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }() // it was only read
 	stats := from.Stats()
 	size := int64(0)
 	if err := from.View(func(tx *bbolt.Tx) error { size = tx.Size(); return nil }); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -217,7 +218,7 @@ func verifyLog(path string) (f found, err error) {
 		Path: path, BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: fileLockTimeout},
 	})
 	if err != nil {
-		if errors.Is(err, bbolt.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, bbolterrors.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
 			return found{}, fmt.Errorf("metadata log %s: %w", path, err)
 		}
 		return found{}, &CorruptError{path, err}
