@@ -143,8 +143,9 @@ func loadTrusted(fsys vfs.FS, path string, base seq.Offset, fileSize int64) (*co
 	return c, err == nil && c.base == base && c.size == fileSize
 }
 
-// begin sets where the log starts: segments below a noted start are on their way
-// out.
+// begin sets where the log starts: segments that begin below a noted start are on
+// their way out, since a start is noted only where a segment begins or the log
+// ends.
 func (a *analysis) begin() {
 	if !a.noted {
 		if len(a.segments) > 0 {
@@ -152,14 +153,10 @@ func (a *analysis) begin() {
 		}
 		return
 	}
-	a.start, a.endPos = a.note.start, a.note.durablePos
-	for len(a.segments) > 1 && a.segments[1].base <= a.start {
+	a.start, a.end, a.endPos, a.lastEpoch = a.note.start, a.note.start, a.note.durablePos, a.note.before
+	for len(a.segments) > 0 && a.segments[0].base < a.start {
 		a.drop(0)
 	}
-	if len(a.segments) > 0 {
-		a.start = min(a.start, a.segments[0].base)
-	}
-	a.end = a.start
 }
 
 func (a *analysis) drop(i int) {
@@ -235,7 +232,7 @@ func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 	}
 	base, basePos, err := decodeSegmentHead(head)
 	if err == nil && base == f.base {
-		f.basePos = basePos
+		f.basePos, a.endPos = basePos, basePos
 	} else {
 		f.basePos, f.badHead = a.endPos, true
 	}

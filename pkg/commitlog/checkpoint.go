@@ -20,7 +20,7 @@ import (
 //	+-----------------------+-----------------------+
 //	| durable position      | committed end         |
 //	+-----------------------+-----------------------+
-//	| epoch                 | 0                     |
+//	| epoch                 | epoch before start    |
 //	+-----------------------+-----------------------+
 //
 // The CRC covers everything behind it. The file is replaced as a whole.
@@ -36,6 +36,7 @@ type checkpoint struct {
 	durablePos int64      // its byte position in the virtual log
 	committed  seq.Offset // at least this was committed
 	epoch      seq.Epoch  // the highest that was asked for
+	before     seq.Epoch  // of the batch that ended at start; 0: none is known
 }
 
 var errBadFile = errors.New("file is damaged")
@@ -49,6 +50,7 @@ func (c checkpoint) encode() []byte {
 	le.PutUint64(p[32:], uint64(c.durablePos)) //nolint:gosec // a position is not negative
 	le.PutUint64(p[40:], uint64(c.committed))
 	le.PutUint64(p[48:], uint64(c.epoch))
+	le.PutUint64(p[56:], uint64(c.before))
 	le.PutUint32(p[8:], checksum(p[12:]))
 	return p
 }
@@ -64,6 +66,7 @@ func decodeCheckpoint(p []byte) (checkpoint, error) {
 		durablePos: int64(le.Uint64(p[32:])), //nolint:gosec // checked below
 		committed:  seq.Offset(le.Uint64(p[40:])),
 		epoch:      seq.Epoch(le.Uint64(p[48:])),
+		before:     seq.Epoch(le.Uint64(p[56:])),
 	}
 	if c.durablePos < 0 || c.start > c.durable || c.committed > c.durable || c.durable > seq.MaxOffset+1 {
 		return checkpoint{}, errBadFile

@@ -15,6 +15,7 @@ import (
 // a recovery may find.
 type history struct {
 	durable, committed, start, end seq.Offset
+	retired                        seq.Offset // the log was emptied here
 }
 
 // crashPoints runs a history of appends, syncs, truncation, retention and
@@ -34,7 +35,7 @@ func crashPoints(t *testing.T, o Options, at func(fsys *vfs.Mem, h history)) {
 		mustSync(t, w)
 		h.durable = l.DurableEnd()
 	}
-	for i := range 40 {
+	for i := range 50 {
 		add(i%4 + 1)
 		if o.Alternating || i%3 == 0 {
 			sync()
@@ -70,6 +71,15 @@ func crashPoints(t *testing.T, o Options, at func(fsys *vfs.Mem, h history)) {
 				t.Fatalf("retention dropped %d: %v", n, err)
 			}
 			h.start = l.Start()
+		case 37, 44:
+			sync()
+			h.committed = l.DurableEnd()
+			l.Commit(h.committed)
+			h.start = l.End() // at most
+			if n, err := l.Retain(Retention{Floor: h.end, Last: true}); err != nil || n == 0 || l.Start() != l.End() {
+				t.Fatalf("retention of everything dropped %d of [%d,%d): %v", n, l.Start(), l.End(), err)
+			}
+			h.retired = l.End()
 		}
 	}
 	mustClose(t, l)
@@ -89,6 +99,12 @@ func checkRecovered(fsys *vfs.Mem, o Options, h history) (*Log, error) {
 	}
 	if l.Start() > max(h.start, h.committed) {
 		return l, fmt.Errorf("log starts at %d", l.Start())
+	}
+	if l.Start() < h.retired {
+		return l, fmt.Errorf("log starts at %d, was emptied at %d", l.Start(), h.retired)
+	}
+	if h.retired > 0 && l.LastEpoch() == 0 {
+		return l, errors.New("last epoch forgotten")
 	}
 	return l, checkRecords(l, l.Start(), l.End())
 }
@@ -149,7 +165,7 @@ func checkCrash(t *testing.T, origin, crashed *vfs.Mem, o Options, h history) {
 	w := mustWriter(t, first, 100)
 	mustAppend(t, w, 3)
 	mustSync(t, w)
-	l, err := checkRecovered(again.CrashClone(vfs.Crash{}), o, history{durable: end + 3, end: end + 3, committed: h.committed, start: h.start})
+	l, err := checkRecovered(again.CrashClone(vfs.Crash{}), o, history{durable: end + 3, end: end + 3, committed: h.committed, start: h.start, retired: h.retired})
 	if err != nil {
 		fail(again, fmt.Errorf("appending after recovery: %w", err))
 	}
@@ -214,6 +230,9 @@ func runUntilError(fsys vfs.FS) (durable seq.Offset) {
 		}
 		if i == 25 {
 			_, _ = l.Retain(Retention{Floor: 20})
+		}
+		if i == 27 {
+			_, _ = l.Retain(Retention{Floor: l.End(), Last: true})
 		}
 	}
 	_ = l.Close()

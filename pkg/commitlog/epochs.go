@@ -36,6 +36,15 @@ func cutEpochs(history []EpochStart, start, end seq.Offset) []EpochStart {
 	return cut
 }
 
+// lastEpochBefore returns the last epoch of a history that begins before off, or 0.
+func lastEpochBefore(history []EpochStart, off seq.Offset) seq.Epoch {
+	i := sort.Search(len(history), func(i int) bool { return history[i].Start >= off })
+	if i == 0 {
+		return 0
+	}
+	return history[i-1].Epoch
+}
+
 // endOfEpoch returns the largest epoch of a history that is not above e, and
 // where it ends.
 func endOfEpoch(history []EpochStart, e seq.Epoch, start, end seq.Offset) (seq.Epoch, seq.Offset) {

@@ -25,6 +25,7 @@ type Log struct {
 
 	segments atomic.Pointer[[]*segment]   // by offset; replaced, never changed; swapped under wmu
 	epochs   atomic.Pointer[[]EpochStart] // replaced or appended to under wmu
+	before   atomic.Uint64                // epoch of the batch that ended at start; 0: none is known
 	failure  atomic.Pointer[error]        // what ended the log
 	// truncations is odd while a truncation runs. A reader drops what it read
 	// ahead when it changes: that may have been cut off and written anew.
@@ -110,6 +111,7 @@ func newLog(a *analysis, o Options) *Log {
 	}
 	l.endPos.Store(a.endPos)
 	l.start.Store(uint64(a.start))
+	l.before.Store(uint64(a.note.before))
 	l.end.Store(uint64(a.end))
 	l.durable.Store(uint64(a.end))
 	l.committed.Store(uint64(max(a.start, min(a.end, a.note.committed))))
@@ -155,19 +157,34 @@ func (l *Log) Epochs() []EpochStart {
 	return nil
 }
 
-// LastEpoch returns the epoch of the last batch, or 0 in an empty log.
+// LastEpoch returns the epoch of the last batch, also if retention has removed it
+// since. It is 0 if there was none, and if the checkpoint that noted it was lost.
 func (l *Log) LastEpoch() seq.Epoch {
 	epochs := l.Epochs()
 	if len(epochs) == 0 {
-		return 0
+		return seq.Epoch(l.before.Load())
 	}
 	return epochs[len(epochs)-1].Epoch
 }
 
 // EndOfEpoch returns the largest epoch in the log that is not above e, and one
-// past its last offset. Where there is none it returns epoch 0 and the log's start.
+// past its last offset. Where there is none it returns the log's start, and the
+// epoch of the batch that was before it if that is known and not above e, else 0.
 func (l *Log) EndOfEpoch(e seq.Epoch) (seq.Epoch, seq.Offset) {
-	return endOfEpoch(l.Epochs(), e, l.Start(), l.End())
+	epoch, end := endOfEpoch(l.Epochs(), e, l.Start(), l.End())
+	if before := seq.Epoch(l.before.Load()); epoch == 0 && before <= e {
+		epoch = before
+	}
+	return epoch, end
+}
+
+// epochBefore returns the epoch of the batch that ends at an offset not below the
+// log's start, as far as it is known.
+func epochBefore(l *Log, off seq.Offset) seq.Epoch {
+	if e := lastEpochBefore(l.Epochs(), off); e != 0 {
+		return e
+	}
+	return seq.Epoch(l.before.Load())
 }
 
 // Bytes returns the size of the batches in the log.
@@ -234,17 +251,22 @@ func (l *Log) checkpointSerial(limit, start seq.Offset) error {
 	l.wmu.Lock()
 	made, epoch := l.madeDir, l.epoch
 	l.wmu.Unlock()
-	note := checkpoint{start: start, durable: min(limit, l.DurableEnd()), epoch: epoch}
+	note := checkpoint{start: start, durable: min(limit, l.DurableEnd()), epoch: epoch, before: epochBefore(l, start)}
 	note.durable = max(note.durable, start)
 	note.committed = max(start, min(l.CommittedEnd(), note.durable))
 	note.durablePos = positionOf(l.view(), note.durable, l.endPos.Load())
 	if !made || note == l.noted {
 		return nil
 	}
-	if err := vfs.WriteFileSynced(l.fs, filepath.Join(l.dir, checkpointName), note.encode()); err != nil {
+	return note.write(l)
+}
+
+// write replaces the checkpoint of a log. Serial is held.
+func (c checkpoint) write(l *Log) error {
+	if err := vfs.WriteFileSynced(l.fs, filepath.Join(l.dir, checkpointName), c.encode()); err != nil {
 		return fmt.Errorf("checkpoint of log %s: %w", l.dir, err)
 	}
-	l.noted = note
+	l.noted = c
 	return nil
 }
 

@@ -78,13 +78,16 @@ func (m *model) step(t *testing.T, rng *rand.Rand, l *Log, w *Writer) {
 			m.durable = m.end()
 		}
 	case n < 94:
-		floor := seq.Offset(rng.Uint64N(uint64(m.end()) + 1))
-		r := Retention{Floor: floor, MaxBytes: int64(rng.IntN(2)) * 4000}
+		floor := min(m.end(), seq.Offset(rng.Uint64N(uint64(m.end())*2+1)))
+		r := Retention{Floor: floor, MaxBytes: int64(rng.IntN(2)) * 4000, Last: rng.IntN(2) == 0}
 		if _, err := l.Retain(r); err != nil {
 			t.Fatal(err)
 		}
 		if l.Start() > m.committed || r.MaxBytes == 0 && l.Start() > max(floor, m.start) {
 			t.Fatalf("retention to floor %d moved the start to %d, committed is %d", floor, l.Start(), m.committed)
+		}
+		if r.Last && m.end() <= min(floor, m.committed, m.durable) && l.Start() != m.end() {
+			t.Fatalf("all is finished, and the log is [%d,%d)", l.Start(), l.End())
 		}
 		m.start = l.Start()
 		m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.end <= m.start })
@@ -104,6 +107,9 @@ func (m *model) check(t *testing.T, l *Log) {
 	t.Helper()
 	if l.Start() != m.start || l.End() != m.end() {
 		t.Fatalf("log is [%d,%d), model [%d,%d)", l.Start(), l.End(), m.start, m.end())
+	}
+	if n := len(m.batches); n > 0 && l.LastEpoch() != m.batches[n-1].epoch {
+		t.Fatalf("last epoch %d, model %d", l.LastEpoch(), m.batches[n-1].epoch)
 	}
 	mustRead(t, l, m.start, m.end())
 	r := l.NewReader()

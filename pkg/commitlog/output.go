@@ -37,9 +37,10 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// createOutput makes the file of a new segment. A failure leaves nothing that
-// matters: a half-made segment is removed at the next Open.
-func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos int64) (*output, error) {
+// createOutput makes the file of a new segment, with room for so many bytes. A
+// failure leaves nothing that matters: a half-made segment is removed at the next
+// Open.
+func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos, room int64) (*output, error) {
 	c := &contents{base: base, basePos: basePos, end: base, size: segmentHeadBytes, maxTime: noTime}
 	seg := newSegment(segmentPath(dir, base), c)
 	if err := fsys.Remove(seg.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -49,8 +50,10 @@ func createOutput(fsys vfs.FS, dir string, base seq.Offset, basePos int64) (*out
 	if err != nil {
 		return nil, err
 	}
-	o := &output{seg: seg, file: f, newName: true, allocated: minGrow, filled: segmentHeadBytes}
-	err = f.Preallocate(0, minGrow)
+	o := &output{seg: seg, file: f, newName: true, allocated: max(room, segmentHeadBytes), filled: segmentHeadBytes}
+	if room > 0 {
+		err = f.Preallocate(0, room)
+	}
 	if err == nil {
 		_, err = f.WriteAt(encodeSegmentHead(base, basePos), 0)
 	}
@@ -127,6 +130,19 @@ func (o *output) write(raw []byte) (undone bool, err error) {
 	}
 	o.allocated, o.filled = at, at
 	return true, err
+}
+
+// trim gives back what was reserved behind the last batch. No fill runs.
+func (o *output) trim() error {
+	size := o.seg.size.Load()
+	if o.allocated <= size {
+		return nil
+	}
+	if err := o.file.Truncate(size); err != nil {
+		return err
+	}
+	o.allocated, o.filled = size, size
+	return nil
 }
 
 // waitFill waits until no fill runs. The log starts none for a segment that it

@@ -1,6 +1,8 @@
 package commitlog
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -17,17 +19,29 @@ type Retention struct {
 	// Now is the time against which ages are taken.
 	Now time.Time
 	// MaxBytes is the size above which the oldest segments go though they are
-	// wanted; 0: no limit.
+	// wanted; 0: no limit. The last segment never goes for its size.
 	MaxBytes int64
+	// Last says that the last segment may go too, once all in it is committed,
+	// durable, below the floor and old enough. An empty one takes its place: that
+	// costs about three syncs, and pays where the room is needed or the log is idle.
+	Last bool
 }
 
 // Retain removes the oldest segments that may go, whole ones only, and returns
-// how many. The last segment stays, and so does everything that is not
-// committed. Readers that are in a segment which goes may read it to its end.
+// how many. What is not committed stays. Readers that are in a segment which goes
+// may read it to its end. The offsets and positions of what is appended later go
+// on where they were, also after everything has gone.
 func (l *Log) Retain(r Retention) (dropped int, err error) {
 	l.serial.Lock()
 	defer l.serial.Unlock()
 	if err := l.refuseFailed(); err != nil {
+		return 0, err
+	}
+	run := retaining{l, r}
+	if err := run.completeRolled(); err != nil {
+		return 0, err
+	}
+	if err := run.retireLast(); err != nil {
 		return 0, err
 	}
 	view := l.view()
@@ -38,16 +52,20 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	// First the note, then the files: after a crash in between the files that are
 	// left are known to be on their way out, and no gap is taken for damage.
 	start := view[n].base
-	if err := l.checkpointSerial(seq.MaxOffset+1, start); err != nil {
+	if err := run.noteStart(start, view[:n]); err != nil {
 		return 0, err
 	}
 	l.wmu.Lock()
 	rest := slices.Clone(l.view()[n:])
+	l.before.Store(uint64(epochBefore(l, start)))
 	l.start.Store(uint64(start))
 	l.startPos.Store(rest[0].basePos)
 	l.segments.Store(&rest)
 	epochs := cutEpochs(l.Epochs(), start, l.End())
 	l.epochs.Store(&epochs)
+	if start == l.End() {
+		l.tail.drop()
+	}
 	l.wmu.Unlock()
 	for _, s := range view[:n] {
 		if err := s.remove(l.fs); err != nil {
@@ -58,8 +76,42 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	return dropped, l.fs.SyncDir(l.dir)
 }
 
+// retaining is a retention at work. Serial is held.
+type retaining struct {
+	log *Log
+	ask Retention
+}
+
+// completeRolled completes the segments that are no longer written: a file that
+// is still open would keep its room after it was removed.
+func (r retaining) completeRolled() error {
+	r.log.wmu.Lock()
+	n := len(r.log.rolled)
+	r.log.wmu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	_, err := r.log.syncSerial()
+	return err
+}
+
+// noteStart notes where the log will start. On a full disk it makes room by
+// removing the indexes of the segments that go: they could be made anew.
+func (r retaining) noteStart(start seq.Offset, going []*segment) error {
+	err := r.log.checkpointSerial(seq.MaxOffset+1, start)
+	if !isNoSpace(err) {
+		return err
+	}
+	for _, s := range going {
+		if rerr := r.log.fs.Remove(s.indexPath()); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			return errors.Join(err, rerr)
+		}
+	}
+	return r.log.checkpointSerial(seq.MaxOffset+1, start)
+}
+
 // expired returns how many of the oldest segments of a log of so many bytes may
-// go. What is at stays or after may not.
+// go. What is at stays or after may not, nor may the last segment.
 func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	n := 0
 	for ; n < len(view)-1; n++ {
@@ -67,11 +119,75 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 		if view[n+1].base > stays {
 			break
 		}
-		finished := view[n+1].base <= r.Floor && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge))
-		if !finished && (r.MaxBytes == 0 || bytes <= r.MaxBytes) {
+		if !r.finished(s, view[n+1].base) && (r.MaxBytes == 0 || bytes <= r.MaxBytes) {
 			break
 		}
 		bytes -= view[n+1].basePos - s.basePos
 	}
 	return n
+}
+
+// finished tells whether a segment that ends at end is wanted by nobody.
+func (r Retention) finished(s *segment, end seq.Offset) bool {
+	return end <= r.Floor && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge))
+}
+
+// retireLast begins a segment at the log's end if the last one may go, so that it
+// is the last no longer. The new one is on disk, with the offset and the position
+// at which the log goes on, before anything is removed: they do not depend on the
+// checkpoint alone.
+func (r retaining) retireLast() error {
+	if !r.ask.Last || !r.lastFinished() {
+		return nil
+	}
+	r.log.wmu.Lock()
+	last := r.log.out
+	r.log.wmu.Unlock()
+	if last != nil {
+		last.waitFill(r.log) // no other starts while serial is held
+	}
+	r.log.wmu.Lock()
+	begun, err := r.retireLocked()
+	out := r.log.out
+	r.log.wmu.Unlock()
+	if !begun || err != nil {
+		return err
+	}
+	return out.sync(r.log)
+}
+
+// lastFinished tells whether the last segment holds anything and all of it may go.
+func (r retaining) lastFinished() bool {
+	view := r.log.view()
+	if len(view) == 0 {
+		return false
+	}
+	s := view[len(view)-1]
+	end := r.log.End()
+	return s.base < end && end <= min(r.log.CommittedEnd(), r.log.DurableEnd()) && r.ask.finished(s, end)
+}
+
+// retireLocked is retireLast's one act: nothing is appended in between.
+func (r retaining) retireLocked() (begun bool, err error) {
+	old := r.log.out
+	if r.log.closed || len(r.log.rolled) > 0 || !r.lastFinished() {
+		return false, nil
+	}
+	if old != nil {
+		if err := old.trim(); err != nil { // which may make the room for the new one
+			return false, r.log.fail(err)
+		}
+	}
+	out, err := createOutput(r.log.fs, r.log.dir, r.log.End(), r.log.endPos.Load(), 0)
+	if err != nil {
+		return false, refuse("beginning a segment", err)
+	}
+	if old != nil {
+		old.abandon() // all of it is durable
+		old.seg.unpin()
+	}
+	r.log.out = out
+	grown := append(slices.Clone(r.log.view()), out.seg)
+	r.log.segments.Store(&grown)
+	return true, nil
 }

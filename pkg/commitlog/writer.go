@@ -169,7 +169,7 @@ func (w *Writer) outputLocked(n int64) error {
 		}
 		l.madeDir = true
 	}
-	out, err := createOutput(l.fs, l.dir, l.End(), l.endPos.Load())
+	out, err := createOutput(l.fs, l.dir, l.End(), l.endPos.Load(), minGrow)
 	if err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (w *Writer) appendLocked(b Batch) (Batch, error) {
 		}
 		return Batch{}, l.fail(err)
 	}
-	if b.Epoch() > l.LastEpoch() {
-		epochs := addEpoch(slices.Clone(l.Epochs()), b)
+	if history := l.Epochs(); len(history) == 0 || b.Epoch() > l.LastEpoch() {
+		epochs := addEpoch(slices.Clone(history), b)
 		l.epochs.Store(&epochs)
 	}
 	o.seg.note(b, at, l.opts.IndexBytes)

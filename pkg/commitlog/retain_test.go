@@ -1,0 +1,295 @@
+package commitlog
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// finishedLog returns a log of so many batches of one record, all of it durable
+// and committed.
+func finishedLog(t *testing.T, fsys vfs.FS, batches int) (*Log, *Writer) {
+	t.Helper()
+	l, _ := mustOpen(t, fsys, smallOptions())
+	w := mustWriter(t, l, 7)
+	for range batches {
+		mustAppend(t, w, 1)
+	}
+	mustSync(t, w)
+	l.Commit(l.End())
+	return l, w
+}
+
+func mustRetain(t *testing.T, l *Log, r Retention, want int) {
+	t.Helper()
+	if n, err := l.Retain(r); n != want || err != nil {
+		t.Fatalf("retention dropped %d, want %d: %v", n, want, err)
+	}
+}
+
+func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
+	for _, batches := range []int{1, 3, 40} {
+		fsys := vfs.NewCrashable()
+		l, w := finishedLog(t, fsys, batches)
+		end, position := l.End(), l.EndPosition()
+		reader := l.NewReader()
+		if _, err := reader.Batch(0); err != nil {
+			t.Fatal(err)
+		}
+		mustRetain(t, l, Retention{Floor: end, Last: true}, l.Stats().Segments)
+		mustRetain(t, l, Retention{Floor: end, Last: true}, 0)
+		if l.Start() != end || l.End() != end || l.EndPosition() != position || l.Bytes() != 0 || l.LastEpoch() != 7 {
+			t.Fatalf("after it: %+v, position %d, epoch %d", l.Stats(), l.EndPosition(), l.LastEpoch())
+		}
+		if epoch, at := l.EndOfEpoch(8); epoch != 7 || at != end {
+			t.Fatalf("epoch %d ends at %d", epoch, at)
+		}
+		if epoch, at := l.EndOfEpoch(6); epoch != 0 || at != end {
+			t.Fatalf("epoch %d ends at %d", epoch, at)
+		}
+		var below *BelowStartError
+		if _, err := reader.Batch(0); !errors.As(err, &below) || below.Start != end {
+			t.Fatalf("read of what has gone: %v", err)
+		}
+		if _, err := reader.Batch(end); !errors.Is(err, ErrBeyondCommitted) {
+			t.Fatalf("read at the end: %v", err)
+		}
+		if raw, err := l.ReadRaw(end, 100, nil); len(raw) > 0 || err != nil {
+			t.Fatalf("raw read at the end: %d bytes: %v", len(raw), err)
+		}
+		if off, err := l.OffsetAt(0); off != end || err != nil {
+			t.Fatalf("offset at 0: %d: %v", off, err)
+		}
+		names, err := fsys.ReadDir(testDir)
+		if want := segmentName(end) + " " + checkpointName; strings.Join(names, " ") != want || err != nil {
+			t.Fatalf("files %v, want %s: %v", names, want, err)
+		}
+		info, err := fsys.Stat(segmentPath(testDir, end))
+		if err != nil || info.Size() != segmentHeadBytes {
+			t.Fatalf("empty segment has %d bytes: %v", info.Size(), err)
+		}
+		crashed := fsys.CrashClone(vfs.Crash{})
+		goesOn(t, l, w, end, position)
+		mustClose(t, l)
+
+		l, rec := mustOpen(t, crashed, smallOptions())
+		if !rec.Clean() || l.Start() != end || l.End() != end || l.CommittedEnd() != end || l.LastEpoch() != 7 {
+			t.Fatalf("reopened as %+v, epoch %d: %+v", l.Stats(), l.LastEpoch(), rec)
+		}
+		mustClose(t, l)
+		l, rec = mustOpen(t, crashed, smallOptions())
+		if !rec.Clean() || l.Start() != end || l.End() != end || l.LastEpoch() != 7 {
+			t.Fatalf("reopened after a clean close as %+v, epoch %d: %+v", l.Stats(), l.LastEpoch(), rec)
+		}
+		goesOn(t, l, mustWriter(t, l, 7), end, position)
+	}
+}
+
+// goesOn appends to a log that ends at end, and reads it back.
+func goesOn(t *testing.T, l *Log, w *Writer, end seq.Offset, position int64) {
+	t.Helper()
+	if b := mustAppend(t, w, 2); b.First() != end || b.Position() != position {
+		t.Fatalf("the next batch begins at %d, position %d, want %d and %d", b.First(), b.Position(), end, position)
+	}
+	mustAppend(t, w, 2)
+	mustSync(t, w)
+	l.ReleaseTail()
+	mustRead(t, l, l.Start(), end+4)
+}
+
+func TestTheLastSegmentStaysWhileAnythingInItIsWanted(t *testing.T) {
+	l, w := finishedLog(t, vfs.NewMem(), 3)
+	now := time.Unix(1000, 0)
+	for name, r := range map[string]Retention{
+		"not asked for":         {Floor: 3},
+		"above the floor":       {Floor: 2, Last: true},
+		"above the floor, size": {Floor: 2, Last: true, MaxBytes: 1},
+		"too young":             {Floor: 3, Last: true, MaxAge: 2 * time.Hour, Now: now},
+	} {
+		if n, err := l.Retain(r); n != 0 || err != nil {
+			t.Errorf("%s: dropped %d: %v", name, n, err)
+		}
+	}
+	mustAppend(t, w, 1)
+	mustRetain(t, l, Retention{Floor: 4, Last: true}, 0) // not durable
+	mustSync(t, w)
+	mustRetain(t, l, Retention{Floor: 4, Last: true}, 0) // not committed
+	l.Commit(4)
+	mustRetain(t, l, Retention{Floor: 4, Last: true, MaxAge: time.Minute, Now: now}, 1)
+}
+
+func TestAFullDiskRecoversOnceAllIsFinished(t *testing.T) {
+	mem := vfs.NewCrashable()
+	fsys := vfs.NewFaulty(mem)
+	l, w := finishedLog(t, fsys, 40)
+	segments := l.Stats().Segments
+	// The disk is so full that there is no room for the checkpoint either, until an
+	// index has gone.
+	full := true
+	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, indexSuffix) {
+			full = false
+		}
+		if full && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, vfs.TempSuffix) {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+	mustRetain(t, l, Retention{Floor: l.End(), Last: true}, segments)
+	fsys.Decide(nil)
+	goesOn(t, l, w, 40, l.EndPosition())
+}
+
+func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
+	mem := vfs.NewCrashable()
+	fsys := vfs.NewFaulty(mem)
+	l, w := finishedLog(t, fsys, 3)
+	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if op.Kind == vfs.OpCreate {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+	n, err := l.Retain(Retention{Floor: 3, Last: true})
+	if n != 0 || !errors.Is(err, ErrNoSpace) || fate.Of(err) != fate.Refused || l.Start() != 0 || l.Failed() != nil {
+		t.Fatalf("dropped %d of %+v: %v", n, l.Stats(), err)
+	}
+	fsys.Decide(nil)
+	mustRead(t, l, 0, 3)
+	goesOn(t, l, w, 3, l.EndPosition())
+}
+
+// A roll that made its segment and then found no room for the batch leaves the
+// segment before it open: its room must come back nevertheless.
+func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
+	mem := vfs.NewCrashable()
+	fsys := vfs.NewFaulty(mem)
+	l, w := finishedLog(t, fsys, 3)
+	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if op.Kind == vfs.OpWrite && op.Off > 0 {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+	big := NewBuilder(0)
+	big.Next(int(smallOptions().SegmentBytes))
+	if _, err := w.Append(big, 0); !errors.Is(err, ErrNoSpace) {
+		t.Fatal(err)
+	}
+	fsys.Decide(nil)
+	if l.Stats().Segments != 2 {
+		t.Fatalf("%d segments", l.Stats().Segments)
+	}
+	mustRetain(t, l, Retention{Floor: 3, Last: true}, 1)
+	goesOn(t, l, w, 3, l.EndPosition())
+	mustClose(t, l)
+	names, err := mem.ReadDir(testDir)
+	if err != nil || len(names) != 3 {
+		t.Fatalf("files: %v: %v", names, err)
+	}
+}
+
+func TestAppendsGoOnWhileTheLastSegmentIsRetired(t *testing.T) {
+	o := Options{SegmentBytes: 8 << 10, TailBytes: 2 << 10, FillBytes: 4 << 10}
+	l, _, err := Open(vfs.OS{}, t.TempDir()+"/log", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := mustWriter(t, l, 1)
+	rng := newRand(t, rand.Uint64())
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			if _, err := l.Retain(Retention{Floor: l.CommittedEnd(), Last: true}); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for range 500 {
+		mustAppend(t, w, rng.IntN(5)+1)
+		if _, err := w.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		l.Commit(l.DurableEnd())
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	mustRead(t, l, l.Start(), l.End())
+	mustClose(t, l)
+	l, rec, err := Open(vfs.OS{}, l.dir, o)
+	if err != nil || !rec.Clean() {
+		t.Fatalf("%+v: %v", rec, err)
+	}
+	mustRead(t, l, l.Start(), l.End())
+	mustClose(t, l)
+}
+
+func TestCrashStatesOfARetentionOfEverything(t *testing.T) {
+	emptied := checkpoint{start: 10, durable: 10, durablePos: 1160, committed: 10, epoch: 1, before: 1}
+	for name, c := range map[string]struct {
+		make  func(s *state)
+		start seq.Offset
+	}{
+		"empty segment made, nothing noted": {func(s *state) {
+			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+		}, 0},
+		"empty segment half made": {func(s *state) { s.create(segmentName(10), nil) }, 0},
+		"noted, nothing removed": {func(s *state) {
+			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(checkpointName, emptied.encode())
+		}, 10},
+		"noted, an index removed": {func(s *state) {
+			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(checkpointName, emptied.encode())
+			s.remove(idx0)
+		}, 10},
+		"noted, only the middle removed": {func(s *state) {
+			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.create(checkpointName, emptied.encode())
+			s.remove(segmentName(4))
+		}, 10},
+		"noted, removed, checkpoint lost": {func(s *state) {
+			s.create(segmentName(10), encodeSegmentHead(10, 1160))
+			s.remove(checkpointName)
+			s.remove(seg0)
+			s.remove(segmentName(4))
+			s.remove(segmentName(8))
+		}, 10},
+		"noted, empty segment lost": {func(s *state) { s.create(checkpointName, emptied.encode()) }, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := threeSegments(t)
+			c.make(s)
+			l, rec := mustOpen(t, s.fsys, smallOptions())
+			if len(rec.Damaged) > 0 || l.Start() != c.start || l.End() != 10 || c.start == 10 && l.EndPosition() != 1160 {
+				t.Fatalf("opened as %+v, position %d: %+v", l.Stats(), l.EndPosition(), rec)
+			}
+			w := mustWriter(t, l, 2)
+			mustAppend(t, w, 2)
+			mustSync(t, w)
+			mustClose(t, l)
+			l, rec = mustOpen(t, s.fsys, smallOptions())
+			if !rec.Clean() || l.Start() != c.start || l.End() != 12 {
+				t.Fatalf("opened again as %+v: %+v", l.Stats(), rec)
+			}
+			mustRead(t, l, 10, 12)
+		})
+	}
+}
