@@ -20,8 +20,8 @@ func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
 		return Errorf(BadBody, "MPUB failed to read message count")
 	}
 	count := int32(binary.BigEndian.Uint32(body))
-	// Each message takes its size and at least one byte.
-	if most := (len(body) - mpubHeader) / (mpubHeader + 1); count <= 0 || int(count) > most {
+	// Each message takes its size at least: an empty one is refused by its number.
+	if most := (len(body) - mpubHeader) / mpubHeader; count <= 0 || int(count) > most {
 		return Errorf(BadBody, "MPUB invalid message count %d", count)
 	}
 	rest := body[mpubHeader:]

@@ -279,6 +279,7 @@ func TestSplitMPUB(t *testing.T) {
 		{"", nil, "E_BAD_BODY MPUB failed to read message count"},
 		{"\xff\xff\xff\xff\x00\x00\x00\x01a", nil, "E_BAD_BODY MPUB invalid message count -1"},
 		{"\x7f\xff\xff\xff\x00\x00\x00\x01a", nil, "E_BAD_BODY MPUB invalid message count 2147483647"},
+		{"\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00", nil, "E_BAD_MESSAGE MPUB invalid message(1) body size 0"},
 		{"\x00\x00\x00\x02\x00\x00\x00\x06a23456x", nil, "E_BAD_MESSAGE MPUB failed to read message(1) body size"},
 		{"\x00\x00\x00\x01\xff\xff\xff\xffa", nil, "E_BAD_MESSAGE MPUB invalid message(0) body size -1"},
 		{"\x00\x00\x00\x01\x00\x00\x00\x0aabcdefghij", nil, "E_BAD_MESSAGE MPUB message too big 10 > 8"},
