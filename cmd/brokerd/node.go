@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
@@ -41,6 +42,7 @@ type nodeConfig struct {
 	Advertise config.Advertise // every field that has a listener is filled in
 	Listeners *listeners       // bound; the node's to close
 	TLS       *tls.Config      // for NSQ connections; nil: TLS is off
+	TLSEnds   func() time.Time // when the certificate in use ends; nil: TLS is off
 	Log       *slog.Logger
 	Version   string // told to NSQ clients and tools
 	Lookupds  *lookupds

@@ -115,6 +115,9 @@ func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) 
 		Listeners: ls, TLS: p.certs.config(), Log: p.log, Level: p.level,
 		Version: nsqVersion, Lookupds: &lookupds{p.loaded.Options.LookupdTCPAddresses, &p.announcer},
 	}
+	if p.certs != nil {
+		c.TLSEnds = p.certs.notAfter
+	}
 	for i, l := range ls.HTTPS {
 		ls.HTTPS[i] = tls.NewListener(l, c.TLS)
 	}

@@ -13,17 +13,22 @@ import (
 // open yet: it is asked when somebody scrapes.
 func (n *brokerNode) newMetrics() *metrics.Metrics {
 	o := &n.c.Options
+	var certificates func() []metrics.Certificate
+	if ends := n.c.TLSEnds; ends != nil {
+		certificates = func() []metrics.Certificate { return []metrics.Certificate{{Usage: "server", NotAfter: ends()}} }
+	}
 	return metrics.New(metrics.Options{
 		Version: version, Revision: revision(), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
 		Sources: metrics.Sources{
-			Topics:    func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
-			Ready:     func() []broker.HealthReason { return n.broker.Ready() },
-			Draining:  n.draining.Load,
-			Placement: func() metrics.Placement { return metrics.Placement(n.broker.Placement()) },
-			Server:    func() metrics.Server { return serverFigures(n.server.Stats()) },
-			Logs:      func() metrics.Logs { return logFigures(n.broker.LogStats()) },
-			Disk:      func() metrics.Disk { return diskFigures(n.broker.Disk()) },
-			Raft:      n.raftFigures,
+			Certificates: certificates,
+			Topics:       func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
+			Ready:        func() []broker.HealthReason { return n.broker.Ready() },
+			Draining:     n.draining.Load,
+			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Placement()) },
+			Server:       func() metrics.Server { return serverFigures(n.server.Stats()) },
+			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats()) },
+			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk()) },
+			Raft:         n.raftFigures,
 		},
 	})
 }

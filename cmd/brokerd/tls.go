@@ -53,6 +53,11 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
+// notAfter is when the certificate that new connections get ends.
+func (c *certificates) notAfter() time.Time {
+	return c.current.Load().Certificates[0].Leaf.NotAfter
+}
+
 // refresh reads the files and, where they have changed and fit together, gives
 // them to new connections. It tells whether it did.
 func (c *certificates) refresh() (bool, error) {

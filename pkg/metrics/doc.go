@@ -14,5 +14,5 @@
 //   - Topics and channels beyond Options.MaxObjects are summed into one of the
 //     name _other, and ephemeral ones into one of the name #ephemeral, however
 //     many there are.
-//   - Recording a publish, an append or a sync allocates nothing.
+//   - Recording a publish or a sync allocates nothing.
 package metrics

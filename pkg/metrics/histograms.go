@@ -27,9 +27,7 @@ type Histograms struct {
 	publish       [results]prometheus.Observer
 	publishErrors [reasons]prometheus.Counter
 	batch         prometheus.Observer
-	logAppend     prometheus.Observer
 	logSync       prometheus.Observer
-	raftApply     prometheus.Observer
 	raftCommit    prometheus.Observer
 	delivery      prometheus.Observer
 	httpRequests  *prometheus.CounterVec
@@ -142,9 +140,7 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	}
 	h.batch = one("brokerd_publish_batch_messages", "Messages that were written together.",
 		prometheus.ExponentialBuckets(1, bucketGrowth, 14))
-	h.logAppend = one("brokerd_log_append_duration_seconds", "Time to append a batch to a log, without its sync.", diskBuckets)
 	h.logSync = one("brokerd_log_fsync_duration_seconds", "Time to sync a log to disk.", diskBuckets)
-	h.raftApply = one("brokerd_raft_apply_duration_seconds", "Time to apply metadata commands to the state.", diskBuckets)
 	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "From proposing a metadata command to its being applied here.", publishBuckets)
 	h.delivery = one("brokerd_channel_delivery_delay_seconds", "From the commit of a message to its first delivery.", longBuckets)
 	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -184,24 +180,10 @@ func (h *Histograms) ObserveBatch(messages int) {
 	}
 }
 
-// ObserveAppend records an append to a log, without its sync.
-func (h *Histograms) ObserveAppend(d time.Duration) {
-	if h != nil {
-		h.logAppend.Observe(d.Seconds())
-	}
-}
-
 // ObserveFsync records a sync of a log.
 func (h *Histograms) ObserveFsync(d time.Duration) {
 	if h != nil {
 		h.logSync.Observe(d.Seconds())
-	}
-}
-
-// ObserveRaftApply records how long metadata commands took to change the state.
-func (h *Histograms) ObserveRaftApply(d time.Duration) {
-	if h != nil {
-		h.raftApply.Observe(d.Seconds())
 	}
 }
 

@@ -24,7 +24,6 @@ type Options struct {
 	Version  string // of the program
 	Revision string // of its source
 	Node     string // this node's id
-	Cluster  string // the cluster's id
 	Zone     string // this node's failure domain
 	Started  time.Time
 	Sources  Sources
@@ -52,7 +51,7 @@ func New(o Options) *Metrics {
 		info("brokerd_build_info", "The program that runs here; always 1.",
 			prometheus.Labels{"version": o.Version, "revision": o.Revision, "go_version": runtime.Version()}),
 		info("brokerd_node_info", "The node that runs here; always 1.",
-			prometheus.Labels{"node": o.Node, "cluster": o.Cluster, "zone": o.Zone}),
+			prometheus.Labels{"node": o.Node, "zone": o.Zone}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "brokerd_uptime_seconds", Help: "Time since the process started.",
 		}, func() float64 { return time.Since(o.Started).Seconds() }),

@@ -20,7 +20,7 @@ import (
 // full returns metrics with every source.
 func full(topics ...broker.TopicStats) *Metrics {
 	return New(Options{
-		Version: "1.2.3", Revision: "abc", Node: "n1", Cluster: "c1", Zone: "z1", Started: time.Now().Add(-time.Hour), MaxObjects: 6,
+		Version: "1.2.3", Revision: "abc", Node: "n1", Zone: "z1", Started: time.Now().Add(-time.Hour), MaxObjects: 6,
 		Sources: Sources{
 			Topics:   func() []broker.TopicStats { return topics },
 			Ready:    func() []broker.HealthReason { return nil },
@@ -44,7 +44,7 @@ func full(topics ...broker.TopicStats) *Metrics {
 			},
 			Disk: func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
 			Raft: func() Raft {
-				return Raft{IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, LeaderChanges: 1, Elections: 1, StoreBytes: 8192}
+				return Raft{IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192}
 			},
 			Certificates: func() []Certificate { return []Certificate{{"client", time.Unix(1795230522, 0)}} },
 		},
@@ -80,9 +80,7 @@ func observeAll(h *Histograms) {
 	h.ObservePublish(time.Millisecond, nil)
 	h.ObservePublish(time.Millisecond, broker.ErrBusy)
 	h.ObserveBatch(16)
-	h.ObserveAppend(time.Millisecond)
 	h.ObserveFsync(time.Millisecond)
-	h.ObserveRaftApply(time.Millisecond)
 	h.ObserveRaftCommit(time.Millisecond)
 	h.ObserveDelivery(time.Millisecond)
 	h.ObserveHTTP("/pub", 200, time.Millisecond)
@@ -120,7 +118,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 	text := scrape(t, m)
 	for _, want := range []string{
 		`brokerd_build_info{go_version="go`,
-		`brokerd_node_info{cluster="c1",node="n1",zone="z1"} 1`,
+		`brokerd_node_info{node="n1",zone="z1"} 1`,
 		`brokerd_uptime_seconds 36`,
 		`brokerd_node_ready 1`,
 		`brokerd_node_maintenance 0`,

@@ -91,8 +91,6 @@ var (
 	raftVoters      = gauge("brokerd_raft_voters", "Nodes that vote on metadata.")
 	raftTolerance   = gauge("brokerd_raft_failure_tolerance", "Voters that may fail before metadata cannot change.")
 	raftLastContact = gauge("brokerd_raft_last_contact_seconds", "Time since this node heard of the metadata's leader; -1: never.")
-	raftChanges     = counter("brokerd_raft_leader_changes_total", "Changes of the metadata's leader that this node saw.")
-	raftElections   = counter("brokerd_raft_elections_total", "Elections that this node stood in.")
 	raftStore       = gauge("brokerd_raft_store_bytes", "Size of the metadata's log on disk.")
 
 	certificateEnd = gauge("brokerd_tls_certificate_not_after_timestamp_seconds", "When a TLS certificate in use ends.", "usage")
@@ -256,8 +254,6 @@ func (s sink) raft(r Raft) {
 		raftVoters.is(float64(r.Voters)),
 		raftTolerance.is(float64(r.FailureTolerance)),
 		raftLastContact.is(contact),
-		raftChanges.is(float64(r.LeaderChanges)),
-		raftElections.is(float64(r.Elections)),
 		raftStore.is(float64(r.StoreBytes)),
 	)
 }

@@ -105,13 +105,11 @@ type Raft struct {
 	Voters           int
 	FailureTolerance int           // voters that may be lost
 	LastContact      time.Duration // since the leader was heard of; negative: never
-	LeaderChanges    uint64
-	Elections        uint64 // that this node stood in
 	StoreBytes       int64
 }
 
 // Certificate is a TLS certificate in use.
 type Certificate struct {
-	Usage    string // client, cluster, …
+	Usage    string // what it is for: server
 	NotAfter time.Time
 }

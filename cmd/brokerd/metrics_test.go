@@ -1,0 +1,77 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// openTestNode opens the real node, which serves nobody.
+func openTestNode(t *testing.T) *brokerNode {
+	t.Helper()
+	o := config.Default()
+	o.NodeID, o.DataDir = "n1", t.TempDir()
+	n, err := openBroker(t.Context(), nodeConfig{
+		Options: o, Advertise: config.Advertise{TCP: "127.0.0.1:1", HTTP: "127.0.0.1:2", Cluster: "127.0.0.1:3"},
+		Listeners: &listeners{HTTP: []net.Listener{}}, Log: slog.New(slog.DiscardHandler), Version: nsqVersion,
+		TLSEnds:  func() time.Time { return time.Unix(2e9, 0) },
+		Lookupds: &lookupds{announcer: new(atomic.Pointer[lookupd.Announcer])}, Level: new(slog.LevelVar),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n.(*brokerNode)
+}
+
+func TestTheAlertsAreAboutMetricsThatANodeExports(t *testing.T) {
+	n := openTestNode(t)
+	if _, err := n.broker.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.broker.CreateChannel(t.Context(), "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	n.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	exported := map[string]bool{}
+	for line := range strings.Lines(w.Body.String()) {
+		if !strings.HasPrefix(line, "#") {
+			name, _, _ := strings.Cut(strings.Fields(line)[0], "{")
+			exported[name] = true
+		}
+	}
+	metric := regexp.MustCompile(`\bbrokerd_[a-z_]+`)
+	for _, pattern := range []string{"../../deploy/prometheus/*.yml", "../../docs/operations.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range metric.FindAllString(string(content), -1) {
+				if !exported[name] {
+					t.Errorf("%s speaks of %s, which a node does not export", file, name)
+				}
+			}
+		}
+	}
+}
