@@ -21,7 +21,7 @@ const (
 // lockDataDir makes the data directory if it is missing and takes it for this
 // process. A second process is told who has it.
 func lockDataDir(dir, nodeID string, now time.Time) (io.Closer, error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
 		return nil, exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
 	}
 	lock, err := vfs.OS{}.Lock(filepath.Join(dir, lockFile))

@@ -146,12 +146,13 @@ func (n *hosting) grow(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 
 func (n *hosting) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 	h.config.Store(t)
-	for i := len(h.partitions); i < len(t.Partitions); i++ {
+	before := len(h.partitions)
+	for i := before; i < len(t.Partitions); i++ {
 		var hp *hostedPartition
 		if slices.Contains(t.Partitions[i].Replicas, n.o.Self) {
 			var err error
 			if hp, err = n.openPartition(h, t, i); err != nil {
-				return nil, errors.Join(fmt.Errorf("partition %d: %w", i, err), h.close(err))
+				return nil, errors.Join(fmt.Errorf("partition %d: %w", i, err), h.closeFrom(before, err))
 			}
 		}
 		h.partitions = append(h.partitions, hp)
@@ -161,13 +162,16 @@ func (n *hosting) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 			h.served = append(h.served, hp)
 		}
 	}
-	return h, h.adopt(t)
+	if err := h.adopt(t); err != nil {
+		return nil, errors.Join(err, h.closeFrom(before, err))
+	}
+	return h, nil
 }
 
 // openPartition opens a replica and leads it if the metadata says so.
 func (n *hosting) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
 	dir := n.dirs.partition(t, i)
-	if err := h.fs.MkdirAll(dir); err != nil {
+	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
 		return nil, err
 	}
 	lo := n.o.Log
@@ -267,9 +271,12 @@ func (h *hostedTopic) disconnect(reason error) {
 }
 
 // close ends the topic's partitions and closes their logs.
-func (h *hostedTopic) close(reason error) error {
+func (h *hostedTopic) close(reason error) error { return h.closeFrom(0, reason) }
+
+// closeFrom closes the partitions from a number on.
+func (h *hostedTopic) closeFrom(first int, reason error) error {
 	var errs []error
-	for _, hp := range h.partitions {
+	for _, hp := range h.partitions[first:] {
 		if hp == nil {
 			continue
 		}

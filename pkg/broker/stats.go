@@ -43,10 +43,10 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 		s.LogBytes += l.Bytes()
 	}
 	for _, hp := range h.served {
-		messages, bytes := hp.part.Published()
-		s.Messages += messages
-		s.Bytes += bytes
-		s.Depth += hp.part.Pending()
+		n := hp.part.Counts()
+		s.Messages += n.Messages
+		s.Bytes += n.Bytes
+		s.Depth += n.Pending
 	}
 	for _, name := range h.channelNames() {
 		if channelFilter == "" || channelFilter == name {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Data leaves the disk only because a committed command deleted its topic. It
@@ -14,7 +15,7 @@ import (
 
 // trash moves a topic's directory aside and removes it in the background.
 func (n *hosting) trash(dir string) error {
-	if err := n.o.FS.MkdirAll(n.dirs.trash()); err != nil {
+	if err := vfs.MkdirAllSynced(n.o.FS, n.dirs.trash()); err != nil {
 		return err
 	}
 	from, to := filepath.Join(n.dirs.topics(), dir), filepath.Join(n.dirs.trash(), dir)

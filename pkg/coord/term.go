@@ -3,6 +3,7 @@ package coord
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -197,6 +198,9 @@ func (t *Term) Stop() error {
 // appendAll is the appender: it runs while entries wait.
 func (t *Term) appendAll() {
 	for {
+		// Whoever is about to publish on this processor does so first: otherwise
+		// it would wait for this whole batch, and batches would be small.
+		runtime.Gosched()
 		t.mu.Lock()
 		g := t.forming
 		t.forming = nil

@@ -25,6 +25,7 @@ type Channel struct {
 	name      string
 	version   uint64
 	ephemeral bool
+	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // how many wait, for those who only want to know
 
 	mu        sync.Mutex // guards what follows

@@ -125,12 +125,6 @@ func (p *Partition) Index() int { return p.o.Index }
 // Log returns the partition's log.
 func (p *Partition) Log() *commitlog.Log { return p.o.Log }
 
-// Published returns how many messages, and bytes of their bodies, were
-// published since the partition was opened.
-func (p *Partition) Published() (messages, bytes uint64) {
-	return p.messages.Load(), p.bytes.Load()
-}
-
 // visibleEnd is one past the last message that channels may see.
 func (p *Partition) visibleEnd() seq.Offset {
 	return min(p.o.Log.CommittedEnd(), seq.Offset(p.pausedAt.Load()))
@@ -145,7 +139,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	if c := p.channels[name]; c != nil && c.version == version {
 		p.mu.Unlock()
 		c.Configure(o)
-		return c, nil
+		return c, p.storeStart(c)
 	}
 	var state *channel.State
 	old, known := p.restored[name]
@@ -170,13 +164,21 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 		before.close(ErrChannelNotFound)
 	}
 	p.dirty.mark()
-	if known || o.Ephemeral {
-		return c, nil
+	c.stored.Store(known || o.Ephemeral)
+	return c, p.storeStart(c)
+}
+
+// storeStart sees to it that the place where a channel starts is on disk.
+func (p *Partition) storeStart(c *Channel) error {
+	if c.stored.Load() {
+		return nil
 	}
+	p.dirty.mark()
 	if err := p.Checkpoint(); err != nil {
-		return nil, fmt.Errorf("channel %q: its start could not be stored: %w", name, err)
+		return fmt.Errorf("channel %q: its start could not be stored: %w", c.name, err)
 	}
-	return c, nil
+	c.stored.Store(true)
+	return nil
 }
 
 // Channel returns a channel of the partition, or nil.
@@ -248,16 +250,24 @@ func (p *Partition) SetPaused(paused bool) {
 	}
 }
 
-// Pending returns the number of messages that no channel has got yet: those
-// kept back by a pause, or all since the last channel went.
-func (p *Partition) Pending() int64 {
+// PartitionCounts are a partition's figures.
+type PartitionCounts struct {
+	Messages uint64 // published since the partition was opened
+	Bytes    uint64 // of their bodies
+	// Pending is the number of messages that no channel has got yet: those kept
+	// back by a pause, or all since the last channel went.
+	Pending int64
+}
+
+// Counts returns the partition's figures.
+func (p *Partition) Counts() PartitionCounts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	from := p.visibleEnd()
 	if len(p.channels) == 0 {
 		from = max(p.backlog, p.o.Log.Start())
 	}
-	return int64(p.o.Log.CommittedEnd()) - int64(from)
+	return PartitionCounts{p.messages.Load(), p.bytes.Load(), int64(p.o.Log.CommittedEnd()) - int64(from)}
 }
 
 // Empty drops the messages that no channel has got yet.

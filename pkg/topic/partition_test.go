@@ -214,7 +214,7 @@ func TestWithoutChannelsMessagesWaitForTheNextFirstOne(t *testing.T) {
 		t.Error("the consumer of a removed channel was not told")
 	}
 	b.publish("kept")
-	if n := b.p.Pending(); n != 1 {
+	if n := b.p.Counts().Pending; n != 1 {
 		t.Errorf("pending %d, want 1", n)
 	}
 	b.restart()
@@ -358,7 +358,7 @@ func TestPausedTopicTakesMessagesAndDeliversNone(t *testing.T) {
 	b.p.SetPaused(true)
 	b.publish("during")
 	want(t, "paused", r.take(9, t0), "before")
-	if n := b.p.Pending(); n != 1 {
+	if n := b.p.Counts().Pending; n != 1 {
 		t.Errorf("pending %d, want 1", n)
 	}
 	b.p.SetPaused(false)

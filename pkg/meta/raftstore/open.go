@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // parts are what the consensus library is given to work with.
@@ -26,7 +28,7 @@ func openParts(o *Options) (*parts, error) {
 	if o.InMemory {
 		return &parts{log: raft.NewInmemStore(), close: func() error { return nil }, snapshots: raft.NewInmemSnapshotStore()}, nil
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+	if err := vfs.MkdirAllSynced(vfs.OS{}, o.Dir); err != nil {
 		return nil, fmt.Errorf("metadata: %w", err)
 	}
 	held, err := verify(o.Dir, o.NodeID)
@@ -58,6 +60,10 @@ func openParts(o *Options) (*parts, error) {
 		return nil, fmt.Errorf("metadata log %s: %w", path, err)
 	}
 	p.log, p.close = bolt, bolt.Close
+	// the files' names, too, survive a power cut from here on
+	if err := (vfs.OS{}).SyncDir(o.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("metadata: %w", err), bolt.Close())
+	}
 	return p, nil
 }
 
