@@ -19,7 +19,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run test check fmt format lint arch unit race fuzz conformance \
+.PHONY: help build run test check fmt format lint arch unit race model fuzz conformance \
 	crash soak bench bench-nsqd golden cover install-tools clean
 
 help: ## list the targets
@@ -58,6 +58,9 @@ unit:
 race: ## all Go tests with the race detector
 	$(GO) test -race -timeout 10m ./...
 	cd tools/loadgen && $(GO) test -race ./...
+
+model: ## search the model of replication in larger bounds, for minutes
+	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v
 
 fuzz: ## every fuzz target for FUZZTIME (1m)
 	@test/fuzz.sh $(FUZZTIME)

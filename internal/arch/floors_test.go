@@ -36,6 +36,7 @@ var floors = map[string]int{
 	"internal/arch":      0,
 	"internal/config":    5,
 	"internal/lookupd":   5,
+	"internal/model":     0, // of the protocol, not of the code
 	"internal/nsqclient": 1,
 
 	"cmd/brokerd":   6,

@@ -1,0 +1,39 @@
+package model
+
+// Config bounds a search and says which rules hold in it.
+type Config struct {
+	Drop   [rules]bool      // rules that do not hold
+	Ignore [invariants]bool // invariants that are not watched
+
+	// SyncAlways: an acknowledgement means durable, so a power cut takes only
+	// what was not acknowledged. Otherwise it may take any part of a log.
+	SyncAlways bool
+	// Positions: an ordered channel is modelled, too.
+	Positions bool
+
+	Publishes int // how many records are ever published, at most 7
+	Log       int // length of a log, at most 3
+	Epochs    int // how many elections there are, at most 15
+	Versions  int // how many changes of the metadata, at most 8
+	Crashes   int // kills and power cuts, of all nodes together
+	Delayed   int // how many messages the network keeps at a time, at most 2
+	MinISR    int // publishes are refused below it
+}
+
+// Dropping returns the configuration without some more rules.
+func (c Config) Dropping(rs ...Rule) Config {
+	for _, r := range rs {
+		c.Drop[r] = true
+	}
+	return c
+}
+
+// Ignoring returns the configuration that watches some invariants less.
+func (c Config) Ignoring(is ...Invariant) Config {
+	for _, i := range is {
+		c.Ignore[i] = true
+	}
+	return c
+}
+
+func (c *Config) on(r Rule) bool { return !c.Drop[r] }

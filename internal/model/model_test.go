@@ -1,0 +1,318 @@
+package model
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	update = flag.Bool("update", false, "write the golden file")
+	large  = flag.Bool("large", false, "search the large scopes, too: minutes, and gigabytes of memory")
+)
+
+// scopes are the bounds within which everything is explored. Each looks closely
+// at one side of the protocol: bounds that do so for all of them at once would
+// have too many states.
+func scopes() map[string]Config {
+	return map[string]Config{
+		"elections": {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 3, Versions: 4, MinISR: 1},
+		"in sync":   {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 5, MinISR: 1},
+		"delays":    {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, Delayed: 1, MinISR: 1},
+		"old terms": {SyncAlways: true, Publishes: 2, Log: 1, Epochs: 3, Versions: 3, Delayed: 1, MinISR: 1},
+		"restarts":  {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, Crashes: 1, MinISR: 1},
+		"power":     {SyncAlways: false, Publishes: 2, Log: 1, Epochs: 2, Versions: 4, Crashes: 1, MinISR: 1},
+		"one term":  {SyncAlways: true, Publishes: 3, Log: 2, Epochs: 2, Versions: 2, MinISR: 1},
+		"channel":   {SyncAlways: true, Positions: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 4, MinISR: 1},
+	}
+}
+
+// largeScopes are for a machine with time: `make model`.
+func largeScopes() map[string]Config {
+	return map[string]Config{
+		"elections, one more version": {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 3, Versions: 5, MinISR: 1},
+		"delays, one more version":    {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 4, Delayed: 1, MinISR: 1},
+		"old terms, two messages":     {SyncAlways: true, Publishes: 2, Log: 1, Epochs: 3, Versions: 3, Delayed: 2, MinISR: 1},
+		"restarts, a third epoch":     {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 3, Versions: 3, Crashes: 1, MinISR: 1},
+		"restarts and delays":         {SyncAlways: true, Publishes: 2, Log: 1, Epochs: 2, Versions: 3, Crashes: 1, Delayed: 1, MinISR: 1},
+		"power, twice":                {SyncAlways: false, Publishes: 2, Log: 1, Epochs: 2, Versions: 4, Crashes: 2, MinISR: 1},
+		"channel, two records":        {SyncAlways: true, Positions: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, MinISR: 1},
+	}
+}
+
+// Limits of a search, in states.
+const (
+	usualLimit = 5_000_000
+	largeLimit = 60_000_000
+)
+
+// raceLimit keeps the race detector, which makes a search ten times as slow and
+// has nothing to find in one goroutine, to the searches that end soon.
+const raceLimit = 100_000
+
+func limit() int {
+	if raceEnabled {
+		return raceLimit
+	}
+	return usualLimit
+}
+
+// TestTheRulesAreEnough explores every scope with every rule. That is worth
+// something only if something happens there: each kind of step that the rules
+// allow is taken in one scope or another.
+func TestTheRulesAreEnough(t *testing.T) {
+	var mu sync.Mutex // guards taken
+	var taken [stepKinds]int
+	t.Run("scopes", func(t *testing.T) {
+		for name, c := range scopes() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r := holds(t, c, limit())
+				mu.Lock()
+				defer mu.Unlock()
+				for k, n := range r.Taken {
+					taken[k] += n
+				}
+			})
+		}
+	})
+	if raceEnabled {
+		return // whole searches would be needed
+	}
+	withoutARule := map[StepKind]bool{TellFailed: true, RollBack: true, PushChecked: true, Refuse: true, ProposeOut: true, GiveUp: true}
+	for k := Start + 1; k < stepKinds; k++ {
+		if (taken[k] == 0) != withoutARule[k] {
+			t.Errorf("kind %d (%q) was taken %d times", k, Step{Kind: k}, taken[k])
+		}
+	}
+}
+
+func TestTheRulesAreEnoughInLargeScopes(t *testing.T) {
+	if !*large {
+		t.Skip("without -large")
+	}
+	for name, c := range largeScopes() {
+		t.Run(name, func(t *testing.T) { holds(t, c, largeLimit) })
+	}
+}
+
+// holds fails the test unless c was explored to the end without a violation.
+func holds(t *testing.T, c Config, limit int) Result {
+	t.Helper()
+	r, err := Search(c, limit)
+	t.Log(r)
+	if r.Violation != nil {
+		t.Fatalf("refuted: %v", r)
+	}
+	if err != nil && !raceEnabled {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// refutations says for each rule in which scope a search finds what it is for.
+// A second line of defence shows only where the first is gone: beside is
+// dropped as well, and the test sees to it that without the rule's loss the
+// remaining ones hold.
+func refutations() []refutation {
+	return []refutation{
+		{rule: AppendIsNotCommit, scope: "old terms", breaks: NothingLost},
+		{rule: CommitInEpoch, scope: "elections", breaks: NothingLost},
+		{rule: AckAfterSync, scope: "restarts", breaks: NoRetreat},
+		{rule: FailedOnlyUnwritten, scope: "delays", breaks: FailedIsFailed},
+		{rule: FenceFollower, scope: "old terms", breaks: NothingLost},
+		{rule: FenceLeader, scope: "old terms", breaks: NothingLost},
+		{rule: PersistEpoch, scope: "power", breaks: NoRetreat},
+		{rule: CheckAndAppend, scope: "old terms", breaks: NothingLost},
+		{rule: TermCloses, scope: "old terms", breaks: NothingLost, ignore: []Invariant{ClosedIsSilent}},
+		{rule: Reconcile, scope: "in sync", breaks: NothingLost},
+		{rule: WalkBack, scope: "in sync", breaks: NothingLost},
+		{rule: ReconcileByContent, scope: "one term", breaks: NothingLost, beside: []Rule{NoRollback}, ignore: []Invariant{OneName}},
+		{rule: DuplicateByContent, scope: "one term", breaks: NothingLost, beside: []Rule{NoRollback}, ignore: []Invariant{OneName}},
+		{rule: SessionResets, scope: "power", breaks: NothingLost},
+		{rule: NoRollback, scope: "delays", breaks: NothingLost, ignore: []Invariant{OneName}},
+		{rule: ElectionBumpsEpoch, scope: "elections", breaks: OneLeader},
+		{rule: ElectFromISR, scope: "elections", breaks: NothingLost},
+		{rule: RestartEndsTerm, scope: "power", breaks: NothingLost},
+		{rule: BootRule, scope: "power", breaks: NothingLost},
+		{rule: RegisterFirst, scope: "power", breaks: NothingLost},
+		{rule: CompareAndSwap, scope: "in sync", breaks: NothingLost},
+		{rule: ShrinkApplied, scope: "in sync", breaks: NothingLost},
+		{rule: GrowCounts, scope: "in sync", breaks: NothingLost},
+		{rule: UndecidedCounts, scope: "in sync", breaks: NothingLost},
+		{rule: GrowNeedsLife, scope: "power", breaks: NothingLost},
+		{rule: GrowNeedsStart, scope: "in sync", breaks: NothingLost},
+		{rule: FinReplicatedFirst, scope: "channel", breaks: PositionHolds},
+		{rule: PositionWaits, scope: "channel", breaks: PositionHolds},
+		{rule: PositionsJoin, scope: "channel", breaks: PositionHolds},
+	}
+}
+
+type refutation struct {
+	rule   Rule
+	scope  string
+	breaks Invariant
+	beside []Rule
+	ignore []Invariant // what breaks sooner and matters less
+}
+
+func (r refutation) config() Config {
+	return scopes()[r.scope].Dropping(r.beside...).Ignoring(r.ignore...)
+}
+
+// TestEveryRuleIsNeeded drops the rules one at a time. The shortest history
+// that each loss makes possible stands in testdata/refutations.txt.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	told := make([]string, rules)
+	t.Run("rules", func(t *testing.T) {
+		for _, tc := range refutations() {
+			t.Run(tc.rule.String(), func(t *testing.T) {
+				t.Parallel()
+				r, err := Search(tc.config().Dropping(tc.rule), limit())
+				if errors.Is(err, ErrTooMany) && raceEnabled {
+					t.Skip(err)
+				}
+				if err != nil || r.Violation == nil {
+					t.Fatalf("not refuted: %v %v", r, err)
+				}
+				if r.Violation.Invariant != tc.breaks {
+					t.Errorf("it breaks %v, want %v", r.Violation.Invariant, tc.breaks)
+				}
+				told[tc.rule] = tc.tell(r)
+				t.Log(told[tc.rule])
+			})
+		}
+	})
+	for r := range rules {
+		if told[r] == "" && !raceEnabled {
+			t.Errorf("nobody refutes a protocol without %v", r)
+		}
+	}
+	if !raceEnabled && !t.Failed() {
+		golden(t, "refutations.txt", strings.Join(told, "\n"))
+	}
+}
+
+func (r refutation) tell(found Result) string {
+	without := []string{r.rule.String()}
+	for _, b := range r.beside {
+		without = append(without, b.String())
+	}
+	return fmt.Sprintf("without %s (%s, %d steps)\n%v", strings.Join(without, " and "), r.scope, len(found.Trace)-1, found)
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s differs (-want +got); run with -update if that is right:\n%s", path, diff)
+	}
+}
+
+// TestSecondLinesOfDefenceAreSecond shows that what is dropped beside a rule
+// does not break by itself what the rule's loss breaks.
+func TestSecondLinesOfDefenceAreSecond(t *testing.T) {
+	seen := map[string]bool{}
+	for _, tc := range refutations() {
+		name := fmt.Sprintf("%s without %v", tc.scope, tc.beside)
+		if len(tc.beside) == 0 || seen[name] {
+			continue
+		}
+		seen[name] = true
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holds(t, tc.config(), limit())
+		})
+	}
+}
+
+// TestNamesOfReplicasDoNotMatter walks at random and renames the replicas of
+// the states it meets.
+func TestNamesOfReplicasDoNotMatter(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	f := newFingerprinter()
+	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 2, Delayed: 2, Positions: true, MinISR: 1}
+	for range 300 {
+		s := initial()
+		for range 40 {
+			var following []State
+			explorer{&c, func(t *State, _ Step) { following = append(following, *t) }}.next(&s)
+			if len(following) == 0 {
+				break
+			}
+			s = following[rng.IntN(len(following))]
+			want := f.of(&s)
+			for _, p := range orders() {
+				if renamed := s.permuted(&p); f.of(&renamed) != want {
+					t.Fatalf("another fingerprint after renaming by %v: %+v", p, s)
+				}
+			}
+		}
+	}
+}
+
+// TestReductionLosesNothing compares a search that takes states with other
+// names for one with a search that does not, and remembers whole states.
+func TestReductionLosesNothing(t *testing.T) {
+	c := Config{SyncAlways: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Crashes: 1, Delayed: 1, MinISR: 1}
+	f := newFingerprinter()
+	first := initial()
+	seen, classes := map[State]bool{first: true}, map[uint64]bool{f.of(&first): true}
+	todo := []State{first}
+	for len(todo) > 0 {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		explorer{&c, func(t *State, _ Step) {
+			if !seen[*t] {
+				seen[*t] = true
+				classes[f.of(t)] = true
+				todo = append(todo, *t)
+			}
+		}}.next(&s)
+	}
+	r, err := Search(c, usualLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d states, %d up to names", len(seen), r.States)
+	if r.States != len(classes) {
+		t.Errorf("the search found %d states, want %d", r.States, len(classes))
+	}
+}
+
+func TestSearchesStopAtTheirLimit(t *testing.T) {
+	r, err := Search(scopes()["elections"], 1000)
+	if !errors.Is(err, ErrTooMany) || r.States < 1000 || r.States > 2000 {
+		t.Errorf("%d states, %v", r.States, err)
+	}
+}
+
+func TestRulesHaveNames(t *testing.T) {
+	for r := range rules {
+		if got, err := ParseRule(r.String()); err != nil || got != r {
+			t.Errorf("%v is read as %v, %v", r, got, err)
+		}
+	}
+	if _, err := ParseRule("none"); err == nil {
+		t.Error("a rule that is none was read")
+	}
+}

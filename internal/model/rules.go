@@ -1,0 +1,244 @@
+package model
+
+import "fmt"
+
+// Rule is one rule of the protocol. A search can be told to drop it.
+type Rule uint8
+
+// The rules, in the order of docs/replication.md.
+const (
+	AppendIsNotCommit   Rule = iota // a follower calls committed only what its leader told it
+	CommitInEpoch                   // a new leader commits what it inherited once its ISR has acknowledged it to this leader in this epoch
+	AckAfterSync                    // sync=always: only what is durable is acknowledged
+	FailedOnlyUnwritten             // a publish is called failed only before its append; later its fate is unknown
+
+	FenceFollower  // a follower refuses the leaders of other epochs than its own
+	FenceLeader    // a leader drops acknowledgements of other epochs
+	PersistEpoch   // a follower persists an epoch before it answers anything in it
+	CheckAndAppend // checking a push and appending it are one act
+	TermCloses     // a leader that learns a newer epoch stops appending and acknowledging
+
+	Reconcile          // a follower compares its log with the leader's before it takes part in an epoch
+	WalkBack           // it compares back to where the logs meet, and does not cut at its own committed end
+	ReconcileByContent // it compares epoch and checksum, not the epoch alone
+	DuplicateByContent // a retry is "held already" if epoch and checksum are the same, not the offset alone
+	SessionResets      // a new session resets what the leader believes its follower holds
+	NoRollback         // a live term takes nothing back
+
+	ElectionBumpsEpoch // every election begins a new epoch
+	ElectFromISR       // only a member of the ISR is elected
+	RestartEndsTerm    // a restarted leader leads again only in a new epoch
+	BootRule           // whoever may have lost data leaves the ISR before it does anything else
+	RegisterFirst      // a restarted node acts on no metadata older than its own return
+
+	CompareAndSwap  // a change of the ISR is applied only to the version it was made for
+	ShrinkApplied   // who is proposed out counts until the change is applied
+	GrowCounts      // who is proposed in counts from before the proposal
+	UndecidedCounts // and until metadata has passed the proposal's version, whatever the proposer was answered
+	GrowNeedsLife   // a joiner is proposed by its life: metadata refuses one that has come back with less since
+	GrowNeedsStart  // a joiner holds all below the start of the leader's epoch, not only below the committed end
+
+	FinReplicatedFirst // an ordered FIN is applied once every ISR member has the position
+	PositionWaits      // a position beyond a follower's data is kept for later, not clamped
+	PositionsJoin      // a joiner has the channel's position
+
+	rules // how many there are
+)
+
+// ruleNames are the names of the rules, as docs/replication.md has them.
+var ruleNames = [rules]string{
+	"AppendIsNotCommit", "CommitInEpoch", "AckAfterSync", "FailedOnlyUnwritten",
+	"FenceFollower", "FenceLeader", "PersistEpoch", "CheckAndAppend", "TermCloses",
+	"Reconcile", "WalkBack", "ReconcileByContent", "DuplicateByContent", "SessionResets", "NoRollback",
+	"ElectionBumpsEpoch", "ElectFromISR", "RestartEndsTerm", "BootRule", "RegisterFirst",
+	"CompareAndSwap", "ShrinkApplied", "GrowCounts", "UndecidedCounts", "GrowNeedsLife", "GrowNeedsStart",
+	"FinReplicatedFirst", "PositionWaits", "PositionsJoin",
+}
+
+// String returns the rule's name.
+func (r Rule) String() string { return ruleNames[r] }
+
+// ParseRule returns the rule of a name.
+func ParseRule(name string) (Rule, error) {
+	for i, n := range ruleNames {
+		if n == name {
+			return Rule(i), nil
+		}
+	}
+	return 0, fmt.Errorf("no rule is called %q", name)
+}
+
+// Invariant is something that must hold in every state.
+type Invariant uint8
+
+// The invariants. Those that docs/replication.md numbers bear their number.
+const (
+	OneLeader      Invariant = iota // I1: at most one live term per epoch
+	SamePrefix                      // I2: what any replica calls committed at an offset is the same record
+	NoRetreat                       // I3: a committed end moves back only where a power cut takes what sync=interval risked
+	NothingLost                     // I4: what was committed is in the log of every replica that may be elected
+	ClosedIsSilent                  // I5: only the live term of a node's own epoch appends and commits
+	PositionHolds                   // I6: a position never passes what is committed, and what was finished stays finished
+	OneName                         // an epoch and an offset name one record
+	FailedIsFailed                  // what was called failed is never committed
+
+	invariants // how many there are
+)
+
+var invariantNames = [invariants]string{
+	"OneLeader (I1)", "SamePrefix (I2)", "NoRetreat (I3)", "NothingLost (I4)",
+	"ClosedIsSilent (I5)", "PositionHolds (I6)", "OneName", "FailedIsFailed",
+}
+
+// String returns the invariant's name.
+func (i Invariant) String() string { return invariantNames[i] }
+
+// Violation says which invariant does not hold, and where.
+type Violation struct {
+	Invariant Invariant
+	Detail    string
+}
+
+// String returns the violation as one line.
+func (v Violation) String() string { return v.Invariant.String() + ": " + v.Detail }
+
+// broken returns the first watched invariant that t, reached from s by step,
+// does not keep, and whether there is one.
+func (c *Config) broken(s, t *State, step Step) (Violation, bool) {
+	for i := range invariants {
+		if c.Ignore[i] {
+			continue
+		}
+		if detail := c.check(i, s, t, step); detail != "" {
+			return Violation{i, detail}, true
+		}
+	}
+	return Violation{}, false
+}
+
+// check says what is wrong, or nothing.
+func (c *Config) check(i Invariant, s, t *State, step Step) string {
+	switch i {
+	case OneLeader:
+		return t.twoLeaders()
+	case SamePrefix:
+		return t.differentPrefix()
+	case NoRetreat:
+		return c.retreat(s, t, step)
+	case NothingLost:
+		return t.missing()
+	case ClosedIsSilent:
+		return s.closedSpeaks(step)
+	case PositionHolds:
+		return t.positionWrong()
+	case OneName:
+		return t.twoOfAName()
+	case FailedIsFailed:
+		return t.failedAppears()
+	default:
+		return ""
+	}
+}
+
+func (s *State) twoLeaders() string {
+	for a := range s.nodes {
+		for b := range a {
+			if e := s.nodes[a].term; e != 0 && e == s.nodes[b].term {
+				return fmt.Sprintf("%s and %s both lead in epoch %d", name(uint8(b)), name(uint8(a)), e)
+			}
+		}
+	}
+	return ""
+}
+
+func (s *State) differentPrefix() string {
+	for r := range s.nodes {
+		n := &s.nodes[r]
+		for i := range n.committed {
+			if n.log[i] != s.truth[i] {
+				return fmt.Sprintf("offset %d is %v on %s and was committed as %v", i, n.log[i], name(uint8(r)), s.truth[i])
+			}
+		}
+	}
+	return ""
+}
+
+func (c *Config) retreat(s, t *State, step Step) string {
+	if step.Kind == PowerCut && !c.SyncAlways {
+		return ""
+	}
+	for r := range s.nodes {
+		if was, is := s.nodes[r].committed, t.nodes[r].committed; is < was {
+			return fmt.Sprintf("the committed end of %s goes from %d back to %d", name(uint8(r)), was, is)
+		}
+	}
+	return ""
+}
+
+// missing looks at every member of the ISR and not only at the leader: any of
+// them may be elected next. One that has yet to say that it lost data cannot
+// act before it has left.
+func (s *State) missing() string {
+	isr := s.latest().isr
+	for i, want := range s.truth {
+		if want == 0 {
+			continue
+		}
+		for r := range s.nodes {
+			n := &s.nodes[r]
+			if isr.has(uint8(r)) && !n.lost && (int(n.end) <= i || n.log[i] != want) {
+				return fmt.Sprintf("%v was committed at offset %d, and %s, in the ISR, does not hold it", want, i, name(uint8(r)))
+			}
+		}
+	}
+	return ""
+}
+
+// closedSpeaks looks at s, the state in which the step was taken.
+func (s *State) closedSpeaks(step Step) string {
+	if step.Kind != Publish && step.Kind != Commit {
+		return ""
+	}
+	n := &s.nodes[step.A]
+	if v := s.view(step.A); n.term == v.epoch && v.leader == step.A {
+		return ""
+	}
+	return fmt.Sprintf("%s acts in epoch %d and knows of epoch %d", name(step.A), n.term, s.view(step.A).epoch)
+}
+
+func (s *State) positionWrong() string {
+	isr := s.latest().isr
+	for r := range s.nodes {
+		p := s.nodes[r].position
+		if p > 0 && s.truth[p-1] == 0 {
+			return fmt.Sprintf("%s has position %d, which nobody committed", name(uint8(r)), p)
+		}
+		if isr.has(uint8(r)) && p < s.finished {
+			return fmt.Sprintf("everything below %d is finished, and %s, in the ISR, would deliver from %d", s.finished, name(uint8(r)), p)
+		}
+	}
+	return ""
+}
+
+func (s *State) twoOfAName() string {
+	for i := range maxLog {
+		for a := range s.nodes {
+			for b := range a {
+				x, y := s.nodes[a].log[i], s.nodes[b].log[i]
+				if x != y && x != 0 && x.epoch() == y.epoch() {
+					return fmt.Sprintf("offset %d is %v on %s and %v on %s", i, y, name(uint8(b)), x, name(uint8(a)))
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (s *State) failedAppears() string {
+	for i, r := range s.truth {
+		if r != 0 && s.failed.has(r.id()) {
+			return fmt.Sprintf("%v is committed at offset %d, and its publisher was told that it failed", r, i)
+		}
+	}
+	return ""
+}

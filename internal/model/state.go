@@ -1,0 +1,165 @@
+package model
+
+import "math/bits"
+
+// How large a state may be. Bounds choose less.
+const (
+	replicas    = 3
+	maxLog      = 3
+	maxVersions = 8
+	maxDelayed  = 2
+
+	nobody = replicas // the leader of a partition that is offline
+)
+
+// set is a set of replicas, or of ids of publishes, as bits.
+type set uint8
+
+func one(i uint8) set              { return 1 << i }
+func (s set) has(i uint8) bool     { return s&one(i) != 0 }
+func (s set) with(i uint8) set     { return s | one(i) }
+func (s set) without(i uint8) set  { return s &^ one(i) }
+func (s set) size() int            { return bits.OnesCount8(uint8(s)) }
+func (s set) subsetOf(of set) bool { return s&^of == 0 }
+func (s set) permuted(p *order) set { // replica i becomes replica p[i]
+	var t set
+	for i := range p {
+		if s.has(uint8(i)) {
+			t = t.with(p[i])
+		}
+	}
+	return t
+}
+
+// record is a stored message: the epoch that appended it and the publish that
+// it came from, which stands for the content and so for the checksum. 0 is no
+// record.
+type record uint8
+
+func newRecord(epoch, id uint8) record { return record(epoch<<4 | id) }
+func (r record) epoch() uint8          { return uint8(r >> 4) }
+func (r record) id() uint8             { return uint8(r & 15) }
+
+// decision is one version of the partition's metadata.
+type decision struct {
+	epoch, leader uint8
+	isr           set
+}
+
+// proposal is a change of the ISR on its way to the metadata, made when its
+// proposer had applied version base. isr 0 is none.
+type proposal struct {
+	isr  set
+	base uint8
+}
+
+// replica is one copy of the partition. What a restart keeps stands first.
+type replica struct {
+	log       [maxLog]record
+	end       uint8 // log end
+	durable   uint8 // what a power cut leaves
+	committed uint8 // committed end, as this replica knows it
+	adopted   uint8 // the highest epoch that it has answered in
+	position  uint8 // of the ordered channel: what it was told; it uses no more of it than is committed
+	lost      bool  // a power cut may have taken data, and the metadata has not heard of it
+
+	applied uint8 // version of the metadata that it acts on
+	session bool  // as a follower: it has compared logs with the leader of its epoch
+
+	// As a leader.
+	term      uint8           // epoch of the live term; 0: it does not lead
+	start     uint8           // log end when the term began
+	heard     set             // followers that have a session in this term
+	match     [replicas]uint8 // what each replica has acknowledged
+	positions [replicas]uint8 // what each follower has of the channel's position
+	proposed  set             // the ISR that it has proposed, until that is decided
+}
+
+type kind uint8
+
+const (
+	noMessage kind = iota
+	push           // a record from a leader to a follower
+	ack            // "I hold everything below" from a follower to a leader
+)
+
+// message is one that the network keeps: it may arrive at any later time, any
+// number of times, or never.
+type message struct {
+	kind     kind
+	from, to uint8
+	epoch    uint8
+	at       uint8 // a push: the record's offset; an ack: the end
+	record   record
+	stale    bool // it belongs to a session that has ended
+	checked  bool // it has passed the follower's checks, but is not appended
+}
+
+// State is everything that the partition's nodes, its metadata and the network
+// know, and below that what an observer has seen. It is a plain value.
+type State struct {
+	meta      [maxVersions + 1]decision // every version so far
+	version   uint8                     // the latest
+	nodes     [replicas]replica
+	proposals [replicas]proposal
+	post      [maxDelayed]message
+
+	truth     [maxLog]record // the first record that anyone called committed, by offset
+	failed    set            // publishes that were called failed
+	finished  uint8          // the position whose FIN was answered
+	published uint8
+	crashes   uint8
+}
+
+// initial is an empty partition with every replica in sync and no leader.
+func initial() State {
+	var s State
+	s.meta[0] = decision{leader: nobody, isr: one(replicas) - 1}
+	return s
+}
+
+// latest returns what the metadata says now.
+func (s *State) latest() decision { return s.meta[s.version] }
+
+// view returns the metadata that replica r acts on.
+func (s *State) view(r uint8) decision { return s.meta[s.nodes[r].applied] }
+
+// decide appends a version of the metadata.
+func (s *State) decide(d decision) {
+	s.version++
+	s.meta[s.version] = d
+}
+
+// cut truncates n's log.
+func (n *replica) cut(end uint8) {
+	for i := end; i < n.end; i++ {
+		n.log[i] = 0
+	}
+	n.end = min(n.end, end)
+	n.durable = min(n.durable, end)
+	n.committed = min(n.committed, end)
+}
+
+// append adds a record to n's log.
+func (n *replica) append(r record) {
+	n.log[n.end] = r
+	n.end++
+}
+
+// closeTerm makes n a leader no more.
+func (n *replica) closeTerm() {
+	n.term, n.start, n.heard, n.proposed = 0, 0, 0, 0
+	n.match, n.positions = [replicas]uint8{}, [replicas]uint8{}
+}
+
+// commit moves the committed end of replica r and shows what lies below it to
+// the observer.
+func (s *State) commit(r, end uint8) {
+	n := &s.nodes[r]
+	for i := n.committed; i < end; i++ {
+		if s.truth[i] == 0 {
+			s.truth[i] = n.log[i]
+		}
+	}
+	n.committed = end
+}
