@@ -7,12 +7,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +19,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
-// certificate writes a self-signed certificate for 127.0.0.1 and returns it and
-// the files.
-func certificate(t *testing.T, name string) (pair tls.Certificate, certFile, keyFile string) {
+// certificate makes a self-signed certificate for localhost.
+func certificate(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -39,32 +35,20 @@ func certificate(t *testing.T, name string) (pair tls.Certificate, certFile, key
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, data := range map[string][]byte{certFile: certPEM, keyFile: keyPEM} {
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
-		t.Fatal(err)
-	}
-	return pair, certFile, keyFile
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-func serverTLS(t *testing.T, policy string) func() *tls.Config {
-	t.Helper()
-	_, certFile, keyFile := certificate(t, "server")
-	config, err := LoadTLS(TLSOptions{CertFile: certFile, KeyFile: keyFile, ClientAuth: policy, RootCAFile: certFile, MinVersion: "tls1.2"})
-	if err != nil {
-		t.Fatal(err)
+// serverTLS is a server's configuration that trusts clients with its own
+// certificate, as far as it asks for one.
+func serverTLS(own tls.Certificate, policy tls.ClientAuthType) func() *tls.Config {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, ClientAuth: policy, ClientCAs: x509.NewCertPool(),
 	}
+	config.ClientCAs.AddCert(own.Leaf)
 	return func() *tls.Config { return config }
 }
 
@@ -75,7 +59,7 @@ func (quiet) Output(int, string) error { return nil }
 // TestGoNSQ publishes and consumes with an unmodified client through every
 // combination of upgrades.
 func TestGoNSQ(t *testing.T) {
-	h := newHarness(t, Options{TLS: serverTLS(t, "")})
+	h := newHarness(t, Options{TLS: serverTLS(certificate(t, "server"), tls.NoClientCert)})
 	for _, withTLS := range []bool{false, true} {
 		for _, compression := range []string{"", "snappy", "deflate"} {
 			t.Run(fmt.Sprintf("tls=%v %s", withTLS, compression), func(t *testing.T) {
@@ -169,26 +153,21 @@ func (w *wire) upgradeTLS(config *tls.Config) (*wire, error) {
 }
 
 func TestTLSPolicies(t *testing.T) {
-	stranger, _, _ := certificate(t, "stranger")
-	own, certFile, keyFile := certificate(t, "client")
+	stranger, own := certificate(t, "stranger"), certificate(t, "client")
 	for _, tt := range []struct {
-		policy string
+		policy tls.ClientAuthType
 		cert   *tls.Certificate
 		ok     bool
 	}{
-		{"", nil, true},
-		{"require", nil, false},
-		{"require", &stranger, true},
-		{"require-verify", nil, false},
-		{"require-verify", &stranger, false},
-		{"require-verify", &own, true},
+		{tls.NoClientCert, nil, true},
+		{tls.RequireAnyClientCert, nil, false},
+		{tls.RequireAnyClientCert, &stranger, true},
+		{tls.RequireAndVerifyClientCert, nil, false},
+		{tls.RequireAndVerifyClientCert, &stranger, false},
+		{tls.RequireAndVerifyClientCert, &own, true},
 	} {
 		t.Run(fmt.Sprintf("%s %v", tt.policy, tt.cert != nil), func(t *testing.T) {
-			config, err := LoadTLS(TLSOptions{CertFile: certFile, KeyFile: keyFile, ClientAuth: tt.policy, RootCAFile: certFile})
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := newHarness(t, Options{TLS: func() *tls.Config { return config }, TLSRequired: true})
+			h := newHarness(t, Options{TLS: serverTLS(own, tt.policy), TLSRequired: true})
 			client := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own certificate
 			if tt.cert != nil {
 				client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return tt.cert, nil }
@@ -218,7 +197,7 @@ func TestTLSPolicies(t *testing.T) {
 }
 
 func TestTLSRequired(t *testing.T) {
-	h := newHarness(t, Options{TLS: serverTLS(t, ""), TLSRequired: true})
+	h := newHarness(t, Options{TLS: serverTLS(certificate(t, "server"), tls.NoClientCert), TLSRequired: true})
 	for _, cmd := range []string{"PUB", "SUB", "NOP", "AUTH", "FIN"} {
 		w := h.dial(t)
 		w.send(cmd + " t\n")
@@ -232,7 +211,7 @@ func TestTLSRequired(t *testing.T) {
 // TestReadAheadBelongsToTheNewStream sends the first bytes of the handshake
 // with the IDENTIFY.
 func TestReadAheadBelongsToTheNewStream(t *testing.T) {
-	h := newHarness(t, Options{TLS: serverTLS(t, "")})
+	h := newHarness(t, Options{TLS: serverTLS(certificate(t, "server"), tls.NoClientCert)})
 	w := h.dialRaw(t)
 	joined := &joinedConn{Conn: w.Conn, first: []byte(nsq.Magic + "IDENTIFY\n" + sized(negotiated))}
 	conn := tls.Client(joined, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // its own certificate
