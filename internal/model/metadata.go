@@ -208,9 +208,9 @@ func (x explorer) registers(s *State, r uint8) {
 	x.emit(&t, Step{Register, r, uint8(d.isr), 0})
 }
 
-// forgets: metadata takes no proposal for r from a session with an earlier life
-// of r any more, neither one under way nor a later one. It does for a leader
-// what no other replica of the model can: tell it that r is not the r it met.
+// forgets: metadata refuses a proposal for r that comes from a session with an
+// earlier life of r. The model ends these sessions at their leaders, which
+// comes to the same: nothing else that they are good for reaches r any more.
 func (c *Config) forgets(t *State, r uint8) {
 	for i := range t.nodes {
 		t.nodes[i].heard = t.nodes[i].heard.without(r)

@@ -56,7 +56,7 @@ const (
 
 // raceLimit keeps the race detector, which makes a search ten times as slow and
 // has nothing to find in one goroutine, to the searches that end soon.
-const raceLimit = 100_000
+const raceLimit = 20_000
 
 func limit() int {
 	if raceEnabled {
@@ -314,5 +314,37 @@ func TestRulesHaveNames(t *testing.T) {
 	}
 	if _, err := ParseRule("none"); err == nil {
 		t.Error("a rule that is none was read")
+	}
+}
+
+// TestRulesAreExplained wants every rule and invariant in the document for
+// readers.
+func TestRulesAreExplained(t *testing.T) {
+	text, err := os.ReadFile("../../docs/replication.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained := func(name string) {
+		name, _, _ = strings.Cut(name, " ")
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/replication.md does not mention %s", name)
+		}
+	}
+	for r := range rules {
+		explained(r.String())
+	}
+	for i := range invariants {
+		explained(i.String())
+	}
+}
+
+func TestTableTellsNewFingerprints(t *testing.T) {
+	var tab table
+	for round := range 2 {
+		for i := range uint64(2 * smallestTable) {
+			if added := tab.add(i*i*i + 1); added != (round == 0) {
+				t.Fatalf("round %d, %d: new %v", round, i, added)
+			}
+		}
 	}
 }

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"cmp"
-	"hash/maphash"
-)
+import "hash/maphash"
 
 // order says which replica each becomes.
 type order [replicas]uint8
@@ -97,30 +94,22 @@ func (s *State) permuted(p *order) State {
 			m.from, m.to = p[m.from], p[m.to]
 		}
 	}
-	if compareMessages(t.post[0], t.post[1]) > 0 {
+	if t.post[0].number() < t.post[1].number() { // the network keeps no order
 		t.post[0], t.post[1] = t.post[1], t.post[0]
 	}
 	return t
 }
 
-// compareMessages orders messages, real ones first: the network keeps no order
-// among them.
-func compareMessages(a, b message) int {
-	return cmp.Or(cmp.Compare(b.number(), a.number()), 0)
-}
-
-// number packs a message into a number that is greater than 0.
+// number packs a message into a number; no message is 0.
 func (m message) number() uint64 {
 	n := uint64(m.kind)
 	for _, v := range []uint8{m.from, m.to, m.epoch, m.at, uint8(m.record)} {
 		n = n<<8 | uint64(v)
 	}
+	n <<= 2
 	if m.stale {
-		n = n<<1 | 1
-	} else {
-		n <<= 1
+		n |= 2
 	}
-	n <<= 1
 	if m.checked {
 		n |= 1
 	}
