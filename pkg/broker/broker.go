@@ -199,11 +199,13 @@ func (n *hosting) fail(err error) {
 	})
 }
 
-// reportDamage is told of every damaged range that a consumer was led past.
+// reportDamage is told of a damaged range: when a log is opened, and whenever a
+// consumer is led past it. It is said once.
 func (n *hosting) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
-	n.damaged.Add(1)
-	n.log.Error("messages are damaged on disk and are not delivered",
-		"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+	if n.damage.note(damagedRange{err.Path, err.From}) {
+		n.log.Error("messages are damaged on disk and are not delivered",
+			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+	}
 }
 
 // Close hands everything over: consumers are disconnected, what was taken is

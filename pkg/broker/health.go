@@ -27,7 +27,7 @@ func (b *Broker) Cluster() ClusterInfo {
 func (b *Broker) Health() Health {
 	h := Health{Healthy: true, Reasons: b.Ready()}
 	h.Healthy = len(h.Reasons) == 0
-	if n := int(b.damaged.Load()); n > 0 {
+	if n := b.damage.count(); n > 0 {
 		h.Degraded = true
 		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "ranges of the log are damaged and not served"})
 	}

@@ -37,7 +37,7 @@ type hosting struct {
 	exiting  atomic.Bool           // changes are refused
 	failed   atomic.Pointer[error] // why the node cannot go on
 	failOnce sync.Once
-	damaged  atomic.Int64 // damaged ranges met since the start
+	damage   damage       // damaged ranges of the logs held
 	torn     atomic.Int64 // bytes cut from torn tails
 	recovery atomic.Int64 // ns that opening all logs at the start took
 
@@ -220,8 +220,7 @@ func (n *hosting) reportRecovery(name string, partition int, r commitlog.Recover
 		log.Warn("a torn tail was cut: it had not been acknowledged", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
 	}
 	for _, d := range r.Damaged {
-		n.damaged.Add(1)
-		log.Error("part of the log is damaged and is not served", "path", d.Path, "position", d.Position, "from", d.From, "next", d.Next)
+		n.reportDamage(name, partition, &commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
 	}
 }
 
@@ -296,6 +295,7 @@ func (n *hosting) discard(h *hostedTopic) error {
 	if h.fs != n.o.FS {
 		return nil // it was in memory
 	}
+	n.damage.forget(n.dirs.topic(h.name, h.incarnation))
 	return n.trash(topicDir(h.name, h.incarnation))
 }
 

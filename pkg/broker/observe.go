@@ -33,7 +33,7 @@ type LogStats struct {
 	Records       int64
 	AppendedBytes int64
 	Syncs         int64
-	Damaged       int64         // damaged ranges met since the start
+	Damaged       int           // damaged ranges of the logs
 	TornBytes     int64         // cut from torn tails at the start
 	Recovery      time.Duration // that opening all logs took
 }
@@ -65,7 +65,7 @@ func (n *hosting) LogStats() LogStats {
 			}
 		}
 	}
-	s.Damaged = n.damaged.Load()
+	s.Damaged = n.damage.count()
 	s.TornBytes = n.torn.Load()
 	s.Recovery = time.Duration(n.recovery.Load())
 	return s
