@@ -63,13 +63,13 @@ func (a *analysis) run() error {
 	if err := a.list(); err != nil {
 		return err
 	}
+	a.begin()
 	a.durable = a.note.durable
 	for _, f := range a.segments {
-		if f.trusted {
+		if f.trusted && !a.note.cutting {
 			a.durable = max(a.durable, f.end)
 		}
 	}
-	a.begin()
 	for i := 0; i < len(a.segments); i++ {
 		torn, err := a.segment(i)
 		if err != nil {
@@ -99,6 +99,9 @@ func (a *analysis) list() error {
 	if err != nil {
 		a.note, a.noted, a.noteLost = checkpoint{}, false, true
 	}
+	// A cut that a crash has torn may leave a batch, or a segment, behind one that
+	// is gone: that proves nothing.
+	a.alternating = a.alternating && !a.note.cutting
 	for _, name := range names {
 		base, ok := parseSegmentName(name)
 		stem, isIndex := strings.CutSuffix(name, indexSuffix)

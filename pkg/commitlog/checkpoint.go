@@ -14,7 +14,7 @@ import (
 //
 //	 0                       8           12          16
 //	+-----------------------+-----------+-----------+
-//	| "BRKDCKP" 1           | CRC-32C   | 0         |
+//	| "BRKDCKP" 1           | CRC-32C   | cutting   |
 //	+-----------------------+-----------+-----------+
 //	| start                 | durable end           |
 //	+-----------------------+-----------------------+
@@ -37,6 +37,7 @@ type checkpoint struct {
 	committed  seq.Offset // at least this was committed
 	epoch      seq.Epoch  // the highest that was asked for
 	before     seq.Epoch  // of the batch that ended at start; 0: none is known
+	cutting    bool       // a truncation was about to cut what lies behind durable
 }
 
 var errBadFile = errors.New("file is damaged")
@@ -45,6 +46,9 @@ func (c checkpoint) encode() []byte {
 	p := make([]byte, checkpointBytes)
 	copy(p, checkpointMagic)
 	le := binary.LittleEndian
+	if c.cutting {
+		le.PutUint32(p[12:], 1)
+	}
 	le.PutUint64(p[16:], uint64(c.start))
 	le.PutUint64(p[24:], uint64(c.durable))
 	le.PutUint64(p[32:], uint64(c.durablePos)) //nolint:gosec // a position is not negative
@@ -67,6 +71,7 @@ func decodeCheckpoint(p []byte) (checkpoint, error) {
 		committed:  seq.Offset(le.Uint64(p[40:])),
 		epoch:      seq.Epoch(le.Uint64(p[48:])),
 		before:     seq.Epoch(le.Uint64(p[56:])),
+		cutting:    le.Uint32(p[12:]) != 0,
 	}
 	if c.durablePos < 0 || c.start > c.durable || c.committed > c.durable || c.durable > seq.MaxOffset+1 {
 		return checkpoint{}, errBadFile

@@ -29,6 +29,8 @@ var (
 	// ErrBelowCommitted: truncating would remove what is committed. It must never
 	// happen; the replica has to stop.
 	ErrBelowCommitted = fate.Refuse("truncating below the committed end")
+	// ErrInvalidOrigin: a log cannot begin there.
+	ErrInvalidOrigin = fate.Refuse("offset or position is out of range")
 	// ErrNotBoundary: the log can be cut only between batches.
 	ErrNotBoundary = fate.Refuse("offset is inside a batch")
 	// ErrBeyondCommitted: the offset is not committed yet.

@@ -33,7 +33,7 @@ type Log struct {
 	tail        tail
 	counts      counters
 
-	// serial admits one of Sync, TruncateTo, Retain, Checkpoint and Close at a
+	// serial admits one of Sync, TruncateTo, Reset, Retain, Checkpoint, Close at a
 	// time. It is there to be held while they wait for the disk; no append and no
 	// read takes it. It is taken before wmu.
 	serial sync.Mutex
@@ -87,7 +87,13 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	if err := a.repair(); err != nil {
 		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
 	}
-	return newLog(a, o), a.report(), nil
+	l := newLog(a, o)
+	if a.note.cutting { // what was to be cut is gone
+		if err := l.Checkpoint(); err != nil && !isNoSpace(err) {
+			return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+		}
+	}
+	return l, a.report(), nil
 }
 
 // newLog returns the log that was found on disk.
@@ -240,25 +246,36 @@ func (l *Log) view() []*segment {
 func (l *Log) Checkpoint() error {
 	l.serial.Lock()
 	defer l.serial.Unlock()
-	return l.checkpointSerial(seq.MaxOffset+1, l.Start())
+	return l.checkpointSerial(l.Start())
 }
 
-// checkpointSerial writes the checkpoint, with a durable end of at most limit.
-func (l *Log) checkpointSerial(limit, start seq.Offset) error {
+// checkpointSerial writes the checkpoint for a log that will start at start.
+func (l *Log) checkpointSerial(start seq.Offset) error {
 	if err := l.refuseFailed(); err != nil {
 		return err
 	}
 	l.wmu.Lock()
-	made, epoch := l.madeDir, l.epoch
+	made := l.madeDir
 	l.wmu.Unlock()
-	note := checkpoint{start: start, durable: min(limit, l.DurableEnd()), epoch: epoch, before: epochBefore(l, start)}
-	note.durable = max(note.durable, start)
-	note.committed = max(start, min(l.CommittedEnd(), note.durable))
-	note.durablePos = positionOf(l.view(), note.durable, l.endPos.Load())
+	note := noteOf(l, l.DurableEnd(), start)
 	if !made || note == l.noted {
 		return nil
 	}
 	return note.write(l)
+}
+
+// noteOf returns what is to be noted of a log that will start at start and is
+// durable to an end. Serial is held.
+func noteOf(l *Log, durable, start seq.Offset) checkpoint {
+	l.wmu.Lock()
+	epoch := l.epoch
+	l.wmu.Unlock()
+	durable = max(durable, start)
+	return checkpoint{
+		start: start, durable: durable, durablePos: positionOf(l.view(), durable, l.endPos.Load()),
+		committed: max(start, min(l.CommittedEnd(), durable)),
+		epoch:     epoch, before: epochBefore(l, start),
+	}
 }
 
 // write replaces the checkpoint of a log. Serial is held.
@@ -311,7 +328,7 @@ func (l *Log) Close() error {
 		}
 	}
 	if err == nil && l.Failed() == nil {
-		err = l.checkpointSerial(seq.MaxOffset+1, l.Start())
+		err = l.checkpointSerial(l.Start())
 	}
 	l.tail.drop()
 	return err

@@ -148,6 +148,13 @@ func TestRecovery(t *testing.T) {
 			s.write(seg0, s.ends[6]+20, []byte{0xee})
 			return s, want{end: 10, damaged: damage(seg0, s.ends[6], 7, 8), alternating: true}
 		},
+		"a hole in what a truncation was cutting, synced one by one": func(t *testing.T) (*state, want) {
+			s := oneSegment(t, 5)
+			note := checkpoint{durable: 7, committed: 5, durablePos: s.ends[6] - segmentHeadBytes, epoch: 1, cutting: true}
+			s.create(checkpointName, note.encode())
+			s.write(seg0, s.ends[6], zeros[:s.ends[7]-s.ends[6]])
+			return s, want{end: 7, cut: 1, alternating: true}
+		},
 		"damaged below the durable end": func(t *testing.T) (*state, want) {
 			s := oneSegment(t, 8)
 			s.write(seg0, s.ends[1]+50, []byte{0xee})

@@ -36,18 +36,32 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	if err != nil {
 		return err
 	}
-	// First the note: what is cut off must not be missed at the next Open.
-	if err := l.checkpointSerial(end, l.Start()); err != nil {
+	// First the note: what is cut off must not be missed at the next Open, and the
+	// traces of a half-done cut must not be taken for damage.
+	if err := noteCut(l, end); err != nil {
 		return err
 	}
 	l.wmu.Lock()
-	defer l.wmu.Unlock()
-	if err := w.admitLocked(); err != nil {
+	if err = w.admitLocked(); err == nil {
+		l.truncations.Add(1)
+		err = w.cutLocked(cut, end)
+		l.truncations.Add(1)
+	}
+	l.wmu.Unlock()
+	if err != nil {
 		return err
 	}
-	l.truncations.Add(1)
-	defer l.truncations.Add(1)
-	return w.cutLocked(cut, end)
+	if err := l.checkpointSerial(l.Start()); err != nil && !isNoSpace(err) {
+		return l.fail(err)
+	}
+	return nil
+}
+
+// noteCut notes that all at end and after is about to be cut. Serial is held.
+func noteCut(l *Log, end seq.Offset) error {
+	note := noteOf(l, min(end, l.DurableEnd()), l.Start())
+	note.cutting = true
+	return note.write(l)
 }
 
 // cutPlan is where a truncation cuts.

@@ -1,0 +1,157 @@
+package commitlog
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Origin is where a log begins that does not begin at offset 0.
+type Origin struct {
+	// Start is the first offset that will be appended.
+	Start seq.Offset
+	// Position is its byte position in the virtual log.
+	Position int64
+	// Before is the epoch of the batch that ends at Start; 0: it is not known.
+	Before seq.Epoch
+}
+
+// Reset removes all of the log, durably, and lets it begin anew at an origin: that
+// of a leader's log that has moved past what this replica would need next. It
+// never starts below the committed end (ErrBelowCommitted); a start beyond the
+// log's end is what it is there for. Start, end, durable and committed end are
+// the origin's afterwards, and the writer stays good. An error that is marked
+// Refused says that nothing has changed. After any other the log may have failed,
+// which Failed tells; if it has not, the log is reset and a file is left over that
+// goes at the next Open.
+func (w *Writer) Reset(o Origin) error {
+	if o.Start > seq.MaxOffset || o.Position < 0 {
+		return ErrInvalidOrigin
+	}
+	l := w.log
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	if _, err := l.syncSerial(); err != nil { // so that only one segment is being written
+		return err
+	}
+	l.wmu.Lock()
+	out := l.out
+	l.wmu.Unlock()
+	if out != nil {
+		out.waitFill(l) // no other starts while serial is held
+	}
+	l.wmu.Lock()
+	err := w.admitResetLocked(o)
+	l.wmu.Unlock()
+	if err != nil {
+		return err
+	}
+	// What begins at the new start or after goes first, as a truncation would cut
+	// it: it could be taken for a part of the new log.
+	if o.Start < l.End() {
+		if err := noteCut(l, o.Start); err != nil {
+			return refuse("noting the reset", err)
+		}
+	}
+	old, err := w.reset(o)
+	if err != nil {
+		return err
+	}
+	for _, s := range old {
+		if err := s.remove(l.fs); err != nil {
+			return err
+		}
+	}
+	return l.fs.SyncDir(l.dir)
+}
+
+// admitResetLocked answers whether the writer may let the log begin there.
+func (w *Writer) admitResetLocked(o Origin) error {
+	if err := w.admitLocked(); err != nil {
+		return err
+	}
+	if committed := w.log.CommittedEnd(); o.Start < committed {
+		return fmt.Errorf("starting anew at %d, committed is %d: %w", o.Start, committed, ErrBelowCommitted)
+	}
+	if o.Before > w.epoch {
+		return fmt.Errorf("starting anew behind epoch %d, writer is at %d: %w", o.Before, w.epoch, ErrStaleEpoch)
+	}
+	return nil
+}
+
+// reset notes the origin and takes it over. It returns the segments whose files
+// are to be removed. Appends wait, and so does a Writer that would take over.
+func (w *Writer) reset(o Origin) (old []*segment, err error) {
+	l := w.log
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if err := w.admitResetLocked(o); err != nil {
+		return nil, err
+	}
+	if !l.madeDir {
+		if err := vfs.MkdirAllSynced(l.fs, l.dir); err != nil {
+			return nil, refuse("making the directory", err)
+		}
+		l.madeDir = true
+	}
+	old = l.view()
+	cut := len(old)
+	for cut > 0 && old[cut-1].base >= o.Start {
+		cut--
+	}
+	if err := removeBackwards(l, old[cut:]); err != nil {
+		return nil, l.fail(err)
+	}
+	note := checkpoint{
+		start: o.Start, durable: o.Start, durablePos: o.Position, committed: o.Start,
+		epoch: l.epoch, before: o.Before,
+	}
+	if err := note.write(l); err != nil {
+		if isNoSpace(err) && cut == len(old) {
+			return nil, refuse("noting the reset", err)
+		}
+		return nil, l.fail(err)
+	}
+	l.truncations.Add(1)
+	defer l.truncations.Add(1)
+	for _, out := range append(l.rolled, l.out) {
+		if out != nil {
+			out.abandon()
+			out.seg.unpin()
+		}
+	}
+	l.rolled, l.out = nil, nil
+	o.begin(l)
+	return old[:cut], nil
+}
+
+// begin makes a log in memory an empty one. The start goes first: what a reader
+// asks for meanwhile is below it or not committed yet.
+func (o Origin) begin(l *Log) {
+	l.tail.drop()
+	l.before.Store(uint64(o.Before))
+	l.start.Store(uint64(o.Start))
+	l.end.Store(uint64(o.Start))
+	l.startPos.Store(o.Position)
+	l.endPos.Store(o.Position)
+	l.durable.Store(uint64(o.Start))
+	l.segments.Store(new([]*segment))
+	l.epochs.Store(new([]EpochStart))
+	l.Commit(o.Start)
+}
+
+// removeBackwards removes segments, the last first, so that what a crash leaves
+// has no gap.
+func removeBackwards(l *Log, gone []*segment) error {
+	for _, s := range slices.Backward(gone) {
+		if err := s.remove(l.fs); err != nil {
+			return err
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return l.fs.SyncDir(l.dir)
+}
