@@ -192,6 +192,12 @@ func TestAFollowerAppendsTheSameBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if follower.End()%2 == 0 {
+			if _, err := f.AppendRaws(raw); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		for len(raw) > 0 {
 			b, err := Decode(raw)
 			if err != nil {

@@ -71,38 +71,12 @@ func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 		return Batch{}, err
 	}
 	raw := b.seal(w.epoch, l.End(), timestamp)
-	batch, err := w.appendLocked(Batch{raw: raw})
-	if err == nil {
-		b.spend()
-	}
-	return batch, err
-}
-
-// AppendRaw adds one batch as it stands in another replica's log. It checks all
-// of it: the batch must be intact, begin at the log's end, and be of an epoch
-// not below the log's last nor above the writer's. The log keeps raw, which must
-// not be changed afterwards.
-func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
-	b, err := Decode(raw)
-	if err != nil {
+	batch := Batch{raw: raw}
+	if err := w.writeLocked(raw); err != nil {
 		return Batch{}, err
 	}
-	if b.Size() != len(raw) {
-		return Batch{}, fmt.Errorf("%w: %d bytes behind it", ErrInvalidBatch, len(raw)-b.Size())
-	}
-	l := w.log
-	l.wmu.Lock()
-	defer l.wmu.Unlock()
-	if err := w.roomLocked(int64(b.Size())); err != nil {
-		return Batch{}, err
-	}
-	if b.First() != l.End() {
-		return Batch{}, fmt.Errorf("batch begins at %d, log ends at %d: %w", b.First(), l.End(), ErrNotContiguous)
-	}
-	if b.Epoch() < l.LastEpoch() || b.Epoch() > w.epoch {
-		return Batch{}, fmt.Errorf("batch of epoch %d, log is at %d, writer at %d: %w", b.Epoch(), l.LastEpoch(), w.epoch, ErrStaleEpoch)
-	}
-	return w.appendLocked(b)
+	b.spend()
+	return w.enterLocked(batch), nil
 }
 
 // roomLocked admits the writer and makes room for n bytes in the segment that is
@@ -182,17 +156,25 @@ func (w *Writer) outputLocked(n int64) error {
 	return nil
 }
 
-// appendLocked writes a sealed batch for which room was made.
-func (w *Writer) appendLocked(b Batch) (Batch, error) {
+// writeLocked writes sealed batches, for which room was made, behind the last one.
+func (w *Writer) writeLocked(raw []byte) error {
+	undone, err := w.log.out.write(raw)
+	switch {
+	case err == nil:
+		return nil
+	case undone:
+		return refuse("appending", err)
+	default:
+		return w.log.fail(err)
+	}
+}
+
+// enterLocked makes a batch that was written the log's last, and returns it with
+// its position.
+func (w *Writer) enterLocked(b Batch) Batch {
 	l, o := w.log, w.log.out
 	at := o.seg.size.Load()
 	b.position = o.seg.position(at)
-	if undone, err := o.write(b.raw); err != nil {
-		if undone {
-			return Batch{}, refuse("appending", err)
-		}
-		return Batch{}, l.fail(err)
-	}
 	if history := l.Epochs(); len(history) == 0 || b.Epoch() > l.LastEpoch() {
 		epochs := addEpoch(slices.Clone(history), b)
 		l.epochs.Store(&epochs)
@@ -204,7 +186,7 @@ func (w *Writer) appendLocked(b Batch) (Batch, error) {
 	l.counts.appends.Add(1)
 	l.counts.records.Add(int64(b.Count()))
 	l.counts.bytes.Add(int64(b.Size()))
-	return b, nil
+	return b
 }
 
 // Sync makes what was appended before the call durable and returns the durable
@@ -256,7 +238,7 @@ func (l *Log) syncSerial() (seq.Offset, error) {
 	}
 	l.durable.Store(max(l.durable.Load(), uint64(target)))
 	if len(rolled) > 0 {
-		if err := l.checkpointSerial(seq.MaxOffset+1, l.Start()); err != nil && !isNoSpace(err) {
+		if err := l.checkpointSerial(l.Start()); err != nil && !isNoSpace(err) {
 			return l.DurableEnd(), l.fail(err)
 		}
 	}

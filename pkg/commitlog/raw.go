@@ -1,0 +1,133 @@
+package commitlog
+
+import (
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// AppendRaw adds one batch as it stands in another replica's log. It checks all
+// of it: the batch must be intact, begin at the log's end, and be of an epoch
+// not below the log's last nor above the writer's. The log keeps raw, which must
+// not be changed afterwards.
+func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
+	b, err := Decode(raw)
+	if err != nil {
+		return Batch{}, err
+	}
+	if b.Size() != len(raw) {
+		return Batch{}, fmt.Errorf("%w: %d bytes behind it", ErrInvalidBatch, len(raw)-b.Size())
+	}
+	added, err := w.appendRun(run{raw: raw, batches: []Batch{b}})
+	if err != nil {
+		return Batch{}, err
+	}
+	return added[0], nil
+}
+
+// AppendRaws adds several batches as they stand in another replica's log, one
+// behind the other as ReadRaw returns them, with one write as far as they go into
+// one segment. All are checked as by AppendRaw before any is written. It returns
+// what was appended: fewer than all only where there was no room for the rest, or
+// where the right to write was lost in between, and then with an error. The log
+// keeps raw, which must not be changed afterwards.
+func (w *Writer) AppendRaws(raw []byte) ([]Batch, error) {
+	r, err := decodeRun(raw)
+	if err != nil {
+		return nil, err
+	}
+	return w.appendRun(r)
+}
+
+// run is a row of batches that follow each other, offset by offset and in bytes.
+type run struct {
+	raw     []byte
+	batches []Batch
+}
+
+// decodeRun checks that bytes are a run, and nothing but.
+func decodeRun(raw []byte) (run, error) {
+	r := run{raw: raw}
+	for at := 0; at < len(raw); {
+		b, err := Decode(raw[at:])
+		if err != nil {
+			return run{}, fmt.Errorf("at byte %d: %w", at, err)
+		}
+		if n := len(r.batches); n > 0 {
+			before := r.batches[n-1]
+			if b.First() != before.End() {
+				return run{}, fmt.Errorf("batch begins at %d, the one before ends at %d: %w", b.First(), before.End(), ErrNotContiguous)
+			}
+			if b.Epoch() < before.Epoch() {
+				return run{}, fmt.Errorf("batch of epoch %d behind one of %d: %w", b.Epoch(), before.Epoch(), ErrStaleEpoch)
+			}
+		}
+		r.batches = append(r.batches, b)
+		at += b.Size()
+	}
+	if len(r.batches) == 0 {
+		return run{}, ErrEmptyBatch
+	}
+	return r, nil
+}
+
+// lastEpoch returns the highest epoch in a run.
+func (r run) lastEpoch() seq.Epoch { return r.batches[len(r.batches)-1].Epoch() }
+
+// split cuts a run behind the batches that fit into so many bytes, but behind
+// the first at the earliest.
+func (r run) split(room int64) (head, rest run) {
+	size, n := r.batches[0].Size(), 1
+	for n < len(r.batches) && int64(size+r.batches[n].Size()) <= room {
+		size += r.batches[n].Size()
+		n++
+	}
+	return run{r.raw[:size:size], r.batches[:n]}, run{r.raw[size:], r.batches[n:]}
+}
+
+// appendRun appends a run, segment by segment.
+func (w *Writer) appendRun(r run) (added []Batch, err error) {
+	l := w.log
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	for len(r.batches) > 0 {
+		if err := w.roomLocked(int64(r.batches[0].Size())); err != nil { // which begins a segment if need be
+			return added, err
+		}
+		var head run
+		head, r = r.split(l.opts.SegmentBytes - l.out.seg.size.Load())
+		if len(head.batches) > 1 {
+			if err := w.roomLocked(int64(len(head.raw))); err != nil {
+				return added, err
+			}
+		}
+		// Room may have had to wait, and others may have appended meanwhile.
+		if err := w.fitsLocked(head, r); err != nil {
+			return added, err
+		}
+		if err := w.writeLocked(head.raw); err != nil {
+			return added, err
+		}
+		for _, b := range head.batches {
+			added = append(added, w.enterLocked(b))
+		}
+	}
+	return added, nil
+}
+
+// fitsLocked tells whether a run goes at the log's end, with what follows it.
+func (w *Writer) fitsLocked(head, rest run) error {
+	l := w.log
+	first := head.batches[0]
+	if first.First() != l.End() {
+		return fmt.Errorf("batch begins at %d, log ends at %d: %w", first.First(), l.End(), ErrNotContiguous)
+	}
+	last := head.lastEpoch()
+	if len(rest.batches) > 0 {
+		last = rest.lastEpoch()
+	}
+	if first.Epoch() < l.LastEpoch() || last > w.epoch {
+		return fmt.Errorf("batches of epochs %d to %d, log is at %d, writer at %d: %w", first.Epoch(), last, l.LastEpoch(), w.epoch, ErrStaleEpoch)
+	}
+	return nil
+}
