@@ -1,7 +1,6 @@
 package nsqclient
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
 // Defaults of Options.
@@ -84,10 +84,9 @@ func New(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	if o.Window == 0 {
 		o.Window = DefaultWindow
 	}
-	const readBuffer = 256 << 10
 	c := &Conn{
 		nc:     nc,
-		frames: frameReader{r: bufio.NewReaderSize(nc, readBuffer)},
+		frames: newFrameReader(nc),
 		beat:   o.Heartbeat,
 		window: make(chan struct{}, o.Window),
 		wake:   make(chan struct{}, 1),
@@ -101,7 +100,7 @@ func New(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 }
 
 func (c *Conn) greet(ctx context.Context, o Options) error {
-	cmd := appendIdentify([]byte(magic), identify{
+	cmd := appendIdentify([]byte(nsq.Magic), identify{
 		ClientID: o.ClientID, Hostname: o.Hostname, UserAgent: o.UserAgent, FeatureNegotiation: true,
 		HeartbeatInterval: o.Heartbeat.Milliseconds(), MsgTimeout: o.MsgTimeout.Milliseconds(),
 	})
@@ -134,13 +133,13 @@ func (c *Conn) ask(ctx context.Context, cmd []byte) ([]byte, error) {
 		switch {
 		case err != nil:
 			return nil, errors.Join(context.Cause(ctx), err)
-		case f.kind == frameError:
+		case f.kind == nsq.FrameError:
 			return nil, f.asError()
-		case f.kind == frameResponse && string(f.data) == heartbeat:
+		case f.kind == nsq.FrameResponse && string(f.data) == nsq.Heartbeat:
 			if _, err := c.nc.Write([]byte("NOP\n")); err != nil {
 				return nil, err
 			}
-		case f.kind == frameResponse:
+		case f.kind == nsq.FrameResponse:
 			return f.data, nil
 		default:
 			return nil, fmt.Errorf("%w: a frame of type %d before its time", ErrProtocol, f.kind)
@@ -159,7 +158,7 @@ func (c *Conn) Subscribe(ctx context.Context, topic, channel string, partition i
 	if err != nil {
 		return fmt.Errorf("subscribe to %s/%s: %w", topic, channel, err)
 	}
-	if string(answer) != okAnswer {
+	if string(answer) != nsq.OK {
 		return fmt.Errorf("subscribe to %s/%s: %w: answer %q", topic, channel, ErrProtocol, answer)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
 // Run reads and writes until the context ends, the connection fails, or Stop is
@@ -84,7 +85,7 @@ func (c *Conn) write(stopped <-chan struct{}) error {
 // read handles frames until the connection or the subscription ends.
 func (c *Conn) read(onMessage func(Message)) error {
 	for {
-		if c.frames.r.Buffered() == 0 {
+		if c.frames.in.Buffered() == 0 {
 			// A broker is never silent for longer than a heartbeat.
 			if err := c.nc.SetReadDeadline(time.Now().Add(2 * c.beat)); err != nil {
 				return err
@@ -104,26 +105,26 @@ func (c *Conn) read(onMessage func(Message)) error {
 // handle handles one frame. over says that the broker has closed the subscription.
 func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 	switch f.kind {
-	case frameMessage:
+	case nsq.FrameMessage:
 		m, err := f.asMessage()
 		if err != nil {
 			return false, err
 		}
 		onMessage(m)
 		return false, nil
-	case frameResponse:
+	case nsq.FrameResponse:
 		switch string(f.data) {
-		case heartbeat:
+		case nsq.Heartbeat:
 			c.queue(func(dst []byte) []byte { return append(dst, "NOP\n"...) })
 			return false, nil
-		case closeWait:
+		case nsq.CloseWait:
 			return true, nil
 		}
 		if !c.answer(nil) {
 			return false, fmt.Errorf("%w: the answer %q to nothing", ErrProtocol, f.data)
 		}
 		return false, nil
-	case frameError:
+	case nsq.FrameError:
 		e := f.asError()
 		switch e.Code {
 		case "E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED":

@@ -12,32 +12,19 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-const (
-	magic = "  V2"
-
-	frameResponse = 0
-	frameError    = 1
-	frameMessage  = 2
-
-	heartbeat = "_heartbeat_"
-	closeWait = "CLOSE_WAIT"
-	okAnswer  = "OK"
-
-	// maxFrameBytes is the largest frame that is read: over the largest message
-	// that a broker can be told to accept.
-	maxFrameBytes = 64 << 20
-
-	idLen         = 16
-	messageHeader = 8 + 2 + idLen
-)
+// maxFrameBytes is the largest frame that is read: over the largest message
+// that a broker can be told to accept.
+const maxFrameBytes = 64 << 20
 
 // AnyPartition leaves the partition to the broker.
 const AnyPartition = -1
 
 // ID names a message to the connection that received it.
-type ID [idLen]byte
+type ID [seq.HexLen]byte
 
 // String returns the id as the broker wrote it.
 func (id ID) String() string { return string(id[:]) }
@@ -74,54 +61,33 @@ var ErrProtocol = errors.New("not the NSQ protocol")
 
 // frame is one frame from the broker. Its data is valid until the next read.
 type frame struct {
-	kind uint32
+	kind nsq.FrameType
 	data []byte
 }
 
-// frameReader reads frames into one buffer that it uses again.
+// frameReader reads the broker's frames.
 type frameReader struct {
-	r   *bufio.Reader
-	buf []byte
+	in     *bufio.Reader
+	frames *nsq.FrameReader
 }
 
-// next reads a frame. Memory grows with the bytes that arrive, not with the
-// size that the peer declares.
-func (f *frameReader) next() (frame, error) {
-	var head [8]byte
-	if _, err := io.ReadFull(f.r, head[:]); err != nil {
-		return frame{}, err
-	}
-	size := binary.BigEndian.Uint32(head[:4])
-	if string(head[:4]) == "HTTP" {
+func newFrameReader(r io.Reader) frameReader {
+	const readBuffer = 256 << 10
+	in := bufio.NewReaderSize(r, readBuffer)
+	return frameReader{in, nsq.NewFrameReader(in, maxFrameBytes)}
+}
+
+// next reads a frame.
+func (f frameReader) next() (frame, error) {
+	const http = "HTTP"
+	if start, err := f.in.Peek(len(http)); err == nil && string(start) == http {
 		return frame{}, fmt.Errorf("%w: that is an HTTP address", ErrProtocol)
 	}
-	if size < 4 || size > maxFrameBytes {
-		return frame{}, fmt.Errorf("%w: a frame of %d bytes", ErrProtocol, size)
+	kind, data, err := f.frames.Next()
+	if errors.Is(err, nsq.ErrFrameSize) {
+		err = fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
-	n := int(size) - 4
-	if err := f.fill(n); err != nil {
-		return frame{}, err
-	}
-	return frame{binary.BigEndian.Uint32(head[4:]), f.buf[:n]}, nil
-}
-
-// fill reads n bytes to the start of the buffer, growing it step by step.
-func (f *frameReader) fill(n int) error {
-	const step = 1 << 20
-	for have := 0; have < n; {
-		want := min(n, have+step)
-		if cap(f.buf) < want {
-			grown := make([]byte, want, max(want, min(2*cap(f.buf), n)))
-			copy(grown, f.buf[:have])
-			f.buf = grown
-		}
-		f.buf = f.buf[:max(want, len(f.buf))]
-		if _, err := io.ReadFull(f.r, f.buf[have:want]); err != nil {
-			return err
-		}
-		have = want
-	}
-	return nil
+	return frame{kind, data}, err
 }
 
 // asError returns the error of an error frame.
@@ -132,16 +98,11 @@ func (f frame) asError() *Error {
 
 // asMessage takes a message frame apart.
 func (f frame) asMessage() (Message, error) {
-	if len(f.data) < messageHeader {
-		return Message{}, fmt.Errorf("%w: a message frame of %d bytes", ErrProtocol, len(f.data))
+	m, err := nsq.ParseMessage(f.data)
+	if err != nil {
+		return Message{}, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
-	m := Message{
-		Timestamp: time.Unix(0, int64(binary.BigEndian.Uint64(f.data))),
-		Attempts:  binary.BigEndian.Uint16(f.data[8:]),
-		Body:      f.data[messageHeader:],
-	}
-	copy(m.ID[:], f.data[10:])
-	return m, nil
+	return Message{ID: m.ID, Timestamp: time.Unix(0, m.Timestamp), Attempts: m.Attempts, Body: m.Body}, nil
 }
 
 // identify is the body of IDENTIFY.

@@ -1,6 +1,6 @@
 // Package nsq is the codec of the NSQ TCP protocol, version 2: bytes to typed
-// commands, answers and messages to frames, names, the IDENTIFY negotiation,
-// and the error codes with their fatality.
+// commands, answers and messages to frames, the IDENTIFY negotiation, and the
+// error codes with their fatality.
 //
 // It knows the shape of what goes over the wire and the limits that a reader
 // must keep. It refuses to know what a connection is doing: which command is

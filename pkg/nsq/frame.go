@@ -74,22 +74,60 @@ var (
 	ErrShortMessage = errors.New("message frame too short")
 )
 
-// ReadFrame reads one frame, for clients. A frame whose data is longer than max
-// bytes fails with ErrFrameSize. The data is the caller's.
-func ReadFrame(r io.Reader, maxData int) (FrameType, []byte, error) {
-	var head [FrameHeaderLen]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+// FrameReader reads frames, for clients. It takes no byte of its source that
+// does not belong to the frame it returns.
+type FrameReader struct {
+	r       io.Reader
+	maxData int
+	head    [FrameHeaderLen]byte
+	buf     []byte
+}
+
+// NewFrameReader returns a reader of frames with at most maxData bytes of data.
+func NewFrameReader(r io.Reader, maxData int) *FrameReader {
+	return &FrameReader{r: r, maxData: maxData}
+}
+
+// Next reads a frame. One of more data than is allowed fails with ErrFrameSize.
+// The data is valid until the next call; the memory for it grows with the bytes
+// that arrive. io.EOF means an end between two frames.
+func (f *FrameReader) Next() (FrameType, []byte, error) {
+	if _, err := io.ReadFull(f.r, f.head[:]); err != nil {
 		return 0, nil, err
 	}
-	size := int64(binary.BigEndian.Uint32(head[:4])) - 4
-	if size < 0 || size > int64(maxData) {
-		return 0, nil, fmt.Errorf("%w: %d bytes", ErrFrameSize, size)
+	size := binary.BigEndian.Uint32(f.head[:4])
+	if size < 4 || int64(size)-4 > int64(f.maxData) {
+		return 0, nil, fmt.Errorf("%w: a frame of %d bytes", ErrFrameSize, size)
 	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return 0, nil, fmt.Errorf("frame data: %w", err)
+	data, err := f.read(int(size) - 4)
+	if err != nil {
+		return 0, nil, fmt.Errorf("frame data: %w", noEOF(err))
 	}
-	return FrameType(binary.BigEndian.Uint32(head[4:])), data, nil
+	return FrameType(binary.BigEndian.Uint32(f.head[4:])), data, nil
+}
+
+// read fills the buffer with n bytes, growing it step by step.
+func (f *FrameReader) read(n int) ([]byte, error) {
+	const step = 1 << 20
+	for have := 0; have < n; {
+		want := min(n, have+step)
+		if cap(f.buf) < want {
+			grown := make([]byte, want, max(want, min(2*cap(f.buf), n)))
+			copy(grown, f.buf[:have])
+			f.buf = grown
+		}
+		f.buf = f.buf[:want]
+		if _, err := io.ReadFull(f.r, f.buf[have:]); err != nil {
+			return nil, err
+		}
+		have = want
+	}
+	return f.buf[:n], nil
+}
+
+// ReadFrame reads a single frame, whose data is the caller's.
+func ReadFrame(r io.Reader, maxData int) (FrameType, []byte, error) {
+	return NewFrameReader(r, maxData).Next()
 }
 
 // Message is the content of a message frame.

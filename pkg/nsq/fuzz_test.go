@@ -105,3 +105,27 @@ func FuzzIdentify(f *testing.F) {
 		}
 	})
 }
+
+func FuzzFrameReader(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 6, 0, 0, 0, 0, 'O', 'K', 0, 0, 0, 4, 0, 0, 0, 1})
+	f.Add([]byte{0, 0, 0, 3, 0, 0, 0, 0})
+	f.Add([]byte{0, 0xff, 0xff, 0xff, 0, 0, 0, 2, 'x'})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		const maxData = 32 << 20
+		r := NewFrameReader(bytes.NewReader(raw), maxData)
+		var again []byte
+		for {
+			kind, data, err := r.Next()
+			if err != nil {
+				break
+			}
+			again = AppendFrame(again, kind, data)
+		}
+		if !bytes.HasPrefix(raw, again) {
+			t.Errorf("%q became %q", raw, again)
+		}
+		if cap(r.buf) > len(raw)+1<<20 {
+			t.Errorf("%d bytes were taken for %d", cap(r.buf), len(raw))
+		}
+	})
+}

@@ -56,19 +56,6 @@ func TestMessageFrameReadsBack(t *testing.T) {
 	}
 }
 
-func TestValidName(t *testing.T) {
-	for name, want := range map[string]bool{
-		"": false, "a": true, "A-z_0.9": true, "a b": false, "a#ephemeral": true, "#ephemeral": false, "a#other": false,
-		"a#ephemeral#ephemeral": false, "é": false, "a\n": false, "a/b": false,
-		strings.Repeat("x", 64): true, strings.Repeat("x", 65): false,
-		strings.Repeat("x", 54) + "#ephemeral": true, strings.Repeat("x", 55) + "#ephemeral": false,
-	} {
-		if ValidName(name) != want {
-			t.Errorf("ValidName(%q) = %v", name, !want)
-		}
-	}
-}
-
 func TestErrorsSayTheirFatality(t *testing.T) {
 	survive := map[Code]bool{PubFailed: true, MPubFailed: true, DPubFailed: true, FinFailed: true, ReqFailed: true, TouchFailed: true}
 	for c := range CodeCount {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -163,10 +164,10 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 		return nsq.Errorf(nsq.Invalid, "SUB insufficient number of parameters")
 	}
 	topic, channel := string(cmd.Param(0)), string(cmd.Param(1))
-	if !nsq.ValidName(topic) {
+	if !meta.ValidTopicName(topic) {
 		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
 	}
-	if !nsq.ValidName(channel) {
+	if !meta.ValidChannelName(channel) {
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
 	}
 	if err := s.rights.permit(ctx, cmd.Verb, topic, channel); err != nil {

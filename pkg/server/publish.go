@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -44,7 +45,7 @@ func (p *publisher) topicFor(name []byte) *producedTopic {
 	}
 	t := p.link.produced[string(name)]
 	if t == nil {
-		if !nsq.ValidName(string(name)) {
+		if !meta.ValidTopicName(string(name)) {
 			return nil
 		}
 		t = &producedTopic{name: string(name)}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -17,7 +18,7 @@ const id0 = "0000000000000000"
 
 // TestExchanges is the protocol as bytes in and frames out.
 func TestExchanges(t *testing.T) {
-	long := strings.Repeat("n", nsq.MaxNameLen)
+	long := strings.Repeat("n", meta.MaxNameLength)
 	tests := []struct {
 		name string
 		in   string
