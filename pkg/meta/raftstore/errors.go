@@ -23,6 +23,8 @@ var (
 	ErrClosed = fate.Refuse("metadata store is closed")
 	// ErrUnknownOutcome: the command may have been applied, or may still be.
 	ErrUnknownOutcome = fate.Mark(errors.New("outcome of the metadata command is unknown"), fate.Uncertain)
+	// ErrBehind: the command was applied, but this node has not come that far.
+	ErrBehind = fate.Mark(errors.New("metadata of this node is behind"), fate.Uncertain)
 	// ErrLost: the store existed, and its files do not say what was in it.
 	ErrLost        = fate.Mark(errors.New("metadata is lost"), fate.Corrupt)
 	errNotProposed = fate.Refuse("metadata command was not proposed")

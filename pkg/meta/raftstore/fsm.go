@@ -16,17 +16,18 @@ import (
 // machine applies what was agreed to the state. The consensus library calls it
 // from one goroutine.
 type machine struct {
-	mu      sync.RWMutex // guards state, changed
+	mu      sync.RWMutex // guards state, changed, recent
 	state   *meta.State
 	changed chan struct{}
+	recent  []meta.Result // of the last commands, by index modulo length; nil: not kept
 
 	failed  atomic.Pointer[error] // why nothing is applied any more
 	onFail  func(error)
 	applied timing
 }
 
-func newMachine(onFail func(error)) *machine {
-	return &machine{state: &meta.State{}, changed: make(chan struct{}), onFail: onFail}
+func newMachine(remembered int) *machine {
+	return &machine{state: &meta.State{}, changed: make(chan struct{}), recent: make([]meta.Result, remembered)}
 }
 
 // decoded is a log entry ready to be applied, or why it cannot be.
@@ -76,7 +77,11 @@ func (m *machine) applyAll(batch []decoded, out []any) error {
 			failed = &stop
 			out[i] = stop
 		default:
-			out[i] = m.state.Apply(d.index, d.cmd)
+			r := m.state.Apply(d.index, d.cmd)
+			if len(m.recent) > 0 {
+				m.recent[d.index%uint64(len(m.recent))] = r
+			}
+			out[i] = r
 		}
 	}
 	close(m.changed)
@@ -104,6 +109,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state = s
+	clear(m.recent)
 	close(m.changed)
 	m.changed = make(chan struct{})
 	return nil

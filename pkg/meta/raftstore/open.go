@@ -11,6 +11,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -74,9 +75,23 @@ func boltOptions() *bbolt.Options {
 	return &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: fileLockTimeout}
 }
 
+// Exists says whether dir holds the metadata of node id, so that the node has
+// to open it and not to join a cluster anew. A directory of another node, and
+// damage where it is met, are errors.
+func Exists(dir string, id meta.NodeID) (bool, error) {
+	if made, err := readIdentity(filepath.Join(dir, identityFile), id); made || err != nil {
+		return made, err
+	}
+	held, err := verify(dir, id)
+	return held.snap != 0 || held.log.first != 0, err
+}
+
 // openTransport returns the transport and how to close it.
 func openTransport(o *Options) (raft.Transport, func() error) {
 	t := o.Transport
+	if o.Stream != nil {
+		return openNetwork(o)
+	}
 	if t == nil {
 		addr, local := raft.NewInmemTransport(raft.ServerAddress(o.Address))
 		local.Connect(addr, local)
@@ -86,6 +101,14 @@ func openTransport(o *Options) (raft.Transport, func() error) {
 		return t, c.Close
 	}
 	return t, func() error { return nil }
+}
+
+func openNetwork(o *Options) (raft.Transport, func() error) {
+	layer := newStreamLayer(*o.Stream, o.Address)
+	t := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: layer, MaxPool: pooledConns, Timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, Logger: newBridge(o.Logger),
+	})
+	return t, func() error { return errors.Join(t.Close(), layer.Close()) }
 }
 
 // bootstrap makes the first state of a cluster of this node.

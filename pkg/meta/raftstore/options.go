@@ -13,9 +13,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultHeartbeatTimeout  = time.Second
-	DefaultElectionTimeout   = time.Second
-	DefaultLeaderLease       = 500 * time.Millisecond
+	DefaultHeartbeatTimeout  = 500 * time.Millisecond
+	DefaultElectionTimeout   = 500 * time.Millisecond
+	DefaultLeaderLease       = 250 * time.Millisecond
+	DefaultCommitTimeout     = 20 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	DefaultSnapshotInterval  = time.Minute
 	DefaultSnapshotThreshold = 4096
@@ -29,6 +30,12 @@ const (
 	logCacheEntries   = 64 // commands kept in memory between being stored and being applied or sent
 	fileLockTimeout   = time.Second
 	observerBuffer    = 64
+
+	acceptRetry          = 50 * time.Millisecond
+	pooledConns          = 3   // kept open to each node
+	rpcTimeoutHeartbeats = 4   // heartbeat timeouts until a connection that is silent is given up
+	retriesPerHeartbeat  = 10  // tries of a command that found no leader
+	recentResults        = 256 // kept for commands that were sent to the leader
 )
 
 // Options configure a Store. NodeID is required, and Dir unless InMemory.
@@ -41,9 +48,15 @@ type Options struct {
 	// Address is what other voters dial; "": the NodeID, which does for a
 	// cluster of one.
 	Address string
-	// Transport carries the agreement between nodes; nil: none, for a cluster
-	// of one. The store closes it if it can be closed.
+	// Stream carries the agreement between nodes; nil: nothing does, for a
+	// cluster of one that is never to grow while it runs.
+	Stream *Stream
+	// Transport is used where there is no Stream. The store closes it if it can
+	// be closed.
 	Transport raft.Transport
+	// Forward takes commands to the leader; nil: Propose works on the leader
+	// only.
+	Forward Forward
 	// Bootstrap makes a new cluster, with this node as its only voter, where
 	// Dir holds none.
 	Bootstrap bool
@@ -57,8 +70,12 @@ type Options struct {
 	// leader goes on without hearing of a majority. A cluster of one waits for
 	// none of them.
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
+	// CommitTimeout is how long a follower waits at most, twice this in bad
+	// cases, to be told that a command is agreed on. An idle leader sends a
+	// message to each node that often.
+	CommitTimeout time.Duration
 	// ApplyTimeout bounds how long a command waits to be taken in when the
-	// store is busy. It is then refused.
+	// store is busy, or has no leader to be sent to. It is then refused.
 	ApplyTimeout time.Duration
 	// SnapshotInterval is how often the size of the log is looked at,
 	// SnapshotThreshold how many commands make a new snapshot, TrailingLogs how
@@ -76,6 +93,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	fill(&o.ElectionTimeout, DefaultElectionTimeout)
 	fill(&o.LeaderLease, min(DefaultLeaderLease, o.HeartbeatTimeout))
+	fill(&o.CommitTimeout, DefaultCommitTimeout)
 	fill(&o.ApplyTimeout, DefaultApplyTimeout)
 	fill(&o.SnapshotInterval, DefaultSnapshotInterval)
 	fill(&o.SnapshotThreshold, DefaultSnapshotThreshold)
@@ -98,7 +116,21 @@ func (o *Options) validate() error {
 	if o.Dir == "" && !o.InMemory {
 		return errors.New("no directory for the metadata")
 	}
+	if o.Stream != nil && (o.Stream.Listener == nil || o.Stream.Dial == nil) {
+		return errors.New("a stream for the metadata needs a listener and a way to dial")
+	}
 	return nil
+}
+
+// distributed says whether there can be other nodes.
+func (o *Options) distributed() bool { return o.Stream != nil || o.Transport != nil }
+
+// remembered is how many results are kept.
+func (o *Options) remembered() int {
+	if o.Forward == nil {
+		return 0
+	}
+	return recentResults
 }
 
 func (o *Options) raftConfig() *raft.Config {
@@ -107,6 +139,7 @@ func (o *Options) raftConfig() *raft.Config {
 	c.HeartbeatTimeout = o.HeartbeatTimeout
 	c.ElectionTimeout = o.ElectionTimeout
 	c.LeaderLeaseTimeout = o.LeaderLease
+	c.CommitTimeout = o.CommitTimeout
 	c.SnapshotInterval = o.SnapshotInterval
 	c.SnapshotThreshold = o.SnapshotThreshold
 	c.TrailingLogs = o.TrailingLogs

@@ -1,0 +1,127 @@
+package raftstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// answer is what the leader says of a command that was sent to it. What the
+// command changed is not in it: the node that asked applies the same command
+// itself.
+type answer struct {
+	Index   uint64 `json:"index,omitempty"` // of the command; 0: it was not agreed on, or that is unknown
+	Existed bool   `json:"existed,omitempty"`
+	Code    string `json:"code,omitempty"` // of the error; "": done, or an error without a code
+	Refused bool   `json:"refused,omitempty"`
+	Text    string `json:"text,omitempty"` // of the error; "": none
+}
+
+// maxAnswerText bounds the text of an error in an answer.
+const maxAnswerText = 4 << 10
+
+// codes names the errors that keep their identity between nodes. A code is
+// never used for another error.
+var codes = []struct {
+	code string
+	err  error
+}{
+	{"topic-not-found", meta.ErrTopicNotFound},
+	{"channel-not-found", meta.ErrChannelNotFound},
+	{"partition-not-found", meta.ErrPartitionNotFound},
+	{"node-not-found", meta.ErrNodeNotFound},
+	{"node-in-use", meta.ErrNodeInUse},
+	{"exists", meta.ErrExists},
+	{"stale-version", meta.ErrStaleVersion},
+	{"stale-epoch", meta.ErrStaleEpoch},
+	{"stale-incarnation", meta.ErrStaleIncarnation},
+	{"stale-index", meta.ErrStaleIndex},
+	{"not-in-isr", meta.ErrNotInISR},
+	{"invalid-isr", meta.ErrInvalidISR},
+	{"invalid-assignment", meta.ErrInvalidAssignment},
+	{"invalid-name", meta.ErrInvalidName},
+	{"invalid-config", meta.ErrInvalidConfig},
+	{"unknown-setting", meta.ErrUnknownSetting},
+	{"limit", meta.ErrLimit},
+	{"too-few-nodes", meta.ErrTooFewNodes},
+	{"command-too-large", meta.ErrCommandTooLarge},
+	{"not-leader", ErrNotLeader},
+	{"busy", ErrBusy},
+	{"disk-full", ErrDiskFull},
+	{"closed", ErrClosed},
+	{"not-proposed", errNotProposed},
+	{"unknown-outcome", ErrUnknownOutcome},
+}
+
+func encodeAnswer(r meta.Result, err error) ([]byte, error) {
+	a := answer{Index: r.Index, Existed: r.Existed}
+	if err != nil {
+		a.Text = err.Error()
+		a.Text = a.Text[:min(len(a.Text), maxAnswerText)]
+		a.Refused = fate.Of(err) == fate.Refused
+		for _, known := range codes {
+			if errors.Is(err, known.err) {
+				a.Code = known.code
+				break
+			}
+		}
+	}
+	return json.Marshal(a)
+}
+
+// decodeAnswer reads an answer. Fields of a newer version are passed over.
+func decodeAnswer(text []byte) (a answer, err error) {
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, fmt.Errorf("answer of the metadata's leader: %w", err)
+	}
+	return a, nil
+}
+
+// err returns the error that the answer tells of, or nil. errors.Is finds in
+// it what it would have found at the leader.
+func (a *answer) err() error {
+	if a.Code == "" && a.Text == "" {
+		if a.Index == 0 {
+			return ErrUnknownOutcome
+		}
+		return nil
+	}
+	for _, known := range codes {
+		if a.Code == known.code {
+			return &toldError{a.Text, known.err}
+		}
+	}
+	if a.Refused {
+		return fate.Refuse(a.Text)
+	}
+	return &toldError{a.Text, ErrUnknownOutcome}
+}
+
+// toldError is an error that arose on another node.
+type toldError struct {
+	text string
+	is   error // the sentinel
+}
+
+func (e *toldError) Error() string { return e.text }
+func (e *toldError) Unwrap() error { return e.is }
+
+// outcome returns the result of a command that was sent to the leader and is
+// applied: what it was on this node. One that passed in a snapshot, or that
+// many others followed, is not known here any more; then only a refusal can be
+// told, from the answer.
+func (m *machine) outcome(a answer) (meta.Result, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if r := m.recent[a.Index%uint64(len(m.recent))]; r.Index == a.Index {
+		return r, r.Err
+	}
+	r := meta.Result{Index: a.Index, Existed: a.Existed, Err: a.err()}
+	if r.Err == nil {
+		return r, fmt.Errorf("%w: what became of the command is not known here", ErrBehind)
+	}
+	return r, r.Err
+}

@@ -1,0 +1,66 @@
+package raftstore
+
+import "github.com/brokerd/brokerd/pkg/meta"
+
+// local reads the state as this node has it.
+type local struct{ machine *machine }
+
+// Read calls f with the state, which does not change meanwhile. f must be short
+// and must not call the store. What it takes from the state stays valid.
+func (s local) Read(f func(*meta.State)) { s.machine.read(f) }
+
+// View returns the state as it is now, to be kept and read at leisure.
+func (s local) View() (v *meta.State) {
+	s.Read(func(m *meta.State) { v = m.Snapshot() })
+	return v
+}
+
+// Topic returns a topic as this node knows it, or nil.
+func (s local) Topic(name string) (t *meta.Topic) {
+	s.Read(func(m *meta.State) { t = m.Topic(name) })
+	return t
+}
+
+// Topics returns all topics, sorted by name. The slice is the caller's.
+func (s local) Topics() (all []*meta.Topic) {
+	s.Read(func(m *meta.State) {
+		all = make([]*meta.Topic, 0, m.TopicCount())
+		for t := range m.Topics() {
+			all = append(all, t)
+		}
+	})
+	return all
+}
+
+// Node returns a node as this node knows it, or nil.
+func (s local) Node(id meta.NodeID) (n *meta.Node) {
+	s.Read(func(m *meta.State) { n = m.Node(id) })
+	return n
+}
+
+// Nodes returns all nodes, sorted by id. The slice is the caller's.
+func (s local) Nodes() (all []*meta.Node) {
+	s.Read(func(m *meta.State) {
+		all = make([]*meta.Node, 0, m.NodeCount())
+		for n := range m.Nodes() {
+			all = append(all, n)
+		}
+	})
+	return all
+}
+
+// Settings returns the cluster-wide settings as this node knows them.
+func (s local) Settings() (v meta.Settings) {
+	s.Read(func(m *meta.State) { v = m.Settings() })
+	return v
+}
+
+// Applied returns the index of the last command in the state.
+func (s local) Applied() (index uint64) {
+	s.Read(func(m *meta.State) { index = m.Index() })
+	return index
+}
+
+// Changed returns a channel that is closed when the state has changed. Take it
+// first and read then, and no change is missed.
+func (s local) Changed() <-chan struct{} { return s.machine.wait() }

@@ -1,0 +1,188 @@
+package raftstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Why a change of the members is refused, beside ErrNotLeader and
+// meta.ErrNodeNotFound.
+var (
+	// ErrLastVoter: without it nothing could be agreed on. Refused.
+	ErrLastVoter = fate.Refuse("node is the last voter")
+	// ErrNotVoter: the node has no vote, and cannot lead. Refused.
+	ErrNotVoter = fate.Refuse("node is not a voter")
+	// ErrRemoved: this node was taken out of the cluster. It must be started
+	// empty to join again.
+	ErrRemoved = fate.Refuse("node was removed from the cluster")
+)
+
+// Member is a node that takes part in the agreement.
+type Member struct {
+	ID      meta.NodeID
+	Address string // for other nodes
+	Voter   bool   // otherwise it follows and does not count
+}
+
+// Configuration is who takes part, by ID.
+type Configuration struct {
+	Members []Member
+}
+
+// Find returns a member.
+func (c Configuration) Find(id meta.NodeID) (Member, bool) {
+	i := slices.IndexFunc(c.Members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return Member{}, false
+	}
+	return c.Members[i], true
+}
+
+// Voters returns the members that vote.
+func (c Configuration) Voters() []meta.NodeID { return c.ids(true) }
+
+// Learners returns the members that follow without a vote.
+func (c Configuration) Learners() []meta.NodeID { return c.ids(false) }
+
+func (c Configuration) ids(voters bool) (out []meta.NodeID) {
+	for _, m := range c.Members {
+		if m.Voter == voters {
+			out = append(out, m.ID)
+		}
+	}
+	return out
+}
+
+// Members is who takes part in the agreement. Only the leader can change it:
+// others answer ErrNotLeader. A change that returned nil is agreed on. An error
+// whose fate is not refused leaves open whether it will be. Changes may be made
+// by many goroutines; they follow each other.
+type Members struct{ s *Store }
+
+// Members returns the members of the agreement.
+func (s *Store) Members() Members { return Members{s} }
+
+// Configuration returns who takes part, as this node knows it.
+func (m Members) Configuration() Configuration {
+	var out Configuration
+	for _, v := range m.s.raft.GetConfiguration().Configuration().Servers {
+		out.Members = append(out.Members, Member{ID: meta.NodeID(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
+	}
+	slices.SortFunc(out.Members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// AddVoter gives a node a vote, or a voter another address. A node that comes
+// to vote must hold the metadata it once had: see Remove.
+func (m Members) AddVoter(ctx context.Context, id meta.NodeID, address string) error {
+	return m.change(ctx, "add voter", id, func() raft.IndexFuture {
+		return m.s.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, m.s.opts.ApplyTimeout)
+	})
+}
+
+// AddNonvoter lets a node follow without a vote, or gives a member another
+// address: a voter stays one.
+func (m Members) AddNonvoter(ctx context.Context, id meta.NodeID, address string) error {
+	return m.change(ctx, "add node", id, func() raft.IndexFuture {
+		return m.s.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, m.s.opts.ApplyTimeout)
+	})
+}
+
+// Promote gives a member a vote.
+func (m Members) Promote(ctx context.Context, id meta.NodeID) error {
+	was, ok := m.Configuration().Find(id)
+	if !ok {
+		return fmt.Errorf("promote %s: %w", id, meta.ErrNodeNotFound)
+	}
+	return m.AddVoter(ctx, id, was.Address)
+}
+
+// Demote takes a member's vote.
+func (m Members) Demote(ctx context.Context, id meta.NodeID) error {
+	if err := m.dispensable(id); err != nil {
+		return fmt.Errorf("demote %s: %w", id, err)
+	}
+	return m.change(ctx, "demote", id, func() raft.IndexFuture {
+		return m.s.raft.DemoteVoter(raft.ServerID(id), 0, m.s.opts.ApplyTimeout)
+	})
+}
+
+// Remove takes a node out for good. A leader may remove itself, and has then
+// stopped leading. A node that lost its metadata may come back under its name
+// only after it was removed: its old vote spoke for what it no longer holds.
+func (m Members) Remove(ctx context.Context, id meta.NodeID) error {
+	if err := m.dispensable(id); err != nil {
+		return fmt.Errorf("remove %s: %w", id, err)
+	}
+	return m.change(ctx, "remove", id, func() raft.IndexFuture {
+		return m.s.raft.RemoveServer(raft.ServerID(id), 0, m.s.opts.ApplyTimeout)
+	})
+}
+
+// dispensable says why id cannot lose its vote.
+func (m Members) dispensable(id meta.NodeID) error {
+	c := m.Configuration()
+	was, ok := c.Find(id)
+	switch {
+	case !m.s.IsLeader():
+		return ErrNotLeader
+	case !ok:
+		return meta.ErrNodeNotFound
+	case was.Voter && len(c.Voters()) == 1:
+		return ErrLastVoter
+	}
+	return nil
+}
+
+// Transfer hands the lead to another voter; "": to the one that holds most. It
+// returns when that one has been told to take over; LeaderChanged tells when it
+// has. Where it returns an error, this node may lead on.
+func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
+	if err := m.s.ready(ctx); err != nil {
+		return fmt.Errorf("transfer lead: %w", err)
+	}
+	c := m.Configuration()
+	if to == m.s.opts.NodeID {
+		return nil
+	}
+	var f raft.Future
+	if to == "" {
+		if len(c.Voters()) < 2 {
+			return fmt.Errorf("transfer lead: %w", ErrLastVoter)
+		}
+		f = m.s.raft.LeadershipTransfer()
+	} else {
+		v, ok := c.Find(to)
+		if !ok {
+			return fmt.Errorf("transfer lead to %s: %w", to, meta.ErrNodeNotFound)
+		}
+		if !v.Voter {
+			return fmt.Errorf("transfer lead to %s: %w", to, ErrNotVoter)
+		}
+		f = m.s.raft.LeadershipTransferToServer(raft.ServerID(v.ID), raft.ServerAddress(v.Address))
+	}
+	if err := await(ctx, f); err != nil {
+		return fmt.Errorf("transfer lead: %w", err)
+	}
+	return nil
+}
+
+func (m Members) change(ctx context.Context, what string, id meta.NodeID, start func() raft.IndexFuture) error {
+	if !meta.ValidNodeID(id) {
+		return fmt.Errorf("%s: %w: node %q", what, meta.ErrInvalidName, id)
+	}
+	if err := m.s.ready(ctx); err != nil {
+		return fmt.Errorf("%s %s: %w", what, id, err)
+	}
+	if err := await(ctx, start()); err != nil {
+		return fmt.Errorf("%s %s: %w", what, id, err)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Forward takes an encoded command to HandleForwarded of the node that leads
+// the metadata and returns its answer. An error that is marked fate.Refused
+// promises that the command did not get there; any other leaves that open.
+type Forward func(ctx context.Context, leader meta.NodeID, command []byte) (answer []byte, err error)
+
+// Propose has a command agreed on and applied, on this node too, and returns
+// what became of it. A command that the state refuses returns the sentinel of
+// package meta. Commands of several goroutines share their disk writes.
+//
+// Only the leader can propose. Where Options.Forward is set, other nodes send
+// the command to it, and a command that found no leader is tried again for
+// ApplyTimeout; otherwise they answer ErrNotLeader.
+//
+// An error whose fate is refused means that nothing was changed. ErrBehind
+// means that the command was taken in, though what became of it is not known on
+// this node yet. Any other wraps ErrUnknownOutcome: the command may have been
+// applied, or may still be.
+func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
+	if err := c.Validate(); err != nil {
+		return meta.Result{}, err
+	}
+	command, err := meta.EncodeCommand(c)
+	if err != nil {
+		return meta.Result{}, err
+	}
+	if s.opts.Forward == nil {
+		return s.proposeHere(ctx, command)
+	}
+	timeout := time.NewTimer(s.opts.ApplyTimeout)
+	defer timeout.Stop()
+	for {
+		moved := s.LeaderChanged()
+		r, err := s.proposeOnce(ctx, command)
+		if !errors.Is(err, ErrNotLeader) {
+			return r, err
+		}
+		again := time.NewTimer(s.opts.HeartbeatTimeout / retriesPerHeartbeat)
+		select {
+		case <-moved:
+		case <-again.C:
+		case <-timeout.C:
+			return r, err
+		case <-ctx.Done():
+			return r, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		case <-s.failed:
+			return r, err
+		case <-s.stop:
+			return r, err
+		}
+		again.Stop()
+	}
+}
+
+// proposeOnce proposes here or sends the command to the leader. ErrNotLeader
+// means that it got nowhere.
+func (s *Store) proposeOnce(ctx context.Context, command []byte) (meta.Result, error) {
+	if s.IsLeader() {
+		return s.proposeHere(ctx, command)
+	}
+	if err := s.open(ctx); err != nil {
+		return meta.Result{}, err
+	}
+	leader, ok := s.Leader()
+	if !ok || leader == s.opts.NodeID {
+		return meta.Result{}, ErrNotLeader
+	}
+	text, err := s.opts.Forward(ctx, leader, command)
+	switch {
+	case err != nil && fate.Of(err) == fate.Refused:
+		return meta.Result{}, fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case err != nil:
+		return meta.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+	a, err := decodeAnswer(text)
+	if err != nil {
+		return meta.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+	if a.Index == 0 {
+		return meta.Result{}, a.err()
+	}
+	if err := s.catchUp(ctx, a.Index); err != nil {
+		return meta.Result{Index: a.Index}, err
+	}
+	return s.machine.outcome(a)
+}
+
+// proposeHere has the command agreed on by this node, which leads.
+func (s *Store) proposeHere(ctx context.Context, command []byte) (meta.Result, error) {
+	if err := s.ready(ctx); err != nil {
+		return meta.Result{}, err
+	}
+	f := s.raft.Apply(command, s.opts.ApplyTimeout)
+	if err := await(ctx, f); err != nil {
+		if cause := s.Err(); cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+		return meta.Result{}, err
+	}
+	switch r := f.Response().(type) {
+	case meta.Result:
+		return r, r.Err
+	case error:
+		return meta.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, r)
+	}
+	return meta.Result{}, ErrUnknownOutcome
+}
+
+// HandleForwarded proposes a command that another node sent here, and returns
+// the answer for it. It sends nothing on: where this node does not lead, that is
+// the answer. The error is not nil only for bytes that are no command of this
+// version; nothing was changed then. It keeps no part of command.
+func (s *Store) HandleForwarded(ctx context.Context, command []byte) ([]byte, error) {
+	if _, err := meta.DecodeCommand(command); err != nil {
+		return nil, fate.Mark(err, fate.Refused)
+	}
+	r, err := s.proposeHere(ctx, append([]byte(nil), command...))
+	return encodeAnswer(r, err)
+}
+
+// catchUp returns once the command at index is applied on this node.
+func (s *Store) catchUp(ctx context.Context, index uint64) error {
+	for {
+		changed := s.Changed()
+		if s.Applied() >= index {
+			return nil
+		}
+		var why error
+		select {
+		case <-changed:
+			continue
+		case <-ctx.Done():
+			why = context.Cause(ctx)
+		case <-s.failed:
+			why = s.Err()
+		case <-s.stop:
+			why = ErrClosed
+		}
+		return fate.Mark(fmt.Errorf("%w: %w", ErrBehind, why), fate.Uncertain)
+	}
+}
+
+// open says why nothing can be done any more, or for this caller.
+func (s *Store) open(ctx context.Context) error {
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	select {
+	case <-s.stop:
+		return ErrClosed
+	default:
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errNotProposed, context.Cause(ctx))
+	}
+	return nil
+}
+
+// ready says why a command cannot be taken in now.
+func (s *Store) ready(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	if !s.guard.reserve.restore(time.Now()) {
+		return ErrDiskFull
+	}
+	if s.raft.State() != raft.Leader {
+		return ErrNotLeader
+	}
+	return nil
+}
+
+// await waits for a future, or for the caller to give up. The library has no
+// future that can be given up, so a goroutine stays behind until it is decided,
+// at the latest when the store is closed.
+func await(ctx context.Context, f raft.Future) error {
+	if ctx.Done() == nil {
+		return proposeError(f.Error())
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return proposeError(err)
+	case <-ctx.Done():
+		return givenUp(ctx)
+	}
+}

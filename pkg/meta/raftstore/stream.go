@@ -1,0 +1,149 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Stream is how nodes reach each other for the agreement. Both fields are
+// required.
+type Stream struct {
+	// Listener yields the connections that other nodes made for it. The store
+	// closes it.
+	Listener net.Listener
+	// Dial makes a connection to the node at an address. It gives up after
+	// timeout.
+	Dial func(ctx context.Context, address string, timeout time.Duration) (net.Conn, error)
+}
+
+// streamLayer is a Stream as the consensus library wants it. It reaches the
+// node itself without the network, and closes whatever it gave out.
+type streamLayer struct {
+	Stream
+	self   string
+	ctx    context.Context // of all dialling: the library passes none
+	cancel context.CancelFunc
+	conns  chan net.Conn // on their way to Accept
+	work   sync.WaitGroup
+
+	mu   sync.Mutex // guards the fields below
+	open map[*streamConn]struct{}
+	done bool
+}
+
+func newStreamLayer(s Stream, self string) *streamLayer {
+	l := &streamLayer{Stream: s, self: self, conns: make(chan net.Conn), open: map[*streamConn]struct{}{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.work.Go(l.listen)
+	return l
+}
+
+// listen passes on what the Listener yields, until it is closed.
+func (l *streamLayer) listen() {
+	for {
+		c, err := l.Listener.Accept()
+		if err == nil {
+			l.hand(c)
+			continue
+		}
+		if l.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		select {
+		case <-l.ctx.Done():
+		case <-time.After(acceptRetry):
+		}
+	}
+}
+
+// hand gives a connection to Accept, or closes it.
+func (l *streamLayer) hand(c net.Conn) {
+	select {
+	case l.conns <- c:
+	case <-l.ctx.Done():
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (l *streamLayer) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return l.track(c)
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Dial implements raft.StreamLayer.
+func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if string(address) == l.self {
+		near, far := net.Pipe()
+		l.hand(far)
+		return l.track(near)
+	}
+	c, err := l.Stream.Dial(l.ctx, string(address), timeout)
+	if err != nil {
+		return nil, err
+	}
+	return l.track(c)
+}
+
+func (l *streamLayer) track(c net.Conn) (net.Conn, error) {
+	t := &streamConn{Conn: c, layer: l}
+	l.mu.Lock()
+	done := l.done
+	if !done {
+		l.open[t] = struct{}{}
+	}
+	l.mu.Unlock()
+	if done {
+		return nil, errors.Join(net.ErrClosed, c.Close())
+	}
+	return t, nil
+}
+
+// Close implements net.Listener. Connections that are open are cut.
+func (l *streamLayer) Close() error {
+	l.cancel()
+	err := l.Listener.Close()
+	l.mu.Lock()
+	l.done = true
+	open := l.open
+	l.open = nil
+	l.mu.Unlock()
+	for c := range open {
+		_ = c.Conn.Close()
+	}
+	l.work.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Addr implements net.Listener: it is what the other nodes know this one by.
+func (l *streamLayer) Addr() net.Addr { return streamAddr(l.self) }
+
+type streamAddr string
+
+func (streamAddr) Network() string  { return "cluster" }
+func (a streamAddr) String() string { return string(a) }
+
+type streamConn struct {
+	net.Conn
+	layer *streamLayer
+}
+
+// Close implements net.Conn.
+func (c *streamConn) Close() error {
+	c.layer.mu.Lock()
+	delete(c.layer.open, c)
+	c.layer.mu.Unlock()
+	return c.Conn.Close()
+}
