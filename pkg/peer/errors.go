@@ -1,0 +1,93 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// What a call may end with, besides an answer, a *RemoteError and an
+// *UnreachableError.
+var (
+	// ErrDisconnected: the connection broke after the call was handed to it.
+	// Whether the call was carried out is not known.
+	ErrDisconnected = fate.Mark(errors.New("connection to the node broke"), fate.Uncertain)
+	// ErrBusy: more than MaxQueuedBytes or MaxCalls wait. The call was not sent.
+	ErrBusy = fate.Refuse("too much waiting to be sent to the node")
+	// ErrTooBig: the payload is over MaxFrame. The call was not sent.
+	ErrTooBig = fate.Refuse("too big for a frame between nodes")
+	// ErrClosed: the Peer or its Transport is closed. The call was not sent.
+	ErrClosed = fate.Refuse("node-to-node transport is closed")
+)
+
+// What a connection may break with. They are wrapped with details and reach
+// Event.Err.
+var (
+	// ErrHello: what was read first is no hello.
+	ErrHello = errors.New("not a node's hello")
+	// ErrFrame: a frame is damaged or breaks the protocol.
+	ErrFrame = errors.New("bad frame")
+	// ErrChecksum: a frame's checksum does not match. It is an ErrFrame.
+	ErrChecksum = fmt.Errorf("%w: checksum", ErrFrame)
+	// ErrSlow: the other side does not take its answers.
+	ErrSlow = errors.New("answers are not taken")
+)
+
+// errNoRoots: with the system's authorities anybody could be a node.
+var errNoRoots = errors.New("node-to-node TLS needs a certificate authority of its own")
+
+// RemoteError is an error that the other node's Handler answered with. The
+// meaning of Code is the caller's and the handler's affair.
+type RemoteError struct {
+	Code uint16
+	Text string // at most MaxErrorText bytes travel
+}
+
+// Error returns the text and the code.
+func (e *RemoteError) Error() string { return fmt.Sprintf("%s (code %d)", e.Text, e.Code) }
+
+// UnreachableError says that no connection to a node could be had. The call was
+// not sent, and errors.Is finds the cause: syscall.ECONNREFUSED, a
+// *RefusedError, a timeout.
+type UnreachableError struct {
+	Node    Node // "" where only the address was known
+	Address string
+	Err     error
+}
+
+// Error names the node, the address and the cause.
+func (e *UnreachableError) Error() string {
+	if e.Node == "" {
+		return fmt.Sprintf("cannot reach %s: %v", e.Address, e.Err)
+	}
+	return fmt.Sprintf("cannot reach node %s at %s: %v", e.Node, e.Address, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Fate says that the call was not sent.
+func (e *UnreachableError) Fate() fate.Fate { return fate.Refused }
+
+// RefusedError says that two nodes do not talk to each other, and why.
+type RefusedError struct {
+	Reason Reason
+	Text   string // details for people
+	Local  bool   // this side refused; otherwise the other one did
+}
+
+// Error names the side, the reason and the details.
+func (e *RefusedError) Error() string {
+	who := "refused by the other node"
+	if e.Local {
+		who = "refused"
+	}
+	if e.Text == "" {
+		return fmt.Sprintf("%s: %s", who, e.Reason)
+	}
+	return fmt.Sprintf("%s: %s: %s", who, e.Reason, e.Text)
+}
+
+// Fate says that nothing was sent.
+func (e *RefusedError) Fate() fate.Fate { return fate.Refused }

@@ -1,0 +1,193 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Flags of a frame.
+const (
+	flagReply   = 1 << iota // answers the call of that correlation
+	flagError               // with flagReply: the payload is code u16 and text
+	flagControl             // ping, and with flagReply its answer; no payload
+
+	knownFlags = flagReply | flagError | flagControl
+)
+
+// The layout of a frame: length u32, kind u8, flags u8, correlation u64,
+// CRC-32C u32, payload. The length is the payload's; the checksum covers what is
+// before it, and the payload.
+const (
+	frameChecked = 4 + 1 + 1 + 8
+	frameHeader  = frameChecked + 4
+)
+
+// frame is what a header says, and its payload.
+type frame struct {
+	kind        uint8
+	flags       uint8
+	correlation uint64
+	payload     Buffer
+}
+
+// encodeHeader returns the header of a frame with this payload.
+func encodeHeader(kind, flags uint8, correlation uint64, payload [][]byte) (h [frameHeader]byte, size int) {
+	for _, p := range payload {
+		size += len(p)
+	}
+	binary.LittleEndian.PutUint32(h[0:], uint32(size))
+	h[4], h[5] = kind, flags
+	binary.LittleEndian.PutUint64(h[6:], correlation)
+	crc := crc32.Update(0, castagnoli, h[:frameChecked])
+	for _, p := range payload {
+		crc = crc32.Update(crc, castagnoli, p)
+	}
+	binary.LittleEndian.PutUint32(h[frameChecked:], crc)
+	return h, size
+}
+
+// What the reading buffer does.
+const (
+	growth      = 4 // a buffer grows to this many times what has arrived
+	sparse      = 16
+	shrinkAfter = 8 // fillings in a row of less than 1/sparse
+)
+
+// frameReader cuts a stream into frames. It is used by one goroutine.
+type frameReader struct {
+	src    io.Reader
+	max    int // bytes of a payload
+	pool   *chunkPool
+	chunk  *chunk
+	r, w   int // unread bytes of the chunk
+	sparse int // fillings in a row that left most of the chunk unused
+}
+
+func newFrameReader(src io.Reader, max int, pool *chunkPool) *frameReader {
+	return &frameReader{src: src, max: max, pool: pool, chunk: pool.get(smallestChunk)}
+}
+
+// close gives the buffer back.
+func (f *frameReader) close() {
+	f.chunk.release()
+	f.chunk = nil
+}
+
+// ready tells whether next will return without reading.
+func (f *frameReader) ready() bool {
+	if f.w-f.r < frameHeader {
+		return false
+	}
+	n := int64(binary.LittleEndian.Uint32(f.chunk.data[f.r:]))
+	return n > int64(f.max) || int64(f.w-f.r) >= frameHeader+n
+}
+
+// next returns the next frame. Its payload is the reader's and valid until the
+// next call, unless it is retained. At the end of the stream between two frames
+// the error is io.EOF, within one io.ErrUnexpectedEOF.
+func (f *frameReader) next() (frame, error) {
+	if err := f.fill(frameHeader); err != nil {
+		return frame{}, err
+	}
+	head := f.chunk.data[f.r:]
+	size := binary.LittleEndian.Uint32(head)
+	if int64(size) > int64(f.max) {
+		return frame{}, fmt.Errorf("%w: %d bytes, over %d", ErrFrame, size, f.max)
+	}
+	if err := f.fill(frameHeader + int(size)); err != nil {
+		return frame{}, noEOF(err)
+	}
+	all := f.chunk.data[f.r : f.r+frameHeader+int(size)]
+	f.r += len(all)
+	payload := all[frameHeader:len(all):len(all)]
+	crc := crc32.Update(crc32.Checksum(all[:frameChecked], castagnoli), castagnoli, payload)
+	if crc != binary.LittleEndian.Uint32(all[frameChecked:]) {
+		return frame{}, ErrChecksum
+	}
+	fr := frame{
+		kind:        all[4],
+		flags:       all[5],
+		correlation: binary.LittleEndian.Uint64(all[6:]),
+		payload:     Buffer{Bytes: payload, chunk: f.chunk},
+	}
+	return fr, checkFlags(fr)
+}
+
+// checkFlags refuses what no side sends.
+func checkFlags(fr frame) error {
+	control, isErr, reply := fr.flags&flagControl != 0, fr.flags&flagError != 0, fr.flags&flagReply != 0
+	switch {
+	case fr.flags&^knownFlags != 0:
+		return fmt.Errorf("%w: flags %#x", ErrFrame, fr.flags)
+	case isErr && (!reply || control || len(fr.payload.Bytes) < 2):
+		return fmt.Errorf("%w: an error that is none", ErrFrame)
+	case control && (len(fr.payload.Bytes) != 0 || fr.kind != 0):
+		return fmt.Errorf("%w: a ping that carries something", ErrFrame)
+	}
+	return nil
+}
+
+// fill reads until n bytes are unread and lie in one piece.
+func (f *frameReader) fill(n int) error {
+	for f.w-f.r < n {
+		f.makeRoom(n)
+		got, err := f.src.Read(f.chunk.data[f.w:])
+		f.w += got
+		if err != nil && f.w-f.r < n {
+			if f.w > f.r {
+				return noEOF(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoom sees to free bytes behind the unread ones, and to as many as n wants,
+// as far as what has arrived justifies it.
+func (f *frameReader) makeRoom(n int) {
+	have := f.w - f.r
+	if have == 0 {
+		f.rewind()
+	}
+	room := len(f.chunk.data)
+	if f.w < room && f.r+n <= room {
+		return
+	}
+	want := min(n, max(growth*have, smallestChunk))
+	if want <= room && f.chunk.sole() && f.r > 0 {
+		copy(f.chunk.data, f.chunk.data[f.r:f.w])
+		f.r, f.w = 0, have
+		return
+	}
+	if f.w < room && f.r+want <= room {
+		return
+	}
+	bigger := f.pool.get(max(want, have+1))
+	copy(bigger.data, f.chunk.data[f.r:f.w])
+	f.chunk.release()
+	f.chunk, f.r, f.w = bigger, 0, have
+}
+
+// rewind begins the chunk anew once everything in it has been read, with a
+// smaller one when it was much too large for some time.
+func (f *frameReader) rewind() {
+	if f.w > 0 {
+		f.sparse++
+		if f.w > len(f.chunk.data)/sparse {
+			f.sparse = 0
+		}
+	}
+	shrink := f.sparse >= shrinkAfter && len(f.chunk.data) > smallestChunk
+	if shrink || !f.chunk.sole() {
+		size := len(f.chunk.data)
+		if shrink {
+			size = smallestChunk
+		}
+		f.chunk.release()
+		f.chunk, f.sparse = f.pool.get(size), 0
+	}
+	f.r, f.w = 0, 0
+}

@@ -1,0 +1,282 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Node is the stable name of a node: 1 to 255 bytes of visible ASCII.
+type Node string
+
+// Class is a kind of traffic. Each has connections of its own, so that bulk
+// never delays votes.
+type Class byte
+
+// The classes. Their values are part of the format.
+const (
+	ClassRaft        Class = 'R' // handed over as it is: the consensus library frames it
+	ClassReplication Class = 'D' // batches and positions
+	ClassForward     Class = 'F' // requests of clients, for the partition's leader
+	ClassPing        Class = 'P' // who is there; works before there is a cluster
+)
+
+// String returns the class's name.
+func (c Class) String() string {
+	switch c {
+	case ClassRaft:
+		return "raft"
+	case ClassReplication:
+		return "replication"
+	case ClassForward:
+		return "forward"
+	case ClassPing:
+		return "ping"
+	}
+	return fmt.Sprintf("class %#02x", byte(c))
+}
+
+// Reason is why a node does not talk to another. The values are part of the
+// format; a reader shows one that it does not know by its number.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonNone         Reason = iota // not refused
+	ReasonVersion                    // no protocol version in common
+	ReasonWrongCluster               // another cluster's id
+	ReasonUnknownNode                // not a member
+	ReasonSelf                       // the connection came back to where it was made
+	ReasonShuttingDown               // stopping, or draining
+	ReasonWrongNode                  // another node lives at this address
+	ReasonNameTaken                  // the dialer has the name of the node it dialled
+	ReasonCertificate                // the certificate is not for the node's name
+	ReasonClass                      // this class is not served here
+)
+
+// String returns the reason in words.
+func (r Reason) String() string {
+	switch r {
+	case ReasonNone:
+		return "not refused"
+	case ReasonVersion:
+		return "incompatible version"
+	case ReasonWrongCluster:
+		return "wrong cluster"
+	case ReasonUnknownNode:
+		return "unknown node"
+	case ReasonSelf:
+		return "connection to itself"
+	case ReasonShuttingDown:
+		return "shutting down"
+	case ReasonWrongNode:
+		return "another node at this address"
+	case ReasonNameTaken:
+		return "two nodes of one name"
+	case ReasonCertificate:
+		return "certificate is not for this node"
+	case ReasonClass:
+		return "class not served"
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// Versions of the protocol that this code speaks.
+const (
+	minVersion = 1
+	maxVersion = 1
+)
+
+// Hello is what each side says of itself first.
+type Hello struct {
+	MinVersion, MaxVersion uint16 // of the protocol, both included
+	Class                  Class
+	Features               uint64 // bits; both sides' common ones count
+	Incarnation            uint64 // of the process that speaks
+	Session                uint64 // of the connection; the dialer chooses it, the answer repeats it
+	ClusterID              string // "": not formed yet
+	Node                   Node   // who speaks
+	To                     Node   // whom the dialer wants; "": whoever is there
+	Build                  string // version of the software, for people
+}
+
+// The layout of a hello; docs/format/peer.md draws it.
+const (
+	helloMagic      = "BRKD"
+	helloHeader     = len(helloMagic) + 2 + 4 // magic, size, checksum
+	maxHelloBody    = 2048
+	helloFixed      = 1 + 2 + 2 + 1 + 8 + 8 + 8
+	refusalFixed    = 1 + 2 + 2 + 1
+	typeHello       = 1
+	typeRefusal     = 2
+	maxHelloString  = 255
+	firstTLSByte    = 0x16
+	visibleFrom     = 0x21
+	printableFrom   = 0x20
+	printableTo     = 0x7e
+	unprintableByte = '?'
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendHello appends the encoded hello. Strings must have been validated.
+func appendHello(dst []byte, h *Hello) []byte {
+	body := make([]byte, 0, helloFixed+4+len(h.ClusterID)+len(h.Node)+len(h.To)+len(h.Build))
+	body = append(body, typeHello)
+	body = binary.LittleEndian.AppendUint16(body, h.MinVersion)
+	body = binary.LittleEndian.AppendUint16(body, h.MaxVersion)
+	body = append(body, byte(h.Class))
+	body = binary.LittleEndian.AppendUint64(body, h.Features)
+	body = binary.LittleEndian.AppendUint64(body, h.Incarnation)
+	body = binary.LittleEndian.AppendUint64(body, h.Session)
+	for _, s := range []string{h.ClusterID, string(h.Node), string(h.To), h.Build} {
+		body = appendString(body, s)
+	}
+	return appendHelloBody(dst, body)
+}
+
+// appendRefusal appends the encoded refusal, with the versions spoken here.
+func appendRefusal(dst []byte, r Reason, text string) []byte {
+	body := []byte{typeRefusal}
+	body = binary.LittleEndian.AppendUint16(body, minVersion)
+	body = binary.LittleEndian.AppendUint16(body, maxVersion)
+	body = append(body, byte(r))
+	return appendHelloBody(dst, appendString(body, printable(text)))
+}
+
+func appendHelloBody(dst, body []byte) []byte {
+	dst = append(dst, helloMagic...)
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(body)))
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(body, castagnoli))
+	return append(dst, body...)
+}
+
+func appendString(dst []byte, s string) []byte {
+	s = s[:min(len(s), maxHelloString)]
+	return append(append(dst, byte(len(s))), s...)
+}
+
+// readHello reads a hello, and not a byte more. A refusal is returned as a
+// *RefusedError.
+func readHello(r io.Reader) (*Hello, error) {
+	var header [helloHeader]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return nil, fmt.Errorf("reading the hello: %w", err)
+	}
+	if string(header[:len(helloMagic)]) != helloMagic {
+		if header[0] == firstTLSByte {
+			return nil, fmt.Errorf("%w: it begins like TLS, which is not configured here", ErrHello)
+		}
+		return nil, fmt.Errorf("%w: it begins with %q", ErrHello, header[:len(helloMagic)])
+	}
+	size := int(binary.LittleEndian.Uint16(header[4:]))
+	if size > maxHelloBody {
+		return nil, fmt.Errorf("%w: %d bytes, over %d", ErrHello, size, maxHelloBody)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, fmt.Errorf("reading the hello: %w", noEOF(err))
+	}
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(header[6:]) {
+		return nil, fmt.Errorf("%w: checksum", ErrHello)
+	}
+	return parseHello(body)
+}
+
+// noEOF turns the end of the stream in the middle of something into the error
+// that it is.
+func noEOF(err error) error {
+	if err == io.EOF { //nolint:errorlint // io.ReadFull returns it unwrapped
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// parseHello reads a checked body. Bytes behind what is known are a later
+// version's and ignored.
+func parseHello(body []byte) (*Hello, error) {
+	if len(body) == 0 {
+		return nil, fmt.Errorf("%w: empty", ErrHello)
+	}
+	switch body[0] {
+	case typeRefusal:
+		return nil, parseRefusal(body)
+	case typeHello:
+	default:
+		return nil, fmt.Errorf("%w: type %d", ErrHello, body[0])
+	}
+	if len(body) < helloFixed {
+		return nil, fmt.Errorf("%w: short", ErrHello)
+	}
+	h := &Hello{
+		MinVersion:  binary.LittleEndian.Uint16(body[1:]),
+		MaxVersion:  binary.LittleEndian.Uint16(body[3:]),
+		Class:       Class(body[5]),
+		Features:    binary.LittleEndian.Uint64(body[6:]),
+		Incarnation: binary.LittleEndian.Uint64(body[14:]),
+		Session:     binary.LittleEndian.Uint64(body[22:]),
+	}
+	rest := body[helloFixed:]
+	var cluster, node, to, build string
+	for _, s := range []*string{&cluster, &node, &to, &build} {
+		var ok bool
+		if *s, rest, ok = cutString(rest); !ok {
+			return nil, fmt.Errorf("%w: short", ErrHello)
+		}
+	}
+	if h.MinVersion > h.MaxVersion || node == "" ||
+		!within(cluster, visibleFrom) || !within(node, visibleFrom) || !within(to, visibleFrom) || !within(build, printableFrom) {
+		return nil, fmt.Errorf("%w: bad names or versions", ErrHello)
+	}
+	h.ClusterID, h.Node, h.To, h.Build = cluster, Node(node), Node(to), build
+	return h, nil
+}
+
+func parseRefusal(body []byte) error {
+	if len(body) < refusalFixed {
+		return fmt.Errorf("%w: short refusal", ErrHello)
+	}
+	text, _, ok := cutString(body[refusalFixed:])
+	reason := Reason(body[5])
+	if !ok || reason == ReasonNone {
+		return fmt.Errorf("%w: bad refusal", ErrHello)
+	}
+	if reason == ReasonVersion {
+		text = fmt.Sprintf("it speaks %d to %d, this node %d to %d",
+			binary.LittleEndian.Uint16(body[1:]), binary.LittleEndian.Uint16(body[3:]), minVersion, maxVersion)
+	}
+	return &RefusedError{Reason: reason, Text: printable(text)}
+}
+
+func cutString(b []byte) (s string, rest []byte, ok bool) {
+	if len(b) == 0 || len(b) < 1+int(b[0]) {
+		return "", nil, false
+	}
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:], true
+}
+
+// within tells whether s is ASCII from the given byte on: what a stranger sends
+// may land in a log.
+func within(s string, from byte) bool {
+	for i := range len(s) {
+		if s[i] < from || s[i] > printableTo {
+			return false
+		}
+	}
+	return true
+}
+
+func printable(s string) string {
+	if within(s, printableFrom) {
+		return s
+	}
+	b := []byte(s)
+	for i, c := range b {
+		if c < printableFrom || c > printableTo {
+			b[i] = unprintableByte
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,69 @@
+package peer
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+)
+
+// identity is what a node goes by when it judges a hello.
+type identity struct {
+	node        Node
+	incarnation uint64
+	cluster     string // "": not formed yet
+}
+
+// judgeDialer says why the node of this identity does not talk to the dialer
+// that sent h, or nil. leaf is its certificate; nil: no TLS. Whether the class
+// is served and the node a member is asked elsewhere.
+func judgeDialer(self identity, h *Hello, leaf *x509.Certificate) *RefusedError {
+	refuse := func(r Reason, format string, args ...any) *RefusedError {
+		return &RefusedError{Reason: r, Text: fmt.Sprintf(format, args...), Local: true}
+	}
+	switch {
+	case h.MaxVersion < minVersion || h.MinVersion > maxVersion:
+		return refuse(ReasonVersion, "it speaks %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
+	case h.Node == self.node && h.Incarnation == self.incarnation:
+		return refuse(ReasonSelf, "")
+	case h.Node == self.node:
+		return refuse(ReasonNameTaken, "both are %s", h.Node)
+	case h.To != "" && h.To != self.node:
+		return refuse(ReasonWrongNode, "this is %s, not %s", self.node, h.To)
+	case leaf != nil && !certifies(leaf, h.Node):
+		return refuse(ReasonCertificate, "it is not for %s", h.Node)
+	case h.Class != ClassPing && otherCluster(self.cluster, h.ClusterID):
+		return refuse(ReasonWrongCluster, "this is %s, not %s", self.cluster, h.ClusterID)
+	}
+	return nil
+}
+
+// judgeAnswer says why the dialer that sent sent does not talk to the node that
+// answered with h, or nil.
+func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
+	refuse := func(r Reason, format string, args ...any) *RefusedError {
+		return &RefusedError{Reason: r, Text: fmt.Sprintf(format, args...), Local: true}
+	}
+	switch {
+	case h.MaxVersion < minVersion || h.MinVersion > maxVersion:
+		return refuse(ReasonVersion, "it speaks %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
+	case sent.To != "" && h.Node != sent.To:
+		return refuse(ReasonWrongNode, "%s answered for %s", h.Node, sent.To)
+	case leaf != nil && !certifies(leaf, h.Node):
+		return refuse(ReasonCertificate, "it is not for %s", h.Node)
+	case sent.Class != ClassPing && otherCluster(sent.ClusterID, h.ClusterID):
+		return refuse(ReasonWrongCluster, "it is %s, not %s", h.ClusterID, sent.ClusterID)
+	}
+	return nil
+}
+
+// otherCluster tells whether both are formed and differ.
+func otherCluster(a, b string) bool { return a != "" && b != "" && a != b }
+
+// certifies tells whether a certificate is for a node: one of its DNS names or,
+// failing any, its common name is the node's.
+func certifies(leaf *x509.Certificate, n Node) bool {
+	if len(leaf.DNSNames) > 0 {
+		return slices.Contains(leaf.DNSNames, string(n))
+	}
+	return leaf.Subject.CommonName == string(n)
+}

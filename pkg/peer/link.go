@@ -1,0 +1,290 @@
+package peer
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MaxErrorText is how many bytes of an error's text travel.
+const MaxErrorText = 1024
+
+const (
+	writeStep  = 1 << 20 // bytes that one write deadline is for
+	corkFrames = 64      // frames after which answers go out although more were read
+)
+
+// link is one connection with its hellos behind it: a reader, which calls
+// handlers and callbacks, and a writer. Both ends are links; only the dialer
+// makes calls.
+type link struct {
+	conn    net.Conn
+	remote  *Hello
+	session uint64
+	handler func(kind uint8, b Buffer, reply func([][]byte, error)) // nil: calls are refused
+	options *Options
+	pool    *chunkPool
+	count   *counters
+	out     *outbox
+
+	calls    atomic.Uint64 // the last correlation
+	pings    atomic.Uint64 // the last ping's correlation
+	pingedAt atomic.Int64  // ns of age when it was queued
+	born     time.Time
+
+	deadline time.Time // of reading; the reader's
+
+	group  net.Buffers // of one write; the writer's
+	vector net.Buffers // what the write consumes; the writer's
+}
+
+// run serves the connection until it breaks, and returns why. It returns after
+// the last callback.
+func (l *link) run() error {
+	var writer sync.WaitGroup
+	writer.Go(func() { l.fail(l.write()) })
+	l.fail(l.read())
+	writer.Wait()
+	for _, done := range l.out.abandoned() {
+		l.count.failed.Add(1)
+		done(nil, ErrDisconnected)
+	}
+	return l.out.cause()
+}
+
+// fail breaks the connection. TLS is not told: its farewell can block.
+func (l *link) fail(err error) {
+	l.out.fail(err)
+	if s, ok := l.conn.(*tls.Conn); ok {
+		s.NetConn().Close()
+		return
+	}
+	l.conn.Close()
+}
+
+// call queues a call. After nil done will be called, otherwise not.
+func (l *link) call(kind uint8, payload [][]byte, done func([]byte, error)) error {
+	id := l.calls.Add(1)
+	header, size := encodeHeader(kind, 0, id, payload)
+	if size > l.options.MaxFrame {
+		return ErrTooBig
+	}
+	return l.out.call(&header, payload, id, done, bounds{l.options.MaxQueuedBytes, l.options.MaxCalls})
+}
+
+// reply answers a call.
+func (l *link) reply(kind uint8, id uint64, payload [][]byte, err error) {
+	flags := uint8(flagReply)
+	if err != nil {
+		flags |= flagError
+		payload = encodeError(err)
+	}
+	header, size := encodeHeader(kind, flags, id, payload)
+	if size > l.options.MaxFrame {
+		flags |= flagError
+		payload = encodeError(ErrTooBig)
+		header, _ = encodeHeader(kind, flags, id, payload)
+	}
+	if err := l.out.put(&header, payload, l.options.MaxQueuedBytes); errors.Is(err, ErrSlow) {
+		l.fail(err)
+	}
+}
+
+// encodeError returns the payload of an error: its code and its text.
+func encodeError(err error) [][]byte {
+	remote := &RemoteError{Text: err.Error()}
+	if r, ok := errors.AsType[*RemoteError](err); ok {
+		remote = r
+	}
+	text := remote.Text[:min(len(remote.Text), MaxErrorText)]
+	b := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(text)), remote.Code)
+	return [][]byte{append(b, text...)}
+}
+
+// read reads frames until the connection breaks.
+func (l *link) read() error {
+	f := newFrameReader(l, l.options.MaxFrame, l.pool)
+	defer f.close()
+	for {
+		fr, err := f.next()
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		if !f.ready() {
+			if err := l.take(fr); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.takeAll(f, fr); err != nil {
+			return err
+		}
+	}
+}
+
+// takeAll takes a frame and those that were read with it, and lets the writer
+// wait meanwhile.
+func (l *link) takeAll(f *frameReader, fr frame) error {
+	l.out.cork()
+	defer l.out.uncork()
+	for n := 1; ; n++ {
+		if err := l.take(fr); err != nil {
+			return err
+		}
+		if n >= corkFrames || !f.ready() {
+			return nil
+		}
+		var err error
+		if fr, err = f.next(); err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+	}
+}
+
+// Read reads from the connection for the frameReader, and gives up when nothing
+// has come for DeadAfter.
+func (l *link) Read(b []byte) (int, error) {
+	now := time.Now()
+	if at := now.Add(l.options.DeadAfter); at.Sub(l.deadline) > l.options.DeadAfter/16 {
+		l.conn.SetReadDeadline(at)
+		l.deadline = at
+	}
+	n, err := l.conn.Read(b)
+	l.count.received.Add(uint64(n))
+	return n, err
+}
+
+// take does what a frame says.
+func (l *link) take(fr frame) error {
+	switch {
+	case fr.flags&flagControl != 0:
+		return l.control(fr)
+	case fr.flags&flagReply != 0:
+		done, ok := l.out.answered(fr.correlation)
+		if !ok {
+			return fmt.Errorf("%w: answer %d to no call", ErrFrame, fr.correlation)
+		}
+		l.count.answers.Add(1)
+		b := fr.payload.Bytes
+		if fr.flags&flagError != 0 {
+			done(nil, &RemoteError{Code: binary.LittleEndian.Uint16(b), Text: string(b[2:])})
+			return nil
+		}
+		done(b, nil)
+		return nil
+	case l.handler == nil:
+		return fmt.Errorf("%w: a call where none is expected", ErrFrame)
+	}
+	l.count.calls.Add(1)
+	kind, id := fr.kind, fr.correlation
+	l.handler(kind, fr.payload, func(payload [][]byte, err error) { l.reply(kind, id, payload, err) })
+	return nil
+}
+
+// control answers a ping, or takes the time of an answer.
+func (l *link) control(fr frame) error {
+	if fr.flags&flagReply == 0 {
+		header, _ := encodeHeader(0, flagControl|flagReply, fr.correlation, nil)
+		if err := l.out.put(&header, nil, l.options.MaxQueuedBytes); errors.Is(err, ErrSlow) {
+			return err
+		}
+		return nil
+	}
+	if fr.correlation == l.pings.Load() {
+		l.count.roundTrip.Store(int64(time.Since(l.born)) - l.pingedAt.Load())
+	}
+	return nil
+}
+
+// ping asks for a sign of life.
+func (l *link) ping() error {
+	l.pingedAt.Store(int64(time.Since(l.born)))
+	header, _ := encodeHeader(0, flagControl, l.pings.Add(1), nil)
+	return l.out.put(&header, nil, l.options.MaxQueuedBytes)
+}
+
+// write writes what is queued until the connection breaks.
+func (l *link) write() error {
+	tick := time.NewTicker(l.options.KeepAlive)
+	defer tick.Stop()
+	var out load
+	for {
+		ok, err := l.out.take(&out)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := l.send(&out); err != nil {
+				return fmt.Errorf("writing: %w", err)
+			}
+			out.reset()
+			select {
+			case <-tick.C: // a busy connection is timed, too
+				if err := l.ping(); err != nil {
+					return err
+				}
+			default:
+			}
+			continue
+		}
+		select {
+		case <-l.out.wake:
+		case <-tick.C:
+			if err := l.ping(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// send writes a load, in steps that have a deadline each.
+func (l *link) send(out *load) error {
+	l.group = l.group[:0]
+	grouped, at := 0, 0
+	add := func(b []byte) error {
+		for len(b) > 0 {
+			n := min(len(b), writeStep-grouped)
+			l.group = append(l.group, b[:n])
+			b, grouped = b[n:], grouped+n
+			if grouped == writeStep {
+				if err := l.flush(); err != nil {
+					return err
+				}
+				grouped = 0
+			}
+		}
+		return nil
+	}
+	for _, p := range out.pieces {
+		if err := add(out.encoded[at:p.at]); err != nil {
+			return err
+		}
+		if err := add(p.data); err != nil {
+			return err
+		}
+		at = p.at
+	}
+	if err := add(out.encoded[at:]); err != nil {
+		return err
+	}
+	return l.flush()
+}
+
+// flush writes the group: in one call where the connection can.
+func (l *link) flush() error {
+	if len(l.group) == 0 {
+		return nil
+	}
+	l.conn.SetWriteDeadline(time.Now().Add(l.options.WriteTimeout))
+	l.vector = l.group
+	n, err := l.vector.WriteTo(l.conn)
+	l.count.sent.Add(uint64(n))
+	clear(l.group)
+	l.group = l.group[:0]
+	return err
+}

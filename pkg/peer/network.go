@@ -1,0 +1,38 @@
+package peer
+
+import (
+	"context"
+	"net"
+)
+
+// Network is the seam to the network: TCP, or a MemNetwork.
+type Network interface {
+	// Dial connects to address from the local host; "" or an unspecified address:
+	// from any. Where nobody listens the error wraps syscall.ECONNREFUSED.
+	Dial(ctx context.Context, local, address string) (net.Conn, error)
+	// Listen begins to accept connections to address.
+	Listen(address string) (net.Listener, error)
+}
+
+// TCP is the operating system's network.
+type TCP struct{}
+
+// Dial connects by TCP.
+func (TCP) Dial(ctx context.Context, local, address string) (net.Conn, error) {
+	d := net.Dialer{KeepAlive: -1} // the frames have their own
+	if local != "" {
+		addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(local, "0"))
+		if err != nil {
+			return nil, err
+		}
+		if !addr.IP.IsUnspecified() {
+			d.LocalAddr = addr
+		}
+	}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// Listen listens by TCP.
+func (TCP) Listen(address string) (net.Listener, error) {
+	return net.Listen("tcp", address)
+}

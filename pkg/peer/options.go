@@ -1,0 +1,142 @@
+package peer
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxFrame         = 65 << 20 // the largest batch, and what goes with it
+	DefaultMaxQueuedBytes   = 128 << 20
+	DefaultMaxCalls         = 1 << 16
+	DefaultMaxConnections   = 4096
+	DefaultHandshakeTimeout = 2 * time.Second
+	DefaultDialTimeout      = 2 * time.Second
+	DefaultWriteTimeout     = 10 * time.Second
+	DefaultKeepAlive        = time.Second
+	DefaultDeadAfter        = 3 * time.Second
+	DefaultBackoffMin       = 20 * time.Millisecond
+	DefaultBackoffMax       = time.Second
+)
+
+// Handler takes the calls of one class. Handle is called by the goroutine that
+// reads a connection, in the order in which the calls of that session were made;
+// calls of other sessions come at the same time. It must not block. payload is
+// valid until it returns. reply must be called exactly once, by any goroutine
+// and at any time; its payload must not be changed after that. An error other
+// than a *RemoteError travels as one with code 0.
+type Handler interface {
+	Handle(from Node, session uint64, kind uint8, payload []byte, reply func(payload [][]byte, err error))
+}
+
+// BufferHandler is a Handler that wants to keep payloads without copying them.
+// Its HandleBuffer is called instead of Handle, by the same rules.
+type BufferHandler interface {
+	Handler
+	HandleBuffer(from Node, session uint64, kind uint8, payload Buffer, reply func(payload [][]byte, err error))
+}
+
+// Options say who a Transport is and how it behaves. Self is needed; the rest
+// has defaults.
+type Options struct {
+	Self        Node
+	ClusterID   func() string // "": not formed yet; nil: never formed
+	Incarnation uint64        // of this process: another at every start
+	Build       string        // version of the software, for people
+	Features    uint64        // bits that both sides must have to count
+	Network     Network       // nil: TCP
+	LocalAddr   string        // host that connections are made from; "": any
+	Advertise   string        // host:port by which others reach this node: RaftListener's Addr
+
+	// ServerTLS and ClientTLS return what the next handshake uses; they are asked
+	// every time, so certificates may change. Both or neither must be given.
+	ServerTLS, ClientTLS func() *tls.Config
+
+	// Handlers take the calls of each class. Raft has none.
+	Handlers map[Class]Handler
+	// RaftConn takes a connection of class Raft, which is its to close. nil: they
+	// come out of RaftListener.
+	RaftConn func(net.Conn)
+	// Admit decides about a node that introduced itself properly, except for
+	// pings. nil: everybody is admitted. It must not block.
+	Admit func(*Hello) Reason
+	// OnEvent is told what happens to connections, by many goroutines at once. It
+	// must not block.
+	OnEvent func(Event)
+
+	MaxFrame       int // bytes of a payload
+	MaxQueuedBytes int // waiting to be written to one connection
+	MaxCalls       int // of one Peer without an answer
+	MaxConnections int // that others made to this node
+
+	HandshakeTimeout time.Duration // TLS and hellos
+	DialTimeout      time.Duration // until TCP stands
+	WriteTimeout     time.Duration // for a megabyte
+	KeepAlive        time.Duration // between pings
+	DeadAfter        time.Duration // without a byte received
+	BackoffMin       time.Duration // before the second attempt to connect
+	BackoffMax       time.Duration
+}
+
+// withDefaults returns the options with everything set.
+func (o Options) withDefaults() Options {
+	if o.ClusterID == nil {
+		o.ClusterID = func() string { return "" }
+	}
+	if o.Network == nil {
+		o.Network = TCP{}
+	}
+	if o.OnEvent == nil {
+		o.OnEvent = func(Event) {}
+	}
+	if o.Admit == nil {
+		o.Admit = func(*Hello) Reason { return ReasonNone }
+	}
+	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
+	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, DefaultMaxQueuedBytes)
+	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultMaxCalls)
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
+	o.DialTimeout = cmp.Or(o.DialTimeout, DefaultDialTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.KeepAlive = cmp.Or(o.KeepAlive, DefaultKeepAlive)
+	o.DeadAfter = cmp.Or(o.DeadAfter, DefaultDeadAfter)
+	o.BackoffMin = cmp.Or(o.BackoffMin, DefaultBackoffMin)
+	o.BackoffMax = cmp.Or(o.BackoffMax, DefaultBackoffMax)
+	return o
+}
+
+// validate refuses what cannot work. It is for options with defaults.
+func (o *Options) validate() error {
+	for _, s := range []struct {
+		what, text string
+		from       byte
+	}{
+		{"node name", string(o.Self), visibleFrom},
+		{"version", o.Build, printableFrom},
+	} {
+		if len(s.text) > maxHelloString || !within(s.text, s.from) {
+			return fmt.Errorf("%s %q: up to %d bytes of printable ASCII are possible", s.what, s.text, maxHelloString)
+		}
+	}
+	switch {
+	case o.Self == "":
+		return errors.New("a node needs a name")
+	case (o.ServerTLS == nil) != (o.ClientTLS == nil):
+		return errors.New("TLS is for both directions or for none")
+	case o.Handlers[ClassRaft] != nil:
+		return errors.New("class raft takes connections, not calls")
+	case o.MaxFrame < 0 || o.MaxFrame > 1<<31-1-frameHeader:
+		return fmt.Errorf("frames of %d bytes are not possible", o.MaxFrame)
+	case o.DeadAfter <= o.KeepAlive:
+		return fmt.Errorf("a connection cannot be dead after %s with a ping every %s", o.DeadAfter, o.KeepAlive)
+	case min(o.KeepAlive, o.WriteTimeout, o.BackoffMin, o.DialTimeout, o.HandshakeTimeout) < 0 || o.BackoffMax < o.BackoffMin:
+		return errors.New("negative or contradicting times")
+	}
+	return nil
+}

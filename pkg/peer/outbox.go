@@ -1,0 +1,217 @@
+package peer
+
+import (
+	"slices"
+	"sync"
+)
+
+// copyBelow is the size from which a slice of a payload goes to the socket from
+// where it lies; smaller ones are copied, which costs less than a piece of its
+// own in the write.
+const copyBelow = 4 << 10
+
+// A buffer that grew past keepBelow is not kept for the next write.
+const keepBelow = 1 << 20
+
+// piece is a slice that is sent from where it lies: after at bytes of the
+// encoded ones.
+type piece struct {
+	at   int
+	data []byte
+}
+
+// load is what is sent in one go: encoded bytes, and pieces between them.
+type load struct {
+	encoded []byte
+	pieces  []piece
+	bytes   int // of all
+}
+
+func (l *load) add(header *[frameHeader]byte, payload [][]byte) {
+	l.encoded = append(l.encoded, header[:]...)
+	l.bytes += frameHeader
+	for _, p := range payload {
+		l.bytes += len(p)
+		if len(p) < copyBelow {
+			l.encoded = append(l.encoded, p...)
+			continue
+		}
+		l.pieces = append(l.pieces, piece{len(l.encoded), p})
+	}
+}
+
+// reset empties the load for the next use.
+func (l *load) reset() {
+	if cap(l.encoded) > keepBelow {
+		l.encoded = nil
+	}
+	clear(l.pieces)
+	l.encoded, l.pieces, l.bytes = l.encoded[:0], l.pieces[:0], 0
+}
+
+// outbox holds what waits to be written to a connection, and the calls that
+// wait for an answer. It may be used by many goroutines.
+type outbox struct {
+	wake chan struct{} // tells the writer, at most one at a time
+
+	mu      sync.Mutex // guards what follows
+	waiting load
+	writing int // bytes that the writer has taken and not written
+	calls   map[uint64]func([]byte, error)
+	awake   bool // the writer will look again by itself
+	corked  bool // the reader will tell the writer, after what it has at hand
+	err     error
+}
+
+func newOutbox() *outbox {
+	return &outbox{wake: make(chan struct{}, 1), calls: make(map[uint64]func([]byte, error))}
+}
+
+// bounds of an outbox.
+type bounds struct {
+	bytes int // waiting or being written
+	calls int // without an answer
+}
+
+// call queues a call's frame. Once it has returned nil, done will be called by
+// the connection's reader; otherwise it will not.
+func (o *outbox) call(header *[frameHeader]byte, payload [][]byte, correlation uint64, done func([]byte, error), b bounds) error {
+	size := frameHeader
+	for _, p := range payload {
+		size += len(p)
+	}
+	o.mu.Lock()
+	queued := o.waiting.bytes + o.writing
+	if err := o.err; err != nil {
+		o.mu.Unlock()
+		return err
+	}
+	if queued > 0 && queued+size > b.bytes || len(o.calls) >= b.calls {
+		o.mu.Unlock()
+		return ErrBusy
+	}
+	o.calls[correlation] = done
+	o.waiting.add(header, payload)
+	o.unlockAndTell()
+	return nil
+}
+
+// put queues any other frame. More than limit bytes break the connection: the
+// other side does not take its answers.
+func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) error {
+	o.mu.Lock()
+	if err := o.err; err != nil {
+		o.mu.Unlock()
+		return err
+	}
+	if o.waiting.bytes+o.writing > limit {
+		o.mu.Unlock()
+		return ErrSlow
+	}
+	o.waiting.add(header, payload)
+	o.unlockAndTell()
+	return nil
+}
+
+func (o *outbox) unlockAndTell() {
+	tell := !o.awake && !o.corked
+	o.awake = o.awake || tell
+	o.mu.Unlock()
+	if tell {
+		o.signal()
+	}
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// cork makes frames wait until uncork, so that the answers to what was read in
+// one go are written in one go.
+func (o *outbox) cork() {
+	o.mu.Lock()
+	o.corked = true
+	o.mu.Unlock()
+}
+
+func (o *outbox) uncork() {
+	o.mu.Lock()
+	o.corked = false
+	if o.waiting.bytes == 0 {
+		o.mu.Unlock()
+		return
+	}
+	o.unlockAndTell()
+}
+
+// take exchanges what waits for an empty load. When it reports false, there is
+// nothing, and the writer will be told; an err is the end.
+func (o *outbox) take(empty *load) (ok bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing = 0
+	if o.err != nil {
+		return false, o.err
+	}
+	if o.waiting.bytes == 0 {
+		o.awake = false
+		return false, nil
+	}
+	o.waiting, *empty = *empty, o.waiting
+	o.writing = empty.bytes
+	return true, nil
+}
+
+// answered returns the call of a correlation and forgets it.
+func (o *outbox) answered(correlation uint64) (func([]byte, error), bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	done, ok := o.calls[correlation]
+	delete(o.calls, correlation)
+	return done, ok
+}
+
+// fail makes the outbox refuse everything from now on; the first cause stays.
+func (o *outbox) fail(err error) {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = err
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+// abandoned returns the calls without an answer, in the order in which they
+// were made, after fail.
+func (o *outbox) abandoned() []func([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	order := make([]uint64, 0, len(o.calls))
+	for c := range o.calls {
+		order = append(order, c)
+	}
+	slices.Sort(order)
+	calls := make([]func([]byte, error), len(order))
+	for i, c := range order {
+		calls[i] = o.calls[c]
+	}
+	clear(o.calls)
+	return calls
+}
+
+// queued returns the bytes that wait or are being written.
+func (o *outbox) queued() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting.bytes + o.writing
+}
+
+// cause returns what fail was told.
+func (o *outbox) cause() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}

@@ -1,0 +1,347 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Peer is the way to one node in one class: a connection that is made when it is
+// wanted, and made again. Its methods may be called by many goroutines.
+type Peer struct {
+	t       *Transport
+	node    Node
+	class   Class
+	address string
+	onUp    func(session uint64)
+	onDown  func(session uint64)
+	count   *counters
+	seed    uint64
+
+	ctx    context.Context // ends with Close or the Transport's
+	cancel context.CancelFunc
+	live   atomic.Pointer[link] // the connection, once the calls that waited for it are queued; set under mu
+
+	mu      sync.Mutex // guards what follows
+	holds   int
+	waiting []waitingCall
+	bytes   int           // of waiting
+	running bool          // a goroutine connects
+	stopped chan struct{} // closed when it has ended; nil: there was none
+	attempt int           // in a row that came to nothing
+	retryAt time.Time     // not before
+	lastErr error         // of the last attempt
+}
+
+// waitingCall is a call that waits for a connection.
+type waitingCall struct {
+	kind    uint8
+	payload [][]byte
+	done    func([]byte, error)
+}
+
+// size returns the bytes of the call's frame.
+func (c *waitingCall) size() int {
+	n := frameHeader
+	for _, b := range c.payload {
+		n += len(b)
+	}
+	return n
+}
+
+// PeerOption changes a Peer when it is made.
+type PeerOption func(*Peer)
+
+// OnUp is called with the number of a new session before any call is sent in it.
+// It must not block, nor close the Peer.
+func OnUp(f func(session uint64)) PeerOption { return func(p *Peer) { p.onUp = f } }
+
+// OnDown is called when a session has ended, after the last done of its calls.
+// It must not block, nor close the Peer.
+func OnDown(f func(session uint64)) PeerOption { return func(p *Peer) { p.onDown = f } }
+
+// Peer returns a new way to a node. Each has a connection of its own, so who
+// wants to share one shares the Peer. It connects when there is a call, or while
+// it is held; see Hold. The caller closes it.
+func (t *Transport) Peer(node Node, class Class, address string, options ...PeerOption) *Peer {
+	p := &Peer{
+		t: t, node: node, class: class, address: address,
+		onUp: func(uint64) {}, onDown: func(uint64) {},
+		count: t.ledger.of(statsKey{node, class, false}),
+		seed:  seedOf(string(t.options.Self), string(node), class.String()) + t.options.Incarnation,
+	}
+	for _, o := range options {
+		o(p)
+	}
+	p.ctx, p.cancel = context.WithCancel(t.ctx)
+	return p
+}
+
+// Hold says that a connection is wanted, calls or not: it is made now, and made
+// again with growing pauses, until Release.
+func (p *Peer) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds++
+	p.startLocked()
+}
+
+// Release ends one Hold. A connection that is up stays.
+func (p *Peer) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holds--; p.holds < 0 {
+		panic("BUG: peer released more often than held")
+	}
+}
+
+// Connected returns the session that is up.
+func (p *Peer) Connected() (session uint64, ok bool) {
+	if l := p.live.Load(); l != nil && l.out.cause() == nil {
+		return l.session, true
+	}
+	return 0, false
+}
+
+// Go makes a call and returns at once; calls do not wait for each other's
+// answers. payload must not be changed until done is called, which happens
+// exactly once: with the answer, valid until done returns, or with an error. An
+// answer's done is called by the connection's reader, in the order in which the
+// answers come, and must not block. A call that cannot be sent is done before Go
+// returns or later; its error is marked fate.Refused. While there is no
+// connection, calls wait for the attempt that is under way; between two attempts
+// they fail at once with the reason of the last.
+func (p *Peer) Go(kind uint8, payload [][]byte, done func(reply []byte, err error)) {
+	if l := p.live.Load(); l != nil {
+		err := l.call(kind, payload, done)
+		if err == nil {
+			p.count.calls.Add(1)
+			return
+		}
+		if errors.Is(err, ErrBusy) || errors.Is(err, ErrTooBig) {
+			p.refuse(done, err)
+			return
+		}
+	}
+	if err := p.enqueue(waitingCall{kind, payload, done}); err != nil {
+		p.refuse(done, err)
+	}
+}
+
+// refuse ends a call that was not sent.
+func (p *Peer) refuse(done func([]byte, error), err error) {
+	p.count.calls.Add(1)
+	p.count.failed.Add(1)
+	done(nil, err)
+}
+
+// enqueue lets a call wait for a connection, or hands it to one that came up
+// meanwhile. After an error, done will not be called.
+func (p *Peer) enqueue(c waitingCall) error {
+	size := c.size()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.live.Load(); l != nil {
+		err := l.call(c.kind, c.payload, c.done)
+		if err == nil {
+			p.count.calls.Add(1)
+		}
+		if err == nil || errors.Is(err, ErrBusy) || errors.Is(err, ErrTooBig) {
+			return err
+		}
+	}
+	o := &p.t.options
+	switch {
+	case p.ctx.Err() != nil:
+		return ErrClosed
+	case size-frameHeader > o.MaxFrame:
+		return ErrTooBig
+	case p.bytes > 0 && p.bytes+size > o.MaxQueuedBytes || len(p.waiting) >= o.MaxCalls:
+		return ErrBusy
+	case p.lastErr != nil && time.Now().Before(p.retryAt):
+		return p.lastErr
+	}
+	if !p.startLocked() {
+		return ErrClosed
+	}
+	p.waiting = append(p.waiting, c)
+	p.bytes += size
+	return nil
+}
+
+// startLocked sees to a goroutine that connects. It reports false when the
+// Transport is closed.
+func (p *Peer) startLocked() bool {
+	if p.running {
+		return true
+	}
+	stopped := make(chan struct{})
+	if !p.t.start(func() {
+		defer close(stopped)
+		p.run()
+	}) {
+		return false
+	}
+	p.running, p.stopped = true, stopped
+	return true
+}
+
+// run connects and serves the connection for as long as one is wanted.
+func (p *Peer) run() {
+	for p.wanted() {
+		conn, answer, err := p.t.dial(p.ctx, p.node, p.class, p.address)
+		if err != nil {
+			if p.ctx.Err() == nil {
+				p.t.failed(p.node, p.class, p.address, err)
+			}
+			p.unreachable(err)
+			continue
+		}
+		p.serve(conn, answer)
+	}
+}
+
+// wanted waits until the next attempt is due and tells whether there is one.
+func (p *Peer) wanted() bool {
+	for {
+		p.mu.Lock()
+		if p.ctx.Err() != nil || p.holds == 0 && len(p.waiting) == 0 {
+			p.running = false
+			calls := p.takeWaitingLocked()
+			p.mu.Unlock()
+			p.refuseAll(calls, ErrClosed)
+			return false
+		}
+		pause := time.Until(p.retryAt)
+		p.mu.Unlock()
+		if pause <= 0 {
+			return true
+		}
+		wait(p.ctx, pause)
+	}
+}
+
+func (p *Peer) takeWaitingLocked() []waitingCall {
+	calls := p.waiting
+	p.waiting, p.bytes = nil, 0
+	return calls
+}
+
+func (p *Peer) refuseAll(calls []waitingCall, err error) {
+	for _, c := range calls {
+		p.refuse(c.done, err)
+	}
+}
+
+// unreachable ends the calls that waited for an attempt that failed.
+func (p *Peer) unreachable(err error) {
+	p.mu.Lock()
+	p.pauseLocked(err)
+	calls := p.takeWaitingLocked()
+	p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	p.refuseAll(calls, err)
+}
+
+// pauseLocked sets the time of the next attempt.
+func (p *Peer) pauseLocked(err error) {
+	o := &p.t.options
+	p.attempt++
+	p.retryAt = time.Now().Add(backoff(o.BackoffMin, o.BackoffMax, p.attempt, p.seed))
+	p.lastErr = err
+}
+
+// serve sends what waited, and then what comes, until the connection breaks.
+func (p *Peer) serve(conn net.Conn, answer *Hello) {
+	l := p.t.newLink(conn, answer, p.count)
+	defer context.AfterFunc(p.ctx, func() { l.fail(ErrClosed) })()
+	event := Event{Kind: EventUp, Node: p.node, Class: p.class, Address: p.address, Session: l.session}
+	p.t.options.OnEvent(event)
+	p.onUp(l.session)
+	p.open(l)
+
+	began := time.Now()
+	err := l.serve()
+	p.shut(err, time.Since(began))
+
+	p.onDown(l.session)
+	event.Kind, event.Err = EventDown, err
+	p.t.options.OnEvent(event)
+}
+
+// open hands the calls that waited to a new connection, and then all others.
+func (p *Peer) open(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastErr = nil
+	calls := p.takeWaitingLocked()
+	for i, c := range calls {
+		if l.call(c.kind, c.payload, c.done) != nil { // it broke already: they wait for the next
+			p.waiting = calls[i:]
+			for _, c := range p.waiting {
+				p.bytes += c.size()
+			}
+			break
+		}
+		p.count.calls.Add(1)
+	}
+	p.live.Store(l)
+}
+
+// shut closes the way through a connection that broke after it had lived for a
+// while.
+func (p *Peer) shut(err error, lived time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live.Store(nil)
+	if lived >= p.t.options.BackoffMax {
+		p.attempt, p.retryAt = 0, time.Time{}
+		return
+	}
+	p.pauseLocked(&UnreachableError{Node: p.node, Address: p.address, Err: err})
+}
+
+// Close ends the connection and every call, and returns when all is still. It
+// must not be called from a callback.
+func (p *Peer) Close() {
+	p.cancel()
+	p.mu.Lock()
+	stopped := p.stopped
+	p.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+// Remote returns what the other node said of itself when the session that is up
+// began. It must not be changed.
+func (p *Peer) Remote() (*Hello, bool) {
+	if l := p.live.Load(); l != nil {
+		return l.remote, true
+	}
+	return nil, false
+}
+
+// Call makes a call and waits for its answer, or for ctx: the call may then
+// still be carried out. The answer is the caller's.
+func (p *Peer) Call(ctx context.Context, kind uint8, payload [][]byte) ([]byte, error) {
+	type result struct {
+		reply []byte
+		err   error
+	}
+	results := make(chan result, 1)
+	p.Go(kind, payload, func(reply []byte, err error) {
+		results <- result{append([]byte(nil), reply...), err}
+	})
+	select {
+	case r := <-results:
+		return r.reply, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,102 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// raftListener is where connections of class Raft come out.
+type raftListener struct {
+	wanted atomic.Bool // somebody listens
+	conns  chan net.Conn
+	addr   address
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// address is the host and port that other nodes dial.
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
+func newRaftListener(ctx context.Context, addr string) *raftListener {
+	l := &raftListener{conns: make(chan net.Conn), addr: address(addr)}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	return l
+}
+
+// RaftListener returns where the connections of class Raft that other nodes make
+// come out, after their hellos; they belong to who accepts them. They are refused
+// until this was called once, and after the listener is closed. Its Addr is
+// Options.Advertise.
+func (t *Transport) RaftListener() net.Listener {
+	t.raft.wanted.Store(t.raft.ctx.Err() == nil)
+	return t.raft
+}
+
+// DialRaft makes a connection of class Raft to the node at an address, within
+// the timeout; 0: Options' timeouts. It belongs to the caller.
+func (t *Transport) DialRaft(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	conn, _, err := t.dialFor(ctx, ClassRaft, address)
+	return conn, err
+}
+
+// dialFor dials whoever is at an address until ctx or the Transport ends.
+func (t *Transport) dialFor(ctx context.Context, c Class, address string) (net.Conn, *Hello, error) {
+	if t.ctx.Err() != nil {
+		return nil, nil, ErrClosed
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	conn, answer, err := t.dial(ctx, "", c, address)
+	if err != nil {
+		if ctx.Err() == nil {
+			t.failed("", c, address, err)
+		}
+		return nil, nil, err
+	}
+	return conn, answer, nil
+}
+
+// offer waits a while for somebody to accept the connection, and closes it
+// otherwise.
+func (l *raftListener) offer(conn net.Conn, patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case l.conns <- conn:
+	case <-timer.C:
+		conn.Close()
+	case <-l.ctx.Done():
+		conn.Close()
+	}
+}
+
+// Accept returns the next connection. After Close the error is net.ErrClosed.
+func (l *raftListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends accepting.
+func (l *raftListener) Close() error {
+	l.wanted.Store(false)
+	l.cancel()
+	return nil
+}
+
+// Addr returns the address that other nodes dial.
+func (l *raftListener) Addr() net.Addr { return l.addr }

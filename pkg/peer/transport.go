@@ -1,0 +1,350 @@
+package peer
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Transport is one node's end of all connections to others. Its methods may be
+// called by many goroutines.
+type Transport struct {
+	options Options
+	pool    chunkPool
+	ledger  ledger
+	raft    *raftListener
+	opened  atomic.Uint64 // connections made, for session numbers
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // guards what follows
+	closed  bool       // nothing joins running any more
+	running sync.WaitGroup
+}
+
+// New returns a Transport that does nothing yet.
+func New(o Options) (*Transport, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("node-to-node transport: %w", err)
+	}
+	t := &Transport{options: o}
+	t.ledger.counts = make(map[statsKey]*counters)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.raft = newRaftListener(t.ctx, o.Advertise)
+	return t, nil
+}
+
+// start runs f in a goroutine that Close waits for. It reports false after
+// Close.
+func (t *Transport) start(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.running.Go(f)
+	return true
+}
+
+// Close ends every connection that is not Raft's, and returns when all is
+// still. Calls under way end with ErrDisconnected. It must not be called from a
+// callback.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	t.running.Wait()
+	return nil
+}
+
+// Stats returns the traffic since New, by node, class and direction.
+func (t *Transport) Stats() []Stats { return t.ledger.snapshot() }
+
+// Serve accepts connections until ctx ends or the Transport is closed, and
+// returns nil then, after the last of its connections has ended. It closes the
+// listener.
+func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
+	defer l.Close()
+	done := make(chan struct{})
+	defer close(done)
+	if !t.start(func() { <-done }) {
+		return ErrClosed
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(t.ctx, cancel)()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer cancel()
+	places := make(chan struct{}, t.options.MaxConnections)
+	for failures := 0; ; {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accepting nodes: %w", err)
+		case err != nil: // no file descriptors, perhaps
+			failures++
+			wait(ctx, backoff(t.options.BackoffMin, t.options.BackoffMax, failures, 0))
+			continue
+		}
+		failures = 0
+		select {
+		case places <- struct{}{}:
+			conns.Go(func() {
+				t.accepted(ctx, conn)
+				<-places
+			})
+		default:
+			conn.Close()
+		}
+	}
+}
+
+// wait waits for d or the end of ctx.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// accepted serves a connection that another node made, until it ends.
+func (t *Transport) accepted(ctx context.Context, raw net.Conn) {
+	unwatch := context.AfterFunc(ctx, func() { raw.Close() })
+	defer unwatch()
+	event := Event{Inbound: true, Address: raw.RemoteAddr().String()}
+	conn, hello, err := t.receive(ctx, raw)
+	if hello != nil {
+		event.Node, event.Class, event.Session = hello.Node, hello.Class, hello.Session
+	}
+	if err != nil {
+		raw.Close()
+		event.Kind, event.Err = EventBadHello, err
+		if _, refused := errors.AsType[*RefusedError](err); refused {
+			event.Kind = EventRejected
+		}
+		if ctx.Err() == nil {
+			t.options.OnEvent(event)
+		}
+		return
+	}
+	if hello.Class == ClassRaft {
+		unwatch()
+		t.handOver(conn)
+		return
+	}
+	l := t.newLink(conn, hello, t.ledger.of(statsKey{hello.Node, hello.Class, true}))
+	l.handler = bind(t.options.Handlers[hello.Class], hello.Node, hello.Session)
+	announce := hello.Class != ClassPing
+	if announce {
+		event.Kind = EventUp
+		t.options.OnEvent(event)
+	}
+	err = l.serve()
+	if ctx.Err() != nil {
+		err = ErrClosed
+	}
+	if announce {
+		event.Kind, event.Err = EventDown, err
+		t.options.OnEvent(event)
+	}
+}
+
+// handOver gives a connection to Raft.
+func (t *Transport) handOver(conn net.Conn) {
+	if t.options.RaftConn != nil {
+		t.options.RaftConn(conn)
+		return
+	}
+	t.raft.offer(conn, t.options.HandshakeTimeout)
+}
+
+// bind returns what a link calls for a handler; nil for none.
+func bind(h Handler, from Node, session uint64) func(uint8, Buffer, func([][]byte, error)) {
+	if h == nil {
+		return nil
+	}
+	if b, ok := h.(BufferHandler); ok {
+		return func(kind uint8, payload Buffer, reply func([][]byte, error)) {
+			b.HandleBuffer(from, session, kind, payload, reply)
+		}
+	}
+	return func(kind uint8, payload Buffer, reply func([][]byte, error)) {
+		h.Handle(from, session, kind, payload.Bytes, reply)
+	}
+}
+
+func (t *Transport) newLink(conn net.Conn, remote *Hello, count *counters) *link {
+	return &link{
+		conn: conn, remote: remote, session: remote.Session, options: &t.options, pool: &t.pool,
+		count: count, out: newOutbox(), born: time.Now(),
+	}
+}
+
+// serve runs the link and keeps its counters.
+func (l *link) serve() error {
+	l.count.connects.Add(1)
+	l.count.up.Add(1)
+	defer l.count.up.Add(-1)
+	return l.run()
+}
+
+// receive does the accepting side's part of the introduction. The hello is
+// returned with an error, too, if it could be read.
+func (t *Transport) receive(ctx context.Context, raw net.Conn) (net.Conn, *Hello, error) {
+	raw.SetDeadline(time.Now().Add(t.options.HandshakeTimeout))
+	conn := raw
+	var leaf *x509.Certificate
+	if t.options.ServerTLS != nil {
+		secured, cert, err := serverTLS(ctx, raw, t.options.ServerTLS())
+		if err != nil {
+			return nil, nil, fmt.Errorf("TLS: %w", err)
+		}
+		conn, leaf = secured, cert
+	}
+	hello, err := readHello(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refused := t.judge(hello, leaf); refused != nil {
+		conn.Write(appendRefusal(nil, refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
+		return nil, hello, refused
+	}
+	answer := t.hello(hello.Class, hello.Node, hello.Session)
+	if _, err := conn.Write(appendHello(nil, answer)); err != nil {
+		return nil, hello, fmt.Errorf("answering the hello: %w", err)
+	}
+	conn.SetDeadline(time.Time{})
+	return conn, hello, nil
+}
+
+// judge decides about a dialer.
+func (t *Transport) judge(h *Hello, leaf *x509.Certificate) *RefusedError {
+	self := identity{t.options.Self, t.options.Incarnation, t.options.ClusterID()}
+	if refused := judgeDialer(self, h, leaf); refused != nil {
+		return refused
+	}
+	if !t.serves(h.Class) {
+		return &RefusedError{Reason: ReasonClass, Text: h.Class.String(), Local: true}
+	}
+	if h.Class == ClassPing {
+		return nil
+	}
+	if r := t.options.Admit(h); r != ReasonNone {
+		return &RefusedError{Reason: r, Local: true}
+	}
+	return nil
+}
+
+func (t *Transport) serves(c Class) bool {
+	switch c {
+	case ClassPing:
+		return true
+	case ClassRaft:
+		return t.options.RaftConn != nil || t.raft.wanted.Load()
+	}
+	return t.options.Handlers[c] != nil
+}
+
+// hello returns what this node says of itself now.
+func (t *Transport) hello(c Class, to Node, session uint64) *Hello {
+	return &Hello{
+		MinVersion: minVersion, MaxVersion: maxVersion, Class: c,
+		Features: t.options.Features, Incarnation: t.options.Incarnation, Session: session,
+		ClusterID: t.options.ClusterID(), Node: t.options.Self, To: to, Build: t.options.Build,
+	}
+}
+
+// dial connects to a node and does the dialer's part of the introduction. An
+// error is an *UnreachableError.
+func (t *Transport) dial(ctx context.Context, to Node, c Class, address string) (net.Conn, *Hello, error) {
+	conn, answer, err := t.connect(ctx, to, c, address)
+	if err != nil {
+		return nil, nil, &UnreachableError{Node: to, Address: address, Err: err}
+	}
+	return conn, answer, nil
+}
+
+func (t *Transport) connect(ctx context.Context, to Node, c Class, address string) (net.Conn, *Hello, error) {
+	dialing, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
+	defer cancel()
+	raw, err := t.options.Network.Dial(dialing, t.options.LocalAddr, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	conn, answer, err := t.introduce(ctx, raw, t.hello(c, to, t.newSession()))
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		raw.Close()
+		return nil, nil, err
+	}
+	return conn, answer, nil
+}
+
+// newSession returns a number that no other connection has.
+func (t *Transport) newSession() uint64 {
+	return mix(mix(seedOf(string(t.options.Self))+t.options.Incarnation) + t.opened.Add(1))
+}
+
+// introduce exchanges hellos over a fresh connection.
+func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (net.Conn, *Hello, error) {
+	deadline := time.Now().Add(t.options.HandshakeTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	raw.SetDeadline(deadline)
+	conn := raw
+	var leaf *x509.Certificate
+	if t.options.ClientTLS != nil {
+		secured, cert, err := clientTLS(ctx, raw, t.options.ClientTLS())
+		if err != nil {
+			return nil, nil, fmt.Errorf("TLS: %w", err)
+		}
+		conn, leaf = secured, cert
+	}
+	if _, err := conn.Write(appendHello(nil, own)); err != nil {
+		return nil, nil, fmt.Errorf("sending the hello: %w", err)
+	}
+	answer, err := readHello(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refused := judgeAnswer(own, answer, leaf); refused != nil {
+		return nil, nil, refused
+	}
+	conn.SetDeadline(time.Time{})
+	answer.Session = own.Session
+	return conn, answer, nil
+}
+
+// failed tells what became of an attempt to connect.
+func (t *Transport) failed(to Node, c Class, address string, err error) {
+	kind := EventFailed
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		kind = EventRefused
+	}
+	if _, refused := errors.AsType[*RefusedError](err); refused {
+		kind = EventRejected
+	}
+	t.options.OnEvent(Event{Kind: kind, Node: to, Class: c, Address: address, Err: err})
+}
