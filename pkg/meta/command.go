@@ -27,21 +27,24 @@ type Kind uint8
 
 // The kinds of commands.
 const (
-	KindInitCluster   Kind = 1
-	KindSetSettings   Kind = 2
-	KindNodeStarted   Kind = 10
-	KindSetNodeState  Kind = 11
-	KindRemoveNode    Kind = 12
-	KindCreateTopic   Kind = 20
-	KindAlterTopic    Kind = 21
-	KindAddPartitions Kind = 22
-	KindDeleteTopic   Kind = 23
-	KindPauseTopic    Kind = 24
-	KindCreateChannel Kind = 30
-	KindDeleteChannel Kind = 31
-	KindAlterChannel  Kind = 32
-	KindElectLeaders  Kind = 40
-	KindAlterISR      Kind = 41
+	KindInitCluster    Kind = 1
+	KindSetSettings    Kind = 2
+	KindNodeStarted    Kind = 10
+	KindSetNodeState   Kind = 11
+	KindRemoveNode     Kind = 12
+	KindSetNodeIntent  Kind = 13
+	KindCreateTopic    Kind = 20
+	KindAlterTopic     Kind = 21
+	KindAddPartitions  Kind = 22
+	KindDeleteTopic    Kind = 23
+	KindPauseTopic     Kind = 24
+	KindCreateChannel  Kind = 30
+	KindDeleteChannel  Kind = 31
+	KindAlterChannel   Kind = 32
+	KindElectLeaders   Kind = 40
+	KindAlterISR       Kind = 41
+	KindStartReassign  Kind = 42
+	KindFinishReassign Kind = 43
 )
 
 // kinds is the table of the known commands.
@@ -49,21 +52,24 @@ var kinds = map[Kind]struct {
 	name   string
 	decode func([]byte) (Command, error)
 }{
-	KindInitCluster:   {"init-cluster", decodeAs[InitCluster]},
-	KindSetSettings:   {"set-settings", decodeAs[SetSettings]},
-	KindNodeStarted:   {"node-started", decodeAs[NodeStarted]},
-	KindSetNodeState:  {"set-node-state", decodeAs[SetNodeState]},
-	KindRemoveNode:    {"remove-node", decodeAs[RemoveNode]},
-	KindCreateTopic:   {"create-topic", decodeAs[CreateTopic]},
-	KindAlterTopic:    {"alter-topic", decodeAs[AlterTopic]},
-	KindAddPartitions: {"add-partitions", decodeAs[AddPartitions]},
-	KindDeleteTopic:   {"delete-topic", decodeAs[DeleteTopic]},
-	KindPauseTopic:    {"pause-topic", decodeAs[PauseTopic]},
-	KindCreateChannel: {"create-channel", decodeAs[CreateChannel]},
-	KindDeleteChannel: {"delete-channel", decodeAs[DeleteChannel]},
-	KindAlterChannel:  {"alter-channel", decodeAs[AlterChannel]},
-	KindElectLeaders:  {"elect-leaders", decodeAs[ElectLeaders]},
-	KindAlterISR:      {"alter-isr", decodeAs[AlterISR]},
+	KindInitCluster:    {"init-cluster", decodeAs[InitCluster]},
+	KindSetSettings:    {"set-settings", decodeAs[SetSettings]},
+	KindNodeStarted:    {"node-started", decodeAs[NodeStarted]},
+	KindSetNodeState:   {"set-node-state", decodeAs[SetNodeState]},
+	KindRemoveNode:     {"remove-node", decodeAs[RemoveNode]},
+	KindSetNodeIntent:  {"set-node-intent", decodeAs[SetNodeIntent]},
+	KindCreateTopic:    {"create-topic", decodeAs[CreateTopic]},
+	KindAlterTopic:     {"alter-topic", decodeAs[AlterTopic]},
+	KindAddPartitions:  {"add-partitions", decodeAs[AddPartitions]},
+	KindDeleteTopic:    {"delete-topic", decodeAs[DeleteTopic]},
+	KindPauseTopic:     {"pause-topic", decodeAs[PauseTopic]},
+	KindCreateChannel:  {"create-channel", decodeAs[CreateChannel]},
+	KindDeleteChannel:  {"delete-channel", decodeAs[DeleteChannel]},
+	KindAlterChannel:   {"alter-channel", decodeAs[AlterChannel]},
+	KindElectLeaders:   {"elect-leaders", decodeAs[ElectLeaders]},
+	KindAlterISR:       {"alter-isr", decodeAs[AlterISR]},
+	KindStartReassign:  {"start-reassign", decodeAs[StartReassign]},
+	KindFinishReassign: {"finish-reassign", decodeAs[FinishReassign]},
 }
 
 // String returns the kind's name.

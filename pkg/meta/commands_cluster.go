@@ -46,11 +46,20 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 }
 
 // NodeStarted registers a node, or tells of a new start of its process. The
-// Incarnation and State of the Node are ignored: the one grows by one, the
-// other becomes up, unless the node is draining. Every partition that the node
-// leads gets a new epoch: a leader that restarted is a new term.
+// Incarnation, State and Intent of the Node are ignored: the first grows by one,
+// the second becomes up, unless the node is draining, the third stays. Every
+// partition that the node leads gets a new epoch: a leader that restarted is a
+// new term.
+//
+// After a loss of power, which is an unclean end and a new boot id, the node also
+// leaves the in-sync set of every partition of a topic that does not sync always,
+// unless it is the only member. This is one command, so there is no moment in
+// which the node is up and could be elected on the strength of what it lost.
 type NodeStarted struct {
 	Node Node `json:"node"`
+	// Unclean: the process before did not end in order. The node keeps saying
+	// so until this command was accepted.
+	Unclean bool `json:"unclean,omitempty"`
 }
 
 // Kind implements Command.
@@ -65,17 +74,25 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: %d nodes", ErrLimit, MaxNodes)
 	}
 	n := c.Node
-	n.Incarnation, n.State = 1, NodeUp
+	n.Incarnation, n.State, n.Intent = 1, NodeUp, IntentNone
 	if was != nil {
 		n.ID = was.ID // the string that the topics share
 		n.Incarnation = was.Incarnation + 1
+		n.Intent = was.Intent
+		n.State = n.whenAlive()
 		if was.State == NodeDraining {
 			n.State = NodeDraining
 		}
 	}
 	s.replaceNode(&n)
 	r.Node = &n
+	lost := lostPower(was, &c)
 	for i, t := range s.topics {
+		if lost && t.unsynced() {
+			if next := withoutReplica(t, n.ID, s.index); next != nil {
+				s.topics[i], t = next, next
+			}
+		}
 		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return p.Leader == n.ID }) {
 			s.topics[i] = newTerms(t, n.ID, s.index)
 		}
@@ -98,7 +115,7 @@ func newTerms(t *Topic, id NodeID, index uint64) *Topic {
 }
 
 // SetNodeState says that a node is up, down or draining. Leaderships do not
-// change by it.
+// change by it. A node that an operator wants drained is draining when it is up.
 type SetNodeState struct {
 	ID    NodeID    `json:"id"`
 	State NodeState `json:"state"`
@@ -130,7 +147,9 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 		return fmt.Errorf("node %s: %w", c.ID, ErrStaleIncarnation)
 	}
 	n := *was
-	n.State = c.State
+	if n.State = c.State; n.State == NodeUp {
+		n.State = n.whenAlive()
+	}
 	s.replaceNode(&n)
 	r.Node = &n
 	return nil

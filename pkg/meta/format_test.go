@@ -60,7 +60,7 @@ func sample(t testing.TB) *State {
 	var s State
 	for i, c := range []Command{
 		InitCluster{"blue"},
-		NodeStarted{Node{ID: "n1", TCPAddress: "h:4150", Zone: "<z>", BootID: "b"}},
+		NodeStarted{Node: Node{ID: "n1", TCPAddress: "h:4150", Zone: "<z>", BootID: "b"}},
 		CreateTopic{"t", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}},
 		CreateChannel{Topic: "t", Channel: "c", CreatedAt: 7},
 		SetSettings{map[string]string{SettingAutoCreateTopics: "false"}},

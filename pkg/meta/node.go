@@ -15,17 +15,18 @@ const (
 // Node is a member of the cluster as every node knows it. Values that State
 // hands out are shared and must not be changed.
 type Node struct {
-	ID             NodeID    `json:"id"`
-	Hostname       string    `json:"hostname,omitempty"`
-	TCPAddress     string    `json:"tcp_address,omitempty"`     // host:port for clients
-	HTTPAddress    string    `json:"http_address,omitempty"`    // host:port
-	HTTPSAddress   string    `json:"https_address,omitempty"`   // host:port; "": none
-	ClusterAddress string    `json:"cluster_address,omitempty"` // host:port for other nodes
-	Zone           string    `json:"zone,omitempty"`            // failure domain; "": none given
-	Version        string    `json:"version,omitempty"`         // of its program
-	BootID         string    `json:"boot_id,omitempty"`         // of its kernel: another one means that unsynced data is gone
-	State          NodeState `json:"state"`
-	Incarnation    uint64    `json:"incarnation"` // starts of its process
+	ID             NodeID     `json:"id"`
+	Hostname       string     `json:"hostname,omitempty"`
+	TCPAddress     string     `json:"tcp_address,omitempty"`     // host:port for clients
+	HTTPAddress    string     `json:"http_address,omitempty"`    // host:port
+	HTTPSAddress   string     `json:"https_address,omitempty"`   // host:port; "": none
+	ClusterAddress string     `json:"cluster_address,omitempty"` // host:port for other nodes
+	Zone           string     `json:"zone,omitempty"`            // failure domain; "": none given
+	Version        string     `json:"version,omitempty"`         // of its program
+	BootID         string     `json:"boot_id,omitempty"`         // of its kernel: another one means that unsynced data is gone
+	State          NodeState  `json:"state"`
+	Incarnation    uint64     `json:"incarnation"`      // starts of its process
+	Intent         NodeIntent `json:"intent,omitempty"` // what an operator wants of it
 }
 
 func (n *Node) validate() error {

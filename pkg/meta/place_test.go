@@ -99,8 +99,8 @@ func spread(t *rapid.T, what string, nodes []*Node, count map[NodeID]int, limit 
 func TestLoadCountsReplicasAndPreferredLeaders(t *testing.T) {
 	var s State
 	for i, c := range []Command{
-		NodeStarted{Node{ID: "a"}},
-		NodeStarted{Node{ID: "b"}},
+		NodeStarted{Node: Node{ID: "a"}},
+		NodeStarted{Node: Node{ID: "b"}},
 		CreateTopic{"t", TopicConfig{Partitions: 2, Replicas: 2}.WithDefaults(2, false), [][]NodeID{{"a", "b"}, {"a", "b"}}},
 	} {
 		if r := s.Apply(uint64(i+1), c); r.Err != nil {

@@ -95,6 +95,9 @@ func outcome(r Result) string {
 	if r.Topic != nil {
 		for i, p := range r.Topic.Partitions {
 			fmt.Fprintf(&b, "  %s/%d leader %q epoch %d version %d replicas %v isr %v\n", r.Topic.Name, i, p.Leader, p.Epoch, p.Version, p.Replicas, p.ISR)
+			if p.Moving() {
+				fmt.Fprintf(&b, "    adding %v removing %v\n", p.Adding, p.Removing)
+			}
 		}
 	}
 	if n := r.Node; n != nil {

@@ -20,6 +20,7 @@ const (
 	SettingTopicSync           = "topic_sync"            // as ParseSyncPolicy reads it
 	SettingTopicRetention      = "topic_retention"       // duration; 0: finished messages go at once
 	SettingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
+	SettingAutoBalance         = "auto_balance"          // bool: leaderships go back to preferred leaders by themselves
 )
 
 type setting struct {
@@ -36,6 +37,7 @@ var settings = map[string]setting{
 	SettingTopicSync:           {"always", checkSync},
 	SettingTopicRetention:      {"0s", checkDuration},
 	SettingTopicRetentionBytes: {"0", checkInt(0, 1<<62)},
+	SettingAutoBalance:         {"true", checkBool},
 }
 
 func checkBool(v string) error { _, err := strconv.ParseBool(v); return err }
@@ -88,8 +90,14 @@ func (s Settings) Get(key string) (value string, known bool) {
 func (s Settings) IsSet(key string) bool { _, ok := s.values[key]; return ok }
 
 // AutoCreateTopics says whether topics and channels are made on first use.
-func (s Settings) AutoCreateTopics() bool {
-	v, _ := s.Get(SettingAutoCreateTopics)
+func (s Settings) AutoCreateTopics() bool { return s.is(SettingAutoCreateTopics) }
+
+// AutoBalance says whether leaderships go back to the preferred leaders by
+// themselves. An operator holds that while an upgrade goes from node to node.
+func (s Settings) AutoBalance() bool { return s.is(SettingAutoBalance) }
+
+func (s Settings) is(key string) bool {
+	v, _ := s.Get(key)
 	on, err := strconv.ParseBool(v)
 	return on && err == nil
 }

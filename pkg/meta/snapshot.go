@@ -202,8 +202,8 @@ func (n *Node) restore(s *State) error {
 	if err := n.validate(); err != nil {
 		return err
 	}
-	if !n.State.valid() {
-		return fmt.Errorf("%w: node state %q", ErrInvalidConfig, n.State)
+	if !n.State.valid() || !n.Intent.valid() {
+		return fmt.Errorf("%w: node state %q, intent %q", ErrInvalidConfig, n.State, n.Intent)
 	}
 	if k := len(s.nodes); k > 0 && s.nodes[k-1].ID >= n.ID {
 		return fmt.Errorf("node %q out of order", n.ID)
@@ -233,6 +233,9 @@ func (in *snapshotTopic) restore(s *State) error {
 	for i := range in.Partitions {
 		p := Partition(in.Partitions[i])
 		if err := validISR(&p); err != nil {
+			return fmt.Errorf("partition %d: %w", i, err)
+		}
+		if err := validMove(&p); err != nil {
 			return fmt.Errorf("partition %d: %w", i, err)
 		}
 		p.Replicas, p.ISR, p.Leader = s.intern(p.Replicas), s.intern(p.ISR), s.internOne(p.Leader)

@@ -41,9 +41,9 @@ func (r random) command(s *State) Command {
 	if known := s.Topic(t); known != nil && r.IntN(4) > 0 {
 		version, epoch = known.Partitions[0].Version, known.Partitions[0].Epoch
 	}
-	switch r.IntN(16) {
+	switch r.IntN(19) {
 	case 0:
-		return NodeStarted{Node{ID: r.node(), BootID: fmt.Sprint(r.number())}}
+		return NodeStarted{Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number())}, Unclean: *r.flag()}
 	case 1:
 		return SetNodeState{ID: r.node(), State: []NodeState{NodeUp, NodeDown, NodeDraining, "odd"}[r.IntN(4)]}
 	case 2:
@@ -66,6 +66,12 @@ func (r random) command(s *State) Command {
 		return AlterISR{Topic: t, Epoch: epoch, Version: version, ISR: r.ids(1 + r.IntN(3))}
 	case 12:
 		return SetSettings{map[string]string{SettingTopicPartitions: fmt.Sprint(r.number())}}
+	case 14:
+		return SetNodeIntent{r.node(), []NodeIntent{IntentNone, IntentDrain, IntentDecommission, "odd"}[r.IntN(4)]}
+	case 15:
+		return StartReassign{Topic: t, Version: version, Target: r.ids(1 + r.IntN(3))}
+	case 16:
+		return FinishReassign{Topic: t, Version: version}
 	case 13:
 		return CreateChannel{Topic: t, Channel: r.channel(), CreatedAt: int64(r.number())}
 	}
@@ -84,6 +90,9 @@ func checkInvariants(t *testing.T, s *State) {
 		}
 		for i := range tp.Partitions {
 			if err := validISR(&tp.Partitions[i]); err != nil {
+				t.Fatalf("%s/%d: %v", tp.Name, i, err)
+			}
+			if err := validMove(&tp.Partitions[i]); err != nil {
 				t.Fatalf("%s/%d: %v", tp.Name, i, err)
 			}
 			for _, id := range tp.Partitions[i].Replicas {
@@ -155,7 +164,7 @@ func TestAnIndexIsAppliedOnce(t *testing.T) {
 	var s State
 	s.Apply(5, InitCluster{"x"})
 	for _, index := range []uint64{0, 4, 5} {
-		if r := s.Apply(index, NodeStarted{Node{ID: "n"}}); !errors.Is(r.Err, ErrStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
+		if r := s.Apply(index, NodeStarted{Node: Node{ID: "n"}}); !errors.Is(r.Err, ErrStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
 			t.Errorf("index %d: %v, now %d", index, r.Err, s.Index())
 		}
 	}
@@ -166,14 +175,14 @@ func TestLimits(t *testing.T) {
 	index := uint64(0)
 	apply := func(c Command) error { index++; return s.Apply(index, c).Err }
 	for i := range MaxNodes {
-		if err := apply(NodeStarted{Node{ID: NodeID(fmt.Sprintf("n%d", i))}}); err != nil {
+		if err := apply(NodeStarted{Node: Node{ID: NodeID(fmt.Sprintf("n%d", i))}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := apply(NodeStarted{Node{ID: "more"}}); !errors.Is(err, ErrLimit) {
+	if err := apply(NodeStarted{Node: Node{ID: "more"}}); !errors.Is(err, ErrLimit) {
 		t.Errorf("nodes: %v", err)
 	}
-	if err := apply(NodeStarted{Node{ID: "n1"}}); err != nil {
+	if err := apply(NodeStarted{Node: Node{ID: "n1"}}); err != nil {
 		t.Errorf("a node that is known: %v", err)
 	}
 	c := TopicConfig{}.WithDefaults(1, false)
@@ -196,7 +205,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("partitions: %v", err)
 	}
 	long := make([]byte, MaxTextLength+1)
-	if err := apply(NodeStarted{Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, ErrLimit) {
+	if err := apply(NodeStarted{Node: Node{ID: "n1", Zone: string(long)}}); !errors.Is(err, ErrLimit) {
 		t.Errorf("text: %v", err)
 	}
 	if _, err := EncodeCommand(ElectLeaders{[]Election{{Reason: string(make([]byte, MaxCommandBytes))}}}); !errors.Is(err, ErrCommandTooLarge) {

@@ -1,0 +1,172 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A reassignment gives a partition other replicas, a step at a time, and all of
+// it is in the metadata, so that any controller can go on with it:
+//
+//	StartReassign    Replicas = target, then those that go; Adding, Removing
+//	AlterISR         the leader takes the new replicas into the in-sync set
+//	ElectLeaders     if the leader is one that goes
+//	FinishReassign   Replicas = target
+//
+// Nothing is taken away before FinishReassign, and that is refused while it
+// would leave fewer good copies than there were.
+
+// Moving says whether the partition is being reassigned.
+func (p *Partition) Moving() bool { return len(p.Adding)+len(p.Removing) > 0 }
+
+// Target returns the replicas that the partition is to have: all of them where it
+// is not being reassigned. The slice must not be changed.
+func (p *Partition) Target() []NodeID {
+	return p.Replicas[: len(p.Replicas)-len(p.Removing) : len(p.Replicas)-len(p.Removing)]
+}
+
+// Origin returns the replicas that the partition had when its reassignment was
+// asked for; those that stay come first.
+func (p *Partition) Origin() []NodeID { return minus(p.Replicas, p.Adding) }
+
+// MoveReady returns nil if FinishReassign of the partition would be accepted, and
+// otherwise why not.
+func (p *Partition) MoveReady() error {
+	target := p.Target()
+	waits := minus(p.Adding, p.ISR)
+	if len(minus(p.Removing, p.ISR)) < len(p.Removing) {
+		waits = minus(target, p.ISR) // a good copy goes: all others must be good
+	}
+	switch {
+	case !p.Moving():
+		return fmt.Errorf("%w: no reassignment", ErrInvalidAssignment)
+	case len(waits) > 0:
+		return fmt.Errorf("%w: %v", ErrNotInISR, waits)
+	case p.Leader != "" && !slices.Contains(target, p.Leader):
+		return fmt.Errorf("%w: %s leads, and is to go", ErrInvalidAssignment, p.Leader)
+	case len(minus(p.ISR, p.Removing)) == 0:
+		return fmt.Errorf("%w: nobody would be left", ErrInvalidISR)
+	}
+	return nil
+}
+
+// StartReassign says which replicas a partition is to have. It takes the place of
+// a reassignment under way. With the same replicas in another order it only
+// changes which is preferred, and is done at once.
+type StartReassign struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Partition   int         `json:"partition"`
+	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
+	Target      []NodeID    `json:"target"`  // preferred leader first
+}
+
+// Kind implements Command.
+func (StartReassign) Kind() Kind { return KindStartReassign }
+
+// Validate implements Command.
+func (c StartReassign) Validate() error {
+	if !ValidTopicName(c.Topic) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+	}
+	if len(c.Target) == 0 || len(c.Target) > MaxReplicas {
+		return fmt.Errorf("%w: %d replicas", ErrInvalidAssignment, len(c.Target))
+	}
+	for i, id := range c.Target {
+		if !ValidNodeID(id) {
+			return fmt.Errorf("%w: node %q", ErrInvalidName, id)
+		}
+		if slices.Contains(c.Target[:i], id) {
+			return fmt.Errorf("%w: %q twice", ErrInvalidAssignment, id)
+		}
+	}
+	return nil
+}
+
+func (c StartReassign) apply(s *State, r *Result) error {
+	i, t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
+	if err != nil {
+		return err
+	}
+	for _, id := range c.Target {
+		if s.Node(id) == nil {
+			return fmt.Errorf("node %s: %w", id, ErrNodeNotFound)
+		}
+	}
+	if len(c.Target) < t.Config.MinISR {
+		return fmt.Errorf("%w: %d replicas, fewer than min_isr %d", ErrInvalidAssignment, len(c.Target), t.Config.MinISR)
+	}
+	// What holds data stays until the end: the replicas from before, and those
+	// that a move under way has already brought up.
+	hold := p.Origin()
+	for _, id := range p.ISR {
+		if !slices.Contains(hold, id) {
+			hold = append(hold, id)
+		}
+	}
+	adding, removing := minus(c.Target, hold), minus(hold, c.Target)
+	if len(c.Target)+len(removing) > 2*MaxReplicas {
+		return fmt.Errorf("%w: %d replicas while it moves", ErrLimit, len(c.Target)+len(removing))
+	}
+	p.Replicas = s.intern(slices.Concat(c.Target, removing))
+	p.Adding, p.Removing = s.intern(adding), s.intern(removing)
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+// FinishReassign takes away the replicas that a reassignment removes. It is
+// refused unless each added replica is in sync, the leader stays, and, where a
+// replica that goes is in sync, all that stay are.
+type FinishReassign struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Partition   int         `json:"partition"`
+	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
+}
+
+// Kind implements Command.
+func (FinishReassign) Kind() Kind { return KindFinishReassign }
+
+// Validate implements Command.
+func (c FinishReassign) Validate() error {
+	if !ValidTopicName(c.Topic) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+	}
+	return nil
+}
+
+func (c FinishReassign) apply(s *State, r *Result) error {
+	i, t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
+	if err != nil {
+		return err
+	}
+	if err := p.MoveReady(); err != nil {
+		return fmt.Errorf("%s/%d: %w", c.Topic, c.Partition, err)
+	}
+	p.ISR = minus(p.ISR, p.Removing)
+	p.Replicas = slices.Clone(p.Target())
+	p.Adding, p.Removing = nil, nil
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+// minus returns a new slice of what is in a and not in b.
+func minus(a, b []NodeID) []NodeID {
+	var out []NodeID
+	for _, id := range a {
+		if !slices.Contains(b, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// validMove checks what a snapshot says of a reassignment: what goes stands at
+// the end of the replicas, what comes before it.
+func validMove(p *Partition) error {
+	stay := len(p.Replicas) - len(p.Removing)
+	if stay < 1 || !slices.Equal(p.Replicas[stay:], p.Removing) || len(minus(p.Adding, p.Replicas[:stay])) > 0 {
+		return fmt.Errorf("%w: replicas %v, adding %v, removing %v", ErrInvalidAssignment, p.Replicas, p.Adding, p.Removing)
+	}
+	return nil
+}
