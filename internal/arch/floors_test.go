@@ -24,7 +24,8 @@ var floors = map[string]int{
 	"pkg/coord/isr":      2,
 	"pkg/meta/raftstore": 2,
 
-	"pkg/coord": 3,
+	"pkg/coord":            3,
+	"pkg/coord/controller": 3,
 
 	"pkg/broker": 4,
 

@@ -1,0 +1,153 @@
+package controller
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// ToPreferred gives leaderships back to the preferred leaders that are up, in
+// sync and acceptable to the caller's set of steady nodes: at most limit of them
+// (0: all). It does nothing while a node drains, or while the setting
+// auto_balance is off.
+func ToPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, limit int) []meta.Election {
+	if !s.Settings().AutoBalance() {
+		return nil
+	}
+	for n := range s.Nodes() {
+		if nodes[n.ID] == Draining {
+			return nil
+		}
+	}
+	var out []meta.Election
+	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		first := p.Replicas[0]
+		if p.Leader == first || nodes[p.Leader] != Up || nodes[first] != Up || !steady[first] ||
+			p.Moving() || !slices.Contains(p.ISR, first) {
+			return true
+		}
+		out = append(out, election(id, p, first, ReasonBalance))
+		return limit <= 0 || len(out) < limit
+	})
+	return out
+}
+
+// Move is a change of a partition's replicas as it could be made.
+type Move struct {
+	PartitionID
+	Version uint64 // of the partition
+	From    []meta.NodeID
+	To      []meta.NodeID // preferred leader first
+}
+
+// Command returns the command that starts the move.
+func (m Move) Command() meta.StartReassign {
+	return meta.StartReassign{
+		Topic: m.Topic, Incarnation: m.Incarnation, Partition: m.Partition,
+		Version: m.Version, Target: m.To,
+	}
+}
+
+// PlanBalance lists moves, at most limit, that bring the numbers of replicas on
+// the nodes within one of each other, as far as that needs no partition to move
+// twice and costs none a zone. Nodes that are not up, or drain, neither give nor
+// take. It changes nothing: it is what an operator looks at first.
+func PlanBalance(s *meta.State, nodes Conditions, limit int) []Move {
+	held := map[meta.NodeID][]PartitionID{}
+	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if !p.Moving() {
+			for _, n := range p.Replicas {
+				held[n] = append(held[n], id)
+			}
+		}
+		return true
+	})
+	load := s.Load()
+	var ids []meta.NodeID
+	for n := range s.Nodes() {
+		if nodes[n.ID] == Up {
+			ids = append(ids, n.ID)
+		}
+	}
+	b := balancer{s: s, held: held, load: load, moved: map[PartitionID]bool{}}
+	var out []Move
+	for len(out) < limit {
+		slices.SortFunc(ids, func(x, y meta.NodeID) int {
+			return cmp.Or(cmp.Compare(load[y].Replicas, load[x].Replicas), cmp.Compare(x, y))
+		})
+		m, ok := b.step(ids)
+		if !ok {
+			break
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// balancer is a plan while it is being made.
+type balancer struct {
+	s     *meta.State
+	held  map[meta.NodeID][]PartitionID
+	load  map[meta.NodeID]meta.Load
+	moved map[PartitionID]bool
+}
+
+// step finds a move from one of the fuller nodes to one of the emptier; ids are
+// sorted, the fullest first.
+func (b *balancer) step(ids []meta.NodeID) (Move, bool) {
+	for _, from := range ids {
+		for _, to := range slices.Backward(ids) {
+			if b.load[from].Replicas-b.load[to].Replicas < 2 {
+				break
+			}
+			if m, ok := b.move(from, to); ok {
+				return m, true
+			}
+		}
+	}
+	return Move{}, false
+}
+
+func (b *balancer) move(from, to meta.NodeID) (Move, bool) {
+	for _, id := range b.held[from] {
+		p := &b.s.Topic(id.Topic).Partitions[id.Partition]
+		if b.moved[id] || slices.Contains(p.Replicas, to) {
+			continue
+		}
+		target := replaced(p.Replicas, from, to)
+		if zones(b.s, target) < zones(b.s, p.Replicas) {
+			continue
+		}
+		b.moved[id] = true
+		shift(b.load, from, to)
+		return Move{id, p.Version, p.Replicas, target}, true
+	}
+	return Move{}, false
+}
+
+// shift counts one replica more at to and one less at from.
+func shift(load map[meta.NodeID]meta.Load, from, to meta.NodeID) {
+	less, more := load[from], load[to]
+	less.Replicas--
+	more.Replicas++
+	load[from], load[to] = less, more
+}
+
+// replaced returns ids with one in the place of another.
+func replaced(ids []meta.NodeID, from, to meta.NodeID) []meta.NodeID {
+	out := slices.Clone(ids)
+	out[slices.Index(out, from)] = to
+	return out
+}
+
+// zones counts the failure domains of the nodes.
+func zones(s *meta.State, ids []meta.NodeID) int {
+	var seen []string
+	for _, id := range ids {
+		if n := s.Node(id); n != nil && !slices.Contains(seen, n.Zone) {
+			seen = append(seen, n.Zone)
+		}
+	}
+	return len(seen)
+}

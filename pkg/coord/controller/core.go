@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Decision is what to do now.
+type Decision struct {
+	// Commands are to be proposed in this order, each whatever became of those
+	// before it. The slice and what it holds are the caller's.
+	Commands []meta.Command
+	Verdicts []Verdict     // why nodes change their state
+	Probe    []meta.NodeID // ask these nodes whether they are there
+	Troubles []Trouble     // what cannot go on; shared, not to be changed
+	Next     time.Time     // decide again then, or when something has changed
+}
+
+// Core decides. It remembers what it believes of the nodes and when it last did
+// what it does at a limited rate; everything else it reads from the metadata. It
+// is not safe for concurrent use.
+type Core struct {
+	*Detector
+	opts     Options
+	calm     time.Time // since when no verdict and no election was necessary
+	balanced time.Time // when leaderships last went back
+
+	// What the last round over the metadata was about, and what came of it.
+	seen     uint64 // index
+	looked   time.Time
+	settled  bool // there was nothing to do
+	troubles []Trouble
+}
+
+// New returns a controller that has just taken over on the node self.
+func New(o Options, self meta.NodeID, now time.Time) *Core {
+	o = o.WithDefaults()
+	return &Core{Detector: NewDetector(o, self, now), opts: o, calm: now, balanced: now}
+}
+
+// Decide returns what to do now. One thing at a time: who is alive and who leads
+// comes first, and only where nothing of that is to be done do replicas move and
+// leaderships go back.
+func (c *Core) Decide(s *meta.State, now time.Time) Decision {
+	var d Decision
+	d.Verdicts, d.Probe, d.Next = c.Tick(s, now)
+	if len(d.Verdicts) == 0 && c.settled && c.seen == s.Index() && now.Sub(c.looked) < lookAgain && !now.Before(c.looked) {
+		d.Troubles = c.troubles
+		return d
+	}
+	for _, v := range d.Verdicts {
+		state := meta.NodeDown
+		if v.Alive {
+			state = meta.NodeUp
+		}
+		d.Commands = append(d.Commands, meta.SetNodeState{ID: v.Node, State: state, Incarnation: v.Incarnation})
+	}
+	nodes := c.Conditions(s)
+	elections, troubles := Elect(s, nodes)
+	d.Commands = append(d.Commands, batches(elections, c.opts.Elections)...)
+	d.Troubles = troubles
+	if len(d.Commands) > 0 {
+		c.calm = now
+	} else {
+		moves, stuck := Moves(s, nodes, c.opts)
+		d.Commands, d.Troubles = moves, append(d.Troubles, stuck...)
+	}
+	if len(d.Commands) == 0 {
+		d.Commands = c.balance(s, nodes, now)
+	}
+	c.seen, c.looked, c.settled, c.troubles = s.Index(), now, len(d.Commands) == 0, d.Troubles
+	return d
+}
+
+// Conditions returns how the nodes of the metadata are, as the controller
+// believes: its own verdicts count before they are applied.
+func (c *Core) Conditions(s *meta.State) Conditions {
+	out := make(Conditions, s.NodeCount())
+	for n := range s.Nodes() {
+		switch {
+		case !c.Alive(n.ID):
+			out[n.ID] = Gone
+		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
+			out[n.ID] = Draining
+		default:
+			out[n.ID] = Up
+		}
+	}
+	return out
+}
+
+// balance gives leaderships back once all has been calm for long enough.
+func (c *Core) balance(s *meta.State, nodes Conditions, now time.Time) []meta.Command {
+	if now.Sub(c.calm) < c.opts.BalanceAfter || now.Sub(c.balanced) < c.opts.BalanceEvery {
+		return nil
+	}
+	steady := make(map[meta.NodeID]bool, len(nodes))
+	for id := range nodes {
+		since := c.AliveSince(id)
+		steady[id] = !since.IsZero() && now.Sub(since) >= c.opts.BalanceAfter
+	}
+	elections := ToPreferred(s, nodes, steady, c.opts.BalanceBatch)
+	if len(elections) > 0 {
+		c.balanced = now
+	}
+	return batches(elections, c.opts.Elections)
+}

@@ -1,0 +1,216 @@
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Verdict is a change of what is believed of a node.
+type Verdict struct {
+	Node        meta.NodeID
+	Incarnation uint64 // of the process that it is about
+	Alive       bool
+	Why         string // for the log and the operator
+}
+
+// Detector believes things about nodes. What it is told are facts with their
+// times; what it answers follows from them and from the time asked for. It is
+// not safe for concurrent use.
+type Detector struct {
+	opts  Options
+	self  meta.NodeID
+	last  time.Time // of the last Tick
+	nodes map[meta.NodeID]*patient
+}
+
+// patient is what is known of a node.
+type patient struct {
+	incarnation uint64
+	alive       bool
+	heard       time.Time // last sign of life
+	steady      time.Time // heard of since then without a gap; zero: not heard of
+	aliveSince  time.Time // when it was last found alive
+	refused     time.Time // first refusal of those in a row; zero: none
+	confirmed   bool      // refused again, late enough after the first
+	probed      time.Time // when a probe was last asked for
+	deaths      []time.Time
+}
+
+// NewDetector returns one that has seen nothing yet. The node self is alive by
+// definition: it is the one that believes.
+func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
+	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*patient{}}
+}
+
+// Heard says that a node has answered, and as which incarnation. An answer of
+// another process than the registered one is no sign of life of that one: it is
+// 0 while a process is not registered yet.
+func (d *Detector) Heard(id meta.NodeID, incarnation uint64, now time.Time) {
+	p := d.nodes[id]
+	if p == nil || incarnation != p.incarnation {
+		return
+	}
+	if p.steady.IsZero() || now.Sub(p.heard) > d.opts.SessionTimeout {
+		p.steady = now
+	}
+	p.heard = now
+	p.refused, p.confirmed = time.Time{}, false
+}
+
+// Refused says that a node's machine has refused the connection: nobody listens.
+func (d *Detector) Refused(id meta.NodeID, now time.Time) {
+	p := d.nodes[id]
+	if p == nil {
+		return
+	}
+	p.steady = time.Time{}
+	if p.refused.IsZero() {
+		p.refused = now
+		return
+	}
+	p.confirmed = p.confirmed || now.Sub(p.refused) >= d.opts.ConfirmAfter
+}
+
+// Tick goes over the nodes of the metadata and returns what has changed about
+// them, by id, which to probe now, and when to ask again. It must be called at
+// least every ProbeEvery: after a gap longer than half of SessionTimeout, or a
+// step backwards, everything believed is learned anew, since what was not heard
+// meanwhile says something about this node and not about the others.
+func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
+	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout/2 {
+		d.forget(now)
+	}
+	d.last = now
+	next = now.Add(d.opts.ProbeEvery)
+	known := 0
+	for n := range s.Nodes() {
+		p := d.meet(n, now)
+		known++
+		if n.ID == d.self {
+			p.heard = now
+			if p.steady.IsZero() {
+				p.steady = now
+			}
+		} else if at := d.probeAt(p); !at.After(now) {
+			p.probed = now
+			probe = append(probe, n.ID)
+		} else if at.Before(next) {
+			next = at
+		}
+		if v, changed := d.judge(n, p, now); changed {
+			verdicts = append(verdicts, v)
+		}
+		if p.alive {
+			if at := p.heard.Add(d.opts.SessionTimeout); at.After(now) && at.Before(next) {
+				next = at
+			}
+		}
+		if at := d.probeAt(p); n.ID != d.self && at.After(now) && at.Before(next) {
+			next = at
+		}
+	}
+	if known < len(d.nodes) {
+		for id := range d.nodes {
+			if s.Node(id) == nil {
+				delete(d.nodes, id)
+			}
+		}
+	}
+	return verdicts, probe, next
+}
+
+// Alive says whether the node is believed to be alive.
+func (d *Detector) Alive(id meta.NodeID) bool {
+	p := d.nodes[id]
+	return p != nil && p.alive
+}
+
+// AliveSince returns since when the node is believed to be alive without a
+// break; the zero time if it is not.
+func (d *Detector) AliveSince(id meta.NodeID) time.Time {
+	if p := d.nodes[id]; p != nil && p.alive {
+		return p.aliveSince
+	}
+	return time.Time{}
+}
+
+// forget makes the detector as new, but for the deaths that it remembers.
+func (d *Detector) forget(now time.Time) {
+	for _, p := range d.nodes {
+		p.steady, p.refused, p.confirmed, p.probed = time.Time{}, time.Time{}, false, time.Time{}
+		if p.alive {
+			p.heard = now
+		}
+	}
+}
+
+// meet returns what is known of a node, made anew for a new process of it.
+func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
+	p := d.nodes[n.ID]
+	if p != nil && p.incarnation == n.Incarnation {
+		return p
+	}
+	fresh := &patient{incarnation: n.Incarnation, alive: n.State != meta.NodeDown, heard: now, aliveSince: now}
+	if p != nil {
+		fresh.deaths = p.deaths
+		if p.alive { // it ended, and started again before that was seen
+			fresh.deaths = append(fresh.deaths, now)
+		}
+	}
+	d.nodes[n.ID] = fresh
+	return fresh
+}
+
+// probeAt returns when the node is to be probed next.
+func (d *Detector) probeAt(p *patient) time.Time {
+	switch {
+	case p.probed.IsZero():
+		return d.last
+	case !p.refused.IsZero() && !p.confirmed && !p.probed.After(p.refused):
+		return p.refused.Add(d.opts.ConfirmAfter)
+	}
+	return p.probed.Add(d.opts.ProbeEvery)
+}
+
+// judge compares what is known of a node with what the metadata says of it.
+// Where the metadata disagrees with an earlier verdict, which then was not
+// applied, the verdict is given again.
+func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool) {
+	silent := now.Sub(p.heard) >= d.opts.SessionTimeout
+	switch {
+	case p.alive && p.confirmed:
+		return d.died(n, p, now, "connection refused, twice"), true
+	case p.alive && silent:
+		return d.died(n, p, now, "silent for the session timeout"), true
+	case !p.alive && !silent && !p.steady.IsZero() && now.Sub(p.steady) >= d.hold(p, now):
+		p.alive, p.aliveSince = true, now
+		return Verdict{n.ID, p.incarnation, true, "heard of again"}, true
+	case !p.alive && n.State != meta.NodeDown:
+		return Verdict{n.ID, p.incarnation, false, "still not heard of"}, true
+	case p.alive && n.State == meta.NodeDown:
+		return Verdict{n.ID, p.incarnation, true, "still heard of"}, !p.steady.IsZero()
+	}
+	return Verdict{}, false
+}
+
+func (d *Detector) died(n *meta.Node, p *patient, now time.Time, why string) Verdict {
+	p.alive, p.steady = false, time.Time{}
+	p.deaths = append(p.deaths, now)
+	return Verdict{n.ID, p.incarnation, false, why}
+}
+
+// hold returns how long a node that was dead must have been heard of without a
+// gap: not at all after one death within the window, longer after each further.
+func (d *Detector) hold(p *patient, now time.Time) time.Duration {
+	p.deaths = slices.DeleteFunc(p.deaths, func(at time.Time) bool { return now.Sub(at) > d.opts.FlapWindow })
+	if len(p.deaths) < 2 {
+		return 0
+	}
+	hold := d.opts.FlapHold
+	for i := 2; i < len(p.deaths) && hold < d.opts.MaxFlapHold; i++ {
+		hold *= 2
+	}
+	return min(hold, d.opts.MaxFlapHold)
+}

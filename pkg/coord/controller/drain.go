@@ -1,0 +1,129 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// ErrDrain is wrapped by every *DrainError.
+var ErrDrain = fate.Refuse("node cannot be drained")
+
+// DrainError lists the partitions for which a node cannot be missed.
+type DrainError struct {
+	Node     meta.NodeID
+	Troubles []Trouble // TroubleDrain, TroubleMinISR
+}
+
+// Error names the first partition.
+func (e *DrainError) Error() string {
+	t := e.Troubles[0]
+	what := "no other in-sync replica could lead"
+	if t.Kind == TroubleMinISR {
+		what = "without it there are fewer in-sync replicas than min_isr"
+	}
+	text := fmt.Sprintf("%v: %s: %s/%d: %s", ErrDrain, e.Node, t.Topic, t.Partition, what)
+	if more := len(e.Troubles) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Unwrap returns ErrDrain.
+func (e *DrainError) Unwrap() error { return ErrDrain }
+
+// CheckDrain returns nil if the node can be drained: for each partition that it
+// leads, another in-sync replica is up. With stopping, the node's replicas are
+// about to be missing, too: no partition may fall below its min ISR that is not
+// there already. Otherwise the error is a *DrainError with every partition
+// concerned. An operator may drain nevertheless: what can go goes.
+func CheckDrain(s *meta.State, nodes Conditions, id meta.NodeID, stopping bool) error {
+	if s.Node(id) == nil {
+		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	var out []Trouble
+	partitions(s, func(at PartitionID, t *meta.Topic, p *meta.Partition) bool {
+		others := 0
+		for _, n := range p.ISR {
+			if n != id && nodes[n] == Up {
+				others++
+			}
+		}
+		switch {
+		case p.Leader == id && others == 0:
+			out = append(out, Trouble{TroubleDrain, at, p.ISR})
+		case stopping && slices.Contains(p.ISR, id) && len(p.ISR) == t.Config.MinISR:
+			out = append(out, Trouble{TroubleMinISR, at, p.ISR})
+		}
+		return true
+	})
+	if len(out) > 0 {
+		return &DrainError{id, out}
+	}
+	return nil
+}
+
+// Handover lists the elections that take every leadership from a node, for as
+// many of its partitions as another in-sync replica is up. A node that stops in
+// order proposes them itself, with reason restart; the controller does the same
+// for one that drains.
+func Handover(s *meta.State, nodes Conditions, id meta.NodeID, reason string) []meta.Election {
+	var out []meta.Election
+	load := leaderships(s)
+	partitions(s, func(at PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if p.Leader != id {
+			return true
+		}
+		if next, ok := pick(p, nodes, load); ok && nodes[next] == Up {
+			out = append(out, election(at, p, next, reason))
+			load[next]++
+			load[id]--
+		}
+		return true
+	})
+	return out
+}
+
+// Transfer returns the election that an operator asks for: of the node to, or
+// with "" of the one that the controller would choose. An unclean one may name
+// any replica, and is the operator's word that what this one lacks is lost; it
+// is never made without that word.
+func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, unclean bool) (meta.Election, error) {
+	p, err := find(s, id)
+	if err != nil {
+		return meta.Election{}, err
+	}
+	if to == "" && !unclean {
+		if next, ok := pick(p, nodes, leaderships(s)); ok {
+			to = next
+		}
+	}
+	switch {
+	case to == "":
+		return meta.Election{}, fmt.Errorf("%s/%d: no candidate: %w", id.Topic, id.Partition, meta.ErrNotInISR)
+	case s.Node(to) == nil:
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNodeNotFound)
+	case !slices.Contains(p.ISR, to) && (!unclean || !slices.Contains(p.Replicas, to)):
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNotInISR)
+	case nodes[to] == Gone:
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, ErrNodeNotUp)
+	}
+	e := election(id, p, to, ReasonTransfer)
+	e.Unclean = unclean
+	return e, nil
+}
+
+// Remaining counts the partitions that a node still holds a replica of. A
+// decommissioned node with none can be removed.
+func Remaining(s *meta.State, id meta.NodeID) int {
+	n := 0
+	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if slices.Contains(p.Replicas, id) {
+			n++
+		}
+		return true
+	})
+	return n
+}

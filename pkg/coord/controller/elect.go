@@ -1,0 +1,163 @@
+package controller
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Why a leader is elected, as meta.Election says it.
+const (
+	ReasonNodeDown = "node_down" // the leader died
+	ReasonRestart  = "restart"   // a replica of an offline partition is there again
+	ReasonDrain    = "drain"     // the leader's node is to lead nothing
+	ReasonTransfer = "transfer"  // the leader's replica goes, or an operator asked
+	ReasonBalance  = "balance"   // back to the preferred leader
+)
+
+// Condition is how much a node can be counted on. More is better.
+type Condition uint8
+
+// The conditions of a node.
+const (
+	Gone     Condition = iota // dead, or not a member
+	Draining                  // alive, and to lead nothing if that can be helped
+	Up
+)
+
+// Conditions says how each node is; one that it does not name is Gone.
+type Conditions map[meta.NodeID]Condition
+
+// PartitionID names a partition.
+type PartitionID struct {
+	Topic       string
+	Incarnation meta.Incarnation
+	Partition   int
+}
+
+// TroubleKind says what kind of thing cannot go on by itself.
+type TroubleKind string
+
+// The kinds of trouble.
+const (
+	TroubleOffline TroubleKind = "offline" // no in-sync replica is alive
+	TroubleDrain   TroubleKind = "drain"   // no other in-sync replica could lead
+	TroubleNoRoom  TroubleKind = "no_room" // no node can take the replica
+	TroubleMove    TroubleKind = "move"    // a replica that is being added is dead
+	TroubleMinISR  TroubleKind = "min_isr" // in-sync replicas would fall below it
+)
+
+// Trouble is something that the controller would do and cannot.
+type Trouble struct {
+	Kind TroubleKind
+	PartitionID
+	Nodes []meta.NodeID // which it is about; shared, not to be changed
+}
+
+// partitions calls f with each partition, by topic and number, until f says no.
+func partitions(s *meta.State, f func(PartitionID, *meta.Topic, *meta.Partition) bool) {
+	for t := range s.Topics() {
+		for i := range t.Partitions {
+			if !f(PartitionID{t.Name, t.Incarnation, i}, t, &t.Partitions[i]) {
+				return
+			}
+		}
+	}
+}
+
+func election(id PartitionID, p *meta.Partition, leader meta.NodeID, reason string) meta.Election {
+	return meta.Election{
+		Topic: id.Topic, Incarnation: id.Incarnation, Partition: id.Partition,
+		Version: p.Version, Leader: leader, Reason: reason,
+	}
+}
+
+// Elect gives every partition whose leader is dead, missing or draining another
+// one out of its in-sync set. A dead leader that nobody can replace becomes none:
+// the partition is offline. The elections that end an outage come first.
+func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
+	var outages, drains []meta.Election
+	var troubles []Trouble
+	load := leaderships(s)
+	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		now := nodes[p.Leader]
+		if now == Up {
+			return true
+		}
+		next, found := pick(p, nodes, load)
+		switch {
+		case now == Draining && (!found || nodes[next] != Up):
+			troubles = append(troubles, Trouble{TroubleDrain, id, []meta.NodeID{p.Leader}})
+		case now == Draining:
+			drains = append(drains, election(id, p, next, ReasonDrain))
+			load[p.Leader]--
+			load[next]++
+		case found && p.Leader == "":
+			outages = append(outages, election(id, p, next, ReasonRestart))
+			load[next]++
+		case found:
+			outages = append(outages, election(id, p, next, ReasonNodeDown))
+			load[next]++
+		default:
+			troubles = append(troubles, Trouble{TroubleOffline, id, p.ISR})
+			if p.Leader != "" {
+				outages = append(outages, election(id, p, "", ReasonNodeDown))
+			}
+		}
+		return true
+	})
+	return append(outages, drains...), troubles
+}
+
+// leaderships returns how many partitions each node leads now.
+func leaderships(s *meta.State) map[meta.NodeID]int {
+	load := make(map[meta.NodeID]int, s.NodeCount())
+	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if p.Leader != "" {
+			load[p.Leader]++
+		}
+		return true
+	})
+	return load
+}
+
+// pick returns the in-sync replica that should lead: one that is up before one
+// that drains, one that stays before one that goes, then the preferred, then the
+// one that leads least. A draining leader is no candidate for its own place.
+func pick(p *meta.Partition, nodes Conditions, load map[meta.NodeID]int) (best meta.NodeID, found bool) {
+	better := func(a, b meta.NodeID) bool {
+		return cmp.Or(
+			-cmp.Compare(nodes[a], nodes[b]),
+			isIn(p.Removing, a)-isIn(p.Removing, b),
+			isIn(p.Replicas[:1], b)-isIn(p.Replicas[:1], a),
+			cmp.Compare(load[a], load[b]),
+			cmp.Compare(slices.Index(p.Replicas, a), slices.Index(p.Replicas, b)),
+		) < 0
+	}
+	for _, id := range p.ISR {
+		if nodes[id] == Gone || id == p.Leader {
+			continue
+		}
+		if !found || better(id, best) {
+			best, found = id, true
+		}
+	}
+	return best, found
+}
+
+func isIn(ids []meta.NodeID, id meta.NodeID) int {
+	if slices.Contains(ids, id) {
+		return 1
+	}
+	return 0
+}
+
+// batches cuts elections into commands.
+func batches(es []meta.Election, size int) []meta.Command {
+	var out []meta.Command
+	for part := range slices.Chunk(es, min(size, meta.MaxElections)) {
+		out = append(out, meta.ElectLeaders{Elections: part})
+	}
+	return out
+}

@@ -1,0 +1,254 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Why an operator's request is refused, besides what meta refuses. Each is marked
+// fate.Refused: nothing was changed.
+var (
+	ErrNotMoving    = fate.Refuse("partition is not being reassigned")
+	ErrNodeNotUp    = fate.Refuse("node is not up")
+	ErrTooManyMoves = fate.Refuse("too many reassignments are under way")
+)
+
+// Moves makes the next step of every reassignment under way, and starts those
+// that decommissioned nodes need, within the limits of o. A move goes on when the
+// added replicas are in sync: the leadership leaves a replica that goes, then the
+// replica goes. A decommissioned node need not be alive: others have what it had.
+func Moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
+	w := &works{s: s, nodes: nodes, opts: o.WithDefaults(), slots: newSlots(s), load: s.Load(), lead: leaderships(s), leaving: leaving(s)}
+	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if !w.proceed(id, p) && (p.Moving() || len(w.leaving) > 0) {
+			w.evacuate(id, p)
+		}
+		return true
+	})
+	return append(batches(w.elections, w.opts.Elections), w.commands...), w.troubles
+}
+
+// works is a round of Moves while it is being decided.
+type works struct {
+	s       *meta.State
+	nodes   Conditions
+	opts    Options
+	slots   *slots
+	load    map[meta.NodeID]meta.Load
+	lead    map[meta.NodeID]int
+	leaving map[meta.NodeID]bool
+
+	elections []meta.Election
+	commands  []meta.Command
+	troubles  []Trouble
+}
+
+// leaving returns the nodes that are being decommissioned.
+func leaving(s *meta.State) map[meta.NodeID]bool {
+	out := map[meta.NodeID]bool{}
+	for n := range s.Nodes() {
+		if n.Intent == meta.IntentDecommission {
+			out[n.ID] = true
+		}
+	}
+	return out
+}
+
+// proceed makes the next step of a move, if there is one to make.
+func (w *works) proceed(id PartitionID, p *meta.Partition) bool {
+	if !p.Moving() {
+		return false
+	}
+	if p.MoveReady() == nil {
+		w.commands = append(w.commands, meta.FinishReassign{Topic: id.Topic, Incarnation: id.Incarnation, Partition: id.Partition, Version: p.Version})
+		return true
+	}
+	if p.Leader == "" || !slices.Contains(p.Removing, p.Leader) {
+		return false
+	}
+	// The leader goes. Would the move be ready with another one?
+	then := *p
+	next, found := pick(p, w.nodes, w.lead)
+	if then.Leader = next; !found || then.MoveReady() != nil {
+		return false
+	}
+	w.elections = append(w.elections, election(id, p, next, ReasonTransfer))
+	w.lead[p.Leader]--
+	w.lead[next]++
+	return true
+}
+
+// evacuate finds other nodes for the replicas that a partition has, or is about
+// to have, on nodes that leave, and for those of such a move that died before
+// they were in sync.
+func (w *works) evacuate(id PartitionID, p *meta.Partition) {
+	target := slices.Clone(p.Target())
+	evacuation := slices.ContainsFunc(p.Removing, func(n meta.NodeID) bool { return w.leaving[n] })
+	var out []meta.NodeID
+	for _, n := range target {
+		dead := w.nodes[n] == Gone && slices.Contains(p.Adding, n)
+		switch {
+		case w.leaving[n], dead && evacuation:
+			out = append(out, n)
+		case dead:
+			w.troubles = append(w.troubles, Trouble{TroubleMove, id, []meta.NodeID{n}})
+		}
+	}
+	if len(out) == 0 || p.Leader == "" {
+		return // nobody could send it
+	}
+	for _, from := range out {
+		to := w.place(p, target)
+		if to == "" {
+			w.troubles = append(w.troubles, Trouble{TroubleNoRoom, id, []meta.NodeID{from}})
+			return
+		}
+		target = replaced(target, from, to)
+	}
+	m := Move{id, p.Version, p.Replicas, target}
+	if !p.Moving() && !w.slots.take(p, target, w.opts) {
+		return // in its turn
+	}
+	for i, from := range p.Target() {
+		if target[i] != from {
+			shift(w.load, from, target[i])
+		}
+	}
+	w.commands = append(w.commands, m.Command())
+}
+
+// place returns the node that should take a replica of p beside those of the
+// target: one that holds it already before any other, then one in a zone that
+// the rest of the target uses least, then the one with the fewest replicas. It
+// returns "" where no node is free.
+func (w *works) place(p *meta.Partition, target []meta.NodeID) (best meta.NodeID) {
+	used := map[string]int{}
+	for _, id := range target {
+		if n := w.s.Node(id); n != nil && !w.leaving[id] {
+			used[n.Zone]++
+		}
+	}
+	var bestNode *meta.Node
+	for n := range w.s.Nodes() {
+		if w.nodes[n.ID] != Up || n.Intent != meta.IntentNone || slices.Contains(target, n.ID) {
+			continue
+		}
+		if bestNode == nil || cmp.Or(
+			isIn(p.Replicas, bestNode.ID)-isIn(p.Replicas, n.ID),
+			cmp.Compare(used[n.Zone], used[bestNode.Zone]),
+			cmp.Compare(w.load[n.ID].Replicas, w.load[bestNode.ID].Replicas),
+		) < 0 {
+			best, bestNode = n.ID, n
+		}
+	}
+	return best
+}
+
+// slots counts the moves under way: on each node that sends (the leader) or
+// receives (the added), and in all.
+type slots struct {
+	node map[meta.NodeID]int
+	all  int
+}
+
+func newSlots(s *meta.State) *slots {
+	c := &slots{node: map[meta.NodeID]int{}}
+	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if p.Moving() {
+			c.add(p.Leader, p.Adding)
+		}
+		return true
+	})
+	return c
+}
+
+func (c *slots) add(leader meta.NodeID, adding []meta.NodeID) {
+	c.all++
+	for _, id := range adding {
+		c.node[id]++
+	}
+	if leader != "" {
+		c.node[leader]++
+	}
+}
+
+// take counts one more move, unless that is more than the limits allow. One that
+// copies nothing is free.
+func (c *slots) take(p *meta.Partition, target []meta.NodeID, o Options) bool {
+	var adding []meta.NodeID
+	for _, id := range target {
+		if !slices.Contains(p.Replicas, id) {
+			adding = append(adding, id)
+		}
+	}
+	if len(adding) == 0 {
+		return true
+	}
+	full := func(id meta.NodeID) bool { return c.node[id] >= o.MovesPerNode }
+	if c.all >= o.Moves || full(p.Leader) || slices.ContainsFunc(adding, full) {
+		return false
+	}
+	c.add(p.Leader, adding)
+	return true
+}
+
+// PlanMove checks what an operator asks for: that the partition's replicas be on
+// the nodes of target, preferred leader first. Every node that is to receive a
+// copy must be up and not about to leave, and the limits of o must allow one more
+// move. The command that it returns starts the move.
+func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target []meta.NodeID) (meta.StartReassign, error) {
+	p, err := find(s, id)
+	if err != nil {
+		return meta.StartReassign{}, err
+	}
+	m := Move{id, p.Version, p.Replicas, target}
+	if err := m.Command().Validate(); err != nil {
+		return meta.StartReassign{}, err
+	}
+	for _, n := range target {
+		node := s.Node(n)
+		switch {
+		case node == nil:
+			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, meta.ErrNodeNotFound)
+		case slices.Contains(p.Replicas, n):
+		case nodes[n] == Gone || node.Intent == meta.IntentDecommission:
+			return meta.StartReassign{}, fmt.Errorf("node %s: %w", n, ErrNodeNotUp)
+		}
+	}
+	if !p.Moving() && !newSlots(s).take(p, target, o.WithDefaults()) {
+		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, ErrTooManyMoves)
+	}
+	return m.Command(), nil
+}
+
+// PlanCancel returns the command that takes a reassignment back: to the replicas
+// from before it, those that were to stay first. What it has copied already is
+// kept until the old replicas are in sync again.
+func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
+	p, err := find(s, id)
+	if err != nil {
+		return meta.StartReassign{}, err
+	}
+	if !p.Moving() {
+		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, ErrNotMoving)
+	}
+	return Move{id, p.Version, p.Replicas, p.Origin()}.Command(), nil
+}
+
+// find returns a partition. An incarnation of 0 is any.
+func find(s *meta.State, id PartitionID) (*meta.Partition, error) {
+	t := s.Topic(id.Topic)
+	switch {
+	case t == nil:
+		return nil, fmt.Errorf("%s: %w", id.Topic, meta.ErrTopicNotFound)
+	case id.Incarnation != 0 && id.Incarnation != t.Incarnation:
+		return nil, fmt.Errorf("%s: %w", id.Topic, meta.ErrStaleIncarnation)
+	case id.Partition < 0 || id.Partition >= len(t.Partitions):
+		return nil, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, meta.ErrPartitionNotFound)
+	}
+	return &t.Partitions[id.Partition], nil
+}

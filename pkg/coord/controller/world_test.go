@@ -1,0 +1,263 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// behaviour is how a node meets a probe.
+type behaviour int
+
+const (
+	answers behaviour = iota
+	refuses
+	silent
+)
+
+// world is a cluster with its metadata, one controller, and nodes that behave as
+// they are told. Its clock goes in steps.
+type world struct {
+	t     testing.TB
+	state meta.State
+	core  *Core
+	opts  Options
+	now   time.Duration
+	nodes map[meta.NodeID]behaviour
+	next  time.Duration // when to decide
+	led   map[string]meta.NodeID
+	log   strings.Builder
+	last  string // troubles, as printed last
+	lossy func() bool
+}
+
+const step = 10 * time.Millisecond
+
+func newWorld(t testing.TB, o Options) *world {
+	return &world{t: t, opts: o, nodes: map[meta.NodeID]behaviour{}, led: map[string]meta.NodeID{}}
+}
+
+func (w *world) clock() time.Time { return time.Unix(1_000_000, 0).Add(w.now) }
+
+// apply applies a command and checks what must hold of any state.
+func (w *world) apply(c meta.Command) meta.Result {
+	w.t.Helper()
+	before := w.state.Snapshot()
+	r := w.state.Apply(w.state.Index()+1, c)
+	w.checkEpochs(before, c)
+	return r
+}
+
+// checkEpochs: one leader at an epoch, out of the in-sync set that was before.
+func (w *world) checkEpochs(before *meta.State, c meta.Command) {
+	w.t.Helper()
+	unclean := false // an operator's word
+	if e, ok := c.(meta.ElectLeaders); ok {
+		unclean = slices.ContainsFunc(e.Elections, func(e meta.Election) bool { return e.Unclean })
+	}
+	for t := range w.state.Topics() {
+		if before.Topic(t.Name) == t {
+			continue
+		}
+		for i := range t.Partitions {
+			p := &t.Partitions[i]
+			key := fmt.Sprintf("%s@%d/%d epoch %d", t.Name, t.Incarnation, i, p.Epoch)
+			if was, known := w.led[key]; known && was != p.Leader {
+				w.t.Fatalf("%s: led by %q and by %q after %+v", key, was, p.Leader, c)
+			}
+			w.led[key] = p.Leader
+			if old := before.Topic(t.Name); old != nil && !unclean && p.Leader != "" && p.Leader != old.Partitions[i].Leader &&
+				!slices.Contains(old.Partitions[i].ISR, p.Leader) {
+				w.t.Fatalf("%s: %q was not in sync, %v was", key, p.Leader, old.Partitions[i].ISR)
+			}
+		}
+	}
+}
+
+func (w *world) start(id meta.NodeID, zone string) {
+	w.nodes[id] = answers
+	w.apply(meta.NodeStarted{Node: meta.Node{ID: id, Zone: zone, BootID: "b"}})
+}
+
+// decide lets the controller decide, and what it says happen.
+func (w *world) decide() {
+	w.t.Helper()
+	now := w.clock()
+	d := w.core.Decide(&w.state, now)
+	for _, v := range d.Verdicts {
+		w.printf("%v %s %s: %s\n", w.now, v.Node, map[bool]string{true: "alive", false: "dead"}[v.Alive], v.Why)
+	}
+	for _, c := range d.Commands {
+		if e, ok := c.(meta.ElectLeaders); ok {
+			w.checkElections(e)
+		}
+		if w.lossy != nil && w.lossy() {
+			continue
+		}
+		r := w.apply(c)
+		w.print(c, r)
+	}
+	w.printTroubles(d.Troubles)
+	if w.next = w.now + d.Next.Sub(now); w.next <= w.now {
+		w.t.Fatalf("at %v: decide again %v", w.now, w.next)
+	}
+	for _, id := range d.Probe {
+		w.next = w.now + step // an answer is news
+		switch w.nodes[id] {
+		case answers:
+			w.core.Heard(id, w.state.Node(id).Incarnation, now)
+		case refuses:
+			w.core.Refused(id, now)
+		case silent:
+		}
+	}
+}
+
+// checkElections: none is unclean, and each is of a node in the in-sync set.
+func (w *world) checkElections(c meta.ElectLeaders) {
+	w.t.Helper()
+	for _, e := range c.Elections {
+		t := w.state.Topic(e.Topic)
+		if p := t.Partitions[e.Partition]; e.Unclean || e.Leader != "" && !slices.Contains(p.ISR, e.Leader) {
+			w.t.Fatalf("%+v, in sync are %v", e, p.ISR)
+		}
+	}
+}
+
+func (w *world) printf(format string, args ...any) { fmt.Fprintf(&w.log, format, args...) }
+
+func (w *world) print(c meta.Command, r meta.Result) {
+	refused := ""
+	if r.Err != nil {
+		refused = ", refused: " + r.Err.Error()
+	}
+	switch c := c.(type) {
+	case meta.SetNodeState:
+		w.printf("%v set %s %s%s\n", w.now, c.ID, c.State, refused)
+	case meta.ElectLeaders:
+		for i, e := range c.Elections {
+			leader := string(e.Leader)
+			if leader == "" {
+				leader = "nobody"
+			}
+			if r.Failed != nil && r.Failed[i] != nil {
+				refused = ", refused: " + r.Failed[i].Error()
+			}
+			w.printf("%v elect %s for %s/%d: %s%s\n", w.now, leader, e.Topic, e.Partition, e.Reason, refused)
+		}
+	case meta.StartReassign:
+		w.printf("%v move %s/%d to %s%s\n", w.now, c.Topic, c.Partition, names(c.Target), refused)
+	case meta.FinishReassign:
+		w.printf("%v finish %s/%d%s\n", w.now, c.Topic, c.Partition, refused)
+	default:
+		w.printf("%v %+v%s\n", w.now, c, refused)
+	}
+}
+
+func (w *world) printTroubles(ts []Trouble) {
+	var b strings.Builder
+	for _, t := range ts {
+		fmt.Fprintf(&b, " %s %s/%d (%s);", t.Kind, t.Topic, t.Partition, names(t.Nodes))
+	}
+	if b.String() != w.last && (b.Len() > 0 || w.last != "") {
+		w.printf("%v trouble:%s\n", w.now, strings.TrimSuffix(b.String(), ";"))
+	}
+	w.last = b.String()
+}
+
+// run lets time pass, and the controller decide whenever it wanted to.
+func (w *world) run(d time.Duration) {
+	w.t.Helper()
+	for end := w.now + d; w.now < end; w.now += step {
+		if w.now >= w.next {
+			w.decide()
+		}
+	}
+}
+
+// follow lets every leader that answers take its living replicas in sync, and
+// throw the dead out.
+func (w *world) follow() {
+	w.t.Helper()
+	for t := range w.state.Snapshot().Topics() {
+		for i, p := range t.Partitions {
+			if p.Leader == "" || w.nodes[p.Leader] != answers {
+				continue
+			}
+			var isr []meta.NodeID
+			for _, id := range p.Replicas {
+				if w.nodes[id] == answers {
+					isr = append(isr, id)
+				}
+			}
+			if len(isr) != len(p.ISR) || slices.ContainsFunc(isr, func(id meta.NodeID) bool { return !slices.Contains(p.ISR, id) }) {
+				w.alter(t.Name, i, isr)
+			}
+		}
+	}
+}
+
+func (w *world) alter(topic string, i int, isr []meta.NodeID) {
+	w.t.Helper()
+	p := w.state.Topic(topic).Partitions[i]
+	if r := w.apply(meta.AlterISR{Topic: topic, Partition: i, Epoch: p.Epoch, Version: p.Version, ISR: isr}); r.Err != nil {
+		w.t.Fatal(r.Err)
+	}
+}
+
+func (w *world) topic(name string, minISR int, assignment [][]meta.NodeID) {
+	w.t.Helper()
+	c := meta.TopicConfig{Partitions: len(assignment), Replicas: len(assignment[0]), MinISR: minISR, Sync: meta.SyncPolicy{Every: 1}}
+	if r := w.apply(meta.CreateTopic{Name: name, Config: c.WithDefaults(len(w.nodes), false), Assignment: assignment}); r.Err != nil {
+		w.t.Fatal(r.Err)
+	}
+}
+
+func (w *world) show() {
+	for n := range w.state.Nodes() {
+		w.printf("%s %s %s\n", n.ID, n.State, n.Intent)
+	}
+	for t := range w.state.Topics() {
+		for i, p := range t.Partitions {
+			w.printf("%s/%d leader %q epoch %d replicas %s in sync %s", t.Name, i, p.Leader, p.Epoch, names(p.Replicas), names(p.ISR))
+			if p.Moving() {
+				w.printf(" adding %s removing %s", names(p.Adding), names(p.Removing))
+			}
+			w.printf("\n")
+		}
+	}
+}
+
+func names(ids []meta.NodeID) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, string(id))
+	}
+	return strings.Join(out, ",")
+}
+
+func ids(text string) []meta.NodeID {
+	var out []meta.NodeID
+	for id := range strings.SplitSeq(text, ",") {
+		out = append(out, meta.NodeID(id))
+	}
+	return out
+}
+
+// elect applies an election and returns why it was refused.
+func (w *world) elect(es ...meta.Election) error {
+	r := w.apply(meta.ElectLeaders{Elections: es})
+	for _, err := range r.Failed {
+		if err != nil {
+			return err
+		}
+	}
+	return r.Err
+}
+
+func (w *world) partition(topic string, i int) meta.Partition { return w.state.Topic(topic).Partitions[i] }
+
