@@ -11,7 +11,16 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	return await(ctx, s.raft.VerifyLeader())
+	began := time.Now()
+	if err := await(ctx, s.raft.VerifyLeader()); err != nil {
+		return err
+	}
+	for {
+		was := s.contact.Load()
+		if was != nil && !was.Before(began) || s.contact.CompareAndSwap(was, &began) {
+			return nil
+		}
+	}
 }
 
 // QuorumContact returns the latest time at which this node is known to have
@@ -51,18 +60,17 @@ func (s *Store) keepContact() {
 		case <-s.failed:
 		}
 	})
+	moved := s.LeaderChanged()
 	for {
 		select {
 		case <-tick.C:
+		case <-moved: // it may have come to lead
 		case <-ctx.Done():
 			return
 		}
-		if !s.IsLeader() || alone(s.raft, s.opts.NodeID) {
-			continue
-		}
-		now := time.Now()
-		if s.VerifyLeader(ctx) == nil {
-			s.contact.Store(&now)
+		moved = s.LeaderChanged()
+		if s.IsLeader() && !alone(s.raft, s.opts.NodeID) {
+			_ = s.VerifyLeader(ctx) // it keeps the time, or does not
 		}
 	}
 }

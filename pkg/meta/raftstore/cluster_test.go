@@ -1,0 +1,379 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// testCluster is some stores in one process, in virtual time.
+type testCluster struct {
+	t    *testing.T
+	net  *testNet
+	mu   sync.Mutex // guards open
+	open map[meta.NodeID]*Store
+	dirs map[meta.NodeID]string // "": in memory
+}
+
+// inBubble runs a test on a cluster whose first node has made it.
+func inBubble(t *testing.T, test func(t *testing.T, c *testCluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &testCluster{t: t, net: newTestNet(), open: map[meta.NodeID]*Store{}, dirs: map[meta.NodeID]string{}}
+		t.Cleanup(func() {
+			for _, id := range c.ids() {
+				c.stop(id)
+			}
+		})
+		test(t, c)
+	})
+}
+
+func (c *testCluster) ids() []meta.NodeID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []meta.NodeID
+	for id := range c.open {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *testCluster) store(id meta.NodeID) *Store {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[id]
+}
+
+func (c *testCluster) start(id meta.NodeID, bootstrap bool) *Store {
+	c.t.Helper()
+	name := string(id)
+	s, err := Open(Options{
+		NodeID: id, Address: name, Bootstrap: bootstrap, Dir: c.dirs[id], InMemory: c.dirs[id] == "", ReserveBytes: -1,
+		Stream: &Stream{Listener: c.net.listen(name), Dial: c.net.dial(name)}, Forward: c.forward(name),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[id] = s
+	return s
+}
+
+func (c *testCluster) stop(id meta.NodeID) {
+	c.t.Helper()
+	c.mu.Lock()
+	s := c.open[id]
+	delete(c.open, id)
+	c.mu.Unlock()
+	if err := s.Close(); err != nil {
+		c.t.Errorf("close %s: %v", id, err)
+	}
+}
+
+// forward loses answers when the leader goes while it works.
+func (c *testCluster) forward(from string) Forward {
+	return func(ctx context.Context, leader meta.NodeID, command []byte) ([]byte, error) {
+		s := c.store(leader)
+		if s == nil || c.net.reachable(from, string(leader)) == nil {
+			return nil, fate.Refuse("not reachable")
+		}
+		answer, err := s.HandleForwarded(ctx, command)
+		if c.net.reachable(from, string(leader)) == nil {
+			return nil, errors.New("connection broke")
+		}
+		return answer, err
+	}
+}
+
+// grow makes a cluster of n voters, the first of which was alone.
+func (c *testCluster) grow(n int) {
+	c.t.Helper()
+	first := c.start("n1", true)
+	c.leader()
+	if _, err := first.Init(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := 2; i <= n; i++ {
+		id := meta.NodeID(fmt.Sprint("n", i))
+		if err := first.Members().AddNonvoter(c.t.Context(), id, string(id)); err != nil {
+			c.t.Fatal(err)
+		}
+		c.start(id, false)
+		if err := first.Members().Promote(c.t.Context(), id); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// leader waits for the one store that leads, among those that can be reached.
+func (c *testCluster) leader() *Store {
+	c.t.Helper()
+	for range 1000 {
+		for _, id := range c.ids() {
+			s := c.store(id)
+			if s.IsLeader() && c.net.reachable(string(id), string(id)) != nil && s.VerifyLeader(c.t.Context()) == nil {
+				return s
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatal("no leader")
+	return nil
+}
+
+// settle waits until all stores have applied the same.
+func (c *testCluster) settle() {
+	c.t.Helper()
+	for range 3000 {
+		want, same := c.leader().Applied(), true
+		for _, id := range c.ids() {
+			same = same && c.store(id).Applied() == want
+		}
+		if same {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatal("stores differ")
+}
+
+func TestALoneVoterGrowsWhileItRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		began := time.Now()
+		s := c.start("n1", true)
+		if err := s.WaitLeader(t.Context()); err != nil || time.Since(began) > 100*time.Millisecond {
+			t.Fatalf("%v after %v", err, time.Since(began))
+		}
+		c.stop("n1")
+		c.grow(3)
+		propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+		c.settle()
+		want := Configuration{[]Member{{"n1", "n1", true}, {"n2", "n2", true}, {"n3", "n3", true}}}
+		for _, id := range c.ids() {
+			if diff := cmp.Diff(want, c.store(id).Members().Configuration()); diff != "" {
+				t.Errorf("%s: %s", id, diff)
+			}
+		}
+	})
+}
+
+func TestACommandMayBeProposedAnywhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.grow(3)
+		s := c.store("n3")
+		began := time.Now()
+		r := propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Zone: "z"}})
+		if r.Node == nil || r.Node.Zone != "z" || s.Node("n1") != r.Node || r.Index == 0 {
+			t.Errorf("%+v", r)
+		}
+		t.Logf("forwarded and applied here in %v", time.Since(began))
+		propose(t, s, topic("t"))
+		if r, err := s.Propose(t.Context(), topic("t")); err != nil || !r.Existed || r.Topic == nil {
+			t.Errorf("again: %+v, %v", r, err)
+		}
+		other := topic("t")
+		other.Config.Ordered = true
+		if r, err := s.Propose(t.Context(), other); !errors.Is(err, meta.ErrExists) || fate.Of(err) != fate.Refused || r.Index == 0 {
+			t.Errorf("refused: %+v, %v", r, err)
+		}
+	})
+}
+
+func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.grow(3)
+		var gaps []time.Duration
+		for range 20 {
+			was := c.leader()
+			changed := c.store("n1").LeaderChanged()
+			c.net.set(string(was.opts.NodeID), true)
+			began := time.Now()
+			now := c.leader()
+			gaps = append(gaps, time.Since(began))
+			if now == was {
+				t.Fatal("the same")
+			}
+			<-changed
+			if time.Since(was.QuorumContact()) < time.Since(began)-was.opts.LeaderLease {
+				t.Errorf("cut off for %v, in contact %v ago", time.Since(began), time.Since(was.QuorumContact()))
+			}
+			if err := was.VerifyLeader(t.Context()); err == nil {
+				t.Error("a leader that is cut off was confirmed")
+			}
+			c.net.set(string(was.opts.NodeID), false)
+			propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+			c.settle()
+			for _, id := range c.ids() {
+				if since := time.Since(c.store(id).QuorumContact()); since > time.Second {
+					t.Errorf("%s: contact %v ago", id, since)
+				}
+			}
+		}
+		slices.Sort(gaps)
+		t.Logf("cut to new leader: p50 %v, max %v", gaps[len(gaps)/2], gaps[len(gaps)-1])
+		if gaps[len(gaps)/2] > 1500*time.Millisecond {
+			t.Errorf("half of them took over %v", gaps[len(gaps)/2])
+		}
+	})
+}
+
+func TestTheMinorityRefuses(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.grow(3)
+		alone := c.store("n3")
+		if c.leader() == alone {
+			t.Fatal("n1 did not lead")
+		}
+		c.net.set("n3", true)
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		_, err := alone.Propose(t.Context(), topic("t"))
+		if !errors.Is(err, ErrNotLeader) || fate.Of(err) != fate.Refused || time.Since(began) > 2*DefaultApplyTimeout {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		c.net.set("n3", false)
+		propose(t, alone, meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	})
+}
+
+// Whatever is proposed while leaders come and go is applied once, or was
+// refused, or its outcome was said to be unknown.
+func TestForwardedCommandsAreDoneOnceOrUncertain(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		c.grow(3)
+		var mu sync.Mutex // guards the counts
+		var done, refused, unknown int
+		var wg sync.WaitGroup
+		for w := range 6 {
+			s := c.store(meta.NodeID(fmt.Sprint("n", w%3+1)))
+			wg.Go(func() {
+				node := meta.NodeID(fmt.Sprint("w", w)) // each command adds one to its incarnation
+				var sure, maybe uint64
+				for range 60 {
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					r, err := s.Propose(ctx, meta.NodeStarted{Node: meta.Node{ID: node}})
+					cancel()
+					mu.Lock()
+					switch {
+					case err == nil:
+						done++
+						sure++
+						if in := r.Node.Incarnation; in < sure || in > sure+maybe {
+							t.Errorf("%s: incarnation %d after %d done and %d unknown", node, in, sure, maybe)
+						}
+					case fate.Of(err) == fate.Refused:
+						refused++
+					default:
+						unknown++
+						maybe++
+					}
+					mu.Unlock()
+					time.Sleep(20 * time.Millisecond)
+				}
+			})
+		}
+		for range 8 {
+			id := string(c.leader().opts.NodeID)
+			time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+			c.net.set(id, true)
+			time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			c.net.set(id, false)
+		}
+		wg.Wait()
+		t.Logf("%d done, %d refused, %d unknown", done, refused, unknown)
+		c.settle()
+	})
+}
+
+func TestMembersChangeOnTheLeaderOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.grow(3)
+		ctx := t.Context()
+		lead, follower := c.store("n1").Members(), c.store("n2").Members()
+		for _, test := range []struct {
+			name string
+			err  error
+			want error
+		}{
+			{"add voter", follower.AddVoter(ctx, "x", "x"), ErrNotLeader},
+			{"add node", follower.AddNonvoter(ctx, "x", "x"), ErrNotLeader},
+			{"promote", follower.Promote(ctx, "n3"), ErrNotLeader},
+			{"remove", follower.Remove(ctx, "n3"), ErrNotLeader},
+			{"transfer", follower.Transfer(ctx, ""), ErrNotLeader},
+			{"promote a stranger", lead.Promote(ctx, "x"), meta.ErrNodeNotFound},
+			{"remove a stranger", lead.Remove(ctx, "x"), meta.ErrNodeNotFound},
+			{"transfer to a stranger", lead.Transfer(ctx, "x"), meta.ErrNodeNotFound},
+			{"no name", lead.AddVoter(ctx, "", "x"), meta.ErrInvalidName},
+		} {
+			if !errors.Is(test.err, test.want) || fate.Of(test.err) != fate.Refused {
+				t.Errorf("%s: %v", test.name, test.err)
+			}
+		}
+		if err := lead.Transfer(ctx, "n2"); err != nil {
+			t.Fatal(err)
+		}
+		if s := c.leader(); s != c.store("n2") {
+			t.Errorf("leader %s", s.opts.NodeID)
+		}
+		if err := follower.Demote(ctx, "n3"); err != nil {
+			t.Fatal(err)
+		}
+		if err := follower.Transfer(ctx, "n3"); !errors.Is(err, ErrNotVoter) {
+			t.Error(err)
+		}
+		if err := follower.Remove(ctx, "n1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := follower.Remove(ctx, "n2"); !errors.Is(err, ErrLastVoter) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestARestartedClusterGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		for i := range 3 {
+			c.dirs[meta.NodeID(fmt.Sprint("n", i+1))] = t.TempDir()
+		}
+		if ok, err := Exists(c.dirs["n2"], "n2"); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		c.grow(3)
+		populate(t, c.store("n2"), 3)
+		c.settle()
+		for _, id := range c.ids() {
+			c.stop(id)
+		}
+		for _, id := range []meta.NodeID{"n3", "n2", "n1"} {
+			if ok, err := Exists(c.dirs[id], id); !ok || err != nil {
+				t.Errorf("%s: %v, %v", id, ok, err)
+			}
+			if _, err := Exists(c.dirs[id], "x"); !errors.Is(err, ErrOtherNode) {
+				t.Errorf("%s: %v", id, err)
+			}
+			c.start(id, false)
+		}
+		propose(t, c.store("n3"), topic("another"))
+		c.settle()
+		if n := len(c.store("n1").Topics()); n != 4 {
+			t.Errorf("%d topics", n)
+		}
+	})
+}
