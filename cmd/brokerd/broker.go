@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,9 +54,15 @@ type brokerNode struct {
 	startedAt time.Time
 }
 
+// errJoin refuses to start alone where that is not what was asked for.
+var errJoin = errors.New("join: a node cannot join others yet; leave it empty")
+
 // openBroker opens a brokerNode: the metadata, then the partitions that it
 // gives to this node, then what serves them.
 func openBroker(ctx context.Context, c nodeConfig) (node, error) {
+	if len(c.Options.Cluster.Join) > 0 {
+		return nil, exitWith(exitConfig, errJoin)
+	}
 	n := &brokerNode{c: c, ready: make(chan struct{}), failed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.metrics = n.newMetrics()
@@ -141,7 +148,7 @@ func bootID() string {
 	if err != nil {
 		return ""
 	}
-	return string(id[:max(0, len(id)-1)])
+	return strings.TrimSpace(string(id))
 }
 
 func syncPolicy(t *config.Topics) meta.SyncPolicy {

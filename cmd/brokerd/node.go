@@ -28,8 +28,8 @@ type node interface {
 	Reload(config.Options)
 	// Catalog is what the node serves, to be announced elsewhere.
 	Catalog() lookupd.Catalog
-	// Drain hands leaderships over, lets clients finish and refuses new ones,
-	// until ctx is done.
+	// Drain refuses new work, gives clients what they are owed and disconnects
+	// them, until ctx is done.
 	Drain(ctx context.Context) error
 	// Close stops serving, closes the listeners and returns when all is on disk
 	// and still. A second call does nothing.

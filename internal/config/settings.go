@@ -80,7 +80,7 @@ func (o *Options) addressSettings() []Setting {
 		{Key: "http-address", Default: "127.0.0.1:4151", value: textValue{&l.HTTP}, Doc: "nsqd's and nsqlookupd's HTTP API, /v1, /metrics, health: host:port or the path of a unix socket; empty is off."},
 		{Key: "https-address", value: textValue{&l.HTTPS}, Doc: "The HTTP address's endpoints over TLS; empty is off."},
 		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue{&l.Lookup}, Doc: "nsqlookupd's HTTP API on its usual port; empty is off."},
-		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Node to node: metadata, replication, forwarding."},
+		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Node to node: metadata, replication, forwarding. A node alone binds it and serves nothing there."},
 		{Key: "advertise-host", value: textValue{&a.Host}, Doc: "Host that other nodes and clients are told; empty follows from the address that is bound."},
 		{Key: "advertise-tcp-address", value: textValue{&a.TCP}, Doc: "Overrides advertise-host and the port for tcp-address."},
 		{Key: "advertise-http-address", value: textValue{&a.HTTP}, Doc: "Overrides advertise-host and the port for http-address."},
@@ -92,7 +92,7 @@ func (o *Options) addressSettings() []Setting {
 
 func (o *Options) clusterSettings() []Setting {
 	return []Setting{
-		{Key: "join", value: listValue{&o.Cluster.Join}, Doc: "Cluster addresses of any nodes; this node's own may be among them."},
+		{Key: "join", value: listValue{&o.Cluster.Join}, Doc: "Cluster addresses of any nodes; this node's own may be among them. Not possible yet: a node that is to join others does not start."},
 		{Key: "bootstrap-expect", Default: "1", value: numberValue{&o.Cluster.BootstrapExpect}, Doc: "Form a new cluster once this many nodes of join see each other. Ignored once there is one."},
 		{Key: "lookupd-tcp-address", value: listValue{&o.LookupdTCPAddresses}, Reload: true, Doc: "nsqlookupds to announce this node's topics and channels to, besides serving them itself."},
 	}
@@ -165,7 +165,7 @@ func (o *Options) topicSettings() []Setting {
 func (o *Options) processSettings() []Setting {
 	p := &o.Process
 	return []Setting{
-		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "How long a stopping node may take to hand over and let its clients finish."},
+		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "How long a stopping node may take to give its clients the answers that they are owed."},
 		{Key: "watchdog", Default: "true", value: boolValue{&p.Watchdog}, Doc: "Answer systemd's watchdog while the node is alive. Only matters where the unit sets one."},
 		{Key: "pprof", Default: "false", value: boolValue{&p.Pprof}, Doc: "Serve /debug/pprof on the HTTP address."},
 		{Key: "log-level", Default: "info", value: choiceValue{&p.LogLevel, []string{"debug", "info", "warn", "error"}}, Reload: true, Doc: "The least severe lines that are logged."},

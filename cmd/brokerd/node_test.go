@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -17,17 +16,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// openTestNode opens the real node, which serves nobody.
-func openTestNode(t *testing.T) *brokerNode {
+// testNode is the configuration of a real node that serves nobody.
+func testNode(t *testing.T) nodeConfig {
 	t.Helper()
 	o := config.Default()
 	o.NodeID, o.DataDir = "n1", t.TempDir()
-	n, err := openBroker(t.Context(), nodeConfig{
+	return nodeConfig{
 		Options: o, Advertise: config.Advertise{TCP: "127.0.0.1:1", HTTP: "127.0.0.1:2", Cluster: "127.0.0.1:3"},
-		Listeners: &listeners{HTTP: []net.Listener{}}, Log: slog.New(slog.DiscardHandler), Version: nsqVersion,
+		Listeners: &listeners{}, Log: slog.New(slog.DiscardHandler), Version: nsqVersion,
 		TLSEnds:  func() time.Time { return time.Unix(2e9, 0) },
 		Lookupds: &lookupds{announcer: new(atomic.Pointer[lookupd.Announcer])}, Level: new(slog.LevelVar),
-	})
+	}
+}
+
+func openTestNode(t *testing.T) *brokerNode {
+	t.Helper()
+	n, err := openBroker(t.Context(), testNode(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +41,14 @@ func openTestNode(t *testing.T) *brokerNode {
 		}
 	})
 	return n.(*brokerNode)
+}
+
+func TestANodeThatIsToJoinOthersDoesNotStartAlone(t *testing.T) {
+	c := testNode(t)
+	c.Options.Cluster.Join = []string{"127.0.0.1:4"}
+	if n, err := openBroker(t.Context(), c); n != nil || exitCode(err) != exitConfig {
+		t.Errorf("%v, %v", n, err)
+	}
 }
 
 func TestTheAlertsAreAboutMetricsThatANodeExports(t *testing.T) {
