@@ -43,6 +43,8 @@ func BenchmarkAppendSync(b *testing.B) {
 		size int
 		fill int64
 	}{
+		{"2KiB/fill", 2 << 10, 0},
+		{"2KiB/nofill", 2 << 10, -1},
 		{"4KiB/fill", 4 << 10, 0},
 		{"4KiB/nofill", 4 << 10, -1},
 		{"256KiB/fill", 256 << 10, 0},

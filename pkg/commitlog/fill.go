@@ -5,6 +5,14 @@ package commitlog
 // synced one by one, a goroutine writes zeros ahead of them. It is started after
 // a sync and ends by itself; a log that is idle has none. Where much is appended
 // between syncs the allocation does not matter, and writing everything twice would.
+//
+// With it an append of 2 KiB and its sync take what a bare pwrite and fdatasync on
+// blocks written before take, in time and in CPU; without it 1.6 times that. The
+// sync that comes upon a fill takes about twice as long: one in 128 of that size.
+// Tried side by side and left out, since none was better in the median, in the
+// last percent and in the last tenth of a percent at once: pwritev2 with RWF_DSYNC
+// instead of the sync, smaller pieces, pieces that sync themselves, and larger
+// fills, which make the slow syncs fewer and slower.
 const (
 	fillPiece   = 64 << 10
 	maxFillSync = 32 << 10 // syncs that cover more do not start a fill
