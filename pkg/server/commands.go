@@ -198,7 +198,8 @@ func (s *session) cls(ctx context.Context, cmd *nsq.Command) error {
 	}
 	s.sub.StopDelivery()
 	s.setState(stateClosing)
-	return s.answerFrame(ctx, []byte(nsq.CloseWait), func() { s.writer.sub = nil })
+	// The writer goes on asking: what the consumer was woken for goes to another.
+	return s.answerFrame(ctx, []byte(nsq.CloseWait), nil)
 }
 
 func (s *session) setState(state int) {

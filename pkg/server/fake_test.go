@@ -182,6 +182,7 @@ type fakeSub struct {
 	ready   int
 	holding int
 	stopped bool
+	refused int // Takes since it was stopped
 	touched atomic.Int64
 	delay   atomic.Int64
 	err     error
@@ -192,6 +193,9 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	defer s.b.mu.Unlock()
 	if s.err != nil {
 		return 0, s.err
+	}
+	if s.stopped {
+		s.refused++
 	}
 	n := 0
 	for n < most && !s.stopped && s.holding < s.ready && len(s.ch.ready) > 0 {

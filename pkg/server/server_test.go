@@ -353,6 +353,27 @@ func TestCloseIsAnsweredBeforeHalfClose(t *testing.T) {
 	w.expect("CLOSE_WAIT", "EOF")
 }
 
+// A closing consumer may be woken for a message. The broker can give it to
+// another only if it hears that this one does not take it.
+func TestAClosingConsumerAnswersItsWake(t *testing.T) {
+	h := newHarness(t, Options{})
+	w := h.dial(t)
+	w.sub("t", 1)
+	w.send("CLS\n")
+	w.expect("CLOSE_WAIT")
+	sub := h.broker.channel("t", "c").subs[0]
+	refused := func() int {
+		h.broker.mu.Lock()
+		defer h.broker.mu.Unlock()
+		return sub.refused
+	}
+	before := refused()
+	eventually(t, "it is asked again", func() bool {
+		sub.wake()
+		return refused() > before+1
+	})
+}
+
 func TestOversizeBodyStillReadsItsError(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
