@@ -10,7 +10,8 @@
 //
 //   - Offsets are dense: a batch begins where the one before it ends. Only a
 //     damaged range, which is reported and never skipped silently, interrupts that.
-//   - Start <= CommittedEnd <= End and DurableEnd <= End. CommittedEnd never moves
+//   - Start <= CommittedEnd <= End and DurableEnd <= End, also in a log that
+//     retention or a reset has emptied: Start == End then. CommittedEnd never moves
 //     back; nothing below it is ever truncated.
 //   - Check and append are one act: a Writer that was revoked changes nothing.
 //   - Bytes below End are never changed, and every byte that is read back from

@@ -98,7 +98,7 @@ func (r retaining) completeRolled() error {
 // noteStart notes where the log will start. On a full disk it makes room by
 // removing the indexes of the segments that go: they could be made anew.
 func (r retaining) noteStart(start seq.Offset, going []*segment) error {
-	err := r.log.checkpointSerial(seq.MaxOffset+1, start)
+	err := r.log.checkpointSerial(start)
 	if !isNoSpace(err) {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r retaining) noteStart(start seq.Offset, going []*segment) error {
 			return errors.Join(err, rerr)
 		}
 	}
-	return r.log.checkpointSerial(seq.MaxOffset+1, start)
+	return r.log.checkpointSerial(start)
 }
 
 // expired returns how many of the oldest segments of a log of so many bytes may
