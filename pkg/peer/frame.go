@@ -40,12 +40,22 @@ func encodeHeader(kind, flags uint8, correlation uint64, payload [][]byte) (h [f
 	binary.LittleEndian.PutUint32(h[0:], uint32(size))
 	h[4], h[5] = kind, flags
 	binary.LittleEndian.PutUint64(h[6:], correlation)
-	crc := crc32.Update(0, castagnoli, h[:frameChecked])
+	crc := checksumShort(h[:frameChecked])
 	for _, p := range payload {
 		crc = crc32.Update(crc, castagnoli, p)
 	}
 	binary.LittleEndian.PutUint32(h[frameChecked:], crc)
 	return h, size
+}
+
+// checksumShort is crc32.Checksum for a few bytes, without making them escape to
+// the heap.
+func checksumShort(b []byte) uint32 {
+	crc := ^uint32(0)
+	for _, c := range b {
+		crc = castagnoli[byte(crc)^c] ^ crc>>8
+	}
+	return ^crc
 }
 
 // What the reading buffer does.
@@ -102,7 +112,7 @@ func (f *frameReader) next() (frame, error) {
 	all := f.chunk.data[f.r : f.r+frameHeader+int(size)]
 	f.r += len(all)
 	payload := all[frameHeader:len(all):len(all)]
-	crc := crc32.Update(crc32.Checksum(all[:frameChecked], castagnoli), castagnoli, payload)
+	crc := crc32.Update(checksumShort(all[:frameChecked]), castagnoli, payload)
 	if crc != binary.LittleEndian.Uint32(all[frameChecked:]) {
 		return frame{}, ErrChecksum
 	}

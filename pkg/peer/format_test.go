@@ -1,0 +1,334 @@
+package peer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// update rewrites the golden files.
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares lines of a name and bytes with a file.
+func golden(t *testing.T, name string, lines []string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s changed:\n%s", path, diff)
+	}
+}
+
+// aHello returns a hello with something in every field.
+func aHello() *Hello {
+	return &Hello{
+		MinVersion: 1, MaxVersion: 3, Class: ClassReplication, Features: 0x0102030405060708,
+		Incarnation: 0x1112131415161718, Session: 0x2122232425262728,
+		ClusterID: "c-0001", Node: "node-1", To: "node-2", Build: "1.0.0 (go1.26)",
+	}
+}
+
+func TestTheBytesOfAHelloStay(t *testing.T) {
+	hello := appendHello(nil, aHello())
+	golden(t, "hello.golden", []string{
+		"hello   " + hex.EncodeToString(hello),
+		"refusal " + hex.EncodeToString(appendRefusal(nil, ReasonWrongCluster, "this is c-0002, not c-0001")),
+	})
+	got, err := readHello(iotest.OneByteReader(bytes.NewReader(hello)))
+	if diff := cmp.Diff(aHello(), got); err != nil || diff != "" {
+		t.Errorf("read %v:\n%s", err, diff)
+	}
+}
+
+func TestAHelloMayGrow(t *testing.T) {
+	old := appendHello(nil, aHello())
+	longer := appendHelloBody(nil, append(old[helloHeader:], "what a later version adds"...))
+	got, err := readHello(bytes.NewReader(append(longer, "frames"...)))
+	if diff := cmp.Diff(aHello(), got); err != nil || diff != "" {
+		t.Errorf("read %v:\n%s", err, diff)
+	}
+}
+
+func TestBadHellosAreRefused(t *testing.T) {
+	good := appendHello(nil, aHello())
+	changed := func(f func(*Hello)) []byte {
+		h := aHello()
+		f(h)
+		return appendHello(nil, h)
+	}
+	body := func(b ...byte) []byte { return appendHelloBody(nil, b) }
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)-1] ^= 1
+	for name, raw := range map[string][]byte{
+		"magic":               append([]byte("GET "), good[4:]...),
+		"TLS":                 append([]byte{0x16, 3, 1, 0}, good[4:]...),
+		"size":                append([]byte("BRKD\x01\x08\x00\x00\x00\x00"), make([]byte, 2049)...),
+		"checksum":            flipped,
+		"empty":               body(),
+		"type":                body(9),
+		"short":               body(typeHello, 1, 0),
+		"short refusal":       body(typeRefusal, 1, 0, 1, 0),
+		"refusal for nothing": body(typeRefusal, 1, 0, 1, 0, 0, 0),
+		"no node":             changed(func(h *Hello) { h.Node = "" }),
+		"node":                changed(func(h *Hello) { h.Node = "a\nb" }),
+		"cluster":             changed(func(h *Hello) { h.ClusterID = "c 1" }),
+		"build":               changed(func(h *Hello) { h.Build = "\x1b[31m" }),
+		"versions":            changed(func(h *Hello) { h.MinVersion = 4 }),
+	} {
+		if h, err := readHello(bytes.NewReader(raw)); !errors.Is(err, ErrHello) || h != nil {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+	for n := range good {
+		if _, err := readHello(bytes.NewReader(good[:n])); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("cut after %d bytes: %v", n, err)
+		}
+	}
+	for n := 4; n < len(good)-helloHeader; n++ { // a body cut short, with a checksum that fits
+		if _, err := parseHello(good[helloHeader : helloHeader+n]); !errors.Is(err, ErrHello) {
+			t.Errorf("body of %d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestRefusalsSayWhy(t *testing.T) {
+	_, err := readHello(bytes.NewReader(appendRefusal(nil, ReasonUnknownNode, "who is\nthat")))
+	if r := refusal(t, err); r.Reason != ReasonUnknownNode || r.Text != "who is?that" || r.Local {
+		t.Errorf("read %+v", r)
+	}
+	for r := ReasonNone; r <= ReasonClass; r++ {
+		if strings.HasPrefix(r.String(), "reason ") {
+			t.Errorf("%d has no words", r)
+		}
+	}
+}
+
+// encode returns the bytes of a frame.
+func encode(kind, flags uint8, correlation uint64, payload string) []byte {
+	h, _ := encodeHeader(kind, flags, correlation, [][]byte{[]byte(payload)})
+	return append(h[:], payload...)
+}
+
+// frames returns frames of all kinds, by name.
+func frames() ([]string, [][]byte) {
+	return []string{"call", "empty", "reply", "error", "ping", "pong"}, [][]byte{
+		encode(7, 0, 0x0102030405060708, "hello"),
+		encode(8, 0, 2, ""),
+		encode(7, flagReply, 0x0102030405060708, "world"),
+		encode(7, flagReply|flagError, 3, "\x4d\x00stale epoch"),
+		encode(0, flagControl, 4, ""),
+		encode(0, flagControl|flagReply, 4, ""),
+	}
+}
+
+func TestTheBytesOfFramesStay(t *testing.T) {
+	names, raws := frames()
+	var lines []string
+	for i, raw := range raws {
+		lines = append(lines, fmt.Sprintf("%-5s %x", names[i], raw))
+	}
+	golden(t, "frames.golden", lines)
+}
+
+func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
+	_, raws := frames()
+	stream := bytes.Join(raws, nil)
+	big := encode(1, 0, 9, strings.Repeat("0123456789", 30000))
+	stream = append(stream, big...)
+	raws = append(raws, big)
+	for name, r := range map[string]io.Reader{
+		"whole": bytes.NewReader(stream), "by bytes": iotest.OneByteReader(bytes.NewReader(stream)),
+		"by halves": iotest.HalfReader(bytes.NewReader(stream)), "end with data": iotest.DataErrReader(bytes.NewReader(stream)),
+	} {
+		f := newFrameReader(r, 1<<20, new(chunkPool))
+		for i, raw := range raws {
+			fr, err := f.next()
+			if err != nil {
+				t.Fatalf("%s: frame %d: %v", name, i, err)
+			}
+			if got := encode(fr.kind, fr.flags, fr.correlation, string(fr.payload.Bytes)); !bytes.Equal(got, raw) {
+				t.Errorf("%s: frame %d differs", name, i)
+			}
+		}
+		if _, err := f.next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: at the end: %v", name, err)
+		}
+		f.close()
+	}
+}
+
+func TestBadFramesAreRefused(t *testing.T) {
+	good := encode(7, 0, 1, "hello")
+	read := func(raw []byte) error {
+		f := newFrameReader(bytes.NewReader(raw), 100, new(chunkPool))
+		defer f.close()
+		_, err := f.next()
+		return err
+	}
+	for name, raw := range map[string][]byte{
+		"oversize":           encode(7, 0, 1, strings.Repeat("x", 101)),
+		"longest":            append([]byte{255, 255, 255, 255}, good[4:]...),
+		"flags":              encode(7, 8, 1, ""),
+		"error of a call":    encode(7, flagError, 1, "\x00\x00x"),
+		"error without code": encode(7, flagReply|flagError, 1, "x"),
+		"ping with payload":  encode(0, flagControl, 1, "x"),
+		"ping with kind":     encode(1, flagControl, 1, ""),
+	} {
+		if err := read(raw); !errors.Is(err, ErrFrame) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for i := range len(good) * 8 {
+		raw := bytes.Clone(good)
+		raw[i/8] ^= 1 << (i % 8)
+		if err := read(raw); err == nil {
+			t.Errorf("bit %d changed, and nothing noticed", i)
+		} else if i/8 >= 4 && !errors.Is(err, ErrChecksum) {
+			t.Errorf("bit %d changed: %v", i, err)
+		}
+	}
+	for n := range good {
+		want := io.ErrUnexpectedEOF
+		if n == 0 {
+			want = io.EOF
+		}
+		if err := read(good[:n]); !errors.Is(err, want) {
+			t.Errorf("cut after %d bytes: %v, want %v", n, err, want)
+		}
+	}
+}
+
+func TestALengthTakesNoMemory(t *testing.T) {
+	raw := encode(1, 0, 1, strings.Repeat("x", 50<<10))
+	raw[3] = 0x03 // 48 MiB more
+	f := newFrameReader(bytes.NewReader(raw), 64<<20, new(chunkPool))
+	defer f.close()
+	if _, err := f.next(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	if size := len(f.chunk.data); size > 256<<10 {
+		t.Errorf("took %d bytes for 50 KiB that arrived", size)
+	}
+}
+
+func TestTheReaderShrinksAfterALargeFrame(t *testing.T) {
+	var stream bytes.Buffer
+	stream.Write(encode(1, 0, 1, strings.Repeat("x", 1<<20)))
+	for range 200 {
+		stream.Write(encode(1, 0, 1, ""))
+	}
+	f := newFrameReader(iotest.OneByteReader(&stream), 2<<20, new(chunkPool))
+	defer f.close()
+	for range 201 {
+		if _, err := f.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := len(f.chunk.data); size != smallestChunk {
+		t.Errorf("still holds %d bytes", size)
+	}
+}
+
+func TestRetainedPayloadsStay(t *testing.T) {
+	var stream bytes.Buffer
+	for i := range 100 {
+		stream.Write(encode(1, 0, 1, strings.Repeat(string(rune('!'+i%90)), 1000*(i%40+1))))
+	}
+	f := newFrameReader(iotest.HalfReader(&stream), 1<<20, new(chunkPool))
+	defer f.close()
+	var kept []Buffer
+	for range 100 {
+		fr, err := f.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fr.payload.Retain()
+		kept = append(kept, fr.payload)
+	}
+	for i, b := range kept {
+		if want := strings.Repeat(string(rune('!'+i%90)), 1000*(i%40+1)); string(b.Bytes) != want {
+			t.Fatalf("payload %d changed", i)
+		}
+		b.Release()
+	}
+}
+
+func TestChunkClassesHoldWhatIsAsked(t *testing.T) {
+	for _, size := range []int{0, 1, smallestChunk, smallestChunk + 1, 4 * smallestChunk, 4*smallestChunk + 1, 16 << 20, 16<<20 + 1} {
+		c := new(chunkPool).get(size)
+		if len(c.data) < size || len(c.data) > max(4*size, smallestChunk) {
+			t.Errorf("%d bytes for %d", len(c.data), size)
+		}
+		c.release()
+	}
+}
+
+func TestTheShortChecksumIsTheSame(t *testing.T) {
+	for n := range 20 {
+		b := []byte("0123456789abcdefghijk")[:n]
+		if checksumShort(b) != crc32.Checksum(b, castagnoli) {
+			t.Errorf("of %q", b)
+		}
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	_, raws := frames()
+	for _, raw := range raws {
+		f.Add(raw)
+	}
+	f.Add(bytes.Join(raws, nil))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r := newFrameReader(iotest.HalfReader(bytes.NewReader(raw)), 1<<16, new(chunkPool))
+		defer r.close()
+		for rest := raw; ; {
+			fr, err := r.next()
+			if err != nil {
+				return
+			}
+			again := encode(fr.kind, fr.flags, fr.correlation, string(fr.payload.Bytes))
+			if !bytes.HasPrefix(rest, again) {
+				t.Fatalf("read %x from %x", again, rest)
+			}
+			rest = rest[len(again):]
+		}
+	})
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(appendHello(nil, aHello())[helloHeader:])
+	f.Add(appendRefusal(nil, ReasonSelf, "")[helloHeader:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > maxHelloBody {
+			return
+		}
+		h, err := readHello(bytes.NewReader(appendHelloBody(nil, body)))
+		if err != nil {
+			return
+		}
+		again, err := readHello(bytes.NewReader(appendHello(nil, h)))
+		if diff := cmp.Diff(h, again); err != nil || diff != "" {
+			t.Fatalf("%v:\n%s", err, diff)
+		}
+	})
+}
