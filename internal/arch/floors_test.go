@@ -18,6 +18,7 @@ var floors = map[string]int{
 	"pkg/commitlog":   1,
 	"pkg/channel":     1,
 	"pkg/meta":        1,
+	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers
 
 	"pkg/topic":          2,
