@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -39,20 +40,13 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	setDefault(&l.MaxMessage, DefaultMaxMessage)
-	setDefault(&l.MaxBody, DefaultMaxBody)
-	setDefault(&l.MaxDefer, DefaultMaxDefer)
-	setDefault(&l.BodyBudget, DefaultBodyBudget)
-	setDefault(&l.PublishTimeout, DefaultPublishTimeout)
-	setDefault(&l.MaxPeek, DefaultMaxPeek)
+	l.MaxMessage = cmp.Or(l.MaxMessage, DefaultMaxMessage)
+	l.MaxBody = cmp.Or(l.MaxBody, DefaultMaxBody)
+	l.MaxDefer = cmp.Or(l.MaxDefer, DefaultMaxDefer)
+	l.BodyBudget = cmp.Or(l.BodyBudget, DefaultBodyBudget)
+	l.PublishTimeout = cmp.Or(l.PublishTimeout, DefaultPublishTimeout)
+	l.MaxPeek = cmp.Or(l.MaxPeek, DefaultMaxPeek)
 	return l
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Identity is what the node says of itself in /info, /stats and /lookup.

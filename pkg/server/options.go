@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -126,36 +127,29 @@ const (
 	DefaultHeartbeat       = 30 * time.Second
 )
 
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
-
 // withDefaults returns the options with every default in its place.
 func (o Options) withDefaults() Options {
-	orDefault(&o.Version, "1.3.0")
-	orDefault(&o.MaxMessageBytes, DefaultMaxMessageBytes)
-	orDefault(&o.MaxBodyBytes, DefaultMaxBodyBytes)
-	orDefault(&o.MaxReady, DefaultMaxReady)
-	orDefault(&o.MsgTimeout, DefaultMsgTimeout)
-	orDefault(&o.MaxMsgTimeout, DefaultMaxMsgTimeout)
-	orDefault(&o.MaxDelay, DefaultMaxDelay)
-	orDefault(&o.Heartbeat, DefaultHeartbeat)
-	orDefault(&o.MaxHeartbeat, time.Minute)
-	orDefault(&o.OutputBufferSize, 16<<10)
-	orDefault(&o.MaxOutputBufferSize, 64<<10)
-	orDefault(&o.OutputBufferTimeout, 250*time.Millisecond)
-	orDefault(&o.MinOutputBufferTimeout, 25*time.Millisecond)
-	orDefault(&o.MaxOutputBufferTimeout, 30*time.Second)
-	orDefault(&o.MaxDeflateLevel, 6)
-	orDefault(&o.MaxPending, 4096)
-	orDefault(&o.MaxPendingBytes, 4*o.MaxBodyBytes)
-	orDefault(&o.MagicTimeout, 10*time.Second)
-	orDefault(&o.HandshakeTimeout, 5*time.Second)
-	orDefault(&o.CloseTimeout, 5*time.Second)
-	orDefault(&o.LingerTimeout, time.Second)
+	o.Version = cmp.Or(o.Version, "1.3.0")
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
+	o.MaxReady = cmp.Or(o.MaxReady, DefaultMaxReady)
+	o.MsgTimeout = cmp.Or(o.MsgTimeout, DefaultMsgTimeout)
+	o.MaxMsgTimeout = cmp.Or(o.MaxMsgTimeout, DefaultMaxMsgTimeout)
+	o.MaxDelay = cmp.Or(o.MaxDelay, DefaultMaxDelay)
+	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
+	o.MaxHeartbeat = cmp.Or(o.MaxHeartbeat, time.Minute)
+	o.OutputBufferSize = cmp.Or(o.OutputBufferSize, 16<<10)
+	o.MaxOutputBufferSize = cmp.Or(o.MaxOutputBufferSize, 64<<10)
+	o.OutputBufferTimeout = cmp.Or(o.OutputBufferTimeout, 250*time.Millisecond)
+	o.MinOutputBufferTimeout = cmp.Or(o.MinOutputBufferTimeout, 25*time.Millisecond)
+	o.MaxOutputBufferTimeout = cmp.Or(o.MaxOutputBufferTimeout, 30*time.Second)
+	o.MaxDeflateLevel = cmp.Or(o.MaxDeflateLevel, 6)
+	o.MaxPending = cmp.Or(o.MaxPending, 4096)
+	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*o.MaxBodyBytes)
+	o.MagicTimeout = cmp.Or(o.MagicTimeout, 10*time.Second)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
+	o.LingerTimeout = cmp.Or(o.LingerTimeout, time.Second)
 	return o
 }
 
