@@ -1,0 +1,138 @@
+package peer
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// ca is a certificate authority of a test.
+type ca struct {
+	t    testing.TB
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pool *x509.CertPool
+}
+
+func authority(t testing.TB) *ca {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &ca{t: t, key: key, pool: x509.NewCertPool()}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// issue returns a certificate for names; the first is the common name, too.
+func (a *ca) issue(notAfter time.Time, common string, names ...string) tls.Certificate {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: common}, DNSNames: names, NotAfter: notAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// config returns what gives a configuration for a name, trusting the authority.
+func (a *ca) config(name string) func() *tls.Config {
+	return a.with(a.issue(time.Now().Add(time.Hour), name, name))
+}
+
+func (a *ca) with(c tls.Certificate) func() *tls.Config {
+	return func() *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{c}, RootCAs: a.pool, ClientCAs: a.pool}
+	}
+}
+
+// secured returns options for a node over TCP and TLS.
+func secured(self Node, config func() *tls.Config) Options {
+	o := memOptions(TCP{}, self)
+	o.LocalAddr, o.ServerTLS, o.ClientTLS = "127.0.0.1", config, config
+	return o
+}
+
+func TestTLSLetsOnlyNodesTalk(t *testing.T) {
+	ours, others := authority(t), authority(t)
+	now := time.Now()
+	for _, tt := range []struct {
+		name           string
+		dialer, server func() *tls.Config
+		want           Reason // ReasonNone: see works
+		works          bool
+	}{
+		{"both of the cluster", ours.config("a"), ours.config("b"), ReasonNone, true},
+		{"names in the subject", ours.with(ours.issue(now.Add(time.Hour), "a")), ours.with(ours.issue(now.Add(time.Hour), "b")), ReasonNone, true},
+		{"one of several names", ours.with(ours.issue(now.Add(time.Hour), "x", "y", "a")), ours.config("b"), ReasonNone, true},
+		{"dialer of another authority", others.config("a"), ours.config("b"), ReasonNone, false},
+		{"server of another authority", ours.with(ours.issue(now.Add(time.Hour), "a", "a")), others.config("b"), ReasonNone, false},
+		{"dialer expired", ours.with(ours.issue(now.Add(-time.Hour), "a", "a")), ours.config("b"), ReasonNone, false},
+		{"server expired", ours.config("a"), ours.with(ours.issue(now.Add(-time.Hour), "b", "b")), ReasonNone, false},
+		{"dialer of another name", ours.config("c"), ours.config("b"), ReasonCertificate, false},
+		{"server of another name", ours.config("a"), ours.config("c"), ReasonCertificate, false},
+		{"subject beside names", ours.with(ours.issue(now.Add(time.Hour), "a", "x")), ours.config("b"), ReasonCertificate, false},
+		{"dialer without TLS", nil, ours.config("b"), ReasonNone, false},
+		{"server without TLS", ours.config("a"), nil, ReasonNone, false},
+		{"no authority", func() *tls.Config { return new(tls.Config) }, ours.config("b"), ReasonNone, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, addr := node(t, secured("b", tt.server), "127.0.0.1:0")
+			a, _ := node(t, secured("a", tt.dialer), "127.0.0.1:0")
+			got, err := a.Peer("b", ClassForward, addr).Call(t.Context(), 1, [][]byte{[]byte("x"), make([]byte, 100<<10)})
+			if tt.works {
+				if err != nil || len(got) != 100<<10+1 {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("they talk")
+			}
+			if tt.want != ReasonNone && refusal(t, err).Reason != tt.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestCertificatesMayChange(t *testing.T) {
+	old, renewed := authority(t), authority(t)
+	var current atomic.Pointer[tls.Config]
+	current.Store(old.config("b")())
+	_, addr := node(t, secured("b", current.Load), "127.0.0.1:0")
+	a, _ := node(t, secured("a", renewed.config("a")), "127.0.0.1:0")
+	if _, err := a.Ping(t.Context(), addr); err == nil {
+		t.Fatal("the old certificate is trusted")
+	}
+	current.Store(renewed.config("b")())
+	if _, err := a.Ping(t.Context(), addr); err != nil {
+		t.Errorf("the new one is not: %v", err)
+	}
+}
