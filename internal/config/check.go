@@ -16,7 +16,7 @@ const (
 	maxMessage         = 64 * MiB
 	maxBody            = 128 * MiB
 	minSegment         = MiB
-	maxSegment         = 4 * GiB
+	maxSegment         = 2 * GiB
 	maxBootstrapExpect = 9
 	maxDeflateLevel    = 9
 	shortestTimeout    = time.Millisecond
