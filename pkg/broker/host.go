@@ -67,7 +67,8 @@ type hostedPartition struct {
 	index     int
 	replica   *coord.Replica
 	part      *topic.Partition
-	endBefore seq.Offset // of the log at the last rest; of the retention loop
+	endBefore seq.Offset // of the log at the last round of retention, whose goroutine owns it
+	idle      bool       // nothing was appended in the last round; likewise
 }
 
 func (n *hosting) lookup(name string) *hostedTopic {

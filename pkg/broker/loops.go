@@ -14,9 +14,17 @@ import (
 func (b *Broker) startLoops(ctx context.Context) {
 	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
 	b.running.Go(func() { every(ctx, b.o.CheckpointInterval, b.checkpoint) })
-	b.running.Go(func() { every(ctx, b.o.RetentionInterval, b.retain) })
 	b.checkDisk()
-	b.running.Go(func() { every(ctx, b.o.DiskInterval, b.checkDisk) })
+	retained := time.Now()
+	b.running.Go(func() {
+		every(ctx, b.o.DiskInterval, func() {
+			// a disk that is nearly full cannot wait for the next round
+			if low := b.checkDisk(); low || time.Since(retained) >= b.o.RetentionInterval {
+				b.retain()
+				retained = time.Now()
+			}
+		})
+	})
 }
 
 // every calls f at an interval, and no more often than f takes.
@@ -43,6 +51,10 @@ func (b *Broker) checkpoint() {
 	})
 }
 
+// smallLog is what an idle partition may keep of finished messages: making room
+// of less is not worth a new segment.
+const smallLog = 1 << 20
+
 // retain drops what no channel needs and no policy keeps, and notes how far the
 // logs are durable, which is where recovery would start to read.
 func (b *Broker) retain() {
@@ -53,7 +65,7 @@ func (b *Broker) retain() {
 		if meta.IsEphemeral(h.name) && (limit == 0 || limit > b.o.EphemeralBytes) {
 			limit = b.o.EphemeralBytes
 		}
-		if err := hp.part.Retain(now, c.RetentionAge, limit); err != nil {
+		if err := hp.part.Retain(now, c.RetentionAge, limit, b.lowDisk.Load() || hp.idle && hp.replica.Log().Bytes() > smallLog); err != nil {
 			b.log.Warn("retention", "topic", h.name, "partition", hp.index, "error", err)
 		}
 		if err := hp.replica.Log().Checkpoint(); err != nil {
@@ -67,9 +79,9 @@ func (b *Broker) retain() {
 // called by one goroutine, now and then.
 func (hp *hostedPartition) rest() {
 	end := hp.replica.Log().End()
-	idle := end == hp.endBefore
+	hp.idle = end == hp.endBefore
 	hp.endBefore = end
-	if !idle {
+	if !hp.idle {
 		return
 	}
 	hp.replica.Log().ReleaseTail()
@@ -89,22 +101,24 @@ func (n *hosting) eachPartition(f func(*hostedTopic, *hostedPartition)) {
 }
 
 // checkDisk refuses publishes while the disk has less than the reserve free, so
-// that positions and metadata can still be stored and consuming goes on.
-func (b *Broker) checkDisk() {
+// that positions and metadata can still be stored and consuming goes on. It
+// returns whether that is so.
+func (b *Broker) checkDisk() (low bool) {
 	u, err := b.o.FS.Usage(b.o.DataDir)
 	if err != nil {
 		b.log.Warn("disk usage", "error", err)
-		return
+		return b.lowDisk.Load()
 	}
-	low := u.Free < b.reserve(u)
+	low = u.Free < b.reserve(u)
 	if b.lowDisk.Swap(low) == low {
-		return
+		return low
 	}
 	if low {
 		b.log.Error("the disk is nearly full: publishes are refused until there is room", "free_bytes", u.Free)
 	} else {
 		b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
 	}
+	return low
 }
 
 // reserve returns how much of a disk is kept free: less of a small one.

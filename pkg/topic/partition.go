@@ -398,10 +398,11 @@ func (p *Partition) Floor() seq.Offset {
 }
 
 // Retain drops whole segments that are finished with and older than maxAge, and
-// as many more as exceed maxBytes (0: no limit), finished or not.
-func (p *Partition) Retain(now time.Time, maxAge time.Duration, maxBytes int64) error {
+// as many more as exceed maxBytes (0: no limit), finished or not. The last one
+// goes only if last says so.
+func (p *Partition) Retain(now time.Time, maxAge time.Duration, maxBytes int64, last bool) error {
 	before := p.o.Log.Start()
-	_, err := p.o.Log.Retain(commitlog.Retention{Floor: p.Floor(), Now: now, MaxAge: maxAge, MaxBytes: maxBytes})
+	_, err := p.o.Log.Retain(commitlog.Retention{Floor: p.Floor(), Now: now, MaxAge: maxAge, MaxBytes: maxBytes, Last: last})
 	if start := p.o.Log.Start(); start > before {
 		for _, c := range p.Channels() {
 			c.advanceTo(start)

@@ -492,7 +492,7 @@ func TestRetentionNeverTakesWhatAChannelWants(t *testing.T) {
 	for range 40 {
 		b.publish(big)
 	}
-	if err := b.p.Retain(t0, 0, 0); err != nil {
+	if err := b.p.Retain(t0, 0, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	if b.log.Start() != 0 {
@@ -508,7 +508,7 @@ func TestRetentionNeverTakesWhatAChannelWants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.p.Retain(t0, 0, 0); err != nil {
+	if err := b.p.Retain(t0, 0, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	if b.log.Start() == 0 {
@@ -524,7 +524,7 @@ func TestASizeLimitDropsTheOldestAndChannelsGoOn(t *testing.T) {
 		b.publish(big)
 	}
 	b.publish("last")
-	if err := b.p.Retain(t0, 0, 100_000); err != nil {
+	if err := b.p.Retain(t0, 0, 100_000, false); err != nil {
 		t.Fatal(err)
 	}
 	start := b.log.Start()
