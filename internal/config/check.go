@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -171,7 +172,9 @@ func (c *checker) auth(a *Auth) {
 
 func (c *checker) topics(t *Topics) {
 	c.require(t.Partitions >= 1 && t.Partitions <= seq.MaxPartitions, "default-partitions", "%d is not between 1 and %d", t.Partitions, seq.MaxPartitions)
-	c.require(t.SyncInterval >= shortestTimeout, "sync-interval", "%v is less than %v", t.SyncInterval, shortestTimeout)
+	c.require(t.Sync.Every <= meta.MaxSyncEvery, "sync", "%d is more than %d", t.Sync.Every, meta.MaxSyncEvery)
+	c.require(t.SyncInterval >= shortestTimeout && t.SyncInterval <= meta.MaxSyncInterval, "sync-interval",
+		"%v is not between %v and %v", t.SyncInterval, shortestTimeout, meta.MaxSyncInterval)
 	c.require(t.Retention >= 0, "retention", "is negative")
 	c.require(t.SegmentSize >= minSegment && t.SegmentSize <= maxSegment, "segment-size", "%v is not between %v and %v", t.SegmentSize, minSegment, maxSegment)
 }

@@ -125,6 +125,20 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	golden(t, "testdata/mixed.golden", err.Error()+"\n")
 }
 
+// What a node accepts here must not be refused when a topic is made.
+func TestDefaultsOfTopicsAreWithinTheBoundsOfTopics(t *testing.T) {
+	for _, a := range []Assignment{
+		{Key: "sync", Value: "1073741825"},
+		{Key: "sync-interval", Value: "61s"},
+		{Key: "segment-size", Value: "2049MiB"},
+		{Key: "default-partitions", Value: "1025"},
+	} {
+		if _, err := Load(Input{Hostname: "h", Flags: []Assignment{a}}); err == nil {
+			t.Errorf("%s = %s was accepted", a.Key, a.Value)
+		}
+	}
+}
+
 func TestOnlyTheCommandLineIsUsage(t *testing.T) {
 	_, err := Load(Input{Hostname: "h", Flags: []Assignment{{Key: "max-rdy-count", Value: "x"}}})
 	var problems Problems
