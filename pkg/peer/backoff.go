@@ -17,7 +17,7 @@ func backoff(least, most time.Duration, attempt int, seed uint64) time.Duration 
 	if half <= 0 {
 		return d
 	}
-	return d - time.Duration(mix(seed+uint64(attempt))%uint64(half))
+	return d - time.Duration(mix(mix(seed)+uint64(attempt))%uint64(half))
 }
 
 // mix scatters the bits of a number; different numbers stay different.

@@ -65,13 +65,11 @@ func NewMemNetwork() *MemNetwork {
 func (n *MemNetwork) SetLink(from, to string, l MemLink) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	e := n.edgeLocked(from, to)
-	e.link = l
-	for p := range e.pipes {
-		p.changed.Broadcast()
-	}
-	for _, l := range n.listeners {
-		l.changed.Broadcast()
+	n.edgeLocked(from, to).link = l
+	for _, e := range []*memEdge{n.edgeLocked(from, to), n.edgeLocked(to, from)} {
+		for p := range e.pipes {
+			p.changed.Broadcast()
+		}
 	}
 }
 
@@ -203,7 +201,7 @@ func (n *MemNetwork) waitLocked(changed *sync.Cond, d time.Duration) {
 
 // connLocked returns the two ends of a new connection.
 func (n *MemNetwork) connLocked(dialer, listener memAddr, there, back *memEdge) (ours, theirs *memConn) {
-	out, in := newMemPipe(n, there), newMemPipe(n, back)
+	out, in := newMemPipe(n, there, back), newMemPipe(n, back, there)
 	return &memConn{network: n, local: dialer, remote: listener, in: in, out: out},
 		&memConn{network: n, local: listener, remote: dialer, in: out, out: in}
 }

@@ -13,7 +13,8 @@ import (
 // guarded by the network's lock.
 type memPipe struct {
 	network  *MemNetwork
-	edge     *memEdge
+	edge     *memEdge // that the stream takes
+	back     *memEdge // the other direction
 	changed  *sync.Cond
 	onTheWay []memParcel
 	bytes    int  // of onTheWay
@@ -28,9 +29,9 @@ type memParcel struct {
 	at   time.Time // when it arrives
 }
 
-func newMemPipe(n *MemNetwork, e *memEdge) *memPipe {
-	p := &memPipe{network: n, edge: e, changed: sync.NewCond(&n.mu)}
-	e.pipes[p] = struct{}{}
+func newMemPipe(n *MemNetwork, edge, back *memEdge) *memPipe {
+	p := &memPipe{network: n, edge: edge, back: back, changed: sync.NewCond(&n.mu)}
+	edge.pipes[p] = struct{}{}
 	return p
 }
 
@@ -101,7 +102,7 @@ func (p *memPipe) writeLocked(b []byte, deadline *time.Time) (written int, err e
 			return written, net.ErrClosed
 		case p.reset:
 			return written, syscall.ECONNRESET
-		case p.shut && !p.edge.link.Cut:
+		case p.shut && !p.back.link.Cut: // the other side says so against the stream
 			return written, syscall.EPIPE
 		case !deadline.IsZero() && !time.Now().Before(*deadline):
 			return written, os.ErrDeadlineExceeded

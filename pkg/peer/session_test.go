@@ -1,0 +1,466 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/google/go-cmp/cmp"
+)
+
+// history writes down what a Peer's callbacks say.
+type history struct{ lines []string }
+
+func (h *history) options() []PeerOption {
+	var sessions []uint64
+	number := func(s uint64) int {
+		for i, known := range sessions {
+			if known == s {
+				return i + 1
+			}
+		}
+		sessions = append(sessions, s)
+		return len(sessions)
+	}
+	return []PeerOption{
+		OnUp(func(s uint64) { h.lines = append(h.lines, fmt.Sprintf("up %d", number(s))) }),
+		OnDown(func(s uint64) { h.lines = append(h.lines, fmt.Sprintf("down %d", number(s))) }),
+	}
+}
+
+// silent takes calls and never answers.
+var silent handlerFunc = func(Node, uint64, uint8, []byte, func([][]byte, error)) {}
+
+func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		o := memOptions(n, "b")
+		o.Handlers[ClassForward] = silent
+		b, addr := node(t, o, "b:1")
+		a, _ := node(t, memOptions(n, "a"), "a:1")
+		var h history
+		p := a.Peer("b", ClassForward, addr, h.options()...)
+		for i := range 3 {
+			p.Go(1, nil, func(_ []byte, err error) {
+				if !errors.Is(err, ErrDisconnected) || fate.Of(err) != fate.Uncertain {
+					t.Errorf("call %d: %v", i, err)
+				}
+				h.lines = append(h.lines, fmt.Sprintf("done %d", i))
+			})
+		}
+		synctest.Wait()
+		first, ok := p.Connected()
+		if !ok {
+			t.Fatal("not connected")
+		}
+		if r, ok := p.Remote(); !ok || r.Node != "b" || r.Build != "test" {
+			t.Errorf("remote %+v", r)
+		}
+		n.Break("a", "b")
+		synctest.Wait()
+		if _, ok := p.Connected(); ok {
+			t.Error("still connected")
+		}
+		time.Sleep(DefaultBackoffMin)
+		p.Go(1, nil, func([]byte, error) {})
+		synctest.Wait()
+		if second, ok := p.Connected(); !ok || second == first {
+			t.Errorf("session %d after %d, %v", second, first, ok)
+		}
+		p.Close()
+		want := []string{"up 1", "done 0", "done 1", "done 2", "down 1", "up 2", "down 2"}
+		if diff := cmp.Diff(want, h.lines); diff != "" {
+			t.Error(diff)
+		}
+		a.Close()
+		b.Close()
+	})
+}
+
+func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		var told events
+		o := memOptions(n, "a")
+		o.OnEvent = told.add
+		a, _ := node(t, o, "a:1")
+		var h history
+		p := a.Peer("b", ClassForward, "b:1", h.options()...)
+		p.Hold()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		// 20 ms, doubled until 1 s, each at least half: 7 pauses until 1 s or so, then one or two a second.
+		if n := len(told.of(EventRefused)); n < 13 || n > 30 {
+			t.Errorf("%d attempts in 10 s", n)
+		}
+		_, err := p.Call(t.Context(), 1, nil)
+		if !errors.Is(err, syscall.ECONNREFUSED) || fate.Of(err) != fate.Refused {
+			t.Errorf("between two attempts: %v", err)
+		}
+		b, _ := node(t, memOptions(n, "b"), "b:1")
+		time.Sleep(DefaultBackoffMax)
+		if _, err := p.Call(t.Context(), 1, nil); err != nil {
+			t.Errorf("with b there: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		n.Break("a", "b")
+		synctest.Wait() // a connection that lived is made again at once
+		if _, ok := p.Connected(); !ok {
+			t.Error("not connected again")
+		}
+		p.Release()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		n.Break("a", "b")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if _, ok := p.Connected(); ok {
+			t.Error("connected again, and nobody wanted it")
+		}
+		if diff := cmp.Diff([]string{"up 1", "down 1", "up 2", "down 2"}, h.lines); diff != "" {
+			t.Error(diff)
+		}
+		for _, s := range a.Stats() {
+			want := Stats{Node: "b", Class: ClassForward, Sent: s.Sent, Received: s.Received, Calls: 2, Answers: 1, Failed: 1, Connects: 2}
+			if s != want || s.Sent == 0 || s.Received == 0 {
+				t.Errorf("counted %+v", s)
+			}
+		}
+		a.Close()
+		b.Close()
+	})
+}
+
+func TestPausesGrowAndAreScattered(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for seed := range uint64(50) {
+		for attempt := 1; attempt < 100; attempt++ {
+			most := min(20*time.Millisecond<<min(attempt-1, 20), time.Second)
+			d := backoff(20*time.Millisecond, time.Second, attempt, seed)
+			if d < most/2 || d > most {
+				t.Fatalf("attempt %d waits %s, want %s to %s", attempt, d, most/2, most)
+			}
+			if d != backoff(20*time.Millisecond, time.Second, attempt, seed) {
+				t.Fatal("not the same again")
+			}
+			seen[d] = true
+		}
+	}
+	if len(seen) < 4000 {
+		t.Errorf("only %d different pauses", len(seen))
+	}
+	if d := backoff(1, 1, 1, 0); d != 1 {
+		t.Errorf("shortest pause is %s", d)
+	}
+}
+
+func TestIdleConnectionsLiveAndAreTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		n.SetLink("a", "b", MemLink{Delay: 20 * time.Millisecond})
+		n.SetLink("b", "a", MemLink{Delay: 10 * time.Millisecond})
+		b, addr := node(t, memOptions(n, "b"), "b:1")
+		a, _ := node(t, memOptions(n, "a"), "a:1")
+		var h history
+		p := a.Peer("b", ClassForward, addr, h.options()...)
+		p.Hold()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"up 1"}, h.lines); diff != "" {
+			t.Error(diff)
+		}
+		for _, s := range append(a.Stats(), b.Stats()...) {
+			if s.RoundTrip != 30*time.Millisecond || s.Connected != 1 || s.Connects != 1 {
+				t.Errorf("after an hour: %+v", s)
+			}
+		}
+		p.Release()
+		a.Close()
+		b.Close()
+	})
+}
+
+func TestSilenceIsDeath(t *testing.T) {
+	for _, tt := range []struct{ name, from, to string }{
+		{"nothing comes back", "b", "a"},
+		{"nothing gets there", "a", "b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := NewMemNetwork()
+				var there events
+				o := memOptions(n, "b")
+				o.Handlers[ClassForward], o.OnEvent = silent, there.add
+				b, addr := node(t, o, "b:1")
+				a, _ := node(t, memOptions(n, "a"), "a:1")
+				p := a.Peer("b", ClassForward, addr)
+				var ended time.Time
+				p.Go(1, nil, func(_ []byte, err error) {
+					if !errors.Is(err, ErrDisconnected) {
+						t.Errorf("got %v", err)
+					}
+					ended = time.Now()
+				})
+				time.Sleep(5*DefaultKeepAlive + DefaultKeepAlive/2)
+				n.SetLink(tt.from, tt.to, MemLink{Cut: true})
+				cut := time.Now()
+				time.Sleep(4 * DefaultDeadAfter)
+				synctest.Wait()
+				// The side that hears nothing gives up; the other hears of it, or nothing either.
+				if after := ended.Sub(cut); after < DefaultDeadAfter-DefaultKeepAlive || after > 2*DefaultDeadAfter {
+					t.Errorf("given up after %s", after)
+				}
+				if len(there.of(EventDown)) != 1 {
+					t.Errorf("the other side was told %v", there.all)
+				}
+				a.Close()
+				b.Close()
+			})
+		})
+	}
+}
+
+func TestWritingThatBlocksIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		b, addr := node(t, memOptions(n, "b"), "b:1")
+		o := memOptions(n, "a")
+		o.DeadAfter = time.Hour // so that only writing can be the reason
+		a, _ := node(t, o, "a:1")
+		p := a.Peer("b", ClassForward, addr)
+		if _, err := p.Call(t.Context(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		n.SetLink("a", "b", MemLink{Block: true})
+		n.SetLink("b", "a", MemLink{Cut: true}) // b's giving up is not heard
+		began := time.Now()
+		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrDisconnected) || time.Since(began) != DefaultWriteTimeout {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		a.Close()
+		b.Close()
+	})
+}
+
+func TestASlowPeerHoldsUpNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		a, _ := node(t, memOptions(n, "a"), "a:1")
+		b, addr := node(t, memOptions(n, "b"), "b:1")
+		c, other := node(t, memOptions(n, "c"), "c:1")
+		slow, bulk, fast := a.Peer("b", ClassForward, addr), a.Peer("c", ClassReplication, other), a.Peer("c", ClassForward, other)
+		n.SetLink("a", "b", MemLink{Block: true})
+		ended := 0
+		for range 50 {
+			slow.Go(1, [][]byte{make([]byte, 1<<20)}, func([]byte, error) { ended++ })
+			bulk.Go(1, [][]byte{make([]byte, 1<<20)}, func([]byte, error) { ended++ })
+		}
+		began := time.Now()
+		if _, err := fast.Call(t.Context(), 1, nil); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		synctest.Wait()
+		if ended != 50 {
+			t.Errorf("%d calls ended", ended)
+		}
+		a.Close()
+		b.Close()
+		c.Close()
+		if ended != 100 {
+			t.Errorf("%d calls ended with Close", ended)
+		}
+	})
+}
+
+func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		var told events
+		o := memOptions(n, "b")
+		o.MaxQueuedBytes, o.OnEvent = 1<<20, told.add
+		b, addr := node(t, o, "b:1")
+		a, _ := node(t, memOptions(n, "a"), "a:1")
+		p := a.Peer("b", ClassForward, addr)
+		if _, err := p.Call(t.Context(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		n.SetLink("b", "a", MemLink{Block: true})
+		for range 30 {
+			p.Go(1, [][]byte{make([]byte, 64<<10)}, func([]byte, error) {})
+		}
+		synctest.Wait()
+		if down := told.of(EventDown); len(down) != 1 || !errors.Is(down[0].Err, ErrSlow) || !down[0].Inbound || down[0].Node != "a" {
+			t.Errorf("told %+v", told.all)
+		}
+		a.Close()
+		b.Close()
+	})
+}
+
+// stranger makes a proper connection of class forward to addr, for tests of
+// what follows.
+func stranger(t *testing.T, n Network, addr string) net.Conn {
+	t.Helper()
+	conn := pipeTo(t, n, "x", addr)
+	conn.Write(appendHello(nil, &Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, Node: "x", Session: 9}))
+	answer, err := readHello(conn)
+	if err != nil || answer.Session != 9 || answer.Node != "b" {
+		t.Fatalf("answered %+v, %v", answer, err)
+	}
+	return conn
+}
+
+func TestWhoBreaksTheProtocolIsCutOff(t *testing.T) {
+	damaged := encode(1, 0, 1, "hello")
+	damaged[len(damaged)-1]++
+	for name, sent := range map[string][]byte{
+		"damaged":            damaged,
+		"answer to no call":  encode(1, flagReply, 5, ""),
+		"unknown flags":      encode(1, 0x80, 5, ""),
+		"longer than it may": {255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := NewMemNetwork()
+				var told events
+				o := memOptions(n, "b")
+				o.OnEvent = told.add
+				b, addr := node(t, o, "b:1")
+				conn := stranger(t, n, addr)
+				conn.Write(sent)
+				if got, err := io.ReadAll(conn); len(got) != 0 || err != nil {
+					t.Errorf("read %x, %v", got, err)
+				}
+				synctest.Wait()
+				if down := told.of(EventDown); len(down) != 1 || !errors.Is(down[0].Err, ErrFrame) {
+					t.Errorf("told %+v", told.all)
+				}
+				b.Close()
+			})
+		})
+	}
+}
+
+func TestOnlySoManyConnectionsAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		o := memOptions(n, "b")
+		o.MaxConnections = 2
+		b, addr := node(t, o, "b:1")
+		first := stranger(t, n, addr)
+		stranger(t, n, addr)
+		third := pipeTo(t, n, "x", addr)
+		if got, err := io.ReadAll(third); len(got) != 0 || err != nil {
+			t.Errorf("read %x, %v", got, err)
+		}
+		first.Close()
+		synctest.Wait()
+		stranger(t, n, addr)
+		b.Close()
+	})
+}
+
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		o := memOptions(n, "b")
+		o.Handlers[ClassForward] = silent
+		b, addr := node(t, o, "b:1")
+		a, _ := node(t, memOptions(n, "a"), "a:1")
+		n.SetLink("a", "c", MemLink{Cut: true})
+		var sent, unsent error
+		a.Peer("b", ClassForward, addr).Go(1, nil, func(_ []byte, err error) { sent = err })
+		a.Peer("c", ClassForward, "c:1").Go(1, nil, func(_ []byte, err error) { unsent = err })
+		synctest.Wait()
+		a.Close()
+		if !errors.Is(sent, ErrDisconnected) || !errors.Is(unsent, ErrClosed) {
+			t.Errorf("what was sent: %v; what was not: %v", sent, unsent)
+		}
+		late := a.Peer("b", ClassForward, addr)
+		late.Hold()
+		if _, err := late.Call(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		late.Close()
+		l, err := n.Listen("a:2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Serve(context.Background(), l); !errors.Is(err, ErrClosed) {
+			t.Errorf("Serve after Close: %v", err)
+		}
+		b.Close()
+	})
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		b, err := New(memOptions(n, "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := n.Listen("b:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- b.Serve(ctx, l) }()
+		conn := stranger(t, n, "b:1")
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("the connection ended with %v", err)
+		}
+		b.Close()
+	})
+}
+
+// keeper keeps payloads.
+type keeper struct {
+	handlerFunc
+	kept chan Buffer
+}
+
+func (k keeper) HandleBuffer(_ Node, _ uint64, _ uint8, payload Buffer, reply func([][]byte, error)) {
+	payload.Retain()
+	k.kept <- payload
+	reply(nil, nil)
+}
+
+func TestAHandlerMayKeepPayloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		k := keeper{silent, make(chan Buffer, 100)}
+		o := memOptions(n, "b")
+		o.Handlers[ClassForward] = k
+		b, addr := node(t, o, "b:1")
+		a, _ := node(t, memOptions(n, "a"), "a:1")
+		p := a.Peer("b", ClassForward, addr)
+		for i := range uint64(100) {
+			if _, err := p.Call(t.Context(), 1, append(numbered(i), make([]byte, 200*i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range uint64(100) {
+			got := <-k.kept
+			if want := append(numbered(i)[0], make([]byte, 200*i)...); string(got.Bytes) != string(want) {
+				t.Fatalf("payload %d changed", i)
+			}
+			got.Release()
+		}
+		a.Close()
+		b.Close()
+	})
+}
