@@ -49,7 +49,19 @@ func (w *world) apply(c meta.Command) meta.Result {
 	before := w.state.Snapshot()
 	r := w.state.Apply(w.state.Index()+1, c)
 	w.checkEpochs(before, c)
+	if f, ok := c.(meta.FinishReassign); ok && r.Err == nil {
+		w.checkCopies(before.Topic(f.Topic).Partitions[f.Partition], w.partition(f.Topic, f.Partition))
+	}
 	return r
+}
+
+// checkCopies: a move that ends takes no good copy, unless as many good ones are
+// left as there are to be.
+func (w *world) checkCopies(was, now meta.Partition) {
+	w.t.Helper()
+	if len(now.ISR) < len(was.ISR) && len(now.ISR) < len(now.Replicas) || now.Moving() {
+		w.t.Fatalf("from %+v to %+v", was, now)
+	}
 }
 
 // checkEpochs: one leader at an epoch, out of the in-sync set that was before.
@@ -248,16 +260,6 @@ func ids(text string) []meta.NodeID {
 	return out
 }
 
-// elect applies an election and returns why it was refused.
-func (w *world) elect(es ...meta.Election) error {
-	r := w.apply(meta.ElectLeaders{Elections: es})
-	for _, err := range r.Failed {
-		if err != nil {
-			return err
-		}
-	}
-	return r.Err
+func (w *world) partition(topic string, i int) meta.Partition {
+	return w.state.Topic(topic).Partitions[i]
 }
-
-func (w *world) partition(topic string, i int) meta.Partition { return w.state.Topic(topic).Partitions[i] }
-

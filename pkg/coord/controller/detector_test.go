@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// detect runs a detector on node n1 that watches n2, by events "TIME WHAT" in
+// milliseconds, and returns what it said, and when.
+func detect(t *testing.T, events map[int]string, until int) []string {
+	t.Helper()
+	w := newWorld(t, Options{})
+	w.start("n1", "")
+	w.start("n2", "")
+	d := NewDetector(Options{}, "n1", w.clock())
+	var said []string
+	for ms := 0; ms <= until; ms += 10 {
+		w.now = time.Duration(ms) * time.Millisecond
+		switch what := events[ms]; what {
+		case "heard":
+			d.Heard("n2", w.state.Node("n2").Incarnation, w.clock())
+		case "heard of another process":
+			d.Heard("n2", 99, w.clock())
+		case "heard of a stranger":
+			d.Heard("n9", 1, w.clock())
+		case "refused":
+			d.Refused("n2", w.clock())
+		case "started":
+			w.start("n2", "")
+		case "removed":
+			w.apply(meta.RemoveNode{ID: "n2"})
+		case "asleep until then":
+			for k := range events {
+				if k < ms && events[k] == "falls asleep" {
+					delete(events, k)
+				}
+			}
+		}
+		if asleep(events, ms) {
+			continue
+		}
+		verdicts, _, next := d.Tick(&w.state, w.clock())
+		if !next.After(w.clock()) || next.After(w.clock().Add(DefaultProbeEvery)) {
+			t.Fatalf("at %d: next tick at %v", ms, next.Sub(w.clock()))
+		}
+		for _, v := range verdicts {
+			said = append(said, fmt.Sprintf("%d %s %v", ms, v.Node, v.Alive))
+			state := meta.NodeDown
+			if v.Alive {
+				state = meta.NodeUp
+			}
+			w.apply(meta.SetNodeState{ID: v.Node, State: state, Incarnation: v.Incarnation})
+		}
+	}
+	return said
+}
+
+// asleep says whether the detector does not run: from "falls asleep" on until
+// "asleep until then".
+func asleep(events map[int]string, ms int) bool {
+	for k, what := range events {
+		if what == "falls asleep" && k <= ms {
+			return true
+		}
+	}
+	return false
+}
+
+func TestDetector(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		events map[int]string
+		until  int
+		want   string
+	}{
+		{"new, and nothing heard: grace", nil, 990, "[]"},
+		{"then silent", nil, 1500, "[1000 n2 false]"},
+		{"heard in time", map[int]string{900: "heard"}, 1890, "[]"},
+		{"silent since", map[int]string{900: "heard"}, 2000, "[1900 n2 false]"},
+		{"refused once", map[int]string{100: "refused", 200: "heard"}, 1100, "[]"},
+		{"refused again too soon", map[int]string{100: "refused", 140: "refused", 200: "heard"}, 1100, "[]"},
+		{"refused again", map[int]string{100: "refused", 150: "refused"}, 300, "[150 n2 false]"},
+		{"refused, heard, refused", map[int]string{100: "refused", 150: "heard", 200: "refused"}, 900, "[]"},
+		{"another process is no sign of life", map[int]string{500: "heard of another process"}, 1100, "[1000 n2 false]"},
+		{"nor is a stranger", map[int]string{500: "heard of a stranger"}, 1100, "[1000 n2 false]"},
+		{"a new process is", map[int]string{500: "started"}, 1490, "[]"},
+		{"for as long as it is heard of", map[int]string{500: "started"}, 1600, "[1500 n2 false]"},
+		{"back without a restart", map[int]string{1200: "heard"}, 1300, "[1000 n2 false 1200 n2 true]"},
+		{"restarted after death", map[int]string{1200: "started"}, 1300, "[1000 n2 false]"},
+		{"removed", map[int]string{500: "removed"}, 3000, "[]"},
+		{"paused, nobody is blamed", map[int]string{100: "falls asleep", 5000: "asleep until then"}, 5990, "[]"},
+		{"but those who stay silent", map[int]string{100: "falls asleep", 5000: "asleep until then"}, 6000, "[6000 n2 false]"},
+		{"a refusal before a pause is forgotten", map[int]string{100: "refused", 110: "falls asleep", 5000: "asleep until then", 5010: "refused"}, 5050, "[]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := fmt.Sprint(detect(t, test.events, test.until)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A node is probed at once, then regularly; after a refusal sooner.
+func TestProbes(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.start("n1", "")
+	w.start("n2", "")
+	d := NewDetector(Options{}, "n1", w.clock())
+	var asked []int64 // ms
+	for w.now = 0; w.now < 700*time.Millisecond; w.now += step {
+		_, probe, _ := d.Tick(&w.state, w.clock())
+		if len(probe) == 0 {
+			continue
+		}
+		if probe[0] != "n2" || len(probe) > 1 {
+			t.Fatal(probe)
+		}
+		asked = append(asked, w.now.Milliseconds())
+		if w.now > 300*time.Millisecond {
+			d.Refused("n2", w.clock())
+		} else {
+			d.Heard("n2", 1, w.clock())
+		}
+	}
+	if got := fmt.Sprint(asked); got != "[0 200 400 450 650]" {
+		t.Error(got)
+	}
+}

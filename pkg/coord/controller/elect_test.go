@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+func TestPick(t *testing.T) {
+	three := ids("a,b,c")
+	up := Conditions{"a": Up, "b": Up, "c": Up}
+	for _, test := range []struct {
+		name  string
+		p     meta.Partition
+		nodes Conditions
+		load  map[meta.NodeID]int
+		want  meta.NodeID
+	}{
+		{"the preferred", meta.Partition{Replicas: three, ISR: three}, up, map[meta.NodeID]int{"a": 9}, "a"},
+		{"not one out of sync", meta.Partition{Replicas: three, ISR: ids("b,c")}, up, nil, "b"},
+		{"the one that leads less", meta.Partition{Replicas: three, ISR: ids("b,c")}, up, map[meta.NodeID]int{"b": 1}, "c"},
+		{"in the order of the replicas, not of the set", meta.Partition{Replicas: three, ISR: ids("c,b")}, up, nil, "b"},
+		{"not the leader itself", meta.Partition{Replicas: three, ISR: three, Leader: "a"}, up, nil, "b"},
+		{"not a dead one", meta.Partition{Replicas: three, ISR: three}, Conditions{"c": Up}, nil, "c"},
+		{"one that drains last", meta.Partition{Replicas: three, ISR: three}, Conditions{"a": Draining, "c": Up}, map[meta.NodeID]int{"c": 9}, "c"},
+		{"but rather than none", meta.Partition{Replicas: three, ISR: three}, Conditions{"b": Draining}, nil, "b"},
+		{"one that stays before one that goes", meta.Partition{Replicas: ids("d,c,b"), Removing: ids("b"), ISR: ids("b,c")}, up, map[meta.NodeID]int{"c": 9}, "c"},
+		{"one that goes before one that drains", meta.Partition{Replicas: ids("d,c,b"), Removing: ids("b"), ISR: ids("b,c")}, Conditions{"b": Up, "c": Draining}, nil, "b"},
+		{"nobody", meta.Partition{Replicas: three, ISR: ids("a")}, Conditions{"b": Up, "c": Up}, nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, found := pick(&test.p, test.nodes, test.load)
+			if got != test.want || found != (test.want != "") {
+				t.Errorf("got %q, %v", got, found)
+			}
+		})
+	}
+}
+
+// Leaderships of a dead node go to those that lead least, each in its turn.
+func TestElectionsSpread(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, id := range ids("a,b,c,d") {
+		w.start(id, "")
+	}
+	var assignment [][]meta.NodeID
+	for range 30 {
+		assignment = append(assignment, ids("a,b,c,d"))
+	}
+	w.topic("t", 1, assignment)
+	elections, _ := Elect(&w.state, Conditions{"b": Up, "c": Up, "d": Up})
+	led := map[meta.NodeID]int{}
+	for _, e := range elections {
+		led[e.Leader]++
+	}
+	if got := fmt.Sprint(led); got != "map[b:10 c:10 d:10]" {
+		t.Error(got)
+	}
+}
+
+// What an operator asks for is refused before anything is changed, and says why.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, Options{})
+	for _, id := range ids("a,b,c,d,e") {
+		w.start(id, "")
+	}
+	w.topic("t", 1, [][]meta.NodeID{ids("a,b"), ids("a,b"), ids("a,b")})
+	w.apply(meta.SetNodeIntent{ID: "e", Intent: meta.IntentDecommission})
+	nodes := Conditions{"a": Up, "b": Up, "c": Up, "e": Draining}
+	o := Options{MovesPerNode: 1}
+	move := func(partition int, target string) error {
+		c, err := PlanMove(&w.state, nodes, o, PartitionID{Topic: "t", Partition: partition}, ids(target))
+		if err == nil {
+			err = w.apply(c).Err
+		}
+		return err
+	}
+	transfer := func(id PartitionID, to meta.NodeID, unclean bool) error {
+		_, err := Transfer(&w.state, nodes, id, to, unclean)
+		return err
+	}
+	cancel := func(id PartitionID) error { _, err := PlanCancel(&w.state, id); return err }
+	t0 := PartitionID{Topic: "t"}
+	for _, test := range []struct {
+		name string
+		got  error
+		want error
+	}{
+		{"move to a stranger", move(0, "a,x"), meta.ErrNodeNotFound},
+		{"move to a dead node", move(0, "a,d"), ErrNodeNotUp},
+		{"move to one that is about to leave", move(0, "a,e"), ErrNodeNotUp},
+		{"move to one twice", move(0, "c,c"), meta.ErrInvalidAssignment},
+		{"move to nobody a partition that is not there", move(3, "c"), meta.ErrPartitionNotFound},
+		{"cancel what does not move", cancel(t0), ErrNotMoving},
+		{"move", move(0, "a,c"), nil},
+		{"move one more than may move", move(1, "a,c"), ErrTooManyMoves},
+		{"another order costs nothing", move(1, "b,a"), nil},
+		{"change a move under way", move(0, "b,c"), nil},
+		{"cancel", cancel(t0), nil},
+		{"cancel in another topic of the name", cancel(PartitionID{Topic: "t", Incarnation: 99}), meta.ErrStaleIncarnation},
+		{"cancel in no topic", cancel(PartitionID{Topic: "u"}), meta.ErrTopicNotFound},
+		{"transfer out of sync", transfer(t0, "c", false), meta.ErrNotInISR},
+		{"transfer to a stranger", transfer(t0, "x", false), meta.ErrNodeNotFound},
+		{"unclean, to one that holds nothing", transfer(t0, "e", true), meta.ErrNotInISR},
+		{"unclean, to nobody", transfer(t0, "", true), meta.ErrNotInISR},
+		{"unclean", transfer(t0, "c", true), nil},
+		{"transfer", transfer(t0, "", false), nil},
+		{"drain a stranger", CheckDrain(&w.state, nodes, "x", false), meta.ErrNodeNotFound},
+		{"drain", CheckDrain(&w.state, nodes, "a", true), nil},
+		{"drain the last", CheckDrain(&w.state, Conditions{"a": Up}, "a", false), ErrDrain},
+	} {
+		if !errors.Is(test.got, test.want) || test.got != nil && fate.Of(test.got) != fate.Refused {
+			t.Errorf("%s: %v, fate %v", test.name, test.got, fate.Of(test.got))
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// chaos makes things happen to a world.
+type chaos struct {
+	*rand.Rand
+	*world
+}
+
+func newChaos(t testing.TB, seed, round uint64) *chaos {
+	c := &chaos{rand.New(rand.NewPCG(seed, round)), newWorld(t, Options{MovesPerNode: 2, Moves: 5, BalanceBatch: 4, Elections: 3})}
+	for i := range 3 + c.IntN(4) {
+		c.start(meta.NodeID(fmt.Sprintf("n%d", i)), fmt.Sprintf("z%d", i%(1+c.IntN(3))))
+	}
+	for i := range 1 + c.IntN(4) {
+		replicas := 1 + c.IntN(3)
+		var assignment [][]meta.NodeID
+		for range 1 + c.IntN(4) {
+			assignment = append(assignment, c.some(replicas))
+		}
+		c.topic(fmt.Sprintf("t%d", i), 1, assignment)
+	}
+	c.core = New(c.opts, "n0", c.clock())
+	return c
+}
+
+// some returns n nodes of the metadata, in any order.
+func (c *chaos) some(n int) []meta.NodeID {
+	var all []meta.NodeID
+	for n := range c.state.Nodes() {
+		all = append(all, n.ID)
+	}
+	c.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all[:n]
+}
+
+func (c *chaos) any() PartitionID {
+	t := c.state.Topic(fmt.Sprintf("t%d", c.IntN(c.state.TopicCount())))
+	return PartitionID{Topic: t.Name, Partition: c.IntN(len(t.Partitions))}
+}
+
+// happen makes one thing happen.
+func (c *chaos) happen() {
+	id := c.some(1)[0]
+	switch c.IntN(16) {
+	case 0, 1:
+		c.nodes[id] = refuses
+	case 2, 3:
+		c.nodes[id] = silent
+	case 4, 5:
+		c.nodes[id] = answers
+	case 6:
+		c.start(id, c.state.Node(id).Zone)
+	case 7, 8:
+		c.follow()
+	case 9:
+		c.apply(meta.SetNodeIntent{ID: id, Intent: []meta.NodeIntent{"", meta.IntentDrain, meta.IntentDecommission}[c.IntN(3)]})
+	case 10:
+		p := c.any()
+		target := c.some(min(c.state.NodeCount(), 1+c.IntN(3)))
+		if m, err := PlanMove(&c.state, c.core.Conditions(&c.state), c.opts, p, target); err == nil {
+			c.apply(m)
+		}
+	case 11:
+		if m, err := PlanCancel(&c.state, c.any()); err == nil {
+			c.apply(m)
+		}
+	case 12:
+		c.core = New(c.opts, id, c.clock())
+		c.next = c.now
+	case 13:
+		c.now += time.Duration(c.IntN(5000)) * time.Millisecond
+	case 14:
+		if c.lossy = nil; c.IntN(2) == 0 {
+			c.lossy = func() bool { return c.IntN(3) == 0 }
+		}
+	case 15:
+		c.start(meta.NodeID(fmt.Sprintf("n%d", c.IntN(8))), "z0")
+	}
+	c.run(time.Duration(c.IntN(1500)) * time.Millisecond)
+}
+
+// heal makes all well again, and nothing wanted.
+func (c *chaos) heal() {
+	c.lossy = nil
+	for n := range c.state.Snapshot().Nodes() {
+		c.nodes[n.ID] = answers
+		c.apply(meta.SetNodeIntent{ID: n.ID})
+	}
+}
+
+// ill says what is not as it should be in a cluster where all is well.
+func (c *chaos) ill() string {
+	for n := range c.state.Nodes() {
+		if n.State != meta.NodeUp {
+			return fmt.Sprintf("%s is %s", n.ID, n.State)
+		}
+	}
+	for t := range c.state.Topics() {
+		for i, p := range t.Partitions {
+			if p.Leader != p.Replicas[0] || len(p.ISR) != len(p.Replicas) || p.Moving() {
+				return fmt.Sprintf("%s/%d is %+v", t.Name, i, p)
+			}
+		}
+	}
+	return ""
+}
+
+// Whatever happens, leaders come from the in-sync set, an epoch has one leader,
+// and no good copy goes early (world checks it at every command). When all is
+// well again, everything returns to where it belongs, by itself and soon.
+func TestRandomClustersHeal(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	const limit = 90 * time.Second // hold, calm, and some rounds of balance
+	for round := range uint64(150) {
+		c := newChaos(t, seed, round)
+		for range 60 {
+			c.happen()
+		}
+		c.heal()
+		for until := c.now + limit; c.ill() != "" && c.now < until; {
+			c.run(100 * time.Millisecond)
+			c.follow()
+		}
+		if what := c.ill(); what != "" {
+			t.Fatalf("round %d: after %v: %s\n%s", round, limit, what, tail(c.log.String()))
+		}
+		// And then there is peace.
+		index := c.state.Index()
+		c.run(30 * time.Second)
+		if c.state.Index() != index {
+			t.Fatalf("round %d: no peace\n%s", round, tail(c.log.String()))
+		}
+	}
+}
+
+func tail(s string) string { return s[max(0, len(s)-4000):] }
+
+// A decommissioned node is empty in the end, if others have room, dead or alive.
+func TestRandomDecommissionsEnd(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for round := range uint64(100) {
+		c := newChaos(t, seed, round)
+		for i := range 3 {
+			c.start(meta.NodeID(fmt.Sprintf("more%d", i)), "z9")
+		}
+		c.run(time.Second)
+		if gone := meta.NodeID("n1"); c.IntN(2) == 0 {
+			c.nodes[gone] = refuses
+		}
+		c.run(time.Second)
+		c.follow()
+		c.apply(meta.SetNodeIntent{ID: "n1", Intent: meta.IntentDecommission})
+		for until := c.now + time.Minute; c.now < until; {
+			if c.IntN(10) == 0 {
+				c.core, c.next = New(c.opts, "n0", c.clock()), c.now
+			}
+			c.run(100 * time.Millisecond)
+			c.checkLimits()
+			c.follow()
+		}
+		partitions(&c.state, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+			if slices.Contains(p.Replicas, "n1") && !slices.Equal(p.ISR, ids("n1")) || p.Moving() {
+				t.Fatalf("round %d: %v: %+v\n%s", round, id, p, tail(c.log.String()))
+			}
+			return true
+		})
+		if r := c.apply(meta.RemoveNode{ID: "n1"}); (r.Err == nil) != (Remaining(&c.state, "n1") == 0) {
+			t.Fatalf("round %d: %v with %d left", round, r.Err, Remaining(&c.state, "n1"))
+		}
+	}
+}
+
+// checkLimits: not more copies are being made than may be.
+func (c *chaos) checkLimits() {
+	c.t.Helper()
+	all, to := 0, map[meta.NodeID]int{}
+	partitions(&c.state, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if p.Moving() {
+			all++
+		}
+		for _, id := range p.Adding {
+			if to[id]++; to[id] > c.opts.MovesPerNode {
+				c.t.Fatalf("%d to %s", to[id], id)
+			}
+		}
+		return true
+	})
+	if all > c.opts.Moves {
+		c.t.Fatalf("%d moves", all)
+	}
+}
+
+// decisions returns all that can be decided about a state.
+func decisions(s *meta.State, nodes Conditions, o Options) []any {
+	elections, offline := Elect(s, nodes)
+	moves, stuck := Moves(s, nodes, o)
+	steady := map[meta.NodeID]bool{}
+	for id := range nodes {
+		steady[id] = true
+	}
+	all := []any{elections, offline, moves, stuck, ToPreferred(s, nodes, steady, 0), PlanBalance(s, nodes, 50)}
+	for n := range s.Nodes() {
+		all = append(all, Handover(s, nodes, n.ID, ReasonRestart), fmt.Sprint(CheckDrain(s, nodes, n.ID, true)))
+	}
+	return all
+}
+
+// The same input gives the same answer, and what is decided twice happens once:
+// the second time each part is refused, and nothing changes.
+func TestDecidingTwice(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for round := range uint64(100) {
+		c := newChaos(t, seed, round)
+		for range 25 {
+			c.happen()
+		}
+		for id := range c.nodes { // more to decide
+			if c.IntN(3) == 0 {
+				c.apply(meta.SetNodeIntent{ID: id, Intent: meta.IntentDecommission})
+			}
+		}
+		nodes := c.core.Conditions(&c.state)
+		first := decisions(&c.state, nodes, c.opts)
+		for range 3 {
+			again := Conditions{} // with another order inside
+			for id, how := range nodes {
+				again[id] = how
+			}
+			if d := cmp.Diff(first, decisions(c.state.Snapshot(), again, c.opts)); d != "" {
+				t.Fatalf("round %d: %s", round, d)
+			}
+		}
+		elections, _ := Elect(&c.state, nodes)
+		moves, _ := Moves(&c.state, nodes, c.opts)
+		for _, commands := range [][]meta.Command{batches(elections, 100), moves} {
+			s := c.state.Snapshot()
+			for i := range 2 {
+				for _, command := range commands {
+					r := s.Apply(s.Index()+1, command)
+					if i == 0 && (r.Err != nil || r.Failed != nil) {
+						t.Fatalf("round %d: %+v: %v %v", round, command, r.Err, r.Failed)
+					}
+					if i == 1 && !allStale(r) {
+						t.Fatalf("round %d: twice: %+v: %v %v", round, command, r.Err, r.Failed)
+					}
+				}
+			}
+		}
+	}
+}
+
+func allStale(r meta.Result) bool {
+	if r.Err != nil {
+		return errors.Is(r.Err, meta.ErrStaleVersion)
+	}
+	return r.Failed != nil && !slices.ContainsFunc(r.Failed, func(err error) bool { return !errors.Is(err, meta.ErrStaleVersion) })
+}
+
+// Balance ends with the numbers of replicas within one of each other where no zone
+// is in the way: soon, and with good commands.
+func TestPlannedBalanceIsEven(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for round := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, round))
+		w := newWorld(t, Options{})
+		var old []meta.NodeID
+		for i := range 2 + r.IntN(3) {
+			old = append(old, meta.NodeID(fmt.Sprintf("n%d", i)))
+			w.start(old[i], "")
+		}
+		var assignment [][]meta.NodeID
+		for range 1 + r.IntN(60) {
+			r.Shuffle(len(old), func(i, k int) { old[i], old[k] = old[k], old[i] })
+			assignment = append(assignment, slices.Clone(old[:2]))
+		}
+		w.topic("t", 1, assignment)
+		w.start("new1", "")
+		w.start("new2", "")
+		w.core = New(w.opts, "n0", w.clock())
+		w.run(100 * time.Millisecond)
+		nodes := w.core.Conditions(&w.state)
+		for plans := 0; ; plans++ {
+			moves := PlanBalance(&w.state, nodes, 1000)
+			if len(moves) == 0 {
+				break
+			}
+			for _, m := range moves {
+				if r := w.apply(m.Command()); r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+			if d := PlanBalance(&w.state, nodes, 1000); len(d) > 0 && plans > 3 {
+				t.Fatalf("round %d: no end: %+v", round, d)
+			}
+			w.follow()
+			w.run(2 * time.Second)
+		}
+		low, high := 1<<30, 0
+		for id, load := range w.state.Load() {
+			if low, high = min(low, load.Replicas), max(high, load.Replicas); nodes[id] != Up {
+				t.Fatal(id)
+			}
+		}
+		if high-low > 1 {
+			t.Fatalf("round %d: %v", round, w.state.Load())
+		}
+	}
+}
