@@ -123,6 +123,8 @@ func TestADamagedSnapshotIsAnError(t *testing.T) {
 		"a bad leader":    bytes.Replace(body, []byte(`"leader":"n1"`), []byte(`"leader":"n2"`), 1),
 		"no partition":    bytes.Replace(body, []byte(`"partitions":1`), []byte(`"partitions":2`), 1),
 		"a topic fewer":   bytes.Replace(body, []byte(`"topics":1`), []byte(`"topics":2`), 1),
+		"an odd move":     bytes.Replace(body, []byte(`"version":1}],`), []byte(`"version":1,"adding":["n2"]}],`), 1),
+		"an odd intent":   bytes.Replace(body, []byte(`"state":"up"`), []byte(`"state":"up","intent":"nap"`), 1),
 		"an odd setting":  bytes.Replace(body, []byte(`auto_create_topics`), []byte(`auto_delete_topics`), 1),
 	} {
 		if s, err := DecodeSnapshot(bytes.NewReader(sealed(change))); s != nil || !errors.Is(err, ErrCorrupt) {

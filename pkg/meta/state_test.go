@@ -41,8 +41,8 @@ func (r random) command(s *State) Command {
 	if known := s.Topic(t); known != nil && r.IntN(4) > 0 {
 		version, epoch = known.Partitions[0].Version, known.Partitions[0].Epoch
 	}
-	switch r.IntN(19) {
-	case 0:
+	switch r.IntN(20) {
+	case 0, 17:
 		return NodeStarted{Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number())}, Unclean: *r.flag()}
 	case 1:
 		return SetNodeState{ID: r.node(), State: []NodeState{NodeUp, NodeDown, NodeDraining, "odd"}[r.IntN(4)]}
