@@ -21,12 +21,14 @@ var floors = map[string]int{
 	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers
 
-	"pkg/topic":          2,
-	"pkg/coord/isr":      2,
-	"pkg/meta/raftstore": 2,
+	"pkg/topic":             2,
+	"pkg/coord/isr":         2,
+	"pkg/coord/replication": 2,
+	"pkg/meta/raftstore":    2,
 
 	"pkg/coord":            3,
 	"pkg/coord/controller": 3,
+	"pkg/coord/formation":  3, // who is in the cluster
 
 	"pkg/broker": 4,
 

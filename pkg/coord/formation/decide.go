@@ -1,0 +1,138 @@
+package formation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Why a node cannot come into a cluster, until somebody changes something.
+var (
+	// ErrNodeIDTaken: another process of that name runs. Refused.
+	ErrNodeIDTaken = fate.Refuse("another running node has this node id")
+	// ErrTwoClusters: the addresses to join lead into different clusters. Refused.
+	ErrTwoClusters = fate.Refuse("the addresses to join belong to different clusters")
+	// ErrOtherCluster: the nodes belong to different clusters. Refused.
+	ErrOtherCluster = fate.Refuse("node belongs to another cluster")
+)
+
+// identity is one process of a node.
+type identity struct {
+	Node    meta.NodeID `json:"node"`
+	Address string      `json:"address"` // for other nodes
+	Session uint64      `json:"session"` // another one for each process
+}
+
+// seen is what a node has said of itself.
+type seen struct {
+	identity
+	Member  bool          `json:"member,omitempty"`  // it has a cluster's metadata
+	Cluster string        `json:"cluster,omitempty"` // id; "": none yet
+	Expect  int           `json:"expect,omitempty"`
+	Sees    []meta.NodeID `json:"sees,omitempty"` // those that answered it, of a node without cluster
+}
+
+func has(all []seen, id meta.NodeID) bool {
+	return slices.ContainsFunc(all, func(s seen) bool { return s.Node == id })
+}
+
+// step is what a node without state does next.
+type step struct {
+	do     stepKind
+	others []seen // to join through, or to found with
+	reason string // of stepWait
+	err    error  // of stepStop
+}
+
+type stepKind uint8
+
+const (
+	stepWait  stepKind = iota
+	stepJoin           // the cluster of others
+	stepFound          // a cluster, once others are bound
+	stepStop           // it cannot come into a cluster
+)
+
+// next decides, given who the node is, how many it expects, and who answered
+// at the addresses that it was given. asked is how many addresses those are.
+func next(self identity, expect, asked int, answers []seen) step {
+	others, err := distinct(self, answers)
+	if err != nil {
+		return step{do: stepStop, err: err}
+	}
+	var members, fresh []seen
+	cluster, nameless := "", meta.NodeID("")
+	for _, s := range others {
+		switch {
+		case !s.Member:
+			fresh = append(fresh, s)
+		case s.Cluster == "":
+			nameless = s.Node
+		case cluster != "" && s.Cluster != cluster:
+			return step{do: stepStop, err: fmt.Errorf("%w: %s and %s", ErrTwoClusters, cluster, s.Cluster)}
+		default:
+			cluster = s.Cluster
+			members = append(members, s)
+		}
+	}
+	if len(members) > 0 {
+		return step{do: stepJoin, others: members}
+	}
+	if nameless != "" {
+		return step{reason: fmt.Sprintf("%s has a cluster and does not know yet which", nameless)}
+	}
+	if expect == 1 && len(answers) == asked && len(others) == 0 {
+		return step{do: stepFound} // alone, and asked of nobody else
+	}
+	return found(self, expect, fresh)
+}
+
+// distinct returns the answers of other nodes, each once, by id.
+func distinct(self identity, answers []seen) ([]seen, error) {
+	all := slices.Clone(answers)
+	slices.SortFunc(all, func(a, b seen) int { return cmp.Compare(a.Node, b.Node) })
+	var out []seen
+	for _, s := range all {
+		if s.Node == self.Node {
+			if s.Session != self.Session {
+				return nil, fmt.Errorf("%w: %s at %s", ErrNodeIDTaken, s.Node, s.Address)
+			}
+			continue
+		}
+		if k := len(out); k > 0 && out[k-1].Node == s.Node {
+			if out[k-1].Session != s.Session {
+				return nil, fmt.Errorf("%w: %s at %s and %s", ErrNodeIDTaken, s.Node, s.Address, out[k-1].Address)
+			}
+			continue
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// found decides where no cluster is in sight: the smallest id of those that are
+// expected founds one, once they see each other.
+func found(self identity, expect int, fresh []seen) step {
+	if expect < 2 {
+		return step{reason: "no member of a cluster answers"}
+	}
+	var with []seen
+	for _, s := range fresh {
+		if s.Expect != expect {
+			return step{reason: fmt.Sprintf("%s expects %d nodes, this one %d", s.Node, s.Expect, expect)}
+		}
+		if slices.Contains(s.Sees, self.Node) {
+			with = append(with, s)
+		}
+	}
+	switch {
+	case len(with)+1 < expect:
+		return step{reason: fmt.Sprintf("%d of %d nodes see each other", len(with)+1, expect)}
+	case with[0].Node < self.Node:
+		return step{reason: fmt.Sprintf("%s is to found the cluster", with[0].Node)}
+	}
+	return step{do: stepFound, others: with[:expect-1]}
+}

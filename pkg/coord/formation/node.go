@@ -1,0 +1,284 @@
+package formation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// Defaults of Options.
+const (
+	DefaultInterval    = 200 * time.Millisecond
+	DefaultCallTimeout = time.Second
+	DefaultPromise     = 5 * time.Second
+)
+
+// Options configure a Node. Node, Address and Session are required, and Call
+// unless the node stays alone.
+type Options struct {
+	Node    meta.NodeID
+	Address string // what other nodes dial
+	Session uint64 // another one for each process
+	// Join are addresses of nodes that are or will be in the cluster; this
+	// node's own may be among them.
+	Join []string
+	// Expect is how many nodes that see each other may found a cluster; 0: this
+	// node only joins one. 1 without Join: it is one by itself.
+	Expect int
+	// HasState says that the node has the metadata of a cluster, and only has to
+	// open it.
+	HasState bool
+	// Call has the node at an address Handle a request and returns its answer.
+	// It returns ErrSelf for this node's own address.
+	Call func(ctx context.Context, address string, request []byte) ([]byte, error)
+	// Interval is between two looks at the others, CallTimeout bounds a call,
+	// Promise is how long one lasts: several calls.
+	Interval, CallTimeout, Promise time.Duration
+	Logger                         *slog.Logger // nil: nobody is told
+}
+
+func (o Options) withDefaults() Options {
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = DefaultCallTimeout
+	}
+	if o.Promise == 0 {
+		o.Promise = DefaultPromise
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Node brings a node into its cluster and keeps it there. Handle may be called
+// by many goroutines from the beginning, Start once, and Run after it.
+type Node struct {
+	o         Options
+	self      identity
+	admission chan struct{} // holds one: who is admitted is decided one by one
+
+	mu    sync.Mutex // guards the fields below
+	word  promises
+	sees  []meta.NodeID
+	store *raftstore.Store // nil: not opened
+}
+
+// New returns a Node. It starts nothing.
+func New(o Options) *Node {
+	o = o.withDefaults()
+	return &Node{
+		o: o, self: identity{o.Node, o.Address, o.Session}, admission: make(chan struct{}, 1),
+		word: promises{joined: o.HasState},
+	}
+}
+
+// Start opens the metadata, once it is known how: with state, at once; otherwise
+// when the node has been let into a cluster, or may found one (bootstrap is true
+// then). A founder has named the cluster when Start returns; another node may
+// know no leader yet. It waits for others as long as ctx lets it. An error of
+// the decision is one that waiting does not help.
+func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.Store, error)) (*raftstore.Store, error) {
+	founder := false
+	if !n.o.HasState {
+		var err error
+		if founder, err = n.form(ctx); err != nil {
+			return nil, fmt.Errorf("form cluster: %w", err)
+		}
+	}
+	s, err := open(founder)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.store = s
+	n.mu.Unlock()
+	if founder {
+		err = s.WaitLeader(ctx)
+		if err == nil {
+			_, err = s.Init(ctx)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("found cluster: %w", err), s.Close())
+		}
+	}
+	return s, nil
+}
+
+// form returns once the node has been let in (false), or may found (true).
+func (n *Node) form(ctx context.Context) (founder bool, err error) {
+	reason := ""
+	for {
+		answers, self := n.look(ctx)
+		st := next(n.self, n.o.Expect, len(n.o.Join)-self, answers)
+		switch st.do {
+		case stepStop:
+			return false, st.err
+		case stepFound:
+			if n.gather(ctx, st.others) {
+				n.o.Logger.Info("founding a cluster", "nodes", len(st.others)+1)
+				return true, nil
+			}
+			st.reason = "not all nodes have agreed on who founds the cluster"
+		case stepJoin:
+			err := n.join(ctx, st.others)
+			if err == nil || final(err) {
+				return false, err
+			}
+			st.reason = err.Error()
+		case stepWait:
+		}
+		if st.reason != reason {
+			reason = st.reason
+			n.o.Logger.Info("waiting for the cluster", "reason", reason)
+		}
+		select {
+		case <-time.After(n.o.Interval):
+		case <-ctx.Done():
+			return false, fmt.Errorf("%w: %s", context.Cause(ctx), reason)
+		}
+	}
+}
+
+// look asks all addresses who is there. self is how many are this node's own.
+func (n *Node) look(ctx context.Context) (answers []seen, self int) {
+	for i, r := range n.askAll(ctx, n.o.Join, askWho) {
+		switch {
+		case errors.Is(r.err, ErrSelf):
+			self++
+		case r.err == nil:
+			answers = append(answers, r.seen)
+		default:
+			n.o.Logger.Debug("no answer", "address", n.o.Join[i], "error", r.err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sees = n.sees[:0:0]
+	for _, s := range answers {
+		n.sees = append(n.sees, s.Node)
+	}
+	return answers, self
+}
+
+// gather gets the promises and then the bonds of the others, and says whether
+// this node, with them, may found a cluster.
+func (n *Node) gather(ctx context.Context, others []seen) bool {
+	addresses := addressesOf(others)
+	if !n.give(askPromise, n.self) {
+		return false
+	}
+	if !n.allGrant(ctx, addresses, askPromise) {
+		n.give(askRelease, n.self)
+		n.askAll(ctx, addresses, askRelease)
+		return false
+	}
+	if !n.give(askBond, n.self) || !n.allGrant(ctx, addresses, askBond) {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.word.joined = true
+	return true
+}
+
+// join asks to be let into the cluster of the members.
+func (n *Node) join(ctx context.Context, members []seen) error {
+	n.mu.Lock()
+	free := n.word.join(n.self, members, time.Now())
+	n.mu.Unlock()
+	if !free {
+		return errors.New("another node has the promise to found a cluster with this one")
+	}
+	var err error
+	for _, address := range addressesOf(members) {
+		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true})
+		if err = a.err; err == nil {
+			n.o.Logger.Info("joined the cluster", "cluster", a.Cluster, "through", a.Node)
+			return nil
+		}
+		if final(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func addressesOf(all []seen) (out []string) {
+	for _, s := range all {
+		out = append(out, s.Address)
+	}
+	return out
+}
+
+// reply is an answer, or why there is none or it is no.
+type reply struct {
+	seen
+	err error
+}
+
+// askAll asks all addresses at once, and returns their replies in their order.
+func (n *Node) askAll(ctx context.Context, addresses []string, kind requestKind) []reply {
+	out := make([]reply, len(addresses))
+	var wg sync.WaitGroup
+	for i, address := range addresses {
+		wg.Go(func() { out[i] = n.ask(ctx, address, request{Kind: kind}) })
+	}
+	wg.Wait()
+	return out
+}
+
+func (n *Node) allGrant(ctx context.Context, addresses []string, kind requestKind) bool {
+	return !slices.ContainsFunc(n.askAll(ctx, addresses, kind), func(r reply) bool { return r.err != nil })
+}
+
+// ask calls the node at an address.
+func (n *Node) ask(ctx context.Context, address string, r request) reply {
+	r.Cluster = n.cluster()
+	if r.From == (identity{}) {
+		r.From = n.self
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.o.CallTimeout)
+	defer cancel()
+	text, err := json.Marshal(r)
+	if err != nil {
+		return reply{err: err}
+	}
+	if text, err = n.o.Call(ctx, address, text); err != nil {
+		return reply{err: err}
+	}
+	a, err := decode[answer](text)
+	switch {
+	case err != nil:
+		return reply{err: err}
+	case a.identity == n.self:
+		return reply{err: ErrSelf}
+	case r.Cluster != "" && a.Cluster != "" && a.Cluster != r.Cluster:
+		return reply{seen: a.seen, err: fmt.Errorf("%w: %s", ErrOtherCluster, a.Node)}
+	}
+	return reply{seen: a.seen, err: a.err()}
+}
+
+func (n *Node) opened() *raftstore.Store {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.store
+}
+
+// cluster returns the id of the node's cluster; "": none, or not yet known.
+func (n *Node) cluster() (id string) {
+	if s := n.opened(); s != nil {
+		s.Read(func(m *meta.State) { id = m.Cluster().ID })
+	}
+	return id
+}

@@ -1,0 +1,94 @@
+package formation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// request is what one node asks of another. Fields of newer versions are passed
+// over.
+type request struct {
+	Kind    requestKind `json:"kind"`
+	From    identity    `json:"from"`
+	Cluster string      `json:"cluster,omitempty"` // of the sender; "": none
+	// Of a node that asks to be a member.
+	Fresh   bool   `json:"fresh,omitempty"`
+	Applied uint64 `json:"applied,omitempty"`
+	Relayed bool   `json:"relayed,omitempty"` // by a member: it is not sent on again
+}
+
+type requestKind string
+
+const (
+	askWho     requestKind = "who"
+	askPromise requestKind = "promise" // to let the sender found the cluster
+	askBond    requestKind = "bind"
+	askRelease requestKind = "release"
+	askJoin    requestKind = "join"
+)
+
+type answer struct {
+	seen
+	Granted bool   `json:"granted,omitempty"`
+	Code    string `json:"code,omitempty"` // why not; "": try again
+	Reason  string `json:"reason,omitempty"`
+}
+
+// ErrSelf is for Options.Call to say that the address is this node's own.
+var ErrSelf = fate.Refuse("that is this node itself")
+
+var errNotGranted = fate.Refuse("not granted")
+
+// codes names the refusals that trying again does not help.
+var codes = []struct {
+	code string
+	err  error
+}{
+	{"node-id-taken", ErrNodeIDTaken},
+	{"other-cluster", ErrOtherCluster},
+	{"removed", raftstore.ErrRemoved},
+}
+
+// refuse fills in why something is not granted.
+func (a *answer) refuse(err error) {
+	a.Granted, a.Code, a.Reason = false, "", err.Error()
+	for _, known := range codes {
+		if errors.Is(err, known.err) {
+			a.Code = known.code
+		}
+	}
+}
+
+// err returns why something was not granted, or nil.
+func (a *answer) err() error {
+	for _, known := range codes {
+		if a.Code == known.code {
+			return fmt.Errorf("%w (says %s)", known.err, a.Node)
+		}
+	}
+	if !a.Granted {
+		return fmt.Errorf("%w: %s (says %s)", errNotGranted, a.Reason, a.Node)
+	}
+	return nil
+}
+
+// final says whether trying again does not help.
+func final(err error) bool {
+	for _, known := range codes {
+		if errors.Is(err, known.err) {
+			return true
+		}
+	}
+	return false
+}
+
+func decode[T any](text []byte) (v T, err error) {
+	if err := json.Unmarshal(text, &v); err != nil {
+		return v, fate.Mark(fmt.Errorf("formation: %w", err), fate.Refused)
+	}
+	return v, nil
+}
