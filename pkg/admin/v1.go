@@ -100,7 +100,11 @@ func answerError(w http.ResponseWriter, err error) {
 // apiError is an error as /v1 answers it.
 func apiError(err error) *api.Error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
-		return e
+		answered := *e
+		if answered.Fate == "" && e.Code.Status() < http.StatusInternalServerError {
+			answered.Fate = fate.Refused.String() // it was not even tried
+		}
+		return &answered
 	}
 	f := explain(err)
 	e := api.Errorf(f.code, "%w", err)
