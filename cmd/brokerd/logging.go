@@ -22,7 +22,7 @@ func newLogger(out *os.File, format string, level slog.Leveler, journalStream st
 	if format == "auto" {
 		format = autoFormat(out, journalStream)
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDurations}
 	switch format {
 	case "journal":
 		return slog.New(&lineHandler{to: &lockedWriter{w: out}, level: level, head: journalHead})
@@ -30,6 +30,15 @@ func newLogger(out *os.File, format string, level slog.Leveler, journalStream st
 		return slog.New(slog.NewTextHandler(out, options))
 	}
 	return slog.New(slog.NewJSONHandler(out, options))
+}
+
+// spellDurations writes a duration with its unit, where JSON would have a bare
+// number of nanoseconds.
+func spellDurations(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // autoFormat picks journal where out is the journal's stream, as systemd

@@ -121,9 +121,9 @@ func TestTheAutomaticFormat(t *testing.T) {
 	if got := autoFormat(out, "1:2"); got != "json" {
 		t.Errorf("somebody else's journal: %s", got)
 	}
-	newLogger(out, "auto", slog.LevelInfo, "").Info("hello")
+	newLogger(out, "auto", slog.LevelInfo, "").Info("hello", "took", 1500*time.Millisecond)
 	content, err := os.ReadFile(out.Name())
-	if err != nil || !strings.HasPrefix(string(content), `{"time":`) {
+	if err != nil || !strings.HasPrefix(string(content), `{"time":`) || !strings.Contains(string(content), `"took":"1.5s"`) {
 		t.Errorf("%s %v", content, err)
 	}
 }

@@ -104,7 +104,7 @@ func (l *link) closeSocket() {
 	if end.how == EndProtocol || end.how == EndHandshake || end.how == EndTimeout {
 		level = slog.LevelInfo
 	}
-	l.log.Log(context.Background(), level, "connection closed", "how", end.how.String(), "err", end.why)
+	l.log.Log(context.Background(), level, "connection closed", "how", end.how.String(), "error", end.why)
 }
 
 // record keeps the first cause of the end.

@@ -79,7 +79,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case !temporary(err):
 			return fmt.Errorf("accepting connections: %w", err)
 		}
-		s.log.Warn("cannot accept a connection", "err", err, "retry_in", pause)
+		s.log.Warn("cannot accept a connection", "error", err, "retry_in", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -118,7 +118,7 @@ func (s *Server) dropListener(ln net.Listener) {
 		return
 	}
 	if err := ln.Close(); err != nil {
-		s.log.Warn("closing a listener failed", "err", err)
+		s.log.Warn("closing a listener failed", "error", err)
 	}
 }
 
