@@ -155,3 +155,10 @@ func removeBackwards(l *Log, gone []*segment) error {
 	}
 	return l.fs.SyncDir(l.dir)
 }
+
+// OriginOf returns where a log begins: what a replica that starts anew is given.
+func OriginOf(l *Log) Origin {
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	return Origin{Start: l.Start(), Position: l.startPos.Load(), Before: seq.Epoch(l.before.Load())}
+}

@@ -1,0 +1,535 @@
+package replication
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+var errCut = errors.New("cut")
+
+// replica is one copy of a partition.
+type replica struct {
+	name     string
+	log      *commitlog.Log
+	writer   *commitlog.Writer // while it leads
+	follower *Follower
+}
+
+func newReplica(t *testing.T, name string) *replica {
+	t.Helper()
+	fs := vfs.NewMem()
+	if err := fs.MkdirAll(name); err != nil {
+		t.Fatal(err)
+	}
+	l, _, err := commitlog.Open(fs, name, commitlog.Options{SegmentBytes: 4 << 10, FillBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{name: name, log: l, follower: NewFollower(l)}
+	t.Cleanup(func() { r.follower.Close(); l.Close() })
+	return r
+}
+
+// link is a Caller to a follower: requests arrive in order, after a delay, while
+// it is up.
+type link struct {
+	to    *Follower
+	delay func() time.Duration
+
+	mu   sync.Mutex
+	up   bool
+	last time.Time // when the last request arrives
+	live sync.WaitGroup
+}
+
+func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := bytes.Join(payload, nil)
+	at := time.Now().Add(l.delay())
+	if at.Before(l.last) {
+		at = l.last
+	}
+	l.last = at.Add(1)
+	up := l.up
+	l.live.Add(1)
+	time.AfterFunc(time.Until(l.last), func() {
+		defer l.live.Done()
+		if !up || !l.isUp() {
+			done(nil, errCut)
+			return
+		}
+		answered := make(chan []byte, 1)
+		l.to.Handle(kind, p, func(reply []byte) { answered <- reply })
+		reply := <-answered
+		if !l.isUp() {
+			done(nil, errCut)
+			return
+		}
+		done(reply, nil)
+	})
+}
+
+func (l *link) isUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up
+}
+
+func (l *link) set(up bool) {
+	l.mu.Lock()
+	l.up = up
+	l.mu.Unlock()
+}
+
+// term is a leadership with its followers.
+type term struct {
+	leader *replica
+	links  []*link
+	reps   []*Replicator
+
+	mu    sync.Mutex
+	acked []seq.Offset
+}
+
+func lead(t *testing.T, leader *replica, epoch seq.Epoch, followers []*replica, delay func() time.Duration) *term {
+	t.Helper()
+	w, err := leader.log.Writer(epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader.writer = w
+	x := &term{leader: leader, acked: make([]seq.Offset, len(followers))}
+	for i, f := range followers {
+		if err := f.follower.Adopt(epoch); err != nil {
+			t.Fatal(err)
+		}
+		l := &link{to: f.follower, delay: delay, up: true}
+		x.links = append(x.links, l)
+		x.reps = append(x.reps, NewReplicator(leader.log, Partition{1, 0}, epoch, true, l, Events{
+			Acked:      func(end seq.Offset) { x.note(i, end) },
+			Forget:     func() { x.note(i, 0) },
+			Superseded: func(e seq.Epoch) {},
+		}))
+	}
+	return x
+}
+
+func (x *term) note(i int, end seq.Offset) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.acked[i] = end
+}
+
+func (x *term) ackedBy(i int) seq.Offset {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.acked[i]
+}
+
+func (x *term) append(t *testing.T, n int, text string) {
+	t.Helper()
+	b := commitlog.NewBuilder(0)
+	for i := range n {
+		body := fmt.Sprintf("%s %d", text, i)
+		copy(b.Next(len(body)), body)
+	}
+	if _, err := x.leader.writer.Append(b, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range x.reps {
+		r.Wake()
+	}
+}
+
+func (x *term) stop() {
+	for i, r := range x.reps {
+		r.Stop()
+		x.links[i].live.Wait()
+	}
+}
+
+func same(t *testing.T, a, b *replica) {
+	t.Helper()
+	if a.log.Start() != b.log.Start() || a.log.End() != b.log.End() {
+		t.Fatalf("%s is [%d,%d), %s is [%d,%d)", a.name, a.log.Start(), a.log.End(), b.name, b.log.Start(), b.log.End())
+	}
+	x, errX := a.log.ReadRaw(a.log.Start(), 1<<30, nil)
+	y, errY := b.log.ReadRaw(b.log.Start(), 1<<30, nil)
+	if errX != nil || errY != nil || !bytes.Equal(x, y) {
+		t.Fatalf("%s and %s hold different bytes (%v, %v)", a.name, b.name, errX, errY)
+	}
+}
+
+func instant() time.Duration { return 0 }
+
+func TestAFollowerKeepsUpAndCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newReplica(t, "a"), newReplica(t, "b")
+		x := lead(t, a, 1, []*replica{b}, instant)
+		defer x.stop()
+		x.append(t, 3, "before")
+		x.reps[0].Connected()
+		time.Sleep(time.Second)
+		for i := range 200 {
+			x.append(t, 5, fmt.Sprint("steady", i))
+		}
+		time.Sleep(time.Second)
+		same(t, a, b)
+		if got := x.ackedBy(0); got != a.log.End() {
+			t.Fatalf("acknowledged %d of %d", got, a.log.End())
+		}
+		x.reps[0].Disconnected()
+		if x.ackedBy(0) != 0 {
+			t.Fatal("a lost session is still believed")
+		}
+		for i := range 500 {
+			x.append(t, 20, fmt.Sprint("away", i))
+		}
+		x.reps[0].Connected()
+		time.Sleep(time.Second)
+		same(t, a, b)
+	})
+}
+
+func TestTheCommittedEndReachesAnIdleFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newReplica(t, "a"), newReplica(t, "b")
+		x := lead(t, a, 1, []*replica{b}, instant)
+		defer x.stop()
+		x.reps[0].Connected()
+		x.append(t, 4, "m")
+		time.Sleep(time.Second)
+		if b.log.CommittedEnd() != 0 {
+			t.Fatal("appending is not committing")
+		}
+		a.log.Commit(4)
+		x.reps[0].Wake()
+		time.Sleep(time.Second)
+		if got := b.log.CommittedEnd(); got != 4 {
+			t.Fatalf("the follower knows %d as committed, want 4", got)
+		}
+	})
+}
+
+func TestADeposedLeadersTailIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newReplica(t, "a"), newReplica(t, "b")
+		x := lead(t, a, 1, []*replica{b}, instant)
+		x.reps[0].Connected()
+		x.append(t, 2, "both")
+		time.Sleep(time.Second)
+		x.links[0].set(false)
+		x.append(t, 3, "only a")
+		time.Sleep(time.Second)
+		x.stop()
+
+		y := lead(t, b, 2, []*replica{a}, instant)
+		defer y.stop()
+		y.append(t, 1, "b leads")
+		y.reps[0].Connected()
+		time.Sleep(time.Second)
+		same(t, a, b)
+		if a.log.End() != 3 {
+			t.Fatalf("the log ends at %d, want 3", a.log.End())
+		}
+	})
+}
+
+func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newReplica(t, "a"), newReplica(t, "b")
+		var newer atomic.Uint64
+		if err := b.follower.Adopt(5); err != nil {
+			t.Fatal(err)
+		}
+		w, err := a.log.Writer(4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &link{to: b.follower, delay: instant, up: true}
+		r := NewReplicator(a.log, Partition{1, 0}, 4, true, l, Events{
+			Acked:  func(seq.Offset) { t.Error("an older leader was acknowledged") },
+			Forget: func() {}, Superseded: func(e seq.Epoch) { newer.Store(uint64(e)) },
+		})
+		defer r.Stop()
+		bu := commitlog.NewBuilder(0)
+		copy(bu.Next(1), "x")
+		if _, err := w.Append(bu, 1); err != nil {
+			t.Fatal(err)
+		}
+		r.Connected()
+		time.Sleep(time.Second)
+		if newer.Load() != 5 || b.log.End() != 0 {
+			t.Fatalf("superseded by %d, log end %d", newer.Load(), b.log.End())
+		}
+		if err := b.follower.Adopt(4); err == nil {
+			t.Fatal("an older epoch was adopted")
+		}
+	})
+}
+
+func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newReplica(t, "a"), newReplica(t, "b")
+		x := lead(t, a, 1, []*replica{b}, instant)
+		defer x.stop()
+		x.reps[0].Connected()
+		x.append(t, 2, "early")
+		time.Sleep(time.Second)
+		x.reps[0].Disconnected()
+		for i := range 100 {
+			x.append(t, 10, fmt.Sprint("much", i))
+		}
+		if _, err := a.writer.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		a.log.Commit(a.log.End())
+		if n, err := a.log.Retain(commitlog.Retention{Floor: a.log.End()}); err != nil || n == 0 {
+			t.Fatalf("retention dropped %d, %v", n, err)
+		}
+		x.reps[0].Connected()
+		time.Sleep(time.Second)
+		same(t, a, b)
+		if b.log.Start() == 0 {
+			t.Fatal("the follower did not begin anew")
+		}
+	})
+}
+
+func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
+	b := newReplica(t, "b")
+	other := newReplica(t, "other")
+	if err := b.follower.Adopt(1); err != nil {
+		t.Fatal(err)
+	}
+	raw := func(text string) []byte {
+		w, err := other.log.Writer(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bu := commitlog.NewBuilder(0)
+		copy(bu.Next(len(text)), text)
+		batch, err := w.Append(bu, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := bytes.Clone(batch.Raw())
+		if err := w.TruncateTo(0); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	send := func(p []byte) answer {
+		got := make(chan []byte, 1)
+		b.follower.Handle(KindPut, append(put{header: header{Partition{1, 0}, 1}, sync: true}.appendHead(nil), p...), func(r []byte) { got <- r })
+		a, err := decodeAnswer(<-got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first := raw("first")
+	for range 3 {
+		if a := send(first); a.outcome != outcomeOK || a.end != 1 {
+			t.Fatalf("answer %+v", a)
+		}
+	}
+	if a := send(raw("other")); a.outcome != outcomeMismatch {
+		t.Fatalf("another batch at the same offset: %+v", a)
+	}
+	if b.log.End() != 1 {
+		t.Fatalf("log end %d", b.log.End())
+	}
+}
+
+// TestReplicasConvergeWhateverHappens runs random leaderships over three
+// replicas with sessions that come and go, and checks that what was committed
+// is in every later log and that all logs are equal at the end.
+func TestReplicasConvergeWhateverHappens(t *testing.T) {
+	first := rand.Uint64()
+	for i := range uint64(60) {
+		seed := first + i
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { converge(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func converge(t *testing.T, rng *rand.Rand) {
+	replicas := []*replica{newReplica(t, "a"), newReplica(t, "b"), newReplica(t, "c")}
+	var mu sync.Mutex // guards delays: links ask from many goroutines
+	delays := rand.New(rand.NewPCG(rng.Uint64(), 0))
+	delay := func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(delays.IntN(3000)) * time.Microsecond
+	}
+	var committed [][]byte // bodies, by offset
+	for epoch := seq.Epoch(1); epoch < 8; epoch++ {
+		leader := mostComplete(rng, replicas)
+		var followers []*replica
+		for _, r := range replicas {
+			if r != leader {
+				followers = append(followers, r)
+			}
+		}
+		x := lead(t, leader, epoch, followers, delay)
+		check(t, leader, committed)
+		for _, r := range x.reps {
+			if rng.IntN(4) > 0 {
+				r.Connected()
+			}
+		}
+		for step := range 30 {
+			i := rng.IntN(2)
+			switch rng.IntN(8) {
+			case 0:
+				x.links[i].set(false)
+				x.reps[i].Disconnected()
+			case 1:
+				x.links[i].set(true)
+				x.reps[i].Connected()
+			case 2, 3:
+				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+			default:
+				x.append(t, 1+rng.IntN(4), fmt.Sprintf("epoch %d step %d", epoch, step))
+			}
+			// committed: what all three hold, acknowledged to this leader
+			if c := min(x.ackedBy(0), x.ackedBy(1), leader.log.End()); c > leader.log.CommittedEnd() {
+				leader.log.Commit(c)
+				committed = bodies(t, leader, c)
+				x.reps[0].Wake()
+			}
+		}
+		if rng.IntN(3) == 0 {
+			for i := range x.reps {
+				x.links[i].set(true)
+				x.reps[i].Connected()
+			}
+			time.Sleep(time.Second)
+		}
+		x.stop()
+	}
+	leader := mostComplete(rng, replicas)
+	var followers []*replica
+	for _, r := range replicas {
+		if r != leader {
+			followers = append(followers, r)
+		}
+	}
+	y := lead(t, leader, 100, followers, instant)
+	defer y.stop()
+	y.append(t, 1, "last")
+	for _, r := range y.reps {
+		r.Connected()
+	}
+	time.Sleep(5 * time.Second)
+	check(t, leader, committed)
+	same(t, leader, followers[0])
+	same(t, leader, followers[1])
+}
+
+// mostComplete returns a replica that holds everything committed, as an
+// election from the in-sync replicas does: here all three are in sync.
+func mostComplete(rng *rand.Rand, all []*replica) *replica { return all[rng.IntN(len(all))] }
+
+func bodies(t *testing.T, r *replica, end seq.Offset) [][]byte {
+	t.Helper()
+	var all [][]byte
+	for o := r.log.Start(); o < end; {
+		b, err := batchAt(r.log, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := b.Records(b.First())
+		for {
+			at, p, ok := records.Next()
+			if !ok || at >= end {
+				break
+			}
+			all = append(all, bytes.Clone(p))
+		}
+		o = b.End()
+	}
+	return all
+}
+
+// check fails if a log lacks something that was committed.
+func check(t *testing.T, r *replica, committed [][]byte) {
+	t.Helper()
+	if int(r.log.End()) < len(committed) {
+		t.Fatalf("%s ends at %d; %d were committed", r.name, r.log.End(), len(committed))
+	}
+	for o, p := range bodies(t, r, seq.Offset(len(committed))) {
+		if !bytes.Equal(p, committed[o]) {
+			t.Fatalf("%s holds %q at %d; %q was committed", r.name, p, o, committed[o])
+		}
+	}
+}
+
+func TestCommonFindsWhereLineagesPart(t *testing.T) {
+	h := func(end seq.Offset, epochs ...seq.Offset) history {
+		x := history{end: end}
+		for i := 0; i+1 < len(epochs); i += 2 {
+			x.epochs = append(x.epochs, commitlog.EpochStart{Epoch: seq.Epoch(epochs[i]), Start: epochs[i+1]})
+		}
+		return x
+	}
+	for _, tc := range []struct {
+		name string
+		l, f history
+		want seq.Offset
+	}{
+		{"both empty", h(0), h(0), 0},
+		{"the follower is behind", h(10, 1, 0), h(4, 1, 0), 4},
+		{"the follower has more of the epoch", h(4, 1, 0, 2, 4), h(9, 1, 0), 4},
+		{"the follower has an epoch that the leader never saw", h(8, 1, 0, 3, 5), h(9, 1, 0, 2, 4), 4},
+		{"the leader has one in between", h(9, 1, 0, 2, 4, 3, 6), h(5, 1, 0), 4},
+		{"nothing in common", h(5, 3, 0), h(5, 2, 0), 0},
+	} {
+		if got := common(tc.l, tc.f); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func FuzzAnswerDecode(f *testing.F) {
+	f.Add(answer{outcome: outcomeOK, epoch: 3, end: 9, epochs: []commitlog.EpochStart{{Epoch: 1}, {Epoch: 3, Start: 4}}}.append(nil))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if a, err := decodeAnswer(raw); err == nil {
+			if again := a.append(nil); !bytes.Equal(again, raw[:len(again)]) {
+				t.Errorf("%x encodes as %x", raw, again)
+			}
+		}
+	})
+}
+
+func FuzzFollowerRequest(f *testing.F) {
+	f.Add(KindPut, put{header: header{Partition{1, 0}, 1}}.appendHead(nil))
+	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.append(nil))
+	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.append(nil))
+	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
+		r := newReplica(t, "fuzz")
+		if err := r.follower.Adopt(1); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan []byte, 1)
+		r.follower.Handle(kind, raw, func(p []byte) { got <- p })
+		if _, err := decodeAnswer(<-got); err != nil {
+			t.Error(err)
+		}
+	})
+}

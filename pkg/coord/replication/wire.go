@@ -1,0 +1,227 @@
+package replication
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Kinds of requests, as the transport carries them.
+const (
+	KindPut       uint8 = 1 // PutMessages: batches and the committed end
+	KindReconcile uint8 = 2 // where does your log stand?
+	KindTruncate  uint8 = 3 // cut your log back, or start it anew
+)
+
+// errMalformed is returned for bytes that are no request or answer.
+var errMalformed = errors.New("malformed replication message")
+
+// Partition names a partition so that a topic which was created again is
+// another one.
+type Partition struct {
+	Topic meta.Incarnation
+	Index int
+}
+
+// Point identifies a batch by what is before it: the end of a batch, with that
+// batch's epoch and checksum. The zero Point is the start of an empty log.
+type Point struct {
+	End      seq.Offset
+	Epoch    seq.Epoch
+	Checksum uint32
+}
+
+// PointOf returns the Point behind a batch.
+func PointOf(b commitlog.Batch) Point {
+	return Point{End: b.End(), Epoch: b.Epoch(), Checksum: b.Checksum()}
+}
+
+// header starts every request.
+type header struct {
+	partition Partition
+	epoch     seq.Epoch // of the leadership that asks
+}
+
+const (
+	headerSize = 8 + 4 + 8
+	pointSize  = 8 + 8 + 4
+)
+
+func (h header) append(p []byte) []byte {
+	p = binary.LittleEndian.AppendUint64(p, uint64(h.partition.Topic))
+	p = binary.LittleEndian.AppendUint32(p, uint32(h.partition.Index))
+	return binary.LittleEndian.AppendUint64(p, uint64(h.epoch))
+}
+
+func (pt Point) append(p []byte) []byte {
+	p = binary.LittleEndian.AppendUint64(p, uint64(pt.End))
+	p = binary.LittleEndian.AppendUint64(p, uint64(pt.Epoch))
+	return binary.LittleEndian.AppendUint32(p, pt.Checksum)
+}
+
+// reader takes a message apart. After the first value that is missing, all are
+// zero and bad is set.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if len(r.rest) < n {
+		r.bad, r.rest = true, nil
+		return make([]byte, n)
+	}
+	p := r.rest[:n]
+	r.rest = r.rest[n:]
+	return p
+}
+
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
+func (r *reader) uint8() uint8   { return r.take(1)[0] }
+
+func (r *reader) header() header {
+	return header{Partition{meta.Incarnation(r.uint64()), int(r.uint32())}, seq.Epoch(r.uint64())}
+}
+
+func (r *reader) point() Point {
+	return Point{seq.Offset(r.uint64()), seq.Epoch(r.uint64()), r.uint32()}
+}
+
+func (r *reader) done(what string) error {
+	if r.bad {
+		return fmt.Errorf("%w: %s is cut short", errMalformed, what)
+	}
+	return nil
+}
+
+// PartitionOf returns the partition that a request is for, whatever its kind.
+func PartitionOf(payload []byte) (Partition, error) {
+	r := reader{rest: payload}
+	h := r.header()
+	return h.partition, r.done("request")
+}
+
+// put is PutMessages: batches that continue a follower's log behind a point,
+// and how far the leader's log is committed. It may hold no batch.
+type put struct {
+	header
+	prev      Point
+	committed seq.Offset
+	sync      bool   // answer once the batches are on disk
+	batches   []byte // as they stand on disk
+}
+
+func (m put) appendHead(p []byte) []byte {
+	p = m.prev.append(m.header.append(p))
+	p = binary.LittleEndian.AppendUint64(p, uint64(m.committed))
+	if m.sync {
+		return append(p, 1)
+	}
+	return append(p, 0)
+}
+
+func decodePut(payload []byte) (put, error) {
+	r := reader{rest: payload}
+	m := put{header: r.header(), prev: r.point(), committed: seq.Offset(r.uint64()), sync: r.uint8() != 0}
+	m.batches = r.rest
+	return m, r.done("put")
+}
+
+// reconcile asks a follower where its log stands.
+type reconcile struct{ header }
+
+func (m reconcile) append(p []byte) []byte { return m.header.append(p) }
+
+func decodeReconcile(payload []byte) (reconcile, error) {
+	r := reader{rest: payload}
+	m := reconcile{r.header()}
+	return m, r.done("reconcile")
+}
+
+// truncate has a follower cut its log back to a point, if the batch that ends
+// there is the same; with reset, it starts its log anew at the point.
+type truncate struct {
+	header
+	to       Point
+	reset    bool
+	position int64     // of a reset: the byte position in the virtual log,
+	before   seq.Epoch // and the epoch of what was before
+}
+
+func (m truncate) append(p []byte) []byte {
+	p = m.to.append(m.header.append(p))
+	p = binary.LittleEndian.AppendUint64(p, uint64(m.position))
+	p = binary.LittleEndian.AppendUint64(p, uint64(m.before))
+	if m.reset {
+		return append(p, 1)
+	}
+	return append(p, 0)
+}
+
+func decodeTruncate(payload []byte) (truncate, error) {
+	r := reader{rest: payload}
+	m := truncate{header: r.header(), to: r.point(), position: int64(r.uint64()), before: seq.Epoch(r.uint64()), reset: r.uint8() != 0}
+	return m, r.done("truncate")
+}
+
+// outcome is what became of a request.
+type outcome uint8
+
+const (
+	outcomeOK       outcome = iota
+	outcomeMismatch         // the logs differ there: reconcile
+	outcomeStale            // a newer epoch was adopted: it is in the answer
+	outcomeNotReady         // not yet a follower of that partition at that epoch: try again
+	outcomeFailed           // the follower's log failed, or what is asked must not be done
+)
+
+// answer is what a follower says of its log, whatever it was asked.
+type answer struct {
+	outcome   outcome
+	epoch     seq.Epoch // the highest adopted
+	start     seq.Offset
+	end       seq.Offset // on disk, if that was asked for
+	committed seq.Offset
+	epochs    []commitlog.EpochStart // of a reconcile
+}
+
+// maxEpochs bounds the history in an answer: its last epochs are told.
+const maxEpochs = 4096
+
+func (a answer) append(p []byte) []byte {
+	p = append(p, byte(a.outcome))
+	for _, v := range []uint64{uint64(a.epoch), uint64(a.start), uint64(a.end), uint64(a.committed)} {
+		p = binary.LittleEndian.AppendUint64(p, v)
+	}
+	epochs := a.epochs[max(0, len(a.epochs)-maxEpochs):]
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(epochs)))
+	for _, e := range epochs {
+		p = binary.LittleEndian.AppendUint64(p, uint64(e.Epoch))
+		p = binary.LittleEndian.AppendUint64(p, uint64(e.Start))
+	}
+	return p
+}
+
+func decodeAnswer(payload []byte) (answer, error) {
+	r := reader{rest: payload}
+	a := answer{
+		outcome: outcome(r.uint8()), epoch: seq.Epoch(r.uint64()),
+		start: seq.Offset(r.uint64()), end: seq.Offset(r.uint64()), committed: seq.Offset(r.uint64()),
+	}
+	n := int(r.uint32())
+	if n > maxEpochs || n*16 > len(r.rest) {
+		return a, fmt.Errorf("%w: %d epochs", errMalformed, n)
+	}
+	for range n {
+		a.epochs = append(a.epochs, commitlog.EpochStart{Epoch: seq.Epoch(r.uint64()), Start: seq.Offset(r.uint64())})
+	}
+	if a.outcome > outcomeFailed {
+		return a, fmt.Errorf("%w: outcome %d", errMalformed, a.outcome)
+	}
+	return a, r.done("answer")
+}
