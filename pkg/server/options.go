@@ -53,7 +53,8 @@ type Options struct {
 	Version string
 	// MaxMessageBytes bounds the body of one message. 1 MiB. [max-msg-size]
 	MaxMessageBytes int
-	// MaxBodyBytes bounds the body of a command. 5 MiB. [max-body-size]
+	// MaxBodyBytes bounds the body of an MPUB, IDENTIFY or AUTH; that of a PUB
+	// or DPUB is a message. 5 MiB. [max-body-size]
 	MaxBodyBytes int
 	// MaxReady bounds RDY. 2500. [max-rdy-count]
 	MaxReady int
@@ -97,7 +98,8 @@ type Options struct {
 	// and some KiB. 0: no bound.
 	MaxConnections int
 	// MaxPending bounds the answers that one connection may be owed, and
-	// MaxPendingBytes the bodies they stand for. 4096, 4 x MaxBodyBytes.
+	// MaxPendingBytes the bodies they stand for. 4096, 4 x the larger of
+	// MaxBodyBytes and MaxMessageBytes.
 	MaxPending      int
 	MaxPendingBytes int
 	// MagicTimeout is how long a new connection may take to say which protocol it
@@ -145,7 +147,7 @@ func (o Options) withDefaults() Options {
 	o.MaxOutputBufferTimeout = cmp.Or(o.MaxOutputBufferTimeout, 30*time.Second)
 	o.MaxDeflateLevel = cmp.Or(o.MaxDeflateLevel, 6)
 	o.MaxPending = cmp.Or(o.MaxPending, 4096)
-	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*o.MaxBodyBytes)
+	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*max(o.MaxBodyBytes, o.MaxMessageBytes))
 	o.MagicTimeout = cmp.Or(o.MagicTimeout, 10*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
@@ -172,9 +174,8 @@ func (o *Options) validate() error {
 	if err := limits.Validate(); err != nil {
 		return fmt.Errorf("server options: %w", err)
 	}
-	if o.MaxMessageBytes < 1 || o.MaxMessageBytes > o.MaxBodyBytes {
-		return fmt.Errorf("server options: message limit %d is not between 1 and the body limit %d",
-			o.MaxMessageBytes, o.MaxBodyBytes)
+	if o.MaxMessageBytes < 1 || o.MaxBodyBytes < 1 {
+		return fmt.Errorf("server options: limits of %d bytes a message, %d bytes a body", o.MaxMessageBytes, o.MaxBodyBytes)
 	}
 	if o.TLSRequired && o.TLS == nil {
 		return fmt.Errorf("server options: TLS is required and not configured")

@@ -374,6 +374,15 @@ func TestAClosingConsumerAnswersItsWake(t *testing.T) {
 	})
 }
 
+// The limit of a message is that of a PUB's body, too, and may be the larger.
+func TestAMessageMayBeLargerThanABody(t *testing.T) {
+	h := newHarness(t, Options{MaxMessageBytes: 2000, MaxBodyBytes: 1000})
+	w := h.dial(t)
+	w.send("PUB t\n" + sized(strings.Repeat("x", 1500)))
+	w.send(mpub("t", strings.Repeat("x", 1500)))
+	w.expect("OK", "E_BAD_BODY MPUB body too big 1508 > 1000", "EOF")
+}
+
 func TestOversizeBodyStillReadsItsError(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)
