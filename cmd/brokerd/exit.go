@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // Exit codes, after sysexits.h. A supervisor should not restart after
@@ -63,7 +64,7 @@ func exitCode(err error) int {
 		return exitConfig
 	case errors.Is(err, syscall.EADDRINUSE):
 		return exitTemporary
-	case errors.As(err, &network):
+	case errors.As(err, &network), errors.Is(err, raftstore.ErrOtherNode):
 		return exitConfig
 	case errors.As(err, &path), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), fate.Of(err) == fate.Corrupt:
 		return exitDisk

@@ -199,6 +199,29 @@ func occupied(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// Limits that nsqd takes are taken, and the data of one node is not another's.
+func TestACommandLineThatIsUnusual(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	n := startNodeOn(t, data, "--max-msg-size", "8MiB")
+	n.post("/pub?topic=t", strings.Repeat("x", 8<<20))
+	w := n.dial()
+	w.send(pub("t", strings.Repeat("y", 8<<20)))
+	w.ok()
+	c := n.consumer("t", "c", 2, "{}")
+	for range 2 {
+		if m := c.message(); len(m.body) != 8<<20 {
+			t.Errorf("%d bytes", len(m.body))
+		}
+	}
+	n.stop()
+	code, _, stderr := run(t, "brokerd", "--data-dir", data, "--node-id", "n2", "--tcp-address", "127.0.0.1:0",
+		"--http-address", "", "--lookup-address", "", "--cluster-address", "127.0.0.1:0")
+	if code != 78 || !strings.Contains(stderr, `"n1"`) {
+		t.Errorf("as another node: exit code %d: %s", code, stderr)
+	}
+}
+
 // A reload with a bad file changes nothing; one with a good file counts.
 func TestReload(t *testing.T) {
 	t.Parallel()
