@@ -55,6 +55,11 @@ type Trouble struct {
 	Nodes []meta.NodeID // which it is about; shared, not to be changed
 }
 
+// same says whether two speak of the same trouble.
+func (t Trouble) same(u Trouble) bool {
+	return t.Kind == u.Kind && t.PartitionID == u.PartitionID && slices.Equal(t.Nodes, u.Nodes)
+}
+
 // partitions calls f with each partition, by topic and number, until f says no.
 func partitions(s *meta.State, f func(PartitionID, *meta.Topic, *meta.Partition) bool) {
 	for t := range s.Topics() {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,13 +18,14 @@ var ErrRefusedConnection = errors.New("connection refused")
 type Cluster interface {
 	// State returns the metadata as applied here; nobody changes it.
 	State() *meta.State
-	// Propose has a command agreed on and applied, or says why not. Whatever it
-	// says, the controller looks at the metadata again.
+	// Propose has a command agreed on and applied, or says why not, within a time
+	// that it bounds. Whatever it says, the controller looks at the metadata again.
 	Propose(ctx context.Context, c meta.Command) (meta.Result, error)
 	// Probe asks a node whether it is there, and returns the incarnation that it
 	// runs as, 0 while it has none. It ends when ctx does.
 	Probe(ctx context.Context, n *meta.Node) (incarnation uint64, err error)
-	// Observe is told of each decision that does something.
+	// Observe is told of each decision that is carried out, and of each that has
+	// other troubles than the one before. It must not block.
 	Observe(d Decision)
 }
 
@@ -58,6 +60,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	answers := make(chan answer)
 	proposed := make(chan struct{})
 	asked := map[meta.NodeID]bool{}
+	var troubles []Trouble
 	busy, timer := false, time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -81,9 +84,13 @@ func (l *Loop) Run(ctx context.Context) error {
 				running.Go(func() { l.probe(ctx, n, o.SessionTimeout, answers) })
 			}
 		}
-		if len(d.Commands) > 0 && !busy {
-			busy = true
+		act := len(d.Commands) > 0 && !busy
+		if act || !slices.EqualFunc(d.Troubles, troubles, Trouble.same) {
 			l.Cluster.Observe(d)
+			troubles = d.Troubles
+		}
+		if act {
+			busy = true
 			running.Go(func() { l.propose(ctx, d.Commands, proposed) })
 		}
 	}

@@ -65,6 +65,12 @@ func (c *cluster) Observe(d Decision) {
 	for _, v := range d.Verdicts {
 		c.observed = append(c.observed, fmt.Sprintf("%s %v", v.Node, v.Alive))
 	}
+	for _, t := range d.Troubles {
+		c.observed = append(c.observed, fmt.Sprintf("%s %v", t.Kind, t.Nodes))
+	}
+	if len(d.Commands)+len(d.Troubles) == 0 {
+		c.observed = append(c.observed, "well")
+	}
 }
 
 func (c *cluster) behave(id meta.NodeID, how behaviour) {
@@ -164,6 +170,26 @@ func TestALoopOutlivesProposalsWithoutEnd(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		})
 		if got := fmt.Sprint(c.observed); got != "[n3 false]" {
+			t.Error(got)
+		}
+	})
+}
+
+// A trouble is told once, and its end is, too.
+func TestALoopTellsOfTroubles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		want := func(intent meta.NodeIntent) {
+			if _, err := c.Propose(t.Context(), meta.SetNodeIntent{ID: "n1", Intent: intent}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		running(t, c, func(chan<- struct{}) {
+			want(meta.IntentDecommission) // three replicas, and no fourth node
+			want(meta.IntentNone)
+		})
+		if got := fmt.Sprint(c.observed); got != "[no_room [n1] well]" {
 			t.Error(got)
 		}
 	})
