@@ -70,12 +70,9 @@ func (o *drainOptions) validate() error {
 
 func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) error {
 	ctx := cmd.Context()
-	addresses := o.tcp
-	if len(addresses) == 0 {
-		var err error
-		if addresses, err = leaderAddresses(ctx, g, topic); err != nil {
-			return err
-		}
+	addresses, err := consumeFrom(ctx, g, o.tcp, topic)
+	if err != nil {
+		return err
 	}
 	conns, err := benchConns(ctx, g, addresses, max(o.consumers, len(addresses)), 0)
 	if err != nil {

@@ -48,6 +48,15 @@ func leaderAddresses(ctx context.Context, g *globals, topic string) ([]string, e
 	return addresses, nil
 }
 
+// consumeFrom returns the NSQ addresses that were given, or else those of the
+// topic's leaders.
+func consumeFrom(ctx context.Context, g *globals, given []string, topic string) ([]string, error) {
+	if len(given) > 0 {
+		return given, nil
+	}
+	return leaderAddresses(ctx, g, topic)
+}
+
 // clientOptions says who we are to a broker.
 func clientOptions() nsqclient.Options {
 	host, _ := os.Hostname() // shown in stats only
@@ -87,12 +96,9 @@ type arrival struct {
 
 func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) error {
 	ctx := cmd.Context()
-	addresses := o.tcp
-	if len(addresses) == 0 {
-		var err error
-		if addresses, err = leaderAddresses(ctx, g, topic); err != nil {
-			return err
-		}
+	addresses, err := consumeFrom(ctx, g, o.tcp, topic)
+	if err != nil {
+		return err
 	}
 	options := clientOptions()
 	options.MsgTimeout = o.timeout

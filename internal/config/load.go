@@ -74,23 +74,23 @@ func Load(in Input) (Loaded, error) {
 		problems = append(problems, wrong...)
 	}
 	loaded, err := Resolve(in.Hostname, nil, fromFile, fromEnv, flags)
-	var more Problems
-	if errors.As(err, &more) {
-		problems = append(problems, more...)
-	}
-	if len(problems) > 0 {
-		return Loaded{}, problems
-	}
-	return loaded, nil
+	return whole(loaded, problems, err)
 }
 
 // CheckFile checks a file alone, as if there were no flags and no environment.
 func CheckFile(name string, content []byte, hostname string) (Loaded, error) {
 	assigned, problems := parseFile(name, content)
 	loaded, err := Resolve(hostname, nil, assigned)
+	return whole(loaded, problems, err)
+}
+
+// whole returns what was loaded, unless there were problems before it or in it.
+func whole(loaded Loaded, problems Problems, err error) (Loaded, error) {
 	var more Problems
 	if errors.As(err, &more) {
 		problems = append(problems, more...)
+	} else if err != nil {
+		return Loaded{}, err
 	}
 	if len(problems) > 0 {
 		return Loaded{}, problems
