@@ -202,13 +202,6 @@ func (o *outbox) abandoned() []func([]byte, error) {
 	return calls
 }
 
-// queued returns the bytes that wait or are being written.
-func (o *outbox) queued() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.waiting.bytes + o.writing
-}
-
 // cause returns what fail was told.
 func (o *outbox) cause() error {
 	o.mu.Lock()

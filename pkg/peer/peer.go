@@ -327,8 +327,9 @@ func (p *Peer) Remote() (*Hello, bool) {
 	return nil, false
 }
 
-// Call makes a call and waits for its answer, or for ctx: the call may then
-// still be carried out. The answer is the caller's.
+// Call makes a call and waits for its answer, or for ctx: then the call may still
+// be carried out, and payload must not be changed any more. The answer is the
+// caller's.
 func (p *Peer) Call(ctx context.Context, kind uint8, payload [][]byte) ([]byte, error) {
 	type result struct {
 		reply []byte
