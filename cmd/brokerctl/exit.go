@@ -129,11 +129,9 @@ func exitOfWire(code string) int {
 	switch code {
 	case "E_BAD_TOPIC", "E_BAD_CHANNEL", "E_BAD_PARTITION":
 		return exitUsage
-	case "E_TOPIC_NOT_EXIST":
-		return exitNotFound
-	case "E_AUTH_FIRST", "E_AUTH_FAILED", "E_UNAUTHORIZED":
+	case "E_AUTH_FIRST", "E_AUTH_FAILED", "E_AUTH_DISABLED", "E_UNAUTHORIZED":
 		return exitForbidden
-	case "E_FAILED_ON_NOT_WRITABLE", "E_SUB_ORDER_IS_MUST", "E_SUB_FAILED":
+	case "E_SUB_ORDER_IS_MUST", "E_SUB_FAILED":
 		return exitRefused
 	}
 	return exitFailed
