@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -160,7 +161,7 @@ func TestAStreamThatIsCutOffCountsAsFarAsItIsComplete(t *testing.T) {
 		}
 		for {
 			kind, data, err := w.next(patience)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
