@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -376,4 +377,8 @@ func TestARestartedClusterGoesOn(t *testing.T) {
 			t.Errorf("%d topics", n)
 		}
 	})
+}
+
+func logEntry(index uint64, command []byte) *raft.Log {
+	return &raft.Log{Index: index, Type: raft.LogCommand, Data: command}
 }
