@@ -1,0 +1,92 @@
+package blackbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// smallDisk mounts a file system of a size, which only root can.
+func smallDisk(t *testing.T, mib int) (dir string, resize func(mib int)) {
+	t.Helper()
+	dir = t.TempDir()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
+		t.Skipf("no small disk here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func(mib int) {
+		t.Helper()
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%dm", mib)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// On a full disk publishes are refused with a reason and consuming goes on.
+// When there is room again all is well by itself.
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+	disk, resize := smallDisk(t, 64)
+	n := startNodeOn(t, filepath.Join(disk, "data"), "--segment-size", "1MiB", "--disk-reserve", "16MiB")
+	w := n.consumer("t", "c", 1, "{}")
+	body := strings.Repeat("x", 256<<10)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	published := 0
+	for ; ; published++ {
+		r := n.http("POST", "/pub?topic=t", body)
+		if r.code != 200 {
+			if r.code != 503 || r.body != `{"message":"DISK_FULL"}` {
+				t.Errorf("refused with %d %s", r.code, r.body)
+			}
+			break
+		}
+		if published > 1000 {
+			t.Fatal("the disk does not fill")
+		}
+		<-tick.C
+	}
+	p := n.dial()
+	p.send(pub("t", body))
+	p.fails("E_PUB_FAILED PUB failed")
+	p.send("NOP\n" + pub("t", body)) // it is not fatal
+	p.fails("E_PUB_FAILED PUB failed")
+	eventually(t, "the node says so", func() bool {
+		return n.http("GET", "/ping", "").code == 500 && n.http("GET", "/readyz", "").code == 503
+	})
+	if code, out, _ := run(t, "brokerctl", "--addr", "http://"+n.address("HTTP"), "cluster", "health"); code != 10 {
+		t.Errorf("cluster health: exit code %d: %s", code, out)
+	}
+	for range 10 {
+		w.fin(w.message())
+	}
+	eventually(t, "messages are finished", func() bool { return n.channel("t", "c").Depth <= int64(published-10) })
+
+	_ = w.Close()
+	n.restart(n.kill)
+	w = n.consumer("t", "c", 2500, "{}")
+	if m := w.message(); len(m.body) != len(body) {
+		t.Errorf("%d bytes", len(m.body))
+	}
+	resize(256)
+	eventually(t, "publishes are taken again", func() bool {
+		return n.http("POST", "/pub?topic=t", "room").code == 200 && n.http("GET", "/ping", "").code == 200
+	})
+	for {
+		if m := w.message(); m.body == "room" {
+			break
+		}
+	}
+	n.stop()
+}
