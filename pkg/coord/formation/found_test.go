@@ -56,6 +56,7 @@ func (f *founding) call(from string) func(context.Context, string, []byte) ([]by
 		pause := time.Until(f.stopped[from])
 		if f.lossy && bytes.Contains(text, []byte(askBond)) && f.rng.IntN(4) == 0 { // the worst moment
 			pause = max(pause, time.Duration(f.rng.Int64N(int64(3*DefaultPromise))))
+			f.stopped[from] = time.Now().Add(pause)
 		}
 		f.mu.Unlock()
 		time.Sleep(pause)
