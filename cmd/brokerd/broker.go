@@ -78,7 +78,7 @@ func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 func (n *brokerNode) openStore(ctx context.Context) (err error) {
 	o := &n.c.Options
 	n.store, err = raftstore.Open(raftstore.Options{
-		Dir: filepath.Join(o.DataDir, "meta"), NodeID: meta.NodeID(o.NodeID), Address: n.c.Advertise.Cluster,
+		Dir: metaDir(o.DataDir), NodeID: meta.NodeID(o.NodeID), Address: n.c.Advertise.Cluster,
 		Bootstrap: true, Logger: n.c.Log,
 	})
 	if err != nil {
@@ -141,6 +141,9 @@ func (n *brokerNode) brokerOptions() broker.Options {
 		},
 	}
 }
+
+// metaDir is where a node keeps the metadata.
+func metaDir(dataDir string) string { return filepath.Join(dataDir, "meta") }
 
 // bootID names this boot of the kernel: what was not synced before it is gone.
 func bootID() string {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // done marks an error of a command's own work: what cobra reports by itself is
@@ -112,7 +113,21 @@ func (p *program) load(flags *settingFlags) (config.Loaded, error) {
 	if err != nil && !errors.As(err, &problems) {
 		return loaded, exitWith(exitConfig, err)
 	}
+	adoptNodeID(&loaded)
 	return loaded, err
+}
+
+// adoptNodeID gives a node that is not named the name under which its data was
+// stored: the host may have another one by now.
+func adoptNodeID(loaded *config.Loaded) {
+	o := &loaded.Options
+	if loaded.Sources["node-id"] != "host name" {
+		return
+	}
+	if id := raftstore.StoredNode(metaDir(o.DataDir)); id != "" {
+		o.NodeID = string(id)
+		loaded.Sources["node-id"] = "data directory"
+	}
 }
 
 func (p *program) serveCommand() *cobra.Command {

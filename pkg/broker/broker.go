@@ -23,7 +23,7 @@ const (
 	DefaultCheckpointInterval = 200 * time.Millisecond
 	DefaultTickInterval       = 25 * time.Millisecond
 	DefaultRetentionInterval  = 10 * time.Second
-	DefaultDiskInterval       = time.Second
+	DefaultDiskInterval       = 200 * time.Millisecond
 	DefaultDiskReserve        = 256 << 20
 	DefaultMaxMsgTimeout      = 15 * time.Minute
 	DefaultEphemeralBytes     = 64 << 20

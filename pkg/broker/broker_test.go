@@ -472,3 +472,29 @@ func TestPeekAndDigest(t *testing.T) {
 		t.Errorf("digest: %+v, %v", d, err)
 	}
 }
+
+func TestDataWithoutMetadataIsLeftAloneAndSaid(t *testing.T) {
+	n := newNode(t)
+	n.put("t", "a")
+	n.stop()
+	n.dir = t.TempDir() // the metadata is gone
+	if err := n.fs.Rename("data/topics/"+firstDir(t, n.fs), "data/topics/t.4000000000"); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	if h := n.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
+		t.Errorf("health %+v", h)
+	}
+	if got := firstDir(t, n.fs); got != "t.4000000000" {
+		t.Errorf("the data is gone: %q", got)
+	}
+}
+
+func firstDir(t *testing.T, fs vfs.FS) string {
+	t.Helper()
+	names, err := fs.ReadDir("data/topics")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	return names[0]
+}

@@ -31,6 +31,10 @@ func (b *Broker) Health() Health {
 		h.Degraded = true
 		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "ranges of the log are damaged and not served"})
 	}
+	if n := int(b.strays.Load()); n > 0 {
+		h.Degraded = true
+		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics that the metadata never knew: was it lost?"})
+	}
 	offline := 0
 	for _, t := range b.Topics() {
 		for i := range t.Partitions {

@@ -38,6 +38,7 @@ type hosting struct {
 	failed   atomic.Pointer[error] // why the node cannot go on
 	failOnce sync.Once
 	damage   damage       // damaged ranges of the logs held
+	strays   atomic.Int64 // directories of topics that the metadata never knew
 	torn     atomic.Int64 // bytes cut from torn tails
 	recovery atomic.Int64 // ns that opening all logs at the start took
 
@@ -69,6 +70,7 @@ type hostedPartition struct {
 	part      *topic.Partition
 	endBefore seq.Offset // of the log at the last round of retention, whose goroutine owns it
 	idle      bool       // nothing was appended in the last round; likewise
+	unstored  bool       // the last checkpoint failed; of the checkpoint loop
 }
 
 func (n *hosting) lookup(name string) *hostedTopic {

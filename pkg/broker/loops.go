@@ -44,9 +44,15 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 // checkpoint stores the positions that changed.
 func (b *Broker) checkpoint() {
 	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
-		if err := hp.part.Checkpoint(); err != nil {
-			b.log.Warn("positions are not stored; they will be redelivered from if the node dies now",
-				"topic", h.name, "partition", hp.index, "error", err)
+		err := hp.part.Checkpoint()
+		if failed := err != nil; failed != hp.unstored {
+			hp.unstored = failed // said when it begins and when it ends
+			if failed {
+				b.log.Warn("positions are not stored: what is finished meanwhile is delivered again if the node dies",
+					"topic", h.name, "partition", hp.index, "error", err)
+			} else {
+				b.log.Info("positions are stored again", "topic", h.name, "partition", hp.index)
+			}
 		}
 	})
 }

@@ -113,10 +113,12 @@ func (s *Subscription) SetReady(n int) { s.ready.Store(int64(n)) }
 func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
 	total := 0
 	for range s.consumers {
-		if s.stopped.Load() {
+		free := int(s.ready.Load()) - s.InFlight()
+		if free <= 0 || s.stopped.Load() {
+			s.pass()
 			break
 		}
-		room := min(int(s.ready.Load())-s.InFlight(), max-total)
+		room := min(free, max-total)
 		if room <= 0 {
 			break
 		}
@@ -131,6 +133,13 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		}
 	}
 	return total, nil
+}
+
+// pass leaves to others what the subscription was woken for and has no room for.
+func (s *Subscription) pass() {
+	for _, k := range s.consumers {
+		k.Pass()
+	}
 }
 
 // InFlight returns how many messages the consumer has not answered.

@@ -58,7 +58,8 @@ func (n *hosting) sweep() {
 			continue
 		}
 		if !ok || in > meta.Incarnation(applied) {
-			n.log.Warn("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", filepath.Join(n.dirs.topics(), dir))
+			n.strays.Add(1)
+			n.log.Error("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", filepath.Join(n.dirs.topics(), dir))
 			continue
 		}
 		if err := n.trash(dir); err != nil {

@@ -112,7 +112,6 @@ func TestRecovery(t *testing.T) {
 		cut         int
 		damaged     []Damage
 		lost        bool // the checkpoint
-		readable    seq.Offset
 		alternating bool
 	}
 	damage := func(name string, pos int64, from, next seq.Offset) []Damage {

@@ -187,7 +187,7 @@ func TestEveryCallIsDoneOnceOverTCP(t *testing.T) {
 							l.conn.Close()
 						}
 					case 1:
-						p.Call(t.Context(), uncounted, nil) //nolint:errcheck // only waits
+						p.Call(t.Context(), uncounted, nil)
 					}
 				}
 				calls.Wait()

@@ -49,10 +49,10 @@ func aHello() *Hello {
 }
 
 func TestTheBytesOfAHelloStay(t *testing.T) {
-	hello := appendHello(nil, aHello())
+	hello := encodeHello(aHello())
 	golden(t, "hello.golden", []string{
 		"hello   " + hex.EncodeToString(hello),
-		"refusal " + hex.EncodeToString(appendRefusal(nil, ReasonWrongCluster, "this is c-0002, not c-0001")),
+		"refusal " + hex.EncodeToString(encodeRefusal(ReasonWrongCluster, "this is c-0002, not c-0001")),
 	})
 	got, err := readHello(iotest.OneByteReader(bytes.NewReader(hello)))
 	if diff := cmp.Diff(aHello(), got); err != nil || diff != "" {
@@ -61,8 +61,8 @@ func TestTheBytesOfAHelloStay(t *testing.T) {
 }
 
 func TestAHelloMayGrow(t *testing.T) {
-	old := appendHello(nil, aHello())
-	longer := appendHelloBody(nil, append(old[helloHeader:], "what a later version adds"...))
+	old := encodeHello(aHello())
+	longer := encodeHelloBody(append(old[helloHeader:], "what a later version adds"...))
 	got, err := readHello(bytes.NewReader(append(longer, "frames"...)))
 	if diff := cmp.Diff(aHello(), got); err != nil || diff != "" {
 		t.Errorf("read %v:\n%s", err, diff)
@@ -70,13 +70,13 @@ func TestAHelloMayGrow(t *testing.T) {
 }
 
 func TestBadHellosAreRefused(t *testing.T) {
-	good := appendHello(nil, aHello())
+	good := encodeHello(aHello())
 	changed := func(f func(*Hello)) []byte {
 		h := aHello()
 		f(h)
-		return appendHello(nil, h)
+		return encodeHello(h)
 	}
-	body := func(b ...byte) []byte { return appendHelloBody(nil, b) }
+	body := func(b ...byte) []byte { return encodeHelloBody(b) }
 	flipped := bytes.Clone(good)
 	flipped[len(flipped)-1] ^= 1
 	for name, raw := range map[string][]byte{
@@ -112,7 +112,7 @@ func TestBadHellosAreRefused(t *testing.T) {
 }
 
 func TestRefusalsSayWhy(t *testing.T) {
-	_, err := readHello(bytes.NewReader(appendRefusal(nil, ReasonUnknownNode, "who is\nthat")))
+	_, err := readHello(bytes.NewReader(encodeRefusal(ReasonUnknownNode, "who is\nthat")))
 	if r := refusal(t, err); r.Reason != ReasonUnknownNode || r.Text != "who is?that" || r.Local {
 		t.Errorf("read %+v", r)
 	}
@@ -316,17 +316,17 @@ func FuzzFrame(f *testing.F) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(appendHello(nil, aHello())[helloHeader:])
-	f.Add(appendRefusal(nil, ReasonSelf, "")[helloHeader:])
+	f.Add(encodeHello(aHello())[helloHeader:])
+	f.Add(encodeRefusal(ReasonSelf, "")[helloHeader:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) > maxHelloBody {
 			return
 		}
-		h, err := readHello(bytes.NewReader(appendHelloBody(nil, body)))
+		h, err := readHello(bytes.NewReader(encodeHelloBody(body)))
 		if err != nil {
 			return
 		}
-		again, err := readHello(bytes.NewReader(appendHello(nil, h)))
+		again, err := readHello(bytes.NewReader(encodeHello(h)))
 		if diff := cmp.Diff(h, again); err != nil || diff != "" {
 			t.Fatalf("%v:\n%s", err, diff)
 		}

@@ -120,8 +120,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendHello appends the encoded hello. Strings must have been validated.
-func appendHello(dst []byte, h *Hello) []byte {
+// encodeHello encodes a hello. Strings must have been validated.
+func encodeHello(h *Hello) []byte {
 	body := make([]byte, 0, helloFixed+4+len(h.ClusterID)+len(h.Node)+len(h.To)+len(h.Build))
 	body = append(body, typeHello)
 	body = binary.LittleEndian.AppendUint16(body, h.MinVersion)
@@ -133,20 +133,20 @@ func appendHello(dst []byte, h *Hello) []byte {
 	for _, s := range []string{h.ClusterID, string(h.Node), string(h.To), h.Build} {
 		body = appendString(body, s)
 	}
-	return appendHelloBody(dst, body)
+	return encodeHelloBody(body)
 }
 
-// appendRefusal appends the encoded refusal, with the versions spoken here.
-func appendRefusal(dst []byte, r Reason, text string) []byte {
+// encodeRefusal encodes a refusal, with the versions spoken here.
+func encodeRefusal(r Reason, text string) []byte {
 	body := []byte{typeRefusal}
 	body = binary.LittleEndian.AppendUint16(body, minVersion)
 	body = binary.LittleEndian.AppendUint16(body, maxVersion)
 	body = append(body, byte(r))
-	return appendHelloBody(dst, appendString(body, printable(text)))
+	return encodeHelloBody(appendString(body, printable(text)))
 }
 
-func appendHelloBody(dst, body []byte) []byte {
-	dst = append(dst, helloMagic...)
+func encodeHelloBody(body []byte) []byte {
+	dst := []byte(helloMagic)
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(body)))
 	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(body, castagnoli))
 	return append(dst, body...)

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -189,8 +190,7 @@ func (c *memConn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets both deadlines.
 func (c *memConn) SetDeadline(t time.Time) error {
-	c.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline sets when reading gives up, for a Read under way, too.

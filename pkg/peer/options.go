@@ -20,8 +20,8 @@ const (
 	DefaultWriteTimeout     = 10 * time.Second
 	DefaultKeepAlive        = time.Second
 	DefaultDeadAfter        = 3 * time.Second
-	DefaultBackoffMin       = 20 * time.Millisecond
-	DefaultBackoffMax       = time.Second
+	DefaultBackoffFirst     = 20 * time.Millisecond
+	DefaultBackoffLast      = time.Second
 )
 
 // Handler takes the calls of one class. Handle is called by the goroutine that
@@ -106,8 +106,8 @@ func (o Options) withDefaults() Options {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
 	o.KeepAlive = cmp.Or(o.KeepAlive, DefaultKeepAlive)
 	o.DeadAfter = cmp.Or(o.DeadAfter, DefaultDeadAfter)
-	o.BackoffMin = cmp.Or(o.BackoffMin, DefaultBackoffMin)
-	o.BackoffMax = cmp.Or(o.BackoffMax, DefaultBackoffMax)
+	o.BackoffMin = cmp.Or(o.BackoffMin, DefaultBackoffFirst)
+	o.BackoffMax = cmp.Or(o.BackoffMax, DefaultBackoffLast)
 	return o
 }
 

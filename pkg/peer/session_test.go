@@ -68,7 +68,7 @@ func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
 		if _, ok := p.Connected(); ok {
 			t.Error("still connected")
 		}
-		time.Sleep(DefaultBackoffMin)
+		time.Sleep(DefaultBackoffFirst)
 		p.Go(1, nil, func([]byte, error) {})
 		synctest.Wait()
 		if second, ok := p.Connected(); !ok || second == first {
@@ -105,7 +105,7 @@ func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
 			t.Errorf("between two attempts: %v", err)
 		}
 		b, _ := node(t, memOptions(n, "b"), "b:1")
-		time.Sleep(DefaultBackoffMax)
+		time.Sleep(DefaultBackoffLast)
 		if _, err := p.Call(t.Context(), 1, nil); err != nil {
 			t.Errorf("with b there: %v", err)
 		}
@@ -310,7 +310,7 @@ func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
 func stranger(t *testing.T, n Network, addr string) net.Conn {
 	t.Helper()
 	conn := pipeTo(t, n, "x", addr)
-	conn.Write(appendHello(nil, &Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, Node: "x", Session: 9}))
+	conn.Write(encodeHello(&Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, Node: "x", Session: 9}))
 	answer, err := readHello(conn)
 	if err != nil || answer.Session != 9 || answer.Node != "b" {
 		t.Fatalf("answered %+v, %v", answer, err)

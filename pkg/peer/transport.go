@@ -224,11 +224,11 @@ func (t *Transport) receive(ctx context.Context, raw net.Conn) (net.Conn, *Hello
 		return nil, nil, err
 	}
 	if refused := t.judge(hello, leaf); refused != nil {
-		conn.Write(appendRefusal(nil, refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
+		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
 		return nil, hello, refused
 	}
 	answer := t.hello(hello.Class, hello.Node, hello.Session)
-	if _, err := conn.Write(appendHello(nil, answer)); err != nil {
+	if _, err := conn.Write(encodeHello(answer)); err != nil {
 		return nil, hello, fmt.Errorf("answering the hello: %w", err)
 	}
 	conn.SetDeadline(time.Time{})
@@ -259,6 +259,7 @@ func (t *Transport) serves(c Class) bool {
 		return true
 	case ClassRaft:
 		return t.options.RaftConn != nil || t.raft.wanted.Load()
+	case ClassReplication, ClassForward:
 	}
 	return t.options.Handlers[c] != nil
 }
@@ -322,7 +323,7 @@ func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (ne
 		}
 		conn, leaf = secured, cert
 	}
-	if _, err := conn.Write(appendHello(nil, own)); err != nil {
+	if _, err := conn.Write(encodeHello(own)); err != nil {
 		return nil, nil, fmt.Errorf("sending the hello: %w", err)
 	}
 	answer, err := readHello(conn)

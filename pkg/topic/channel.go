@@ -167,11 +167,12 @@ func (c *Channel) Tick(now time.Time) bool {
 		_, ok = c.state.NextEvent()
 	}
 	c.armed = ok && c.closed == nil
-	armed, ready := c.armed, c.state.HasReady(now, end)
-	c.mu.Unlock()
-	if ready {
-		c.wakeFor(1)
+	armed, ready := c.armed, 0
+	if c.state.HasReady(now, end) {
+		ready = int(c.state.Counts(end).Depth)
 	}
+	c.mu.Unlock()
+	c.wakeFor(ready)
 	return armed
 }
 

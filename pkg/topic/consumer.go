@@ -43,6 +43,10 @@ type Consumer struct {
 	o     ConsumerOptions
 	waits bool // in ch.waiting; guarded by ch.mu
 
+	// idle is set when the consumer begins to wait and cleared when it takes
+	// something or passes. Without waits, it was woken and has not looked yet.
+	idle atomic.Bool
+
 	inFlight  atomic.Int64
 	delivered atomic.Uint64
 	finished  atomic.Uint64
@@ -173,6 +177,7 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 	if len(k.taken) == 0 {
 		c.waiting.add(k)
 		c.waiters.Store(c.waiting.len())
+		k.idle.Store(true)
 		k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
 			return c.armLocked()
@@ -182,8 +187,28 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 		c.waiting.remove(k)
 		c.waiters.Store(c.waiting.len())
 	}
+	k.idle.Store(false)
 	k.recountLocked()
 	return c.armLocked()
+}
+
+// Pass says that the consumer takes nothing for now, for want of room: it waits
+// no more, and what it was woken for goes to another. Its next Take may find
+// what was passed on. It is for the goroutine that takes.
+func (k *Consumer) Pass() {
+	if !k.idle.Load() {
+		return
+	}
+	c := k.ch
+	c.mu.Lock()
+	woken := !k.waits
+	c.waiting.remove(k)
+	c.waiters.Store(c.waiting.len())
+	k.idle.Store(false)
+	c.mu.Unlock()
+	if woken {
+		c.wakeFor(1)
+	}
 }
 
 // handOver reads what was taken and emits it.

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -58,9 +59,18 @@ func (e *publish) Settle(at commitlog.Placed, err error) {
 }
 
 func (e *publish) finish(r Receipt) {
+	if errors.Is(r.Err, commitlog.ErrNoSpace) {
+		r.Err = brief{commitlog.ErrNoSpace, r.Err} // clients need not know our paths
+	}
 	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done
 	*e = publish{}
 	publishes.Put(e)
 	done(r)
 }
+
+// brief is an error that says only what its sentinel says.
+type brief struct{ sentinel, whole error }
+
+func (e brief) Error() string   { return e.sentinel.Error() }
+func (e brief) Unwrap() []error { return []error{e.sentinel, e.whole} }

@@ -74,7 +74,7 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 	f.mu.Lock()
 	if f.closed || f.bytes+len(payload) > MaxQueuedBytes {
 		f.mu.Unlock()
-		reply(answer{outcome: outcomeNotReady}.append(nil))
+		reply(answer{outcome: outcomeNotReady}.encode())
 		return
 	}
 	f.queue = append(f.queue, request{kind, payload, reply})
@@ -111,7 +111,7 @@ func (f *Follower) work() {
 		f.queue = f.queue[1:]
 		f.bytes -= len(r.payload)
 		f.mu.Unlock()
-		r.reply(f.do(r).append(nil))
+		r.reply(f.do(r).encode())
 	}
 }
 

@@ -46,11 +46,6 @@ type header struct {
 	epoch     seq.Epoch // of the leadership that asks
 }
 
-const (
-	headerSize = 8 + 4 + 8
-	pointSize  = 8 + 8 + 4
-)
-
 func (h header) append(p []byte) []byte {
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.partition.Topic))
 	p = binary.LittleEndian.AppendUint32(p, uint32(h.partition.Index))
@@ -193,8 +188,8 @@ type answer struct {
 // maxEpochs bounds the history in an answer: its last epochs are told.
 const maxEpochs = 4096
 
-func (a answer) append(p []byte) []byte {
-	p = append(p, byte(a.outcome))
+func (a answer) encode() []byte {
+	p := []byte{byte(a.outcome)}
 	for _, v := range []uint64{uint64(a.epoch), uint64(a.start), uint64(a.end), uint64(a.committed)} {
 		p = binary.LittleEndian.AppendUint64(p, v)
 	}

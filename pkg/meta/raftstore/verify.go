@@ -105,8 +105,23 @@ func readIdentity(path string, id meta.NodeID) (bool, error) {
 	return true, nil
 }
 
-// writeIdentity leaves the file whole or not at all.
+// StoredNode returns the node whose store a directory holds; "": none, or it
+// cannot be told.
+func StoredNode(dir string) meta.NodeID {
+	text, err := os.ReadFile(filepath.Join(dir, identityFile))
+	var who identity
+	if err != nil || json.Unmarshal(text, &who) != nil {
+		return ""
+	}
+	return who.NodeID
+}
+
+// writeIdentity leaves the file whole or not at all. A file that is there and
+// says the same stays: a store must open on a disk that is full.
 func writeIdentity(dir string, id meta.NodeID) error {
+	if StoredNode(dir) == id {
+		return nil
+	}
 	text, err := json.Marshal(identity{identityFormat, id})
 	if err != nil {
 		return err

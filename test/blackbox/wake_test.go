@@ -1,0 +1,120 @@
+package blackbox
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A message goes to a consumer that is ready and idle, whatever other consumers
+// do that were ready before it and are no more.
+func TestAMessageFindsTheConsumerThatIsReady(t *testing.T) {
+	n := startNode(t)
+	for _, tt := range []struct{ name, away string }{
+		{"RDY 0", "RDY 0\n"},
+		{"CLS", "CLS\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			topic := "wake-" + tt.name[:3]
+			first := n.consumer(topic, "c", 1, "{}")
+			eventually(t, "first waits", func() bool { return n.channel(topic, "c").Clients == 1 })
+			first.silent(100 * time.Millisecond)
+			second := n.consumer(topic, "c", 1, "{}")
+			second.silent(100 * time.Millisecond)
+			first.send(tt.away)
+			if tt.name == "CLS" {
+				if got := first.response(); got != "CLOSE_WAIT" {
+					t.Fatal(got)
+				}
+			} else {
+				first.alive("other")
+			}
+			n.post("/pub?topic="+topic, "x")
+			second.fin(second.message())
+		})
+	}
+}
+
+// Whatever consumers do with their RDY, a message that one of them could take
+// does not wait: bursts are published, and the next begins when all of the one
+// before is delivered, so that nothing later wakes anybody by accident.
+func TestNoMessageWaitsForANextOne(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	for _, topic := range []string{
+		`{"name":"always","config":{"sync":"always"}}`, `{"name":"interval","config":{"sync":"interval"}}`,
+		`{"name":"parts","config":{"partitions":4}}`,
+	} {
+		if r := n.http("POST", "/v1/topics", topic); r.code >= 300 {
+			t.Fatalf("%s: %d %s", topic, r.code, r.body)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for i, topic := range []string{"always", "interval", "parts"} {
+		t.Run(topic, func(t *testing.T) {
+			t.Parallel()
+			burst(t, n, topic, rand.New(rand.NewPCG(seed, uint64(i))), 4*time.Second)
+		})
+	}
+}
+
+// burst publishes to a topic and wants each message to be delivered soon.
+func burst(t *testing.T, n *node, topic string, r *rand.Rand, d time.Duration) {
+	t.Helper()
+	delivered := make(chan string, 1000)
+	var consumers []*wire
+	for i := range 5 {
+		w := n.consumer(topic, "c", 1+i%2*20, "{}")
+		consumers = append(consumers, w)
+		go func() { // ends with the connection
+			for {
+				kind, data, err := w.next(time.Minute)
+				if err != nil {
+					return
+				}
+				if kind == frameMessage {
+					delivered <- data[26:]
+					if _, err := io.WriteString(w, "FIN "+data[10:26]+"\n"); err != nil {
+						return
+					}
+				}
+			}
+		}()
+	}
+	p := n.dial()
+	number := 0
+	for begin := time.Now(); time.Since(begin) < d; {
+		// The first consumer is always ready; the others come and go.
+		for _, w := range consumers[1:] {
+			w.send(fmt.Sprintf("RDY %d\n", r.IntN(3)))
+		}
+		want := map[string]bool{}
+		for range 1 + r.IntN(4) {
+			number++
+			want[fmt.Sprint(number)] = true
+			p.send(pub(topic, fmt.Sprint(number)))
+			if r.IntN(2) == 0 {
+				consumers[1+r.IntN(4)].send(fmt.Sprintf("RDY %d\n", r.IntN(2)))
+			}
+		}
+		for range want {
+			p.ok()
+		}
+		stuck := time.After(5 * time.Second)
+		for len(want) > 0 {
+			select {
+			case body := <-delivered:
+				delete(want, body)
+			case <-stuck:
+				t.Fatalf("after %d messages %d wait for 5 s, and a consumer is ready: %+v", number, len(want), n.channel(topic, "c"))
+			}
+		}
+		if r.IntN(10) == 0 { // let all come to rest
+			<-time.After(time.Duration(r.IntN(60)) * time.Millisecond)
+		}
+	}
+	t.Logf("%d messages", number)
+}
