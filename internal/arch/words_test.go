@@ -39,8 +39,8 @@ func texts(t *testing.T, f func(name, text string)) {
 // TestTheRepositoryStandsAlone finds what ties it to one machine or one
 // network: hosts of package registries, paths of somebody's home.
 func TestTheRepositoryStandsAlone(t *testing.T) {
-	forbidden := regexp.MustCompile(`proxy[.]golang[.]org|sum[.]golang[.]org|registry[.]npmjs|` +
-		`(^|[\s"'` + "`" + `(=])/(work|root|home|Users)/|[.][.]/shared\b`)
+	forbidden := regexp.MustCompile(`\b(registry|proxy|mirror|sum)[.][a-z0-9-]+[.](org|com|io|dev)\b|` +
+		`(^|[\s"'` + "`" + `(=])/(root|home|Users)/`)
 	texts(t, func(name, text string) {
 		for i, line := range strings.Split(text, "\n") {
 			if m := forbidden.FindString(line); m != "" && name != "internal/arch/words_test.go" {
