@@ -66,7 +66,7 @@ func (o *Options) Settings() []Setting {
 func (o *Options) nodeSettings() []Setting {
 	return []Setting{
 		{Key: "config", value: textValue{&o.Config}, Doc: "TOML file to read settings from. Only a flag or BROKERD_CONFIG can name it."},
-		{Key: "node-id", value: textValue{&o.NodeID}, Doc: "Stable name of the node, 1 to 64 of a-z A-Z 0-9 _ . -; empty means the host name."},
+		{Key: "node-id", value: textValue{&o.NodeID}, Doc: "Stable name of the node, 1 to 64 of a-z A-Z 0-9 _ . -; empty means the name that the data directory was made under, or else the host name."},
 		{Key: "data-dir", Default: "./brokerd-data", value: textValue{&o.DataDir}, Doc: "Everything this node keeps. Locked against a second process."},
 		{Key: "zone", value: textValue{&o.Zone}, Doc: "Failure domain, for the placement of replicas; also the NSQ topology zone."},
 		{Key: "region", value: textValue{&o.Region}, Doc: "NSQ topology region, told to clients."},

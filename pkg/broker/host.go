@@ -65,12 +65,13 @@ type hostedTopic struct {
 
 // hostedPartition is a replica that this node holds, and what it serves of it.
 type hostedPartition struct {
-	index     int
-	replica   *coord.Replica
-	part      *topic.Partition
-	endBefore seq.Offset // of the log at the last round of retention, whose goroutine owns it
-	idle      bool       // nothing was appended in the last round; likewise
-	unstored  bool       // the last checkpoint failed; of the checkpoint loop
+	index      int
+	replica    *coord.Replica
+	part       *topic.Partition
+	endBefore  seq.Offset // of the log at the last round of retention, whose goroutine owns it
+	idle       bool       // nothing was appended in the last round; likewise
+	unstored   bool       // the last checkpoint failed; of the checkpoint loop
+	unretained bool       // the last round of retention failed; of its goroutine
 }
 
 func (n *hosting) lookup(name string) *hostedTopic {

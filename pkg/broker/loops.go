@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -18,8 +19,11 @@ func (b *Broker) startLoops(ctx context.Context) {
 	retained := time.Now()
 	b.running.Go(func() {
 		every(ctx, b.o.DiskInterval, func() {
-			// a disk that is nearly full cannot wait for the next round
-			if low := b.checkDisk(); low || time.Since(retained) >= b.o.RetentionInterval {
+			pause := b.o.RetentionInterval
+			if b.checkDisk() {
+				pause = min(pause, lowDiskRetention) // it cannot wait for the next round
+			}
+			if time.Since(retained) >= pause {
 				b.retain()
 				retained = time.Now()
 			}
@@ -57,6 +61,9 @@ func (b *Broker) checkpoint() {
 	})
 }
 
+// lowDiskRetention is how often room is looked for on a disk that is nearly full.
+const lowDiskRetention = time.Second
+
 // smallLog is what an idle partition may keep of finished messages: making room
 // of less is not worth a new segment.
 const smallLog = 1 << 20
@@ -71,11 +78,14 @@ func (b *Broker) retain() {
 		if meta.IsEphemeral(h.name) && (limit == 0 || limit > b.o.EphemeralBytes) {
 			limit = b.o.EphemeralBytes
 		}
-		if err := hp.part.Retain(now, c.RetentionAge, limit, b.lowDisk.Load() || hp.idle && hp.replica.Log().Bytes() > smallLog); err != nil {
-			b.log.Warn("retention", "topic", h.name, "partition", hp.index, "error", err)
-		}
-		if err := hp.replica.Log().Checkpoint(); err != nil {
-			b.log.Warn("log checkpoint", "topic", h.name, "partition", hp.index, "error", err)
+		l := hp.replica.Log()
+		last := b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
+		err := errors.Join(hp.part.Retain(now, c.RetentionAge, limit, last), l.Checkpoint())
+		if failed := err != nil; failed != hp.unretained {
+			hp.unretained = failed // said when it begins
+			if failed {
+				b.log.Warn("finished messages are not dropped", "topic", h.name, "partition", hp.index, "error", err)
+			}
 		}
 		hp.rest()
 	})
