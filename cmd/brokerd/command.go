@@ -202,6 +202,9 @@ func (p *program) checkConfig(out io.Writer, name string) error {
 	if _, err := loadCertificates(loaded.Options.TLS); err != nil {
 		return err
 	}
+	if _, err := loadClusterCertificates(loaded.Options.Cluster.TLS); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(out, "%s: ok\n", name)
 	return err
 }

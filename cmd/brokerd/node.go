@@ -42,12 +42,17 @@ type nodeConfig struct {
 	Advertise config.Advertise // every field that has a listener is filled in
 	Listeners *listeners       // bound; the node's to close
 	TLS       *tls.Config      // for NSQ connections; nil: TLS is off
+	PeerTLS   peerTLS          // for other nodes
 	TLSEnds   func() time.Time // when the certificate in use ends; nil: TLS is off
 	Log       *slog.Logger
 	Version   string // told to NSQ clients and tools
 	Lookupds  *lookupds
 	Level     *slog.LevelVar // the least severe level that is logged
 }
+
+// peerTLS returns what the next connection from or to another node uses; nil:
+// nodes talk without TLS.
+type peerTLS struct{ server, client func() *tls.Config }
 
 // lookupds is the node's view of the lookup daemons that it is announced to.
 // Its methods may be called by many goroutines at once.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,8 @@ type process struct {
 	open     openNode
 	greet    func(protocol, address string) // says that a listener is served
 
-	certs     *certificates
+	certs     *certificates // for clients; nil: off
+	peerCerts *certificates // for other nodes; nil: off
 	announcer atomic.Pointer[lookupd.Announcer]
 }
 
@@ -55,6 +57,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	defer lock.Close()
 	if p.certs, err = loadCertificates(o.TLS); err != nil {
+		return err
+	}
+	if p.peerCerts, err = loadClusterCertificates(o.Cluster.TLS); err != nil {
 		return err
 	}
 	ls, err := bind(stopping, o.Listen)
@@ -118,6 +123,9 @@ func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) 
 	if p.certs != nil {
 		c.TLSEnds = p.certs.notAfter
 	}
+	if p.peerCerts != nil {
+		c.PeerTLS = peerTLS{p.peerCerts.server, p.peerCerts.client}
+	}
 	for i, l := range ls.HTTPS {
 		ls.HTTPS[i] = tls.NewListener(l, c.TLS)
 	}
@@ -147,8 +155,8 @@ func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-ch
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer leave()
-	if p.certs != nil {
-		helpers.Go(func() { p.certs.watch(ctx, p.log) })
+	for _, certs := range p.allCertificates() {
+		helpers.Go(func() { certs.watch(ctx, p.log) })
 	}
 	if p.loaded.Options.Process.Watchdog {
 		helpers.Go(func() {
@@ -180,6 +188,10 @@ func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-ch
 			p.reload(n)
 		}
 	}
+}
+
+func (p *process) allCertificates() []*certificates {
+	return slices.DeleteFunc([]*certificates{p.certs, p.peerCerts}, func(c *certificates) bool { return c == nil })
 }
 
 func (p *process) newAnnouncer(n node, ls *listeners) *lookupd.Announcer {
@@ -219,8 +231,8 @@ func portOf(address string) int {
 func (p *process) reload(n node) {
 	notify(reloading())
 	defer notify(daemon.SdNotifyReady)
-	if p.certs != nil {
-		p.certs.refreshAndSay(p.log, "")
+	for _, certs := range p.allCertificates() {
+		certs.refreshAndSay(p.log, "")
 	}
 	next, err := p.again()
 	if err != nil {

@@ -24,18 +24,35 @@ const certificatePoll = 30 * time.Second
 // was last loaded well; a bad file never replaces a good one.
 type certificates struct {
 	from    config.TLS
+	flags   certificateFlags
 	current atomic.Pointer[tls.Config]
 
 	mu   sync.Mutex // guards seen
 	seen [sha256.Size]byte
 }
 
+// certificateFlags names the settings that the files come from.
+type certificateFlags struct{ cert, key, roots string }
+
 // loadCertificates reads the files that o names. It returns nil where TLS is off.
 func loadCertificates(o config.TLS) (*certificates, error) {
+	return loadFiles(o, certificateFlags{"tls-cert", "tls-key", "tls-root-ca-file"})
+}
+
+// loadClusterCertificates reads what this node shows others, and what they must
+// show. It returns nil where nodes talk without TLS.
+func loadClusterCertificates(o config.ClusterTLS) (*certificates, error) {
+	files := config.TLS{
+		CertFile: o.CertFile, KeyFile: o.KeyFile, RootCAFile: o.CAFile, ClientAuthPolicy: "require-verify", MinVersion: "tls1.2",
+	}
+	return loadFiles(files, certificateFlags{"cluster-tls-cert", "cluster-tls-key", "cluster-tls-ca"})
+}
+
+func loadFiles(o config.TLS, flags certificateFlags) (*certificates, error) {
 	if o.CertFile == "" {
 		return nil, nil //nolint:nilnil // off is no error
 	}
-	c := &certificates{from: o}
+	c := &certificates{from: o, flags: flags}
 	if _, err := c.refresh(); err != nil {
 		return nil, exitWith(exitConfig, err)
 	}
@@ -53,6 +70,16 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
+// server returns the configuration for the next connection that is accepted.
+func (c *certificates) server() *tls.Config { return c.current.Load() }
+
+// client returns the configuration for the next connection that is made: the
+// same certificate, and the same authorities for the other side's.
+func (c *certificates) client() *tls.Config {
+	s := c.current.Load()
+	return &tls.Config{Certificates: s.Certificates, RootCAs: s.ClientCAs, MinVersion: s.MinVersion}
+}
+
 // notAfter is when the certificate that new connections get ends.
 func (c *certificates) notAfter() time.Time {
 	return c.current.Load().Certificates[0].Leaf.NotAfter
@@ -63,23 +90,23 @@ func (c *certificates) notAfter() time.Time {
 func (c *certificates) refresh() (bool, error) {
 	cert, err := os.ReadFile(c.from.CertFile)
 	if err != nil {
-		return false, fmt.Errorf("tls-cert: %w", err)
+		return false, fmt.Errorf("%s: %w", c.flags.cert, err)
 	}
 	key, err := os.ReadFile(c.from.KeyFile)
 	if err != nil {
-		return false, fmt.Errorf("tls-key: %w", err)
+		return false, fmt.Errorf("%s: %w", c.flags.key, err)
 	}
 	var roots []byte
 	if c.from.RootCAFile != "" {
 		if roots, err = os.ReadFile(c.from.RootCAFile); err != nil {
-			return false, fmt.Errorf("tls-root-ca-file: %w", err)
+			return false, fmt.Errorf("%s: %w", c.flags.roots, err)
 		}
 	}
 	sum := sha256.Sum256(bytes.Join([][]byte{cert, key, roots}, []byte{0}))
 	if c.known(sum) {
 		return false, nil
 	}
-	next, err := serverConfig(c.from, cert, key, roots)
+	next, err := serverConfig(c.from, c.flags, cert, key, roots)
 	if err != nil {
 		return false, err
 	}
@@ -101,10 +128,10 @@ func (c *certificates) know(sum [sha256.Size]byte) {
 }
 
 // serverConfig turns PEM files into a server's configuration.
-func serverConfig(o config.TLS, cert, key, roots []byte) (*tls.Config, error) {
+func serverConfig(o config.TLS, flags certificateFlags, cert, key, roots []byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("tls-cert %s and tls-key %s: %w", o.CertFile, o.KeyFile, err)
+		return nil, fmt.Errorf("%s %s and %s %s: %w", flags.cert, o.CertFile, flags.key, o.KeyFile, err)
 	}
 	version := map[string]uint16{
 		"tls1.0": tls.VersionTLS10, "tls1.1": tls.VersionTLS11, "tls1.2": tls.VersionTLS12, "tls1.3": tls.VersionTLS13,
@@ -113,7 +140,7 @@ func serverConfig(o config.TLS, cert, key, roots []byte) (*tls.Config, error) {
 	if len(roots) > 0 {
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(roots) {
-			return nil, fmt.Errorf("tls-root-ca-file %s: holds no certificate", o.RootCAFile)
+			return nil, fmt.Errorf("%s %s: holds no certificate", flags.roots, o.RootCAFile)
 		}
 	}
 	switch o.ClientAuthPolicy {

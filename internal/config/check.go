@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +98,9 @@ func (c *checker) addresses(o *Options) {
 	c.require(n >= 1 && n <= maxBootstrapExpect, "bootstrap-expect", "%d is not between 1 and %d", n, maxBootstrapExpect)
 	c.require(n <= 1 || len(o.Cluster.Join) > 0, "bootstrap-expect", "%d nodes cannot find each other without join", n)
 	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "needs a cluster-address")
+	t := &o.Cluster.TLS
+	given := []string{t.CertFile, t.KeyFile, t.CAFile}
+	c.require(!slices.Contains(given, "") || strings.Join(given, "") == "", "cluster-tls-cert", "cluster-tls-cert, cluster-tls-key and cluster-tls-ca go together")
 }
 
 // reachable requires an address that others can connect to.

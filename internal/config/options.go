@@ -50,6 +50,13 @@ type Advertise struct {
 type Cluster struct {
 	Join            []string
 	BootstrapExpect int
+	TLS             ClusterTLS
+}
+
+// ClusterTLS is what nodes show each other. All three or none are given.
+type ClusterTLS struct {
+	CertFile, KeyFile string // PEM; the certificate is for the node's id
+	CAFile            string // PEM: what the other nodes' certificates must come from
 }
 
 // Limits bound what a client may ask for. The names and defaults are nsqd's.

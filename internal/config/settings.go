@@ -80,7 +80,7 @@ func (o *Options) addressSettings() []Setting {
 		{Key: "http-address", Default: "127.0.0.1:4151", value: textValue{&l.HTTP}, Doc: "nsqd's and nsqlookupd's HTTP API, /v1, /metrics, health: host:port or the path of a unix socket; empty is off."},
 		{Key: "https-address", value: textValue{&l.HTTPS}, Doc: "The HTTP address's endpoints over TLS; empty is off."},
 		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue{&l.Lookup}, Doc: "nsqlookupd's HTTP API on its usual port; empty is off."},
-		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Node to node: metadata, replication, forwarding. A node alone binds it and serves nothing there."},
+		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Node to node: metadata, replication, forwarding."},
 		{Key: "advertise-host", value: textValue{&a.Host}, Doc: "Host that other nodes and clients are told; empty follows from the address that is bound."},
 		{Key: "advertise-tcp-address", value: textValue{&a.TCP}, Doc: "Overrides advertise-host and the port for tcp-address."},
 		{Key: "advertise-http-address", value: textValue{&a.HTTP}, Doc: "Overrides advertise-host and the port for http-address."},
@@ -92,8 +92,11 @@ func (o *Options) addressSettings() []Setting {
 
 func (o *Options) clusterSettings() []Setting {
 	return []Setting{
-		{Key: "join", value: listValue{&o.Cluster.Join}, Doc: "Cluster addresses of any nodes; this node's own may be among them. Not possible yet: a node that is to join others does not start."},
+		{Key: "join", value: listValue{&o.Cluster.Join}, Doc: "Cluster addresses of any nodes; this node's own may be among them."},
 		{Key: "bootstrap-expect", Default: "1", value: numberValue{&o.Cluster.BootstrapExpect}, Doc: "Form a new cluster once this many nodes of join see each other. Ignored once there is one."},
+		{Key: "cluster-tls-cert", value: textValue{&o.Cluster.TLS.CertFile}, Doc: "PEM file of the certificate that this node shows other nodes; it must be for the node's id, for clients and servers. Read again when it changes."},
+		{Key: "cluster-tls-key", value: textValue{&o.Cluster.TLS.KeyFile}, Doc: "PEM file of its private key. Read again when it changes."},
+		{Key: "cluster-tls-ca", value: textValue{&o.Cluster.TLS.CAFile}, Doc: "PEM file of the authorities that other nodes' certificates must come from. With all three, nodes talk over mutual TLS only."},
 		{Key: "lookupd-tcp-address", value: listValue{&o.LookupdTCPAddresses}, Reload: true, Doc: "nsqlookupds to announce this node's topics and channels to, besides serving them itself."},
 	}
 }
