@@ -55,11 +55,18 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 // leaves the in-sync set of every partition of a topic that does not sync always,
 // unless it is the only member. This is one command, so there is no moment in
 // which the node is up and could be elected on the strength of what it lost.
+//
+// A node that comes with an empty disk leaves every in-sync set, also those of
+// which it is the only member: such a partition has no leader until an operator
+// names one.
 type NodeStarted struct {
 	Node Node `json:"node"`
 	// Unclean: the process before did not end in order. The node keeps saying
 	// so until this command was accepted.
 	Unclean bool `json:"unclean,omitempty"`
+	// Empty: the node's disk holds nothing of what it once acknowledged. The
+	// node keeps saying so until this command was accepted.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // Kind implements Command.
@@ -86,12 +93,10 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 	}
 	s.replaceNode(&n)
 	r.Node = &n
-	lost := lostPower(was, &c)
+	lost := lossOf(was, &c)
 	for i, t := range s.topics {
-		if lost && t.unsynced() {
-			if next := withoutReplica(t, n.ID, s.index); next != nil {
-				s.topics[i], t = next, next
-			}
+		if next := lost.apply(t, n.ID, s.index); next != nil {
+			s.topics[i], t = next, next
 		}
 		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return p.Leader == n.ID }) {
 			s.topics[i] = newTerms(t, n.ID, s.index)

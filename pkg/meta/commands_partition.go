@@ -10,6 +10,15 @@ import (
 // MaxElections is the most leaders that one ElectLeaders names.
 const MaxElections = 1024
 
+// Why a leader is elected, as Election.Reason says it.
+const (
+	ReasonNodeDown = "node_down" // the leader died
+	ReasonRestart  = "restart"   // the leader's node stops in order, or a replica of an offline partition is there again
+	ReasonDrain    = "drain"     // the leader's node is to lead nothing
+	ReasonTransfer = "transfer"  // the leader's replica goes, or an operator asked
+	ReasonBalance  = "balance"   // back to the preferred leader
+)
+
 // Election names the leader of one partition.
 type Election struct {
 	Topic       string      `json:"topic"`
@@ -95,6 +104,12 @@ type AlterISR struct {
 	Epoch       seq.Epoch   `json:"epoch"`   // of the leader that asks
 	Version     uint64      `json:"version"` // of the partition: the compare-and-swap token
 	ISR         []NodeID    `json:"isr"`
+	// Joiner is the member that was not in sync before, and Incarnation the start
+	// of its process that showed the leader what it holds. One that has started
+	// again since may hold less: that is refused with ErrStaleIncarnation.
+	// "": nobody joins.
+	Joiner            NodeID `json:"joiner,omitempty"`
+	JoinerIncarnation uint64 `json:"joiner_incarnation,omitempty"`
 }
 
 // Kind implements Command.
@@ -112,6 +127,9 @@ func (c AlterISR) Validate() error {
 		if slices.Contains(c.ISR[:i], id) {
 			return fmt.Errorf("%w: %q twice", ErrInvalidISR, id)
 		}
+	}
+	if c.Joiner != "" && !slices.Contains(c.ISR, c.Joiner) {
+		return fmt.Errorf("%w: without the joiner %q", ErrInvalidISR, c.Joiner)
 	}
 	return nil
 }
@@ -131,6 +149,14 @@ func (c AlterISR) apply(s *State, r *Result) error {
 	}
 	if p.Leader != "" && !slices.Contains(c.ISR, p.Leader) {
 		return fmt.Errorf("%w: without the leader %s", ErrInvalidISR, p.Leader)
+	}
+	if c.Joiner != "" {
+		switch n := s.Node(c.Joiner); {
+		case n == nil:
+			return fmt.Errorf("node %s: %w", c.Joiner, ErrNodeNotFound)
+		case n.Incarnation != c.JoinerIncarnation:
+			return fmt.Errorf("node %s: %w", c.Joiner, ErrStaleIncarnation)
+		}
 	}
 	p.ISR = s.intern(c.ISR)
 	s.topics[i], r.Topic = t, t

@@ -2,6 +2,38 @@ package meta
 
 import "slices"
 
+// loss is what a node no longer holds of what it had acknowledged.
+type loss uint8
+
+const (
+	lossNone     loss = iota
+	lossUnsynced      // what was in memory only
+	lossAll
+)
+
+// lossOf says what a start of a node means for what it held.
+func lossOf(was *Node, c *NodeStarted) loss {
+	switch {
+	case was != nil && c.Empty:
+		return lossAll
+	case lostPower(was, c):
+		return lossUnsynced
+	}
+	return lossNone
+}
+
+// apply returns the topic with id out of the in-sync sets that it has no place
+// in any more, or nil where nothing changes.
+func (l loss) apply(t *Topic, id NodeID, index uint64) *Topic {
+	switch {
+	case l == lossAll:
+		return withoutReplica(t, id, 1, index)
+	case l == lossUnsynced && t.unsynced():
+		return withoutReplica(t, id, 2, index)
+	}
+	return nil
+}
+
 // lostPower says whether a start of a node means that what it had not synced may
 // be gone: its process did not end in order, and the machine was started since.
 // A process that was killed on a machine that kept running has lost nothing.
@@ -13,12 +45,12 @@ func lostPower(was *Node, c *NodeStarted) bool {
 // unsynced says whether acknowledged messages of the topic may be in memory only.
 func (t *Topic) unsynced() bool { return t.Config.Sync.Every != 1 }
 
-// withoutReplica returns the topic with id out of every in-sync set that has
-// another member, and not leading there; or nil where nothing changes.
-func withoutReplica(t *Topic, id NodeID, index uint64) *Topic {
+// withoutReplica returns the topic with id out of every in-sync set of at least
+// that many members, and not leading there; or nil where nothing changes.
+func withoutReplica(t *Topic, id NodeID, least int, index uint64) *Topic {
 	var next *Topic
 	for i := range t.Partitions {
-		if isr := t.Partitions[i].ISR; len(isr) < 2 || !slices.Contains(isr, id) {
+		if isr := t.Partitions[i].ISR; len(isr) < least || !slices.Contains(isr, id) {
 			continue
 		}
 		if next == nil {
@@ -28,7 +60,9 @@ func withoutReplica(t *Topic, id NodeID, index uint64) *Topic {
 			next = &copied
 		}
 		p := &next.Partitions[i]
-		p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m NodeID) bool { return m == id })
+		if p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m NodeID) bool { return m == id }); len(p.ISR) == 0 {
+			p.ISR = nil // as a snapshot reads it
+		}
 		p.Version++
 		if p.Leader == id {
 			p.Leader = ""

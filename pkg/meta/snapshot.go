@@ -263,11 +263,9 @@ func (in *snapshotTopic) restore(s *State) error {
 	return nil
 }
 
-// validISR checks the invariant of a partition's in-sync set and leader.
+// validISR checks the invariant of a partition's in-sync set and leader. The set
+// is empty where its last member lost its disk.
 func validISR(p *Partition) error {
-	if len(p.ISR) == 0 {
-		return fmt.Errorf("%w: empty", ErrInvalidISR)
-	}
 	for _, id := range p.ISR {
 		if !slices.Contains(p.Replicas, id) {
 			return fmt.Errorf("%w: %q is no replica", ErrInvalidISR, id)

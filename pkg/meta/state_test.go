@@ -43,7 +43,7 @@ func (r random) command(s *State) Command {
 	}
 	switch r.IntN(20) {
 	case 0, 17:
-		return NodeStarted{Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number())}, Unclean: *r.flag()}
+		return NodeStarted{Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number())}, Unclean: *r.flag(), Empty: r.IntN(8) == 0}
 	case 1:
 		return SetNodeState{ID: r.node(), State: []NodeState{NodeUp, NodeDown, NodeDraining, "odd"}[r.IntN(4)]}
 	case 2:
@@ -63,7 +63,11 @@ func (r random) command(s *State) Command {
 	case 9, 10:
 		return ElectLeaders{[]Election{{Topic: t, Version: version, Leader: r.node(), Unclean: *r.flag()}}}
 	case 11:
-		return AlterISR{Topic: t, Epoch: epoch, Version: version, ISR: r.ids(1 + r.IntN(3))}
+		c := AlterISR{Topic: t, Epoch: epoch, Version: version, ISR: r.ids(1 + r.IntN(3))}
+		if *r.flag() {
+			c.Joiner, c.JoinerIncarnation = c.ISR[0], r.number()
+		}
+		return c
 	case 12:
 		return SetSettings{map[string]string{SettingTopicPartitions: fmt.Sprint(r.number())}}
 	case 14:
@@ -107,6 +111,33 @@ func checkInvariants(t *testing.T, s *State) {
 	}
 }
 
+// checkOutcome checks what a command that was done must have brought about.
+func checkOutcome(t *testing.T, s *State, was *Node, c Command) {
+	t.Helper()
+	switch c := c.(type) {
+	case NodeStarted:
+		for tp := range s.Topics() {
+			for i := range tp.Partitions {
+				if c.Empty && was != nil && slices.Contains(tp.Partitions[i].ISR, c.Node.ID) {
+					t.Fatalf("%s/%d: %s is in sync with an empty disk", tp.Name, i, c.Node.ID)
+				}
+			}
+		}
+	case AlterISR:
+		if c.Joiner != "" && s.Node(c.Joiner).Incarnation != c.JoinerIncarnation {
+			t.Fatalf("%s joined as an earlier process", c.Joiner)
+		}
+	}
+}
+
+// startedNode returns the node of a NodeStarted as it was before.
+func startedNode(s *State, c Command) *Node {
+	if c, ok := c.(NodeStarted); ok {
+		return s.Node(c.Node.ID)
+	}
+	return nil
+}
+
 // Equal histories give equal states, whether they came as values, as bytes, or
 // half of them in a snapshot; and what was handed out never changes.
 func TestRandomHistories(t *testing.T) {
@@ -121,9 +152,11 @@ func TestRandomHistories(t *testing.T) {
 		const steps = 300
 		for i := range uint64(steps) {
 			c := r.command(&direct)
+			was := startedNode(&direct, c)
 			res := direct.Apply(i+1, c)
 			if res.Err == nil {
 				done++
+				checkOutcome(t, &direct, was, c)
 			} else if fate.Of(res.Err) != fate.Refused {
 				t.Fatalf("%v: %v is not marked refused", c.Kind(), res.Err)
 			}

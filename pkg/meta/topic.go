@@ -53,8 +53,8 @@ type Partition struct {
 	Replicas []NodeID // assignment, preferred leader first
 	Leader   NodeID   // "": offline
 	Epoch    seq.Epoch
-	ISR      []NodeID
-	Version  uint64 // bumps on every change: the compare-and-swap token
+	ISR      []NodeID // empty: the last member came back with an empty disk, and only an operator can name a leader
+	Version  uint64   // bumps on every change: the compare-and-swap token
 	Adding   []NodeID
 	Removing []NodeID
 }

@@ -9,11 +9,11 @@ import (
 
 // Why a leader is elected, as meta.Election says it.
 const (
-	ReasonNodeDown = "node_down" // the leader died
-	ReasonRestart  = "restart"   // a replica of an offline partition is there again
-	ReasonDrain    = "drain"     // the leader's node is to lead nothing
-	ReasonTransfer = "transfer"  // the leader's replica goes, or an operator asked
-	ReasonBalance  = "balance"   // back to the preferred leader
+	ReasonNodeDown = meta.ReasonNodeDown
+	ReasonRestart  = meta.ReasonRestart
+	ReasonDrain    = meta.ReasonDrain
+	ReasonTransfer = meta.ReasonTransfer
+	ReasonBalance  = meta.ReasonBalance
 )
 
 // Condition is how much a node can be counted on. More is better.
