@@ -17,6 +17,9 @@ var (
 	ErrBusy = fate.Refuse("too much waiting to be sent to the node")
 	// ErrTooBig: the payload is over MaxFrame. The call was not sent.
 	ErrTooBig = fate.Refuse("too big for a frame between nodes")
+	// ErrSessionOver: the session that the call was for is over, or not up any
+	// more. The call was not sent.
+	ErrSessionOver = fate.Refuse("session with the node is over")
 	// ErrClosed: the Peer or its Transport is closed. The call was not sent.
 	ErrClosed = fate.Refuse("node-to-node transport is closed")
 )

@@ -28,6 +28,8 @@ type Peer struct {
 	mu      sync.Mutex // guards what follows
 	holds   int
 	waiting []waitingCall
+	opening uint64        // session that is up and not live yet
+	hurried chan struct{} // holds one: the pause before the next attempt is over
 	bytes   int           // of waiting
 	running bool          // a goroutine connects
 	stopped chan struct{} // closed when it has ended; nil: there was none
@@ -38,6 +40,7 @@ type Peer struct {
 
 // waitingCall is a call that waits for a connection.
 type waitingCall struct {
+	session uint64 // 0: any
 	kind    uint8
 	payload [][]byte
 	done    func([]byte, error)
@@ -69,7 +72,7 @@ func OnDown(f func(session uint64)) PeerOption { return func(p *Peer) { p.onDown
 func (t *Transport) Peer(node Node, class Class, address string, options ...PeerOption) *Peer {
 	p := &Peer{
 		t: t, node: node, class: class, address: address,
-		onUp: func(uint64) {}, onDown: func(uint64) {},
+		onUp: func(uint64) {}, onDown: func(uint64) {}, hurried: make(chan struct{}, 1),
 		count: t.ledger.of(statsKey{node, class, false}),
 		seed:  seedOf(string(t.options.Self), string(node), class.String()) + t.options.Incarnation,
 	}
@@ -115,20 +118,43 @@ func (p *Peer) Connected() (session uint64, ok bool) {
 // connection, calls wait for the attempt that is under way; between two attempts
 // they fail at once with the reason of the last.
 func (p *Peer) Go(kind uint8, payload [][]byte, done func(reply []byte, err error)) {
-	if l := p.live.Load(); l != nil {
-		err := l.call(kind, payload, done)
-		if err == nil {
-			p.count.calls.Add(1)
-			return
-		}
-		if errors.Is(err, ErrBusy) || errors.Is(err, ErrTooBig) {
-			p.refuse(done, err)
-			return
-		}
+	if err := p.Send(0, kind, payload, done); err != nil {
+		done(nil, err)
 	}
-	if err := p.enqueue(waitingCall{kind, payload, done}); err != nil {
-		p.refuse(done, err)
+}
+
+// Send makes a call as Go does, in the session of that number or not at all; 0:
+// in any. After nil done will be called, by another goroutine. Otherwise it will
+// not be: the call was not sent, and the error is marked fate.Refused. Within
+// OnUp the new session can be sent in already.
+func (p *Peer) Send(session uint64, kind uint8, payload [][]byte, done func(reply []byte, err error)) error {
+	c := waitingCall{session, kind, payload, done}
+	err := c.callIn(p.live.Load())
+	if errors.Is(err, errNotLive) {
+		err = p.enqueue(c)
+	} else {
+		p.count.calls.Add(1)
 	}
+	if err != nil {
+		p.count.failed.Add(1)
+	}
+	return err
+}
+
+// errNotLive says that a call has to find another connection.
+var errNotLive = errors.New("not the connection for this call")
+
+// callIn hands the call to a connection that is up, if it is the right one. With
+// errNotLive it was not, or is not up any more.
+func (c *waitingCall) callIn(l *link) error {
+	if l == nil || c.session != 0 && c.session != l.session {
+		return errNotLive
+	}
+	err := l.call(c.kind, c.payload, c.done)
+	if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrTooBig) {
+		return errNotLive
+	}
+	return err
 }
 
 // refuse ends a call that was not sent.
@@ -139,29 +165,35 @@ func (p *Peer) refuse(done func([]byte, error), err error) {
 }
 
 // enqueue lets a call wait for a connection, or hands it to one that came up
-// meanwhile. After an error, done will not be called.
+// meanwhile. After an error, done will not be called. It counts the call, unless
+// that is left to whoever takes it out of the queue.
 func (p *Peer) enqueue(c waitingCall) error {
-	size := c.size()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l := p.live.Load(); l != nil {
-		err := l.call(c.kind, c.payload, c.done)
-		if err == nil {
-			p.count.calls.Add(1)
-		}
-		if err == nil || errors.Is(err, ErrBusy) || errors.Is(err, ErrTooBig) {
-			return err
+	err := c.callIn(p.live.Load())
+	if errors.Is(err, errNotLive) {
+		if err = p.queueLocked(c); err == nil {
+			return nil
 		}
 	}
+	p.count.calls.Add(1)
+	return err
+}
+
+// queueLocked lets a call wait for a connection.
+func (p *Peer) queueLocked(c waitingCall) error {
+	size := c.size()
 	o := &p.t.options
 	switch {
 	case p.ctx.Err() != nil:
 		return ErrClosed
+	case c.session != 0 && c.session != p.opening:
+		return ErrSessionOver
 	case size-frameHeader > o.MaxFrame:
 		return ErrTooBig
 	case p.bytes > 0 && p.bytes+size > o.MaxQueuedBytes || len(p.waiting) >= o.MaxCalls:
 		return ErrBusy
-	case p.lastErr != nil && time.Now().Before(p.retryAt):
+	case p.opening == 0 && p.lastErr != nil && time.Now().Before(p.retryAt):
 		return p.lastErr
 	}
 	if !p.startLocked() {
@@ -170,6 +202,19 @@ func (p *Peer) enqueue(c waitingCall) error {
 	p.waiting = append(p.waiting, c)
 	p.bytes += size
 	return nil
+}
+
+// Hurry says that there is reason to believe that the node can be reached now:
+// what waits for the next attempt to connect waits no longer, and the pauses
+// after it are short again.
+func (p *Peer) Hurry() {
+	p.mu.Lock()
+	p.attempt, p.retryAt, p.lastErr = 0, time.Time{}, nil
+	p.mu.Unlock()
+	select {
+	case p.hurried <- struct{}{}:
+	default:
+	}
 }
 
 // startLocked sees to a goroutine that connects. It reports false when the
@@ -220,7 +265,18 @@ func (p *Peer) wanted() bool {
 		if pause <= 0 {
 			return true
 		}
-		wait(p.ctx, pause)
+		p.pause(pause)
+	}
+}
+
+// pause waits for d, unless there is reason to go on.
+func (p *Peer) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.hurried:
+	case <-p.ctx.Done():
 	}
 }
 
@@ -262,6 +318,9 @@ func (p *Peer) serve(conn net.Conn, answer *Hello) {
 	defer context.AfterFunc(p.ctx, func() { l.fail(ErrClosed) })()
 	event := Event{Kind: EventUp, Node: p.node, Class: p.class, Address: p.address, Session: l.session}
 	p.t.options.OnEvent(event)
+	p.mu.Lock()
+	p.opening = l.session
+	p.mu.Unlock()
 	p.onUp(l.session)
 	p.open(l)
 
@@ -276,21 +335,28 @@ func (p *Peer) serve(conn net.Conn, answer *Hello) {
 
 // open hands the calls that waited to a new connection, and then all others.
 func (p *Peer) open(l *link) {
+	p.refuseAll(p.handOut(l), ErrSessionOver)
+}
+
+// handOut returns the calls that were for this session only and that it did
+// not take.
+func (p *Peer) handOut(l *link) (missed []waitingCall) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lastErr = nil
-	calls := p.takeWaitingLocked()
-	for i, c := range calls {
-		if l.call(c.kind, c.payload, c.done) != nil { // it broke already: they wait for the next
-			p.waiting = calls[i:]
-			for _, c := range p.waiting {
-				p.bytes += c.size()
-			}
-			break
+	p.lastErr, p.opening = nil, 0
+	for _, c := range p.takeWaitingLocked() {
+		switch {
+		case l.call(c.kind, c.payload, c.done) == nil:
+			p.count.calls.Add(1)
+		case c.session != 0:
+			missed = append(missed, c)
+		default: // it broke already: this one waits for the next
+			p.waiting = append(p.waiting, c)
+			p.bytes += c.size()
 		}
-		p.count.calls.Add(1)
 	}
 	p.live.Store(l)
+	return missed
 }
 
 // shut closes the way through a connection that broke after it had lived for a
