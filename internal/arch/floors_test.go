@@ -29,6 +29,7 @@ var floors = map[string]int{
 	"pkg/coord":            3,
 	"pkg/coord/controller": 3,
 	"pkg/coord/formation":  3, // who is in the cluster
+	"pkg/forward":          3, // what nodes ask of each other for clients
 
 	"pkg/broker": 4,
 
@@ -42,6 +43,7 @@ var floors = map[string]int{
 	"internal/lookupd":   5,
 	"internal/model":     0, // of the protocol, not of the code
 	"internal/nsqclient": 1,
+	"internal/simtest":   1, // for the tests in test/sim
 
 	"cmd/brokerd":   6,
 	"cmd/brokerctl": 6,

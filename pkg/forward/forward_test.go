@@ -1,0 +1,234 @@
+package forward
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// samples are one payload of each kind, with what it decodes to.
+func samples() []sample {
+	publish := Publish{Topic: "orders", Incarnation: 300, Partition: 2, Round: 7, Messages: []topic.Message{
+		{Body: []byte("plain")},
+		{Body: []byte("late"), DeliverAt: time.Unix(0, 1_700_000_000_000_000_001)},
+		{Body: []byte{}, TraceID: 0xfeed, Header: []byte(`{"k":"v"}`)},
+	}}
+	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
+	subscribe := Subscribe{
+		Handle: 5, Topic: "orders", Incarnation: 300, Channel: "billing", Partitions: []int{0, 3}, Ordered: true,
+		MsgTimeout: time.Minute, SampleRate: 20, Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
+	}
+	deliveries := []topic.Delivery{
+		{ID: seq.NewMessageID(3, 9), Timestamp: 1_700_000_000_000_000_000, Attempts: 1, Body: []byte("a"), Position: 128, RawSize: 2},
+		{ID: seq.NewMessageID(0, 1), Timestamp: 5, Attempts: 4000, TraceID: 1, Header: []byte("{}"), Body: []byte{}, Position: 1, RawSize: 30},
+	}
+	batch := AppendDeliveriesHead(nil, true)
+	for i := range deliveries {
+		batch = AppendDelivery(batch, &deliveries[i])
+	}
+	answers := []Answer{{Verb: Finish, ID: 1}, {Verb: Requeue, ID: 2, Delay: time.Second}, {Verb: Touch, ID: 3}}
+	answer := AppendAnswersHead(nil, 5)
+	for _, a := range answers {
+		answer = AppendAnswer(answer, a)
+	}
+	settle := Settle{Topic: "orders", Index: 12345}
+	return []sample{
+		{"publish", AppendPublish(nil, &publish), publish, of(DecodePublish)},
+		{"receipt", AppendReceipt(nil, receipt), receipt, of(DecodeReceipt)},
+		{"subscribe", AppendSubscribe(nil, &subscribe), subscribe, of(DecodeSubscribe)},
+		{"fetch", AppendFetch(nil, Fetch{5, 1 << 16}), Fetch{5, 1 << 16}, of(DecodeFetch)},
+		{"deliveries", batch, deliveries, func(p []byte) (any, error) {
+			d, starved, err := DecodeDeliveries(p, nil)
+			if err == nil && len(p) > 0 && starved != (p[0] != 0) {
+				err = errors.New("starved is wrong")
+			}
+			return d, err
+		}},
+		{"answers", answer, answers, func(p []byte) (any, error) {
+			handle, a, err := DecodeAnswers(p, nil)
+			if err == nil && handle != 5 {
+				err = fmt.Errorf("handle %d", handle)
+			}
+			return a, err
+		}},
+		{"leave", AppendLeave(nil, 5), uint64(5), of(DecodeLeave)},
+		{"ready", AppendReady(nil, Ready{5, 100}), Ready{5, 100}, of(DecodeReady)},
+		{"settle", bytes.Join(EncodeSettle(settle), nil), settle, of(DecodeSettle)},
+	}
+}
+
+type sample struct {
+	name    string
+	payload []byte
+	value   any
+	decode  func([]byte) (any, error)
+}
+
+func of[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
+	return func(p []byte) (any, error) { return decode(p) }
+}
+
+func TestEveryPayloadSurvivesTheWire(t *testing.T) {
+	for _, s := range samples() {
+		got, err := s.decode(s.payload)
+		if err != nil || !reflect.DeepEqual(got, s.value) {
+			t.Errorf("%s: got %+v, %v; want %+v", s.name, got, err, s.value)
+		}
+	}
+}
+
+func TestPayloadsAreAsDrawn(t *testing.T) {
+	var b strings.Builder
+	for _, s := range samples() {
+		fmt.Fprintf(&b, "%s\n%s\n", s.name, hex.Dump(s.payload))
+	}
+	path := filepath.Join("testdata", "payloads.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || string(want) != b.String() {
+		t.Errorf("%s (%v) does not hold what is written now:\n%s", path, err, b.String())
+	}
+}
+
+func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {
+	for _, s := range samples() {
+		open := s.name == "answers" || s.name == "deliveries" // they end with the payload
+		for n := range s.payload {
+			if _, err := s.decode(s.payload[:n]); !open && !errors.Is(err, ErrMalformed) {
+				t.Errorf("%s cut to %d bytes: %v", s.name, n, err)
+			}
+		}
+		if _, err := s.decode(append(bytes.Clone(s.payload), 0)); !errors.Is(err, ErrMalformed) || fate.Of(err) != fate.Refused {
+			t.Errorf("%s with a byte behind it: %v", s.name, err)
+		}
+	}
+}
+
+func TestNoMemoryOnTheWordOfACount(t *testing.T) {
+	p := AppendPublishHead(nil, &Publish{Topic: "t"})
+	p = append(p, 0xff, 0xff, 0xff, 0xff, 0x0f) // so many messages
+	p = append(p, 0, 0)
+	if got := testing.AllocsPerRun(1, func() {
+		if _, err := DecodePublish(p); !errors.Is(err, ErrMalformed) {
+			t.Errorf("got %v", err)
+		}
+	}); got > 10 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+func TestSizesAreUpperBounds(t *testing.T) {
+	messages := []topic.Message{{}, {Body: make([]byte, 300), TraceID: 1, Header: make([]byte, 200), DeliverAt: time.Unix(1, 0)}}
+	if got, most := len(AppendMessages(nil, messages)), MessagesSize(messages); got > most {
+		t.Errorf("messages take %d bytes, said %d", got, most)
+	}
+	d := topic.Delivery{Body: make([]byte, 1000), Header: make([]byte, 500), TraceID: 1, Position: 1<<63 - 1, RawSize: 1<<31 - 1}
+	if got, most := len(AppendDelivery(nil, &d)), DeliverySize(&d); got > most {
+		t.Errorf("a delivery takes %d bytes, said %d", got, most)
+	}
+}
+
+func TestOperateSurvivesTheWire(t *testing.T) {
+	p, err := EncodeOperate("seek", map[string]int{"offset": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := DecodeOperate(bytes.Join(p, nil))
+	if err != nil || m.Op != "seek" || string(m.Args) != `{"offset":4}` {
+		t.Errorf("got %q %s, %v", m.Op, m.Args, err)
+	}
+	if _, err := DecodeOperate([]byte("{")); !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := EncodeOperate("x", func() {}); err == nil {
+		t.Error("a function has no JSON")
+	}
+}
+
+func TestErrorsKeepTextFateAndSentinel(t *testing.T) {
+	gone, full := fate.Refuse("gone"), errors.New("full")
+	table := Table{{1, gone}, {2, full}, {3, io.EOF}}
+	for _, c := range []struct {
+		err      error
+		sentinel error
+		fate     fate.Fate
+	}{
+		{gone, gone, fate.Refused},
+		{fmt.Errorf("topic x: %w", gone), gone, fate.Refused},
+		{full, full, fate.Uncertain},
+		{fate.Mark(fmt.Errorf("disk: %w", full), fate.Corrupt), full, fate.Corrupt},
+		{fate.Mark(fmt.Errorf("after the append: %w", gone), fate.Uncertain), gone, fate.Uncertain},
+		{fate.Refuse("something else"), nil, fate.Refused},
+		{errors.New("anything"), nil, fate.Uncertain},
+	} {
+		got := table.FromRemote(table.ToRemote(c.err))
+		if got.Error() != c.err.Error() || fate.Of(got) != c.fate {
+			t.Errorf("%v: got %v, %v", c.err, got, fate.Of(got))
+		}
+		for _, s := range []error{gone, full, io.EOF} {
+			if errors.Is(got, s) != (s == c.sentinel) {
+				t.Errorf("%v is %v: %v", got, s, errors.Is(got, s))
+			}
+		}
+	}
+	if err := table.FromRemote(peer.ErrDisconnected); err != peer.ErrDisconnected {
+		t.Errorf("an error that did not travel: %v", err)
+	}
+	if err := table.FromRemote(&peer.RemoteError{Code: 3 << fateShift, Text: "x"}); fate.Of(err) != fate.Uncertain {
+		t.Errorf("a fate that is not known: %v", fate.Of(err))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for i, s := range samples() {
+		f.Add(byte(i), s.payload)
+	}
+	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+		all := samples()
+		s := all[int(kind)%len(all)]
+		got, err := s.decode(payload)
+		if err != nil {
+			return
+		}
+		var again []byte
+		switch v := got.(type) {
+		case Publish:
+			again = AppendPublish(nil, &v)
+		case topic.Receipt:
+			again = AppendReceipt(nil, v)
+		case Subscribe:
+			again = AppendSubscribe(nil, &v)
+		case Fetch:
+			again = AppendFetch(nil, v)
+		case Ready:
+			again = AppendReady(nil, v)
+		case Settle:
+			again = bytes.Join(EncodeSettle(v), nil)
+		default:
+			return
+		}
+		if back, err := s.decode(again); err != nil || !reflect.DeepEqual(back, got) {
+			t.Errorf("%s: %+v became %+v, %v", s.name, got, back, err)
+		}
+	})
+}

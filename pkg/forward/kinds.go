@@ -1,0 +1,14 @@
+package forward
+
+// Kinds of calls on peer.ClassForward. Those below KindPublish are for the
+// cluster's own affairs.
+const (
+	KindPublish   uint8 = 16 // Publish -> Receipt: to the leader of a partition
+	KindSettle    uint8 = 17 // Settle -> nothing: follow the metadata up to an index
+	KindSubscribe uint8 = 18 // Subscribe -> nothing: a relayed subscription begins
+	KindFetch     uint8 = 19 // Fetch -> Deliveries: answered when there is something
+	KindAnswer    uint8 = 20 // Answers -> nothing: FIN, REQ and TOUCH
+	KindLeave     uint8 = 21 // Leave -> nothing: the subscription ends
+	KindReady     uint8 = 22 // Ready -> nothing: how many may be in flight
+	KindOperate   uint8 = 32 // Operate -> JSON: a named operation
+)

@@ -1,0 +1,58 @@
+package forward
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// Settle asks a node to make what it leads of a topic match the metadata, at
+// least as it stood at an index, and to have new channels' places on every
+// in-sync replica before it answers.
+type Settle struct {
+	Topic string
+	Index uint64 // of Raft
+}
+
+// EncodeSettle returns the payload of a Settle.
+func EncodeSettle(m Settle) [][]byte {
+	return [][]byte{binary.AppendUvarint(appendString(nil, m.Topic), m.Index)}
+}
+
+// DecodeSettle reads the payload of a Settle.
+func DecodeSettle(payload []byte) (Settle, error) {
+	r := reader{rest: payload}
+	m := Settle{Topic: r.string(), Index: r.uvarint()}
+	return m, r.end("settle")
+}
+
+// Operate asks for an operation by its name. Both its arguments and its answer
+// are JSON.
+type Operate struct {
+	Op   string          `json:"op"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// EncodeOperate returns the payload of an Operate with arguments that are
+// marshalled.
+func EncodeOperate(op string, args any) ([][]byte, error) {
+	m := Operate{Op: op}
+	var err error
+	if m.Args, err = json.Marshal(args); err != nil {
+		return nil, fmt.Errorf("arguments of %q: %w", op, err)
+	}
+	p, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("operation %q: %w", op, err)
+	}
+	return [][]byte{p}, nil
+}
+
+// DecodeOperate reads the payload of an Operate.
+func DecodeOperate(payload []byte) (Operate, error) {
+	var m Operate
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return Operate{}, fmt.Errorf("%w: operate: %w", ErrMalformed, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,166 @@
+package forward
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Publish asks the leader of a partition to append messages: all of them or
+// none.
+type Publish struct {
+	Topic       string
+	Incarnation meta.Incarnation
+	Partition   int
+	// Round orders the attempts of one node to publish to one partition: after
+	// the leader has refused one as not its own to take, it refuses all others of
+	// that round, so that what was sent first cannot be overtaken.
+	Round    uint64
+	Messages []topic.Message
+}
+
+// AppendPublish appends the payload of a Publish to p. The messages are copied.
+func AppendPublish(p []byte, m *Publish) []byte {
+	p = AppendPublishHead(p, m)
+	return AppendMessages(p, m.Messages)
+}
+
+// AppendPublishHead appends what stands before the messages. Together with what
+// AppendMessages makes, perhaps as another buffer, it is the payload.
+func AppendPublishHead(p []byte, m *Publish) []byte {
+	p = appendString(p, m.Topic)
+	p = binary.AppendUvarint(p, uint64(m.Incarnation))
+	p = binary.AppendUvarint(p, uint64(m.Partition))
+	return binary.AppendUvarint(p, m.Round)
+}
+
+// What a message has besides its body.
+const (
+	hasDeliverAt = 1 << iota
+	hasTraceID
+	hasHeader
+	knownParts = hasDeliverAt | hasTraceID | hasHeader
+)
+
+// minMessage is the fewest bytes that a message takes.
+const minMessage = 2
+
+// MessagesSize returns the bytes that AppendMessages appends, at the most.
+func MessagesSize(messages []topic.Message) int {
+	n := binary.MaxVarintLen32
+	for i := range messages {
+		n += 1 + 8 + 8 + 2*binary.MaxVarintLen32 + len(messages[i].Header) + len(messages[i].Body)
+	}
+	return n
+}
+
+// AppendMessages appends messages, which are copied, to p.
+func AppendMessages(p []byte, messages []topic.Message) []byte {
+	p = binary.AppendUvarint(p, uint64(len(messages)))
+	for i := range messages {
+		p = appendMessage(p, &messages[i])
+	}
+	return p
+}
+
+func appendMessage(p []byte, m *topic.Message) []byte {
+	at := len(p)
+	p = append(p, 0)
+	if !m.DeliverAt.IsZero() {
+		p[at] |= hasDeliverAt
+		p = binary.LittleEndian.AppendUint64(p, uint64(m.DeliverAt.UnixNano()))
+	}
+	p = appendExtras(p, at, m.TraceID, m.Header)
+	return appendBytes(p, m.Body)
+}
+
+// appendExtras appends what few messages have, and says so in the flags.
+func appendExtras(p []byte, flags int, traceID uint64, header []byte) []byte {
+	if traceID != 0 {
+		p[flags] |= hasTraceID
+		p = binary.LittleEndian.AppendUint64(p, traceID)
+	}
+	if header != nil {
+		p[flags] |= hasHeader
+		p = appendBytes(p, header)
+	}
+	return p
+}
+
+// DecodePublish reads the payload of a Publish. The messages point into it.
+func DecodePublish(payload []byte) (Publish, error) {
+	r := reader{rest: payload}
+	m := Publish{
+		Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()),
+		Partition: int(r.number(seq.MaxPartitions - 1)), Round: r.uvarint(),
+	}
+	m.Messages = r.messages()
+	return m, r.end("publish")
+}
+
+// DecodeMessages reads what AppendMessages made. The messages point into it.
+func DecodeMessages(payload []byte) ([]topic.Message, error) {
+	r := reader{rest: payload}
+	m := r.messages()
+	return m, r.end("messages")
+}
+
+func (r *reader) messages() []topic.Message {
+	n := r.number(uint64(len(r.rest) / minMessage))
+	messages := make([]topic.Message, 0, n)
+	for range n {
+		messages = append(messages, r.message())
+		if r.bad {
+			return nil
+		}
+	}
+	return messages
+}
+
+func (r *reader) message() (m topic.Message) {
+	flags := r.uint8()
+	if flags&^knownParts != 0 {
+		r.fail()
+	}
+	if flags&hasDeliverAt != 0 {
+		m.DeliverAt = time.Unix(0, int64(r.uint64()))
+	}
+	m.TraceID, m.Header = r.extras(flags)
+	m.Body = r.bytes()
+	return m
+}
+
+func (r *reader) extras(flags uint8) (traceID uint64, header []byte) {
+	if flags&hasTraceID != 0 {
+		traceID = r.uint64()
+	}
+	if flags&hasHeader != 0 {
+		if header = r.bytes(); len(header) > topic.MaxHeader {
+			r.fail()
+		}
+	}
+	return traceID, header
+}
+
+// AppendReceipt appends the answer to a Publish that was committed to p: all of
+// the receipt but its partition and its error.
+func AppendReceipt(p []byte, m topic.Receipt) []byte {
+	p = binary.AppendUvarint(p, uint64(m.First))
+	p = binary.AppendUvarint(p, uint64(m.Count))
+	p = binary.AppendUvarint(p, uint64(m.Position))
+	return binary.AppendUvarint(p, uint64(m.RawSize))
+}
+
+// DecodeReceipt reads the answer to a Publish.
+func DecodeReceipt(payload []byte) (topic.Receipt, error) {
+	r := reader{rest: payload}
+	m := topic.Receipt{
+		First: seq.Offset(r.uvarint()), Count: int(r.number(math.MaxInt32)),
+		Position: int64(r.number(math.MaxInt64)), RawSize: int64(r.number(math.MaxInt64)),
+	}
+	return m, r.end("receipt")
+}

@@ -1,0 +1,213 @@
+package forward
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Subscribe begins a relayed subscription at the leader of some partitions. It
+// lives until Leave, the end of the session, or the end of the leadership.
+type Subscribe struct {
+	Handle      uint64 // the caller's name for it in this session
+	Topic       string
+	Incarnation meta.Incarnation
+	Channel     string
+	Partitions  []int // of the topic; the callee must lead them all
+	Ordered     bool
+	MsgTimeout  time.Duration
+	SampleRate  int
+	Credit      int    // as Ready's
+	Client      []byte // JSON: who the client is, for statistics
+}
+
+// AppendSubscribe appends the payload of a Subscribe to p.
+func AppendSubscribe(p []byte, m *Subscribe) []byte {
+	p = binary.AppendUvarint(p, m.Handle)
+	p = appendString(p, m.Topic)
+	p = binary.AppendUvarint(p, uint64(m.Incarnation))
+	p = appendString(p, m.Channel)
+	p = binary.AppendUvarint(p, uint64(len(m.Partitions)))
+	for _, i := range m.Partitions {
+		p = binary.AppendUvarint(p, uint64(i))
+	}
+	ordered := byte(0)
+	if m.Ordered {
+		ordered = 1
+	}
+	p = append(p, ordered)
+	p = binary.AppendUvarint(p, uint64(m.MsgTimeout))
+	p = binary.AppendUvarint(p, uint64(m.SampleRate))
+	p = binary.AppendUvarint(p, uint64(m.Credit))
+	return appendBytes(p, m.Client)
+}
+
+// DecodeSubscribe reads the payload of a Subscribe.
+func DecodeSubscribe(payload []byte) (Subscribe, error) {
+	r := reader{rest: payload}
+	m := Subscribe{Handle: r.uvarint(), Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()), Channel: r.string()}
+	for n := r.number(seq.MaxPartitions); n > 0 && !r.bad; n-- {
+		m.Partitions = append(m.Partitions, int(r.number(seq.MaxPartitions-1)))
+	}
+	m.Ordered = r.uint8() != 0
+	m.MsgTimeout = time.Duration(r.number(math.MaxInt64))
+	m.SampleRate = int(r.number(100))
+	m.Credit = int(r.number(math.MaxInt32))
+	m.Client = r.bytes()
+	return m, r.end("subscribe")
+}
+
+// Fetch asks for deliveries. It is answered when there are some, when the caller
+// should know that there would be some if it had credit, or when the
+// subscription ends: then with an error.
+type Fetch struct {
+	Handle   uint64
+	MaxBytes int // of the answer, about: one delivery fits always
+}
+
+// AppendFetch appends the payload of a Fetch to p.
+func AppendFetch(p []byte, m Fetch) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(m.MaxBytes))
+}
+
+// DecodeFetch reads the payload of a Fetch.
+func DecodeFetch(payload []byte) (Fetch, error) {
+	r := reader{rest: payload}
+	m := Fetch{Handle: r.uvarint(), MaxBytes: int(r.number(math.MaxInt32))}
+	return m, r.end("fetch")
+}
+
+// AppendDeliveriesHead begins the answer to a Fetch. starved: there is something
+// for which the credit does not suffice. Deliveries follow.
+func AppendDeliveriesHead(p []byte, starved bool) []byte {
+	if starved {
+		return append(p, 1)
+	}
+	return append(p, 0)
+}
+
+// DeliverySize returns the bytes that AppendDelivery appends, at the most.
+func DeliverySize(d *topic.Delivery) int {
+	return 8 + 8 + 2 + 1 + 8 + 2*binary.MaxVarintLen64 + 2*binary.MaxVarintLen32 + len(d.Header) + len(d.Body)
+}
+
+// minDelivery is the fewest bytes that a delivery takes.
+const minDelivery = 8 + 8 + 2 + 1 + 3
+
+// AppendDelivery appends a delivery, which is copied, to p.
+func AppendDelivery(p []byte, d *topic.Delivery) []byte {
+	p = binary.LittleEndian.AppendUint64(p, uint64(d.ID))
+	p = binary.LittleEndian.AppendUint64(p, uint64(d.Timestamp))
+	p = binary.LittleEndian.AppendUint16(p, d.Attempts)
+	at := len(p)
+	p = append(p, 0)
+	p = appendExtras(p, at, d.TraceID, d.Header)
+	p = binary.AppendUvarint(p, uint64(d.Position))
+	p = binary.AppendUvarint(p, uint64(d.RawSize))
+	return appendBytes(p, d.Body)
+}
+
+// DecodeDeliveries reads the answer to a Fetch and appends the deliveries to
+// out. They point into the payload.
+func DecodeDeliveries(payload []byte, out []topic.Delivery) (all []topic.Delivery, starved bool, err error) {
+	r := reader{rest: payload}
+	starved = r.uint8() != 0
+	for len(r.rest) >= minDelivery {
+		out = append(out, r.delivery())
+	}
+	return out, starved, r.end("deliveries")
+}
+
+func (r *reader) delivery() topic.Delivery {
+	d := topic.Delivery{ID: seq.MessageID(r.uint64()), Timestamp: int64(r.uint64()), Attempts: r.uint16()}
+	flags := r.uint8()
+	if flags&^(hasTraceID|hasHeader) != 0 {
+		r.fail()
+	}
+	d.TraceID, d.Header = r.extras(flags)
+	d.Position = int64(r.number(math.MaxInt64))
+	d.RawSize = int32(r.number(math.MaxInt32))
+	d.Body = r.bytes()
+	return d
+}
+
+// Verb is what an Answer says of a message in flight.
+type Verb uint8
+
+// The verbs.
+const (
+	Finish  Verb = 1
+	Requeue Verb = 2
+	Touch   Verb = 3
+)
+
+// Answer is a consumer's answer to a delivery.
+type Answer struct {
+	Verb  Verb
+	ID    seq.MessageID
+	Delay time.Duration // of a Requeue
+}
+
+// AppendAnswersHead begins the payload of a KindAnswer call. Answers follow.
+func AppendAnswersHead(p []byte, handle uint64) []byte { return binary.AppendUvarint(p, handle) }
+
+// AppendAnswer appends one answer to p.
+func AppendAnswer(p []byte, a Answer) []byte {
+	p = append(p, byte(a.Verb))
+	p = binary.LittleEndian.AppendUint64(p, uint64(a.ID))
+	if a.Verb == Requeue {
+		p = binary.AppendUvarint(p, uint64(max(a.Delay, 0)))
+	}
+	return p
+}
+
+// DecodeAnswers reads the payload of a KindAnswer call and appends the answers
+// to out.
+func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, err error) {
+	r := reader{rest: payload}
+	handle = r.uvarint()
+	for len(r.rest) > 0 {
+		a := Answer{Verb: Verb(r.uint8()), ID: seq.MessageID(r.uint64())}
+		switch a.Verb {
+		case Requeue:
+			a.Delay = time.Duration(r.number(math.MaxInt64))
+		case Finish, Touch:
+		default:
+			r.fail()
+		}
+		out = append(out, a)
+	}
+	return handle, out, r.end("answers")
+}
+
+// AppendLeave appends the payload of a KindLeave call to p.
+func AppendLeave(p []byte, handle uint64) []byte { return binary.AppendUvarint(p, handle) }
+
+// DecodeLeave reads the payload of a KindLeave call.
+func DecodeLeave(payload []byte) (handle uint64, err error) {
+	r := reader{rest: payload}
+	handle = r.uvarint()
+	return handle, r.end("leave")
+}
+
+// Ready sets how many messages of a relayed subscription may be in flight.
+type Ready struct {
+	Handle uint64
+	Credit int
+}
+
+// AppendReady appends the payload of a Ready to p.
+func AppendReady(p []byte, m Ready) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(m.Credit))
+}
+
+// DecodeReady reads the payload of a Ready.
+func DecodeReady(payload []byte) (Ready, error) {
+	r := reader{rest: payload}
+	m := Ready{Handle: r.uvarint(), Credit: int(r.number(math.MaxInt32))}
+	return m, r.end("ready")
+}

@@ -1,0 +1,107 @@
+package forward
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// ErrMalformed is returned for bytes that are not what they should be. Nothing
+// was done with them.
+var ErrMalformed = fate.Mark(errors.New("malformed call between nodes"), fate.Refused)
+
+func appendString(p []byte, s string) []byte {
+	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
+}
+
+func appendBytes(p, b []byte) []byte {
+	return append(binary.AppendUvarint(p, uint64(len(b))), b...)
+}
+
+// reader takes a payload apart. After the first value that is missing, all are
+// zero and bad is set.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) fail() {
+	r.bad, r.rest = true, nil
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// number reads a uvarint that must not be above max.
+func (r *reader) number(max uint64) uint64 {
+	v := r.uvarint()
+	if v > max {
+		r.fail()
+		return 0
+	}
+	return v
+}
+
+func (r *reader) uint8() uint8 {
+	if len(r.rest) < 1 {
+		r.fail()
+		return 0
+	}
+	v := r.rest[0]
+	r.rest = r.rest[1:]
+	return v
+}
+
+func (r *reader) uint16() uint16 {
+	if len(r.rest) < 2 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint16(r.rest)
+	r.rest = r.rest[2:]
+	return v
+}
+
+func (r *reader) uint64() uint64 {
+	if len(r.rest) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.rest)
+	r.rest = r.rest[8:]
+	return v
+}
+
+// bytes reads a length and as many bytes, which stay where they are.
+func (r *reader) bytes() []byte {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return nil
+	}
+	b := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) string() string { return string(r.bytes()) }
+
+// end says whether all was there and nothing is left.
+func (r *reader) end(what string) error {
+	switch {
+	case r.bad:
+		return fmt.Errorf("%w: %s", ErrMalformed, what)
+	case len(r.rest) > 0:
+		return fmt.Errorf("%w: %d bytes behind %s", ErrMalformed, len(r.rest), what)
+	}
+	return nil
+}
