@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,10 +28,13 @@ const (
 	DefaultDiskReserve        = 256 << 20
 	DefaultMaxMsgTimeout      = 15 * time.Minute
 	DefaultEphemeralBytes     = 64 << 20
+	DefaultReplicaLag         = 2 * time.Second
+	DefaultPublishTimeout     = 5 * time.Second
+	DefaultLease              = time.Second
 )
 
-// openTogether is how many partitions are opened at a time at start.
-const openTogether = 4
+// openTogether is how many topics are opened, changed or closed at a time.
+const openTogether = 16
 
 // Options describe a node. The zero value of a number means its default.
 type Options struct {
@@ -52,6 +56,13 @@ type Options struct {
 	TickInterval        time.Duration    // precision of timeouts and deferrals
 	RetentionInterval   time.Duration
 	DiskInterval        time.Duration
+	ReplicaLag          time.Duration // a replica that is behind for longer leaves the in-sync set
+	PublishTimeout      time.Duration // a message that is not committed by then is answered as uncertain
+	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
+
+	// Registered says that the caller has announced this start of the node, and
+	// that Meta is at least at that point.
+	Registered bool
 
 	// KnownChannels returns the channels that a topic which is new here has
 	// elsewhere: they are created with it. nil: none.
@@ -71,6 +82,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.TickInterval, DefaultTickInterval)
 	setDefault(&o.RetentionInterval, DefaultRetentionInterval)
 	setDefault(&o.DiskInterval, DefaultDiskInterval)
+	setDefault(&o.ReplicaLag, DefaultReplicaLag)
+	setDefault(&o.PublishTimeout, DefaultPublishTimeout)
+	setDefault(&o.Lease, DefaultLease)
 	if o.Observer == nil {
 		o.Observer = deaf{}
 	}
@@ -143,18 +157,21 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 // join announces this start of the node: it is a new incarnation, and every
 // partition that it leads gets a new epoch.
 func (b *Broker) join(ctx context.Context) error {
-	if _, err := b.o.Meta.Init(ctx); err != nil {
-		return fmt.Errorf("name the cluster: %w", err)
-	}
-	n := b.o.Node
-	n.ID, n.State = b.o.Self, meta.NodeUp
-	if _, err := b.propose(ctx, meta.NodeStarted{Node: n}); err != nil {
-		return fmt.Errorf("announce node %q: %w", n.ID, err)
+	if !b.o.Registered {
+		if _, err := b.o.Meta.Init(ctx); err != nil {
+			return fmt.Errorf("name the cluster: %w", err)
+		}
+		n := b.o.Node
+		n.ID, n.State = b.o.Self, meta.NodeUp
+		if _, err := b.propose(ctx, meta.NodeStarted{Node: n}); err != nil {
+			return fmt.Errorf("announce node %q: %w", n.ID, err)
+		}
 	}
 	for _, t := range b.Topics() {
-		if meta.IsEphemeral(t.Name) {
+		if meta.IsEphemeral(t.Name) && b.holds(t) {
 			// it was in the memory of a process that is gone
-			if _, err := b.propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation}); err != nil {
+			_, err := b.propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})
+			if err != nil && !errors.Is(ofThisIncarnation(err), ErrTopicNotFound) {
 				return fmt.Errorf("drop ephemeral topic %q: %w", t.Name, err)
 			}
 		}
@@ -162,16 +179,19 @@ func (b *Broker) join(ctx context.Context) error {
 	return nil
 }
 
+// holds says whether this node holds a replica of a topic.
+func (n *hosting) holds(t *meta.Topic) bool {
+	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return slices.Contains(p.Replicas, n.o.Self) })
+}
+
 func (n *hosting) openAll() error {
 	var g errgroup.Group
 	g.SetLimit(openTogether)
 	for _, t := range n.o.Meta.Topics() {
 		g.Go(func() error {
-			h, err := n.host(t)
-			if err != nil {
+			if err := n.converge(t.Name); err != nil {
 				return fmt.Errorf("topic %q: %w", t.Name, err)
 			}
-			n.hosted.Store(t.Name, h)
 			return nil
 		})
 	}
@@ -222,9 +242,7 @@ func (b *Broker) Close() error {
 }
 
 func (n *hosting) closeTopics(reason error) error {
-	n.converging.Lock()
-	defer n.converging.Unlock()
-	n.closed = true
+	n.turns.close()
 	var g errgroup.Group
 	g.SetLimit(openTogether)
 	for _, h := range n.hostedTopics() {

@@ -163,7 +163,7 @@ func powerCut(t *testing.T, policy meta.SyncPolicy, seed uint64) {
 	n.stop()
 	n.fs = after
 	n.start()
-	end := n.lookup("t").partitions[0].replica.Log().CommittedEnd()
+	end := n.lookup("t").partitions()[0].replica.Log().CommittedEnd()
 	if policy.Always() && int(end) != published {
 		t.Errorf("%d were acknowledged, %d are there", published, end)
 	}

@@ -14,31 +14,17 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// hosting is what a node holds of the cluster's topics, and what it stands on.
-type hosting struct {
-	o    Options
-	log  *slog.Logger
-	dirs layout
+// shelf is what a node holds of the cluster's topics, for those who look.
+type shelf struct {
+	o   Options
+	log *slog.Logger
 
-	hosted sync.Map // topic name -> *hostedTopic; written under converging only
+	hosted sync.Map // topic name -> *hostedTopic; written in the topic's turn only
 
-	// converging serializes what changes the set of hosted partitions. It is
-	// held over the disk, and guards nothing that a request looks at.
-	converging sync.Mutex
-	closed     bool // nothing more is hosted; guarded by converging
-
-	timers   timers
-	running  sync.WaitGroup        // the node's loops and what it does in the background
-	exiting  atomic.Bool           // changes are refused
-	failed   atomic.Pointer[error] // why the node cannot go on
-	failOnce sync.Once
 	damage   damage       // damaged ranges of the logs held
-	strays   atomic.Int64 // directories of topics that the metadata never knew
 	torn     atomic.Int64 // bytes cut from torn tails
 	recovery atomic.Int64 // ns that opening all logs at the start took
 
@@ -46,35 +32,64 @@ type hosting struct {
 	retired   LogStats   // what deleted topics counted
 }
 
-func newHosting(o Options) *hosting {
-	return &hosting{o: o, log: o.Logger, dirs: layout{o.DataDir}, timers: timers{wakeup: make(chan struct{}, 1)}}
+// hosting makes what the node holds what the metadata says it should.
+type hosting struct {
+	shelf
+	dirs  layout
+	turns turns // whoever changes what is held of a topic has its turn
+
+	timers   timers
+	running  sync.WaitGroup        // the node's loops and what it does in the background
+	exiting  atomic.Bool           // changes are refused
+	failed   atomic.Pointer[error] // why the node cannot go on
+	failOnce sync.Once
+	strays   atomic.Int64 // directories of topics that the metadata never knew
 }
 
-// hostedTopic is a topic of which this node holds replicas. The set of its
-// partitions does not change: a topic that grows is hosted anew around the same
-// partitions.
+func newHosting(o Options) *hosting {
+	return &hosting{
+		shelf: shelf{o: o, log: o.Logger}, dirs: layout{o.DataDir},
+		timers: timers{wakeup: make(chan struct{}, 1)},
+	}
+}
+
+// hostedTopic is a topic of the cluster as this node has it, from its creation
+// to its deletion. What it holds is changed in the topic's turn, and may be
+// looked at by everybody.
 type hostedTopic struct {
 	name        string
 	incarnation meta.Incarnation
-	config      atomic.Pointer[meta.Topic] // as last converged on
-	fs          vfs.FS                     // the node's, or the memory of an ephemeral topic
-	partitions  []*hostedPartition         // by number; nil: not held here
-	served      []*hostedPartition         // those that this node leads
-	turn        atomic.Uint32              // round robin over served
+	fs          vfs.FS                             // the node's, or the memory of an ephemeral topic
+	config      atomic.Pointer[meta.Topic]         // as last converged on
+	held        atomic.Pointer[[]*hostedPartition] // by number; nil: not held here
+	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
+	turn        atomic.Uint32                      // round robin over those led
+	adopted     atomic.Pointer[meta.Topic]         // what was converged on without an error
 }
 
-// hostedPartition is a replica that this node holds, and what it serves of it.
-type hostedPartition struct {
-	index      int
-	replica    *coord.Replica
-	part       *topic.Partition
-	endBefore  seq.Offset // of the log at the last round of retention, whose goroutine owns it
-	idle       bool       // nothing was appended in the last round; likewise
-	unstored   bool       // the last checkpoint failed; of the checkpoint loop
-	unretained bool       // the last round of retention failed; of its goroutine
+// partitions returns the replicas of the topic by number; nil: not held here.
+// The slice is shared and must not be changed.
+func (h *hostedTopic) partitions() []*hostedPartition { return *h.held.Load() }
+
+// led returns the partitions that this node leads now, by number. The slice is
+// shared and must not be changed.
+func (h *hostedTopic) led() []*ledPartition { return *h.leading.Load() }
+
+// leds returns partition i if this node leads it, or nil.
+func (h *hostedTopic) leds(i int) *ledPartition {
+	led := h.led()
+	if i >= 0 && i < len(led) && led[i].index == i {
+		return led[i]
+	}
+	for _, lp := range led {
+		if lp.index == i {
+			return lp
+		}
+	}
+	return nil
 }
 
-func (n *hosting) lookup(name string) *hostedTopic {
+func (n *shelf) lookup(name string) *hostedTopic {
 	h, ok := n.hosted.Load(name)
 	if !ok {
 		return nil
@@ -83,7 +98,7 @@ func (n *hosting) lookup(name string) *hostedTopic {
 }
 
 // hostedTopics returns what is hosted, sorted by name.
-func (n *hosting) hostedTopics() []*hostedTopic {
+func (n *shelf) hostedTopics() []*hostedTopic {
 	var all []*hostedTopic
 	n.hosted.Range(func(_, h any) bool {
 		all = append(all, h.(*hostedTopic))
@@ -95,13 +110,13 @@ func (n *hosting) hostedTopics() []*hostedTopic {
 
 // converge makes what this node hosts of a topic match the metadata.
 func (n *hosting) converge(name string) error {
-	n.converging.Lock()
-	defer n.converging.Unlock()
-	if n.closed {
+	end, ok := n.turns.begin(name)
+	if !ok {
 		return ErrExiting
 	}
-	want := n.o.Meta.Topic(name)
-	have := n.lookup(name)
+	defer end()
+	// what is read in the topic's turn is newer than what it was converged on
+	want, have := n.o.Meta.Topic(name), n.lookup(name)
 	if have != nil && (want == nil || want.Incarnation != have.incarnation) {
 		n.hosted.Delete(name)
 		if err := n.discard(have); err != nil {
@@ -109,71 +124,62 @@ func (n *hosting) converge(name string) error {
 		}
 		have = nil
 	}
-	switch {
-	case want == nil:
-		return nil
-	case have == nil:
-		h, err := n.host(want)
-		if err != nil {
-			return err
-		}
-		n.hosted.Store(name, h)
-		return nil
-	case len(want.Partitions) > len(have.partitions):
-		grown, err := n.grow(have, want)
-		if err != nil {
-			return err
-		}
-		n.hosted.Store(name, grown)
-		have.disconnect(errPartitionsAdded)
+	if want == nil {
 		return nil
 	}
-	return have.adopt(want)
+	if have != nil {
+		return n.adopt(have, want)
+	}
+	h := n.newTopic(want)
+	if err := n.adopt(h, want); err != nil {
+		return errors.Join(err, h.close(err))
+	}
+	n.hosted.Store(name, h)
+	return nil
 }
 
 var errPartitionsAdded = errors.New("the topic has new partitions: subscribe again")
 
-// host opens what this node holds of a topic.
-func (n *hosting) host(t *meta.Topic) (*hostedTopic, error) {
+// newTopic returns a topic of which nothing is held yet.
+func (n *hosting) newTopic(t *meta.Topic) *hostedTopic {
 	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS}
 	if meta.IsEphemeral(t.Name) {
 		h.fs = vfs.NewMem()
 	}
-	return n.open(h, t)
-}
-
-// grow returns h with the partitions that were added since.
-func (n *hosting) grow(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
-	grown := &hostedTopic{name: h.name, incarnation: h.incarnation, fs: h.fs, partitions: slices.Clone(h.partitions)}
-	return n.open(grown, t)
-}
-
-func (n *hosting) open(h *hostedTopic, t *meta.Topic) (*hostedTopic, error) {
 	h.config.Store(t)
-	before := len(h.partitions)
-	for i := before; i < len(t.Partitions); i++ {
-		var hp *hostedPartition
-		if slices.Contains(t.Partitions[i].Replicas, n.o.Self) {
-			var err error
-			if hp, err = n.openPartition(h, t, i); err != nil {
-				return nil, errors.Join(fmt.Errorf("partition %d: %w", i, err), h.closeFrom(before, err))
-			}
-		}
-		h.partitions = append(h.partitions, hp)
-	}
-	for i, hp := range h.partitions {
-		if hp != nil && t.Partitions[i].Leader == n.o.Self {
-			h.served = append(h.served, hp)
-		}
-	}
-	if err := h.adopt(t); err != nil {
-		return nil, errors.Join(err, h.closeFrom(before, err))
-	}
-	return h, nil
+	h.held.Store(&[]*hostedPartition{})
+	h.leading.Store(&[]*ledPartition{})
+	return h
 }
 
-// openPartition opens a replica and leads it if the metadata says so.
-func (n *hosting) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
+// adopt makes what is held of a topic match what metadata says of it.
+func (n *hosting) adopt(h *hostedTopic, t *meta.Topic) error {
+	if h.adopted.Load() == t {
+		return nil
+	}
+	grown := len(h.partitions()) > 0 && len(t.Partitions) > len(h.partitions())
+	var errs []error
+	for i := range t.Partitions {
+		if err := n.adoptPartition(h, t, i); err != nil {
+			errs = append(errs, fmt.Errorf("partition %d: %w", i, err))
+		}
+	}
+	h.config.Store(t)
+	for _, lp := range h.led() {
+		errs = append(errs, lp.adopt(t))
+	}
+	if grown {
+		h.disconnect(errPartitionsAdded)
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		h.adopted.Store(t)
+	}
+	return err
+}
+
+// openReplica opens a replica of a partition, in no role yet.
+func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
 	dir := n.dirs.partition(t, i)
 	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
 		return nil, err
@@ -189,25 +195,7 @@ func (n *hosting) openPartition(h *hostedTopic, t *meta.Topic, i int) (*hostedPa
 		return nil, err
 	}
 	n.reportRecovery(t.Name, i, replica.Recovery())
-	part, err := topic.Open(topic.Options{
-		Index: i, FS: h.fs, Dir: dir, Log: replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
-		Damaged: func(err *commitlog.CorruptionError) { n.reportDamage(t.Name, i, err) },
-		PositionsDamaged: func(err error) {
-			n.log.Warn("the newest positions are damaged, those before them are used", "topic", t.Name, "partition", i, "error", err)
-		},
-	})
-	if err != nil {
-		return nil, errors.Join(err, replica.Close())
-	}
-	p := &t.Partitions[i]
-	if p.Leader == n.o.Self {
-		l := coord.Leadership{Epoch: p.Epoch, ISR: p.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync}
-		if err := replica.Lead(l, part.Committed); err != nil {
-			return nil, errors.Join(err, replica.Close())
-		}
-		part.Serve(replica.Term())
-	}
-	return &hostedPartition{index: i, replica: replica, part: part}, nil
+	return &hostedPartition{index: i, dir: dir, replica: replica}, nil
 }
 
 // An ephemeral topic's log is cut into small segments, so that retention can
@@ -228,31 +216,6 @@ func (n *hosting) reportRecovery(name string, partition int, r commitlog.Recover
 	}
 }
 
-// adopt takes over what changed of a topic whose partitions are the same.
-func (h *hostedTopic) adopt(t *meta.Topic) error {
-	for _, hp := range h.served {
-		if term := hp.replica.Term(); term != nil {
-			term.SetSync(t.Config.Sync)
-		}
-		hp.part.SetPaused(t.Paused)
-		for _, c := range channelsOf(t) {
-			if _, err := hp.part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Ordered: c.Ordered, Paused: c.Paused}); err != nil {
-				return err
-			}
-		}
-		for _, c := range hp.part.Channels() {
-			if !c.Ephemeral() && t.Channels[c.Name()] == nil {
-				if err := hp.part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
-					return err
-				}
-			}
-		}
-		hp.part.Settled()
-	}
-	h.config.Store(t)
-	return nil
-}
-
 // channelsOf returns a topic's channels in the order of their creation: the
 // first of them gets the backlog.
 func channelsOf(t *meta.Topic) []*meta.Channel {
@@ -266,25 +229,21 @@ func channelsOf(t *meta.Topic) []*meta.Channel {
 
 // disconnect ends the subscriptions to a topic.
 func (h *hostedTopic) disconnect(reason error) {
-	for _, hp := range h.served {
-		for _, c := range hp.part.Channels() {
+	for _, lp := range h.led() {
+		for _, c := range lp.part.Channels() {
 			c.Disconnect(reason)
 		}
 	}
 }
 
 // close ends the topic's partitions and closes their logs.
-func (h *hostedTopic) close(reason error) error { return h.closeFrom(0, reason) }
-
-// closeFrom closes the partitions from a number on.
-func (h *hostedTopic) closeFrom(first int, reason error) error {
+func (h *hostedTopic) close(reason error) error {
+	h.leading.Store(&[]*ledPartition{})
 	var errs []error
-	for _, hp := range h.partitions[first:] {
-		if hp == nil {
-			continue
+	for _, hp := range h.partitions() {
+		if hp != nil {
+			errs = append(errs, hp.close(reason))
 		}
-		// the term first: what it commits still wakes channels
-		errs = append(errs, hp.replica.StopLeading(), hp.part.Close(reason), hp.replica.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -48,7 +49,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 // checkpoint stores the positions that changed.
 func (b *Broker) checkpoint() {
 	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
-		err := hp.part.Checkpoint()
+		err := hp.checkpoint()
 		if failed := err != nil; failed != hp.unstored {
 			hp.unstored = failed // said when it begins and when it ends
 			if failed {
@@ -80,7 +81,8 @@ func (b *Broker) retain() {
 		}
 		l := hp.replica.Log()
 		last := b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
-		err := errors.Join(hp.part.Retain(now, c.RetentionAge, limit, last), l.Checkpoint())
+		r := commitlog.Retention{Now: now, MaxAge: c.RetentionAge, MaxBytes: limit, Last: last}
+		err := errors.Join(hp.retain(r), l.Checkpoint())
 		if failed := err != nil; failed != hp.unretained {
 			hp.unretained = failed // said when it begins
 			if failed {
@@ -101,16 +103,20 @@ func (hp *hostedPartition) rest() {
 		return
 	}
 	hp.replica.Log().ReleaseTail()
-	for _, c := range hp.part.Channels() {
-		c.Trim()
+	if lp := hp.led.Load(); lp != nil {
+		for _, c := range lp.part.Channels() {
+			c.Trim()
+		}
 	}
 }
 
-func (n *hosting) eachPartition(f func(*hostedTopic, *hostedPartition)) {
+func (n *shelf) eachPartition(f func(*hostedTopic, *hostedPartition)) {
 	n.hosted.Range(func(_, v any) bool {
 		h := v.(*hostedTopic)
-		for _, hp := range h.served {
-			f(h, hp)
+		for _, hp := range h.partitions() {
+			if hp != nil {
+				f(h, hp)
+			}
 		}
 		return true
 	})

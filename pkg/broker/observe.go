@@ -54,12 +54,12 @@ func (s *LogStats) retire(l commitlog.Stats) {
 }
 
 // LogStats returns the sums over the logs that this node holds.
-func (n *hosting) LogStats() LogStats {
+func (n *shelf) LogStats() LogStats {
 	n.retiredMu.Lock()
 	s := n.retired
 	n.retiredMu.Unlock()
 	for _, h := range n.hostedTopics() {
-		for _, hp := range h.partitions {
+		for _, hp := range h.partitions() {
 			if hp != nil {
 				s.add(hp.replica.Log().Stats())
 			}
@@ -71,10 +71,10 @@ func (n *hosting) LogStats() LogStats {
 	return s
 }
 
-func (n *hosting) retire(h *hostedTopic) {
+func (n *shelf) retire(h *hostedTopic) {
 	n.retiredMu.Lock()
 	defer n.retiredMu.Unlock()
-	for _, hp := range h.partitions {
+	for _, hp := range h.partitions() {
 		if hp != nil {
 			n.retired.retire(hp.replica.Log().Stats())
 		}
@@ -89,7 +89,7 @@ type Placement struct {
 }
 
 // Placement returns the counts of the cluster's partitions.
-func (n *hosting) Placement() Placement {
+func (n *shelf) Placement() Placement {
 	var c Placement
 	for _, t := range n.o.Meta.Topics() {
 		for i := range t.Partitions {

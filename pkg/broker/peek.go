@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -16,7 +17,7 @@ const DefaultPeek = 10
 const MaxPeek = 10_000
 
 // Peek returns messages without touching them, partition by partition.
-func (n *hosting) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
+func (n *shelf) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	h := n.lookup(r.Topic)
 	if h == nil {
 		return nil, ErrTopicNotFound
@@ -26,20 +27,20 @@ func (n *hosting) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		left = DefaultPeek
 	}
 	left = min(left, MaxPeek)
-	served := h.served
+	served := h.led()
 	if r.Partition >= 0 {
-		hp, err := h.servedPartition(r.Partition)
-		if err != nil {
-			return nil, err
+		lp := h.leds(r.Partition)
+		if lp == nil {
+			return nil, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, r.Partition)
 		}
-		served = []*hostedPartition{hp}
+		served = []*ledPartition{lp}
 	}
 	peeked := []Peeked{}
-	for _, hp := range served {
+	for _, lp := range served {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		some, err := hp.peek(r, left-len(peeked))
+		some, err := lp.peek(r, left-len(peeked))
 		if err != nil {
 			return nil, err
 		}
@@ -48,11 +49,11 @@ func (n *hosting) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	return peeked, nil
 }
 
-func (hp *hostedPartition) peek(r Peek, limit int) ([]Peeked, error) {
+func (lp *ledPartition) peek(r Peek, limit int) ([]Peeked, error) {
 	var c *topic.Channel
-	from := hp.part.Log().Start()
+	from := lp.part.Log().Start()
 	if r.Channel != "" {
-		if c = hp.part.Channel(r.Channel); c == nil {
+		if c = lp.part.Channel(r.Channel); c == nil {
 			return nil, ErrChannelNotFound
 		}
 		from = c.Floor()
@@ -60,7 +61,7 @@ func (hp *hostedPartition) peek(r Peek, limit int) ([]Peeked, error) {
 	if r.From != nil {
 		from = *r.From
 	}
-	seen, err := hp.part.Peek(c, from, limit)
+	seen, err := lp.part.Peek(c, from, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (hp *hostedPartition) peek(r Peek, limit int) ([]Peeked, error) {
 	for i := range seen {
 		s := &seen[i]
 		peeked = append(peeked, Peeked{
-			Partition: hp.index, Offset: s.Offset, ID: seq.NewMessageID(hp.index, s.Offset), Timestamp: s.Timestamp,
+			Partition: lp.index, Offset: s.Offset, ID: seq.NewMessageID(lp.index, s.Offset), Timestamp: s.Timestamp,
 			DeliverAt: s.Message.DeliverAt, Attempts: s.Attempts, State: peekState(c, s, now),
 			TraceID: s.Message.TraceID, Header: s.Message.Header, Body: s.Message.Body,
 		})
@@ -93,23 +94,23 @@ func peekState(c *topic.Channel, s *topic.Seen, now time.Time) PeekState {
 
 // Digest returns the digests of a topic's partitions up to their committed
 // ends, on every replica that can be asked.
-func (n *hosting) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
+func (n *shelf) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
 	h := n.lookup(name)
 	if h == nil {
 		return nil, ErrTopicNotFound
 	}
-	all := make([]PartitionDigest, 0, len(h.served))
-	for _, hp := range h.served {
+	all := make([]PartitionDigest, 0, len(h.led()))
+	for _, lp := range h.led() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		end := hp.part.Log().CommittedEnd()
-		d, err := topic.Digest(hp.part.Log(), end)
+		end := lp.part.Log().CommittedEnd()
+		d, err := topic.Digest(lp.part.Log(), end)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, PartitionDigest{
-			Partition: hp.index, CommittedEnd: end, Digests: map[string]string{string(n.o.Self): d},
+			Partition: lp.index, CommittedEnd: end, Digests: map[string]string{string(n.o.Self): d},
 		})
 	}
 	return all, nil

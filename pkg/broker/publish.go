@@ -18,7 +18,7 @@ func (b *Broker) Publish(ctx context.Context, p Publish) {
 }
 
 // route finds the partition that a publish goes to, or says why it is refused.
-func (b *Broker) route(ctx context.Context, p *Publish) (*hostedPartition, error) {
+func (b *Broker) route(ctx context.Context, p *Publish) (*ledPartition, error) {
 	if b.exiting.Load() {
 		return nil, ErrExiting
 	}
@@ -37,27 +37,26 @@ func (b *Broker) route(ctx context.Context, p *Publish) (*hostedPartition, error
 			}
 		}
 	}
-	if len(h.served) == 0 {
+	led := h.led()
+	if len(led) == 0 {
 		return nil, ErrPartitionNotFound
 	}
 	switch {
 	case p.Partition >= 0:
 		return h.servedPartition(p.Partition)
 	case p.Key != nil:
-		return h.servedPartition(PartitionOfKey(p.Key, len(h.partitions)))
-	case config.Ordered && len(h.partitions) > 1:
+		return h.servedPartition(PartitionOfKey(p.Key, len(h.partitions())))
+	case config.Ordered && len(h.partitions()) > 1:
 		return nil, ErrPartitionNeeded
-	case len(h.served) == 1:
-		return h.served[0], nil
+	case len(led) == 1:
+		return led[0], nil
 	}
-	return h.served[int(h.turn.Add(1)%uint32(len(h.served)))], nil
+	return led[int(h.turn.Add(1)%uint32(len(led)))], nil
 }
 
-func (h *hostedTopic) servedPartition(i int) (*hostedPartition, error) {
-	for _, hp := range h.served {
-		if hp.index == i {
-			return hp, nil
-		}
+func (h *hostedTopic) servedPartition(i int) (*ledPartition, error) {
+	if lp := h.leds(i); lp != nil {
+		return lp, nil
 	}
 	return nil, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, i)
 }

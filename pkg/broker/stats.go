@@ -12,7 +12,7 @@ import (
 // TopicStats describes the topics that this node serves, sorted by name. The
 // filters choose one topic or one channel; "" is all. Without clients, the
 // channels' lists of clients stay nil; they are counted all the same.
-func (n *hosting) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
+func (n *shelf) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
 	all := n.hostedTopics()
 	stats := make([]TopicStats, 0, len(all))
 	now := time.Now()
@@ -30,7 +30,7 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 		Name: h.name, Ephemeral: meta.IsEphemeral(h.name), Paused: t.Paused,
 		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
 	}
-	for i, hp := range h.partitions {
+	for i, hp := range h.partitions() {
 		if hp == nil {
 			continue
 		}
@@ -42,8 +42,8 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 		})
 		s.LogBytes += l.Bytes()
 	}
-	for _, hp := range h.served {
-		n := hp.part.Counts()
+	for _, lp := range h.led() {
+		n := lp.part.Counts()
 		s.Messages += n.Messages
 		s.Bytes += n.Bytes
 		s.Depth += n.Pending
@@ -67,8 +67,8 @@ func texts(ids []meta.NodeID) []string {
 // channelNames returns the names of the channels that this node serves, sorted.
 func (h *hostedTopic) channelNames() []string {
 	names := map[string]struct{}{}
-	for _, hp := range h.served {
-		for _, c := range hp.part.Channels() {
+	for _, lp := range h.led() {
+		for _, c := range lp.part.Channels() {
 			names[c.Name()] = struct{}{}
 		}
 	}
@@ -81,8 +81,8 @@ func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, cl
 		s.Ordered = c.Ordered
 	}
 	seen := map[*Subscription]bool{}
-	for _, hp := range h.served {
-		c := hp.part.Channel(name)
+	for _, lp := range h.led() {
+		c := lp.part.Channel(name)
 		if c == nil {
 			continue
 		}
@@ -96,12 +96,12 @@ func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, cl
 		s.Finished += n.Finished
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
-		if at, ok := hp.part.PublishedAt(n.Floor); ok {
+		if at, ok := lp.part.PublishedAt(n.Floor); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}
 		s.Partitions = append(s.Partitions, ChannelPartitionStats{
-			Partition: hp.index, Leader: string(t.Partitions[hp.index].Leader),
-			Confirmed: n.Floor, Lag: int64(hp.part.Log().CommittedEnd()) - int64(n.Floor),
+			Partition: lp.index, Leader: string(t.Partitions[lp.index].Leader),
+			Confirmed: n.Floor, Lag: int64(lp.part.Log().CommittedEnd()) - int64(n.Floor),
 		})
 		for _, k := range c.Consumers() {
 			sub := k.Owner().(*Subscription)

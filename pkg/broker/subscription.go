@@ -64,13 +64,13 @@ func (b *Broker) Subscribe(ctx context.Context, r Subscribe) (*Subscription, err
 }
 
 func (s *Subscription) join(r Subscribe) error {
-	served := s.topic.served
+	served := s.topic.led()
 	if r.Partition >= 0 {
 		hp, err := s.topic.servedPartition(r.Partition)
 		if err != nil {
 			return err
 		}
-		served = []*hostedPartition{hp}
+		served = []*ledPartition{hp}
 	}
 	o := topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: max(s.b.o.MaxMsgTimeout, r.MsgTimeout), SampleRate: r.SampleRate,
@@ -215,7 +215,7 @@ func (s *Subscription) Close() {
 func (b *Broker) abandon(h *hostedTopic, channel string) {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 	defer cancel()
-	for _, hp := range h.served {
+	for _, hp := range h.led() {
 		if gone, err := hp.part.RemoveAbandoned(channel); err != nil || !gone {
 			return
 		}

@@ -184,8 +184,8 @@ func (d *directory) EmptyTopic(_ context.Context, name string) error {
 		return ErrTopicNotFound
 	}
 	var errs []error
-	for _, hp := range h.served {
-		errs = append(errs, hp.part.Empty())
+	for _, lp := range h.led() {
+		errs = append(errs, lp.part.Empty())
 	}
 	return errors.Join(errs...)
 }
@@ -210,8 +210,8 @@ func (d *directory) CreateChannel(ctx context.Context, name, channel string, ord
 		return err
 	}
 	if meta.IsEphemeral(channel) {
-		for _, hp := range h.served {
-			if _, err := hp.part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true}); err != nil {
+		for _, lp := range h.led() {
+			if _, err := lp.part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true}); err != nil {
 				return err
 			}
 		}
@@ -263,8 +263,8 @@ func (d *directory) DeleteChannel(ctx context.Context, name, channel string) err
 
 func (d *directory) removeEphemeral(h *hostedTopic, channel string) error {
 	removed := false
-	for _, hp := range h.served {
-		if err := hp.part.RemoveChannel(channel); err == nil {
+	for _, lp := range h.led() {
+		if err := lp.part.RemoveChannel(channel); err == nil {
 			removed = true
 		} else if !errors.Is(err, topic.ErrChannelNotFound) {
 			return err
@@ -281,8 +281,8 @@ func (d *directory) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
 	if !meta.IsEphemeral(h.name) {
 		return nil
 	}
-	for _, hp := range h.served {
-		if len(hp.part.Channels()) > 0 {
+	for _, lp := range h.led() {
+		if len(lp.part.Channels()) > 0 {
 			return nil
 		}
 	}
@@ -323,12 +323,12 @@ func (d *directory) SeekChannel(_ context.Context, name, channel string, to Seek
 	if err != nil {
 		return err
 	}
-	for _, hp := range h.served {
-		c := hp.part.Channel(channel)
+	for _, lp := range h.led() {
+		c := lp.part.Channel(channel)
 		if c == nil {
 			continue
 		}
-		l := hp.part.Log()
+		l := lp.part.Log()
 		var o seq.Offset
 		switch {
 		case to.Start:
@@ -339,11 +339,11 @@ func (d *directory) SeekChannel(_ context.Context, name, channel string, to Seek
 			o = *to.Offset
 		default:
 			if o, err = l.OffsetAt(to.Time.UnixNano()); err != nil {
-				return fmt.Errorf("partition %d: %w", hp.index, err)
+				return fmt.Errorf("partition %d: %w", lp.index, err)
 			}
 		}
 		if err := c.Seek(o); err != nil {
-			return fmt.Errorf("partition %d: %w", hp.index, err)
+			return fmt.Errorf("partition %d: %w", lp.index, err)
 		}
 	}
 	return nil
@@ -354,8 +354,8 @@ func (d *directory) withChannel(name, channel string) (*hostedTopic, error) {
 	if h == nil {
 		return nil, ErrTopicNotFound
 	}
-	for _, hp := range h.served {
-		if hp.part.Channel(channel) != nil {
+	for _, lp := range h.led() {
+		if lp.part.Channel(channel) != nil {
 			return h, nil
 		}
 	}
@@ -364,8 +364,8 @@ func (d *directory) withChannel(name, channel string) (*hostedTopic, error) {
 
 func (h *hostedTopic) eachChannel(name string, f func(*topic.Channel) error) error {
 	var errs []error
-	for _, hp := range h.served {
-		if c := hp.part.Channel(name); c != nil {
+	for _, lp := range h.led() {
+		if c := lp.part.Channel(name); c != nil {
 			errs = append(errs, f(c))
 		}
 	}
