@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/wire"
 )
 
 // How a consumer behaves: of a hundred messages it puts some back and holds
@@ -31,7 +32,7 @@ var errEnough = errors.New("the connection has lived long enough")
 type consumer struct {
 	w    *world
 	rng  *rand.Rand
-	conn *client
+	conn *wire.Client
 	id   int // of the connection
 	held []held
 }
@@ -61,11 +62,11 @@ func (w *world) consume(ctx context.Context, name int, subscribed func()) {
 // broker, or if it cannot be told which process it is connected to.
 func (w *world) subscribe(rng *rand.Rand, name, channel int) *consumer {
 	round := w.round.Load()
-	conn, err := dial(w.address, fmt.Sprintf("consumer-%d", name))
+	conn, err := wire.Dial(w.address, clientOptions(fmt.Sprintf("consumer-%d", name)))
 	if err != nil {
 		return nil
 	}
-	if conn.command("SUB", topic, channels[channel]) != nil || conn.expect("OK") != nil || w.round.Load() != round {
+	if conn.Command("SUB", topic, channels[channel]) != nil || conn.Expect("OK") != nil || w.round.Load() != round {
 		conn.Close()
 		return nil
 	}
@@ -75,7 +76,7 @@ func (w *world) subscribe(rng *rand.Rand, name, channel int) *consumer {
 		c.id = w.conns
 		a.Connect(c.id, channel, int(round))
 	})
-	if err := conn.ready(1 + rng.IntN(maxReady)); err != nil {
+	if err := conn.Ready(1 + rng.IntN(maxReady)); err != nil {
 		c.close(false)
 		return nil
 	}
@@ -91,13 +92,15 @@ func (c *consumer) live(ctx context.Context) {
 	defer stop()
 	var err error
 	for err == nil {
-		kind, data, readErr := c.conn.answerBefore(deadline)
+		kind, data, readErr := c.conn.AnswerBefore(deadline)
 		switch {
+		case errors.Is(readErr, wire.ErrQuiet):
+			err = errEnough
 		case readErr != nil:
 			err = readErr
-		case kind == frameMessage:
+		case kind == wire.FrameMessage:
 			err = c.handle(data)
-		case kind == frameError:
+		case kind == wire.FrameError:
 			err = c.complain(data)
 		}
 		if err == nil && time.Now().After(deadline) {
@@ -114,20 +117,20 @@ func (c *consumer) live(ctx context.Context) {
 // farewell closes the subscription in order: at CLOSE_WAIT the broker has read
 // everything that was sent before CLS. What still comes is not answered.
 func (c *consumer) farewell() error {
-	if err := c.conn.command("CLS"); err != nil {
+	if err := c.conn.Command("CLS"); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(closeTimeout)
 	for {
-		kind, data, err := c.conn.answerBefore(deadline)
+		kind, data, err := c.conn.AnswerBefore(deadline)
 		switch {
 		case err != nil:
 			return err
-		case kind == frameMessage:
+		case kind == wire.FrameMessage:
 			if _, err := c.receive(data); err != nil {
 				return err
 			}
-		case kind == frameError:
+		case kind == wire.FrameError:
 			return c.complain(data)
 		case string(data) == "CLOSE_WAIT":
 			return nil
@@ -142,17 +145,17 @@ func (c *consumer) close(clean bool) {
 
 // receive reads a message and tells the audit of it.
 func (c *consumer) receive(data []byte) (held, error) {
-	d, err := parseMessage(data)
+	d, err := wire.ParseMessage(data)
 	var key audit.Key
 	if err == nil {
-		key, err = parseBody(d.body, c.w.o.seed)
+		key, err = wire.ParseBody(d.Body, c.w.o.seed)
 	}
 	if err != nil {
 		c.w.tell(func(a *audit.Audit, now time.Duration) { a.Garbage(now, err.Error()) })
 		return held{}, err
 	}
-	c.w.tell(func(a *audit.Audit, now time.Duration) { a.Deliver(now, c.id, key, sum(d.body), d.id) })
-	return held{key, d.id}, nil
+	c.w.tell(func(a *audit.Audit, now time.Duration) { a.Deliver(now, c.id, key, wire.Sum(d.Body), d.ID) })
+	return held{key, d.ID}, nil
 }
 
 // handle takes one message and answers it, now or later.
@@ -191,7 +194,7 @@ func (c *consumer) finishHeld(n int) error {
 
 func (c *consumer) finish(m held) error {
 	c.w.tell(func(a *audit.Audit, now time.Duration) { a.Finish(now, c.id, m.key) })
-	return c.conn.command("FIN", string(m.id[:]))
+	return c.conn.Command("FIN", string(m.id[:]))
 }
 
 func (c *consumer) requeue(m held) error {
@@ -200,7 +203,7 @@ func (c *consumer) requeue(m held) error {
 		delay = 0
 	}
 	c.w.tell(func(a *audit.Audit, now time.Duration) { a.Requeue(now, c.id, m.key, delay) })
-	return c.conn.command("REQ", string(m.id[:]), strconv.FormatInt(delay.Milliseconds(), 10))
+	return c.conn.Command("REQ", string(m.id[:]), strconv.FormatInt(delay.Milliseconds(), 10))
 }
 
 // complain passes on an error that the broker sent: nothing that a consumer
@@ -211,22 +214,4 @@ func (c *consumer) complain(data []byte) error {
 		c.w.tell(func(a *audit.Audit, now time.Duration) { a.Complain(now, err.Error()) })
 	}
 	return err
-}
-
-// answerBefore is answer, but gives up with errEnough when nothing has begun to
-// arrive at the deadline.
-func (c *client) answerBefore(deadline time.Time) (kind int, data []byte, err error) {
-	if c.r.Buffered() == 0 {
-		if err := c.SetReadDeadline(deadline); err != nil {
-			return 0, nil, err
-		}
-		if _, err := c.r.Peek(1); err != nil {
-			var timeout interface{ Timeout() bool }
-			if errors.As(err, &timeout) && timeout.Timeout() {
-				return 0, nil, errEnough
-			}
-			return 0, nil, err
-		}
-	}
-	return c.answer()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/wire"
 )
 
 // What a producer sends at a time.
@@ -23,7 +24,7 @@ type producer struct {
 	rng  *rand.Rand
 	name int
 	next int // number of the next message
-	conn *client
+	conn *wire.Client
 }
 
 // produce publishes until ctx ends.
@@ -51,7 +52,7 @@ func (w *world) produce(ctx context.Context, name int) {
 }
 
 func (p *producer) connect(ctx context.Context) bool {
-	c, err := dial(p.w.address, fmt.Sprintf("producer-%d", p.name))
+	c, err := wire.Dial(p.w.address, clientOptions(fmt.Sprintf("producer-%d", p.name)))
 	if err != nil {
 		pause(ctx, reconnectPause)
 		return false
@@ -67,14 +68,14 @@ func (p *producer) burst() {
 	for range 1 + p.rng.IntN(maxBurst) {
 		sent = append(sent, p.command())
 	}
-	broken := p.conn.flush() != nil
+	broken := p.conn.Flush() != nil
 	for _, keys := range sent {
 		var kind int
 		var data []byte
 		if !broken {
 			var err error
-			kind, data, err = p.conn.answer()
-			broken = err != nil || kind != frameResponse
+			kind, data, err = p.conn.Answer()
+			broken = err != nil || kind != wire.FrameResponse
 		}
 		p.settle(keys, kind, data)
 	}
@@ -97,7 +98,7 @@ func (p *producer) command() []audit.Key {
 	bodies := make([][]byte, n)
 	for i := range keys {
 		keys[i] = audit.Key{Producer: p.name, Seq: p.next}
-		bodies[i] = makeBody(p.rng, p.w.o.seed, keys[i])
+		bodies[i] = wire.MakeBody(p.rng, p.w.o.seed, keys[i])
 		p.next++
 	}
 	p.w.tell(func(a *audit.Audit, now time.Duration) {
@@ -106,13 +107,13 @@ func (p *producer) command() []audit.Key {
 			notBefore = now + delay
 		}
 		for i, k := range keys {
-			a.Publish(k, sum(bodies[i]), notBefore)
+			a.Publish(k, wire.Sum(bodies[i]), notBefore)
 		}
 	})
 	if n > 1 {
-		p.conn.mpub(topic, bodies)
+		p.conn.MPub(topic, bodies)
 	} else {
-		p.conn.pub(topic, delay, bodies[0])
+		p.conn.Pub(topic, delay, bodies[0])
 	}
 	return keys
 }
@@ -122,9 +123,9 @@ func (p *producer) settle(keys []audit.Key, kind int, data []byte) {
 	p.w.tell(func(a *audit.Audit, now time.Duration) {
 		for _, k := range keys {
 			switch {
-			case kind == frameResponse && string(data) == "OK":
+			case kind == wire.FrameResponse && string(data) == "OK":
 				a.Settle(now, k, audit.Acknowledged)
-			case kind == frameError && (strings.HasPrefix(string(data), "E_BAD_") || strings.HasPrefix(string(data), "E_INVALID")):
+			case kind == wire.FrameError && (strings.HasPrefix(string(data), "E_BAD_") || strings.HasPrefix(string(data), "E_INVALID")):
 				a.Settle(now, k, audit.Rejected)
 				a.Complain(now, fmt.Sprintf("to a right publish: %s", data))
 			default:

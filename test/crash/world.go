@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/wire"
 )
 
 // The topic and the channels of a run, and how a consumer treats them.
@@ -94,6 +95,11 @@ func newWorld(o options, address, dir string) *world {
 		}
 	})
 	return w
+}
+
+// clientOptions is what clients tell the broker.
+func clientOptions(id string) wire.Options {
+	return wire.Options{ID: id, UserAgent: "brokerd-crash/1", MsgTimeout: msgTimeout}
 }
 
 // now is the time that the audit is told.

@@ -1,4 +1,4 @@
-package main
+package wire
 
 import (
 	"encoding/binary"
@@ -16,11 +16,11 @@ const bodyHeader = 16
 // maxPadding is the most random bytes in a body.
 const maxPadding = 2000
 
-// sums identify a body by its contents.
-func sum(body []byte) uint64 { return crc64.Checksum(body, crc64.MakeTable(crc64.ECMA)) }
+// Sum identifies a body by its contents.
+func Sum(body []byte) uint64 { return crc64.Checksum(body, crc64.MakeTable(crc64.ECMA)) }
 
-// makeBody returns the body of a message.
-func makeBody(rng *rand.Rand, run uint64, k audit.Key) []byte {
+// MakeBody returns the body of a message.
+func MakeBody(rng *rand.Rand, run uint64, k audit.Key) []byte {
 	b := make([]byte, bodyHeader+rng.IntN(maxPadding))
 	binary.BigEndian.PutUint64(b, run)
 	binary.BigEndian.PutUint32(b[8:], uint32(k.Producer))
@@ -31,8 +31,8 @@ func makeBody(rng *rand.Rand, run uint64, k audit.Key) []byte {
 	return b
 }
 
-// parseBody returns the key in a body.
-func parseBody(body []byte, run uint64) (audit.Key, error) {
+// ParseBody returns the key in a body.
+func ParseBody(body []byte, run uint64) (audit.Key, error) {
 	if len(body) < bodyHeader || binary.BigEndian.Uint64(body) != run {
 		return audit.Key{}, errors.New("not a body of this run")
 	}

@@ -1,0 +1,222 @@
+// Package wire is the client of the programs that try a broker: one connection
+// of the NSQ protocol, and message bodies that say whose they are.
+//
+// It sends what it is told and hands over what comes. It refuses to reconnect, to
+// retry or to decide what an answer means: that is what the programs test.
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+)
+
+// The frames of the NSQ protocol.
+const (
+	FrameResponse = 0
+	FrameError    = 1
+	FrameMessage  = 2
+
+	maxFrame      = 16 << 20
+	bufferSize    = 64 << 10
+	messageHeader = 8 + 2 + len(audit.ID{})
+)
+
+// DefaultTimeout ends a connection on which nothing moves: the broker sends a
+// heartbeat more often.
+const DefaultTimeout = 40 * time.Second
+
+// dialTimeout is how long to wait for a connection at most.
+const dialTimeout = time.Second
+
+// ErrQuiet says that nothing had begun to arrive at the deadline.
+var ErrQuiet = errors.New("nothing has come until the deadline")
+
+// Options is what a client tells the broker of itself.
+type Options struct {
+	ID         string
+	UserAgent  string
+	MsgTimeout time.Duration // 0: the broker's default
+	Timeout    time.Duration // of each read and write; 0: DefaultTimeout
+}
+
+// Client is one connection. One goroutine may read while another writes.
+type Client struct {
+	net.Conn
+	r       *bufio.Reader
+	w       *bufio.Writer
+	timeout time.Duration
+}
+
+// Dial connects and identifies.
+func Dial(address string, o Options) (*Client, error) {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	conn, err := net.DialTimeout("tcp", address, min(o.Timeout, dialTimeout))
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(conn, o.Timeout)
+	settings, err := json.Marshal(map[string]any{
+		"client_id": o.ID, "user_agent": o.UserAgent, "msg_timeout": o.MsgTimeout.Milliseconds(),
+	})
+	if err == nil {
+		c.w.WriteString("  V2IDENTIFY\n")
+		c.body(settings)
+		err = c.Expect("OK")
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func newClient(conn net.Conn, timeout time.Duration) *Client {
+	return &Client{conn, bufio.NewReaderSize(conn, bufferSize), bufio.NewWriterSize(conn, bufferSize), timeout}
+}
+
+// body adds a sized body to what is to be sent.
+func (c *Client) body(b []byte) {
+	c.w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(b))))
+	c.w.Write(b)
+}
+
+// MPub buffers an MPUB of several bodies. The topic may be followed by a space
+// and a partition.
+func (c *Client) MPub(topic string, bodies [][]byte) {
+	size := 4
+	for _, b := range bodies {
+		size += 4 + len(b)
+	}
+	fmt.Fprintf(c.w, "MPUB %s\n", topic)
+	c.w.Write(binary.BigEndian.AppendUint32(nil, uint32(size)))
+	c.w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(bodies))))
+	for _, b := range bodies {
+		c.body(b)
+	}
+}
+
+// Pub buffers a PUB, whose topic may be followed by a space and a partition, or,
+// with a delay, a DPUB.
+func (c *Client) Pub(topic string, delay time.Duration, b []byte) {
+	if delay > 0 {
+		fmt.Fprintf(c.w, "DPUB %s %d\n", topic, delay.Milliseconds())
+	} else {
+		fmt.Fprintf(c.w, "PUB %s\n", topic)
+	}
+	c.body(b)
+}
+
+// Command sends a command without a body, at once.
+func (c *Client) Command(words ...string) error {
+	for i, w := range words {
+		if i > 0 {
+			c.w.WriteByte(' ')
+		}
+		c.w.WriteString(w)
+	}
+	c.w.WriteByte('\n')
+	return c.Flush()
+}
+
+// Flush sends what is buffered.
+func (c *Client) Flush() error {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		return err
+	}
+	return c.w.Flush()
+}
+
+// frame reads one frame. Its data is the caller's.
+func (c *Client) frame() (kind int, data []byte, err error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
+		return 0, nil, err
+	}
+	var head [8]byte
+	if _, err := io.ReadFull(c.r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:4])
+	if size < 4 || size > maxFrame {
+		return 0, nil, fmt.Errorf("a frame of %d bytes", size)
+	}
+	data = make([]byte, size-4)
+	_, err = io.ReadFull(c.r, data)
+	return int(binary.BigEndian.Uint32(head[4:])), data, err
+}
+
+// Answer reads the next frame that is no heartbeat.
+func (c *Client) Answer() (kind int, data []byte, err error) {
+	for {
+		kind, data, err = c.frame()
+		if err != nil || kind != FrameResponse || !bytes.Equal(data, []byte("_heartbeat_")) {
+			return kind, data, err
+		}
+		if err := c.Command("NOP"); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// AnswerBefore is Answer, but gives up with ErrQuiet when nothing has begun to
+// arrive at the deadline.
+func (c *Client) AnswerBefore(deadline time.Time) (kind int, data []byte, err error) {
+	if c.r.Buffered() == 0 {
+		if err := c.SetReadDeadline(deadline); err != nil {
+			return 0, nil, err
+		}
+		if _, err := c.r.Peek(1); err != nil {
+			var timeout interface{ Timeout() bool }
+			if errors.As(err, &timeout) && timeout.Timeout() {
+				return 0, nil, ErrQuiet
+			}
+			return 0, nil, err
+		}
+	}
+	return c.Answer()
+}
+
+// Expect sends what is buffered and wants one response.
+func (c *Client) Expect(response string) error {
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	kind, data, err := c.Answer()
+	if err != nil {
+		return err
+	}
+	if kind != FrameResponse || string(data) != response {
+		return fmt.Errorf("the broker answered %q, not %q", data, response)
+	}
+	return nil
+}
+
+// Delivery is a message as it arrives.
+type Delivery struct {
+	ID   audit.ID
+	Body []byte // a part of the frame's data
+}
+
+// ParseMessage splits the data of a message frame.
+func ParseMessage(data []byte) (Delivery, error) {
+	if len(data) < messageHeader {
+		return Delivery{}, fmt.Errorf("a message frame of %d bytes", len(data))
+	}
+	d := Delivery{Body: data[messageHeader:]}
+	copy(d.ID[:], data[10:messageHeader])
+	return d, nil
+}
+
+// Ready tells the broker how many messages may be in flight.
+func (c *Client) Ready(n int) error { return c.Command("RDY", strconv.Itoa(n)) }
