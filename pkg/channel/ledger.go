@@ -17,7 +17,8 @@ type ledger struct {
 	t      *tracked   // nil while there is nothing to remember
 
 	ahead    int // tracked offsets at or above the cursor
-	inFlight int
+	inFlight int // held ones included
+	held     int
 	ready    int
 	deferred int
 
@@ -76,6 +77,9 @@ func (l *ledger) leave(slot int32) {
 	switch l.t.slots[slot].place {
 	case inFlight:
 		l.inFlight--
+	case held:
+		l.inFlight--
+		l.held--
 	case ready:
 		l.ready--
 	case deferred:

@@ -49,6 +49,7 @@ type entry struct {
 	order     int // of its deadline or deferral
 	delivery  int
 	published bool
+	held      bool // in flight with nobody
 }
 
 func newModel(start seq.Offset, ordered bool) *model {
@@ -126,7 +127,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 		m.clock++
 		e := m.at[o]
 		e.attempts = min(e.attempts+1, MaxAttempts)
-		e.state, e.consumer, e.taken, e.due = InFlight, consumer, now, now.Add(timeout)
+		e.state, e.consumer, e.taken, e.due, e.held = InFlight, consumer, now, now.Add(timeout), false
 		e.order, e.delivery = m.clock, m.clock
 		out = append(out, Delivery{o, e.attempts})
 	}
@@ -135,7 +136,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 
 func (m *model) owned(o seq.Offset, consumer uint64) error {
 	switch e := m.at[o]; {
-	case e == nil || e.state != InFlight:
+	case e == nil || e.state != InFlight || e.held:
 		return ErrNotInFlight
 	case e.consumer != consumer:
 		return ErrNotOwner
@@ -166,7 +167,7 @@ func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
 
 func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 	switch e := m.at[o]; {
-	case e != nil && e.state == InFlight:
+	case e != nil && e.state == InFlight && !e.held:
 		e.attempts--
 		m.deferUntil(o, at, true)
 	case e == nil && o >= m.cursor:
@@ -177,7 +178,7 @@ func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 
 func (m *model) expire(now time.Time) (out []seq.Offset) {
 	for _, o := range m.offsets(InFlight) {
-		if due := m.at[o].due; !due.After(now) {
+		if due := m.at[o].due; !due.After(now) && !m.at[o].held {
 			m.promote(due.Add(-1))
 			m.enqueue(o)
 			out = append(out, o)
@@ -191,7 +192,7 @@ func (m *model) disconnect(consumer uint64) (n int) {
 	taken := m.offsets(InFlight)
 	slices.SortFunc(taken, func(a, b seq.Offset) int { return cmp.Compare(m.at[a].delivery, m.at[b].delivery) })
 	for _, o := range taken {
-		if m.at[o].consumer == consumer {
+		if m.at[o].consumer == consumer && !m.at[o].held {
 			m.enqueue(o)
 			n++
 		}
@@ -218,6 +219,8 @@ func (m *model) restart() {
 	m.cursor, m.freshTurn, m.paused, m.queue = m.floor, false, false, nil
 	for _, o := range slices.Sorted(maps.Keys(m.at)) {
 		switch e := m.at[o]; {
+		case e.held && e.state == InFlight:
+			e.state = Finished
 		case e.state == Deferred && e.published:
 			delete(m.at, o)
 		case e.state == Deferred:
@@ -230,6 +233,7 @@ func (m *model) restart() {
 			m.enqueue(o)
 		}
 	}
+	m.settle()
 }
 
 // check compares a state with the model, and the state with its invariants.
@@ -265,6 +269,7 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 	}
 	at, ok := s.NextEvent()
 	var want []time.Time
+	flying = slices.DeleteFunc(flying, func(o seq.Offset) bool { return m.at[o].held })
 	for _, list := range [][]seq.Offset{flying, later} {
 		if len(list) > 0 {
 			want = append(want, m.at[list[0]].due)
@@ -314,14 +319,14 @@ func check(s *State) error {
 		} else {
 			tracked++
 		}
-		if (m.event != 0) != (m.place != ready) {
+		if (m.event != 0) != (m.place == inFlight || m.place == deferred) {
 			return fmt.Errorf("offset %d: event %d in place %d", m.offset, m.event, m.place)
 		}
 	}
 	if ahead != s.ahead || s.t.index.used != int(tracked)+ahead {
 		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", s.ahead, ahead, s.t.index.used, tracked)
 	}
-	if count[inFlight] != s.inFlight || count[ready] != s.ready || count[deferred] != s.deferred {
+	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[deferred] != s.deferred {
 		return fmt.Errorf("counts %d %d %d, want %v", s.inFlight, s.ready, s.deferred, count)
 	}
 	finished := uint64(0)
@@ -372,6 +377,15 @@ func (p *pair) step(rng *rand.Rand) error {
 			p.m.settle()
 		}
 		return same(p.s.Finish(o, consumer), want)
+	case n < 53:
+		p.note("hold %d by %d", o, consumer)
+		want := p.m.owned(o, consumer)
+		if want == nil {
+			p.m.at[o].held = true
+		}
+		return same(p.s.Hold(o, consumer), want)
+	case n < 56:
+		return p.decide(rng)
 	case n < 60:
 		if rng.IntN(3) == 0 {
 			delay = 0
@@ -409,10 +423,44 @@ func (p *pair) step(rng *rand.Rand) error {
 	return nil
 }
 
+// decide says what became of a held message, or of one that is not held.
+func (p *pair) decide(rng *rand.Rand) error {
+	o := p.m.floor + seq.Offset(rng.IntN(30))
+	var held []seq.Offset
+	for _, f := range p.m.offsets(InFlight) {
+		if p.m.at[f].held {
+			held = append(held, f)
+		}
+	}
+	if p.s.Held() != len(held) {
+		return fmt.Errorf("%d held, want %d", p.s.Held(), len(held))
+	}
+	if len(held) > 0 && rng.IntN(4) > 0 {
+		o = held[rng.IntN(len(held))]
+	}
+	meant := slices.Contains(held, o)
+	if rng.IntN(3) == 0 {
+		p.note("release %d", o)
+		p.s.Release(o)
+		if meant {
+			p.m.at[o].state = Ready
+			p.m.queue = slices.Insert(p.m.queue, 0, o)
+		}
+		return nil
+	}
+	p.note("confirm %d", o)
+	p.s.Confirm(o)
+	if meant {
+		p.m.at[o].state = Finished
+		p.m.settle()
+	}
+	return nil
+}
+
 func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Duration) error {
 	o = min(o, max(p.end, p.m.floor+1)-1)
 	e := p.m.at[o]
-	flying := e != nil && e.state == InFlight
+	flying := e != nil && e.state == InFlight && !e.held
 	switch rng.IntN(16) {
 	case 0, 1, 2, 3:
 		if o >= p.end {

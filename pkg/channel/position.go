@@ -36,7 +36,9 @@ type Attempt struct {
 }
 
 // Position returns what is worth keeping of the state. The result shares
-// nothing with it. It looks at every tracked message.
+// nothing with it. It looks at every tracked message. Held messages count as
+// finished: the position goes to those who must hear of them, and must not undo
+// there what they have heard already.
 func (s *State) Position() Position {
 	p := Position{Floor: s.floor}
 	for from, end := range s.done.Ranges() {
@@ -55,12 +57,99 @@ func (s *State) Position() Position {
 			if !m.published {
 				p.Deferred = append(p.Deferred, Deferral{m.offset, m.due, m.attempts})
 			}
-		case free:
+		case held, free:
 		}
 	}
 	slices.SortFunc(p.Attempted, func(a, b Attempt) int { return compare(a.Offset, b.Offset) })
 	slices.SortFunc(p.Deferred, func(a, b Deferral) int { return compare(a.Offset, b.Offset) })
+	if s.held > 0 {
+		for i := range s.t.slots {
+			if s.t.slots[i].place == held {
+				p.Finish(s.t.slots[i].offset)
+			}
+		}
+	}
 	return p
+}
+
+// Finish makes p the position at which a message is finished, too. It takes no
+// time where that is the floor, and time in proportion to p elsewhere. The
+// slices of p are changed in place.
+func (p *Position) Finish(o seq.Offset) {
+	if o < p.Floor {
+		return
+	}
+	at, ok := slices.BinarySearchFunc(p.Deferred, o, func(d Deferral, o seq.Offset) int { return compare(d.Offset, o) })
+	if ok {
+		p.Deferred = cut(p.Deferred, at)
+	}
+	if at, ok = slices.BinarySearchFunc(p.Attempted, o, func(a Attempt, o seq.Offset) int { return compare(a.Offset, o) }); ok {
+		p.Attempted = cut(p.Attempted, at)
+	}
+	if o > p.Floor {
+		p.Finished = include(p.Finished, o)
+		return
+	}
+	p.Floor++
+	p.absorb()
+}
+
+// AdvanceTo makes p a position of which everything below floor is finished. It
+// does nothing to one that is there already.
+func (p *Position) AdvanceTo(floor seq.Offset) {
+	if floor <= p.Floor {
+		return
+	}
+	p.Floor = floor
+	for len(p.Deferred) > 0 && p.Deferred[0].Offset < floor {
+		p.Deferred = p.Deferred[1:]
+	}
+	for len(p.Attempted) > 0 && p.Attempted[0].Offset < floor {
+		p.Attempted = p.Attempted[1:]
+	}
+	p.absorb()
+}
+
+// absorb moves the floor over what is finished beyond it.
+func (p *Position) absorb() {
+	for len(p.Finished) > 0 && p.Finished[0].From <= p.Floor {
+		p.Floor = max(p.Floor, p.Finished[0].End)
+		p.Finished = p.Finished[1:]
+	}
+	if len(p.Finished) == 0 {
+		p.Finished = nil
+	}
+}
+
+// include adds an offset to sorted ranges that do not touch each other.
+func include(ranges []Range, o seq.Offset) []Range {
+	i, _ := slices.BinarySearchFunc(ranges, o, func(r Range, o seq.Offset) int { return compare(r.End, o) })
+	switch { // ranges[i] is the first that ends at o or later
+	case i == len(ranges) || ranges[i].From > o+1:
+		return slices.Insert(ranges, i, Range{o, o + 1})
+	case ranges[i].From == o+1:
+		ranges[i].From = o
+	case ranges[i].End == o:
+		ranges[i].End++
+		if i+1 < len(ranges) && ranges[i+1].From == o+1 {
+			ranges[i].End = ranges[i+1].End
+			return slices.Delete(ranges, i+1, i+2)
+		}
+	}
+	return ranges
+}
+
+// cut returns list without an entry; the first one costs nothing.
+func cut[E any](list []E, at int) []E {
+	if at == 0 {
+		list = list[1:]
+	} else {
+		list = slices.Delete(list, at, at+1)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func compare(a, b seq.Offset) int {
@@ -71,6 +160,13 @@ func compare(a, b seq.Offset) int {
 		return 1
 	}
 	return 0
+}
+
+// Reaches says whether the position speaks of offsets at or beyond end.
+func (p *Position) Reaches(end seq.Offset) bool {
+	n, d, a := len(p.Finished), len(p.Deferred), len(p.Attempted)
+	return p.Floor > end || n > 0 && p.Finished[n-1].End > end ||
+		d > 0 && p.Deferred[d-1].Offset >= end || a > 0 && p.Attempted[a-1].Offset >= end
 }
 
 // Below returns what the position says of the offsets below end: what may be

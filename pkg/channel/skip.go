@@ -8,7 +8,7 @@ func (s *State) Skip(from, end seq.Offset) {
 	for o := max(from, s.floor); o < end; o++ {
 		if s.t != nil {
 			if slot, ok := s.t.index.get(o); ok {
-				if s.t.slots[slot].place == inFlight {
+				if at := s.t.slots[slot].place; at == inFlight || at == held {
 					continue
 				}
 				s.forget(slot)

@@ -10,6 +10,7 @@ const (
 	inFlight
 	ready
 	deferred
+	held // finished, once others know: in flight with nobody, and without a deadline
 )
 
 // message is what the channel remembers of one offset that is neither fresh nor
@@ -84,7 +85,7 @@ func (t *tracked) leave(slot int32) {
 		t.deferrals.stale++
 	case ready:
 		t.unlink(&t.ready, slot)
-	case free:
+	case held, free:
 	}
 	m.event = 0
 	m.place = free

@@ -33,7 +33,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 // delivered anew, and answers to older deliveries fail with ErrNotInFlight.
 func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
-	s.ahead, s.inFlight, s.ready, s.deferred = 0, 0, 0, 0
+	s.ahead, s.inFlight, s.held, s.ready, s.deferred = 0, 0, 0, 0, 0
 	s.freshTurn = false
 	s.revision++
 }
@@ -117,7 +117,7 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 	}
 	m := &s.t.slots[slot]
 	switch m.place {
-	case inFlight:
+	case inFlight, held:
 		return InFlight, m.attempts
 	case deferred:
 		return Deferred, m.attempts

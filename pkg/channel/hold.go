@@ -1,0 +1,53 @@
+package channel
+
+import "github.com/brokerd/brokerd/pkg/seq"
+
+// Hold is Finish in two steps, for a consumer's word that others must hear
+// before it counts: the message leaves the consumer and has no deadline any
+// more, but is still in flight, so an ordered channel hands out nothing. Further
+// answers to it are refused with ErrNotInFlight. Confirm or Release follows.
+func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
+	slot, err := l.owned(o, consumer)
+	if err != nil {
+		return err
+	}
+	l.leave(slot)
+	l.t.slots[slot].place = held
+	l.inFlight++
+	l.held++
+	l.revision++
+	return nil
+}
+
+// Confirm finishes a held message. An offset that is not held any more, since
+// the channel was moved, is ignored.
+func (l *ledger) Confirm(o seq.Offset) {
+	if slot, ok := l.holding(o); ok {
+		l.finished++
+		l.finish(slot)
+	}
+}
+
+// Release makes a held message ready: it is the first to be delivered again. An
+// offset that is not held any more is ignored.
+func (l *ledger) Release(o seq.Offset) {
+	if slot, ok := l.holding(o); ok {
+		l.leave(slot)
+		l.t.intoReadyFront(slot)
+		l.ready++
+		l.revision++
+	}
+}
+
+// Held returns how many messages are held. They count as in flight, with no
+// consumer.
+func (l *ledger) Held() int { return l.held }
+
+// holding returns the slot of an offset that is held.
+func (l *ledger) holding(o seq.Offset) (int32, bool) {
+	if l.held == 0 {
+		return 0, false
+	}
+	slot, ok := l.t.index.get(o)
+	return slot, ok && l.t.slots[slot].place == held
+}
