@@ -34,7 +34,30 @@ type Channel struct {
 	waiting   waitlist
 	lastID    uint64 // of a consumer
 	armed     bool   // ticks have been asked for
-	closed    error  // why it ended; nil while it lives
+	movers    movers
+	closed    error // why it ended; nil while it lives
+}
+
+// movers are operators that wait until nothing is held. Nothing is delivered
+// meanwhile. The channel's mutex guards them.
+type movers struct {
+	n       int
+	settled chan struct{} // closed when nothing is held; nil: nobody waits for it
+}
+
+// wait returns what is closed by the next release.
+func (m *movers) wait() chan struct{} {
+	if m.settled == nil {
+		m.settled = make(chan struct{})
+	}
+	return m.settled
+}
+
+func (m *movers) release() {
+	if m.settled != nil {
+		close(m.settled)
+		m.settled = nil
+	}
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
@@ -78,23 +101,39 @@ func (c *Channel) Configure(o ChannelOptions) {
 	})
 }
 
-// Empty forgets all that the channel has: waiting, deferred and in flight.
+// Empty forgets all that the channel has: waiting, deferred and in flight. When
+// it returns, that is on this node's disk; Partition.Flush waits for the others.
 func (c *Channel) Empty() error {
 	end := c.p.visibleEnd()
-	c.change(func(s *channel.State) { s.Empty(end) })
-	return c.p.Checkpoint()
+	return c.move(func(s *channel.State) { s.Empty(end) })
 }
 
 // Seek moves the channel to an offset, forward or back: what is from there on
-// is delivered (again).
+// is delivered (again). When it returns, that is on this node's disk;
+// Partition.Flush waits for the others.
 func (c *Channel) Seek(o seq.Offset) error {
 	o = min(max(o, c.p.o.Log.Start()), c.p.o.Log.CommittedEnd())
-	c.change(func(s *channel.State) { s.Seek(o) })
-	return c.p.Checkpoint()
+	return c.move(func(s *channel.State) { s.Seek(o) })
 }
 
-func (c *Channel) advanceTo(start seq.Offset) {
-	c.change(func(s *channel.State) { s.AdvanceTo(start) })
+// move applies an operator's change that may lead back. It waits for what other
+// replicas are being told, or that would lead them forward again behind it.
+func (c *Channel) move(f func(*channel.State)) error {
+	c.mu.Lock()
+	c.movers.n++
+	for c.state.Held() > 0 && c.closed == nil {
+		settled := c.movers.wait()
+		c.mu.Unlock()
+		<-settled
+		c.mu.Lock()
+	}
+	c.mu.Unlock()
+	c.change(func(s *channel.State) {
+		f(s)
+		c.movers.n--
+	})
+	_, err := c.p.store()
+	return err
 }
 
 // dropRange finishes messages that no consumer has seen.
@@ -121,6 +160,7 @@ func (c *Channel) change(f func(*channel.State)) {
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.p.dirty.mark()
+	c.p.stir()
 	c.arm(arm)
 	c.wakeFor(everyone)
 	c.wakeConsumers()
@@ -172,6 +212,7 @@ func (c *Channel) Tick(now time.Time) bool {
 		ready = int(c.state.Counts(end).Depth)
 	}
 	c.mu.Unlock()
+	c.p.stir()
 	c.wakeFor(ready)
 	return armed
 }
@@ -251,6 +292,7 @@ func (c *Channel) close(reason error) {
 		return
 	}
 	c.closed = reason
+	c.movers.release()
 	all := c.consumers
 	c.consumers, c.waiting = nil, waitlist{}
 	c.waiters.Store(0)

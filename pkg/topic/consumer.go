@@ -112,6 +112,7 @@ func (k *Consumer) Leave() (left int) {
 	left = len(c.consumers)
 	c.mu.Unlock()
 	c.p.dirty.mark()
+	c.p.stir()
 	c.wakeFor(n + 1) // one more, for the wake that it may have had
 	return left
 }
@@ -143,10 +144,14 @@ func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.InFlightO
 
 // Take hands over up to max messages, now in flight: emit is called for each,
 // with slices that are good during the call. It returns how many. 0 means that
-// there is nothing now, and that Wake will be called when there may be. An
-// error of emit's ends it, and the messages not handed over are ready again.
+// there is nothing now, and that Wake will be called when there may be; or that
+// nothing may be handed over at now: see Leased. An error of emit's ends it, and the messages not handed over are ready again.
 func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int, error) {
 	max = min(max, takeMax)
+	if !k.Leased(now) {
+		k.release()
+		return 0, nil
+	}
 	for {
 		k.ch.arm(k.take(now, max))
 		if len(k.taken) == 0 {
@@ -170,8 +175,8 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil {
-		return false
+	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 {
+		return false // whoever changes that lets everybody look again
 	}
 	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 	if len(k.taken) == 0 {
@@ -333,18 +338,40 @@ func (k *Consumer) putBack() {
 	k.recountLocked()
 	c.mu.Unlock()
 	c.p.dirty.mark()
+	c.p.stir()
 	if len(u.back) > 0 {
 		c.wakeFor(len(u.back))
 	}
 	u.late, u.gone, u.back = u.late[:0], u.gone[:0], u.back[:0]
 }
 
-// Finish says that the consumer is done with a message.
+// Leased says whether what was taken may still be handed over at now: see
+// Partition.Leased.
+func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
+
+// Finish says that the consumer is done with a message. On an ordered channel
+// of which there are other replicas, that counts, and the next message is
+// delivered, once they know. Until then the message can be answered no more,
+// does not time out, and holds the next one back. If the term ends before, the
+// next leader delivers the message again, unless it has heard of it.
 func (k *Consumer) Finish(o seq.Offset) error {
 	c := k.ch
+	if !c.p.answerable() {
+		return ErrNotLeased
+	}
 	c.mu.Lock()
-	err := c.state.Finish(o, k.id)
+	share := c.state.Ordered() && c.p.sharing.shared()
+	var err error
+	switch {
+	case c.closed != nil:
+		err = channel.ErrNotInFlight
+	case share:
+		err = c.state.Hold(o, k.id)
+	default:
+		err = c.state.Finish(o, k.id)
+	}
 	more := err == nil && c.waiting.len() > 0 && c.state.Ordered()
+	floor := c.state.Floor()
 	if err == nil {
 		k.recountLocked()
 	}
@@ -352,17 +379,49 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	if err != nil {
 		return err
 	}
+	if share {
+		a := advance{channel: c.name, version: c.version, floor: floor, offset: o}
+		c.p.sharing.advance(change{data: a.append(nil), done: func(err error) { k.shared(o, err) }})
+		return nil
+	}
 	k.finished.Add(1)
 	c.p.dirty.mark()
+	c.p.stir()
 	if more {
 		c.wakeFor(1)
 	}
 	return nil
 }
 
+// shared ends a Finish that others had to hear of. An error says that the term
+// is over: nothing is delivered here any more.
+func (k *Consumer) shared(o seq.Offset, err error) {
+	c := k.ch
+	if err != nil {
+		c.p.over.Store(true)
+	}
+	c.mu.Lock()
+	if err == nil {
+		c.state.Confirm(o)
+		k.finished.Add(1)
+	} else {
+		c.state.Release(o)
+	}
+	if c.state.Held() == 0 {
+		c.movers.release()
+	}
+	c.mu.Unlock()
+	c.p.dirty.mark()
+	c.p.stir()
+	c.wakeFor(1)
+}
+
 // Requeue puts a message back, for delivery after a delay.
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
+	if !c.p.Leased(now) {
+		return ErrNotLeased
+	}
 	c.mu.Lock()
 	err := c.state.Requeue(o, k.id, now, delay)
 	k.recountLocked()
@@ -373,6 +432,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	}
 	k.requeued.Add(1)
 	c.p.dirty.mark()
+	c.p.stir()
 	c.arm(arm)
 	if delay <= 0 {
 		c.wakeFor(1)
@@ -383,6 +443,9 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 // Touch restarts a message's timeout.
 func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 	c := k.ch
+	if !c.p.Leased(now) {
+		return ErrNotLeased
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)

@@ -16,7 +16,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Log is where a partition appends: the live term of its replica.
+// Log is where a partition appends: the live term of its replica. If it is a
+// Sharer, too, it takes the positions to the other replicas.
 type Log interface {
 	// Append takes an entry: see commitlog.Entry.
 	Append(commitlog.Entry) error
@@ -53,6 +54,9 @@ type Options struct {
 	// PositionsDamaged reports that the newest stored positions were damaged and
 	// those before them are used: what was finished since is delivered again.
 	PositionsDamaged func(error)
+	// Leased says whether deliveries may be made and answered at a time: nobody
+	// else may have been made leader by then. It must not block. nil: always.
+	Leased func(now time.Time) bool
 }
 
 // marker is a flag that is mostly set already when it is set.
@@ -70,38 +74,43 @@ func (f *marker) clear() bool { return f.set.Swap(false) }
 // notPaused is the visible end of a topic that is not paused.
 const notPaused = math.MaxUint64
 
-// Partition serves one partition of a topic while this node leads it.
+// Partition serves one partition of a topic for as long as this node leads it
+// in one term, from Open to Close, on the positions that it finds: its own, or
+// what its Standby was told by the leader before.
 type Partition struct {
-	o         Options
-	out       Log // set once by Serve, before anything is published
-	positions *Positions
-	dirty     marker        // some position changed since the last checkpoint
-	pausedAt  atomic.Uint64 // channels see nothing from here on; notPaused
-	messages  atomic.Uint64 // published, since it was opened
-	bytes     atomic.Uint64 // of their bodies
+	gate
+	keeper
 
-	list atomic.Pointer[[]*Channel] // the channels, for those who only walk them
+	o        Options
+	out      Log           // set once by Serve, before anything is published
+	pausedAt atomic.Uint64 // channels see nothing from here on; notPaused
+	messages atomic.Uint64 // published, since it was opened
+	bytes    atomic.Uint64 // of their bodies
 
 	mu       sync.Mutex // guards what follows
 	channels map[string]*Channel
 	backlog  seq.Offset // where a first channel starts
 	restored map[string]ChannelPosition
-
-	saving sync.Mutex // held over a checkpoint's write
 }
 
 // Open opens a partition's positions. Channels are added by AddChannel, as the
 // metadata names them; a position of a channel that nobody adds is dropped at
-// the next checkpoint.
+// the next checkpoint, and what is stored of messages beyond the log's end is
+// forgotten.
 func Open(o Options) (*Partition, error) {
 	positions, snap, err := OpenPositions(o.FS, o.Dir)
 	if err != nil {
 		return nil, err
 	}
+	snap = snap.below(o.Log.End())
 	p := &Partition{
-		o: o, positions: positions, backlog: snap.BacklogFrom,
+		gate:     gate{leased: o.Leased, stirred: make(chan struct{}, 1)},
+		keeper:   keeper{log: o.Log, positions: positions},
+		o:        o,
+		backlog:  snap.BacklogFrom,
 		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{},
 	}
+	p.keeper.snapshot = p.current
 	p.pausedAt.Store(notPaused)
 	if snap.PausedAt != nil {
 		p.pausedAt.Store(uint64(*snap.PausedAt))
@@ -116,8 +125,14 @@ func Open(o Options) (*Partition, error) {
 	return p, nil
 }
 
-// Serve gives the partition the term that it appends to. It is called once.
-func (p *Partition) Serve(out Log) { p.out = out }
+// Serve gives the partition the term that it appends to, and the other replicas
+// the positions. It is called once, before anything is published or asked for.
+func (p *Partition) Serve(out Log) {
+	p.out = out
+	if to, ok := out.(Sharer); ok {
+		p.serve(to)
+	}
+}
 
 // Index returns the partition's number in its topic.
 func (p *Partition) Index() int { return p.o.Index }
@@ -147,7 +162,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	delete(p.restored, name)
 	switch {
 	case known:
-		state = channel.Restore(old.Position.Below(p.o.Log.End()), o.Ordered)
+		state = channel.Restore(old.Position, o.Ordered)
 		state.AdvanceTo(p.o.Log.Start())
 	case len(p.channels) == 0:
 		state = channel.New(max(p.backlog, p.o.Log.Start()), o.Ordered)
@@ -174,7 +189,7 @@ func (p *Partition) storeStart(c *Channel) error {
 		return nil
 	}
 	p.dirty.mark()
-	if err := p.Checkpoint(); err != nil {
+	if _, err := p.store(); err != nil {
 		return fmt.Errorf("channel %q: its start could not be stored: %w", c.name, err)
 	}
 	c.stored.Store(true)
@@ -187,9 +202,6 @@ func (p *Partition) Channel(name string) *Channel {
 	defer p.mu.Unlock()
 	return p.channels[name]
 }
-
-// Channels returns the channels. The slice is shared and must not be changed.
-func (p *Partition) Channels() []*Channel { return *p.list.Load() }
 
 // RemoveChannel ends a channel and its consumers' subscriptions.
 func (p *Partition) RemoveChannel(name string) error {
@@ -289,8 +301,15 @@ func (p *Partition) Empty() error {
 }
 
 // Committed tells the partition that a batch is committed: see
-// coord.TermOptions.
+// coord.TermOptions. With the zero Batch, it is told that some were that an
+// earlier term appended.
 func (p *Partition) Committed(b commitlog.Batch) {
+	if b.Count() == 0 {
+		for _, c := range p.Channels() {
+			c.wakeFor(everyone)
+		}
+		return
+	}
 	p.o.Observer.ObserveBatch(b.Count())
 	channels := p.Channels()
 	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
@@ -319,39 +338,18 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 	}
 }
 
-// Checkpoint stores the positions if any changed since the last time. On an
-// error the version before stays good and the next call tries again.
-func (p *Partition) Checkpoint() error {
-	p.saving.Lock()
-	defer p.saving.Unlock()
-	if !p.dirty.clear() {
-		return nil
-	}
-	durable := p.o.Log.DurableEnd()
-	if durable < p.o.Log.End() {
-		p.dirty.mark() // there will be more to say once the rest is durable
-	}
-	if err := p.positions.Save(p.snapshot(durable)); err != nil {
-		p.dirty.mark()
-		return fmt.Errorf("store positions: %w", err)
-	}
-	return nil
-}
-
-// snapshot returns the positions as far as they speak of messages below the
-// durable end. What lies beyond may be lost by a power cut, and other messages
-// would then take its offsets: they must not count as finished.
-func (p *Partition) snapshot(durable seq.Offset) Snapshot {
+// current returns the positions as they are.
+func (p *Partition) current() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Snapshot{BacklogFrom: min(p.backlog, durable)}
+	s := Snapshot{BacklogFrom: p.backlog}
 	if at := p.pausedAt.Load(); at != notPaused {
-		o := min(seq.Offset(at), durable)
+		o := seq.Offset(at)
 		s.PausedAt = &o
 	}
 	seen := seq.Offset(math.MaxUint64)
 	for _, c := range p.channels {
-		pos := c.position().Below(durable)
+		pos := c.position()
 		seen = min(seen, pos.Floor)
 		if !c.ephemeral {
 			s.Channels = append(s.Channels, ChannelPosition{Name: c.name, Version: c.version, Position: pos})
@@ -405,19 +403,20 @@ func (p *Partition) Retain(now time.Time, maxAge time.Duration, maxBytes int64, 
 	_, err := p.o.Log.Retain(commitlog.Retention{Floor: p.Floor(), Now: now, MaxAge: maxAge, MaxBytes: maxBytes, Last: last})
 	if start := p.o.Log.Start(); start > before {
 		for _, c := range p.Channels() {
-			c.advanceTo(start)
+			c.change(func(s *channel.State) { s.AdvanceTo(start) })
 		}
 	}
 	return err
 }
 
-// Close stores the positions and ends every subscription. The log and the term
-// are their owner's.
+// Close ends every subscription and stores the positions, which is the last
+// thing that the partition writes; nothing is shared. The log and the term are
+// their owner's; the term has ended.
 func (p *Partition) Close(reason error) error {
 	for _, c := range p.Channels() {
 		c.close(reason)
 	}
-	return p.Checkpoint()
+	return p.keeper.close()
 }
 
 func compareNames(a, b string) int {

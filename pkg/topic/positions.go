@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -25,6 +26,46 @@ type ChannelPosition struct {
 	Name     string
 	Version  uint64 // tells the channel from an earlier one of the name
 	Position channel.Position
+}
+
+// reaches says whether the snapshot speaks of offsets at or beyond end.
+func (s *Snapshot) reaches(end seq.Offset) bool {
+	if s.BacklogFrom > end || s.PausedAt != nil && *s.PausedAt > end {
+		return true
+	}
+	for i := range s.Channels {
+		if s.Channels[i].Position.Reaches(end) {
+			return true
+		}
+	}
+	return false
+}
+
+// below returns what the snapshot says of offsets below end. It shares memory
+// with it.
+func (s *Snapshot) below(end seq.Offset) Snapshot {
+	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt}
+	if s.PausedAt != nil && *s.PausedAt > end {
+		cut.PausedAt = &end
+	}
+	cut.Channels = make([]ChannelPosition, 0, len(s.Channels))
+	for _, c := range s.Channels {
+		c.Position = c.Position.Below(end)
+		cut.Channels = append(cut.Channels, c)
+	}
+	return cut
+}
+
+// floor returns the offset below which no channel needs a message any more.
+func (s *Snapshot) floor() seq.Offset {
+	if len(s.Channels) == 0 {
+		return s.BacklogFrom
+	}
+	floor := seq.Offset(math.MaxUint64)
+	for i := range s.Channels {
+		floor = min(floor, s.Channels[i].Position.Floor)
+	}
+	return floor
 }
 
 // Positions stores the snapshots of one partition: each one whole, in the older
@@ -59,6 +100,16 @@ var ErrNewerPositions = fate.Refuse("the channel positions were written by a new
 // snapshot that is intact, or a zero one if none was ever saved. If there was
 // one and none is intact, the error is marked fate.Corrupt.
 func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
+	p, newest, err := openPositions(fsys, dir)
+	if err != nil {
+		return nil, Snapshot{}, err
+	}
+	return p, newest, nil
+}
+
+// openPositions is OpenPositions. If no snapshot is intact, it returns positions
+// all the same, to which a new one can be saved.
+func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p := &Positions{fs: fsys, dir: dir}
 	var newest Snapshot
 	var faults [2]error
@@ -86,7 +137,7 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	}
 	p.damaged = errors.Join(faults[0], faults[1])
 	if p.number == 0 && p.damaged != nil {
-		return nil, Snapshot{}, fate.Mark(fmt.Errorf("no intact channel positions: %w", p.damaged), fate.Corrupt)
+		return p, Snapshot{}, fate.Mark(fmt.Errorf("no intact channel positions: %w", p.damaged), fate.Corrupt)
 	}
 	return p, newest, nil
 }
@@ -105,18 +156,23 @@ func (p *Positions) Number() uint64 { return p.number }
 // the new one got through; Save may be called again. The error is marked
 // fate.Uncertain, or fate.Refused if nothing was written.
 func (p *Positions) Save(s Snapshot) error {
-	number := p.number + 1
-	data, err := appendPositions(p.buf[:0], number, s)
+	data, err := appendPositions(p.buf[:0], p.number+1, s)
 	if err != nil {
 		return err
 	}
 	if cap(data) <= maxKeptBuffer {
 		p.buf = data
 	}
+	return p.saveImage(data)
+}
+
+// saveImage stores an encoded snapshot whose number is the next one: see Save.
+func (p *Positions) saveImage(data []byte) error {
+	number := p.number + 1
 	if err := p.settle(); err != nil {
 		return fmt.Errorf("sync %s: %w", p.path(int(p.number%2)), err)
 	}
-	slot := int(number % 2)
+	slot, err := int(number%2), error(nil)
 	if p.made[slot] {
 		err = p.overwrite(slot, data)
 	} else {

@@ -85,6 +85,18 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	return dst, nil
 }
 
+// imageSize returns how long a file that decodePositions has accepted is without
+// what is left over.
+func imageSize(file []byte) int {
+	return positionsHeader + int(binary.LittleEndian.Uint32(file[12:]))
+}
+
+// renumberPositions gives a whole file image another number.
+func renumberPositions(image []byte, number uint64) {
+	binary.LittleEndian.PutUint64(image[16:], number)
+	binary.LittleEndian.PutUint32(image[4:], positionsSum(image))
+}
+
 // positionsSum is the checksum of a whole file image without what is left over.
 func positionsSum(image []byte) uint32 {
 	return crc32.Checksum(image[positionsSummed:], crc32.MakeTable(crc32.Castagnoli))

@@ -1,0 +1,98 @@
+package topic
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// ErrNotLeased is returned for an answer that comes while this node may not
+// take any: it has lost touch with those who could have elected another leader,
+// or it is known that one was elected. The message will be delivered again.
+var ErrNotLeased = fate.Refuse("this node does not lead the partition any more, or cannot be sure of it")
+
+// gate stands between a partition's channels and their consumers: it says
+// whether messages may be handed out and answers taken.
+type gate struct {
+	list      atomic.Pointer[[]*Channel]
+	leased    func(time.Time) bool // nil: always
+	suspended atomic.Bool          // nothing is handed out
+	over      atomic.Bool          // nothing is handed out or answered any more
+	stirred   chan struct{}        // something left flight while suspended; holds one
+}
+
+// Channels returns the channels. The slice is shared and must not be changed.
+func (g *gate) Channels() []*Channel { return *g.list.Load() }
+
+// Leased says whether messages may be delivered and answered at now. Take asks
+// by the time that it is given; whoever writes what was taken to a socket later
+// asks again, since the process may have been paused in between.
+func (g *gate) Leased(now time.Time) bool {
+	return !g.over.Load() && (g.leased == nil || g.leased(now))
+}
+
+// answerable says whether answers are taken now.
+func (g *gate) answerable() bool {
+	return !g.over.Load() && (g.leased == nil || g.leased(time.Now()))
+}
+
+// Suspend stops deliveries. What is in flight stays so, and is answered or
+// times out; publishing goes on.
+func (g *gate) Suspend() { g.suspended.Store(true) }
+
+// Resume ends a Suspend.
+func (g *gate) Resume() {
+	g.suspended.Store(false)
+	g.Wake()
+}
+
+// Wake lets every consumer look again. It is for the moment when Leased becomes
+// true.
+func (g *gate) Wake() {
+	for _, c := range g.Channels() {
+		c.wakeConsumers()
+	}
+}
+
+// Quiesce suspends deliveries and returns once no message is in flight. On an
+// error, which is ctx's, deliveries are still suspended.
+func (g *gate) Quiesce(ctx context.Context) error {
+	g.Suspend()
+	for {
+		n := 0
+		for _, c := range g.Channels() {
+			n += int(c.Stats().InFlight)
+		}
+		if n == 0 {
+			g.stir() // for another who waits
+			return nil
+		}
+		select {
+		case <-g.stirred:
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages are in flight: %w", n, context.Cause(ctx))
+		}
+	}
+}
+
+// stir says that something has left flight.
+func (g *gate) stir() {
+	if !g.suspended.Load() {
+		return
+	}
+	select {
+	case g.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// Disconnect tells all consumers to go and why. Their messages in flight are
+// ready again as they leave.
+func (g *gate) Disconnect(reason error) {
+	for _, c := range g.Channels() {
+		c.Disconnect(reason)
+	}
+}

@@ -1,0 +1,160 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// errPartitionClosed is returned for what would have to be stored after a
+// partition was closed: its directory belongs to another by then.
+var errPartitionClosed = fate.Refuse("the partition is not served here any more")
+
+// keeper stores a partition's positions, and shares them with the other
+// replicas while there are any.
+type keeper struct {
+	log      *commitlog.Log
+	snapshot func() Snapshot // what there is to keep now
+	dirty    marker          // some position changed since the last checkpoint
+	sharing  outbox
+
+	saving    sync.Mutex // held over a checkpoint's write; guards what follows
+	positions *Positions
+	closed    bool
+	last      *shared // what was shared last; nil: nothing since there is somebody to share with
+}
+
+// shared is a snapshot on its way to the other replicas.
+type shared struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// Checkpoint stores the positions if any changed since the last time, and
+// shares them, without waiting for that. On an error the stored version before
+// stays good and the next call tries again.
+func (k *keeper) Checkpoint() error {
+	_, err := k.store()
+	if errors.Is(err, errPartitionClosed) {
+		return nil // it was the last thing that Close did
+	}
+	return err
+}
+
+// Flush stores and shares the positions as they are now, and returns once every
+// in-sync replica has them. Calls at the same time have one snapshot in common.
+// An error that is not marked fate.Refused leaves open who has them.
+func (k *keeper) Flush(ctx context.Context) error {
+	s, err := k.store()
+	if err != nil || s == nil {
+		return err
+	}
+	select {
+	case <-s.done:
+		if s.err != nil {
+			return fmt.Errorf("share positions: %w", s.err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fate.Mark(fmt.Errorf("share positions: %w", context.Cause(ctx)), fate.Uncertain)
+	}
+}
+
+// store stores and shares what changed. It returns what was shared last, which
+// covers every change before the call; nil: there is nobody to share with.
+func (k *keeper) store() (*shared, error) {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	if k.closed {
+		return nil, errPartitionClosed
+	}
+	others := k.sharing.shared()
+	if !others {
+		k.last = nil
+	}
+	changed := k.dirty.clear()
+	if !changed && (!others || k.last != nil) {
+		return k.last, nil
+	}
+	snap, data, err := k.take(others)
+	if err == nil && changed {
+		err = k.save(snap, data)
+	}
+	if err != nil {
+		k.dirty.mark()
+		return nil, fmt.Errorf("store positions: %w", err)
+	}
+	return k.last, nil
+}
+
+// take makes a snapshot and shares it if there are others.
+func (k *keeper) take(others bool) (Snapshot, []byte, error) {
+	var buf []byte
+	if !others {
+		buf = k.positions.buf[:0] // nobody else keeps it
+	}
+	k.sharing.begin()
+	defer k.sharing.end()
+	snap := k.snapshot()
+	data, err := appendPositions(buf, k.positions.number+1, snap)
+	if err != nil || !others {
+		return snap, data, err
+	}
+	s := &shared{done: make(chan struct{})}
+	k.last = s
+	k.sharing.to.SharePositions(data, func(err error) {
+		s.err = err
+		close(s.done)
+	})
+	return snap, data, nil
+}
+
+// save stores a snapshot as far as it speaks of messages below the durable end.
+// What lies beyond may be lost by a power cut, and other messages would then
+// take its offsets: they must not count as finished.
+func (k *keeper) save(snap Snapshot, data []byte) error {
+	durable := k.log.DurableEnd()
+	if !snap.reaches(durable) {
+		return k.positions.saveImage(data)
+	}
+	k.dirty.mark() // there will be more to say once the rest is durable
+	return k.positions.Save(snap.below(durable))
+}
+
+// serve starts to share with others and tells them what there is.
+func (k *keeper) serve(to Sharer) {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	k.sharing.to = to
+	if !k.sharing.shared() {
+		return
+	}
+	if _, _, err := k.take(true); err != nil {
+		k.dirty.mark() // the next checkpoint tries again, and says so
+	}
+}
+
+// close stores the positions for the last time and shares them with nobody.
+func (k *keeper) close() error {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	if !k.dirty.clear() {
+		return nil
+	}
+	snap, data, err := k.take(false)
+	if err == nil {
+		err = k.save(snap, data)
+	}
+	if err != nil {
+		return fmt.Errorf("store positions: %w", err)
+	}
+	return nil
+}

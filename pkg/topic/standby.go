@@ -1,0 +1,169 @@
+package topic
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Standby keeps the positions of a partition that this node follows, as its
+// leader tells them, so that a Partition can be opened on them when this node
+// is to lead. It lives while the node follows, and takes the leader's word: what
+// speaks of messages that are not here yet is kept for when they come.
+//
+// Its methods may be called at the same time. What the leader tells arrives in
+// the leader's order, from one goroutine.
+type Standby struct {
+	saving sync.Mutex // held over the disk; guards what follows
+	files  *Positions
+	closed bool
+
+	mu     sync.Mutex // guards what follows
+	known  Snapshot   // with the changes since
+	behind bool       // known is newer than what is stored
+}
+
+// OpenStandby opens the positions in a replica's directory. damaged is told if
+// the newest stored ones were damaged: those before them, or none, are used
+// until the leader tells what they are. What was stored is left as it is until
+// then.
+func OpenStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error) {
+	files, known, err := openPositions(fsys, dir)
+	switch {
+	case err == nil:
+		err = files.Damage()
+	case fate.Of(err) != fate.Corrupt:
+		return nil, err
+	}
+	if err != nil {
+		damaged(err)
+	}
+	return &Standby{files: files, known: known}, nil
+}
+
+// Replace takes a snapshot of the leader's for what the positions are from now
+// on, whatever they were; when it returns nil, it is on disk. Bytes that are no
+// snapshot are refused, and a failure to store leaves what was known before. It
+// keeps no reference to the bytes.
+func (s *Standby) Replace(snapshot []byte) error {
+	number, snap, err := decodePositions(snapshot)
+	if err == nil && imageSize(snapshot) != len(snapshot) {
+		err = damaged("bytes after the end")
+	}
+	if err != nil {
+		return fate.Mark(fmt.Errorf("positions from the leader: %w", err), fate.Refused)
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.closed {
+		return errPartitionClosed
+	}
+	if s.holds(&snap) {
+		return nil // a new session tells what was told in the one before
+	}
+	image := append(s.files.buf[:0], snapshot...)
+	if next := s.files.number + 1; next != number {
+		renumberPositions(image, next)
+	}
+	if err := s.files.saveImage(image); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.known, s.behind = snap, false
+	s.mu.Unlock()
+	return nil
+}
+
+// holds says whether a snapshot is what is stored already.
+func (s *Standby) holds(snap *Snapshot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files.number > 0 && s.files.damaged == nil && !s.behind && s.known.equal(snap)
+}
+
+// Advance takes a change of the leader's. It is kept in memory, and stored at
+// the next Checkpoint. A change that was taken before does nothing.
+func (s *Standby) Advance(change []byte) error {
+	a, err := decodeAdvance(change)
+	if err != nil {
+		return fate.Mark(err, fate.Refused)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.apply(a)
+	s.behind = true
+	return nil
+}
+
+// Floor returns the offset below which no channel needs a message any more.
+func (s *Standby) Floor() seq.Offset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.floor()
+}
+
+// Checkpoint stores what changed since the last snapshot was stored. On an
+// error the stored version before stays good, and the next call tries again.
+func (s *Standby) Checkpoint() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.closed {
+		return nil
+	}
+	return s.store()
+}
+
+// Close stores what is not stored yet, which is the last thing that the Standby
+// writes.
+func (s *Standby) Close() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.store()
+}
+
+// store writes what changed. It is called with saving held.
+func (s *Standby) store() error {
+	s.mu.Lock()
+	if !s.behind {
+		s.mu.Unlock()
+		return nil
+	}
+	s.behind = false
+	image, err := appendPositions(s.files.buf[:0], s.files.number+1, s.known)
+	s.mu.Unlock()
+	if err == nil {
+		err = s.files.saveImage(image)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.behind = true
+		s.mu.Unlock()
+		return fmt.Errorf("store positions: %w", err)
+	}
+	return nil
+}
+
+// equal says whether two snapshots say the same.
+func (s *Snapshot) equal(t *Snapshot) bool {
+	if s.BacklogFrom != t.BacklogFrom || (s.PausedAt == nil) != (t.PausedAt == nil) ||
+		s.PausedAt != nil && *s.PausedAt != *t.PausedAt {
+		return false
+	}
+	return slices.EqualFunc(s.Channels, t.Channels, func(a, b ChannelPosition) bool {
+		return a.Name == b.Name && a.Version == b.Version && samePosition(&a.Position, &b.Position)
+	})
+}
+
+func samePosition(a, b *channel.Position) bool {
+	return a.Floor == b.Floor && slices.Equal(a.Finished, b.Finished) &&
+		slices.Equal(a.Deferred, b.Deferred) && slices.Equal(a.Attempted, b.Attempted)
+}
