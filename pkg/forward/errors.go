@@ -26,7 +26,7 @@ type Sentinel struct {
 }
 
 // Table carries errors between nodes. Where an error is several of the
-// sentinels, the first one counts.
+// sentinels, or a code stands for several, the first one counts.
 type Table []Sentinel
 
 // ToRemote returns err as it travels: its text, its fate, and the code of the
@@ -57,6 +57,7 @@ func (t Table) FromRemote(err error) error {
 	for _, s := range t {
 		if code := Code(remote.Code & maxCode); code == s.Code && code != 0 {
 			e.sentinel = s.Err
+			break
 		}
 	}
 	return e
