@@ -19,7 +19,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run test check fmt format lint arch unit race model fuzz conformance \
+.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race model fuzz conformance \
 	crash soak bench bench-nsqd golden cover install-tools clean
 
 help: ## list the targets
@@ -30,6 +30,12 @@ build: ## build bin/brokerd and bin/brokerctl
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)
+
+cluster: build ## three nodes on loopback, and how to use them (ARGS="-nodes 5")
+	@$(GO) run ./tools/cluster $(ARGS)
+
+cluster-clean: ## remove what the nodes of make cluster keep
+	rm -rf brokerd-cluster
 
 test: ## everything that the CI runs, with a summary at the end
 	@test/all.sh

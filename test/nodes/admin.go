@@ -1,0 +1,201 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// requestTimeout bounds one request to one node.
+const requestTimeout = 5 * time.Second
+
+// Topic is what the cluster says of one.
+type Topic struct {
+	Name       string
+	Config     struct{ Replicas int }
+	Partitions []Partition
+	Channels   []Channel
+}
+
+// Partition is what the cluster says of one.
+type Partition struct {
+	Partition    int
+	Leader       string
+	Epoch        uint64
+	Replicas     []string
+	ISR          []string
+	CommittedEnd uint64 `json:"committed_end"`
+	LogEnd       uint64 `json:"log_end"`
+}
+
+// Channel is what the cluster says of one.
+type Channel struct {
+	Name      string
+	Depth     int
+	InFlight  int `json:"in_flight"`
+	Deferred  int
+	Consumers int
+}
+
+// Info is the cluster as a node sees it.
+type Info struct {
+	Controller string
+	Nodes      []struct {
+		ID, State, Intent string
+		Voter             bool
+	}
+}
+
+// Verification is what the replicas hold.
+type Verification struct {
+	Partitions []struct {
+		Partition    int
+		CommittedEnd uint64 `json:"committed_end"`
+		Digests      map[string]string
+		Identical    bool
+	}
+}
+
+// Topic asks for a topic.
+func (c *Cluster) Topic(ctx context.Context, name string) (Topic, error) {
+	var t Topic
+	return t, c.Ask(ctx, http.MethodGet, "/v1/topics/"+url.PathEscape(name), nil, &t)
+}
+
+// CreateTopic makes a topic; config is that of POST /v1/topics.
+func (c *Cluster) CreateTopic(ctx context.Context, name string, config map[string]any) error {
+	return c.Ask(ctx, http.MethodPost, "/v1/topics", map[string]any{"name": name, "config": config}, nil)
+}
+
+// CreateChannel makes a channel.
+func (c *Cluster) CreateChannel(ctx context.Context, topic, channel string, ordered bool) error {
+	return c.Ask(ctx, http.MethodPost, "/v1/topics/"+url.PathEscape(topic)+"/channels",
+		map[string]any{"name": channel, "ordered": ordered}, nil)
+}
+
+// DeleteTopic removes a topic.
+func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
+	return c.Ask(ctx, http.MethodDelete, "/v1/topics/"+url.PathEscape(name), nil, nil)
+}
+
+// Info asks who is there.
+func (c *Cluster) Info(ctx context.Context) (Info, error) {
+	var i Info
+	return i, c.Ask(ctx, http.MethodGet, "/v1/cluster", nil, &i)
+}
+
+// Verify asks what the replicas of a topic hold.
+func (c *Cluster) Verify(ctx context.Context, topic string) (Verification, error) {
+	var v Verification
+	return v, c.Ask(ctx, http.MethodGet, "/v1/topics/"+url.PathEscape(topic)+"/verify", nil, &v)
+}
+
+// StatusError is an answer that is no success.
+type StatusError struct {
+	Status int
+	Text   string
+}
+
+// Error returns what the node answered.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%d %s", e.Status, strings.TrimSpace(e.Text))
+}
+
+// Ask puts a request to one node after the other until one answers. in and out
+// are JSON; either may be nil.
+func (c *Cluster) Ask(ctx context.Context, method, path string, in, out any) error {
+	err := errors.New("no node runs")
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		if err = n.Ask(ctx, method, path, in, out); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("%s %s of %s: %w", method, path, n.ID, err)
+		var status *StatusError
+		if errors.As(err, &status) && status.Status < http.StatusInternalServerError {
+			return err
+		}
+	}
+	return err
+}
+
+// Ask puts a request to the node.
+func (n *Node) Ask(ctx context.Context, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.HTTP+path, body)
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return &StatusError{resp.StatusCode, string(text)}
+	}
+	if out == nil || len(text) == 0 {
+		return nil
+	}
+	return json.Unmarshal(text, out)
+}
+
+// Whole says what keeps a topic from being whole, nil when every partition has a
+// leader and all its replicas are in sync.
+func (t Topic) Whole() error {
+	for _, p := range t.Partitions {
+		if p.Leader == "" {
+			return fmt.Errorf("partition %d of %s has no leader", p.Partition, t.Name)
+		}
+		for _, r := range p.Replicas {
+			if !slices.Contains(p.ISR, r) {
+				return fmt.Errorf("replica %s of partition %d of %s is not in sync (%v of %v are)",
+					r, p.Partition, t.Name, p.ISR, p.Replicas)
+			}
+		}
+	}
+	return nil
+}
+
+// Await asks until f returns nil or ctx ends.
+func Await(ctx context.Context, f func() error) error {
+	tick := time.NewTicker(4 * pollInterval)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Options describes a cluster.
+type Options struct {
+	Program string
+	Dir     string // everything goes below it
+	Nodes   []Addresses
+	Args    []string                  // further flags of every node
+	Wrap    func(i int) []string      // a command that runs the i-th node's; nil ok
+	Output  func(id string) io.Writer // gets what a node prints, too; nil ok
+}
+
+// Cluster is its nodes, named n1, n2 and so on.
+type Cluster struct {
+	Nodes []*Node
+	o     Options
+}
+
+// New describes the processes of a cluster and starts none.
+func New(o Options) (*Cluster, error) {
+	program, err := filepath.Abs(o.Program)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(program); err != nil {
+		return nil, fmt.Errorf("no broker to run (make build): %w", err)
+	}
+	o.Program = program
+	c := &Cluster{o: o}
+	for range o.Nodes {
+		c.add(fmt.Sprintf("n%d", len(c.Nodes)+1), o.Nodes[len(c.Nodes)])
+	}
+	return c, nil
+}
+
+// add describes one more node.
+func (c *Cluster) add(id string, at Addresses) *Node {
+	n := &Node{
+		Addresses: at, ID: id,
+		data: filepath.Join(c.o.Dir, id), log: filepath.Join(c.o.Dir, id+".log"),
+	}
+	if c.o.Wrap != nil {
+		n.args = c.o.Wrap(len(c.Nodes))
+	}
+	if c.o.Output != nil {
+		n.output = c.o.Output(id)
+	}
+	n.args = append(n.args, c.o.Program,
+		"--node-id", id, "--data-dir", n.data, "--tcp-address", at.TCP, "--http-address", at.HTTP,
+		"--lookup-address", at.Lookup, "--cluster-address", at.Cluster)
+	if len(c.o.Nodes) > 1 {
+		n.args = append(n.args, "--bootstrap-expect", strconv.Itoa(len(c.o.Nodes)), "--join", c.join())
+	}
+	n.args = append(n.args, c.o.Args...)
+	c.Nodes = append(c.Nodes, n)
+	return n
+}
+
+// join names the founders.
+func (c *Cluster) join() string {
+	var all []string
+	for _, a := range c.o.Nodes {
+		all = append(all, a.Cluster)
+	}
+	return strings.Join(all, ",")
+}
+
+// Grow describes a node that joins the others.
+func (c *Cluster) Grow(id string, at Addresses) *Node { return c.add(id, at) }
+
+// Node returns the node of that name, nil if there is none.
+func (c *Cluster) Node(id string) *Node {
+	for _, n := range c.Nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// Start starts all nodes at once and waits until they are ready.
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, n := range c.Nodes {
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.Nodes {
+		if err := n.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends all that runs, gracefully and at once.
+func (c *Cluster) Stop() error {
+	errs := make([]error, len(c.Nodes))
+	var wg sync.WaitGroup
+	for i, n := range c.Nodes {
+		if n.state.Load() == paused {
+			_ = n.Resume() // it may have ended
+		}
+		if n.Running() {
+			wg.Go(func() { errs[i] = n.Stop() })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Kill ends all that runs, at once and without warning.
+func (c *Cluster) Kill() {
+	for _, n := range c.Nodes {
+		if n.cmd != nil {
+			_ = n.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+			<-n.exited
+		}
+	}
+}
+
+// The ports that Free looks among lie below those that a kernel gives to
+// connections: else a connection may sit on the port of a node that restarts.
+const (
+	lowestPort = 20000
+	portCount  = 12000
+	portTries  = 1000
+)
+
+// Free finds loopback addresses for n nodes that nothing listens on.
+func Free(n int) ([]Addresses, error) {
+	var found []string
+	for range portTries {
+		if len(found) == 4*n {
+			break
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowestPort+rand.IntN(portCount)))
+		if err != nil {
+			continue // taken
+		}
+		defer l.Close() // all at the end, so that all differ
+		found = append(found, l.Addr().String())
+	}
+	if len(found) < 4*n {
+		return nil, fmt.Errorf("no %d free ports from %d on", 4*n, lowestPort)
+	}
+	all := make([]Addresses, n)
+	for i := range all {
+		all[i] = Addresses{TCP: found[4*i], HTTP: found[4*i+1], Lookup: found[4*i+2], Cluster: found[4*i+3]}
+	}
+	return all, nil
+}
+
+// Usual returns the addresses that the manual gives n nodes on one machine: ports
+// 4150, 4151, 4161 and 4152 for the first, a hundred more for each further one.
+func Usual(n int) []Addresses {
+	all := make([]Addresses, n)
+	for i := range all {
+		at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port+100*i)) }
+		all[i] = Addresses{TCP: at(4150), HTTP: at(4151), Lookup: at(4161), Cluster: at(4152)}
+	}
+	return all
+}
