@@ -42,6 +42,8 @@ type Options struct {
 	FS      vfs.FS
 	DataDir string
 	Meta    *raftstore.Store // owned by the caller, open until after Close
+	Remote  Remote           // how this node asks others; nil: it is alone
+	Members Members          // who takes part in the metadata; nil: this node is alone
 	Node    meta.Node        // how this node announces itself
 	Log     commitlog.Options
 	Logger  *slog.Logger
@@ -110,6 +112,7 @@ func setDefault[T comparable](field *T, value T) {
 // Broker is one node. Its methods may be called by many goroutines.
 type Broker struct {
 	*directory
+	*operator
 
 	lowDisk   atomic.Bool // publishes are refused
 	loops     context.CancelCauseFunc
@@ -139,6 +142,7 @@ func topicDir(name string, in meta.Incarnation) string { return fmt.Sprintf("%s.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	o = o.withDefaults()
 	b := &Broker{directory: &directory{hosting: newHosting(o)}}
+	b.operator = &operator{desk{b.directory, b.Health}}
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
