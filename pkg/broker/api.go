@@ -171,6 +171,11 @@ type NodeInfo struct {
 	Zone           string
 	Version        string
 	Incarnation    uint64
+	Hostname       string
+	HTTPSAddress   string
+	Intent         string // what an operator wants of it: "", drain or decommission
+	Leaders        int    // partitions that it leads
+	Replicas       int    // partitions that it holds a copy of
 }
 
 // ClusterInfo describes the cluster as this node sees it.
@@ -191,7 +196,7 @@ type Health struct {
 
 // HealthReason is one kind of trouble.
 type HealthReason struct {
-	Code  string // no_leader, disk_full, disk_failed, log_corrupt, nodes_down, …
+	Code  string // partitions_offline, disk_full, log_corrupt, nodes_down, …
 	Count int
 	What  string
 }

@@ -1,27 +1,5 @@
 package broker
 
-import (
-	"github.com/brokerd/brokerd/pkg/meta"
-)
-
-// Cluster describes the cluster as this node sees it.
-func (b *Broker) Cluster() ClusterInfo {
-	info := ClusterInfo{Self: string(b.o.Self)}
-	if leader, ok := b.o.Meta.Leader(); ok {
-		info.Controller = string(leader)
-	}
-	b.o.Meta.Read(func(s *meta.State) {
-		info.ID = s.Cluster().ID
-		for n := range s.Nodes() {
-			info.Nodes = append(info.Nodes, NodeInfo{
-				ID: string(n.ID), State: string(n.State), Voter: true, TCPAddress: n.TCPAddress, HTTPAddress: n.HTTPAddress,
-				ClusterAddress: n.ClusterAddress, Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation,
-			})
-		}
-	})
-	return info
-}
-
 // Health tells whether the cluster does what it should, and what is wrong if
 // it does not.
 func (b *Broker) Health() Health {

@@ -91,27 +91,3 @@ func peekState(c *topic.Channel, s *topic.Seen, now time.Time) PeekState {
 	}
 	return PeekReady
 }
-
-// Digest returns the digests of a topic's partitions up to their committed
-// ends, on every replica that can be asked.
-func (n *shelf) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
-	h := n.lookup(name)
-	if h == nil {
-		return nil, ErrTopicNotFound
-	}
-	all := make([]PartitionDigest, 0, len(h.led()))
-	for _, lp := range h.led() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		end := lp.part.Log().CommittedEnd()
-		d, err := topic.Digest(lp.part.Log(), end)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, PartitionDigest{
-			Partition: lp.index, CommittedEnd: end, Digests: map[string]string{string(n.o.Self): d},
-		})
-	}
-	return all, nil
-}

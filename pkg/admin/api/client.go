@@ -23,6 +23,7 @@ const DialTimeout = 3 * time.Second
 // twice does no harm; otherwise the error has CodeUncertain. The node that
 // answered last is asked first.
 type Client struct {
+	Operations
 	t transport
 }
 
@@ -45,7 +46,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil {
 		o.HTTP = newHTTPClient()
 	}
-	c := &Client{transport{http: o.HTTP, agent: o.UserAgent}}
+	c := &Client{t: transport{http: o.HTTP, agent: o.UserAgent}}
+	c.Operations = Operations{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {

@@ -21,7 +21,20 @@ type Node struct {
 	Zone           string    `json:"zone"`
 	Version        string    `json:"version"`
 	Incarnation    uint64    `json:"incarnation"` // changes when the node starts anew
+	Intent         Intent    `json:"intent"`      // what an operator wants of it
+	Leaders        int       `json:"leaders"`     // partitions that it leads
+	Replicas       int       `json:"replicas"`    // partitions that it holds a copy of
 }
+
+// Intent is what an operator wants of a node. The later request wins.
+type Intent string
+
+// The intents.
+const (
+	IntentNone         Intent = ""
+	IntentDrain        Intent = "drain"        // it is to lead nothing
+	IntentDecommission Intent = "decommission" // its replicas are to move away, too
+)
 
 // NodeList is every node, by id.
 type NodeList struct {
@@ -36,8 +49,129 @@ type Cluster struct {
 	Nodes      []Node `json:"nodes"`      // by id
 }
 
+// NodeDetail describes one node and what it does in the cluster. Left counts
+// what has to go before the node can be stopped (drain) or removed
+// (decommission).
+type NodeDetail struct {
+	Node
+	Hostname     string          `json:"hostname"`
+	HTTPSAddress string          `json:"https_address"`
+	Partitions   []NodePartition `json:"partitions"` // by topic and number
+	Left         Progress        `json:"left"`
+	Removable    bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
+	Troubles     []Trouble       `json:"troubles"`  // of partitions that the controller cannot take from it
+}
+
+// NodePartition is what a node is to one partition.
+type NodePartition struct {
+	Topic     string `json:"topic"`
+	Partition int    `json:"partition"`
+	Leader    bool   `json:"leader"`
+	InSync    bool   `json:"in_sync"`
+	Adding    bool   `json:"adding"`   // its copy is being made
+	Removing  bool   `json:"removing"` // its copy is about to go
+}
+
+// Progress is how much of an operation is left. Bytes and what follows from
+// them are of the copies under way; those that wait their turn are only counted.
+type Progress struct {
+	Leaders        int      `json:"leaders"`          // partitions still to be handed over
+	Replicas       int      `json:"replicas"`         // partitions still to be moved
+	Moving         int      `json:"moving"`           // of those, under way
+	Bytes          int64    `json:"bytes"`            // still to be copied
+	BytesPerSecond int64    `json:"bytes_per_second"` // of late, over all copies
+	TimeLeft       Duration `json:"time_left"`        // at that rate; 0s: not known
+}
+
+// Trouble is something that the controller would do for a partition and cannot.
+type Trouble struct {
+	Kind      string   `json:"kind"` // offline, drain, no_room, move or min_isr
+	Topic     string   `json:"topic"`
+	Partition int      `json:"partition"`
+	Nodes     []string `json:"nodes"` // that it is about
+	What      string   `json:"what"`  // for people
+}
+
+// DrainNode asks that a node lead nothing. Without Force it is refused where a
+// partition would have no leader; with Stopping also where one would fall below
+// its min ISR while the node is away.
+type DrainNode struct {
+	Force    bool `json:"force,omitempty"`
+	Stopping bool `json:"stopping,omitempty"`
+}
+
+// Balance is how leaders and replicas are spread, and what would spread them
+// better.
+type Balance struct {
+	Nodes   []NodeLoad   `json:"nodes"`   // by id
+	Leaders []LeaderMove `json:"leaders"` // leaderships that could go to their preferred replica
+	Moves   []Move       `json:"moves"`   // replicas that could move
+	Started bool         `json:"started"` // it was not only looked at
+}
+
+// NodeLoad is what a node has of all partitions.
+type NodeLoad struct {
+	ID        string    `json:"id"`
+	State     NodeState `json:"state"`
+	Zone      string    `json:"zone"`
+	Leaders   int       `json:"leaders"`
+	Preferred int       `json:"preferred"` // partitions whose preferred leader it is
+	Replicas  int       `json:"replicas"`
+}
+
+// LeaderMove is a change of one partition's leader.
+type LeaderMove struct {
+	Topic     string `json:"topic"`
+	Partition int    `json:"partition"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+}
+
+// Move is a change of one partition's replicas, preferred leader first.
+type Move struct {
+	Topic     string   `json:"topic"`
+	Partition int      `json:"partition"`
+	From      []string `json:"from"`
+	To        []string `json:"to"`
+}
+
+// StartBalance asks that a balance be carried out: of leaders, of replicas, or
+// both. Limit bounds the replicas' moves; 0: the broker's default.
+type StartBalance struct {
+	Leaders  bool `json:"leaders,omitempty"`
+	Replicas bool `json:"replicas,omitempty"`
+	Limit    int  `json:"limit,omitempty"`
+}
+
+// Raft is the agreement on metadata.
+type Raft struct {
+	Leader    string       `json:"leader"` // the controller; "": none known
+	Term      uint64       `json:"term"`
+	Voters    int          `json:"voters"`
+	Tolerance int          `json:"tolerance"` // voters that may fail yet; negative: so many are missing
+	Members   []RaftMember `json:"members"`   // by id
+}
+
+// RaftMember is one node's part in the agreement. What follows Address is known
+// of nodes that answered.
+type RaftMember struct {
+	ID            string   `json:"id"`
+	Voter         bool     `json:"voter"`
+	Address       string   `json:"address"`
+	Answered      bool     `json:"answered"`
+	Leader        bool     `json:"leader"`
+	Term          uint64   `json:"term"`
+	LastIndex     uint64   `json:"last_index"`
+	CommitIndex   uint64   `json:"commit_index"`
+	AppliedIndex  uint64   `json:"applied_index"`
+	SnapshotIndex uint64   `json:"snapshot_index"`
+	LastContact   Duration `json:"last_contact"` // since it heard of the leader; negative: never
+	StoreBytes    int64    `json:"store_bytes"`
+}
+
 // Health is the cluster's health. Degraded: it serves, with less safety than it
 // should have; a cluster that is not healthy and not degraded fails someone now.
+// Reasons that a healthy cluster has are for information: what is under way.
 type Health struct {
 	Healthy  bool     `json:"healthy"`
 	Degraded bool     `json:"degraded"`

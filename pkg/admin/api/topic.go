@@ -72,7 +72,48 @@ type Partition struct {
 	LogStart     uint64   `json:"log_start"`
 	CommittedEnd uint64   `json:"committed_end"`
 	LogEnd       uint64   `json:"log_end"`
-	Bytes        int64    `json:"bytes"` // on the leader's disk
+	Bytes        int64    `json:"bytes"`              // on the leader's disk
+	Adding       []string `json:"adding,omitempty"`   // replicas that are being made
+	Removing     []string `json:"removing,omitempty"` // replicas that go once those are in sync
+}
+
+// PartitionDetail describes one partition and its followers as the leader sees
+// them.
+type PartitionDetail struct {
+	Partition
+	Followers []Follower `json:"followers"` // in the order of the replicas; []: the leader did not answer
+	Left      Progress   `json:"left"`      // of a move
+	Troubles  []Trouble  `json:"troubles"`  // what the controller cannot do for it
+}
+
+// Follower is one replica as the leader sees it.
+type Follower struct {
+	Node           string   `json:"node"`
+	InSync         bool     `json:"in_sync"`
+	Connected      bool     `json:"connected"`
+	State          string   `json:"state"`
+	Acked          uint64   `json:"acked"` // it has every message below
+	Lag            int64    `json:"lag"`   // messages
+	LagBytes       int64    `json:"lag_bytes"`
+	BytesPerSecond int64    `json:"bytes_per_second"`
+	CaughtUpFor    Duration `json:"caught_up_for"` // 0s: it is behind
+}
+
+// TransferLeader asks that another in-sync replica lead a partition.
+type TransferLeader struct {
+	To string `json:"to,omitempty"` // "": the controller's choice
+}
+
+// ElectLeader asks for a leader of a partition that has none, or with Unclean
+// for one that is not in sync: what it does not hold is lost then.
+type ElectLeader struct {
+	To      string `json:"to,omitempty"`
+	Unclean bool   `json:"unclean,omitempty"`
+}
+
+// MovePartition asks that a partition's replicas be on other nodes.
+type MovePartition struct {
+	Replicas []string `json:"replicas"` // preferred leader first
 }
 
 // PartitionList is the partitions of every topic, by topic and number.

@@ -1,0 +1,285 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// Members is who takes part in the metadata, and what only the node that leads
+// it knows. Its methods may be called by many goroutines.
+type Members interface {
+	// Members returns who takes part, as this node knows it.
+	Members() raftstore.Configuration
+	// RemoveMember takes a node out for good. Only the leader can.
+	RemoveMember(ctx context.Context, id meta.NodeID) error
+	// TransferController has another voter lead. Only the leader can.
+	TransferController(ctx context.Context) error
+	// Controller returns the last decision while this node is the controller.
+	Controller() (controller.Decision, bool)
+}
+
+// What an operator is refused beside what meta and controller refuse. Each is
+// marked fate.Refused.
+var (
+	ErrNoLeader    = fate.Refuse("partition has no leader")
+	ErrUnreachable = fate.Refuse("node cannot be asked")
+	ErrNodeActive  = fate.Refuse("node is up and not being decommissioned")
+)
+
+// Bounds of what the operator asks of other nodes.
+const (
+	// askTimeout is how long one node may take to answer what should take no
+	// time. What is missing then is left out of an answer for people.
+	askTimeout = 2 * time.Second
+	// askTogether is how many questions are open at a time.
+	askTogether = 32
+	// askAgain is how often a request goes to a partition's leader that turns
+	// out to be another, and askPause how long it waits in between.
+	askAgain = 5
+	askPause = 100 * time.Millisecond
+)
+
+// operator carries out what concerns the whole cluster, whichever node is asked:
+// it changes the metadata, and asks the nodes that know or lead.
+type operator struct{ desk }
+
+// desk asks nodes what they know or lead, and answers them what this one does.
+type desk struct {
+	d      *directory
+	health func() Health // as this node sees it
+}
+
+func (o *desk) self() meta.NodeID { return o.d.o.Self }
+
+// question is something that any node can be asked: its name between nodes, and
+// how the node that is asked finds the answer. A and R travel as JSON.
+type question[A, R any] struct {
+	name   string
+	answer func(*desk, context.Context, A) (R, error)
+}
+
+// ask asks a node, which may be this one.
+func (q question[A, R]) ask(ctx context.Context, o *desk, node meta.NodeID, args A) (R, error) {
+	if node == o.self() {
+		return q.answer(o, ctx, args)
+	}
+	var reply R
+	err := o.send(ctx, node, q.name, args, &reply)
+	return reply, err
+}
+
+// handler answers the question to another node.
+func (q question[A, R]) handler(o *desk) func(context.Context, json.RawMessage) (any, error) {
+	return func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var args A
+		if err := json.Unmarshal(raw, &args); err != nil {
+			return nil, fate.Mark(fmt.Errorf("%s: %w", q.name, err), fate.Refused)
+		}
+		return q.answer(o, ctx, args)
+	}
+}
+
+// askAll asks several nodes at the same time, each for at most askTimeout, and
+// returns the answers of those that gave one.
+func askAll[A, R any](ctx context.Context, o *desk, q question[A, R], nodes []meta.NodeID, args func(meta.NodeID) A) map[meta.NodeID]R {
+	var mu sync.Mutex // guards out
+	out := make(map[meta.NodeID]R, len(nodes))
+	together(nodes, func(id meta.NodeID) {
+		one, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		r, err := q.ask(one, o, id, args(id))
+		if err != nil {
+			o.d.log.Debug("a node did not answer", "node", id, "question", q.name, "error", err)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[id] = r
+	})
+	return out
+}
+
+// together calls f with each of xs, at most askTogether at a time, and waits.
+func together[T any](xs []T, f func(T)) {
+	if len(xs) == 1 {
+		f(xs[0])
+		return
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, askTogether)
+	for _, x := range xs {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			f(x)
+		})
+	}
+	running.Wait()
+}
+
+// atLeader asks the node that leads a partition, as the metadata has it. Where
+// that node says that it does not, or cannot be asked, the metadata is looked at
+// again: it may have gone on meanwhile.
+func atLeader[A, R any](ctx context.Context, o *desk, q question[A, R], topic string, partition int, args A) (R, error) {
+	var reply R
+	var err error
+	for try := range askAgain {
+		if try > 0 && !pause(ctx, askPause) {
+			return reply, err
+		}
+		var leader meta.NodeID
+		if leader, err = o.leader(topic, partition); err != nil {
+			if errors.Is(err, ErrNoLeader) {
+				continue
+			}
+			return reply, err
+		}
+		reply, err = q.ask(ctx, o, leader, args)
+		if err == nil || !elsewhere(err) {
+			return reply, err
+		}
+	}
+	return reply, err
+}
+
+// pause waits, and returns false where ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// leader returns who leads a partition.
+func (o *desk) leader(topic string, partition int) (meta.NodeID, error) {
+	t, err := o.d.Topic(topic)
+	if err != nil {
+		return "", err
+	}
+	if partition < 0 || partition >= len(t.Partitions) {
+		return "", fmt.Errorf("%s/%d: %w", topic, partition, ErrPartitionNotFound)
+	}
+	if t.Partitions[partition].Leader == "" {
+		return "", fmt.Errorf("%s/%d: %w", topic, partition, ErrNoLeader)
+	}
+	return t.Partitions[partition].Leader, nil
+}
+
+// present returns the nodes that are not down, this one included.
+func (o *desk) present() []meta.NodeID {
+	var ids []meta.NodeID
+	for _, n := range o.d.o.Meta.Nodes() {
+		if n.State != meta.NodeDown || n.ID == o.self() {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// members returns who takes part in the metadata.
+func (o *desk) members() raftstore.Configuration {
+	if o.d.o.Members != nil {
+		return o.d.o.Members.Members()
+	}
+	return o.d.o.Meta.Members().Configuration()
+}
+
+// conditions returns how the nodes are, as far as the metadata says.
+func conditions(s *meta.State) controller.Conditions {
+	out := make(controller.Conditions, s.NodeCount())
+	for n := range s.Nodes() {
+		switch {
+		case n.State == meta.NodeDown:
+			out[n.ID] = controller.Gone
+		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
+			out[n.ID] = controller.Draining
+		default:
+			out[n.ID] = controller.Up
+		}
+	}
+	return out
+}
+
+// eachPartitionOf calls f with every partition of the metadata, by topic and
+// number.
+func eachPartitionOf(s *meta.State, f func(t *meta.Topic, i int, p *meta.Partition)) {
+	for t := range s.Topics() {
+		for i := range t.Partitions {
+			f(t, i, &t.Partitions[i])
+		}
+	}
+}
+
+// Cluster describes the cluster as this node sees it.
+func (o *operator) Cluster() ClusterInfo {
+	info := ClusterInfo{Self: string(o.self())}
+	if leader, ok := o.d.o.Meta.Leader(); ok {
+		info.Controller = string(leader)
+	}
+	s := o.d.o.Meta.View()
+	info.ID = s.Cluster().ID
+	load := nodeLoads(s)
+	members := o.members()
+	for n := range s.Nodes() {
+		m, _ := members.Find(n.ID)
+		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]))
+	}
+	return info
+}
+
+func nodeInfo(n *meta.Node, voter bool, l nodeLoad) NodeInfo {
+	return NodeInfo{
+		ID: string(n.ID), State: string(n.State), Voter: voter, Hostname: n.Hostname,
+		TCPAddress: n.TCPAddress, HTTPAddress: n.HTTPAddress, HTTPSAddress: n.HTTPSAddress, ClusterAddress: n.ClusterAddress,
+		Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation, Intent: string(n.Intent),
+		Leaders: l.leaders, Replicas: l.replicas,
+	}
+}
+
+// nodeLoad counts what a node has of the partitions.
+type nodeLoad struct{ leaders, preferred, replicas int }
+
+func nodeLoads(s *meta.State) map[meta.NodeID]nodeLoad {
+	out := make(map[meta.NodeID]nodeLoad, s.NodeCount())
+	eachPartitionOf(s, func(_ *meta.Topic, _ int, p *meta.Partition) {
+		for i, id := range p.Replicas {
+			l := out[id]
+			l.replicas++
+			if i == 0 {
+				l.preferred++
+			}
+			if id == p.Leader {
+				l.leaders++
+			}
+			out[id] = l
+		}
+	})
+	return out
+}
+
+// leadersOf returns the nodes that lead a partition of the topics and are not
+// known to be down, by id.
+func (o *desk) leadersOf(topics []*meta.Topic) []meta.NodeID {
+	present := o.present()
+	found := map[meta.NodeID]bool{}
+	for _, t := range topics {
+		for i := range t.Partitions {
+			found[t.Partitions[i].Leader] = true
+		}
+	}
+	return slices.DeleteFunc(present, func(id meta.NodeID) bool { return !found[id] })
+}

@@ -1,0 +1,178 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// Balance is how leaders and replicas are spread, and what would spread them
+// better.
+type Balance struct {
+	Nodes   []NodeLoad // by id
+	Leaders []meta.Election
+	Moves   []controller.Move
+}
+
+// NodeLoad is what a node has of all partitions.
+type NodeLoad struct {
+	ID, State, Zone              string
+	Leaders, Preferred, Replicas int
+}
+
+// PlanBalance says what a balance would do, and changes nothing.
+func (o *operator) PlanBalance() Balance {
+	s := o.d.o.Meta.View()
+	nodes := conditions(s)
+	load := nodeLoads(s)
+	out := Balance{Leaders: toPreferred(s, nodes), Moves: controller.PlanBalance(s, nodes, controller.DefaultMoves)}
+	for n := range s.Nodes() {
+		l := load[n.ID]
+		out.Nodes = append(out.Nodes, NodeLoad{string(n.ID), string(n.State), n.Zone, l.leaders, l.preferred, l.replicas})
+	}
+	return out
+}
+
+// toPreferred lists the leaderships that could go to the preferred replica now,
+// whatever the settings say of doing so by itself.
+func toPreferred(s *meta.State, nodes controller.Conditions) []meta.Election {
+	var out []meta.Election
+	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+		first := p.Replicas[0]
+		if p.Leader == first || p.Leader == "" || p.Moving() || nodes[first] != controller.Up || !slices.Contains(p.ISR, first) {
+			return
+		}
+		e, err := controller.Transfer(s, nodes, idOf(t, i), first, false)
+		if err == nil {
+			e.Reason = controller.ReasonBalance
+			out = append(out, e)
+		}
+	})
+	return out
+}
+
+// StartBalance carries out what PlanBalance would list: of leaders, of replicas,
+// or both; limit bounds the replicas' moves, 0 is the controller's own. It
+// returns what was done and begun, also where an error says what was not.
+func (o *operator) StartBalance(ctx context.Context, leaders, replicas bool, limit int) (Balance, error) {
+	s := o.d.o.Meta.View()
+	nodes := conditions(s)
+	done := Balance{Nodes: o.PlanBalance().Nodes}
+	var mu sync.Mutex // guards done, errs
+	var errs []error
+	if leaders {
+		together(toPreferred(s, nodes), func(e meta.Election) {
+			err := o.transfer(ctx, s, s.Topic(e.Topic), e.Partition, e.Leader, e.Reason)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+				return
+			}
+			done.Leaders = append(done.Leaders, e)
+		})
+	}
+	if !replicas {
+		return done, errors.Join(errs...)
+	}
+	if limit <= 0 || limit > controller.DefaultMoves {
+		limit = controller.DefaultMoves
+	}
+	for _, m := range controller.PlanBalance(s, nodes, limit) {
+		err := o.MovePartition(ctx, m.Topic, m.Partition, m.To)
+		if errors.Is(err, controller.ErrTooManyMoves) {
+			break // the rest another time
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		done.Moves = append(done.Moves, m)
+	}
+	return done, errors.Join(errs...)
+}
+
+// RaftInfo is the agreement on metadata.
+type RaftInfo struct {
+	Leader    string
+	Term      uint64
+	Voters    int
+	Tolerance int          // voters that may fail yet; negative: so many are missing
+	Members   []RaftMember // by id
+}
+
+// RaftMember is one node's part in the agreement. The Stats are nil where it did
+// not answer.
+type RaftMember struct {
+	raftstore.Member
+	Stats *RaftStats
+}
+
+// RaftStats is what one node says of its part.
+type RaftStats struct {
+	IsLeader                                                  bool
+	Term, LastIndex, CommitIndex, AppliedIndex, SnapshotIndex uint64
+	LastContact                                               time.Duration // since it heard of the leader; -1: never
+	StoreBytes                                                int64
+}
+
+var askRaft = question[nothing, RaftStats]{"raft", func(o *desk, _ context.Context, _ nothing) (RaftStats, error) {
+	s := o.d.o.Meta.Stats()
+	return RaftStats{
+		IsLeader: s.IsLeader, Term: s.Term, LastIndex: s.LastIndex, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
+		SnapshotIndex: s.SnapshotIndex, LastContact: s.LastContact, StoreBytes: s.StoreBytes,
+	}, nil
+}}
+
+// Raft describes the agreement on metadata, and what each member says of it.
+func (o *operator) Raft(ctx context.Context) RaftInfo {
+	c := o.members()
+	s := o.d.o.Meta.View()
+	out := RaftInfo{Voters: len(c.Voters()), Tolerance: tolerance(c, s)}
+	if leader, ok := o.d.o.Meta.Leader(); ok {
+		out.Leader = string(leader)
+	}
+	var ids []meta.NodeID
+	for _, m := range c.Members {
+		if n := s.Node(m.ID); m.ID == o.self() || n != nil && n.State != meta.NodeDown {
+			ids = append(ids, m.ID)
+		}
+	}
+	answers := askAll(ctx, &o.desk, askRaft, ids, func(meta.NodeID) nothing { return nothing{} })
+	for _, m := range c.Members {
+		member := RaftMember{Member: m}
+		if a, ok := answers[m.ID]; ok {
+			member.Stats = &a
+			out.Term = max(out.Term, a.Term)
+		}
+		out.Members = append(out.Members, member)
+	}
+	return out
+}
+
+func tolerance(c raftstore.Configuration, s *meta.State) int {
+	return formation.Tolerance(c, func(id meta.NodeID) bool {
+		n := s.Node(id)
+		return n != nil && n.State != meta.NodeDown
+	})
+}
+
+var askTransferController = question[nothing, nothing]{"transfer_controller", func(o *desk, ctx context.Context, _ nothing) (nothing, error) {
+	if o.d.o.Members == nil {
+		return nothing{}, errAlone
+	}
+	return nothing{}, o.d.o.Members.TransferController(ctx)
+}}
+
+// TransferController has another voter lead the metadata.
+func (o *operator) TransferController(ctx context.Context) error {
+	_, err := atController(ctx, &o.desk, askTransferController, nothing{})
+	return err
+}

@@ -1,0 +1,223 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// NodeDetail describes one node and what it does.
+type NodeDetail struct {
+	NodeInfo
+	Partitions []NodePartition // by topic and number
+	Left       Progress        // of what an operator wants of it
+	Removable  bool            // RemoveNode would take it out
+	Troubles   []controller.Trouble
+}
+
+// NodePartition is what a node is to one partition.
+type NodePartition struct {
+	Topic     string
+	Partition int
+	Leader    bool
+	InSync    bool
+	Adding    bool // its copy is being made
+	Removing  bool // its copy goes once others have it
+}
+
+// DrainNode asks that a node lead nothing. Unless it is forced, it is refused
+// where a partition would be without a leader, and with stopping where one would
+// fall below its min ISR without the node's replicas. It returns once the wish is
+// in the metadata: the controller acts on it.
+func (o *operator) DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error {
+	s := o.d.o.Meta.View()
+	if err := controller.CheckDrain(s, conditions(s), id, stopping); err != nil && (!force || !errors.Is(err, controller.ErrDrain)) {
+		return err
+	}
+	return o.intend(ctx, id, meta.IntentDrain)
+}
+
+// UndrainNode takes back what was wanted of a node: a drain or a decommission.
+func (o *operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
+	return o.intend(ctx, id, meta.IntentNone)
+}
+
+// DecommissionNode asks that a node's replicas move away. Unless it is forced,
+// it is refused where the other nodes are too few for that.
+func (o *operator) DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error {
+	s := o.d.o.Meta.View()
+	if err := checkDecommission(s, conditions(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
+		return err
+	}
+	return o.intend(ctx, id, meta.IntentDecommission)
+}
+
+func (o *operator) intend(ctx context.Context, id meta.NodeID, intent meta.NodeIntent) error {
+	_, err := o.d.propose(ctx, meta.SetNodeIntent{ID: id, Intent: intent})
+	if err != nil {
+		return fmt.Errorf("node %s: %w", id, err)
+	}
+	return nil
+}
+
+// checkDecommission returns nil if the other nodes can take what a node holds.
+func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeID) error {
+	if s.Node(id) == nil {
+		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	room := 0
+	for n := range s.Nodes() {
+		if n.ID != id && nodes[n.ID] == controller.Up {
+			room++
+		}
+	}
+	var err error
+	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+		if target := p.Target(); err == nil && slices.Contains(target, id) && len(target) > room {
+			err = fmt.Errorf("%s/%d has %d replicas, and without %s there are %d nodes to hold them: %w",
+				t.Name, i, len(target), id, room, meta.ErrTooFewNodes)
+		}
+	})
+	return err
+}
+
+// RemoveNode takes a node that holds nothing out of the cluster for good: out of
+// the metadata first, which refuses it while it holds a replica, then out of the
+// agreement. It can be repeated where it failed in between.
+func (o *operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
+	s := o.d.o.Meta.View()
+	n := s.Node(id)
+	_, member := o.members().Find(id)
+	if n == nil && !member {
+		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	if n != nil {
+		if left := controller.Remaining(s, id); left > 0 {
+			return fmt.Errorf("%s holds replicas of %d partitions: %w", id, left, meta.ErrNodeInUse)
+		}
+		if !removable(s, n) {
+			return fmt.Errorf("node %s: %w", id, ErrNodeActive)
+		}
+		if member && len(o.members().Voters()) == 1 && o.members().Voters()[0] == id {
+			return fmt.Errorf("node %s: %w", id, raftstore.ErrLastVoter)
+		}
+		if _, err := o.d.propose(ctx, meta.RemoveNode{ID: id}); err != nil {
+			return fmt.Errorf("node %s: %w", id, err)
+		}
+	}
+	if !member {
+		return nil
+	}
+	_, err := atController(ctx, &o.desk, askRemove, id)
+	return err
+}
+
+// removable says whether a node may be taken out.
+func removable(s *meta.State, n *meta.Node) bool {
+	return controller.Remaining(s, n.ID) == 0 && (n.Intent == meta.IntentDecommission || n.State == meta.NodeDown)
+}
+
+// nothing is the argument, or the answer, of what has none.
+type nothing struct{}
+
+var askRemove = question[meta.NodeID, nothing]{"remove_member", func(o *desk, ctx context.Context, id meta.NodeID) (nothing, error) {
+	if o.d.o.Members == nil {
+		return nothing{}, errAlone
+	}
+	return nothing{}, o.d.o.Members.RemoveMember(ctx, id)
+}}
+
+var askTroubles = question[nothing, []controller.Trouble]{"troubles", func(o *desk, _ context.Context, _ nothing) ([]controller.Trouble, error) {
+	if o.d.o.Members == nil {
+		return nil, nil
+	}
+	d, ok := o.d.o.Members.Controller()
+	if !ok {
+		return nil, raftstore.ErrNotLeader
+	}
+	return d.Troubles, nil
+}}
+
+// atController asks the node that leads the metadata, and the next one where it
+// has just handed over.
+func atController[A, R any](ctx context.Context, o *desk, q question[A, R], args A) (R, error) {
+	var reply R
+	var err error
+	for try := range askAgain {
+		if try > 0 && !pause(ctx, askPause) {
+			return reply, err
+		}
+		leader, ok := o.d.o.Meta.Leader()
+		if !ok {
+			err = raftstore.ErrNotLeader
+			continue
+		}
+		reply, err = q.ask(ctx, o, leader, args)
+		if err == nil || !errors.Is(err, raftstore.ErrNotLeader) && !errors.Is(err, ErrUnreachable) {
+			return reply, err
+		}
+	}
+	return reply, err
+}
+
+// troubles returns what the controller cannot do, of the partitions that f
+// chooses. Without a controller there is nothing to tell.
+func (o *desk) troubles(ctx context.Context, f func(controller.Trouble) bool) []controller.Trouble {
+	leader, ok := o.d.o.Meta.Leader()
+	if !ok {
+		return nil
+	}
+	one, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	all, err := askTroubles.ask(one, o, leader, nothing{})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t controller.Trouble) bool { return !f(t) })
+}
+
+// DescribeNode describes a node.
+func (o *operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail, error) {
+	s := o.d.o.Meta.View()
+	n := s.Node(id)
+	if n == nil {
+		return NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	m, _ := o.members().Find(id)
+	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]), Removable: removable(s, n)}
+	var moving []partitionAt
+	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+		if !slices.Contains(p.Replicas, id) {
+			return
+		}
+		out.Partitions = append(out.Partitions, NodePartition{
+			Topic: t.Name, Partition: i, Leader: p.Leader == id, InSync: slices.Contains(p.ISR, id),
+			Adding: slices.Contains(p.Adding, id), Removing: slices.Contains(p.Removing, id),
+		})
+		if p.Moving() {
+			moving = append(moving, partitionAt{t.Name, i})
+		}
+	})
+	if n.Intent != meta.IntentNone {
+		out.Left.Leaders = out.Leaders
+	}
+	if n.Intent == meta.IntentDecommission {
+		out.Left.Replicas = out.Replicas
+	}
+	if len(moving) > 0 {
+		o.progress(ctx, s, moving, &out.Left)
+	}
+	if n.Intent != meta.IntentNone {
+		out.Troubles = o.troubles(ctx, func(t controller.Trouble) bool {
+			return slices.Contains(t.Nodes, id) || slices.ContainsFunc(out.Partitions, func(p NodePartition) bool {
+				return p.Topic == t.Topic && p.Partition == t.Partition
+			})
+		})
+	}
+	return out, nil
+}
