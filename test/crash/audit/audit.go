@@ -12,10 +12,10 @@
 //     every channel, and one that reached one channel reaches all of them;
 //   - what is delivered was published, unaltered, and under one id of its own;
 //   - a message is delivered again only for a cause: it was put back, its
-//     connection closed, its time ran out or its broker was killed; and a
-//     message that was finished only if its broker was killed within Window of
-//     the FIN, or the connection was cut before the FIN can be known to have
-//     arrived;
+//     connection closed, its time ran out, its broker was killed or its cluster
+//     disturbed; and a message that was finished only if that happened within
+//     Window of the FIN, or the connection was cut before the FIN can be known to
+//     have arrived;
 //   - a deferred message does not come before its time.
 //
 // An Audit is not safe for concurrent use.
@@ -48,6 +48,9 @@ type Options struct {
 	// Grace is how long before its connection was cut a FIN may have been sent
 	// and not have arrived.
 	Grace time.Duration
+	// Notice is how much later than a redelivery the end of the connection that
+	// had the message may be seen: in a cluster two nodes tell of the two.
+	Notice time.Duration
 	// MsgTimeout is how long a delivered message may stay unanswered.
 	MsgTimeout time.Duration
 	// Tolerance is how much earlier than asked for a deferred message may come:
@@ -69,6 +72,8 @@ const (
 	CauseKill       Cause = "in flight when the broker was killed"
 	CauseWindow     Cause = "finished just before the broker was killed"
 	CauseCut        Cause = "finished just before the connection was cut"
+	CauseMove       Cause = "in flight when the cluster was disturbed"
+	CauseMoveWindow Cause = "finished just before or while the cluster was disturbed"
 )
 
 // Kind names a broken promise.
@@ -127,6 +132,8 @@ type Audit struct {
 	ids       map[ID]Key
 	conns     map[int]*conn
 	kills     map[int]kill // by round
+	unrest    []unrest     // in the order in which it began
+	doubts    []doubt
 	stats     Stats
 	found     []Violation
 }
@@ -167,6 +174,21 @@ const (
 )
 
 type kill struct{ at, stall time.Duration }
+
+// unrest is a time in which something was done to the cluster.
+type unrest struct {
+	from, to time.Duration
+	lasts    bool // to is not known yet
+	stall    time.Duration
+}
+
+// doubt is a redelivery that the end of a connection may yet explain.
+type doubt struct {
+	conn     int
+	at, end  time.Duration // of the redelivery; of the FIN before it, 0: none
+	because  Cause
+	mistaken Violation
+}
 
 type conn struct {
 	channel int
@@ -311,6 +333,7 @@ func (a *Audit) Close(now time.Duration, c int, clean bool) {
 	if clean {
 		x.state = connClean
 	}
+	a.resolve(now, c, x)
 }
 
 // Kill is told before the round-th broker process is killed. stall is for how

@@ -74,8 +74,12 @@ func (a *Audit) redeliver(now time.Duration, c int, k Key, p *place) {
 		a.stats.Redelivered[cause]++
 		return
 	}
-	a.violate(now, kind, "%v on channel %s, delivered at %.3fs: %s",
+	text := fmt.Sprintf("%v on channel %s, delivered at %.3fs: %s",
 		k, a.o.Channels[a.conns[c].channel], p.at.Seconds(), why)
+	if a.doubtful(now, p, kind, text) {
+		return
+	}
+	a.violate(now, kind, "%s", text)
 }
 
 // explain returns the cause of a redelivery, or the promise that it breaks.
@@ -95,13 +99,15 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 			return CauseDisconnect, "", ""
 		case now >= late-a.o.Tolerance:
 			return CauseTimeout, "", ""
+		case a.disturbed(p.at, now, 0) != nil:
+			return CauseMove, "", ""
 		}
 		return "", Twice, "it is still in flight there"
 
 	case requeued:
 		// A REQ that may not have been read or remembered leaves the message
 		// as it was: in flight.
-		forgotten := forgettable || before.cut(p.endAt, a.o.Grace)
+		forgotten := forgettable || before.cut(p.endAt, a.o.Grace) || a.disturbed(p.endAt, now, a.o.Window) != nil
 		if now < p.notBefore-a.o.Tolerance && !forgotten {
 			return "", Early, fmt.Sprintf("put back until %.3fs", p.notBefore.Seconds())
 		}
@@ -116,6 +122,10 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 			return CauseWindow, "", ""
 		case before.cut(p.endAt, a.o.Grace):
 			return CauseCut, "", ""
+		}
+		if u := a.disturbed(p.endAt, now, a.o.Window); u != nil {
+			a.stats.Forgotten = max(a.stats.Forgotten, u.from-p.endAt)
+			return CauseMoveWindow, "", ""
 		}
 		why := fmt.Sprintf("finished at %.3fs", p.endAt.Seconds())
 		if wasKilled {
@@ -134,6 +144,7 @@ func (x *conn) cut(t, grace time.Duration) bool {
 // Forget drops what can be dropped: the messages at the head of each producer
 // that have been finished everywhere, or not heard of, for as long as Keep.
 func (a *Audit) Forget(now time.Duration) {
+	a.convict(now)
 	for i := range a.producers {
 		p := &a.producers[i]
 		n := 0
@@ -162,6 +173,7 @@ func (m *message) past(now, keep time.Duration) bool {
 // End is told when all has been waited for that could come. It finds what is
 // missing.
 func (a *Audit) End(now time.Duration) {
+	a.convict(now + a.o.Notice + 1) // nothing more can come
 	for i := range a.producers {
 		for j := range a.producers[i].messages {
 			a.missing(now, Key{i, a.producers[i].first + j}, &a.producers[i].messages[j])

@@ -1,0 +1,125 @@
+package audit
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+const notice = 300 * ms
+
+func newClusterStory() *story {
+	s := newStory()
+	s.o.Notice = notice
+	return s
+}
+
+// TestAClustersRedeliveries tells histories of a cluster, in which all rounds are
+// one, and what is to be thought of them.
+func TestAClustersRedeliveries(t *testing.T) {
+	tests := []struct {
+		name  string
+		want  []Kind
+		cause Cause
+		story func(s *story, had, other int)
+	}{
+		{"in flight when a node is killed", nil, CauseMove, func(s *story, had, other int) {
+			s.Disturb(s.now, 0)
+			s.deliver(other, 0)
+		}},
+		{"in flight after all has recovered", []Kind{Twice}, CauseMove, func(s *story, had, other int) {
+			s.Disturb(s.now, 0)
+			s.Calm(s.now)
+			s.wait(grace + ms)
+			s.deliver(other, 0) // it was in flight when the node was disturbed
+			s.wait(ms)
+			s.deliver(had, 0)
+			s.wait(notice + ms)
+		}},
+		{"finished within the window", nil, CauseMoveWindow, func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.wait(window - ms)
+			s.Disturb(s.now, 0)
+			s.deliver(other, 0)
+		}},
+		{"finished before the window", []Kind{Undone}, "", func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.wait(window + 2*ms)
+			s.Disturb(s.now, 0)
+			s.deliver(other, 0)
+			s.fin(other, 0)
+		}},
+		{"finished before the window, which the machine stretched", nil, CauseMoveWindow, func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.wait(window + 2*ms)
+			s.Disturb(s.now, 10*ms)
+			s.deliver(other, 0)
+		}},
+		{"finished while a node is paused", nil, CauseMoveWindow, func(s *story, had, other int) {
+			s.Disturb(s.now, 0)
+			s.wait(10 * time.Second)
+			s.fin(had, 0)
+			s.deliver(other, 0)
+		}},
+		{"finished long after all has recovered", []Kind{Undone}, "", func(s *story, had, other int) {
+			s.Disturb(s.now, 0)
+			s.Calm(s.now)
+			s.wait(grace + ms)
+			s.fin(had, 0)
+			s.deliver(other, 0)
+			s.fin(other, 0)
+		}},
+		{"given back by one node before another tells of the end", nil, CauseDisconnect, func(s *story, had, other int) {
+			s.deliver(other, 0)
+			s.wait(notice - ms)
+			s.Close(s.now, had, false)
+		}},
+		{"given back, and no end is told of in time", []Kind{Twice}, "", func(s *story, had, other int) {
+			s.deliver(other, 0)
+			s.wait(notice + ms)
+			s.Close(s.now, had, false)
+		}},
+		{"finished just before its connection was cut, told late", nil, CauseCut, func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.deliver(other, 0)
+			s.wait(notice - ms)
+			s.Close(s.now, had, false)
+		}},
+		{"finished, and its connection ended well", []Kind{Undone}, "", func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.deliver(other, 0)
+			s.wait(notice - ms)
+			s.Close(s.now, had, true)
+			s.fin(other, 0)
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := newClusterStory()
+			s.publish(0)
+			had, other := s.conn(0, 1), s.conn(0, 1)
+			s.deliver(had, 0)
+			test.story(s, had, other)
+			s.wait(2 * notice)
+			s.Forget(s.now)
+			if got := s.kinds(); !slices.Equal(got, test.want) {
+				t.Errorf("violations %v, want %v", s.Violations(), test.want)
+			}
+			if test.cause != "" && s.Stats().Redelivered[test.cause] != 1 {
+				t.Errorf("causes %v, want %s", s.Stats().Redelivered, test.cause)
+			}
+		})
+	}
+}
+
+func TestADoubtAtTheEndIsAViolation(t *testing.T) {
+	s := newClusterStory()
+	s.publish(0)
+	had, other := s.conn(0, 1), s.conn(0, 1)
+	s.deliver(had, 0)
+	s.deliver(other, 0)
+	s.End(s.now)
+	if !slices.Contains(s.kinds(), Twice) {
+		t.Errorf("violations %v, want %s", s.Violations(), Twice)
+	}
+}
