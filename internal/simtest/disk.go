@@ -1,0 +1,148 @@
+package simtest
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Mount is a machine's disk as one process sees it. The process can be cut off
+// from it in one moment, at any change that it makes: what it does afterwards
+// happens to a disk that nobody looks at any more. Its methods may be called by
+// many goroutines.
+type Mount struct {
+	vfs.FS // the reading half; changes go through the methods below
+
+	mem  *vfs.Mem
+	lies bool
+	gate sync.RWMutex // held for reading over each change, so that Cut is one moment
+
+	changes atomic.Int64
+	trap    atomic.Pointer[trap]
+	broken  atomic.Pointer[error]
+}
+
+type trap struct {
+	at     int64
+	spring func()
+}
+
+// NewMount returns a mount of what a crashable disk holds.
+func NewMount(m *vfs.Mem) *Mount { return &Mount{FS: m, mem: m} }
+
+// NewLyingMount returns a mount whose syncs say that they are done and do
+// nothing.
+func NewLyingMount(m *vfs.Mem) *Mount { return &Mount{FS: m, mem: m, lies: true} }
+
+// Cut returns the disk as it is left if the process, or by c the machine, ends
+// in this moment.
+func (m *Mount) Cut(c vfs.Crash) *vfs.Mem {
+	m.gate.Lock()
+	defer m.gate.Unlock()
+	return m.mem.CrashClone(c)
+}
+
+// Trap has spring called once, before the change after n more, on the goroutine
+// that makes it. spring must not wait for that goroutine. It replaces the trap
+// before it.
+func (m *Mount) Trap(n int, spring func()) {
+	m.trap.Store(&trap{m.changes.Load() + int64(n), spring})
+}
+
+// Break fails all changes from now on with err.
+func (m *Mount) Break(err error) { m.broken.Store(&err) }
+
+// change makes one change.
+func (m *Mount) change(f func() error) error {
+	n := m.changes.Add(1)
+	if t := m.trap.Load(); t != nil && n > t.at && m.trap.CompareAndSwap(t, nil) {
+		t.spring()
+	}
+	if err := m.broken.Load(); err != nil {
+		return *err
+	}
+	m.gate.RLock()
+	defer m.gate.RUnlock()
+	return f()
+}
+
+// sync makes a change that a lying mount only pretends to make.
+func (m *Mount) sync(f func() error) error {
+	if m.lies {
+		return m.change(func() error { return nil })
+	}
+	return m.change(f)
+}
+
+// Create implements vfs.FS.
+func (m *Mount) Create(name string) (f vfs.File, err error) {
+	err = m.change(func() error {
+		f, err = m.FS.Create(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &mountedFile{f, m}, nil
+}
+
+// OpenReadWrite implements vfs.FS.
+func (m *Mount) OpenReadWrite(name string) (vfs.File, error) {
+	f, err := m.FS.OpenReadWrite(name)
+	if err != nil {
+		return nil, err
+	}
+	return &mountedFile{f, m}, nil
+}
+
+// Remove implements vfs.FS.
+func (m *Mount) Remove(name string) error {
+	return m.change(func() error { return m.FS.Remove(name) })
+}
+
+// RemoveAll implements vfs.FS.
+func (m *Mount) RemoveAll(name string) error {
+	return m.change(func() error { return m.FS.RemoveAll(name) })
+}
+
+// Rename implements vfs.FS.
+func (m *Mount) Rename(oldName, newName string) error {
+	return m.change(func() error { return m.FS.Rename(oldName, newName) })
+}
+
+// MkdirAll implements vfs.FS.
+func (m *Mount) MkdirAll(name string) error {
+	return m.change(func() error { return m.FS.MkdirAll(name) })
+}
+
+// SyncDir implements vfs.FS.
+func (m *Mount) SyncDir(name string) error {
+	return m.sync(func() error { return m.FS.SyncDir(name) })
+}
+
+// mountedFile is a file that may be written.
+type mountedFile struct {
+	vfs.File
+	m *Mount
+}
+
+func (f *mountedFile) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.m.change(func() error {
+		n, err = f.File.WriteAt(p, off)
+		return err
+	})
+	return n, err
+}
+
+func (f *mountedFile) Truncate(size int64) error {
+	return f.m.change(func() error { return f.File.Truncate(size) })
+}
+
+func (f *mountedFile) Preallocate(off, n int64) error {
+	return f.m.change(func() error { return f.File.Preallocate(off, n) })
+}
+
+func (f *mountedFile) SyncData() error { return f.m.sync(f.File.SyncData) }
+
+func (f *mountedFile) Sync() error { return f.m.sync(f.File.Sync) }

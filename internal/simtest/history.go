@@ -1,0 +1,156 @@
+package simtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Fate is what a publisher was told of a message.
+type Fate uint8
+
+// The fates of a message.
+const (
+	Open    Fate = iota // nothing yet
+	Acked               // it is committed
+	Unknown             // it may be committed, now or later
+	Failed              // it was not taken, and never will be
+)
+
+// History is what publishers called, what they were told and where, for one
+// log. It may be used by many goroutines.
+type History struct {
+	mu       sync.Mutex // guards what follows
+	messages map[string]*message
+	places   map[uint64]string // acknowledged offsets
+	last     map[int]uint64    // one past a publisher's last acknowledged offset
+	next     map[int]int       // a publisher's next number
+	counts   [4]int
+	wrong    []string
+}
+
+type message struct {
+	fate  Fate
+	at    uint64 // of Acked
+	epoch uint64
+	after uint64 // it was called when its publisher knew of everything below
+	seen  bool
+}
+
+// NewHistory returns an empty one.
+func NewHistory() *History {
+	return &History{
+		messages: map[string]*message{}, places: map[uint64]string{},
+		last: map[int]uint64{}, next: map[int]int{},
+	}
+}
+
+// Call notes that a publisher publishes, and returns the name of its message.
+func (h *History) Call(publisher int) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next[publisher]++
+	name := fmt.Sprintf("p%d-%d", publisher, h.next[publisher])
+	h.messages[name] = &message{after: h.last[publisher]}
+	h.counts[Open]++
+	return name
+}
+
+// Settle notes what became of a message, and for an acknowledged one where it
+// is and by which epoch's leader it was acknowledged.
+func (h *History) Settle(name string, f Fate, at, epoch uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.messages[name]
+	if m == nil || m.fate != Open {
+		h.wrongLocked("%s was settled as %d without a call, or again", name, f)
+		return
+	}
+	m.fate, m.at, m.epoch = f, at, epoch
+	h.counts[Open]--
+	h.counts[f]++
+	if f != Acked {
+		return
+	}
+	if other, taken := h.places[at]; taken {
+		h.wrongLocked("%s and %s were both acknowledged at %d", other, name, at)
+	}
+	h.places[at] = name
+	if at < m.after {
+		h.wrongLocked("%s is at %d, and its publisher knew of %d before", name, at, m.after)
+	}
+	p := publisherOf(name)
+	h.last[p] = max(h.last[p], at+1)
+}
+
+func publisherOf(name string) (p int) {
+	_, _ = fmt.Sscanf(name, "p%d-", &p)
+	return p
+}
+
+func (h *History) wrongLocked(format string, args ...any) {
+	h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
+}
+
+// Acknowledged calls f with each acknowledged message, by no order.
+func (h *History) Acknowledged(f func(name string, at, epoch uint64)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, m := range h.messages {
+		if m.fate == Acked {
+			f(name, m.at, m.epoch)
+		}
+	}
+}
+
+// Counts returns how many messages were acknowledged, are unknown, failed and
+// are open.
+func (h *History) Counts() (acked, unknown, failed, open int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counts[Acked], h.counts[Unknown], h.counts[Failed], h.counts[Open]
+}
+
+// Check compares the history with the log that came of it, from offset first
+// on, and returns what does not agree: messages that were acknowledged and are
+// not where they were acknowledged, that nobody published, that stand there
+// twice, or that had failed. What stands below first is not looked at.
+func (h *History) Check(first uint64, log []string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, name := range log {
+		m := h.messages[name]
+		switch {
+		case m == nil:
+			h.wrongLocked("%q at %d: nobody published it", name, first+uint64(i)) //nolint:gosec // an index
+			continue
+		case m.seen:
+			h.wrongLocked("%s is twice in the log, again at %d", name, first+uint64(i)) //nolint:gosec // an index
+		case m.fate == Failed:
+			h.wrongLocked("%s is at %d and its publisher was told that it failed", name, first+uint64(i)) //nolint:gosec // an index
+		}
+		m.seen = true
+	}
+	for name, m := range h.messages {
+		if m.fate != Acked || m.at < first {
+			continue
+		}
+		if i := m.at - first; i >= uint64(len(log)) || log[i] != name {
+			h.wrongLocked("%s was acknowledged at %d in epoch %d and is not there", name, m.at, m.epoch)
+		}
+	}
+	slices.Sort(h.wrong)
+	return slices.Compact(h.wrong)
+}
+
+// Report joins what is wrong, the first few of it.
+func Report(wrong []string) string {
+	const most = 12
+	more := ""
+	if len(wrong) > most {
+		more = fmt.Sprintf("\nand %d more", len(wrong)-most)
+		wrong = wrong[:most]
+	}
+	return strings.Join(wrong, "\n") + more
+}

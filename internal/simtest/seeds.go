@@ -1,0 +1,93 @@
+package simtest
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Seeds says which runs of a simulation are made. A test package makes one as
+// a package-level variable, before its flags are read.
+type Seeds struct {
+	one   *uint64
+	count *int
+	first *uint64
+}
+
+// NewSeeds registers the flags -sim.seed (this one only), -sim.seeds (how many;
+// count unless given) and -sim.first (where they begin).
+func NewSeeds(count int) *Seeds {
+	return &Seeds{
+		one:   flag.Uint64("sim.seed", 0, "run this seed only"),
+		count: flag.Int("sim.seeds", count, "run that many seeds, after those that are kept"),
+		first: flag.Uint64("sim.first", 1, "the first of the seeds"),
+	}
+}
+
+// keptFile holds the seeds that once failed, one a line with what it was.
+const keptFile = "seeds.txt"
+
+// Run runs f for each seed as a test of its own, beside others: first those
+// that testdata/seeds.txt keeps, then new ones. A seed that fails prints how to
+// run it again.
+func (s *Seeds) Run(t *testing.T, f func(t *testing.T, seed uint64)) {
+	t.Helper()
+	if *s.one != 0 {
+		f(t, *s.one)
+		return
+	}
+	done := map[uint64]bool{}
+	for _, seed := range kept(t) {
+		done[seed] = true
+		s.run(t, "kept", seed, f)
+	}
+	for i := range uint64(*s.count) { //nolint:gosec // how many is not negative
+		if seed := *s.first + i; !done[seed] {
+			s.run(t, "seed", seed, f)
+		}
+	}
+}
+
+func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T, seed uint64)) {
+	t.Run(fmt.Sprint(kind, seed), func(t *testing.T) {
+		t.Parallel()
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("again: go test -run '^%s$' -sim.seed %d (where it does not fail each time: -count 20)",
+					strings.SplitN(t.Name(), "/", 2)[0], seed)
+			}
+		})
+		f(t, seed)
+	})
+}
+
+// kept returns the seeds in testdata.
+func kept(t *testing.T) []uint64 {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", keptFile))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var seeds []uint64
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("testdata/%s: %v", keptFile, err)
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}

@@ -1,0 +1,153 @@
+package simtest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+func write(t *testing.T, fsys vfs.FS, name, text string) {
+	t.Helper()
+	if err := vfs.WriteFileSynced(fsys, name, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, fsys vfs.FS, name string) string {
+	t.Helper()
+	text, err := vfs.ReadFile(fsys, name, 100)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func TestWhatADeadProcessWritesIsGone(t *testing.T) {
+	m := NewMount(vfs.NewCrashable())
+	write(t, m, "before", "1")
+	left := m.Cut(vfs.Crash{KeepPercent: 100})
+	write(t, m, "after", "2")
+	if read(t, left, "before") != "1" || read(t, left, "after") == "2" {
+		t.Error("the disk that is left is not the one of the moment of the cut")
+	}
+}
+
+func TestATrapSpringsBeforeItsChange(t *testing.T) {
+	m := NewMount(vfs.NewCrashable())
+	var left *vfs.Mem
+	m.Trap(0, func() { left = m.Cut(vfs.Crash{KeepPercent: 100}) })
+	write(t, m, "file", "1")
+	if names, err := left.ReadDir("."); err != nil || len(names) > 0 {
+		t.Errorf("%v was there before the first change, %v", names, err)
+	}
+	write(t, m, "file", "2") // the trap is gone
+	if read(t, m, "file") != "2" {
+		t.Error("the process does not see what it wrote")
+	}
+}
+
+func TestALyingDiskLosesWhatWasSynced(t *testing.T) {
+	m := NewLyingMount(vfs.NewCrashable())
+	write(t, m, "file", "1")
+	if left := m.Cut(vfs.Crash{}); read(t, left, "file") == "1" {
+		t.Error("it was kept")
+	}
+	honest := NewMount(vfs.NewCrashable())
+	write(t, honest, "file", "1")
+	if left := honest.Cut(vfs.Crash{}); read(t, left, "file") != "1" {
+		t.Error("an honest disk lost it")
+	}
+}
+
+func TestABrokenDiskFailsChanges(t *testing.T) {
+	m := NewMount(vfs.NewCrashable())
+	write(t, m, "file", "1")
+	broken := errors.New("broken")
+	m.Break(broken)
+	if err := vfs.WriteFileSynced(m, "file", nil); !errors.Is(err, broken) {
+		t.Errorf("writing: %v", err)
+	}
+	if read(t, m, "file") != "1" {
+		t.Error("reading fails")
+	}
+}
+
+// TestAHistoryFindsWhatIsWrong plants each kind of violation.
+func TestAHistoryFindsWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(h *History) (log []string)
+		want string
+	}{
+		{"nothing", func(h *History) []string {
+			a, b := h.Call(1), h.Call(2)
+			h.Settle(a, Acked, 0, 1)
+			h.Settle(b, Unknown, 0, 0)
+			return []string{a, b}
+		}, ""},
+		{"an unknown one that is not there", func(h *History) []string {
+			h.Settle(h.Call(1), Unknown, 0, 0)
+			return nil
+		}, ""},
+		{"lost at the end", func(h *History) []string {
+			h.Settle(h.Call(1), Acked, 0, 1)
+			return nil
+		}, "is not there"},
+		{"lost in the middle", func(h *History) []string {
+			a, b := h.Call(1), h.Call(1)
+			h.Settle(a, Acked, 0, 1)
+			h.Settle(b, Acked, 1, 1)
+			return []string{"p9-9", b}
+		}, "p1-1 was acknowledged at 0 in epoch 1 and is not there"},
+		{"invented", func(*History) []string { return []string{"x"} }, "nobody published it"},
+		{"twice", func(h *History) []string {
+			a := h.Call(1)
+			return []string{a, a}
+		}, "twice"},
+		{"failed and there", func(h *History) []string {
+			a := h.Call(1)
+			h.Settle(a, Failed, 0, 0)
+			return []string{a}
+		}, "told that it failed"},
+		{"settled twice", func(h *History) []string {
+			a := h.Call(1)
+			h.Settle(a, Unknown, 0, 0)
+			h.Settle(a, Acked, 0, 1)
+			return []string{a}
+		}, "or again"},
+		{"two at one place", func(h *History) []string {
+			a, b := h.Call(1), h.Call(2)
+			h.Settle(a, Acked, 0, 1)
+			h.Settle(b, Acked, 0, 1)
+			return []string{a}
+		}, "both acknowledged at 0"},
+		{"out of a publisher's order", func(h *History) []string {
+			h.Settle(h.Call(1), Acked, 5, 1)
+			h.Settle(h.Call(1), Acked, 4, 1)
+			return nil
+		}, "knew of 6 before"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := NewHistory()
+			got := h.Check(0, tt.do(h))
+			if (tt.want == "") != (len(got) == 0) || !slices.ContainsFunc(append(got, ""), func(s string) bool { return strings.Contains(s, tt.want) }) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestATraceKeepsTheLastEvents(t *testing.T) {
+	tr := NewTrace()
+	for i := range 3 * traceLimit {
+		tr.Add("event %d", i)
+	}
+	text := tr.String()
+	if !strings.Contains(text, "event 1199") || strings.Contains(text, "event 700\n") || !strings.HasPrefix(text, "the last 400 of 1200") {
+		t.Error(text[:200])
+	}
+}
