@@ -304,7 +304,7 @@ func (p *Partition) Empty() error {
 // coord.TermOptions. With the zero Batch, it is told that some were that an
 // earlier term appended.
 func (p *Partition) Committed(b commitlog.Batch) {
-	if b.Count() == 0 {
+	if b.Size() == 0 {
 		for _, c := range p.Channels() {
 			c.wakeFor(everyone)
 		}

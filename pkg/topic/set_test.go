@@ -1,0 +1,269 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// set is a partition on three nodes. Every message is on all of them at once;
+// what is shared of the positions travels when a test lets it.
+type set struct {
+	t      *testing.T
+	nodes  [3]*setNode
+	leader int
+	epoch  seq.Epoch
+	p      *Partition
+	line   *line
+	leased func(time.Time) bool
+}
+
+// setNode is one node's replica.
+type setNode struct {
+	fs      *vfs.Mem
+	log     *commitlog.Log
+	w       *commitlog.Writer
+	standby *Standby // nil: it leads
+}
+
+func newSet(t *testing.T) *set {
+	s := &set{t: t, leader: -1}
+	for i := range s.nodes {
+		n := &setNode{fs: vfs.NewMem()}
+		if err := n.fs.MkdirAll("p"); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if n.log, _, err = commitlog.Open(n.fs, "p", commitlog.Options{SegmentBytes: 1 << 16}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.log.Close() })
+		s.nodes[i] = n
+		s.follow(i)
+	}
+	s.lead(0)
+	return s
+}
+
+func (s *set) follow(i int) {
+	s.t.Helper()
+	var err error
+	n := s.nodes[i]
+	if n.standby, err = OpenStandby(n.fs, "p", func(err error) { s.t.Errorf("node %d: positions are damaged: %v", i, err) }); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lead ends the term that there is and makes another node the leader.
+func (s *set) lead(to int) {
+	s.t.Helper()
+	if s.leader >= 0 {
+		s.line.end()
+		if err := s.p.Close(errDeposed); err != nil {
+			s.t.Fatal(err)
+		}
+		s.follow(s.leader)
+	}
+	s.epoch++
+	for _, n := range s.nodes {
+		var err error
+		if n.w, err = n.log.Writer(s.epoch); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	n := s.nodes[to]
+	if err := n.standby.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	n.standby, s.leader = nil, to
+	s.line = &line{set: s}
+	p, err := Open(Options{
+		FS: n.fs, Dir: "p", Log: n.log, Leased: s.leased, Observer: deaf{},
+		Arm:              func(*Channel) {},
+		Damaged:          func(err *commitlog.CorruptionError) { s.t.Error(err) },
+		PositionsDamaged: func(err error) { s.t.Errorf("positions are damaged: %v", err) },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.p = p
+	p.Serve(s.line)
+}
+
+var errDeposed = errors.New("another node leads")
+
+// bench lends the helpers of a bench to the partition that is served now.
+func (s *set) bench() *bench { return &bench{t: s.t, p: s.p, log: s.nodes[s.leader].log} }
+
+func (s *set) channel(name string, version uint64, ordered bool) *Channel {
+	s.t.Helper()
+	c, err := s.p.AddChannel(name, version, ChannelOptions{Ordered: ordered})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func (s *set) publish(bodies ...string) {
+	s.t.Helper()
+	for _, body := range bodies {
+		s.publishAt(body, time.Time{})
+	}
+}
+
+func (s *set) publishAt(body string, due time.Time) {
+	s.t.Helper()
+	s.p.Publish([]Message{{Body: []byte(body), DeliverAt: due}}, func(r Receipt) {
+		if r.Err != nil {
+			s.t.Errorf("receipt %+v", r)
+		}
+	})
+}
+
+// line is what a term is for a partition: it takes entries to all logs, and
+// what is shared as far as it is let.
+type line struct {
+	set     *set
+	alone   bool
+	ended   bool
+	auto    bool // everything arrives at once
+	parcels []*parcel
+	next    [3]int // the parcel that a node gets next
+	settled int    // parcels that everybody has
+}
+
+type parcel struct {
+	snapshot bool
+	data     []byte
+	done     func(error)
+}
+
+var _ interface {
+	Log
+	Sharer
+} = (*line)(nil)
+
+func (l *line) Append(e commitlog.Entry) error {
+	builder := commitlog.NewBuilder(0)
+	e.AppendTo(builder)
+	s := l.set
+	batch, err := s.nodes[s.leader].w.Append(builder, t0.UnixNano())
+	if err != nil {
+		return err
+	}
+	for i, n := range s.nodes {
+		if i != s.leader {
+			if _, err := n.w.AppendRaw(batch.Raw()); err != nil {
+				return err
+			}
+		}
+		if _, err := n.w.Sync(); err != nil {
+			return err
+		}
+		n.log.Commit(batch.End())
+	}
+	s.p.Committed(batch)
+	e.Settle(commitlog.Placed{First: batch.First(), Position: batch.Position()}, nil)
+	return nil
+}
+
+func (l *line) Shared() bool { return !l.alone }
+
+func (l *line) SharePositions(snapshot []byte, done func(error)) {
+	l.add(&parcel{true, snapshot, done})
+}
+func (l *line) ShareAdvance(change []byte, done func(error)) { l.add(&parcel{false, change, done}) }
+
+func (l *line) add(p *parcel) {
+	if l.ended {
+		p.done(errEnded)
+		return
+	}
+	l.parcels = append(l.parcels, p)
+	if l.auto {
+		l.deliverAll()
+	}
+}
+
+// deliver brings a follower the next parcel, and tells the leader when
+// everybody has one.
+func (l *line) deliver(node int) bool {
+	l.set.t.Helper()
+	n := l.set.nodes[node]
+	if n.standby == nil || l.next[node] == len(l.parcels) {
+		return false
+	}
+	p := l.parcels[l.next[node]]
+	var err error
+	if p.snapshot {
+		err = n.standby.Replace(p.data)
+	} else {
+		err = n.standby.Advance(p.data)
+	}
+	if err != nil {
+		l.set.t.Fatal(err)
+	}
+	l.next[node]++
+	for l.settled < len(l.parcels) && l.everybodyHas(l.settled) {
+		l.settled++
+		l.parcels[l.settled-1].done(nil)
+	}
+	return true
+}
+
+func (l *line) everybodyHas(parcel int) bool {
+	for i, n := range l.set.nodes {
+		if n.standby != nil && l.next[i] <= parcel {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *line) deliverAll() {
+	for i := range l.set.nodes {
+		for l.deliver(i) {
+		}
+	}
+}
+
+// restart begins a new session with a follower: it gets the newest snapshot
+// and what was shared since.
+func (l *line) restart(node int) {
+	l.next[node] = 0
+	for i, p := range l.parcels {
+		if p.snapshot {
+			l.next[node] = i
+		}
+	}
+}
+
+// end ends the term.
+func (l *line) end() {
+	l.ended = true
+	for _, p := range l.parcels[l.settled:] {
+		p.done(errEnded)
+	}
+}
+
+var errEnded = fate.Mark(errors.New("the term ended"), fate.Uncertain)
+
+// snapshots returns what has been shared of that kind.
+func (l *line) snapshots() (n int) {
+	for _, p := range l.parcels {
+		if p.snapshot {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *line) String() string {
+	return fmt.Sprintf("%d parcels, %d settled, next %v", len(l.parcels), l.settled, l.next)
+}

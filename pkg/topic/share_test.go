@@ -1,0 +1,476 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+func TestOrderedFinishCountsOnceEverybodyKnows(t *testing.T) {
+	s := newSet(t)
+	c := s.channel("c", 1, true)
+	r := s.bench().join(c)
+	s.publish("a", "b")
+	s.line.deliverAll()
+	want(t, "first", r.take(9, t0), "a")
+	r.finish("a")
+	if err := r.Finish(r.got["a"]); !errors.Is(err, channel.ErrNotInFlight) {
+		t.Errorf("a second FIN: %v", err)
+	}
+	if err := r.Requeue(r.got["a"], t0, 0); !errors.Is(err, channel.ErrNotInFlight) {
+		t.Errorf("REQ after FIN: %v", err)
+	}
+	if err := r.Touch(r.got["a"], t0); !errors.Is(err, channel.ErrNotInFlight) {
+		t.Errorf("TOUCH after FIN: %v", err)
+	}
+	want(t, "before it is shared", r.take(9, t0), "")
+	c.Tick(t0.Add(time.Hour))
+	s.line.deliver(1)
+	want(t, "before everybody knows", r.take(9, t0.Add(time.Hour)), "")
+	woken := r.wakes
+	s.line.deliver(2)
+	if r.wakes == woken {
+		t.Error("the consumer was not woken when the message counted")
+	}
+	want(t, "next", r.take(9, t0), "b")
+	if got := r.Counts().Finished; got != 1 || c.Floor() != 1 {
+		t.Errorf("%d finished, floor %d", got, c.Floor())
+	}
+}
+
+func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
+	for name, deliver := range map[string]int{"heard of it": 1, "has not": 0} {
+		t.Run(name, func(t *testing.T) {
+			s := newSet(t)
+			r := s.bench().join(s.channel("c", 1, true))
+			s.publish("a", "b")
+			s.line.deliverAll()
+			r.take(9, t0)
+			r.finish("a")
+			for range deliver {
+				s.line.deliver(1)
+			}
+			s.line.end()
+			want(t, "the old leader, after its term", r.take(9, t0), "")
+			if err := r.Finish(r.got["a"]); !errors.Is(err, ErrNotLeased) || fate.Of(err) != fate.Refused {
+				t.Errorf("FIN after the term: %v", err)
+			}
+			s.lead(1)
+			if r.ended == nil {
+				t.Error("the consumer was not told that the leader is another")
+			}
+			r = s.bench().join(s.channel("c", 1, true))
+			if deliver > 0 {
+				want(t, "delivered", r.take(9, t0), "b")
+			} else {
+				want(t, "delivered", r.take(9, t0), "a")
+			}
+		})
+	}
+}
+
+// TestASnapshotDoesNotUndoWhatWasSharedBeforeIt: a checkpoint that is made
+// while an ordered FIN is on its way must not lead the others back.
+func TestASnapshotDoesNotUndoWhatWasSharedBeforeIt(t *testing.T) {
+	s := newSet(t)
+	r := s.bench().join(s.channel("c", 1, true))
+	s.publish("a", "b")
+	s.line.deliverAll()
+	r.take(9, t0)
+	r.finish("a")
+	if err := s.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	s.line.deliverAll()
+	want(t, "next", r.take(9, t0), "b")
+	s.lead(1)
+	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
+}
+
+// TestAChangeWaitsForTheSnapshotThatIsBeingMade: it was decided after what the
+// snapshot says.
+func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
+	s := newSet(t)
+	r := s.bench().join(s.channel("c", 1, true))
+	s.publish("a", "b")
+	s.line.deliverAll()
+	r.take(9, t0)
+	s.p.dirty.mark()
+	current, before := s.p.keeper.snapshot, len(s.line.parcels)
+	s.p.keeper.snapshot = func() Snapshot {
+		snap := current()
+		r.finish("a")
+		return snap
+	}
+	if err := s.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.line.parcels[before:]; len(got) != 2 || !got[0].snapshot || got[1].snapshot {
+		t.Fatalf("shared %d parcels: want the snapshot, then the change", len(got))
+	}
+	s.p.keeper.snapshot = current
+	s.line.deliverAll()
+	s.lead(2)
+	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
+}
+
+func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t)
+		c := s.channel("c", 1, true)
+		r := s.bench().join(c)
+		s.publish("a", "b", "c")
+		s.line.deliverAll()
+		for _, body := range []string{"a", "b"} {
+			want(t, "before", r.take(1, t0), body)
+			r.finish(body)
+			if body == "a" {
+				s.line.deliverAll()
+			}
+		}
+		moved := make(chan error, 1)
+		go func() { moved <- c.Seek(0) }()
+		synctest.Wait()
+		if len(moved) > 0 {
+			t.Fatal("the channel was moved while the others were being told of a message that it finished")
+		}
+		s.line.deliverAll()
+		synctest.Wait()
+		if err := <-moved; err != nil {
+			t.Fatal(err)
+		}
+		s.line.deliverAll()
+		want(t, "moved", r.take(1, t0), "a")
+		s.lead(1)
+		want(t, "moved at the next leader", s.bench().join(s.channel("c", 1, true)).take(1, t0), "a")
+	})
+}
+
+func TestFlushReturnsOnceEverybodyHasThePositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t)
+		s.channel("first", 1, false)
+		s.publish("a", "b")
+		s.channel("later", 2, false)
+		flushed := make(chan error, 2)
+		for range cap(flushed) {
+			go func() { flushed <- s.p.Flush(t.Context()) }()
+		}
+		synctest.Wait()
+		if n := s.line.snapshots(); n > 3 {
+			t.Errorf("%d snapshots were shared for two channels", n)
+		}
+		for s.line.deliver(1) {
+		}
+		synctest.Wait()
+		if len(flushed) > 0 {
+			t.Fatal("flushed before everybody has it")
+		}
+		s.line.deliverAll()
+		for range cap(flushed) {
+			if err := <-flushed; err != nil {
+				t.Error(err)
+			}
+		}
+		s.publish("c")
+		s.lead(2)
+		s.channel("first", 1, false)
+		want(t, "a channel that began late", s.bench().join(s.channel("later", 2, false)).take(9, t0), "c")
+	})
+}
+
+func TestFlushSaysThatItIsNotKnownWhoHasThePositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t)
+		s.channel("c", 1, false)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.p.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) || fate.Of(err) != fate.Uncertain {
+			t.Errorf("in time: %v", err)
+		}
+		flushed := make(chan error, 1)
+		go func() { flushed <- s.p.Flush(t.Context()) }()
+		synctest.Wait()
+		s.line.end()
+		if err := <-flushed; !errors.Is(err, errEnded) || fate.Of(err) != fate.Uncertain {
+			t.Errorf("when the term ends: %v", err)
+		}
+	})
+}
+
+func TestAloneNothingIsShared(t *testing.T) {
+	s := newSet(t)
+	s.line.alone = true
+	before := len(s.line.parcels)
+	r := s.bench().join(s.channel("c", 1, true))
+	s.publish("a", "b")
+	want(t, "first", r.take(1, t0), "a")
+	r.finish("a")
+	want(t, "next", r.take(1, t0), "b")
+	if err := s.p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.line.parcels); n != before {
+		t.Errorf("%d parcels were shared", n-before)
+	}
+	s.line.alone = false
+	if err := s.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.line.parcels); n != before+1 {
+		t.Errorf("%d parcels when there were others again, want a snapshot", n-before)
+	}
+	if err := s.p.Checkpoint(); err != nil || len(s.line.parcels) != before+1 {
+		t.Errorf("shared again although nothing changed (%v)", err)
+	}
+}
+
+func TestUnorderedPositionsTravelWithTheCheckpoint(t *testing.T) {
+	s := newSet(t)
+	r := s.bench().join(s.channel("c", 1, false))
+	s.publish(strings.Fields("a b c d e")...)
+	r.take(9, t0)
+	r.finish("b", "d")
+	if err := r.Requeue(r.got["e"], t0, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	r.finish("c")
+	s.line.deliverAll()
+	s.lead(1)
+	c := s.channel("c", 1, false)
+	r = s.bench().join(c)
+	want(t, "what was not shared as finished", r.take(9, t0), "a c")
+	r.finish("a", "c")
+	c.Tick(t0.Add(time.Hour))
+	want(t, "what was requeued", r.take(9, t0.Add(time.Hour)), "e")
+}
+
+func TestPublishersDelaysHoldAtTheNextLeader(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		s := newSet(t)
+		s.channel("c", 1, ordered)
+		s.publishAt("late", t0.Add(time.Hour))
+		s.line.deliverAll()
+		s.lead(1)
+		c := s.channel("c", 1, ordered)
+		r := s.bench().join(c)
+		want(t, "before it is due", r.take(9, t0), "")
+		if n := c.Stats().Deferred; n != 1 {
+			t.Errorf("%d deferred", n)
+		}
+		c.Tick(t0.Add(time.Hour))
+		want(t, "when due", r.take(9, t0.Add(time.Hour)), "late")
+	}
+}
+
+func TestPausedAndDeletedTravelToo(t *testing.T) {
+	s := newSet(t)
+	s.channel("kept", 1, false)
+	s.channel("deleted", 2, false)
+	s.publish("before")
+	s.p.SetPaused(true)
+	s.publish("during")
+	if err := s.p.RemoveChannel("deleted"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	s.line.deliverAll()
+	s.lead(2)
+	s.p.SetPaused(true)
+	r := s.bench().join(s.channel("kept", 1, false))
+	want(t, "while the topic is paused", r.take(9, t0), "before")
+	again := s.bench().join(s.channel("deleted", 9, false))
+	s.p.SetPaused(false)
+	want(t, "a channel made anew", again.take(9, t0), "")
+}
+
+func TestInheritedMessagesWakeWhoeverWaits(t *testing.T) {
+	b := newBench(t)
+	r := b.join(b.channel("c", 1))
+	r.take(1, t0)
+	b.p.Committed(commitlog.Batch{})
+	if r.wakes != 1 {
+		t.Errorf("%d wakes", r.wakes)
+	}
+}
+
+func TestAnAnswerNeedsALease(t *testing.T) {
+	leased := true
+	s := newSet(t)
+	s.leased = func(time.Time) bool { return leased }
+	s.lead(1)
+	r := s.bench().join(s.channel("c", 1, false))
+	s.publish("a", "b")
+	want(t, "with a lease", r.take(1, t0), "a")
+	leased = false
+	want(t, "without a lease", r.take(1, t0), "")
+	for name, err := range map[string]error{
+		"finish":  r.Finish(r.got["a"]),
+		"requeue": r.Requeue(r.got["a"], t0, 0),
+		"touch":   r.Touch(r.got["a"], t0),
+	} {
+		if !errors.Is(err, ErrNotLeased) {
+			t.Errorf("%s without a lease: %v", name, err)
+		}
+	}
+	if r.Leased(t0) || s.p.Leased(t0) {
+		t.Error("leased")
+	}
+	leased = true
+	woken := r.wakes
+	s.p.Wake()
+	if r.wakes == woken {
+		t.Error("nobody was woken")
+	}
+	want(t, "with a lease again", r.take(1, t0), "b")
+	r.finish("a", "b")
+}
+
+func TestQuiesceWaitsForWhatIsInFlight(t *testing.T) {
+	answers := map[string]func(*set, *reader){
+		"finished":  func(_ *set, r *reader) { r.finish("a") },
+		"requeued":  func(_ *set, r *reader) { _ = r.Requeue(r.got["a"], t0, time.Hour) },
+		"timed out": func(s *set, _ *reader) { s.p.Channel("c").Tick(t0.Add(time.Hour)) },
+		"left":      func(_ *set, r *reader) { r.Leave() },
+		"emptied":   func(s *set, _ *reader) { _ = s.p.Channel("c").Empty() },
+		"finished late": func(s *set, r *reader) {
+			s.p.Channel("c").Configure(ChannelOptions{Ordered: true})
+			r.finish("a")
+			s.line.deliverAll()
+		},
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSet(t)
+				r := s.bench().join(s.channel("c", 1, false))
+				s.publish("a", "b")
+				r.take(1, t0)
+				quiet := make(chan error, 2)
+				for range cap(quiet) {
+					go func() { quiet <- s.p.Quiesce(t.Context()) }()
+				}
+				synctest.Wait()
+				want(t, "while it waits", r.take(1, t0), "")
+				if len(quiet) > 0 {
+					t.Fatal("quiet although a message is in flight")
+				}
+				answer(s, r)
+				for range cap(quiet) {
+					if err := <-quiet; err != nil {
+						t.Fatal(err)
+					}
+				}
+				want(t, "quiet", r.take(1, t0), "")
+				woken := r.wakes
+				s.p.Resume()
+				if name != "left" && r.wakes == woken {
+					t.Error("nobody was woken by the end of it")
+				}
+			})
+		})
+	}
+}
+
+func TestQuiesceGivesUpInTimeAndStaysSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t)
+		r := s.bench().join(s.channel("c", 1, false))
+		s.publish("a", "b")
+		r.take(1, t0)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := s.p.Quiesce(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		want(t, "suspended", r.take(1, t0), "")
+		s.p.Disconnect(errDeposed)
+		if !errors.Is(r.ended, errDeposed) {
+			t.Errorf("the consumer was told %v", r.ended)
+		}
+		r.Leave()
+		s.p.Resume()
+		want(t, "what a consumer that was sent away had", s.bench().join(s.p.Channel("c")).take(9, t0), "a b")
+	})
+}
+
+// TestAClosedPartitionWritesNothing: its directory is a Standby's by then.
+func TestAClosedPartitionWritesNothing(t *testing.T) {
+	s := newSet(t)
+	c := s.channel("c", 1, false)
+	r := s.bench().join(c)
+	s.publish("a", "b")
+	r.take(9, t0)
+	old := s.p
+	s.lead(1)
+	r.finish2(t, "a")
+	number := s.nodes[0].standby.files.Number()
+	if err := old.Checkpoint(); err != nil {
+		t.Errorf("a late checkpoint: %v", err)
+	}
+	if err := old.Close(errDeposed); err != nil {
+		t.Errorf("a second close: %v", err)
+	}
+	for name, err := range map[string]error{"flush": old.Flush(t.Context()), "seek": c.Seek(0)} {
+		if fate.Of(err) != fate.Refused || err == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := old.AddChannel("new", 7, ChannelOptions{}); fate.Of(err) != fate.Refused || err == nil {
+		t.Errorf("a new channel: %v", err)
+	}
+	p, _, err := OpenPositions(s.nodes[0].fs, "p")
+	if err != nil || p.Number() != number {
+		t.Errorf("snapshot %d is stored (%v), want %d", p.Number(), err, number)
+	}
+}
+
+// finish2 is an answer that must be refused: the partition is closed.
+func (r *reader) finish2(t *testing.T, body string) {
+	t.Helper()
+	if err := r.Finish(r.got[body]); !errors.Is(err, channel.ErrNotInFlight) {
+		t.Errorf("FIN at a closed partition: %v", err)
+	}
+}
+
+// TestPositionsBeyondTheDurableLogAreSharedAndNotStored: others may have the
+// messages that a power cut takes from this node.
+func TestPositionsBeyondTheDurableLogAreSharedAndNotStored(t *testing.T) {
+	b := newBench(t)
+	l := &line{set: &set{t: t}}
+	b.p.sharing.to = l
+	r := b.join(b.channel("c", 1))
+	b.lazy = true
+	b.publish("a", "b")
+	r.take(9, t0)
+	r.finish("a", "b")
+	if err := b.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	floor := func(data []byte) seq.Offset {
+		_, snap, err := decodePositions(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snap.Channels[0].Position.Floor
+	}
+	if got := floor(l.parcels[len(l.parcels)-1].data); got != 2 {
+		t.Errorf("floor %d was shared, want 2", got)
+	}
+	if _, snap, err := OpenPositions(b.fs, "p"); err != nil || snap.Channels[0].Position.Floor != 0 {
+		t.Errorf("stored %+v, %v although nothing is durable", snap, err)
+	}
+}

@@ -1,0 +1,374 @@
+package topic
+
+import (
+	"bytes"
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+func mustOpenStandby(t testing.TB, fsys vfs.FS) *Standby {
+	t.Helper()
+	s, err := OpenStandby(fsys, positionsDir, func(err error) { t.Errorf("damaged: %v", err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// told is a snapshot as a leader shares it.
+func told(t testing.TB, number uint64, s Snapshot) []byte {
+	t.Helper()
+	data, err := appendPositions(nil, number, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestStandbyKeepsWhatTheLeaderTells(t *testing.T) {
+	m := positionsFS(t)
+	s := mustOpenStandby(t, m)
+	if s.Floor() != 0 {
+		t.Errorf("floor %d before anything was told", s.Floor())
+	}
+	for n, leaders := range []uint64{900, 901, 3, 3, 4} { // another leader numbers its own
+		data := told(t, leaders, sampleSnapshot(n+1))
+		before := bytes.Clone(data)
+		if err := s.Replace(data); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(before, data) {
+			t.Fatal("the leader's bytes were changed")
+		}
+		p, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{}))
+		if diff := cmp.Diff(sampleSnapshot(n+1), got); diff != "" || p.Damage() != nil {
+			t.Fatalf("%v: %s", p.Damage(), diff)
+		}
+	}
+	if want := sampleSnapshot(5).BacklogFrom; s.Floor() != want {
+		t.Errorf("floor %d, want %d: there is no channel", s.Floor(), want)
+	}
+}
+
+func TestStandbyTakesOnlyWholeSnapshots(t *testing.T) {
+	m := positionsFS(t)
+	s := mustOpenStandby(t, m)
+	good := told(t, 1, sampleSnapshot(3))
+	if err := s.Replace(good); err != nil {
+		t.Fatal(err)
+	}
+	for n := range good {
+		if err := s.Replace(good[:n]); fate.Of(err) != fate.Refused || err == nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	if err := s.Replace(append(bytes.Clone(good), 0)); fate.Of(err) != fate.Refused || err == nil {
+		t.Errorf("a byte too many: %v", err)
+	}
+	if err := s.Advance([]byte{1, 1}); fate.Of(err) != fate.Refused || err == nil {
+		t.Errorf("half a change: %v", err)
+	}
+	if diff := cmp.Diff(sampleSnapshot(3), s.known); diff != "" {
+		t.Errorf("what was refused changed it: %s", diff)
+	}
+}
+
+func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
+	m := positionsFS(t)
+	s := mustOpenStandby(t, m)
+	if err := s.Replace(told(t, 1, sampleSnapshot(4))); err != nil {
+		t.Fatal(err)
+	}
+	ops := len(m.Trace())
+	if err := errors.Join(s.Replace(told(t, 2, sampleSnapshot(4))), s.Checkpoint()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(m.Trace()); n != ops {
+		t.Errorf("%d operations for what was stored already", n-ops)
+	}
+	if err := s.Advance(advance{"channel0", 4, 5000, 5000}.append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Replace(told(t, 3, sampleSnapshot(4))); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sampleSnapshot(4), s.known); diff != "" {
+		t.Errorf("a snapshot after a change is the newer word: %s", diff)
+	}
+}
+
+func TestAdvancesMoveOnlyForward(t *testing.T) {
+	start := Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 5, Position: channel.Position{
+		Floor:     10,
+		Finished:  []channel.Range{{From: 12, End: 14}},
+		Deferred:  []channel.Deferral{{Offset: 15, At: 1, Attempts: 1}},
+		Attempted: []channel.Attempt{{Offset: 10, Attempts: 2}, {Offset: 11, Attempts: 1}},
+	}}}}
+	tests := []struct {
+		name    string
+		changes []advance
+		want    []seq.Offset // the channels' floors
+	}{
+		{"the next", []advance{{"c", 5, 10, 10}}, []seq.Offset{11}},
+		{"twice", []advance{{"c", 5, 10, 10}, {"c", 5, 10, 10}}, []seq.Offset{11}},
+		{"over what is finished", []advance{{"c", 5, 10, 10}, {"c", 5, 11, 11}}, []seq.Offset{14}},
+		{"late", []advance{{"c", 5, 10, 11}, {"c", 5, 10, 10}, {"c", 5, 9, 9}}, []seq.Offset{14}},
+		{"behind a gap", []advance{{"c", 5, 10, 20}}, []seq.Offset{10}},
+		{"the leader is ahead", []advance{{"c", 5, 500, 500}}, []seq.Offset{501}},
+		{"an earlier channel of the name", []advance{{"c", 4, 500, 500}}, []seq.Offset{10}},
+		{"a later channel of the name", []advance{{"c", 6, 3, 3}}, []seq.Offset{4}},
+		{"another channel", []advance{{"d", 6, 3, 4}}, []seq.Offset{10, 3}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := positionsFS(t)
+			s := mustOpenStandby(t, m)
+			if err := s.Replace(told(t, 1, start)); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range tt.changes {
+				if err := s.Advance(a.append(nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			_, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{}))
+			var floors []seq.Offset
+			for _, c := range got.Channels {
+				floors = append(floors, c.Position.Floor)
+			}
+			if diff := cmp.Diff(tt.want, floors); diff != "" {
+				t.Errorf("%s in %+v", diff, got)
+			}
+		})
+	}
+}
+
+func TestStandbyWithoutIntactPositionsWaitsForTheLeader(t *testing.T) {
+	m := positionsFS(t)
+	s := mustOpenStandby(t, m)
+	for n := 1; n <= 2; n++ {
+		if err := s.Replace(told(t, 1, sampleSnapshot(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, slot := range []string{positionsSlot0, positionsSlot1} {
+		damage(t, m, slot, func(b []byte) []byte { return b[:len(b)-1] })
+	}
+	said := 0
+	s, err := OpenStandby(m, positionsDir, func(error) { said++ })
+	if err != nil || said != 1 {
+		t.Fatalf("%v, said %d times", err, said)
+	}
+	if err := s.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := OpenPositions(m, positionsDir); fate.Of(err) != fate.Corrupt {
+		t.Errorf("before the leader told anything: %v", err)
+	}
+	if err := s.Replace(told(t, 1, sampleSnapshot(3))); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := OpenPositions(m, positionsDir); err != nil || !cmp.Equal(sampleSnapshot(3), got) {
+		t.Errorf("after the leader told: %v, %+v", err, got)
+	}
+}
+
+func TestAClosedStandbyWritesNothing(t *testing.T) {
+	m := positionsFS(t)
+	s := mustOpenStandby(t, m)
+	if err := errors.Join(s.Replace(told(t, 1, sampleSnapshot(1))), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ops := len(m.Trace())
+	if err := s.Replace(told(t, 2, sampleSnapshot(2))); fate.Of(err) != fate.Refused || err == nil {
+		t.Errorf("replace: %v", err)
+	}
+	_ = s.Advance(advance{"channel0", 1, 1, 1}.append(nil))
+	if err := errors.Join(s.Checkpoint(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := len(m.Trace()); n != ops {
+		t.Errorf("%d operations after it was closed", n-ops)
+	}
+}
+
+// standbyScript tells a standby snapshots and changes; step n leaves the floor
+// of its one channel at n. stored is told after each step that stores.
+func standbyScript(s *Standby, stored func(floor int)) error {
+	for n := 1; n <= 16; n++ {
+		floor := seq.Offset(n)
+		var err error
+		if n%3 == 1 {
+			data, _ := appendPositions(nil, uint64(n), Snapshot{Channels: []ChannelPosition{
+				{Name: "c", Version: 1, Position: channel.Position{Floor: floor, Finished: []channel.Range{{From: 1 << 20, End: 1<<20 + 5}}}},
+			}})
+			err = s.Replace(data)
+		} else {
+			err = s.Advance(advance{"c", 1, floor - 1, floor - 1}.append(nil))
+			if err == nil && n%3 == 0 {
+				err = s.Checkpoint()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if n%3 != 2 {
+			stored(n)
+		}
+	}
+	return nil
+}
+
+func floorOf(s Snapshot) int {
+	if len(s.Channels) == 0 {
+		return 0
+	}
+	return int(s.Channels[0].Position.Floor)
+}
+
+// TestPowerCutKeepsWhatAStandbyStored cuts the power after every operation of a
+// history: what was stored, or what was being stored, is found.
+func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
+	rng := positionsRand(t)
+	m := vfs.NewCrashable()
+	stored := 0
+	m.Observe(func(op vfs.Op) {
+		if op.Kind == vfs.OpMkdir {
+			return
+		}
+		for i := range 12 {
+			clone := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 10 * i, TornPercent: 50})
+			s, err := OpenStandby(clone, positionsDir, func(error) {})
+			if err != nil {
+				t.Fatalf("after %v: %v", op, err)
+			}
+			if got := floorOf(s.known); got != stored && (got < stored || got > stored+2) {
+				t.Fatalf("after %v: floor %d, stored %d", op, got, stored)
+			}
+			if err := standbyScript(s, func(int) {}); err != nil || floorOf(s.known) != 16 {
+				t.Fatalf("after %v it does not go on: %v", op, err)
+			}
+		}
+	})
+	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
+		t.Fatal(err)
+	}
+	if err := standbyScript(mustOpenStandby(t, m), func(floor int) { stored = floor }); err != nil {
+		t.Fatal(err)
+	}
+	if stored != 16 {
+		t.Fatalf("the script stored %d", stored)
+	}
+}
+
+// TestStandbyGoesOnAfterEveryFailure fails each operation of a history in turn:
+// what was stored before is still there, and the leader's next word heals it.
+func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
+	for index := int64(0); ; index++ {
+		m := positionsFS(t)
+		faulty := vfs.NewFaulty(m)
+		s := mustOpenStandby(t, faulty)
+		hit := false
+		opened := faulty.Count()
+		faulty.Decide(func(i int64, op vfs.Op) vfs.Fault {
+			if i != opened+index {
+				return vfs.Fault{}
+			}
+			hit = true
+			return vfs.Fault{Err: syscall.EIO, Short: int(op.Len) / 2}
+		})
+		stored := 0
+		err := standbyScript(s, func(floor int) { stored = floor })
+		if !hit {
+			if err != nil || index == 0 {
+				t.Fatalf("without a failure, after %d operations: %v", index, err)
+			}
+			return
+		}
+		if !errors.Is(err, syscall.EIO) {
+			t.Fatalf("operation %d failed: %v", index, err)
+		}
+		_, got, err := OpenPositions(m.CrashClone(vfs.Crash{}), positionsDir)
+		if err != nil || floorOf(got) < stored || floorOf(got) > stored+2 {
+			t.Fatalf("operation %d failed: floor %d, stored %d (%v)", index, floorOf(got), stored, err)
+		}
+		if err := standbyScript(s, func(int) {}); err != nil {
+			t.Fatalf("operation %d failed: it does not go on: %v", index, err)
+		}
+		if _, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{})); floorOf(got) != 16 {
+			t.Fatalf("operation %d failed: floor %d after all", index, floorOf(got))
+		}
+	}
+}
+
+func FuzzAdvance(f *testing.F) {
+	f.Add(advance{"c", 1, 2, 3}.append(nil))
+	f.Add(advance{"", 1 << 60, 0, seq.MaxOffset}.append(nil))
+	f.Add([]byte{advanceVersion, 200, 'x'})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := decodeAdvance(data)
+		if err != nil {
+			if !errors.Is(err, errBadAdvance) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := decodeAdvance(a.append(nil))
+		if err != nil || again != a {
+			t.Fatalf("%+v, %v: want %+v", again, err, a)
+		}
+		s := sampleSnapshot(4)
+		s.apply(a)
+		once := s.below(1 << 62) // a copy
+		s.apply(a)
+		if !s.equal(&once) {
+			t.Fatalf("%+v made twice is another", a)
+		}
+		if image, err := appendPositions(nil, 1, s); err != nil {
+			t.Fatal(err)
+		} else if _, back, err := decodePositions(image); err != nil || !back.equal(&s) {
+			t.Fatalf("%+v leads to what cannot be stored: %v", a, err)
+		}
+	})
+}
+
+// FuzzStandbyReplace gives a standby any bytes for a snapshot: it takes them
+// whole or leaves what it has.
+func FuzzStandbyReplace(f *testing.F) {
+	for n := range 4 {
+		f.Add(told(f, uint64(n+1), sampleSnapshot(n)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) >= positionsHeader { // it would never get beyond the checksum
+			data = bytes.Clone(data)
+			sum := positionsSum(data)
+			copy(data[4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
+		}
+		s := mustOpenStandby(t, positionsFS(t))
+		before := told(t, 1, sampleSnapshot(2))
+		if err := s.Replace(before); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Replace(data); err != nil {
+			if want := sampleSnapshot(2); !s.known.equal(&want) {
+				t.Fatalf("what was refused (%v) changed it", err)
+			}
+			return
+		}
+		_, want, err := decodePositions(data)
+		if _, got := mustOpenPositions(t, s.files.fs); err != nil || !got.equal(&want) {
+			t.Fatalf("stored %+v, told %+v (%v)", got, want, err)
+		}
+	})
+}
