@@ -93,7 +93,15 @@ func (h *History) wrongLocked(format string, args ...any) {
 	h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
 }
 
-// Acknowledged calls f with each acknowledged message, by no order.
+// called says whether somebody published a message of that name.
+func (h *History) called(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.messages[name] != nil
+}
+
+// Acknowledged calls f with each acknowledged message, in no order. f must not
+// use the history.
 func (h *History) Acknowledged(f func(name string, at, epoch uint64)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -151,3 +151,63 @@ func TestATraceKeepsTheLastEvents(t *testing.T) {
 		t.Error(text[:200])
 	}
 }
+
+// TestAChannelFindsWhatIsWrong plants each kind of violation.
+func TestAChannelFindsWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name    string
+		ordered bool
+		do      func(h *History, c *Channel)
+		want    string // in Check
+		missing int
+	}{
+		{"all is well", true, func(h *History, c *Channel) {
+			for at := range uint64(3) {
+				name := h.Call(1)
+				h.Settle(name, Acked, at, 1)
+				c.Deliver(name, at)
+				c.Deliver(name, at)
+				c.Finish(at)
+			}
+		}, "", 0},
+		{"not delivered", false, func(h *History, _ *Channel) { h.Settle(h.Call(1), Acked, 0, 1) }, "", 1},
+		{"invented", false, func(_ *History, c *Channel) { c.Deliver("x", 0) }, "nobody published", 0},
+		{"another one at its place", false, func(h *History, c *Channel) {
+			c.Deliver(h.Call(1), 0)
+			c.Deliver(h.Call(1), 0)
+		}, "and \"p1-1\" before", 0},
+		{"before its turn", true, func(h *History, c *Channel) {
+			c.Deliver(h.Call(1), 0)
+			c.Deliver(h.Call(1), 1)
+		}, "0 was not finished", 0},
+		{"back after an advance", true, func(h *History, c *Channel) {
+			a, b := h.Call(1), h.Call(1)
+			c.Deliver(a, 0)
+			c.Finish(0)
+			c.Deliver(b, 1)
+			c.Deliver(a, 0)
+		}, "1 had been before", 0},
+		{"back, and that is allowed", true, func(h *History, c *Channel) {
+			a, b := h.Call(1), h.Call(1)
+			c.Deliver(a, 0)
+			c.Finish(0)
+			c.Deliver(b, 1)
+			c.Forget()
+			c.Deliver(a, 0)
+		}, "", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := NewHistory()
+			c := NewChannel(h, tt.ordered)
+			tt.do(h, c)
+			got := strings.Join(c.Check(), "\n")
+			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+			if n := len(c.Missing()); n != tt.missing {
+				t.Errorf("%d are missing", n)
+			}
+		})
+	}
+}
