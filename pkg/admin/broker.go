@@ -55,9 +55,12 @@ type ChannelWriter interface {
 
 // Observer looks at messages and counts and changes nothing.
 type Observer interface {
-	// TopicStats describes topics and their channels, sorted by name. A filter
-	// that is "" lets all pass. Clients are listed if asked for.
+	// TopicStats describes topics and their channels, as far as this node leads
+	// them, sorted by name. A filter that is "" lets all pass. Clients are listed
+	// if asked for.
 	TopicStats(topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	// ClusterStats is the same over all nodes that lead.
+	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
 	Peek(ctx context.Context, p broker.Peek) ([]broker.Peeked, error)
 	// Digest compares the replicas of a topic's partitions.
 	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
@@ -66,10 +69,47 @@ type Observer interface {
 // Cluster is the cluster as this node sees it.
 type Cluster interface {
 	Cluster() broker.ClusterInfo
-	// Health is the cluster's.
-	Health() broker.Health
+	// ClusterHealth is the cluster's.
+	ClusterHealth(ctx context.Context) broker.Health
 	// Ready is this node's: what keeps it from serving. Empty: it is ready.
 	Ready() []broker.HealthReason
+}
+
+// NodeOperator looks after nodes. What it starts goes on by itself.
+type NodeOperator interface {
+	DescribeNode(ctx context.Context, id meta.NodeID) (broker.NodeDetail, error)
+	// DrainNode asks that a node lead nothing. It is refused where that costs a
+	// partition its leader, or with stopping its min ISR, unless it is forced.
+	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
+	// UndrainNode takes back a drain or a decommission.
+	UndrainNode(ctx context.Context, id meta.NodeID) error
+	// DecommissionNode asks that a node's replicas move away.
+	DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error
+	// RemoveNode takes a node that holds nothing out of the cluster.
+	RemoveNode(ctx context.Context, id meta.NodeID) error
+}
+
+// PartitionOperator looks after leaders and replicas.
+type PartitionOperator interface {
+	DescribePartition(ctx context.Context, topic string, partition int) (broker.PartitionDetail, error)
+	// TransferLeader has another in-sync replica lead; "": whichever is best.
+	TransferLeader(ctx context.Context, topic string, partition int, to meta.NodeID) error
+	// ElectLeader gives a partition a leader, unclean also one that is not in
+	// sync.
+	ElectLeader(ctx context.Context, topic string, partition int, to meta.NodeID, unclean bool) error
+	// MovePartition starts to move the replicas to other nodes.
+	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID) error
+	CancelMove(ctx context.Context, topic string, partition int) error
+	// PlanBalance changes nothing.
+	PlanBalance() broker.Balance
+	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (broker.Balance, error)
+}
+
+// Agreement is the agreement on metadata.
+type Agreement interface {
+	Raft(ctx context.Context) broker.RaftInfo
+	// TransferController has another voter lead it.
+	TransferController(ctx context.Context) error
 }
 
 // Broker is all that this package asks of a node. Its methods may be called at
@@ -81,6 +121,9 @@ type Broker interface {
 	ChannelWriter
 	Observer
 	Cluster
+	NodeOperator
+	PartitionOperator
+	Agreement
 }
 
 // Config reads and changes the node's options under the names that nsqd gives

@@ -65,12 +65,13 @@ func (c catalog) channels(t *meta.Topic) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(names))...)
 }
 
-// hasChannel says whether a channel exists: in the metadata, or ephemeral here.
-func (c catalog) hasChannel(t *meta.Topic, channel string) bool {
+// hasChannel says whether a channel exists: in the metadata, or ephemeral on any
+// node.
+func (c catalog) hasChannel(ctx context.Context, t *meta.Topic, channel string) bool {
 	if _, ok := t.Channels[channel]; ok {
 		return true
 	}
-	for _, ts := range c.broker.TopicStats(t.Name, channel, false) {
+	for _, ts := range c.broker.ClusterStats(ctx, t.Name, channel, false) {
 		for _, ch := range ts.Channels {
 			if ch.Name == channel {
 				return true

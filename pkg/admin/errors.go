@@ -10,8 +10,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -55,6 +57,19 @@ var failures = []failure{
 	{meta.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
 	{broker.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrNodeNotFound, "NODE_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrNodeInUse, "NODE_IN_USE", api.CodePrecondition, "decommission it first, and wait until it holds nothing"},
+	{broker.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission it first, or stop it"},
+	{controller.ErrDrain, "CANNOT_DRAIN", api.CodePrecondition, "wait until its replicas are in sync, or use force: what can go goes"},
+	{controller.ErrNodeNotUp, "NODE_NOT_UP", api.CodePrecondition, "see the list of nodes"},
+	{controller.ErrNotMoving, "NOT_MOVING", api.CodePrecondition, ""},
+	{controller.ErrTooManyMoves, "TOO_MANY_MOVES", api.CodePrecondition, "try again when some have ended"},
+	{meta.ErrNotInISR, "NOT_IN_SYNC", api.CodePrecondition, "choose a replica that is in sync"},
+	{meta.ErrInvalidAssignment, "INVALID_ASSIGNMENT", api.CodeInvalid, ""},
+	{broker.ErrNoLeader, "NO_LEADER", api.CodeNotWritable, "see the cluster's health"},
+	{broker.ErrUnreachable, "UNREACHABLE", api.CodeUnavailable, "see the cluster's health"},
+	{raftstore.ErrNotLeader, "NO_CONTROLLER", api.CodeUnavailable, "the metadata has no leader: most voters must be up"},
+	{raftstore.ErrLastVoter, "LAST_VOTER", api.CodePrecondition, "without it nothing could be agreed on"},
 	{broker.ErrTopicExists, "TOPIC_EXISTS", api.CodeExists, "describe it, or alter it"},
 	{meta.ErrExists, "EXISTS", api.CodeExists, "describe it, or alter it"},
 	{broker.ErrInvalidTopic, "INVALID_TOPIC", api.CodeInvalid, nameHint},

@@ -294,7 +294,11 @@ func (f *fake) Digest(_ context.Context, topic string) ([]broker.PartitionDigest
 
 func (f *fake) Cluster() broker.ClusterInfo { return f.info }
 
-func (f *fake) Health() broker.Health {
+func (f *fake) ClusterStats(_ context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats {
+	return f.TopicStats(topicFilter, channelFilter, clients)
+}
+
+func (f *fake) ClusterHealth(context.Context) broker.Health {
 	return broker.Health{Healthy: len(f.ready) == 0, Degraded: len(f.ready) == 0, Reasons: f.ready}
 }
 

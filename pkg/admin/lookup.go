@@ -69,7 +69,7 @@ func (d *directory) producer(n broker.NodeInfo) lookupProducer {
 	_, httpPort := splitAddress(n.HTTPAddress)
 	p := lookupProducer{
 		RemoteAddress:    n.TCPAddress,
-		Hostname:         n.ID,
+		Hostname:         cmp.Or(n.Hostname, n.ID),
 		BroadcastAddress: host,
 		TCPPort:          tcpPort,
 		HTTPPort:         httpPort,
@@ -79,7 +79,7 @@ func (d *directory) producer(n broker.NodeInfo) lookupProducer {
 		TopologyZone: n.Zone,
 	}
 	if n.ID == d.self {
-		p.Hostname = cmp.Or(d.id.Hostname, n.ID)
+		p.Hostname = cmp.Or(d.id.Hostname, p.Hostname)
 		p.TopologyRegion = d.id.Region
 	}
 	return p

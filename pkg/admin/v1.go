@@ -38,6 +38,7 @@ func newV1(names catalog, publishing *publishing) *v1 {
 	v1Channels{v1Topics{names}}.route(v)
 	v1Messages{v1Channels{v1Topics{names}}, publishing}.route(v)
 	v1Cluster{names.broker}.route(v)
+	v1Operate{names.broker}.route(v)
 	return v
 }
 

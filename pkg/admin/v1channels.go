@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (v v1Channels) known(r *http.Request) (t *meta.Topic, channel string, err e
 	if !meta.ValidChannelName(channel) {
 		return nil, "", broker.ErrInvalidChannel
 	}
-	if !v.topics.hasChannel(t, channel) {
+	if !v.topics.hasChannel(r.Context(), t, channel) {
 		e := api.Errorf(api.CodeNotFound, "channel %q of topic %q not found", channel, t.Name)
 		e.Fate = "refused"
 		return nil, "", e
@@ -47,7 +48,7 @@ func (v v1Channels) list(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return success(api.ChannelList{Topic: t.Name, Channels: v.topics.info(t).Channels})
+	return success(api.ChannelList{Topic: t.Name, Channels: v.topics.info(r.Context(), t).Channels})
 }
 
 func (v v1Channels) create(r *http.Request) (answer, error) {
@@ -62,11 +63,11 @@ func (v v1Channels) create(r *http.Request) (answer, error) {
 	if !meta.ValidChannelName(req.Name) {
 		return answer{}, broker.ErrInvalidChannel
 	}
-	existed := v.topics.hasChannel(t, req.Name)
+	existed := v.topics.hasChannel(r.Context(), t, req.Name)
 	if err := v.topics.broker.CreateChannel(r.Context(), t.Name, req.Name, req.Ordered); err != nil {
 		return answer{}, err
 	}
-	c := v.info(t, req.Name)
+	c := v.info(r.Context(), t, req.Name)
 	if existed {
 		return success(c)
 	}
@@ -78,7 +79,7 @@ func (v v1Channels) describe(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return success(v.info(t, channel))
+	return success(v.info(r.Context(), t, channel))
 }
 
 func (v v1Channels) delete(r *http.Request) (answer, error) {
@@ -123,7 +124,7 @@ func (v v1Channels) seek(r *http.Request) (answer, error) {
 	if err := v.topics.broker.SeekChannel(r.Context(), t.Name, channel, to); err != nil {
 		return answer{}, err
 	}
-	return success(v.info(t, channel))
+	return success(v.info(r.Context(), t, channel))
 }
 
 // seekTo reads a place: exactly one of the three ways to name one.
@@ -162,10 +163,10 @@ func seekTo(req api.Seek) (broker.SeekTo, error) {
 	return to, nil
 }
 
-// info describes a channel with its counts of now. One that this node leads
-// no partition for has none.
-func (v v1Channels) info(t *meta.Topic, name string) api.Channel {
-	for _, ts := range v.topics.broker.TopicStats(t.Name, name, true) {
+// info describes a channel with its counts of now. One of which no leader
+// answers has none.
+func (v v1Channels) info(ctx context.Context, t *meta.Topic, name string) api.Channel {
+	for _, ts := range v.topics.broker.ClusterStats(ctx, t.Name, name, true) {
 		for _, c := range ts.Channels {
 			if c.Name == name {
 				return apiChannel(t.Name, c)

@@ -33,26 +33,33 @@ func (v v1Cluster) nodes(*http.Request) (answer, error) {
 }
 
 // health answers 200 whatever the health: the question was answered.
-func (v v1Cluster) health(*http.Request) (answer, error) {
-	h := v.of.Health()
+func (v v1Cluster) health(r *http.Request) (answer, error) {
+	h := v.of.ClusterHealth(r.Context())
 	return success(api.Health{Healthy: h.Healthy, Degraded: h.Degraded, Reasons: apiReasons(h.Reasons)})
 }
 
 func apiNodes(nodes []broker.NodeInfo) []api.Node {
 	out := make([]api.Node, 0, len(nodes))
 	for _, n := range nodes {
-		out = append(out, api.Node{
-			ID:             n.ID,
-			State:          api.NodeState(n.State),
-			Voter:          n.Voter,
-			TCPAddress:     n.TCPAddress,
-			HTTPAddress:    n.HTTPAddress,
-			ClusterAddress: n.ClusterAddress,
-			Zone:           n.Zone,
-			Version:        n.Version,
-			Incarnation:    n.Incarnation,
-		})
+		out = append(out, apiNode(n))
 	}
 	slices.SortFunc(out, func(a, b api.Node) int { return strings.Compare(a.ID, b.ID) })
 	return out
+}
+
+func apiNode(n broker.NodeInfo) api.Node {
+	return api.Node{
+		ID:             n.ID,
+		State:          api.NodeState(n.State),
+		Voter:          n.Voter,
+		TCPAddress:     n.TCPAddress,
+		HTTPAddress:    n.HTTPAddress,
+		ClusterAddress: n.ClusterAddress,
+		Zone:           n.Zone,
+		Version:        n.Version,
+		Incarnation:    n.Incarnation,
+		Intent:         api.Intent(n.Intent),
+		Leaders:        n.Leaders,
+		Replicas:       n.Replicas,
+	}
 }

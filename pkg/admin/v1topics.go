@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -87,8 +88,8 @@ func editDistance(a, b string, limit int) int {
 	return row[len(b)]
 }
 
-func (v v1Topics) list(*http.Request) (answer, error) {
-	stats := statsByName(v.broker.TopicStats("", "", false))
+func (v v1Topics) list(r *http.Request) (answer, error) {
+	stats := statsByName(v.broker.ClusterStats(r.Context(), "", "", false))
 	list := api.TopicList{Topics: []api.Topic{}}
 	for _, t := range v.broker.Topics() {
 		list.Topics = append(list.Topics, apiTopic(t, stats[t.Name]))
@@ -116,9 +117,9 @@ func (v v1Topics) create(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if missing != nil {
-		return created(v.info(t))
+		return created(v.info(r.Context(), t))
 	}
-	return success(v.info(t))
+	return success(v.info(r.Context(), t))
 }
 
 func (v v1Topics) describe(r *http.Request) (answer, error) {
@@ -126,12 +127,12 @@ func (v v1Topics) describe(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return success(v.info(t))
+	return success(v.info(r.Context(), t))
 }
 
 // info describes a topic with its counts of now.
-func (v v1Topics) info(t *meta.Topic) api.Topic {
-	return apiTopic(t, statsByName(v.broker.TopicStats(t.Name, "", false))[t.Name])
+func (v v1Topics) info(ctx context.Context, t *meta.Topic) api.Topic {
+	return apiTopic(t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
 }
 
 func (v v1Topics) alter(r *http.Request) (answer, error) {
@@ -229,15 +230,15 @@ func (v v1Topics) partitions(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	list := api.PartitionList{Partitions: v.info(t).Partitions}
+	list := api.PartitionList{Partitions: v.info(r.Context(), t).Partitions}
 	for i := range list.Partitions {
 		list.Partitions[i].Topic = t.Name
 	}
 	return success(list)
 }
 
-func (v v1Topics) listPartitions(*http.Request) (answer, error) {
-	stats := statsByName(v.broker.TopicStats("", "", false))
+func (v v1Topics) listPartitions(r *http.Request) (answer, error) {
+	stats := statsByName(v.broker.ClusterStats(r.Context(), "", "", false))
 	list := api.PartitionList{Partitions: []api.Partition{}}
 	for _, t := range v.broker.Topics() {
 		for _, p := range apiPartitions(t, stats[t.Name]) {
@@ -302,7 +303,7 @@ func statsByName(stats []broker.TopicStats) map[string]*broker.TopicStats {
 	return m
 }
 
-// apiTopic describes a topic. stats may be nil: this node leads none of it.
+// apiTopic describes a topic. stats may be nil: nobody leads any of it.
 func apiTopic(t *meta.Topic, stats *broker.TopicStats) api.Topic {
 	out := api.Topic{
 		Name:       t.Name,
@@ -322,7 +323,7 @@ func apiTopic(t *meta.Topic, stats *broker.TopicStats) api.Topic {
 }
 
 // apiPartitions describes every partition: as the metadata has it, and with the
-// log's ends where this node leads it.
+// log's ends where a leader told them.
 func apiPartitions(t *meta.Topic, stats *broker.TopicStats) []api.Partition {
 	out := make([]api.Partition, 0, len(t.Partitions))
 	for i, p := range t.Partitions {
@@ -332,6 +333,8 @@ func apiPartitions(t *meta.Topic, stats *broker.TopicStats) []api.Partition {
 			Epoch:     uint64(p.Epoch),
 			Replicas:  texts(p.Replicas),
 			ISR:       texts(p.ISR),
+			Adding:    texts(p.Adding),
+			Removing:  texts(p.Removing),
 		})
 	}
 	if stats == nil {

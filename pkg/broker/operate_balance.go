@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,8 +18,15 @@ import (
 // better.
 type Balance struct {
 	Nodes   []NodeLoad // by id
-	Leaders []meta.Election
+	Leaders []LeaderMove
 	Moves   []controller.Move
+}
+
+// LeaderMove is a change of one partition's leader.
+type LeaderMove struct {
+	Topic     string
+	Partition int
+	From, To  meta.NodeID
 }
 
 // NodeLoad is what a node has of all partitions.
@@ -42,17 +50,12 @@ func (o *operator) PlanBalance() Balance {
 
 // toPreferred lists the leaderships that could go to the preferred replica now,
 // whatever the settings say of doing so by itself.
-func toPreferred(s *meta.State, nodes controller.Conditions) []meta.Election {
-	var out []meta.Election
+func toPreferred(s *meta.State, nodes controller.Conditions) []LeaderMove {
+	var out []LeaderMove
 	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		first := p.Replicas[0]
-		if p.Leader == first || p.Leader == "" || p.Moving() || nodes[first] != controller.Up || !slices.Contains(p.ISR, first) {
-			return
-		}
-		e, err := controller.Transfer(s, nodes, idOf(t, i), first, false)
-		if err == nil {
-			e.Reason = controller.ReasonBalance
-			out = append(out, e)
+		if p.Leader != first && p.Leader != "" && !p.Moving() && nodes[first] == controller.Up && slices.Contains(p.ISR, first) {
+			out = append(out, LeaderMove{t.Name, i, p.Leader, first})
 		}
 	})
 	return out
@@ -68,15 +71,18 @@ func (o *operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 	var mu sync.Mutex // guards done, errs
 	var errs []error
 	if leaders {
-		together(toPreferred(s, nodes), func(e meta.Election) {
-			err := o.transfer(ctx, s, s.Topic(e.Topic), e.Partition, e.Leader, e.Reason)
+		together(toPreferred(s, nodes), func(m LeaderMove) {
+			err := o.transfer(ctx, s, s.Topic(m.Topic), m.Partition, m.To, meta.ReasonBalance)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, err)
 				return
 			}
-			done.Leaders = append(done.Leaders, e)
+			done.Leaders = append(done.Leaders, m)
+		})
+		slices.SortFunc(done.Leaders, func(a, b LeaderMove) int {
+			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 		})
 	}
 	if !replicas {

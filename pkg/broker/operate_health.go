@@ -134,7 +134,7 @@ func (f *findings) agreement(c raftstore.Configuration, s *meta.State) {
 }
 
 // stuck notes what the controller cannot do.
-func (f *findings) stuck(troubles []controller.Trouble) {
+func (f *findings) stuck(troubles []Trouble) {
 	for _, t := range troubles {
 		name := fmt.Sprintf("%s/%d", t.Topic, t.Partition)
 		switch t.Kind {
@@ -172,7 +172,7 @@ func (o *operator) ClusterHealth(ctx context.Context) Health {
 	f := newFindings()
 	f.metadata(s)
 	f.agreement(o.members(), s)
-	f.stuck(o.troubles(ctx, func(controller.Trouble) bool { return true }))
+	f.stuck(o.troubles(ctx, func(Trouble) bool { return true }))
 	nodes := o.present()
 	answers := askAll(ctx, &o.desk, askHealth, nodes, func(meta.NodeID) nothing { return nothing{} })
 	for _, id := range nodes {

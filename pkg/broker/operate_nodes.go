@@ -17,7 +17,7 @@ type NodeDetail struct {
 	Partitions []NodePartition // by topic and number
 	Left       Progress        // of what an operator wants of it
 	Removable  bool            // RemoveNode would take it out
-	Troubles   []controller.Trouble
+	Troubles   []Trouble
 }
 
 // NodePartition is what a node is to one partition.
@@ -132,7 +132,7 @@ var askRemove = question[meta.NodeID, nothing]{"remove_member", func(o *desk, ct
 	return nothing{}, o.d.o.Members.RemoveMember(ctx, id)
 }}
 
-var askTroubles = question[nothing, []controller.Trouble]{"troubles", func(o *desk, _ context.Context, _ nothing) ([]controller.Trouble, error) {
+var askTroubles = question[nothing, []Trouble]{"troubles", func(o *desk, _ context.Context, _ nothing) ([]Trouble, error) {
 	if o.d.o.Members == nil {
 		return nil, nil
 	}
@@ -167,7 +167,7 @@ func atController[A, R any](ctx context.Context, o *desk, q question[A, R], args
 
 // troubles returns what the controller cannot do, of the partitions that f
 // chooses. Without a controller there is nothing to tell.
-func (o *desk) troubles(ctx context.Context, f func(controller.Trouble) bool) []controller.Trouble {
+func (o *desk) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 	leader, ok := o.d.o.Meta.Leader()
 	if !ok {
 		return nil
@@ -178,7 +178,7 @@ func (o *desk) troubles(ctx context.Context, f func(controller.Trouble) bool) []
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(t controller.Trouble) bool { return !f(t) })
+	return slices.DeleteFunc(slices.Clone(all), func(t Trouble) bool { return !f(t) })
 }
 
 // DescribeNode describes a node.
@@ -213,7 +213,7 @@ func (o *operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail
 		o.progress(ctx, s, moving, &out.Left)
 	}
 	if n.Intent != meta.IntentNone {
-		out.Troubles = o.troubles(ctx, func(t controller.Trouble) bool {
+		out.Troubles = o.troubles(ctx, func(t Trouble) bool {
 			return slices.Contains(t.Nodes, id) || slices.ContainsFunc(out.Partitions, func(p NodePartition) bool {
 				return p.Topic == t.Topic && p.Partition == t.Partition
 			})

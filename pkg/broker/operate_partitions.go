@@ -27,7 +27,7 @@ type PartitionDetail struct {
 	Adding, Removing []string
 	Copies           []CopyStats // in the order of the replicas
 	Left             Progress    // of a move
-	Troubles         []controller.Trouble
+	Troubles         []Trouble
 }
 
 // CopyStats is one replica of a partition: what its node says of it, if that
@@ -53,6 +53,9 @@ type FollowerStats struct {
 	BytesPerSecond int64
 	CaughtUp       time.Duration // for how long it has been; 0: it is behind
 }
+
+// Trouble is something that the controller would do and cannot.
+type Trouble = controller.Trouble
 
 // partitionAt names a partition.
 type partitionAt struct {
@@ -188,7 +191,7 @@ func (o *operator) TransferLeader(ctx context.Context, topic string, i int, to m
 	if to != "" && to == p.Leader {
 		return nil
 	}
-	return o.transfer(ctx, s, t, i, to, controller.ReasonTransfer)
+	return o.transfer(ctx, s, t, i, to, meta.ReasonTransfer)
 }
 
 func (o *operator) transfer(ctx context.Context, s *meta.State, t *meta.Topic, i int, to meta.NodeID, reason string) error {

@@ -9,15 +9,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TopicStats describes the topics that this node serves, sorted by name. The
-// filters choose one topic or one channel; "" is all. Without clients, the
-// channels' lists of clients stay nil; they are counted all the same.
+// TopicStats describes the topics of which this node leads a partition, sorted by
+// name, as far as it leads them. The filters choose one topic or one channel; ""
+// is all. Without clients, the channels' lists of clients stay nil; they are
+// counted all the same.
 func (n *shelf) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
 	all := n.hostedTopics()
 	stats := make([]TopicStats, 0, len(all))
 	now := time.Now()
 	for _, h := range all {
-		if topicFilter == "" || topicFilter == h.name {
+		if (topicFilter == "" || topicFilter == h.name) && len(h.led()) > 0 {
 			stats = append(stats, h.stats(now, channelFilter, clients))
 		}
 	}
@@ -30,19 +31,14 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 		Name: h.name, Ephemeral: meta.IsEphemeral(h.name), Paused: t.Paused,
 		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
 	}
-	for i, hp := range h.partitions() {
-		if hp == nil {
-			continue
-		}
-		l := hp.replica.Log()
+	for _, lp := range h.led() {
+		l, i := lp.replica.Log(), lp.index
 		s.Partitions = append(s.Partitions, PartitionStats{
 			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
 			Replicas: texts(t.Partitions[i].Replicas), ISR: texts(t.Partitions[i].ISR),
 			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
 		})
 		s.LogBytes += l.Bytes()
-	}
-	for _, lp := range h.led() {
 		n := lp.part.Counts()
 		s.Messages += n.Messages
 		s.Bytes += n.Bytes

@@ -152,6 +152,12 @@ type Raft struct {
 	Members   []RaftMember `json:"members"`   // by id
 }
 
+// DecommissionNode asks that a node's replicas move away. Without Force it is
+// refused where the other nodes are too few for that.
+type DecommissionNode struct {
+	Force bool `json:"force,omitempty"`
+}
+
 // RaftMember is one node's part in the agreement. What follows Address is known
 // of nodes that answered.
 type RaftMember struct {

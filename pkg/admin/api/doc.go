@@ -51,7 +51,7 @@
 //	GET    /v1/nodes/N                                   NodeDetail
 //	POST   /v1/nodes/N/drain         DrainNode         → 200 NodeDetail; it goes on by itself
 //	POST   /v1/nodes/N/undrain                         → 200 NodeDetail; also takes back a decommission
-//	POST   /v1/nodes/N/decommission                    → 200 NodeDetail; it goes on by itself
+//	POST   /v1/nodes/N/decommission  DecommissionNode  → 200 NodeDetail; it goes on by itself
 //	DELETE /v1/nodes/N                                 → 204; refused while it holds a replica
 //
 // Requests are JSON, and an unknown field is refused. Names in a path are

@@ -28,8 +28,8 @@ func (c Operations) UndrainNode(ctx context.Context, id string) (*NodeDetail, er
 
 // DecommissionNode asks that a node's replicas move away. It returns once that
 // is agreed on; they go by themselves.
-func (c Operations) DecommissionNode(ctx context.Context, id string) (*NodeDetail, error) {
-	return post[NodeDetail](ctx, c.t, path("nodes", id, "decommission"), nil)
+func (c Operations) DecommissionNode(ctx context.Context, id string, req DecommissionNode) (*NodeDetail, error) {
+	return post[NodeDetail](ctx, c.t, path("nodes", id, "decommission"), req)
 }
 
 // RemoveNode takes a node that holds nothing out of the cluster for good.

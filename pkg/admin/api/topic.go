@@ -77,19 +77,26 @@ type Partition struct {
 	Removing     []string `json:"removing,omitempty"` // replicas that go once those are in sync
 }
 
-// PartitionDetail describes one partition and its followers as the leader sees
-// them.
+// PartitionDetail describes one partition and its copies.
 type PartitionDetail struct {
 	Partition
-	Followers []Follower `json:"followers"` // in the order of the replicas; []: the leader did not answer
-	Left      Progress   `json:"left"`      // of a move
-	Troubles  []Trouble  `json:"troubles"`  // what the controller cannot do for it
+	Copies   []Copy    `json:"copies"`   // in the order of the replicas
+	Left     Progress  `json:"left"`     // of a move
+	Troubles []Trouble `json:"troubles"` // what the controller cannot do for it
 }
 
-// Follower is one replica as the leader sees it.
-type Follower struct {
+// Copy is one replica of a partition. Its ends and bytes are what its node says,
+// if that has answered. What follows is what the leader sees of a follower;
+// Seen: it has been asked and knows.
+type Copy struct {
 	Node           string   `json:"node"`
 	InSync         bool     `json:"in_sync"`
+	Answered       bool     `json:"answered"`
+	LogStart       uint64   `json:"log_start"`
+	CommittedEnd   uint64   `json:"committed_end"`
+	LogEnd         uint64   `json:"log_end"`
+	Bytes          int64    `json:"bytes"`
+	Seen           bool     `json:"seen"`
 	Connected      bool     `json:"connected"`
 	State          string   `json:"state"`
 	Acked          uint64   `json:"acked"` // it has every message below

@@ -1,0 +1,117 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+func (f *fake) DescribeNode(_ context.Context, id meta.NodeID) (broker.NodeDetail, error) {
+	if id != "n1" {
+		return broker.NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	n := f.info.Nodes[0]
+	n.Intent, n.Leaders, n.Replicas, n.Hostname = "decommission", 1, 2, "host-1"
+	return broker.NodeDetail{
+		NodeInfo: n,
+		Partitions: []broker.NodePartition{
+			{Topic: "orders", Partition: 0, Leader: true, InSync: true, Removing: true},
+			{Topic: "orders", Partition: 1, Adding: true},
+		},
+		Left: broker.Progress{Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1 << 30, BytesPerSecond: 50 << 20, TimeLeft: 20 * time.Second},
+		Troubles: []broker.Trouble{{
+			Kind: controller.TroubleNoRoom, PartitionID: controller.PartitionID{Topic: "orders", Partition: 1}, Nodes: []meta.NodeID{"n1"},
+		}},
+	}, nil
+}
+
+func (f *fake) DrainNode(_ context.Context, id meta.NodeID, force, stopping bool) error {
+	return f.locked(fmt.Sprintf("drain %s force=%t stopping=%t", id, force, stopping))
+}
+
+func (f *fake) UndrainNode(_ context.Context, id meta.NodeID) error {
+	return f.locked("undrain " + string(id))
+}
+
+func (f *fake) DecommissionNode(_ context.Context, id meta.NodeID, force bool) error {
+	return f.locked(fmt.Sprintf("decommission %s force=%t", id, force))
+}
+
+func (f *fake) RemoveNode(_ context.Context, id meta.NodeID) error {
+	return f.locked("remove " + string(id))
+}
+
+func (f *fake) DescribePartition(_ context.Context, topic string, i int) (broker.PartitionDetail, error) {
+	t, err := f.Topic(topic)
+	switch {
+	case err != nil:
+		return broker.PartitionDetail{}, err
+	case i >= len(t.Partitions):
+		return broker.PartitionDetail{}, broker.ErrPartitionNotFound
+	}
+	return broker.PartitionDetail{
+		Topic: topic,
+		PartitionStats: broker.PartitionStats{
+			Partition: i, Leader: "n2", Epoch: 4, Replicas: []string{"n2", "n1", "n3"}, ISR: []string{"n2"},
+			LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096,
+		},
+		Adding: []string{"n1"}, Removing: []string{"n3"},
+		Copies: []broker.CopyStats{
+			{Node: "n2", InSync: true, Answered: true, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096},
+			{Node: "n1", Answered: true, LogEnd: 20, Bytes: 512, Follower: &broker.FollowerStats{
+				Node: "n1", Connected: true, State: "catching up", Acked: 20, Lag: 101, LagBytes: 3584, BytesPerSecond: 1024,
+			}},
+			{Node: "n3"},
+		},
+		Left: broker.Progress{Moving: 1, Bytes: 3584, BytesPerSecond: 1024, TimeLeft: 4 * time.Second},
+	}, nil
+}
+
+func (f *fake) TransferLeader(_ context.Context, topic string, i int, to meta.NodeID) error {
+	return f.locked(fmt.Sprintf("transfer %s/%d to %q", topic, i, to))
+}
+
+func (f *fake) ElectLeader(_ context.Context, topic string, i int, to meta.NodeID, unclean bool) error {
+	return f.locked(fmt.Sprintf("elect %s/%d to %q unclean=%t", topic, i, to, unclean))
+}
+
+func (f *fake) MovePartition(_ context.Context, topic string, i int, target []meta.NodeID) error {
+	return f.locked(fmt.Sprintf("move %s/%d to %v", topic, i, target))
+}
+
+func (f *fake) CancelMove(_ context.Context, topic string, i int) error {
+	return f.locked(fmt.Sprintf("cancel the move of %s/%d", topic, i))
+}
+
+func (f *fake) PlanBalance() broker.Balance {
+	return broker.Balance{
+		Nodes:   []broker.NodeLoad{{ID: "n1", State: "up", Zone: "a", Leaders: 3, Preferred: 2, Replicas: 5}, {ID: "n2", State: "up", Leaders: 1, Preferred: 2, Replicas: 3}},
+		Leaders: []broker.LeaderMove{{Topic: "orders", Partition: 1, From: "n1", To: "n2"}},
+		Moves: []controller.Move{{
+			PartitionID: controller.PartitionID{Topic: "orders", Partition: 0}, From: []meta.NodeID{"n1", "n3"}, To: []meta.NodeID{"n2", "n3"},
+		}},
+	}
+}
+
+func (f *fake) StartBalance(_ context.Context, leaders, replicas bool, limit int) (broker.Balance, error) {
+	return f.PlanBalance(), f.locked(fmt.Sprintf("balance leaders=%t replicas=%t limit=%d", leaders, replicas, limit))
+}
+
+func (f *fake) Raft(context.Context) broker.RaftInfo {
+	return broker.RaftInfo{Leader: "n1", Term: 7, Voters: 3, Tolerance: 1, Members: []broker.RaftMember{
+		{Member: raftstore.Member{ID: "n1", Address: "10.0.0.1:4152", Voter: true}, Stats: &broker.RaftStats{
+			IsLeader: true, Term: 7, LastIndex: 120, CommitIndex: 120, AppliedIndex: 119, SnapshotIndex: 64, StoreBytes: 65536,
+		}},
+		{Member: raftstore.Member{ID: "n2", Address: "10.0.0.2:4152", Voter: true}, Stats: &broker.RaftStats{
+			Term: 7, LastIndex: 120, CommitIndex: 118, AppliedIndex: 118, LastContact: 12 * time.Millisecond, StoreBytes: 32768,
+		}},
+		{Member: raftstore.Member{ID: "n3", Address: "10.0.0.3:4152"}},
+	}}
+}
+
+func (f *fake) TransferController(context.Context) error { return f.locked("transfer the controller") }
