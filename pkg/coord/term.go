@@ -5,154 +5,173 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/isr"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// DefaultMaxForming bounds the bytes that wait in one term to be appended.
-const DefaultMaxForming = 16 << 20
+// Defaults of TermOptions.
+const (
+	DefaultMaxForming     = 16 << 20
+	DefaultMaxUncommitted = 64 << 20
+	DefaultReplicaLag     = 2 * time.Second
+	DefaultPublishTimeout = 5 * time.Second
+)
 
 // What a term answers when it cannot take or keep an entry.
 var (
 	// ErrNotLeading refuses an append: this term is over.
 	ErrNotLeading = fate.Refuse("this node no longer leads the partition")
+	// ErrMoving refuses an append: another node is about to lead.
+	ErrMoving = fate.Refuse("the partition is moving to another node")
 	// ErrUnknownOutcome settles an entry that was appended but not seen to be
-	// committed when the term ended: it may be delivered later.
-	ErrUnknownOutcome = errors.New("outcome unknown: the term ended before it was committed")
-	// ErrNotWritable refuses an append: too few replicas are in sync.
+	// committed in time, or before the term ended: it may be delivered later.
+	ErrUnknownOutcome = errors.New("outcome unknown: it was written and not seen to be committed")
+	// ErrNotWritable refuses an append: too few replicas are in sync, or they do
+	// not answer.
 	ErrNotWritable = fate.Refuse("not enough in-sync replicas")
 )
 
 // TermOptions describe a term.
 type TermOptions struct {
-	Log        *commitlog.Log
-	Self       meta.NodeID
-	Epoch      seq.Epoch
-	ISR        []meta.NodeID
-	MinISR     int
-	Sync       meta.SyncPolicy
-	MaxForming int              // bytes that may wait to be appended; 0: DefaultMaxForming
-	Now        func() time.Time // stamps batches
+	Log            *commitlog.Log
+	Partition      replication.Partition
+	Self           meta.NodeID
+	View           View
+	Peers          Peers            // nil: this node is alone
+	MaxForming     int              // bytes that may wait to be appended; 0: DefaultMaxForming
+	MaxUncommitted int              // bytes appended and not committed; 0: DefaultMaxUncommitted
+	ReplicaLag     time.Duration    // after which a follower that lags leaves; 0: DefaultReplicaLag
+	PublishTimeout time.Duration    // after which an entry's outcome is unknown; 0: DefaultPublishTimeout
+	Now            func() time.Time // stamps batches
 
 	// Committed is called with each batch once it is committed, in order, by
 	// one goroutine at a time, before its entries are settled. It must not
-	// block.
+	// block. It is called with the zero Batch when what an earlier term left
+	// is found to be committed.
 	Committed func(commitlog.Batch)
 	// Failed is called once, without waiting, when the log fails, which ends the
 	// term, also while it is being stopped. nil: nobody is told.
 	Failed func(error)
+	// ProposeISR asks for a change of the in-sync set. It must not block; the
+	// outcome goes to ISRProposed. nil: the set does not change.
+	ProposeISR func(*Term, ISRChange)
+	// Superseded is called once, without waiting, when another replica is found to
+	// know a newer epoch, which ends the term. nil: nobody is told.
+	Superseded func(seq.Epoch)
+}
+
+func (o TermOptions) withDefaults() TermOptions {
+	if o.MaxForming == 0 {
+		o.MaxForming = DefaultMaxForming
+	}
+	if o.MaxUncommitted == 0 {
+		o.MaxUncommitted = DefaultMaxUncommitted
+	}
+	if o.ReplicaLag == 0 {
+		o.ReplicaLag = DefaultReplicaLag
+	}
+	if o.PublishTimeout == 0 {
+		o.PublishTimeout = DefaultPublishTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
 }
 
 // Term is one leadership of one partition at one epoch. Entries that arrive
 // while a batch is being written form the next one: one append, one checksum,
-// one sync for all of them, and no entry ever waits for a timer. While nothing
-// arrives a term costs memory only.
+// one sync and one message to each follower for all of them, and no entry ever
+// waits for a timer. While nothing arrives a term costs memory only.
+//
+// A batch is pushed to the followers before it is synced here, so that all sync
+// at the same time. It is committed, and its entries settled, once every in-sync
+// replica has acknowledged it to this term: see isr.Tracker for who counts.
 type Term struct {
-	o TermOptions
-	w *commitlog.Writer
+	o      TermOptions
+	w      *commitlog.Writer
+	syncer *replication.Syncer
+	start  seq.Offset // where the term's own batches begin
+	shares replication.Shares
 
-	running sync.WaitGroup // the appender and the interval sync
+	running   sync.WaitGroup // the appender
+	followers atomic.Pointer[[]*follower]
 
-	mu        sync.Mutex // guards what follows
-	room      sync.Cond  // forming was taken, a release is over, or the term is
-	forming   *group     // nil: nothing waits
-	appending bool       // the appender runs
-	releasing bool       // a goroutine is settling
-	queue     []*group   // taken to be appended and not settled, in order
-	tracker   *isr.Tracker
-	over      error       // why nothing more is taken; nil while it lives
-	ended     bool        // nothing more is acknowledged either
-	failure   error       // of the log
-	unsynced  int         // messages appended since the last sync
-	syncTimer *time.Timer // runs while unsynced messages wait for their interval
-	sizeHint  int         // bytes of the last batch
-}
-
-// group is the entries of one batch, until they are settled.
-type group struct {
-	builder *commitlog.Builder
-	entries []placedEntry
-	batch   commitlog.Batch
-	written bool  // batch is in the log
-	err     error // what the entries are told, if they are not committed
-}
-
-type placedEntry struct {
-	entry commitlog.Entry
-	index int // of its first record in the batch
+	mu          sync.Mutex // guards what follows
+	room        sync.Cond  // there may be room to append, a release is over, or the term is
+	forming     *group     // nil: nothing waits
+	appending   bool       // the appender runs
+	releasing   bool       // a goroutine is settling
+	queue       []*group   // taken to be appended and not committed, in order
+	uncommitted int        // bytes in queue
+	stalled     bool       // the first in queue has waited for PublishTimeout
+	tracker     *isr.Tracker
+	view        View
+	proposal    proposal
+	sharing     []sharing     // shares that are not everywhere yet, in order
+	sealed      chan struct{} // not nil: nothing more is taken; closed once all is everywhere
+	over        error         // why nothing more is taken; nil while it lives
+	ended       bool          // nothing more is acknowledged either
+	failure     error         // of the log
+	sizeHint    int           // bytes of the last batch
 }
 
 // Lead begins a term: it revokes the log's writer before it, makes what it
 // inherits durable, and commits it as far as the in-sync replicas hold it.
 func Lead(o TermOptions) (*Term, error) {
-	if o.MaxForming == 0 {
-		o.MaxForming = DefaultMaxForming
-	}
-	w, err := o.Log.Writer(o.Epoch)
+	o = o.withDefaults()
+	epoch := o.View.Epoch
+	w, err := o.Log.Writer(epoch)
 	if err != nil {
-		return nil, fmt.Errorf("lead at epoch %d: %w", o.Epoch, err)
+		return nil, fmt.Errorf("lead at epoch %d: %w", epoch, err)
 	}
 	if o.Log.DurableEnd() < o.Log.End() {
 		if _, err := w.Sync(); err != nil {
-			return nil, fmt.Errorf("lead at epoch %d: sync what was inherited: %w", o.Epoch, err)
+			return nil, fmt.Errorf("lead at epoch %d: sync what was inherited: %w", epoch, err)
 		}
 	}
-	t := &Term{o: o, w: w, tracker: isr.New(o.ISR, o.Log.CommittedEnd())}
+	t := &Term{o: o, w: w, start: o.Log.End(), view: o.View, tracker: isr.New(o.View.ISR, o.Log.CommittedEnd())}
 	t.room.L = &t.mu
-	t.acknowledge(o.Self, o.Log.End())
+	t.syncer = replication.NewSyncer(w, o.View.Sync, t.fail)
+	t.followers.Store(&[]*follower{})
+	t.tracker.Require(o.View.MinISR, t.start)
+	t.tracker.Ack(o.Self, t.start)
+	if committed := t.tracker.Committed(); committed > o.Log.CommittedEnd() {
+		o.Log.Commit(committed)
+	}
+	t.Update(o.View)
 	return t, nil
 }
 
 // Epoch returns the term's epoch.
-func (t *Term) Epoch() seq.Epoch { return t.o.Epoch }
+func (t *Term) Epoch() seq.Epoch { return t.w.Epoch() }
 
 // SetSync changes when an append must be on disk. What the new policy would
 // have synced already is synced in the background.
-func (t *Term) SetSync(p meta.SyncPolicy) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p == t.o.Sync {
-		return
-	}
-	t.o.Sync = p
-	if t.unsynced == 0 || t.over != nil {
-		return
-	}
-	if t.syncTimer != nil {
-		if !t.syncTimer.Stop() {
-			return // it is about to sync
-		}
-		t.running.Done()
-		t.syncTimer = nil
-	}
-	switch {
-	case p.Every > 0 && t.unsynced >= p.Every:
-		t.syncAfterLocked(0)
-	case p.Interval > 0:
-		t.syncAfterLocked(p.Interval)
-	}
-}
+func (t *Term) SetSync(p meta.SyncPolicy) { t.syncer.SetPolicy(p) }
 
 // Append takes an entry. Its records are copied before Append returns; what
 // became of them is told to the entry's Settle. An error means that the entry
 // was not taken: nothing happened and Settle is not called. Append waits while
-// too many bytes wait to be written.
+// too many bytes wait to be written or committed.
 func (t *Term) Append(e commitlog.Entry) error {
-	if len(t.o.ISR) < t.o.MinISR {
-		return ErrNotWritable
-	}
 	t.mu.Lock()
-	for t.over == nil && t.forming != nil && t.forming.builder.Size() >= t.o.MaxForming {
+	for {
+		if err := t.refusalLocked(); err != nil {
+			t.mu.Unlock()
+			return err
+		}
+		if (t.forming == nil || t.forming.builder.Size() < t.o.MaxForming) && t.uncommitted < t.o.MaxUncommitted {
+			break
+		}
 		t.room.Wait()
-	}
-	if t.over != nil {
-		defer t.mu.Unlock()
-		return t.over
 	}
 	if t.forming == nil {
 		t.forming = &group{builder: commitlog.NewBuilder(t.sizeHint)}
@@ -168,27 +187,47 @@ func (t *Term) Append(e commitlog.Entry) error {
 	return nil
 }
 
-// Stop refuses further appends, waits until what was taken is settled and on
-// disk, and ends the term. It is what a clean shutdown and a handover do. If the
-// log has failed, before or now, its error is returned.
+// refusalLocked says why the term takes nothing now, or nil.
+func (t *Term) refusalLocked() error {
+	switch {
+	case t.over != nil:
+		return t.over
+	case t.sealed != nil:
+		return ErrMoving
+	case t.stalled || len(t.view.ISR) < t.view.MinISR:
+		return ErrNotWritable
+	}
+	return nil
+}
+
+// Stop ends the term: it takes nothing more, the write that is under way is
+// finished, and what is not committed by then is settled with ErrUnknownOutcome,
+// what is not written with ErrNotLeading. A term that is alone writes and commits
+// what it has taken first. All is on disk and nothing is called any more when
+// Stop returns. If the log has failed, before or now, its error is returned.
 func (t *Term) Stop() error {
 	t.mu.Lock()
-	if t.over == nil {
+	if t.Shared() {
+		t.endLocked(ErrNotLeading)
+	} else if t.over == nil {
 		t.over = ErrNotLeading
 	}
 	t.room.Broadcast()
-	t.stopTimerLocked()
 	t.mu.Unlock()
+	t.syncer.Stop()
 	t.running.Wait()
+	t.syncer.Wait()
+	for _, f := range *t.followers.Load() {
+		f.stop()
+	}
 	if t.o.Log.DurableEnd() < t.o.Log.End() {
-		if err := t.sync(); err != nil {
+		if err := t.syncer.Sync(); err != nil {
 			t.fail(err)
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended = true
-	t.releaseLocked()
+	t.endLocked(ErrNotLeading)
 	for t.releasing {
 		t.room.Wait()
 	}
@@ -206,11 +245,14 @@ func (t *Term) appendAll() {
 		t.forming = nil
 		if g == nil {
 			t.appending = false
+			t.checkSealLocked()
 			t.mu.Unlock()
 			return
 		}
+		g.size, g.since = g.builder.Size(), t.o.Now()
 		t.queue = append(t.queue, g)
-		t.sizeHint = g.builder.Size()
+		t.uncommitted += g.size
+		t.sizeHint = g.size
 		t.room.Broadcast()
 		t.mu.Unlock()
 		if err := t.appendGroup(g); err != nil {
@@ -219,24 +261,30 @@ func (t *Term) appendAll() {
 	}
 }
 
-// appendGroup writes one batch and syncs it as the policy asks. An error is the
-// log's: nothing more can be appended to it.
+// appendGroup writes one batch, pushes it to the followers, and syncs it as the
+// policy asks. An error is the log's: nothing more can be appended to it.
 func (t *Term) appendGroup(g *group) error {
-	batch, err := t.w.Append(g.builder, t.o.Now().UnixNano())
-	g.builder = nil
+	batch, err := t.w.Append(g.builder, g.since.UnixNano())
 	if err != nil {
 		return t.refused(g, err)
 	}
 	t.mu.Lock()
-	g.batch, g.written = batch, true
-	due := t.noteUnsyncedLocked(batch.Count())
+	g.builder, g.batch, g.written = nil, batch, true
 	t.mu.Unlock()
-	if due {
-		if err := t.sync(); err != nil {
+	for _, f := range *t.followers.Load() {
+		f.rep.Push(batch)
+	}
+	if t.syncer.Appended(batch.Count()) {
+		if err := t.syncer.Sync(); err != nil {
 			return err
 		}
 	}
-	t.acknowledge(t.o.Self, batch.End())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.tracker.Ack(t.o.Self, batch.End())
+	}
+	t.releaseLocked()
 	return nil
 }
 
@@ -246,7 +294,7 @@ func (t *Term) appendGroup(g *group) error {
 func (t *Term) refused(g *group, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g.err = err
+	g.builder, g.err = nil, err
 	if errors.Is(err, commitlog.ErrRevoked) || errors.Is(err, commitlog.ErrClosed) {
 		t.endLocked(ErrNotLeading)
 	}
@@ -260,66 +308,10 @@ func (t *Term) refused(g *group, err error) error {
 	return nil
 }
 
-// noteUnsyncedLocked counts appended messages and says whether they must be
-// synced before they are acknowledged. Otherwise it sees to it that they are
-// synced within the interval.
-func (t *Term) noteUnsyncedLocked(n int) bool {
-	t.unsynced += n
-	if t.o.Sync.Every > 0 && t.unsynced >= t.o.Sync.Every {
-		return true
-	}
-	if t.syncTimer == nil && t.over == nil && t.o.Sync.Interval > 0 {
-		t.syncAfterLocked(t.o.Sync.Interval)
-	}
-	return false
-}
-
-// syncAfterLocked starts the timer, which does not run. The term is not over.
-func (t *Term) syncAfterLocked(d time.Duration) {
-	t.running.Add(1)
-	t.syncTimer = time.AfterFunc(d, t.syncInterval)
-}
-
-func (t *Term) syncInterval() {
-	defer t.running.Done()
-	t.mu.Lock()
-	t.syncTimer = nil
-	t.mu.Unlock()
-	if err := t.sync(); err != nil {
-		t.fail(err)
-	}
-}
-
-func (t *Term) stopTimerLocked() {
-	if t.syncTimer != nil && t.syncTimer.Stop() {
-		t.running.Done()
-	}
-	t.syncTimer = nil
-}
-
-func (t *Term) sync() error {
-	t.mu.Lock()
-	t.unsynced = 0
-	t.mu.Unlock()
-	_, err := t.w.Sync()
-	return err
-}
-
-// acknowledge notes that a replica holds everything below end and tells what is
-// committed by it.
-func (t *Term) acknowledge(node meta.NodeID, end seq.Offset) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.ended {
-		t.tracker.Ack(node, end)
-	}
-	t.releaseLocked()
-}
-
 // releaseLocked commits what is acknowledged and settles, in order, the groups
-// of which is known what became of them. One goroutine does so at a time, with
-// the lock given up while it calls others; it goes on with what is decided
-// meanwhile, so whoever finds it at work need not wait.
+// and shares of which is known what became of them. One goroutine does so at a
+// time, with the lock given up while it calls others; it goes on with what is
+// decided meanwhile, so whoever finds it at work need not wait.
 func (t *Term) releaseLocked() {
 	if t.releasing {
 		return
@@ -327,33 +319,69 @@ func (t *Term) releaseLocked() {
 	t.releasing = true
 	for {
 		committed := t.tracker.Committed()
-		n := 0
-		for n < len(t.queue) && t.queue[n].decide(committed, t.ended) {
-			n++
-		}
-		commit := !t.ended && t.o.Log.CommittedEnd() < committed
-		if n == 0 && !commit {
+		before := t.o.Log.CommittedEnd()
+		decided, late := t.decideLocked(committed)
+		shared := t.sharedLocked()
+		commit := !t.ended && before < committed
+		if len(decided)+len(late)+len(shared) == 0 && !commit {
 			break
-		}
-		ready := t.queue[:n:n]
-		t.queue = t.queue[n:]
-		if len(t.queue) == 0 {
-			t.queue = nil
 		}
 		t.mu.Unlock()
 		if commit {
 			t.o.Log.Commit(committed)
+			if before < t.start {
+				t.o.Committed(commitlog.Batch{})
+			}
 		}
-		for _, g := range ready {
+		for _, g := range decided {
 			if g.err == nil {
 				t.o.Committed(g.batch)
 			}
-			g.settle()
+			g.settle(g.err)
+		}
+		for _, g := range late {
+			g.settle(g.lateness())
+		}
+		for _, s := range shared {
+			s.done(s.err)
 		}
 		t.mu.Lock()
 	}
 	t.releasing = false
+	t.checkSealLocked()
 	t.room.Broadcast()
+}
+
+// decideLocked takes the groups off the queue of which it is known what became of
+// them. Those behind that have waited too long, or were refused, are late: they
+// are settled, and stay in the queue until they are committed.
+func (t *Term) decideLocked(committed seq.Offset) (decided, late []*group) {
+	n := 0
+	for n < len(t.queue) && t.queue[n].decide(committed, t.ended) {
+		t.uncommitted -= t.queue[n].size
+		n++
+	}
+	decided, t.queue = t.queue[:n:n], t.queue[n:]
+	if len(t.queue) == 0 {
+		t.queue, t.stalled = nil, false
+		return decided, nil
+	}
+	if n > 0 {
+		t.stalled = t.queue[0].expired
+	}
+	if !t.stalled {
+		return decided, nil
+	}
+	for _, g := range t.queue {
+		if g.lateness() == nil {
+			break
+		}
+		if !g.told {
+			g.told = true
+			late = append(late, g)
+		}
+	}
+	return decided, late
 }
 
 // fail ends the term because its log failed.
@@ -382,36 +410,8 @@ func (t *Term) endLocked(why error) {
 		g.builder, g.err = nil, t.over
 		t.queue = append(t.queue, g)
 	}
-	t.stopTimerLocked()
+	t.syncer.Stop()
 	t.room.Broadcast()
 	t.releaseLocked()
-}
-
-// decide says whether it is known what became of the group. One that is in the
-// log and not committed when the term ends may be committed by a later one.
-func (g *group) decide(committed seq.Offset, ended bool) bool {
-	switch {
-	case g.err != nil:
-	case !g.written:
-		return false
-	case ended:
-		g.err = ErrUnknownOutcome
-	case g.batch.End() > committed:
-		return false
-	}
-	return true
-}
-
-func (g *group) settle() {
-	at := commitlog.Placed{}
-	if g.err == nil {
-		at.Position = g.batch.Position()
-	}
-	for _, e := range g.entries {
-		if g.err == nil {
-			at.First = g.batch.First() + seq.Offset(e.index)
-		}
-		e.entry.Settle(at, g.err)
-	}
-	g.entries = nil
+	t.checkSealLocked()
 }

@@ -6,6 +6,12 @@
 // counted replica has acknowledged in this term, and a replica that is being
 // added counts from the moment the change is proposed, while one that is being
 // removed counts until the change is applied (the larger set counts).
+//
+// While the in-sync set is smaller than the topic asks for, the committed end
+// does not pass the start of the term: what one copy holds is not acknowledged to
+// anybody. What the term inherited is committed all the same once those who are
+// left hold it: an earlier leader may have acknowledged it, nobody is answered for
+// it now, and consuming goes on.
 package isr
 
 import (
@@ -19,6 +25,8 @@ import (
 // use: the term's mutex guards it.
 type Tracker struct {
 	committed seq.Offset
+	start     seq.Offset // of the term
+	least     int        // members without which nothing behind start is committed
 	members   []member
 }
 
@@ -39,6 +47,23 @@ func New(members []meta.NodeID, committed seq.Offset) *Tracker {
 	return t
 }
 
+// Require sets how many members the ISR must have for anything at start, where the
+// term began, and after to be committed.
+func (t *Tracker) Require(least int, start seq.Offset) (committed seq.Offset, moved bool) {
+	t.least, t.start = least, start
+	return t.advance()
+}
+
+// Counts tells whether nothing is committed without node.
+func (t *Tracker) Counts(node meta.NodeID) bool {
+	for _, m := range t.members {
+		if m.node == node {
+			return m.applied || m.pending
+		}
+	}
+	return false
+}
+
 // Ack notes that node holds everything below end, as durably as the topic asks,
 // in this term. It returns the committed end and whether it moved. What a node
 // that does not count acknowledges is kept for when it does.
@@ -56,20 +81,19 @@ func (t *Tracker) Forget(node meta.NodeID) {
 	m.known, m.acked = false, 0
 }
 
-// Propose counts the members of a proposed ISR beside those of the applied one,
-// until the next Apply or Withdraw.
+// Propose counts the members of a proposed ISR beside those of the applied one
+// and of what was proposed before, until the next Apply or Withdraw.
 func (t *Tracker) Propose(members []meta.NodeID) {
-	for i := range t.members {
-		t.members[i].pending = false
-	}
 	for _, n := range members {
 		t.member(n).pending = true
 	}
 }
 
-// Withdraw forgets a proposal that was refused.
+// Withdraw forgets what was proposed: it was refused and will never be applied.
 func (t *Tracker) Withdraw() (committed seq.Offset, moved bool) {
-	t.Propose(nil)
+	for i := range t.members {
+		t.members[i].pending = false
+	}
 	return t.advance()
 }
 
@@ -98,7 +122,7 @@ func (t *Tracker) Acked(node meta.NodeID) (seq.Offset, bool) {
 }
 
 func (t *Tracker) advance() (seq.Offset, bool) {
-	least, counted := seq.Offset(0), false
+	least, counted, applied := seq.Offset(0), false, 0
 	for _, m := range t.members {
 		if !m.applied && !m.pending {
 			continue
@@ -109,6 +133,12 @@ func (t *Tracker) advance() (seq.Offset, bool) {
 		if !counted || m.acked < least {
 			least, counted = m.acked, true
 		}
+		if m.applied {
+			applied++
+		}
+	}
+	if applied < t.least {
+		least = min(least, t.start)
 	}
 	if !counted || least <= t.committed {
 		return t.committed, false

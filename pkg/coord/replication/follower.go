@@ -2,21 +2,51 @@ package replication
 
 import (
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// MaxQueuedBytes bounds what may wait at one follower to be appended. A leader
-// keeps less than that in flight; what exceeds it is answered as not ready.
-const MaxQueuedBytes = 64 << 20
+// Limits of a follower.
+const (
+	// MaxQueuedBytes bounds what may wait at one follower to be appended. A leader
+	// keeps less than that in flight; what exceeds it is answered as not ready.
+	MaxQueuedBytes = 64 << 20
+	// maxGroup is how many puts share one sync.
+	maxGroup = 256
+)
+
+// Positions is where a follower keeps what its leader shares of the channels'
+// positions. The calls come one at a time.
+type Positions interface {
+	// Replace takes a snapshot in place of everything before. It is on disk when
+	// Replace returns. The bytes are the callee's.
+	Replace(snapshot []byte) error
+	// Advance takes a change to the newest snapshot; it may be kept in memory. The
+	// bytes are the callee's.
+	Advance(change []byte) error
+}
+
+// Following is what a follower follows.
+type Following struct {
+	Epoch     seq.Epoch
+	Sync      meta.SyncPolicy
+	Positions Positions // nil: what is shared of positions is dropped
+}
 
 // Follower is the follower's side of one partition at one node. Requests come
 // in the order in which the leader sent them and are worked off in that order
-// by one goroutine, which runs only while there are any.
+// by one goroutine, which runs only while there are any. Puts that wait together
+// are appended one after the other and share one sync.
 type Follower struct {
-	log *commitlog.Log
+	log    *commitlog.Log
+	failed func(error)
+
+	adopted atomic.Uint64 // following.Epoch, for anybody
 
 	mu      sync.Mutex // guards what follows
 	queue   []request
@@ -25,11 +55,15 @@ type Follower struct {
 	closed  bool
 	idle    sync.Cond // working became false
 
-	// of the working goroutine, or of Adopt while none works
-	epoch  seq.Epoch
-	writer *commitlog.Writer
-	last   Point // behind the last batch of the log
-	known  bool  // last is set
+	// of the working goroutine, or of whoever has taken its place
+	following Following
+	serving   bool // requests of the epoch's leader are carried out
+	writer    *commitlog.Writer
+	syncer    *Syncer
+	last      Point // behind the last batch of the log
+	known     bool  // last is set
+	group     []held
+	told      seq.Offset // the highest committed end that the group's puts brought
 }
 
 type request struct {
@@ -38,34 +72,104 @@ type request struct {
 	reply   func([]byte)
 }
 
-// NewFollower returns the follower of a log. It follows nobody yet.
-func NewFollower(log *commitlog.Log) *Follower {
-	f := &Follower{log: log}
+// held is an answer that waits for a sync.
+type held struct {
+	reply  func([]byte)
+	answer answer
+}
+
+// NewFollower returns the follower of a log. It follows nobody yet. failed is
+// called without a lock with an error that ended the log, perhaps more than once.
+func NewFollower(log *commitlog.Log, failed func(error)) *Follower {
+	f := &Follower{log: log, failed: failed}
 	f.idle.L = &f.mu
 	return f
 }
 
-// Adopt makes epoch the one that the follower serves: metadata says so. Leaders
+// Adopt has the follower serve the leader of an epoch: metadata says so. Leaders
 // of older epochs are refused from then on, also after a restart: the epoch is
-// stored before Adopt returns. An older epoch than the adopted one is an error.
-func (f *Follower) Adopt(epoch seq.Epoch) error {
+// stored before Adopt returns. (A log in which nothing was ever written keeps no
+// note of it. Such a replica has answered for nothing, and its node acts on no
+// metadata older than its own return.) An older epoch than the adopted one is
+// refused with commitlog.ErrFenced. Adopt waits for the request that is worked on.
+func (f *Follower) Adopt(a Following) error { return f.change(a, true) }
+
+// Rest adopts an epoch as Adopt does, and serves nobody.
+func (f *Follower) Rest(epoch seq.Epoch) error { return f.change(Following{Epoch: epoch}, false) }
+
+// Yield ends following: this node leads in an epoch. Requests are refused, and
+// the log is left alone, from before Yield returns.
+func (f *Follower) Yield(epoch seq.Epoch) {
+	f.take()
+	defer f.release()
+	f.retire()
+	f.note(Following{Epoch: max(epoch, f.following.Epoch)}, false)
+}
+
+func (f *Follower) change(a Following, serve bool) error {
+	f.take()
+	defer f.release()
+	if a.Epoch < f.following.Epoch {
+		return fmt.Errorf("adopt epoch %d, %d was adopted: %w", a.Epoch, f.following.Epoch, commitlog.ErrFenced)
+	}
+	if a.Epoch == f.following.Epoch && f.writer != nil {
+		f.note(a, serve)
+		f.syncer.SetPolicy(a.Sync)
+		return nil
+	}
+	w, err := f.log.Writer(a.Epoch)
+	if err != nil {
+		return err
+	}
+	f.retire()
+	f.note(Following{Epoch: a.Epoch}, false)
+	if err := f.log.Checkpoint(); err != nil {
+		return err
+	}
+	f.writer, f.syncer = w, NewSyncer(w, a.Sync, f.failed)
+	f.note(a, serve)
+	return nil
+}
+
+// Epoch returns the highest epoch that was adopted or yielded to.
+func (f *Follower) Epoch() seq.Epoch { return seq.Epoch(f.adopted.Load()) }
+
+// retire gives up the right to write.
+func (f *Follower) retire() {
+	if f.syncer != nil {
+		f.syncer.Stop()
+		f.syncer.Wait()
+	}
+	f.writer, f.syncer, f.known = nil, nil, false
+}
+
+// take waits until no request is worked on, and takes the place of the goroutine
+// that would.
+func (f *Follower) take() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.working {
 		f.idle.Wait()
 	}
-	if epoch == f.epoch {
-		return nil
+	f.working = true
+}
+
+// note makes it known that an epoch was adopted.
+func (f *Follower) note(a Following, serve bool) {
+	f.following, f.serving = a, serve
+	f.adopted.Store(uint64(a.Epoch))
+}
+
+// release ends take and has the requests worked off that came meanwhile.
+func (f *Follower) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.queue) > 0 {
+		go f.work()
+		return
 	}
-	w, err := f.log.Writer(epoch)
-	if err != nil {
-		return err
-	}
-	if err := f.log.Checkpoint(); err != nil {
-		return err
-	}
-	f.epoch, f.writer, f.known = epoch, w, false
-	return nil
+	f.working = false
+	f.idle.Broadcast()
 }
 
 // Handle takes a request of the leader's. It does not wait; reply is called
@@ -74,7 +178,7 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 	f.mu.Lock()
 	if f.closed || f.bytes+len(payload) > MaxQueuedBytes {
 		f.mu.Unlock()
-		reply(answer{outcome: outcomeNotReady}.encode())
+		reply(NotReady())
 		return
 	}
 	f.queue = append(f.queue, request{kind, payload, reply})
@@ -87,35 +191,80 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 	}
 }
 
-// Close refuses further requests and waits until those before are answered.
+// Close refuses further requests, waits until those before are answered, and
+// ends following.
 func (f *Follower) Close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.closed = true
-	for f.working {
-		f.idle.Wait()
-	}
+	f.mu.Unlock()
+	f.take()
+	f.retire()
+	f.release()
 }
 
+// work works off the queue.
 func (f *Follower) work() {
 	for {
-		f.mu.Lock()
-		if len(f.queue) == 0 {
-			f.queue = nil
-			f.working = false
-			f.idle.Broadcast()
-			f.mu.Unlock()
+		r, more, ok := f.next()
+		if !ok {
 			return
 		}
-		r := f.queue[0]
-		f.queue = f.queue[1:]
-		f.bytes -= len(r.payload)
-		f.mu.Unlock()
-		r.reply(f.do(r).encode())
+		a, sync := f.do(r)
+		f.group = append(f.group, held{r.reply, a})
+		if sync && len(f.group) < maxGroup && more == KindPut {
+			continue
+		}
+		f.answerGroup(sync)
 	}
 }
 
-func (f *Follower) do(r request) answer {
+// next takes the next request. more is the kind of the one behind it, or 0.
+// Without a request the work is over.
+func (f *Follower) next() (r request, more uint8, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.queue) == 0 {
+		f.queue = nil
+		f.working = false
+		f.idle.Broadcast()
+		return request{}, 0, false
+	}
+	r = f.queue[0]
+	f.queue[0] = request{}
+	f.queue = f.queue[1:]
+	f.bytes -= len(r.payload)
+	if len(f.queue) > 0 {
+		more = f.queue[0].kind
+	}
+	return r, more, true
+}
+
+// answerGroup answers the requests that were worked off, after a sync if one of
+// them needs it. Without its sync none of them is a success. What is committed
+// is noted after it, so that the note does not outrun the disk.
+func (f *Follower) answerGroup(last bool) {
+	if sync := last || len(f.group) > 1; sync && f.log.DurableEnd() < f.log.End() {
+		if err := f.syncer.Sync(); err != nil {
+			for i := range f.group {
+				f.group[i].answer = f.refusal(err)
+			}
+			f.told = 0
+		}
+	}
+	if c := min(f.told, f.log.End()); c > f.log.CommittedEnd() {
+		f.log.Commit(c)
+	}
+	f.told = 0
+	for i, h := range f.group {
+		h.answer.committed = f.log.CommittedEnd()
+		h.reply(h.answer.encode())
+		f.group[i] = held{}
+	}
+	f.group = f.group[:0]
+}
+
+// do carries out a request. sync says that the answer must wait for a sync.
+func (f *Follower) do(r request) (a answer, sync bool) {
 	var h header
 	var err error
 	var act func() answer
@@ -123,7 +272,10 @@ func (f *Follower) do(r request) answer {
 	case KindPut:
 		var m put
 		m, err = decodePut(r.payload)
-		h, act = m.header, func() answer { return f.put(m) }
+		h, act = m.header, func() answer {
+			a, sync = f.put(m)
+			return a
+		}
 	case KindReconcile:
 		var m reconcile
 		m, err = decodeReconcile(r.payload)
@@ -132,65 +284,77 @@ func (f *Follower) do(r request) answer {
 		var m truncate
 		m, err = decodeTruncate(r.payload)
 		h, act = m.header, func() answer { return f.truncate(m) }
+	case KindPositions:
+		var m positions
+		m, err = decodePositions(r.payload)
+		h, act = m.header, func() answer { return f.replace(m) }
+	case KindAdvance:
+		var m advance
+		m, err = decodeAdvance(r.payload)
+		h, act = m.header, func() answer { return f.advance(m) }
 	default:
 		err = errMalformed
 	}
 	switch {
 	case err != nil:
-		return f.answer(outcomeFailed)
-	case h.epoch < f.epoch:
-		return f.answer(outcomeStale)
-	case h.epoch > f.epoch:
-		return f.answer(outcomeNotReady)
+		return f.answer(outcomeFailed), false
+	case h.epoch < f.following.Epoch:
+		return f.answer(outcomeStale), false
+	case h.epoch > f.following.Epoch || !f.serving:
+		return f.answer(outcomeNotReady), false
 	}
-	return act()
+	a = act()
+	return a, sync
 }
 
 func (f *Follower) answer(o outcome) answer {
-	return answer{outcome: o, epoch: f.epoch, start: f.log.Start(), end: f.log.End(), committed: f.log.CommittedEnd()}
+	return answer{outcome: o, epoch: f.following.Epoch, start: f.log.Start(), end: f.log.End(), committed: f.log.CommittedEnd()}
 }
 
-// put appends batches that continue the log.
-func (f *Follower) put(m put) answer {
+// put appends batches that continue the log. sync says that the answer, if it is
+// a success, must wait until they are on disk.
+func (f *Follower) put(m put) (a answer, sync bool) {
 	last, err := f.lastPoint()
 	if err != nil {
-		return f.answer(outcomeFailed)
+		return f.answer(outcomeFailed), false
 	}
 	rest := m.batches
 	if m.prev != last {
 		if rest, err = f.skipKnown(m, last); err != nil {
-			return f.answer(outcomeMismatch)
+			return f.answer(outcomeMismatch), false
 		}
 	}
-	for len(rest) > 0 {
-		b, err := commitlog.Decode(rest)
+	due := false
+	if len(rest) > 0 {
+		added, err := f.writer.AppendRaws(rest)
+		count := 0
+		for _, b := range added {
+			f.last = PointOf(b)
+			count += b.Count()
+		}
+		if count > 0 {
+			due = f.syncer.Appended(count)
+		}
 		if err != nil {
-			return f.answer(outcomeMismatch)
-		}
-		if _, err = f.writer.AppendRaw(rest[:b.Size()]); err != nil {
-			return f.failed(err)
-		}
-		f.last, rest = PointOf(b), rest[b.Size():]
-	}
-	if m.sync && f.log.DurableEnd() < f.log.End() {
-		if _, err := f.writer.Sync(); err != nil {
-			return f.failed(err)
+			return f.refusal(err), false
 		}
 	}
-	if c := min(m.committed, f.log.End()); c > f.log.CommittedEnd() {
-		f.log.Commit(c)
-	}
-	return f.answer(outcomeOK)
+	f.told = max(f.told, m.committed)
+	return f.answer(outcomeOK), m.sync || due
 }
 
-// failed says what an error of the log's means to the leader.
-func (f *Follower) failed(err error) answer {
+// refusal says what an error of the log's means to the leader.
+func (f *Follower) refusal(err error) answer {
 	f.known = false
-	switch {
+	switch failure := f.log.Failed(); {
+	case failure != nil:
+		f.failed(failure)
 	case errors.Is(err, commitlog.ErrFenced), errors.Is(err, commitlog.ErrRevoked):
 		return f.answer(outcomeStale)
 	case errors.Is(err, commitlog.ErrNoSpace):
 		return f.answer(outcomeNotReady)
+	case errors.Is(err, commitlog.ErrInvalidBatch), errors.Is(err, commitlog.ErrNotContiguous):
+		return f.answer(outcomeMismatch)
 	}
 	return f.answer(outcomeFailed)
 }
@@ -202,8 +366,6 @@ func (f *Follower) skipKnown(m put, last Point) ([]byte, error) {
 	if m.prev.End > last.End {
 		return nil, errMalformed // a gap
 	}
-	r := f.log.NewReader()
-	defer r.Release()
 	rest := m.batches
 	for len(rest) > 0 {
 		b, err := commitlog.Decode(rest)
@@ -213,7 +375,7 @@ func (f *Follower) skipKnown(m put, last Point) ([]byte, error) {
 		if b.First() >= last.End {
 			break
 		}
-		mine, err := f.batchAt(b.First())
+		mine, err := batchAt(f.log, b.First())
 		if err != nil {
 			return nil, err
 		}
@@ -230,8 +392,8 @@ func (f *Follower) skipKnown(m put, last Point) ([]byte, error) {
 }
 
 // batchAt returns the batch that contains an offset, committed or not.
-func (f *Follower) batchAt(o seq.Offset) (commitlog.Batch, error) {
-	raw, err := f.log.ReadRaw(o, 1, nil)
+func batchAt(l *commitlog.Log, o seq.Offset) (commitlog.Batch, error) {
+	raw, err := l.ReadRaw(o, 1, nil)
 	if err != nil {
 		return commitlog.Batch{}, err
 	}
@@ -257,11 +419,7 @@ func pointBefore(l *commitlog.Log, end seq.Offset) (Point, error) {
 	if end <= l.Start() {
 		return Point{End: end}, nil
 	}
-	raw, err := l.ReadRaw(end-1, 1, nil)
-	if err != nil {
-		return Point{}, err
-	}
-	b, err := commitlog.Decode(raw)
+	b, err := batchAt(l, end-1)
 	if err != nil {
 		return Point{}, err
 	}
@@ -282,7 +440,7 @@ func (f *Follower) truncate(m truncate) answer {
 	f.known = false
 	if m.reset {
 		if err := f.writer.Reset(commitlog.Origin{Start: m.to.End, Position: m.position, Before: m.before}); err != nil {
-			return f.failed(err)
+			return f.refusal(err)
 		}
 		f.last, f.known = m.to, true
 		return f.answer(outcomeOK)
@@ -292,7 +450,29 @@ func (f *Follower) truncate(m truncate) answer {
 		return f.answer(outcomeMismatch)
 	}
 	if err := f.writer.TruncateTo(m.to.End); err != nil {
-		return f.failed(err)
+		return f.refusal(err)
+	}
+	return f.answer(outcomeOK)
+}
+
+// replace takes a snapshot of the channels' positions.
+func (f *Follower) replace(m positions) answer {
+	if p := f.following.Positions; p != nil {
+		if err := p.Replace(m.snapshot); err != nil {
+			return f.answer(outcomeFailed)
+		}
+	}
+	return f.answer(outcomeOK)
+}
+
+// advance takes changes of positions.
+func (f *Follower) advance(m advance) answer {
+	for _, c := range m.changes {
+		if p := f.following.Positions; p != nil {
+			if err := p.Advance(c); err != nil {
+				return f.answer(outcomeFailed)
+			}
+		}
 	}
 	return f.answer(outcomeOK)
 }

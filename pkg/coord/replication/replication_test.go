@@ -36,7 +36,7 @@ func newReplica(t *testing.T, name string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{name: name, log: l, follower: NewFollower(l)}
+	r := &replica{name: name, log: l, follower: NewFollower(l, func(error) {})}
 	t.Cleanup(func() { r.follower.Close(); l.Close() })
 	return r
 }
@@ -99,37 +99,44 @@ type term struct {
 	links  []*link
 	reps   []*Replicator
 
-	mu    sync.Mutex
-	acked []seq.Offset
+	mu       sync.Mutex
+	acked    []seq.Offset
+	sessions []uint64
 }
 
 func lead(t *testing.T, leader *replica, epoch seq.Epoch, followers []*replica, delay func() time.Duration) *term {
 	t.Helper()
+	leader.follower.Yield(epoch)
 	w, err := leader.log.Writer(epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	leader.writer = w
-	x := &term{leader: leader, acked: make([]seq.Offset, len(followers))}
+	x := &term{leader: leader, acked: make([]seq.Offset, len(followers)), sessions: make([]uint64, len(followers))}
 	for i, f := range followers {
-		if err := f.follower.Adopt(epoch); err != nil {
+		if err := f.follower.Adopt(Following{Epoch: epoch}); err != nil {
 			t.Fatal(err)
 		}
 		l := &link{to: f.follower, delay: delay, up: true}
 		x.links = append(x.links, l)
-		x.reps = append(x.reps, NewReplicator(leader.log, Partition{1, 0}, epoch, true, l, Events{
-			Acked:      func(end seq.Offset) { x.note(i, end) },
-			Forget:     func() { x.note(i, 0) },
+		x.reps = append(x.reps, NewReplicator(ReplicatorOptions{Log: leader.log, Partition: Partition{1, 0}, Epoch: epoch, Caller: l, Events: Events{
+			Acked:      func(p Progress) { x.note(i, p.Session, p.End) },
+			Forget:     func(session uint64) { x.note(i, session, 0) },
 			Superseded: func(e seq.Epoch) {},
-		}))
+		}}, Pace{Sync: true}))
 	}
 	return x
 }
 
-func (x *term) note(i int, end seq.Offset) {
+func (x *term) note(i int, session uint64, end seq.Offset) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.acked[i] = end
+	if end == 0 && session > x.sessions[i] {
+		x.sessions[i], x.acked[i] = session, 0
+	}
+	if session == x.sessions[i] {
+		x.acked[i] = max(x.acked[i], end)
+	}
 }
 
 func (x *term) ackedBy(i int) seq.Offset {
@@ -145,11 +152,12 @@ func (x *term) append(t *testing.T, n int, text string) {
 		body := fmt.Sprintf("%s %d", text, i)
 		copy(b.Next(len(body)), body)
 	}
-	if _, err := x.leader.writer.Append(b, 1); err != nil {
+	batch, err := x.leader.writer.Append(b, 1)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range x.reps {
-		r.Wake()
+		r.Push(batch)
 	}
 }
 
@@ -215,7 +223,7 @@ func TestTheCommittedEndReachesAnIdleFollower(t *testing.T) {
 			t.Fatal("appending is not committing")
 		}
 		a.log.Commit(4)
-		x.reps[0].Wake()
+		x.reps[0].Tell(false)
 		time.Sleep(time.Second)
 		if got := b.log.CommittedEnd(); got != 4 {
 			t.Fatalf("the follower knows %d as committed, want 4", got)
@@ -251,7 +259,7 @@ func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newReplica(t, "a"), newReplica(t, "b")
 		var newer atomic.Uint64
-		if err := b.follower.Adopt(5); err != nil {
+		if err := b.follower.Adopt(Following{Epoch: 5}); err != nil {
 			t.Fatal(err)
 		}
 		w, err := a.log.Writer(4)
@@ -259,10 +267,10 @@ func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := &link{to: b.follower, delay: instant, up: true}
-		r := NewReplicator(a.log, Partition{1, 0}, 4, true, l, Events{
-			Acked:  func(seq.Offset) { t.Error("an older leader was acknowledged") },
-			Forget: func() {}, Superseded: func(e seq.Epoch) { newer.Store(uint64(e)) },
-		})
+		r := NewReplicator(ReplicatorOptions{Log: a.log, Partition: Partition{1, 0}, Epoch: 4, Caller: l, Events: Events{
+			Acked:  func(Progress) { t.Error("an older leader was acknowledged") },
+			Forget: func(uint64) {}, Superseded: func(e seq.Epoch) { newer.Store(uint64(e)) },
+		}}, Pace{Sync: true})
 		defer r.Stop()
 		bu := commitlog.NewBuilder(0)
 		copy(bu.Next(1), "x")
@@ -274,7 +282,7 @@ func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
 		if newer.Load() != 5 || b.log.End() != 0 {
 			t.Fatalf("superseded by %d, log end %d", newer.Load(), b.log.End())
 		}
-		if err := b.follower.Adopt(4); err == nil {
+		if err := b.follower.Adopt(Following{Epoch: 4}); err == nil {
 			t.Fatal("an older epoch was adopted")
 		}
 	})
@@ -311,7 +319,7 @@ func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
 func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
 	b := newReplica(t, "b")
 	other := newReplica(t, "other")
-	if err := b.follower.Adopt(1); err != nil {
+	if err := b.follower.Adopt(Following{Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
 	raw := func(text string) []byte {
@@ -410,7 +418,7 @@ func converge(t *testing.T, rng *rand.Rand) {
 			if c := min(x.ackedBy(0), x.ackedBy(1), leader.log.End()); c > leader.log.CommittedEnd() {
 				leader.log.Commit(c)
 				committed = bodies(t, leader, c)
-				x.reps[0].Wake()
+				x.reps[0].Tell(false)
 			}
 		}
 		if rng.IntN(3) == 0 {
@@ -523,7 +531,7 @@ func FuzzFollowerRequest(f *testing.F) {
 	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.append(nil))
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		r := newReplica(t, "fuzz")
-		if err := r.follower.Adopt(1); err != nil {
+		if err := r.follower.Adopt(Following{Epoch: 1}); err != nil {
 			t.Fatal(err)
 		}
 		got := make(chan []byte, 1)

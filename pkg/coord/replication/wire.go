@@ -15,6 +15,8 @@ const (
 	KindPut       uint8 = 1 // PutMessages: batches and the committed end
 	KindReconcile uint8 = 2 // where does your log stand?
 	KindTruncate  uint8 = 3 // cut your log back, or start it anew
+	KindPositions uint8 = 4 // UpdateChannelOffset: all channels' positions
+	KindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
 )
 
 // errMalformed is returned for bytes that are no request or answer.
@@ -111,6 +113,11 @@ type put struct {
 	batches   []byte // as they stand on disk
 }
 
+// putHeadBytes is the size of a put without its batches.
+const putHeadBytes = 8 + 4 + 8 + pointBytes + 8 + 1
+
+const pointBytes = 8 + 8 + 4
+
 func (m put) appendHead(p []byte) []byte {
 	p = m.prev.append(m.header.append(p))
 	p = binary.LittleEndian.AppendUint64(p, uint64(m.committed))
@@ -164,6 +171,52 @@ func decodeTruncate(payload []byte) (truncate, error) {
 	return m, r.done("truncate")
 }
 
+// positions carries a snapshot of the channels' positions, as one piece.
+type positions struct {
+	header
+	snapshot []byte
+}
+
+func decodePositions(payload []byte) (positions, error) {
+	r := reader{rest: payload}
+	m := positions{header: r.header()}
+	m.snapshot = r.rest
+	return m, r.done("positions")
+}
+
+// advance carries changes of positions, each behind its length.
+type advance struct {
+	header
+	changes [][]byte
+}
+
+// appendChanges returns the changes as they follow the header of an advance.
+func appendChanges(changes [][]byte) [][]byte {
+	size := 0
+	for _, c := range changes {
+		size += 4 + len(c)
+	}
+	p := make([]byte, 0, size)
+	for _, c := range changes {
+		p = binary.LittleEndian.AppendUint32(p, uint32(len(c)))
+		p = append(p, c...)
+	}
+	return [][]byte{p}
+}
+
+func decodeAdvance(payload []byte) (advance, error) {
+	r := reader{rest: payload}
+	m := advance{header: r.header()}
+	for !r.bad && len(r.rest) > 0 {
+		n := r.uint32()
+		if uint64(n) > uint64(len(r.rest)) {
+			return m, fmt.Errorf("%w: advance is cut short", errMalformed)
+		}
+		m.changes = append(m.changes, r.take(int(n)))
+	}
+	return m, r.done("advance")
+}
+
 // outcome is what became of a request.
 type outcome uint8
 
@@ -174,6 +227,10 @@ const (
 	outcomeNotReady         // not yet a follower of that partition at that epoch: try again
 	outcomeFailed           // the follower's log failed, or what is asked must not be done
 )
+
+// NotReady is the answer of a node that does not hold the partition, or does not
+// follow it yet: the leader tries again.
+func NotReady() []byte { return answer{outcome: outcomeNotReady}.encode() }
 
 // answer is what a follower says of its log, whatever it was asked.
 type answer struct {

@@ -1,0 +1,114 @@
+package coord
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// catchUpWindow is how much may be under way to a replica that is not in sync: one
+// chunk. Whoever catches up then takes turns with live traffic at the node and
+// on the disk of both sides, in every partition, and never fills the queue of the
+// connection; it still moves a chunk for each round trip and sync.
+const catchUpWindow = replication.ChunkBytes
+
+// follower is another replica as a term sees it.
+type follower struct {
+	node meta.NodeID
+	link *lateLink
+	rep  *replication.Replicator
+
+	// guarded by the term's mutex
+	incarnation uint64 // of the node's process, in metadata
+	down        bool   // metadata says so
+	began       uint64 // incarnation when the session began
+	connected   bool
+	refused     bool                 // its machine says that nobody listens
+	holds       replication.Progress // zero but for Session when a session begins
+	caughtUp    time.Time            // when it is last known to have held all there was
+	mark        seq.Offset           // the log's end
+	markAt      time.Time            // when it was there
+	rate        rate
+}
+
+// observe notes how far the follower is, at a moment at which the log ends at end.
+func (f *follower) observe(now time.Time, end seq.Offset) {
+	known := f.holds.Session > 0 && !f.holds.At.IsZero()
+	switch {
+	case known && f.holds.End >= end:
+		f.caughtUp = now
+	case known && f.holds.End >= f.mark && f.markAt.After(f.caughtUp):
+		f.caughtUp = f.markAt
+	}
+	if known && f.holds.End >= f.mark || f.markAt.IsZero() {
+		f.mark, f.markAt = end, now
+	}
+	f.rate.observe(now, f.holds.Bytes)
+}
+
+// stop ends the link and everything that is done about the follower.
+func (f *follower) stop() {
+	f.link.Close()
+	f.rep.Stop()
+}
+
+// rate is how fast what a follower lacks grows less.
+type rate struct {
+	at        time.Time
+	bytes     int64
+	perSecond int64
+}
+
+func (r *rate) observe(now time.Time, lacking int64) {
+	d := now.Sub(r.at)
+	if r.at.IsZero() || lacking == 0 && r.bytes == 0 {
+		r.at, r.bytes, r.perSecond = now, lacking, 0
+		return
+	}
+	if d < time.Second {
+		return
+	}
+	r.perSecond = int64(float64(r.bytes-lacking) / d.Seconds())
+	r.at, r.bytes = now, lacking
+}
+
+// lateLink is a link that may be asked for before it is there: its events may
+// come before Follow has returned.
+type lateLink struct {
+	ready chan struct{} // closed when link is set
+	link  Link
+}
+
+func openLink(p Peers, node meta.NodeID, l *lateLink, e LinkEvents) {
+	l.link = p.Follow(node, e)
+	close(l.ready)
+}
+
+// Go implements replication.Caller.
+func (l *lateLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
+	<-l.ready
+	l.link.Go(kind, payload, done)
+}
+
+// Close ends the link.
+func (l *lateLink) Close() {
+	<-l.ready
+	l.link.Close()
+}
+
+// FollowerStats is how a follower of a term is doing.
+type FollowerStats struct {
+	Node      meta.NodeID
+	Connected bool
+	Acked     seq.Offset // it holds everything below; 0: nothing is known
+	Lag       int64      // messages that it lacks
+	LagBytes  int64      // about as many bytes
+	// Since is when it was last known to have held all that there was: now, for
+	// one that keeps up.
+	Since time.Time
+	State string // as replication.State names them
+	// BytesPerSecond is how fast what it lacks grows less.
+	BytesPerSecond int64
+}

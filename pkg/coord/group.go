@@ -1,0 +1,66 @@
+package coord
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// group is the entries of one batch, until they are settled and committed. The
+// term's lock guards it.
+type group struct {
+	builder *commitlog.Builder
+	entries []placedEntry
+	size    int       // bytes of the batch
+	since   time.Time // when it was taken to be appended
+	batch   commitlog.Batch
+	written bool  // batch is in the log
+	expired bool  // it has waited too long to be committed
+	told    bool  // its entries are settled
+	err     error // what the entries are told, if they are not committed
+}
+
+type placedEntry struct {
+	entry commitlog.Entry
+	index int // of its first record in the batch
+}
+
+// decide says whether it is known what became of the group. One that is in the
+// log and not committed when the term ends may be committed by a later one.
+func (g *group) decide(committed seq.Offset, ended bool) bool {
+	switch {
+	case g.err != nil:
+	case !g.written:
+		return false
+	case ended:
+		g.err = ErrUnknownOutcome
+	case g.batch.End() > committed:
+		return false
+	}
+	return true
+}
+
+// lateness returns what the entries of a group are told that is not committed,
+// or nil while they wait.
+func (g *group) lateness() error {
+	if g.err == nil && g.expired && g.written {
+		return ErrUnknownOutcome
+	}
+	return g.err
+}
+
+// settle tells the entries what became of them, once.
+func (g *group) settle(err error) {
+	at := commitlog.Placed{}
+	if err == nil {
+		at.Position = g.batch.Position()
+	}
+	for _, e := range g.entries {
+		if err == nil {
+			at.First = g.batch.First() + seq.Offset(e.index)
+		}
+		e.entry.Settle(at, err)
+	}
+	g.entries = nil
+}

@@ -1,0 +1,62 @@
+package coord
+
+import (
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Peers is how a replica reaches the nodes that hold the others.
+type Peers interface {
+	// Follow opens a link for one partition to a node. Where a session is up
+	// already, Up comes soon, from another goroutine.
+	Follow(node meta.NodeID, e LinkEvents) Link
+}
+
+// LinkEvents are what a link tells of its node. They come from any goroutine,
+// one after the other, without a lock of the implementation's. Up and Down
+// alternate, but for the Down of a node that refuses.
+type LinkEvents struct {
+	// Up: a session began. Nothing that was sent before it is answered in it.
+	Up func()
+	// Down: it ended. refused: the node's machine says that nobody listens there;
+	// that is told also while no session is up.
+	Down func(refused bool)
+}
+
+// Link is the way to one node for one partition.
+type Link interface {
+	replication.Caller
+	// Close ends the link. An event that has begun may still be running; none
+	// begins afterwards. It does not wait, and may be called from an event.
+	Close()
+}
+
+// ReplicaView is what metadata says of the node of a replica.
+type ReplicaView struct {
+	Node        meta.NodeID
+	Incarnation uint64 // of its process
+	Down        bool
+}
+
+// View is what metadata says of a partition at one version. Its slices are not
+// changed by anybody.
+type View struct {
+	Epoch    seq.Epoch
+	Version  uint64        // of the partition: the compare-and-swap token
+	Leader   meta.NodeID   // "": none
+	Replicas []ReplicaView // in the order of assignment, this node included
+	ISR      []meta.NodeID
+	MinISR   int
+	Sync     meta.SyncPolicy
+}
+
+// ISRChange is a change of the in-sync set that a leader asks for.
+type ISRChange struct {
+	Epoch       seq.Epoch
+	Version     uint64 // that the change is made for
+	ISR         []meta.NodeID
+	Joiner      meta.NodeID // who is to join; "": a shrink
+	Incarnation uint64      // of the joiner, which metadata is to compare
+	Why         string      // for people
+}

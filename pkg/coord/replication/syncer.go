@@ -1,0 +1,109 @@
+package replication
+
+import (
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Syncer syncs what one writer appends as often as a policy asks. A timer runs
+// only while messages wait for their interval. It is for concurrent use.
+type Syncer struct {
+	w      *commitlog.Writer
+	failed func(error)
+
+	running sync.WaitGroup // a background sync, or the timer of one
+
+	mu       sync.Mutex // guards what follows
+	policy   meta.SyncPolicy
+	unsynced int // messages appended since the last sync
+	timer    *time.Timer
+	stopped  bool
+}
+
+// NewSyncer returns the syncer of a writer. failed is told of an error of a sync
+// in the background, on a goroutine that Stop waits for.
+func NewSyncer(w *commitlog.Writer, p meta.SyncPolicy, failed func(error)) *Syncer {
+	return &Syncer{w: w, policy: p, failed: failed}
+}
+
+// Appended counts appended messages and says whether they must be synced before
+// they are acknowledged. Otherwise they are synced within the interval.
+func (s *Syncer) Appended(n int) (due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsynced += n
+	if s.policy.Every > 0 && s.unsynced >= s.policy.Every {
+		return true
+	}
+	if s.timer == nil && !s.stopped && s.policy.Interval > 0 {
+		s.afterLocked(s.policy.Interval)
+	}
+	return false
+}
+
+// Sync makes what was appended durable.
+func (s *Syncer) Sync() error {
+	s.mu.Lock()
+	s.unsynced = 0
+	s.mu.Unlock()
+	_, err := s.w.Sync()
+	return err
+}
+
+// SetPolicy changes the policy. What the new one would have synced already is
+// synced in the background.
+func (s *Syncer) SetPolicy(p meta.SyncPolicy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p == s.policy {
+		return
+	}
+	s.policy = p
+	if s.unsynced == 0 || s.stopped {
+		return
+	}
+	if s.timer != nil {
+		if !s.timer.Stop() {
+			return // it is about to sync
+		}
+		s.running.Done()
+		s.timer = nil
+	}
+	switch {
+	case p.Every > 0 && s.unsynced >= p.Every:
+		s.afterLocked(0)
+	case p.Interval > 0:
+		s.afterLocked(p.Interval)
+	}
+}
+
+// Stop ends syncing in the background. It does not wait: see Wait.
+func (s *Syncer) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.timer != nil && s.timer.Stop() {
+		s.running.Done()
+	}
+	s.timer = nil
+}
+
+// Wait returns once no sync runs in the background. Stop comes first.
+func (s *Syncer) Wait() { s.running.Wait() }
+
+// afterLocked starts the timer, which does not run. The syncer is not stopped.
+func (s *Syncer) afterLocked(d time.Duration) {
+	s.running.Add(1)
+	s.timer = time.AfterFunc(d, func() {
+		defer s.running.Done()
+		s.mu.Lock()
+		s.timer = nil
+		s.mu.Unlock()
+		if err := s.Sync(); err != nil {
+			s.failed(err)
+		}
+	})
+}
