@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -43,6 +44,7 @@ type Options struct {
 	DataDir string
 	Meta    *raftstore.Store // owned by the caller, open until after Close
 	Remote  Remote           // how this node asks others; nil: it is alone
+	Peers   coord.Peers      // how its replicas reach others; nil: it is alone
 	Members Members          // who takes part in the metadata; nil: this node is alone
 	Node    meta.Node        // how this node announces itself
 	Log     commitlog.Options
@@ -114,7 +116,8 @@ type Broker struct {
 	*directory
 	*operator
 
-	lowDisk   atomic.Bool // publishes are refused
+	ops       map[string]operation // what other nodes can ask for by name; not changed once the node is open
+	lowDisk   atomic.Bool          // publishes are refused
 	loops     context.CancelCauseFunc
 	closeOnce sync.Once
 	closeErr  error
@@ -146,6 +149,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
+	b.registerOps()
 	began := time.Now()
 	if err := b.openAll(); err != nil {
 		return nil, errors.Join(err, b.closeTopics(err))
@@ -225,7 +229,7 @@ func (n *hosting) fail(err error) {
 
 // reportDamage is told of a damaged range: when a log is opened, and whenever a
 // consumer is led past it. It is said once.
-func (n *hosting) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
+func (n *shelf) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
 	if n.damage.note(damagedRange{err.Path, err.From}) {
 		n.log.Error("messages are damaged on disk and are not delivered",
 			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
@@ -238,6 +242,7 @@ func (n *hosting) reportDamage(name string, partition int, err *commitlog.Corrup
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.exiting.Store(true)
+		b.leave()
 		b.loops(ErrExiting)
 		b.running.Wait()
 		b.closeErr = b.closeTopics(ErrExiting)
@@ -247,11 +252,13 @@ func (b *Broker) Close() error {
 
 func (n *hosting) closeTopics(reason error) error {
 	n.turns.close()
+	n.isr.close()
 	var g errgroup.Group
 	g.SetLimit(openTogether)
 	for _, h := range n.hostedTopics() {
 		n.hosted.Delete(h.name)
-		g.Go(func() error { return h.close(reason) })
+		n.byIncarnation.Delete(h.incarnation)
+		g.Go(func() error { return n.close(h, reason) })
 	}
 	return g.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -22,7 +24,8 @@ type shelf struct {
 	o   Options
 	log *slog.Logger
 
-	hosted sync.Map // topic name -> *hostedTopic; written in the topic's turn only
+	hosted        sync.Map // topic name -> *hostedTopic; written in the topic's turn only
+	byIncarnation sync.Map // meta.Incarnation -> *hostedTopic; likewise
 
 	damage   damage       // damaged ranges of the logs held
 	torn     atomic.Int64 // bytes cut from torn tails
@@ -35,8 +38,11 @@ type shelf struct {
 // hosting makes what the node holds what the metadata says it should.
 type hosting struct {
 	shelf
-	dirs  layout
-	turns turns // whoever changes what is held of a topic has its turn
+	dirs    layout
+	turns   turns // whoever changes what is held of a topic has its turn
+	terms   terms // the led partitions that are told the time
+	isr     *proposer
+	leavers leavers
 
 	timers   timers
 	running  sync.WaitGroup        // the node's loops and what it does in the background
@@ -49,44 +55,8 @@ type hosting struct {
 func newHosting(o Options) *hosting {
 	return &hosting{
 		shelf: shelf{o: o, log: o.Logger}, dirs: layout{o.DataDir},
-		timers: timers{wakeup: make(chan struct{}, 1)},
+		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
 	}
-}
-
-// hostedTopic is a topic of the cluster as this node has it, from its creation
-// to its deletion. What it holds is changed in the topic's turn, and may be
-// looked at by everybody.
-type hostedTopic struct {
-	name        string
-	incarnation meta.Incarnation
-	fs          vfs.FS                             // the node's, or the memory of an ephemeral topic
-	config      atomic.Pointer[meta.Topic]         // as last converged on
-	held        atomic.Pointer[[]*hostedPartition] // by number; nil: not held here
-	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
-	turn        atomic.Uint32                      // round robin over those led
-	adopted     atomic.Pointer[meta.Topic]         // what was converged on without an error
-}
-
-// partitions returns the replicas of the topic by number; nil: not held here.
-// The slice is shared and must not be changed.
-func (h *hostedTopic) partitions() []*hostedPartition { return *h.held.Load() }
-
-// led returns the partitions that this node leads now, by number. The slice is
-// shared and must not be changed.
-func (h *hostedTopic) led() []*ledPartition { return *h.leading.Load() }
-
-// leds returns partition i if this node leads it, or nil.
-func (h *hostedTopic) leds(i int) *ledPartition {
-	led := h.led()
-	if i >= 0 && i < len(led) && led[i].index == i {
-		return led[i]
-	}
-	for _, lp := range led {
-		if lp.index == i {
-			return lp
-		}
-	}
-	return nil
 }
 
 func (n *shelf) lookup(name string) *hostedTopic {
@@ -108,74 +78,81 @@ func (n *shelf) hostedTopics() []*hostedTopic {
 	return all
 }
 
-// converge makes what this node hosts of a topic match the metadata.
+// converge makes what this node holds of a topic match the metadata.
 func (n *hosting) converge(name string) error {
 	end, ok := n.turns.begin(name)
 	if !ok {
 		return ErrExiting
 	}
 	defer end()
-	// what is read in the topic's turn is newer than what it was converged on
-	want, have := n.o.Meta.Topic(name), n.lookup(name)
-	if have != nil && (want == nil || want.Incarnation != have.incarnation) {
+	// What is read in the topic's turn is never older than what was read in the
+	// turn before.
+	want, nodes := n.read(name)
+	h := n.lookup(name)
+	if h != nil && (want == nil || want.Incarnation != h.incarnation) {
 		n.hosted.Delete(name)
-		if err := n.discard(have); err != nil {
+		n.byIncarnation.Delete(h.incarnation)
+		if err := n.discard(h); err != nil {
 			return err
 		}
-		have = nil
+		h = nil
 	}
 	if want == nil {
 		return nil
 	}
-	if have != nil {
-		return n.adopt(have, want)
+	if h == nil {
+		h = n.newTopic(want)
+		n.hosted.Store(name, h)
+		n.byIncarnation.Store(h.incarnation, h)
 	}
-	h := n.newTopic(want)
-	if err := n.adopt(h, want); err != nil {
-		return errors.Join(err, h.close(err))
-	}
-	n.hosted.Store(name, h)
-	return nil
+	return n.adopt(h, want, nodes)
+}
+
+// read returns what metadata says of a topic and of the nodes that hold it.
+func (n *shelf) read(name string) (t *meta.Topic, nodes nodesByID) {
+	nodes = nodesByID{}
+	n.o.Meta.Read(func(s *meta.State) {
+		if t = s.Topic(name); t == nil {
+			return
+		}
+		for i := range t.Partitions {
+			for _, id := range t.Partitions[i].Replicas {
+				if _, known := nodes[id]; !known {
+					nodes[id] = s.Node(id)
+				}
+			}
+		}
+	})
+	return t, nodes
 }
 
 var errPartitionsAdded = errors.New("the topic has new partitions: subscribe again")
 
-// newTopic returns a topic of which nothing is held yet.
-func (n *hosting) newTopic(t *meta.Topic) *hostedTopic {
-	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS}
-	if meta.IsEphemeral(t.Name) {
-		h.fs = vfs.NewMem()
-	}
-	h.config.Store(t)
-	h.held.Store(&[]*hostedPartition{})
-	h.leading.Store(&[]*ledPartition{})
-	return h
-}
-
 // adopt makes what is held of a topic match what metadata says of it.
-func (n *hosting) adopt(h *hostedTopic, t *meta.Topic) error {
-	if h.adopted.Load() == t {
-		return nil
-	}
+func (n *hosting) adopt(h *hostedTopic, t *meta.Topic, nodes nodesByID) error {
+	changed := h.adopted.Load() != t
 	grown := len(h.partitions()) > 0 && len(t.Partitions) > len(h.partitions())
 	var errs []error
 	for i := range t.Partitions {
-		if err := n.adoptPartition(h, t, i); err != nil {
+		if err := n.adoptPartition(h, t, i, nodes); err != nil {
 			errs = append(errs, fmt.Errorf("partition %d: %w", i, err))
 		}
 	}
 	h.config.Store(t)
-	for _, lp := range h.led() {
-		errs = append(errs, lp.adopt(t))
+	if changed {
+		for _, lp := range h.led() {
+			errs = append(errs, lp.adopt(t))
+		}
 	}
 	if grown {
 		h.disconnect(errPartitionsAdded)
 	}
-	err := errors.Join(errs...)
-	if err == nil {
-		h.adopted.Store(t)
+	if err := errors.Join(errs...); err != nil {
+		h.adopted.Store(nil)
+		return err
 	}
-	return err
+	h.adopted.Store(t)
+	return nil
 }
 
 // openReplica opens a replica of a partition, in no role yet.
@@ -190,7 +167,14 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 		lo.SegmentBytes = min(n.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
 	}
-	replica, err := coord.OpenReplica(coord.ReplicaOptions{FS: h.fs, Dir: dir, Self: n.o.Self, Log: lo, Now: time.Now, Failed: n.fail})
+	replica, err := coord.OpenReplica(coord.ReplicaOptions{
+		FS: h.fs, Dir: dir, Self: n.o.Self, Log: lo, Now: time.Now, Failed: n.fail,
+		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: n.o.Peers,
+		ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
+		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
+			n.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +189,7 @@ const (
 	ephemeralMaxSegment = 8 << 20
 )
 
-func (n *hosting) reportRecovery(name string, partition int, r commitlog.Recovery) {
+func (n *shelf) reportRecovery(name string, partition int, r commitlog.Recovery) {
 	log := n.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
 		n.torn.Add(c.Bytes)
@@ -227,39 +211,22 @@ func channelsOf(t *meta.Topic) []*meta.Channel {
 	return all
 }
 
-// disconnect ends the subscriptions to a topic.
-func (h *hostedTopic) disconnect(reason error) {
-	for _, lp := range h.led() {
-		for _, c := range lp.part.Channels() {
-			c.Disconnect(reason)
-		}
-	}
-}
-
-// close ends the topic's partitions and closes their logs.
-func (h *hostedTopic) close(reason error) error {
-	h.leading.Store(&[]*ledPartition{})
-	var errs []error
-	for _, hp := range h.partitions() {
-		if hp != nil {
-			errs = append(errs, hp.close(reason))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // discard ends a deleted topic and moves its data to the trash.
 func (n *hosting) discard(h *hostedTopic) error {
-	n.retire(h)
-	err := h.close(ErrTopicNotFound)
-	if err != nil {
+	for _, hp := range h.partitions() {
+		if hp != nil {
+			n.retire(hp)
+		}
+	}
+	if err := n.close(h, ErrTopicNotFound); err != nil {
 		n.log.Warn("closing a deleted topic", "topic", h.name, "error", err)
 	}
 	if h.fs != n.o.FS {
 		return nil // it was in memory
 	}
-	n.damage.forget(n.dirs.topic(h.name, h.incarnation))
-	return n.trash(topicDir(h.name, h.incarnation))
+	dir := n.dirs.topic(h.name, h.incarnation)
+	n.damage.forget(dir)
+	return n.trash(dir, filepath.Base(dir))
 }
 
 // parseTopicDir is the inverse of topicDir.

@@ -14,6 +14,11 @@ import (
 
 // startLoops starts what a node does at its own pace.
 func (b *Broker) startLoops(ctx context.Context) {
+	f := follower{n: b.hosting}
+	b.running.Go(func() { f.run(ctx) })
+	if b.o.Peers != nil {
+		b.running.Go(func() { b.terms.run(ctx, b.o.Meta.QuorumContact) })
+	}
 	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
 	b.running.Go(func() { every(ctx, b.o.CheckpointInterval, b.checkpoint) })
 	b.checkDisk()

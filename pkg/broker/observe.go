@@ -71,14 +71,11 @@ func (n *shelf) LogStats() LogStats {
 	return s
 }
 
-func (n *shelf) retire(h *hostedTopic) {
+// retire keeps what stays of a replica that is about to go.
+func (n *shelf) retire(hp *hostedPartition) {
 	n.retiredMu.Lock()
 	defer n.retiredMu.Unlock()
-	for _, hp := range h.partitions() {
-		if hp != nil {
-			n.retired.retire(hp.replica.Log().Stats())
-		}
-	}
+	n.retired.retire(hp.replica.Log().Stats())
 }
 
 // Placement counts the cluster's partitions as this node sees them, and those

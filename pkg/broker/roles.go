@@ -2,23 +2,33 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// hostedPartition is a replica that this node holds. Its role is changed in the
-// topic's turn.
+// errLedElsewhere is what the consumers of a partition are told when this node
+// ceases to lead it.
+var errLedElsewhere = fate.Refuse("the partition is led by another node now")
+
+// hostedPartition is a replica that this node holds. It leads, or it is on
+// standby: it follows the leader, or waits for one. The role is changed in the
+// topic's turn only.
 type hostedPartition struct {
 	index   int
 	dir     string
 	replica *coord.Replica
-	led     atomic.Pointer[ledPartition] // nil: this node does not lead it
+	led     atomic.Pointer[ledPartition]  // nil: it does not lead
+	standby atomic.Pointer[topic.Standby] // nil: it is not on standby
+
+	view coord.View // what the role is by; zero: it has none. Of the topic's turn
 
 	endBefore  seq.Offset // of the log at the last round of retention, whose goroutine owns it
 	idle       bool       // nothing was appended in the last round; likewise
@@ -34,63 +44,191 @@ type ledPartition struct {
 	replica *coord.Replica
 	term    *coord.Term
 	part    *topic.Partition
+	lease   *lease
+	leaving atomic.Bool // it is being handed over
 }
 
-// adoptPartition makes one partition what metadata says it is to this node.
-func (n *hosting) adoptPartition(h *hostedTopic, t *meta.Topic, i int) error {
+// nodesByID are the nodes that a topic's partitions speak of.
+type nodesByID map[meta.NodeID]*meta.Node
+
+// viewOf returns what metadata says of partition i, for its replicas.
+func (n *hosting) viewOf(t *meta.Topic, i int, nodes nodesByID) coord.View {
 	p := &t.Partitions[i]
-	held := slices.Contains(p.Replicas, n.o.Self)
-	hp := h.at(i)
-	if hp == nil && held {
-		var err error
-		if hp, err = n.openReplica(h, t, i); err != nil {
-			h.hold(i, nil) // the number is taken
-			return err
+	v := coord.View{
+		Epoch: p.Epoch, Version: p.Version, Leader: p.Leader, ISR: p.ISR,
+		MinISR: t.Config.MinISR, Sync: t.Config.Sync, Replicas: make([]coord.ReplicaView, len(p.Replicas)),
+	}
+	for k, id := range p.Replicas {
+		v.Replicas[k] = coord.ReplicaView{Node: id, Down: true}
+		if node := nodes[id]; node != nil {
+			v.Replicas[k].Incarnation = node.Incarnation
+			v.Replicas[k].Down = node.State == meta.NodeDown || n.leavers.has(node)
 		}
 	}
-	h.hold(i, hp)
-	if hp == nil {
+	return v
+}
+
+// sameView says whether two views say the same. Two of one version have the same
+// replicas and in-sync set.
+func sameView(a, b coord.View) bool {
+	return a.Epoch == b.Epoch && a.Version == b.Version && a.Leader == b.Leader &&
+		a.MinISR == b.MinISR && a.Sync == b.Sync && slices.Equal(a.Replicas, b.Replicas)
+}
+
+// adoptPartition makes one partition what metadata says that it is to this node.
+func (n *hosting) adoptPartition(h *hostedTopic, t *meta.Topic, i int, nodes nodesByID) error {
+	held := slices.Contains(t.Partitions[i].Replicas, n.o.Self)
+	hp := h.at(i)
+	switch {
+	case !held && hp == nil:
+		h.hold(i, nil)
+		return nil
+	case !held:
+		return n.letGo(h, hp, t.Partitions[i].Version)
+	case hp == nil:
+		var err error
+		if hp, err = n.openReplica(h, t, i); err != nil {
+			h.hold(i, nil)
+			return err
+		}
+		h.hold(i, hp)
+	}
+	v := n.viewOf(t, i, nodes)
+	if sameView(hp.view, v) {
 		return nil
 	}
-	if p.Leader == n.o.Self {
-		return n.lead(h, hp, t)
+	err := n.assume(h, hp, t, v)
+	switch {
+	case errors.Is(err, commitlog.ErrFenced):
+		// A newer epoch than the one that metadata says here is known to the
+		// replica: metadata that says so will come.
+		n.log.Debug("metadata is behind a replica", "topic", h.name, "partition", i, "epoch", v.Epoch, "error", err)
+	case err != nil:
+		return err
 	}
+	hp.view = v
 	return nil
+}
+
+// assume gives a replica the role that metadata says. On an error it has none,
+// and the next turn tries again.
+func (n *hosting) assume(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coord.View) error {
+	lp := hp.led.Load()
+	switch leads := v.Leader == n.o.Self; {
+	case leads && lp != nil && lp.term.Epoch() == v.Epoch:
+		lp.term.Update(v)
+		n.terms.note(lp)
+		return nil
+	case leads:
+		n.step(h, hp)
+		return n.lead(h, hp, t, v)
+	case hp.standby.Load() != nil && hp.view.Epoch == v.Epoch:
+		return nil // nothing of it concerns a follower
+	}
+	if lp != nil {
+		n.step(h, hp)
+	}
+	return n.follow(h, hp, v)
 }
 
 // lead makes this node lead a partition at the epoch that metadata says.
-func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic) error {
-	p := &t.Partitions[hp.index]
-	if lp := hp.led.Load(); lp != nil {
-		lp.term.SetSync(t.Config.Sync)
-		return nil
-	}
-	part, err := n.openPart(h, hp)
-	if err != nil {
+func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coord.View) error {
+	lp := &ledPartition{index: hp.index, replica: hp.replica}
+	var err error
+	if lp.part, err = n.openPart(h, hp, lp); err != nil {
 		return err
 	}
-	l := coord.Leadership{Epoch: p.Epoch, ISR: p.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync}
-	if err := hp.replica.Lead(l, part.Committed); err != nil {
-		return err
+	if err := hp.replica.Lead(v, lp.part.Committed); err != nil {
+		return errors.Join(err, lp.part.Close(err))
 	}
-	lp := &ledPartition{index: hp.index, replica: hp.replica, term: hp.replica.Term(), part: part}
-	part.Serve(lp.term)
+	lp.term = hp.replica.Term()
+	lp.lease.of(lp.term)
+	lp.part.Serve(lp.term)
 	if err := lp.adopt(t); err != nil {
-		return errors.Join(err, hp.replica.StopLeading(), part.Close(err))
+		return errors.Join(err, lp.term.Stop(), lp.part.Close(err))
 	}
 	hp.led.Store(lp)
+	n.terms.note(lp)
 	h.publishLed()
+	h.tellWatchers()
 	return nil
 }
 
-func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition) (*topic.Partition, error) {
-	return topic.Open(topic.Options{
+func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition) (*topic.Partition, error) {
+	o := topic.Options{
 		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
-		Damaged: func(err *commitlog.CorruptionError) { n.reportDamage(h.name, hp.index, err) },
-		PositionsDamaged: func(err error) {
-			n.log.Warn("the newest positions are damaged, those before them are used", "topic", h.name, "partition", hp.index, "error", err)
-		},
-	})
+		Damaged:          func(err *commitlog.CorruptionError) { n.reportDamage(h.name, hp.index, err) },
+		PositionsDamaged: func(err error) { n.reportPositions(h.name, hp.index, err) },
+	}
+	if n.o.Peers != nil {
+		lp.lease = newLease(n.o.Lease, n.o.Meta.QuorumContact)
+		o.Leased = lp.lease.held
+	}
+	return topic.Open(o)
+}
+
+func (n *shelf) reportPositions(name string, partition int, err error) {
+	n.log.Warn("the newest positions are damaged, those before them are used", "topic", name, "partition", partition, "error", err)
+}
+
+// follow puts a replica on standby: it follows the leader that metadata says, or
+// waits for one.
+func (n *hosting) follow(h *hostedTopic, hp *hostedPartition, v coord.View) error {
+	s := hp.standby.Load()
+	if s == nil {
+		var err error
+		s, err = topic.OpenStandby(h.fs, hp.dir, func(err error) { n.reportPositions(h.name, hp.index, err) })
+		if err != nil {
+			return err
+		}
+		hp.standby.Store(s)
+	}
+	if v.Leader == "" {
+		return hp.replica.Rest(v)
+	}
+	return hp.replica.Follow(v, s)
+}
+
+// resign ends whatever role a replica has. Consumers are told the reason; their
+// messages in flight are ready for others as they leave.
+func (n *hosting) resign(h *hostedTopic, hp *hostedPartition, reason error) error {
+	hp.view = coord.View{}
+	var errs []error
+	if lp := hp.led.Swap(nil); lp != nil {
+		n.terms.forget(lp)
+		h.publishLed()
+		// the term first: what it commits still wakes channels
+		errs = append(errs, lp.term.Stop(), lp.part.Close(reason))
+		h.tellWatchers()
+	}
+	if s := hp.standby.Swap(nil); s != nil {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// step ends the role of a replica that gets another. What fails then is said:
+// it stands in the way of nothing.
+func (n *hosting) step(h *hostedTopic, hp *hostedPartition) {
+	if err := n.resign(h, hp, errLedElsewhere); err != nil {
+		n.log.Warn("a replica's role did not end in order", "topic", h.name, "partition", hp.index, "error", err)
+	}
+}
+
+// letGo closes a replica that metadata gives to this node no longer, and moves
+// its data to the trash. version is the partition's.
+func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) error {
+	n.step(h, hp)
+	n.retire(hp)
+	h.hold(hp.index, nil)
+	if err := hp.replica.Close(); err != nil {
+		n.log.Warn("closing a replica that goes", "topic", h.name, "partition", hp.index, "error", err)
+	}
+	if h.fs != n.o.FS {
+		return nil // it was in memory
+	}
+	n.damage.forget(hp.dir)
+	return n.trash(hp.dir, fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), hp.index, version))
 }
 
 // adopt takes over what metadata says of a topic's channels.
@@ -117,59 +255,22 @@ func (hp *hostedPartition) checkpoint() error {
 	if lp := hp.led.Load(); lp != nil {
 		return lp.part.Checkpoint()
 	}
+	if s := hp.standby.Load(); s != nil {
+		return s.Checkpoint()
+	}
 	return nil
 }
 
-// retain drops what no channel needs and no policy keeps.
+// retain drops what no channel needs and no policy keeps, of this copy. A
+// follower goes by the positions that it was told.
 func (hp *hostedPartition) retain(r commitlog.Retention) error {
 	if lp := hp.led.Load(); lp != nil {
 		return lp.part.Retain(r.Now, r.MaxAge, r.MaxBytes, r.Last)
 	}
-	return nil
-}
-
-// close ends the role of a replica and closes its log.
-func (hp *hostedPartition) close(reason error) error {
-	// the term first: what it commits still wakes channels
-	err := hp.replica.StopLeading()
-	if lp := hp.led.Load(); lp != nil {
-		err = errors.Join(err, lp.part.Close(reason))
-	}
-	return errors.Join(err, hp.replica.Close())
-}
-
-// at returns the replica of partition i, or nil.
-func (h *hostedTopic) at(i int) *hostedPartition {
-	if all := h.partitions(); i >= 0 && i < len(all) {
-		return all[i]
+	if s := hp.standby.Load(); s != nil {
+		r.Floor = s.Floor()
+		_, err := hp.replica.Log().Retain(r)
+		return err
 	}
 	return nil
-}
-
-// hold notes which replica is held of partition i; nil: none.
-func (h *hostedTopic) hold(i int, hp *hostedPartition) {
-	all := h.partitions()
-	if i < len(all) && all[i] == hp {
-		return
-	}
-	next := slices.Clone(all)
-	for len(next) <= i {
-		next = append(next, nil)
-	}
-	next[i] = hp
-	h.held.Store(&next)
-}
-
-// publishLed makes known which partitions are led.
-func (h *hostedTopic) publishLed() {
-	led := []*ledPartition{}
-	for _, hp := range h.partitions() {
-		if hp == nil {
-			continue
-		}
-		if lp := hp.led.Load(); lp != nil {
-			led = append(led, lp)
-		}
-	}
-	h.leading.Store(&led)
 }

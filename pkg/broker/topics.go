@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ func (d *directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	if err != nil {
 		return nil, ofThisIncarnation(err)
 	}
+	leaders{d.hosting}.spread(ctx, name, r.Index)
 	return r.Topic, d.converge(name)
 }
 
@@ -54,7 +56,7 @@ func (d *directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, 
 	d.o.Meta.Read(func(s *meta.State) {
 		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(s.NodeCount(), meta.IsEphemeral(name))
 		if err = cfg.Validate(); err == nil {
-			assignment, err = d.assign(s, cfg.Partitions, cfg.Replicas)
+			assignment, err = d.assign(s, name, cfg.Partitions, cfg.Replicas, cfg.MinISR)
 		}
 	})
 	return cfg, assignment, err
@@ -69,9 +71,41 @@ func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
 	return cfg
 }
 
-// assign decides where the replicas of new partitions go.
-func (d *directory) assign(s *meta.State, partitions, replicas int) ([][]meta.NodeID, error) {
-	return meta.Place(slices.Collect(s.Nodes()), s.Load(), partitions, replicas)
+// assign decides where the replicas of new partitions go. An ephemeral topic is
+// kept where it is made. Where fewer nodes are up than there are to be replicas,
+// but enough of them to publish, nodes that are down get the rest: they catch up
+// when they come back.
+func (d *directory) assign(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
+	if self := s.Node(d.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.State == meta.NodeUp {
+		return slices.Repeat([][]meta.NodeID{{self.ID}}, partitions), nil
+	}
+	var up, down []*meta.Node
+	for n := range s.Nodes() {
+		switch {
+		case n.State == meta.NodeUp:
+			up = append(up, n)
+		case n.State == meta.NodeDown && n.Intent == meta.IntentNone:
+			down = append(down, n)
+		}
+	}
+	load := s.Load()
+	missing := replicas - len(up)
+	if missing <= 0 || len(up) < minISR || missing > len(down) {
+		return meta.Place(up, load, partitions, replicas)
+	}
+	assignment, err := meta.Place(up, load, partitions, len(up))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(down, func(a, b *meta.Node) int {
+		return cmp.Or(cmp.Compare(load[a.ID].Replicas, load[b.ID].Replicas), cmp.Compare(a.ID, b.ID))
+	})
+	for i := range assignment {
+		for _, n := range down[:missing] {
+			assignment[i] = append(assignment[i], n.ID)
+		}
+	}
+	return assignment, nil
 }
 
 // EnsureTopic makes sure that a topic is there for somebody who wants to use
@@ -154,7 +188,7 @@ func (d *directory) AddPartitions(ctx context.Context, name string, total int) e
 		return fmt.Errorf("%w: %q has %d partitions; asked for %d", ErrInvalidConfig, name, len(t.Partitions), total)
 	}
 	var assignment [][]meta.NodeID
-	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, add, t.Config.Replicas) })
+	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })
 	if err != nil {
 		return ofThisIncarnation(err)
 	}
@@ -190,17 +224,20 @@ func (d *directory) EmptyTopic(_ context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// change proposes a command on a topic and makes this node follow it.
+// change proposes a command on a topic and makes this node and the topic's
+// leaders follow it.
 func (d *directory) change(ctx context.Context, name string, c meta.Command) error {
-	if _, err := d.propose(ctx, c); err != nil {
+	r, err := d.propose(ctx, c)
+	if err != nil {
 		return ofThisIncarnation(err)
 	}
+	leaders{d.hosting}.spread(ctx, name, r.Index)
 	return d.converge(name)
 }
 
 // CreateChannel creates a channel of a topic that exists. When it returns, the
-// place where the channel starts is on disk. A channel that is there already is
-// no error.
+// place where the channel starts is on the disk of every in-sync replica. A
+// channel that is there already is no error.
 func (d *directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
 	if !meta.ValidChannelName(channel) {
 		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
@@ -218,15 +255,15 @@ func (d *directory) CreateChannel(ctx context.Context, name, channel string, ord
 		return nil
 	}
 	if c := h.config.Load().Channels[channel]; c != nil {
-		return nil
+		return leaders{d.hosting}.settle(ctx, name, uint64(c.Version))
 	}
-	_, err = d.propose(ctx, meta.CreateChannel{
+	r, err := d.propose(ctx, meta.CreateChannel{
 		Topic: name, Incarnation: h.incarnation, Channel: channel, Ordered: ordered, CreatedAt: time.Now().UnixNano(),
 	})
-	if err != nil && !errors.Is(err, meta.ErrExists) {
+	if err != nil {
 		return ofThisIncarnation(err)
 	}
-	return d.converge(name)
+	return leaders{d.hosting}.settle(ctx, name, r.Index)
 }
 
 func (d *directory) hostedOrConverged(name string) (*hostedTopic, error) {

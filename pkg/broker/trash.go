@@ -2,8 +2,11 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strconv"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -13,19 +16,20 @@ import (
 // is first moved aside in one step, so that a topic is there or not, and then
 // removed.
 
-// trash moves a topic's directory aside and removes it in the background.
-func (n *hosting) trash(dir string) error {
+// trash moves a directory aside, under a name that no other there ever has, and
+// removes it in the background.
+func (n *hosting) trash(dir, as string) error {
 	if err := vfs.MkdirAllSynced(n.o.FS, n.dirs.trash()); err != nil {
 		return err
 	}
-	from, to := filepath.Join(n.dirs.topics(), dir), filepath.Join(n.dirs.trash(), dir)
-	switch err := n.o.FS.Rename(from, to); {
+	to := filepath.Join(n.dirs.trash(), as)
+	switch err := n.o.FS.Rename(dir, to); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
 	}
-	if err := errors.Join(n.o.FS.SyncDir(n.dirs.topics()), n.o.FS.SyncDir(n.dirs.trash())); err != nil {
+	if err := errors.Join(n.o.FS.SyncDir(filepath.Dir(dir)), n.o.FS.SyncDir(n.dirs.trash())); err != nil {
 		return err
 	}
 	n.running.Go(func() { n.remove(to) })
@@ -40,7 +44,8 @@ func (n *hosting) remove(path string) {
 
 // sweep finishes deletions that a crash interrupted. A directory whose topic
 // the metadata does not know is a deleted topic's if the metadata is past the
-// index that created it; otherwise it is left alone, and said.
+// index that created it; otherwise it is left alone, and said. The same goes for
+// a partition of which the metadata says that it is held elsewhere.
 func (n *hosting) sweep() {
 	if left, err := n.o.FS.ReadDir(n.dirs.trash()); err == nil {
 		for _, name := range left {
@@ -53,17 +58,38 @@ func (n *hosting) sweep() {
 	}
 	applied := n.o.Meta.Applied()
 	for _, dir := range dirs {
+		path := filepath.Join(n.dirs.topics(), dir)
 		name, in, ok := parseTopicDir(dir)
 		if t := n.o.Meta.Topic(name); ok && t != nil && t.Incarnation == in {
+			n.sweepPartitions(path, t)
 			continue
 		}
 		if !ok || in > meta.Incarnation(applied) {
 			n.strays.Add(1)
-			n.log.Error("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", filepath.Join(n.dirs.topics(), dir))
+			n.log.Error("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", path)
 			continue
 		}
-		if err := n.trash(dir); err != nil {
+		if err := n.trash(path, dir); err != nil {
 			n.log.Warn("moving a deleted topic's data aside", "path", dir, "error", err)
+		}
+	}
+}
+
+// sweepPartitions moves replicas aside that went to other nodes while this one
+// was away.
+func (n *hosting) sweepPartitions(dir string, t *meta.Topic) {
+	parts, err := n.o.FS.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, part := range parts {
+		i, err := strconv.Atoi(part)
+		if err != nil || i < 0 || i >= len(t.Partitions) || slices.Contains(t.Partitions[i].Replicas, n.o.Self) {
+			continue
+		}
+		as := fmt.Sprintf("%s.%d.%d", filepath.Base(dir), i, t.Partitions[i].Version)
+		if err := n.trash(filepath.Join(dir, part), as); err != nil {
+			n.log.Warn("moving a replica aside that is held elsewhere", "path", filepath.Join(dir, part), "error", err)
 		}
 	}
 }

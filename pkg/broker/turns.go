@@ -2,8 +2,9 @@ package broker
 
 import "sync"
 
-// turns has those who change what is hosted of one topic do so one after the
-// other. A turn may take as long as the disk does: nobody else waits for it.
+// turns has those who change what is held of one topic do so one after the
+// other. A turn may take as long as the disk does: only those wait for it who
+// want the same topic's.
 type turns struct {
 	mu     sync.Mutex // guards what follows
 	taken  map[string]*turn
@@ -12,8 +13,8 @@ type turns struct {
 }
 
 type turn struct {
-	sync.Mutex     // held by whoever has the turn
-	wanted     int // by how many, the one who has it included
+	mine   chan struct{} // holds one while somebody has the turn
+	wanted int           // by how many, the one who has it included
 }
 
 // begin waits for the turn of a topic; end ends it. After close it returns
@@ -29,17 +30,17 @@ func (t *turns) begin(name string) (end func(), ok bool) {
 	}
 	own := t.taken[name]
 	if own == nil {
-		own = &turn{}
+		own = &turn{mine: make(chan struct{}, 1)}
 		t.taken[name] = own
 	}
 	own.wanted++
 	t.mu.Unlock()
-	own.Lock()
+	own.mine <- struct{}{}
 	return func() { t.end(name, own) }, true
 }
 
 func (t *turns) end(name string, own *turn) {
-	own.Unlock()
+	<-own.mine
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if own.wanted--; own.wanted > 0 {

@@ -1,0 +1,244 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Bounds of a handover.
+const (
+	// quiesceTimeout is how long consumers may take to answer what they have.
+	// What they answer later than that is delivered again.
+	quiesceTimeout = 75 * time.Millisecond
+	// sealTimeout is how long publishes are held back at the most while the
+	// others catch up; a leader that cannot by then goes on leading.
+	sealTimeout = 500 * time.Millisecond
+	// outcomeTimeout is how long an election whose outcome is open is waited
+	// for before the leader goes on.
+	outcomeTimeout = time.Second
+	// handoverTogether is how many partitions are handed over in one step, and
+	// handoverSteps how many steps are under way at a time.
+	handoverTogether = 32
+	handoverSteps    = 4
+	// handoverTries is how often what could not be handed over is tried.
+	handoverTries = 3
+)
+
+// errHandingOver refuses to hand over what is being handed over.
+var errHandingOver = fate.Refuse("the partition is being handed over already")
+
+// handovers gives leaderships of a node to others.
+type handovers struct{ *hosting }
+
+// Handover gives every leadership of this node to another in-sync replica that
+// is up, where there is one. No publish fails by it: what arrives meanwhile is
+// kept and goes to the new leader. The error says how many leaderships could
+// have gone and have not; what nobody else could lead is not counted.
+func (b *Broker) Handover(ctx context.Context) error {
+	var failed []error
+	for range handoverTries {
+		s := b.o.Meta.View()
+		all := controller.Handover(s, conditions(s), b.o.Self, meta.ReasonRestart)
+		if len(all) == 0 {
+			return nil
+		}
+		failed = handovers{b.hosting}.many(ctx, all)
+		if len(failed) == 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d partitions were not handed over, the first because: %w", len(failed), failed[0])
+}
+
+// many hands partitions over, many at a time, and returns why some were
+// not.
+func (d handovers) many(ctx context.Context, all []meta.Election) (failed []error) {
+	var g errgroup.Group
+	g.SetLimit(handoverSteps)
+	var mu sync.Mutex // guards failed
+	for step := range slices.Chunk(all, handoverTogether) {
+		g.Go(func() error {
+			err := d.step(ctx, step)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err...)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return failed
+}
+
+// one hands over one partition that this node leads. One that is led by
+// the node that it is to go to is left where it is.
+func (d handovers) one(ctx context.Context, a handoverArgs) error {
+	h := d.lookup(a.Topic)
+	if h == nil {
+		return ErrTopicNotFound
+	}
+	if h.leds(a.Partition) == nil {
+		return fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, coord.ErrNotLeading)
+	}
+	if a.To == d.o.Self {
+		return nil
+	}
+	s := d.o.Meta.View()
+	id := controller.PartitionID{Topic: h.name, Incarnation: h.incarnation, Partition: a.Partition}
+	e, err := controller.Transfer(s, conditions(s), id, a.To, false)
+	if err != nil {
+		return err
+	}
+	if e.Reason = a.Reason; e.Reason == "" {
+		e.Reason = meta.ReasonTransfer
+	}
+	if failed := d.step(ctx, []meta.Election{e}); len(failed) > 0 {
+		return failed[0]
+	}
+	return nil
+}
+
+// leaving is a leadership on its way to another node.
+type leaving struct {
+	h        *hostedTopic
+	lp       *ledPartition
+	election meta.Election
+	err      error // why it stays
+}
+
+// step hands partitions over with one change of the metadata.
+func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error) {
+	all := make([]*leaving, len(es))
+	var preparing sync.WaitGroup
+	for i, e := range es {
+		l := &leaving{h: d.lookup(e.Topic), election: e}
+		all[i] = l
+		preparing.Go(func() { l.err = l.prepare(ctx) })
+	}
+	preparing.Wait()
+	d.elect(ctx, all)
+	var done sync.WaitGroup
+	for _, l := range all {
+		done.Go(func() {
+			if l.err == nil {
+				l.err = d.converge(l.h.name) // the role ends, consumers are told
+				return
+			}
+			l.stay()
+		})
+	}
+	done.Wait()
+	for _, l := range all {
+		if l.err != nil {
+			failed = append(failed, fmt.Errorf("%s/%d: %w", l.election.Topic, l.election.Partition, l.err))
+		}
+	}
+	return failed
+}
+
+// prepare brings a partition to rest: consumers have answered, nothing more is
+// taken, and every in-sync replica has all that there is.
+func (l *leaving) prepare(ctx context.Context) error {
+	if l.h == nil {
+		return ErrTopicNotFound
+	}
+	lp := l.h.leds(l.election.Partition)
+	if lp == nil {
+		return coord.ErrNotLeading
+	}
+	if !lp.leaving.CompareAndSwap(false, true) {
+		return errHandingOver
+	}
+	l.lp = lp
+	quiet, cancel := context.WithTimeout(ctx, quiesceTimeout)
+	_ = lp.part.Quiesce(quiet) // slow consumers see some messages twice
+	cancel()
+	sealed, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	if err := lp.part.Flush(sealed); err != nil {
+		return err
+	}
+	if err := lp.term.Seal(sealed); err != nil {
+		return err
+	}
+	return lp.part.Flush(sealed) // what was answered meanwhile
+}
+
+// stay goes on leading what could not be handed over.
+func (l *leaving) stay() {
+	if l.lp == nil {
+		return
+	}
+	l.lp.term.Unseal()
+	l.lp.part.Resume()
+	l.lp.leaving.Store(false)
+}
+
+// elect has the metadata give what is prepared to its new leaders, and notes
+// what stays.
+func (d handovers) elect(ctx context.Context, all []*leaving) {
+	var ready []*leaving
+	var c meta.ElectLeaders
+	s := d.o.Meta.View()
+	for _, l := range all {
+		if l.err != nil {
+			continue
+		}
+		// the in-sync set may be another than when it was planned
+		t := s.Topic(l.election.Topic)
+		if t == nil || t.Incarnation != l.h.incarnation {
+			l.err = ErrTopicNotFound
+			continue
+		}
+		l.election.Version = t.Partitions[l.election.Partition].Version
+		ready = append(ready, l)
+		c.Elections = append(c.Elections, l.election)
+	}
+	if len(ready) == 0 {
+		return
+	}
+	r, err := d.o.Meta.Propose(ctx, c)
+	for i, l := range ready {
+		switch {
+		case err == nil && r.Failed != nil:
+			l.err = r.Failed[i]
+		case err != nil && fate.Of(err) == fate.Refused:
+			l.err = err
+		case err != nil:
+			l.err = d.outcome(l, err)
+		}
+	}
+}
+
+// outcome waits for the metadata to say whether an election took place whose
+// outcome is open. While it does not, the leader goes on: if the election comes
+// true later, its term will find out.
+func (d handovers) outcome(l *leaving, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
+	defer cancel()
+	for {
+		changed := d.o.Meta.Changed()
+		t := d.o.Meta.Topic(l.election.Topic)
+		if t == nil || t.Incarnation != l.h.incarnation || t.Partitions[l.election.Partition].Epoch > l.lp.term.Epoch() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errors.Join(cause, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package broker
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// hostedTopic is a topic of the cluster as this node has it, from its creation
+// to its deletion, whether it holds replicas of it or not. What it holds is
+// changed in the topic's turn, and may be looked at by everybody.
+type hostedTopic struct {
+	name        string
+	incarnation meta.Incarnation
+	fs          vfs.FS                             // the node's, or the memory of an ephemeral topic
+	config      atomic.Pointer[meta.Topic]         // as last converged on
+	held        atomic.Pointer[[]*hostedPartition] // by number; nil: not held here
+	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
+	turn        atomic.Uint32                      // round robin over those led
+	adopted     atomic.Pointer[meta.Topic]         // what was converged on without an error
+	settled     atomic.Uint64                      // every leader follows the metadata at least up to this index
+
+	watching sync.Mutex // guards watchers
+	watchers map[*watch]struct{}
+}
+
+// watcher is told when the partitions that this node leads of a topic are
+// others. ledChanged must not block; it may be called by several goroutines.
+type watcher interface{ ledChanged() }
+
+// watch is one watcher's interest; two of the same watcher are two.
+type watch struct{ w watcher }
+
+// newTopic returns a topic of which nothing is held yet.
+func (n *shelf) newTopic(t *meta.Topic) *hostedTopic {
+	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
+	if meta.IsEphemeral(t.Name) {
+		h.fs = vfs.NewMem()
+	}
+	h.config.Store(t)
+	h.held.Store(&[]*hostedPartition{})
+	h.leading.Store(&[]*ledPartition{})
+	return h
+}
+
+// partitions returns the replicas of the topic by number; nil: not held here.
+// The slice is shared and must not be changed.
+func (h *hostedTopic) partitions() []*hostedPartition { return *h.held.Load() }
+
+// at returns the replica of partition i, or nil.
+func (h *hostedTopic) at(i int) *hostedPartition {
+	if all := h.partitions(); i >= 0 && i < len(all) {
+		return all[i]
+	}
+	return nil
+}
+
+// led returns the partitions that this node leads now, by number. The slice is
+// shared and must not be changed.
+func (h *hostedTopic) led() []*ledPartition { return *h.leading.Load() }
+
+// leds returns partition i if this node leads it, or nil.
+func (h *hostedTopic) leds(i int) *ledPartition {
+	led := h.led()
+	if i >= 0 && i < len(led) && led[i].index == i {
+		return led[i]
+	}
+	for _, lp := range led {
+		if lp.index == i {
+			return lp
+		}
+	}
+	return nil
+}
+
+// hold notes which replica is held of partition i; nil: none.
+func (h *hostedTopic) hold(i int, hp *hostedPartition) {
+	all := h.partitions()
+	if i < len(all) && all[i] == hp {
+		return
+	}
+	next := slices.Clone(all)
+	for len(next) <= i {
+		next = append(next, nil)
+	}
+	next[i] = hp
+	h.held.Store(&next)
+}
+
+// publishLed makes known which partitions are led.
+func (h *hostedTopic) publishLed() {
+	led := []*ledPartition{}
+	for _, hp := range h.partitions() {
+		if hp == nil {
+			continue
+		}
+		if lp := hp.led.Load(); lp != nil {
+			led = append(led, lp)
+		}
+	}
+	h.leading.Store(&led)
+}
+
+// watch tells w of changes of led until stop is called; a call under way may
+// still be running then.
+func (h *hostedTopic) watch(w watcher) (stop func()) {
+	entry := &watch{w}
+	h.watching.Lock()
+	defer h.watching.Unlock()
+	h.watchers[entry] = struct{}{}
+	return func() {
+		h.watching.Lock()
+		defer h.watching.Unlock()
+		delete(h.watchers, entry)
+	}
+}
+
+// tellWatchers says that led may have changed.
+func (h *hostedTopic) tellWatchers() {
+	h.watching.Lock()
+	all := make([]watcher, 0, len(h.watchers))
+	for entry := range h.watchers {
+		all = append(all, entry.w)
+	}
+	h.watching.Unlock()
+	for _, w := range all {
+		w.ledChanged()
+	}
+}
+
+// disconnect ends the subscriptions to a topic.
+func (h *hostedTopic) disconnect(reason error) {
+	for _, lp := range h.led() {
+		lp.part.Disconnect(reason)
+	}
+}
+
+// close ends the topic's partitions and closes their logs.
+func (n *hosting) close(h *hostedTopic, reason error) error {
+	var errs []error
+	for _, hp := range h.partitions() {
+		if hp != nil {
+			errs = append(errs, n.resign(h, hp, reason), hp.replica.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

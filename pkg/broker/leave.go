@@ -1,0 +1,117 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// leaveTimeout bounds how long a node that closes waits for the leaders of what
+// it holds to go on without it.
+const leaveTimeout = time.Second
+
+// opLeaving is the operation by which a node that is about to close asks the
+// leaders of its replicas to take it out of their in-sync sets.
+const opLeaving = "leaving"
+
+// leavingArgs name the process that closes.
+type leavingArgs struct {
+	Node        meta.NodeID `json:"node"`
+	Incarnation uint64      `json:"incarnation"`
+}
+
+// leavers are the nodes that said that they are about to close. A process that
+// said so is out of its leaders' in-sync sets before it is gone, so that no
+// publish waits for it; one that is started later is another process.
+type leavers struct {
+	mu   sync.Mutex // guards said
+	said map[meta.NodeID]uint64
+}
+
+func (l *leavers) note(id meta.NodeID, incarnation uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said == nil {
+		l.said = map[meta.NodeID]uint64{}
+	}
+	l.said[id] = max(l.said[id], incarnation)
+}
+
+// has says whether the process of a node said that it closes.
+func (l *leavers) has(n *meta.Node) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return n.Incarnation <= l.said[n.ID]
+}
+
+// leave has the leaders of what this node holds go on without it. It returns
+// when they do, or when it takes too long: then they notice for themselves.
+func (b *Broker) leave() {
+	self := b.o.Meta.Node(b.o.Self)
+	if b.o.Remote == nil || self == nil {
+		return
+	}
+	leaders := map[meta.NodeID]bool{}
+	for _, h := range b.hostedTopics() {
+		t := h.config.Load()
+		for _, hp := range h.partitions() {
+			if hp != nil && hp.led.Load() == nil && hp.index < len(t.Partitions) {
+				leaders[t.Partitions[hp.index].Leader] = true
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	var g errgroup.Group
+	for id := range leaders {
+		if n := b.o.Meta.Node(id); n == nil || n.State == meta.NodeDown || id == b.o.Self {
+			continue
+		}
+		g.Go(func() error {
+			return asker{b.o.Remote}.operate(ctx, id, opLeaving, leavingArgs{self.ID, self.Incarnation}, nil)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		b.log.Info("not all leaders go on without this node yet", "error", err)
+	}
+}
+
+// seeOff takes a node that closes out of the in-sync sets of what is led here,
+// and returns when it is.
+func (n *hosting) seeOff(ctx context.Context, a leavingArgs) error {
+	n.leavers.note(a.Node, a.Incarnation)
+	for {
+		changed := n.o.Meta.Changed()
+		waits := false
+		for _, t := range n.o.Meta.Topics() {
+			if !leadsWith(t, n.o.Self, a.Node) {
+				continue
+			}
+			waits = true
+			if err := n.converge(t.Name); err != nil { // its terms learn of it
+				return err
+			}
+		}
+		if !waits {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// leadsWith says whether leader leads a partition of the topic that another node
+// is in sync with.
+func leadsWith(t *meta.Topic, leader, other meta.NodeID) bool {
+	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {
+		return p.Leader == leader && slices.Contains(p.ISR, other)
+	})
+}

@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// termTick is how often terms that have followers are told what time it is.
+const termTick = 100 * time.Millisecond
+
+// terms are the led partitions that have other replicas: those that need to be
+// told the time. All others cost nothing while they are idle.
+type terms struct {
+	mu     sync.Mutex // guards shared
+	shared map[*ledPartition]struct{}
+}
+
+// note adds a led partition if it has other replicas, and else takes it out.
+func (t *terms) note(lp *ledPartition) {
+	if !lp.term.Shared() {
+		t.forget(lp)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shared == nil {
+		t.shared = map[*ledPartition]struct{}{}
+	}
+	t.shared[lp] = struct{}{}
+}
+
+func (t *terms) forget(lp *ledPartition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.shared, lp)
+}
+
+// list appends the partitions to buf.
+func (t *terms) list(buf []*ledPartition) []*ledPartition {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for lp := range t.shared {
+		buf = append(buf, lp)
+	}
+	return buf
+}
+
+// run tells the terms the time until ctx ends, and when this node was last in
+// touch with a quorum. Consumers of a partition whose lease holds again are
+// woken.
+func (t *terms) run(ctx context.Context, contact func() time.Time) {
+	var all []*ledPartition
+	every(ctx, termTick, func() {
+		clear(all)
+		all = t.list(all[:0])
+		if len(all) == 0 {
+			return
+		}
+		now, last := time.Now(), contact()
+		for _, lp := range all {
+			lp.term.Tick(now, last)
+			if lp.lease.regained(now) {
+				lp.part.Wake()
+			}
+		}
+	})
+}
