@@ -14,12 +14,14 @@ LOADGEN  := $(CACHE)/tools/loadgen
 ARGS     ?=
 FUZZTIME ?= 1m
 ROUNDS   ?= 100
+SEEDS    ?= 500
+FIRST    ?= 1
 SOAK     ?= 30m
 BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race model fuzz conformance \
+.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model fuzz conformance \
 	crash soak bench bench-nsqd golden cover install-tools clean
 
 help: ## list the targets
@@ -64,6 +66,9 @@ unit:
 race: ## all Go tests with the race detector
 	$(GO) test -race -timeout 10m ./...
 	cd tools/loadgen && $(GO) test -race ./...
+
+sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
+	$(GO) test -count 1 -timeout 4h ./test/sim/... -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 model: ## search the model of replication in larger bounds, for minutes
 	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v

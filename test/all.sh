@@ -37,6 +37,7 @@ step build make --no-print-directory build
 step tools make --no-print-directory install-tools
 step check make --no-print-directory check
 step race make --no-print-directory race
+step sim make --no-print-directory sim
 step fuzz make --no-print-directory fuzz "FUZZTIME=$fuzztime"
 step conformance make --no-print-directory conformance
 step crash make --no-print-directory crash "ROUNDS=$rounds"

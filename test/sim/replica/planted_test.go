@@ -1,0 +1,167 @@
+package replica
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// twist is a mistake that is planted around the code under test. It drops a rule
+// of docs/replication.md, or one that every implementation takes for granted.
+type twist struct {
+	rule string
+	plan func(*plan) // makes it likely that the mistake matters
+
+	lyingDisk        bool // syncs do nothing
+	actOnOld         bool // a node acts on metadata older than its return
+	sameBoot         bool // a loss of power is not noticed
+	electAnybody     bool // in sync or not
+	sessionsContinue bool // the end of a session is not told
+	callItFailed     bool // what is uncertain is told as failed
+
+	view    func(*coord.View)              // what a node takes the metadata for
+	propose func(*process, *meta.AlterISR) // what becomes of a proposal on its way
+	request func(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte))
+}
+
+// Where things are in a request and in an answer: see pkg/coord/replication.
+const (
+	atEpoch     = 12
+	atCommitted = 40
+	atSync      = 48
+	atBatches   = 49
+
+	atAnswerEpoch = 1
+	atAnswerEnd   = 17
+)
+
+func syncSometimes(p *plan) { p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond} }
+
+// planted are the mistakes.
+func planted() []twist {
+	return []twist{
+		{rule: "AckAfterSync: no disk syncs", lyingDisk: true},
+		{rule: "AckAfterSync: followers do not sync", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+			if kind == replication.KindPut {
+				request[atSync] = 0
+			}
+			return request, reply
+		}},
+		{rule: "AppendIsNotCommit", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+			if kind == replication.KindPut {
+				binary.LittleEndian.PutUint64(request[atCommitted:], math.MaxUint64)
+			}
+			return request, reply
+		}},
+		{rule: "FenceFollower", request: unfenced},
+		{rule: "an acknowledgement before the append", request: ackFirst},
+		{rule: "WalkBack: nothing is ever cut", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+			if kind == replication.KindTruncate {
+				request = request[:1] // it is not understood
+			}
+			return request, reply
+		}},
+		{rule: "ElectFromISR", electAnybody: true},
+		{rule: "BootRule", sameBoot: true, plan: syncSometimes},
+		{rule: "RegisterFirst", actOnOld: true, plan: func(p *plan) { p.metaLag = 200 * time.Millisecond }},
+		{rule: "a leader that does not count one in sync", view: func(v *coord.View) {
+			v.MinISR = 1
+			for i, id := range slices.Backward(v.ISR) {
+				if id != v.Leader && len(v.ISR) > 1 {
+					v.ISR = slices.Delete(slices.Clone(v.ISR), i, i+1)
+					return
+				}
+			}
+		}},
+		{rule: "GrowCounts: who joins was not counted", propose: func(p *process, c *meta.AlterISR) {
+			part, _ := p.w.reg.view()
+			c.ISR, c.Joiner, c.JoinerIncarnation = part.Replicas, "", 0
+		}},
+		{rule: "CompareAndSwap", propose: func(p *process, c *meta.AlterISR) {
+			part, _ := p.w.reg.view()
+			c.Version, c.Epoch = part.Version, part.Epoch
+		}},
+		{rule: "PositionsJoin: nobody stores positions", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+			if kind == replication.KindPositions {
+				kept := slices.Clone(request[:atEpoch+8])
+				request = append(kept, make([]byte, 8)...)
+			}
+			return request, reply
+		}},
+		{rule: "FailedOnlyUnwritten", callItFailed: true},
+	}
+}
+
+// unfenced lets a follower take a leader of any epoch for its own.
+func unfenced(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+	theirs := binary.LittleEndian.Uint64(request[atEpoch:])
+	own := s.to.epoch.Load()
+	if theirs >= own {
+		return request, reply
+	}
+	binary.LittleEndian.PutUint64(request[atEpoch:], own)
+	return request, func(answer []byte) {
+		answer = slices.Clone(answer)
+		binary.LittleEndian.PutUint64(answer[atAnswerEpoch:], theirs)
+		reply(answer)
+	}
+}
+
+// ackFirst has a follower acknowledge what it is sent when it comes, and take
+// most of it.
+func ackFirst(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
+	if kind != replication.KindPut || len(request) <= atBatches {
+		return request, reply
+	}
+	end, raw := uint64(0), request[atBatches:]
+	for len(raw) > 0 {
+		b, err := commitlog.Decode(raw)
+		if err != nil {
+			return request, reply
+		}
+		end, raw = uint64(b.End()), raw[b.Size():]
+	}
+	answer := make([]byte, 1+4*8+4)
+	copy(answer[atAnswerEpoch:], request[atEpoch:atEpoch+8])
+	binary.LittleEndian.PutUint64(answer[atAnswerEnd:], end)
+	reply(answer)
+	if s.net.chance(10) {
+		request = request[:1]
+	}
+	return request, func([]byte) {}
+}
+
+// plantedSeeds is how many runs may pass until a mistake must have shown.
+const plantedSeeds = 60
+
+// TestPlantedMistakesAreFound is the test of the test.
+func TestPlantedMistakesAreFound(t *testing.T) {
+	for _, tw := range planted() {
+		t.Run(tw.rule, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= plantedSeeds; seed++ {
+				var wrongs []string
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, seed, &tw)
+					w.run(seed)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					wrongs = w.wrongs
+				})
+				if len(wrongs) > 0 {
+					t.Logf("found at seed %d: %s", seed, wrongs[0])
+					return
+				}
+			}
+			t.Errorf("not found in %d runs", plantedSeeds)
+		})
+	}
+}

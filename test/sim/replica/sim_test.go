@@ -1,0 +1,24 @@
+package replica
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/internal/simtest"
+)
+
+var seeds = simtest.NewSeeds(20)
+
+// TestReplicasLoseNothing runs a partition's replicas through faults, again and
+// again.
+func TestReplicasLoseNothing(t *testing.T) {
+	seeds.Run(t, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed, nil)
+			w.run(seed)
+			w.report()
+			acked, unknown, failed, _ := w.history.Counts()
+			t.Logf("%d acknowledged, %d unknown, %d failed, %d terms, %v", acked, unknown, failed, len(w.leads), w.plan)
+		})
+	})
+}
