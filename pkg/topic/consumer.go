@@ -175,7 +175,7 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 {
+	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
 		return false // whoever changes that lets everybody look again
 	}
 	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)

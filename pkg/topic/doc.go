@@ -12,7 +12,7 @@
 // Invariants:
 //
 //   - An ordered channel does not go on before every in-sync replica knows that
-//     the message before is finished.
+//     the message before is finished, whichever leader was told so.
 //   - What a replica was told is not undone by a snapshot that was made before.
 //   - Only an operator leads a channel back.
 //   - After Close, a Partition or Standby writes nothing.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -21,11 +22,14 @@ type keeper struct {
 	snapshot func() Snapshot // what there is to keep now
 	dirty    marker          // some position changed since the last checkpoint
 	sharing  outbox
+	apart    atomic.Bool // not every in-sync replica has had a snapshot in this term
+	united   func()      // is called when apart becomes false
 
 	saving    sync.Mutex // held over a checkpoint's write; guards what follows
 	positions *Positions
 	closed    bool
 	last      *shared // what was shared last; nil: nothing since there is somebody to share with
+	told      uint32  // snapshots shared
 }
 
 // shared is a snapshot on its way to the other replicas.
@@ -80,9 +84,16 @@ func (k *keeper) store() (*shared, error) {
 	if !changed && (!others || k.last != nil) {
 		return k.last, nil
 	}
-	snap, data, err := k.take(others)
+	var snap Snapshot
+	var image []byte
+	var err error
+	if others {
+		snap, image, err = k.share()
+	} else {
+		snap = k.snapshot()
+	}
 	if err == nil && changed {
-		err = k.save(snap, data)
+		err = k.save(snap, image)
 	}
 	if err != nil {
 		k.dirty.mark()
@@ -91,41 +102,48 @@ func (k *keeper) store() (*shared, error) {
 	return k.last, nil
 }
 
-// take makes a snapshot and shares it if there are others.
-func (k *keeper) take(others bool) (Snapshot, []byte, error) {
-	var buf []byte
-	if !others {
-		buf = k.positions.buf[:0] // nobody else keeps it
-	}
+// share makes a snapshot and shares it.
+func (k *keeper) share() (Snapshot, []byte, error) {
 	k.sharing.begin()
 	defer k.sharing.end()
 	snap := k.snapshot()
-	data, err := appendPositions(buf, k.positions.number+1, snap)
-	if err != nil || !others {
-		return snap, data, err
+	k.told++
+	data, err := appendPositions(nil, uint64(stampOf(k.sharing.to.Epoch(), k.told)), snap)
+	if err != nil {
+		return snap, nil, err
 	}
 	s := &shared{done: make(chan struct{})}
 	k.last = s
 	k.sharing.to.SharePositions(data, func(err error) {
 		s.err = err
 		close(s.done)
+		if err == nil && k.apart.CompareAndSwap(true, false) {
+			k.united()
+		}
 	})
 	return snap, data, nil
 }
 
 // save stores a snapshot as far as it speaks of messages below the durable end.
 // What lies beyond may be lost by a power cut, and other messages would then
-// take its offsets: they must not count as finished.
-func (k *keeper) save(snap Snapshot, data []byte) error {
+// take its offsets: they must not count as finished. image is the encoded
+// snapshot, if there is one.
+func (k *keeper) save(snap Snapshot, image []byte) error {
 	durable := k.log.DurableEnd()
-	if !snap.reaches(durable) {
-		return k.positions.saveImage(data)
+	switch {
+	case snap.reaches(durable):
+		k.dirty.mark() // there will be more to say once the rest is durable
+		return k.positions.Save(snap.below(durable))
+	case image != nil:
+		return k.positions.saveCopy(image)
 	}
-	k.dirty.mark() // there will be more to say once the rest is durable
-	return k.positions.Save(snap.below(durable))
+	return k.positions.Save(snap)
 }
 
-// serve starts to share with others and tells them what there is.
+// serve starts to share with others and tells them what there is. They may not
+// know it: what the leader before shared last may have reached this node alone.
+// Until they do, an ordered channel must not go on from there, or the next
+// leader would lead it back.
 func (k *keeper) serve(to Sharer) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
@@ -133,7 +151,8 @@ func (k *keeper) serve(to Sharer) {
 	if !k.sharing.shared() {
 		return
 	}
-	if _, _, err := k.take(true); err != nil {
+	k.apart.Store(true)
+	if _, _, err := k.share(); err != nil {
 		k.dirty.mark() // the next checkpoint tries again, and says so
 	}
 }
@@ -149,11 +168,7 @@ func (k *keeper) close() error {
 	if !k.dirty.clear() {
 		return nil
 	}
-	snap, data, err := k.take(false)
-	if err == nil {
-		err = k.save(snap, data)
-	}
-	if err != nil {
+	if err := k.save(k.snapshot(), nil); err != nil {
 		return fmt.Errorf("store positions: %w", err)
 	}
 	return nil

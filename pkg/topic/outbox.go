@@ -1,6 +1,10 @@
 package topic
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
 
 // Sharer takes a leader's positions to the other replicas. Every done is called
 // exactly once, perhaps inside the call where there is nobody to wait for: with
@@ -10,6 +14,8 @@ type Sharer interface {
 	// Shared says whether other replicas exist. It is called with locks held and
 	// must not wait.
 	Shared() bool
+	// Epoch returns the term's epoch.
+	Epoch() seq.Epoch
 	// SharePositions gives a snapshot, which replaces what was shared before it.
 	// The bytes are the Sharer's from then on. done may be nil.
 	SharePositions(snapshot []byte, done func(error))
@@ -28,6 +34,20 @@ type outbox struct {
 	mu      sync.Mutex // guards what follows
 	making  bool       // a snapshot is being made
 	waiting []change
+}
+
+// stamp numbers what is shared: snapshots of one term grow. It stands where a
+// stored snapshot has its own number.
+type stamp uint64
+
+const stampBits = 32 // of a stamp that number the snapshots of one epoch
+
+func stampOf(e seq.Epoch, n uint32) stamp { return stamp(uint64(e)<<stampBits | uint64(n)) }
+
+// retells says whether s is of a snapshot that was told no later than one that
+// is known, by the same leader.
+func (s stamp) retells(known stamp) bool {
+	return s>>stampBits == known>>stampBits && s <= known
 }
 
 type change struct {

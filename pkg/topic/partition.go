@@ -110,7 +110,7 @@ func Open(o Options) (*Partition, error) {
 		backlog:  snap.BacklogFrom,
 		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{},
 	}
-	p.keeper.snapshot = p.current
+	p.keeper.snapshot, p.keeper.united = p.current, p.Wake
 	p.pausedAt.Store(notPaused)
 	if snap.PausedAt != nil {
 		p.pausedAt.Store(uint64(*snap.PausedAt))

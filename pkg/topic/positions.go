@@ -156,14 +156,36 @@ func (p *Positions) Number() uint64 { return p.number }
 // the new one got through; Save may be called again. The error is marked
 // fate.Uncertain, or fate.Refused if nothing was written.
 func (p *Positions) Save(s Snapshot) error {
-	data, err := appendPositions(p.buf[:0], p.number+1, s)
+	data, err := p.encode(s)
 	if err != nil {
 		return err
 	}
-	if cap(data) <= maxKeptBuffer {
-		p.buf = data
-	}
 	return p.saveImage(data)
+}
+
+// encode returns the next snapshot's file image, which is good until the next
+// call.
+func (p *Positions) encode(s Snapshot) ([]byte, error) {
+	data, err := appendPositions(p.buf[:0], p.number+1, s)
+	if err == nil {
+		p.keep(data)
+	}
+	return data, err
+}
+
+// saveCopy is Save of an encoded snapshot, whatever its number.
+func (p *Positions) saveCopy(image []byte) error {
+	data := append(p.buf[:0], image...)
+	p.keep(data)
+	renumberPositions(data, p.number+1)
+	return p.saveImage(data)
+}
+
+// keep keeps a buffer for the next snapshot, unless it is large.
+func (p *Positions) keep(buf []byte) {
+	if cap(buf) <= maxKeptBuffer {
+		p.buf = buf
+	}
 }
 
 // saveImage stores an encoded snapshot whose number is the next one: see Save.

@@ -30,6 +30,7 @@ type setNode struct {
 	log     *commitlog.Log
 	w       *commitlog.Writer
 	standby *Standby // nil: it leads
+	killed  bool     // and has not heard since of what it had in memory
 }
 
 func newSet(t *testing.T) *set {
@@ -135,6 +136,7 @@ type line struct {
 	auto    bool // everything arrives at once
 	parcels []*parcel
 	next    [3]int // the parcel that a node gets next
+	has     [3]int // how many it has, or newer ones that say as much
 	settled int    // parcels that everybody has
 }
 
@@ -173,6 +175,8 @@ func (l *line) Append(e commitlog.Entry) error {
 	return nil
 }
 
+func (l *line) Epoch() seq.Epoch { return l.set.epoch }
+
 func (l *line) Shared() bool { return !l.alone }
 
 func (l *line) SharePositions(snapshot []byte, done func(error)) {
@@ -210,6 +214,8 @@ func (l *line) deliver(node int) bool {
 		l.set.t.Fatal(err)
 	}
 	l.next[node]++
+	l.has[node] = max(l.has[node], l.next[node])
+	n.killed = n.killed && l.next[node] < l.settled
 	for l.settled < len(l.parcels) && l.everybodyHas(l.settled) {
 		l.settled++
 		l.parcels[l.settled-1].done(nil)
@@ -219,7 +225,7 @@ func (l *line) deliver(node int) bool {
 
 func (l *line) everybodyHas(parcel int) bool {
 	for i, n := range l.set.nodes {
-		if n.standby != nil && l.next[i] <= parcel {
+		if n.standby != nil && l.has[i] <= parcel {
 			return false
 		}
 	}
@@ -234,9 +240,13 @@ func (l *line) deliverAll() {
 }
 
 // restart begins a new session with a follower: it gets the newest snapshot
-// and what was shared since.
-func (l *line) restart(node int) {
+// and what was shared since. killed says that it forgot what it had in memory.
+func (l *line) restart(node int, killed bool) {
 	l.next[node] = 0
+	if killed {
+		l.has[node] = 0
+		l.set.nodes[node].killed = true
+	}
 	for i, p := range l.parcels {
 		if p.snapshot {
 			l.next[node] = i
@@ -265,5 +275,5 @@ func (l *line) snapshots() (n int) {
 }
 
 func (l *line) String() string {
-	return fmt.Sprintf("%d parcels, %d settled, next %v", len(l.parcels), l.settled, l.next)
+	return fmt.Sprintf("%d parcels, %d settled, next %v, has %v", len(l.parcels), l.settled, l.next, l.has)
 }

@@ -64,6 +64,7 @@ func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
 				t.Errorf("FIN after the term: %v", err)
 			}
 			s.lead(1)
+			s.line.deliverAll()
 			if r.ended == nil {
 				t.Error("the consumer was not told that the leader is another")
 			}
@@ -75,6 +76,34 @@ func TestWhoKnowsOfAnOrderedFinishGoesOnBehindIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow: the leader before
+// told this node of a message and died. If this one goes on from there and dies
+// too, the third would go back.
+func TestAnOrderedChannelDoesNotGoOnFromWhatOthersMayNotKnow(t *testing.T) {
+	s := newSet(t)
+	r := s.bench().join(s.channel("c", 1, true))
+	s.publish("a", "b")
+	s.line.deliverAll()
+	r.take(9, t0)
+	r.finish("a")
+	s.line.deliver(1)
+	s.lead(1)
+	r = s.bench().join(s.channel("c", 1, true))
+	plain := s.bench().join(s.channel("plain", 2, false))
+	s.publish("c")
+	want(t, "an unordered channel at once", plain.take(9, t0), "c")
+	want(t, "before the others know", r.take(9, t0), "")
+	woken := r.wakes
+	s.line.deliverAll()
+	if r.wakes == woken {
+		t.Error("the consumer was not woken when the others knew")
+	}
+	want(t, "when they know", r.take(9, t0), "b")
+	s.lead(2)
+	s.line.deliverAll()
+	want(t, "the third leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
 // TestASnapshotDoesNotUndoWhatWasSharedBeforeIt: a checkpoint that is made
@@ -92,6 +121,7 @@ func TestASnapshotDoesNotUndoWhatWasSharedBeforeIt(t *testing.T) {
 	s.line.deliverAll()
 	want(t, "next", r.take(9, t0), "b")
 	s.lead(1)
+	s.line.deliverAll()
 	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
@@ -119,6 +149,7 @@ func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
 	s.p.keeper.snapshot = current
 	s.line.deliverAll()
 	s.lead(2)
+	s.line.deliverAll()
 	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
@@ -150,6 +181,7 @@ func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
 		s.line.deliverAll()
 		want(t, "moved", r.take(1, t0), "a")
 		s.lead(1)
+		s.line.deliverAll()
 		want(t, "moved at the next leader", s.bench().join(s.channel("c", 1, true)).take(1, t0), "a")
 	})
 }
@@ -208,6 +240,7 @@ func TestFlushSaysThatItIsNotKnownWhoHasThePositions(t *testing.T) {
 
 func TestAloneNothingIsShared(t *testing.T) {
 	s := newSet(t)
+	s.line.deliverAll()
 	s.line.alone = true
 	before := len(s.line.parcels)
 	r := s.bench().join(s.channel("c", 1, true))
@@ -263,6 +296,7 @@ func TestPublishersDelaysHoldAtTheNextLeader(t *testing.T) {
 		s.publishAt("late", t0.Add(time.Hour))
 		s.line.deliverAll()
 		s.lead(1)
+		s.line.deliverAll()
 		c := s.channel("c", 1, ordered)
 		r := s.bench().join(c)
 		want(t, "before it is due", r.take(9, t0), "")

@@ -22,6 +22,7 @@ type Standby struct {
 	saving sync.Mutex // held over the disk; guards what follows
 	files  *Positions
 	closed bool
+	told   stamp // of the newest snapshot that was taken; 0: none yet
 
 	mu     sync.Mutex // guards what follows
 	known  Snapshot   // with the changes since
@@ -47,9 +48,10 @@ func OpenStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error)
 }
 
 // Replace takes a snapshot of the leader's for what the positions are from now
-// on, whatever they were; when it returns nil, it is on disk. Bytes that are no
-// snapshot are refused, and a failure to store leaves what was known before. It
-// keeps no reference to the bytes.
+// on, whatever they were; when it returns nil, it is on disk. One that the same
+// leader has told before does nothing, since changes that came behind it are
+// newer. Bytes that are no snapshot are refused, and a failure to store leaves
+// what was known before. It keeps no reference to the bytes.
 func (s *Standby) Replace(snapshot []byte) error {
 	number, snap, err := decodePositions(snapshot)
 	if err == nil && imageSize(snapshot) != len(snapshot) {
@@ -63,16 +65,17 @@ func (s *Standby) Replace(snapshot []byte) error {
 	if s.closed {
 		return errPartitionClosed
 	}
+	if stamp(number).retells(s.told) {
+		return nil
+	}
 	if s.holds(&snap) {
-		return nil // a new session tells what was told in the one before
+		s.told = stamp(number)
+		return nil
 	}
-	image := append(s.files.buf[:0], snapshot...)
-	if next := s.files.number + 1; next != number {
-		renumberPositions(image, next)
-	}
-	if err := s.files.saveImage(image); err != nil {
+	if err := s.files.saveCopy(snapshot); err != nil {
 		return err
 	}
+	s.told = stamp(number)
 	s.mu.Lock()
 	s.known, s.behind = snap, false
 	s.mu.Unlock()
@@ -83,7 +86,7 @@ func (s *Standby) Replace(snapshot []byte) error {
 func (s *Standby) holds(snap *Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.files.number > 0 && s.files.damaged == nil && !s.behind && s.known.equal(snap)
+	return s.files.damaged == nil && !s.behind && s.known.equal(snap)
 }
 
 // Advance takes a change of the leader's. It is kept in memory, and stored at
@@ -138,7 +141,7 @@ func (s *Standby) store() error {
 		return nil
 	}
 	s.behind = false
-	image, err := appendPositions(s.files.buf[:0], s.files.number+1, s.known)
+	image, err := s.files.encode(s.known)
 	s.mu.Unlock()
 	if err == nil {
 		err = s.files.saveImage(image)

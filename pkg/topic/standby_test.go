@@ -39,8 +39,8 @@ func TestStandbyKeepsWhatTheLeaderTells(t *testing.T) {
 	if s.Floor() != 0 {
 		t.Errorf("floor %d before anything was told", s.Floor())
 	}
-	for n, leaders := range []uint64{900, 901, 3, 3, 4} { // another leader numbers its own
-		data := told(t, leaders, sampleSnapshot(n+1))
+	for n, leaders := range []stamp{stampOf(8, 900), stampOf(8, 901), stampOf(9, 3), stampOf(11, 3), stampOf(11, 4)} {
+		data := told(t, uint64(leaders), sampleSnapshot(n+1))
 		before := bytes.Clone(data)
 		if err := s.Replace(data); err != nil {
 			t.Fatal(err)
@@ -105,6 +105,40 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 	}
 }
 
+// TestASnapshotThatIsToldAgainUndoesNothing: a new session begins with the
+// newest snapshot, and may end before what was shared since comes again.
+func TestASnapshotThatIsToldAgainUndoesNothing(t *testing.T) {
+	s := mustOpenStandby(t, positionsFS(t))
+	at := func(floor seq.Offset) Snapshot {
+		return Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 1, Position: channel.Position{Floor: floor}}}}
+	}
+	steps := []struct {
+		name  string
+		told  stamp
+		floor seq.Offset
+		want  seq.Offset
+	}{
+		{"the first", stampOf(5, 2), 10, 11},
+		{"again", stampOf(5, 2), 10, 11},
+		{"an older one", stampOf(5, 1), 9, 11},
+		{"a newer one, by an operator", stampOf(5, 3), 4, 4},
+		{"another leader's", stampOf(6, 1), 10, 10},
+	}
+	for i, step := range steps {
+		if err := s.Replace(told(t, uint64(step.told), at(step.floor))); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := s.Advance(advance{"c", 1, 10, 10}.append(nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Floor(); got != step.want {
+			t.Errorf("%s: floor %d, want %d", step.name, got, step.want)
+		}
+	}
+}
+
 func TestAdvancesMoveOnlyForward(t *testing.T) {
 	start := Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 5, Position: channel.Position{
 		Floor:     10,
@@ -158,7 +192,7 @@ func TestStandbyWithoutIntactPositionsWaitsForTheLeader(t *testing.T) {
 	m := positionsFS(t)
 	s := mustOpenStandby(t, m)
 	for n := 1; n <= 2; n++ {
-		if err := s.Replace(told(t, 1, sampleSnapshot(n))); err != nil {
+		if err := s.Replace(told(t, uint64(n), sampleSnapshot(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,12 +239,12 @@ func TestAClosedStandbyWritesNothing(t *testing.T) {
 
 // standbyScript tells a standby snapshots and changes; step n leaves the floor
 // of its one channel at n. stored is told after each step that stores.
-func standbyScript(s *Standby, stored func(floor int)) error {
+func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 	for n := 1; n <= 16; n++ {
 		floor := seq.Offset(n)
 		var err error
 		if n%3 == 1 {
-			data, _ := appendPositions(nil, uint64(n), Snapshot{Channels: []ChannelPosition{
+			data, _ := appendPositions(nil, uint64(stampOf(epoch, uint32(n))), Snapshot{Channels: []ChannelPosition{
 				{Name: "c", Version: 1, Position: channel.Position{Floor: floor, Finished: []channel.Range{{From: 1 << 20, End: 1<<20 + 5}}}},
 			}})
 			err = s.Replace(data)
@@ -256,7 +290,7 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 			if got := floorOf(s.known); got != stored && (got < stored || got > stored+2) {
 				t.Fatalf("after %v: floor %d, stored %d", op, got, stored)
 			}
-			if err := standbyScript(s, func(int) {}); err != nil || floorOf(s.known) != 16 {
+			if err := standbyScript(s, 2, func(int) {}); err != nil || floorOf(s.known) != 16 {
 				t.Fatalf("after %v it does not go on: %v", op, err)
 			}
 		}
@@ -264,7 +298,7 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 	if err := errors.Join(m.MkdirAll(positionsDir), m.SyncDir(".")); err != nil {
 		t.Fatal(err)
 	}
-	if err := standbyScript(mustOpenStandby(t, m), func(floor int) { stored = floor }); err != nil {
+	if err := standbyScript(mustOpenStandby(t, m), 1, func(floor int) { stored = floor }); err != nil {
 		t.Fatal(err)
 	}
 	if stored != 16 {
@@ -289,7 +323,7 @@ func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 			return vfs.Fault{Err: syscall.EIO, Short: int(op.Len) / 2}
 		})
 		stored := 0
-		err := standbyScript(s, func(floor int) { stored = floor })
+		err := standbyScript(s, 1, func(floor int) { stored = floor })
 		if !hit {
 			if err != nil || index == 0 {
 				t.Fatalf("without a failure, after %d operations: %v", index, err)
@@ -303,7 +337,7 @@ func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 		if err != nil || floorOf(got) < stored || floorOf(got) > stored+2 {
 			t.Fatalf("operation %d failed: floor %d, stored %d (%v)", index, floorOf(got), stored, err)
 		}
-		if err := standbyScript(s, func(int) {}); err != nil {
+		if err := standbyScript(s, 2, func(int) {}); err != nil {
 			t.Fatalf("operation %d failed: it does not go on: %v", index, err)
 		}
 		if _, got := mustOpenPositions(t, m.CrashClone(vfs.Crash{})); floorOf(got) != 16 {
@@ -366,7 +400,10 @@ func FuzzStandbyReplace(f *testing.F) {
 			}
 			return
 		}
-		_, want, err := decodePositions(data)
+		number, want, err := decodePositions(data)
+		if stamp(number).retells(stampOf(0, 1)) {
+			want = sampleSnapshot(2)
+		}
 		if _, got := mustOpenPositions(t, s.files.fs); err != nil || !got.equal(&want) {
 			t.Fatalf("stored %+v, told %+v (%v)", got, want, err)
 		}

@@ -1,0 +1,289 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// story is a random history of a partition on three nodes, with one consumer on
+// an ordered channel, one on a plain one, and one on a channel that comes and
+// goes.
+type story struct {
+	*set
+	rng  *rand.Rand
+	now  time.Time
+	log  []string
+	end  int // messages published
+	late map[int]time.Time
+	made uint64 // channels, ever
+
+	watched map[string]*watched
+}
+
+// watched is a channel and what its consumer knows of it.
+type watched struct {
+	name    string
+	version uint64
+	ordered bool
+	c       *Channel
+	r       *reader
+	started int          // where it began, or was moved to
+	flying  []int        // delivered and not answered
+	said    map[int]bool // answered as finished, since it was moved
+	settled map[int]bool // of these, what every replica has
+	last    int          // ordered: delivered last
+}
+
+func (s *story) note(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
+
+// attend makes a channel known to the leader, and its consumer joins.
+func (s *story) attend(w *watched) {
+	w.c = s.channel(w.name, w.version, w.ordered)
+	w.r = s.bench().join(w.c)
+	w.flying = nil
+}
+
+// anew makes a channel that begins at the committed end.
+func (s *story) anew(name string, ordered bool) {
+	s.made++
+	w := &watched{name: name, version: s.made, ordered: ordered, started: s.end, last: s.end - 1}
+	w.said, w.settled = map[int]bool{}, map[int]bool{}
+	s.watched[name] = w
+	s.attend(w)
+	s.flush()
+}
+
+// flush has every replica store the positions as they are.
+func (s *story) flush() {
+	s.line.deliverAll()
+	s.line.auto = true
+	if err := s.p.Flush(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.line.auto = false
+	for _, w := range s.watched {
+		for o := range w.said { // perhaps to a leader that nobody heard again
+			if at, _ := w.c.stateOf(seq.Offset(o)); at == channel.Finished {
+				w.settled[o] = true
+			}
+		}
+	}
+}
+
+func (s *story) take(w *watched) error {
+	var bad error
+	n, err := w.r.Take(s.now, 1+s.rng.IntN(4), func(d *Delivery) error {
+		o := int(d.ID.Offset())
+		s.note("%s gets %d", w.name, o)
+		if string(d.Body) != fmt.Sprint(o) {
+			bad = fmt.Errorf("%q at %d", d.Body, o)
+		}
+		if err := s.delivered(w, o); err != nil {
+			bad = err
+		}
+		w.flying = append(w.flying, o)
+		return nil
+	})
+	if n == 0 {
+		s.note("%s gets nothing", w.name)
+	}
+	return errors.Join(bad, err)
+}
+
+// delivered checks that a message may be delivered now.
+func (s *story) delivered(w *watched, o int) error {
+	switch {
+	case o < w.started:
+		return fmt.Errorf("%s: %d is from before its start %d", w.name, o, w.started)
+	case w.settled[o]:
+		return fmt.Errorf("%s: %d again, although everybody had it as finished", w.name, o)
+	case s.now.Before(s.late[o]):
+		return fmt.Errorf("%s: %d before it is due", w.name, o)
+	case !w.ordered:
+		return nil
+	}
+	switch {
+	case o == w.last+1 && (o == w.started || w.said[o-1]):
+		delete(w.said, w.last) // there is no way back
+		w.settled[w.last] = true
+		w.last = o
+	case o != w.last:
+		return fmt.Errorf("%s: %d after %d (finished: %v)", w.name, o, w.last, w.said[w.last])
+	}
+	return nil
+}
+
+// answer answers one message in flight.
+func (s *story) answer(w *watched) {
+	if len(w.flying) == 0 {
+		return
+	}
+	i := s.rng.IntN(len(w.flying))
+	o := w.flying[i]
+	w.flying = slices.Delete(w.flying, i, i+1)
+	if s.rng.IntN(5) == 0 {
+		delay := time.Duration(s.rng.IntN(3)) * time.Minute
+		s.note("%s requeues %d for %v", w.name, o, delay)
+		_ = w.r.Requeue(seq.Offset(o), s.now, delay)
+		return
+	}
+	err := w.r.Finish(seq.Offset(o))
+	s.note("%s finishes %d: %v", w.name, o, err)
+	if err == nil {
+		w.said[o] = true
+	}
+}
+
+func (s *story) step() error {
+	names := []string{"ordered", "plain", "young"}
+	w := s.watched[names[s.rng.IntN(len(names))]]
+	follower := s.rng.IntN(len(s.nodes))
+	switch n := s.rng.IntN(100); {
+	case n < 15:
+		due := time.Time{}
+		if s.rng.IntN(6) == 0 {
+			due = s.now.Add(time.Duration(s.rng.IntN(200)) * time.Second)
+			s.late[s.end] = due
+		}
+		s.note("publish %d, due %v", s.end, due.Unix())
+		s.publishAt(fmt.Sprint(s.end), due)
+		s.end++
+	case n < 40:
+		return s.take(w)
+	case n < 62:
+		s.answer(w)
+	case n < 82:
+		s.note("deliver to %d: %v, %v", follower, s.line.deliver(follower), s.line)
+	case n < 86:
+		s.now = s.now.Add(time.Duration(s.rng.IntN(40)) * time.Second)
+		s.note("tick %v", s.now.Unix())
+		for _, w := range s.watched {
+			w.c.Tick(s.now)
+			w.flying = slices.DeleteFunc(w.flying, func(o int) bool { _, n := w.c.stateOf(seq.Offset(o)); return n == 0 })
+		}
+	case n < 91:
+		s.note("checkpoint")
+		if n := s.nodes[follower]; n.standby != nil && s.rng.IntN(2) == 0 {
+			return n.standby.Checkpoint()
+		}
+		return s.p.Checkpoint()
+	default:
+		return s.rareStep(follower, w)
+	}
+	return nil
+}
+
+func (s *story) rareStep(node int, w *watched) error {
+	switch n := s.rng.IntN(10); {
+	case n < 2:
+		if s.nodes[node].standby != nil {
+			s.note("new session with %d", node)
+			s.line.restart(node, false)
+		}
+	case n < 4:
+		if s.nodes[node].standby != nil {
+			s.note("%d is killed and comes back", node)
+			s.follow(node) // without having closed the one before
+			s.line.restart(node, true)
+		}
+	case n < 7:
+		// who is in sync has what was settled
+		if n := s.nodes[node]; n.standby == nil || n.killed || s.line.has[node] < s.line.settled {
+			return nil
+		}
+		s.note("%d leads", node)
+		s.lead(node)
+		for _, name := range []string{"ordered", "plain", "young"} {
+			s.attend(s.watched[name])
+		}
+		s.p.Settled()
+	case n < 8:
+		s.note("young is deleted and made anew at %d", s.end)
+		if err := s.p.RemoveChannel("young"); err != nil {
+			return err
+		}
+		s.anew("young", false)
+	case n < 9:
+		s.note("flush")
+		s.flush()
+	default:
+		s.line.deliverAll() // Seek waits for that
+		o := s.rng.IntN(s.end + 1)
+		s.note("%s is moved to %d", w.name, o)
+		if err := w.c.Seek(seq.Offset(o)); err != nil {
+			return err
+		}
+		w.started, w.last, w.flying = o, o-1, nil
+		clear(w.said)
+		clear(w.settled)
+		s.flush()
+	}
+	return nil
+}
+
+// drain has everything delivered that is left: nothing may be missing.
+func (s *story) drain() error {
+	for range 10 * s.end {
+		s.now = s.now.Add(5 * time.Minute)
+		s.line.deliverAll()
+		for _, w := range s.watched {
+			w.c.Tick(s.now)
+			if err := s.take(w); err != nil {
+				return err
+			}
+			for _, o := range w.flying {
+				if err := w.r.Finish(seq.Offset(o)); err == nil {
+					w.said[o] = true
+				}
+			}
+			w.flying = nil
+		}
+	}
+	s.line.deliverAll()
+	for _, w := range s.watched {
+		if got := int(w.c.Floor()); got != s.end {
+			return fmt.Errorf("%s stands at %d of %d", w.name, got, s.end)
+		}
+		for o := w.started; o < s.end; o++ {
+			if !w.said[o] && !w.settled[o] {
+				return fmt.Errorf("%s never got %d", w.name, o)
+			}
+		}
+	}
+	return nil
+}
+
+// TestNothingIsSkippedByAFailOver tells random stories of three nodes: what a
+// leader shares is lost, late, or told twice, and leaders change. Nothing is
+// skipped, an ordered channel goes on in order, and what every replica was told
+// is finished is not delivered again.
+func TestNothingIsSkippedByAFailOver(t *testing.T) {
+	rng := positionsRand(t)
+	for range 60 {
+		s := &story{set: newSet(t), rng: rng, now: t0, late: map[int]time.Time{}, watched: map[string]*watched{}}
+		s.anew("ordered", true)
+		s.anew("plain", false)
+		s.anew("young", false)
+		s.p.Settled()
+		var err error
+		for range 400 {
+			if err = s.step(); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = s.drain()
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(s.log, "\n"))
+		}
+	}
+}
