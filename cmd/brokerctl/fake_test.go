@@ -49,14 +49,15 @@ func (b *fakeBroker) serve(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		answer = api.Error{Code: api.CodeNotFound, Message: "not found", Fate: "refused"}
 	}
+	if made, ok := answer.(func(*http.Request, []byte) any); ok {
+		answer = made(r, body)
+	}
 	switch a := answer.(type) {
 	case nil:
 		w.WriteHeader(http.StatusNoContent)
 	case api.Error:
 		w.WriteHeader(a.Code.Status())
 		_ = json.NewEncoder(w).Encode(api.ErrorAnswer{Error: &a})
-	case func(*http.Request, []byte) any:
-		_ = json.NewEncoder(w).Encode(a(r, body))
 	default:
 		_ = json.NewEncoder(w).Encode(a)
 	}
@@ -98,6 +99,7 @@ func runWith(t *testing.T, env environment, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	env.stdout, env.stderr, env.now = &stdout, &stderr, clock
+	env.pause = func(context.Context, time.Duration) {}
 	if env.stdin == nil {
 		env.stdin = strings.NewReader("")
 	}
@@ -160,7 +162,91 @@ func ordinaryAnswers() map[string]any {
 		"GET /v1/cluster":                                 cluster,
 		"GET /v1/cluster/health":                          api.Health{Healthy: true, Reasons: []api.Reason{}},
 		"GET /v1/nodes":                                   api.NodeList{Nodes: cluster.Nodes},
+		"GET /v1/nodes/n2":                                leavingNode(),
+		"POST /v1/nodes/n2/drain":                         leavingNode(),
+		"POST /v1/nodes/n2/undrain":                       leavingNode(),
+		"POST /v1/nodes/n2/decommission":                  leavingNode(),
+		"DELETE /v1/nodes/n2":                             nil,
+		"GET /v1/topics/orders/partitions/0":              movingPartition(),
+		"POST /v1/topics/orders/partitions/0/transfer":    movingPartition(),
+		"POST /v1/topics/orders/partitions/0/elect":       movingPartition(),
+		"POST /v1/topics/orders/partitions/0/move":        movingPartition(),
+		"DELETE /v1/topics/orders/partitions/0/move":      movingPartition(),
+		"GET /v1/cluster/balance":                         unbalanced(),
+		"POST /v1/cluster/balance":                        unbalanced(),
+		"GET /v1/cluster/raft":                            agreement(),
+		"POST /v1/cluster/raft/transfer":                  agreement(),
 	}
+}
+
+// leavingNode is being decommissioned.
+func leavingNode() api.NodeDetail {
+	return api.NodeDetail{
+		Node: api.Node{
+			ID: "n2", State: api.NodeDraining, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
+			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Incarnation: 1, Intent: api.IntentDecommission, Leaders: 1, Replicas: 2,
+		},
+		Hostname: "broker-2",
+		Partitions: []api.NodePartition{
+			{Topic: "orders", Partition: 0, InSync: true, Removing: true},
+			{Topic: "orders", Partition: 1, Leader: true, InSync: true},
+		},
+		Left: api.Progress{
+			Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1_288_490_188, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second),
+		},
+		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n2"}, What: "no node can take the replica"}},
+	}
+}
+
+// movingPartition goes from n2 to n4.
+func movingPartition() api.PartitionDetail {
+	return api.PartitionDetail{
+		Partition: api.Partition{
+			Topic: "orders", Partition: 0, Leader: "n1", Epoch: 12, Replicas: []string{"n1", "n3", "n4", "n2"}, ISR: []string{"n1", "n2"},
+			LogStart: 100_022, CommittedEnd: 4_881_203, LogEnd: 4_881_203, Bytes: 3_328_599_654, Adding: []string{"n4"}, Removing: []string{"n2"},
+		},
+		Copies: []api.Copy{
+			{Node: "n1", InSync: true, Answered: true, LogStart: 100_022, CommittedEnd: 4_881_203, LogEnd: 4_881_203, Bytes: 3_328_599_654},
+			{Node: "n3"},
+			{
+				Node: "n4", Answered: true, LogStart: 100_022, CommittedEnd: 2_990_211, LogEnd: 2_990_300, Bytes: 2_040_109_465,
+				Seen: true, Connected: true, State: "replicate", Acked: 2_990_211, Lag: 1_890_992, LagBytes: 1_288_490_189, BytesPerSecond: 50 << 20,
+			},
+			{
+				Node: "n2", InSync: true, Answered: true, LogStart: 100_022, CommittedEnd: 4_881_200, LogEnd: 4_881_203, Bytes: 3_328_599_654,
+				Seen: true, State: "probe", Acked: 4_881_203, CaughtUpFor: api.Duration(90 * time.Second),
+			},
+		},
+		Left:     api.Progress{Moving: 1, Bytes: 1_288_490_189, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second)},
+		Troubles: []api.Trouble{},
+	}
+}
+
+func unbalanced() api.Balance {
+	return api.Balance{
+		Nodes: []api.NodeLoad{
+			{ID: "n1", State: api.NodeUp, Zone: "a", Leaders: 12, Preferred: 8, Replicas: 24},
+			{ID: "n2", State: api.NodeUp, Zone: "b", Leaders: 4, Preferred: 8, Replicas: 20},
+			{ID: "n4", State: api.NodeDown, Preferred: 0, Replicas: 4},
+		},
+		Leaders: []api.LeaderMove{{Topic: "orders", Partition: 1, From: "n1", To: "n2"}},
+		Moves:   []api.Move{{Topic: "orders", Partition: 0, From: []string{"n1", "n3"}, To: []string{"n2", "n3"}}},
+	}
+}
+
+func agreement() api.Raft {
+	return api.Raft{Leader: "n2", Term: 7, Voters: 3, Tolerance: 1, Members: []api.RaftMember{
+		{
+			ID: "n1", Voter: true, Address: "10.0.0.11:4152", Answered: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_033, AppliedIndex: 12_033,
+			LastContact: api.Duration(12 * time.Millisecond), SnapshotIndex: 8192, StoreBytes: 1 << 20,
+		},
+		{
+			ID: "n2", Voter: true, Address: "10.0.0.12:4152", Answered: true, Leader: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_034,
+			AppliedIndex: 12_034, SnapshotIndex: 8192, StoreBytes: 1 << 20,
+		},
+		{ID: "n3", Voter: true, Address: "10.0.0.13:4152"},
+		{ID: "n4", Address: "10.0.0.14:4152", Answered: true, Term: 7, LastContact: -1},
+	}}
 }
 
 func ordersTopic() api.Topic {

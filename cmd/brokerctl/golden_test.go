@@ -45,7 +45,18 @@ var goldenCommands = [][]string{
 	{"partition", "verify", "orders"},
 	{"cluster", "info"},
 	{"cluster", "health"},
+	{"cluster", "balance"},
+	{"cluster", "raft"},
 	{"node", "list"},
+	{"node", "describe", "n2"},
+	{"node", "drain", "n2"},
+	{"node", "undrain", "n2"},
+	{"node", "decommission", "n2", "--yes"},
+	{"node", "remove", "n2", "--yes"},
+	{"partition", "describe", "orders/0"},
+	{"partition", "transfer", "orders/0", "--to", "n2"},
+	{"partition", "elect", "orders/0", "--to", "n3", "--unclean", "--yes"},
+	{"partition", "move", "orders/0", "--replicas", "n1,n2,n4", "--yes"},
 }
 
 // otherCommands are the commands that other tests cover: their answers hold

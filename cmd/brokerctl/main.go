@@ -27,6 +27,7 @@ func main() {
 		stderr:     os.Stderr,
 		getenv:     os.Getenv,
 		now:        time.Now,
+		pause:      pause,
 		isTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 	})
 	stop()

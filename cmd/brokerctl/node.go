@@ -7,18 +7,21 @@ import (
 )
 
 func newNodeCommand(g *globals) *cobra.Command {
-	return newGroup("node", "Look at the nodes", newNodeListCommand(g))
+	return newGroup("node", "Look at the nodes, and take them out of service",
+		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
+		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
 }
 
 // nodeTable shows nodes, one a line.
 func nodeTable(p *page, nodes []api.Node) {
-	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION")
+	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS")
 	for _, n := range nodes {
 		voter := "no"
 		if n.Voter {
 			voter = "yes"
 		}
-		t.row(n.ID, n.State, voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation)
+		t.row(n.ID, n.State, voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
+			n.Intent, n.Leaders, n.Replicas)
 	}
 	p.table(t)
 }

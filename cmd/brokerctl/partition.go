@@ -9,8 +9,9 @@ import (
 )
 
 func newPartitionCommand(g *globals) *cobra.Command {
-	return newGroup("partition", "Look at partitions and compare their replicas",
-		newPartitionListCommand(g), newPartitionVerifyCommand(g))
+	return newGroup("partition", "Look at partitions, and choose who leads and holds them",
+		newPartitionListCommand(g), newPartitionDescribeCommand(g), newPartitionTransferCommand(g),
+		newPartitionElectCommand(g), newPartitionMoveCommand(g), newPartitionVerifyCommand(g))
 }
 
 // partitionName is TOPIC/NUMBER.

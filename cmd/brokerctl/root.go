@@ -19,7 +19,8 @@ type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	now            func() time.Time
-	isTerminal     bool // somebody can answer a question on stdin
+	pause          func(context.Context, time.Duration) // waits, or until the context ends
+	isTerminal     bool                                 // somebody can answer a question on stdin
 }
 
 // globals are the options that every command has, and what follows from them.

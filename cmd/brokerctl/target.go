@@ -55,18 +55,28 @@ func (c *confirmation) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask: it cannot be undone")
 }
 
+// addYes adds --yes to what can be undone, with effort.
+func (c *confirmation) addYes(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask")
+}
+
 // ask has the name typed, unless --yes was given. Where nobody is there to type
 // it, it refuses.
 func (c *confirmation) ask(cmd *cobra.Command, g *globals, what, name string) error {
+	return c.askAfter(cmd, g, fmt.Sprintf("%s %s cannot be undone", what, name), name)
+}
+
+// askAfter has the name typed after a warning, unless --yes was given.
+func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name string) error {
 	if c.yes {
 		return nil
 	}
 	if !g.env.isTerminal {
-		e := usageError("%s %s cannot be undone, and there is no terminal to ask at", what, name)
+		e := usageError("%s, and there is no terminal to ask at", warning)
 		e.answer.Hint = "add --yes"
 		return e
 	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s cannot be undone. Type the name to go on: ", what, name) // the answer counts
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type the name to go on: ", warning) // the answer counts
 	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if strings.TrimSpace(typed) != name {
 		f := usageError("that is not %q: nothing was changed", name)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type balanceOptions struct {
+	req api.StartBalance
+	yes bool
+}
+
+func newClusterBalanceCommand(g *globals) *cobra.Command {
+	var o balanceOptions
+	cmd := &cobra.Command{
+		Use:   "balance",
+		Short: "Show how leaders and replicas are spread, or spread them better",
+		Long: `Show how leaders and replicas are spread over the nodes, and what would spread them better. Without
+--leaders or --replicas nothing is changed. Leaderships go back to the preferred replicas by themselves
+some time after a disturbance; --leaders does it now. Replicas never move by themselves.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return balanceCluster(cmd, g, o) },
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *balanceOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.req.Leaders, "leaders", false, "have the preferred replicas lead")
+	f.BoolVar(&o.req.Replicas, "replicas", false, "start the moves that are listed")
+	f.IntVar(&o.req.Limit, "limit", 0, "how many replicas to move at the most (default: as many as may move at a time)")
+	f.BoolVar(&o.yes, "yes", false, "move replicas: that copies them, and deletes the old copies then")
+}
+
+func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
+	ask := g.client.Balance
+	if o.req.Leaders || o.req.Replicas {
+		if o.req.Replicas && !o.yes {
+			e := usageError("moving replicas copies them over the network, and deletes the old copies then")
+			e.answer.Hint = "look at the plan without --replicas, and add --yes"
+			return e
+		}
+		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }
+	}
+	b, err := query(cmd.Context(), g, ask)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{object: b, names: balanceNames(b), text: func(p *page) { balanceText(p, b) }})
+}
+
+// balanceNames names the partitions that change.
+func balanceNames(b *api.Balance) []string {
+	names := namesOf(b.Leaders, func(m api.LeaderMove) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })
+	return append(names, namesOf(b.Moves, func(m api.Move) string { return fmt.Sprintf("%s/%d", m.Topic, m.Partition) })...)
+}
+
+func balanceText(p *page, b *api.Balance) {
+	t := newTable("NODE", "STATE", "ZONE", "LEADERS", "PREFERRED", "REPLICAS")
+	for _, n := range b.Nodes {
+		t.row(n.ID, n.State, n.Zone, n.Leaders, n.Preferred, n.Replicas)
+	}
+	p.table(t)
+	p.line("")
+	if len(b.Leaders)+len(b.Moves) == 0 {
+		p.line("balanced: nothing to do")
+		return
+	}
+	c := newTable("PARTITION", "CHANGE", "FROM", "TO")
+	for _, m := range b.Leaders {
+		c.row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "leader", m.From, m.To)
+	}
+	for _, m := range b.Moves {
+		c.row(fmt.Sprintf("%s/%d", m.Topic, m.Partition), "replicas", list(m.From), list(m.To))
+	}
+	p.table(c)
+	p.line("")
+	done := fmt.Sprintf("%s, %s", plural(len(b.Leaders), "leadership"), plural(len(b.Moves), "partition"))
+	if b.Started {
+		p.line("%s: begun", done)
+		return
+	}
+	p.line("%s could move: nothing was changed. --leaders and --replicas do it", done)
+}

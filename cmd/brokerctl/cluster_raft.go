@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newClusterRaftCommand(g *globals) *cobra.Command {
+	var transfer bool
+	cmd := &cobra.Command{
+		Use:   "raft",
+		Short: "Show who agrees on the metadata, and how far each has come",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ask := g.client.Raft
+			if transfer {
+				ask = g.client.TransferController
+			}
+			r, err := query(cmd.Context(), g, ask)
+			if err != nil {
+				return err
+			}
+			return g.show(cmd, view{
+				object: r,
+				lines:  linesOf(r.Members),
+				names:  namesOf(r.Members, func(m api.RaftMember) string { return m.ID }),
+				text:   func(p *page) { raftText(p, r) },
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&transfer, "transfer", false, "first have another voter lead it, and be the controller")
+	return cmd
+}
+
+func raftText(p *page, r *api.Raft) {
+	leader := "no leader"
+	if r.Leader != "" {
+		leader = "leader " + r.Leader
+	}
+	p.line("%s   term %d   %s, %s", leader, r.Term, plural(r.Voters, "voter"), tolerates(r.Tolerance))
+	p.line("")
+	t := newTable("NODE", "VOTER", "ROLE", "LAST", "COMMITTED", "APPLIED", "CONTACT", "ADDRESS", "+TERM", "+SNAPSHOT", "+STORE")
+	for _, m := range r.Members {
+		voter := "no"
+		if m.Voter {
+			voter = "yes"
+		}
+		if !m.Answered {
+			t.row(m.ID, voter, "no answer", "", "", "", "", m.Address, "", "", "")
+			continue
+		}
+		contact := age(m.LastContact)
+		if m.LastContact < 0 {
+			contact = "never"
+		}
+		t.row(m.ID, voter, roleOf(m.Leader), count(m.LastIndex), count(m.CommitIndex), count(m.AppliedIndex), contact, m.Address,
+			m.Term, count(m.SnapshotIndex), size(m.StoreBytes))
+	}
+	p.table(t)
+}
+
+// tolerates says what may fail yet.
+func tolerates(n int) string {
+	if n < 0 {
+		return fmt.Sprintf("%d too few are up", -n)
+	}
+	return "tolerates " + plural(n, "failure")
+}

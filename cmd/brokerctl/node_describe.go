@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newNodeDescribeCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe NODE",
+		Aliases:           []string{"info"},
+		Short:             "Show a node, what it holds, and what it has still to give away",
+		Args:              exactArgs("a NODE"),
+		ValidArgsFunction: completeNodes(g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.Node(ctx, args[0]) })
+			if err != nil {
+				return err
+			}
+			return g.show(cmd, nodeView(n))
+		},
+	}
+}
+
+// nodeView shows a node and what it is to the partitions.
+func nodeView(n *api.NodeDetail) view {
+	return view{object: n, names: []string{n.ID}, text: func(p *page) {
+		nodeLine(p, n)
+		if len(n.Partitions) > 0 {
+			p.line("")
+			t := newTable("PARTITION", "ROLE", "IN SYNC", "MOVE")
+			for _, q := range n.Partitions {
+				t.row(fmt.Sprintf("%s/%d", q.Topic, q.Partition), roleOf(q.Leader), yesNo(q.InSync), moveOf(q))
+			}
+			p.table(t)
+		}
+		if text := nodeLeft(n); text != "" {
+			p.line("")
+			p.line("left: %s", text)
+		}
+		troubleLines(p, n.Troubles)
+	}}
+}
+
+// nodeSummary shows a node on a line, and what is left.
+func nodeSummary(n *api.NodeDetail) view {
+	return view{object: n, names: []string{n.ID}, text: func(p *page) {
+		nodeLine(p, n)
+		if text := nodeLeft(n); text != "" {
+			p.line("left: %s", text)
+		}
+		troubleLines(p, n.Troubles)
+	}}
+}
+
+func nodeLine(p *page, n *api.NodeDetail) {
+	t := newTable("NODE", "STATE", "WANTED", "LEADERS", "REPLICAS", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+HOST", "+INCARNATION")
+	voter := "no"
+	if n.Voter {
+		voter = "yes"
+	}
+	t.row(n.ID, n.State, n.Intent, n.Leaders, n.Replicas, voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Hostname, n.Incarnation)
+	p.table(t)
+}
+
+func roleOf(leader bool) string {
+	if leader {
+		return "leader"
+	}
+	return "follower"
+}
+
+func moveOf(q api.NodePartition) string {
+	switch {
+	case q.Adding:
+		return "comes"
+	case q.Removing:
+		return "goes"
+	}
+	return ""
+}
+
+// nodeLeft says what has to happen before the node is rid of what it is to be
+// rid of; "": nothing.
+func nodeLeft(n *api.NodeDetail) string {
+	var parts []string
+	if n.Left.Leaders > 0 {
+		parts = append(parts, plural(n.Left.Leaders, "leadership"))
+	}
+	if n.Left.Replicas > 0 {
+		parts = append(parts, plural(n.Left.Replicas, "replica"))
+	}
+	if n.Left.Moving > 0 {
+		parts = append(parts, fmt.Sprintf("%d on the move", n.Left.Moving))
+	}
+	if text := progress(n.Left); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// completeNodes completes the id of a node.
+func completeNodes(g *globals) completer {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || g.connect() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		nodes, _ := g.client.Nodes(ctx) // no names without a broker
+		return withPrefix(namesOf(nodes, func(n api.Node) string { return n.ID }), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}

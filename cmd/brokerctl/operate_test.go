@@ -1,0 +1,132 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// inTurn answers with one value after the other, and then with the last one.
+func inTurn[T any](all ...T) func(*http.Request, []byte) any {
+	next := 0
+	return func(*http.Request, []byte) any {
+		v := all[min(next, len(all)-1)]
+		next++
+		return v
+	}
+}
+
+func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
+	full, half, empty := leavingNode(), leavingNode(), leavingNode()
+	full.Troubles, half.Troubles, empty.Troubles = nil, nil, nil
+	half.Replicas, half.Leaders = 1, 0
+	empty.Replicas, empty.Leaders, empty.Removable, empty.Left = 0, 0, true, api.Progress{}
+	b := newFakeBroker(t)
+	b.set("GET /v1/nodes/n2", inTurn(full, full, full, half, empty))
+	r := b.brokerctl(t, "node", "decommission", "n2", "--yes", "--wait")
+	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "n2 holds nothing: stop it, then brokerctl node remove n2\n") {
+		t.Errorf("exit %d, %q", r.exit, r.stdout)
+	}
+	want := "09:14:02  n2 holds 2 replicas, 1 on the move, 1.2 GiB to copy at 50.0 MiB/s, 25s left\n" +
+		"09:14:02  n2 holds 1 replica, 1 on the move, 1.2 GiB to copy at 50.0 MiB/s, 25s left\n"
+	if r.stderr != want {
+		t.Errorf("told %q, want %q", r.stderr, want)
+	}
+
+	b.set("GET /v1/nodes/n2", inTurn(full, half))
+	r = b.brokerctl(t, "node", "drain", "n2", "--wait", "--stopping")
+	if r.exit != exitOK || r.stderr != "09:14:02  n2 leads 1 partition\n" {
+		t.Errorf("drain: exit %d, told %q", r.exit, r.stderr)
+	}
+
+	going, gone := movingPartition(), movingPartition()
+	gone.Adding, gone.Removing = nil, nil
+	b.set("GET /v1/topics/orders/partitions/0", inTurn(going, going, gone))
+	r = b.brokerctl(t, "partition", "move", "orders/0", "--cancel", "--wait")
+	if r.exit != exitOK || !strings.Contains(r.stderr, "orders/0: n4 comes, n2 goes, 1.2 GiB to copy") {
+		t.Errorf("move: exit %d, told %q", r.exit, r.stderr)
+	}
+	if got := b.changes(); !slices.Contains(got, "DELETE /v1/topics/orders/partitions/0/move") {
+		t.Errorf("asked %q", got)
+	}
+}
+
+func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
+	empty := leavingNode()
+	empty.Leaders = 0
+	b := newFakeBroker(t)
+	silent := api.Error{Code: api.CodeUnavailable, Message: "no"}
+	n := 0
+	b.set("GET /v1/nodes/n2", func(*http.Request, []byte) any {
+		if n++; n < waitThrough {
+			return silent
+		}
+		return empty
+	})
+	if r := b.brokerctl(t, "node", "drain", "n2", "--wait"); r.exit != exitOK || n != waitThrough {
+		t.Errorf("exit %d after %d questions: %s", r.exit, n, r.stderr)
+	}
+	b.set("GET /v1/nodes/n2", silent)
+	if r := b.brokerctl(t, "node", "drain", "n2", "--wait"); r.exit != exitUnavailable {
+		t.Errorf("a cluster that is gone: exit %d: %s", r.exit, r.stderr)
+	}
+}
+
+func TestWhatLosesSomethingWantsAYes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		exit int
+		said string
+	}{
+		{[]string{"node", "remove", "n2"}, exitUsage, "removing n2 ends it"},
+		{[]string{"node", "decommission", "n2"}, exitUsage, "gives its 1 leadership and 2 replicas to other nodes"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n4"}, exitUsage, "1,890,903 messages that n1 has are lost, and whatever only n3 has"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n2"}, exitUsage, "no copy that answers has more messages than n2"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n3"}, exitUsage, "n3 does not answer: what it lacks is not known"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n9"}, exitUsage, "n9 holds no replica"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--yes"}, exitUsage, "--unclean needs --to"},
+		{[]string{"partition", "move", "orders/0", "--replicas", "n1,n4"}, exitUsage, "copies up to 3.1 GiB to each new node"},
+		{[]string{"partition", "move", "orders/0"}, exitUsage, "say where to with --replicas, or --cancel"},
+		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `"orders" is not TOPIC/PARTITION`},
+		{[]string{"cluster", "balance", "--replicas"}, exitUsage, "add --yes"},
+	} {
+		b := newFakeBroker(t)
+		r := b.brokerctl(t, c.args...)
+		if r.exit != c.exit || !strings.Contains(r.stderr, c.said) {
+			t.Errorf("%q: exit %d, %q; want %q", c.args, r.exit, r.stderr, c.said)
+		}
+		if got := b.changes(); len(got) > 0 {
+			t.Errorf("%q: asked %q though nobody said yes", c.args, got)
+		}
+	}
+}
+
+func TestAnUncleanElectionIsMadeOnceTheNameIsTyped(t *testing.T) {
+	b := newFakeBroker(t)
+	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: func(string) string { return b.URL }}
+	r := runWith(t, env, "partition", "elect", "orders/0", "--unclean", "--to", "n4")
+	if r.exit != exitOK {
+		t.Errorf("exit %d: %s", r.exit, r.stderr)
+	}
+	want := []string{`POST /v1/topics/orders/partitions/0/elect {"to":"n4","unclean":true}`}
+	if got := b.changes(); !slices.Equal(got, want) {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}
+
+func TestABalanceIsBegunWhenAskedFor(t *testing.T) {
+	b := newFakeBroker(t)
+	begun := unbalanced()
+	begun.Started = true
+	b.set("POST /v1/cluster/balance", begun)
+	r := b.brokerctl(t, "cluster", "balance", "--leaders", "--replicas", "--limit", "3", "--yes")
+	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "1 leadership, 1 partition: begun\n") {
+		t.Errorf("exit %d: %q", r.exit, r.stdout)
+	}
+	if got, want := b.changes(), []string{`POST /v1/cluster/balance {"leaders":true,"replicas":true,"limit":3}`}; !slices.Equal(got, want) {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newPartitionDescribeCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe TOPIC/PARTITION",
+		Aliases:           []string{"info"},
+		Short:             "Show a partition and each of its copies",
+		Args:              exactArgs("a TOPIC/PARTITION"),
+		ValidArgsFunction: completePartitions(g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := parsePartition(args[0])
+			if err != nil {
+				return err
+			}
+			d, err := query(cmd.Context(), g, at.describe(g))
+			if err != nil {
+				return about(err, at.topic, "")
+			}
+			return g.show(cmd, partitionView(d))
+		},
+	}
+}
+
+// partitionRef is TOPIC/PARTITION.
+type partitionRef struct {
+	topic     string
+	partition int
+}
+
+func (p partitionRef) String() string { return fmt.Sprintf("%s/%d", p.topic, p.partition) }
+
+func (p partitionRef) describe(g *globals) func(context.Context) (*api.PartitionDetail, error) {
+	return func(ctx context.Context) (*api.PartitionDetail, error) {
+		return g.client.Partition(ctx, p.topic, p.partition)
+	}
+}
+
+// parsePartition reads TOPIC/PARTITION.
+func parsePartition(text string) (partitionRef, error) {
+	topic, number, found := strings.Cut(text, "/")
+	n, err := strconv.Atoi(number)
+	if !found || topic == "" || err != nil || n < 0 {
+		return partitionRef{}, usageError("%q is not TOPIC/PARTITION, such as orders/0", text)
+	}
+	return partitionRef{topic, n}, nil
+}
+
+// partitionView shows a partition and its copies.
+func partitionView(d *api.PartitionDetail) view {
+	return view{object: d, names: []string{partitionName(d.Partition)}, text: func(p *page) {
+		t := newTable("PARTITION", "LEADER", "REPLICAS", "ISR", "EPOCH", "FIRST", "COMMITTED", "END", "SIZE")
+		t.row(partitionName(d.Partition), leader(d.Partition), list(d.Replicas), list(d.ISR), d.Epoch,
+			count(d.LogStart), count(d.CommittedEnd), count(d.LogEnd), size(d.Bytes))
+		p.table(t)
+		p.line("")
+		copyTable(p, d)
+		if len(d.Adding)+len(d.Removing) > 0 {
+			p.line("")
+			p.line("on the move: %s comes, %s goes%s", list(d.Adding), list(d.Removing), prefixed("; ", progress(d.Left)))
+		}
+		troubleLines(p, d.Troubles)
+	}}
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func copyTable(p *page, d *api.PartitionDetail) {
+	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+CAUGHT UP")
+	for _, c := range d.Copies {
+		if !c.Answered {
+			t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "")
+			continue
+		}
+		lag, rate, state := "", "", c.State
+		if c.Seen {
+			lag = count(c.Lag) + " (" + size(c.LagBytes) + ")"
+			if !c.Connected {
+				state = "not connected"
+			}
+			if c.BytesPerSecond > 0 {
+				rate = size(c.BytesPerSecond) + "/s"
+			}
+		}
+		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), size(c.Bytes),
+			lag, rate, state, age(c.CaughtUpFor))
+	}
+	p.table(t)
+}
+
+// completePartitions completes TOPIC/PARTITION.
+func completePartitions(g *globals) completer {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || g.connect() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		all, _ := g.client.Partitions(ctx) // no names without a broker
+		return withPrefix(namesOf(all, partitionName), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// lostBy says what an unclean election of a node may lose, as far as the copies
+// tell.
+func lostBy(d *api.PartitionDetail, to string) string {
+	k := slices.IndexFunc(d.Copies, func(c api.Copy) bool { return c.Node == to })
+	if k < 0 {
+		return fmt.Sprintf("%s holds no replica", to)
+	}
+	mine := d.Copies[k]
+	if !mine.Answered {
+		return fmt.Sprintf("%s does not answer: what it lacks is not known", to)
+	}
+	most, whose := mine.LogEnd, ""
+	var silent []string
+	for _, c := range d.Copies {
+		switch {
+		case !c.Answered:
+			silent = append(silent, c.Node)
+		case c.LogEnd > most:
+			most, whose = c.LogEnd, c.Node
+		}
+	}
+	text := fmt.Sprintf("no copy that answers has more messages than %s", to)
+	if whose != "" {
+		text = fmt.Sprintf("%s that %s has are lost", plural(most-mine.LogEnd, "message"), whose)
+	}
+	if len(silent) > 0 {
+		text += fmt.Sprintf(", and whatever only %s has, which cannot be asked", list(silent))
+	}
+	return text
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type moveOptions struct {
+	replicas []string
+	cancel   bool
+	wait     bool
+	sure     confirmation
+}
+
+func newPartitionMoveCommand(g *globals) *cobra.Command {
+	var o moveOptions
+	cmd := &cobra.Command{
+		Use:   "move TOPIC/PARTITION --replicas NODE,NODE,...",
+		Short: "Have a partition's replicas on other nodes",
+		Long: `Have a partition's replicas on other nodes, the preferred leader first. The same nodes in another order
+only change which is preferred; more of them than now, or fewer, is possible. New copies are made while
+the partition works, and old ones go once those are in sync.`,
+		Example: `  brokerctl partition move orders/0 --replicas n1,n2,n4 --wait
+  brokerctl partition move orders/0 --cancel`,
+		Args: exactArgs("a TOPIC/PARTITION"), ValidArgsFunction: completePartitions(g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := parsePartition(args[0])
+			if err == nil {
+				err = o.validate()
+			}
+			if err != nil {
+				return err
+			}
+			return about(movePartition(cmd, g, o, at), at.topic, "")
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *moveOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVar(&o.replicas, "replicas", nil, "the `NODES` that are to hold it, the preferred leader first")
+	f.BoolVar(&o.cancel, "cancel", false, "take a move back: to the replicas from before it")
+	f.BoolVar(&o.wait, "wait", false, "return when the replicas are where they should be")
+	o.sure.addYes(cmd)
+}
+
+func (o *moveOptions) validate() error {
+	if o.cancel == (len(o.replicas) > 0) {
+		return usageError("say where to with --replicas, or --cancel")
+	}
+	return nil
+}
+
+func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at partitionRef) error {
+	was, err := query(cmd.Context(), g, at.describe(g))
+	if err != nil {
+		return err
+	}
+	start := func(ctx context.Context) (*api.PartitionDetail, error) {
+		return g.client.CancelMove(ctx, at.topic, at.partition)
+	}
+	if !o.cancel {
+		warning := fmt.Sprintf("moving %s from %s to %s copies up to %s to each new node and deletes it from each old one then",
+			at, list(was.Replicas), list(o.replicas), size(was.Bytes))
+		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+			return err
+		}
+		start = func(ctx context.Context) (*api.PartitionDetail, error) {
+			return g.client.MovePartition(ctx, at.topic, at.partition, api.MovePartition{Replicas: o.replicas})
+		}
+	}
+	d, err := query(cmd.Context(), g, start)
+	if err == nil && o.wait {
+		d, err = waitFor(cmd, g, at.describe(g), moved)
+	}
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, partitionView(d))
+}
+
+// moved says whether a partition's move has come to its end.
+func moved(d *api.PartitionDetail) (text string, done bool) {
+	text = fmt.Sprintf("%s: %s comes, %s goes", partitionName(d.Partition), list(d.Adding), list(d.Removing))
+	text += prefixed(", ", progress(d.Left))
+	if len(d.Troubles) > 0 {
+		text += ", stuck: " + d.Troubles[0].What
+	}
+	return text, len(d.Adding)+len(d.Removing) == 0
+}

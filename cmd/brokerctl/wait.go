@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+const (
+	// waitEvery is how often it is asked whether something is done.
+	waitEvery = time.Second
+	// waitThrough is how many questions in a row may go unanswered: the node that
+	// was asked may be the one that goes.
+	waitThrough = 15
+)
+
+// waitFor asks again and again until done says so, and tells on standard error
+// what is left whenever that changes. It returns the last answer.
+func waitFor[T any](cmd *cobra.Command, g *globals, ask func(context.Context) (*T, error), left func(*T) (text string, done bool)) (*T, error) {
+	ctx := cmd.Context()
+	said, silent := "", 0
+	for {
+		v, err := query(ctx, g, ask)
+		switch {
+		case err != nil:
+			if silent++; silent > waitThrough || api.CodeOf(err) != api.CodeUnavailable || ctx.Err() != nil {
+				return nil, err
+			}
+		default:
+			silent = 0
+			text, done := left(v)
+			if done {
+				return v, nil
+			}
+			if text != said && !g.quiet {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s\n", g.env.now().Format(time.TimeOnly), text) // for whoever watches
+			}
+			said = text
+		}
+		if g.env.pause(ctx, waitEvery); ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// progress writes what is left of copying: 1.2 GiB at 50.0 MiB/s, 24s.
+func progress(p api.Progress) string {
+	if p.Bytes <= 0 {
+		return ""
+	}
+	text := size(p.Bytes) + " to copy"
+	if p.BytesPerSecond > 0 {
+		text += " at " + size(p.BytesPerSecond) + "/s"
+	}
+	if p.TimeLeft > 0 {
+		text += ", " + age(p.TimeLeft) + " left"
+	}
+	return text
+}
+
+// troubleLines writes what the controller cannot do.
+func troubleLines(p *page, all []api.Trouble) {
+	for _, t := range all {
+		p.line("stuck: %s/%d: %s (%s)", t.Topic, t.Partition, t.What, list(t.Nodes))
+	}
+}
