@@ -115,6 +115,7 @@ func setDefault[T comparable](field *T, value T) {
 type Broker struct {
 	*directory
 	*operator
+	*forwarding
 
 	ops       map[string]operation // what other nodes can ask for by name; not changed once the node is open
 	lowDisk   atomic.Bool          // publishes are refused
@@ -146,6 +147,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	o = o.withDefaults()
 	b := &Broker{directory: &directory{hosting: newHosting(o)}}
 	b.operator = &operator{desk{b.directory, b.Health}}
+	b.forwarding = newForwarding(b)
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}

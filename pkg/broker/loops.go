@@ -19,6 +19,7 @@ func (b *Broker) startLoops(ctx context.Context) {
 	if b.o.Peers != nil {
 		b.running.Go(func() { b.terms.run(ctx, b.o.Meta.QuorumContact) })
 	}
+	b.running.Go(func() { b.forwarding.run(ctx) })
 	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
 	b.running.Go(func() { every(ctx, b.o.CheckpointInterval, b.checkpoint) })
 	b.checkDisk()

@@ -4,61 +4,127 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Publish publishes messages to one partition: see the type Publish. It may wait
 // for a topic to be created or for room, but never for an earlier publish.
+//
+// Where another node leads the partition, the messages go there, and the answer
+// is that node's. What one caller publishes to one partition, one after the
+// other, is appended in that order, wherever the leader is meanwhile: while the
+// leadership moves, publishes wait for up to Options.PublishTimeout.
 func (b *Broker) Publish(ctx context.Context, p Publish) {
-	hp, err := b.route(ctx, &p)
-	if err != nil {
+	if err := b.publish(ctx, &p); err != nil {
 		p.Done(Receipt{Partition: p.Partition, Err: err})
-		return
 	}
-	hp.part.Publish(p.Messages, p.Done)
 }
 
-// route finds the partition that a publish goes to, or says why it is refused.
-func (b *Broker) route(ctx context.Context, p *Publish) (*ledPartition, error) {
-	if b.exiting.Load() {
-		return nil, ErrExiting
+// publish returns why a publish was not taken.
+func (b *Broker) publish(ctx context.Context, p *Publish) error {
+	h, err := b.accepts(ctx, p)
+	if err != nil {
+		return err
+	}
+	partition, err := b.choose(h, p)
+	if err != nil {
+		return err
+	}
+	key := outletKey{h.name, h.incarnation, partition}
+	lp := h.leds(partition)
+	if lp == nil || b.outlets.holds(key) {
+		return b.outlets.send(key, p, nil)
 	}
 	if b.lowDisk.Load() {
-		return nil, ErrDiskFull
+		return ErrDiskFull
+	}
+	err = lp.offer(p.Messages, p.Done)
+	if err == nil || !b.outlets.passing(key, err) {
+		return err
+	}
+	return b.outlets.send(key, p, err)
+}
+
+// accepts says whether a publish may be made at all, and to which topic.
+func (b *Broker) accepts(ctx context.Context, p *Publish) (*hostedTopic, error) {
+	if b.exiting.Load() {
+		return nil, ErrExiting
 	}
 	h, err := b.ensure(ctx, p.Topic)
 	if err != nil {
 		return nil, err
 	}
-	config := &h.config.Load().Config
-	if limit := config.MaxMessage; limit > 0 {
-		for i := range p.Messages {
-			if n := len(p.Messages[i].Body); n > limit {
-				return nil, fmt.Errorf("%w: %d bytes; topic %q takes %d", ErrMessageTooBig, n, h.name, limit)
+	if err := h.fits(p.Messages); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// choose finds the partition that a publish goes to.
+func (b *Broker) choose(h *hostedTopic, p *Publish) (int, error) {
+	t := h.config.Load()
+	n := len(t.Partitions)
+	switch {
+	case n == 0:
+		return 0, ErrPartitionNotFound
+	case p.Partition >= n:
+		return 0, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, p.Partition)
+	case p.Partition >= 0:
+		return p.Partition, nil
+	case n == 1:
+		return 0, nil
+	case p.Key != nil:
+		return PartitionOfKey(p.Key, n), nil
+	case t.Config.Ordered:
+		return 0, ErrPartitionNeeded
+	}
+	return b.anyOf(h, t), nil
+}
+
+// anyOf returns one of a topic's partitions in turn: one that this node leads,
+// else one that can be written to, else any.
+func (b *Broker) anyOf(h *hostedTopic, t *meta.Topic) int {
+	turn := int(h.turn.Add(1) & math.MaxInt32)
+	if led := h.led(); !b.lowDisk.Load() {
+		for k := range led {
+			if i := led[(turn+k)%len(led)].index; writable(t, i) {
+				return i
 			}
 		}
 	}
-	led := h.led()
-	if len(led) == 0 {
-		return nil, ErrPartitionNotFound
+	for k := range t.Partitions {
+		if i := (turn + k) % len(t.Partitions); writable(t, i) {
+			return i
+		}
 	}
-	switch {
-	case p.Partition >= 0:
-		return h.servedPartition(p.Partition)
-	case p.Key != nil:
-		return h.servedPartition(PartitionOfKey(p.Key, len(h.partitions())))
-	case config.Ordered && len(h.partitions()) > 1:
-		return nil, ErrPartitionNeeded
-	case len(led) == 1:
-		return led[0], nil
-	}
-	return led[int(h.turn.Add(1)%uint32(len(led)))], nil
+	return turn % len(t.Partitions)
 }
 
-func (h *hostedTopic) servedPartition(i int) (*ledPartition, error) {
-	if lp := h.leds(i); lp != nil {
-		return lp, nil
+// writable says whether publishes to a partition can be committed, as far as the
+// metadata knows.
+func writable(t *meta.Topic, i int) bool {
+	if i >= len(t.Partitions) {
+		return false
 	}
-	return nil, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, i)
+	p := &t.Partitions[i]
+	return p.Leader != "" && len(p.ISR) >= t.Config.MinISR
+}
+
+// fits refuses messages that are bigger than the topic takes.
+func (h *hostedTopic) fits(messages []topic.Message) error {
+	limit := h.config.Load().Config.MaxMessage
+	if limit <= 0 {
+		return nil
+	}
+	for i := range messages {
+		if n := len(messages[i].Body); n > limit {
+			return fmt.Errorf("%w: %d bytes; topic %q takes %d", ErrMessageTooBig, n, h.name, limit)
+		}
+	}
+	return nil
 }
 
 // PartitionOfKey returns the partition that messages of a key go to: FNV-1a of

@@ -36,6 +36,7 @@ var errNoSuchCall = fate.Refuse("no such call")
 func wireErrors() forward.Table {
 	return forward.Table{
 		{Code: 1, Err: coord.ErrNotLeading},
+		{Code: 2, Err: coord.ErrMoving},
 		{Code: 3, Err: coord.ErrNotWritable},
 		{Code: 4, Err: coord.ErrUnknownOutcome},
 		{Code: 10, Err: ErrTopicNotFound},
@@ -58,6 +59,7 @@ func wireErrors() forward.Table {
 		{Code: 26, Err: commitlog.ErrNoSpace},
 		{Code: 27, Err: errNoSuchCall},
 		{Code: 28, Err: errSubscriptionGone},
+		{Code: 29, Err: ErrNoLeader},
 		{Code: 30, Err: raftstore.ErrNotLeader},
 		{Code: 31, Err: raftstore.ErrLastVoter},
 		{Code: 32, Err: raftstore.ErrNotVoter},

@@ -227,3 +227,10 @@ func (b *Broker) abandon(h *hostedTopic, channel string) {
 
 // abandonTimeout bounds the metadata change that deletes an ephemeral topic.
 const abandonTimeout = 10 * time.Second
+
+func (h *hostedTopic) servedPartition(i int) (*ledPartition, error) {
+	if lp := h.leds(i); lp != nil {
+		return lp, nil
+	}
+	return nil, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, i)
+}

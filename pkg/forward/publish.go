@@ -94,12 +94,25 @@ func appendExtras(p []byte, flags int, traceID uint64, header []byte) []byte {
 // DecodePublish reads the payload of a Publish. The messages point into it.
 func DecodePublish(payload []byte) (Publish, error) {
 	r := reader{rest: payload}
-	m := Publish{
+	m := r.publishHead()
+	m.Messages = r.messages()
+	return m, r.end("publish")
+}
+
+// DecodePublishHead reads the payload of a Publish and leaves out the messages,
+// which are not looked at.
+func DecodePublishHead(payload []byte) (Publish, error) {
+	r := reader{rest: payload}
+	m := r.publishHead()
+	r.rest = nil
+	return m, r.end("publish")
+}
+
+func (r *reader) publishHead() Publish {
+	return Publish{
 		Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()),
 		Partition: int(r.number(seq.MaxPartitions - 1)), Round: r.uvarint(),
 	}
-	m.Messages = r.messages()
-	return m, r.end("publish")
 }
 
 // DecodeMessages reads what AppendMessages made. The messages point into it.

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// taskTimeout bounds what another node can have this one work on. It gives up
+// before, if it is in a hurry.
+const taskTimeout = 30 * time.Second
+
+// forwarding is what a node does for the clients of others, and what it asks of
+// others for its own.
+type forwarding struct {
+	b       *Broker
+	outlets *outlets
+	inlets  *inlets
+
+	ctx    context.Context // of the tasks
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex // guards closed
+	closed bool       // nothing joins tasks any more
+	tasks  sync.WaitGroup
+}
+
+func newForwarding(b *Broker) *forwarding {
+	f := &forwarding{b: b, outlets: newOutlets(b.directory, b.lowDisk.Load)}
+	f.inlets = &inlets{d: b.directory, lowly: b.lowDisk.Load, start: f.start, all: map[inletKey]*inlet{}}
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	return f
+}
+
+// run does what comes up by itself until ctx ends, and returns when all is
+// still.
+func (f *forwarding) run(ctx context.Context) {
+	f.outlets.run(ctx)
+	f.cancel(ErrExiting)
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.tasks.Wait()
+}
+
+// start runs a goroutine that run waits for. It returns false after the end.
+func (f *forwarding) start(task func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.tasks.Go(task)
+	return true
+}
+
+// HandleForward takes a call that another node made on peer.ClassForward. The
+// calls of one session come one after the other. It does not wait; payload is
+// good until it returns, and reply is called exactly once, at any time.
+func (f *forwarding) HandleForward(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	answer := func(p [][]byte, err error) { reply(p, toRemote(err)) }
+	switch kind {
+	case forward.KindPublish:
+		f.inlets.take(from, session, payload, answer)
+	case forward.KindSettle:
+		m, err := forward.DecodeSettle(payload)
+		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, f.b.Settle(ctx, m.Topic, m.Index) })
+	case forward.KindOperate:
+		m, err := forward.DecodeOperate(payload)
+		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return f.operateHere(ctx, m) })
+	default:
+		answer(nil, fmt.Errorf("%w: kind %d", errNoSuchCall, kind))
+	}
+}
+
+// ForwardDown is told that a session of another node has ended: nothing more
+// comes of it, and nobody waits for answers.
+func (f *forwarding) ForwardDown(from meta.NodeID, session uint64) {
+	f.inlets.down(from, session)
+}
+
+// task answers a call with what work returns, which may take a while. bad is why
+// it is not even begun.
+func (f *forwarding) task(reply func([][]byte, error), bad error, work func(context.Context) ([][]byte, error)) {
+	if bad != nil {
+		reply(nil, bad)
+		return
+	}
+	if !f.start(func() {
+		ctx, cancel := context.WithTimeout(f.ctx, taskTimeout)
+		defer cancel()
+		reply(work(ctx))
+	}) {
+		reply(nil, ErrExiting)
+	}
+}
+
+// operateHere carries out an operation that another node asked for by its name.
+func (f *forwarding) operateHere(ctx context.Context, m forward.Operate) ([][]byte, error) {
+	op := f.b.ops[m.Op]
+	if op == nil {
+		return nil, fmt.Errorf("%w: operation %q", errNoSuchCall, m.Op)
+	}
+	answer, err := op(ctx, m.Args)
+	if err != nil {
+		return nil, err
+	}
+	p, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("the answer of operation %q: %w", m.Op, err)
+	}
+	return [][]byte{p}, nil
+}

@@ -1,0 +1,192 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// inletBytes bounds what waits for one partition's term, of one other node.
+const inletBytes = 32 << 20
+
+// errOvertaken refuses what was sent behind something that was refused: it
+// would be appended before it.
+var errOvertaken = fate.Mark(fmt.Errorf("%w: what was sent before was not taken", coord.ErrNotLeading), fate.Refused)
+
+// inlets are where publishes of other nodes come in. What one node publishes to
+// one partition is appended in the order in which it was sent; a term that makes
+// one partition wait holds up no other.
+type inlets struct {
+	d     *directory
+	lowly func() bool       // the disk of this node takes no publishes
+	start func(func()) bool // runs a goroutine that is waited for
+
+	mu  sync.Mutex // guards all
+	all map[inletKey]*inlet
+}
+
+type inletKey struct {
+	from      meta.NodeID
+	session   uint64
+	topic     meta.Incarnation
+	partition int
+}
+
+// inlet is the way in of one node's publishes to one partition, in one session.
+type inlet struct {
+	set *inlets
+
+	mu      sync.Mutex // guards what follows
+	queue   []arrival
+	bytes   int
+	busy    bool   // a goroutine works on what came
+	refused uint64 // rounds up to this one are refused
+}
+
+// arrival is a publish that came.
+type arrival struct {
+	payload []byte // of its own
+	reply   func([][]byte, error)
+}
+
+// take takes a publish, whose payload is copied. It does not wait.
+func (s *inlets) take(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
+	m, err := forward.DecodePublishHead(payload)
+	if err != nil {
+		reply(nil, err)
+		return
+	}
+	if err := s.inlet(inletKey{from, session, m.Incarnation, m.Partition}).put(payload, reply); err != nil {
+		reply(nil, err)
+	}
+}
+
+func (s *inlets) inlet(key inletKey) *inlet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := s.all[key]
+	if in == nil {
+		in = &inlet{set: s}
+		s.all[key] = in
+	}
+	return in
+}
+
+// down forgets a session: nothing comes of it any more.
+func (s *inlets) down(from meta.NodeID, session uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.all {
+		if key.from == from && key.session == session {
+			delete(s.all, key)
+		}
+	}
+}
+
+func (in *inlet) put(payload []byte, reply func([][]byte, error)) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.bytes > 0 && in.bytes+len(payload) > inletBytes {
+		return ErrBusy
+	}
+	if !in.busy && !in.set.start(in.work) {
+		return ErrExiting
+	}
+	in.busy = true
+	in.bytes += len(payload)
+	in.queue = append(in.queue, arrival{append([]byte(nil), payload...), reply})
+	return nil
+}
+
+// work hands over what came until nothing is left.
+func (in *inlet) work() {
+	var spare []arrival
+	for {
+		in.mu.Lock()
+		queue := in.queue
+		if in.queue = spare; len(queue) == 0 {
+			in.queue, in.busy = nil, false
+			in.mu.Unlock()
+			return
+		}
+		in.mu.Unlock()
+		bytes := 0
+		for i, a := range queue {
+			bytes += len(a.payload)
+			in.serve(a)
+			queue[i] = arrival{}
+		}
+		spare = queue[:0]
+		in.mu.Lock()
+		in.bytes -= bytes
+		in.mu.Unlock()
+	}
+}
+
+// serve hands a publish to the term. It may wait for room there.
+func (in *inlet) serve(a arrival) {
+	m, err := forward.DecodePublish(a.payload)
+	if err == nil && in.overtakes(m.Round) {
+		err = errOvertaken
+	}
+	if err == nil {
+		err = in.set.offer(&m, func(r Receipt) { in.answer(m.Round, r, a.reply) })
+	}
+	if err != nil {
+		in.answer(m.Round, Receipt{Err: err}, a.reply)
+	}
+}
+
+// overtakes says whether something of a round was refused, so that what follows
+// must not be taken.
+func (in *inlet) overtakes(round uint64) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return round <= in.refused
+}
+
+// answer tells the other node what became of its publish.
+func (in *inlet) answer(round uint64, r Receipt, reply func([][]byte, error)) {
+	if r.Err == nil {
+		reply([][]byte{forward.AppendReceipt(make([]byte, 0, 24), r)}, nil)
+		return
+	}
+	if moving(r.Err) {
+		in.mu.Lock()
+		in.refused = max(in.refused, round)
+		in.mu.Unlock()
+	}
+	reply(nil, r.Err)
+}
+
+// offer hands messages to the term of this node. They are never sent on: another
+// node's metadata may be as old as this one's.
+func (s *inlets) offer(m *forward.Publish, done func(Receipt)) error {
+	h := s.d.lookup(m.Topic)
+	if h == nil || h.incarnation != m.Incarnation {
+		return coord.ErrNotLeading
+	}
+	lp := h.leds(m.Partition)
+	if lp == nil {
+		return coord.ErrNotLeading
+	}
+	if s.lowly() {
+		return ErrDiskFull
+	}
+	if err := h.fits(m.Messages); err != nil {
+		return err
+	}
+	return lp.offer(m.Messages, done)
+}
+
+// moving says whether a publish was refused because the leadership is elsewhere
+// or on its way.
+func moving(err error) bool {
+	return fate.Of(err) == fate.Refused &&
+		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) || errors.Is(err, coord.ErrNotWritable))
+}

@@ -1,0 +1,561 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Bounds of what waits for partitions that cannot be published to at once.
+const (
+	outletBytes  = 32 << 20  // of one partition
+	outletsBytes = 256 << 20 // of all together
+
+	// A partition that is refused is tried again after a pause that doubles from
+	// the first to the last of these, and whenever its metadata changes.
+	retryFirst = 2 * time.Millisecond
+	retryLast  = 50 * time.Millisecond
+)
+
+// outlets are the ways of publishes that do not simply go to a term of this
+// node: to partitions that another leads, and to those that nobody can append to
+// for a moment. What is refused without anything having been done is kept and
+// tried again for as long as a publish may take; what may have been done is
+// never sent twice.
+type outlets struct {
+	d      *directory
+	lowly  func() bool   // the disk of this node takes no publishes
+	active atomic.Int64  // outlets that have something to do
+	bytes  atomic.Int64  // of all that is on its way
+	rounds atomic.Uint64 // given out
+	stir   chan struct{} // an outlet began to wait; holds one
+	spare  sync.Pool     // of parcels, which are reused with what is bound to them
+
+	mu     sync.Mutex // guards what follows
+	all    map[outletKey]*outlet
+	closed error // why nothing waits any more
+}
+
+type outletKey struct {
+	topic       string
+	incarnation meta.Incarnation
+	partition   int
+}
+
+func newOutlets(d *directory, lowly func() bool) *outlets {
+	s := &outlets{d: d, lowly: lowly, stir: make(chan struct{}, 1), all: map[outletKey]*outlet{}}
+	s.spare.New = func() any {
+		x := &parcel{home: &s.spare}
+		x.answered = x.answer
+		return x
+	}
+	return s
+}
+
+// outlet is the way of publishes to one partition, in order. It is there while
+// something is on its way. Where things are refused, it waits until all that is
+// under way has been answered; then all that came back goes first, in a new
+// round, of which the leader takes nothing that came behind a refusal.
+type outlet struct {
+	set *outlets
+	key outletKey
+
+	mu       sync.Mutex // guards what follows
+	gone     bool       // no longer in the set
+	closed   error      // why nothing is kept any more
+	bytes    int
+	next     uint64        // sequence of parcels
+	round    uint64        // of those under way
+	target   meta.NodeID   // of those under way
+	flying   int           // under way, or being sent
+	sending  bool          // a goroutine sends what waited
+	returned []*parcel     // refused, to be sent again
+	waiting  []*parcel     // not sent yet
+	pause    time.Duration // before the next attempt; 0: the last one was answered well
+	paused   uint64        // round that the pause is for
+	retryAt  time.Time
+	seen     *meta.Topic // as it was when something was refused last
+}
+
+// parcel is a publish on its way.
+type parcel struct {
+	home     *sync.Pool
+	o        *outlet
+	seq      uint64
+	since    time.Time
+	messages []byte // encoded
+	head     []byte
+	count    int
+	done     func(Receipt)
+	refusal  error               // the last; nil: none yet
+	answered func([]byte, error) // answer, bound
+	payload  [2][]byte           // head and messages
+}
+
+// keptParcel is the largest buffer that is kept for another parcel.
+const keptParcel = 64 << 10
+
+// holds says whether publishes to a partition must take their way through its
+// outlet, since others are in it.
+func (s *outlets) holds(key outletKey) bool {
+	if s.active.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[key] != nil
+}
+
+// send takes a publish, whose messages are copied. Its Done is told what became
+// of it, unless an error is returned: then it was not taken. refusal is why the
+// partition's own term did not take it, or nil.
+func (s *outlets) send(key outletKey, p *Publish, refusal error) error {
+	size := forward.MessagesSize(p.Messages)
+	if s.bytes.Load()+int64(size) > outletsBytes {
+		return ErrBusy
+	}
+	x := s.spare.Get().(*parcel)
+	x.since, x.count, x.done, x.refusal = time.Now(), len(p.Messages), p.Done, refusal
+	x.messages = forward.AppendMessages(slices.Grow(x.messages[:0], size), p.Messages)
+	target := s.leader(key)
+	for {
+		o, err := s.outlet(key)
+		if err == nil {
+			var again bool
+			if again, err = o.take(x, target); again {
+				continue
+			}
+		}
+		if err != nil {
+			x.free()
+		}
+		return err
+	}
+}
+
+// outlet returns a partition's outlet.
+func (s *outlets) outlet(key outletKey) (*outlet, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return nil, s.closed
+	}
+	o := s.all[key]
+	if o == nil {
+		o = &outlet{set: s, key: key, round: s.rounds.Add(1)}
+		s.all[key] = o
+		s.active.Add(1)
+	}
+	return o, nil
+}
+
+// leader returns who leads a partition as far as is known here; "": nobody.
+func (s *outlets) leader(key outletKey) meta.NodeID {
+	t := s.d.o.Meta.Topic(key.topic)
+	if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
+		return ""
+	}
+	return t.Partitions[key.partition].Leader
+}
+
+// take sends a parcel to target, or keeps it behind others. again: the outlet
+// has ended meanwhile.
+func (o *outlet) take(x *parcel, target meta.NodeID) (again bool, err error) {
+	size := len(x.messages)
+	seen := o.set.d.o.Meta.Topic(o.key.topic)
+	o.mu.Lock()
+	switch {
+	case o.gone:
+		o.mu.Unlock()
+		return true, nil
+	case o.closed != nil:
+		defer o.mu.Unlock()
+		return false, o.closed
+	case o.bytes > 0 && o.bytes+size > outletBytes:
+		o.mu.Unlock()
+		return false, ErrBusy
+	}
+	o.bytes += size
+	o.set.bytes.Add(int64(size))
+	x.o, x.seq = o, o.next
+	o.next++
+	refused := x.refusal != nil
+	behind := o.sending || len(o.returned)+len(o.waiting) > 0 || o.flying > 0 && o.target != target
+	if refused || behind {
+		o.waiting = append(o.waiting, x)
+		if refused && !behind {
+			o.delayLocked(seen)
+		}
+		o.mu.Unlock()
+		o.set.poke()
+		return false, nil
+	}
+	o.target = target
+	o.flying++
+	round := o.round
+	o.mu.Unlock()
+	x.dispatch(target, round)
+	return false, nil
+}
+
+// delayLocked puts off the next attempt, once a round.
+func (o *outlet) delayLocked(seen *meta.Topic) {
+	o.seen = seen
+	if o.pause > 0 && o.paused == o.round {
+		return
+	}
+	o.pause, o.paused = min(max(2*o.pause, retryFirst), retryLast), o.round
+	o.retryAt = time.Now().Add(o.pause)
+}
+
+func (s *outlets) poke() {
+	select {
+	case s.stir <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch has a parcel appended by who leads the partition. It does not wait
+// for the network.
+func (x *parcel) dispatch(target meta.NodeID, round uint64) {
+	s, k := x.o.set, x.o.key
+	switch {
+	case target == "":
+		x.settle(Receipt{Err: s.absent(k)})
+	case target == s.d.o.Self:
+		x.append()
+	case s.d.o.Remote == nil:
+		x.settle(Receipt{Err: coord.ErrNotLeading})
+	default:
+		m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round}
+		x.head = forward.AppendPublishHead(x.head[:0], &m)
+		x.payload = [2][]byte{x.head, x.messages}
+		s.d.o.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
+	}
+}
+
+// absent says why a partition has no leader.
+func (s *outlets) absent(k outletKey) error {
+	if t := s.d.o.Meta.Topic(k.topic); t == nil || t.Incarnation != k.incarnation {
+		return ErrTopicNotFound
+	}
+	return fmt.Errorf("%s/%d: %w", k.topic, k.partition, ErrNoLeader)
+}
+
+// append hands a parcel to the term of this node. Once taken there, it is behind
+// all that was taken before, and on its way no more.
+func (x *parcel) append() {
+	s, k := x.o.set, x.o.key
+	h := s.d.lookup(k.topic)
+	if h == nil || h.incarnation != k.incarnation || h.leds(k.partition) == nil {
+		x.settle(Receipt{Err: coord.ErrNotLeading})
+		return
+	}
+	if s.lowly() {
+		x.settle(Receipt{Err: ErrDiskFull})
+		return
+	}
+	messages, err := forward.DecodeMessages(x.messages)
+	if err == nil {
+		err = h.leds(k.partition).offer(messages, x.done)
+	}
+	if err != nil {
+		x.settle(Receipt{Err: err})
+		return
+	}
+	x.leave()
+}
+
+// answer takes a leader's answer, or why there is none.
+func (x *parcel) answer(reply []byte, err error) {
+	if err == nil {
+		r, err := forward.DecodeReceipt(reply)
+		r.Err = fate.Mark(err, fate.Uncertain) // it was taken, wherever
+		x.settle(r)
+		return
+	}
+	_, arrived := errors.AsType[*peer.RemoteError](err)
+	if !arrived && fate.Of(err) == fate.Refused && !errors.Is(err, peer.ErrTooBig) {
+		x.comeBack(err) // the leader could not be asked
+		return
+	}
+	x.settle(Receipt{Err: fromRemote(err)})
+}
+
+// settle ends an attempt: the parcel is kept for another one if there is reason
+// to hope, and its publisher is told otherwise.
+func (x *parcel) settle(r Receipt) {
+	if r.Err != nil && x.o.set.passing(x.o.key, r.Err) {
+		x.comeBack(r.Err)
+		return
+	}
+	x.tell(r)
+}
+
+// comeBack keeps a parcel that was not taken.
+func (x *parcel) comeBack(refusal error) {
+	o := x.o
+	seen := o.set.d.o.Meta.Topic(o.key.topic)
+	x.refusal = refusal
+	o.mu.Lock()
+	if closed := o.closed; closed != nil {
+		o.mu.Unlock()
+		x.tell(Receipt{Err: closed})
+		return
+	}
+	o.flying--
+	o.returned = append(o.returned, x)
+	o.delayLocked(seen)
+	o.mu.Unlock()
+	o.set.poke()
+}
+
+// tell ends a parcel that is under way.
+func (x *parcel) tell(r Receipt) {
+	done, since, o := x.done, x.since, x.o
+	r.Partition = o.key.partition
+	x.leave()
+	if fate.Of(r.Err) == fate.Refused && r.Err != nil {
+		o.set.d.o.Observer.ObservePublish(time.Since(since), r.Err) // the leader did not see it
+	}
+	done(r)
+}
+
+// leave takes a parcel that is under way out of the outlet.
+func (x *parcel) leave() {
+	o := x.o
+	o.mu.Lock()
+	o.flying--
+	o.forgetLocked(x)
+	o.pause = 0
+	more := len(o.returned)+len(o.waiting) > 0
+	o.endLocked()
+	o.mu.Unlock()
+	x.free()
+	if more {
+		o.set.poke()
+	}
+}
+
+func (o *outlet) forgetLocked(x *parcel) {
+	o.bytes -= len(x.messages)
+	o.set.bytes.Add(-int64(len(x.messages)))
+}
+
+// endLocked takes an outlet that has nothing to do out of the set.
+func (o *outlet) endLocked() {
+	if o.gone || o.sending || o.flying+len(o.returned)+len(o.waiting) > 0 {
+		return
+	}
+	o.gone = true
+	o.set.active.Add(-1)
+	o.set.drop(o)
+}
+
+func (s *outlets) drop(o *outlet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, o.key)
+}
+
+func (x *parcel) free() {
+	home, messages, head, answered := x.home, x.messages[:0], x.head[:0], x.answered
+	if cap(messages) > keptParcel {
+		messages = nil
+	}
+	*x = parcel{home: home, messages: messages, head: head, answered: answered}
+	home.Put(x)
+}
+
+// passing says whether a refusal may be over soon, because the leadership moves.
+// Nothing was done then.
+func (s *outlets) passing(k outletKey, err error) bool {
+	if fate.Of(err) != fate.Refused {
+		return false
+	}
+	switch {
+	case errors.Is(err, coord.ErrNotLeading), errors.Is(err, coord.ErrMoving), errors.Is(err, ErrNoLeader):
+		return true
+	case errors.Is(err, coord.ErrNotWritable):
+		// what metadata says, too, does not pass by itself
+		t := s.d.o.Meta.Topic(k.topic)
+		return t != nil && k.partition < len(t.Partitions) && len(t.Partitions[k.partition].ISR) >= t.Config.MinISR
+	case errors.Is(err, ErrExiting):
+		return !s.d.exiting.Load() // it is the leader's end
+	}
+	return false
+}
+
+// run tries again what waits until ctx ends; then all of it is refused.
+func (s *outlets) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := s.d.o.Meta.Changed()
+		next := s.retry(time.Now())
+		if next < 0 {
+			changed = nil // nobody waits for it
+		} else {
+			timer.Reset(next)
+		}
+		select {
+		case <-ctx.Done():
+			s.close(ErrExiting)
+			return
+		case <-s.stir:
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// retry lets every outlet look whether it can go on. It returns when that is to
+// be done again at the latest; negative: nothing waits.
+func (s *outlets) retry(now time.Time) time.Duration {
+	if s.active.Load() == 0 {
+		return -1
+	}
+	s.mu.Lock()
+	all := make([]*outlet, 0, len(s.all))
+	for _, o := range s.all {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	next := time.Duration(-1)
+	for _, o := range all {
+		if d := o.retry(now); d >= 0 && (next < 0 || d < next) {
+			next = d
+		}
+	}
+	return next
+}
+
+// retry ends what has waited too long, and sends the rest if it is time.
+func (o *outlet) retry(now time.Time) time.Duration {
+	limit := o.set.d.o.PublishTimeout
+	t := o.set.d.o.Meta.Topic(o.key.topic)
+	target := o.set.leader(o.key)
+	o.mu.Lock()
+	slices.SortFunc(o.returned, func(x, y *parcel) int { return int(x.seq) - int(y.seq) })
+	late := o.takeLateLocked(now.Add(-limit))
+	var pending []*parcel
+	again := time.Duration(-1)
+	switch {
+	case o.sending || o.flying > 0 || len(o.returned)+len(o.waiting) == 0:
+	case o.pause > 0 && t == o.seen && now.Before(o.retryAt):
+		again = o.retryAt.Sub(now)
+	default:
+		pending = append(o.returned, o.waiting...)
+		o.returned, o.waiting = nil, nil
+		if o.pause > 0 { // one of them is enough to find out
+			pending, o.returned = pending[:1:1], pending[1:]
+		}
+		o.flying += len(pending)
+		o.sending = true
+		o.target, o.round = target, o.set.rounds.Add(1)
+	}
+	round := o.round
+	o.endLocked()
+	o.mu.Unlock()
+	for _, x := range late {
+		x.expire()
+	}
+	if pending != nil {
+		o.sendAll(pending, target, round)
+		again = 0 // what came behind it, or came back
+	}
+	return again
+}
+
+// sendAll sends what waited. As soon as something comes back, the rest stays.
+func (o *outlet) sendAll(pending []*parcel, target meta.NodeID, round uint64) {
+	for i, x := range pending {
+		x.dispatch(target, round)
+		o.mu.Lock()
+		stuck := o.pause > 0 && o.paused == round
+		if stuck {
+			rest := pending[i+1:]
+			o.flying -= len(rest)
+			o.returned = append(o.returned, rest...)
+		}
+		o.mu.Unlock()
+		if stuck {
+			break
+		}
+	}
+	o.mu.Lock()
+	o.sending = false
+	o.endLocked()
+	o.mu.Unlock()
+}
+
+// takeLateLocked takes out what has waited since before a time. It has been
+// tried, or something before it has.
+func (o *outlet) takeLateLocked(before time.Time) []*parcel {
+	var late []*parcel
+	for _, list := range []*[]*parcel{&o.returned, &o.waiting} {
+		n := 0
+		for n < len(*list) && (*list)[n].since.Before(before) {
+			o.forgetLocked((*list)[n])
+			n++
+		}
+		late = append(late, (*list)[:n]...)
+		*list = (*list)[n:]
+	}
+	return late
+}
+
+// expire tells the publisher of a parcel that was taken out why it was refused.
+func (x *parcel) expire() {
+	err := x.refusal
+	if err == nil {
+		err = x.o.set.absent(x.o.key)
+	}
+	done, since, o := x.done, x.since, x.o
+	x.free()
+	o.set.d.o.Observer.ObservePublish(time.Since(since), err)
+	done(Receipt{Partition: o.key.partition, Err: err})
+}
+
+// close refuses all that waits, and what comes.
+func (s *outlets) close(reason error) {
+	s.mu.Lock()
+	s.closed = reason
+	all := make([]*outlet, 0, len(s.all))
+	for _, o := range s.all {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	for _, o := range all {
+		o.mu.Lock()
+		o.closed = reason
+		rest := append(o.returned, o.waiting...)
+		o.returned, o.waiting = nil, nil
+		for _, x := range rest {
+			o.forgetLocked(x)
+			x.refusal = reason
+		}
+		o.endLocked()
+		o.mu.Unlock()
+		for _, x := range rest {
+			x.expire()
+		}
+	}
+}
+
+// offer hands messages to the term; done is told what became of them, unless an
+// error is returned.
+func (lp *ledPartition) offer(messages []topic.Message, done func(Receipt)) error {
+	return lp.part.Offer(messages, done)
+}

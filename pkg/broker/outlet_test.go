@@ -1,0 +1,311 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// send publishes one message and does not wait; the body is spoiled afterwards,
+// as a connection's buffer is.
+func (n *meshNode) send(name string, partition int, body string, done func(Receipt)) {
+	p := Publish{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}, Done: done}
+	n.Publish(n.t.Context(), p)
+	clear(p.Messages[0].Body)
+}
+
+// log returns the bodies in a partition, in order, as its leader has them.
+func (n *meshNode) log(name string, partition int) []string {
+	n.t.Helper()
+	from := seq.Offset(0)
+	all, err := n.hosting.Peek(n.t.Context(), Peek{Topic: name, Partition: partition, From: &from, Max: 1 << 20})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var bodies []string
+	for _, m := range all {
+		bodies = append(bodies, string(m.Body))
+	}
+	return bodies
+}
+
+func TestAPublishGoesToWhoeverLeads(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2", "n1", "n2")
+	a := m.nodes["n1"]
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	r := a.publish(Publish{Topic: "t", Partition: 2, Messages: []topic.Message{
+		{Body: []byte("one")}, {Body: []byte("two"), TraceID: 7, Header: []byte(`{"k":1}`), DeliverAt: at},
+	}})
+	if r.Err != nil || r.Partition != 2 || r.First != 0 || r.Count != 2 || r.RawSize == 0 {
+		t.Fatalf("got %+v", r)
+	}
+	from := seq.Offset(0)
+	got, err := m.nodes["n2"].hosting.Peek(t.Context(), Peek{Topic: "t", Partition: 2, From: &from, Max: 10})
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	if m := got[1]; string(m.Body) != "two" || m.TraceID != 7 || string(m.Header) != `{"k":1}` || !m.DeliverAt.Equal(at) {
+		t.Errorf("got %+v", m)
+	}
+	for range 4 { // what is led here is preferred
+		if r := a.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil || r.Partition != 1 {
+			t.Errorf("got %+v", r)
+		}
+	}
+	if r := a.publish(Publish{Topic: "t", Partition: 3}); !errors.Is(r.Err, ErrPartitionNotFound) {
+		t.Errorf("got %+v", r)
+	}
+	seen := map[int]bool{}
+	for i := range 20 {
+		key := []byte(strconv.Itoa(i))
+		r := a.publish(Publish{Topic: "t", Partition: AnyPartition, Key: key, Messages: []topic.Message{{Body: key}}})
+		if r.Err != nil || r.Partition != PartitionOfKey(key, 3) {
+			t.Errorf("key %s: %+v", key, r)
+		}
+		seen[r.Partition] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("keys went to %v", seen)
+	}
+}
+
+func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	if err := m.nodes["n1"].AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 4 }); err != nil {
+		t.Fatal(err)
+	}
+	m.converge("t")
+	big := Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("12345")}}}
+	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, ErrMessageTooBig) {
+		t.Errorf("got %+v", r)
+	}
+	m.nodes["n2"].lowDisk.Store(true)
+	r := m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
+	if !errors.Is(r.Err, ErrDiskFull) || r.Err.Error() != ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
+		t.Errorf("got %+v", r)
+	}
+	m.nodes["n2"].lowDisk.Store(false)
+	m.nodes["n1"].lowDisk.Store(true) // not the disk that it goes to
+	if r := m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// settled collects receipts.
+type settled struct {
+	sync.WaitGroup
+	mu       sync.Mutex // guards receipts
+	receipts []Receipt
+}
+
+func (s *settled) one() func(Receipt) {
+	s.Add(1)
+	return func(r Receipt) {
+		s.mu.Lock()
+		s.receipts = append(s.receipts, r)
+		s.mu.Unlock()
+		s.Done()
+	}
+}
+
+// TestOrderSurvivesRefusals has a leader that the leadership comes to and goes
+// from.
+func TestOrderSurvivesRefusals(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a, l, h := m.nodes["n1"], m.link("n1", "n2"), m.nodes["n2"].lookup("t")
+	led, none := h.leading.Load(), []*ledPartition{}
+	refused := 0
+	l.refuse(func(uint8) error {
+		if h.leading.Store(led); r.IntN(10) == 0 {
+			refused++
+			h.leading.Store(&none)
+		}
+		return nil
+	})
+	var got settled
+	var want []string
+	for i := range 500 {
+		want = append(want, strconv.Itoa(i))
+		a.send("t", 0, want[i], got.one())
+	}
+	got.Wait()
+	h.leading.Store(led)
+	for _, r := range got.receipts {
+		if r.Err != nil {
+			t.Fatalf("a publish failed: %v", r.Err)
+		}
+	}
+	if log := m.nodes["n2"].log("t", 0); refused == 0 || !slices.Equal(log, want) {
+		t.Errorf("after %d refusals the log is %v", refused, log)
+	}
+	if a.outlets.active.Load() != 0 || a.outlets.bytes.Load() != 0 || len(a.outlets.all) != 0 {
+		t.Errorf("left: %d outlets, %d bytes", a.outlets.active.Load(), a.outlets.bytes.Load())
+	}
+}
+
+func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n1")
+	b := m.nodes["n1"]
+	in := m.meta.Topic("t").Incarnation
+	ask := func(round uint64, incarnation meta.Incarnation) error {
+		msg := forward.Publish{Topic: "t", Incarnation: incarnation, Round: round, Messages: []topic.Message{{Body: []byte("x")}}}
+		_, err := m.nodes["n2"].Call(t.Context(), "n1", forward.KindPublish, [][]byte{forward.AppendPublish(nil, &msg)})
+		return fromRemote(err)
+	}
+	b.hosted.Range(func(k, v any) bool { // it does not lead for a moment
+		led := v.(*hostedTopic).leading.Swap(&[]*ledPartition{})
+		if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) {
+			t.Errorf("got %v", err)
+		}
+		v.(*hostedTopic).leading.Store(led)
+		return true
+	})
+	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) || fate.Of(err) != fate.Refused {
+		t.Errorf("what overtakes: %v", err)
+	}
+	if err := ask(6, in); err != nil {
+		t.Errorf("the next round: %v", err)
+	}
+	if err := ask(7, in+1); !errors.Is(err, coord.ErrNotLeading) {
+		t.Errorf("another incarnation: %v", err)
+	}
+	m.link("n2", "n1").cut(true)
+	m.link("n2", "n1").cut(false)
+	eventually(t, func() bool { b.inlets.mu.Lock(); defer b.inlets.mu.Unlock(); return len(b.inlets.all) == 0 })
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !so(); {
+		if time.Now().After(end) {
+			t.Fatal("it did not come to that")
+		}
+		tick := time.NewTimer(time.Millisecond)
+		<-tick.C
+	}
+}
+
+func TestAnUnreachableLeaderIsWaitedFor(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a, l := m.nodes["n1"], m.link("n1", "n2")
+	l.cut(true)
+	var got settled
+	for i := range 3 {
+		a.send("t", 0, strconv.Itoa(i), got.one())
+	}
+	if len(got.receipts) != 0 {
+		t.Errorf("got %v", got.receipts)
+	}
+	l.cut(false)
+	got.Wait()
+	if log := strings.Join(m.nodes["n2"].log("t", 0), ""); log != "012" {
+		t.Errorf("got %q", log)
+	}
+}
+
+func TestAPublishThatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a, l := m.nodes["n1"], m.link("n1", "n2")
+	l.hold(true)
+	var got settled
+	a.send("t", 0, "x", got.one())
+	l.cut(true)
+	l.hold(false)
+	l.cut(false)
+	got.Wait()
+	if r := got.receipts[0]; !errors.Is(r.Err, peer.ErrDisconnected) || fate.Of(r.Err) != fate.Uncertain {
+		t.Errorf("got %+v", r)
+	}
+	a.send("t", 0, "y", got.one())
+	got.Wait()
+	if log := m.nodes["n2"].log("t", 0); !slices.Equal(log, []string{"y"}) {
+		t.Errorf("got %v", log)
+	}
+}
+
+func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a := m.nodes["n1"]
+	a.outlets.d.o.PublishTimeout = 50 * time.Millisecond
+	m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", coord.ErrMoving) })
+	r := a.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+	if !errors.Is(r.Err, coord.ErrMoving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestWhatWaitsIsBounded(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a, l := m.nodes["n1"], m.link("n1", "n2")
+	l.cut(true)
+	body := strings.Repeat("x", 1<<20)
+	var got settled
+	for range outletBytes>>20 + 1 {
+		a.send("t", 0, body, got.one())
+	}
+	got.mu.Lock()
+	if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, ErrBusy) || n > 2 {
+		t.Errorf("%d are answered: %v", n, got.receipts)
+	}
+	got.mu.Unlock()
+	l.cut(false)
+	got.Wait()
+}
+
+func TestClosingEndsWhatWaits(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a := m.nodes["n1"]
+	m.link("n1", "n2").cut(true)
+	var got settled
+	a.send("t", 0, "x", got.one())
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got.Wait()
+	if r := got.receipts[0]; !errors.Is(r.Err, ErrExiting) {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestATopicThatGoesTakesWhatWaitsAlong(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	a := m.nodes["n1"]
+	m.link("n1", "n2").cut(true)
+	var got settled
+	a.send("t", 0, "x", got.one())
+	if _, err := m.meta.Propose(t.Context(), meta.DeleteTopic{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	got.Wait()
+	if r := got.receipts[0]; !errors.Is(r.Err, ErrTopicNotFound) {
+		t.Errorf("got %+v", r)
+	}
+}
