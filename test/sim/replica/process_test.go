@@ -224,7 +224,7 @@ func (p *process) viewOf(s *meta.State) (coord.View, bool) {
 	m := &t.Partitions[0]
 	v := coord.View{Epoch: m.Epoch, Version: m.Version, Leader: m.Leader, ISR: m.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync}
 	if w := p.w.twist; w != nil && w.view != nil {
-		w.view(&v)
+		w.view(p, &v)
 	}
 	for _, id := range m.Replicas {
 		r := coord.ReplicaView{Node: id, Down: true}

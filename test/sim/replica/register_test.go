@@ -26,6 +26,8 @@ type register struct {
 	state   meta.State
 	log     []meta.Command
 	changed chan struct{}
+
+	noCompare bool // a planted mistake
 }
 
 func newRegister(seed uint64) *register {
@@ -36,6 +38,11 @@ func newRegister(seed uint64) *register {
 func (r *register) apply(c meta.Command) (uint64, meta.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if change, ok := c.(meta.AlterISR); ok && r.noCompare {
+		now := r.state.Topic(theTopic).Partitions[0]
+		change.Version, change.Epoch = now.Version, now.Epoch
+		c = change
+	}
 	result := r.state.Apply(r.state.Index()+1, c)
 	r.log = append(r.log, c)
 	close(r.changed)
