@@ -31,6 +31,8 @@ var floors = map[string]int{
 	"pkg/coord/formation":  3, // who is in the cluster
 	"pkg/forward":          3, // what nodes ask of each other for clients
 
+	"pkg/coord/coordtest": 4, // replicas in memory: for tests
+
 	"pkg/broker": 4,
 
 	"pkg/server":  5,

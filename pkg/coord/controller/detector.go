@@ -73,6 +73,15 @@ func (d *Detector) Refused(id meta.NodeID, now time.Time) {
 	p.confirmed = p.confirmed || now.Sub(p.refused) >= d.opts.ConfirmAfter
 }
 
+// Suspect has a node that is believed to be alive probed at the next Tick, unless
+// its machine was heard to refuse a connection: then the second look keeps its
+// distance from the first.
+func (d *Detector) Suspect(id meta.NodeID) {
+	if p := d.nodes[id]; p != nil && p.alive && p.refused.IsZero() {
+		p.probed = time.Time{}
+	}
+}
+
 // Tick goes over the nodes of the metadata and returns what has changed about
 // them, by id, which to probe now, and when to ask again. It must be called at
 // least every ProbeEvery: after a gap longer than half of SessionTimeout, or a

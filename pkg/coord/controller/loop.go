@@ -38,6 +38,9 @@ type Loop struct {
 	// Changed, if not nil, brings a value after the metadata has changed. One
 	// that is not taken need not be repeated: a buffer of one is enough.
 	Changed <-chan struct{}
+	// Suspects, if not nil, brings nodes that there is reason to probe now: a
+	// connection to one broke, or was refused. It is no evidence by itself.
+	Suspects <-chan meta.NodeID
 }
 
 // answer is what became of a probe.
@@ -72,6 +75,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			core.note(a, time.Now())
 		case <-proposed:
 			busy = false
+		case id := <-l.Suspects:
+			core.Suspect(id)
 		case <-l.Changed:
 		case <-timer.C:
 		}

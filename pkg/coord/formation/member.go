@@ -11,6 +11,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
+// leaderless is how long a member waits for a leader before it asks whether it
+// still is one.
+const leaderless = 3 * time.Second
+
 // maxActions bounds what is done for one candidate: remove, add, promote, and
 // again where others interfered.
 const maxActions = 6
@@ -136,15 +140,20 @@ func (n *Node) occupant(ctx context.Context, c raftstore.Configuration, who cand
 }
 
 // Run keeps the node what it is to be, after Start: it asks for a vote where
-// there are too few, and tells of a changed address. It returns nil when ctx
-// ends, and otherwise why the node has no place in the cluster any more.
+// there are too few, and tells of a changed address. Where no leader has been
+// known for a while it asks the others for its place: one that was removed while
+// it did not run hears of it in no other way. It returns nil when ctx ends, and otherwise why the node has no place in the cluster any more.
 func (n *Node) Run(ctx context.Context) error {
 	s := n.opened()
 	if s == nil {
 		return errors.New("run before start")
 	}
+	lost := time.Now() // since when no leader is known
 	for {
-		if err := n.settle(ctx, s); err != nil {
+		if _, known := s.Leader(); known {
+			lost = time.Now()
+		}
+		if err := n.settle(ctx, s, time.Since(lost) >= leaderless); err != nil {
 			if final(err) {
 				return err
 			}
@@ -160,11 +169,12 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// settle asks for what the node lacks, if anything.
-func (n *Node) settle(ctx context.Context, s *raftstore.Store) error {
+// settle asks for what the node lacks, if anything; with anyway also if that
+// seems to be nothing.
+func (n *Node) settle(ctx context.Context, s *raftstore.Store, anyway bool) error {
 	c := s.Members().Configuration()
 	me, ok := c.Find(n.self.Node)
-	if ok && me.Address == n.self.Address && (me.Voter || len(c.Voters()) >= MaxVoters) {
+	if ok && me.Address == n.self.Address && (me.Voter || len(c.Voters()) >= MaxVoters) && !anyway {
 		return nil
 	}
 	if s.IsLeader() {

@@ -72,6 +72,7 @@ type Node struct {
 	word  promises
 	sees  []meta.NodeID
 	store *raftstore.Store // nil: not opened
+	into  string           // cluster that let the node in; "": none did
 }
 
 // New returns a Node. It starts nothing.
@@ -119,7 +120,10 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 func (n *Node) form(ctx context.Context) (founder bool, err error) {
 	reason := ""
 	for {
-		answers, self := n.look(ctx)
+		answers, self, err := n.look(ctx)
+		if err != nil {
+			return false, err
+		}
 		st := next(n.self, n.o.Expect, len(n.o.Join)-self, answers)
 		switch st.do {
 		case stepStop:
@@ -150,14 +154,17 @@ func (n *Node) form(ctx context.Context) (founder bool, err error) {
 	}
 }
 
-// look asks all addresses who is there. self is how many are this node's own.
-func (n *Node) look(ctx context.Context) (answers []seen, self int) {
+// look asks all addresses who is there. self is how many are this node's own. An
+// error is one that looking again does not help.
+func (n *Node) look(ctx context.Context) (answers []seen, self int, err error) {
 	for i, r := range n.askAll(ctx, n.o.Join, askWho) {
 		switch {
 		case errors.Is(r.err, ErrSelf):
 			self++
 		case r.err == nil:
 			answers = append(answers, r.seen)
+		case errors.Is(r.err, ErrNodeIDTaken):
+			return nil, 0, r.err
 		default:
 			n.o.Logger.Debug("no answer", "address", n.o.Join[i], "error", r.err)
 		}
@@ -168,7 +175,7 @@ func (n *Node) look(ctx context.Context) (answers []seen, self int) {
 	for _, s := range answers {
 		n.sees = append(n.sees, s.Node)
 	}
-	return answers, self
+	return answers, self, nil
 }
 
 // gather gets the promises and then the bonds of the others, and says whether
@@ -205,6 +212,9 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true})
 		if err = a.err; err == nil {
 			n.o.Logger.Info("joined the cluster", "cluster", a.Cluster, "through", a.Node)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.into = a.Cluster
 			return nil
 		}
 		if final(err) {
@@ -273,6 +283,17 @@ func (n *Node) opened() *raftstore.Store {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.store
+}
+
+// Cluster returns the id of the cluster that the node is in, or that has let it
+// in; "": none, or not yet known.
+func (n *Node) Cluster() string {
+	if id := n.cluster(); id != "" {
+		return id
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.into
 }
 
 // cluster returns the id of the node's cluster; "": none, or not yet known.

@@ -1,0 +1,352 @@
+package coordtest
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// DeadAfter is how long a session lives in which nothing arrives.
+const DeadAfter = 3 * time.Second
+
+// ErrBroken ends the calls of a session that has ended.
+var ErrBroken = errors.New("the session broke")
+
+// Handler takes the calls to a node, those of one session one after the other. It
+// must not wait. The payload is its own.
+type Handler func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
+
+// Network connects nodes in memory. Its methods may be called by many goroutines.
+type Network struct {
+	running sync.WaitGroup // goroutines that carry something
+
+	mu       sync.Mutex // guards what follows and all pipes
+	handlers map[meta.NodeID]Handler
+	pipes    map[way]*pipe
+	cut      map[way]bool
+	delay    func(from, to meta.NodeID) time.Duration
+}
+
+// way is a direction from one node to another.
+type way struct{ from, to meta.NodeID }
+
+func (w way) back() way { return way{w.to, w.from} }
+
+// NewNetwork returns a network without nodes and without delays.
+func NewNetwork() *Network {
+	return &Network{
+		handlers: map[meta.NodeID]Handler{}, pipes: map[way]*pipe{}, cut: map[way]bool{},
+		delay: func(_, _ meta.NodeID) time.Duration { return 0 },
+	}
+}
+
+// SetDelay has messages travel for as long as f says, which is called under a
+// lock. Messages of one session never overtake each other.
+func (n *Network) SetDelay(f func(from, to meta.NodeID) time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = f
+}
+
+// Serve lets a node take calls. It can be reached from now on.
+func (n *Network) Serve(id meta.NodeID, h Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.handlers[id] = h
+	n.settleLocked()
+}
+
+// Kill ends a node: its links are silent for ever, calls to it end, and others
+// are told that nobody listens there, until Serve.
+func (n *Network) Kill(id meta.NodeID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.handlers, id)
+	for w, p := range n.pipes {
+		switch id {
+		case w.from:
+			for l := range p.links {
+				l.closed = true
+			}
+			delete(n.pipes, w)
+			p.session++
+			p.up = false
+		case w.to:
+			p.breakLocked(true)
+		}
+	}
+}
+
+// SetCut stops everything on the way from one node to another, or lets it pass
+// again. A session that it hits ends after DeadAfter, or when the cut ends after
+// something was lost.
+func (n *Network) SetCut(from, to meta.NodeID, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[way{from, to}] = cut
+	n.settleLocked()
+}
+
+// Break ends the sessions between two nodes. New ones begin if they can.
+func (n *Network) Break(a, b meta.NodeID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range []way{{a, b}, {b, a}} {
+		if p := n.pipes[w]; p != nil && p.up {
+			p.breakLocked(false)
+		}
+	}
+	n.settleLocked()
+}
+
+// Wait returns when nothing is on its way any more.
+func (n *Network) Wait() { n.running.Wait() }
+
+// Peers returns how a node reaches the others.
+func (n *Network) Peers(self meta.NodeID) coord.Peers { return peers{n, self} }
+
+type peers struct {
+	net  *Network
+	self meta.NodeID
+}
+
+// Follow implements coord.Peers.
+func (p peers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
+	n := p.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := way{p.self, node}
+	pp := n.pipes[w]
+	if pp == nil {
+		pp = &pipe{net: n, way: w, links: map[*link]bool{}, calls: map[*call]bool{}}
+		n.pipes[w] = pp
+	}
+	l := &link{pipe: pp, events: e}
+	pp.links[l] = true
+	switch {
+	case pp.up:
+		pp.answers.push(n, time.Time{}, func() { l.fire(func() { e.Up() }) })
+	case n.handlers[node] == nil:
+		pp.answers.push(n, time.Time{}, func() { l.fire(func() { e.Down(true) }) })
+	}
+	n.settleLocked()
+	return l
+}
+
+// settleLocked lets sessions begin and end as they should.
+func (n *Network) settleLocked() {
+	for _, p := range n.pipes {
+		whole := !n.cut[p.way] && !n.cut[p.way.back()]
+		switch served := n.handlers[p.way.to] != nil; {
+		case p.up && whole && p.lost:
+			p.breakLocked(false)
+			p.connectLocked()
+		case p.up && !whole:
+			p.starveLocked()
+		case !p.up && whole && served:
+			p.connectLocked()
+		}
+	}
+}
+
+// pipe is what one node has to do with another: one session at a time, for all
+// links. The network's mutex guards it.
+type pipe struct {
+	net      *Network
+	way      way
+	links    map[*link]bool
+	session  uint64
+	up       bool
+	lost     bool // something of the session did not arrive
+	starving bool // the session is cut, and a timer runs
+	calls    map[*call]bool
+	requests line // to the other node
+	answers  line // from it, and all that links are told
+}
+
+type call struct {
+	done func([]byte, error)
+}
+
+func (p *pipe) connectLocked() {
+	p.up, p.lost = true, false
+	p.session++
+	for l := range p.links {
+		p.answers.push(p.net, p.net.arrival(p.way), func() { l.fire(l.events.Up) })
+	}
+}
+
+// breakLocked ends the session, if there is one, and tells the links.
+func (p *pipe) breakLocked(refused bool) {
+	was := p.up
+	p.up = false
+	p.session++
+	calls := p.calls
+	p.calls = map[*call]bool{}
+	links := make([]*link, 0, len(p.links))
+	for l := range p.links {
+		links = append(links, l)
+	}
+	p.answers.push(p.net, time.Time{}, func() {
+		for c := range calls {
+			c.done(nil, ErrBroken)
+		}
+		for _, l := range links {
+			if was || refused {
+				l.fire(func() { l.events.Down(refused) })
+			}
+		}
+	})
+}
+
+// starveLocked breaks the session in a while if it is still cut then.
+func (p *pipe) starveLocked() {
+	if p.starving {
+		return
+	}
+	p.starving = true
+	session := p.session
+	p.net.running.Add(1)
+	time.AfterFunc(DeadAfter, func() {
+		defer p.net.running.Done()
+		n := p.net
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		p.starving = false
+		if p.up && p.session == session && (n.cut[p.way] || n.cut[p.way.back()]) {
+			p.breakLocked(false)
+		}
+		n.settleLocked()
+	})
+}
+
+func (n *Network) arrival(w way) time.Time {
+	if d := n.delay(w.from, w.to); d > 0 {
+		return time.Now().Add(d)
+	}
+	return time.Time{}
+}
+
+type link struct {
+	pipe   *pipe
+	events coord.LinkEvents
+	closed bool // guarded by the network's mutex
+}
+
+// fire tells the link something unless it is closed.
+func (l *link) fire(event func()) {
+	n := l.pipe.net
+	n.mu.Lock()
+	closed := l.closed
+	n.mu.Unlock()
+	if !closed {
+		event()
+	}
+}
+
+// Close implements coord.Link.
+func (l *link) Close() {
+	n := l.pipe.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l.closed = true
+	delete(l.pipe.links, l)
+}
+
+// Go implements coord.Link.
+func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
+	p := l.pipe
+	n := p.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.closed || !p.up {
+		p.answers.push(n, time.Time{}, func() { done(nil, ErrBroken) })
+		return
+	}
+	c, session := &call{done}, p.session
+	p.calls[c] = true
+	whole := bytes.Join(payload, nil)
+	p.requests.push(n, n.arrival(p.way), func() { p.arrive(session, c, kind, whole) })
+}
+
+// arrive hands a request to the node.
+func (p *pipe) arrive(session uint64, c *call, kind uint8, payload []byte) {
+	n := p.net
+	n.mu.Lock()
+	h := n.handlers[p.way.to]
+	if session != p.session || h == nil {
+		n.mu.Unlock()
+		return
+	}
+	if n.cut[p.way] {
+		p.lost = true
+		n.mu.Unlock()
+		return
+	}
+	n.mu.Unlock()
+	h(p.way.from, kind, payload, func(answer []byte) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		p.answers.push(n, n.arrival(p.way.back()), func() { p.answer(session, c, answer) })
+	})
+}
+
+// answer hands an answer to the caller.
+func (p *pipe) answer(session uint64, c *call, answer []byte) {
+	n := p.net
+	n.mu.Lock()
+	if session != p.session || !p.calls[c] {
+		n.mu.Unlock()
+		return
+	}
+	if n.cut[p.way.back()] {
+		p.lost = true
+		n.mu.Unlock()
+		return
+	}
+	delete(p.calls, c)
+	n.mu.Unlock()
+	c.done(answer, nil)
+}
+
+// line carries things one after the other, each not before its time. It has a
+// goroutine only while something is on it. The network's mutex guards it.
+type line struct {
+	queue   []item
+	running bool
+}
+
+type item struct {
+	at time.Time // zero: at once
+	f  func()
+}
+
+func (l *line) push(n *Network, at time.Time, f func()) {
+	l.queue = append(l.queue, item{at, f})
+	if !l.running {
+		l.running = true
+		n.running.Go(func() { l.carry(n) })
+	}
+}
+
+func (l *line) carry(n *Network) {
+	for {
+		n.mu.Lock()
+		if len(l.queue) == 0 {
+			l.queue, l.running = nil, false
+			n.mu.Unlock()
+			return
+		}
+		next := l.queue[0]
+		l.queue = l.queue[1:]
+		n.mu.Unlock()
+		if d := time.Until(next.at); !next.at.IsZero() && d > 0 {
+			<-time.After(d)
+		}
+		next.f()
+	}
+}
