@@ -14,15 +14,14 @@ LOADGEN  := $(CACHE)/tools/loadgen
 ARGS     ?=
 FUZZTIME ?= 1m
 ROUNDS   ?= 100
-SEEDS    ?= 500
-FIRST    ?= 1
 SOAK     ?= 30m
+GAPS     ?= 20
 BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model fuzz conformance \
-	crash soak bench bench-nsqd golden cover install-tools clean
+.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race model fuzz conformance \
+	crash chaos soak bench bench-failover bench-nsqd golden cover install-tools clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,9 +66,6 @@ race: ## all Go tests with the race detector
 	$(GO) test -race -timeout 10m ./...
 	cd tools/loadgen && $(GO) test -race ./...
 
-sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
-	$(GO) test -count 1 -timeout 4h ./test/sim/... -sim.seeds $(SEEDS) -sim.first $(FIRST)
-
 model: ## search the model of replication in larger bounds, for minutes
 	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v
 
@@ -82,8 +78,15 @@ conformance: build ## client suites and the README's examples, against bin/broke
 crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message
 	$(GO) run ./test/crash -rounds $(ROUNDS)
 
-soak: build ## the same for SOAK (30m)
+chaos: build ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
+	$(GO) run ./test/cluster $(ARGS)
+
+soak: build ## both for SOAK (30m) each, with longer pauses
 	$(GO) run ./test/crash -rounds 0 -for $(SOAK)
+	$(GO) run ./test/cluster -for $(SOAK) -pause 30s
+
+bench-failover: build ## how long a publisher waits when a leader goes away (GAPS=20 rounds each)
+	$(GO) run ./test/cluster -failover $(GAPS)
 
 bench: ## the micro benchmarks (BENCH=pattern BENCHTIME=1s)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) ./...

@@ -117,7 +117,7 @@ type Stats struct {
 	Recovered                          int // unknown to the publisher, and delivered
 	Deferred                           int // published with a delay
 	Delivered, Finished, Requeued      int
-	Connections, Kills                 int
+	Connections, Kills                 int // other disturbances are among the kills
 	Redelivered                        map[Cause]int
 	Stall                              time.Duration // longest of the machine
 	Forgotten                          time.Duration // longest from a FIN to the kill that undid it
@@ -127,12 +127,12 @@ type Stats struct {
 
 // Audit is what is known so far.
 type Audit struct {
+	turmoil
 	o         Options
 	producers []producer
 	ids       map[ID]Key
 	conns     map[int]*conn
 	kills     map[int]kill // by round
-	unrest    []unrest     // in the order in which it began
 	doubts    []doubt
 	stats     Stats
 	found     []Violation
@@ -175,21 +175,6 @@ const (
 
 type kill struct{ at, stall time.Duration }
 
-// unrest is a time in which something was done to the cluster.
-type unrest struct {
-	from, to time.Duration
-	lasts    bool // to is not known yet
-	stall    time.Duration
-}
-
-// doubt is a redelivery that the end of a connection may yet explain.
-type doubt struct {
-	conn     int
-	at, end  time.Duration // of the redelivery; of the FIN before it, 0: none
-	because  Cause
-	mistaken Violation
-}
-
 type conn struct {
 	channel int
 	round   int
@@ -208,14 +193,19 @@ const (
 // New returns an Audit that has seen nothing.
 func New(o Options) *Audit {
 	return &Audit{
-		o: o, producers: make([]producer, o.Producers),
+		turmoil: turmoil{grace: o.Grace}, o: o, producers: make([]producer, o.Producers),
 		ids: map[ID]Key{}, conns: map[int]*conn{}, kills: map[int]kill{},
 		stats: Stats{Redelivered: map[Cause]int{}},
 	}
 }
 
 // Stats returns the counts so far.
-func (a *Audit) Stats() Stats { return a.stats }
+func (a *Audit) Stats() Stats {
+	s := a.stats
+	s.Kills += len(a.turmoil.all)
+	s.Stall = max(s.Stall, a.longest())
+	return s
+}
 
 // Violations returns the first broken promises that were found.
 func (a *Audit) Violations() []Violation { return a.found }
@@ -333,7 +323,7 @@ func (a *Audit) Close(now time.Duration, c int, clean bool) {
 	if clean {
 		x.state = connClean
 	}
-	a.resolve(now, c, x)
+	a.judge(now, c, x)
 }
 
 // Kill is told before the round-th broker process is killed. stall is for how

@@ -2,81 +2,103 @@ package audit
 
 import "time"
 
+// turmoil is the times in which something was done to the cluster, in the order
+// in which they began.
+type turmoil struct {
+	all   []unrest
+	grace time.Duration // how much longer than it is told it lasts
+}
+
+// unrest is a time in which something was done to the cluster.
+type unrest struct {
+	from, to time.Duration
+	lasts    bool // to is not known yet
+	stall    time.Duration
+}
+
 // Disturb is told before something is done to the cluster that may move what it
 // does to other nodes: a node killed or paused, a link cut. stall is for how long
 // the machine stood still before. It lasts until Calm.
-func (a *Audit) Disturb(now, stall time.Duration) {
-	a.unrest = append(a.unrest, unrest{from: now, lasts: true, stall: stall})
-	a.stats.Stall = max(a.stats.Stall, stall)
-	a.stats.Kills++
+func (t *turmoil) Disturb(now, stall time.Duration) {
+	t.all = append(t.all, unrest{from: now, lasts: true, stall: stall})
 }
 
 // Calm is told when the cluster has recovered from everything that was done.
-func (a *Audit) Calm(now time.Duration) {
-	for i := range a.unrest {
-		if u := &a.unrest[i]; u.lasts {
+func (t *turmoil) Calm(now time.Duration) {
+	for i := range t.all {
+		if u := &t.all[i]; u.lasts {
 			u.to, u.lasts = now, false
 		}
 	}
 }
 
-// disturbed returns the first unrest that may have undone what was done at t, by
-// now, where unrest undoes what was done within window before it; nil if there is
-// none. With no window it is what was in flight from t to now.
-func (a *Audit) disturbed(t, now, window time.Duration) *unrest {
-	for i := range a.unrest {
-		u := &a.unrest[i]
+// longest is the longest time for which the machine stood still.
+func (t *turmoil) longest() time.Duration {
+	stall := time.Duration(0)
+	for i := range t.all {
+		stall = max(stall, t.all[i].stall)
+	}
+	return stall
+}
+
+// undoes returns the first unrest that may have undone what was done at x, by now,
+// where unrest undoes what was done within window before it; nil if there is none.
+// With no window it is what was in flight from x to now.
+func (t *turmoil) undoes(x, now, window time.Duration) *unrest {
+	for i := range t.all {
+		u := &t.all[i]
 		until := now
 		if !u.lasts {
-			until = u.to + a.o.Grace
+			until = u.to + t.grace
 		}
-		began := u.from <= now && (window == 0 || t >= u.from-window-u.stall)
-		if began && t <= until {
+		began := u.from <= now && (window == 0 || x >= u.from-window-u.stall)
+		if began && x <= until {
 			return u
 		}
 	}
 	return nil
 }
 
-// doubtful keeps a redelivery for which the end of the connection that had the
-// message may yet be seen.
-func (a *Audit) doubtful(now time.Duration, p *place, kind Kind, text string) bool {
-	if a.o.Notice == 0 || a.conns[p.conn].state != connOpen || kind != Twice && kind != Undone {
-		return false
+// doubt is a redelivery that the end of a connection may yet explain.
+type doubt struct {
+	conn     int
+	at, end  time.Duration // of the redelivery; of the FIN before it, 0: none
+	because  Cause
+	mistaken Violation
+}
+
+// doubtful makes a doubt of a redelivery for which the end of the connection that
+// had the message may yet be seen.
+func doubtful(now, notice time.Duration, had *conn, p *place, kind Kind, text string) (doubt, bool) {
+	if notice == 0 || had.state != connOpen || kind != Twice && kind != Undone {
+		return doubt{}, false
 	}
 	d := doubt{conn: p.conn, at: now, because: CauseDisconnect, mistaken: Violation{kind, now, text}}
 	if kind == Undone {
 		d.end, d.because = p.endAt, CauseCut
 	}
-	a.doubts = append(a.doubts, d)
-	return true
+	return d, true
 }
 
-// resolve explains by the end of a connection what was doubtful.
-func (a *Audit) resolve(now time.Duration, c int, x *conn) {
+// explained tells whether the end of the doubt's connection explains it.
+func (d *doubt) explained(now time.Duration, x *conn, o *Options) bool {
+	return now-d.at <= o.Notice && (d.end == 0 || x.cut(d.end, o.Grace+o.Notice))
+}
+
+// judge ends the doubts about a connection that has ended, and those whose time is
+// over. With no connection it is only these.
+func (a *Audit) judge(now time.Duration, c int, x *conn) {
 	kept := a.doubts[:0]
-	for _, d := range a.doubts {
+	for i := range a.doubts {
+		d := &a.doubts[i]
 		switch {
-		case d.conn != c:
-			kept = append(kept, d)
-		case now-d.at > a.o.Notice, d.end > 0 && !x.cut(d.end, a.o.Grace+a.o.Notice):
+		case x != nil && d.conn == c && d.explained(now, x, &a.o):
+			a.stats.Redelivered[d.because]++
+		case x != nil && d.conn == c, now-d.at > a.o.Notice:
 			a.violate(d.mistaken.At, d.mistaken.Kind, "%s", d.mistaken.What)
 		default:
-			a.stats.Redelivered[d.because]++
+			kept = append(kept, *d)
 		}
-	}
-	a.doubts = kept
-}
-
-// convict counts the doubts that nothing has explained in time.
-func (a *Audit) convict(now time.Duration) {
-	kept := a.doubts[:0]
-	for _, d := range a.doubts {
-		if now-d.at <= a.o.Notice {
-			kept = append(kept, d)
-			continue
-		}
-		a.violate(d.mistaken.At, d.mistaken.Kind, "%s", d.mistaken.What)
 	}
 	a.doubts = kept
 }

@@ -76,7 +76,8 @@ func (a *Audit) redeliver(now time.Duration, c int, k Key, p *place) {
 	}
 	text := fmt.Sprintf("%v on channel %s, delivered at %.3fs: %s",
 		k, a.o.Channels[a.conns[c].channel], p.at.Seconds(), why)
-	if a.doubtful(now, p, kind, text) {
+	if d, ok := doubtful(now, a.o.Notice, a.conns[p.conn], p, kind, text); ok {
+		a.doubts = append(a.doubts, d)
 		return
 	}
 	a.violate(now, kind, "%s", text)
@@ -99,7 +100,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 			return CauseDisconnect, "", ""
 		case now >= late-a.o.Tolerance:
 			return CauseTimeout, "", ""
-		case a.disturbed(p.at, now, 0) != nil:
+		case a.undoes(p.at, now, 0) != nil:
 			return CauseMove, "", ""
 		}
 		return "", Twice, "it is still in flight there"
@@ -107,7 +108,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	case requeued:
 		// A REQ that may not have been read or remembered leaves the message
 		// as it was: in flight.
-		forgotten := forgettable || before.cut(p.endAt, a.o.Grace) || a.disturbed(p.endAt, now, a.o.Window) != nil
+		forgotten := forgettable || before.cut(p.endAt, a.o.Grace) || a.undoes(p.endAt, now, a.o.Window) != nil
 		if now < p.notBefore-a.o.Tolerance && !forgotten {
 			return "", Early, fmt.Sprintf("put back until %.3fs", p.notBefore.Seconds())
 		}
@@ -123,7 +124,7 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 		case before.cut(p.endAt, a.o.Grace):
 			return CauseCut, "", ""
 		}
-		if u := a.disturbed(p.endAt, now, a.o.Window); u != nil {
+		if u := a.undoes(p.endAt, now, a.o.Window); u != nil {
 			a.stats.Forgotten = max(a.stats.Forgotten, u.from-p.endAt)
 			return CauseMoveWindow, "", ""
 		}
@@ -144,7 +145,7 @@ func (x *conn) cut(t, grace time.Duration) bool {
 // Forget drops what can be dropped: the messages at the head of each producer
 // that have been finished everywhere, or not heard of, for as long as Keep.
 func (a *Audit) Forget(now time.Duration) {
-	a.convict(now)
+	a.judge(now, 0, nil)
 	for i := range a.producers {
 		p := &a.producers[i]
 		n := 0
@@ -173,7 +174,7 @@ func (m *message) past(now, keep time.Duration) bool {
 // End is told when all has been waited for that could come. It finds what is
 // missing.
 func (a *Audit) End(now time.Duration) {
-	a.convict(now + a.o.Notice + 1) // nothing more can come
+	a.judge(now+a.o.Notice+1, 0, nil) // nothing more can come
 	for i := range a.producers {
 		for j := range a.producers[i].messages {
 			a.missing(now, Key{i, a.producers[i].first + j}, &a.producers[i].messages[j])

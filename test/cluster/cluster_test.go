@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+func TestAnErrorIsARefusalUnlessItSaysOtherwise(t *testing.T) {
+	tests := []struct {
+		kind  int
+		data  string
+		want  audit.Outcome
+		wrong bool
+	}{
+		{wire.FrameResponse, "OK", audit.Acknowledged, false},
+		{wire.FrameError, "E_PUB_FAILED not writable", audit.Rejected, false},
+		{wire.FrameError, "E_PUB_FAILED timed out (outcome unknown)", audit.Open, false},
+		{wire.FrameError, "E_BAD_TOPIC", audit.Rejected, true},
+		{wire.FrameError, "E_INVALID", audit.Rejected, true},
+		{wire.FrameResponse, "", audit.Open, false}, // no answer
+	}
+	for _, test := range tests {
+		if got := outcomeOf(test.kind, []byte(test.data)); got != test.want {
+			t.Errorf("%q means %d, want %d", test.data, got, test.want)
+		}
+		if got := wrong([]byte(test.data)); got != test.wrong {
+			t.Errorf("%q is called wrong: %v", test.data, got)
+		}
+	}
+}
+
+func place(offset int) (id audit.ID) {
+	copy(id[:], fmt.Sprintf("%016x", offset))
+	return id
+}
+
+// TestOrderIsHeld tells histories of one ordered channel and what is wrong in them.
+func TestOrderIsHeld(t *testing.T) {
+	key := func(producer, seq int) audit.Key { return audit.Key{Producer: producer, Seq: seq} }
+	take := func(o *order, offset int, k audit.Key) {
+		o.deliver(place(offset), k)
+		o.finish(place(offset))
+	}
+	tests := []struct {
+		name  string
+		want  string // in the violation; "" is none
+		story func(o *order)
+	}{
+		{"one after the other", "", func(o *order) {
+			take(o, 0, key(0, 0))
+			take(o, 1, key(1, 0))
+			take(o, 2, key(0, 1))
+		}},
+		{"again before the next", "", func(o *order) {
+			take(o, 0, key(0, 0))
+			take(o, 0, key(0, 0))
+			take(o, 1, key(0, 1))
+		}},
+		{"a message whose fate is open is left out", "", func(o *order) {
+			take(o, 0, key(0, 0))
+			take(o, 1, key(0, 2))
+		}},
+		{"two at a time", "before", func(o *order) {
+			o.deliver(place(0), key(0, 0))
+			o.deliver(place(1), key(0, 1))
+		}},
+		{"the next although the redelivery is not finished", "before", func(o *order) {
+			take(o, 0, key(0, 0))
+			o.deliver(place(0), key(0, 0))
+			o.deliver(place(1), key(0, 1))
+		}},
+		{"again after the next", "had to be finished", func(o *order) {
+			take(o, 0, key(0, 0))
+			take(o, 1, key(0, 1))
+			take(o, 0, key(0, 0))
+		}},
+		{"an acknowledged message is left out", "skipped", func(o *order) {
+			o.acknowledge(key(0, 1))
+			take(o, 0, key(0, 0))
+			take(o, 1, key(0, 2))
+		}},
+		{"a producer's messages change places", "came after", func(o *order) {
+			take(o, 0, key(0, 1))
+			take(o, 1, key(0, 0))
+		}},
+		{"one place, two messages", "is both", func(o *order) {
+			take(o, 0, key(0, 0))
+			take(o, 0, key(1, 0))
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := newOrder()
+			test.story(o)
+			found := strings.Join(o.found, "; ")
+			if (test.want == "") != (found == "") || !strings.Contains(found, test.want) {
+				t.Errorf("found %q, want %q", found, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatWasAcknowledgedIsOwedUntilItComes(t *testing.T) {
+	o := newOrder()
+	k := audit.Key{Producer: 1, Seq: 0}
+	o.acknowledge(k)
+	if o.owed() != 1 {
+		t.Errorf("%d owed", o.owed())
+	}
+	o.deliver(place(3), k)
+	if o.owed() != 0 {
+		t.Errorf("%d owed after it came", o.owed())
+	}
+	o.acknowledge(k) // the answer came after the message
+	if o.owed() != 0 {
+		t.Errorf("%d owed after a late answer", o.owed())
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	var values []time.Duration
+	for i := range 100 {
+		values = append(values, time.Duration(100-i))
+	}
+	for _, of := range []int{50, 99, 100} {
+		if got := percentile(values, of); got != time.Duration(of) {
+			t.Errorf("percentile %d of 1 to 100 is %d", of, got)
+		}
+	}
+	if got := percentile([]time.Duration{7}, 50); got != 7 {
+		t.Errorf("median of one value is %d", got)
+	}
+}
+
+func TestTheTableTellsWhatWasMissed(t *testing.T) {
+	in := incident{name: "x", p50: time.Second, p99: 2 * time.Second}
+	graceful := incident{name: "y", p99: time.Second, graceful: true}
+	tests := []struct {
+		result
+		missed bool
+	}{
+		{result{incident: in, gaps: []time.Duration{time.Second, time.Second, 2 * time.Second}}, false},
+		{result{incident: in, gaps: []time.Duration{time.Second, 3 * time.Second}}, true},
+		{result{incident: in, gaps: []time.Duration{1001 * time.Millisecond}}, true},
+		{result{incident: graceful, gaps: []time.Duration{time.Millisecond}}, false},
+		{result{incident: graceful, gaps: []time.Duration{time.Millisecond}, failed: 1}, true},
+	}
+	for _, test := range tests {
+		var out bytes.Buffer
+		if got := tabulate(&out, []result{test.result}); got != test.missed || strings.Contains(out.String(), "MISSED") != test.missed {
+			t.Errorf("missed: %v, want %v\n%s", got, test.missed, &out)
+		}
+	}
+}
+
+func TestScenariosAreChosenByName(t *testing.T) {
+	all, err := choose("")
+	if err != nil || len(all) != len(scenarios) {
+		t.Errorf("%d of %d, %v", len(all), len(scenarios), err)
+	}
+	names := map[string]bool{}
+	for _, s := range scenarios {
+		if names[s.name] || (s.run == nil) == (s.alone == nil) || s.about == "" {
+			t.Errorf("scenario %q is not well described", s.name)
+		}
+		names[s.name] = true
+	}
+	two, err := choose("ordered,kill-all")
+	if err != nil || len(two) != 2 || two[0].name != "ordered" {
+		t.Errorf("%v, %v", two, err)
+	}
+	if _, err := choose("kill-everybody"); err == nil {
+		t.Error("a name that is none is accepted")
+	}
+}
+
+func TestOldMessagesOfARecreatedTopicAreFound(t *testing.T) {
+	k := audit.Key{Producer: 0, Seq: 1}
+	r := &rebirth{acked: map[audit.Key]int{}, seen: map[audit.Key]bool{}, owed: map[audit.Key]bool{}, acks: recreateMinimum}
+	r.answered(k, 0)
+	if len(r.owed) != 1 {
+		t.Error("an acknowledged message is not owed")
+	}
+	r.begin()
+	r.answered(audit.Key{Seq: 2}, 0) // it met the deletion
+	r.end()
+	if len(r.owed) > 0 || len(r.found) > 0 {
+		t.Errorf("owed %v, found %v", r.owed, r.found)
+	}
+	r.came(audit.Key{Seq: 2}, 1)
+	if len(r.found) > 0 {
+		t.Errorf("a message that may be in either topic: %v", r.found)
+	}
+	r.came(k, 1)
+	if len(r.found) != 1 {
+		t.Error("an old message is not found")
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := options{producers: 1, consumers: 2, rate: 1, pause: time.Second, nodes: 3}
+	o := good
+	if err := o.validate(); err != nil || o.seed == 0 {
+		t.Errorf("%v, seed %d", err, o.seed)
+	}
+	for _, spoil := range []func(*options){
+		func(o *options) { o.producers = 0 }, func(o *options) { o.consumers = 1 }, func(o *options) { o.rate = 0 },
+		func(o *options) { o.pause = 0 }, func(o *options) { o.nodes = 0 }, func(o *options) { o.failover = -1 },
+	} {
+		o := good
+		spoil(&o)
+		if o.validate() == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// The topic and the channels of the load, and how clients treat them.
+const (
+	topic          = "work"
+	partitions     = 6
+	msgTimeout     = 60 * time.Second
+	patience       = 3 * time.Second // of a publisher with an answer
+	maxOpen        = 20000           // messages stored and not finished, above which producers wait
+	reconnectPause = 20 * time.Millisecond
+
+	// forgetWindow is how long before a fault a FIN may have been sent and be
+	// forgotten: positions go to followers at least every 200 ms.
+	forgetWindow = time.Second
+	// noticeTime is how much later than a redelivery by another node the end of
+	// the connection that had the message may be seen.
+	noticeTime = time.Second
+)
+
+var channels = []string{"a", "b"}
+
+// load is clients on all nodes, and the audit that they tell everything.
+type load struct {
+	o     options
+	nodes []*nodes.Node
+	began time.Time
+	calm  atomic.Bool // draining: consumers only finish
+
+	mu    sync.Mutex // guards audit, conns and gap
+	audit *audit.Audit
+	conns int
+	gap   gap
+
+	taken    []atomic.Int64 // messages, by consumer
+	refusals atomic.Int64   // error frames to publishers
+
+	producers, consumers *crew
+}
+
+// gap is the longest time without an acknowledgement to anybody.
+type gap struct{ last, longest time.Duration }
+
+// crew is a set of goroutines that end together.
+type crew struct {
+	sync.WaitGroup
+	cancel context.CancelFunc
+}
+
+func hire(ctx context.Context, n int, work func(context.Context, int)) *crew {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &crew{cancel: cancel}
+	for i := range n {
+		c.Go(func() { work(ctx, i) })
+	}
+	return c
+}
+
+func (c *crew) dismiss() {
+	c.cancel()
+	c.Wait()
+}
+
+// newLoad starts the clients. The topic and its channels are there.
+func newLoad(o options, all []*nodes.Node) *load {
+	l := &load{o: o, nodes: all, began: time.Now(), taken: make([]atomic.Int64, o.consumers)}
+	l.audit = audit.New(audit.Options{
+		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime,
+		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: 2 * msgTimeout,
+	})
+	l.consumers = hire(context.Background(), o.consumers, l.consume)
+	l.producers = hire(context.Background(), o.producers, l.produce)
+	return l
+}
+
+// tell hands events to the audit.
+func (l *load) tell(f func(a *audit.Audit, now time.Duration)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l.audit, time.Since(l.began))
+}
+
+// stats is the audit's account.
+func (l *load) stats() audit.Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.audit.Stats()
+}
+
+// acknowledged notes the time of an acknowledgement. The lock is held.
+func (l *load) acknowledged(now time.Duration) {
+	if l.gap.last > 0 {
+		l.gap.longest = max(l.gap.longest, now-l.gap.last)
+	}
+	l.gap.last = now
+}
+
+// drain sends the producers home and lets the consumers only finish.
+func (l *load) drain() {
+	l.calm.Store(true)
+	l.producers.dismiss()
+}
+
+// stop ends all clients.
+func (l *load) stop() {
+	l.producers.dismiss()
+	l.consumers.dismiss()
+}
+
+// dialer connects to one node after the other: first to the one that it is given,
+// and to the next whenever it is asked again.
+type dialer struct {
+	nodes []*nodes.Node
+	next  int
+	o     wire.Options
+}
+
+// dial connects, or waits a moment and returns nil.
+func (d *dialer) dial(ctx context.Context) *wire.Client {
+	n := d.nodes[d.next%len(d.nodes)]
+	d.next++
+	c, err := wire.Dial(n.TCP, d.o)
+	if err != nil {
+		pause(ctx, reconnectPause)
+		return nil
+	}
+	return c
+}
+
+// pause waits for d or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

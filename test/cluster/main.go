@@ -1,0 +1,205 @@
+// Command cluster does to a cluster of real brokerd processes what happens to
+// clusters, while clients publish and consume, and holds it to its promises: no
+// acknowledged message is lost, none is invented or altered, every redelivery has a
+// cause, and afterwards every replica is in sync again by itself, holds the same,
+// and every consumer goes on.
+//
+// It drives the built program from outside: the NSQ protocol with a client of its
+// own, signals, and the HTTP API for who leads and what replicas hold. Where it may
+// (root, Linux, the ip command), it puts every node into a network namespace and
+// cuts the links between them. A run prints its seed; the seed fixes what the
+// clients do and what is done to which node when, not how the machine schedules it.
+//
+// With -failover it measures instead how long a publisher that tries again has to
+// wait when a leader goes away.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options is what a run is asked for.
+type options struct {
+	broker    string
+	scenarios string
+	duration  time.Duration
+	seed      uint64
+	producers int
+	consumers int
+	rate      int
+	minAcks   int
+	pause     time.Duration
+	nodes     int
+	failover  int
+	keep      bool
+	verbose   bool
+	inside    bool
+}
+
+func (o *options) addFlags(fs *flag.FlagSet) {
+	fs.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to test")
+	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all, once; see -list")
+	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random for this long")
+	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
+	fs.IntVar(&o.producers, "producers", 8, "connections that publish")
+	fs.IntVar(&o.consumers, "consumers", 8, "connections that consume, on two channels")
+	fs.IntVar(&o.rate, "rate", 1500, "messages a second to publish at most")
+	fs.IntVar(&o.minAcks, "min-acks", 500, "a scenario with fewer acknowledgements is void")
+	fs.DurationVar(&o.pause, "pause", 4*time.Second, "longest SIGSTOP and cut")
+	fs.IntVar(&o.nodes, "nodes", 3, "how many nodes")
+	fs.IntVar(&o.failover, "failover", 0, "measure publish gaps instead, in this many `ROUNDS` each")
+	fs.BoolVar(&o.keep, "keep", false, "keep the data directories and the logs")
+	fs.BoolVar(&o.verbose, "v", false, "say what is done")
+	fs.BoolVar(&o.inside, "in-namespace", false, "this process has a network namespace of its own (set by the program itself)")
+}
+
+func (o *options) validate() error {
+	if o.producers < 1 || o.consumers < len(channels) || o.rate < 1 || o.failover < 0 || o.pause < time.Second {
+		return fmt.Errorf("-producers and -rate must be at least 1, -consumers at least %d, -pause at least 1s", len(channels))
+	}
+	if o.nodes < 1 || o.nodes > 9 {
+		return errors.New("-nodes must be 1 to 9")
+	}
+	if o.seed == 0 {
+		o.seed = rand.Uint64()
+	}
+	return nil
+}
+
+func main() {
+	var o options
+	o.addFlags(flag.CommandLine)
+	list := flag.Bool("list", false, "list the scenarios")
+	flag.Parse()
+	if *list {
+		for _, s := range scenarios {
+			fmt.Printf("%-18s %s\n", s.name, s.about)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.failover > 0 {
+		return failover(ctx, o)
+	}
+	chosen, err := choose(o.scenarios)
+	if err != nil {
+		return err
+	}
+	if !o.inside {
+		fmt.Printf("seed %d\n", o.seed)
+	}
+	if o.duration > 0 {
+		return soak(ctx, o, chosen)
+	}
+	var failed []string
+	for _, s := range chosen {
+		if err := play(ctx, o, s, o.seed); err != nil {
+			failed = append(failed, s.name)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s (seed %d)", strings.Join(failed, ", "), o.seed)
+	}
+	return nil
+}
+
+// choose finds scenarios by their names with commas; "" is all.
+func choose(names string) ([]scenario, error) {
+	if names == "" {
+		return scenarios, nil
+	}
+	var chosen []scenario
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no scenario %q; -list lists them", name)
+		}
+		chosen = append(chosen, scenarios[i])
+	}
+	return chosen, nil
+}
+
+// soak plays scenarios at random, each with a seed of its own, until time is over
+// or one fails.
+func soak(ctx context.Context, o options, chosen []scenario) error {
+	rng := rand.New(rand.NewPCG(o.seed, 0))
+	began := time.Now()
+	rounds := 0
+	for ; time.Since(began) < o.duration; rounds++ {
+		s, seed := chosen[rng.IntN(len(chosen))], rng.Uint64()
+		if err := play(ctx, o, s, seed); err != nil {
+			return fmt.Errorf("after %d scenarios: %s fails with -scenarios %s -seed %d: %w", rounds, s.name, s.name, seed, err)
+		}
+	}
+	fmt.Printf("%d scenarios in %v, none failed\n", rounds, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// play plays one scenario and reports it in a line, or in as many as it takes to
+// tell what went wrong.
+func play(ctx context.Context, o options, s scenario, seed uint64) error {
+	o.seed = seed
+	began := time.Now()
+	report := func(result, text string) {
+		fmt.Printf("%-18s %-7s %5.1fs  %s\n", s.name, result, time.Since(began).Seconds(), text)
+	}
+	if s.network && !o.inside {
+		err := enterNamespace(ctx, o, s)
+		if errors.Is(err, errNoNamespace) {
+			report("skipped", err.Error())
+			return nil
+		}
+		return err // it has reported
+	}
+	dir, err := os.MkdirTemp("", "brokerd-cluster")
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, scenarioTimeout+4*o.pause, errTooLong)
+	defer cancel()
+	st, err := newStage(limited, o, s, dir)
+	if err == nil {
+		err = st.play()
+	}
+	if err != nil {
+		report("FAILED", fmt.Sprintf("seed %d: %v", seed, err))
+		st.confess(os.Stdout)
+		return err
+	}
+	report("ok", st.summary())
+	if o.keep {
+		fmt.Printf("the data and the logs are in %s\n", dir)
+		return nil
+	}
+	return os.RemoveAll(dir)
+}
+
+// scenarioTimeout bounds one scenario, the longest pauses apart.
+const scenarioTimeout = 150 * time.Second
+
+var errTooLong = errors.New("the scenario takes too long")

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// errNoNamespace says that this machine does not let us cut links.
+var errNoNamespace = errors.New("no network namespace")
+
+// enterNamespace plays a scenario in a process that has network and mount
+// namespaces of its own: what is done to the network there ends with it.
+func enterNamespace(ctx context.Context, o options, s scenario) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: only root may make one", errNoNamespace)
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return fmt.Errorf("%w: %w", errNoNamespace, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	private := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	try := exec.CommandContext(ctx, "ip", "link", "add", "br0", "type", "bridge")
+	try.SysProcAttr = private
+	if out, err := try.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %w: %s", errNoNamespace, err, strings.TrimSpace(string(out)))
+	}
+	cmd := exec.CommandContext(ctx, self, "-in-namespace", "-broker", o.broker, "-scenarios", s.name,
+		"-seed", strconv.FormatUint(o.seed, 10), "-producers", strconv.Itoa(o.producers), "-consumers", strconv.Itoa(o.consumers),
+		"-rate", strconv.Itoa(o.rate), "-min-acks", strconv.Itoa(o.minAcks), "-pause", o.pause.String(), "-nodes", strconv.Itoa(o.nodes),
+		"-keep="+strconv.FormatBool(o.keep), "-v="+strconv.FormatBool(o.verbose))
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, private
+	return cmd.Run()
+}
+
+// The network of a run: every node in a namespace, behind a bridge that has the
+// clients on it.
+const (
+	subnet    = "10.77.0."
+	clientsIP = subnet + "254"
+	// nowhere is the address of no interface. What is sent there is lost, without
+	// an error to the sender.
+	nowhere = "02:00:00:00:00:01"
+)
+
+// network is the links between nodes, which are numbered from 0. It is for one
+// goroutine at a time.
+type network struct {
+	n    int
+	cuts map[[2]int]bool // from, to
+}
+
+// newNetwork makes n namespaces in the one that this process is in.
+func newNetwork(n int) (*network, error) {
+	setup := []string{
+		"mount --make-rprivate /", "mount -t tmpfs none /run", "ip link set lo up",
+		"ip link add br0 type bridge", "ip link set br0 up", "ip addr add " + clientsIP + "/24 dev br0",
+	}
+	for i := range n {
+		ns := namespace(i)
+		setup = append(setup, "ip netns add "+ns,
+			"ip link add veth-"+ns+" type veth peer name eth0 netns "+ns,
+			"ip link set veth-"+ns+" master br0 up",
+			"ip -n "+ns+" link set lo up", "ip -n "+ns+" link set eth0 up",
+			"ip -n "+ns+" addr add "+address(i)+"/24 dev eth0")
+	}
+	for _, line := range setup {
+		if err := command(line); err != nil {
+			return nil, err
+		}
+	}
+	return &network{n: n, cuts: map[[2]int]bool{}}, nil
+}
+
+func namespace(i int) string { return fmt.Sprintf("node%d", i+1) }
+func address(i int) string   { return fmt.Sprintf("%s%d", subnet, i+1) }
+
+// command runs a line.
+func command(line string) error {
+	words := strings.Fields(line)
+	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// addresses is where the nodes serve.
+func (w *network) addresses() []nodes.Addresses {
+	all := make([]nodes.Addresses, w.n)
+	for i := range all {
+		all[i] = nodes.Addresses{
+			TCP: address(i) + ":4150", HTTP: address(i) + ":4151", Lookup: address(i) + ":4161", Cluster: address(i) + ":4152",
+		}
+	}
+	return all
+}
+
+// wrap is the command that runs another in the namespace of a node.
+func (w *network) wrap(i int) []string { return []string{"ip", "netns", "exec", namespace(i)} }
+
+// silence loses what one node sends to another: it is told a wrong address of the
+// link layer, which no interface has. Both go on to believe that they are connected.
+func (w *network) silence(from, to int) error {
+	w.cuts[[2]int{from, to}] = true
+	return command(fmt.Sprintf("ip -n %s neigh replace %s lladdr %s dev eth0 nud permanent", namespace(from), address(to), nowhere))
+}
+
+// cut loses everything between two nodes.
+func (w *network) cut(a, b int) error { return errors.Join(w.silence(a, b), w.silence(b, a)) }
+
+// isolate cuts a node off from all others. The clients still reach it.
+func (w *network) isolate(i int) error { return errors.Join(w.mute(i), w.deafen(i)) }
+
+// mute loses what a node sends to the others.
+func (w *network) mute(i int) error {
+	var errs []error
+	for j := range w.n {
+		if j != i {
+			errs = append(errs, w.silence(i, j))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deafen loses what the others send to a node.
+func (w *network) deafen(i int) error {
+	var errs []error
+	for j := range w.n {
+		if j != i {
+			errs = append(errs, w.silence(j, i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// heal ends all cuts.
+func (w *network) heal() error {
+	var errs []error
+	for c := range w.cuts {
+		errs = append(errs, command(fmt.Sprintf("ip -n %s neigh del %s dev eth0", namespace(c[0]), address(c[1]))))
+	}
+	clear(w.cuts)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// The ordered topic, and its load.
+const (
+	orderedTopic     = "sequence"
+	orderedPartition = orderedTopic + " 0"
+	orderedChannel   = "strict"
+	orderedProducers = 4
+	orderedPace      = 4 * time.Millisecond // between two publishes of a producer
+	orderedAgain     = 60                   // redeliveries that so few faults may cause at most
+)
+
+// sequence is the load of an ordered topic.
+type sequence struct {
+	st *stage
+
+	mu    sync.Mutex // guards order
+	order *order
+}
+
+func (q *sequence) tell(f func(*order)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f(q.order)
+}
+
+// playOrdered runs an ordered topic through what moves its leader.
+func playOrdered(st *stage) error {
+	if err := st.make(orderedTopic, map[string]any{"partitions": 1, "ordered": true}); err != nil {
+		return err
+	}
+	if err := st.c.CreateChannel(st.ctx, orderedTopic, orderedChannel, true); err != nil {
+		return err
+	}
+	q := &sequence{st: st, order: newOrder()}
+	consumers := hire(context.Background(), 1, q.consume)
+	defer consumers.dismiss()
+	producers := hire(context.Background(), orderedProducers, q.produce)
+	defer producers.dismiss()
+	st.wait(steadyTime)
+	if err := q.trouble(); err != nil {
+		return err
+	}
+	if err := st.whole(orderedTopic); err != nil {
+		return err
+	}
+	st.wait(steadyTime)
+	producers.dismiss()
+	if err := q.drained(); err != nil {
+		return err
+	}
+	consumers.dismiss()
+	return errors.Join(q.verdict(), st.identical(orderedTopic))
+}
+
+// trouble does to the leader, in turn, what moves the leadership.
+func (q *sequence) trouble() error {
+	st := q.st
+	for i, do := range []func(*nodes.Node) error{
+		func(n *nodes.Node) error {
+			return errors.Join(st.kill(n), st.start(n))
+		},
+		func(n *nodes.Node) error {
+			st.note("SIGSTOP %s", n.ID)
+			if err := n.Pause(); err != nil {
+				return err
+			}
+			st.wait(st.random())
+			return n.Resume()
+		},
+		func(n *nodes.Node) error {
+			st.note("SIGTERM %s", n.ID)
+			if err := n.Stop(); err != nil {
+				return err
+			}
+			return st.start(n)
+		},
+		func(*nodes.Node) error { return errors.Join(st.kill(st.c.Nodes...), st.start(st.c.Nodes...)) },
+	} {
+		leader, err := st.leader(orderedTopic, 0)
+		if err != nil {
+			return err
+		}
+		if err := do(leader); err != nil {
+			return err
+		}
+		if err := st.whole(orderedTopic); err != nil {
+			return fmt.Errorf("after step %d: %w", i+1, err)
+		}
+		st.wait(steadyTime)
+	}
+	return nil
+}
+
+func (q *sequence) produce(ctx context.Context, name int) {
+	rng := rand.New(rand.NewPCG(q.st.o.seed, uint64(1+name)))
+	d := dialer{nodes: q.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
+	var conn *wire.Client
+	for seq := 0; ctx.Err() == nil; pause(ctx, orderedPace) {
+		if conn == nil {
+			conn = d.dial(ctx)
+			continue
+		}
+		key := audit.Key{Producer: name, Seq: seq}
+		seq++
+		conn.Pub(orderedPartition, 0, wire.MakeBody(rng, q.st.o.seed, key))
+		err := conn.Flush()
+		var kind int
+		var data []byte
+		if err == nil {
+			kind, data, err = conn.Answer()
+		}
+		if outcomeOf(kind, data) == audit.Acknowledged {
+			q.tell(func(o *order) { o.acknowledge(key) })
+		}
+		if wrong(data) {
+			q.tell(func(o *order) { o.violate("to a right publish: %s", data) })
+		}
+		if err != nil {
+			conn.Close()
+			conn = nil
+		}
+	}
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+// consume takes what comes, over one connection at a time.
+func (q *sequence) consume(ctx context.Context, _ int) {
+	d := dialer{nodes: q.st.c.Nodes, o: wire.Options{ID: "consumer", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
+	rng := rand.New(rand.NewPCG(q.st.o.seed, 1000))
+	for ctx.Err() == nil {
+		conn := d.dial(ctx)
+		if conn == nil {
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		if conn.Command("SUB", orderedTopic, orderedChannel, "0") == nil && conn.Expect("OK") == nil && conn.Command("RDY", "10") == nil {
+			q.live(conn, time.Now().Add(minLife+time.Duration(rng.Int64N(int64(maxLife-minLife)))))
+		} else {
+			pause(ctx, reconnectPause)
+		}
+		stop()
+		conn.Close()
+	}
+}
+
+// live finishes what comes until the connection ends or the deadline passes.
+func (q *sequence) live(conn *wire.Client, deadline time.Time) {
+	for time.Now().Before(deadline) {
+		kind, data, err := conn.AnswerBefore(deadline)
+		if err != nil {
+			return
+		}
+		if kind != wire.FrameMessage {
+			continue
+		}
+		d, err := wire.ParseMessage(data)
+		if err != nil {
+			return
+		}
+		key, err := wire.ParseBody(d.Body, q.st.o.seed)
+		q.tell(func(o *order) {
+			if err != nil {
+				o.violate("%v", err)
+				return
+			}
+			o.deliver(d.ID, key)
+			o.finish(d.ID)
+		})
+		if conn.Command("FIN", string(d.ID[:])) != nil {
+			return
+		}
+	}
+}
+
+// drained waits until all that was acknowledged has come.
+func (q *sequence) drained() error {
+	ctx, cancel := context.WithTimeoutCause(q.st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		owed := 0
+		q.tell(func(o *order) { owed = o.owed() })
+		if owed > 0 {
+			return fmt.Errorf("%d messages were acknowledged and have not come", owed)
+		}
+		t, err := q.st.c.Topic(ctx, orderedTopic)
+		if err != nil {
+			return err
+		}
+		for _, ch := range t.Channels {
+			if ch.Depth+ch.InFlight > 0 {
+				return fmt.Errorf("the broker has %d messages for the channel, %d in flight", ch.Depth, ch.InFlight)
+			}
+		}
+		return nil
+	})
+}
+
+func (q *sequence) verdict() error {
+	var errs []error
+	q.tell(func(o *order) {
+		for _, text := range o.found {
+			errs = append(errs, errors.New(text))
+		}
+		if o.again > orderedAgain {
+			errs = append(errs, fmt.Errorf("%d redeliveries, %d are the most", o.again, orderedAgain))
+		}
+		if o.firsts < q.st.o.minAcks {
+			errs = append(errs, fmt.Errorf("void: %d messages delivered", o.firsts))
+		}
+		q.st.say = append(q.st.say, fmt.Sprintf("%d messages in order, %d again", o.firsts, o.again))
+	})
+	return errors.Join(errs...)
+}

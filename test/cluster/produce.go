@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// What a producer sends at a time.
+const (
+	maxBurst = 4  // commands before it reads the answers
+	maxBatch = 10 // messages in an MPUB
+	maxDelay = 1500 * time.Millisecond
+)
+
+// producer is one publisher through all its connections. It never sends a message
+// twice: a second copy in the broker is the broker's.
+type producer struct {
+	l    *load
+	rng  *rand.Rand
+	name int
+	next int // number of the next message
+	conn *wire.Client
+}
+
+// produce publishes until ctx ends.
+func (l *load) produce(ctx context.Context, name int) {
+	p := &producer{l: l, name: name, rng: rand.New(rand.NewPCG(l.o.seed, uint64(1+name)))}
+	d := dialer{nodes: l.nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
+	pace := time.Duration(int64(time.Second) * int64(l.o.producers) / int64(l.o.rate)) // for a message
+	for ctx.Err() == nil {
+		if p.conn == nil {
+			p.conn = d.dial(ctx)
+			continue
+		}
+		before := p.next
+		if l.stats().Owed < maxOpen {
+			p.burst()
+		}
+		pause(ctx, time.Duration(max(1, p.next-before))*pace)
+	}
+	if p.conn != nil {
+		p.conn.Close()
+	}
+}
+
+// burst sends some commands and reads their answers. A connection that breaks
+// leaves the fate of what it had not answered open.
+func (p *producer) burst() {
+	var sent [][]audit.Key // by command
+	for range 1 + p.rng.IntN(maxBurst) {
+		sent = append(sent, p.command())
+	}
+	broken := p.conn.Flush() != nil
+	for _, keys := range sent {
+		var kind int
+		var data []byte
+		if !broken {
+			var err error
+			kind, data, err = p.conn.Answer()
+			broken = err != nil
+		}
+		p.settle(keys, kind, data)
+	}
+	if broken {
+		p.conn.Close()
+		p.conn = nil
+	}
+}
+
+// command buffers one PUB, MPUB or DPUB and returns the messages in it.
+func (p *producer) command() []audit.Key {
+	n, delay := 1, time.Duration(0)
+	switch dice := p.rng.IntN(10); {
+	case dice < 4:
+		n = 2 + p.rng.IntN(maxBatch-1)
+	case dice == 4:
+		delay = time.Duration(1+p.rng.Int64N(maxDelay.Milliseconds())) * time.Millisecond
+	}
+	keys, bodies := make([]audit.Key, n), make([][]byte, n)
+	for i := range keys {
+		keys[i] = audit.Key{Producer: p.name, Seq: p.next}
+		bodies[i] = wire.MakeBody(p.rng, p.l.o.seed, keys[i])
+		p.next++
+	}
+	p.l.tell(func(a *audit.Audit, now time.Duration) {
+		notBefore := time.Duration(0)
+		if delay > 0 {
+			notBefore = now + delay
+		}
+		for i, k := range keys {
+			a.Publish(k, wire.Sum(bodies[i]), notBefore)
+		}
+	})
+	if n > 1 {
+		p.conn.MPub(topic, bodies)
+	} else {
+		p.conn.Pub(topic, delay, bodies[0])
+	}
+	return keys
+}
+
+// settle tells what was answered to a command; no data: nothing was.
+func (p *producer) settle(keys []audit.Key, kind int, data []byte) {
+	outcome := outcomeOf(kind, data)
+	if kind == wire.FrameError {
+		p.l.refusals.Add(1)
+	}
+	p.l.tell(func(a *audit.Audit, now time.Duration) {
+		if outcome == audit.Acknowledged {
+			p.l.acknowledged(now)
+		}
+		if wrong(data) {
+			a.Complain(now, fmt.Sprintf("to a right publish: %s", data))
+		}
+		for _, k := range keys {
+			a.Settle(now, k, outcome)
+		}
+	})
+}
+
+// outcomeOf is what an answer means for the message: an error says that nothing is
+// stored, unless it says that this is not known.
+func outcomeOf(kind int, data []byte) audit.Outcome {
+	switch {
+	case kind == wire.FrameResponse && string(data) == "OK":
+		return audit.Acknowledged
+	case kind == wire.FrameError && !bytes.HasSuffix(data, []byte("(outcome unknown)")):
+		return audit.Rejected
+	}
+	return audit.Open
+}
+
+// wrong tells whether the broker calls wrong what was right.
+func wrong(data []byte) bool {
+	return strings.HasPrefix(string(data), "E_BAD_") || strings.HasPrefix(string(data), "E_INVALID")
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// Without a quorum: how long it is watched, and how much a node may take to answer.
+const (
+	lostTime      = 6 * time.Second
+	answerTimeout = 10 * time.Second
+	aMinimum      = 50
+)
+
+// playQuorumLost kills two of three nodes. What does not need them goes on, what
+// does says why not.
+func playQuorumLost(st *stage) error {
+	if err := st.make("solo", map[string]any{"partitions": 1, "replicas": 1}); err != nil {
+		return err
+	}
+	if err := st.make("trio", map[string]any{"partitions": 1, "replicas": 3}); err != nil {
+		return err
+	}
+	if err := st.c.CreateChannel(st.ctx, "solo", "c", false); err != nil {
+		return err
+	}
+	survivor, err := st.leader("solo", 0)
+	if err != nil {
+		return err
+	}
+	if err := publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	var others []*nodes.Node
+	for _, n := range st.c.Nodes {
+		if n != survivor {
+			others = append(others, n)
+		}
+	}
+	if err := st.kill(others...); err != nil {
+		return err
+	}
+	st.wait(2 * time.Second) // beyond every lease
+	if err := errors.Join(soloGoesOn(st, survivor), trioRefuses(st, survivor), createRefuses(st)); err != nil {
+		return err
+	}
+	if err := st.start(others...); err != nil {
+		return err
+	}
+	if err := st.whole("trio"); err != nil {
+		return err
+	}
+	return errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo"))
+}
+
+// soloGoesOn publishes to and consumes from the partition that is on the survivor
+// alone.
+func soloGoesOn(st *stage, n *nodes.Node) error {
+	pub, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: patience})
+	if err != nil {
+		return err
+	}
+	defer pub.Close()
+	sub, err := wire.Dial(n.TCP, wire.Options{ID: "consumer", UserAgent: userAgent, Timeout: patience})
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	err = errors.Join(sub.Command("SUB", "solo", "c"), sub.Expect("OK"), sub.Command("RDY", "1"))
+	if err != nil {
+		return fmt.Errorf("a subscription without a quorum: %w", err)
+	}
+	count := 0
+	for end := time.Now().Add(lostTime); time.Now().Before(end) && st.ctx.Err() == nil; count++ {
+		pub.Pub("solo", 0, []byte("message"))
+		if err := pub.Expect("OK"); err != nil {
+			return fmt.Errorf("publish %d to a partition on this node alone, without a quorum: %w", count, err)
+		}
+		kind, data, err := sub.Answer()
+		if err != nil || kind != wire.FrameMessage {
+			return fmt.Errorf("delivery %d of a partition on this node alone, without a quorum: %q, %w", count, data, err)
+		}
+		d, err := wire.ParseMessage(data)
+		if err != nil {
+			return err
+		}
+		if err := sub.Command("FIN", string(d.ID[:])); err != nil {
+			return err
+		}
+	}
+	st.note("%d messages without a quorum", count)
+	st.say = append(st.say, fmt.Sprintf("%d messages without a quorum", count))
+	if count < aMinimum {
+		return fmt.Errorf("void: %d messages", count)
+	}
+	return nil
+}
+
+// trioRefuses publishes to a partition of which two replicas are gone.
+func trioRefuses(st *stage, n *nodes.Node) error {
+	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: answerTimeout})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	began := time.Now()
+	c.Pub("trio", 0, []byte("message"))
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	kind, data, err := c.Answer()
+	if err != nil {
+		return fmt.Errorf("a publish that two nodes lack for is not answered: %w", err)
+	}
+	if kind != wire.FrameError || len(strings.Fields(string(data))) < 2 {
+		return fmt.Errorf("a publish that two nodes lack for is answered with %q", data)
+	}
+	st.note("refused after %v: %s", time.Since(began).Round(time.Millisecond), data)
+	return nil
+}
+
+// createRefuses asks for what needs the metadata.
+func createRefuses(st *stage) error {
+	err := st.c.CreateTopic(st.ctx, "late", nil)
+	var status *nodes.StatusError
+	if !errors.As(err, &status) {
+		return fmt.Errorf("a topic is made without a quorum, or that it cannot be is not said: %w", err)
+	}
+	st.note("refused: %v", err)
+	return nil
+}
+
+// publishUntilOK publishes one message, trying again until a time.
+func publishUntilOK(n *nodes.Node, topic string, until time.Time) error {
+	var err error
+	for time.Now().Before(until) {
+		var c *wire.Client
+		if c, err = wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: patience}); err != nil {
+			continue
+		}
+		c.Pub(topic, 0, []byte("message"))
+		err = c.Expect("OK")
+		c.Close()
+		if err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("publishing to %s: %w", topic, err)
+}
+
+// Five topics at once: the aim, and what a busy machine may make of it.
+const (
+	topicsAtOnce  = 5
+	writableLimit = 3 * time.Second
+)
+
+// playFiveTopics makes topics at once and measures until all take a message.
+func playFiveTopics(st *stage) error {
+	began := time.Now()
+	errs := make([]error, topicsAtOnce)
+	var wg sync.WaitGroup
+	for i := range topicsAtOnce {
+		wg.Go(func() {
+			name := fmt.Sprintf("five%d", i)
+			ctx, cancel := context.WithTimeout(st.ctx, answerTimeout)
+			defer cancel()
+			if err := st.c.CreateTopic(ctx, name, map[string]any{"partitions": 1, "replicas": 3}); err != nil {
+				errs[i] = err
+				return
+			}
+			errs[i] = publishUntilOK(st.c.Nodes[i%len(st.c.Nodes)], name, time.Now().Add(answerTimeout))
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	st.say = append(st.say, fmt.Sprintf("all writable after %v", took.Round(time.Millisecond)))
+	if took > writableLimit {
+		errs = append(errs, fmt.Errorf("all were writable after %v; %v are the most", took, writableLimit))
+	}
+	return errors.Join(errs...)
+}

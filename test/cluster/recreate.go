@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// The topic that is deleted and made again.
+const (
+	recreatedTopic   = "again"
+	recreatedChannel = "c"
+	recreations      = 5
+	recreatePace     = 2 * time.Millisecond
+	recreateMinimum  = 20 // acknowledgements a generation, for it to show anything
+)
+
+// rebirth is the load of a topic that is deleted and made again. A generation is
+// the time from one deletion's end to the next one's begin.
+type rebirth struct {
+	st *stage
+
+	mu         sync.Mutex // guards what follows
+	generation int
+	between    bool               // a deletion is under way
+	acked      map[audit.Key]int  // the generation in which it was sent and acknowledged
+	seen       map[audit.Key]bool // it has come
+	owed       map[audit.Key]bool // acknowledged in this generation, and not come
+	acks       int                // in this generation
+	found      []string
+}
+
+func playRecreate(st *stage) error {
+	r := &rebirth{st: st, acked: map[audit.Key]int{}, seen: map[audit.Key]bool{}, owed: map[audit.Key]bool{}}
+	if err := r.make(); err != nil {
+		return err
+	}
+	consumers := hire(context.Background(), 3, r.consume)
+	defer consumers.dismiss()
+	producers := hire(context.Background(), 4, r.produce)
+	defer producers.dismiss()
+	for range recreations {
+		st.wait(steadyTime)
+		r.begin()
+		st.note("delete the topic")
+		if err := st.c.DeleteTopic(st.ctx, recreatedTopic); err != nil {
+			return err
+		}
+		if err := r.make(); err != nil {
+			return err
+		}
+		r.end()
+		st.note("it is there again")
+	}
+	st.wait(steadyTime)
+	producers.dismiss()
+	if err := r.drained(); err != nil {
+		return err
+	}
+	consumers.dismiss()
+	st.say = append(st.say, fmt.Sprintf("%d generations", recreations+1))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, text := range r.found {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// make makes the topic, unless a publisher was faster, and its channel.
+func (r *rebirth) make() error {
+	ctx, cancel := context.WithTimeoutCause(r.st.ctx, healTimeout, errors.New("cannot be made again"))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		return errors.Join(
+			r.st.c.CreateTopic(ctx, recreatedTopic, map[string]any{"partitions": 1}),
+			r.st.c.CreateChannel(ctx, recreatedTopic, recreatedChannel, false))
+	})
+}
+
+// begin is called before a deletion: what is owed is not owed any more.
+func (r *rebirth) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.acks < recreateMinimum {
+		r.found = append(r.found, fmt.Sprintf("void: %d acknowledgements in generation %d", r.acks, r.generation))
+	}
+	r.between, r.acks = true, 0
+	clear(r.owed)
+}
+
+// end is called when the topic is there again.
+func (r *rebirth) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.generation++
+	r.between = false
+}
+
+// send returns the generation in which a message is sent, and whether it is in
+// one: a message that is sent during a deletion may be in either topic.
+func (r *rebirth) send() (generation int, counts bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.generation, !r.between
+}
+
+// answered notes the acknowledgement of a message that was sent in a generation.
+func (r *rebirth) answered(k audit.Key, generation int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.between || r.generation != generation {
+		return // it may have met the deletion
+	}
+	r.acks++
+	r.acked[k] = generation
+	if !r.seen[k] {
+		r.owed[k] = true
+	}
+}
+
+// came notes a delivery over a connection that was made in a generation.
+func (r *rebirth) came(k audit.Key, generation int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, known := r.acked[k]; known && generation > g {
+		r.found = append(r.found, fmt.Sprintf("%v, acknowledged in generation %d, came in generation %d", k, g, generation))
+	}
+	r.seen[k] = true
+	delete(r.owed, k)
+}
+
+func (r *rebirth) now() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.generation
+}
+
+func (r *rebirth) produce(ctx context.Context, name int) {
+	rng := rand.New(rand.NewPCG(r.st.o.seed, uint64(1+name)))
+	d := dialer{nodes: r.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
+	var conn *wire.Client
+	for seq := 0; ctx.Err() == nil; pause(ctx, recreatePace) {
+		if conn == nil {
+			conn = d.dial(ctx)
+			continue
+		}
+		key := audit.Key{Producer: name, Seq: seq}
+		seq++
+		generation, counts := r.send()
+		conn.Pub(recreatedTopic, 0, wire.MakeBody(rng, r.st.o.seed, key))
+		err := conn.Flush()
+		var kind int
+		var data []byte
+		if err == nil {
+			kind, data, err = conn.Answer()
+		}
+		if counts && outcomeOf(kind, data) == audit.Acknowledged {
+			r.answered(key, generation)
+		}
+		if err != nil {
+			conn.Close()
+			conn = nil
+		}
+	}
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+func (r *rebirth) consume(ctx context.Context, name int) {
+	d := dialer{nodes: r.st.c.Nodes, next: name, o: wire.Options{ID: fmt.Sprintf("consumer-%d", name), UserAgent: userAgent, Timeout: patience}}
+	for ctx.Err() == nil {
+		generation := r.now()
+		conn := d.dial(ctx)
+		if conn == nil {
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		if conn.Command("SUB", recreatedTopic, recreatedChannel) == nil && conn.Expect("OK") == nil && conn.Command("RDY", "50") == nil {
+			r.take(conn, generation)
+		} else {
+			pause(ctx, reconnectPause)
+		}
+		stop()
+		conn.Close()
+	}
+}
+
+// take finishes what comes over a connection for a while.
+func (r *rebirth) take(conn *wire.Client, generation int) {
+	for deadline := time.Now().Add(minLife); time.Now().Before(deadline); {
+		kind, data, err := conn.AnswerBefore(deadline)
+		if err != nil {
+			return
+		}
+		if kind != wire.FrameMessage {
+			continue
+		}
+		d, err := wire.ParseMessage(data)
+		if err != nil {
+			return
+		}
+		if key, err := wire.ParseBody(d.Body, r.st.o.seed); err == nil {
+			r.came(key, generation)
+		}
+		if conn.Command("FIN", string(d.ID[:])) != nil {
+			return
+		}
+	}
+}
+
+func (r *rebirth) drained() error {
+	ctx, cancel := context.WithTimeoutCause(r.st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.owed) > 0 {
+			return fmt.Errorf("%d messages were acknowledged in the last generation and have not come", len(r.owed))
+		}
+		return nil
+	})
+}

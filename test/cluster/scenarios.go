@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// scenario is something that is done to a cluster.
+type scenario struct {
+	name, about string
+	network     bool               // the nodes are in namespaces of their own
+	graceful    bool               // no publish may fail
+	run         func(*stage) error // under the load
+	alone       func(*stage) error // instead of run, with what load it makes
+}
+
+var scenarios = []scenario{
+	{name: "kill-follower", about: "kill -9 a node that does not lead partition 0, nor the metadata", run: killFollower},
+	{name: "kill-leader", about: "kill -9 the leader of partition 0", run: killRole(partitionLeader)},
+	{name: "kill-controller", about: "kill -9 the leader of the metadata", run: killRole((*stage).controller)},
+	{name: "kill-all", about: "kill -9 all nodes at once", run: killAll},
+	{name: "pause-follower", about: "SIGSTOP a follower", run: pauseRole(follower)},
+	{name: "pause-leader", about: "SIGSTOP the leader of partition 0", run: pauseRole(partitionLeader)},
+	{name: "pause-controller", about: "SIGSTOP the leader of the metadata", run: pauseRole((*stage).controller)},
+	{name: "cut-leader", about: "cut the leader of partition 0 off from all nodes", network: true, run: cutOff((*network).isolate)},
+	{name: "cut-one-way", about: "the leader of partition 0 hears all and is heard by nobody", network: true, run: cutOff((*network).mute)},
+	{name: "cut-deaf", about: "the leader of partition 0 is heard by all and hears nobody", network: true, run: cutOff((*network).deafen)},
+	{name: "cut-controller", about: "cut the leader of partition 0 off from that of the metadata only", network: true, run: cutQuorum},
+	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
+	{name: "replace-empty", about: "a node comes back under its name with an empty disk", run: replaceEmpty},
+	{name: "replace-new", about: "a new node joins and an old one is decommissioned and removed", run: replaceNew},
+	{name: "ordered", about: "an ordered topic through fail-overs, pauses and restarts", alone: playOrdered},
+	{name: "recreate-topic", about: "a topic is deleted and made again under load", alone: playRecreate},
+	{name: "quorum-lost", about: "two of three nodes are killed", alone: playQuorumLost},
+	{name: "five-topics", about: "five topics made at once are writable within a second", alone: playFiveTopics},
+}
+
+func partitionLeader(st *stage) (*nodes.Node, error) { return st.leader(topic, 0) }
+
+// follower is a node that leads neither partition 0 nor the metadata.
+func follower(st *stage) (*nodes.Node, error) {
+	leader, err := partitionLeader(st)
+	if err != nil {
+		return nil, err
+	}
+	controller, err := st.controller()
+	return st.other(leader, controller), err
+}
+
+func killFollower(st *stage) error { return killRole(follower)(st) }
+
+// killRole kills a node, leaves it down for a while and starts it again, twice.
+func killRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
+	return func(st *stage) error {
+		for range 2 {
+			n, err := role(st)
+			if err != nil {
+				return err
+			}
+			if err := st.kill(n); err != nil {
+				return err
+			}
+			st.wait(st.random())
+			if err := st.start(n); err != nil {
+				return err
+			}
+			if err := st.recovered(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func killAll(st *stage) error {
+	for range 2 {
+		if err := st.kill(st.c.Nodes...); err != nil {
+			return err
+		}
+		if err := st.start(st.c.Nodes...); err != nil {
+			return err
+		}
+		if err := st.recovered(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pauseRole stops a node for a while, as a machine that swaps does.
+func pauseRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
+	return func(st *stage) error {
+		for range 2 {
+			n, err := role(st)
+			if err != nil {
+				return err
+			}
+			d := st.random()
+			st.disturb("SIGSTOP %s for %v", n.ID, d.Round(time.Millisecond))
+			if err := n.Pause(); err != nil {
+				return err
+			}
+			st.wait(d)
+			if err := n.Resume(); err != nil {
+				return err
+			}
+			st.note("SIGCONT")
+			if err := st.recovered(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// cutOff does something to the links of the leader for a while.
+func cutOff(how func(*network, int) error) func(*stage) error {
+	return func(st *stage) error {
+		n, err := partitionLeader(st)
+		if err != nil {
+			return err
+		}
+		i := slices.Index(st.c.Nodes, n)
+		st.disturb("%s: %s", st.s.name, n.ID)
+		if err := how(st.net, i); err != nil {
+			return err
+		}
+		st.wait(2*time.Second + st.random())
+		st.note("heal")
+		return st.net.heal()
+	}
+}
+
+// cutQuorum cuts the leader of a partition off from the leader of the metadata. It
+// still has its other follower.
+func cutQuorum(st *stage) error {
+	controller, err := st.controller()
+	if err != nil {
+		return err
+	}
+	t, err := st.c.Topic(st.ctx, topic)
+	if err != nil {
+		return err
+	}
+	for _, p := range t.Partitions {
+		if p.Leader == controller.ID || p.Leader == "" {
+			continue
+		}
+		leader := st.c.Node(p.Leader)
+		st.disturb("cut %s, which leads partition %d, off from %s, which leads the metadata", leader.ID, p.Partition, controller.ID)
+		if err := st.net.cut(slices.Index(st.c.Nodes, leader), slices.Index(st.c.Nodes, controller)); err != nil {
+			return err
+		}
+		st.wait(2*time.Second + st.random())
+		st.note("heal")
+		return st.net.heal()
+	}
+	return errors.New("the leader of the metadata leads all partitions")
+}
+
+func rollingRestart(st *stage) error {
+	for _, n := range st.c.Nodes {
+		st.note("SIGTERM %s", n.ID)
+		if err := n.Stop(); err != nil {
+			return err
+		}
+		if err := st.start(n); err != nil {
+			return err
+		}
+		if err := st.whole(topic); err != nil {
+			return err
+		}
+		st.note("all replicas are in sync")
+		st.wait(steadyTime)
+	}
+	return nil
+}
+
+// replaceEmpty puts a new disk into a node.
+func replaceEmpty(st *stage) error {
+	n, err := partitionLeader(st)
+	if err != nil {
+		return err
+	}
+	if err := st.kill(n); err != nil {
+		return err
+	}
+	if err := n.Wipe(); err != nil {
+		return err
+	}
+	st.wait(steadyTime)
+	return st.start(n)
+}
+
+// replaceNew puts a new node into the place of an old one.
+func replaceNew(st *stage) error {
+	at, err := nodes.Free(1)
+	if err != nil {
+		return err
+	}
+	fresh := st.c.Grow("n4", at[0])
+	if err := st.start(fresh); err != nil {
+		return err
+	}
+	old, err := partitionLeader(st)
+	if err != nil {
+		return err
+	}
+	st.disturb("decommission %s", old.ID)
+	if err := st.c.Ask(st.ctx, http.MethodPost, "/v1/nodes/"+old.ID+"/decommission", nil, nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("%s is not empty after %v", old.ID, healTimeout))
+	defer cancel()
+	err = nodes.Await(ctx, func() error {
+		t, err := st.c.Topic(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for _, p := range t.Partitions {
+			if slices.Contains(p.Replicas, old.ID) {
+				return fmt.Errorf("partition %d is on %v", p.Partition, p.Replicas)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	st.note("stop %s", old.ID)
+	if err := old.Stop(); err != nil {
+		return err
+	}
+	st.note("remove %s", old.ID)
+	return nodes.Await(ctx, func() error {
+		return st.c.Ask(ctx, http.MethodDelete, "/v1/nodes/"+old.ID, nil, nil)
+	})
+}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// How long things take and may take.
+const (
+	startTimeout = 20 * time.Second // from start to a ready cluster
+	warmUp       = 1500 * time.Millisecond
+	steadyTime   = time.Second      // of load between and after faults
+	healTimeout  = 30 * time.Second // from the end of a fault until every replica is in sync
+	moveTimeout  = 10 * time.Second // until every consumer has got something
+	drainTimeout = 40 * time.Second // until everything is finished
+	settleTime   = noticeTime       // in which nothing must come any more
+)
+
+// stage is a cluster with a load on it, for one scenario.
+type stage struct {
+	ctx context.Context
+	o   options
+	s   scenario
+	rng *rand.Rand
+	c   *nodes.Cluster
+	net *network // nil: the nodes share this machine's addresses
+	l   *load    // nil: the scenario brings its own
+	dir string
+	did []string // what was done, for the report
+	say []string // what the scenario measured
+}
+
+// newStage starts the nodes.
+func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, error) {
+	st := &stage{ctx: ctx, o: o, s: s, dir: dir, rng: rand.New(rand.NewPCG(o.seed, 7))}
+	opts := nodes.Options{Program: o.broker, Dir: dir, Args: []string{"--log-level", "debug", "--log-format", "text"}}
+	var err error
+	if s.network {
+		st.net, err = newNetwork(o.nodes)
+		if err != nil {
+			return st, err
+		}
+		opts.Nodes, opts.Wrap = st.net.addresses(), st.net.wrap
+	} else if opts.Nodes, err = nodes.Free(o.nodes); err != nil {
+		return st, err
+	}
+	if st.c, err = nodes.New(opts); err != nil {
+		return st, err
+	}
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := st.c.Start(limited); err != nil {
+		return st, err
+	}
+	return st, nil
+}
+
+// play does the whole scenario, and stops the nodes.
+func (st *stage) play() error {
+	err := st.act()
+	if st.l != nil {
+		st.l.stop()
+	}
+	if err != nil {
+		st.c.Kill()
+		return err
+	}
+	return st.c.Stop()
+}
+
+func (st *stage) act() error {
+	if st.s.alone != nil {
+		return st.s.alone(st)
+	}
+	if err := st.load(); err != nil {
+		return err
+	}
+	st.wait(warmUp)
+	if err := st.s.run(st); err != nil {
+		return err
+	}
+	return errors.Join(st.recovered(), st.finish())
+}
+
+// load makes the topic and starts the clients.
+func (st *stage) load() error {
+	if err := st.make(topic, map[string]any{"partitions": partitions}); err != nil {
+		return err
+	}
+	for _, name := range channels {
+		if err := st.c.CreateChannel(st.ctx, topic, name, false); err != nil {
+			return err
+		}
+	}
+	st.l = newLoad(st.o, st.c.Nodes)
+	return nil
+}
+
+// make makes a topic with three replicas and waits until it is whole.
+func (st *stage) make(name string, config map[string]any) error {
+	if err := st.c.CreateTopic(st.ctx, name, config); err != nil {
+		return err
+	}
+	return st.whole(name)
+}
+
+// note remembers what was done.
+func (st *stage) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	at := time.Duration(0)
+	if st.l != nil {
+		at = time.Since(st.l.began)
+	}
+	st.did = append(st.did, fmt.Sprintf("%7.3fs %s", at.Seconds(), text))
+	if st.o.verbose {
+		fmt.Printf("  %7.3fs %s\n", at.Seconds(), text)
+	}
+}
+
+func (st *stage) wait(d time.Duration) { pause(st.ctx, d) }
+
+// random is a time from a second to the longest pause.
+func (st *stage) random() time.Duration {
+	return time.Second + time.Duration(st.rng.Int64N(int64(st.o.pause-time.Second)+1))
+}
+
+// whole waits until all replicas of a topic are in sync.
+func (st *stage) whole(name string) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not healed after %v", healTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		t, err := st.c.Topic(ctx, name)
+		if err != nil {
+			return err
+		}
+		return t.Whole()
+	})
+}
+
+// leader is the node that leads a partition of a topic.
+func (st *stage) leader(name string, partition int) (*nodes.Node, error) {
+	t, err := st.c.Topic(st.ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if partition >= len(t.Partitions) || st.c.Node(t.Partitions[partition].Leader) == nil {
+		return nil, fmt.Errorf("partition %d of %s has no leader", partition, name)
+	}
+	return st.c.Node(t.Partitions[partition].Leader), nil
+}
+
+// controller is the node that leads the metadata.
+func (st *stage) controller() (*nodes.Node, error) {
+	info, err := st.c.Info(st.ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := st.c.Node(info.Controller)
+	if n == nil {
+		return nil, errors.New("nobody leads the metadata")
+	}
+	return n, nil
+}
+
+// other is a node that is none of those.
+func (st *stage) other(those ...*nodes.Node) *nodes.Node {
+	for _, i := range st.rng.Perm(len(st.c.Nodes)) {
+		if n := st.c.Nodes[i]; !slices.Contains(those, n) {
+			return n
+		}
+	}
+	panic("BUG: a scenario has more roles than nodes")
+}
+
+// disturb tells the audit that the cluster will be disturbed from now on.
+func (st *stage) disturb(format string, args ...any) {
+	st.note(format, args...)
+	if st.l != nil {
+		st.l.tell(func(a *audit.Audit, now time.Duration) { a.Disturb(now, 0) })
+	}
+}
+
+// kill ends nodes at once and without warning.
+func (st *stage) kill(these ...*nodes.Node) error {
+	var names []string
+	for _, n := range these {
+		names = append(names, n.ID)
+	}
+	st.disturb("kill -9 %s", strings.Join(names, " "))
+	var errs []error
+	for _, n := range these {
+		errs = append(errs, n.End(syscall.SIGKILL))
+	}
+	return errors.Join(errs...)
+}
+
+// start starts nodes again and waits until they serve.
+func (st *stage) start(these ...*nodes.Node) error {
+	for _, n := range these {
+		st.note("start %s", n.ID)
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(st.ctx, startTimeout)
+	defer cancel()
+	for _, n := range these {
+		if err := n.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	st.note("ready")
+	return nil
+}
+
+// recovered waits until the cluster is whole, and sees every consumer go on.
+func (st *stage) recovered() error {
+	if err := st.whole(topic); err != nil {
+		return err
+	}
+	st.note("all replicas are in sync")
+	before := make([]int64, len(st.l.taken))
+	for i := range before {
+		before[i] = st.l.taken[i].Load()
+	}
+	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
+	defer cancel()
+	err := nodes.Await(ctx, func() error {
+		for i := range before {
+			if st.l.taken[i].Load() == before[i] {
+				return fmt.Errorf("consumer %d gets nothing more", i)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	st.l.tell(func(a *audit.Audit, now time.Duration) { a.Calm(now) })
+	st.note("all consumers go on")
+	st.wait(steadyTime)
+	return nil
+}
+
+// finish drains the topic, has the audit decide and compares the replicas.
+func (st *stage) finish() error {
+	st.l.drain()
+	st.note("drain")
+	if err := st.drained(); err != nil {
+		return errors.Join(err, st.verdict(false))
+	}
+	st.wait(settleTime)
+	st.l.stop()
+	return errors.Join(st.verdict(true), st.identical(topic))
+}
+
+// drained waits until everything is finished, by the audit and by the broker's
+// own account.
+func (st *stage) drained() error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, drainTimeout, fmt.Errorf("not drained after %v", drainTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		if owed := st.l.stats().Owed; owed > 0 {
+			return fmt.Errorf("%d messages are owed to us", owed)
+		}
+		t, err := st.c.Topic(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for _, ch := range t.Channels {
+			if ch.Depth+ch.InFlight+ch.Deferred > 0 {
+				return fmt.Errorf("the broker has messages for channel %s: %d, in flight %d, deferred %d",
+					ch.Name, ch.Depth, ch.InFlight, ch.Deferred)
+			}
+		}
+		return nil
+	})
+}
+
+// identical compares what all replicas of a topic hold.
+func (st *stage) identical(name string) error {
+	t, err := st.c.Topic(st.ctx, name)
+	if err != nil {
+		return err
+	}
+	v, err := st.c.Verify(st.ctx, name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, p := range v.Partitions {
+		if !p.Identical || len(p.Digests) != len(t.Partitions[i].Replicas) {
+			errs = append(errs, fmt.Errorf("partition %d of %s up to %d: the replicas hold %v", p.Partition, name, p.CommittedEnd, p.Digests))
+		}
+	}
+	if len(v.Partitions) != len(t.Partitions) {
+		errs = append(errs, fmt.Errorf("%d of %d partitions were compared", len(v.Partitions), len(t.Partitions)))
+	}
+	return errors.Join(errs...)
+}
+
+// verdict says what the audit found. What is missing counts only if all has been
+// waited for.
+func (st *stage) verdict(complete bool) error {
+	var errs []error
+	st.l.tell(func(a *audit.Audit, now time.Duration) {
+		if complete {
+			a.End(now)
+		}
+		for _, v := range a.Violations() {
+			errs = append(errs, fmt.Errorf("%v", v))
+		}
+		s := a.Stats()
+		if n := s.Violations - len(a.Violations()); n > 0 {
+			errs = append(errs, fmt.Errorf("and %d violations more", n))
+		}
+		if s.Acked < st.o.minAcks {
+			errs = append(errs, fmt.Errorf("void: %d publishes acknowledged", s.Acked))
+		}
+		if !st.s.graceful {
+			return
+		}
+		if n := st.l.refusals.Load(); n > 0 {
+			errs = append(errs, fmt.Errorf("%d publishes failed", n))
+		}
+		if s.Recovered > 0 {
+			errs = append(errs, fmt.Errorf("%d messages were stored and not answered", s.Recovered))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// summary is what happened, in a line.
+func (st *stage) summary() string {
+	if st.l == nil {
+		return strings.Join(st.say, ", ")
+	}
+	text := ""
+	st.l.tell(func(a *audit.Audit, _ time.Duration) {
+		s := a.Stats()
+		text = fmt.Sprintf("acknowledged %d, unknown %d, refused %d; finished %d; longest silence %v",
+			s.Acked, s.Unknown, s.Refused, s.Finished, st.l.gap.longest.Round(time.Millisecond))
+		for _, cause := range slices.Sorted(maps.Keys(s.Redelivered)) {
+			if cause != audit.CauseRequeue {
+				text += fmt.Sprintf("; again, %s: %d", cause, s.Redelivered[cause])
+			}
+		}
+		if s.Forgotten > 0 {
+			text += fmt.Sprintf(" (oldest %v)", s.Forgotten.Round(time.Millisecond))
+		}
+	})
+	return strings.Join(append([]string{text}, st.say...), "; ")
+}
+
+// confess writes what helps to understand a failure.
+func (st *stage) confess(w io.Writer) {
+	fmt.Fprintf(w, "  %s\n", st.summary())
+	for _, line := range st.did {
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+	if st.c == nil {
+		return
+	}
+	st.c.Kill()
+	for _, n := range st.c.Nodes {
+		fmt.Fprintf(w, "  --- %s\n", strings.ReplaceAll(strings.TrimSpace(n.LogEnd()), "\n", "\n  "))
+	}
+	fmt.Fprintf(w, "  the data and the logs are in %s\n", filepath.Clean(st.dir))
+}
