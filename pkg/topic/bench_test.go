@@ -1,0 +1,194 @@
+package topic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// postman is a Sharer that hands what is shared to a standby, on a goroutine of
+// its own, as followers elsewhere would take it.
+type postman struct {
+	bag  chan parcel
+	full chan struct{} // closed when the postman has stopped
+}
+
+func newPostman(b *testing.B, to *Standby) *postman {
+	m := &postman{bag: make(chan parcel, 64), full: make(chan struct{})}
+	go func() {
+		defer close(m.full)
+		for p := range m.bag {
+			var err error
+			if p.snapshot {
+				err = to.Replace(p.data)
+			} else {
+				err = to.Advance(p.data)
+			}
+			p.done(err)
+		}
+	}()
+	b.Cleanup(func() { close(m.bag); <-m.full })
+	return m
+}
+
+func (*postman) Append(commitlog.Entry) error { return nil }
+func (*postman) Shared() bool                 { return true }
+func (*postman) Epoch() seq.Epoch             { return 1 }
+func (m *postman) SharePositions(data []byte, done func(error)) {
+	m.bag <- parcel{true, data, done}
+}
+func (m *postman) ShareAdvance(data []byte, done func(error)) { m.bag <- parcel{false, data, done} }
+
+func benchStandby(b *testing.B) *Standby {
+	fsys := vfs.NewMem()
+	if err := fsys.MkdirAll(positionsDir); err != nil {
+		b.Fatal(err)
+	}
+	return mustOpenStandby(b, fsys)
+}
+
+// nobody is a Sharer whose followers have everything at once.
+type nobody struct{ postman }
+
+func (nobody) SharePositions(_ []byte, done func(error)) { done(nil) }
+func (nobody) ShareAdvance(_ []byte, done func(error))   { done(nil) }
+
+const benchMessages = 100_000
+
+// benchPartition is a partition with messages in its log.
+func benchPartition(b *testing.B) *Partition {
+	fsys := vfs.NewMem()
+	if err := fsys.MkdirAll("p"); err != nil {
+		b.Fatal(err)
+	}
+	log, _, err := commitlog.Open(fsys, "p", commitlog.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { log.Close() })
+	w, err := log.Writer(1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := Message{Body: make([]byte, 128)}
+	for range benchMessages / 1000 {
+		builder := commitlog.NewBuilder(0)
+		for range 1000 {
+			m.appendRecord(builder)
+		}
+		if _, err := w.Append(builder, t0.UnixNano()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := w.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	log.Commit(log.End())
+	p, err := Open(Options{FS: fsys, Dir: "p", Log: log, Arm: func(*Channel) {}, Observer: deaf{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// benchConsume takes and finishes one message after the other.
+func benchConsume(b *testing.B, p *Partition, ordered bool) {
+	c, err := p.AddChannel("c", 1, ChannelOptions{Ordered: ordered})
+	if err != nil {
+		b.Fatal(err)
+	}
+	woken := make(chan struct{}, 1)
+	k, err := c.Join(ConsumerOptions{Timeout: time.Minute, MaxTimeout: time.Hour, Wake: func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}, Ended: func(error) {}}, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var at seq.Offset
+		for {
+			n, err := k.Take(t0, 1, func(d *Delivery) error { at = d.ID.Offset(); return nil })
+			if err != nil {
+				b.Fatal(err)
+			}
+			if n > 0 {
+				break
+			}
+			<-woken
+		}
+		if err := k.Finish(at); err != nil {
+			b.Fatal(err)
+		}
+		if at == benchMessages-1 {
+			if err := c.Seek(0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkConsume(b *testing.B) {
+	b.Run("unordered", func(b *testing.B) { benchConsume(b, benchPartition(b), false) })
+	b.Run("ordered", func(b *testing.B) { benchConsume(b, benchPartition(b), true) })
+	b.Run("ordered-shared-at-once", func(b *testing.B) {
+		p := benchPartition(b)
+		p.Serve(&nobody{})
+		benchConsume(b, p, true)
+	})
+	b.Run("ordered-shared", func(b *testing.B) {
+		p := benchPartition(b)
+		p.Serve(newPostman(b, benchStandby(b)))
+		benchConsume(b, p, true)
+	})
+}
+
+func BenchmarkStandbyAdvance(b *testing.B) {
+	s := benchStandby(b)
+	start := Snapshot{Channels: make([]ChannelPosition, 20)}
+	for i := range start.Channels {
+		start.Channels[i].Name = string(rune('a' + i))
+	}
+	start.Channels[19].Position = largePosition()
+	if err := s.Replace(told(b, 1, start)); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	var buf []byte
+	for o := seq.Offset(0); b.Loop(); o++ {
+		buf = advance{channel: "s", floor: o, offset: o}.append(buf[:0])
+		if err := s.Advance(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// largePosition is of a channel that finishes every other message.
+func largePosition() channel.Position {
+	var p channel.Position
+	for o := seq.Offset(1); o < 200_000; o += 2 {
+		p.Finished = append(p.Finished, channel.Range{From: o, End: o + 1})
+	}
+	return p
+}
+
+func BenchmarkStandbyReplaceLarge(b *testing.B) {
+	s := benchStandby(b)
+	image := told(b, 1, Snapshot{Channels: []ChannelPosition{{Name: "c", Position: largePosition()}}})
+	b.ReportAllocs()
+	b.SetBytes(int64(len(image)))
+	for n := uint32(1); b.Loop(); n++ {
+		image[positionsHeader] = byte(n % 100) // the backlog, so that no two are the same
+		renumberPositions(image, uint64(stampOf(1, n)))
+		if err := s.Replace(image); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
