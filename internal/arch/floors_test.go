@@ -33,7 +33,8 @@ var floors = map[string]int{
 
 	"pkg/coord/coordtest": 4, // replicas in memory: for tests
 
-	"pkg/broker": 4,
+	"pkg/broker":  4,
+	"pkg/cluster": 4, // one node's membership
 
 	"pkg/server":  5,
 	"pkg/admin":   5,

@@ -25,6 +25,7 @@ type testCluster struct {
 	mu   sync.Mutex // guards open
 	open map[meta.NodeID]*Store
 	dirs map[meta.NodeID]string // "": in memory
+	disk map[meta.NodeID]*badDisk
 }
 
 // inBubble runs a test on a cluster whose first node has made it.
@@ -61,10 +62,17 @@ func (c *testCluster) store(id meta.NodeID) *Store {
 func (c *testCluster) start(id meta.NodeID, bootstrap bool) *Store {
 	c.t.Helper()
 	name := string(id)
-	s, err := Open(Options{
+	o := Options{
 		NodeID: id, Address: name, Bootstrap: bootstrap, Dir: c.dirs[id], InMemory: c.dirs[id] == "", ReserveBytes: -1,
 		Stream: &Stream{Listener: c.net.listen(name), Dial: c.net.dial(name)}, Forward: c.forward(name),
-	})
+	}
+	open := func() (*Store, error) { return Open(o) }
+	if disk := c.disk[id]; disk != nil {
+		open = func() (*Store, error) {
+			return openWith(o.withDefaults(), &parts{log: disk, close: func() error { return nil }, snapshots: raft.NewInmemSnapshotStore()})
+		}
+	}
+	s, err := open()
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -376,6 +384,70 @@ func TestARestartedClusterGoesOn(t *testing.T) {
 		if n := len(c.store("n1").Topics()); n != 4 {
 			t.Errorf("%d topics", n)
 		}
+	})
+}
+
+// The library alone would wait up to ten seconds.
+func TestAMemberThatReturnsHearsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.dirs["n3"] = t.TempDir()
+		c.grow(3)
+		for i := range 5 {
+			c.stop("n3")
+			for k := range 20 {
+				propose(t, c.leader(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", k))}})
+				time.Sleep(3 * time.Second)
+			}
+			want := c.leader().Applied()
+			began := time.Now()
+			c.start("n3", false)
+			for c.store("n3").Applied() < want {
+				time.Sleep(time.Millisecond)
+			}
+			if took := time.Since(began); took > 400*time.Millisecond {
+				t.Errorf("heard after %v", took)
+			}
+			time.Sleep(time.Duration(i) * 1234 * time.Millisecond)
+		}
+	})
+}
+
+func TestALeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *testCluster) {
+		c.disk = map[meta.NodeID]*badDisk{}
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			c.disk[id] = &badDisk{InmemStore: raft.NewInmemStore()}
+		}
+		c.grow(3)
+		sick := c.leader()
+		free := make(chan struct{})
+		c.disk[sick.opts.NodeID].block.Store(&free)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var hung sync.WaitGroup
+		hung.Go(func() { _, _ = sick.Propose(ctx, meta.NodeStarted{Node: meta.Node{ID: "m"}}) })
+		began := time.Now()
+		for took := time.Duration(0); ; took = time.Since(began) {
+			if slices.ContainsFunc(c.ids(), func(id meta.NodeID) bool {
+				s := c.store(id)
+				return s != sick && s.IsLeader() && s.VerifyLeader(t.Context()) == nil
+			}) {
+				t.Logf("replaced after %v", took)
+				break
+			}
+			if took > 5*time.Second {
+				t.Error("not replaced")
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if sick.Stalled() < silentAfter {
+			t.Errorf("stalled for %v", sick.Stalled())
+		}
+		cancel()
+		close(free)
+		hung.Wait()
+		time.Sleep(time.Second) // it answers what has waited
 	})
 }
 

@@ -3,8 +3,9 @@ package raftstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,15 +30,32 @@ type guard struct {
 	reserve *reserve
 	onFail  func(error)
 
-	writing atomic.Int64 // when the write that is under way began, unix ns; 0: none
-	writes  timing
+	writes timing
+
+	mu      sync.Mutex  // guards writing
+	writing []time.Time // when each write that is under way began, the oldest first
+}
+
+// begin takes note of a write that begins.
+func (g *guard) begin(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writing = append(g.writing, now)
+}
+
+// end takes note that a write has ended: of those that began then, any.
+func (g *guard) end(began time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.writing, began)
+	g.writing = slices.Delete(g.writing, i, i+1)
 }
 
 func (g *guard) write(what string, do func() error) error {
 	start := time.Now()
-	g.writing.Store(start.UnixNano())
+	g.begin(start)
 	defer func() {
-		g.writing.Store(0)
+		g.end(start)
 		g.writes.add(time.Since(start))
 	}()
 	err := do()
@@ -51,12 +69,15 @@ func (g *guard) write(what string, do func() error) error {
 	return err
 }
 
-// stalled returns for how long a write has been under way.
+// stalled returns for how long a write has been under way: the oldest, since a
+// vote may be stored beside a batch of entries that hangs.
 func (g *guard) stalled(now time.Time) time.Duration {
-	if start := g.writing.Load(); start != 0 {
-		return max(0, now.Sub(time.Unix(0, start)))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.writing) == 0 {
+		return 0
 	}
-	return 0
+	return max(0, now.Sub(g.writing[0]))
 }
 
 // StoreLog implements raft.LogStore.

@@ -86,29 +86,45 @@ func Exists(dir string, id meta.NodeID) (bool, error) {
 	return held.snap != 0 || held.log.first != 0, err
 }
 
-// openTransport returns the transport and how to close it.
-func openTransport(o *Options) (raft.Transport, func() error) {
-	t := o.Transport
-	if o.Stream != nil {
-		return openNetwork(o)
+// carrier is what carries the agreement.
+type carrier struct {
+	raft.Transport
+	eager *eagerTransport // nil: the Transport was given, or reaches nobody
+	close func() error
+}
+
+// started tells the carrier what it carries for.
+func (c *carrier) started(r *raft.Raft) {
+	if c.eager != nil {
+		c.eager.raft.Store(r)
 	}
+}
+
+// openCarrier returns what carries the agreement of a store, which writes through
+// g and closes stop when it begins to close.
+func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
+	if o.Stream != nil {
+		return openNetwork(o, g, stop)
+	}
+	t := o.Transport
 	if t == nil {
 		addr, local := raft.NewInmemTransport(raft.ServerAddress(o.Address))
 		local.Connect(addr, local)
 		t = local
 	}
 	if c, ok := t.(io.Closer); ok {
-		return t, c.Close
+		return &carrier{t, nil, c.Close}
 	}
-	return t, func() error { return nil }
+	return &carrier{t, nil, func() error { return nil }}
 }
 
-func openNetwork(o *Options) (raft.Transport, func() error) {
+func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
 	layer := newStreamLayer(*o.Stream, o.Address)
 	t := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, Timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, Logger: newBridge(o.Logger),
 	})
-	return t, func() error { return errors.Join(t.Close(), layer.Close()) }
+	eager := &eagerTransport{NetworkTransport: t, stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
+	return &carrier{eager, eager, func() error { return errors.Join(t.Close(), layer.Close()) }}
 }
 
 // bootstrap makes the first state of a cluster of this node.

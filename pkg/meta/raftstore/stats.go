@@ -37,6 +37,10 @@ type Stats struct {
 	Err      error // why the store failed; nil: it did not
 }
 
+// Stalled returns for how long a write to the disk has been under way; 0: none
+// is. Unlike Stats it never touches the disk.
+func (s *Store) Stalled() time.Duration { return s.guard.stalled(time.Now()) }
+
 // Stats returns what the store is doing. It does not wait for the disk's log.
 func (s *Store) Stats() Stats {
 	now := time.Now()

@@ -20,11 +20,12 @@ type Store struct {
 	local
 	failure
 
-	opts     Options
-	raft     *raft.Raft
-	guard    *guard
-	observer *raft.Observer
-	events   chan raft.Observation
+	opts      Options
+	raft      *raft.Raft
+	guard     *guard
+	transport *carrier
+	observer  *raft.Observer
+	events    chan raft.Observation
 
 	closeOnce sync.Once
 	closeErr  error
@@ -52,22 +53,23 @@ func Open(o Options) (*Store, error) {
 }
 
 func openWith(o Options, p *parts) (*Store, error) {
-	transport, closeTransport := openTransport(&o)
 	s := &Store{
 		opts: o, events: make(chan raft.Observation, observerBuffer), stop: make(chan struct{}),
 		local: local{newMachine(o.remembered())}, failure: failure{failed: make(chan struct{})},
-		moved: signal{ch: make(chan struct{})}, release: []func() error{closeTransport, p.close},
+		moved: signal{ch: make(chan struct{})},
 	}
 	s.machine.onFail = s.fail
 	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail}
-	if err := s.start(p, transport); err != nil {
-		return nil, errors.Join(err, closeTransport(), p.close())
+	s.transport = openCarrier(&o, s.guard, s.stop)
+	s.release = []func() error{s.transport.close, p.close}
+	if err := s.start(p, s.transport); err != nil {
+		return nil, errors.Join(err, s.transport.close(), p.close())
 	}
 	return s, nil
 }
 
-func (s *Store) start(p *parts, transport raft.Transport) error {
-	if err := bootstrap(&s.opts, p, transport); err != nil {
+func (s *Store) start(p *parts, transport *carrier) error {
+	if err := bootstrap(&s.opts, p, transport.Transport); err != nil {
 		return err
 	}
 	if p.made && !s.opts.InMemory {
@@ -79,11 +81,12 @@ func (s *Store) start(p *parts, transport raft.Transport) error {
 	if err != nil {
 		return err
 	}
-	r, err := raft.NewRaft(s.opts.raftConfig(), s.machine, cache, s.guard, p.snapshots, transport)
+	r, err := raft.NewRaft(s.opts.raftConfig(), s.machine, cache, s.guard, p.snapshots, transport.Transport) // it looks for more methods
 	if err != nil {
 		return fmt.Errorf("start metadata: %w", err)
 	}
 	s.raft = r
+	transport.started(r)
 	s.arm(sync.OnceValue(r.Shutdown))
 	s.observer = raft.NewObserver(s.events, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -101,7 +104,7 @@ func (s *Store) start(p *parts, transport raft.Transport) error {
 		s.work.Go(s.identify)
 	}
 	if alone(r, s.opts.NodeID) {
-		s.work.Go(func() { elect(transport, s.opts.NodeID) })
+		s.work.Go(func() { elect(transport.Transport, s.opts.NodeID) })
 	}
 	return nil
 }

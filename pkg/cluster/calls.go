@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+)
+
+// Kinds of calls on peer.ClassForward that are this package's own. A number is
+// never used again.
+const (
+	kindCommand  uint8 = 1 // a command for the metadata's leader -> what became of it
+	kindForm     uint8 = 2 // of package formation
+	kindWho      uint8 = 3 // -> incarnation, u64 little-endian; 0: does not serve
+	kindHere     uint8 = 4 // the sender serves from now on
+	kindRemove   uint8 = 5 // a node's name: the metadata's leader takes it out
+	kindTransfer uint8 = 6 // the metadata's leader gives the lead to another
+
+	firstOfForward = forward.KindPublish
+)
+
+// wireErrors are what keeps its identity between nodes.
+var wireErrors = forward.Table{
+	{Code: 1, Err: raftstore.ErrRemoved},
+	{Code: 2, Err: raftstore.ErrNotLeader},
+	{Code: 3, Err: raftstore.ErrLastVoter},
+	{Code: 4, Err: meta.ErrNodeNotFound},
+	{Code: 5, Err: meta.ErrNodeInUse},
+	{Code: 6, Err: ErrUnknownNode},
+	{Code: 7, Err: ErrNotServing},
+	{Code: 8, Err: ErrBusy},
+}
+
+// Go asks another node for something, or this one, and returns at once. Calls to
+// one node arrive in the order in which they were made. payload must not be
+// changed until done is called, once, from any goroutine and never inside Go; it
+// must not block. An error marked fate.Refused says that the call was not sent
+// or nothing came of it; after others it may have been carried out.
+func (n *Node) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(reply []byte, err error)) {
+	if node == n.o.Self {
+		n.loop.later(func() { n.callSelf(kind, bytes.Join(payload, nil), done) })
+		return
+	}
+	if l := n.roster.find(lineKey{node, peer.ClassForward}); l != nil {
+		l.call(kind, payload, done)
+		return
+	}
+	n.loop.later(func() { done(nil, fmt.Errorf("%w: %s", ErrUnknownNode, node)) })
+}
+
+// callSelf has this node answer its own call as it would another's.
+func (n *Node) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
+	n.handle(n.o.Self, 0, kind, payload, func(reply [][]byte, err error) {
+		if err != nil {
+			if _, ok := errors.AsType[*peer.RemoteError](err); !ok {
+				err = &peer.RemoteError{Text: err.Error()}
+			}
+			done(nil, err)
+			return
+		}
+		done(bytes.Join(reply, nil), nil)
+	})
+}
+
+// Call is Go for who wants to wait. When ctx ends before the answer came, the
+// call may still be carried out, and payload must not be changed any more. The
+// answer is the caller's.
+func (n *Node) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
+	type result struct {
+		reply []byte
+		err   error
+	}
+	results := make(chan result, 1)
+	n.Go(node, kind, payload, func(reply []byte, err error) { results <- result{bytes.Clone(reply), err} })
+	select {
+	case r := <-results:
+		return r.reply, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ask makes a call of this package's own.
+func (n *Node) ask(ctx context.Context, node meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
+	reply, err := n.Call(ctx, node, kind, [][]byte{payload})
+	return reply, wireErrors.FromRemote(err)
+}
+
+// forwardCommand is the store's raftstore.Forward.
+func (n *Node) forwardCommand(ctx context.Context, leader meta.NodeID, command []byte) ([]byte, error) {
+	return n.ask(ctx, leader, kindCommand, command)
+}
+
+// callAddress is formation's Call.
+func (n *Node) callAddress(ctx context.Context, address string, request []byte) ([]byte, error) {
+	if address == n.o.Address {
+		return nil, formation.ErrSelf
+	}
+	p := n.transport.Peer("", peer.ClassForward, address)
+	defer p.Close()
+	reply, err := p.Call(ctx, kindForm, [][]byte{request})
+	if refused, ok := errors.AsType[*peer.RefusedError](err); ok {
+		switch refused.Reason { //nolint:exhaustive // the others are what they say
+		case peer.ReasonSelf:
+			return nil, formation.ErrSelf
+		case peer.ReasonNameTaken:
+			return nil, fmt.Errorf("%w: at %s", formation.ErrNodeIDTaken, address)
+		case peer.ReasonWrongCluster:
+			return nil, fmt.Errorf("%w: %w", formation.ErrOtherCluster, refused)
+		}
+	}
+	return reply, wireErrors.FromRemote(err)
+}
+
+// incarnationIn reads the answer to kindWho.
+func incarnationIn(reply []byte) (uint64, error) {
+	if len(reply) != 8 {
+		return 0, fmt.Errorf("an incarnation of %d bytes", len(reply))
+	}
+	return binary.LittleEndian.Uint64(reply), nil
+}
+
+// RemoveMember takes a node out of the cluster for good: out of the metadata,
+// which refuses while it holds replicas (meta.ErrNodeInUse), and out of the
+// agreement. Its process ends when it learns that. An error whose fate is not
+// refused leaves open how far it came; it may be called again.
+func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
+	return n.atLeader(ctx, kindRemove, []byte(id))
+}
+
+// TransferController has the controller's part given to another node.
+func (n *Node) TransferController(ctx context.Context) error {
+	return n.atLeader(ctx, kindTransfer, nil)
+}
+
+// atLeader has the metadata's leader do something.
+func (n *Node) atLeader(ctx context.Context, kind uint8, payload []byte) error {
+	if n.store.IsLeader() {
+		_, err := n.carryOut(ctx, kind, payload)
+		return err
+	}
+	leader, ok := n.store.Leader()
+	if !ok {
+		return raftstore.ErrNotLeader
+	}
+	_, err := n.ask(ctx, leader, kind, payload)
+	return err
+}
+
+// carryOut does what only the metadata's leader can do.
+func (n *Node) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte, error) {
+	switch kind {
+	case kindRemove:
+		return nil, n.remove(ctx, meta.NodeID(payload))
+	case kindTransfer:
+		return nil, n.store.Members().Transfer(ctx, "")
+	}
+	return nil, fmt.Errorf("%w: %d", errUnknown, kind)
+}
+
+func (n *Node) remove(ctx context.Context, id meta.NodeID) error {
+	if !n.store.IsLeader() {
+		return raftstore.ErrNotLeader
+	}
+	_, voting := n.Members().Find(id)
+	_, err := n.store.Propose(ctx, meta.RemoveNode{ID: id})
+	if errors.Is(err, meta.ErrNodeNotFound) && voting {
+		err = nil // as far as this it came the last time
+	}
+	if err == nil && voting {
+		err = n.store.Members().Remove(ctx, id)
+	}
+	if err != nil {
+		return fate.Mark(fmt.Errorf("remove %s: %w", id, err), fate.Of(err))
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+var three = []string{"n1", "n2", "n3"}
+
+func TestThreeNodesFormRestartAndPropose(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		id := w.node("n1").Store().View().Cluster().ID
+		for _, name := range three { // from any node
+			r, err := w.node(name).Store().Propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingAutoCreateTopics: "false"}})
+			if err != nil || r.Index == 0 {
+				t.Errorf("%s: %+v, %v", name, r, err)
+			}
+		}
+		for _, name := range three { // one after the other
+			if err := w.kill(name); err != nil {
+				t.Fatal(err)
+			}
+			w.start(name)
+			w.formed(3, 3)
+		}
+		for _, name := range three { // all at once
+			if err := w.kill(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.start(three...)
+		w.formed(3, 3)
+		v := w.node("n3").Store().View()
+		if v.Cluster().ID != id || v.Node("n2").Incarnation != 3 {
+			t.Errorf("cluster %s became %s, n2 is %+v", id, v.Cluster().ID, v.Node("n2"))
+		}
+	})
+}
+
+func TestANodeAloneIsAClusterAtOnceAndGrows(t *testing.T) {
+	inWorld(t, nil, 1, func(t *testing.T, w *world) {
+		began := time.Now()
+		w.start("n1")
+		w.node("n1")
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("opened after %v", took)
+		}
+		w.formed(1, 1)
+		if err := w.kill("n1"); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now()
+		w.start("n1")
+		w.node("n1")
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("opened again after %v", took)
+		}
+		w.join = []string{addressOf("n1")}
+		for i := 2; i <= 4; i++ {
+			w.start(fmt.Sprint("n", i))
+			w.formed(i, i)
+		}
+	})
+}
+
+// A node that was alone, and knew nothing of clusters, is taken as it is.
+func TestMetadataOfANodeAloneIsOpened(t *testing.T) {
+	inWorld(t, nil, 1, func(t *testing.T, w *world) {
+		s, err := raftstore.Open(raftstore.Options{Dir: filepath.Join(w.dir, "n1", metaDir), NodeID: "n1", Address: "elsewhere:9", Bootstrap: true, ReserveBytes: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WaitLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []meta.Command{
+			meta.NodeStarted{Node: meta.Node{ID: "n1"}},
+			meta.CreateTopic{Name: "t", Config: meta.TopicConfig{Partitions: 1}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}},
+		} {
+			if _, err := s.Propose(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.start("n1")
+		w.formed(1, 1)
+		if p := w.partition("n1", "t", 0); p.Leader != "n1" || len(p.ISR) != 1 {
+			t.Errorf("%+v", p)
+		}
+		w.join = []string{addressOf("n1")}
+		w.start("n2")
+		w.formed(2, 2)
+	})
+}
+
+func TestTheDeathOfALeaderIsFollowedByAnElection(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
+		time.Sleep(3 * time.Second) // the controller has heard everybody
+		for range 3 {
+			for i := range three {
+				leads := w.leader().name
+				dead := string(w.partition(leads, "t", i).Leader)
+				if err := w.kill(dead); err != nil {
+					t.Fatal(err)
+				}
+				left := w.names()[0]
+				took := w.await("another leads", func() bool {
+					l := w.partition(left, "t", i).Leader
+					return l != "" && string(l) != dead
+				})
+				t.Logf("%s killed (controller %s): another leads after %v", dead, leads, took)
+				limit := 150 * time.Millisecond
+				if dead == leads {
+					limit = 3 * time.Second
+				}
+				if took > limit {
+					t.Errorf("took %v", took)
+				}
+				w.start(dead)
+				w.formed(3, 3)
+				time.Sleep(time.Minute)
+			}
+		}
+	})
+}
+
+func TestAWipedNodeLeavesEveryInSyncSet(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		w.topic("t", []meta.NodeID{"n2", "n3"}, []meta.NodeID{"n1", "n2"})
+		w.topic("sole", []meta.NodeID{"n2"})
+		if err := w.kill("n2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		// It dies before it could register, and is as empty the next time.
+		p := w.startIn("n2", filepath.Join(w.dir, "another"))
+		time.Sleep(time.Millisecond)
+		p.stop()
+		_ = w.kill("n2")
+		w.startIn("n2", filepath.Join(w.dir, "another"))
+		w.formed(3, 3)
+		for i := range 2 {
+			if p := w.partition("n2", "t", i); p.Leader == "n2" || len(p.ISR) != 1 || p.ISR[0] == "n2" {
+				t.Errorf("t/%d: %+v", i, p)
+			}
+		}
+		if p := w.partition("n2", "sole", 0); p.Leader != "" || len(p.ISR) != 0 {
+			t.Errorf("sole: %+v", p)
+		}
+		// Whoever starts with its disk leaves nothing.
+		before := w.partition("n1", "t", 0).ISR
+		if err := w.kill("n3"); err != nil {
+			t.Fatal(err)
+		}
+		w.start("n3")
+		w.formed(3, 3)
+		if after := w.partition("n1", "t", 0).ISR; fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("%v became %v", before, after)
+		}
+	})
+}
+
+func TestOnlyACleanStopIsNoted(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		boot := 0
+		w.options = func(_ string, o *Options) { o.Node.BootID = fmt.Sprint("boot ", boot) }
+		w.start(three...)
+		w.formed(3, 3)
+		config := meta.TopicConfig{Partitions: 1, Replicas: 3, Sync: meta.SyncPolicy{Every: 100, Interval: time.Second}}.WithDefaults(3, false)
+		if _, err := w.node("n1").Store().Propose(t.Context(), meta.CreateTopic{Name: "t", Config: config, Assignment: [][]meta.NodeID{{"n1", "n2", "n3"}}}); err != nil {
+			t.Fatal(err)
+		}
+		boot++
+		if err := w.node("n3").StopClean(); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.kill("n3")
+		w.start("n3")
+		w.formed(3, 3)
+		if isr := w.partition("n1", "t", 0).ISR; len(isr) != 3 {
+			t.Errorf("after a clean stop: %v", isr)
+		}
+		boot++
+		_ = w.kill("n3")
+		w.start("n3")
+		w.formed(3, 3)
+		if isr := w.partition("n1", "t", 0).ISR; len(isr) != 2 {
+			t.Errorf("after a loss of power: %v", isr)
+		}
+	})
+}
+
+func TestARemovedNodeEnds(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		t.Run(fmt.Sprint("running ", running), func(t *testing.T) {
+			inWorld(t, three, 3, func(t *testing.T, w *world) {
+				w.start(three...)
+				w.formed(3, 3)
+				w.topic("t", []meta.NodeID{"n3"})
+				through := w.node("n1")
+				if err := through.RemoveMember(t.Context(), "n3"); !errors.Is(err, meta.ErrNodeInUse) || fate.Of(err) != fate.Refused {
+					t.Errorf("in use: %v", err)
+				}
+				if _, err := through.Store().Propose(t.Context(), meta.DeleteTopic{Name: "t"}); err != nil {
+					t.Fatal(err)
+				}
+				if !running {
+					_ = w.kill("n3")
+				}
+				if err := through.RemoveMember(t.Context(), "n3"); err != nil {
+					w.await("removed", func() bool { return through.RemoveMember(t.Context(), "n3") == nil })
+				}
+				if !running {
+					w.start("n3")
+				}
+				p := w.process("n3")
+				w.await("it ends", func() bool {
+					select {
+					case <-p.opened:
+						return p.err != nil || p.node.Err() != nil
+					default:
+						return false
+					}
+				})
+				if err := w.kill("n3"); !errors.Is(err, raftstore.ErrRemoved) {
+					t.Error(err)
+				}
+				w.formed(2, 2)
+			})
+		})
+	}
+}
+
+func TestASecondProcessOfANodeIsRefused(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		w.options = func(name string, o *Options) {
+			if name == "twin" {
+				o.Self = "n2"
+			}
+		}
+		p := w.startIn("twin", filepath.Join(w.dir, "twin"))
+		<-p.opened
+		if !errors.Is(p.err, formation.ErrNodeIDTaken) {
+			t.Error(p.err)
+		}
+		_ = w.kill("twin")
+		w.formed(3, 3)
+	})
+}
+
+func TestTheControllerIsGivenAway(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		was := w.leader()
+		other := three[0]
+		if was.name == other {
+			other = three[1]
+		}
+		if err := w.node(other).TransferController(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.await("another leads", func() bool { l := w.leader(); return l != nil && l != was })
+		w.await("one controller", func() bool {
+			n := 0
+			for _, name := range three {
+				if w.node(name).Store().IsLeader() {
+					n++
+				}
+			}
+			return n == 1
+		})
+	})
+}
+
+func TestCallsReachTheirNodes(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		n1 := w.node("n1")
+		for _, to := range []meta.NodeID{"n1", "n2"} {
+			reply, err := n1.Call(t.Context(), to, 17, [][]byte{[]byte("a"), []byte("b")})
+			if err != nil || string(reply) != "n1 17 ab" {
+				t.Errorf("%s: %q, %v", to, reply, err)
+			}
+			_, err = n1.Call(t.Context(), to, 32, nil)
+			if err == nil || err.Error() != "not today (code 0)" {
+				t.Errorf("%s: %v", to, err)
+			}
+		}
+		if _, err := n1.Call(t.Context(), "n9", 17, nil); !errors.Is(err, ErrUnknownNode) || fate.Of(err) != fate.Refused {
+			t.Errorf("unknown: %v", err)
+		}
+		if err := w.kill("n2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		inside := true
+		done := make(chan error, 1)
+		n1.Go("n2", 17, nil, func(_ []byte, err error) {
+			if inside {
+				t.Error("done inside Go")
+			}
+			done <- err
+		})
+		inside = false
+		if err := <-done; fate.Of(err) != fate.Refused {
+			t.Errorf("dead: %v", err)
+		}
+	})
+}
+
+func TestALinkTellsOfSessions(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		events := make(chan string, 100)
+		follow := func(name string) coord.Link {
+			return w.node("n1").Peers().Follow("n2", coord.LinkEvents{
+				Up:   func() { events <- name + " up" },
+				Down: func(refused bool) { events <- fmt.Sprint(name, " down ", refused) },
+			})
+		}
+		next := func(want string) {
+			t.Helper()
+			select {
+			case got := <-events:
+				if got != want {
+					t.Fatalf("%s, want %s", got, want)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("nothing, want %s", want)
+			}
+		}
+		a := follow("a")
+		next("a up")
+		b := follow("b") // of a session that is up
+		next("b up")
+		b.Close()
+		answers := make(chan string, 10)
+		ask := func() {
+			a.Go(3, [][]byte{[]byte("x")}, func(reply []byte, err error) {
+				answers <- fmt.Sprint(string(reply), " ", fate.Of(err), " ", err != nil)
+			})
+		}
+		ask()
+		if got := <-answers; got != "n1 3 x uncertain false" {
+			t.Error(got)
+		}
+		if err := w.kill("n2"); err != nil {
+			t.Fatal(err)
+		}
+		next("a down false")
+		next("a down true")
+		ask()
+		if got := <-answers; got != " refused true" {
+			t.Error(got)
+		}
+		c := follow("c") // of a node that is known to refuse
+		next("c down true")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		w.start("n2")
+		w.node("n2")
+		for range 2 {
+			if got := <-events; got != "a up" && got != "c up" {
+				t.Fatal(got)
+			}
+		}
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("connected %v after it started", took)
+		}
+		ask()
+		if got := <-answers; got != "n1 3 x uncertain false" {
+			t.Error(got)
+		}
+		w.net.Break("n1", "n2")
+		for range 2 {
+			if got := <-events; got != "a down false" && got != "c down false" {
+				t.Fatal(got)
+			}
+		}
+		a.Close()
+		c.Close()
+		select {
+		case got := <-events:
+			t.Errorf("after Close: %s", got)
+		case <-time.After(10 * time.Second):
+		}
+	})
+}

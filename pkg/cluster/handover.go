@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// opHandover is the operation by which a partition's leader gives the leadership
+// to another replica without failing a publish: see handover.
+const opHandover = "handover"
+
+// handover are the arguments of the operation "handover", which the controller
+// asks of a partition's leader: stop taking messages, bring To up to date, and
+// have it elected.
+type handover struct {
+	Topic       string           `json:"topic"`
+	Incarnation meta.Incarnation `json:"incarnation,omitempty"`
+	Partition   int              `json:"partition"`
+	To          meta.NodeID      `json:"to"`
+	Reason      string           `json:"reason,omitempty"`
+}
+
+// split parts elections into those of partitions that nobody serves, which are
+// urgent, and those that a living leader can prepare.
+func split(s *meta.State, all []meta.Election) (urgent, gentle []meta.Election) {
+	for _, e := range all {
+		if leader := leaderOf(s, e); leader != nil && leader.State != meta.NodeDown && leader.ID != e.Leader && e.Leader != "" && !e.Unclean {
+			gentle = append(gentle, e)
+			continue
+		}
+		urgent = append(urgent, e)
+	}
+	return urgent, gentle
+}
+
+// leaderOf returns the node that leads the partition of an election, or nil.
+func leaderOf(s *meta.State, e meta.Election) *meta.Node {
+	t := s.Topic(e.Topic)
+	if t == nil || e.Partition < 0 || e.Partition >= len(t.Partitions) {
+		return nil
+	}
+	return s.Node(t.Partitions[e.Partition].Leader)
+}
+
+// elect proposes elections. Leaders that are alive are asked to hand over by
+// themselves first, so that no publish fails; those that refuse are deposed.
+// What a leader had no time for is left to the next decision.
+func (n *Node) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
+	state := n.store.View()
+	urgent, gentle := split(state, command.Elections)
+	var r meta.Result
+	var err error
+	if len(urgent) > 0 {
+		r, err = n.propose(ctx, meta.ElectLeaders{Elections: urgent})
+	}
+	if len(gentle) == 0 {
+		return r, err
+	}
+	if refused := n.handOver(ctx, state, gentle); len(refused) > 0 {
+		return n.propose(ctx, meta.ElectLeaders{Elections: refused})
+	}
+	return r, err
+}
+
+// handOver asks leaders to hand over, and returns the elections that they could
+// not or would not prepare. It stops when a node's connection breaks: its death
+// must not wait for politeness.
+func (n *Node) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+	defer cancel()
+	defer n.onAlarm(cancel)()
+	var mu sync.Mutex // guards refused
+	var next atomic.Int64
+	var asking sync.WaitGroup
+	for range min(handoverLimit, len(elections)) {
+		asking.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				err := n.askHandover(ctx, leaderOf(state, elections[i]).ID, elections[i])
+				if err == nil || ctx.Err() != nil {
+					continue
+				}
+				n.o.Logger.Warn("a leadership is not handed over in order", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
+				mu.Lock()
+				refused = append(refused, elections[i])
+				mu.Unlock()
+			}
+		})
+	}
+	asking.Wait()
+	return refused
+}
+
+func (n *Node) askHandover(ctx context.Context, leader meta.NodeID, e meta.Election) error {
+	payload, err := forward.EncodeOperate(opHandover, handover{e.Topic, e.Incarnation, e.Partition, e.Leader, e.Reason})
+	if err != nil {
+		return err
+	}
+	_, err = n.Call(ctx, leader, forward.KindOperate, payload)
+	return wireErrors.FromRemote(err)
+}
+
+// onAlarm has f called when a connection to a member breaks, until the returned
+// function is called.
+func (n *Node) onAlarm(f func()) (stop func()) {
+	over := make(chan struct{})
+	alarm := n.alarm.wait()
+	n.work.start(func() {
+		select {
+		case <-alarm:
+			f()
+		case <-over:
+		}
+	})
+	return func() { close(over) }
+}

@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is some nodes in one process, in virtual time, on one network, started
+// with the same command line. The host of a node is its name.
+type world struct {
+	t       *testing.T
+	net     *peer.MemNetwork
+	dir     string
+	join    []string
+	expect  int
+	options func(name string, o *Options) // last changes; nil: none
+
+	mu   sync.Mutex // guards runs
+	runs map[string]*process
+}
+
+// process is one run of a node.
+type process struct {
+	name   string
+	ctx    context.Context // of Open
+	stop   context.CancelFunc
+	opened chan struct{} // closed when Open has returned
+	node   *Node         // nil: Open failed
+	err    error         // of Open
+	asked  chan string   // what its handlers were asked
+}
+
+func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w *world)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, net: peer.NewMemNetwork(), dir: dir, expect: expect, runs: map[string]*process{}}
+		for _, name := range join {
+			w.join = append(w.join, addressOf(name))
+		}
+		defer func() {
+			for _, name := range w.names() {
+				w.kill(name)
+			}
+		}()
+		test(t, w)
+	})
+}
+
+func addressOf(name string) string { return name + ":1" }
+
+func (w *world) names() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name := range w.runs {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) process(name string) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[name]
+}
+
+// node returns the node of a name, which is open.
+func (w *world) node(name string) *Node {
+	w.t.Helper()
+	p := w.process(name)
+	<-p.opened
+	if p.err != nil {
+		w.t.Fatalf("%s: %v", name, p.err)
+	}
+	return p.node
+}
+
+// start runs a node on the directory of its name.
+func (w *world) start(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		w.startIn(name, filepath.Join(w.dir, name))
+	}
+}
+
+func (w *world) startIn(name, dir string) *process {
+	w.t.Helper()
+	l, err := w.net.Listen(addressOf(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	o := Options{
+		Self: meta.NodeID(name), DataDir: dir, Address: addressOf(name), Listeners: []net.Listener{l}, LocalAddr: name,
+		Join: w.join, Expect: w.expect, Build: "test", Node: meta.Node{BootID: "boot"}, Network: w.net,
+		Store: func(o *raftstore.Options) { o.ReserveBytes = -1 },
+	}
+	if testing.Verbose() && false {
+		o.Logger = slog.Default().With("self", name)
+	}
+	if w.options != nil {
+		w.options(name, &o)
+	}
+	p := &process{name: name, opened: make(chan struct{}), asked: make(chan string, 1024)}
+	p.ctx, p.stop = context.WithCancel(w.t.Context())
+	w.mu.Lock()
+	w.runs[name] = p
+	w.mu.Unlock()
+	go func() {
+		defer close(p.opened)
+		if p.node, p.err = Open(p.ctx, o); p.err == nil {
+			p.node.Serve(p.handlers())
+		}
+	}()
+	return p
+}
+
+// handlers answer everything with what was asked and by whom.
+func (p *process) handlers() Handlers {
+	return Handlers{
+		Replicate: func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
+			reply(fmt.Appendf(nil, "%s %d %s", from, kind, payload))
+		},
+		Forward: func(from meta.NodeID, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+			p.asked <- fmt.Sprintf("%s %d %s", from, kind, payload)
+			if kind == forward.KindOperate {
+				reply(nil, forward.Table{}.ToRemote(errors.New("not today")))
+				return
+			}
+			reply([][]byte{fmt.Appendf(nil, "%s %d %s", from, kind, payload)}, nil)
+		},
+		ForwardDown: func(from meta.NodeID, _ uint64) { p.asked <- string(from) + " down" },
+	}
+}
+
+// kill ends the process of a name as a signal would: nothing is handed over. It
+// returns why it had ended before, if it had.
+func (w *world) kill(name string) error {
+	w.t.Helper()
+	w.mu.Lock()
+	p := w.runs[name]
+	delete(w.runs, name)
+	w.mu.Unlock()
+	p.stop()
+	<-p.opened
+	if p.node == nil {
+		return p.err
+	}
+	err := p.node.Err()
+	if closed := p.node.Close(); closed != nil && err == nil {
+		w.t.Errorf("%s: close: %v", name, closed)
+	}
+	return err
+}
+
+// await waits until ok, which is asked again and again, for up to a minute.
+func (w *world) await(what string, ok func() bool) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	for range 12000 {
+		if ok() {
+			return time.Since(began)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	w.t.Fatalf("still not: %s", what)
+	return 0
+}
+
+// leader returns the node that leads the metadata, as a majority confirms, or nil.
+func (w *world) leader() *process {
+	for _, name := range w.names() {
+		p := w.process(name)
+		select {
+		case <-p.opened:
+		default:
+			continue
+		}
+		if p.node != nil && p.node.Store().IsLeader() && p.node.Store().VerifyLeader(w.t.Context()) == nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// formed waits until all nodes that run are up, and so many vote.
+func (w *world) formed(nodes, voters int) {
+	w.t.Helper()
+	w.await(fmt.Sprintf("%d nodes up, %d voters", nodes, voters), func() bool {
+		l := w.leader()
+		if l == nil || len(l.node.Members().Voters()) != voters {
+			return false
+		}
+		for _, name := range w.names() {
+			p := w.process(name)
+			select {
+			case <-p.opened:
+			default:
+				return false
+			}
+			if p.err != nil {
+				w.t.Fatalf("%s: %v", name, p.err)
+			}
+			up := 0
+			for _, n := range p.node.Store().Nodes() {
+				if n.State == meta.NodeUp {
+					up++
+				}
+			}
+			if up != nodes || p.node.Store().View().Cluster().ID == "" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// topic makes a topic with a partition for each assignment.
+func (w *world) topic(name string, assignment ...[]meta.NodeID) {
+	w.t.Helper()
+	c := meta.TopicConfig{Partitions: len(assignment), Replicas: len(assignment[0])}.WithDefaults(len(assignment[0]), false)
+	if _, err := w.node(w.names()[0]).Store().Propose(w.t.Context(), meta.CreateTopic{Name: name, Config: c, Assignment: assignment}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// partition returns a partition as a node knows it.
+func (w *world) partition(at, topic string, i int) meta.Partition {
+	w.t.Helper()
+	t := w.node(at).Store().Topic(topic)
+	if t == nil {
+		return meta.Partition{}
+	}
+	return t.Partitions[i]
+}

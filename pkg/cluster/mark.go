@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// The marks that a node leaves for itself in its data directory.
+const (
+	// markClean is there while the node does not run and its last process ended in
+	// order: everything that it acknowledged is on disk.
+	markClean = "clean-shutdown"
+	// markUnregistered is there from before a directory without metadata is used
+	// until the cluster knows that this node came with nothing.
+	markUnregistered = "unregistered"
+)
+
+// marks reads and sets the marks of a directory.
+type marks struct {
+	fs  vfs.FS
+	dir string
+}
+
+// take returns whether the last process stopped in order, and takes the mark
+// away: from here on the node must stop in order again.
+func (m marks) take() (clean bool, err error) {
+	if clean, err = m.has(markClean); clean && err == nil {
+		err = m.clear(markClean)
+	}
+	return clean, err
+}
+
+func (m marks) has(name string) (bool, error) {
+	_, err := m.fs.Stat(filepath.Join(m.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// set makes a mark. It is on disk when set returns.
+func (m marks) set(name string) error {
+	if err := vfs.WriteFileSynced(m.fs, filepath.Join(m.dir, name), []byte(name+"\n")); err != nil {
+		return fmt.Errorf("mark the data directory: %w", err)
+	}
+	return nil
+}
+
+// clear takes a mark away. It is gone from the disk when clear returns.
+func (m marks) clear(name string) error {
+	err := m.fs.Remove(filepath.Join(m.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = m.fs.SyncDir(m.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("mark the data directory: %w", err)
+	}
+	return nil
+}

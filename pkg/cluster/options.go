@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Limits and times that are not for choosing.
+const (
+	registerAgain   = 100 * time.Millisecond // between attempts to register a start
+	requestTimeout  = 10 * time.Second       // of another node's request to this package
+	maxRequests     = 1024                   // of those, at once
+	watchEvery      = 500 * time.Millisecond
+	transferTimeout = 2 * time.Second // until another node has the controller's part
+	proposeTimeout  = 2 * time.Second // of the controller's commands
+	handoverTimeout = 1500 * time.Millisecond
+	handoverLimit   = 64 // leaders asked at once
+)
+
+// Options say who a node is and how it finds the others. Self and DataDir are
+// required.
+type Options struct {
+	Self    meta.NodeID
+	DataDir string // the metadata is kept in its directory meta
+	// Address is the host:port that other nodes dial; "": nobody does, for a node
+	// that stays alone.
+	Address string
+	// Listeners take other nodes' connections. They are closed with the Node.
+	Listeners []net.Listener
+	// LocalAddr is the host that connections are made from; "": any.
+	LocalAddr string
+	// Join are cluster addresses of any nodes, this one's own perhaps among them.
+	// Expect is how many of them found a cluster once they see each other; 1
+	// without Join: this node by itself; 0: it only joins.
+	Join   []string
+	Expect int
+	// Build is the version of the program, for people.
+	Build string
+	// Node is what is told of this node. Its ID, ClusterAddress, State, Incarnation
+	// and Intent are filled in.
+	Node meta.Node
+	// Network is how nodes reach each other; nil: TCP.
+	Network peer.Network
+	// ServerTLS and ClientTLS are asked for each connection; both or none.
+	ServerTLS, ClientTLS func() *tls.Config
+	// Controller are the limits of the controller.
+	Controller controller.Options
+	// Store and Transport may change what the metadata's store and the transport
+	// are opened with; nil: nothing.
+	Store     func(*raftstore.Options)
+	Transport func(*peer.Options)
+	FS        vfs.FS       // for the marks in DataDir; nil: the operating system's
+	Logger    *slog.Logger // nil: nobody is told
+	// Observe is told of each decision of the controller that is carried out, and
+	// of each that has other troubles than the one before. It must not block.
+	Observe func(controller.Decision)
+}
+
+func (o Options) withDefaults() Options {
+	o.Address = cmp.Or(o.Address, string(o.Self))
+	if o.FS == nil {
+		o.FS = vfs.OS{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(controller.Decision) {}
+	}
+	o.Node.ID, o.Node.ClusterAddress, o.Node.State = o.Self, cmp.Or(o.Node.ClusterAddress, o.Address), meta.NodeUp
+	return o
+}
+
+func (o *Options) validate() error {
+	switch {
+	case !meta.ValidNodeID(o.Self):
+		return fmt.Errorf("%w: node %q", meta.ErrInvalidName, o.Self)
+	case o.DataDir == "":
+		return errors.New("a node needs a data directory")
+	case o.Expect > 1 && len(o.Join) == 0:
+		return fmt.Errorf("%d nodes cannot find each other without addresses to join", o.Expect)
+	}
+	return nil
+}
+
+// Handlers take what other nodes ask of this one. They are called by the
+// goroutines that read connections and must not block; reply may be called by
+// any goroutine, once. payload is the handler's to keep.
+type Handlers struct {
+	// Replicate takes the requests of partitions' leaders. nil: there are none.
+	Replicate func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte))
+	// Forward takes clients' requests from the nodes that they came to, of the
+	// kinds that package forward names. A session is one connection of that node.
+	Forward func(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error))
+	// ForwardDown is told that such a session is over: no request of it follows.
+	ForwardDown func(from meta.NodeID, session uint64)
+}
+
+// Errors of this package.
+var (
+	// ErrUnknownNode: no member of that name is known here. Refused.
+	ErrUnknownNode = fate.Refuse("no member of the cluster has this name")
+	// ErrNotServing: the node does not serve yet, or no longer. Refused.
+	ErrNotServing = fate.Refuse("node is not serving")
+	// ErrBusy: too many requests of other nodes are being worked on. Refused.
+	ErrBusy = fate.Refuse("too many requests of other nodes")
+	// ErrStalled: a write to the metadata's disk hangs.
+	ErrStalled = errors.New("the metadata's disk hangs")
+	// ErrClosed: the Node is closed. Refused.
+	ErrClosed = fate.Refuse("node has left the cluster's work")
+
+	errNoSession = fate.Refuse("not connected to the node")
+	errUnknown   = fate.Refuse("request of an unknown kind")
+)
