@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+func TestThreeReplicasHoldWhatIsPublished(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	c := l.subscribe("t", "c", 0)
+	l.mustPut("t", 0, "a", "b", "c")
+	if got := c.take(3); got != "a b c" {
+		t.Errorf("got %q", got)
+	}
+	for id, h := range l.hosts {
+		hp := h.broker.Load().lookup("t").at(0)
+		l.eventually("the end at "+string(id), func() bool { return hp.replica.Log().CommittedEnd() == 3 })
+		if leads := hp.led.Load() != nil; leads != (id == "n1") || leads == (hp.standby.Load() != nil) {
+			t.Errorf("%s leads: %v, on standby: %v", id, leads, hp.standby.Load() != nil)
+		}
+	}
+}
+
+func TestWhenTheLeaderDiesAnotherGoesOnWithItsPositions(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	c := l.subscribe("t", "c", 0)
+	l.mustPut("t", 0, "a", "b", "c")
+	if got := c.take(2); got != "a b" {
+		t.Fatalf("got %q", got)
+	}
+	b := l.leader("t", 0)
+	if err := b.lookup("t").flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.kill("n1")
+	l.failOver("n1")
+	l.inSync("t", 0, 2)
+	l.mustPut("t", 0, "d")
+	if got := l.subscribe("t", "c", 0).take(2); got != "c d" {
+		t.Errorf("after the fail-over: %q", got)
+	}
+	if at := l.store.Topic("t").Partitions[0].Leader; at == "n1" {
+		t.Errorf("%s leads", at)
+	}
+	l.start("n1")
+	l.inSync("t", 0, 3)
+}
+
+func TestAFollowerThatLostPowerComesBackInSync(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a")
+	for round := range 3 {
+		l.kill("n3")
+		l.inSync("t", 0, 2)
+		l.mustPut("t", 0, fmt.Sprint("while away ", round))
+		l.start("n3")
+		l.inSync("t", 0, 3)
+		l.mustPut("t", 0, fmt.Sprint("back ", round))
+	}
+	want := l.at("n1").lookup("t").at(0).replica.Log().CommittedEnd()
+	hp := l.at("n3").lookup("t").at(0)
+	l.eventually("the committed end", func() bool { return hp.replica.Log().CommittedEnd() == want })
+}
+
+func TestALeaderThatIsElectedAwayFollows(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	c := l.subscribe("t", "c", 0)
+	l.mustPut("t", 0, "a")
+	l.elect("t", 0, "n2")
+	l.mustPut("t", 0, "b")
+	l.eventually("the consumer to be told", func() bool { return c.ended.Load() != nil })
+	c.Close()
+	if got := l.subscribe("t", "c", 0).take(2); got != "a b" {
+		t.Errorf("got %q", got)
+	}
+	hp := l.at("n1").lookup("t").at(0)
+	if hp.led.Load() != nil || hp.standby.Load() == nil {
+		t.Error("n1 does not follow")
+	}
+	l.elect("t", 0, "n1")
+	l.mustPut("t", 0, "c")
+	l.inSync("t", 0, 3)
+}
+
+func TestAPartitionWithoutALeaderRests(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a")
+	l.elect("t", 0, "")
+	for _, h := range l.hosts {
+		hp := h.broker.Load().lookup("t").at(0)
+		l.eventually("rest", func() bool { return hp.led.Load() == nil && hp.standby.Load() != nil })
+	}
+	l.elect("t", 0, "n3")
+	l.mustPut("t", 0, "b")
+}
+
+func TestATopicThatIsCreatedAgainMeetsNoOldData(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	for round := range 4 {
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, fmt.Sprint("of ", round))
+		c := l.subscribe("t", "c", 0)
+		if got := c.take(1); got != fmt.Sprint("of ", round) {
+			t.Fatalf("got %q", got)
+		}
+		c.Close()
+		if round%2 == 0 {
+			l.kill("n3") // it misses that the topic goes
+		}
+		if err := l.at("n1").DeleteTopic(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		if round%2 == 0 {
+			l.start("n3")
+		}
+	}
+	for id, h := range l.hosts {
+		l.eventually("no data at "+string(id), func() bool {
+			dirs, err := h.disk.ReadDir("data/topics")
+			return err != nil || len(dirs) == 0
+		})
+	}
+}
+
+func TestAReplicaThatMovesLeavesNoData(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3", "n4")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a", "b")
+	p := l.store.Topic("t").Partitions[0]
+	if _, err := l.store.Propose(t.Context(), meta.StartReassign{Topic: "t", Version: p.Version, Target: []meta.NodeID{"n1", "n2", "n4"}}); err != nil {
+		t.Fatal(err)
+	}
+	l.inSync("t", 0, 4)
+	p = l.store.Topic("t").Partitions[0]
+	if _, err := l.store.Propose(t.Context(), meta.FinishReassign{Topic: "t", Version: p.Version}); err != nil {
+		t.Fatal(err)
+	}
+	l.mustPut("t", 0, "c")
+	l.eventually("n3 to let go", func() bool { return l.at("n3").lookup("t").at(0) == nil })
+	dir := l.at("n3").dirs.partition(l.store.Topic("t"), 0)
+	if files, err := l.hosts["n3"].disk.ReadDir(dir); err == nil {
+		t.Errorf("n3 still has %v", files)
+	}
+	if end := l.at("n4").lookup("t").at(0).replica.Log().End(); end != 3 {
+		t.Errorf("n4 holds %d messages", end)
+	}
+}
+
+func TestCreatingThroughAnyNodeIsAnsweredWhenTheLeadersServe(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	if _, err := l.at("n2").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 6}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.at("n3").CreateChannel(t.Context(), "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	tt := l.store.Topic("t")
+	for i := range tt.Partitions {
+		if n := len(tt.Partitions[i].Replicas); n != 3 {
+			t.Errorf("partition %d has %d replicas", i, n)
+		}
+		lp := l.at(tt.Partitions[i].Leader).lookup("t").leds(i)
+		if lp == nil || lp.part.Channel("c") == nil {
+			t.Errorf("partition %d is not served, or without the channel", i)
+		}
+	}
+}
+
+func TestATopicIsMadeThoughANodeIsDown(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.kill("n2")
+	l.failOver("n2")
+	began := time.Now()
+	if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	l.mustPut("t", 0, "a")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %v until it could be published to", took)
+	}
+	l.start("n2")
+	l.inSync("t", 0, 3)
+}
