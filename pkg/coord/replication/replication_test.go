@@ -316,6 +316,53 @@ func TestAFollowerBehindTheLeadersStartBeginsAnew(t *testing.T) {
 	})
 }
 
+// TestAFollowerThatRetentionHasEmptiedGoesOn: it knows no batch any more to
+// compare, and must not be asked to go below what it knows to be committed.
+func TestAFollowerThatRetentionHasEmptiedGoesOn(t *testing.T) {
+	for _, tail := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := newReplica(t, "a"), newReplica(t, "b")
+			x := lead(t, a, 1, []*replica{b}, instant)
+			x.reps[0].Connected()
+			x.append(t, 15, "gone")
+			time.Sleep(time.Second)
+			if _, err := a.writer.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			a.log.Commit(15)
+			x.reps[0].Tell(false)
+			time.Sleep(time.Second)
+			if _, err := b.log.Retain(commitlog.Retention{Floor: 15, Last: true}); err != nil || b.log.Start() != 15 {
+				t.Fatalf("the follower's log starts at %d, %v", b.log.Start(), err)
+			}
+			if tail { // and it has something that the next leader has not
+				c := newReplica(t, "c")
+				y := lead(t, a, 2, []*replica{b, c}, instant)
+				y.reps[0].Connected()
+				y.append(t, 1, "only b")
+				time.Sleep(time.Second)
+				y.stop()
+				if err := a.writer.TruncateTo(15); err != nil {
+					t.Fatal(err)
+				}
+			}
+			x.stop()
+			z := lead(t, a, 3, []*replica{b}, instant)
+			defer z.stop()
+			z.append(t, 2, "new")
+			z.reps[0].Connected()
+			time.Sleep(time.Second)
+			if got := z.ackedBy(0); got != 17 {
+				t.Fatalf("acknowledged %d, want 17", got)
+			}
+			check(t, &replica{name: "b", log: b.log}, nil)
+			if got, want := fmt.Sprintf("%q", bodies(t, b, 17)), `["new 0" "new 1"]`; got != want {
+				t.Errorf("the follower holds %s", got)
+			}
+		})
+	}
+}
+
 func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
 	b := newReplica(t, "b")
 	other := newReplica(t, "other")

@@ -92,10 +92,18 @@ type Pace struct {
 	Window int  // bytes that may be sent and not answered; 0: WindowBytes
 }
 
+func (p Pace) window() int {
+	if p.Window > 0 {
+		return p.Window
+	}
+	return WindowBytes
+}
+
 // Replicator brings one follower to where its leader is and keeps it there, for
 // one term. It has no goroutine while there is nothing to be read from the log.
 type Replicator struct {
-	o ReplicatorOptions
+	o    ReplicatorOptions
+	head header // of every request
 
 	running sync.WaitGroup // goroutines that read the log
 
@@ -129,10 +137,8 @@ func NewReplicator(o ReplicatorOptions, p Pace) *Replicator {
 	if o.Shares == nil {
 		o.Shares = &Shares{}
 	}
-	return &Replicator{o: o, pace: p}
+	return &Replicator{o: o, head: header{o.Partition, o.Epoch}, pace: p}
 }
-
-func (r *Replicator) header() header { return header{r.o.Partition, r.o.Epoch} }
 
 // Connected begins a session with the follower's node.
 func (r *Replicator) Connected() {
@@ -211,7 +217,7 @@ func (r *Replicator) Push(b commitlog.Batch) {
 		return
 	}
 	r.sendSharesLocked()
-	if r.pumping || r.next != b.First() || r.inFlight >= r.windowLocked() {
+	if r.pumping || r.next != b.First() || r.inFlight >= r.pace.window() {
 		r.kickLocked()
 		return
 	}
@@ -239,13 +245,6 @@ func (r *Replicator) Tell(always bool) {
 	}
 }
 
-func (r *Replicator) windowLocked() int {
-	if r.pace.Window > 0 {
-		return r.pace.Window
-	}
-	return WindowBytes
-}
-
 // background runs f, which may read the log, unless the replicator is stopped.
 func (r *Replicator) background(f func()) {
 	r.mu.Lock()
@@ -257,26 +256,23 @@ func (r *Replicator) background(f func()) {
 
 // reconcile asks the follower where its log stands.
 func (r *Replicator) reconcile(session uint64) {
-	r.call(session, KindReconcile, [][]byte{reconcile{r.header()}.append(nil)}, func(a answer) {
+	r.call(session, KindReconcile, [][]byte{reconcile{r.head}.append(nil)}, func(a answer) {
 		log := r.o.Log
 		mine := history{log.Epochs(), log.Start(), log.End()}
 		its := history{a.epochs, a.start, a.end}
-		empty := a.start == a.end
-		at := common(mine, its)
-		switch {
-		case empty && a.end == mine.start:
-			r.begin(session, Point{End: mine.start})
-		case at <= mine.start || at < its.start:
-			r.reset(session)
-		default:
-			r.align(session, at)
-		}
+		r.align(session, common(mine, its), a.start)
 	})
 }
 
 // align has the follower cut its log back to at, and goes back batch by batch
-// until the logs agree there.
-func (r *Replicator) align(session uint64, at seq.Offset) {
+// until the logs agree there. At the follower's start they agree without a
+// comparison: what was below is gone because it was committed.
+func (r *Replicator) align(session uint64, at, start seq.Offset) {
+	if at <= start && r.o.Log.Start() <= start && start <= r.o.Log.End() {
+		to := Point{End: start}
+		r.cut(session, to, func() { r.retry(session, true) })
+		return
+	}
 	var b commitlog.Batch
 	for {
 		if at <= r.o.Log.Start() {
@@ -293,14 +289,19 @@ func (r *Replicator) align(session uint64, at seq.Offset) {
 		}
 		at = b.First() // it ends in the middle of one of ours
 	}
-	to := PointOf(b)
-	payload := truncate{header: r.header(), to: to}.append(nil)
+	r.cut(session, PointOf(b), func() { r.align(session, b.First(), start) })
+}
+
+// cut has the follower cut its log back to a point and goes on from there.
+// differs is called if what is there is not the same.
+func (r *Replicator) cut(session uint64, to Point, differs func()) {
+	payload := truncate{header: r.head, to: to}.append(nil)
 	r.callAny(session, KindTruncate, [][]byte{payload}, func(a answer) {
 		switch a.outcome {
 		case outcomeOK:
 			r.begin(session, to)
 		case outcomeMismatch:
-			r.align(session, b.First())
+			differs()
 		case outcomeStale, outcomeNotReady, outcomeFailed:
 			r.refused(session, a)
 		}
@@ -311,7 +312,7 @@ func (r *Replicator) align(session uint64, at seq.Offset) {
 func (r *Replicator) reset(session uint64) {
 	origin := commitlog.OriginOf(r.o.Log)
 	to := Point{End: origin.Start}
-	payload := truncate{header: r.header(), to: to, reset: true, position: origin.Position, before: origin.Before}.append(nil)
+	payload := truncate{header: r.head, to: to, reset: true, position: origin.Position, before: origin.Before}.append(nil)
 	r.call(session, KindTruncate, [][]byte{payload}, func(answer) { r.begin(session, to) })
 }
 
@@ -459,12 +460,12 @@ func (r *Replicator) pump() {
 // sendLocked sends one put, and returns whether to try another. It lets go of
 // the lock while it reads.
 func (r *Replicator) sendLocked() bool {
-	if r.state != Replicating || r.inFlight >= r.windowLocked() || r.next >= r.o.Log.End() {
+	if r.state != Replicating || r.inFlight >= r.pace.window() || r.next >= r.o.Log.End() {
 		return false
 	}
 	r.sendSharesLocked()
 	committed := r.o.Log.CommittedEnd()
-	session, next, chunk := r.session, r.next, min(ChunkBytes, r.windowLocked())
+	session, next, chunk := r.session, r.next, min(ChunkBytes, r.pace.window())
 	r.mu.Unlock()
 	raw, err := r.o.Log.ReadRaw(next, chunk, nil)
 	last, whole := lastOf(raw)
@@ -497,7 +498,7 @@ func lastOf(raw []byte) (last commitlog.Batch, ok bool) {
 
 // putLocked sends batches behind what was sent before.
 func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
-	head := put{header: r.header(), prev: r.prev, committed: committed, sync: r.pace.Sync}.appendHead(make([]byte, 0, putHeadBytes))
+	head := put{header: r.head, prev: r.prev, committed: committed, sync: r.pace.Sync}.appendHead(make([]byte, 0, putHeadBytes))
 	payload := [][]byte{head}
 	if size > 0 {
 		payload = append(payload, raw)
@@ -526,7 +527,7 @@ func (r *Replicator) sendSharesLocked() {
 		}
 		r.shared = n
 		r.advances++
-		r.sendLockedTo(kind, append([][]byte{r.header().append(nil)}, payload...), func(answer) {
+		r.sendLockedTo(kind, append([][]byte{r.head.append(nil)}, payload...), func(answer) {
 			r.advances--
 			r.holds.Shares = max(r.holds.Shares, n)
 		})
@@ -560,7 +561,7 @@ func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(answer
 		r.holds.Committed = max(r.holds.Committed, min(a.committed, r.holds.End))
 		p := r.progressLocked()
 		r.sendSharesLocked()
-		if r.next < r.o.Log.End() && r.inFlight < r.windowLocked() {
+		if r.next < r.o.Log.End() && r.inFlight < r.pace.window() {
 			r.kickLocked()
 		}
 		r.mu.Unlock()
