@@ -210,11 +210,11 @@ func movingPartition() api.PartitionDetail {
 			{Node: "n3"},
 			{
 				Node: "n4", Answered: true, LogStart: 100_022, CommittedEnd: 2_990_211, LogEnd: 2_990_300, Bytes: 2_040_109_465,
-				Seen: true, Connected: true, State: "replicate", Acked: 2_990_211, Lag: 1_890_992, LagBytes: 1_288_490_189, BytesPerSecond: 50 << 20,
+				Seen: true, Connected: true, State: "replicate", Acked: 2_990_211, Lag: 1_890_992, LagBytes: 1_288_490_189, BytesPerSecond: 50 << 20, BehindFor: -1,
 			},
 			{
 				Node: "n2", InSync: true, Answered: true, LogStart: 100_022, CommittedEnd: 4_881_200, LogEnd: 4_881_203, Bytes: 3_328_599_654,
-				Seen: true, State: "probe", Acked: 4_881_203, CaughtUpFor: api.Duration(90 * time.Second),
+				Seen: true, State: "probe", Acked: 4_881_203, BehindFor: api.Duration(90 * time.Second),
 			},
 		},
 		Left:     api.Progress{Moving: 1, Bytes: 1_288_490_189, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second)},

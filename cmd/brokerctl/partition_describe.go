@@ -82,7 +82,7 @@ func prefixed(prefix, text string) string {
 }
 
 func copyTable(p *page, d *api.PartitionDetail) {
-	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+CAUGHT UP")
+	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+BEHIND")
 	for _, c := range d.Copies {
 		if !c.Answered {
 			t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "")
@@ -99,9 +99,17 @@ func copyTable(p *page, d *api.PartitionDetail) {
 			}
 		}
 		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), size(c.Bytes),
-			lag, rate, state, age(c.CaughtUpFor))
+			lag, rate, state, behind(c.BehindFor))
 	}
 	p.table(t)
+}
+
+// behind says for how long a copy has been behind.
+func behind(d api.Duration) string {
+	if d < 0 {
+		return "always"
+	}
+	return age(d)
 }
 
 // completePartitions completes TOPIC/PARTITION.

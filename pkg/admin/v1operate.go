@@ -218,7 +218,7 @@ func apiPartitionDetail(d broker.PartitionDetail) api.PartitionDetail {
 		}
 		if f := c.Follower; f != nil {
 			a.Seen, a.Connected, a.State, a.Acked, a.Lag, a.LagBytes = true, f.Connected, f.State, uint64(f.Acked), f.Lag, f.LagBytes
-			a.BytesPerSecond, a.CaughtUpFor = f.BytesPerSecond, api.Duration(f.CaughtUp)
+			a.BytesPerSecond, a.BehindFor = f.BytesPerSecond, api.Duration(f.Behind)
 		}
 		out.Copies[i] = a
 	}

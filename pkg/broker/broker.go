@@ -216,6 +216,9 @@ func (d *directory) propose(ctx context.Context, c meta.Command) (meta.Result, e
 	began := time.Now()
 	r, err := d.o.Meta.Propose(ctx, c)
 	d.o.Observer.ObserveRaftCommit(time.Since(began))
+	if err == nil {
+		d.o.Observer.ObserveChange(c, r)
+	}
 	return r, err
 }
 

@@ -13,15 +13,19 @@ type Observer interface {
 	topic.Observer
 	// ObserveRaftCommit is told how long a change of the metadata took.
 	ObserveRaftCommit(d time.Duration)
+	// ObserveChange is told of a command that this node has proposed and that was
+	// done, and of what became of its parts.
+	ObserveChange(c meta.Command, r meta.Result)
 }
 
 // deaf is an Observer that nobody asks.
 type deaf struct{}
 
-func (deaf) ObservePublish(time.Duration, error) {}
-func (deaf) ObserveBatch(int)                    {}
-func (deaf) ObserveDelivery(time.Duration)       {}
-func (deaf) ObserveRaftCommit(time.Duration)     {}
+func (deaf) ObservePublish(time.Duration, error)     {}
+func (deaf) ObserveBatch(int)                        {}
+func (deaf) ObserveDelivery(time.Duration)           {}
+func (deaf) ObserveRaftCommit(time.Duration)         {}
+func (deaf) ObserveChange(meta.Command, meta.Result) {}
 
 // LogStats sums over the logs that this node holds. What deleted topics counted
 // stays in the sums.

@@ -20,9 +20,10 @@ import (
 type Members interface {
 	// Members returns who takes part, as this node knows it.
 	Members() raftstore.Configuration
-	// RemoveMember takes a node out for good. Only the leader can.
+	// RemoveMember takes a node out for good: out of the metadata, which refuses
+	// that while it holds a replica, then out of the agreement.
 	RemoveMember(ctx context.Context, id meta.NodeID) error
-	// TransferController has another voter lead. Only the leader can.
+	// TransferController has another voter lead.
 	TransferController(ctx context.Context) error
 	// Controller returns the last decision while this node is the controller.
 	Controller() (controller.Decision, bool)

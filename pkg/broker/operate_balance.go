@@ -170,15 +170,10 @@ func tolerance(c raftstore.Configuration, s *meta.State) int {
 	})
 }
 
-var askTransferController = question[nothing, nothing]{"transfer_controller", func(o *desk, ctx context.Context, _ nothing) (nothing, error) {
-	if o.d.o.Members == nil {
-		return nothing{}, errAlone
-	}
-	return nothing{}, o.d.o.Members.TransferController(ctx)
-}}
-
 // TransferController has another voter lead the metadata.
 func (o *operator) TransferController(ctx context.Context) error {
-	_, err := atController(ctx, &o.desk, askTransferController, nothing{})
-	return err
+	if o.d.o.Members == nil {
+		return errAlone
+	}
+	return o.d.o.Members.TransferController(ctx)
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -19,18 +22,16 @@ const opHandover = "handover"
 // ops returns what other nodes may ask this one on behalf of an operator.
 func (o *desk) ops() map[string]func(context.Context, json.RawMessage) (any, error) {
 	return map[string]func(context.Context, json.RawMessage) (any, error){
-		askStats.name:              askStats.handler(o),
-		askFollowers.name:          askFollowers.handler(o),
-		askExtent.name:             askExtent.handler(o),
-		askDigest.name:             askDigest.handler(o),
-		askPeek.name:               askPeek.handler(o),
-		askEmpty.name:              askEmpty.handler(o),
-		askSeek.name:               askSeek.handler(o),
-		askHealth.name:             askHealth.handler(o),
-		askRaft.name:               askRaft.handler(o),
-		askTroubles.name:           askTroubles.handler(o),
-		askRemove.name:             askRemove.handler(o),
-		askTransferController.name: askTransferController.handler(o),
+		askStats.name:     askStats.handler(o),
+		askFollowers.name: askFollowers.handler(o),
+		askExtent.name:    askExtent.handler(o),
+		askDigest.name:    askDigest.handler(o),
+		askPeek.name:      askPeek.handler(o),
+		askEmpty.name:     askEmpty.handler(o),
+		askSeek.name:      askSeek.handler(o),
+		askHealth.name:    askHealth.handler(o),
+		askRaft.name:      askRaft.handler(o),
+		askTroubles.name:  askTroubles.handler(o),
 	}
 }
 
@@ -71,5 +72,64 @@ func (o *desk) followersHere(a partitionAt) (all []FollowerStats, led bool) {
 	if h == nil {
 		return nil, false
 	}
-	return nil, h.leds(a.Partition) != nil
+	lp := h.leds(a.Partition)
+	if lp == nil {
+		return nil, false
+	}
+	now := time.Now()
+	for _, f := range lp.term.Followers() {
+		s := FollowerStats{
+			Node: string(f.Node), Connected: f.Connected, State: f.State, Acked: f.Acked,
+			Lag: f.Lag, LagBytes: f.LagBytes, BytesPerSecond: f.BytesPerSecond, Behind: -1,
+		}
+		switch {
+		case f.Lag == 0 && f.Connected:
+			s.Behind = 0
+		case !f.Since.IsZero():
+			s.Behind = max(0, now.Sub(f.Since))
+		}
+		all = append(all, s)
+	}
+	return all, true
+}
+
+// ReplicaLag sums what the followers on one node lack of the partitions that
+// this node leads.
+type ReplicaLag struct {
+	Node       string
+	Partitions int           // that it follows
+	Behind     int           // of those, partitions of which it lacks something
+	Messages   int64         // that it lacks in all
+	Bytes      int64         // likewise, about
+	Longest    time.Duration // that one of them has been behind; those that never were level do not count
+}
+
+// ReplicaLags returns how far the followers of this node's partitions are, by
+// node.
+func (o *operator) ReplicaLags() []ReplicaLag {
+	byNode := map[string]*ReplicaLag{}
+	for _, h := range o.d.hostedTopics() {
+		for _, lp := range h.led() {
+			all, _ := o.followersHere(partitionAt{h.name, lp.index})
+			for _, f := range all {
+				l := byNode[f.Node]
+				if l == nil {
+					l = &ReplicaLag{Node: f.Node}
+					byNode[f.Node] = l
+				}
+				l.Partitions++
+				if f.Lag > 0 {
+					l.Behind++
+				}
+				l.Messages += f.Lag
+				l.Bytes += f.LagBytes
+				l.Longest = max(l.Longest, f.Behind)
+			}
+		}
+	}
+	out := make([]ReplicaLag, 0, len(byNode))
+	for _, id := range slices.Sorted(maps.Keys(byNode)) {
+		out = append(out, *byNode[id])
+	}
+	return out
 }

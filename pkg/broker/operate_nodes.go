@@ -86,9 +86,8 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 	return err
 }
 
-// RemoveNode takes a node that holds nothing out of the cluster for good: out of
-// the metadata first, which refuses it while it holds a replica, then out of the
-// agreement. It can be repeated where it failed in between.
+// RemoveNode takes a node that holds nothing out of the cluster for good. It can
+// be repeated where it failed half way.
 func (o *operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 	s := o.d.o.Meta.View()
 	n := s.Node(id)
@@ -106,15 +105,14 @@ func (o *operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 		if member && len(o.members().Voters()) == 1 && o.members().Voters()[0] == id {
 			return fmt.Errorf("node %s: %w", id, raftstore.ErrLastVoter)
 		}
-		if _, err := o.d.propose(ctx, meta.RemoveNode{ID: id}); err != nil {
-			return fmt.Errorf("node %s: %w", id, err)
-		}
 	}
-	if !member {
-		return nil
+	if o.d.o.Members != nil {
+		return o.d.o.Members.RemoveMember(ctx, id)
 	}
-	_, err := atController(ctx, &o.desk, askRemove, id)
-	return err
+	if _, err := o.d.propose(ctx, meta.RemoveNode{ID: id}); err != nil {
+		return fmt.Errorf("node %s: %w", id, err)
+	}
+	return nil
 }
 
 // removable says whether a node may be taken out.
@@ -124,13 +122,6 @@ func removable(s *meta.State, n *meta.Node) bool {
 
 // nothing is the argument, or the answer, of what has none.
 type nothing struct{}
-
-var askRemove = question[meta.NodeID, nothing]{"remove_member", func(o *desk, ctx context.Context, id meta.NodeID) (nothing, error) {
-	if o.d.o.Members == nil {
-		return nothing{}, errAlone
-	}
-	return nothing{}, o.d.o.Members.RemoveMember(ctx, id)
-}}
 
 var askTroubles = question[nothing, []Trouble]{"troubles", func(o *desk, _ context.Context, _ nothing) ([]Trouble, error) {
 	if o.d.o.Members == nil {
@@ -142,28 +133,6 @@ var askTroubles = question[nothing, []Trouble]{"troubles", func(o *desk, _ conte
 	}
 	return d.Troubles, nil
 }}
-
-// atController asks the node that leads the metadata, and the next one where it
-// has just handed over.
-func atController[A, R any](ctx context.Context, o *desk, q question[A, R], args A) (R, error) {
-	var reply R
-	var err error
-	for try := range askAgain {
-		if try > 0 && !pause(ctx, askPause) {
-			return reply, err
-		}
-		leader, ok := o.d.o.Meta.Leader()
-		if !ok {
-			err = raftstore.ErrNotLeader
-			continue
-		}
-		reply, err = q.ask(ctx, o, leader, args)
-		if err == nil || !errors.Is(err, raftstore.ErrNotLeader) && !errors.Is(err, ErrUnreachable) {
-			return reply, err
-		}
-	}
-	return reply, err
-}
 
 // troubles returns what the controller cannot do, of the partitions that f
 // chooses. Without a controller there is nothing to tell.

@@ -51,7 +51,7 @@ type FollowerStats struct {
 	Lag            int64      // messages
 	LagBytes       int64
 	BytesPerSecond int64
-	CaughtUp       time.Duration // for how long it has been; 0: it is behind
+	Behind         time.Duration // for how long it has been; 0: it is level; -1: it never was
 }
 
 // Trouble is something that the controller would do and cannot.
@@ -202,7 +202,7 @@ func (o *operator) transfer(ctx context.Context, s *meta.State, t *meta.Topic, i
 	e.Reason = reason
 	if leader := t.Partitions[i].Leader; leader != "" {
 		one, cancel := context.WithTimeout(ctx, handoverTimeout)
-		err := o.send(one, leader, opHandover, handoverArgs{t.Name, i, e.Leader, reason}, nil)
+		err := o.handOver(one, leader, handoverArgs{t.Name, i, e.Leader, reason})
 		cancel()
 		if err == nil {
 			return nil
@@ -210,6 +210,14 @@ func (o *operator) transfer(ctx context.Context, s *meta.State, t *meta.Topic, i
 		o.d.log.Debug("a leader did not hand over", "topic", t.Name, "partition", i, "leader", leader, "error", err)
 	}
 	return o.elect(ctx, e)
+}
+
+// handOver has the leader of a partition, which may be this node, hand it over.
+func (o *operator) handOver(ctx context.Context, leader meta.NodeID, a handoverArgs) error {
+	if leader == o.self() {
+		return handovers{o.d.hosting}.one(ctx, a)
+	}
+	return o.send(ctx, leader, opHandover, a, nil)
 }
 
 // elect proposes one election.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 const (
@@ -32,6 +33,11 @@ type Histograms struct {
 	delivery      prometheus.Observer
 	httpRequests  *prometheus.CounterVec
 	httpDuration  *prometheus.HistogramVec
+	elections     map[string]prometheus.Counter // by reason; not changed once it is made
+	otherElection prometheus.Counter
+	unclean       prometheus.Counter
+	isrShrinks    prometheus.Counter
+	isrExpands    prometheus.Counter
 }
 
 // result is what became of a publish.
@@ -149,7 +155,70 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.httpDuration = prometheus.NewHistogramVec(histogramOpts("brokerd_http_request_duration_seconds",
 		"Time to answer an HTTP request, by the pattern of its path.", publishBuckets), []string{"route"})
 	r.MustRegister(h.httpRequests, h.httpDuration)
+	h.countChanges(r)
 	return h
+}
+
+// countChanges makes the counters of changes of the metadata.
+func (h *Histograms) countChanges(r prometheus.Registerer) {
+	one := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	elections := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "brokerd_partition_leader_elections_total",
+		Help: "Leaders that were elected, by reason, counted where it was proposed: sum over the nodes.",
+	}, []string{"reason"})
+	r.MustRegister(elections)
+	h.elections = map[string]prometheus.Counter{}
+	for _, reason := range []string{
+		meta.ReasonNodeDown, meta.ReasonRestart, meta.ReasonDrain, meta.ReasonTransfer, meta.ReasonBalance, broker.ReasonUnclean,
+	} {
+		h.elections[reason] = elections.WithLabelValues(reason)
+	}
+	h.otherElection = elections.WithLabelValues("other")
+	h.unclean = one("brokerd_unclean_elections_total", "Leaders that an operator elected though they were not in sync: messages may be lost.")
+	h.isrShrinks = one("brokerd_isr_shrinks_total", "Replicas that were taken out of in-sync sets, counted where they were led.")
+	h.isrExpands = one("brokerd_isr_expands_total", "Replicas that were taken into in-sync sets, counted where they were led.")
+}
+
+// ObserveChange records a command that was done: the elections and the changes
+// of in-sync sets that are in it.
+func (h *Histograms) ObserveChange(c meta.Command, r meta.Result) {
+	if h == nil {
+		return
+	}
+	switch c := c.(type) {
+	case meta.ElectLeaders:
+		for i := range c.Elections {
+			if i >= len(r.Failed) || r.Failed[i] == nil {
+				h.countElection(&c.Elections[i])
+			}
+		}
+	case meta.AlterISR:
+		if c.Joiner != "" {
+			h.isrExpands.Inc()
+		} else {
+			h.isrShrinks.Inc()
+		}
+	}
+}
+
+// countElection counts an election that was made. One of nobody, which only
+// says that a partition is offline, is none.
+func (h *Histograms) countElection(e *meta.Election) {
+	if e.Leader == "" {
+		return
+	}
+	if e.Unclean {
+		h.unclean.Inc()
+	}
+	if counter, known := h.elections[e.Reason]; known {
+		counter.Inc()
+		return
+	}
+	h.otherElection.Inc()
 }
 
 func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {

@@ -103,7 +103,7 @@ type Copy struct {
 	Lag            int64    `json:"lag"`   // messages
 	LagBytes       int64    `json:"lag_bytes"`
 	BytesPerSecond int64    `json:"bytes_per_second"`
-	CaughtUpFor    Duration `json:"caught_up_for"` // 0s: it is behind
+	BehindFor      Duration `json:"behind_for"` // 0s: it is level; negative: it never was
 }
 
 // TransferLeader asks that another in-sync replica lead a partition.
