@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -39,8 +36,9 @@ type lanHost struct {
 	lan    *lan
 	id     meta.NodeID
 	disk   *vfs.Mem
-	broker atomic.Pointer[Broker] // nil: none runs
-	dead   atomic.Pointer[Broker] // killed: what it does is heard by nobody
+	broker atomic.Pointer[Broker]   // nil: none runs
+	dead   atomic.Pointer[Broker]   // killed: what it does is heard by nobody
+	calls  map[meta.NodeID]*lanLink // of others to here; guarded by the lan's lock
 }
 
 // newLan starts brokers of these names. opts changes their options; nil: not.
@@ -344,34 +342,49 @@ func (l *lanLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 
 // Go implements Remote.
 func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([]byte, error)) {
+	to := h.lan.hosts[node].remote(h)
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	b := to.to.broker.Load()
+	if b == nil {
+		to.postLocked(func() { done(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("nobody listens")}) })
+		return
+	}
 	request := bytes.Join(payload, nil)
-	go func() { done(h.Call(context.Background(), node, kind, [][]byte{request})) }()
+	to.postLocked(func() {
+		b.HandleForward(h.id, 1, kind, request, func(reply [][]byte, err error) {
+			to.mu.Lock()
+			defer to.mu.Unlock()
+			to.postLocked(func() { done(bytes.Join(reply, nil), err) })
+		})
+	})
+}
+
+// remote returns the way of another host's calls to this one.
+func (h *lanHost) remote(from *lanHost) *lanLink {
+	h.lan.mu.Lock()
+	defer h.lan.mu.Unlock()
+	if h.calls == nil {
+		h.calls = map[meta.NodeID]*lanLink{}
+	}
+	if h.calls[from.id] == nil {
+		h.calls[from.id] = &lanLink{from: from, to: h}
+	}
+	return h.calls[from.id]
 }
 
 // Call implements Remote.
 func (h *lanHost) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
-	b := h.lan.hosts[node].broker.Load()
-	if b == nil {
-		return nil, fate.Mark(errors.New("nobody listens"), fate.Refused)
+	type result struct {
+		reply []byte
+		err   error
 	}
-	request := bytes.Join(payload, nil)
-	switch kind {
-	case forward.KindSettle:
-		m, err := forward.DecodeSettle(request)
-		if err != nil {
-			return nil, err
-		}
-		return nil, b.Settle(ctx, m.Topic, m.Index)
-	case forward.KindOperate:
-		m, err := forward.DecodeOperate(request)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := b.ops[m.Op](ctx, m.Args)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(answer)
+	got := make(chan result, 1)
+	h.Go(node, kind, payload, func(p []byte, err error) { got <- result{p, err} })
+	select {
+	case r := <-got:
+		return r.reply, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	return nil, errNoSuchCall
 }

@@ -3,8 +3,6 @@ package broker
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/brokerd/brokerd/pkg/coord"
 )
 
 // lease says until when this node may deliver and take answers as the leader of
@@ -13,23 +11,18 @@ import (
 // leads only after one of them knew. It goes by the monotonic clock, so that a
 // pause of the process or a change of the time of day does not stretch it.
 type lease struct {
-	span    time.Duration
-	contact func() time.Time // with the quorum
-	base    time.Time
-	until   atomic.Int64 // since base, in ns
-	lapsed  atomic.Bool  // somebody was refused since it was last renewed
-	term    *coord.Term  // set once, before anybody asks
+	span      time.Duration
+	contact   func() time.Time // with the quorum
+	confirmed func() time.Time // by the in-sync replicas; set once, before anybody asks
+	base      time.Time
+	until     atomic.Int64 // since base, in ns
+	lapsed    atomic.Bool  // somebody was refused since it was last renewed
 }
 
 func newLease(span time.Duration, contact func() time.Time) *lease {
-	return &lease{span: span, contact: contact, base: time.Now()}
-}
-
-// of says which term's lease it is.
-func (l *lease) of(t *coord.Term) {
-	if l != nil {
-		l.term = t
-	}
+	l := &lease{span: span, contact: contact, base: time.Now()}
+	l.until.Store(-1)
+	return l
 }
 
 // held says whether the lease holds at now.
@@ -44,7 +37,7 @@ func (l *lease) held(now time.Time) bool {
 // renew asks anew how long the lease holds, and returns whether it does at now.
 func (l *lease) renew(now time.Time) bool {
 	last := l.contact()
-	if c := l.term.Confirmed(); c.After(last) {
+	if c := l.confirmed(); c.After(last) {
 		last = c
 	}
 	if last.IsZero() {

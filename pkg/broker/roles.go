@@ -142,7 +142,9 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 		return errors.Join(err, lp.part.Close(err))
 	}
 	lp.term = hp.replica.Term()
-	lp.lease.of(lp.term)
+	if lp.lease != nil {
+		lp.lease.confirmed = lp.term.Confirmed
+	}
 	lp.part.Serve(lp.term)
 	if err := lp.adopt(t); err != nil {
 		return errors.Join(err, lp.term.Stop(), lp.part.Close(err))

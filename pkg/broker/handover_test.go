@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// load publishes to a topic through a node without a pause until it is stopped.
+type load struct {
+	stop    chan struct{}
+	running sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	acked  []string
+	failed []error
+	gap    time.Duration // the longest that a publisher waited
+}
+
+func newLoad(l *lan, through meta.NodeID, name string, publishers int) *load {
+	x := &load{stop: make(chan struct{})}
+	for k := range publishers {
+		x.running.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-x.stop:
+					return
+				default:
+				}
+				x.publish(l.at(through), name, fmt.Sprintf("%d-%d", k, i))
+			}
+		})
+	}
+	return x
+}
+
+func (x *load) publish(b *Broker, name, body string) {
+	got := make(chan error, 1)
+	began := time.Now()
+	b.Publish(context.Background(), Publish{
+		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r Receipt) { got <- r.Err },
+	})
+	err := <-got
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.gap = max(x.gap, time.Since(began))
+	if err != nil {
+		x.failed = append(x.failed, err)
+	} else {
+		x.acked = append(x.acked, body)
+	}
+}
+
+func (x *load) count() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.acked)
+}
+
+func (x *load) end() { close(x.stop); x.running.Wait() }
+
+func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	const partitions = 8
+	if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: partitions}); err != nil {
+		t.Fatal(err)
+	}
+	x := newLoad(l, "n3", "t", 4)
+	for round := range 6 {
+		before := x.count()
+		l.eventually("load", func() bool { return x.count() > before+50 })
+		from := []meta.NodeID{"n1", "n2"}[round%2]
+		if err := l.at(from).Handover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if led := l.at(from).lookup("t").led(); len(led) != 0 {
+			t.Fatalf("%s still leads %d", from, len(led))
+		}
+	}
+	x.end()
+	for _, err := range x.failed {
+		t.Errorf("publish: %v", err)
+	}
+	t.Logf("%d published; a publisher waited for %v at the most", len(x.acked), x.gap)
+	seen := map[string]int{}
+	for i := range partitions {
+		l.leader("t", i) // all have settled
+	}
+	for _, b := range []meta.NodeID{"n1", "n2", "n3"} {
+		all, err := l.at(b).hosting.Peek(t.Context(), Peek{Topic: "t", Partition: AnyPartition, Max: MaxPeek})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			seen[string(m.Body)]++
+		}
+	}
+	if len(x.acked) < MaxPeek {
+		for _, m := range x.acked {
+			if seen[m] != 1 {
+				t.Errorf("%s is there %d times", m, seen[m])
+			}
+		}
+	}
+}
+
+func TestAConsumerThatAnswersInTimeSeesNothingTwice(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	c := l.subscribe("t", "c", 0)
+	l.mustPut("t", 0, "a", "b")
+	if got := c.take(2); got != "a b" {
+		t.Fatalf("got %q", got)
+	}
+	if err := l.at("n1").Handover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.ended.Load() == nil {
+		t.Error("the consumer was not told")
+	}
+	c.Close()
+	l.mustPut("t", 0, "c")
+	if got := l.subscribe("t", "c", 0).take(1); got != "c" {
+		t.Errorf("the new leader delivers %q", got)
+	}
+}
+
+func TestWhatNobodyElseCanLeadStays(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("one", "n1")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("one", 0, "a")
+	l.mustPut("t", 0, "a")
+	l.kill("n2")
+	l.kill("n3")
+	l.failOver("n2")
+	l.failOver("n3")
+	if err := l.at("n1").Handover(t.Context()); err != nil {
+		t.Errorf("nothing can go: %v", err)
+	}
+	l.mustPut("one", 0, "b")
+}
+
+func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	c := l.subscribe("t", "c", 0)
+	err := handovers{l.at("n1").hosting}.one(t.Context(), handoverArgs{Topic: "t", To: "n9"})
+	if !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("to nobody: %v", err)
+	}
+	lp := l.leader("t", 0).lookup("t").leds(0)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (handovers{l.at("n1").hosting}).one(gone, handoverArgs{Topic: "t", To: "n2"}); err == nil {
+		t.Error("given up, and done nevertheless")
+	}
+	if lp.leaving.Load() {
+		t.Error("it is still on its way")
+	}
+	l.mustPut("t", 0, "a")
+	if got := c.take(1); got != "a" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestANodeThatClosesLeavesTheInSyncSetsFirst(t *testing.T) {
+	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a")
+	b := l.at("n3")
+	b.leave()
+	if isr := l.store.Topic("t").Partitions[0].ISR; len(isr) != 2 {
+		t.Errorf("in sync: %v", isr)
+	}
+	l.mustPut("t", 0, "b")
+	l.stop("n3")
+	l.mustPut("t", 0, "c")
+	l.start("n3")
+	l.inSync("t", 0, 3)
+}
