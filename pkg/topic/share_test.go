@@ -173,6 +173,9 @@ func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
 		if len(moved) > 0 {
 			t.Fatal("the channel was moved while the others were being told of a message that it finished")
 		}
+		c.Configure(ChannelOptions{}) // not ordered: nothing else holds the next one back
+		want(t, "while an operator waits", r.take(1, t0), "")
+		c.Configure(ChannelOptions{Ordered: true})
 		s.line.deliverAll()
 		synctest.Wait()
 		if err := <-moved; err != nil {
@@ -478,6 +481,27 @@ func (r *reader) finish2(t *testing.T, body string) {
 	if err := r.Finish(r.got[body]); !errors.Is(err, channel.ErrNotInFlight) {
 		t.Errorf("FIN at a closed partition: %v", err)
 	}
+}
+
+// TestPositionsBeyondTheLogDoNotCount: other messages may take the offsets that
+// they spoke of.
+func TestPositionsBeyondTheLogDoNotCount(t *testing.T) {
+	s := newSet(t)
+	s.channel("c", 1, false)
+	s.publish("a")
+	standby := s.nodes[1].standby
+	if err := standby.Replace(told(t, uint64(stampOf(s.epoch, 99)), Snapshot{BacklogFrom: 50, Channels: []ChannelPosition{
+		{Name: "c", Version: 1, Position: channel.Position{Floor: 40, Finished: []channel.Range{{From: 45, End: 60}}}},
+	}})); err != nil {
+		t.Fatal(err)
+	}
+	if got := standby.Floor(); got != 40 {
+		t.Errorf("floor %d: what the leader told is kept until the messages come", got)
+	}
+	s.lead(1)
+	r := s.bench().join(s.channel("c", 1, false))
+	s.publish("b", "c")
+	want(t, "what took the offsets", r.take(9, t0), "b c")
 }
 
 // TestPositionsBeyondTheDurableLogAreSharedAndNotStored: others may have the
