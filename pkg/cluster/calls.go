@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/coord/formation"
-	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -40,26 +39,34 @@ var wireErrors = forward.Table{
 	{Code: 8, Err: ErrBusy},
 }
 
+// calls is how this node asks others, and itself.
+type calls struct {
+	self   meta.NodeID
+	roster *roster
+	loop   *line // for calls to this node itself
+	answer func(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error))
+}
+
 // Go asks another node for something, or this one, and returns at once. Calls to
 // one node arrive in the order in which they were made. payload must not be
 // changed until done is called, once, from any goroutine and never inside Go; it
 // must not block. An error marked fate.Refused says that the call was not sent
 // or nothing came of it; after others it may have been carried out.
-func (n *Node) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(reply []byte, err error)) {
-	if node == n.o.Self {
-		n.loop.later(func() { n.callSelf(kind, bytes.Join(payload, nil), done) })
+func (c *calls) Go(node meta.NodeID, kind uint8, payload [][]byte, done func(reply []byte, err error)) {
+	if node == c.self {
+		c.loop.later(func() { c.callSelf(kind, bytes.Join(payload, nil), done) })
 		return
 	}
-	if l := n.roster.find(lineKey{node, peer.ClassForward}); l != nil {
+	if l := c.roster.find(lineKey{node, peer.ClassForward}); l != nil {
 		l.call(kind, payload, done)
 		return
 	}
-	n.loop.later(func() { done(nil, fmt.Errorf("%w: %s", ErrUnknownNode, node)) })
+	c.loop.later(func() { done(nil, fmt.Errorf("%w: %s", ErrUnknownNode, node)) })
 }
 
 // callSelf has this node answer its own call as it would another's.
-func (n *Node) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
-	n.handle(n.o.Self, 0, kind, payload, func(reply [][]byte, err error) {
+func (c *calls) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
+	c.answer(c.self, 0, kind, payload, func(reply [][]byte, err error) {
 		if err != nil {
 			if _, ok := errors.AsType[*peer.RemoteError](err); !ok {
 				err = &peer.RemoteError{Text: err.Error()}
@@ -74,13 +81,13 @@ func (n *Node) callSelf(kind uint8, payload []byte, done func([]byte, error)) {
 // Call is Go for who wants to wait. When ctx ends before the answer came, the
 // call may still be carried out, and payload must not be changed any more. The
 // answer is the caller's.
-func (n *Node) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
+func (c *calls) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
 	type result struct {
 		reply []byte
 		err   error
 	}
 	results := make(chan result, 1)
-	n.Go(node, kind, payload, func(reply []byte, err error) { results <- result{bytes.Clone(reply), err} })
+	c.Go(node, kind, payload, func(reply []byte, err error) { results <- result{bytes.Clone(reply), err} })
 	select {
 	case r := <-results:
 		return r.reply, r.err
@@ -90,8 +97,8 @@ func (n *Node) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [
 }
 
 // ask makes a call of this package's own.
-func (n *Node) ask(ctx context.Context, node meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
-	reply, err := n.Call(ctx, node, kind, [][]byte{payload})
+func (c *calls) ask(ctx context.Context, node meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
+	reply, err := c.Call(ctx, node, kind, [][]byte{payload})
 	return reply, wireErrors.FromRemote(err)
 }
 
@@ -127,60 +134,4 @@ func incarnationIn(reply []byte) (uint64, error) {
 		return 0, fmt.Errorf("an incarnation of %d bytes", len(reply))
 	}
 	return binary.LittleEndian.Uint64(reply), nil
-}
-
-// RemoveMember takes a node out of the cluster for good: out of the metadata,
-// which refuses while it holds replicas (meta.ErrNodeInUse), and out of the
-// agreement. Its process ends when it learns that. An error whose fate is not
-// refused leaves open how far it came; it may be called again.
-func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
-	return n.atLeader(ctx, kindRemove, []byte(id))
-}
-
-// TransferController has the controller's part given to another node.
-func (n *Node) TransferController(ctx context.Context) error {
-	return n.atLeader(ctx, kindTransfer, nil)
-}
-
-// atLeader has the metadata's leader do something.
-func (n *Node) atLeader(ctx context.Context, kind uint8, payload []byte) error {
-	if n.store.IsLeader() {
-		_, err := n.carryOut(ctx, kind, payload)
-		return err
-	}
-	leader, ok := n.store.Leader()
-	if !ok {
-		return raftstore.ErrNotLeader
-	}
-	_, err := n.ask(ctx, leader, kind, payload)
-	return err
-}
-
-// carryOut does what only the metadata's leader can do.
-func (n *Node) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte, error) {
-	switch kind {
-	case kindRemove:
-		return nil, n.remove(ctx, meta.NodeID(payload))
-	case kindTransfer:
-		return nil, n.store.Members().Transfer(ctx, "")
-	}
-	return nil, fmt.Errorf("%w: %d", errUnknown, kind)
-}
-
-func (n *Node) remove(ctx context.Context, id meta.NodeID) error {
-	if !n.store.IsLeader() {
-		return raftstore.ErrNotLeader
-	}
-	_, voting := n.Members().Find(id)
-	_, err := n.store.Propose(ctx, meta.RemoveNode{ID: id})
-	if errors.Is(err, meta.ErrNodeNotFound) && voting {
-		err = nil // as far as this it came the last time
-	}
-	if err == nil && voting {
-		err = n.store.Members().Remove(ctx, id)
-	}
-	if err != nil {
-		return fate.Mark(fmt.Errorf("remove %s: %w", id, err), fate.Of(err))
-	}
-	return nil
 }

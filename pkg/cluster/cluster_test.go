@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,7 +112,7 @@ func TestTheDeathOfALeaderIsFollowedByAnElection(t *testing.T) {
 		w.start(three...)
 		w.formed(3, 3)
 		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
-		time.Sleep(3 * time.Second) // the controller has heard everybody
+		w.sleep(3 * time.Second) // the controller has heard everybody
 		for range 3 {
 			for i := range three {
 				leads := w.leader().name
@@ -134,7 +135,7 @@ func TestTheDeathOfALeaderIsFollowedByAnElection(t *testing.T) {
 				}
 				w.start(dead)
 				w.formed(3, 3)
-				time.Sleep(time.Minute)
+				w.sleep(time.Minute)
 			}
 		}
 	})
@@ -149,10 +150,10 @@ func TestAWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 		if err := w.kill("n2"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		// It dies before it could register, and is as empty the next time.
 		p := w.startIn("n2", filepath.Join(w.dir, "another"))
-		time.Sleep(time.Millisecond)
+		w.sleep(time.Millisecond)
 		p.stop()
 		_ = w.kill("n2")
 		w.startIn("n2", filepath.Join(w.dir, "another"))
@@ -314,16 +315,16 @@ func TestCallsReachTheirNodes(t *testing.T) {
 		if err := w.kill("n2"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		inside := true
+		w.sleep(time.Second)
+		var mu sync.Mutex // a done inside Go would wait for it for ever
 		done := make(chan error, 1)
+		mu.Lock()
 		n1.Go("n2", 17, nil, func(_ []byte, err error) {
-			if inside {
-				t.Error("done inside Go")
-			}
+			mu.Lock()
+			defer mu.Unlock()
 			done <- err
 		})
-		inside = false
+		mu.Unlock()
 		if err := <-done; fate.Of(err) != fate.Refused {
 			t.Errorf("dead: %v", err)
 		}
@@ -378,7 +379,7 @@ func TestALinkTellsOfSessions(t *testing.T) {
 		}
 		c := follow("c") // of a node that is known to refuse
 		next("c down true")
-		time.Sleep(time.Minute)
+		w.sleep(time.Minute)
 		began := time.Now()
 		w.start("n2")
 		w.node("n2")

@@ -49,19 +49,19 @@ func leaderOf(s *meta.State, e meta.Election) *meta.Node {
 // elect proposes elections. Leaders that are alive are asked to hand over by
 // themselves first, so that no publish fails; those that refuse are deposed.
 // What a leader had no time for is left to the next decision.
-func (n *Node) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
-	state := n.store.View()
+func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Result, error) {
+	state := c.store.View()
 	urgent, gentle := split(state, command.Elections)
 	var r meta.Result
 	var err error
 	if len(urgent) > 0 {
-		r, err = n.propose(ctx, meta.ElectLeaders{Elections: urgent})
+		r, err = c.propose(ctx, meta.ElectLeaders{Elections: urgent})
 	}
 	if len(gentle) == 0 {
 		return r, err
 	}
-	if refused := n.handOver(ctx, state, gentle); len(refused) > 0 {
-		return n.propose(ctx, meta.ElectLeaders{Elections: refused})
+	if refused := c.handOver(ctx, state, gentle); len(refused) > 0 {
+		return c.propose(ctx, meta.ElectLeaders{Elections: refused})
 	}
 	return r, err
 }
@@ -69,21 +69,21 @@ func (n *Node) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resul
 // handOver asks leaders to hand over, and returns the elections that they could
 // not or would not prepare. It stops when a node's connection breaks: its death
 // must not wait for politeness.
-func (n *Node) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
+func (c *chair) handOver(ctx context.Context, state *meta.State, elections []meta.Election) (refused []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
-	defer n.onAlarm(cancel)()
+	defer c.onAlarm(cancel)()
 	var mu sync.Mutex // guards refused
 	var next atomic.Int64
 	var asking sync.WaitGroup
 	for range min(handoverLimit, len(elections)) {
 		asking.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(elections) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				err := n.askHandover(ctx, leaderOf(state, elections[i]).ID, elections[i])
+				err := c.askHandover(ctx, leaderOf(state, elections[i]).ID, elections[i])
 				if err == nil || ctx.Err() != nil {
 					continue
 				}
-				n.o.Logger.Warn("a leadership is not handed over in order", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
+				c.log.Warn("a leadership is not handed over in order", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
 				mu.Lock()
 				refused = append(refused, elections[i])
 				mu.Unlock()
@@ -94,21 +94,21 @@ func (n *Node) handOver(ctx context.Context, state *meta.State, elections []meta
 	return refused
 }
 
-func (n *Node) askHandover(ctx context.Context, leader meta.NodeID, e meta.Election) error {
+func (c *chair) askHandover(ctx context.Context, leader meta.NodeID, e meta.Election) error {
 	payload, err := forward.EncodeOperate(opHandover, handover{e.Topic, e.Incarnation, e.Partition, e.Leader, e.Reason})
 	if err != nil {
 		return err
 	}
-	_, err = n.Call(ctx, leader, forward.KindOperate, payload)
+	_, err = c.calls.Call(ctx, leader, forward.KindOperate, payload)
 	return wireErrors.FromRemote(err)
 }
 
 // onAlarm has f called when a connection to a member breaks, until the returned
 // function is called.
-func (n *Node) onAlarm(f func()) (stop func()) {
+func (c *chair) onAlarm(f func()) (stop func()) {
 	over := make(chan struct{})
-	alarm := n.alarm.wait()
-	n.work.start(func() {
+	alarm := c.alarm.wait()
+	c.work.start(func() {
 		select {
 		case <-alarm:
 			f()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
@@ -113,9 +112,6 @@ func (w *world) startIn(name, dir string) *process {
 		Join: w.join, Expect: w.expect, Build: "test", Node: meta.Node{BootID: "boot"}, Network: w.net,
 		Store: func(o *raftstore.Options) { o.ReserveBytes = -1 },
 	}
-	if testing.Verbose() && false {
-		o.Logger = slog.Default().With("self", name)
-	}
 	if w.options != nil {
 		w.options(name, &o)
 	}
@@ -184,6 +180,9 @@ func (w *world) await(what string, ok func() bool) time.Duration {
 	w.t.Fatalf("still not: %s", what)
 	return 0
 }
+
+// sleep lets virtual time pass.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 
 // leader returns the node that leads the metadata, as a majority confirms, or nil.
 func (w *world) leader() *process {

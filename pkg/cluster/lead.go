@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
@@ -17,14 +20,31 @@ const suspectsKept = 16
 // errDeposed ends a controller whose node leads the metadata no longer.
 var errDeposed = errors.New("another node leads the metadata")
 
+// chair is the controller's part, which the node has while it leads the metadata:
+// a controller.Cluster.
+type chair struct {
+	self      meta.NodeID
+	options   controller.Options
+	observe   func(controller.Decision)
+	store     *raftstore.Store
+	transport *peer.Transport
+	calls     *calls
+	work      *tasks
+	log       *slog.Logger
+
+	decision atomic.Pointer[controller.Decision] // the last; nil: is not the controller
+	suspects chan meta.NodeID                    // to look at
+	alarm    signal                              // the connection to a member broke
+}
+
 // lead is the controller for as long as this node leads the metadata, again and
 // again until the Node is closed.
-func (n *Node) lead() {
-	ctx := n.work.ctx
+func (c *chair) lead() {
+	ctx := c.work.ctx
 	for ctx.Err() == nil {
-		moved := n.store.LeaderChanged()
-		if n.store.IsLeader() {
-			n.leadOnce(ctx)
+		moved := c.store.LeaderChanged()
+		if c.store.IsLeader() {
+			c.leadOnce(ctx)
 			continue
 		}
 		select {
@@ -35,29 +55,29 @@ func (n *Node) lead() {
 }
 
 // leadOnce is the controller until this node leads the metadata no longer.
-func (n *Node) leadOnce(ctx context.Context) {
+func (c *chair) leadOnce(ctx context.Context) {
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
-	n.work.start(func() { n.awaitDeposition(ctx, depose) })
-	if n.store.Barrier(ctx) != nil { // deposed before it knew all that was agreed on
+	c.work.start(func() { c.awaitDeposition(ctx, depose) })
+	if c.store.Barrier(ctx) != nil { // deposed before it knew all that was agreed on
 		return
 	}
-	n.o.Logger.Info("this node is the controller")
+	c.log.Info("this node is the controller")
 	changed := make(chan struct{}, 1)
-	n.work.start(func() { n.tellChanges(ctx, changed) })
+	c.work.start(func() { c.tellChanges(ctx, changed) })
 	loop := controller.Loop{
-		Options: n.o.Controller, Self: n.o.Self, Cluster: (*controlled)(n), Changed: changed, Suspects: n.suspects,
+		Options: c.options, Self: c.self, Cluster: c, Changed: changed, Suspects: c.suspects,
 	}
 	err := loop.Run(ctx)
-	n.decision.Store(nil)
-	n.o.Logger.Info("this node is not the controller any more", "reason", err)
+	c.decision.Store(nil)
+	c.log.Info("this node is not the controller any more", "reason", err)
 }
 
 // awaitDeposition ends the controller when another node leads.
-func (n *Node) awaitDeposition(ctx context.Context, depose context.CancelCauseFunc) {
+func (c *chair) awaitDeposition(ctx context.Context, depose context.CancelCauseFunc) {
 	for ctx.Err() == nil {
-		moved := n.store.LeaderChanged()
-		if !n.store.IsLeader() {
+		moved := c.store.LeaderChanged()
+		if !c.store.IsLeader() {
 			depose(errDeposed)
 			return
 		}
@@ -69,9 +89,9 @@ func (n *Node) awaitDeposition(ctx context.Context, depose context.CancelCauseFu
 }
 
 // tellChanges passes on that the metadata has changed.
-func (n *Node) tellChanges(ctx context.Context, changed chan<- struct{}) {
+func (c *chair) tellChanges(ctx context.Context, changed chan<- struct{}) {
 	for {
-		next := n.store.Changed()
+		next := c.store.Changed()
 		select {
 		case changed <- struct{}{}:
 		default: // one waits already
@@ -84,46 +104,33 @@ func (n *Node) tellChanges(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
-// Controller returns the last decision of the controller that was carried out or
-// had other troubles than the one before, while this node is the controller.
-func (n *Node) Controller() (controller.Decision, bool) {
-	if d := n.decision.Load(); d != nil {
-		return *d, true
-	}
-	return controller.Decision{}, false
-}
-
 // suspect has the controller, if it is here, look at a node now.
-func (n *Node) suspect(id meta.NodeID) {
+func (c *chair) suspect(id meta.NodeID) {
 	select {
-	case n.suspects <- id:
+	case c.suspects <- id:
 	default: // it is looked at soon anyway
 	}
 }
 
-// controlled is what the controller acts on: a controller.Cluster.
-type controlled Node
-
 // State implements controller.Cluster.
-func (c *controlled) State() *meta.State { return c.store.View() }
+func (c *chair) State() *meta.State { return c.store.View() }
 
 // Observe implements controller.Cluster.
-func (c *controlled) Observe(d controller.Decision) {
+func (c *chair) Observe(d controller.Decision) {
 	c.decision.Store(&d)
 	for _, v := range d.Verdicts {
-		c.o.Logger.Info("a node's state changes", "node", v.Node, "incarnation", v.Incarnation, "alive", v.Alive, "why", v.Why)
+		c.log.Info("a node's state changes", "node", v.Node, "incarnation", v.Incarnation, "alive", v.Alive, "why", v.Why)
 	}
-	c.o.Observe(d)
+	c.observe(d)
 }
 
 // Probe implements controller.Cluster. A node is asked over the connection that
 // there is. Without one it is asked who it is over a connection of its own, since
 // the other's attempts have pauses between them.
-func (c *controlled) Probe(ctx context.Context, node *meta.Node) (incarnation uint64, err error) {
-	n := (*Node)(c)
-	l := n.roster.line(node.ID, peer.ClassForward)
+func (c *chair) Probe(ctx context.Context, node *meta.Node) (incarnation uint64, err error) {
+	l := c.calls.roster.line(node.ID, peer.ClassForward)
 	if !l.connected() {
-		pong, err := n.transport.Ping(ctx, node.ClusterAddress)
+		pong, err := c.transport.Ping(ctx, node.ClusterAddress)
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return 0, fmt.Errorf("%w: %w", controller.ErrRefusedConnection, err)
@@ -134,7 +141,7 @@ func (c *controlled) Probe(ctx context.Context, node *meta.Node) (incarnation ui
 		}
 		l.hurry()
 	}
-	reply, err := n.Call(ctx, node.ID, kindWho, nil)
+	reply, err := c.calls.Call(ctx, node.ID, kindWho, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -142,16 +149,15 @@ func (c *controlled) Probe(ctx context.Context, node *meta.Node) (incarnation ui
 }
 
 // Propose implements controller.Cluster.
-func (c *controlled) Propose(ctx context.Context, command meta.Command) (meta.Result, error) {
-	n := (*Node)(c)
+func (c *chair) Propose(ctx context.Context, command meta.Command) (meta.Result, error) {
 	if elect, ok := command.(meta.ElectLeaders); ok {
-		return n.elect(ctx, elect)
+		return c.elect(ctx, elect)
 	}
-	return n.propose(ctx, command)
+	return c.propose(ctx, command)
 }
 
-func (n *Node) propose(ctx context.Context, command meta.Command) (meta.Result, error) {
+func (c *chair) propose(ctx context.Context, command meta.Command) (meta.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	return n.store.Propose(ctx, command)
+	return c.store.Propose(ctx, command)
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -22,21 +21,14 @@ import (
 // Node is this node as a member of its cluster. Its methods may be called by
 // many goroutines.
 type Node struct {
+	calls
 	o         Options
 	marks     marks
 	transport *peer.Transport
-	roster    *roster
 	formation *formation.Node
-	store     *raftstore.Store                // set before Open returns
-	opened    atomic.Pointer[raftstore.Store] // the store, for whoever asks earlier
-	loop      *line                           // for calls to this node itself
-
-	handlers atomic.Pointer[Handlers] // nil: does not serve
-	requests chan struct{}            // holds one for each request that is worked on
-	decision atomic.Pointer[controller.Decision]
-	suspects chan meta.NodeID // for the controller to look at
-	alarm    signal           // the connection to a member broke
-	rejected complaints
+	desk      *desk
+	chair     *chair
+	store     *raftstore.Store // set before Open returns
 
 	failure failure
 	work    tasks
@@ -54,12 +46,15 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	n := &Node{
-		o: o, marks: marks{o.FS, o.DataDir},
-		requests: make(chan struct{}, maxRequests), suspects: make(chan meta.NodeID, suspectsKept),
-		failure: failure{failed: make(chan struct{})}, alarm: signal{ch: make(chan struct{})},
+		o: o, marks: marks{o.FS, o.DataDir}, failure: failure{failed: make(chan struct{})},
 	}
 	n.work.ctx, n.work.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	n.loop = &line{run: n.work.must}
+	n.chair = &chair{
+		self: o.Self, options: o.Controller, observe: o.Observe, calls: &n.calls, work: &n.work, log: o.Logger,
+		suspects: make(chan meta.NodeID, suspectsKept), alarm: signal{ch: make(chan struct{})},
+	}
+	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: &n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
+	n.calls = calls{self: o.Self, loop: &line{run: n.work.must}, answer: n.desk.handle}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -90,11 +85,16 @@ func (n *Node) open(ctx context.Context) error {
 	if n.store, err = n.formation.Start(ctx, func(bootstrap bool) (*raftstore.Store, error) { return n.openStore(dir, bootstrap) }); err != nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
-	n.opened.Store(n.store)
+	n.chair.store = n.store
+	n.desk.opened.Store(n.store)
 	n.work.start(n.stayMember)
 	n.work.start(n.watch)
 	n.work.start(func() { n.roster.follow(n.work.ctx, n.store) })
-	return n.register(ctx, !clean)
+	r := registration{
+		store: n.store, marks: n.marks, failure: &n.failure, work: &n.work, log: n.o.Logger,
+		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},
+	}
+	return r.run(ctx)
 }
 
 // metaDir is where the metadata is, in the data directory.
@@ -109,8 +109,8 @@ func (n *Node) connect(hasState bool) (err error) {
 		Self: peer.Node(o.Self), Incarnation: process, Build: o.Build, Network: o.Network, LocalAddr: o.LocalAddr, Advertise: o.Address,
 		ServerTLS: o.ServerTLS, ClientTLS: o.ClientTLS,
 		ClusterID: func() string { return n.formation.Cluster() },
-		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n}, peer.ClassForward: forwardHandler{n}},
-		Admit:     n.admit, OnEvent: n.event,
+		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n.desk}, peer.ClassForward: forwardHandler{n.desk}},
+		Admit:     n.desk.admit, OnEvent: n.desk.event,
 	}
 	if o.Transport != nil {
 		o.Transport(&options)
@@ -119,10 +119,12 @@ func (n *Node) connect(hasState bool) (err error) {
 		return err
 	}
 	n.roster = newRoster(o.Self, n.transport, n.work.must)
+	n.desk.roster, n.chair.transport = n.roster, n.transport
 	n.formation = formation.New(formation.Options{
 		Node: o.Self, Address: o.Address, Session: process, Join: o.Join, Expect: o.Expect, HasState: hasState,
 		Call: n.callAddress, Logger: o.Logger,
 	})
+	n.desk.formation = n.formation
 	for _, l := range o.Listeners {
 		n.work.start(func() {
 			if err := n.transport.Serve(n.work.ctx, l); err != nil {
@@ -155,8 +157,8 @@ func (n *Node) stayMember() {
 // Serve has other nodes' requests answered from now on, and lets this node become
 // the controller. It is called once.
 func (n *Node) Serve(h Handlers) {
-	n.handlers.Store(&h)
-	n.work.start(n.lead)
+	n.desk.handlers.Store(&h)
+	n.work.start(n.chair.lead)
 	for id := range *n.roster.members.Load() {
 		if id != n.o.Self {
 			n.Go(id, kindHere, nil, func([]byte, error) {}) // whoever does not hear it tries again soon
@@ -173,6 +175,15 @@ func (n *Node) Peers() coord.Peers { return n.roster }
 // Members returns who takes part in the agreement on the metadata.
 func (n *Node) Members() raftstore.Configuration { return n.store.Members().Configuration() }
 
+// Controller returns the last decision of the controller that was carried out or
+// had other troubles than the one before, while this node is the controller.
+func (n *Node) Controller() (controller.Decision, bool) {
+	if d := n.chair.decision.Load(); d != nil {
+		return *d, true
+	}
+	return controller.Decision{}, false
+}
+
 // Traffic returns the traffic with other nodes since Open.
 func (n *Node) Traffic() []peer.Stats { return n.transport.Stats() }
 
@@ -188,7 +199,7 @@ func (n *Node) Err() error { return n.failure.cause() }
 // part is handed to another node first.
 func (n *Node) StopClean() error {
 	ctx, cancel := context.WithTimeout(n.work.ctx, transferTimeout)
-	n.handlers.Store(nil) // nobody believes any more that it is there to stay
+	n.desk.handlers.Store(nil) // nobody believes any more that it is there to stay
 	if n.store.IsLeader() && len(n.Members().Voters()) > 1 {
 		if err := n.store.Members().Transfer(ctx, ""); err != nil {
 			n.o.Logger.Info("the controller's part is not handed over", "error", err)
@@ -208,7 +219,7 @@ func (n *Node) StopClean() error {
 // again.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
-		n.handlers.Store(nil)
+		n.desk.handlers.Store(nil)
 		n.work.cancel(ErrClosed)
 		var errs []error
 		if n.store != nil {
@@ -244,83 +255,4 @@ func (n *Node) watch() {
 			return
 		}
 	}
-}
-
-// failure keeps why the node cannot go on.
-type failure struct {
-	mu     sync.Mutex // guards err
-	err    error
-	failed chan struct{} // closed when err is set
-}
-
-// fail sets the cause; the first one stays.
-func (f *failure) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err == nil {
-		f.err = err
-		close(f.failed)
-	}
-}
-
-func (f *failure) cause() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-// signal tells any number of waiters that something happened.
-type signal struct {
-	mu sync.Mutex    // guards ch
-	ch chan struct{} // closed, and replaced, each time
-}
-
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ch
-}
-
-func (s *signal) fire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ch)
-	s.ch = make(chan struct{})
-}
-
-// tasks are the goroutines of a Node.
-type tasks struct {
-	ctx    context.Context // ends when they are to end
-	cancel context.CancelCauseFunc
-
-	mu      sync.Mutex // guards over, and that nothing is added after it
-	over    bool
-	running sync.WaitGroup
-}
-
-// start runs f unless the Node is closed, and reports whether it does.
-func (t *tasks) start(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return false
-	}
-	t.running.Go(f)
-	return true
-}
-
-// must runs f, which is short, even when the Node is closed: somebody waits for
-// what it tells.
-func (t *tasks) must(f func()) {
-	if !t.start(f) {
-		go f()
-	}
-}
-
-// wait returns when none is running, and lets none start.
-func (t *tasks) wait() {
-	t.mu.Lock()
-	t.over = true
-	t.mu.Unlock()
-	t.running.Wait()
 }

@@ -4,67 +4,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
-// register has the cluster know of this start, and returns when the metadata
+// registration is one start of the node on its way into the metadata.
+type registration struct {
+	store   *raftstore.Store
+	marks   marks
+	failure *failure
+	work    *tasks
+	log     *slog.Logger
+	command meta.NodeStarted
+}
+
+// run has the cluster know of this start, and returns when the metadata
 // here has it.
-func (n *Node) register(ctx context.Context, unclean bool) error {
-	empty, err := n.marks.has(markUnregistered)
-	if err != nil {
+func (r *registration) run(ctx context.Context) (err error) {
+	if r.command.Empty, err = r.marks.has(markUnregistered); err != nil {
 		return err
 	}
-	command := meta.NodeStarted{Node: n.o.Node, Unclean: unclean, Empty: empty}
 	for {
-		index, err := n.tryRegister(ctx, command)
+		index, err := r.propose(ctx)
 		if err == nil {
-			err = n.catchUp(ctx, index)
+			err = r.catchUp(ctx, index)
 		}
 		if err == nil {
 			break
 		}
-		if hopeless(err) || ctx.Err() != nil || n.Err() != nil {
-			return fmt.Errorf("register this start: %w", errors.Join(err, n.Err()))
+		if hopeless(err) || ctx.Err() != nil || r.failure.cause() != nil {
+			return fmt.Errorf("register this start: %w", errors.Join(err, r.failure.cause()))
 		}
-		n.o.Logger.Debug("this start is not registered yet", "error", err)
+		r.log.Debug("this start is not registered yet", "error", err)
 		select {
 		case <-time.After(registerAgain):
-		case <-n.Failed():
+		case <-r.failure.failed:
 		case <-ctx.Done():
 		}
 	}
-	if _, err := n.store.Init(ctx); err != nil { // a founder that was killed has not named it
+	if _, err := r.store.Init(ctx); err != nil { // a founder that was killed has not named it
 		return fmt.Errorf("name the cluster: %w", err)
 	}
-	if empty {
-		return n.marks.clear(markUnregistered)
+	if r.command.Empty {
+		return r.marks.clear(markUnregistered)
 	}
 	return nil
 }
 
-// tryRegister proposes the start until ctx ends or the node fails.
-func (n *Node) tryRegister(ctx context.Context, c meta.NodeStarted) (index uint64, err error) {
+// propose proposes the start until ctx ends or the node fails.
+func (r *registration) propose(ctx context.Context) (index uint64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer n.onFailure(cancel)()
-	r, err := n.store.Propose(ctx, c)
-	if errors.Is(err, raftstore.ErrBehind) && r.Index > 0 {
+	defer r.onFailure(cancel)()
+	done, err := r.store.Propose(ctx, r.command)
+	if errors.Is(err, raftstore.ErrBehind) && done.Index > 0 {
 		err = nil // it was taken in
 	}
-	return r.Index, err
+	return done.Index, err
 }
 
 // onFailure has cancel called when the node fails, until the returned function
 // is called.
-func (n *Node) onFailure(cancel context.CancelCauseFunc) (stop func()) {
+func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 	over := make(chan struct{})
-	n.work.start(func() {
+	r.work.start(func() {
 		select {
-		case <-n.Failed():
-			cancel(n.Err())
+		case <-r.failure.failed:
+			cancel(r.failure.cause())
 		case <-over:
 		}
 	})
@@ -82,16 +91,16 @@ func hopeless(err error) bool {
 }
 
 // catchUp returns when the metadata here is at least at index.
-func (n *Node) catchUp(ctx context.Context, index uint64) error {
+func (r *registration) catchUp(ctx context.Context, index uint64) error {
 	for {
-		changed := n.store.Changed()
-		if n.store.Applied() >= index {
+		changed := r.store.Changed()
+		if r.store.Applied() >= index {
 			return nil
 		}
 		select {
 		case <-changed:
-		case <-n.Failed():
-			return n.Err()
+		case <-r.failure.failed:
+			return r.failure.cause()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

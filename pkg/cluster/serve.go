@@ -6,22 +6,40 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 
+	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
+// desk is where other nodes' requests come in.
+type desk struct {
+	self      meta.NodeID
+	roster    *roster
+	formation *formation.Node
+	calls     *calls
+	chair     *chair
+	work      *tasks
+	log       *slog.Logger
+	opened    atomic.Pointer[raftstore.Store] // nil: not opened
+	handlers  atomic.Pointer[Handlers]        // nil: the node does not serve
+	requests  chan struct{}                   // holds one for each request that is worked on
+	rejected  complaints
+}
+
 // admit decides about a connection that another node makes. The transport has
 // seen to it that both are of one cluster, where both are of any.
-func (n *Node) admit(h *peer.Hello) peer.Reason {
+func (d *desk) admit(h *peer.Hello) peer.Reason {
 	switch h.Class {
 	case peer.ClassReplication:
-		if n.handlers.Load() == nil {
+		if d.handlers.Load() == nil {
 			return peer.ReasonClass // the sender is told when that changes
 		}
-		if !n.roster.knows(meta.NodeID(h.Node)) {
+		if !d.roster.knows(meta.NodeID(h.Node)) {
 			return peer.ReasonUnknownNode
 		}
 	case peer.ClassRaft:
@@ -34,19 +52,19 @@ func (n *Node) admit(h *peer.Hello) peer.Reason {
 }
 
 // event hears of connections. It must not block.
-func (n *Node) event(e peer.Event) {
-	n.roster.event(e)
+func (d *desk) event(e peer.Event) {
+	d.roster.event(e)
 	from := meta.NodeID(e.Node)
 	switch {
 	case e.Kind == peer.EventDown && e.Inbound && e.Class == peer.ClassForward:
-		if h := n.handlers.Load(); h != nil && h.ForwardDown != nil {
+		if h := d.handlers.Load(); h != nil && h.ForwardDown != nil {
 			h.ForwardDown(from, e.Session)
 		}
 	case (e.Kind == peer.EventDown || e.Kind == peer.EventRefused) && !e.Inbound && e.Class == peer.ClassForward:
-		n.alarm.fire()
-		n.suspect(from)
-	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && n.rejected.isNew(&e):
-		n.o.Logger.Warn("a connection between nodes is refused", "node", e.Node, "address", e.Address, "class", e.Class.String(), "inbound", e.Inbound, "error", e.Err)
+		d.chair.alarm.fire()
+		d.chair.suspect(from)
+	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && d.rejected.isNew(&e):
+		d.log.Warn("a connection between nodes is refused", "node", e.Node, "address", e.Address, "class", e.Class.String(), "inbound", e.Inbound, "error", e.Err)
 	}
 }
 
@@ -89,11 +107,11 @@ func (c *complaints) isNew(e *peer.Event) bool {
 }
 
 // replicationHandler takes the calls of class replication.
-type replicationHandler struct{ n *Node }
+type replicationHandler struct{ desk *desk }
 
 // Handle implements peer.Handler.
 func (r replicationHandler) Handle(from peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-	h := r.n.handlers.Load()
+	h := r.desk.handlers.Load()
 	if h == nil || h.Replicate == nil {
 		reply(nil, wireErrors.ToRemote(ErrNotServing))
 		return
@@ -102,21 +120,21 @@ func (r replicationHandler) Handle(from peer.Node, _ uint64, kind uint8, payload
 }
 
 // forwardHandler takes the calls of class forward.
-type forwardHandler struct{ n *Node }
+type forwardHandler struct{ desk *desk }
 
 // Handle implements peer.Handler.
 func (f forwardHandler) Handle(from peer.Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-	f.n.handle(meta.NodeID(from), session, kind, bytes.Clone(payload), reply)
+	f.desk.handle(meta.NodeID(from), session, kind, bytes.Clone(payload), reply)
 }
 
 // handle answers a request, or hands it on. It does not block. payload is its to
 // keep.
-func (n *Node) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-	h := n.handlers.Load()
+func (d *desk) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	h := d.handlers.Load()
 	switch {
 	case kind < firstOfForward:
-		n.handleOwn(from, kind, payload, reply)
-	case !n.roster.knows(from):
+		d.handleOwn(from, kind, payload, reply)
+	case !d.roster.knows(from):
 		reply(nil, wireErrors.ToRemote(fmt.Errorf("%w: %s", ErrUnknownNode, from)))
 	case h == nil || h.Forward == nil:
 		reply(nil, wireErrors.ToRemote(ErrNotServing))
@@ -126,44 +144,44 @@ func (n *Node) handle(from meta.NodeID, session uint64, kind uint8, payload []by
 }
 
 // handleOwn answers a request of this package's own.
-func (n *Node) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply func([][]byte, error)) {
+func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply func([][]byte, error)) {
 	switch kind {
 	case kindWho:
-		reply([][]byte{binary.LittleEndian.AppendUint64(nil, n.incarnation())}, nil)
+		reply([][]byte{binary.LittleEndian.AppendUint64(nil, d.incarnation())}, nil)
 		return
 	case kindHere:
-		n.roster.hurry(from)
+		d.roster.hurry(from)
 		reply(nil, nil)
 		return
 	}
 	select {
-	case n.requests <- struct{}{}:
+	case d.requests <- struct{}{}:
 	default:
 		reply(nil, wireErrors.ToRemote(ErrBusy))
 		return
 	}
-	if !n.work.start(func() {
-		defer func() { <-n.requests }()
-		ctx, cancel := context.WithTimeout(n.work.ctx, requestTimeout)
+	if !d.work.start(func() {
+		defer func() { <-d.requests }()
+		ctx, cancel := context.WithTimeout(d.work.ctx, requestTimeout)
 		defer cancel()
-		answer, err := n.answerOwn(ctx, from, kind, payload)
+		answer, err := d.answerOwn(ctx, from, kind, payload)
 		if err != nil {
 			reply(nil, wireErrors.ToRemote(err))
 			return
 		}
 		reply([][]byte{answer}, nil)
 	}) {
-		<-n.requests
+		<-d.requests
 		reply(nil, wireErrors.ToRemote(ErrClosed))
 	}
 }
 
 // answerOwn does what a request asks for.
-func (n *Node) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
+func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
 	if kind == kindForm {
-		return n.formation.Handle(ctx, payload)
+		return d.formation.Handle(ctx, payload)
 	}
-	s := n.opened.Load()
+	s := d.opened.Load()
 	if s == nil {
 		return nil, ErrNotServing
 	}
@@ -173,17 +191,17 @@ func (n *Node) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payl
 	if kind == kindCommand {
 		return s.HandleForwarded(ctx, payload)
 	}
-	return n.carryOut(ctx, kind, payload)
+	return acts{s, d.calls}.carryOut(ctx, kind, payload)
 }
 
 // incarnation returns the incarnation that this process is registered as, and 0
 // while it does not serve.
-func (n *Node) incarnation() uint64 {
-	s := n.opened.Load()
-	if s == nil || n.handlers.Load() == nil {
+func (d *desk) incarnation() uint64 {
+	s := d.opened.Load()
+	if s == nil || d.handlers.Load() == nil {
 		return 0
 	}
-	if self := s.Node(n.o.Self); self != nil {
+	if self := s.Node(d.self); self != nil {
 		return self.Incarnation
 	}
 	return 0

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// RemoveMember takes a node out of the cluster for good: out of the metadata,
+// which refuses while it holds replicas (meta.ErrNodeInUse), and out of the
+// agreement. Its process ends when it learns that. An error whose fate is not
+// refused leaves open how far it came; it may be called again.
+func (n *Node) RemoveMember(ctx context.Context, id meta.NodeID) error {
+	return acts{n.store, &n.calls}.atLeader(ctx, kindRemove, []byte(id))
+}
+
+// TransferController has the controller's part given to another node.
+func (n *Node) TransferController(ctx context.Context) error {
+	return acts{n.store, &n.calls}.atLeader(ctx, kindTransfer, nil)
+}
+
+// acts are what only the metadata's leader can do, and how to have it do that.
+type acts struct {
+	store *raftstore.Store
+	calls *calls
+}
+
+// atLeader has the metadata's leader do something.
+func (a acts) atLeader(ctx context.Context, kind uint8, payload []byte) error {
+	if a.store.IsLeader() {
+		_, err := a.carryOut(ctx, kind, payload)
+		return err
+	}
+	leader, ok := a.store.Leader()
+	if !ok {
+		return raftstore.ErrNotLeader
+	}
+	_, err := a.calls.ask(ctx, leader, kind, payload)
+	return err
+}
+
+// carryOut does what only the metadata's leader can do.
+func (a acts) carryOut(ctx context.Context, kind uint8, payload []byte) ([]byte, error) {
+	switch kind {
+	case kindRemove:
+		return nil, a.remove(ctx, meta.NodeID(payload))
+	case kindTransfer:
+		return nil, a.store.Members().Transfer(ctx, "")
+	}
+	return nil, fmt.Errorf("%w: %d", errUnknown, kind)
+}
+
+func (a acts) remove(ctx context.Context, id meta.NodeID) error {
+	if !a.store.IsLeader() {
+		return raftstore.ErrNotLeader
+	}
+	_, voting := a.store.Members().Configuration().Find(id)
+	_, err := a.store.Propose(ctx, meta.RemoveNode{ID: id})
+	if errors.Is(err, meta.ErrNodeNotFound) && voting {
+		err = nil // as far as this it came the last time
+	}
+	if err == nil && voting {
+		err = a.store.Members().Remove(ctx, id)
+	}
+	if err != nil {
+		return fate.Mark(fmt.Errorf("remove %s: %w", id, err), fate.Of(err))
+	}
+	return nil
+}

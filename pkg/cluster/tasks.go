@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+)
+
+// failure keeps why the node cannot go on.
+type failure struct {
+	mu     sync.Mutex // guards err
+	err    error
+	failed chan struct{} // closed when err is set
+}
+
+// fail sets the cause; the first one stays.
+func (f *failure) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+		close(f.failed)
+	}
+}
+
+func (f *failure) cause() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// signal tells any number of waiters that something happened.
+type signal struct {
+	mu sync.Mutex    // guards ch
+	ch chan struct{} // closed, and replaced, each time
+}
+
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ch
+}
+
+func (s *signal) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ch)
+	s.ch = make(chan struct{})
+}
+
+// tasks are the goroutines of a Node.
+type tasks struct {
+	ctx    context.Context // ends when they are to end
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex // guards over, and that nothing is added after it
+	over    bool
+	running sync.WaitGroup
+}
+
+// start runs f unless the Node is closed, and reports whether it does.
+func (t *tasks) start(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return false
+	}
+	t.running.Go(f)
+	return true
+}
+
+// must runs f, which is short, even when the Node is closed: somebody waits for
+// what it tells.
+func (t *tasks) must(f func()) {
+	if !t.start(f) {
+		go f()
+	}
+}
+
+// wait returns when none is running, and lets none start.
+func (t *tasks) wait() {
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	t.running.Wait()
+}
