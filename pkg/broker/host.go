@@ -162,7 +162,9 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 		return nil, err
 	}
 	lo := n.o.Log
-	lo.Alternating = t.Config.Sync.Always()
+	// Whoever replicates syncs several batches at once: then a tail of them that a
+	// loss of power tore is no damage.
+	lo.Alternating = t.Config.Sync.Always() && len(t.Partitions[i].Replicas) == 1
 	if h.fs != n.o.FS {
 		lo.SegmentBytes = min(n.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
