@@ -9,6 +9,8 @@ GO       ?= go
 CACHE    := $(CURDIR)/.cache
 LINTER   := $(CACHE)/tools/golangci-lint
 LOADGEN  := $(CACHE)/tools/loadgen
+NATS     := $(CACHE)/tools/nats-server
+NATSVERSION := v2.15.2
 
 # Knobs.
 ARGS     ?=
@@ -21,7 +23,7 @@ BENCHTIME ?= 1s
 NSQD     ?=
 
 .PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race model fuzz conformance \
-	crash chaos soak bench bench-failover bench-nsqd golden cover install-tools clean
+	crash chaos soak bench bench-failover bench-nsqd bench-peers golden cover install-tools clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +37,12 @@ run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 cluster: build ## three nodes on loopback, and how to use them (ARGS="-nodes 5")
 	@$(GO) run ./tools/cluster $(ARGS)
 
-cluster-clean: ## remove what the nodes of make cluster keep
+cluster-$(NATS): Makefile
+	@mkdir -p $(@D)
+	GOBIN=$(@D) $(GO) install github.com/nats-io/nats-server/v2@$(NATSVERSION)
+	@touch $@
+
+clean: ## remove what the nodes of make cluster keep
 	rm -rf brokerd-cluster
 
 test: ## everything that the CI runs, with a summary at the end
@@ -95,6 +102,10 @@ bench-nsqd: build $(LOADGEN) ## side by side with NSQD=/path/to/nsqd, as a table
 	@test -x "$(NSQD)" || { echo "usage: make bench-nsqd NSQD=/path/to/nsqd"; exit 2; }
 	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -nsqd $(abspath $(NSQD)) $(ARGS)
 
+bench-peers: build $(LOADGEN) $(NATS) ## clusters of three beside NATS JetStream, into docs/performance.md
+	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -nats-server $(NATS) \
+	  -write $(CURDIR)/docs/performance.md -section peers $(ARGS)
+
 golden: ## write the golden files anew; read the diff
 	@grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | \
 	  while read -r dir; do $(GO) test "$$dir" -update || exit 1; done
@@ -113,6 +124,11 @@ $(LINTER): tools/lint/go.mod
 $(LOADGEN): $(shell find tools/loadgen -name '*.go' -o -name 'go.*' 2>/dev/null)
 	@mkdir -p $(@D)
 	cd tools/loadgen && $(GO) build -o $@ .
+
+$(NATS): Makefile
+	@mkdir -p $(@D)
+	GOBIN=$(@D) $(GO) install github.com/nats-io/nats-server/v2@$(NATSVERSION)
+	@touch $@
 
 clean: ## remove what was built, the tools and caches included
 	rm -rf bin .cache coverage.out coverage.html

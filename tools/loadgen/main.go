@@ -127,6 +127,7 @@ func (s *settings) addDriverFlags(fs *flag.FlagSet) {
 	fs.IntVar(&s.nsq.RDY, "nsq-rdy", 2500, "nsq: RDY count (go-nsq: max_in_flight)")
 	fs.IntVar(&s.nsq.BufferSize, "nsq-output-buffer-size", 0, "nsq: output_buffer_size; 0: the default, -1: none")
 	fs.DurationVar(&s.nsq.BufferTimeout, "nsq-output-buffer-timeout", 0, "nsq: output_buffer_timeout; 0: the default, -1ns: off")
+	fs.BoolVar(&s.nsq.Lookup, "nsq-lookup", false, "nsq: connect to a node that GET /lookup of -nsq-http names")
 	fs.BoolVar(&s.nsq.NoCreate, "no-create", false, "nsq: -topic is there already; neither create nor delete it")
 	fs.IntVar(&s.replicas, "replicas", 1, "nats, amqp: replicas of a stream or queue")
 	fs.StringVar(&s.natsMode, "nats-mode", "async", "nats: async (PublishAsync) or fast (fast batch ingest)")

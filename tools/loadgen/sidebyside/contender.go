@@ -10,86 +10,112 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// The addresses that a contender serves on while it is measured.
+// How long a contender may take to start, and how often it is asked.
 const (
-	tcpAddress     = "127.0.0.1:14150"
-	httpAddress    = "127.0.0.1:14151"
-	clusterAddress = "127.0.0.1:14152"
-	startTimeout   = 30 * time.Second
-	pollInterval   = time.Millisecond
+	startTimeout = 30 * time.Second
+	pollInterval = time.Millisecond
 )
 
-// contender is a program with a command line.
+// contender is one or more programs with their command lines.
 type contender struct {
-	name string
-	args func(dir string) []string // the program first
+	name     string
+	commands func(dir string) ([][]string, error) // by server, the program first; all data goes below dir
+	health   []string                             // URLs that answer 200 once it serves
+	target   []string                             // what loadgen is told of it
 }
 
-// contenders lists what is compared; the first is what the others are compared
-// with.
-func contenders(o options) []contender {
-	brokerd := func(sync string) contender {
-		return contender{"brokerd, sync=" + sync, func(dir string) []string {
-			return []string{
-				o.brokerd, "--data-dir", dir, "--sync", sync, "--tcp-address", tcpAddress,
-				"--http-address", httpAddress, "--cluster-address", clusterAddress, "--lookup-address", "",
-			}
-		}}
-	}
-	return []contender{
-		{"nsqd", func(dir string) []string {
-			return []string{o.nsqd, "--data-path", dir, "--tcp-address", tcpAddress, "--http-address", httpAddress}
-		}},
-		brokerd("always"), brokerd("interval"),
-	}
+// running is a contender at work.
+type running struct {
+	target  []string
+	servers []*server
+	ready   time.Duration // from start to the first answer of all
 }
 
-// process is a contender at work.
-type process struct {
-	cmd   *exec.Cmd
-	log   bytes.Buffer
-	ready time.Duration // from start to the first answer
+// server is one process of a contender.
+type server struct {
+	cmd *exec.Cmd
+	log bytes.Buffer
 }
 
-// start starts c on dir and waits until it answers.
-func start(ctx context.Context, c contender, dir string) (*process, error) {
-	args := c.args(dir)
-	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	began := time.Now()
-	if err := p.cmd.Start(); err != nil {
+// start starts c on dir and waits until all its servers answer.
+func start(ctx context.Context, c contender, dir string) (*running, error) {
+	commands, err := c.commands(dir)
+	if err != nil {
 		return nil, err
 	}
+	p := &running{target: c.target}
+	began := time.Now()
+	for _, args := range commands {
+		s := &server{cmd: exec.CommandContext(ctx, args[0], args[1:]...)}
+		s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := s.cmd.Start(); err != nil {
+			return nil, errors.Join(err, p.kill())
+		}
+		p.servers = append(p.servers, s)
+	}
+	for _, url := range c.health {
+		if err := answers(ctx, url, began.Add(startTimeout)); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w\n%s", url, err, p.logs()), p.kill())
+		}
+	}
+	p.ready = time.Since(began)
+	return p, nil
+}
+
+// answers waits until a URL answers 200.
+func answers(ctx context.Context, url string, until time.Time) error {
 	client := http.Client{Timeout: time.Second}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for time.Since(began) < startTimeout {
-		resp, err := client.Get("http://" + httpAddress + "/ping")
+	for time.Now().Before(until) {
+		resp, err := client.Get(url)
 		if err == nil {
 			resp.Body.Close()
-			p.ready = time.Since(began)
-			return p, nil
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), p.kill())
+			return ctx.Err()
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("does not answer after %v", startTimeout), p.kill())
+	return fmt.Errorf("does not answer after %v", startTimeout)
 }
 
-// kill ends the process at once.
-func (p *process) kill() error {
-	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		return err
+// kill ends the processes at once.
+func (p *running) kill() error {
+	var errs []error
+	for _, s := range p.servers {
+		errs = append(errs, s.cmd.Process.Signal(syscall.SIGKILL))
+		_ = s.cmd.Wait() // it was killed
 	}
-	_ = p.cmd.Wait() // it was killed
-	return nil
+	return errors.Join(errs...)
+}
+
+// logs returns the ends of the servers' logs.
+func (p *running) logs() string {
+	var b strings.Builder
+	for _, s := range p.servers {
+		b.Write(last(s.log.Bytes()))
+	}
+	return b.String()
+}
+
+// pids lists the processes, with commas.
+func (p *running) pids() string {
+	var ids []string
+	for _, s := range p.servers {
+		ids = append(ids, strconv.Itoa(s.cmd.Process.Pid))
+	}
+	return strings.Join(ids, ",")
 }
 
 // result is what is used of loadgen's output.
@@ -97,6 +123,7 @@ type result struct {
 	MsgsPerSec    float64 `json:"msgs_per_sec"`
 	ServerCPUPerM float64 `json:"server_cpu_sec_per_m"`
 	RSSAfterMB    float64 `json:"rss_after_mb"`
+	IdleCPU       float64 `json:"idle_cpu_sec_per_sec"`
 	Lost          int64   `json:"lost"`
 	Ack           *latency
 	EndToEnd      *latency `json:"end_to_end"`
@@ -107,14 +134,14 @@ type latency struct {
 	P99 float64 `json:"p99_us"`
 }
 
-// loadgen runs one workload against a process.
-func (p *process) loadgen(ctx context.Context, program string, args ...string) (result, error) {
-	args = append(args, "-addr", tcpAddress, "-nsq-http", httpAddress, "-pids", strconv.Itoa(p.cmd.Process.Pid))
+// loadgen runs one workload against a contender.
+func (p *running) loadgen(ctx context.Context, program string, args ...string) (result, error) {
+	args = append(append(args[:len(args):len(args)], p.target...), "-pids", p.pids())
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return result{}, fmt.Errorf("loadgen %v: %w", args, err)
+		return result{}, fmt.Errorf("loadgen %v: %w\n%s", args, err, last(out))
 	}
 	var line struct{ Result result }
 	if err := json.Unmarshal(out, &line); err != nil {
@@ -126,34 +153,7 @@ func (p *process) loadgen(ctx context.Context, program string, args ...string) (
 	return line.Result, nil
 }
 
-// load is one thing to measure. Its figures are named with their unit.
-type load struct {
-	name    string
-	args    []string
-	figures func(result) map[string]float64
-}
-
-// loads lists what is measured, in the order of the table.
-func loads(o options) []load {
-	duration := o.duration.String()
-	rate := func(r result) map[string]float64 {
-		return map[string]float64{"messages/s": r.MsgsPerSec, "CPU seconds/million": r.ServerCPUPerM}
-	}
-	return []load{
-		{"batched publish", []string{"publish", "-duration", duration}, rate},
-		{"16 synchronous producers", []string{"publish", "-sync", "-producers", "16", "-duration", duration}, rate},
-		{"backlog", []string{"backlog", "-messages", strconv.Itoa(o.messages)}, rate},
-		{"2,000 messages/s", []string{"e2e", "-rate", "2000", "-duration", duration}, func(r result) map[string]float64 {
-			return map[string]float64{"median delivery, ms": r.EndToEnd.P50 / 1e3, "p99 delivery, ms": r.EndToEnd.P99 / 1e3}
-		}},
-		{strconv.Itoa(o.topics) + " idle topics", []string{"topics", "-topics", strconv.Itoa(o.topics), "-duration", "2s"}, func(r result) map[string]float64 {
-			return map[string]float64{"memory, MiB": r.RSSAfterMB}
-		}},
-		{"kill -9 and restart", nil, nil},
-	}
-}
-
-// measure takes the figures of one load from a fresh process.
+// measure takes the figures of one load from fresh processes.
 func (l load) measure(ctx context.Context, o options, c contender) (figures map[string]float64, err error) {
 	dir, err := os.MkdirTemp("", "sidebyside")
 	if err != nil {
@@ -167,7 +167,7 @@ func (l load) measure(ctx context.Context, o options, c contender) (figures map[
 	if l.args != nil {
 		r, err := p.loadgen(ctx, o.loadgen, l.args...)
 		if err = errors.Join(err, p.kill()); err != nil {
-			return nil, fmt.Errorf("%w\n%s", err, last(p.log.Bytes()))
+			return nil, fmt.Errorf("%w\n%s", err, p.logs())
 		}
 		return l.figures(r), nil
 	}

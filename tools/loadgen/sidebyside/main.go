@@ -1,52 +1,87 @@
-// Command sidebyside measures brokerd and nsqd on one machine in one run, in
-// turns, and prints a table of medians and ratios in Markdown.
+// Command sidebyside measures brokerd and another broker on one machine in one
+// run, in turns, and prints a table of medians and ratios in Markdown: beside nsqd
+// as single nodes, beside NATS JetStream as clusters of three.
 //
-// Every figure comes from a fresh process with a fresh data directory, loaded
+// Every figure comes from fresh processes with fresh data directories, loaded
 // by loadgen. The order of the contenders changes from round to round, so that
 // none always has the machine at its warmest.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 )
 
 // options is what a run is asked for.
 type options struct {
-	loadgen, brokerd, nsqd string
-	rounds                 int
-	duration               time.Duration
-	messages, topics       int
+	loadgen, brokerd, nsqd, nats string
+	rounds                       int
+	duration                     time.Duration
+	messages, topics             int
+	only                         string
+	write                        string
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.loadgen, "loadgen", "", "`PROGRAM` that loads")
 	flag.StringVar(&o.brokerd, "brokerd", "", "`PROGRAM` to measure")
-	flag.StringVar(&o.nsqd, "nsqd", "", "`PROGRAM` to compare with")
+	flag.StringVar(&o.nsqd, "nsqd", "", "`PROGRAM` to compare with, as single nodes")
+	flag.StringVar(&o.nats, "nats-server", "", "`PROGRAM` to compare with, as clusters")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often to measure each")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long a load is measured")
 	flag.IntVar(&o.messages, "messages", 1_000_000, "size of the backlog")
-	flag.IntVar(&o.topics, "topics", 1000, "number of idle topics")
+	flag.IntVar(&o.topics, "topics", 1000, "number of topics")
+	flag.StringVar(&o.only, "only", "", "measure only loads whose name contains this")
+	flag.StringVar(&o.write, "write", "", "`FILE` whose part between <!-- measured --> and <!-- end --> of -section is written")
+	section := flag.String("section", "", "name that follows in these marks")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	table, err := run(ctx, o)
+	if err == nil {
+		fmt.Print(table)
+	}
+	if err == nil && o.write != "" {
+		err = writeSection(o.write, *section, table)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sidebyside:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// run does all rounds and prints the table.
-func run(ctx context.Context, o options) error {
-	all := contenders(o)
-	loads := loads(o)
+// contest is who is compared by what; the first is what the others are compared
+// with.
+func contest(o options) ([]contender, []load, error) {
+	switch {
+	case o.nsqd != "":
+		return []contender{nsqd(o.nsqd), brokerd(o.brokerd, "always"), brokerd(o.brokerd, "interval")}, nodeLoads(o), nil
+	case o.nats != "":
+		return []contender{
+			brokerdCluster(o.brokerd, true), brokerdCluster(o.brokerd, false),
+			natsCluster(o.nats, 3, true), natsCluster(o.nats, 1, true), natsCluster(o.nats, 3, false), natsCluster(o.nats, 1, false),
+		}, clusterLoads(o), nil
+	}
+	return nil, nil, errors.New("nothing to compare with: -nsqd or -nats-server")
+}
+
+// run does all rounds and returns the table.
+func run(ctx context.Context, o options) (string, error) {
+	all, loads, err := contest(o)
+	if err != nil {
+		return "", err
+	}
+	loads = slices.DeleteFunc(loads, func(l load) bool { return !strings.Contains(l.name, o.only) })
 	var found samples
 	for round := range o.rounds {
 		for i := range all {
@@ -55,14 +90,36 @@ func run(ctx context.Context, o options) error {
 				fmt.Fprintf(os.Stderr, "round %d of %d: %s, %s\n", round+1, o.rounds, c.name, l.name)
 				figures, err := l.measure(ctx, o, c)
 				if err != nil {
-					return fmt.Errorf("%s, %s: %w", c.name, l.name, err)
+					return "", fmt.Errorf("%s, %s: %w", c.name, l.name, err)
 				}
 				found.add(c.name, l.name, figures)
 			}
 		}
 	}
-	fmt.Printf("%s, %d cores, %s/%s; medians of %d rounds of %v\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, o.rounds, o.duration)
-	fmt.Print(found.table(all))
-	return nil
+	return fmt.Sprintf("%s, %d cores, %s/%s; medians of %d rounds of %v\n\n%s",
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, o.rounds, o.duration, found.table(all)), nil
+}
+
+// writeSection puts text between the marks of a section in a file.
+func writeSection(file, section, text string) error {
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	written, err := replaceSection(string(old), section, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(written), 0o644)
+}
+
+// replaceSection returns a document with text between the marks of a section.
+func replaceSection(document, section, text string) (string, error) {
+	begin, end := "<!-- measured "+section+" -->\n", "<!-- end "+section+" -->"
+	head, rest, found := strings.Cut(document, begin)
+	_, tail, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		return "", fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), end)
+	}
+	return head + begin + "\n" + strings.TrimRight(text, "\n") + "\n\n" + end + tail, nil
 }

@@ -27,3 +27,18 @@ func TestMedianOfAnEvenNumberIsTheMean(t *testing.T) {
 		t.Errorf("median %v, want 2.5", got)
 	}
 }
+
+func TestASectionIsWrittenBetweenItsMarks(t *testing.T) {
+	doc := "a\n<!-- measured x -->\nold\n<!-- end x -->\nb\n<!-- measured y -->\nkept\n<!-- end y -->\n"
+	want := "a\n<!-- measured x -->\n\nnew\n\n<!-- end x -->\nb\n<!-- measured y -->\nkept\n<!-- end y -->\n"
+	for range 2 { // the second time finds what the first wrote
+		got, err := replaceSection(doc, "x", "new\n")
+		if err != nil || got != want {
+			t.Fatalf("got %q, %v\nwant %q", got, err, want)
+		}
+		doc = got
+	}
+	if _, err := replaceSection(doc, "z", "new"); err == nil {
+		t.Error("a section that is not there is written")
+	}
+}

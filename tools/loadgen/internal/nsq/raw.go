@@ -33,7 +33,11 @@ const inFlight = 1 << 16
 
 // Publisher implements broker.Driver.
 func (d *Raw) Publisher(ctx context.Context, topic string) (broker.Publisher, error) {
-	c, err := dial(ctx, &d.Config, false)
+	at, err := d.at(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx, at, false)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +160,11 @@ type rawConsumer struct {
 
 // Consumer implements broker.Driver.
 func (d *Raw) Consumer(ctx context.Context, topic string) (broker.Consumer, error) {
-	c, err := dial(ctx, &d.Config, true)
+	at, err := d.at(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx, at, true)
 	if err != nil {
 		return nil, err
 	}

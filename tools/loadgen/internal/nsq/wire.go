@@ -40,6 +40,9 @@ type Config struct {
 	// and output_buffer_timeout; 0 leaves the broker's default, -1 turns it off.
 	BufferSize    int
 	BufferTimeout time.Duration
+	// Lookup connects publishers and consumers of Raw to the first node that
+	// GET /lookup of HTTP names, not to TCP: the best place to be.
+	Lookup bool
 	// NoCreate is for a broker whose topics are made outside this program.
 	NoCreate bool
 }
@@ -200,6 +203,37 @@ func (a *admin) Create(ctx context.Context, topic string, group bool) error {
 		return nil
 	}
 	return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}})
+}
+
+// at returns the configuration for a connection for a topic.
+func (a *admin) at(ctx context.Context, topic string) (*Config, error) {
+	if !a.Lookup {
+		return &a.Config, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.HTTP+"/lookup?topic="+url.QueryEscape(topic), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := httpc.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Producers []struct {
+			Address string `json:"broadcast_address"`
+			Port    int    `json:"tcp_port"`
+		} `json:"producers"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Producers) == 0 {
+		return nil, fmt.Errorf("nobody has topic %s", topic)
+	}
+	c := a.Config
+	c.TCP = net.JoinHostPort(answer.Producers[0].Address, strconv.Itoa(answer.Producers[0].Port))
+	return &c, nil
 }
 
 // Delete implements broker.Driver.
