@@ -163,6 +163,10 @@ func (o *operator) Raft(ctx context.Context) RaftInfo {
 	return out
 }
 
+// Tolerance returns how many voters may fail yet before the metadata cannot
+// change; negative: so many are missing.
+func (o *operator) Tolerance() int { return tolerance(o.members(), o.d.o.Meta.View()) }
+
 func tolerance(c raftstore.Configuration, s *meta.State) int {
 	return formation.Tolerance(c, func(id meta.NodeID) bool {
 		n := s.Node(id)

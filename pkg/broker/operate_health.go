@@ -110,14 +110,20 @@ func (f *findings) metadata(s *meta.State) {
 		if len(p.ISR) < t.Config.MinISR {
 			f.add("partitions_under_min_isr", "partitions refuse publishes for want of replicas in sync", name)
 		}
-		if slices.ContainsFunc(p.Replicas, func(id meta.NodeID) bool {
-			return !slices.Contains(p.ISR, id) && !slices.Contains(p.Adding, id)
-		}) {
+		if underReplicated(p) {
 			f.add("partitions_under_replicated", "partitions have a replica that is not in sync", name)
 		}
 		if p.Moving() {
 			f.add("partitions_moving", "partitions move to other nodes", name)
 		}
+	})
+}
+
+// underReplicated says whether a replica is not in sync that is not just being
+// made.
+func underReplicated(p *meta.Partition) bool {
+	return slices.ContainsFunc(p.Replicas, func(id meta.NodeID) bool {
+		return !slices.Contains(p.ISR, id) && !slices.Contains(p.Adding, id)
 	})
 }
 

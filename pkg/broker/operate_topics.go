@@ -7,17 +7,33 @@ import (
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
+// changeVerb is what is done to a partition's messages, or to a channel there.
+type changeVerb string
+
+// The verbs. Those about channels other than empty and seek are for ephemeral
+// ones, which the metadata does not know.
+const (
+	verbEmpty  changeVerb = "empty"
+	verbSeek   changeVerb = "seek"
+	verbPause  changeVerb = "pause"
+	verbResume changeVerb = "resume"
+	verbDelete changeVerb = "delete"
+)
+
 // changeArgs asks the leader of a partition to change something about its
-// messages or a channel's place.
+// messages or about a channel there.
 type changeArgs struct {
-	Topic     string  `json:"topic"`
-	Channel   string  `json:"channel,omitempty"` // "": the topic
-	Partition int     `json:"partition"`
-	Seek      *SeekTo `json:"seek,omitempty"` // nil: empty it
+	Verb      changeVerb `json:"verb"`
+	Topic     string     `json:"topic"`
+	Channel   string     `json:"channel,omitempty"` // "": the topic
+	Partition int        `json:"partition"`
+	Seek      *SeekTo    `json:"seek,omitempty"` // of verbSeek
 }
 
 // changed is the answer: whether the channel was there.
@@ -25,35 +41,49 @@ type changed struct {
 	Found bool `json:"found"`
 }
 
-var askEmpty = question[changeArgs, changed]{"empty", (*desk).changeHere}
+var askChange = question[changeArgs, changed]{"change", (*desk).changeHere}
 
-var askSeek = question[changeArgs, changed]{"seek", (*desk).changeHere}
-
-// changeHere carries out a change of a partition that this node leads.
+// changeHere carries out a change of a partition that this node leads, and returns
+// once every in-sync replica knows.
 func (o *desk) changeHere(ctx context.Context, a changeArgs) (changed, error) {
 	part, err := o.ledPart(a.Topic, a.Partition)
 	if err != nil {
 		return changed{}, err
 	}
-	if a.Channel == "" {
-		return changed{true}, part.Empty()
+	if a.Channel == "" && a.Verb == verbEmpty {
+		return changed{true}, errors.Join(part.Empty(), part.Flush(ctx))
 	}
 	c := part.Channel(a.Channel)
-	switch {
-	case c == nil:
+	if c == nil {
 		return changed{}, nil
-	case a.Seek == nil:
-		err = c.Empty()
-	default:
-		var at seq.Offset
-		if at, err = a.Seek.in(part); err == nil {
-			err = c.Seek(at)
-		}
 	}
-	if err != nil {
+	if err := a.on(part, c); err != nil {
 		return changed{}, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, err)
 	}
-	return changed{true}, part.Checkpoint()
+	return changed{true}, part.Flush(ctx)
+}
+
+// on carries out the change of a channel.
+func (a *changeArgs) on(part *topic.Partition, c *topic.Channel) error {
+	switch a.Verb {
+	case verbEmpty:
+		return c.Empty()
+	case verbSeek:
+		if a.Seek == nil {
+			break
+		}
+		at, err := a.Seek.in(part)
+		if err != nil {
+			return err
+		}
+		return c.Seek(at)
+	case verbPause, verbResume:
+		c.Configure(topic.ChannelOptions{Paused: a.Verb == verbPause})
+		return nil
+	case verbDelete:
+		return part.RemoveChannel(a.Channel)
+	}
+	return fate.Mark(fmt.Errorf("no such change: %q", a.Verb), fate.Refused)
 }
 
 // in returns the place in one partition.
@@ -72,7 +102,7 @@ func (to SeekTo) in(part *topic.Partition) (seq.Offset, error) {
 
 // change carries out a change on every partition of a topic, at its leader, and
 // says whether any had the channel.
-func (o *operator) change(ctx context.Context, q question[changeArgs, changed], a changeArgs) (found bool, err error) {
+func (o *operator) change(ctx context.Context, a changeArgs) (found bool, err error) {
 	t, err := o.d.Topic(a.Topic)
 	if err != nil {
 		return false, err
@@ -86,7 +116,7 @@ func (o *operator) change(ctx context.Context, q question[changeArgs, changed], 
 	together(numbers, func(i int) {
 		one := a
 		one.Partition = i
-		r, err := atLeader(ctx, &o.desk, q, a.Topic, i, one)
+		r, err := atLeader(ctx, &o.desk, askChange, a.Topic, i, one)
 		mu.Lock()
 		defer mu.Unlock()
 		found = found || r.Found
@@ -97,8 +127,8 @@ func (o *operator) change(ctx context.Context, q question[changeArgs, changed], 
 	return found, errors.Join(errs...)
 }
 
-func (o *operator) changeChannel(ctx context.Context, q question[changeArgs, changed], a changeArgs) error {
-	found, err := o.change(ctx, q, a)
+func (o *operator) changeChannel(ctx context.Context, a changeArgs) error {
+	found, err := o.change(ctx, a)
 	if err == nil && !found {
 		return ErrChannelNotFound
 	}
@@ -106,20 +136,56 @@ func (o *operator) changeChannel(ctx context.Context, q question[changeArgs, cha
 }
 
 // EmptyTopic drops the messages that no channel has got yet, in every partition.
-func (b *Broker) EmptyTopic(ctx context.Context, name string) error {
-	_, err := b.operator.change(ctx, askEmpty, changeArgs{Topic: name})
+func (o *operator) EmptyTopic(ctx context.Context, name string) error {
+	_, err := o.change(ctx, changeArgs{Verb: verbEmpty, Topic: name})
 	return err
 }
 
 // EmptyChannel drops all that a channel has, in every partition: waiting,
 // deferred and in flight.
-func (b *Broker) EmptyChannel(ctx context.Context, name, channel string) error {
-	return b.operator.changeChannel(ctx, askEmpty, changeArgs{Topic: name, Channel: channel})
+func (o *operator) EmptyChannel(ctx context.Context, name, channel string) error {
+	return o.changeChannel(ctx, changeArgs{Verb: verbEmpty, Topic: name, Channel: channel})
 }
 
 // SeekChannel moves a channel in every partition of its topic.
-func (b *Broker) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
-	return b.operator.changeChannel(ctx, askSeek, changeArgs{Topic: name, Channel: channel, Seek: &to})
+func (o *operator) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
+	return o.changeChannel(ctx, changeArgs{Verb: verbSeek, Topic: name, Channel: channel, Seek: &to})
+}
+
+// PauseChannel stops or resumes delivery to a channel's consumers.
+func (o *operator) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
+	if !meta.IsEphemeral(channel) {
+		return o.d.change(ctx, name, meta.AlterChannel{Topic: name, Channel: channel, Paused: &paused})
+	}
+	verb := verbResume
+	if paused {
+		verb = verbPause
+	}
+	return o.changeChannel(ctx, changeArgs{Verb: verb, Topic: name, Channel: channel})
+}
+
+// DeleteChannel deletes a channel. Its consumers are disconnected. The last
+// channel of an ephemeral topic takes the topic along.
+func (o *operator) DeleteChannel(ctx context.Context, name, channel string) error {
+	var err error
+	if meta.IsEphemeral(channel) {
+		err = o.changeChannel(ctx, changeArgs{Verb: verbDelete, Topic: name, Channel: channel})
+	} else {
+		err = o.d.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel})
+	}
+	if err != nil || !meta.IsEphemeral(name) {
+		return err
+	}
+	for _, t := range o.ClusterStats(ctx, name, "", false) {
+		if len(t.Channels) > 0 {
+			return nil
+		}
+	}
+	err = o.d.DeleteTopic(ctx, name)
+	if errors.Is(err, ErrTopicNotFound) {
+		return nil
+	}
+	return err
 }
 
 // peekBytes is how much of bodies one answer between nodes carries, with one
@@ -150,8 +216,8 @@ var askPeek = question[Peek, peekedPart]{"peek", func(o *desk, ctx context.Conte
 // Peek returns messages without touching them, partition by partition, from the
 // leader of each. A partition that has none just now is passed over, unless it
 // is the one that is asked for.
-func (b *Broker) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
-	t, err := b.Topic(r.Topic)
+func (o *operator) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
+	t, err := o.d.Topic(r.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +226,7 @@ func (b *Broker) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	}
 	r.Max = min(r.Max, MaxPeek)
 	if r.Partition >= 0 {
-		return b.operator.peek(ctx, r)
+		return o.peek(ctx, r)
 	}
 	peeked := []Peeked{}
 	missing := 0
@@ -170,7 +236,7 @@ func (b *Broker) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		}
 		one := r
 		one.Partition, one.Max = i, r.Max-len(peeked)
-		some, err := b.operator.peek(ctx, one)
+		some, err := o.peek(ctx, one)
 		if errors.Is(err, ErrChannelNotFound) {
 			missing++ // an ephemeral one need not be everywhere
 			continue

@@ -84,8 +84,8 @@ func digest(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (string
 // be asked, over what all in-sync ones have: from the latest start to the least
 // committed end. A replica that is not in sync and has not come that far is left
 // out.
-func (b *Broker) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
-	t, err := b.Topic(name)
+func (o *operator) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
+	t, err := o.d.Topic(name)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (b *Broker) Digest(ctx context.Context, name string) ([]PartitionDigest, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		all = append(all, b.operator.compare(ctx, t, i))
+		all = append(all, o.compare(ctx, t, i))
 	}
 	return all, nil
 }

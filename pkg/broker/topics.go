@@ -211,19 +211,6 @@ func (d *directory) PauseTopic(ctx context.Context, name string, paused bool) er
 	return d.change(ctx, name, meta.PauseTopic{Name: name, Paused: paused})
 }
 
-// EmptyTopic drops the messages that no channel has got yet.
-func (d *directory) EmptyTopic(_ context.Context, name string) error {
-	h := d.lookup(name)
-	if h == nil {
-		return ErrTopicNotFound
-	}
-	var errs []error
-	for _, lp := range h.led() {
-		errs = append(errs, lp.part.Empty())
-	}
-	return errors.Join(errs...)
-}
-
 // change proposes a command on a topic and makes this node and the topic's
 // leaders follow it.
 func (d *directory) change(ctx context.Context, name string, c meta.Command) error {
@@ -279,43 +266,10 @@ func (d *directory) hostedOrConverged(name string) (*hostedTopic, error) {
 	return nil, ErrTopicNotFound
 }
 
-// DeleteChannel deletes a channel. Its consumers are disconnected. The last
-// channel of an ephemeral topic takes the topic along.
-func (d *directory) DeleteChannel(ctx context.Context, name, channel string) error {
-	h := d.lookup(name)
-	if h == nil {
-		return ErrTopicNotFound
-	}
-	if meta.IsEphemeral(channel) {
-		if err := d.removeEphemeral(h, channel); err != nil {
-			return err
-		}
-	} else {
-		if err := d.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel}); err != nil {
-			return err
-		}
-	}
-	return d.dropIfAbandoned(ctx, h)
-}
-
-func (d *directory) removeEphemeral(h *hostedTopic, channel string) error {
-	removed := false
-	for _, lp := range h.led() {
-		if err := lp.part.RemoveChannel(channel); err == nil {
-			removed = true
-		} else if !errors.Is(err, topic.ErrChannelNotFound) {
-			return err
-		}
-	}
-	if !removed {
-		return ErrChannelNotFound
-	}
-	return nil
-}
-
-// dropIfAbandoned deletes an ephemeral topic that has no channel left.
+// dropIfAbandoned deletes an ephemeral topic that this node leads and that has no
+// channel left.
 func (d *directory) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
-	if !meta.IsEphemeral(h.name) {
+	if !meta.IsEphemeral(h.name) || len(h.led()) == 0 {
 		return nil
 	}
 	for _, lp := range h.led() {
@@ -328,83 +282,4 @@ func (d *directory) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
 		return nil
 	}
 	return err
-}
-
-// PauseChannel stops or resumes delivery to a channel's consumers.
-func (d *directory) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
-	h, err := d.withChannel(name, channel)
-	if err != nil {
-		return err
-	}
-	if meta.IsEphemeral(channel) {
-		return h.eachChannel(channel, func(c *topic.Channel) error {
-			c.Configure(topic.ChannelOptions{Paused: paused})
-			return nil
-		})
-	}
-	return d.change(ctx, name, meta.AlterChannel{Topic: name, Channel: channel, Paused: &paused})
-}
-
-// EmptyChannel drops all that a channel has: waiting, deferred and in flight.
-func (d *directory) EmptyChannel(_ context.Context, name, channel string) error {
-	h, err := d.withChannel(name, channel)
-	if err != nil {
-		return err
-	}
-	return h.eachChannel(channel, (*topic.Channel).Empty)
-}
-
-// SeekChannel moves a channel on every partition of its topic.
-func (d *directory) SeekChannel(_ context.Context, name, channel string, to SeekTo) error {
-	h, err := d.withChannel(name, channel)
-	if err != nil {
-		return err
-	}
-	for _, lp := range h.led() {
-		c := lp.part.Channel(channel)
-		if c == nil {
-			continue
-		}
-		l := lp.part.Log()
-		var o seq.Offset
-		switch {
-		case to.Start:
-			o = l.Start()
-		case to.End:
-			o = l.CommittedEnd()
-		case to.Offset != nil:
-			o = *to.Offset
-		default:
-			if o, err = l.OffsetAt(to.Time.UnixNano()); err != nil {
-				return fmt.Errorf("partition %d: %w", lp.index, err)
-			}
-		}
-		if err := c.Seek(o); err != nil {
-			return fmt.Errorf("partition %d: %w", lp.index, err)
-		}
-	}
-	return nil
-}
-
-func (d *directory) withChannel(name, channel string) (*hostedTopic, error) {
-	h := d.lookup(name)
-	if h == nil {
-		return nil, ErrTopicNotFound
-	}
-	for _, lp := range h.led() {
-		if lp.part.Channel(channel) != nil {
-			return h, nil
-		}
-	}
-	return nil, ErrChannelNotFound
-}
-
-func (h *hostedTopic) eachChannel(name string, f func(*topic.Channel) error) error {
-	var errs []error
-	for _, lp := range h.led() {
-		if c := lp.part.Channel(name); c != nil {
-			errs = append(errs, f(c))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -7,7 +7,8 @@
 //
 // Invariants:
 //
-//   - No label has a client, an address, an id or a message in it.
+//   - No label has a client, an address, a message or its id in it. Those of other
+//     nodes are their names, of which a cluster has few.
 //   - Topics and channels come from one snapshot per scrape, so the series of a
 //     deleted one end by themselves, and those that this node does not lead are
 //     not there: sums over nodes are exact.

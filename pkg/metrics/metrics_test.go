@@ -15,6 +15,8 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // full returns metrics with every source.
@@ -45,6 +47,17 @@ func full(topics ...broker.TopicStats) *Metrics {
 			Disk: func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
 			Raft: func() Raft {
 				return Raft{IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192}
+			},
+			Nodes: func() map[string]int { return map[string]int{"up": 2, "draining": 1} },
+			Lags: func() []broker.ReplicaLag {
+				return []broker.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}}
+			},
+			Peers: func() []peer.Stats {
+				return []peer.Stats{
+					{Node: "n2", Class: peer.ClassForward, Connected: 1, Sent: 100, Received: 10, Calls: 5, Failed: 2, Connects: 3, RoundTrip: time.Millisecond},
+					{Node: "n2", Class: peer.ClassForward, Inbound: true, Connected: 1, Sent: 1, Received: 2, Calls: 9},
+					{Class: peer.ClassPing, Sent: 7},
+				}
 			},
 			Certificates: func() []Certificate { return []Certificate{{"client", time.Unix(1795230522, 0)}} },
 		},
@@ -84,6 +97,7 @@ func observeAll(h *Histograms) {
 	h.ObserveRaftCommit(time.Millisecond)
 	h.ObserveDelivery(time.Millisecond)
 	h.ObserveHTTP("/pub", 200, time.Millisecond)
+	h.ObserveChange(meta.ElectLeaders{Elections: []meta.Election{{Leader: "n1"}}}, meta.Result{})
 }
 
 func TestNamesKeepPrometheusRules(t *testing.T) {
@@ -157,6 +171,21 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_raft_last_contact_seconds -1`,
 		`brokerd_tls_certificate_not_after_timestamp_seconds{usage="client"} 1.795230522e+09`,
 		`brokerd_metrics_objects_dropped 0`,
+		`brokerd_cluster_nodes{state="draining"} 1`,
+		`brokerd_replica_partitions{peer="n2"} 3`,
+		`brokerd_replica_partitions_behind{peer="n2"} 1`,
+		`brokerd_replica_lag_messages{peer="n2"} 70`,
+		`brokerd_replica_lag_bytes{peer="n2"} 7000`,
+		`brokerd_replica_lag_seconds{peer="n2"} 90`,
+		`brokerd_peer_connections{class="forward",direction="in",peer="n2"} 1`,
+		`brokerd_peer_connections{class="forward",direction="out",peer="n2"} 1`,
+		`brokerd_peer_bytes_total{class="forward",direction="in",peer="n2"} 12`,
+		`brokerd_peer_bytes_total{class="forward",direction="out",peer="n2"} 101`,
+		`brokerd_peer_calls_total{class="forward",peer="n2"} 5`,
+		`brokerd_peer_calls_failed_total{class="forward",peer="n2"} 2`,
+		`brokerd_peer_connects_total{class="forward",peer="n2"} 3`,
+		`brokerd_peer_round_trip_seconds{class="forward",peer="n2"} 0.001`,
+		`brokerd_raft_write_stalled_seconds 0`,
 		"go_goroutines ",
 		"process_cpu_seconds_total ",
 	} {
@@ -198,6 +227,37 @@ func TestAPublishIsCountedByItsEnd(t *testing.T) {
 		}
 		if want := fmt.Sprintf("brokerd_publish_errors_total{reason=%q} 1\n", test.reason); test.reason != "" && !strings.Contains(text, want) {
 			t.Errorf("%v: no %s", test.err, want)
+		}
+	}
+}
+
+func TestChangesOfTheMetadataAreCounted(t *testing.T) {
+	m := New(Options{})
+	h := m.Histograms()
+	h.ObserveChange(meta.ElectLeaders{Elections: []meta.Election{
+		{Leader: "n1", Reason: meta.ReasonNodeDown},
+		{Leader: "n1", Reason: meta.ReasonNodeDown},
+		{Leader: "n1", Reason: meta.ReasonDrain}, // refused
+		{Leader: "", Reason: meta.ReasonNodeDown},
+		{Leader: "n2", Reason: broker.ReasonUnclean, Unclean: true},
+		{Leader: "n2", Reason: "because"},
+	}}, meta.Result{Failed: []error{nil, nil, meta.ErrStaleVersion, nil, nil, nil}})
+	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1"}}, meta.Result{})
+	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1", "n2"}, Joiner: "n2"}, meta.Result{})
+	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1", "n2", "n3"}, Joiner: "n3"}, meta.Result{})
+	h.ObserveChange(meta.PauseTopic{}, meta.Result{})
+	text := scrape(t, m)
+	for _, want := range []string{
+		`brokerd_partition_leader_elections_total{reason="node_down"} 2`,
+		`brokerd_partition_leader_elections_total{reason="drain"} 0`,
+		`brokerd_partition_leader_elections_total{reason="unclean"} 1`,
+		`brokerd_partition_leader_elections_total{reason="other"} 1`,
+		`brokerd_unclean_elections_total 1`,
+		`brokerd_isr_shrinks_total 1`,
+		`brokerd_isr_expands_total 2`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // metric is a metric that is read when it is scraped.
@@ -89,9 +90,26 @@ var (
 	raftApplied     = gauge("brokerd_raft_applied_index", "Last metadata command that this node has applied.")
 	raftSnapshot    = gauge("brokerd_raft_snapshot_index", "Last metadata command in the newest snapshot.")
 	raftVoters      = gauge("brokerd_raft_voters", "Nodes that vote on metadata.")
-	raftTolerance   = gauge("brokerd_raft_failure_tolerance", "Voters that may fail before metadata cannot change.")
+	raftTolerance   = gauge("brokerd_raft_failure_tolerance", "Voters that may fail yet before metadata cannot change; negative: so many are missing.")
 	raftLastContact = gauge("brokerd_raft_last_contact_seconds", "Time since this node heard of the metadata's leader; -1: never.")
 	raftStore       = gauge("brokerd_raft_store_bytes", "Size of the metadata's log on disk.")
+
+	raftStalled = gauge("brokerd_raft_write_stalled_seconds", "For how long a write to the metadata's disk has been under way.")
+
+	clusterNodes = gauge("brokerd_cluster_nodes", "Nodes of the cluster by their state, as this node sees it.", "state")
+
+	replicaPartitions = gauge("brokerd_replica_partitions", "Partitions that this node leads and the peer follows.", "peer")
+	replicaBehind     = gauge("brokerd_replica_partitions_behind", "Of those, partitions of which the peer lacks something.", "peer")
+	replicaMessages   = gauge("brokerd_replica_lag_messages", "Messages that the peer lacks of the partitions that this node leads.", "peer")
+	replicaBytes      = gauge("brokerd_replica_lag_bytes", "Bytes that the peer lacks of the partitions that this node leads.", "peer")
+	replicaSeconds    = gauge("brokerd_replica_lag_seconds", "Longest time that the peer has been behind in one of them.", "peer")
+
+	peerConnections = gauge("brokerd_peer_connections", "Connections with the peer that are up.", "peer", "class", "direction")
+	peerBytes       = counter("brokerd_peer_bytes_total", "Bytes to and from the peer, with headers.", "peer", "class", "direction")
+	peerCalls       = counter("brokerd_peer_calls_total", "Calls that were made to the peer.", "peer", "class")
+	peerFailed      = counter("brokerd_peer_calls_failed_total", "Calls that were not sent or whose connection broke.", "peer", "class")
+	peerConnects    = counter("brokerd_peer_connects_total", "Connections that were made to the peer.", "peer", "class")
+	peerRoundTrip   = gauge("brokerd_peer_round_trip_seconds", "Time for a ping to the peer and back, of late.", "peer", "class")
 
 	certificateEnd = gauge("brokerd_tls_certificate_not_after_timestamp_seconds", "When a TLS certificate in use ends.", "usage")
 )
@@ -133,6 +151,17 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 	if src.Raft != nil {
 		out.raft(src.Raft())
+	}
+	if src.Nodes != nil {
+		for state, n := range src.Nodes() {
+			out.put(clusterNodes.is(float64(n), state))
+		}
+	}
+	if src.Lags != nil {
+		out.lags(src.Lags())
+	}
+	if src.Peers != nil {
+		out.peers(src.Peers())
 	}
 	if src.Certificates != nil {
 		for _, c := range src.Certificates() {
@@ -255,7 +284,57 @@ func (s sink) raft(r Raft) {
 		raftTolerance.is(float64(r.FailureTolerance)),
 		raftLastContact.is(contact),
 		raftStore.is(float64(r.StoreBytes)),
+		raftStalled.is(r.Stalled.Seconds()),
 	)
+}
+
+func (s sink) lags(all []broker.ReplicaLag) {
+	for _, l := range all {
+		s.put(
+			replicaPartitions.is(float64(l.Partitions), l.Node),
+			replicaBehind.is(float64(l.Behind), l.Node),
+			replicaMessages.is(float64(l.Messages), l.Node),
+			replicaBytes.is(float64(l.Bytes), l.Node),
+			replicaSeconds.is(l.Longest.Seconds(), l.Node),
+		)
+	}
+}
+
+// link is the traffic with one node in one class.
+type link struct{ node, class string }
+
+// peers exports the traffic with other nodes. Bytes of both directions of
+// dialling are one sum; nodes that have not said who they are have none.
+func (s sink) peers(all []peer.Stats) {
+	sent, received := map[link]uint64{}, map[link]uint64{}
+	for i := range all {
+		p := &all[i]
+		if p.Node == "" {
+			continue
+		}
+		l := link{string(p.Node), p.Class.String()}
+		sent[l] += p.Sent
+		received[l] += p.Received
+		if p.Inbound {
+			s.put(peerConnections.is(float64(p.Connected), l.node, l.class, "in"))
+			continue
+		}
+		s.put(
+			peerConnections.is(float64(p.Connected), l.node, l.class, "out"),
+			peerCalls.is(float64(p.Calls), l.node, l.class),
+			peerFailed.is(float64(p.Failed), l.node, l.class),
+			peerConnects.is(float64(p.Connects), l.node, l.class),
+		)
+		if p.RoundTrip > 0 {
+			s.put(peerRoundTrip.is(p.RoundTrip.Seconds(), l.node, l.class))
+		}
+	}
+	for l := range sent {
+		s.put(
+			peerBytes.is(float64(sent[l]), l.node, l.class, "out"),
+			peerBytes.is(float64(received[l]), l.node, l.class, "in"),
+		)
+	}
 }
 
 // truth is 1 for true and 0 for false.

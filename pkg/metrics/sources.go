@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // Sources are where the numbers come from. Each function is called once a
@@ -26,6 +27,13 @@ type Sources struct {
 	Disk func() Disk
 	// Raft is the metadata store.
 	Raft func() Raft
+	// Nodes counts the nodes of the cluster by state: up, down, draining.
+	Nodes func() map[string]int
+	// Lags says how far the followers of the partitions that this node leads are,
+	// by node.
+	Lags func() []broker.ReplicaLag
+	// Peers is the traffic with other nodes.
+	Peers func() []peer.Stats
 	// Certificates lists the TLS certificates in use.
 	Certificates func() []Certificate
 }
@@ -103,9 +111,10 @@ type Raft struct {
 	AppliedIndex     uint64
 	SnapshotIndex    uint64
 	Voters           int
-	FailureTolerance int           // voters that may be lost
+	FailureTolerance int           // voters that may be lost; negative: so many are missing
 	LastContact      time.Duration // since the leader was heard of; negative: never
 	StoreBytes       int64
+	Stalled          time.Duration // for how long a write to its disk has been under way
 }
 
 // Certificate is a TLS certificate in use.
