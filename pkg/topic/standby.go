@@ -21,12 +21,12 @@ import (
 type Standby struct {
 	saving sync.Mutex // held over the disk; guards what follows
 	files  *Positions
-	closed bool
 	told   stamp // of the newest snapshot that was taken; 0: none yet
 
 	mu     sync.Mutex // guards what follows
 	known  Snapshot   // with the changes since
 	behind bool       // known is newer than what is stored
+	closed bool       // nothing more is taken, or a leader would count on it
 }
 
 // OpenStandby opens the positions in a replica's directory. damaged is told if
@@ -62,7 +62,7 @@ func (s *Standby) Replace(snapshot []byte) error {
 	}
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	if s.closed {
+	if s.isClosed() {
 		return errPartitionClosed
 	}
 	if stamp(number).retells(s.told) {
@@ -98,6 +98,9 @@ func (s *Standby) Advance(change []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return errPartitionClosed
+	}
 	s.known.apply(a)
 	s.behind = true
 	return nil
@@ -115,21 +118,30 @@ func (s *Standby) Floor() seq.Offset {
 func (s *Standby) Checkpoint() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	if s.closed {
+	if s.isClosed() {
 		return nil
 	}
 	return s.store()
 }
 
+func (s *Standby) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // Close stores what is not stored yet, which is the last thing that the Standby
-// writes.
+// writes. Whatever a leader tells it from then on is refused.
 func (s *Standby) Close() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	if s.closed {
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if again {
 		return nil
 	}
-	s.closed = true
 	return s.store()
 }
 

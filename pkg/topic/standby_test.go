@@ -228,7 +228,9 @@ func TestAClosedStandbyWritesNothing(t *testing.T) {
 	if err := s.Replace(told(t, 2, sampleSnapshot(2))); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("replace: %v", err)
 	}
-	_ = s.Advance(advance{"channel0", 1, 1, 1}.append(nil))
+	if err := s.Advance(advance{"channel0", 1, 1, 1}.append(nil)); fate.Of(err) != fate.Refused || err == nil {
+		t.Errorf("advance: %v: the leader would count on it", err)
+	}
 	if err := errors.Join(s.Checkpoint(), s.Close()); err != nil {
 		t.Error(err)
 	}
