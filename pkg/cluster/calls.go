@@ -23,6 +23,7 @@ const (
 	kindHere     uint8 = 4 // the sender serves from now on
 	kindRemove   uint8 = 5 // a node's name: the metadata's leader takes it out
 	kindTransfer uint8 = 6 // the metadata's leader gives the lead to another
+	kindGone     uint8 = 7 // the metadata's leader -> how far the log reaches, u64 little-endian, where it was not heard of
 
 	firstOfForward = forward.KindPublish
 )
@@ -37,6 +38,7 @@ var wireErrors = forward.Table{
 	{Code: 6, Err: ErrUnknownNode},
 	{Code: 7, Err: ErrNotServing},
 	{Code: 8, Err: ErrBusy},
+	{Code: 9, Err: errHeard},
 }
 
 // calls is how this node asks others, and itself.

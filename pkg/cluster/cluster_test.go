@@ -128,7 +128,7 @@ func TestTheDeathOfALeaderIsFollowedByAnElection(t *testing.T) {
 				t.Logf("%s killed (controller %s): another leads after %v", dead, leads, took)
 				limit := 150 * time.Millisecond
 				if dead == leads {
-					limit = 3 * time.Second
+					limit = 500 * time.Millisecond
 				}
 				if took > limit {
 					t.Errorf("took %v", took)

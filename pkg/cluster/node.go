@@ -54,6 +54,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		suspects: make(chan meta.NodeID, suspectsKept), alarm: signal{ch: make(chan struct{})},
 	}
 	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: &n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
+	n.desk.heir = &succession{self: o.Self, store: &n.desk.opened, calls: &n.calls, work: &n.work, log: o.Logger}
 	n.calls = calls{self: o.Self, loop: &line{run: n.work.must}, answer: n.desk.handle}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -119,7 +120,7 @@ func (n *Node) connect(hasState bool) (err error) {
 		return err
 	}
 	n.roster = newRoster(o.Self, n.transport, n.work.must)
-	n.desk.roster, n.chair.transport = n.roster, n.transport
+	n.desk.roster, n.chair.transport, n.desk.heir.transport = n.roster, n.transport, n.transport
 	n.formation = formation.New(formation.Options{
 		Node: o.Self, Address: o.Address, Session: process, Join: o.Join, Expect: o.Expect, HasState: hasState,
 		Call: n.callAddress, Logger: o.Logger,

@@ -23,6 +23,7 @@ type desk struct {
 	formation *formation.Node
 	calls     *calls
 	chair     *chair
+	heir      *succession
 	work      *tasks
 	log       *slog.Logger
 	opened    atomic.Pointer[raftstore.Store] // nil: not opened
@@ -63,6 +64,9 @@ func (d *desk) event(e peer.Event) {
 	case (e.Kind == peer.EventDown || e.Kind == peer.EventRefused) && !e.Inbound && e.Class == peer.ClassForward:
 		d.chair.alarm.fire()
 		d.chair.suspect(from)
+		if e.Kind == peer.EventRefused {
+			d.heir.refused(from)
+		}
 	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && d.rejected.isNew(&e):
 		d.log.Warn("a connection between nodes is refused", "node", e.Node, "address", e.Address, "class", e.Class.String(), "inbound", e.Inbound, "error", e.Err)
 	}
@@ -152,6 +156,17 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 	case kindHere:
 		d.roster.hurry(from)
 		reply(nil, nil)
+		return
+	case kindGone:
+		last, err := uint64(0), error(ErrNotServing)
+		if s := d.opened.Load(); s != nil {
+			last, err = unheard(s, meta.NodeID(payload))
+		}
+		if err != nil {
+			reply(nil, wireErrors.ToRemote(err))
+			return
+		}
+		reply([][]byte{binary.LittleEndian.AppendUint64(nil, last)}, nil)
 		return
 	}
 	select {

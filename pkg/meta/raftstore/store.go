@@ -104,7 +104,7 @@ func (s *Store) start(p *parts, transport *carrier) error {
 		s.work.Go(s.identify)
 	}
 	if alone(r, s.opts.NodeID) {
-		s.work.Go(func() { elect(transport.Transport, s.opts.NodeID) })
+		s.work.Go(func() { _ = elect(transport.Transport, s.opts.NodeID) })
 	}
 	return nil
 }
@@ -145,11 +145,11 @@ func alone(r *raft.Raft, node meta.NodeID) bool {
 // elect lets the only voter ask for votes at once, where it would otherwise
 // first wait for the heartbeat of a leader that cannot be. It is what a leader
 // that hands over sends to its successor. Without success the timeout does it.
-func elect(t raft.Transport, node meta.NodeID) {
+func elect(t raft.Transport, node meta.NodeID) error {
 	id := raft.ServerID(node)
 	addr := t.LocalAddr()
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: t.EncodePeer(id, addr)}
-	_ = t.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
+	return t.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
 }
 
 // watch turns the library's observations into the signal that WaitLeader waits

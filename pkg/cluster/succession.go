@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+)
+
+const (
+	// quiet is how long a leader that is there is never unheard of, unless it or
+	// the network is slow: it sends something every 20 to 40 ms.
+	quiet = 100 * time.Millisecond
+	// looks is how often a leader that seems dead is looked at, each time after
+	// another quiet.
+	looks = 5
+	// succeedEvery is the time that each candidate leaves to those before it.
+	succeedEvery = 150 * time.Millisecond
+)
+
+// errHeard refuses to agree that the leader is dead.
+var errHeard = fate.Refuse("the leader was heard of")
+
+// succession shortens the election of a leader of the metadata after the death
+// of the last one. The agreement's own way is to wait for a heartbeat that does
+// not come, for 0.5 to 1 s and longer where votes are split. But when a process is
+// killed, its machine refuses connections at once: if it does so twice, and most
+// voters have not heard of the leader since, the one of them that holds most asks
+// for votes. Whoever does that wrongly costs an election and nothing else: who may
+// lead is for the agreement to decide.
+type succession struct {
+	self      meta.NodeID
+	store     *atomic.Pointer[raftstore.Store]
+	transport *peer.Transport
+	calls     *calls
+	work      *tasks
+	log       *slog.Logger
+
+	running atomic.Bool
+}
+
+// refused is told that a node's machine refuses connections. It does not block.
+func (s *succession) refused(id meta.NodeID) {
+	store := s.store.Load()
+	if store == nil {
+		return
+	}
+	if leader, known := store.Leader(); !known || leader != id || s.running.Swap(true) {
+		return
+	}
+	if !s.work.start(func() {
+		defer s.running.Store(false)
+		s.succeed(s.work.ctx, store, id)
+	}) {
+		s.running.Store(false)
+	}
+}
+
+// succeed asks for votes in the place of a leader, if it is dead and this node's
+// turn comes.
+func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead meta.NodeID) {
+	address := (*s.calls.roster.members.Load())[dead]
+	for range looks {
+		if !pause(ctx, quiet) || replaced(store, dead) {
+			return
+		}
+		look, cancel := context.WithTimeout(ctx, quiet)
+		_, err := s.transport.Ping(look, address)
+		cancel()
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		place, agreed := s.place(ctx, store, dead)
+		if !agreed {
+			continue
+		}
+		if !pause(ctx, time.Duration(place)*succeedEvery) || replaced(store, dead) {
+			return
+		}
+		s.log.Info("the metadata's leader is dead: asking for votes", "leader", dead)
+		if err := store.Campaign(); err != nil {
+			s.log.Info("votes cannot be asked for", "error", err)
+		}
+		return
+	}
+}
+
+// replaced says whether another node leads.
+func replaced(store *raftstore.Store, dead meta.NodeID) bool {
+	leader, known := store.Leader()
+	return known && leader != dead
+}
+
+// pause waits for d, and reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// voter is a voter that has not heard of the leader, and how much it holds.
+type voter struct {
+	id   meta.NodeID
+	last uint64
+}
+
+// place asks the other voters. It returns whether a majority has not heard of
+// the leader, and this node's place among them.
+func (s *succession) place(ctx context.Context, store *raftstore.Store, dead meta.NodeID) (place int, agreed bool) {
+	ctx, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	var mu sync.Mutex // guards silent
+	var silent []voter
+	note := func(id meta.NodeID, last uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		silent = append(silent, voter{id, last})
+	}
+	voters := store.Members().Configuration().Voters()
+	var asking sync.WaitGroup
+	for _, id := range voters {
+		switch id {
+		case dead:
+		case s.self:
+			if last, err := unheard(store, dead); err == nil {
+				note(id, last)
+			}
+		default:
+			asking.Go(func() {
+				reply, err := s.calls.ask(ctx, id, kindGone, []byte(dead))
+				if err == nil && len(reply) == 8 {
+					note(id, binary.LittleEndian.Uint64(reply))
+				}
+			})
+		}
+	}
+	asking.Wait()
+	return placeAmong(s.self, silent, len(voters))
+}
+
+// placeAmong returns a node's place among the voters that have not heard of the
+// leader, those that hold most first, and whether they are a majority that it is
+// part of.
+func placeAmong(self meta.NodeID, silent []voter, voters int) (place int, agreed bool) {
+	slices.SortFunc(silent, func(a, b voter) int { return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(a.id, b.id)) })
+	place = slices.IndexFunc(silent, func(v voter) bool { return v.id == self })
+	return place, place >= 0 && len(silent) > voters/2
+}
+
+// unheard returns how far the agreement's log reaches here, or why this node does
+// not agree that a leader is dead.
+func unheard(store *raftstore.Store, leader meta.NodeID) (last uint64, err error) {
+	if now, known := store.Leader(); known && now != leader {
+		return 0, fmt.Errorf("%w: it is %s", errHeard, now)
+	}
+	if time.Since(store.LeaderContact()) < quiet {
+		return 0, errHeard
+	}
+	return store.LastIndex(), nil
+}
