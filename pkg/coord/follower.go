@@ -33,6 +33,32 @@ type follower struct {
 	rate        rate
 }
 
+// newFollower returns a follower of a term, which is not connected yet.
+func newFollower(t *Term, n meta.NodeID, v View) *follower {
+	f := &follower{node: n, link: &lateLink{ready: make(chan struct{})}, caughtUp: t.o.Now()}
+	w := watch{t, f}
+	f.rep = replication.NewReplicator(replication.ReplicatorOptions{
+		Log: t.o.Log, Partition: t.o.Partition, Epoch: t.Epoch(), Shares: &t.shares, Caller: f.link, Now: t.o.Now,
+		Events: replication.Events{Acked: w.acked, Forget: w.forget, Superseded: t.supersede},
+	}, v.paceOf(n))
+	return f
+}
+
+// advance takes over what a follower has said of itself. What belongs to an
+// earlier session is refused. Answers may come in another order than they were
+// given.
+func (f *follower) advance(p replication.Progress) bool {
+	if p.Session != f.holds.Session {
+		return false
+	}
+	p.End, p.Shares, p.Committed = max(p.End, f.holds.End), max(p.Shares, f.holds.Shares), max(p.Committed, f.holds.Committed)
+	if p.At.Before(f.holds.At) {
+		p.At = f.holds.At
+	}
+	f.holds = p
+	return true
+}
+
 // observe notes how far the follower is, at a moment at which the log ends at end.
 func (f *follower) observe(now time.Time, end seq.Offset) {
 	known := f.holds.Session > 0 && !f.holds.At.IsZero()
@@ -46,6 +72,31 @@ func (f *follower) observe(now time.Time, end seq.Offset) {
 		f.mark, f.markAt = end, now
 	}
 	f.rate.observe(now, f.holds.Bytes)
+}
+
+// has tells whether the follower holds all of a log and its shares, and knows it
+// as committed.
+func (f *follower) has(end seq.Offset, shares uint64) bool {
+	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares
+}
+
+// tell lets idle followers know what is committed; with always they are asked in
+// any case whether they still recognise the term.
+func tell(followers []*follower, always bool) {
+	for _, f := range followers {
+		f.rep.Tell(always)
+	}
+}
+
+// stats returns how the follower is doing, but for what its replicator knows. end
+// is that of the leader's log.
+func (f *follower) stats(now time.Time, end seq.Offset) FollowerStats {
+	s := FollowerStats{Node: f.node, Connected: f.connected, Acked: f.holds.End, Since: f.caughtUp, BytesPerSecond: f.rate.perSecond}
+	if f.holds.End >= end && !f.holds.At.IsZero() {
+		s.Since = now
+	}
+	s.Lag = max(0, int64(end)-int64(s.Acked))
+	return s
 }
 
 // stop ends the link and everything that is done about the follower.

@@ -13,9 +13,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Leadership is the View of a partition that is not replicated.
-type Leadership = View
-
 // ReplicaOptions describe a replica of a partition.
 type ReplicaOptions struct {
 	FS        vfs.FS

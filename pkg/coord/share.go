@@ -1,10 +1,6 @@
 package coord
 
-import (
-	"context"
-
-	"github.com/brokerd/brokerd/pkg/seq"
-)
+import "context"
 
 // sharing is a share that is not yet at everyone who must have it.
 type sharing struct {
@@ -14,9 +10,32 @@ type sharing struct {
 	err   error
 }
 
+// sharings are the shares that are not yet everywhere, in order. The term's lock
+// guards them.
+type sharings []sharing
+
+// take takes the shares off the list of which it is known what became of them.
+func (s *sharings) take(m *membership, ended bool) sharings {
+	if len(*s) == 0 {
+		return nil
+	}
+	all, n := *s, 0
+	stored, few := m.stored(all[len(all)-1].n), m.few()
+	for n < len(all) && (ended || all[n].n <= stored && !(few && all[n].quota)) {
+		if ended {
+			all[n].err = ErrUnknownOutcome
+		}
+		n++
+	}
+	if *s = all[n:]; len(*s) == 0 {
+		*s = nil
+	}
+	return all[:n:n]
+}
+
 // Shared tells whether the partition has other replicas: sharing has somebody to
 // go to. It takes no lock.
-func (t *Term) Shared() bool { return len(*t.followers.Load()) > 0 }
+func (t *Term) Shared() bool { return len(t.members.followers()) > 0 }
 
 // SharePositions has every replica store a snapshot of the channels' positions,
 // also those that come later, until the next takes its place. done, if not nil,
@@ -24,7 +43,7 @@ func (t *Term) Shared() bool { return len(*t.followers.Load()) > 0 }
 // before SharePositions returns; with ErrUnknownOutcome when the term ends before.
 // Calls of done come in the order of the shares. The snapshot is the term's.
 func (t *Term) SharePositions(snapshot []byte, done func(error)) {
-	t.share(sharing{n: t.shares.Snapshot(snapshot), done: done})
+	t.share(sharing{done: done}, t.shares.Snapshot, snapshot)
 }
 
 // ShareAdvance is SharePositions for a small change to the snapshots and changes
@@ -32,46 +51,21 @@ func (t *Term) SharePositions(snapshot []byte, done func(error)) {
 // while as many replicas are in sync as the topic asks for. The change is the
 // term's.
 func (t *Term) ShareAdvance(change []byte, done func(error)) {
-	t.share(sharing{n: t.shares.Change(change), quota: true, done: done})
+	t.share(sharing{quota: true, done: done}, t.shares.Change, change)
 }
 
-func (t *Term) share(s sharing) {
+// share numbers a share and waits for it in one act: the list is in order.
+func (t *Term) share(s sharing, add func([]byte) uint64, p []byte) {
+	t.mu.Lock()
+	s.n = add(p)
 	if s.done != nil {
-		t.mu.Lock()
 		t.sharing = append(t.sharing, s)
 		t.releaseLocked()
-		t.mu.Unlock()
 	}
-	for _, f := range *t.followers.Load() {
+	t.mu.Unlock()
+	for _, f := range t.members.followers() {
 		f.rep.Share()
 	}
-}
-
-// sharedLocked takes the shares off the list of which it is known what became of
-// them.
-func (t *Term) sharedLocked() []sharing {
-	if len(t.sharing) == 0 {
-		return nil
-	}
-	stored := t.sharing[len(t.sharing)-1].n
-	for _, f := range *t.followers.Load() {
-		if t.tracker.Counts(f.node) {
-			stored = min(stored, f.holds.Shares)
-		}
-	}
-	few := len(t.view.ISR) < t.view.MinISR
-	n := 0
-	for n < len(t.sharing) && (t.ended || t.sharing[n].n <= stored && !(few && t.sharing[n].quota)) {
-		if t.ended {
-			t.sharing[n].err = ErrUnknownOutcome
-		}
-		n++
-	}
-	done := t.sharing[:n:n]
-	if t.sharing = t.sharing[n:]; len(t.sharing) == 0 {
-		t.sharing = nil
-	}
-	return done
 }
 
 // Seal has the term take no more entries (Append answers ErrMoving) and returns
@@ -93,7 +87,7 @@ func (t *Term) Seal(ctx context.Context) error {
 	t.room.Broadcast()
 	t.checkSealLocked()
 	t.mu.Unlock()
-	t.tell(false)
+	tell(t.members.followers(), false)
 	select {
 	case <-sealed:
 	case <-ctx.Done():
@@ -114,7 +108,13 @@ func (t *Term) Unseal() {
 
 // checkSealLocked lets Seal return if there is nothing left to wait for.
 func (t *Term) checkSealLocked() {
-	if t.sealed == nil || !t.ended && !t.everywhereLocked() {
+	if t.sealed == nil {
+		return
+	}
+	end := t.o.Log.End()
+	last, _ := t.shares.Last()
+	busy := t.forming != nil || t.appending || t.releasing || len(t.backlog.queue) > 0 || t.o.Log.CommittedEnd() < end
+	if !t.ended && (busy || !t.members.everywhere(end, last)) {
 		return
 	}
 	select {
@@ -122,26 +122,4 @@ func (t *Term) checkSealLocked() {
 	default:
 		close(t.sealed)
 	}
-}
-
-// everywhereLocked tells whether all that was taken and shared is wherever it must
-// be.
-func (t *Term) everywhereLocked() bool {
-	end := t.o.Log.End()
-	if t.forming != nil || t.appending || t.releasing || len(t.queue) > 0 || t.o.Log.CommittedEnd() < end {
-		return false
-	}
-	last, _ := t.shares.Last()
-	for _, f := range *t.followers.Load() {
-		if t.tracker.Counts(f.node) && !f.has(end, last) {
-			return false
-		}
-	}
-	return true
-}
-
-// has tells whether the follower holds all of a log and its shares, and knows it
-// as committed.
-func (f *follower) has(end seq.Offset, shares uint64) bool {
-	return !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Committed >= end && f.holds.Shares >= shares
 }

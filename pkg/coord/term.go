@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/coord/isr"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -101,26 +99,21 @@ type Term struct {
 	start  seq.Offset // where the term's own batches begin
 	shares replication.Shares
 
-	running   sync.WaitGroup // the appender
-	followers atomic.Pointer[[]*follower]
+	running sync.WaitGroup // the appender
 
-	mu          sync.Mutex // guards what follows
-	room        sync.Cond  // there may be room to append, a release is over, or the term is
-	forming     *group     // nil: nothing waits
-	appending   bool       // the appender runs
-	releasing   bool       // a goroutine is settling
-	queue       []*group   // taken to be appended and not committed, in order
-	uncommitted int        // bytes in queue
-	stalled     bool       // the first in queue has waited for PublishTimeout
-	tracker     *isr.Tracker
-	view        View
-	proposal    proposal
-	sharing     []sharing     // shares that are not everywhere yet, in order
-	sealed      chan struct{} // not nil: nothing more is taken; closed once all is everywhere
-	over        error         // why nothing more is taken; nil while it lives
-	ended       bool          // nothing more is acknowledged either
-	failure     error         // of the log
-	sizeHint    int           // bytes of the last batch
+	mu        sync.Mutex // guards what follows
+	room      sync.Cond  // there may be room to append, a release is over, or the term is
+	forming   *group     // nil: nothing waits
+	appending bool       // the appender runs
+	releasing bool       // a goroutine is settling
+	backlog   backlog
+	members   membership
+	sharing   sharings
+	sealed    chan struct{} // not nil: nothing more is taken; closed once all is everywhere
+	over      error         // why nothing more is taken; nil while it lives
+	ended     bool          // nothing more is acknowledged either
+	failure   error         // of the log
+	sizeHint  int           // bytes of the last batch
 }
 
 // Lead begins a term: it revokes the log's writer before it, makes what it
@@ -137,13 +130,11 @@ func Lead(o TermOptions) (*Term, error) {
 			return nil, fmt.Errorf("lead at epoch %d: sync what was inherited: %w", epoch, err)
 		}
 	}
-	t := &Term{o: o, w: w, start: o.Log.End(), view: o.View, tracker: isr.New(o.View.ISR, o.Log.CommittedEnd())}
+	t := &Term{o: o, w: w, start: o.Log.End()}
 	t.room.L = &t.mu
 	t.syncer = replication.NewSyncer(w, o.View.Sync, t.fail)
-	t.followers.Store(&[]*follower{})
-	t.tracker.Require(o.View.MinISR, t.start)
-	t.tracker.Ack(o.Self, t.start)
-	if committed := t.tracker.Committed(); committed > o.Log.CommittedEnd() {
+	t.members.begin(o, t.start)
+	if committed := t.members.tracker.Committed(); committed > o.Log.CommittedEnd() {
 		o.Log.Commit(committed)
 	}
 	t.Update(o.View)
@@ -152,10 +143,6 @@ func Lead(o TermOptions) (*Term, error) {
 
 // Epoch returns the term's epoch.
 func (t *Term) Epoch() seq.Epoch { return t.w.Epoch() }
-
-// SetSync changes when an append must be on disk. What the new policy would
-// have synced already is synced in the background.
-func (t *Term) SetSync(p meta.SyncPolicy) { t.syncer.SetPolicy(p) }
 
 // Append takes an entry. Its records are copied before Append returns; what
 // became of them is told to the entry's Settle. An error means that the entry
@@ -168,7 +155,7 @@ func (t *Term) Append(e commitlog.Entry) error {
 			t.mu.Unlock()
 			return err
 		}
-		if (t.forming == nil || t.forming.builder.Size() < t.o.MaxForming) && t.uncommitted < t.o.MaxUncommitted {
+		if (t.forming == nil || t.forming.builder.Size() < t.o.MaxForming) && t.backlog.bytes < t.o.MaxUncommitted {
 			break
 		}
 		t.room.Wait()
@@ -194,7 +181,7 @@ func (t *Term) refusalLocked() error {
 		return t.over
 	case t.sealed != nil:
 		return ErrMoving
-	case t.stalled || len(t.view.ISR) < t.view.MinISR:
+	case t.backlog.stalled || t.members.few():
 		return ErrNotWritable
 	}
 	return nil
@@ -217,7 +204,7 @@ func (t *Term) Stop() error {
 	t.syncer.Stop()
 	t.running.Wait()
 	t.syncer.Wait()
-	for _, f := range *t.followers.Load() {
+	for _, f := range t.members.followers() {
 		f.stop()
 	}
 	if t.o.Log.DurableEnd() < t.o.Log.End() {
@@ -250,8 +237,7 @@ func (t *Term) appendAll() {
 			return
 		}
 		g.size, g.since = g.builder.Size(), t.o.Now()
-		t.queue = append(t.queue, g)
-		t.uncommitted += g.size
+		t.backlog.add(g)
 		t.sizeHint = g.size
 		t.room.Broadcast()
 		t.mu.Unlock()
@@ -271,7 +257,7 @@ func (t *Term) appendGroup(g *group) error {
 	t.mu.Lock()
 	g.builder, g.batch, g.written = nil, batch, true
 	t.mu.Unlock()
-	for _, f := range *t.followers.Load() {
+	for _, f := range t.members.followers() {
 		f.rep.Push(batch)
 	}
 	if t.syncer.Appended(batch.Count()) {
@@ -282,7 +268,7 @@ func (t *Term) appendGroup(g *group) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		t.tracker.Ack(t.o.Self, batch.End())
+		t.members.tracker.Ack(t.o.Self, batch.End())
 	}
 	t.releaseLocked()
 	return nil
@@ -318,10 +304,10 @@ func (t *Term) releaseLocked() {
 	}
 	t.releasing = true
 	for {
-		committed := t.tracker.Committed()
+		committed := t.members.tracker.Committed()
 		before := t.o.Log.CommittedEnd()
-		decided, late := t.decideLocked(committed)
-		shared := t.sharedLocked()
+		decided, late := t.backlog.take(committed, t.ended)
+		shared := t.sharing.take(&t.members, t.ended)
 		commit := !t.ended && before < committed
 		if len(decided)+len(late)+len(shared) == 0 && !commit {
 			break
@@ -352,38 +338,6 @@ func (t *Term) releaseLocked() {
 	t.room.Broadcast()
 }
 
-// decideLocked takes the groups off the queue of which it is known what became of
-// them. Those behind that have waited too long, or were refused, are late: they
-// are settled, and stay in the queue until they are committed.
-func (t *Term) decideLocked(committed seq.Offset) (decided, late []*group) {
-	n := 0
-	for n < len(t.queue) && t.queue[n].decide(committed, t.ended) {
-		t.uncommitted -= t.queue[n].size
-		n++
-	}
-	decided, t.queue = t.queue[:n:n], t.queue[n:]
-	if len(t.queue) == 0 {
-		t.queue, t.stalled = nil, false
-		return decided, nil
-	}
-	if n > 0 {
-		t.stalled = t.queue[0].expired
-	}
-	if !t.stalled {
-		return decided, nil
-	}
-	for _, g := range t.queue {
-		if g.lateness() == nil {
-			break
-		}
-		if !g.told {
-			g.told = true
-			late = append(late, g)
-		}
-	}
-	return decided, late
-}
-
 // fail ends the term because its log failed.
 func (t *Term) fail(err error) {
 	t.mu.Lock()
@@ -408,10 +362,21 @@ func (t *Term) endLocked(why error) {
 	if g := t.forming; g != nil {
 		t.forming = nil
 		g.builder, g.err = nil, t.over
-		t.queue = append(t.queue, g)
+		t.backlog.add(g)
 	}
 	t.syncer.Stop()
 	t.room.Broadcast()
 	t.releaseLocked()
 	t.checkSealLocked()
+}
+
+// supersede ends the term: a replica knows a newer epoch.
+func (t *Term) supersede(epoch seq.Epoch) {
+	t.mu.Lock()
+	first := !t.ended
+	t.endLocked(ErrNotLeading)
+	t.mu.Unlock()
+	if first && t.o.Superseded != nil {
+		go t.o.Superseded(epoch)
+	}
 }

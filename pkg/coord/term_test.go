@@ -62,7 +62,7 @@ func newRig(t *testing.T, inner vfs.FS, sync meta.SyncPolicy) *rig {
 
 func (r *rig) lead(e seq.Epoch, sync meta.SyncPolicy) {
 	r.t.Helper()
-	l := Leadership{Epoch: e, ISR: []meta.NodeID{"n1"}, MinISR: 1, Sync: sync}
+	l := View{Epoch: e, ISR: []meta.NodeID{"n1"}, MinISR: 1, Sync: sync}
 	if err := r.replica.Lead(l, func(b commitlog.Batch) { r.batches = append(r.batches, b.Count()) }); err != nil {
 		r.t.Fatal(err)
 	}
@@ -344,14 +344,14 @@ func TestATighterPolicyCoversWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncPolicy{Interval: time.Minute})
 		<-r.put()
-		r.replica.Term().SetSync(meta.SyncPolicy{Interval: time.Second})
+		r.replica.Term().syncer.SetPolicy(meta.SyncPolicy{Interval: time.Second})
 		<-time.After(time.Second)
 		synctest.Wait()
 		if got := r.replica.Log().DurableEnd(); got != 1 {
 			t.Errorf("a shorter interval: durable to %d, want 1", got)
 		}
 		<-r.put()
-		r.replica.Term().SetSync(meta.SyncAlways())
+		r.replica.Term().syncer.SetPolicy(meta.SyncAlways())
 		synctest.Wait()
 		if got := r.replica.Log().DurableEnd(); got != 2 {
 			t.Errorf("always: durable to %d, want 2", got)
@@ -375,7 +375,7 @@ func TestALaterTermCommitsWhatItInherits(t *testing.T) {
 	if err := before.Append(&entry{size: 1}); !errors.Is(err, ErrNotLeading) {
 		t.Errorf("the term before took an entry: %v", err)
 	}
-	stale := Leadership{Epoch: 6, ISR: []meta.NodeID{"n1"}, Sync: meta.SyncAlways()}
+	stale := View{Epoch: 6, ISR: []meta.NodeID{"n1"}, Sync: meta.SyncAlways()}
 	if err := killed.replica.Lead(stale, nil); !errors.Is(err, commitlog.ErrFenced) {
 		t.Errorf("led at a stale epoch: %v", err)
 	}
@@ -388,7 +388,7 @@ func TestALaterTermCommitsWhatItInherits(t *testing.T) {
 
 func TestTooFewInSyncRefuses(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), meta.SyncAlways())
-	l := Leadership{Epoch: 2, ISR: []meta.NodeID{"n1"}, MinISR: 2, Sync: meta.SyncAlways()}
+	l := View{Epoch: 2, ISR: []meta.NodeID{"n1"}, MinISR: 2, Sync: meta.SyncAlways()}
 	if err := r.replica.Lead(l, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -456,46 +456,4 @@ func (r *rig) put0() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
-}
-
-func BenchmarkAppend(b *testing.B) {
-	for _, disk := range []string{"mem", "os"} {
-		for _, producers := range []int{1, 16, 128} {
-			b.Run(fmt.Sprintf("%s/%d", disk, producers), func(b *testing.B) { benchmarkAppend(b, disk, producers) })
-		}
-	}
-}
-
-func benchmarkAppend(b *testing.B, disk string, producers int) {
-	var fsys vfs.FS = vfs.NewMem()
-	dir := "p"
-	if disk == "os" {
-		fsys, dir = vfs.OS{}, b.TempDir()
-	}
-	replica, err := OpenReplica(ReplicaOptions{FS: fsys, Dir: dir, Self: "n1", Now: time.Now})
-	if err != nil {
-		b.Fatal(err)
-	}
-	l := Leadership{Epoch: 1, ISR: []meta.NodeID{"n1"}, Sync: meta.SyncAlways()}
-	if err := replica.Lead(l, func(commitlog.Batch) {}); err != nil {
-		b.Fatal(err)
-	}
-	var running sync.WaitGroup
-	b.ReportAllocs()
-	for p := range producers {
-		running.Go(func() {
-			told := make(chan error, 1)
-			e := &entry{size: 200, told: func(_ commitlog.Placed, err error) { told <- err }}
-			for i := p; i < b.N; i += producers {
-				if err := errors.Join(replica.Term().Append(e), <-told); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	running.Wait()
-	if err := replica.Close(); err != nil {
-		b.Fatal(err)
-	}
 }

@@ -131,6 +131,7 @@ func TestRandomClustersHeal(t *testing.T) {
 			c.happen()
 		}
 		c.heal()
+		c.run(2 * DefaultSessionTimeout) // until who was silent at last is found to have been
 		for until := c.now + limit; c.ill() != "" && c.now < until; {
 			c.run(100 * time.Millisecond)
 			c.follow()

@@ -256,7 +256,7 @@ func (r *Replicator) background(f func()) {
 
 // reconcile asks the follower where its log stands.
 func (r *Replicator) reconcile(session uint64) {
-	r.call(session, KindReconcile, [][]byte{reconcile{r.head}.append(nil)}, func(a answer) {
+	r.call(session, KindReconcile, [][]byte{reconcile{r.head}.append(nil)}, nil, func(a answer) {
 		log := r.o.Log
 		mine := history{log.Epochs(), log.Start(), log.End()}
 		its := history{a.epochs, a.start, a.end}
@@ -296,16 +296,7 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 // differs is called if what is there is not the same.
 func (r *Replicator) cut(session uint64, to Point, differs func()) {
 	payload := truncate{header: r.head, to: to}.append(nil)
-	r.callAny(session, KindTruncate, [][]byte{payload}, func(a answer) {
-		switch a.outcome {
-		case outcomeOK:
-			r.begin(session, to)
-		case outcomeMismatch:
-			differs()
-		case outcomeStale, outcomeNotReady, outcomeFailed:
-			r.refused(session, a)
-		}
-	})
+	r.call(session, KindTruncate, [][]byte{payload}, differs, func(answer) { r.begin(session, to) })
 }
 
 // reset has the follower start its log anew at the start of ours.
@@ -313,7 +304,7 @@ func (r *Replicator) reset(session uint64) {
 	origin := commitlog.OriginOf(r.o.Log)
 	to := Point{End: origin.Start}
 	payload := truncate{header: r.head, to: to, reset: true, position: origin.Position, before: origin.Before}.append(nil)
-	r.call(session, KindTruncate, [][]byte{payload}, func(answer) { r.begin(session, to) })
+	r.call(session, KindTruncate, [][]byte{payload}, nil, func(answer) { r.begin(session, to) })
 }
 
 // begin starts to replicate from a point at which the logs agree, and up to
@@ -358,34 +349,32 @@ func (r *Replicator) progressLocked() Progress {
 	return p
 }
 
-// call sends a request and hands the answer on if it is good.
-func (r *Replicator) call(session uint64, kind uint8, payload [][]byte, then func(answer)) {
-	r.callAny(session, kind, payload, func(a answer) {
-		if a.outcome != outcomeOK {
-			r.refused(session, a)
-			return
-		}
-		then(a)
-	})
-}
-
-// callAny sends a request and hands the answer on, on a goroutine of its own, if
-// the session is still the same: who takes it reads the log.
-func (r *Replicator) callAny(session uint64, kind uint8, payload [][]byte, then func(answer)) {
+// call sends a request and hands the answer on if it is good, or calls differs, if
+// there is one, where it says that the logs differ: on a goroutine of its own,
+// since who takes it reads the log, and only while the session is the same.
+func (r *Replicator) call(session uint64, kind uint8, payload [][]byte, differs func(), then func(answer)) {
 	at := r.o.Now()
 	r.o.Caller.Go(kind, payload, func(reply []byte, err error) {
 		a, decodeErr := decodeAnswer(reply)
 		r.mu.Lock()
-		current := session == r.session && !r.stopped
-		if current && err == nil && decodeErr == nil {
-			if a.outcome == outcomeOK {
-				r.holds.At = at
-			}
+		if session != r.session || r.stopped {
+			r.mu.Unlock()
+			return
+		}
+		good := err == nil && decodeErr == nil
+		switch {
+		case good && a.outcome == outcomeOK:
+			r.holds.At = at
 			r.running.Go(func() { then(a) })
+		case good && a.outcome == outcomeMismatch && differs != nil:
+			r.running.Go(differs)
 		}
 		r.mu.Unlock()
-		if current && (err != nil || decodeErr != nil) {
+		switch {
+		case !good:
 			r.retry(session, false)
+		case a.outcome != outcomeOK && (a.outcome != outcomeMismatch || differs == nil):
+			r.refused(session, a)
 		}
 	})
 }

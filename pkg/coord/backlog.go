@@ -7,6 +7,63 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
+// backlog is what a term has taken to be appended and has not committed. The term's
+// lock guards it.
+type backlog struct {
+	queue   []*group // in order
+	bytes   int
+	stalled bool // the first in queue has waited for too long
+}
+
+func (b *backlog) add(g *group) {
+	b.queue = append(b.queue, g)
+	b.bytes += g.size
+}
+
+// take takes the groups off the queue of which it is known what became of them.
+// Those behind that have waited too long, or were refused behind such, are late:
+// they are settled, and stay in the queue until they are committed.
+func (b *backlog) take(committed seq.Offset, ended bool) (decided, late []*group) {
+	n := 0
+	for n < len(b.queue) && b.queue[n].decide(committed, ended) {
+		b.bytes -= b.queue[n].size
+		n++
+	}
+	decided, b.queue = b.queue[:n:n], b.queue[n:]
+	if len(b.queue) == 0 {
+		b.queue, b.stalled = nil, false
+		return decided, nil
+	}
+	if n > 0 {
+		b.stalled = b.queue[0].expired
+	}
+	if !b.stalled {
+		return decided, nil
+	}
+	for _, g := range b.queue {
+		if g.lateness() == nil {
+			break
+		}
+		if !g.told {
+			g.told = true
+			late = append(late, g)
+		}
+	}
+	return decided, late
+}
+
+// expire notes who has waited for too long, and returns whether anybody has.
+func (b *backlog) expire(now time.Time, limit time.Duration) bool {
+	if len(b.queue) == 0 || now.Sub(b.queue[0].since) < limit {
+		return false
+	}
+	for _, g := range b.queue {
+		g.expired = now.Sub(g.since) >= limit
+	}
+	b.stalled = true
+	return true
+}
+
 // group is the entries of one batch, until they are settled and committed. The
 // term's lock guards it.
 type group struct {

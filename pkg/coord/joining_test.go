@@ -1,0 +1,210 @@
+package coord_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// TestAJoinerCountsBeforeItIsIn: from the moment it is proposed nothing is
+// committed without it, also when nobody knows what became of the proposal.
+func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
+	for _, answer := range []error{nil, errors.New("timed out"), fate.Refuse("never sent")} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, "a", "b")
+			c.decide = func(coord.ISRChange) (bool, error) { return false, answer }
+			c.net.Kill("c")
+			term := c.elect("a", "a", "b", "c")
+			tick(term, time.Second)
+			r := c.nodes["c"].replica
+			c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+			<-time.After(100 * time.Millisecond)
+			c.mu.Lock()
+			if len(c.asked) == 0 || c.asked[0].Joiner != "c" || c.asked[0].Incarnation != 1 {
+				t.Fatalf("asked for %+v", c.asked)
+			}
+			c.mu.Unlock()
+			c.net.SetCut("a", "c", true)
+			told := put(term, "m")
+			go tick(term, time.Second)
+			err := within(900*time.Millisecond, told)
+			if withdrawn := fate.Of(answer) == fate.Refused && answer != nil; withdrawn != (err == nil) {
+				t.Errorf("answered %v: %v", answer, err)
+			}
+			c.mu.Lock()
+			c.decide = nil
+			c.mu.Unlock()
+			c.tellTerm(term, func(v *coord.View) { v.ISR = []meta.NodeID{"a", "b"} })
+			tick(term, 100*time.Millisecond)
+			if !errors.Is(err, errWaiting) {
+				told = put(term, "m")
+			}
+			if err := within(100*time.Millisecond, told); err != nil {
+				t.Errorf("metadata has moved on without it: %v", err)
+			}
+			<-time.After(time.Second)
+			c.close()
+		})
+	}
+}
+
+// tellTerm alters the metadata and updates a term.
+func (c *cluster) tellTerm(t *coord.Term, f func(*coord.View)) { t.Update(c.alter(f)) }
+
+// TestAProposalOfUnknownFateIsSettled: a joiner that died before anybody knew
+// whether it had joined does not hold the partition up.
+func TestAProposalOfUnknownFateIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		lost := true
+		c.decide = func(coord.ISRChange) (bool, error) {
+			if lost {
+				lost = false
+				return false, errors.New("timed out")
+			}
+			return true, nil
+		}
+		term := c.elect("a", three...)
+		<-time.After(10 * time.Millisecond)
+		c.net.Kill("c")
+		told := put(term, "m")
+		go tick(term, 3*time.Second)
+		if err := within(3*time.Second, told); err != nil {
+			t.Error(err)
+		}
+		<-time.After(3 * time.Second)
+		c.close()
+	})
+}
+
+func TestAJoinersLifeIsCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		first := true
+		c.decide = func(coord.ISRChange) (bool, error) {
+			if first { // it has come back with less
+				first = false
+				c.replicaLocked("c").Incarnation = 2
+			}
+			return true, nil
+		}
+		term := c.elect("a", three...)
+		tick(term, 2*time.Second)
+		if got := c.isr(); len(got) != 2 {
+			t.Errorf("another life of c joined: %v", got)
+		}
+		term.Update(c.current())
+		tick(term, 2*time.Second)
+		if got := c.isr(); len(got) != 3 {
+			t.Errorf("c did not join: %v", got)
+		}
+		c.mu.Lock()
+		if last := c.asked[len(c.asked)-1]; last.Incarnation != 2 {
+			t.Errorf("joined by %+v", last)
+		}
+		c.mu.Unlock()
+		c.close()
+	})
+}
+
+// words is a list of what was said.
+type words struct {
+	mu   sync.Mutex // guards said
+	said []string
+}
+
+func (w *words) add(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+func (w *words) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.said)
+}
+
+func TestPositionsComeBeforeJoining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.net.SetCut("a", "c", true)
+		term := c.elect("a", three...)
+		var shared words
+		note := func(text string) func(error) {
+			return func(err error) { shared.add(fmt.Sprint(text, err)) }
+		}
+		term.SharePositions([]byte("old"), note("old"))
+		term.ShareAdvance([]byte("lost"), note("lost"))
+		term.SharePositions([]byte("new"), note("new"))
+		term.ShareAdvance([]byte("x"), note("x"))
+		term.ShareAdvance([]byte("y"), note("y"))
+		<-time.After(time.Second)
+		if got := fmt.Sprint(shared.all()); got != "[old<nil> lost<nil> new<nil> x<nil> y<nil>]" {
+			t.Errorf("shared %v", got)
+		}
+		c.net.SetCut("a", "c", false)
+		c.mu.Lock()
+		c.decide = func(coord.ISRChange) (bool, error) {
+			if got := c.nodes["c"].kept.String(); got != "new[x y]" {
+				t.Errorf("c joins with %s", got)
+			}
+			return true, nil
+		}
+		c.mu.Unlock()
+		tick(term, time.Second)
+		if len(c.isr()) != 3 {
+			t.Error("c did not join")
+		}
+		// Now it counts.
+		c.net.SetCut("a", "c", true)
+		term.ShareAdvance([]byte("z"), note("z"))
+		<-time.After(time.Second)
+		if got := shared.all(); len(got) != 5 {
+			t.Errorf("done without c: %v", got)
+		}
+		if err := c.nodes["a"].replica.StopLeading(); err != nil {
+			t.Error(err)
+		}
+		if got, want := shared.all(), "z"+coord.ErrUnknownOutcome.Error(); len(got) != 6 || got[5] != want {
+			t.Errorf("after the term: %v", got)
+		}
+		c.close()
+	})
+}
+
+// TestSharesOfManyAreDoneInOrder: those who share at the same time are all told,
+// in the order in which the followers get it.
+func TestSharesOfManyAreDoneInOrder(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		term := c.elect("a", three...)
+		var done words
+		var sharers sync.WaitGroup
+		for who := range 8 {
+			sharers.Go(func() {
+				for i := range 50 {
+					text := fmt.Sprintf("%d.%d", who, i)
+					term.ShareAdvance([]byte(text), func(err error) {
+						if err != nil {
+							t.Error(err)
+						}
+						done.add(text)
+					})
+				}
+			})
+		}
+		sharers.Wait()
+		synctest.Wait()
+		if got, want := "none"+fmt.Sprint(done.all()), c.nodes["b"].kept.String(); len(done.all()) != 400 || got != want {
+			t.Errorf("done     %s\nfollower %s", got, want)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package coord
+
+import (
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// quietQuorum is the age of the node's contact to the metadata's quorum at which
+// a term begins to ask its followers whether they still recognise it.
+const quietQuorum = 500 * time.Millisecond
+
+// Update gives the term a newer version of metadata at the same epoch, or the
+// same version with another state of its nodes. Older ones are ignored. It is for
+// the goroutine that leads and follows.
+func (t *Term) Update(v View) {
+	t.mu.Lock()
+	if t.ended || v.Epoch != t.Epoch() || v.Version < t.members.view.Version {
+		t.mu.Unlock()
+		return
+	}
+	anew := t.members.apply(v)
+	var added, removed []*follower
+	if t.o.Peers != nil {
+		added, removed = t.members.refollow(func(n meta.NodeID) *follower { return newFollower(t, n, v) })
+	}
+	t.releaseLocked()
+	t.mu.Unlock()
+
+	t.syncer.SetPolicy(v.Sync)
+	for _, f := range removed {
+		f.stop()
+	}
+	for _, f := range added {
+		w := watch{t, f}
+		openLink(t.o.Peers, f.node, f.link, LinkEvents{Up: w.up, Down: w.down})
+	}
+	for _, f := range t.members.followers() {
+		f.rep.SetPace(v.paceOf(f.node))
+	}
+	for _, f := range anew {
+		watch{t, f}.renew()
+	}
+	t.reconsider(t.o.Now())
+}
+
+// paceOf returns how a follower is served.
+func (v View) paceOf(node meta.NodeID) replication.Pace {
+	p := replication.Pace{Sync: v.Sync.Always()}
+	if !slices.Contains(v.ISR, node) {
+		p.Window = catchUpWindow
+	}
+	return p
+}
+
+// reconsider asks for the change of the in-sync set that is due, if one is.
+func (t *Term) reconsider(now time.Time) {
+	if t.o.ProposeISR == nil {
+		return
+	}
+	t.mu.Lock()
+	var change ISRChange
+	due := false
+	if !t.ended {
+		last, snapshot := t.shares.Last()
+		change, due = t.members.next(now, last, snapshot)
+	}
+	t.mu.Unlock()
+	if due {
+		t.o.ProposeISR(t, change)
+	}
+}
+
+// Tick does what is due now and then, at least every few hundred milliseconds
+// while the partition has other replicas: it judges who lags, tells idle followers
+// what is committed, and settles entries that have waited for too long. contact is
+// when this node was last in touch with the metadata's quorum.
+func (t *Term) Tick(now, contact time.Time) {
+	followers := t.members.followers()
+	t.mu.Lock()
+	if t.ended {
+		t.mu.Unlock()
+		return
+	}
+	end := t.o.Log.End()
+	for _, f := range followers {
+		f.observe(now, end)
+	}
+	if t.backlog.expire(now, t.o.PublishTimeout) {
+		t.room.Broadcast() // those who wait for room are refused
+		t.releaseLocked()
+	}
+	t.mu.Unlock()
+	tell(followers, now.Sub(contact) > quietQuorum)
+	t.reconsider(now)
+}
+
+// ISRProposed tells what became of a change that was asked for. With no error,
+// or one that says that metadata has moved on, Update brings the answer. After
+// another refusal the change is withdrawn. Anything else leaves it open: it
+// counts until metadata passes the version it was made for.
+func (t *Term) ISRProposed(c ISRChange, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.members.answered(t.o.Now(), c, err)
+		t.releaseLocked()
+	}
+}
+
+// Confirmed returns when every in-sync replica was last known to recognise this
+// term: when the request was made that it answered. A term that is alone is
+// recognised now; the zero time says that somebody has yet to answer.
+func (t *Term) Confirmed() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.members.confirmed(t.o.Now())
+}
+
+// Followers returns how the followers are doing, in the order of assignment.
+func (t *Term) Followers() []FollowerStats {
+	end, now := t.o.Log.End(), t.o.Now()
+	var all []FollowerStats
+	for _, f := range t.members.followers() {
+		state, p := f.rep.State()
+		t.mu.Lock()
+		s := f.stats(now, end)
+		t.mu.Unlock()
+		s.State, s.LagBytes = state.String(), p.Bytes
+		all = append(all, s)
+	}
+	return all
+}
+
+// watch is what a follower's link and replicator tell its term.
+type watch struct {
+	t *Term
+	f *follower
+}
+
+func (w watch) up() {
+	w.t.mu.Lock()
+	w.f.connected, w.f.refused = true, false
+	w.t.mu.Unlock()
+	w.f.rep.Connected()
+}
+
+// renew begins a session anew, if there is one: the follower's node is another
+// process by now, and what the one before said counts for nothing.
+func (w watch) renew() {
+	w.t.mu.Lock()
+	connected := w.f.connected
+	w.t.mu.Unlock()
+	if connected {
+		w.f.rep.Connected()
+	}
+}
+
+func (w watch) down(refused bool) {
+	w.t.mu.Lock()
+	w.f.connected, w.f.refused = false, refused
+	w.t.mu.Unlock()
+	w.f.rep.Disconnected()
+	w.t.reconsider(w.t.o.Now())
+}
+
+// forget notes that a session of a follower begins, or that none is left.
+func (w watch) forget(session uint64) {
+	w.t.mu.Lock()
+	defer w.t.mu.Unlock()
+	if session > w.f.holds.Session {
+		w.f.holds = replication.Progress{Session: session}
+		w.f.began = w.f.incarnation
+		w.t.members.tracker.Forget(w.f.node)
+	}
+}
+
+// acked notes what a follower has.
+func (w watch) acked(p replication.Progress) {
+	t := w.t
+	t.mu.Lock()
+	if t.ended || !w.f.advance(p) {
+		t.mu.Unlock()
+		return
+	}
+	t.members.tracker.Ack(w.f.node, w.f.holds.End)
+	t.releaseLocked()
+	sealed, member := t.sealed != nil, slices.Contains(t.members.view.ISR, w.f.node)
+	t.mu.Unlock()
+	if sealed {
+		tell(t.members.followers(), false)
+	}
+	if !member {
+		t.reconsider(t.o.Now())
+	}
+}
