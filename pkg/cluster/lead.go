@@ -26,6 +26,7 @@ type chair struct {
 	self      meta.NodeID
 	options   controller.Options
 	observe   func(controller.Decision)
+	proposed  func(meta.Command, meta.Result)
 	store     *raftstore.Store
 	transport *peer.Transport
 	calls     *calls
@@ -159,5 +160,9 @@ func (c *chair) Propose(ctx context.Context, command meta.Command) (meta.Result,
 func (c *chair) propose(ctx context.Context, command meta.Command) (meta.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	return c.store.Propose(ctx, command)
+	r, err := c.store.Propose(ctx, command)
+	if err == nil {
+		c.proposed(command, r)
+	}
+	return r, err
 }

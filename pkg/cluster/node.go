@@ -50,7 +50,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	}
 	n.work.ctx, n.work.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.chair = &chair{
-		self: o.Self, options: o.Controller, observe: o.Observe, calls: &n.calls, work: &n.work, log: o.Logger,
+		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: &n.work, log: o.Logger,
 		suspects: make(chan meta.NodeID, suspectsKept), alarm: signal{ch: make(chan struct{})},
 	}
 	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: &n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}

@@ -66,6 +66,9 @@ type Options struct {
 	// Observe is told of each decision of the controller that is carried out, and
 	// of each that has other troubles than the one before. It must not block.
 	Observe func(controller.Decision)
+	// Proposed is told of each command of the controller that was agreed on; nil:
+	// nobody is. It must not block.
+	Proposed func(meta.Command, meta.Result)
 }
 
 func (o Options) withDefaults() Options {
@@ -78,6 +81,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Observe == nil {
 		o.Observe = func(controller.Decision) {}
+	}
+	if o.Proposed == nil {
+		o.Proposed = func(meta.Command, meta.Result) {}
 	}
 	o.Node.ID, o.Node.ClusterAddress, o.Node.State = o.Self, cmp.Or(o.Node.ClusterAddress, o.Address), meta.NodeUp
 	return o
