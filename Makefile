@@ -37,12 +37,7 @@ run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 cluster: build ## three nodes on loopback, and how to use them (ARGS="-nodes 5")
 	@$(GO) run ./tools/cluster $(ARGS)
 
-cluster-$(NATS): Makefile
-	@mkdir -p $(@D)
-	GOBIN=$(@D) $(GO) install github.com/nats-io/nats-server/v2@$(NATSVERSION)
-	@touch $@
-
-clean: ## remove what the nodes of make cluster keep
+cluster-clean: ## remove what the nodes of make cluster keep
 	rm -rf brokerd-cluster
 
 test: ## everything that the CI runs, with a summary at the end
