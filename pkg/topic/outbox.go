@@ -29,7 +29,7 @@ type Sharer interface {
 // change that is decided while a snapshot is being made follows that snapshot;
 // one that was decided before is in it: see channel.State.Hold.
 type outbox struct {
-	to Sharer // nil: there is nobody; set once, before the outbox is used
+	to Sharer // nil: nobody yet; set once, before anything is published
 
 	mu      sync.Mutex // guards what follows
 	making  bool       // a snapshot is being made

@@ -16,11 +16,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Log is where a partition appends: the live term of its replica. If it is a
-// Sharer, too, it takes the positions to the other replicas.
+// Log is where a partition appends, and what takes its positions to the other
+// replicas: the live term of its replica.
 type Log interface {
 	// Append takes an entry: see commitlog.Entry.
 	Append(commitlog.Entry) error
+	Sharer
 }
 
 // ErrChannelNotFound is returned for a channel that the partition does not have.
@@ -129,9 +130,7 @@ func Open(o Options) (*Partition, error) {
 // the positions. It is called once, before anything is published or asked for.
 func (p *Partition) Serve(out Log) {
 	p.out = out
-	if to, ok := out.(Sharer); ok {
-		p.serve(to)
-	}
+	p.serve(out)
 }
 
 // Index returns the partition's number in its topic.

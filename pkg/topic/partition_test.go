@@ -18,6 +18,7 @@ var t0 = time.Unix(1_700_000_000, 0)
 
 // bench is a partition on a disk in memory, whose log commits at once.
 type bench struct {
+	alone
 	t     *testing.T
 	fs    vfs.FS
 	epoch seq.Epoch
@@ -63,6 +64,14 @@ func (b *bench) open() {
 	}
 	b.p.Serve(b)
 }
+
+// alone is a Sharer without others.
+type alone struct{}
+
+func (alone) Epoch() seq.Epoch                          { return 1 }
+func (alone) Shared() bool                              { return false }
+func (alone) SharePositions(_ []byte, done func(error)) { done(nil) }
+func (alone) ShareAdvance(_ []byte, done func(error))   { done(nil) }
 
 // deaf is an Observer that nobody asks.
 type deaf struct{}

@@ -146,10 +146,7 @@ type parcel struct {
 	done     func(error)
 }
 
-var _ interface {
-	Log
-	Sharer
-} = (*line)(nil)
+var _ Log = (*line)(nil)
 
 func (l *line) Append(e commitlog.Entry) error {
 	builder := commitlog.NewBuilder(0)
