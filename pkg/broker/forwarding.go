@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -21,6 +22,9 @@ type forwarding struct {
 	b       *Broker
 	outlets *outlets
 	inlets  *inlets
+	feeds   *feeds
+	adopter *adopter
+	handles atomic.Uint64 // of relays, given out
 
 	ctx    context.Context // of the tasks
 	cancel context.CancelCauseFunc
@@ -33,6 +37,8 @@ type forwarding struct {
 func newForwarding(b *Broker) *forwarding {
 	f := &forwarding{b: b, outlets: newOutlets(b.directory, b.lowDisk.Load)}
 	f.inlets = &inlets{d: b.directory, lowly: b.lowDisk.Load, start: f.start, all: map[inletKey]*inlet{}}
+	f.feeds = &feeds{f: f, all: map[feedKey]*feed{}}
+	f.adopter = newAdopter(b)
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	return f
 }
@@ -40,6 +46,7 @@ func newForwarding(b *Broker) *forwarding {
 // run does what comes up by itself until ctx ends, and returns when all is
 // still.
 func (f *forwarding) run(ctx context.Context) {
+	f.start(func() { f.adopter.run(ctx) })
 	f.outlets.run(ctx)
 	f.cancel(ErrExiting)
 	f.mu.Lock()
@@ -67,6 +74,8 @@ func (f *forwarding) HandleForward(from meta.NodeID, session uint64, kind uint8,
 	switch kind {
 	case forward.KindPublish:
 		f.inlets.take(from, session, payload, answer)
+	case forward.KindSubscribe, forward.KindFetch, forward.KindAnswer, forward.KindLeave, forward.KindReady:
+		f.feeds.handle(from, session, kind, payload, answer)
 	case forward.KindSettle:
 		m, err := forward.DecodeSettle(payload)
 		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, f.b.Settle(ctx, m.Topic, m.Index) })
@@ -82,6 +91,7 @@ func (f *forwarding) HandleForward(from meta.NodeID, session uint64, kind uint8,
 // comes of it, and nobody waits for answers.
 func (f *forwarding) ForwardDown(from meta.NodeID, session uint64) {
 	f.inlets.down(from, session)
+	f.feeds.down(from, session)
 }
 
 // task answers a call with what work returns, which may take a while. bad is why

@@ -29,7 +29,7 @@ func (b *Broker) publish(ctx context.Context, p *Publish) error {
 	if err != nil {
 		return err
 	}
-	partition, err := b.choose(h, p)
+	partition, err := h.choose(p, b.lowDisk.Load())
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,9 @@ func (b *Broker) accepts(ctx context.Context, p *Publish) (*hostedTopic, error) 
 	return h, nil
 }
 
-// choose finds the partition that a publish goes to.
-func (b *Broker) choose(h *hostedTopic, p *Publish) (int, error) {
+// choose finds the partition that a publish goes to. full: the disk of this node
+// takes none.
+func (h *hostedTopic) choose(p *Publish, full bool) (int, error) {
 	t := h.config.Load()
 	n := len(t.Partitions)
 	switch {
@@ -81,14 +82,14 @@ func (b *Broker) choose(h *hostedTopic, p *Publish) (int, error) {
 	case t.Config.Ordered:
 		return 0, ErrPartitionNeeded
 	}
-	return b.anyOf(h, t), nil
+	return h.anyOf(t, full), nil
 }
 
 // anyOf returns one of a topic's partitions in turn: one that this node leads,
 // else one that can be written to, else any.
-func (b *Broker) anyOf(h *hostedTopic, t *meta.Topic) int {
+func (h *hostedTopic) anyOf(t *meta.Topic, full bool) int {
 	turn := int(h.turn.Add(1) & math.MaxInt32)
-	if led := h.led(); !b.lowDisk.Load() {
+	if led := h.led(); !full {
 		for k := range led {
 			if i := led[(turn+k)%len(led)].index; writable(t, i) {
 				return i

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // TopicStats describes the topics of which this node leads a partition, sorted by
@@ -118,12 +117,9 @@ func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, cl
 
 // stats describes the subscription's connection.
 func (s *Subscription) stats() ClientStats {
-	c := s.client.ClientStats()
+	c := s.ask.Client.ClientStats()
 	c.Ready = s.ready.Load()
-	var sum topic.ConsumerCounts
-	for _, k := range s.consumers {
-		sum.Add(k.Counts())
-	}
+	sum := s.counts()
 	c.InFlight, c.Delivered, c.Finished = sum.InFlight, sum.Delivered, sum.Finished
 	c.Requeued, c.TimedOut = sum.Requeued, sum.TimedOut
 	return c

@@ -1,0 +1,339 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+const (
+	// feedTake is the most messages that one answer carries.
+	feedTake = 256
+	// maxFetches bounds the Fetch calls that one subscription may have open.
+	maxFetches = 16
+)
+
+// errTooManyFetches refuses a Fetch that nobody who keeps to the rules sends.
+var errTooManyFetches = fate.Refuse("too many fetches are open")
+
+// errFeedFull makes Take stop: the answer goes out first.
+var errFeedFull = errors.New("the answer is full")
+
+// feeds are the subscriptions of other nodes' clients to what this node leads.
+type feeds struct {
+	f *forwarding
+
+	mu  sync.Mutex // guards all
+	all map[feedKey]*feed
+}
+
+type feedKey struct {
+	from    meta.NodeID
+	session uint64
+	handle  uint64
+}
+
+// feed is an ordinary subscription here, whose client is at another node. It is
+// the Client of that subscription.
+type feed struct {
+	about  ClientStats
+	wakeup chan struct{} // there may be something to do; holds one
+
+	mu      sync.Mutex    // guards what follows
+	sub     *Subscription // nil until it has joined
+	credit  int
+	fetches []fetching // open, in order
+	told    bool       // that it is starved, since the last change of credit
+	ended   error      // why it ends
+}
+
+// fetching is a Fetch that waits for its answer.
+type fetching struct {
+	max   int // bytes
+	reply func([][]byte, error)
+}
+
+// handle takes a call of the node that the client is at.
+func (s *feeds) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	key := feedKey{from: from, session: session}
+	switch kind {
+	case forward.KindSubscribe:
+		m, err := forward.DecodeSubscribe(payload)
+		if err != nil {
+			reply(nil, err)
+			return
+		}
+		key.handle = m.Handle
+		s.subscribe(key, m, reply)
+	case forward.KindFetch:
+		m, err := forward.DecodeFetch(payload)
+		key.handle = m.Handle
+		if fd := s.find(key, &err); err != nil {
+			reply(nil, err)
+		} else {
+			fd.fetch(m.MaxBytes, reply)
+		}
+	case forward.KindAnswer:
+		handle, answers, err := forward.DecodeAnswers(payload, nil)
+		key.handle = handle
+		if fd := s.find(key, &err); err == nil {
+			fd.answer(answers)
+		}
+		reply(nil, err)
+	case forward.KindReady:
+		m, err := forward.DecodeReady(payload)
+		key.handle = m.Handle
+		if fd := s.find(key, &err); err == nil {
+			fd.ready(m.Credit)
+		}
+		reply(nil, err)
+	case forward.KindLeave:
+		handle, err := forward.DecodeLeave(payload)
+		key.handle = handle
+		if fd := s.find(key, &err); err == nil {
+			fd.end(errSubscriptionGone)
+		}
+		reply(nil, err)
+	}
+}
+
+// subscribe begins a subscription of another node's client. What comes for it in
+// the same session finds it at once, and waits.
+func (s *feeds) subscribe(key feedKey, m forward.Subscribe, reply func([][]byte, error)) {
+	fd := &feed{wakeup: make(chan struct{}, 1), credit: m.Credit}
+	if len(m.Client) > 0 {
+		if err := json.Unmarshal(m.Client, &fd.about); err != nil {
+			reply(nil, fate.Mark(err, fate.Refused))
+			return
+		}
+	}
+	s.mu.Lock()
+	_, there := s.all[key]
+	if !there {
+		s.all[key] = fd
+	}
+	s.mu.Unlock()
+	if there {
+		reply(nil, fate.Refuse("the handle is in use"))
+		return
+	}
+	if !s.f.start(func() { s.serve(key, fd, m, reply) }) {
+		s.forget(key)
+		reply(nil, ErrExiting)
+	}
+}
+
+// serve is the life of a feed.
+func (s *feeds) serve(key feedKey, fd *feed, m forward.Subscribe, reply func([][]byte, error)) {
+	defer s.forget(key)
+	ctx, cancel := context.WithTimeout(s.f.ctx, taskTimeout)
+	sub, err := s.f.b.subscribeFor(ctx, &m, fd)
+	cancel()
+	if err != nil {
+		fd.end(err)
+		fd.refuseAll()
+		reply(nil, err)
+		return
+	}
+	defer sub.Close()
+	fd.mu.Lock()
+	fd.sub = sub
+	sub.SetReady(fd.credit)
+	fd.mu.Unlock()
+	reply(nil, nil)
+	for fd.pump() {
+		select {
+		case <-fd.wakeup:
+		case <-s.f.ctx.Done():
+			fd.end(ErrExiting)
+		}
+	}
+	sub.StopDelivery()
+	fd.refuseAll()
+}
+
+func (s *feeds) forget(key feedKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, key)
+}
+
+// find returns a feed. Where there is none, err is set if it is not yet.
+func (s *feeds) find(key feedKey, err *error) *feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd := s.all[key]
+	if fd == nil && *err == nil {
+		*err = errSubscriptionGone
+	}
+	return fd
+}
+
+// down ends the feeds of a session.
+func (s *feeds) down(from meta.NodeID, session uint64) {
+	s.mu.Lock()
+	var lost []*feed
+	for key, fd := range s.all {
+		if key.from == from && key.session == session {
+			lost = append(lost, fd)
+		}
+	}
+	s.mu.Unlock()
+	for _, fd := range lost {
+		fd.end(errSubscriptionGone)
+	}
+}
+
+// ClientStats implements Client.
+func (fd *feed) ClientStats() ClientStats { return fd.about }
+
+// Disconnect implements Client: the node that the client is at is told.
+func (fd *feed) Disconnect(reason error) { fd.end(reason) }
+
+func (fd *feed) end(reason error) {
+	fd.mu.Lock()
+	if fd.ended == nil {
+		fd.ended = reason
+	}
+	fd.mu.Unlock()
+	fd.wake()
+}
+
+func (fd *feed) wake() {
+	select {
+	case fd.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// fetch keeps a Fetch until there is an answer.
+func (fd *feed) fetch(max int, reply func([][]byte, error)) {
+	fd.mu.Lock()
+	err := fd.ended
+	if err == nil && len(fd.fetches) >= maxFetches {
+		err = errTooManyFetches
+	}
+	if err == nil {
+		fd.fetches = append(fd.fetches, fetching{max, reply})
+	}
+	fd.mu.Unlock()
+	if err != nil {
+		reply(nil, err)
+		return
+	}
+	fd.wake()
+}
+
+// refuseAll answers what is open with the reason of the end.
+func (fd *feed) refuseAll() {
+	fd.mu.Lock()
+	open, why := fd.fetches, fd.ended
+	fd.fetches = nil
+	fd.mu.Unlock()
+	for _, f := range open {
+		f.reply(nil, why)
+	}
+}
+
+// ready sets the credit.
+func (fd *feed) ready(credit int) {
+	fd.mu.Lock()
+	fd.credit, fd.told = credit, false
+	if fd.sub != nil {
+		fd.sub.SetReady(credit)
+	}
+	fd.mu.Unlock()
+	fd.wake()
+}
+
+// answer passes on what the client says of messages. What the subscription does
+// not have in flight any more is delivered again, or was finished by others: in
+// either case the client need not hear of it.
+func (fd *feed) answer(answers []forward.Answer) {
+	fd.mu.Lock()
+	sub := fd.sub
+	fd.mu.Unlock()
+	if sub == nil {
+		return
+	}
+	for _, a := range answers {
+		switch a.Verb {
+		case forward.Finish:
+			_ = sub.Finish(a.ID)
+		case forward.Requeue:
+			_ = sub.Requeue(a.ID, a.Delay)
+		case forward.Touch:
+			_ = sub.Touch(a.ID)
+		}
+	}
+	fd.wake()
+}
+
+// pump answers as many fetches as it can. It returns false at the end.
+func (fd *feed) pump() bool {
+	for {
+		fd.mu.Lock()
+		ended, open := fd.ended != nil, len(fd.fetches) > 0
+		var next fetching
+		if open {
+			next = fd.fetches[0]
+		}
+		fd.mu.Unlock()
+		if ended {
+			return false
+		}
+		if !open {
+			fd.sub.pass() // what it was woken for goes to another
+			return true
+		}
+		payload, err := fd.fill(next.max)
+		if err != nil {
+			fd.end(err)
+			return false
+		}
+		if payload == nil {
+			return true
+		}
+		fd.mu.Lock()
+		fd.fetches = fd.fetches[1:]
+		fd.mu.Unlock()
+		next.reply([][]byte{payload}, nil)
+	}
+}
+
+// fill takes what there is. nil: nothing now.
+func (fd *feed) fill(limit int) ([]byte, error) {
+	var p []byte
+	n, err := fd.sub.Take(time.Now(), feedTake, func(d *topic.Delivery) error {
+		if p == nil {
+			p = forward.AppendDeliveriesHead(make([]byte, 0, 64+forward.DeliverySize(d)), false)
+		} else if len(p)+forward.DeliverySize(d) > limit {
+			return errFeedFull
+		}
+		p = forward.AppendDelivery(p, d)
+		return nil
+	})
+	if n > 0 {
+		return p, nil
+	}
+	if err != nil && !errors.Is(err, errFeedFull) {
+		return nil, err
+	}
+	fd.mu.Lock()
+	quiet := fd.told || fd.credit > 0
+	fd.mu.Unlock()
+	if quiet || !fd.sub.expects(time.Now()) {
+		return nil, nil
+	}
+	fd.mu.Lock()
+	fd.told = true
+	fd.mu.Unlock()
+	return forward.AppendDeliveriesHead(nil, true), nil
+}

@@ -1,0 +1,428 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+const (
+	// fetchesAhead is how many Fetch calls of a relay are open: while the answer
+	// to one is on its way, the leader can answer the next.
+	fetchesAhead = 2
+	// fetchBytes is about how much one answer may carry.
+	fetchBytes = 256 << 10
+	// relayBytes is how much a relay holds before it asks for more. A client that
+	// reads slowly is waited for.
+	relayBytes = 1 << 20
+)
+
+// errRelayClosed is why a relay that was closed takes no more answers.
+var errRelayClosed = errors.New("the relay is closed")
+
+// relayEvents are what a relay tells its subscription. They are called by any
+// goroutine, without a lock, and must not block.
+type relayEvents struct {
+	wake    func()      // there may be something to take
+	starved func()      // there would be, with more credit
+	freed   func()      // a message was answered
+	ended   func(error) // the leader has ended it, or cannot be reached; called once
+}
+
+// relay is a consumer of partitions that another node leads. That node counts
+// as in flight whatever it has sent; this side hands it over to the client,
+// counts what the client has, and passes on the answers. Take is for one
+// goroutine; the other methods may be called by others.
+type relay struct {
+	remote     Remote
+	node       meta.NodeID
+	handle     uint64
+	partitions []int
+	timeout    time.Duration // of a delivery
+	maxTimeout time.Duration // that touching extends it to
+	events     relayEvents
+	extra      bool // adopted: others may come who are nearer
+
+	taken []relayed // of Take's goroutine
+
+	mu        sync.Mutex // guards what follows
+	over      error      // why it ended
+	queue     []relayed  // sent by the leader and not handed over, in order
+	bytes     int        // of queue
+	inFlight  map[seq.MessageID]flight
+	expiry    time.Time // no message in flight times out before
+	timer     *time.Timer
+	fetching  int    // Fetch calls that are open
+	answers   []byte // to be sent, behind the head
+	answering bool   // a KindAnswer call is open
+	credit    int    // that the leader should know of
+	told      int    // that it knows of
+	telling   bool   // a Ready call is open
+	starved   bool
+}
+
+// relayed is a delivery that came from the leader.
+type relayed struct {
+	topic.Delivery
+	since time.Time // it was here
+}
+
+// flight is a message that the client has.
+type flight struct {
+	expires time.Time
+	until   time.Time // that touching extends it to
+}
+
+// open joins the channel at the leader, which it waits for.
+func (r *relay) open(ctx context.Context, m *forward.Subscribe) error {
+	m.Handle = r.handle
+	_, err := r.remote.Call(ctx, r.node, forward.KindSubscribe, [][]byte{forward.AppendSubscribe(nil, m)})
+	if err != nil {
+		r.leave() // it may have joined
+		return fmt.Errorf("at node %q: %w", r.node, fromRemote(err))
+	}
+	r.fetch()
+	return nil
+}
+
+func (r *relay) leave() {
+	r.remote.Go(r.node, forward.KindLeave, [][]byte{forward.AppendLeave(nil, r.handle)}, func([]byte, error) {})
+}
+
+// fetch keeps Fetch calls open unless too much is here already.
+func (r *relay) fetch() {
+	for {
+		r.mu.Lock()
+		if r.over != nil || r.fetching >= fetchesAhead || r.bytes > relayBytes {
+			r.mu.Unlock()
+			return
+		}
+		r.fetching++
+		r.mu.Unlock()
+		m := forward.Fetch{Handle: r.handle, MaxBytes: fetchBytes}
+		r.remote.Go(r.node, forward.KindFetch, [][]byte{forward.AppendFetch(nil, m)}, r.fetched)
+	}
+}
+
+// fetched takes the answer to a Fetch.
+func (r *relay) fetched(reply []byte, err error) {
+	var got []topic.Delivery
+	var starved bool
+	if err == nil {
+		got, starved, err = forward.DecodeDeliveries(append([]byte(nil), reply...), nil)
+	}
+	if err != nil {
+		r.end(fmt.Errorf("at node %q: %w", r.node, fromRemote(err)))
+		return
+	}
+	now := time.Now()
+	r.mu.Lock()
+	r.fetching--
+	if r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	for _, d := range got {
+		r.queue = append(r.queue, relayed{d, now})
+		r.bytes += len(d.Body)
+	}
+	r.starved = r.starved || starved
+	r.mu.Unlock()
+	r.fetch()
+	if len(got) > 0 {
+		r.events.wake()
+	}
+	if starved {
+		r.events.starved()
+	}
+}
+
+// end notes that the leader has ended the subscription, and tells it on.
+func (r *relay) end(why error) {
+	if r.stop(why) {
+		r.events.ended(why)
+	}
+}
+
+// stop ends the relay unless it has ended before.
+func (r *relay) stop(why error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return false
+	}
+	r.over = why
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	return true
+}
+
+// close leaves the channel. What is in flight is handed back by the leader,
+// behind the answers that were given.
+func (r *relay) close() {
+	if !r.stop(errRelayClosed) {
+		return
+	}
+	r.mu.Lock()
+	answers := r.answers
+	r.answers = nil
+	r.mu.Unlock()
+	if len(answers) > 0 {
+		r.send(answers, func([]byte, error) {})
+	}
+	r.leave()
+}
+
+// gone says whether the relay has ended.
+func (r *relay) gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over != nil
+}
+
+// take hands over up to max of what came: see topic.Consumer.Take.
+func (r *relay) take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
+	r.reserve(now, max)
+	for i := range r.taken {
+		if err := emit(&r.taken[i].Delivery); err != nil {
+			r.giveBack(r.taken[i:])
+			return i, err
+		}
+	}
+	n := len(r.taken)
+	clear(r.taken)
+	r.taken = r.taken[:0]
+	if n > 0 {
+		r.fetch()
+	}
+	return n, nil
+}
+
+// reserve moves what is to be handed over from the queue to r.taken. What has
+// been here for so long that the leader has given it up is left out.
+func (r *relay) reserve(now time.Time, max int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken = r.taken[:0]
+	if r.over != nil {
+		return
+	}
+	n := 0
+	for n < len(r.queue) && len(r.taken) < max {
+		d := r.queue[n]
+		n++
+		r.bytes -= len(d.Body)
+		if expires := d.since.Add(r.timeout); expires.After(now) {
+			r.taken = append(r.taken, d)
+			r.inFlight[d.ID] = flight{expires, d.since.Add(r.maxTimeout)}
+			r.expectLocked(expires)
+		}
+	}
+	clear(r.queue[:n])
+	if r.queue = r.queue[n:]; len(r.queue) == 0 {
+		r.queue = nil
+	}
+}
+
+// giveBack returns what was not handed over.
+func (r *relay) giveBack(rest []relayed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range rest {
+		delete(r.inFlight, d.ID)
+		r.bytes += len(d.Body)
+	}
+	r.queue = append(append(make([]relayed, 0, len(rest)+len(r.queue)), rest...), r.queue...)
+}
+
+func (r *relay) expectLocked(expires time.Time) {
+	if r.expiry.IsZero() || expires.Before(r.expiry) {
+		r.expiry = expires
+	}
+}
+
+// count returns how many messages the client has not answered at now.
+func (r *relay) count(now time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expireLocked(now)
+	return len(r.inFlight)
+}
+
+// expireLocked forgets what has timed out: the leader has done so, too.
+func (r *relay) expireLocked(now time.Time) {
+	if len(r.inFlight) == 0 || now.Before(r.expiry) {
+		return
+	}
+	r.expiry = time.Time{}
+	for id, f := range r.inFlight {
+		if f.expires.After(now) {
+			r.expectLocked(f.expires)
+		} else {
+			delete(r.inFlight, id)
+		}
+	}
+}
+
+// await has the subscription look again when a message in flight times out, if
+// others wait behind it.
+func (r *relay) await(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil || len(r.queue) == 0 || len(r.inFlight) == 0 {
+		return
+	}
+	wait := max(r.expiry.Sub(now), 0) + time.Millisecond
+	if r.timer == nil {
+		r.timer = time.AfterFunc(wait, r.events.wake)
+	} else {
+		r.timer.Reset(wait)
+	}
+}
+
+// serves says whether the relay is for a partition.
+func (r *relay) serves(partition int) bool {
+	for _, p := range r.partitions {
+		if p == partition {
+			return true
+		}
+	}
+	return false
+}
+
+// finish, requeue and touch answer a message in flight, as far as is known here.
+// The leader is told, and may know better: then the message is delivered again.
+func (r *relay) finish(id seq.MessageID) error {
+	return r.answer(forward.Answer{Verb: forward.Finish, ID: id})
+}
+
+func (r *relay) requeue(id seq.MessageID, delay time.Duration) error {
+	return r.answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
+}
+
+func (r *relay) touch(id seq.MessageID) error {
+	return r.answer(forward.Answer{Verb: forward.Touch, ID: id})
+}
+
+func (r *relay) answer(a forward.Answer) error {
+	now := time.Now()
+	r.mu.Lock()
+	r.expireLocked(now)
+	f, ok := r.inFlight[a.ID]
+	if !ok || r.over != nil {
+		r.mu.Unlock()
+		return ErrNotInFlight
+	}
+	if a.Verb == forward.Touch {
+		if f.expires = now.Add(r.timeout); f.expires.After(f.until) {
+			f.expires = f.until
+		}
+		r.inFlight[a.ID] = f
+	} else {
+		delete(r.inFlight, a.ID)
+	}
+	if len(r.answers) == 0 {
+		r.answers = forward.AppendAnswersHead(nil, r.handle)
+	}
+	r.answers = forward.AppendAnswer(r.answers, a)
+	r.mu.Unlock()
+	r.flush()
+	if a.Verb != forward.Touch {
+		r.events.freed()
+	}
+	return nil
+}
+
+// flush sends the answers that were given. While some are on their way, others
+// gather.
+func (r *relay) flush() {
+	r.mu.Lock()
+	if r.answering || len(r.answers) == 0 || r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	answers := r.answers
+	r.answers, r.answering = nil, true
+	r.mu.Unlock()
+	r.send(answers, func(_ []byte, err error) {
+		if err != nil {
+			r.end(fmt.Errorf("at node %q: %w", r.node, fromRemote(err)))
+			return
+		}
+		r.mu.Lock()
+		r.answering = false
+		r.mu.Unlock()
+		r.flush()
+	})
+}
+
+func (r *relay) send(answers []byte, done func([]byte, error)) {
+	r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, done)
+}
+
+// claim returns what the relay has and wants.
+func (r *relay) claim() claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return claim{credit: r.credit, inFlight: len(r.inFlight) + len(r.queue), starved: r.starved}
+}
+
+// assign sets how many messages the leader may have in flight for this relay.
+// It will know after tell.
+func (r *relay) assign(credit int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if credit > 0 {
+		r.starved = false
+	}
+	r.credit = credit
+}
+
+// tell sees to it that the leader knows the credit.
+func (r *relay) tell() {
+	r.mu.Lock()
+	if r.telling || r.told == r.credit || r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	r.telling, r.told = true, r.credit
+	m := forward.Ready{Handle: r.handle, Credit: r.credit}
+	r.mu.Unlock()
+	r.remote.Go(r.node, forward.KindReady, [][]byte{forward.AppendReady(nil, m)}, func(_ []byte, err error) {
+		if err != nil {
+			r.end(fmt.Errorf("at node %q: %w", r.node, fromRemote(err)))
+			return
+		}
+		r.mu.Lock()
+		r.telling = false
+		r.mu.Unlock()
+		r.tell()
+	})
+}
+
+// dropQueue puts back what is here and was not handed over: it will not be soon.
+func (r *relay) dropQueue() {
+	r.mu.Lock()
+	if r.over != nil || len(r.queue) == 0 {
+		r.mu.Unlock()
+		return
+	}
+	if len(r.answers) == 0 {
+		r.answers = forward.AppendAnswersHead(nil, r.handle)
+	}
+	for _, d := range r.queue {
+		r.answers = forward.AppendAnswer(r.answers, forward.Answer{Verb: forward.Requeue, ID: d.ID})
+	}
+	r.queue, r.bytes = nil, 0
+	r.mu.Unlock()
+	r.flush()
+	r.fetch()
+}

@@ -1,0 +1,329 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+func TestAConsumerIsServedFromAnotherNode(t *testing.T) {
+	m := newMesh(t, "n1", "n2", "n3")
+	m.create("t", "n2", "n3", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	want := []string{}
+	for i := range 300 {
+		body := fmt.Sprintf("%03d", i)
+		want = append(want, body)
+		r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{
+			Body: []byte(body), TraceID: uint64(i), Header: []byte(`{"a":1}`),
+		}}})
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if got := c.take(300); got != strings.Join(want, " ") {
+		t.Errorf("got %s", got)
+	}
+	c.idle()
+	eventually(t, func() bool { return m.nodes["n2"].finished("t", "c")+m.nodes["n3"].finished("t", "c") == 300 })
+}
+
+// finished returns how many messages of a channel were finished here.
+func (n *meshNode) finished(name, channel string) uint64 {
+	return n.channelStats(name, channel).Finished
+}
+
+func (n *meshNode) channelStats(name, channel string) ChannelStats {
+	for _, s := range n.TopicStats(name, channel, true) {
+		for _, c := range s.Channels {
+			return c
+		}
+	}
+	return ChannelStats{}
+}
+
+// takeSome takes what comes, up to k messages, and answers nothing.
+func (c *consumer) takeSome(k int) []topic.Delivery {
+	c.t.Helper()
+	var got []topic.Delivery
+	deadline := time.After(10 * time.Second)
+	for len(got) < k {
+		n, err := c.Take(time.Now(), k-len(got), func(d *topic.Delivery) error {
+			e := *d
+			e.Body = slices.Clone(d.Body)
+			got = append(got, e)
+			return nil
+		})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-c.woken:
+		case <-deadline:
+			c.t.Fatalf("got only %d of %d messages", len(got), k)
+		}
+	}
+	return got
+}
+
+// idle has the consumer look for a while, and find nothing.
+func (c *consumer) idle() {
+	c.t.Helper()
+	end := time.After(50 * time.Millisecond)
+	for {
+		if n, err := c.Take(time.Now(), 10, func(*topic.Delivery) error { return nil }); n > 0 || err != nil {
+			c.t.Fatalf("took %d, %v", n, err)
+		}
+		select {
+		case <-c.woken:
+		case <-end:
+			return
+		}
+	}
+}
+
+func TestAnswersReachTheLeader(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = 400 * time.Millisecond })
+	m.nodes["n2"].put("t", "a")
+	m.nodes["n2"].put("t", "b")
+	got := c.takeSome(2)
+	if c.InFlight() != 2 {
+		t.Errorf("%d in flight", c.InFlight())
+	}
+	if err := errors.Join(c.Finish(got[0].ID), c.Requeue(got[1].ID, 50*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Finish(got[0].ID); !errors.Is(err, ErrNotInFlight) {
+		t.Errorf("finished twice: %v", err)
+	}
+	if c.InFlight() != 0 {
+		t.Errorf("%d in flight", c.InFlight())
+	}
+	again := c.takeSome(1)[0]
+	if string(again.Body) != "b" || again.Attempts != 2 {
+		t.Errorf("got %+v", again)
+	}
+	for range 10 { // longer than the timeout in all
+		tick := time.NewTimer(100 * time.Millisecond)
+		<-tick.C
+		if err := c.Touch(again.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := c.takeSome2(t, again)
+	if err := c.Finish(late.ID); err != nil {
+		t.Error(err)
+	}
+	eventually(t, func() bool { return m.nodes["n2"].finished("t", "c") == 2 })
+	if s := m.nodes["n2"].channelStats("t", "c"); s.Requeued != 1 || s.TimedOut != 1 || s.InFlight != 0 || len(s.Clients) != 1 || s.Clients[0].ClientID != "test" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// takeSome2 waits for a message to time out and come again.
+func (c *consumer) takeSome2(t *testing.T, first topic.Delivery) topic.Delivery {
+	t.Helper()
+	c.SetReady(1) // it has to make room itself
+	d := c.takeSome(1)[0]
+	if d.ID != first.ID || d.Attempts != first.Attempts+1 {
+		t.Errorf("got %+v", d)
+	}
+	return d
+}
+
+func TestCreditIsNeverExceeded(t *testing.T) {
+	m := newMesh(t, "n1", "n2", "n3")
+	m.create("t", "n2", "n3")
+	c := m.nodes["n1"].subscribe("t", "c")
+	c.SetReady(1)
+	for i := range 20 {
+		if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 2, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	seen := map[int]int{}
+	for range 20 {
+		d := c.takeSome(1)[0]
+		if n, err := c.Take(time.Now(), 10, func(*topic.Delivery) error { return nil }); n > 0 || err != nil {
+			t.Fatalf("%d more, %v", n, err)
+		}
+		seen[d.ID.Partition()]++
+		if err := c.Finish(d.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen[0] != 10 || seen[1] != 10 {
+		t.Errorf("got %v", seen)
+	}
+	if d := m.nodes["n2"].channelStats("t", "c").TimedOut + m.nodes["n3"].channelStats("t", "c").TimedOut; d > 0 {
+		t.Errorf("%d timed out", d)
+	}
+	c.SetReady(0)
+	m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+	c.idle()
+	c.SetReady(5)
+	c.take(1)
+}
+
+func TestAClientIsToldWhenItsLeaderIsGone(t *testing.T) {
+	for name, gone := range map[string]func(m *mesh){
+		"session": func(m *mesh) { m.link("n1", "n2").cut(true) },
+		"leadership": func(m *mesh) {
+			for _, lp := range m.nodes["n2"].lookup("t").led() {
+				lp.part.Disconnect(errLedElsewhere)
+			}
+		},
+		"channel": func(m *mesh) {
+			if _, err := m.meta.Propose(m.t.Context(), meta.DeleteChannel{Topic: "t", Channel: "c"}); err != nil {
+				m.t.Fatal(err)
+			}
+		},
+		"node": func(m *mesh) {
+			if err := m.nodes["n2"].Close(); err != nil {
+				m.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMesh(t, "n1", "n2")
+			m.create("t", "n2")
+			c := m.nodes["n1"].subscribe("t", "c")
+			m.nodes["n2"].put("t", "x")
+			d := c.takeSome(1)[0]
+			gone(m)
+			eventually(t, func() bool { return c.ended.Load() != nil })
+			if err := c.Finish(d.ID); !errors.Is(err, ErrNotInFlight) {
+				t.Errorf("got %v", err)
+			}
+			if name != "session" {
+				return
+			}
+			m.link("n1", "n2").cut(false)
+			c.Close()
+			if d := m.nodes["n1"].subscribe("t", "c").takeSome(1)[0]; d.Attempts != 2 {
+				t.Errorf("what was in flight came again with %d attempts", d.Attempts)
+			}
+		})
+	}
+}
+
+func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	for _, b := range []string{"a", "b", "c"} {
+		m.nodes["n2"].put("t", b)
+	}
+	got := c.takeSome(3)
+	if err := c.Finish(got[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	c.StopDelivery()
+	c.Close()
+	d := m.nodes["n2"].subscribe("t", "c")
+	if got := d.take(2); got != "a c" {
+		t.Errorf("got %s", got)
+	}
+	eventually(t, func() bool { return m.nodes["n2"].feeds.count() == 0 })
+}
+
+func (s *feeds) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2", "n1", "n2")
+	one := m.nodes["n1"].subscribe("t", "one", func(s *Subscribe) { s.Partition = 2 })
+	sampled := m.nodes["n1"].subscribe("t", "sampled", func(s *Subscribe) { s.Partition, s.SampleRate = 2, 1 })
+	for i := range 300 {
+		m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3)}}})
+	}
+	for _, d := range one.takeSome(100) {
+		if string(d.Body) != "2" {
+			t.Fatalf("got %s", d.Body)
+		}
+	}
+	one.idle()
+	eventually(t, func() bool {
+		n, err := sampled.Take(time.Now(), 300, func(*topic.Delivery) error { return nil })
+		if err != nil || n > 50 {
+			t.Fatalf("took %d, %v", n, err)
+		}
+		s := m.nodes["n2"].channelStats("t", "sampled")
+		return s.Depth == 100 && s.Delivered < 50 // partition 0 is nobody's
+	})
+	n1 := m.nodes["n1"]
+	r := Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
+	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
+		t.Errorf("got %v", err)
+	}
+	n1.o.PublishTimeout = 50 * time.Millisecond
+	m.nodes["n2"].o.MaxChannelConsumers = 1
+	r.Partition = 2
+	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrTooManyConsumers) {
+		t.Errorf("got %v", err)
+	}
+	m.link("n1", "n2").cut(true)
+	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, errNotReached) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOrderHoldsThroughARelay(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.Ordered = true })
+	for i := range 50 {
+		m.nodes["n2"].put("t", fmt.Sprint(i))
+	}
+	for i := range 50 {
+		d := c.takeSome(1)[0]
+		if string(d.Body) != fmt.Sprint(i) || c.InFlight() != 1 {
+			t.Fatalf("got %s, %d in flight", d.Body, c.InFlight())
+		}
+		if err := c.Finish(d.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c#ephemeral")
+	m.nodes["n1"].put("t", "x")
+	c.take(1)
+	c.Close()
+	eventually(t, func() bool { return len(m.nodes["n2"].lookup("t").leds(0).part.Channels()) == 0 })
+}
+
+func TestBigMessagesGoThroughARelay(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	for i := range 6 {
+		m.nodes["n2"].put("t", strings.Repeat(fmt.Sprint(i), 1<<20))
+	}
+	for i, d := range c.takeSome(6) {
+		if len(d.Body) != 1<<20 {
+			t.Errorf("message %d has %d bytes", i, len(d.Body))
+		}
+		if err := c.Finish(d.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
