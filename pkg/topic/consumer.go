@@ -277,7 +277,8 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (due time.Time, err err
 
 // unreadable decides what becomes of taken messages when the first of them
 // cannot be read. Those that retention dropped are gone; a damaged range is
-// reported and led past; any other error ends the Take.
+// reported, and led past unless others hold it intact; any other error ends the
+// Take.
 func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 	var below *commitlog.BelowStartError
 	var damaged *commitlog.CorruptionError
@@ -292,7 +293,16 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		}
 		return nil
 	case errors.As(err, &damaged):
-		k.ch.p.o.Damaged(damaged)
+		p := k.ch.p
+		intact := p.o.Elsewhere != nil && p.o.Elsewhere()
+		if intact {
+			p.Suspend()
+		}
+		p.o.Damaged(damaged)
+		if intact {
+			k.giveBack(rest)
+			return nil
+		}
 		for _, t := range rest {
 			if t.Offset >= damaged.From && t.Offset < damaged.Next {
 				k.undo.gone = append(k.undo.gone, t.Offset)

@@ -50,8 +50,13 @@ type Options struct {
 	// Arm asks for calls of a channel's Tick until one returns false. It is
 	// called without a lock and must not block.
 	Arm func(*Channel)
-	// Damaged reports a damaged range that a consumer was led past.
+	// Damaged reports a damaged range that a consumer has come to. It is led
+	// past it, unless Elsewhere says otherwise.
 	Damaged func(*commitlog.CorruptionError)
+	// Elsewhere says whether other in-sync replicas hold what is damaged here.
+	// Then no consumer is led past it: the partition suspends deliveries, as
+	// Suspend does, until another node leads. It must not block. nil: never.
+	Elsewhere func() bool
 	// PositionsDamaged reports that the newest stored positions were damaged and
 	// those before them are used: what was finished since is delivered again.
 	PositionsDamaged func(error)
