@@ -18,6 +18,7 @@ FUZZTIME ?= 1m
 ROUNDS   ?= 100
 SOAK     ?= 30m
 GAPS     ?= 20
+NODES    ?= 1
 BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
@@ -74,8 +75,8 @@ model: ## search the model of replication in larger bounds, for minutes
 fuzz: ## every fuzz target for FUZZTIME (1m)
 	@test/fuzz.sh $(FUZZTIME)
 
-conformance: build ## client suites and the README's examples, against bin/brokerd
-	$(GO) run ./test/conformance -cache $(CACHE)/conformance
+conformance: build ## client suites and the README's examples, against bin/brokerd (NODES=3: one of a cluster)
+	$(GO) run ./test/conformance -cache $(CACHE)/conformance -nodes $(NODES)
 
 crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message
 	$(GO) run ./test/crash -rounds $(ROUNDS)

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -46,6 +50,41 @@ func TestReadmeHasExamplesOfEveryKind(t *testing.T) {
 	}
 	if kinds["sh"] < 2 || kinds["go"] != 1 || kinds["js"] != 1 {
 		t.Errorf("examples by language: %v", kinds)
+	}
+}
+
+func TestFlagsOfNSQDBecomeABrokers(t *testing.T) {
+	var f clusterFlags
+	err := f.parse([]string{"-http-address", "127.0.0.1:1", "--tcp-address=127.0.0.1:2", "-data-path", "d", "-tls-cert", "c", "-broadcast-address", "h"})
+	if err != nil || f.http != "127.0.0.1:1" || f.tcp != "127.0.0.1:2" || f.data != "d" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if diff := cmp.Diff([]string{"--advertise-host", "h", "--tls-cert", "c"}, f.broker()); diff != "" {
+		t.Error(diff)
+	}
+	if f.parse([]string{"-unknown"}) == nil {
+		t.Error("an unknown flag is accepted")
+	}
+}
+
+func TestAConnectionIsHandedOnBothWays(t *testing.T) {
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer back.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go forward(l, back.Listener.Addr().String())
+	resp, err := http.Post("http://"+l.Addr().String()+"/", "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "hello" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

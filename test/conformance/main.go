@@ -6,6 +6,8 @@
 // broker up in the place of nsqd, and how many tests must pass. It refuses to
 // know anything of the broker's inside: the broker is a program with ports.
 //
+// With -nodes 3 a cluster stands there, and the suites meet one node of it.
+//
 // A suite passes when exactly the expected number of its tests passed and none
 // failed or was skipped. Nothing is retried.
 package main
@@ -30,6 +32,7 @@ type env struct {
 	cache   string // kept between runs
 	scratch string // removed at the end
 	root    string // of the repository
+	nodes   int    // that stand in for nsqd
 }
 
 // suite is one thing to run. run returns what it counted, in one line.
@@ -46,15 +49,23 @@ var suites = []suite{
 }
 
 func main() {
+	if calledNSQD() {
+		if err := asNSQD(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "nsqd:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var (
 		broker = flag.String("broker", os.Getenv("NSQD_BIN"), "`PROGRAM` to test; default: $NSQD_BIN, else bin/brokerd")
 		cache  = flag.String("cache", ".cache/conformance", "`DIRECTORY` for what is fetched")
 		only   = flag.String("suite", "", "run only these, with commas; default: all")
+		n      = flag.Int("nodes", 1, "how many nodes stand in for nsqd")
 	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *broker, *cache, *only); err != nil {
+	if err := run(ctx, *broker, *cache, *only, *n); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		stop()
 		os.Exit(1)
@@ -62,7 +73,7 @@ func main() {
 }
 
 // run runs the chosen suites one after the other and reports all of them.
-func run(ctx context.Context, broker, cache, only string) error {
+func run(ctx context.Context, broker, cache, only string, n int) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
@@ -75,6 +86,11 @@ func run(ctx context.Context, broker, cache, only string) error {
 	}
 	if _, err := os.Stat(broker); err != nil {
 		return fmt.Errorf("no broker to test (make build): %w", err)
+	}
+	if n > 1 {
+		if broker, err = behindNSQD(broker, n); err != nil {
+			return err
+		}
 	}
 	if cache, err = filepath.Abs(cache); err != nil {
 		return err
@@ -93,13 +109,13 @@ func run(ctx context.Context, broker, cache, only string) error {
 		}
 		limited, cancel := context.WithTimeout(ctx, s.limit)
 		began := time.Now()
-		said, err := s.run(env{limited, broker, filepath.Join(cache, s.name), filepath.Join(scratch, s.name), root})
+		said, err := s.run(env{limited, broker, filepath.Join(cache, s.name), filepath.Join(scratch, s.name), root, n})
 		cancel()
 		if err != nil {
 			failed = append(failed, s.name)
 			said = "FAILED: " + strings.TrimSpace(said+" "+err.Error())
 		}
-		fmt.Printf("%-8s %6.1fs  %s\n", s.name, time.Since(began).Seconds(), said)
+		fmt.Printf("%-8s %6.1fs  %s, %s\n", s.name, time.Since(began).Seconds(), describe(n), said)
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))

@@ -63,8 +63,12 @@ func readme(e env) (string, error) {
 	if err != nil || len(all) == 0 {
 		return "", fmt.Errorf("no examples to run: %w", err)
 	}
-	s, err := serve(e, "brokerd", "127.0.0.1:4151", []string{"127.0.0.1:4150", "127.0.0.1:4151"},
-		"--data-dir", filepath.Join(e.scratch, "data"))
+	name, dataFlag := "brokerd", "--data-dir"
+	if e.nodes > 1 {
+		name, dataFlag = "nsqd", "--data-path"
+	}
+	s, err := serve(e, name, "127.0.0.1:4151", []string{"127.0.0.1:4150", "127.0.0.1:4151"},
+		dataFlag, filepath.Join(e.scratch, "data"))
 	if err != nil {
 		return "", err
 	}

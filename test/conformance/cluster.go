@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// How this program, when it is called nsqd, learns what to run.
+const (
+	brokerVariable = "CONFORMANCE_BROKER"
+	nodesVariable  = "CONFORMANCE_NODES"
+)
+
+// clusterFlags is what the suites say to nsqd.
+type clusterFlags struct {
+	tcp, http, data, broadcast string
+	cert, key, ca              string
+}
+
+func (f *clusterFlags) parse(args []string) error {
+	fs := flag.NewFlagSet("nsqd", flag.ContinueOnError)
+	fs.StringVar(&f.tcp, "tcp-address", "127.0.0.1:4150", "")
+	fs.StringVar(&f.http, "http-address", "127.0.0.1:4151", "")
+	fs.StringVar(&f.data, "data-path", "", "")
+	fs.StringVar(&f.broadcast, "broadcast-address", "127.0.0.1", "")
+	fs.StringVar(&f.cert, "tls-cert", "", "")
+	fs.StringVar(&f.key, "tls-key", "", "")
+	fs.StringVar(&f.ca, "tls-root-ca-file", "", "")
+	return fs.Parse(args)
+}
+
+// broker returns the further flags of every node.
+func (f *clusterFlags) broker() []string {
+	args := []string{"--advertise-host", f.broadcast}
+	for _, x := range [][2]string{{"--tls-cert", f.cert}, {"--tls-key", f.key}, {"--tls-root-ca-file", f.ca}} {
+		if x[1] != "" {
+			args = append(args, x[0], x[1])
+		}
+	}
+	return args
+}
+
+// asNSQD is this program under the name nsqd: it takes nsqd's flags and puts a
+// whole cluster behind them. The last node has the addresses that were asked for,
+// so that what the suites make is mostly led by others. It answers on the HTTP
+// address once the cluster serves: the suites take the first answer for that.
+func asNSQD(args []string) error {
+	var f clusterFlags
+	if err := f.parse(args); err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(os.Getenv(nodesVariable))
+	if err != nil || f.data == "" {
+		return errors.Join(errors.New("nsqd: wants "+nodesVariable+" and -data-path"), err)
+	}
+	at, err := nodes.Free(n)
+	if err != nil {
+		return err
+	}
+	at[n-1].TCP = f.tcp
+	c, err := nodes.New(nodes.Options{
+		Program: os.Getenv(brokerVariable), Dir: f.data, Nodes: at, Args: f.broker(),
+		Output: func(string) io.Writer { return os.Stderr },
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := c.Start(limited); err != nil {
+		c.Kill()
+		return err
+	}
+	l, err := net.Listen("tcp", f.http)
+	if err != nil {
+		c.Kill()
+		return err
+	}
+	go forward(l, at[n-1].HTTP)
+	<-ctx.Done()
+	return errors.Join(l.Close(), c.Stop())
+}
+
+// forward hands every connection on to an address until the listener is closed.
+func forward(l net.Listener, address string) {
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer from.Close()
+			to, err := net.Dial("tcp", address)
+			if err != nil {
+				return
+			}
+			defer to.Close()
+			var both sync.WaitGroup
+			for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+				both.Go(func() {
+					_, _ = io.Copy(way[1], way[0]) // an end of either ends both
+					_ = way[1].(*net.TCPConn).CloseWrite()
+				})
+			}
+			both.Wait()
+		}()
+	}
+}
+
+// behindNSQD makes the program that stands in for nsqd this one, in front of a
+// cluster, by what the suites' processes inherit.
+func behindNSQD(broker string, n int) (program string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for name, value := range map[string]string{brokerVariable: broker, nodesVariable: strconv.Itoa(n)} {
+		if err := os.Setenv(name, value); err != nil {
+			return "", err
+		}
+	}
+	return self, nil
+}
+
+// calledNSQD tells whether this program was started as nsqd.
+func calledNSQD() bool { return filepath.Base(os.Args[0]) == "nsqd" }
+
+// describe names what is tested.
+func describe(n int) string {
+	if n == 1 {
+		return "a node alone"
+	}
+	return fmt.Sprintf("a node of %d", n)
+}
