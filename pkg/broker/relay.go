@@ -298,20 +298,8 @@ func (r *relay) serves(partition int) bool {
 	return false
 }
 
-// finish, requeue and touch answer a message in flight, as far as is known here.
-// The leader is told, and may know better: then the message is delivered again.
-func (r *relay) finish(id seq.MessageID) error {
-	return r.answer(forward.Answer{Verb: forward.Finish, ID: id})
-}
-
-func (r *relay) requeue(id seq.MessageID, delay time.Duration) error {
-	return r.answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
-}
-
-func (r *relay) touch(id seq.MessageID) error {
-	return r.answer(forward.Answer{Verb: forward.Touch, ID: id})
-}
-
+// answer passes on what the client says of a message in flight, as far as that
+// is known here. The leader may know better: then it is delivered again.
 func (r *relay) answer(a forward.Answer) error {
 	now := time.Now()
 	r.mu.Lock()

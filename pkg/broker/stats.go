@@ -119,7 +119,7 @@ func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, cl
 func (s *Subscription) stats() ClientStats {
 	c := s.ask.Client.ClientStats()
 	c.Ready = s.ready.Load()
-	sum := s.counts()
+	sum := s.sources.Load().counts()
 	c.InFlight, c.Delivered, c.Finished = sum.InFlight, sum.Delivered, sum.Finished
 	c.Requeued, c.TimedOut = sum.Requeued, sum.TimedOut
 	return c

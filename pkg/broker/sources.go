@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// sources are where a subscription takes from. They are not changed.
+type sources struct {
+	local  []*localSource
+	relays []*relay
+}
+
+// localSource is a consumer of a partition that this node leads.
+type localSource struct {
+	*topic.Consumer
+	part *topic.Partition
+	gone atomic.Bool // it was told to go
+}
+
+// inFlight returns how many messages the consumer has not answered.
+func (s *sources) inFlight() int {
+	n := 0
+	for _, k := range s.local {
+		n += k.InFlight()
+	}
+	if len(s.relays) > 0 {
+		now := time.Now()
+		for _, r := range s.relays {
+			n += r.count(now)
+		}
+	}
+	return n
+}
+
+// live returns how many sources have not ended.
+func (s *sources) live() int {
+	n := 0
+	for _, k := range s.local {
+		if !k.gone.Load() {
+			n++
+		}
+	}
+	for _, r := range s.relays {
+		if !r.gone() {
+			n++
+		}
+	}
+	return n
+}
+
+// covers says whether a source that lives takes from a partition.
+func (s *sources) covers(partition int) bool {
+	for _, k := range s.local {
+		if k.Partition() == partition && !k.gone.Load() {
+			return true
+		}
+	}
+	for _, r := range s.relays {
+		if r.serves(partition) && !r.gone() {
+			return true
+		}
+	}
+	return false
+}
+
+// take takes from the source of a number.
+func (s *sources) take(i int, now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
+	if i < len(s.local) {
+		return s.local[i].Take(now, max, emit)
+	}
+	return s.relays[i-len(s.local)].take(now, max, emit)
+}
+
+// of returns where a message came from: a consumer, or a relay, or neither.
+func (s *sources) of(id seq.MessageID) (*topic.Consumer, *relay) {
+	p := id.Partition()
+	if len(s.local) > p && s.local[p].Partition() == p {
+		return s.local[p].Consumer, nil
+	}
+	for _, k := range s.local {
+		if k.Partition() == p {
+			return k.Consumer, nil
+		}
+	}
+	for _, r := range s.relays {
+		if r.serves(p) {
+			return nil, r
+		}
+	}
+	return nil, nil
+}
+
+// counts returns the sums over the partitions that are led here.
+func (s *sources) counts() topic.ConsumerCounts {
+	var sum topic.ConsumerCounts
+	for _, k := range s.local {
+		sum.Add(k.Counts())
+	}
+	return sum
+}

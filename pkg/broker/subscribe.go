@@ -1,0 +1,267 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Subscribe joins a channel and creates what is missing of topic and channel.
+// Nothing is delivered before SetReady.
+//
+// At a node that leads partitions of the topic, the subscription is for those;
+// at one that leads none, their leaders are asked for messages. When all that it
+// is for is led elsewhere, the client is told to disconnect: it will find what
+// it needs when it comes again.
+func (b *Broker) Subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
+	s, err := b.newSubscription(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.joiner().begin(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if r.Partition < 0 {
+		s.unwatch = s.topic.watch(s)
+		s.ledChanged() // what was led since
+		b.adopter.note(s)
+	}
+	return s, nil
+}
+
+// newSubscription returns a subscription that takes from nowhere yet.
+func (b *Broker) newSubscription(ctx context.Context, r Subscribe) (*Subscription, error) {
+	if !meta.ValidChannelName(r.Channel) {
+		return nil, fmt.Errorf("%w: %q", ErrInvalidChannel, r.Channel)
+	}
+	h, err := b.ensure(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if h.config.Load().Config.Ordered && !r.Ordered {
+		r.Ordered = true // order is the topic's promise, however one subscribes
+	}
+	if err := b.CreateChannel(ctx, r.Topic, r.Channel, r.Ordered); err != nil {
+		return nil, err
+	}
+	if h = b.lookup(r.Topic); h == nil {
+		return nil, ErrTopicNotFound
+	}
+	s := &Subscription{b: b, topic: h, ask: r}
+	s.sources.Store(&sources{})
+	return s, nil
+}
+
+// subscribeFor joins a channel for a client of another node, on partitions that
+// this one must lead.
+func (b *Broker) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *feed) (*Subscription, error) {
+	if h := b.lookup(m.Topic); h == nil || h.incarnation != m.Incarnation {
+		return nil, coord.ErrNotLeading // or not yet
+	}
+	s, err := b.newSubscription(ctx, Subscribe{
+		Topic: m.Topic, Channel: m.Channel, Partition: AnyPartition, Ordered: m.Ordered, Client: fd,
+		MsgTimeout: m.MsgTimeout, SampleRate: m.SampleRate, Wake: fd.wake,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var led []*ledPartition
+	for _, i := range m.Partitions {
+		lp := s.topic.leds(i)
+		if lp == nil {
+			return nil, fmt.Errorf("%s/%d: %w", m.Topic, i, coord.ErrNotLeading)
+		}
+		led = append(led, lp)
+	}
+	if err := s.joiner().join(led); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// joiner finds sources for a subscription.
+type joiner struct{ s *Subscription }
+
+func (s *Subscription) joiner() joiner { return joiner{s} }
+
+// begin finds the first sources. While nobody leads what is asked for, or who
+// does is not known here yet, it waits.
+func (j joiner) begin(ctx context.Context) error {
+	s := j.s
+	n := len(s.topic.config.Load().Partitions)
+	if s.ask.Partition >= n {
+		return fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, s.ask.Topic, s.ask.Partition)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.b.o.PublishTimeout)
+	defer cancel()
+	for {
+		changed := s.b.o.Meta.Changed()
+		err := s.joiner().find(ctx)
+		if err == nil || !passes(err) {
+			return err
+		}
+		again := time.NewTimer(retryLast)
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return err
+		}
+		again.Stop()
+	}
+}
+
+// passes says whether what stands in the way of a subscription may be gone soon.
+func passes(err error) bool {
+	return fate.Of(err) == fate.Refused && (moving(err) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrExiting) ||
+		!answered(err) && errors.Is(err, errNotReached))
+}
+
+// find joins the partitions that are led here, or has them relayed.
+func (j joiner) find(ctx context.Context) error {
+	s := j.s
+	led := s.topic.led()
+	if s.ask.Partition >= 0 {
+		led = nil
+		if lp := s.topic.leds(s.ask.Partition); lp != nil {
+			led = append(led, lp)
+		}
+	}
+	if len(led) > 0 {
+		return s.joiner().join(led)
+	}
+	return s.joiner().relayAll(ctx)
+}
+
+// join adds consumers of partitions that are led here.
+func (j joiner) join(led []*ledPartition) error {
+	s := j.s
+	for _, lp := range led {
+		if err := s.joiner().joinOne(lp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j joiner) joinOne(lp *ledPartition) error {
+	s := j.s
+	r := &s.ask
+	c := lp.part.Channel(r.Channel)
+	if c == nil {
+		return errChannelClosed
+	}
+	src := &localSource{part: lp.part}
+	k, err := c.Join(topic.ConsumerOptions{
+		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate,
+		Wake: r.Wake, Owner: s,
+		Ended: func(reason error) {
+			src.gone.Store(true)
+			s.lost(reason)
+		},
+	}, s.b.o.MaxChannelConsumers)
+	if err != nil {
+		return err
+	}
+	if k == nil {
+		return tooManyConsumers{r.Topic, r.Channel, s.b.o.MaxChannelConsumers}
+	}
+	src.Consumer = k
+	if !s.change(func(set *sources) { set.local = append(set.local, src) }) {
+		k.Leave()
+	}
+	return nil
+}
+
+func (s *Subscription) maxTimeout() time.Duration { return max(s.b.o.MaxMsgTimeout, s.ask.MsgTimeout) }
+
+// relayAll has other nodes deliver what they lead. It is content if some can.
+func (j joiner) relayAll(ctx context.Context) error {
+	s := j.s
+	byLeader := map[meta.NodeID][]int{}
+	t := s.b.o.Meta.Topic(s.ask.Topic)
+	if t == nil || t.Incarnation != s.topic.incarnation {
+		return ErrTopicNotFound
+	}
+	for i := range t.Partitions {
+		if leader := t.Partitions[i].Leader; leader != "" && (s.ask.Partition < 0 || s.ask.Partition == i) {
+			byLeader[leader] = append(byLeader[leader], i)
+		}
+	}
+	var errs []error
+	for leader, partitions := range byLeader {
+		if err := s.joiner().relayFrom(ctx, leader, partitions, false); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	switch {
+	case len(errs) < len(byLeader):
+		return nil
+	case len(errs) == 0:
+		return fmt.Errorf("topic %s: %w", s.ask.Topic, ErrNoLeader)
+	}
+	return errs[0]
+}
+
+// errNotReached is what the failure of a call that never arrived is, too.
+var errNotReached = fate.Refuse("the node was not reached")
+
+// relayFrom has one other node deliver what it leads.
+func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []int, extra bool) error {
+	s := j.s
+	if leader == s.b.o.Self || s.b.o.Remote == nil {
+		return fmt.Errorf("%s: %w", s.ask.Topic, coord.ErrNotLeading) // or not yet
+	}
+	about, err := json.Marshal(s.ask.Client.ClientStats())
+	if err != nil {
+		return fmt.Errorf("the client's description: %w", err)
+	}
+	r := &relay{
+		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1), partitions: partitions,
+		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: map[seq.MessageID]flight{},
+	}
+	r.events = relayEvents{wake: s.ask.Wake, starved: s.allot, freed: s.freed, ended: s.lost}
+	err = r.open(ctx, &forward.Subscribe{
+		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
+		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Client: about,
+	})
+	if err != nil {
+		if !answered(err) && fate.Of(err) == fate.Refused {
+			err = fate.Mark(fmt.Errorf("%w: %w", errNotReached, err), fate.Refused)
+		}
+		return err
+	}
+	if !s.change(func(set *sources) { set.relays = append(set.relays, r) }) {
+		r.close()
+		return nil
+	}
+	if r.gone() { // before lost could know of it
+		s.lost(errSubscriptionGone)
+	}
+	s.allot()
+	return nil
+}
+
+// tooManyConsumers is ErrTooManyConsumers in the words that NSQ clients know.
+type tooManyConsumers struct {
+	topic, channel string
+	limit          int
+}
+
+func (e tooManyConsumers) Error() string {
+	return fmt.Sprintf("consumers for %s:%s exceeds limit of %d", e.topic, e.channel, e.limit)
+}
+
+func (tooManyConsumers) Unwrap() error { return ErrTooManyConsumers }
