@@ -137,13 +137,16 @@ var askTroubles = question[nothing, []Trouble]{"troubles", func(o *desk, _ conte
 // troubles returns what the controller cannot do, of the partitions that f
 // chooses. Without a controller there is nothing to tell.
 func (o *desk) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
-	leader, ok := o.d.o.Meta.Leader()
-	if !ok {
-		return nil
+	all, err := askTroubles.answer(o, ctx, nothing{})
+	if errors.Is(err, raftstore.ErrNotLeader) {
+		leader, ok := o.d.o.Meta.Leader()
+		if !ok || leader == o.self() {
+			return nil
+		}
+		one, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		all, err = askTroubles.ask(one, o, leader, nothing{})
 	}
-	one, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	all, err := askTroubles.ask(one, o, leader, nothing{})
 	if err != nil {
 		return nil
 	}

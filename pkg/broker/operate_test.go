@@ -1,0 +1,593 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// council is the Members of a lan: every broker votes, though one store has all
+// the metadata.
+type council struct {
+	store    *raftstore.Store
+	config   raftstore.Configuration
+	troubles []Trouble
+	removed  []meta.NodeID
+	moved    int
+}
+
+func (c *council) Members() raftstore.Configuration { return c.config }
+
+func (c *council) RemoveMember(ctx context.Context, id meta.NodeID) error {
+	c.removed = append(c.removed, id)
+	_, err := c.store.Propose(ctx, meta.RemoveNode{ID: id})
+	return err
+}
+
+func (c *council) TransferController(context.Context) error { c.moved++; return nil }
+
+func (c *council) Controller() (controller.Decision, bool) {
+	return controller.Decision{Troubles: c.troubles}, true
+}
+
+// newGovernedLan starts brokers that know who takes part in the metadata.
+func newGovernedLan(t *testing.T, ids ...meta.NodeID) (*lan, *council) {
+	t.Helper()
+	c := &council{}
+	for _, id := range ids {
+		c.config.Members = append(c.config.Members, raftstore.Member{ID: id, Address: string(id) + ":4152", Voter: true})
+	}
+	l := newLan(t, func(o *Options) { o.Members, c.store = c, o.Meta }, ids...)
+	return l, c
+}
+
+// spread makes a topic whose partitions are led by different nodes.
+func (l *lan) spread(name string, leaders ...meta.NodeID) {
+	l.t.Helper()
+	cfg := meta.TopicConfig{Partitions: len(leaders), Replicas: 1}.WithDefaults(1, false)
+	assignment := make([][]meta.NodeID, len(leaders))
+	for i, id := range leaders {
+		assignment[i] = []meta.NodeID{id}
+	}
+	if _, err := l.store.Propose(l.t.Context(), meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment}); err != nil {
+		l.t.Fatal(err)
+	}
+	for i := range leaders {
+		l.leader(name, i)
+	}
+}
+
+func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.spread("t", "n1", "n2", "n2")
+	if err := l.at("n3").CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		l.mustPut("t", i, fmt.Sprint("a", i), fmt.Sprint("b", i))
+	}
+	for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+		b := l.at(id)
+		stats := b.ClusterStats(ctx, "t", "", false)
+		if len(stats) != 1 || stats[0].Messages != 6 || len(stats[0].Partitions) != 3 || len(stats[0].Channels) != 1 {
+			t.Fatalf("%s: %+v", id, stats)
+		}
+		for i, p := range stats[0].Partitions {
+			if p.Partition != i || p.CommittedEnd != 2 || p.Leader != []string{"n1", "n2", "n2"}[i] {
+				t.Errorf("%s: partition %d: %+v", id, i, p)
+			}
+		}
+		if c := stats[0].Channels[0]; c.Depth != 6 || len(c.Partitions) != 3 {
+			t.Errorf("%s: channel %+v", id, c)
+		}
+		if all := b.ClusterStats(ctx, "", "", false); len(all) != 1 || all[0].Messages != 6 {
+			t.Errorf("%s: all: %+v", id, all)
+		}
+		seen, err := b.Peek(ctx, Peek{Topic: "t", Channel: "c", Partition: AnyPartition, Max: 5})
+		if err != nil || len(seen) != 5 || seen[4].Partition != 2 || string(seen[2].Body) != "a1" {
+			t.Errorf("%s: peek: %+v, %v", id, seen, err)
+		}
+	}
+	if got := l.at("n3").TopicStats("", "", false); len(got) != 0 {
+		t.Errorf("n3 leads nothing and says %+v", got)
+	}
+
+	end := SeekTo{End: true}
+	start := SeekTo{Start: true}
+	depth := func() int64 { return l.at("n3").ClusterStats(ctx, "t", "c", false)[0].Channels[0].Depth }
+	steps := []struct {
+		what string
+		do   func() error
+		want int64
+	}{
+		{"seek to the end", func() error { return l.at("n3").SeekChannel(ctx, "t", "c", end) }, 0},
+		{"seek to the start", func() error { return l.at("n1").SeekChannel(ctx, "t", "c", start) }, 6},
+		{"empty", func() error { return l.at("n3").EmptyChannel(ctx, "t", "c") }, 0},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil || depth() != s.want {
+			t.Errorf("%s: %v, depth %d, want %d", s.what, err, depth(), s.want)
+		}
+	}
+	if err := l.at("n3").EmptyChannel(ctx, "t", "nope"); !errors.Is(err, ErrChannelNotFound) {
+		t.Errorf("empty of no channel: %v", err)
+	}
+	if err := l.at("n3").SeekChannel(ctx, "nope", "c", end); !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("seek in no topic: %v", err)
+	}
+	if _, err := l.at("n3").Peek(ctx, Peek{Topic: "t", Partition: 9}); !errors.Is(err, ErrPartitionNotFound) {
+		t.Errorf("peek at no partition: %v", err)
+	}
+}
+
+func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.spread("t", "n1", "n2")
+	b := l.at("n3")
+	for _, channel := range []string{"c", "c#ephemeral"} {
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			if err := l.at(id).CreateChannel(ctx, "t", channel, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paused := func() bool { return b.ClusterStats(ctx, "t", channel, false)[0].Channels[0].Paused }
+		if err := b.PauseChannel(ctx, "t", channel, true); err != nil || !paused() {
+			t.Errorf("%s: pause: %v", channel, err)
+		}
+		if err := b.PauseChannel(ctx, "t", channel, false); err != nil || paused() {
+			t.Errorf("%s: resume: %v", channel, err)
+		}
+		if err := b.DeleteChannel(ctx, "t", channel); err != nil {
+			t.Errorf("%s: delete: %v", channel, err)
+		}
+		if got := b.ClusterStats(ctx, "t", channel, false)[0].Channels; len(got) != 0 {
+			t.Errorf("%s: still there: %+v", channel, got)
+		}
+		if err := b.DeleteChannel(ctx, "t", channel); !errors.Is(err, ErrChannelNotFound) {
+			t.Errorf("%s: delete again: %v", channel, err)
+		}
+	}
+}
+
+func TestAPeekBetweenNodesComesInParts(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2")
+	l.spread("t", "n1")
+	large := make([]byte, peekBytes/2-1)
+	for range 5 {
+		if err := l.put("t", 0, string(large)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, err := l.at("n2").Peek(t.Context(), Peek{Topic: "t", Partition: 0, Max: 4})
+	if err != nil || len(seen) != 4 {
+		t.Fatalf("%d messages, %v", len(seen), err)
+	}
+	for i, m := range seen {
+		if int(m.Offset) != i || len(m.Body) != len(large) {
+			t.Errorf("message %d is at %d with %d bytes", i, m.Offset, len(m.Body))
+		}
+	}
+}
+
+func TestVerifyComparesAllReplicas(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, "a", "b", "c")
+	for _, id := range []meta.NodeID{"n1", "n3"} {
+		l.eventually("a digest of what is committed everywhere", func() bool {
+			d, err := l.at(id).Digest(ctx, "t")
+			if err != nil || len(d) != 1 {
+				t.Fatalf("%s: %+v, %v", id, d, err)
+			}
+			return d[0].CommittedEnd == 3 && len(d[0].Digests) == 3 &&
+				d[0].Digests["n1"] == d[0].Digests["n2"] && d[0].Digests["n1"] == d[0].Digests["n3"]
+		})
+	}
+	l.kill("n2")
+	d, err := l.at("n3").Digest(ctx, "t")
+	if err != nil || d[0].Digests["n1"] == "" || d[0].Digests["n2"] != "" {
+		t.Errorf("with a replica that is gone: %+v, %v", d, err)
+	}
+	if _, err := l.at("n1").Digest(ctx, "nope"); !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("no topic: %v", err)
+	}
+}
+
+func TestWhatIsComparedIsWhatAllInSyncReplicasHave(t *testing.T) {
+	isr := []meta.NodeID{"a", "b"}
+	for _, c := range []struct {
+		what      string
+		extents   map[meta.NodeID]extent
+		from, end int
+		nodes     []meta.NodeID
+	}{
+		{"nobody answers", nil, 0, 0, nil},
+		{"only one that is not in sync", map[meta.NodeID]extent{"c": {CommittedEnd: 9}}, 0, 0, nil},
+		{"equal", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 0, 5, []meta.NodeID{"a", "b"}},
+		{"one has heard of less", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 3}}, 0, 3, []meta.NodeID{"a", "b"}},
+		{"retention", map[meta.NodeID]extent{"a": {LogStart: 2, CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 2, 5, []meta.NodeID{"a", "b"}},
+		{"a third that is behind", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 4}}, 0, 5, []meta.NodeID{"a", "b"}},
+		{"a third that is level", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a", "b", "c"}},
+		{"a third that has dropped more", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "c": {LogStart: 1, CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a"}},
+		{"all dropped", map[meta.NodeID]extent{"a": {LogStart: 7, CommittedEnd: 7}, "b": {CommittedEnd: 5}}, 5, 5, []meta.NodeID{"b"}},
+	} {
+		from, end, nodes := common(c.extents, isr)
+		if int(from) != c.from || int(end) != c.end || !slices.Equal(nodes, c.nodes) {
+			t.Errorf("%s: [%d,%d) of %v, want [%d,%d) of %v", c.what, from, end, nodes, c.from, c.end, c.nodes)
+		}
+	}
+}
+
+func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3", "n4")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	x := newLoad(l, "n4", "t", 2)
+	for _, to := range []meta.NodeID{"n2", "n2", "n3", "n1"} {
+		if err := l.at("n4").TransferLeader(ctx, "t", 0, to); err != nil {
+			t.Fatalf("to %s: %v", to, err)
+		}
+		if got := l.store.Topic("t").Partitions[0].Leader; got != to {
+			t.Errorf("led by %s, want %s", got, to)
+		}
+	}
+	if err := l.at("n1").TransferLeader(ctx, "t", 0, ""); err != nil || l.store.Topic("t").Partitions[0].Leader == "n1" {
+		t.Errorf("to anybody, asked of the leader: %v", err)
+	}
+	x.end()
+	if len(x.failed) > 0 {
+		t.Errorf("%d publishes failed, the first: %v", len(x.failed), x.failed[0])
+	}
+	for to, want := range map[meta.NodeID]error{"n9": meta.ErrNodeNotFound, "n4": meta.ErrNotInISR} {
+		if err := l.at("n4").TransferLeader(ctx, "t", 0, to); !errors.Is(err, want) {
+			t.Errorf("to %s: %v", to, err)
+		}
+	}
+	if err := l.at("n4").TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, ErrPartitionNotFound) {
+		t.Errorf("of no partition: %v", err)
+	}
+	if err := l.at("n4").TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("of no topic: %v", err)
+	}
+}
+
+func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, "a", "b")
+	c.troubles = []Trouble{
+		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}, Nodes: []meta.NodeID{"n1"}},
+		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
+	}
+	d, err := l.at("n3").DescribePartition(ctx, "t", 0)
+	if err != nil || d.Leader != "n1" || d.LogEnd != 2 || len(d.Copies) != 3 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for i, x := range d.Copies {
+		if !x.Answered || !x.InSync || x.LogEnd != 2 || (x.Follower == nil) != (i == 0) {
+			t.Errorf("copy %+v", x)
+		}
+	}
+	if f := d.Copies[1].Follower; f != nil && (!f.Connected || f.Acked != 2 || f.Lag != 0 || f.Behind != 0) {
+		t.Errorf("follower %+v", f)
+	}
+	lags := l.at("n1").ReplicaLags()
+	if len(lags) != 2 || lags[0].Node != "n2" || lags[0].Partitions != 1 || lags[0].Messages != 0 {
+		t.Errorf("lags %+v", lags)
+	}
+	if got := l.at("n2").ReplicaLags(); len(got) != 0 {
+		t.Errorf("a follower's lags: %+v", got)
+	}
+}
+
+func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("alone", "n1")
+	l.create("t", "n2", "n3")
+	l.leader("alone", 0)
+	l.inSync("t", 0, 2)
+	b := l.at("n3")
+	if err := b.DrainNode(ctx, "n1", false, false); !errors.Is(err, controller.ErrDrain) {
+		t.Errorf("the only copy's node: %v", err)
+	}
+	if err := b.DrainNode(ctx, "n2", false, true); !errors.Is(err, controller.ErrDrain) {
+		t.Errorf("a stop that leaves too few in sync: %v", err)
+	}
+	if err := b.DrainNode(ctx, "n9", true, false); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("no node, by force: %v", err)
+	}
+	if err := errors.Join(b.DrainNode(ctx, "n1", true, false), b.DrainNode(ctx, "n2", false, false)); err != nil {
+		t.Fatal(err)
+	}
+	c.troubles = []Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
+	d, err := b.DescribeNode(ctx, "n1")
+	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
+		t.Errorf("described as %+v, %v", d, err)
+	}
+	if want := []NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
+		t.Errorf("holds %+v, want %+v", d.Partitions, want)
+	}
+	if err := b.UndrainNode(ctx, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (Progress{}) || d.Troubles != nil {
+		t.Errorf("undrained: %+v, %v", d, err)
+	}
+}
+
+func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	b := l.at("n2")
+	if err := b.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
+		t.Errorf("no room: %v", err)
+	}
+	if err := b.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("no node: %v", err)
+	}
+	if err := b.DecommissionNode(ctx, "n1", true); err != nil {
+		t.Fatal(err)
+	}
+	d, err := b.DescribeNode(ctx, "n1")
+	if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
+		t.Errorf("described as %+v, %v", d, err)
+	}
+	if err := b.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
+		t.Errorf("in use: %v", err)
+	}
+	if err := b.DeleteTopic(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, ErrNodeActive) {
+		t.Errorf("up and wanted: %v", err)
+	}
+	if d, err := b.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
+		t.Errorf("empty: %+v, %v", d, err)
+	}
+	if err := errors.Join(b.RemoveNode(ctx, "n1"), b.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
+		t.Errorf("removed %v, %v", c.removed, err)
+	}
+	if err := b.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("no node: %v", err)
+	}
+	if _, err := b.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("removed and described: %v", err)
+	}
+}
+
+func TestAMoveIsStartedAndTakenBack(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	b := l.at("n3")
+	if err := b.CancelMove(ctx, "t", 0); !errors.Is(err, controller.ErrNotMoving) {
+		t.Errorf("nothing to take back: %v", err)
+	}
+	if err := b.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("to no node: %v", err)
+	}
+	if err := b.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := b.DescribePartition(ctx, "t", 0)
+	if err != nil || !slices.Equal(d.Removing, []string{"n2"}) || !slices.Equal(d.Replicas, []string{"n1", "n3", "n2"}) || d.Left.Moving != 1 {
+		t.Errorf("moving: %+v, %v", d, err)
+	}
+	if err := b.CancelMove(ctx, "t", 0); err != nil {
+		t.Fatal(err)
+	}
+	if p := l.store.Topic("t").Partitions[0]; slices.Contains(p.Target(), "n3") {
+		t.Errorf("taken back: %+v", p)
+	}
+}
+
+func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	p := l.store.Topic("t").Partitions[0]
+	if _, err := l.store.Propose(ctx, meta.AlterISR{Topic: "t", Partition: 0, Epoch: p.Epoch, Version: p.Version, ISR: []meta.NodeID{"n1"}}); err != nil {
+		t.Fatal(err)
+	}
+	l.kill("n1")
+	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n1", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	l.elect("t", 0, "")
+	b := l.at("n3")
+	if err := b.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, meta.ErrNotInISR) {
+		t.Errorf("a clean election: %v", err)
+	}
+	if err := b.ElectLeader(ctx, "t", 0, "n3", true); !errors.Is(err, meta.ErrNotInISR) {
+		t.Errorf("of one that holds nothing: %v", err)
+	}
+	if err := b.ElectLeader(ctx, "t", 0, "n2", true); err != nil {
+		t.Fatal(err)
+	}
+	if p := l.store.Topic("t").Partitions[0]; p.Leader != "n2" || !slices.Equal(p.ISR, []meta.NodeID{"n2"}) {
+		t.Errorf("elected: %+v", p)
+	}
+}
+
+func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	for i := range 4 {
+		name := fmt.Sprint("t", i)
+		l.create(name, "n1", "n2")
+		l.inSync(name, 0, 2)
+		l.elect(name, 0, "n2")
+		l.leader(name, 0)
+	}
+	b := l.at("n3")
+	plan := b.PlanBalance()
+	if len(plan.Leaders) != 4 || plan.Leaders[0] != (LeaderMove{"t0", 0, "n2", "n1"}) || len(plan.Moves) == 0 {
+		t.Fatalf("plan %+v", plan)
+	}
+	if want := []NodeLoad{{"n1", "up", "", 0, 4, 4}, {"n2", "up", "", 4, 0, 4}, {"n3", "up", "", 0, 0, 0}}; !cmp.Equal(plan.Nodes, want) {
+		t.Errorf("loads %+v", plan.Nodes)
+	}
+	done, err := b.StartBalance(ctx, true, false, 0)
+	if err != nil || len(done.Leaders) != 4 || len(done.Moves) != 0 || len(b.PlanBalance().Leaders) != 0 {
+		t.Errorf("leaders: %+v, %v", done, err)
+	}
+	done, err = b.StartBalance(ctx, false, true, 1)
+	if err != nil || len(done.Leaders) != 0 || len(done.Moves) != 1 || b.Placement().Moving != 1 {
+		t.Errorf("replicas: %+v, %v", done, err)
+	}
+}
+
+func TestEveryMemberTellsOfItsPartInTheAgreement(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	l.stop("n3")
+	r := l.at("n2").Raft(t.Context())
+	if r.Voters != 3 || r.Tolerance != 1 || len(r.Members) != 3 || r.Members[0].Stats == nil || r.Members[1].Stats == nil || r.Members[2].Stats != nil {
+		t.Errorf("%+v", r)
+	}
+	if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: "n3", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.at("n2").Tolerance(); got != 0 {
+		t.Errorf("with one down: %d", got)
+	}
+}
+
+func TestARequestFindsTheNextLeader(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	l.mustPut("t", 0, "a")
+	l.kill("n1")
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		timer := time.NewTimer(askPause / 2)
+		<-timer.C
+		l.failOver("n1")
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	seen, err := l.at("n3").Peek(ctx, Peek{Topic: "t", Partition: 0})
+	<-moved
+	if err != nil || len(seen) != 1 {
+		t.Errorf("%+v, %v", seen, err)
+	}
+}
+
+func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
+	client := func(address string, ready, inFlight int64) ClientStats {
+		return ClientStats{RemoteAddress: address, ClientID: "c", Ready: ready, InFlight: inFlight, Finished: 1}
+	}
+	got := mergeStats(map[meta.NodeID][]TopicStats{
+		"n1": {{
+			Name: "t", Depth: 1, Messages: 10, Bytes: 100, LogBytes: 7,
+			Partitions: []PartitionStats{{Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}, {Partition: 0, Leader: "n2", Bytes: 2}},
+			Channels: []ChannelStats{{
+				Name: "c", Depth: 1, OldestAge: time.Second, Consumers: 2, Partitions: []ChannelPartitionStats{{Partition: 2}},
+				Clients: []ClientStats{client("a", 4, 1), client("b", 2, 0)},
+			}},
+		}, {Name: "followed", Partitions: []PartitionStats{{Leader: "n2"}}}},
+		"n2": {{
+			Name: "t", Depth: 2, Messages: 20, Bytes: 200, Paused: true,
+			Partitions: []PartitionStats{{Partition: 2, Leader: "n2", Epoch: 2, Bytes: 90}, {Partition: 0, Leader: "n2", Bytes: 3}},
+			Channels: []ChannelStats{
+				{
+					Name: "c", Depth: 2, InFlight: 1, OldestAge: time.Minute, Consumers: 1, Partitions: []ChannelPartitionStats{{Partition: 0}},
+					Clients: []ClientStats{client("a", 3, 2)},
+				},
+				{Name: "b"},
+			},
+		}},
+	})
+	want := []TopicStats{{
+		Name: "t", Depth: 3, Messages: 30, Bytes: 300, LogBytes: 8, Paused: true,
+		Partitions: []PartitionStats{{Partition: 0, Leader: "n2", Bytes: 3}, {Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}},
+		Channels: []ChannelStats{{Name: "b"}, {
+			Name: "c", Depth: 3, InFlight: 1, OldestAge: time.Minute, Consumers: 2,
+			Partitions: []ChannelPartitionStats{{Partition: 0}, {Partition: 2}},
+			Clients: []ClientStats{
+				{RemoteAddress: "a", ClientID: "c", Ready: 4, InFlight: 3, Finished: 2},
+				{RemoteAddress: "b", ClientID: "c", Ready: 2, Finished: 1},
+			},
+		}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestHealthSaysTheGravestFirst(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	expect := func(healthy, degraded bool, codes ...string) {
+		t.Helper()
+		h := l.at("n2").ClusterHealth(ctx)
+		var got []string
+		for _, r := range h.Reasons {
+			got = append(got, r.Code)
+		}
+		if h.Healthy != healthy || h.Degraded != degraded || !slices.Equal(got, codes) {
+			t.Errorf("healthy %t, degraded %t, %+v; want %t, %t, %v", h.Healthy, h.Degraded, h.Reasons, healthy, degraded, codes)
+		}
+	}
+	expect(true, false)
+	if err := l.at("n1").DrainNode(ctx, "n1", false, false); err != nil {
+		t.Fatal(err)
+	}
+	expect(true, false, "nodes_draining")
+	c.troubles = []Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
+	expect(false, true, "drain_stuck", "nodes_draining")
+	c.troubles = nil
+	l.kill("n3")
+	l.inSync("t", 0, 2)
+	expect(false, true, "nodes_silent", "partitions_under_replicated", "nodes_draining")
+	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n3", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	expect(false, true, "metadata_tolerance", "nodes_down", "partitions_under_replicated", "nodes_draining")
+	l.elect("t", 0, "")
+	expect(false, false, "partitions_offline", "metadata_tolerance", "nodes_down", "partitions_under_replicated", "nodes_draining")
+	c.config.Members = c.config.Members[1:]
+	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n2", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	h := l.at("n2").ClusterHealth(ctx)
+	if h.Reasons[0].Code != "no_controller" || h.Healthy || h.Degraded {
+		t.Errorf("without a quorum: %+v", h)
+	}
+}
+
+func TestAReasonNamesAFewAndCountsAll(t *testing.T) {
+	f := newFindings()
+	for i := range 5 {
+		f.add("nodes_down", "nodes do not answer", fmt.Sprint("n", i))
+	}
+	h := f.health()
+	want := []HealthReason{{"nodes_down", 5, "nodes do not answer: n0 n1 n2 and 2 more"}}
+	if diff := cmp.Diff(want, h.Reasons); diff != "" || !h.Degraded || h.Healthy {
+		t.Errorf("%+v\n%s", h, diff)
+	}
+}
