@@ -146,7 +146,7 @@ func topicDir(name string, in meta.Incarnation) string { return fmt.Sprintf("%s.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	o = o.withDefaults()
 	b := &Broker{directory: &directory{hosting: newHosting(o)}}
-	b.operator = &operator{desk{b.directory, b.Health}}
+	b.operator = &operator{contents{desk{b.directory, b.Health}}}
 	b.forwarding = newForwarding(b)
 	if err := b.join(ctx); err != nil {
 		return nil, err

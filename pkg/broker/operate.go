@@ -52,7 +52,10 @@ const (
 
 // operator carries out what concerns the whole cluster, whichever node is asked:
 // it changes the metadata, and asks the nodes that know or lead.
-type operator struct{ desk }
+type operator struct{ contents }
+
+// contents is the part of it that is about messages, channels and counts.
+type contents struct{ desk }
 
 // desk asks nodes what they know or lead, and answers them what this one does.
 type desk struct {

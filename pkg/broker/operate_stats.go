@@ -23,7 +23,7 @@ var askStats = question[statsArgs, []TopicStats]{"stats", func(o *desk, _ contex
 
 // ClusterStats is TopicStats over all partitions, wherever they are led. What a
 // node has that does not answer is missing in the sums.
-func (o *operator) ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []TopicStats {
+func (o *contents) ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []TopicStats {
 	var topics []*meta.Topic
 	if topicFilter == "" {
 		topics = o.d.Topics()

@@ -102,7 +102,7 @@ func (to SeekTo) in(part *topic.Partition) (seq.Offset, error) {
 
 // change carries out a change on every partition of a topic, at its leader, and
 // says whether any had the channel.
-func (o *operator) change(ctx context.Context, a changeArgs) (found bool, err error) {
+func (o *contents) change(ctx context.Context, a changeArgs) (found bool, err error) {
 	t, err := o.d.Topic(a.Topic)
 	if err != nil {
 		return false, err
@@ -127,7 +127,7 @@ func (o *operator) change(ctx context.Context, a changeArgs) (found bool, err er
 	return found, errors.Join(errs...)
 }
 
-func (o *operator) changeChannel(ctx context.Context, a changeArgs) error {
+func (o *contents) changeChannel(ctx context.Context, a changeArgs) error {
 	found, err := o.change(ctx, a)
 	if err == nil && !found {
 		return ErrChannelNotFound
@@ -136,24 +136,24 @@ func (o *operator) changeChannel(ctx context.Context, a changeArgs) error {
 }
 
 // EmptyTopic drops the messages that no channel has got yet, in every partition.
-func (o *operator) EmptyTopic(ctx context.Context, name string) error {
+func (o *contents) EmptyTopic(ctx context.Context, name string) error {
 	_, err := o.change(ctx, changeArgs{Verb: verbEmpty, Topic: name})
 	return err
 }
 
 // EmptyChannel drops all that a channel has, in every partition: waiting,
 // deferred and in flight.
-func (o *operator) EmptyChannel(ctx context.Context, name, channel string) error {
+func (o *contents) EmptyChannel(ctx context.Context, name, channel string) error {
 	return o.changeChannel(ctx, changeArgs{Verb: verbEmpty, Topic: name, Channel: channel})
 }
 
 // SeekChannel moves a channel in every partition of its topic.
-func (o *operator) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
+func (o *contents) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
 	return o.changeChannel(ctx, changeArgs{Verb: verbSeek, Topic: name, Channel: channel, Seek: &to})
 }
 
 // PauseChannel stops or resumes delivery to a channel's consumers.
-func (o *operator) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
+func (o *contents) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
 	if !meta.IsEphemeral(channel) {
 		return o.d.change(ctx, name, meta.AlterChannel{Topic: name, Channel: channel, Paused: &paused})
 	}
@@ -166,7 +166,7 @@ func (o *operator) PauseChannel(ctx context.Context, name, channel string, pause
 
 // DeleteChannel deletes a channel. Its consumers are disconnected. The last
 // channel of an ephemeral topic takes the topic along.
-func (o *operator) DeleteChannel(ctx context.Context, name, channel string) error {
+func (o *contents) DeleteChannel(ctx context.Context, name, channel string) error {
 	var err error
 	if meta.IsEphemeral(channel) {
 		err = o.changeChannel(ctx, changeArgs{Verb: verbDelete, Topic: name, Channel: channel})
@@ -216,7 +216,7 @@ var askPeek = question[Peek, peekedPart]{"peek", func(o *desk, ctx context.Conte
 // Peek returns messages without touching them, partition by partition, from the
 // leader of each. A partition that has none just now is passed over, unless it
 // is the one that is asked for.
-func (o *operator) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
+func (o *contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	t, err := o.d.Topic(r.Topic)
 	if err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (o *operator) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 }
 
 // peek asks for messages of one partition until all are there.
-func (o *operator) peek(ctx context.Context, r Peek) ([]Peeked, error) {
+func (o *contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	all := []Peeked{}
 	for {
 		part, err := atLeader(ctx, &o.desk, askPeek, r.Topic, r.Partition, r)

@@ -84,7 +84,7 @@ func digest(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (string
 // be asked, over what all in-sync ones have: from the latest start to the least
 // committed end. A replica that is not in sync and has not come that far is left
 // out.
-func (o *operator) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
+func (o *contents) Digest(ctx context.Context, name string) ([]PartitionDigest, error) {
 	t, err := o.d.Topic(name)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (o *operator) Digest(ctx context.Context, name string) ([]PartitionDigest, 
 }
 
 // compare has the replicas of a partition read what they hold.
-func (o *operator) compare(ctx context.Context, t *meta.Topic, i int) PartitionDigest {
+func (o *contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionDigest {
 	p := &t.Partitions[i]
 	out := PartitionDigest{Partition: i, Digests: map[string]string{}}
 	a := copyArgs{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
