@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,9 +21,9 @@ import (
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
@@ -35,12 +34,15 @@ import (
 // and what it is reached through.
 type brokerNode struct {
 	c       nodeConfig
-	store   *raftstore.Store
+	member  *cluster.Node
 	broker  *broker.Broker
 	server  *server.Server
 	admin   *admin.Server
 	metrics *metrics.Metrics
-	https   []*http.Server // one for each HTTP listener
+
+	front, lookupFront admin.Front    // answer from the beginning
+	https              []*http.Server // one for each HTTP listener
+	web                errgroup.Group // they serve
 
 	ready  chan struct{}
 	failed chan error // why the node cannot go on; holds one
@@ -54,75 +56,82 @@ type brokerNode struct {
 	startedAt time.Time
 }
 
-// errJoin refuses to start alone where that is not what was asked for.
-var errJoin = errors.New("join: a node cannot join others yet; leave it empty")
-
-// openBroker opens a brokerNode: the metadata, then the partitions that it
-// gives to this node, then what serves them.
+// openBroker opens a brokerNode: its place in the cluster and the metadata, then
+// the partitions that it gives to this node, then what serves them.
 func openBroker(ctx context.Context, c nodeConfig) (node, error) {
-	if len(c.Options.Cluster.Join) > 0 {
-		return nil, exitWith(exitConfig, errJoin)
-	}
 	n := &brokerNode{c: c, ready: make(chan struct{}), failed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.metrics = n.newMetrics()
-	if err := n.openStore(ctx); err != nil {
-		return nil, err
+	n.startWeb()
+	var err error
+	if n.member, err = cluster.Open(ctx, n.memberOptions()); err != nil {
+		return nil, errors.Join(fmt.Errorf("metadata: %w", err), n.Close())
 	}
 	if err := n.openServers(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+	n.front.Open(n.admin.Handler())
+	n.lookupFront.Open(n.admin.LookupHandler())
 	return n, nil
 }
 
-func (n *brokerNode) openStore(ctx context.Context) (err error) {
+func (n *brokerNode) memberOptions() cluster.Options {
 	o := &n.c.Options
-	n.store, err = raftstore.Open(raftstore.Options{
-		Dir: metaDir(o.DataDir), NodeID: meta.NodeID(o.NodeID), Address: n.c.Advertise.Cluster,
-		Bootstrap: true, Logger: n.c.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("metadata: %w", err)
+	return cluster.Options{
+		Self: meta.NodeID(o.NodeID), FS: vfs.OS{}, DataDir: o.DataDir, Node: n.announcement(),
+		Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
+		Join: o.Cluster.Join, Expect: o.Cluster.BootstrapExpect,
+		Build: version, ServerTLS: n.c.PeerTLS.server, ClientTLS: n.c.PeerTLS.client, Logger: n.c.Log,
 	}
-	if err := n.store.WaitLeader(ctx); err != nil {
-		return errors.Join(fmt.Errorf("metadata: %w", err), n.store.Close())
+}
+
+// announcement is what other nodes are told of this one.
+func (n *brokerNode) announcement() meta.Node {
+	hostname, _ := os.Hostname() // "" is told where there is none
+	return meta.Node{
+		Hostname: hostname, TCPAddress: n.c.Advertise.TCP, HTTPAddress: n.c.Advertise.HTTP, HTTPSAddress: n.c.Advertise.HTTPS,
+		ClusterAddress: n.c.Advertise.Cluster, Zone: n.c.Options.Zone, Version: version, BootID: bootID(),
 	}
-	return nil
 }
 
 func (n *brokerNode) openServers(ctx context.Context) (err error) {
 	if n.broker, err = broker.Open(ctx, n.brokerOptions()); err != nil {
 		return err
 	}
+	n.member.Serve(cluster.Handlers{
+		Replicate: n.broker.HandleReplication, Forward: n.broker.HandleForward, ForwardDown: n.broker.ForwardDown,
+	})
 	if n.server, err = server.New(n.serverOptions(), sessions{n.broker}, n.c.Log); err != nil {
 		return err
 	}
 	if n.admin, err = admin.New(n.adminOptions()); err != nil {
 		return err
 	}
-	for range n.httpListeners() {
-		n.https = append(n.https, admin.NewHTTPServer(n.admin.Handler(), n.c.Log))
-	}
-	for range n.c.Listeners.Lookup {
-		n.https = append(n.https, admin.NewHTTPServer(n.admin.LookupHandler(), n.c.Log))
-	}
 	return nil
 }
 
-// httpListeners are those that serve the whole HTTP API.
-func (n *brokerNode) httpListeners() []net.Listener {
-	return slices.Concat(n.c.Listeners.HTTP, n.c.Listeners.HTTPS)
+// startWeb has the HTTP listeners answer: until the node is open, that it is not.
+func (n *brokerNode) startWeb() {
+	ls := n.c.Listeners
+	for _, l := range slices.Concat(ls.HTTP, ls.HTTPS) {
+		n.serveWeb(l, &n.front)
+	}
+	for _, l := range ls.Lookup {
+		n.serveWeb(l, &n.lookupFront)
+	}
+}
+
+func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
+	s := admin.NewHTTPServer(h, n.c.Log)
+	n.https = append(n.https, s)
+	n.web.Go(func() error { return ignoreClosed(s.Serve(l)) })
 }
 
 func (n *brokerNode) brokerOptions() broker.Options {
 	o := &n.c.Options
-	hostname, _ := os.Hostname() // "" is told where there is none
 	return broker.Options{
-		Self: meta.NodeID(o.NodeID), FS: vfs.OS{}, DataDir: o.DataDir, Meta: n.store, Logger: n.c.Log,
-		Node: meta.Node{
-			Hostname: hostname, TCPAddress: n.c.Advertise.TCP, HTTPAddress: n.c.Advertise.HTTP, HTTPSAddress: n.c.Advertise.HTTPS,
-			ClusterAddress: n.c.Advertise.Cluster, Zone: o.Zone, Version: version, BootID: bootID(),
-		},
+		Self: meta.NodeID(o.NodeID), FS: vfs.OS{}, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
+		Node: n.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
 		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync},
 		Observer:         n.metrics.Histograms(),
 		AutoCreateTopics: o.Topics.AutoCreate,
@@ -141,9 +150,6 @@ func (n *brokerNode) brokerOptions() broker.Options {
 		},
 	}
 }
-
-// metaDir is where a node keeps the metadata.
-func metaDir(dataDir string) string { return filepath.Join(dataDir, "meta") }
 
 // bootID names this boot of the kernel: what was not synced before it is gone.
 func bootID() string {
@@ -219,15 +225,13 @@ func (n *brokerNode) Serve() error {
 	for _, l := range ls.TCP {
 		g.Go(func() error { return ignoreClosed(n.server.Serve(ctx, l)) })
 	}
-	for i, l := range slices.Concat(n.httpListeners(), ls.Lookup) {
-		g.Go(func() error { return ignoreClosed(n.https[i].Serve(l)) })
-	}
+	g.Go(n.web.Wait)
 	g.Go(func() error {
 		select {
 		case err := <-n.failed:
 			return exitWith(exitDisk, err)
-		case <-n.store.Failed():
-			return exitWith(exitDisk, fmt.Errorf("metadata: %w", n.store.Err()))
+		case <-n.member.Failed():
+			return exitWith(exitDisk, fmt.Errorf("metadata: %w", n.member.Err()))
 		case <-ctx.Done():
 			return nil
 		}
@@ -251,7 +255,7 @@ func ignoreClosed(err error) error {
 func (n *brokerNode) Ready() <-chan struct{} { return n.ready }
 
 // Alive implements node.
-func (n *brokerNode) Alive() error { return n.store.Err() }
+func (n *brokerNode) Alive() error { return n.member.Err() }
 
 // Status implements node.
 func (n *brokerNode) Status() string {
@@ -264,12 +268,15 @@ func (n *brokerNode) Reload(config.Options) {}
 // Catalog implements node.
 func (n *brokerNode) Catalog() lookupd.Catalog { return catalog{n} }
 
-// Drain implements node: clients get the answers that they are owed and are
-// then disconnected, while the HTTP side still answers.
+// Drain implements node: leaderships go to others, clients get the answers that
+// they are owed and are then disconnected, while the HTTP side still answers.
+// Until its clients are gone the node forwards what they publish.
 func (n *brokerNode) Drain(ctx context.Context) error {
 	n.draining.Store(true)
+	handover := n.broker.Handover(ctx)
+	err := errors.Join(handover, n.server.Shutdown(ctx))
 	n.broker.Exit()
-	return n.server.Shutdown(ctx)
+	return err
 }
 
 // Close implements node.
@@ -290,7 +297,14 @@ func (n *brokerNode) Close() error {
 		if n.broker != nil {
 			errs = append(errs, n.broker.Close())
 		}
-		n.closeErr = errors.Join(append(errs, n.store.Close())...)
+		if n.member == nil {
+			return
+		}
+		if n.closeErr = errors.Join(errs...); n.closeErr != nil {
+			_ = n.member.Close() // the next start is told that this end was none in order
+			return
+		}
+		n.closeErr = n.member.StopClean()
 	})
 	return n.closeErr
 }
@@ -316,7 +330,7 @@ type catalog struct{ n *brokerNode }
 func (c catalog) Topics() map[string][]string {
 	all := map[string][]string{}
 	self := meta.NodeID(c.n.c.Options.NodeID)
-	for _, t := range c.n.store.Topics() {
+	for _, t := range c.n.member.Store().Topics() {
 		if slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Leader == self }) {
 			all[t.Name] = slices.Sorted(maps.Keys(t.Channels))
 		}
@@ -333,4 +347,4 @@ func (c catalog) Topics() map[string][]string {
 }
 
 // Changed implements lookupd.Catalog.
-func (c catalog) Changed() <-chan struct{} { return c.n.store.Changed() }
+func (c catalog) Changed() <-chan struct{} { return c.n.member.Store().Changed() }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -129,6 +130,9 @@ func adoptNodeID(loaded *config.Loaded) {
 		loaded.Sources["node-id"] = "data directory"
 	}
 }
+
+// metaDir is where a node keeps the metadata.
+func metaDir(dataDir string) string { return filepath.Join(dataDir, "meta") }
 
 func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{Args: cobra.NoArgs}

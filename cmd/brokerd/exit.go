@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -64,10 +65,23 @@ func exitCode(err error) int {
 		return exitConfig
 	case errors.Is(err, syscall.EADDRINUSE):
 		return exitTemporary
-	case errors.As(err, &network), errors.Is(err, raftstore.ErrOtherNode):
+	case errors.As(err, &network), errors.Is(err, raftstore.ErrOtherNode), noPlace(err):
 		return exitConfig
 	case errors.As(err, &path), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), fate.Of(err) == fate.Corrupt:
 		return exitDisk
 	}
 	return exitBug
+}
+
+// noPlace says that the cluster has no place for this node until somebody
+// changes something.
+func noPlace(err error) bool {
+	for _, why := range []error{
+		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster,
+	} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
 }

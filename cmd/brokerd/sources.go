@@ -89,7 +89,7 @@ func diskFigures(d broker.Disk) metrics.Disk {
 }
 
 func (n *brokerNode) raftFigures() metrics.Raft {
-	s := n.store.Stats()
+	s := n.member.Store().Stats()
 	return metrics.Raft{
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
 		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: max(0, (len(s.Voters)-1)/2),
