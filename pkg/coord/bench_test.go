@@ -3,6 +3,7 @@ package coord_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -109,3 +110,38 @@ type plain struct{ told chan error }
 
 func (e *plain) AppendTo(b *commitlog.Builder)        { clear(b.Next(200)) }
 func (e *plain) Settle(_ commitlog.Placed, err error) { e.told <- err }
+
+// BenchmarkTick is the price of an idle partition.
+func BenchmarkTick(b *testing.B) {
+	c := newCluster(b, three...)
+	term := c.elect("a", three...)
+	for term.Confirmed().IsZero() {
+		runtime.Gosched()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		now := time.Now()
+		term.Tick(now, now)
+	}
+	c.close()
+}
+
+// BenchmarkShareAdvance is one ordered channel: each change waits for the one
+// before.
+func BenchmarkShareAdvance(b *testing.B) {
+	c := newCluster(b, three...)
+	term := c.elect("a", three...)
+	b.ReportAllocs()
+	done := make(chan error, 1)
+	change := make([]byte, 24)
+	for b.Loop() {
+		term.ShareAdvance(change, func(err error) { done <- err })
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+		for _, id := range three[1:] {
+			c.nodes[id].kept.changes = c.nodes[id].kept.changes[:0]
+		}
+	}
+	c.close()
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -43,6 +44,7 @@ type Replica struct {
 	recovery commitlog.Recovery
 	follower *replication.Follower
 	term     atomic.Pointer[Term]
+	damaged  atomic.Bool
 }
 
 // OpenReplica opens the log of a replica. It has no role yet.
@@ -52,12 +54,19 @@ func OpenReplica(o ReplicaOptions) (*Replica, error) {
 		return nil, fmt.Errorf("open replica: %w", err)
 	}
 	r := &Replica{o: o, log: log, recovery: rec}
-	r.follower = replication.NewFollower(log, func(err error) {
-		if o.Failed != nil {
-			go o.Failed(err)
-		}
-	})
+	r.damaged.Store(len(rec.Damaged) > 0)
+	r.follower = replication.NewFollower(log, r.failed)
 	return r, nil
+}
+
+// failed takes what a follower cannot go on with.
+func (r *Replica) failed(err error) {
+	switch {
+	case fate.Of(err) == fate.Corrupt:
+		r.damaged.Store(true)
+	case r.o.Failed != nil:
+		go r.o.Failed(err)
+	}
 }
 
 // Log returns the replica's log.
@@ -65,6 +74,11 @@ func (r *Replica) Log() *commitlog.Log { return r.log }
 
 // Recovery tells what opening the log found.
 func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
+
+// Damaged tells whether a part of the log cannot be read that had been durable: it
+// was found when the log was opened, or when it had to be compared with a leader's.
+// Such a replica must not lead while another can, and must be copied anew.
+func (r *Replica) Damaged() bool { return r.damaged.Load() }
 
 // Term returns the term that this replica leads; nil: it does not lead.
 func (r *Replica) Term() *Term { return r.term.Load() }

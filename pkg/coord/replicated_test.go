@@ -1,9 +1,11 @@
 package coord_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func TestAnEntryIsCommittedOnceAllInSyncHaveIt(t *testing.T) {
@@ -323,4 +326,76 @@ func TestRolesRefuseOlderEpochs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAFollowerThatCannotReadItsLogLeaves: it cannot be compared, says so, and
+// holds nobody up for longer than a follower that lags. It is asked again less and
+// less often.
+func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		term := c.elect("a", three...)
+		tick(term, time.Second)
+		if err := within(time.Second, put(term, "some text")); err != nil {
+			t.Fatal(err)
+		}
+		n := c.nodes["c"]
+		n.replica.Log().ReleaseTail()
+		spoil(t, n.fs, "some text")
+		asked := 0
+		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) {
+			asked++
+			n.replica.Handle(kind, p, reply)
+		})
+		c.net.Break("a", "c")
+		told := put(term, "more")
+		go tick(term, 10*time.Second)
+		if err := within(2500*time.Millisecond, told); err != nil {
+			t.Errorf("after 2.5 s: %v", err)
+		}
+		if f := term.Followers()[1]; f.State != "failed" || !f.Connected {
+			t.Errorf("the follower: %+v", f)
+		}
+		if !n.replica.Damaged() || c.nodes["b"].replica.Damaged() {
+			t.Error("c does not know that it is damaged, or b thinks that it is")
+		}
+		<-time.After(8 * time.Second)
+		if got := c.isr(); !slices.Equal(got, three[:2]) {
+			t.Errorf("in sync: %v", got)
+		}
+		if asked > 40 {
+			t.Errorf("asked %d times in ten seconds", asked)
+		}
+	})
+}
+
+// spoil changes a byte of a text in the files of a replica.
+func spoil(t *testing.T, fs *vfs.Mem, text string) {
+	t.Helper()
+	names, err := fs.ReadDir("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		path := filepath.Join("p", name)
+		raw, err := vfs.ReadFile(fs, path, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.Index(raw, []byte(text))
+		if at < 0 {
+			continue
+		}
+		f, err := fs.OpenReadWrite(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte{'S'}, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("%q is in no file", text)
 }

@@ -30,30 +30,33 @@ type Change struct {
 // gone or lag leave together; nobody leaving, one who is ready joins. Who is not
 // among the replicas, the leader itself, stays.
 func Next(now time.Time, lag time.Duration, in []meta.NodeID, replicas []Replica) (Change, bool) {
-	c := Change{ISR: slices.Clone(in)}
+	var c Change
 	for _, r := range replicas {
-		i := slices.Index(c.ISR, r.Node)
-		if i < 0 {
+		lags := now.Sub(r.CaughtUp) > lag
+		if !r.Gone && !lags || !slices.Contains(in, r.Node) {
 			continue
 		}
-		switch {
-		case r.Gone:
-			c.Why = string(r.Node) + " is down"
-		case now.Sub(r.CaughtUp) > lag:
-			c.Why = string(r.Node) + " lags"
-		default:
-			continue
+		if c.ISR == nil {
+			c.ISR = slices.Clone(in)
 		}
-		c.ISR = slices.Delete(c.ISR, i, i+1)
+		c.ISR = slices.DeleteFunc(c.ISR, func(n meta.NodeID) bool { return n == r.Node })
+		if c.Why != "" {
+			c.Why += ", "
+		}
+		if r.Gone {
+			c.Why += string(r.Node) + " is down"
+		} else {
+			c.Why += string(r.Node) + " lags"
+		}
 	}
-	if len(c.ISR) < len(in) {
+	if c.ISR != nil {
 		return c, true
 	}
 	for _, r := range replicas {
 		if r.Ready && !r.Gone && !slices.Contains(in, r.Node) {
-			c.ISR, c.Joiner = append(c.ISR, r.Node), r.Node
-			c.Why = string(r.Node) + " has caught up"
-			return c, true
+			return Change{
+				ISR: append(slices.Clone(in), r.Node), Joiner: r.Node, Why: string(r.Node) + " has caught up",
+			}, true
 		}
 	}
 	return Change{}, false

@@ -55,6 +55,25 @@ func TestScripts(t *testing.T) {
 			ack n1 12 = 5
 			ack n2 3 = 5
 			ack n2 10 = 10`},
+		{"proposals add up until one is applied", "n1", `
+			ack n1 5 = 5
+			propose n1 n2 = 5
+			propose n1 n3 = 5
+			ack n1 9 = 5
+			ack n3 9 = 5
+			ack n2 7 = 7
+			apply n1 n3 = 9`},
+		{"a set that is too small commits what was inherited, and no more", "n1", `
+			require 2 4 = 0
+			ack n1 3 = 3
+			ack n1 9 = 4
+			propose n1 n2 = 4
+			ack n2 9 = 4
+			apply n1 n2 = 9
+			ack n2 12 = 9
+			apply n1 = 9
+			ack n1 12 = 9
+			require 1 4 = 12`},
 		{"the committed end never moves back", "n1 n2", `
 			ack n1 9 = 0
 			ack n2 9 = 9
@@ -94,6 +113,12 @@ func play(tr *Tracker, words []string) {
 		tr.Propose(rest)
 	case "apply":
 		tr.Apply(rest)
+	case "require":
+		var least int
+		var start seq.Offset
+		fmt.Sscan(words[1], &least)
+		fmt.Sscan(words[2], &start)
+		tr.Require(least, start)
 	case "withdraw":
 		tr.Withdraw()
 	case "forget":

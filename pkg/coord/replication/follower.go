@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -79,7 +80,8 @@ type held struct {
 }
 
 // NewFollower returns the follower of a log. It follows nobody yet. failed is
-// called without a lock with an error that ended the log, perhaps more than once.
+// called without a lock, perhaps more than once, with an error that ended the log,
+// and with one marked fate.Corrupt where the log is found to be damaged.
 func NewFollower(log *commitlog.Log, failed func(error)) *Follower {
 	f := &Follower{log: log, failed: failed}
 	f.idle.L = &f.mu
@@ -164,12 +166,15 @@ func (f *Follower) note(a Following, serve bool) {
 func (f *Follower) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.queue) > 0 {
-		go f.work()
+	if len(f.queue) == 0 {
+		f.working = false
+		f.idle.Broadcast()
 		return
 	}
-	f.working = false
-	f.idle.Broadcast()
+	r := f.queue[0]
+	f.queue = f.queue[1:]
+	f.bytes -= len(r.payload)
+	go f.workFrom(r)
 }
 
 // Handle takes a request of the leader's. It does not wait; reply is called
@@ -181,14 +186,24 @@ func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
 		reply(NotReady())
 		return
 	}
-	f.queue = append(f.queue, request{kind, payload, reply})
-	f.bytes += len(payload)
-	start := !f.working
+	r := request{kind, payload, reply}
+	if f.working {
+		f.queue = append(f.queue, r)
+		f.bytes += len(payload)
+		f.mu.Unlock()
+		return
+	}
 	f.working = true
 	f.mu.Unlock()
-	if start {
-		go f.work()
+	if kind != KindAdvance {
+		go f.workFrom(r)
+		return
 	}
+	// Changes of positions are kept in memory: done at once, they spare those who
+	// wait for them a change of goroutines.
+	a, _ := f.do(r)
+	reply(a.encode())
+	f.release()
 }
 
 // Close refuses further requests, waits until those before are answered, and
@@ -202,41 +217,40 @@ func (f *Follower) Close() {
 	f.release()
 }
 
-// work works off the queue.
-func (f *Follower) work() {
-	for {
-		r, more, ok := f.next()
-		if !ok {
-			return
-		}
+// workFrom works off a request and the queue.
+func (f *Follower) workFrom(r request) {
+	for ok := true; ok; r, ok = f.next() {
 		a, sync := f.do(r)
 		f.group = append(f.group, held{r.reply, a})
-		if sync && len(f.group) < maxGroup && more == KindPut {
+		if sync && len(f.group) < maxGroup && f.putFollows() {
 			continue
 		}
 		f.answerGroup(sync)
 	}
 }
 
-// next takes the next request. more is the kind of the one behind it, or 0.
-// Without a request the work is over.
-func (f *Follower) next() (r request, more uint8, ok bool) {
+// next takes the next request. Without one the work is over.
+func (f *Follower) next() (r request, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.queue) == 0 {
 		f.queue = nil
 		f.working = false
 		f.idle.Broadcast()
-		return request{}, 0, false
+		return request{}, false
 	}
 	r = f.queue[0]
 	f.queue[0] = request{}
 	f.queue = f.queue[1:]
 	f.bytes -= len(r.payload)
-	if len(f.queue) > 0 {
-		more = f.queue[0].kind
-	}
-	return r, more, true
+	return r, true
+}
+
+// putFollows tells whether the next request is one that may share a sync.
+func (f *Follower) putFollows() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.queue) > 0 && f.queue[0].kind == KindPut
 }
 
 // answerGroup answers the requests that were worked off, after a sync if one of
@@ -316,11 +330,13 @@ func (f *Follower) answer(o outcome) answer {
 func (f *Follower) put(m put) (a answer, sync bool) {
 	last, err := f.lastPoint()
 	if err != nil {
-		return f.answer(outcomeFailed), false
+		return f.damaged(err), false
 	}
 	rest := m.batches
 	if m.prev != last {
-		if rest, err = f.skipKnown(m, last); err != nil {
+		if rest, err = f.skipKnown(m, last); fate.Of(err) == fate.Corrupt {
+			return f.damaged(err), false
+		} else if err != nil {
 			return f.answer(outcomeMismatch), false
 		}
 	}
@@ -355,6 +371,14 @@ func (f *Follower) refusal(err error) answer {
 		return f.answer(outcomeNotReady)
 	case errors.Is(err, commitlog.ErrInvalidBatch), errors.Is(err, commitlog.ErrNotContiguous):
 		return f.answer(outcomeMismatch)
+	}
+	return f.answer(outcomeFailed)
+}
+
+// damaged answers that the log cannot be read where it must be compared.
+func (f *Follower) damaged(err error) answer {
+	if fate.Of(err) == fate.Corrupt {
+		f.failed(err)
 	}
 	return f.answer(outcomeFailed)
 }
@@ -446,6 +470,9 @@ func (f *Follower) truncate(m truncate) answer {
 		return f.answer(outcomeOK)
 	}
 	at, err := pointBefore(f.log, m.to.End)
+	if fate.Of(err) == fate.Corrupt {
+		return f.damaged(err)
+	}
 	if err != nil || at != m.to {
 		return f.answer(outcomeMismatch)
 	}

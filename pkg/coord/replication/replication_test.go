@@ -575,6 +575,8 @@ func FuzzAnswerDecode(f *testing.F) {
 func FuzzFollowerRequest(f *testing.F) {
 	f.Add(KindPut, put{header: header{Partition{1, 0}, 1}}.appendHead(nil))
 	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.append(nil))
+	f.Add(KindPositions, append(header{Partition{1, 0}, 1}.append(nil), "snapshot"...))
+	f.Add(KindAdvance, append(header{Partition{1, 0}, 1}.append(nil), appendChanges([][]byte{[]byte("a"), nil, []byte("bc")})[0]...))
 	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.append(nil))
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		r := newReplica(t, "fuzz")
@@ -585,6 +587,21 @@ func FuzzFollowerRequest(f *testing.F) {
 		r.follower.Handle(kind, raw, func(p []byte) { got <- p })
 		if _, err := decodeAnswer(<-got); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func FuzzAdvanceDecode(f *testing.F) {
+	head := header{Partition{1, 2}, 3}.append(nil)
+	f.Add(append(head, appendChanges([][]byte{[]byte("one"), nil, []byte("two")})[0]...))
+	f.Add(head)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := decodeAdvance(raw)
+		if err != nil {
+			return
+		}
+		if again := append(m.header.append(nil), appendChanges(m.changes)[0]...); !bytes.Equal(again, raw) {
+			t.Errorf("%x encodes as %x", raw, again)
 		}
 	})
 }

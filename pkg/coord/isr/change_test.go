@@ -1,0 +1,52 @@
+package isr
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestNextChange(t *testing.T) {
+	now := time.Unix(1000, 0)
+	fine := func(n string) Replica { return Replica{Node: nodes(n)[0], CaughtUp: now, Ready: true} }
+	late := func(n string) Replica { return Replica{Node: nodes(n)[0], CaughtUp: now.Add(-2001 * time.Millisecond)} }
+	gone := func(n string) Replica {
+		r := fine(n)
+		r.Gone = true
+		return r
+	}
+	short := func(n string) Replica { return Replica{Node: nodes(n)[0], CaughtUp: now.Add(-2 * time.Second)} }
+	for _, tc := range []struct {
+		name     string
+		in       string
+		replicas []Replica
+		want     string
+	}{
+		{"all is well", "n1 n2 n3", []Replica{fine("n2"), fine("n3")}, ""},
+		{"one lags", "n1 n2 n3", []Replica{fine("n2"), late("n3")}, "[n1 n2] n3 lags"},
+		{"just in time", "n1 n2 n3", []Replica{fine("n2"), short("n3")}, ""},
+		{"one is down", "n1 n2 n3", []Replica{gone("n2"), fine("n3")}, "[n1 n3] n2 is down"},
+		{"all but the leader go together", "n2 n1 n3", []Replica{gone("n2"), late("n3")}, "[n1] n2 is down, n3 lags"},
+		{"one has caught up", "n1", []Replica{late("n2"), fine("n3")}, "[n1 n3] n3 has caught up"},
+		{"one joins at a time", "n1", []Replica{fine("n2"), fine("n3")}, "[n1 n2] n2 has caught up"},
+		{"who leaves goes before who joins", "n1 n2", []Replica{gone("n2"), fine("n3")}, "[n1] n2 is down"},
+		{"who is down does not join", "n1 n2", []Replica{fine("n2"), gone("n3")}, ""},
+		{"who is not ready does not join", "n1 n2", []Replica{fine("n2"), short("n3")}, ""},
+		{"the leader never leaves", "n1", nil, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := nodes(tc.in)
+			c, due := Next(now, 2*time.Second, in, tc.replicas)
+			got := ""
+			if due {
+				got = fmt.Sprint(c.ISR, " ", c.Why)
+			}
+			if got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+			if fmt.Sprint(in) != fmt.Sprint(nodes(tc.in)) {
+				t.Errorf("the set that was given is now %v", in)
+			}
+		})
+	}
+}
