@@ -43,6 +43,9 @@ func (l *ledger) Release(o seq.Offset) {
 // consumer.
 func (l *ledger) Held() int { return l.held }
 
+// InFlight returns how many messages are in flight, held ones included.
+func (l *ledger) InFlight() int { return l.inFlight }
+
 // holding returns the slot of an offset that is held.
 func (l *ledger) holding(o seq.Offset) (int32, bool) {
 	if l.held == 0 {

@@ -153,9 +153,12 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		return 0, nil
 	}
 	for {
-		k.ch.arm(k.take(now, max))
+		arm, soon := k.take(now, max)
+		k.ch.arm(arm)
 		if len(k.taken) == 0 {
-			k.release()
+			if !soon {
+				k.release()
+			}
 			return 0, nil
 		}
 		sent, err := k.handOver(now, emit)
@@ -169,14 +172,16 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 
 // take asks the channel for messages. With none, the consumer is waiting: that
 // is noted before the end is read again, so that a commit between the two
-// wakes it. It returns whether ticks must be asked for.
-func (k *Consumer) take(now time.Time, max int) (arm bool) {
+// wakes it. It returns whether ticks must be asked for, and whether there will
+// soon be a message, probably of the batch that is at hand: an ordered channel
+// waits for one to be answered, and would read its batch again for each message.
+func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c := k.ch
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
 	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
-		return false // whoever changes that lets everybody look again
+		return false, false // whoever changes that lets everybody look again
 	}
 	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 	if len(k.taken) == 0 {
@@ -185,7 +190,7 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 		k.idle.Store(true)
 		k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
-			return c.armLocked()
+			return c.armLocked(), c.state.Ordered() && c.state.InFlight() > 0
 		}
 	}
 	if k.waits {
@@ -194,7 +199,7 @@ func (k *Consumer) take(now time.Time, max int) (arm bool) {
 	}
 	k.idle.Store(false)
 	k.recountLocked()
-	return c.armLocked()
+	return c.armLocked(), false
 }
 
 // Pass says that the consumer takes nothing for now, for want of room: it waits
