@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -43,11 +48,34 @@ func openTestNode(t *testing.T) *brokerNode {
 	return n.(*brokerNode)
 }
 
-func TestANodeThatIsToJoinOthersDoesNotStartAlone(t *testing.T) {
+func TestANodeThatIsToJoinOthersWaitsForThemAndSaysSo(t *testing.T) {
 	c := testNode(t)
 	c.Options.Cluster.Join = []string{"127.0.0.1:4"}
-	if n, err := openBroker(t.Context(), c); n != nil || exitCode(err) != exitConfig {
-		t.Errorf("%v, %v", n, err)
+	web, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Listeners.HTTP = []net.Listener{web}
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() {
+		n, err := openBroker(ctx, c)
+		if n != nil {
+			err = errors.Join(errors.New("opened without the others"), n.Close())
+		}
+		opened <- err
+	}()
+	r, err := http.Get("http://" + web.Addr().String() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if body, err := io.ReadAll(r.Body); r.StatusCode != http.StatusServiceUnavailable || err != nil {
+		t.Errorf("%s %s %v", r.Status, body, err)
+	}
+	cancel()
+	if err := <-opened; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 
