@@ -22,16 +22,19 @@ const (
 // errSilent keeps back what a leader with a hanging disk would send.
 var errSilent = errors.New("the metadata's disk hangs")
 
-// eagerTransport is the library's transport, but for two things.
+// eagerTransport is the library's transport, but for three things.
 //
 // The library waits longer and longer between attempts to send entries to a
 // member that is away, up to ten seconds, though its heartbeats go on. Here a
 // failed attempt ends only when the member has answered a heartbeat, so the next
 // one follows at once.
 //
+// What is agreed on is told to followers at once: see nudger.
+//
 // And a leader whose disk hangs falls silent.
 type eagerTransport struct {
 	*raft.NetworkTransport
+	nudger
 	stalled func(now time.Time) time.Duration
 	stop    <-chan struct{}
 	raft    atomic.Pointer[raft.Raft] // nil until it runs
@@ -77,8 +80,10 @@ func (t *eagerTransport) AppendEntries(id raft.ServerID, target raft.ServerAddre
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err != nil {
 		t.awaitReturn(id, target, answer)
+		return err
 	}
-	return err
+	t.took(id, target, args, resp)
+	return nil
 }
 
 // AppendEntriesPipeline implements raft.Transport.
@@ -87,21 +92,61 @@ func (t *eagerTransport) AppendEntriesPipeline(id raft.ServerID, target raft.Ser
 	if err != nil {
 		return nil, err
 	}
-	return silentPipeline{p, t.stalled}, nil
+	e := &eagerPipeline{AppendPipeline: p, t: t, id: id, target: target, taken: make(chan raft.AppendFuture), closed: make(chan struct{})}
+	e.watching.Go(e.watch)
+	return e, nil
 }
 
-// silentPipeline is a pipeline of a leader that falls silent when its disk hangs.
-type silentPipeline struct {
+// eagerPipeline is a pipeline to a member. It notes what the member takes, and
+// falls silent when the leader's disk hangs.
+type eagerPipeline struct {
 	raft.AppendPipeline
-	stalled func(now time.Time) time.Duration
+	t      *eagerTransport
+	id     raft.ServerID
+	target raft.ServerAddress
+	taken  chan raft.AppendFuture // what the library consumes
+
+	closing  sync.Once
+	closed   chan struct{}
+	watching sync.WaitGroup
 }
 
 // AppendEntries implements raft.AppendPipeline.
-func (p silentPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if p.stalled(time.Now()) > silentAfter {
+func (p *eagerPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.t.stalled(time.Now()) > silentAfter {
 		return nil, errSilent
 	}
 	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// Consumer implements raft.AppendPipeline.
+func (p *eagerPipeline) Consumer() <-chan raft.AppendFuture { return p.taken }
+
+// watch passes on what was answered.
+func (p *eagerPipeline) watch() {
+	for {
+		select {
+		case f := <-p.AppendPipeline.Consumer():
+			if f.Error() == nil {
+				p.t.took(p.id, p.target, f.Request(), f.Response())
+			}
+			select {
+			case p.taken <- f:
+			case <-p.closed:
+				return
+			}
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+// Close implements raft.AppendPipeline.
+func (p *eagerPipeline) Close() error {
+	err := p.AppendPipeline.Close()
+	p.closing.Do(func() { close(p.closed) })
+	p.watching.Wait()
+	return err
 }
 
 // heartbeat says whether a request brings nothing but the leader's name: the
@@ -127,6 +172,20 @@ func (t *eagerTransport) awaitReturn(id raft.ServerID, target raft.ServerAddress
 			}
 		}
 	}
+}
+
+// leads says whether this node leads in a term.
+func (t *eagerTransport) leads(term uint64) bool {
+	r := t.raft.Load()
+	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
+}
+
+// agreed returns the index up to which everything is agreed on.
+func (t *eagerTransport) agreed() uint64 {
+	if r := t.raft.Load(); r != nil {
+		return r.CommitIndex()
+	}
+	return 0
 }
 
 // wanted says whether a member is still to be sent entries at an address.

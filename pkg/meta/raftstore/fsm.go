@@ -23,11 +23,15 @@ type machine struct {
 
 	failed  atomic.Pointer[error] // why nothing is applied any more
 	onFail  func(error)
+	onApply func() // more is agreed on; must not block
 	applied timing
 }
 
 func newMachine(remembered int) *machine {
-	return &machine{state: &meta.State{}, changed: make(chan struct{}), recent: make([]meta.Result, remembered)}
+	return &machine{
+		state: &meta.State{}, changed: make(chan struct{}), recent: make([]meta.Result, remembered),
+		onFail: func(error) {}, onApply: func() {},
+	}
 }
 
 // decoded is a log entry ready to be applied, or why it cannot be.
@@ -44,6 +48,7 @@ func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // commands.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	start := time.Now()
+	m.onApply()
 	out := make([]any, len(logs))
 	batch := make([]decoded, len(logs))
 	for i, l := range logs {

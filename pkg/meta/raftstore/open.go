@@ -100,6 +100,13 @@ func (c *carrier) started(r *raft.Raft) {
 	}
 }
 
+// advanced tells the carrier that more is agreed on. It does not block.
+func (c *carrier) advanced() {
+	if c.eager != nil {
+		c.eager.tell()
+	}
+}
+
 // openCarrier returns what carries the agreement of a store, which writes through
 // g and closes stop when it begins to close.
 func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
@@ -124,7 +131,12 @@ func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
 		Stream: layer, MaxPool: pooledConns, Timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, Logger: newBridge(o.Logger),
 	})
 	eager := &eagerTransport{NetworkTransport: t, stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
-	return &carrier{eager, eager, func() error { return errors.Join(t.Close(), layer.Close()) }}
+	eager.nudger = nudger{send: t.AppendEntries, leads: eager.leads, agreed: eager.agreed, followers: map[raft.ServerID]*follower{}}
+	return &carrier{eager, eager, func() error {
+		err := errors.Join(t.Close(), layer.Close())
+		eager.nudger.close()
+		return err
+	}}
 }
 
 // bootstrap makes the first state of a cluster of this node.

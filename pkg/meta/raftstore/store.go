@@ -61,6 +61,7 @@ func openWith(o Options, p *parts) (*Store, error) {
 	s.machine.onFail = s.fail
 	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail}
 	s.transport = openCarrier(&o, s.guard, s.stop)
+	s.machine.onApply = s.transport.advanced
 	s.release = []func() error{s.transport.close, p.close}
 	if err := s.start(p, s.transport); err != nil {
 		return nil, errors.Join(err, s.transport.close(), p.close())
