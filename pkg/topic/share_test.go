@@ -532,3 +532,27 @@ func TestPositionsBeyondTheDurableLogAreSharedAndNotStored(t *testing.T) {
 		t.Errorf("stored %+v, %v although nothing is durable", snap, err)
 	}
 }
+
+// TestAnOrderedConsumerKeepsTheBatchAtHand: it is asked for more while its one
+// message is in flight, and would read the whole batch again for the next.
+func TestAnOrderedConsumerKeepsTheBatchAtHand(t *testing.T) {
+	b := newBench(t)
+	b.publish("a", "b")
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.join(c)
+	for _, body := range []string{"a", "b"} {
+		want(t, "taken", r.take(1, t0), body)
+		want(t, "while it is in flight", r.take(1, t0), "")
+		if !r.have {
+			t.Errorf("the batch is let go while %q is in flight", body)
+		}
+		r.finish(body)
+	}
+	want(t, "at the end", r.take(1, t0), "")
+	if r.have {
+		t.Error("the batch is kept although there is nothing to read")
+	}
+}
