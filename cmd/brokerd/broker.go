@@ -82,6 +82,7 @@ func (n *brokerNode) memberOptions() cluster.Options {
 		Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
 		Join: o.Cluster.Join, Expect: o.Cluster.BootstrapExpect,
 		Build: version, ServerTLS: n.c.PeerTLS.server, ClientTLS: n.c.PeerTLS.client, Logger: n.c.Log,
+		Proposed: n.metrics.Histograms().ObserveChange,
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"runtime/debug"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/server"
 )
 
@@ -29,6 +31,9 @@ func (n *brokerNode) newMetrics() *metrics.Metrics {
 			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats()) },
 			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk()) },
 			Raft:         n.raftFigures,
+			Nodes:        n.nodesByState,
+			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
+			Peers:        func() []peer.Stats { return n.member.Traffic() },
 		},
 	})
 }
@@ -92,7 +97,16 @@ func (n *brokerNode) raftFigures() metrics.Raft {
 	s := n.member.Store().Stats()
 	return metrics.Raft{
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
-		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: max(0, (len(s.Voters)-1)/2),
-		LastContact: s.LastContact, StoreBytes: s.StoreBytes,
+		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Tolerance(),
+		LastContact: s.LastContact, StoreBytes: s.StoreBytes, Stalled: s.Stalled,
 	}
+}
+
+// nodesByState counts the nodes in each state, none included.
+func (n *brokerNode) nodesByState() map[string]int {
+	counts := map[string]int{string(meta.NodeUp): 0, string(meta.NodeDown): 0, string(meta.NodeDraining): 0}
+	for _, x := range n.broker.Cluster().Nodes {
+		counts[x.State]++
+	}
+	return counts
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -191,6 +194,26 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 	} {
 		if !strings.Contains(text, "\n"+want) {
 			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestTheAlertsSpeakOfWhatIsThere finds rules about metrics that were renamed.
+func TestTheAlertsSpeakOfWhatIsThere(t *testing.T) {
+	rules, err := os.ReadFile(filepath.Join("..", "..", "deploy", "prometheus", "brokerd-alerts.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := full(topicOf("t", "c"))
+	observeAll(m.Histograms())
+	text := scrape(t, m)
+	names := regexp.MustCompile(`\bbrokerd_[a-z_]+\b`).FindAllString(string(rules), -1)
+	if len(names) < 20 {
+		t.Fatalf("only %d names in the rules", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
+			t.Errorf("no %s", name)
 		}
 	}
 }
