@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -116,18 +117,20 @@ func (c *Channel) Seek(o seq.Offset) error {
 	return c.move(func(s *channel.State) { s.Seek(o) })
 }
 
+// moveTimeout bounds how long Seek and Empty wait for other replicas.
+const moveTimeout = 5 * time.Second
+
+// ErrNotSettled is returned by Seek and Empty when the other replicas do not
+// take what they are told of a message that the channel has finished.
+var ErrNotSettled = fate.Refuse("other replicas have yet to take what the channel finished")
+
 // move applies an operator's change that may lead back. It waits for what other
 // replicas are being told, or that would lead them forward again behind it.
 func (c *Channel) move(f func(*channel.State)) error {
-	c.mu.Lock()
-	c.movers.n++
-	for c.state.Held() > 0 && c.closed == nil {
-		settled := c.movers.wait()
-		c.mu.Unlock()
-		<-settled
-		c.mu.Lock()
+	if err := c.settle(); err != nil {
+		c.change(func(*channel.State) { c.movers.n-- })
+		return err
 	}
-	c.mu.Unlock()
 	c.change(func(s *channel.State) {
 		f(s)
 		c.movers.n--
@@ -136,9 +139,29 @@ func (c *Channel) move(f func(*channel.State)) error {
 	return err
 }
 
-// dropRange finishes messages that no consumer has seen.
-func (c *Channel) dropRange(from, end seq.Offset) {
-	c.change(func(s *channel.State) { s.Skip(from, end) })
+// settle waits until nothing is held, and lets nothing be delivered until the
+// caller, a mover now, has done what it came for.
+func (c *Channel) settle() error {
+	limit := time.NewTimer(moveTimeout)
+	defer limit.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.movers.n++
+	for c.state.Held() > 0 && c.closed == nil {
+		settled := c.movers.wait()
+		c.mu.Unlock()
+		var err error
+		select {
+		case <-settled:
+		case <-limit.C:
+			err = ErrNotSettled
+		}
+		c.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Channel) deferUntil(o seq.Offset, at time.Time) {

@@ -189,6 +189,23 @@ func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
 	})
 }
 
+func TestASeekGivesUpInTimeAndChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t)
+		c := s.channel("c", 1, true)
+		r := s.bench().join(c)
+		s.publish("a", "b")
+		s.line.deliverAll()
+		r.take(1, t0)
+		r.finish("a")
+		if err := c.Seek(0); !errors.Is(err, ErrNotSettled) || fate.Of(err) != fate.Refused {
+			t.Fatal(err)
+		}
+		s.line.deliverAll()
+		want(t, "as if nobody had asked", r.take(1, t0), "b")
+	})
+}
+
 func TestFlushReturnsOnceEverybodyHasThePositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t)
