@@ -36,7 +36,7 @@ type cluster struct {
 
 type node struct {
 	id      meta.NodeID
-	fs      *vfs.Mem
+	fs      vfs.FS
 	replica *coord.Replica
 	kept    *kept
 	mu      sync.Mutex // guards batches
@@ -84,7 +84,7 @@ func newCluster(t testing.TB, isr ...meta.NodeID) *cluster {
 }
 
 // start opens a node's replica. It has no role yet.
-func (c *cluster) start(id meta.NodeID, fs *vfs.Mem) *node {
+func (c *cluster) start(id meta.NodeID, fs vfs.FS) *node {
 	c.t.Helper()
 	n := &node{id: id, fs: fs, kept: &kept{}}
 	r, err := coord.OpenReplica(coord.ReplicaOptions{

@@ -45,10 +45,10 @@ func newFollower(t *Term, n meta.NodeID, v View) *follower {
 }
 
 // advance takes over what a follower has said of itself. What belongs to an
-// earlier session is refused. Answers may come in another order than they were
-// given.
+// earlier session, or to one with an earlier life of the node, is refused. Answers
+// may come in another order than they were given.
 func (f *follower) advance(p replication.Progress) bool {
-	if p.Session != f.holds.Session {
+	if p.Session != f.holds.Session || f.began != f.incarnation {
 		return false
 	}
 	p.End, p.Shares, p.Committed = max(p.End, f.holds.End), max(p.Shares, f.holds.Shares), max(p.Committed, f.holds.Committed)

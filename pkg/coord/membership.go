@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/isr"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -56,7 +57,7 @@ func (m *membership) followers() []*follower { return *m.list.Load() }
 func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 
 // apply takes over a view, and returns the followers whose node is another
-// process than it was.
+// process than it was: what the one before has said counts no more.
 func (m *membership) apply(v View) (anew []*follower) {
 	if v.Version > m.view.Version {
 		m.tracker.Apply(v.ISR)
@@ -67,6 +68,8 @@ func (m *membership) apply(v View) (anew []*follower) {
 	for _, f := range m.followers() {
 		r := v.replica(f.node)
 		if r.Incarnation != f.incarnation {
+			f.holds = replication.Progress{Session: f.holds.Session}
+			m.tracker.Forget(f.node)
 			anew = append(anew, f)
 		}
 		f.incarnation, f.down = r.Incarnation, r.Down

@@ -75,9 +75,10 @@ func (r *Replica) Log() *commitlog.Log { return r.log }
 // Recovery tells what opening the log found.
 func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
 
-// Damaged tells whether a part of the log cannot be read that had been durable: it
-// was found when the log was opened, or when it had to be compared with a leader's.
-// Such a replica must not lead while another can, and must be copied anew.
+// Damaged tells whether a part of the log cannot be read that had been durable, as
+// was found when the log was opened, or when it had to be compared with a leader's;
+// or whether the leader's differs from what is committed here, as it may after an
+// election from outside of the in-sync set. Such a replica must not lead while another can, and must be copied anew.
 func (r *Replica) Damaged() bool { return r.damaged.Load() }
 
 // Term returns the term that this replica leads; nil: it does not lead.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/coordtest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -260,6 +261,68 @@ func TestAnOldEntrysOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
+// TestADiskThatHangsRefusesWhatWaits: what was not even written in time is refused
+// and stays unwritten.
+func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}}
+		c.view = coord.View{Version: 1, ISR: three[:1], MinISR: 1, Sync: meta.SyncAlways(), Replicas: []coord.ReplicaView{{Node: "a"}}}
+		disk := vfs.NewFaulty(vfs.NewMem())
+		c.start("a", disk)
+		term := c.elect("a", "a")
+		hang := make(chan struct{})
+		disk.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+			if op.Kind == vfs.OpSyncData {
+				return vfs.Fault{Hang: hang}
+			}
+			return vfs.Fault{}
+		})
+		written := put(term, "written")
+		synctest.Wait()
+		waiting := put(term, "waiting")
+		tick(term, 5100*time.Millisecond)
+		if err := within(0, written); !errors.Is(err, coord.ErrUnknownOutcome) {
+			t.Errorf("what was written: %v", err)
+		}
+		if err := within(0, waiting); !errors.Is(err, coord.ErrNotWritable) {
+			t.Errorf("what waited: %v", err)
+		}
+		close(hang)
+		synctest.Wait()
+		if err := within(time.Second, put(term, "later")); err != nil {
+			t.Error(err)
+		}
+		if got := c.nodes["a"].replica.Log().End(); got != 2 {
+			t.Errorf("the log ends at %d, want 2", got)
+		}
+		c.close()
+	})
+}
+
+// TestALogThatIsAheadOfTheLeadersIsNoted: after an election from outside of the
+// in-sync set a follower holds what is committed and lost. It keeps it, and says
+// that it must be copied anew.
+func TestALogThatIsAheadOfTheLeadersIsNoted(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		c.net.Kill("c")
+		term := c.elect("a", three...)
+		tick(term, time.Second)
+		if err := within(time.Second, put(term, "lost")); err != nil {
+			t.Fatal(err)
+		}
+		tick(term, time.Second)
+		c.alter(func(v *coord.View) { v.ISR = three[2:] })
+		r := c.nodes["c"].replica
+		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
+		c.elect("c", three...)
+		<-time.After(time.Second)
+		b := c.nodes["b"].replica
+		if !b.Damaged() || b.Log().End() != 1 {
+			t.Errorf("damaged: %v, log end %d", b.Damaged(), b.Log().End())
+		}
+	})
+}
+
 func TestConfirmedIsAsOldAsTheOldestAnswer(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
@@ -340,7 +403,7 @@ func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 		}
 		n := c.nodes["c"]
 		n.replica.Log().ReleaseTail()
-		spoil(t, n.fs, "some text")
+		spoil(t, n.fs.(*vfs.Mem), "some text")
 		asked := 0
 		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) {
 			asked++

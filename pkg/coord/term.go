@@ -161,7 +161,7 @@ func (t *Term) Append(e commitlog.Entry) error {
 		t.room.Wait()
 	}
 	if t.forming == nil {
-		t.forming = &group{builder: commitlog.NewBuilder(t.sizeHint)}
+		t.forming = &group{builder: commitlog.NewBuilder(t.sizeHint), since: t.o.Now()}
 	}
 	g := t.forming
 	g.entries = append(g.entries, placedEntry{e, g.builder.Count()})

@@ -75,7 +75,8 @@ func (t *Term) reconsider(now time.Time) {
 
 // Tick does what is due now and then, at least every few hundred milliseconds
 // while the partition has other replicas: it judges who lags, tells idle followers
-// what is committed, and settles entries that have waited for too long. contact is
+// what is committed, and settles entries that have waited for too long: what is
+// not even written by then is refused and never will be. contact is
 // when this node was last in touch with the metadata's quorum.
 func (t *Term) Tick(now, contact time.Time) {
 	followers := t.members.followers()
@@ -89,6 +90,11 @@ func (t *Term) Tick(now, contact time.Time) {
 		f.observe(now, end)
 	}
 	if t.backlog.expire(now, t.o.PublishTimeout) {
+		if g := t.forming; g != nil && now.Sub(g.since) >= t.o.PublishTimeout {
+			t.forming = nil
+			g.builder, g.err = nil, ErrNotWritable
+			t.backlog.add(g)
+		}
 		t.room.Broadcast() // those who wait for room are refused
 		t.releaseLocked()
 	}

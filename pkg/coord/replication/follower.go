@@ -81,7 +81,8 @@ type held struct {
 
 // NewFollower returns the follower of a log. It follows nobody yet. failed is
 // called without a lock, perhaps more than once, with an error that ended the log,
-// and with one marked fate.Corrupt where the log is found to be damaged.
+// and with one marked fate.Corrupt where the log is found to be damaged, or to
+// hold something else than the leader's where it is committed.
 func NewFollower(log *commitlog.Log, failed func(error)) *Follower {
 	f := &Follower{log: log, failed: failed}
 	f.idle.L = &f.mu
@@ -365,6 +366,9 @@ func (f *Follower) refusal(err error) answer {
 	switch failure := f.log.Failed(); {
 	case failure != nil:
 		f.failed(failure)
+	case errors.Is(err, commitlog.ErrBelowCommitted):
+		// An operator has had a replica elected that lacks what is committed here.
+		f.failed(fate.Mark(err, fate.Corrupt))
 	case errors.Is(err, commitlog.ErrFenced), errors.Is(err, commitlog.ErrRevoked):
 		return f.answer(outcomeStale)
 	case errors.Is(err, commitlog.ErrNoSpace):
