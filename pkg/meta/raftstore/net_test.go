@@ -54,6 +54,10 @@ func (n *testNet) dial(from string) func(context.Context, string, time.Duration)
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
+		if n.cut[from] || n.cut[to] { // meanwhile
+			_ = near.Close()
+			return nil, syscall.ECONNREFUSED
+		}
 		n.conns[near] = [2]string{from, to}
 		return near, nil
 	}
