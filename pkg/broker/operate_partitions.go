@@ -205,11 +205,30 @@ func (o *operator) transfer(ctx context.Context, s *meta.State, t *meta.Topic, i
 		err := o.handOver(one, leader, handoverArgs{t.Name, i, e.Leader, reason})
 		cancel()
 		if err == nil {
-			return nil
+			return o.awaitChange(ctx, t, i)
 		}
 		o.d.log.Debug("a leader did not hand over", "topic", t.Name, "partition", i, "leader", leader, "error", err)
 	}
 	return o.elect(ctx, e)
+}
+
+// awaitChange waits until this node knows of a change of a partition that was
+// made elsewhere, so that what it says next is of after it.
+func (o *operator) awaitChange(ctx context.Context, was *meta.Topic, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for {
+		changed := o.d.o.Meta.Changed()
+		t := o.d.o.Meta.Topic(was.Name)
+		if t == nil || t.Incarnation != was.Incarnation || t.Partitions[i].Version != was.Partitions[i].Version {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil // it is done all the same
+		}
+	}
 }
 
 // handOver has the leader of a partition, which may be this node, hand it over.
