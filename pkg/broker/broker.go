@@ -131,8 +131,9 @@ func (l layout) partition(t *meta.Topic, i int) string {
 	return filepath.Join(l.topic(t.Name, t.Incarnation), fmt.Sprint(i))
 }
 
-func (l layout) topics() string { return filepath.Join(l.root, "topics") }
-func (l layout) trash() string  { return filepath.Join(l.root, "trash") }
+func (l layout) topics() string     { return filepath.Join(l.root, "topics") }
+func (l layout) trash() string      { return filepath.Join(l.root, "trash") }
+func (l layout) quarantine() string { return filepath.Join(l.root, "quarantine") }
 
 func (l layout) topic(name string, in meta.Incarnation) string {
 	return filepath.Join(l.topics(), topicDir(name, in))
@@ -199,7 +200,7 @@ func (n *hosting) openAll() error {
 	g.SetLimit(openTogether)
 	for _, t := range n.o.Meta.Topics() {
 		g.Go(func() error {
-			if err := n.converge(t.Name); err != nil {
+			if err := n.converge(t.Name); err != nil && !errors.Is(err, errQuarantine) {
 				return fmt.Errorf("topic %q: %w", t.Name, err)
 			}
 			return nil

@@ -158,9 +158,28 @@ func (n *hosting) adopt(h *hostedTopic, t *meta.Topic, nodes nodesByID) error {
 // openReplica opens a replica of a partition, in no role yet.
 func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
 	dir := n.dirs.partition(t, i)
+	_, err := h.fs.ReadDir(dir)
+	was := err == nil
 	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
 		return nil, err
 	}
+	replica, err := n.openLog(h, t, i)
+	if err != nil {
+		return nil, err
+	}
+	hp := &hostedPartition{index: i, dir: dir, replica: replica}
+	switch {
+	case len(replica.Recovery().Damaged) > 0:
+		hp.state.Store(int32(damaged))
+	case !was && quarantine{n}.suspect(&t.Partitions[i]):
+		hp.state.Store(int32(missing))
+		n.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
+	}
+	return hp, nil
+}
+
+// openLog opens the log of a replica, in a directory that is there.
+func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica, error) {
 	lo := n.o.Log
 	// Whoever replicates syncs several batches at once: then a tail of them that a
 	// loss of power tore is no damage.
@@ -170,7 +189,7 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: h.fs, Dir: dir, Self: n.o.Self, Log: lo, Now: time.Now, Failed: n.fail,
+		FS: h.fs, Dir: n.dirs.partition(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Failed: n.fail,
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: n.o.Peers,
 		ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
@@ -181,7 +200,7 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 		return nil, err
 	}
 	n.reportRecovery(t.Name, i, replica.Recovery())
-	return &hostedPartition{index: i, dir: dir, replica: replica}, nil
+	return replica, nil
 }
 
 // An ephemeral topic's log is cut into small segments, so that retention can

@@ -108,11 +108,16 @@ func (l *lan) stop(id meta.NodeID) {
 
 // kill ends a broker as a loss of power does: its disk keeps what was synced.
 func (l *lan) kill(id meta.NodeID) {
+	l.crash(id)
+	l.tell(id, false)
+}
+
+// crash ends a broker as kill does, and nobody notices until it comes back.
+func (l *lan) crash(id meta.NodeID) {
 	h := l.hosts[id]
 	b := h.broker.Swap(nil)
-	h.disk = h.disk.CrashClone(vfs.Crash{})
-	l.tell(id, false)
 	h.dead.Store(b)
+	h.disk = h.disk.CrashClone(vfs.Crash{})
 	_ = b.Close()
 	h.dead.Store(nil)
 }
@@ -346,7 +351,7 @@ func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	b := to.to.broker.Load()
-	if b == nil {
+	if b == nil || h.dead.Load() != nil {
 		to.postLocked(func() { done(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("nobody listens")}) })
 		return
 	}

@@ -78,6 +78,7 @@ const smallLog = 1 << 20
 // retain drops what no channel needs and no policy keeps, and notes how far the
 // logs are durable, which is where recovery would start to read.
 func (b *Broker) retain() {
+	quarantine{b.hosting}.release()
 	now := time.Now()
 	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
 		c := h.config.Load().Config

@@ -28,7 +28,8 @@ type hostedPartition struct {
 	led     atomic.Pointer[ledPartition]  // nil: it does not lead
 	standby atomic.Pointer[topic.Standby] // nil: it is not on standby
 
-	view coord.View // what the role is by; zero: it has none. Of the topic's turn
+	state atomic.Int32 // a condition
+	view  coord.View   // what the role is by; zero: it has none. Of the topic's turn
 
 	endBefore  seq.Offset // of the log at the last round of retention, whose goroutine owns it
 	idle       bool       // nothing was appended in the last round; likewise
@@ -88,16 +89,28 @@ func (n *hosting) adoptPartition(h *hostedTopic, t *meta.Topic, i int, nodes nod
 	case hp == nil:
 		var err error
 		if hp, err = n.openReplica(h, t, i); err != nil {
-			h.hold(i, nil)
+			if err = (quarantine{n}).treatCorrupt(h, t, i, err); err == nil {
+				hp, err = n.openReplica(h, t, i)
+			}
+		}
+		if h.hold(i, hp); err != nil {
 			return err
 		}
-		h.hold(i, hp)
 	}
 	v := n.viewOf(t, i, nodes)
 	if sameView(hp.view, v) {
 		return nil
 	}
-	err := n.assume(h, hp, t, v)
+	serves, err := true, error(nil)
+	if condition(hp.state.Load()) != intact {
+		if serves, err = (quarantine{n}).treat(h, hp, t); err != nil {
+			return err
+		}
+		hp = h.at(i) // it may be another
+	}
+	if serves {
+		err = n.assume(h, hp, t, v)
+	}
 	switch {
 	case errors.Is(err, commitlog.ErrFenced):
 		// A newer epoch than the one that metadata says here is known to the
@@ -122,7 +135,7 @@ func (n *hosting) assume(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v c
 	case leads:
 		n.step(h, hp)
 		return n.lead(h, hp, t, v)
-	case hp.standby.Load() != nil && hp.view.Epoch == v.Epoch:
+	case hp.standby.Load() != nil && hp.view.Epoch == v.Epoch && hp.view.Sync == v.Sync:
 		return nil // nothing of it concerns a follower
 	}
 	if lp != nil {
@@ -159,7 +172,7 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition) (*topic.Partition, error) {
 	o := topic.Options{
 		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
-		Damaged:          func(err *commitlog.CorruptionError) { n.reportDamage(h.name, hp.index, err) },
+		Damaged:          func(err *commitlog.CorruptionError) { quarantine{n}.foundDamage(h, hp, err) },
 		PositionsDamaged: func(err error) { n.reportPositions(h.name, hp.index, err) },
 	}
 	if n.o.Peers != nil {

@@ -19,21 +19,26 @@ import (
 // trash moves a directory aside, under a name that no other there ever has, and
 // removes it in the background.
 func (n *hosting) trash(dir, as string) error {
-	if err := vfs.MkdirAllSynced(n.o.FS, n.dirs.trash()); err != nil {
+	if err := n.move(dir, n.dirs.trash(), as); err != nil {
 		return err
 	}
-	to := filepath.Join(n.dirs.trash(), as)
-	switch err := n.o.FS.Rename(dir, to); {
+	n.running.Go(func() { n.remove(filepath.Join(n.dirs.trash(), as)) })
+	return nil
+}
+
+// move moves a directory into another under a name. One that is not there is
+// moved already.
+func (n *hosting) move(dir, into, as string) error {
+	if err := vfs.MkdirAllSynced(n.o.FS, into); err != nil {
+		return err
+	}
+	switch err := n.o.FS.Rename(dir, filepath.Join(into, as)); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
 	}
-	if err := errors.Join(n.o.FS.SyncDir(filepath.Dir(dir)), n.o.FS.SyncDir(n.dirs.trash())); err != nil {
-		return err
-	}
-	n.running.Go(func() { n.remove(to) })
-	return nil
+	return errors.Join(n.o.FS.SyncDir(filepath.Dir(dir)), n.o.FS.SyncDir(into))
 }
 
 func (n *hosting) remove(path string) {

@@ -1,0 +1,202 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// A replica whose data is damaged, or gone though it should be there, is in
+// quarantine while others are in sync: it answers no leader, which takes it out of
+// the in-sync set, and leads only until another does. Once metadata says that it
+// is out, its data is set aside and it is copied anew. It has acknowledged nothing
+// since the damage was known, so nobody counts on what it lacks. What was set
+// aside goes once the replica is in sync again. The only in-sync replica serves
+// what is left of its data.
+
+// handOnTimeout bounds how long a replica in quarantine tries to have another
+// lead in its place.
+const handOnTimeout = 5 * time.Second
+
+// condition is what is known of a replica's data.
+type condition int32
+
+const (
+	intact  condition = iota
+	damaged           // some of it cannot be read
+	missing           // it was there once, by what metadata says
+)
+
+// quarantine is how a node treats replicas whose data is not intact.
+type quarantine struct{ *hosting }
+
+// others returns the in-sync replicas of a partition besides this node.
+func (q quarantine) others(p *meta.Partition) []meta.NodeID {
+	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
+}
+
+// suspect says whether a replica that finds nothing of its own on disk must have
+// held something: it is in the in-sync set of a partition that is not new.
+func (q quarantine) suspect(p *meta.Partition) bool {
+	return p.Version > 1 && slices.Contains(p.ISR, q.o.Self) && len(q.others(p)) > 0
+}
+
+// treat brings a replica whose data is not intact a step further, and returns
+// whether it may have a role meanwhile.
+func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (serves bool, err error) {
+	p := &t.Partitions[hp.index]
+	inSync := slices.Contains(p.ISR, q.o.Self)
+	switch {
+	case inSync && len(q.others(p)) == 0:
+		return true, nil // there is nothing better
+	case !inSync:
+		q.log.Warn("a replica is copied anew", "topic", h.name, "partition", hp.index)
+		return true, q.startAnew(h, hp, t)
+	case p.Leader == q.o.Self:
+		q.running.Go(func() { q.handOn(h, p, hp.index) })
+		if condition(hp.state.Load()) == damaged {
+			return true, nil // until another does
+		}
+	}
+	q.step(h, hp)
+	return false, nil
+}
+
+// handOn has another in-sync replica lead a partition.
+func (q quarantine) handOn(h *hostedTopic, p *meta.Partition, i int) {
+	ctx, cancel := context.WithTimeout(context.Background(), handOnTimeout)
+	defer cancel()
+	var err error
+	if h.leds(i) != nil {
+		err = handovers{q.hosting}.one(ctx, handoverArgs{Topic: h.name, Partition: i})
+	} else {
+		for _, id := range q.others(p) {
+			if node := q.o.Meta.Node(id); node == nil || node.State != meta.NodeUp {
+				continue
+			}
+			var r meta.Result
+			r, err = q.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{{
+				Topic: h.name, Incarnation: h.incarnation, Partition: i,
+				Version: p.Version, Leader: id, Reason: meta.ReasonTransfer,
+			}}})
+			if err = errors.Join(append(r.Failed, err)...); err == nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		q.log.Warn("a damaged replica leads, and cannot hand over", "topic", h.name, "partition", i, "error", err)
+	}
+}
+
+// startAnew sets a replica's data aside and opens it empty.
+func (q quarantine) startAnew(h *hostedTopic, hp *hostedPartition, t *meta.Topic) error {
+	q.step(h, hp)
+	q.retire(hp)
+	h.hold(hp.index, nil)
+	if err := hp.replica.Close(); err != nil {
+		q.log.Warn("closing a damaged replica", "topic", h.name, "partition", hp.index, "error", err)
+	}
+	if err := q.setAside(h, t, hp.index); err != nil {
+		return err
+	}
+	fresh, err := q.openReplica(h, t, hp.index)
+	if err != nil {
+		return err
+	}
+	h.hold(hp.index, fresh)
+	return nil
+}
+
+// setAside moves a replica's data to where it can be looked at until the replica
+// is in sync again.
+func (q quarantine) setAside(h *hostedTopic, t *meta.Topic, i int) error {
+	dir := q.dirs.partition(t, i)
+	q.damage.forget(dir)
+	return q.move(dir, q.dirs.quarantine(), fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), i, t.Partitions[i].Version))
+}
+
+// release drops what was set aside of replicas that are in sync again, or that
+// this node no longer holds.
+func (q quarantine) release() {
+	names, err := q.o.FS.ReadDir(q.dirs.quarantine())
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		at, i, ok := parseAside(name)
+		if !ok {
+			continue
+		}
+		topic, in, ok := parseTopicDir(at)
+		if !ok {
+			continue
+		}
+		t := q.o.Meta.Topic(topic)
+		kept := t != nil && t.Incarnation == in && i < len(t.Partitions) &&
+			slices.Contains(t.Partitions[i].Replicas, q.o.Self) && !slices.Contains(t.Partitions[i].ISR, q.o.Self)
+		if kept {
+			continue
+		}
+		if err := q.trash(filepath.Join(q.dirs.quarantine(), name), name); err != nil {
+			q.log.Warn("dropping a damaged replica that was copied anew", "path", name, "error", err)
+		}
+	}
+}
+
+// parseAside takes the name of something that was set aside apart.
+func parseAside(name string) (topicDir string, partition int, ok bool) {
+	words := strings.Split(name, ".")
+	n := len(words) - 2 // the partition; its version is behind it
+	if n < 1 {
+		return "", 0, false
+	}
+	partition, err := strconv.Atoi(words[n])
+	return strings.Join(words[:n], "."), partition, err == nil
+}
+
+// errQuarantine is wrapped by what says that a replica is not there for as long as
+// it is in the in-sync set.
+var errQuarantine = errors.New("in quarantine until others go on without it")
+
+// treatCorrupt decides what becomes of a replica that could not be opened. Where
+// that is for what is on the disk, and others are in sync, it is set aside as soon
+// as nobody counts on it: without an error it can be opened empty.
+func (q quarantine) treatCorrupt(h *hostedTopic, t *meta.Topic, i int, cause error) error {
+	p := &t.Partitions[i]
+	switch {
+	case fate.Of(cause) != fate.Corrupt, len(q.others(p)) == 0:
+		return cause
+	case slices.Contains(p.ISR, q.o.Self):
+		if p.Leader == q.o.Self {
+			q.running.Go(func() { q.handOn(h, p, i) })
+		}
+		return fmt.Errorf("%w: %w", errQuarantine, cause)
+	}
+	q.log.Error("a replica is copied anew", "topic", h.name, "partition", i, "error", cause)
+	if err := q.setAside(h, t, i); err != nil {
+		return err
+	}
+	return nil
+}
+
+// foundDamage is told of a damaged range that a consumer met.
+func (q quarantine) foundDamage(h *hostedTopic, hp *hostedPartition, err *commitlog.CorruptionError) {
+	q.reportDamage(h.name, hp.index, err)
+	t := h.config.Load()
+	if !hp.state.CompareAndSwap(int32(intact), int32(damaged)) || hp.index >= len(t.Partitions) {
+		return
+	}
+	if p := &t.Partitions[hp.index]; len(q.others(p)) > 0 {
+		q.running.Go(func() { q.handOn(h, p, hp.index) })
+	}
+}

@@ -1,0 +1,153 @@
+package broker
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// spoil changes a byte of the first batch of a partition on a host's disk.
+func (l *lan) spoil(id meta.NodeID, name string, i int, find string) {
+	l.t.Helper()
+	dir := layout{"data"}.partition(l.store.Topic(name), i)
+	disk := l.hosts[id].disk
+	names, err := disk.ReadDir(dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, n := range names {
+		if !strings.HasSuffix(n, ".log") {
+			continue
+		}
+		path := filepath.Join(dir, n)
+		raw, err := vfs.ReadFile(disk, path, 1<<30)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		at := strings.Index(string(raw), find)
+		if at < 0 {
+			continue
+		}
+		f, err := disk.OpenReadWrite(path)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte("!"), int64(at)); err != nil {
+			l.t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			l.t.Fatal(err)
+		}
+		return
+	}
+	l.t.Fatalf("%q is in no log of %s: %v", find, id, names)
+}
+
+// soon makes what waits for a follower that lags quick.
+func soon(o *Options) {
+	o.ReplicaLag, o.RetentionInterval, o.DiskInterval = 100*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+}
+
+// wholeAt waits until a node follows with a copy of all that is committed, and
+// checks that every message of it can be read.
+func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
+	l.t.Helper()
+	l.eventually("a whole copy", func() bool {
+		hp := l.at(id).lookup(name).at(0)
+		return hp != nil && hp.standby.Load() != nil && int(hp.replica.Log().CommittedEnd()) == messages
+	})
+	r := l.at(id).lookup(name).at(0).replica.Log().NewReader()
+	defer r.Release()
+	for o := range messages {
+		if _, err := r.Batch(seq.Offset(o)); err != nil {
+			l.t.Errorf("message %d: %v", o, err)
+		}
+	}
+}
+
+func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
+	l := newLan(t, soon, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	for i := range 5 {
+		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+	}
+	l.inSync("t", 0, 3)
+	l.at("n3").retain() // it notes how far its log is durable
+	l.kill("n3")
+	l.spoil("n3", "t", 0, "111")
+	l.start("n3")
+	l.wholeAt("n3", "t", 5)
+	l.inSync("t", 0, 3)
+	if n := l.at("n3").LogStats().Damaged; n != 0 {
+		t.Errorf("%d damaged ranges", n)
+	}
+	l.eventually("what was set aside to go", func() bool {
+		names, err := l.hosts["n3"].disk.ReadDir("data/quarantine")
+		return err == nil && len(names) == 0
+	})
+}
+
+func TestADamagedLeaderHandsOverAndIsCopiedAnew(t *testing.T) {
+	l := newLan(t, soon, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	for i := range 5 {
+		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+	}
+	l.at("n1").retain()
+	l.crash("n1")
+	l.spoil("n1", "t", 0, "111")
+	l.start("n1") // it still leads, by the metadata
+	l.eventually("another leader", func() bool { return l.store.Topic("t").Partitions[0].Leader != "n1" })
+	l.mustPut("t", 0, "after")
+	l.inSync("t", 0, 3)
+	l.wholeAt("n1", "t", 6)
+}
+
+func TestAReplicaThatLostItsDataIsNotTakenForOneInSync(t *testing.T) {
+	for _, lost := range []meta.NodeID{"n1", "n3"} {
+		t.Run(string(lost), func(t *testing.T) {
+			l := newLan(t, soon, "n1", "n2", "n3")
+			l.create("t", "n1", "n2", "n3")
+			l.mustPut("t", 0, "a", "b", "c")
+			l.elect("t", 0, "n2") // it is not new any more
+			l.mustPut("t", 0, "d")
+			l.elect("t", 0, "n1")
+			l.mustPut("t", 0, "e")
+			l.crash(lost)
+			if err := l.hosts[lost].disk.RemoveAll("data/topics"); err != nil {
+				t.Fatal(err)
+			}
+			l.start(lost)
+			l.eventually("a leader that has all", func() bool {
+				p := l.store.Topic("t").Partitions[0]
+				return p.Leader != lost && len(p.ISR) == 3
+			})
+			l.mustPut("t", 0, "f")
+			l.wholeAt(lost, "t", 6)
+		})
+	}
+}
+
+func TestTheOnlyCopyServesWhatIsLeft(t *testing.T) {
+	l := newLan(t, soon, "n1", "n2", "n3")
+	l.create("t", "n1")
+	for i := range 5 {
+		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+	}
+	l.stop("n1")
+	l.spoil("n1", "t", 0, "111")
+	l.start("n1")
+	c := l.subscribe("t", "c", 0)
+	if got := c.take(4); strings.Contains(got, "1") {
+		t.Errorf("got %q", got)
+	}
+	if h := l.at("n1").Health(); !h.Degraded {
+		t.Errorf("health %+v", h)
+	}
+}
