@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/simtest"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// publish is a publisher of one partition, at any node.
+func (w *world) publish(number, partition int, rnd *rand.Rand, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Duration(rnd.Int64N(int64(30 * time.Millisecond)))):
+		}
+		if l := w.machines[rnd.IntN(len(w.machines))].running(); l != nil {
+			for range 1 + rnd.IntN(3) {
+				l.publish(number, partition, rnd)
+			}
+		}
+	}
+}
+
+func (l *life) publish(number, partition int, rnd *rand.Rand) {
+	h := l.w.histories[partition]
+	name := h.Call(number)
+	body := append([]byte(name+" "), make([]byte, rnd.IntN(100))...)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	l.broker.Load().Publish(ctx, broker.Publish{
+		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body}},
+		Done: func(r broker.Receipt) {
+			l.mu.RLock()
+			defer l.mu.RUnlock()
+			switch {
+			case l.dead: // nobody hears it
+				h.Settle(name, simtest.Unknown, 0, 0)
+			case r.Err == nil:
+				h.Settle(name, simtest.Acked, uint64(r.First), 0)
+			case fate.Of(r.Err) == fate.Refused:
+				h.Settle(name, simtest.Failed, 0, 0)
+			default:
+				h.Settle(name, simtest.Unknown, 0, 0)
+			}
+		},
+	})
+}
+
+// nameOf returns the name of the message with a body.
+func nameOf(body []byte) string {
+	for i, b := range body {
+		if b == ' ' {
+			return string(body[:i])
+		}
+	}
+	return "?"
+}
+
+// consumer is a client with a subscription.
+type consumer struct {
+	w     *world
+	kind  int // 0: unordered, 1: ordered
+	rnd   *rand.Rand
+	wake  chan struct{}
+	once  *sync.Once
+	ended chan struct{}
+}
+
+// ClientStats implements broker.Client.
+func (c *consumer) ClientStats() broker.ClientStats { return broker.ClientStats{ClientID: "sim"} }
+
+// Disconnect implements broker.Client.
+func (c *consumer) Disconnect(error) { c.once.Do(func() { close(c.ended) }) }
+
+func (c *consumer) woken() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// consume is a consumer that subscribes at any node, and again when it is told
+// to go.
+func (w *world) consume(kind int, rnd *rand.Rand, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))):
+		}
+		l := w.machines[rnd.IntN(len(w.machines))].running()
+		if l == nil {
+			continue
+		}
+		c := &consumer{w: w, kind: kind, rnd: rnd, wake: make(chan struct{}, 1), once: new(sync.Once), ended: make(chan struct{})}
+		c.session(l, stop)
+	}
+}
+
+func (c *consumer) session(l *life, stop <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	s, err := l.broker.Load().Subscribe(ctx, broker.Subscribe{
+		Topic: theTopic, Channel: []string{unordered, ordered}[c.kind], Partition: broker.AnyPartition, Ordered: c.kind == 1,
+		Client: c, MsgTimeout: c.w.plan.timeout, Wake: c.woken,
+	})
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	s.SetReady(1 + c.rnd.IntN(20))
+	leave := time.After(time.Duration(c.rnd.Int64N(int64(10 * time.Second))))
+	for {
+		var ids []seq.MessageID
+		n, err := s.Take(time.Now(), 20, func(d *topic.Delivery) error {
+			if !c.take(l, d) {
+				return errors.New("the connection is gone")
+			}
+			ids = append(ids, d.ID)
+			return nil
+		})
+		if err != nil {
+			return
+		}
+		for _, id := range ids {
+			c.answer(l, s, id)
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-time.After(time.Second): // a wake-up that is lost would be found
+		case <-c.ended:
+			return
+		case <-l.over:
+			return
+		case <-leave:
+			return
+		case <-stop:
+			return
+		}
+	}
+}
+
+// take notes a delivery, if the process still speaks.
+func (c *consumer) take(l *life, d *topic.Delivery) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.dead {
+		return false
+	}
+	c.w.channels[c.kind][d.ID.Partition()].Deliver(nameOf(d.Body), uint64(d.ID.Offset()))
+	return true
+}
+
+// answer finishes a message, or does not.
+func (c *consumer) answer(l *life, s *broker.Subscription, id seq.MessageID) {
+	if c.w.draining.Load() {
+		c.w.channels[c.kind][id.Partition()].Finish(uint64(id.Offset()))
+		_ = s.Finish(id)
+		return
+	}
+	if c.rnd.IntN(4) == 0 {
+		time.Sleep(time.Duration(c.rnd.Int64N(int64(20 * time.Millisecond))))
+	}
+	switch k := c.rnd.IntN(100); {
+	case l.isDead():
+	case k < 3:
+		_ = s.Requeue(id, time.Duration(c.rnd.Int64N(int64(100*time.Millisecond))))
+	case k < 5: // it times out
+	case k < 8:
+		_ = s.Touch(id)
+		fallthrough
+	default:
+		c.w.channels[c.kind][id.Partition()].Finish(uint64(id.Offset()))
+		_ = s.Finish(id)
+	}
+}

@@ -1,0 +1,411 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/simtest"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/cluster"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// The one topic, and its channels.
+const (
+	theTopic  = "events"
+	unordered = "any"
+	ordered   = "turn"
+	port      = ":4160"
+)
+
+// plan is what a seed chooses before it begins.
+type plan struct {
+	nodes      int
+	partitions int
+	sync       meta.SyncPolicy
+	segment    int64
+	publishers int // of each partition
+	consumers  int // of each channel
+	chaos      time.Duration
+	pause      time.Duration // at most, between two faults
+	timeout    time.Duration // of a delivered message
+}
+
+func newPlan(rnd *rand.Rand) plan {
+	pick := func(values ...int) int { return values[rnd.IntN(len(values))] }
+	p := plan{
+		nodes: pick(3, 3, 3, 4, 5), partitions: pick(1, 1, 2, 3), sync: meta.SyncAlways(),
+		segment: int64(pick(4<<10, 1<<20)), publishers: pick(1, 2), consumers: pick(1, 2, 3),
+		chaos: time.Duration(pick(2, 4, 6)) * time.Second, pause: time.Duration(pick(50, 200, 1000)) * time.Millisecond,
+		timeout: time.Duration(pick(500, 2000)) * time.Millisecond,
+	}
+	if rnd.IntN(4) == 0 {
+		p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond}
+	}
+	return p
+}
+
+// world is one run.
+type world struct {
+	t         *testing.T
+	rnd       *rand.Rand // of the script
+	plan      plan
+	trace     *simtest.Trace
+	net       *peer.MemNetwork
+	machines  []*machine
+	histories []*simtest.History    // of each partition
+	channels  [2][]*simtest.Channel // unordered and ordered, of each partition
+	lives     sync.WaitGroup
+	draining  atomic.Bool // consumers finish whatever they get
+
+	mu      sync.Mutex // guards what follows
+	wrongs  []string
+	first   string      // the trace when the first thing went wrong
+	deaths  []time.Time // the last ones
+	lastCut time.Time   // of power
+}
+
+// machine is where one node after the other runs.
+type machine struct {
+	w    *world
+	host string
+	dir  string // of the data: the metadata really is there, the rest on disk
+
+	mu     sync.Mutex // guards what follows
+	disk   *vfs.Mem   // of the next life
+	life   *life      // nil: none
+	last   *life      // the last one, which may not be buried yet
+	boot   int
+	lives  int
+	broken bool
+}
+
+// life is one process of a node.
+type life struct {
+	w      *world
+	m      *machine
+	mount  *simtest.Mount
+	net    *ownNetwork
+	cancel context.CancelFunc
+	over   chan struct{} // it is to end
+	gone   chan struct{} // it has ended
+	leave  chan struct{} // it is to stop in order
+
+	leaving sync.Once
+
+	mu      sync.RWMutex // guards dead; held for reading while a client is answered
+	dead    bool
+	broker  atomic.Pointer[broker.Broker] // once it serves
+	cluster atomic.Pointer[cluster.Node]
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	rnd := rand.New(rand.NewPCG(seed, 91))
+	w := &world{t: t, rnd: rnd, plan: newPlan(rnd), trace: simtest.NewTrace(), net: peer.NewMemNetwork()}
+	dir, err := os.MkdirTemp(fast(), "sim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for i := range w.plan.nodes {
+		host := fmt.Sprint("n", i+1)
+		w.machines = append(w.machines, &machine{w: w, host: host, dir: filepath.Join(dir, host), disk: vfs.NewCrashable()})
+	}
+	for range w.plan.partitions {
+		h := simtest.NewHistory()
+		w.histories = append(w.histories, h)
+		w.channels[0] = append(w.channels[0], simtest.NewChannel(h, false))
+		w.channels[1] = append(w.channels[1], simtest.NewChannel(h, true))
+	}
+	w.trace.Add("%+v", w.plan)
+	return w
+}
+
+// fast returns where files cost least: in memory, where there is such a place.
+func fast() string {
+	const shm = "/dev/shm"
+	if info, err := os.Stat(shm); err == nil && info.IsDir() {
+		if f, err := os.CreateTemp(shm, "sim"); err == nil {
+			f.Close()
+			os.Remove(f.Name())
+			return shm
+		}
+	}
+	return ""
+}
+
+// wrong notes that something is not as it must be.
+func (w *world) wrong(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.trace.Add("WRONG: %s", text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.wrongs) == 0 {
+		w.first = w.trace.String()
+	}
+	w.wrongs = append(w.wrongs, text)
+}
+
+func (w *world) isWrong() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.wrongs) > 0
+}
+
+// report fails the test if anything was wrong.
+func (w *world) report() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.wrongs) > 0 {
+		w.t.Errorf("%s\n\n%s", simtest.Report(w.wrongs), w.first)
+	}
+}
+
+// running returns the life of a machine that serves, or nil.
+func (m *machine) running() *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life == nil || m.life.broker.Load() == nil {
+		return nil
+	}
+	return m.life
+}
+
+func (m *machine) alive() *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.life
+}
+
+// start begins the next life, once the last one is buried.
+func (m *machine) start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != nil {
+		return
+	}
+	m.broken = false
+	m.lives++
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{
+		w: m.w, m: m, mount: simtest.NewMount(m.disk), cancel: cancel, over: make(chan struct{}), gone: make(chan struct{}), leave: make(chan struct{}),
+		net: &ownNetwork{inner: m.w.net, host: m.host},
+	}
+	before := m.last
+	m.life, m.last = l, l
+	m.w.trace.Add("%s starts", m.host)
+	m.w.lives.Go(func() {
+		defer close(l.gone)
+		if before != nil {
+			<-before.gone
+		}
+		l.run(ctx)
+	})
+}
+
+// run is a process, from its start to its end.
+func (l *life) run(ctx context.Context) {
+	node, err := l.openCluster(ctx)
+	if err != nil {
+		l.ends(err)
+		return
+	}
+	defer node.Close()
+	l.cluster.Store(node)
+	b, err := broker.Open(ctx, broker.Options{
+		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Remote: node, Peers: node.Peers(), Registered: true,
+		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
+		PublishTimeout: 2 * time.Second,
+		Fatal:          func(err error) { go l.ends(err) },
+	})
+	if err != nil {
+		l.ends(err)
+		return
+	}
+	defer b.Close()
+	node.Serve(cluster.Handlers{Replicate: b.HandleReplication, Forward: b.HandleForward, ForwardDown: b.ForwardDown})
+	l.broker.Store(b)
+	l.w.trace.Add("%s serves", l.m.host)
+	select {
+	case <-l.over:
+	case <-l.leave:
+		l.endsInOrder(b, node)
+	case <-node.Failed():
+		l.ends(node.Err())
+	}
+}
+
+func (l *life) openCluster(ctx context.Context) (*cluster.Node, error) {
+	listener, err := l.net.Listen(l.m.host + port)
+	if err != nil {
+		return nil, err
+	}
+	var join []string
+	for _, m := range l.w.machines {
+		join = append(join, m.host+port)
+	}
+	return cluster.Open(ctx, cluster.Options{
+		Self: meta.NodeID(l.m.host), DataDir: l.m.dir, Address: l.m.host + port, Listeners: []net.Listener{listener},
+		LocalAddr: l.m.host, Join: join, Expect: min(3, l.w.plan.nodes), Build: "sim", Network: l.net, FS: l.mount,
+		Node:   meta.Node{BootID: l.m.bootID()},
+		Store:  func(o *raftstore.Options) { o.ReserveBytes = -1 },
+		Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (m *machine) bootID() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprint("boot-", m.boot)
+}
+
+// ends is a process that cannot go on. Only a broken disk is a reason.
+func (l *life) ends(err error) {
+	l.m.mu.Lock()
+	broken := l.m.broken
+	l.m.mu.Unlock()
+	if !l.isDead() && !broken {
+		l.w.wrong("%s cannot go on: %v", l.m.host, err)
+	}
+	l.kill(vfs.Crash{KeepPercent: 100}, "ends")
+}
+
+func (l *life) isDead() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.dead
+}
+
+// kill ends a process at this moment: nothing that it says or writes from now on
+// counts. It does not wait.
+func (l *life) kill(c vfs.Crash, how string) {
+	l.mu.Lock()
+	if l.dead {
+		l.mu.Unlock()
+		return
+	}
+	l.dead = true
+	l.mu.Unlock()
+	l.net.close(l.w)
+	disk := l.mount.Cut(c)
+	l.w.trace.Add("%s %s", l.m.host, how)
+	l.m.mu.Lock()
+	l.m.disk, l.m.life = disk, nil
+	l.m.mu.Unlock()
+	l.cancel()
+	close(l.over)
+	l.w.died()
+}
+
+// stop has a process end in order. It does not wait.
+func (l *life) stop() { l.leaving.Do(func() { close(l.leave) }) }
+
+// endsInOrder is what a process does when it is told to stop.
+func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := b.Handover(ctx)
+	b.Exit()
+	if err = errors.Join(err, b.Close()); err == nil {
+		err = node.StopClean()
+	}
+	if err != nil && !l.isDead() {
+		l.w.trace.Add("%s stops: %v", l.m.host, err)
+	}
+	l.kill(vfs.Crash{KeepPercent: 100}, "is stopped")
+}
+
+// died notes a death. Where so many nodes die at once that no copy of what was
+// in memory need be left, consumers may get again what they had.
+func (w *world) died() {
+	w.mu.Lock()
+	now := time.Now()
+	recent := 0
+	for _, at := range w.deaths {
+		if now.Sub(at) < 3*time.Second {
+			recent++
+		}
+	}
+	w.deaths = append(w.deaths, now)
+	w.mu.Unlock()
+	if recent > 0 {
+		for _, c := range w.channels[1] {
+			c.Forget()
+		}
+	}
+}
+
+// ownNetwork is the network as one process has it: it ends with the process.
+type ownNetwork struct {
+	inner *peer.MemNetwork
+	host  string
+
+	mu        sync.Mutex // guards what follows
+	dead      bool
+	listeners []net.Listener
+}
+
+// Dial implements peer.Network.
+func (n *ownNetwork) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+	if n.isDead() {
+		return nil, syscall.ENETDOWN
+	}
+	c, err := n.inner.Dial(ctx, n.host, address)
+	if err == nil && n.isDead() {
+		return nil, n.refuse(c)
+	}
+	return c, err
+}
+
+func (n *ownNetwork) refuse(c net.Conn) error {
+	_ = c.Close()
+	return syscall.ENETDOWN
+}
+
+func (n *ownNetwork) isDead() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dead
+}
+
+// Listen implements peer.Network.
+func (n *ownNetwork) Listen(address string) (net.Listener, error) {
+	l, err := n.inner.Listen(address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners = append(n.listeners, l)
+	return l, nil
+}
+
+// close ends it: everything open is reset, nothing new is made.
+func (n *ownNetwork) close(w *world) {
+	n.mu.Lock()
+	n.dead = true
+	listeners := n.listeners
+	n.mu.Unlock()
+	for _, l := range listeners {
+		_ = l.Close()
+	}
+	for _, m := range w.machines {
+		n.inner.Break(n.host, m.host)
+	}
+}

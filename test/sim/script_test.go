@@ -1,0 +1,411 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Times that something may take at most when nothing is wrong any more.
+const (
+	toForm    = 20 * time.Second
+	toRecover = 60 * time.Second
+	toDrain   = 30 * time.Second
+)
+
+// run is one whole run: a cluster forms, chaos, healing, the last checks.
+func (w *world) run(seed uint64) {
+	defer w.end()
+	for _, m := range w.machines {
+		m.start()
+	}
+	if !w.create() {
+		return
+	}
+	stop := make(chan struct{})
+	var publishers, consumers sync.WaitGroup
+	for i := range w.plan.publishers * w.plan.partitions {
+		publishers.Go(func() { w.publish(i, i%w.plan.partitions, rand.New(rand.NewPCG(seed, uint64(100+i))), stop) })
+	}
+	done := make(chan struct{})
+	for i := range 2 * w.plan.consumers {
+		consumers.Go(func() { w.consume(i%2, rand.New(rand.NewPCG(seed, uint64(200+i))), done) })
+	}
+	for end := time.Now().Add(w.plan.chaos); time.Now().Before(end) && !w.isWrong(); {
+		time.Sleep(time.Duration(w.rnd.Int64N(int64(w.plan.pause))))
+		w.fault()
+	}
+	w.heal()
+	w.await(toRecover, "everybody is in sync", w.unsynced)
+	close(stop)
+	publishers.Wait()
+	w.await(toRecover, "every publish is settled", w.unsettled)
+	w.draining.Store(true)
+	w.await(toDrain, "everything is delivered", w.undelivered)
+	close(done)
+	consumers.Wait()
+	if w.isWrong() {
+		return
+	}
+	w.stopAll()
+	w.compare()
+}
+
+// end kills whoever is left.
+func (w *world) end() {
+	for _, m := range w.machines {
+		if l := m.alive(); l != nil {
+			l.kill(vfs.Crash{KeepPercent: 100}, "is switched off")
+		}
+	}
+	w.lives.Wait()
+}
+
+// create waits until the cluster has formed and makes the topic and channels.
+func (w *world) create() bool {
+	w.await(toForm, "the cluster has formed", func() string {
+		for _, m := range w.machines {
+			if m.running() == nil {
+				return m.host + " does not serve"
+			}
+		}
+		return ""
+	})
+	if w.isWrong() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	b := w.machines[w.rnd.IntN(len(w.machines))].running().broker.Load()
+	_, err := b.CreateTopic(ctx, theTopic, meta.TopicConfig{
+		Partitions: w.plan.partitions, Replicas: 3, MinISR: 2, Sync: w.plan.sync, RetentionAge: time.Hour,
+	})
+	for i, name := range []string{unordered, ordered} {
+		if err == nil {
+			err = b.CreateChannel(ctx, theTopic, name, i == 1)
+		}
+	}
+	if err != nil {
+		w.wrong("create the topic: %v", err)
+	}
+	return err == nil
+}
+
+// await waits until nothing is missing.
+func (w *world) await(most time.Duration, what string, missing func() string) {
+	began := time.Now()
+	for !w.isWrong() {
+		text := missing()
+		if text == "" {
+			w.trace.Add("%s after %v", what, time.Since(began))
+			return
+		}
+		if time.Since(began) > most {
+			w.wrong("not within %v: %s: %s", most, what, text)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// fault does one thing that can happen.
+func (w *world) fault() {
+	m, o := w.machines[w.rnd.IntN(len(w.machines))], w.machines[w.rnd.IntN(len(w.machines))]
+	l := m.alive()
+	switch k := w.rnd.IntN(100); {
+	case l == nil && k < 80:
+		m.start()
+	case l == nil || k < 15: // all is as it is
+	case k < 25:
+		l.kill(vfs.Crash{KeepPercent: 100}, "is killed")
+	case k < 31:
+		l.mount.Trap(w.rnd.IntN(40), func() { l.kill(vfs.Crash{KeepPercent: 100}, "is killed at a change of its disk") })
+	case k < 40:
+		w.cutPower(m, l)
+	case k < 41 && w.plan.sync.Always():
+		w.trace.Add("the power goes")
+		for _, m := range w.machines {
+			if l := m.alive(); l != nil {
+				m.losePower(l, w.crash())
+			}
+		}
+	case k < 46:
+		w.trace.Add("%s is to stop", m.host)
+		l.stop()
+	case k < 48:
+		m.mu.Lock()
+		m.broken = true
+		m.mu.Unlock()
+		w.trace.Add("%s's disk breaks", m.host)
+		l.mount.Break(syscall.EIO)
+	case k < 60:
+		w.cutLink(m, o)
+	case k < 66:
+		w.trace.Add("%s is cut off", m.host)
+		for _, o := range w.machines {
+			w.net.SetLink(m.host, o.host, peer.MemLink{Cut: true})
+			w.net.SetLink(o.host, m.host, peer.MemLink{Cut: true})
+		}
+	case k < 82:
+		w.healNetwork()
+	case k < 92:
+		w.trace.Add("connections between %s and %s break", m.host, o.host)
+		w.net.Break(m.host, o.host)
+	default:
+		d := time.Duration(w.rnd.IntN(100)) * time.Millisecond
+		w.trace.Add("%s to %s takes %v", m.host, o.host, d)
+		w.net.SetLink(m.host, o.host, peer.MemLink{Delay: d})
+	}
+}
+
+// cutLink cuts one direction between two machines, or both.
+func (w *world) cutLink(m, o *machine) {
+	both := w.rnd.IntN(2) == 0
+	w.trace.Add("cut %s to %s, both ways %v", m.host, o.host, both)
+	w.net.SetLink(m.host, o.host, peer.MemLink{Cut: true})
+	if both {
+		w.net.SetLink(o.host, m.host, peer.MemLink{Cut: true})
+	}
+}
+
+func (w *world) healNetwork() {
+	w.trace.Add("the network heals")
+	for _, m := range w.machines {
+		for _, o := range w.machines {
+			w.net.SetLink(m.host, o.host, peer.MemLink{Delay: time.Duration(w.rnd.IntN(1000)) * time.Microsecond})
+		}
+	}
+}
+
+// crash is what a power cut does to what was not synced.
+func (w *world) crash() vfs.Crash {
+	return vfs.Crash{Rand: rand.New(rand.NewPCG(w.rnd.Uint64(), 1)), KeepPercent: w.rnd.IntN(100), TornPercent: w.rnd.IntN(30)}
+}
+
+// cutPower cuts a machine's power. Where acknowledged messages may be in memory
+// only, one copy may be lost in this way at a time.
+func (w *world) cutPower(m *machine, l *life) {
+	if !w.plan.sync.Always() {
+		if time.Since(w.lastCut) < 3*time.Second || w.thin() {
+			return
+		}
+		w.lastCut = time.Now()
+		m.losePower(l, w.crash())
+		return
+	}
+	c := w.crash()
+	if w.rnd.IntN(2) == 0 {
+		m.losePower(l, c)
+		return
+	}
+	l.mount.Trap(w.rnd.IntN(40), func() { m.losePower(l, c) })
+}
+
+func (m *machine) losePower(l *life, c vfs.Crash) {
+	m.mu.Lock()
+	m.boot++
+	m.mu.Unlock()
+	l.kill(c, "loses power")
+}
+
+// thin says whether a partition may have one copy only.
+func (w *world) thin() bool {
+	thin := true
+	w.eachState(func(t *meta.Topic) {
+		thin = slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return len(p.ISR) < 2 })
+	})
+	return thin
+}
+
+// eachState calls f with the topic as the node that knows most has it.
+func (w *world) eachState(f func(*meta.Topic)) {
+	var newest uint64
+	var best *meta.Topic
+	for _, m := range w.machines {
+		if l := m.running(); l != nil {
+			store := l.cluster.Load().Store()
+			if at := store.Applied(); at > newest {
+				newest, best = at, store.Topic(theTopic)
+			}
+		}
+	}
+	if best != nil {
+		f(best)
+	}
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.trace.Add("everything heals")
+	for _, m := range w.machines {
+		m.mu.Lock()
+		l, broken := m.life, m.broken
+		m.mu.Unlock()
+		if l != nil && broken {
+			l.kill(vfs.Crash{KeepPercent: 100}, "gets a disk that works")
+		} else if l != nil {
+			l.mount.Trap(1<<30, func() {})
+		}
+	}
+	w.healNetwork()
+}
+
+// unsynced returns which partition has not all its replicas in sync and a
+// leader. Whoever is down is started.
+func (w *world) unsynced() string {
+	text := "nobody serves"
+	for _, m := range w.machines {
+		m.start()
+	}
+	for _, m := range w.machines {
+		if m.running() == nil {
+			return m.host + " does not serve"
+		}
+	}
+	w.eachState(func(t *meta.Topic) {
+		text = ""
+		for i, p := range t.Partitions {
+			if p.Leader == "" || len(p.ISR) < len(p.Replicas) {
+				text += fmt.Sprintf("partition %d led by %q at epoch %d, of %v in sync are %v; ", i, p.Leader, p.Epoch, p.Replicas, p.ISR)
+			}
+		}
+	})
+	return text
+}
+
+// unsettled says how many publishes were not answered.
+func (w *world) unsettled() string {
+	sum := 0
+	for _, h := range w.histories {
+		_, _, _, open := h.Counts()
+		sum += open
+	}
+	if sum > 0 {
+		return fmt.Sprint(sum, " are open")
+	}
+	return ""
+}
+
+// undelivered says what acknowledged messages were not delivered to a channel.
+func (w *world) undelivered() string {
+	for kind, channels := range w.channels {
+		for p, c := range channels {
+			if missing := c.Missing(); len(missing) > 0 {
+				return fmt.Sprintf("channel %d of partition %d: %d are missing, %s", kind, p, len(missing), missing[0])
+			}
+		}
+	}
+	return ""
+}
+
+// stopAll stops everybody in order, one after the other.
+func (w *world) stopAll() {
+	for _, m := range w.machines {
+		if l := m.alive(); l != nil {
+			l.stop()
+			<-l.gone
+		}
+	}
+}
+
+// compare reads the logs from the disks.
+func (w *world) compare() {
+	for i, h := range w.histories {
+		var names []string
+		var first string
+		copies := 0
+		for _, m := range w.machines {
+			log, err := m.read(i)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			case err != nil:
+				w.wrong("the log of %s, partition %d: %v", m.host, i, err)
+				return
+			}
+			copies++
+			if first == "" {
+				names, first = log, m.host
+			} else if !slices.Equal(names, log) {
+				w.wrong("partition %d: %s holds %d messages, %s others: %d", i, first, len(names), m.host, len(log))
+			}
+		}
+		if copies != 3 {
+			w.wrong("partition %d has %d copies", i, copies)
+		}
+		for _, text := range h.Check(0, names) {
+			w.wrong("partition %d: %s", i, text)
+		}
+		for _, c := range []int{0, 1} {
+			for _, text := range w.channels[c][i].Check() {
+				w.wrong("partition %d, channel %d: %s", i, c, text)
+			}
+		}
+	}
+}
+
+// read returns the messages in a machine's log of a partition.
+func (m *machine) read(partition int) ([]string, error) {
+	topics := filepath.Join(m.dir, "topics")
+	dirs, err := m.disk.ReadDir(topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		if !strings.HasPrefix(dir, theTopic+".") {
+			continue
+		}
+		path := filepath.Join(topics, dir, fmt.Sprint(partition))
+		if _, err := m.disk.Stat(path); err != nil {
+			return nil, err
+		}
+		log, rec, err := commitlog.Open(m.disk, path, commitlog.Options{FillBytes: -1, Alternating: m.w.plan.sync.Always()})
+		if err != nil {
+			return nil, err
+		}
+		if len(rec.Damaged)+len(rec.Cut) > 0 {
+			return nil, fmt.Errorf("after a clean stop: %+v", rec)
+		}
+		defer log.Close()
+		return names(log)
+	}
+	return nil, fs.ErrNotExist
+}
+
+func names(log *commitlog.Log) ([]string, error) {
+	var out []string
+	for from := log.Start(); from < log.End(); {
+		raw, err := log.ReadRaw(from, 1<<16, nil)
+		if err != nil {
+			return nil, err
+		}
+		for len(raw) > 0 {
+			b, err := commitlog.Decode(raw)
+			if err != nil {
+				return nil, err
+			}
+			for i := range b.Count() {
+				out = append(out, nameOf(b.Record(i)[1:])) // behind the flags, of which there are none
+			}
+			from, raw = b.End(), raw[b.Size():]
+		}
+	}
+	if log.Start() != seq.Offset(0) {
+		return nil, fmt.Errorf("it starts at %d", log.Start())
+	}
+	return out, nil
+}
