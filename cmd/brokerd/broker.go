@@ -34,6 +34,7 @@ import (
 // and what it is reached through.
 type brokerNode struct {
 	c       nodeConfig
+	disk    *vfs.Watch
 	member  *cluster.Node
 	broker  *broker.Broker
 	server  *server.Server
@@ -42,7 +43,8 @@ type brokerNode struct {
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
-	web                errgroup.Group // they serve
+	web                sync.WaitGroup // they serve
+	webFailed          chan error     // why one of them cannot; holds one
 
 	ready  chan struct{}
 	failed chan error // why the node cannot go on; holds one
@@ -52,6 +54,7 @@ type brokerNode struct {
 	closing   sync.Once
 	closed    atomic.Bool
 	draining  atomic.Bool
+	stalled   atomic.Bool // the disk hangs: what writes to it may never return
 	closeErr  error
 	startedAt time.Time
 }
@@ -59,7 +62,7 @@ type brokerNode struct {
 // openBroker opens a brokerNode: its place in the cluster and the metadata, then
 // the partitions that it gives to this node, then what serves them.
 func openBroker(ctx context.Context, c nodeConfig) (node, error) {
-	n := &brokerNode{c: c, ready: make(chan struct{}), failed: make(chan error, 1), startedAt: time.Now()}
+	n := &brokerNode{c: c, disk: vfs.NewWatch(vfs.OS{}), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.metrics = n.newMetrics()
 	n.startWeb()
@@ -125,13 +128,20 @@ func (n *brokerNode) startWeb() {
 func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
 	s := admin.NewHTTPServer(h, n.c.Log)
 	n.https = append(n.https, s)
-	n.web.Go(func() error { return ignoreClosed(s.Serve(l)) })
+	n.web.Go(func() {
+		if err := ignoreClosed(s.Serve(l)); err != nil {
+			select {
+			case n.webFailed <- err:
+			default: // one is enough
+			}
+		}
+	})
 }
 
 func (n *brokerNode) brokerOptions() broker.Options {
 	o := &n.c.Options
 	return broker.Options{
-		Self: meta.NodeID(o.NodeID), FS: vfs.OS{}, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
+		Self: meta.NodeID(o.NodeID), FS: n.disk, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
 		Node: n.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
 		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync},
 		Observer:         n.metrics.Histograms(),
@@ -226,12 +236,21 @@ func (n *brokerNode) Serve() error {
 	for _, l := range ls.TCP {
 		g.Go(func() error { return ignoreClosed(n.server.Serve(ctx, l)) })
 	}
-	g.Go(n.web.Wait)
+	g.Go(func() error {
+		if err := watchDisk(ctx, n.disk); err != nil {
+			n.stalled.Store(true)
+			return exitWith(exitDisk, err)
+		}
+		return nil
+	})
 	g.Go(func() error {
 		select {
 		case err := <-n.failed:
 			return exitWith(exitDisk, err)
+		case err := <-n.webFailed:
+			return err
 		case <-n.member.Failed():
+			n.stalled.Store(errors.Is(n.member.Err(), cluster.ErrStalled))
 			return exitWith(exitDisk, fmt.Errorf("metadata: %w", n.member.Err()))
 		case <-ctx.Done():
 			return nil
@@ -285,29 +304,51 @@ func (n *brokerNode) Close() error {
 	n.closing.Do(func() {
 		n.closed.Store(true)
 		n.stop()
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		if n.server != nil {
-			_ = n.server.Shutdown(now) // what Drain left is cut
-		}
-		for _, s := range n.https {
-			_ = s.Close()
-		}
-		n.c.Listeners.Close()
-		var errs []error
-		if n.broker != nil {
-			errs = append(errs, n.broker.Close())
-		}
-		if n.member == nil {
+		if n.stalled.Load() {
+			n.closeErr = n.abandon()
 			return
 		}
-		if n.closeErr = errors.Join(errs...); n.closeErr != nil {
-			_ = n.member.Close() // the next start is told that this end was none in order
-			return
-		}
-		n.closeErr = n.member.StopClean()
+		n.hangUp()
+		n.web.Wait()
+		n.closeErr = n.closeData()
 	})
 	return n.closeErr
+}
+
+// hangUp cuts the clients that Drain left, and closes all listeners.
+func (n *brokerNode) hangUp() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, s := range n.https {
+		_ = s.Close()
+	}
+	n.c.Listeners.Close()
+	if n.server != nil {
+		_ = n.server.Shutdown(now)
+	}
+}
+
+// abandon closes connections where the disk hangs and files cannot be closed:
+// others must see that this node is gone.
+func (n *brokerNode) abandon() error {
+	return errors.Join(
+		closeWithin(stalledClose, n.member.Close),
+		closeWithin(stalledClose, func() error { n.hangUp(); return nil }),
+	)
+}
+
+// closeData closes what is on disk.
+func (n *brokerNode) closeData() error {
+	if n.member == nil {
+		return nil
+	}
+	if n.broker != nil {
+		if err := n.broker.Close(); err != nil {
+			_ = n.member.Close() // the next start is told that this end was none in order
+			return err
+		}
+	}
+	return n.member.StopClean()
 }
 
 // sessions is the broker as NSQ sessions see it.

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// A disk that hangs is a failed disk: others should take over, and they do once
+// this node is gone.
+const (
+	stallLimit = 5 * time.Second
+	stallLook  = 250 * time.Millisecond
+	// stalledClose is how long closing may take when the disk hangs: connections
+	// are closed within it, files perhaps never.
+	stalledClose = 2 * time.Second
+)
+
+// stalls says from looks at a disk whether it hangs. It counts looks, so that a
+// process which was stopped for a while does not blame its disk.
+type stalls struct {
+	number int64
+	looks  int
+}
+
+// look takes in what has been under way for longest, and returns whether that
+// has been so for the limit.
+func (s *stalls) look(number int64, busy bool) bool {
+	if !busy || number != s.number {
+		s.number, s.looks = number, 0
+		return false
+	}
+	s.looks++
+	return s.looks >= int(stallLimit/stallLook)
+}
+
+// watchDisk returns an error when the disk hangs, and nil when ctx ends.
+func watchDisk(ctx context.Context, disk *vfs.Watch) error {
+	tick := time.NewTicker(stallLook)
+	defer tick.Stop()
+	var s stalls
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if number, op, busy := disk.Oldest(); s.look(number, busy) {
+			return fmt.Errorf("the disk hangs: %v of %s has not returned for %v", op.Kind, op.Name, stallLimit)
+		}
+	}
+}
+
+// closeWithin calls f and returns what it returns, or an error if that takes too
+// long; f goes on then.
+func closeWithin(d time.Duration, f func() error) error {
+	closed := make(chan error, 1)
+	go func() { closed <- f() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(d):
+		return fmt.Errorf("not closed within %v", d)
+	}
+}

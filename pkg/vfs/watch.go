@@ -1,0 +1,113 @@
+package vfs
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Watch is a file system around another one that knows which of the operations
+// that change it have not returned: a disk that hangs gives no error. Its
+// methods may be called by many goroutines.
+type Watch struct {
+	FS
+	operations sync.Map     // number -> Op, of those under way
+	last       atomic.Int64 // number given
+}
+
+var _ FS = (*Watch)(nil)
+
+// NewWatch returns a Watch around inner.
+func NewWatch(inner FS) *Watch { return &Watch{FS: inner} }
+
+// Oldest returns the operation that has been under way for longest, with its
+// number, which no other one gets. false: none is under way.
+//
+// Whoever wants to know for how long should count looks, and not ask the clock:
+// a process that was stopped finds every operation old when it goes on.
+func (w *Watch) Oldest() (number int64, op Op, ok bool) {
+	w.operations.Range(func(n, o any) bool {
+		if i := n.(int64); !ok || i < number {
+			number, op, ok = i, o.(Op), true
+		}
+		return true
+	})
+	return number, op, ok
+}
+
+// during notes an operation while f runs.
+func (w *Watch) during(op Op, f func() error) error {
+	n := w.last.Add(1)
+	w.operations.Store(n, op)
+	defer w.operations.Delete(n)
+	return f()
+}
+
+func (w *Watch) open(kind OpKind, name string, open func(string) (File, error)) (File, error) {
+	var file File
+	err := w.during(Op{Kind: kind, Name: name}, func() (err error) {
+		file, err = open(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &watchedFile{File: file, w: w, name: name}, nil
+}
+
+// Create implements FS.
+func (w *Watch) Create(name string) (File, error) { return w.open(OpCreate, name, w.FS.Create) }
+
+// OpenReadWrite implements FS.
+func (w *Watch) OpenReadWrite(name string) (File, error) {
+	return w.open(OpOpen, name, w.FS.OpenReadWrite)
+}
+
+// Rename implements FS.
+func (w *Watch) Rename(oldName, newName string) error {
+	return w.during(Op{Kind: OpRename, Name: newName}, func() error { return w.FS.Rename(oldName, newName) })
+}
+
+// MkdirAll implements FS.
+func (w *Watch) MkdirAll(name string) error {
+	return w.during(Op{Kind: OpMkdir, Name: name}, func() error { return w.FS.MkdirAll(name) })
+}
+
+// SyncDir implements FS.
+func (w *Watch) SyncDir(name string) error {
+	return w.during(Op{Kind: OpSyncDir, Name: name}, func() error { return w.FS.SyncDir(name) })
+}
+
+type watchedFile struct {
+	File
+	w    *Watch
+	name string
+}
+
+func (f *watchedFile) during(op Op, do func() error) error {
+	op.Name = f.name
+	return f.w.during(op, do)
+}
+
+func (f *watchedFile) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.during(Op{Kind: OpWrite, Off: off, Len: int64(len(p))}, func() (err error) {
+		n, err = f.File.WriteAt(p, off)
+		return err
+	})
+	return n, err
+}
+
+func (f *watchedFile) Truncate(size int64) error {
+	return f.during(Op{Kind: OpTruncate, Len: size}, func() error { return f.File.Truncate(size) })
+}
+
+func (f *watchedFile) Preallocate(off, n int64) error {
+	return f.during(Op{Kind: OpPreallocate, Off: off, Len: n}, func() error { return f.File.Preallocate(off, n) })
+}
+
+func (f *watchedFile) SyncData() error {
+	return f.during(Op{Kind: OpSyncData}, f.File.SyncData)
+}
+
+func (f *watchedFile) Sync() error {
+	return f.during(Op{Kind: OpSync}, f.File.Sync)
+}
