@@ -165,35 +165,42 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 			for at := range uint64(3) {
 				name := h.Call(1)
 				h.Settle(name, Acked, at, 1)
-				c.Deliver(name, at)
-				c.Deliver(name, at)
+				c.Deliver(name, at, false)
+				c.Deliver(name, at, false)
 				c.Finish(at)
 			}
 		}, "", 0},
 		{"not delivered", false, func(h *History, _ *Channel) { h.Settle(h.Call(1), Acked, 0, 1) }, "", 1},
-		{"invented", false, func(_ *History, c *Channel) { c.Deliver("x", 0) }, "nobody published", 0},
+		{"invented", false, func(_ *History, c *Channel) { c.Deliver("x", 0, false) }, "nobody published", 0},
 		{"another one at its place", false, func(h *History, c *Channel) {
-			c.Deliver(h.Call(1), 0)
-			c.Deliver(h.Call(1), 0)
+			c.Deliver(h.Call(1), 0, false)
+			c.Deliver(h.Call(1), 0, false)
 		}, "and \"p1-1\" before", 0},
 		{"before its turn", true, func(h *History, c *Channel) {
-			c.Deliver(h.Call(1), 0)
-			c.Deliver(h.Call(1), 1)
+			c.Deliver(h.Call(1), 0, false)
+			c.Deliver(h.Call(1), 1, false)
 		}, "0 was not finished", 0},
 		{"back after an advance", true, func(h *History, c *Channel) {
 			a, b := h.Call(1), h.Call(1)
-			c.Deliver(a, 0)
+			c.Deliver(a, 0, false)
 			c.Finish(0)
-			c.Deliver(b, 1)
-			c.Deliver(a, 0)
+			c.Deliver(b, 1, false)
+			c.Deliver(a, 0, false)
 		}, "1 had been before", 0},
+		{"back, from a link that was cut", true, func(h *History, c *Channel) {
+			a, b := h.Call(1), h.Call(1)
+			c.Deliver(a, 0, false)
+			c.Finish(0)
+			c.Deliver(b, 1, false)
+			c.Deliver(a, 0, true)
+		}, "", 0},
 		{"back, and that is allowed", true, func(h *History, c *Channel) {
 			a, b := h.Call(1), h.Call(1)
-			c.Deliver(a, 0)
+			c.Deliver(a, 0, false)
 			c.Finish(0)
-			c.Deliver(b, 1)
+			c.Deliver(b, 1, false)
 			c.Forget()
-			c.Deliver(a, 0)
+			c.Deliver(a, 0, false)
 		}, "", 0},
 	}
 	for _, tt := range tests {

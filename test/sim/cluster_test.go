@@ -86,6 +86,8 @@ type machine struct {
 	host string
 	dir  string // of the data: the metadata really is there, the rest on disk
 
+	lateUntil atomic.Int64 // what comes over the network may be old, ns since 1970
+
 	mu     sync.Mutex // guards what follows
 	disk   *vfs.Mem   // of the next life
 	life   *life      // nil: none
@@ -192,6 +194,9 @@ func (m *machine) alive() *life {
 	defer m.mu.Unlock()
 	return m.life
 }
+
+// mayHearLate says whether what a cut held back may be arriving.
+func (m *machine) mayHearLate() bool { return time.Now().UnixNano() < m.lateUntil.Load() }
 
 // start begins the next life, once the last one is buried.
 func (m *machine) start() {

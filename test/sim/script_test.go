@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -157,8 +158,8 @@ func (w *world) fault() {
 	case k < 66:
 		w.trace.Add("%s is cut off", m.host)
 		for _, o := range w.machines {
-			w.net.SetLink(m.host, o.host, peer.MemLink{Cut: true})
-			w.net.SetLink(o.host, m.host, peer.MemLink{Cut: true})
+			w.cut(m, o)
+			w.cut(o, m)
 		}
 	case k < 82:
 		w.healNetwork()
@@ -176,15 +177,23 @@ func (w *world) fault() {
 func (w *world) cutLink(m, o *machine) {
 	both := w.rnd.IntN(2) == 0
 	w.trace.Add("cut %s to %s, both ways %v", m.host, o.host, both)
-	w.net.SetLink(m.host, o.host, peer.MemLink{Cut: true})
+	w.cut(m, o)
 	if both {
-		w.net.SetLink(o.host, m.host, peer.MemLink{Cut: true})
+		w.cut(o, m)
 	}
+}
+
+func (w *world) cut(from, to *machine) {
+	w.net.SetLink(from.host, to.host, peer.MemLink{Cut: true})
+	to.lateUntil.Store(math.MaxInt64)
 }
 
 func (w *world) healNetwork() {
 	w.trace.Add("the network heals")
 	for _, m := range w.machines {
+		if m.mayHearLate() {
+			m.lateUntil.Store(time.Now().Add(time.Second).UnixNano())
+		}
 		for _, o := range w.machines {
 			w.net.SetLink(m.host, o.host, peer.MemLink{Delay: time.Duration(w.rnd.IntN(1000)) * time.Microsecond})
 		}
