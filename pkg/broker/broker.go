@@ -249,6 +249,7 @@ func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.exiting.Store(true)
 		b.leave()
+		b.end()
 		b.loops(ErrExiting)
 		b.running.Wait()
 		b.closeErr = b.closeTopics(ErrExiting)

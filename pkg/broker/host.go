@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,8 @@ type hosting struct {
 	isr     *proposer
 	leavers leavers
 
+	life     context.Context // ends when the node closes
+	end      context.CancelFunc
 	timers   timers
 	running  sync.WaitGroup        // the node's loops and what it does in the background
 	exiting  atomic.Bool           // changes are refused
@@ -53,7 +56,9 @@ type hosting struct {
 }
 
 func newHosting(o Options) *hosting {
+	life, end := context.WithCancel(context.Background())
 	return &hosting{
+		life: life, end: end,
 		shelf: shelf{o: o, log: o.Logger}, dirs: layout{o.DataDir},
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
 	}

@@ -55,6 +55,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 // checkpoint stores the positions that changed.
 func (b *Broker) checkpoint() {
 	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+		quarantine{b.hosting}.inspect(h, hp)
 		err := hp.checkpoint()
 		if failed := err != nil; failed != hp.unstored {
 			hp.unstored = failed // said when it begins and when it ends

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -24,8 +25,11 @@ import (
 // what is left of its data.
 
 // handOnTimeout bounds how long a replica in quarantine tries to have another
-// lead in its place.
-const handOnTimeout = 5 * time.Second
+// lead in its place, and handOnAgain is how long it then waits.
+const (
+	handOnTimeout = 5 * time.Second
+	handOnAgain   = time.Second
+)
 
 // condition is what is known of a replica's data.
 type condition int32
@@ -62,7 +66,7 @@ func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (s
 		q.log.Warn("a replica is copied anew", "topic", h.name, "partition", hp.index)
 		return true, q.startAnew(h, hp, t)
 	case p.Leader == q.o.Self:
-		q.running.Go(func() { q.handOn(h, p, hp.index) })
+		q.handOn(h, hp.index)
 		if condition(hp.state.Load()) == damaged {
 			return true, nil // until another does
 		}
@@ -71,31 +75,43 @@ func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (s
 	return false, nil
 }
 
-// handOn has another in-sync replica lead a partition.
-func (q quarantine) handOn(h *hostedTopic, p *meta.Partition, i int) {
-	ctx, cancel := context.WithTimeout(context.Background(), handOnTimeout)
-	defer cancel()
-	var err error
-	if h.leds(i) != nil {
-		err = handovers{q.hosting}.one(ctx, handoverArgs{Topic: h.name, Partition: i})
-	} else {
-		for _, id := range q.others(p) {
-			if node := q.o.Meta.Node(id); node == nil || node.State != meta.NodeUp {
-				continue
-			}
-			var r meta.Result
-			r, err = q.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{{
-				Topic: h.name, Incarnation: h.incarnation, Partition: i,
-				Version: p.Version, Leader: id, Reason: meta.ReasonTransfer,
-			}}})
-			if err = errors.Join(append(r.Failed, err)...); err == nil {
-				break
-			}
+// handOn has another in-sync replica lead a partition. Where nobody can, this
+// one goes on after a pause.
+func (q quarantine) handOn(h *hostedTopic, i int) {
+	hp := h.at(i)
+	if hp != nil && !hp.handing.CompareAndSwap(false, true) {
+		return
+	}
+	q.running.Go(func() {
+		ctx, cancel := context.WithTimeout(q.life, handOnTimeout)
+		defer cancel()
+		err := q.tryHandOn(ctx, h, i)
+		if err != nil {
+			q.log.Warn("a damaged replica leads, and cannot hand over", "topic", h.name, "partition", i, "error", err)
+			pause(ctx, handOnAgain)
 		}
+		if hp == nil {
+			return
+		}
+		hp.handing.Store(false)
+		if lp := hp.led.Load(); lp != nil && err != nil {
+			lp.part.Resume() // what is damaged is met again, and so is this
+		}
+	})
+}
+
+func (q quarantine) tryHandOn(ctx context.Context, h *hostedTopic, i int) error {
+	if h.leds(i) != nil {
+		return handovers{q.hosting}.one(ctx, handoverArgs{Topic: h.name, Partition: i})
 	}
+	s := q.o.Meta.View()
+	id := controller.PartitionID{Topic: h.name, Incarnation: h.incarnation, Partition: i}
+	e, err := controller.Transfer(s, conditions(s), id, "", false)
 	if err != nil {
-		q.log.Warn("a damaged replica leads, and cannot hand over", "topic", h.name, "partition", i, "error", err)
+		return err
 	}
+	r, err := q.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{e}})
+	return errors.Join(append(r.Failed, err)...)
 }
 
 // startAnew sets a replica's data aside and opens it empty.
@@ -178,7 +194,7 @@ func (q quarantine) treatCorrupt(h *hostedTopic, t *meta.Topic, i int, cause err
 		return cause
 	case slices.Contains(p.ISR, q.o.Self):
 		if p.Leader == q.o.Self {
-			q.running.Go(func() { q.handOn(h, p, i) })
+			q.handOn(h, i)
 		}
 		return fmt.Errorf("%w: %w", errQuarantine, cause)
 	}
@@ -189,14 +205,27 @@ func (q quarantine) treatCorrupt(h *hostedTopic, t *meta.Topic, i int, cause err
 	return nil
 }
 
-// foundDamage is told of a damaged range that a consumer met.
+// foundDamage is told of a damaged range that a consumer met. Where others are
+// in sync, nothing is delivered until one of them leads.
 func (q quarantine) foundDamage(h *hostedTopic, hp *hostedPartition, err *commitlog.CorruptionError) {
 	q.reportDamage(h.name, hp.index, err)
+	hp.state.CompareAndSwap(int32(intact), int32(damaged))
+	if q.elsewhere(h, hp.index) {
+		q.handOn(h, hp.index)
+	}
+}
+
+// elsewhere says whether other in-sync replicas hold what is damaged here.
+func (q quarantine) elsewhere(h *hostedTopic, i int) bool {
 	t := h.config.Load()
-	if !hp.state.CompareAndSwap(int32(intact), int32(damaged)) || hp.index >= len(t.Partitions) {
+	return i < len(t.Partitions) && len(q.others(&t.Partitions[i])) > 0
+}
+
+// inspect looks whether a follower has found its copy damaged.
+func (q quarantine) inspect(h *hostedTopic, hp *hostedPartition) {
+	if !hp.replica.Damaged() || !hp.state.CompareAndSwap(int32(intact), int32(damaged)) {
 		return
 	}
-	if p := &t.Partitions[hp.index]; len(q.others(p)) > 0 {
-		q.running.Go(func() { q.handOn(h, p, hp.index) })
-	}
+	q.log.Error("a replica is damaged", "topic", h.name, "partition", hp.index)
+	q.running.Go(func() { _ = q.converge(h.name) }) // what fails is tried again with the next change
 }

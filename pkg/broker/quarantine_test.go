@@ -3,12 +3,14 @@ package broker
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -150,4 +152,44 @@ func TestTheOnlyCopyServesWhatIsLeft(t *testing.T) {
 	if h := l.at("n1").Health(); !h.Degraded {
 		t.Errorf("health %+v", h)
 	}
+}
+
+func TestDamageThatAConsumerMeetsHandsTheLeadershipOver(t *testing.T) {
+	l := newLan(t, soon, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	var want []string
+	for i := range 5 {
+		want = append(want, strings.Repeat(fmt.Sprint(i), 100))
+	}
+	l.mustPut("t", 0, want...)
+	l.inSync("t", 0, 3)
+	l.stop("n1") // in order: it does not look at what it wrote when it starts
+	l.spoil("n1", "t", 0, "111")
+	l.start("n1")
+	l.inSync("t", 0, 3)
+	if l.store.Topic("t").Partitions[0].Leader != "n1" {
+		l.elect("t", 0, "n1")
+	}
+	var got []string
+	for range 2 { // the first leader's consumers are told to go
+		c := l.subscribe("t", "c", 0)
+		for len(got) < len(want) && c.ended.Load() == nil {
+			_, err := c.Take(time.Now(), 1, func(d *topic.Delivery) error {
+				got = append(got, string(d.Body))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(got); n > 0 && c.InFlight() > 0 {
+				_ = c.Finish(seq.NewMessageID(0, seq.Offset(n-1)))
+			}
+		}
+		c.Close()
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("delivered %.3q", got)
+	}
+	l.inSync("t", 0, 3)
+	l.wholeAt("n1", "t", 5)
 }

@@ -28,8 +28,9 @@ type hostedPartition struct {
 	led     atomic.Pointer[ledPartition]  // nil: it does not lead
 	standby atomic.Pointer[topic.Standby] // nil: it is not on standby
 
-	state atomic.Int32 // a condition
-	view  coord.View   // what the role is by; zero: it has none. Of the topic's turn
+	state   atomic.Int32 // a condition
+	handing atomic.Bool  // another is to lead because of it
+	view    coord.View   // what the role is by; zero: it has none. Of the topic's turn
 
 	endBefore  seq.Offset // of the log at the last round of retention, whose goroutine owns it
 	idle       bool       // nothing was appended in the last round; likewise
@@ -98,7 +99,8 @@ func (n *hosting) adoptPartition(h *hostedTopic, t *meta.Topic, i int, nodes nod
 		}
 	}
 	v := n.viewOf(t, i, nodes)
-	if sameView(hp.view, v) {
+	untreated := condition(hp.state.Load()) != intact && hp.standby.Load() != nil
+	if sameView(hp.view, v) && !untreated {
 		return nil
 	}
 	serves, err := true, error(nil)
@@ -173,6 +175,7 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 	o := topic.Options{
 		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
 		Damaged:          func(err *commitlog.CorruptionError) { quarantine{n}.foundDamage(h, hp, err) },
+		Elsewhere:        func() bool { return quarantine{n}.elsewhere(h, hp.index) },
 		PositionsDamaged: func(err error) { n.reportPositions(h.name, hp.index, err) },
 	}
 	if n.o.Peers != nil {
