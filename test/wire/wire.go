@@ -169,22 +169,37 @@ func (c *Client) Answer() (kind int, data []byte, err error) {
 	}
 }
 
-// AnswerBefore is Answer, but gives up with ErrQuiet when nothing has begun to
-// arrive at the deadline.
+// AnswerBefore is Answer, but gives up with ErrQuiet when nothing but heartbeats
+// has come until the deadline.
 func (c *Client) AnswerBefore(deadline time.Time) (kind int, data []byte, err error) {
-	if c.r.Buffered() == 0 {
-		if err := c.SetReadDeadline(deadline); err != nil {
+	for {
+		if err := c.await(deadline); err != nil {
 			return 0, nil, err
 		}
-		if _, err := c.r.Peek(1); err != nil {
-			var timeout interface{ Timeout() bool }
-			if errors.As(err, &timeout) && timeout.Timeout() {
-				return 0, nil, ErrQuiet
-			}
+		kind, data, err = c.frame()
+		if err != nil || kind != FrameResponse || !bytes.Equal(data, []byte("_heartbeat_")) {
+			return kind, data, err
+		}
+		if err := c.Command("NOP"); err != nil {
 			return 0, nil, err
 		}
 	}
-	return c.Answer()
+}
+
+// await waits until something has begun to arrive.
+func (c *Client) await(deadline time.Time) error {
+	if c.r.Buffered() > 0 {
+		return nil
+	}
+	if err := c.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	_, err := c.r.Peek(1)
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return ErrQuiet
+	}
+	return err
 }
 
 // Expect sends what is buffered and wants one response.

@@ -94,9 +94,27 @@ func TestQuietIsNotTheEnd(t *testing.T) {
 	if _, _, err := c.AnswerBefore(time.Now()); !errors.Is(err, ErrQuiet) {
 		t.Fatalf("%v where nothing came", err)
 	}
-	go far.Write(frame(FrameResponse, "OK"))
+	go func() {
+		far.Write(frame(FrameResponse, "_heartbeat_"))
+		_, _ = far.Read(make([]byte, 4)) // NOP
+		far.Write(frame(FrameResponse, "OK"))
+	}()
 	kind, data, err := c.AnswerBefore(time.Now().Add(DefaultTimeout))
 	if err != nil || kind != FrameResponse || string(data) != "OK" {
 		t.Errorf("read %d %q, %v", kind, data, err)
+	}
+}
+
+func TestHeartbeatsAreNoAnswer(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	go func() {
+		far.Write(frame(FrameResponse, "_heartbeat_"))
+		_, _ = far.Read(make([]byte, 4)) // NOP; and nothing more
+	}()
+	c := newClient(near, DefaultTimeout)
+	if _, _, err := c.AnswerBefore(time.Now().Add(50 * time.Millisecond)); !errors.Is(err, ErrQuiet) {
+		t.Errorf("%v after a heartbeat", err)
 	}
 }

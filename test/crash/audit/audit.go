@@ -163,6 +163,7 @@ type place struct {
 	endAt      time.Duration
 	notBefore  time.Duration
 	done       bool
+	moved      bool // the last delivery was because of a disturbance
 }
 
 type end uint8

@@ -123,3 +123,24 @@ func TestADoubtAtTheEndIsAViolation(t *testing.T) {
 		t.Errorf("violations %v, want %s", s.Violations(), Twice)
 	}
 }
+
+func TestOfTwoDeliveriesThroughADisturbanceOneIsFinished(t *testing.T) {
+	for _, finish := range []bool{true, false} {
+		s := newClusterStory()
+		s.publish(0)
+		had, other, b := s.conn(0, 1), s.conn(0, 1), s.conn(1, 1)
+		s.deliver(b, 0)
+		s.fin(b, 0)
+		s.Disturb(s.now, 0)
+		s.deliver(other, 0)
+		if finish {
+			s.fin(other, 0)
+		}
+		s.deliver(had, 0) // it was on its way for longer
+		s.Calm(s.now)
+		s.End(s.now)
+		if unfinished := slices.Contains(s.kinds(), Unfinished); unfinished == finish {
+			t.Errorf("finished %v: violations %v", finish, s.Violations())
+		}
+	}
+}
