@@ -1,27 +1,90 @@
 package broker
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// adopter finds partitions elsewhere that nobody consumes.
+const (
+	// adoptAfter is how long a channel may be without a consumer on a partition
+	// elsewhere before a consumer of this node takes care of it.
+	adoptAfter = 2 * time.Second
+	// adoptInterval is how often such partitions are looked at, and adoptCalm how
+	// often those that had consumers.
+	adoptInterval = time.Second
+	adoptCalm     = 3 * time.Second
+	// adoptPause lies between two looks, whatever happens.
+	adoptPause = 50 * time.Millisecond
+	// adoptTogether is how many channels one question is about.
+	adoptTogether = 512
+)
+
+// opConsumers is the operation by which a node asks who consumes channels.
+const opConsumers = "consumers"
+
+// consumersAsked is a channel on a partition that the node that is asked leads.
+type consumersAsked struct {
+	Topic       string           `json:"topic"`
+	Incarnation meta.Incarnation `json:"incarnation"`
+	Channel     string           `json:"channel"`
+	Partition   int              `json:"partition"`
+}
+
+// consumersFound says who consumes it.
+type consumersFound struct {
+	Led     bool `json:"led"`     // the node does lead it
+	Direct  int  `json:"direct"`  // clients of that node
+	Relayed int  `json:"relayed"` // of others
+}
+
+// adopter sees to it that clients which know one address only get what they are
+// for: it looks for partitions elsewhere on which a channel that is consumed here
+// has no consumer, and has them relayed to a consumer of this node, until
+// clients come there.
 type adopter struct {
 	b    *Broker
-	stir chan struct{} // holds one
+	stir chan struct{} // somebody lost or found a source; holds one
 
 	mu   sync.Mutex // guards subs
 	subs map[*Subscription]struct{}
+
+	known map[adoptKey]*adoptees // of run's goroutine
+}
+
+type adoptKey struct {
+	topic       string
+	incarnation meta.Incarnation
+	channel     string
+}
+
+// adoptees is what is known of a channel's partitions elsewhere.
+type adoptees struct {
+	lonely map[int]time.Time // without a consumer since then, by partition
+	next   time.Time         // when to ask again
+	subs   []*Subscription   // that consume the channel here
 }
 
 func newAdopter(b *Broker) *adopter {
-	return &adopter{b: b, stir: make(chan struct{}, 1), subs: map[*Subscription]struct{}{}}
+	return &adopter{
+		b: b, stir: make(chan struct{}, 1), subs: map[*Subscription]struct{}{}, known: map[adoptKey]*adoptees{},
+	}
 }
 
+// note is told of a subscription to all partitions of a topic.
 func (a *adopter) note(s *Subscription) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.subs[s] = struct{}{}
+	a.mu.Unlock()
+	a.poke()
 }
 
 func (a *adopter) forget(s *Subscription) {
@@ -37,4 +100,259 @@ func (a *adopter) poke() {
 	}
 }
 
-func (a *adopter) run(ctx context.Context) { <-ctx.Done() }
+// run looks until ctx ends, as long as there are subscriptions.
+func (a *adopter) run(ctx context.Context) {
+	if a.b.o.Remote == nil {
+		return
+	}
+	for urgent := false; ; {
+		wait := adoptInterval
+		if !a.look(ctx, urgent) {
+			wait = -1
+		}
+		if urgent = a.sleep(ctx, wait); ctx.Err() != nil || urgent && !pause(ctx, adoptPause) {
+			return
+		}
+	}
+}
+
+// sleep waits; a negative time is for ever. It returns whether something
+// happened.
+func (a *adopter) sleep(ctx context.Context, d time.Duration) (stirred bool) {
+	var due <-chan time.Time
+	if d >= 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-a.stir:
+		return true
+	case <-due:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// look asks the other leaders what is to be asked, and acts on it. It returns
+// whether there is anything to look after.
+func (a *adopter) look(ctx context.Context, urgent bool) bool {
+	a.gather()
+	now := time.Now()
+	questions := map[meta.NodeID][]consumersAsked{}
+	for key, k := range a.known {
+		if urgent || !now.Before(k.next) {
+			k.next = now.Add(adoptInterval)
+			a.questions(key, k, questions)
+		}
+	}
+	var mu sync.Mutex // guards found
+	found := map[consumersAsked]consumersFound{}
+	var asking sync.WaitGroup
+	for node, all := range questions {
+		asking.Go(func() {
+			for some := range slices.Chunk(all, adoptTogether) {
+				answers := a.ask(ctx, node, some)
+				mu.Lock()
+				maps.Copy(found, answers)
+				mu.Unlock()
+			}
+		})
+	}
+	asking.Wait()
+	for key, k := range a.known {
+		a.act(ctx, key, k, found)
+	}
+	return len(a.known) > 0
+}
+
+// gather sorts the subscriptions by channel.
+func (a *adopter) gather() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.known {
+		k.subs = k.subs[:0]
+	}
+	for s := range a.subs {
+		if s.stopped.Load() {
+			continue
+		}
+		key := adoptKey{s.ask.Topic, s.topic.incarnation, s.ask.Channel}
+		k := a.known[key]
+		if k == nil {
+			k = &adoptees{lonely: map[int]time.Time{}}
+			a.known[key] = k
+		}
+		k.subs = append(k.subs, s)
+	}
+	maps.DeleteFunc(a.known, func(_ adoptKey, k *adoptees) bool { return len(k.subs) == 0 })
+}
+
+// questions adds what is to be asked about a channel, by leader: the partitions
+// elsewhere that are not consumed from here, or only for want of others.
+func (a *adopter) questions(key adoptKey, k *adoptees, out map[meta.NodeID][]consumersAsked) {
+	t := a.b.o.Meta.Topic(key.topic)
+	if t == nil || t.Incarnation != key.incarnation {
+		return
+	}
+	for i := range t.Partitions {
+		leader := t.Partitions[i].Leader
+		if leader == "" || leader == a.b.o.Self {
+			delete(k.lonely, i)
+			continue
+		}
+		if covered, extra := k.covers(i); !covered || extra {
+			out[leader] = append(out[leader], consumersAsked{key.topic, key.incarnation, key.channel, i})
+		}
+	}
+}
+
+// covers says whether a subscription takes from a partition, and whether it does
+// so only as long as nobody else is there.
+func (k *adoptees) covers(partition int) (covered, extra bool) {
+	for _, s := range k.subs {
+		set := s.sources.Load()
+		if set.covers(partition) {
+			covered = true
+		}
+		for _, r := range set.relays {
+			extra = extra || r.extra && r.serves(partition) && !r.gone()
+		}
+	}
+	return covered, extra
+}
+
+// ask asks a node who consumes channels that it leads. What it does not answer
+// is missing.
+func (a *adopter) ask(ctx context.Context, node meta.NodeID, all []consumersAsked) map[consumersAsked]consumersFound {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var answers []consumersFound
+	if err := (asker{a.b.o.Remote}).operate(ctx, node, opConsumers, all, &answers); err != nil || len(answers) != len(all) {
+		return nil
+	}
+	found := make(map[consumersAsked]consumersFound, len(all))
+	for i, q := range all {
+		found[q] = answers[i]
+	}
+	return found
+}
+
+// act adopts what is lonely for long enough, at once where this node leads none
+// of the topic, and lets go of what others have come for.
+func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[consumersAsked]consumersFound) {
+	t := a.b.o.Meta.Topic(key.topic)
+	if t == nil {
+		return
+	}
+	now := time.Now()
+	patience := adoptAfter
+	if !slices.ContainsFunc(k.subs, func(s *Subscription) bool { return len(s.sources.Load().local) > 0 }) {
+		patience = 0
+	}
+	adopt := map[meta.NodeID][]int{}
+	for i := range t.Partitions {
+		f, asked := found[consumersAsked{key.topic, key.incarnation, key.channel, i}]
+		covered, _ := k.covers(i)
+		switch {
+		case !asked || !f.Led:
+		case f.Direct > 0 && covered:
+			k.retire(i)
+		case covered:
+		case f.Direct+f.Relayed > 0:
+			delete(k.lonely, i)
+			k.next = now.Add(adoptCalm)
+		default:
+			if k.lonely[i].IsZero() {
+				k.lonely[i] = now
+			}
+			if now.Sub(k.lonely[i]) >= patience {
+				adopt[t.Partitions[i].Leader] = append(adopt[t.Partitions[i].Leader], i)
+			}
+		}
+	}
+	for leader, partitions := range adopt {
+		a.adopt(ctx, k, leader, partitions)
+	}
+	if len(k.lonely) > 0 {
+		k.next = now
+	}
+	k.sweep()
+}
+
+// adopt has the subscription with the fewest sources take from partitions
+// elsewhere, too.
+func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, partitions []int) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	s := slices.MinFunc(k.subs, func(x, y *Subscription) int { return cmp.Compare(x.sources.Load().live(), y.sources.Load().live()) })
+	if err := s.joiner().relayFrom(ctx, leader, partitions, true); err != nil {
+		a.b.log.Debug("a partition without consumers stays so", "topic", s.ask.Topic, "channel", s.ask.Channel, "node", leader, "error", err)
+		return
+	}
+	for _, i := range partitions {
+		delete(k.lonely, i)
+	}
+}
+
+// retire has the relays end that took from a partition for want of others, as
+// soon as what the client has of them is answered.
+func (k *adoptees) retire(partition int) {
+	for _, s := range k.subs {
+		for _, r := range s.sources.Load().relays {
+			if r.extra && r.serves(partition) {
+				r.retire()
+			}
+		}
+		s.allot()
+	}
+}
+
+// sweep ends relays that are to end.
+func (k *adoptees) sweep() {
+	for _, s := range k.subs {
+		for _, r := range s.sources.Load().relays {
+			if r.retired() {
+				r.close()
+				s.ledChanged() // it is to be let go of
+			}
+		}
+	}
+}
+
+// consumers answers who consumes channels on partitions that this node leads.
+func (a *adopter) consumers(_ context.Context, raw json.RawMessage) (any, error) {
+	var all []consumersAsked
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, fate.Mark(fmt.Errorf("arguments: %w", err), fate.Refused)
+	}
+	answers := make([]consumersFound, len(all))
+	for i, q := range all {
+		answers[i] = a.consumersOf(q)
+	}
+	return answers, nil
+}
+
+func (a *adopter) consumersOf(q consumersAsked) (f consumersFound) {
+	h := a.b.lookup(q.Topic)
+	if h == nil || h.incarnation != q.Incarnation {
+		return f
+	}
+	lp := h.leds(q.Partition)
+	if lp == nil {
+		return f
+	}
+	f.Led = true
+	c := lp.part.Channel(q.Channel)
+	if c == nil {
+		return f
+	}
+	for _, k := range c.Consumers() {
+		if _, relayed := k.Owner().(*Subscription).ask.Client.(*feed); relayed {
+			f.Relayed++
+		} else {
+			f.Direct++
+		}
+	}
+	return f
+}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is a broker of one on a disk in memory, with its metadata on a real one.
 type node struct {
 	*Broker
-	t    *testing.T
+	t    testing.TB
 	fs   vfs.FS
 	dir  string
 	meta *raftstore.Store
@@ -91,7 +91,7 @@ func (n *node) put(name string, bodies ...string) {
 // consumer is a subscription with somebody behind it.
 type consumer struct {
 	*Subscription
-	t     *testing.T
+	t     testing.TB
 	woken chan struct{}
 	ended atomic.Pointer[error]
 }

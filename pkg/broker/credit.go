@@ -6,6 +6,7 @@ type claim struct {
 	credit   int  // that it has
 	inFlight int  // that the client has of it, or will get
 	starved  bool // it could have something, with more credit
+	retiring bool // it is to get nothing more
 }
 
 // allot shares out what may be in flight among relays, of which each gets its
@@ -15,22 +16,28 @@ type claim struct {
 // those that are starved, the one at turn first, and then to those that had it.
 func allot(ready, others, turn int, claims []claim) []int {
 	parts := make([]int, len(claims))
-	if len(claims) == 0 || ready <= 0 {
+	var live []int
+	for i, c := range claims {
+		if !c.retiring {
+			live = append(live, i)
+		}
+	}
+	if len(live) == 0 || ready <= 0 {
 		return parts
 	}
-	if all := len(claims) + others; ready >= all {
-		for i := range parts {
+	if all := len(live) + others; ready >= all {
+		for k, i := range live {
 			parts[i] = ready / all
-			if i < ready%all {
+			if k < ready%all {
 				parts[i]++
 			}
 		}
 		return parts
 	}
-	left := min(ready, len(claims))
+	left := min(ready, len(live))
 	give := func(deserves func(claim) bool) {
-		for k := range claims {
-			i := (turn + k) % len(claims)
+		for k := range live {
+			i := live[(turn+k)%len(live)]
 			if left > 0 && parts[i] == 0 && deserves(claims[i]) {
 				parts[i] = 1
 				left--

@@ -113,6 +113,9 @@ func (f *forwarding) task(reply func([][]byte, error), bad error, work func(cont
 // operateHere carries out an operation that another node asked for by its name.
 func (f *forwarding) operateHere(ctx context.Context, m forward.Operate) ([][]byte, error) {
 	op := f.b.ops[m.Op]
+	if m.Op == opConsumers {
+		op = f.adopter.consumers
+	}
 	if op == nil {
 		return nil, fmt.Errorf("%w: operation %q", errNoSuchCall, m.Op)
 	}

@@ -18,7 +18,7 @@ import (
 // metadata. Every pair has one session at a time, which can be broken, held up
 // or made to refuse.
 type mesh struct {
-	t     *testing.T
+	t     testing.TB
 	meta  *raftstore.Store
 	nodes map[meta.NodeID]*meshNode
 
@@ -35,7 +35,7 @@ type meshNode struct {
 
 // newMesh starts brokers of these names. A topic that is created lies on the
 // nodes in turn.
-func newMesh(t *testing.T, ids ...meta.NodeID) *mesh {
+func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 	t.Helper()
 	m := &mesh{t: t, nodes: map[meta.NodeID]*meshNode{}, links: map[[2]meta.NodeID]*meshLink{}}
 	var err error

@@ -62,6 +62,7 @@ type relay struct {
 	fetching  int    // Fetch calls that are open
 	answers   []byte // to be sent, behind the head
 	answering bool   // a KindAnswer call is open
+	retiring  bool   // it ends when the client has answered what it has
 	credit    int    // that the leader should know of
 	told      int    // that it knows of
 	telling   bool   // a Ready call is open
@@ -360,7 +361,24 @@ func (r *relay) send(answers []byte, done func([]byte, error)) {
 func (r *relay) claim() claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return claim{credit: r.credit, inFlight: len(r.inFlight) + len(r.queue), starved: r.starved}
+	return claim{credit: r.credit, inFlight: len(r.inFlight) + len(r.queue), starved: r.starved, retiring: r.retiring}
+}
+
+// retire has the relay end when the client has answered what it has: it gets no
+// credit any more.
+func (r *relay) retire() {
+	r.mu.Lock()
+	r.retiring = true
+	r.mu.Unlock()
+	r.dropQueue()
+}
+
+// retired says whether a relay that is to end can.
+func (r *relay) retired() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expireLocked(time.Now())
+	return r.retiring && r.told == 0 && !r.telling && len(r.inFlight)+len(r.queue) == 0 && r.over == nil
 }
 
 // assign sets how many messages the leader may have in flight for this relay.

@@ -1,0 +1,109 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+func TestOneAddressGetsEveryPartition(t *testing.T) {
+	t.Parallel() // it takes some seconds
+	m := newMesh(t, "n1", "n2", "n3")
+	m.create("t", "n1", "n2", "n3")
+	c := m.nodes["n1"].subscribe("t", "c")
+	var want []string
+	for i := range 30 {
+		body := fmt.Sprintf("%02d", i)
+		want = append(want, body)
+		if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if got := c.take(30); got != strings.Join(want, " ") {
+		t.Errorf("got %s", got)
+	}
+	if live := c.sources.Load().live(); live != 3 {
+		t.Errorf("%d sources", live)
+	}
+
+	// somebody comes to n2: what is there is theirs
+	d := m.nodes["n2"].subscribe("t", "c")
+	eventually(t, func() bool {
+		if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return c.sources.Load().live() == 2
+	})
+	m.nodes["n1"].publish(Publish{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("x")}}})
+	if got := d.take(1); got != "x" {
+		t.Errorf("got %s", got)
+	}
+	c.idle()
+}
+
+func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
+	t.Parallel() // it takes some seconds
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n1", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	m.nodes["n2"].put("t", "x")
+	got := c.takeSome(1)[0]
+	d := m.nodes["n2"].subscribe("t", "c")
+	r := c.sources.Load().relays[0]
+	eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.retiring })
+	if err := c.Finish(got.ID); err != nil {
+		t.Error(err)
+	}
+	eventually(t, r.gone)
+	d.idle()
+}
+
+func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
+	t.Parallel() // it takes some seconds
+	m := newMesh(t, "n1", "n2", "n3")
+	m.create("t", "n2", "n3")
+	c := m.nodes["n1"].subscribe("t", "c")
+	m.link("n1", "n2").cut(true)
+	eventually(t, func() bool { return c.sources.Load().live() == 1 })
+	if c.ended.Load() != nil {
+		t.Error("the client was told to go, though there is another partition")
+	}
+	m.link("n1", "n2").cut(false)
+	m.nodes["n2"].put("t", "x")
+	if got := c.take(1); got != "x" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestCreditIsSharedOut(t *testing.T) {
+	idle, busy, hungry, had := claim{}, claim{credit: 1, inFlight: 1}, claim{starved: true}, claim{credit: 1}
+	for _, c := range []struct {
+		ready, others, turn int
+		claims              []claim
+		want                []int
+	}{
+		{10, 0, 0, nil, []int{}},
+		{0, 0, 0, []claim{idle, hungry}, []int{0, 0}},
+		{10, 0, 0, []claim{idle, idle, idle}, []int{4, 3, 3}},
+		{10, 1, 5, []claim{idle, idle, idle}, []int{3, 3, 2}},
+		{3, 1, 0, []claim{idle, idle}, []int{1, 1}},
+		{2, 1, 0, []claim{idle, idle}, []int{1, 1}},
+		{1, 1, 0, []claim{idle, idle}, []int{1, 0}},
+		{1, 0, 1, []claim{idle, idle}, []int{0, 1}},
+		{1, 0, 1, []claim{had, idle}, []int{1, 0}},
+		{1, 0, 0, []claim{had, hungry}, []int{0, 1}},
+		{1, 0, 0, []claim{busy, hungry}, []int{1, 0}},
+		{2, 0, 0, []claim{busy, had, hungry}, []int{1, 0, 1}},
+		{1, 0, 2, []claim{hungry, idle, hungry}, []int{0, 0, 1}},
+		{4, 0, 0, []claim{{retiring: true, credit: 3}, idle}, []int{0, 4}},
+		{4, 0, 0, []claim{{retiring: true, credit: 3}}, []int{0}},
+	} {
+		if got := allot(c.ready, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
+			t.Errorf("%d among %+v and %d: got %v, want %v", c.ready, c.claims, c.others, got, c.want)
+		}
+	}
+}
