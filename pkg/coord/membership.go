@@ -17,6 +17,11 @@ import (
 // heard of it, the next is made.
 const proposeAgain = time.Second
 
+// joinMargin is how many times fresher than a member's last moment of having held
+// all there was that of a joiner must be. Holding all that is committed is not
+// enough: where nothing can be committed, one that hears nothing holds that, too.
+const joinMargin = 2
+
 // membership is who is in sync with a term, what is known of the other replicas,
 // and which change is asked for. It decides, and calls nobody. The term's lock
 // guards it, but for the list of followers, which is replaced and never changed.
@@ -139,7 +144,7 @@ func (m *membership) next(now time.Time, shares uint64, snapshot bool) (ISRChang
 	replicas := make([]isr.Replica, 0, 8)
 	for _, f := range followers {
 		ready := snapshot && f.connected && f.began == f.incarnation && !f.holds.At.IsZero() &&
-			f.holds.Shares >= shares && f.holds.End >= max(m.tracker.Committed(), m.start)
+			f.holds.Shares >= shares && f.holds.End >= max(m.tracker.Committed(), m.start) && now.Sub(f.caughtUp) <= m.lag/joinMargin
 		replicas = append(replicas, isr.Replica{Node: f.node, Gone: f.down || f.refused, CaughtUp: f.caughtUp, Ready: ready})
 	}
 	next, due := isr.Next(now, m.lag, m.view.ISR, replicas)

@@ -72,6 +72,11 @@ func TestAFollowerThatLagsLeavesAndReturns(t *testing.T) {
 		if got := c.isr(); !slices.Equal(got, three) {
 			t.Errorf("in sync after the cut: %v", got)
 		}
+		c.mu.Lock()
+		if len(c.asked) != 2 { // a joiner is not told to go for what it was before
+			t.Errorf("asked for %d changes: %+v", len(c.asked), c.asked)
+		}
+		c.mu.Unlock()
 		c.same(three...)
 	})
 }

@@ -8,9 +8,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// quietQuorum is the age of the node's contact to the metadata's quorum at which
-// a term begins to ask its followers whether they still recognise it.
-const quietQuorum = 500 * time.Millisecond
+const (
+	// quietQuorum is the age of the node's contact to the metadata's quorum at
+	// which a term begins to ask its followers whether they still recognise it.
+	quietQuorum = 500 * time.Millisecond
+	// askAgain is the age of their answer at which it asks again.
+	askAgain = 250 * time.Millisecond
+)
 
 // Update gives the term a newer version of metadata at the same epoch, or the
 // same version with another state of its nodes. Older ones are ignored. It is for
@@ -89,6 +93,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	for _, f := range followers {
 		f.observe(now, end)
 	}
+	ask := now.Sub(contact) > quietQuorum && now.Sub(t.members.confirmed(now)) > askAgain
 	if t.backlog.expire(now, t.o.PublishTimeout) {
 		if g := t.forming; g != nil && now.Sub(g.since) >= t.o.PublishTimeout {
 			t.forming = nil
@@ -99,7 +104,7 @@ func (t *Term) Tick(now, contact time.Time) {
 		t.releaseLocked()
 	}
 	t.mu.Unlock()
-	tell(followers, now.Sub(contact) > quietQuorum)
+	tell(followers, ask)
 	t.reconsider(now)
 }
 
@@ -194,6 +199,9 @@ func (w watch) acked(p replication.Progress) {
 	t.members.tracker.Ack(w.f.node, w.f.holds.End)
 	t.releaseLocked()
 	sealed, member := t.sealed != nil, slices.Contains(t.members.view.ISR, w.f.node)
+	if !member {
+		w.f.observe(t.o.Now(), t.o.Log.End())
+	}
 	t.mu.Unlock()
 	if sealed {
 		tell(t.members.followers(), false)
