@@ -72,7 +72,7 @@ func (o *operator) StartBalance(ctx context.Context, leaders, replicas bool, lim
 	var errs []error
 	if leaders {
 		together(toPreferred(s, nodes), func(m LeaderMove) {
-			err := o.transfer(ctx, s, s.Topic(m.Topic), m.Partition, m.To, meta.ReasonBalance)
+			err := o.transfer(ctx, m.Topic, m.Partition, m.To, meta.ReasonBalance)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -141,7 +141,7 @@ var askRaft = question[nothing, RaftStats]{"raft", func(o *desk, _ context.Conte
 func (o *operator) Raft(ctx context.Context) RaftInfo {
 	c := o.members()
 	s := o.d.o.Meta.View()
-	out := RaftInfo{Voters: len(c.Voters()), Tolerance: tolerance(c, s)}
+	out := RaftInfo{Voters: len(c.Voters())}
 	if leader, ok := o.d.o.Meta.Leader(); ok {
 		out.Leader = string(leader)
 	}
@@ -152,6 +152,7 @@ func (o *operator) Raft(ctx context.Context) RaftInfo {
 		}
 	}
 	answers := askAll(ctx, &o.desk, askRaft, ids, func(meta.NodeID) nothing { return nothing{} })
+	out.Tolerance = formation.Tolerance(c, func(id meta.NodeID) bool { _, ok := answers[id]; return ok })
 	for _, m := range c.Members {
 		member := RaftMember{Member: m}
 		if a, ok := answers[m.ID]; ok {
@@ -164,20 +165,32 @@ func (o *operator) Raft(ctx context.Context) RaftInfo {
 }
 
 // Tolerance returns how many voters may fail yet before the metadata cannot
-// change; negative: so many are missing.
-func (o *operator) Tolerance() int { return tolerance(o.members(), o.d.o.Meta.View()) }
-
-func tolerance(c raftstore.Configuration, s *meta.State) int {
-	return formation.Tolerance(c, func(id meta.NodeID) bool {
+// change; negative: so many are missing. Without a leader one is, at least.
+func (o *operator) Tolerance() int {
+	s := o.d.o.Meta.View()
+	n := formation.Tolerance(o.members(), func(id meta.NodeID) bool {
 		n := s.Node(id)
 		return n != nil && n.State != meta.NodeDown
 	})
+	if _, ok := o.d.o.Meta.Leader(); !ok {
+		return min(n, -1)
+	}
+	return n
 }
 
-// TransferController has another voter lead the metadata.
+// TransferController has another voter lead the metadata, and returns when this
+// node knows which one does.
 func (o *operator) TransferController(ctx context.Context) error {
 	if o.d.o.Members == nil {
 		return errAlone
 	}
-	return o.d.o.Members.TransferController(ctx)
+	was, _ := o.d.o.Meta.Leader()
+	if err := o.d.o.Members.TransferController(ctx); err != nil {
+		return err
+	}
+	o.await(ctx, o.d.o.Meta.LeaderChanged, func() bool {
+		leader, ok := o.d.o.Meta.Leader()
+		return ok && leader != was
+	})
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -127,10 +128,11 @@ func underReplicated(p *meta.Partition) bool {
 	})
 }
 
-// agreement notes what is wrong with those who agree on the metadata.
-func (f *findings) agreement(c raftstore.Configuration, s *meta.State) {
+// agreement notes what is wrong with those who agree on the metadata. Nodes for
+// which up is false do not take part.
+func (f *findings) agreement(c raftstore.Configuration, up func(meta.NodeID) bool) {
 	voters := len(c.Voters())
-	may, should := tolerance(c, s), (voters-1)/2
+	may, should := formation.Tolerance(c, up), (voters-1)/2
 	switch {
 	case may < 0:
 		f.add("no_controller", "the metadata cannot change", fmt.Sprintf("%d more of %d voters are needed", -may, voters))
@@ -177,10 +179,10 @@ func (o *operator) ClusterHealth(ctx context.Context) Health {
 	s := o.d.o.Meta.View()
 	f := newFindings()
 	f.metadata(s)
-	f.agreement(o.members(), s)
 	f.stuck(o.troubles(ctx, func(Trouble) bool { return true }))
 	nodes := o.present()
 	answers := askAll(ctx, &o.desk, askHealth, nodes, func(meta.NodeID) nothing { return nothing{} })
+	f.agreement(o.members(), func(id meta.NodeID) bool { _, ok := answers[id]; return ok })
 	for _, id := range nodes {
 		if reasons, ok := answers[id]; ok {
 			f.node(id, reasons)

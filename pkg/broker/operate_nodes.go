@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -107,12 +109,56 @@ func (o *operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
 		}
 	}
 	if o.d.o.Members != nil {
-		return o.d.o.Members.RemoveMember(ctx, id)
+		return o.removeMember(ctx, id)
 	}
 	if _, err := o.d.propose(ctx, meta.RemoveNode{ID: id}); err != nil {
 		return fmt.Errorf("node %s: %w", id, err)
 	}
 	return nil
+}
+
+// removeMember takes a node out. The controller hands over first: one that
+// removes itself may not come to say so.
+func (o *operator) removeMember(ctx context.Context, id meta.NodeID) error {
+	if leader, _ := o.d.o.Meta.Leader(); leader == id && len(o.members().Voters()) > 1 {
+		if err := o.TransferController(ctx); err != nil {
+			return err
+		}
+	}
+	err := o.d.o.Members.RemoveMember(ctx, id)
+	if err == nil || fate.Of(err) == fate.Refused {
+		return err
+	}
+	gone := o.await(ctx, o.d.o.Meta.Changed, func() bool {
+		_, member := o.members().Find(id)
+		return !member && o.d.o.Meta.Node(id) == nil
+	})
+	if gone {
+		return nil
+	}
+	return err
+}
+
+// await waits, not for long, until something has come about, and says whether it
+// has. changed returns what is closed when it is worth another look.
+func (o *desk) await(ctx context.Context, changed func() <-chan struct{}, f func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for {
+		next := changed()
+		if f() {
+			return true
+		}
+		again := time.NewTimer(askPause)
+		select {
+		case <-next:
+		case <-again.C: // what is looked at may change by itself, too
+		case <-ctx.Done():
+			again.Stop()
+			return false
+		}
+		again.Stop()
+	}
 }
 
 // removable says whether a node may be taken out.

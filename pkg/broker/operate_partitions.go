@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -184,51 +185,56 @@ const handoverTimeout = 2 * time.Second
 // TransferLeader has another in-sync replica lead a partition; to "" leaves the
 // choice open. The leader hands over in order; one that cannot is replaced.
 func (o *operator) TransferLeader(ctx context.Context, topic string, i int, to meta.NodeID) error {
-	s, t, p, err := o.find(topic, i)
-	if err != nil {
-		return err
-	}
-	if to != "" && to == p.Leader {
-		return nil
-	}
-	return o.transfer(ctx, s, t, i, to, meta.ReasonTransfer)
+	return o.transfer(ctx, topic, i, to, meta.ReasonTransfer)
 }
 
-func (o *operator) transfer(ctx context.Context, s *meta.State, t *meta.Topic, i int, to meta.NodeID, reason string) error {
-	e, err := controller.Transfer(s, conditions(s), idOf(t, i), to, false)
-	if err != nil {
-		return err
-	}
-	e.Reason = reason
-	if leader := t.Partitions[i].Leader; leader != "" {
-		one, cancel := context.WithTimeout(ctx, handoverTimeout)
-		err := o.handOver(one, leader, handoverArgs{t.Name, i, e.Leader, reason})
-		cancel()
-		if err == nil {
-			return o.awaitChange(ctx, t, i)
+// transfer moves a leadership on. A leader that could not hand over in time, as one
+// that has only just begun, is asked again; nothing has changed then. One that
+// cannot be reached is replaced without its help.
+func (o *operator) transfer(ctx context.Context, topic string, i int, to meta.NodeID, reason string) error {
+	for try := range askAgain {
+		s, t, p, err := o.find(topic, i)
+		if err != nil {
+			return err
 		}
-		o.d.log.Debug("a leader did not hand over", "topic", t.Name, "partition", i, "leader", leader, "error", err)
+		if to != "" && to == p.Leader {
+			return nil
+		}
+		e, err := controller.Transfer(s, conditions(s), idOf(t, i), to, false)
+		if err != nil {
+			return err
+		}
+		e.Reason = reason
+		if p.Leader == "" {
+			return o.elect(ctx, e)
+		}
+		one, cancel := context.WithTimeout(ctx, handoverTimeout)
+		err = o.handOver(one, p.Leader, handoverArgs{topic, i, e.Leader, reason})
+		cancel()
+		switch {
+		case err == nil:
+			o.awaitChange(ctx, t, i)
+			return nil
+		case errors.Is(err, ErrUnreachable):
+			return o.elect(ctx, e)
+		case try == askAgain-1:
+			return fmt.Errorf("hand over %s/%d: %w", topic, i, err)
+		}
+		if !pause(ctx, askPause) {
+			return err
+		}
 	}
-	return o.elect(ctx, e)
+	return nil
 }
 
 // awaitChange waits until this node knows of a change of a partition that was
-// made elsewhere, so that what it says next is of after it.
-func (o *operator) awaitChange(ctx context.Context, was *meta.Topic, i int) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	for {
-		changed := o.d.o.Meta.Changed()
+// made elsewhere, so that what it says next is of after it. If it does not learn
+// of it soon, it is done all the same.
+func (o *operator) awaitChange(ctx context.Context, was *meta.Topic, i int) {
+	o.await(ctx, o.d.o.Meta.Changed, func() bool {
 		t := o.d.o.Meta.Topic(was.Name)
-		if t == nil || t.Incarnation != was.Incarnation || t.Partitions[i].Version != was.Partitions[i].Version {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil // it is done all the same
-		}
-	}
+		return t == nil || t.Incarnation != was.Incarnation || t.Partitions[i].Version != was.Partitions[i].Version
+	})
 }
 
 // handOver has the leader of a partition, which may be this node, hand it over.

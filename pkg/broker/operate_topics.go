@@ -270,8 +270,14 @@ func (o *contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	}
 }
 
-// elsewhere says whether a request may find what it needs at another node, or
-// at this one a little later: nothing was done.
+// elsewhere says whether a request about something that is there may find what it
+// needs at another node, or at the same one a little later: a leader may know less
+// of the metadata yet than this node. Nothing was done.
 func elsewhere(err error) bool {
-	return errors.Is(err, coord.ErrNotLeading) || errors.Is(err, ErrUnreachable)
+	for _, e := range []error{coord.ErrNotLeading, ErrUnreachable, ErrTopicNotFound, ErrPartitionNotFound, meta.ErrStaleVersion} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
