@@ -331,12 +331,12 @@ func (f *Follower) answer(o outcome) answer {
 func (f *Follower) put(m put) (a answer, sync bool) {
 	last, err := f.lastPoint()
 	if err != nil {
-		return f.damaged(err), false
+		return f.refusal(err), false
 	}
 	rest := m.batches
 	if m.prev != last {
 		if rest, err = f.skipKnown(m, last); fate.Of(err) == fate.Corrupt {
-			return f.damaged(err), false
+			return f.refusal(err), false
 		} else if err != nil {
 			return f.answer(outcomeMismatch), false
 		}
@@ -366,6 +366,8 @@ func (f *Follower) refusal(err error) answer {
 	switch failure := f.log.Failed(); {
 	case failure != nil:
 		f.failed(failure)
+	case fate.Of(err) == fate.Corrupt: // it cannot be read where it must be compared
+		f.failed(err)
 	case errors.Is(err, commitlog.ErrBelowCommitted):
 		// An operator has had a replica elected that lacks what is committed here.
 		f.failed(fate.Mark(err, fate.Corrupt))
@@ -375,14 +377,6 @@ func (f *Follower) refusal(err error) answer {
 		return f.answer(outcomeNotReady)
 	case errors.Is(err, commitlog.ErrInvalidBatch), errors.Is(err, commitlog.ErrNotContiguous):
 		return f.answer(outcomeMismatch)
-	}
-	return f.answer(outcomeFailed)
-}
-
-// damaged answers that the log cannot be read where it must be compared.
-func (f *Follower) damaged(err error) answer {
-	if fate.Of(err) == fate.Corrupt {
-		f.failed(err)
 	}
 	return f.answer(outcomeFailed)
 }
@@ -475,7 +469,7 @@ func (f *Follower) truncate(m truncate) answer {
 	}
 	at, err := pointBefore(f.log, m.to.End)
 	if fate.Of(err) == fate.Corrupt {
-		return f.damaged(err)
+		return f.refusal(err)
 	}
 	if err != nil || at != m.to {
 		return f.answer(outcomeMismatch)

@@ -1,0 +1,131 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestMessagesStandAsWritten holds the messages to their bytes.
+func TestMessagesStandAsWritten(t *testing.T) {
+	h := header{Partition{0x0102, 3}, 4}
+	at := Point{End: 5, Epoch: 6, Checksum: 7}
+	var text strings.Builder
+	for _, m := range []struct {
+		name string
+		raw  []byte
+	}{
+		{"put", append(put{header: h, prev: at, committed: 8, sync: true}.appendHead(nil), "batches"...)},
+		{"put without batches", put{header: h, prev: at, committed: 8}.appendHead(nil)},
+		{"reconcile", reconcile{h}.append(nil)},
+		{"truncate", truncate{header: h, to: at}.append(nil)},
+		{"reset", truncate{header: h, to: Point{End: 5}, reset: true, position: 9, before: 10}.append(nil)},
+		{"positions", append(h.append(nil), "snapshot"...)},
+		{"advance", append(h.append(nil), appendChanges([][]byte{[]byte("one"), nil, []byte("two")})[0]...)},
+		{"answer", answer{outcome: outcomeMismatch, epoch: 1, start: 2, end: 3, committed: 4}.encode()},
+		{"answer to reconcile", answer{epoch: 1, start: 2, end: 9, committed: 4, epochs: []commitlog.EpochStart{{Epoch: 1, Start: 2}, {Epoch: 7, Start: 8}}}.encode()},
+		{"not ready", NotReady()},
+	} {
+		fmt.Fprintf(&text, "%s\n%s\n", m.name, hex.Dump(m.raw))
+	}
+	path := filepath.Join("testdata", "messages.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text.String() != string(want) {
+		t.Errorf("the messages have changed:\n%s", text.String())
+	}
+}
+
+// TestMessagesCutShort: no message is taken for whole that is not.
+func TestMessagesCutShort(t *testing.T) {
+	h := header{Partition{1, 2}, 3}
+	change := appendChanges([][]byte{[]byte("change")})[0]
+	for name, m := range map[string]struct {
+		raw    []byte
+		decode func([]byte) error
+	}{
+		"put":       {put{header: h}.appendHead(nil), func(p []byte) error { _, err := decodePut(p); return err }},
+		"reconcile": {reconcile{h}.append(nil), func(p []byte) error { _, err := decodeReconcile(p); return err }},
+		"truncate":  {truncate{header: h}.append(nil), func(p []byte) error { _, err := decodeTruncate(p); return err }},
+		"positions": {h.append(nil), func(p []byte) error { _, err := decodePositions(p); return err }},
+		"answer":    {answer{}.encode(), func(p []byte) error { _, err := decodeAnswer(p); return err }},
+		"partition": {h.append(nil), func(p []byte) error { _, err := PartitionOf(p); return err }},
+	} {
+		if err := m.decode(m.raw); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for n := range m.raw {
+			if m.decode(m.raw[:n]) == nil {
+				t.Errorf("%s: %d of %d bytes were taken", name, n, len(m.raw))
+			}
+		}
+	}
+	whole := bytes.Join([][]byte{h.append(nil), change}, nil)
+	for n := len(whole) - len(change) + 1; n < len(whole); n++ {
+		if _, err := decodeAdvance(whole[:n]); err == nil {
+			t.Errorf("advance: %d of %d bytes were taken", n, len(whole))
+		}
+	}
+}
+
+func FuzzAnswerDecode(f *testing.F) {
+	f.Add(answer{outcome: outcomeOK, epoch: 3, end: 9, epochs: []commitlog.EpochStart{{Epoch: 1}, {Epoch: 3, Start: 4}}}.encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if a, err := decodeAnswer(raw); err == nil {
+			if again := a.encode(); !bytes.Equal(again, raw[:len(again)]) {
+				t.Errorf("%x encodes as %x", raw, again)
+			}
+		}
+	})
+}
+
+func FuzzFollowerRequest(f *testing.F) {
+	f.Add(KindPut, put{header: header{Partition{1, 0}, 1}}.appendHead(nil))
+	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.append(nil))
+	f.Add(KindPositions, append(header{Partition{1, 0}, 1}.append(nil), "snapshot"...))
+	f.Add(KindAdvance, append(header{Partition{1, 0}, 1}.append(nil), appendChanges([][]byte{[]byte("a"), nil, []byte("bc")})[0]...))
+	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.append(nil))
+	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
+		r := newReplica(t, "fuzz")
+		if err := r.follower.Adopt(Following{Epoch: 1}); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan []byte, 1)
+		r.follower.Handle(kind, raw, func(p []byte) { got <- p })
+		if _, err := decodeAnswer(<-got); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzAdvanceDecode(f *testing.F) {
+	head := header{Partition{1, 2}, 3}.append(nil)
+	f.Add(append(head, appendChanges([][]byte{[]byte("one"), nil, []byte("two")})[0]...))
+	f.Add(head)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := decodeAdvance(raw)
+		if err != nil {
+			return
+		}
+		if again := append(m.header.append(nil), appendChanges(m.changes)[0]...); !bytes.Equal(again, raw) {
+			t.Errorf("%x encodes as %x", raw, again)
+		}
+	})
+}
