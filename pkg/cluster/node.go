@@ -217,39 +217,67 @@ func (n *Node) StopClean() error {
 }
 
 // Close leaves the cluster's work and returns when all is still. It may be called
-// again.
+// again. Other nodes find that nobody listens here before anything else is done.
+// Where the disk hangs, Close does not wait for it: it returns an ErrStalled, and
+// the process should end.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
 		n.desk.handlers.Store(nil)
 		n.work.cancel(ErrClosed)
-		var errs []error
-		if n.store != nil {
-			errs = append(errs, n.store.Close())
+		for _, l := range n.o.Listeners {
+			_ = l.Close() // the transport closes those that it serves as well
 		}
+		var errs []error
 		if n.transport != nil {
 			errs = append(errs, n.transport.Close())
 		}
-		for _, l := range n.o.Listeners {
-			_ = l.Close() // the transport has closed those that it served
+		n.closed = errors.Join(append(errs, n.closeStore())...)
+		if !errors.Is(n.closed, ErrStalled) {
+			n.work.wait()
 		}
-		n.work.wait()
-		n.closed = errors.Join(errs...)
 	})
 	return n.closed
 }
 
-// watch ends the node when its metadata cannot go on.
+func (n *Node) closeStore() error {
+	if n.store == nil {
+		return nil
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- n.store.Close() }()
+	for waited := time.Duration(0); ; waited += watchEvery {
+		select {
+		case err := <-closed:
+			return err
+		case <-time.After(watchEvery):
+			if waited >= raftstore.StallLimit || errors.Is(n.Err(), ErrStalled) {
+				return fmt.Errorf("closing the metadata: %w", ErrStalled)
+			}
+		}
+	}
+}
+
+// watch ends the node when its metadata cannot go on. A disk hangs when the same
+// write is seen again and again: by the clock alone, a process that was stopped
+// for a while would find that it does.
 func (n *Node) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	var seen time.Time // when the write began that was seen last
+	times := 0
 	for {
 		select {
 		case <-n.store.Failed():
 			n.failure.fail(fmt.Errorf("metadata: %w", n.store.Err()))
 			return
 		case <-tick.C:
-			if d := n.store.Stalled(); d > raftstore.StallLimit {
-				n.failure.fail(fmt.Errorf("%w: a write has been under way for %v", ErrStalled, d.Round(time.Second)))
+			began, writing := n.store.Writing()
+			if !writing || !began.Equal(seen) {
+				seen, times = began, 0
+				continue
+			}
+			if times++; time.Duration(times)*watchEvery >= raftstore.StallLimit {
+				n.failure.fail(fmt.Errorf("%w: a write has been under way for %v", ErrStalled, time.Since(began).Round(time.Second)))
 				return
 			}
 		case <-n.work.ctx.Done():

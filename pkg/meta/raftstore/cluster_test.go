@@ -441,8 +441,8 @@ func TestALeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if sick.Stalled() < silentAfter {
-			t.Errorf("stalled for %v", sick.Stalled())
+		if since, ok := sick.Writing(); !ok || time.Since(since) < silentAfter || sick.Stats().Stalled < silentAfter {
+			t.Errorf("a write since %v, %v", since, ok)
 		}
 		cancel()
 		close(free)

@@ -12,7 +12,7 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := await(ctx, s.raft.VerifyLeader()); err != nil {
+	if err := s.flights.request(ctx, s.raft.VerifyLeader); err != nil {
 		return err
 	}
 	for {

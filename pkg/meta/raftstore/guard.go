@@ -69,15 +69,23 @@ func (g *guard) write(what string, do func() error) error {
 	return err
 }
 
-// stalled returns for how long a write has been under way: the oldest, since a
-// vote may be stored beside a batch of entries that hangs.
-func (g *guard) stalled(now time.Time) time.Duration {
+// oldest returns when the oldest write began that is under way: a vote may be
+// stored beside a batch of entries that hangs.
+func (g *guard) oldest() (began time.Time, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.writing) == 0 {
-		return 0
+		return time.Time{}, false
 	}
-	return max(0, now.Sub(g.writing[0]))
+	return g.writing[0], true
+}
+
+// stalled returns for how long a write has been under way; 0: none is.
+func (g *guard) stalled(now time.Time) time.Duration {
+	if began, ok := g.oldest(); ok {
+		return max(0, now.Sub(began))
+	}
+	return 0
 }
 
 // StoreLog implements raft.LogStore.

@@ -2,11 +2,16 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"log/slog"
+	"net"
+	"strings"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // bridge hands the consensus library's log lines to slog. What the library
@@ -31,7 +36,50 @@ func slogLevel(l hclog.Level) slog.Level {
 }
 
 func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
-	b.log.Log(context.Background(), slogLevel(level), "raft: "+msg, args...)
+	to := slogLevel(level)
+	if to > slog.LevelDebug && routine(msg, args) {
+		to = slog.LevelDebug
+	}
+	b.log.Log(context.Background(), to, "raft: "+msg, args...)
+}
+
+// routineWarnings returns how the lines begin that the library says again and
+// again of a node that is away, and in the ordinary course of an election.
+func routineWarnings() []string {
+	return []string{
+		"appendEntries rejected", "clearing log suffix", "failed to contact", "failed to get previous log", "previous log term mis-match",
+		"rejecting", "unable to get address",
+	}
+}
+
+// routine says whether a line is about a connection that broke or could not be
+// made, or another everyday matter: whoever runs the node is told of nodes by
+// those who judge them.
+func routine(msg string, args []any) bool {
+	for _, prefix := range routineWarnings() {
+		if strings.HasPrefix(msg, prefix) {
+			return true
+		}
+	}
+	for _, a := range args {
+		if err, ok := a.(error); ok && aboutConnection(err) {
+			return true
+		}
+	}
+	return false
+}
+
+func aboutConnection(err error) bool {
+	for _, known := range []error{
+		net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, errSilent,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, raft.ErrTransportShutdown, raft.ErrPipelineShutdown,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network
 }
 
 func (b *bridge) Trace(string, ...any)          {}

@@ -152,12 +152,11 @@ func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 	if to == m.s.opts.NodeID {
 		return nil
 	}
-	var f raft.Future
+	start := m.s.raft.LeadershipTransfer
 	if to == "" {
 		if len(c.Voters()) < 2 {
 			return fmt.Errorf("transfer lead: %w", ErrLastVoter)
 		}
-		f = m.s.raft.LeadershipTransfer()
 	} else {
 		v, ok := c.Find(to)
 		if !ok {
@@ -166,9 +165,11 @@ func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 		if !v.Voter {
 			return fmt.Errorf("transfer lead to %s: %w", to, ErrNotVoter)
 		}
-		f = m.s.raft.LeadershipTransferToServer(raft.ServerID(v.ID), raft.ServerAddress(v.Address))
+		start = func() raft.Future {
+			return m.s.raft.LeadershipTransferToServer(raft.ServerID(v.ID), raft.ServerAddress(v.Address))
+		}
 	}
-	if err := await(ctx, f); err != nil {
+	if err := m.s.flights.request(ctx, start); err != nil {
 		return fmt.Errorf("transfer lead: %w", err)
 	}
 	return nil
@@ -181,7 +182,7 @@ func (m Members) change(ctx context.Context, what string, id meta.NodeID, start 
 	if err := m.s.ready(ctx); err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)
 	}
-	if err := await(ctx, start()); err != nil {
+	if err := m.s.flights.request(ctx, func() raft.Future { return start() }); err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)
 	}
 	return nil

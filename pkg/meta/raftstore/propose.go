@@ -103,8 +103,11 @@ func (s *Store) proposeHere(ctx context.Context, command []byte) (meta.Result, e
 	if err := s.ready(ctx); err != nil {
 		return meta.Result{}, err
 	}
-	f := s.raft.Apply(command, s.opts.ApplyTimeout)
-	if err := await(ctx, f); err != nil {
+	var f raft.ApplyFuture
+	if err := s.flights.request(ctx, func() raft.Future {
+		f = s.raft.Apply(command, s.opts.ApplyTimeout)
+		return f
+	}); err != nil {
 		if cause := s.Err(); cause != nil {
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
@@ -181,21 +184,4 @@ func (s *Store) ready(ctx context.Context) error {
 		return ErrNotLeader
 	}
 	return nil
-}
-
-// await waits for a future, or for the caller to give up. The library has no
-// future that can be given up, so a goroutine stays behind until it is decided,
-// at the latest when the store is closed.
-func await(ctx context.Context, f raft.Future) error {
-	if ctx.Done() == nil {
-		return proposeError(f.Error())
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		return proposeError(err)
-	case <-ctx.Done():
-		return givenUp(ctx)
-	}
 }

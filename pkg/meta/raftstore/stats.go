@@ -37,9 +37,9 @@ type Stats struct {
 	Err      error // why the store failed; nil: it did not
 }
 
-// Stalled returns for how long a write to the disk has been under way; 0: none
-// is. Unlike Stats it never touches the disk.
-func (s *Store) Stalled() time.Duration { return s.guard.stalled(time.Now()) }
+// Writing returns since when the oldest write to the disk has been under way that
+// has not ended. Unlike Stats it never touches the disk.
+func (s *Store) Writing() (since time.Time, ok bool) { return s.guard.oldest() }
 
 // Stats returns what the store is doing. It does not wait for the disk's log.
 func (s *Store) Stats() Stats {

@@ -24,6 +24,7 @@ type Store struct {
 	raft      *raft.Raft
 	guard     *guard
 	transport *carrier
+	flights   flights
 	observer  *raft.Observer
 	events    chan raft.Observation
 
@@ -58,6 +59,7 @@ func openWith(o Options, p *parts) (*Store, error) {
 		local: local{newMachine(o.remembered())}, failure: failure{failed: make(chan struct{})},
 		moved: signal{ch: make(chan struct{})},
 	}
+	s.flights.failed, s.flights.over = s.failed, make(chan struct{})
 	s.machine.onFail = s.fail
 	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail}
 	s.transport = openCarrier(&o, s.guard, s.stop)
@@ -210,7 +212,7 @@ func (s *Store) WaitLeader(ctx context.Context) error {
 // Barrier returns once everything that was proposed before it is applied here.
 // Only the leader can.
 func (s *Store) Barrier(ctx context.Context) error {
-	return await(ctx, s.raft.Barrier(s.opts.ApplyTimeout))
+	return s.flights.request(ctx, func() raft.Future { return s.raft.Barrier(s.opts.ApplyTimeout) })
 }
 
 // Init gives the cluster an id where it has none, and returns the id. Only the
@@ -241,11 +243,14 @@ func (s *Store) Snapshot() error {
 }
 
 // Close stops taking part and returns when all is still. It may be called
-// again. Commands under way get ErrUnknownOutcome.
+// again. It waits a moment for commands under way; those that are not decided
+// then get ErrUnknownOutcome.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.stop)
+		s.flights.close(drainTimeout)
 		err := s.shutdown().Error()
+		close(s.flights.over)
 		s.raft.DeregisterObserver(s.observer)
 		s.work.Wait()
 		errs := []error{err}
