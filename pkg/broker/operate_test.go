@@ -436,7 +436,7 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 	for i := range 4 {
 		name := fmt.Sprint("t", i)
 		l.create(name, "n1", "n2")
-		l.inSync(name, 0, 2)
+		l.mustPut(name, 0, "a") // both have it
 		l.elect(name, 0, "n2")
 		l.leader(name, 0)
 	}
