@@ -11,9 +11,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// leaveTimeout bounds how long a node that closes waits for the leaders of what
-// it holds to go on without it.
-const leaveTimeout = time.Second
+const (
+	// leaveTimeout bounds how long a node that closes waits for the leaders of
+	// what it holds to go on without it.
+	leaveTimeout = time.Second
+	// seeOffPause is how long a leader gathers changes before it looks who is
+	// still in sync.
+	seeOffPause = 5 * time.Millisecond
+)
 
 // opLeaving is the operation by which a node that is about to close asks the
 // leaders of its replicas to take it out of their in-sync sets.
@@ -85,23 +90,24 @@ func (b *Broker) leave() {
 // and returns when it is.
 func (n *hosting) seeOff(ctx context.Context, a leavingArgs) error {
 	n.leavers.note(a.Node, a.Incarnation)
+	var g errgroup.Group
+	g.SetLimit(openTogether)
+	for _, t := range n.o.Meta.Topics() {
+		if leadsWith(t, n.o.Self, a.Node) {
+			g.Go(func() error { return n.converge(t.Name) }) // its terms learn of it
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
 	for {
 		changed := n.o.Meta.Changed()
-		waits := false
-		for _, t := range n.o.Meta.Topics() {
-			if !leadsWith(t, n.o.Self, a.Node) {
-				continue
-			}
-			waits = true
-			if err := n.converge(t.Name); err != nil { // its terms learn of it
-				return err
-			}
-		}
-		if !waits {
+		if !slices.ContainsFunc(n.o.Meta.Topics(), func(t *meta.Topic) bool { return leadsWith(t, n.o.Self, a.Node) }) {
 			return nil
 		}
 		select {
 		case <-changed:
+			pause(ctx, seeOffPause) // there are many more
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
