@@ -21,7 +21,7 @@ func (s *sharings) take(m *membership, ended bool) sharings {
 	}
 	all, n := *s, 0
 	stored, few := m.stored(all[len(all)-1].n), m.few()
-	for n < len(all) && (ended || all[n].n <= stored && !(few && all[n].quota)) {
+	for n < len(all) && (ended || all[n].n <= stored && (!few || !all[n].quota)) {
 		if ended {
 			all[n].err = ErrUnknownOutcome
 		}

@@ -59,14 +59,15 @@ type Events struct {
 type State uint8
 
 const (
-	// Disconnected: there is no session. Nothing is sent.
+	// Disconnected says that there is no session. Nothing is sent.
 	Disconnected State = iota
-	// Reconciling: it is being found out where the logs agree. One request is
-	// under way at a time.
+	// Reconciling is finding out where the logs agree. One request is under way at a
+	// time.
 	Reconciling
-	// Replicating: batches are sent as they come, several at a time.
+	// Replicating is sending batches as they come, several at a time.
 	Replicating
-	// Failed: it cannot do what it is asked, and is asked again now and then.
+	// Failed says that the follower, or the leader, cannot do what it is asked, and
+	// is asked again now and then.
 	Failed
 )
 
@@ -256,7 +257,7 @@ func (r *Replicator) background(f func()) {
 
 // reconcile asks the follower where its log stands.
 func (r *Replicator) reconcile(session uint64) {
-	r.call(session, KindReconcile, [][]byte{reconcile{r.head}.append(nil)}, nil, func(a answer) {
+	r.call(session, KindReconcile, [][]byte{reconcile{r.head}.encode()}, nil, func(a answer) {
 		log := r.o.Log
 		mine := history{log.Epochs(), log.Start(), log.End()}
 		its := history{a.epochs, a.start, a.end}
@@ -295,7 +296,7 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 // cut has the follower cut its log back to a point and goes on from there.
 // differs is called if what is there is not the same.
 func (r *Replicator) cut(session uint64, to Point, differs func()) {
-	payload := truncate{header: r.head, to: to}.append(nil)
+	payload := truncate{header: r.head, to: to}.encode()
 	r.call(session, KindTruncate, [][]byte{payload}, differs, func(answer) { r.begin(session, to) })
 }
 
@@ -303,7 +304,7 @@ func (r *Replicator) cut(session uint64, to Point, differs func()) {
 func (r *Replicator) reset(session uint64) {
 	origin := commitlog.OriginOf(r.o.Log)
 	to := Point{End: origin.Start}
-	payload := truncate{header: r.head, to: to, reset: true, position: origin.Position, before: origin.Before}.append(nil)
+	payload := truncate{header: r.head, to: to, reset: true, position: origin.Position, before: origin.Before}.encode()
 	r.call(session, KindTruncate, [][]byte{payload}, nil, func(answer) { r.begin(session, to) })
 }
 

@@ -137,7 +137,7 @@ func decodePut(payload []byte) (put, error) {
 // reconcile asks a follower where its log stands.
 type reconcile struct{ header }
 
-func (m reconcile) append(p []byte) []byte { return m.header.append(p) }
+func (m reconcile) encode() []byte { return m.header.append(nil) }
 
 func decodeReconcile(payload []byte) (reconcile, error) {
 	r := reader{rest: payload}
@@ -155,8 +155,8 @@ type truncate struct {
 	before   seq.Epoch // and the epoch of what was before
 }
 
-func (m truncate) append(p []byte) []byte {
-	p = m.to.append(m.header.append(p))
+func (m truncate) encode() []byte {
+	p := m.to.append(m.header.append(nil))
 	p = binary.LittleEndian.AppendUint64(p, uint64(m.position))
 	p = binary.LittleEndian.AppendUint64(p, uint64(m.before))
 	if m.reset {

@@ -26,9 +26,9 @@ func TestMessagesStandAsWritten(t *testing.T) {
 	}{
 		{"put", append(put{header: h, prev: at, committed: 8, sync: true}.appendHead(nil), "batches"...)},
 		{"put without batches", put{header: h, prev: at, committed: 8}.appendHead(nil)},
-		{"reconcile", reconcile{h}.append(nil)},
-		{"truncate", truncate{header: h, to: at}.append(nil)},
-		{"reset", truncate{header: h, to: Point{End: 5}, reset: true, position: 9, before: 10}.append(nil)},
+		{"reconcile", reconcile{h}.encode()},
+		{"truncate", truncate{header: h, to: at}.encode()},
+		{"reset", truncate{header: h, to: Point{End: 5}, reset: true, position: 9, before: 10}.encode()},
 		{"positions", append(h.append(nil), "snapshot"...)},
 		{"advance", append(h.append(nil), appendChanges([][]byte{[]byte("one"), nil, []byte("two")})[0]...)},
 		{"answer", answer{outcome: outcomeMismatch, epoch: 1, start: 2, end: 3, committed: 4}.encode()},
@@ -61,8 +61,8 @@ func TestMessagesCutShort(t *testing.T) {
 		decode func([]byte) error
 	}{
 		"put":       {put{header: h}.appendHead(nil), func(p []byte) error { _, err := decodePut(p); return err }},
-		"reconcile": {reconcile{h}.append(nil), func(p []byte) error { _, err := decodeReconcile(p); return err }},
-		"truncate":  {truncate{header: h}.append(nil), func(p []byte) error { _, err := decodeTruncate(p); return err }},
+		"reconcile": {reconcile{h}.encode(), func(p []byte) error { _, err := decodeReconcile(p); return err }},
+		"truncate":  {truncate{header: h}.encode(), func(p []byte) error { _, err := decodeTruncate(p); return err }},
 		"positions": {h.append(nil), func(p []byte) error { _, err := decodePositions(p); return err }},
 		"answer":    {answer{}.encode(), func(p []byte) error { _, err := decodeAnswer(p); return err }},
 		"partition": {h.append(nil), func(p []byte) error { _, err := PartitionOf(p); return err }},
@@ -98,10 +98,10 @@ func FuzzAnswerDecode(f *testing.F) {
 
 func FuzzFollowerRequest(f *testing.F) {
 	f.Add(KindPut, put{header: header{Partition{1, 0}, 1}}.appendHead(nil))
-	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.append(nil))
+	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.encode())
 	f.Add(KindPositions, append(header{Partition{1, 0}, 1}.append(nil), "snapshot"...))
 	f.Add(KindAdvance, append(header{Partition{1, 0}, 1}.append(nil), appendChanges([][]byte{[]byte("a"), nil, []byte("bc")})[0]...))
-	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.append(nil))
+	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.encode())
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		r := newReplica(t, "fuzz")
 		if err := r.follower.Adopt(Following{Epoch: 1}); err != nil {
