@@ -141,6 +141,9 @@ func (p peers) Follow(node meta.NodeID, e coord.LinkEvents) coord.Link {
 func (n *Network) settleLocked() {
 	for _, p := range n.pipes {
 		whole := !n.cut[p.way] && !n.cut[p.way.back()]
+		if whole {
+			p.starving = nil
+		}
 		switch served := n.handlers[p.way.to] != nil; {
 		case p.up && whole && p.lost:
 			p.breakLocked(false)
@@ -162,7 +165,7 @@ type pipe struct {
 	session  uint64
 	up       bool
 	lost     bool // something of the session did not arrive
-	starving bool // the session is cut, and a timer runs
+	starving *int // not nil while the session is cut: which cut it is
 	calls    map[*call]bool
 	requests line // to the other node
 	answers  line // from it, and all that links are told
@@ -183,7 +186,7 @@ func (p *pipe) connectLocked() {
 // breakLocked ends the session, if there is one, and tells the links.
 func (p *pipe) breakLocked(refused bool) {
 	was := p.up
-	p.up = false
+	p.up, p.starving = false, nil
 	p.session++
 	calls := p.calls
 	p.calls = map[*call]bool{}
@@ -205,19 +208,18 @@ func (p *pipe) breakLocked(refused bool) {
 
 // starveLocked breaks the session in a while if it is still cut then.
 func (p *pipe) starveLocked() {
-	if p.starving {
+	if p.starving != nil {
 		return
 	}
-	p.starving = true
-	session := p.session
+	cut := new(int)
+	p.starving = cut
 	p.net.running.Add(1)
 	time.AfterFunc(DeadAfter, func() {
 		defer p.net.running.Done()
 		n := p.net
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		p.starving = false
-		if p.up && p.session == session && (n.cut[p.way] || n.cut[p.way.back()]) {
+		if p.up && p.starving == cut {
 			p.breakLocked(false)
 		}
 		n.settleLocked()
