@@ -22,11 +22,17 @@ const (
 	// often those that had consumers.
 	adoptInterval = time.Second
 	adoptCalm     = 3 * time.Second
+	// orphanPatience is how long a consumer stays that has nobody to take from.
+	orphanPatience = 10 * time.Second
 	// adoptPause lies between two looks, whatever happens.
 	adoptPause = 50 * time.Millisecond
 	// adoptTogether is how many channels one question is about.
 	adoptTogether = 512
 )
+
+// errNoSource is why a consumer is told to go whose partitions nobody leads, or
+// nobody that can be reached.
+var errNoSource = fate.Refuse("no leader of the topic's partitions can be reached")
 
 // opConsumers is the operation by which a node asks who consumes channels.
 const opConsumers = "consumers"
@@ -57,7 +63,8 @@ type adopter struct {
 	mu   sync.Mutex // guards subs
 	subs map[*Subscription]struct{}
 
-	known map[adoptKey]*adoptees // of run's goroutine
+	known   map[adoptKey]*adoptees      // of run's goroutine
+	orphans map[*Subscription]time.Time // that take from nowhere since then; likewise
 }
 
 type adoptKey struct {
@@ -75,7 +82,8 @@ type adoptees struct {
 
 func newAdopter(b *Broker) *adopter {
 	return &adopter{
-		b: b, stir: make(chan struct{}, 1), subs: map[*Subscription]struct{}{}, known: map[adoptKey]*adoptees{},
+		b: b, stir: make(chan struct{}, 1), subs: map[*Subscription]struct{}{},
+		known: map[adoptKey]*adoptees{}, orphans: map[*Subscription]time.Time{},
 	}
 }
 
@@ -106,11 +114,15 @@ func (a *adopter) run(ctx context.Context) {
 		return
 	}
 	for urgent := false; ; {
+		changed := a.b.o.Meta.Changed()
 		wait := adoptInterval
 		if !a.look(ctx, urgent) {
 			wait = -1
 		}
-		if urgent = a.sleep(ctx, wait); ctx.Err() != nil || urgent && !pause(ctx, adoptPause) {
+		if len(a.orphans) == 0 {
+			changed = nil // nobody is in need of it
+		}
+		if urgent = a.sleep(ctx, wait, changed); ctx.Err() != nil || urgent && !pause(ctx, adoptPause) {
 			return
 		}
 	}
@@ -118,7 +130,7 @@ func (a *adopter) run(ctx context.Context) {
 
 // sleep waits; a negative time is for ever. It returns whether something
 // happened.
-func (a *adopter) sleep(ctx context.Context, d time.Duration) (stirred bool) {
+func (a *adopter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (stirred bool) {
 	var due <-chan time.Time
 	if d >= 0 {
 		t := time.NewTimer(d)
@@ -127,6 +139,8 @@ func (a *adopter) sleep(ctx context.Context, d time.Duration) (stirred bool) {
 	}
 	select {
 	case <-a.stir:
+		return true
+	case <-changed:
 		return true
 	case <-due:
 	case <-ctx.Done():
@@ -138,6 +152,7 @@ func (a *adopter) sleep(ctx context.Context, d time.Duration) (stirred bool) {
 // whether there is anything to look after.
 func (a *adopter) look(ctx context.Context, urgent bool) bool {
 	a.gather()
+	a.place(ctx)
 	now := time.Now()
 	questions := map[meta.NodeID][]consumersAsked{}
 	for key, k := range a.known {
@@ -186,6 +201,46 @@ func (a *adopter) gather() {
 		k.subs = append(k.subs, s)
 	}
 	maps.DeleteFunc(a.known, func(_ adoptKey, k *adoptees) bool { return len(k.subs) == 0 })
+}
+
+// place has those that take from nowhere take from whoever leads now. Who cannot
+// for too long is told to go.
+func (a *adopter) place(ctx context.Context) {
+	was := a.orphans
+	a.orphans = map[*Subscription]time.Time{}
+	var orphans []*Subscription
+	for _, k := range a.known {
+		for _, s := range k.subs {
+			if s.sources.Load().live() == 0 {
+				orphans = append(orphans, s)
+			}
+		}
+	}
+	if len(orphans) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	together(orphans, func(s *Subscription) {
+		if len(s.topic.led()) > 0 {
+			s.ledChanged()
+		} else if err := s.joiner().relayAll(ctx); err != nil && !movedOn(err) {
+			s.ask.Client.Disconnect(err)
+		}
+	})
+	now := time.Now()
+	for _, s := range orphans {
+		since, ok := was[s]
+		switch {
+		case s.sources.Load().live() > 0:
+		case !ok:
+			a.orphans[s] = now
+		case now.Sub(since) < orphanPatience:
+			a.orphans[s] = since
+		default:
+			s.ask.Client.Disconnect(errNoSource)
+		}
+	}
 }
 
 // questions adds what is to be asked about a channel, by leader: the partitions

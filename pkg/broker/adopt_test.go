@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -105,5 +106,29 @@ func TestCreditIsSharedOut(t *testing.T) {
 		if got := allot(c.ready, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
 			t.Errorf("%d among %+v and %d: got %v, want %v", c.ready, c.claims, c.others, got, c.want)
 		}
+	}
+}
+
+// TestConsumersBehindOneAddressFollowTheLeader has the leadership go around, and
+// consumers at a node that holds nothing.
+func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	at := &node{Broker: l.at("n3"), t: t}
+	c, d := at.subscribe("t", "c"), at.subscribe("t", "d")
+	for i := range 6 {
+		body := fmt.Sprint(i)
+		at.put("t", body)
+		if x, y := c.take(1), d.take(1); x != body || y != body {
+			t.Fatalf("got %s and %s, want %s", x, y, body)
+		}
+		to := []meta.NodeID{"n2", "n1"}[i%2]
+		if err := (handovers{l.leader("t", 0).hosting}).one(t.Context(), handoverArgs{Topic: "t", To: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.ended.Load() != nil || d.ended.Load() != nil {
+		t.Error("a client was told to go")
 	}
 }

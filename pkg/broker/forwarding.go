@@ -35,7 +35,8 @@ type forwarding struct {
 }
 
 func newForwarding(b *Broker) *forwarding {
-	f := &forwarding{b: b, outlets: newOutlets(b.directory, b.lowDisk.Load)}
+	f := &forwarding{b: b}
+	f.outlets = newOutlets(b.directory, b.lowDisk.Load, f.start)
 	f.inlets = &inlets{d: b.directory, lowly: b.lowDisk.Load, start: f.start, all: map[inletKey]*inlet{}}
 	f.feeds = &feeds{f: f, all: map[feedKey]*feed{}}
 	f.adopter = newAdopter(b)

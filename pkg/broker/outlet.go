@@ -35,12 +35,13 @@ const (
 // never sent twice.
 type outlets struct {
 	d      *directory
-	lowly  func() bool   // the disk of this node takes no publishes
-	active atomic.Int64  // outlets that have something to do
-	bytes  atomic.Int64  // of all that is on its way
-	rounds atomic.Uint64 // given out
-	stir   chan struct{} // an outlet began to wait; holds one
-	spare  sync.Pool     // of parcels, which are reused with what is bound to them
+	lowly  func() bool       // the disk of this node takes no publishes
+	start  func(func()) bool // runs a goroutine that is waited for
+	active atomic.Int64      // outlets that have something to do
+	bytes  atomic.Int64      // of all that is on its way
+	rounds atomic.Uint64     // given out
+	stir   chan struct{}     // an outlet began to wait; holds one
+	spare  sync.Pool         // of parcels, which are reused with what is bound to them
 
 	mu     sync.Mutex // guards what follows
 	all    map[outletKey]*outlet
@@ -53,8 +54,8 @@ type outletKey struct {
 	partition   int
 }
 
-func newOutlets(d *directory, lowly func() bool) *outlets {
-	s := &outlets{d: d, lowly: lowly, stir: make(chan struct{}, 1), all: map[outletKey]*outlet{}}
+func newOutlets(d *directory, lowly func() bool, start func(func()) bool) *outlets {
+	s := &outlets{d: d, lowly: lowly, start: start, stir: make(chan struct{}, 1), all: map[outletKey]*outlet{}}
 	s.spare.New = func() any {
 		x := &parcel{home: &s.spare}
 		x.answered = x.answer
@@ -471,26 +472,31 @@ func (o *outlet) retry(now time.Time) time.Duration {
 	for _, x := range late {
 		x.expire()
 	}
-	if pending != nil {
+	if pending != nil && !o.set.start(func() { o.sendAll(pending, target, round) }) {
 		o.sendAll(pending, target, round)
-		again = 0 // what came behind it, or came back
 	}
 	return again
 }
 
-// sendAll sends what waited. As soon as something comes back, the rest stays.
+// sendAll sends what waited, which may take until the term has room. As soon as
+// something comes back, the rest stays.
 func (o *outlet) sendAll(pending []*parcel, target meta.NodeID, round uint64) {
 	for i, x := range pending {
 		x.dispatch(target, round)
 		o.mu.Lock()
-		stuck := o.pause > 0 && o.paused == round
-		if stuck {
-			rest := pending[i+1:]
+		stuck, closed := o.pause > 0 && o.paused == round, o.closed
+		rest := pending[i+1:]
+		if stuck && closed == nil {
 			o.flying -= len(rest)
 			o.returned = append(o.returned, rest...)
 		}
 		o.mu.Unlock()
-		if stuck {
+		if closed != nil {
+			for _, x := range rest {
+				x.tell(Receipt{Err: closed})
+			}
+		}
+		if stuck || closed != nil {
 			break
 		}
 	}
@@ -498,6 +504,7 @@ func (o *outlet) sendAll(pending []*parcel, target meta.NodeID, round uint64) {
 	o.sending = false
 	o.endLocked()
 	o.mu.Unlock()
+	o.set.poke() // for what came behind it, or came back
 }
 
 // takeLateLocked takes out what has waited since before a time. It has been

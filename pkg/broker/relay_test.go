@@ -176,22 +176,15 @@ func TestCreditIsNeverExceeded(t *testing.T) {
 	c.take(1)
 }
 
-func TestAClientIsToldWhenItsLeaderIsGone(t *testing.T) {
+func TestARelayedClientStaysWhenItsLeaderGoes(t *testing.T) {
 	for name, gone := range map[string]func(m *mesh){
-		"session": func(m *mesh) { m.link("n1", "n2").cut(true) },
+		"session": func(m *mesh) {
+			m.link("n1", "n2").cut(true)
+			m.link("n1", "n2").cut(false)
+		},
 		"leadership": func(m *mesh) {
 			for _, lp := range m.nodes["n2"].lookup("t").led() {
 				lp.part.Disconnect(errLedElsewhere)
-			}
-		},
-		"channel": func(m *mesh) {
-			if _, err := m.meta.Propose(m.t.Context(), meta.DeleteChannel{Topic: "t", Channel: "c"}); err != nil {
-				m.t.Fatal(err)
-			}
-		},
-		"node": func(m *mesh) {
-			if err := m.nodes["n2"].Close(); err != nil {
-				m.t.Fatal(err)
 			}
 		},
 	} {
@@ -199,22 +192,59 @@ func TestAClientIsToldWhenItsLeaderIsGone(t *testing.T) {
 			m := newMesh(t, "n1", "n2")
 			m.create("t", "n2")
 			c := m.nodes["n1"].subscribe("t", "c")
+			pinned := m.nodes["n1"].subscribe("t", "pinned", func(s *Subscribe) { s.Partition = 0 })
 			m.nodes["n2"].put("t", "x")
-			d := c.takeSome(1)[0]
+			first := c.takeSome(1)[0]
 			gone(m)
-			eventually(t, func() bool { return c.ended.Load() != nil })
-			if err := c.Finish(d.ID); !errors.Is(err, ErrNotInFlight) {
-				t.Errorf("got %v", err)
+			if again := c.takeSome(1)[0]; again.ID != first.ID || again.Attempts != 2 {
+				t.Errorf("got %+v", again)
 			}
-			if name != "session" {
-				return
+			if err := c.Finish(first.ID); err != nil {
+				t.Error(err)
 			}
-			m.link("n1", "n2").cut(false)
-			c.Close()
-			if d := m.nodes["n1"].subscribe("t", "c").takeSome(1)[0]; d.Attempts != 2 {
-				t.Errorf("what was in flight came again with %d attempts", d.Attempts)
+			if c.ended.Load() != nil {
+				t.Errorf("told to go: %v", *c.ended.Load())
 			}
+			eventually(t, func() bool { return pinned.ended.Load() != nil })
 		})
+	}
+}
+
+func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	m.nodes["n2"].put("t", "x")
+	d := c.takeSome(1)[0]
+	if _, err := m.meta.Propose(m.t.Context(), meta.DeleteChannel{Topic: "t", Channel: "c"}); err != nil {
+		m.t.Fatal(err)
+	}
+	eventually(t, func() bool { return c.ended.Load() != nil })
+	if err := *c.ended.Load(); !errors.Is(err, ErrChannelNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Finish(d.ID); !errors.Is(err, ErrNotInFlight) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClientThatNobodyCanServeIsToldToGo(t *testing.T) {
+	t.Parallel() // it takes some seconds
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	if err := m.nodes["n2"].Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for end := began.Add(2 * orphanPatience); c.ended.Load() == nil && time.Now().Before(end); {
+		<-c.woken
+		if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.ended.Load(); err == nil || !errors.Is(*err, errNoSource) || time.Since(began) < orphanPatience {
+		t.Errorf("told %v after %v", err, time.Since(began))
 	}
 }
 
@@ -271,12 +301,12 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
 		t.Errorf("got %v", err)
 	}
-	n1.o.PublishTimeout = 50 * time.Millisecond
 	m.nodes["n2"].o.MaxChannelConsumers = 1
 	r.Partition = 2
 	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrTooManyConsumers) {
 		t.Errorf("got %v", err)
 	}
+	n1.o.PublishTimeout = 50 * time.Millisecond
 	m.link("n1", "n2").cut(true)
 	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, errNotReached) {
 		t.Errorf("got %v", err)

@@ -19,8 +19,8 @@ import (
 // Nothing is delivered before SetReady.
 //
 // At a node that leads partitions of the topic, the subscription is for those;
-// at one that leads none, their leaders are asked for messages. When all that it
-// is for is led elsewhere, the client is told to disconnect: it will find what
+// at one that leads none, their leaders are asked for messages. When what it was
+// for here is led elsewhere, the client is told to disconnect: it will find what
 // it needs when it comes again.
 func (b *Broker) Subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
 	s, err := b.newSubscription(ctx, r)
@@ -169,7 +169,7 @@ func (j joiner) joinOne(lp *ledPartition) error {
 		Wake: r.Wake, Owner: s,
 		Ended: func(reason error) {
 			src.gone.Store(true)
-			s.lost(reason)
+			s.lost(reason, false)
 		},
 	}, s.b.o.MaxChannelConsumers)
 	if err != nil {
@@ -232,7 +232,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1), partitions: partitions,
 		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: map[seq.MessageID]flight{},
 	}
-	r.events = relayEvents{wake: s.ask.Wake, starved: s.allot, freed: s.freed, ended: s.lost}
+	r.events = relayEvents{wake: s.ask.Wake, starved: s.allot, freed: s.freed, ended: func(why error) { s.lost(why, true) }}
 	err = r.open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
 		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Client: about,
@@ -248,7 +248,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return nil
 	}
 	if r.gone() { // before lost could know of it
-		s.lost(errSubscriptionGone)
+		s.lost(errSubscriptionGone, true)
 	}
 	s.allot()
 	return nil

@@ -57,12 +57,15 @@ func (s *Subscription) change(f func(*sources)) bool {
 	return true
 }
 
-// lost is told that a source has ended. What is led elsewhere now is let go of
-// while there are others; otherwise the client must go.
-func (s *Subscription) lost(reason error) {
-	if movedOn(reason) && s.sources.Load().live() > 0 {
-		s.changed.Store(true)
-		s.ask.Wake()
+// lost is told that a source has ended. While there are others, it is let go of.
+// Otherwise, when the leadership of what was led here has gone, the client must
+// go as well: it finds the leader by itself, or comes again. A client that was
+// served from elsewhere anyway stays, and is served from wherever the leader is
+// next.
+func (s *Subscription) lost(reason error, relayed bool) {
+	stays := s.sources.Load().live() > 0 || relayed && s.ask.Partition < 0
+	if stays && movedOn(reason) {
+		s.ledChanged()
 		s.b.adopter.poke()
 		return
 	}
