@@ -120,6 +120,7 @@ type Broker struct {
 	ops       map[string]operation // what other nodes can ask for by name; not changed once the node is open
 	lowDisk   atomic.Bool          // publishes are refused
 	loops     context.CancelCauseFunc
+	leaveOnce sync.Once
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -247,8 +248,7 @@ func (n *shelf) reportDamage(name string, partition int, err *commitlog.Corrupti
 // caller has stopped taking requests.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
-		b.exiting.Store(true)
-		b.leave()
+		b.Exit()
 		b.end()
 		b.loops(ErrExiting)
 		b.running.Wait()
@@ -272,4 +272,9 @@ func (n *hosting) closeTopics(reason error) error {
 
 // Exit says that the node is about to stop: from now on publishes and changes
 // are refused with ErrExiting. Deliveries and their answers go on until Close.
-func (b *Broker) Exit() { b.exiting.Store(true) }
+// It returns when the leaders of what this node holds go on without it, or after
+// a second; until then other nodes must be able to reach this one.
+func (b *Broker) Exit() {
+	b.exiting.Store(true)
+	b.leaveOnce.Do(b.leave)
+}
