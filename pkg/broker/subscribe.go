@@ -105,12 +105,19 @@ func (j joiner) begin(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.b.o.PublishTimeout)
 	defer cancel()
+	var last error
 	for {
 		changed := s.b.o.Meta.Changed()
-		err := s.joiner().find(ctx)
-		if err == nil || !passes(err) {
+		err := j.find(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case !passes(err) && last != nil && ctx.Err() != nil:
+			return last // it says more than that the time is over
+		case !passes(err):
 			return err
 		}
+		last = err
 		again := time.NewTimer(retryLast)
 		select {
 		case <-changed:
