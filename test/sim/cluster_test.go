@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -236,8 +237,8 @@ func (l *life) run(ctx context.Context) {
 	b, err := broker.Open(ctx, broker.Options{
 		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Remote: node, Peers: node.Peers(), Registered: true,
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
-		PublishTimeout: 2 * time.Second,
-		Fatal:          func(err error) { go l.ends(err) },
+		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo),
+		Fatal: func(err error) { go l.ends(err) },
 	})
 	if err != nil {
 		l.ends(err)
@@ -270,8 +271,31 @@ func (l *life) openCluster(ctx context.Context) (*cluster.Node, error) {
 		LocalAddr: l.m.host, Join: join, Expect: min(3, l.w.plan.nodes), Build: "sim", Network: l.net, FS: l.mount,
 		Node:   meta.Node{BootID: l.m.bootID()},
 		Store:  func(o *raftstore.Options) { o.ReserveBytes = -1 },
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: l.logger(slog.LevelWarn),
 	})
+}
+
+// logger returns a logger whose lines become events.
+func (l *life) logger(least slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(eventWriter{l}, &slog.HandlerOptions{
+		Level: least,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+type eventWriter struct{ l *life }
+
+// Write implements io.Writer.
+func (w eventWriter) Write(line []byte) (int, error) {
+	if !w.l.isDead() {
+		w.l.w.trace.Add("%s: %s", w.l.m.host, bytes.TrimSpace(line))
+	}
+	return len(line), nil
 }
 
 func (m *machine) bootID() string {
