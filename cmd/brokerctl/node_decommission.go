@@ -61,7 +61,11 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	v.text = func(p *page) {
 		text(p)
 		if n.Removable && !g.quiet {
-			p.line("%s holds nothing: stop it, then brokerctl node remove %s", n.ID, n.ID)
+			stop := "stop it, then "
+			if n.State == api.NodeDown {
+				stop = ""
+			}
+			p.line("%s holds nothing: %sbrokerctl node remove %s", n.ID, stop, n.ID)
 		}
 	}
 	return g.show(cmd, v)

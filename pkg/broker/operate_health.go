@@ -41,6 +41,7 @@ var gravities = map[string]gravity{
 	"partitions_offline":          failing,
 	"partitions_under_min_isr":    failing,
 	"no_controller":               failing,
+	"metadata_quorum":             failing,
 }
 
 // namesShown is how many names a reason lists.
@@ -135,7 +136,7 @@ func (f *findings) agreement(c raftstore.Configuration, up func(meta.NodeID) boo
 	may, should := formation.Tolerance(c, up), (voters-1)/2
 	switch {
 	case may < 0:
-		f.add("no_controller", "the metadata cannot change", fmt.Sprintf("%d more of %d voters are needed", -may, voters))
+		f.add("metadata_quorum", "voters are missing, the metadata cannot change", fmt.Sprintf("%d more of %d", -may, voters))
 	case may < should:
 		f.add("metadata_tolerance", "voters that may fail yet", fmt.Sprintf("%d of %d", may, voters))
 	}

@@ -575,7 +575,7 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := l.at("n2").ClusterHealth(ctx)
-	if h.Reasons[0].Code != "no_controller" || h.Healthy || h.Degraded {
+	if h.Reasons[0].Code != "metadata_quorum" || h.Healthy || h.Degraded {
 		t.Errorf("without a quorum: %+v", h)
 	}
 }
