@@ -321,6 +321,9 @@ func (fd *feed) fill(limit int) ([]byte, error) {
 		return nil
 	})
 	if n > 0 {
+		if !fd.sub.Deliverable(time.Now()) {
+			return nil, topic.ErrNotLeased
+		}
 		return p, nil
 	}
 	if err != nil && !errors.Is(err, errFeedFull) {

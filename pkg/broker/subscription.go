@@ -31,7 +31,8 @@ type Subscription struct {
 	topic   *hostedTopic
 	ask     Subscribe
 	sources atomic.Pointer[sources]
-	turn    int // of Take's goroutine: the source that is asked first
+	turn    int    // of Take's goroutine: the source that is asked first
+	handed  handed // of Take's goroutine
 	ready   atomic.Int64
 	stopped atomic.Bool
 	changed atomic.Bool // the sources are to be looked at again, by Take's goroutine
@@ -177,7 +178,8 @@ func (s *Subscription) SetReady(n int) {
 }
 
 // Take hands over messages: see topic.Consumer.Take. It never lets more be in
-// flight than SetReady allows.
+// flight than SetReady allows. Before they are written to a socket, ask
+// Deliverable.
 func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
 	if s.changed.Load() {
 		s.renew()
@@ -202,6 +204,9 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 			s.turn = 0
 		}
 		took, err := set.take(s.turn, now, room, emit)
+		if took > 0 {
+			s.handed.note(set, s.turn, now)
+		}
 		s.turn++
 		total += took
 		if err != nil {

@@ -52,6 +52,8 @@ func (s *nullSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	return max(most, 0), nil
 }
 
+func (s *nullSub) Deliverable(time.Time) bool { return true }
+
 func (s *nullSub) SetReady(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,6 +19,9 @@ type fakeBroker struct {
 	topics     map[string]*fakeTopic
 	held       []func() // answers of publishes to "held" topics
 	partitions []int    // that publishes asked for, in order
+
+	pause time.Duration // of the process, after each Take that delivers
+	until time.Time     // messages are deliverable; zero: for ever
 }
 
 type fakeTopic struct {
@@ -188,7 +191,12 @@ type fakeSub struct {
 	err     error
 }
 
-func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) (int, error) {
+func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) (n int, err error) {
+	defer func() {
+		if n > 0 && s.b.pause > 0 {
+			<-time.After(s.b.pause) // of the bubble
+		}
+	}()
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
 	if s.err != nil {
@@ -197,7 +205,6 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	if s.stopped {
 		s.refused++
 	}
-	n := 0
 	for n < most && !s.stopped && s.holding < s.ready && len(s.ch.ready) > 0 {
 		m := s.ch.ready[0]
 		d := topic.Delivery{ID: m.id, Timestamp: m.stamp, Attempts: m.attempts + 1, Body: m.body}
@@ -212,6 +219,8 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	}
 	return n, nil
 }
+
+func (s *fakeSub) Deliverable(now time.Time) bool { return s.b.until.IsZero() || !now.After(s.b.until) }
 
 func (s *fakeSub) SetReady(n int) {
 	s.b.mu.Lock()

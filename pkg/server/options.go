@@ -25,14 +25,19 @@ type Broker interface {
 	Subscribe(ctx context.Context, s broker.Subscribe) (Subscription, error)
 }
 
-// Subscription is a place in a channel. Take is called by one goroutine, Close
-// after its last call; the other methods may be called beside it.
+// Subscription is a place in a channel. Take and Deliverable are called by one
+// goroutine, Close after their last call; the other methods may be called
+// beside them.
 type Subscription interface {
 	// Take delivers at most min(max, ready - in flight) messages. It calls emit
 	// for each, with slices that are valid during the call. An error of emit
 	// ends it and is returned; the message that emit refused counts as not
 	// delivered. 0 and no error: nothing now, Wake will be called.
 	Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error)
+	// Deliverable says whether all that Take has delivered since it was asked
+	// last may still be written to the client at now. If not, nothing of it is,
+	// and Close follows.
+	Deliverable(now time.Time) bool
 	// SetReady sets how many messages may be in flight.
 	SetReady(n int)
 	// Finish, Requeue and Touch answer a message in flight. The text of their

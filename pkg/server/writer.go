@@ -10,8 +10,13 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// errFull makes Take stop: the buffer goes out first.
-var errFull = errors.New("output buffer is full")
+var (
+	// errFull makes Take stop: the buffer goes out first.
+	errFull = errors.New("output buffer is full")
+	// errNotDeliverable ends a connection for which messages were taken that
+	// this node may not deliver any more, or cannot be sure to.
+	errNotDeliverable = errors.New("messages were taken that another node may be delivering by now")
+)
 
 const (
 	answerBatch     = 64 // answers taken from the queue at once
@@ -41,8 +46,10 @@ type writer struct {
 	deadline time.Time // of writing, on the socket
 
 	sub     Subscription // nil: nothing to deliver
+	dry     bool         // sub has ended
 	emitter func(*topic.Delivery) error
-	emitted uint64
+	emitted uint64 // messages, into the buffer
+	sent    uint64 // of emitted: those that left it
 	batch   [answerBatch]*answer
 }
 
@@ -95,6 +102,9 @@ func (w *writer) run(ctx context.Context) {
 func writeEnding(err error) Ending {
 	if how := endingOf(err); how == EndTimeout {
 		return how
+	}
+	if errors.Is(err, errNotDeliverable) {
+		return EndBroker
 	}
 	return EndNetwork
 }
@@ -213,7 +223,7 @@ func (w *writer) standStill(ctx context.Context, h *handover) (over bool) {
 
 // take encodes messages and returns their number.
 func (w *writer) take(now time.Time) int {
-	if w.sub == nil {
+	if w.sub == nil || w.dry {
 		return 0
 	}
 	w.reserve()
@@ -225,7 +235,7 @@ func (w *writer) take(now time.Time) int {
 		w.link.srv.counters.messages.Add(uint64(got))
 	}
 	if err != nil && !errors.Is(err, errFull) {
-		w.sub = nil
+		w.dry = true
 		w.link.stop(EndBroker, err)
 	}
 	return n
@@ -276,12 +286,17 @@ func (w *writer) releaseBuffer() {
 	w.bufp, w.buf = nil, nil
 }
 
-// send writes the buffer out.
+// send writes the buffer out, unless there are messages in it that may not be
+// delivered any more.
 func (w *writer) send() error {
 	w.urgent = false
 	if len(w.buf) == 0 {
 		return nil
 	}
+	if w.sent != w.emitted && !w.sub.Deliverable(time.Now()) {
+		return errNotDeliverable
+	}
+	w.sent = w.emitted
 	err := w.write(w.buf)
 	big := cap(w.buf) > max(2*w.limit, 2*smallFrames)
 	w.buf = w.buf[:0]

@@ -1,0 +1,64 @@
+package broker
+
+import "time"
+
+// handed is where the messages came from that Take has handed over since
+// Deliverable was asked last. It belongs to Take's goroutine.
+type handed struct {
+	local  []*localSource
+	relays []*relay
+	since  time.Time // of the first that a relay handed over
+}
+
+// note adds the source of a number.
+func (h *handed) note(s *sources, i int, now time.Time) {
+	if i < len(s.local) {
+		if n := len(h.local); n == 0 || h.local[n-1] != s.local[i] {
+			h.local = append(h.local, s.local[i])
+		}
+		return
+	}
+	if len(h.relays) == 0 {
+		h.since = now
+	}
+	if r, n := s.relays[i-len(s.local)], len(h.relays); n == 0 || h.relays[n-1] != r {
+		h.relays = append(h.relays, r)
+	}
+}
+
+// may says whether all of it may be written to a socket at now.
+func (h *handed) may(now time.Time, lease time.Duration) bool {
+	for _, k := range h.local {
+		if k.gone.Load() || !k.Leased(now) {
+			return false
+		}
+	}
+	for _, r := range h.relays {
+		if now.Sub(h.since) > lease || r.gone() {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *handed) forget() {
+	clear(h.local)
+	clear(h.relays)
+	h.local, h.relays = h.local[:0], h.relays[:0]
+}
+
+// Deliverable says whether all that Take has handed over since it was asked
+// last may be written to the client at now. The process may have been paused
+// since, and others may have been elected meanwhile, who deliver the same
+// messages: then the client must get none of them. They stay in flight until
+// the subscription is closed, which has to be done soon. It is for Take's
+// goroutine.
+//
+// What a relay handed over was the leader's to deliver when it left there. How
+// long ago that was cannot be known here, but that this process has not been
+// paused for longer than a lease can.
+func (s *Subscription) Deliverable(now time.Time) bool {
+	ok := s.handed.may(now, s.b.o.Lease)
+	s.handed.forget()
+	return ok
+}

@@ -1,0 +1,100 @@
+package broker
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2")
+	l.create("t", "n1", "n2")
+	c := l.subscribe("t", "c", 0)
+	l.mustPut("t", 0, "a", "b")
+	later := func() time.Time { return time.Now().Add(DefaultLease + time.Second) }
+	c.takeSome(1)
+	if !c.Deliverable(time.Now()) {
+		t.Error("not deliverable at once")
+	}
+	if !c.Deliverable(later()) {
+		t.Error("nothing was taken since, and it may not be written")
+	}
+	c.takeSome(1)
+	if c.Deliverable(later()) {
+		t.Error("deliverable past the lease")
+	}
+	l.mustPut("t", 0, "c")
+	c.takeSome(1)
+	l.elect("t", 0, "n2")
+	l.leader("t", 0)
+	l.eventually("the former leader's resignation", func() bool { return c.sources.Load().live() == 0 })
+	if c.Deliverable(time.Now()) {
+		t.Error("deliverable though another node leads")
+	}
+}
+
+func TestWhatARelayHasIsNotDeliverableAfterAPause(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	m.nodes["n2"].put("t", "a", "b")
+	c.takeSome(1)
+	if !c.Deliverable(time.Now()) {
+		t.Error("not deliverable at once")
+	}
+	c.takeSome(1)
+	if c.Deliverable(time.Now().Add(DefaultLease + time.Second)) {
+		t.Error("deliverable after a pause")
+	}
+}
+
+// slowReader lets time go by when a message is taken, as a pause of the process
+// between two instructions does.
+type slowReader struct {
+	Observer
+	pause atomic.Pointer[func()]
+}
+
+func (s *slowReader) ObserveDelivery(time.Duration) {
+	if f := s.pause.Load(); f != nil {
+		(*f)()
+	}
+}
+
+func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
+	watch := &slowReader{Observer: deaf{}}
+	l := newLan(t, func(o *Options) { o.Observer = watch }, "n1")
+	l.create("t", "n1")
+	lp := func() *ledPartition { return l.leader("t", 0).lookup("t").leds(0) }()
+	fd := &feed{wakeup: make(chan struct{}, 1)}
+	topicOf := l.store.Topic("t")
+	if err := l.at("n1").CreateChannel(t.Context(), "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	sub, err := l.at("n1").subscribeFor(t.Context(), &forward.Subscribe{
+		Topic: "t", Incarnation: topicOf.Incarnation, Channel: "c", Partitions: []int{0}, MsgTimeout: time.Minute,
+	}, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	sub.SetReady(10)
+	fd.sub = sub
+	l.mustPut("t", 0, "a", "b")
+	if p, err := fd.fill(1); err != nil || p == nil {
+		t.Fatalf("%d bytes, %v", len(p), err)
+	}
+	end := func() {
+		long := time.Now().Add(-time.Hour)
+		lp.lease.contact, lp.lease.confirmed = func() time.Time { return long }, func() time.Time { return long }
+		lp.lease.until.Store(-1)
+	}
+	watch.pause.Store(&end)
+	if p, err := fd.fill(1); !errors.Is(err, topic.ErrNotLeased) || p != nil {
+		t.Errorf("%d bytes, %v", len(p), err)
+	}
+}
