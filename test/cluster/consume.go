@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/brokerd/brokerd/test/crash/audit"
@@ -204,8 +205,11 @@ func (c *consumer) requeue(m held) error {
 }
 
 // complain passes on an error that says that a consumer did something wrong: none
-// does. That an answer came too late, since the message has moved on, is none.
+// does. That a FIN came too late, since the message has moved on, is none.
 func (c *consumer) complain(data []byte) {
+	if rest, late := strings.CutPrefix(string(data), "E_FIN_FAILED FIN "); late && len(rest) >= len(audit.ID{}) {
+		c.l.tell(func(a *audit.Audit, _ time.Duration) { a.Refuse(c.id, audit.ID([]byte(rest[:len(audit.ID{})]))) })
+	}
 	if wrong(data) {
 		c.l.tell(func(a *audit.Audit, now time.Duration) { a.Complain(now, fmt.Sprintf("to a consumer: %s", data)) })
 	}

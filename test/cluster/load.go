@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,15 +39,16 @@ type load struct {
 	began time.Time
 	calm  atomic.Bool // draining: consumers only finish
 
-	mu    sync.Mutex // guards audit, conns and gap
-	audit *audit.Audit
-	conns int
-	gap   gap
+	mu       sync.Mutex // guards what follows
+	audit    *audit.Audit
+	conns    int
+	gap      gap
+	refusals []string // the first error frames to publishers
+	refused  int      // all of them
 
-	taken    []atomic.Int64 // messages, by consumer
-	refusals atomic.Int64   // error frames to publishers
+	taken []atomic.Int64 // messages, by consumer
 
-	producers, consumers *crew
+	producers, consumers, watcher *crew
 }
 
 // gap is the longest time without an acknowledgement to anybody.
@@ -72,15 +75,48 @@ func (c *crew) dismiss() {
 }
 
 // newLoad starts the clients. The topic and its channels are there.
-func newLoad(o options, all []*nodes.Node) *load {
-	l := &load{o: o, nodes: all, began: time.Now(), taken: make([]atomic.Int64, o.consumers)}
+func newLoad(o options, c *nodes.Cluster, began time.Time) *load {
+	l := &load{o: o, nodes: c.Nodes, began: began, taken: make([]atomic.Int64, o.consumers)}
 	l.audit = audit.New(audit.Options{
-		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime,
+		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: partitionOf,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: 2 * msgTimeout,
 	})
 	l.consumers = hire(context.Background(), o.consumers, l.consume)
 	l.producers = hire(context.Background(), o.producers, l.produce)
+	l.watcher = hire(context.Background(), 1, func(ctx context.Context, _ int) { l.watch(ctx, c) })
 	return l
+}
+
+// partitionBit is where a message's partition begins in its id.
+const partitionBit = 50
+
+// partitionOf reads the partition off an id.
+func partitionOf(id audit.ID) int {
+	n, err := strconv.ParseUint(string(id[:]), 16, 64)
+	if err != nil {
+		return -1
+	}
+	return int(n >> partitionBit)
+}
+
+// watchInterval is how often it is looked who leads.
+const watchInterval = 50 * time.Millisecond
+
+// watch tells the audit of partitions whose leadership changes.
+func (l *load) watch(ctx context.Context, c *nodes.Cluster) {
+	epochs := map[int]uint64{}
+	for ; ctx.Err() == nil; pause(ctx, watchInterval) {
+		t, err := c.Topic(ctx, topic)
+		if err != nil {
+			continue // whoever is asked next knows
+		}
+		for _, p := range t.Partitions {
+			if before, known := epochs[p.Partition]; known && p.Epoch > before {
+				l.tell(func(a *audit.Audit, now time.Duration) { a.Move(now, p.Partition) })
+			}
+			epochs[p.Partition] = max(p.Epoch, epochs[p.Partition])
+		}
+	}
 }
 
 // tell hands events to the audit.
@@ -105,6 +141,17 @@ func (l *load) acknowledged(now time.Duration) {
 	l.gap.last = now
 }
 
+// maxRefusals bounds how many error frames are kept.
+const maxRefusals = 5
+
+// refuse notes an error frame. The lock is held.
+func (l *load) refuse(now time.Duration, text []byte) {
+	l.refused++
+	if len(l.refusals) < maxRefusals {
+		l.refusals = append(l.refusals, fmt.Sprintf("%.3fs: %s", now.Seconds(), text))
+	}
+}
+
 // drain sends the producers home and lets the consumers only finish.
 func (l *load) drain() {
 	l.calm.Store(true)
@@ -115,6 +162,7 @@ func (l *load) drain() {
 func (l *load) stop() {
 	l.producers.dismiss()
 	l.consumers.dismiss()
+	l.watcher.dismiss()
 }
 
 // dialer connects to one node after the other: first to the one that it is given,

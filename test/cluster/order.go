@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/brokerd/brokerd/test/crash/audit"
 )
@@ -19,7 +20,11 @@ type order struct {
 	acked    map[audit.Key]bool // acknowledged and not delivered
 	reached  map[int]int        // by producer: one past the highest number delivered
 	found    []string
+	now      time.Duration // told before what happens then
 }
+
+// maxFound bounds how many broken promises are told.
+const maxFound = 10
 
 func newOrder() *order {
 	return &order{acked: map[audit.Key]bool{}, reached: map[int]int{}}
@@ -78,5 +83,7 @@ func (o *order) finish(id audit.ID) {
 func (o *order) owed() int { return len(o.acked) }
 
 func (o *order) violate(format string, args ...any) {
-	o.found = append(o.found, fmt.Sprintf(format, args...))
+	if len(o.found) < maxFound {
+		o.found = append(o.found, fmt.Sprintf("%.3fs: ", o.now.Seconds())+fmt.Sprintf(format, args...))
+	}
 }

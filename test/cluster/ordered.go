@@ -34,6 +34,7 @@ type sequence struct {
 func (q *sequence) tell(f func(*order)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.order.now = time.Since(q.st.began)
 	f(q.order)
 }
 

@@ -109,12 +109,12 @@ func (p *producer) command() []audit.Key {
 // settle tells what was answered to a command; no data: nothing was.
 func (p *producer) settle(keys []audit.Key, kind int, data []byte) {
 	outcome := outcomeOf(kind, data)
-	if kind == wire.FrameError {
-		p.l.refusals.Add(1)
-	}
 	p.l.tell(func(a *audit.Audit, now time.Duration) {
 		if outcome == audit.Acknowledged {
 			p.l.acknowledged(now)
+		}
+		if kind == wire.FrameError {
+			p.l.refuse(now, data)
 		}
 		if wrong(data) {
 			a.Complain(now, fmt.Sprintf("to a right publish: %s", data))

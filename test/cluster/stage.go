@@ -30,16 +30,17 @@ const (
 
 // stage is a cluster with a load on it, for one scenario.
 type stage struct {
-	ctx context.Context
-	o   options
-	s   scenario
-	rng *rand.Rand
-	c   *nodes.Cluster
-	net *network // nil: the nodes share this machine's addresses
-	l   *load    // nil: the scenario brings its own
-	dir string
-	did []string // what was done, for the report
-	say []string // what the scenario measured
+	ctx   context.Context
+	o     options
+	s     scenario
+	rng   *rand.Rand
+	c     *nodes.Cluster
+	net   *network // nil: the nodes share this machine's addresses
+	l     *load    // nil: the scenario brings its own
+	dir   string
+	began time.Time
+	did   []string // what was done, for the report
+	say   []string // what the scenario measured
 }
 
 // newStage starts the nodes.
@@ -64,6 +65,7 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 	if err := st.c.Start(limited); err != nil {
 		return st, err
 	}
+	st.began = time.Now()
 	return st, nil
 }
 
@@ -104,7 +106,7 @@ func (st *stage) load() error {
 			return err
 		}
 	}
-	st.l = newLoad(st.o, st.c.Nodes)
+	st.l = newLoad(st.o, st.c, st.began)
 	return nil
 }
 
@@ -119,10 +121,7 @@ func (st *stage) make(name string, config map[string]any) error {
 // note remembers what was done.
 func (st *stage) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	at := time.Duration(0)
-	if st.l != nil {
-		at = time.Since(st.l.began)
-	}
+	at := time.Since(st.began)
 	st.did = append(st.did, fmt.Sprintf("%7.3fs %s", at.Seconds(), text))
 	if st.o.verbose {
 		fmt.Printf("  %7.3fs %s\n", at.Seconds(), text)
@@ -332,8 +331,8 @@ func (st *stage) verdict(complete bool) error {
 		if !st.s.graceful {
 			return
 		}
-		if n := st.l.refusals.Load(); n > 0 {
-			errs = append(errs, fmt.Errorf("%d publishes failed", n))
+		if n := st.l.refused; n > 0 {
+			errs = append(errs, fmt.Errorf("%d publishes failed: %s", n, strings.Join(st.l.refusals, "; ")))
 		}
 		if s.Recovered > 0 {
 			errs = append(errs, fmt.Errorf("%d messages were stored and not answered", s.Recovered))

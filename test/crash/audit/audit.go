@@ -51,6 +51,8 @@ type Options struct {
 	// Notice is how much later than a redelivery the end of the connection that
 	// had the message may be seen: in a cluster two nodes tell of the two.
 	Notice time.Duration
+	// Partition returns the partition that an id names; nil: there is one.
+	Partition func(ID) int
 	// MsgTimeout is how long a delivered message may stay unanswered.
 	MsgTimeout time.Duration
 	// Tolerance is how much earlier than asked for a deferred message may come:
@@ -74,6 +76,10 @@ const (
 	CauseCut        Cause = "finished just before the connection was cut"
 	CauseMove       Cause = "in flight when the cluster was disturbed"
 	CauseMoveWindow Cause = "finished just before or while the cluster was disturbed"
+
+	CauseMoved       Cause = "in flight when the leader changed"
+	CauseMovedWindow Cause = "finished when the leader changed"
+	CauseRefused     Cause = "finished too late, as the broker said"
 )
 
 // Kind names a broken promise.
@@ -135,7 +141,13 @@ type Audit struct {
 	kills     map[int]kill // by round
 	doubts    []doubt
 	stats     Stats
-	found     []Violation
+	findings
+}
+
+// findings is the promises that were broken.
+type findings struct {
+	first []Violation
+	count int
 }
 
 // producer holds the messages from the first that is not forgotten.
@@ -164,6 +176,8 @@ type place struct {
 	notBefore  time.Duration
 	done       bool
 	moved      bool // the last delivery was because of a disturbance
+	refused    bool // the broker said that the last FIN came too late
+	twice      bool // it had been finished before the last FIN
 }
 
 type end uint8
@@ -203,18 +217,19 @@ func New(o Options) *Audit {
 // Stats returns the counts so far.
 func (a *Audit) Stats() Stats {
 	s := a.stats
+	s.Violations = a.count
 	s.Kills += len(a.turmoil.all)
 	s.Stall = max(s.Stall, a.longest())
 	return s
 }
 
 // Violations returns the first broken promises that were found.
-func (a *Audit) Violations() []Violation { return a.found }
+func (f *findings) Violations() []Violation { return f.first }
 
-func (a *Audit) violate(at time.Duration, k Kind, format string, args ...any) {
-	a.stats.Violations++
-	if len(a.found) < maxViolations {
-		a.found = append(a.found, Violation{k, at, fmt.Sprintf(format, args...)})
+func (f *findings) violate(at time.Duration, k Kind, format string, args ...any) {
+	f.count++
+	if len(f.first) < maxViolations {
+		f.first = append(f.first, Violation{k, at, fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -342,9 +357,29 @@ func (a *Audit) Finish(now time.Duration, c int, k Key) {
 	if p == nil {
 		return
 	}
-	p.end, p.endAt, p.done = finished, now, true
+	p.end, p.endAt, p.twice, p.done = finished, now, p.done, true
 	if m.stored {
 		a.finishAll(now, m)
+	}
+}
+
+// Refuse is told of the broker's answer that a FIN came too late: the message is
+// not in flight on the connection any more, and comes again.
+func (a *Audit) Refuse(c int, id ID) {
+	k, known := a.ids[id]
+	if !known {
+		return
+	}
+	if m, p := a.answer(c, k); p != nil && p.end == finished {
+		p.end, p.refused, p.moved = inFlight, true, true
+		if p.twice {
+			return // then the first one holds
+		}
+		if m.settled > 0 {
+			m.settled = 0
+			a.stats.Owed++
+		}
+		p.done = false
 	}
 }
 

@@ -7,6 +7,30 @@ import "time"
 type turmoil struct {
 	all   []unrest
 	grace time.Duration // how much longer than it is told it lasts
+	moves []move        // in the order in which they were noticed
+}
+
+// move is a change of a partition's leader, when it was noticed.
+type move struct {
+	at        time.Duration
+	partition int
+}
+
+// Move is told when a partition is seen to have another leader, or the same in
+// another epoch: in an orderly cluster, too, what is in flight then comes again.
+// Options.Partition is needed.
+func (t *turmoil) Move(now time.Duration, partition int) {
+	t.moves = append(t.moves, move{now, partition})
+}
+
+// moved tells whether a partition's leader changed between two times.
+func (t *turmoil) moved(partition int, from, to time.Duration) bool {
+	for i := range t.moves {
+		if m := &t.moves[i]; m.partition == partition && from <= m.at && m.at <= to {
+			return true
+		}
+	}
+	return false
 }
 
 // unrest is a time in which something was done to the cluster.
@@ -59,21 +83,23 @@ func (t *turmoil) undoes(x, now, window time.Duration) *unrest {
 	return nil
 }
 
-// doubt is a redelivery that the end of a connection may yet explain.
+// doubt is a redelivery that the end of a connection, or a change of the leader,
+// may yet explain.
 type doubt struct {
-	conn     int
-	at, end  time.Duration // of the redelivery; of the FIN before it, 0: none
-	because  Cause
-	mistaken Violation
+	conn, partition int
+	at              time.Duration // of the redelivery
+	before          time.Duration // of the delivery before it
+	end             time.Duration // of the FIN before it, 0: none
+	because         Cause
+	mistaken        Violation
 }
 
-// doubtful makes a doubt of a redelivery for which the end of the connection that
-// had the message may yet be seen.
-func doubtful(now, notice time.Duration, had *conn, p *place, kind Kind, text string) (doubt, bool) {
-	if notice == 0 || had.state != connOpen || kind != Twice && kind != Undone {
+// doubtful makes a doubt of a redelivery whose cause may yet be seen.
+func doubtful(now, notice time.Duration, partition int, p *place, kind Kind, text string) (doubt, bool) {
+	if notice == 0 || kind != Twice && kind != Undone {
 		return doubt{}, false
 	}
-	d := doubt{conn: p.conn, at: now, because: CauseDisconnect, mistaken: Violation{kind, now, text}}
+	d := doubt{conn: p.conn, partition: partition, at: now, before: p.at, because: CauseDisconnect, mistaken: Violation{kind, now, text}}
 	if kind == Undone {
 		d.end, d.because = p.endAt, CauseCut
 	}
@@ -85,6 +111,16 @@ func (d *doubt) explained(now time.Duration, x *conn, o *Options) bool {
 	return now-d.at <= o.Notice && (d.end == 0 || x.cut(d.end, o.Grace+o.Notice))
 }
 
+// excused tells whether the doubt's partition got another leader, which is noticed a
+// little later: what was in flight comes again then, and what was finished within
+// the window.
+func (d *doubt) excused(t *turmoil, o *Options) bool {
+	if d.end == 0 {
+		return t.moved(d.partition, d.before, d.at+o.Notice)
+	}
+	return t.moved(d.partition, d.end-o.Notice, min(d.at, d.end+o.Window)+o.Notice)
+}
+
 // judge ends the doubts about a connection that has ended, and those whose time is
 // over. With no connection it is only these.
 func (a *Audit) judge(now time.Duration, c int, x *conn) {
@@ -94,10 +130,14 @@ func (a *Audit) judge(now time.Duration, c int, x *conn) {
 		switch {
 		case x != nil && d.conn == c && d.explained(now, x, &a.o):
 			a.stats.Redelivered[d.because]++
-		case x != nil && d.conn == c, now-d.at > a.o.Notice:
-			a.violate(d.mistaken.At, d.mistaken.Kind, "%s", d.mistaken.What)
-		default:
+		case now-d.at <= a.o.Notice:
 			kept = append(kept, *d)
+		case d.excused(&a.turmoil, &a.o) && d.end == 0:
+			a.stats.Redelivered[CauseMoved]++
+		case d.excused(&a.turmoil, &a.o):
+			a.stats.Redelivered[CauseMovedWindow]++
+		default:
+			a.violate(d.mistaken.At, d.mistaken.Kind, "%s", d.mistaken.What)
 		}
 	}
 	a.doubts = kept

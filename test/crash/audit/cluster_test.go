@@ -85,6 +85,45 @@ func TestAClustersRedeliveries(t *testing.T) {
 			s.wait(notice - ms)
 			s.Close(s.now, had, false)
 		}},
+		{"in flight when its leader changed", nil, CauseMoved, func(s *story, had, other int) {
+			s.deliver(other, 0)
+			s.wait(notice / 2) // that is when it is noticed
+			s.Move(s.now, 3)
+		}},
+		{"in flight when another partition's leader changed", []Kind{Twice}, "", func(s *story, had, other int) {
+			s.deliver(other, 0)
+			s.Move(s.now, 4)
+		}},
+		{"in flight after its leader changed", []Kind{Twice}, "", func(s *story, had, other int) {
+			s.now += ms
+			s.moves = append(s.moves, move{s.now - 3*ms, 3}) // before the first delivery
+			s.deliver(other, 0)
+		}},
+		{"finished when its leader changed", nil, CauseMovedWindow, func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.deliver(other, 0)
+			s.Move(s.now, 3)
+		}},
+		{"finished long before its leader changed", []Kind{Undone}, "", func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.wait(window + notice + ms)
+			s.Move(s.now, 3)
+			s.deliver(other, 0)
+			s.fin(other, 0)
+		}},
+		{"finished long after its leader changed", []Kind{Undone}, "", func(s *story, had, other int) {
+			s.Move(s.now, 3)
+			s.wait(notice + ms)
+			s.fin(had, 0)
+			s.deliver(other, 0)
+			s.fin(other, 0)
+		}},
+		{"finished too late, as the broker said", nil, CauseRefused, func(s *story, had, other int) {
+			s.fin(had, 0)
+			s.Refuse(had, id(0))
+			s.deliver(other, 0)
+			s.fin(other, 0)
+		}},
 		{"finished, and its connection ended well", []Kind{Undone}, "", func(s *story, had, other int) {
 			s.fin(had, 0)
 			s.deliver(other, 0)
@@ -96,6 +135,7 @@ func TestAClustersRedeliveries(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := newClusterStory()
+			s.o.Partition = func(ID) int { return 3 }
 			s.publish(0)
 			had, other := s.conn(0, 1), s.conn(0, 1)
 			s.deliver(had, 0)
@@ -142,5 +182,24 @@ func TestOfTwoDeliveriesThroughADisturbanceOneIsFinished(t *testing.T) {
 		if unfinished := slices.Contains(s.kinds(), Unfinished); unfinished == finish {
 			t.Errorf("finished %v: violations %v", finish, s.Violations())
 		}
+	}
+}
+
+func TestARefusedFinishIsOwedAgain(t *testing.T) {
+	s := newClusterStory()
+	s.publish(0)
+	a, b := s.both(1, 0)
+	if s.Stats().Owed != 0 {
+		t.Fatal("a finished message is owed")
+	}
+	s.Refuse(b, id(0))
+	if s.Stats().Owed != 1 {
+		t.Error("a message whose FIN was refused is not owed")
+	}
+	s.deliver(b, 0)
+	s.fin(b, 0)
+	s.Refuse(a, id(7)) // of no message
+	if s.Stats().Owed != 0 {
+		t.Error("a message is owed that was finished after all")
 	}
 }

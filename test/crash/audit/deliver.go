@@ -32,10 +32,10 @@ func (a *Audit) Deliver(now time.Duration, c int, k Key, sum uint64, id ID) {
 	}
 	p := &m.places[a.conns[c].channel]
 	if p.deliveries > 0 {
-		a.redeliver(now, c, k, p)
+		a.redeliver(now, c, k, id, p)
 	}
 	p.deliveries++
-	p.at, p.conn, p.end = now, c, inFlight
+	p.at, p.conn, p.end, p.refused = now, c, inFlight, false
 }
 
 // Garbage is told of a delivery whose body does not even name a message.
@@ -68,7 +68,7 @@ func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 }
 
 // redeliver explains why a message comes once more on connection c.
-func (a *Audit) redeliver(now time.Duration, c int, k Key, p *place) {
+func (a *Audit) redeliver(now time.Duration, c int, k Key, id ID, p *place) {
 	cause, kind, why := a.explain(now, c, p)
 	p.moved = cause == CauseMove || cause == CauseMoveWindow
 	if kind == "" {
@@ -77,7 +77,12 @@ func (a *Audit) redeliver(now time.Duration, c int, k Key, p *place) {
 	}
 	text := fmt.Sprintf("%v on channel %s, delivered at %.3fs: %s",
 		k, a.o.Channels[a.conns[c].channel], p.at.Seconds(), why)
-	if d, ok := doubtful(now, a.o.Notice, a.conns[p.conn], p, kind, text); ok {
+	partition := 0
+	if a.o.Partition != nil {
+		partition = a.o.Partition(id)
+	}
+	if d, ok := doubtful(now, a.o.Notice, partition, p, kind, text); ok {
+		p.moved = true // until it is judged
 		a.doubts = append(a.doubts, d)
 		return
 	}
@@ -95,6 +100,8 @@ func (a *Audit) explain(now time.Duration, c int, p *place) (Cause, Kind, string
 	switch p.end {
 	case inFlight:
 		switch {
+		case p.refused:
+			return CauseRefused, "", ""
 		case crashed:
 			return CauseKill, "", ""
 		case before.state != connOpen || after.round > before.round:
