@@ -24,6 +24,8 @@ const (
 	// sealTimeout is how long publishes are held back at the most while the
 	// others catch up; a leader that cannot by then goes on leading.
 	sealTimeout = 500 * time.Millisecond
+	// electTimeout bounds an election: without a quorum the leader goes on.
+	electTimeout = time.Second
 	// outcomeTimeout is how long an election whose outcome is open is waited
 	// for before the leader goes on.
 	outcomeTimeout = time.Second
@@ -31,9 +33,14 @@ const (
 	// handoverSteps how many steps are under way at a time.
 	handoverTogether = 32
 	handoverSteps    = 4
-	// handoverTries is how often what could not be handed over is tried.
-	handoverTries = 3
+	// handoverTries is how often what could not be handed over is tried, and
+	// handoverBudget how long a node tries before it goes nevertheless.
+	handoverTries  = 3
+	handoverBudget = 5 * time.Second
 )
+
+// errNoElection is wrapped by what says that the metadata could not be changed.
+var errNoElection = errors.New("no election")
 
 // errHandingOver refuses to hand over what is being handed over.
 var errHandingOver = fate.Refuse("the partition is being handed over already")
@@ -46,6 +53,8 @@ type handovers struct{ *hosting }
 // kept and goes to the new leader. The error says how many leaderships could
 // have gone and have not; what nobody else could lead is not counted.
 func (b *Broker) Handover(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, handoverBudget)
+	defer cancel()
 	var failed []error
 	for range handoverTries {
 		s := b.o.Meta.View()
@@ -54,7 +63,7 @@ func (b *Broker) Handover(ctx context.Context) error {
 			return nil
 		}
 		failed = handovers{b.hosting}.many(ctx, all)
-		if len(failed) == 0 || ctx.Err() != nil {
+		if len(failed) == 0 || hopeless(failed) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -64,15 +73,25 @@ func (b *Broker) Handover(ctx context.Context) error {
 	return fmt.Errorf("%d partitions were not handed over, the first because: %w", len(failed), failed[0])
 }
 
-// many hands partitions over, many at a time, and returns why some were
-// not.
+// hopeless says whether trying again or trying others would end alike: the
+// metadata cannot be changed.
+func hopeless(failed []error) bool {
+	return slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, errNoElection) })
+}
+
+// many hands partitions over, many at a time, and returns why some were not.
 func (d handovers) many(ctx context.Context, all []meta.Election) (failed []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var g errgroup.Group
 	g.SetLimit(handoverSteps)
 	var mu sync.Mutex // guards failed
 	for step := range slices.Chunk(all, handoverTogether) {
 		g.Go(func() error {
 			err := d.step(ctx, step)
+			if hopeless(err) {
+				cancel()
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			failed = append(failed, err...)
@@ -155,6 +174,9 @@ func (l *leaving) prepare(ctx context.Context) error {
 	if l.h == nil {
 		return ErrTopicNotFound
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	lp := l.h.leds(l.election.Partition)
 	if lp == nil {
 		return coord.ErrNotLeading
@@ -210,7 +232,12 @@ func (d handovers) elect(ctx context.Context, all []*leaving) {
 	if len(ready) == 0 {
 		return
 	}
-	r, err := d.o.Meta.Propose(ctx, c)
+	bounded, cancel := context.WithTimeout(ctx, electTimeout)
+	defer cancel()
+	r, err := d.o.Meta.Propose(bounded, c)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errNoElection, err)
+	}
 	for i, l := range ready {
 		switch {
 		case err == nil && r.Failed != nil:
