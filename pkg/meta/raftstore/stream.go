@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ type Stream struct {
 	// timeout.
 	Dial func(ctx context.Context, address string, timeout time.Duration) (net.Conn, error)
 }
+
+// errNotReached says that no connection to a node could be had.
+var errNotReached = errors.New("no connection")
 
 // streamLayer is a Stream as the consensus library wants it. It reaches the
 // node itself without the network, and closes whatever it gave out.
@@ -89,7 +93,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	}
 	c, err := l.Stream.Dial(l.ctx, string(address), timeout)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNotReached, err)
 	}
 	return l.track(c)
 }
