@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/replication"
@@ -35,7 +36,10 @@ type follower struct {
 
 // newFollower returns a follower of a term, which is not connected yet.
 func newFollower(t *Term, n meta.NodeID, v View) *follower {
-	f := &follower{node: n, link: &lateLink{ready: make(chan struct{})}, caughtUp: t.o.Now()}
+	f := &follower{node: n, link: &lateLink{ready: make(chan struct{})}}
+	if slices.Contains(v.ISR, n) {
+		f.caughtUp = t.o.Now() // it has until now plus ReplicaLag
+	}
 	w := watch{t, f}
 	f.rep = replication.NewReplicator(replication.ReplicatorOptions{
 		Log: t.o.Log, Partition: t.o.Partition, Epoch: t.Epoch(), Shares: &t.shares, Caller: f.link, Now: t.o.Now,

@@ -34,8 +34,8 @@ func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 			c.mu.Unlock()
 			c.net.SetCut("a", "c", true)
 			told := put(term, "m")
-			go tick(term, time.Second)
-			err := within(900*time.Millisecond, told)
+			go tick(term, 1900*time.Millisecond) // and c has not kept up for long enough not to be asked in again
+			err := within(1800*time.Millisecond, told)
 			if withdrawn := fate.Of(answer) == fate.Refused && answer != nil; withdrawn != (err == nil) {
 				t.Errorf("answered %v: %v", answer, err)
 			}
@@ -43,14 +43,14 @@ func TestAJoinerCountsBeforeItIsIn(t *testing.T) {
 			c.decide = nil
 			c.mu.Unlock()
 			c.tellTerm(term, func(v *coord.View) { v.ISR = []meta.NodeID{"a", "b"} })
-			tick(term, 100*time.Millisecond)
+			go tick(term, 500*time.Millisecond)
 			if !errors.Is(err, errWaiting) {
 				told = put(term, "m")
 			}
-			if err := within(100*time.Millisecond, told); err != nil {
-				t.Errorf("metadata has moved on without it: %v", err)
+			if err := within(400*time.Millisecond, told); err != nil { // c may be awaited for a moment
+				t.Errorf("answered %v, metadata has moved on without it: %v", answer, err)
 			}
-			<-time.After(time.Second)
+			<-time.After(2 * time.Second)
 			c.close()
 		})
 	}
@@ -206,5 +206,112 @@ func TestSharesOfManyAreDoneInOrder(t *testing.T) {
 		if got, want := "none"+fmt.Sprint(done.all()), c.nodes["b"].kept.String(); len(done.all()) != 400 || got != want {
 			t.Errorf("done     %s\nfollower %s", got, want)
 		}
+	})
+}
+
+// TestBusyChannelsDoNotKeepAJoinerOut: there is always a change under way that a
+// joiner has not stored; what is done before it joins is what it must have.
+func TestBusyChannelsDoNotKeepAJoinerOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.net.SetDelay(func(_, to meta.NodeID) time.Duration {
+			if to == "c" {
+				return 7 * time.Millisecond
+			}
+			return time.Millisecond
+		})
+		term := c.elect("a", three...)
+		var done words
+		stop := make(chan struct{})
+		var channels sync.WaitGroup
+		for range 5 {
+			channels.Go(func() {
+				for {
+					told := make(chan error, 1)
+					term.ShareAdvance([]byte("x"), func(err error) { told <- err })
+					done.add(fmt.Sprint(<-told))
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		tick(term, time.Second)
+		if got := c.isr(); len(got) != 3 {
+			t.Errorf("in sync: %v", got)
+		}
+		close(stop)
+		channels.Wait()
+		synctest.Wait()
+		if got := done.all(); slices.ContainsFunc(got, func(s string) bool { return s != "<nil>" }) {
+			t.Errorf("a change was not done")
+		}
+		c.close()
+	})
+}
+
+// TestAJoinerOnALongerWayIsAwaited: it keeps up, and is always behind what the
+// others have committed meanwhile.
+func TestAJoinerOnALongerWayIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.net.SetDelay(func(_, to meta.NodeID) time.Duration {
+			if to == "c" {
+				return 7 * time.Millisecond
+			}
+			return time.Millisecond
+		})
+		term := c.elect("a", three...)
+		var producers sync.WaitGroup
+		var failed words
+		for p := range 8 {
+			producers.Go(func() {
+				<-time.After(time.Duration(p) * 100 * time.Microsecond)
+				for range 300 {
+					if err := <-put(term, "m"); err != nil {
+						failed.add(err.Error())
+					}
+				}
+			})
+		}
+		tick(term, 500*time.Millisecond)
+		if got := c.isr(); len(got) != 3 {
+			t.Errorf("in sync: %v", got)
+		}
+		tick(term, 6*time.Second)
+		producers.Wait()
+		if got := failed.all(); len(got) > 0 {
+			t.Error(got)
+		}
+		c.close()
+	})
+}
+
+// TestNobodyIsAwaitedForLong: a follower that keeps up and then falls silent costs
+// publishers a moment.
+func TestNobodyIsAwaitedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.decide = func(coord.ISRChange) (bool, error) { return false, fate.Refuse("no quorum") }
+		term := c.elect("a", three...)
+		tick(term, 1500*time.Millisecond)
+		c.net.SetCut("a", "c", true)
+		slowest := time.Duration(0)
+		go tick(term, 3*time.Second)
+		for range 100 {
+			began := time.Now()
+			if err := within(time.Second, put(term, "m")); err != nil {
+				t.Fatal(err)
+			}
+			slowest = max(slowest, time.Since(began))
+			<-time.After(20 * time.Millisecond)
+		}
+		if slowest > 400*time.Millisecond {
+			t.Errorf("the slowest publish took %v", slowest)
+		}
+		<-time.After(3 * time.Second)
+		c.close()
 	})
 }

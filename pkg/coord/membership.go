@@ -17,6 +17,13 @@ import (
 // heard of it, the next is made.
 const proposeAgain = time.Second
 
+// How a follower is awaited that keeps up and is always a little behind what is
+// committed, because its way is longer than that of the others.
+const (
+	awaitFor   = 250 * time.Millisecond // at most
+	awaitAgain = 2 * time.Second        // after it was in vain
+)
+
 // joinMargin is how many times fresher than a member's last moment of having held
 // all there was that of a joiner must be. Holding all that is committed is not
 // enough: where nothing can be committed, one that hears nothing holds that, too.
@@ -32,6 +39,7 @@ type membership struct {
 	view     View
 	tracker  *isr.Tracker
 	proposal proposal
+	awaited  awaited
 	list     atomic.Pointer[[]*follower]
 }
 
@@ -44,6 +52,14 @@ type proposal struct {
 	waiting bool      // the outcome has not been told
 	unsure  bool      // one for the same version may yet be decided
 	again   time.Time // when another may be made
+}
+
+// awaited is a follower that counts before it is proposed: for a moment nothing is
+// committed without it, so that it gets to hold all that is.
+type awaited struct {
+	follower *follower // nil: nobody
+	until    time.Time
+	again    time.Time // when somebody may be awaited again
 }
 
 func (m *membership) begin(o TermOptions, start seq.Offset) {
@@ -66,7 +82,7 @@ func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 func (m *membership) apply(v View) (anew []*follower) {
 	if v.Version > m.view.Version {
 		m.tracker.Apply(v.ISR)
-		m.proposal = proposal{}
+		m.proposal, m.awaited.follower = proposal{}, nil
 	}
 	m.view = v
 	m.tracker.Require(v.MinISR, m.start)
@@ -134,22 +150,29 @@ func (m *membership) refollow(create func(meta.NodeID) *follower) (added, remove
 }
 
 // next returns the change of the in-sync set that is due, if one is. Who is to
-// join by it counts from now on. shares is the number of the newest share, and
-// none says that no snapshot is among them: then nobody can join.
-func (m *membership) next(now time.Time, shares uint64, snapshot bool) (ISRChange, bool) {
+// join by it counts from now on, and must have stored what was shared up to a
+// number, if joinable says that this is enough.
+func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChange, bool) {
 	if m.proposal.waiting || m.proposal.open && !m.proposal.unsure || now.Before(m.proposal.again) {
 		return ISRChange{}, false
 	}
 	followers := m.followers()
 	replicas := make([]isr.Replica, 0, 8)
+	var near *follower
 	for _, f := range followers {
-		ready := snapshot && f.connected && f.began == f.incarnation && !f.holds.At.IsZero() &&
-			f.holds.Shares >= shares && f.holds.End >= max(m.tracker.Committed(), m.start) && now.Sub(f.caughtUp) <= m.lag/joinMargin
-		replicas = append(replicas, isr.Replica{Node: f.node, Gone: f.down || f.refused, CaughtUp: f.caughtUp, Ready: ready})
+		r := isr.Replica{Node: f.node, Gone: f.down || f.refused, CaughtUp: f.caughtUp}
+		if joinable && m.keepsUp(f, now) {
+			r.Ready = f.holds.Shares >= shares && f.holds.End >= max(m.tracker.Committed(), m.start)
+			if !r.Ready && !slices.Contains(m.view.ISR, f.node) {
+				near = f
+			}
+		}
+		replicas = append(replicas, r)
 	}
 	next, due := isr.Next(now, m.lag, m.view.ISR, replicas)
 	if !due {
 		if !m.proposal.unsure {
+			m.await(now, near)
 			return ISRChange{}, false
 		}
 		// Nobody knows what became of the last one. A change to what is has the
@@ -163,8 +186,35 @@ func (m *membership) next(now time.Time, shares uint64, snapshot bool) (ISRChang
 		}
 	}
 	m.tracker.Propose(c.ISR)
+	m.awaited.follower = nil
 	m.proposal = proposal{change: c, open: true, waiting: true, unsure: m.proposal.unsure}
 	return c, true
+}
+
+// keepsUp tells whether a follower has held all that there was not long ago, in a
+// session with the life of its node that metadata knows.
+func (m *membership) keepsUp(f *follower, now time.Time) bool {
+	return f.connected && !f.down && f.began == f.incarnation && !f.holds.At.IsZero() && now.Sub(f.caughtUp) <= m.lag/joinMargin
+}
+
+// await begins to count a follower that is near enough to join, if there is one.
+func (m *membership) await(now time.Time, f *follower) {
+	if f != nil && m.awaited.follower == nil && !now.Before(m.awaited.again) {
+		m.awaited = awaited{follower: f, until: now.Add(awaitFor)}
+		m.tracker.Propose([]meta.NodeID{f.node})
+	}
+}
+
+// tire ends counting a follower that was awaited in vain, and returns whether it
+// has.
+func (m *membership) tire(now time.Time) bool {
+	f := m.awaited.follower
+	if f == nil || m.keepsUp(f, now) && now.Before(m.awaited.until) {
+		return false
+	}
+	m.awaited = awaited{again: now.Add(awaitAgain)}
+	m.tracker.Withdraw()
+	return true
 }
 
 // answered notes what became of a change that was asked for. See

@@ -14,6 +14,15 @@ type sharing struct {
 // guards them.
 type sharings []sharing
 
+// done returns up to which number shares may be relied on. What is behind it is not
+// done before those have it who join meanwhile. last is the newest.
+func (s sharings) done(last uint64) uint64 {
+	if len(s) > 0 {
+		last = s[0].n - 1
+	}
+	return max(last, 1)
+}
+
 // take takes the shares off the list of which it is known what became of them.
 func (s *sharings) take(m *membership, ended bool) sharings {
 	if len(*s) == 0 {

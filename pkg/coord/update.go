@@ -68,8 +68,11 @@ func (t *Term) reconsider(now time.Time) {
 	var change ISRChange
 	due := false
 	if !t.ended {
+		if t.members.tire(now) {
+			t.releaseLocked()
+		}
 		last, snapshot := t.shares.Last()
-		change, due = t.members.next(now, last, snapshot)
+		change, due = t.members.next(now, t.sharing.done(last), snapshot)
 	}
 	t.mu.Unlock()
 	if due {
