@@ -164,7 +164,7 @@ func benchTopic(ctx context.Context, g *globals, topic string) ([]string, error)
 
 // benchConns opens n connections, round the addresses.
 func benchConns(ctx context.Context, g *globals, addresses []string, n, window int) ([]*nsqclient.Conn, error) {
-	o := clientOptions()
+	o := clientOptions(g)
 	o.Window = window
 	round := make([]string, n)
 	for i := range round {

@@ -31,6 +31,7 @@ type globals struct {
 	timeout   time.Duration
 	noHeaders bool
 	quiet     bool
+	access    accessOptions
 
 	format format
 	client *api.Client
@@ -112,6 +113,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "give up on a request after this long")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "leave out the headers of tables")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "do not say what was done, only what was asked for")
+	g.access.addFlags(f)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
@@ -134,7 +136,11 @@ func (g *globals) connect() error {
 	if len(addresses) == 0 {
 		addresses = strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
 	}
-	client, err := api.NewClient(api.ClientOptions{Addresses: addresses, UserAgent: userAgent})
+	overHTTP, err := g.access.httpClient()
+	if err != nil {
+		return err
+	}
+	client, err := api.NewClient(api.ClientOptions{Addresses: addresses, HTTP: overHTTP, UserAgent: userAgent})
 	if err != nil {
 		return err
 	}

@@ -57,10 +57,11 @@ func consumeFrom(ctx context.Context, g *globals, given []string, topic string) 
 	return leaderAddresses(ctx, g, topic)
 }
 
-// clientOptions says who we are to a broker.
-func clientOptions() nsqclient.Options {
+// clientOptions says who we are to a broker, and what proves it where AUTH is
+// required.
+func clientOptions(g *globals) nsqclient.Options {
 	host, _ := os.Hostname() // shown in stats only
-	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent}
+	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent, Secret: g.env.getenv(secretVariable)}
 }
 
 // dialAll connects to every address, or to none.
@@ -100,7 +101,7 @@ func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel s
 	if err != nil {
 		return err
 	}
-	options := clientOptions()
+	options := clientOptions(g)
 	options.MsgTimeout = o.timeout
 	conns, err := dialAll(ctx, g, addresses, options)
 	if err != nil {

@@ -34,6 +34,7 @@ func (n *brokerNode) newMetrics() *metrics.Metrics {
 			Nodes:        n.nodesByState,
 			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
 			Peers:        func() []peer.Stats { return n.member.Traffic() },
+			Forwarding:   func() broker.ForwardStats { return n.broker.ForwardStats() },
 		},
 	})
 }

@@ -62,6 +62,7 @@ func full(topics ...broker.TopicStats) *Metrics {
 					{Class: peer.ClassPing, Sent: 7},
 				}
 			},
+			Forwarding:   func() broker.ForwardStats { return broker.ForwardStats{Partitions: 1, Bytes: 2, Served: 3, Relays: 4} },
 			Certificates: func() []Certificate { return []Certificate{{"client", time.Unix(1795230522, 0)}} },
 		},
 	})
@@ -189,6 +190,10 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_peer_connects_total{class="forward",peer="n2"} 3`,
 		`brokerd_peer_round_trip_seconds{class="forward",peer="n2"} 0.001`,
 		`brokerd_raft_write_stalled_seconds 0`,
+		`brokerd_forward_partitions 1`,
+		`brokerd_forward_waiting_bytes 2`,
+		`brokerd_relay_subscriptions 3`,
+		`brokerd_relay_subscriptions_begun_total 4`,
 		"go_goroutines ",
 		"process_cpu_seconds_total ",
 	} {

@@ -104,6 +104,11 @@ var (
 	replicaBytes      = gauge("brokerd_replica_lag_bytes", "Bytes that the peer lacks of the partitions that this node leads.", "peer")
 	replicaSeconds    = gauge("brokerd_replica_lag_seconds", "Longest time that the peer has been behind in one of them.", "peer")
 
+	forwardPartitions = gauge("brokerd_forward_partitions", "Partitions to whose leaders publishes are on their way, or wait for one.")
+	forwardBytes      = gauge("brokerd_forward_waiting_bytes", "Bytes of publishes that are on their way to a leader, or wait for one.")
+	relayServed       = gauge("brokerd_relay_subscriptions", "Subscriptions here of clients that are connected to other nodes.")
+	relays            = counter("brokerd_relay_subscriptions_begun_total", "Subscriptions at other nodes that were begun for clients here.")
+
 	peerConnections = gauge("brokerd_peer_connections", "Connections with the peer that are up.", "peer", "class", "direction")
 	peerBytes       = counter("brokerd_peer_bytes_total", "Bytes to and from the peer, with headers.", "peer", "class", "direction")
 	peerCalls       = counter("brokerd_peer_calls_total", "Calls that were made to the peer.", "peer", "class")
@@ -162,6 +167,13 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 	if src.Peers != nil {
 		out.peers(src.Peers())
+	}
+	if src.Forwarding != nil {
+		f := src.Forwarding()
+		out.put(
+			forwardPartitions.is(float64(f.Partitions)), forwardBytes.is(float64(f.Bytes)),
+			relayServed.is(float64(f.Served)), relays.is(float64(f.Relays)),
+		)
 	}
 	if src.Certificates != nil {
 		for _, c := range src.Certificates() {

@@ -34,6 +34,8 @@ type Sources struct {
 	Lags func() []broker.ReplicaLag
 	// Peers is the traffic with other nodes.
 	Peers func() []peer.Stats
+	// Forwarding counts what is done for clients through other nodes.
+	Forwarding func() broker.ForwardStats
 	// Certificates lists the TLS certificates in use.
 	Certificates func() []Certificate
 }

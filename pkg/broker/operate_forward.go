@@ -1,0 +1,20 @@
+package broker
+
+// ForwardStats counts what this node does for clients through other nodes.
+type ForwardStats struct {
+	Partitions int    // to which publishes are on their way, or wait for a leader
+	Bytes      int64  // of those publishes
+	Served     int    // subscriptions here of clients that are connected to other nodes
+	Relays     uint64 // subscriptions at other nodes that were begun for clients here
+}
+
+// ForwardStats returns the counts of now, and Relays since the start.
+func (f *forwarding) ForwardStats() ForwardStats {
+	f.feeds.mu.Lock()
+	served := len(f.feeds.all)
+	f.feeds.mu.Unlock()
+	return ForwardStats{
+		Partitions: int(f.outlets.active.Load()), Bytes: f.outlets.bytes.Load(),
+		Served: served, Relays: f.handles.Load(),
+	}
+}
