@@ -1,8 +1,23 @@
 // Package coord runs the replicas of partitions: it opens their logs, leads
-// terms, and (with more than one node) follows other leaders. It knows the log,
-// the metadata and the in-sync replicas; it does not know what a record means.
+// terms, and follows other leaders. It knows the log, the in-sync replicas and
+// what metadata says of the partition; it does not know what a record means, how
+// metadata comes about, or how nodes are connected (Peers is asked).
 //
 // A leadership is an object, the Term. It holds the only right to append and
 // dies with the leadership: what is closed refuses, so fencing is a property of
 // a type and not of scattered checks.
+//
+// Invariants, most of which docs/replication.md explains:
+//
+//   - Nothing is acknowledged that a replica lacks which counts: the in-sync set
+//     that metadata has applied, and whoever is proposed or about to be.
+//   - A term believes what a follower has said in this session, in this epoch, in
+//     the life of its node that metadata knows, and nothing else.
+//   - One change of the in-sync set is open at a time. It is given up only when it
+//     is certain that it will never be applied.
+//   - Every entry that was taken is settled once, in order; refused only if it is
+//     in no log.
+//   - A replica serves leaders of the epoch that it has adopted, and that is stored.
+//   - While nothing happens there is no goroutine, timer or message for a partition,
+//     but for a Tick of those that are led and have followers.
 package coord

@@ -27,8 +27,9 @@ type Positions interface {
 	// Replace takes a snapshot in place of everything before. It is on disk when
 	// Replace returns. The bytes are the callee's.
 	Replace(snapshot []byte) error
-	// Advance takes a change to the newest snapshot; it may be kept in memory. The
-	// bytes are the callee's.
+	// Advance takes a change to the newest snapshot; it may be kept in memory. It may
+	// be called by whoever hands over the leader's requests, and must not wait for a
+	// sync. The bytes are the callee's.
 	Advance(change []byte) error
 }
 
