@@ -159,7 +159,7 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 	if l.dead {
 		return false
 	}
-	c.w.channels[c.kind][d.ID.Partition()].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), l.m.mayHearLate())
+	c.w.channels[c.kind][d.ID.Partition()].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), l.m.mayHearLate() || c.w.twoLeaders(d.ID.Partition()))
 	return true
 }
 

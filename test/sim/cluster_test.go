@@ -23,6 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -33,6 +34,10 @@ const (
 	ordered   = "turn"
 	port      = ":4160"
 )
+
+// lease is how long a leader may go on that was replaced: its lease, and what the
+// news of it may take on the way to a consumer.
+const lease = broker.DefaultLease + 500*time.Millisecond
 
 // plan is what a seed chooses before it begins.
 type plan struct {
@@ -76,9 +81,17 @@ type world struct {
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
-	first   string      // the trace when the first thing went wrong
-	deaths  []time.Time // the last ones
-	lastCut time.Time   // of power
+	first   string       // the trace when the first thing went wrong
+	deaths  []time.Time  // the last ones
+	lastCut time.Time    // of power
+	leaders []leadership // of each partition
+}
+
+// leadership is who leads a partition, as far as anybody knows.
+type leadership struct {
+	epoch seq.Epoch
+	node  meta.NodeID
+	two   time.Time // until then, one before may believe that it still leads
 }
 
 // machine is where one node after the other runs.
@@ -132,6 +145,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for range w.plan.partitions {
 		h := simtest.NewHistory()
 		w.histories = append(w.histories, h)
+		w.leaders = append(w.leaders, leadership{})
 		w.channels[0] = append(w.channels[0], simtest.NewChannel(h, false))
 		w.channels[1] = append(w.channels[1], simtest.NewChannel(h, true))
 	}
@@ -198,6 +212,30 @@ func (m *machine) alive() *life {
 
 // mayHearLate says whether what a cut held back may be arriving.
 func (m *machine) mayHearLate() bool { return time.Now().UnixNano() < m.lateUntil.Load() }
+
+// twoLeaders says whether a leader that was replaced and is alive may not know it
+// yet. It delivers for as long as its lease lets it, though nothing that is
+// answered to it counts.
+func (w *world) twoLeaders(partition int) bool {
+	alive := map[meta.NodeID]bool{}
+	for _, m := range w.machines {
+		alive[meta.NodeID(m.host)] = m.alive() != nil
+	}
+	two := false
+	w.eachState(func(t *meta.Topic) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		p, l := &t.Partitions[partition], &w.leaders[partition]
+		if p.Epoch > l.epoch {
+			if l.node != "" && l.node != p.Leader && alive[l.node] {
+				l.two = time.Now().Add(lease)
+			}
+			l.epoch, l.node = p.Epoch, p.Leader
+		}
+		two = time.Now().Before(l.two)
+	})
+	return two
+}
 
 // start begins the next life, once the last one is buried.
 func (m *machine) start() {
