@@ -30,9 +30,10 @@ const (
 	// for before the leader goes on.
 	outcomeTimeout = time.Second
 	// handoverTogether is how many partitions are handed over in one step, and
-	// handoverSteps how many steps are under way at a time.
-	handoverTogether = 32
-	handoverSteps    = 4
+	// handoverSteps how many steps are under way at a time: the more there are, the
+	// longer the publishes of each wait.
+	handoverTogether = 16
+	handoverSteps    = 2
 	// handoverTries is how often what could not be handed over is tried, and
 	// handoverBudget how long a node tries before it goes nevertheless.
 	handoverTries  = 3
@@ -141,25 +142,25 @@ type leaving struct {
 // step hands partitions over with one change of the metadata.
 func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error) {
 	all := make([]*leaving, len(es))
-	var preparing sync.WaitGroup
 	for i, e := range es {
-		l := &leaving{h: d.lookup(e.Topic), election: e}
-		all[i] = l
-		preparing.Go(func() { l.err = l.prepare(ctx) })
+		all[i] = &leaving{h: d.lookup(e.Topic), election: e}
 	}
-	preparing.Wait()
+	together(all, func(l *leaving) { l.err = l.quiet(ctx) })
+	// Publishes are held back from here on, and no partition waits for the
+	// consumers of another.
+	together(all, func(l *leaving) {
+		if l.err == nil {
+			l.err = l.seal(ctx)
+		}
+	})
 	d.elect(ctx, all)
-	var done sync.WaitGroup
-	for _, l := range all {
-		done.Go(func() {
-			if l.err == nil {
-				l.err = d.converge(l.h.name) // the role ends, consumers are told
-				return
-			}
+	together(all, func(l *leaving) {
+		if l.err == nil {
+			l.err = d.converge(l.h.name) // the role ends, consumers are told
+		} else {
 			l.stay()
-		})
-	}
-	done.Wait()
+		}
+	})
 	for _, l := range all {
 		if l.err != nil {
 			failed = append(failed, fmt.Errorf("%s/%d: %w", l.election.Topic, l.election.Partition, l.err))
@@ -168,9 +169,9 @@ func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error
 	return failed
 }
 
-// prepare brings a partition to rest: consumers have answered, nothing more is
-// taken, and every in-sync replica has all that there is.
-func (l *leaving) prepare(ctx context.Context) error {
+// quiet brings a partition's consumers to rest: they have answered, or had the
+// time to, and every in-sync replica knows.
+func (l *leaving) quiet(ctx context.Context) error {
 	if l.h == nil {
 		return ErrTopicNotFound
 	}
@@ -185,18 +186,23 @@ func (l *leaving) prepare(ctx context.Context) error {
 		return errHandingOver
 	}
 	l.lp = lp
-	quiet, cancel := context.WithTimeout(ctx, quiesceTimeout)
-	_ = lp.part.Quiesce(quiet) // slow consumers see some messages twice
+	bounded, cancel := context.WithTimeout(ctx, quiesceTimeout)
+	_ = lp.part.Quiesce(bounded) // slow consumers see some messages twice
 	cancel()
-	sealed, cancel := context.WithTimeout(ctx, sealTimeout)
+	bounded, cancel = context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	if err := lp.part.Flush(sealed); err != nil {
+	return lp.part.Flush(bounded)
+}
+
+// seal holds publishes back and returns when every in-sync replica has all that
+// there is.
+func (l *leaving) seal(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	if err := l.lp.term.Seal(bounded); err != nil {
 		return err
 	}
-	if err := lp.term.Seal(sealed); err != nil {
-		return err
-	}
-	return lp.part.Flush(sealed) // what was answered meanwhile
+	return l.lp.part.Flush(bounded) // what was answered meanwhile
 }
 
 // stay goes on leading what could not be handed over.
