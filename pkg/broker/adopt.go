@@ -65,6 +65,8 @@ type adopter struct {
 
 	known   map[adoptKey]*adoptees      // of run's goroutine
 	orphans map[*Subscription]time.Time // that take from nowhere since then; likewise
+	// relaying: somebody takes from elsewhere, or from nowhere; likewise
+	relaying bool
 }
 
 type adoptKey struct {
@@ -119,8 +121,8 @@ func (a *adopter) run(ctx context.Context) {
 		if !a.look(ctx, urgent) {
 			wait = -1
 		}
-		if len(a.orphans) == 0 {
-			changed = nil // nobody is in need of it
+		if !a.relaying {
+			changed = nil // nobody depends on it
 		}
 		if urgent = a.sleep(ctx, wait, changed); ctx.Err() != nil || urgent && !pause(ctx, adoptPause) {
 			return
@@ -207,10 +209,12 @@ func (a *adopter) gather() {
 // for too long is told to go.
 func (a *adopter) place(ctx context.Context) {
 	was := a.orphans
-	a.orphans = map[*Subscription]time.Time{}
+	a.orphans, a.relaying = map[*Subscription]time.Time{}, false
 	var orphans []*Subscription
-	for _, k := range a.known {
+	for key, k := range a.known {
+		a.endStrays(key, k)
 		for _, s := range k.subs {
+			a.relaying = a.relaying || len(s.sources.Load().relays) > 0
 			if s.sources.Load().live() == 0 {
 				orphans = append(orphans, s)
 			}
@@ -219,6 +223,7 @@ func (a *adopter) place(ctx context.Context) {
 	if len(orphans) == 0 {
 		return
 	}
+	a.relaying = true
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	together(orphans, func(s *Subscription) {
@@ -239,6 +244,25 @@ func (a *adopter) place(ctx context.Context) {
 			a.orphans[s] = since
 		default:
 			s.ask.Client.Disconnect(errNoSource)
+		}
+	}
+}
+
+// endStrays ends relays from nodes that do not lead any more. Such a node says so
+// itself, unless it hangs.
+func (a *adopter) endStrays(key adoptKey, k *adoptees) {
+	t := a.b.o.Meta.Topic(key.topic)
+	if t == nil || t.Incarnation != key.incarnation {
+		return
+	}
+	for _, s := range k.subs {
+		for _, r := range s.sources.Load().relays {
+			if slices.ContainsFunc(r.partitions, func(i int) bool {
+				return t.Partitions[i].Leader != r.node && t.Partitions[i].Leader != ""
+			}) {
+				r.leave()
+				r.end(errLedElsewhere)
+			}
 		}
 	}
 }

@@ -132,3 +132,24 @@ func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
 		t.Error("a client was told to go")
 	}
 }
+
+// TestARelayDoesNotWaitForALeaderThatHangs has a leader that stands still when
+// another succeeds it.
+func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	l.leader("t", 0)
+	c := (&node{Broker: l.at("n3"), t: t}).subscribe("t", "c")
+	way := l.hosts["n1"].remote(l.hosts["n3"])
+	release := make(chan struct{})
+	defer close(release)
+	way.mu.Lock()
+	way.postLocked(func() { <-release })
+	way.mu.Unlock()
+	l.elect("t", 0, "n2")
+	l.mustPut("t", 0, "x")
+	if got := c.take(1); got != "x" || c.ended.Load() != nil {
+		t.Errorf("got %s", got)
+	}
+}

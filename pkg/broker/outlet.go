@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,11 +24,19 @@ const (
 	outletBytes  = 32 << 20  // of one partition
 	outletsBytes = 256 << 20 // of all together
 
+	// strayGrace is how long the answers of a node that leads no longer are
+	// waited for.
+	strayGrace = 250 * time.Millisecond
+
 	// A partition that is refused is tried again after a pause that doubles from
 	// the first to the last of these, and whenever its metadata changes.
 	retryFirst = 2 * time.Millisecond
 	retryLast  = 50 * time.Millisecond
 )
+
+// errStrayed is what became of a publish whose leader was superseded before it
+// answered.
+var errStrayed = fate.Mark(fmt.Errorf("%w: another node leads now", coord.ErrUnknownOutcome), fate.Uncertain)
 
 // outlets are the ways of publishes that do not simply go to a term of this
 // node: to partitions that another leads, and to those that nobody can append to
@@ -76,15 +86,16 @@ type outlet struct {
 	gone     bool       // no longer in the set
 	closed   error      // why nothing is kept any more
 	bytes    int
-	next     uint64        // sequence of parcels
-	round    uint64        // of those under way
-	target   meta.NodeID   // of those under way
-	flying   int           // under way, or being sent
-	sending  bool          // a goroutine sends what waited
-	returned []*parcel     // refused, to be sent again
-	waiting  []*parcel     // not sent yet
-	pause    time.Duration // before the next attempt; 0: the last one was answered well
-	paused   uint64        // round that the pause is for
+	next     uint64               // sequence of parcels
+	round    uint64               // of those under way
+	target   meta.NodeID          // of those under way
+	flying   map[*parcel]struct{} // under way, or being sent
+	strayed  time.Time            // another than the target was seen to lead since; zero: no
+	sending  bool                 // a goroutine sends what waited
+	returned []*parcel            // refused, to be sent again
+	waiting  []*parcel            // not sent yet
+	pause    time.Duration        // before the next attempt; 0: the last one was answered well
+	paused   uint64               // round that the pause is for
 	retryAt  time.Time
 	seen     *meta.Topic // as it was when something was refused last
 }
@@ -99,6 +110,8 @@ type parcel struct {
 	head     []byte
 	count    int
 	done     func(Receipt)
+	givenUp  bool                // its publisher has been told; guarded by the outlet
+	landed   bool                // its answer is here; likewise
 	refusal  error               // the last; nil: none yet
 	answered func([]byte, error) // answer, bound
 	payload  [2][]byte           // head and messages
@@ -154,7 +167,7 @@ func (s *outlets) outlet(key outletKey) (*outlet, error) {
 	}
 	o := s.all[key]
 	if o == nil {
-		o = &outlet{set: s, key: key, round: s.rounds.Add(1)}
+		o = &outlet{set: s, key: key, round: s.rounds.Add(1), flying: map[*parcel]struct{}{}}
 		s.all[key] = o
 		s.active.Add(1)
 	}
@@ -192,7 +205,7 @@ func (o *outlet) take(x *parcel, target meta.NodeID) (again bool, err error) {
 	x.o, x.seq = o, o.next
 	o.next++
 	refused := x.refusal != nil
-	behind := o.sending || len(o.returned)+len(o.waiting) > 0 || o.flying > 0 && o.target != target
+	behind := o.sending || len(o.returned)+len(o.waiting) > 0 || len(o.flying) > 0 && o.target != target
 	if refused || behind {
 		o.waiting = append(o.waiting, x)
 		if refused && !behind {
@@ -203,7 +216,7 @@ func (o *outlet) take(x *parcel, target meta.NodeID) (again bool, err error) {
 		return false, nil
 	}
 	o.target = target
-	o.flying++
+	o.flying[x] = struct{}{}
 	round := o.round
 	o.mu.Unlock()
 	x.dispatch(target, round)
@@ -280,6 +293,14 @@ func (x *parcel) append() {
 
 // answer takes a leader's answer, or why there is none.
 func (x *parcel) answer(reply []byte, err error) {
+	x.o.mu.Lock()
+	givenUp := x.givenUp
+	x.landed = true
+	x.o.mu.Unlock()
+	if givenUp {
+		x.free()
+		return
+	}
 	if err == nil {
 		r, err := forward.DecodeReceipt(reply)
 		r.Err = fate.Mark(err, fate.Uncertain) // it was taken, wherever
@@ -310,12 +331,13 @@ func (x *parcel) comeBack(refusal error) {
 	seen := o.set.d.o.Meta.Topic(o.key.topic)
 	x.refusal = refusal
 	o.mu.Lock()
+	x.landed = false
 	if closed := o.closed; closed != nil {
 		o.mu.Unlock()
 		x.tell(Receipt{Err: closed})
 		return
 	}
-	o.flying--
+	delete(o.flying, x)
 	o.returned = append(o.returned, x)
 	o.delayLocked(seen)
 	o.mu.Unlock()
@@ -337,7 +359,7 @@ func (x *parcel) tell(r Receipt) {
 func (x *parcel) leave() {
 	o := x.o
 	o.mu.Lock()
-	o.flying--
+	delete(o.flying, x)
 	o.forgetLocked(x)
 	o.pause = 0
 	more := len(o.returned)+len(o.waiting) > 0
@@ -356,7 +378,7 @@ func (o *outlet) forgetLocked(x *parcel) {
 
 // endLocked takes an outlet that has nothing to do out of the set.
 func (o *outlet) endLocked() {
-	if o.gone || o.sending || o.flying+len(o.returned)+len(o.waiting) > 0 {
+	if o.gone || o.sending || len(o.flying)+len(o.returned)+len(o.waiting) > 0 {
 		return
 	}
 	o.gone = true
@@ -405,9 +427,7 @@ func (s *outlets) run(ctx context.Context) {
 	for {
 		changed := s.d.o.Meta.Changed()
 		next := s.retry(time.Now())
-		if next < 0 {
-			changed = nil // nobody waits for it
-		} else {
+		if next >= 0 {
 			timer.Reset(next)
 		}
 		select {
@@ -448,12 +468,12 @@ func (o *outlet) retry(now time.Time) time.Duration {
 	t := o.set.d.o.Meta.Topic(o.key.topic)
 	target := o.set.leader(o.key)
 	o.mu.Lock()
-	slices.SortFunc(o.returned, func(x, y *parcel) int { return int(x.seq) - int(y.seq) })
+	slices.SortFunc(o.returned, func(x, y *parcel) int { return cmp.Compare(x.seq, y.seq) })
 	late := o.takeLateLocked(now.Add(-limit))
+	strays, again := o.takeStraysLocked(now, target)
 	var pending []*parcel
-	again := time.Duration(-1)
 	switch {
-	case o.sending || o.flying > 0 || len(o.returned)+len(o.waiting) == 0:
+	case o.sending || len(o.flying) > 0 || len(o.returned)+len(o.waiting) == 0:
 	case o.pause > 0 && t == o.seen && now.Before(o.retryAt):
 		again = o.retryAt.Sub(now)
 	default:
@@ -462,7 +482,9 @@ func (o *outlet) retry(now time.Time) time.Duration {
 		if o.pause > 0 { // one of them is enough to find out
 			pending, o.returned = pending[:1:1], pending[1:]
 		}
-		o.flying += len(pending)
+		for _, x := range pending {
+			o.flying[x] = struct{}{}
+		}
 		o.sending = true
 		o.target, o.round = target, o.set.rounds.Add(1)
 	}
@@ -471,6 +493,9 @@ func (o *outlet) retry(now time.Time) time.Duration {
 	o.mu.Unlock()
 	for _, x := range late {
 		x.expire()
+	}
+	for _, done := range strays {
+		done(Receipt{Partition: o.key.partition, Err: errStrayed})
 	}
 	if pending != nil && !o.set.start(func() { o.sendAll(pending, target, round) }) {
 		o.sendAll(pending, target, round)
@@ -487,7 +512,9 @@ func (o *outlet) sendAll(pending []*parcel, target meta.NodeID, round uint64) {
 		stuck, closed := o.pause > 0 && o.paused == round, o.closed
 		rest := pending[i+1:]
 		if stuck && closed == nil {
-			o.flying -= len(rest)
+			for _, x := range rest {
+				delete(o.flying, x)
+			}
 			o.returned = append(o.returned, rest...)
 		}
 		o.mu.Unlock()
@@ -505,6 +532,33 @@ func (o *outlet) sendAll(pending []*parcel, target meta.NodeID, round uint64) {
 	o.endLocked()
 	o.mu.Unlock()
 	o.set.poke() // for what came behind it, or came back
+}
+
+// takeStraysLocked gives up what is under way to a node that another has
+// succeeded, and that has not answered for a while: it may be hanging. It
+// returns whom to tell, and when to look again; negative: no need.
+func (o *outlet) takeStraysLocked(now time.Time, leader meta.NodeID) (strays []func(Receipt), again time.Duration) {
+	if o.sending || len(o.flying) == 0 || leader == "" || leader == o.target || o.target == "" {
+		o.strayed = time.Time{}
+		return nil, -1
+	}
+	if o.strayed.IsZero() {
+		o.strayed = now
+	}
+	if left := strayGrace - now.Sub(o.strayed); left > 0 {
+		return nil, left
+	}
+	all := slices.SortedFunc(maps.Keys(o.flying), func(x, y *parcel) int { return cmp.Compare(x.seq, y.seq) })
+	for _, x := range all {
+		if !x.landed {
+			x.givenUp = true // it is freed when its call is done
+			delete(o.flying, x)
+			o.forgetLocked(x)
+			strays = append(strays, x.done)
+		}
+	}
+	o.strayed = time.Time{}
+	return strays, -1
 }
 
 // takeLateLocked takes out what has waited since before a time. It has been

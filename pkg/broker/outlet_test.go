@@ -312,6 +312,54 @@ func TestAPublishThatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads has a leader that takes a
+// publish and never answers.
+func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
+	stuck := make(chan func(), 100)
+	l := newLan(t, func(o *Options) {
+		if o.Self == "n3" {
+			o.Remote = hanging{o.Remote, "n1", stuck}
+		}
+	}, "n1", "n2", "n3")
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	l.leader("t", 0)
+	at := l.at("n3")
+	var got settled
+	publish := func(body string) {
+		at.Publish(t.Context(), Publish{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
+	}
+	publish("a")
+	l.elect("t", 0, "n2")
+	publish("b") // behind it
+	got.Wait()
+	if r := got.receipts[0]; !errors.Is(r.Err, coord.ErrUnknownOutcome) || fate.Of(r.Err) != fate.Uncertain {
+		t.Errorf("a: %+v", r)
+	}
+	if r := got.receipts[1]; r.Err != nil {
+		t.Errorf("b: %+v", r)
+	}
+	(<-stuck)() // the answer comes after all
+	if n := at.outlets.active.Load(); n != 0 || at.outlets.bytes.Load() != 0 {
+		t.Errorf("%d outlets, %d bytes are left", n, at.outlets.bytes.Load())
+	}
+}
+
+// hanging is a Remote that one node never answers through: its answers are kept.
+type hanging struct {
+	Remote
+	node  meta.NodeID
+	stuck chan func()
+}
+
+func (r hanging) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([]byte, error)) {
+	if node == r.node && kind == forward.KindPublish {
+		r.stuck <- func() { done(nil, peer.ErrDisconnected) }
+		return
+	}
+	r.Remote.Go(node, kind, payload, done)
+}
+
 func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
