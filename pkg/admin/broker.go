@@ -112,6 +112,13 @@ type Agreement interface {
 	TransferController(ctx context.Context) error
 }
 
+// Operator looks after the cluster.
+type Operator interface {
+	NodeOperator
+	PartitionOperator
+	Agreement
+}
+
 // Broker is all that this package asks of a node. Its methods may be called at
 // any time by any number of goroutines.
 type Broker interface {
@@ -121,9 +128,7 @@ type Broker interface {
 	ChannelWriter
 	Observer
 	Cluster
-	NodeOperator
-	PartitionOperator
-	Agreement
+	Operator
 }
 
 // Config reads and changes the node's options under the names that nsqd gives
