@@ -61,7 +61,9 @@ func (l *load) consume(ctx context.Context, name int) {
 			pause(ctx, reconnectPause)
 			continue
 		}
+		l.where[name].Store(d.at())
 		c.live(ctx)
+		l.where[name].Store(nil)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -56,24 +57,24 @@ func drainNode(verb string) func(*stage, *nodes.Node) error {
 
 var incidents = []incident{
 	{
-		name: "leader killed", role: gapLeader, p50: time.Second, p99: 2 * time.Second,
+		name: "leader-killed", role: gapLeader, p50: time.Second, p99: 2 * time.Second,
 		begin: func(_ *stage, n *nodes.Node) error { return n.End(syscall.SIGKILL) }, end: restart,
 	},
 	{
-		name: "leader paused", role: gapLeader, p50: 1500 * time.Millisecond, p99: 3 * time.Second,
+		name: "leader-paused", role: gapLeader, p50: 1500 * time.Millisecond, p99: 3 * time.Second,
 		begin: func(_ *stage, n *nodes.Node) error { return n.Pause() },
 		end:   func(_ *stage, n *nodes.Node) error { return n.Resume() },
 	},
 	{
-		name: "follower killed", role: gapFollower, p99: 2 * time.Second,
+		name: "follower-killed", role: gapFollower, p99: 2 * time.Second,
 		begin: func(_ *stage, n *nodes.Node) error { return n.End(syscall.SIGKILL) }, end: restart,
 	},
 	{
-		name: "leader stopped", role: gapLeader, p99: 100 * time.Millisecond, graceful: true,
+		name: "leader-stopped", role: gapLeader, p99: 100 * time.Millisecond, graceful: true,
 		begin: func(_ *stage, n *nodes.Node) error { return n.Stop() }, end: restart,
 	},
 	{
-		name: "leader drained", role: gapLeader, p99: 100 * time.Millisecond, graceful: true,
+		name: "leader-drained", role: gapLeader, p99: 100 * time.Millisecond, graceful: true,
 		begin: drainNode("drain"), end: drainNode("undrain"),
 	},
 }
@@ -172,6 +173,9 @@ func failover(ctx context.Context, o options) error {
 	for _, in := range incidents {
 		if err != nil {
 			break
+		}
+		if o.scenarios != "" && !slices.Contains(strings.Split(o.scenarios, ","), in.name) {
+			continue
 		}
 		var r result
 		r, err = st.suffer(in)

@@ -46,7 +46,8 @@ type load struct {
 	refusals []string // the first error frames to publishers
 	refused  int      // all of them
 
-	taken []atomic.Int64 // messages, by consumer
+	taken []atomic.Int64               // messages, by consumer
+	where []atomic.Pointer[nodes.Node] // of the consumer's connection
 
 	producers, consumers, watcher *crew
 }
@@ -75,15 +76,15 @@ func (c *crew) dismiss() {
 }
 
 // newLoad starts the clients. The topic and its channels are there.
-func newLoad(o options, c *nodes.Cluster, began time.Time) *load {
-	l := &load{o: o, nodes: c.Nodes, began: began, taken: make([]atomic.Int64, o.consumers)}
+func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...any)) *load {
+	l := &load{o: o, nodes: c.Nodes, began: began, taken: make([]atomic.Int64, o.consumers), where: make([]atomic.Pointer[nodes.Node], o.consumers)}
 	l.audit = audit.New(audit.Options{
 		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: partitionOf,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: 2 * msgTimeout,
 	})
 	l.consumers = hire(context.Background(), o.consumers, l.consume)
 	l.producers = hire(context.Background(), o.producers, l.produce)
-	l.watcher = hire(context.Background(), 1, func(ctx context.Context, _ int) { l.watch(ctx, c) })
+	l.watcher = hire(context.Background(), 1, func(ctx context.Context, _ int) { l.watch(ctx, c, note) })
 	return l
 }
 
@@ -103,7 +104,7 @@ func partitionOf(id audit.ID) int {
 const watchInterval = 50 * time.Millisecond
 
 // watch tells the audit of partitions whose leadership changes.
-func (l *load) watch(ctx context.Context, c *nodes.Cluster) {
+func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ...any)) {
 	epochs := map[int]uint64{}
 	for ; ctx.Err() == nil; pause(ctx, watchInterval) {
 		t, err := c.Topic(ctx, topic)
@@ -113,6 +114,7 @@ func (l *load) watch(ctx context.Context, c *nodes.Cluster) {
 		for _, p := range t.Partitions {
 			if before, known := epochs[p.Partition]; known && p.Epoch > before {
 				l.tell(func(a *audit.Audit, now time.Duration) { a.Move(now, p.Partition) })
+				note("%s leads partition %d in epoch %d", p.Leader, p.Partition, p.Epoch)
 			}
 			epochs[p.Partition] = max(p.Epoch, epochs[p.Partition])
 		}
@@ -172,6 +174,9 @@ type dialer struct {
 	next  int
 	o     wire.Options
 }
+
+// at is the node that the last connection was made to.
+func (d *dialer) at() *nodes.Node { return d.nodes[(d.next-1)%len(d.nodes)] }
 
 // dial connects, or waits a moment and returns nil.
 func (d *dialer) dial(ctx context.Context) *wire.Client {

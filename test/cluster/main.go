@@ -48,7 +48,7 @@ type options struct {
 
 func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to test")
-	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all, once; see -list")
+	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all, once; see -list; with -failover: of incidents")
 	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random for this long")
 	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
 	fs.IntVar(&o.producers, "producers", 8, "connections that publish")

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 	warmUp       = 1500 * time.Millisecond
 	steadyTime   = time.Second      // of load between and after faults
 	healTimeout  = 30 * time.Second // from the end of a fault until every replica is in sync
-	moveTimeout  = 10 * time.Second // until every consumer has got something
+	moveTimeout  = 3 * time.Second  // until every consumer has got something
 	drainTimeout = 40 * time.Second // until everything is finished
 	settleTime   = noticeTime       // in which nothing must come any more
 )
@@ -39,8 +40,9 @@ type stage struct {
 	l     *load    // nil: the scenario brings its own
 	dir   string
 	began time.Time
-	did   []string // what was done, for the report
-	say   []string // what the scenario measured
+	mu    sync.Mutex // guards did
+	did   []string   // what was done and seen, for the report
+	say   []string   // what the scenario measured
 }
 
 // newStage starts the nodes.
@@ -106,7 +108,7 @@ func (st *stage) load() error {
 			return err
 		}
 	}
-	st.l = newLoad(st.o, st.c, st.began)
+	st.l = newLoad(st.o, st.c, st.began, st.note)
 	return nil
 }
 
@@ -122,6 +124,8 @@ func (st *stage) make(name string, config map[string]any) error {
 func (st *stage) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	at := time.Since(st.began)
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	st.did = append(st.did, fmt.Sprintf("%7.3fs %s", at.Seconds(), text))
 	if st.o.verbose {
 		fmt.Printf("  %7.3fs %s\n", at.Seconds(), text)
@@ -239,7 +243,11 @@ func (st *stage) recovered() error {
 	err := nodes.Await(ctx, func() error {
 		for i := range before {
 			if st.l.taken[i].Load() == before[i] {
-				return fmt.Errorf("consumer %d gets nothing more", i)
+				where := "nowhere"
+				if n := st.l.where[i].Load(); n != nil {
+					where = n.ID
+				}
+				return fmt.Errorf("consumer %d, at %s, gets nothing more", i, where)
 			}
 		}
 		return nil
@@ -366,6 +374,8 @@ func (st *stage) summary() string {
 // confess writes what helps to understand a failure.
 func (st *stage) confess(w io.Writer) {
 	fmt.Fprintf(w, "  %s\n", st.summary())
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	for _, line := range st.did {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
