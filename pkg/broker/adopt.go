@@ -248,8 +248,9 @@ func (a *adopter) place(ctx context.Context) {
 	}
 }
 
-// endStrays ends relays from nodes that do not lead any more. Such a node says so
-// itself, unless it hangs.
+// endStrays has relays let go of partitions that their nodes do not lead any
+// more, and end where nothing is left. A node says so itself when it leads
+// nothing of what it was asked for, unless it hangs.
 func (a *adopter) endStrays(key adoptKey, k *adoptees) {
 	t := a.b.o.Meta.Topic(key.topic)
 	if t == nil || t.Incarnation != key.incarnation {
@@ -257,9 +258,7 @@ func (a *adopter) endStrays(key adoptKey, k *adoptees) {
 	}
 	for _, s := range k.subs {
 		for _, r := range s.sources.Load().relays {
-			if slices.ContainsFunc(r.partitions, func(i int) bool {
-				return t.Partitions[i].Leader != r.node && t.Partitions[i].Leader != ""
-			}) {
+			if !r.loses(func(i int) bool { return t.Partitions[i].Leader != r.node && t.Partitions[i].Leader != "" }) {
 				r.leave()
 				r.end(errLedElsewhere)
 			}

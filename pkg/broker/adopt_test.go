@@ -153,3 +153,32 @@ func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestARelayLosesOnePartitionAndKeepsTheOther(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	cfg := meta.TopicConfig{Replicas: 2, Partitions: 2}.WithDefaults(2, false)
+	if _, err := l.store.Propose(t.Context(), meta.CreateTopic{
+		Name: "t", Config: cfg, Assignment: [][]meta.NodeID{{"n1", "n2"}, {"n1", "n2"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := (&node{Broker: l.at("n3"), t: t}).subscribe("t", "c")
+	l.mustPut("t", 0, "a")
+	l.mustPut("t", 1, "b")
+	first := c.takeSome(2)
+	l.inSync("t", 0, 2)
+	l.elect("t", 0, "n2")
+	again := c.takeSome(1)[0]
+	if string(again.Body) != "a" || again.ID != first[0].ID && again.ID != first[1].ID {
+		t.Errorf("got %+v", again)
+	}
+	for _, d := range first { // of both, wherever they are now
+		if err := c.Finish(d.ID); err != nil {
+			t.Errorf("%s: %v", d.Body, err)
+		}
+	}
+	c.idle()
+	if n := c.InFlight(); n != 0 || c.ended.Load() != nil {
+		t.Errorf("%d in flight", n)
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -44,9 +46,9 @@ type relay struct {
 	remote     Remote
 	node       meta.NodeID
 	handle     uint64
-	partitions []int
-	timeout    time.Duration // of a delivery
-	maxTimeout time.Duration // that touching extends it to
+	partitions atomic.Pointer[[]int] // not changed; fewer are stored
+	timeout    time.Duration         // of a delivery
+	maxTimeout time.Duration         // that touching extends it to
 	events     relayEvents
 	extra      bool // adopted: others may come who are nearer
 
@@ -291,12 +293,33 @@ func (r *relay) await(now time.Time) {
 
 // serves says whether the relay is for a partition.
 func (r *relay) serves(partition int) bool {
-	for _, p := range r.partitions {
-		if p == partition {
-			return true
+	return slices.Contains(*r.partitions.Load(), partition)
+}
+
+// loses forgets the partitions that the node leads no longer, and what the client
+// has of them. It returns whether there are others.
+func (r *relay) loses(lost func(partition int) bool) (others bool) {
+	was := *r.partitions.Load()
+	if !slices.ContainsFunc(was, lost) {
+		return true
+	}
+	kept := slices.DeleteFunc(slices.Clone(was), lost)
+	r.partitions.Store(&kept)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.inFlight {
+		if lost(id.Partition()) {
+			delete(r.inFlight, id)
 		}
 	}
-	return false
+	r.queue = slices.DeleteFunc(slices.Clone(r.queue), func(d relayed) bool {
+		gone := lost(d.ID.Partition())
+		if gone {
+			r.bytes -= len(d.Body)
+		}
+		return gone
+	})
+	return len(kept) > 0
 }
 
 // answer passes on what the client says of a message in flight, as far as that

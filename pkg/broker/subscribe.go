@@ -236,9 +236,10 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return fmt.Errorf("the client's description: %w", err)
 	}
 	r := &relay{
-		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1), partitions: partitions,
+		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1),
 		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: map[seq.MessageID]flight{},
 	}
+	r.partitions.Store(&partitions)
 	r.events = relayEvents{wake: s.ask.Wake, starved: s.allot, freed: s.freed, ended: func(why error) { s.lost(why, true) }}
 	err = r.open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
