@@ -155,7 +155,10 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.registerOps()
 	began := time.Now()
-	if err := b.openAll(); err != nil {
+	b.opening.Store(true)
+	err := b.openAll()
+	b.opening.Store(false)
+	if err != nil {
 		return nil, errors.Join(err, b.closeTopics(err))
 	}
 	b.recovery.Store(int64(time.Since(began)))

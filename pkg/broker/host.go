@@ -45,6 +45,7 @@ type hosting struct {
 	isr     *proposer
 	leavers leavers
 
+	opening  atomic.Bool     // what is held from before is being opened
 	life     context.Context // ends when the node closes
 	end      context.CancelFunc
 	timers   timers
@@ -176,7 +177,7 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 	switch {
 	case len(replica.Recovery().Damaged) > 0:
 		hp.state.Store(int32(damaged))
-	case !was && quarantine{n}.suspect(&t.Partitions[i]):
+	case !was && n.opening.Load() && quarantine{n}.suspect(&t.Partitions[i]):
 		hp.state.Store(int32(missing))
 		n.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
 	}

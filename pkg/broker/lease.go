@@ -6,10 +6,15 @@ import (
 )
 
 // lease says until when this node may deliver and take answers as the leader of
-// a partition: as long as it was in touch, not longer than the lease ago, with a
-// quorum of the metadata or with every in-sync replica. Whoever else is elected
-// leads only after one of them knew. It goes by the monotonic clock, so that a
-// pause of the process or a change of the time of day does not stretch it.
+// a partition. It begins when every in-sync replica has recognised the term: none
+// of them followed a later leader then. It goes on while the node is in touch,
+// without a gap longer than the lease, with a quorum of the metadata or with all
+// in-sync replicas: whoever else is elected leads only after one of them knew.
+// After a gap, contact with the quorum alone says nothing: what was decided
+// meanwhile may not have arrived here.
+//
+// It goes by the monotonic clock, so that a pause of the process or a change of
+// the time of day does not stretch it.
 type lease struct {
 	span      time.Duration
 	contact   func() time.Time // with the quorum
@@ -27,28 +32,42 @@ func newLease(span time.Duration, contact func() time.Time) *lease {
 
 // held says whether the lease holds at now.
 func (l *lease) held(now time.Time) bool {
-	if int64(now.Sub(l.base)) <= l.until.Load() || l.renew(now) {
+	if l.holds(now) || l.renew(now) {
 		return true
 	}
 	l.lapsed.Store(true)
 	return false
 }
 
+func (l *lease) holds(now time.Time) bool { return int64(now.Sub(l.base)) <= l.until.Load() }
+
 // renew asks anew how long the lease holds, and returns whether it does at now.
 func (l *lease) renew(now time.Time) bool {
-	last := l.contact()
-	if c := l.confirmed(); c.After(last) {
-		last = c
+	if c := l.confirmed(); !c.IsZero() {
+		l.extend(int64(c.Sub(l.base) + l.span))
 	}
-	if last.IsZero() {
-		return false
+	l.touched(l.contact())
+	return l.holds(now)
+}
+
+// touched notes when the node was last in touch with the quorum. That is how a
+// lease that nobody asks for goes on without a gap.
+func (l *lease) touched(last time.Time) {
+	if at := last.Sub(l.base); !last.IsZero() && int64(at) <= l.until.Load() {
+		l.extend(int64(at + l.span))
 	}
-	until := int64(last.Sub(l.base) + l.span)
-	l.until.Store(until)
-	return int64(now.Sub(l.base)) <= until
+}
+
+func (l *lease) extend(until int64) {
+	for {
+		was := l.until.Load()
+		if was >= until || l.until.CompareAndSwap(was, until) {
+			return
+		}
+	}
 }
 
 // regained says whether the lease holds again after somebody was refused.
 func (l *lease) regained(now time.Time) bool {
-	return l != nil && l.lapsed.Load() && l.renew(now) && l.lapsed.Swap(false)
+	return l.lapsed.Load() && l.renew(now) && l.lapsed.Swap(false)
 }

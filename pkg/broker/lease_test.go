@@ -6,11 +6,18 @@ import (
 	"time"
 )
 
-func TestALeaseHoldsForItsSpanAfterTheLastContact(t *testing.T) {
+// leaseOf returns a lease of a second that goes by these times, which the test
+// changes.
+func leaseOf(contact, confirmed *time.Time) *lease {
+	l := newLease(time.Second, func() time.Time { return *contact })
+	l.confirmed = func() time.Time { return *confirmed }
+	return l
+}
+
+func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var contact, confirmed time.Time
-		l := newLease(time.Second, func() time.Time { return contact })
-		l.confirmed = func() time.Time { return confirmed }
+		l := leaseOf(&contact, &confirmed)
 		wants := func(what string, want bool) {
 			t.Helper()
 			if got := l.held(time.Now()); got != want {
@@ -19,7 +26,9 @@ func TestALeaseHoldsForItsSpanAfterTheLastContact(t *testing.T) {
 		}
 		wants("never in touch", false)
 		contact = time.Now()
-		wants("in touch", true)
+		wants("in touch with the quorum, and recognised by nobody", false)
+		confirmed = time.Now()
+		wants("recognised", true)
 		time.Sleep(time.Second)
 		wants("at the end of the span", true)
 		time.Sleep(1)
@@ -38,11 +47,37 @@ func TestALeaseHoldsForItsSpanAfterTheLastContact(t *testing.T) {
 	})
 }
 
+func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contact, confirmed := time.Now(), time.Now()
+		l := leaseOf(&contact, &confirmed)
+		if !l.held(time.Now()) {
+			t.Fatal("not held")
+		}
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			contact = time.Now().Add(-50 * time.Millisecond)
+			l.touched(contact)
+		}
+		if !l.held(time.Now()) {
+			t.Error("not held after ten seconds in touch")
+		}
+		time.Sleep(time.Minute) // the process is stopped, and goes on
+		contact = time.Now()    // the first heartbeat: what was decided has not come yet
+		if l.touched(contact); l.held(time.Now()) {
+			t.Error("held by the first heartbeat after a pause")
+		}
+		confirmed = time.Now()
+		if !l.held(time.Now()) {
+			t.Error("not held though the replicas still recognise the term")
+		}
+	})
+}
+
 func TestALeaseIsNotStretchedByAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		contact := time.Now()
-		l := newLease(time.Second, func() time.Time { return contact })
-		l.confirmed = func() time.Time { return time.Time{} }
+		contact, confirmed := time.Now(), time.Now()
+		l := leaseOf(&contact, &confirmed)
 		now := time.Now()
 		if !l.held(now) {
 			t.Fatal("not held")

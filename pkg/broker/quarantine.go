@@ -48,8 +48,9 @@ func (q quarantine) others(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
-// suspect says whether a replica that finds nothing of its own on disk must have
-// held something: it is in the in-sync set of a partition that is not new.
+// suspect says whether a replica that finds nothing of its own on disk, when the
+// node starts, must have held something: it is in the in-sync set of a partition
+// that is not new. What comes to a node later has nothing to lose.
 func (q quarantine) suspect(p *meta.Partition) bool {
 	return p.Version > 1 && slices.Contains(p.ISR, q.o.Self) && len(q.others(p)) > 0
 }

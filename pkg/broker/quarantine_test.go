@@ -193,3 +193,16 @@ func TestDamageThatAConsumerMeetsHandsTheLeadershipOver(t *testing.T) {
 	l.inSync("t", 0, 3)
 	l.wholeAt("n1", "t", 5)
 }
+
+func TestATopicWhoseLeaderGoesAtOnceLosesNothing(t *testing.T) {
+	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
+	for i := range 20 {
+		name := fmt.Sprint("t", i)
+		l.create(name, "n1", "n2", "n3")
+		l.elect(name, 0, "n2") // perhaps before that one has heard of the topic
+		l.mustPut(name, 0, "a")
+		if p := l.store.Topic(name).Partitions[0]; p.Leader != "n2" || len(p.ISR) != 3 {
+			t.Errorf("%+v", p)
+		}
+	}
+}

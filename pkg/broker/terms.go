@@ -59,10 +59,23 @@ func (t *terms) run(ctx context.Context, contact func() time.Time) {
 		}
 		now, last := time.Now(), contact()
 		for _, lp := range all {
-			lp.term.Tick(now, last)
-			if lp.lease.regained(now) {
-				lp.part.Wake()
-			}
+			lp.tick(now, last)
 		}
 	})
+}
+
+// tick tells a term the time, and when this node was last in touch with a
+// quorum. Where that does not do for its lease, its replicas are to confirm it.
+func (lp *ledPartition) tick(now, contact time.Time) {
+	if lp.lease == nil {
+		lp.term.Tick(now, contact)
+		return
+	}
+	if lp.lease.touched(contact); !lp.lease.holds(now) {
+		contact = time.Time{}
+	}
+	lp.term.Tick(now, contact)
+	if lp.lease.regained(now) {
+		lp.part.Wake()
+	}
 }
