@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ func (w *world) run(seed uint64) {
 	for end := time.Now().Add(w.plan.chaos); time.Now().Before(end) && !w.isWrong(); {
 		time.Sleep(time.Duration(w.rnd.Int64N(int64(w.plan.pause))))
 		w.fault()
+		w.sameMetadata()
 	}
 	w.heal()
 	w.await(toRecover, "everybody is in sync", w.unsynced)
@@ -285,6 +287,7 @@ func (w *world) unsynced() string {
 			return m.host + " does not serve"
 		}
 	}
+	w.sameMetadata()
 	w.eachState(func(t *meta.Topic) {
 		text = ""
 		for i, p := range t.Partitions {
@@ -319,6 +322,33 @@ func (w *world) undelivered() string {
 		}
 	}
 	return ""
+}
+
+// sameMetadata checks that nodes that have applied the same have the same.
+func (w *world) sameMetadata() {
+	type seen struct {
+		host string
+		text []byte
+	}
+	at := map[uint64]seen{}
+	for _, m := range w.machines {
+		l := m.running()
+		if l == nil {
+			continue
+		}
+		state := l.cluster.Load().Store().View()
+		var text bytes.Buffer
+		if err := state.Encode(&text); err != nil {
+			w.wrong("%s: %v", m.host, err)
+			return
+		}
+		before, known := at[state.Index()]
+		if !known {
+			at[state.Index()] = seen{m.host, text.Bytes()}
+		} else if !bytes.Equal(before.text, text.Bytes()) {
+			w.wrong("%s and %s have different metadata at index %d", before.host, m.host, state.Index())
+		}
+	}
 }
 
 // stopAll stops everybody in order, one after the other.

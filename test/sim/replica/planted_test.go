@@ -89,7 +89,10 @@ func planted() []twist {
 			part, _ := p.w.reg.view()
 			c.ISR, c.Joiner, c.JoinerIncarnation = part.Replicas, "", 0
 		}},
-		{rule: "CompareAndSwap", noCompare: true, plan: func(p *plan) { p.metaLag = 200 * time.Millisecond }},
+		{rule: "CompareAndSwap", noCompare: true, plan: func(p *plan) {
+			p.replicas, p.nodes, p.minISR, p.publishers = 3, 3, 2, 8
+			p.lag, p.metaLag, p.pause, p.chaos = 200*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond, 10*time.Second
+		}},
 		{rule: "PositionsJoin: nobody stores positions", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
 			if kind == replication.KindPositions {
 				kept := slices.Clone(request[:atEpoch+8])

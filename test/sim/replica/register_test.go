@@ -28,10 +28,11 @@ type register struct {
 	changed chan struct{}
 
 	noCompare bool // a planted mistake
+	late      int  // how many percent of the proposals are decided long after
 }
 
 func newRegister(seed uint64) *register {
-	return &register{rnd: rand.New(rand.NewPCG(seed, 78)), changed: make(chan struct{})}
+	return &register{rnd: rand.New(rand.NewPCG(seed, 78)), changed: make(chan struct{}), late: 5}
 }
 
 // apply applies a command.
@@ -86,7 +87,7 @@ func (r *register) propose(c meta.Command, reachable func() bool) error {
 		return errNotSent
 	case !reachable() || r.chance(5):
 		return errLost
-	case r.chance(5): // it is decided long after its proposer gave up
+	case r.chance(r.late): // it is decided long after its proposer gave up
 		go func() {
 			time.Sleep(r.delay(3 * time.Second))
 			r.apply(c)

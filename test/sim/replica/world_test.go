@@ -118,7 +118,9 @@ func newWorld(t *testing.T, seed uint64, tw *twist) *world {
 		history: simtest.NewHistory(), leads: map[seq.Epoch]*lead{}, shared: map[seq.Epoch]uint64{},
 	}
 	w.net.twist = tw
-	w.reg.noCompare = tw != nil && tw.noCompare
+	if tw != nil && tw.noCompare {
+		w.reg.noCompare, w.reg.late = true, 60
+	}
 	if tw != nil && tw.plan != nil {
 		tw.plan(&w.plan)
 	}
