@@ -10,12 +10,14 @@ import (
 
 func newTopicAlterCommand(g *globals) *cobra.Command {
 	var o configOptions
+	var replicas int
 	cmd := &cobra.Command{
 		Use:   "alter TOPIC",
 		Short: "Change settings of a topic",
-		Long:  `Change the settings that are given, and leave the others as they are.`,
+		Long: `Change the settings that are given, and leave the others as they are. With other --replicas, copies are
+made on further nodes, or go, a few partitions at a time; repeated, it goes on with the rest.`,
 		Example: `  brokerctl topic alter orders --retention 168h
-  brokerctl topic alter orders --sync always`,
+  brokerctl topic alter orders --replicas 3`,
 		Args:              exactArgs("a TOPIC"),
 		ValidArgsFunction: completeNames(g, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -23,6 +25,7 @@ func newTopicAlterCommand(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			setIf(cmd.Flags(), "replicas", &patch.Replicas, replicas)
 			if patch == (api.ConfigPatch{}) {
 				return usageError("say what to change: %s --help lists the settings", cmd.CommandPath())
 			}
@@ -30,6 +33,7 @@ func newTopicAlterCommand(g *globals) *cobra.Command {
 		},
 	}
 	o.addFlags(cmd.Flags())
+	cmd.Flags().IntVarP(&replicas, "replicas", "r", 0, "how many copies of each partition")
 	return cmd
 }
 

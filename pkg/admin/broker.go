@@ -100,6 +100,9 @@ type PartitionOperator interface {
 	// MovePartition starts to move the replicas to other nodes.
 	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID) error
 	CancelMove(ctx context.Context, topic string, partition int) error
+	// FitReplicas starts to give each partition of a topic as many replicas as its
+	// configuration says, and returns how many of them have still to begin.
+	FitReplicas(ctx context.Context, topic string) (waiting int, err error)
 	// PlanBalance changes nothing.
 	PlanBalance() broker.Balance
 	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (broker.Balance, error)

@@ -88,6 +88,10 @@ func (f *fake) CancelMove(_ context.Context, topic string, i int) error {
 	return f.locked(fmt.Sprintf("cancel the move of %s/%d", topic, i))
 }
 
+func (f *fake) FitReplicas(_ context.Context, topic string) (int, error) {
+	return 0, f.locked("fit the replicas of " + topic)
+}
+
 func (f *fake) PlanBalance() broker.Balance {
 	return broker.Balance{
 		Nodes:   []broker.NodeLoad{{ID: "n1", State: "up", Zone: "a", Leaders: 3, Preferred: 2, Replicas: 5}, {ID: "n2", State: "up", Leaders: 1, Preferred: 2, Replicas: 3}},

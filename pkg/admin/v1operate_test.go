@@ -56,6 +56,9 @@ func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
 		{"POST", "/v1/cluster/balance", `{"leaders":true,"limit":3}`, 200, []string{"balance leaders=true replicas=false limit=3"}},
 		{"POST", "/v1/cluster/balance", `{}`, 400, nil},
 		{"POST", "/v1/cluster/balance", `{"replicas":true,"limit":-1}`, 400, nil},
+		{"PATCH", "/v1/topics/orders", `{"replicas":3}`, 200, []string{"alter orders", "fit the replicas of orders"}},
+		{"PATCH", "/v1/topics/orders", `{"replicas":1}`, 200, []string{"alter orders", "fit the replicas of orders"}},
+		{"PATCH", "/v1/topics/orders", `{"min_isr":1}`, 200, []string{"alter orders"}},
 		{"POST", "/v1/cluster/raft/transfer", "", 200, []string{"transfer the controller"}},
 		{"POST", "/v1/cluster/raft", "", 405, nil},
 	} {

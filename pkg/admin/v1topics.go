@@ -150,6 +150,9 @@ func (v v1Topics) alter(r *http.Request) (answer, error) {
 	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
 		_ = patchConfig(c, patch) // checked above
 	})
+	if err == nil && patch.Replicas != nil {
+		_, err = v.broker.FitReplicas(r.Context(), t.Name)
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -167,8 +170,6 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	switch {
 	case p.Partitions != nil && *p.Partitions != c.Partitions:
 		return fixed("the number of partitions", "add partitions instead")
-	case p.Replicas != nil && *p.Replicas != c.Replicas:
-		return fixed("the number of replicas", "make another topic")
 	case p.Ordered != nil && *p.Ordered != c.Ordered:
 		return fixed("the order", "make another topic")
 	case p.Ext != nil && *p.Ext != c.Ext:

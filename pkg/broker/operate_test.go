@@ -401,6 +401,48 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 	}
 }
 
+func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1")
+	l.mustPut("t", 0, "a", "b")
+	b := l.at("n2")
+	set := func(replicas, minISR int) error {
+		return b.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.Replicas, c.MinISR = replicas, minISR })
+	}
+	if err := set(4, 2); !errors.Is(err, meta.ErrTooFewNodes) {
+		t.Errorf("more than there are nodes: %v", err)
+	}
+	if err := set(3, 2); err != nil {
+		t.Fatal(err)
+	}
+	if waiting, err := b.FitReplicas(ctx, "t"); waiting != 0 || err != nil {
+		t.Fatal(waiting, err)
+	}
+	l.inSync("t", 0, 3)
+	p := l.store.Topic("t").Partitions[0]
+	if _, err := l.store.Propose(ctx, meta.FinishReassign{Topic: "t", Partition: 0, Version: p.Version}); err != nil {
+		t.Fatal(err)
+	}
+	l.mustPut("t", 0, "c")
+	l.eventually("three equal copies", func() bool {
+		d, err := b.Digest(ctx, "t")
+		return err == nil && d[0].CommittedEnd == 3 && len(d[0].Digests) == 3 && d[0].Digests["n1"] == d[0].Digests["n3"]
+	})
+	if err := set(2, 3); !errors.Is(err, meta.ErrInvalidConfig) {
+		t.Errorf("a min ISR above the replicas: %v", err)
+	}
+	if err := set(2, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.FitReplicas(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if p := l.store.Topic("t").Partitions[0]; len(p.Target()) != 2 || p.Target()[0] != "n1" {
+		t.Errorf("fewer: %+v", p)
+	}
+}
+
 func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()

@@ -109,6 +109,9 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	if err := t.Config.Validate(); err != nil {
 		return err
 	}
+	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
+		return fmt.Errorf("%w: %d replicas on %d nodes", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
+	}
 	s.topics[i], r.Topic = t, t
 	return nil
 }

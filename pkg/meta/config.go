@@ -201,8 +201,10 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 }
 
 // TopicPatch names the fields of a TopicConfig that change; nil ones stay.
-// Partitions and replicas have commands of their own.
+// Partitions have a command of their own. Replicas says how many each partition is
+// to have; those that there are stay where they are until they are reassigned.
 type TopicPatch struct {
+	Replicas       *int           `json:"replicas,omitempty"`
 	MinISR         *int           `json:"min_isr,omitempty"`
 	Sync           *SyncPolicy    `json:"sync,omitempty"`
 	Ordered        *bool          `json:"ordered,omitempty"`
@@ -214,6 +216,7 @@ type TopicPatch struct {
 
 // Apply returns c with the patch's fields.
 func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
+	set(&c.Replicas, p.Replicas)
 	set(&c.MinISR, p.MinISR)
 	set(&c.Sync, p.Sync)
 	set(&c.Ordered, p.Ordered)
@@ -224,13 +227,14 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 	return c
 }
 
-// Diff returns the patch that makes was into will. A change of Partitions or
-// Replicas is an error, since no patch can make it.
+// Diff returns the patch that makes was into will. A change of Partitions is an
+// error, since no patch can make it.
 func Diff(was, will TopicConfig) (TopicPatch, error) {
-	if was.Partitions != will.Partitions || was.Replicas != will.Replicas {
-		return TopicPatch{}, fmt.Errorf("%w: partitions and replicas are not changed by altering the topic", ErrInvalidConfig)
+	if was.Partitions != will.Partitions {
+		return TopicPatch{}, fmt.Errorf("%w: partitions are not changed by altering the topic", ErrInvalidConfig)
 	}
 	return TopicPatch{
+		Replicas:       changed(was.Replicas, will.Replicas),
 		MinISR:         changed(was.MinISR, will.MinISR),
 		Sync:           changed(was.Sync, will.Sync),
 		Ordered:        changed(was.Ordered, will.Ordered),

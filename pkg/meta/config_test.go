@@ -127,14 +127,14 @@ func TestBadConfigs(t *testing.T) {
 func TestDiffMakesOneIntoTheOther(t *testing.T) {
 	was := TopicConfig{}.WithDefaults(3, false)
 	will := was
-	will.MinISR, will.Ordered, will.RetentionAge, will.Sync = 1, true, time.Hour, SyncPolicy{Every: 5, Interval: time.Second}
+	will.Replicas, will.MinISR, will.Ordered, will.RetentionAge, will.Sync = 1, 1, true, time.Hour, SyncPolicy{Every: 5, Interval: time.Second}
 	patch, err := Diff(was, will)
 	if err != nil || patch.Apply(was) != will || patch.Ext != nil {
 		t.Errorf("%+v, %v", patch, err)
 	}
-	will.Replicas = 1
+	will.Partitions = 2
 	if _, err := Diff(was, will); !errors.Is(err, ErrInvalidConfig) {
-		t.Errorf("replicas: %v", err)
+		t.Errorf("partitions: %v", err)
 	}
 }
 

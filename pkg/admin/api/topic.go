@@ -16,7 +16,9 @@ type Config struct {
 
 // ConfigPatch is a choice of some settings: what is nil keeps its value, or
 // gets the default where the topic is new. Of an existing topic, Partitions
-// changes by AddPartitions only, and Ordered and Ext never.
+// changes by AddPartitions only, and Ordered and Ext never; with other Replicas,
+// copies are made or go, a few partitions at a time, and the same patch again goes
+// on with the rest.
 type ConfigPatch struct {
 	Partitions      *int      `json:"partitions,omitempty"`
 	Replicas        *int      `json:"replicas,omitempty"`
