@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,4 +189,62 @@ func TestATopicIsMadeThoughANodeIsDown(t *testing.T) {
 	}
 	l.start("n2")
 	l.inSync("t", 0, 3)
+}
+
+func TestAReplicaThatMovedWhileItsNodeWasAwayGoesAtTheStart(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3", "n4")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a")
+	l.kill("n3")
+	p := l.store.Topic("t").Partitions[0]
+	if _, err := l.store.Propose(t.Context(), meta.StartReassign{Topic: "t", Version: p.Version, Target: []meta.NodeID{"n1", "n2", "n4"}}); err != nil {
+		// the in-sync set changed at that moment
+		l.inSync("t", 0, 2)
+		p = l.store.Topic("t").Partitions[0]
+		if _, err := l.store.Propose(t.Context(), meta.StartReassign{Topic: "t", Version: p.Version, Target: []meta.NodeID{"n1", "n2", "n4"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.eventually("the move to end", func() bool {
+		p := l.store.Topic("t").Partitions[0]
+		_, err := l.store.Propose(t.Context(), meta.FinishReassign{Topic: "t", Version: p.Version})
+		return err == nil
+	})
+	dir := layout{"data"}.partition(l.store.Topic("t"), 0)
+	if _, err := l.hosts["n3"].disk.ReadDir(dir); err != nil {
+		t.Fatalf("n3 had nothing: %v", err)
+	}
+	l.start("n3")
+	if files, err := l.hosts["n3"].disk.ReadDir(dir); err == nil {
+		t.Errorf("n3 still has %v", files)
+	}
+}
+
+// told counts what a watcher is told.
+type told struct{ times atomic.Int32 }
+
+func (w *told) ledChanged() { w.times.Add(1) }
+
+func TestWatchersHearOfLeadershipsThatComeAndGo(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.leader("t", 0)
+	h := l.at("n2").lookup("t")
+	if h == nil {
+		l.eventually("the topic at n2", func() bool { h = l.at("n2").lookup("t"); return h != nil })
+	}
+	var w told
+	stop := h.watch(&w)
+	l.elect("t", 0, "n2")
+	l.leader("t", 0)
+	l.eventually("word of the gain", func() bool { return w.times.Load() == 1 })
+	l.elect("t", 0, "n3")
+	l.leader("t", 0)
+	l.eventually("word of the loss", func() bool { return w.times.Load() == 2 })
+	stop()
+	l.elect("t", 0, "n2")
+	l.leader("t", 0)
+	if n := w.times.Load(); n != 2 {
+		t.Errorf("told %d times", n)
+	}
 }
