@@ -15,7 +15,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -100,26 +99,6 @@ type outlet struct {
 	seen     *meta.Topic // as it was when something was refused last
 }
 
-// parcel is a publish on its way.
-type parcel struct {
-	home     *sync.Pool
-	o        *outlet
-	seq      uint64
-	since    time.Time
-	messages []byte // encoded
-	head     []byte
-	count    int
-	done     func(Receipt)
-	givenUp  bool                // its publisher has been told; guarded by the outlet
-	landed   bool                // its answer is here; likewise
-	refusal  error               // the last; nil: none yet
-	answered func([]byte, error) // answer, bound
-	payload  [2][]byte           // head and messages
-}
-
-// keptParcel is the largest buffer that is kept for another parcel.
-const keptParcel = 64 << 10
-
 // holds says whether publishes to a partition must take their way through its
 // outlet, since others are in it.
 func (s *outlets) holds(key outletKey) bool {
@@ -140,7 +119,7 @@ func (s *outlets) send(key outletKey, p *Publish, refusal error) error {
 		return ErrBusy
 	}
 	x := s.spare.Get().(*parcel)
-	x.since, x.count, x.done, x.refusal = time.Now(), len(p.Messages), p.Done, refusal
+	x.since, x.done, x.refusal = time.Now(), p.Done, refusal
 	x.messages = forward.AppendMessages(slices.Grow(x.messages[:0], size), p.Messages)
 	target := s.leader(key)
 	for {
@@ -240,135 +219,12 @@ func (s *outlets) poke() {
 	}
 }
 
-// dispatch has a parcel appended by who leads the partition. It does not wait
-// for the network.
-func (x *parcel) dispatch(target meta.NodeID, round uint64) {
-	s, k := x.o.set, x.o.key
-	switch {
-	case target == "":
-		x.settle(Receipt{Err: s.absent(k)})
-	case target == s.d.o.Self:
-		x.append()
-	case s.d.o.Remote == nil:
-		x.settle(Receipt{Err: coord.ErrNotLeading})
-	default:
-		m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round}
-		x.head = forward.AppendPublishHead(x.head[:0], &m)
-		x.payload = [2][]byte{x.head, x.messages}
-		s.d.o.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
-	}
-}
-
 // absent says why a partition has no leader.
 func (s *outlets) absent(k outletKey) error {
 	if t := s.d.o.Meta.Topic(k.topic); t == nil || t.Incarnation != k.incarnation {
 		return ErrTopicNotFound
 	}
 	return fmt.Errorf("%s/%d: %w", k.topic, k.partition, ErrNoLeader)
-}
-
-// append hands a parcel to the term of this node. Once taken there, it is behind
-// all that was taken before, and on its way no more.
-func (x *parcel) append() {
-	s, k := x.o.set, x.o.key
-	h := s.d.lookup(k.topic)
-	if h == nil || h.incarnation != k.incarnation || h.leds(k.partition) == nil {
-		x.settle(Receipt{Err: coord.ErrNotLeading})
-		return
-	}
-	if s.lowly() {
-		x.settle(Receipt{Err: ErrDiskFull})
-		return
-	}
-	messages, err := forward.DecodeMessages(x.messages)
-	if err == nil {
-		err = h.leds(k.partition).offer(messages, x.done)
-	}
-	if err != nil {
-		x.settle(Receipt{Err: err})
-		return
-	}
-	x.leave()
-}
-
-// answer takes a leader's answer, or why there is none.
-func (x *parcel) answer(reply []byte, err error) {
-	x.o.mu.Lock()
-	givenUp := x.givenUp
-	x.landed = true
-	x.o.mu.Unlock()
-	if givenUp {
-		x.free()
-		return
-	}
-	if err == nil {
-		r, err := forward.DecodeReceipt(reply)
-		r.Err = fate.Mark(err, fate.Uncertain) // it was taken, wherever
-		x.settle(r)
-		return
-	}
-	_, arrived := errors.AsType[*peer.RemoteError](err)
-	if !arrived && fate.Of(err) == fate.Refused && !errors.Is(err, peer.ErrTooBig) {
-		x.comeBack(err) // the leader could not be asked
-		return
-	}
-	x.settle(Receipt{Err: fromRemote(err)})
-}
-
-// settle ends an attempt: the parcel is kept for another one if there is reason
-// to hope, and its publisher is told otherwise.
-func (x *parcel) settle(r Receipt) {
-	if r.Err != nil && x.o.set.passing(x.o.key, r.Err) {
-		x.comeBack(r.Err)
-		return
-	}
-	x.tell(r)
-}
-
-// comeBack keeps a parcel that was not taken.
-func (x *parcel) comeBack(refusal error) {
-	o := x.o
-	seen := o.set.d.o.Meta.Topic(o.key.topic)
-	x.refusal = refusal
-	o.mu.Lock()
-	x.landed = false
-	if closed := o.closed; closed != nil {
-		o.mu.Unlock()
-		x.tell(Receipt{Err: closed})
-		return
-	}
-	delete(o.flying, x)
-	o.returned = append(o.returned, x)
-	o.delayLocked(seen)
-	o.mu.Unlock()
-	o.set.poke()
-}
-
-// tell ends a parcel that is under way.
-func (x *parcel) tell(r Receipt) {
-	done, since, o := x.done, x.since, x.o
-	r.Partition = o.key.partition
-	x.leave()
-	if fate.Of(r.Err) == fate.Refused && r.Err != nil {
-		o.set.d.o.Observer.ObservePublish(time.Since(since), r.Err) // the leader did not see it
-	}
-	done(r)
-}
-
-// leave takes a parcel that is under way out of the outlet.
-func (x *parcel) leave() {
-	o := x.o
-	o.mu.Lock()
-	delete(o.flying, x)
-	o.forgetLocked(x)
-	o.pause = 0
-	more := len(o.returned)+len(o.waiting) > 0
-	o.endLocked()
-	o.mu.Unlock()
-	x.free()
-	if more {
-		o.set.poke()
-	}
 }
 
 func (o *outlet) forgetLocked(x *parcel) {
@@ -390,15 +246,6 @@ func (s *outlets) drop(o *outlet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, o.key)
-}
-
-func (x *parcel) free() {
-	home, messages, head, answered := x.home, x.messages[:0], x.head[:0], x.answered
-	if cap(messages) > keptParcel {
-		messages = nil
-	}
-	*x = parcel{home: home, messages: messages, head: head, answered: answered}
-	home.Put(x)
 }
 
 // passing says whether a refusal may be over soon, because the leadership moves.
@@ -575,18 +422,6 @@ func (o *outlet) takeLateLocked(before time.Time) []*parcel {
 		*list = (*list)[n:]
 	}
 	return late
-}
-
-// expire tells the publisher of a parcel that was taken out why it was refused.
-func (x *parcel) expire() {
-	err := x.refusal
-	if err == nil {
-		err = x.o.set.absent(x.o.key)
-	}
-	done, since, o := x.done, x.since, x.o
-	x.free()
-	o.set.d.o.Observer.ObservePublish(time.Since(since), err)
-	done(Receipt{Partition: o.key.partition, Err: err})
 }
 
 // close refuses all that waits, and what comes.

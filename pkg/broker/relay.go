@@ -179,7 +179,7 @@ func (r *relay) close() {
 	r.answers = nil
 	r.mu.Unlock()
 	if len(answers) > 0 {
-		r.send(answers, func([]byte, error) {})
+		r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
 	}
 	r.leave()
 }
@@ -364,7 +364,7 @@ func (r *relay) flush() {
 	answers := r.answers
 	r.answers, r.answering = nil, true
 	r.mu.Unlock()
-	r.send(answers, func(_ []byte, err error) {
+	r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, func(_ []byte, err error) {
 		if err != nil {
 			r.end(fmt.Errorf("at node %q: %w", r.node, fromRemote(err)))
 			return
@@ -374,10 +374,6 @@ func (r *relay) flush() {
 		r.mu.Unlock()
 		r.flush()
 	})
-}
-
-func (r *relay) send(answers []byte, done func([]byte, error)) {
-	r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, done)
 }
 
 // claim returns what the relay has and wants.
