@@ -375,7 +375,8 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		return ErrNotLeased
 	}
 	c.mu.Lock()
-	share := c.state.Ordered() && c.p.sharing.shared()
+	ordered := c.state.Ordered() && !c.ephemeral
+	share := ordered && c.p.sharing.shared()
 	var err error
 	switch {
 	case c.closed != nil:
@@ -386,7 +387,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		err = c.state.Finish(o, k.id)
 	}
 	more := err == nil && c.waiting.len() > 0 && c.state.Ordered()
-	floor := c.state.Floor()
+	floor := min(c.state.Floor(), o) // it may be counted already
 	if err == nil {
 		k.recountLocked()
 	}
@@ -394,10 +395,13 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	if err != nil {
 		return err
 	}
-	if share {
-		a := advance{channel: c.name, version: c.version, floor: floor, offset: o}
-		c.p.sharing.advance(change{data: a.append(nil), done: func(err error) { k.shared(o, err) }})
-		return nil
+	if ordered {
+		data := advance{channel: c.name, version: c.version, floor: floor, offset: o}.append(nil)
+		if share {
+			c.p.sharing.advance(change{data: data, done: func(err error) { k.shared(o, data, err) }})
+			return nil
+		}
+		c.p.note(data)
 	}
 	k.finished.Add(1)
 	c.p.dirty.mark()
@@ -410,9 +414,11 @@ func (k *Consumer) Finish(o seq.Offset) error {
 
 // shared ends a Finish that others had to hear of. An error says that the term
 // is over: nothing is delivered here any more.
-func (k *Consumer) shared(o seq.Offset, err error) {
+func (k *Consumer) shared(o seq.Offset, data []byte, err error) {
 	c := k.ch
-	if err != nil {
+	if err == nil {
+		c.p.note(data)
+	} else {
 		c.p.over.Store(true)
 	}
 	c.mu.Lock()

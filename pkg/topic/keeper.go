@@ -86,10 +86,12 @@ func (k *keeper) store() (*shared, error) {
 	}
 	var snap Snapshot
 	var image []byte
-	var err error
-	if others {
+	err := k.positions.Begin()
+	switch {
+	case err != nil:
+	case others:
 		snap, image, err = k.share()
-	} else {
+	default:
 		snap = k.snapshot()
 	}
 	if err == nil && changed {
@@ -165,11 +167,20 @@ func (k *keeper) close() error {
 		return nil
 	}
 	k.closed = true
-	if !k.dirty.clear() {
-		return nil
+	var err error
+	if k.dirty.clear() {
+		err = errors.Join(k.positions.Begin(), k.save(k.snapshot(), nil))
 	}
-	if err := k.save(k.snapshot(), nil); err != nil {
+	if err = errors.Join(err, k.positions.Close()); err != nil {
 		return fmt.Errorf("store positions: %w", err)
 	}
 	return nil
+}
+
+// note keeps a change of an ordered channel for a process that is killed before
+// the next checkpoint. A failure is not said: that checkpoint meets the same disk,
+// and says so.
+func (k *keeper) note(change []byte) {
+	_ = k.positions.Note(change)
+	k.dirty.mark()
 }

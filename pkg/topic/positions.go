@@ -79,6 +79,7 @@ type Positions struct {
 	durable bool    // the newest snapshot is known to be on disk, not just readable
 	damaged error   // what opening found
 	buf     []byte
+	journal journal // what followed the newest snapshot; its methods may be called beside these
 }
 
 // The files of a Positions. The snapshot of number n is in slot n%2.
@@ -97,7 +98,8 @@ const MaxPositionsBytes = 1 << 30
 var ErrNewerPositions = fate.Refuse("the channel positions were written by a newer version")
 
 // OpenPositions opens the positions in a directory and returns the newest
-// snapshot that is intact, or a zero one if none was ever saved. If there was
+// snapshot that is intact, or a zero one if none was ever saved, with the changes
+// that were noted since. If there was
 // one and none is intact, the error is marked fate.Corrupt.
 func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	p, newest, err := openPositions(fsys, dir)
@@ -110,7 +112,7 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 // openPositions is OpenPositions. If no snapshot is intact, it returns positions
 // all the same, to which a new one can be saved.
 func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
-	p := &Positions{fs: fsys, dir: dir}
+	p := &Positions{fs: fsys, dir: dir, journal: journal{fs: fsys, dir: dir}}
 	var newest Snapshot
 	var faults [2]error
 	for slot := range p.made {
@@ -139,6 +141,9 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	if p.number == 0 && p.damaged != nil {
 		return p, Snapshot{}, fate.Mark(fmt.Errorf("no intact channel positions: %w", p.damaged), fate.Corrupt)
 	}
+	if err := p.journal.replay(p.number, &newest); err != nil {
+		return nil, Snapshot{}, err
+	}
 	return p, newest, nil
 }
 
@@ -150,6 +155,18 @@ func (p *Positions) Damage() error { return p.damaged }
 // Number returns the number of the newest snapshot that is stored: how many
 // were saved. 0: none.
 func (p *Positions) Number() uint64 { return p.number }
+
+// Begin says that the next snapshot is about to be made: changes that are noted
+// from now on follow it, those before are in it.
+func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
+
+// Note keeps a change that an ordered channel's consumer made, for a process that
+// is killed before the next snapshot is stored. It waits for no disk to be
+// synced. It may be called at any time, by one goroutine.
+func (p *Positions) Note(change []byte) error { return p.journal.note(change) }
+
+// Close closes what is open. Everything is stored already.
+func (p *Positions) Close() error { return p.journal.close() }
 
 // Save stores a snapshot; when it returns nil, the snapshot is on disk. After
 // an error the snapshot before it is intact, and is what a restart finds unless

@@ -3,6 +3,7 @@ package topic
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,7 +134,8 @@ type line struct {
 	set     *set
 	alone   bool
 	ended   bool
-	auto    bool // everything arrives at once
+	auto    bool       // everything arrives at once
+	mu      sync.Mutex // guards parcels
 	parcels []*parcel
 	next    [3]int // the parcel that a node gets next
 	has     [3]int // how many it has, or newer ones that say as much
@@ -186,7 +188,9 @@ func (l *line) add(p *parcel) {
 		p.done(errEnded)
 		return
 	}
+	l.mu.Lock()
 	l.parcels = append(l.parcels, p)
+	l.mu.Unlock()
 	if l.auto {
 		l.deliverAll()
 	}
@@ -197,10 +201,10 @@ func (l *line) add(p *parcel) {
 func (l *line) deliver(node int) bool {
 	l.set.t.Helper()
 	n := l.set.nodes[node]
-	if n.standby == nil || l.next[node] == len(l.parcels) {
+	p := l.parcel(l.next[node])
+	if n.standby == nil || p == nil {
 		return false
 	}
-	p := l.parcels[l.next[node]]
 	var err error
 	if p.snapshot {
 		err = n.standby.Replace(p.data)
@@ -213,11 +217,21 @@ func (l *line) deliver(node int) bool {
 	l.next[node]++
 	l.has[node] = max(l.has[node], l.next[node])
 	n.killed = n.killed && l.next[node] < l.settled
-	for l.settled < len(l.parcels) && l.everybodyHas(l.settled) {
+	for p := l.parcel(l.settled); p != nil && l.everybodyHas(l.settled); p = l.parcel(l.settled) {
 		l.settled++
-		l.parcels[l.settled-1].done(nil)
+		p.done(nil)
 	}
 	return true
+}
+
+// parcel returns a parcel, or nil if there are not as many yet.
+func (l *line) parcel(i int) *parcel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i == len(l.parcels) {
+		return nil
+	}
+	return l.parcels[i]
 }
 
 func (l *line) everybodyHas(parcel int) bool {
@@ -254,7 +268,8 @@ func (l *line) restart(node int, killed bool) {
 // end ends the term.
 func (l *line) end() {
 	l.ended = true
-	for _, p := range l.parcels[l.settled:] {
+	for p := l.parcel(l.settled); p != nil; p = l.parcel(l.settled) {
+		l.settled++
 		p.done(errEnded)
 	}
 }

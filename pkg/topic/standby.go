@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -72,7 +73,7 @@ func (s *Standby) Replace(snapshot []byte) error {
 		s.told = stamp(number)
 		return nil
 	}
-	if err := s.files.saveCopy(snapshot); err != nil {
+	if err := errors.Join(s.files.Begin(), s.files.saveCopy(snapshot)); err != nil {
 		return err
 	}
 	s.told = stamp(number)
@@ -89,8 +90,9 @@ func (s *Standby) holds(snap *Snapshot) bool {
 	return s.files.damaged == nil && !s.behind && s.known.equal(snap)
 }
 
-// Advance takes a change of the leader's. It is kept in memory, and stored at
-// the next Checkpoint. A change that was taken before does nothing.
+// Advance takes a change of the leader's. A process that is killed does not lose
+// it; a machine that loses power does, until the next Checkpoint has stored it. A
+// change that was taken before does nothing.
 func (s *Standby) Advance(change []byte) error {
 	a, err := decodeAdvance(change)
 	if err != nil {
@@ -100,6 +102,9 @@ func (s *Standby) Advance(change []byte) error {
 	defer s.mu.Unlock()
 	if s.closed {
 		return errPartitionClosed
+	}
+	if err := s.files.Note(change); err != nil {
+		return err
 	}
 	s.known.apply(a)
 	s.behind = true
@@ -142,7 +147,7 @@ func (s *Standby) Close() error {
 	if again {
 		return nil
 	}
-	return s.store()
+	return errors.Join(s.store(), s.files.Close())
 }
 
 // store writes what changed. It is called with saving held.
@@ -153,7 +158,11 @@ func (s *Standby) store() error {
 		return nil
 	}
 	s.behind = false
-	image, err := s.files.encode(s.known)
+	err := s.files.Begin()
+	var image []byte
+	if err == nil {
+		image, err = s.files.encode(s.known)
+	}
 	s.mu.Unlock()
 	if err == nil {
 		err = s.files.saveImage(image)

@@ -1,0 +1,236 @@
+package topic
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// killed is a disk as a killed process leaves it: all that was written is there.
+func killed(m *vfs.Mem) *vfs.Mem { return m.CrashClone(vfs.Crash{KeepPercent: 100}) }
+
+func noteUpTo(t *testing.T, p *Positions, from, to seq.Offset) {
+	t.Helper()
+	for o := from; o < to; o++ {
+		if err := p.Note(advance{"c", 1, o, o}.append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func orderedAt(floor seq.Offset) Snapshot {
+	c := ChannelPosition{Name: "c", Version: 1}
+	c.Position.Floor = floor
+	return Snapshot{Channels: []ChannelPosition{c}}
+}
+
+func wantFloor(t *testing.T, m *vfs.Mem, want seq.Offset) *Positions {
+	t.Helper()
+	p, got := mustOpenPositions(t, m)
+	if len(got.Channels) != 1 || got.Channels[0].Position.Floor != want {
+		t.Fatalf("found %+v, want a floor of %d", got.Channels, want)
+	}
+	return p
+}
+
+func TestAKilledProcessHasLostNoChange(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	noteUpTo(t, p, 0, 3) // before the first snapshot, too
+	m = killed(m)
+	p = wantFloor(t, m, 3)
+	noteUpTo(t, p, 3, 5) // behind what the killed one noted
+	m = killed(m)
+	p = wantFloor(t, m, 5)
+	for round := range seq.Offset(5) {
+		floor := 5 + 2*round
+		if err := errors.Join(p.Begin(), p.Save(orderedAt(floor))); err != nil {
+			t.Fatal(err)
+		}
+		noteUpTo(t, p, floor, floor+2)
+		m = killed(m)
+		p = wantFloor(t, m, floor+2)
+	}
+}
+
+func TestAChangeWhileASnapshotIsMadeFollowsIt(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	if err := errors.Join(p.Begin(), p.Save(orderedAt(4))); err != nil {
+		t.Fatal(err)
+	}
+	noteUpTo(t, p, 4, 6)
+	if err := p.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	noteUpTo(t, p, 6, 8)
+	wantFloor(t, killed(m), 8) // the snapshot never came
+	if err := p.Save(orderedAt(6)); err != nil {
+		t.Fatal(err)
+	}
+	wantFloor(t, killed(m), 8)
+}
+
+func TestChangesBeforeASnapshotAreInIt(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	noteUpTo(t, p, 0, 9)
+	// An operator moved the channel back.
+	if err := errors.Join(p.Begin(), p.Save(orderedAt(2))); err != nil {
+		t.Fatal(err)
+	}
+	p = wantFloor(t, killed(m), 2)
+	if err := errors.Join(p.Begin(), p.Save(orderedAt(2))); err != nil {
+		t.Fatal(err)
+	}
+	wantFloor(t, killed(m), 2)
+}
+
+func TestALossOfPowerGoesBackToTheSnapshotAtMost(t *testing.T) {
+	rnd := positionsRand(t)
+	for range 300 {
+		m := positionsFS(t)
+		p, _ := mustOpenPositions(t, m)
+		stored, noted := seq.Offset(0), seq.Offset(0)
+		for range 1 + rnd.IntN(12) {
+			if rnd.IntN(3) == 0 {
+				if err := errors.Join(p.Begin(), p.Save(orderedAt(noted))); err != nil {
+					t.Fatal(err)
+				}
+				stored = noted
+				continue
+			}
+			more := seq.Offset(1 + rnd.IntN(30))
+			noteUpTo(t, p, noted, noted+more)
+			noted += more
+		}
+		cut := m.CrashClone(vfs.Crash{Rand: rnd, KeepPercent: rnd.IntN(100), TornPercent: 50})
+		_, got := mustOpenPositions(t, cut)
+		floor := seq.Offset(0)
+		if len(got.Channels) > 0 {
+			floor = got.Channels[0].Position.Floor
+		}
+		if floor < stored || floor > noted {
+			t.Fatalf("floor %d, stored %d, noted %d", floor, stored, noted)
+		}
+	}
+}
+
+func TestAFailedNoteHarmsNoOther(t *testing.T) {
+	m := positionsFS(t)
+	faulty := vfs.NewFaulty(m)
+	p, _, err := OpenPositions(faulty, positionsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noteUpTo(t, p, 0, 4)
+	faulty.Decide(func(int64, vfs.Op) vfs.Fault { return vfs.Fault{Err: syscall.ENOSPC, Short: 9} })
+	if err := p.Note(advance{"c", 1, 4, 4}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	faulty.Decide(nil)
+	wantFloor(t, killed(m), 4)
+	noteUpTo(t, p, 5, 7)
+	wantFloor(t, killed(m), 7)
+}
+
+func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
+	p, _ := mustOpenPositions(t, positionsFS(t))
+	noteUpTo(t, p, 0, 2)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Note(advance{"c", 1, 2, 2}.append(nil)); fate.Of(err) != fate.Refused {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsFinishedInOrderOutlivesAKill(t *testing.T) {
+	t.Run("alone", func(t *testing.T) {
+		b := newBench(t)
+		c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := b.join(c)
+		b.publish("a", "b", "c")
+		want(t, "first", r.take(9, t0), "a")
+		r.finish("a")
+		want(t, "second", r.take(9, t0), "b")
+		r.finish("b")
+		wantStoredFloor(t, b.fs, "p", 2)
+	})
+	t.Run("with others", func(t *testing.T) {
+		s := newSet(t)
+		r := s.bench().join(s.channel("c", 1, true))
+		s.publish("a", "b", "c")
+		s.line.deliverAll()
+		for _, body := range []string{"a", "b"} {
+			want(t, "taken", r.take(9, t0), body)
+			r.finish(body)
+			s.line.deliverAll()
+		}
+		for _, n := range s.nodes {
+			wantStoredFloor(t, n.fs, "p", 2)
+		}
+	})
+}
+
+// wantStoredFloor opens what a process that is killed at this moment leaves.
+func wantStoredFloor(t *testing.T, fsys vfs.FS, dir string, want seq.Offset) {
+	t.Helper()
+	_, snap, err := OpenPositions(fsys, dir)
+	if err != nil || len(snap.Channels) != 1 || snap.Channels[0].Position.Floor != want {
+		t.Errorf("%+v, %v: want a floor of %d", snap, err, want)
+	}
+}
+
+func TestJournalIsGolden(t *testing.T) {
+	got := appendJournal(nil, 7, advance{"ch", 300, 5, 6}.append(nil))
+	want := []byte("\xb3\xe4'%\x08\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x01\x02ch\xac\x02\x05\x06")
+	if !bytes.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	if a, n := nextJournal(got, 7); n != len(got) || a != (advance{"ch", 300, 5, 6}) {
+		t.Errorf("read %+v of %d bytes", a, n)
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add(appendJournal(nil, 1, advance{"c", 1, 2, 3}.append(nil)), uint64(1))
+	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff01234567"), uint64(9))
+	f.Fuzz(func(t *testing.T, data []byte, number uint64) {
+		m := positionsFS(t)
+		if err := vfs.WriteFileSynced(m, filepath.Join(positionsDir, journalName(number)), data); err != nil {
+			t.Fatal(err)
+		}
+		j := journal{fs: m, dir: positionsDir}
+		var s Snapshot
+		if err := j.replay(number, &s); err != nil {
+			t.Fatal(err)
+		}
+		if j.end > int64(len(data)) {
+			t.Fatalf("%d of %d bytes are good", j.end, len(data))
+		}
+		seed := rand.New(rand.NewPCG(number, 1))
+		a := advance{"other", seed.Uint64(), 1, 2}
+		if err := errors.Join(j.note(a.append(nil)), j.close()); err != nil {
+			t.Fatal(err)
+		}
+		var again Snapshot
+		if err := (&journal{fs: m, dir: positionsDir}).replay(number, &again); err != nil {
+			t.Fatal(err)
+		}
+		s.apply(a)
+		if !again.equal(&s) {
+			t.Fatalf("%+v, want %+v", again, s)
+		}
+	})
+}
