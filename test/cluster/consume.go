@@ -36,6 +36,7 @@ type consumer struct {
 	conn *wire.Client
 	name int
 	id   int // of the connection
+	most int // messages to hold: fewer than may be in flight, or none would come
 	held []held
 }
 
@@ -77,7 +78,9 @@ func (c *consumer) subscribe(channel int) bool {
 		c.id = c.l.conns
 		a.Connect(c.id, channel, 1)
 	})
-	if c.conn.Command("RDY", strconv.Itoa(1+c.rng.IntN(maxReady))) != nil {
+	ready := 1 + c.rng.IntN(maxReady)
+	c.most = min(maxHeld, ready-1)
+	if c.conn.Command("RDY", strconv.Itoa(ready)) != nil {
 		c.close(false)
 		return false
 	}
@@ -173,7 +176,7 @@ func (c *consumer) handle(data []byte) error {
 		return c.requeue(m)
 	case dice < requeuePercent+holdPercent:
 		c.held = append(c.held, m)
-		return c.finishHeld(maxHeld)
+		return c.finishHeld(c.most)
 	}
 	return c.finish(m)
 }

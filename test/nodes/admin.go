@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// requestTimeout bounds one request to one node.
-const requestTimeout = 5 * time.Second
+// requestTimeout bounds one request to one node: as brokerctl does.
+const requestTimeout = 10 * time.Second
 
 // Topic is what the cluster says of one.
 type Topic struct {

@@ -70,7 +70,7 @@ func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 // redeliver explains why a message comes once more on connection c.
 func (a *Audit) redeliver(now time.Duration, c int, k Key, id ID, p *place) {
 	cause, kind, why := a.explain(now, c, p)
-	p.moved = cause == CauseMove || cause == CauseMoveWindow
+	p.moved = cause == CauseMove || cause == CauseMoveWindow || p.done && a.undoes(p.endAt, now, a.o.Window) != nil
 	if kind == "" {
 		a.stats.Redelivered[cause]++
 		return
