@@ -63,6 +63,9 @@ func (c *chair) elect(ctx context.Context, command meta.ElectLeaders) (meta.Resu
 	if refused := c.handOver(ctx, state, gentle); len(refused) > 0 {
 		return c.propose(ctx, meta.ElectLeaders{Elections: refused})
 	}
+	if c.store.Applied() == state.Index() { // whoever said yes did nothing, and is to be asked again, but not at once
+		pause(ctx, askAgain)
+	}
 	return r, err
 }
 

@@ -30,7 +30,8 @@ type world struct {
 	dir     string
 	join    []string
 	expect  int
-	options func(name string, o *Options) // last changes; nil: none
+	options func(name string, o *Options)              // last changes; nil: none
+	operate func(self string, o forward.Operate) error // what operations do; nil: they are refused
 
 	mu   sync.Mutex // guards runs
 	runs map[string]*process
@@ -41,10 +42,10 @@ type process struct {
 	name   string
 	ctx    context.Context // of Open
 	stop   context.CancelFunc
-	opened chan struct{} // closed when Open has returned
-	node   *Node         // nil: Open failed
-	err    error         // of Open
-	asked  chan string   // what its handlers were asked
+	opened chan struct{}    // closed when Open has returned
+	node   *Node            // nil: Open failed
+	err    error            // of Open
+	down   chan meta.NodeID // whose sessions ended
 }
 
 func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w *world)) {
@@ -115,7 +116,7 @@ func (w *world) startIn(name, dir string) *process {
 	if w.options != nil {
 		w.options(name, &o)
 	}
-	p := &process{name: name, opened: make(chan struct{}), asked: make(chan string, 1024)}
+	p := &process{name: name, opened: make(chan struct{}), down: make(chan meta.NodeID, 1024)}
 	p.ctx, p.stop = context.WithCancel(w.t.Context())
 	w.mu.Lock()
 	w.runs[name] = p
@@ -123,27 +124,40 @@ func (w *world) startIn(name, dir string) *process {
 	go func() {
 		defer close(p.opened)
 		if p.node, p.err = Open(p.ctx, o); p.err == nil {
-			p.node.Serve(p.handlers())
+			p.node.Serve(w.handlers(p))
 		}
 	}()
 	return p
 }
 
 // handlers answer everything with what was asked and by whom.
-func (p *process) handlers() Handlers {
+func (w *world) handlers(p *process) Handlers {
 	return Handlers{
 		Replicate: func(from meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
 			reply(fmt.Appendf(nil, "%s %d %s", from, kind, payload))
 		},
 		Forward: func(from meta.NodeID, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
-			p.asked <- fmt.Sprintf("%s %d %s", from, kind, payload)
-			if kind == forward.KindOperate {
+			if kind == forward.KindOperate && w.operate == nil {
 				reply(nil, forward.Table{}.ToRemote(errors.New("not today")))
+				return
+			}
+			if kind == forward.KindOperate {
+				go func() {
+					o, err := forward.DecodeOperate(payload)
+					if err == nil {
+						err = w.operate(p.name, o)
+					}
+					if err != nil {
+						reply(nil, forward.Table{}.ToRemote(err))
+						return
+					}
+					reply(nil, nil)
+				}()
 				return
 			}
 			reply([][]byte{fmt.Appendf(nil, "%s %d %s", from, kind, payload)}, nil)
 		},
-		ForwardDown: func(from meta.NodeID, _ uint64) { p.asked <- string(from) + " down" },
+		ForwardDown: func(from meta.NodeID, _ uint64) { p.down <- from },
 	}
 }
 

@@ -26,7 +26,8 @@ const (
 	transferTimeout = 2 * time.Second // until another node has the controller's part
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond
-	handoverLimit   = 64 // leaders asked at once
+	handoverLimit   = 64                    // leaders asked at once
+	askAgain        = 50 * time.Millisecond // between attempts to have leaders hand over that come to nothing
 )
 
 // Options say who a node is and how it finds the others. Self and DataDir are

@@ -90,7 +90,7 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 			return
 		}
 		s.log.Info("the metadata's leader is dead: asking for votes", "leader", dead)
-		if err := store.Campaign(); err != nil {
+		if err := store.Members().Campaign(); err != nil {
 			s.log.Info("votes cannot be asked for", "error", err)
 		}
 		return
@@ -170,8 +170,8 @@ func unheard(store *raftstore.Store, leader meta.NodeID) (last uint64, err error
 	if now, known := store.Leader(); known && now != leader {
 		return 0, fmt.Errorf("%w: it is %s", errHeard, now)
 	}
-	if time.Since(store.LeaderContact()) < quiet {
+	if time.Since(store.Members().LeaderContact()) < quiet {
 		return 0, errHeard
 	}
-	return store.LastIndex(), nil
+	return store.Members().LastIndex(), nil
 }

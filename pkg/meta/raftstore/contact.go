@@ -46,24 +46,6 @@ func (s *Store) QuorumContact() time.Time {
 	return time.Time{}
 }
 
-// LeaderContact returns when this node last heard of a leader; on the leader it
-// means nothing. The zero time: never since it was opened.
-func (s *Store) LeaderContact() time.Time { return s.raft.LastContact() }
-
-// LastIndex returns how far the log reaches on this node, agreed on or not.
-func (s *Store) LastIndex() uint64 { return s.raft.LastIndex() }
-
-// Campaign has this node ask for votes now, as if its leader had handed over to
-// it: without waiting for a heartbeat that does not come, and without being asked
-// whether the others still hear of a leader. It is for who knows that they do
-// not. It returns when the asking has begun.
-func (s *Store) Campaign() error {
-	if c, ok := s.Members().Configuration().Find(s.opts.NodeID); !ok || !c.Voter {
-		return ErrNotVoter
-	}
-	return elect(s.transport.Transport, s.opts.NodeID)
-}
-
 // keepContact asks for the confirmation of a majority again and again while
 // this node leads, until Close.
 func (s *Store) keepContact() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -173,6 +174,24 @@ func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 		return fmt.Errorf("transfer lead: %w", err)
 	}
 	return nil
+}
+
+// LeaderContact returns when this node last heard of a leader; on the leader it
+// means nothing. The zero time: never since it was opened.
+func (m Members) LeaderContact() time.Time { return m.s.raft.LastContact() }
+
+// LastIndex returns how far the log reaches on this node, agreed on or not.
+func (m Members) LastIndex() uint64 { return m.s.raft.LastIndex() }
+
+// Campaign has this node ask for votes now, as if its leader had handed over to
+// it: without waiting for a heartbeat that does not come, and without being asked
+// whether the others still hear of a leader. It is for who knows that they do
+// not. It returns when the asking has begun.
+func (m Members) Campaign() error {
+	if c, ok := m.Configuration().Find(m.s.opts.NodeID); !ok || !c.Voter {
+		return ErrNotVoter
+	}
+	return elect(m.s.transport.Transport, m.s.opts.NodeID)
 }
 
 func (m Members) change(ctx context.Context, what string, id meta.NodeID, start func() raft.IndexFuture) error {

@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+func TestALeaderThatIsAliveIsAskedFirst(t *testing.T) {
+	for _, willing := range []bool{true, false} {
+		t.Run(fmt.Sprint("willing ", willing), func(t *testing.T) {
+			inWorld(t, three, 3, func(t *testing.T, w *world) {
+				asked := make(chan string, 100)
+				w.operate = func(self string, o forward.Operate) error {
+					asked <- fmt.Sprintf("%s %s %s", self, o.Op, o.Args)
+					if !willing {
+						return errors.New("not now")
+					}
+					s := w.node(self).Store()
+					p := s.Topic("t").Partitions[0]
+					_, err := s.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{{
+						Topic: "t", Partition: 0, Version: p.Version, Leader: "n2", Reason: "by itself",
+					}}})
+					return err
+				}
+				w.start(three...)
+				w.formed(3, 3)
+				w.topic("t", []meta.NodeID{"n1", "n2", "n3"})
+				w.sleep(3 * time.Second)
+				epoch := w.partition("n1", "t", 0).Epoch
+				if _, err := w.node("n3").Store().Propose(t.Context(), meta.SetNodeIntent{ID: "n1", Intent: meta.IntentDrain}); err != nil {
+					t.Fatal(err)
+				}
+				took := w.await("n1 leads nothing", func() bool { return w.partition("n3", "t", 0).Leader != "n1" })
+				if took > 50*time.Millisecond {
+					t.Errorf("took %v", took)
+				}
+				want := `n1 handover {"topic":"t","incarnation":` + fmt.Sprint(w.node("n1").Store().Topic("t").Incarnation) + `,"partition":0,"to":"n2","reason":"drain"}`
+				if got := <-asked; got != want {
+					t.Errorf("asked %s\nwant  %s", got, want)
+				}
+				w.sleep(3 * time.Second)
+				if p := w.partition("n3", "t", 0); p.Leader != "n2" || p.Epoch != epoch+1 || len(asked) != 0 {
+					t.Errorf("%+v, asked %d times more", p, len(asked))
+				}
+			})
+		})
+	}
+}
+
+func TestUrgentElectionsAreNotPrepared(t *testing.T) {
+	var s meta.State
+	for i, c := range []meta.Command{
+		meta.NodeStarted{Node: meta.Node{ID: "n1"}},
+		meta.NodeStarted{Node: meta.Node{ID: "n2"}},
+		meta.CreateTopic{
+			Name: "t", Config: meta.TopicConfig{Partitions: 3, Replicas: 2}.WithDefaults(2, false),
+			Assignment: [][]meta.NodeID{{"n1", "n2"}, {"n2", "n1"}, {"n1", "n2"}},
+		},
+		meta.SetNodeState{ID: "n2", State: meta.NodeDown},
+		meta.ElectLeaders{Elections: []meta.Election{{Topic: "t", Partition: 2, Version: 1}}},
+	} {
+		if r := s.Apply(uint64(i+1), c); r.Err != nil || r.Failed != nil {
+			t.Fatal(r)
+		}
+	}
+	for _, test := range []struct {
+		what   string
+		e      meta.Election
+		gentle bool
+	}{
+		{"the leader is up", meta.Election{Topic: "t", Partition: 0, Leader: "n2"}, true},
+		{"to itself", meta.Election{Topic: "t", Partition: 0, Leader: "n1"}, false},
+		{"to nobody", meta.Election{Topic: "t", Partition: 0}, false},
+		{"unclean", meta.Election{Topic: "t", Partition: 0, Leader: "n2", Unclean: true}, false},
+		{"the leader is down", meta.Election{Topic: "t", Partition: 1, Leader: "n1"}, false},
+		{"there is no leader", meta.Election{Topic: "t", Partition: 2, Leader: "n1"}, false},
+		{"there is no such partition", meta.Election{Topic: "t", Partition: 3, Leader: "n1"}, false},
+		{"there is no such topic", meta.Election{Topic: "u", Leader: "n1"}, false},
+	} {
+		urgent, gentle := split(&s, []meta.Election{test.e})
+		if len(gentle) == 1 != test.gentle || len(urgent)+len(gentle) != 1 {
+			t.Errorf("%s: urgent %v, gentle %v", test.what, urgent, gentle)
+		}
+	}
+}
+
+// A leader that does not answer delays nobody's death.
+func TestADeathInterruptsAHandover(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		hang := make(chan struct{})
+		w.operate = func(string, forward.Operate) error { <-hang; return nil }
+		w.start(three...)
+		w.formed(3, 3)
+		leads := w.leader().name
+		var others []string
+		for _, name := range three {
+			if name != leads {
+				others = append(others, name)
+			}
+		}
+		drains, dies := meta.NodeID(others[0]), meta.NodeID(others[1])
+		w.topic("t", []meta.NodeID{drains, meta.NodeID(leads)}, []meta.NodeID{dies, meta.NodeID(leads)})
+		w.sleep(3 * time.Second)
+		if _, err := w.node(leads).Store().Propose(t.Context(), meta.SetNodeIntent{ID: drains, Intent: meta.IntentDrain}); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(100 * time.Millisecond)
+		if err := w.kill(string(dies)); err != nil {
+			t.Fatal(err)
+		}
+		took := w.await("another leads", func() bool { return w.partition(leads, "t", 1).Leader == meta.NodeID(leads) })
+		if took > 200*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+		close(hang)
+	})
+}
