@@ -54,6 +54,25 @@ func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
 	}
 }
 
+func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
+	with := func(adding []string, replicas ...string) api.Topic {
+		topic := ordersTopic()
+		topic.Partitions = topic.Partitions[:1]
+		topic.Partitions[0].Replicas, topic.Partitions[0].Adding = replicas, adding
+		return topic
+	}
+	b := newFakeBroker(t)
+	b.set("PATCH /v1/topics/orders", inTurn(with(nil, "n1"), with(nil, "n1"), with([]string{"n2"}, "n1", "n2"), with(nil, "n1", "n2", "n3")))
+	r := b.brokerctl(t, "topic", "alter", "orders", "--replicas", "3", "--wait")
+	want := "09:14:02  0 partitions on the move, 1 wait\n09:14:02  1 partition on the move, 0 wait\n"
+	if r.exit != exitOK || r.stderr != want || len(b.changes()) != 4 {
+		t.Errorf("exit %d, told %q after %d requests", r.exit, r.stderr, len(b.changes()))
+	}
+	if r := b.brokerctl(t, "topic", "alter", "orders", "--min-isr", "2", "--wait"); r.exit != exitUsage {
+		t.Errorf("nothing to wait for: exit %d", r.exit)
+	}
+}
+
 func TestAWaitOutlivesANodeThatDoesNotAnswer(t *testing.T) {
 	empty := leavingNode()
 	empty.Leaders = 0

@@ -30,6 +30,7 @@ var gravities = map[string]gravity{
 	"nodes_down":                  degrading,
 	"nodes_silent":                degrading,
 	"partitions_under_replicated": degrading,
+	"partitions_few_replicas":     degrading,
 	"metadata_tolerance":          degrading,
 	"drain_stuck":                 degrading,
 	"move_stuck":                  degrading,
@@ -114,6 +115,9 @@ func (f *findings) metadata(s *meta.State) {
 		}
 		if underReplicated(p) {
 			f.add("partitions_under_replicated", "partitions have a replica that is not in sync", name)
+		}
+		if len(p.Replicas) < t.Config.Replicas {
+			f.add("partitions_few_replicas", "partitions have fewer replicas than their topic is to have, ask for them again", name)
 		}
 		if p.Moving() {
 			f.add("partitions_moving", "partitions move to other nodes", name)

@@ -416,6 +416,10 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	if err := set(3, 2); err != nil {
 		t.Fatal(err)
 	}
+	few := func(r HealthReason) bool { return r.Code == "partitions_few_replicas" }
+	if h := b.ClusterHealth(ctx); !h.Degraded || !slices.ContainsFunc(h.Reasons, few) {
+		t.Errorf("one replica of three: %+v", h)
+	}
 	if waiting, err := b.FitReplicas(ctx, "t"); waiting != 0 || err != nil {
 		t.Fatal(waiting, err)
 	}
