@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 var three = []string{"n1", "n2", "n3"}
@@ -407,6 +408,99 @@ func TestALinkTellsOfSessions(t *testing.T) {
 		case got := <-events:
 			t.Errorf("after Close: %s", got)
 		case <-time.After(10 * time.Second):
+		}
+	})
+}
+
+// cut cuts a node off from all others, or lets it come back.
+func (w *world) cut(name string, yes bool) {
+	for _, other := range w.names() {
+		if other != name {
+			w.net.SetLink(name, other, peer.MemLink{Cut: yes})
+			w.net.SetLink(other, name, peer.MemLink{Cut: yes})
+		}
+	}
+}
+
+func TestALeaderThatIsCutOffIsReplacedAndComesBack(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
+		for range 3 {
+			w.sleep(30 * time.Second)
+			lost := w.leader().name
+			w.cut(lost, true)
+			others := w.node(three[0])
+			if lost == three[0] {
+				others = w.node(three[1])
+			}
+			took := w.await("nobody counts on it", func() bool {
+				for _, p := range others.Store().Topic("t").Partitions {
+					if p.Leader == "" || string(p.Leader) == lost {
+						return false
+					}
+				}
+				return others.Store().Node(meta.NodeID(lost)).State == meta.NodeDown
+			})
+			t.Logf("%s cut off: replaced after %v", lost, took)
+			if took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if since := time.Since(w.node(lost).Store().QuorumContact()); since < took-time.Second {
+				t.Errorf("cut off for %v, in contact %v ago", took, since)
+			}
+			w.cut(lost, false)
+			w.formed(3, 3)
+		}
+	})
+}
+
+func TestFiveNodesOutliveTwo(t *testing.T) {
+	five := []string{"n1", "n2", "n3", "n4", "n5"}
+	inWorld(t, five, 5, func(t *testing.T, w *world) {
+		w.start(five...)
+		w.formed(5, 5)
+		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n5", "n4", "n3"})
+		w.sleep(3 * time.Second)
+		for _, name := range []string{"n1", "n5"} {
+			if err := w.kill(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		took := w.await("others lead", func() bool {
+			a, b := w.partition("n3", "t", 0).Leader, w.partition("n3", "t", 1).Leader
+			return a != "" && a != "n1" && b != "" && b != "n5"
+		})
+		if took > time.Second {
+			t.Errorf("took %v", took)
+		}
+		w.start("n1", "n5")
+		w.formed(5, 5)
+	})
+}
+
+func TestWithoutAMajorityNobodyIsRegistered(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		for _, name := range three {
+			if err := w.kill(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.start("n1")
+		p := w.process("n1")
+		w.sleep(time.Minute)
+		select {
+		case <-p.opened:
+			t.Error("opened without a majority")
+		default:
+		}
+		w.start("n2")
+		<-p.opened
+		if p.err != nil {
+			t.Error(p.err)
 		}
 	})
 }
