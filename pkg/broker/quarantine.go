@@ -103,7 +103,7 @@ func (q quarantine) handOn(h *hostedTopic, i int) {
 
 func (q quarantine) tryHandOn(ctx context.Context, h *hostedTopic, i int) error {
 	if h.leds(i) != nil {
-		return handovers{q.hosting}.one(ctx, handoverArgs{Topic: h.name, Partition: i})
+		return handovers(q).one(ctx, handoverArgs{Topic: h.name, Partition: i})
 	}
 	s := q.o.Meta.View()
 	id := controller.PartitionID{Topic: h.name, Incarnation: h.incarnation, Partition: i}
