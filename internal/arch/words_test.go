@@ -80,8 +80,11 @@ func TestTestsDoNotSleep(t *testing.T) {
 }
 
 // inBubble tells whether the file runs its tests with virtual time, where
-// sleeping waits for nobody.
+// sleeping waits for nobody. The simulations do nothing else.
 func inBubble(s source) bool {
+	if s.dir == "test/sim" || strings.HasPrefix(s.dir, "test/sim/") {
+		return true
+	}
 	for _, imp := range s.imports() {
 		if imp == "testing/synctest" {
 			return true
