@@ -1,0 +1,101 @@
+package coord_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Faults that replicated brokers of this kind have had: see docs/lessons.md.
+
+// brokenPositions is a place for positions that cannot be written.
+type brokenPositions struct{}
+
+func (brokenPositions) Replace([]byte) error { return errors.New("no room for positions") }
+func (brokenPositions) Advance([]byte) error { return errors.New("no room for positions") }
+
+// What a follower does with positions has no say in who leads, and holds
+// publishing up no longer than a follower that is away does.
+func TestPositionsThatCannotBeStoredStopNoPublish(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		term := c.elect("a", "a", "b")
+		if err := c.nodes["c"].replica.Follow(c.current(), brokenPositions{}); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 10 {
+			told := put(term, "m")
+			tick(term, 300*time.Millisecond)
+			term.SharePositions([]byte("later"), nil)
+			tick(term, 300*time.Millisecond)
+			if err := within(3*time.Second, told); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+		if c.nodes["a"].replica.Term() != term {
+			t.Error("a leads no more")
+		}
+		if got := c.isr(); !slices.Contains(got, "a") || !slices.Contains(got, "b") {
+			t.Errorf("in sync: %v", got)
+		}
+		c.same("a", "b")
+	})
+}
+
+// Whatever a publish waited for in vain, the next one goes through once that is
+// there again.
+func TestPublishingGoesOnAfterATimeoutAnywhere(t *testing.T) {
+	cut := func(c *cluster, on bool, pairs ...[2]meta.NodeID) {
+		for _, p := range pairs {
+			c.net.SetCut(p[0], p[1], on)
+		}
+	}
+	undecided := func(c *cluster, on bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.decide = nil
+		if on {
+			c.decide = func(coord.ISRChange) (bool, error) { return false, fate.Mark(errors.New("no answer"), fate.Uncertain) }
+		}
+	}
+	for name, stand := range map[string]func(*cluster, bool){
+		"pushes":               func(c *cluster, on bool) { cut(c, on, [2]meta.NodeID{"a", "b"}, [2]meta.NodeID{"a", "c"}) },
+		"answers":              func(c *cluster, on bool) { cut(c, on, [2]meta.NodeID{"b", "a"}, [2]meta.NodeID{"c", "a"}) },
+		"one, and no metadata": func(c *cluster, on bool) { cut(c, on, [2]meta.NodeID{"c", "a"}); undecided(c, on) },
+		"all, and no metadata": func(c *cluster, on bool) {
+			cut(c, on, [2]meta.NodeID{"a", "b"}, [2]meta.NodeID{"c", "a"})
+			undecided(c, on)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, c *cluster) {
+				term := c.elect("a", three...)
+				tick(term, time.Second)
+				for round := range 3 {
+					stand(c, true)
+					told := put(term, "in vain")
+					tick(term, 7*time.Second)
+					if err := within(0, told); !errors.Is(err, coord.ErrUnknownOutcome) {
+						t.Fatalf("round %d: %v after 7 s", round, err)
+					}
+					stand(c, false)
+					tick(term, 5*time.Second)
+					told = put(term, "again")
+					tick(term, time.Second)
+					if err := within(0, told); err != nil {
+						t.Fatalf("round %d: %v after a second", round, err)
+					}
+				}
+				if got := c.isr(); len(got) != 3 {
+					t.Errorf("in sync: %v", got)
+				}
+				tick(term, time.Second)
+				c.same(three...)
+			})
+		})
+	}
+}
