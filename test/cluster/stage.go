@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -243,11 +245,7 @@ func (st *stage) recovered() error {
 	err := nodes.Await(ctx, func() error {
 		for i := range before {
 			if st.l.taken[i].Load() == before[i] {
-				where := "nowhere"
-				if n := st.l.where[i].Load(); n != nil {
-					where = n.ID
-				}
-				return fmt.Errorf("consumer %d, at %s, gets nothing more", i, where)
+				return fmt.Errorf("consumer %d gets nothing more; it is %s", i, whereabouts(ctx, st.l, i))
 			}
 		}
 		return nil
@@ -259,6 +257,33 @@ func (st *stage) recovered() error {
 	st.note("all consumers go on")
 	st.wait(steadyTime)
 	return nil
+}
+
+// whereabouts is what the node that a consumer is connected to says of it.
+func whereabouts(ctx context.Context, l *load, consumer int) string {
+	n := l.where[consumer].Load()
+	if n == nil {
+		return "nowhere"
+	}
+	var stats struct {
+		Topics []struct {
+			Channels []struct{ Clients []json.RawMessage }
+		}
+	}
+	if err := n.Ask(ctx, http.MethodGet, "/stats?format=json&topic="+topic, nil, &stats); err != nil {
+		return fmt.Sprintf("at %s: %v", n.ID, err)
+	}
+	said := "at " + n.ID
+	for _, t := range stats.Topics {
+		for _, ch := range t.Channels {
+			for _, client := range ch.Clients {
+				if strings.Contains(string(client), fmt.Sprintf("\"consumer-%d\"", consumer)) {
+					said += " " + string(client)
+				}
+			}
+		}
+	}
+	return said
 }
 
 // finish drains the topic, has the audit decide and compares the replicas.
