@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("alone", "n1")
+	l.create("t", "n2", "n3")
+	l.leader("alone", 0)
+	l.inSync("t", 0, 2)
+	b := l.at("n3")
+	if err := b.DrainNode(ctx, "n1", false, false); !errors.Is(err, controller.ErrDrain) {
+		t.Errorf("the only copy's node: %v", err)
+	}
+	if err := b.DrainNode(ctx, "n2", false, true); !errors.Is(err, controller.ErrDrain) {
+		t.Errorf("a stop that leaves too few in sync: %v", err)
+	}
+	if err := b.DrainNode(ctx, "n9", true, false); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("no node, by force: %v", err)
+	}
+	if err := errors.Join(b.DrainNode(ctx, "n1", true, false), b.DrainNode(ctx, "n2", false, false)); err != nil {
+		t.Fatal(err)
+	}
+	c.troubles = []Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
+	d, err := b.DescribeNode(ctx, "n1")
+	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
+		t.Errorf("described as %+v, %v", d, err)
+	}
+	if want := []NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
+		t.Errorf("holds %+v, want %+v", d.Partitions, want)
+	}
+	if err := b.UndrainNode(ctx, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (Progress{}) || d.Troubles != nil {
+		t.Errorf("undrained: %+v, %v", d, err)
+	}
+}
+
+func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	b := l.at("n2")
+	if err := b.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
+		t.Errorf("no room: %v", err)
+	}
+	if err := b.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("no node: %v", err)
+	}
+	if err := b.DecommissionNode(ctx, "n1", true); err != nil {
+		t.Fatal(err)
+	}
+	d, err := b.DescribeNode(ctx, "n1")
+	if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
+		t.Errorf("described as %+v, %v", d, err)
+	}
+	if err := b.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
+		t.Errorf("in use: %v", err)
+	}
+	if err := b.DeleteTopic(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, ErrNodeActive) {
+		t.Errorf("up and wanted: %v", err)
+	}
+	if d, err := b.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
+		t.Errorf("empty: %+v, %v", d, err)
+	}
+	if err := errors.Join(b.RemoveNode(ctx, "n1"), b.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
+		t.Errorf("removed %v, %v", c.removed, err)
+	}
+	if err := b.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("no node: %v", err)
+	}
+	if _, err := b.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
+		t.Errorf("removed and described: %v", err)
+	}
+}
+
+func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
+	client := func(address string, ready, inFlight int64) ClientStats {
+		return ClientStats{RemoteAddress: address, ClientID: "c", Ready: ready, InFlight: inFlight, Finished: 1}
+	}
+	got := mergeStats(map[meta.NodeID][]TopicStats{
+		"n1": {{
+			Name: "t", Depth: 1, Messages: 10, Bytes: 100, LogBytes: 7,
+			Partitions: []PartitionStats{{Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}, {Partition: 0, Leader: "n2", Bytes: 2}},
+			Channels: []ChannelStats{{
+				Name: "c", Depth: 1, OldestAge: time.Second, Consumers: 2, Partitions: []ChannelPartitionStats{{Partition: 2}},
+				Clients: []ClientStats{client("a", 4, 1), client("b", 2, 0)},
+			}},
+		}, {Name: "followed", Partitions: []PartitionStats{{Leader: "n2"}}}},
+		"n2": {{
+			Name: "t", Depth: 2, Messages: 20, Bytes: 200, Paused: true,
+			Partitions: []PartitionStats{{Partition: 2, Leader: "n2", Epoch: 2, Bytes: 90}, {Partition: 0, Leader: "n2", Bytes: 3}},
+			Channels: []ChannelStats{
+				{
+					Name: "c", Depth: 2, InFlight: 1, OldestAge: time.Minute, Consumers: 1, Partitions: []ChannelPartitionStats{{Partition: 0}},
+					Clients: []ClientStats{client("a", 3, 2)},
+				},
+				{Name: "b"},
+			},
+		}},
+	})
+	want := []TopicStats{{
+		Name: "t", Depth: 3, Messages: 30, Bytes: 300, LogBytes: 8, Paused: true,
+		Partitions: []PartitionStats{{Partition: 0, Leader: "n2", Bytes: 3}, {Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}},
+		Channels: []ChannelStats{{Name: "b"}, {
+			Name: "c", Depth: 3, InFlight: 1, OldestAge: time.Minute, Consumers: 2,
+			Partitions: []ChannelPartitionStats{{Partition: 0}, {Partition: 2}},
+			Clients: []ClientStats{
+				{RemoteAddress: "a", ClientID: "c", Ready: 4, InFlight: 3, Finished: 2},
+				{RemoteAddress: "b", ClientID: "c", Ready: 2, Finished: 1},
+			},
+		}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestHealthSaysTheGravestFirst(t *testing.T) {
+	l, c := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	expect := func(healthy, degraded bool, codes ...string) {
+		t.Helper()
+		h := l.at("n2").ClusterHealth(ctx)
+		var got []string
+		for _, r := range h.Reasons {
+			got = append(got, r.Code)
+		}
+		if h.Healthy != healthy || h.Degraded != degraded || !slices.Equal(got, codes) {
+			t.Errorf("healthy %t, degraded %t, %+v; want %t, %t, %v", h.Healthy, h.Degraded, h.Reasons, healthy, degraded, codes)
+		}
+	}
+	expect(true, false)
+	if err := l.at("n1").DrainNode(ctx, "n1", false, false); err != nil {
+		t.Fatal(err)
+	}
+	expect(true, false, "nodes_draining")
+	c.troubles = []Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
+	expect(false, true, "drain_stuck", "nodes_draining")
+	c.troubles = nil
+	l.kill("n3")
+	l.inSync("t", 0, 2)
+	expect(false, true, "metadata_tolerance", "nodes_silent", "partitions_under_replicated", "nodes_draining")
+	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n3", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	expect(false, true, "metadata_tolerance", "nodes_down", "partitions_under_replicated", "nodes_draining")
+	l.elect("t", 0, "")
+	expect(false, false, "partitions_offline", "metadata_tolerance", "nodes_down", "partitions_under_replicated", "nodes_draining")
+	c.config.Members = c.config.Members[1:]
+	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n2", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	h := l.at("n2").ClusterHealth(ctx)
+	if h.Reasons[0].Code != "metadata_quorum" || h.Healthy || h.Degraded {
+		t.Errorf("without a quorum: %+v", h)
+	}
+}
+
+func TestAReasonNamesAFewAndCountsAll(t *testing.T) {
+	f := newFindings()
+	for i := range 5 {
+		f.add("nodes_down", "nodes do not answer", fmt.Sprint("n", i))
+	}
+	h := f.health()
+	want := []HealthReason{{"nodes_down", 5, "nodes do not answer: n0 n1 n2 and 2 more"}}
+	if diff := cmp.Diff(want, h.Reasons); diff != "" || !h.Degraded || h.Healthy {
+		t.Errorf("%+v\n%s", h, diff)
+	}
+}
