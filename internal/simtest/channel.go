@@ -31,10 +31,10 @@ func NewChannel(h *History, ordered bool) *Channel {
 	return &Channel{history: h, ordered: ordered, delivered: map[uint64]delivery{}}
 }
 
-// Deliver notes that a consumer was handed a message. late says that it may have
-// been on its way for longer than the message's timeout, so that others could
-// have finished it meanwhile.
-func (c *Channel) Deliver(name string, at uint64, late bool) {
+// Deliver notes that a consumer was handed a message. back says that it may be
+// one from before what an ordered channel has delivered: it was on its way for
+// longer than its timeout, or positions were lost.
+func (c *Channel) Deliver(name string, at uint64, back bool) {
 	known := c.history.called(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 		c.wrongLocked("%q was delivered at %d, and %q before", name, at, d.name)
 	case c.ordered && at > c.next:
 		c.wrongLocked("%s was delivered at %d, and %d was not finished", name, at, c.next)
-	case c.ordered && at < c.low && !late:
+	case c.ordered && at < c.low && !back:
 		c.wrongLocked("%s was delivered at %d, and %d had been before", name, at, c.low)
 	}
 	if d.times > 0 {
@@ -61,14 +61,6 @@ func (c *Channel) Finish(at uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = max(c.next, at+1)
-}
-
-// Forget allows what was delivered to be delivered again: so many copies of the
-// positions were lost at once that nobody promised otherwise.
-func (c *Channel) Forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.low = 0
 }
 
 // Again returns how many deliveries were not the first of their message.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Seeds says which runs of a simulation are made. A test package makes one as
@@ -38,7 +40,7 @@ const keptFile = "seeds.txt"
 func (s *Seeds) Run(t *testing.T, f func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if *s.one != 0 {
-		f(t, *s.one)
+		s.guard(t, *s.one, f)
 		return
 	}
 	done := map[uint64]bool{}
@@ -62,8 +64,23 @@ func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T,
 					strings.SplitN(t.Name(), "/", 2)[0], seed)
 			}
 		})
-		f(t, seed)
+		s.guard(t, seed, f)
 	})
+}
+
+// hangsAfter is how long, in real time, a run may take that takes well below a
+// second. In a bubble of testing/synctest time stands still while anybody works
+// or waits for a mutex, and so does a run in which somebody does so for ever.
+const hangsAfter = 2 * time.Minute
+
+// guard runs f, and ends the program with what all goroutines do if it hangs.
+func (*Seeds) guard(t *testing.T, seed uint64, f func(t *testing.T, seed uint64)) {
+	timer := time.AfterFunc(hangsAfter, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s: seed %d hangs: somebody spins, or waits for a mutex that is held by somebody who waits", t.Name(), seed))
+	})
+	defer timer.Stop()
+	f(t, seed)
 }
 
 // kept returns the seeds in testdata.

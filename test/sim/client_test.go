@@ -159,7 +159,9 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 	if l.dead {
 		return false
 	}
-	c.w.channels[c.kind][d.ID.Partition()].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), l.m.mayHearLate() || c.w.twoLeaders(d.ID.Partition()))
+	partition := d.ID.Partition()
+	back := c.w.mayGoBack() || l.m.mayHearLate() || c.w.twoLeaders(partition)
+	c.w.channels[c.kind][partition].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), back)
 	return true
 }
 

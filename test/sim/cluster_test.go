@@ -77,7 +77,8 @@ type world struct {
 	histories []*simtest.History    // of each partition
 	channels  [2][]*simtest.Channel // unordered and ordered, of each partition
 	lives     sync.WaitGroup
-	draining  atomic.Bool // consumers finish whatever they get
+	draining  atomic.Bool  // consumers finish whatever they get
+	backUntil atomic.Int64 // power was lost: ordered channels may go back, ns since 1970
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
@@ -209,6 +210,11 @@ func (m *machine) alive() *life {
 	defer m.mu.Unlock()
 	return m.life
 }
+
+// mayGoBack says whether power was lost lately. The positions that a node kept
+// since it last synced them are then gone, and it may lead before it is told
+// them again: an ordered channel goes back to what was synced.
+func (w *world) mayGoBack() bool { return time.Now().UnixNano() < w.backUntil.Load() }
 
 // mayHearLate says whether what a cut held back may be arriving.
 func (m *machine) mayHearLate() bool { return time.Now().UnixNano() < m.lateUntil.Load() }
@@ -377,7 +383,6 @@ func (l *life) kill(c vfs.Crash, how string) {
 	l.m.mu.Unlock()
 	l.cancel()
 	close(l.over)
-	l.w.died()
 }
 
 // stop has a process end in order. It does not wait.
@@ -396,26 +401,6 @@ func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
 		l.w.trace.Add("%s stops: %v", l.m.host, err)
 	}
 	l.kill(vfs.Crash{KeepPercent: 100}, "is stopped")
-}
-
-// died notes a death. Where so many nodes die at once that no copy of what was
-// in memory need be left, consumers may get again what they had.
-func (w *world) died() {
-	w.mu.Lock()
-	now := time.Now()
-	recent := 0
-	for _, at := range w.deaths {
-		if now.Sub(at) < 3*time.Second {
-			recent++
-		}
-	}
-	w.deaths = append(w.deaths, now)
-	w.mu.Unlock()
-	if recent > 0 {
-		for _, c := range w.channels[1] {
-			c.Forget()
-		}
-	}
 }
 
 // ownNetwork is the network as one process has it: it ends with the process.

@@ -230,6 +230,7 @@ func (m *machine) losePower(l *life, c vfs.Crash) {
 	m.mu.Lock()
 	m.boot++
 	m.mu.Unlock()
+	m.w.backUntil.Store(time.Now().Add(toRecover).UnixNano())
 	l.kill(c, "loses power")
 }
 
