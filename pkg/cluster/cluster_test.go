@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -246,6 +247,34 @@ func TestARemovedNodeEnds(t *testing.T) {
 					t.Error(err)
 				}
 				w.formed(2, 2)
+			})
+		})
+	}
+}
+
+func TestAControllerThatIsRemovedEnds(t *testing.T) {
+	for _, byItself := range []bool{true, false} {
+		t.Run(fmt.Sprint("by itself ", byItself), func(t *testing.T) {
+			four := []string{"n1", "n2", "n3", "n4"}
+			inWorld(t, four, 4, func(t *testing.T, w *world) {
+				w.start(four...)
+				w.formed(4, 4)
+				gone := w.leader().name
+				through := gone
+				if !byItself {
+					through = four[(slices.Index(four, gone)+1)%4]
+				}
+				w.await("removed", func() bool {
+					err := w.node(through).RemoveMember(t.Context(), meta.NodeID(gone))
+					_, still := w.node(four[(slices.Index(four, gone)+2)%4]).Members().Find(meta.NodeID(gone))
+					t.Log(err, still)
+					return !still
+				})
+				w.await("it ends", func() bool { return w.node(gone).Err() != nil })
+				if err := w.kill(gone); !errors.Is(err, raftstore.ErrRemoved) {
+					t.Error(err)
+				}
+				w.formed(3, 3)
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -16,6 +17,9 @@ import (
 
 // suspectsKept is how many nodes may wait to be looked at by the controller.
 const suspectsKept = 16
+
+// leadAgain is between two attempts to be the controller.
+const leadAgain = 20 * time.Millisecond
 
 // errDeposed ends a controller whose node leads the metadata no longer.
 var errDeposed = errors.New("another node leads the metadata")
@@ -46,6 +50,7 @@ func (c *chair) lead() {
 		moved := c.store.LeaderChanged()
 		if c.store.IsLeader() {
 			c.leadOnce(ctx)
+			pause(ctx, leadAgain) // it may still seem to lead, while it hands that over
 			continue
 		}
 		select {
