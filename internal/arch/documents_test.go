@@ -2,8 +2,10 @@ package arch
 
 import (
 	"fmt"
+	"go/ast"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -41,5 +43,41 @@ func TestDecisionsHaveNumbersOfTheirOwn(t *testing.T) {
 		if _, err := fmt.Sscanf(number, "%04d", &n); err != nil || !strings.HasPrefix(string(content), fmt.Sprintf("# %d. ", n)) {
 			t.Errorf("%s does not begin with its number", name)
 		}
+	}
+}
+
+// TestEveryLessonHasItsTests holds docs/lessons.md to the tests that it names.
+func TestEveryLessonHasItsTests(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/lessons.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
+				tests[s.dir+":"+f.Name.Name] = true
+			}
+		}
+	}
+	named := regexp.MustCompile("`([a-z/]+:(?:Test|Fuzz)[A-Za-z]+)`")
+	n := 0
+	for _, line := range strings.Split(string(page), "\n") {
+		if !strings.HasPrefix(line, fmt.Sprintf("| %d |", n+1)) {
+			continue
+		}
+		n++
+		found := named.FindAllStringSubmatch(line, -1)
+		if len(found) == 0 {
+			t.Errorf("lesson %d has no test", n)
+		}
+		for _, m := range found {
+			if !tests[m[1]] {
+				t.Errorf("lesson %d: there is no %s", n, m[1])
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("found only %d lessons", n)
 	}
 }
