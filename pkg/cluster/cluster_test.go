@@ -192,6 +192,8 @@ func TestOnlyACleanStopIsNoted(t *testing.T) {
 			t.Fatal(err)
 		}
 		boot++
+		_ = w.node("n3").o.Listeners[0].Close() // as a process does that stops
+		w.sleep(time.Second)
 		if err := w.node("n3").StopClean(); err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		o: o, marks: marks{o.FS, o.DataDir}, failure: failure{failed: make(chan struct{})},
 	}
-	n.work.ctx, n.work.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	n.work.ctx, n.work.cancel = life, end
 	n.chair = &chair{
 		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: &n.work, log: o.Logger,
 		suspects: make(chan meta.NodeID, suspectsKept), alarm: signal{ch: make(chan struct{})},
@@ -128,8 +129,8 @@ func (n *Node) connect(hasState bool) (err error) {
 	n.desk.formation = n.formation
 	for _, l := range o.Listeners {
 		n.work.start(func() {
-			if err := n.transport.Serve(n.work.ctx, l); err != nil {
-				n.failure.fail(fmt.Errorf("cluster address %s: %w", l.Addr(), err))
+			if err := n.transport.Serve(n.work.ctx, l); err != nil { // whoever gave it has closed it, and stops the node
+				o.Logger.Info("other nodes are not listened to any more", "address", l.Addr().String(), "reason", err)
 			}
 		})
 	}

@@ -158,7 +158,8 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		reply(nil, nil)
 		return
 	case kindGone:
-		last, err := uint64(0), error(ErrNotServing)
+		var last uint64
+		err := ErrNotServing
 		if s := d.opened.Load(); s != nil {
 			last, err = unheard(s, meta.NodeID(payload))
 		}

@@ -41,7 +41,7 @@ func (n *nudger) took(id raft.ServerID, target raft.ServerAddress, args *raft.Ap
 	}
 	last := args.Entries[count-1]
 	taken := raft.AppendEntriesRequest{
-		RPCHeader: args.RPCHeader, Term: args.Term, Leader: args.Leader, PrevLogEntry: last.Index, PrevLogTerm: last.Term,
+		RPCHeader: args.RPCHeader, Term: args.Term, PrevLogEntry: last.Index, PrevLogTerm: last.Term,
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
