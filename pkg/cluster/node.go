@@ -31,7 +31,7 @@ type Node struct {
 	store     *raftstore.Store // set before Open returns
 
 	failure failure
-	work    tasks
+	work    *tasks
 	closing sync.Once
 	closed  error // of the closing
 }
@@ -48,14 +48,13 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		o: o, marks: marks{o.FS, o.DataDir}, failure: failure{failed: make(chan struct{})},
 	}
-	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	n.work.ctx, n.work.cancel = life, end
+	n.work = newTasks(context.WithoutCancel(ctx))
 	n.chair = &chair{
-		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: &n.work, log: o.Logger,
+		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: n.work, log: o.Logger,
 		suspects: make(chan meta.NodeID, suspectsKept), alarm: signal{ch: make(chan struct{})},
 	}
-	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: &n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
-	n.desk.heir = &succession{self: o.Self, store: &n.desk.opened, calls: &n.calls, work: &n.work, log: o.Logger}
+	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
+	n.desk.heir = &succession{self: o.Self, store: &n.desk.opened, calls: &n.calls, work: n.work, log: o.Logger}
 	n.calls = calls{self: o.Self, loop: &line{run: n.work.must}, answer: n.desk.handle}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -93,7 +92,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.work.start(n.watch)
 	n.work.start(func() { n.roster.follow(n.work.ctx, n.store) })
 	r := registration{
-		store: n.store, marks: n.marks, failure: &n.failure, work: &n.work, log: n.o.Logger,
+		store: n.store, marks: n.marks, failure: &n.failure, work: n.work, log: n.o.Logger,
 		command: meta.NodeStarted{Node: n.o.Node, Unclean: !clean},
 	}
 	return r.run(ctx)

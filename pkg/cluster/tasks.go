@@ -57,6 +57,12 @@ type tasks struct {
 	running sync.WaitGroup
 }
 
+// newTasks returns tasks that end with ctx at the latest.
+func newTasks(ctx context.Context) *tasks {
+	life, end := context.WithCancelCause(ctx)
+	return &tasks{ctx: life, cancel: end}
+}
+
 // start runs f unless the Node is closed, and reports whether it does.
 func (t *tasks) start(f func()) bool {
 	t.mu.Lock()

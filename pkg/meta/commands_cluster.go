@@ -52,8 +52,8 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 // new term.
 //
 // After a loss of power, which is an unclean end and a new boot id, the node also
-// leaves the in-sync set of every partition of a topic that does not sync always,
-// unless it is the only member. This is one command, so there is no moment in
+// leaves the in-sync set of every partition of a topic that does not sync always
+// or has an ordered channel, unless it is the only member. This is one command, so there is no moment in
 // which the node is up and could be elected on the strength of what it lost.
 //
 // A node that comes with an empty disk leaves every in-sync set, also those of

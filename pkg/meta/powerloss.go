@@ -7,7 +7,7 @@ type loss uint8
 
 const (
 	lossNone     loss = iota
-	lossUnsynced      // what was in memory only
+	lossUnsynced      // what was in memory only: messages where not each is synced, and confirmed positions of ordered channels
 	lossAll
 )
 
@@ -28,7 +28,7 @@ func (l loss) apply(t *Topic, id NodeID, index uint64) *Topic {
 	switch {
 	case l == lossAll:
 		return withoutReplica(t, id, 1, index)
-	case l == lossUnsynced && t.unsynced():
+	case l == lossUnsynced && (t.unsynced() || t.ordering()):
 		return withoutReplica(t, id, 2, index)
 	}
 	return nil
@@ -44,6 +44,20 @@ func lostPower(was *Node, c *NodeStarted) bool {
 
 // unsynced says whether acknowledged messages of the topic may be in memory only.
 func (t *Topic) unsynced() bool { return t.Config.Sync.Every != 1 }
+
+// ordering says whether a channel of the topic is ordered. What such a channel has
+// confirmed is replicated before it counts, and synced a moment later.
+func (t *Topic) ordering() bool {
+	if t.Config.Ordered {
+		return true
+	}
+	for _, ch := range t.Channels {
+		if ch.Ordered {
+			return true
+		}
+	}
+	return false
+}
 
 // withoutReplica returns the topic with id out of every in-sync set of at least
 // that many members, and not leading there; or nil where nothing changes.
