@@ -40,7 +40,9 @@ step race make --no-print-directory race
 step sim make --no-print-directory sim
 step fuzz make --no-print-directory fuzz "FUZZTIME=$fuzztime"
 step conformance make --no-print-directory conformance
+step conformance-3 make --no-print-directory conformance NODES=3
 step crash make --no-print-directory crash "ROUNDS=$rounds"
+step cluster make --no-print-directory chaos
 
 printf '\n%-14s %-8s %s\n' STEP RESULT SECONDS
 for i in "${!names[@]}"; do

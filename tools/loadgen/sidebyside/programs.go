@@ -65,11 +65,11 @@ func nsqd(program string) contender {
 	}
 }
 
-// brokerdCluster is three nodes, and topics with three replicas. Clients connect
-// to the leader, as lookup tells them, or all to the first node.
+// brokerdCluster is three nodes, and topics with three replicas that sync always.
+// Clients connect to the leader, as lookup tells them, or all to the first node.
 func brokerdCluster(program string, lookup bool) contender {
 	c := contender{
-		name: "brokerd x3, 3 replicas, sync=always",
+		name: "brokerd R3",
 		commands: func(dir string) ([][]string, error) {
 			var all [][]string
 			for i := range servers {
@@ -88,7 +88,7 @@ func brokerdCluster(program string, lookup bool) contender {
 	if lookup {
 		c.target = append(c.target, "-nsq-lookup")
 	} else {
-		c.name += ", through one node"
+		c.name += ", any node"
 	}
 	return c
 }
@@ -105,12 +105,12 @@ cluster { name: c, listen: %q, routes: [%s] }
 // natsCluster is three NATS servers with JetStream, and streams of so many
 // replicas.
 func natsCluster(program string, replicas int, always bool) contender {
-	name, sync := "default sync", ""
+	name, sync := "", ""
 	if always {
-		name, sync = "sync_interval: always", ", sync_interval: always"
+		name, sync = ", sync always", ", sync_interval: always"
 	}
 	c := contender{
-		name: fmt.Sprintf("JetStream x3, %d replicas, %s", replicas, name),
+		name: fmt.Sprintf("JetStream R%d%s", replicas, name),
 		commands: func(dir string) ([][]string, error) {
 			var all [][]string
 			for i := range servers {
@@ -129,9 +129,6 @@ func natsCluster(program string, replicas int, always bool) contender {
 			return all, nil
 		},
 		target: []string{"-driver", "nats", "-addr", addresses(tcpPort), "-replicas", strconv.Itoa(replicas)},
-	}
-	if replicas == 1 {
-		c.name = strings.Replace(c.name, "1 replicas", "1 replica", 1)
 	}
 	for i := range servers {
 		c.health = append(c.health, "http://"+address(httpPort, i)+"/healthz")
