@@ -245,7 +245,7 @@ func (st *stage) recovered() error {
 	err := nodes.Await(ctx, func() error {
 		for i := range before {
 			if st.l.taken[i].Load() == before[i] {
-				return fmt.Errorf("consumer %d gets nothing more; it is %s", i, whereabouts(ctx, st.l, i))
+				return fmt.Errorf("consumer %d gets nothing more; it is %s", i, whereabouts(st.ctx, st.l, i))
 			}
 		}
 		return nil
