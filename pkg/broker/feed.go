@@ -301,10 +301,6 @@ func (fd *feed) pump() bool {
 		if payload == nil {
 			return true
 		}
-		if !fd.sub.Leased(time.Now()) { // this process may have stood still
-			fd.end(topic.ErrNotLeased)
-			return false
-		}
 		fd.mu.Lock()
 		fd.fetches = fd.fetches[1:]
 		fd.mu.Unlock()

@@ -216,17 +216,6 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 	return total, nil
 }
 
-// Leased says whether what was taken may still be handed over at now: see
-// topic.Consumer.Leased. Who writes to a socket some time after Take asks again.
-func (s *Subscription) Leased(now time.Time) bool {
-	for _, k := range s.sources.Load().local {
-		if !k.Leased(now) {
-			return false
-		}
-	}
-	return true
-}
-
 // pass leaves to others what the subscription was woken for and has no room for.
 // It is for Take's goroutine.
 func (s *Subscription) pass() {
