@@ -123,7 +123,7 @@ type life struct {
 	gone   chan struct{} // it has ended
 	leave  chan struct{} // it is to stop in order
 
-	leaving sync.Once
+	leaving atomic.Bool
 
 	mu      sync.RWMutex // guards dead; held for reading while a client is answered
 	dead    bool
@@ -386,7 +386,11 @@ func (l *life) kill(c vfs.Crash, how string) {
 }
 
 // stop has a process end in order. It does not wait.
-func (l *life) stop() { l.leaving.Do(func() { close(l.leave) }) }
+func (l *life) stop() {
+	if l.leaving.CompareAndSwap(false, true) {
+		close(l.leave)
+	}
+}
 
 // endsInOrder is what a process does when it is told to stop.
 func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {

@@ -274,6 +274,11 @@ func (w *world) heal() {
 		}
 	}
 	w.healNetwork()
+	for _, m := range w.machines { // whoever was told to stop does so
+		if l := m.alive(); l != nil && l.leaving.Load() {
+			<-l.gone
+		}
+	}
 }
 
 // unsynced returns which partition has not all its replicas in sync and a
