@@ -89,6 +89,14 @@ func TestPublishingGoesOnAfterATimeoutAnywhere(t *testing.T) {
 					if err := within(0, told); err != nil {
 						t.Fatalf("round %d: %v after a second", round, err)
 					}
+					cut(c, true, [2]meta.NodeID{"a", "b"})
+					told = put(term, "without b")
+					tick(term, 4*time.Second)
+					if err := within(0, told); err != nil {
+						t.Fatalf("round %d: b is not taken out of the in-sync set: %v", round, err)
+					}
+					cut(c, false, [2]meta.NodeID{"a", "b"})
+					tick(term, 5*time.Second)
 				}
 				if got := c.isr(); len(got) != 3 {
 					t.Errorf("in sync: %v", got)
