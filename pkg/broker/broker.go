@@ -155,6 +155,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.registerOps()
 	began := time.Now()
+	b.began = o.Meta.Applied()
 	b.opening.Store(true)
 	err := b.openAll()
 	b.opening.Store(false)

@@ -17,7 +17,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // shelf is what a node holds of the cluster's topics, for those who look.
@@ -46,6 +45,7 @@ type hosting struct {
 	leavers leavers
 
 	opening  atomic.Bool     // what is held from before is being opened
+	began    uint64          // index of the metadata when the node started
 	life     context.Context // ends when the node closes
 	end      context.CancelFunc
 	timers   timers
@@ -163,24 +163,20 @@ func (n *hosting) adopt(h *hostedTopic, t *meta.Topic, nodes nodesByID) error {
 
 // openReplica opens a replica of a partition, in no role yet.
 func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
-	dir := n.dirs.partition(t, i)
-	_, err := h.fs.ReadDir(dir)
-	was := err == nil
-	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
+	state, err := quarantine{n}.look(h, t, i)
+	if err != nil {
 		return nil, err
 	}
 	replica, err := n.openLog(h, t, i)
 	if err != nil {
 		return nil, err
 	}
-	hp := &hostedPartition{index: i, dir: dir, replica: replica}
-	switch {
-	case len(replica.Recovery().Damaged) > 0:
-		hp.state.Store(int32(damaged))
-	case !was && n.opening.Load() && quarantine{n}.suspect(&t.Partitions[i]):
-		hp.state.Store(int32(missing))
-		n.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
+	if len(replica.Recovery().Damaged) > 0 && state == intact {
+		state = damaged
 	}
+	delete(h.parted, i)
+	hp := &hostedPartition{index: i, dir: n.dirs.partition(t, i), replica: replica}
+	hp.state.Store(int32(state))
 	return hp, nil
 }
 

@@ -22,6 +22,7 @@ type hostedTopic struct {
 	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
 	turn        atomic.Uint32                      // round robin over those led
 	adopted     atomic.Pointer[meta.Topic]         // what was converged on without an error
+	parted      map[int]bool                       // replicas that this node let go of; of the topic's turn
 	settled     atomic.Uint64                      // every leader follows the metadata at least up to this index
 
 	watching sync.Mutex // guards watchers
@@ -37,7 +38,7 @@ type watch struct{ w watcher }
 
 // newTopic returns a topic of which nothing is held yet.
 func (n *shelf) newTopic(t *meta.Topic) *hostedTopic {
-	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
+	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}, parted: map[int]bool{}}
 	if meta.IsEphemeral(t.Name) {
 		h.fs = vfs.NewMem()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // A replica whose data is damaged, or gone though it should be there, is in
@@ -48,11 +50,41 @@ func (q quarantine) others(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
-// suspect says whether a replica that finds nothing of its own on disk, when the
-// node starts, must have held something: it is in the in-sync set of a partition
-// that is not new. What comes to a node later has nothing to lose.
-func (q quarantine) suspect(p *meta.Partition) bool {
-	return p.Version > 1 && slices.Contains(p.ISR, q.o.Self) && len(q.others(p)) > 0
+// markMissing is a file in the directory of a replica whose data is missing, so
+// that this is known until it is copied anew, however often the node starts.
+const markMissing = "missing"
+
+// suspect says whether a replica that finds nothing of its own on disk must have
+// held something: it is in the in-sync set, and was here when the node started,
+// or until this node let go of it. Metadata may say both at once to a node that
+// was behind. What comes to a node otherwise has nothing to lose.
+func (q quarantine) suspect(h *hostedTopic, t *meta.Topic, i int) bool {
+	was := h.parted[i] || q.opening.Load() && uint64(t.Incarnation) <= q.began
+	return was && slices.Contains(t.Partitions[i].ISR, q.o.Self)
+}
+
+// look returns what is known of a replica's data by what its directory, which is
+// made if need be, holds before its log is opened.
+func (q quarantine) look(h *hostedTopic, t *meta.Topic, i int) (condition, error) {
+	dir := q.dirs.partition(t, i)
+	names, err := h.fs.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return intact, err
+	}
+	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
+		return intact, err
+	}
+	if slices.Contains(names, markMissing) {
+		return missing, nil
+	}
+	if len(names) > 0 || !q.suspect(h, t, i) {
+		return intact, nil
+	}
+	q.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
+	if len(t.Partitions[i].Replicas) == 1 {
+		return intact, nil // there is no other copy to wait for
+	}
+	return missing, vfs.WriteFileSynced(h.fs, filepath.Join(dir, markMissing), nil)
 }
 
 // treat brings a replica whose data is not intact a step further, and returns
@@ -61,6 +93,10 @@ func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (s
 	p := &t.Partitions[hp.index]
 	inSync := slices.Contains(p.ISR, q.o.Self)
 	switch {
+	case inSync && len(q.others(p)) == 0 && condition(hp.state.Load()) == missing:
+		q.log.Error("the only replica in sync has no data: another is to be elected by hand", "topic", h.name, "partition", hp.index)
+		q.step(h, hp)
+		return false, nil
 	case inSync && len(q.others(p)) == 0:
 		return true, nil // there is nothing better
 	case !inSync:

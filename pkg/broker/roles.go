@@ -239,6 +239,7 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 	n.step(h, hp)
 	n.retire(hp)
 	h.hold(hp.index, nil)
+	h.parted[hp.index] = true
 	if err := hp.replica.Close(); err != nil {
 		n.log.Warn("closing a replica that goes", "topic", h.name, "partition", hp.index, "error", err)
 	}

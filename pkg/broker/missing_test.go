@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// lose removes what a host's disk has of all topics. Its broker does not run.
+func (l *lan) lose(id meta.NodeID) {
+	l.t.Helper()
+	if err := l.hosts[id].disk.RemoveAll("data/topics"); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// serves says whether a node has a role in partition 0 of a topic.
+func (l *lan) serves(id meta.NodeID, name string) bool {
+	hp := l.at(id).lookup(name).at(0)
+	return hp != nil && (hp.led.Load() != nil || hp.standby.Load() != nil)
+}
+
+func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
+	l := newLan(t, soon, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a", "b", "c") // nothing about it has changed since
+	l.crash("n3")
+	l.lose("n3")
+	l.crash("n1")
+	l.start("n3")
+	l.elect("t", 0, "n3") // it is in the in-sync set, by the metadata
+	l.tell("n1", false)
+	if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: "n1", State: meta.NodeDown}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("a leader that has all", func() bool { return l.at("n2").lookup("t").leds(0) != nil })
+	l.mustPut("t", 0, "d")
+	l.wholeAt("n3", "t", 4)
+}
+
+func TestTheOnlyReplicaInSyncThatLostItsDataWaitsForAnOperator(t *testing.T) {
+	l := newLan(t, soon, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a", "b", "c")
+	l.kill("n2")
+	l.kill("n3")
+	l.eventually("n1 to be alone in sync", func() bool {
+		return slices.Equal(l.store.Topic("t").Partitions[0].ISR, []meta.NodeID{"n1"})
+	})
+	l.crash("n1")
+	l.lose("n1")
+	for range 2 { // what was found at the first start is not forgotten at the second
+		l.start("n1")
+		if l.serves("n1", "t") {
+			t.Fatal("a replica that lost its data serves nothing as if it were all")
+		}
+		l.crash("n1")
+	}
+	l.start("n1")
+	l.start("n2")
+	l.start("n3")
+	p := l.store.Topic("t").Partitions[0]
+	r, err := l.store.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+		{Topic: "t", Version: p.Version, Leader: "n2", Unclean: true},
+	}})
+	if err != nil || r.Failed != nil {
+		t.Fatal(err, r.Failed)
+	}
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, "d")
+	l.wholeAt("n1", "t", 4)
+}
+
+// A reassignment takes a replica away from a node and gives it back, while that
+// node's metadata is behind and its replica still follows: the leader takes it
+// into the in-sync set. Then the node learns of the first half.
+func TestAReplicaThatWasLetGoOfIsNotTakenForOneInSync(t *testing.T) {
+	l := newLan(t, func(o *Options) { o.ReplicaLag = time.Hour }, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.mustPut("t", 0, "a", "b", "c")
+	l.inSync("t", 0, 3)
+	b := l.at("n3")
+	h := b.lookup("t")
+	end, ok := b.turns.begin("t")
+	if !ok {
+		t.Fatal("no turn")
+	}
+	want, nodes := b.read("t")
+	before := *want
+	before.Partitions = slices.Clone(want.Partitions)
+	before.Partitions[0].Replicas = []meta.NodeID{"n1", "n2"}
+	before.Partitions[0].ISR = []meta.NodeID{"n1", "n2"}
+	for _, m := range []*meta.Topic{&before, want} {
+		if err := b.adoptPartition(h, m, 0, nodes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end()
+	if l.serves("n3", "t") {
+		t.Error("an empty replica is served as the one that is in sync")
+	}
+}
