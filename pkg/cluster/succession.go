@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// quiet is how long a leader that is there is never unheard of, unless it or
-	// the network is slow: it sends something every 20 to 40 ms.
+	// quiet is how long a leader that is there is hardly ever unheard of, unless it
+	// or the network is slow: heartbeats come every 50 to 100 ms, and between them
+	// what tells of commands as often.
 	quiet = 100 * time.Millisecond
 	// looks is how often a leader that seems dead is looked at, each time after
 	// another quiet.

@@ -16,7 +16,7 @@ const (
 	DefaultHeartbeatTimeout  = 500 * time.Millisecond
 	DefaultElectionTimeout   = 500 * time.Millisecond
 	DefaultLeaderLease       = 250 * time.Millisecond
-	DefaultCommitTimeout     = 20 * time.Millisecond
+	DefaultCommitTimeout     = 50 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	DefaultSnapshotInterval  = time.Minute
 	DefaultSnapshotThreshold = 4096
@@ -71,8 +71,8 @@ type Options struct {
 	// none of them.
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
 	// CommitTimeout is how long a follower waits at most, twice this in bad
-	// cases, to be told that a command is agreed on. An idle leader sends a
-	// message to each node that often.
+	// cases, to be told that a command is agreed on, if the message that tells it
+	// at once is lost. An idle leader sends a message to each node that often.
 	CommitTimeout time.Duration
 	// ApplyTimeout bounds how long a command waits to be taken in when the
 	// store is busy, or has no leader to be sent to. It is then refused.
