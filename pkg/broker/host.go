@@ -17,6 +17,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // shelf is what a node holds of the cluster's topics, for those who look.
@@ -196,6 +197,11 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 		ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			n.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
+		},
+		Superseded: func(by seq.Epoch) {
+			if hp := h.at(i); hp != nil {
+				hp.lease.Load().superseded(by)
+			}
 		},
 	})
 	if err != nil {

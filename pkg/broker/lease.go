@@ -3,6 +3,8 @@ package broker
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // lease says until when this node may deliver and take answers as the leader of
@@ -13,14 +15,19 @@ import (
 // After a gap, contact with the quorum alone says nothing: what was decided
 // meanwhile may not have arrived here.
 //
+// It ends for good when a later leader is heard of, which may be long before the
+// metadata here says so.
+//
 // It goes by the monotonic clock, so that a pause of the process or a change of
 // the time of day does not stretch it.
 type lease struct {
 	span      time.Duration
 	contact   func() time.Time // with the quorum
 	confirmed func() time.Time // by the in-sync replicas; set once, before anybody asks
+	epoch     seq.Epoch        // of the term; set with confirmed
 	base      time.Time
 	until     atomic.Int64 // since base, in ns
+	ended     atomic.Bool  // there is a later leader
 	lapsed    atomic.Bool  // somebody was refused since it was last renewed
 }
 
@@ -39,7 +46,17 @@ func (l *lease) held(now time.Time) bool {
 	return false
 }
 
-func (l *lease) holds(now time.Time) bool { return int64(now.Sub(l.base)) <= l.until.Load() }
+func (l *lease) holds(now time.Time) bool {
+	return int64(now.Sub(l.base)) <= l.until.Load() && !l.ended.Load()
+}
+
+// superseded notes that there is a leader of an epoch. It ends the lease of an
+// earlier one.
+func (l *lease) superseded(by seq.Epoch) {
+	if l != nil && l.epoch < by {
+		l.ended.Store(true)
+	}
+}
 
 // renew asks anew how long the lease holds, and returns whether it does at now.
 func (l *lease) renew(now time.Time) bool {

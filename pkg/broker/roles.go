@@ -27,6 +27,7 @@ type hostedPartition struct {
 	replica *coord.Replica
 	led     atomic.Pointer[ledPartition]  // nil: it does not lead
 	standby atomic.Pointer[topic.Standby] // nil: it is not on standby
+	lease   atomic.Pointer[lease]         // of the last term; nil: none, or this node is alone
 
 	state   atomic.Int32 // a condition
 	handing atomic.Bool  // another is to lead because of it
@@ -150,7 +151,7 @@ func (n *hosting) assume(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v c
 func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coord.View) error {
 	lp := &ledPartition{index: hp.index, replica: hp.replica}
 	var err error
-	if lp.part, err = n.openPart(h, hp, lp); err != nil {
+	if lp.part, err = n.openPart(h, hp, lp, v.Epoch); err != nil {
 		return err
 	}
 	if err := hp.replica.Lead(v, lp.part.Committed); err != nil {
@@ -171,7 +172,7 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 	return nil
 }
 
-func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition) (*topic.Partition, error) {
+func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition, epoch seq.Epoch) (*topic.Partition, error) {
 	o := topic.Options{
 		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
 		Damaged:          func(err *commitlog.CorruptionError) { quarantine{n}.foundDamage(h, hp, err) },
@@ -180,6 +181,8 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 	}
 	if n.o.Peers != nil {
 		lp.lease = newLease(n.o.Lease, n.o.Meta.QuorumContact)
+		lp.lease.epoch = epoch
+		hp.lease.Store(lp.lease)
 		o.Leased = lp.lease.held
 	}
 	return topic.Open(o)
