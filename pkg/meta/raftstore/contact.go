@@ -28,7 +28,7 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 // zero time: never since it was opened. It is a monotonic reading, and does not
 // wait: it is meant to be asked before whatever a lease allows.
 //
-// A leader asks the others anew every half of Options.LeaderLease. Others go by
+// A leader asks the others anew every Options.LeaderLease. Others go by
 // what they hear of the leader, less the time for which it may lead without
 // having noticed that it does so alone.
 func (s *Store) QuorumContact() time.Time {
@@ -49,7 +49,7 @@ func (s *Store) QuorumContact() time.Time {
 // keepContact asks for the confirmation of a majority again and again while
 // this node leads, until Close.
 func (s *Store) keepContact() {
-	tick := time.NewTicker(s.opts.LeaderLease / 2)
+	tick := time.NewTicker(s.opts.LeaderLease)
 	defer tick.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

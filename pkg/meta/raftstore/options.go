@@ -16,7 +16,7 @@ const (
 	DefaultHeartbeatTimeout  = 500 * time.Millisecond
 	DefaultElectionTimeout   = 500 * time.Millisecond
 	DefaultLeaderLease       = 250 * time.Millisecond
-	DefaultCommitTimeout     = 50 * time.Millisecond
+	DefaultCommitTimeout     = 200 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	DefaultSnapshotInterval  = time.Minute
 	DefaultSnapshotThreshold = 4096
