@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/internal/simtest"
 )
 
-var seeds = simtest.NewSeeds(20)
+var seeds = simtest.NewSeeds(seedCount)
 
 // TestBrokersLoseNothing runs clusters through faults, again and again.
 func TestBrokersLoseNothing(t *testing.T) {

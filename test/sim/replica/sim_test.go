@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/internal/simtest"
 )
 
-var seeds = simtest.NewSeeds(20)
+var seeds = simtest.NewSeeds(seedCount)
 
 // TestReplicasLoseNothing runs a partition's replicas through faults, again and
 // again.
