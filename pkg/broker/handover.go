@@ -18,8 +18,10 @@ import (
 
 // Bounds of a handover.
 const (
-	// quiesceTimeout is how long consumers may take to answer what they have.
-	// What they answer later than that is delivered again.
+	// restTimeout is how long consumers may take to answer what they have, while
+	// publishes go on. What they answer later than that is delivered again.
+	restTimeout = time.Second
+	// quiesceTimeout is the same for what they were given since.
 	quiesceTimeout = 75 * time.Millisecond
 	// sealTimeout is how long publishes are held back at the most while the
 	// others catch up; a leader that cannot by then goes on leading.
@@ -63,6 +65,7 @@ func (b *Broker) Handover(ctx context.Context) error {
 		if len(all) == 0 {
 			return nil
 		}
+		handovers{b.hosting}.rest(ctx, all)
 		failed = handovers{b.hosting}.many(ctx, all)
 		if len(failed) == 0 || hopeless(failed) || ctx.Err() != nil {
 			break
@@ -72,6 +75,22 @@ func (b *Broker) Handover(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%d partitions were not handed over, the first because: %w", len(failed), failed[0])
+}
+
+// rest brings the consumers of partitions to rest, all at the same time: nothing
+// more is delivered, and what is in flight is answered, or there was time for it.
+func (d handovers) rest(ctx context.Context, es []meta.Election) {
+	ctx, cancel := context.WithTimeout(ctx, restTimeout)
+	defer cancel()
+	together(es, func(e meta.Election) {
+		h := d.lookup(e.Topic)
+		if h == nil {
+			return
+		}
+		if lp := h.leds(e.Partition); lp != nil && !lp.leaving.Load() {
+			_ = lp.part.Quiesce(ctx)
+		}
+	})
 }
 
 // hopeless says whether trying again or trying others would end alike: the
@@ -125,6 +144,7 @@ func (d handovers) one(ctx context.Context, a handoverArgs) error {
 	if e.Reason = a.Reason; e.Reason == "" {
 		e.Reason = meta.ReasonTransfer
 	}
+	d.rest(ctx, []meta.Election{e})
 	if failed := d.step(ctx, []meta.Election{e}); len(failed) > 0 {
 		return failed[0]
 	}
