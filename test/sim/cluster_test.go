@@ -83,7 +83,6 @@ type world struct {
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
 	first   string       // the trace when the first thing went wrong
-	deaths  []time.Time  // the last ones
 	lastCut time.Time    // of power
 	leaders []leadership // of each partition
 }
@@ -134,7 +133,7 @@ type life struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 91))
 	w := &world{t: t, rnd: rnd, plan: newPlan(rnd), trace: simtest.NewTrace(), net: peer.NewMemNetwork()}
-	dir, err := os.MkdirTemp(fast(), "sim")
+	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
 	if err != nil {
 		t.Fatal(err)
 	}
