@@ -16,6 +16,8 @@ NATSVERSION := v2.15.2
 ARGS     ?=
 FUZZTIME ?= 1m
 ROUNDS   ?= 100
+SEEDS    ?= 500
+FIRST    ?= 1
 SOAK     ?= 30m
 GAPS     ?= 20
 NODES    ?= 1
@@ -23,7 +25,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race model fuzz conformance \
+.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model fuzz conformance \
 	crash chaos soak bench bench-failover bench-nsqd bench-peers golden cover install-tools clean
 
 help: ## list the targets
@@ -68,6 +70,9 @@ unit:
 race: ## all Go tests with the race detector
 	$(GO) test -race -timeout 10m ./...
 	cd tools/loadgen && $(GO) test -race ./...
+
+sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
+	$(GO) test -count 1 -timeout 4h ./test/sim/... -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 model: ## search the model of replication in larger bounds, for minutes
 	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v
