@@ -65,8 +65,10 @@ func (b *Broker) Handover(ctx context.Context) error {
 		if len(all) == 0 {
 			return nil
 		}
-		handovers{b.hosting}.rest(ctx, all)
-		failed = handovers{b.hosting}.many(ctx, all)
+		d := handovers{b.hosting}
+		d.rest(ctx, all)
+		failed = d.many(ctx, all)
+		d.wake(all)
 		if len(failed) == 0 || hopeless(failed) || ctx.Err() != nil {
 			break
 		}
@@ -91,6 +93,17 @@ func (d handovers) rest(ctx context.Context, es []meta.Election) {
 			_ = lp.part.Quiesce(ctx)
 		}
 	})
+}
+
+// wake has deliveries go on where partitions have stayed.
+func (d handovers) wake(es []meta.Election) {
+	for _, e := range es {
+		if h := d.lookup(e.Topic); h != nil {
+			if lp := h.leds(e.Partition); lp != nil && !lp.leaving.Load() {
+				lp.part.Resume()
+			}
+		}
+	}
 }
 
 // hopeless says whether trying again or trying others would end alike: the
@@ -144,8 +157,10 @@ func (d handovers) one(ctx context.Context, a handoverArgs) error {
 	if e.Reason = a.Reason; e.Reason == "" {
 		e.Reason = meta.ReasonTransfer
 	}
-	d.rest(ctx, []meta.Election{e})
-	if failed := d.step(ctx, []meta.Election{e}); len(failed) > 0 {
+	es := []meta.Election{e}
+	d.rest(ctx, es)
+	defer d.wake(es)
+	if failed := d.step(ctx, es); len(failed) > 0 {
 		return failed[0]
 	}
 	return nil
