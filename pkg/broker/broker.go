@@ -257,6 +257,7 @@ func (b *Broker) Close() error {
 		b.loops(ErrExiting)
 		b.running.Wait()
 		b.closeErr = b.closeTopics(ErrExiting)
+		b.shifts.sumUp(b.log)
 	})
 	return b.closeErr
 }

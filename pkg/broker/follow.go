@@ -76,6 +76,7 @@ func (f *follower) round() {
 	})
 	_ = g.Wait()
 	f.report(failed)
+	f.n.shifts.sumUp(f.n.log)
 }
 
 // report says what fails when it begins and when it ends.

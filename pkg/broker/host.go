@@ -44,6 +44,7 @@ type hosting struct {
 	terms   terms // the led partitions that are told the time
 	isr     *proposer
 	leavers leavers
+	shifts  shifts // of leaderships, for the log
 
 	opening  atomic.Bool     // what is held from before is being opened
 	began    uint64          // index of the metadata when the node started

@@ -168,6 +168,7 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 	hp.led.Store(lp)
 	n.terms.note(lp)
 	h.publishLed()
+	n.shifts.begin(n.log, h.name, lp)
 	h.tellWatchers()
 	return nil
 }
@@ -204,6 +205,7 @@ func (n *hosting) follow(h *hostedTopic, hp *hostedPartition, v coord.View) erro
 		}
 		hp.standby.Store(s)
 	}
+	n.log.Debug("follows", "topic", h.name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
 	if v.Leader == "" {
 		return hp.replica.Rest(v)
 	}
@@ -218,6 +220,7 @@ func (n *hosting) resign(h *hostedTopic, hp *hostedPartition, reason error) erro
 	if lp := hp.led.Swap(nil); lp != nil {
 		n.terms.forget(lp)
 		h.publishLed()
+		n.shifts.end(n.log, h.name, lp, reason)
 		// the term first: what it commits still wakes channels
 		errs = append(errs, lp.term.Stop(), lp.part.Close(reason))
 		h.tellWatchers()
