@@ -15,6 +15,7 @@ import (
 // load publishes to a topic through a node without a pause until it is stopped.
 type load struct {
 	stop    chan struct{}
+	ending  sync.Once
 	running sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
@@ -25,6 +26,7 @@ type load struct {
 
 func newLoad(l *lan, through meta.NodeID, name string, publishers int) *load {
 	x := &load{stop: make(chan struct{})}
+	l.t.Cleanup(x.end) // before the brokers go
 	for k := range publishers {
 		x.running.Go(func() {
 			for i := 0; ; i++ {
@@ -63,7 +65,10 @@ func (x *load) count() int {
 	return len(x.acked)
 }
 
-func (x *load) end() { close(x.stop); x.running.Wait() }
+func (x *load) end() {
+	x.ending.Do(func() { close(x.stop) })
+	x.running.Wait()
+}
 
 func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
