@@ -180,7 +180,11 @@ func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error
 	for i, e := range es {
 		all[i] = &leaving{h: d.lookup(e.Topic), election: e}
 	}
-	together(all, func(l *leaving) { l.err = l.quiet(ctx) })
+	together(all, func(l *leaving) {
+		if l.err = d.takeUp(l.election); l.err == nil {
+			l.err = l.quiet(ctx)
+		}
+	})
 	// Publishes are held back from here on, and no partition waits for the
 	// consumers of another.
 	together(all, func(l *leaving) {
@@ -202,6 +206,15 @@ func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error
 		}
 	}
 	return failed
+}
+
+// takeUp makes sure that this node leads what the metadata says it leads: it may
+// have been elected a moment ago.
+func (d handovers) takeUp(e meta.Election) error {
+	if h := d.lookup(e.Topic); h != nil && h.leds(e.Partition) != nil {
+		return nil
+	}
+	return d.converge(e.Topic)
 }
 
 // quiet brings a partition's consumers to rest: they have answered, or had the
