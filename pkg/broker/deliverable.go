@@ -7,19 +7,15 @@ import "time"
 type handed struct {
 	local  []*localSource
 	relays []*relay
-	since  time.Time // of the first that a relay handed over
 }
 
 // note adds the source of a number.
-func (h *handed) note(s *sources, i int, now time.Time) {
+func (h *handed) note(s *sources, i int) {
 	if i < len(s.local) {
 		if n := len(h.local); n == 0 || h.local[n-1] != s.local[i] {
 			h.local = append(h.local, s.local[i])
 		}
 		return
-	}
-	if len(h.relays) == 0 {
-		h.since = now
 	}
 	if r, n := s.relays[i-len(s.local)], len(h.relays); n == 0 || h.relays[n-1] != r {
 		h.relays = append(h.relays, r)
@@ -27,14 +23,14 @@ func (h *handed) note(s *sources, i int, now time.Time) {
 }
 
 // may says whether all of it may be written to a socket at now.
-func (h *handed) may(now time.Time, lease time.Duration) bool {
+func (h *handed) may(now time.Time) bool {
 	for _, k := range h.local {
 		if k.gone.Load() || !k.Leased(now) {
 			return false
 		}
 	}
 	for _, r := range h.relays {
-		if now.Sub(h.since) > lease || r.gone() {
+		if !r.running.steady(now) || r.gone() {
 			return false
 		}
 	}
@@ -55,10 +51,10 @@ func (h *handed) forget() {
 // goroutine.
 //
 // What a relay handed over was the leader's to deliver when it left there. How
-// long ago that was cannot be known here, but that this process has not been
-// paused for longer than a lease can.
+// long ago that was cannot be known here, but that this process was not paused
+// meanwhile can.
 func (s *Subscription) Deliverable(now time.Time) bool {
-	ok := s.handed.may(now, s.b.o.Lease)
+	ok := s.handed.may(now)
 	s.handed.forget()
 	return ok
 }

@@ -2,8 +2,12 @@ package broker
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -96,5 +100,61 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 	watch.pause.Store(&end)
 	if p, err := fd.fill(1); !errors.Is(err, topic.ErrNotLeased) || p != nil {
 		t.Errorf("%d bytes, %v", len(p), err)
+	}
+}
+
+func TestAPauseIsAGapBeforeAndAfterTheNextBeat(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPulse(time.Second)
+			first := p.begin()
+			for range 10 {
+				time.Sleep(time.Second)
+				if !first.steady(time.Now()) {
+					t.Fatal("a gap without a pause")
+				}
+				p.beat(time.Now())
+			}
+			before := time.Now()
+			time.Sleep(time.Second + 1)
+			if early {
+				p.beat(time.Now()) // before anybody asks
+			}
+			for range 2 {
+				if first.steady(time.Now()) || first.steady(before) {
+					t.Error("steady after a pause")
+				}
+				p.beat(time.Now())
+			}
+			if !p.begin().steady(time.Now()) {
+				t.Error("what begins after a pause is not steady")
+			}
+		})
+	}
+}
+
+func TestARelayIsGivenUpAfterAPause(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	m.nodes["n2"].put("t", "a")
+	c.takeSome(1)
+	was := c.sources.Load().relays[0]
+	pulse := m.nodes["n1"].pulse
+	pulse.beat(time.Now().Add(time.Hour)) // as if there had been none for so long
+	m.nodes["n2"].put("t", "b")
+	var got []string
+	for _, d := range c.takeSome(2) {
+		got = append(got, fmt.Sprint(string(d.Body), d.Attempts))
+	}
+	slices.Sort(got)
+	if strings.Join(got, " ") != "a2 b1" && strings.Join(got, " ") != "a2 b2" {
+		t.Errorf("got %q", got)
+	}
+	if !was.gone() {
+		t.Error("the relay has outlived the pause")
+	}
+	if c.ended.Load() != nil {
+		t.Error("the client was told to go")
 	}
 }

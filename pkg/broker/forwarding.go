@@ -24,6 +24,7 @@ type forwarding struct {
 	inlets  *inlets
 	feeds   *feeds
 	adopter *adopter
+	pulse   *pulse
 	handles atomic.Uint64 // of relays, given out
 
 	ctx    context.Context // of the tasks
@@ -40,6 +41,7 @@ func newForwarding(b *Broker) *forwarding {
 	f.inlets = &inlets{d: b.directory, lowly: b.lowDisk.Load, start: f.start, all: map[inletKey]*inlet{}}
 	f.feeds = &feeds{f: f, all: map[feedKey]*feed{}}
 	f.adopter = newAdopter(b)
+	f.pulse = newPulse(b.o.Lease)
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	return f
 }
@@ -48,6 +50,9 @@ func newForwarding(b *Broker) *forwarding {
 // still.
 func (f *forwarding) run(ctx context.Context) {
 	f.start(func() { f.adopter.run(ctx) })
+	if f.b.o.Remote != nil {
+		f.start(func() { every(ctx, f.pulse.span/pulseBeats, func() { f.pulse.beat(time.Now()) }) })
+	}
 	f.outlets.run(ctx)
 	f.cancel(ErrExiting)
 	f.mu.Lock()

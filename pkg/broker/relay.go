@@ -26,6 +26,10 @@ const (
 	relayBytes = 1 << 20
 )
 
+// errPaused is why a relay ends that this process has stood still for: what it
+// gets or has may have been given to others since.
+var errPaused = errors.New("this node was paused")
+
 // errRelayClosed is why a relay that was closed takes no more answers.
 var errRelayClosed = errors.New("the relay is closed")
 
@@ -50,7 +54,8 @@ type relay struct {
 	timeout    time.Duration         // of a delivery
 	maxTimeout time.Duration         // that touching extends it to
 	events     relayEvents
-	extra      bool // adopted: others may come who are nearer
+	extra      bool    // adopted: others may come who are nearer
+	running    stretch // of the process, since it was made
 
 	taken []relayed // of Take's goroutine
 
@@ -126,6 +131,11 @@ func (r *relay) fetched(reply []byte, err error) {
 		return
 	}
 	now := time.Now()
+	if !r.running.steady(now) {
+		r.end(errPaused)
+		r.leave()
+		return
+	}
 	r.mu.Lock()
 	r.fetching--
 	if r.over != nil {
@@ -193,6 +203,11 @@ func (r *relay) gone() bool {
 
 // take hands over up to max of what came: see topic.Consumer.Take.
 func (r *relay) take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
+	if !r.running.steady(now) {
+		r.end(errPaused)
+		r.leave()
+		return 0, nil
+	}
 	r.reserve(now, max)
 	for i := range r.taken {
 		if err := emit(&r.taken[i].Delivery); err != nil {

@@ -238,6 +238,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	r := &relay{
 		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1),
 		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: map[seq.MessageID]flight{},
+		running: s.b.pulse.begin(),
 	}
 	r.partitions.Store(&partitions)
 	r.events = relayEvents{wake: s.ask.Wake, starved: s.allot, freed: s.freed, ended: func(why error) { s.lost(why, true) }}
