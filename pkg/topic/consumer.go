@@ -401,7 +401,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 			c.p.sharing.advance(change{data: data, done: func(err error) { k.shared(o, data, err) }})
 			return nil
 		}
-		c.p.note(data)
+		c.p.note(c.name, data)
 	}
 	k.finished.Add(1)
 	c.p.dirty.mark()
@@ -417,7 +417,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 func (k *Consumer) shared(o seq.Offset, data []byte, err error) {
 	c := k.ch
 	if err == nil {
-		c.p.note(data)
+		c.p.note(c.name, data)
 	} else {
 		c.p.over.Store(true)
 	}

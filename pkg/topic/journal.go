@@ -32,12 +32,13 @@ type journal struct {
 	fs  vfs.FS
 	dir string
 
-	mu     sync.Mutex // guards what follows; held over a write that nobody waits to be synced
-	base   uint64     // number of the snapshot that changes follow from now on
-	file   vfs.File   // nil: not open
-	end    int64      // of what is good in the file of base; 0: make it anew
-	buf    []byte
-	closed bool // the directory may belong to another by now
+	mu      sync.Mutex // guards what follows; held over a write that nobody waits to be synced
+	base    uint64     // number of the snapshot that changes follow from now on
+	file    vfs.File   // nil: not open
+	end     int64      // of what is good in the file of base; 0: make it anew
+	buf     []byte
+	closed  bool                // the directory may belong to another by now
+	ordered map[string]struct{} // channels that were noted or found; nil: none
 }
 
 const (
@@ -49,8 +50,9 @@ const (
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
 
-// note appends a change. After an error what was noted before is intact.
-func (j *journal) note(change []byte) error {
+// note appends a change of a channel. After an error what was noted before is
+// intact.
+func (j *journal) note(channel string, change []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.open(); err != nil {
@@ -61,7 +63,26 @@ func (j *journal) note(change []byte) error {
 		return fmt.Errorf("note a change of positions: %w", err)
 	}
 	j.end += int64(len(j.buf))
+	j.learnLocked(channel)
 	return nil
+}
+
+// knows tells whether something of a channel was ever noted.
+func (j *journal) knows(channel string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.ordered[channel]
+	return ok
+}
+
+func (j *journal) learnLocked(channel string) {
+	if _, ok := j.ordered[channel]; ok {
+		return
+	}
+	if j.ordered == nil {
+		j.ordered = map[string]struct{}{}
+	}
+	j.ordered[channel] = struct{}{}
 }
 
 func (j *journal) open() (err error) {
@@ -130,6 +151,7 @@ func (j *journal) replay(number uint64, s *Snapshot) error {
 				break
 			}
 			s.apply(a)
+			j.learnLocked(a.channel)
 			rest = rest[n:]
 			j.base, j.end = base, int64(len(data)-len(rest))
 		}

@@ -19,7 +19,7 @@ func killed(m *vfs.Mem) *vfs.Mem { return m.CrashClone(vfs.Crash{KeepPercent: 10
 func noteUpTo(t *testing.T, p *Positions, from, to seq.Offset) {
 	t.Helper()
 	for o := from; o < to; o++ {
-		if err := p.Note(advance{"c", 1, o, o}.append(nil)); err != nil {
+		if err := p.Note("c", advance{"c", 1, o, o}.append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	}
 	noteUpTo(t, p, 0, 4)
 	faulty.Decide(func(int64, vfs.Op) vfs.Fault { return vfs.Fault{Err: syscall.ENOSPC, Short: 9} })
-	if err := p.Note(advance{"c", 1, 4, 4}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
+	if err := p.Note("c", advance{"c", 1, 4, 4}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	faulty.Decide(nil)
@@ -141,13 +141,36 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	wantFloor(t, killed(m), 7)
 }
 
+func TestWhatASnapshotLeavesOutStaysNoted(t *testing.T) {
+	b := newBench(t)
+	b.lazy = true
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.join(c)
+	b.publish("a", "b", "c", "d")
+	for i, body := range []string{"a", "b", "c"} {
+		want(t, "taken", r.take(1, t0), body)
+		r.finish(body)
+		if err := b.p.Checkpoint(); err != nil { // nothing of the log is durable
+			t.Fatal(err)
+		}
+		wantStoredFloor(t, b.fs, "p", seq.Offset(i+1))
+	}
+	if err := c.Seek(1); err != nil {
+		t.Fatal(err)
+	}
+	wantStoredFloor(t, b.fs, "p", 1)
+}
+
 func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
 	p, _ := mustOpenPositions(t, positionsFS(t))
 	noteUpTo(t, p, 0, 2)
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Note(advance{"c", 1, 2, 2}.append(nil)); fate.Of(err) != fate.Refused {
+	if err := p.Note("c", advance{"c", 1, 2, 2}.append(nil)); fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 }
@@ -221,7 +244,7 @@ func FuzzJournal(f *testing.F) {
 		}
 		seed := rand.New(rand.NewPCG(number, 1))
 		a := advance{"other", seed.Uint64(), 1, 2}
-		if err := errors.Join(j.note(a.append(nil)), j.close()); err != nil {
+		if err := errors.Join(j.note(a.channel, a.append(nil)), j.close()); err != nil {
 			t.Fatal(err)
 		}
 		var again Snapshot

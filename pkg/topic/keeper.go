@@ -135,6 +135,7 @@ func (k *keeper) save(snap Snapshot, image []byte) error {
 	switch {
 	case snap.reaches(durable):
 		k.dirty.mark() // there will be more to say once the rest is durable
+		k.positions.Renote(snap, durable)
 		return k.positions.Save(snap.below(durable))
 	case image != nil:
 		return k.positions.saveCopy(image)
@@ -180,7 +181,7 @@ func (k *keeper) close() error {
 // note keeps a change of an ordered channel for a process that is killed before
 // the next checkpoint. A failure is not said: that checkpoint meets the same disk,
 // and says so.
-func (k *keeper) note(change []byte) {
-	_ = k.positions.Note(change)
+func (k *keeper) note(channel string, change []byte) {
+	_ = k.positions.Note(channel, change)
 	k.dirty.mark()
 }

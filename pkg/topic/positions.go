@@ -160,10 +160,23 @@ func (p *Positions) Number() uint64 { return p.number }
 // from now on follow it, those before are in it.
 func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
 
-// Note keeps a change that an ordered channel's consumer made, for a process that
+// Note keeps an encoded change that an ordered channel's consumer made, for a process that
 // is killed before the next snapshot is stored. It waits for no disk to be
 // synced. It may be called at any time, by one goroutine.
-func (p *Positions) Note(change []byte) error { return p.journal.note(change) }
+func (p *Positions) Note(channel string, change []byte) error { return p.journal.note(channel, change) }
+
+// Renote notes again what was noted before Begin of messages at or beyond end,
+// which the snapshot that is about to be stored leaves out. It does what it can.
+func (p *Positions) Renote(s Snapshot, end seq.Offset) {
+	for i := range s.Channels {
+		c := &s.Channels[i]
+		if c.Position.Floor <= end || !p.journal.knows(c.Name) {
+			continue
+		}
+		last := c.Position.Floor - 1
+		_ = p.journal.note(c.Name, advance{channel: c.Name, version: c.Version, floor: last, offset: last}.append(nil))
+	}
+}
 
 // Close closes what is open. Everything is stored already.
 func (p *Positions) Close() error { return p.journal.close() }

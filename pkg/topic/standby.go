@@ -103,7 +103,7 @@ func (s *Standby) Advance(change []byte) error {
 	if s.closed {
 		return errPartitionClosed
 	}
-	if err := s.files.Note(change); err != nil {
+	if err := s.files.Note(a.channel, change); err != nil {
 		return err
 	}
 	s.known.apply(a)
