@@ -276,6 +276,9 @@ func (w *world) heal() {
 	w.healNetwork()
 	for _, m := range w.machines { // whoever was told to stop does so
 		if l := m.alive(); l != nil && l.leaving.Load() {
+			if l.broker.Load() == nil {
+				l.kill(vfs.Crash{KeepPercent: 100}, "stops before it serves")
+			}
 			<-l.gone
 		}
 	}
