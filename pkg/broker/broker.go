@@ -153,6 +153,9 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
+	if err := (owner{b.hosting}).claim(); err != nil {
+		return nil, err
+	}
 	b.registerOps()
 	began := time.Now()
 	b.began = o.Meta.Applied()

@@ -477,7 +477,6 @@ func TestDataWithoutMetadataIsLeftAloneAndSaid(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
 	n.stop()
-	n.dir = t.TempDir() // the metadata is gone
 	if err := n.fs.Rename("data/topics/"+firstDir(t, n.fs), "data/topics/t.4000000000"); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ func (b *Broker) Health() Health {
 	}
 	if n := int(b.strays.Load()); n > 0 {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics that the metadata never knew: was it lost?"})
+		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics that the metadata never knew, or of another cluster: was it lost?"})
 	}
 	offline := 0
 	for _, t := range b.Topics() {
