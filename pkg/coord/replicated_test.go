@@ -234,6 +234,40 @@ func TestSealWaitsUntilAllIsEverywhere(t *testing.T) {
 	})
 }
 
+// TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest has the followers
+// acknowledge before the leader does: what is committed by then nobody has asked
+// them about.
+func TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		if err := c.nodes["a"].replica.Close(); err != nil {
+			t.Fatal(err)
+		}
+		disk := vfs.NewFaulty(vfs.NewMem())
+		c.start("a", disk)
+		term := c.elect("a", three...)
+		tick(term, time.Second)
+		disk.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+			if op.Kind != vfs.OpSyncData {
+				return vfs.Fault{}
+			}
+			slow := make(chan struct{})
+			time.AfterFunc(20*time.Millisecond, func() { close(slow) })
+			return vfs.Fault{Hang: slow}
+		})
+		told := put(term, "m")
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := term.Seal(ctx); err != nil {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if err := within(0, told); err != nil {
+			t.Error(err)
+		}
+		disk.Decide(nil)
+	})
+}
+
 func TestAnOldEntrysOutcomeIsUnknown(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		c.decide = func(coord.ISRChange) (bool, error) { return false, errors.New("no quorum") }

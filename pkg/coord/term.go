@@ -233,7 +233,11 @@ func (t *Term) appendAll() {
 		if g == nil {
 			t.appending = false
 			t.checkSealLocked()
+			sealed := t.sealed != nil
 			t.mu.Unlock()
+			if sealed { // who acknowledged before this node did has not been told
+				tell(t.members.followers(), false)
+			}
 			return
 		}
 		g.size, g.since = g.builder.Size(), t.o.Now()
