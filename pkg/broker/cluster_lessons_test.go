@@ -141,6 +141,9 @@ func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {
 	if l.leader("t", 0).lookup("t").leds(0).part.Channel("c") != nil {
 		t.Error("the channel has come back")
 	}
+	l.eventually("what was inherited to be committed", func() bool {
+		return l.leader("t", 0).lookup("t").leds(0).replica.Log().CommittedEnd() == 2
+	})
 	c := l.subscribe("t", "c", 0)
 	l.mustPut("t", 0, "fresh")
 	if got := c.take(1); got != "fresh" {
