@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// termTick is how often terms that have followers are told what time it is.
-const termTick = 100 * time.Millisecond
+// termTick is how often terms that have followers are told what time it is, and
+// idleTicks how many times less often those that have nothing to do.
+const (
+	termTick  = 100 * time.Millisecond
+	idleTicks = 4
+)
 
 // terms are the led partitions that have other replicas: those that need to be
 // told the time. All others cost nothing while they are idle.
@@ -51,7 +55,9 @@ func (t *terms) list(buf []*ledPartition) []*ledPartition {
 // woken.
 func (t *terms) run(ctx context.Context, contact func() time.Time) {
 	var all []*ledPartition
+	round := 0
 	every(ctx, termTick, func() {
+		round++
 		clear(all)
 		all = t.list(all[:0])
 		if len(all) == 0 {
@@ -59,9 +65,16 @@ func (t *terms) run(ctx context.Context, contact func() time.Time) {
 		}
 		now, last := time.Now(), contact()
 		for _, lp := range all {
-			lp.tick(now, last)
+			if round%idleTicks == 0 || !lp.idle() {
+				lp.tick(now, last)
+			}
 		}
 	})
+}
+
+// idle says that telling the time can wait.
+func (lp *ledPartition) idle() bool {
+	return lp.term.Idle() && (lp.lease == nil || !lp.lease.lapsed.Load())
 }
 
 // tick tells a term the time, and when this node was last in touch with a

@@ -287,3 +287,32 @@ func inVirtualTime(t *testing.T, f func(t *testing.T, c *cluster)) {
 		c.close()
 	})
 }
+
+func TestATermWithNothingToDoIsIdle(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		term := c.elect("a", three...)
+		tick(term, time.Second)
+		if !term.Idle() {
+			t.Error("everybody has everything, and it is not idle")
+		}
+		if err := within(time.Second, put(term, "m")); err != nil {
+			t.Fatal(err)
+		}
+		if term.Idle() {
+			t.Error("idle, though the others were not told what is committed")
+		}
+		tick(term, time.Second)
+		if !term.Idle() {
+			t.Error("not idle after all were told")
+		}
+		c.net.Kill("c")
+		synctest.Wait()
+		if term.Idle() {
+			t.Error("idle, though a replica went away")
+		}
+		tick(term, time.Second)
+		if term.Idle() {
+			t.Error("idle while a replica is missing")
+		}
+	})
+}

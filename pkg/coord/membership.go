@@ -259,6 +259,20 @@ func (m *membership) everywhere(end seq.Offset, shares uint64) bool {
 	return true
 }
 
+// settled tells whether every replica is in sync, holds a log up to its end and
+// knows it as committed, and no change is asked for.
+func (m *membership) settled(end seq.Offset) bool {
+	if m.proposal.open || len(m.view.ISR) != len(m.view.Replicas) {
+		return false
+	}
+	for _, f := range m.followers() {
+		if !f.connected || f.down || !f.has(end, 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // confirmed returns when everyone who counts was last known to recognise the
 // term.
 func (m *membership) confirmed(now time.Time) time.Time {

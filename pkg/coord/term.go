@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
@@ -100,6 +101,7 @@ type Term struct {
 	shares replication.Shares
 
 	running sync.WaitGroup // the appender
+	idleAt  atomic.Uint64  // one past the log's end at which the last Tick found nothing to do; 0: it found something
 
 	mu        sync.Mutex // guards what follows
 	room      sync.Cond  // there may be room to append, a release is over, or the term is

@@ -11,7 +11,7 @@ import (
 const (
 	// quietQuorum is the age of the node's contact to the metadata's quorum at
 	// which a term begins to ask its followers whether they still recognise it.
-	quietQuorum = 500 * time.Millisecond
+	quietQuorum = 650 * time.Millisecond
 	// askAgain is the age of their answer at which it asks again.
 	askAgain = 250 * time.Millisecond
 )
@@ -80,8 +80,8 @@ func (t *Term) reconsider(now time.Time) {
 	}
 }
 
-// Tick does what is due now and then, at least every few hundred milliseconds
-// while the partition has other replicas: it judges who lags, tells idle followers
+// Tick does what is due now and then, every hundred milliseconds or so while the
+// partition has other replicas, and every half second while the term is Idle: it judges who lags, tells idle followers
 // what is committed, and settles entries that have waited for too long: what is
 // not even written by then is refused and never will be. contact is
 // when this node was last in touch with the metadata's quorum.
@@ -93,6 +93,7 @@ func (t *Term) Tick(now, contact time.Time) {
 		return
 	}
 	end := t.o.Log.End()
+	idle := len(t.backlog.queue) == 0 && len(t.sharing) == 0 && t.members.settled(end)
 	for _, f := range followers {
 		f.observe(now, end)
 	}
@@ -107,9 +108,17 @@ func (t *Term) Tick(now, contact time.Time) {
 		t.releaseLocked()
 	}
 	t.mu.Unlock()
+	t.idleAt.Store(0)
+	if idle && !ask {
+		t.idleAt.Store(uint64(end) + 1)
+	}
 	tell(followers, ask)
 	t.reconsider(now)
 }
+
+// Idle says that the last Tick found nothing to do, and nothing was appended
+// since: the next one may come later than others. It takes no lock.
+func (t *Term) Idle() bool { return t.idleAt.Load() == uint64(t.o.Log.End())+1 }
 
 // ISRProposed tells what became of a change that was asked for. With no error,
 // or one that says that metadata has moved on, Update brings the answer. After
@@ -176,6 +185,7 @@ func (w watch) down(refused bool) {
 	w.t.mu.Lock()
 	w.f.connected, w.f.refused = false, refused
 	w.t.mu.Unlock()
+	w.t.idleAt.Store(0)
 	w.f.rep.Disconnected()
 	w.t.reconsider(w.t.o.Now())
 }
