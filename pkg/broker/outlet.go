@@ -28,7 +28,7 @@ const (
 	strayGrace = 250 * time.Millisecond
 
 	// A partition that is refused is tried again after a pause that doubles from
-	// the first to the last of these, and whenever its metadata changes.
+	// the first to the last of these, and begins anew whenever its metadata changes.
 	retryFirst = 2 * time.Millisecond
 	retryLast  = 50 * time.Millisecond
 )
@@ -202,11 +202,17 @@ func (o *outlet) take(x *parcel, target meta.NodeID) (again bool, err error) {
 	return false, nil
 }
 
-// delayLocked puts off the next attempt, once a round.
+// delayLocked puts off the next attempt, once a round. The pauses are short again
+// when the metadata has changed since the last refusal: another node is about to
+// lead, or to know that it does.
 func (o *outlet) delayLocked(seen *meta.Topic) {
+	changed := o.seen != seen
 	o.seen = seen
 	if o.pause > 0 && o.paused == o.round {
 		return
+	}
+	if changed {
+		o.pause = 0
 	}
 	o.pause, o.paused = min(max(2*o.pause, retryFirst), retryLast), o.round
 	o.retryAt = time.Now().Add(o.pause)

@@ -372,6 +372,25 @@ func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
 	}
 }
 
+func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
+	before, after := &meta.Topic{}, &meta.Topic{}
+	var o outlet
+	for i, c := range []struct {
+		seen *meta.Topic
+		want time.Duration
+	}{
+		{before, 2}, {before, 4}, {before, 8}, {before, 16}, {before, 32}, {before, 50}, {before, 50},
+		{after, 2}, {after, 4},
+	} {
+		o.round++
+		o.delayLocked(c.seen)
+		o.delayLocked(c.seen) // another of the same round
+		if want := c.want * time.Millisecond; o.pause != want {
+			t.Errorf("refusal %d: a pause of %v, want %v", i, o.pause, want)
+		}
+	}
+}
+
 func TestWhatWaitsIsBounded(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
