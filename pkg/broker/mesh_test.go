@@ -39,7 +39,7 @@ func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 	t.Helper()
 	m := &mesh{t: t, nodes: map[meta.NodeID]*meshNode{}, links: map[[2]meta.NodeID]*meshLink{}}
 	var err error
-	m.meta, err = raftstore.Open(raftstore.Options{Dir: t.TempDir(), NodeID: "store", Bootstrap: true, ReserveBytes: -1})
+	m.meta, err = raftstore.Open(raftstore.Options{InMemory: true, NodeID: "store", Bootstrap: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -229,23 +230,24 @@ func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
 }
 
 func TestAClientThatNobodyCanServeIsToldToGo(t *testing.T) {
-	t.Parallel() // it takes some seconds
-	m := newMesh(t, "n1", "n2")
-	m.create("t", "n2")
-	c := m.nodes["n1"].subscribe("t", "c")
-	if err := m.nodes["n2"].Close(); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	for end := began.Add(2 * orphanPatience); c.ended.Load() == nil && time.Now().Before(end); {
-		<-c.woken
-		if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2")
+		c := m.nodes["n1"].subscribe("t", "c")
+		if err := m.nodes["n2"].Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := c.ended.Load(); err == nil || !errors.Is(*err, errNoSource) || time.Since(began) < orphanPatience {
-		t.Errorf("told %v after %v", err, time.Since(began))
-	}
+		began := time.Now()
+		for end := began.Add(2 * orphanPatience); c.ended.Load() == nil && time.Now().Before(end); {
+			<-c.woken
+			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.ended.Load(); err == nil || !errors.Is(*err, errNoSource) || time.Since(began) < orphanPatience {
+			t.Errorf("told %v after %v", err, time.Since(began))
+		}
+	})
 }
 
 func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
@@ -339,6 +341,16 @@ func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
 	c.take(1)
 	c.Close()
 	eventually(t, func() bool { return len(m.nodes["n2"].lookup("t").leds(0).part.Channels()) == 0 })
+}
+
+func TestAnEphemeralTopicStaysWhileAnotherLeaderMayHaveItsChannels(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t#ephemeral", "n1", "n2")
+	c := m.nodes["n1"].subscribe("t#ephemeral", "c#ephemeral")
+	m.nodes["n2"].subscribe("t#ephemeral", "d#ephemeral").Close()
+	if m.meta.Topic("t#ephemeral") == nil || c.ended.Load() != nil {
+		t.Error("the topic has gone under a consumer")
+	}
 }
 
 func TestBigMessagesGoThroughARelay(t *testing.T) {

@@ -267,12 +267,13 @@ func (d *directory) hostedOrConverged(name string) (*hostedTopic, error) {
 }
 
 // dropIfAbandoned deletes an ephemeral topic that this node leads and that has no
-// channel left.
+// channel left. Of what others lead it knows no channels.
 func (d *directory) dropIfAbandoned(ctx context.Context, h *hostedTopic) error {
-	if !meta.IsEphemeral(h.name) || len(h.led()) == 0 {
+	led := h.led()
+	if !meta.IsEphemeral(h.name) || len(led) == 0 || len(led) < len(h.config.Load().Partitions) {
 		return nil
 	}
-	for _, lp := range h.led() {
+	for _, lp := range led {
 		if len(lp.part.Channels()) > 0 {
 			return nil
 		}
