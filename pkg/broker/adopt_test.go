@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -12,72 +13,75 @@ import (
 )
 
 func TestOneAddressGetsEveryPartition(t *testing.T) {
-	t.Parallel() // it takes some seconds
-	m := newMesh(t, "n1", "n2", "n3")
-	m.create("t", "n1", "n2", "n3")
-	c := m.nodes["n1"].subscribe("t", "c")
-	var want []string
-	for i := range 30 {
-		body := fmt.Sprintf("%02d", i)
-		want = append(want, body)
-		if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
-			t.Fatal(r.Err)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2", "n3")
+		m.create("t", "n1", "n2", "n3")
+		c := m.nodes["n1"].subscribe("t", "c")
+		var want []string
+		for i := range 30 {
+			body := fmt.Sprintf("%02d", i)
+			want = append(want, body)
+			if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
+				t.Fatal(r.Err)
+			}
 		}
-	}
-	if got := c.take(30); got != strings.Join(want, " ") {
-		t.Errorf("got %s", got)
-	}
-	if live := c.sources.Load().live(); live != 3 {
-		t.Errorf("%d sources", live)
-	}
+		if got := c.take(30); got != strings.Join(want, " ") {
+			t.Errorf("got %s", got)
+		}
+		if live := c.sources.Load().live(); live != 3 {
+			t.Errorf("%d sources", live)
+		}
 
-	// somebody comes to n2: what is there is theirs
-	d := m.nodes["n2"].subscribe("t", "c")
-	eventually(t, func() bool {
-		if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
-			t.Fatal(err)
+		// somebody comes to n2: what is there is theirs
+		d := m.nodes["n2"].subscribe("t", "c")
+		eventually(t, func() bool {
+			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return c.sources.Load().live() == 2
+		})
+		m.nodes["n1"].publish(Publish{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("x")}}})
+		if got := d.take(1); got != "x" {
+			t.Errorf("got %s", got)
 		}
-		return c.sources.Load().live() == 2
+		c.idle()
 	})
-	m.nodes["n1"].publish(Publish{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("x")}}})
-	if got := d.take(1); got != "x" {
-		t.Errorf("got %s", got)
-	}
-	c.idle()
 }
 
 func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
-	t.Parallel() // it takes some seconds
-	m := newMesh(t, "n1", "n2")
-	m.create("t", "n1", "n2")
-	c := m.nodes["n1"].subscribe("t", "c")
-	m.nodes["n2"].put("t", "x")
-	got := c.takeSome(1)[0]
-	d := m.nodes["n2"].subscribe("t", "c")
-	r := c.sources.Load().relays[0]
-	eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.retiring })
-	if err := c.Finish(got.ID); err != nil {
-		t.Error(err)
-	}
-	eventually(t, r.gone)
-	d.idle()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n1", "n2")
+		c := m.nodes["n1"].subscribe("t", "c")
+		m.nodes["n2"].put("t", "x")
+		got := c.takeSome(1)[0]
+		d := m.nodes["n2"].subscribe("t", "c")
+		r := c.sources.Load().relays[0]
+		eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.retiring })
+		if err := c.Finish(got.ID); err != nil {
+			t.Error(err)
+		}
+		eventually(t, r.gone)
+		d.idle()
+	})
 }
 
 func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
-	t.Parallel() // it takes some seconds
-	m := newMesh(t, "n1", "n2", "n3")
-	m.create("t", "n2", "n3")
-	c := m.nodes["n1"].subscribe("t", "c")
-	m.link("n1", "n2").cut(true)
-	eventually(t, func() bool { return c.sources.Load().live() == 1 })
-	if c.ended.Load() != nil {
-		t.Error("the client was told to go, though there is another partition")
-	}
-	m.link("n1", "n2").cut(false)
-	m.nodes["n2"].put("t", "x")
-	if got := c.take(1); got != "x" {
-		t.Errorf("got %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2", "n3")
+		m.create("t", "n2", "n3")
+		c := m.nodes["n1"].subscribe("t", "c")
+		m.link("n1", "n2").cut(true)
+		eventually(t, func() bool { return c.sources.Load().live() == 1 })
+		if c.ended.Load() != nil {
+			t.Error("the client was told to go, though there is another partition")
+		}
+		m.link("n1", "n2").cut(false)
+		m.nodes["n2"].put("t", "x")
+		if got := c.take(1); got != "x" {
+			t.Errorf("got %s", got)
+		}
+	})
 }
 
 func TestCreditIsSharedOut(t *testing.T) {

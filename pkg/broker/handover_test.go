@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -176,26 +177,28 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 }
 
 func TestWithoutAQuorumOfTheMetadataALeaderStays(t *testing.T) {
-	l := newLan(t, nil, "n1", "n2", "n3")
-	if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 300}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 300 {
-		l.mustPut("t", i, "a")
-	}
-	if err := l.store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	if err := l.at("n1").Handover(t.Context()); !errors.Is(err, errNoElection) {
-		t.Errorf("handed over: %v", err)
-	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it took %v", took)
-	}
-	for i := range 300 {
-		l.mustPut("t", i, "b")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2", "n3")
+		if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 300}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 300 {
+			l.mustPut("t", i, "a")
+		}
+		if err := l.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := l.at("n1").Handover(t.Context()); !errors.Is(err, errNoElection) {
+			t.Errorf("handed over: %v", err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for i := range 300 {
+			l.mustPut("t", i, "b")
+		}
+	})
 }
 
 func TestANodeThatClosesLeavesTheInSyncSetsFirst(t *testing.T) {

@@ -374,11 +374,11 @@ func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 	ctx := t.Context()
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)
+	l.kill("n1") // it would take n2 back
 	p := l.store.Topic("t").Partitions[0]
 	if _, err := l.store.Propose(ctx, meta.AlterISR{Topic: "t", Partition: 0, Epoch: p.Epoch, Version: p.Version, ISR: []meta.NodeID{"n1"}}); err != nil {
 		t.Fatal(err)
 	}
-	l.kill("n1")
 	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n1", State: meta.NodeDown}); err != nil {
 		t.Fatal(err)
 	}
