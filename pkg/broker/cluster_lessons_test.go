@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -99,32 +100,34 @@ func TestAFailOverDeliversOnlyWhatWasNotFinished(t *testing.T) {
 }
 
 func TestADelayedMessageIsDueOnceThroughFailOvers(t *testing.T) {
-	l := newLan(t, nil, "n1", "n2", "n3")
-	l.create("t", "n1", "n2", "n3")
-	c := l.subscribe("t", "c", 0)
-	l.mustPut("t", 0, "a")
-	for round := range 4 {
-		got := c.takeSome(1)
-		if int(got[0].Attempts) != round+1 {
-			t.Fatalf("round %d: attempt %d", round, got[0].Attempts)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		c := l.subscribe("t", "c", 0)
+		l.mustPut("t", 0, "a")
+		for round := range 4 {
+			got := c.takeSome(1)
+			if int(got[0].Attempts) != round+1 {
+				t.Fatalf("round %d: attempt %d", round, got[0].Attempts)
+			}
+			if err := c.Requeue(got[0].ID, 80*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.leader("t", 0).lookup("t").flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			l.elect("t", 0, []meta.NodeID{"n2", "n3", "n1"}[round%3])
+			c = l.subscribe("t", "c", 0)
 		}
-		if err := c.Requeue(got[0].ID, 80*time.Millisecond); err != nil {
-			t.Fatal(err)
+		if got := c.take(1); got != "a" {
+			t.Errorf("got %q", got)
 		}
-		if err := l.leader("t", 0).lookup("t").flush(t.Context()); err != nil {
-			t.Fatal(err)
+		c.idle()
+		if s := l.leader("t", 0).lookup("t").leds(0).part.Channel("c").Stats(); s.Depth+s.InFlight+s.Deferred != 0 {
+			t.Errorf("left: %+v", s)
 		}
-		c.Close()
-		l.elect("t", 0, []meta.NodeID{"n2", "n3", "n1"}[round%3])
-		c = l.subscribe("t", "c", 0)
-	}
-	if got := c.take(1); got != "a" {
-		t.Errorf("got %q", got)
-	}
-	c.idle()
-	if s := l.leader("t", 0).lookup("t").leds(0).part.Channel("c").Stats(); s.Depth+s.InFlight+s.Deferred != 0 {
-		t.Errorf("left: %+v", s)
-	}
+	})
 }
 
 func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {

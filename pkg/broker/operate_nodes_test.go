@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,45 +51,47 @@ func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
 }
 
 func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
-	l, c := newGovernedLan(t, "n1", "n2", "n3")
-	ctx := t.Context()
-	l.create("t", "n1", "n2", "n3")
-	l.inSync("t", 0, 3)
-	b := l.at("n2")
-	if err := b.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
-		t.Errorf("no room: %v", err)
-	}
-	if err := b.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
-		t.Errorf("no node: %v", err)
-	}
-	if err := b.DecommissionNode(ctx, "n1", true); err != nil {
-		t.Fatal(err)
-	}
-	d, err := b.DescribeNode(ctx, "n1")
-	if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
-		t.Errorf("described as %+v, %v", d, err)
-	}
-	if err := b.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
-		t.Errorf("in use: %v", err)
-	}
-	if err := b.DeleteTopic(ctx, "t"); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, ErrNodeActive) {
-		t.Errorf("up and wanted: %v", err)
-	}
-	if d, err := b.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
-		t.Errorf("empty: %+v, %v", d, err)
-	}
-	if err := errors.Join(b.RemoveNode(ctx, "n1"), b.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
-		t.Errorf("removed %v, %v", c.removed, err)
-	}
-	if err := b.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
-		t.Errorf("no node: %v", err)
-	}
-	if _, err := b.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
-		t.Errorf("removed and described: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l, c := newGovernedLan(t, "n1", "n2", "n3")
+		ctx := t.Context()
+		l.create("t", "n1", "n2", "n3")
+		l.inSync("t", 0, 3)
+		b := l.at("n2")
+		if err := b.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
+			t.Errorf("no room: %v", err)
+		}
+		if err := b.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
+			t.Errorf("no node: %v", err)
+		}
+		if err := b.DecommissionNode(ctx, "n1", true); err != nil {
+			t.Fatal(err)
+		}
+		d, err := b.DescribeNode(ctx, "n1")
+		if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
+			t.Errorf("described as %+v, %v", d, err)
+		}
+		if err := b.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
+			t.Errorf("in use: %v", err)
+		}
+		if err := b.DeleteTopic(ctx, "t"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, ErrNodeActive) {
+			t.Errorf("up and wanted: %v", err)
+		}
+		if d, err := b.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
+			t.Errorf("empty: %+v, %v", d, err)
+		}
+		if err := errors.Join(b.RemoveNode(ctx, "n1"), b.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
+			t.Errorf("removed %v, %v", c.removed, err)
+		}
+		if err := b.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
+			t.Errorf("no node: %v", err)
+		}
+		if _, err := b.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
+			t.Errorf("removed and described: %v", err)
+		}
+	})
 }
 
 func TestStatsOfSeveralLeadersAddUp(t *testing.T) {

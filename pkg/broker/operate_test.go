@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,14 +164,10 @@ func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
 func TestAPeekBetweenNodesComesInParts(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2")
 	l.spread("t", "n1")
-	large := make([]byte, peekBytes/2-1)
-	for range 5 {
-		if err := l.put("t", 0, string(large)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seen, err := l.at("n2").Peek(t.Context(), Peek{Topic: "t", Partition: 0, Max: 4})
-	if err != nil || len(seen) != 4 {
+	large := string(make([]byte, 2*peekBytes/5))
+	l.mustPut("t", 0, large, large, large, "more")
+	seen, err := l.at("n2").Peek(t.Context(), Peek{Topic: "t", Partition: 0, Max: 3})
+	if err != nil || len(seen) != 3 {
 		t.Fatalf("%d messages, %v", len(seen), err)
 	}
 	for i, m := range seen {
@@ -399,31 +396,33 @@ func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 }
 
 func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
-	l, _ := newGovernedLan(t, "n1", "n2", "n3")
-	ctx := t.Context()
-	for i := range 4 {
-		name := fmt.Sprint("t", i)
-		l.create(name, "n1", "n2")
-		l.mustPut(name, 0, "a") // both have it
-		l.elect(name, 0, "n2")
-		l.leader(name, 0)
-	}
-	b := l.at("n3")
-	plan := b.PlanBalance()
-	if len(plan.Leaders) != 4 || plan.Leaders[0] != (LeaderMove{"t0", 0, "n2", "n1"}) || len(plan.Moves) == 0 {
-		t.Fatalf("plan %+v", plan)
-	}
-	if want := []NodeLoad{{"n1", "up", "", 0, 4, 4}, {"n2", "up", "", 4, 0, 4}, {"n3", "up", "", 0, 0, 0}}; !cmp.Equal(plan.Nodes, want) {
-		t.Errorf("loads %+v", plan.Nodes)
-	}
-	done, err := b.StartBalance(ctx, true, false, 0)
-	if err != nil || len(done.Leaders) != 4 || len(done.Moves) != 0 || len(b.PlanBalance().Leaders) != 0 {
-		t.Errorf("leaders: %+v, %v", done, err)
-	}
-	done, err = b.StartBalance(ctx, false, true, 1)
-	if err != nil || len(done.Leaders) != 0 || len(done.Moves) != 1 || b.Placement().Moving != 1 {
-		t.Errorf("replicas: %+v, %v", done, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newGovernedLan(t, "n1", "n2", "n3")
+		ctx := t.Context()
+		for i := range 4 {
+			name := fmt.Sprint("t", i)
+			l.create(name, "n1", "n2")
+			l.mustPut(name, 0, "a") // both have it
+			l.elect(name, 0, "n2")
+			l.leader(name, 0)
+		}
+		b := l.at("n3")
+		plan := b.PlanBalance()
+		if len(plan.Leaders) != 4 || plan.Leaders[0] != (LeaderMove{"t0", 0, "n2", "n1"}) || len(plan.Moves) == 0 {
+			t.Fatalf("plan %+v", plan)
+		}
+		if want := []NodeLoad{{"n1", "up", "", 0, 4, 4}, {"n2", "up", "", 4, 0, 4}, {"n3", "up", "", 0, 0, 0}}; !cmp.Equal(plan.Nodes, want) {
+			t.Errorf("loads %+v", plan.Nodes)
+		}
+		done, err := b.StartBalance(ctx, true, false, 0)
+		if err != nil || len(done.Leaders) != 4 || len(done.Moves) != 0 || len(b.PlanBalance().Leaders) != 0 {
+			t.Errorf("leaders: %+v, %v", done, err)
+		}
+		done, err = b.StartBalance(ctx, false, true, 1)
+		if err != nil || len(done.Leaders) != 0 || len(done.Moves) != 1 || b.Placement().Moving != 1 {
+			t.Errorf("replicas: %+v, %v", done, err)
+		}
+	})
 }
 
 func TestEveryMemberTellsOfItsPartInTheAgreement(t *testing.T) {

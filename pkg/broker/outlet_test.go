@@ -406,7 +406,9 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		t.Errorf("%d are answered: %v", n, got.receipts)
 	}
 	got.mu.Unlock()
-	l.cut(false)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
 	got.Wait()
 }
 

@@ -93,43 +93,45 @@ func (c *consumer) idle() {
 }
 
 func TestAnswersReachTheLeader(t *testing.T) {
-	m := newMesh(t, "n1", "n2")
-	m.create("t", "n2")
-	c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = 400 * time.Millisecond })
-	m.nodes["n2"].put("t", "a")
-	m.nodes["n2"].put("t", "b")
-	got := c.takeSome(2)
-	if c.InFlight() != 2 {
-		t.Errorf("%d in flight", c.InFlight())
-	}
-	if err := errors.Join(c.Finish(got[0].ID), c.Requeue(got[1].ID, 50*time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Finish(got[0].ID); !errors.Is(err, ErrNotInFlight) {
-		t.Errorf("finished twice: %v", err)
-	}
-	if c.InFlight() != 0 {
-		t.Errorf("%d in flight", c.InFlight())
-	}
-	again := c.takeSome(1)[0]
-	if string(again.Body) != "b" || again.Attempts != 2 {
-		t.Errorf("got %+v", again)
-	}
-	for range 10 { // longer than the timeout in all
-		tick := time.NewTimer(100 * time.Millisecond)
-		<-tick.C
-		if err := c.Touch(again.ID); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2")
+		c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = 400 * time.Millisecond })
+		m.nodes["n2"].put("t", "a")
+		m.nodes["n2"].put("t", "b")
+		got := c.takeSome(2)
+		if c.InFlight() != 2 {
+			t.Errorf("%d in flight", c.InFlight())
+		}
+		if err := errors.Join(c.Finish(got[0].ID), c.Requeue(got[1].ID, 50*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	late := c.takeSome2(t, again)
-	if err := c.Finish(late.ID); err != nil {
-		t.Error(err)
-	}
-	eventually(t, func() bool { return m.nodes["n2"].finished("t", "c") == 2 })
-	if s := m.nodes["n2"].channelStats("t", "c"); s.Requeued != 1 || s.TimedOut != 1 || s.InFlight != 0 || len(s.Clients) != 1 || s.Clients[0].ClientID != "test" {
-		t.Errorf("got %+v", s)
-	}
+		if err := c.Finish(got[0].ID); !errors.Is(err, ErrNotInFlight) {
+			t.Errorf("finished twice: %v", err)
+		}
+		if c.InFlight() != 0 {
+			t.Errorf("%d in flight", c.InFlight())
+		}
+		again := c.takeSome(1)[0]
+		if string(again.Body) != "b" || again.Attempts != 2 {
+			t.Errorf("got %+v", again)
+		}
+		for range 10 { // longer than the timeout in all
+			tick := time.NewTimer(100 * time.Millisecond)
+			<-tick.C
+			if err := c.Touch(again.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late := c.takeSome2(t, again)
+		if err := c.Finish(late.ID); err != nil {
+			t.Error(err)
+		}
+		eventually(t, func() bool { return m.nodes["n2"].finished("t", "c") == 2 })
+		if s := m.nodes["n2"].channelStats("t", "c"); s.Requeued != 1 || s.TimedOut != 1 || s.InFlight != 0 || len(s.Clients) != 1 || s.Clients[0].ClientID != "test" {
+			t.Errorf("got %+v", s)
+		}
+	})
 }
 
 // takeSome2 waits for a message to time out and come again.
@@ -277,42 +279,44 @@ func (s *feeds) count() int {
 }
 
 func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
-	m := newMesh(t, "n1", "n2")
-	m.create("t", "n2", "n1", "n2")
-	one := m.nodes["n1"].subscribe("t", "one", func(s *Subscribe) { s.Partition = 2 })
-	sampled := m.nodes["n1"].subscribe("t", "sampled", func(s *Subscribe) { s.Partition, s.SampleRate = 2, 1 })
-	for i := range 300 {
-		m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3)}}})
-	}
-	for _, d := range one.takeSome(100) {
-		if string(d.Body) != "2" {
-			t.Fatalf("got %s", d.Body)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2", "n1", "n2")
+		one := m.nodes["n1"].subscribe("t", "one", func(s *Subscribe) { s.Partition = 2 })
+		sampled := m.nodes["n1"].subscribe("t", "sampled", func(s *Subscribe) { s.Partition, s.SampleRate = 2, 1 })
+		for i := range 300 {
+			m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3)}}})
 		}
-	}
-	one.idle()
-	eventually(t, func() bool {
-		n, err := sampled.Take(time.Now(), 300, func(*topic.Delivery) error { return nil })
-		if err != nil || n > 50 {
-			t.Fatalf("took %d, %v", n, err)
+		for _, d := range one.takeSome(100) {
+			if string(d.Body) != "2" {
+				t.Fatalf("got %s", d.Body)
+			}
 		}
-		s := m.nodes["n2"].channelStats("t", "sampled")
-		return s.Depth == 100 && s.Delivered < 50 // partition 0 is nobody's
+		one.idle()
+		eventually(t, func() bool {
+			n, err := sampled.Take(time.Now(), 300, func(*topic.Delivery) error { return nil })
+			if err != nil || n > 50 {
+				t.Fatalf("took %d, %v", n, err)
+			}
+			s := m.nodes["n2"].channelStats("t", "sampled")
+			return s.Depth == 100 && s.Delivered < 50 // partition 0 is nobody's
+		})
+		n1 := m.nodes["n1"]
+		r := Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
+		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
+			t.Errorf("got %v", err)
+		}
+		m.nodes["n2"].o.MaxChannelConsumers = 1
+		r.Partition = 2
+		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrTooManyConsumers) {
+			t.Errorf("got %v", err)
+		}
+		n1.o.PublishTimeout = 50 * time.Millisecond
+		m.link("n1", "n2").cut(true)
+		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, errNotReached) {
+			t.Errorf("got %v", err)
+		}
 	})
-	n1 := m.nodes["n1"]
-	r := Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
-	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
-		t.Errorf("got %v", err)
-	}
-	m.nodes["n2"].o.MaxChannelConsumers = 1
-	r.Partition = 2
-	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrTooManyConsumers) {
-		t.Errorf("got %v", err)
-	}
-	n1.o.PublishTimeout = 50 * time.Millisecond
-	m.link("n1", "n2").cut(true)
-	if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, errNotReached) {
-		t.Errorf("got %v", err)
-	}
 }
 
 func TestOrderHoldsThroughARelay(t *testing.T) {
