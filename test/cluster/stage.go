@@ -26,7 +26,7 @@ const (
 	warmUp       = 1500 * time.Millisecond
 	steadyTime   = time.Second      // of load between and after faults
 	healTimeout  = 30 * time.Second // from the end of a fault until every replica is in sync
-	moveTimeout  = 10 * time.Second  // until every consumer has got something
+	moveTimeout  = 10 * time.Second // until every consumer has got something
 	drainTimeout = 40 * time.Second // until everything is finished
 	settleTime   = noticeTime       // in which nothing must come any more
 )
