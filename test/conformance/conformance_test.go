@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -123,5 +124,22 @@ func TestMochaReportIsFoundAfterOtherOutput(t *testing.T) {
 	}
 	if _, err := readMocha([]byte("Error: no such thing")); err == nil {
 		t.Error("output without a report is accepted")
+	}
+}
+
+func TestOnlyTestsWithoutABrokerMayFailOnce(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"failures":[]}`: false,
+		`{"failures":[{"fullTitle":"ReaderRdy low RDY conditions should"}]}`:                          true,
+		`{"failures":[{"fullTitle":"ReaderRdy low RDY"},{"fullTitle":"integration should receive"}]}`: false,
+		`{"failures":[{"fullTitle":"Reader with nsqd"}]}`:                                             false,
+	} {
+		var m mocha
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.ofTheClientAlone(); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
 	}
 }

@@ -9,7 +9,7 @@
 // With -nodes 3 a cluster stands there, and the suites meet one node of it.
 //
 // A suite passes when exactly the expected number of its tests passed and none
-// failed or was skipped. Nothing is retried.
+// failed or was skipped. Nothing is retried in which a broker takes part.
 package main
 
 import (

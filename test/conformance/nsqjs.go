@@ -46,15 +46,13 @@ func nsqjs(e env) (string, error) {
 	if err := mustBeFree("127.0.0.1:4150"); err != nil {
 		return "", err
 	}
-	var errs, out bytes.Buffer
-	cmd := command(e.ctx, dir, &errs, filepath.Join(dir, "node_modules", ".bin", "mocha"), "--reporter", "json")
-	cmd.Stdout = &out
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(link)+":"+os.Getenv("PATH"), "TMPDIR="+e.scratch)
-	runErr := cmd.Run()
-
-	report, err := readMocha(out.Bytes())
+	report, runErr, err := runMocha(e, dir, link)
+	if err == nil && runErr != nil && report.ofTheClientAlone() {
+		// They wait for timers of their own, which a busy machine delays.
+		report, runErr, err = runMocha(e, dir, link)
+	}
 	if err != nil {
-		return "", fmt.Errorf("%w\n%s\n%s", errors.Join(runErr, err), tail(out.Bytes()), tail(errs.Bytes()))
+		return "", err
 	}
 	said := fmt.Sprintf("%d of %d passed", report.Stats.Passes, nsqjsTests)
 	if runErr == nil && (report.Stats.Passes != nsqjsTests || report.Stats.Failures+report.Stats.Pending > 0) {
@@ -64,6 +62,20 @@ func nsqjs(e env) (string, error) {
 		return said, fmt.Errorf("%w\n%s", runErr, report.failures())
 	}
 	return said, nil
+}
+
+// runMocha runs the suite once. runErr is how mocha ended.
+func runMocha(e env, dir, link string) (report mocha, runErr, err error) {
+	var errs, out bytes.Buffer
+	cmd := command(e.ctx, dir, &errs, filepath.Join(dir, "node_modules", ".bin", "mocha"), "--reporter", "json")
+	cmd.Stdout = &out
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(link)+":"+os.Getenv("PATH"), "TMPDIR="+e.scratch)
+	runErr = cmd.Run()
+	report, err = readMocha(out.Bytes())
+	if err != nil {
+		err = fmt.Errorf("%w\n%s\n%s", errors.Join(runErr, err), tail(out.Bytes()), tail(errs.Bytes()))
+	}
+	return report, runErr, err
 }
 
 // mocha is what mocha's json reporter prints.
@@ -84,6 +96,18 @@ func readMocha(out []byte) (mocha, error) {
 		return m, errors.New("mocha printed no report")
 	}
 	return m, json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&m)
+}
+
+// ofTheClientAlone says whether all that failed are tests in which no broker
+// takes part: those of how the client shares its readiness among connections that
+// the test made up.
+func (m mocha) ofTheClientAlone() bool {
+	for _, f := range m.Failures {
+		if !strings.HasPrefix(f.FullTitle, "ReaderRdy ") {
+			return false
+		}
+	}
+	return len(m.Failures) > 0
 }
 
 func (m mocha) failures() string {
