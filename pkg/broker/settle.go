@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,9 +15,16 @@ import (
 
 // settleTimeout bounds how long the creation of a topic or a channel waits for
 // the leaders of its partitions: a little longer than it takes until a replica
-// that has gone is out of the in-sync set. A leader that does not answer by then
-// does not fail the creation.
+// that has gone is out of the in-sync set, or another leads in its place.
 const settleTimeout = 3 * time.Second
+
+// settleAgain is how long after a leader did not answer it is asked again.
+const settleAgain = 50 * time.Millisecond
+
+// errUnsettled is what a channel's creation ends with when a leader of its topic
+// does not answer and nobody leads in its place: what it acknowledges before it
+// knows of the channel would be skipped.
+var errUnsettled = errors.New("a leader of the topic does not answer: the channel is there, and not yet everywhere; try again")
 
 // Settle makes what this node leads of a topic match the metadata, at least as
 // of an index. When it returns nil, the places where the topic's channels start
@@ -60,9 +67,9 @@ type leaders struct{ *hosting }
 
 // settle returns once every leader of a topic follows the metadata at least as
 // of an index, and the places of its channels are where they must be. What a
-// leader could not do is an error. A node that cannot be asked, or does not
-// answer in time, is not waited for: whoever leads in its stead will know the
-// channels from the metadata.
+// leader could not do is an error, and so is one that does not answer in time
+// and leads on as far as is known here. Whoever leads in the stead of another
+// knows the channels from the metadata.
 func (d leaders) settle(ctx context.Context, name string, index uint64) error {
 	h := d.lookup(name)
 	if h != nil && h.settled.Load() >= index {
@@ -78,14 +85,28 @@ func (d leaders) settle(ctx context.Context, name string, index uint64) error {
 	defer cancel()
 	var g errgroup.Group
 	g.Go(func() error { return h.flush(ctx) })
-	all, err := d.ask(ctx, h, index)
-	if err = errors.Join(err, g.Wait()); err != nil {
-		return err
+	for {
+		changed := d.o.Meta.Changed()
+		silent, err := d.ask(ctx, h, index)
+		if err != nil {
+			return errors.Join(err, g.Wait())
+		}
+		if len(silent) == 0 {
+			// this node may lead by now what another did
+			if err := errors.Join(g.Wait(), h.flush(ctx)); err != nil {
+				return err
+			}
+			h.settledAt(index)
+			return nil
+		}
+		// Another may lead soon, or the same may answer.
+		select {
+		case <-changed:
+		case <-time.After(settleAgain):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%w (%v)", errUnsettled, silent), g.Wait())
+		}
 	}
-	if all {
-		h.settledAt(index)
-	}
-	return nil
 }
 
 // spread has the leaders of a topic follow the metadata as of an index, and
@@ -103,11 +124,11 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 	}
 }
 
-// ask has the other leaders of a topic settle, and returns whether all have, and
-// what those answered that could not.
-func (d leaders) ask(ctx context.Context, h *hostedTopic, index uint64) (all bool, err error) {
+// ask has the other leaders of a topic settle, and returns those that did not
+// answer, and what those answered that could not.
+func (d leaders) ask(ctx context.Context, h *hostedTopic, index uint64) (silent []meta.NodeID, err error) {
 	var g errgroup.Group
-	var silent atomic.Int64
+	var mu sync.Mutex // guards silent
 	for _, node := range d.otherLeaders(h.config.Load()) {
 		g.Go(func() error {
 			err := asker{d.o.Remote}.settleAt(ctx, node, h.name, index)
@@ -117,13 +138,15 @@ func (d leaders) ask(ctx context.Context, h *hostedTopic, index uint64) (all boo
 			case answered(err):
 				return fmt.Errorf("node %s: %w", node, err)
 			}
-			silent.Add(1)
+			mu.Lock()
+			silent = append(silent, node)
+			mu.Unlock()
 			d.log.Debug("a leader does not answer", "topic", h.name, "node", node, "error", err)
 			return nil
 		})
 	}
 	err = g.Wait()
-	return silent.Load() == 0, err
+	return silent, err
 }
 
 // settledAt notes that every leader is at an index.
