@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -28,16 +29,43 @@ func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
 	l.mustPut("t", 0, "a", "b", "c") // nothing about it has changed since
 	l.crash("n3")
 	l.lose("n3")
-	l.crash("n1")
+	l.kill("n1")
+	l.down("n1") // or it would be elected
 	l.start("n3")
 	l.elect("t", 0, "n3") // it is in the in-sync set, by the metadata
-	l.tell("n1", false)
-	if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: "n1", State: meta.NodeDown}); err != nil {
-		t.Fatal(err)
-	}
 	l.eventually("a leader that has all", func() bool { return l.at("n2").lookup("t").leds(0) != nil })
 	l.mustPut("t", 0, "d")
 	l.wholeAt("n3", "t", 4)
+}
+
+// down has the metadata say that a node is down.
+func (l *lan) down(id meta.NodeID) {
+	l.t.Helper()
+	if _, err := l.store.Propose(l.t.Context(), meta.SetNodeState{ID: id, State: meta.NodeDown}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestALeaderWithoutDataHandsOverToWhoComesWhileItPauses has everybody else down
+// when the replica without data is elected: it tries in vain, and the other comes
+// before it would try again.
+func TestALeaderWithoutDataHandsOverToWhoComesWhileItPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "a", "b", "c")
+		l.crash("n3")
+		l.lose("n3")
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			l.kill(id)
+			l.down(id)
+		}
+		l.start("n3")
+		l.elect("t", 0, "n3")
+		l.eventually("an attempt to hand over", func() bool { return l.at("n3").lookup("t").at(0).handing.Load() })
+		l.start("n2")
+		l.eventually("a leader that has all", func() bool { return l.at("n2").lookup("t").leds(0) != nil })
+	})
 }
 
 func TestTheOnlyReplicaInSyncThatLostItsDataWaitsForAnOperator(t *testing.T) {

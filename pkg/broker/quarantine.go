@@ -113,19 +113,20 @@ func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (s
 }
 
 // handOn has another in-sync replica lead a partition. Where nobody can, this
-// one goes on after a pause.
+// one goes on after a pause, if it leads; one that has nothing to lead with tries
+// again for as long as metadata says that it is to.
 func (q quarantine) handOn(h *hostedTopic, i int) {
 	hp := h.at(i)
 	if hp != nil && !hp.handing.CompareAndSwap(false, true) {
 		return
 	}
 	q.running.Go(func() {
-		ctx, cancel := context.WithTimeout(q.life, handOnTimeout)
-		defer cancel()
-		err := q.tryHandOn(ctx, h, i)
+		err := q.tryHandOn(h, i)
 		if err != nil {
 			q.log.Warn("a damaged replica leads, and cannot hand over", "topic", h.name, "partition", i, "error", err)
-			pause(ctx, handOnAgain)
+		}
+		for err != nil && pause(q.life, handOnAgain) && hp != nil && q.mustLead(h, hp) {
+			err = q.tryHandOn(h, i)
 		}
 		if hp == nil {
 			return
@@ -137,7 +138,17 @@ func (q quarantine) handOn(h *hostedTopic, i int) {
 	})
 }
 
-func (q quarantine) tryHandOn(ctx context.Context, h *hostedTopic, i int) error {
+// mustLead says whether metadata has a replica that is held here lead, and it
+// does not.
+func (q quarantine) mustLead(h *hostedTopic, hp *hostedPartition) bool {
+	t := q.o.Meta.Topic(h.name)
+	return t != nil && t.Incarnation == h.incarnation && t.Partitions[hp.index].Leader == q.o.Self &&
+		h.at(hp.index) == hp && hp.led.Load() == nil
+}
+
+func (q quarantine) tryHandOn(h *hostedTopic, i int) error {
+	ctx, cancel := context.WithTimeout(q.life, handOnTimeout)
+	defer cancel()
 	if h.leds(i) != nil {
 		return handovers(q).one(ctx, handoverArgs{Topic: h.name, Partition: i})
 	}
