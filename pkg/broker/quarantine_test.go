@@ -73,6 +73,14 @@ func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
 	}
 }
 
+// settleLog has a replica note how far its log is durable.
+func (l *lan) settleLog(id meta.NodeID, name string) {
+	l.t.Helper()
+	if err := l.at(id).lookup(name).at(0).replica.Log().Checkpoint(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 	l := newLan(t, soon, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
@@ -80,7 +88,7 @@ func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
 	}
 	l.inSync("t", 0, 3)
-	l.at("n3").retain() // it notes how far its log is durable
+	l.settleLog("n3", "t")
 	l.kill("n3")
 	l.spoil("n3", "t", 0, "111")
 	l.start("n3")
@@ -101,7 +109,7 @@ func TestADamagedLeaderHandsOverAndIsCopiedAnew(t *testing.T) {
 	for i := range 5 {
 		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
 	}
-	l.at("n1").retain()
+	l.settleLog("n1", "t")
 	l.crash("n1")
 	l.spoil("n1", "t", 0, "111")
 	l.start("n1") // it still leads, by the metadata
