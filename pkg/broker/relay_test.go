@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -345,6 +346,64 @@ func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
 	c.take(1)
 	c.Close()
 	eventually(t, func() bool { return len(m.nodes["n2"].lookup("t").leds(0).part.Channels()) == 0 })
+}
+
+// TestWhoWaitsIsServedInTurn has clients here and elsewhere wait for the messages
+// of one partition.
+func TestWhoWaitsIsServedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n1")
+		var all []*consumer
+		for _, at := range []meta.NodeID{"n1", "n2", "n1", "n2"} {
+			all = append(all, m.nodes[at].subscribe("t", "c"))
+		}
+		const messages = 200
+		var got [4]int
+		sum := func() int { return got[0] + got[1] + got[2] + got[3] }
+		for sent := range messages {
+			m.nodes["n1"].put("t", "x")
+			for try := 0; sum() == sent; try++ { // until somebody has it
+				if try == 100 {
+					t.Fatalf("nobody gets message %d", sent)
+				}
+				synctest.Wait()
+				for i, c := range all {
+					select {
+					case <-c.woken:
+						got[i] += c.takeAll()
+					default:
+					}
+				}
+			}
+		}
+		for i, n := range got {
+			if n < messages/len(got)/2 {
+				t.Errorf("consumer %d got %d of %d messages: %v", i, n, messages, got)
+			}
+		}
+	})
+}
+
+// takeAll takes what there is now, and finishes it.
+func (c *consumer) takeAll() int {
+	c.t.Helper()
+	var ids []seq.MessageID
+	for {
+		n, err := c.Take(time.Now(), 10, func(d *topic.Delivery) error { ids = append(ids, d.ID); return nil })
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for _, id := range ids {
+		if err := c.Finish(id); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return len(ids)
 }
 
 func TestAnEphemeralTopicStaysWhileAnotherLeaderMayHaveItsChannels(t *testing.T) {
