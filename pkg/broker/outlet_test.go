@@ -379,8 +379,15 @@ func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
 		seen *meta.Topic
 		want time.Duration
 	}{
-		{before, 2}, {before, 4}, {before, 8}, {before, 16}, {before, 32}, {before, 50}, {before, 50},
-		{after, 2}, {after, 4},
+		{before, 2},
+		{before, 4},
+		{before, 8},
+		{before, 16},
+		{before, 32},
+		{before, 50},
+		{before, 50},
+		{after, 2},
+		{after, 4},
 	} {
 		o.round++
 		o.delayLocked(c.seen)
