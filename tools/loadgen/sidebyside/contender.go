@@ -134,9 +134,14 @@ type latency struct {
 	P99 float64 `json:"p99_us"`
 }
 
+// loadTimeout bounds one load: a server may stop answering for good.
+const loadTimeout = 90 * time.Second
+
 // loadgen runs one workload against a contender.
 func (p *running) loadgen(ctx context.Context, program string, args ...string) (result, error) {
 	args = append(append(args[:len(args):len(args)], p.target...), "-pids", p.pids())
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

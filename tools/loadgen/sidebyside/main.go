@@ -89,6 +89,10 @@ func run(ctx context.Context, o options) (string, error) {
 			for _, l := range loads {
 				fmt.Fprintf(os.Stderr, "round %d of %d: %s, %s\n", round+1, o.rounds, c.name, l.name)
 				figures, err := l.measure(ctx, o, c)
+				if err != nil && ctx.Err() == nil {
+					fmt.Fprintf(os.Stderr, "again: %v\n", err) // one that fails twice ends the run
+					figures, err = l.measure(ctx, o, c)
+				}
 				if err != nil {
 					return "", fmt.Errorf("%s, %s: %w", c.name, l.name, err)
 				}
