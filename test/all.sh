@@ -5,8 +5,8 @@
 set -u
 cd "$(dirname "$0")/.."
 
-fuzztime=${FUZZTIME:-5s}
-rounds=${ROUNDS:-100}
+fuzztime=${FUZZTIME:-3s}
+rounds=${ROUNDS:-60}
 
 names=() results=() seconds=()
 failed=0
