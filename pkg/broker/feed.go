@@ -51,6 +51,9 @@ type feed struct {
 	credit  int
 	fetches []fetching // open, in order
 	told    bool       // that it is starved, since the last change of credit
+	toldAt  time.Time  // when it was told last
+	barren  bool       // nothing came of that
+	resting bool       // it is not told before a timer has fired
 	ended   error      // why it ends
 }
 
@@ -324,19 +327,47 @@ func (fd *feed) fill(limit int) ([]byte, error) {
 		if !fd.sub.Deliverable(time.Now()) {
 			return nil, topic.ErrNotLeased
 		}
+		fd.mu.Lock()
+		fd.barren = false
+		fd.mu.Unlock()
 		return p, nil
 	}
 	if err != nil && !errors.Is(err, errFeedFull) {
 		return nil, err
 	}
-	fd.mu.Lock()
-	quiet := fd.told || fd.credit > 0
-	fd.mu.Unlock()
-	if quiet || !fd.sub.expects(time.Now()) {
+	now := time.Now()
+	if !fd.mayStarve(now) || !fd.sub.expects(now) {
 		return nil, nil
 	}
 	fd.mu.Lock()
-	fd.told = true
+	fd.told, fd.toldAt, fd.barren = true, now, true
 	fd.mu.Unlock()
 	return forward.AppendDeliveriesHead(nil, true), nil
+}
+
+// starvedPause is how long a feed that got credit and found nothing to take, as
+// on an ordered channel of which another has the message at turn, waits before it
+// asks for credit again. Two of them would otherwise take it from each other
+// without a pause.
+const starvedPause = 5 * time.Millisecond
+
+// mayStarve says whether the client's node may be told that there is something
+// to be had with more credit.
+func (fd *feed) mayStarve(now time.Time) bool {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	switch {
+	case fd.told, fd.credit > 0, fd.resting:
+		return false
+	case fd.barren && now.Sub(fd.toldAt) < starvedPause:
+		fd.resting = true
+		time.AfterFunc(starvedPause, func() {
+			fd.mu.Lock()
+			fd.resting = false
+			fd.mu.Unlock()
+			fd.wake()
+		})
+		return false
+	}
+	return true
 }
