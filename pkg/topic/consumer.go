@@ -381,7 +381,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	switch {
 	case c.closed != nil:
 		err = channel.ErrNotInFlight
-	case share:
+	case ordered:
 		err = c.state.Hold(o, k.id)
 	default:
 		err = c.state.Finish(o, k.id)
@@ -399,9 +399,10 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		data := advance{channel: c.name, version: c.version, floor: floor, offset: o}.append(nil)
 		if share {
 			c.p.sharing.advance(change{data: data, done: func(err error) { k.shared(o, data, err) }})
-			return nil
+		} else {
+			k.shared(o, data, nil)
 		}
-		c.p.note(c.name, data)
+		return nil
 	}
 	k.finished.Add(1)
 	c.p.dirty.mark()
@@ -412,12 +413,13 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
-// shared ends a Finish that others had to hear of. An error says that the term
-// is over: nothing is delivered here any more.
+// shared ends a Finish that others had to hear of, and that this node has to
+// note: where it cannot, the message is delivered again. An error says that the
+// term is over: nothing is delivered here any more.
 func (k *Consumer) shared(o seq.Offset, data []byte, err error) {
 	c := k.ch
 	if err == nil {
-		c.p.note(c.name, data)
+		err = c.p.note(c.name, data)
 	} else {
 		c.p.over.Store(true)
 	}

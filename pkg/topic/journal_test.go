@@ -5,8 +5,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -256,4 +258,36 @@ func FuzzJournal(f *testing.F) {
 			t.Fatalf("%+v, want %+v", again, s)
 		}
 	})
+}
+
+func TestWhatCannotBeNotedIsDeliveredAgain(t *testing.T) {
+	faulty := vfs.NewFaulty(vfs.NewMem())
+	b := &bench{t: t, fs: faulty}
+	if err := b.fs.MkdirAll("p"); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	t.Cleanup(func() { b.log.Close() })
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.join(c)
+	b.publish("a", "b")
+	want(t, "first", r.take(9, t0), "a")
+	faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if strings.Contains(op.Name, "journal") {
+			return vfs.Fault{Err: syscall.EIO}
+		}
+		return vfs.Fault{}
+	})
+	r.finish("a")
+	if c.Floor() != 0 {
+		t.Fatalf("floor %d: a killed process would go back behind what was delivered next", c.Floor())
+	}
+	faulty.Decide(nil)
+	c.Tick(t0.Add(time.Hour))
+	want(t, "again", r.take(9, t0.Add(time.Hour)), "a")
+	r.finish("a")
+	want(t, "next", r.take(9, t0.Add(time.Hour)), "b")
 }

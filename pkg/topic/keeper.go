@@ -179,9 +179,8 @@ func (k *keeper) close() error {
 }
 
 // note keeps a change of an ordered channel for a process that is killed before
-// the next checkpoint. A failure is not said: that checkpoint meets the same disk,
-// and says so.
-func (k *keeper) note(channel string, change []byte) {
-	_ = k.positions.Note(channel, change)
+// the next checkpoint. What could not be noted does not count here.
+func (k *keeper) note(channel string, change []byte) error {
 	k.dirty.mark()
+	return k.positions.Note(channel, change)
 }
