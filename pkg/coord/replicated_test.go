@@ -449,6 +449,7 @@ func TestAFollowerThatCannotReadItsLogLeaves(t *testing.T) {
 			n.replica.Handle(kind, p, reply)
 		})
 		c.net.Break("a", "c")
+		synctest.Wait() // or the last batch it compares could be the next one
 		told := put(term, "more")
 		go tick(term, 10*time.Second)
 		if err := within(2500*time.Millisecond, told); err != nil {
