@@ -1,17 +1,24 @@
 package vfs
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // Watch is a file system around another one that knows which of the operations
 // that change it have not returned: a disk that hangs gives no error. Its
-// methods may be called by many goroutines.
+// methods may be called by many goroutines. Watching allocates nothing for a
+// write or a sync.
 type Watch struct {
 	FS
-	operations sync.Map     // number -> Op, of those under way
-	last       atomic.Int64 // number given
+
+	mu    sync.Mutex // guards the fields below
+	last  int64      // number given
+	slots []underWay // as many as there were operations at once; kept for the next ones
+	free  []int      // places in slots
+}
+
+// underWay is an operation that has not returned.
+type underWay struct {
+	number int64 // 0: none
+	op     Op
 }
 
 var _ FS = (*Watch)(nil)
@@ -25,21 +32,44 @@ func NewWatch(inner FS) *Watch { return &Watch{FS: inner} }
 // Whoever wants to know for how long should count looks, and not ask the clock:
 // a process that was stopped finds every operation old when it goes on.
 func (w *Watch) Oldest() (number int64, op Op, ok bool) {
-	w.operations.Range(func(n, o any) bool {
-		if i := n.(int64); !ok || i < number {
-			number, op, ok = i, o.(Op), true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range w.slots {
+		if u.number != 0 && (!ok || u.number < number) {
+			number, op, ok = u.number, u.op, true
 		}
-		return true
-	})
+	}
 	return number, op, ok
 }
 
 // during notes an operation while f runs.
 func (w *Watch) during(op Op, f func() error) error {
-	n := w.last.Add(1)
-	w.operations.Store(n, op)
-	defer w.operations.Delete(n)
+	slot := w.begin(op)
+	defer w.end(slot)
 	return f()
+}
+
+// begin notes an operation and returns its place in slots.
+func (w *Watch) begin(op Op) (slot int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last++
+	u := underWay{number: w.last, op: op}
+	if len(w.free) == 0 {
+		w.slots = append(w.slots, u)
+		return len(w.slots) - 1
+	}
+	slot = w.free[len(w.free)-1]
+	w.free = w.free[:len(w.free)-1]
+	w.slots[slot] = u
+	return slot
+}
+
+func (w *Watch) end(slot int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slots[slot] = underWay{}
+	w.free = append(w.free, slot)
 }
 
 func (w *Watch) open(kind OpKind, name string, open func(string) (File, error)) (File, error) {

@@ -2,6 +2,9 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -72,4 +75,71 @@ func TestWatchHandsOnWhatItWatches(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func TestWatchKnowsTheOldestOfMany(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := NewWatch(NewMem())
+	var names []string // of what is under way, oldest first
+	slots := map[string]int{}
+	for i := range 2000 {
+		if len(names) == 0 || len(names) < 40 && rnd.IntN(2) == 0 {
+			name := fmt.Sprint(i)
+			names = append(names, name)
+			slots[name] = w.begin(Op{Kind: OpSync, Name: name})
+		} else {
+			at := rnd.IntN(len(names))
+			w.end(slots[names[at]])
+			names = slices.Delete(names, at, at+1)
+		}
+		_, op, ok := w.Oldest()
+		if ok != (len(names) > 0) || ok && op.Name != names[0] {
+			t.Fatalf("after %d: %v %v, want the first of %v", i, op, ok, names)
+		}
+	}
+}
+
+// nothingFile is a file on which all succeeds at once.
+type nothingFile struct{ File }
+
+func (nothingFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (nothingFile) SyncData() error                        { return nil }
+func (nothingFile) Sync() error                            { return nil }
+func (nothingFile) Truncate(int64) error                   { return nil }
+func (nothingFile) Preallocate(_, _ int64) error           { return nil }
+
+// watchedNothing returns what a Watch hands out for a nothingFile.
+func watchedNothing() File { return &watchedFile{File: nothingFile{}, w: NewWatch(nil), name: "f"} }
+
+func TestWatchingAllocatesNothing(t *testing.T) {
+	f, p := watchedNothing(), make([]byte, 100)
+	for name, do := range map[string]func() error{
+		"write": func() error { _, err := f.WriteAt(p, 1000); return err },
+		"sync":  f.Sync, "data": f.SyncData,
+		"truncate":    func() error { return f.Truncate(1000) },
+		"preallocate": func() error { return f.Preallocate(1000, 1000) },
+	} {
+		n := testing.AllocsPerRun(1000, func() {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkWatchWrite(b *testing.B) {
+	f, p := watchedNothing(), make([]byte, 100)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := f.WriteAt(p, 1000); err != nil {
+				b.Error(err)
+			}
+		}
+	})
 }
