@@ -46,6 +46,7 @@ var floors = map[string]int{
 	"internal/lookupd":   5,
 	"internal/model":     0, // of the protocol, not of the code
 	"internal/nsqclient": 1,
+	"internal/signal":    0, // for pkg, too
 	"internal/simtest":   1, // for the tests in test/sim
 
 	"cmd/brokerd":   6,

@@ -110,7 +110,7 @@ func (c *chair) askHandover(ctx context.Context, leader meta.NodeID, e meta.Elec
 // function is called.
 func (c *chair) onAlarm(f func()) (stop func()) {
 	over := make(chan struct{})
-	alarm := c.alarm.wait()
+	alarm := c.alarm.Wait()
 	c.work.start(func() {
 		select {
 		case <-alarm:

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -39,7 +40,7 @@ type chair struct {
 
 	decision atomic.Pointer[controller.Decision] // the last; nil: is not the controller
 	suspects chan meta.NodeID                    // to look at
-	alarm    signal                              // the connection to a member broke
+	alarm    signal.Signal                       // the connection to a member broke
 }
 
 // lead is the controller for as long as this node leads the metadata, again and

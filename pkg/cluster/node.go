@@ -51,7 +51,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	n.work = newTasks(context.WithoutCancel(ctx))
 	n.chair = &chair{
 		self: o.Self, options: o.Controller, observe: o.Observe, proposed: o.Proposed, calls: &n.calls, work: n.work, log: o.Logger,
-		suspects: make(chan meta.NodeID, suspectsKept), alarm: signal{ch: make(chan struct{})},
+		suspects: make(chan meta.NodeID, suspectsKept),
 	}
 	n.desk = &desk{self: o.Self, calls: &n.calls, chair: n.chair, work: n.work, log: o.Logger, requests: make(chan struct{}, maxRequests)}
 	n.desk.heir = &succession{self: o.Self, store: &n.desk.opened, calls: &n.calls, work: n.work, log: o.Logger}

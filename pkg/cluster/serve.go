@@ -62,7 +62,7 @@ func (d *desk) event(e peer.Event) {
 			h.ForwardDown(from, e.Session)
 		}
 	case (e.Kind == peer.EventDown || e.Kind == peer.EventRefused) && !e.Inbound && e.Class == peer.ClassForward:
-		d.chair.alarm.fire()
+		d.chair.alarm.Fire()
 		d.chair.suspect(from)
 		if e.Kind == peer.EventRefused {
 			d.heir.refused(from)

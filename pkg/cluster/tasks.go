@@ -28,25 +28,6 @@ func (f *failure) cause() error {
 	return f.err
 }
 
-// signal tells any number of waiters that something happened.
-type signal struct {
-	mu sync.Mutex    // guards ch
-	ch chan struct{} // closed, and replaced, each time
-}
-
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ch
-}
-
-func (s *signal) fire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ch)
-	s.ch = make(chan struct{})
-}
-
 // tasks are the goroutines of a Node.
 type tasks struct {
 	ctx    context.Context // ends when they are to end

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/internal/signal"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -34,7 +35,7 @@ type Store struct {
 	work      sync.WaitGroup // the goroutines of this store
 	stop      chan struct{}  // closed when Close begins
 
-	moved   signal // the leader or the voters may be others
+	moved   signal.Signal // the leader or the voters may be others
 	contact atomic.Pointer[time.Time]
 }
 
@@ -57,7 +58,6 @@ func openWith(o Options, p *parts) (*Store, error) {
 	s := &Store{
 		opts: o, events: make(chan raft.Observation, observerBuffer), stop: make(chan struct{}),
 		local: local{newMachine(o.remembered())}, failure: failure{failed: make(chan struct{})},
-		moved: signal{ch: make(chan struct{})},
 	}
 	s.flights.failed, s.flights.over = s.failed, make(chan struct{})
 	s.machine.onFail = s.fail
@@ -161,7 +161,7 @@ func (s *Store) watch() {
 	for {
 		select {
 		case <-s.events:
-			s.moved.fire()
+			s.moved.Fire()
 			if s.raft.State() == raft.Shutdown {
 				s.fail(ErrRemoved) // without effect where it was stopped
 			}
@@ -182,7 +182,7 @@ func (s *Store) Leader() (meta.NodeID, bool) {
 
 // LeaderChanged returns a channel that is closed when the leader may be
 // another, or none. Take it first and ask then, and no change is missed.
-func (s *Store) LeaderChanged() <-chan struct{} { return s.moved.wait() }
+func (s *Store) LeaderChanged() <-chan struct{} { return s.moved.Wait() }
 
 // WaitLeader returns once a leader is known. On the leader itself it returns
 // once everything agreed on before is applied.

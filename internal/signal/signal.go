@@ -1,0 +1,32 @@
+// Package signal tells goroutines that wait that something has changed.
+package signal
+
+import "sync"
+
+// Signal tells any number of waiters that something happened. The zero value is
+// ready. Its methods may be called by many goroutines.
+type Signal struct {
+	mu sync.Mutex    // guards ch
+	ch chan struct{} // closed, and forgotten, each time; nil: nobody has waited since
+}
+
+// Wait returns a channel that is closed the next time it happens. Take it first
+// and look at what may have changed then, and nothing is missed.
+func (s *Signal) Wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+// Fire says that it happened.
+func (s *Signal) Fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}
