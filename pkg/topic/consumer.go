@@ -365,10 +365,12 @@ func (k *Consumer) putBack() {
 func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 
 // Finish says that the consumer is done with a message. On an ordered channel
-// of which there are other replicas, that counts, and the next message is
-// delivered, once they know. Until then the message can be answered no more,
-// does not time out, and holds the next one back. If the term ends before, the
-// next leader delivers the message again, unless it has heard of it.
+// that is kept, that counts, and the next message is delivered, once this node
+// has noted it and the other replicas, where there are any, know. Until then the
+// message can be answered no more, does not time out, and holds the next one
+// back. If the node cannot note it, it is delivered again; so it is by the next
+// leader if the term ends before, unless that one has heard of it. An ephemeral
+// channel keeps nothing: there it counts at once, whatever the order.
 func (k *Consumer) Finish(o seq.Offset) error {
 	c := k.ch
 	if !c.p.answerable() {
