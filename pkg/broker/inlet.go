@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -11,8 +13,15 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// inletBytes bounds what waits for one partition's term, of one other node.
-const inletBytes = 32 << 20
+const (
+	// inletBytes bounds what waits for one partition's term, of one other node.
+	inletBytes = 32 << 20
+	// inletIdle is how long nothing has come through an inlet that is forgotten
+	// when there are many.
+	inletIdle = 10 * time.Second
+	// fewInlets are kept without looking which of them are idle.
+	fewInlets = 64
+)
 
 // errOvertaken refuses what was sent behind something that was refused: it
 // would be appended before it.
@@ -26,8 +35,9 @@ type inlets struct {
 	lowly func() bool       // the disk of this node takes no publishes
 	start func(func()) bool // runs a goroutine that is waited for
 
-	mu  sync.Mutex // guards all
-	all map[inletKey]*inlet
+	mu    sync.Mutex // guards what follows
+	all   map[inletKey]*inlet
+	bound int // so many are kept before idle ones are looked for
 }
 
 type inletKey struct {
@@ -38,14 +48,19 @@ type inletKey struct {
 }
 
 // inlet is the way in of one node's publishes to one partition, in one session.
+// It may be forgotten at any time: another in its place takes nothing that does
+// not begin a round.
 type inlet struct {
-	set *inlets
+	set  *inlets
+	used atomic.Int64 // when something came last, ns since 1970
 
-	mu      sync.Mutex // guards what follows
-	queue   []arrival
-	bytes   int
-	busy    bool   // a goroutine works on what came
-	refused uint64 // rounds up to this one are refused
+	mu    sync.Mutex // guards what follows
+	queue []arrival
+	bytes int
+	busy  bool   // a goroutine works on what came
+	round uint64 // the newest that something came of
+	next  uint64 // number that is at turn of that round
+	shut  bool   // nothing more of that round is taken
 }
 
 // arrival is a publish that came.
@@ -70,11 +85,29 @@ func (s *inlets) inlet(key inletKey) *inlet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := s.all[key]
+	now := time.Now()
 	if in == nil {
+		s.sweepLocked(now)
 		in = &inlet{set: s}
 		s.all[key] = in
 	}
+	in.used.Store(now.UnixNano())
 	return in
+}
+
+// sweepLocked forgets the inlets that are idle, each time that there are twice as
+// many as were left the last time: topics go, and leaderships move.
+func (s *inlets) sweepLocked(now time.Time) {
+	if len(s.all) < max(s.bound, fewInlets) {
+		return
+	}
+	idle := now.Add(-inletIdle).UnixNano()
+	for key, in := range s.all {
+		if in.used.Load() < idle {
+			delete(s.all, key)
+		}
+	}
+	s.bound = 2 * len(s.all)
 }
 
 // down forgets a session: nothing comes of it any more.
@@ -131,7 +164,7 @@ func (in *inlet) work() {
 // serve hands a publish to the term. It may wait for room there.
 func (in *inlet) serve(a arrival) {
 	m, err := forward.DecodePublish(a.payload)
-	if err == nil && in.overtakes(m.Round) {
+	if err == nil && !in.turn(m.Round, m.Number) {
 		err = errOvertaken
 	}
 	if err == nil {
@@ -142,12 +175,20 @@ func (in *inlet) serve(a arrival) {
 	}
 }
 
-// overtakes says whether something of a round was refused, so that what follows
-// must not be taken.
-func (in *inlet) overtakes(round uint64) bool {
+// turn says whether a publish is at turn. If it is not, something that was sent
+// before it is missing or was refused, and nothing more of its round is taken.
+func (in *inlet) turn(round, number uint64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return round <= in.refused
+	if round < in.round {
+		return false
+	}
+	if round > in.round {
+		in.round, in.next, in.shut = round, 0, false
+	}
+	in.shut = in.shut || number != in.next
+	in.next++
+	return !in.shut
 }
 
 // answer tells the other node what became of its publish.
@@ -158,7 +199,7 @@ func (in *inlet) answer(round uint64, r Receipt, reply func([][]byte, error)) {
 	}
 	if moving(r.Err) {
 		in.mu.Lock()
-		in.refused = max(in.refused, round)
+		in.shut = in.shut || round == in.round
 		in.mu.Unlock()
 	}
 	reply(nil, r.Err)

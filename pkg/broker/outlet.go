@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -81,6 +82,9 @@ type outlet struct {
 	set *outlets
 	key outletKey
 
+	posting sync.Mutex // held while a publish is numbered and sent; guards numbers
+	numbers numbers
+
 	mu       sync.Mutex // guards what follows
 	gone     bool       // no longer in the set
 	closed   error      // why nothing is kept any more
@@ -97,6 +101,22 @@ type outlet struct {
 	paused   uint64               // round that the pause is for
 	retryAt  time.Time
 	seen     *meta.Topic // as it was when something was refused last
+}
+
+// numbers counts the publishes of a round that were sent to another node.
+type numbers struct{ round, next uint64 }
+
+// give returns the next number of a round. What is sent of an earlier round than
+// the newest, since it was given up before, gets one that is never at turn.
+func (n *numbers) give(round uint64) uint64 {
+	if round < n.round {
+		return math.MaxUint64
+	}
+	if round > n.round {
+		*n = numbers{round: round}
+	}
+	n.next++
+	return n.next - 1
 }
 
 // holds says whether publishes to a partition must take their way through its

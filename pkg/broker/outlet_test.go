@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -343,6 +344,58 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	if n := at.outlets.active.Load(); n != 0 || at.outlets.bytes.Load() != 0 {
 		t.Errorf("%d outlets, %d bytes are left", n, at.outlets.bytes.Load())
 	}
+}
+
+// TestNothingOvertakesWhatCouldNotBeSent has a publish find no connection, which
+// is heard of only when there is one and the next publish went through it.
+func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
+	l := newLan(t, func(o *Options) {
+		if o.Self == "n1" {
+			o.Remote = &reluctant{Remote: o.Remote}
+		}
+	}, "n1", "n2")
+	l.create("t", "n2")
+	l.leader("t", 0)
+	var got settled
+	want := []string{"a", "b", "c"}
+	for _, body := range want {
+		l.at("n1").Publish(t.Context(), Publish{Topic: "t", Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
+	}
+	got.Wait()
+	for _, r := range got.receipts {
+		if r.Err != nil {
+			t.Errorf("a publish failed: %v", r.Err)
+		}
+	}
+	n := meshNode{node: &node{Broker: l.at("n2"), t: t}}
+	if log := n.log("t", 0); !slices.Equal(log, want) {
+		t.Errorf("got %v", log)
+	}
+}
+
+// reluctant is a Remote that cannot send the first publish, and says so after the
+// second has been answered.
+type reluctant struct {
+	Remote
+	publishes atomic.Int32
+	unsent    func([]byte, error)
+}
+
+func (r *reluctant) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([]byte, error)) {
+	if kind == forward.KindPublish {
+		switch r.publishes.Add(1) {
+		case 1:
+			r.unsent = done
+			return
+		case 2:
+			next := done
+			done = func(reply []byte, err error) {
+				next(reply, err)
+				go r.unsent(nil, &peer.UnreachableError{Node: peer.Node(node), Err: errors.New("nobody listened")})
+			}
+		}
+	}
+	r.Remote.Go(node, kind, payload, done)
 }
 
 // hanging is a Remote that one node never answers through: its answers are kept.

@@ -43,11 +43,20 @@ func (x *parcel) dispatch(target meta.NodeID, round uint64) {
 	case s.d.o.Remote == nil:
 		x.settle(Receipt{Err: coord.ErrNotLeading})
 	default:
-		m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round}
-		x.head = forward.AppendPublishHead(x.head[:0], &m)
-		x.payload = [2][]byte{x.head, x.messages}
-		s.d.o.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
+		x.post(target, round)
 	}
+}
+
+// post sends a parcel to another node, in the order of the numbers: one that
+// could not be sent leaves a gap, behind which nothing is taken.
+func (x *parcel) post(target meta.NodeID, round uint64) {
+	o, k := x.o, x.o.key
+	o.posting.Lock()
+	defer o.posting.Unlock()
+	m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round, Number: o.numbers.give(round)}
+	x.head = forward.AppendPublishHead(x.head[:0], &m)
+	x.payload = [2][]byte{x.head, x.messages}
+	o.set.d.o.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
 }
 
 // append hands a parcel to the term of this node. Once taken there, it is behind

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // samples are one payload of each kind, with what it decodes to.
 func samples() []sample {
-	publish := Publish{Topic: "orders", Incarnation: 300, Partition: 2, Round: 7, Messages: []topic.Message{
+	publish := Publish{Topic: "orders", Incarnation: 300, Partition: 2, Round: 7, Number: 130, Messages: []topic.Message{
 		{Body: []byte("plain")},
 		{Body: []byte("late"), DeliverAt: time.Unix(0, 1_700_000_000_000_000_001)},
 		{Body: []byte{}, TraceID: 0xfeed, Header: []byte(`{"k":"v"}`)},

@@ -16,11 +16,13 @@ type Publish struct {
 	Topic       string
 	Incarnation meta.Incarnation
 	Partition   int
-	// Round orders the attempts of one node to publish to one partition: after
-	// the leader has refused one as not its own to take, it refuses all others of
-	// that round, so that what was sent first cannot be overtaken.
-	Round    uint64
-	Messages []topic.Message
+	// Round and Number order the attempts of one node to publish to one partition.
+	// Number counts those of a round from 0. The leader takes them without a gap:
+	// after one of a round that did not come, or that it refused as not its own to
+	// take, it refuses all others of that round, so that what was sent first
+	// cannot be overtaken.
+	Round, Number uint64
+	Messages      []topic.Message
 }
 
 // AppendPublish appends the payload of a Publish to p. The messages are copied.
@@ -35,7 +37,8 @@ func AppendPublishHead(p []byte, m *Publish) []byte {
 	p = appendString(p, m.Topic)
 	p = binary.AppendUvarint(p, uint64(m.Incarnation))
 	p = binary.AppendUvarint(p, uint64(m.Partition))
-	return binary.AppendUvarint(p, m.Round)
+	p = binary.AppendUvarint(p, m.Round)
+	return binary.AppendUvarint(p, m.Number)
 }
 
 // What a message has besides its body.
@@ -111,7 +114,7 @@ func DecodePublishHead(payload []byte) (Publish, error) {
 func (r *reader) publishHead() Publish {
 	return Publish{
 		Topic: r.string(), Incarnation: meta.Incarnation(r.uvarint()),
-		Partition: int(r.number(seq.MaxPartitions - 1)), Round: r.uvarint(),
+		Partition: int(r.number(seq.MaxPartitions - 1)), Round: r.uvarint(), Number: r.uvarint(),
 	}
 }
 
