@@ -27,6 +27,7 @@ type MemNetwork struct {
 	mu        sync.Mutex // guards what follows, and everything of its connections
 	edges     map[memEdgeKey]*memEdge
 	listeners map[string]*memListener
+	unplugged map[string]bool // hosts
 	ports     int
 }
 
@@ -56,6 +57,7 @@ func NewMemNetwork() *MemNetwork {
 	return &MemNetwork{
 		edges:     make(map[memEdgeKey]*memEdge),
 		listeners: make(map[string]*memListener),
+		unplugged: make(map[string]bool),
 		ports:     firstMemPort,
 	}
 }
@@ -90,6 +92,37 @@ func (n *MemNetwork) Break(a, b string) {
 			p.resetLocked()
 		}
 	}
+}
+
+// Unplug takes a host off the network: its connections are reset, and attempts
+// to connect to it, or from it, are refused at once, where a cut link lets them
+// hang.
+func (n *MemNetwork) Unplug(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unplugged[host] = true
+	for k, e := range n.edges {
+		if k.from != host && k.to != host {
+			continue
+		}
+		for p := range e.pipes {
+			p.resetLocked()
+		}
+	}
+}
+
+// Plug brings a host back that was unplugged.
+func (n *MemNetwork) Plug(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.unplugged, host)
+}
+
+// Unplugged says whether a host is off the network.
+func (n *MemNetwork) Unplugged(host string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unplugged[host]
 }
 
 func (n *MemNetwork) edgeLocked(from, to string) *memEdge {
@@ -157,7 +190,7 @@ func (n *MemNetwork) Dial(ctx context.Context, local, address string) (net.Conn,
 		}
 	}
 	l := n.listeners[address]
-	if l == nil {
+	if l == nil || n.unplugged[local] || n.unplugged[host] {
 		return fail(syscall.ECONNREFUSED)
 	}
 	ours, theirs := n.connLocked(memAddr(n.anyPortLocked(local)), l.address, there, back)

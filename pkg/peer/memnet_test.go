@@ -222,3 +222,41 @@ func TestTCPDialsFromTheHostThatItIsGiven(t *testing.T) {
 		t.Error("dialled from nowhere")
 	}
 }
+
+func TestMemoryUnplugsAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		a, b := memPair(t, n) // from a to b
+		l, err := n.Listen("a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		n.Unplug("b")
+		for name, c := range map[string]net.Conn{"a": a, "b": b} {
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		dial := func(from, to string) error {
+			c, err := n.Dial(t.Context(), from, to)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		}
+		there := b.LocalAddr().String()
+		for _, d := range [][2]string{{"a", there}, {"b", "a:1"}} {
+			if err := dial(d[0], d[1]); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("from %s to %s: %v", d[0], d[1], err)
+			}
+		}
+		if err := dial("c", "a:1"); err != nil || !n.Unplugged("b") || n.Unplugged("a") {
+			t.Errorf("the others: %v", err)
+		}
+		n.Plug("b")
+		if err := dial("a", there); err != nil || n.Unplugged("b") {
+			t.Errorf("back: %v", err)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +38,7 @@ type process struct {
 // command line.
 type world struct {
 	t      *testing.T
-	net    *testNet
+	net    *peer.MemNetwork
 	dir    string
 	join   []string
 	expect int
@@ -50,7 +52,7 @@ func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w 
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, net: newTestNet(), dir: dir, join: join, expect: expect, at: map[string]*process{}}
+		w := &world{t: t, net: peer.NewMemNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}}
 		defer func() {
 			for _, name := range w.names() {
 				w.kill(name)
@@ -82,7 +84,7 @@ func (w *world) call(from string) func(context.Context, string, []byte) ([]byte,
 			return nil, ErrSelf
 		}
 		p := w.process(to)
-		if p == nil || w.net.isCut(from) || w.net.isCut(to) {
+		if p == nil || w.net.Unplugged(from) || w.net.Unplugged(to) {
 			return nil, fate.Refuse("not reachable")
 		}
 		time.Sleep(time.Millisecond)
@@ -123,11 +125,26 @@ func (w *world) startAt(name, address, dir string) *process {
 	return p
 }
 
+// stream reaches others by the addresses that are their names.
+func (w *world) stream(address string) (*raftstore.Stream, error) {
+	l, err := w.net.Listen(address + ":1")
+	if err != nil {
+		return nil, err
+	}
+	return &raftstore.Stream{Listener: l, Dial: func(ctx context.Context, to string, _ time.Duration) (net.Conn, error) {
+		return w.net.Dial(ctx, address, to+":1")
+	}}, nil
+}
+
 func (w *world) run(ctx context.Context, p *process, address, dir string) error {
 	s, err := p.node.Start(ctx, func(bootstrap bool) (*raftstore.Store, error) {
+		stream, err := w.stream(address)
+		if err != nil {
+			return nil, err
+		}
 		return raftstore.Open(raftstore.Options{
 			NodeID: p.id, Address: address, Dir: dir, Bootstrap: bootstrap, ReserveBytes: -1,
-			Stream:  &raftstore.Stream{Listener: w.net.listen(address), Dial: w.net.dial(address)},
+			Stream:  stream,
 			Forward: w.forward(address),
 		})
 	})
@@ -144,7 +161,7 @@ func (w *world) run(ctx context.Context, p *process, address, dir string) error 
 func (w *world) forward(from string) raftstore.Forward {
 	return func(ctx context.Context, leader meta.NodeID, command []byte) ([]byte, error) {
 		for _, name := range w.names() {
-			if p := w.process(name); p != nil && p.id == leader && p.open() != nil && !w.net.isCut(name) && !w.net.isCut(from) {
+			if p := w.process(name); p != nil && p.id == leader && p.open() != nil && !w.net.Unplugged(name) && !w.net.Unplugged(from) {
 				return p.open().HandleForwarded(ctx, command)
 			}
 		}
@@ -211,7 +228,7 @@ func (w *world) formed(nodes, voters int) (id string) {
 
 func (w *world) leader() *process {
 	for _, name := range w.names() {
-		if p := w.process(name); p.open() != nil && p.open().IsLeader() && !w.net.isCut(name) && p.open().VerifyLeader(w.t.Context()) == nil {
+		if p := w.process(name); p.open() != nil && p.open().IsLeader() && !w.net.Unplugged(name) && p.open().VerifyLeader(w.t.Context()) == nil {
 			return p
 		}
 	}
@@ -334,7 +351,7 @@ func TestTheMinorityIsNotACluster(t *testing.T) {
 		}
 		id := w.formed(3, 3)
 		cut := string(w.leader().id)
-		w.net.set(cut, true)
+		w.net.Unplug(cut)
 		time.Sleep(2 * time.Second)
 		_, err := w.process(cut).open().Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: "x"}})
 		if !errors.Is(err, raftstore.ErrNotLeader) {
@@ -345,7 +362,7 @@ func TestTheMinorityIsNotACluster(t *testing.T) {
 				w.propose(name)
 			}
 		}
-		w.net.set(cut, false)
+		w.net.Plug(cut)
 		if again := w.formed(3, 3); again != id {
 			t.Errorf("cluster %s became %s", id, again)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -16,12 +17,13 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // testCluster is some stores in one process, in virtual time.
 type testCluster struct {
 	t    *testing.T
-	net  *testNet
+	net  *peer.MemNetwork
 	mu   sync.Mutex // guards open
 	open map[meta.NodeID]*Store
 	dirs map[meta.NodeID]string // "": in memory
@@ -32,7 +34,7 @@ type testCluster struct {
 func inBubble(t *testing.T, test func(t *testing.T, c *testCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &testCluster{t: t, net: newTestNet(), open: map[meta.NodeID]*Store{}, dirs: map[meta.NodeID]string{}}
+		c := &testCluster{t: t, net: peer.NewMemNetwork(), open: map[meta.NodeID]*Store{}, dirs: map[meta.NodeID]string{}}
 		t.Cleanup(func() {
 			for _, id := range c.ids() {
 				c.stop(id)
@@ -64,7 +66,7 @@ func (c *testCluster) start(id meta.NodeID, bootstrap bool) *Store {
 	name := string(id)
 	o := Options{
 		NodeID: id, Address: name, Bootstrap: bootstrap, Dir: c.dirs[id], InMemory: c.dirs[id] == "", ReserveBytes: -1,
-		Stream: &Stream{Listener: c.net.listen(name), Dial: c.net.dial(name)}, Forward: c.forward(name),
+		Stream: c.stream(name), Forward: c.forward(name),
 	}
 	open := func() (*Store, error) { return Open(o) }
 	if disk := c.disk[id]; disk != nil {
@@ -82,6 +84,22 @@ func (c *testCluster) start(id meta.NodeID, bootstrap bool) *Store {
 	return s
 }
 
+// stream reaches others by their names.
+func (c *testCluster) stream(name string) *Stream {
+	c.t.Helper()
+	l, err := c.net.Listen(name + ":1")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &Stream{Listener: l, Dial: func(ctx context.Context, to string, _ time.Duration) (net.Conn, error) {
+		return c.net.Dial(ctx, name, to+":1")
+	}}
+}
+
+func (c *testCluster) reaches(from, to string) bool {
+	return !c.net.Unplugged(from) && !c.net.Unplugged(to)
+}
+
 func (c *testCluster) stop(id meta.NodeID) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -97,11 +115,11 @@ func (c *testCluster) stop(id meta.NodeID) {
 func (c *testCluster) forward(from string) Forward {
 	return func(ctx context.Context, leader meta.NodeID, command []byte) ([]byte, error) {
 		s := c.store(leader)
-		if s == nil || c.net.reachable(from, string(leader)) == nil {
+		if s == nil || !c.reaches(from, string(leader)) {
 			return nil, fate.Refuse("not reachable")
 		}
 		answer, err := s.HandleForwarded(ctx, command)
-		if c.net.reachable(from, string(leader)) == nil {
+		if !c.reaches(from, string(leader)) {
 			return nil, errors.New("connection broke")
 		}
 		return answer, err
@@ -134,7 +152,7 @@ func (c *testCluster) leader() *Store {
 	for range 1000 {
 		for _, id := range c.ids() {
 			s := c.store(id)
-			if s.IsLeader() && c.net.reachable(string(id), string(id)) != nil && s.VerifyLeader(c.t.Context()) == nil {
+			if s.IsLeader() && !c.net.Unplugged(string(id)) && s.VerifyLeader(c.t.Context()) == nil {
 				return s
 			}
 		}
@@ -209,7 +227,7 @@ func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
 		for range 20 {
 			was := c.leader()
 			changed := c.store("n1").LeaderChanged()
-			c.net.set(string(was.opts.NodeID), true)
+			c.net.Unplug(string(was.opts.NodeID))
 			began := time.Now()
 			now := c.leader()
 			gaps = append(gaps, time.Since(began))
@@ -223,7 +241,7 @@ func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
 			if err := was.VerifyLeader(t.Context()); err == nil {
 				t.Error("a leader that is cut off was confirmed")
 			}
-			c.net.set(string(was.opts.NodeID), false)
+			c.net.Plug(string(was.opts.NodeID))
 			propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1"}})
 			c.settle()
 			for _, id := range c.ids() {
@@ -247,14 +265,14 @@ func TestTheMinorityRefuses(t *testing.T) {
 		if c.leader() == alone {
 			t.Fatal("n1 did not lead")
 		}
-		c.net.set("n3", true)
+		c.net.Unplug("n3")
 		time.Sleep(2 * time.Second)
 		began := time.Now()
 		_, err := alone.Propose(t.Context(), topic("t"))
 		if !errors.Is(err, ErrNotLeader) || fate.Of(err) != fate.Refused || time.Since(began) > 2*DefaultApplyTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		c.net.set("n3", false)
+		c.net.Plug("n3")
 		propose(t, alone, meta.NodeStarted{Node: meta.Node{ID: "n1"}})
 	})
 }
@@ -301,9 +319,9 @@ func TestForwardedCommandsAreDoneOnceOrUncertain(t *testing.T) {
 		for range 8 {
 			id := string(c.leader().opts.NodeID)
 			time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
-			c.net.set(id, true)
+			c.net.Unplug(id)
 			time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
-			c.net.set(id, false)
+			c.net.Plug(id)
 		}
 		wg.Wait()
 		t.Logf("%d done, %d refused, %d unknown", done, refused, unknown)

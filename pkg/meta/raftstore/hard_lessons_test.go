@@ -16,7 +16,7 @@ func TestANodeThatMissedMoreThanTheLogHoldsGetsTheState(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		first, err := Open(Options{
 			NodeID: "n1", Address: "n1", Bootstrap: true, InMemory: true, ReserveBytes: -1, TrailingLogs: 1,
-			Stream: &Stream{Listener: c.net.listen("n1"), Dial: c.net.dial("n1")}, Forward: c.forward("n1"),
+			Stream: c.stream("n1"), Forward: c.forward("n1"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestANodeThatMissedMoreThanTheLogHoldsGetsTheState(t *testing.T) {
 		propose(t, first, meta.NodeStarted{Node: meta.Node{ID: "n1"}})
 		away := c.store("n3")
 		for round := range 3 {
-			c.net.set("n3", true)
+			c.net.Unplug("n3")
 			for i := range 20 {
 				propose(t, first, topic(fmt.Sprintf("t%d-%d", round, i)))
 				<-time.After(5 * time.Second)
@@ -47,7 +47,7 @@ func TestANodeThatMissedMoreThanTheLogHoldsGetsTheState(t *testing.T) {
 				t.Fatal(err)
 			}
 			missed, changed := away.Applied(), away.Changed()
-			c.net.set("n3", false)
+			c.net.Plug("n3")
 			for range 100 {
 				if away.Applied() >= first.Applied() {
 					break
