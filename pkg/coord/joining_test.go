@@ -186,6 +186,7 @@ func TestPositionsComeBeforeJoining(t *testing.T) {
 func TestSharesOfManyAreDoneInOrder(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, c *cluster) {
 		term := c.elect("a", three...)
+		tick(term, time.Second) // until both follow
 		var done words
 		var sharers sync.WaitGroup
 		for who := range 8 {
