@@ -351,9 +351,9 @@ func TestALogThatIsAheadOfTheLeadersIsNoted(t *testing.T) {
 		}
 		tick(term, time.Second)
 		c.alter(func(v *coord.View) { v.ISR = three[2:] })
+		c.elect("c", three...) // before a reaches it again and gives it what it lacks
 		r := c.nodes["c"].replica
 		c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
-		c.elect("c", three...)
 		<-time.After(time.Second)
 		b := c.nodes["b"].replica
 		if !b.Damaged() || b.Log().End() != 1 {
