@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -264,7 +265,7 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 // eventually waits until something is so.
 func eventually(t *testing.T, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !so(); {
+	for end := time.Now().Add(30 * time.Second); !so(); {
 		if time.Now().After(end) {
 			t.Fatal("it did not come to that")
 		}
@@ -452,24 +453,26 @@ func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
 }
 
 func TestWhatWaitsIsBounded(t *testing.T) {
-	m := newMesh(t, "n1", "n2")
-	m.create("t", "n2")
-	a, l := m.nodes["n1"], m.link("n1", "n2")
-	l.cut(true)
-	body := strings.Repeat("x", 1<<20)
-	var got settled
-	for range outletBytes>>20 + 1 {
-		a.send("t", 0, body, got.one())
-	}
-	got.mu.Lock()
-	if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, ErrBusy) || n > 2 {
-		t.Errorf("%d are answered: %v", n, got.receipts)
-	}
-	got.mu.Unlock()
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got.Wait()
+	synctest.Test(t, func(t *testing.T) { // so that nothing waits for too long
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2")
+		a, l := m.nodes["n1"], m.link("n1", "n2")
+		l.cut(true)
+		body := strings.Repeat("x", 1<<20)
+		var got settled
+		for range outletBytes>>20 + 1 {
+			a.send("t", 0, body, got.one())
+		}
+		got.mu.Lock()
+		if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, ErrBusy) || n > 2 {
+			t.Errorf("%d are answered: %v", n, got.receipts)
+		}
+		got.mu.Unlock()
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got.Wait()
+	})
 }
 
 func TestClosingEndsWhatWaits(t *testing.T) {
