@@ -253,6 +253,24 @@ func TestAddedPartitionsAreServedAndConsumersSubscribeAnew(t *testing.T) {
 	}
 }
 
+// A partition that is added leads before the topic's configuration says that there
+// is one.
+func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
+	n := newNode(t)
+	c := n.subscribe("t", "c")
+	defer c.Close()
+	h := n.hostedTopics()[0]
+	before := h.config.Load()
+	if err := n.AddPartitions(t.Context(), "t", 2); err != nil {
+		t.Fatal(err)
+	}
+	h.config.Store(before)
+	stats := n.TopicStats("t", "", true)
+	if len(stats) != 1 || len(stats[0].Partitions) != 1 || len(stats[0].Channels) != 1 || len(stats[0].Channels[0].Partitions) != 1 {
+		t.Errorf("%+v", stats)
+	}
+}
+
 func TestDeletedTopicIsGoneAndItsNameIsFree(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "old")

@@ -30,7 +30,10 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 		Name: h.name, Ephemeral: meta.IsEphemeral(h.name), Paused: t.Paused,
 		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
 	}
-	for _, lp := range h.led() {
+	led := slices.DeleteFunc(slices.Clone(h.led()), func(lp *ledPartition) bool {
+		return lp.index >= len(t.Partitions) // it is being added: the configuration comes last
+	})
+	for _, lp := range led {
 		l, i := lp.replica.Log(), lp.index
 		s.Partitions = append(s.Partitions, PartitionStats{
 			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
@@ -43,9 +46,9 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 		s.Bytes += n.Bytes
 		s.Depth += n.Pending
 	}
-	for _, name := range h.channelNames() {
+	for _, name := range channelNames(led) {
 		if channelFilter == "" || channelFilter == name {
-			s.Channels = append(s.Channels, h.channelStats(now, name, t, clients))
+			s.Channels = append(s.Channels, channelStats(led, now, name, t, clients))
 		}
 	}
 	return s
@@ -59,10 +62,10 @@ func texts(ids []meta.NodeID) []string {
 	return all
 }
 
-// channelNames returns the names of the channels that this node serves, sorted.
-func (h *hostedTopic) channelNames() []string {
+// channelNames returns the names of the channels of some partitions, sorted.
+func channelNames(led []*ledPartition) []string {
 	names := map[string]struct{}{}
-	for _, lp := range h.led() {
+	for _, lp := range led {
 		for _, c := range lp.part.Channels() {
 			names[c.Name()] = struct{}{}
 		}
@@ -70,13 +73,14 @@ func (h *hostedTopic) channelNames() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func (h *hostedTopic) channelStats(now time.Time, name string, t *meta.Topic, clients bool) ChannelStats {
+// channelStats describes a channel as far as it is in some partitions of t.
+func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic, clients bool) ChannelStats {
 	s := ChannelStats{Name: name, Ephemeral: meta.IsEphemeral(name)}
 	if c := t.Channels[name]; c != nil {
 		s.Ordered = c.Ordered
 	}
 	seen := map[*Subscription]bool{}
-	for _, lp := range h.led() {
+	for _, lp := range led {
 		c := lp.part.Channel(name)
 		if c == nil {
 			continue
