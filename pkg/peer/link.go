@@ -20,8 +20,8 @@ const (
 )
 
 // link is one connection with its hellos behind it: a reader, which calls
-// handlers and callbacks, and a writer. Both ends are links; only the dialer
-// makes calls.
+// handlers and callbacks, and a writer, in whose place whoever queues a little
+// writes it. Both ends are links; only the dialer makes calls.
 type link struct {
 	conn    net.Conn
 	remote  *Hello

@@ -10,6 +10,10 @@ import (
 // own in the write.
 const copyBelow = 4 << 10
 
+// writeAtOnce is how much is written by whoever queues it, where the connection
+// takes it without waiting. More is left to the writer: it would hold up the caller.
+const writeAtOnce = 16 << 10
+
 // A buffer that grew past keepBelow is not kept for the next write.
 const keepBelow = 1 << 20
 
@@ -40,6 +44,15 @@ func (l *load) add(header *[frameHeader]byte, payload [][]byte) {
 	}
 }
 
+// prepend puts encoded bytes in front, which are copied.
+func (l *load) prepend(b []byte) {
+	l.encoded = append(slices.Clone(b), l.encoded...)
+	for i := range l.pieces {
+		l.pieces[i].at += len(b)
+	}
+	l.bytes += len(b)
+}
+
 // reset empties the load for the next use.
 func (l *load) reset() {
 	if cap(l.encoded) > keepBelow {
@@ -52,13 +65,16 @@ func (l *load) reset() {
 // outbox holds what waits to be written to a connection, and the calls that
 // wait for an answer. It may be used by many goroutines.
 type outbox struct {
-	wake chan struct{} // tells the writer, at most one at a time
+	wake chan struct{}    // tells the writer, at most one at a time
+	try  func([]byte) int // writes what the connection takes without waiting, and returns how much that was; nil: nothing
 
 	mu      sync.Mutex // guards what follows
 	waiting load
-	writing int // bytes that the writer has taken and not written
+	writing int // bytes that somebody has taken and not written
 	calls   map[uint64]func([]byte, error)
-	awake   bool // the writer will look again by itself
+	awake   bool // the writer will look again by itself, or whoever stands in for it tells it
+	standIn bool // somebody writes in the writer's place
+	atOnce  load // what the stand-in writes
 	corked  bool // the reader will tell the writer, after what it has at hand
 	err     error
 }
@@ -113,13 +129,40 @@ func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) err
 	return nil
 }
 
+// unlockAndTell gives up the lock and sees to it that what waits is written: a
+// little by the caller, which spares those who wait for it a change of
+// goroutines, more by the writer.
 func (o *outbox) unlockAndTell() {
-	tell := !o.awake && !o.corked
-	o.awake = o.awake || tell
+	if o.awake || o.corked {
+		o.mu.Unlock()
+		return
+	}
+	o.awake = true
+	if o.try != nil && len(o.waiting.pieces) == 0 && o.waiting.bytes <= writeAtOnce {
+		o.writeLocked()
+	}
+	tell := o.awake
 	o.mu.Unlock()
 	if tell {
 		o.signal()
 	}
+}
+
+// writeLocked writes what waits, in the writer's place, as far as that goes
+// without waiting, and leaves the writer asleep if nothing is left. It gives up the
+// lock while it writes.
+func (o *outbox) writeLocked() {
+	o.atOnce, o.waiting = o.waiting, o.atOnce
+	o.standIn, o.writing = true, o.atOnce.bytes
+	o.mu.Unlock()
+	n := o.try(o.atOnce.encoded)
+	o.mu.Lock()
+	o.standIn, o.writing = false, 0
+	if rest := o.atOnce.encoded[n:]; len(rest) > 0 {
+		o.waiting.prepend(rest)
+	}
+	o.atOnce.reset()
+	o.awake = o.waiting.bytes > 0
 }
 
 func (o *outbox) signal() {
@@ -152,10 +195,13 @@ func (o *outbox) uncork() {
 func (o *outbox) take(empty *load) (ok bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.writing = 0
 	if o.err != nil {
 		return false, o.err
 	}
+	if o.standIn { // who tells the writer if something is left
+		return false, nil
+	}
+	o.writing = 0
 	if o.waiting.bytes == 0 {
 		o.awake = false
 		return false, nil

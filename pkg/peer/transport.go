@@ -192,10 +192,14 @@ func bind(h Handler, from Node, session uint64) func(uint8, Buffer, func([][]byt
 }
 
 func (t *Transport) newLink(conn net.Conn, remote *Hello, count *counters) *link {
-	return &link{
+	l := &link{
 		conn: conn, remote: remote, session: remote.Session, options: &t.options, pool: &t.pool,
 		count: count, out: newOutbox(), born: time.Now(),
 	}
+	if d := newDirect(l); d != nil {
+		l.out.try = d.write
+	}
+	return l
 }
 
 // serve runs the link and keeps its counters.
