@@ -131,7 +131,7 @@ func exitOfWire(code string) int {
 		return exitUsage
 	case "E_AUTH_FIRST", "E_AUTH_FAILED", "E_AUTH_DISABLED", "E_UNAUTHORIZED":
 		return exitForbidden
-	case "E_SUB_ORDER_IS_MUST", "E_SUB_FAILED":
+	case "E_SUB_FAILED":
 		return exitRefused
 	}
 	return exitFailed

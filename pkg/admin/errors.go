@@ -80,7 +80,6 @@ var failures = []failure{
 	{meta.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
 	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "name a partition, or give a key"},
 	{broker.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
-	{broker.ErrOrderedOnly, "ORDERED_ONLY", api.CodePrecondition, "make the channel ordered"},
 	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
 	{broker.ErrBusy, "BUSY", api.CodeBusy, "try again"},
 	{broker.ErrExiting, "EXITING", api.CodeExiting, "ask another node"},

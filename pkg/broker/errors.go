@@ -22,7 +22,6 @@ var (
 	ErrDiskFull          = fate.Refuse("the disk is nearly full")
 	ErrExiting           = fate.Refuse("shutting down")
 	ErrTooManyConsumers  = fate.Refuse("too many consumers of the channel")
-	ErrOrderedOnly       = fate.Refuse("the topic allows ordered consumers only")
 )
 
 // ofThisIncarnation says that a topic that was deleted and created again meanwhile is

@@ -53,7 +53,7 @@ func wireErrors() forward.Table {
 		{Code: 20, Err: ErrDiskFull},
 		{Code: 21, Err: ErrExiting},
 		{Code: 22, Err: ErrTooManyConsumers},
-		{Code: 23, Err: ErrOrderedOnly},
+		// 23 was given out once.
 		{Code: 24, Err: channel.ErrNotInFlight},
 		{Code: 25, Err: topic.ErrNotLeased},
 		{Code: 26, Err: commitlog.ErrNoSpace},

@@ -2,6 +2,8 @@ package meta
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +142,7 @@ func TestDiffMakesOneIntoTheOther(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	var s Settings
-	for _, key := range SettingKeys() {
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		if v, known := s.Get(key); !known || validateSettings(map[string]string{key: v}) != nil {
 			t.Errorf("default of %s: %q", key, v)
 		}

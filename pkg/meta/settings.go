@@ -74,9 +74,6 @@ type Settings struct {
 	values map[string]string // valid values that were set
 }
 
-// SettingKeys lists the known keys, sorted.
-func SettingKeys() []string { return slices.Sorted(maps.Keys(settings)) }
-
 // Get returns the value of a key, or its default. An unknown key has none.
 func (s Settings) Get(key string) (value string, known bool) {
 	if v, ok := s.values[key]; ok {

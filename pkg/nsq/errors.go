@@ -21,7 +21,6 @@ const (
 	AuthError
 	Unauthorized
 	SubFailed
-	SubOrderIsMust
 	PubFailed
 	MPubFailed
 	DPubFailed
@@ -53,7 +52,6 @@ var codes = [CodeCount]struct {
 	AuthError:      {"E_AUTH_ERROR", true},
 	Unauthorized:   {"E_UNAUTHORIZED", true},
 	SubFailed:      {"E_SUB_FAILED", true},
-	SubOrderIsMust: {"E_SUB_ORDER_IS_MUST", true},
 	PubFailed:      {"E_PUB_FAILED", false},
 	MPubFailed:     {"E_MPUB_FAILED", false},
 	DPubFailed:     {"E_DPUB_FAILED", false},

@@ -70,8 +70,6 @@ func (b *fakeBroker) fail(name string) error {
 		return broker.ErrMessageTooBig
 	case "ordered":
 		return broker.ErrPartitionNeeded
-	case "orderedsub":
-		return broker.ErrOrderedOnly
 	case "crowded":
 		return broker.ErrTooManyConsumers
 	}

@@ -91,7 +91,6 @@ func TestExchanges(t *testing.T) {
 		{"SUB bad topic", "SUB a$b c\n", []string{`E_BAD_TOPIC SUB topic name "a$b" is not valid`, "EOF"}},
 		{"SUB bad channel", "SUB t c$d\n", []string{`E_BAD_CHANNEL SUB channel name "c$d" is not valid`, "EOF"}},
 		{"SUB refused", "SUB crowded c\n", []string{"E_SUB_FAILED SUB failed too many consumers of the channel", "EOF"}},
-		{"SUB ordered topic", "SUB orderedsub c\n", []string{"E_SUB_ORDER_IS_MUST this topic is configured only allow ordered sub", "EOF"}},
 		{"SUB to a partition that is not there", "SUB t c 99\nCLS\n", []string{"OK", "CLOSE_WAIT"}},
 		{"RDY no number", "SUB t c\nRDY x\n", []string{"OK", "E_INVALID RDY could not parse count x", "EOF"}},
 		{"RDY empty", "SUB t c\nRDY \n", []string{"OK", "E_INVALID RDY could not parse count ", "EOF"}},

@@ -55,8 +55,6 @@ func subscribeError(topic, channel string, err error) *nsq.Error {
 		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
 	case errors.Is(err, broker.ErrInvalidChannel):
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
-	case errors.Is(err, broker.ErrOrderedOnly):
-		return nsq.Errorf(nsq.SubOrderIsMust, "this topic is configured only allow ordered sub")
 	}
 	return nsq.Errorf(nsq.SubFailed, "SUB failed %v", err)
 }

@@ -574,20 +574,3 @@ func TestCommitsWakeAsManyConsumersAsThereAreMessages(t *testing.T) {
 		t.Errorf("wakes %s, want 1 1 0", got)
 	}
 }
-
-func TestDigestIsOfTheCommittedBytes(t *testing.T) {
-	a, b := newBench(t), newBench(t)
-	for _, x := range []*bench{a, b} {
-		x.publish("one")
-		x.publish("two", "three")
-	}
-	da, errA := Digest(a.log, 3)
-	db, errB := Digest(b.log, 3)
-	if errA != nil || errB != nil || da != db {
-		t.Fatalf("digests %s, %s (%v, %v)", da, db, errA, errB)
-	}
-	b.publish("four")
-	if db, _ = Digest(b.log, 4); da == db {
-		t.Error("the digest does not see a new message")
-	}
-}

@@ -1,8 +1,6 @@
 package topic
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -82,34 +80,4 @@ func (p *Partition) PublishedAt(o seq.Offset) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return time.Unix(0, b.Timestamp()), true
-}
-
-// digestChunk is how much of the log Digest reads at a time.
-const digestChunk = 1 << 20
-
-// Digest returns the SHA-256 of a log's bytes from its start to the batch
-// that ends at or before end, in hexadecimal. Replicas that hold the same have
-// the same digest.
-func Digest(l *commitlog.Log, end seq.Offset) (string, error) {
-	h := sha256.New()
-	var buf []byte
-	for o := l.Start(); o < end; {
-		raw, err := l.ReadRaw(o, digestChunk, buf)
-		if err != nil {
-			return "", err
-		}
-		for rest := raw; len(rest) > 0; {
-			b, err := commitlog.Decode(rest)
-			if err != nil {
-				return "", err
-			}
-			if o = b.End(); o > end {
-				break
-			}
-			h.Write(b.Raw())
-			rest = rest[b.Size():]
-		}
-		buf = raw
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
