@@ -12,8 +12,9 @@ import (
 // of them followed a later leader then. It goes on while the node is in touch,
 // without a gap longer than the lease, with a quorum of the metadata or with all
 // in-sync replicas: whoever else is elected leads only after one of them knew.
-// After a gap, contact with the quorum alone says nothing: what was decided
-// meanwhile may not have arrived here.
+// In touch with the quorum means that all that was decided until then is applied
+// here, and names no other leader, however long it takes until the partition's
+// role follows. After a gap, that says nothing about the time between.
 //
 // It ends for good when a later leader is heard of, which may be long before the
 // metadata here says so.
@@ -23,6 +24,7 @@ import (
 type lease struct {
 	span      time.Duration
 	contact   func() time.Time // with the quorum
+	named     func() bool      // the metadata here says that this node leads in the epoch
 	confirmed func() time.Time // by the in-sync replicas; set once, before anybody asks
 	epoch     seq.Epoch        // of the term; set with confirmed
 	base      time.Time
@@ -31,8 +33,8 @@ type lease struct {
 	lapsed    atomic.Bool  // somebody was refused since it was last renewed
 }
 
-func newLease(span time.Duration, contact func() time.Time) *lease {
-	l := &lease{span: span, contact: contact, base: time.Now()}
+func newLease(span time.Duration, contact func() time.Time, named func() bool) *lease {
+	l := &lease{span: span, contact: contact, named: named, base: time.Now()}
 	l.until.Store(-1)
 	return l
 }
@@ -60,17 +62,17 @@ func (l *lease) superseded(by seq.Epoch) {
 
 // renew asks anew how long the lease holds, and returns whether it does at now.
 func (l *lease) renew(now time.Time) bool {
-	if c := l.confirmed(); !c.IsZero() {
+	if c := l.confirmed(); !c.IsZero() && l.named() {
 		l.extend(int64(c.Sub(l.base) + l.span))
 	}
 	l.touched(l.contact())
 	return l.holds(now)
 }
 
-// touched notes when the node was last in touch with the quorum. That is how a
-// lease that nobody asks for goes on without a gap.
+// touched notes when the node was last in touch with the quorum, before the call.
+// That is how a lease that nobody asks for goes on without a gap.
 func (l *lease) touched(last time.Time) {
-	if at := last.Sub(l.base); !last.IsZero() && int64(at) <= l.until.Load() {
+	if at := last.Sub(l.base); !last.IsZero() && int64(at) <= l.until.Load() && l.named() {
 		l.extend(int64(at + l.span))
 	}
 }

@@ -9,7 +9,7 @@ import (
 // leaseOf returns a lease of a second that goes by these times, which the test
 // changes.
 func leaseOf(contact, confirmed *time.Time) *lease {
-	l := newLease(time.Second, func() time.Time { return *contact })
+	l := newLease(time.Second, func() time.Time { return *contact }, func() bool { return true })
 	l.confirmed = func() time.Time { return *confirmed }
 	return l
 }
@@ -70,6 +70,25 @@ func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
 		confirmed = time.Now()
 		if !l.held(time.Now()) {
 			t.Error("not held though the replicas still recognise the term")
+		}
+	})
+}
+
+func TestALeaseIsNotRenewedWhenTheMetadataNamesAnotherLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		l := leaseOf(&now, &now)
+		if !l.held(now) {
+			t.Fatal("not held")
+		}
+		l.named = func() bool { return false } // and the role does not follow
+		for range 11 {
+			time.Sleep(100 * time.Millisecond)
+			now = time.Now()
+			l.touched(now)
+		}
+		if l.held(now) {
+			t.Error("held after it was known for a second that another leads")
 		}
 	})
 }

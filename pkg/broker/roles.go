@@ -147,7 +147,10 @@ func (n *hosting) assume(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v c
 	return n.follow(h, hp, v)
 }
 
-// lead makes this node lead a partition at the epoch that metadata says.
+// lead makes this node lead a partition at the epoch that metadata says. There is
+// one term in an epoch: where a channel's start cannot be stored, as while the disk
+// is full, the node leads nevertheless, and the next turn tries that again. Nobody
+// was told yet that there is such a channel.
 func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coord.View) error {
 	lp := &ledPartition{index: hp.index, replica: hp.replica}
 	var err error
@@ -162,15 +165,13 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 		lp.lease.confirmed = lp.term.Confirmed
 	}
 	lp.part.Serve(lp.term)
-	if err := lp.adopt(t); err != nil {
-		return errors.Join(err, lp.term.Stop(), lp.part.Close(err))
-	}
+	adopted := lp.adopt(t)
 	hp.led.Store(lp)
 	n.terms.note(lp)
 	h.publishLed()
 	n.shifts.begin(n.log, h.name, lp)
 	h.tellWatchers()
-	return nil
+	return adopted
 }
 
 func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition, epoch seq.Epoch) (*topic.Partition, error) {
@@ -181,12 +182,23 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 		PositionsDamaged: func(err error) { n.reportPositions(h.name, hp.index, err) },
 	}
 	if n.o.Peers != nil {
-		lp.lease = newLease(n.o.Lease, n.o.Meta.QuorumContact)
+		lp.lease = newLease(n.o.Lease, n.o.Meta.QuorumContact, func() bool { return n.leads(h, hp.index, epoch) })
 		lp.lease.epoch = epoch
 		hp.lease.Store(lp.lease)
 		o.Leased = lp.lease.held
 	}
 	return topic.Open(o)
+}
+
+// leads says whether metadata says here that this node leads a partition in an
+// epoch.
+func (n *hosting) leads(h *hostedTopic, i int, epoch seq.Epoch) bool {
+	t := n.o.Meta.Topic(h.name)
+	if t == nil || t.Incarnation != h.incarnation || i >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[i]
+	return p.Leader == n.o.Self && p.Epoch == epoch
 }
 
 func (n *shelf) reportPositions(name string, partition int, err error) {
@@ -256,20 +268,25 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 	return n.trash(hp.dir, fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), hp.index, version))
 }
 
-// adopt takes over what metadata says of a topic's channels.
+// adopt takes over what metadata says of a topic's channels. One that cannot be
+// taken over does not keep the others from it.
 func (lp *ledPartition) adopt(t *meta.Topic) error {
 	lp.part.SetPaused(t.Paused)
+	var errs []error
 	for _, c := range channelsOf(t) {
 		if _, err := lp.part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Ordered: c.Ordered, Paused: c.Paused}); err != nil {
-			return err
+			errs = append(errs, err)
 		}
 	}
 	for _, c := range lp.part.Channels() {
 		if !c.Ephemeral() && t.Channels[c.Name()] == nil {
 			if err := lp.part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
-				return err
+				errs = append(errs, err)
 			}
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	lp.part.Settled()
 	return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -24,6 +25,7 @@ const (
 	kindRemove   uint8 = 5 // a node's name: the metadata's leader takes it out
 	kindTransfer uint8 = 6 // the metadata's leader gives the lead to another
 	kindGone     uint8 = 7 // the metadata's leader -> how far the log reaches, u64 little-endian, where it was not heard of
+	kindStanding uint8 = 8 // -> raftstore.Standing of the metadata's leader: index, age in ns, u64 little-endian
 
 	firstOfForward = forward.KindPublish
 )
@@ -107,6 +109,28 @@ func (c *calls) ask(ctx context.Context, node meta.NodeID, kind uint8, payload [
 // forwardCommand is the store's raftstore.Forward.
 func (n *Node) forwardCommand(ctx context.Context, leader meta.NodeID, command []byte) ([]byte, error) {
 	return n.ask(ctx, leader, kindCommand, command)
+}
+
+// askStanding is the store's raftstore.Ask.
+func (n *Node) askStanding(ctx context.Context, leader meta.NodeID) (raftstore.Standing, error) {
+	reply, err := n.ask(ctx, leader, kindStanding, nil)
+	if err != nil {
+		return raftstore.Standing{}, err
+	}
+	if len(reply) != 16 {
+		return raftstore.Standing{}, fmt.Errorf("a standing of %d bytes", len(reply))
+	}
+	age := binary.LittleEndian.Uint64(reply[8:])
+	return raftstore.Standing{Index: binary.LittleEndian.Uint64(reply), Age: time.Duration(age)}, nil
+}
+
+// standing answers kindStanding.
+func standing(s *raftstore.Store) ([]byte, error) {
+	at, err := s.Standing()
+	if err != nil {
+		return nil, err
+	}
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, at.Index), uint64(at.Age)), nil
 }
 
 // callAddress is formation's Call.

@@ -140,7 +140,7 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	options := raftstore.Options{
 		Dir: dir, NodeID: n.o.Self, Address: n.o.Address, Bootstrap: bootstrap, Logger: n.o.Logger,
 		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.transport.DialRaft},
-		Forward: n.forwardCommand,
+		Forward: n.forwardCommand, Ask: n.askStanding,
 	}
 	if n.o.Store != nil {
 		n.o.Store(&options)

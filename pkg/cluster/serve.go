@@ -204,8 +204,11 @@ func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payl
 	if _, ok := s.Members().Configuration().Find(from); !ok && s.IsLeader() {
 		return nil, fmt.Errorf("node %s: %w", from, raftstore.ErrRemoved)
 	}
-	if kind == kindCommand {
+	switch kind {
+	case kindCommand:
 		return s.HandleForwarded(ctx, payload)
+	case kindStanding:
+		return standing(s)
 	}
 	return acts{s, d.calls}.carryOut(ctx, kind, payload)
 }

@@ -66,7 +66,7 @@ func (c *testCluster) start(id meta.NodeID, bootstrap bool) *Store {
 	name := string(id)
 	o := Options{
 		NodeID: id, Address: name, Bootstrap: bootstrap, Dir: c.dirs[id], InMemory: c.dirs[id] == "", ReserveBytes: -1,
-		Stream: c.stream(name), Forward: c.forward(name),
+		Stream: c.stream(name), Forward: c.forward(name), Ask: c.ask(name),
 	}
 	open := func() (*Store, error) { return Open(o) }
 	if disk := c.disk[id]; disk != nil {
@@ -244,8 +244,9 @@ func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
 			c.net.Plug(string(was.opts.NodeID))
 			propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1"}})
 			c.settle()
+			time.Sleep(was.opts.LeaderLease)
 			for _, id := range c.ids() {
-				if since := time.Since(c.store(id).QuorumContact()); since > time.Second {
+				if since := time.Since(c.store(id).QuorumContact()); since > 2*was.opts.LeaderLease {
 					t.Errorf("%s: contact %v ago", id, since)
 				}
 			}

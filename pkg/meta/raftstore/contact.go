@@ -2,8 +2,60 @@ package raftstore
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
 )
+
+// Standing is what the leader knows of the agreement.
+type Standing struct {
+	// Index is that of the last command that may have been agreed on.
+	Index uint64
+	// Age is how long ago it was at most that a majority began to confirm that
+	// this node leads.
+	Age time.Duration
+}
+
+// Ask takes the leader's Standing to a node that does not lead. What was agreed
+// on longer ago than the call and the Age has an index of at most Index.
+type Ask func(ctx context.Context, leader meta.NodeID) (Standing, error)
+
+// Standing returns what this node knows as the leader.
+func (s *Store) Standing() (Standing, error) {
+	at := s.confirmed.Load()
+	age := time.Duration(0)
+	switch {
+	case !s.IsLeader():
+		return Standing{}, ErrNotLeader
+	case alone(s.raft, s.opts.NodeID):
+	case at == nil:
+		return Standing{}, ErrNotLeader // or nobody has said so yet
+	default:
+		age = time.Since(*at)
+	}
+	index, err := s.lastCommand() // after age: nothing older is missing
+	return Standing{index, age}, err
+}
+
+// lastCommand returns the index of the last command in the log, agreed on or not.
+func (s *Store) lastCommand() (uint64, error) {
+	for i := s.raft.LastIndex(); i > 0; i-- {
+		var l raft.Log
+		switch err := s.log.GetLog(i, &l); {
+		case errors.Is(err, raft.ErrLogNotFound):
+			return s.Applied(), nil // a snapshot has it, and so has the state
+		case err != nil:
+			return 0, err
+		case l.Type == raft.LogCommand:
+			return i, nil
+		}
+	}
+	return 0, nil
+}
 
 // VerifyLeader returns nil once a majority has confirmed, after the call, that
 // this node leads.
@@ -15,42 +67,48 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 	if err := s.flights.request(ctx, s.raft.VerifyLeader); err != nil {
 		return err
 	}
-	for {
-		was := s.contact.Load()
-		if was != nil && !was.Before(began) || s.contact.CompareAndSwap(was, &began) {
-			return nil
-		}
-	}
+	s.confirmed.note(began)
+	return nil
 }
 
-// QuorumContact returns the latest time at which this node is known to have
-// been in touch with a majority of the voters, itself or through the leader; the
-// zero time: never since it was opened. It is a monotonic reading, and does not
-// wait: it is meant to be asked before whatever a lease allows.
+// QuorumContact returns the latest time of which this node is known to have
+// applied all that was agreed on until then; the zero time: nothing is known
+// since it was opened. It is a monotonic reading, and does not wait: it is meant
+// to be asked before whatever a lease allows.
 //
-// A leader asks the others anew every Options.LeaderLease. Others go by
-// what they hear of the leader, less the time for which it may lead without
-// having noticed that it does so alone.
+// A leader asks a majority anew every Options.LeaderLease. Others ask the
+// leader, more often. That they hear of it would not do: what it has sent may
+// wait for their disk.
 func (s *Store) QuorumContact() time.Time {
-	switch at := s.contact.Load(); {
-	case s.IsLeader() && alone(s.raft, s.opts.NodeID):
+	if s.IsLeader() && alone(s.raft, s.opts.NodeID) {
 		return time.Now()
-	case s.IsLeader() && at != nil:
-		return *at
-	case s.IsLeader():
-		return time.Time{}
 	}
-	if at := s.raft.LastContact(); !at.IsZero() {
-		return at.Add(-s.opts.LeaderLease)
+	if at := s.contact.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }
 
+// moment is a time that only moves on.
+type moment struct{ atomic.Pointer[time.Time] }
+
+// note moves it to at, unless it is there.
+func (m *moment) note(at time.Time) {
+	for {
+		was := m.Load()
+		if was != nil && !was.Before(at) || m.CompareAndSwap(was, &at) {
+			return
+		}
+	}
+}
+
+// contactPatience bounds how long what was agreed on is waited for until the
+// leader is asked again.
+const contactPatience = time.Second
+
 // keepContact asks for the confirmation of a majority again and again while
-// this node leads, until Close.
+// this node leads, and asks the leader while it does not, until Close.
 func (s *Store) keepContact() {
-	tick := time.NewTicker(s.opts.LeaderLease)
-	defer tick.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.work.Go(func() {
@@ -60,17 +118,59 @@ func (s *Store) keepContact() {
 		case <-s.failed:
 		}
 	})
-	moved := s.LeaderChanged()
-	for {
+	for ctx.Err() == nil {
+		moved := s.LeaderChanged()
+		renewed := s.renewContact(ctx, moved)
+		pause := s.opts.LeaderLease
+		switch {
+		case !renewed:
+			pause /= 10
+		case !s.IsLeader():
+			pause = pause * 3 / 5 // what the leader knows is up to a whole one old
+		}
+		again := time.NewTimer(pause)
 		select {
-		case <-tick.C:
-		case <-moved: // it may have come to lead
+		case <-again.C:
+		case <-moved:
 		case <-ctx.Done():
-			return
 		}
-		moved = s.LeaderChanged()
-		if s.IsLeader() && !alone(s.raft, s.opts.NodeID) {
-			_ = s.VerifyLeader(ctx) // it keeps the time, or does not
-		}
+		again.Stop()
 	}
+}
+
+// renewContact finds out until when this node has applied all. It gives up when
+// the leader is another: what it waits for may never be agreed on.
+func (s *Store) renewContact(ctx context.Context, moved <-chan struct{}) bool {
+	ctx, cancel := context.WithTimeout(ctx, contactPatience)
+	defer cancel()
+	s.work.Go(func() {
+		defer cancel()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+		}
+	})
+	at, index, ok := s.askAround(ctx)
+	if !ok || s.catchUp(ctx, index) != nil {
+		return false
+	}
+	s.contact.note(at)
+	return true
+}
+
+// askAround returns up to which index all is that was agreed on until a moment.
+func (s *Store) askAround(ctx context.Context) (at time.Time, index uint64, ok bool) {
+	at = time.Now()
+	switch leader, known := s.Leader(); {
+	case s.IsLeader():
+		if !alone(s.raft, s.opts.NodeID) && s.VerifyLeader(ctx) != nil {
+			return at, 0, false
+		}
+		index, err := s.lastCommand()
+		return at, index, err == nil
+	case known && leader != s.opts.NodeID && s.opts.Ask != nil:
+		standing, err := s.opts.Ask(ctx, leader)
+		return at.Add(-standing.Age), standing.Index, err == nil
+	}
+	return at, 0, false
 }

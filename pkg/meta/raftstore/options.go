@@ -57,6 +57,9 @@ type Options struct {
 	// Forward takes commands to the leader; nil: Propose works on the leader
 	// only.
 	Forward Forward
+	// Ask has the leader's Standing; nil: a node that does not lead is never in
+	// contact with the quorum.
+	Ask Ask
 	// Bootstrap makes a new cluster, with this node as its only voter, where
 	// Dir holds none.
 	Bootstrap bool

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -24,6 +22,7 @@ type Store struct {
 	opts      Options
 	raft      *raft.Raft
 	guard     *guard
+	log       raft.LogStore // with what was written last in memory
 	transport *carrier
 	flights   flights
 	observer  *raft.Observer
@@ -35,8 +34,9 @@ type Store struct {
 	work      sync.WaitGroup // the goroutines of this store
 	stop      chan struct{}  // closed when Close begins
 
-	moved   signal.Signal // the leader or the voters may be others
-	contact atomic.Pointer[time.Time]
+	moved     signal.Signal // the leader or the voters may be others
+	confirmed moment        // as the leader, by a majority
+	contact   moment        // all that was agreed on until then is applied
 }
 
 // Open opens the metadata in o.Dir, or makes it, and starts the agreement. The
@@ -84,6 +84,7 @@ func (s *Store) start(p *parts, transport *carrier) error {
 	if err != nil {
 		return err
 	}
+	s.log = cache
 	r, err := raft.NewRaft(s.opts.raftConfig(), s.machine, cache, s.guard, p.snapshots, transport.Transport) // it looks for more methods
 	if err != nil {
 		return fmt.Errorf("start metadata: %w", err)

@@ -1,0 +1,48 @@
+package broker
+
+import (
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// A node is elected that cannot store where a new channel starts: its disk is full
+// for a while. There is one term in an epoch, and it leads with that.
+func TestALeaderThatCannotStoreAChannelsStartLeadsNevertheless(t *testing.T) {
+	var faulty *vfs.Faulty
+	var failed atomic.Int64
+	l := newLan(t, func(o *Options) {
+		if o.Self == "n2" {
+			faulty = vfs.NewFaulty(o.FS)
+			o.FS = faulty
+		}
+	}, "n1", "n2")
+	l.create("t", "n1", "n2")
+	l.inSync("t", 0, 2)
+	l.mustPut("t", 0, "a")
+	faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if op.Kind == vfs.OpWrite && strings.Contains(op.Name, "positions") {
+			failed.Add(1)
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+	if _, err := l.store.Propose(t.Context(), meta.CreateChannel{Topic: "t", Channel: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	failed.Store(0)
+	l.elect("t", 0, "n2")
+	n2 := l.at("n2").lookup("t").at(0)
+	l.eventually("a turn to fail", func() bool { return failed.Load() > 0 && n2.standby.Load() == nil })
+	l.mustPut("t", 0, "b")
+	faulty.Decide(nil)
+	l.mustPut("t", 0, "c")
+	l.eventually("the channel's start to be stored", func() bool { return l.at("n2").lookup("t").adopted.Load() != nil })
+	if got := l.subscribe("t", "c", 0).take(3); got != "a b c" {
+		t.Errorf("got %q", got)
+	}
+}
