@@ -113,7 +113,7 @@ func exitOf(code api.Code) int {
 		return exitRefused
 	case api.CodeUnauthenticated, api.CodeForbidden:
 		return exitForbidden
-	case api.CodeUnavailable, api.CodeBusy, api.CodeExiting, api.CodeUncertain:
+	case api.CodeUnavailable, api.CodeBusy, api.CodeStarting, api.CodeExiting, api.CodeUncertain:
 		return exitUnavailable
 	case codePartial:
 		return exitPartial

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -231,11 +232,13 @@ func TestAnAddressThatRefusesIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestANodeThatExitsIsPassedOver(t *testing.T) {
-	exiting := newFakeNode(t, http.StatusServiceUnavailable, `{"error":{"code":"exiting","message":"shutting down"}}`)
-	node := newFakeNode(t, http.StatusOK, "{}")
-	if err := newTestClient(t, exiting.URL, node.URL).EmptyTopic(t.Context(), "t"); err != nil {
-		t.Fatal(err)
+func TestANodeThatStartsOrExitsIsPassedOver(t *testing.T) {
+	for _, code := range []Code{CodeStarting, CodeExiting} {
+		other := newFakeNode(t, http.StatusServiceUnavailable, fmt.Sprintf(`{"error":{"code":%q,"message":"not now"}}`, code))
+		node := newFakeNode(t, http.StatusOK, "{}")
+		if err := newTestClient(t, other.URL, node.URL).EmptyTopic(t.Context(), "t"); err != nil {
+			t.Errorf("%s: %v", code, err)
+		}
 	}
 }
 
@@ -315,7 +318,7 @@ func TestValuesKeepTheirForm(t *testing.T) {
 func TestEveryCodeHasAnErrorStatus(t *testing.T) {
 	for _, c := range []Code{
 		CodeInvalid, CodeNotFound, CodeMethod, CodeExists, CodePrecondition, CodeTooLarge, CodeUnauthenticated, CodeForbidden,
-		CodeBusy, CodeNotWritable, CodeExiting, CodeUnavailable, CodeUncertain, CodeCorrupt, CodeInternal, "of a later version",
+		CodeBusy, CodeNotWritable, CodeExiting, CodeStarting, CodeUnavailable, CodeUncertain, CodeCorrupt, CodeInternal, "of a later version",
 	} {
 		if s := c.Status(); s < 400 || s > 599 {
 			t.Errorf("%s: status %d", c, s)

@@ -33,6 +33,8 @@ const (
 	CodeNotWritable Code = "not_writable"
 	// CodeExiting: the node is shutting down; ask another.
 	CodeExiting Code = "exiting"
+	// CodeStarting: the node does not serve yet; ask another, or again.
+	CodeStarting Code = "starting"
 	// CodeUnavailable: no node could answer.
 	CodeUnavailable Code = "unavailable"
 	// CodeUncertain: it may have happened, now or later.
@@ -60,7 +62,7 @@ func (c Code) Status() int {
 		return http.StatusUnauthorized
 	case CodeForbidden:
 		return http.StatusForbidden
-	case CodeBusy, CodeNotWritable, CodeExiting, CodeUnavailable:
+	case CodeBusy, CodeNotWritable, CodeExiting, CodeStarting, CodeUnavailable:
 		return http.StatusServiceUnavailable
 	case CodeUncertain, CodeCorrupt, CodeInternal:
 	}

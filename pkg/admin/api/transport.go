@@ -142,7 +142,7 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
 	if resp.StatusCode/100 != 2 {
 		e := readError(r.base, resp)
-		return e.Code == CodeExiting, e
+		return e.Code == CodeExiting || e.Code == CodeStarting, e
 	}
 	if out == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswerBytes)) // for the connection's reuse
