@@ -251,7 +251,11 @@ func (n *brokerNode) Serve() error {
 			return err
 		case <-n.member.Failed():
 			n.stalled.Store(errors.Is(n.member.Err(), cluster.ErrStalled))
-			return exitWith(exitDisk, fmt.Errorf("metadata: %w", n.member.Err()))
+			err := fmt.Errorf("metadata: %w", n.member.Err())
+			if noPlace(err) {
+				return err
+			}
+			return exitWith(exitDisk, err)
 		case <-ctx.Done():
 			return nil
 		}
