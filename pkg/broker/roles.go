@@ -192,7 +192,7 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 
 // leads says whether metadata says here that this node leads a partition in an
 // epoch.
-func (n *hosting) leads(h *hostedTopic, i int, epoch seq.Epoch) bool {
+func (n *shelf) leads(h *hostedTopic, i int, epoch seq.Epoch) bool {
 	t := n.o.Meta.Topic(h.name)
 	if t == nil || t.Incarnation != h.incarnation || i >= len(t.Partitions) {
 		return false

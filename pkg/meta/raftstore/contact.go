@@ -37,12 +37,15 @@ func (s *Store) Standing() (Standing, error) {
 	default:
 		age = time.Since(*at)
 	}
-	index, err := s.lastCommand() // after age: nothing older is missing
+	index, err := contacts{s}.lastCommand() // after age: nothing older is missing
 	return Standing{index, age}, err
 }
 
+// contacts find out what a Store has contact with.
+type contacts struct{ *Store }
+
 // lastCommand returns the index of the last command in the log, agreed on or not.
-func (s *Store) lastCommand() (uint64, error) {
+func (s contacts) lastCommand() (uint64, error) {
 	for i := s.raft.LastIndex(); i > 0; i-- {
 		var l raft.Log
 		switch err := s.log.GetLog(i, &l); {
@@ -106,9 +109,9 @@ func (m *moment) note(at time.Time) {
 // leader is asked again.
 const contactPatience = time.Second
 
-// keepContact asks for the confirmation of a majority again and again while
+// keep asks for the confirmation of a majority again and again while
 // this node leads, and asks the leader while it does not, until Close.
-func (s *Store) keepContact() {
+func (s contacts) keep() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.work.Go(func() {
@@ -120,7 +123,7 @@ func (s *Store) keepContact() {
 	})
 	for ctx.Err() == nil {
 		moved := s.LeaderChanged()
-		renewed := s.renewContact(ctx, moved)
+		renewed := s.renew(ctx, moved)
 		pause := s.opts.LeaderLease
 		switch {
 		case !renewed:
@@ -138,9 +141,9 @@ func (s *Store) keepContact() {
 	}
 }
 
-// renewContact finds out until when this node has applied all. It gives up when
+// renew finds out until when this node has applied all. It gives up when
 // the leader is another: what it waits for may never be agreed on.
-func (s *Store) renewContact(ctx context.Context, moved <-chan struct{}) bool {
+func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(ctx, contactPatience)
 	defer cancel()
 	s.work.Go(func() {
@@ -159,7 +162,7 @@ func (s *Store) renewContact(ctx context.Context, moved <-chan struct{}) bool {
 }
 
 // askAround returns up to which index all is that was agreed on until a moment.
-func (s *Store) askAround(ctx context.Context) (at time.Time, index uint64, ok bool) {
+func (s contacts) askAround(ctx context.Context) (at time.Time, index uint64, ok bool) {
 	at = time.Now()
 	switch leader, known := s.Leader(); {
 	case s.IsLeader():

@@ -102,7 +102,7 @@ func (s *Store) start(p *parts, transport *carrier) error {
 	r.RegisterObserver(s.observer)
 	s.work.Go(s.watch)
 	if s.opts.distributed() {
-		s.work.Go(s.keepContact)
+		s.work.Go(contacts{s}.keep)
 	}
 	if !p.made && !s.opts.InMemory {
 		s.work.Go(s.identify)
