@@ -26,6 +26,9 @@ import (
 //	|   u32    |  u32   |        u64         | length |
 //	+----------+--------+--------------------+--------+
 //
+// On a follower, the number of the leader's snapshot that the changes follow stands
+// before them, in place of a change: a byte 2, and the number as a varint.
+//
 // Two files take turns, so that those changes stay which follow the snapshot
 // before, until the next one is stored.
 type journal struct {
@@ -39,6 +42,8 @@ type journal struct {
 	buf     []byte
 	closed  bool                // the directory may belong to another by now
 	ordered map[string]struct{} // channels that were noted or found; nil: none
+	taken   stamp               // of the leader's snapshot that was taken last; 0: none
+	stamped stamp               // the one that the file says
 }
 
 const (
@@ -46,6 +51,7 @@ const (
 	journalSummed = 4 // where the checksum starts to count
 	// maxChangeBytes bounds a record: a name and some numbers.
 	maxChangeBytes = 1 << 10
+	stampVersion   = 2 // a record's first byte where others have advanceVersion
 )
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
@@ -58,12 +64,50 @@ func (j *journal) note(channel string, change []byte) error {
 	if err := j.open(); err != nil {
 		return fmt.Errorf("note a change of positions: %w", err)
 	}
-	j.buf = appendJournal(j.buf[:0], j.base, change)
+	j.buf = appendJournal(j.stampLocked(), j.base, change)
+	if err := j.writeLocked(); err != nil {
+		return err
+	}
+	j.learnLocked(channel)
+	return nil
+}
+
+// take says which of the leader's snapshots the changes follow that are noted
+// from now on.
+func (j *journal) take(s stamp) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken = s
+}
+
+// stamp notes which snapshot was taken last, for when no change follows soon.
+func (j *journal) stamp() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.buf = j.stampLocked(); len(j.buf) == 0 {
+		return nil
+	}
+	if err := j.open(); err != nil {
+		return fmt.Errorf("note which positions were taken: %w", err)
+	}
+	return j.writeLocked()
+}
+
+// stampLocked returns the record of the snapshot that was taken last, in j.buf,
+// or nothing where the file has it.
+func (j *journal) stampLocked() []byte {
+	if j.taken == j.stamped || j.taken == 0 {
+		return j.buf[:0]
+	}
+	return appendJournal(j.buf[:0], j.base, binary.AppendUvarint([]byte{stampVersion}, uint64(j.taken)))
+}
+
+func (j *journal) writeLocked() error {
 	if _, err := j.file.WriteAt(j.buf, j.end); err != nil {
 		return fmt.Errorf("note a change of positions: %w", err)
 	}
 	j.end += int64(len(j.buf))
-	j.learnLocked(channel)
+	j.stamped = j.taken
 	return nil
 }
 
@@ -110,7 +154,7 @@ func (j *journal) follow(number uint64) error {
 		return nil
 	}
 	err := j.closeLocked()
-	j.base, j.end = number, 0
+	j.base, j.end, j.stamped = number, 0, 0
 	return err
 }
 
@@ -146,12 +190,21 @@ func (j *journal) replay(number uint64, s *Snapshot) error {
 		}
 		rest := data
 		for {
-			a, n := nextJournal(rest, base)
+			change, n := nextJournal(rest, base)
 			if n == 0 {
 				break
 			}
-			s.apply(a)
-			j.learnLocked(a.channel)
+			if base != j.base {
+				j.stamped = 0
+			}
+			if taken, ok := decodeStamp(change); ok {
+				j.taken, j.stamped = taken, taken
+			} else if a, err := decodeAdvance(change); err == nil {
+				s.apply(a)
+				j.learnLocked(a.channel)
+			} else {
+				break
+			}
 			rest = rest[n:]
 			j.base, j.end = base, int64(len(data)-len(rest))
 		}
@@ -161,32 +214,39 @@ func (j *journal) replay(number uint64, s *Snapshot) error {
 
 func appendJournal(dst []byte, base uint64, change []byte) []byte {
 	le := binary.LittleEndian
+	from := len(dst)
 	dst = le.AppendUint32(dst, 0) // the checksum
 	dst = le.AppendUint32(dst, uint32(len(change)))
 	dst = le.AppendUint64(dst, base)
 	dst = append(dst, change...)
-	le.PutUint32(dst, crc32.Checksum(dst[journalSummed:], crc32.MakeTable(crc32.Castagnoli)))
+	le.PutUint32(dst[from:], crc32.Checksum(dst[from+journalSummed:], crc32.MakeTable(crc32.Castagnoli)))
 	return dst
 }
 
-// nextJournal returns the change at the front of a file that follows base, and
-// how long its record is; 0: there is none.
-func nextJournal(data []byte, base uint64) (a advance, size int) {
+// nextJournal returns what the record at the front of a file that follows base
+// says, and how long it is; 0: there is none.
+func nextJournal(data []byte, base uint64) (change []byte, size int) {
 	le := binary.LittleEndian
 	if len(data) < journalHeader {
-		return advance{}, 0
+		return nil, 0
 	}
 	length := le.Uint32(data[4:])
 	if length > maxChangeBytes || int(length) > len(data)-journalHeader || le.Uint64(data[8:]) != base {
-		return advance{}, 0
+		return nil, 0
 	}
 	record := data[:journalHeader+int(length)]
 	if crc32.Checksum(record[journalSummed:], crc32.MakeTable(crc32.Castagnoli)) != le.Uint32(record) {
-		return advance{}, 0
+		return nil, 0
 	}
-	a, err := decodeAdvance(record[journalHeader:])
-	if err != nil {
-		return advance{}, 0
+	return record[journalHeader:], len(record)
+}
+
+// decodeStamp reads the number of a leader's snapshot, if that is what a record
+// says.
+func decodeStamp(change []byte) (stamp, bool) {
+	if len(change) < 2 || change[0] != stampVersion {
+		return 0, false
 	}
-	return a, len(record)
+	v, n := binary.Uvarint(change[1:])
+	return stamp(v), n == len(change)-1
 }

@@ -223,13 +223,15 @@ func TestJournalIsGolden(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
-	if a, n := nextJournal(got, 7); n != len(got) || a != (advance{"ch", 300, 5, 6}) {
-		t.Errorf("read %+v of %d bytes", a, n)
+	change, n := nextJournal(got, 7)
+	if a, err := decodeAdvance(change); err != nil || n != len(got) || a != (advance{"ch", 300, 5, 6}) {
+		t.Errorf("read %+v of %d bytes: %v", a, n, err)
 	}
 }
 
 func FuzzJournal(f *testing.F) {
 	f.Add(appendJournal(nil, 1, advance{"c", 1, 2, 3}.append(nil)), uint64(1))
+	f.Add(appendJournal(nil, 1, []byte{stampVersion, 0x81, 0x80, 0x80, 0x80, 0x10}), uint64(1))
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff01234567"), uint64(9))
 	f.Fuzz(func(t *testing.T, data []byte, number uint64) {
 		m := positionsFS(t)

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -108,7 +109,9 @@ func Open(o Options) (*Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	snap = snap.below(o.Log.End())
+	if snap, err = forgetBeyond(positions, snap, o.Log.End()); err != nil {
+		return nil, err
+	}
 	p := &Partition{
 		gate:     gate{leased: o.Leased, stirred: make(chan struct{}, 1)},
 		keeper:   keeper{log: o.Log, positions: positions},
@@ -129,6 +132,20 @@ func Open(o Options) (*Partition, error) {
 	}
 	p.list.Store(listOf(nil))
 	return p, nil
+}
+
+// forgetBeyond returns what a snapshot says of messages below the log's end. What
+// it says beyond is off the disk then: other messages come to these offsets, and a
+// process that is killed must not find them finished.
+func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot, error) {
+	if !snap.reaches(end) {
+		return snap, nil
+	}
+	snap = snap.below(end)
+	if err := errors.Join(positions.Begin(), positions.Save(snap)); err != nil {
+		return snap, fmt.Errorf("forget positions beyond the log's end: %w", err)
+	}
+	return snap, nil
 }
 
 // Serve gives the partition the term that it appends to, and the other replicas

@@ -106,6 +106,7 @@ func OpenPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	if err != nil {
 		return nil, Snapshot{}, err
 	}
+	p.journal.take(0) // who leads takes none
 	return p, newest, nil
 }
 

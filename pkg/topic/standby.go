@@ -45,13 +45,13 @@ func OpenStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error)
 	if err != nil {
 		damaged(err)
 	}
-	return &Standby{files: files, known: known}, nil
+	return &Standby{files: files, known: known, told: files.journal.taken}, nil
 }
 
 // Replace takes a snapshot of the leader's for what the positions are from now
 // on, whatever they were; when it returns nil, it is on disk. One that the same
-// leader has told before does nothing, since changes that came behind it are
-// newer. Bytes that are no snapshot are refused, and a failure to store leaves
+// leader has told before, even if this process was killed since, does nothing:
+// changes that came behind it are newer. Bytes that are no snapshot are refused, and a failure to store leaves
 // what was known before. It keeps no reference to the bytes.
 func (s *Standby) Replace(snapshot []byte) error {
 	number, snap, err := decodePositions(snapshot)
@@ -70,17 +70,23 @@ func (s *Standby) Replace(snapshot []byte) error {
 		return nil
 	}
 	if s.holds(&snap) {
-		s.told = stamp(number)
+		s.takes(stamp(number))
 		return nil
 	}
 	if err := errors.Join(s.files.Begin(), s.files.saveCopy(snapshot)); err != nil {
 		return err
 	}
-	s.told = stamp(number)
+	s.takes(stamp(number))
 	s.mu.Lock()
 	s.known, s.behind = snap, false
 	s.mu.Unlock()
 	return nil
+}
+
+// takes notes, with saving held, which snapshot was taken.
+func (s *Standby) takes(number stamp) {
+	s.told = number
+	s.files.journal.take(number)
 }
 
 // holds says whether a snapshot is what is stored already.
@@ -158,7 +164,7 @@ func (s *Standby) store() error {
 		return nil
 	}
 	s.behind = false
-	err := s.files.Begin()
+	err := errors.Join(s.files.Begin(), s.files.journal.stamp())
 	var image []byte
 	if err == nil {
 		image, err = s.files.encode(s.known)

@@ -379,6 +379,88 @@ func FuzzAdvance(f *testing.F) {
 	})
 }
 
+// A killed follower is still in sync, and its leader begins the next session with
+// the same snapshot. If the leader dies before it tells the changes again, this
+// replica may be the next.
+func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
+	snapshot := told(t, uint64(stampOf(3, 7)), orderedAt(0))
+	for name, then := range map[string]func(*Standby) error{
+		"at once":            func(*Standby) error { return nil },
+		"after a checkpoint": (*Standby).Checkpoint,
+		"after a stop":       (*Standby).Close,
+		"after a checkpoint and changes": func(s *Standby) error {
+			return errors.Join(s.Checkpoint(), s.Advance(advance{"c", 1, 2, 2}.append(nil)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := positionsFS(t)
+			s := mustOpenStandby(t, m)
+			err := errors.Join(s.Replace(snapshot), s.Advance(advance{"c", 1, 0, 0}.append(nil)), s.Advance(advance{"c", 1, 1, 1}.append(nil)), then(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			floor := s.Floor()
+			for range 2 {
+				m = killed(m)
+				s = mustOpenStandby(t, m)
+				if err := s.Replace(snapshot); err != nil {
+					t.Fatal(err)
+				}
+				wantFloor(t, killed(m), floor)
+			}
+			if err := s.Replace(told(t, uint64(stampOf(3, 8)), orderedAt(1))); err != nil {
+				t.Fatal(err)
+			}
+			wantFloor(t, killed(m), 1) // an operator moved the channel back
+			if err := s.Replace(told(t, uint64(stampOf(4, 1)), orderedAt(0))); err != nil {
+				t.Fatal(err)
+			}
+			wantFloor(t, killed(m), 0) // another leader has never heard of it
+		})
+	}
+}
+
+// A leader may have told of messages that never came here, or that a power cut
+// took. Who leads without them gives their offsets to others, which nobody has
+// finished; and may be killed before the next checkpoint.
+func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
+	m := positionsFS(t)
+	change := advance{"c", 1, 1, 1}.append(nil)
+	for name, tell := range map[string]func(s *Standby) error{
+		"stored": func(s *Standby) error { return errors.Join(s.Advance(change), s.Checkpoint()) },
+		"noted":  func(s *Standby) error { return s.Advance(change) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{t: t, fs: m.CrashClone(vfs.Crash{KeepPercent: 100})}
+			if err := b.fs.MkdirAll("p"); err != nil {
+				t.Fatal(err)
+			}
+			s, err := OpenStandby(b.fs, "p", func(err error) { t.Error(err) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tell(s); err != nil {
+				t.Fatal(err)
+			}
+			b.open()
+			add := func() *Channel {
+				c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			add()
+			b.publish("a", "b")
+			b.log.Close()
+			b.fs = killed(b.fs.(*vfs.Mem))
+			b.open()
+			t.Cleanup(func() { b.log.Close() })
+			want(t, "after a kill", b.join(add()).take(9, t0), "a")
+		})
+	}
+}
+
 // FuzzStandbyReplace gives a standby any bytes for a snapshot: it takes them
 // whole or leaves what it has.
 func FuzzStandbyReplace(f *testing.F) {
