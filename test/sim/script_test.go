@@ -234,13 +234,35 @@ func (m *machine) losePower(l *life, c vfs.Crash) {
 	l.kill(c, "loses power")
 }
 
-// thin says whether a partition may have one copy only.
+// thin says whether a partition may have one copy only, now or soon: a leader
+// that misses the others may have proposed to go on without them, which nobody
+// has applied yet. If that is decided after it has lost power, it is the only
+// one in sync, and serves what it has left.
 func (w *world) thin() bool {
 	thin := true
 	w.eachState(func(t *meta.Topic) {
-		thin = slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return len(p.ISR) < 2 })
+		thin = slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return !w.twoThere(p.ISR) })
 	})
 	return thin
+}
+
+// twoThere says whether two of the nodes run, stay, and reach each other.
+func (w *world) twoThere(nodes []meta.NodeID) bool {
+	for i, m := range w.machines {
+		for _, o := range w.machines[i+1:] {
+			if m.stays(nodes) && o.stays(nodes) && !w.net.Link(m.host, o.host).Cut && !w.net.Link(o.host, m.host).Cut {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stays says whether the machine's node is one of some and serves, and was not
+// told to stop.
+func (m *machine) stays(nodes []meta.NodeID) bool {
+	l := m.running()
+	return l != nil && !l.leaving.Load() && slices.Contains(nodes, meta.NodeID(m.host))
 }
 
 // eachState calls f with the topic as the node that knows most has it.
