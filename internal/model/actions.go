@@ -11,12 +11,18 @@ func (x explorer) next(s *State) {
 	x.elections(s)
 	x.leavings(s)
 	x.deliveries(s)
-	for r := range uint8(replicas) {
+	if x.Leases > 0 {
+		delivery{x}.next(s)
+	}
+	for r := range x.replicas().members() {
 		x.decidesProposal(s, r)
 		x.registers(s, r)
 		x.crashes(s, r)
-		if s.nodes[r].lost {
+		if !s.nodes[r].registered() {
 			continue
+		}
+		if x.Positions {
+			channel{x}.next(s, r)
 		}
 		x.applies(s, r)
 		if s.nodes[r].term == 0 {
@@ -25,7 +31,7 @@ func (x explorer) next(s *State) {
 		x.publishes(s, r)
 		x.syncs(s, r)
 		x.commits(s, r)
-		for f := range uint8(replicas) {
+		for f := range x.replicas().members() {
 			if f != r {
 				x.meets(s, r, f)
 				x.pushes(s, r, f)
@@ -35,9 +41,6 @@ func (x explorer) next(s *State) {
 			}
 		}
 		x.givesUp(s, r)
-		if x.Positions {
-			x.finishes(s, r)
-		}
 	}
 }
 
@@ -45,7 +48,7 @@ func (x explorer) next(s *State) {
 // on metadata that names r and the epoch, and has answered in no later one.
 func (c *Config) accepts(s *State, f, r, epoch uint8) bool {
 	n := &s.nodes[f]
-	if n.lost {
+	if n.lost != intact {
 		return false
 	}
 	if !c.on(FenceFollower) {
@@ -58,7 +61,7 @@ func (c *Config) accepts(s *State, f, r, epoch uint8) bool {
 // publishes: the leader appends to its own log. Nothing is durable yet.
 func (x explorer) publishes(s *State, r uint8) {
 	n := &s.nodes[r]
-	if int(s.published) < x.Publishes && int(n.end) < x.Log && x.counted(s, r).size() >= x.MinISR {
+	if int(s.published) < x.Publishes && int(n.end) < x.Log && s.view(r).isr.size() >= x.MinISR {
 		t := *s
 		t.published++
 		m := &t.nodes[r]
@@ -86,9 +89,10 @@ func (x explorer) publishes(s *State, r uint8) {
 }
 
 // syncs: what the leader appended becomes durable. Followers sync what they
-// append before they answer, so that it is one step for them.
+// append before they answer, so that it is one step for them. Without
+// SyncAlways, when that happens matters to the positions alone.
 func (x explorer) syncs(s *State, r uint8) {
-	if n := &s.nodes[r]; x.SyncAlways && n.durable < n.end {
+	if n := &s.nodes[r]; (x.SyncAlways || x.Alone) && n.durable < n.end {
 		t := *s
 		m := &t.nodes[r]
 		m.durable = m.end
@@ -98,7 +102,9 @@ func (x explorer) syncs(s *State, r uint8) {
 }
 
 // commits: everyone who counts has acknowledged more. The publishers are
-// answered, and consumers may see it.
+// answered, and consumers may see it. While fewer are in sync than the topic
+// asks for, only what the term has inherited is committed: its publishers are
+// answered by nobody.
 func (x explorer) commits(s *State, r uint8) {
 	n := &s.nodes[r]
 	least := n.end
@@ -108,9 +114,15 @@ func (x explorer) commits(s *State, r uint8) {
 			least = min(least, end)
 		}
 	}
+	if s.view(r).isr.size() < x.MinISR && x.on(MinimumHoldsEnd) {
+		least = min(least, n.start)
+	}
 	if least > n.committed {
 		t := *s
 		t.commit(r, least)
+		for i := max(n.start, n.committed); i < least && x.MinISR > 1; i++ {
+			t.acked = t.acked.with(n.log[i].id())
+		}
 		x.emit(&t, Step{Commit, r, least, 0})
 	}
 }
@@ -141,8 +153,9 @@ func (x explorer) meets(s *State, r, f uint8) {
 	}
 	h.durable = min(h.durable, h.end)
 	m.heard = m.heard.with(f)
+	m.lives[f] = s.lives[f]
 	if x.on(SessionResets) {
-		m.match[f], m.positions[f] = keep, 0
+		m.match[f], m.positions[f], m.told = keep, 0, m.told.without(f)
 	} else {
 		m.match[f] = max(m.match[f], keep)
 	}
@@ -214,7 +227,7 @@ func (x explorer) receives(s *State, m message, step Step) {
 // acknowledge lets a leader take an answer, if it does.
 func (c *Config) acknowledge(t *State, m message) bool {
 	n := &t.nodes[m.to]
-	if n.term == 0 || n.lost || m.stale && c.on(SessionResets) || n.term != m.epoch && c.on(FenceLeader) {
+	if n.term == 0 || n.lost != intact || m.stale && c.on(SessionResets) || n.term != m.epoch && c.on(FenceLeader) {
 		return false
 	}
 	n.match[m.from] = max(n.match[m.from], min(m.at, n.end))
@@ -260,7 +273,7 @@ func (x explorer) deliveries(s *State) {
 			t.post[i].checked = true
 			x.emit(&t, Step{PushChecked, m.from, m.to, uint8(m.record)})
 		}
-		if accepted || m.checked && s.nodes[m.to].term == 0 && !s.nodes[m.to].lost {
+		if accepted || m.checked && s.nodes[m.to].term == 0 && s.nodes[m.to].lost == intact {
 			step := Step{PushArrives, m.from, m.to, uint8(m.record)}
 			x.receives(s, m, step)
 			x.receives(&t, m, step)

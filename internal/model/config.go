@@ -10,14 +10,22 @@ type Config struct {
 	SyncAlways bool
 	// Positions: an ordered channel is modelled, too.
 	Positions bool
+	// Alone: there is one replica. What a power cut takes from the only copy is
+	// lost, and life goes on.
+	Alone bool
+	// Disks: a crash may take a node's whole disk, or the replica's directory.
+	Disks bool
 
-	Publishes int // how many records are ever published, at most 7
+	InSync    int // how many replicas are in sync in the beginning; 0: all
+	Held      int // how many committed records everyone holds then
+	Publishes int // how many records are ever published, with those, at most 7
 	Log       int // length of a log, at most 3
 	Epochs    int // how many elections there are, at most 15
 	Versions  int // how many changes of the metadata, at most 8
 	Crashes   int // kills and power cuts, of all nodes together
 	Delayed   int // how many messages the network keeps at a time, at most 2
-	MinISR    int // publishes are refused below it
+	MinISR    int // publishes are refused below it, and what was taken is not committed
+	Leases    int // how many times of a lease pass; 0: leases are not modelled
 }
 
 // Dropping returns the configuration without some more rules.

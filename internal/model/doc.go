@@ -11,17 +11,21 @@
 // and overtaken; comparing and cutting logs; committing, and telling followers
 // so; kills, after which a node applies the metadata from its first version
 // again; power cuts, which take what was not synced (sync=always) or any part
-// of a log (sync=interval); and an ordered channel's position.
+// of a log (sync=interval); disks and directories that are lost; an ordered
+// channel's position, told as snapshots and changes, noted and stored; and the
+// lease under which a leader delivers, with time that passes in whole leases.
 //
 // A controller that errs is modelled, too: anyone in the ISR may be elected or
 // taken out at any time, alive or not.
 //
 // Not modelled, and to be tested elsewhere: that the metadata is itself one
-// sequence (Raft), time and so the lease of a leader, minimum sizes of the ISR
-// beyond the refusal of publishes, retention and the start of a log, batches of
-// more than one record, damaged disks, more than one partition, topics that are
+// sequence (Raft), retention and the start of a log, batches of more than one
+// record, damaged disks, replicas that are copied anew because their log cannot
+// be compared, an operator's elections, more than one partition, topics that are
 // deleted, unordered channels, publishers that retry, and whether anything
-// happens at all: the model knows safety and not progress.
+// happens at all: the model knows safety and not progress. Where the only member
+// of an ISR loses what was not synced, the partition goes offline in the model;
+// that the broker goes on with the rest is modelled with one copy alone.
 //
 // A checksum is taken to tell different contents apart. States are told apart
 // by 64 bits of hash: a search of n states misses one with a probability below

@@ -84,10 +84,10 @@ func (x explorer) grows(s *State, r, f uint8) {
 	if x.on(GrowNeedsStart) {
 		need = max(need, n.start)
 	}
-	if n.match[f] < need || x.Positions && x.on(PositionsJoin) && n.positions[f] < n.position {
+	if n.match[f] < need || x.Positions && x.on(PositionsJoin) && (!n.told.has(f) || n.positions[f] < n.position) {
 		return
 	}
-	x.proposes(s, r, d.isr.with(f), Step{ProposeIn, r, f, need})
+	x.proposes(s, r, proposal{isr: d.isr.with(f), joins: one(f), life: n.lives[f]}, Step{ProposeIn, r, f, need})
 }
 
 // shrinks: the leader's own proposal to take f out. It differs from leavings
@@ -95,7 +95,7 @@ func (x explorer) grows(s *State, r, f uint8) {
 func (x explorer) shrinks(s *State, r, f uint8) {
 	d := s.view(r)
 	if !x.on(ShrinkApplied) && d.epoch == s.nodes[r].term && d.isr.has(f) && x.mayPropose(s, r) {
-		x.proposes(s, r, d.isr.without(f), Step{ProposeOut, r, f, 0})
+		x.proposes(s, r, proposal{isr: d.isr.without(f)}, Step{ProposeOut, r, f, 0})
 	}
 }
 
@@ -106,10 +106,11 @@ func (c *Config) mayPropose(s *State, r uint8) bool {
 	return n.proposed == 0 && s.proposals[r].isr == 0 && (n.applied == s.version || !c.on(CompareAndSwap))
 }
 
-func (x explorer) proposes(s *State, r uint8, isr set, step Step) {
+func (x explorer) proposes(s *State, r uint8, p proposal, step Step) {
 	t := *s
-	t.nodes[r].proposed = isr
-	t.proposals[r] = proposal{isr, t.nodes[r].applied}
+	t.nodes[r].proposed = p.isr
+	p.base = t.nodes[r].applied
+	t.proposals[r] = p
 	x.emit(&t, step)
 }
 
@@ -123,7 +124,8 @@ func (x explorer) givesUp(s *State, r uint8) {
 }
 
 // decidesProposal: a proposal reaches the metadata, whatever its proposer is
-// by then.
+// by then. One that names an earlier life of the joiner is refused, and the
+// proposer hears so at once if it still waits for it.
 func (x explorer) decidesProposal(s *State, r uint8) {
 	p, d := s.proposals[r], s.latest()
 	if p.isr == 0 || int(s.version) >= x.Versions {
@@ -131,6 +133,15 @@ func (x explorer) decidesProposal(s *State, r uint8) {
 	}
 	t := *s
 	t.proposals[r] = proposal{}
+	for f := range p.joins.members() {
+		if x.on(GrowNeedsLife) && s.lives[f] != p.life {
+			if n := &t.nodes[r]; n.proposed == p.isr && n.applied == p.base {
+				n.proposed = 0
+			}
+			x.emit(&t, Step{RefuseLife, r, f, 0})
+			return
+		}
+	}
 	x.decide(&t, decision{d.epoch, d.leader, p.isr})
 	x.emit(&t, Step{Decide, r, uint8(p.isr), 0})
 }
@@ -147,7 +158,7 @@ func (x explorer) applies(s *State, r uint8) {
 	n.applied++
 	d := t.view(r)
 	n.proposed = 0
-	leads := d.leader == r && (d.epoch > n.adopted ||
+	leads := d.leader == r && n.lost != missing && (d.epoch > n.adopted ||
 		!x.on(ElectionBumpsEpoch) && d.leader != before.leader ||
 		!x.on(RestartEndsTerm) && d.epoch == n.adopted && n.term == 0)
 	if d.epoch != before.epoch || d.leader != before.leader {
@@ -157,7 +168,11 @@ func (x explorer) applies(s *State, r uint8) {
 		}
 	}
 	n.adopted = max(n.adopted, d.epoch)
+	if n.lost == missing && !d.isr.has(r) {
+		n.lost = intact // it starts anew
+	}
 	if leads {
+		t.clock.begins(d.epoch)
 		x.beginTerm(n, r, d.epoch)
 		if !x.on(CommitInEpoch) {
 			t.commit(r, n.end)
@@ -171,78 +186,8 @@ func (x explorer) applies(s *State, r uint8) {
 func (c *Config) beginTerm(n *replica, r, epoch uint8) {
 	n.term, n.start = epoch, n.end
 	n.match[r] = n.end
+	n.shot = n.position
 	if c.SyncAlways && c.on(AckAfterSync) {
 		n.match[r] = n.durable
-	}
-}
-
-// registers: a node that may have lost data is back and says so. In one change
-// of the metadata it leaves the ISR and leads no more; the only member of an
-// ISR leaves the partition offline, for an operator to decide. The node then
-// acts on that version and later ones.
-func (x explorer) registers(s *State, r uint8) {
-	n, d := &s.nodes[r], s.latest()
-	if !n.lost {
-		return
-	}
-	t := *s
-	if d.isr.has(r) || d.leader == r {
-		if int(s.version) >= x.Versions {
-			return
-		}
-		if d.leader == r {
-			d.leader = nobody
-		}
-		d.isr = d.isr.without(r)
-		x.decide(&t, d)
-	}
-	if x.on(GrowNeedsLife) {
-		x.forgets(&t, r)
-	}
-	m := &t.nodes[r]
-	m.lost = false
-	if x.on(RegisterFirst) {
-		m.applied = t.version
-		m.adopted = max(m.adopted, d.epoch)
-	}
-	x.emit(&t, Step{Register, r, uint8(d.isr), 0})
-}
-
-// forgets: metadata refuses a proposal for r that comes from a session with an
-// earlier life of r. The model ends these sessions at their leaders, which
-// comes to the same: nothing else that they are good for reaches r any more.
-func (c *Config) forgets(t *State, r uint8) {
-	for i := range t.nodes {
-		t.nodes[i].heard = t.nodes[i].heard.without(r)
-		if p := &t.proposals[i]; p.isr.has(r) && !t.latest().isr.has(r) {
-			*p = proposal{}
-		}
-	}
-}
-
-// crashes: a node is killed and started again, or its machine loses power.
-// What it had in memory is gone. It starts with no metadata and applies it
-// anew, version by version.
-func (x explorer) crashes(s *State, r uint8) {
-	n := &s.nodes[r]
-	if int(s.crashes) >= x.Crashes || n.adopted == 0 {
-		return
-	}
-	for keep := n.durable; keep <= n.end; keep++ {
-		t := *s
-		t.crashes++
-		m := &t.nodes[r]
-		step := Step{Kill, r, keep, 0}
-		if keep < n.end {
-			step.Kind = PowerCut
-			m.cut(keep)
-			m.lost = !x.SyncAlways && x.on(BootRule)
-		}
-		m.applied, m.session = 0, false
-		m.closeTerm()
-		if !x.on(PersistEpoch) {
-			m.adopted = 0
-		}
-		x.emit(&t, step)
 	}
 }

@@ -31,7 +31,14 @@ func scopes() map[string]Config {
 		"restarts":  {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, Crashes: 1, MinISR: 1},
 		"power":     {SyncAlways: false, Publishes: 2, Log: 1, Epochs: 2, Versions: 4, Crashes: 1, MinISR: 1},
 		"one term":  {SyncAlways: true, Publishes: 3, Log: 2, Epochs: 2, Versions: 2, MinISR: 1},
-		"channel":   {SyncAlways: true, Positions: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 4, MinISR: 1},
+		"channel":   {SyncAlways: true, Positions: true, InSync: 2, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, MinISR: 1},
+		"few":       {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, MinISR: 2},
+		"disks":     {SyncAlways: true, Disks: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Crashes: 1, MinISR: 2},
+		"one disk":  {SyncAlways: true, Disks: true, InSync: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Crashes: 2, MinISR: 1},
+		"order":     {SyncAlways: true, Positions: true, Held: 2, Publishes: 2, Log: 2, Epochs: 2, Versions: 2, Crashes: 1, MinISR: 1},
+		"one copy":  {Alone: true, InSync: 1, Positions: true, Publishes: 3, Log: 2, Epochs: 4, Versions: 4, Crashes: 2, MinISR: 1},
+		"leases":    {SyncAlways: true, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Leases: 4, MinISR: 1},
+		"one leads": {SyncAlways: true, InSync: 1, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Leases: 2, MinISR: 1},
 	}
 }
 
@@ -44,7 +51,14 @@ func largeScopes() map[string]Config {
 		"restarts, a third epoch":     {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 3, Versions: 3, Crashes: 1, MinISR: 1},
 		"restarts and delays":         {SyncAlways: true, Publishes: 2, Log: 1, Epochs: 2, Versions: 3, Crashes: 1, Delayed: 1, MinISR: 1},
 		"power, twice":                {SyncAlways: false, Publishes: 2, Log: 1, Epochs: 2, Versions: 4, Crashes: 2, MinISR: 1},
+		"channel, one more version":   {SyncAlways: true, Positions: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 4, MinISR: 1},
 		"channel, two records":        {SyncAlways: true, Positions: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, MinISR: 1},
+		"few, one more version":       {SyncAlways: true, Publishes: 2, Log: 2, Epochs: 2, Versions: 4, MinISR: 2},
+		"disks, twice":                {SyncAlways: true, Disks: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Crashes: 2, MinISR: 2},
+		"one disk, one more version":  {SyncAlways: true, Disks: true, InSync: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 4, Crashes: 2, MinISR: 1},
+		"order, one more version":     {SyncAlways: true, Positions: true, Held: 2, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, Crashes: 1, MinISR: 1},
+		"one copy, three crashes":     {Alone: true, InSync: 1, Positions: true, Publishes: 4, Log: 3, Epochs: 5, Versions: 5, Crashes: 3, MinISR: 1},
+		"leases, one more version":    {SyncAlways: true, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Leases: 4, MinISR: 1},
 	}
 }
 
@@ -87,7 +101,7 @@ func TestTheRulesAreEnough(t *testing.T) {
 	if raceEnabled {
 		return // whole searches would be needed
 	}
-	withoutARule := map[StepKind]bool{TellFailed: true, RollBack: true, PushChecked: true, Refuse: true, ProposeOut: true, GiveUp: true}
+	withoutARule := map[StepKind]bool{TellFailed: true, RollBack: true, PushChecked: true, Refuse: true, ProposeOut: true, GiveUp: true, FinishUnnoted: true, TellChangeUnnoted: true}
 	for k := Start + 1; k < stepKinds; k++ {
 		if (taken[k] == 0) != withoutARule[k] {
 			t.Errorf("kind %d (%q) was taken %d times", k, Step{Kind: k}, taken[k])
@@ -127,6 +141,7 @@ func refutations() []refutation {
 		{rule: AppendIsNotCommit, scope: "old terms", breaks: NothingLost},
 		{rule: CommitInEpoch, scope: "elections", breaks: NothingLost},
 		{rule: AckAfterSync, scope: "restarts", breaks: NoRetreat},
+		{rule: MinimumHoldsEnd, scope: "few", breaks: EnoughCopies},
 		{rule: FailedOnlyUnwritten, scope: "delays", breaks: FailedIsFailed},
 		{rule: FenceFollower, scope: "old terms", breaks: NothingLost},
 		{rule: FenceLeader, scope: "old terms", breaks: NothingLost},
@@ -144,6 +159,10 @@ func refutations() []refutation {
 		{rule: RestartEndsTerm, scope: "power", breaks: NothingLost},
 		{rule: BootRule, scope: "power", breaks: NothingLost},
 		{rule: RegisterFirst, scope: "power", breaks: NothingLost},
+		{rule: EmptyLeaves, scope: "disks", breaks: NothingLost},
+		{rule: LastLeaves, scope: "one disk", breaks: NothingLost},
+		{rule: LossUntilTold, scope: "one disk", breaks: NothingLost},
+		{rule: MissingIsSilent, scope: "disks", breaks: NothingLost},
 		{rule: CompareAndSwap, scope: "in sync", breaks: NothingLost},
 		{rule: ShrinkApplied, scope: "in sync", breaks: NothingLost},
 		{rule: GrowCounts, scope: "in sync", breaks: NothingLost},
@@ -153,6 +172,18 @@ func refutations() []refutation {
 		{rule: FinReplicatedFirst, scope: "channel", breaks: PositionHolds},
 		{rule: PositionWaits, scope: "channel", breaks: PositionHolds},
 		{rule: PositionsJoin, scope: "channel", breaks: PositionHolds},
+		{rule: SnapshotFirst, scope: "order", breaks: InOrder},
+		{rule: SnapshotCountsSent, scope: "order", breaks: PositionHolds},
+		{rule: SnapshotTakenOnce, scope: "order", breaks: PositionHolds},
+		{rule: FinNoted, scope: "order", breaks: PositionHolds},
+		{rule: CheckpointKeeps, scope: "one copy", breaks: PositionHolds},
+		{rule: OrderedBootRule, scope: "order", breaks: PositionHolds},
+		{rule: ForgetBeyondEnd, scope: "one copy", breaks: InOrder, ignore: []Invariant{PositionHolds}},
+		{rule: LeaseEnds, scope: "leases", breaks: LateIsSilent},
+		{rule: LeaseBegins, scope: "leases", breaks: LateIsSilent},
+		{rule: LeaseNeedsJoiner, scope: "one leads", breaks: LateIsSilent},
+		{rule: LeaseAskedLast, scope: "leases", breaks: LateIsSilent},
+		{rule: RelayBeginsAnew, scope: "leases", breaks: LateIsSilent},
 	}
 }
 
@@ -250,9 +281,9 @@ func TestNamesOfReplicasDoNotMatter(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	f := newFingerprinter()
-	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 2, Delayed: 2, Positions: true, MinISR: 1}
+	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 3, Delayed: 2, Positions: true, Disks: true, Leases: 3, MinISR: 2}
 	for range 300 {
-		s := initial()
+		s := c.initial()
 		for range 40 {
 			var following []State
 			explorer{&c, func(t *State, _ Step) { following = append(following, *t) }}.next(&s)
@@ -273,9 +304,19 @@ func TestNamesOfReplicasDoNotMatter(t *testing.T) {
 // TestReductionLosesNothing compares a search that takes states with other
 // names for one with a search that does not, and remembers whole states.
 func TestReductionLosesNothing(t *testing.T) {
-	c := Config{SyncAlways: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Crashes: 1, Delayed: 1, MinISR: 1}
+	for _, c := range []Config{
+		{SyncAlways: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Crashes: 1, Delayed: 1, MinISR: 1},
+		{SyncAlways: true, Positions: true, Disks: true, InSync: 2, Held: 1, Publishes: 1, Log: 1, Epochs: 1, Versions: 2, Crashes: 1, MinISR: 2},
+		{SyncAlways: true, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Leases: 1, MinISR: 1},
+	} {
+		reductionLosesNothing(t, c)
+	}
+}
+
+func reductionLosesNothing(t *testing.T, c Config) {
+	t.Helper()
 	f := newFingerprinter()
-	first := initial()
+	first := c.initial()
 	seen, classes := map[State]bool{first: true}, map[uint64]bool{f.of(&first): true}
 	todo := []State{first}
 	for len(todo) > 0 {

@@ -1,44 +1,162 @@
 package model
 
-// finishes: an ordered channel on leader r. A FIN is sent to the followers
-// before the leader applies it, and answered when it is applied.
-func (x explorer) finishes(s *State, r uint8) {
-	n := &s.nodes[r]
-	everywhere := n.position < n.committed
-	counted := x.counted(s, r)
-	for f := range uint8(replicas) {
-		if f == r {
-			continue
-		}
-		if counted.has(f) && n.positions[f] <= n.position {
-			everywhere = false
-		}
-		x.sendsPosition(s, r, f, n.position)
-		if n.position < n.committed {
-			x.sendsPosition(s, r, f, n.position+1)
-		}
+import "slices"
+
+// channel enumerates what can happen to an ordered channel. A message is handed to a consumer, and the next
+// one after its FIN counts. A FIN is sent to the followers before the leader
+// applies it, and answered when it is applied. What followers are told first in a
+// term is a snapshot; a FIN is a change to it.
+type channel struct{ explorer }
+
+func (x channel) next(s *State, r uint8) {
+	if x.Crashes > 0 {
+		x.checkpoints(s, r)
 	}
-	if everywhere || !x.on(FinReplicatedFirst) && n.position < n.committed {
-		t := *s
-		m := &t.nodes[r]
-		m.position++
-		t.finished = max(t.finished, m.position)
-		x.emit(&t, Step{Finish, r, m.position, 0})
+	if s.nodes[r].term == 0 {
+		return
+	}
+	x.hands(s, r)
+	x.finishes(s, r)
+	x.makesSnapshot(s, r)
+	for f := range x.replicas().without(r).members() {
+		x.tellsSnapshot(s, r, f)
+		x.tellsChange(s, r, f)
 	}
 }
 
-func (x explorer) sendsPosition(s *State, r, f, p uint8) {
+// hands: the leader gives a consumer the message at its position.
+func (x channel) hands(s *State, r uint8) {
 	n := &s.nodes[r]
-	if p <= n.positions[f] || !s.nodes[f].session || s.view(f).leader != r || !x.accepts(s, f, r, n.term) {
+	if n.position >= n.committed || n.handed != 0 {
+		return
+	}
+	for f := range x.counted(s, r).without(r).members() {
+		if x.on(SnapshotFirst) && (!n.told.has(f) || n.positions[f] < n.position) {
+			return
+		}
+	}
+	t := *s
+	t.nodes[r].handed = n.position + 1
+	t.delivered = max(t.delivered, n.position+1)
+	x.emit(&t, Step{Hand, r, n.position, 0})
+}
+
+// finishes: the consumer has answered what it was handed.
+func (x channel) finishes(s *State, r uint8) {
+	n := &s.nodes[r]
+	if n.handed == 0 {
+		return
+	}
+	for f := range x.counted(s, r).without(r).members() {
+		if n.positions[f] <= n.position && x.on(FinReplicatedFirst) {
+			return
+		}
+	}
+	t := *s
+	m := &t.nodes[r]
+	t.done = t.done.with(n.log[n.position].id())
+	m.position++
+	m.handed = 0
+	t.finished = max(t.finished, m.position)
+	if !x.on(FinNoted) {
+		x.emit(&t, Step{FinishUnnoted, r, m.position, 0})
+	}
+	x.notes(m)
+	x.emit(&t, Step{Finish, r, m.position, 0})
+}
+
+// makesSnapshot: leader r makes another snapshot, which everyone gets before
+// anything else. It counts as finished what is on its way as a change.
+func (x channel) makesSnapshot(s *State, r uint8) {
+	n := &s.nodes[r]
+	shot := n.position
+	if n.handed != 0 && x.on(SnapshotCountsSent) {
+		shot = max(shot, slices.Max(n.positions[:]))
+	}
+	if shot == n.shot {
 		return
 	}
 	t := *s
+	m := &t.nodes[r]
+	m.shot, m.told = shot, 0
+	x.emit(&t, Step{MakeSnapshot, r, shot, 0})
+}
+
+// tellsSnapshot: follower f stores the newest snapshot of leader r in place of
+// what it has, unless it has taken it before, perhaps in an earlier session: it
+// has had changes since.
+func (x channel) tellsSnapshot(s *State, r, f uint8) {
+	n := &s.nodes[r]
+	if n.told.has(f) || !x.hears(s, r, f) {
+		return
+	}
+	t := *s
+	m, g := &t.nodes[r], &t.nodes[f]
+	m.told = m.told.with(f)
+	m.positions[f] = max(m.positions[f], n.shot)
+	if shot := newRecord(n.term, n.shot+1); g.taken != shot || !x.on(SnapshotTakenOnce) {
+		g.taken = shot
+		g.position = n.shot
+		if !x.on(PositionWaits) {
+			g.position = min(g.position, g.end)
+		}
+		x.notes(g)
+		g.stored = g.noted
+	}
+	x.emit(&t, Step{TellSnapshot, r, f, n.shot})
+}
+
+// tellsChange: follower f hears of the next FIN that it does not know of.
+func (x channel) tellsChange(s *State, r, f uint8) {
+	n := &s.nodes[r]
+	p := n.positions[f] + 1
+	if p > max(n.position, n.handed) || !n.told.has(f) || !x.hears(s, r, f) {
+		return
+	}
+	t := *s
+	t.done = t.done.with(n.log[p-1].id())
 	t.nodes[r].positions[f] = p
 	g := &t.nodes[f]
-	if x.on(PositionWaits) {
-		g.position = max(g.position, p)
-	} else {
-		g.position = max(g.position, min(p, g.end))
+	g.position = max(g.position, p)
+	if !x.on(PositionWaits) {
+		g.position = min(g.position, g.end)
 	}
-	x.emit(&t, Step{SendPosition, r, f, p})
+	if !x.on(FinNoted) {
+		x.emit(&t, Step{TellChangeUnnoted, r, f, p})
+	}
+	x.notes(g)
+	x.emit(&t, Step{TellChange, r, f, p})
+}
+
+// notes: n notes its position. Where nobody crashes, that is left out.
+func (c *Config) notes(n *replica) {
+	if c.Crashes > 0 {
+		n.noted = n.position
+	}
+}
+
+// hears tells whether what r tells reaches f, in a session.
+func (c *Config) hears(s *State, r, f uint8) bool {
+	return s.nodes[f].session && s.view(f).leader == r && c.accepts(s, f, r, s.nodes[r].term)
+}
+
+// checkpoints: node r stores its position, a leader only as far as the messages
+// are on its disk. What was noted before no longer counts then, and a leader
+// notes again what the snapshot leaves out.
+func (x channel) checkpoints(s *State, r uint8) {
+	n := &s.nodes[r]
+	stored := n.position
+	if n.term != 0 {
+		stored = min(stored, n.durable)
+	}
+	noted := stored
+	if x.on(CheckpointKeeps) {
+		noted = max(noted, n.noted)
+	}
+	if n.lost != intact || stored == n.stored && noted == n.noted {
+		return
+	}
+	t := *s
+	t.nodes[r].stored, t.nodes[r].noted = stored, noted
+	x.emit(&t, Step{Checkpoint, r, stored, 0})
 }

@@ -10,6 +10,7 @@ const (
 	AppendIsNotCommit   Rule = iota // a follower calls committed only what its leader told it
 	CommitInEpoch                   // a new leader commits what it inherited once its ISR has acknowledged it to this leader in this epoch
 	AckAfterSync                    // sync=always: only what is durable is acknowledged
+	MinimumHoldsEnd                 // while fewer are in sync than asked for, a term commits only what it inherited
 	FailedOnlyUnwritten             // a publish is called failed only before its append; later its fate is unknown
 
 	FenceFollower  // a follower refuses the leaders of other epochs than its own
@@ -30,6 +31,10 @@ const (
 	RestartEndsTerm    // a restarted leader leads again only in a new epoch
 	BootRule           // whoever may have lost data leaves the ISR before it does anything else
 	RegisterFirst      // a restarted node acts on no metadata older than its own return
+	EmptyLeaves        // a node with an empty disk leaves every ISR before it does anything else
+	LastLeaves         // also those of which it is the last member
+	LossUntilTold      // it says so at every start until the metadata has heard of it
+	MissingIsSilent    // a replica in the ISR that finds nothing of its own answers and leads nothing until it is out
 
 	CompareAndSwap  // a change of the ISR is applied only to the version it was made for
 	ShrinkApplied   // who is proposed out counts until the change is applied
@@ -41,18 +46,34 @@ const (
 	FinReplicatedFirst // an ordered FIN is applied once every ISR member has the position
 	PositionWaits      // a position beyond a follower's data is kept for later, not clamped
 	PositionsJoin      // a joiner has the channel's position
+	SnapshotFirst      // an ordered channel delivers nothing in a term before everyone in sync has the position it begins from
+	SnapshotCountsSent // a snapshot counts as finished what is on its way as a change
+	SnapshotTakenOnce  // a snapshot that is told again, in another session or life of the follower, undoes nothing
+	FinNoted           // a FIN counts at a replica that has noted it
+	CheckpointKeeps    // a checkpoint notes again what it leaves out
+	OrderedBootRule    // whoever loses power leaves the ISR where a channel is ordered, whatever the sync
+	ForgetBeyondEnd    // a position beyond the end of the only copy is forgotten on disk before anything is appended
+
+	LeaseEnds        // a leader delivers for at most a lease after it was last in touch
+	LeaseBegins      // a lease begins, at first and after a gap, when everyone who counts has recognised the term
+	LeaseNeedsJoiner // a joiner counts there, too, from before the proposal
+	LeaseAskedLast   // it is asked again right before a message leaves
+	RelayBeginsAnew  // a relay that was paused for longer than a lease hands over nothing that it has
 
 	rules // how many there are
 )
 
 // ruleNames are the names of the rules, as docs/replication.md has them.
 var ruleNames = [rules]string{
-	"AppendIsNotCommit", "CommitInEpoch", "AckAfterSync", "FailedOnlyUnwritten",
+	"AppendIsNotCommit", "CommitInEpoch", "AckAfterSync", "MinimumHoldsEnd", "FailedOnlyUnwritten",
 	"FenceFollower", "FenceLeader", "PersistEpoch", "CheckAndAppend", "TermCloses",
 	"Reconcile", "WalkBack", "ReconcileByContent", "DuplicateByContent", "SessionResets", "NoRollback",
 	"ElectionBumpsEpoch", "ElectFromISR", "RestartEndsTerm", "BootRule", "RegisterFirst",
+	"EmptyLeaves", "LastLeaves", "LossUntilTold", "MissingIsSilent",
 	"CompareAndSwap", "ShrinkApplied", "GrowCounts", "UndecidedCounts", "GrowNeedsLife", "GrowNeedsStart",
-	"FinReplicatedFirst", "PositionWaits", "PositionsJoin",
+	"FinReplicatedFirst", "PositionWaits", "PositionsJoin", "SnapshotFirst", "SnapshotCountsSent",
+	"SnapshotTakenOnce", "FinNoted", "CheckpointKeeps", "OrderedBootRule", "ForgetBeyondEnd",
+	"LeaseEnds", "LeaseBegins", "LeaseNeedsJoiner", "LeaseAskedLast", "RelayBeginsAnew",
 }
 
 // String returns the rule's name.
@@ -79,15 +100,18 @@ const (
 	NothingLost                     // I4: what was committed is in the log of every replica that may be elected
 	ClosedIsSilent                  // I5: only the live term of a node's own epoch appends and commits
 	PositionHolds                   // I6: a position never passes what is committed, and what was finished stays finished
+	InOrder                         // I7: an ordered channel goes back behind nothing that it has delivered, and skips nothing
 	OneName                         // an epoch and an offset name one record
 	FailedIsFailed                  // what was called failed is never committed
+	EnoughCopies                    // what was acknowledged is on as many disks as the topic asks for, less those that failed
+	LateIsSilent                    // nothing is delivered by a leader that was replaced for longer than a lease, or two through a relay
 
 	invariants // how many there are
 )
 
 var invariantNames = [invariants]string{
 	"OneLeader (I1)", "SamePrefix (I2)", "NoRetreat (I3)", "NothingLost (I4)",
-	"ClosedIsSilent (I5)", "PositionHolds (I6)", "OneName", "FailedIsFailed",
+	"ClosedIsSilent (I5)", "PositionHolds (I6)", "InOrder (I7)", "OneName", "FailedIsFailed", "EnoughCopies", "LateIsSilent",
 }
 
 // String returns the invariant's name.
@@ -131,10 +155,19 @@ func (c *Config) check(i Invariant, s, t *State, step Step) string {
 		return s.closedSpeaks(step)
 	case PositionHolds:
 		return t.positionWrong()
+	case InOrder:
+		return t.outOfOrder()
 	case OneName:
 		return t.twoOfAName()
 	case FailedIsFailed:
 		return t.failedAppears()
+	case EnoughCopies:
+		if !c.SyncAlways {
+			return "" // copies may be in memory only
+		}
+		return t.fewCopies(c.MinISR)
+	case LateIsSilent:
+		return s.lateDelivery(step)
 	default:
 		return ""
 	}
@@ -164,10 +197,11 @@ func (s *State) differentPrefix() string {
 }
 
 func (c *Config) retreat(s, t *State, step Step) string {
-	if step.Kind == PowerCut && !c.SyncAlways {
-		return ""
-	}
+	risked := step.Kind == PowerCut && !c.SyncAlways || step.Kind == LoseDisk || step.Kind == LoseDirectory
 	for r := range s.nodes {
+		if risked && uint8(r) == step.A {
+			continue
+		}
 		if was, is := s.nodes[r].committed, t.nodes[r].committed; is < was {
 			return fmt.Sprintf("the committed end of %s goes from %d back to %d", name(uint8(r)), was, is)
 		}
@@ -176,8 +210,8 @@ func (c *Config) retreat(s, t *State, step Step) string {
 }
 
 // missing looks at every member of the ISR and not only at the leader: any of
-// them may be elected next. One that has yet to say that it lost data cannot
-// act before it has left.
+// them may be elected next. One that knows that it lost data does nothing
+// before it has left.
 func (s *State) missing() string {
 	isr := s.latest().isr
 	for i, want := range s.truth {
@@ -186,7 +220,7 @@ func (s *State) missing() string {
 		}
 		for r := range s.nodes {
 			n := &s.nodes[r]
-			if isr.has(uint8(r)) && !n.lost && (int(n.end) <= i || n.log[i] != want) {
+			if isr.has(uint8(r)) && n.lost == intact && (int(n.end) <= i || n.log[i] != want) {
 				return fmt.Sprintf("%v was committed at offset %d, and %s, in the ISR, does not hold it", want, i, name(uint8(r)))
 			}
 		}
@@ -209,12 +243,32 @@ func (s *State) closedSpeaks(step Step) string {
 func (s *State) positionWrong() string {
 	isr := s.latest().isr
 	for r := range s.nodes {
-		p := s.nodes[r].position
-		if p > 0 && s.truth[p-1] == 0 {
+		n := &s.nodes[r]
+		p := n.position
+		switch {
+		case n.lost != intact:
+		case p > 0 && s.truth[p-1] == 0:
 			return fmt.Sprintf("%s has position %d, which nobody committed", name(uint8(r)), p)
-		}
-		if isr.has(uint8(r)) && p < s.finished {
+		case isr.has(uint8(r)) && p < s.finished:
 			return fmt.Sprintf("everything below %d is finished, and %s, in the ISR, would deliver from %d", s.finished, name(uint8(r)), p)
+		}
+	}
+	return ""
+}
+
+// outOfOrder looks at the positions from which members of the ISR would deliver,
+// and at what live terms lead past.
+func (s *State) outOfOrder() string {
+	isr := s.latest().isr
+	for r := range s.nodes {
+		n := &s.nodes[r]
+		if isr.has(uint8(r)) && n.lost == intact && n.position+1 < s.delivered {
+			return fmt.Sprintf("offset %d was delivered, and %s, in the ISR, would deliver from %d", s.delivered-1, name(uint8(r)), n.position)
+		}
+		for i := range n.position {
+			if n.term != 0 && !s.done.has(n.log[i].id()) {
+				return fmt.Sprintf("%s skips %v, which no consumer has answered", name(uint8(r)), n.log[i])
+			}
 		}
 	}
 	return ""
@@ -225,7 +279,7 @@ func (s *State) twoOfAName() string {
 		for a := range s.nodes {
 			for b := range a {
 				x, y := s.nodes[a].log[i], s.nodes[b].log[i]
-				if x != y && x != 0 && x.epoch() == y.epoch() {
+				if x != y && x != 0 && y != 0 && x.epoch() == y.epoch() {
 					return fmt.Sprintf("offset %d is %v on %s and %v on %s", i, y, name(uint8(b)), x, name(uint8(a)))
 				}
 			}
@@ -238,6 +292,24 @@ func (s *State) failedAppears() string {
 	for i, r := range s.truth {
 		if r != 0 && s.failed.has(r.id()) {
 			return fmt.Sprintf("%v is committed at offset %d, and its publisher was told that it failed", r, i)
+		}
+	}
+	return ""
+}
+
+func (s *State) fewCopies(least int) string {
+	for i, want := range s.truth {
+		if want == 0 || !s.acked.has(want.id()) {
+			continue
+		}
+		copies := 0
+		for r := range s.nodes {
+			if s.nodes[r].log[i] == want {
+				copies++
+			}
+		}
+		if copies+int(s.disks) < least {
+			return fmt.Sprintf("%v was acknowledged, and the copies are %d", want, copies)
 		}
 	}
 	return ""

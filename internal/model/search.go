@@ -40,7 +40,7 @@ type search struct {
 }
 
 func (s *search) run() (Result, error) {
-	first := initial()
+	first := s.config.initial()
 	s.add(s.prints.of(&first), 0)
 	level := []State{first}
 	base := 0 // the number of the first state of the level

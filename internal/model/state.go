@@ -1,6 +1,9 @@
 package model
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
 // How large a state may be. Bounds choose less.
 const (
@@ -15,11 +18,20 @@ const (
 // set is a set of replicas, or of ids of publishes, as bits.
 type set uint8
 
-func one(i uint8) set              { return 1 << i }
-func (s set) has(i uint8) bool     { return s&one(i) != 0 }
-func (s set) with(i uint8) set     { return s | one(i) }
-func (s set) without(i uint8) set  { return s &^ one(i) }
-func (s set) size() int            { return bits.OnesCount8(uint8(s)) }
+func one(i uint8) set             { return 1 << i }
+func (s set) has(i uint8) bool    { return s&one(i) != 0 }
+func (s set) with(i uint8) set    { return s | one(i) }
+func (s set) without(i uint8) set { return s &^ one(i) }
+func (s set) size() int           { return bits.OnesCount8(uint8(s)) }
+func (s set) members() iter.Seq[uint8] {
+	return func(yield func(uint8) bool) {
+		for r := range uint8(replicas) {
+			if s.has(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
 func (s set) subsetOf(of set) bool { return s&^of == 0 }
 func (s set) permuted(p *order) set { // replica i becomes replica p[i]
 	var t set
@@ -49,19 +61,37 @@ type decision struct {
 // proposal is a change of the ISR on its way to the metadata, made when its
 // proposer had applied version base. isr 0 is none.
 type proposal struct {
-	isr  set
-	base uint8
+	isr   set
+	base  uint8
+	joins set   // who was not in sync before: one, or nobody
+	life  uint8 // the joiner's, which the proposer has a session with
 }
+
+// loss is what a replica lacks of what it has acknowledged, until nobody counts
+// on it any more. But for the last, the metadata has not heard of it, and the
+// node has yet to say so before it does anything.
+type loss uint8
+
+const (
+	intact        loss = iota
+	lostUnsynced       // a power cut took what was not synced
+	lostDisk           // the disk is empty
+	lostDirectory      // the replica's directory is gone
+	missing            // the same, and the node has registered: it waits to be out of the ISR
+)
 
 // replica is one copy of the partition. What a restart keeps stands first.
 type replica struct {
 	log       [maxLog]record
-	end       uint8 // log end
-	durable   uint8 // what a power cut leaves
-	committed uint8 // committed end, as this replica knows it
-	adopted   uint8 // the highest epoch that it has answered in
-	position  uint8 // of the ordered channel: what it was told; it uses no more of it than is committed
-	lost      bool  // a power cut may have taken data, and the metadata has not heard of it
+	end       uint8  // log end
+	durable   uint8  // what a power cut leaves
+	committed uint8  // committed end, as this replica knows it
+	adopted   uint8  // the highest epoch that it has answered in
+	position  uint8  // of the ordered channel: what it was told; it uses no more of it than is committed
+	noted     uint8  // the position that a kill leaves: in the newest snapshot, or in the journal
+	stored    uint8  // the position that a power cut leaves at least: in the newest snapshot
+	taken     record // the newest snapshot that it has taken from a leader: of which epoch, and its number
+	lost      loss
 
 	applied uint8 // version of the metadata that it acts on
 	session bool  // as a follower: it has compared logs with the leader of its epoch
@@ -72,7 +102,12 @@ type replica struct {
 	heard     set             // followers that have a session in this term
 	match     [replicas]uint8 // what each replica has acknowledged
 	positions [replicas]uint8 // what each follower has of the channel's position
+	shot      uint8           // the position in the newest snapshot
+	told      set             // followers that have had it in their session
+	lives     [replicas]uint8 // of each follower, the life that the session is with
 	proposed  set             // the ISR that it has proposed, until that is decided
+	handed    uint8           // one past the message of the ordered channel that a consumer has; 0: none
+	lease     lease
 }
 
 type kind uint8
@@ -103,18 +138,39 @@ type State struct {
 	nodes     [replicas]replica
 	proposals [replicas]proposal
 	post      [maxDelayed]message
+	lives     [replicas]uint8 // how often each node has registered a loss
+	clock     clock
+	relay     relay
 
 	truth     [maxLog]record // the first record that anyone called committed, by offset
+	acked     set            // publishes whose publisher was answered
 	failed    set            // publishes that were called failed
-	finished  uint8          // the position whose FIN was answered
+	done      set            // publishes that a consumer of the ordered channel has answered
+	finished  uint8          // the position whose FIN counts
+	delivered uint8          // one past the last message of the ordered channel that anyone delivered
 	published uint8
 	crashes   uint8
+	disks     uint8 // crashes that took everything
 }
 
-// initial is an empty partition with every replica in sync and no leader.
-func initial() State {
+// initial is a partition without a leader. It is empty, or everyone holds the
+// same committed records.
+func (c *Config) initial() State {
 	var s State
 	s.meta[0] = decision{leader: nobody, isr: one(replicas) - 1}
+	if c.InSync > 0 {
+		s.meta[0].isr = one(uint8(c.InSync)) - 1
+	}
+	for i := range uint8(c.Held) {
+		s.published++
+		rec := newRecord(0, s.published)
+		s.truth[i] = rec
+		for r := range c.replicas().members() {
+			n := &s.nodes[r]
+			n.append(rec)
+			n.durable, n.committed = n.end, n.end
+		}
+	}
 	return s
 }
 
@@ -123,6 +179,14 @@ func (s *State) latest() decision { return s.meta[s.version] }
 
 // view returns the metadata that replica r acts on.
 func (s *State) view(r uint8) decision { return s.meta[s.nodes[r].applied] }
+
+// replicas returns who there is.
+func (c *Config) replicas() set {
+	if c.Alone {
+		return one(0)
+	}
+	return one(replicas) - 1
+}
 
 // decide appends a version of the metadata.
 func (s *State) decide(d decision) {
@@ -148,9 +212,14 @@ func (n *replica) append(r record) {
 
 // closeTerm makes n a leader no more.
 func (n *replica) closeTerm() {
-	n.term, n.start, n.heard, n.proposed = 0, 0, 0, 0
-	n.match, n.positions = [replicas]uint8{}, [replicas]uint8{}
+	n.term, n.start, n.heard, n.proposed, n.shot, n.told, n.handed = 0, 0, 0, 0, 0, 0, 0
+	n.match, n.positions, n.lives = [replicas]uint8{}, [replicas]uint8{}, [replicas]uint8{}
+	n.lease = lease{}
 }
+
+// registered tells whether the metadata knows of this start of the node, as far
+// as that matters.
+func (n *replica) registered() bool { return n.lost == intact || n.lost == missing }
 
 // commit moves the committed end of replica r and shows what lies below it to
 // the observer.

@@ -39,8 +39,25 @@ const (
 	Register
 	Kill
 	PowerCut
+	LoseDisk
+	LoseDirectory
+	RefuseLife
+	Hand
 	Finish
-	SendPosition
+	FinishUnnoted
+	MakeSnapshot
+	TellSnapshot
+	TellChange
+	TellChangeUnnoted
+	Checkpoint
+	PassTime
+	Recognise
+	HoldLease
+	Take
+	Write
+	SendRelay
+	HandOver
+	ForgetRelay
 
 	stepKinds // how many there are
 )
@@ -67,7 +84,11 @@ func (s Step) String() string {
 	a, b, rec := name(s.A), name(s.B), record(s.C)
 	switch s.Kind {
 	case Start:
-		return "an empty partition, in sync on a, b and c, without a leader"
+		what := "an empty partition"
+		if s.C > 0 {
+			what = fmt.Sprintf("a partition with %d committed", s.C)
+		}
+		return fmt.Sprintf("%s, in sync on %v, without a leader", what, set(s.B))
 	case Publish:
 		return fmt.Sprintf("%s appends %v at offset %d", a, rec, s.B)
 	case TellFailed:
@@ -80,22 +101,26 @@ func (s Step) String() string {
 		return fmt.Sprintf("%s commits up to %d and answers the publishers", a, s.B)
 	case Meet:
 		return fmt.Sprintf("%s compares logs with %s and keeps %d", a, b, s.C)
-	case Finish:
-		return fmt.Sprintf("%s finishes what is below %d and answers the consumer", a, s.B)
-	case SendPosition:
-		return fmt.Sprintf("%s tells %s the channel's position %d", a, b, s.C)
 	case TellCommitted:
 		return fmt.Sprintf("%s tells %s that %d is committed", a, b, s.C)
 	case Kill:
 		return fmt.Sprintf("%s is killed and starts again", a)
 	case PowerCut:
-		return fmt.Sprintf("%s loses power, and its log beyond %d, and starts again", a, s.B)
+		lost := fmt.Sprintf("%s loses power, and its log beyond %d", a, s.B)
+		if s.C > 0 {
+			lost += fmt.Sprintf(", and goes back to position %d", s.C-1)
+		}
+		return lost + ", and starts again"
+	case LoseDisk:
+		return fmt.Sprintf("%s loses its disk and starts with an empty one", a)
+	case LoseDirectory:
+		return fmt.Sprintf("%s loses the directory of its replica and starts again", a)
 	case Lose:
 		return fmt.Sprintf("the network loses the %s from %s to %s", kind(s.A), b, name(s.C))
 	case AckArrives:
 		return fmt.Sprintf("a late answer reaches %s: %s holds what is below %d", a, b, s.C)
 	default:
-		return s.ofMetadata(s.ofPush())
+		return s.ofMetadata(s.ofPush() + s.ofChannel() + s.ofLease())
 	}
 }
 
@@ -128,6 +153,56 @@ func (s Step) ofPush() string {
 	}
 }
 
+// ofChannel tells a step of the ordered channel.
+func (s Step) ofChannel() string {
+	a, b := name(s.A), name(s.B)
+	switch s.Kind {
+	case Hand:
+		return fmt.Sprintf("%s hands offset %d to a consumer of the ordered channel", a, s.B)
+	case Finish:
+		return fmt.Sprintf("%s finishes what is below %d", a, s.B)
+	case FinishUnnoted:
+		return fmt.Sprintf("%s finishes what is below %d, and cannot note it", a, s.B)
+	case MakeSnapshot:
+		return fmt.Sprintf("%s makes a snapshot, which has the position %d", a, s.B)
+	case TellSnapshot:
+		return fmt.Sprintf("%s tells %s its snapshot, which has the position %d", a, b, s.C)
+	case TellChange:
+		return fmt.Sprintf("%s tells %s of the FIN that makes the position %d", a, b, s.C)
+	case TellChangeUnnoted:
+		return fmt.Sprintf("%s tells %s of the FIN that makes the position %d, which cannot note it", a, b, s.C)
+	case Checkpoint:
+		return fmt.Sprintf("%s stores the channel's position as %d", a, s.B)
+	default:
+		return ""
+	}
+}
+
+// ofLease tells a step of who may deliver.
+func (s Step) ofLease() string {
+	a, b := name(s.A), name(s.B)
+	switch s.Kind {
+	case PassTime:
+		return "the time of a lease passes"
+	case Recognise:
+		return fmt.Sprintf("%s answers %s as the leader", a, b)
+	case HoldLease:
+		return fmt.Sprintf("%s has the lease", a)
+	case Take:
+		return fmt.Sprintf("%s takes a message for a consumer", a)
+	case Write:
+		return fmt.Sprintf("%s writes it to the consumer", a)
+	case SendRelay:
+		return fmt.Sprintf("%s sends it to a relay, whose process is paused", a)
+	case HandOver:
+		return fmt.Sprintf("the relay hands over what the leader of epoch %d has sent", s.A)
+	case ForgetRelay:
+		return fmt.Sprintf("the relay was paused, and drops what the leader of epoch %d has sent", s.A)
+	default:
+		return ""
+	}
+}
+
 // ofMetadata tells a step of the metadata, or what else is given.
 func (s Step) ofMetadata(otherwise string) string {
 	a := name(s.A)
@@ -139,7 +214,12 @@ func (s Step) ofMetadata(otherwise string) string {
 	case Decide:
 		return fmt.Sprintf("metadata: what %s proposed is applied, ISR %v", a, set(s.B))
 	case Register:
+		if loss(s.C) == lostDirectory {
+			return fmt.Sprintf("metadata: %s is back, ISR %v", a, set(s.B))
+		}
 		return fmt.Sprintf("metadata: %s is back and may have lost data, ISR %v", a, set(s.B))
+	case RefuseLife:
+		return fmt.Sprintf("metadata: what %s proposed is refused, %s has started again since", a, name(s.B))
 	case ProposeIn:
 		return fmt.Sprintf("%s proposes %s for the ISR, which holds what is below %d", a, name(s.B), s.C)
 	case ProposeOut:

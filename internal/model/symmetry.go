@@ -52,8 +52,8 @@ func (f *fingerprinter) of(s *State) uint64 {
 func (f *fingerprinter) key(s *State, r uint8) uint64 {
 	n := s.nodes[r]
 	n.match = [replicas]uint8{n.match[r]}
-	n.positions = [replicas]uint8{}
-	n.heard, n.proposed = 0, 0
+	n.positions, n.lives = [replicas]uint8{}, [replicas]uint8{}
+	n.heard, n.proposed, n.told, n.lease.answered = 0, 0, 0, 0
 	var led, member uint16
 	for i := range s.version + 1 {
 		if s.meta[i].leader == r {
@@ -81,13 +81,17 @@ func (s *State) permuted(p *order) State {
 	}
 	for r, to := range p {
 		n := s.nodes[r]
-		n.heard, n.proposed = n.heard.permuted(p), n.proposed.permuted(p)
+		n.heard, n.proposed, n.told = n.heard.permuted(p), n.proposed.permuted(p), n.told.permuted(p)
+		n.lease.answered = n.lease.answered.permuted(p)
 		for f, at := range p {
 			n.match[at] = s.nodes[r].match[f]
 			n.positions[at] = s.nodes[r].positions[f]
+			n.lives[at] = s.nodes[r].lives[f]
 		}
 		t.nodes[to] = n
-		t.proposals[to] = proposal{s.proposals[r].isr.permuted(p), s.proposals[r].base}
+		t.lives[to] = s.lives[r]
+		t.proposals[to] = s.proposals[r]
+		t.proposals[to].isr, t.proposals[to].joins = s.proposals[r].isr.permuted(p), s.proposals[r].joins.permuted(p)
 	}
 	for i := range t.post {
 		if m := &t.post[i]; m.kind != noMessage {

@@ -14,8 +14,8 @@ func (s *search) trace(last uint32) ([]Step, Violation) {
 	for at := last; at != 0; at = s.parents[at] {
 		prints = append(prints, s.known[at])
 	}
-	state := initial()
-	steps := []Step{{Kind: Start}}
+	state := s.config.initial()
+	steps := []Step{{Start, 0, uint8(state.meta[0].isr), state.published}}
 	for _, print := range slices.Backward(prints) {
 		found := false
 		from := state
