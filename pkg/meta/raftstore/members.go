@@ -47,14 +47,9 @@ func (c Configuration) Find(id meta.NodeID) (Member, bool) {
 }
 
 // Voters returns the members that vote.
-func (c Configuration) Voters() []meta.NodeID { return c.ids(true) }
-
-// Learners returns the members that follow without a vote.
-func (c Configuration) Learners() []meta.NodeID { return c.ids(false) }
-
-func (c Configuration) ids(voters bool) (out []meta.NodeID) {
+func (c Configuration) Voters() (out []meta.NodeID) {
 	for _, m := range c.Members {
-		if m.Voter == voters {
+		if m.Voter {
 			out = append(out, m.ID)
 		}
 	}
