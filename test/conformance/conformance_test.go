@@ -19,6 +19,7 @@ func TestExamplesAreTheMarkedBlocks(t *testing.T) {
 		runMark, "```sh", "echo hi", "echo you", "```", "prints", "```text", "hi", "you", "```",
 		"```text", "unrelated", "```",
 		runMark, "```go", "package main", "```",
+		aloneMark, "```sh", "serve", "```",
 	}, "\n")
 	got, err := examples(doc)
 	if err != nil {
@@ -27,6 +28,7 @@ func TestExamplesAreTheMarkedBlocks(t *testing.T) {
 	want := []example{
 		{lang: "sh", code: "echo hi\necho you\n", want: "hi\nyou\n", hasWant: true},
 		{lang: "go", code: "package main\n"},
+		{lang: "sh", code: "serve\n", alone: true},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(example{})); diff != "" {
 		t.Error(diff)
@@ -48,8 +50,11 @@ func TestReadmeHasExamplesOfEveryKind(t *testing.T) {
 	kinds := map[string]int{}
 	for _, x := range all {
 		kinds[x.lang]++
+		if x.alone {
+			kinds["alone"]++
+		}
 	}
-	if kinds["sh"] < 2 || kinds["go"] != 1 || kinds["js"] != 1 {
+	if kinds["sh"] < 3 || kinds["alone"] != 1 || kinds["go"] != 1 || kinds["js"] != 1 {
 		t.Errorf("examples by language: %v", kinds)
 	}
 }

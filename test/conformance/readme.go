@@ -15,21 +15,28 @@ type example struct {
 	lang, code string
 	want       string
 	hasWant    bool
+	alone      bool // it starts the brokers that it needs
 }
 
 // runMark stands on the line before the fence of a block that is run. The next
-// block of the language "text" is what it prints.
-const runMark = "<!-- run -->"
+// block of the language "text" is what it prints. One with aloneMark starts its
+// own brokers, and is run where a cluster is tested.
+const (
+	runMark   = "<!-- run -->"
+	aloneMark = "<!-- run alone -->"
+)
 
 // examples finds the blocks of a document that are to be run.
 func examples(markdown string) ([]example, error) {
 	var found []example
 	var code []string
-	lang, inside, marked := "", false, false
+	lang, inside, marked, alone := "", false, false, false
 	for _, line := range strings.Split(markdown, "\n") {
 		switch {
 		case !inside && strings.TrimSpace(line) == runMark:
 			marked = true
+		case !inside && strings.TrimSpace(line) == aloneMark:
+			marked, alone = true, true
 		case !inside && strings.HasPrefix(line, "```"):
 			lang, inside, code = strings.TrimPrefix(line, "```"), true, nil
 		case inside && line == "```":
@@ -37,8 +44,8 @@ func examples(markdown string) ([]example, error) {
 			text := strings.Join(code, "\n") + "\n"
 			switch {
 			case marked:
-				found = append(found, example{lang: lang, code: text})
-				marked = false
+				found = append(found, example{lang: lang, code: text, alone: alone})
+				marked, alone = false, false
 			case lang == "text" && len(found) > 0 && !found[len(found)-1].hasWant:
 				found[len(found)-1].want, found[len(found)-1].hasWant = text, true
 			}
@@ -63,6 +70,16 @@ func readme(e env) (string, error) {
 	if err != nil || len(all) == 0 {
 		return "", fmt.Errorf("no examples to run: %w", err)
 	}
+	count := 0
+	for i, x := range all {
+		if !x.alone || e.nodes < 2 {
+			continue
+		}
+		if out, err := runAlone(e, i, x); err != nil {
+			return "", fmt.Errorf("example %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
+		}
+		count++
+	}
 	name, dataFlag := "brokerd", "--data-dir"
 	if e.nodes > 1 {
 		name, dataFlag = "nsqd", "--data-path"
@@ -73,6 +90,10 @@ func readme(e env) (string, error) {
 		return "", err
 	}
 	for i, x := range all {
+		if x.alone {
+			continue
+		}
+		count++
 		out, runErr := runExample(e, i, x)
 		if runErr == nil && x.hasWant && out != x.want {
 			runErr = errors.New("prints something else")
@@ -86,8 +107,31 @@ func readme(e env) (string, error) {
 	if log, err := s.stop(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, log)
 	}
-	return fmt.Sprintf("%d of %d examples do as they say", len(all), len(all)), nil
+	return fmt.Sprintf("%d of %d examples do as they say", count, len(all)), nil
 }
+
+// runAlone runs a block of the shell that starts brokers, and stops what it has
+// started.
+func runAlone(e env, i int, x example) (string, error) {
+	for _, port := range usualPorts {
+		if err := mustBeFree("127.0.0.1:" + port); err != nil {
+			return "", err
+		}
+	}
+	dir := filepath.Join(e.scratch, fmt.Sprintf("example%d", i+1))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Symlink(filepath.Join(e.root, "bin"), filepath.Join(dir, "bin")); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	err := command(e.ctx, dir, &out, "bash", "-euo", "pipefail", "-c", "trap 'kill $(jobs -p); wait' EXIT\n"+x.code).Run()
+	return out.String(), err
+}
+
+// usualPorts are those that the document gives three nodes.
+var usualPorts = []string{"4150", "4151", "4152", "4161", "4250", "4251", "4252", "4261", "4350", "4351", "4352", "4361"}
 
 // runExample runs one block and returns what it printed.
 func runExample(e env, i int, x example) (string, error) {
