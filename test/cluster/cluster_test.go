@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,9 +161,13 @@ func TestTheTableTellsWhatWasMissed(t *testing.T) {
 }
 
 func TestScenariosAreChosenByName(t *testing.T) {
-	all, err := choose("")
+	all, err := choose("", true)
 	if err != nil || len(all) != len(scenarios) {
 		t.Errorf("%d of %d, %v", len(all), len(scenarios), err)
+	}
+	short, err := choose("", false)
+	if err != nil || len(short) >= len(all) || slices.ContainsFunc(short, func(s scenario) bool { return s.long }) {
+		t.Errorf("%d of %d are short, %v", len(short), len(all), err)
 	}
 	names := map[string]bool{}
 	for _, s := range scenarios {
@@ -171,11 +176,11 @@ func TestScenariosAreChosenByName(t *testing.T) {
 		}
 		names[s.name] = true
 	}
-	two, err := choose("ordered,kill-all")
-	if err != nil || len(two) != 2 || two[0].name != "ordered" {
+	two, err := choose("pause-long,kill-all", false)
+	if err != nil || len(two) != 2 || two[0].name != "pause-long" {
 		t.Errorf("%v, %v", two, err)
 	}
-	if _, err := choose("kill-everybody"); err == nil {
+	if _, err := choose("kill-everybody", false); err == nil {
 		t.Error("a name that is none is accepted")
 	}
 }

@@ -47,9 +47,9 @@ type options struct {
 }
 
 func (o *options) addFlags(fs *flag.FlagSet) {
-	fs.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to test")
-	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all, once; see -list; with -failover: of incidents")
-	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random for this long")
+	fs.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to test, with brokerctl beside it")
+	fs.StringVar(&o.scenarios, "scenarios", "", "`NAMES` with commas; default: all but the long ones, once; see -list; with -failover: of incidents")
+	fs.DurationVar(&o.duration, "for", 0, "soak: run scenarios at random, long ones too, for this long")
 	fs.Uint64Var(&o.seed, "seed", 0, "of all that is random; 0: a new one")
 	fs.IntVar(&o.producers, "producers", 8, "connections that publish")
 	fs.IntVar(&o.consumers, "consumers", 8, "connections that consume, on two channels")
@@ -103,7 +103,7 @@ func run(ctx context.Context, o options) error {
 	if o.failover > 0 {
 		return failover(ctx, o)
 	}
-	chosen, err := choose(o.scenarios)
+	chosen, err := choose(o.scenarios, o.duration > 0)
 	if err != nil {
 		return err
 	}
@@ -128,12 +128,18 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// choose finds scenarios by their names with commas; "" is all.
-func choose(names string) ([]scenario, error) {
-	if names == "" {
-		return scenarios, nil
-	}
+// choose finds scenarios by their names with commas; "" is all, the long ones only
+// where long says so.
+func choose(names string, long bool) ([]scenario, error) {
 	var chosen []scenario
+	if names == "" {
+		for _, s := range scenarios {
+			if long || !s.long {
+				chosen = append(chosen, s)
+			}
+		}
+		return chosen, nil
+	}
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
 		if i < 0 {

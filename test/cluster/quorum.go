@@ -48,7 +48,7 @@ func playQuorumLost(st *stage) error {
 		return err
 	}
 	st.wait(2 * time.Second) // beyond every lease
-	if err := errors.Join(soloGoesOn(st, survivor), trioRefuses(st, survivor), createRefuses(st)); err != nil {
+	if err := errors.Join(soloGoesOn(st, survivor), publishRefused(st, survivor, "trio"), createRefuses(st)); err != nil {
 		return err
 	}
 	if err := st.start(others...); err != nil {
@@ -103,24 +103,24 @@ func soloGoesOn(st *stage, n *nodes.Node) error {
 	return nil
 }
 
-// trioRefuses publishes to a partition of which two replicas are gone.
-func trioRefuses(st *stage, n *nodes.Node) error {
+// publishRefused publishes to a partition that cannot take it: that must be said.
+func publishRefused(st *stage, n *nodes.Node, topic string) error {
 	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: answerTimeout})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	began := time.Now()
-	c.Pub("trio", 0, []byte("message"))
+	c.Pub(topic, 0, []byte("message"))
 	if err := c.Flush(); err != nil {
 		return err
 	}
 	kind, data, err := c.Answer()
 	if err != nil {
-		return fmt.Errorf("a publish that two nodes lack for is not answered: %w", err)
+		return fmt.Errorf("a publish to %s, which cannot take it, is not answered: %w", topic, err)
 	}
 	if kind != wire.FrameError || len(strings.Fields(string(data))) < 2 {
-		return fmt.Errorf("a publish that two nodes lack for is answered with %q", data)
+		return fmt.Errorf("a publish to %s, which cannot take it, is answered with %q", topic, data)
 	}
 	st.note("refused after %v: %s", time.Since(began).Round(time.Millisecond), data)
 	return nil

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -14,8 +11,11 @@ import (
 // scenario is something that is done to a cluster.
 type scenario struct {
 	name, about string
-	network     bool               // the nodes are in namespaces of their own
-	graceful    bool               // no publish may fail
+	network     bool // the nodes are in namespaces of their own
+	graceful    bool // no publish may fail
+	long        bool // played in a soak, or when it is named
+	nodes       int  // 0: as many as -nodes says
+	setup       func(*stage, *nodes.Options) error
 	run         func(*stage) error // under the load
 	alone       func(*stage) error // instead of run, with what load it makes
 }
@@ -28,6 +28,7 @@ var scenarios = []scenario{
 	{name: "pause-follower", about: "SIGSTOP a follower", run: pauseRole(follower)},
 	{name: "pause-leader", about: "SIGSTOP the leader of partition 0", run: pauseRole(partitionLeader)},
 	{name: "pause-controller", about: "SIGSTOP the leader of the metadata", run: pauseRole((*stage).controller)},
+	{name: "pause-long", about: "SIGSTOP a leader and a follower, for 10 s and for 30 s", long: true, run: pauseLong},
 	{name: "cut-leader", about: "cut the leader of partition 0 off from all nodes", network: true, run: cutOff((*network).isolate)},
 	{name: "cut-one-way", about: "the leader of partition 0 hears all and is heard by nobody", network: true, run: cutOff((*network).mute)},
 	{name: "cut-deaf", about: "the leader of partition 0 is heard by all and hears nobody", network: true, run: cutOff((*network).deafen)},
@@ -35,6 +36,10 @@ var scenarios = []scenario{
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
 	{name: "replace-empty", about: "a node comes back under its name with an empty disk", run: replaceEmpty},
 	{name: "replace-new", about: "a new node joins and an old one is decommissioned and removed", run: replaceNew},
+	{name: "five-nodes", about: "of five nodes two are down at once, and one is replaced for good", nodes: 5, run: fiveNodes},
+	{name: "membership", about: "drain, grow, move, decommission and remove by brokerctl; no publish may fail", graceful: true, run: membership},
+	{name: "tls", about: "nodes with certificates: foreign ones are refused, theirs are renewed, a leader is killed", setup: certify, run: playTLS},
+	{name: "unclean", about: "an operator elects a replica that is not in sync, since the others are gone", alone: playUnclean},
 	{name: "ordered", about: "an ordered topic through fail-overs, pauses and restarts", alone: playOrdered},
 	{name: "recreate-topic", about: "a topic is deleted and made again under load", alone: playRecreate},
 	{name: "quorum-lost", about: "two of three nodes are killed", alone: playQuorumLost},
@@ -101,22 +106,41 @@ func pauseRole(role func(*stage) (*nodes.Node, error)) func(*stage) error {
 			if err != nil {
 				return err
 			}
-			d := st.random()
-			st.disturb("SIGSTOP %s for %v", n.ID, d.Round(time.Millisecond))
-			if err := n.Pause(); err != nil {
-				return err
-			}
-			st.wait(d)
-			if err := n.Resume(); err != nil {
-				return err
-			}
-			st.note("SIGCONT")
-			if err := st.recovered(); err != nil {
+			if err := pauseNode(st, n, st.random()); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+}
+
+// pauseLong pauses nodes for longer than anybody waits for them.
+func pauseLong(st *stage) error {
+	roles := []func(*stage) (*nodes.Node, error){partitionLeader, follower}
+	st.rng.Shuffle(len(roles), func(i, j int) { roles[i], roles[j] = roles[j], roles[i] })
+	for i, d := range []time.Duration{10 * time.Second, 30 * time.Second} {
+		n, err := roles[i](st)
+		if err != nil {
+			return err
+		}
+		if err := pauseNode(st, n, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pauseNode(st *stage, n *nodes.Node, d time.Duration) error {
+	st.disturb("SIGSTOP %s for %v", n.ID, d.Round(time.Millisecond))
+	if err := n.Pause(); err != nil {
+		return err
+	}
+	st.wait(d)
+	if err := n.Resume(); err != nil {
+		return err
+	}
+	st.note("SIGCONT")
+	return st.recovered()
 }
 
 // cutOff does something to the links of the leader for a while.
@@ -200,45 +224,13 @@ func replaceEmpty(st *stage) error {
 
 // replaceNew puts a new node into the place of an old one.
 func replaceNew(st *stage) error {
-	at, err := nodes.Free(1)
-	if err != nil {
-		return err
-	}
-	fresh := st.c.Grow("n4", at[0])
-	if err := st.start(fresh); err != nil {
+	if _, err := grow(st); err != nil {
 		return err
 	}
 	old, err := partitionLeader(st)
 	if err != nil {
 		return err
 	}
-	st.disturb("decommission %s", old.ID)
-	if err := st.c.Ask(st.ctx, http.MethodPost, "/v1/nodes/"+old.ID+"/decommission", nil, nil); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("%s is not empty after %v", old.ID, healTimeout))
-	defer cancel()
-	err = nodes.Await(ctx, func() error {
-		t, err := st.c.Topic(ctx, topic)
-		if err != nil {
-			return err
-		}
-		for _, p := range t.Partitions {
-			if slices.Contains(p.Replicas, old.ID) {
-				return fmt.Errorf("partition %d is on %v", p.Partition, p.Replicas)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	st.note("stop %s", old.ID)
-	if err := old.Stop(); err != nil {
-		return err
-	}
-	st.note("remove %s", old.ID)
-	return nodes.Await(ctx, func() error {
-		return st.c.Ask(ctx, http.MethodDelete, "/v1/nodes/"+old.ID, nil, nil)
-	})
+	st.disturb("%s goes", old.ID)
+	return retire(st, old)
 }

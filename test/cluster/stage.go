@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,13 +34,16 @@ const (
 
 // stage is a cluster with a load on it, for one scenario.
 type stage struct {
-	ctx   context.Context
-	o     options
-	s     scenario
-	rng   *rand.Rand
-	c     *nodes.Cluster
-	net   *network // nil: the nodes share this machine's addresses
-	l     *load    // nil: the scenario brings its own
+	ctx context.Context
+	o   options
+	s   scenario
+	rng *rand.Rand
+	c   *nodes.Cluster
+	net *network // nil: the nodes share this machine's addresses
+	l   *load    // nil: the scenario brings its own
+
+	authority *authority // of the nodes' certificates; nil: they have none
+
 	dir   string
 	began time.Time
 	mu    sync.Mutex // guards did
@@ -52,14 +56,20 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 	st := &stage{ctx: ctx, o: o, s: s, dir: dir, rng: rand.New(rand.NewPCG(o.seed, 7))}
 	opts := nodes.Options{Program: o.broker, Dir: dir, Args: []string{"--log-level", "debug", "--log-format", "text"}}
 	var err error
+	n := cmp.Or(s.nodes, o.nodes)
 	if s.network {
-		st.net, err = newNetwork(o.nodes)
+		st.net, err = newNetwork(n)
 		if err != nil {
 			return st, err
 		}
 		opts.Nodes, opts.Wrap = st.net.addresses(), st.net.wrap
-	} else if opts.Nodes, err = nodes.Free(o.nodes); err != nil {
+	} else if opts.Nodes, err = nodes.Free(n); err != nil {
 		return st, err
+	}
+	if s.setup != nil {
+		if err := s.setup(st, &opts); err != nil {
+			return st, err
+		}
 	}
 	if st.c, err = nodes.New(opts); err != nil {
 		return st, err

@@ -113,7 +113,7 @@ func (e *StatusError) Error() string {
 // are JSON; either may be nil.
 func (c *Cluster) Ask(ctx context.Context, method, path string, in, out any) error {
 	err := errors.New("no node runs")
-	for _, n := range c.Nodes {
+	for _, n := range c.all() {
 		if !n.Running() {
 			continue
 		}

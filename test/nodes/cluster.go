@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,14 +22,25 @@ type Options struct {
 	Dir     string // everything goes below it
 	Nodes   []Addresses
 	Args    []string                  // further flags of every node
+	ArgsOf  func(id string) []string  // and of one; nil ok
 	Wrap    func(i int) []string      // a command that runs the i-th node's; nil ok
 	Output  func(id string) io.Writer // gets what a node prints, too; nil ok
 }
 
-// Cluster is its nodes, named n1, n2 and so on.
+// Cluster is its nodes, named n1, n2 and so on. Requests may be made by any
+// goroutine; Nodes is for the one that calls Grow.
 type Cluster struct {
 	Nodes []*Node
 	o     Options
+
+	mu sync.Mutex // guards Nodes between Grow and the requests of others
+}
+
+// all returns the nodes to whichever goroutine asks.
+func (c *Cluster) all() []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.Nodes)
 }
 
 // New describes the processes of a cluster and starts none.
@@ -67,6 +79,11 @@ func (c *Cluster) add(id string, at Addresses) *Node {
 		n.args = append(n.args, "--bootstrap-expect", strconv.Itoa(len(c.o.Nodes)), "--join", c.join())
 	}
 	n.args = append(n.args, c.o.Args...)
+	if c.o.ArgsOf != nil {
+		n.args = append(n.args, c.o.ArgsOf(id)...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.Nodes = append(c.Nodes, n)
 	return n
 }
@@ -80,8 +97,8 @@ func (c *Cluster) join() string {
 	return strings.Join(all, ",")
 }
 
-// Grow describes a node that joins the others.
-func (c *Cluster) Grow(id string, at Addresses) *Node { return c.add(id, at) }
+// Grow describes a node that joins the others. Its name has not been used.
+func (c *Cluster) Grow(at Addresses) *Node { return c.add(fmt.Sprintf("n%d", len(c.Nodes)+1), at) }
 
 // Node returns the node of that name, nil if there is none.
 func (c *Cluster) Node(id string) *Node {

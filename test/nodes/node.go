@@ -133,6 +133,9 @@ func (n *Node) Resume() error {
 	return n.cmd.Process.Signal(syscall.SIGCONT)
 }
 
+// Reload has the process read its configuration and certificates again.
+func (n *Node) Reload() error { return n.cmd.Process.Signal(syscall.SIGHUP) }
+
 // End signals the process and waits for its end. A process that does not end is
 // killed, which is an error, and so is one that had ended by itself.
 func (n *Node) End(sig syscall.Signal) error {

@@ -87,7 +87,7 @@ func TestTheCommandLineIsTheManuals(t *testing.T) {
 	if got := c.Nodes[1].args; !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if n := c.Grow("n3", Addresses{}); c.Node("n3") != n || c.Node("n4") != nil {
+	if n := c.Grow(Addresses{}); c.Node("n3") != n || c.Node("n4") != nil {
 		t.Error("a node is not found by its name")
 	}
 }

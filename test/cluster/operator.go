@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// operateTimeout bounds one command of an operator, who may wait for its end.
+const operateTimeout = 40 * time.Second
+
+// said is what a command printed, and how it ended.
+type said struct {
+	command  string
+	out, err string
+	exit     int
+}
+
+// ended returns an error unless the command ended with exit.
+func (s said) ended(exit int) error {
+	if s.exit != exit {
+		return fmt.Errorf("%s ended with %d instead of %d: %s%s", s.command, s.exit, exit, s.out, s.err)
+	}
+	return nil
+}
+
+// operate runs brokerctl as an operator does who knows all nodes, and has no
+// terminal. It may be refused; the error is that it could not be run.
+func operate(st *stage, args ...string) (said, error) {
+	s := said{command: "brokerctl " + strings.Join(args, " ")}
+	program, err := filepath.Abs(filepath.Join(filepath.Dir(st.o.broker), "brokerctl"))
+	if err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(st.ctx, operateTimeout)
+	defer cancel()
+	var addresses []string
+	for _, n := range st.c.Nodes {
+		if n.Running() {
+			addresses = append(addresses, "http://"+n.HTTP)
+		}
+	}
+	st.note("%s", s.command)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "BROKERCTL_ADDR="+strings.Join(addresses, ","))
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err = cmd.Run()
+	s.out, s.err, s.exit = out.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		return s, fmt.Errorf("%s: %w (make build)", s.command, err)
+	}
+	if ctx.Err() != nil {
+		return s, fmt.Errorf("%s does not end: %w\n%s%s", s.command, context.Cause(ctx), s.out, s.err)
+	}
+	return s, nil
+}
+
+// brokerctl runs brokerctl, which must succeed.
+func brokerctl(st *stage, args ...string) error {
+	s, err := operate(st, args...)
+	if err != nil {
+		return err
+	}
+	return s.ended(0)
+}
+
+// grow starts one more node.
+func grow(st *stage) (*nodes.Node, error) {
+	at, err := nodes.Free(1)
+	if err != nil {
+		return nil, err
+	}
+	fresh := st.c.Grow(at[0])
+	return fresh, st.start(fresh)
+}
+
+// withoutReplicas returns an error if a partition of the topic has a replica on a node.
+func withoutReplicas(st *stage, n *nodes.Node) error {
+	t, err := st.c.Topic(st.ctx, topic)
+	if err != nil {
+		return err
+	}
+	for _, p := range t.Partitions {
+		if slices.Contains(p.Replicas, n.ID) {
+			return fmt.Errorf("partition %d is on %v, of which %s is to hold nothing", p.Partition, p.Replicas, n.ID)
+		}
+	}
+	return nil
+}
+
+// removedStatus is how a node ends that is removed while it runs: nothing should
+// start it again.
+const removedStatus = "exit status 78"
+
+// retire moves everything away from a node, which may be dead, and removes it. One
+// that is alive is stopped before, where no publish may fail; else it ends for
+// having been removed.
+func retire(st *stage, n *nodes.Node) error {
+	if err := brokerctl(st, "node", "decommission", n.ID, "--yes", "--wait"); err != nil {
+		return err
+	}
+	if err := withoutReplicas(st, n); err != nil {
+		return err
+	}
+	if n.Running() && st.s.graceful {
+		if err := n.Stop(); err != nil {
+			return err
+		}
+	}
+	alive := n.Running()
+	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
+	defer cancel()
+	err := nodes.Await(ctx, func() error { return brokerctl(st, "node", "remove", n.ID, "--yes") }) // it may have led the metadata
+	if err != nil {
+		return err
+	}
+	select {
+	case <-n.Exited():
+	case <-time.After(moveTimeout):
+		return fmt.Errorf("%s was removed and goes on", n.ID)
+	}
+	if alive && n.How() != removedStatus {
+		return fmt.Errorf("%s was removed and ended with %s instead of %s", n.ID, n.How(), removedStatus)
+	}
+	info, err := st.c.Info(st.ctx)
+	if err != nil {
+		return err
+	}
+	for _, member := range info.Nodes {
+		if member.ID == n.ID {
+			return fmt.Errorf("%s was removed and is still listed as %s", n.ID, member.State)
+		}
+	}
+	return nil
+}
+
+// fiveNodes has two of five nodes down at once. One comes back; the other one is
+// gone for good, and a new one takes its place.
+func fiveNodes(st *stage) error {
+	var down []*nodes.Node
+	for range 2 {
+		n, err := partitionLeader(st)
+		if err != nil {
+			return err
+		}
+		if err := st.kill(n); err != nil {
+			return err
+		}
+		down = append(down, n)
+		if err := othersLead(st, n); err != nil {
+			return err
+		}
+		st.wait(st.random())
+	}
+	if err := st.start(down[0]); err != nil {
+		return err
+	}
+	fresh, err := grow(st)
+	if err != nil {
+		return err
+	}
+	if err := retire(st, down[1]); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		info, err := st.c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range info.Nodes {
+			if n.ID == fresh.ID && !n.Voter {
+				return fmt.Errorf("%s has not taken over the vote of %s", fresh.ID, down[1].ID)
+			}
+		}
+		return nil
+	})
+}
+
+// othersLead waits until others lead what a node led that is gone.
+func othersLead(st *stage, gone *nodes.Node) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		t, err := st.c.Topic(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for _, p := range t.Partitions {
+			if p.Leader == gone.ID || p.Leader == "" {
+				return fmt.Errorf("partition %d is led by %q", p.Partition, p.Leader)
+			}
+		}
+		return nil
+	})
+}
+
+// membership changes what the cluster is made of while it works.
+func membership(st *stage) error {
+	n, err := partitionLeader(st)
+	if err != nil {
+		return err
+	}
+	if err := upgrade(st, n); err != nil {
+		return err
+	}
+	if err := brokerctl(st, "topic", "add-partitions", topic, "--partitions", fmt.Sprint(partitions+2)); err != nil {
+		return err
+	}
+	fresh, err := grow(st)
+	if err != nil {
+		return err
+	}
+	leader, err := partitionLeader(st)
+	if err != nil {
+		return err
+	}
+	onto := []string{fresh.ID, leader.ID, st.other(fresh, leader).ID}
+	if err := brokerctl(st, "partition", "move", topic+"/0", "--replicas", strings.Join(onto, ","), "--yes", "--wait"); err != nil {
+		return err
+	}
+	t, err := st.c.Topic(st.ctx, topic)
+	if err != nil {
+		return err
+	}
+	if len(t.Partitions) != partitions+2 || !slices.Equal(t.Partitions[0].Replicas, onto) {
+		return fmt.Errorf("of %d partitions the first is on %v, which was to be on %v", len(t.Partitions), t.Partitions[0].Replicas, onto)
+	}
+	if err := st.whole(topic); err != nil {
+		return err
+	}
+	return retire(st, st.other(fresh))
+}
+
+// upgrade restarts a node as the manual says.
+func upgrade(st *stage, n *nodes.Node) error {
+	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
+		return err
+	}
+	if err := othersLead(st, n); err != nil {
+		return err
+	}
+	if err := n.Stop(); err != nil {
+		return err
+	}
+	if err := st.start(n); err != nil {
+		return err
+	}
+	if err := brokerctl(st, "node", "undrain", n.ID); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		s, err := operate(st, "cluster", "health", "-q")
+		if err != nil {
+			return err
+		}
+		return s.ended(0)
+	})
+}

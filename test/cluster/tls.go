@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// authority makes certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return &authority{cert, key}, err
+}
+
+// issue writes a certificate for a name, its key and the authorities to trust into
+// the files of a node.
+func (a *authority) issue(at identity, name string, trusted ...*authority) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	var roots []byte
+	for _, t := range trusted {
+		roots = append(roots, block("CERTIFICATE", t.cert.Raw)...)
+	}
+	return errors.Join(
+		os.MkdirAll(string(at), 0o700),
+		os.WriteFile(at.file("cert.pem"), block("CERTIFICATE", der), 0o600),
+		os.WriteFile(at.file("key.pem"), block("PRIVATE KEY", secret), 0o600),
+		os.WriteFile(at.file("ca.pem"), roots, 0o600))
+}
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// identity is the directory of a node's certificate.
+type identity string
+
+// identityOf is where the certificate of a node is.
+func identityOf(st *stage, id string) identity { return identity(filepath.Join(st.dir, "tls", id)) }
+
+func (at identity) file(name string) string { return filepath.Join(string(at), name) }
+
+// certify gives every node a certificate, and the founders good ones.
+func certify(st *stage, o *nodes.Options) error {
+	o.ArgsOf = func(id string) []string {
+		at := identityOf(st, id)
+		return []string{"--cluster-tls-cert", at.file("cert.pem"), "--cluster-tls-key", at.file("key.pem"), "--cluster-tls-ca", at.file("ca.pem")}
+	}
+	return certifyAll(st, len(o.Nodes))
+}
+
+// certifyAll has a new authority certify n nodes.
+func certifyAll(st *stage, n int) error {
+	var err error
+	if st.authority, err = newAuthority(); err != nil {
+		return err
+	}
+	for i := range n {
+		id := fmt.Sprintf("n%d", i+1)
+		if err := st.authority.issue(identityOf(st, id), id, st.authority); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// playTLS has nodes come with certificates that are not good, renews the good ones
+// with their authority, and kills a leader.
+func playTLS(st *stage) error {
+	foreign, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	founders := len(st.c.Nodes)
+	stranger := fmt.Sprintf("n%d", founders+1)
+	if err := foreign.issue(identityOf(st, stranger), stranger, st.authority); err != nil {
+		return err
+	}
+	if err := turnedAway(st, "unknown certificate authority"); err != nil {
+		return err
+	}
+	impostor := fmt.Sprintf("n%d", founders+2)
+	if err := st.authority.issue(identityOf(st, impostor), "n1", st.authority); err != nil {
+		return err
+	}
+	if err := turnedAway(st, "it is not for "+impostor); err != nil {
+		return err
+	}
+	if err := renew(st, st.c.Nodes[:founders]); err != nil {
+		return err
+	}
+	n, err := partitionLeader(st)
+	if err != nil {
+		return err
+	}
+	return errors.Join(st.kill(n), st.start(n))
+}
+
+// turnedAway starts a node that must not become a member, and must be told why.
+func turnedAway(st *stage, why string) error {
+	at, err := nodes.Free(1)
+	if err != nil {
+		return err
+	}
+	n := st.c.Grow(at[0])
+	st.note("start %s, which is to be refused: %s", n.ID, why)
+	if err := n.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(st.ctx, startTimeout, fmt.Errorf("not after %v", startTimeout))
+	defer cancel()
+	err = nodes.Await(ctx, func() error {
+		if !strings.Contains(n.LogEnd(), why) {
+			return fmt.Errorf("%s does not say that %s", n.ID, why)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	info, err := st.c.Info(st.ctx)
+	if err != nil {
+		return err
+	}
+	for _, member := range info.Nodes {
+		if member.ID == n.ID {
+			return fmt.Errorf("%s is a member in spite of its certificate", n.ID)
+		}
+	}
+	return n.Stop()
+}
+
+// renew replaces the authority and all certificates while the nodes run, as it is
+// done: first all trust both authorities, then certificates come from the new one,
+// then the old one is forgotten.
+func renew(st *stage, these []*nodes.Node) error {
+	old := st.authority
+	fresh, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		by      *authority
+		trusted []*authority
+	}{
+		{old, []*authority{old, fresh}},
+		{fresh, []*authority{old, fresh}},
+		{fresh, []*authority{fresh}},
+	} {
+		for _, n := range these {
+			if err := step.by.issue(identityOf(st, n.ID), n.ID, step.trusted...); err != nil {
+				return err
+			}
+			st.note("SIGHUP %s", n.ID)
+			if err := n.Reload(); err != nil {
+				return err
+			}
+		}
+		for _, n := range these {
+			if err := shows(st, n); err != nil {
+				return err
+			}
+		}
+	}
+	st.authority = fresh
+	return nil
+}
+
+// shows waits until a node shows others the certificate that is in its file.
+func shows(st *stage, n *nodes.Node) error {
+	text, err := os.ReadFile(identityOf(st, n.ID).file("cert.pem"))
+	if err != nil {
+		return err
+	}
+	want, _ := pem.Decode(text)
+	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // looked at below
+		conn, err := d.DialContext(ctx, "tcp", n.Addresses.Cluster)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]; !bytes.Equal(shown.Raw, want.Bytes) {
+			return fmt.Errorf("%s shows certificate %v and not its new one", n.ID, shown.SerialNumber)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// How much is published while both replicas are there, while one is, and after the
+// other one was elected.
+const (
+	uncleanBoth  = 40
+	uncleanOne   = 25
+	uncleanAfter = 30
+)
+
+// exits of brokerctl.
+const (
+	exitUsage     = 2
+	exitRefused   = 4
+	exitUnhealthy = 10
+)
+
+// playUnclean loses the only replica that is in sync, once with its disk and once
+// without, and has the operator elect the other one.
+func playUnclean(st *stage) error {
+	st.say = append(st.say, fmt.Sprintf("two elections, each at the price of %d messages", uncleanOne))
+	for i, wipe := range []bool{true, false} {
+		if err := playLastCopy(st, fmt.Sprintf("unclean%d", i), wipe); err != nil {
+			return fmt.Errorf("round %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// playLastCopy kills the leader of a partition whose other replica lacks something.
+func playLastCopy(st *stage, name string, wipe bool) error {
+	if err := st.make(name, map[string]any{"partitions": 1, "replicas": 2, "min_isr": 1}); err != nil {
+		return err
+	}
+	if err := st.c.CreateChannel(st.ctx, name, "c", false); err != nil {
+		return err
+	}
+	leader, follower, err := pair(st, name)
+	if err != nil {
+		return err
+	}
+	if err := publishAll(leader, name, "both", uncleanBoth); err != nil {
+		return err
+	}
+	if err := errors.Join(st.kill(follower), onlyInSync(st, name, leader), publishAll(leader, name, "one", uncleanOne), st.kill(leader)); err != nil {
+		return err
+	}
+	if err := st.start(follower); err != nil {
+		return err
+	}
+	if wipe {
+		if err := errors.Join(leader.Wipe(), publishRefused(st, follower, name)); err != nil {
+			return err
+		}
+	}
+	if err := electUnclean(st, name, leader, follower); err != nil {
+		return err
+	}
+	if err := publishAll(follower, name, "after", uncleanAfter); err != nil {
+		return err
+	}
+	if err := st.start(leader); err != nil {
+		return err
+	}
+	if err := st.whole(name); err != nil {
+		return err
+	}
+	return errors.Join(exactly(st, name, map[string]int{"both": uncleanBoth, "after": uncleanAfter}), st.identical(name))
+}
+
+// pair is the leader and the follower of a partition with two replicas.
+func pair(st *stage, name string) (leader, follower *nodes.Node, err error) {
+	t, err := st.c.Topic(st.ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := t.Partitions[0]
+	if len(p.Replicas) != 2 {
+		return nil, nil, fmt.Errorf("%s is on %v and not on two nodes", name, p.Replicas)
+	}
+	other := p.Replicas[0]
+	if other == p.Leader {
+		other = p.Replicas[1]
+	}
+	return st.c.Node(p.Leader), st.c.Node(other), nil
+}
+
+// onlyInSync waits until a node is the only one in sync.
+func onlyInSync(st *stage, name string, n *nodes.Node) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		t, err := st.c.Topic(ctx, name)
+		if err != nil {
+			return err
+		}
+		if isr := t.Partitions[0].ISR; len(isr) != 1 || isr[0] != n.ID {
+			return fmt.Errorf("%v are in sync", isr)
+		}
+		return nil
+	})
+}
+
+// electUnclean does as the manual says: a partition whose in-sync replica is gone
+// is offline until an operator, who is told what that loses, has another one lead.
+func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
+	partition := name + "/0"
+	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
+	defer cancel()
+	err := nodes.Await(ctx, func() error { return brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health") })
+	if err != nil {
+		return err
+	}
+	before, err := counted(st, uncleanElections)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		brokerctlSays(st, exitRefused, "", "partition", "elect", partition),
+		brokerctlSays(st, exitUsage, "only "+gone.ID+" has", "partition", "elect", partition, "--unclean", "--to", left.ID),
+		brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health"),
+		brokerctlSays(st, 0, left.ID, "partition", "elect", partition, "--unclean", "--to", left.ID, "--yes"))
+	if err != nil {
+		return err
+	}
+	after, err := counted(st, uncleanElections)
+	if err == nil && after != before+1 {
+		err = fmt.Errorf("%s went from %d to %d", uncleanElections, before, after)
+	}
+	return err
+}
+
+// brokerctlSays runs brokerctl and wants an exit code and a text from it.
+func brokerctlSays(st *stage, exit int, text string, args ...string) error {
+	s, err := operate(st, args...)
+	if err != nil {
+		return err
+	}
+	if err := s.ended(exit); err != nil {
+		return err
+	}
+	if !strings.Contains(s.out+s.err, text) {
+		return fmt.Errorf("%s does not say %q: %s%s", s.command, text, s.out, s.err)
+	}
+	return nil
+}
+
+// publishAll publishes n messages that say what they are, each until it is
+// acknowledged. None may be refused.
+func publishAll(n *nodes.Node, name, what string, count int) error {
+	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: answerTimeout})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for i := range count {
+		c.Pub(name, 0, fmt.Appendf(nil, "%s %d", what, i))
+		if err := c.Expect("OK"); err != nil {
+			return fmt.Errorf("%q, message %d: %w", what, i, err)
+		}
+	}
+	return nil
+}
+
+// exactly consumes all that a topic has: so many messages of each kind, in the
+// order in which they were published, and nothing else.
+func exactly(st *stage, name string, want map[string]int) error {
+	c, err := wire.Dial(st.c.Nodes[0].TCP, wire.Options{ID: "consumer", UserAgent: userAgent, Timeout: answerTimeout})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := errors.Join(c.Command("SUB", name, "c"), c.Expect("OK"), c.Command("RDY", "1")); err != nil {
+		return err
+	}
+	got := map[string]int{}
+	for deadline := time.Now().Add(settleTime); ; {
+		kind, data, err := c.AnswerBefore(deadline)
+		if errors.Is(err, wire.ErrQuiet) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if kind != wire.FrameMessage {
+			return fmt.Errorf("a consumer is told %q", data)
+		}
+		d, err := wire.ParseMessage(data)
+		if err != nil {
+			return err
+		}
+		what, _, _ := strings.Cut(string(d.Body), " ")
+		if text := fmt.Sprintf("%s %d", what, got[what]); text != string(d.Body) || got[what] >= want[what] {
+			return fmt.Errorf("%q came when %v had come", d.Body, got)
+		}
+		got[what]++
+		if err := c.Command("FIN", string(d.ID[:])); err != nil {
+			return err
+		}
+		deadline = time.Now().Add(settleTime)
+	}
+	for what, n := range want {
+		if got[what] != n {
+			return fmt.Errorf("%d messages of %q came instead of %d", got[what], what, n)
+		}
+	}
+	st.note("%v came", got)
+	return nil
+}
+
+// uncleanElections is what an alert looks at.
+const uncleanElections = "brokerd_unclean_elections_total"
+
+// counted is a counter's sum over all nodes that run.
+func counted(st *stage, metric string) (int, error) {
+	sum := 0
+	for _, n := range st.c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		text, err := httpGet(st.ctx, "http://"+n.HTTP+"/metrics")
+		if err != nil {
+			return 0, err
+		}
+		for line := range strings.Lines(text) {
+			value := 0
+			if _, err := fmt.Sscanf(line, metric+" %d", &value); err == nil {
+				sum += value
+			}
+		}
+	}
+	return sum, nil
+}
+
+func httpGet(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := new(http.Client).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
