@@ -4,7 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
+
+// unsynced is how much of what an ordered channel finished may be gone with the
+// power: what came between two checkpoints, whose time is 200 ms, and what replicas
+// were told of it and did not answer at once.
+const unsynced = 500 * time.Millisecond
 
 // Channel is what the consumers of one channel got from one partition. It may be
 // used by many goroutines.
@@ -18,6 +24,20 @@ type Channel struct {
 	low       uint64 // ordered: nothing below may be delivered again
 	again     int    // deliveries of what was delivered before
 	wrong     []string
+
+	// Ordered: what low was unsynced before it grew last, and since. Never empty.
+	grown []growth
+	// Ordered: how often power was lost since, the last time, and the least that low
+	// may become for it.
+	losses int
+	lostAt time.Time
+	least  uint64
+}
+
+// growth is that low became what it was from then on.
+type growth struct {
+	at  time.Time
+	low uint64
 }
 
 type delivery struct {
@@ -28,13 +48,13 @@ type delivery struct {
 // NewChannel returns the record of a channel that begins at offset 0 of the log
 // with a history.
 func NewChannel(h *History, ordered bool) *Channel {
-	return &Channel{history: h, ordered: ordered, delivered: map[uint64]delivery{}}
+	return &Channel{history: h, ordered: ordered, delivered: map[uint64]delivery{}, grown: []growth{{}}}
 }
 
-// Deliver notes that a consumer was handed a message. back says that it may be
+// Deliver notes that a consumer was handed a message. late says that it may be
 // one from before what an ordered channel has delivered: it was on its way for
-// longer than its timeout, or positions were lost.
-func (c *Channel) Deliver(name string, at uint64, back bool) {
+// longer than its timeout, or came from a leader that was replaced.
+func (c *Channel) Deliver(name string, at uint64, late bool) {
 	known := c.history.called(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,14 +66,61 @@ func (c *Channel) Deliver(name string, at uint64, back bool) {
 		c.wrongLocked("%q was delivered at %d, and %q before", name, at, d.name)
 	case c.ordered && at > c.next:
 		c.wrongLocked("%s was delivered at %d, and %d was not finished", name, at, c.next)
-	case c.ordered && at < c.low && !back:
-		c.wrongLocked("%s was delivered at %d, and %d had been before", name, at, c.low)
+	case c.ordered && at < c.low && !late && !c.goBackLocked(at):
+		c.wrongLocked("%s was delivered at %d, and %d had been before%s", name, at, c.low, c.excuseLocked())
 	}
 	if d.times > 0 {
 		c.again++
 	}
 	c.delivered[at] = delivery{name, d.times + 1}
-	c.low = max(c.low, at)
+	if at > c.low {
+		c.growLocked(at)
+	}
+}
+
+// LosePower notes that a machine loses power now. An ordered channel may go back
+// once for it, by what was not synced, and goes on in order from there. It may not
+// any more once it has gone on without going back: whoever was in sync then knew.
+func (c *Channel) LosePower() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	least := c.grown[0].low
+	if c.losses == 0 {
+		c.least = least
+	}
+	c.least = min(c.least, least)
+	c.losses++
+	c.lostAt = time.Now()
+}
+
+// goBackLocked has an ordered channel go on from at, if it may go back so far.
+func (c *Channel) goBackLocked(at uint64) bool {
+	if c.losses == 0 || at < c.least {
+		return false
+	}
+	c.losses--
+	c.low, c.grown = at, []growth{{time.Now(), at}}
+	return true
+}
+
+// excuseLocked says how far the channel might have gone back.
+func (c *Channel) excuseLocked() string {
+	if c.losses == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and no loss of power explains less than %d", c.least)
+}
+
+func (c *Channel) growLocked(low uint64) {
+	now := time.Now()
+	if c.losses > 0 && now.Sub(c.lostAt) > unsynced {
+		c.losses = 0
+	}
+	c.low = low
+	c.grown = append(c.grown, growth{now, low})
+	for len(c.grown) > 1 && now.Sub(c.grown[1].at) >= unsynced {
+		c.grown = c.grown[1:]
+	}
 }
 
 // Finish notes that a consumer is about to finish what it was delivered.

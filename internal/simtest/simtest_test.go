@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -152,6 +154,15 @@ func TestATraceKeepsTheLastEvents(t *testing.T) {
 	}
 }
 
+// proceed has n more messages delivered and finished in their turn.
+func proceed(h *History, c *Channel, n int) {
+	for range n {
+		at := c.next
+		c.Deliver(h.Call(1), at, false)
+		c.Finish(at)
+	}
+}
+
 // TestAChannelFindsWhatIsWrong plants each kind of violation.
 func TestAChannelFindsWhatIsWrong(t *testing.T) {
 	tests := []struct {
@@ -187,19 +198,53 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 			c.Deliver(b, 1, false)
 			c.Deliver(a, 0, false)
 		}, "1 had been before", 0},
-		{"back, and that is allowed", true, func(h *History, c *Channel) {
-			a, b := h.Call(1), h.Call(1)
-			c.Deliver(a, 0, false)
-			c.Finish(0)
-			c.Deliver(b, 1, false)
-			c.Deliver(a, 0, true)
+		{"back, from a leader of before", true, func(h *History, c *Channel) {
+			proceed(h, c, 2)
+			c.Deliver("p1-1", 0, true)
 		}, "", 0},
+		{"back, as power was lost", true, func(h *History, c *Channel) {
+			proceed(h, c, 3)
+			c.LosePower()
+			c.Deliver("p1-2", 1, false)
+			c.Deliver("p1-3", 2, false)
+		}, "", 0},
+		{"back, and back again", true, func(h *History, c *Channel) {
+			proceed(h, c, 3)
+			c.LosePower()
+			c.Deliver("p1-2", 1, false)
+			c.Deliver("p1-1", 0, false)
+		}, "1 had been before", 0},
+		{"back further than to what was synced", true, func(h *History, c *Channel) {
+			proceed(h, c, 3)
+			time.Sleep(unsynced)
+			proceed(h, c, 2)
+			c.LosePower()
+			c.Deliver("p1-2", 1, false)
+		}, "no loss of power explains less than 2", 0},
+		{"back to what was synced before a pause", true, func(h *History, c *Channel) {
+			proceed(h, c, 3)
+			time.Sleep(10 * unsynced)
+			c.LosePower()
+			c.Deliver("p1-1", 0, false)
+		}, "", 0},
+		{"back long after power was lost", true, func(h *History, c *Channel) {
+			proceed(h, c, 3)
+			c.LosePower()
+			time.Sleep(2 * unsynced)
+			proceed(h, c, 1)
+			c.Deliver("p1-3", 2, false)
+		}, "3 had been before", 0},
+		{"past what was not finished, as power was lost", true, func(h *History, c *Channel) {
+			proceed(h, c, 1)
+			c.LosePower()
+			c.Deliver(h.Call(1), 2, false)
+		}, "1 was not finished", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := NewHistory()
 			c := NewChannel(h, tt.ordered)
-			tt.do(h, c)
+			synctest.Test(t, func(*testing.T) { tt.do(h, c) })
 			got := strings.Join(c.Check(), "\n")
 			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)

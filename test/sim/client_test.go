@@ -160,8 +160,8 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 		return false
 	}
 	partition := d.ID.Partition()
-	back := c.w.mayGoBack() || l.m.mayHearLate() || c.w.twoLeaders(partition)
-	c.w.channels[c.kind][partition].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), back)
+	late := l.m.mayHearLate() || c.w.twoLeaders(partition)
+	c.w.channels[c.kind][partition].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), late)
 	return true
 }
 

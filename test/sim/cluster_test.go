@@ -77,8 +77,7 @@ type world struct {
 	histories []*simtest.History    // of each partition
 	channels  [2][]*simtest.Channel // unordered and ordered, of each partition
 	lives     sync.WaitGroup
-	draining  atomic.Bool  // consumers finish whatever they get
-	backUntil atomic.Int64 // power was lost: ordered channels may go back, ns since 1970
+	draining  atomic.Bool // consumers finish whatever they get
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
@@ -209,11 +208,6 @@ func (m *machine) alive() *life {
 	defer m.mu.Unlock()
 	return m.life
 }
-
-// mayGoBack says whether power was lost lately. The positions that a node kept
-// since it last synced them are then gone, and it may lead before it is told
-// them again: an ordered channel goes back to what was synced.
-func (w *world) mayGoBack() bool { return time.Now().UnixNano() < w.backUntil.Load() }
 
 // mayHearLate says whether what a cut held back may be arriving.
 func (m *machine) mayHearLate() bool { return time.Now().UnixNano() < m.lateUntil.Load() }

@@ -230,7 +230,11 @@ func (m *machine) losePower(l *life, c vfs.Crash) {
 	m.mu.Lock()
 	m.boot++
 	m.mu.Unlock()
-	m.w.backUntil.Store(time.Now().Add(toRecover).UnixNano())
+	for _, kind := range m.w.channels {
+		for _, ch := range kind {
+			ch.LosePower()
+		}
+	}
 	l.kill(c, "loses power")
 }
 
