@@ -48,6 +48,10 @@ type Client interface {
 	ClientStats() ClientStats
 	// Disconnect ends the connection with a reason; it does not wait.
 	Disconnect(reason error)
+	// Unfinished says that a Finish that was taken came to nothing, since the node
+	// that it went to did not take it: the message is delivered again. It may be
+	// called by any goroutine and does not wait.
+	Unfinished(id seq.MessageID, reason error)
 }
 
 // ClientStats describes one connection, producer or consumer. The broker fills

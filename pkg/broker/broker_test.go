@@ -94,6 +94,25 @@ type consumer struct {
 	t     testing.TB
 	woken chan struct{}
 	ended atomic.Pointer[error]
+
+	mu         sync.Mutex // guards unfinished
+	unfinished map[seq.MessageID]error
+}
+
+func (c *consumer) Unfinished(id seq.MessageID, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unfinished == nil {
+		c.unfinished = map[seq.MessageID]error{}
+	}
+	c.unfinished[id] = err
+}
+
+// told returns why a message is not finished that the consumer took for finished.
+func (c *consumer) told(id seq.MessageID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unfinished[id]
 }
 
 func (c *consumer) ClientStats() ClientStats { return ClientStats{ClientID: "test"} }

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -86,10 +87,12 @@ func (s *feeds) handle(from meta.NodeID, session uint64, kind uint8, payload []b
 	case forward.KindAnswer:
 		handle, answers, err := forward.DecodeAnswers(payload, nil)
 		key.handle = handle
-		if fd := s.find(key, &err); err == nil {
-			fd.answer(answers)
+		fd := s.find(key, &err)
+		if err != nil {
+			reply(nil, err)
+			return
 		}
-		reply(nil, err)
+		reply([][]byte{fd.answer(answers)}, nil)
 	case forward.KindReady:
 		m, err := forward.DecodeReady(payload)
 		key.handle = m.Handle
@@ -200,6 +203,9 @@ func (fd *feed) ClientStats() ClientStats { return fd.about }
 // Disconnect implements Client: the node that the client is at is told.
 func (fd *feed) Disconnect(reason error) { fd.end(reason) }
 
+// Unfinished implements Client. A feed takes from no relay, and so never hears it.
+func (fd *feed) Unfinished(seq.MessageID, error) {}
+
 func (fd *feed) end(reason error) {
 	fd.mu.Lock()
 	if fd.ended == nil {
@@ -256,20 +262,23 @@ func (fd *feed) ready(credit int) {
 	fd.wake()
 }
 
-// answer passes on what the client says of messages. What the subscription does
-// not have in flight any more is delivered again, or was finished by others: in
-// either case the client need not hear of it.
-func (fd *feed) answer(answers []forward.Answer) {
+// answer passes on what the client says of messages, and returns what is to be
+// said to that: refusals. What the subscription does not have in flight any more
+// is delivered again, or was finished by others, so that of a Requeue and a Touch
+// the client need not hear.
+func (fd *feed) answer(answers []forward.Answer) (refused []byte) {
 	fd.mu.Lock()
 	sub := fd.sub
 	fd.mu.Unlock()
 	if sub == nil {
-		return
+		return nil
 	}
 	for _, a := range answers {
 		switch a.Verb {
 		case forward.Finish:
-			_ = sub.Finish(a.ID)
+			if err := sub.Finish(a.ID); err != nil {
+				refused = forward.AppendRefusal(refused, forward.Refusal{ID: a.ID, Reason: wireErrors().ToRemote(err)})
+			}
 		case forward.Requeue:
 			_ = sub.Requeue(a.ID, a.Delay)
 		case forward.Touch:
@@ -277,6 +286,7 @@ func (fd *feed) answer(answers []forward.Answer) {
 		}
 	}
 	fd.wake()
+	return refused
 }
 
 // pump answers as many fetches as it can. It returns false at the end.

@@ -125,8 +125,10 @@ func TestAReplicaThatLostItsDataIsNotTakenForOneInSync(t *testing.T) {
 			l := newLan(t, soon, "n1", "n2", "n3")
 			l.create("t", "n1", "n2", "n3")
 			l.mustPut("t", 0, "a", "b", "c")
+			l.inSync("t", 0, 3)
 			l.elect("t", 0, "n2") // it is not new any more
 			l.mustPut("t", 0, "d")
+			l.inSync("t", 0, 3)
 			l.elect("t", 0, "n1")
 			l.mustPut("t", 0, "e")
 			l.crash(lost)

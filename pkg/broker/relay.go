@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -36,10 +37,30 @@ var errRelayClosed = errors.New("the relay is closed")
 // relayEvents are what a relay tells its subscription. They are called by any
 // goroutine, without a lock, and must not block.
 type relayEvents struct {
-	wake    func()      // there may be something to take
-	starved func()      // there would be, with more credit
-	freed   func()      // a message was answered
-	ended   func(error) // the leader has ended it, or cannot be reached; called once
+	wake       func()                     // there may be something to take
+	starved    func()                     // there would be, with more credit
+	freed      func()                     // a message was answered
+	unfinished func(seq.MessageID, error) // a Finish that was passed on was not taken
+	ended      func(error)                // the leader has ended it, or cannot be reached; called once
+}
+
+// missed tells which messages are not finished, of answers that the leader never
+// took.
+func (e *relayEvents) missed(answers []byte, why error) {
+	_, all, _ := forward.DecodeAnswers(answers, nil) // of the relay's making, or none
+	for _, a := range all {
+		if a.Verb == forward.Finish {
+			e.unfinished(a.ID, why)
+		}
+	}
+}
+
+// refused tells which messages the leader says are not finished.
+func (e *relayEvents) refused(reply []byte) {
+	all, _ := forward.DecodeRefusals(reply) // what cannot be read tells of nothing
+	for _, f := range all {
+		e.unfinished(f.ID, fromRemote(f.Reason))
+	}
 }
 
 // relay is a consumer of partitions that another node leads. That node counts
@@ -159,9 +180,15 @@ func (r *relay) fetched(reply []byte, err error) {
 
 // end notes that the leader has ended the subscription, and tells it on.
 func (r *relay) end(why error) {
-	if r.stop(why) {
-		r.events.ended(why)
+	if !r.stop(why) {
+		return
 	}
+	r.mu.Lock()
+	answers := r.answers
+	r.answers = nil
+	r.mu.Unlock()
+	r.events.missed(answers, why)
+	r.events.ended(why)
 }
 
 // stop ends the relay unless it has ended before.
@@ -338,7 +365,8 @@ func (r *relay) loses(lost func(partition int) bool) (others bool) {
 }
 
 // answer passes on what the client says of a message in flight, as far as that
-// is known here. The leader may know better: then it is delivered again.
+// is known here. The leader may know better: then it is delivered again, and the
+// client is told of a Finish.
 func (r *relay) answer(a forward.Answer) error {
 	now := time.Now()
 	r.mu.Lock()
@@ -379,11 +407,15 @@ func (r *relay) flush() {
 	answers := r.answers
 	r.answers, r.answering = nil, true
 	r.mu.Unlock()
-	r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, func(_ []byte, err error) {
+	r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, func(reply []byte, err error) {
 		if err != nil {
-			r.end(fmt.Errorf("at node %q: %w", r.node, fromRemote(err)))
+			if err = fromRemote(err); fate.Of(err) == fate.Refused {
+				r.events.missed(answers, err)
+			}
+			r.end(fmt.Errorf("at node %q: %w", r.node, err))
 			return
 		}
+		r.events.refused(reply)
 		r.mu.Lock()
 		r.answering = false
 		r.mu.Unlock()

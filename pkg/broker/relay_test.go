@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,68 @@ func (c *consumer) takeSome2(t *testing.T, first topic.Delivery) topic.Delivery 
 		t.Errorf("got %+v", d)
 	}
 	return d
+}
+
+// TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake has messages time out at the
+// leader alone, as for a node that was held up.
+func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2")
+		c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Minute })
+		m.nodes["n2"].put("t", "a")
+		m.nodes["n2"].put("t", "b")
+		got := c.takeSome(2)
+		for _, fd := range m.nodes["n2"].feeds.list() {
+			if err := fd.sub.Requeue(got[0].ID, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(c.Finish(got[0].ID), c.Finish(got[1].ID)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := c.told(got[0].ID); !errors.Is(err, ErrNotInFlight) || err.Error() != ErrNotInFlight.Error() {
+			t.Errorf("told %v", err)
+		}
+		if err := c.told(got[1].ID); err != nil {
+			t.Errorf("told of one that was finished: %v", err)
+		}
+	})
+}
+
+func (s *feeds) list() []*feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.all))
+}
+
+// TestAClientIsToldOfAFinishThatReachesNobody has the leader end the subscription
+// while answers are on their way and behind those.
+func TestAClientIsToldOfAFinishThatReachesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2")
+		c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Minute })
+		m.nodes["n2"].put("t", "a")
+		m.nodes["n2"].put("t", "b")
+		got := c.takeSome(2)
+		m.link("n1", "n2").hold(true)
+		if err := errors.Join(c.Finish(got[0].ID), c.Finish(got[1].ID)); err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range m.nodes["n2"].feeds.list() {
+			fd.end(errLedElsewhere)
+		}
+		synctest.Wait()
+		m.link("n1", "n2").hold(false)
+		synctest.Wait()
+		for _, d := range got {
+			if c.told(d.ID) == nil {
+				t.Errorf("not told of %s", d.Body)
+			}
+		}
+	})
 }
 
 func TestCreditIsNeverExceeded(t *testing.T) {

@@ -241,7 +241,10 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		running: s.b.pulse.begin(),
 	}
 	r.partitions.Store(&partitions)
-	r.events = relayEvents{wake: s.ask.Wake, starved: s.allot, freed: s.freed, ended: func(why error) { s.lost(why, true) }}
+	r.events = relayEvents{
+		wake: s.ask.Wake, starved: s.allot, freed: s.freed, unfinished: s.ask.Client.Unfinished,
+		ended: func(why error) { s.lost(why, true) },
+	}
 	err = r.open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
 		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Client: about,

@@ -47,6 +47,8 @@ func samples() []sample {
 	for _, a := range answers {
 		answer = AppendAnswer(answer, a)
 	}
+	refusals := []Refusal{{ID: 7, Reason: &peer.RemoteError{Code: 1<<14 | 24, Text: "ID not in flight"}}, {ID: 1 << 50, Reason: &peer.RemoteError{}}}
+	refusal := AppendRefusal(AppendRefusal(nil, refusals[0]), refusals[1])
 	settle := Settle{Topic: "orders", Index: 12345}
 	return []sample{
 		{"publish", AppendPublish(nil, &publish), publish, of(DecodePublish)},
@@ -67,6 +69,7 @@ func samples() []sample {
 			}
 			return a, err
 		}},
+		{"refusals", refusal, refusals, of(DecodeRefusals)},
 		{"leave", AppendLeave(nil, 5), uint64(5), of(DecodeLeave)},
 		{"ready", AppendReady(nil, Ready{5, 100}), Ready{5, 100}, of(DecodeReady)},
 		{"settle", bytes.Join(EncodeSettle(settle), nil), settle, of(DecodeSettle)},
@@ -112,7 +115,7 @@ func TestPayloadsAreAsDrawn(t *testing.T) {
 
 func TestWhatIsCutShortOrTooLongIsMalformed(t *testing.T) {
 	for _, s := range samples() {
-		open := s.name == "answers" || s.name == "deliveries" // they end with the payload
+		open := s.name == "answers" || s.name == "refusals" || s.name == "deliveries" // they end with the payload
 		for n := range s.payload {
 			if _, err := s.decode(s.payload[:n]); !open && !errors.Is(err, ErrMalformed) {
 				t.Errorf("%s cut to %d bytes: %v", s.name, n, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -182,6 +183,30 @@ func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, e
 		out = append(out, a)
 	}
 	return handle, out, r.end("answers")
+}
+
+// Refusal is a Finish that the leader did not take, and why.
+type Refusal struct {
+	ID     seq.MessageID
+	Reason *peer.RemoteError // of a Table
+}
+
+// AppendRefusal appends a refusal to p, the answer to a KindAnswer call.
+func AppendRefusal(p []byte, f Refusal) []byte {
+	p = binary.LittleEndian.AppendUint64(p, uint64(f.ID))
+	p = binary.LittleEndian.AppendUint16(p, f.Reason.Code)
+	return appendString(p, f.Reason.Text)
+}
+
+// DecodeRefusals reads the answer to a KindAnswer call.
+func DecodeRefusals(payload []byte) ([]Refusal, error) {
+	var all []Refusal
+	r := reader{rest: payload}
+	for len(r.rest) > 0 {
+		id := seq.MessageID(r.uint64())
+		all = append(all, Refusal{id, &peer.RemoteError{Code: r.uint16(), Text: r.string()}})
+	}
+	return all, r.end("refusals")
 }
 
 // AppendLeave appends the payload of a KindLeave call to p.

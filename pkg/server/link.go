@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // errWriterGone ends a reader whose writer has ended.
@@ -133,6 +134,20 @@ func (l *link) abort(how Ending, why error) {
 
 // Disconnect ends the connection: see broker.Client.
 func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
+
+// Unfinished tells the client that a FIN came too late: see broker.Client. A client
+// that does not read its answers is not told.
+func (l *link) Unfinished(id seq.MessageID, reason error) {
+	e := nsq.Errorf(nsq.FinFailed, "%s %s failed %v", nsq.Fin, id, reason)
+	a := l.newAnswer()
+	a.frame = nsq.AppendFrame(nil, nsq.FrameError, e.Error())
+	if !l.queue.tryPush(a) {
+		a.release()
+		return
+	}
+	l.srv.counters.errors[e.Code].Add(1)
+	l.poke()
+}
 
 // poke makes the writer look at what there is.
 func (l *link) poke() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 const id0 = "0000000000000000"
@@ -428,6 +429,8 @@ func TestBrokerEndsAConsumer(t *testing.T) {
 	w := h.dial(t)
 	w.sub("t", 1)
 	sub := h.broker.channel("t", "c").subs[0]
+	sub.client.Unfinished(seq.NewMessageID(1, 10), errNotInFlight)
+	w.expect("E_FIN_FAILED FIN 000400000000000a failed ID not in flight")
 	sub.client.Disconnect(errors.New("channel deleted"))
 	w.expect("EOF")
 	w = h.dial(t)

@@ -81,6 +81,9 @@ func (c *consumer) ClientStats() broker.ClientStats { return broker.ClientStats{
 // Disconnect implements broker.Client.
 func (c *consumer) Disconnect(error) { c.once.Do(func() { close(c.ended) }) }
 
+// Unfinished implements broker.Client: the message comes again.
+func (c *consumer) Unfinished(seq.MessageID, error) {}
+
 func (c *consumer) woken() {
 	select {
 	case c.wake <- struct{}{}:
