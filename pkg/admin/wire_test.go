@@ -35,7 +35,7 @@ func TestAnNSQClientOnTheHTTPPortIsAnsweredInHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "  V2IDENTIFY\n\x00\x00\x00\x02{}"); err != nil {

@@ -64,6 +64,7 @@ func TestGoNSQ(t *testing.T) {
 		for _, compression := range []string{"", "snappy", "deflate"} {
 			t.Run(fmt.Sprintf("tls=%v %s", withTLS, compression), func(t *testing.T) {
 				config := gonsq.NewConfig()
+				config.DialTimeout, config.WriteTimeout = testTimeout, testTimeout // its own are a second
 				config.MaxInFlight = 50
 				config.TlsV1, config.TlsConfig = withTLS, &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own certificate
 				config.Snappy, config.Deflate = compression == "snappy", compression == "deflate"

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const testTimeout = 10 * time.Second
+const testTimeout = 30 * time.Second
 
 // harness is a server on a loopback port with a fake broker.
 type harness struct {
