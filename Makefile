@@ -11,6 +11,8 @@ LINTER   := $(CACHE)/tools/golangci-lint
 LOADGEN  := $(CACHE)/tools/loadgen
 NATS     := $(CACHE)/tools/nats-server
 NATSVERSION := v2.15.2
+# With this the monitor of Go's runtime does not fall asleep: docs/adr/0021-the-runtimes-monitor.md.
+LDFLAGS  := -X runtime.godebugDefault=schedtrace=2147483647
 
 # Knobs.
 ARGS     ?=
@@ -32,7 +34,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/brokerd and bin/brokerctl
-	$(GO) build -trimpath -o bin/ ./cmd/brokerd ./cmd/brokerctl
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/brokerd
+	$(GO) build -trimpath -o bin/ ./cmd/brokerctl
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)
