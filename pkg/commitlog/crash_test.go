@@ -110,7 +110,7 @@ func checkRecovered(fsys *vfs.Mem, o Options, h history) (*Log, error) {
 }
 
 func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
-	variants := 5
+	variants := crashVariants
 	if testing.Short() {
 		variants = 2
 	}
@@ -118,7 +118,7 @@ func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
 		t.Run(fmt.Sprintf("alternating=%t", alternating), func(t *testing.T) {
 			rng := newRand(t, rand.Uint64())
 			o := smallOptions()
-			o.Alternating = alternating
+			o.Alternating, o.Buffers = alternating, NewBuffers()
 			points := 0
 			crashPoints(t, o, func(fsys *vfs.Mem, h history) {
 				points++

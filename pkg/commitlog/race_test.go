@@ -1,0 +1,6 @@
+//go:build race
+
+package commitlog
+
+// crashVariants is smaller where everything takes ten times as long.
+const crashVariants = 3
