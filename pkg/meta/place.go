@@ -61,14 +61,65 @@ func Place(nodes []*Node, existing map[NodeID]Load, partitions, replicas int) ([
 		return nil, fmt.Errorf("%w: %d replicas, %d nodes are up", ErrTooFewNodes, replicas, len(cands))
 	}
 	slices.SortFunc(cands, func(a, b *candidate) int { return cmp.Compare(a.id, b.id) })
+	placed := make([][]*candidate, partitions)
+	for i := range placed {
+		placed[i] = placeOne(cands, replicas)
+	}
+	for _, c := range cands {
+		for unburden(c, placed) {
+		}
+	}
 	out := make([][]NodeID, partitions)
-	for i := range out {
-		out[i] = placeOne(cands, replicas)
+	for i, chosen := range placed {
+		for _, c := range chosen {
+			out[i] = append(out[i], c.id)
+		}
 	}
 	return out, nil
 }
 
-func placeOne(cands []*candidate, replicas int) []NodeID {
+// unburden takes a leadership from a node that has two more than one to which it
+// can be passed, perhaps over others that lead as many as before, and says
+// whether there was one. Each partition's first replica leads it.
+func unburden(from *candidate, placed [][]*candidate) bool {
+	type step struct{ partition, replica int } // who led the partition passed it to the replica
+	came := map[*candidate]step{from: {}}
+	for queue := []*candidate{from}; len(queue) > 0; queue = queue[1:] {
+		for i, chosen := range placed {
+			if chosen[0] != queue[0] {
+				continue
+			}
+			for k, to := range chosen[1:] {
+				if _, seen := came[to]; seen {
+					continue
+				}
+				came[to] = step{i, k + 1}
+				queue = append(queue, to)
+				if to.lead > from.lead-2 {
+					continue
+				}
+				to.gains(1)
+				from.gains(-1)
+				for to != from {
+					s := came[to]
+					chosen := placed[s.partition]
+					to = chosen[0]
+					chosen[0], chosen[s.replica] = chosen[s.replica], chosen[0]
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *candidate) gains(leaderships int) {
+	c.lead += leaderships
+	c.load.Leaders += leaderships
+}
+
+// placeOne chooses the replicas of one partition, the one that leads first.
+func placeOne(cands []*candidate, replicas int) []*candidate {
 	var chosen []*candidate
 	zones := map[string]int{}
 	for len(chosen) < replicas {
@@ -87,15 +138,11 @@ func placeOne(cands []*candidate, replicas int) []NodeID {
 	leader := slices.MinFunc(chosen, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.lead, b.lead), cmp.Compare(a.load.Leaders, b.load.Leaders))
 	})
-	leader.lead++
-	leader.load.Leaders++
-	ids := []NodeID{leader.id}
-	for _, c := range chosen {
-		if c != leader {
-			ids = append(ids, c.id)
-		}
-	}
-	return ids
+	leader.gains(1)
+	at := slices.Index(chosen, leader)
+	copy(chosen[1:at+1], chosen[:at])
+	chosen[0] = leader
+	return chosen
 }
 
 // compare says which of two should get the next replica: the one in the less

@@ -76,7 +76,7 @@ func TestPlacementProperties(t *testing.T) {
 		}
 		if len(used) == 1 { // nothing but balance decides
 			spread(t, "replicas", nodes, held, 1)
-			spread(t, "leaders", nodes, leads, 2)
+			spread(t, "leaders", nodes, leads, 1)
 		}
 		shuffled := slices.Clone(nodes)
 		rand.New(rand.NewPCG(1, uint64(n))).Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
