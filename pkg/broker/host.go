@@ -223,7 +223,7 @@ func (n *shelf) reportRecovery(name string, partition int, r commitlog.Recovery)
 	log := n.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
 		n.torn.Add(c.Bytes)
-		log.Warn("a torn tail was cut: it had not been acknowledged", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
+		log.Warn("a torn tail was cut: it had not been synced", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
 	}
 	for _, d := range r.Damaged {
 		n.reportDamage(name, partition, &commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})

@@ -3,8 +3,10 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -184,11 +186,22 @@ func TestAWipedNodeLeavesEveryInSyncSet(t *testing.T) {
 func TestOnlyACleanStopIsNoted(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
 		boot := 0
-		w.options = func(_ string, o *Options) { o.Node.BootID = fmt.Sprint("boot ", boot) }
+		told := &logged{} // by n3, since it was started last
+		w.options = func(name string, o *Options) {
+			o.Node.BootID = fmt.Sprint("boot ", boot)
+			if name == "n3" {
+				told = &logged{}
+				o.Logger = slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			}
+		}
 		w.start(three...)
 		w.formed(3, 3)
 		config := meta.TopicConfig{Partitions: 1, Replicas: 3, Sync: meta.SyncPolicy{Every: 100, Interval: time.Second}}.WithDefaults(3, false)
 		if _, err := w.node("n1").Store().Propose(t.Context(), meta.CreateTopic{Name: "t", Config: config, Assignment: [][]meta.NodeID{{"n1", "n2", "n3"}}}); err != nil {
+			t.Fatal(err)
+		}
+		config.Partitions, config.Replicas, config.MinISR = 2, 1, 1
+		if _, err := w.node("n1").Store().Propose(t.Context(), meta.CreateTopic{Name: "alone", Config: config, Assignment: [][]meta.NodeID{{"n1"}, {"n3"}}}); err != nil {
 			t.Fatal(err)
 		}
 		boot++
@@ -203,12 +216,18 @@ func TestOnlyACleanStopIsNoted(t *testing.T) {
 		if isr := w.partition("n1", "t", 0).ISR; len(isr) != 3 {
 			t.Errorf("after a clean stop: %v", isr)
 		}
+		if strings.Contains(told.String(), "lost power") {
+			t.Error(told.String())
+		}
 		boot++
 		_ = w.kill("n3")
 		w.start("n3")
 		w.formed(3, 3)
 		if isr := w.partition("n1", "t", 0).ISR; len(isr) != 2 {
 			t.Errorf("after a loss of power: %v", isr)
+		}
+		if !strings.Contains(told.String(), "lost power") || !strings.Contains(told.String(), "topic=alone partitions=[1]") {
+			t.Errorf("nobody is told that n3 may lack what it alone has: %s", told.String())
 		}
 	})
 }

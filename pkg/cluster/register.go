@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -48,10 +50,24 @@ func (r *registration) run(ctx context.Context) (err error) {
 	if _, err := r.store.Init(ctx); err != nil { // a founder that was killed has not named it
 		return fmt.Errorf("name the cluster: %w", err)
 	}
+	r.store.Read(r.tellSoleCopies)
 	if r.command.Empty {
 		return r.marks.clear(markUnregistered)
 	}
 	return nil
+}
+
+// tellSoleCopies says which partitions this node serves though it lost power and
+// with it, perhaps, what they had acknowledged last: nobody in sync has more.
+func (r *registration) tellSoleCopies(s *meta.State) {
+	if n := s.Node(r.command.Node.ID); n == nil || !n.LostPower {
+		return
+	}
+	sole := s.SoleCopies(r.command.Node.ID)
+	for _, topic := range slices.Sorted(maps.Keys(sole)) {
+		r.log.Warn("lost power, and no other replica is in sync: the last messages that were acknowledged and not yet synced may be gone",
+			"topic", topic, "partitions", sole[topic])
+	}
 }
 
 // propose proposes the start until ctx ends or the node fails.

@@ -81,11 +81,12 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: %d nodes", ErrLimit, MaxNodes)
 	}
 	n := c.Node
-	n.Incarnation, n.State, n.Intent = 1, NodeUp, IntentNone
+	n.Incarnation, n.State, n.Intent, n.LostPower = 1, NodeUp, IntentNone, false
 	if was != nil {
 		n.ID = was.ID // the string that the topics share
 		n.Incarnation = was.Incarnation + 1
 		n.Intent = was.Intent
+		n.LostPower = lostPower(was, &c) || c.Unclean && was.LostPower // a start may be registered twice
 		n.State = n.whenAlive()
 		if was.State == NodeDraining {
 			n.State = NodeDraining

@@ -27,6 +27,10 @@ type Node struct {
 	State          NodeState  `json:"state"`
 	Incarnation    uint64     `json:"incarnation"`      // starts of its process
 	Intent         NodeIntent `json:"intent,omitempty"` // what an operator wants of it
+
+	// LostPower: its machine went down under it, and it has not stopped in order
+	// since: what it had not synced then may be gone.
+	LostPower bool `json:"lost_power,omitempty"`
 }
 
 func (n *Node) validate() error {
