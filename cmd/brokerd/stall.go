@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -12,7 +13,7 @@ import (
 // this node is gone.
 const (
 	stallLimit = 5 * time.Second
-	stallLook  = 250 * time.Millisecond
+	stallLook  = 400 * time.Millisecond
 	// stalledClose is how long closing may take when the disk hangs: connections
 	// are closed within it, files perhaps never.
 	stalledClose = 2 * time.Second
@@ -38,10 +39,11 @@ func (s *stalls) look(number int64, busy bool) bool {
 
 // watchDisk returns an error when the disk hangs, and nil when ctx ends.
 func watchDisk(ctx context.Context, disk *vfs.Watch) error {
-	tick := time.NewTicker(stallLook)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var s stalls
 	for {
+		tick.Reset(beat.Until(time.Now(), stallLook))
 		select {
 		case <-ctx.Done():
 			return nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/coord/formation"
@@ -261,11 +262,12 @@ func (n *Node) closeStore() error {
 // write is seen again and again: by the clock alone, a process that was stopped
 // for a while would find that it does.
 func (n *Node) watch() {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var seen time.Time // when the write began that was seen last
 	times := 0
 	for {
+		tick.Reset(beat.Until(time.Now(), watchEvery))
 		select {
 		case <-n.store.Failed():
 			n.failure.fail(fmt.Errorf("metadata: %w", n.store.Err()))

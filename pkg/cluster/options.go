@@ -22,7 +22,7 @@ const (
 	registerAgain   = 100 * time.Millisecond // between attempts to register a start
 	requestTimeout  = 10 * time.Second       // of another node's request to this package
 	maxRequests     = 1024                   // of those, at once
-	watchEvery      = 500 * time.Millisecond
+	watchEvery      = 400 * time.Millisecond
 	transferTimeout = 2 * time.Second // until another node has the controller's part
 	proposeTimeout  = 2 * time.Second // of the controller's commands
 	handoverTimeout = 1500 * time.Millisecond

@@ -21,7 +21,7 @@ import (
 
 const (
 	// quiet is how long a leader that is there is hardly ever unheard of, unless it
-	// or the network is slow: heartbeats come every 50 to 100 ms.
+	// or the network is slow: heartbeats come every 100 ms.
 	quiet = 100 * time.Millisecond
 	// looks is how often a leader that seems dead is looked at, each time after
 	// another quiet.

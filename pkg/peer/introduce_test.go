@@ -287,7 +287,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"raft calls":    {Self: "a", Handlers: map[Class]Handler{ClassRaft: echo}},
 		"half TLS":      {Self: "a", ServerTLS: authority(t).config("a")},
 		"frames":        {Self: "a", MaxFrame: 1 << 31},
-		"dead at once":  {Self: "a", DeadAfter: time.Second},
+		"dead at once":  {Self: "a", DeadAfter: DefaultKeepAlive},
 		"negative":      {Self: "a", KeepAlive: -1},
 		"backoff":       {Self: "a", BackoffMax: 1},
 		"negative size": {Self: "a", MaxFrame: -1},

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
 )
 
 // MaxErrorText is how many bytes of an error's text travel.
@@ -37,7 +39,9 @@ type link struct {
 	pingedAt atomic.Int64  // ns of age when it was queued
 	born     time.Time
 
-	deadline time.Time // of reading; the reader's
+	dialed   bool         // by this side, which then sees to it that both hear something
+	heard    atomic.Int64 // ns of age when something was read last
+	deadline time.Time    // of reading; the reader's
 
 	group  net.Buffers // of one write; the writer's
 	vector net.Buffers // what the write consumes; the writer's
@@ -156,6 +160,7 @@ func (l *link) Read(b []byte) (int, error) {
 	}
 	n, err := l.conn.Read(b)
 	l.count.received.Add(uint64(n))
+	l.heard.Store(int64(time.Since(l.born)))
 	return n, err
 }
 
@@ -208,10 +213,23 @@ func (l *link) ping() error {
 	return l.out.put(&header, nil, l.options.MaxQueuedBytes)
 }
 
+// keepAlive pings if that is for this side to do: the other's pings do for both
+// while they come.
+func (l *link) keepAlive() error {
+	if quiet := time.Since(l.born) - time.Duration(l.heard.Load()); !l.dialed && quiet < l.options.KeepAlive*3/2 {
+		return nil
+	}
+	return l.ping()
+}
+
 // write writes what is queued until the connection breaks.
 func (l *link) write() error {
-	tick := time.NewTicker(l.options.KeepAlive)
+	tick := time.NewTimer(beat.Until(time.Now(), l.options.KeepAlive))
 	defer tick.Stop()
+	again := func() error {
+		tick.Reset(beat.Until(time.Now(), l.options.KeepAlive))
+		return l.keepAlive()
+	}
 	var out load
 	for {
 		ok, err := l.out.take(&out)
@@ -225,7 +243,7 @@ func (l *link) write() error {
 			out.reset()
 			select {
 			case <-tick.C: // a busy connection is timed, too
-				if err := l.ping(); err != nil {
+				if err := again(); err != nil {
 					return err
 				}
 			default:
@@ -235,7 +253,7 @@ func (l *link) write() error {
 		select {
 		case <-l.out.wake:
 		case <-tick.C:
-			if err := l.ping(); err != nil {
+			if err := again(); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@ const (
 	DefaultHandshakeTimeout = 2 * time.Second
 	DefaultDialTimeout      = 2 * time.Second
 	DefaultWriteTimeout     = 10 * time.Second
-	DefaultKeepAlive        = time.Second
+	DefaultKeepAlive        = 800 * time.Millisecond
 	DefaultDeadAfter        = 3 * time.Second
 	DefaultBackoffFirst     = 20 * time.Millisecond
 	DefaultBackoffLast      = time.Second
@@ -77,7 +77,7 @@ type Options struct {
 	HandshakeTimeout time.Duration // TLS and hellos
 	DialTimeout      time.Duration // until TCP stands
 	WriteTimeout     time.Duration // for a megabyte
-	KeepAlive        time.Duration // between pings
+	KeepAlive        time.Duration // between pings, which the side sends that has dialed
 	DeadAfter        time.Duration // without a byte received
 	BackoffMin       time.Duration // before the second attempt to connect
 	BackoffMax       time.Duration

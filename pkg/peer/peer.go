@@ -315,6 +315,7 @@ func (p *Peer) pauseLocked(err error) {
 // serve sends what waited, and then what comes, until the connection breaks.
 func (p *Peer) serve(conn net.Conn, answer *Hello) {
 	l := p.t.newLink(conn, answer, p.count)
+	l.dialed = true
 	defer context.AfterFunc(p.ctx, func() { l.fail(ErrClosed) })()
 	event := Event{Kind: EventUp, Node: p.node, Class: p.class, Address: p.address, Session: l.session}
 	p.t.options.OnEvent(event)

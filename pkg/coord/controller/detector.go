@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -180,7 +181,7 @@ func (d *Detector) probeAt(p *patient) time.Time {
 	case !p.refused.IsZero() && !p.confirmed && !p.probed.After(p.refused):
 		return p.refused.Add(d.opts.ConfirmAfter)
 	}
-	return p.probed.Add(d.opts.ProbeEvery)
+	return p.probed.Add(beat.Until(p.probed, d.opts.ProbeEvery))
 }
 
 // judge compares what is known of a node with what the metadata says of it.

@@ -103,7 +103,7 @@ func TestDetector(t *testing.T) {
 	}
 }
 
-// A node is probed at once, then regularly; after a refusal sooner.
+// A node is probed at once, then at regular moments; after a refusal sooner.
 func TestProbes(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.start("n1", "")
@@ -125,7 +125,7 @@ func TestProbes(t *testing.T) {
 			d.Heard("n2", 1, w.clock())
 		}
 	}
-	if got := fmt.Sprint(asked); got != "[0 200 400 450 650]" {
+	if got := fmt.Sprint(asked); got != "[0 200 400 450 600]" {
 		t.Error(got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -79,8 +80,8 @@ func (s *Store) VerifyLeader(ctx context.Context) error {
 // since it was opened. It is a monotonic reading, and does not wait: it is meant
 // to be asked before whatever a lease allows.
 //
-// A leader asks a majority anew every Options.LeaderLease. Others ask the
-// leader, more often. That they hear of it would not do: what it has sent may
+// A leader asks a majority anew with every heartbeat, others ask the leader with
+// every second one. That they hear of it would not do: what it has sent may
 // wait for their disk.
 func (s *Store) QuorumContact() time.Time {
 	if s.IsLeader() && alone(s.raft, s.opts.NodeID) {
@@ -109,8 +110,9 @@ func (m *moment) note(at time.Time) {
 // leader is asked again.
 const contactPatience = time.Second
 
-// keep asks for the confirmation of a majority again and again while
-// this node leads, and asks the leader while it does not, until Close.
+// keep asks for the confirmation of a majority again and again while this node
+// leads, and asks the leader while it does not, until Close. What it asks for goes
+// to all nodes at one moment, and is the leader's heartbeat.
 func (s contacts) keep() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -124,12 +126,14 @@ func (s contacts) keep() {
 	for ctx.Err() == nil {
 		moved := s.LeaderChanged()
 		renewed := s.renew(ctx, moved)
-		pause := s.opts.LeaderLease
+		var pause time.Duration
 		switch {
 		case !renewed:
-			pause /= 10
-		case !s.IsLeader():
-			pause = pause * 3 / 5 // what the leader knows is up to a whole one old
+			pause = s.opts.LeaderLease / 10
+		case s.IsLeader():
+			pause = beat.Until(time.Now(), s.opts.heartbeats())
+		default:
+			pause = beat.Until(time.Now(), 2*s.opts.heartbeats())
 		}
 		again := time.NewTimer(pause)
 		select {

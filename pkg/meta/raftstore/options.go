@@ -16,7 +16,7 @@ const (
 	DefaultHeartbeatTimeout  = 500 * time.Millisecond
 	DefaultElectionTimeout   = 500 * time.Millisecond
 	DefaultLeaderLease       = 250 * time.Millisecond
-	DefaultCommitTimeout     = 200 * time.Millisecond
+	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	DefaultSnapshotInterval  = time.Minute
 	DefaultSnapshotThreshold = 4096
@@ -34,6 +34,8 @@ const (
 	acceptRetry          = 50 * time.Millisecond
 	pooledConns          = 3   // kept open to each node
 	rpcTimeoutHeartbeats = 4   // heartbeat timeouts until a connection that is silent is given up
+	heartbeatsPerTimeout = 5   // that a leader sends to each node
+	leaderPatience       = 2   // heartbeat timeouts that a leader's configuration has for one: see Options.pace
 	retriesPerHeartbeat  = 10  // tries of a command that found no leader
 	recentResults        = 256 // kept for commands that were sent to the leader
 )
@@ -151,4 +153,30 @@ func (o *Options) raftConfig() *raft.Config {
 	c.ShutdownOnRemove = true
 	c.Logger = newBridge(o.Logger)
 	return c
+}
+
+// heartbeats returns how long it is between two heartbeats of a leader.
+func (o *Options) heartbeats() time.Duration { return o.HeartbeatTimeout / heartbeatsPerTimeout }
+
+// pace has the library leave the heartbeats to contacts, while this node leads: its
+// own come at random times, one after another, and each wakes this process and
+// others. By the timeout that a leader has, it sends one of its own only where
+// contacts are held up, as by a disk that is slow, and in time even then.
+func (o *Options) pace(r *raft.Raft) {
+	if !o.distributed() {
+		return
+	}
+	was := r.ReloadableConfig()
+	c := was
+	c.HeartbeatTimeout, c.ElectionTimeout = o.HeartbeatTimeout, o.ElectionTimeout
+	if r.State() == raft.Leader {
+		c.HeartbeatTimeout *= leaderPatience
+		c.ElectionTimeout = max(c.ElectionTimeout, c.HeartbeatTimeout)
+	}
+	if c == was {
+		return
+	}
+	if err := r.ReloadConfig(c); err != nil {
+		o.Logger.Warn("the pace of heartbeats stays as it was", "error", err)
+	}
 }

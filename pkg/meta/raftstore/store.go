@@ -163,6 +163,7 @@ func (s *Store) watch() {
 		select {
 		case <-s.events:
 			s.moved.Fire()
+			s.opts.pace(s.raft)
 			if s.raft.State() == raft.Shutdown {
 				s.fail(ErrRemoved) // without effect where it was stopped
 			}
