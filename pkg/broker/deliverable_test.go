@@ -94,8 +94,8 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 	}
 	end := func() {
 		long := time.Now().Add(-time.Hour)
-		lp.lease.contact, lp.lease.confirmed = func() time.Time { return long }, func() time.Time { return long }
-		lp.lease.until.Store(-1)
+		lp.lease.touch, lp.lease.confirmed = newTouch(time.Second, func() time.Time { return long }), func() time.Time { return long }
+		lp.lease.until.Store(never)
 	}
 	watch.pause.Store(&end)
 	if p, err := fd.fill(1); !errors.Is(err, topic.ErrNotLeased) || p != nil {

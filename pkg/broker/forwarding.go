@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -51,7 +52,7 @@ func newForwarding(b *Broker) *forwarding {
 func (f *forwarding) run(ctx context.Context) {
 	f.start(func() { f.adopter.run(ctx) })
 	if f.b.o.Remote != nil {
-		f.start(func() { every(ctx, f.pulse.span/pulseBeats, func() { f.pulse.beat(time.Now()) }) })
+		f.start(func() { beat.Every(ctx, 2*f.pulse.span/pulseBeats, func() { f.pulse.beat(time.Now()) }) })
 	}
 	f.outlets.run(ctx)
 	f.cancel(ErrExiting)

@@ -40,8 +40,9 @@ type shelf struct {
 type hosting struct {
 	shelf
 	dirs    layout
-	turns   turns // whoever changes what is held of a topic has its turn
-	terms   terms // the led partitions that are told the time
+	turns   turns   // whoever changes what is held of a topic has its turn
+	terms   *terms  // the led partitions that are told the time
+	unsaved unsaved // the replicas that a checkpoint is to look at
 	isr     *proposer
 	leavers leavers
 	shifts  shifts // of leaderships, for the log
@@ -64,6 +65,7 @@ func newHosting(o Options) *hosting {
 		life: life, end: end,
 		shelf: shelf{o: o, log: o.Logger}, dirs: layout{o.DataDir},
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
+		terms: newTerms(newTouch(o.Lease, o.Meta.QuorumContact)), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
 	}
 }
 
@@ -198,6 +200,12 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 		ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			n.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
+		},
+		Stirred: n.terms.stir,
+		Spoiled: func() {
+			if hp := h.at(i); hp != nil {
+				n.unsaved.add(h, hp)
+			}
 		},
 		Superseded: func(by seq.Epoch) {
 			if hp := h.at(i); hp != nil {

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,20 +24,23 @@ import (
 // It goes by the monotonic clock, so that a pause of the process or a change of
 // the time of day does not stretch it.
 type lease struct {
-	span      time.Duration
-	contact   func() time.Time // with the quorum
+	touch     *touch
 	named     func() bool      // the metadata here says that this node leads in the epoch
 	confirmed func() time.Time // by the in-sync replicas; set once, before anybody asks
+	refused   func()           // is told when lapsed becomes true; likewise
 	epoch     seq.Epoch        // of the term; set with confirmed
 	base      time.Time
-	until     atomic.Int64 // since base, in ns
+	until     atomic.Int64 // since base, in ns; never
 	ended     atomic.Bool  // there is a later leader
 	lapsed    atomic.Bool  // somebody was refused since it was last renewed
 }
 
-func newLease(span time.Duration, contact func() time.Time, named func() bool) *lease {
-	l := &lease{span: span, contact: contact, named: named, base: time.Now()}
-	l.until.Store(-1)
+// never is until when a lease holds that has not begun.
+const never = math.MinInt64
+
+func newLease(t *touch, named func() bool) *lease {
+	l := &lease{touch: t, named: named, base: time.Now()}
+	l.until.Store(never)
 	return l
 }
 
@@ -44,7 +49,9 @@ func (l *lease) held(now time.Time) bool {
 	if l.holds(now) || l.renew(now) {
 		return true
 	}
-	l.lapsed.Store(true)
+	if !l.lapsed.Swap(true) && l.refused != nil {
+		l.refused()
+	}
 	return false
 }
 
@@ -62,19 +69,18 @@ func (l *lease) superseded(by seq.Epoch) {
 
 // renew asks anew how long the lease holds, and returns whether it does at now.
 func (l *lease) renew(now time.Time) bool {
-	if c := l.confirmed(); !c.IsZero() && l.named() {
-		l.extend(int64(c.Sub(l.base) + l.span))
+	confirmed := l.confirmed()
+	since, last := l.touch.stretch()
+	if !l.named() { // asked last: who is named now was named then
+		return l.holds(now)
 	}
-	l.touched(l.contact())
+	if !confirmed.IsZero() {
+		l.extend(int64(confirmed.Sub(l.base) + l.touch.span))
+	}
+	if until := l.until.Load(); until != never && !last.IsZero() && int64(since.Sub(l.base)) <= until {
+		l.extend(int64(last.Sub(l.base) + l.touch.span))
+	}
 	return l.holds(now)
-}
-
-// touched notes when the node was last in touch with the quorum, before the call.
-// That is how a lease that nobody asks for goes on without a gap.
-func (l *lease) touched(last time.Time) {
-	if at := last.Sub(l.base); !last.IsZero() && int64(at) <= l.until.Load() && l.named() {
-		l.extend(int64(at + l.span))
-	}
 }
 
 func (l *lease) extend(until int64) {
@@ -89,4 +95,34 @@ func (l *lease) extend(until int64) {
 // regained says whether the lease holds again after somebody was refused.
 func (l *lease) regained(now time.Time) bool {
 	return l.lapsed.Load() && l.renew(now) && l.lapsed.Swap(false)
+}
+
+// touch is this node's contact with a quorum of the metadata, for all leases
+// together: it is looked at again and again, so that a lease that nobody asks for
+// goes on without a gap.
+type touch struct {
+	span    time.Duration    // of a lease: a longer time without contact is a gap
+	contact func() time.Time // when it was last; the zero time: never
+
+	mu          sync.Mutex // guards what follows
+	since, last time.Time
+}
+
+func newTouch(span time.Duration, contact func() time.Time) *touch {
+	return &touch{span: span, contact: contact}
+}
+
+// stretch looks at the contact, and returns since when it has been without a gap,
+// and when it was last; zero times: never.
+func (t *touch) stretch() (since, last time.Time) {
+	at := t.contact()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at.After(t.last) {
+		if t.last.IsZero() || at.Sub(t.last) > t.span {
+			t.since = at
+		}
+		t.last = at
+	}
+	return t.since, t.last
 }

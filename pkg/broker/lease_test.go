@@ -9,7 +9,7 @@ import (
 // leaseOf returns a lease of a second that goes by these times, which the test
 // changes.
 func leaseOf(contact, confirmed *time.Time) *lease {
-	l := newLease(time.Second, func() time.Time { return *contact }, func() bool { return true })
+	l := newLease(newTouch(time.Second, func() time.Time { return *contact }), func() bool { return true })
 	l.confirmed = func() time.Time { return *confirmed }
 	return l
 }
@@ -25,6 +25,8 @@ func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 			}
 		}
 		wants("never in touch", false)
+		contact = time.Now().Add(-time.Millisecond)
+		wants("in touch with the quorum before it began, and recognised by nobody", false)
 		contact = time.Now()
 		wants("in touch with the quorum, and recognised by nobody", false)
 		confirmed = time.Now()
@@ -57,14 +59,14 @@ func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
 			contact = time.Now().Add(-50 * time.Millisecond)
-			l.touched(contact)
+			l.touch.stretch()
 		}
 		if !l.held(time.Now()) {
 			t.Error("not held after ten seconds in touch")
 		}
 		time.Sleep(time.Minute) // the process is stopped, and goes on
 		contact = time.Now()    // the first heartbeat: what was decided has not come yet
-		if l.touched(contact); l.held(time.Now()) {
+		if l.touch.stretch(); l.held(time.Now()) {
 			t.Error("held by the first heartbeat after a pause")
 		}
 		confirmed = time.Now()
@@ -85,7 +87,7 @@ func TestALeaseIsNotRenewedWhenTheMetadataNamesAnotherLeader(t *testing.T) {
 		for range 11 {
 			time.Sleep(100 * time.Millisecond)
 			now = time.Now()
-			l.touched(now)
+			l.touch.stretch()
 		}
 		if l.held(now) {
 			t.Error("held after it was known for a second that another leads")

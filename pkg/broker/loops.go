@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -17,44 +18,114 @@ func (b *Broker) startLoops(ctx context.Context) {
 	f := follower{n: b.hosting}
 	b.running.Go(func() { f.run(ctx) })
 	if b.o.Peers != nil {
-		b.running.Go(func() { b.terms.run(ctx, b.o.Meta.QuorumContact) })
+		b.running.Go(func() { b.terms.run(ctx) })
 	}
 	b.running.Go(func() { b.forwarding.run(ctx) })
 	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
-	b.running.Go(func() { every(ctx, b.o.CheckpointInterval, b.checkpoint) })
-	b.checkDisk()
-	retained := time.Now()
-	b.running.Go(func() {
-		every(ctx, b.o.DiskInterval, func() {
-			pause := b.o.RetentionInterval
-			if b.checkDisk() {
-				pause = min(pause, lowDiskRetention) // it cannot wait for the next round
-			}
-			if time.Since(retained) >= pause {
-				b.retain()
-				retained = time.Now()
-			}
-		})
-	})
+	b.running.Go(func() { b.unsaved.run(ctx, b.o.CheckpointInterval, b.checkpoint) })
+	room := b.checkDisk()
+	b.running.Go(func() { b.runDisk(ctx, room) })
 }
 
-// every calls f at an interval, and no more often than f takes.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	t := time.NewTicker(interval)
-	defer t.Stop()
+// room is how much of it there is on the disk.
+type room int
+
+const (
+	low    room = iota // publishes are refused
+	enough             // it may be low before long
+	ample              // it will not be low before several looks
+)
+
+// ampleLooks is how many times less often it is looked at a disk with ample room.
+const ampleLooks = 4
+
+// runDisk looks at the room on the disk, and makes some, until ctx ends.
+func (b *Broker) runDisk(ctx context.Context, r room) {
+	retained := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		interval := b.o.DiskInterval
+		if r == ample {
+			interval *= ampleLooks
+		}
+		timer.Reset(beat.Until(time.Now(), interval))
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-timer.C:
+		}
+		pause := b.o.RetentionInterval
+		if r = b.checkDisk(); r == low {
+			pause = min(pause, lowDiskRetention) // it cannot wait for the next round
+		}
+		if time.Since(retained) >= pause {
+			b.retain()
+			retained = time.Now()
+		}
+	}
+}
+
+// unsaved are the replicas of which something is to be looked at by a checkpoint:
+// positions changed, or the copy was found damaged. All others cost nothing.
+type unsaved struct {
+	wakeup chan struct{} // there is one
+
+	mu  sync.Mutex // guards all
+	all map[*hostedPartition]*hostedTopic
+}
+
+// add asks for a look at a replica. It does not block.
+func (u *unsaved) add(h *hostedTopic, hp *hostedPartition) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = map[*hostedPartition]*hostedTopic{}
+	}
+	u.all[hp] = h
+	if len(u.all) == 1 {
+		select {
+		case u.wakeup <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take returns what was added since the last time.
+func (u *unsaved) take() map[*hostedPartition]*hostedTopic {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.all
+	u.all = nil
+	return all
+}
+
+// run calls f at the multiples of an interval, while there is something to look
+// at, until ctx ends.
+func (u *unsaved) run(ctx context.Context, interval time.Duration, f func()) {
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.wakeup:
+		}
+		timer.Reset(beat.Until(time.Now(), interval))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
 			f()
 		}
 	}
 }
 
-// checkpoint stores the positions that changed.
+// checkpoint stores the positions that changed. What could not be stored is tried
+// again with the next one.
 func (b *Broker) checkpoint() {
-	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+	for hp, h := range b.unsaved.take() {
 		quarantine{b.hosting}.inspect(h, hp)
 		err := hp.checkpoint()
 		if failed := err != nil; failed != hp.unstored {
@@ -66,7 +137,7 @@ func (b *Broker) checkpoint() {
 				b.log.Info("positions are stored again", "topic", h.name, "partition", hp.index)
 			}
 		}
-	})
+	}
 }
 
 // lowDiskRetention is how often room is looked for on a disk that is nearly full.
@@ -132,24 +203,36 @@ func (n *shelf) eachPartition(f func(*hostedTopic, *hostedPartition)) {
 
 // checkDisk refuses publishes while the disk has less than the reserve free, so
 // that positions and metadata can still be stored and consuming goes on. It
-// returns whether that is so.
-func (b *Broker) checkDisk() (low bool) {
+// returns how much there is.
+func (b *Broker) checkDisk() room {
 	u, err := b.o.FS.Usage(b.o.DataDir)
 	if err != nil {
 		b.log.Warn("disk usage", "error", err)
-		return b.lowDisk.Load()
+		if b.lowDisk.Load() {
+			return low
+		}
+		return enough
 	}
-	low = u.Free < b.reserve(u)
-	if b.lowDisk.Swap(low) == low {
+	full := u.Free < b.reserve(u)
+	if b.lowDisk.Swap(full) != full {
+		if full {
+			b.log.Error("the disk is nearly full: publishes are refused until there is room", "free_bytes", u.Free)
+		} else {
+			b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
+		}
+	}
+	switch {
+	case full:
 		return low
+	case u.Free < b.reserve(u)+ampleBytes:
+		return enough
 	}
-	if low {
-		b.log.Error("the disk is nearly full: publishes are refused until there is room", "free_bytes", u.Free)
-	} else {
-		b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
-	}
-	return low
+	return ample
 }
+
+// ampleBytes beyond the reserve are more than is written between two looks at a
+// disk with ample room.
+const ampleBytes = 8 << 30
 
 // reserve returns how much of a disk is kept free: less of a small one.
 func (b *Broker) reserve(u vfs.Usage) uint64 { return min(b.o.DiskReserve, u.Total/20) }

@@ -15,8 +15,8 @@ type pulse struct {
 	gaps atomic.Uint64
 }
 
-// pulseBeats is how many beats there are in a span.
-const pulseBeats = 4
+// pulseBeats is how many beats there are in two spans.
+const pulseBeats = 5
 
 func newPulse(span time.Duration) *pulse { return &pulse{span: span, base: time.Now()} }
 

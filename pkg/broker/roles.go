@@ -134,6 +134,7 @@ func (n *hosting) assume(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v c
 	case leads && lp != nil && lp.term.Epoch() == v.Epoch:
 		lp.term.Update(v)
 		n.terms.note(lp)
+		n.unsaved.add(h, hp) // there may be others by now that positions are to be shared with
 		return nil
 	case leads:
 		n.step(h, hp)
@@ -163,11 +164,13 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 	lp.term = hp.replica.Term()
 	if lp.lease != nil {
 		lp.lease.confirmed = lp.term.Confirmed
+		lp.lease.refused = func() { n.terms.stir(lp.term) }
 	}
 	lp.part.Serve(lp.term)
 	adopted := lp.adopt(t)
 	hp.led.Store(lp)
 	n.terms.note(lp)
+	n.unsaved.add(h, hp) // what was told before found nobody to ask
 	h.publishLed()
 	n.shifts.begin(n.log, h.name, lp)
 	h.tellWatchers()
@@ -180,9 +183,10 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 		Damaged:          func(err *commitlog.CorruptionError) { quarantine{n}.foundDamage(h, hp, err) },
 		Elsewhere:        func() bool { return quarantine{n}.elsewhere(h, hp.index) },
 		PositionsDamaged: func(err error) { n.reportPositions(h.name, hp.index, err) },
+		Unsaved:          func() { n.unsaved.add(h, hp) },
 	}
 	if n.o.Peers != nil {
-		lp.lease = newLease(n.o.Lease, n.o.Meta.QuorumContact, func() bool { return n.leads(h, hp.index, epoch) })
+		lp.lease = newLease(n.terms.touch, func() bool { return n.leads(h, hp.index, epoch) })
 		lp.lease.epoch = epoch
 		hp.lease.Store(lp.lease)
 		o.Leased = lp.lease.held
@@ -211,7 +215,7 @@ func (n *hosting) follow(h *hostedTopic, hp *hostedPartition, v coord.View) erro
 	s := hp.standby.Load()
 	if s == nil {
 		var err error
-		s, err = topic.OpenStandby(h.fs, hp.dir, func(err error) { n.reportPositions(h.name, hp.index, err) })
+		s, err = topic.OpenStandby(h.fs, hp.dir, func(err error) { n.reportPositions(h.name, hp.index, err) }, func() { n.unsaved.add(h, hp) })
 		if err != nil {
 			return err
 		}

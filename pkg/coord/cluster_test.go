@@ -32,6 +32,8 @@ type cluster struct {
 	asked  []coord.ISRChange
 	decide func(coord.ISRChange) (apply bool, answer error) // nil: applied at once
 	newer  []seq.Epoch
+
+	stirred func(*coord.Term) // nil: nobody is told; set before terms begin
 }
 
 type node struct {
@@ -91,6 +93,11 @@ func (c *cluster) start(id meta.NodeID, fs vfs.FS) *node {
 		FS: fs, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
 		Log:        commitlog.Options{FillBytes: -1, SegmentBytes: 64 << 10},
 		ProposeISR: c.propose, Superseded: c.superseded,
+		Stirred: func(t *coord.Term) {
+			if c.stirred != nil {
+				c.stirred(t)
+			}
+		},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -313,6 +320,38 @@ func TestATermWithNothingToDoIsIdle(t *testing.T) {
 		tick(term, time.Second)
 		if term.Idle() {
 			t.Error("idle while a replica is missing")
+		}
+	})
+}
+
+func TestNobodyLaggedWhileATermWasIdle(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, c *cluster) {
+		var stirred []*coord.Term
+		c.stirred = func(t *coord.Term) { stirred = append(stirred, t) }
+		c.net.SetDelay(func(_, _ meta.NodeID) time.Duration { return 10 * time.Millisecond })
+		term := c.elect("a", three...)
+		tick(term, time.Second)
+		for range 2 {
+			if !term.Idle() {
+				t.Fatal("not idle")
+			}
+			stirred = nil
+			<-time.After(time.Minute) // nobody ticks it
+			told := put(term, "m")
+			term.Tick(time.Now(), time.Now()) // before anybody can have answered
+			if !slices.Equal(stirred, []*coord.Term{term}) {
+				t.Errorf("%d told that it is not idle any more", len(stirred))
+			}
+			if err := within(time.Second, told); err != nil {
+				t.Fatal(err)
+			}
+			tick(term, time.Second)
+		}
+		<-time.After(time.Minute)
+		c.net.Break("a", "b")
+		tick(term, time.Second)
+		if len(c.asked) > 0 {
+			t.Errorf("%d changes are asked for, the first %+v", len(c.asked), c.asked[0])
 		}
 	})
 }

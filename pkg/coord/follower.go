@@ -78,6 +78,10 @@ func (f *follower) observe(now time.Time, end seq.Offset) {
 	f.rate.observe(now, f.holds.Bytes)
 }
 
+// heldAll notes that the follower has held all that there was up to now, whenever
+// it was observed last.
+func (f *follower) heldAll(now time.Time) { f.caughtUp, f.markAt = now, now }
+
 // has tells whether the follower holds all of a log and its shares, and knows it
 // as committed.
 func (f *follower) has(end seq.Offset, shares uint64) bool {

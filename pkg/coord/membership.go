@@ -40,6 +40,7 @@ type membership struct {
 	tracker  *isr.Tracker
 	proposal proposal
 	awaited  awaited
+	idle     bool // the last Tick found nothing to do, and nothing has happened since
 	list     atomic.Pointer[[]*follower]
 }
 
@@ -269,6 +270,20 @@ func (m *membership) settled(end seq.Offset) bool {
 		if !f.connected || f.down || !f.has(end, 0) {
 			return false
 		}
+	}
+	return true
+}
+
+// stir ends that the term is idle, and returns whether it was. All that time every
+// replica held all that there is: nobody has lagged, however long ago the last
+// Tick was.
+func (m *membership) stir(now time.Time) bool {
+	if !m.idle {
+		return false
+	}
+	m.idle = false
+	for _, f := range m.followers() {
+		f.heldAll(now)
 	}
 	return true
 }

@@ -26,9 +26,13 @@ type ReplicaOptions struct {
 	Peers Peers
 	// Failed is called when the log fails: at least once, and without waiting.
 	Failed func(error)
-	// ProposeISR and Superseded: see TermOptions.
+	// Spoiled is called when Damaged has become true, perhaps several times. It must
+	// not block. nil: nobody is told.
+	Spoiled func()
+	// ProposeISR, Superseded and Stirred: see TermOptions.
 	ProposeISR func(*Term, ISRChange)
 	Superseded func(seq.Epoch)
+	Stirred    func(*Term)
 	// ReplicaLag and PublishTimeout: see TermOptions.
 	ReplicaLag     time.Duration
 	PublishTimeout time.Duration
@@ -64,6 +68,9 @@ func (r *Replica) failed(err error) {
 	switch {
 	case fate.Of(err) == fate.Corrupt:
 		r.damaged.Store(true)
+		if r.o.Spoiled != nil {
+			r.o.Spoiled()
+		}
 	case r.o.Failed != nil:
 		go r.o.Failed(err)
 	}
@@ -104,7 +111,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	t, err := Lead(TermOptions{
 		Log: r.log, Partition: r.o.Partition, Self: r.o.Self, View: v, Peers: r.o.Peers,
 		ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now,
-		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded,
+		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded, Stirred: r.o.Stirred,
 	})
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
@@ -64,6 +63,9 @@ type TermOptions struct {
 	// Superseded is called once, without waiting, when another replica is found to
 	// know a newer epoch, which ends the term. nil: nobody is told.
 	Superseded func(seq.Epoch)
+	// Stirred is called when a term that was Idle is so no longer, without a lock.
+	// It must not block. nil: nobody is told.
+	Stirred func(*Term)
 }
 
 func (o TermOptions) withDefaults() TermOptions {
@@ -85,6 +87,13 @@ func (o TermOptions) withDefaults() TermOptions {
 	return o
 }
 
+// tellStirred passes on what membership.stir has returned.
+func (o *TermOptions) tellStirred(t *Term, stirred bool) {
+	if stirred && o.Stirred != nil {
+		o.Stirred(t)
+	}
+}
+
 // Term is one leadership of one partition at one epoch. Entries that arrive
 // while a batch is being written form the next one: one append, one checksum,
 // one sync and one message to each follower for all of them, and no entry ever
@@ -101,7 +110,6 @@ type Term struct {
 	shares replication.Shares
 
 	running sync.WaitGroup // the appender
-	idleAt  atomic.Uint64  // one past the log's end at which the last Tick found nothing to do; 0: it found something
 
 	mu        sync.Mutex // guards what follows
 	room      sync.Cond  // there may be room to append, a release is over, or the term is
@@ -162,8 +170,10 @@ func (t *Term) Append(e commitlog.Entry) error {
 		}
 		t.room.Wait()
 	}
+	stirred := false
 	if t.forming == nil {
 		t.forming = &group{builder: commitlog.NewBuilder(t.sizeHint), since: t.o.Now()}
+		stirred = t.members.stir(t.forming.since)
 	}
 	g := t.forming
 	g.entries = append(g.entries, placedEntry{e, g.builder.Count()})
@@ -173,6 +183,7 @@ func (t *Term) Append(e commitlog.Entry) error {
 		t.running.Go(t.appendAll) // under the lock, so that Stop waits for it
 	}
 	t.mu.Unlock()
+	t.o.tellStirred(t, stirred)
 	return nil
 }
 

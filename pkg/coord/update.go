@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// quietQuorum is the age of the node's contact to the metadata's quorum at
+	// QuietQuorum is the age of the node's contact to the metadata's quorum at
 	// which a term begins to ask its followers whether they still recognise it.
-	quietQuorum = 650 * time.Millisecond
+	QuietQuorum = 650 * time.Millisecond
 	// askAgain is the age of their answer at which it asks again.
 	askAgain = 250 * time.Millisecond
 )
@@ -25,6 +25,7 @@ func (t *Term) Update(v View) {
 		t.mu.Unlock()
 		return
 	}
+	stirred := t.members.stir(t.o.Now())
 	anew := t.members.apply(v)
 	var added, removed []*follower
 	if t.o.Peers != nil {
@@ -33,6 +34,7 @@ func (t *Term) Update(v View) {
 	t.releaseLocked()
 	t.mu.Unlock()
 
+	t.o.tellStirred(t, stirred)
 	t.syncer.SetPolicy(v.Sync)
 	for _, f := range removed {
 		f.stop()
@@ -81,10 +83,12 @@ func (t *Term) reconsider(now time.Time) {
 }
 
 // Tick does what is due now and then, every hundred milliseconds or so while the
-// partition has other replicas, and every half second while the term is Idle: it judges who lags, tells idle followers
-// what is committed, and settles entries that have waited for too long: what is
-// not even written by then is refused and never will be. contact is
-// when this node was last in touch with the metadata's quorum.
+// partition has other replicas, unless the term is Idle and contact is fresh: it
+// judges who lags, tells idle followers what is committed, and settles entries
+// that have waited for too long: what is not even written by then is refused and
+// never will be. contact is when this node was last in touch with the metadata's
+// quorum: once that is QuietQuorum ago, followers are asked whether they still
+// recognise the term, and it is not Idle.
 func (t *Term) Tick(now, contact time.Time) {
 	followers := t.members.followers()
 	t.mu.Lock()
@@ -92,12 +96,15 @@ func (t *Term) Tick(now, contact time.Time) {
 		t.mu.Unlock()
 		return
 	}
+	t.members.stir(now)
 	end := t.o.Log.End()
-	idle := len(t.backlog.queue) == 0 && len(t.sharing) == 0 && t.members.settled(end)
+	settled := t.forming == nil && len(t.backlog.queue) == 0 && len(t.sharing) == 0 && t.members.settled(end)
 	for _, f := range followers {
 		f.observe(now, end)
 	}
-	ask := now.Sub(contact) > quietQuorum && now.Sub(t.members.confirmed(now)) > askAgain
+	quiet := now.Sub(contact) > QuietQuorum
+	ask := quiet && now.Sub(t.members.confirmed(now)) > askAgain
+	t.members.idle = settled && !quiet
 	if t.backlog.expire(now, t.o.PublishTimeout) {
 		if g := t.forming; g != nil && now.Sub(g.since) >= t.o.PublishTimeout {
 			t.forming = nil
@@ -108,17 +115,17 @@ func (t *Term) Tick(now, contact time.Time) {
 		t.releaseLocked()
 	}
 	t.mu.Unlock()
-	t.idleAt.Store(0)
-	if idle && !ask {
-		t.idleAt.Store(uint64(end) + 1)
-	}
 	tell(followers, ask)
 	t.reconsider(now)
 }
 
-// Idle says that the last Tick found nothing to do, and nothing was appended
-// since: the next one may come later than others. It takes no lock.
-func (t *Term) Idle() bool { return t.idleAt.Load() == uint64(t.o.Log.End())+1 }
+// Idle says that the last Tick found nothing to do, and nothing has happened since
+// that would need another: TermOptions.Stirred tells when that ends.
+func (t *Term) Idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.members.idle
+}
 
 // ISRProposed tells what became of a change that was asked for. With no error,
 // or one that says that metadata has moved on, Update brings the answer. After
@@ -166,7 +173,9 @@ type watch struct {
 func (w watch) up() {
 	w.t.mu.Lock()
 	w.f.connected, w.f.refused = true, false
+	stirred := w.t.members.stir(w.t.o.Now())
 	w.t.mu.Unlock()
+	w.t.o.tellStirred(w.t, stirred)
 	w.f.rep.Connected()
 }
 
@@ -183,9 +192,10 @@ func (w watch) renew() {
 
 func (w watch) down(refused bool) {
 	w.t.mu.Lock()
+	stirred := w.t.members.stir(w.t.o.Now())
 	w.f.connected, w.f.refused = false, refused
 	w.t.mu.Unlock()
-	w.t.idleAt.Store(0)
+	w.t.o.tellStirred(w.t, stirred)
 	w.f.rep.Disconnected()
 	w.t.reconsider(w.t.o.Now())
 }
@@ -193,12 +203,15 @@ func (w watch) down(refused bool) {
 // forget notes that a session of a follower begins, or that none is left.
 func (w watch) forget(session uint64) {
 	w.t.mu.Lock()
-	defer w.t.mu.Unlock()
+	stirred := false
 	if session > w.f.holds.Session {
+		stirred = w.t.members.stir(w.t.o.Now())
 		w.f.holds = replication.Progress{Session: session}
 		w.f.began = w.f.incarnation
 		w.t.members.tracker.Forget(w.f.node)
 	}
+	w.t.mu.Unlock()
+	w.t.o.tellStirred(w.t, stirred)
 }
 
 // acked notes what a follower has.

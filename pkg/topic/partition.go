@@ -61,17 +61,23 @@ type Options struct {
 	// PositionsDamaged reports that the newest stored positions were damaged and
 	// those before them are used: what was finished since is delivered again.
 	PositionsDamaged func(error)
+	// Unsaved tells that there is something for Checkpoint to do, once until it was
+	// called. It is called with locks held and must not block. nil: nobody is told.
+	Unsaved func()
 	// Leased says whether deliveries may be made and answered at a time: nobody
 	// else may have been made leader by then. It must not block. nil: always.
 	Leased func(now time.Time) bool
 }
 
 // marker is a flag that is mostly set already when it is set.
-type marker struct{ set atomic.Bool }
+type marker struct {
+	set  atomic.Bool
+	told func() // is called each time that the flag becomes set; nil: nobody is told
+}
 
 func (f *marker) mark() {
-	if !f.set.Load() {
-		f.set.Store(true)
+	if !f.set.Load() && !f.set.Swap(true) && f.told != nil {
+		f.told()
 	}
 }
 
@@ -114,7 +120,7 @@ func Open(o Options) (*Partition, error) {
 	}
 	p := &Partition{
 		gate:     gate{leased: o.Leased, stirred: make(chan struct{}, 1)},
-		keeper:   keeper{log: o.Log, positions: positions},
+		keeper:   keeper{log: o.Log, positions: positions, dirty: marker{told: o.Unsaved}},
 		o:        o,
 		backlog:  snap.BacklogFrom,
 		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{},

@@ -57,7 +57,7 @@ func (s *set) follow(i int) {
 	s.t.Helper()
 	var err error
 	n := s.nodes[i]
-	if n.standby, err = OpenStandby(n.fs, "p", func(err error) { s.t.Errorf("node %d: positions are damaged: %v", i, err) }); err != nil {
+	if n.standby, err = OpenStandby(n.fs, "p", func(err error) { s.t.Errorf("node %d: positions are damaged: %v", i, err) }, nil); err != nil {
 		s.t.Fatal(err)
 	}
 }

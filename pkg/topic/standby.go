@@ -20,6 +20,8 @@ import (
 // Its methods may be called at the same time. What the leader tells arrives in
 // the leader's order, from one goroutine.
 type Standby struct {
+	unsaved func() // is told when behind becomes true
+
 	saving sync.Mutex // held over the disk; guards what follows
 	files  *Positions
 	told   stamp // of the newest snapshot that was taken; 0: none yet
@@ -33,8 +35,9 @@ type Standby struct {
 // OpenStandby opens the positions in a replica's directory. damaged is told if
 // the newest stored ones were damaged: those before them, or none, are used
 // until the leader tells what they are. What was stored is left as it is until
-// then.
-func OpenStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error) {
+// then. unsaved is told when there is something for Checkpoint to do, once until
+// it was called, with locks held: it must not block. nil: nobody is told.
+func OpenStandby(fsys vfs.FS, dir string, damaged func(error), unsaved func()) (*Standby, error) {
 	files, known, err := openPositions(fsys, dir)
 	switch {
 	case err == nil:
@@ -45,7 +48,7 @@ func OpenStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error)
 	if err != nil {
 		damaged(err)
 	}
-	return &Standby{files: files, known: known, told: files.journal.taken}, nil
+	return &Standby{files: files, known: known, told: files.journal.taken, unsaved: unsaved}, nil
 }
 
 // Replace takes a snapshot of the leader's for what the positions are from now
@@ -113,8 +116,16 @@ func (s *Standby) Advance(change []byte) error {
 		return err
 	}
 	s.known.apply(a)
-	s.behind = true
+	s.fallBehindLocked()
 	return nil
+}
+
+// fallBehindLocked notes that known is newer than what is stored.
+func (s *Standby) fallBehindLocked() {
+	if !s.behind && s.unsaved != nil {
+		s.unsaved()
+	}
+	s.behind = true
 }
 
 // Floor returns the offset below which no channel needs a message any more.
@@ -175,7 +186,7 @@ func (s *Standby) store() error {
 	}
 	if err != nil {
 		s.mu.Lock()
-		s.behind = true
+		s.fallBehindLocked()
 		s.mu.Unlock()
 		return fmt.Errorf("store positions: %w", err)
 	}

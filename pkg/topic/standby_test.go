@@ -16,7 +16,7 @@ import (
 
 func mustOpenStandby(t testing.TB, fsys vfs.FS) *Standby {
 	t.Helper()
-	s, err := OpenStandby(fsys, positionsDir, func(err error) { t.Errorf("damaged: %v", err) })
+	s, err := OpenStandby(fsys, positionsDir, func(err error) { t.Errorf("damaged: %v", err) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestStandbyWithoutIntactPositionsWaitsForTheLeader(t *testing.T) {
 		damage(t, m, slot, func(b []byte) []byte { return b[:len(b)-1] })
 	}
 	said := 0
-	s, err := OpenStandby(m, positionsDir, func(error) { said++ })
+	s, err := OpenStandby(m, positionsDir, func(error) { said++ }, nil)
 	if err != nil || said != 1 {
 		t.Fatalf("%v, said %d times", err, said)
 	}
@@ -285,7 +285,7 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 		}
 		for i := range 12 {
 			clone := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 10 * i, TornPercent: 50})
-			s, err := OpenStandby(clone, positionsDir, func(error) {})
+			s, err := OpenStandby(clone, positionsDir, func(error) {}, nil)
 			if err != nil {
 				t.Fatalf("after %v: %v", op, err)
 			}
@@ -435,7 +435,7 @@ func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 			if err := b.fs.MkdirAll("p"); err != nil {
 				t.Fatal(err)
 			}
-			s, err := OpenStandby(b.fs, "p", func(err error) { t.Error(err) })
+			s, err := OpenStandby(b.fs, "p", func(err error) { t.Error(err) }, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
