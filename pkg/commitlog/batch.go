@@ -149,7 +149,7 @@ func batchSize(raw []byte) (int, error) {
 		return 0, fmt.Errorf("%w: header is cut short", ErrInvalidBatch)
 	}
 	if raw[0] != magic0 || raw[1] != magic1 {
-		return 0, fmt.Errorf("%w: no batch header", ErrInvalidBatch)
+		return 0, errNoHeader
 	}
 	if raw[2] != formatVersion {
 		return 0, fmt.Errorf("%w: format version %d is not known", ErrInvalidBatch, raw[2])

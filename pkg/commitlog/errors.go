@@ -39,6 +39,10 @@ var (
 	ErrBeyondEnd = fate.Refuse("offset is beyond the end of the log")
 	// ErrInvalidBatch: the bytes are no intact batch.
 	ErrInvalidBatch = fate.Refuse("not an intact batch")
+
+	// errNoHeader is made once: where damage is searched for batches it is the
+	// answer at nearly every place.
+	errNoHeader = fmt.Errorf("%w: no batch header", ErrInvalidBatch)
 )
 
 // ErrFailed says that a write or sync error has ended the log. The error in
