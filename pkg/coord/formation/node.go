@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -66,7 +69,8 @@ func (o Options) withDefaults() Options {
 type Node struct {
 	o         Options
 	self      identity
-	admission chan struct{} // holds one: who is admitted is decided one by one
+	admission chan struct{}     // holds one: who is admitted is decided one by one
+	told      map[string]string // address to the last refusal that was warned of; Start's
 
 	mu    sync.Mutex // guards the fields below
 	word  promises
@@ -80,6 +84,7 @@ func New(o Options) *Node {
 	o = o.withDefaults()
 	return &Node{
 		o: o, self: identity{o.Node, o.Address, o.Session}, admission: make(chan struct{}, 1),
+		told: map[string]string{},
 		word: promises{joined: o.HasState},
 	}
 }
@@ -166,7 +171,12 @@ func (n *Node) look(ctx context.Context) (answers []seen, self int, err error) {
 		case errors.Is(r.err, ErrNodeIDTaken):
 			return nil, 0, r.err
 		default:
-			n.o.Logger.Debug("no answer", "address", n.o.Join[i], "error", r.err)
+			level := slog.LevelDebug
+			if text := r.err.Error(); !passing(r.err) && n.told[n.o.Join[i]] != text {
+				n.told[n.o.Join[i]] = text
+				level = slog.LevelWarn
+			}
+			n.o.Logger.Log(ctx, level, "no answer", "address", n.o.Join[i], "error", r.err)
 		}
 	}
 	n.mu.Lock()
@@ -176,6 +186,19 @@ func (n *Node) look(ctx context.Context) (answers []seen, self int, err error) {
 		n.sees = append(n.sees, s.Node)
 	}
 	return answers, self, nil
+}
+
+// passing says whether an error is what a node gives that is starting, stopping or
+// cut off. Others, a refused certificate for one, need somebody to look at them.
+func passing(err error) bool {
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op):
+		return op.Op == "dial" || op.Op == "read" || op.Op == "write" // not of TLS
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, io.EOF):
+		return true
+	}
+	return fate.Of(err) == fate.Uncertain
 }
 
 // gather gets the promises and then the bonds of the others, and says whether
