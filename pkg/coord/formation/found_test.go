@@ -166,7 +166,7 @@ func (f *founding) check(t *testing.T) {
 // Groups of nodes whose lists of addresses overlap never found two clusters that
 // have a node in common, whatever is lost, late, cut or paused.
 func TestOverlappingHalvesNeverFoundTwoClusters(t *testing.T) {
-	first, count := uint64(time.Now().UnixNano()), uint64(60)
+	first, count := uint64(time.Now().UnixNano()), uint64(randomWorlds)
 	if text := os.Getenv("SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
