@@ -9,8 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -249,32 +252,46 @@ func TestNoNodeAnswersIsUnavailable(t *testing.T) {
 	}
 }
 
-// silent serves requests and answers none until the test ends.
-func silent(t *testing.T) string {
-	t.Helper()
-	done := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
-	t.Cleanup(s.Close)
-	t.Cleanup(func() { close(done) })
-	return s.URL
+// twoNodes carries requests to two nodes: one never answers, the other at once.
+type twoNodes struct{ asked []string }
+
+func (n *twoNodes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host == "silent" {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	n.asked = append(n.asked, r.Method)
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
 func TestASilentNodeIsPassedOverOnlyForReads(t *testing.T) {
-	node := newFakeNode(t, http.StatusOK, "{}")
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if _, err := newTestClient(t, silent(t), node.URL).Topics(ctx); err != nil {
-		t.Errorf("a read: %v", err)
-	}
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err := newTestClient(t, silent(t), node.URL).DeleteTopic(ctx, "t")
-	if CodeOf(err) != CodeUncertain || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a change: got %v, want %s", err, CodeUncertain)
-	}
-	if len(node.asked) != 1 {
-		t.Errorf("the second node was asked %d times, want once", len(node.asked))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		nodes := &twoNodes{}
+		for _, tt := range []struct {
+			what string
+			call func(context.Context, *Client) error
+			want Code
+			took time.Duration
+		}{
+			{"a read", func(ctx context.Context, c *Client) error { _, err := c.Topics(ctx); return err }, "", 5 * time.Second},
+			{"a change", func(ctx context.Context, c *Client) error { return c.DeleteTopic(ctx, "t") }, CodeUncertain, 10 * time.Second},
+		} {
+			c, err := NewClient(ClientOptions{Addresses: []string{"silent", "node"}, HTTP: &http.Client{Transport: nodes}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			err = tt.call(ctx, c)
+			cancel()
+			if CodeOf(err) != tt.want || (err != nil) != errors.Is(err, context.DeadlineExceeded) || time.Since(start) != tt.took {
+				t.Errorf("%s: %v after %v, want code %q after %v", tt.what, err, time.Since(start), tt.want, tt.took)
+			}
+		}
+		if !slices.Equal(nodes.asked, []string{http.MethodGet}) {
+			t.Errorf("the second node was asked %q, want one GET", nodes.asked)
+		}
+	})
 }
 
 func TestAddressesAreChecked(t *testing.T) {
