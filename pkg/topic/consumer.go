@@ -373,7 +373,8 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 // channel keeps nothing: there it counts at once, whatever the order.
 func (k *Consumer) Finish(o seq.Offset) error {
 	c := k.ch
-	if !c.p.answerable() {
+	if now := time.Now(); !c.p.Leased(now) {
+		k.takeBack(o, now)
 		return ErrNotLeased
 	}
 	c.mu.Lock()
@@ -415,6 +416,21 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
+// takeBack makes a message ready again whose answer is refused: its client holds it
+// no longer, and it is delivered as soon as anything is.
+func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
+	c := k.ch
+	c.mu.Lock()
+	err := c.state.Requeue(o, k.id, now, 0)
+	k.recountLocked()
+	c.mu.Unlock()
+	if err == nil {
+		c.p.dirty.mark()
+		c.p.stir()
+		c.wakeFor(1)
+	}
+}
+
 // shared ends a Finish that others had to hear of, and that this node has to
 // note: where it cannot, the message is delivered again. An error says that the
 // term is over: nothing is delivered here any more.
@@ -445,6 +461,7 @@ func (k *Consumer) shared(o seq.Offset, data []byte, err error) {
 func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) error {
 	c := k.ch
 	if !c.p.Leased(now) {
+		k.takeBack(o, now)
 		return ErrNotLeased
 	}
 	c.mu.Lock()

@@ -11,7 +11,9 @@ import (
 
 // ErrNotLeased is returned for an answer that comes while this node may not
 // take any: it has lost touch with those who could have elected another leader,
-// or it is known that one was elected. The message will be delivered again.
+// or it is known that one was elected. The message is not in flight any more, and is
+// delivered again: here, if this node turns out to lead, or by the next leader. After a
+// Touch alone it stays in flight.
 var ErrNotLeased = fate.Refuse("this node does not lead the partition any more, or cannot be sure of it")
 
 // gate stands between a partition's channels and their consumers: it says
@@ -32,11 +34,6 @@ func (g *gate) Channels() []*Channel { return *g.list.Load() }
 // asks again, since the process may have been paused in between.
 func (g *gate) Leased(now time.Time) bool {
 	return !g.over.Load() && (g.leased == nil || g.leased(now))
-}
-
-// answerable says whether answers are taken now.
-func (g *gate) answerable() bool {
-	return !g.over.Load() && (g.leased == nil || g.leased(time.Now()))
 }
 
 // Suspend stops deliveries. What is in flight stays so, and is answered or

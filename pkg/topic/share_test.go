@@ -361,25 +361,31 @@ func TestInheritedMessagesWakeWhoeverWaits(t *testing.T) {
 	}
 }
 
+// TestAnAnswerNeedsALease: without one a message is not finished, and whoever is
+// told so holds it no longer: it is delivered again as soon as there is one.
 func TestAnAnswerNeedsALease(t *testing.T) {
 	leased := true
 	s := newSet(t)
 	s.leased = func(time.Time) bool { return leased }
 	s.lead(1)
 	r := s.bench().join(s.channel("c", 1, false))
-	s.publish("a", "b")
-	want(t, "with a lease", r.take(1, t0), "a")
+	s.publish("a", "b", "c")
+	want(t, "with a lease", r.take(2, t0), "a b")
 	leased = false
 	want(t, "without a lease", r.take(1, t0), "")
 	for name, err := range map[string]error{
-		"finish":  r.Finish(r.got["a"]),
-		"requeue": r.Requeue(r.got["a"], t0, 0),
 		"touch":   r.Touch(r.got["a"], t0),
+		"finish":  r.Finish(r.got["a"]),
+		"requeue": r.Requeue(r.got["b"], t0, time.Minute),
 	} {
 		if !errors.Is(err, ErrNotLeased) {
 			t.Errorf("%s without a lease: %v", name, err)
 		}
 	}
+	if n := r.Counts().InFlight; n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+	want(t, "without a lease", r.take(1, t0), "")
 	if r.Leased(t0) || s.p.Leased(t0) {
 		t.Error("leased")
 	}
@@ -389,8 +395,8 @@ func TestAnAnswerNeedsALease(t *testing.T) {
 	if r.wakes == woken {
 		t.Error("nobody was woken")
 	}
-	want(t, "with a lease again", r.take(1, t0), "b")
-	r.finish("a", "b")
+	want(t, "with a lease again", r.take(3, t0), "a c b") // what came back and what is new, in turn
+	r.finish("a", "b", "c")
 }
 
 func TestQuiesceWaitsForWhatIsInFlight(t *testing.T) {
