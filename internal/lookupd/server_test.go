@@ -43,12 +43,9 @@ func converse(t *testing.T, d *Directory, input string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, input); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	// What is too long is not read to its end: the server may hang up before all is sent.
+	_, _ = io.WriteString(conn, input)
+	_ = conn.(*net.TCPConn).CloseWrite()
 	var answers []string
 	r := bufio.NewReader(conn)
 	for {
