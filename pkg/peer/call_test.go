@@ -15,8 +15,7 @@ import (
 )
 
 func TestCallsAreAnsweredOverTCP(t *testing.T) {
-	o := memOptions(TCP{}, "b")
-	o.LocalAddr = "127.0.0.1"
+	o := tcpOptions("b")
 	_, addr := node(t, o, "127.0.0.1:0")
 	o.Self, o.Incarnation = "a", 7
 	a, _ := node(t, o, "127.0.0.1:0")

@@ -156,15 +156,15 @@ func TestEveryCallIsDoneOnceWhateverTheNetworkDoes(t *testing.T) {
 func TestEveryCallIsDoneOnceOverTCP(t *testing.T) {
 	for _, s := range seeds(3) {
 		c := newChaos(t)
-		o := memOptions(TCP{}, "b")
-		o.LocalAddr, o.Handlers[ClassForward] = "127.0.0.1", c
+		o := tcpOptions("b")
+		o.Handlers[ClassForward] = c
 		b, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		addr := serve(t, b, "127.0.0.1:0")
-		o = memOptions(TCP{}, "a")
-		o.LocalAddr, o.BackoffMin, o.BackoffMax = "127.0.0.1", time.Millisecond, 2*time.Millisecond
+		o = tcpOptions("a")
+		o.BackoffMin, o.BackoffMax = time.Millisecond, 2*time.Millisecond
 		a, _ := node(t, o, "127.0.0.1:0")
 		const callers, each = 8, 2000
 		var wg sync.WaitGroup

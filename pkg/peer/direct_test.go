@@ -161,8 +161,7 @@ func TestASocketThatIsFull(t *testing.T) {
 	const calls = 2000
 	hold := make(chan struct{})
 	var got []uint64
-	o := memOptions(TCP{}, "b")
-	o.LocalAddr = "127.0.0.1"
+	o := tcpOptions("b")
 	o.Handlers[ClassForward] = handlerFunc(func(_ Node, _ uint64, _ uint8, payload []byte, reply func([][]byte, error)) {
 		<-hold
 		got = append(got, uint64(payload[0])|uint64(payload[1])<<8)

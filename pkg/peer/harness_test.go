@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -73,7 +74,7 @@ func serve(t testing.TB, tr *Transport, address string) string {
 	go func() { done <- tr.Serve(context.Background(), l) }()
 	t.Cleanup(func() {
 		tr.Close()
-		if err := <-done; err != nil {
+		if err := <-done; err != nil && !errors.Is(err, ErrClosed) { // closed before it began
 			t.Errorf("Serve ended with %v", err)
 		}
 	})
@@ -88,6 +89,15 @@ func memOptions(n Network, self Node) Options {
 		ClusterID: func() string { return "c1" }, Incarnation: seedOf(string(self)),
 		Handlers: map[Class]Handler{ClassReplication: echo, ClassForward: echo},
 	}
+}
+
+// tcpOptions returns the same on the loopback interface, for a machine that may
+// have no time for the test: nobody is given up in a minute.
+func tcpOptions(self Node) Options {
+	o := memOptions(TCP{}, self)
+	o.LocalAddr = "127.0.0.1"
+	o.DialTimeout, o.HandshakeTimeout, o.WriteTimeout, o.DeadAfter = time.Minute, time.Minute, time.Minute, time.Minute
+	return o
 }
 
 // numbered returns a payload that holds a number.

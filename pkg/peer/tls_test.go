@@ -74,8 +74,8 @@ func (a *ca) with(c tls.Certificate) func() *tls.Config {
 
 // secured returns options for a node over TCP and TLS.
 func secured(self Node, config func() *tls.Config) Options {
-	o := memOptions(TCP{}, self)
-	o.LocalAddr, o.ServerTLS, o.ClientTLS = "127.0.0.1", config, config
+	o := tcpOptions(self)
+	o.ServerTLS, o.ClientTLS = config, config
 	return o
 }
 

@@ -71,7 +71,7 @@ func (t *Transport) Stats() []Stats { return t.ledger.snapshot() }
 
 // Serve accepts connections until ctx ends or the Transport is closed, and
 // returns nil then, after the last of its connections has ended. It closes the
-// listener.
+// listener. ErrClosed means that the Transport was closed before.
 func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	done := make(chan struct{})
