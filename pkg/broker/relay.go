@@ -95,6 +95,7 @@ type relay struct {
 	told      int    // that it knows of
 	telling   bool   // a Ready call is open
 	starved   bool
+	filled    bool // something came since credit was assigned
 }
 
 // relayed is a delivery that came from the leader.
@@ -168,6 +169,7 @@ func (r *relay) fetched(reply []byte, err error) {
 		r.bytes += len(d.Body)
 	}
 	r.starved = r.starved || starved
+	r.filled = r.filled || len(got) > 0
 	r.mu.Unlock()
 	r.fetch()
 	if len(got) > 0 {
@@ -427,7 +429,10 @@ func (r *relay) flush() {
 func (r *relay) claim() claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return claim{credit: r.credit, inFlight: len(r.inFlight) + len(r.queue), starved: r.starved, retiring: r.retiring}
+	return claim{
+		credit: r.credit, inFlight: len(r.inFlight) + len(r.queue),
+		starved: r.starved, filled: r.filled, retiring: r.retiring,
+	}
 }
 
 // retire has the relay end when the client has answered what it has: it gets no
@@ -455,7 +460,7 @@ func (r *relay) assign(credit int) {
 	if credit > 0 {
 		r.starved = false
 	}
-	r.credit = credit
+	r.credit, r.filled = credit, false
 }
 
 // tell sees to it that the leader knows the credit.

@@ -23,10 +23,7 @@ type localSource struct {
 
 // inFlight returns how many messages the consumer has not answered.
 func (s *sources) inFlight() int {
-	n := 0
-	for _, k := range s.local {
-		n += k.InFlight()
-	}
+	n := s.localInFlight()
 	if len(s.relays) > 0 {
 		now := time.Now()
 		for _, r := range s.relays {
@@ -35,6 +32,19 @@ func (s *sources) inFlight() int {
 	}
 	return n
 }
+
+// localInFlight is inFlight of what this node leads.
+func (s *sources) localInFlight() int {
+	n := 0
+	for _, k := range s.local {
+		n += k.InFlight()
+	}
+	return n
+}
+
+// others returns how many sources there are beside the relays, for allot: what this
+// node leads counts as one.
+func (s *sources) others() int { return min(len(s.local), 1) }
 
 // live returns how many sources have not ended.
 func (s *sources) live() int {

@@ -33,6 +33,7 @@ type Subscription struct {
 	sources atomic.Pointer[sources]
 	turn    int    // of Take's goroutine: the source that is asked first
 	handed  handed // of Take's goroutine
+	lender  lender
 	ready   atomic.Int64
 	stopped atomic.Bool
 	changed atomic.Bool // the sources are to be looked at again, by Take's goroutine
@@ -136,6 +137,11 @@ func (s *Subscription) joinNew() {
 
 // allot shares out what may be in flight among the relays.
 func (s *Subscription) allot() {
+	s.share(func(ready, _, others, turn int, claims []claim) []int { return allot(ready, others, turn, claims) })
+}
+
+// share gives the relays the parts that a rule finds, if it finds any.
+func (s *Subscription) share(rule func(ready, local, others, turn int, claims []claim) []int) {
 	set := s.sources.Load()
 	if len(set.relays) == 0 {
 		return
@@ -150,9 +156,12 @@ func (s *Subscription) allot() {
 		ready = 0
 	}
 	s.shares++
-	parts := allot(ready, min(len(set.local), 1), s.shares, claims)
-	for i, r := range set.relays {
-		r.assign(parts[i])
+	parts := rule(ready, set.localInFlight(), set.others(), s.shares, claims)
+	if parts != nil {
+		for i, r := range set.relays {
+			r.assign(parts[i])
+		}
+		s.lender.lent.Store(slices.Min(parts) < ready/(len(parts)+set.others()))
 	}
 	s.mu.Unlock()
 	for _, r := range set.relays {
@@ -212,6 +221,9 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		if err != nil {
 			return total, err
 		}
+	}
+	if len(set.relays) > 0 && n > 1 {
+		s.lender.look(s, set, total)
 	}
 	return total, nil
 }

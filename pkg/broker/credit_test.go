@@ -1,0 +1,158 @@
+package broker
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// TestCreditThatOneLeaderDoesNotUseServesAnother has a client hold messages of one
+// leader while there are none at the others: all that it has room for must come.
+func TestCreditThatOneLeaderDoesNotUseServesAnother(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaders []meta.NodeID
+		ready   int
+	}{
+		"two relays":                  {[]meta.NodeID{"n2", "n3"}, 10},
+		"three relays":                {[]meta.NodeID{"n2", "n3", "n4"}, 25},
+		"fewer than relays":           {[]meta.NodeID{"n2", "n3", "n4"}, 2},
+		"a partition here, a relay":   {[]meta.NodeID{"n1", "n3"}, 10},
+		"a partition here, two of it": {[]meta.NodeID{"n1", "n2", "n3"}, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, "n1", "n2", "n3", "n4")
+				m.create("t", c.leaders...)
+				k := m.nodes["n1"].subscribe("t", "c")
+				k.SetReady(c.ready)
+				last := len(c.leaders) - 1
+				m.nodes["n1"].putAt("t", last, 2*c.ready)
+				for _, d := range k.takeSome(c.ready) {
+					if err := k.Finish(d.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 3 { // and back again, for whoever has lent it
+					m.nodes["n1"].putAt("t", 0, 1)
+					began := time.Now()
+					for got := -1; got != 0; {
+						d := k.takeSome(1)[0]
+						if got = d.ID.Partition(); time.Since(began) > time.Second {
+							t.Fatalf("what came to partition 0 is not delivered for %v", time.Since(began))
+						}
+						if err := k.Finish(d.ID); err != nil {
+							t.Fatal(err)
+						}
+					}
+					m.nodes["n1"].putAt("t", last, c.ready)
+				}
+			})
+		})
+	}
+}
+
+// TestLentCreditComesBack has the leader that has lent all of its credit get as
+// many messages as the one that has it, for a client that never has room for long.
+func TestLentCreditComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2", "n3")
+		m.create("t", "n2", "n3")
+		k := m.nodes["n1"].subscribe("t", "c")
+		const ready, messages = 10, 200
+		k.SetReady(ready)
+		m.nodes["n1"].putAt("t", 1, messages)
+		held := k.takeSome(ready)
+		m.nodes["n1"].putAt("t", 0, messages)
+		var got [2]int
+		for range messages {
+			if err := k.Finish(held[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			held = append(held[1:], k.takeSome(1)...)
+			got[held[ready-1].ID.Partition()]++
+			if n := k.InFlight(); n > ready {
+				t.Fatalf("%d in flight", n)
+			}
+			synctest.Wait()
+		}
+		if got[0] < messages/3 || got[1] < messages/3 {
+			t.Errorf("got %v of the two partitions", got)
+		}
+		for _, n := range []meta.NodeID{"n2", "n3"} {
+			if s := m.nodes[n].channelStats("t", "c"); s.TimedOut > 0 || s.InFlight > ready {
+				t.Errorf("%s: %+v", n, s)
+			}
+		}
+	})
+}
+
+func TestCreditIsLent(t *testing.T) {
+	for _, c := range []struct {
+		ready, local, others, turn int
+		claims                     []claim
+		want                       []int
+	}{
+		{10, 0, 0, 0, []claim{{credit: 5}, {credit: 5, inFlight: 5}}, []int{2, 8}},
+		{10, 0, 0, 0, []claim{{credit: 2}, {credit: 8, inFlight: 8}}, []int{1, 9}},
+		{10, 0, 0, 0, []claim{{credit: 1}, {credit: 9, inFlight: 9}}, []int{0, 10}},
+		{10, 0, 0, 0, []claim{{starved: true}, {credit: 10, inFlight: 10}}, nil},
+		{10, 0, 0, 0, []claim{{starved: true}, {credit: 10, inFlight: 9}}, []int{1, 9}},
+		{10, 0, 0, 0, []claim{{credit: 1, inFlight: 1}, {credit: 8, inFlight: 8}}, []int{2, 8}},
+		{10, 0, 0, 1, []claim{{credit: 1, inFlight: 1}, {credit: 8, inFlight: 8}}, []int{1, 9}},
+		{10, 0, 1, 0, []claim{{credit: 5, inFlight: 5}}, []int{8}},
+		{10, 4, 1, 0, []claim{{credit: 5, inFlight: 5}}, []int{6}},
+		{10, 5, 1, 0, []claim{{credit: 5, inFlight: 5}}, nil},
+		{1, 0, 0, 0, []claim{{credit: 1}, {}}, nil}, // it has room, and nothing came
+		{2, 0, 0, 0, []claim{{starved: true}, {credit: 1}, {credit: 1}}, []int{1, 1, 0}},
+		{10, 0, 0, 0, []claim{{inFlight: 3, retiring: true}, {credit: 5, inFlight: 5}}, []int{0, 7}},
+	} {
+		if got := lend(c.ready, c.local, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
+			t.Errorf("%d for %d, %d and %+v: got %v, want %v", c.ready, c.local, c.others, c.claims, got, c.want)
+		}
+	}
+}
+
+// TestNoMoreIsInFlightThanTheClientWants shares out credit after it was lent.
+func TestNoMoreIsInFlightThanTheClientWants(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 10000 {
+		ready, others := rng.IntN(30), rng.IntN(2)
+		claims := make([]claim, 1+rng.IntN(5))
+		left := ready
+		for i := range claims {
+			c := &claims[i]
+			c.inFlight = rng.IntN(left + 1)
+			left -= c.inFlight
+			c.credit, c.starved = rng.IntN(ready+1), rng.IntN(2) == 0
+		}
+		for name, parts := range map[string][]int{
+			"allot": allot(ready, others, rng.IntN(5), claims),
+			"lend":  lend(ready, 0, others, rng.IntN(5), claims),
+		} {
+			sum := 0
+			for i, n := range parts {
+				sum += max(n, claims[i].inFlight)
+			}
+			if sum > ready || parts != nil && slices.Min(parts) < 0 {
+				t.Fatalf("%s of %d among %+v: %v", name, ready, claims, parts)
+			}
+		}
+	}
+}
+
+// putAt publishes so many messages to a partition.
+func (n *node) putAt(name string, partition, count int) {
+	n.t.Helper()
+	for range count {
+		if r := n.publish(Publish{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
+			n.t.Fatal(r.Err)
+		}
+	}
+}
