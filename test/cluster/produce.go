@@ -17,6 +17,7 @@ const (
 	maxBurst = 4  // commands before it reads the answers
 	maxBatch = 10 // messages in an MPUB
 	maxDelay = 1500 * time.Millisecond
+	homing   = 250 * time.Millisecond // between two attempts to go back to the first node
 )
 
 // producer is one publisher through all its connections. It never sends a message
@@ -27,18 +28,21 @@ type producer struct {
 	name int
 	next int // number of the next message
 	conn *wire.Client
+	d    dialer
+	home time.Time // when it tries next to go back to its first node
 }
 
 // produce publishes until ctx ends.
 func (l *load) produce(ctx context.Context, name int) {
 	p := &producer{l: l, name: name, rng: rand.New(rand.NewPCG(l.o.seed, uint64(1+name)))}
-	d := dialer{nodes: l.nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
+	p.d = dialer{nodes: l.nodes, next: name, o: wire.Options{ID: fmt.Sprintf("producer-%d", name), UserAgent: userAgent, Timeout: patience}}
 	pace := time.Duration(int64(time.Second) * int64(l.o.producers) / int64(l.o.rate)) // for a message
 	for ctx.Err() == nil {
 		if p.conn == nil {
-			p.conn = d.dial(ctx)
+			p.conn = p.d.dial(ctx)
 			continue
 		}
+		p.goHome(ctx)
 		before := p.next
 		if l.stats().Owed < maxOpen {
 			p.burst()
@@ -48,6 +52,23 @@ func (l *load) produce(ctx context.Context, name int) {
 	if p.conn != nil {
 		p.conn.Close()
 	}
+}
+
+// goHome has a producer that went on elsewhere come back to the node that it began
+// at, once that is there again. A node prefers the partitions that it leads: if all
+// producers stayed with one that was never disturbed, the others' partitions would
+// get nothing, and consumers there would wait for ever.
+func (p *producer) goHome(ctx context.Context) {
+	if p.d.at() == p.l.nodes[p.name%len(p.l.nodes)] || time.Now().Before(p.home) {
+		return
+	}
+	began, d := time.Now(), p.d
+	d.next = p.name
+	if conn := d.dial(ctx); conn != nil {
+		p.conn.Close()
+		p.conn, p.d = conn, d
+	}
+	p.home = time.Now().Add(homing + 4*time.Since(began)) // one that hangs is asked seldom
 }
 
 // burst sends some commands and reads their answers. A connection that breaks
