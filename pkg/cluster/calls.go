@@ -26,6 +26,7 @@ const (
 	kindTransfer uint8 = 6 // the metadata's leader gives the lead to another
 	kindGone     uint8 = 7 // the metadata's leader -> how far the log reaches, u64 little-endian, where it was not heard of
 	kindStanding uint8 = 8 // -> raftstore.Standing of the metadata's leader: index, age in ns, u64 little-endian
+	kindSilent   uint8 = 9 // as kindGone, where it was not heard of for much longer
 
 	firstOfForward = forward.KindPublish
 )
@@ -111,8 +112,11 @@ func (n *Node) forwardCommand(ctx context.Context, leader meta.NodeID, command [
 	return n.ask(ctx, leader, kindCommand, command)
 }
 
-// askStanding is the store's raftstore.Ask.
+// askStanding is the store's raftstore.Ask. A leader that leaves it unanswered is
+// looked at.
 func (n *Node) askStanding(ctx context.Context, leader meta.NodeID) (raftstore.Standing, error) {
+	late := time.AfterFunc(unanswered, func() { n.desk.heir.suspect(leader, silent) })
+	defer late.Stop()
 	reply, err := n.ask(ctx, leader, kindStanding, nil)
 	if err != nil {
 		return raftstore.Standing{}, err

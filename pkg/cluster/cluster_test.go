@@ -494,7 +494,7 @@ func TestALeaderThatIsCutOffIsReplacedAndComesBack(t *testing.T) {
 				return others.Store().Node(meta.NodeID(lost)).State == meta.NodeDown
 			})
 			t.Logf("%s cut off: replaced after %v", lost, took)
-			if took > 5*time.Second {
+			if took > 1250*time.Millisecond { // the session timeout, and what is left of a probe
 				t.Errorf("took %v", took)
 			}
 			if since := time.Since(w.node(lost).Store().QuorumContact()); since < took-time.Second {
@@ -502,6 +502,27 @@ func TestALeaderThatIsCutOffIsReplacedAndComesBack(t *testing.T) {
 			}
 			w.cut(lost, false)
 			w.formed(3, 3)
+		}
+	})
+}
+
+func TestAShortCutCostsNoLeadership(t *testing.T) {
+	inWorld(t, three, 3, func(t *testing.T, w *world) {
+		w.start(three...)
+		w.formed(3, 3)
+		w.topic("t", []meta.NodeID{"n1", "n2", "n3"}, []meta.NodeID{"n2", "n3", "n1"}, []meta.NodeID{"n3", "n1", "n2"})
+		for range 20 {
+			w.sleep(10*time.Second + 37*time.Millisecond) // at another moment between two heartbeats each time
+			name := w.leader().name
+			w.cut(name, true)
+			w.sleep(400 * time.Millisecond)
+			w.cut(name, false)
+			w.formed(3, 3)
+		}
+		for i := range three {
+			if p := w.partition("n1", "t", i); p.Epoch != 1 {
+				t.Errorf("partition %d is in epoch %d", i, p.Epoch)
+			}
 		}
 	})
 }

@@ -47,12 +47,17 @@ type chair struct {
 // again until the Node is closed.
 func (c *chair) lead() {
 	ctx := c.work.ctx
+	var former meta.NodeID // that led before
 	for ctx.Err() == nil {
 		moved := c.store.LeaderChanged()
 		if c.store.IsLeader() {
-			c.leadOnce(ctx)
+			c.leadOnce(ctx, c.former(former))
+			former = ""
 			pause(ctx, leadAgain) // it may still seem to lead, while it hands that over
 			continue
+		}
+		if leader, known := c.store.Leader(); known && leader != c.self {
+			former = leader
 		}
 		select {
 		case <-moved:
@@ -61,8 +66,18 @@ func (c *chair) lead() {
 	}
 }
 
+// former returns what is known of the node that was the controller before this one:
+// what it is registered as before anything is agreed on that this node proposes.
+func (c *chair) former(id meta.NodeID) controller.Former {
+	n, heard := c.store.Node(id), c.store.Members().LeaderContact()
+	if n == nil || heard.IsZero() {
+		return controller.Former{}
+	}
+	return controller.Former{Node: id, Incarnation: n.Incarnation, Heard: heard}
+}
+
 // leadOnce is the controller until this node leads the metadata no longer.
-func (c *chair) leadOnce(ctx context.Context) {
+func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
 	c.work.start(func() { c.awaitDeposition(ctx, depose) })
@@ -73,7 +88,7 @@ func (c *chair) leadOnce(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	c.work.start(func() { c.tellChanges(ctx, changed) })
 	loop := controller.Loop{
-		Options: c.options, Self: c.self, Cluster: c, Changed: changed, Suspects: c.suspects,
+		Options: c.options, Self: c.self, Former: former, Cluster: c, Changed: changed, Suspects: c.suspects,
 	}
 	err := loop.Run(ctx)
 	c.decision.Store(nil)

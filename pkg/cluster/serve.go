@@ -65,7 +65,7 @@ func (d *desk) event(e peer.Event) {
 		d.chair.alarm.Fire()
 		d.chair.suspect(from)
 		if e.Kind == peer.EventRefused {
-			d.heir.refused(from)
+			d.heir.suspect(from, refusing)
 		}
 	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && d.rejected.isNew(&e):
 		d.log.Warn("a connection between nodes is refused", "node", e.Node, "address", e.Address, "class", e.Class.String(), "inbound", e.Inbound, "error", e.Err)
@@ -157,11 +157,11 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		d.roster.hurry(from)
 		reply(nil, nil)
 		return
-	case kindGone:
+	case kindGone, kindSilent:
 		var last uint64
 		err := ErrNotServing
 		if s := d.opened.Load(); s != nil {
-			last, err = unheard(s, meta.NodeID(payload))
+			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard())
 		}
 		if err != nil {
 			reply(nil, wireErrors.ToRemote(err))

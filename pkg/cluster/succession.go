@@ -23,6 +23,9 @@ const (
 	// quiet is how long a leader that is there is hardly ever unheard of, unless it
 	// or the network is slow: heartbeats come every 100 ms.
 	quiet = 100 * time.Millisecond
+	// unanswered is how long a leader that is there hardly ever leaves a question
+	// unanswered.
+	unanswered = 3 * quiet
 	// looks is how often a leader that seems dead is looked at, each time after
 	// another quiet.
 	looks = 5
@@ -33,13 +36,42 @@ const (
 // errHeard refuses to agree that the leader is dead.
 var errHeard = fate.Refuse("the leader was heard of")
 
+// suspicion is why a leader seems dead: the kind of the call by which the other
+// voters are asked.
+type suspicion uint8
+
+const (
+	refusing = suspicion(kindGone)   // its machine refuses connections
+	silent   = suspicion(kindSilent) // it leaves a question unanswered
+)
+
+// unheard returns how long a majority must not have heard of the leader.
+func (s suspicion) unheard() time.Duration {
+	if s == silent {
+		return raftstore.DefaultHeartbeatTimeout
+	}
+	return quiet
+}
+
+// confirmed says whether what a look at the leader came to is the same again.
+func (s suspicion) confirmed(look error) bool {
+	if s == silent {
+		return look != nil
+	}
+	return errors.Is(look, syscall.ECONNREFUSED)
+}
+
 // succession shortens the election of a leader of the metadata after the death
-// of the last one. The agreement's own way is to wait for a heartbeat that does
-// not come, for 0.5 to 1 s and longer where votes are split. But when a process is
-// killed, its machine refuses connections at once: if it does so twice, and most
-// voters have not heard of the leader since, the one of them that holds most asks
-// for votes. Whoever does that wrongly costs an election and nothing else: who may
-// lead is for the agreement to decide.
+// of the last one. The agreement's own way is that each voter finds at random
+// times, 0.5 to 1 s after each other, that it has not heard of the leader for 0.5 s,
+// and that most of them must have found that: 1 s in the middle, and up to 1.5 s.
+//
+// But when a process is killed, its machine refuses connections at once. And one that
+// hangs or is cut off leaves the questions unanswered that voters ask it all the time.
+// If then a second look comes to the same, and most voters have not heard of the leader,
+// for 0.1 s where it refuses and for 0.5 s where it is silent, the one of them that
+// holds most asks for votes. Whoever does that wrongly costs an election and nothing
+// else: who may lead is for the agreement to decide.
 type succession struct {
 	self      meta.NodeID
 	store     *atomic.Pointer[raftstore.Store]
@@ -51,8 +83,8 @@ type succession struct {
 	running atomic.Bool
 }
 
-// refused is told that a node's machine refuses connections. It does not block.
-func (s *succession) refused(id meta.NodeID) {
+// suspect is told that a node seems dead, and why. It does not block.
+func (s *succession) suspect(id meta.NodeID, why suspicion) {
 	store := s.store.Load()
 	if store == nil {
 		return
@@ -62,7 +94,7 @@ func (s *succession) refused(id meta.NodeID) {
 	}
 	if !s.work.start(func() {
 		defer s.running.Store(false)
-		s.succeed(s.work.ctx, store, id)
+		s.succeed(s.work.ctx, store, id, why)
 	}) {
 		s.running.Store(false)
 	}
@@ -70,7 +102,7 @@ func (s *succession) refused(id meta.NodeID) {
 
 // succeed asks for votes in the place of a leader, if it is dead and this node's
 // turn comes.
-func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead meta.NodeID) {
+func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) {
 	address := (*s.calls.roster.members.Load())[dead]
 	for range looks {
 		if !pause(ctx, quiet) || replaced(store, dead) {
@@ -79,10 +111,10 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 		look, cancel := context.WithTimeout(ctx, quiet)
 		_, err := s.transport.Ping(look, address)
 		cancel()
-		if !errors.Is(err, syscall.ECONNREFUSED) {
+		if !why.confirmed(err) {
 			return
 		}
-		place, agreed := s.place(ctx, store, dead)
+		place, agreed := s.place(ctx, store, dead, why)
 		if !agreed {
 			continue
 		}
@@ -123,7 +155,7 @@ type voter struct {
 
 // place asks the other voters. It returns whether a majority has not heard of
 // the leader, and this node's place among them.
-func (s *succession) place(ctx context.Context, store *raftstore.Store, dead meta.NodeID) (place int, agreed bool) {
+func (s *succession) place(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) (place int, agreed bool) {
 	ctx, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
 	var mu sync.Mutex // guards silent
@@ -139,12 +171,12 @@ func (s *succession) place(ctx context.Context, store *raftstore.Store, dead met
 		switch id {
 		case dead:
 		case s.self:
-			if last, err := unheard(store, dead); err == nil {
+			if last, err := unheard(store, dead, why.unheard()); err == nil {
 				note(id, last)
 			}
 		default:
 			asking.Go(func() {
-				reply, err := s.calls.ask(ctx, id, kindGone, []byte(dead))
+				reply, err := s.calls.ask(ctx, id, uint8(why), []byte(dead))
 				if err == nil && len(reply) == 8 {
 					note(id, binary.LittleEndian.Uint64(reply))
 				}
@@ -165,12 +197,12 @@ func placeAmong(self meta.NodeID, silent []voter, voters int) (place int, agreed
 }
 
 // unheard returns how far the agreement's log reaches here, or why this node does
-// not agree that a leader is dead.
-func unheard(store *raftstore.Store, leader meta.NodeID) (last uint64, err error) {
+// not agree that a leader is dead: it has heard of it, within so much time.
+func unheard(store *raftstore.Store, leader meta.NodeID, within time.Duration) (last uint64, err error) {
 	if now, known := store.Leader(); known && now != leader {
 		return 0, fmt.Errorf("%w: it is %s", errHeard, now)
 	}
-	if time.Since(store.Members().LeaderContact()) < quiet {
+	if time.Since(store.Members().LeaderContact()) < within {
 		return 0, errHeard
 	}
 	return store.Members().LastIndex(), nil

@@ -16,14 +16,22 @@ type Verdict struct {
 	Why         string // for the log and the operator
 }
 
+// Former is the controller before, as the one that succeeds it knows it.
+type Former struct {
+	Node        meta.NodeID // "": there was none, or it is not known
+	Incarnation uint64      // as which it was the controller
+	Heard       time.Time   // when it was last heard of
+}
+
 // Detector believes things about nodes. What it is told are facts with their
 // times; what it answers follows from them and from the time asked for. It is
 // not safe for concurrent use.
 type Detector struct {
-	opts  Options
-	self  meta.NodeID
-	last  time.Time // of the last Tick
-	nodes map[meta.NodeID]*patient
+	opts   Options
+	self   meta.NodeID
+	former Former
+	last   time.Time // of the last Tick
+	nodes  map[meta.NodeID]*patient
 }
 
 // patient is what is known of a node.
@@ -44,6 +52,11 @@ type patient struct {
 func NewDetector(o Options, self meta.NodeID, now time.Time) *Detector {
 	return &Detector{opts: o.WithDefaults(), self: self, last: now, nodes: map[meta.NodeID]*patient{}}
 }
+
+// Succeed says whom this controller succeeds, before the first Tick. The silence of
+// that one counts from before: a majority has not heard of it either. It has a
+// ProbeEvery at least to answer this controller.
+func (d *Detector) Succeed(f Former) { d.former = f }
 
 // Heard says that a node has answered, and as which incarnation. An answer of
 // another process than the registered one is no sign of life of that one: it is
@@ -163,6 +176,12 @@ func (d *Detector) meet(n *meta.Node, now time.Time) *patient {
 		return p
 	}
 	fresh := &patient{incarnation: n.Incarnation, alive: n.State != meta.NodeDown, heard: now, aliveSince: now}
+	if f := d.former; p == nil && f.Node == n.ID && f.Incarnation == n.Incarnation && f.Heard.Before(now) {
+		fresh.heard = f.Heard
+		if least := now.Add(d.opts.ProbeEvery - d.opts.SessionTimeout); fresh.heard.Before(least) {
+			fresh.heard = least
+		}
+	}
 	if p != nil {
 		fresh.deaths = p.deaths
 		if p.alive { // it ended, and started again before that was seen

@@ -9,13 +9,17 @@ import (
 )
 
 // detect runs a detector on node n1 that watches n2, by events "TIME WHAT" in
-// milliseconds, and returns what it said, and when.
-func detect(t *testing.T, events map[int]string, until int) []string {
+// milliseconds, and returns what it said, and when. n2 is the former controller,
+// which was heard of before the start; 0: it is not.
+func detect(t *testing.T, heard int, former uint64, events map[int]string, until int) []string {
 	t.Helper()
 	w := newWorld(t, Options{})
 	w.start("n1", "")
 	w.start("n2", "")
 	d := NewDetector(Options{}, "n1", w.clock())
+	if former > 0 {
+		d.Succeed(Former{"n2", former, w.clock().Add(-time.Duration(heard) * time.Millisecond)})
+	}
 	var said []string
 	for ms := 0; ms <= until; ms += 10 {
 		w.now = time.Duration(ms) * time.Millisecond
@@ -96,7 +100,37 @@ func TestDetector(t *testing.T) {
 		{"a refusal before a pause is forgotten", map[int]string{100: "refused", 110: "falls asleep", 5000: "asleep until then", 5010: "refused"}, 5050, "[]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := fmt.Sprint(detect(t, test.events, test.until)); got != test.want {
+			if got := fmt.Sprint(detect(t, 0, 0, test.events, test.until)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What the controller before has not said for a while counts, and it is given time to
+// answer the one that succeeds it.
+func TestDetectorOfASuccessor(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		heard  int    // ms before the start
+		former uint64 // incarnation
+		events map[int]string
+		until  int
+		want   string
+	}{
+		{"silent before", 600, 1, nil, 1500, "[400 n2 false]"},
+		{"for long", 5000, 1, nil, 1500, "[200 n2 false]"},
+		{"just heard of", 0, 1, nil, 1500, "[1000 n2 false]"},
+		{"heard of later than the start", -500, 1, nil, 1400, "[1000 n2 false]"},
+		{"answers", 5000, 1, map[int]string{190: "heard"}, 1180, "[]"},
+		{"answers and falls silent", 5000, 1, map[int]string{190: "heard"}, 1500, "[1190 n2 false]"},
+		{"refuses", 600, 1, map[int]string{10: "refused", 60: "refused"}, 1500, "[60 n2 false]"},
+		{"has started again since", 5000, 7, nil, 1500, "[1000 n2 false]"},
+		{"starts again", 600, 1, map[int]string{300: "started"}, 1500, "[1300 n2 false]"},
+		{"the successor pauses", 600, 1, map[int]string{100: "falls asleep", 5000: "asleep until then"}, 5990, "[]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := fmt.Sprint(detect(t, test.heard, test.former, test.events, test.until)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})

@@ -34,6 +34,7 @@ type Cluster interface {
 type Loop struct {
 	Options Options
 	Self    meta.NodeID
+	Former  Former
 	Cluster Cluster
 	// Changed, if not nil, brings a value after the metadata has changed. One
 	// that is not taken need not be repeated: a buffer of one is enough.
@@ -52,7 +53,7 @@ type answer struct {
 
 // Run decides and proposes until ctx ends, and returns the cause of that. When it
 // returns, nothing it started is running any more. Each call begins as a new
-// controller that has seen nothing.
+// controller, which knows of nothing but its Former.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -60,6 +61,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer cancel()
 	o := l.Options.WithDefaults()
 	core := New(o, l.Self, time.Now())
+	core.Succeed(l.Former)
 	answers := make(chan answer)
 	proposed := make(chan struct{})
 	asked := map[meta.NodeID]bool{}
