@@ -25,8 +25,11 @@ const (
 	outletsBytes = 256 << 20 // of all together
 
 	// strayGrace is how long the answers of a node that leads no longer are
-	// waited for.
+	// waited for, and how long where it had not answered anything for hungAfter:
+	// long enough for a refusal of one that is only slow.
 	strayGrace = 250 * time.Millisecond
+	hungAfter  = 500 * time.Millisecond
+	hungGrace  = 25 * time.Millisecond
 
 	// A partition that is refused is tried again after a pause that doubles from
 	// the first to the last of these, and begins anew whenever its metadata changes.
@@ -93,6 +96,7 @@ type outlet struct {
 	round    uint64               // of those under way
 	target   meta.NodeID          // of those under way
 	flying   map[*parcel]struct{} // under way, or being sent
+	answered time.Time            // something of those was last, or they began
 	strayed  time.Time            // another than the target was seen to lead since; zero: no
 	sending  bool                 // a goroutine sends what waited
 	returned []*parcel            // refused, to be sent again
@@ -213,6 +217,9 @@ func (o *outlet) take(x *parcel, target meta.NodeID) (again bool, err error) {
 		o.mu.Unlock()
 		o.set.poke()
 		return false, nil
+	}
+	if len(o.flying) == 0 {
+		o.answered = x.since
 	}
 	o.target = target
 	o.flying[x] = struct{}{}
@@ -358,7 +365,7 @@ func (o *outlet) retry(now time.Time) time.Duration {
 		for _, x := range pending {
 			o.flying[x] = struct{}{}
 		}
-		o.sending = true
+		o.sending, o.answered = true, now
 		o.target, o.round = target, o.set.rounds.Add(1)
 	}
 	round := o.round
@@ -418,7 +425,11 @@ func (o *outlet) takeStraysLocked(now time.Time, leader meta.NodeID) (strays []f
 	if o.strayed.IsZero() {
 		o.strayed = now
 	}
-	if left := strayGrace - now.Sub(o.strayed); left > 0 {
+	grace := strayGrace
+	if o.strayed.Sub(o.answered) >= hungAfter {
+		grace = hungGrace
+	}
+	if left := grace - now.Sub(o.strayed); left > 0 {
 		return nil, left
 	}
 	all := slices.SortedFunc(maps.Keys(o.flying), func(x, y *parcel) int { return cmp.Compare(x.seq, y.seq) })

@@ -347,6 +347,35 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	}
 }
 
+// TestStraysAreGivenUpSoonerWhereTheLeaderHung has a publish under way to a node
+// that leads no longer, and that answered something else before.
+func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
+	for _, test := range []struct{ silent, grace time.Duration }{
+		{0, strayGrace},
+		{hungAfter - 1, strayGrace},
+		{hungAfter, hungGrace},
+		{time.Minute, hungGrace},
+	} {
+		var got settled
+		began := time.Now()
+		x := &parcel{done: got.one()}
+		o := &outlet{set: &outlets{}, target: "n1", flying: map[*parcel]struct{}{x: {}}, answered: began}
+		now := began.Add(test.silent)
+		if strays, again := o.takeStraysLocked(now, "n1"); strays != nil || again >= 0 {
+			t.Errorf("%v: %d strays while n1 leads, again after %v", test.silent, len(strays), again)
+		}
+		if strays, again := o.takeStraysLocked(now, "n2"); strays != nil || again != test.grace {
+			t.Errorf("%v: %d strays at once, again after %v", test.silent, len(strays), again)
+		}
+		if strays, again := o.takeStraysLocked(now.Add(test.grace-1), "n2"); strays != nil || again != 1 {
+			t.Errorf("%v: %d strays too early, again after %v", test.silent, len(strays), again)
+		}
+		if strays, _ := o.takeStraysLocked(now.Add(test.grace), "n2"); len(strays) != 1 || !x.givenUp {
+			t.Errorf("%v: %d strays", test.silent, len(strays))
+		}
+	}
+}
+
 // TestNothingOvertakesWhatCouldNotBeSent has a publish find no connection, which
 // is heard of only when there is one and the next publish went through it.
 func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {

@@ -91,6 +91,9 @@ func (x *parcel) answer(reply []byte, err error) {
 	x.o.mu.Lock()
 	givenUp := x.givenUp
 	x.landed = true
+	if !givenUp {
+		x.o.answered = time.Now()
+	}
 	x.o.mu.Unlock()
 	if givenUp {
 		x.free()
