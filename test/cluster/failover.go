@@ -190,8 +190,12 @@ func failover(ctx context.Context, o options) error {
 		return err
 	}
 	missed := tabulate(os.Stdout, results)
-	if missed {
+	switch {
+	case missed:
 		return fmt.Errorf("an aim was missed; the logs are in %s", dir)
+	case o.keep:
+		fmt.Println("the logs are in", dir)
+		return nil
 	}
 	return os.RemoveAll(dir)
 }
