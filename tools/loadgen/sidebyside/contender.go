@@ -124,6 +124,7 @@ type result struct {
 	ServerCPUPerM float64 `json:"server_cpu_sec_per_m"`
 	RSSAfterMB    float64 `json:"rss_after_mb"`
 	IdleCPU       float64 `json:"idle_cpu_sec_per_sec"`
+	Others        float64 `json:"others_cpu_sec_per_sec"`
 	Lost          int64   `json:"lost"`
 	Ack           *latency
 	EndToEnd      *latency `json:"end_to_end"`
@@ -159,31 +160,32 @@ func (p *running) loadgen(ctx context.Context, program string, args ...string) (
 }
 
 // measure takes the figures of one load from fresh processes.
-func (l load) measure(ctx context.Context, o options, c contender) (figures map[string]float64, err error) {
+func (l load) measure(ctx context.Context, o options, c contender) (m measurement, err error) {
 	dir, err := os.MkdirTemp("", "sidebyside")
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer os.RemoveAll(dir)
 	p, err := start(ctx, c, dir)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	if l.args != nil {
 		r, err := p.loadgen(ctx, o.loadgen, l.args...)
 		if err = errors.Join(err, p.kill()); err != nil {
-			return nil, fmt.Errorf("%w\n%s", err, p.logs())
+			return m, fmt.Errorf("%w\n%s", err, p.logs())
 		}
-		return l.figures(r), nil
+		return measurement{l.figures(r), r.Others}, nil
 	}
 	_, err = p.loadgen(ctx, o.loadgen, "publish", "-duration", o.duration.String(), "-keep", "-topic", "restart")
 	if err = errors.Join(err, p.kill()); err != nil {
-		return nil, err
+		return m, err
 	}
 	if p, err = start(ctx, c, dir); err != nil {
-		return nil, err
+		return m, err
 	}
-	return map[string]float64{"to serving, ms": float64(p.ready.Microseconds()) / 1e3}, p.kill()
+	m.figures = map[string]float64{"to serving, ms": float64(p.ready.Microseconds()) / 1e3}
+	return m, p.kill()
 }
 
 // last returns the end of a log.

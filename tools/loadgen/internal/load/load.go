@@ -84,6 +84,9 @@ type Result struct {
 	ServerCPUPerM float64       `json:"server_cpu_sec_per_m,omitempty"`
 	Client        *proc.Usage   `json:"client,omitempty"`
 	Machine       *proc.Machine `json:"machine,omitempty"`
+	// Others is the CPU-seconds in a second that neither server, client nor kernel
+	// threads have used, at most: some of the interrupts are in it.
+	Others float64 `json:"others_cpu_sec_per_sec"`
 
 	RSSBeforeMB   float64 `json:"rss_before_mb,omitempty"`
 	RSSAfterMB    float64 `json:"rss_after_mb,omitempty"`
@@ -129,6 +132,7 @@ func (m meters) stop(r *Result, messages int64) error {
 		return err
 	}
 	r.Server, r.Client, r.Machine = &s, &c, &mach
+	r.Others = max(0, mach.Busy-mach.KThreads-s.CPUSec-c.CPUSec) / mach.Seconds
 	if messages > 0 {
 		r.ServerCPUPerM = s.CPUSec / float64(messages) * 1e6
 	}

@@ -26,15 +26,22 @@ type Usage struct {
 
 // Machine is what the whole machine did over an interval, in CPU-seconds.
 type Machine struct {
-	User   float64 `json:"user"`
-	Sys    float64 `json:"sys"`
-	Idle   float64 `json:"idle"`
-	IOWait float64 `json:"iowait"`
-	IRQ    float64 `json:"irq"`
-	Steal  float64 `json:"steal"`
+	Seconds float64 `json:"seconds"` // how long the interval was
+	User    float64 `json:"user"`
+	Sys     float64 `json:"sys"`
+	Idle    float64 `json:"idle"`
+	IOWait  float64 `json:"iowait"`
+	IRQ     float64 `json:"irq"`
+	Steal   float64 `json:"steal"`
 	// KThreads is what kernel threads used (writeback, journal, memory
 	// reclaim); it is part of Sys.
 	KThreads float64 `json:"kthreads"`
+	// Busy is all the time in which processors were not idle, the stolen included.
+	// The kernel measures it, while User, Sys and IRQ may be counted in ticks,
+	// which short runs escape.
+	Busy float64 `json:"busy"`
+
+	processors int // online
 }
 
 type sample struct {
@@ -118,12 +125,22 @@ func machine() (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
+	m := parseStat(b)
+	m.KThreads = kthreads()
+	return m, nil
+}
+
+// parseStat reads what the kernel says in /proc/stat of all processors together.
+func parseStat(b []byte) Machine {
 	f := strings.Fields(string(b[:bytes.IndexByte(b, '\n')]))
 	v := func(i int) float64 {
 		n, _ := strconv.ParseFloat(f[i], 64)
 		return n / tick
 	}
-	return Machine{User: v(1) + v(2), Sys: v(3), Idle: v(4), IOWait: v(5), IRQ: v(6) + v(7), Steal: v(8), KThreads: kthreads()}, nil
+	return Machine{
+		User: v(1) + v(2), Sys: v(3), Idle: v(4), IOWait: v(5), IRQ: v(6) + v(7), Steal: v(8),
+		processors: bytes.Count(b, []byte("\ncpu")),
+	}
 }
 
 // kthreads is the CPU-seconds of all kernel threads, the children of process 2.
@@ -157,6 +174,7 @@ type Meter struct {
 	pids   []int
 	first  sample
 	mfirst Machine
+	began  time.Time
 	stop   chan struct{}
 	wg     sync.WaitGroup
 	maxKB  int64
@@ -172,6 +190,7 @@ func Start(pids []int) (*Meter, error) {
 	if m.mfirst, err = machine(); err != nil {
 		return nil, err
 	}
+	m.began = time.Now()
 	m.maxKB = m.first.rssKB
 	m.wg.Add(1)
 	go func() {
@@ -202,6 +221,7 @@ func (m *Meter) Stop() (Usage, Machine, error) {
 	if err != nil {
 		return Usage{}, Machine{}, err
 	}
+	seconds := time.Since(m.began).Seconds()
 	u := Usage{
 		UserSec:    float64(s.user-m.first.user) / tick,
 		SysSec:     float64(s.sys-m.first.sys) / tick,
@@ -212,8 +232,10 @@ func (m *Meter) Stop() (Usage, Machine, error) {
 	}
 	u.CPUSec = u.UserSec + u.SysSec
 	f := m.mfirst
+	idle, wait := mm.Idle-f.Idle, mm.IOWait-f.IOWait
 	return u, Machine{
-		mm.User - f.User, mm.Sys - f.Sys, mm.Idle - f.Idle, mm.IOWait - f.IOWait, mm.IRQ - f.IRQ, mm.Steal - f.Steal,
-		max(0, mm.KThreads-f.KThreads),
+		Seconds: seconds,
+		User:    mm.User - f.User, Sys: mm.Sys - f.Sys, Idle: idle, IOWait: wait, IRQ: mm.IRQ - f.IRQ, Steal: mm.Steal - f.Steal,
+		KThreads: max(0, mm.KThreads-f.KThreads), Busy: max(0, float64(mm.processors)*seconds-idle-wait), processors: mm.processors,
 	}, nil
 }
