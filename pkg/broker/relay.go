@@ -155,7 +155,6 @@ func (r *relay) fetched(reply []byte, err error) {
 	now := time.Now()
 	if !r.running.steady(now) {
 		r.end(errPaused)
-		r.leave()
 		return
 	}
 	r.mu.Lock()
@@ -180,11 +179,13 @@ func (r *relay) fetched(reply []byte, err error) {
 	}
 }
 
-// end notes that the leader has ended the subscription, and tells it on.
+// end ends the relay for a reason that this side or the leader has, and tells it
+// on. The leader, who may not know, hands back what is in flight.
 func (r *relay) end(why error) {
 	if !r.stop(why) {
 		return
 	}
+	r.leave()
 	r.mu.Lock()
 	answers := r.answers
 	r.answers = nil
@@ -234,7 +235,6 @@ func (r *relay) gone() bool {
 func (r *relay) take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
 	if !r.running.steady(now) {
 		r.end(errPaused)
-		r.leave()
 		return 0, nil
 	}
 	r.reserve(now, max)

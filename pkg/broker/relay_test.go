@@ -6,10 +6,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -493,5 +496,38 @@ func TestBigMessagesGoThroughARelay(t *testing.T) {
 		if err := c.Finish(d.ID); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestARelayThatGivesUpTellsTheLeader: its subscription there would be given
+// messages that nobody hands over, until they time out.
+func TestARelayThatGivesUpTellsTheLeader(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	c := m.nodes["n1"].subscribe("t", "c")
+	m.nodes["n2"].put("t", "a")
+	first := c.takeSome(1)[0]
+	broke := make(chan struct{})
+	var once sync.Once
+	m.link("n1", "n2").refuse(func(kind uint8) (err error) {
+		if kind == forward.KindAnswer {
+			once.Do(func() {
+				err = fate.Refuse("too much waits to be sent")
+				close(broke)
+			})
+		}
+		return err
+	})
+	if err := c.Finish(first.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-broke
+	for _, body := range []string{"b", "c", "d"} {
+		m.nodes["n2"].put("t", body)
+	}
+	got := strings.Fields(c.take(4))
+	slices.Sort(got)
+	if fmt.Sprint(got) != "[a b c d]" {
+		t.Errorf("got %v", got)
 	}
 }
