@@ -24,18 +24,20 @@ func (l *lan) serves(id meta.NodeID, name string) bool {
 }
 
 func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
-	l := newLan(t, soon, "n1", "n2", "n3")
-	l.create("t", "n1", "n2", "n3")
-	l.mustPut("t", 0, "a", "b", "c") // nothing about it has changed since
-	l.crash("n3")
-	l.lose("n3")
-	l.kill("n1")
-	l.down("n1") // or it would be elected
-	l.start("n3")
-	l.elect("t", 0, "n3") // it is in the in-sync set, by the metadata
-	l.eventually("a leader that has all", func() bool { return l.at("n2").lookup("t").leds(0) != nil })
-	l.mustPut("t", 0, "d")
-	l.wholeAt("n3", "t", 4)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "a", "b", "c") // nothing about it has changed since
+		l.crash("n3")
+		l.lose("n3")
+		l.kill("n1")
+		l.down("n1") // or it would be elected
+		l.start("n3")
+		l.elect("t", 0, "n3") // it is in the in-sync set, by the metadata
+		l.eventually("a leader that has all", func() bool { return l.at("n2").lookup("t").leds(0) != nil })
+		l.mustPut("t", 0, "d")
+		l.wholeAt("n3", "t", 4)
+	})
 }
 
 // down has the metadata say that a node is down.
@@ -69,36 +71,38 @@ func TestALeaderWithoutDataHandsOverToWhoComesWhileItPauses(t *testing.T) {
 }
 
 func TestTheOnlyReplicaInSyncThatLostItsDataWaitsForAnOperator(t *testing.T) {
-	l := newLan(t, soon, "n1", "n2", "n3")
-	l.create("t", "n1", "n2", "n3")
-	l.mustPut("t", 0, "a", "b", "c")
-	l.kill("n2")
-	l.kill("n3")
-	l.eventually("n1 to be alone in sync", func() bool {
-		return slices.Equal(l.store.Topic("t").Partitions[0].ISR, []meta.NodeID{"n1"})
-	})
-	l.crash("n1")
-	l.lose("n1")
-	for range 2 { // what was found at the first start is not forgotten at the second
-		l.start("n1")
-		if l.serves("n1", "t") {
-			t.Fatal("a replica that lost its data serves nothing as if it were all")
-		}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "a", "b", "c")
+		l.kill("n2")
+		l.kill("n3")
+		l.eventually("n1 to be alone in sync", func() bool {
+			return slices.Equal(l.store.Topic("t").Partitions[0].ISR, []meta.NodeID{"n1"})
+		})
 		l.crash("n1")
-	}
-	l.start("n1")
-	l.start("n2")
-	l.start("n3")
-	p := l.store.Topic("t").Partitions[0]
-	r, err := l.store.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
-		{Topic: "t", Version: p.Version, Leader: "n2", Unclean: true},
-	}})
-	if err != nil || r.Failed != nil {
-		t.Fatal(err, r.Failed)
-	}
-	l.inSync("t", 0, 3)
-	l.mustPut("t", 0, "d")
-	l.wholeAt("n1", "t", 4)
+		l.lose("n1")
+		for range 2 { // what was found at the first start is not forgotten at the second
+			l.start("n1")
+			if l.serves("n1", "t") {
+				t.Fatal("a replica that lost its data serves nothing as if it were all")
+			}
+			l.crash("n1")
+		}
+		l.start("n1")
+		l.start("n2")
+		l.start("n3")
+		p := l.store.Topic("t").Partitions[0]
+		r, err := l.store.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+			{Topic: "t", Version: p.Version, Leader: "n2", Unclean: true},
+		}})
+		if err != nil || r.Failed != nil {
+			t.Fatal(err, r.Failed)
+		}
+		l.inSync("t", 0, 3)
+		l.mustPut("t", 0, "d")
+		l.wholeAt("n1", "t", 4)
+	})
 }
 
 // A reassignment takes a replica away from a node and gives it back, while that

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -82,126 +83,137 @@ func (l *lan) settleLog(id meta.NodeID, name string) {
 }
 
 func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
-	l := newLan(t, soon, "n1", "n2", "n3")
-	l.create("t", "n1", "n2", "n3")
-	for i := range 5 {
-		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
-	}
-	l.inSync("t", 0, 3)
-	l.settleLog("n3", "t")
-	l.kill("n3")
-	l.spoil("n3", "t", 0, "111")
-	l.start("n3")
-	l.wholeAt("n3", "t", 5)
-	l.inSync("t", 0, 3)
-	if n := l.at("n3").LogStats().Damaged; n != 0 {
-		t.Errorf("%d damaged ranges", n)
-	}
-	l.eventually("what was set aside to go", func() bool {
-		names, err := l.hosts["n3"].disk.ReadDir("data/quarantine")
-		return err == nil && len(names) == 0
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		for i := range 5 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+		}
+		l.inSync("t", 0, 3)
+		l.settleLog("n3", "t")
+		l.kill("n3")
+		l.spoil("n3", "t", 0, "111")
+		l.start("n3")
+		l.wholeAt("n3", "t", 5)
+		l.inSync("t", 0, 3)
+		if n := l.at("n3").LogStats().Damaged; n != 0 {
+			t.Errorf("%d damaged ranges", n)
+		}
+		l.eventually("what was set aside to go", func() bool {
+			names, err := l.hosts["n3"].disk.ReadDir("data/quarantine")
+			return err == nil && len(names) == 0
+		})
 	})
 }
 
 func TestADamagedLeaderHandsOverAndIsCopiedAnew(t *testing.T) {
-	l := newLan(t, soon, "n1", "n2", "n3")
-	l.create("t", "n1", "n2", "n3")
-	for i := range 5 {
-		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
-	}
-	l.settleLog("n1", "t")
-	l.crash("n1")
-	l.spoil("n1", "t", 0, "111")
-	l.start("n1") // it still leads, by the metadata
-	l.eventually("another leader", func() bool { return l.store.Topic("t").Partitions[0].Leader != "n1" })
-	l.mustPut("t", 0, "after")
-	l.inSync("t", 0, 3)
-	l.wholeAt("n1", "t", 6)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		for i := range 5 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+		}
+		l.settleLog("n1", "t")
+		l.crash("n1")
+		l.spoil("n1", "t", 0, "111")
+		l.start("n1") // it still leads, by the metadata
+		l.eventually("another leader", func() bool { return l.store.Topic("t").Partitions[0].Leader != "n1" })
+		l.mustPut("t", 0, "after")
+		l.inSync("t", 0, 3)
+		l.wholeAt("n1", "t", 6)
+	})
 }
 
 func TestAReplicaThatLostItsDataIsNotTakenForOneInSync(t *testing.T) {
 	for _, lost := range []meta.NodeID{"n1", "n3"} {
 		t.Run(string(lost), func(t *testing.T) {
-			l := newLan(t, soon, "n1", "n2", "n3")
-			l.create("t", "n1", "n2", "n3")
-			l.mustPut("t", 0, "a", "b", "c")
-			l.inSync("t", 0, 3)
-			l.elect("t", 0, "n2") // it is not new any more
-			l.mustPut("t", 0, "d")
-			l.inSync("t", 0, 3)
-			l.elect("t", 0, "n1")
-			l.mustPut("t", 0, "e")
-			l.crash(lost)
-			if err := l.hosts[lost].disk.RemoveAll("data/topics"); err != nil {
-				t.Fatal(err)
-			}
-			l.start(lost)
-			l.eventually("a leader that has all", func() bool {
-				p := l.store.Topic("t").Partitions[0]
-				return p.Leader != lost && len(p.ISR) == 3
+			synctest.Test(t, func(t *testing.T) {
+				l := newLan(t, soon, "n1", "n2", "n3")
+				l.create("t", "n1", "n2", "n3")
+				l.mustPut("t", 0, "a", "b", "c")
+				l.inSync("t", 0, 3)
+				l.elect("t", 0, "n2") // it is not new any more
+				l.mustPut("t", 0, "d")
+				l.inSync("t", 0, 3)
+				l.elect("t", 0, "n1")
+				l.mustPut("t", 0, "e")
+				l.crash(lost)
+				if err := l.hosts[lost].disk.RemoveAll("data/topics"); err != nil {
+					t.Fatal(err)
+				}
+				l.start(lost)
+				l.eventually("a leader that has all", func() bool {
+					p := l.store.Topic("t").Partitions[0]
+					return p.Leader != lost && len(p.ISR) == 3
+				})
+				l.mustPut("t", 0, "f")
+				l.wholeAt(lost, "t", 6)
 			})
-			l.mustPut("t", 0, "f")
-			l.wholeAt(lost, "t", 6)
 		})
 	}
 }
 
 func TestTheOnlyCopyServesWhatIsLeft(t *testing.T) {
-	l := newLan(t, soon, "n1", "n2", "n3")
-	l.create("t", "n1")
-	for i := range 5 {
-		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
-	}
-	l.stop("n1")
-	l.spoil("n1", "t", 0, "111")
-	l.start("n1")
-	c := l.subscribe("t", "c", 0)
-	if got := c.take(4); strings.Contains(got, "1") {
-		t.Errorf("got %q", got)
-	}
-	if h := l.at("n1").Health(); !h.Degraded {
-		t.Errorf("health %+v", h)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1")
+		for i := range 5 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 100))
+		}
+		l.stop("n1")
+		l.spoil("n1", "t", 0, "111")
+		l.start("n1")
+		c := l.subscribe("t", "c", 0)
+		if got := c.take(4); strings.Contains(got, "1") {
+			t.Errorf("got %q", got)
+		}
+		if h := l.at("n1").Health(); !h.Degraded {
+			t.Errorf("health %+v", h)
+		}
+	})
 }
 
 func TestDamageThatAConsumerMeetsHandsTheLeadershipOver(t *testing.T) {
-	l := newLan(t, soon, "n1", "n2", "n3")
-	l.create("t", "n1", "n2", "n3")
-	var want []string
-	for i := range 5 {
-		want = append(want, strings.Repeat(fmt.Sprint(i), 100))
-	}
-	l.mustPut("t", 0, want...)
-	l.inSync("t", 0, 3)
-	l.stop("n1") // in order: it does not look at what it wrote when it starts
-	l.spoil("n1", "t", 0, "111")
-	l.start("n1")
-	l.inSync("t", 0, 3)
-	if l.store.Topic("t").Partitions[0].Leader != "n1" {
-		l.elect("t", 0, "n1")
-	}
-	var got []string
-	for range 2 { // the first leader's consumers are told to go
-		c := l.subscribe("t", "c", 0)
-		for len(got) < len(want) && c.ended.Load() == nil {
-			_, err := c.Take(time.Now(), 1, func(d *topic.Delivery) error {
-				got = append(got, string(d.Body))
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := len(got); n > 0 && c.InFlight() > 0 {
-				_ = c.Finish(seq.NewMessageID(0, seq.Offset(n-1)))
-			}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		var want []string
+		for i := range 5 {
+			want = append(want, strings.Repeat(fmt.Sprint(i), 100))
 		}
-		c.Close()
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("delivered %.3q", got)
-	}
-	l.inSync("t", 0, 3)
-	l.wholeAt("n1", "t", 5)
+		l.mustPut("t", 0, want...)
+		l.inSync("t", 0, 3)
+		l.stop("n1") // in order: it does not look at what it wrote when it starts
+		l.spoil("n1", "t", 0, "111")
+		l.start("n1")
+		l.inSync("t", 0, 3)
+		if l.store.Topic("t").Partitions[0].Leader != "n1" {
+			l.elect("t", 0, "n1")
+		}
+		var got []string
+		for range 2 { // the first leader's consumers are told to go
+			c := l.subscribe("t", "c", 0)
+			for len(got) < len(want) && c.ended.Load() == nil {
+				_, err := c.Take(time.Now(), 1, func(d *topic.Delivery) error {
+					got = append(got, string(d.Body))
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := len(got); n > 0 && c.InFlight() > 0 {
+					_ = c.Finish(seq.NewMessageID(0, seq.Offset(n-1)))
+				}
+				time.Sleep(time.Millisecond) // of the bubble
+			}
+			c.Close()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("delivered %.3q", got)
+		}
+		l.inSync("t", 0, 3)
+		l.wholeAt("n1", "t", 5)
+	})
 }
 
 func TestATopicWhoseLeaderGoesAtOnceLosesNothing(t *testing.T) {
