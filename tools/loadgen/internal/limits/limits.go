@@ -33,6 +33,10 @@ func Run(dir string, d time.Duration) ([]Limit, error) {
 	for _, f := range []func(time.Duration) ([]Limit, error){
 		memory, checksum, roundTrip, stream,
 		func(d time.Duration) ([]Limit, error) { return appends(dir, d) },
+		func(d time.Duration) ([]Limit, error) {
+			limit, err := paced{files: 3, rate: 2000}.run(dir, d)
+			return []Limit{limit}, err
+		},
 	} {
 		l, err := f(d)
 		if err != nil {
@@ -266,12 +270,21 @@ func (c appending) run(dir string, d time.Duration) (Limit, error) {
 
 // file makes a writer's file.
 func (c appending) file(dir string) (*os.File, error) {
+	if c.pre {
+		return written(dir, preWritten)
+	}
+	return os.CreateTemp(dir, "limits")
+}
+
+// written makes a file whose first blocks are on the disk, so many MiB at least
+// that size bytes are among them.
+func written(dir string, size int) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "limits")
-	if err != nil || !c.pre {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
 	z := make([]byte, 1<<20)
-	for range preWritten / len(z) {
+	for range (size + len(z) - 1) / len(z) {
 		if _, err := f.Write(z); err != nil {
 			return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
