@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -179,19 +180,21 @@ func TestCreatingThroughAnyNodeIsAnsweredWhenTheLeadersServe(t *testing.T) {
 }
 
 func TestATopicIsMadeThoughANodeIsDown(t *testing.T) {
-	l := newLan(t, nil, "n1", "n2", "n3")
-	l.kill("n2")
-	l.failOver("n2")
-	began := time.Now()
-	if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
-		t.Fatal(err)
-	}
-	l.mustPut("t", 0, "a")
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %v until it could be published to", took)
-	}
-	l.start("n2")
-	l.inSync("t", 0, 3)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2", "n3")
+		l.kill("n2")
+		l.failOver("n2")
+		began := time.Now()
+		if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+			t.Fatal(err)
+		}
+		l.mustPut("t", 0, "a")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v until it could be published to", took)
+		}
+		l.start("n2")
+		l.inSync("t", 0, 3)
+	})
 }
 
 func TestAReplicaThatMovedWhileItsNodeWasAwayGoesAtTheStart(t *testing.T) {
