@@ -4,3 +4,5 @@ package replica
 
 // seedCount is how many seeds are run where nobody says how many.
 const seedCount = 20
+
+const raceEnabled = false

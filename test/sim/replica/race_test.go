@@ -4,3 +4,5 @@ package replica
 
 // seedCount is smaller where everything takes ten times as long.
 const seedCount = 10
+
+const raceEnabled = true
