@@ -27,8 +27,8 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model fuzz conformance \
-	crash chaos soak bench bench-failover bench-nsqd bench-peers golden cover install-tools clean
+.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers golden cover install-tools clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,7 @@ unit:
 
 race: ## all Go tests with the race detector
 	$(GO) test -race -timeout 10m ./...
+	$(GO) test -run Address ./pkg/cluster
 	cd tools/loadgen && $(GO) test -race ./...
 
 sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
@@ -79,6 +80,9 @@ sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FI
 
 model: ## search the model of replication in larger bounds, for minutes
 	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v
+
+mutation: ## plant mistakes into the sources: a test must find each (ARGS="-only Epoch")
+	$(GO) run ./test/mutation $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME (1m)
 	@test/fuzz.sh $(FUZZTIME)
@@ -91,6 +95,9 @@ crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every messag
 
 chaos: build ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
 	$(GO) run ./test/cluster $(ARGS)
+
+hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 200 -only deflate")
+	$(GO) run ./test/hostile $(ARGS)
 
 soak: build ## both for SOAK (30m) each, with longer pauses
 	$(GO) run ./test/crash -rounds 0 -for $(SOAK)

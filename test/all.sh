@@ -38,10 +38,12 @@ step tools make --no-print-directory install-tools
 step check make --no-print-directory check
 step race make --no-print-directory race
 step sim make --no-print-directory sim
+step mutation make --no-print-directory mutation
 step fuzz make --no-print-directory fuzz "FUZZTIME=$fuzztime"
 step conformance make --no-print-directory conformance
 step conformance-3 make --no-print-directory conformance NODES=3
 step crash make --no-print-directory crash "ROUNDS=$rounds"
+step hostile make --no-print-directory hostile "ARGS=-for 1s -slack 200"
 step cluster make --no-print-directory chaos
 
 printf '\n%-14s %-8s %s\n' STEP RESULT SECONDS

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/internal/nsqclient"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -147,28 +146,23 @@ func (g *globals) showReport(cmd *cobra.Command, r benchReport, cause error) err
 	return nil
 }
 
-// benchTopic returns the NSQ addresses for a topic, which is created if need be.
-func benchTopic(ctx context.Context, g *globals, topic string) ([]string, error) {
-	addresses, err := leaderAddresses(ctx, g, topic)
-	if api.CodeOf(err) != api.CodeNotFound {
-		return addresses, err
-	}
-	_, err = query(ctx, g, func(ctx context.Context) (*api.Topic, error) {
-		return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return leaderAddresses(ctx, g, topic)
+// benchTarget is a topic that is published to.
+type benchTarget struct {
+	finder
+	partitions int
 }
 
-// benchConns opens n connections, round the addresses.
-func benchConns(ctx context.Context, g *globals, addresses []string, n, window int) ([]*nsqclient.Conn, error) {
-	o := clientOptions(g)
-	o.Window = window
-	round := make([]string, n)
-	for i := range round {
-		round[i] = addresses[i%len(addresses)]
+// benchTopic returns a topic to publish to, which is created if need be.
+func benchTopic(cmd *cobra.Command, g *globals, topic string, given []string) (benchTarget, error) {
+	b := benchTarget{finder: finder{g, topic, given, cmd.ErrOrStderr()}}
+	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	if api.CodeOf(err) == api.CodeNotFound {
+		t, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) {
+			return g.client.CreateTopic(ctx, api.CreateTopic{Name: topic})
+		})
 	}
-	return dialAll(ctx, g, round, o)
+	if err == nil {
+		b.partitions = len(t.Partitions)
+	}
+	return b, err
 }

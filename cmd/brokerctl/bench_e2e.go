@@ -44,7 +44,7 @@ func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 // drain says what is consumed: what is published, as far as that is known.
 func (o *e2eOptions) drain() drainOptions {
 	const ready = 2000
-	d := drainOptions{channel: o.channel, idle: o.idle, ready: ready}
+	d := drainOptions{channel: o.channel, idle: o.idle, ready: ready, tcp: o.load.tcp}
 	if o.load.duration == 0 {
 		d.messages = o.load.messages
 	}
@@ -53,25 +53,19 @@ func (o *e2eOptions) drain() drainOptions {
 
 func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error {
 	ctx := cmd.Context()
-	addresses := o.load.tcp
-	if len(addresses) == 0 {
-		var err error
-		if addresses, err = benchTopic(ctx, g, topic); err != nil {
-			return err
-		}
+	target, err := benchTopic(cmd, g, topic, o.load.tcp)
+	if err != nil {
+		return err
 	}
 	s := newStamp()
 	d := newDrain(o.drain(), s)
-	consumers, err := benchConns(ctx, g, addresses, len(addresses), 0)
-	if err != nil {
+	consumers := d.subscribers(cmd, g, topic)
+	if err := consumers.open(ctx, 1); err != nil {
 		return err
 	}
-	if err := d.subscribe(ctx, consumers, topic); err != nil {
-		return err
-	}
-	producers, err := benchConns(ctx, g, addresses, o.load.producers, o.load.window)
-	if err != nil {
-		closeAll(consumers)
+	load := &load{target: target, o: o.load, stamp: s}
+	if err := load.open(ctx); err != nil {
+		closeAll(consumers.conns)
 		return err
 	}
 	var consuming sync.WaitGroup
@@ -79,7 +73,7 @@ func benchE2E(cmd *cobra.Command, g *globals, o e2eOptions, topic string) error 
 	draining, enough := context.WithCancel(ctx)
 	defer enough()
 	consuming.Go(func() { consumeErr = d.run(draining, consumers) })
-	published, acks, took, failed := publishLoad(ctx, producers, topic, o.load, s)
+	published, acks, took, failed := load.run(ctx)
 	if published.messages == 0 {
 		enough()
 	}

@@ -101,15 +101,16 @@ func (b *budget) claim(n int64) (int64, time.Time) {
 	return n, b.start.Add(time.Duration(first) * b.each)
 }
 
-// producer publishes on one connection. Latency counts from when a batch was
-// due, so that a slow answer is not hidden by what it kept from being sent.
+// producer publishes on one connection, and on those that replace it. It goes round the
+// partitions, one batch each, as a client does that has no keys. Latency counts from when
+// a batch was due, so that a slow answer is not hidden by what it kept from being sent.
 type producer struct {
-	conn   *nsqclient.Conn
-	topic  string
-	o      loadOptions
-	budget *budget
-	stamp  stamp
+	load *load
+	conn *nsqclient.Conn
+	at   string // where that is connected to
+	next int    // partition
 
+	mu     sync.Mutex // guards what follows: of a connection that ended, answers may come
 	acks   histogram
 	counts counts
 	err    error // the first that was answered
@@ -118,9 +119,9 @@ type producer struct {
 // run publishes until the budget or the context ends, and waits for the answers.
 func (p *producer) run(ctx context.Context) {
 	var answers sync.WaitGroup
-	bodies := p.bodies()
+	bodies := p.load.bodies()
 	for ctx.Err() == nil {
-		n, due := p.budget.claim(int64(p.o.batch))
+		n, due := p.load.budget.claim(int64(p.load.o.batch))
 		if n == 0 {
 			break
 		}
@@ -130,23 +131,45 @@ func (p *producer) run(ctx context.Context) {
 			pause(ctx, wait)
 		}
 		for _, b := range bodies[:n] {
-			p.stamp.put(b, due)
+			p.load.stamp.put(b, due)
 		}
-		answers.Add(1)
-		err := p.conn.Publish(ctx, nsqclient.Publish{Topic: p.topic, Partition: nsqclient.AnyPartition, Bodies: bodies[:n]}, func(err error) {
-			p.answered(n, due, err)
+		partition := p.next % max(p.load.target.partitions, 1)
+		p.next++
+		for {
+			answers.Add(1)
+			err := p.conn.Publish(ctx, nsqclient.Publish{Topic: p.load.target.topic, Partition: partition, Bodies: bodies[:n]}, func(err error) {
+				p.answered(n, due, err)
+				answers.Done()
+			})
+			if err == nil {
+				break
+			}
 			answers.Done()
-		})
-		if err != nil {
-			answers.Done()
-			break // the connection or the run is over
+			if !errors.Is(err, nsqclient.ErrClosed) || !p.reconnect(ctx, err) {
+				answers.Wait()
+				return // the run is over
+			}
 		}
 	}
 	answers.Wait()
 }
 
+// reconnect replaces the connection, which has ended. It returns whether the producer can
+// go on.
+func (p *producer) reconnect(ctx context.Context, why error) bool {
+	c, where, err := p.load.target.redial(ctx, p.at, why, p.load.dial)
+	if err != nil {
+		return false
+	}
+	p.conn, p.at = c, where
+	p.load.read(c)
+	return true
+}
+
 // answered runs on the connection's goroutine, for one answer at a time.
 func (p *producer) answered(n int64, due time.Time, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err != nil {
 		p.counts.failed += n
 		if p.err == nil {
@@ -156,15 +179,15 @@ func (p *producer) answered(n int64, due time.Time, err error) {
 	}
 	p.acks.record(time.Since(due))
 	p.counts.messages += n
-	p.counts.bytes += n * int64(p.o.size)
+	p.counts.bytes += n * int64(p.load.o.size)
 }
 
 // bodies makes a batch of bodies that do not compress.
-func (p *producer) bodies() [][]byte {
+func (l *load) bodies() [][]byte {
 	source := rand.New(rand.NewPCG(1, 2)) // the same in every run
-	bodies := make([][]byte, p.o.batch)
+	bodies := make([][]byte, l.o.batch)
 	for i := range bodies {
-		bodies[i] = make([]byte, p.o.size)
+		bodies[i] = make([]byte, l.o.size)
 		for j := range bodies[i] {
 			bodies[i][j] = byte(source.Uint32())
 		}
@@ -196,34 +219,76 @@ func (s stamp) get(body []byte) (time.Time, bool) {
 	return s.base.Add(time.Duration(binary.BigEndian.Uint64(body[8:]))), true
 }
 
-// publishLoad publishes on every connection and returns what came of it. The
-// connections are closed.
-func publishLoad(ctx context.Context, conns []*nsqclient.Conn, topic string, o loadOptions, s stamp) (counts, histogram, time.Duration, error) {
-	if o.duration > 0 {
+// load publishes on several connections.
+type load struct {
+	target benchTarget
+	o      loadOptions
+	stamp  stamp
+
+	producers []*producer
+	budget    *budget
+	running   context.Context // of the connections
+	reading   sync.WaitGroup
+}
+
+// open makes the connections, round the addresses: all, or none.
+func (l *load) open(ctx context.Context) error {
+	addresses, err := l.target.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	round := make([]string, l.o.producers)
+	for i := range round {
+		round[i] = addresses[i%len(addresses)]
+	}
+	conns, err := dialAll(ctx, l.target.g, round, l.options())
+	for i, c := range conns {
+		l.producers = append(l.producers, &producer{load: l, conn: c, at: round[i], next: i, acks: newHistogram()})
+	}
+	return err
+}
+
+func (l *load) options() nsqclient.Options {
+	o := clientOptions(l.target.g)
+	o.Window = l.o.window
+	return o
+}
+
+func (l *load) dial(ctx context.Context, address string) (*nsqclient.Conn, error) {
+	return dial(ctx, address, l.options())
+}
+
+// read reads the answers on a connection. Its end shows in them.
+func (l *load) read(c *nsqclient.Conn) {
+	l.reading.Go(func() { _ = c.Run(l.running, nil) })
+}
+
+// run publishes on every connection and returns what came of it. The connections are
+// closed.
+func (l *load) run(ctx context.Context) (counts, histogram, time.Duration, error) {
+	if l.o.duration > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.duration)
+		ctx, cancel = context.WithTimeout(ctx, l.o.duration)
 		defer cancel()
 	}
 	start := time.Now()
-	b := newBudget(o, start)
-	running, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // answers are waited for
-	var reading, publishing sync.WaitGroup
-	producers := make([]*producer, len(conns))
-	for i, c := range conns {
-		p := &producer{conn: c, topic: topic, o: o, budget: b, stamp: s, acks: newHistogram()}
-		producers[i] = p
-		reading.Go(func() { _ = c.Run(running, nil) }) // its end shows in the answers
+	l.budget = newBudget(l.o, start)
+	var stop context.CancelCauseFunc
+	l.running, stop = context.WithCancelCause(context.WithoutCancel(ctx)) // answers are waited for
+	var publishing sync.WaitGroup
+	for _, p := range l.producers {
+		l.read(p.conn)
 		publishing.Go(func() { p.run(ctx) })
 	}
 	publishing.Wait()
 	took := time.Since(start)
 	stop(errMeasured)
-	reading.Wait()
+	l.reading.Wait()
 
 	var total counts
 	var firstErr error
 	all := newHistogram()
-	for _, p := range producers {
+	for _, p := range l.producers {
 		total.add(p.counts)
 		all.merge(p.acks)
 		if firstErr == nil {

@@ -28,18 +28,15 @@ created if it is not there, and keeps the messages. Synchronous publishing is --
 
 func benchPub(cmd *cobra.Command, g *globals, o loadOptions, topic string) error {
 	ctx := cmd.Context()
-	addresses := o.tcp
-	if len(addresses) == 0 {
-		var err error
-		if addresses, err = benchTopic(ctx, g, topic); err != nil {
-			return err
-		}
-	}
-	conns, err := benchConns(ctx, g, addresses, o.producers, o.window)
+	target, err := benchTopic(cmd, g, topic, o.tcp)
 	if err != nil {
 		return err
 	}
-	total, acks, took, failed := publishLoad(ctx, conns, topic, o, stamp{})
+	load := &load{target: target, o: o}
+	if err := load.open(ctx); err != nil {
+		return err
+	}
+	total, acks, took, failed := load.run(ctx)
 	if total.messages == 0 && failed != nil {
 		return failed
 	}

@@ -70,19 +70,12 @@ func (o *drainOptions) validate() error {
 
 func benchSub(cmd *cobra.Command, g *globals, o drainOptions, topic string) error {
 	ctx := cmd.Context()
-	addresses, err := consumeFrom(ctx, g, o.tcp, topic)
-	if err != nil {
-		return err
-	}
-	conns, err := benchConns(ctx, g, addresses, max(o.consumers, len(addresses)), 0)
-	if err != nil {
-		return err
-	}
 	d := newDrain(o, stamp{})
-	if err := d.subscribe(ctx, conns, topic); err != nil {
+	from := d.subscribers(cmd, g, topic)
+	if err := from.open(ctx, o.consumers); err != nil {
 		return err
 	}
-	if err := d.run(ctx, conns); err != nil {
+	if err := d.run(ctx, from); err != nil {
 		return err
 	}
 	total, took, _ := d.sum()
@@ -113,20 +106,22 @@ func newDrain(o drainOptions, s stamp) *drain {
 	return d
 }
 
-// subscribe joins the channel on every connection; they are closed on an error.
-func (d *drain) subscribe(ctx context.Context, conns []*nsqclient.Conn, topic string) error {
-	for _, c := range conns {
-		if err := c.Subscribe(ctx, topic, d.o.channel, nsqclient.AnyPartition); err != nil {
-			closeAll(conns)
-			return err
-		}
+// subscribers returns where a topic is consumed from. They are not connected yet.
+func (d *drain) subscribers(cmd *cobra.Command, g *globals, topic string) *subscribers {
+	return &subscribers{
+		finder: finder{g, topic, d.o.tcp, cmd.ErrOrStderr()}, channel: d.o.channel, options: clientOptions(g),
+		ready: func(c *nsqclient.Conn) int {
+			if most := c.MaxReady(); most > 0 {
+				return min(d.o.ready, most)
+			}
+			return d.o.ready
+		},
 	}
-	return nil
 }
 
 // run consumes until one of the limits is reached, or the context ends. It
 // returns what made a connection fail.
-func (d *drain) run(ctx context.Context, conns []*nsqclient.Conn) error {
+func (d *drain) run(ctx context.Context, from *subscribers) error {
 	if d.o.duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.o.duration)
@@ -134,24 +129,17 @@ func (d *drain) run(ctx context.Context, conns []*nsqclient.Conn) error {
 	}
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var reading sync.WaitGroup
-	for _, c := range conns {
+	for i := range from.count() {
 		consumer := &consumer{delays: newHistogram()}
 		d.consumers = append(d.consumers, consumer)
-		if ready := c.MaxReady(); ready > 0 {
-			c.Ready(min(d.o.ready, ready))
-		} else {
-			c.Ready(d.o.ready)
-		}
 		reading.Go(func() {
-			if err := c.Run(running, func(m nsqclient.Message) { d.take(c, consumer, m) }); err != nil {
+			if err := from.run(running, i, func(c *nsqclient.Conn, m nsqclient.Message) { d.take(c, consumer, m) }); err != nil {
 				stop(err)
 			}
 		})
 	}
 	d.wait(ctx, running)
-	for _, c := range conns {
-		c.Stop() // the last messages are finished before we go
-	}
+	from.leave() // the last messages are finished before we go
 	timeout := time.AfterFunc(leaveTimeout, func() { stop(errMeasured) })
 	reading.Wait()
 	timeout.Stop()

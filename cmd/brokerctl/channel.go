@@ -60,6 +60,7 @@ func channelView(c *api.Channel) view {
 				p.line("")
 				consumerTable(p, c.Consumers)
 			}
+			p.missing(c.MissingNodes)
 		},
 	}
 }

@@ -24,10 +24,14 @@ func listChannels(cmd *cobra.Command, g *globals, topic string) error {
 	if err != nil {
 		return about(err, topic, "")
 	}
+	missing := missingOf(channels, func(c api.ChannelSummary) []string { return c.MissingNodes })
 	return g.show(cmd, view{
-		object: api.ChannelList{Topic: topic, Channels: channels},
+		object: api.ChannelList{Topic: topic, Channels: channels, MissingNodes: missing},
 		lines:  linesOf(channels),
 		names:  namesOf(channels, func(c api.ChannelSummary) string { return topic + "/" + c.Name }),
-		text:   func(p *page) { channelTable(p, channels) },
+		text: func(p *page) {
+			channelTable(p, channels)
+			p.missing(missing)
+		},
 	})
 }

@@ -60,7 +60,7 @@ func healthText(p *page, word string, h *api.Health, c *api.Cluster) {
 	if c != nil {
 		up := 0
 		for _, n := range c.Nodes {
-			if n.State != api.NodeDown {
+			if n.State != api.NodeDown && !n.Silent {
 				up++
 			}
 		}

@@ -27,7 +27,7 @@ func showCluster(cmd *cobra.Command, g *globals) error {
 			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "+ANSWERED BY")
 			up, voters := 0, 0
 			for _, n := range c.Nodes {
-				if n.State != api.NodeDown {
+				if n.State != api.NodeDown && !n.Silent {
 					up++
 				}
 				if n.Voter {

@@ -15,7 +15,7 @@ import (
 func withNSQ(t *testing.T, nsq *fakeNSQ) *fakeBroker {
 	t.Helper()
 	b := newFakeBroker(t)
-	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", Partitions: []api.Partition{{Leader: "n1"}}})
+	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", FirstID: "0000000000000000", Partitions: []api.Partition{{Leader: "n1"}}})
 	b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", TCPAddress: nsq.address}, {ID: "n2", TCPAddress: "127.0.0.1:1"}}})
 	return b
 }

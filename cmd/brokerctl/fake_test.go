@@ -172,6 +172,8 @@ func ordinaryAnswers() map[string]any {
 		"POST /v1/topics/orders/partitions/0/elect":       movingPartition(),
 		"POST /v1/topics/orders/partitions/0/move":        movingPartition(),
 		"DELETE /v1/topics/orders/partitions/0/move":      movingPartition(),
+		"GET /v1/topics/orders/partitions/0/repair":       damagedPartition(),
+		"POST /v1/topics/orders/partitions/0/repair":      damagedPartition(),
 		"GET /v1/cluster/balance":                         unbalanced(),
 		"POST /v1/cluster/balance":                        unbalanced(),
 		"GET /v1/cluster/raft":                            agreement(),
@@ -222,6 +224,33 @@ func movingPartition() api.PartitionDetail {
 	}
 }
 
+func damagedPartition() api.Repair {
+	return api.Repair{
+		Topic: "orders", Partition: 0,
+		Copies: []api.RepairCopy{
+			{
+				Node: "n1", Leader: true, InSync: true, Open: true, LogStart: 100_022, CommittedEnd: 4_881_203, LogEnd: 4_881_203, Damaged: true,
+				Damage: []api.DamageRange{{
+					File: "/var/lib/brokerd/topics/orders.17/0/00000000000000100022.log", Position: 8192, From: 100_100, Next: 100_104,
+				}},
+			},
+			{Node: "n2"},
+		},
+		SetAside: []api.SetAsideCopy{
+			{
+				Node: "n2", Name: "orders.17.0.4", Path: "/var/lib/brokerd/quarantine/orders.17.0.4", LogStart: 100_022,
+				CommittedEnd: 4_881_210, LogEnd: 4_881_215, Damage: []api.DamageRange{}, Waits: true,
+				Why: "it reaches further than the replica on the node",
+			},
+			{
+				Node: "n4", Name: "orders.17.0.2", Path: "/var/lib/brokerd/quarantine/orders.17.0.2", Damage: []api.DamageRange{}, Waits: true,
+				Why: "its log cannot be read", Unreadable: "checkpoint: checksum mismatch",
+			},
+		},
+		MissingNodes: []string{"n3"},
+	}
+}
+
 func unbalanced() api.Balance {
 	return api.Balance{
 		Nodes: []api.NodeLoad{
@@ -251,7 +280,7 @@ func agreement() api.Raft {
 
 func ordersTopic() api.Topic {
 	return api.Topic{
-		Name: "orders",
+		Name: "orders", FirstID: "2b839aa76e4d64b7",
 		Config: api.Config{
 			Partitions: 2, Replicas: 3, MinISR: 2, Sync: api.SyncAlways,
 			Retention: api.Duration(72 * time.Hour), RetentionBytes: 50 << 30,
@@ -276,7 +305,7 @@ func ordersTopic() api.Topic {
 
 func clicksTopic() api.Topic {
 	return api.Topic{
-		Name:   "clicks#ephemeral",
+		Name: "clicks#ephemeral", FirstID: "c75112426cd2ce9f",
 		Config: api.Config{Partitions: 1, Replicas: 1, MinISR: 1, Sync: 1000, SyncInterval: api.Duration(200 * time.Millisecond), Ext: true},
 		Paused: true, Ephemeral: true, Depth: 7, MessagesTotal: 7,
 		Partitions: []api.Partition{{Replicas: []string{"n1"}, ISR: []string{}, CommittedEnd: 7, LogEnd: 7, Bytes: 812}},

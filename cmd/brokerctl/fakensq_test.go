@@ -23,6 +23,10 @@ type fakeNSQ struct {
 	next     int        // the first that was not delivered
 	finished map[string]int
 	requeued int
+	stored   map[string]int // messages by what stood for the partition of their publish
+	dieAfter int            // publishes or messages finished, then it ends; 0: never
+	listener net.Listener
+	all      map[net.Conn]bool
 	members  map[*nsqConn]bool
 }
 
@@ -39,7 +43,10 @@ func newFakeNSQ(t *testing.T, bodies ...string) *fakeNSQ {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeNSQ{address: l.Addr().String(), log: bodies, finished: map[string]int{}, members: map[*nsqConn]bool{}}
+	f := &fakeNSQ{
+		address: l.Addr().String(), log: bodies, finished: map[string]int{}, members: map[*nsqConn]bool{},
+		stored: map[string]int{}, listener: l, all: map[net.Conn]bool{},
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -56,9 +63,13 @@ func newFakeNSQ(t *testing.T, bodies ...string) *fakeNSQ {
 
 func (f *fakeNSQ) serve(nc net.Conn) {
 	c := &nsqConn{nc: nc}
+	f.mu.Lock()
+	f.all[nc] = true
+	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		delete(f.members, c)
+		delete(f.all, nc)
 		f.mu.Unlock()
 		_ = nc.Close()
 	}()
@@ -94,6 +105,14 @@ func (f *fakeNSQ) command(c *nsqConn, words []string, r io.Reader) error {
 		if err != nil {
 			return err
 		}
+		if f.dies() {
+			return io.EOF // unanswered
+		}
+		where := ""
+		if len(words) > 2 {
+			where = words[2]
+		}
+		f.stored[where]++
 		if f.refuse != "" {
 			return send(c.nc, 1, f.refuse)
 		}
@@ -113,6 +132,9 @@ func (f *fakeNSQ) command(c *nsqConn, words []string, r io.Reader) error {
 	case "FIN":
 		f.finished[words[1]]++
 		c.inFlight--
+		if f.dies() {
+			return io.EOF
+		}
 	case "REQ":
 		f.requeued++
 		c.inFlight--
@@ -121,6 +143,22 @@ func (f *fakeNSQ) command(c *nsqConn, words []string, r io.Reader) error {
 		return send(c.nc, 0, "CLOSE_WAIT")
 	}
 	return f.deliver()
+}
+
+// dies ends the broker when it has done what it was to do.
+func (f *fakeNSQ) dies() bool {
+	if f.dieAfter == 0 {
+		return false
+	}
+	if f.dieAfter--; f.dieAfter > 0 {
+		return false
+	}
+	f.dieAfter = 1 // stay dead
+	_ = f.listener.Close()
+	for nc := range f.all {
+		_ = nc.Close()
+	}
+	return true
 }
 
 func (f *fakeNSQ) deliver() error {

@@ -56,6 +56,7 @@ var goldenCommands = [][]string{
 	{"partition", "describe", "orders/0"},
 	{"partition", "transfer", "orders/0", "--to", "n2"},
 	{"partition", "elect", "orders/0", "--to", "n3", "--unclean", "--yes"},
+	{"partition", "repair", "orders/0"},
 	{"partition", "move", "orders/0", "--replicas", "n1,n2,n4", "--yes"},
 }
 

@@ -20,8 +20,17 @@ func nodeTable(p *page, nodes []api.Node) {
 		if n.Voter {
 			voter = "yes"
 		}
-		t.row(n.ID, n.State, voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
+		t.row(n.ID, stateOf(n), voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
 			n.Intent, n.Leaders, n.Replicas)
 	}
 	p.table(t)
+}
+
+// stateOf writes the state of a node, and that it does not answer the node that was
+// asked.
+func stateOf(n api.Node) string {
+	if n.Silent && n.State != api.NodeDown {
+		return string(n.State) + ", silent"
+	}
+	return string(n.State)
 }

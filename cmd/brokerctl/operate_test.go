@@ -107,6 +107,12 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n3"}, exitUsage, "n3 does not answer: what it lacks is not known"},
 		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n9"}, exitUsage, "n9 holds no replica"},
 		{[]string{"partition", "elect", "orders/0", "--unclean", "--yes"}, exitUsage, "--unclean needs --to"},
+		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2"}, exitUsage, "12 messages behind offset 4881203 are in no in-sync copy"},
+		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.2", "--on", "n4"}, exitUsage, "what it holds is not known"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--on", "n1"}, exitUsage, "orders/0 on n1 was lost with its directory"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss"}, exitUsage, "--on NODE belongs to"},
+		{[]string{"partition", "repair", "orders/0", "--on", "n1"}, exitUsage, "--on NODE belongs to"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--discard", "x", "--on", "n1"}, exitUsage, "exclude each other"},
 		{[]string{"partition", "move", "orders/0", "--replicas", "n1,n4"}, exitUsage, "copies up to 3.1 GiB to each new node"},
 		{[]string{"partition", "move", "orders/0"}, exitUsage, "say where to with --replicas, or --cancel"},
 		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `"orders" is not TOPIC/PARTITION`},
@@ -131,6 +137,19 @@ func TestAnUncleanElectionIsMadeOnceTheNameIsTyped(t *testing.T) {
 		t.Errorf("exit %d: %s", r.exit, r.stderr)
 	}
 	want := []string{`POST /v1/topics/orders/partitions/0/elect {"to":"n4","unclean":true}`}
+	if got := b.changes(); !slices.Equal(got, want) {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}
+
+func TestASetAsideCopyIsDiscardedOnceTheNameIsTyped(t *testing.T) {
+	b := newFakeBroker(t)
+	env := environment{stdin: strings.NewReader("orders/0\n"), isTerminal: true, getenv: func(string) string { return b.URL }}
+	r := runWith(t, env, "partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2")
+	if r.exit != exitOK {
+		t.Errorf("exit %d: %s", r.exit, r.stderr)
+	}
+	want := []string{`POST /v1/topics/orders/partitions/0/repair {"node":"n2","discard":"orders.17.0.4"}`}
 	if got := b.changes(); !slices.Equal(got, want) {
 		t.Errorf("asked %q, want %q", got, want)
 	}

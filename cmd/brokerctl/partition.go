@@ -11,7 +11,7 @@ import (
 func newPartitionCommand(g *globals) *cobra.Command {
 	return newGroup("partition", "Look at partitions, and choose who leads and holds them",
 		newPartitionListCommand(g), newPartitionDescribeCommand(g), newPartitionTransferCommand(g),
-		newPartitionElectCommand(g), newPartitionMoveCommand(g), newPartitionVerifyCommand(g))
+		newPartitionElectCommand(g), newPartitionMoveCommand(g), newPartitionVerifyCommand(g), newPartitionRepairCommand(g))
 }
 
 // partitionName is TOPIC/NUMBER.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,13 +83,16 @@ func prefixed(prefix, text string) string {
 }
 
 func copyTable(p *page, d *api.PartitionDetail) {
-	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+BEHIND")
+	t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "SIZE", "LAG", "RATE", "STATE", "+BEHIND", "+CHECKED")
 	for _, c := range d.Copies {
 		if !c.Answered {
-			t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "")
+			t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), "", "", "", "", "", "", "no answer", "", "")
 			continue
 		}
 		lag, rate, state := "", "", c.State
+		if c.Damaged {
+			state = "DAMAGED"
+		}
 		if c.Seen {
 			lag = count(c.Lag) + " (" + size(c.LagBytes) + ")"
 			if !c.Connected {
@@ -99,9 +103,19 @@ func copyTable(p *page, d *api.PartitionDetail) {
 			}
 		}
 		t.row(c.Node, roleOf(c.Node == d.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), size(c.Bytes),
-			lag, rate, state, behind(c.BehindFor))
+			lag, rate, state, behind(c.BehindFor), checked(c))
 	}
 	p.table(t)
+}
+
+// checked says when a copy was last read in full to find damage, and how much of it
+// has been read since.
+func checked(c api.Copy) string {
+	at := "never"
+	if c.CheckedAt != nil {
+		at = c.CheckedAt.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s, %.0f%% since", at, 100*c.Checking)
 }
 
 // behind says for how long a copy has been behind.

@@ -50,8 +50,9 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 			partitions = append(partitions, q)
 		}
 	}
+	missing := missingOf(partitions, func(q api.Partition) []string { return q.MissingNodes })
 	return g.show(cmd, view{
-		object: api.PartitionList{Partitions: partitions},
+		object: api.PartitionList{Partitions: partitions, MissingNodes: missing},
 		lines:  linesOf(partitions),
 		names:  namesOf(partitions, partitionName),
 		text: func(p *page) {
@@ -61,6 +62,7 @@ func listPartitions(cmd *cobra.Command, g *globals, o partitionListOptions) erro
 					q.Epoch, count(q.LogStart), count(q.LogEnd))
 			}
 			p.table(t)
+			p.missing(missing)
 		},
 	})
 }

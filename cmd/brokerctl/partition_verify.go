@@ -44,6 +44,11 @@ func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {
 				t.row(d.Partition, count(d.CommittedEnd), yesNo(d.Identical), digests(d.Digests))
 			}
 			p.table(t)
+			for _, d := range v.Partitions {
+				for _, node := range slices.Sorted(maps.Keys(d.Unreadable)) {
+					p.line("partition %d cannot be read on %s: %s", d.Partition, node, d.Unreadable[node])
+				}
+			}
 		},
 	})
 	if err == nil && !identical {

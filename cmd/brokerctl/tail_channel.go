@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -38,6 +38,7 @@ func leaderAddresses(ctx context.Context, g *globals, topic string) ([]string, e
 	}
 	var addresses []string
 	for _, n := range c.Nodes {
+		g.client.Know(n.HTTPAddress)
 		if slices.ContainsFunc(t.Partitions, func(q api.Partition) bool { return q.Leader == n.ID }) {
 			addresses = append(addresses, n.TCPAddress)
 		}
@@ -70,13 +71,10 @@ func dialAll(ctx context.Context, g *globals, addresses []string, o nsqclient.Op
 	defer cancel()
 	var conns []*nsqclient.Conn
 	for _, address := range addresses {
-		c, err := nsqclient.Dial(ctx, address, o)
+		c, err := dial(ctx, address, o)
 		if err != nil {
 			closeAll(conns)
-			if _, _, bad := net.SplitHostPort(address); bad != nil {
-				return nil, usageError("%q is not HOST:PORT", address)
-			}
-			return nil, api.Errorf(api.CodeUnavailable, "no NSQ connection to %s: %w", address, err)
+			return nil, err
 		}
 		conns = append(conns, c)
 	}
@@ -97,41 +95,51 @@ type arrival struct {
 
 func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel string) error {
 	ctx := cmd.Context()
-	addresses, err := consumeFrom(ctx, g, o.tcp, topic)
-	if err != nil {
-		return err
-	}
 	options := clientOptions(g)
 	options.MsgTimeout = o.timeout
-	conns, err := dialAll(ctx, g, addresses, options)
-	if err != nil {
-		return err
-	}
 	ready := tailReady
 	if o.n > 0 {
 		ready = min(ready, o.n)
 	}
-	for _, c := range conns {
-		if err := c.Subscribe(ctx, topic, channel, nsqclient.AnyPartition); err != nil {
-			closeAll(conns)
-			return err
-		}
-		c.Ready(ready)
+	s := &subscribers{
+		finder: finder{g, topic, o.tcp, cmd.ErrOrStderr()}, channel: channel, options: options,
+		ready: func(*nsqclient.Conn) int { return ready },
+	}
+	if err := s.open(ctx, 1); err != nil {
+		return err
+	}
+	ids, err := numberingOf(ctx, g, topic)
+	if err != nil {
+		s.say("where its messages lie is not shown: %v", err)
 	}
 	page := g.page(cmd)
-	return consume(ctx, conns, o.n, func(m nsqclient.Message) error { return g.writeMessage(page, peekedOf(m)) })
+	return consume(ctx, s, o.n, func(m nsqclient.Message) error { return g.writeMessage(page, peekedOf(m, ids)) })
+}
+
+// numberingOf returns what tells the places of a topic's messages from their ids.
+func numberingOf(ctx context.Context, g *globals, topic string) (*seq.Numbering, error) {
+	t, err := query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	if err != nil {
+		return nil, err
+	}
+	first, err := seq.ParseID([]byte(t.FirstID))
+	if err != nil {
+		return nil, fmt.Errorf("first_id of %s is %q: %w", topic, t.FirstID, err)
+	}
+	ids := seq.NumberingFrom(first)
+	return &ids, nil
 }
 
 // consume calls show for n messages, 0: for all, and finishes those that were
 // shown; it leaves when the context ends. What came on top is given back.
-func consume(ctx context.Context, conns []*nsqclient.Conn, n int, show func(nsqclient.Message) error) error {
+func consume(ctx context.Context, s *subscribers, n int, show func(nsqclient.Message) error) error {
 	arrivals := make(chan arrival)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // we leave in good order, not at once
 	defer stop()
 	group, running := errgroup.WithContext(running)
-	for _, c := range conns {
+	for i := range s.count() {
 		group.Go(func() error {
-			return c.Run(running, func(m nsqclient.Message) {
+			return s.run(running, i, func(c *nsqclient.Conn, m nsqclient.Message) {
 				m.Body = bytes.Clone(m.Body)
 				select {
 				case arrivals <- arrival{c, m}:
@@ -143,7 +151,7 @@ func consume(ctx context.Context, conns []*nsqclient.Conn, n int, show func(nsqc
 	ended := make(chan error, 1)
 	go func() { ended <- group.Wait() }()
 
-	t := tally{conns: conns, left: n, show: show}
+	t := tally{from: s, left: n, show: show}
 	leave := ctx.Done()
 	for {
 		select {
@@ -167,7 +175,7 @@ func consume(ctx context.Context, conns []*nsqclient.Conn, n int, show func(nsqc
 
 // tally counts down the messages that are wanted.
 type tally struct {
-	conns   []*nsqclient.Conn
+	from    *subscribers
 	left    int // below 1 and not leaving: without end
 	show    func(nsqclient.Message) error
 	leaving bool
@@ -198,14 +206,14 @@ func (t *tally) take(a arrival) {
 // leave tells the brokers that we go.
 func (t *tally) leave() {
 	t.leaving = true
-	for _, c := range t.conns {
-		c.Stop()
-	}
+	t.from.leave()
 }
 
-// peekedOf describes a delivered message as a peek would.
-func peekedOf(m nsqclient.Message) api.Peeked {
+// peekedOf describes a delivered message as a peek would. Without a numbering, and of a
+// message that it does not know, the partition is -1.
+func peekedOf(m nsqclient.Message, ids *seq.Numbering) api.Peeked {
 	p := api.Peeked{
+		Partition: -1,
 		ID:        m.ID.String(),
 		Timestamp: m.Timestamp.UTC(),
 		Attempts:  m.Attempts,
@@ -213,8 +221,10 @@ func peekedOf(m nsqclient.Message) api.Peeked {
 		Headers:   json.RawMessage("{}"),
 		Body:      m.Body,
 	}
-	if id, err := seq.ParseID(m.ID[:]); err == nil {
-		p.Partition, p.Seq = id.Partition(), uint64(id.Offset())
+	if id, err := seq.ParseID(m.ID[:]); err == nil && ids != nil {
+		if place, ok := ids.Place(id); ok {
+			p.Partition, p.Seq = place.Partition(), uint64(place.Offset())
+		}
 	}
 	if utf8.Valid(m.Body) {
 		p.Text = new(string)

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -45,11 +47,16 @@ func (f tailFrom) first(q api.Partition, n int) uint64 {
 	return q.CommittedEnd - min(uint64(n), q.CommittedEnd-q.LogStart)
 }
 
-// topicTail reads the log of a topic on and on.
+// topicTail reads the log of a topic on and on. While nodes do not answer it goes on with
+// what the others have, and says so.
 type topicTail struct {
 	g     *globals
 	topic string
+	from  tailFrom
+	n     int            // messages that are wanted; 0: all
 	next  map[int]uint64 // by partition
+	warn  io.Writer
+	state string // what was said last
 }
 
 // tailPeekMax is how many messages are asked for at a time.
@@ -61,20 +68,19 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		return err
 	}
 	ctx := cmd.Context()
-	t, err := query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	tail := topicTail{g: g, topic: topic, from: from, n: o.n, next: map[int]uint64{}, warn: cmd.ErrOrStderr()}
+	t, err := tail.describe(ctx)
 	if err != nil {
 		return err
 	}
-	tail := topicTail{g, topic, map[int]uint64{}}
-	for _, q := range t.Partitions {
-		tail.next[q.Partition] = from.first(q, o.n)
-	}
+	tail.learn(ctx)
 	page := g.page(cmd)
 	for left := o.n; ; {
 		messages, err := tail.read(ctx, t.Partitions)
-		if err != nil {
+		if err != nil && !passing(err) {
 			return err
 		}
+		tail.report(t.MissingNodes, err)
 		if from.edge == "" && left == o.n && o.n > 0 {
 			messages = messages[max(0, len(messages)-o.n):] // the last of all partitions
 		}
@@ -89,25 +95,83 @@ func tailTopic(cmd *cobra.Command, g *globals, o tailOptions, topic string) erro
 		if len(messages) == 0 {
 			pause(ctx, pollInterval)
 		}
-		t, err = query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
-		if err != nil {
-			return err
+		for {
+			described, err := tail.describe(ctx)
+			if err == nil {
+				t = described
+				break
+			}
+			if !passing(err) || ctx.Err() != nil {
+				return err
+			}
+			tail.report(nil, err)
+			pause(ctx, redialPause)
 		}
 	}
 }
 
+// describe returns the topic as it is now. A partition that answers for the first time
+// begins at its place.
+func (t *topicTail) describe(ctx context.Context) (*api.Topic, error) {
+	d, err := query(ctx, t.g, func(ctx context.Context) (*api.Topic, error) { return t.g.client.Topic(ctx, t.topic) })
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range d.Partitions {
+		if _, begun := t.next[q.Partition]; !begun && q.Leader != "" && len(q.MissingNodes) == 0 {
+			t.next[q.Partition] = t.from.first(q, t.n)
+		}
+	}
+	return d, nil
+}
+
+// learn has the client know every node: the one that it was given may stop.
+func (t *topicTail) learn(ctx context.Context) {
+	c, err := query(ctx, t.g, t.g.client.Cluster)
+	if err != nil {
+		return // it goes on with those that were given
+	}
+	for _, n := range c.Nodes {
+		t.g.client.Know(n.HTTPAddress)
+	}
+}
+
+// report says what is not seen, when that changes.
+func (t *topicTail) report(missing []string, err error) {
+	state := ""
+	switch {
+	case len(missing) > 0:
+		state = "no answer from " + list(missing) + ": messages of the partitions led there come later"
+	case err != nil:
+		state = err.Error() + ": trying again"
+	}
+	if state == t.state {
+		return
+	}
+	if t.state = state; state == "" {
+		state = "all partitions answer again"
+	}
+	_, _ = fmt.Fprintln(t.warn, state) // nobody is left to tell
+}
+
 // read returns what has come to the partitions, by time of publishing. It asks
-// only those that have something new, and each for all of it.
+// only those that have something new, and each for all of it. With an error, it is
+// what the other partitions have.
 func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api.Peeked, error) {
 	var all []api.Peeked
+	var failed error
 	for _, q := range partitions {
+		if _, begun := t.next[q.Partition]; !begun {
+			continue
+		}
 		for t.next[q.Partition] < q.CommittedEnd {
 			from := t.next[q.Partition]
 			some, err := query(ctx, t.g, func(ctx context.Context) ([]api.Peeked, error) {
 				return t.g.client.Peek(ctx, t.topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: tailPeekMax})
 			})
 			if err != nil {
-				return nil, err
+				failed = err // the other partitions go on
+				break
 			}
 			if len(some) == 0 {
 				break // retention was faster
@@ -119,5 +183,5 @@ func (t *topicTail) read(ctx context.Context, partitions []api.Partition) ([]api
 	slices.SortStableFunc(all, func(a, b api.Peeked) int {
 		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Seq, b.Seq))
 	})
-	return all, nil
+	return all, failed
 }

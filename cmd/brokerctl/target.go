@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
 // completionTimeout bounds what a press of the tab key may take.
@@ -20,6 +22,22 @@ func splitTarget(text string) (topic, channel string, err error) {
 		return "", "", usageError("%q is neither TOPIC nor TOPIC/CHANNEL", text)
 	}
 	return topic, channel, nil
+}
+
+// missingOf returns the nodes that were missing for any of some objects.
+func missingOf[T any](all []T, of func(T) []string) (missing []string) {
+	for _, x := range all {
+		missing = api.Union(missing, of(x))
+	}
+	return missing
+}
+
+// missing warns of nodes that lead partitions and have not answered.
+func (p *page) missing(nodes []string) {
+	if len(nodes) > 0 {
+		p.line("")
+		p.line("warning: no answer from %s: the partitions led there are missing in these numbers", list(nodes))
+	}
 }
 
 // done is the answer of a command that changed something and has no more to say.

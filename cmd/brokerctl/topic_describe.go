@@ -35,6 +35,7 @@ func describeTopic(cmd *cobra.Command, g *globals, name string) error {
 				p.line("")
 				channelTable(p, t.Channels)
 			}
+			p.missing(t.MissingNodes)
 		},
 	})
 }

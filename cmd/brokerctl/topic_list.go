@@ -21,10 +21,14 @@ func listTopics(cmd *cobra.Command, g *globals) error {
 	if err != nil {
 		return err
 	}
+	missing := missingOf(topics, func(t api.Topic) []string { return t.MissingNodes })
 	return g.show(cmd, view{
-		object: api.TopicList{Topics: topics},
+		object: api.TopicList{Topics: topics, MissingNodes: missing},
 		lines:  linesOf(topics),
 		names:  namesOf(topics, func(t api.Topic) string { return t.Name }),
-		text:   func(p *page) { topicTable(p, topics...) },
+		text: func(p *page) {
+			topicTable(p, topics...)
+			p.missing(missing)
+		},
 	})
 }

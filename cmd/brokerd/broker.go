@@ -23,7 +23,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
@@ -40,6 +43,7 @@ type brokerNode struct {
 	server  *server.Server
 	admin   *admin.Server
 	metrics *metrics.Metrics
+	memory  *limit.Memory // of all that clients make the node hold
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
@@ -64,6 +68,8 @@ type brokerNode struct {
 func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 	n := &brokerNode{c: c, disk: vfs.NewWatch(vfs.OS{}), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
+	limitHeap()
+	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
 	n.metrics = n.newMetrics()
 	n.startWeb()
 	var err error
@@ -84,8 +90,13 @@ func (n *brokerNode) memberOptions() cluster.Options {
 		Self: meta.NodeID(o.NodeID), FS: vfs.OS{}, DataDir: o.DataDir, Node: n.announcement(),
 		Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
 		Join: o.Cluster.Join, Expect: o.Cluster.BootstrapExpect,
-		Build: version, ServerTLS: n.c.PeerTLS.server, ClientTLS: n.c.PeerTLS.client, Logger: n.c.Log,
-		Proposed: n.metrics.Histograms().ObserveChange,
+		Build: version, ServerTLS: n.c.PeerTLS.server, ClientTLS: n.c.PeerTLS.client, Secrets: n.c.PeerSecrets, FrameMemory: frameBytes(), Logger: n.c.Log,
+		Proposed:   n.metrics.Histograms().ObserveChange,
+		Controller: controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
+		Store: func(s *raftstore.Options) {
+			s.HeartbeatTimeout, s.ElectionTimeout = o.Cluster.ElectionTimeout, o.Cluster.ElectionTimeout
+		},
+		Opening: func(l cluster.Lookout) { n.front.Wait(broker.NewOutlook(meta.NodeID(o.NodeID), l)) },
 	}
 }
 
@@ -126,7 +137,7 @@ func (n *brokerNode) startWeb() {
 }
 
 func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
-	s := admin.NewHTTPServer(h, n.c.Log)
+	s := admin.NewHTTPServer(n.ownNames().Guard(h), n.c.Log)
 	n.https = append(n.https, s)
 	n.web.Go(func() {
 		if err := ignoreClosed(s.Serve(l)); err != nil {
@@ -152,7 +163,9 @@ func (n *brokerNode) brokerOptions() broker.Options {
 		},
 		KnownChannels:       n.c.Lookupds.Channels,
 		MaxChannelConsumers: o.Limits.MaxChannelConsumers, MaxMsgTimeout: o.Limits.MaxMsgTimeout,
-		DiskReserve: uint64(o.Topics.DiskReserve),
+		DiskReserve: uint64(o.Topics.DiskReserve), UncommittedBytes: uncommittedBytes(&o.Limits),
+		Memory:        n.memory,
+		ScrubInterval: scrubInterval(o.Topics.ScrubInterval),
 		Fatal: func(err error) {
 			select {
 			case n.failed <- err:
@@ -160,6 +173,14 @@ func (n *brokerNode) brokerOptions() broker.Options {
 			}
 		},
 	}
+}
+
+// scrubInterval returns what the broker takes for a setting: 0 is never.
+func scrubInterval(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // bootID names this boot of the kernel: what was not synced before it is gone.
@@ -188,7 +209,7 @@ func (n *brokerNode) serverOptions() server.Options {
 		OutputBufferTimeout: l.OutputBufferTimeout, MinOutputBufferTimeout: l.MinOutputBufferTimeout,
 		MaxOutputBufferTimeout: l.MaxOutputBufferTimeout, MaxDeflateLevel: l.MaxDeflateLevel,
 		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
-		TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
+		Memory: n.memory, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
 	}
 	if n.c.TLS != nil {
 		o.TLS = func() *tls.Config { return n.c.TLS }
@@ -205,6 +226,7 @@ func (n *brokerNode) serverOptions() server.Options {
 func (n *brokerNode) adminOptions() admin.Options {
 	o, a := &n.c.Options, n.c.Advertise
 	hostname, _ := os.Hostname()
+	configFrom, _ := config.ParseNetworks(o.Web.ConfigFrom) // checked when it was loaded
 	return admin.Options{
 		Broker: n.broker,
 		Identity: admin.Identity{
@@ -215,10 +237,12 @@ func (n *brokerNode) adminOptions() admin.Options {
 			MaxDeflateLevel: o.Limits.MaxDeflateLevel,
 		},
 		Limits:  admin.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
-		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", Debug: o.Process.Pprof, Logger: n.c.Log,
+		Memory:  n.memory,
+		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, MemQueueSize: admin.MemQueueSize(o.Limits.MemQueueSize), Debug: o.Process.Pprof, Logger: n.c.Log,
 		Live: n.live, Metrics: n.metrics.Handler(),
-		Observe: func(e admin.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
-		Config:  &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.c.Level},
+		Observe:    func(e admin.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
+		ConfigFrom: configFrom,
+		Config:     &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.c.Level},
 	}
 }
 
@@ -235,6 +259,9 @@ func (n *brokerNode) Serve() error {
 	ls := n.c.Listeners
 	for _, l := range ls.TCP {
 		g.Go(func() error { return ignoreClosed(n.server.Serve(ctx, l)) })
+	}
+	if s := n.statsd(); s != nil {
+		g.Go(func() error { s.Run(ctx); return nil })
 	}
 	g.Go(func() error {
 		if err := watchDisk(ctx, n.disk); err != nil {

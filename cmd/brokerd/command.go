@@ -53,7 +53,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetVersionTemplate(versionLine() + "\n")
 	serve := p.serveCommand()
 	serve.Use, serve.Short = "serve [flags]", "Serve, as brokerd without a command does"
-	root.AddCommand(serve, p.configCommand(), p.logCommand(), &cobra.Command{
+	root.AddCommand(serve, p.configCommand(), p.logCommand(), p.positionsCommand(), p.recoverCommand(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
@@ -152,6 +152,9 @@ func (p *program) serve(ctx context.Context, load func() (config.Loaded, error))
 	level := new(slog.LevelVar)
 	setLevel(level, loaded.Options.Process.LogLevel)
 	log := newLogger(p.stderr, loaded.Options.Process.LogFormat, level, lookupEnv(p.environ, "JOURNAL_STREAM"))
+	if err := refuseNsqdsFiles(loaded.Options.DataDir); err != nil {
+		return err
+	}
 	log.Info("starting", "version", version, "node", loaded.Options.NodeID, "pid", os.Getpid())
 	return p.runNode(ctx, &process{
 		loaded: loaded, again: load, log: log, level: level,

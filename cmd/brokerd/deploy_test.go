@@ -29,7 +29,7 @@ func TestTheUnitStartsWhatExists(t *testing.T) {
 		"Type": "notify", "Environment": "BROKERD_DATA_DIR=/var/lib/brokerd",
 		"Restart": "on-failure", "RestartPreventExitStatus": "64 78", "WatchdogSec": "30",
 		"ExecStartPre": "/usr/bin/brokerd config check /etc/brokerd/brokerd.toml",
-		"ExecReload":   "/bin/kill -HUP $MAINPID", "TimeoutStopSec": "150", "LimitNOFILE": "1048576",
+		"ExecReload":   "/bin/kill -HUP $MAINPID", "TimeoutStopSec": "150", "MemoryMax": "80%", "LimitNOFILE": "1048576",
 	} {
 		if has[key] != want {
 			t.Errorf("%s=%s, want %s", key, has[key], want)

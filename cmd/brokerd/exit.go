@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -77,7 +78,8 @@ func exitCode(err error) int {
 // changes something.
 func noPlace(err error) bool {
 	for _, why := range []error{
-		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster,
+		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
+		cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
 	} {
 		if errors.Is(err, why) {
 			return true

@@ -51,6 +51,15 @@ func bind(ctx context.Context, l config.Listen) (*listeners, error) {
 	return &ls, nil
 }
 
+// boundBy has the connections of clients bounded.
+func (ls *listeners) boundBy(c *crowd) {
+	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup} {
+		for i, l := range bound {
+			bound[i] = c.bound(l)
+		}
+	}
+}
+
 // Close closes every socket. Closing one twice does no harm.
 func (ls *listeners) Close() {
 	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup, ls.Cluster} {

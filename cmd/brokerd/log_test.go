@@ -28,7 +28,7 @@ func writeLog(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := commitlog.NewBuilder(0)
+		b := new(commitlog.Builder)
 		for range count {
 			copy(b.Next(3), "abc")
 		}

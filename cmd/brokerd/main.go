@@ -40,7 +40,7 @@ func main() {
 		args: os.Args, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr,
 		signals: signals, open: openBroker,
 	}
-	os.Exit(p.run(context.Background()))
+	os.Exit(onHeapFloor(func() int { return p.run(context.Background()) }))
 }
 
 // run does what the command line says and returns the exit code.

@@ -38,16 +38,17 @@ type node interface {
 
 // nodeConfig is what a node is opened with.
 type nodeConfig struct {
-	Options   config.Options
-	Advertise config.Advertise // every field that has a listener is filled in
-	Listeners *listeners       // bound; the node's to close
-	TLS       *tls.Config      // for NSQ connections; nil: TLS is off
-	PeerTLS   peerTLS          // for other nodes
-	TLSEnds   func() time.Time // when the certificate in use ends; nil: TLS is off
-	Log       *slog.Logger
-	Version   string // told to NSQ clients and tools
-	Lookupds  *lookupds
-	Level     *slog.LevelVar // the least severe level that is logged
+	Options     config.Options
+	Advertise   config.Advertise // every field that has a listener is filled in
+	Listeners   *listeners       // bound; the node's to close
+	TLS         *tls.Config      // for NSQ connections; nil: TLS is off
+	PeerTLS     peerTLS          // for other nodes
+	PeerSecrets func() [][]byte  // that other nodes must have; nil: none
+	TLSEnds     func() time.Time // when the certificate in use ends; nil: TLS is off
+	Log         *slog.Logger
+	Version     string // told to NSQ clients and tools
+	Lookupds    *lookupds
+	Level       *slog.LevelVar // the least severe level that is logged
 }
 
 // peerTLS returns what the next connection from or to another node uses; nil:

@@ -51,7 +51,7 @@ func (o standInOption) fileKey() string {
 
 // nsqdOptions lists every option of nsqd 1.3.0.
 func nsqdOptions() []standInOption {
-	const queue, statsd, latency = "messages are always in the log", "statistics are at /metrics and /stats", "latencies are at /metrics"
+	const latency = "latencies are at /metrics"
 	options := []standInOption{
 		{name: "version", bool: true},
 		{name: "config"},
@@ -73,16 +73,12 @@ func nsqdOptions() []standInOption {
 		{name: "snappy", bool: true, key: "snappy"},
 		{name: "deflate", bool: true, key: "deflate"},
 		{name: "tls-required", bool: true, key: "tls-required"},
-		{name: "mem-queue-size", note: queue},
+		{name: "mem-queue-size", key: "mem-queue-size"},
 		{name: "max-bytes-per-file", note: "segment-size is brokerd's own"},
 		{name: "queue-scan-worker-pool-max", note: "timeouts are kept in order, not searched"},
 		{name: "queue-scan-selection-count", note: "timeouts are kept in order, not searched"},
-		{name: "statsd-address", note: statsd},
-		{name: "statsd-interval", note: statsd},
-		{name: "statsd-prefix", note: statsd},
-		{name: "statsd-mem-stats", bool: true, note: statsd},
-		{name: "statsd-udp-packet-size", note: statsd},
-		{name: "statsd-exclude-ephemeral", bool: true, note: statsd},
+		{name: "statsd-mem-stats", bool: true, key: "statsd-mem-stats"},
+		{name: "statsd-exclude-ephemeral", bool: true, key: "statsd-exclude-ephemeral"},
 		{name: "e2e-processing-latency-percentile", file: "e2e_processing_latency_percentiles", note: latency},
 		{name: "e2e-processing-latency-window-time", note: latency},
 		{name: "enable-experiment", note: "there are no experiments"},
@@ -93,6 +89,8 @@ func nsqdOptions() []standInOption {
 		"msg-timeout", "max-msg-timeout", "max-msg-size", "max-req-timeout", "max-body-size",
 		"max-heartbeat-interval", "max-rdy-count", "max-output-buffer-size", "max-output-buffer-timeout",
 		"min-output-buffer-timeout", "output-buffer-timeout", "max-channel-consumers", "max-deflate-level",
+		"statsd-address", "statsd-interval", "statsd-prefix", "statsd-udp-packet-size",
+		"http-allowed-hosts", "allow-config-from-cidr", // brokerd's own
 		"tls-cert", "tls-key", "tls-client-auth-policy", "tls-root-ca-file", "tls-min-version",
 	} {
 		options = append(options, standInOption{name: same, key: same})
@@ -100,9 +98,47 @@ func nsqdOptions() []standInOption {
 	return options
 }
 
+// memberOptions are brokerd's own options that make a stand-in a member of a cluster.
+// nsqd has none of their names.
+func memberOptions() []standInOption {
+	taken := map[string]bool{"lookupd-tcp-address": true}
+	keys := []string{"cluster-address", "advertise-cluster-address"}
+	settings := new(config.Options).Settings()
+	for _, s := range settings {
+		if s.Group == config.ClusterGroup {
+			keys = append(keys, s.Key)
+		}
+	}
+	var options []standInOption
+	for _, s := range settings {
+		if slices.Contains(keys, s.Key) && !taken[s.Key] {
+			options = append(options, standInOption{name: s.Key, key: s.Key, bool: s.IsBool()})
+		}
+	}
+	return options
+}
+
+// errNoEnvironment refuses what a stand-in does not read. To pass over it would make a
+// cluster of one of each node, without a word.
+var errNoEnvironment = errors.New("a stand-in for nsqd reads no environment, as nsqd does not: give it as a flag")
+
+// refuseEnvironment refuses to stand in for nsqd where the environment means a cluster.
+func refuseEnvironment(environ []string) error {
+	for _, o := range memberOptions() {
+		name := config.Setting{Key: o.key}.Env()
+		if lookupEnv(environ, name) != "" {
+			return exitWith(exitConfig, fmt.Errorf("environment variable %s: %w", name, errNoEnvironment))
+		}
+	}
+	return nil
+}
+
 // nsqd stands in for nsqd.
 func (p *program) nsqd(ctx context.Context, args []string) error {
-	given, err := parseStandIn(nsqdName, nsqdOptions(), args, p.stderr)
+	if err := refuseEnvironment(p.environ); err != nil {
+		return err
+	}
+	given, err := parseStandIn(nsqdName, slices.Concat(nsqdOptions(), memberOptions()), args, p.stderr)
 	if err != nil {
 		return err
 	}
@@ -125,8 +161,8 @@ func (p *program) nsqd(ctx context.Context, args []string) error {
 	log.Info(standInVersion(nsqdName))
 	log.Info("this is brokerd standing in for nsqd", "version", version, "data", loaded.Options.DataDir)
 	given.complain(log)
-	if _, err := os.Stat(filepath.Join(filepath.Dir(loaded.Options.DataDir), "nsqd.dat")); err == nil {
-		log.Warn("nsqd has left messages in the data path; brokerd does not read them")
+	if err := p.importNsqd(ctx, &loaded, log, level); err != nil {
+		return err
 	}
 	return p.runNode(ctx, &process{
 		loaded: loaded, again: load, log: log, level: level,

@@ -124,7 +124,7 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	self := lookupd.Self{Version: nsqVersion, BroadcastAddress: d.broadcast, Hostname: d.hostname, TCPPort: portOfAll(ls.TCP), HTTPPort: portOfAll(ls.HTTP)}
 	nodes := &lookupd.Server{Directory: directory, Self: self, IdleTimeout: 2 * d.inactive, Log: log}
 	web := &http.Server{
-		Handler: lookupd.Handler(directory, nsqVersion), ReadHeaderTimeout: lookupHeaderTimeout, IdleTimeout: lookupIdleTimeout,
+		Handler: http.NewCrossOriginProtection().Handler(lookupd.Handler(directory, nsqVersion)), ReadHeaderTimeout: lookupHeaderTimeout, IdleTimeout: lookupIdleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, len(ls.TCP)+len(ls.HTTP))

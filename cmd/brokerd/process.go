@@ -32,8 +32,9 @@ type process struct {
 	open     openNode
 	greet    func(protocol, address string) // says that a listener is served
 
-	certs     *certificates // for clients; nil: off
-	peerCerts *certificates // for other nodes; nil: off
+	certs     *certificates  // for clients; nil: off
+	peerCerts *certificates  // for other nodes; nil: off
+	secret    *clusterSecret // of the nodes; nil: none
 	announcer atomic.Pointer[lookupd.Announcer]
 }
 
@@ -62,11 +63,18 @@ func (p *process) run(ctx context.Context) error {
 	if p.peerCerts, err = loadClusterCertificates(o.Cluster.TLS); err != nil {
 		return err
 	}
+	if p.secret, err = loadClusterSecret(&o.Cluster); err != nil {
+		return err
+	}
 	ls, err := bind(stopping, o.Listen)
 	if err != nil {
 		return err
 	}
 	defer ls.Close()
+	if err := guardCluster(&o.Cluster, ls.Cluster); err != nil {
+		return err
+	}
+	ls.boundBy(newCrowd(openFiles(), &o.Limits, p.log))
 	p.warnExposed(ls)
 	n, err := p.recoverNode(stopping, ls)
 	if err != nil {
@@ -125,6 +133,9 @@ func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) 
 	}
 	if p.peerCerts != nil {
 		c.PeerTLS = peerTLS{p.peerCerts.server, p.peerCerts.client}
+	}
+	if p.secret != nil {
+		c.PeerSecrets = p.secret.secrets
 	}
 	for i, l := range ls.HTTPS {
 		ls.HTTPS[i] = tls.NewListener(l, c.TLS)
@@ -234,6 +245,11 @@ func (p *process) reload(n node) {
 	for _, certs := range p.allCertificates() {
 		certs.refreshAndSay(p.log, "")
 	}
+	if p.secret != nil {
+		if err := p.secret.refresh(); err != nil {
+			p.log.Error("the cluster's secret is not reloaded; the old one stays in use", "error", err)
+		}
+	}
 	next, err := p.again()
 	if err != nil {
 		p.log.Error("configuration not reloaded; the old one stays in force", "error", err)
@@ -275,5 +291,8 @@ func (p *process) warnExposed(ls *listeners) {
 	if open := ls.exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {
 		p.log.Warn("reachable from other machines without both TLS and authorisation being required: only safe in a trusted network",
 			"addresses", strings.Join(open, " "))
+	}
+	if p.secret != nil && p.secret.openToOthers() {
+		p.log.Warn("everybody on this machine can read the cluster's secret: chmod o-r", "file", p.secret.path)
 	}
 }

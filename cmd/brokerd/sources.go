@@ -28,11 +28,14 @@ func (n *brokerNode) newMetrics() *metrics.Metrics {
 			Draining:     n.draining.Load,
 			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Placement()) },
 			Server:       func() metrics.Server { return serverFigures(n.server.Stats()) },
-			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats()) },
+			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats(), n.broker.ScrubStats()) },
 			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk()) },
 			Raft:         n.raftFigures,
 			Nodes:        n.nodesByState,
 			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
+			Uncommitted:  func() (used, limit int64, full uint64) { return n.broker.Uncommitted() },
+			Memory:       n.memory.Usage,
+			Stalls:       func() map[string]int { return n.broker.Stalls() },
 			Peers:        func() []peer.Stats { return n.member.Traffic() },
 			Forwarding:   func() broker.ForwardStats { return n.broker.ForwardStats() },
 		},
@@ -75,10 +78,10 @@ func serverFigures(s server.Stats) metrics.Server {
 	return m
 }
 
-func logFigures(s broker.LogStats) metrics.Logs {
+func logFigures(s broker.LogStats, c broker.ScrubStats) metrics.Logs {
 	return metrics.Logs{
 		Segments: s.Segments, Bytes: s.Bytes, Unflushed: s.Unsynced, Recovery: s.Recovery,
-		CorruptRecords: uint64(s.Damaged), TruncatedBytes: uint64(s.TornBytes),
+		CorruptRecords: uint64(s.Damaged), Damaged: s.Unreadable, Scrubbed: uint64(c.Bytes), ScrubOldest: c.Oldest, TruncatedBytes: uint64(s.TornBytes),
 		Appends: uint64(s.Appends), Records: uint64(s.Records), AppendedBytes: uint64(s.AppendedBytes), Syncs: uint64(s.Syncs),
 	}
 }
@@ -100,6 +103,7 @@ func (n *brokerNode) raftFigures() metrics.Raft {
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
 		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Tolerance(),
 		LastContact: s.LastContact, StoreBytes: s.StoreBytes, Stalled: s.Stalled,
+		LeaderChanges: s.LeaderChanges, Late: s.Late,
 	}
 }
 

@@ -35,7 +35,7 @@ func everyOption() []string {
 		"--statsd-udp-packet-size=508", "--sync-every=2500", "--sync-timeout=2s", "--tcp-address=127.0.0.1:0",
 		"--tls-cert=", "--tls-client-auth-policy=", "--tls-key=", "--tls-min-version=tls1.0", "--tls-required=false",
 		"--tls-root-ca-file=", "--topology-region=r", "--topology-zone=z", "--enable-experiment=topology-aware-consumption",
-		"--verbose", "--worker-id=0",
+		"--verbose", "--worker-id=0", "--http-allowed-hosts=mq.example.org", "--allow-config-from-cidr=10.0.0.0/8",
 	}
 }
 
@@ -61,7 +61,7 @@ func TestEveryOptionOfNsqdIsAccepted(t *testing.T) {
 		}
 		r := start(t, t.TempDir(), nil, "nsqd", args...)
 		r.expect(`^\[nsqd\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} INFO: nsqd v1\.3\.0 \(built w/go`)
-		r.expect(`WARNING: option ignored option=mem-queue-size because="`)
+		r.expect(`WARNING: option ignored option=max-bytes-per-file because="`)
 		r.expect(`^\[nsqd\] \S+ \S+ INFO: TCP: listening on 127\.0\.0\.1:\d+$`)
 		address := r.expect(`INFO: HTTP: listening on (127\.0\.0\.1:\d+)$`)[1]
 		if got := get(t, "http://"+address+"/"); got != "example.org:81 0" {
@@ -69,7 +69,7 @@ func TestEveryOptionOfNsqdIsAccepted(t *testing.T) {
 		}
 		r.signal(syscall.SIGTERM)
 		r.exits(exitOK)
-		for _, name := range []string{"mem-queue-size", "statsd-address", "e2e-processing-latency-percentile"} {
+		for _, name := range []string{"max-bytes-per-file", "e2e-processing-latency-percentile"} {
 			if n := strings.Count(strings.Join(r.seen, "\n"), "option="+name+" "); n != 1 {
 				t.Errorf("%d warnings of %s", n, name)
 			}

@@ -10,11 +10,14 @@ import (
 // lower floors only; docs/architecture.md draws the house.
 var floors = map[string]int{
 	"pkg/seq":       0, // numbers
+	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
 	"pkg/fate":      0, // what an error means for the data
+	"pkg/scrub":     0, // how fast stored data is checked
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 
+	"pkg/age":         1, // of stored data, whatever wall clocks say
 	"pkg/commitlog":   1,
 	"pkg/channel":     1,
 	"pkg/meta":        1,
@@ -47,6 +50,7 @@ var floors = map[string]int{
 	"internal/lookupd":   5,
 	"internal/model":     0, // of the protocol, not of the code
 	"internal/nsqclient": 1,
+	"internal/nsqdfiles": 0, // what an nsqd leaves on disk
 	"internal/signal":    0, // for pkg, too
 	"internal/simtest":   1, // for the tests in test/sim
 
@@ -56,8 +60,9 @@ var floors = map[string]int{
 
 // sameFloor lists the imports on one floor that were thought about.
 var sameFloor = map[[2]string]string{
-	{"pkg/vfs", "pkg/fate"}: "an error of the disk is given its fate where it arises",
-	{"pkg/nsq", "pkg/seq"}:  "the wire spells message ids",
+	{"pkg/vfs", "pkg/fate"}:   "an error of the disk is given its fate where it arises",
+	{"pkg/nsq", "pkg/seq"}:    "the wire spells message ids",
+	{"pkg/limit", "pkg/fate"}: "what a budget refuses has a fate",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends

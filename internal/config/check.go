@@ -3,25 +3,33 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Bounds of settings that have any.
 const (
-	maxMessage         = 64 * MiB
-	maxBody            = 128 * MiB
+	maxMessage         = Size(limit.Message)
+	maxBody            = Size(limit.Body)
 	minSegment         = MiB
+	minScrub           = time.Minute
 	maxSegment         = 2 * GiB
 	maxBootstrapExpect = 9
 	maxDeflateLevel    = 9
+	minStatsd          = time.Second
+	maxUDP             = Size(65507)
 	shortestTimeout    = time.Millisecond
+	minElectionTimeout = 100 * time.Millisecond
+	minNodeTimeout     = 500 * time.Millisecond
+	maxNodeTimeout     = time.Minute // of both
 )
 
 // mistake is a value that does not make sense.
@@ -48,6 +56,7 @@ func check(o *Options) []mistake {
 	c.tls(o)
 	c.auth(&o.Auth)
 	c.topics(&o.Topics)
+	c.statsd(&o.Statsd)
 	c.require(o.Process.DrainTimeout >= 0, "drain-timeout", "is negative")
 	return c.found
 }
@@ -88,6 +97,8 @@ func (c *checker) addresses(o *Options) {
 	} {
 		c.reachable(a.key, a.address, a.address != "")
 	}
+	_, err := ParseNetworks(o.Web.ConfigFrom)
+	c.require(err == nil, "allow-config-from-cidr", "%v", err)
 	for _, a := range o.Cluster.Join {
 		c.reachable("join", a, true)
 	}
@@ -98,9 +109,33 @@ func (c *checker) addresses(o *Options) {
 	c.require(n >= 1 && n <= maxBootstrapExpect, "bootstrap-expect", "%d is not between 1 and %d", n, maxBootstrapExpect)
 	c.require(n <= 1 || len(o.Cluster.Join) > 0, "bootstrap-expect", "%d nodes cannot find each other without join", n)
 	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "needs a cluster-address")
+	c.between("election-timeout", o.Cluster.ElectionTimeout, minElectionTimeout, maxNodeTimeout)
+	c.between("node-timeout", o.Cluster.NodeTimeout, minNodeTimeout, maxNodeTimeout)
 	t := &o.Cluster.TLS
 	given := []string{t.CertFile, t.KeyFile, t.CAFile}
 	c.require(!slices.Contains(given, "") || strings.Join(given, "") == "", "cluster-tls-cert", "cluster-tls-cert, cluster-tls-key and cluster-tls-ca go together")
+}
+
+// between requires a duration that makes sense.
+func (c *checker) between(key string, d, least, most time.Duration) {
+	c.require(d >= least && d <= most, key, "%v is not between %v and %v", d, least, most)
+}
+
+// ParseNetworks reads prefixes like 10.0.0.0/8; a mere address is one of itself.
+func ParseNetworks(texts []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, bad := netip.ParseAddr(text)
+			if bad != nil {
+				return nil, fmt.Errorf("%q is not a network like 10.0.0.0/8", text)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
 }
 
 // reachable requires an address that others can connect to.
@@ -129,6 +164,8 @@ func hostPort(address string) (host string, port int, ok bool) {
 func (c *checker) limits(l *Limits) {
 	c.require(l.MaxMsgSize >= 1 && l.MaxMsgSize <= maxMessage, "max-msg-size", "%v is not between 1 and %v", l.MaxMsgSize, maxMessage)
 	c.require(l.MaxBodySize >= 1 && l.MaxBodySize <= maxBody, "max-body-size", "%v is not between 1 and %v", l.MaxBodySize, maxBody)
+	c.require(l.MaxUncommitted == 0 || l.MaxUncommitted >= l.MaxBodySize, "max-uncommitted-size", "%v is less than max-body-size, %v", l.MaxUncommitted, l.MaxBodySize)
+	c.require(l.MemoryBudget == 0 || l.MemoryBudget >= 8*l.MaxBodySize, "memory-budget", "%v is less than eight times max-body-size, %v", l.MemoryBudget, l.MaxBodySize)
 	for _, d := range []struct {
 		key  string
 		time time.Duration
@@ -150,7 +187,9 @@ func (c *checker) limits(l *Limits) {
 	c.require(l.MaxOutputBufferSize >= 64, "max-output-buffer-size", "%v is less than 64", l.MaxOutputBufferSize)
 	c.require(l.MaxDeflateLevel >= 1 && l.MaxDeflateLevel <= maxDeflateLevel, "max-deflate-level", "%d is not between 1 and %d", l.MaxDeflateLevel, maxDeflateLevel)
 	c.require(l.MaxChannelConsumers >= 0, "max-channel-consumers", "is negative")
+	c.require(l.MemQueueSize >= 0, "mem-queue-size", "is negative")
 	c.require(l.MaxConnections >= 0, "max-connections", "is negative")
+	c.require(l.MaxOfAddress >= 0, "max-connections-per-address", "is negative")
 }
 
 func (c *checker) tls(o *Options) {
@@ -174,11 +213,18 @@ func (c *checker) auth(a *Auth) {
 	}
 }
 
+func (c *checker) statsd(s *Statsd) {
+	c.reachable("statsd-address", s.Address, s.Address != "")
+	c.require(s.Interval >= minStatsd, "statsd-interval", "%v is less than %v", s.Interval, minStatsd)
+	c.require(s.PacketSize >= 1 && s.PacketSize <= maxUDP, "statsd-udp-packet-size", "%v is not between 1 and %v", s.PacketSize, maxUDP)
+}
+
 func (c *checker) topics(t *Topics) {
 	c.require(t.Partitions >= 1 && t.Partitions <= seq.MaxPartitions, "default-partitions", "%d is not between 1 and %d", t.Partitions, seq.MaxPartitions)
 	c.require(t.Sync.Every <= meta.MaxSyncEvery, "sync", "%d is more than %d", t.Sync.Every, meta.MaxSyncEvery)
 	c.require(t.SyncInterval >= shortestTimeout && t.SyncInterval <= meta.MaxSyncInterval, "sync-interval",
 		"%v is not between %v and %v", t.SyncInterval, shortestTimeout, meta.MaxSyncInterval)
 	c.require(t.Retention >= 0, "retention", "is negative")
+	c.require(t.ScrubInterval == 0 || t.ScrubInterval >= minScrub, "scrub-interval", "%v is neither 0 nor at least %v", t.ScrubInterval, minScrub)
 	c.require(t.SegmentSize >= minSegment && t.SegmentSize <= maxSegment, "segment-size", "%v is not between %v and %v", t.SegmentSize, minSegment, maxSegment)
 }

@@ -13,12 +13,14 @@ type Options struct {
 	Region  string
 
 	Listen    Listen
+	Web       Web
 	Advertise Advertise
 	Cluster   Cluster
 	Limits    Limits
 	TLS       TLS
 	Auth      Auth
 	Topics    Topics
+	Statsd    Statsd
 	Process   Process
 
 	// LookupdTCPAddresses are the nsqlookupds that this node announces itself to.
@@ -33,6 +35,12 @@ type Listen struct {
 	HTTPS   string // the same over TLS; "": off
 	Lookup  string // nsqlookupd API alone; "": off
 	Cluster string // node to node; "": off
+}
+
+// Web is who may do what on the HTTP addresses.
+type Web struct {
+	AllowedHosts []string // names that the node is asked under, beside its own
+	ConfigFrom   []string // networks that options may be changed from
 }
 
 // Advertise is what other nodes and clients are told. An empty field follows
@@ -50,7 +58,11 @@ type Advertise struct {
 type Cluster struct {
 	Join            []string
 	BootstrapExpect int
+	ElectionTimeout time.Duration
+	NodeTimeout     time.Duration
 	TLS             ClusterTLS
+	SecretFile      string // what all nodes must have; "": nothing is asked for
+	Insecure        bool   // neither TLS nor a secret is demanded of nodes on other machines
 }
 
 // ClusterTLS is what nodes show each other. All three or none are given.
@@ -63,6 +75,8 @@ type ClusterTLS struct {
 type Limits struct {
 	MaxMsgSize             Size
 	MaxBodySize            Size
+	MaxUncommitted         Size // of all partitions together; 0: by the memory
+	MemoryBudget           Size // of what clients make the node hold; 0: by the memory
 	MsgTimeout             time.Duration
 	MaxMsgTimeout          time.Duration
 	MaxReqTimeout          time.Duration
@@ -73,7 +87,9 @@ type Limits struct {
 	MinOutputBufferTimeout time.Duration
 	OutputBufferTimeout    time.Duration
 	MaxChannelConsumers    int // 0: no limit
+	MemQueueSize           int // of waiting messages that do not count as backend_depth
 	MaxConnections         int // 0: no limit
+	MaxOfAddress           int // connections of one address; 0: half of MaxConnections
 	Snappy                 bool
 	Deflate                bool
 	MaxDeflateLevel        int
@@ -88,6 +104,7 @@ type TLS struct {
 	ClientAuthPolicy string // "", require or require-verify
 	Required         string // false, true or tcp-https (plain HTTP stays open)
 	MinVersion       string // tls1.0 to tls1.3
+	PlainMetrics     bool   // /metrics needs no TLS, whatever is required
 }
 
 // Auth names the servers that decide what an AUTH secret may do.
@@ -108,6 +125,18 @@ type Topics struct {
 	RetentionBytes Size          // 0: no limit
 	SegmentSize    Size
 	DiskReserve    Size
+	ScrubInterval  time.Duration // in which every stored byte is read once; 0: none is
+}
+
+// Statsd is where statistics are pushed to, over UDP. The names and defaults are
+// nsqd's.
+type Statsd struct {
+	Address          string // "": nowhere
+	Prefix           string
+	Interval         time.Duration
+	MemStats         bool
+	PacketSize       Size
+	ExcludeEphemeral bool
 }
 
 // Process is how the process behaves towards its surroundings.

@@ -141,7 +141,7 @@ func (api *directoryAPI) createTopic(q url.Values) answer {
 	if !present(q, "topic") {
 		return badRequest("MISSING_ARG_TOPIC")
 	}
-	if !meta.ValidTopicName(q.Get("topic")) {
+	if !meta.NSQName(q.Get("topic")) {
 		return badRequest("INVALID_ARG_TOPIC")
 	}
 	return api.register(q.Get("topic"), "")
@@ -194,11 +194,11 @@ func checkChannel(q url.Values) answer {
 	switch {
 	case !present(q, "topic"):
 		return badRequest("MISSING_ARG_TOPIC")
-	case !meta.ValidTopicName(q.Get("topic")):
+	case !meta.NSQName(q.Get("topic")):
 		return badRequest("INVALID_ARG_TOPIC")
 	case !present(q, "channel"):
 		return badRequest("MISSING_ARG_CHANNEL")
-	case !meta.ValidChannelName(q.Get("channel")):
+	case !meta.NSQName(q.Get("channel")):
 		return badRequest("INVALID_ARG_CHANNEL")
 	}
 	return answer{}

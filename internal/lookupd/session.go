@@ -102,10 +102,10 @@ func (s *session) register(command string, params []string) ([]byte, error) {
 	if len(rest) > 0 {
 		channel = rest[0]
 	}
-	if !meta.ValidTopicName(topic) {
+	if !meta.NSQName(topic) {
 		return nil, refuse("E_BAD_TOPIC %s topic name %q is not valid", command, topic)
 	}
-	if channel != "" && !meta.ValidChannelName(channel) {
+	if channel != "" && !meta.NSQName(channel) {
 		return nil, refuse("E_BAD_CHANNEL %s channel name %q is not valid", command, channel)
 	}
 	if command == "UNREGISTER" {

@@ -41,6 +41,7 @@ func (x explorer) next(s *State) {
 			}
 		}
 		x.givesUp(s, r)
+		recovery{x}.goesAlone(s, r)
 	}
 }
 
@@ -61,7 +62,7 @@ func (c *Config) accepts(s *State, f, r, epoch uint8) bool {
 // publishes: the leader appends to its own log. Nothing is durable yet.
 func (x explorer) publishes(s *State, r uint8) {
 	n := &s.nodes[r]
-	if int(s.published) < x.Publishes && int(n.end) < x.Log && s.view(r).isr.size() >= x.MinISR {
+	if int(s.published) < x.Publishes && int(n.end) < x.Log && s.view(r).isr.size() >= x.MinISR && !x.waits(s, r) {
 		t := *s
 		t.published++
 		m := &t.nodes[r]
@@ -134,6 +135,9 @@ func (x explorer) meets(s *State, r, f uint8) {
 	if v := s.view(f); g.session || v.leader != r || !x.accepts(s, f, r, n.term) {
 		return
 	}
+	if x.Damage != NoDamage && (recovery{x}).keepsMore(s, r, f) {
+		return
+	}
 	t := *s
 	m, h := &t.nodes[r], &t.nodes[f]
 	keep := min(g.end, n.end)
@@ -153,9 +157,10 @@ func (x explorer) meets(s *State, r, f uint8) {
 	}
 	h.durable = min(h.durable, h.end)
 	m.heard = m.heard.with(f)
+	x.compared(&t, r, f)
 	m.lives[f] = s.lives[f]
 	if x.on(SessionResets) {
-		m.match[f], m.positions[f], m.told = keep, 0, m.told.without(f)
+		m.match[f], m.positions[f], m.dropped[f], m.told = keep, 0, 0, m.told.without(f)
 	} else {
 		m.match[f] = max(m.match[f], keep)
 	}
@@ -203,6 +208,7 @@ func (x explorer) receives(s *State, m message, step Step) {
 	case g.end > m.at && (g.log[m.at] == m.record || !x.on(DuplicateByContent)):
 	case g.end == m.at && int(g.end) < x.Log:
 		g.append(m.record)
+		t.heals(m.to)
 		if x.SyncAlways && x.on(AckAfterSync) {
 			g.durable = g.end
 		}

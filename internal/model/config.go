@@ -10,11 +10,16 @@ type Config struct {
 	SyncAlways bool
 	// Positions: an ordered channel is modelled, too.
 	Positions bool
+	// Drops: a request with a snapshot or a change of positions may be dropped on
+	// its way, and later ones of the session still arrive.
+	Drops bool
 	// Alone: there is one replica. What a power cut takes from the only copy is
 	// lost, and life goes on.
 	Alone bool
 	// Disks: a crash may take a node's whole disk, or the replica's directory.
 	Disks bool
+	// Damage is what may happen to the log of one replica.
+	Damage Damage
 
 	InSync    int // how many replicas are in sync in the beginning; 0: all
 	Held      int // how many committed records everyone holds then

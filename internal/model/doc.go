@@ -11,18 +11,19 @@
 // and overtaken; comparing and cutting logs; committing, and telling followers
 // so; kills, after which a node applies the metadata from its first version
 // again; power cuts, which take what was not synced (sync=always) or any part
-// of a log (sync=interval); disks and directories that are lost; an ordered
-// channel's position, told as snapshots and changes, noted and stored; and the
-// lease under which a leader delivers, with time that passes in whole leases.
+// of a log (sync=interval); disks and directories that are lost; one log that loses
+// its end, or goes back to an older state; an ordered channel's position, told as
+// snapshots and changes, which may be dropped on their way, noted and stored; and
+// the lease under which a leader delivers, with time that passes in whole leases.
 //
 // A controller that errs is modelled, too: anyone in the ISR may be elected or
 // taken out at any time, alive or not.
 //
 // Not modelled, and to be tested elsewhere: that the metadata is itself one
 // sequence (Raft), retention and the start of a log, batches of more than one
-// record, damaged disks, replicas that are copied anew because their log cannot
-// be compared, an operator's elections, more than one partition, topics that are
-// deleted, unordered channels, publishers that retry, and whether anything
+// record, damage to more than one replica or inside a log, replicas that are copied
+// anew because their log cannot be compared, an operator's elections, more than one
+// partition, topics that are deleted, unordered channels, publishers that retry, and whether anything
 // happens at all: the model knows safety and not progress. Where the only member
 // of an ISR loses what was not synced, the partition goes offline in the model;
 // that the broker goes on with the rest is modelled with one copy alone.

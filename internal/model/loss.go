@@ -15,6 +15,7 @@ func (x explorer) crashes(s *State, r uint8) {
 			x.losesPower(s, r, keep)
 		}
 	}
+	recovery{x}.damages(s, r)
 	if x.Disks && n.lost == intact {
 		t := *s
 		t.nodes[r] = replica{applied: n.applied, adopted: n.adopted}
@@ -69,6 +70,7 @@ func (x explorer) restarts(s *State, r uint8, lost loss, step Step) {
 	n.lost = lost
 	n.applied, n.session = 0, false
 	n.closeTerm()
+	n.unverified = x.Damage != NoDamage && n.end > 0
 	if !x.on(PersistEpoch) {
 		n.adopted = 0
 	}
@@ -93,6 +95,10 @@ func (x explorer) restarts(s *State, r uint8, lost loss, step Step) {
 func (x explorer) registers(s *State, r uint8) {
 	n, d := &s.nodes[r], s.latest()
 	if n.registered() {
+		return
+	}
+	if n.lost == lostEnd || n.lost == olderDisk {
+		recovery{x}.reports(s, r)
 		return
 	}
 	t := *s

@@ -28,7 +28,7 @@ func (x explorer) elections(s *State) {
 		return
 	}
 	for r := range uint8(replicas) {
-		if !d.isr.has(r) && x.on(ElectFromISR) || d.leader == r && s.nodes[r].term == d.epoch {
+		if !s.electable(r) && x.on(ElectFromISR) || d.leader == r && s.nodes[r].term == d.epoch {
 			continue
 		}
 		e := decision{epoch: d.epoch + 1, leader: r, isr: d.isr.with(r)}
@@ -38,7 +38,7 @@ func (x explorer) elections(s *State) {
 		t := *s
 		x.decide(&t, e)
 		x.emit(&t, Step{Elect, r, e.epoch, uint8(e.isr)})
-		if d.leader != nobody && d.leader != r && e.isr.has(d.leader) {
+		if d.leader != nobody && d.leader != r && e.isr.has(d.leader) && x.Damage == NoDamage {
 			e.isr = e.isr.without(d.leader)
 			t := *s
 			x.decide(&t, e)
@@ -50,6 +50,7 @@ func (x explorer) elections(s *State) {
 // decide adds a version. Proposals for earlier ones can no longer be applied.
 func (c *Config) decide(t *State, d decision) {
 	t.decide(d)
+	t.absolve(nobody)
 	for i := range t.proposals {
 		if c.on(CompareAndSwap) && t.proposals[i].base < t.version {
 			t.proposals[i] = proposal{}
@@ -65,9 +66,10 @@ func (x explorer) leavings(s *State) {
 		return
 	}
 	for f := range uint8(replicas) {
-		if d.isr.has(f) && d.leader != f && d.isr.size() > 1 {
+		if d.isr.has(f) && d.leader != f && d.isr.size() > 1 && x.mayLeave(s, f) {
 			t := *s
 			x.decide(&t, decision{d.epoch, d.leader, d.isr.without(f)})
+			t.absolve(d.leader)
 			x.emit(&t, Step{Leave, f, uint8(d.isr.without(f)), 0})
 		}
 	}
@@ -77,14 +79,14 @@ func (x explorer) leavings(s *State) {
 func (x explorer) grows(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	d := s.view(r)
-	if d.epoch != n.term || d.isr.has(f) || !n.heard.has(f) || !x.mayPropose(s, r) {
+	if d.epoch != n.term || d.isr.has(f) || !n.heard.has(f) || !x.mayPropose(s, r) || x.waits(s, r) {
 		return
 	}
 	need := n.committed
 	if x.on(GrowNeedsStart) {
 		need = max(need, n.start)
 	}
-	if n.match[f] < need || x.Positions && x.on(PositionsJoin) && (!n.told.has(f) || n.positions[f] < n.position) {
+	if n.match[f] < need || x.Positions && x.on(PositionsJoin) && !n.holdsPosition(f) {
 		return
 	}
 	x.proposes(s, r, proposal{isr: d.isr.with(f), joins: one(f), life: n.lives[f]}, Step{ProposeIn, r, f, need})
@@ -143,6 +145,7 @@ func (x explorer) decidesProposal(s *State, r uint8) {
 		}
 	}
 	x.decide(&t, decision{d.epoch, d.leader, p.isr})
+	t.absolve(d.leader)
 	x.emit(&t, Step{Decide, r, uint8(p.isr), 0})
 }
 

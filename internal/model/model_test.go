@@ -36,6 +36,9 @@ func scopes() map[string]Config {
 		"disks":     {SyncAlways: true, Disks: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Crashes: 1, MinISR: 2},
 		"one disk":  {SyncAlways: true, Disks: true, InSync: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Crashes: 2, MinISR: 1},
 		"order":     {SyncAlways: true, Positions: true, Held: 2, Publishes: 2, Log: 2, Epochs: 2, Versions: 2, Crashes: 1, MinISR: 1},
+		"shares":    {SyncAlways: true, Positions: true, Drops: true, InSync: 2, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, MinISR: 1},
+		"lost ends": {SyncAlways: true, Damage: LostEnd, InSync: 2, Held: 1, Publishes: 2, Log: 2, Epochs: 3, Versions: 3, Crashes: 1, MinISR: 1},
+		"old disks": {SyncAlways: true, Damage: OlderDisk, InSync: 2, Held: 1, Publishes: 2, Log: 2, Epochs: 3, Versions: 3, Crashes: 1, MinISR: 2},
 		"one copy":  {Alone: true, InSync: 1, Positions: true, Publishes: 3, Log: 2, Epochs: 4, Versions: 4, Crashes: 2, MinISR: 1},
 		"leases":    {SyncAlways: true, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Leases: 4, MinISR: 1},
 		"one leads": {SyncAlways: true, InSync: 1, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Leases: 2, MinISR: 1},
@@ -57,6 +60,10 @@ func largeScopes() map[string]Config {
 		"disks, twice":                {SyncAlways: true, Disks: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Crashes: 2, MinISR: 2},
 		"one disk, one more version":  {SyncAlways: true, Disks: true, InSync: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 4, Crashes: 2, MinISR: 1},
 		"order, one more version":     {SyncAlways: true, Positions: true, Held: 2, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, Crashes: 1, MinISR: 1},
+		"shares, two records":         {SyncAlways: true, Positions: true, Drops: true, Held: 2, Publishes: 2, Log: 2, Epochs: 2, Versions: 3, MinISR: 1},
+		"lost ends, all in sync":      {SyncAlways: true, Damage: LostEnd, Held: 1, Publishes: 2, Log: 2, Epochs: 3, Versions: 4, Crashes: 1, MinISR: 1},
+		"old disks, all in sync":      {SyncAlways: true, Damage: OlderDisk, Held: 1, Publishes: 2, Log: 2, Epochs: 3, Versions: 4, Crashes: 1, MinISR: 2},
+		"old disks, three records":    {SyncAlways: true, Damage: OlderDisk, InSync: 2, Held: 1, Publishes: 3, Log: 2, Epochs: 3, Versions: 4, Crashes: 1, MinISR: 2},
 		"one copy, three crashes":     {Alone: true, InSync: 1, Positions: true, Publishes: 4, Log: 3, Epochs: 5, Versions: 5, Crashes: 3, MinISR: 1},
 		"leases, one more version":    {SyncAlways: true, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 3, Leases: 4, MinISR: 1},
 	}
@@ -101,7 +108,7 @@ func TestTheRulesAreEnough(t *testing.T) {
 	if raceEnabled {
 		return // whole searches would be needed
 	}
-	withoutARule := map[StepKind]bool{TellFailed: true, RollBack: true, PushChecked: true, Refuse: true, ProposeOut: true, GiveUp: true, FinishUnnoted: true, TellChangeUnnoted: true}
+	withoutARule := map[StepKind]bool{TellFailed: true, RollBack: true, PushChecked: true, Refuse: true, ProposeOut: true, GiveUp: true, FinishUnnoted: true, TellChangeUnnoted: true, CountShare: true}
 	for k := Start + 1; k < stepKinds; k++ {
 		if (taken[k] == 0) != withoutARule[k] {
 			t.Errorf("kind %d (%q) was taken %d times", k, Step{Kind: k}, taken[k])
@@ -163,6 +170,9 @@ func refutations() []refutation {
 		{rule: LastLeaves, scope: "one disk", breaks: NothingLost},
 		{rule: LossUntilTold, scope: "one disk", breaks: NothingLost},
 		{rule: MissingIsSilent, scope: "disks", breaks: NothingLost},
+		{rule: SuspectLast, scope: "lost ends", breaks: NothingLost},
+		{rule: LongerStays, scope: "old disks", breaks: NoRetreat},
+		{rule: CompareFirst, scope: "old disks", breaks: NothingLost},
 		{rule: CompareAndSwap, scope: "in sync", breaks: NothingLost},
 		{rule: ShrinkApplied, scope: "in sync", breaks: NothingLost},
 		{rule: GrowCounts, scope: "in sync", breaks: NothingLost},
@@ -175,6 +185,7 @@ func refutations() []refutation {
 		{rule: SnapshotFirst, scope: "order", breaks: InOrder},
 		{rule: SnapshotCountsSent, scope: "order", breaks: PositionHolds},
 		{rule: SnapshotTakenOnce, scope: "order", breaks: PositionHolds},
+		{rule: ShareNamesPrevious, scope: "shares", breaks: PositionHolds},
 		{rule: FinNoted, scope: "order", breaks: PositionHolds},
 		{rule: CheckpointKeeps, scope: "one copy", breaks: PositionHolds},
 		{rule: OrderedBootRule, scope: "order", breaks: PositionHolds},
@@ -281,7 +292,7 @@ func TestNamesOfReplicasDoNotMatter(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	f := newFingerprinter()
-	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 3, Delayed: 2, Positions: true, Disks: true, Leases: 3, MinISR: 2}
+	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 3, Delayed: 2, Positions: true, Drops: true, Disks: true, Damage: OlderDisk, Leases: 3, MinISR: 2}
 	for range 300 {
 		s := c.initial()
 		for range 40 {
@@ -307,7 +318,9 @@ func TestReductionLosesNothing(t *testing.T) {
 	for _, c := range []Config{
 		{SyncAlways: true, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Crashes: 1, Delayed: 1, MinISR: 1},
 		{SyncAlways: true, Positions: true, Disks: true, InSync: 2, Held: 1, Publishes: 1, Log: 1, Epochs: 1, Versions: 2, Crashes: 1, MinISR: 2},
+		{SyncAlways: true, Positions: true, Drops: true, InSync: 2, Held: 1, Publishes: 1, Log: 1, Epochs: 1, Versions: 2, MinISR: 1},
 		{SyncAlways: true, Held: 1, Publishes: 1, Log: 1, Epochs: 2, Versions: 2, Leases: 1, MinISR: 1},
+		{SyncAlways: true, Damage: OlderDisk, InSync: 2, Held: 2, Publishes: 2, Log: 2, Epochs: 1, Versions: 2, Crashes: 1, MinISR: 2},
 	} {
 		reductionLosesNothing(t, c)
 	}

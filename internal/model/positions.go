@@ -1,7 +1,5 @@
 package model
 
-import "slices"
-
 // channel enumerates what can happen to an ordered channel. A message is handed to a consumer, and the next
 // one after its FIN counts. A FIN is sent to the followers before the leader
 // applies it, and answered when it is applied. What followers are told first in a
@@ -21,6 +19,10 @@ func (x channel) next(s *State, r uint8) {
 	for f := range x.replicas().without(r).members() {
 		x.tellsSnapshot(s, r, f)
 		x.tellsChange(s, r, f)
+		if x.Drops {
+			x.drops(s, r, f)
+			x.sharesBehindGap(s, r, f)
+		}
 	}
 }
 
@@ -31,7 +33,7 @@ func (x channel) hands(s *State, r uint8) {
 		return
 	}
 	for f := range x.counted(s, r).without(r).members() {
-		if x.on(SnapshotFirst) && (!n.told.has(f) || n.positions[f] < n.position) {
+		if x.on(SnapshotFirst) && !n.holdsPosition(f) {
 			return
 		}
 	}
@@ -71,7 +73,9 @@ func (x channel) makesSnapshot(s *State, r uint8) {
 	n := &s.nodes[r]
 	shot := n.position
 	if n.handed != 0 && x.on(SnapshotCountsSent) {
-		shot = max(shot, slices.Max(n.positions[:]))
+		for f := range n.positions {
+			shot = max(shot, n.sent(uint8(f)))
+		}
 	}
 	if shot == n.shot {
 		return
@@ -84,7 +88,7 @@ func (x channel) makesSnapshot(s *State, r uint8) {
 
 // tellsSnapshot: follower f stores the newest snapshot of leader r in place of
 // what it has, unless it has taken it before, perhaps in an earlier session: it
-// has had changes since.
+// has had changes since. The snapshot covers every share that was dropped before.
 func (x channel) tellsSnapshot(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	if n.told.has(f) || !x.hears(s, r, f) {
@@ -93,7 +97,7 @@ func (x channel) tellsSnapshot(s *State, r, f uint8) {
 	t := *s
 	m, g := &t.nodes[r], &t.nodes[f]
 	m.told = m.told.with(f)
-	m.positions[f] = max(m.positions[f], n.shot)
+	m.positions[f], m.dropped[f] = max(n.sent(f), n.shot), 0
 	if shot := newRecord(n.term, n.shot+1); g.taken != shot || !x.on(SnapshotTakenOnce) {
 		g.taken = shot
 		g.position = n.shot
@@ -110,7 +114,7 @@ func (x channel) tellsSnapshot(s *State, r, f uint8) {
 func (x channel) tellsChange(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	p := n.positions[f] + 1
-	if p > max(n.position, n.handed) || !n.told.has(f) || !x.hears(s, r, f) {
+	if !n.sendsChange(f) || !x.hears(s, r, f) {
 		return
 	}
 	t := *s

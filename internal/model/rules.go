@@ -36,6 +36,10 @@ const (
 	LossUntilTold      // it says so at every start until the metadata has heard of it
 	MissingIsSilent    // a replica in the ISR that finds nothing of its own answers and leads nothing until it is out
 
+	SuspectLast  // a replica that lost the end of its log is reported before it acts, and elected only among suspects
+	LongerStays  // a follower cuts nothing that is committed in its log: it refuses the leader, which yields
+	CompareFirst // a leader whose log was opened from disk appends and admits nothing before it has compared logs with an in-sync replica
+
 	CompareAndSwap  // a change of the ISR is applied only to the version it was made for
 	ShrinkApplied   // who is proposed out counts until the change is applied
 	GrowCounts      // who is proposed in counts from before the proposal
@@ -49,6 +53,7 @@ const (
 	SnapshotFirst      // an ordered channel delivers nothing in a term before everyone in sync has the position it begins from
 	SnapshotCountsSent // a snapshot counts as finished what is on its way as a change
 	SnapshotTakenOnce  // a snapshot that is told again, in another session or life of the follower, undoes nothing
+	ShareNamesPrevious // a follower refuses a change of positions that does not follow what it has taken: an answer counts for all that was sent before
 	FinNoted           // a FIN counts at a replica that has noted it
 	CheckpointKeeps    // a checkpoint notes again what it leaves out
 	OrderedBootRule    // whoever loses power leaves the ISR where a channel is ordered, whatever the sync
@@ -70,14 +75,18 @@ var ruleNames = [rules]string{
 	"Reconcile", "WalkBack", "ReconcileByContent", "DuplicateByContent", "SessionResets", "NoRollback",
 	"ElectionBumpsEpoch", "ElectFromISR", "RestartEndsTerm", "BootRule", "RegisterFirst",
 	"EmptyLeaves", "LastLeaves", "LossUntilTold", "MissingIsSilent",
+	"SuspectLast", "LongerStays", "CompareFirst",
 	"CompareAndSwap", "ShrinkApplied", "GrowCounts", "UndecidedCounts", "GrowNeedsLife", "GrowNeedsStart",
 	"FinReplicatedFirst", "PositionWaits", "PositionsJoin", "SnapshotFirst", "SnapshotCountsSent",
-	"SnapshotTakenOnce", "FinNoted", "CheckpointKeeps", "OrderedBootRule", "ForgetBeyondEnd",
+	"SnapshotTakenOnce", "ShareNamesPrevious", "FinNoted", "CheckpointKeeps", "OrderedBootRule", "ForgetBeyondEnd",
 	"LeaseEnds", "LeaseBegins", "LeaseNeedsJoiner", "LeaseAskedLast", "RelayBeginsAnew",
 }
 
 // String returns the rule's name.
 func (r Rule) String() string { return ruleNames[r] }
+
+// RuleNames returns the names of all rules, in their order.
+func RuleNames() []string { return ruleNames[:] }
 
 // ParseRule returns the rule of a name.
 func ParseRule(name string) (Rule, error) {
@@ -150,7 +159,7 @@ func (c *Config) check(i Invariant, s, t *State, step Step) string {
 	case NoRetreat:
 		return c.retreat(s, t, step)
 	case NothingLost:
-		return t.missing()
+		return c.missing(t)
 	case ClosedIsSilent:
 		return s.closedSpeaks(step)
 	case PositionHolds:
@@ -197,7 +206,8 @@ func (s *State) differentPrefix() string {
 }
 
 func (c *Config) retreat(s, t *State, step Step) string {
-	risked := step.Kind == PowerCut && !c.SyncAlways || step.Kind == LoseDisk || step.Kind == LoseDirectory
+	risked := step.Kind == PowerCut && !c.SyncAlways || step.Kind == LoseDisk || step.Kind == LoseDirectory ||
+		step.Kind == LoseEnd || step.Kind == PutBack
 	for r := range s.nodes {
 		if risked && uint8(r) == step.A {
 			continue
@@ -209,20 +219,31 @@ func (c *Config) retreat(s, t *State, step Step) string {
 	return ""
 }
 
-// missing looks at every member of the ISR and not only at the leader: any of
-// them may be elected next. One that knows that it lost data does nothing
-// before it has left.
-func (s *State) missing() string {
+// missing looks at every member of the ISR that may be elected and not only at the
+// leader: any of them may be next. One that knows that it lost data does nothing
+// before it has left or is known as suspect. One that cannot know, as its disk is
+// older, does nothing as a leader before it has compared logs: until then another
+// member must hold everything.
+func (c *Config) missing(s *State) string {
 	isr := s.latest().isr
 	for i, want := range s.truth {
 		if want == 0 {
 			continue
 		}
+		held := c.Damage == NoDamage
 		for r := range s.nodes {
 			n := &s.nodes[r]
-			if isr.has(uint8(r)) && n.lost == intact && (int(n.end) <= i || n.log[i] != want) {
+			holds := int(n.end) > i && n.log[i] == want
+			held = held || holds && isr.has(uint8(r))
+			if holds || !isr.has(uint8(r)) {
+				continue
+			}
+			if n.lost == intact && s.electable(uint8(r)) && !c.excused(s, uint8(r)) {
 				return fmt.Sprintf("%v was committed at offset %d, and %s, in the ISR, does not hold it", want, i, name(uint8(r)))
 			}
+		}
+		if !held {
+			return fmt.Sprintf("%v was committed at offset %d, and no replica in the ISR holds it", want, i)
 		}
 	}
 	return ""

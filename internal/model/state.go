@@ -78,6 +78,8 @@ const (
 	lostDisk           // the disk is empty
 	lostDirectory      // the replica's directory is gone
 	missing            // the same, and the node has registered: it waits to be out of the ISR
+	lostEnd            // opening the log has cut its end
+	olderDisk          // the disk is older, and the node does not know it
 )
 
 // replica is one copy of the partition. What a restart keeps stands first.
@@ -92,6 +94,9 @@ type replica struct {
 	stored    uint8  // the position that a power cut leaves at least: in the newest snapshot
 	taken     record // the newest snapshot that it has taken from a leader: of which epoch, and its number
 	lost      loss
+	harmed    bool // as the observer knows: its disk is older than what it has acknowledged
+	// unverified: the log was opened from disk and not compared since. Noted where logs are damaged.
+	unverified bool
 
 	applied uint8 // version of the metadata that it acts on
 	session bool  // as a follower: it has compared logs with the leader of its epoch
@@ -103,7 +108,8 @@ type replica struct {
 	match     [replicas]uint8 // what each replica has acknowledged
 	positions [replicas]uint8 // what each follower has of the channel's position
 	shot      uint8           // the position in the newest snapshot
-	told      set             // followers that have had it in their session
+	told      set             // followers that were sent it in their session
+	dropped   [replicas]uint8 // of each follower, one past the newest position that it was sent in a request that was dropped; 0: none
 	lives     [replicas]uint8 // of each follower, the life that the session is with
 	proposed  set             // the ISR that it has proposed, until that is decided
 	handed    uint8           // one past the message of the ordered channel that a consumer has; 0: none
@@ -138,7 +144,8 @@ type State struct {
 	nodes     [replicas]replica
 	proposals [replicas]proposal
 	post      [maxDelayed]message
-	lives     [replicas]uint8 // how often each node has registered a loss
+	lives     [replicas]uint8    // how often each node has registered a loss
+	suspects  [replicas]standing // in the ISR, that the metadata knows
 	clock     clock
 	relay     relay
 
@@ -150,7 +157,7 @@ type State struct {
 	delivered uint8          // one past the last message of the ordered channel that anyone delivered
 	published uint8
 	crashes   uint8
-	disks     uint8 // crashes that took everything
+	disks     uint8 // crashes that took everything, or a part of a log
 }
 
 // initial is a partition without a leader. It is empty, or everyone holds the
@@ -213,7 +220,7 @@ func (n *replica) append(r record) {
 // closeTerm makes n a leader no more.
 func (n *replica) closeTerm() {
 	n.term, n.start, n.heard, n.proposed, n.shot, n.told, n.handed = 0, 0, 0, 0, 0, 0, 0
-	n.match, n.positions, n.lives = [replicas]uint8{}, [replicas]uint8{}, [replicas]uint8{}
+	n.match, n.positions, n.dropped, n.lives = [replicas]uint8{}, [replicas]uint8{}, [replicas]uint8{}, [replicas]uint8{}
 	n.lease = lease{}
 }
 

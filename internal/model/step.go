@@ -49,6 +49,10 @@ const (
 	TellSnapshot
 	TellChange
 	TellChangeUnnoted
+	DropSnapshot
+	DropChange
+	RefuseShare
+	CountShare
 	Checkpoint
 	PassTime
 	Recognise
@@ -58,6 +62,11 @@ const (
 	SendRelay
 	HandOver
 	ForgetRelay
+	LoseEnd
+	PutBack
+	Report
+	GoAlone
+	Yield
 
 	stepKinds // how many there are
 )
@@ -120,7 +129,7 @@ func (s Step) String() string {
 	case AckArrives:
 		return fmt.Sprintf("a late answer reaches %s: %s holds what is below %d", a, b, s.C)
 	default:
-		return s.ofMetadata(s.ofPush() + s.ofChannel() + s.ofLease())
+		return s.ofMetadata(s.ofPush() + s.ofChannel() + s.ofLease() + s.ofDamage())
 	}
 }
 
@@ -171,6 +180,14 @@ func (s Step) ofChannel() string {
 		return fmt.Sprintf("%s tells %s of the FIN that makes the position %d", a, b, s.C)
 	case TellChangeUnnoted:
 		return fmt.Sprintf("%s tells %s of the FIN that makes the position %d, which cannot note it", a, b, s.C)
+	case DropSnapshot:
+		return fmt.Sprintf("%s sends %s its snapshot, which has the position %d, and the request is dropped", a, b, s.C)
+	case DropChange:
+		return fmt.Sprintf("%s sends %s the FIN that makes the position %d, and the request is dropped", a, b, s.C)
+	case RefuseShare:
+		return fmt.Sprintf("%s sends %s a change of another channel, which does not follow what %s has: it is refused", a, b, b)
+	case CountShare:
+		return fmt.Sprintf("%s sends %s a change of another channel, is answered, and counts the position %d for %s", a, b, s.C, b)
 	case Checkpoint:
 		return fmt.Sprintf("%s stores the channel's position as %d", a, s.B)
 	default:
@@ -198,6 +215,28 @@ func (s Step) ofLease() string {
 		return fmt.Sprintf("the relay hands over what the leader of epoch %d has sent", s.A)
 	case ForgetRelay:
 		return fmt.Sprintf("the relay was paused, and drops what the leader of epoch %d has sent", s.A)
+	default:
+		return ""
+	}
+}
+
+// ofDamage tells a step in which a log is damaged, or what follows from it.
+func (s Step) ofDamage() string {
+	a := name(s.A)
+	switch s.Kind {
+	case LoseEnd:
+		return fmt.Sprintf("%s restarts, finds its log damaged and cuts it to %d", a, s.B)
+	case PutBack:
+		return fmt.Sprintf("%s restarts with an older state of its disk, which has the log up to %d", a, s.B)
+	case Report:
+		if s.C > 0 {
+			return fmt.Sprintf("metadata: %s is back and suspect, ISR %v", a, set(s.B))
+		}
+		return fmt.Sprintf("metadata: %s is back and not suspect, ISR %v", a, set(s.B))
+	case GoAlone:
+		return fmt.Sprintf("%s stops waiting for an in-sync replica to compare logs with", a)
+	case Yield:
+		return fmt.Sprintf("metadata: %s yields to %s, which holds more, in epoch %d", a, name(s.B), s.C)
 	default:
 		return ""
 	}

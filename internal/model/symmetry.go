@@ -52,7 +52,7 @@ func (f *fingerprinter) of(s *State) uint64 {
 func (f *fingerprinter) key(s *State, r uint8) uint64 {
 	n := s.nodes[r]
 	n.match = [replicas]uint8{n.match[r]}
-	n.positions, n.lives = [replicas]uint8{}, [replicas]uint8{}
+	n.positions, n.dropped, n.lives = [replicas]uint8{}, [replicas]uint8{}, [replicas]uint8{}
 	n.heard, n.proposed, n.told, n.lease.answered = 0, 0, 0, 0
 	var led, member uint16
 	for i := range s.version + 1 {
@@ -86,10 +86,12 @@ func (s *State) permuted(p *order) State {
 		for f, at := range p {
 			n.match[at] = s.nodes[r].match[f]
 			n.positions[at] = s.nodes[r].positions[f]
+			n.dropped[at] = s.nodes[r].dropped[f]
 			n.lives[at] = s.nodes[r].lives[f]
 		}
 		t.nodes[to] = n
 		t.lives[to] = s.lives[r]
+		t.suspects[to] = s.suspects[r]
 		t.proposals[to] = s.proposals[r]
 		t.proposals[to].isr, t.proposals[to].joins = s.proposals[r].isr.permuted(p), s.proposals[r].joins.permuted(p)
 	}

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// maxFrameBytes is the largest frame that is read: over the largest message
-// that a broker can be told to accept.
-const maxFrameBytes = 64 << 20
+// maxFrameBytes is the largest frame that is read: the largest message that a
+// broker can be set to accept, its header of up to 64 KiB, and what frames it.
+const maxFrameBytes = limit.Message + 128<<10
 
 // AnyPartition leaves the partition to the broker.
 const AnyPartition = -1
@@ -51,6 +52,9 @@ func (e *Error) Error() string { return strings.TrimSpace(e.Code + " " + e.Text)
 func (e *Error) Fate() fate.Fate {
 	switch e.Code {
 	case "E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED":
+		if strings.Contains(e.Text, " failed, refused: ") {
+			return fate.Refused
+		}
 		return fate.Uncertain
 	}
 	return fate.Refused

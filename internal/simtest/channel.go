@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type Channel struct {
 	low       uint64 // ordered: nothing below may be delivered again
 	again     int    // deliveries of what was delivered before
 	wrong     []string
+	missing   []acked // of the first known ones that were acknowledged, those not delivered when last looked at
+	known     int
 
 	// Ordered: what low was unsynced before it grew last, and since. Never empty.
 	grown []growth
@@ -84,7 +87,20 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 func (c *Channel) LosePower() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	least := c.grown[0].low
+	c.loseLocked(c.grown[0].low)
+}
+
+// LosePositions notes that what a machine has stored of positions is damaged now. An
+// ordered channel may go back once for it, to the start, where no other replica
+// could lead.
+func (c *Channel) LosePositions() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loseLocked(0)
+}
+
+// loseLocked notes a loss for which low may become as little as least.
+func (c *Channel) loseLocked(least uint64) {
 	if c.losses == 0 {
 		c.least = least
 	}
@@ -137,18 +153,19 @@ func (c *Channel) Again() int {
 	return c.again
 }
 
-// Missing returns the acknowledged messages that were never delivered.
-func (c *Channel) Missing() []string {
-	var missing []string
-	c.history.Acknowledged(func(name string, at, _ uint64) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.delivered[at].name != name {
-			missing = append(missing, fmt.Sprintf("%s, acknowledged at %d, was not delivered", name, at))
-		}
-	})
-	slices.Sort(missing)
-	return missing
+// Missing returns how many acknowledged messages were never delivered, and which is
+// the first of them.
+func (c *Channel) Missing() (n int, first string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fresh := c.history.ackedFrom(c.known)
+	c.known += len(fresh)
+	c.missing = slices.DeleteFunc(append(c.missing, fresh...), func(m acked) bool { return c.delivered[m.at].name == m.name })
+	if len(c.missing) == 0 {
+		return 0, ""
+	}
+	m := slices.MinFunc(c.missing, func(a, b acked) int { return cmp.Compare(a.at, b.at) })
+	return len(c.missing), fmt.Sprintf("%s, acknowledged at %d, was not delivered", m.name, m.at)
 }
 
 // Check returns what was wrong with the deliveries.

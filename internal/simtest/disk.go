@@ -1,8 +1,11 @@
 package simtest
 
 import (
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -21,6 +24,8 @@ type Mount struct {
 	changes atomic.Int64
 	trap    atomic.Pointer[trap]
 	broken  atomic.Pointer[error]
+	slow    atomic.Pointer[func() time.Duration]
+	full    atomic.Bool
 }
 
 type trap struct {
@@ -53,6 +58,24 @@ func (m *Mount) Trap(n int, spring func()) {
 // Break fails all changes from now on with err.
 func (m *Mount) Break(err error) { m.broken.Store(&err) }
 
+// Fill has the disk be full, or no longer: nothing is made and no file grows. What files
+// have reserved can be written.
+func (m *Mount) Fill(full bool) { m.full.Store(full) }
+
+// grow makes a change that needs room.
+func (m *Mount) grow(f func() error) error {
+	return m.change(func() error {
+		if m.full.Load() {
+			return syscall.ENOSPC
+		}
+		return f()
+	})
+}
+
+// Slow has each sync of a log take as long as delay says, in virtual time. It is called by
+// many goroutines.
+func (m *Mount) Slow(delay func() time.Duration) { m.slow.Store(&delay) }
+
 // change makes one change.
 func (m *Mount) change(f func() error) error {
 	n := m.changes.Add(1)
@@ -77,14 +100,14 @@ func (m *Mount) sync(f func() error) error {
 
 // Create implements vfs.FS.
 func (m *Mount) Create(name string) (f vfs.File, err error) {
-	err = m.change(func() error {
+	err = m.grow(func() error {
 		f, err = m.FS.Create(name)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &mountedFile{f, m}, nil
+	return &mountedFile{f, m, isLog(name)}, nil
 }
 
 // OpenReadWrite implements vfs.FS.
@@ -93,8 +116,10 @@ func (m *Mount) OpenReadWrite(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mountedFile{f, m}, nil
+	return &mountedFile{f, m, isLog(name)}, nil
 }
+
+func isLog(name string) bool { return filepath.Ext(name) == ".log" }
 
 // Remove implements vfs.FS.
 func (m *Mount) Remove(name string) error {
@@ -113,7 +138,7 @@ func (m *Mount) Rename(oldName, newName string) error {
 
 // MkdirAll implements vfs.FS.
 func (m *Mount) MkdirAll(name string) error {
-	return m.change(func() error { return m.FS.MkdirAll(name) })
+	return m.grow(func() error { return m.FS.MkdirAll(name) })
 }
 
 // SyncDir implements vfs.FS.
@@ -124,11 +149,20 @@ func (m *Mount) SyncDir(name string) error {
 // mountedFile is a file that may be written.
 type mountedFile struct {
 	vfs.File
-	m *Mount
+	m   *Mount
+	log bool
+}
+
+// within makes a change that needs no room up to a position in the file which it has.
+func (f *mountedFile) within(end int64, change func() error) error {
+	if size, err := f.Size(); err == nil && end <= size {
+		return f.m.change(change)
+	}
+	return f.m.grow(change)
 }
 
 func (f *mountedFile) WriteAt(p []byte, off int64) (n int, err error) {
-	err = f.m.change(func() error {
+	err = f.within(off+int64(len(p)), func() error {
 		n, err = f.File.WriteAt(p, off)
 		return err
 	})
@@ -140,9 +174,14 @@ func (f *mountedFile) Truncate(size int64) error {
 }
 
 func (f *mountedFile) Preallocate(off, n int64) error {
-	return f.m.change(func() error { return f.File.Preallocate(off, n) })
+	return f.within(off+n, func() error { return f.File.Preallocate(off, n) })
 }
 
-func (f *mountedFile) SyncData() error { return f.m.sync(f.File.SyncData) }
+func (f *mountedFile) SyncData() error {
+	if delay := f.m.slow.Load(); delay != nil && f.log {
+		time.Sleep((*delay)())
+	}
+	return f.m.sync(f.File.SyncData)
+}
 
 func (f *mountedFile) Sync() error { return f.m.sync(f.File.Sync) }

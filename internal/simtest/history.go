@@ -27,7 +27,14 @@ type History struct {
 	last     map[int]uint64    // one past a publisher's last acknowledged offset
 	next     map[int]int       // a publisher's next number
 	counts   [4]int
+	acked    []acked // as they were
 	wrong    []string
+}
+
+// acked is a message that was acknowledged.
+type acked struct {
+	name string
+	at   uint64
 }
 
 type message struct {
@@ -77,6 +84,7 @@ func (h *History) Settle(name string, f Fate, at, epoch uint64) {
 		h.wrongLocked("%s and %s were both acknowledged at %d", other, name, at)
 	}
 	h.places[at] = name
+	h.acked = append(h.acked, acked{name, at})
 	if at < m.after {
 		h.wrongLocked("%s is at %d, and its publisher knew of %d before", name, at, m.after)
 	}
@@ -110,6 +118,14 @@ func (h *History) Acknowledged(f func(name string, at, epoch uint64)) {
 			f(name, m.at, m.epoch)
 		}
 	}
+}
+
+// ackedFrom returns the acknowledged messages but for the first n. They are not to be
+// changed.
+func (h *History) ackedFrom(n int) []acked {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.acked[n:]
 }
 
 // Counts returns how many messages were acknowledged, are unknown, failed and

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,6 +235,19 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 			proceed(h, c, 1)
 			c.Deliver("p1-3", 2, false)
 		}, "3 had been before", 0},
+		{"back to the start, as positions were lost", true, func(h *History, c *Channel) {
+			proceed(h, c, 3)
+			time.Sleep(unsynced)
+			proceed(h, c, 2)
+			c.LosePositions()
+			c.Deliver("p1-1", 0, false)
+			c.Deliver("p1-2", 1, false)
+		}, "", 0},
+		{"past what was not finished, as positions were lost", true, func(h *History, c *Channel) {
+			proceed(h, c, 1)
+			c.LosePositions()
+			c.Deliver(h.Call(1), 2, false)
+		}, "1 was not finished", 0},
 		{"past what was not finished, as power was lost", true, func(h *History, c *Channel) {
 			proceed(h, c, 1)
 			c.LosePower()
@@ -249,9 +263,61 @@ func TestAChannelFindsWhatIsWrong(t *testing.T) {
 			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
-			if n := len(c.Missing()); n != tt.missing {
+			if n, _ := c.Missing(); n != tt.missing {
 				t.Errorf("%d are missing", n)
 			}
 		})
 	}
+}
+
+// TestAFullDiskTakesWhatHasRoom: what a file has reserved can be written, nothing grows.
+func TestAFullDiskTakesWhatHasRoom(t *testing.T) {
+	m := NewMount(vfs.NewCrashable())
+	f, err := m.Create("/a.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Preallocate(0, 10); err != nil {
+		t.Fatal(err)
+	}
+	for _, full := range []bool{true, false} {
+		m.Fill(full)
+		if _, err := f.WriteAt(make([]byte, 5), 5); err != nil {
+			t.Errorf("full %v: within what is reserved: %v", full, err)
+		}
+		if err := f.SyncData(); err != nil {
+			t.Errorf("full %v: sync: %v", full, err)
+		}
+		_, created := m.Create("/b.log")
+		_, wrote := f.WriteAt(make([]byte, 6), 5)
+		for what, err := range map[string]error{"create": created, "write": wrote, "reserve": f.Preallocate(0, 12), "make a directory": m.MkdirAll("/d")} {
+			if errors.Is(err, syscall.ENOSPC) != full {
+				t.Errorf("full %v: %s: %v", full, what, err)
+			}
+		}
+	}
+}
+
+// TestASyncOfALogTakesItsTime: other files and other changes take none.
+func TestASyncOfALogTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMount(vfs.NewCrashable())
+		m.Slow(func() time.Duration { return time.Second })
+		for name, want := range map[string]time.Duration{"/a.log": time.Second, "/a.index": 0} {
+			f, err := m.Create(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if _, err := f.WriteAt([]byte("x"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.SyncData(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("%s: %v", name, took)
+			}
+		}
+	})
 }

@@ -21,6 +21,11 @@ type TopicReader interface {
 	Topics() []*meta.Topic
 	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
+	// DeletedLately says whether a topic, or with a name one of its channels, was
+	// deleted within the last seconds, at whatever node.
+	DeletedLately(topic, channel string) bool
+	// MadeOnFirstUse returns what EnsureTopic would make; false: nothing.
+	MadeOnFirstUse() (meta.TopicConfig, bool)
 }
 
 // TopicWriter changes topics. Every call returns once this node has the change.
@@ -61,6 +66,9 @@ type Observer interface {
 	TopicStats(topicFilter, channelFilter string, clients bool) []broker.TopicStats
 	// ClusterStats is the same over all nodes that lead.
 	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	// NodeStats is TopicStats and, of topics that are led elsewhere, what the cluster
+	// has: of the one that is asked for, or of those that clients of this node use.
+	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
 	Peek(ctx context.Context, p broker.Peek) ([]broker.Peeked, error)
 	// Digest compares the replicas of a topic's partitions.
 	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
@@ -108,6 +116,16 @@ type PartitionOperator interface {
 	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (broker.Balance, error)
 }
 
+// Repairer looks after damaged copies of partitions.
+type Repairer interface {
+	// Copies lists what the nodes have of a partition. silent did not answer.
+	Copies(ctx context.Context, topic string, partition int) (all []broker.NodeCopies, silent []string, err error)
+	// DiscardCopy deletes a copy that a node has set aside.
+	DiscardCopy(ctx context.Context, topic string, partition int, node meta.NodeID, name string) error
+	// AcceptLoss ends that the health reports the loss of a partition's only replica.
+	AcceptLoss(ctx context.Context, topic string, partition int, node meta.NodeID) error
+}
+
 // Agreement is the agreement on metadata.
 type Agreement interface {
 	Raft(ctx context.Context) broker.RaftInfo
@@ -119,6 +137,7 @@ type Agreement interface {
 type Operator interface {
 	NodeOperator
 	PartitionOperator
+	Repairer
 	Agreement
 }
 

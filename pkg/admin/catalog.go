@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/broker"
@@ -15,7 +16,7 @@ type catalog struct{ broker Broker }
 
 // topic returns the topic of a name that may be no name at all.
 func (c catalog) topic(name string) (*meta.Topic, error) {
-	if !meta.ValidTopicName(name) {
+	if !meta.NSQName(name) {
 		return nil, broker.ErrTopicNotFound
 	}
 	return c.broker.Topic(name)
@@ -25,6 +26,25 @@ func (c catalog) topic(name string) (*meta.Topic, error) {
 // order of the checks the same whatever the broker looks at first.
 func (c catalog) find(name string) error {
 	_, err := c.topic(name)
+	return err
+}
+
+// whole returns the error of a topic that there is not, or of a request that names a
+// partition, which is not all of the topic: what acts on topics and channels acts on
+// all partitions, and must not do more than it is asked.
+func (c catalog) whole(r *http.Request, name string) error {
+	t, err := c.topic(name)
+	if err != nil {
+		return err
+	}
+	p, err := readParams(r)
+	if err != nil {
+		return err
+	}
+	n, err := p.partitionOf(t)
+	if err == nil && n != broker.AnyPartition && len(t.Partitions) > 1 {
+		err = refuse("WHOLE_TOPIC_ONLY: this acts on all partitions of a topic; leave the partition out")
+	}
 	return err
 }
 
@@ -63,6 +83,12 @@ func (c catalog) channels(t *meta.Topic) []string {
 		}
 	}
 	return append([]string{}, slices.Sorted(maps.Keys(names))...)
+}
+
+// has says whether the metadata, as far as this node knows it, has a channel.
+func (c catalog) has(topic, channel string) bool {
+	t, err := c.topic(topic)
+	return err == nil && t.Channels[channel] != nil
 }
 
 // hasChannel says whether a channel exists: in the metadata, or ephemeral on any

@@ -33,8 +33,11 @@ func (s *reports) option(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// setOption changes an option and answers its new value.
+// setOption changes an option and answers its new value, to who may.
 func (s *reports) setOption(r *http.Request) (any, error) {
+	if !s.o.ConfigFrom.has(r) {
+		return nil, &nsqError{http.StatusForbidden, "FORBIDDEN"}
+	}
 	limit := int64(s.o.Limits.MaxMessage)
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {

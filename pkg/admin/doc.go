@@ -12,7 +12,7 @@
 //
 //   - Parameters come from the query string alone. A body is data.
 //   - A body takes memory as its bytes arrive, never as they are announced, and
-//     all bodies together take no more than Limits.BodyBudget.
+//     all bodies together take no more than Options.Memory.
 //   - The bytes of a published body are copied once more after they were read:
 //     by the broker, into its log.
 //   - Every failure has one row in the table of errors.go, which gives its code

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -57,12 +58,15 @@ var failures = []failure{
 	{meta.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
 	{broker.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
+	{broker.ErrNoSetAside, "NO_SET_ASIDE_COPY", api.CodeNotFound, "list them: brokerctl partition repair TOPIC/PARTITION"},
+	{broker.ErrNoLoss, "NOTHING_LOST", api.CodePrecondition, ""},
 	{meta.ErrNodeNotFound, "NODE_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrNodeInUse, "NODE_IN_USE", api.CodePrecondition, "decommission it first, and wait until it holds nothing"},
 	{broker.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission it first, or stop it"},
 	{controller.ErrDrain, "CANNOT_DRAIN", api.CodePrecondition, "wait until its replicas are in sync, or use force: what can go goes"},
 	{controller.ErrNodeNotUp, "NODE_NOT_UP", api.CodePrecondition, "see the list of nodes"},
 	{controller.ErrNotMoving, "NOT_MOVING", api.CodePrecondition, ""},
+	{controller.ErrLeaving, "NODE_LEAVING", api.CodePrecondition, "take the decommissioning back first: brokerctl node undrain NODE"},
 	{controller.ErrTooManyMoves, "TOO_MANY_MOVES", api.CodePrecondition, "try again when some have ended"},
 	{meta.ErrNotInISR, "NOT_IN_SYNC", api.CodePrecondition, "choose a replica that is in sync"},
 	{meta.ErrInvalidAssignment, "INVALID_ASSIGNMENT", api.CodeInvalid, ""},
@@ -81,7 +85,9 @@ var failures = []failure{
 	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "name a partition, or give a key"},
 	{broker.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
 	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
+	{limit.ErrNoMemory, "BUSY", api.CodeBusy, "try again: others make the node hold much"},
 	{broker.ErrBusy, "BUSY", api.CodeBusy, "try again"},
+	{coord.ErrBusy, "BUSY", api.CodeBusy, "see the cluster's health: followers or disks are slow"},
 	{broker.ErrExiting, "EXITING", api.CodeExiting, "ask another node"},
 	{meta.ErrLimit, "LIMIT_REACHED", api.CodePrecondition, ""},
 	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
@@ -91,13 +97,13 @@ var failures = []failure{
 	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{coord.ErrNotWritable, "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"},
 	{coord.ErrNotLeading, "NOT_LEADING", api.CodeNotWritable, "try again"},
-	{commitlog.ErrBatchTooBig, "BODY_TOO_BIG", api.CodeTooLarge, "publish fewer messages at a time"},
+	{coord.ErrTooBig, "BODY_TOO_BIG", api.CodeTooLarge, "publish fewer messages at a time"},
 	{context.DeadlineExceeded, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
 	{context.Canceled, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
 }
 
 const (
-	nameHint = "a name has 1 to 64 of the characters a-z A-Z 0-9 . _ - and may end in #ephemeral"
+	nameHint = "a name has 1 to 64 of the characters a-z A-Z 0-9 . _ -, may end in #ephemeral, and is neither . nor .."
 	diskHint = "free space on the node's data disk"
 )
 
@@ -118,12 +124,19 @@ func explain(err error) failure {
 	return failure{err, "OUTCOME_UNKNOWN", api.CodeUncertain, ""}
 }
 
-// explainPublish is explain for a publish, where what is refused for a reason
+// explainPublish is explain for a publish. Its fate decides: what may be stored is
+// OUTCOME_UNKNOWN, whatever the error is besides, and what is refused for a reason
 // that the table does not know is refused because nothing can be written now.
 func explainPublish(err error) failure {
 	f := explain(err)
-	if f.word == "REFUSED" {
-		f.word, f.code, f.hint = "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"
+	switch fate.Of(err) {
+	case fate.Uncertain:
+		return failure{err, "OUTCOME_UNKNOWN", api.CodeUncertain, "it may be stored, now or later: sending it again may store it twice"}
+	case fate.Refused:
+		if f.word == "REFUSED" || f.code == api.CodeUncertain {
+			return failure{err, "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"}
+		}
+	case fate.Corrupt:
 	}
 	return f
 }

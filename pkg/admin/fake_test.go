@@ -9,7 +9,6 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // fake is a Broker in memory: its topics exist, its messages are only counted.
@@ -26,6 +25,7 @@ type fake struct {
 	noCreate  bool                                 // topics are not made on first use
 	sought    broker.SeekTo
 	peeked    broker.Peek
+	gone      map[[2]string]bool // deleted at another node
 }
 
 func newFake(topics ...string) *fake {
@@ -94,6 +94,16 @@ func (f *fake) Topics() []*meta.Topic {
 	return list
 }
 
+func (f *fake) DeletedLately(topic, channel string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gone[[2]string{topic, channel}]
+}
+
+func (f *fake) NodeStats(_ context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats {
+	return f.TopicStats(topicFilter, channelFilter, clients)
+}
+
 func (f *fake) Topic(name string) (*meta.Topic, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,6 +130,10 @@ func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig)
 		return t, nil
 	}
 	return f.create(name, cfg), nil
+}
+
+func (f *fake) MadeOnFirstUse() (meta.TopicConfig, bool) {
+	return meta.TopicConfig{}.WithDefaults(1, false), !f.noCreate
 }
 
 func (f *fake) EnsureTopic(_ context.Context, name string) error {
@@ -279,8 +293,8 @@ func (f *fake) Peek(_ context.Context, p broker.Peek) ([]broker.Peeked, error) {
 	f.peeked = p
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	return []broker.Peeked{
-		{Partition: 0, Offset: 5, ID: seq.NewMessageID(0, 5), Timestamp: at, Attempts: 2, State: broker.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
-		{Partition: 1, Offset: 9, ID: seq.NewMessageID(1, 9), Timestamp: at, DeliverAt: at.Add(time.Minute), State: broker.PeekDeferred, Body: []byte{0xff}},
+		{Partition: 0, Offset: 5, ID: 5, Timestamp: at, Attempts: 2, State: broker.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
+		{Partition: 1, Offset: 9, ID: 1<<50 + 9, Timestamp: at, DeliverAt: at.Add(time.Minute), State: broker.PeekDeferred, Body: []byte{0xff}},
 	}, f.fail
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -86,6 +87,28 @@ func (f *fake) MovePartition(_ context.Context, topic string, i int, target []me
 
 func (f *fake) CancelMove(_ context.Context, topic string, i int) error {
 	return f.locked(fmt.Sprintf("cancel the move of %s/%d", topic, i))
+}
+
+func (f *fake) Copies(context.Context, string, int) ([]broker.NodeCopies, []string, error) {
+	return []broker.NodeCopies{
+		{Node: "n1", Replica: true, Leader: true, InSync: true, Live: &broker.LiveCopy{
+			LogStart: 2, CommittedEnd: 120, LogEnd: 121, Damaged: true,
+			Damage: []commitlog.Damage{{Path: "d/topics/orders.9/0/00000000000000000000.log", Position: 512, From: 20, Next: 24}},
+		}},
+		{Node: "n2", Replica: true},
+		{Node: "n4", SetAside: []broker.SetAside{{
+			Name: "orders.9.0.4", Path: "d/quarantine/orders.9.0.4", CommittedEnd: 130, LogEnd: 131, Waits: true,
+			Why: "the node holds no replica of the partition any more",
+		}}},
+	}, []string{"n3"}, nil
+}
+
+func (f *fake) DiscardCopy(_ context.Context, topic string, i int, node meta.NodeID, name string) error {
+	return f.locked(fmt.Sprintf("discard %s of %s/%d on %s", name, topic, i, node))
+}
+
+func (f *fake) AcceptLoss(_ context.Context, topic string, i int, node meta.NodeID) error {
+	return f.locked(fmt.Sprintf("accept the loss of %s/%d on %s", topic, i, node))
 }
 
 func (f *fake) FitReplicas(_ context.Context, topic string) (int, error) {

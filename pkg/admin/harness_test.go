@@ -4,6 +4,7 @@ import (
 	"flag"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +26,8 @@ func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 			Started: time.Unix(1795230522, 0), MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
 			MaxOutputBufferTimeout: 30 * time.Second, MaxDeflateLevel: 6,
 		},
-		Limits: Limits{MaxMessage: 10, MaxBody: 64},
+		Limits:     Limits{MaxMessage: 10, MaxBody: 64},
+		ConfigFrom: Networks{netip.MustParsePrefix("192.0.2.0/24")}, // where httptest's requests come from
 	}
 	for _, c := range change {
 		c(&o)

@@ -109,10 +109,10 @@ func (d *directory) lookup(t *meta.Topic, partition int, channels []string) look
 		if !ok || partition != broker.AnyPartition && partition != i {
 			continue
 		}
-		producer := d.producer(n)
-		if d.hidden.has(t.Name, producer.tombstone(), d.now) {
+		if n, ok = d.shown(t.Name, n, &p); !ok {
 			continue
 		}
+		producer := d.producer(n)
 		a.Partitions[strconv.Itoa(i)] = producer
 		if !found[n.ID] {
 			found[n.ID] = true
@@ -120,6 +120,32 @@ func (d *directory) lookup(t *meta.Topic, partition int, channels []string) look
 		}
 	}
 	return a
+}
+
+// shown returns the leader of a partition, or where that has a tombstone a node that
+// serves in its place: a replica in sync, else any replica, else any node, since each
+// takes publishes and serves consumers for the leader. It returns false where all have
+// tombstones.
+func (d *directory) shown(topic string, leader broker.NodeInfo, p *meta.Partition) (broker.NodeInfo, bool) {
+	if !d.isHidden(topic, leader) {
+		return leader, true
+	}
+	others := slices.Concat(p.ISR, p.Replicas)
+	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {
+		others = append(others, meta.NodeID(id))
+	}
+	for _, id := range others {
+		if n, ok := d.leads(id); ok && !d.isHidden(topic, n) {
+			return n, true
+		}
+	}
+	return broker.NodeInfo{}, false
+}
+
+// isHidden says whether a node has a tombstone for a topic.
+func (d *directory) isHidden(topic string, n broker.NodeInfo) bool {
+	p := d.producer(n)
+	return d.hidden.has(topic, p.tombstone(), d.now)
 }
 
 // list answers for all nodes that are not down: with the topics that each

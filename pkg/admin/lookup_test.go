@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,7 +46,7 @@ func TestLookupOfTheLookupAddress(t *testing.T) {
 		{"lookup of none", "GET /lookup?topic=none", "", 404, message("TOPIC_NOT_FOUND")},
 		{"lookup of no name", "GET /lookup?topic=", "", 404, message("TOPIC_NOT_FOUND")},
 		{"lookup with bad access", "GET /lookup?topic=t&access=x", "", 400, message("INVALID_ACCESS_MODE")},
-		{"lookup of another partition", "GET /lookup?topic=t2&partition=1", "", 200, `{"channels":[],"producers":[],"partitions":{}}`},
+		{"lookup of another partition", "GET /lookup?topic=t2&partition=1", "", 404, message("PARTITION_NOT_FOUND")},
 		{"lookup of a bad partition", "GET /lookup?topic=t2&partition=x", "", 400, message("INVALID_PARTITION")},
 		{"lookup to write a topic that is not there", "GET /lookup?topic=new&access=w", "", 200, `{"channels":[],"producers":[` + producer + `],"partitions":{"0":` + producer + `}}`},
 		{"nodes", "GET /nodes", "", 200, `{"producers":[` + strings.TrimSuffix(producer, "}") + `,"tombstones":[false,false],"topics":["t","t2"],"partitions":{"t":["0"],"t2":["0"]}}]}`},
@@ -166,6 +167,62 @@ func TestATombstoneHidesANodeForAWhile(t *testing.T) {
 			t.Errorf("%d producers after the tombstone's time", n)
 		}
 	})
+}
+
+// The leader of all that there is has a tombstone: consumers are sent elsewhere at once.
+func TestATombstoneOffersAnotherNode(t *testing.T) {
+	f := threeNodes()
+	one := f.create("one", meta.TopicConfig{Partitions: 1}.WithDefaults(1, false))
+	one.Partitions[0] = meta.Partition{Replicas: []meta.NodeID{"n1", "n2"}, ISR: []meta.NodeID{"n1", "n2"}, Leader: "n1", Epoch: 1}
+	h := serverOf(t, f).LookupHandler()
+	offered := func() []string {
+		var a lookupAnswer
+		if err := json.Unmarshal(ask(h, "GET", "/lookup?topic=one", "").Body.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		all := []string{}
+		for _, p := range a.Producers {
+			all = append(all, p.BroadcastAddress)
+		}
+		return all
+	}
+	for _, hidden := range []string{"", "10.0.0.1:4151", "10.0.0.2:4151"} {
+		ask(h, "POST", "/topic/tombstone?topic=one&node="+hidden, "")
+		want := map[string][]string{"": {"10.0.0.1"}, "10.0.0.1:4151": {"10.0.0.2"}, "10.0.0.2:4151": {}}[hidden]
+		if got := offered(); !slices.Equal(got, want) {
+			t.Errorf("with a tombstone on %q: %v, want %v", hidden, got, want)
+		}
+	}
+}
+
+// An admin page deletes at every lookup and at every leader what one cluster has in
+// common: none of them says that it is not there.
+func TestADeletionAtAnotherNodeIsNotMissed(t *testing.T) {
+	f := threeNodes()
+	f.gone = map[[2]string]bool{{"spread", "lost"}: true, {"lost", ""}: true}
+	s := serverOf(t, f)
+	for _, tt := range []struct {
+		h      http.Handler
+		target string
+		want   int
+	}{
+		{s.LookupHandler(), "/channel/delete?topic=spread&channel=lost", 200},
+		{s.LookupHandler(), "/channel/delete?topic=spread&channel=never", 404},
+		{s.Handler(), "/channel/delete?topic=spread&channel=lost", 200},
+		{s.Handler(), "/channel/delete?topic=spread&channel=never", 404},
+		{s.Handler(), "/topic/delete?topic=lost", 200},
+		{s.Handler(), "/topic/delete?topic=never", 404},
+		{s.Handler(), "/channel/delete?topic=spread&channel=a", 200},
+		{s.Handler(), "/channel/delete?topic=spread&channel=a", 404},
+	} {
+		if w := ask(tt.h, "POST", tt.target, ""); w.Code != tt.want {
+			t.Errorf("%s: got %d %s", tt.target, w.Code, w.Body)
+		}
+		if strings.HasSuffix(tt.target, "=a") { // as the broker has it from then on
+			f.gone[[2]string{"spread", "a"}] = true
+			delete(f.topics["spread"].Channels, "a")
+		}
+	}
 }
 
 func TestALoneNodeDeletesATombstonedTopic(t *testing.T) {

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -62,8 +61,8 @@ func (s *lookups) tombstonedHere(topic string, now time.Time) bool {
 	return s.hidden.has(topic, p.tombstone(), now)
 }
 
-// lookup answers where a topic is. Asked by a publisher, it makes a topic
-// that there is not, where topics are made on first use.
+// lookup answers where a topic is. A publisher that asks for a topic that there is
+// not is sent to this node, where topics are made on first use: publishing makes it.
 func (s *lookups) lookup(r *http.Request) (any, error) {
 	p, err := readParams(r)
 	if err != nil {
@@ -79,22 +78,44 @@ func (s *lookups) lookup(r *http.Request) (any, error) {
 	default:
 		return nil, refuse("INVALID_ACCESS_MODE")
 	}
-	partition, err := p.partition()
+	if _, err := p.partition(); err != nil {
+		return nil, err
+	}
+	t, err := s.topic(name)
+	if err != nil && access == "w" && meta.ValidTopicName(name) {
+		if config, made := s.broker.MadeOnFirstUse(); made {
+			return s.lookupNew(p, config)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if access == "w" && meta.ValidTopicName(name) {
-		if err := s.ensure(r.Context(), name); err != nil && !errors.Is(err, broker.ErrTopicNotFound) {
-			return nil, err
-		}
-	}
-	t, err := s.topic(name)
+	partition, err := p.partitionOf(t)
 	if err != nil {
 		return nil, err
 	}
 	a := s.directory().lookup(t, partition, s.channels(t))
 	if info, _ := p.lookup("metainfo"); info != "" {
 		a.Meta = metaOf(t.Config)
+	}
+	return a, nil
+}
+
+// lookupNew answers for a topic that a publish would make: this node takes it, on
+// any partition.
+func (s *lookups) lookupNew(p params, config meta.TopicConfig) (any, error) {
+	d := s.directory()
+	t := &meta.Topic{Config: config, Partitions: make([]meta.Partition, config.Partitions)}
+	for i := range t.Partitions {
+		t.Partitions[i].Leader = meta.NodeID(d.self)
+	}
+	partition, err := p.partitionOf(t)
+	if err != nil {
+		return nil, err
+	}
+	a := d.lookup(t, partition, []string{})
+	if info, _ := p.lookup("metainfo"); info != "" {
+		a.Meta = metaOf(config)
 	}
 	return a, nil
 }
@@ -214,10 +235,10 @@ func (s *lookups) deleteTopic(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = s.find(name); err == nil {
+	if err = s.whole(r, name); err == nil {
 		err = s.broker.DeleteTopic(r.Context(), name)
 	}
-	if err != nil && !isNotFound(err) {
+	if err = unlessMissing(err); err != nil {
 		return nil, err
 	}
 	s.deleted.add(name, "", time.Now())
@@ -263,7 +284,7 @@ func sameAddress(a, b string) bool {
 
 // createChannel makes a channel, and its topic first if need be.
 func (s *lookups) createChannel(r *http.Request) (any, error) {
-	topic, channel, err := channelParams(r)
+	topic, channel, err := newChannelParams(r)
 	if err != nil {
 		return nil, err
 	}
@@ -274,24 +295,24 @@ func (s *lookups) createChannel(r *http.Request) (any, error) {
 	return nil, s.broker.CreateChannel(r.Context(), topic, channel, false)
 }
 
-// deleteChannel deletes a channel. One that this node has just deleted is
-// not missed.
+// deleteChannel deletes a channel. One that was just deleted, here or at another
+// node, is not missed.
 func (s *lookups) deleteChannel(r *http.Request) (any, error) {
 	topic, channel, err := channelParams(r)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	if err = s.find(topic); err == nil {
+	now, had := time.Now(), s.has(topic, channel)
+	if err = s.whole(r, topic); err == nil {
 		err = s.broker.DeleteChannel(r.Context(), topic, channel)
 	}
 	switch {
 	case err == nil:
 		s.deleted.add(topic, channel, now)
 		return nil, nil
-	case isNotFound(err) && s.deleted.has(topic, channel, now):
+	case isMissing(err) && (had || s.deleted.has(topic, channel, now) || s.broker.DeletedLately(topic, channel)):
 		return nil, nil
-	case isNotFound(err):
+	case isMissing(err):
 		return nil, notFound("CHANNEL_NOT_FOUND")
 	}
 	return nil, err

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -133,6 +135,60 @@ func TestTopicsAndChannelsOfANode(t *testing.T) {
 	run(t, false, exchanges)
 }
 
+// What names a partition that is not there is refused, and so is what would act on more
+// than the partition that it names.
+func TestPartitionsOfRequests(t *testing.T) {
+	f := newFake("one")
+	f.create("two", meta.TopicConfig{Partitions: 2}.WithDefaults(1, false))
+	f.withChannel("one", "c").withChannel("two", "c")
+	s := serverOf(t, f)
+	type surface struct {
+		h     http.Handler
+		paths []string
+	}
+	node := surface{s.Handler(), []string{
+		"POST /topic/empty", "POST /topic/pause", "POST /topic/unpause", "POST /topic/delete",
+		"POST /channel/create", "POST /channel/empty", "POST /channel/pause", "POST /channel/unpause", "POST /channel/delete",
+	}}
+	lookup := surface{s.LookupHandler(), []string{"POST /topic/delete", "POST /channel/delete"}}
+	for _, on := range []surface{node, lookup} {
+		for _, path := range on.paths {
+			method, target, _ := strings.Cut(path, " ")
+			for _, tt := range []struct {
+				query string
+				code  int
+				want  string
+			}{
+				{"topic=one&channel=c&partition=1", 404, "PARTITION_NOT_FOUND"},
+				{"topic=two&channel=c&partition=2", 404, "PARTITION_NOT_FOUND"},
+				{"topic=two&channel=c&partition=x", 400, "INVALID_PARTITION"},
+				{"topic=two&channel=c&partition=1", 400, "WHOLE_TOPIC_ONLY"},
+			} {
+				if w := ask(on.h, method, target+"?"+tt.query, ""); w.Code != tt.code || !strings.Contains(w.Body.String(), tt.want) {
+					t.Errorf("%s?%s: got %d %s", target, tt.query, w.Code, w.Body)
+				}
+			}
+		}
+	}
+	if len(f.calls) != 0 {
+		t.Errorf("it did %v", f.calls)
+	}
+	for _, query := range []string{"topic=one&channel=c&partition=0", "topic=two&channel=c&partition=-1", "topic=two&channel=c&partition=**"} {
+		if w := ask(node.h, "POST", "/channel/empty?"+query, ""); w.Code != 200 {
+			t.Errorf("%s: got %d %s", query, w.Code, w.Body)
+		}
+	}
+	for target, code := range map[string]int{
+		"/stats?format=json&topic=two&partition=1": 200, "/stats?format=json&topic=two&partition=2": 404,
+		"/stats?format=json&topic=two&partition=x": 400, "/stats?format=json&topic=none&partition=7": 200,
+		"/lookup?topic=two&partition=1": 200, "/lookup?topic=two&partition=2": 404,
+	} {
+		if w := ask(node.h, "GET", target, ""); w.Code != code {
+			t.Errorf("%s: got %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
 func TestPubHandsOverWhatItWasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t")
@@ -143,7 +199,7 @@ func TestPubHandsOverWhatItWasGiven(t *testing.T) {
 			{Topic: "t", Partition: 3, Key: []byte("k"), Messages: messages("body")},
 			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("a", "bb\r", "c")},
 		}
-		want[0].Messages[0].DeliverAt = time.Now().Add(1500 * time.Millisecond)
+		want[0].Messages[0].Delay = 1500 * time.Millisecond
 		checkPublished(t, f.published, want)
 	})
 }
@@ -158,7 +214,16 @@ func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
 		{broker.ErrBusy, 503, "BUSY"},
 		{fate.Refuse("too few in sync"), 503, "NOT_WRITABLE"},
 		{fate.Mark(syscall.ENOSPC, fate.Refused), 503, "DISK_FULL"},
+		{coord.ErrNotWritable, 503, "NOT_WRITABLE"},
+		{broker.ErrDiskFull, 503, "DISK_FULL"},
+		{broker.ErrNoLeader, 503, "NO_LEADER"},
+		{coord.ErrNotLeading, 503, "NOT_LEADING"},
 		{errors.New("term ended"), 500, "OUTCOME_UNKNOWN"},
+		{coord.ErrUnknownOutcome, 500, "OUTCOME_UNKNOWN"},
+		{fate.Mark(coord.ErrNotWritable, fate.Uncertain), 500, "OUTCOME_UNKNOWN"}, // it was sent, and refused when it was sent again
+		{fate.Mark(broker.ErrDiskFull, fate.Uncertain), 500, "OUTCOME_UNKNOWN"},
+		{syscall.ENOSPC, 500, "OUTCOME_UNKNOWN"},
+		{fate.Mark(context.DeadlineExceeded, fate.Refused), 503, "NOT_WRITABLE"}, // the time was over before it was sent
 		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, "CORRUPT"},
 		{broker.ErrPartitionNotFound, 404, "PARTITION_NOT_FOUND"},
 		{broker.ErrPartitionNeeded, 400, "PARTITION_NEEDED"},
@@ -169,6 +234,10 @@ func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
 		w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x")
 		if w.Code != test.status || w.Body.String() != message(test.word) {
 			t.Errorf("%v: got %d %s, want %d %s", test.err, w.Code, w.Body, test.status, test.word)
+		}
+		w = ask(serverOf(t, f).Handler(), "POST", "/v1/topics/t/messages", "x")
+		if want := `"fate":"` + fate.Of(test.err).String(); w.Code != test.status || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("/v1: %v: got %d %s, want %d and %s", test.err, w.Code, w.Body, test.status, want)
 		}
 	}
 }
@@ -230,7 +299,7 @@ func TestACreateThatLosesTheRaceIsNoError(t *testing.T) {
 
 func TestAllBodiesShareABudget(t *testing.T) {
 	f := newFake("t")
-	s := serverOf(t, f, func(o *Options) { o.Limits.BodyBudget = 1500 }) // one buffer of the smallest size
+	s := serverOf(t, f, func(o *Options) { o.Memory = limit.NewMemory(1500) }) // one buffer of the smallest size
 	f.receipt = func(broker.Publish) *broker.Receipt {
 		if w := ask(s.Handler(), "POST", "/pub?topic=t", "y"); w.Code != 503 || w.Body.String() != message("BUSY") {
 			t.Errorf("while another body is held: got %d %s", w.Code, w.Body)
@@ -247,7 +316,7 @@ func TestAllBodiesShareABudget(t *testing.T) {
 }
 
 func TestABodyIsReadWithoutTrustingItsLength(t *testing.T) {
-	s := newBodies(1 << 30)
+	s := newBodies(limit.NewMemory(1 << 30))
 	want := strings.Repeat("0123456789", 20_000)
 	r := httptest.NewRequest("POST", "/pub", strings.NewReader(want))
 	r.ContentLength = -1
@@ -264,14 +333,14 @@ func TestABodyIsReadWithoutTrustingItsLength(t *testing.T) {
 	if _, err := s.read(r, len(want)-1); !errors.Is(err, errBodyTooLarge) {
 		t.Errorf("got %v", err)
 	}
-	if used := s.used.Load(); used != 0 {
+	if used := s.memory.Usage().Used; used != 0 {
 		t.Errorf("%d bytes are still charged", used)
 	}
 }
 
 func TestTLSRequiredClosesPlainHTTP(t *testing.T) {
 	s := serverOf(t, newFake("t"), func(o *Options) { o.TLSRequired = true })
-	for _, path := range []string{"/ping", "/nope", "/v1/topics", "/metrics"} {
+	for _, path := range []string{"/ping", "/nope", "/v1/topics", "/metrics", "/livez/", "/readyz/x"} {
 		w := ask(s.Handler(), "GET", path, "")
 		if w.Code != 403 || w.Body.String() != `{"message":"TLS_REQUIRED","https_port":4152}` {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
@@ -288,10 +357,30 @@ func TestTLSRequiredClosesPlainHTTP(t *testing.T) {
 	}
 }
 
+// Probes and scrapers have no client certificates, and often no TLS.
+func TestProbesNeedNoTLS(t *testing.T) {
+	scrapes := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("figures")) })
+	for _, open := range []bool{false, true} {
+		h := serverOf(t, newFake("t"), func(o *Options) { o.TLSRequired, o.PlainMetrics, o.Metrics = true, open, scrapes }).Handler()
+		for _, path := range []string{"/livez", "/healthz", "/readyz", "/readyz?exclude=isr", "/startupz"} {
+			if w := ask(h, "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"ok":true`) {
+				t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+			}
+		}
+		want := map[bool]int{false: 403, true: 200}[open]
+		if w := ask(h, "GET", "/metrics", ""); w.Code != want {
+			t.Errorf("metrics, open %v: got %d", open, w.Code)
+		}
+		if w := ask(h, "GET", "/stats", ""); w.Code != 403 {
+			t.Errorf("stats: got %d", w.Code)
+		}
+	}
+}
+
 func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 	f := newFake("t")
 	h := serverOf(t, f).Handler()
-	for _, request := range []string{"POST /topic/delete?topic=t", "DELETE /v1/topics/t", "POST /v1/topics/t/empty"} {
+	for _, request := range []string{"POST /topic/delete?topic=t", "DELETE /v1/topics/t", "POST /v1/topics/t/empty", "POST /pub?topic=t", "POST /mpub?topic=t"} {
 		method, target, _ := strings.Cut(request, " ")
 		w := ask(h, method, target, "", "Sec-Fetch-Site", "cross-site")
 		if w.Code != 403 || !strings.Contains(strings.ToLower(w.Body.String()), "cross") {
@@ -301,7 +390,7 @@ func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
 	if len(f.calls) != 0 {
 		t.Errorf("it did %v", f.calls)
 	}
-	if w := ask(h, "POST", "/pub?topic=t", "x", "Sec-Fetch-Site", "cross-site"); w.Code != 200 {
+	if w := ask(h, "POST", "/pub?topic=t", "x"); w.Code != 200 { // who is no browser
 		t.Errorf("pub: got %d", w.Code)
 	}
 }
@@ -361,5 +450,43 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != 200 || resp.ContentLength != 2 {
 		t.Errorf("got %d with %d bytes", resp.StatusCode, resp.ContentLength)
+	}
+}
+
+// What a request makes of a body, or is answered with, takes many times its size.
+func TestListsAndPeeksArePaidFor(t *testing.T) {
+	f := newFake("t")
+	m := limit.NewMemory(64 << 20)
+	s := serverOf(t, f, func(o *Options) { o.Memory, o.Limits.MaxBody, o.Limits.MaxMessage = m, 1<<20, 1<<10 })
+	var held int64
+	f.receipt = func(broker.Publish) *broker.Receipt {
+		held = m.Usage().Uses[limit.Bodies]
+		return &broker.Receipt{}
+	}
+	const messages, least = 10_000, 10_000 * 64
+	lines := strings.Repeat("x\n", messages)
+	counted := "\x00\x00\x27\x10" + strings.Repeat("\x00\x00\x00\x01x", messages)
+	list := `{"messages":[` + strings.Repeat(`{"text":"x"},`, messages-1) + `{"text":"x"}]}`
+	for _, tt := range []struct{ target, body string }{{"/mpub?topic=t", lines}, {"/mpub?topic=t&binary=true", counted}, {"/v1/topics/t/messages", list}} {
+		held = 0
+		w := ask(s.Handler(), "POST", tt.target, tt.body, "Content-Type", "application/json")
+		if w.Code != 200 || held < least+int64(len(tt.body)) {
+			t.Errorf("%s: got %d, with %d bytes held", tt.target, w.Code, held)
+		}
+	}
+	others := m.Share(limit.Answers)
+	for others.Try(1 << 20) {
+	}
+	if w := ask(s.Handler(), "GET", "/v1/topics/t/messages", ""); w.Code != 503 || !strings.Contains(w.Body.String(), "busy") {
+		t.Errorf("a peek without memory: got %d %s", w.Code, w.Body)
+	}
+	others.Close()
+	if w := ask(s.Handler(), "GET", "/v1/topics/t/messages", ""); w.Code != 200 || f.peeked.Bytes != peekBytes {
+		t.Errorf("a peek: got %d, of %d bytes", w.Code, f.peeked.Bytes)
+	}
+	f.fail = broker.ErrUnreachable
+	ask(s.Handler(), "GET", "/v1/topics/t/messages", "")
+	if u := m.Usage(); u.Used != 0 {
+		t.Errorf("at the end %+v", u)
 	}
 }

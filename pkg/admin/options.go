@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 )
 
 // Default limits, those of nsqd where it has them.
@@ -15,7 +16,6 @@ const (
 	DefaultMaxMessage     = 1 << 20          // bytes of one message
 	DefaultMaxBody        = 5 << 20          // bytes of a body of many messages
 	DefaultMaxDefer       = time.Hour        // the longest delay of a message
-	DefaultBodyBudget     = 64 << 20         // bytes of all bodies that are being published
 	DefaultPublishTimeout = 30 * time.Second // until a publish is answered as uncertain
 	DefaultMaxPeek        = 1000             // messages in one answer
 )
@@ -29,9 +29,6 @@ type Limits struct {
 	MaxBody int
 	// MaxDefer is the longest delay of a message (nsqd: max-req-timeout).
 	MaxDefer time.Duration
-	// BodyBudget bounds the bytes of the bodies of all publishes that are being
-	// read or written. One that does not fit is refused as busy.
-	BodyBudget int64
 	// PublishTimeout is how long a publish is waited for. After it the client is
 	// told that the outcome is not known.
 	PublishTimeout time.Duration
@@ -43,11 +40,13 @@ func (l Limits) withDefaults() Limits {
 	l.MaxMessage = cmp.Or(l.MaxMessage, DefaultMaxMessage)
 	l.MaxBody = cmp.Or(l.MaxBody, DefaultMaxBody)
 	l.MaxDefer = cmp.Or(l.MaxDefer, DefaultMaxDefer)
-	l.BodyBudget = cmp.Or(l.BodyBudget, DefaultBodyBudget)
 	l.PublishTimeout = cmp.Or(l.PublishTimeout, DefaultPublishTimeout)
 	l.MaxPeek = cmp.Or(l.MaxPeek, DefaultMaxPeek)
 	return l
 }
+
+// drainBytes returns how many bytes are read of a body that is refused.
+func (l Limits) drainBytes() int64 { return max(minDrain, 2*jsonGrowth*int64(l.MaxBody)) }
 
 // Identity is what the node says of itself in /info, /stats and /lookup.
 type Identity struct {
@@ -80,10 +79,14 @@ type Options struct {
 	Broker   Broker
 	Identity Identity
 	Limits   Limits
+	// Memory is charged for bodies, and for answers with messages. nil: no limit.
+	Memory *limit.Memory
 	// Clients returns all connections of the node, for the producers in /stats.
 	Clients func() []broker.ClientStats
 	// Config serves /config. nil: no option is known.
 	Config Config
+	// ConfigFrom is where clients come from that may change options.
+	ConfigFrom Networks
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// Observe is told of every request. It must not block.
@@ -93,8 +96,13 @@ type Options struct {
 	// Live says why the process should be killed. nil, or an empty answer: it
 	// should not. It must not depend on other nodes.
 	Live func() []broker.HealthReason
-	// TLSRequired answers every request without TLS with TLS_REQUIRED.
+	// TLSRequired answers every request without TLS with TLS_REQUIRED, but for
+	// those of probes: what probes has seldom a certificate.
 	TLSRequired bool
+	// MemQueueSize tells what of a depth counts as backend_depth.
+	MemQueueSize MemQueueSize
+	// PlainMetrics has /metrics answer without TLS, too, where it is required.
+	PlainMetrics bool
 	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory.
 	Debug bool
 	// Logger gets the panics of handlers. nil: they are not logged.

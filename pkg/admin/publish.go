@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -22,20 +23,8 @@ type publishing struct {
 
 // route adds nsqd's ways to publish.
 func (s *publishing) route(t *router) {
-	t.handle(http.MethodPost, "/pub", s.serve(s.pub))
-	t.handle(http.MethodPost, "/mpub", s.serve(s.mpub))
-}
-
-// serve answers with the endpoint's value, and drains the body where the
-// publish is refused for its size.
-func (s *publishing) serve(e endpoint) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := e(r)
-		if err != nil && nsqFailure(err).status == http.StatusRequestEntityTooLarge {
-			drain(w, r)
-		}
-		answerV1(w, v, err)
-	}
+	t.v1(http.MethodPost, "/pub", s.pub)
+	t.v1(http.MethodPost, "/mpub", s.mpub)
 }
 
 // pub publishes the body as one message.
@@ -65,7 +54,7 @@ func (s *publishing) pub(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if delay > 0 {
-			m.DeliverAt = time.Now().Add(delay)
+			m.Delay = delay
 		}
 	}
 	return s.publishNSQ(r.Context(), p, name, []topic.Message{m})
@@ -91,9 +80,12 @@ func (s *publishing) mpub(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer b.release()
-	split := splitLines
+	split, count := splitLines, countLines
 	if _, given := p.lookup("binary"); given && p.flag("binary", true) {
-		split = splitBinary
+		split, count = splitBinary, countBinary
+	}
+	if err := b.payList(r.Context(), count(b.bytes()), unsafe.Sizeof(topic.Message{})); err != nil {
+		return nil, err
 	}
 	messages, err := split(b.bytes(), s.limits)
 	if err != nil {
@@ -148,10 +140,22 @@ func (s *publishing) parseDefer(text string) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
+// countLines returns how many messages splitLines makes room for.
+func countLines(body []byte) int { return bytes.Count(body, []byte{'\n'}) + 1 }
+
+// countBinary is that of splitBinary: no more than there are bytes for, as the count is
+// only a claim.
+func countBinary(body []byte) int {
+	if len(body) < countBytes {
+		return 0
+	}
+	return max(min(int(int32(binary.BigEndian.Uint32(body))), (len(body)-countBytes)/(sizeBytes+1)), 0)
+}
+
 // splitLines makes a message of every line that is not empty. The messages
 // alias body.
 func splitLines(body []byte, l Limits) ([]topic.Message, error) {
-	messages := make([]topic.Message, 0, bytes.Count(body, []byte{'\n'})+1)
+	messages := make([]topic.Message, 0, countLines(body))
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		switch {
 		case len(line) > l.MaxMessage:
@@ -182,8 +186,7 @@ func splitBinary(body []byte, l Limits) ([]topic.Message, error) {
 		return nil, tooLarge("BAD_BODY")
 	}
 	rest := body[countBytes:]
-	// No more messages than there are bytes for: the count is only a claim.
-	messages := make([]topic.Message, 0, min(int(count), len(rest)/(sizeBytes+1)))
+	messages := make([]topic.Message, 0, countBinary(body))
 	for range count {
 		if len(rest) < sizeBytes {
 			return nil, tooLarge("BAD_MESSAGE")

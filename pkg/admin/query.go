@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -58,7 +59,7 @@ func (p params) flag(key string, absent bool) bool {
 // partition returns the parameter partition, AnyPartition without it.
 func (p params) partition() (int, error) {
 	v, ok := p.lookup("partition")
-	if !ok || v == "" {
+	if !ok || v == "" || v == "**" { // as the tools of youzan's nsq write "all"
 		return broker.AnyPartition, nil
 	}
 	n, err := strconv.Atoi(v)
@@ -68,28 +69,51 @@ func (p params) partition() (int, error) {
 	return n, nil
 }
 
-// topicParam returns a valid topic name. What is wrong with another is
-// MISSING_ARG_TOPIC or the word invalid.
+// partitionOf returns the parameter partition of a request on t, AnyPartition
+// without it. One that the topic does not have is PARTITION_NOT_FOUND.
+func (p params) partitionOf(t *meta.Topic) (int, error) {
+	n, err := p.partition()
+	if err == nil && n >= len(t.Partitions) {
+		err = fmt.Errorf("%w: %s/%d", broker.ErrPartitionNotFound, t.Name, n)
+	}
+	return n, err
+}
+
+// topicParam returns the name of a topic that is used or made. What is wrong with
+// another is MISSING_ARG_TOPIC or the word invalid.
 func topicParam(r *http.Request, invalid string) (params, string, error) {
+	return nameParam(r, meta.ValidTopicName, invalid)
+}
+
+func nameParam(r *http.Request, valid func(string) bool, invalid string) (params, string, error) {
 	p, err := readParams(r)
 	if err != nil {
 		return p, "", err
 	}
 	topic, err := p.needed("topic", "MISSING_ARG_TOPIC")
-	if err == nil && !meta.ValidTopicName(topic) {
+	if err == nil && !valid(topic) {
 		err = refuse(invalid)
 	}
 	return p, topic, err
 }
 
-// channelParams returns the valid names of a topic and a channel.
+// newChannelParams returns the names of a topic and of a channel that is made.
+func newChannelParams(r *http.Request) (topic, channel string, err error) {
+	return pairParams(r, meta.ValidTopicName)
+}
+
+// channelParams returns the names of a topic and a channel that may exist.
 func channelParams(r *http.Request) (topic, channel string, err error) {
-	p, topic, err := topicParam(r, "INVALID_ARG_TOPIC")
+	return pairParams(r, meta.NSQName)
+}
+
+func pairParams(r *http.Request, valid func(string) bool) (topic, channel string, err error) {
+	p, topic, err := nameParam(r, valid, "INVALID_ARG_TOPIC")
 	if err != nil {
 		return "", "", err
 	}
 	channel, err = p.needed("channel", "MISSING_ARG_CHANNEL")
-	if err == nil && !meta.ValidChannelName(channel) {
+	if err == nil && !valid(channel) {
 		err = refuse("INVALID_ARG_CHANNEL")
 	}
 	return topic, channel, err

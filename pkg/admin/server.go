@@ -47,13 +47,15 @@ func New(o Options) (*Server, error) {
 			router:      nodeRoutes(o, names, lookups, reports),
 			observe:     o.Observe,
 			logger:      o.Logger,
-			tlsRequired: o.TLSRequired,
-			httpsPort:   o.Identity.HTTPSPort,
+			tlsRequired: o.TLSRequired, plainMetrics: o.PlainMetrics,
+			httpsPort:  o.Identity.HTTPSPort,
+			drainBytes: o.Limits.drainBytes(),
 		},
 		lookup: &front{
-			router:  lookupRoutes(lookups, reports),
-			observe: o.Observe,
-			logger:  o.Logger,
+			router:     lookupRoutes(lookups, reports),
+			observe:    o.Observe,
+			logger:     o.Logger,
+			drainBytes: o.Limits.drainBytes(),
 		},
 	}, nil
 }
@@ -87,9 +89,9 @@ func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 // nodeRoutes is the HTTP address.
 func nodeRoutes(o Options, names catalog, lookups *lookups, reports *reports) *router {
 	t := &router{}
-	publishing := &publishing{catalog: names, bodies: newBodies(o.Limits.BodyBudget), limits: o.Limits}
+	publishing := &publishing{catalog: names, bodies: newBodies(o.Memory), limits: o.Limits}
 	publishing.route(t)
-	(&nodeTopics{catalog: names, lookups: lookups}).route(t)
+	(&nodeTopics{catalog: names, lookups: lookups, own: newRecently(deletedFor)}).route(t)
 	lookups.routeReads(t)
 	reports.route(t)
 	if o.Metrics != nil {
@@ -114,18 +116,20 @@ func lookupRoutes(lookups *lookups, reports *reports) *router {
 
 // front is what every request passes before its endpoint, and after it.
 type front struct {
-	router      *router
-	observe     func(Exchange)
-	logger      *slog.Logger
-	origin      http.CrossOriginProtection
-	tlsRequired bool
-	httpsPort   int // where clients are sent that come without TLS
+	router       *router
+	observe      func(Exchange)
+	logger       *slog.Logger
+	origin       http.CrossOriginProtection
+	tlsRequired  bool
+	plainMetrics bool  // need no TLS
+	httpsPort    int   // where clients are sent that come without TLS
+	drainBytes   int64 // of a refused body, that are read so that the client sees the answer
 }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	counted := &statusWriter{ResponseWriter: w}
+	counted := &statusWriter{ResponseWriter: w, request: r, drain: f.drainBytes}
 	route := ""
 	defer func() {
 		if p := recover(); p != nil {
@@ -140,20 +144,22 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *front) serve(w http.ResponseWriter, r *http.Request) string {
-	if f.tlsRequired && r.TLS == nil {
+	if f.tlsRequired && r.TLS == nil && !f.plain(r.URL.Path) {
 		answerTLSRequired(w, f.httpsPort)
 		return ""
 	}
-	// A page of another site must not change anything through the browser of
-	// someone who can reach the node. Publishing is left open: clients in
-	// browsers have always been able to.
-	if r.URL.Path != "/pub" && r.URL.Path != "/mpub" {
-		if err := f.origin.Check(r); err != nil {
-			answerCrossOrigin(w, r, err)
-			return ""
-		}
+	// A page of another site must not change anything, nor publish, through the
+	// browser of someone who can reach the node.
+	if err := f.origin.Check(r); err != nil {
+		answerCrossOrigin(w, r, err)
+		return ""
 	}
 	return f.router.serve(w, r)
+}
+
+// plain says whether a path is answered without TLS whoever asks.
+func (f *front) plain(path string) bool {
+	return isProbe(path) || f.plainMetrics && path == "/metrics"
 }
 
 // answerTLSRequired tells a client in plain text where to come with TLS.
@@ -189,15 +195,27 @@ func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
 	}
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter remembers the status of an answer. Where a request is refused for its
+// size or because the node is busy, it sees to it that the client gets to see that.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
+	request *http.Request
+	drain   int64 // bytes of a refused body that are read
+	status  int
 }
 
 func (w *statusWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		switch status {
+		case http.StatusServiceUnavailable:
+			if w.Header().Get("Retry-After") == "" {
+				w.Header().Set("Retry-After", "1")
+			}
+			drain(w.ResponseWriter, w.request, w.drain)
+		case http.StatusRequestEntityTooLarge:
+			drain(w.ResponseWriter, w.request, w.drain)
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

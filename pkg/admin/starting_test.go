@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 func teapot(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
@@ -44,6 +47,62 @@ func TestFrontAnswersBeforeTheNodeIsOpen(t *testing.T) {
 		f.Open(http.HandlerFunc(teapot))
 		if code, _, _ := get("/readyz"); code != http.StatusTeapot {
 			t.Errorf("an open front answers %d by itself", code)
+		}
+	})
+}
+
+// waitingNode knows a little, and what it waits for.
+type waitingNode struct{}
+
+func (waitingNode) Cluster() broker.ClusterInfo {
+	return broker.ClusterInfo{ID: "c", Self: "n1", Nodes: []broker.NodeInfo{{ID: "n1", State: "up"}, {ID: "n2", State: "down", Silent: true}}}
+}
+
+func (waitingNode) ClusterHealth(context.Context) broker.Health { return broker.Health{} }
+
+func (waitingNode) Raft(context.Context) broker.RaftInfo { return broker.RaftInfo{Tolerance: -1} }
+
+func (waitingNode) Topics() []*meta.Topic {
+	return []*meta.Topic{{Name: "t", Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1", "n2"}}}}}
+}
+
+func (waitingNode) Ready() []broker.HealthReason {
+	return []broker.HealthReason{{Code: "metadata_quorum", Count: 1, What: "no answer from n2"}}
+}
+
+func TestANodeThatWaitsAnswersAnOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Front
+		f.Wait(waitingNode{})
+		get := func(path string) (code int, body string, took time.Duration) {
+			began := time.Now()
+			w := httptest.NewRecorder()
+			f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			return w.Code, w.Body.String(), time.Since(began)
+		}
+		if _, _, took := get("/v1/cluster"); took != startPatience {
+			t.Errorf("a node that has only just started is waited for %v", took)
+		}
+		for _, test := range []struct {
+			path string
+			code int
+			want string
+			wait time.Duration
+		}{
+			{"/readyz", 503, `"metadata_quorum"`, 0},
+			{"/livez", 200, `"ok":true`, 0},
+			{"/v1/cluster", 200, `"n2"`, 0},
+			{"/v1/cluster/health", 200, `"healthy":false`, 0},
+			{"/v1/cluster/raft", 200, `"tolerance":-1`, 0},
+			{"/v1/nodes", 200, `"silent":true`, 0},
+			{"/v1/partitions", 200, `"topic":"t"`, 0},
+			{"/v1/topics", 503, "no answer from n2", startPatience},
+			{"/pub?topic=t", 503, "no answer from n2", startPatience},
+		} {
+			code, body, took := get(test.path)
+			if code != test.code || took != test.wait || !strings.Contains(body, test.want) {
+				t.Errorf("%s: %d %s after %v, want %d with %s after %v", test.path, code, body, took, test.code, test.want, test.wait)
+			}
 		}
 	})
 }

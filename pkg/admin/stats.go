@@ -28,6 +28,8 @@ type nsqTopicStats struct {
 	MessageBytes uint64            `json:"message_bytes"`
 	Paused       bool              `json:"paused"`
 	Latency      nsqLatency        `json:"e2e_processing_latency"`
+	// Elsewhere: this node leads none of the topic, and the figures are the cluster's.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 type nsqChannelStats struct {
@@ -108,13 +110,20 @@ func (s *reports) stats(r *http.Request) (any, error) {
 	}
 	topic, _ := p.lookup("topic")
 	channel, _ := p.lookup("channel")
+	if err := s.knows(p, topic); err != nil {
+		return nil, err
+	}
 	clients := p.flag("include_clients", true)
+	read := s.o.Broker.NodeStats
+	if p.flag("cluster", false) {
+		read = s.o.Broker.ClusterStats
+	}
 	id := s.o.Identity
 	st := nsqStats{
 		Version:   id.Version,
 		Health:    s.health(),
 		StartTime: id.Started.Unix(),
-		Topics:    nsqTopics(s.o.Broker.TopicStats(topic, channel, clients), channel, clients),
+		Topics:    s.o.MemQueueSize.nsqTopics(read(r.Context(), topic, channel, clients), channel, clients),
 	}
 	if len(st.Topics) == 0 && topic != "" && (catalog{s.o.Broker}).find(topic) != nil {
 		st.Topics = nil
@@ -131,9 +140,30 @@ func (s *reports) stats(r *http.Request) (any, error) {
 	return st, nil
 }
 
+// knows refuses a partition that is not one of the topic's.
+func (s *reports) knows(p params, topic string) error {
+	if _, err := p.partition(); err != nil {
+		return err
+	}
+	t, err := catalog{s.o.Broker}.topic(topic)
+	if err != nil {
+		return nil //nolint:nilerr // of a topic that there is not, there is nothing to say
+	}
+	_, err = p.partitionOf(t)
+	return err
+}
+
+// MemQueueSize is how many waiting messages of a topic or channel nsqd keeps in memory.
+// All messages are on disk here. But monitors of nsqd read backend_depth as what a queue
+// has beyond its memory, and raise an alarm at the first message there.
+type MemQueueSize int64
+
+// beyond returns the backend_depth of a queue.
+func (m MemQueueSize) beyond(depth int64) int64 { return max(0, depth-int64(m)) }
+
 // nsqTopics puts stats in the form of /stats. With a channel filter, topics
 // without that channel are left out.
-func nsqTopics(stats []broker.TopicStats, channelFilter string, clients bool) []nsqTopicStats {
+func (m MemQueueSize) nsqTopics(stats []broker.TopicStats, channelFilter string, clients bool) []nsqTopicStats {
 	topics := make([]nsqTopicStats, 0, len(stats))
 	for _, t := range stats {
 		if channelFilter != "" && len(t.Channels) == 0 {
@@ -143,24 +173,25 @@ func nsqTopics(stats []broker.TopicStats, channelFilter string, clients bool) []
 			Name:         t.Name,
 			Channels:     make([]nsqChannelStats, 0, len(t.Channels)),
 			Depth:        t.Depth,
-			BackendDepth: t.Depth, // all of it is in the log
+			BackendDepth: m.beyond(t.Depth),
 			MessageCount: t.Messages,
 			MessageBytes: t.Bytes,
 			Paused:       t.Paused,
+			Elsewhere:    t.Elsewhere,
 		}
 		for _, c := range t.Channels {
-			nt.Channels = append(nt.Channels, nsqChannel(c, clients))
+			nt.Channels = append(nt.Channels, m.nsqChannel(c, clients))
 		}
 		topics = append(topics, nt)
 	}
 	return topics
 }
 
-func nsqChannel(c broker.ChannelStats, clients bool) nsqChannelStats {
+func (m MemQueueSize) nsqChannel(c broker.ChannelStats, clients bool) nsqChannelStats {
 	nc := nsqChannelStats{
 		Name:          c.Name,
 		Depth:         c.Depth,
-		BackendDepth:  c.Depth,
+		BackendDepth:  m.beyond(c.Depth),
 		InFlightCount: c.InFlight,
 		DeferredCount: c.Deferred,
 		MessageCount:  c.Messages,

@@ -87,10 +87,21 @@ func statsText(st nsqStats, started time.Time) []byte {
 
 func (m *nsqMemory) writeText(b *bytes.Buffer) {
 	fmt.Fprint(b, "\nMemory:\n")
-	for _, row := range []struct {
-		name  string
-		value uint64
-	}{
+	for _, g := range m.gauges() {
+		fmt.Fprintf(b, "   %-20s %d\n", g.name, g.value)
+	}
+	fmt.Fprintf(b, "   %-20s %d\n", "gc_total_runs", m.GCRuns)
+}
+
+// memoryGauge is a figure of the memory under the name that nsqd gives it.
+type memoryGauge struct {
+	name  string
+	value uint64
+}
+
+// gauges returns all figures but the number of collections, which nsqd counts under two names.
+func (m *nsqMemory) gauges() []memoryGauge {
+	return []memoryGauge{
 		{"heap_objects", m.HeapObjects},
 		{"heap_idle_bytes", m.HeapIdleBytes},
 		{"heap_in_use_bytes", m.HeapInUseBytes},
@@ -99,9 +110,6 @@ func (m *nsqMemory) writeText(b *bytes.Buffer) {
 		{"gc_pause_usec_99", m.GCPause99},
 		{"gc_pause_usec_95", m.GCPause95},
 		{"next_gc_bytes", m.NextGCBytes},
-		{"gc_total_runs", uint64(m.GCRuns)},
-	} {
-		fmt.Fprintf(b, "   %-20s %d\n", row.name, row.value)
 	}
 }
 

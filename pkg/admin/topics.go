@@ -2,15 +2,26 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
 )
 
 // nodeTopics is what nsqd lets one do with topics and channels. Each acts on the
 // whole topic, on whatever nodes its partitions are.
 type nodeTopics struct {
 	catalog
-	lookups *lookups // knows what was deleted or tombstoned of late
+	lookups *lookups  // knows what was deleted or tombstoned of late
+	own     *recently // what these endpoints have deleted
+}
+
+// gone says whether what there is not was deleted of late, and not by these
+// endpoints: an admin page deletes at one node after the other what they have in
+// common.
+func (s *nodeTopics) gone(topic, channel string, now time.Time) bool {
+	return s.lookups.deleted.has(topic, channel, now) || s.broker.DeletedLately(topic, channel) && !s.own.has(topic, channel, now)
 }
 
 func (s *nodeTopics) route(t *router) {
@@ -56,8 +67,8 @@ func existingTopic(r *http.Request) (string, error) {
 	return p.needed("topic", "MISSING_ARG_TOPIC")
 }
 
-// deleteTopic deletes a topic. One that a lookup endpoint of this node has just
-// deleted is not missed.
+// deleteTopic deletes a topic. One that was just deleted in another way, or at
+// another node, is not missed.
 func (s *nodeTopics) deleteTopic(r *http.Request) (any, error) {
 	name, err := existingTopic(r)
 	if err != nil {
@@ -69,14 +80,17 @@ func (s *nodeTopics) deleteTopic(r *http.Request) (any, error) {
 		// There is no such thing as a part of a topic of a cluster.
 		return nil, refuse("TOMBSTONED_HERE: a cluster's topic is deleted as a whole, not on one node")
 	}
-	err = s.find(name)
+	if err = s.whole(r, name); err != nil {
+		if isMissing(err) && s.gone(name, "", now) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	err = s.broker.DeleteTopic(r.Context(), name)
 	if err == nil {
-		err = s.broker.DeleteTopic(r.Context(), name)
+		s.own.add(name, "", now)
 	}
-	if isNotFound(err) && s.lookups.deleted.has(name, "", now) {
-		return nil, nil
-	}
-	return nil, err
+	return nil, unlessMissing(err) // it was there: another was faster
 }
 
 // emptyTopic drops what no channel has got.
@@ -85,7 +99,7 @@ func (s *nodeTopics) emptyTopic(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.find(name); err != nil {
+	if err := s.whole(r, name); err != nil {
 		return nil, err
 	}
 	return nil, s.broker.EmptyTopic(r.Context(), name)
@@ -97,7 +111,7 @@ func (s *nodeTopics) pauseTopic(paused bool) endpoint {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.find(name); err != nil {
+		if err := s.whole(r, name); err != nil {
 			return nil, err
 		}
 		return nil, s.broker.PauseTopic(r.Context(), name, paused)
@@ -106,27 +120,31 @@ func (s *nodeTopics) pauseTopic(paused bool) endpoint {
 
 // createChannel makes a channel of an existing topic.
 func (s *nodeTopics) createChannel(r *http.Request) (any, error) {
-	topic, channel, err := channelParams(r)
+	topic, channel, err := newChannelParams(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.find(topic); err != nil {
+	if err := s.whole(r, topic); err != nil {
 		return nil, err
 	}
 	return nil, s.broker.CreateChannel(r.Context(), topic, channel, false)
 }
 
-// deleteChannel deletes a channel. One that a lookup endpoint of this node has
-// just deleted is not missed.
+// deleteChannel deletes a channel. One that was just deleted in another way, or at
+// another node, is not missed.
 func (s *nodeTopics) deleteChannel(r *http.Request) (any, error) {
 	topic, channel, err := channelParams(r)
 	if err != nil {
 		return nil, err
 	}
-	if err = s.find(topic); err == nil {
+	now, had := time.Now(), s.has(topic, channel)
+	if err = s.whole(r, topic); err == nil {
 		err = s.broker.DeleteChannel(r.Context(), topic, channel)
 	}
-	if isNotFound(err) && s.lookups.deleted.has(topic, channel, time.Now()) {
+	switch {
+	case err == nil:
+		s.own.add(topic, channel, now)
+	case isMissing(err) && (had || s.gone(topic, channel, now)):
 		return nil, nil
 	}
 	return nil, err
@@ -139,11 +157,24 @@ func (s *nodeTopics) onChannel(do func(ctx context.Context, topic, channel strin
 		if err != nil {
 			return nil, err
 		}
-		if err := s.find(topic); err != nil {
+		if err := s.whole(r, topic); err != nil {
 			return nil, err
 		}
 		return nil, do(r.Context(), topic, channel)
 	}
+}
+
+// isMissing says whether an error is that a topic or channel is not there.
+func isMissing(err error) bool {
+	return isNotFound(err) && !errors.Is(err, broker.ErrPartitionNotFound)
+}
+
+// unlessMissing returns an error that isMissing does not know.
+func unlessMissing(err error) error {
+	if isMissing(err) {
+		return nil
+	}
+	return err
 }
 
 func isNotFound(err error) bool {

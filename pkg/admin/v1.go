@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // maxRequestBytes bounds the JSON of a request that publishes nothing.
@@ -22,15 +24,16 @@ type v1 struct{ mux *http.ServeMux }
 // answer is what an endpoint of /v1 has to say: a status and a value for JSON,
 // or none with 204.
 type answer struct {
-	status int
-	value  any
+	status  int
+	value   any
+	written func() // called when it has been written; nil: nothing is to be done
 }
 
-func success(v any) (answer, error) { return answer{http.StatusOK, v}, nil }
-func created(v any) (answer, error) { return answer{http.StatusCreated, v}, nil }
+func success(v any) (answer, error) { return answer{status: http.StatusOK, value: v}, nil }
+func created(v any) (answer, error) { return answer{status: http.StatusCreated, value: v}, nil }
 
 // done is the answer of what has nothing to say but its error.
-func done(err error) (answer, error) { return answer{http.StatusNoContent, nil}, err }
+func done(err error) (answer, error) { return answer{status: http.StatusNoContent}, err }
 
 func newV1(names catalog, publishing *publishing) *v1 {
 	v := &v1{http.NewServeMux()}
@@ -46,6 +49,9 @@ func newV1(names catalog, publishing *publishing) *v1 {
 func (v *v1) handle(pattern string, e func(*http.Request) (answer, error)) {
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		a, err := e(r)
+		if a.written != nil {
+			defer a.written()
+		}
 		switch {
 		case err != nil:
 			answerError(w, err)
@@ -57,6 +63,21 @@ func (v *v1) handle(pattern string, e func(*http.Request) (answer, error)) {
 	})
 }
 
+// straight says whether a path names what it seems to: no segment of it is empty,
+// "." or "..", or holds a slash, also not percent-encoded. Proxies, libraries and
+// ServeMux clean such paths, and the clean one names another resource. The last
+// segment may be empty: no endpoint has such a path.
+func straight(u *url.URL) bool {
+	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/"), "/")
+	for _, s := range segments {
+		name, err := url.PathUnescape(s)
+		if err != nil || name == "" || meta.IsDotSegment(name) || strings.Contains(name, "/") {
+			return false
+		}
+	}
+	return true
+}
+
 // isV1 says whether a path is below /v1.
 func isV1(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
 
@@ -66,6 +87,12 @@ func (v *v1) serve(w http.ResponseWriter, r *http.Request) (pattern string, ok b
 		return "", false
 	}
 	w.Header().Set("Cache-Control", "no-store")
+	if !straight(r.URL) {
+		e := api.Errorf(api.CodeInvalid, "the path %s has a segment that is empty, is . or .., or holds a slash", r.URL.EscapedPath())
+		e.Hint = "topics and channels named . or .. are deleted by DELETE /v1/topics?topic=NAME and DELETE /v1/channels?topic=NAME&channel=NAME"
+		answerError(w, e)
+		return "", true
+	}
 	if _, pattern := v.mux.Handler(r); pattern != "" {
 		v.mux.ServeHTTP(w, r)
 		_, path, _ := strings.Cut(pattern, " ")

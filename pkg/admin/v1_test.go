@@ -151,13 +151,63 @@ func TestV1ByItsClient(t *testing.T) {
 		t.Errorf("saw %+v", seen)
 	}
 	offset := seq.Offset(7)
-	if diff := cmp.Diff(broker.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: &offset, Max: 2}, f.peeked); diff != "" {
+	if diff := cmp.Diff(broker.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: &offset, Max: 2, Bytes: peekBytes}, f.peeked); diff != "" {
 		t.Errorf("peeked (-want +got):\n%s", diff)
 	}
 	verified, err := c.Verify(ctx, "orders")
 	want("verify", err, "")
 	if len(verified.Partitions) != 3 || !verified.Partitions[0].Identical || verified.Partitions[1].Identical || verified.Partitions[2].Identical {
 		t.Errorf("verified %+v", verified.Partitions)
+	}
+}
+
+// Sums over nodes name the leaders that have not answered.
+func TestV1NamesTheNodesThatAreMissing(t *testing.T) {
+	f := orders()
+	f.stats[0].MissingNodes = []string{"n2"}
+	h := serverOf(t, f).Handler()
+	for _, target := range []string{
+		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/channels", "/v1/topics/orders/channels/bill", "/v1/topics/orders/channels/away",
+		"/v1/partitions", "/v1/topics/orders/partitions",
+	} {
+		w := ask(h, "GET", target, "")
+		if w.Code != 200 || !strings.Contains(w.Body.String(), `"missing_nodes":["n2"]`) {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+	var p api.PartitionList
+	if err := json.Unmarshal(ask(h, "GET", "/v1/topics/orders/partitions", "").Body.Bytes(), &p); err != nil || len(p.Partitions[0].MissingNodes) > 0 || len(p.Partitions[1].MissingNodes) != 1 {
+		t.Errorf("the partition that n2 leads is to name it, and no other: %+v, %v", p, err)
+	}
+	f.stats[0].MissingNodes = nil
+	if w := ask(h, "GET", "/v1/topics", ""); strings.Contains(w.Body.String(), "missing_nodes") {
+		t.Errorf("all answered: %s", w.Body)
+	}
+}
+
+// A trace id is text beside the number, which browsers round.
+func TestTraceIDsHaveHexText(t *testing.T) {
+	const id = 1<<63 + 1
+	if p := apiPeeked(broker.Peeked{TraceID: id}); p.TraceID != id || p.TraceIDHex != "8000000000000001" {
+		t.Errorf("got %d and %q", p.TraceID, p.TraceIDHex)
+	}
+	if p := apiPeeked(broker.Peeked{}); p.TraceIDHex != "" {
+		t.Errorf("without a trace id: %q", p.TraceIDHex)
+	}
+	for _, test := range []struct {
+		m    api.Message
+		want uint64
+		ok   bool
+	}{
+		{api.Message{Text: "a", TraceIDHex: "8000000000000001"}, id, true},
+		{api.Message{Text: "a", TraceID: id, TraceIDHex: "8000000000000001"}, id, true},
+		{api.Message{Text: "a", TraceID: 1 << 63, TraceIDHex: "8000000000000001"}, 0, false},
+		{api.Message{Text: "a", TraceIDHex: "18000000000000001"}, 0, false},
+		{api.Message{Text: "a", TraceIDHex: "x"}, 0, false},
+	} {
+		if m, err := messageOf(test.m, Limits{MaxMessage: 10}); (err == nil) != test.ok || test.ok && m.TraceID != test.want {
+			t.Errorf("%+v: %d, %v", test.m, m.TraceID, err)
+		}
 	}
 }
 
@@ -230,10 +280,10 @@ func TestV1PublishReadsMessages(t *testing.T) {
 		ask(h, "POST", "/v1/topics/t/messages", "raw")
 		want := []broker.Publish{
 			{Topic: "t", Partition: broker.AnyPartition, Key: []byte("k"), Messages: []topic.Message{
-				{Body: []byte("a"), DeliverAt: time.Now().Add(10 * time.Second), TraceID: 7, Header: []byte(`{"k":1}`)},
+				{Body: []byte("a"), Delay: 10 * time.Second, TraceID: 7, Header: []byte(`{"k":1}`)},
 				{Body: []byte("b")},
 			}},
-			{Topic: "t", Partition: 2, Key: []byte("k"), Messages: []topic.Message{{Body: []byte("raw"), DeliverAt: time.Now().Add(time.Second)}}},
+			{Topic: "t", Partition: 2, Key: []byte("k"), Messages: []topic.Message{{Body: []byte("raw"), Delay: time.Second}}},
 			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("raw")},
 		}
 		checkPublished(t, f.published, want)

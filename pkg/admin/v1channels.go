@@ -20,6 +20,7 @@ func (v v1Channels) route(t *v1) {
 	t.handle("POST /v1/topics/{topic}/channels", v.create)
 	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.describe)
 	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.delete)
+	t.handle("DELETE /v1/channels", v.delete)
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pause(false))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.empty)
@@ -31,8 +32,8 @@ func (v v1Channels) known(r *http.Request) (t *meta.Topic, channel string, err e
 	if t, err = v.topics.known(r); err != nil {
 		return nil, "", err
 	}
-	channel = r.PathValue("channel")
-	if !meta.ValidChannelName(channel) {
+	channel = named(r, "channel")
+	if !meta.NSQName(channel) {
 		return nil, "", broker.ErrInvalidChannel
 	}
 	if !v.topics.hasChannel(r.Context(), t, channel) {
@@ -48,7 +49,8 @@ func (v v1Channels) list(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return success(api.ChannelList{Topic: t.Name, Channels: v.topics.info(r.Context(), t).Channels})
+	info := v.topics.info(r.Context(), t)
+	return success(api.ChannelList{Topic: t.Name, Channels: info.Channels, MissingNodes: info.MissingNodes})
 }
 
 func (v v1Channels) create(r *http.Request) (answer, error) {
@@ -166,10 +168,14 @@ func seekTo(req api.Seek) (broker.SeekTo, error) {
 // info describes a channel with its counts of now. One of which no leader
 // answers has none.
 func (v v1Channels) info(ctx context.Context, t *meta.Topic, name string) api.Channel {
+	var missing []string
 	for _, ts := range v.topics.broker.ClusterStats(ctx, t.Name, name, true) {
+		missing = ts.MissingNodes
 		for _, c := range ts.Channels {
 			if c.Name == name {
-				return apiChannel(t.Name, c)
+				out := apiChannel(t.Name, c)
+				out.MissingNodes = missing
+				return out
 			}
 		}
 	}
@@ -177,7 +183,9 @@ func (v v1Channels) info(ctx context.Context, t *meta.Topic, name string) api.Ch
 	if mc, ok := t.Channels[name]; ok {
 		c.Paused, c.Ordered = mc.Paused, mc.Ordered
 	}
-	return apiChannel(t.Name, c)
+	out := apiChannel(t.Name, c)
+	out.MissingNodes = missing
+	return out
 }
 
 func apiChannel(topic string, c broker.ChannelStats) api.Channel {

@@ -51,6 +51,7 @@ func apiNode(n broker.NodeInfo) api.Node {
 	return api.Node{
 		ID:             n.ID,
 		State:          api.NodeState(n.State),
+		Silent:         n.Silent,
 		Voter:          n.Voter,
 		TCPAddress:     n.TCPAddress,
 		HTTPAddress:    n.HTTPAddress,

@@ -12,7 +12,9 @@ func apiConfig(c meta.TopicConfig) api.Config {
 	return api.Config{
 		Partitions:      c.Partitions,
 		Replicas:        c.Replicas,
+		AutoReplicas:    c.AutoReplicas,
 		MinISR:          c.MinISR,
+		AutoMinISR:      c.AutoMinISR,
 		Sync:            api.Sync(c.Sync.Every),
 		SyncInterval:    api.Duration(c.Sync.Interval),
 		Ordered:         c.Ordered,
@@ -50,8 +52,12 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 		return api.Errorf(api.CodeInvalid, "sync_interval is negative")
 	}
 	assign(&c.Partitions, p.Partitions)
-	assign(&c.Replicas, p.Replicas)
-	assign(&c.MinISR, p.MinISR)
+	if p.Replicas != nil {
+		c.Replicas, c.AutoReplicas = *p.Replicas, false
+	}
+	if p.MinISR != nil {
+		c.MinISR, c.AutoMinISR = *p.MinISR, false
+	}
 	assign(&c.Ordered, p.Ordered)
 	assign(&c.Ext, p.Ext)
 	assign(&c.RetentionBytes, p.RetentionBytes)

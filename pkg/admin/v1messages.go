@@ -1,16 +1,21 @@
 package admin
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -22,6 +27,12 @@ const (
 	jsonGrowth = 2
 	// defaultPeek is how many messages are answered where the request names no number.
 	defaultPeek = 10
+	// peekBytes is how many bytes of messages one answer has, and the rest of the
+	// message with which it does.
+	peekBytes = 1 << 20
+	// peekGrowth is by how much an answer is larger than its messages while it is made:
+	// each is there as bytes and as text, and JSON escapes a byte with six.
+	peekGrowth = 16
 )
 
 // v1Messages publishes messages and looks at them.
@@ -61,6 +72,9 @@ func (v v1Messages) publish(r *http.Request) (answer, error) {
 	read := v.readRaw
 	if isJSON {
 		read = v.readMessages
+		if err := payJSON(r.Context(), b); err != nil {
+			return answer{}, err
+		}
 	}
 	req, err := read(r, b.bytes())
 	if err != nil {
@@ -75,6 +89,16 @@ func (v v1Messages) publish(r *http.Request) (answer, error) {
 		return answer{}, publishError(err)
 	}
 	return success(api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count})
+}
+
+// payJSON pays for what is decoded of a body: its texts, and its messages, of which
+// there are at most as many as commas and one. The list of them doubles as it grows.
+func payJSON(ctx context.Context, b *body) error {
+	const each = 3*unsafe.Sizeof(api.Message{}) + unsafe.Sizeof(topic.Message{})
+	if err := b.payList(ctx, len(b.bytes()), 1); err != nil {
+		return err
+	}
+	return b.payList(ctx, bytes.Count(b.bytes(), []byte{','})+1, each)
 }
 
 // publishError is apiError for a publish.
@@ -127,11 +151,10 @@ func (v v1Messages) publishOf(req api.Publish) (broker.Publish, error) {
 	if req.Key != "" {
 		out.Key = []byte(req.Key)
 	}
-	now := time.Now()
 	out.Messages = make([]topic.Message, 0, len(req.Messages))
 	total := 0
 	for i, m := range req.Messages {
-		tm, err := messageOf(m, v.publishing.limits, now)
+		tm, err := messageOf(m, v.publishing.limits)
 		if err != nil {
 			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
 		}
@@ -144,8 +167,18 @@ func (v v1Messages) publishOf(req api.Publish) (broker.Publish, error) {
 }
 
 // messageOf checks one message. Its errors are *api.Error.
-func messageOf(m api.Message, l Limits, now time.Time) (topic.Message, error) {
+func messageOf(m api.Message, l Limits) (topic.Message, error) {
 	out := topic.Message{Body: m.Body, TraceID: m.TraceID}
+	if m.TraceIDHex != "" {
+		id, err := strconv.ParseUint(m.TraceIDHex, 16, 64)
+		switch {
+		case err != nil:
+			return out, api.Errorf(api.CodeInvalid, "its trace_id_hex is %q and must be up to 16 hexadecimal digits", m.TraceIDHex)
+		case m.TraceID != 0 && m.TraceID != id:
+			return out, api.Errorf(api.CodeInvalid, "its trace_id %d and its trace_id_hex %s differ", m.TraceID, m.TraceIDHex)
+		}
+		out.TraceID = id
+	}
 	if m.Text != "" {
 		if len(m.Body) > 0 {
 			return out, api.Errorf(api.CodeInvalid, "it has a body and a text")
@@ -161,7 +194,7 @@ func messageOf(m api.Message, l Limits, now time.Time) (topic.Message, error) {
 	case delay < 0 || delay > l.MaxDefer:
 		return out, api.Errorf(api.CodeInvalid, "its delay %v is not within 0s to %v", delay, l.MaxDefer)
 	case delay > 0:
-		out.DeliverAt = now.Add(delay)
+		out.Delay = delay
 	}
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
 		if m.Headers[0] != '{' {
@@ -202,15 +235,21 @@ func (v v1Messages) peek(r *http.Request) (answer, error) {
 	if err := v.readPeek(r, &req); err != nil {
 		return answer{}, err
 	}
+	req.Bytes = peekBytes
+	share := v.publishing.bodies.memory.Share(limit.Answers)
+	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.limits.MaxMessage)); err != nil {
+		return answer{}, err
+	}
 	messages, err := v.publishing.broker.Peek(r.Context(), req)
 	if err != nil {
+		share.Close()
 		return answer{}, err
 	}
 	list := api.PeekedList{Messages: make([]api.Peeked, 0, len(messages))}
 	for _, m := range messages {
 		list.Messages = append(list.Messages, apiPeeked(m))
 	}
-	return success(list)
+	return answer{status: http.StatusOK, value: list, written: share.Close}, nil
 }
 
 // readPeek reads the parameters n, partition and from.
@@ -253,6 +292,9 @@ func apiPeeked(m broker.Peeked) api.Peeked {
 		TraceID:   m.TraceID,
 		Headers:   json.RawMessage("{}"),
 		Body:      m.Body,
+	}
+	if m.TraceID != 0 {
+		out.TraceIDHex = fmt.Sprintf("%016x", m.TraceID)
 	}
 	if out.Body == nil {
 		out.Body = []byte{}

@@ -28,6 +28,8 @@ func (v v1Operate) route(t *v1) {
 	t.handle("POST /v1/topics/{topic}/partitions/{partition}/elect", v.elect)
 	t.handle("POST /v1/topics/{topic}/partitions/{partition}/move", v.move)
 	t.handle("DELETE /v1/topics/{topic}/partitions/{partition}/move", v.cancelMove)
+	t.handle("GET /v1/topics/{topic}/partitions/{partition}/repair", v.copies)
+	t.handle("POST /v1/topics/{topic}/partitions/{partition}/repair", v.repair)
 }
 
 // nodeOf reads the node that the path names.
@@ -215,6 +217,10 @@ func apiPartitionDetail(d broker.PartitionDetail) api.PartitionDetail {
 		a := api.Copy{
 			Node: c.Node, InSync: c.InSync, Answered: c.Answered,
 			LogStart: uint64(c.LogStart), CommittedEnd: uint64(c.CommittedEnd), LogEnd: uint64(c.LogEnd), Bytes: c.Bytes,
+			Damaged: c.Damaged, Checking: c.Checking,
+		}
+		if !c.Checked.IsZero() {
+			a.CheckedAt = &c.Checked
 		}
 		if f := c.Follower; f != nil {
 			a.Seen, a.Connected, a.State, a.Acked, a.Lag, a.LagBytes = true, f.Connected, f.State, uint64(f.Acked), f.Lag, f.LagBytes

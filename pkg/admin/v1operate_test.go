@@ -20,6 +20,7 @@ func TestWhatAnOperatorLooksAtMatchesItsGoldens(t *testing.T) {
 	for name, target := range map[string]string{
 		"v1-node.json":      "/v1/nodes/n1",
 		"v1-partition.json": "/v1/topics/orders/partitions/1",
+		"v1-repair.json":    "/v1/topics/orders/partitions/0/repair",
 		"v1-balance.json":   "/v1/cluster/balance",
 		"v1-raft.json":      "/v1/cluster/raft",
 	} {
@@ -50,6 +51,11 @@ func TestWhatAnOperatorChangesIsAsked(t *testing.T) {
 		{"POST", "/v1/topics/orders/partitions/0/move", `{"replicas":["n2","n3"]}`, 200, []string{"move orders/0 to [n2 n3]"}},
 		{"POST", "/v1/topics/orders/partitions/0/move", "", 400, nil},
 		{"DELETE", "/v1/topics/orders/partitions/0/move", "", 200, []string{"cancel the move of orders/0"}},
+		{"POST", "/v1/topics/orders/partitions/0/repair", `{"node":"n1","discard":"orders.9.0.4"}`, 200, []string{`discard orders.9.0.4 of orders/0 on n1`}},
+		{"POST", "/v1/topics/orders/partitions/0/repair", `{"node":"n1","accept_loss":true}`, 200, []string{`accept the loss of orders/0 on n1`}},
+		{"POST", "/v1/topics/orders/partitions/0/repair", `{"node":"n1"}`, 400, nil},
+		{"POST", "/v1/topics/orders/partitions/0/repair", `{"discard":"orders.9.0.4"}`, 400, nil},
+		{"POST", "/v1/topics/orders/partitions/0/repair", `{"node":"n1","discard":"orders.9.0.4","accept_loss":true}`, 400, nil},
 		{"GET", "/v1/topics/orders/partitions/7", "", 404, nil},
 		{"GET", "/v1/topics/orders/partitions/x", "", 400, nil},
 		{"GET", "/v1/topics/or%20ders/partitions/0", "", 400, nil},
@@ -83,6 +89,8 @@ func TestWhatAnOperatorIsRefusedHasItsCode(t *testing.T) {
 	}{
 		{&controller.DrainError{Node: "n1", Troubles: []broker.Trouble{{Kind: controller.TroubleDrain}}}, 409, "precondition_failed"},
 		{fmt.Errorf("node n9: %w", meta.ErrNodeNotFound), 404, "not_found"},
+		{fmt.Errorf("n2: %w", broker.ErrNoSetAside), 404, "not_found"},
+		{broker.ErrNoLoss, 409, "precondition_failed"},
 		{meta.ErrNodeInUse, 409, "precondition_failed"},
 		{broker.ErrNodeActive, 409, "precondition_failed"},
 		{raftstore.ErrNotLeader, 503, "unavailable"},

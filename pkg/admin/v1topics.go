@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // v1Topics is topics and partitions.
@@ -20,6 +21,7 @@ func (v v1Topics) route(t *v1) {
 	t.handle("GET /v1/topics/{topic}", v.describe)
 	t.handle("PATCH /v1/topics/{topic}", v.alter)
 	t.handle("DELETE /v1/topics/{topic}", v.delete)
+	t.handle("DELETE /v1/topics", v.delete)
 	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
 	t.handle("POST /v1/topics/{topic}/empty", v.empty)
@@ -29,10 +31,19 @@ func (v v1Topics) route(t *v1) {
 	t.handle("GET /v1/partitions", v.listPartitions)
 }
 
-// known returns the topic that the path names.
+// named returns a name that a request has in its path, or where the path has none,
+// in its query. A query can carry the names that a path cannot: . and ...
+func named(r *http.Request, what string) string {
+	if name := r.PathValue(what); name != "" {
+		return name
+	}
+	return r.URL.Query().Get(what)
+}
+
+// known returns the topic that the request names.
 func (v v1Topics) known(r *http.Request) (*meta.Topic, error) {
-	name := r.PathValue("topic")
-	if !meta.ValidTopicName(name) {
+	name := named(r, "topic")
+	if !meta.NSQName(name) {
 		return nil, broker.ErrInvalidTopic
 	}
 	t, err := v.broker.Topic(name)
@@ -91,8 +102,11 @@ func editDistance(a, b string, limit int) int {
 func (v v1Topics) list(r *http.Request) (answer, error) {
 	stats := statsByName(v.broker.ClusterStats(r.Context(), "", "", false))
 	list := api.TopicList{Topics: []api.Topic{}}
+	cluster := v.broker.Cluster().ID
 	for _, t := range v.broker.Topics() {
-		list.Topics = append(list.Topics, apiTopic(t, stats[t.Name]))
+		one := apiTopic(cluster, t, stats[t.Name])
+		list.Topics = append(list.Topics, one)
+		list.MissingNodes = api.Union(list.MissingNodes, one.MissingNodes)
 	}
 	return success(list)
 }
@@ -132,7 +146,7 @@ func (v v1Topics) describe(r *http.Request) (answer, error) {
 
 // info describes a topic with its counts of now.
 func (v v1Topics) info(ctx context.Context, t *meta.Topic) api.Topic {
-	return apiTopic(t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
+	return apiTopic(v.broker.Cluster().ID, t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
 }
 
 func (v v1Topics) alter(r *http.Request) (answer, error) {
@@ -231,7 +245,8 @@ func (v v1Topics) partitions(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	list := api.PartitionList{Partitions: v.info(r.Context(), t).Partitions}
+	info := v.info(r.Context(), t)
+	list := api.PartitionList{Partitions: info.Partitions, MissingNodes: info.MissingNodes}
 	for i := range list.Partitions {
 		list.Partitions[i].Topic = t.Name
 	}
@@ -245,6 +260,7 @@ func (v v1Topics) listPartitions(r *http.Request) (answer, error) {
 		for _, p := range apiPartitions(t, stats[t.Name]) {
 			p.Topic = t.Name
 			list.Partitions = append(list.Partitions, p)
+			list.MissingNodes = api.Union(list.MissingNodes, p.MissingNodes)
 		}
 	}
 	return success(list)
@@ -274,6 +290,7 @@ func apiDigest(d broker.PartitionDigest, t *meta.Topic) api.PartitionDigest {
 		Partition:    d.Partition,
 		CommittedEnd: uint64(d.CommittedEnd),
 		Digests:      d.Digests,
+		Unreadable:   d.Unreadable,
 		Identical:    len(d.Digests) > 0,
 	}
 	if out.Digests == nil {
@@ -304,11 +321,12 @@ func statsByName(stats []broker.TopicStats) map[string]*broker.TopicStats {
 	return m
 }
 
-// apiTopic describes a topic. stats may be nil: nobody leads any of it.
-func apiTopic(t *meta.Topic, stats *broker.TopicStats) api.Topic {
+// apiTopic describes a topic of a cluster. stats may be nil: nobody leads any of it.
+func apiTopic(cluster string, t *meta.Topic, stats *broker.TopicStats) api.Topic {
 	out := api.Topic{
 		Name:       t.Name,
 		Config:     apiConfig(t.Config),
+		FirstID:    seq.NumberingOf(cluster, uint64(t.Incarnation)).First().String(),
 		Paused:     t.Paused,
 		Ephemeral:  meta.IsEphemeral(t.Name),
 		Partitions: apiPartitions(t, stats),
@@ -319,6 +337,7 @@ func apiTopic(t *meta.Topic, stats *broker.TopicStats) api.Topic {
 		out.MessagesTotal = stats.Messages
 		out.BytesTotal = stats.Bytes
 		out.Bytes = stats.LogBytes
+		out.MissingNodes = stats.MissingNodes
 	}
 	return out
 }
@@ -340,6 +359,11 @@ func apiPartitions(t *meta.Topic, stats *broker.TopicStats) []api.Partition {
 	}
 	if stats == nil {
 		return out
+	}
+	for i := range out {
+		if slices.Contains(stats.MissingNodes, out[i].Leader) {
+			out[i].MissingNodes = []string{out[i].Leader}
+		}
 	}
 	for _, p := range stats.Partitions {
 		if p.Partition >= 0 && p.Partition < len(out) {
@@ -385,6 +409,9 @@ func apiChannels(t *meta.Topic, stats *broker.TopicStats) []api.ChannelSummary {
 	}
 	out := make([]api.ChannelSummary, 0, len(byName))
 	for _, c := range byName {
+		if stats != nil {
+			c.MissingNodes = stats.MissingNodes
+		}
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b api.ChannelSummary) int { return strings.Compare(a.Name, b.Name) })

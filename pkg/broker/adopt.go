@@ -45,7 +45,8 @@ type consumersAsked struct {
 	Partition   int              `json:"partition"`
 }
 
-// consumersFound says who consumes it.
+// consumersFound says who consumes it. Those are left out that have not taken anything
+// for a while though they could.
 type consumersFound struct {
 	Led     bool `json:"led"`     // the node does lead it
 	Direct  int  `json:"direct"`  // clients of that node
@@ -286,11 +287,13 @@ func (a *adopter) questions(key adoptKey, k *adoptees, out map[meta.NodeID][]con
 }
 
 // covers says whether a subscription takes from a partition, and whether it does
-// so only as long as nobody else is there.
+// so only as long as nobody else is there. One whose client does not consume takes
+// nothing.
 func (k *adoptees) covers(partition int) (covered, extra bool) {
+	now := time.Now()
 	for _, s := range k.subs {
 		set := s.sources.Load()
-		if set.covers(partition) {
+		if set.covers(partition) && s.consumes(now) {
 			covered = true
 		}
 		for _, r := range set.relays {
@@ -358,12 +361,17 @@ func (a *adopter) act(ctx context.Context, key adoptKey, k *adoptees, found map[
 	k.sweep()
 }
 
-// adopt has the subscription with the fewest sources take from partitions
-// elsewhere, too.
+// adopt has the subscription with the fewest sources, of those whose clients consume,
+// take from partitions elsewhere, too.
 func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, partitions []int) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	s := slices.MinFunc(k.subs, func(x, y *Subscription) int { return cmp.Compare(x.sources.Load().live(), y.sources.Load().live()) })
+	now := time.Now()
+	able := slices.DeleteFunc(slices.Clone(k.subs), func(s *Subscription) bool { return !s.consumes(now) })
+	if len(able) == 0 {
+		return
+	}
+	s := slices.MinFunc(able, func(x, y *Subscription) int { return cmp.Compare(x.sources.Load().live(), y.sources.Load().live()) })
 	if err := s.joiner().relayFrom(ctx, leader, partitions, true); err != nil {
 		a.b.log.Debug("a partition without consumers stays so", "topic", s.ask.Topic, "channel", s.ask.Channel, "node", leader, "error", err)
 		return
@@ -425,10 +433,13 @@ func (a *adopter) consumersOf(q consumersAsked) (f consumersFound) {
 	if c == nil {
 		return f
 	}
+	now := time.Now()
 	for _, k := range c.Consumers() {
-		if _, relayed := k.Owner().(*Subscription).ask.Client.(*feed); relayed {
+		sub := k.Owner().(*Subscription)
+		switch fd, relayed := sub.ask.Client.(*feed); {
+		case relayed && fd.consumes(now):
 			f.Relayed++
-		} else {
+		case !relayed && sub.consumes(now):
 			f.Direct++
 		}
 	}

@@ -95,6 +95,12 @@ type TopicStats struct {
 	LogBytes   int64  // on disk
 	Partitions []PartitionStats
 	Channels   []ChannelStats
+	// MissingNodes lead partitions of the topic and have not answered: what they have
+	// is missing in the sums.
+	MissingNodes []string
+	// Elsewhere says that the node that was asked leads no partition of the topic, and
+	// that the figures are the cluster's: see NodeStats.
+	Elsewhere bool
 }
 
 // PartitionStats describes one partition of a topic.
@@ -154,7 +160,7 @@ const (
 type Peeked struct {
 	Partition int
 	Offset    seq.Offset
-	ID        seq.MessageID
+	ID        seq.WireID
 	Timestamp time.Time
 	DeliverAt time.Time
 	Attempts  uint16
@@ -168,6 +174,7 @@ type Peeked struct {
 type NodeInfo struct {
 	ID             string
 	State          string // up, down or draining
+	Silent         bool   // it does not answer the node that was asked
 	Voter          bool
 	TCPAddress     string
 	HTTPAddress    string
@@ -212,6 +219,7 @@ type Peek struct {
 	Partition int    // AnyPartition: all
 	From      *seq.Offset
 	Max       int
+	Bytes     int // none follows the message with which there are so many of bodies and headers; 0: no bound
 }
 
 // SeekTo names a place that a channel is moved to: exactly one field is set.
@@ -228,4 +236,5 @@ type PartitionDigest struct {
 	Partition    int
 	CommittedEnd seq.Offset
 	Digests      map[string]string
+	Unreadable   map[string]string // what kept a node from reading its replica, by node
 }

@@ -13,8 +13,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -32,9 +34,10 @@ const (
 	DefaultReplicaLag         = 2 * time.Second
 	DefaultPublishTimeout     = 5 * time.Second
 	DefaultLease              = time.Second
+	DefaultScrubInterval      = 7 * 24 * time.Hour
 )
 
-// openTogether is how many topics are opened, changed or closed at a time.
+// openTogether is how many partitions are opened, changed or closed at a time.
 const openTogether = 16
 
 // Options describe a node. The zero value of a number means its default.
@@ -62,7 +65,17 @@ type Options struct {
 	DiskInterval        time.Duration
 	ReplicaLag          time.Duration // a replica that is behind for longer leaves the in-sync set
 	PublishTimeout      time.Duration // a message that is not committed by then is answered as uncertain
+	UncommittedBytes    int64         // of all partitions that this node leads; beyond, publishers wait or are refused
+	Memory              *limit.Memory // of what clients make the node hold; nil: no limit
+	Sizes               limit.Sizes   // of what is appended and replicated; zero: limit.Default
 	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
+	// ScrubInterval is the time in which every stored byte is read once to find
+	// damage; negative: none is read for that.
+	ScrubInterval time.Duration
+	// WallClock is what the wall clock shows at a moment that was just read, in ns since
+	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
+	// timeouts do not depend on it.
+	WallClock func(now time.Time) int64
 
 	// Registered says that the caller has announced this start of the node, and
 	// that Meta is at least at that point.
@@ -89,6 +102,11 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ReplicaLag, DefaultReplicaLag)
 	setDefault(&o.PublishTimeout, DefaultPublishTimeout)
 	setDefault(&o.Lease, DefaultLease)
+	setDefault(&o.ScrubInterval, DefaultScrubInterval)
+	if o.WallClock == nil {
+		o.WallClock = time.Time.UnixNano
+	}
+	setDefault(&o.UncommittedBytes, coord.DefaultUncommittedBytes)
 	if o.Observer == nil {
 		o.Observer = deaf{}
 	}
@@ -119,6 +137,10 @@ type Broker struct {
 
 	ops       map[string]operation // what other nodes can ask for by name; not changed once the node is open
 	lowDisk   atomic.Bool          // publishes are refused
+	headroom  headroom             // until that is so
+	disk      diskLevel            // of the goroutine that looks at the disk
+	yielding  atomic.Bool          // leaderships are being handed over because the disk is full
+	steady    age.Steady           // the clock of retention, of the goroutine that retains
 	loops     context.CancelCauseFunc
 	leaveOnce sync.Once
 	closeOnce sync.Once
@@ -134,6 +156,7 @@ func (l layout) partition(t *meta.Topic, i int) string {
 
 func (l layout) topics() string     { return filepath.Join(l.root, "topics") }
 func (l layout) trash() string      { return filepath.Join(l.root, "trash") }
+func (l layout) replicas() string   { return filepath.Join(l.root, "replicas") }
 func (l layout) quarantine() string { return filepath.Join(l.root, "quarantine") }
 
 func (l layout) topic(name string, in meta.Incarnation) string {
@@ -158,11 +181,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.registerOps()
 	began := time.Now()
-	b.began = o.Meta.Applied()
-	b.opening.Store(true)
-	err := b.openAll()
-	b.opening.Store(false)
-	if err != nil {
+	if err := b.openAll(); err != nil {
 		return nil, errors.Join(err, b.closeTopics(err))
 	}
 	b.recovery.Store(int64(time.Since(began)))
@@ -203,13 +222,21 @@ func (n *hosting) holds(t *meta.Topic) bool {
 	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return slices.Contains(p.Replicas, n.o.Self) })
 }
 
+// openAll opens the replicas that this node holds. What one topic lacks keeps no
+// other from being served: it is tried again while the node runs, and health
+// names it. An error says that the node itself cannot go on.
 func (n *hosting) openAll() error {
 	var g errgroup.Group
 	g.SetLimit(openTogether)
 	for _, t := range n.o.Meta.Topics() {
 		g.Go(func() error {
-			if err := n.converge(t.Name); err != nil && !errors.Is(err, errQuarantine) {
+			err := n.converge(t.Name)
+			switch {
+			case err == nil || errors.Is(err, errQuarantine):
+			case n.failed.Load() != nil:
 				return fmt.Errorf("topic %q: %w", t.Name, err)
+			default:
+				n.log.Error("a topic is not served as it should be: it is tried again", "topic", t.Name, "error", err)
 			}
 			return nil
 		})
@@ -244,9 +271,17 @@ func (n *hosting) fail(err error) {
 // reportDamage is told of a damaged range: when a log is opened, and whenever a
 // consumer is led past it. It is said once.
 func (n *shelf) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
-	if n.damage.note(damagedRange{err.Path, err.From}) {
+	if n.damage.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
 		n.log.Error("messages are damaged on disk and are not delivered",
 			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+	}
+}
+
+// reportSpoiled is told of damage that was met where a log is read for others than
+// consumers.
+func (n *shelf) reportSpoiled(name string, partition int, err error) {
+	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
+		n.reportDamage(name, partition, found)
 	}
 }
 
@@ -258,7 +293,7 @@ func (b *Broker) Close() error {
 		b.Exit()
 		b.end()
 		b.loops(ErrExiting)
-		b.running.Wait()
+		b.running.close()
 		b.closeErr = b.closeTopics(ErrExiting)
 		b.shifts.sumUp(b.log)
 	})
@@ -266,16 +301,17 @@ func (b *Broker) Close() error {
 }
 
 func (n *hosting) closeTopics(reason error) error {
-	n.turns.close()
+	n.topics.close()
 	n.isr.close()
 	var g errgroup.Group
-	g.SetLimit(openTogether)
 	for _, h := range n.hostedTopics() {
 		n.hosted.Delete(h.name)
 		n.byIncarnation.Delete(h.incarnation)
 		g.Go(func() error { return n.close(h, reason) })
 	}
-	return g.Wait()
+	err := g.Wait()
+	n.parts.close()
+	return err
 }
 
 // Exit says that the node is about to stop: from now on publishes and changes

@@ -29,10 +29,15 @@ type node struct {
 	fs   vfs.FS
 	dir  string
 	meta *raftstore.Store
+
+	change func(*Options) // of the defaults; nil: none
 }
 
-func newNode(t *testing.T) *node {
-	n := &node{t: t, fs: vfs.NewMem(), dir: t.TempDir()}
+func newNode(t *testing.T) *node { return newNodeWith(t, nil) }
+
+// newNodeWith is newNode with options of its own.
+func newNodeWith(t *testing.T, change func(*Options)) *node {
+	n := &node{t: t, fs: vfs.NewMem(), dir: t.TempDir(), change: change}
 	n.start()
 	t.Cleanup(n.stop)
 	return n
@@ -48,9 +53,13 @@ func (n *node) start() {
 	if err := n.meta.WaitLeader(ctx); err != nil {
 		n.t.Fatal(err)
 	}
-	n.Broker, err = Open(ctx, Options{
+	o := Options{
 		Self: "n1", FS: n.fs, DataDir: "data", Meta: n.meta, AutoCreateTopics: true, TickInterval: time.Millisecond,
-	})
+	}
+	if n.change != nil {
+		n.change(&o)
+	}
+	n.Broker, err = Open(ctx, o)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -483,6 +492,47 @@ func TestAlteredLimitIsEnforced(t *testing.T) {
 		t.Errorf("publish: %v", r.Err)
 	}
 	n.put("t", "abc")
+}
+
+func wantRefusal(t *testing.T, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A name that is a dot segment can be deleted where it exists, and not be made, by
+// whatever way somebody asks for it.
+func TestDotSegmentsCannotBeMade(t *testing.T) {
+	n := newNode(t)
+	n.put("t", "a")
+	ctx := t.Context()
+	for _, name := range []string{".", ".."} {
+		_, err := n.CreateTopic(ctx, name, meta.TopicConfig{})
+		wantRefusal(t, err, ErrInvalidTopic)
+		wantRefusal(t, n.EnsureTopic(ctx, name), ErrInvalidTopic)
+		wantRefusal(t, n.CreateChannel(ctx, "t", name, false), ErrInvalidChannel)
+		_, err = n.Subscribe(ctx, Subscribe{Topic: "t", Channel: name, Partition: AnyPartition})
+		wantRefusal(t, err, ErrInvalidChannel)
+		for _, c := range []meta.Command{ // as an earlier version did
+			meta.CreateTopic{Name: name, Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}},
+			meta.CreateChannel{Topic: "t", Channel: name, Incarnation: n.meta.Topic("t").Incarnation},
+		} {
+			if r, err := n.meta.Propose(ctx, c); err != nil || r.Err != nil {
+				t.Fatal(err, r.Err)
+			}
+		}
+		for what, err := range map[string]error{
+			"topic " + name: n.DeleteTopic(ctx, name), "channel " + name: n.DeleteChannel(ctx, "t", name),
+		} {
+			if err != nil {
+				t.Errorf("delete %s: %v", what, err)
+			}
+		}
+		if n.meta.Topic(name) != nil || n.meta.Topic("t") == nil || len(n.meta.Topic("t").Channels) > 0 {
+			t.Errorf("%q: there are the topics %v", name, n.meta.Topics())
+		}
+	}
 }
 
 func TestHealthOfAWellNode(t *testing.T) {

@@ -167,7 +167,7 @@ func (l *lender) look(s *Subscription, set *sources, took int) {
 	time.AfterFunc(l.pause, func() {
 		l.waiting.Store(false)
 		s.share(lend)
-		s.ask.Wake() // if nothing comes of it, another is to have it
+		s.wake() // if nothing comes of it, another is to have it
 	})
 	l.pause = min(2*l.pause, lendAtMost)
 }

@@ -156,3 +156,47 @@ func (n *node) putAt(name string, partition, count int) {
 		}
 	}
 }
+
+// silent is a remote that never answers.
+type silent struct{ Remote }
+
+func (silent) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
+
+// TestALeaderThatStarvesIsNotForgotten: credit that was given and taken away before the
+// leader was told leaves it starved. It has said so once, and would not again.
+func TestALeaderThatStarvesIsNotForgotten(t *testing.T) {
+	r := &relay{remote: silent{}, starved: true}
+	r.assign(1)
+	r.assign(0)
+	r.tell()
+	if !r.claim().starved {
+		t.Error("it was told nothing and is forgotten")
+	}
+	r.assign(1)
+	r.tell()
+	if r.claim().starved {
+		t.Error("it was told of credit and counts as starved")
+	}
+	r.starved = true // an answer that crossed the credit
+	r.assign(1)
+	if r.claim().starved {
+		t.Error("it has credit and counts as starved")
+	}
+}
+
+// TestOneMessageAtATimeFromTwoLeaders: a client that takes one message at a time gets all
+// that two other nodes have, however the changes of credit and what leaders say of it meet.
+func TestOneMessageAtATimeFromTwoLeaders(t *testing.T) {
+	m := newMesh(t, "n1", "n2", "n3")
+	m.create("t", "n2", "n3")
+	c := m.nodes["n1"].subscribe("t", "c")
+	c.SetReady(1)
+	for round := range 200 {
+		for p := range 2 {
+			m.nodes["n1"].putAt("t", p, 1+(round+p)%3)
+		}
+		for range 2 + round%3 + (round+1)%3 {
+			c.take(1)
+		}
+	}
+}

@@ -1,17 +1,22 @@
 package broker
 
 import (
+	"cmp"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // damage is the damaged ranges of the logs that this node holds, each once,
 // however often it is met.
 type damage struct {
-	mu    sync.Mutex // guards found
-	found map[damagedRange]struct{}
+	mu    sync.Mutex // guards what follows
+	found map[damagedRange]commitlog.Damage
+	total int // ever found
 }
 
 type damagedRange struct {
@@ -20,17 +25,33 @@ type damagedRange struct {
 }
 
 // note adds a range and returns whether it is new.
-func (d *damage) note(r damagedRange) bool {
+func (d *damage) note(found commitlog.Damage) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	r := damagedRange{found.Path, found.From}
 	if _, known := d.found[r]; known {
 		return false
 	}
 	if d.found == nil {
-		d.found = map[damagedRange]struct{}{}
+		d.found = map[damagedRange]commitlog.Damage{}
 	}
-	d.found[r] = struct{}{}
+	d.found[r] = found
+	d.total++
 	return true
+}
+
+// in returns the ranges of the log in a directory, by offset.
+func (d *damage) in(dir string) []commitlog.Damage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []commitlog.Damage
+	for r, found := range d.found {
+		if filepath.Dir(r.path) == dir {
+			all = append(all, found)
+		}
+	}
+	slices.SortFunc(all, func(a, b commitlog.Damage) int { return cmp.Compare(a.From, b.From) })
+	return all
 }
 
 // forget drops the ranges below a directory that is gone.
@@ -44,8 +65,9 @@ func (d *damage) forget(dir string) {
 	}
 }
 
-func (d *damage) count() int {
+// counts returns how many ranges there are, and how many were ever found.
+func (d *damage) counts() (now, ever int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.found)
+	return len(d.found), d.total
 }

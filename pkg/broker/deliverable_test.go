@@ -106,7 +106,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 func TestAPauseIsAGapBeforeAndAfterTheNextBeat(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPulse(time.Second)
+			p := newPulse(time.Second, nil)
 			first := p.begin()
 			for range 10 {
 				time.Sleep(time.Second)

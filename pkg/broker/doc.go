@@ -6,7 +6,7 @@
 //
 // Metadata says what should be; converge makes it so. First start, restart,
 // fail-over, hand-over and deletion are one path: a replica leads, is on standby,
-// or goes. Whoever changes what is held of a topic has the topic's turn; many
+// or goes. What is held of a topic is changed in its lane, a replica in its own; many
 // topics change at a time. Requests never wait for the metadata unless they
 // change it: they look up what is held in maps that converge maintains.
 //

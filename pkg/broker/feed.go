@@ -50,12 +50,16 @@ type feed struct {
 	mu      sync.Mutex    // guards what follows
 	sub     *Subscription // nil until it has joined
 	credit  int
-	fetches []fetching // open, in order
+	open    []fetching // Fetch calls, in order
+	idle    time.Time  // since when none is open
+	poor    time.Time  // since when the credit is 0
 	told    bool       // that it is starved, since the last change of credit
 	toldAt  time.Time  // when it was told last
 	barren  bool       // nothing came of that
 	resting bool       // it is not told before a timer has fired
 	ended   error      // why it ends
+
+	unfinished []byte // refusals that go with the answer to what the client says next
 }
 
 // fetching is a Fetch that waits for its answer.
@@ -113,7 +117,7 @@ func (s *feeds) handle(from meta.NodeID, session uint64, kind uint8, payload []b
 // subscribe begins a subscription of another node's client. What comes for it in
 // the same session finds it at once, and waits.
 func (s *feeds) subscribe(key feedKey, m forward.Subscribe, reply func([][]byte, error)) {
-	fd := &feed{wakeup: make(chan struct{}, 1), credit: m.Credit}
+	fd := &feed{wakeup: make(chan struct{}, 1), credit: m.Credit, poor: time.Now()}
 	if len(m.Client) > 0 {
 		if err := json.Unmarshal(m.Client, &fd.about); err != nil {
 			reply(nil, fate.Mark(err, fate.Refused))
@@ -203,8 +207,13 @@ func (fd *feed) ClientStats() ClientStats { return fd.about }
 // Disconnect implements Client: the node that the client is at is told.
 func (fd *feed) Disconnect(reason error) { fd.end(reason) }
 
-// Unfinished implements Client. A feed takes from no relay, and so never hears it.
-func (fd *feed) Unfinished(seq.MessageID, error) {}
+// Unfinished implements Client: the node that the client is at is told with the answer
+// to what the client says next.
+func (fd *feed) Unfinished(id seq.MessageID, reason error) {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	fd.unfinished = forward.AppendRefusal(fd.unfinished, forward.Refusal{ID: id, Reason: wireErrors().ToRemote(reason)})
+}
 
 func (fd *feed) end(reason error) {
 	fd.mu.Lock()
@@ -226,11 +235,12 @@ func (fd *feed) wake() {
 func (fd *feed) fetch(max int, reply func([][]byte, error)) {
 	fd.mu.Lock()
 	err := fd.ended
-	if err == nil && len(fd.fetches) >= maxFetches {
+	if err == nil && len(fd.open) >= maxFetches {
 		err = errTooManyFetches
 	}
 	if err == nil {
-		fd.fetches = append(fd.fetches, fetching{max, reply})
+		fd.open = append(fd.open, fetching{max, reply})
+		fd.idle = time.Time{}
 	}
 	fd.mu.Unlock()
 	if err != nil {
@@ -240,11 +250,20 @@ func (fd *feed) fetch(max int, reply func([][]byte, error)) {
 	fd.wake()
 }
 
+// consumes says whether the other node asks for messages and lets some be in flight, or
+// did both a short while ago.
+func (fd *feed) consumes(now time.Time) bool {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	recent := func(since time.Time) bool { return since.IsZero() || now.Sub(since) < adoptAfter }
+	return recent(fd.idle) && recent(fd.poor)
+}
+
 // refuseAll answers what is open with the reason of the end.
 func (fd *feed) refuseAll() {
 	fd.mu.Lock()
-	open, why := fd.fetches, fd.ended
-	fd.fetches = nil
+	open, why := fd.open, fd.ended
+	fd.open = nil
 	fd.mu.Unlock()
 	for _, f := range open {
 		f.reply(nil, why)
@@ -255,6 +274,12 @@ func (fd *feed) refuseAll() {
 func (fd *feed) ready(credit int) {
 	fd.mu.Lock()
 	fd.credit, fd.told = credit, false
+	switch {
+	case credit > 0:
+		fd.poor = time.Time{}
+	case fd.poor.IsZero():
+		fd.poor = time.Now()
+	}
 	if fd.sub != nil {
 		fd.sub.SetReady(credit)
 	}
@@ -269,6 +294,7 @@ func (fd *feed) ready(credit int) {
 func (fd *feed) answer(answers []forward.Answer) (refused []byte) {
 	fd.mu.Lock()
 	sub := fd.sub
+	refused, fd.unfinished = fd.unfinished, nil
 	fd.mu.Unlock()
 	if sub == nil {
 		return nil
@@ -293,10 +319,10 @@ func (fd *feed) answer(answers []forward.Answer) (refused []byte) {
 func (fd *feed) pump() bool {
 	for {
 		fd.mu.Lock()
-		ended, open := fd.ended != nil, len(fd.fetches) > 0
+		ended, open := fd.ended != nil, len(fd.open) > 0
 		var next fetching
 		if open {
-			next = fd.fetches[0]
+			next = fd.open[0]
 		}
 		fd.mu.Unlock()
 		if ended {
@@ -315,7 +341,9 @@ func (fd *feed) pump() bool {
 			return true
 		}
 		fd.mu.Lock()
-		fd.fetches = fd.fetches[1:]
+		if fd.open = fd.open[1:]; len(fd.open) == 0 {
+			fd.idle = time.Now()
+		}
 		fd.mu.Unlock()
 		next.reply([][]byte{payload}, nil)
 	}

@@ -38,11 +38,11 @@ type forwarding struct {
 
 func newForwarding(b *Broker) *forwarding {
 	f := &forwarding{b: b}
-	f.outlets = newOutlets(b.directory, b.lowDisk.Load, f.start)
-	f.inlets = &inlets{d: b.directory, lowly: b.lowDisk.Load, start: f.start, all: map[inletKey]*inlet{}}
+	f.outlets = newOutlets(b.directory, b.hasRoom, f.start)
+	f.inlets = &inlets{d: b.directory, hasRoom: b.hasRoom, start: f.start, all: map[inletKey]*inlet{}}
 	f.feeds = &feeds{f: f, all: map[feedKey]*feed{}}
 	f.adopter = newAdopter(b)
-	f.pulse = newPulse(b.o.Lease)
+	f.pulse = newPulse(b.o.Lease, newSuspension(timeSlept))
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	return f
 }

@@ -80,7 +80,12 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	if got := c.take(1); got != "a" {
 		t.Errorf("got %q", got)
 	}
-	disk.set(DefaultDiskReserve)
+	disk.set(DefaultDiskReserve + DefaultDiskReserve/diskMargin - 1)
+	n.checkDisk()
+	if err := n.try("t", "x"); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("publish at the brink: %v", err)
+	}
+	disk.set(DefaultDiskReserve + DefaultDiskReserve/diskMargin)
 	n.checkDisk()
 	n.put("t", "b")
 }
@@ -156,7 +161,7 @@ func powerCut(t *testing.T, policy meta.SyncPolicy, seed uint64) {
 			finished[c.take(1)] = true
 		}
 		if rnd.IntN(8) == 0 {
-			n.checkpoint()
+			n.eachPartition(newCheckpointer(n.hosting).store)
 		}
 	}
 	after := disk.CrashClone(vfs.Crash{Rand: rnd, KeepPercent: rnd.IntN(101), TornPercent: 30})

@@ -1,17 +1,41 @@
 package broker
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// electionTime is how long an election of the metadata's leader may take until its
+// lack is worth telling: one that goes well takes less.
+const electionTime = 3 * time.Second
+
 // Health tells whether the cluster does what it should, and what is wrong if
 // it does not.
 func (b *Broker) Health() Health {
 	h := Health{Healthy: true, Reasons: b.Ready()}
 	h.Healthy = len(h.Reasons) == 0
-	if n := b.damage.count(); n > 0 {
+	if n, _ := b.damage.counts(); n > 0 {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "ranges of the log are damaged and not served"})
+		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "ranges of the logs are damaged on disk; a replica is copied from one that is in sync, the only one serves what is left"})
 	}
 	if n := int(b.strays.Load()); n > 0 {
 		h.Degraded = true
 		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics that the metadata never knew, or of another cluster: was it lost?"})
+	}
+	if used, most, _ := b.budget.Usage(); 2*used >= most {
+		h.Degraded = true
+		h.Reasons = append(h.Reasons, HealthReason{"uncommitted_budget", 1, fmt.Sprintf(
+			"%d of at most %d bytes are uncommitted: publishers to slow partitions wait or are refused", used, most)})
+	}
+	for _, r := range slices.Concat((quarantine{b.hosting}).reasons(), b.stalls.reasons(time.Now(), stallRole, stallFollower)) {
+		h.Reasons = append(h.Reasons, r)
+		if gravityOf(r.Code) == failing {
+			h.Healthy = false
+		} else {
+			h.Degraded = true
+		}
 	}
 	offline := 0
 	for _, t := range b.Topics() {
@@ -37,11 +61,25 @@ func (b *Broker) Ready() []HealthReason {
 	if b.lowDisk.Load() {
 		reasons = append(reasons, HealthReason{"disk_full", 1, "the disk is nearly full: publishes are refused"})
 	}
-	if _, ok := b.o.Meta.Leader(); !ok {
-		reasons = append(reasons, HealthReason{"no_controller", 1, "the metadata has no leader: nothing can be created or changed"})
+	if r, ok := leaderless(b.o.Meta.Members().Leaderless(), b.silent()); ok {
+		reasons = append(reasons, r)
 	}
+	reasons = append(reasons, b.stalls.reasons(time.Now(), stallLead)...)
 	if b.exiting.Load() {
 		reasons = append(reasons, HealthReason{"exiting", 1, "the node is shutting down"})
 	}
 	return reasons
+}
+
+// leaderless says whether the lack of a leader of the metadata is worth telling, and
+// how. silent are the members that do not answer.
+func leaderless(gone time.Duration, silent []string) (HealthReason, bool) {
+	if gone <= electionTime {
+		return HealthReason{}, false
+	}
+	what := fmt.Sprintf("the metadata has had no leader for %v: nothing can be created or changed", gone.Round(time.Second))
+	if len(silent) > 0 {
+		what += "; no answer from " + strings.Join(silent, " ")
+	}
+	return HealthReason{"no_controller", 1, what}, true
 }

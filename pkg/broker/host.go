@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -22,15 +21,20 @@ import (
 
 // shelf is what a node holds of the cluster's topics, for those who look.
 type shelf struct {
-	o   Options
-	log *slog.Logger
+	o       Options
+	log     *slog.Logger
+	cluster string // its id; set before any topic is opened
 
-	hosted        sync.Map // topic name -> *hostedTopic; written in the topic's turn only
+	hosted        sync.Map // topic name -> *hostedTopic; written in the topic's lane only
 	byIncarnation sync.Map // meta.Incarnation -> *hostedTopic; likewise
 
 	damage   damage       // damaged ranges of the logs held
+	scrubbed scrubbed     // how far the logs held are checked for damage
 	torn     atomic.Int64 // bytes cut from torn tails
 	recovery atomic.Int64 // ns that opening all logs at the start took
+
+	deleted  deletions
+	overfull chan struct{} // an ephemeral topic has too much; holds one
 
 	retiredMu sync.Mutex // guards retired
 	retired   LogStats   // what deleted topics counted
@@ -40,33 +44,46 @@ type shelf struct {
 type hosting struct {
 	shelf
 	dirs    layout
-	turns   turns   // whoever changes what is held of a topic has its turn
-	terms   *terms  // the led partitions that are told the time
-	unsaved unsaved // the replicas that a checkpoint is to look at
+	topics  *lanes[string, []*outcome[none]] // what is held of a topic is changed in its lane,
+	parts   *lanes[heldAt, none]             // and a replica and its role in their own
+	terms   *terms                           // the led partitions that are told the time
+	unsaved unsaved                          // the replicas that a checkpoint is to look at
 	isr     *proposer
 	leavers leavers
-	shifts  shifts // of leaderships, for the log
+	budget  *coord.Budget // of uncommitted bytes, for all terms
+	credits *coord.Credits
+	// reporting are the partitions whose replicas here are being reported as suspect.
+	reporting sync.Map // of suspectKey
+	shifts    shifts   // of leaderships, for the log
+	roles     roleErrors
+	stalls    *stalls
+	waiting   atomic.Pointer[[]string] // the partitions of which a copy that was set aside waits for an operator
 
-	opening  atomic.Bool     // what is held from before is being opened
-	began    uint64          // index of the metadata when the node started
+	ledger   *ledger         // of the replicas made here
 	life     context.Context // ends when the node closes
 	end      context.CancelFunc
 	timers   timers
-	running  sync.WaitGroup        // the node's loops and what it does in the background
+	running  background            // the node's loops and what it does in the background
 	exiting  atomic.Bool           // changes are refused
 	failed   atomic.Pointer[error] // why the node cannot go on
 	failOnce sync.Once
+	brimful  atomic.Bool  // the disk has too little room for what is replicated to here
 	strays   atomic.Int64 // directories of topics that the metadata never knew
 }
 
 func newHosting(o Options) *hosting {
 	life, end := context.WithCancel(context.Background())
-	return &hosting{
-		life: life, end: end,
-		shelf: shelf{o: o, log: o.Logger}, dirs: layout{o.DataDir},
+	n := &hosting{
+		life: life, end: end, ledger: newLedger(o.FS, layout{o.DataDir}.replicas()),
+		shelf: shelf{o: o, log: o.Logger, overfull: make(chan struct{}, 1)}, dirs: layout{o.DataDir},
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
 		terms: newTerms(newTouch(o.Lease, o.Meta.QuorumContact)), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
+		stalls: newStalls(o.Logger), budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes),
 	}
+	n.terms.touch.suspended = newSuspension(timeSlept)
+	c := converger{n, make(places, openTogether)}
+	n.topics, n.parts = newLanes(c.topic), newLanes(c.part)
+	return n
 }
 
 func (n *shelf) lookup(name string) *hostedTopic {
@@ -88,83 +105,6 @@ func (n *shelf) hostedTopics() []*hostedTopic {
 	return all
 }
 
-// converge makes what this node holds of a topic match the metadata.
-func (n *hosting) converge(name string) error {
-	end, ok := n.turns.begin(name)
-	if !ok {
-		return ErrExiting
-	}
-	defer end()
-	// What is read in the topic's turn is never older than what was read in the
-	// turn before.
-	want, nodes := n.read(name)
-	h := n.lookup(name)
-	if h != nil && (want == nil || want.Incarnation != h.incarnation) {
-		n.hosted.Delete(name)
-		n.byIncarnation.Delete(h.incarnation)
-		if err := n.discard(h); err != nil {
-			return err
-		}
-		h = nil
-	}
-	if want == nil {
-		return nil
-	}
-	if h == nil {
-		h = n.newTopic(want)
-		n.hosted.Store(name, h)
-		n.byIncarnation.Store(h.incarnation, h)
-	}
-	return n.adopt(h, want, nodes)
-}
-
-// read returns what metadata says of a topic and of the nodes that hold it.
-func (n *shelf) read(name string) (t *meta.Topic, nodes nodesByID) {
-	nodes = nodesByID{}
-	n.o.Meta.Read(func(s *meta.State) {
-		if t = s.Topic(name); t == nil {
-			return
-		}
-		for i := range t.Partitions {
-			for _, id := range t.Partitions[i].Replicas {
-				if _, known := nodes[id]; !known {
-					nodes[id] = s.Node(id)
-				}
-			}
-		}
-	})
-	return t, nodes
-}
-
-var errPartitionsAdded = errors.New("the topic has new partitions: subscribe again")
-
-// adopt makes what is held of a topic match what metadata says of it.
-func (n *hosting) adopt(h *hostedTopic, t *meta.Topic, nodes nodesByID) error {
-	changed := h.adopted.Load() != t
-	grown := len(h.partitions()) > 0 && len(t.Partitions) > len(h.partitions())
-	var errs []error
-	for i := range t.Partitions {
-		if err := n.adoptPartition(h, t, i, nodes); err != nil {
-			errs = append(errs, fmt.Errorf("partition %d: %w", i, err))
-		}
-	}
-	h.config.Store(t)
-	if changed {
-		for _, lp := range h.led() {
-			errs = append(errs, lp.adopt(t))
-		}
-	}
-	if grown {
-		h.disconnect(errPartitionsAdded)
-	}
-	if err := errors.Join(errs...); err != nil {
-		h.adopted.Store(nil)
-		return err
-	}
-	h.adopted.Store(t)
-	return nil
-}
-
 // openReplica opens a replica of a partition, in no role yet.
 func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPartition, error) {
 	state, err := quarantine{n}.look(h, t, i)
@@ -175,12 +115,22 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 	if err != nil {
 		return nil, err
 	}
-	if len(replica.Recovery().Damaged) > 0 && state == intact {
+	switch marked, err := (suspicion{n}).marked(h, t, i); {
+	case err != nil:
+		return nil, errors.Join(err, replica.Close())
+	case state != intact:
+	case len(replica.Recovery().Damaged) > 0:
 		state = damaged
+	case marked:
+		state = suspected
 	}
-	delete(h.parted, i)
-	hp := &hostedPartition{index: i, dir: n.dirs.partition(t, i), replica: replica}
+	hp := &hostedPartition{index: i, name: replicaName(h.name, h.incarnation, i), dir: n.dirs.partition(t, i), replica: replica}
 	hp.state.Store(int32(state))
+	lost, err := quarantine{n}.lossMarked(h, t, i)
+	if err != nil {
+		return nil, errors.Join(err, replica.Close())
+	}
+	hp.lost.Store(lost)
 	return hp, nil
 }
 
@@ -189,21 +139,46 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 	lo := n.o.Log
 	// Whoever replicates syncs several batches at once: then a tail of them that a
 	// loss of power tore is no damage.
-	lo.Alternating = t.Config.Sync.Always() && len(t.Partitions[i].Replicas) == 1
+	lo.Alternating = t.SyncedEach() && len(t.Partitions[i].Replicas) == 1
+	lo.CommittedMayBeLost = n.committedMayBeLost(t, i)
+	lo.BeforeRepair = func(r commitlog.Recovery) error { return suspicion{n}.mark(h, t, i, r) }
+	full := n.brimful.Load
 	if h.fs != n.o.FS {
+		full = nil // it takes nothing of the disk
 		lo.SegmentBytes = min(n.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: h.fs, Dir: n.dirs.partition(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Failed: n.fail,
+		FS: h.fs, Dir: n.dirs.partition(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Wall: n.o.WallClock, Full: full, Failed: n.fail,
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: n.o.Peers,
-		ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
+		Sizes: n.o.Sizes, Budget: n.budget, Credits: n.credits, ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			n.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
 		},
+		Yield:   func(term *coord.Term, y coord.Yield) { suspicion{n}.yield(h, i, y) },
 		Stirred: n.terms.stir,
-		Spoiled: func() {
+		Stalled: func(follower meta.NodeID, since time.Time, why string) {
+			k := stallKey{stallFollower, t.Name, i, follower}
+			if since.IsZero() {
+				n.stalls.end(k)
+			} else {
+				n.stalls.begin(k, since, why)
+			}
+		},
+		Slow: func(follower meta.NodeID, since time.Time) {
+			k := stallKey{stallSlow, t.Name, i, follower}
+			if since.IsZero() {
+				n.stalls.end(k)
+			} else {
+				n.stalls.begin(k, since, "all others had acknowledged before it for most of the time: is its link or its disk slow?")
+			}
+		},
+		Spoiled: func(err error) {
 			if hp := h.at(i); hp != nil {
+				n.reportSpoiled(t.Name, i, err)
+				if err == nil {
+					quarantine{n}.reportRefusing(h, hp)
+				}
 				n.unsaved.add(h, hp)
 			}
 		},
@@ -220,6 +195,17 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 	return replica, nil
 }
 
+// committedMayBeLost says whether a loss of power may have taken committed records
+// from this node's replica: the machine lost power, or that is not known, and the
+// topic does not sync always or the replica was catching up.
+func (n *shelf) committedMayBeLost(t *meta.Topic, i int) bool {
+	self := n.o.Meta.Node(n.o.Self)
+	if self != nil && self.BootID != "" && !self.LostPower {
+		return false
+	}
+	return !t.Config.Sync.Always() || !slices.Contains(t.Partitions[i].ISR, n.o.Self)
+}
+
 // An ephemeral topic's log is cut into small segments, so that retention can
 // drop the oldest messages in small steps.
 const (
@@ -231,7 +217,9 @@ func (n *shelf) reportRecovery(name string, partition int, r commitlog.Recovery)
 	log := n.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
 		n.torn.Add(c.Bytes)
-		log.Warn("a torn tail was cut: it had not been synced", "path", c.Path, "position", c.Position, "bytes", c.Bytes)
+		log.Warn("the end of a log could not be read and was cut: a write that a crash interrupted, or damage; "+
+			"the replica counts as in sync only after a comparison with its leader",
+			"path", c.Path, "position", c.Position, "bytes", c.Bytes, "log_end", c.From)
 	}
 	for _, d := range r.Damaged {
 		n.reportDamage(name, partition, &commitlog.CorruptionError{Path: d.Path, Position: d.Position, From: d.From, Next: d.Next})
@@ -251,6 +239,7 @@ func channelsOf(t *meta.Topic) []*meta.Channel {
 
 // discard ends a deleted topic and moves its data to the trash.
 func (n *hosting) discard(h *hostedTopic) error {
+	n.roles.forget(h)
 	for _, hp := range h.partitions() {
 		if hp != nil {
 			n.retire(hp)
@@ -264,7 +253,7 @@ func (n *hosting) discard(h *hostedTopic) error {
 	}
 	dir := n.dirs.topic(h.name, h.incarnation)
 	n.damage.forget(dir)
-	return n.trash(dir, filepath.Base(dir))
+	return errors.Join(n.trash(dir, filepath.Base(dir)), n.ledger.forget(h.name, h.incarnation))
 }
 
 // parseTopicDir is the inverse of topicDir.

@@ -1,29 +1,40 @@
 package broker
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
+// identified is what has messages that clients know by ids.
+type identified struct{ ids seq.Numbering }
+
+// Numbering says by which ids clients know the topic's messages.
+func (n identified) Numbering() seq.Numbering { return n.ids }
+
 // hostedTopic is a topic of the cluster as this node has it, from its creation
-// to its deletion, whether it holds replicas of it or not. What it holds is
-// changed in the topic's turn, and may be looked at by everybody.
+// to its deletion, whether it holds replicas of it or not. What it holds of a
+// partition is changed in that partition's lane, and may be looked at by everybody.
 type hostedTopic struct {
+	identified
 	name        string
 	incarnation meta.Incarnation
 	fs          vfs.FS                             // the node's, or the memory of an ephemeral topic
+	memory      *ephemeral                         // nil: it is on disk
 	config      atomic.Pointer[meta.Topic]         // as last converged on
 	held        atomic.Pointer[[]*hostedPartition] // by number; nil: not held here
 	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
 	turn        atomic.Uint32                      // round robin over those led
-	adopted     atomic.Pointer[meta.Topic]         // what was converged on without an error
-	parted      map[int]bool                       // replicas that this node let go of; of the topic's turn
+	used        atomic.Bool                        // by a client of this node, since the process started
+	ended       atomic.Pointer[error]              // why it is closed here; nil: it is not
 	settled     atomic.Uint64                      // every leader follows the metadata at least up to this index
+
+	changing sync.Mutex // held over changes of held and leading
 
 	watching sync.Mutex // guards watchers
 	watchers map[*watch]struct{}
@@ -38,9 +49,10 @@ type watch struct{ w watcher }
 
 // newTopic returns a topic of which nothing is held yet.
 func (n *shelf) newTopic(t *meta.Topic) *hostedTopic {
-	h := &hostedTopic{name: t.Name, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}, parted: map[int]bool{}}
+	h := &hostedTopic{name: t.Name, identified: identified{seq.NumberingOf(n.cluster, uint64(t.Incarnation))}, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
 	if meta.IsEphemeral(t.Name) {
 		h.fs = vfs.NewMem()
+		h.memory = &ephemeral{most: n.o.EphemeralBytes, full: n.overfull, share: n.o.Memory.Share(limit.Ephemeral)}
 	}
 	h.config.Store(t)
 	h.held.Store(&[]*hostedPartition{})
@@ -80,6 +92,8 @@ func (h *hostedTopic) leds(i int) *ledPartition {
 
 // hold notes which replica is held of partition i; nil: none.
 func (h *hostedTopic) hold(i int, hp *hostedPartition) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	all := h.partitions()
 	if i < len(all) && all[i] == hp {
 		return
@@ -92,8 +106,20 @@ func (h *hostedTopic) hold(i int, hp *hostedPartition) {
 	h.held.Store(&next)
 }
 
+// grow makes room for as many partitions.
+func (h *hostedTopic) grow(n int) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if all := h.partitions(); len(all) < n {
+		next := append(slices.Clone(all), make([]*hostedPartition, n-len(all))...)
+		h.held.Store(&next)
+	}
+}
+
 // publishLed makes known which partitions are led.
 func (h *hostedTopic) publishLed() {
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	led := []*ledPartition{}
 	for _, hp := range h.partitions() {
 		if hp == nil {
@@ -138,15 +164,4 @@ func (h *hostedTopic) disconnect(reason error) {
 	for _, lp := range h.led() {
 		lp.part.Disconnect(reason)
 	}
-}
-
-// close ends the topic's partitions and closes their logs.
-func (n *hosting) close(h *hostedTopic, reason error) error {
-	var errs []error
-	for _, hp := range h.partitions() {
-		if hp != nil {
-			errs = append(errs, n.resign(h, hp, reason), hp.replica.Close())
-		}
-	}
-	return errors.Join(errs...)
 }

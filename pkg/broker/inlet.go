@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 const (
@@ -31,9 +31,9 @@ var errOvertaken = fate.Mark(fmt.Errorf("%w: what was sent before was not taken"
 // one partition is appended in the order in which it was sent; a term that makes
 // one partition wait holds up no other.
 type inlets struct {
-	d     *directory
-	lowly func() bool       // the disk of this node takes no publishes
-	start func(func()) bool // runs a goroutine that is waited for
+	d       *directory
+	hasRoom func(messages []topic.Message) bool // the disk of this node takes them
+	start   func(func()) bool                   // runs a goroutine that is waited for
 
 	mu    sync.Mutex // guards what follows
 	all   map[inletKey]*inlet
@@ -52,7 +52,7 @@ type inletKey struct {
 // not begin a round.
 type inlet struct {
 	set  *inlets
-	used atomic.Int64 // when something came last, ns since 1970
+	used time.Time // when something came last; guarded by set.mu
 
 	mu    sync.Mutex // guards what follows
 	queue []arrival
@@ -91,7 +91,7 @@ func (s *inlets) inlet(key inletKey) *inlet {
 		in = &inlet{set: s}
 		s.all[key] = in
 	}
-	in.used.Store(now.UnixNano())
+	in.used = now
 	return in
 }
 
@@ -101,9 +101,8 @@ func (s *inlets) sweepLocked(now time.Time) {
 	if len(s.all) < max(s.bound, fewInlets) {
 		return
 	}
-	idle := now.Add(-inletIdle).UnixNano()
 	for key, in := range s.all {
-		if in.used.Load() < idle {
+		if now.Sub(in.used) > inletIdle {
 			delete(s.all, key)
 		}
 	}
@@ -216,18 +215,19 @@ func (s *inlets) offer(m *forward.Publish, done func(Receipt)) error {
 	if lp == nil {
 		return coord.ErrNotLeading
 	}
-	if s.lowly() {
-		return ErrDiskFull
-	}
-	if err := h.fits(m.Messages); err != nil {
+	if err := h.fits(m.Messages, s.d.o.Sizes); err != nil {
 		return err
 	}
-	return lp.offer(m.Messages, done)
+	if !s.hasRoom(m.Messages) {
+		return ErrDiskFull
+	}
+	return h.offer(lp, m.Messages, done)
 }
 
 // moving says whether a publish was refused because the leadership is elsewhere
 // or on its way.
 func moving(err error) bool {
 	return fate.Of(err) == fate.Refused &&
-		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) || errors.Is(err, coord.ErrNotWritable))
+		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) ||
+			errors.Is(err, coord.ErrNotWritable) || errors.Is(err, ErrDiskFull))
 }

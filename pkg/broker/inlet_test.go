@@ -31,8 +31,8 @@ func TestInletsOfWhatIsGoneAreForgotten(t *testing.T) {
 	s := &inlets{all: map[inletKey]*inlet{}}
 	busy := s.inlet(inletKey{from: "n2", partition: 1})
 	for i := range 10_000 {
-		busy.used.Store(time.Now().UnixNano())
-		s.inlet(inletKey{from: "n2", topic: 1, partition: i}).used.Store(0)
+		busy.used = time.Now()
+		s.inlet(inletKey{from: "n2", topic: 1, partition: i}).used = time.Time{}
 	}
 	if n := len(s.all); n > fewInlets {
 		t.Errorf("%d are left", n)

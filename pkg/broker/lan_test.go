@@ -125,12 +125,18 @@ func (l *lan) crash(id meta.NodeID) {
 // elect gives a partition another leader, as the controller does.
 func (l *lan) elect(name string, i int, leader meta.NodeID) {
 	l.t.Helper()
-	p := l.store.Topic(name).Partitions[i]
-	r, err := l.store.Propose(l.t.Context(), meta.ElectLeaders{Elections: []meta.Election{
-		{Topic: name, Partition: i, Version: p.Version, Leader: leader},
-	}})
-	if err = errors.Join(append(r.Failed, err)...); err != nil {
-		l.t.Fatal(err)
+	for {
+		p := l.store.Topic(name).Partitions[i]
+		r, err := l.store.Propose(l.t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+			{Topic: name, Partition: i, Version: p.Version, Leader: leader},
+		}})
+		err = errors.Join(append(r.Failed, err)...)
+		switch {
+		case err == nil:
+			return
+		case !errors.Is(err, meta.ErrStaleVersion): // else the in-sync set changed meanwhile
+			l.t.Fatal(err)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ import (
 // metadata here says so.
 //
 // It goes by the monotonic clock, so that a pause of the process or a change of
-// the time of day does not stretch it.
+// the time of day does not stretch it. That clock stands still while the machine is
+// suspended: what was confirmed before counts no more behind that.
 type lease struct {
 	touch     *touch
 	named     func() bool      // the metadata here says that this node leads in the epoch
@@ -31,6 +32,7 @@ type lease struct {
 	epoch     seq.Epoch        // of the term; set with confirmed
 	base      time.Time
 	until     atomic.Int64 // since base, in ns; never
+	from      atomic.Int64 // likewise: what was confirmed before does not count
 	ended     atomic.Bool  // there is a later leader
 	lapsed    atomic.Bool  // somebody was refused since it was last renewed
 }
@@ -41,11 +43,13 @@ const never = math.MinInt64
 func newLease(t *touch, named func() bool) *lease {
 	l := &lease{touch: t, named: named, base: time.Now()}
 	l.until.Store(never)
+	l.from.Store(never)
 	return l
 }
 
 // held says whether the lease holds at now.
 func (l *lease) held(now time.Time) bool {
+	l.look(now)
 	if l.holds(now) || l.renew(now) {
 		return true
 	}
@@ -53,6 +57,25 @@ func (l *lease) held(now time.Time) bool {
 		l.refused()
 	}
 	return false
+}
+
+// look ends the lease if the machine was suspended. It may begin anew.
+func (l *lease) look(now time.Time) {
+	woke := l.touch.suspended.look(now)
+	if woke.IsZero() {
+		return
+	}
+	at := int64(woke.Sub(l.base))
+	for {
+		from := l.from.Load()
+		if from >= at {
+			return
+		}
+		if l.from.CompareAndSwap(from, at) {
+			l.until.Store(never)
+			return
+		}
+	}
 }
 
 func (l *lease) holds(now time.Time) bool {
@@ -69,16 +92,21 @@ func (l *lease) superseded(by seq.Epoch) {
 
 // renew asks anew how long the lease holds, and returns whether it does at now.
 func (l *lease) renew(now time.Time) bool {
+	l.look(now)
+	from := l.from.Load()
 	confirmed := l.confirmed()
 	since, last := l.touch.stretch()
 	if !l.named() { // asked last: who is named now was named then
 		return l.holds(now)
 	}
-	if !confirmed.IsZero() {
+	if !confirmed.IsZero() && int64(confirmed.Sub(l.base)) >= from {
 		l.extend(int64(confirmed.Sub(l.base) + l.touch.span))
 	}
 	if until := l.until.Load(); until != never && !last.IsZero() && int64(since.Sub(l.base)) <= until {
 		l.extend(int64(last.Sub(l.base) + l.touch.span))
+	}
+	if l.from.Load() != from { // what was just counted may be from before a suspension
+		l.until.Store(never)
 	}
 	return l.holds(now)
 }
@@ -101,8 +129,9 @@ func (l *lease) regained(now time.Time) bool {
 // together: it is looked at again and again, so that a lease that nobody asks for
 // goes on without a gap.
 type touch struct {
-	span    time.Duration    // of a lease: a longer time without contact is a gap
-	contact func() time.Time // when it was last; the zero time: never
+	span      time.Duration    // of a lease: a longer time without contact is a gap
+	contact   func() time.Time // when it was last; the zero time: never
+	suspended *suspension      // the machine; nil: never
 
 	mu          sync.Mutex // guards what follows
 	since, last time.Time

@@ -2,15 +2,12 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
-	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/scrub"
 	"github.com/brokerd/brokerd/pkg/topic"
-	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // startLoops starts what a node does at its own pace.
@@ -21,49 +18,16 @@ func (b *Broker) startLoops(ctx context.Context) {
 		b.running.Go(func() { b.terms.run(ctx) })
 	}
 	b.running.Go(func() { b.forwarding.run(ctx) })
+	b.running.Go(func() { b.stalls.run(ctx) })
+	b.running.Go(func() { newLeadWatch(b.hosting).run(ctx) })
 	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
-	b.running.Go(func() { b.unsaved.run(ctx, b.o.CheckpointInterval, b.checkpoint) })
+	b.running.Go(func() { b.unsaved.run(ctx, b.o.CheckpointInterval, newCheckpointer(b.hosting).round) })
+	if b.o.ScrubInterval > 0 {
+		s := &scrubber{hosting: b.hosting, pace: scrub.Pace{Interval: b.o.ScrubInterval}}
+		b.running.Go(func() { s.run(ctx) })
+	}
 	room := b.checkDisk()
 	b.running.Go(func() { b.runDisk(ctx, room) })
-}
-
-// room is how much of it there is on the disk.
-type room int
-
-const (
-	low    room = iota // publishes are refused
-	enough             // it may be low before long
-	ample              // it will not be low before several looks
-)
-
-// ampleLooks is how many times less often it is looked at a disk with ample room.
-const ampleLooks = 4
-
-// runDisk looks at the room on the disk, and makes some, until ctx ends.
-func (b *Broker) runDisk(ctx context.Context, r room) {
-	retained := time.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		interval := b.o.DiskInterval
-		if r == ample {
-			interval *= ampleLooks
-		}
-		timer.Reset(beat.Until(time.Now(), interval))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		pause := b.o.RetentionInterval
-		if r = b.checkDisk(); r == low {
-			pause = min(pause, lowDiskRetention) // it cannot wait for the next round
-		}
-		if time.Since(retained) >= pause {
-			b.retain()
-			retained = time.Now()
-		}
-	}
 }
 
 // unsaved are the replicas of which something is to be looked at by a checkpoint:
@@ -122,54 +86,56 @@ func (u *unsaved) run(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// checkpoint stores the positions that changed. What could not be stored is tried
-// again with the next one.
-func (b *Broker) checkpoint() {
-	for hp, h := range b.unsaved.take() {
-		quarantine{b.hosting}.inspect(h, hp)
-		err := hp.checkpoint()
-		if failed := err != nil; failed != hp.unstored {
-			hp.unstored = failed // said when it begins and when it ends
-			if failed {
-				b.log.Warn("positions are not stored: what is finished meanwhile is delivered again if the node dies",
-					"topic", h.name, "partition", hp.index, "error", err)
-			} else {
-				b.log.Info("positions are stored again", "topic", h.name, "partition", hp.index)
-			}
+// checkpointTogether is how many replicas are stored at the same time.
+const checkpointTogether = 8
+
+// checkpointer stores positions, those of several replicas at a time: a large or a
+// slow one keeps the others from nothing.
+type checkpointer struct {
+	n     *hosting
+	slots chan struct{} // one for each that is being stored
+}
+
+func newCheckpointer(n *hosting) *checkpointer {
+	return &checkpointer{n: n, slots: make(chan struct{}, checkpointTogether)}
+}
+
+// round stores the positions that changed. One that is still being stored since an
+// earlier round has its turn in the next.
+func (c *checkpointer) round() {
+	for hp, h := range c.n.unsaved.take() {
+		if !hp.storing.CompareAndSwap(false, true) {
+			c.n.unsaved.add(h, hp)
+			continue
+		}
+		c.slots <- struct{}{}
+		store := func() {
+			defer func() { <-c.slots }()
+			defer hp.storing.Store(false)
+			c.store(h, hp)
+		}
+		if !c.n.running.Go(store) {
+			store()
 		}
 	}
 }
 
-// lowDiskRetention is how often room is looked for on a disk that is nearly full.
-const lowDiskRetention = time.Second
-
-// smallLog is what an idle partition may keep of finished messages: making room
-// of less is not worth a new segment.
-const smallLog = 1 << 20
-
-// retain drops what no channel needs and no policy keeps, and notes how far the
-// logs are durable, which is where recovery would start to read.
-func (b *Broker) retain() {
-	quarantine{b.hosting}.release()
-	now := time.Now()
-	b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
-		c := h.config.Load().Config
-		limit := c.RetentionBytes
-		if meta.IsEphemeral(h.name) && (limit == 0 || limit > b.o.EphemeralBytes) {
-			limit = b.o.EphemeralBytes
-		}
-		l := hp.replica.Log()
-		last := b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
-		r := commitlog.Retention{Now: now, MaxAge: c.RetentionAge, MaxBytes: limit, Last: last}
-		err := errors.Join(hp.retain(r), l.Checkpoint())
-		if failed := err != nil; failed != hp.unretained {
-			hp.unretained = failed // said when it begins
-			if failed {
-				b.log.Warn("finished messages are not dropped", "topic", h.name, "partition", hp.index, "error", err)
-			}
-		}
-		hp.rest()
-	})
+// store stores the positions of a replica. What could not be stored is tried again
+// with the next round.
+func (c *checkpointer) store(h *hostedTopic, hp *hostedPartition) {
+	quarantine{c.n}.inspect(h, hp)
+	err := hp.checkpoint()
+	failed := err != nil
+	if failed == hp.unstored {
+		return
+	}
+	hp.unstored = failed // said when it begins and when it ends
+	if failed {
+		c.n.log.Warn("positions are not stored: what is finished meanwhile is delivered again if the node dies",
+			"topic", h.name, "partition", hp.index, "error", err)
+	} else {
+		c.n.log.Info("positions are stored again", "topic", h.name, "partition", hp.index)
+	}
 }
 
 // rest gives back memory that a partition needs only while it is in use. It is
@@ -200,42 +166,6 @@ func (n *shelf) eachPartition(f func(*hostedTopic, *hostedPartition)) {
 		return true
 	})
 }
-
-// checkDisk refuses publishes while the disk has less than the reserve free, so
-// that positions and metadata can still be stored and consuming goes on. It
-// returns how much there is.
-func (b *Broker) checkDisk() room {
-	u, err := b.o.FS.Usage(b.o.DataDir)
-	if err != nil {
-		b.log.Warn("disk usage", "error", err)
-		if b.lowDisk.Load() {
-			return low
-		}
-		return enough
-	}
-	full := u.Free < b.reserve(u)
-	if b.lowDisk.Swap(full) != full {
-		if full {
-			b.log.Error("the disk is nearly full: publishes are refused until there is room", "free_bytes", u.Free)
-		} else {
-			b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
-		}
-	}
-	switch {
-	case full:
-		return low
-	case u.Free < b.reserve(u)+ampleBytes:
-		return enough
-	}
-	return ample
-}
-
-// ampleBytes beyond the reserve are more than is written between two looks at a
-// disk with ample room.
-const ampleBytes = 8 << 30
-
-// reserve returns how much of a disk is kept free: less of a small one.
-func (b *Broker) reserve(u vfs.Usage) uint64 { return min(b.o.DiskReserve, u.Total/20) }
 
 // timers ticks the channels in which something may time out or fall due. While
 // there is none, it sleeps.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type mesh struct {
 	t     testing.TB
 	meta  *raftstore.Store
 	nodes map[meta.NodeID]*meshNode
+	lines logged // of all nodes
 
 	mu    sync.Mutex // guards what follows
 	links map[[2]meta.NodeID]*meshLink
@@ -55,7 +57,7 @@ func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 		n := &meshNode{node: &node{t: t, fs: vfs.NewMem(), meta: m.meta}, id: id, mesh: m}
 		n.Broker, err = Open(t.Context(), Options{
 			Self: id, FS: n.fs, DataDir: "data", Meta: m.meta, AutoCreateTopics: true, TickInterval: time.Millisecond,
-			Remote: n, TopicDefaults: meta.TopicConfig{Replicas: 1},
+			Remote: n, TopicDefaults: meta.TopicConfig{Replicas: 1}, Logger: slog.New(slog.NewTextHandler(&m.lines, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ type LogStats struct {
 	Records       int64
 	AppendedBytes int64
 	Syncs         int64
-	Damaged       int           // damaged ranges of the logs
+	Unreadable    int           // damaged ranges of the logs that are held now
+	Damaged       int           // damaged ranges that were ever found
 	TornBytes     int64         // cut from torn tails at the start
 	Recovery      time.Duration // that opening all logs took
 }
@@ -69,11 +70,14 @@ func (n *shelf) LogStats() LogStats {
 			}
 		}
 	}
-	s.Damaged = n.damage.count()
+	s.Unreadable, s.Damaged = n.damage.counts()
 	s.TornBytes = n.torn.Load()
 	s.Recovery = time.Duration(n.recovery.Load())
 	return s
 }
+
+// ScrubStats tells how far the check of the logs on this node for damage is.
+func (n *shelf) ScrubStats() ScrubStats { return n.scrubbed.stats(n.o.WallClock(time.Now())) }
 
 // retire keeps what stays of a replica that is about to go.
 func (n *shelf) retire(hp *hostedPartition) {

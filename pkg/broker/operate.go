@@ -27,6 +27,8 @@ type Members interface {
 	TransferController(ctx context.Context) error
 	// Controller returns the last decision while this node is the controller.
 	Controller() (controller.Decision, bool)
+	// Answers says whether there is a connection to another node.
+	Answers(id meta.NodeID) bool
 }
 
 // What an operator is refused beside what meta and controller refuse. Each is
@@ -54,7 +56,7 @@ const (
 // it changes the metadata, and asks the nodes that know or lead.
 type operator struct{ contents }
 
-// contents is the part of it that is about messages, channels and counts.
+// contents is the part of it that is about messages, channels, counts and copies.
 type contents struct{ desk }
 
 // desk asks nodes what they know or lead, and answers them what this one does.
@@ -211,6 +213,8 @@ func conditions(s *meta.State) controller.Conditions {
 			out[n.ID] = controller.Gone
 		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
 			out[n.ID] = controller.Draining
+		case n.DiskFull:
+			out[n.ID] = controller.Full
 		default:
 			out[n.ID] = controller.Up
 		}
@@ -240,9 +244,35 @@ func (o *operator) Cluster() ClusterInfo {
 	members := o.members()
 	for n := range s.Nodes() {
 		m, _ := members.Find(n.ID)
-		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]))
+		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]).seen(o.answers(n.ID), info.Controller != ""))
 	}
 	return info
+}
+
+// answers says whether a node answers this one.
+func (o *desk) answers(id meta.NodeID) bool {
+	return id == o.self() || o.d.o.Members == nil || o.d.o.Members.Answers(id)
+}
+
+// silent returns the members that do not answer this node.
+func (o *desk) silent() (out []string) {
+	for _, m := range o.members().Members {
+		if !o.answers(m.ID) {
+			out = append(out, string(m.ID))
+		}
+	}
+	return out
+}
+
+// seen adds what the node that is asked sees itself. While nobody leads the
+// metadata, nobody changes the states in it, and a silent node would be shown as it
+// once was: then it is down.
+func (n NodeInfo) seen(answers, led bool) NodeInfo {
+	n.Silent = !answers
+	if n.Silent && !led {
+		n.State = string(meta.NodeDown)
+	}
+	return n
 }
 
 func nodeInfo(n *meta.Node, voter bool, l nodeLoad) NodeInfo {

@@ -130,12 +130,15 @@ type RaftStats struct {
 }
 
 var askRaft = question[nothing, RaftStats]{"raft", func(o *desk, _ context.Context, _ nothing) (RaftStats, error) {
-	s := o.d.o.Meta.Stats()
+	return raftStats(o.d.o.Meta.Stats()), nil
+}}
+
+func raftStats(s raftstore.Stats) RaftStats {
 	return RaftStats{
 		IsLeader: s.IsLeader, Term: s.Term, LastIndex: s.LastIndex, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
 		SnapshotIndex: s.SnapshotIndex, LastContact: s.LastContact, StoreBytes: s.StoreBytes,
-	}, nil
-}}
+	}
+}
 
 // Raft describes the agreement on metadata, and what each member says of it.
 func (o *operator) Raft(ctx context.Context) RaftInfo {
@@ -172,7 +175,7 @@ func (o *operator) Tolerance() int {
 		n := s.Node(id)
 		return n != nil && n.State != meta.NodeDown
 	})
-	if _, ok := o.d.o.Meta.Leader(); !ok {
+	if o.d.o.Meta.Members().Leaderless() > electionTime {
 		return min(n, -1)
 	}
 	return n

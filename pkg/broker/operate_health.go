@@ -27,6 +27,7 @@ const (
 var gravities = map[string]gravity{
 	"partitions_moving":           forInformation,
 	"nodes_draining":              forInformation,
+	"two_voters":                  forInformation,
 	"nodes_down":                  degrading,
 	"nodes_silent":                degrading,
 	"partitions_under_replicated": degrading,
@@ -34,8 +35,19 @@ var gravities = map[string]gravity{
 	"metadata_tolerance":          degrading,
 	"drain_stuck":                 degrading,
 	"move_stuck":                  degrading,
+	"role_change_stalled":         degrading,
+	"partitions_not_led":          failing,
+	"replication_stalled":         degrading,
+	"replica_slow":                degrading,
+	"uncommitted_budget":          degrading,
 	"log_corrupt":                 degrading,
 	"stray_data":                  degrading,
+	"positions_lost":              degrading,
+	"data_lost":                   degrading,
+	"copies_set_aside":            degrading,
+	"replica_refusing":            degrading,
+	"replica_failed":              degrading,
+	"leader_failed":               failing,
 	"exiting":                     degrading,
 	"disk_full":                   failing,
 	"disk_failed":                 failing,
@@ -116,13 +128,21 @@ func (f *findings) metadata(s *meta.State) {
 		if underReplicated(p) {
 			f.add("partitions_under_replicated", "partitions have a replica that is not in sync", name)
 		}
-		if len(p.Replicas) < t.Config.Replicas {
-			f.add("partitions_few_replicas", "partitions have fewer replicas than their topic is to have, ask for them again", name)
+		if has, wanted := len(p.Replicas)-len(p.Adding), wantedReplicas(s, t); has < wanted {
+			f.add("partitions_few_replicas", "partitions have fewer replicas than their topic is to have", fmt.Sprintf("%s (%d of %d)", name, has, wanted))
 		}
 		if p.Moving() {
 			f.add("partitions_moving", "partitions move to other nodes", name)
 		}
 	})
+}
+
+// wantedReplicas returns how many replicas the partitions of a topic are to have.
+func wantedReplicas(s *meta.State, t *meta.Topic) int {
+	if t.Config.AutoReplicas {
+		return max(t.Config.Replicas, meta.WantedReplicas(s))
+	}
+	return t.Config.Replicas
 }
 
 // underReplicated says whether a replica is not in sync that is not just being
@@ -141,6 +161,8 @@ func (f *findings) agreement(c raftstore.Configuration, up func(meta.NodeID) boo
 	switch {
 	case may < 0:
 		f.add("metadata_quorum", "voters are missing, the metadata cannot change", fmt.Sprintf("%d more of %d", -may, voters))
+	case voters == 2:
+		f.add("two_voters", "two voters tolerate no failure: if one dies, nothing can be created or changed and no leader elected until it is back", fmt.Sprintf("%d of %d may fail", may, voters))
 	case may < should:
 		f.add("metadata_tolerance", "voters that may fail yet", fmt.Sprintf("%d of %d", may, voters))
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -31,6 +30,8 @@ func (o *desk) ops() map[string]func(context.Context, json.RawMessage) (any, err
 		askHealth.name:    askHealth.handler(o),
 		askRaft.name:      askRaft.handler(o),
 		askTroubles.name:  askTroubles.handler(o),
+		askCopies.name:    askCopies.handler(o),
+		askRepair.name:    askRepair.handler(o),
 	}
 }
 
@@ -54,14 +55,6 @@ func (o *desk) ledPart(name string, i int) (*topic.Partition, error) {
 		return lp.part, nil
 	}
 	return nil, fmt.Errorf("%s/%d: %w", name, i, coord.ErrNotLeading)
-}
-
-// log returns this node's copy of partition i, or nil.
-func (h *hostedTopic) log(i int) *commitlog.Log {
-	if hp := h.at(i); hp != nil {
-		return hp.replica.Log()
-	}
-	return nil
 }
 
 // followersHere returns how far the followers of a partition are, if this node

@@ -207,7 +207,8 @@ func (o *operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail
 		return NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
 	}
 	m, _ := o.members().Find(id)
-	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]), Removable: removable(s, n)}
+	_, led := o.d.o.Meta.Leader()
+	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]).seen(o.answers(id), led), Removable: removable(s, n)}
 	var moving []partitionAt
 	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, id) {

@@ -22,6 +22,9 @@ func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
 	l.leader("alone", 0)
 	l.inSync("t", 0, 2)
 	b := l.at("n3")
+	if err := b.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.DrainNode(ctx, "n1", false, false); !errors.Is(err, controller.ErrDrain) {
 		t.Errorf("the only copy's node: %v", err)
 	}

@@ -40,6 +40,9 @@ type CopyStats struct {
 	CommittedEnd     seq.Offset
 	LogEnd           seq.Offset
 	Bytes            int64
+	Damaged          bool
+	Checked          time.Time      // when all of it was last read from disk; zero: never
+	Checking         float64        // the part that has been read since, 0 to 1
 	Follower         *FollowerStats // nil: the leader's own, or it did not answer
 }
 
@@ -155,6 +158,9 @@ func (o *operator) DescribePartition(ctx context.Context, topic string, i int) (
 		if e, ok := extents[id]; ok {
 			c.Answered = true
 			c.LogStart, c.CommittedEnd, c.LogEnd, c.Bytes = e.LogStart, e.CommittedEnd, e.LogEnd, e.Bytes
+			if c.Damaged, c.Checking = e.Damaged, e.Checking; e.Checked != 0 {
+				c.Checked = time.Unix(0, e.Checked)
+			}
 		}
 		if k := slices.IndexFunc(seen, func(f FollowerStats) bool { return f.Node == string(id) }); k >= 0 {
 			c.Follower = &seen[k]

@@ -22,7 +22,7 @@ var askStats = question[statsArgs, []TopicStats]{"stats", func(o *desk, _ contex
 }}
 
 // ClusterStats is TopicStats over all partitions, wherever they are led. What a
-// node has that does not answer is missing in the sums.
+// node has that does not answer is missing in the sums, and the node is named.
 func (o *contents) ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []TopicStats {
 	var topics []*meta.Topic
 	if topicFilter == "" {
@@ -37,7 +37,8 @@ func (o *contents) ClusterStats(ctx context.Context, topicFilter, channelFilter 
 	if len(nodes) == 0 || len(nodes) == 1 && nodes[0] == o.self() {
 		return o.d.TopicStats(topicFilter, channelFilter, clients)
 	}
-	merged := mergeStats(askAll(ctx, &o.desk, askStats, nodes, func(meta.NodeID) statsArgs { return args }))
+	answers := askAll(ctx, &o.desk, askStats, nodes, func(meta.NodeID) statsArgs { return args })
+	merged := nameMissing(mergeStats(answers), topics, answers)
 	if !clients {
 		for i := range merged {
 			for k := range merged[i].Channels {
@@ -75,6 +76,30 @@ func mergeStats(byNode map[meta.NodeID][]TopicStats) []TopicStats {
 		out = append(out, *t)
 	}
 	return out
+}
+
+// nameMissing names the leaders of topics that have not answered. A topic of which no
+// leader has is added, without counts. The result is sorted by name as stats are.
+func nameMissing(stats []TopicStats, topics []*meta.Topic, answers map[meta.NodeID][]TopicStats) []TopicStats {
+	for _, t := range topics {
+		var missing []string
+		for i := range t.Partitions {
+			leader := t.Partitions[i].Leader
+			if _, answered := answers[leader]; !answered && leader != "" && !slices.Contains(missing, string(leader)) {
+				missing = append(missing, string(leader))
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		slices.Sort(missing)
+		i, found := slices.BinarySearchFunc(stats, t.Name, func(s TopicStats, name string) int { return strings.Compare(s.Name, name) })
+		if !found {
+			stats = slices.Insert(stats, i, TopicStats{Name: t.Name, Paused: t.Paused})
+		}
+		stats[i].MissingNodes = missing
+	}
+	return stats
 }
 
 // merge adds what another node says of the topic.

@@ -22,6 +22,7 @@ type council struct {
 	store    *raftstore.Store
 	config   raftstore.Configuration
 	troubles []Trouble
+	silent   map[meta.NodeID]bool
 	removed  []meta.NodeID
 	moved    int
 }
@@ -35,6 +36,8 @@ func (c *council) RemoveMember(ctx context.Context, id meta.NodeID) error {
 }
 
 func (c *council) TransferController(context.Context) error { c.moved++; return nil }
+
+func (c *council) Answers(id meta.NodeID) bool { return !c.silent[id] }
 
 func (c *council) Controller() (controller.Decision, bool) {
 	return controller.Decision{Troubles: c.troubles}, true
@@ -173,6 +176,26 @@ func TestAPeekBetweenNodesComesInParts(t *testing.T) {
 	for i, m := range seen {
 		if int(m.Offset) != i || len(m.Body) != len(large) {
 			t.Errorf("message %d is at %d with %d bytes", i, m.Offset, len(m.Body))
+		}
+	}
+}
+
+func TestAPeekEndsAtItsBytes(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2")
+	l.spread("t", "n1", "n1")
+	for p := range 2 {
+		l.mustPut("t", p, "1234567", "1234567", "1234567")
+	}
+	for bytes, want := range map[int]int{1: 1, 7: 1, 8: 2, 21: 3, 22: 4, 0: 6} {
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			seen, err := l.at(id).Peek(t.Context(), Peek{Topic: "t", Partition: AnyPartition, Bytes: bytes})
+			if err != nil || len(seen) != want {
+				t.Errorf("%s, of %d bytes: %d messages, %v, want %d", id, bytes, len(seen), err, want)
+			}
+		}
+		seen, err := l.at("n1").hosting.Peek(t.Context(), Peek{Topic: "t", Partition: AnyPartition, Bytes: bytes})
+		if err != nil || len(seen) != want {
+			t.Errorf("alone, of %d bytes: %d messages, %v, want %d", bytes, len(seen), err, want)
 		}
 	}
 }

@@ -177,8 +177,8 @@ func (o *contents) DeleteChannel(ctx context.Context, name, channel string) erro
 		return err
 	}
 	for _, t := range o.ClusterStats(ctx, name, "", false) {
-		if len(t.Channels) > 0 {
-			return nil
+		if len(t.Channels) > 0 || len(t.MissingNodes) > 0 {
+			return nil // it has channels, or may have
 		}
 	}
 	err = o.d.DeleteTopic(ctx, name)
@@ -188,29 +188,25 @@ func (o *contents) DeleteChannel(ctx context.Context, name, channel string) erro
 	return err
 }
 
-// peekBytes is how much of bodies one answer between nodes carries, with one
-// message at the least.
+// peekBytes is how much of bodies one answer between nodes carries, and the rest of
+// the message with which it does.
 const peekBytes = 8 << 20
 
 // peekedPart is a part of what was asked for.
 type peekedPart struct {
 	Messages []Peeked `json:"messages"`
-	More     bool     `json:"more"` // it was cut at peekBytes
+	More     bool     `json:"more"` // it ends where it has peekBytes
 }
 
 var askPeek = question[Peek, peekedPart]{"peek", func(o *desk, ctx context.Context, p Peek) (peekedPart, error) {
+	if p.Bytes <= 0 || p.Bytes > peekBytes {
+		p.Bytes = peekBytes
+	}
 	seen, err := o.d.Peek(ctx, p)
 	if err != nil {
 		return peekedPart{}, err
 	}
-	bytes := 0
-	for i := range seen {
-		bytes += len(seen[i].Body) + len(seen[i].Header)
-		if bytes > peekBytes && i > 0 {
-			return peekedPart{seen[:i], true}, nil
-		}
-	}
-	return peekedPart{seen, false}, nil
+	return peekedPart{seen, bytesLeft(p.Bytes, seen) < 0}, nil
 }}
 
 // Peek returns messages without touching them, partition by partition, from the
@@ -231,7 +227,7 @@ func (o *contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 	peeked := []Peeked{}
 	missing := 0
 	for i := range t.Partitions {
-		if t.Partitions[i].Leader == "" || len(peeked) >= r.Max {
+		if t.Partitions[i].Leader == "" || len(peeked) >= r.Max || r.Bytes < 0 {
 			continue
 		}
 		one := r
@@ -245,6 +241,7 @@ func (o *contents) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 			return nil, err
 		}
 		peeked = append(peeked, some...)
+		r.Bytes = bytesLeft(r.Bytes, some)
 	}
 	if missing > 0 && missing == len(t.Partitions) {
 		return nil, ErrChannelNotFound
@@ -262,7 +259,7 @@ func (o *contents) peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		}
 		all = append(all, part.Messages...)
 		r.Max -= len(part.Messages)
-		if !part.More || r.Max <= 0 || len(part.Messages) == 0 {
+		if r.Bytes = bytesLeft(r.Bytes, part.Messages); !part.More || r.Bytes < 0 || r.Max <= 0 || len(part.Messages) == 0 {
 			return all, nil
 		}
 		next := part.Messages[len(part.Messages)-1].Offset + 1

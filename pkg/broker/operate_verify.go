@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -27,57 +29,70 @@ type extent struct {
 	CommittedEnd seq.Offset `json:"committed_end"`
 	LogEnd       seq.Offset `json:"log_end"`
 	Bytes        int64      `json:"bytes"`
+	Checked      int64      `json:"checked,omitempty"`  // when all of it was last read from disk, ns since 1970; 0: never
+	Checking     float64    `json:"checking,omitempty"` // the part that has been read since, 0 to 1
+	Damaged      bool       `json:"damaged,omitempty"`
 }
 
 var askExtent = question[copyArgs, extent]{"extent", func(o *desk, _ context.Context, a copyArgs) (extent, error) {
-	l, err := o.logHere(a)
+	hp, err := o.replicaHere(a)
 	if err != nil {
 		return extent{}, err
 	}
+	l := hp.replica.Log()
 	// The start last: it only grows, and all of the digest must be there.
-	e := extent{CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes()}
+	e := extent{CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(), Damaged: hp.replica.Damaged()}
 	e.LogStart = l.Start()
+	if n, ok := o.d.scrubbed.of(hp.name); ok {
+		e.Checked, e.Checking = n.Checked, n.part(e.LogStart, e.LogEnd)
+	}
 	return e, nil
 }}
 
 var askDigest = question[copyArgs, string]{"digest", func(o *desk, ctx context.Context, a copyArgs) (string, error) {
-	l, err := o.logHere(a)
+	hp, err := o.replicaHere(a)
 	if err != nil {
 		return "", err
 	}
-	return digest(ctx, l, a.From, a.End)
+	sum, err := digest(ctx, hp.replica.Log(), a.From, a.End)
+	if fate.Of(err) == fate.Corrupt {
+		hp.replica.Spoil(err)
+	}
+	return sum, err
 }}
 
-// digestChunk is how much of a log is read at a time.
-const digestChunk = 1 << 20
+// digestStep is how much of a log is read at a time.
+const digestStep = 1 << 20
 
-// digest returns the SHA-256 of a log's batches from the one that begins at
-// from to the last that ends at or before end, in hexadecimal.
+// errWhole ends the reading for a digest.
+var errWhole = errors.New("all was read")
+
+// digest returns the SHA-256 of a log's batches, as they are on the disk, from the
+// one that holds from to the last that ends at or before end, in hexadecimal.
 func digest(ctx context.Context, l *commitlog.Log, from, end seq.Offset) (string, error) {
 	h := sha256.New()
-	var buf []byte
-	for o := from; o < end; {
+	c := commitlog.NewChecker(l, from)
+	defer c.Close()
+	for {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		raw, err := l.ReadRaw(o, digestChunk, buf)
-		if err != nil {
+		_, done, err := c.Step(digestStep, func(b commitlog.Batch) error {
+			switch {
+			case b.End() > end:
+				return errWhole
+			case b.End() > from:
+				h.Write(b.Raw())
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errWhole), err == nil && done:
+			return hex.EncodeToString(h.Sum(nil)), nil
+		case err != nil:
 			return "", err
 		}
-		for rest := raw; len(rest) > 0; {
-			b, err := commitlog.Decode(rest)
-			if err != nil {
-				return "", err
-			}
-			if o = b.End(); o > end {
-				break
-			}
-			h.Write(b.Raw())
-			rest = rest[b.Size():]
-		}
-		buf = raw
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Digest returns the digests of a topic's partitions, on every replica that can
@@ -102,7 +117,7 @@ func (o *contents) Digest(ctx context.Context, name string) ([]PartitionDigest, 
 // compare has the replicas of a partition read what they hold.
 func (o *contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionDigest {
 	p := &t.Partitions[i]
-	out := PartitionDigest{Partition: i, Digests: map[string]string{}}
+	out := PartitionDigest{Partition: i, Digests: map[string]string{}, Unreadable: map[string]string{}}
 	a := copyArgs{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
 	same := func(meta.NodeID) copyArgs { return a }
 	extents := askAll(ctx, &o.desk, askExtent, o.copiesOf(p), same)
@@ -128,6 +143,7 @@ func (o *contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionD
 	for _, x := range answers {
 		if x.err != nil {
 			o.d.log.Warn("a replica could not be verified", "topic", t.Name, "partition", i, "node", x.node, "error", x.err)
+			out.Unreadable[string(x.node)] = x.err.Error()
 			continue
 		}
 		out.Digests[string(x.node)] = x.digest
@@ -169,14 +185,14 @@ func common(extents map[meta.NodeID]extent, isr []meta.NodeID) (from, end seq.Of
 	return from, end, nodes
 }
 
-// logHere returns this node's copy of a partition.
-func (o *desk) logHere(a copyArgs) (*commitlog.Log, error) {
+// replicaHere returns this node's copy of a partition.
+func (o *desk) replicaHere(a copyArgs) (*hostedPartition, error) {
 	h := o.d.lookup(a.Topic)
 	if h == nil || a.Incarnation != 0 && h.incarnation != a.Incarnation {
 		return nil, ErrTopicNotFound
 	}
-	if l := h.log(a.Partition); l != nil {
-		return l, nil
+	if hp := h.at(a.Partition); hp != nil {
+		return hp, nil
 	}
 	return nil, fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, ErrPartitionNotFound)
 }

@@ -32,6 +32,9 @@ func (b *Broker) registerOps() {
 	b.ops[opLeaving] = decoded(func(ctx context.Context, a leavingArgs) (any, error) {
 		return struct{}{}, b.seeOff(ctx, a)
 	})
+	b.ops[opForget] = decoded(func(_ context.Context, a forgetArgs) (any, error) {
+		return struct{}{}, quarantine{b.hosting}.forgetHere(a)
+	})
 	maps.Copy(b.ops, b.operator.ops())
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -47,14 +48,14 @@ var errStrayed = fate.Mark(fmt.Errorf("%w: another node leads now", coord.ErrUnk
 // tried again for as long as a publish may take; what may have been done is
 // never sent twice.
 type outlets struct {
-	d      *directory
-	lowly  func() bool       // the disk of this node takes no publishes
-	start  func(func()) bool // runs a goroutine that is waited for
-	active atomic.Int64      // outlets that have something to do
-	bytes  atomic.Int64      // of all that is on its way
-	rounds atomic.Uint64     // given out
-	stir   chan struct{}     // an outlet began to wait; holds one
-	spare  sync.Pool         // of parcels, which are reused with what is bound to them
+	d       *directory
+	hasRoom func(messages []topic.Message) bool // the disk of this node takes them
+	start   func(func()) bool                   // runs a goroutine that is waited for
+	active  atomic.Int64                        // outlets that have something to do
+	bytes   atomic.Int64                        // of all that is on its way
+	rounds  atomic.Uint64                       // given out
+	stir    chan struct{}                       // an outlet began to wait; holds one
+	spare   sync.Pool                           // of parcels, which are reused with what is bound to them
 
 	mu     sync.Mutex // guards what follows
 	all    map[outletKey]*outlet
@@ -67,8 +68,8 @@ type outletKey struct {
 	partition   int
 }
 
-func newOutlets(d *directory, lowly func() bool, start func(func()) bool) *outlets {
-	s := &outlets{d: d, lowly: lowly, start: start, stir: make(chan struct{}, 1), all: map[outletKey]*outlet{}}
+func newOutlets(d *directory, hasRoom func([]topic.Message) bool, start func(func()) bool) *outlets {
+	s := &outlets{d: d, hasRoom: hasRoom, start: start, stir: make(chan struct{}, 1), all: map[outletKey]*outlet{}}
 	s.spare.New = func() any {
 		x := &parcel{home: &s.spare}
 		x.answered = x.answer
@@ -142,7 +143,12 @@ func (s *outlets) send(key outletKey, p *Publish, refusal error) error {
 	if s.bytes.Load()+int64(size) > outletsBytes {
 		return ErrBusy
 	}
+	share := s.d.o.Memory.Share(limit.Forwards)
+	if !share.Try(size) {
+		return share.Refuse()
+	}
 	x := s.spare.Get().(*parcel)
+	x.share = share
 	x.since, x.done, x.refusal = time.Now(), p.Done, refusal
 	x.messages = forward.AppendMessages(slices.Grow(x.messages[:0], size), p.Messages)
 	target := s.leader(key)
@@ -294,10 +300,26 @@ func (s *outlets) passing(k outletKey, err error) bool {
 		// what metadata says, too, does not pass by itself
 		t := s.d.o.Meta.Topic(k.topic)
 		return t != nil && k.partition < len(t.Partitions) && len(t.Partitions[k.partition].ISR) >= t.Config.MinISR
+	case errors.Is(err, ErrDiskFull):
+		return s.handsOver(k)
 	case errors.Is(err, ErrExiting):
 		return !s.d.exiting.Load() // it is the leader's end
 	}
 	return false
+}
+
+// handsOver says whether a leader whose disk is full has another in-sync replica to
+// hand the partition over to, as far as the metadata knows.
+func (s *outlets) handsOver(k outletKey) bool {
+	t := s.d.o.Meta.Topic(k.topic)
+	if t == nil || k.partition >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[k.partition]
+	return slices.ContainsFunc(p.ISR, func(id meta.NodeID) bool {
+		n := s.d.o.Meta.Node(id)
+		return id != p.Leader && p.Electable(id) && n != nil && n.State == meta.NodeUp && !n.DiskFull
+	})
 }
 
 // run tries again what waits until ctx ends; then all of it is refused.

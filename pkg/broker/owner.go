@@ -5,13 +5,19 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // maxClusterID bounds what is read of the file that names the cluster.
 const maxClusterID = 1 << 10
+
+// ownerFile, in the data directory, holds the id of the cluster whose topics are
+// there.
+const ownerFile = "cluster"
 
 // asidePrefix begins the names of directories with another cluster's topics.
 const asidePrefix = "topics-"
@@ -24,28 +30,29 @@ type owner struct{ *hosting }
 // claim is done before any topic is opened.
 func (n owner) claim() error {
 	id := n.o.Meta.View().Cluster().ID
-	path := filepath.Join(n.o.DataDir, "cluster")
+	n.cluster = id
+	path := filepath.Join(n.o.DataDir, ownerFile)
 	text, err := vfs.ReadFile(n.o.FS, path, maxClusterID)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("whose data this is: %w", err)
 	}
 	was := strings.TrimSpace(string(text))
 	defer n.count()
-	if was == id {
-		return nil
-	}
-	if was != "" {
-		if err := n.setTopicsAside(was); err != nil {
-			return fmt.Errorf("set the data of cluster %s aside: %w", was, err)
-		}
-	}
 	if err := vfs.MkdirAllSynced(n.o.FS, n.o.DataDir); err != nil {
 		return err
 	}
-	if err := vfs.WriteFileSynced(n.o.FS, path, []byte(id+"\n")); err != nil {
-		return fmt.Errorf("note whose data this is: %w", err)
+	if was != "" && was != id {
+		if err := errors.Join(n.setTopicsAside(was), n.ledger.create(nil)); err != nil {
+			return fmt.Errorf("set the data of cluster %s aside: %w", was, err)
+		}
 	}
-	return nil
+	if err := n.openLedger(was == id || n.startedBefore()); err != nil {
+		return fmt.Errorf("the ledger of replicas: %w", err)
+	}
+	if was == id {
+		return nil
+	}
+	return Claim(n.o.FS, n.o.DataDir, id)
 }
 
 func (n owner) setTopicsAside(cluster string) error {
@@ -54,6 +61,36 @@ func (n owner) setTopicsAside(cluster string) error {
 	}
 	as := fmt.Sprintf("%s%s-%d", asidePrefix, cluster, n.o.Meta.Applied())
 	return n.move(n.dirs.topics(), n.o.DataDir, as)
+}
+
+// openLedger reads the ledger before any replica is opened. Where a node that has
+// run before finds none, the ledger is made from the metadata: every replica for
+// which this node counts as in sync was there, unless the opposite can be shown.
+func (n owner) openLedger(ranBefore bool) error {
+	there, err := n.ledger.load()
+	if err != nil || there {
+		return err
+	}
+	var names []string
+	for _, t := range n.o.Meta.Topics() {
+		for i := range t.Partitions {
+			if ranBefore && !meta.IsEphemeral(t.Name) && slices.Contains(t.Partitions[i].ISR, n.o.Self) {
+				names = append(names, replicaName(t.Name, t.Incarnation, i))
+			}
+		}
+	}
+	if len(names) > 0 {
+		n.log.Warn("the ledger of replicas is gone and is made from the metadata: in-sync replicas without a directory count as lost",
+			"path", n.ledger.dir, "replicas", len(names))
+	}
+	return n.ledger.create(names)
+}
+
+// startedBefore says whether this is not the first start of the node in this
+// cluster.
+func (n owner) startedBefore() bool {
+	self := n.o.Meta.Node(n.o.Self)
+	return self != nil && self.Incarnation > 1
 }
 
 // count says what lies aside, at every start.

@@ -8,6 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
@@ -26,6 +27,7 @@ type parcel struct {
 	refusal  error               // the last; nil: none yet
 	answered func([]byte, error) // answer, bound
 	payload  [2][]byte           // head and messages
+	share    limit.Share         // of the node's memory, for messages
 }
 
 // keptParcel is the largest buffer that is kept for another parcel.
@@ -64,20 +66,19 @@ func (x *parcel) post(target meta.NodeID, round uint64) {
 func (x *parcel) append() {
 	s, k := x.o.set, x.o.key
 	var lp *ledPartition
-	if h := s.d.lookup(k.topic); h != nil && h.incarnation == k.incarnation {
+	h := s.d.lookup(k.topic)
+	if h != nil && h.incarnation == k.incarnation {
 		lp = h.leds(k.partition)
 	}
-	switch {
-	case lp == nil:
+	if lp == nil {
 		x.settle(Receipt{Err: coord.ErrNotLeading})
-		return
-	case s.lowly():
-		x.settle(Receipt{Err: ErrDiskFull})
 		return
 	}
 	messages, err := forward.DecodeMessages(x.messages)
 	if err == nil {
-		err = lp.offer(messages, x.done)
+		if err = ErrDiskFull; s.hasRoom(messages) {
+			err = h.offer(lp, messages, x.done)
+		}
 	}
 	if err != nil {
 		x.settle(Receipt{Err: err})
@@ -170,6 +171,7 @@ func (x *parcel) leave() {
 }
 
 func (x *parcel) free() {
+	x.share.Close()
 	home, messages, head, answered := x.home, x.messages[:0], x.head[:0], x.answered
 	if cap(messages) > keptParcel {
 		messages = nil

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -40,16 +41,35 @@ func (n *shelf) Peek(ctx context.Context, r Peek) ([]Peeked, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		some, err := lp.peek(r, left-len(peeked))
+		if r.Max = left - len(peeked); r.Max == 0 || r.Bytes < 0 {
+			break
+		}
+		some, err := lp.peek(r, h.ids)
 		if err != nil {
 			return nil, err
 		}
 		peeked = append(peeked, some...)
+		r.Bytes = bytesLeft(r.Bytes, some)
 	}
 	return peeked, nil
 }
 
-func (lp *ledPartition) peek(r Peek, limit int) ([]Peeked, error) {
+// bytesLeft returns the bound of a Peek that follows one which found some: negative when
+// nothing may follow.
+func bytesLeft(bound int, some []Peeked) int {
+	if bound == 0 {
+		return 0
+	}
+	for i := range some {
+		bound -= len(some[i].Body) + len(some[i].Header)
+	}
+	if bound == 0 {
+		return -1
+	}
+	return bound
+}
+
+func (lp *ledPartition) peek(r Peek, ids seq.Numbering) ([]Peeked, error) {
 	var c *topic.Channel
 	from := lp.part.Log().Start()
 	if r.Channel != "" {
@@ -61,30 +81,42 @@ func (lp *ledPartition) peek(r Peek, limit int) ([]Peeked, error) {
 	if r.From != nil {
 		from = *r.From
 	}
-	seen, err := lp.part.Peek(c, from, limit)
+	most := r.Bytes
+	if most == 0 {
+		most = math.MaxInt
+	}
+	seen, err := lp.part.Peek(c, from, r.Max, most)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	peeked := make([]Peeked, 0, len(seen))
 	for i := range seen {
 		s := &seen[i]
 		peeked = append(peeked, Peeked{
-			Partition: lp.index, Offset: s.Offset, ID: seq.NewMessageID(lp.index, s.Offset), Timestamp: s.Timestamp,
-			DeliverAt: s.Message.DeliverAt, Attempts: s.Attempts, State: peekState(c, s, now),
+			Partition: lp.index, Offset: s.Offset, ID: ids.ID(seq.NewMessageID(lp.index, s.Offset)), Timestamp: s.Timestamp,
+			DeliverAt: deliverAt(s), Attempts: s.Attempts, State: peekState(c, s),
 			TraceID: s.Message.TraceID, Header: s.Message.Header, Body: s.Message.Body,
 		})
 	}
 	return peeked, nil
 }
 
-func peekState(c *topic.Channel, s *topic.Seen, now time.Time) PeekState {
+// deliverAt returns when a message's publisher wanted it delivered, by the clock
+// that stamped it; the zero time: at once.
+func deliverAt(s *topic.Seen) time.Time {
+	if s.Message.Delay == 0 {
+		return time.Time{}
+	}
+	return s.Timestamp.Add(s.Message.Delay)
+}
+
+func peekState(c *topic.Channel, s *topic.Seen) PeekState {
 	switch {
 	case c == nil:
 		return PeekStored
 	case s.State == channel.InFlight:
 		return PeekInFlight
-	case s.State == channel.Deferred, s.Attempts == 0 && s.Message.DeliverAt.After(now):
+	case s.State == channel.Deferred, s.Attempts == 0 && s.Rest > 0:
 		return PeekDeferred
 	case s.State == channel.Finished:
 		return PeekFinished

@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"math"
 
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -29,6 +31,7 @@ func (b *Broker) publish(ctx context.Context, p *Publish) error {
 	if err != nil {
 		return err
 	}
+	h.use()
 	partition, err := h.choose(p, b.lowDisk.Load())
 	if err != nil {
 		return err
@@ -38,14 +41,18 @@ func (b *Broker) publish(ctx context.Context, p *Publish) error {
 	if lp == nil || b.outlets.holds(key) {
 		return b.outlets.send(key, p, nil)
 	}
-	if b.lowDisk.Load() {
-		return ErrDiskFull
+	if err = ErrDiskFull; b.hasRoom(p.Messages) {
+		err = h.offer(lp, p.Messages, p.Done)
 	}
-	err = lp.offer(p.Messages, p.Done)
 	if err == nil || !b.outlets.passing(key, err) {
 		return err
 	}
 	return b.outlets.send(key, p, err)
+}
+
+// hasRoom says whether the disk takes messages, and takes the room for them.
+func (b *Broker) hasRoom(messages []topic.Message) bool {
+	return !b.lowDisk.Load() && b.headroom.take(int64(topic.StoredSize(messages)))
 }
 
 // accepts says whether a publish may be made at all, and to which topic.
@@ -57,7 +64,7 @@ func (b *Broker) accepts(ctx context.Context, p *Publish) (*hostedTopic, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := h.fits(p.Messages); err != nil {
+	if err := h.fits(p.Messages, b.o.Sizes); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -114,15 +121,20 @@ func writable(t *meta.Topic, i int) bool {
 	return p.Leader != "" && len(p.ISR) >= t.Config.MinISR
 }
 
-// fits refuses messages that are bigger than the topic takes.
-func (h *hostedTopic) fits(messages []topic.Message) error {
-	limit := h.config.Load().Config.MaxMessage
-	if limit <= 0 {
+// fits refuses messages that are bigger than the topic takes, and a publish that
+// no batch can hold. Whoever takes a publish asks, so that none travels to a leader
+// in vain.
+func (h *hostedTopic) fits(messages []topic.Message, sizes limit.Sizes) error {
+	if n, most := topic.StoredSize(messages), sizes.OrDefault().Entry; n > most {
+		return fmt.Errorf("%w: %d bytes; one publish takes %d", coord.ErrTooBig, n, most)
+	}
+	most := h.config.Load().Config.MaxMessage
+	if most <= 0 {
 		return nil
 	}
 	for i := range messages {
-		if n := len(messages[i].Body); n > limit {
-			return fmt.Errorf("%w: %d bytes; topic %q takes %d", ErrMessageTooBig, n, h.name, limit)
+		if n := len(messages[i].Body); n > most {
+			return fmt.Errorf("%w: %d bytes; topic %q takes %d", ErrMessageTooBig, n, h.name, most)
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -22,9 +22,8 @@ import (
 // quarantine while others are in sync: it answers no leader, which takes it out of
 // the in-sync set, and leads only until another does. Once metadata says that it
 // is out, its data is set aside and it is copied anew. It has acknowledged nothing
-// since the damage was known, so nobody counts on what it lacks. What was set
-// aside goes once the replica is in sync again. The only in-sync replica serves
-// what is left of its data.
+// since the damage was known, so nobody counts on what it lacks. The only in-sync
+// replica serves what is left of its data.
 
 // handOnTimeout bounds how long a replica in quarantine tries to have another
 // lead in its place, and handOnAgain is how long it then waits.
@@ -37,9 +36,10 @@ const (
 type condition int32
 
 const (
-	intact  condition = iota
-	damaged           // some of it cannot be read
-	missing           // it was there once, by what metadata says
+	intact    condition = iota
+	suspected           // its log was cut when it was opened: acknowledged messages may be gone
+	damaged             // some of it cannot be read
+	missing             // it was there once, by what metadata says
 )
 
 // quarantine is how a node treats replicas whose data is not intact.
@@ -50,21 +50,29 @@ func (q quarantine) others(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
-// markMissing is a file in the directory of a replica whose data is missing, so
-// that this is known until it is copied anew, however often the node starts.
-const markMissing = "missing"
+// The marks in the directory of a replica.
+const (
+	// markReplica is written when the replica is made, and tells a replica without
+	// messages from a directory that has lost everything.
+	markReplica = "replica"
+	// markMissing says that the replica's data is missing, so that this is known
+	// until it is copied anew, however often the node starts.
+	markMissing = "missing"
+	// markLost says that the only replica of a partition had lost its data and began
+	// again without messages. It stays until an operator accepts the loss.
+	markLost = "lost"
+)
 
-// suspect says whether a replica that finds nothing of its own on disk must have
-// held something: it is in the in-sync set, and was here when the node started,
-// or until this node let go of it. Metadata may say both at once to a node that
-// was behind. What comes to a node otherwise has nothing to lose.
-func (q quarantine) suspect(h *hostedTopic, t *meta.Topic, i int) bool {
-	was := h.parted[i] || q.opening.Load() && uint64(t.Incarnation) <= q.began
-	return was && slices.Contains(t.Partitions[i].ISR, q.o.Self)
+// lost says whether a replica that finds nothing in its directory has lost what it
+// held: the ledger says that it was made here, and it is in the in-sync set. A
+// replica that was never made here, or that is out of sync, has nothing to lose.
+func (q quarantine) lost(h *hostedTopic, t *meta.Topic, i int, names []string) bool {
+	bare := !slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(name, vfs.TempSuffix) })
+	return bare && q.ledger.has(replicaName(h.name, h.incarnation, i)) && slices.Contains(t.Partitions[i].ISR, q.o.Self)
 }
 
-// look returns what is known of a replica's data by what its directory, which is
-// made if need be, holds before its log is opened.
+// look returns what is known of a replica's data by what its directory holds
+// before its log is opened. It makes the replica if it is not there.
 func (q quarantine) look(h *hostedTopic, t *meta.Topic, i int) (condition, error) {
 	dir := q.dirs.partition(t, i)
 	names, err := h.fs.ReadDir(dir)
@@ -77,31 +85,60 @@ func (q quarantine) look(h *hostedTopic, t *meta.Topic, i int) (condition, error
 	if slices.Contains(names, markMissing) {
 		return missing, nil
 	}
-	if len(names) > 0 || !q.suspect(h, t, i) {
-		return intact, nil
+	if q.lost(h, t, i, names) {
+		q.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
+		if len(t.Partitions[i].Replicas) > 1 {
+			return missing, vfs.MarkSynced(h.fs, filepath.Join(dir, markMissing))
+		}
+		// there is no other copy to wait for
+		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, markLost)); err != nil {
+			return intact, err
+		}
 	}
-	q.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
-	if len(t.Partitions[i].Replicas) == 1 {
-		return intact, nil // there is no other copy to wait for
+	if !slices.Contains(names, markReplica) {
+		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, markReplica)); err != nil {
+			return intact, err
+		}
 	}
-	return missing, vfs.WriteFileSynced(h.fs, filepath.Join(dir, markMissing), nil)
+	if h.fs != q.o.FS {
+		return intact, nil // it is in memory
+	}
+	return intact, q.ledger.enter(replicaName(h.name, h.incarnation, i))
 }
 
 // treat brings a replica whose data is not intact a step further, and returns
 // whether it may have a role meanwhile.
 func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (serves bool, err error) {
 	p := &t.Partitions[hp.index]
-	inSync := slices.Contains(p.ISR, q.o.Self)
+	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.o.Self)
 	switch {
-	case inSync && len(q.others(p)) == 0 && condition(hp.state.Load()) == missing:
+	case inSync && len(q.others(p)) == 0 && state == missing:
 		q.log.Error("the only replica in sync has no data: another is to be elected by hand", "topic", h.name, "partition", hp.index)
 		q.step(h, hp)
 		return false, nil
+	case inSync && len(q.others(p)) == 0 && state == suspected:
+		q.log.Error("the only in-sync replica of a partition was cut when it was opened: acknowledged messages may be lost", "topic", h.name, "partition", hp.index)
+		return true, suspicion(q).clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
 		return true, nil // there is nothing better
+	case !inSync && state == suspected:
+		return true, suspicion(q).clear(h, hp) // it counts again once a leader has compared logs with it
+	case !inSync && !suspicion(q).canCopy(p):
+		q.log.Error("a damaged replica stays as it is: there is no leader to copy from", "topic", h.name, "partition", hp.index)
+		q.step(h, hp)
+		return false, nil
 	case !inSync:
 		q.log.Warn("a replica is copied anew", "topic", h.name, "partition", hp.index)
 		return true, q.startAnew(h, hp, t)
+	case hp.led.Load() == nil && !suspicion(q).reported(hp, p):
+		q.step(h, hp)
+		suspicion(q).report(h, hp.index, suspicion(q).standing(hp))
+		return false, nil
+	case state == suspected && p.Leader == q.o.Self:
+		q.log.Error("every in-sync replica of a partition may have lost acknowledged messages: this one holds most and leads", "topic", h.name, "partition", hp.index)
+		return true, suspicion(q).clear(h, hp)
+	case state == suspected:
+		return true, nil // its leader takes it out of the in-sync set and compares logs
 	case p.Leader == q.o.Self:
 		q.handOn(h, hp.index)
 		if condition(hp.state.Load()) == damaged {
@@ -112,7 +149,9 @@ func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (s
 	return false, nil
 }
 
-// handOn has another in-sync replica lead a partition. Where nobody can, this
+// handOn has another in-sync replica lead a partition. If that cannot be done in
+// order, because followers cannot be served from a damaged log, this replica is
+// reported as suspect, which deposes it. Where no other can lead, this
 // one goes on after a pause, if it leads; one that has nothing to lead with tries
 // again for as long as metadata says that it is to.
 func (q quarantine) handOn(h *hostedTopic, i int) {
@@ -123,7 +162,11 @@ func (q quarantine) handOn(h *hostedTopic, i int) {
 	q.running.Go(func() {
 		err := q.tryHandOn(h, i)
 		if err != nil {
-			q.log.Warn("a damaged replica leads, and cannot hand over", "topic", h.name, "partition", i, "error", err)
+			q.log.Warn("a damaged replica leads and cannot hand over in order: it is reported, so that another is elected",
+				"topic", h.name, "partition", i, "error", err)
+		}
+		if err != nil && hp != nil && q.elsewhere(h, i) {
+			suspicion(q).report(h, i, suspicion(q).standing(hp))
 		}
 		for err != nil && pause(q.life, handOnAgain) && hp != nil && q.mustLead(h, hp) {
 			err = q.tryHandOn(h, i)
@@ -162,9 +205,54 @@ func (q quarantine) tryHandOn(h *hostedTopic, i int) error {
 	return errors.Join(append(r.Failed, err)...)
 }
 
+// opForget is the operation by which a node asks the leader of a partition to drop
+// what it believes of the replica here.
+const opForget = "forget"
+
+// forgetTimeout bounds how long the leader may take for that.
+const forgetTimeout = time.Second
+
+// forgetArgs name a replica that is about to be emptied.
+type forgetArgs struct {
+	Topic       string           `json:"topic"`
+	Incarnation meta.Incarnation `json:"incarnation"`
+	Partition   int              `json:"partition"`
+	Epoch       seq.Epoch        `json:"epoch"`
+	Node        meta.NodeID      `json:"node"`
+}
+
+// forgetHere drops what a term that is led here believes of a replica.
+func (q quarantine) forgetHere(a forgetArgs) error {
+	h := q.lookup(a.Topic)
+	if h == nil || h.incarnation != a.Incarnation {
+		return ErrTopicNotFound
+	}
+	hp := h.at(a.Partition)
+	if hp == nil {
+		return ErrPartitionNotFound
+	}
+	return hp.replica.Forget(a.Epoch, a.Node)
+}
+
+// forgotten has the leader of a partition drop what it believes of the replica
+// here, which answers nobody any more: it held what is about to be set aside, and
+// would join the in-sync set for that.
+func (q quarantine) forgotten(h *hostedTopic, p *meta.Partition, i int) error {
+	ctx, cancel := context.WithTimeout(q.life, forgetTimeout)
+	defer cancel()
+	err := asker{q.o.Remote}.operate(ctx, p.Leader, opForget, forgetArgs{h.name, h.incarnation, i, p.Epoch, q.o.Self}, nil)
+	if err != nil {
+		return fmt.Errorf("a damaged replica is not set aside before its leader %s has dropped what it knows of it: %w", p.Leader, err)
+	}
+	return nil
+}
+
 // startAnew sets a replica's data aside and opens it empty.
 func (q quarantine) startAnew(h *hostedTopic, hp *hostedPartition, t *meta.Topic) error {
 	q.step(h, hp)
+	if err := q.forgotten(h, &t.Partitions[hp.index], hp.index); err != nil {
+		return err
+	}
 	q.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.replica.Close(); err != nil {
@@ -181,70 +269,27 @@ func (q quarantine) startAnew(h *hostedTopic, hp *hostedPartition, t *meta.Topic
 	return nil
 }
 
-// setAside moves a replica's data to where it can be looked at until the replica
-// is in sync again.
-func (q quarantine) setAside(h *hostedTopic, t *meta.Topic, i int) error {
-	dir := q.dirs.partition(t, i)
-	q.damage.forget(dir)
-	return q.move(dir, q.dirs.quarantine(), fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), i, t.Partitions[i].Version))
-}
-
-// release drops what was set aside of replicas that are in sync again, or that
-// this node no longer holds.
-func (q quarantine) release() {
-	names, err := q.o.FS.ReadDir(q.dirs.quarantine())
-	if err != nil {
-		return
-	}
-	for _, name := range names {
-		at, i, ok := parseAside(name)
-		if !ok {
-			continue
-		}
-		topic, in, ok := parseTopicDir(at)
-		if !ok {
-			continue
-		}
-		t := q.o.Meta.Topic(topic)
-		kept := t != nil && t.Incarnation == in && i < len(t.Partitions) &&
-			slices.Contains(t.Partitions[i].Replicas, q.o.Self) && !slices.Contains(t.Partitions[i].ISR, q.o.Self)
-		if kept {
-			continue
-		}
-		if err := q.trash(filepath.Join(q.dirs.quarantine(), name), name); err != nil {
-			q.log.Warn("dropping a damaged replica that was copied anew", "path", name, "error", err)
-		}
-	}
-}
-
-// parseAside takes the name of something that was set aside apart.
-func parseAside(name string) (topicDir string, partition int, ok bool) {
-	words := strings.Split(name, ".")
-	n := len(words) - 2 // the partition; its version is behind it
-	if n < 1 {
-		return "", 0, false
-	}
-	partition, err := strconv.Atoi(words[n])
-	return strings.Join(words[:n], "."), partition, err == nil
-}
-
 // errQuarantine is wrapped by what says that a replica is not there for as long as
 // it is in the in-sync set.
 var errQuarantine = errors.New("in quarantine until others go on without it")
+
+// errNoCopy is wrapped by what says that damaged data stays in its place.
+var errNoCopy = errors.New("kept as it is, as there is no leader to copy from")
 
 // treatCorrupt decides what becomes of a replica that could not be opened. Where
 // that is for what is on the disk, and others are in sync, it is set aside as soon
 // as nobody counts on it: without an error it can be opened empty.
 func (q quarantine) treatCorrupt(h *hostedTopic, t *meta.Topic, i int, cause error) error {
 	p := &t.Partitions[i]
+	inSync := slices.Contains(p.ISR, q.o.Self)
 	switch {
 	case fate.Of(cause) != fate.Corrupt, len(q.others(p)) == 0:
 		return cause
-	case slices.Contains(p.ISR, q.o.Self):
-		if p.Leader == q.o.Self {
-			q.handOn(h, i)
-		}
+	case inSync:
+		suspicion(q).report(h, i, meta.Suspect{Missing: true}) // nothing of it can be served
 		return fmt.Errorf("%w: %w", errQuarantine, cause)
+	case !suspicion(q).canCopy(p):
+		return fmt.Errorf("%w: %w", errNoCopy, cause)
 	}
 	q.log.Error("a replica is copied anew", "topic", h.name, "partition", i, "error", cause)
 	if err := q.setAside(h, t, i); err != nil {
@@ -256,7 +301,7 @@ func (q quarantine) treatCorrupt(h *hostedTopic, t *meta.Topic, i int, cause err
 // foundDamage is told of a damaged range that a consumer met. Where others are
 // in sync, nothing is delivered until one of them leads.
 func (q quarantine) foundDamage(h *hostedTopic, hp *hostedPartition, err *commitlog.CorruptionError) {
-	q.reportDamage(h.name, hp.index, err)
+	hp.replica.Spoil(err)
 	hp.state.CompareAndSwap(int32(intact), int32(damaged))
 	if q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
@@ -269,11 +314,20 @@ func (q quarantine) elsewhere(h *hostedTopic, i int) bool {
 	return i < len(t.Partitions) && len(q.others(&t.Partitions[i])) > 0
 }
 
-// inspect looks whether a follower has found its copy damaged.
+// inspect treats a copy that was found damaged since it was opened. One that leads
+// while others are in sync hands over each time that damage is met.
 func (q quarantine) inspect(h *hostedTopic, hp *hostedPartition) {
-	if !hp.replica.Damaged() || !hp.state.CompareAndSwap(int32(intact), int32(damaged)) {
+	if !hp.replica.Damaged() {
 		return
 	}
-	q.log.Error("a replica is damaged", "topic", h.name, "partition", hp.index)
-	q.running.Go(func() { _ = q.converge(h.name) }) // what fails is tried again with the next change
+	first := hp.state.CompareAndSwap(int32(intact), int32(damaged))
+	if first {
+		q.log.Error("a replica is damaged", "topic", h.name, "partition", hp.index)
+	}
+	if hp.led.Load() != nil && q.elsewhere(h, hp.index) {
+		q.handOn(h, hp.index)
+	}
+	if first {
+		q.running.Go(func() { _ = q.converge(h.name) }) // what fails is tried again with the next change
+	}
 }

@@ -96,8 +96,8 @@ func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 		l.start("n3")
 		l.wholeAt("n3", "t", 5)
 		l.inSync("t", 0, 3)
-		if n := l.at("n3").LogStats().Damaged; n != 0 {
-			t.Errorf("%d damaged ranges", n)
+		if n := l.at("n3").LogStats(); n.Unreadable != 0 || n.Damaged != 1 {
+			t.Errorf("%d damaged ranges are left, %d were counted", n.Unreadable, n.Damaged)
 		}
 		l.eventually("what was set aside to go", func() bool {
 			names, err := l.hosts["n3"].disk.ReadDir("data/quarantine")
@@ -117,7 +117,11 @@ func TestADamagedLeaderHandsOverAndIsCopiedAnew(t *testing.T) {
 		l.crash("n1")
 		l.spoil("n1", "t", 0, "111")
 		l.start("n1") // it still leads, by the metadata
-		l.eventually("another leader", func() bool { return l.store.Topic("t").Partitions[0].Leader != "n1" })
+		l.eventually("another leader", func() bool {
+			l.control()
+			p := l.store.Topic("t").Partitions[0]
+			return p.Leader != "" && p.Leader != "n1"
+		})
 		l.mustPut("t", 0, "after")
 		l.inSync("t", 0, 3)
 		l.wholeAt("n1", "t", 6)
@@ -143,6 +147,7 @@ func TestAReplicaThatLostItsDataIsNotTakenForOneInSync(t *testing.T) {
 				}
 				l.start(lost)
 				l.eventually("a leader that has all", func() bool {
+					l.control()
 					p := l.store.Topic("t").Partitions[0]
 					return p.Leader != lost && len(p.ISR) == 3
 				})

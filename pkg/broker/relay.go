@@ -22,9 +22,11 @@ const (
 	fetchesAhead = 2
 	// fetchBytes is about how much one answer may carry.
 	fetchBytes = 256 << 10
-	// relayBytes is how much a relay holds before it asks for more. A client that
-	// reads slowly is waited for.
+	// relayBytes is how much a relay holds before it stops to fetch.
 	relayBytes = 1 << 20
+	// stallLogEvery is the least time between two log lines about a client that does
+	// not read, for one relay.
+	stallLogEvery = time.Minute
 )
 
 // errPaused is why a relay ends that this process has stood still for: what it
@@ -37,11 +39,12 @@ var errRelayClosed = errors.New("the relay is closed")
 // relayEvents are what a relay tells its subscription. They are called by any
 // goroutine, without a lock, and must not block.
 type relayEvents struct {
-	wake       func()                     // there may be something to take
-	starved    func()                     // there would be, with more credit
-	freed      func()                     // a message was answered
-	unfinished func(seq.MessageID, error) // a Finish that was passed on was not taken
-	ended      func(error)                // the leader has ended it, or cannot be reached; called once
+	wake       func()                      // there may be something to take
+	starved    func()                      // there would be, with more credit
+	freed      func()                      // a message was answered
+	stalled    func(r *relay, dropped int) // so many messages timed out before the client took them
+	unfinished func(seq.MessageID, error)  // a Finish that was passed on was not taken
+	ended      func(error)                 // the leader has ended it, or cannot be reached; called once
 }
 
 // missed tells which messages are not finished, of answers that the leader never
@@ -82,32 +85,21 @@ type relay struct {
 
 	mu        sync.Mutex // guards what follows
 	over      error      // why it ended
-	queue     []relayed  // sent by the leader and not handed over, in order
-	bytes     int        // of queue
-	inFlight  map[seq.MessageID]flight
-	expiry    time.Time // no message in flight times out before
-	timer     *time.Timer
-	fetching  int    // Fetch calls that are open
-	answers   []byte // to be sent, behind the head
-	answering bool   // a KindAnswer call is open
-	retiring  bool   // it ends when the client has answered what it has
-	credit    int    // that the leader should know of
-	told      int    // that it knows of
-	telling   bool   // a Ready call is open
+	queue     relayQueue
+	inFlight  flights
+	overdue   *time.Timer
+	watched   bool      // overdue is set: for the head of the queue, or one before it
+	stalled   bool      // the queue timed out: nothing is fetched before the next take
+	logged    time.Time // that the client is stalled
+	fetching  int       // Fetch calls that are open
+	answers   []byte    // to be sent, behind the head
+	answering bool      // a KindAnswer call is open
+	retiring  bool      // it ends when the client has answered what it has
+	credit    int       // that the leader should know of
+	told      int       // that it knows of
+	telling   bool      // a Ready call is open
 	starved   bool
 	filled    bool // something came since credit was assigned
-}
-
-// relayed is a delivery that came from the leader.
-type relayed struct {
-	topic.Delivery
-	since time.Time // it was here
-}
-
-// flight is a message that the client has.
-type flight struct {
-	expires time.Time
-	until   time.Time // that touching extends it to
 }
 
 // open joins the channel at the leader, which it waits for.
@@ -126,11 +118,13 @@ func (r *relay) leave() {
 	r.remote.Go(r.node, forward.KindLeave, [][]byte{forward.AppendLeave(nil, r.handle)}, func([]byte, error) {})
 }
 
-// fetch keeps Fetch calls open unless too much is here already.
+// fetch keeps Fetch calls open unless too much is here already, or the client does
+// not take it. It must be called behind everything that takes from the queue or ends
+// a stall: nothing else has a relay go on that had stopped to fetch.
 func (r *relay) fetch() {
 	for {
 		r.mu.Lock()
-		if r.over != nil || r.fetching >= fetchesAhead || r.bytes > relayBytes {
+		if r.over != nil || r.fetching >= fetchesAhead || r.queue.bytes > relayBytes || r.stalled {
 			r.mu.Unlock()
 			return
 		}
@@ -164,11 +158,11 @@ func (r *relay) fetched(reply []byte, err error) {
 		return
 	}
 	for _, d := range got {
-		r.queue = append(r.queue, relayed{d, now})
-		r.bytes += len(d.Body)
+		r.queue.push(relayed{d, now})
 	}
 	r.starved = r.starved || starved
 	r.filled = r.filled || len(got) > 0
+	r.watchLocked(now)
 	r.mu.Unlock()
 	r.fetch()
 	if len(got) > 0 {
@@ -202,8 +196,8 @@ func (r *relay) stop(why error) bool {
 		return false
 	}
 	r.over = why
-	if r.timer != nil {
-		r.timer.Stop()
+	if r.overdue != nil {
+		r.overdue.Stop()
 	}
 	return true
 }
@@ -238,23 +232,21 @@ func (r *relay) take(now time.Time, max int, emit func(*topic.Delivery) error) (
 		return 0, nil
 	}
 	r.reserve(now, max)
+	defer r.fetch()
 	for i := range r.taken {
 		if err := emit(&r.taken[i].Delivery); err != nil {
-			r.giveBack(r.taken[i:])
+			r.giveBack(now, r.taken[i:])
 			return i, err
 		}
 	}
 	n := len(r.taken)
 	clear(r.taken)
 	r.taken = r.taken[:0]
-	if n > 0 {
-		r.fetch()
-	}
 	return n, nil
 }
 
 // reserve moves what is to be handed over from the queue to r.taken. What has
-// been here for so long that the leader has given it up is left out.
+// timed out is left out.
 func (r *relay) reserve(now time.Time, max int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,77 +254,83 @@ func (r *relay) reserve(now time.Time, max int) {
 	if r.over != nil {
 		return
 	}
-	n := 0
-	for n < len(r.queue) && len(r.taken) < max {
-		d := r.queue[n]
-		n++
-		r.bytes -= len(d.Body)
-		if expires := d.since.Add(r.timeout); expires.After(now) {
-			r.taken = append(r.taken, d)
-			r.inFlight[d.ID] = flight{expires, d.since.Add(r.maxTimeout)}
-			r.expectLocked(expires)
-		}
+	r.stalled = false
+	r.queue.dropBefore(now.Add(-r.timeout))
+	r.taken = r.queue.shift(max, r.taken)
+	for _, d := range r.taken {
+		r.inFlight.add(d.ID, flight{d.since.Add(r.timeout), d.since.Add(r.maxTimeout)})
 	}
-	clear(r.queue[:n])
-	if r.queue = r.queue[n:]; len(r.queue) == 0 {
-		r.queue = nil
+}
+
+// watchLocked sees to it that the head of the queue is dropped when it has timed out,
+// though the client takes nothing.
+func (r *relay) watchLocked(now time.Time) {
+	if r.watched || r.over != nil || len(r.queue.all) == 0 {
+		return
+	}
+	r.watched = true
+	wait := max(r.queue.all[0].since.Add(r.timeout).Sub(now), 0)
+	if r.overdue == nil {
+		r.overdue = time.AfterFunc(wait, r.expireQueue)
+	} else {
+		r.overdue.Reset(wait)
+	}
+}
+
+// expireQueue drops what timed out here. The client does not read, or has no room:
+// what would be fetched for it now would time out as well, and is kept from other
+// consumers meanwhile. The next take goes on.
+func (r *relay) expireQueue() {
+	now := time.Now()
+	r.mu.Lock()
+	r.watched = false
+	dropped := r.queue.dropBefore(now.Add(-r.timeout))
+	r.watchLocked(now)
+	if dropped > 0 {
+		r.stalled = true
+	}
+	tell := dropped > 0 && r.over == nil && (r.logged.IsZero() || now.Sub(r.logged) >= stallLogEvery)
+	if tell {
+		r.logged = now
+	}
+	r.mu.Unlock()
+	if dropped > 0 {
+		r.events.wake() // there may be room by now
+	}
+	if tell {
+		r.events.stalled(r, dropped)
 	}
 }
 
 // giveBack returns what was not handed over.
-func (r *relay) giveBack(rest []relayed) {
+func (r *relay) giveBack(now time.Time, rest []relayed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range rest {
-		delete(r.inFlight, d.ID)
-		r.bytes += len(d.Body)
+		delete(r.inFlight.all, d.ID)
 	}
-	r.queue = append(append(make([]relayed, 0, len(rest)+len(r.queue)), rest...), r.queue...)
-}
-
-func (r *relay) expectLocked(expires time.Time) {
-	if r.expiry.IsZero() || expires.Before(r.expiry) {
-		r.expiry = expires
-	}
+	r.queue.unshift(rest)
+	r.watchLocked(now)
 }
 
 // count returns how many messages the client has not answered at now.
 func (r *relay) count(now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expireLocked(now)
-	return len(r.inFlight)
+	r.inFlight.expire(now)
+	return len(r.inFlight.all)
 }
 
-// expireLocked forgets what has timed out: the leader has done so, too.
-func (r *relay) expireLocked(now time.Time) {
-	if len(r.inFlight) == 0 || now.Before(r.expiry) {
-		return
-	}
-	r.expiry = time.Time{}
-	for id, f := range r.inFlight {
-		if f.expires.After(now) {
-			r.expectLocked(f.expires)
-		} else {
-			delete(r.inFlight, id)
-		}
-	}
-}
-
-// await has the subscription look again when a message in flight times out, if
-// others wait behind it.
-func (r *relay) await(now time.Time) {
+// waiting says whether the relay has, or would fetch, messages for which the client
+// has no room; and when the first of those that the client has times out, the zero
+// time if it has none.
+func (r *relay) waiting() (waits bool, expiry time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over != nil || len(r.queue) == 0 || len(r.inFlight) == 0 {
-		return
+	if r.over != nil {
+		return false, time.Time{}
 	}
-	wait := max(r.expiry.Sub(now), 0) + time.Millisecond
-	if r.timer == nil {
-		r.timer = time.AfterFunc(wait, r.events.wake)
-	} else {
-		r.timer.Reset(wait)
-	}
+	return len(r.queue.all) > 0 || r.stalled, r.inFlight.next()
 }
 
 // serves says whether the relay is for a partition.
@@ -350,19 +348,14 @@ func (r *relay) loses(lost func(partition int) bool) (others bool) {
 	kept := slices.DeleteFunc(slices.Clone(was), lost)
 	r.partitions.Store(&kept)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id := range r.inFlight {
+	for id := range r.inFlight.all {
 		if lost(id.Partition()) {
-			delete(r.inFlight, id)
+			delete(r.inFlight.all, id)
 		}
 	}
-	r.queue = slices.DeleteFunc(slices.Clone(r.queue), func(d relayed) bool {
-		gone := lost(d.ID.Partition())
-		if gone {
-			r.bytes -= len(d.Body)
-		}
-		return gone
-	})
+	r.queue.lose(lost)
+	r.mu.Unlock()
+	r.fetch() // what was lost may have kept it from that
 	return len(kept) > 0
 }
 
@@ -372,8 +365,8 @@ func (r *relay) loses(lost func(partition int) bool) (others bool) {
 func (r *relay) answer(a forward.Answer) error {
 	now := time.Now()
 	r.mu.Lock()
-	r.expireLocked(now)
-	f, ok := r.inFlight[a.ID]
+	r.inFlight.expire(now)
+	f, ok := r.inFlight.all[a.ID]
 	if !ok || r.over != nil {
 		r.mu.Unlock()
 		return ErrNotInFlight
@@ -382,9 +375,9 @@ func (r *relay) answer(a forward.Answer) error {
 		if f.expires = now.Add(r.timeout); f.expires.After(f.until) {
 			f.expires = f.until
 		}
-		r.inFlight[a.ID] = f
+		r.inFlight.all[a.ID] = f
 	} else {
-		delete(r.inFlight, a.ID)
+		delete(r.inFlight.all, a.ID)
 	}
 	if len(r.answers) == 0 {
 		r.answers = forward.AppendAnswersHead(nil, r.handle)
@@ -430,7 +423,7 @@ func (r *relay) claim() claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return claim{
-		credit: r.credit, inFlight: len(r.inFlight) + len(r.queue),
+		credit: r.credit, inFlight: len(r.inFlight.all) + len(r.queue.all),
 		starved: r.starved, filled: r.filled, retiring: r.retiring,
 	}
 }
@@ -448,16 +441,18 @@ func (r *relay) retire() {
 func (r *relay) retired() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expireLocked(time.Now())
-	return r.retiring && r.told == 0 && !r.telling && len(r.inFlight)+len(r.queue) == 0 && r.over == nil
+	r.inFlight.expire(time.Now())
+	return r.retiring && r.told == 0 && !r.telling && len(r.inFlight.all)+len(r.queue.all) == 0 && r.over == nil
 }
 
 // assign sets how many messages the leader may have in flight for this relay.
-// It will know after tell.
+// It will know after tell. A leader that knows of credit has what it asked for; that it
+// starves is not forgotten for credit that is taken away again before it is told of it,
+// as it would not say so again.
 func (r *relay) assign(credit int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if credit > 0 {
+	if credit > 0 && r.told > 0 {
 		r.starved = false
 	}
 	r.credit, r.filled = credit, false
@@ -471,6 +466,9 @@ func (r *relay) tell() {
 		return
 	}
 	r.telling, r.told = true, r.credit
+	if r.told > 0 {
+		r.starved = false
+	}
 	m := forward.Ready{Handle: r.handle, Credit: r.credit}
 	r.mu.Unlock()
 	r.remote.Go(r.node, forward.KindReady, [][]byte{forward.AppendReady(nil, m)}, func(_ []byte, err error) {
@@ -488,17 +486,17 @@ func (r *relay) tell() {
 // dropQueue puts back what is here and was not handed over: it will not be soon.
 func (r *relay) dropQueue() {
 	r.mu.Lock()
-	if r.over != nil || len(r.queue) == 0 {
+	if r.over != nil || len(r.queue.all) == 0 {
 		r.mu.Unlock()
 		return
 	}
 	if len(r.answers) == 0 {
 		r.answers = forward.AppendAnswersHead(nil, r.handle)
 	}
-	for _, d := range r.queue {
+	for _, d := range r.queue.all {
 		r.answers = forward.AppendAnswer(r.answers, forward.Answer{Verb: forward.Requeue, ID: d.ID})
 	}
-	r.queue, r.bytes = nil, 0
+	r.queue = relayQueue{}
 	r.mu.Unlock()
 	r.flush()
 	r.fetch()

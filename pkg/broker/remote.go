@@ -39,6 +39,8 @@ func wireErrors() forward.Table {
 		{Code: 2, Err: coord.ErrMoving},
 		{Code: 3, Err: coord.ErrNotWritable},
 		{Code: 4, Err: coord.ErrUnknownOutcome},
+		{Code: 5, Err: coord.ErrTooBig},
+		{Code: 6, Err: coord.ErrBusy},
 		{Code: 10, Err: ErrTopicNotFound},
 		{Code: 11, Err: ErrTopicExists},
 		{Code: 12, Err: ErrChannelNotFound},
@@ -65,6 +67,7 @@ func wireErrors() forward.Table {
 		{Code: 32, Err: raftstore.ErrNotVoter},
 		{Code: 33, Err: meta.ErrNodeNotFound},
 		{Code: 34, Err: meta.ErrNodeInUse},
+		{Code: 35, Err: topic.ErrFinNotStored},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
@@ -20,23 +21,41 @@ var errLedElsewhere = fate.Refuse("the partition is led by another node now")
 
 // hostedPartition is a replica that this node holds. It leads, or it is on
 // standby: it follows the leader, or waits for one. The role is changed in the
-// topic's turn only.
+// partition's lane only.
 type hostedPartition struct {
 	index   int
+	name    string // replicaName
 	dir     string
 	replica *coord.Replica
 	led     atomic.Pointer[ledPartition]  // nil: it does not lead
 	standby atomic.Pointer[topic.Standby] // nil: it is not on standby
 	lease   atomic.Pointer[lease]         // of the last term; nil: none, or this node is alone
 
-	state   atomic.Int32 // a condition
-	handing atomic.Bool  // another is to lead because of it
-	view    coord.View   // what the role is by; zero: it has none. Of the topic's turn
+	state   atomic.Int32            // a condition
+	handing atomic.Bool             // another is to lead because of it
+	view    coord.View              // what the role is by; zero: it has none. Of the partition's lane
+	matched atomic.Pointer[matched] // what was done about it last without an error; nil: nothing
 
-	endBefore  seq.Offset // of the log at the last round of retention, whose goroutine owns it
-	idle       bool       // nothing was appended in the last round; likewise
-	unstored   bool       // the last checkpoint failed; of the checkpoint loop
-	unretained bool       // the last round of retention failed; of its goroutine
+	endBefore  seq.Offset  // of the log at the last round of retention, whose goroutine owns it
+	idle       bool        // nothing was appended in the last round; likewise
+	storing    atomic.Bool // its positions are being stored
+	unstored   bool        // the last checkpoint failed; of whoever stores
+	unreadable time.Time   // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
+	handedOn   time.Time   // when another was last asked to lead because of them; likewise
+	salvaged   atomic.Bool // it leads without the positions that were stored
+	lost       atomic.Bool // its directory had lost everything, and no operator has accepted that yet
+	unretained bool        // the last round of retention failed; of its goroutine
+}
+
+// matched is what metadata said when a replica was made to match it.
+type matched struct {
+	topic *meta.Topic
+	view  coord.View
+}
+
+// untreated tells whether a replica that is not intact follows as if it were.
+func (hp *hostedPartition) untreated() bool {
+	return condition(hp.state.Load()) != intact && hp.standby.Load() != nil
 }
 
 // ledPartition is a partition for as long as this node leads it at one epoch.
@@ -59,12 +78,13 @@ func (n *hosting) viewOf(t *meta.Topic, i int, nodes nodesByID) coord.View {
 	p := &t.Partitions[i]
 	v := coord.View{
 		Epoch: p.Epoch, Version: p.Version, Leader: p.Leader, ISR: p.ISR,
-		MinISR: t.Config.MinISR, Sync: t.Config.Sync, Replicas: make([]coord.ReplicaView, len(p.Replicas)),
+		MinISR: t.Config.MinISR, Sync: t.Config.Sync, Unclean: p.Unclean, Replicas: make([]coord.ReplicaView, len(p.Replicas)),
 	}
 	for k, id := range p.Replicas {
 		v.Replicas[k] = coord.ReplicaView{Node: id, Down: true}
+		v.Replicas[k].SuspectAs(p)
 		if node := nodes[id]; node != nil {
-			v.Replicas[k].Incarnation = node.Incarnation
+			v.Replicas[k].Incarnation, v.Replicas[k].Full = node.Incarnation, node.DiskFull
 			v.Replicas[k].Down = node.State == meta.NodeDown || n.leavers.has(node)
 		}
 	}
@@ -100,8 +120,7 @@ func (n *hosting) adoptPartition(h *hostedTopic, t *meta.Topic, i int, nodes nod
 		}
 	}
 	v := n.viewOf(t, i, nodes)
-	untreated := condition(hp.state.Load()) != intact && hp.standby.Load() != nil
-	if sameView(hp.view, v) && !untreated {
+	if sameView(hp.view, v) && !hp.untreated() {
 		return nil
 	}
 	serves, err := true, error(nil)
@@ -155,7 +174,7 @@ func (n *hosting) assume(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v c
 func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coord.View) error {
 	lp := &ledPartition{index: hp.index, replica: hp.replica}
 	var err error
-	if lp.part, err = n.openPart(h, hp, lp, v.Epoch); err != nil {
+	if lp.part, err = n.openPart(h, hp, lp, v); err != nil {
 		return err
 	}
 	if err := hp.replica.Lead(v, lp.part.Committed); err != nil {
@@ -177,21 +196,25 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 	return adopted
 }
 
-func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition, epoch seq.Epoch) (*topic.Partition, error) {
+func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition, v coord.View) (*topic.Partition, error) {
+	q := quarantine{n}
 	o := topic.Options{
 		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
-		Damaged:          func(err *commitlog.CorruptionError) { quarantine{n}.foundDamage(h, hp, err) },
-		Elsewhere:        func() bool { return quarantine{n}.elsewhere(h, hp.index) },
-		PositionsDamaged: func(err error) { n.reportPositions(h.name, hp.index, err) },
+		Ages:             hp.replica.Ages(),
+		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
+		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) },
+		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
+		Salvage:          q.salvages(hp, v),
 		Unsaved:          func() { n.unsaved.add(h, hp) },
 	}
 	if n.o.Peers != nil {
-		lp.lease = newLease(n.terms.touch, func() bool { return n.leads(h, hp.index, epoch) })
-		lp.lease.epoch = epoch
+		lp.lease = newLease(n.terms.touch, func() bool { return n.leads(h, hp.index, v.Epoch) })
+		lp.lease.epoch = v.Epoch
 		hp.lease.Store(lp.lease)
 		o.Leased = lp.lease.held
 	}
-	return topic.Open(o)
+	part, err := topic.Open(o)
+	return part, q.openedPositions(h, hp, err)
 }
 
 // leads says whether metadata says here that this node leads a partition in an
@@ -205,21 +228,28 @@ func (n *shelf) leads(h *hostedTopic, i int, epoch seq.Epoch) bool {
 	return p.Leader == n.o.Self && p.Epoch == epoch
 }
 
-func (n *shelf) reportPositions(name string, partition int, err error) {
-	n.log.Warn("the newest positions are damaged, those before them are used", "topic", name, "partition", partition, "error", err)
-}
-
 // follow puts a replica on standby: it follows the leader that metadata says, or
 // waits for one.
 func (n *hosting) follow(h *hostedTopic, hp *hostedPartition, v coord.View) error {
 	s := hp.standby.Load()
 	if s == nil {
 		var err error
-		s, err = topic.OpenStandby(h.fs, hp.dir, func(err error) { n.reportPositions(h.name, hp.index, err) }, func() { n.unsaved.add(h, hp) })
+		intact := true
+		s, err = topic.OpenStandby(topic.StandbyOptions{
+			FS: h.fs, Dir: hp.dir, End: hp.replica.Log().End(),
+			Damaged: func(err error) {
+				intact = false
+				quarantine{n}.reportPositions(h, hp, err, false)
+			},
+			Unsaved: func() { n.unsaved.add(h, hp) },
+		})
 		if err != nil {
 			return err
 		}
 		hp.standby.Store(s)
+		if intact {
+			hp.unreadable = time.Time{}
+		}
 	}
 	n.log.Debug("follows", "topic", h.name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
 	if v.Leader == "" {
@@ -232,6 +262,8 @@ func (n *hosting) follow(h *hostedTopic, hp *hostedPartition, v coord.View) erro
 // messages in flight are ready for others as they leave.
 func (n *hosting) resign(h *hostedTopic, hp *hostedPartition, reason error) error {
 	hp.view = coord.View{}
+	hp.matched.Store(nil)
+	hp.salvaged.Store(false)
 	var errs []error
 	if lp := hp.led.Swap(nil); lp != nil {
 		n.terms.forget(lp)
@@ -261,7 +293,6 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 	n.step(h, hp)
 	n.retire(hp)
 	h.hold(hp.index, nil)
-	h.parted[hp.index] = true
 	if err := hp.replica.Close(); err != nil {
 		n.log.Warn("closing a replica that goes", "topic", h.name, "partition", hp.index, "error", err)
 	}
@@ -311,7 +342,7 @@ func (hp *hostedPartition) checkpoint() error {
 // follower goes by the positions that it was told.
 func (hp *hostedPartition) retain(r commitlog.Retention) error {
 	if lp := hp.led.Load(); lp != nil {
-		return lp.part.Retain(r.Now, r.MaxAge, r.MaxBytes, r.Last)
+		return lp.part.Retain(r)
 	}
 	if s := hp.standby.Load(); s != nil {
 		r.Floor = s.Floor()

@@ -27,6 +27,7 @@ func (b *Broker) Subscribe(ctx context.Context, r Subscribe) (*Subscription, err
 	if err != nil {
 		return nil, err
 	}
+	s.topic.use()
 	if err := s.joiner().begin(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -48,17 +49,21 @@ func (b *Broker) newSubscription(ctx context.Context, r Subscribe) (*Subscriptio
 	if err != nil {
 		return nil, err
 	}
+	if t := h.config.Load(); r.Partition >= len(t.Partitions) {
+		return nil, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, r.Topic, r.Partition)
+	}
 	if h.config.Load().Config.Ordered && !r.Ordered {
 		r.Ordered = true // order is the topic's promise, however one subscribes
 	}
-	if err := b.CreateChannel(ctx, r.Topic, r.Channel, r.Ordered); err != nil {
+	if err := b.createChannel(ctx, r.Topic, r.Channel, r.Ordered); err != nil {
 		return nil, err
 	}
 	if h = b.lookup(r.Topic); h == nil {
 		return nil, ErrTopicNotFound
 	}
-	s := &Subscription{b: b, topic: h, ask: r}
+	s := &Subscription{identified: h.identified, b: b, topic: h, ask: r}
 	s.sources.Store(&sources{})
+	s.resting.Store(time.Now().UnixNano())
 	return s, nil
 }
 
@@ -99,10 +104,6 @@ func (s *Subscription) joiner() joiner { return joiner{s} }
 // does is not known here yet, it waits.
 func (j joiner) begin(ctx context.Context) error {
 	s := j.s
-	n := len(s.topic.config.Load().Partitions)
-	if s.ask.Partition >= n {
-		return fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, s.ask.Topic, s.ask.Partition)
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.b.o.PublishTimeout)
 	defer cancel()
 	var last error
@@ -166,14 +167,15 @@ func (j joiner) join(led []*ledPartition) error {
 func (j joiner) joinOne(lp *ledPartition) error {
 	s := j.s
 	r := &s.ask
-	c := lp.part.Channel(r.Channel)
-	if c == nil {
-		return errChannelClosed
+	c, err := j.channel(lp)
+	if err != nil {
+		return err
 	}
 	src := &localSource{part: lp.part}
 	k, err := c.Join(topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate,
-		Wake: r.Wake, Owner: s,
+		Wake: s.wake, Owner: s,
+		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.index, o), err) },
 		Ended: func(reason error) {
 			src.gone.Store(true)
 			s.lost(reason, false)
@@ -190,6 +192,19 @@ func (j joiner) joinOne(lp *ledPartition) error {
 		k.Leave()
 	}
 	return nil
+}
+
+// channel returns the channel of a partition. An ephemeral one is made where it is missing:
+// the metadata does not know it, and the partition was not led when the subscription began.
+func (j joiner) channel(lp *ledPartition) (*topic.Channel, error) {
+	r := &j.s.ask
+	if c := lp.part.Channel(r.Channel); c != nil {
+		return c, nil
+	}
+	if !meta.IsEphemeral(r.Channel) {
+		return nil, errChannelClosed
+	}
+	return lp.part.AddChannel(r.Channel, 0, topic.ChannelOptions{Ordered: r.Ordered, Ephemeral: true})
 }
 
 func (s *Subscription) maxTimeout() time.Duration { return max(s.b.o.MaxMsgTimeout, s.ask.MsgTimeout) }
@@ -237,13 +252,17 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	}
 	r := &relay{
 		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1),
-		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: map[seq.MessageID]flight{},
+		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: flights{all: map[seq.MessageID]flight{}},
 		running: s.b.pulse.begin(),
 	}
 	r.partitions.Store(&partitions)
+	starved := func() {
+		s.allot()
+		s.wake() // where others keep their credit and do not use it, Take sees to that
+	}
 	r.events = relayEvents{
-		wake: s.ask.Wake, starved: s.allot, freed: s.freed, unfinished: s.ask.Client.Unfinished,
-		ended: func(why error) { s.lost(why, true) },
+		wake: s.wake, starved: starved, freed: s.freed, unfinished: s.ask.Client.Unfinished,
+		stalled: s.stalled, ended: func(why error) { s.lost(why, true) },
 	}
 	err = r.open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,

@@ -27,14 +27,18 @@ var errChannelClosed = errors.New("the channel was deleted")
 // others lead. Take is for one goroutine; the other methods may be called by
 // others.
 type Subscription struct {
+	identified
 	b       *Broker
 	topic   *hostedTopic
 	ask     Subscribe
 	sources atomic.Pointer[sources]
-	turn    int    // of Take's goroutine: the source that is asked first
-	handed  handed // of Take's goroutine
+	turn    int       // of Take's goroutine: the source that is asked first
+	room    roomTimer // of Take's goroutine
+	handed  handed    // of Take's goroutine
 	lender  lender
 	ready   atomic.Int64
+	resting atomic.Int64 // since when ready is 0, in ns since 1970
+	awaited atomic.Int64 // since when Take is to be called, in ns since 1970; 0: it is not
 	stopped atomic.Bool
 	changed atomic.Bool // the sources are to be looked at again, by Take's goroutine
 	unwatch func()      // nil: it stays with what it has
@@ -88,7 +92,7 @@ func movedOn(reason error) bool {
 // ledChanged implements watcher.
 func (s *Subscription) ledChanged() {
 	s.changed.Store(true)
-	s.ask.Wake()
+	s.wake()
 }
 
 // renew lets go of sources that have ended and joins the partitions that this
@@ -182,27 +186,47 @@ func (s *Subscription) freed() {
 
 // SetReady sets how many messages may be in flight at once.
 func (s *Subscription) SetReady(n int) {
-	s.ready.Store(int64(n))
+	if was := s.ready.Swap(int64(n)); n == 0 && was > 0 {
+		s.resting.Store(time.Now().UnixNano())
+	}
 	s.allot()
+}
+
+// wake has Take called.
+func (s *Subscription) wake() {
+	s.awaited.CompareAndSwap(0, time.Now().UnixNano())
+	s.ask.Wake()
+}
+
+// consumes says whether the client takes messages as far as is known here: it reads
+// and lets some be in flight, or did so a short while ago. What depends on one that
+// does not is given to others.
+func (s *Subscription) consumes(now time.Time) bool {
+	recent := func(since int64) bool { return now.UnixNano()-since < int64(adoptAfter) }
+	awaited := s.awaited.Load()
+	return (awaited == 0 || recent(awaited)) && (s.ready.Load() > 0 || recent(s.resting.Load()))
 }
 
 // Take hands over messages: see topic.Consumer.Take. It never lets more be in
 // flight than SetReady allows. Before they are written to a socket, ask
 // Deliverable.
-func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
+func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) error) (total int, err error) {
+	s.awaited.Store(0)
+	defer func() {
+		if total > 0 {
+			s.awaited.Store(now.UnixNano()) // it is to come back for more
+		}
+	}()
 	if s.changed.Load() {
 		s.renew()
 	}
 	set := s.sources.Load()
 	n := len(set.local) + len(set.relays)
-	total := 0
 	for range n {
 		free := int(s.ready.Load()) - set.inFlight()
 		if free <= 0 || s.stopped.Load() {
 			s.pass()
-			for _, r := range set.relays {
-				r.await(now)
-			}
+			s.room.await(set, now, s.wake)
 			break
 		}
 		room := min(free, max-total)
@@ -226,6 +250,13 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 		s.lender.look(s, set, total)
 	}
 	return total, nil
+}
+
+// stalled reports that a client does not read what came for it through a relay.
+func (s *Subscription) stalled(r *relay, dropped int) {
+	s.b.log.Warn("a consumer does not read: messages timed out on their way to it and go to other consumers; it gets no more until it reads",
+		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.node,
+		"messages", dropped, "msg_timeout", r.timeout)
 }
 
 // pass leaves to others what the subscription was woken for and has no room for.
@@ -300,6 +331,7 @@ func (s *Subscription) StopDelivery() {
 // ephemeral channel that nobody is left in is deleted. Take must not be called
 // any more.
 func (s *Subscription) Close() {
+	s.room.stop()
 	s.mu.Lock()
 	was := s.closed
 	s.closed = true

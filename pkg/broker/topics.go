@@ -44,7 +44,11 @@ func (d *directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 		return nil, ofThisIncarnation(err)
 	}
 	leaders{d.hosting}.spread(ctx, name, r.Index)
-	return r.Topic, d.converge(name)
+	err = d.converge(name)
+	if h := d.lookup(name); h != nil {
+		h.use()
+	}
+	return r.Topic, err
 }
 
 // place fills in what a new topic's creator left open, and decides where its
@@ -54,7 +58,7 @@ func (d *directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, 
 	var err error
 	cfg = overlay(cfg, d.o.TopicDefaults)
 	d.o.Meta.Read(func(s *meta.State) {
-		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(s.NodeCount(), meta.IsEphemeral(name))
+		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(meta.StayingNodes(s), meta.IsEphemeral(name))
 		if err = cfg.Validate(); err == nil {
 			assignment, err = d.assign(s, name, cfg.Partitions, cfg.Replicas, cfg.MinISR)
 		}
@@ -72,19 +76,19 @@ func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
 }
 
 // assign decides where the replicas of new partitions go. An ephemeral topic is
-// kept where it is made. Where fewer nodes are up than there are to be replicas,
+// kept where it is made. Where fewer nodes can take one than there are to be replicas,
 // but enough of them to publish, nodes that are down get the rest: they catch up
 // when they come back.
 func (d *directory) assign(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
-	if self := s.Node(d.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.State == meta.NodeUp {
+	if self := s.Node(d.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.MayHold() {
 		return slices.Repeat([][]meta.NodeID{{self.ID}}, partitions), nil
 	}
 	var up, down []*meta.Node
 	for n := range s.Nodes() {
 		switch {
-		case n.State == meta.NodeUp:
+		case n.MayHold():
 			up = append(up, n)
-		case n.State == meta.NodeDown && n.Intent == meta.IntentNone:
+		case n.State == meta.NodeDown && n.Intent != meta.IntentDecommission:
 			down = append(down, n)
 		}
 	}
@@ -108,6 +112,18 @@ func (d *directory) assign(s *meta.State, name string, partitions, replicas, min
 	return assignment, nil
 }
 
+// MadeOnFirstUse returns the configuration of a topic that a publish would make;
+// false: it would make none.
+func (d *directory) MadeOnFirstUse() (meta.TopicConfig, bool) {
+	cfg, _, err := d.place("", meta.TopicConfig{})
+	return cfg, err == nil && d.makesTopics()
+}
+
+// makesTopics says whether publishing and subscribing make topics.
+func (d *directory) makesTopics() bool {
+	return d.o.AutoCreateTopics && d.o.Meta.Settings().AutoCreateTopics()
+}
+
 // EnsureTopic makes sure that a topic is there for somebody who wants to use
 // it. Where topics are not made on first use, a missing one is ErrTopicNotFound.
 func (d *directory) EnsureTopic(ctx context.Context, name string) error {
@@ -123,7 +139,7 @@ func (d *directory) ensure(ctx context.Context, name string) (*hostedTopic, erro
 		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
 	}
 	if d.o.Meta.Topic(name) == nil {
-		if !d.o.AutoCreateTopics || !d.o.Meta.Settings().AutoCreateTopics() {
+		if !d.makesTopics() {
 			return nil, ErrTopicNotFound
 		}
 		if err := d.createWithChannels(ctx, name); err != nil {
@@ -226,6 +242,16 @@ func (d *directory) change(ctx context.Context, name string, c meta.Command) err
 // place where the channel starts is on the disk of every in-sync replica. A
 // channel that is there already is no error.
 func (d *directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
+	err := d.createChannel(ctx, name, channel, ordered)
+	if h := d.lookup(name); h != nil && err == nil {
+		h.use()
+	}
+	return err
+}
+
+// createChannel is CreateChannel for whoever asks: a client of this node or another
+// node.
+func (d *directory) createChannel(ctx context.Context, name, channel string, ordered bool) error {
 	if !meta.ValidChannelName(channel) {
 		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
 	}

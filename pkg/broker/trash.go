@@ -17,7 +17,7 @@ import (
 // removed.
 
 // trash moves a directory aside, under a name that no other there ever has, and
-// removes it in the background.
+// removes it in the background; where the node closes, at its next start.
 func (n *hosting) trash(dir, as string) error {
 	if err := n.move(dir, n.dirs.trash(), as); err != nil {
 		return err
@@ -56,6 +56,9 @@ func (n *hosting) sweep() {
 		for _, name := range left {
 			n.running.Go(func() { n.remove(filepath.Join(n.dirs.trash(), name)) })
 		}
+	}
+	if err := n.ledger.trim(n.o.Meta.View(), n.o.Self); err != nil {
+		n.log.Warn("old entries of the ledger of replicas cannot be removed; the next start tries again", "path", n.ledger.dir, "error", err)
 	}
 	dirs, err := n.o.FS.ReadDir(n.dirs.topics())
 	if err != nil {

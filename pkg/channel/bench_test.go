@@ -59,7 +59,7 @@ func BenchmarkTakeFinishAmongDeferred(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	const end = 1_000_000
 	for o := seq.Offset(0); o < end; o++ {
-		s.Defer(o, now.Add(time.Hour+time.Duration(rng.Int64N(1e15))))
+		s.Defer(o, now, time.Hour+time.Duration(rng.Int64N(1e15)))
 	}
 	var out []Delivery
 	b.ReportAllocs()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -13,21 +15,21 @@ import (
 // shortest form. The bytes carry no checksum: whoever stores or sends them
 // does.
 //
-//	+---------+-------+---+- n x ----------+---+- n x --------------------+---+- n x -----------+
-//	| version | floor | n | gap | length   | n | gap | at | attempts      | n | gap | attempts  |
-//	|  = 1    |       |   |  finished      |   |  deferred (at: 8 bytes)  |   |  attempted      |
-//	+---------+-------+---+----------------+---+--------------------------+---+-----------------+
+//	+---------+-------+---+- n x ----------+---+- n x ---------------------+---+- n x -----------+
+//	| version | floor | n | gap | length   | n | gap | at | delay | attempts | n | gap | attempts  |
+//	|  = 2    |       |   |  finished      |   |  deferred (at: 8 bytes)     |   |  attempted      |
+//	+---------+-------+---+----------------+---+-----------------------------+---+-----------------+
 //
 // A gap counts from the end of what is before it in its own list, or from the
 // floor. Between two finished ranges, and before the first, it is at least 1.
 
-const positionVersion = 1
+const positionVersion = 2
 
 // Least bytes that an entry of each list takes: a declared count is checked
 // against the bytes that are there before anything is allocated.
 const (
 	minFinishedBytes  = 2
-	minDeferredBytes  = 10
+	minDeferredBytes  = 11
 	minAttemptedBytes = 2
 )
 
@@ -50,6 +52,7 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 	for _, d := range p.Deferred {
 		dst = binary.AppendUvarint(dst, uint64(d.Offset-at))
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(d.At)) //nolint:gosec // the bits of a signed number
+		dst = binary.AppendUvarint(dst, uint64(d.Delay))
 		dst = binary.AppendUvarint(dst, uint64(d.Attempts))
 		at = d.Offset + 1
 	}
@@ -75,7 +78,7 @@ func (p *Position) UnmarshalBinary(data []byte) error {
 		return fmt.Errorf("%w: unknown version %d", ErrBadPosition, version)
 	}
 	q := Position{Floor: seq.Offset(d.number(uint64(seq.MaxOffset) + 1))}
-	q.Finished = d.finished(q.Floor)
+	q.Finished = d.ranges(q.Floor, false)
 	q.Deferred = d.deferred(q.Floor)
 	q.Attempted = d.attempted(q.Floor)
 	if d.err == nil && len(d.rest) != 0 {
@@ -89,6 +92,59 @@ func (p *Position) UnmarshalBinary(data []byte) error {
 	}
 	*p = q
 	return nil
+}
+
+// AppendBinary appends the encoded change to dst: the length of its position and
+// the position, then the unmarked ranges as finished ones are encoded, of which
+// the first may begin at the floor. It never fails.
+func (c Change) AppendBinary(dst []byte) ([]byte, error) {
+	position, _ := c.Position.AppendBinary(nil)
+	dst = binary.AppendUvarint(dst, uint64(len(position)))
+	dst = append(dst, position...)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Unmarked)))
+	at := c.Floor
+	for _, r := range c.Unmarked {
+		dst = binary.AppendUvarint(dst, uint64(r.From-at))
+		dst = binary.AppendUvarint(dst, uint64(r.End-r.From))
+		at = r.End
+	}
+	return dst, nil
+}
+
+// UnmarshalBinary sets c to the change that exactly data encodes, as
+// Position.UnmarshalBinary does.
+func (c *Change) UnmarshalBinary(data []byte) error {
+	d := decoder{rest: data}
+	n := d.length(1)
+	var read Change
+	if d.err == nil {
+		if err := read.Position.UnmarshalBinary(d.rest[:n]); err != nil {
+			return err
+		}
+		d.rest = d.rest[n:]
+	}
+	read.Unmarked = d.ranges(read.Floor, true)
+	if d.err == nil && len(d.rest) != 0 {
+		d.fail("bytes after the end")
+	}
+	if d.err == nil && read.overlaps() {
+		d.fail("an offset is in two places")
+	}
+	if d.err != nil {
+		return d.err
+	}
+	*c = read
+	return nil
+}
+
+// overlaps says whether an unmarked offset is in another list, too.
+func (c *Change) overlaps() bool {
+	unmarked := Position{Finished: c.Unmarked, Deferred: c.Deferred, Attempted: c.Attempted}
+	if unmarked.overlaps() {
+		return true
+	}
+	left := subtract(c.Unmarked, c.Finished)
+	return !slices.Equal(left, c.Unmarked)
 }
 
 // overlaps says whether an offset is in two of the lists.
@@ -194,7 +250,8 @@ func (d *decoder) attempts() uint16 {
 	return uint16(n) //nolint:gosec // at most MaxAttempts
 }
 
-func (d *decoder) finished(at seq.Offset) []Range {
+// ranges reads ranges that do not touch each other, nor at, unless the first may.
+func (d *decoder) ranges(at seq.Offset, mayTouch bool) []Range {
 	n := d.length(minFinishedBytes)
 	if n == 0 {
 		return nil
@@ -202,12 +259,13 @@ func (d *decoder) finished(at seq.Offset) []Range {
 	out := make([]Range, 0, n)
 	for range n {
 		from := d.offset(at)
-		if d.err == nil && from == at {
-			d.fail("a finished range touches what is before it")
+		if d.err == nil && from == at && !mayTouch {
+			d.fail("a range touches what is before it")
 		}
+		mayTouch = false
 		length := d.number(uint64(seq.MaxOffset) + 1 - uint64(from))
 		if d.err == nil && length == 0 {
-			d.fail("a finished range is empty")
+			d.fail("a range is empty")
 		}
 		if d.err != nil {
 			return nil
@@ -234,7 +292,8 @@ func (d *decoder) deferred(at seq.Offset) []Deferral {
 		}
 		due := int64(binary.LittleEndian.Uint64(d.rest)) //nolint:gosec // the bits of a signed number
 		d.rest = d.rest[8:]
-		out = append(out, Deferral{o, due, d.attempts()})
+		delay := time.Duration(d.number(math.MaxInt64))
+		out = append(out, Deferral{o, due, delay, d.attempts()})
 		at = o + 1
 	}
 	return out

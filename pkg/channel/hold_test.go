@@ -42,7 +42,7 @@ func TestHeldMessageHoldsTheNextOneBack(t *testing.T) {
 	if got := s.Take(now, 3, time.Minute, 9, 5, nil); len(got) != 0 || s.InFlightOf(1) != 0 || s.Counts(5).InFlight != 1 {
 		t.Fatalf("took %v; %d in flight with its consumer, %+v", got, s.InFlightOf(1), s.Counts(5))
 	}
-	if got := s.Position(); got.Floor != 1 || len(got.Attempted) != 0 || s.Floor() != 0 {
+	if got := s.Position(time.Unix(1, 0), 1e9); got.Floor != 1 || len(got.Attempted) != 0 || s.Floor() != 0 {
 		t.Errorf("position %+v, floor %d", got, s.Floor())
 	}
 	s.Release(0)
@@ -82,7 +82,7 @@ func (n naive) position(floor seq.Offset) Position {
 				p.Finished = append(p.Finished, Range{o, o + 1})
 			}
 		case naiveDeferred:
-			p.Deferred = append(p.Deferred, Deferral{o, 7, 1})
+			p.Deferred = append(p.Deferred, Deferral{o, 7, 7, 1})
 		case naiveAttempted:
 			p.Attempted = append(p.Attempted, Attempt{o, 1})
 		}

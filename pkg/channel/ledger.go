@@ -1,11 +1,6 @@
 package channel
 
-import (
-	"math"
-	"time"
-
-	"github.com/brokerd/brokerd/pkg/seq"
-)
+import "github.com/brokerd/brokerd/pkg/seq"
 
 // ledger keeps the places of all offsets and the counts of them. Its methods
 // are the steps that State's are made of.
@@ -15,6 +10,8 @@ type ledger struct {
 	base   seq.Offset // where the count of messages starts
 	done   seq.Set    // finished beyond the floor
 	t      *tracked   // nil while there is nothing to remember
+
+	recorder *Recorder // nil: what changes is not noted
 
 	ahead    int // tracked offsets at or above the cursor
 	inFlight int // held ones included
@@ -48,6 +45,7 @@ func (l *ledger) known(o seq.Offset) bool {
 // to it.
 func (l *ledger) meet(o seq.Offset, attempts uint16) int32 {
 	l.ahead++
+	l.recorder.note(o)
 	return l.track().add(o, min(attempts, MaxAttempts))
 }
 
@@ -74,6 +72,7 @@ func (l *ledger) owned(o seq.Offset, consumer uint64) (int32, error) {
 
 // leave takes a message out of its place and keeps the counts.
 func (l *ledger) leave(slot int32) {
+	l.recorder.note(l.t.slots[slot].offset)
 	switch l.t.slots[slot].place {
 	case inFlight:
 		l.inFlight--
@@ -146,6 +145,7 @@ func (l *ledger) promote(now int64) {
 		}
 		l.leave(e.slot)
 		l.enqueue(e.slot)
+		l.revision++
 	}
 }
 
@@ -179,15 +179,8 @@ func (l *ledger) skip(end seq.Offset) bool {
 
 // fresh starts to track the message at the cursor and moves on.
 func (l *ledger) fresh() int32 {
+	l.recorder.note(l.cursor)
 	slot := l.track().add(l.cursor, 0)
 	l.cursor++
 	return slot
-}
-
-// addTime returns at+d, at most the end of time.
-func addTime(at int64, d time.Duration) int64 {
-	if d > 0 && at > math.MaxInt64-int64(d) {
-		return math.MaxInt64
-	}
-	return at + int64(d)
 }

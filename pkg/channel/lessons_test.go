@@ -77,10 +77,10 @@ func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
 				_ = s.Requeue(d.Offset, 1, now, time.Hour)
 			}
 		},
-		"published with a delay": func(s *State) { s.Defer(13, now.Add(time.Hour)) },
+		"published with a delay": func(s *State) { s.Defer(13, now, time.Hour) },
 		"delay is found": func(s *State) {
 			for _, d := range s.Take(now, 1, time.Hour, 4, end, nil) {
-				s.Defer(d.Offset, now.Add(time.Hour))
+				s.Defer(d.Offset, now, time.Hour)
 			}
 		},
 	}
@@ -150,7 +150,7 @@ func TestRestartDeliversOnlyTheUnfinished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s = Restore(s.Position(), false)
+	s = Restore(s.Position(now, now.UnixNano()), false, now, now.UnixNano())
 	if got := drain(t, s, now, 500); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("delivered %v", got)
 	}
@@ -169,8 +169,8 @@ func TestDeferredIsDueOnce(t *testing.T) {
 		if err := s.Requeue(0, 1, now, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		s = Restore(s.Position(), false)
-		s.Defer(0, now.Add(time.Second)) // what the log says of it, long past
+		s = Restore(s.Position(now, now.UnixNano()), false, now, now.UnixNano())
+		s.Defer(0, now, time.Second) // what the log says of it, long past
 		if c := s.Counts(1); c.Deferred != 1 || c.Depth != 0 {
 			t.Fatalf("round %d: %+v", round, c)
 		}

@@ -467,7 +467,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 			return nil
 		}
 		p.note("defer %d until +%v", o, delay)
-		p.s.Defer(o, p.now.Add(delay))
+		p.s.Defer(o, p.now, delay)
 		p.m.publishDeferred(o, p.now.Add(delay))
 	case 4, 5:
 		p.note("give back %d", o)
@@ -525,7 +525,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 
 func (p *pair) restart() error {
 	p.note("restart")
-	position := p.s.Position()
+	position := p.s.Position(p.now, p.now.UnixNano())
 	data, err := position.MarshalBinary()
 	if err != nil {
 		return err
@@ -537,9 +537,9 @@ func (p *pair) restart() error {
 	if diff := gocmp.Diff(position, again); diff != "" {
 		return errors.New(diff)
 	}
-	p.s = Restore(again, p.m.ordered)
+	p.s = Restore(again, p.m.ordered, p.now, p.now.UnixNano())
 	p.m.restart()
-	if diff := gocmp.Diff(position, p.s.Position()); diff != "" {
+	if diff := gocmp.Diff(position, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
 		return errors.New(diff)
 	}
 	return nil

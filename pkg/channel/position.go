@@ -2,6 +2,7 @@ package channel
 
 import (
 	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -25,7 +26,8 @@ type Range struct{ From, End seq.Offset }
 // Deferral is a message that is not to be delivered before a time.
 type Deferral struct {
 	Offset   seq.Offset
-	At       int64 // ns since 1970
+	At       int64         // when it is due, ns since 1970, by the wall clock of who made the checkpoint
+	Delay    time.Duration // from when it was deferred: the longest that it may wait, whatever clocks say
 	Attempts uint16
 }
 
@@ -38,8 +40,9 @@ type Attempt struct {
 // Position returns what is worth keeping of the state. The result shares
 // nothing with it. It looks at every tracked message. Held messages count as
 // finished: the position goes to those who must hear of them, and must not undo
-// there what they have heard already.
-func (s *State) Position() Position {
+// there what they have heard already. wall is what the wall clock shows at now, in
+// ns since 1970: deferred messages are noted by it.
+func (s *State) Position(now time.Time, wall int64) Position {
 	p := Position{Floor: s.floor}
 	for from, end := range s.done.Ranges() {
 		p.Finished = append(p.Finished, Range{from, end})
@@ -47,6 +50,7 @@ func (s *State) Position() Position {
 	if s.t == nil {
 		return p
 	}
+	s.align(now, wall)
 	for i := range s.t.slots {
 		switch m := &s.t.slots[i]; m.place {
 		case inFlight, ready:
@@ -55,7 +59,7 @@ func (s *State) Position() Position {
 			}
 		case deferred:
 			if !m.published {
-				p.Deferred = append(p.Deferred, Deferral{m.offset, m.due, m.attempts})
+				p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), subTime(m.due, m.taken), m.attempts})
 			}
 		case held, free:
 		}

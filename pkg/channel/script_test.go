@@ -113,7 +113,7 @@ func (r *script) run(words []string) (string, error) {
 	case "tick":
 		return r.tick(d), nil
 	case "restart":
-		r.s = Restore(r.s.Position(), r.s.Ordered())
+		r.s = Restore(r.s.Position(r.now, r.now.UnixNano()), r.s.Ordered(), r.now, r.now.UnixNano())
 	case "show":
 		return r.show(), nil
 	case "leave":
@@ -127,7 +127,7 @@ func (r *script) run(words []string) (string, error) {
 func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) error {
 	switch command {
 	case "defer":
-		r.s.Defer(n, r.now.Add(d))
+		r.s.Defer(n, r.now, d)
 	case "giveback":
 		r.s.GiveBack(n)
 	case "drop":

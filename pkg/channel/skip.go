@@ -14,6 +14,7 @@ func (s *State) Skip(from, end seq.Offset) {
 				s.forget(slot)
 			}
 		}
+		s.recorder.note(o)
 		s.done.Add(o)
 	}
 	s.settle()

@@ -28,7 +28,7 @@ func TestSkipLeavesWhatIsInFlight(t *testing.T) {
 	now := time.Unix(1, 0)
 	s := New(0, false)
 	s.Take(now, 1, time.Minute, 2, 10, nil) // 0 and 1
-	s.Defer(6, now.Add(time.Hour))
+	s.Defer(6, now, time.Hour)
 	s.Skip(1, 8)
 	if got := s.Counts(10); got.Depth != 2 || got.InFlight != 2 || got.Deferred != 0 {
 		t.Fatalf("counts %+v; want 2 waiting, 2 in flight", got)

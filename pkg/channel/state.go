@@ -18,12 +18,15 @@ type Delivery struct {
 
 // State is the delivery state of one channel on one partition. It is not safe
 // for concurrent use. Its methods take no time that depends on how much is in
-// flight or deferred, unless they say so. Time may not run backwards by more
+// flight or deferred, unless they say so. Only differences between the times that
+// its methods are given count, by their monotonic readings where they have them:
+// a wall clock that is set changes nothing. Time may not run backwards by more
 // than the precision that its callers want of timeouts.
 type State struct {
 	ledger
 	mode
 	freshTurn bool // the last delivery was a repeated one
+	timeline
 }
 
 // New returns the state of a channel that starts at an offset.
@@ -33,9 +36,12 @@ func New(start seq.Offset, ordered bool) *State {
 
 // Restore returns the state that a checkpoint describes. What was in flight or
 // ready then is ready again; what its publisher deferred is found again when it
-// is read.
-func Restore(p Position, ordered bool) *State {
+// is read; what a consumer deferred is due when the checkpoint says, and no later
+// than its own delay after now. wall is what the wall clock by which the
+// checkpoint was made shows at now, in ns since 1970.
+func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	s := New(p.Floor, ordered)
+	s.align(now, wall)
 	for _, r := range p.Finished {
 		s.done.AddRange(max(r.From, p.Floor), r.End)
 	}
@@ -48,7 +54,8 @@ func Restore(p Position, ordered bool) *State {
 	}
 	for _, d := range p.Deferred {
 		if !s.known(d.Offset) {
-			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), d.At, false)
+			due := addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))
+			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), int64(subTime(due, int64(d.Delay))), due, false)
 			s.deferred++
 		}
 	}
@@ -66,7 +73,7 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 	if s.paused || max <= 0 {
 		return out
 	}
-	nanos := now.UnixNano()
+	nanos := s.nanos(now)
 	s.promote(nanos)
 	owner := int32(-1)
 	for ; max > 0; max-- {
@@ -151,7 +158,7 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 	}
 	s.requeued++
 	s.revision++
-	nanos := now.UnixNano()
+	nanos := s.nanos(now)
 	switch {
 	case delay <= 0:
 		s.promote(nanos)
@@ -159,7 +166,7 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 		s.enqueue(slot)
 	case !s.ordered:
 		s.leave(slot)
-		s.t.intoDeferred(slot, addTime(nanos, delay), false)
+		s.t.intoDeferred(slot, nanos, addTime(nanos, delay), false)
 		s.deferred++
 	}
 	return nil
@@ -174,20 +181,22 @@ func (s *State) Touch(o seq.Offset, consumer uint64, now time.Time, timeout, max
 	}
 	m := &s.t.slots[slot]
 	s.t.deadlines.stale++ // the event of the deadline so far
-	s.t.setDeadline(slot, min(addTime(now.UnixNano(), timeout), addTime(m.taken, maxTotal)))
+	s.t.setDeadline(slot, min(addTime(s.nanos(now), timeout), addTime(m.taken, maxTotal)))
 	return nil
 }
 
-// Defer says that the publisher wants a message delivered at a time and not
+// Defer says that the publisher wants a message delivered after a delay and not
 // before. It is for messages that have just been committed (at or above the
 // cursor), and for those that have just been taken and read: these leave the
 // consumer, and the delivery does not count. Others stay as they are.
-func (s *State) Defer(o seq.Offset, at time.Time) {
+func (s *State) Defer(o seq.Offset, now time.Time, delay time.Duration) {
+	nanos := s.nanos(now)
+	due := addTime(nanos, delay)
 	if s.t != nil {
 		if slot, ok := s.t.index.get(o); ok {
 			if s.t.slots[slot].place == inFlight {
 				s.untake(slot)
-				s.t.intoDeferred(slot, at.UnixNano(), true)
+				s.t.intoDeferred(slot, nanos, due, true)
 				s.deferred++
 			}
 			return
@@ -196,7 +205,7 @@ func (s *State) Defer(o seq.Offset, at time.Time) {
 	if o < s.cursor || s.done.Contains(o) {
 		return
 	}
-	s.track().intoDeferred(s.meet(o, 0), at.UnixNano(), true)
+	s.track().intoDeferred(s.meet(o, 0), nanos, due, true)
 	s.deferred++
 	s.revision++
 }
@@ -256,7 +265,7 @@ func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offse
 	if s.t == nil {
 		return 0
 	}
-	n, nanos := 0, now.UnixNano()
+	n, nanos := 0, s.nanos(now)
 	for {
 		e, ok := s.t.earliest(&s.t.deadlines)
 		if !ok || e.at > nanos {
@@ -297,5 +306,5 @@ func (s *State) NextEvent() (time.Time, bool) {
 	if !some && !more {
 		return time.Time{}, false
 	}
-	return time.Unix(0, at), true
+	return s.moment(at), true
 }

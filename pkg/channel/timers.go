@@ -3,7 +3,7 @@ package channel
 // event is a point in time that concerns one message. It is stale when the
 // message has another event, or none.
 type event struct {
-	at     int64  // ns since 1970
+	at     int64  // ns on the timeline
 	number uint64 // grows with each event: the order of those at the same time
 	slot   int32
 }

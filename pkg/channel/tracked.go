@@ -17,8 +17,8 @@ const (
 // finished.
 type message struct {
 	offset    seq.Offset
-	due       int64 // in flight: the deadline; deferred: when it is ready; ns since 1970
-	taken     int64 // in flight: when it was delivered, ns since 1970
+	due       int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline
+	taken     int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline
 	next      int32 // in its consumer's list, the ready list or the free list
 	prev      int32
 	event     uint64 // the number of its event; 0: none
@@ -137,9 +137,10 @@ func (t *tracked) intoReadyFront(slot int32) {
 	t.prepend(&t.ready, slot)
 }
 
-func (t *tracked) intoDeferred(slot int32, at int64, published bool) {
+// intoDeferred defers a message from now until it is due.
+func (t *tracked) intoDeferred(slot int32, now, due int64, published bool) {
 	m := &t.slots[slot]
-	m.place, m.due, m.published = deferred, at, published
+	m.place, m.taken, m.due, m.published = deferred, now, due, published
 	t.schedule(&t.deferrals, slot)
 }
 

@@ -33,6 +33,7 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 // delivered anew, and answers to older deliveries fail with ErrNotInFlight.
 func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
+	s.recorder.stop()
 	s.ahead, s.inFlight, s.held, s.ready, s.deferred = 0, 0, 0, 0, 0
 	s.freshTurn = false
 	s.revision++
@@ -131,7 +132,7 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 	if s.paused {
 		return false
 	}
-	s.promote(now.UnixNano())
+	s.promote(s.nanos(now))
 	if !s.ordered {
 		_, repeated := s.firstReady(end)
 		return repeated || s.skip(end)

@@ -19,7 +19,7 @@ import (
 // never used again.
 const (
 	kindCommand  uint8 = 1 // a command for the metadata's leader -> what became of it
-	kindForm     uint8 = 2 // of package formation
+	kindForm     uint8 = 2 // of package formation; the only one of class formation, and only of that
 	kindWho      uint8 = 3 // -> incarnation, u64 little-endian; 0: does not serve
 	kindHere     uint8 = 4 // the sender serves from now on
 	kindRemove   uint8 = 5 // a node's name: the metadata's leader takes it out
@@ -142,7 +142,7 @@ func (n *Node) callAddress(ctx context.Context, address string, request []byte) 
 	if address == n.o.Address {
 		return nil, formation.ErrSelf
 	}
-	p := n.transport.Peer("", peer.ClassForward, address)
+	p := n.transport.Peer("", peer.ClassForm, address)
 	defer p.Close()
 	reply, err := p.Call(ctx, kindForm, [][]byte{request})
 	if refused, ok := errors.AsType[*peer.RefusedError](err); ok {

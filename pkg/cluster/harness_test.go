@@ -32,6 +32,7 @@ type world struct {
 	join    []string
 	expect  int
 	options func(name string, o *Options)              // last changes; nil: none
+	hosts   map[string]string                          // where a node runs that is not at the host of its name
 	operate func(self string, o forward.Operate) error // what operations do; nil: they are refused
 
 	mu   sync.Mutex // guards runs
@@ -121,14 +122,23 @@ func (w *world) start(names ...string) {
 	}
 }
 
+// host returns where a node runs.
+func (w *world) host(name string) string {
+	if host := w.hosts[name]; host != "" {
+		return host
+	}
+	return name
+}
+
 func (w *world) startIn(name, dir string) *process {
 	w.t.Helper()
-	l, err := w.net.Listen(addressOf(name))
+	address := addressOf(w.host(name))
+	l, err := w.net.Listen(address)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	o := Options{
-		Self: meta.NodeID(name), DataDir: dir, Address: addressOf(name), Listeners: []net.Listener{l}, LocalAddr: name,
+		Self: meta.NodeID(name), DataDir: dir, Address: address, Listeners: []net.Listener{l}, LocalAddr: w.host(name),
 		Join: w.join, Expect: w.expect, Build: "test", Node: meta.Node{BootID: "boot"}, Network: w.net,
 		Store: func(o *raftstore.Options) { o.ReserveBytes = -1 },
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -68,6 +69,9 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	dir := filepath.Join(n.o.DataDir, metaDir)
+	if unfinished, err := n.marks.has(markRecovering); unfinished || err != nil {
+		return errors.Join(ErrRecoveryUnfinished, err)
+	}
 	clean, err := n.marks.take()
 	if err != nil {
 		return err
@@ -84,8 +88,15 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.connect(there); err != nil {
 		return err
 	}
+	n.o.Opening(Lookout{n})
 	if n.store, err = n.formation.Start(ctx, func(bootstrap bool) (*raftstore.Store, error) { return n.openStore(dir, bootstrap) }); err != nil {
 		return fmt.Errorf("metadata: %w", err)
+	}
+	if err := n.lineage().check(ctx); err != nil {
+		if clean { // nothing was done since
+			err = errors.Join(err, n.marks.set(markClean))
+		}
+		return err
 	}
 	n.chair.store = n.store
 	n.desk.opened.Store(n.store)
@@ -109,9 +120,9 @@ func (n *Node) connect(hasState bool) (err error) {
 	process := rand.Uint64() | 1 // another one for each process, and never 0
 	options := peer.Options{
 		Self: peer.Node(o.Self), Incarnation: process, Build: o.Build, Network: o.Network, LocalAddr: o.LocalAddr, Advertise: o.Address,
-		ServerTLS: o.ServerTLS, ClientTLS: o.ClientTLS,
+		ServerTLS: o.ServerTLS, ClientTLS: o.ClientTLS, Secrets: o.Secrets, FrameMemory: o.FrameMemory,
 		ClusterID: func() string { return n.formation.Cluster() },
-		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n.desk}, peer.ClassForward: forwardHandler{n.desk}},
+		Handlers:  map[peer.Class]peer.Handler{peer.ClassReplication: replicationHandler{n.desk}, peer.ClassForward: forwardHandler{n.desk}, peer.ClassForm: formHandler{n.desk}},
 		Admit:     n.desk.admit, OnEvent: n.desk.event,
 	}
 	if o.Transport != nil {
@@ -140,7 +151,7 @@ func (n *Node) connect(hasState bool) (err error) {
 func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	options := raftstore.Options{
 		Dir: dir, NodeID: n.o.Self, Address: n.o.Address, Bootstrap: bootstrap, Logger: n.o.Logger,
-		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.transport.DialRaft},
+		Stream:  &raftstore.Stream{Listener: n.transport.RaftListener(), Dial: n.dialRaft},
 		Forward: n.forwardCommand, Ask: n.askStanding,
 	}
 	if n.o.Store != nil {
@@ -149,10 +160,18 @@ func (n *Node) openStore(dir string, bootstrap bool) (*raftstore.Store, error) {
 	return raftstore.Open(options)
 }
 
+// dialRaft is the store's Stream.Dial: to where a member is now.
+func (n *Node) dialRaft(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error) {
+	if address = n.formation.Located(to, address); formation.AddressUnknown(address) {
+		return nil, fmt.Errorf("%w: %s", errNoAddress, to)
+	}
+	return n.transport.DialRaft(ctx, peer.Node(to), address, timeout)
+}
+
 // stayMember keeps the node's place in the agreement.
 func (n *Node) stayMember() {
 	if err := n.formation.Run(n.work.ctx); err != nil {
-		n.failure.fail(fmt.Errorf("metadata: %w", err))
+		n.failure.fail(n.lineage().explain(n.work.ctx, err))
 	}
 }
 
@@ -160,6 +179,10 @@ func (n *Node) stayMember() {
 // the controller. It is called once.
 func (n *Node) Serve(h Handlers) {
 	n.desk.handlers.Store(&h)
+	if voters := n.Members().Voters(); len(voters) == 2 {
+		n.o.Logger.Warn("two nodes tolerate no failure: if one dies, nothing can be created or changed and no leader elected until it is back; a third node changes that",
+			"voters", voters)
+	}
 	n.work.start(n.chair.lead)
 	for id := range *n.roster.members.Load() {
 		if id != n.o.Self {
@@ -176,6 +199,22 @@ func (n *Node) Peers() coord.Peers { return n.roster }
 
 // Members returns who takes part in the agreement on the metadata.
 func (n *Node) Members() raftstore.Configuration { return n.store.Members().Configuration() }
+
+// Answers says whether there is a connection to another node.
+func (n *Node) Answers(id meta.NodeID) bool { return n.roster.answers(id) }
+
+// Lookout is a Node that is being opened, for who wants to know what it waits for.
+// Its methods may be called by many goroutines, also after Open has returned.
+type Lookout struct{ n *Node }
+
+// Store returns the metadata, which may have no leader yet; nil: it is not open.
+func (l Lookout) Store() *raftstore.Store { return l.n.desk.opened.Load() }
+
+// Answers says whether there is a connection to another node.
+func (l Lookout) Answers(id meta.NodeID) bool { return l.n.Answers(id) }
+
+// Waiting says what the node waits for before it can open its metadata; "": nothing.
+func (l Lookout) Waiting() string { return l.n.formation.Waiting() }
 
 // Controller returns the last decision of the controller that was carried out or
 // had other troubles than the one before, while this node is the controller.

@@ -56,6 +56,12 @@ type Options struct {
 	Network peer.Network
 	// ServerTLS and ClientTLS are asked for each connection; both or none.
 	ServerTLS, ClientTLS func() *tls.Config
+	// Secrets returns what other nodes must have to be talked to; see
+	// peer.Options. nil: nothing is asked for.
+	Secrets func() [][]byte
+	// FrameMemory bounds what large frames of other nodes take while they are read,
+	// in bytes; 0: peer's default.
+	FrameMemory int
 	// Controller are the limits of the controller.
 	Controller controller.Options
 	// Store and Transport may change what the metadata's store and the transport
@@ -64,6 +70,9 @@ type Options struct {
 	Transport func(*peer.Options)
 	FS        vfs.FS       // for the marks in DataDir; nil: the operating system's
 	Logger    *slog.Logger // nil: nobody is told
+	// Opening is given what can be known of the node while Open waits for others; nil:
+	// nobody is. It is called once and must not block.
+	Opening func(Lookout)
 	// Observe is told of each decision of the controller that is carried out, and
 	// of each that has other troubles than the one before. It must not block.
 	Observe func(controller.Decision)
@@ -79,6 +88,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Opening == nil {
+		o.Opening = func(Lookout) {}
 	}
 	if o.Observe == nil {
 		o.Observe = func(controller.Decision) {}
@@ -128,6 +140,7 @@ var (
 	// ErrClosed: the Node is closed. Refused.
 	ErrClosed = fate.Refuse("node has left the cluster's work")
 
+	errNoAddress = fate.Refuse("another node has taken the member's address")
 	errNoSession = fate.Refuse("not connected to the node")
 	errUnknown   = fate.Refuse("request of an unknown kind")
 )

@@ -13,9 +13,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
+// registry is the metadata as a registration sees it: a raftstore.Store.
+type registry interface {
+	Propose(context.Context, meta.Command) (meta.Result, error)
+	Init(context.Context) (clusterID string, err error)
+	Changed() <-chan struct{}
+	Applied() uint64
+	Read(func(*meta.State))
+}
+
 // registration is one start of the node on its way into the metadata.
 type registration struct {
-	store   *raftstore.Store
+	store   registry
 	marks   marks
 	failure *failure
 	work    *tasks

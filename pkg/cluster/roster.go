@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -85,6 +86,12 @@ func (r *roster) event(e peer.Event) {
 	}
 }
 
+// answers says whether there is a connection to a node.
+func (r *roster) answers(id meta.NodeID) bool {
+	l := r.find(lineKey{id, peer.ClassForward})
+	return l != nil && l.connected()
+}
+
 // hurry has all lines to a node connect now.
 func (r *roster) hurry(id meta.NodeID) {
 	for _, class := range []peer.Class{peer.ClassReplication, peer.ClassForward} {
@@ -109,15 +116,20 @@ func (r *roster) follow(ctx context.Context, s *raftstore.Store) {
 }
 
 // membersOf returns the members with their addresses: the registered, and those
-// that are about to be.
+// that are about to be. One that lost its address to another node has none.
 func membersOf(s *raftstore.Store) map[meta.NodeID]string {
 	out := map[meta.NodeID]string{}
 	for _, m := range s.Members().Configuration().Members {
 		out[m.ID] = m.Address
 	}
 	for _, n := range s.Nodes() {
-		if n.ClusterAddress != "" {
+		if n.ClusterAddress != "" && !formation.AddressUnknown(out[n.ID]) {
 			out[n.ID] = n.ClusterAddress
+		}
+	}
+	for id, address := range out {
+		if formation.AddressUnknown(address) {
+			out[id] = ""
 		}
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -40,16 +41,36 @@ func (d *desk) admit(h *peer.Hello) peer.Reason {
 		if d.handlers.Load() == nil {
 			return peer.ReasonClass // the sender is told when that changes
 		}
-		if !d.roster.knows(meta.NodeID(h.Node)) {
-			return peer.ReasonUnknownNode
-		}
-	case peer.ClassRaft:
-		// A node that was away need not know the leader of today yet.
+		return d.vouch(h.Node)
 	case peer.ClassForward:
-		// Who is no member may ask to become one. handle looks at the rest.
-	case peer.ClassPing:
+		return d.vouch(h.Node)
+	case peer.ClassRaft:
+		// A node that was away need not know the leader of today yet. While it hears
+		// of one, whoever is unknown has no business with it.
+		s := d.formation.Store()
+		if s == nil {
+			return peer.ReasonClass
+		}
+		if _, known := s.Leader(); known {
+			return d.vouch(h.Node)
+		}
+	case peer.ClassForm, peer.ClassPing: // for everybody
 	}
 	return peer.ReasonNone
+}
+
+// vouch says whether a node is a member.
+func (d *desk) vouch(node peer.Node) peer.Reason {
+	id := meta.NodeID(node)
+	if d.roster.knows(id) {
+		return peer.ReasonNone
+	}
+	if s := d.formation.Store(); s != nil { // the roster follows a moment later
+		if _, ok := s.Members().Configuration().Find(id); ok {
+			return peer.ReasonNone
+		}
+	}
+	return peer.ReasonUnknownNode
 }
 
 // event hears of connections. It must not block.
@@ -76,11 +97,16 @@ func (d *desk) event(e peer.Event) {
 // names of nodes.
 const maxComplaints = 64
 
+// strangeFor is how long a node must have been unknown to be told of: one that has
+// just been let in is known to all members a moment later.
+const strangeFor = 3 * time.Second
+
 // complaints remembers which refusals were told of: attempts to connect are
 // repeated for as long as somebody makes them.
 type complaints struct {
-	mu   sync.Mutex // guards told
-	told map[complaint]bool
+	mu    sync.Mutex // guards what follows
+	first map[complaint]time.Time
+	told  map[complaint]bool
 }
 
 type complaint struct {
@@ -100,11 +126,19 @@ func (c *complaints) isNew(e *peer.Event) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told[k] || len(c.told) >= maxComplaints {
+	first, known := c.first[k]
+	if c.told[k] || !known && len(c.first) >= maxComplaints {
 		return false
 	}
 	if c.told == nil {
-		c.told = map[complaint]bool{}
+		c.first, c.told = map[complaint]time.Time{}, map[complaint]bool{}
+	}
+	if !known {
+		first = time.Now()
+		c.first[k] = first
+	}
+	if k.reason == peer.ReasonUnknownNode && time.Since(first) < strangeFor {
+		return false
 	}
 	c.told[k] = true
 	return true
@@ -129,6 +163,19 @@ type forwardHandler struct{ desk *desk }
 // Handle implements peer.Handler.
 func (f forwardHandler) Handle(from peer.Node, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	f.desk.handle(meta.NodeID(from), session, kind, bytes.Clone(payload), reply)
+}
+
+// formHandler takes the calls of class formation, of which there is one.
+type formHandler struct{ desk *desk }
+
+// Handle implements peer.Handler.
+func (f formHandler) Handle(_ peer.Node, _ uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	if kind != kindForm {
+		reply(nil, wireErrors.ToRemote(errUnknown))
+		return
+	}
+	text := bytes.Clone(payload)
+	f.desk.answer(reply, func(ctx context.Context) ([]byte, error) { return f.desk.formation.Handle(ctx, text) })
 }
 
 // handle answers a request, or hands it on. It does not block. payload is its to
@@ -161,7 +208,7 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		var last uint64
 		err := ErrNotServing
 		if s := d.opened.Load(); s != nil {
-			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard())
+			last, err = unheard(s, meta.NodeID(payload), suspicion(kind).unheard(s))
 		}
 		if err != nil {
 			reply(nil, wireErrors.ToRemote(err))
@@ -170,6 +217,11 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		reply([][]byte{binary.LittleEndian.AppendUint64(nil, last)}, nil)
 		return
 	}
+	d.answer(reply, func(ctx context.Context) ([]byte, error) { return d.answerOwn(ctx, from, kind, payload) })
+}
+
+// answer has a goroutine do what a request asks for, if not too many do.
+func (d *desk) answer(reply func([][]byte, error), do func(context.Context) ([]byte, error)) {
 	select {
 	case d.requests <- struct{}{}:
 	default:
@@ -180,7 +232,7 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 		defer func() { <-d.requests }()
 		ctx, cancel := context.WithTimeout(d.work.ctx, requestTimeout)
 		defer cancel()
-		answer, err := d.answerOwn(ctx, from, kind, payload)
+		answer, err := do(ctx)
 		if err != nil {
 			reply(nil, wireErrors.ToRemote(err))
 			return
@@ -194,9 +246,6 @@ func (d *desk) handleOwn(from meta.NodeID, kind uint8, payload []byte, reply fun
 
 // answerOwn does what a request asks for.
 func (d *desk) answerOwn(ctx context.Context, from meta.NodeID, kind uint8, payload []byte) ([]byte, error) {
-	if kind == kindForm {
-		return d.formation.Handle(ctx, payload)
-	}
 	s := d.opened.Load()
 	if s == nil {
 		return nil, ErrNotServing

@@ -45,10 +45,12 @@ const (
 	silent   = suspicion(kindSilent) // it leaves a question unanswered
 )
 
-// unheard returns how long a majority must not have heard of the leader.
-func (s suspicion) unheard() time.Duration {
+// unheard returns how long a majority must not have heard of the leader: where it
+// is silent, as long as this node waits for a leader, which is longer where it runs
+// late itself.
+func (s suspicion) unheard(store *raftstore.Store) time.Duration {
 	if s == silent {
-		return raftstore.DefaultHeartbeatTimeout
+		return store.Members().Patience()
 	}
 	return quiet
 }
@@ -108,7 +110,7 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 		if !pause(ctx, quiet) || replaced(store, dead) {
 			return
 		}
-		look, cancel := context.WithTimeout(ctx, quiet)
+		look, cancel := context.WithTimeout(ctx, max(quiet, store.Members().Patience()/looks))
 		_, err := s.transport.Ping(look, address)
 		cancel()
 		if !why.confirmed(err) {
@@ -156,7 +158,7 @@ type voter struct {
 // place asks the other voters. It returns whether a majority has not heard of
 // the leader, and this node's place among them.
 func (s *succession) place(ctx context.Context, store *raftstore.Store, dead meta.NodeID, why suspicion) (place int, agreed bool) {
-	ctx, cancel := context.WithTimeout(ctx, quiet)
+	ctx, cancel := context.WithTimeout(ctx, max(quiet, store.Members().Patience()/looks))
 	defer cancel()
 	var mu sync.Mutex // guards silent
 	var silent []voter
@@ -171,7 +173,7 @@ func (s *succession) place(ctx context.Context, store *raftstore.Store, dead met
 		switch id {
 		case dead:
 		case s.self:
-			if last, err := unheard(store, dead, why.unheard()); err == nil {
+			if last, err := unheard(store, dead, why.unheard(store)); err == nil {
 				note(id, last)
 			}
 		default:

@@ -21,19 +21,23 @@ type analysis struct {
 	dir         string
 	indexBytes  int64
 	alternating bool
+	unproven    bool              // committed ends prove nothing
 	scanAll     bool              // trust no index
 	visit       func(Batch) error // may be nil; is called for each batch that is scanned
 
-	note      checkpoint
-	noted     bool       // there is a good checkpoint
-	noteLost  bool       // there is a damaged one
-	durable   seq.Offset // everything below was on disk for certain
-	segments  []*found
-	leftovers []string // files to remove
-	cuts      []Cut
-	gaps      []Damage // between the segments
-	scanned   int64
-	lastEpoch seq.Epoch
+	note       checkpoint
+	noted      bool       // there is a good checkpoint
+	noteLost   bool       // there is a damaged one
+	durable    seq.Offset // everything below was on disk for certain
+	known      seq.Offset // the highest committed end that was ever noted here
+	commitNote noted      // as it was read
+	knownPos   int64      // the log's end, as a byte position, when that was noted
+	segments   []*found
+	leftovers  []string // files to remove
+	cuts       []Cut
+	gaps       []Damage // between the segments
+	scanned    int64
+	lastEpoch  seq.Epoch
 
 	start, end seq.Offset // of what has been analysed so far
 	endPos     int64
@@ -65,6 +69,9 @@ func (a *analysis) run() error {
 	}
 	a.begin()
 	a.durable = a.note.durable
+	if !a.unproven {
+		a.durable = max(a.durable, a.known)
+	}
 	for _, f := range a.segments {
 		if f.trusted && !a.note.cutting {
 			a.durable = max(a.durable, f.end)
@@ -81,9 +88,15 @@ func (a *analysis) run() error {
 	}
 	if a.end < a.durable {
 		a.gap(a.lastPath(), 0, a.durable)
-		a.endPos = max(a.endPos, a.note.durablePos)
+		a.endPos = max(a.endPos, a.note.durablePos, a.knownPos)
 	}
 	return nil
+}
+
+// committedEnd returns the highest committed end that is known, as far as the log
+// reaches.
+func (a *analysis) committedEnd() seq.Offset {
+	return max(a.start, min(a.end, max(a.note.committed, a.known)))
 }
 
 // list finds the files, and loads the indexes that can be trusted.
@@ -99,6 +112,11 @@ func (a *analysis) list() error {
 	if err != nil {
 		a.note, a.noted, a.noteLost = checkpoint{}, false, true
 	}
+	n, err := readCommitNote(a.fs, a.dir)
+	if err != nil {
+		return err
+	}
+	a.known, a.knownPos, a.commitNote = n.committed, n.position, n
 	// A cut that a crash has torn may leave a batch, or a segment, behind one that
 	// is gone: that proves nothing.
 	a.alternating = a.alternating && !a.note.cutting
@@ -151,7 +169,10 @@ func loadTrusted(fsys vfs.FS, path string, base seq.Offset, fileSize int64) (*co
 // ends.
 func (a *analysis) begin() {
 	if !a.noted {
-		if len(a.segments) > 0 {
+		// A log that a loss of power may have torn, and that never had a checkpoint,
+		// begins at 0: where its first segment begins later, that one's predecessors were
+		// not synced and are gone.
+		if torn := a.unproven && !a.noteLost; len(a.segments) > 0 && !torn {
 			a.start, a.end = a.segments[0].base, a.segments[0].base
 		}
 		return
@@ -263,7 +284,7 @@ func (a *analysis) scan(i int, s *scanner) (torn bool, err error) {
 func (a *analysis) take(f *found, b Batch, pos int64) (int64, error) {
 	b.position = f.basePos + pos - segmentHeadBytes
 	f.add(b, pos, a.indexBytes)
-	a.end, a.lastEpoch = b.End(), b.Epoch()
+	a.end, a.lastEpoch, a.known = b.End(), b.Epoch(), max(a.known, b.Committed())
 	pos += int64(b.Size())
 	a.endPos = f.basePos + pos - segmentHeadBytes
 	if a.visit != nil {
@@ -280,7 +301,9 @@ func (a *analysis) invalid(i int, s *scanner, pos int64) (next int64, more bool,
 		return 0, false, nil
 	}
 	if a.end >= a.durable && !a.alternating {
-		return 0, false, nil
+		if err := a.seekProof(i, s, pos); err != nil || a.end >= a.durable {
+			return 0, false, err
+		}
 	}
 	limit := seq.Offset(math.MaxUint64)
 	if i+1 < len(a.segments) {
@@ -324,7 +347,7 @@ func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _
 		}
 		a.gap(f.path, pos, next)
 		if last {
-			a.endPos = max(a.endPos, a.note.durablePos)
+			a.endPos = max(a.endPos, a.note.durablePos, a.knownPos)
 		}
 		return false, nil
 	}
@@ -337,4 +360,54 @@ func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _
 		a.cuts = append(a.cuts, Cut{Path: f.path, Position: pos, Bytes: s.size - pos, From: a.end})
 	}
 	return true, err
+}
+
+// seekProof looks behind an invalid place for batches whose header says that the
+// records which are missing here were committed, and raises the durable end to what
+// they prove. A batch that was damaged behind the last checkpoint is told from a torn
+// tail by that: whoever appended the batches behind it knew that it was committed.
+func (a *analysis) seekProof(i int, s *scanner, pos int64) error {
+	if a.unproven {
+		return nil
+	}
+	follows := func(b Batch) bool { return b.First() > a.end && b.Epoch() >= a.lastEpoch }
+	if err := a.collectProof(s, pos, follows); err != nil {
+		return err
+	}
+	for _, f := range a.segments[i+1:] {
+		if f.trusted {
+			continue
+		}
+		later, err := openScanner(a.fs, f.path)
+		if err != nil {
+			return err
+		}
+		err = a.collectProof(later, segmentHeadBytes, follows)
+		a.scanned += later.read
+		later.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collectProof goes over the intact batches of a segment file at pos and after.
+func (a *analysis) collectProof(s *scanner, pos int64, accept func(Batch) bool) error {
+	for {
+		b, err := s.batch(pos)
+		if err == nil && accept(b) {
+			a.durable = max(a.durable, b.Committed())
+			pos += int64(b.Size())
+			continue
+		}
+		if err != nil && !errors.Is(err, errNoBatch) && !errors.Is(err, ErrInvalidBatch) {
+			return err
+		}
+		next, found, err := s.resync(pos, accept)
+		if err != nil || !found || next <= pos {
+			return err
+		}
+		pos = next
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -22,21 +23,25 @@ import (
 //	+-----------+---------------+---------------------------+
 //	| count     | payload bytes | append timestamp, ns      |
 //	+-----------+---------------+---------------------------+
-//	48                                 48+payload   length
+//	48                          56
+//	+---------------------------+
+//	| committed end             |
+//	+---------------------------+
+//	56                                 56+payload   length
 //	+----------------------------------+------------+
 //	| records: uvarint length, bytes … | zeros to 8 |
 //	+----------------------------------+------------+
 //
 // The CRC covers everything behind it, from byte 8 to length.
 const (
-	headerBytes = 48
+	headerBytes = 56
 	alignment   = 8
 
 	magic0, magic1 = 0xB6, 0x4C
-	formatVersion  = 1
+	formatVersion  = 2
 
 	// MaxBatchBytes is the size of the largest batch, header included.
-	MaxBatchBytes = 256 << 20
+	MaxBatchBytes = limit.Group
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -65,6 +70,10 @@ func (b Batch) Count() int { return int(binary.LittleEndian.Uint32(b.raw[32:])) 
 // Timestamp returns when the batch was appended, in ns since 1970, as its
 // leader saw it.
 func (b Batch) Timestamp() int64 { return int64(binary.LittleEndian.Uint64(b.raw[40:])) } //nolint:gosec // the bits of a signed number
+
+// Committed returns the leader's committed end when it appended the batch: a copy
+// of the log that ends below it has lost committed records. It is at most First.
+func (b Batch) Committed() seq.Offset { return seq.Offset(binary.LittleEndian.Uint64(b.raw[48:])) }
 
 // Attributes returns the bits that the appender set. The log does not know them.
 func (b Batch) Attributes() uint16 { return binary.LittleEndian.Uint16(b.raw[12:]) }
@@ -177,7 +186,7 @@ func decode(raw []byte) (Batch, error) {
 			return Batch{}, fmt.Errorf("%w: padding is not zero", ErrInvalidBatch)
 		}
 	}
-	if b.Count() == 0 || b.First() > seq.MaxOffset || b.End() > seq.MaxOffset+1 {
+	if b.Count() == 0 || b.First() > seq.MaxOffset || b.End() > seq.MaxOffset+1 || b.Committed() > b.First() {
 		return Batch{}, fmt.Errorf("%w: offsets", ErrInvalidBatch)
 	}
 	rest := b.payload()

@@ -9,7 +9,7 @@ import (
 
 // benchBatch forms a batch of 100 records of 128 bytes.
 func benchBatch() *Builder {
-	b := NewBuilder(100 * 130)
+	b := new(Builder)
 	for range 100 {
 		b.Next(128)
 	}
@@ -54,7 +54,7 @@ func BenchmarkAppendSync(b *testing.B) {
 			_, w := benchLog(b, Options{FillBytes: c.fill})
 			b.SetBytes(int64(c.size))
 			for b.Loop() {
-				batch := NewBuilder(c.size)
+				batch := new(Builder)
 				batch.Next(c.size - headerBytes - 4)
 				if _, err := w.Append(batch, 0); err != nil {
 					b.Fatal(err)
@@ -100,3 +100,17 @@ func benchRead(b *testing.B, o Options, batches int) {
 func BenchmarkReadTail(b *testing.B) { benchRead(b, Options{}, 50) }
 
 func BenchmarkReadDisk(b *testing.B) { benchRead(b, Options{TailBytes: -1}, 4000) }
+
+// BenchmarkAppendCommit is what the note of the committed end adds to an append:
+// compare it with BenchmarkAppend.
+func BenchmarkAppendCommit(b *testing.B) {
+	l, w := benchLog(b, Options{})
+	b.ReportAllocs()
+	b.SetBytes(100 * 128)
+	for b.Loop() {
+		if _, err := w.Append(benchBatch(), 0); err != nil {
+			b.Fatal(err)
+		}
+		l.Commit(l.End())
+	}
+}

@@ -1,8 +1,11 @@
 package commitlog
 
 import (
+	"bytes"
 	"encoding/binary"
+	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -10,22 +13,35 @@ import (
 // Builder is a batch being formed: records are encoded straight into the bytes
 // that will be on disk. The zero Builder is an empty batch. It is not for
 // concurrent use.
+//
+// How big a batch becomes is known at its end only, so it is formed in memory that
+// the next batch uses again, and what was appended is a copy of its exact size.
 type Builder struct {
-	raw   []byte
-	count uint32
-	attrs uint16
+	raw     []byte
+	scratch *[]byte // that raw began in, from scratches; nil: the batch is empty
+	count   uint32
+	attrs   uint16
 }
 
-// NewBuilder returns an empty batch with room for sizeHint bytes of records.
-func NewBuilder(sizeHint int) *Builder {
-	return &Builder{raw: make([]byte, headerBytes, headerBytes+max(sizeHint, 0)+alignment)}
-}
+const (
+	newScratchBytes = 4 << 10
+	// maxScratchBytes is the largest memory that is kept to form batches in. A larger
+	// batch is not copied: it keeps the memory that it was formed in.
+	maxScratchBytes = 2 << 20
+)
+
+// scratches hold memory that batches are formed in.
+var scratches = sync.Pool{New: func() any {
+	p := make([]byte, 0, newScratchBytes)
+	return &p
+}}
 
 // Next adds a record and returns its n bytes to be filled in, all of them. They
 // are valid until Next is called again or the batch is appended.
 func (b *Builder) Next(n int) []byte {
 	if b.raw == nil {
-		b.raw = make([]byte, headerBytes, headerBytes+n+2*alignment)
+		b.scratch = scratches.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+		b.raw = slices.Grow(*b.scratch, headerBytes)[:headerBytes]
 	}
 	b.raw = binary.AppendUvarint(b.raw, uint64(n)) //nolint:gosec // a length is not negative
 	start := len(b.raw)
@@ -34,15 +50,16 @@ func (b *Builder) Next(n int) []byte {
 	return b.raw[start : start+n : start+n]
 }
 
+// RecordBytes returns the bytes that Next(n) adds to a batch.
+func RecordBytes(n int) int { return (bits.Len(uint(n)|1)+6)/7 + n }
+
 // Count returns the number of records so far.
 func (b *Builder) Count() int { return int(b.count) }
 
-// Size returns the number of bytes that the batch takes on disk as it is now.
+// Size returns the number of bytes that the batch takes on disk as it is now: those of
+// its header at the least.
 func (b *Builder) Size() int {
-	if b.raw == nil {
-		return 0
-	}
-	return align(len(b.raw))
+	return align(max(len(b.raw), headerBytes))
 }
 
 // SetAttributes adds bits to the batch's attributes.
@@ -50,22 +67,43 @@ func (b *Builder) SetAttributes(bits uint16) { b.attrs |= bits }
 
 func align(n int) int { return (n + alignment - 1) &^ (alignment - 1) }
 
+// place is where a batch is appended: its epoch, its first offset, and the
+// committed end of the log at that moment.
+type place struct {
+	epoch            seq.Epoch
+	first, committed seq.Offset
+}
+
 // seal completes the batch. The bytes stay the builder's until spend.
-func (b *Builder) seal(epoch seq.Epoch, first seq.Offset, timestamp int64) []byte {
+func (b *Builder) seal(at place, timestamp int64) []byte {
 	payload := len(b.raw) - headerBytes
-	raw := append(b.raw, make([]byte, align(len(b.raw))-len(b.raw))...)
+	padded := align(len(b.raw))
+	raw := slices.Grow(b.raw, padded-len(b.raw))[:padded]
+	b.raw = raw[:len(b.raw)]
+	clear(raw[len(b.raw):])
 	raw[0], raw[1], raw[2], raw[3] = magic0, magic1, formatVersion, 0
 	le := binary.LittleEndian
 	le.PutUint32(raw[8:], uint32(len(raw))) //nolint:gosec // at most MaxBatchBytes
 	le.PutUint16(raw[12:], b.attrs)
 	le.PutUint16(raw[14:], 0)
-	le.PutUint64(raw[16:], uint64(epoch))
-	le.PutUint64(raw[24:], uint64(first))
+	le.PutUint64(raw[16:], uint64(at.epoch))
+	le.PutUint64(raw[24:], uint64(at.first))
 	le.PutUint32(raw[32:], b.count)
 	le.PutUint32(raw[36:], uint32(payload))   //nolint:gosec // as above
 	le.PutUint64(raw[40:], uint64(timestamp)) //nolint:gosec // the bits of a signed number
+	le.PutUint64(raw[48:], uint64(at.committed))
 	le.PutUint32(raw[4:], checksum(raw[8:]))
 	return raw
 }
 
-func (b *Builder) spend() { *b = Builder{} }
+// spend empties the builder and returns what it has sealed, for keeps.
+func (b *Builder) spend(sealed []byte) []byte {
+	kept := sealed
+	if cap(sealed) <= maxScratchBytes {
+		kept = bytes.Clone(sealed)
+		*b.scratch = sealed[:0]
+		scratches.Put(b.scratch)
+	}
+	*b = Builder{}
+	return kept
+}

@@ -5,6 +5,9 @@ import "github.com/brokerd/brokerd/pkg/seq"
 // Entry is what one caller wants appended: some records, which become part of
 // whatever batch is being formed when it is their turn.
 type Entry interface {
+	// Size returns the bytes that the entry's records take in a batch. AppendTo adds
+	// exactly as many.
+	Size() int
 	// AppendTo adds the entry's records to the batch being formed. It is called
 	// at most once, before the call that took the entry returns.
 	AppendTo(b *Builder)

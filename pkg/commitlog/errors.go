@@ -72,6 +72,9 @@ type CorruptionError struct {
 
 // Error implements error.
 func (e *CorruptionError) Error() string {
+	if e.From == e.Next {
+		return fmt.Sprintf("%s is damaged at byte %d: no offset is lost", e.Path, e.Position)
+	}
 	return fmt.Sprintf("%s is damaged at byte %d: offsets %d to %d", e.Path, e.Position, e.From, e.Next-1)
 }
 

@@ -28,23 +28,23 @@ func (o *output) fillAhead(l *Log, covered int64) {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
 	size := o.seg.size.Load()
-	limit := min(o.filled+l.opts.FillBytes, l.opts.SegmentBytes)
+	limit := min(o.filled+l.opts.FillBytes, segmentBytes(l))
 	if l.out != o || o.filling != nil || o.noFill || size < minFillSize || limit <= o.filled || o.filled-size > l.opts.FillBytes/2 {
 		return
 	}
 	done := make(chan struct{})
 	o.filling, o.fillLimit = done, limit
+	from := o.filled
 	go func() {
 		defer close(done)
-		o.fill(l)
+		o.fill(l, from)
 	}()
 }
 
-// fill writes zeros from o.filled, which does not change meanwhile, to
-// o.fillLimit: no append goes there before it has ended.
-func (o *output) fill(l *Log) {
+// fill writes zeros from pos, which was o.filled, to o.fillLimit: no append goes
+// there before it has ended.
+func (o *output) fill(l *Log, pos int64) {
 	zeros := make([]byte, fillPiece)
-	pos := o.filled
 	var err error
 	for pos < o.fillLimit && err == nil {
 		var n int

@@ -10,7 +10,7 @@ import (
 
 func FuzzBatchDecode(f *testing.F) {
 	b := build(7, 3)
-	f.Add(b.seal(3, 7, 99))
+	f.Add(b.seal(place{epoch: 3, first: 7}, 99))
 	f.Add([]byte{magic0, magic1, formatVersion, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		// The checksum is made to fit, so that what lies behind it is reached.
@@ -40,27 +40,45 @@ func FuzzBatchDecode(f *testing.F) {
 	})
 }
 
+// fuzzedLog returns a disk with a log of 40 synced and committed records, of which
+// the checkpoint knows the first noted.
+func fuzzedLog(f *testing.F, o Options, noted int) *vfs.Mem {
+	f.Helper()
+	fsys := vfs.NewCrashable()
+	l, _ := mustOpen(f, fsys, o)
+	w := mustWriter(f, l, 1)
+	for i := range 20 {
+		mustAppend(f, w, 2)
+		mustSync(f, w)
+		l.Commit(l.End())
+		if 2*i+2 != noted {
+			continue
+		}
+		if err := l.Checkpoint(); err != nil {
+			f.Fatal(err)
+		}
+	}
+	return fsys.CrashClone(vfs.Crash{})
+}
+
 // FuzzRecovery writes bytes somewhere into the files of a log and opens it: it
 // must never panic, never lose silently what was durable, and go on.
 func FuzzRecovery(f *testing.F) {
-	f.Add(uint8(0), uint16(100), []byte{1, 2, 3}, false)
-	f.Add(uint8(1), uint16(8), []byte{0xff}, true)
-	f.Add(uint8(2), uint16(24), []byte{0xff, 0xff}, false)
-	f.Fuzz(func(t *testing.T, which uint8, at uint16, change []byte, alternating bool) {
-		fsys := vfs.NewCrashable()
+	f.Add(uint8(0), uint16(100), []byte{1, 2, 3}, false, false)
+	f.Add(uint8(1), uint16(8), []byte{0xff}, true, false)
+	f.Add(uint8(2), uint16(24), []byte{0xff, 0xff}, false, true)
+	disks := map[[2]bool]*vfs.Mem{}
+	options := func(alternating bool) Options {
 		o := smallOptions()
 		o.Alternating = alternating
-		l, _ := mustOpen(t, fsys, o)
-		w := mustWriter(t, l, 1)
-		for range 20 {
-			mustAppend(t, w, 2)
-			mustSync(t, w)
-		}
-		l.Commit(l.End())
-		if err := l.Checkpoint(); err != nil {
-			t.Fatal(err)
-		}
-		fsys = fsys.CrashClone(vfs.Crash{})
+		return o
+	}
+	for _, alternating := range []bool{false, true} {
+		disks[[2]bool{alternating, false}] = fuzzedLog(f, options(alternating), 40)
+		disks[[2]bool{alternating, true}] = fuzzedLog(f, options(alternating), 20)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, at uint16, change []byte, alternating, behind bool) {
+		fsys, o := disks[[2]bool{alternating, behind}].CrashClone(vfs.Crash{}), options(alternating)
 		names, err := fsys.ReadDir(testDir)
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +95,9 @@ func FuzzRecovery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if l.End() < 40 && !r.CheckpointLost {
+		// What lies behind the checkpoint may be taken for a torn tail, or for less than
+		// it was, where nothing intact follows it, but then it is told.
+		if l.End() < 40 && !r.CheckpointLost && (!behind || l.End() < 20 || r.Clean()) {
 			t.Fatalf("log ends at %d: %+v", l.End(), r)
 		}
 		checkFuzzed(t, l)

@@ -60,20 +60,20 @@ func goldenLog(t *testing.T) *vfs.Mem {
 	fsys := vfs.NewMem()
 	l, _ := mustOpen(t, fsys, Options{})
 	w := mustWriter(t, l, 0x11)
-	b := NewBuilder(0)
+	b := new(Builder)
 	copy(b.Next(5), "hello")
 	b.Next(0)
 	b.SetAttributes(0x8001)
 	if _, err := w.Append(b, 1_700_000_000_000_000_000); err != nil {
 		t.Fatal(err)
 	}
+	l.Commit(2)
 	w = mustWriter(t, l, 0x12)
 	copy(b.Next(130), bytes.Repeat([]byte{'x'}, 130))
 	if _, err := w.Append(b, 1_700_000_000_000_000_001); err != nil {
 		t.Fatal(err)
 	}
 	mustSync(t, w)
-	l.Commit(2)
 	mustClose(t, l)
 	return fsys
 }
@@ -84,6 +84,7 @@ func TestFormatsOnDiskAreGolden(t *testing.T) {
 		"00000000000000000000.log":   "segment.hex",
 		"00000000000000000000.index": "index.hex",
 		"checkpoint":                 "checkpoint.hex",
+		"committed":                  "committed.hex",
 	} {
 		raw, err := vfs.ReadFile(fsys, filepath.Join(testDir, file), 1<<20)
 		if err != nil {
@@ -100,19 +101,22 @@ func TestGoldenBytesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.Epoch() != 0x11 || b.First() != 0 || b.End() != 2 || b.Count() != 2 || b.Attributes() != 0x8001 ||
-		b.Timestamp() != 1_700_000_000_000_000_000 || b.Size() != 56 || string(b.Record(0)) != "hello" || len(b.Record(1)) != 0 {
+		b.Timestamp() != 1_700_000_000_000_000_000 || b.Size() != 64 || b.Committed() != 0 || string(b.Record(0)) != "hello" || len(b.Record(1)) != 0 {
 		t.Fatalf("first batch: %x", b.Raw())
 	}
 	b, err = Decode(raw[b.Size():])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Epoch() != 0x12 || b.First() != 2 || len(b.Record(0)) != 130 {
+	if b.Epoch() != 0x12 || b.First() != 2 || b.Committed() != 2 || len(b.Record(0)) != 130 {
 		t.Fatalf("second batch: %x", b.Raw())
 	}
 	c, err := decodeCheckpoint(loadGolden(t, "checkpoint.hex"))
 	if err != nil || c.durable != 3 || c.committed != 2 || c.epoch != 0x12 {
 		t.Fatalf("checkpoint %+v: %v", c, err)
+	}
+	if c, pos, ok := decodeCommitSlot(loadGolden(t, "committed.hex")); !ok || c != 2 || pos != 64 {
+		t.Fatalf("commit note %d at %d, %t", c, pos, ok)
 	}
 	x, err := decodeIndex(loadGolden(t, "index.hex"), "")
 	if err != nil || x.end != 3 || len(x.epochs) != 2 || len(x.entries) != 1 {
@@ -123,15 +127,15 @@ func TestGoldenBytesAreRead(t *testing.T) {
 // TestBadBatchesAreRefused damages the golden batch in each field. With sealed,
 // the checksum is made to fit, so that the check behind it is what refuses.
 func TestBadBatchesAreRefused(t *testing.T) {
-	good := loadGolden(t, "segment.hex")[segmentHeadBytes:][:56]
+	good := loadGolden(t, "segment.hex")[segmentHeadBytes:][:64]
 	for _, c := range []struct {
 		name   string
 		sealed bool
 		change func(p []byte) []byte
 	}{
 		{"nothing", false, func([]byte) []byte { return nil }},
-		{"header cut short", false, func(p []byte) []byte { return p[:47] }},
-		{"body cut short", false, func(p []byte) []byte { return p[:55] }},
+		{"header cut short", false, func(p []byte) []byte { return p[:headerBytes-1] }},
+		{"body cut short", false, func(p []byte) []byte { return p[:63] }},
 		{"magic", false, func(p []byte) []byte { p[0]++; return p }},
 		{"newer version", true, func(p []byte) []byte { p[2]++; return p }},
 		{"reserved byte", true, func(p []byte) []byte { p[3]++; return p }},
@@ -141,13 +145,14 @@ func TestBadBatchesAreRefused(t *testing.T) {
 		{"length absurd", true, func(p []byte) []byte { p[11] = 0xff; return p }},
 		{"reserved word", true, func(p []byte) []byte { p[14]++; return p }},
 		{"offset beyond the largest", true, func(p []byte) []byte { p[31] = 1; return p }},
+		{"committed beyond its own start", true, func(p []byte) []byte { p[48] = 1; return p }},
 		{"no records", true, func(p []byte) []byte { p[32] = 0; return p }},
 		{"fewer records than counted", true, func(p []byte) []byte { p[32]++; return p }},
 		{"more records than counted", true, func(p []byte) []byte { p[32]--; return p }},
 		{"payload longer than batch", true, func(p []byte) []byte { p[36] = 200; return p }},
-		{"record longer than payload", true, func(p []byte) []byte { p[48] = 100; return p }},
-		{"padding", true, func(p []byte) []byte { p[55] = 1; return p }},
-		{"payload bit", false, func(p []byte) []byte { p[50] ^= 4; return p }},
+		{"record longer than payload", true, func(p []byte) []byte { p[headerBytes] = 100; return p }},
+		{"padding", true, func(p []byte) []byte { p[63] = 1; return p }},
+		{"payload bit", false, func(p []byte) []byte { p[58] ^= 4; return p }},
 	} {
 		p := c.change(bytes.Clone(good))
 		if c.sealed {

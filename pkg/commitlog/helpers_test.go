@@ -49,7 +49,7 @@ func payload(off seq.Offset) []byte {
 }
 
 func build(first seq.Offset, count int) *Builder {
-	b := NewBuilder(0)
+	b := new(Builder)
 	for i := range count {
 		p := payload(first + seq.Offset(i))
 		copy(b.Next(len(p)), p)

@@ -32,11 +32,14 @@ type Log struct {
 	truncations atomic.Uint64
 	tail        tail
 	counts      counters
+	note        commitNote
+
+	bound atomic.Int64 // Retention.MaxBytes of the last Retain; 0: none
 
 	// serial admits one of Sync, TruncateTo, Reset, Retain, Checkpoint, Close at a
 	// time. It is there to be held while they wait for the disk; no append and no
 	// read takes it. It is taken before wmu.
-	serial sync.Mutex
+	serial turn
 	noted  checkpoint // guarded by serial: what the checkpoint file says
 
 	// wmu makes check and append one act: it is held over an append's one write.
@@ -80,9 +83,14 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	if err != nil {
 		return nil, Recovery{}, err
 	}
-	a := &analysis{fs: fsys, dir: dir, indexBytes: o.IndexBytes, alternating: o.Alternating}
+	a := &analysis{fs: fsys, dir: dir, indexBytes: o.IndexBytes, alternating: o.Alternating, unproven: o.CommittedMayBeLost}
 	if err := a.run(); err != nil {
 		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+	}
+	if r := a.report(); o.BeforeRepair != nil && !r.Clean() {
+		if err := o.BeforeRepair(r); err != nil {
+			return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+		}
 	}
 	if err := a.repair(); err != nil {
 		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
@@ -93,12 +101,14 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 			return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
 		}
 	}
+	// What batches have told would not be read again once their segments have an index.
+	l.note.keep(l)
 	return l, a.report(), nil
 }
 
 // newLog returns the log that was found on disk.
 func newLog(a *analysis, o Options) *Log {
-	l := &Log{fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes}}
+	l := &Log{serial: newTurn(), fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes}}
 	segments := make([]*segment, 0, len(a.segments))
 	var epochs []EpochStart
 	for _, f := range a.segments {
@@ -120,7 +130,8 @@ func newLog(a *analysis, o Options) *Log {
 	l.before.Store(uint64(a.note.before))
 	l.end.Store(uint64(a.end))
 	l.durable.Store(uint64(a.end))
-	l.committed.Store(uint64(max(a.start, min(a.end, a.note.committed))))
+	l.committed.Store(uint64(a.committedEnd()))
+	l.note.noted, l.note.slot = min(a.end, a.commitNote.committed), a.commitNote.next
 	l.epoch = max(a.lastEpoch, a.note.epoch)
 	l.noted = a.note
 	l.madeDir = len(a.segments) > 0 || a.noted
@@ -136,21 +147,22 @@ func (l *Log) End() seq.Offset { return seq.Offset(l.end.Load()) }
 // DurableEnd returns one past the last offset that is on disk for certain.
 func (l *Log) DurableEnd() seq.Offset { return seq.Offset(l.durable.Load()) }
 
-// CommittedEnd returns one past the last committed offset. After Open it is the
-// last that was noted on disk, perhaps lower than it has been.
+// CommittedEnd returns one past the last committed offset. A process that is
+// killed does not move it back; after a loss of power Open may return a lower one.
 func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) }
 
 // Commit moves the committed end forward to end. An end below it changes
-// nothing; one past the log's end panics.
+// nothing; one past the log's end panics. The new end is written to the
+// commit note, without a sync, before anyone can see it.
 func (l *Log) Commit(end seq.Offset) {
 	if end > l.End() {
 		panic(fmt.Sprintf("BUG: commit to %d past the end of the log at %d", end, l.End()))
 	}
-	for {
-		now := l.committed.Load()
-		if uint64(end) <= now || l.committed.CompareAndSwap(now, uint64(end)) {
-			return
-		}
+	l.note.mu.Lock()
+	defer l.note.mu.Unlock()
+	if end > l.CommittedEnd() {
+		l.note.writeLocked(l, end)
+		l.committed.Store(uint64(end))
 	}
 }
 
@@ -211,9 +223,12 @@ func (l *Log) Stats() Stats {
 	}
 }
 
-// ReleaseTail gives back the memory that the log's tail takes. It is for a log
-// that nobody has used for a while.
-func (l *Log) ReleaseTail() { l.tail.drop() }
+// ReleaseTail gives back the memory that the log's tail takes, and the file of
+// the commit note. It is for a log that was not used for a while.
+func (l *Log) ReleaseTail() {
+	l.tail.drop()
+	l.note.release()
+}
 
 // Failed returns the error that ended the log, which wraps ErrFailed, or nil.
 func (l *Log) Failed() error {
@@ -331,5 +346,6 @@ func (l *Log) Close() error {
 		err = l.checkpointSerial(l.Start())
 	}
 	l.tail.drop()
+	l.note.close()
 	return err
 }

@@ -327,7 +327,7 @@ func TestRetentionByAgeAndSize(t *testing.T) {
 	w := mustWriter(t, l, 1)
 	start := time.Unix(1_700_000_000, 0)
 	for i := range 100 {
-		b := NewBuilder(0)
+		b := new(Builder)
 		b.Next(100)
 		if _, err := w.Append(b, start.Add(time.Duration(i)*time.Second).UnixNano()); err != nil {
 			t.Fatal(err)

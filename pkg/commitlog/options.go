@@ -36,6 +36,14 @@ type Options struct {
 	// an intact batch proves the one before it, and a damaged batch with an intact
 	// one behind it is corruption wherever it lies.
 	Alternating bool
+	// CommittedMayBeLost says that committed records need not have been durable
+	// here: the machine lost power, and the owner does not sync each batch before
+	// it acknowledges it, or was still catching up. Then a committed end, in a batch or in the note
+	// of it, does not prove that a missing range was on disk.
+	CommittedMayBeLost bool
+	// BeforeRepair, if set, is called with what was found, before Open changes
+	// anything on disk, unless the log is clean. An error ends Open.
+	BeforeRepair func(Recovery) error
 	// OnSync, if set, is told how long each sync of data took. It is called on the
 	// goroutine that synced.
 	OnSync func(time.Duration)

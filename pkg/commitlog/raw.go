@@ -95,7 +95,7 @@ func (w *Writer) appendRun(r run) (added []Batch, err error) {
 			return added, err
 		}
 		var head run
-		head, r = r.split(l.opts.SegmentBytes - l.out.seg.size.Load())
+		head, r = r.split(segmentBytes(l) - l.out.seg.size.Load())
 		if len(head.batches) > 1 {
 			if err := w.roomLocked(int64(len(head.raw))); err != nil {
 				return added, err

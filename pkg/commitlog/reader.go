@@ -114,6 +114,8 @@ func (r *Reader) enter(off seq.Offset) error {
 		if err != nil {
 			if start := r.log.Start(); errors.Is(err, fs.ErrNotExist) && off < start {
 				return &BelowStartError{Start: start}
+			} else if errors.Is(err, fs.ErrNotExist) && stands(r.log, seg, r.truncations) {
+				return Damage{Path: seg.path, From: seg.base, Next: seg.endOffset()}.err()
 			}
 			return fmt.Errorf("reading at offset %d: %w", off, err)
 		}
@@ -184,7 +186,7 @@ func (r *Reader) walk(off seq.Offset, at int64, expect seq.Offset) (Batch, error
 		if err != nil && !errors.Is(err, errNoBatch) && !errors.Is(err, ErrInvalidBatch) {
 			return Batch{}, fmt.Errorf("reading at offset %d: %w", off, err)
 		}
-		d, next, err := r.diagnose(at, expect)
+		d, next, err := diagnose(r.seg, &r.scan, at, expect)
 		if err != nil {
 			return Batch{}, err
 		}
@@ -196,11 +198,11 @@ func (r *Reader) walk(off seq.Offset, at int64, expect seq.Offset) (Batch, error
 	}
 }
 
-// diagnose finds where intact data resumes behind damage.
-func (r *Reader) diagnose(at int64, expect seq.Offset) (Damage, int64, error) {
-	d := Damage{Path: r.seg.path, Position: at, From: expect, Next: r.seg.endOffset()}
+// diagnose finds where intact data resumes behind damage in a segment.
+func diagnose(seg *segment, scan *scanner, at int64, expect seq.Offset) (Damage, int64, error) {
+	d := Damage{Path: seg.path, Position: at, From: expect, Next: seg.endOffset()}
 	end := d.Next
-	next, found, err := r.scan.resync(at, func(b Batch) bool {
+	next, found, err := scan.resync(at, func(b Batch) bool {
 		if b.First() <= expect || b.End() > end {
 			return false
 		}
@@ -211,7 +213,7 @@ func (r *Reader) diagnose(at int64, expect seq.Offset) (Damage, int64, error) {
 		return d, 0, fmt.Errorf("reading behind %w: %w", d.err(), err)
 	}
 	if !found {
-		d.Next, next = end, r.seg.size.Load()
+		d.Next, next = end, seg.size.Load()
 	}
 	return d, next, nil
 }

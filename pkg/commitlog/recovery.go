@@ -72,6 +72,12 @@ func (a *analysis) repair() error {
 			return err
 		}
 	}
+	if a.known > a.end { // it proves nothing, and must not do so at the next Open
+		if err := resetCommitNote(a.fs, a.dir, a.committedEnd(), a.endPos); err != nil {
+			return err
+		}
+		a.commitNote = noted{a.committedEnd(), a.endPos, 1}
+	}
 	if len(a.segments) == 0 && len(a.leftovers) == 0 {
 		return nil
 	}
@@ -124,7 +130,7 @@ func Scan(fsys vfs.FS, dir string, visit func(Batch) error) error {
 // Report is what Verify found in a log.
 type Report struct {
 	Start, End   seq.Offset
-	CommittedEnd seq.Offset // as the checkpoint notes it
+	CommittedEnd seq.Offset // the highest that is noted
 	Segments     []SegmentReport
 	Batches      int64
 	Records      int64
@@ -165,7 +171,7 @@ func Verify(fsys vfs.FS, dir string) (Report, error) {
 		return r, err
 	}
 	found := a.report()
-	r.Start, r.End, r.CommittedEnd = a.start, a.end, max(a.start, min(a.end, a.note.committed))
+	r.Start, r.End, r.CommittedEnd = a.start, a.end, a.committedEnd()
 	r.Damaged, r.Torn, r.CheckpointLost = found.Damaged, found.Cut, found.CheckpointLost
 	for _, f := range a.segments {
 		_, indexed := loadTrusted(fsys, f.path, f.base, f.fileSize)

@@ -48,14 +48,33 @@ func oneSegment(t *testing.T, noted seq.Offset) *state {
 	return s
 }
 
+// acknowledged makes a segment of ten batches of one record each, each of which was
+// committed before the next but lag was appended, as a kill leaves it. No checkpoint
+// says so.
+func acknowledged(t *testing.T, lag int) *state {
+	t.Helper()
+	s := &state{t: t, fsys: vfs.NewCrashable()}
+	l, _ := mustOpen(t, s.fsys, Options{})
+	w := mustWriter(t, l, 1)
+	for i := range 10 {
+		b := mustAppend(t, w, 1)
+		s.ends = append(s.ends, segmentHeadBytes+b.Position()+int64(b.Size()))
+		mustSync(t, w)
+		if i >= lag {
+			l.Commit(seq.Offset(i - lag + 1))
+		}
+	}
+	return s
+}
+
 // threeSegments makes a closed log of three segments: [0,4), [4,8), [8,10).
 func threeSegments(t *testing.T) *state {
 	t.Helper()
 	s := &state{t: t, fsys: vfs.NewCrashable()}
-	l, _ := mustOpen(t, s.fsys, Options{SegmentBytes: 500, FillBytes: -1})
+	l, _ := mustOpen(t, s.fsys, Options{SegmentBytes: 520, FillBytes: -1})
 	w := mustWriter(t, l, 1)
 	for range 5 {
-		b := NewBuilder(0)
+		b := new(Builder)
 		b.Next(80)
 		b.Next(80)
 		if _, err := w.Append(b, 0); err != nil {
@@ -113,6 +132,7 @@ func TestRecovery(t *testing.T) {
 		damaged     []Damage
 		lost        bool // the checkpoint
 		alternating bool
+		powerLost   bool // what was committed need not have been durable
 	}
 	damage := func(name string, pos int64, from, next seq.Offset) []Damage {
 		return []Damage{{Path: at(name), Position: pos, From: from, Next: next}}
@@ -173,6 +193,44 @@ func TestRecovery(t *testing.T) {
 			s := oneSegment(t, 8)
 			s.write(seg0, s.ends[5], zeros)
 			return s, want{end: 8, damaged: damage(seg0, s.ends[5], 6, 8)}
+		},
+		"damaged with a batch behind that knew it as committed": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 0)
+			s.write(seg0, s.ends[6]+20, []byte{0xee})
+			return s, want{end: 10, damaged: damage(seg0, s.ends[6], 7, 8)}
+		},
+		"damaged length with batches behind, the third of which knew it as committed": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 2)
+			s.write(seg0, s.ends[4]+9, []byte{0xee})
+			return s, want{end: 10, damaged: damage(seg0, s.ends[4], 5, 6)}
+		},
+		"damaged with batches behind that did not know it as committed": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 5)
+			s.write(seg0, s.ends[5]+20, []byte{0xee})
+			return s, want{end: 6, cut: 1}
+		},
+		"damaged where what is committed need not be durable": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 0)
+			s.write(seg0, s.ends[6]+20, []byte{0xee})
+			return s, want{end: 7, cut: 1, powerLost: true}
+		},
+		"last committed batch damaged": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 0)
+			s.fsys = s.fsys.CrashClone(vfs.Crash{KeepPercent: 100}) // killed: the note is there
+			s.write(seg0, s.ends[9]-5, []byte{0xee})
+			return s, want{end: 10, damaged: damage(seg0, s.ends[8], 9, 10)}
+		},
+		"shorter than what was committed": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 0)
+			s.fsys = s.fsys.CrashClone(vfs.Crash{KeepPercent: 100})
+			s.edit(seg0, func(f vfs.File) error { return f.Truncate(s.ends[5]) })
+			return s, want{end: 10, damaged: damage(seg0, s.ends[5], 6, 10)}
+		},
+		"shorter than what was committed and need not be durable": func(t *testing.T) (*state, want) {
+			s := acknowledged(t, 0)
+			s.fsys = s.fsys.CrashClone(vfs.Crash{KeepPercent: 100})
+			s.edit(seg0, func(f vfs.File) error { return f.Truncate(s.ends[5]) })
+			return s, want{end: 6, powerLost: true}
 		},
 		"shorter than noted": func(t *testing.T) (*state, want) {
 			s := oneSegment(t, 8)
@@ -260,13 +318,13 @@ func TestRecovery(t *testing.T) {
 		"complete segment cut short": func(t *testing.T) (*state, want) {
 			s := threeSegments(t)
 			s.edit(seg0, func(f vfs.File) error { return f.Truncate(300) })
-			return s, want{end: 10, damaged: damage(seg0, segmentHeadBytes+216, 2, 4)}
+			return s, want{end: 10, damaged: damage(seg0, segmentHeadBytes+224, 2, 4)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, w := c(t)
-			o := Options{Alternating: w.alternating, FillBytes: -1, TailBytes: -1}
-			before := s.fsys.CrashClone(vfs.Crash{})
+			o := Options{Alternating: w.alternating, FillBytes: -1, TailBytes: -1, CommittedMayBeLost: w.powerLost}
+			before := s.fsys.CrashClone(vfs.Crash{KeepPercent: 100})
 			for round := range 3 {
 				l, r := mustOpen(t, s.fsys, o)
 				if l.End() != w.end {
@@ -283,7 +341,7 @@ func TestRecovery(t *testing.T) {
 					t.Fatalf("round %d: %+v", round, r)
 				}
 				checkAround(t, l, w.damaged)
-				if round == 0 { // as if killed at once
+				if o.CommittedMayBeLost = false; round == 0 { // as if killed at once
 					s.fsys = s.fsys.CrashClone(vfs.Crash{})
 					continue
 				}
@@ -294,7 +352,7 @@ func TestRecovery(t *testing.T) {
 				mustClose(t, l)
 			}
 			report, err := Verify(before, testDir)
-			if err != nil || !w.alternating && len(report.Damaged) != len(w.damaged) {
+			if err != nil || !w.alternating && !w.powerLost && len(report.Damaged) != len(w.damaged) {
 				t.Fatalf("verify before: %+v: %v", report, err)
 			}
 		})
@@ -341,5 +399,47 @@ func TestDamageFoundByAReaderTellsWhereToGoOn(t *testing.T) {
 	report, err := Verify(s.fsys, testDir)
 	if err != nil || report.OK() || len(report.Damaged) != 1 || report.Damaged[0].From != 4 {
 		t.Fatalf("verify: %+v: %v", report, err)
+	}
+}
+
+// TestAKillDoesNotMoveTheCommittedEndBack commits with and without appends, and
+// looks at what a killed process leaves.
+func TestAKillDoesNotMoveTheCommittedEndBack(t *testing.T) {
+	fsys := vfs.NewCrashable()
+	l, _ := mustOpen(t, fsys, smallOptions())
+	w := mustWriter(t, l, 1)
+	for i := range 60 {
+		mustAppend(t, w, 1)
+		mustSync(t, w)
+		if i%7 == 6 {
+			l.Commit(l.End() - 3)
+			l.Commit(l.End()) // nothing is appended in between
+		}
+		if i%20 == 0 {
+			l.ReleaseTail()
+		}
+		again, r := mustOpen(t, fsys.CrashClone(vfs.Crash{KeepPercent: 100}), smallOptions())
+		if again.CommittedEnd() != l.CommittedEnd() || !r.Clean() {
+			t.Fatalf("the committed end was %d, and is %d after a kill: %+v", l.CommittedEnd(), again.CommittedEnd(), r)
+		}
+	}
+	mustClose(t, l)
+}
+
+// TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired wants an error of the owner's
+// to leave everything as it is.
+func TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired(t *testing.T) {
+	s := oneSegment(t, 5)
+	s.write(seg0, s.ends[9]-5, []byte{0xee})
+	refusal := errors.New("not yet")
+	for _, err := range []error{refusal, refusal, nil} {
+		heard := 0
+		_, _, got := Open(s.fsys, testDir, Options{BeforeRepair: func(r Recovery) error {
+			heard += len(r.Cut)
+			return err
+		}})
+		if heard != 1 || !errors.Is(got, err) {
+			t.Fatalf("heard of %d, %v", heard, got)
+		}
 	}
 }

@@ -16,10 +16,15 @@ type Retention struct {
 	// MaxAge is how long a segment stays after its last batch though it lies below
 	// the floor; 0: not at all.
 	MaxAge time.Duration
-	// Now is the time against which ages are taken.
+	// Now is the time by the wall clock, against which ages are taken.
 	Now time.Time
+	// Moment is the present by the monotonic clock: a segment is no older than the time
+	// since this process has added to it, whatever a leader's wall clock stamped. The
+	// zero time: stamps alone count.
+	Moment time.Time
 	// MaxBytes is the size above which the oldest segments go though they are
-	// wanted; 0: no limit. The last segment never goes for its size.
+	// wanted; 0: no limit. The last segment never goes for its size, so from now on
+	// one ends at a quarter of it.
 	MaxBytes int64
 	// Last says that the last segment may go too, once all in it is committed,
 	// durable, below the floor and old enough. An empty one takes its place: that
@@ -37,6 +42,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	if err := l.refuseFailed(); err != nil {
 		return 0, err
 	}
+	l.bound.Store(r.MaxBytes)
 	run := retaining{l, r}
 	if err := run.completeRolled(); err != nil {
 		return 0, err
@@ -129,7 +135,14 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 
 // finished tells whether a segment that ends at end is wanted by nobody.
 func (r Retention) finished(s *segment, end seq.Offset) bool {
-	return end <= r.Floor && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge))
+	return end <= r.Floor && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s))
+}
+
+// young says whether this process has added to a segment within the age.
+func (r Retention) young(s *segment) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !r.Moment.IsZero() && !s.grown.IsZero() && r.Moment.Sub(s.grown) < r.MaxAge
 }
 
 // retireLast begins a segment at the log's end if the last one may go, so that it

@@ -68,7 +68,7 @@ func TestTheLastSegmentGoesOnceItIsFinished(t *testing.T) {
 			t.Fatalf("offset at 0: %d: %v", off, err)
 		}
 		names, err := fsys.ReadDir(testDir)
-		if want := segmentName(end) + " " + checkpointName; strings.Join(names, " ") != want || err != nil {
+		if want := segmentName(end) + " " + checkpointName + " " + commitNoteName; strings.Join(names, " ") != want || err != nil {
 			t.Fatalf("files %v, want %s: %v", names, want, err)
 		}
 		info, err := fsys.Stat(segmentPath(testDir, end))
@@ -178,7 +178,7 @@ func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
 		}
 		return vfs.Fault{}
 	})
-	big := NewBuilder(0)
+	big := new(Builder)
 	big.Next(int(smallOptions().SegmentBytes))
 	if _, err := w.Append(big, 0); !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
 	goesOn(t, l, w, 3, l.EndPosition())
 	mustClose(t, l)
 	names, err := mem.ReadDir(testDir)
-	if err != nil || len(names) != 3 {
+	if err != nil || len(names) != 4 {
 		t.Fatalf("files: %v: %v", names, err)
 	}
 }
@@ -291,5 +291,54 @@ func TestCrashStatesOfARetentionOfEverything(t *testing.T) {
 			}
 			mustRead(t, l, 10, 12)
 		})
+	}
+}
+
+// A leader whose wall clock is behind stamps batches that look old at once. What
+// this process has added is as young as that.
+func TestStampsOfAWrongClockAgeNothing(t *testing.T) {
+	l, _ := mustOpen(t, vfs.NewMem(), smallOptions())
+	defer l.Close()
+	w := mustWriter(t, l, 1)
+	for range 40 {
+		mustAppend(t, w, 3) // stamped with 1970
+	}
+	mustSync(t, w)
+	l.Commit(l.End())
+	now := time.Now()
+	ask := Retention{Floor: l.End(), MaxAge: time.Hour, Now: now, Moment: now}
+	if n, err := l.Retain(ask); n != 0 || err != nil {
+		t.Errorf("%d segments were dropped that were added just now, %v", n, err)
+	}
+	ask.Moment = now.Add(time.Hour + time.Second)
+	if n, err := l.Retain(ask); n == 0 || err != nil {
+		t.Errorf("%d segments were dropped an hour later, %v", n, err)
+	}
+}
+
+// TestALogThatIsBoundedBelowASegmentStaysBounded: only whole segments go, so there must
+// be some below the bound.
+func TestALogThatIsBoundedBelowASegmentStaysBounded(t *testing.T) {
+	const bound = 1 << 20
+	l, _ := mustOpen(t, vfs.NewMem(), Options{SegmentBytes: 64 << 20})
+	w := mustWriter(t, l, 7)
+	for appended := int64(0); appended < 4*bound; {
+		before := l.EndPosition()
+		mustAppend(t, w, 500)
+		mustSync(t, w)
+		l.Commit(l.End())
+		appended += l.EndPosition() - before
+		if _, err := l.Retain(Retention{MaxBytes: bound}); err != nil {
+			t.Fatal(err)
+		}
+		if l.Bytes() > bound+bound/boundParts {
+			t.Fatalf("%d bytes are kept after %d, in %d segments; the bound is %d", l.Bytes(), appended, l.Stats().Segments, bound)
+		}
+	}
+	if l.Bytes() < bound/2 || l.Start() == 0 {
+		t.Errorf("%d bytes from %d on are kept; the bound is %d", l.Bytes(), l.Start(), bound)
+	}
+	if err := checkRecords(l, l.Start(), l.End()); err != nil {
+		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -78,7 +79,8 @@ type segment struct {
 	pinned bool       // the segment is being written: its index stays in memory
 	index  []indexEntry
 	damage []Damage
-	file   vfs.File // shared by those who read, nil while nobody does
+	grown  time.Time // when a batch was added last, by this process; zero: not yet
+	file   vfs.File  // shared by those who read, nil while nobody does
 	refs   int
 }
 
@@ -168,6 +170,7 @@ func (s *segment) note(b Batch, fileOff, indexBytes int64) {
 	if n := len(s.index); n == 0 || fileOff-s.index[n-1].position >= indexBytes {
 		s.index = append(s.index, indexEntry{b.First(), fileOff, s.maxTime.Load()})
 	}
+	s.grown = time.Now()
 	s.mu.Unlock()
 	s.maxTime.Store(max(s.maxTime.Load(), b.Timestamp()))
 	s.size.Store(fileOff + int64(b.Size()))

@@ -55,8 +55,7 @@ func (w *Writer) admitLocked() error {
 }
 
 // Append adds a batch at the end of the log, with one write. It is not durable
-// before Sync. The builder's memory becomes the batch's: the builder is empty
-// afterwards, and usable again. After a refusal the builder is as it was.
+// before Sync. The builder is empty afterwards, and usable again. After a refusal the builder is as it was.
 func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 	if b.Count() == 0 {
 		return Batch{}, ErrEmptyBatch
@@ -70,13 +69,11 @@ func (w *Writer) Append(b *Builder, timestamp int64) (Batch, error) {
 	if err := w.roomLocked(int64(b.Size())); err != nil {
 		return Batch{}, err
 	}
-	raw := b.seal(w.epoch, l.End(), timestamp)
-	batch := Batch{raw: raw}
+	raw := b.seal(place{w.epoch, l.End(), l.CommittedEnd()}, timestamp)
 	if err := w.writeLocked(raw); err != nil {
 		return Batch{}, err
 	}
-	b.spend()
-	return w.enterLocked(batch), nil
+	return w.enterLocked(Batch{raw: b.spend(raw)}), nil
 }
 
 // roomLocked admits the writer and makes room for n bytes in the segment that is
@@ -99,7 +96,7 @@ func (w *Writer) roomLocked(n int64) error {
 			l.wmu.Lock()
 			continue
 		}
-		if err := o.reserve(end, l.opts.SegmentBytes); err != nil {
+		if err := o.reserve(end, segmentBytes(l)); err != nil {
 			if isNoSpace(err) {
 				return refuse("reserving space", err)
 			}
@@ -117,6 +114,21 @@ func refuse(doing string, err error) error {
 	return fate.Mark(fmt.Errorf("%s: %w", doing, err), fate.Refused)
 }
 
+// A log whose size is bounded has segments of a part of the bound, since whole ones
+// go, but none smaller than leastSegment.
+const (
+	boundParts   = 4
+	leastSegment = 64 << 10
+)
+
+// segmentBytes is where a segment of a log ends and the next begins.
+func segmentBytes(l *Log) int64 {
+	if bound := l.bound.Load(); bound > 0 {
+		return min(l.opts.SegmentBytes, max(bound/boundParts, leastSegment))
+	}
+	return l.opts.SegmentBytes
+}
+
 // outputLocked sees to it that a segment is open with room for n more bytes.
 func (w *Writer) outputLocked(n int64) error {
 	l := w.log
@@ -126,7 +138,7 @@ func (w *Writer) outputLocked(n int64) error {
 		last = view[len(view)-1]
 	}
 	full := last == nil || last.endOffset() != l.End() ||
-		last.size.Load() > segmentHeadBytes && last.size.Load()+n > l.opts.SegmentBytes
+		last.size.Load() > segmentHeadBytes && last.size.Load()+n > segmentBytes(l)
 	if !full {
 		if l.out != nil {
 			return nil

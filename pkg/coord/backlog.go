@@ -12,21 +12,52 @@ import (
 type backlog struct {
 	queue   []*group // in order
 	bytes   int
+	taken   int  // of the node's budget
 	stalled bool // the first in queue has waited for too long
 }
 
 func (b *backlog) add(g *group) {
 	b.queue = append(b.queue, g)
 	b.bytes += g.size
+	b.taken += g.taken
+}
+
+// makeRoom takes room for an entry, here and in the node's budget, and returns
+// whether there was any; waited: it is asked again. A term that holds nothing does
+// not wait until others have given back: that is refused.
+func (b *backlog) makeRoom(o *TermOptions, forming *group, size int, waited bool) (bool, error) {
+	held := b.taken
+	if forming != nil {
+		if forming.builder.Size() >= o.Sizes.Forming {
+			return false, nil
+		}
+		held += forming.taken
+	}
+	if b.bytes >= o.MaxUncommitted {
+		return false, nil
+	}
+	if o.Budget.take(held, size) {
+		return true, nil
+	}
+	if !waited {
+		o.Budget.refused()
+	}
+	if held == 0 {
+		return false, ErrBusy
+	}
+	return false, nil
 }
 
 // take takes the groups off the queue of which it is known what became of them.
 // Those behind that have waited too long, or were refused behind such, are late:
-// they are settled, and stay in the queue until they are committed.
-func (b *backlog) take(committed seq.Offset, ended bool) (decided, late []*group) {
+// they are settled, and stay in the queue until they are committed. What is decided
+// goes back to the budget.
+func (b *backlog) take(committed seq.Offset, ended bool, budget *Budget) (decided, late []*group) {
 	n := 0
 	for n < len(b.queue) && b.queue[n].decide(committed, ended) {
-		b.bytes -= b.queue[n].size
+		g := b.queue[n]
+		b.bytes, b.taken = b.bytes-g.size, b.taken-g.taken
+		budget.giveBack(g.taken)
 		n++
 	}
 	decided, b.queue = b.queue[:n:n], b.queue[n:]
@@ -70,6 +101,7 @@ type group struct {
 	builder *commitlog.Builder
 	entries []placedEntry
 	size    int       // bytes of the batch
+	taken   int       // bytes of its entries, of the node's budget
 	since   time.Time // when it was taken to be appended
 	batch   commitlog.Batch
 	written bool  // batch is in the log

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/coordtest"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -33,12 +34,18 @@ type cluster struct {
 	decide func(coord.ISRChange) (apply bool, answer error) // nil: applied at once
 	newer  []seq.Epoch
 
-	stirred func(*coord.Term) // nil: nobody is told; set before terms begin
+	slow    func(follower meta.NodeID, since time.Time)             // nil: nobody is told; set before terms begin
+	budget  *coord.Budget                                           // of their terms; nil: no limit
+	credits *coord.Credits                                          // of the nodes that are started; nil: none in common
+	sizes   limit.Sizes                                             // of the nodes that are started; zero: the default
+	stirred func(*coord.Term)                                       // nil: nobody is told; set before terms begin
+	stalled func(follower meta.NodeID, since time.Time, why string) // likewise
 }
 
 type node struct {
 	id      meta.NodeID
-	fs      vfs.FS
+	disk    vfs.FS
+	fs      *vfs.Faulty // the disk, as the replica has it
 	replica *coord.Replica
 	kept    *kept
 	mu      sync.Mutex // guards batches
@@ -50,13 +57,23 @@ type kept struct {
 	mu       sync.Mutex // guards what follows
 	snapshot string
 	changes  []string
+	broken   bool // nothing can be stored
 }
 
 func (k *kept) Replace(p []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.broken {
+		return errors.New("the disk is broken")
+	}
 	k.snapshot, k.changes = string(p), nil
 	return nil
+}
+
+func (k *kept) setBroken(broken bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.broken = broken
 }
 
 func (k *kept) Advance(p []byte) error {
@@ -65,6 +82,10 @@ func (k *kept) Advance(p []byte) error {
 	k.changes = append(k.changes, string(p))
 	return nil
 }
+
+func (k *kept) Update(p []byte) error { return k.Advance(p) }
+
+func (k *kept) Cut(seq.Offset) error { return nil }
 
 func (k *kept) String() string {
 	k.mu.Lock()
@@ -76,7 +97,14 @@ var three = []meta.NodeID{"a", "b", "c"}
 
 func newCluster(t testing.TB, isr ...meta.NodeID) *cluster {
 	t.Helper()
-	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}}
+	return newSizedCluster(t, limit.Sizes{}, isr...)
+}
+
+// newSizedCluster is newCluster with other limits, which the network enforces.
+func newSizedCluster(t testing.TB, sizes limit.Sizes, isr ...meta.NodeID) *cluster {
+	t.Helper()
+	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}, sizes: sizes}
+	c.net.SetMaxFrame(sizes.OrDefault().Frame)
 	c.view = coord.View{Epoch: 0, Version: 1, ISR: isr, MinISR: 2, Sync: meta.SyncAlways()}
 	for _, id := range three {
 		c.view.Replicas = append(c.view.Replicas, coord.ReplicaView{Node: id, Incarnation: 1})
@@ -85,14 +113,45 @@ func newCluster(t testing.TB, isr ...meta.NodeID) *cluster {
 	return c
 }
 
+// newBudgetCluster is a cluster whose terms share a budget.
+func newBudgetCluster(t testing.TB, budget *coord.Budget) *cluster {
+	t.Helper()
+	return newSharingCluster(t, limit.Sizes{}, budget, nil)
+}
+
+// newSharingCluster is a cluster whose terms share a budget and credits.
+func newSharingCluster(t testing.TB, sizes limit.Sizes, budget *coord.Budget, credits *coord.Credits) *cluster {
+	t.Helper()
+	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}, sizes: sizes, budget: budget, credits: credits}
+	c.view = coord.View{Epoch: 0, Version: 1, ISR: three, MinISR: 2, Sync: meta.SyncAlways()}
+	for _, id := range three {
+		c.view.Replicas = append(c.view.Replicas, coord.ReplicaView{Node: id, Incarnation: 1})
+		c.start(id, vfs.NewCrashable())
+	}
+	return c
+}
+
 // start opens a node's replica. It has no role yet.
-func (c *cluster) start(id meta.NodeID, fs vfs.FS) *node {
+func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	c.t.Helper()
-	n := &node{id: id, fs: fs, kept: &kept{}}
+	n := &node{id: id, disk: disk, fs: vfs.NewFaulty(disk), kept: &kept{}}
 	r, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: fs, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
+		FS: n.fs, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
 		Log:        commitlog.Options{FillBytes: -1, SegmentBytes: 64 << 10},
+		Sizes:      c.sizes,
+		Budget:     c.budget,
+		Credits:    c.credits,
 		ProposeISR: c.propose, Superseded: c.superseded,
+		Slow: func(follower meta.NodeID, since time.Time) {
+			if c.slow != nil {
+				c.slow(follower, since)
+			}
+		},
+		Stalled: func(follower meta.NodeID, since time.Time, why string) {
+			if c.stalled != nil {
+				c.stalled(follower, since, why)
+			}
+		},
 		Stirred: func(t *coord.Term) {
 			if c.stirred != nil {
 				c.stirred(t)
@@ -225,6 +284,7 @@ type record struct {
 	told chan error
 }
 
+func (r *record) Size() int                            { return commitlog.RecordBytes(len(r.text)) }
 func (r *record) AppendTo(b *commitlog.Builder)        { copy(b.Next(len(r.text)), r.text) }
 func (r *record) Settle(_ commitlog.Placed, err error) { r.told <- err }
 

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,12 +10,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// catchUpWindow is how much may be under way to a replica that is not in sync: one
-// chunk. Whoever catches up then takes turns with live traffic at the node and
-// on the disk of both sides, in every partition, and never fills the queue of the
-// connection; it still moves a chunk for each round trip and sync.
-const catchUpWindow = replication.ChunkBytes
-
 // follower is another replica as a term sees it.
 type follower struct {
 	node meta.NodeID
@@ -22,9 +17,10 @@ type follower struct {
 	rep  *replication.Replicator
 
 	// guarded by the term's mutex
-	incarnation uint64 // of the node's process, in metadata
-	down        bool   // metadata says so
-	began       uint64 // incarnation when the session began
+	incarnation uint64      // of the node's process, in metadata
+	down        bool        // metadata says so
+	said        ReplicaView // all that metadata says of it
+	began       uint64      // incarnation when the session began
 	connected   bool
 	refused     bool                 // its machine says that nobody listens
 	holds       replication.Progress // zero but for Session when a session begins
@@ -32,32 +28,93 @@ type follower struct {
 	mark        seq.Offset           // the log's end
 	markAt      time.Time            // when it was there
 	rate        rate
+	moved       time.Time // when it last got something, or lacked nothing
+	stalled     bool      // TermOptions.Stalled was told
+	drag        drag
+	slowTold    bool // TermOptions.Slow was told
 }
 
 // newFollower returns a follower of a term, which is not connected yet.
 func newFollower(t *Term, n meta.NodeID, v View) *follower {
 	f := &follower{node: n, link: &lateLink{ready: make(chan struct{})}}
+	f.moved = t.o.Now()
 	if slices.Contains(v.ISR, n) {
-		f.caughtUp = t.o.Now() // it has until now plus ReplicaLag
+		f.caughtUp = f.moved // it has until now plus ReplicaLag
 	}
 	w := watch{t, f}
 	f.rep = replication.NewReplicator(replication.ReplicatorOptions{
-		Log: t.o.Log, Partition: t.o.Partition, Epoch: t.Epoch(), Shares: &t.shares, Caller: f.link, Now: t.o.Now,
-		Events: replication.Events{Acked: w.acked, Forget: w.forget, Superseded: t.supersede},
-	}, v.paceOf(n))
+		Log: t.o.Log, Partition: t.o.Partition, Epoch: t.Epoch(), Sizes: t.o.Sizes, Shares: &t.shares, Credit: t.o.Credits.To(n), Caller: f.link,
+		Now: t.o.Now,
+		Events: replication.Events{
+			Acked: w.acked, Forget: w.forget, Superseded: t.supersede, Compare: w.compare, Longer: w.longer, Unreadable: t.o.Unreadable,
+		},
+	}, t.o.paceOf(v, n))
 	return f
+}
+
+// stalls returns whether the follower makes no progress: it lacks something, and has
+// got nothing for StallAfter. One whose node is down need not.
+func (f *follower) stalls(now time.Time, end seq.Offset, shares uint64) bool {
+	if f.down || !f.holds.At.IsZero() && f.holds.End >= end && f.holds.Shares >= shares {
+		f.moved = now
+	}
+	return now.Sub(f.moved) >= StallAfter
+}
+
+// setStalled notes whether the follower makes no progress, and tells it where it was
+// otherwise before: see TermOptions.Stalled.
+func (f *follower) setStalled(stalled bool, tell func(meta.NodeID, time.Time, string)) {
+	if stalled == f.stalled {
+		return
+	}
+	f.stalled = stalled
+	switch {
+	case tell == nil:
+	case stalled:
+		tell(f.node, f.moved, f.trouble())
+	default:
+		tell(f.node, time.Time{}, "")
+	}
+}
+
+// setSlow tells whether the follower holds everyone up, where that has changed: see
+// TermOptions.Slow.
+func (f *follower) setSlow(now time.Time, window time.Duration, tell func(meta.NodeID, time.Time)) {
+	if f.drag.slow == f.slowTold {
+		return
+	}
+	f.slowTold = f.drag.slow
+	switch {
+	case tell == nil:
+	case f.slowTold:
+		tell(f.node, now.Add(-window))
+	default:
+		tell(f.node, time.Time{})
+	}
+}
+
+// trouble says for people why the follower gets nothing.
+func (f *follower) trouble() string {
+	if !f.connected {
+		return "no connection to its node"
+	}
+	_, _, why := f.rep.State()
+	return cmp.Or(why, "its node does not answer")
 }
 
 // advance takes over what a follower has said of itself. What belongs to an
 // earlier session, or to one with an earlier life of the node, is refused. Answers
 // may come in another order than they were given.
-func (f *follower) advance(p replication.Progress) bool {
+func (f *follower) advance(now time.Time, p replication.Progress) bool {
 	if p.Session != f.holds.Session || f.began != f.incarnation {
 		return false
 	}
 	p.End, p.Shares, p.Committed = max(p.End, f.holds.End), max(p.Shares, f.holds.Shares), max(p.Committed, f.holds.Committed)
 	if p.At.Before(f.holds.At) {
 		p.At = f.holds.At
+	}
+	if p.End > f.holds.End || p.Shares > f.holds.Shares || p.Committed > f.holds.Committed {
+		f.moved = now
 	}
 	f.holds = p
 	return true
@@ -80,7 +137,7 @@ func (f *follower) observe(now time.Time, end seq.Offset) {
 
 // heldAll notes that the follower has held all that there was up to now, whenever
 // it was observed last.
-func (f *follower) heldAll(now time.Time) { f.caughtUp, f.markAt = now, now }
+func (f *follower) heldAll(now time.Time) { f.caughtUp, f.markAt, f.moved = now, now, now }
 
 // has tells whether the follower holds all of a log and its shares, and knows it
 // as committed.

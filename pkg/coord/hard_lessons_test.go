@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Faults that replicated brokers of this kind have had: see docs/lessons.md.
@@ -17,6 +18,8 @@ import (
 type brokenPositions struct{}
 
 func (brokenPositions) Replace([]byte) error { return errors.New("no room for positions") }
+func (brokenPositions) Update([]byte) error  { return errors.New("no room") }
+func (brokenPositions) Cut(seq.Offset) error { return nil }
 func (brokenPositions) Advance([]byte) error { return errors.New("no room for positions") }
 
 // What a follower does with positions has no say in who leads, and holds

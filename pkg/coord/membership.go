@@ -2,6 +2,7 @@ package coord
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,12 @@ import (
 // proposeAgain is how long after one proposal came to nothing, or nothing was
 // heard of it, the next is made.
 const proposeAgain = time.Second
+
+// verifyFor is how long a term waits for an in-sync replica to compare logs with, if
+// its own log may be an older state of the disk and the topic takes messages with one
+// replica in sync. Other topics could take none alone: there it waits until one comes, or an
+// operator decides.
+const verifyFor = 10 * time.Second
 
 // How a follower is awaited that keeps up and is always a little behind what is
 // committed, because its way is longer than that of the others.
@@ -36,7 +43,10 @@ type membership struct {
 	self     meta.NodeID
 	lag      time.Duration
 	start    seq.Offset // of the term
+	before   seq.Epoch  // of the last batch before the term
 	view     View
+	spoiled  bool      // a part of the log cannot be read: who lags behind it is not to blame
+	alone    time.Time // when an unverified term that has found no one may go on without the others; zero: it is verified
 	tracker  *isr.Tracker
 	proposal proposal
 	awaited  awaited
@@ -64,7 +74,10 @@ type awaited struct {
 }
 
 func (m *membership) begin(o TermOptions, start seq.Offset) {
-	m.self, m.lag, m.start, m.view = o.Self, o.ReplicaLag, start, o.View
+	m.self, m.lag, m.start, m.before, m.view = o.Self, o.ReplicaLag, start, o.Log.LastEpoch(), o.View
+	if o.Unverified {
+		m.alone = o.Now().Add(verifyFor)
+	}
 	m.tracker = isr.New(o.View.ISR, o.Log.CommittedEnd())
 	m.tracker.Require(o.View.MinISR, start)
 	m.tracker.Ack(o.Self, start)
@@ -78,9 +91,12 @@ func (m *membership) followers() []*follower { return *m.list.Load() }
 // few tells whether fewer are in sync than the topic asks for.
 func (m *membership) few() bool { return len(m.view.ISR) < m.view.MinISR }
 
-// apply takes over a view, and returns the followers whose node is another
-// process than it was: what the one before has said counts no more.
+// apply takes over a view, and returns the followers that are to be compared again:
+// those whose node is another process than it was, and those that have left the
+// in-sync set, perhaps because they say themselves that they are damaged. What they
+// have said counts no more.
 func (m *membership) apply(v View) (anew []*follower) {
+	was := m.view.ISR
 	if v.Version > m.view.Version {
 		m.tracker.Apply(v.ISR)
 		m.proposal, m.awaited.follower = proposal{}, nil
@@ -88,15 +104,36 @@ func (m *membership) apply(v View) (anew []*follower) {
 	m.view = v
 	m.tracker.Require(v.MinISR, m.start)
 	for _, f := range m.followers() {
+		f.drag.placed(slices.Contains(was, f.node), slices.Contains(v.ISR, f.node))
 		r := v.replica(f.node)
-		if r.Incarnation != f.incarnation {
+		left := slices.Contains(was, f.node) && !slices.Contains(v.ISR, f.node)
+		if left || r.Incarnation != f.incarnation {
 			f.holds = replication.Progress{Session: f.holds.Session}
+			f.began = ^r.Incarnation // answers that are on their way count for nothing
 			m.tracker.Forget(f.node)
 			anew = append(anew, f)
 		}
-		f.incarnation, f.down = r.Incarnation, r.Down
+		f.incarnation, f.down, f.said = r.Incarnation, r.Down, r
 	}
 	return anew
+}
+
+// forget drops what is believed of a replica that counts for nothing, and returns
+// it, to begin a new session with; ok is false for one that does count.
+func (m *membership) forget(node meta.NodeID) (f *follower, ok bool) {
+	joins := (m.proposal.open || m.proposal.unsure) && m.proposal.change.Joiner == node
+	if joins || slices.Contains(m.view.ISR, node) {
+		return nil, false
+	}
+	for _, f := range m.followers() {
+		if f.node == node {
+			f.holds = replication.Progress{Session: f.holds.Session}
+			f.began = ^f.incarnation // answers that are on their way count for nothing
+			m.tracker.Forget(node)
+			return f, true
+		}
+	}
+	return nil, true
 }
 
 // replica returns what the view says of a node.
@@ -135,7 +172,7 @@ func (m *membership) refollow(create func(meta.NodeID) *follower) (added, remove
 		}
 		f := create(n)
 		r := m.view.replica(n)
-		f.incarnation, f.began, f.down = r.Incarnation, r.Incarnation, r.Down
+		f.incarnation, f.began, f.down, f.said = r.Incarnation, r.Incarnation, r.Down, r
 		all, added = append(all, f), append(added, f)
 	}
 	for _, f := range have {
@@ -158,19 +195,29 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 		return ISRChange{}, false
 	}
 	followers := m.followers()
+	waits := m.unverified(now)
 	replicas := make([]isr.Replica, 0, 8)
 	var near *follower
 	for _, f := range followers {
-		r := isr.Replica{Node: f.node, Gone: f.down || f.refused, CaughtUp: f.caughtUp}
-		if joinable && m.keepsUp(f, now) {
+		r := isr.Replica{
+			Node: f.node, Gone: f.down || f.refused, Suspect: f.said.Suspect, Slow: f.drag.slow, Full: f.said.Full, CaughtUp: f.caughtUp,
+		}
+		if m.spoiled {
+			r.CaughtUp, r.Slow = now, false
+		}
+		if waits && m.mayHoldMore(f.said) {
+			r = isr.Replica{Node: f.node, CaughtUp: now}
+		}
+		member, keeps := slices.Contains(m.view.ISR, f.node), m.keepsUp(f, now)
+		if rested := member || f.drag.rested(now, keeps, m.lag); joinable && keeps && rested && !waits {
 			r.Ready = f.holds.Shares >= shares && f.holds.End >= max(m.tracker.Committed(), m.start)
-			if !r.Ready && !slices.Contains(m.view.ISR, f.node) {
+			if !r.Ready && !member {
 				near = f
 			}
 		}
 		replicas = append(replicas, r)
 	}
-	next, due := isr.Next(now, m.lag, m.view.ISR, replicas)
+	next, due := isr.Next(now, m.lag, m.view.MinISR, m.view.ISR, replicas)
 	if !due {
 		if !m.proposal.unsure {
 			m.await(now, near)
@@ -190,6 +237,31 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 	m.awaited.follower = nil
 	m.proposal = proposal{change: c, open: true, waiting: true, unsure: m.proposal.unsure}
 	return c, true
+}
+
+// unverified tells whether the term is to wait: this log was opened from disk, and no
+// other in-sync replica has been compared with it. Until then nothing is appended, and
+// none is taken out unheard that may be the only one to know of what the disk has lost.
+func (m *membership) unverified(now time.Time) bool {
+	if m.view.MinISR <= 1 && !now.Before(m.alone) || !slices.ContainsFunc(m.view.Replicas, m.mayHoldMore) {
+		m.alone = time.Time{} // for good: who joins from now on was compared
+	}
+	return !m.alone.IsZero()
+}
+
+// mayHoldMore tells whether another replica is in sync and may hold records that this
+// log has lost: it is not suspect, or said to hold more.
+func (m *membership) mayHoldMore(r ReplicaView) bool {
+	if r.Node == m.self || !slices.Contains(m.view.ISR, r.Node) {
+		return false
+	}
+	return !r.Suspect || !r.Broken && m.exceeded(r.LastEpoch, r.End)
+}
+
+// exceeded tells whether a log that ended in an epoch, and there, holds more than
+// this one did when the term began.
+func (m *membership) exceeded(epoch seq.Epoch, end seq.Offset) bool {
+	return epoch > m.before || epoch == m.before && end > m.start
 }
 
 // keepsUp tells whether a follower has held all that there was not long ago, in a
@@ -272,6 +344,33 @@ func (m *membership) settled(end seq.Offset) bool {
 		}
 	}
 	return true
+}
+
+// timeAppend has the members timed for a batch that was appended.
+func (m *membership) timeAppend(now time.Time, end seq.Offset) {
+	for _, f := range m.followers() {
+		if slices.Contains(m.view.ISR, f.node) {
+			f.drag.appended(now, end)
+		}
+	}
+}
+
+// timeAcks notes what each member has, beside what all others have.
+func (m *membership) timeAcks(now time.Time) {
+	for _, f := range m.followers() {
+		if !slices.Contains(m.view.ISR, f.node) {
+			continue
+		}
+		others := seq.Offset(math.MaxUint64)
+		for _, id := range m.view.ISR {
+			if id != f.node {
+				end, _ := m.tracker.Acked(id)
+				others = min(others, end)
+			}
+		}
+		own, _ := m.tracker.Acked(f.node)
+		f.drag.acked(now, own, others, f.holds.Trip)
+	}
 }
 
 // stir ends that the term is idle, and returns whether it was. All that time every

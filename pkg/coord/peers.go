@@ -37,6 +37,19 @@ type ReplicaView struct {
 	Node        meta.NodeID
 	Incarnation uint64 // of its process
 	Down        bool
+	Full        bool // its disk is, by the metadata
+	// Suspect: it may have lost what it acknowledged, by the metadata, which says that
+	// its last epoch and the end of its log were these. One that is Broken cannot be read
+	// in full.
+	Suspect, Broken bool
+	LastEpoch       seq.Epoch
+	End             seq.Offset
+}
+
+// SuspectAs takes over what a partition's metadata says of the replica as a suspect.
+func (r *ReplicaView) SuspectAs(p *meta.Partition) {
+	s, ok := p.SuspectOf(r.Node)
+	r.Suspect, r.Broken, r.LastEpoch, r.End = ok, s.Damaged || s.Missing, s.Epoch, s.End
 }
 
 // View is what metadata says of a partition at one version. Its slices are not
@@ -49,6 +62,7 @@ type View struct {
 	ISR      []meta.NodeID
 	MinISR   int
 	Sync     meta.SyncPolicy
+	Unclean  seq.Epoch // of the last leader that an operator elected though it may lack committed records
 }
 
 // ISRChange is a change of the in-sync set that a leader asks for.

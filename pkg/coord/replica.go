@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -22,17 +24,30 @@ type ReplicaOptions struct {
 	Partition replication.Partition
 	Log       commitlog.Options
 	Now       func() time.Time
+	// Wall returns what this node's wall clock shows at now, in ns since 1970; nil: the
+	// system's.
+	Wall func(now time.Time) int64
+	// Full says whether the disk has no room for what a leader sends; nil: it always has.
+	// See replication.Following.
+	Full func() bool
 	// Peers is how it reaches the others; nil: this node is alone.
 	Peers Peers
 	// Failed is called when the log fails: at least once, and without waiting.
 	Failed func(error)
-	// Spoiled is called when Damaged has become true, perhaps several times. It must
-	// not block. nil: nobody is told.
-	Spoiled func()
-	// ProposeISR, Superseded and Stirred: see TermOptions.
+	// Spoiled is called each time that the log is found to be damaged, with what was
+	// found, and with nil when Refusing has become true. It must not block. nil:
+	// nobody is told.
+	Spoiled func(error)
+	// ProposeISR, Yield, Superseded, Stalled and Stirred: see TermOptions.
 	ProposeISR func(*Term, ISRChange)
+	Yield      func(*Term, Yield)
 	Superseded func(seq.Epoch)
+	Stalled    func(follower meta.NodeID, since time.Time, why string)
+	Slow       func(follower meta.NodeID, since time.Time)
 	Stirred    func(*Term)
+	Budget     *Budget     // of the node; nil: no limit
+	Credits    *Credits    // of the node; nil: each follower of each partition has a credit of its own
+	Sizes      limit.Sizes // of entries, groups and puts; zero: limit.Default
 	// ReplicaLag and PublishTimeout: see TermOptions.
 	ReplicaLag     time.Duration
 	PublishTimeout time.Duration
@@ -49,6 +64,11 @@ type Replica struct {
 	follower *replication.Follower
 	term     atomic.Pointer[Term]
 	damaged  atomic.Bool
+	ages     *age.Clock
+	refusing atomic.Bool
+	// unverified: the log was opened from disk and holds something, perhaps an older state, and no term has
+	// confirmed it since. See TermOptions.
+	unverified atomic.Bool
 }
 
 // OpenReplica opens the log of a replica. It has no role yet.
@@ -57,24 +77,46 @@ func OpenReplica(o ReplicaOptions) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open replica: %w", err)
 	}
-	r := &Replica{o: o, log: log, recovery: rec}
+	r := &Replica{o: o, log: log, recovery: rec, ages: age.NewClock(o.Wall)}
 	r.damaged.Store(len(rec.Damaged) > 0)
-	r.follower = replication.NewFollower(log, r.failed)
+	r.unverified.Store(log.End() > 0)
+	r.follower = replication.NewFollower(log, o.Sizes.OrDefault().Put, r.failed, r.appended)
 	return r, nil
 }
 
 // failed takes what a follower cannot go on with.
 func (r *Replica) failed(err error) {
 	switch {
-	case fate.Of(err) == fate.Corrupt:
-		r.damaged.Store(true)
-		if r.o.Spoiled != nil {
-			r.o.Spoiled()
+	case errors.Is(err, replication.ErrLonger):
+		if !r.refusing.Swap(true) && r.o.Spoiled != nil {
+			r.o.Spoiled(nil)
 		}
+	case fate.Of(err) == fate.Corrupt:
+		r.Spoil(err)
 	case r.o.Failed != nil:
 		go r.o.Failed(err)
 	}
 }
+
+// Spoil notes that a part of the log cannot be read, whoever has found it: see
+// Damaged.
+func (r *Replica) Spoil(err error) {
+	r.damaged.Store(true)
+	if t := r.term.Load(); t != nil {
+		spoil(t)
+	}
+	if r.o.Spoiled != nil {
+		r.o.Spoiled(err)
+	}
+}
+
+// appended notes that the leader has just written a batch.
+func (r *Replica) appended(b commitlog.Batch) {
+	r.ages.Appended(age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}, time.Now())
+}
+
+// Ages tells how long ago the batches of the log were appended.
+func (r *Replica) Ages() *age.Clock { return r.ages }
 
 // Log returns the replica's log.
 func (r *Replica) Log() *commitlog.Log { return r.log }
@@ -83,10 +125,15 @@ func (r *Replica) Log() *commitlog.Log { return r.log }
 func (r *Replica) Recovery() commitlog.Recovery { return r.recovery }
 
 // Damaged tells whether a part of the log cannot be read that had been durable, as
-// was found when the log was opened, or when it had to be compared with a leader's;
+// was found when the log was opened, or by whoever has read it since;
 // or whether the leader's differs from what is committed here, as it may after an
 // election from outside of the in-sync set. Such a replica must not lead while another can, and must be copied anew.
 func (r *Replica) Damaged() bool { return r.damaged.Load() }
+
+// Refusing tells whether this replica refuses its leader, because that one's log lacks
+// records that are committed here. Nothing of this copy is changed meanwhile. It ends
+// with the next role, or once the logs agree.
+func (r *Replica) Refusing() bool { return r.refusing.Load() }
 
 // Term returns the term that this replica leads; nil: it does not lead.
 func (r *Replica) Term() *Term { return r.term.Load() }
@@ -108,15 +155,47 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 		return err
 	}
 	r.follower.Yield(v.Epoch)
+	r.refusing.Store(false)
 	t, err := Lead(TermOptions{
 		Log: r.log, Partition: r.o.Partition, Self: r.o.Self, View: v, Peers: r.o.Peers,
-		ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now,
-		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded, Stirred: r.o.Stirred,
+		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
+		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()), Yield: r.o.Yield, Unreadable: r.Spoil,
+		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded,
+		Stalled: r.o.Stalled, Slow: r.o.Slow, Stirred: r.o.Stirred,
 	})
 	if err != nil {
 		return err
 	}
 	r.term.Store(t)
+	if r.Damaged() {
+		spoil(t)
+	}
+	return nil
+}
+
+// ErrCounted refuses to forget what is known of a replica that is in sync, or is
+// proposed to be.
+var ErrCounted = fate.Refuse("the replica is in sync, or is proposed to be")
+
+// Forget has the term of an epoch drop what it believes of another replica, whose
+// log is about to be emptied by its own node, and compare logs with it again. Without
+// that an idle term could propose it for the in-sync set for what it held before.
+// When Forget returns nil, no answer counts that the replica has given. Without such
+// a term it is refused with ErrNotLeading.
+func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
+	t := r.term.Load()
+	if t == nil || t.Epoch() != e {
+		return fmt.Errorf("epoch %d: %w", e, ErrNotLeading)
+	}
+	t.mu.Lock()
+	f, ok := t.members.forget(node)
+	t.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("%s: %w", node, ErrCounted)
+	}
+	if f != nil {
+		watch{t, f}.renew()
+	}
 	return nil
 }
 
@@ -128,7 +207,12 @@ func (r *Replica) Follow(v View, p replication.Positions) error {
 		return fmt.Errorf("follow: %w", err)
 	}
 	stopped := r.StopLeading()
-	return errors.Join(stopped, r.follower.Adopt(replication.Following{Epoch: v.Epoch, Sync: v.Sync, Positions: p}))
+	if v.Epoch > r.follower.Epoch() {
+		r.refusing.Store(false)
+	}
+	return errors.Join(stopped, r.follower.Adopt(replication.Following{
+		Epoch: v.Epoch, Sync: v.Sync, Positions: p, Unclean: v.Unclean, Full: r.o.Full,
+	}))
 }
 
 // Rest adopts the view's epoch, so that older leaders are refused, and serves
@@ -165,7 +249,11 @@ func (r *Replica) StopLeading() error {
 	if t == nil {
 		return nil
 	}
-	return t.Stop()
+	err := t.Stop()
+	if r.log.CommittedEnd() >= t.start && verified(t) { // everyone in sync had it
+		r.unverified.Store(false)
+	}
+	return err
 }
 
 // Close stops the role and closes the log. What was acknowledged is on disk as

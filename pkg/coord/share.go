@@ -52,7 +52,17 @@ func (t *Term) Shared() bool { return len(t.members.followers()) > 0 }
 // before SharePositions returns; with ErrUnknownOutcome when the term ends before.
 // Calls of done come in the order of the shares. The snapshot is the term's.
 func (t *Term) SharePositions(snapshot []byte, done func(error)) {
-	t.share(sharing{done: done}, t.shares.Snapshot, snapshot)
+	sharing{done: done}.start(t, t.shares.Snapshot, snapshot)
+}
+
+// ShareUpdate is SharePositions for a change to the snapshot and the updates before
+// it. fold puts a snapshot in place of everything that was shared up to the update,
+// of which it must say as much: replicas that have that do not get it. The snapshot
+// is the term's. fold may be called at any time, and does nothing once a later
+// snapshot was shared.
+func (t *Term) ShareUpdate(update []byte, done func(error)) (fold func(snapshot []byte)) {
+	n := sharing{done: done}.start(t, t.shares.Update, update)
+	return func(snapshot []byte) { t.shares.Fold(n, snapshot) }
 }
 
 // ShareAdvance is SharePositions for a small change to the snapshots and changes
@@ -60,11 +70,12 @@ func (t *Term) SharePositions(snapshot []byte, done func(error)) {
 // while as many replicas are in sync as the topic asks for. The change is the
 // term's.
 func (t *Term) ShareAdvance(change []byte, done func(error)) {
-	t.share(sharing{quota: true, done: done}, t.shares.Change, change)
+	sharing{quota: true, done: done}.start(t, t.shares.Change, change)
 }
 
-// share numbers a share and waits for it in one act: the list is in order.
-func (t *Term) share(s sharing, add func([]byte) uint64, p []byte) {
+// start adds a share to those of a term and returns its number. It is numbered and
+// waited for in one act: the list is in order.
+func (s sharing) start(t *Term, add func([]byte) uint64, p []byte) uint64 {
 	t.mu.Lock()
 	s.n = add(p)
 	if s.done != nil {
@@ -75,6 +86,7 @@ func (t *Term) share(s sharing, add func([]byte) uint64, p []byte) {
 	for _, f := range t.members.followers() {
 		f.rep.Share()
 	}
+	return s.n
 }
 
 // Seal has the term take no more entries (Append answers ErrMoving) and returns

@@ -7,20 +7,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Defaults of TermOptions.
 const (
-	DefaultMaxForming     = 16 << 20
 	DefaultMaxUncommitted = 64 << 20
 	DefaultReplicaLag     = 2 * time.Second
 	DefaultPublishTimeout = 5 * time.Second
 )
+
+// StallAfter is how long a follower may lack something and get nothing until
+// TermOptions.Stalled is called.
+const StallAfter = 4 * time.Second
 
 // What a term answers when it cannot take or keep an entry.
 var (
@@ -30,7 +35,12 @@ var (
 	ErrMoving = fate.Refuse("the partition is moving to another node")
 	// ErrUnknownOutcome settles an entry that was appended but not seen to be
 	// committed in time, or before the term ended: it may be delivered later.
-	ErrUnknownOutcome = errors.New("outcome unknown: it was written and not seen to be committed")
+	ErrUnknownOutcome = errors.New("written, but not confirmed by all in-sync replicas")
+	// ErrTooBig refuses an append: the entry does not fit into one batch.
+	ErrTooBig = fate.Refuse("the messages of one publish are too big together")
+	// ErrBusy refuses an append: the partitions of this node hold as many uncommitted
+	// bytes as the node may.
+	ErrBusy = fate.Refuse("too many uncommitted bytes on this node")
 	// ErrNotWritable refuses an append: too few replicas are in sync, or they do
 	// not answer.
 	ErrNotWritable = fate.Refuse("not enough in-sync replicas")
@@ -43,11 +53,14 @@ type TermOptions struct {
 	Self           meta.NodeID
 	View           View
 	Peers          Peers            // nil: this node is alone
-	MaxForming     int              // bytes that may wait to be appended; 0: DefaultMaxForming
+	Sizes          limit.Sizes      // of entries, groups and puts; zero: limit.Default
 	MaxUncommitted int              // bytes appended and not committed; 0: DefaultMaxUncommitted
+	Budget         *Budget          // of what all terms of the node have not committed; nil: no limit
+	Credits        *Credits         // of what all terms of the node have sent and got no answer for; nil: each follower has a credit of its own
 	ReplicaLag     time.Duration    // after which a follower that lags leaves; 0: DefaultReplicaLag
 	PublishTimeout time.Duration    // after which an entry's outcome is unknown; 0: DefaultPublishTimeout
-	Now            func() time.Time // stamps batches
+	Now            func() time.Time // measures lag and waiting
+	Ages           *age.Clock       // stamps batches; nil: one of the term's own
 
 	// Committed is called with each batch once it is committed, in order, by
 	// one goroutine at a time, before its entries are settled. It must not
@@ -60,18 +73,38 @@ type TermOptions struct {
 	// ProposeISR asks for a change of the in-sync set. It must not block; the
 	// outcome goes to ISRProposed. nil: the set does not change.
 	ProposeISR func(*Term, ISRChange)
+	// Unverified says that the log was opened from disk, and not confirmed by the in-sync
+	// replicas in a term since: it may be an older state of the disk. A comparison with an
+	// earlier leader does not confirm it, as that leader may have held more; where one
+	// in-sync replica may commit alone it is taken to, so that a failover does not wait. The
+	// term yields to an in-sync replica that holds more, committed or not, instead of
+	// cutting that off, and appends nothing and admits nobody before.
+	Unverified bool
+	// Yield asks for another replica to lead, which holds records that this log
+	// lacks. The term is over then. It is called once and must not block. nil: the term
+	// yields to nobody.
+	Yield func(*Term, Yield)
+	// Unreadable is called, without a lock, each time that the log turns out to be
+	// damaged where a follower needs it. It must not block. nil: nobody is told.
+	Unreadable func(error)
 	// Superseded is called once, without waiting, when another replica is found to
 	// know a newer epoch, which ends the term. nil: nobody is told.
 	Superseded func(seq.Epoch)
+	// Stalled is called when a follower has lacked something and got nothing for
+	// StallAfter, with the time since when and the reason, for people; and with the
+	// zero time when that is over, the node no longer follows, or the term ends. It is
+	// called with a lock held and must not block. nil: it is not called.
+	Stalled func(follower meta.NodeID, since time.Time, why string)
+	// Slow is called when a follower has held up all others for ReplicaLag, and with
+	// the zero time when it does so no longer. It must not block. nil: nobody is told.
+	Slow func(follower meta.NodeID, since time.Time)
 	// Stirred is called when a term that was Idle is so no longer, without a lock.
 	// It must not block. nil: nobody is told.
 	Stirred func(*Term)
 }
 
 func (o TermOptions) withDefaults() TermOptions {
-	if o.MaxForming == 0 {
-		o.MaxForming = DefaultMaxForming
-	}
+	o.Sizes = o.Sizes.OrDefault()
 	if o.MaxUncommitted == 0 {
 		o.MaxUncommitted = DefaultMaxUncommitted
 	}
@@ -83,6 +116,9 @@ func (o TermOptions) withDefaults() TermOptions {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Ages == nil {
+		o.Ages = age.NewClock(nil)
 	}
 	return o
 }
@@ -123,7 +159,6 @@ type Term struct {
 	over      error         // why nothing more is taken; nil while it lives
 	ended     bool          // nothing more is acknowledged either
 	failure   error         // of the log
-	sizeHint  int           // bytes of the last batch
 }
 
 // Lead begins a term: it revokes the log's writer before it, makes what it
@@ -158,33 +193,51 @@ func (t *Term) Epoch() seq.Epoch { return t.w.Epoch() }
 // became of them is told to the entry's Settle. An error means that the entry
 // was not taken: nothing happened and Settle is not called. Append waits while
 // too many bytes wait to be written or committed.
+//
+// An entry over Sizes.Entry is refused with ErrTooBig: whatever is appended must
+// fit into every follower.
 func (t *Term) Append(e commitlog.Entry) error {
+	size := e.Size()
+	if size > t.o.Sizes.Entry {
+		return fmt.Errorf("%w: its records take %d bytes, the limit is %d", ErrTooBig, size, t.o.Sizes.Entry)
+	}
 	t.mu.Lock()
-	for {
-		if err := t.refusalLocked(); err != nil {
+	for waited := false; ; waited = true {
+		err := t.refusalLocked()
+		ok := false
+		if err == nil {
+			ok, err = t.backlog.makeRoom(&t.o, t.forming, size, waited)
+		}
+		if err != nil {
 			t.mu.Unlock()
 			return err
 		}
-		if (t.forming == nil || t.forming.builder.Size() < t.o.MaxForming) && t.backlog.bytes < t.o.MaxUncommitted {
+		if ok {
 			break
 		}
 		t.room.Wait()
 	}
 	stirred := false
 	if t.forming == nil {
-		t.forming = &group{builder: commitlog.NewBuilder(t.sizeHint), since: t.o.Now()}
+		t.forming = &group{builder: new(commitlog.Builder), since: t.o.Now()}
 		stirred = t.members.stir(t.forming.since)
 	}
 	g := t.forming
-	g.entries = append(g.entries, placedEntry{e, g.builder.Count()})
+	g.entries, g.taken = append(g.entries, placedEntry{e, g.builder.Count()}), g.taken+size
 	e.AppendTo(g.builder)
-	if !t.appending {
-		t.appending = true
-		t.running.Go(t.appendAll) // under the lock, so that Stop waits for it
-	}
+	startAppender(t)
 	t.mu.Unlock()
 	t.o.tellStirred(t, stirred)
 	return nil
+}
+
+// startAppender has what waits appended, unless that is under way or the term is to
+// wait. The lock is held, so that Stop waits for the appender.
+func startAppender(t *Term) {
+	if t.forming != nil && !t.appending && !t.ended && !t.members.unverified(t.o.Now()) {
+		t.appending = true
+		t.running.Go(t.appendAll)
+	}
 }
 
 // refusalLocked says why the term takes nothing now, or nil.
@@ -255,7 +308,6 @@ func (t *Term) appendAll() {
 		}
 		g.size, g.since = g.builder.Size(), t.o.Now()
 		t.backlog.add(g)
-		t.sizeHint = g.size
 		t.room.Broadcast()
 		t.mu.Unlock()
 		if err := t.appendGroup(g); err != nil {
@@ -267,12 +319,14 @@ func (t *Term) appendAll() {
 // appendGroup writes one batch, pushes it to the followers, and syncs it as the
 // policy asks. An error is the log's: nothing more can be appended to it.
 func (t *Term) appendGroup(g *group) error {
-	batch, err := t.w.Append(g.builder, g.since.UnixNano())
+	batch, err := t.w.Append(g.builder, t.o.Ages.Wall(g.since))
 	if err != nil {
 		return t.refused(g, err)
 	}
+	t.o.Ages.Appended(age.Batch{First: batch.First(), Epoch: t.Epoch(), Timestamp: batch.Timestamp()}, g.since)
 	t.mu.Lock()
 	g.builder, g.batch, g.written = nil, batch, true
+	t.members.timeAppend(t.o.Now(), batch.End())
 	t.mu.Unlock()
 	for _, f := range t.members.followers() {
 		f.rep.Push(batch)
@@ -286,6 +340,7 @@ func (t *Term) appendGroup(g *group) error {
 	defer t.mu.Unlock()
 	if !t.ended {
 		t.members.tracker.Ack(t.o.Self, batch.End())
+		t.members.timeAcks(t.o.Now())
 	}
 	t.releaseLocked()
 	return nil
@@ -323,7 +378,7 @@ func (t *Term) releaseLocked() {
 	for {
 		committed := t.members.tracker.Committed()
 		before := t.o.Log.CommittedEnd()
-		decided, late := t.backlog.take(committed, t.ended)
+		decided, late := t.backlog.take(committed, t.ended, t.o.Budget)
 		shared := t.sharing.take(&t.members, t.ended)
 		commit := !t.ended && before < committed
 		if len(decided)+len(late)+len(shared) == 0 && !commit {
@@ -381,6 +436,11 @@ func (t *Term) endLocked(why error) {
 		g.builder, g.err = nil, t.over
 		t.backlog.add(g)
 	}
+	for _, f := range t.members.followers() {
+		f.setStalled(false, t.o.Stalled)
+		f.drag.slow = false
+		f.setSlow(t.o.Now(), 0, t.o.Slow)
+	}
 	t.syncer.Stop()
 	t.room.Broadcast()
 	t.releaseLocked()
@@ -396,4 +456,13 @@ func (t *Term) supersede(epoch seq.Epoch) {
 	if first && t.o.Superseded != nil {
 		go t.o.Superseded(epoch)
 	}
+}
+
+// spoil notes that a part of the log cannot be read. Followers that cannot be served
+// for that stay in the in-sync set: they hold what this log has lost, and one of them
+// is to lead.
+func spoil(t *Term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.members.spoiled = true
 }

@@ -28,6 +28,7 @@ type entry struct {
 	told  func(commitlog.Placed, error)
 }
 
+func (e *entry) Size() int { return commitlog.RecordBytes(e.size) }
 func (e *entry) AppendTo(b *commitlog.Builder) {
 	clear(b.Next(e.size))
 	if e.taken != nil {
@@ -411,7 +412,7 @@ func TestAppendWaitsForRoom(t *testing.T) {
 			return vfs.Fault{}
 		})
 		term := r.replica.Term()
-		term.o.MaxForming = 1000
+		term.o.Sizes.Forming = 1000
 		<-r.put0()
 		taken, refused := 0, 0
 		var mu sync.Mutex

@@ -27,11 +27,18 @@ func (t *Term) Update(v View) {
 	}
 	stirred := t.members.stir(t.o.Now())
 	anew := t.members.apply(v)
+	t.members.unverified(t.o.Now()) // the view may be one in which there is no one to compare with
 	var added, removed []*follower
 	if t.o.Peers != nil {
 		added, removed = t.members.refollow(func(n meta.NodeID) *follower { return newFollower(t, n, v) })
+		for _, f := range removed {
+			f.setStalled(false, t.o.Stalled)
+			f.drag.slow = false
+			f.setSlow(t.o.Now(), 0, t.o.Slow)
+		}
 	}
 	t.releaseLocked()
+	startAppender(t)
 	t.mu.Unlock()
 
 	t.o.tellStirred(t, stirred)
@@ -44,7 +51,7 @@ func (t *Term) Update(v View) {
 		openLink(t.o.Peers, f.node, f.link, LinkEvents{Up: w.up, Down: w.down})
 	}
 	for _, f := range t.members.followers() {
-		f.rep.SetPace(v.paceOf(f.node))
+		f.rep.SetPace(t.o.paceOf(v, f.node))
 	}
 	for _, f := range anew {
 		watch{t, f}.renew()
@@ -52,11 +59,14 @@ func (t *Term) Update(v View) {
 	t.reconsider(t.o.Now())
 }
 
-// paceOf returns how a follower is served.
-func (v View) paceOf(node meta.NodeID) replication.Pace {
+// paceOf returns how a follower is served. A replica that is not in sync has one
+// chunk in flight: it takes turns with live traffic at the node and on the disk of
+// both sides, in every partition, and never fills the queue of the connection; it
+// still moves a chunk for each round trip and sync.
+func (o *TermOptions) paceOf(v View, node meta.NodeID) replication.Pace {
 	p := replication.Pace{Sync: v.Sync.Always()}
 	if !slices.Contains(v.ISR, node) {
-		p.Window = catchUpWindow
+		p.Window = o.Sizes.Chunk
 	}
 	return p
 }
@@ -98,22 +108,32 @@ func (t *Term) Tick(now, contact time.Time) {
 	}
 	t.members.stir(now)
 	end := t.o.Log.End()
+	last, _ := t.shares.Last()
 	settled := t.forming == nil && len(t.backlog.queue) == 0 && len(t.sharing) == 0 && t.members.settled(end)
 	for _, f := range followers {
 		f.observe(now, end)
+		f.setStalled(f.stalls(now, end, last), t.o.Stalled)
+		if slices.Contains(t.members.view.ISR, f.node) {
+			f.drag.judge(now, t.members.lag)
+		}
+		f.setSlow(now, t.members.lag, t.o.Slow)
 	}
 	quiet := now.Sub(contact) > QuietQuorum
 	ask := quiet && now.Sub(t.members.confirmed(now)) > askAgain
 	t.members.idle = settled && !quiet
-	if t.backlog.expire(now, t.o.PublishTimeout) {
-		if g := t.forming; g != nil && now.Sub(g.since) >= t.o.PublishTimeout {
-			t.forming = nil
-			g.builder, g.err = nil, ErrNotWritable
-			t.backlog.add(g)
-		}
+	t.room.Broadcast() // other terms may have given back what they took of the budget
+	late := t.backlog.expire(now, t.o.PublishTimeout)
+	if g := t.forming; g != nil && (late || !t.appending) && now.Sub(g.since) >= t.o.PublishTimeout {
+		t.forming = nil
+		g.builder, g.err = nil, ErrNotWritable
+		t.backlog.add(g)
+		late = true
+	}
+	if late {
 		t.room.Broadcast() // those who wait for room are refused
 		t.releaseLocked()
 	}
+	startAppender(t)
 	t.mu.Unlock()
 	tell(followers, ask)
 	t.reconsider(now)
@@ -154,7 +174,7 @@ func (t *Term) Followers() []FollowerStats {
 	end, now := t.o.Log.End(), t.o.Now()
 	var all []FollowerStats
 	for _, f := range t.members.followers() {
-		state, p := f.rep.State()
+		state, p, _ := f.rep.State()
 		t.mu.Lock()
 		s := f.stats(now, end)
 		t.mu.Unlock()
@@ -218,11 +238,12 @@ func (w watch) forget(session uint64) {
 func (w watch) acked(p replication.Progress) {
 	t := w.t
 	t.mu.Lock()
-	if t.ended || !w.f.advance(p) {
+	if t.ended || !w.f.advance(t.o.Now(), p) {
 		t.mu.Unlock()
 		return
 	}
 	t.members.tracker.Ack(w.f.node, w.f.holds.End)
+	t.members.timeAcks(t.o.Now())
 	t.releaseLocked()
 	sealed, member := t.sealed != nil, slices.Contains(t.members.view.ISR, w.f.node)
 	if !member {

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func samples() []sample {
 	publish := Publish{Topic: "orders", Incarnation: 300, Partition: 2, Round: 7, Number: 130, Messages: []topic.Message{
 		{Body: []byte("plain")},
-		{Body: []byte("late"), DeliverAt: time.Unix(0, 1_700_000_000_000_000_001)},
+		{Body: []byte("late"), Delay: 1_700_000_000_000_000_001},
 		{Body: []byte{}, TraceID: 0xfeed, Header: []byte(`{"k":"v"}`)},
 	}}
 	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
@@ -141,7 +141,7 @@ func TestNoMemoryOnTheWordOfACount(t *testing.T) {
 }
 
 func TestSizesAreUpperBounds(t *testing.T) {
-	messages := []topic.Message{{}, {Body: make([]byte, 300), TraceID: 1, Header: make([]byte, 200), DeliverAt: time.Unix(1, 0)}}
+	messages := []topic.Message{{}, {Body: make([]byte, 300), TraceID: 1, Header: make([]byte, 200), Delay: time.Second}}
 	if got, most := len(AppendMessages(nil, messages)), MessagesSize(messages); got > most {
 		t.Errorf("messages take %d bytes, said %d", got, most)
 	}

@@ -3,6 +3,7 @@ package forward
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -43,23 +44,37 @@ func AppendPublishHead(p []byte, m *Publish) []byte {
 
 // What a message has besides its body.
 const (
-	hasDeliverAt = 1 << iota
+	hasDelay = 1 << iota
 	hasTraceID
 	hasHeader
-	knownParts = hasDeliverAt | hasTraceID | hasHeader
+	knownParts = hasDelay | hasTraceID | hasHeader
 )
 
 // minMessage is the fewest bytes that a message takes.
 const minMessage = 2
 
-// MessagesSize returns the bytes that AppendMessages appends, at the most.
+// MessagesSize returns the bytes that AppendMessages appends. They exceed those
+// that the records take in a log by at most one in 16 Ki, which a frame has room
+// for.
 func MessagesSize(messages []topic.Message) int {
-	n := binary.MaxVarintLen32
+	n := uvarintSize(len(messages))
 	for i := range messages {
-		n += 1 + 8 + 8 + 2*binary.MaxVarintLen32 + len(messages[i].Header) + len(messages[i].Body)
+		m := &messages[i]
+		n += 1 + uvarintSize(len(m.Body)) + len(m.Body)
+		if m.Delay > 0 {
+			n += 8
+		}
+		if m.TraceID != 0 {
+			n += 8
+		}
+		if m.Header != nil {
+			n += uvarintSize(len(m.Header)) + len(m.Header)
+		}
 	}
 	return n
 }
+
+func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 
 // AppendMessages appends messages, which are copied, to p.
 func AppendMessages(p []byte, messages []topic.Message) []byte {
@@ -73,9 +88,9 @@ func AppendMessages(p []byte, messages []topic.Message) []byte {
 func appendMessage(p []byte, m *topic.Message) []byte {
 	at := len(p)
 	p = append(p, 0)
-	if !m.DeliverAt.IsZero() {
-		p[at] |= hasDeliverAt
-		p = binary.LittleEndian.AppendUint64(p, uint64(m.DeliverAt.UnixNano()))
+	if m.Delay > 0 {
+		p[at] |= hasDelay
+		p = binary.LittleEndian.AppendUint64(p, uint64(m.Delay))
 	}
 	p = appendExtras(p, at, m.TraceID, m.Header)
 	return appendBytes(p, m.Body)
@@ -142,8 +157,10 @@ func (r *reader) message() (m topic.Message) {
 	if flags&^knownParts != 0 {
 		r.fail()
 	}
-	if flags&hasDeliverAt != 0 {
-		m.DeliverAt = time.Unix(0, int64(r.uint64()))
+	if flags&hasDelay != 0 {
+		if m.Delay = time.Duration(r.uint64()); m.Delay <= 0 {
+			r.fail()
+		}
 	}
 	m.TraceID, m.Header = r.extras(flags)
 	m.Body = r.bytes()

@@ -33,11 +33,13 @@ const (
 	KindSetNodeState   Kind = 11
 	KindRemoveNode     Kind = 12
 	KindSetNodeIntent  Kind = 13
+	KindSetNodeDisk    Kind = 14
 	KindCreateTopic    Kind = 20
 	KindAlterTopic     Kind = 21
 	KindAddPartitions  Kind = 22
 	KindDeleteTopic    Kind = 23
 	KindPauseTopic     Kind = 24
+	KindFitTopic       Kind = 25
 	KindCreateChannel  Kind = 30
 	KindDeleteChannel  Kind = 31
 	KindAlterChannel   Kind = 32
@@ -45,6 +47,8 @@ const (
 	KindAlterISR       Kind = 41
 	KindStartReassign  Kind = 42
 	KindFinishReassign Kind = 43
+	KindReportSuspects Kind = 44
+	KindYieldLeader    Kind = 45
 )
 
 // kinds is the table of the known commands.
@@ -58,11 +62,13 @@ var kinds = map[Kind]struct {
 	KindSetNodeState:   {"set-node-state", decodeAs[SetNodeState]},
 	KindRemoveNode:     {"remove-node", decodeAs[RemoveNode]},
 	KindSetNodeIntent:  {"set-node-intent", decodeAs[SetNodeIntent]},
+	KindSetNodeDisk:    {"set-node-disk", decodeAs[SetNodeDisk]},
 	KindCreateTopic:    {"create-topic", decodeAs[CreateTopic]},
 	KindAlterTopic:     {"alter-topic", decodeAs[AlterTopic]},
 	KindAddPartitions:  {"add-partitions", decodeAs[AddPartitions]},
 	KindDeleteTopic:    {"delete-topic", decodeAs[DeleteTopic]},
 	KindPauseTopic:     {"pause-topic", decodeAs[PauseTopic]},
+	KindFitTopic:       {"fit-topic", decodeAs[FitTopic]},
 	KindCreateChannel:  {"create-channel", decodeAs[CreateChannel]},
 	KindDeleteChannel:  {"delete-channel", decodeAs[DeleteChannel]},
 	KindAlterChannel:   {"alter-channel", decodeAs[AlterChannel]},
@@ -70,6 +76,8 @@ var kinds = map[Kind]struct {
 	KindAlterISR:       {"alter-isr", decodeAs[AlterISR]},
 	KindStartReassign:  {"start-reassign", decodeAs[StartReassign]},
 	KindFinishReassign: {"finish-reassign", decodeAs[FinishReassign]},
+	KindReportSuspects: {"report-suspects", decodeAs[ReportSuspects]},
+	KindYieldLeader:    {"yield-leader", decodeAs[YieldLeader]},
 }
 
 // String returns the kind's name.

@@ -125,9 +125,9 @@ func (s *State) editChannel(topic, channel string) (int, *Topic, *Channel, error
 
 func validateChannel(topic, channel string) error {
 	switch {
-	case !ValidTopicName(topic):
+	case !NSQName(topic):
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, topic)
-	case !ValidChannelName(channel):
+	case !NSQName(channel):
 		return fmt.Errorf("%w: channel %q", ErrInvalidName, channel)
 	case IsEphemeral(channel):
 		return fmt.Errorf("%w: ephemeral channel %q is no metadata", ErrInvalidName, channel)

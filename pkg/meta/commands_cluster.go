@@ -81,7 +81,7 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: %d nodes", ErrLimit, MaxNodes)
 	}
 	n := c.Node
-	n.Incarnation, n.State, n.Intent, n.LostPower = 1, NodeUp, IntentNone, false
+	n.Incarnation, n.State, n.Intent, n.LostPower, n.DiskFull = 1, NodeUp, IntentNone, false, false
 	if was != nil {
 		n.ID = was.ID // the string that the topics share
 		n.Incarnation = was.Incarnation + 1
@@ -156,6 +156,42 @@ func (c SetNodeState) apply(s *State, r *Result) error {
 	if n.State = c.State; n.State == NodeUp {
 		n.State = n.whenAlive()
 	}
+	s.replaceNode(&n)
+	r.Node = &n
+	return nil
+}
+
+// SetNodeDisk says whether the disk of a node takes publishes. Leaderships do not
+// change by it: a node whose disk is full hands them over itself.
+type SetNodeDisk struct {
+	ID   NodeID `json:"id"`
+	Full bool   `json:"full,omitempty"`
+	// Incarnation of the process that says so. Another is refused with
+	// ErrStaleIncarnation.
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// Kind implements Command.
+func (SetNodeDisk) Kind() Kind { return KindSetNodeDisk }
+
+// Validate implements Command.
+func (c SetNodeDisk) Validate() error {
+	if !ValidNodeID(c.ID) {
+		return fmt.Errorf("%w: node %q", ErrInvalidName, c.ID)
+	}
+	return nil
+}
+
+func (c SetNodeDisk) apply(s *State, r *Result) error {
+	was := s.Node(c.ID)
+	switch {
+	case was == nil:
+		return ErrNodeNotFound
+	case c.Incarnation != was.Incarnation:
+		return fmt.Errorf("node %s: %w", c.ID, ErrStaleIncarnation)
+	}
+	n := *was
+	n.DiskFull = c.Full
 	s.replaceNode(&n)
 	r.Node = &n
 	return nil

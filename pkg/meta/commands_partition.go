@@ -15,6 +15,7 @@ const (
 	ReasonNodeDown = "node_down" // the leader died
 	ReasonRestart  = "restart"   // the leader's node stops in order, or a replica of an offline partition is there again
 	ReasonDrain    = "drain"     // the leader's node is to lead nothing
+	ReasonDisk     = "disk"      // the leader's disk is full
 	ReasonTransfer = "transfer"  // the leader's replica goes, or an operator asked
 	ReasonBalance  = "balance"   // back to the preferred leader
 )
@@ -27,8 +28,9 @@ type Election struct {
 	Version     uint64      `json:"version"`          // of the partition: the compare-and-swap token
 	Leader      NodeID      `json:"leader,omitempty"` // "": the partition goes offline
 	Reason      string      `json:"reason,omitempty"`
-	// Unclean lets any replica lead, in sync or not, and makes it the whole
-	// in-sync set: what it does not hold is lost. An operator's decision.
+	// Unclean lets any replica lead, in sync or not, suspect or not, and makes one
+	// that could not be elected otherwise the whole in-sync set: what it does not hold
+	// is lost. An operator's decision.
 	Unclean bool `json:"unclean,omitempty"`
 }
 
@@ -48,7 +50,7 @@ func (c ElectLeaders) Validate() error {
 	}
 	for i := range c.Elections {
 		e := &c.Elections[i]
-		if !ValidTopicName(e.Topic) {
+		if !NSQName(e.Topic) {
 			return fmt.Errorf("%w: topic %q", ErrInvalidName, e.Topic)
 		}
 		if e.Leader != "" && !ValidNodeID(e.Leader) {
@@ -79,19 +81,20 @@ func (e *Election) apply(s *State) error {
 	if err != nil {
 		return err
 	}
+	p.Epoch++
 	switch {
-	case e.Leader == "":
+	case e.Leader == "", p.Electable(e.Leader):
 	case s.Node(e.Leader) == nil:
 		return fmt.Errorf("node %s: %w", e.Leader, ErrNodeNotFound)
 	case e.Unclean && slices.Contains(p.Replicas, e.Leader):
-		if !slices.Contains(p.ISR, e.Leader) {
-			p.ISR = s.intern([]NodeID{e.Leader})
-		}
-	case !slices.Contains(p.ISR, e.Leader):
+		p.ISR, p.Unclean = s.intern([]NodeID{e.Leader}), p.Epoch
+		p.absolve(e.Leader)
+	case slices.Contains(p.ISR, e.Leader):
+		return fmt.Errorf("node %s: %w", e.Leader, ErrSuspect)
+	default:
 		return fmt.Errorf("node %s: %w", e.Leader, ErrNotInISR)
 	}
 	p.Leader = s.internOne(e.Leader)
-	p.Epoch++
 	s.topics[i] = t
 	return nil
 }
@@ -117,7 +120,7 @@ func (AlterISR) Kind() Kind { return KindAlterISR }
 
 // Validate implements Command.
 func (c AlterISR) Validate() error {
-	if !ValidTopicName(c.Topic) {
+	if !NSQName(c.Topic) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
 	}
 	if len(c.ISR) == 0 || len(c.ISR) > 2*MaxReplicas {
@@ -159,6 +162,7 @@ func (c AlterISR) apply(s *State, r *Result) error {
 		}
 	}
 	p.ISR = s.intern(c.ISR)
+	p.absolve(p.Leader) // it has begun to lead: others compare with it
 	s.topics[i], r.Topic = t, t
 	return nil
 }
@@ -169,9 +173,9 @@ type partitionRef struct {
 	partition   int
 }
 
-// editPartition returns the place of a topic, a copy of it, and the partition
-// in that copy with its version already moved on.
-func (s *State) editPartition(ref partitionRef, version uint64) (int, *Topic, *Partition, error) {
+// edit returns the place of a topic, a copy of it, and the partition in that
+// copy to change.
+func (ref partitionRef) edit(s *State) (int, *Topic, *Partition, error) {
 	i, t, err := s.edit(ref.topic, ref.incarnation)
 	if err != nil {
 		return 0, nil, nil, err
@@ -180,7 +184,16 @@ func (s *State) editPartition(ref partitionRef, version uint64) (int, *Topic, *P
 		return 0, nil, nil, fmt.Errorf("%s/%d: %w", ref.topic, ref.partition, ErrPartitionNotFound)
 	}
 	t.Partitions = slices.Clone(t.Partitions)
-	p := &t.Partitions[ref.partition]
+	return i, t, &t.Partitions[ref.partition], nil
+}
+
+// editPartition returns what partitionRef.edit does, with the partition's version already
+// moved on from the one that is named.
+func (s *State) editPartition(ref partitionRef, version uint64) (int, *Topic, *Partition, error) {
+	i, t, p, err := ref.edit(s)
+	if err != nil {
+		return 0, nil, nil, err
+	}
 	if version != p.Version {
 		return 0, nil, nil, fmt.Errorf("%s/%d: version %d, now %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
 	}

@@ -8,7 +8,7 @@ import (
 // A reassignment gives a partition other replicas, a step at a time, and all of
 // it is in the metadata, so that any controller can go on with it:
 //
-//	StartReassign    Replicas = target, then those that go; Adding, Removing
+//	StartReassign    Replicas = target, then those that go; Adding, Removing; Before
 //	AlterISR         the leader takes the new replicas into the in-sync set
 //	ElectLeaders     if the leader is one that goes
 //	FinishReassign   Replicas = target
@@ -25,9 +25,9 @@ func (p *Partition) Target() []NodeID {
 	return p.Replicas[: len(p.Replicas)-len(p.Removing) : len(p.Replicas)-len(p.Removing)]
 }
 
-// Origin returns the replicas that the partition had when its reassignment was
-// asked for; those that stay come first.
-func (p *Partition) Origin() []NodeID { return minus(p.Replicas, p.Adding) }
+// held returns the replicas that hold data or are to hold it still, other than those
+// that the reassignment under way adds.
+func (p *Partition) held() []NodeID { return minus(p.Replicas, p.Adding) }
 
 // MoveReady returns nil if FinishReassign of the partition would be accepted, and
 // otherwise why not.
@@ -66,7 +66,7 @@ func (StartReassign) Kind() Kind { return KindStartReassign }
 
 // Validate implements Command.
 func (c StartReassign) Validate() error {
-	if !ValidTopicName(c.Topic) {
+	if !NSQName(c.Topic) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
 	}
 	if len(c.Target) == 0 || len(c.Target) > MaxReplicas {
@@ -98,7 +98,10 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	}
 	// What holds data stays until the end: the replicas from before, and those
 	// that a move under way has already brought up.
-	hold := p.Origin()
+	hold, before := p.held(), p.Before
+	if !p.Moving() {
+		before = p.Replicas
+	}
 	for _, id := range p.ISR {
 		if !slices.Contains(hold, id) {
 			hold = append(hold, id)
@@ -109,7 +112,10 @@ func (c StartReassign) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: %d replicas while it moves", ErrLimit, len(c.Target)+len(removing))
 	}
 	p.Replicas = s.intern(slices.Concat(c.Target, removing))
-	p.Adding, p.Removing = s.intern(adding), s.intern(removing)
+	p.Adding, p.Removing, p.Before = s.intern(adding), s.intern(removing), nil
+	if p.Moving() {
+		p.Before = s.intern(before)
+	}
 	s.topics[i], r.Topic = t, t
 	return nil
 }
@@ -129,7 +135,7 @@ func (FinishReassign) Kind() Kind { return KindFinishReassign }
 
 // Validate implements Command.
 func (c FinishReassign) Validate() error {
-	if !ValidTopicName(c.Topic) {
+	if !NSQName(c.Topic) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
 	}
 	return nil
@@ -144,8 +150,9 @@ func (c FinishReassign) apply(s *State, r *Result) error {
 		return fmt.Errorf("%s/%d: %w", c.Topic, c.Partition, err)
 	}
 	p.ISR = minus(p.ISR, p.Removing)
+	p.absolve()
 	p.Replicas = slices.Clone(p.Target())
-	p.Adding, p.Removing = nil, nil
+	p.Adding, p.Removing, p.Before = nil, nil, nil
 	s.topics[i], r.Topic = t, t
 	return nil
 }
@@ -165,8 +172,8 @@ func minus(a, b []NodeID) []NodeID {
 // the end of the replicas, what comes before it.
 func validMove(p *Partition) error {
 	stay := len(p.Replicas) - len(p.Removing)
-	if stay < 1 || !slices.Equal(p.Replicas[stay:], p.Removing) || len(minus(p.Adding, p.Replicas[:stay])) > 0 {
-		return fmt.Errorf("%w: replicas %v, adding %v, removing %v", ErrInvalidAssignment, p.Replicas, p.Adding, p.Removing)
+	if stay < 1 || !slices.Equal(p.Replicas[stay:], p.Removing) || len(minus(p.Adding, p.Replicas[:stay])) > 0 || p.Moving() != (len(p.Before) > 0) {
+		return fmt.Errorf("%w: replicas %v, adding %v, removing %v, before %v", ErrInvalidAssignment, p.Replicas, p.Adding, p.Removing, p.Before)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (CreateTopic) Kind() Kind { return KindCreateTopic }
 
 // Validate implements Command.
 func (c CreateTopic) Validate() error {
-	if !ValidTopicName(c.Name) {
+	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	}
 	return c.Config.Validate()
@@ -32,7 +32,7 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 	i, exists := s.findTopic(c.Name)
 	if exists {
 		r.Existed, r.Topic = true, s.topics[i]
-		if r.Topic.Config != c.Config {
+		if !r.Topic.Config.asAskedFor(c.Config) {
 			return fmt.Errorf("topic %s: %w", c.Name, ErrExists)
 		}
 		return nil
@@ -94,7 +94,7 @@ func (AlterTopic) Kind() Kind { return KindAlterTopic }
 
 // Validate implements Command.
 func (c AlterTopic) Validate() error {
-	if !ValidTopicName(c.Name) {
+	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	}
 	return nil
@@ -105,7 +105,12 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	if err != nil {
 		return err
 	}
+	t.Tightened = t.unsynced()
 	t.Config = c.Patch.Apply(t.Config)
+	t.Tightened = t.Tightened && t.Config.Sync.Always()
+	if t.Config.AutoMinISR {
+		t.Config.MinISR = min(t.Config.MinISR, DefaultMinISR(t.Config.Replicas)) // it grows once more are in sync
+	}
 	if err := t.Config.Validate(); err != nil {
 		return err
 	}
@@ -114,6 +119,71 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	}
 	s.topics[i], r.Topic = t, t
 	return nil
+}
+
+// FitTopic raises what the operator of a topic left open, as the cluster grows.
+// Replicas says how many each partition is to have; those that there are stay where
+// they are until they are reassigned. MinISR is refused while a partition has fewer
+// replicas in sync: a raise stops no publish. A number that the operator named is
+// never changed by it.
+type FitTopic struct {
+	Name        string      `json:"name"`
+	Incarnation Incarnation `json:"incarnation"`
+	Replicas    int         `json:"replicas,omitempty"` // 0: as it is
+	MinISR      int         `json:"min_isr,omitempty"`  // 0: as it is
+}
+
+// Kind implements Command.
+func (FitTopic) Kind() Kind { return KindFitTopic }
+
+// Validate implements Command.
+func (c FitTopic) Validate() error {
+	if !ValidTopicName(c.Name) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	return nil
+}
+
+func (c FitTopic) apply(s *State, r *Result) error {
+	i, t, err := s.edit(c.Name, c.Incarnation)
+	if err != nil {
+		return err
+	}
+	if c.Replicas != 0 {
+		switch {
+		case c.Replicas <= t.Config.Replicas:
+			return fmt.Errorf("topic %s is to have %d replicas: %w", c.Name, t.Config.Replicas, ErrStaleVersion)
+		case !t.Config.AutoReplicas, c.Replicas > WantedReplicas(s):
+			return fmt.Errorf("%w: %d replicas of %s cannot become %d by themselves", ErrInvalidConfig, t.Config.Replicas, c.Name, c.Replicas)
+		}
+		t.Config.Replicas = c.Replicas
+	}
+	if c.MinISR != 0 {
+		switch least := t.LeastInSync(); {
+		case c.MinISR <= t.Config.MinISR:
+			return fmt.Errorf("topic %s has min ISR %d: %w", c.Name, t.Config.MinISR, ErrStaleVersion)
+		case !t.Config.AutoMinISR:
+			return fmt.Errorf("%w: min ISR %d of %s cannot become %d by itself", ErrInvalidConfig, t.Config.MinISR, c.Name, c.MinISR)
+		case c.MinISR > least:
+			return fmt.Errorf("%w: min ISR %d, and %d replicas are in sync", ErrInvalidISR, c.MinISR, least)
+		}
+		t.Config.MinISR = c.MinISR
+	}
+	if err := t.Config.Validate(); err != nil {
+		return err
+	}
+	s.topics[i], r.Topic = t, t
+	return nil
+}
+
+// LeastInSync returns how many replicas are in sync in the partition with the
+// fewest, not counting those that a reassignment takes away.
+func (t *Topic) LeastInSync() int {
+	least := MaxReplicas
+	for i := range t.Partitions {
+		least = min(least, len(minus(t.Partitions[i].ISR, t.Partitions[i].Removing)))
+	}
+	return least
 }
 
 // AddPartitions gives a topic more partitions.
@@ -132,7 +202,7 @@ func (AddPartitions) Kind() Kind { return KindAddPartitions }
 // Validate implements Command.
 func (c AddPartitions) Validate() error {
 	switch {
-	case !ValidTopicName(c.Name):
+	case !NSQName(c.Name):
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	case len(c.Assignment) == 0:
 		return fmt.Errorf("%w: no partition to add", ErrInvalidAssignment)
@@ -172,7 +242,7 @@ func (DeleteTopic) Kind() Kind { return KindDeleteTopic }
 
 // Validate implements Command.
 func (c DeleteTopic) Validate() error {
-	if !ValidTopicName(c.Name) {
+	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	}
 	return nil
@@ -199,7 +269,7 @@ func (PauseTopic) Kind() Kind { return KindPauseTopic }
 
 // Validate implements Command.
 func (c PauseTopic) Validate() error {
-	if !ValidTopicName(c.Name) {
+	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	}
 	return nil

@@ -103,22 +103,33 @@ func (p SyncPolicy) validate() error {
 	return nil
 }
 
+// DefaultMinISR returns the MinISR of a topic whose operator named none: a
+// majority of the replicas. Of two replicas it is one: otherwise no publish would
+// be taken while one of two nodes is stopped.
+func DefaultMinISR(replicas int) int {
+	if replicas == 2 {
+		return 1
+	}
+	return replicas/2 + 1
+}
+
 // WithDefaults fills in what the operator left at zero: one partition, three
-// replicas or as many as there are nodes, a majority of them as MinISR, and
-// sync always. An ephemeral topic gets one replica and is synced by interval:
-// its messages are not meant to outlive their consumers.
+// replicas or as many as there are nodes, DefaultMinISR, and sync always. An
+// ephemeral topic gets one replica and is synced by interval: its messages are not
+// meant to outlive their consumers. AutoReplicas and AutoMinISR say what was left
+// open; an ephemeral topic never gets more replicas.
 func (c TopicConfig) WithDefaults(nodes int, ephemeral bool) TopicConfig {
 	if c.Partitions == 0 {
 		c.Partitions = 1
 	}
 	if c.Replicas == 0 {
-		c.Replicas = min(max(nodes, 1), DefaultReplicas)
+		c.Replicas, c.AutoReplicas = min(max(nodes, 1), DefaultReplicas), !ephemeral
 		if ephemeral {
 			c.Replicas = 1
 		}
 	}
 	if c.MinISR == 0 {
-		c.MinISR = c.Replicas/2 + 1
+		c.MinISR, c.AutoMinISR = DefaultMinISR(c.Replicas), true
 	}
 	if c.Sync == (SyncPolicy{}) && !ephemeral {
 		c.Sync = SyncAlways()
@@ -157,7 +168,9 @@ func (c TopicConfig) Validate() error {
 type configJSON struct {
 	Partitions     int        `json:"partitions"`
 	Replicas       int        `json:"replicas"`
+	AutoReplicas   bool       `json:"auto_replicas,omitempty"`
 	MinISR         int        `json:"min_isr"`
+	AutoMinISR     bool       `json:"auto_min_isr,omitempty"`
 	Sync           SyncPolicy `json:"sync"`
 	Ordered        bool       `json:"ordered"`
 	Ext            bool       `json:"ext"`
@@ -181,7 +194,8 @@ func (t *textTime) UnmarshalText(text []byte) error {
 // text: {"partitions":1,"replicas":3,"min_isr":2,"sync":"always",…}.
 func (c TopicConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(configJSON{
-		Partitions: c.Partitions, Replicas: c.Replicas, MinISR: c.MinISR, Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
+		Partitions: c.Partitions, Replicas: c.Replicas, AutoReplicas: c.AutoReplicas, MinISR: c.MinISR, AutoMinISR: c.AutoMinISR,
+		Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
 		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
 	})
 }
@@ -194,18 +208,22 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*c = TopicConfig{
-		Partitions: j.Partitions, Replicas: j.Replicas, MinISR: j.MinISR, Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
+		Partitions: j.Partitions, Replicas: j.Replicas, AutoReplicas: j.AutoReplicas, MinISR: j.MinISR, AutoMinISR: j.AutoMinISR,
+		Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
 		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
 	}
 	return nil
 }
 
 // TopicPatch names the fields of a TopicConfig that change; nil ones stay.
-// Partitions have a command of their own. Replicas says how many each partition is
+// Partitions have a command of their own. A number of replicas that is named is no
+// longer open, unless AutoReplicas says so; nor is MinISR. Replicas says how many each partition is
 // to have; those that there are stay where they are until they are reassigned.
 type TopicPatch struct {
 	Replicas       *int           `json:"replicas,omitempty"`
+	AutoReplicas   *bool          `json:"auto_replicas,omitempty"`
 	MinISR         *int           `json:"min_isr,omitempty"`
+	AutoMinISR     *bool          `json:"auto_min_isr,omitempty"`
 	Sync           *SyncPolicy    `json:"sync,omitempty"`
 	Ordered        *bool          `json:"ordered,omitempty"`
 	Ext            *bool          `json:"ext,omitempty"`
@@ -216,8 +234,14 @@ type TopicPatch struct {
 
 // Apply returns c with the patch's fields.
 func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
-	set(&c.Replicas, p.Replicas)
-	set(&c.MinISR, p.MinISR)
+	if p.Replicas != nil {
+		c.Replicas, c.AutoReplicas = *p.Replicas, false
+	}
+	if p.MinISR != nil {
+		c.MinISR, c.AutoMinISR = *p.MinISR, false
+	}
+	set(&c.AutoReplicas, p.AutoReplicas)
+	set(&c.AutoMinISR, p.AutoMinISR)
 	set(&c.Sync, p.Sync)
 	set(&c.Ordered, p.Ordered)
 	set(&c.Ext, p.Ext)
@@ -235,7 +259,9 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 	}
 	return TopicPatch{
 		Replicas:       changed(was.Replicas, will.Replicas),
+		AutoReplicas:   changed(was.AutoReplicas, will.AutoReplicas),
 		MinISR:         changed(was.MinISR, will.MinISR),
+		AutoMinISR:     changed(was.AutoMinISR, will.AutoMinISR),
 		Sync:           changed(was.Sync, will.Sync),
 		Ordered:        changed(was.Ordered, will.Ordered),
 		Ext:            changed(was.Ext, will.Ext),
@@ -243,6 +269,24 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 		RetentionBytes: changed(was.RetentionBytes, will.RetentionBytes),
 		MaxMessage:     changed(was.MaxMessage, will.MaxMessage),
 	}, nil
+}
+
+// asAskedFor says whether a topic with the configuration c is what somebody wants
+// who asks for a new topic with the complete configuration asked. What that one
+// left open may have any value. A number that was asked for is not what c has if c
+// may still outgrow it.
+func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
+	if asked.AutoReplicas {
+		asked.Replicas, asked.AutoReplicas = c.Replicas, c.AutoReplicas
+	} else if c.AutoReplicas && c.Replicas >= DefaultReplicas {
+		c.AutoReplicas = false
+	}
+	if asked.AutoMinISR {
+		asked.MinISR, asked.AutoMinISR = c.MinISR, c.AutoMinISR
+	} else if !c.AutoReplicas {
+		c.AutoMinISR = false
+	}
+	return c == asked
 }
 
 func set[T any](field, value *T) {

@@ -29,6 +29,9 @@ func TestNames(t *testing.T) {
 		{"#ephemeral", false, true},
 		{"a#ephemeral#ephemeral", false, true},
 		{"a#ephemera", false, false},
+		{"...", true, false},
+		{"..a", true, false},
+		{"..#ephemeral", true, true},
 		{"a b", false, false},
 		{"a/b", false, false},
 		{"ä", false, false},
@@ -39,6 +42,26 @@ func TestNames(t *testing.T) {
 		}
 		if ValidNodeID(NodeID(test.name)) != (test.valid && !test.ephemeral) {
 			t.Errorf("node %q", test.name)
+		}
+	}
+}
+
+// Names that a path cannot carry are not given any more, and still found where
+// they were given.
+func TestDotSegmentsAreNoNewNames(t *testing.T) {
+	for _, name := range []string{".", ".."} {
+		if ValidTopicName(name) || ValidChannelName(name) || !NSQName(name) || !IsDotSegment(name) {
+			t.Errorf("%q: may be given %v, may exist %v", name, ValidTopicName(name), NSQName(name))
+		}
+		for _, c := range []Command{
+			DeleteTopic{Name: name},
+			DeleteChannel{Topic: name, Channel: name}, // and what is stored is applied as it was
+			CreateTopic{Name: name, Config: TopicConfig{}.WithDefaults(1, false), Assignment: [][]NodeID{{"n1"}}},
+			CreateChannel{Topic: "t", Channel: name},
+		} {
+			if err := c.Validate(); err != nil {
+				t.Errorf("%T of %q: %v", c, name, err)
+			}
 		}
 	}
 }
@@ -82,16 +105,18 @@ func TestDefaults(t *testing.T) {
 		ephemeral bool
 		want      TopicConfig
 	}{
-		{"one node", TopicConfig{}, 1, false, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, Sync: always}},
-		{"two nodes", TopicConfig{}, 2, false, TopicConfig{Partitions: 1, Replicas: 2, MinISR: 2, Sync: always}},
-		{"five nodes", TopicConfig{}, 5, false, TopicConfig{Partitions: 1, Replicas: 3, MinISR: 2, Sync: always}},
+		{"one node", TopicConfig{}, 1, false, TopicConfig{Partitions: 1, Replicas: 1, AutoReplicas: true, MinISR: 1, AutoMinISR: true, Sync: always}},
+		{"two nodes", TopicConfig{}, 2, false, TopicConfig{Partitions: 1, Replicas: 2, AutoReplicas: true, MinISR: 1, AutoMinISR: true, Sync: always}},
+		{"five nodes", TopicConfig{}, 5, false, TopicConfig{Partitions: 1, Replicas: 3, AutoReplicas: true, MinISR: 2, AutoMinISR: true, Sync: always}},
+		{"two replicas", TopicConfig{Replicas: 2}, 5, false, TopicConfig{Partitions: 1, Replicas: 2, MinISR: 1, AutoMinISR: true, Sync: always}},
+		{"four replicas", TopicConfig{Replicas: 4}, 5, false, TopicConfig{Partitions: 1, Replicas: 4, MinISR: 3, AutoMinISR: true, Sync: always}},
 		{
 			"asked for",
 			TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9}},
 			3, false,
 			TopicConfig{Partitions: 4, Replicas: 5, MinISR: 1, Sync: SyncPolicy{Every: 9, Interval: DefaultSyncInterval}},
 		},
-		{"ephemeral", TopicConfig{}, 3, true, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, Sync: SyncPolicy{Interval: DefaultSyncInterval}}},
+		{"ephemeral", TopicConfig{}, 3, true, TopicConfig{Partitions: 1, Replicas: 1, MinISR: 1, AutoMinISR: true, Sync: SyncPolicy{Interval: DefaultSyncInterval}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := test.in.WithDefaults(test.nodes, test.ephemeral)
@@ -129,6 +154,7 @@ func TestBadConfigs(t *testing.T) {
 func TestDiffMakesOneIntoTheOther(t *testing.T) {
 	was := TopicConfig{}.WithDefaults(3, false)
 	will := was
+	will.AutoReplicas, will.AutoMinISR = false, false // as they are once a number is named
 	will.Replicas, will.MinISR, will.Ordered, will.RetentionAge, will.Sync = 1, 1, true, time.Hour, SyncPolicy{Every: 5, Interval: time.Second}
 	patch, err := Diff(was, will)
 	if err != nil || patch.Apply(was) != will || patch.Ext != nil {

@@ -19,6 +19,7 @@ var (
 	ErrStaleIncarnation  = fate.Refuse("incarnation is not the current one")
 	ErrStaleIndex        = fate.Refuse("index was applied before")
 	ErrNotInISR          = fate.Refuse("node is not in sync")
+	ErrSuspect           = fate.Refuse("replica may have lost acknowledged records")
 	ErrInvalidISR        = fate.Refuse("in-sync set is not valid")
 	ErrInvalidAssignment = fate.Refuse("assignment of replicas is not valid")
 	ErrInvalidName       = fate.Refuse("name is not valid")

@@ -77,7 +77,7 @@ func TestSnapshotBytes(t *testing.T) {
 	want := sealed([]byte("brkdmeta\x01\x00\x00\x00" +
 		`{"index":5,"cluster":{"id":"blue"},"settings":{"auto_create_topics":"false"},"nodes":1,"topics":1}` + "\n" +
 		`{"id":"n1","tcp_address":"h:4150","zone":"<z>","boot_id":"b","state":"up","incarnation":1}` + "\n" +
-		`{"name":"t","incarnation":3,"version":4,"config":{"partitions":1,"replicas":1,"min_isr":1,"sync":"always","ordered":false,"ext":false,` +
+		`{"name":"t","incarnation":3,"version":4,"config":{"partitions":1,"replicas":1,"auto_replicas":true,"min_isr":1,"auto_min_isr":true,"sync":"always","ordered":false,"ext":false,` +
 		`"retention":"0s","retention_bytes":0,"max_message":0},"partitions":[{"replicas":["n1"],"leader":"n1","epoch":1,"isr":["n1"],"version":1}],` +
 		`"channels":[{"name":"c","created_at":7,"version":4,"first":true}]}` + "\n"))
 	if !bytes.Equal(got, want) {

@@ -1,6 +1,10 @@
 package meta
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+)
 
 // Limits of what the metadata holds. They bound memory and the size of a
 // snapshot; each is well above what one cluster is designed for.
@@ -21,20 +25,36 @@ const (
 	// MaxTextLength bounds addresses, zones, versions and reasons.
 	MaxTextLength = 256
 	// MaxBodyLimit is the largest MaxMessage that a topic may be given, in bytes.
-	MaxBodyLimit = 64 << 20
+	MaxBodyLimit = limit.Message
 )
 
 // EphemeralSuffix ends the name of a topic or channel that goes away with its
 // last user.
 const EphemeralSuffix = "#ephemeral"
 
-// ValidTopicName says whether name may name a topic: 1 to 64 bytes in all, of
-// letters, digits, '.', '_' and '-', and perhaps EphemeralSuffix.
+// ValidTopicName says whether a topic may be given this name: 1 to 64 bytes in
+// all, of letters, digits, '.', '_' and '-', and perhaps EphemeralSuffix, but
+// neither "." nor "..".
 func ValidTopicName(name string) bool { return validName(name) }
 
-// ValidChannelName says whether name may name a channel. The rule is that of
-// topics.
+// ValidChannelName says whether a channel may be given this name. The rule is
+// that of topics.
 func ValidChannelName(name string) bool { return validName(name) }
+
+// NSQName says whether name satisfies nsqd's rule for names of topics and
+// channels. It accepts what ValidTopicName accepts, and also "." and "..": stored
+// topics and channels of these names can be found and deleted, but not made.
+func NSQName(name string) bool {
+	if len(name) == 0 || len(name) > MaxNameLength {
+		return false
+	}
+	base := strings.TrimSuffix(name, EphemeralSuffix)
+	return base != "" && plain(base)
+}
+
+// IsDotSegment says whether name is "." or "..": as a segment of a path it names
+// another resource.
+func IsDotSegment(name string) bool { return name == "." || name == ".." }
 
 // IsEphemeral says whether name has the suffix of an ephemeral topic or channel.
 func IsEphemeral(name string) bool { return strings.HasSuffix(name, EphemeralSuffix) }
@@ -45,13 +65,7 @@ func ValidNodeID(id NodeID) bool {
 	return len(id) > 0 && len(id) <= MaxNameLength && plain(string(id))
 }
 
-func validName(name string) bool {
-	if len(name) == 0 || len(name) > MaxNameLength {
-		return false
-	}
-	base := strings.TrimSuffix(name, EphemeralSuffix)
-	return base != "" && plain(base)
-}
+func validName(name string) bool { return NSQName(name) && !IsDotSegment(name) }
 
 func plain(s string) bool {
 	for i := range len(s) {

@@ -28,9 +28,19 @@ type Node struct {
 	Incarnation    uint64     `json:"incarnation"`      // starts of its process
 	Intent         NodeIntent `json:"intent,omitempty"` // what an operator wants of it
 
+	// DiskFull: its disk takes no publishes, by its own word. It leads only where no
+	// other in-sync replica can.
+	DiskFull bool `json:"disk_full,omitempty"`
+
 	// LostPower: its machine went down under it, and it has not stopped in order
 	// since: what it had not synced then may be gone.
 	LostPower bool `json:"lost_power,omitempty"`
+}
+
+// MayHold says whether new replicas may be placed on the node: it is up, or drains
+// and is to stay a member.
+func (n *Node) MayHold() bool {
+	return n.State == NodeUp || n.State == NodeDraining && n.Intent != IntentDecommission
 }
 
 func (n *Node) validate() error {

@@ -33,6 +33,21 @@ func (s *State) Load() map[NodeID]Load {
 	return out
 }
 
+// StayingNodes returns how many nodes there are that are not being decommissioned.
+func StayingNodes(s *State) int {
+	n := 0
+	for _, node := range s.nodes {
+		if node.Intent != IntentDecommission {
+			n++
+		}
+	}
+	return n
+}
+
+// WantedReplicas returns how many replicas a topic is to have whose operator named
+// no number: as many as there are nodes to stay, up to DefaultReplicas.
+func WantedReplicas(s *State) int { return min(max(StayingNodes(s), 1), DefaultReplicas) }
+
 // candidate is a node while a placement is being made.
 type candidate struct {
 	id   NodeID
@@ -40,25 +55,29 @@ type candidate struct {
 	load Load
 	here int // replicas of this placement
 	lead int // leaderships of this placement
+
+	drains bool // it may hold replicas, and is to lead nothing
 }
 
 // Place assigns replicas of new partitions to nodes: the preferred leader of
-// each first. Only nodes that are up are used. The same input gives the same
-// answer, whatever the order of nodes.
+// each first. Nodes that are up are used, and where those are too few also nodes
+// that drain, which then lead nothing unless all drain. Nodes that are down or being
+// decommissioned get nothing. The same input gives the same answer, whatever the
+// order of nodes.
 //
 // No partition has two replicas on one node, and as many zones as there are, or
 // as it has replicas, hold one. Within that, this placement's replicas and
 // leaderships are spread evenly, then those of the whole cluster, then bytes.
-// With fewer nodes up than replicas the error wraps ErrTooFewNodes.
+// With fewer such nodes than replicas the error wraps ErrTooFewNodes.
 func Place(nodes []*Node, existing map[NodeID]Load, partitions, replicas int) ([][]NodeID, error) {
 	var cands []*candidate
 	for _, n := range nodes {
-		if n.State == NodeUp {
-			cands = append(cands, &candidate{id: n.ID, zone: n.Zone, load: existing[n.ID]})
+		if n.MayHold() {
+			cands = append(cands, &candidate{id: n.ID, zone: n.Zone, load: existing[n.ID], drains: n.State != NodeUp})
 		}
 	}
 	if len(cands) < replicas || replicas < 1 {
-		return nil, fmt.Errorf("%w: %d replicas, %d nodes are up", ErrTooFewNodes, replicas, len(cands))
+		return nil, fmt.Errorf("%w: %d replicas, %d nodes can hold one", ErrTooFewNodes, replicas, len(cands))
 	}
 	slices.SortFunc(cands, func(a, b *candidate) int { return cmp.Compare(a.id, b.id) })
 	placed := make([][]*candidate, partitions)
@@ -95,7 +114,7 @@ func unburden(from *candidate, placed [][]*candidate) bool {
 				}
 				came[to] = step{i, k + 1}
 				queue = append(queue, to)
-				if to.lead > from.lead-2 {
+				if to.lead > from.lead-2 || to.drains && !from.drains {
 					continue
 				}
 				to.gains(1)
@@ -111,6 +130,14 @@ func unburden(from *candidate, placed [][]*candidate) bool {
 		}
 	}
 	return false
+}
+
+// draining is 1 for a node that drains, else 0.
+func (c *candidate) draining() int {
+	if c.drains {
+		return 1
+	}
+	return 0
 }
 
 func (c *candidate) gains(leaderships int) {
@@ -134,9 +161,10 @@ func placeOne(cands []*candidate, replicas int) []*candidate {
 		best.here++
 		best.load.Replicas++
 	}
-	// Which of them leads is free: the one that leads least.
+	// Which of them leads is free: the one that leads least, of those that do not
+	// drain.
 	leader := slices.MinFunc(chosen, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.lead, b.lead), cmp.Compare(a.load.Leaders, b.load.Leaders))
+		return cmp.Or(a.draining()-b.draining(), cmp.Compare(a.lead, b.lead), cmp.Compare(a.load.Leaders, b.load.Leaders))
 	})
 	leader.gains(1)
 	at := slices.Index(chosen, leader)
@@ -145,11 +173,12 @@ func placeOne(cands []*candidate, replicas int) []*candidate {
 	return chosen
 }
 
-// compare says which of two should get the next replica: the one in the less
-// used zone first, then the one with less of this topic, then the one with less
+// compare says which of two should get the next replica: one that does not drain
+// first, then the one in the less used zone, then the one with less of this topic, then the one with less
 // in all. Ties fall to the earlier, so to the lesser id.
 func (c *candidate) compare(d *candidate, zones map[string]int) int {
 	return cmp.Or(
+		c.draining()-d.draining(),
 		cmp.Compare(zones[c.zone], zones[d.zone]),
 		cmp.Compare(c.here, d.here),
 		cmp.Compare(c.load.Replicas, d.load.Replicas),

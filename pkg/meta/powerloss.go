@@ -43,7 +43,12 @@ func lostPower(was *Node, c *NodeStarted) bool {
 }
 
 // unsynced says whether acknowledged messages of the topic may be in memory only.
-func (t *Topic) unsynced() bool { return t.Config.Sync.Every != 1 }
+// What it was acknowledged by counts, and not how the topic syncs now.
+func (t *Topic) unsynced() bool { return !t.Config.Sync.Always() || t.Tightened }
+
+// SyncedEach says whether each message of the topic was synced before the next was
+// appended, since the topic was made.
+func (t *Topic) SyncedEach() bool { return !t.unsynced() }
 
 // ordering says whether a channel of the topic is ordered. What such a channel has
 // confirmed is replicated before it counts, and synced a moment later.
@@ -77,6 +82,7 @@ func withoutReplica(t *Topic, id NodeID, least int, index uint64) *Topic {
 		if p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m NodeID) bool { return m == id }); len(p.ISR) == 0 {
 			p.ISR = nil // as a snapshot reads it
 		}
+		p.absolve()
 		p.Version++
 		if p.Leader == id {
 			p.Leader = ""

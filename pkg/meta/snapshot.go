@@ -49,6 +49,7 @@ type snapshotTopic struct {
 	Incarnation Incarnation         `json:"incarnation"`
 	Version     uint64              `json:"version"`
 	Paused      bool                `json:"paused,omitempty"`
+	Tightened   bool                `json:"tightened,omitempty"`
 	Config      TopicConfig         `json:"config"`
 	Partitions  []snapshotPartition `json:"partitions"`
 	Channels    []snapshotChannel   `json:"channels,omitempty"`
@@ -62,6 +63,9 @@ type snapshotPartition struct {
 	Version  uint64    `json:"version"`
 	Adding   []NodeID  `json:"adding,omitempty"`
 	Removing []NodeID  `json:"removing,omitempty"`
+	Before   []NodeID  `json:"before,omitempty"`
+	Suspects []Suspect `json:"suspects,omitempty"`
+	Unclean  seq.Epoch `json:"unclean,omitempty"`
 }
 
 type snapshotChannel struct {
@@ -115,7 +119,7 @@ func (s *State) Encode(w io.Writer) error {
 }
 
 func (t *Topic) snapshot() snapshotTopic {
-	out := snapshotTopic{Name: t.Name, Incarnation: t.Incarnation, Version: t.Version, Paused: t.Paused, Config: t.Config}
+	out := snapshotTopic{Name: t.Name, Incarnation: t.Incarnation, Version: t.Version, Paused: t.Paused, Tightened: t.Tightened, Config: t.Config}
 	for i := range t.Partitions {
 		out.Partitions = append(out.Partitions, snapshotPartition(t.Partitions[i]))
 	}
@@ -217,7 +221,7 @@ func (in *snapshotTopic) restore(s *State) error {
 	if k := len(s.topics); k > 0 && s.topics[k-1].Name >= in.Name {
 		return fmt.Errorf("out of order")
 	}
-	if !ValidTopicName(in.Name) {
+	if !NSQName(in.Name) {
 		return ErrInvalidName
 	}
 	if err := in.Config.Validate(); err != nil {
@@ -227,7 +231,7 @@ func (in *snapshotTopic) restore(s *State) error {
 		return fmt.Errorf("%d partitions of %d", len(in.Partitions), in.Config.Partitions)
 	}
 	t := &Topic{
-		Name: in.Name, Incarnation: in.Incarnation, Config: in.Config, Paused: in.Paused, Version: in.Version,
+		Name: in.Name, Incarnation: in.Incarnation, Config: in.Config, Paused: in.Paused, Tightened: in.Tightened, Version: in.Version,
 		Partitions: make([]Partition, len(in.Partitions)),
 	}
 	for i := range in.Partitions {
@@ -243,6 +247,9 @@ func (in *snapshotTopic) restore(s *State) error {
 			p.ISR = p.Replicas
 		}
 		p.Adding, p.Removing = s.intern(p.Adding), s.intern(p.Removing)
+		for k := range p.Suspects {
+			p.Suspects[k].Node = s.internOne(p.Suspects[k].Node)
+		}
 		t.Partitions[i] = p
 	}
 	if len(in.Channels) > 0 {

@@ -27,7 +27,9 @@ type SyncPolicy struct {
 type TopicConfig struct {
 	Partitions     int           // 1 to seq.MaxPartitions
 	Replicas       int           // replication factor
+	AutoReplicas   bool          // Replicas was left open: it grows with the cluster, see WantedReplicas
 	MinISR         int           // publishes are refused below it
+	AutoMinISR     bool          // MinISR was left open: it follows Replicas, see DefaultMinISR
 	Sync           SyncPolicy    // when an acknowledged message is on disk
 	Ordered        bool          // consumers must take it in order
 	Ext            bool          // messages may carry a JSON header
@@ -43,9 +45,12 @@ type Topic struct {
 	Incarnation Incarnation
 	Config      TopicConfig
 	Paused      bool
-	Version     uint64 // the Raft index of the last change
-	Partitions  []Partition
-	Channels    map[string]*Channel
+	// Tightened: it syncs always now and did not before. What it acknowledged then may
+	// be on no disk yet, for all that is known here.
+	Tightened  bool
+	Version    uint64 // the Raft index of the last change
+	Partitions []Partition
+	Channels   map[string]*Channel
 }
 
 // Partition is the placement and leadership of one partition.
@@ -57,6 +62,12 @@ type Partition struct {
 	Version  uint64   // bumps on every change: the compare-and-swap token
 	Adding   []NodeID
 	Removing []NodeID
+	Before   []NodeID  // the replicas before the reassignment under way, preferred leader first: cancelling goes back to them
+	Suspects []Suspect // in-sync replicas that may have lost what they acknowledged
+	// Unclean is the epoch of the last leader that an operator elected though it may
+	// lack acknowledged records; 0: there was none. Copies that differ from its log
+	// and have nothing of that epoch or later are superseded by his decision.
+	Unclean seq.Epoch
 }
 
 // Channel is a durable channel of a topic.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
@@ -97,11 +98,13 @@ func reasonOf(err error) reason {
 		reason reason
 	}{
 		{broker.ErrMessageTooBig, reasonTooLarge},
+		{coord.ErrTooBig, reasonTooLarge},
 		{broker.ErrTopicNotFound, reasonBadTopic},
 		{broker.ErrInvalidTopic, reasonBadTopic},
 		{broker.ErrPartitionNotFound, reasonBadPartition},
 		{broker.ErrPartitionNeeded, reasonBadPartition},
 		{broker.ErrBusy, reasonBusy},
+		{coord.ErrBusy, reasonBusy},
 		{broker.ErrExiting, reasonExiting},
 		{broker.ErrDiskFull, reasonDiskFull},
 		{syscall.ENOSPC, reasonDiskFull},

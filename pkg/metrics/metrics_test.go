@@ -18,6 +18,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
@@ -45,7 +46,7 @@ func full(topics ...broker.TopicStats) *Metrics {
 				}
 			},
 			Logs: func() Logs {
-				return Logs{Segments: 3, Bytes: 4096, Unflushed: 2, Recovery: 1500 * time.Millisecond, CorruptRecords: 1, TruncatedBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
+				return Logs{Segments: 3, Bytes: 4096, Unflushed: 2, Recovery: 1500 * time.Millisecond, CorruptRecords: 1, Damaged: 1, Scrubbed: 2048, ScrubOldest: time.Hour, TruncatedBytes: 17, Appends: 5, Records: 50, AppendedBytes: 500, Syncs: 4}
 			},
 			Disk: func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
 			Raft: func() Raft {
@@ -55,6 +56,11 @@ func full(topics ...broker.TopicStats) *Metrics {
 			Lags: func() []broker.ReplicaLag {
 				return []broker.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}}
 			},
+			Uncommitted: func() (used, limit int64, full uint64) { return 5, 50, 2 },
+			Memory: func() limit.MemoryUsage {
+				return limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5}
+			},
+			Stalls: func() map[string]int { return map[string]int{"replication_stalled": 2} },
 			Peers: func() []peer.Stats {
 				return []peer.Stats{
 					{Node: "n2", Class: peer.ClassForward, Connected: 1, Sent: 100, Received: 10, Calls: 5, Failed: 2, Connects: 3, RoundTrip: time.Millisecond},
@@ -190,6 +196,16 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_peer_connects_total{class="forward",peer="n2"} 3`,
 		`brokerd_peer_round_trip_seconds{class="forward",peer="n2"} 0.001`,
 		`brokerd_raft_write_stalled_seconds 0`,
+		`brokerd_uncommitted_bytes 5`,
+		`brokerd_uncommitted_budget_bytes 50`,
+		`brokerd_uncommitted_full_total 2`,
+		`brokerd_memory_budget_bytes 1000`,
+		`brokerd_memory_budget_used_bytes{kind="bodies"} 4`,
+		`brokerd_memory_budget_used_bytes{kind="ephemeral"} 3`,
+		`brokerd_memory_budget_used_bytes{kind="answers"} 0`,
+		`brokerd_memory_budget_waiting 1`,
+		`brokerd_memory_budget_waited_total 6`,
+		`brokerd_memory_budget_refused_total 5`,
 		`brokerd_forward_partitions 1`,
 		`brokerd_forward_waiting_bytes 2`,
 		`brokerd_relay_subscriptions 3`,

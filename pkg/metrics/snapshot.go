@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
@@ -72,7 +73,10 @@ var (
 	logBytes     = gauge("brokerd_log_bytes", "Bytes of the logs on this node.")
 	logUnflushed = gauge("brokerd_log_unflushed_messages", "Messages that are appended and not yet synced; 0 under sync always.")
 	logRecovery  = gauge("brokerd_log_recovery_seconds", "Time that opening the logs took at the start.")
-	logCorrupt   = counter("brokerd_log_corrupt_records_total", "Records that were found damaged.")
+	logCorrupt   = counter("brokerd_log_corrupt_records_total", "Damaged ranges of records that were found since the start.")
+	logDamaged   = gauge("brokerd_log_damaged_ranges", "Damaged ranges of records in the logs on this node, until they are copied from another replica.")
+	logScrubbed  = counter("brokerd_scrub_bytes_total", "Bytes of the logs that were read from disk to find damage.")
+	logUnchecked = gauge("brokerd_scrub_oldest_seconds", "Time since all of the replica on this node was read from disk that was read least recently, or since it was first seen.")
 	logTruncated = counter("brokerd_log_truncated_bytes_total", "Bytes that were cut off the ends of logs.")
 	logAppends   = counter("brokerd_log_appends_total", "Batches that were appended.")
 	logRecords   = counter("brokerd_log_appended_messages_total", "Messages in the batches that were appended.")
@@ -94,6 +98,8 @@ var (
 	raftLastContact = gauge("brokerd_raft_last_contact_seconds", "Time since this node heard of the metadata's leader; -1: never.")
 	raftStore       = gauge("brokerd_raft_store_bytes", "Size of the metadata's log on disk.")
 
+	raftChanges = counter("brokerd_raft_leader_changes_total", "How often this node found another leader of the metadata.")
+	raftLate    = gauge("brokerd_raft_late_seconds", "How late this process runs, or how slow its metadata's disk is: the second worst moment of the last half minute.")
 	raftStalled = gauge("brokerd_raft_write_stalled_seconds", "For how long a write to the metadata's disk has been under way.")
 
 	clusterNodes = gauge("brokerd_cluster_nodes", "Nodes of the cluster by their state, as this node sees it.", "state")
@@ -103,6 +109,18 @@ var (
 	replicaMessages   = gauge("brokerd_replica_lag_messages", "Messages that the peer lacks of the partitions that this node leads.", "peer")
 	replicaBytes      = gauge("brokerd_replica_lag_bytes", "Bytes that the peer lacks of the partitions that this node leads.", "peer")
 	replicaSeconds    = gauge("brokerd_replica_lag_seconds", "Longest time that the peer has been behind in one of them.", "peer")
+
+	stalls = gauge("brokerd_stalled_partitions", "Partitions in which something has made no progress for seconds, by the code that the health has for it.", "code")
+
+	uncommittedBytes  = gauge("brokerd_uncommitted_bytes", "Bytes that the partitions led by this node have taken and not committed.")
+	uncommittedBudget = gauge("brokerd_uncommitted_budget_bytes", "Bytes that they may hold so.")
+	uncommittedFull   = counter("brokerd_uncommitted_full_total", "Publishes that had to wait for that budget, or were refused.")
+
+	memoryBudget  = gauge("brokerd_memory_budget_bytes", "Bytes that clients may make the node hold.")
+	memoryUsed    = gauge("brokerd_memory_budget_used_bytes", "Bytes that they make it hold, by what they are.", "kind")
+	memoryWaiting = gauge("brokerd_memory_budget_waiting", "Requests for memory that wait until others give back.")
+	memoryWaited  = counter("brokerd_memory_budget_waited_total", "Requests for memory that had to wait.")
+	memoryRefused = counter("brokerd_memory_budget_refused_total", "Requests for memory that were refused: their clients were told that the node is busy.")
 
 	forwardPartitions = gauge("brokerd_forward_partitions", "Partitions to whose leaders publishes are on their way, or wait for one.")
 	forwardBytes      = gauge("brokerd_forward_waiting_bytes", "Bytes of publishes that are on their way to a leader, or wait for one.")
@@ -164,6 +182,18 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 	if src.Lags != nil {
 		out.lags(src.Lags())
+	}
+	if src.Uncommitted != nil {
+		used, limit, full := src.Uncommitted()
+		out.put(uncommittedBytes.is(float64(used)), uncommittedBudget.is(float64(limit)), uncommittedFull.is(float64(full)))
+	}
+	if src.Memory != nil {
+		out.memory(src.Memory())
+	}
+	if src.Stalls != nil {
+		for code, n := range src.Stalls() {
+			out.put(stalls.is(float64(n), code))
+		}
 	}
 	if src.Peers != nil {
 		out.peers(src.Peers())
@@ -264,6 +294,9 @@ func (s sink) logs(l Logs) {
 		logUnflushed.is(float64(l.Unflushed)),
 		logRecovery.is(l.Recovery.Seconds()),
 		logCorrupt.is(float64(l.CorruptRecords)),
+		logDamaged.is(float64(l.Damaged)),
+		logScrubbed.is(float64(l.Scrubbed)),
+		logUnchecked.is(l.ScrubOldest.Seconds()),
 		logTruncated.is(float64(l.TruncatedBytes)),
 		logAppends.is(float64(l.Appends)),
 		logRecords.is(float64(l.Records)),
@@ -297,6 +330,8 @@ func (s sink) raft(r Raft) {
 		raftLastContact.is(contact),
 		raftStore.is(float64(r.StoreBytes)),
 		raftStalled.is(r.Stalled.Seconds()),
+		raftChanges.is(float64(r.LeaderChanges)),
+		raftLate.is(r.Late.Seconds()),
 	)
 }
 
@@ -355,4 +390,12 @@ func truth(v bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+func (s sink) memory(u limit.MemoryUsage) {
+	s.put(memoryBudget.is(float64(u.Limit)), memoryWaiting.is(float64(u.Waiting)),
+		memoryWaited.is(float64(u.Waited)), memoryRefused.is(float64(u.Refused)))
+	for use := range limit.UseCount {
+		s.put(memoryUsed.is(float64(u.Uses[use]), use.String()))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
@@ -32,6 +33,14 @@ type Sources struct {
 	// Lags says how far the followers of the partitions that this node leads are,
 	// by node.
 	Lags func() []broker.ReplicaLag
+	// Stalls counts the partitions in which something does not progress, by what the
+	// health calls it.
+	Stalls func() map[string]int
+	// Uncommitted tells of the node's budget for uncommitted bytes: how many there
+	// are, how many there may be, and how many publishes found none left.
+	Uncommitted func() (used, limit int64, full uint64)
+	// Memory tells how the budget is used of what clients make the node hold.
+	Memory func() limit.MemoryUsage
 	// Peers is the traffic with other nodes.
 	Peers func() []peer.Stats
 	// Forwarding counts what is done for clients through other nodes.
@@ -81,7 +90,10 @@ type Logs struct {
 	Bytes          int64
 	Unflushed      int64         // records that are appended and not yet synced
 	Recovery       time.Duration // that opening them took
-	CorruptRecords uint64
+	CorruptRecords uint64        // damaged ranges that were ever found
+	Damaged        int           // damaged ranges in the logs that are held now
+	Scrubbed       uint64        // bytes that were read to find damage
+	ScrubOldest    time.Duration // since the replica was read in full that was read least recently
 	TruncatedBytes uint64
 	Appends        uint64 // batches
 	Records        uint64 // in them
@@ -117,6 +129,8 @@ type Raft struct {
 	LastContact      time.Duration // since the leader was heard of; negative: never
 	StoreBytes       int64
 	Stalled          time.Duration // for how long a write to its disk has been under way
+	LeaderChanges    uint64        // since the start
+	Late             time.Duration // how late this process runs, or how slow its disk is
 }
 
 // Certificate is a TLS certificate in use.

@@ -18,6 +18,15 @@ type Buffers struct {
 	classes [maxBufferBits - minBufferBits + 1]sync.Pool
 }
 
+// BufferCap returns the capacity of the buffer that Get lends for n bytes.
+func BufferCap(n int) int {
+	class := max(bits.Len(uint(max(n, 1)-1)), minBufferBits)
+	if class > maxBufferBits {
+		return n
+	}
+	return 1 << class
+}
+
 // Get lends a buffer of length 0 and a capacity of at least n bytes.
 func (b *Buffers) Get(n int) *[]byte {
 	class := max(bits.Len(uint(max(n, 1)-1)), minBufferBits)

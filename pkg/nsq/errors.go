@@ -24,6 +24,10 @@ const (
 	PubFailed
 	MPubFailed
 	DPubFailed
+	// FailedOnNotLeader and FailedOnNotWritable are for clients that asked for
+	// extensions: a publish was refused. They stand alone.
+	FailedOnNotLeader
+	FailedOnNotWritable
 	FinFailed
 	ReqFailed
 	TouchFailed
@@ -38,26 +42,28 @@ var codes = [CodeCount]struct {
 	name  string
 	fatal bool
 }{
-	BadProtocol:    {"E_BAD_PROTOCOL", true},
-	Invalid:        {"E_INVALID", true},
-	BadBody:        {"E_BAD_BODY", true},
-	BadMessage:     {"E_BAD_MESSAGE", true},
-	BadTopic:       {"E_BAD_TOPIC", true},
-	BadChannel:     {"E_BAD_CHANNEL", true},
-	BadPartition:   {"E_BAD_PARTITION", true},
-	IdentifyFailed: {"E_IDENTIFY_FAILED", true},
-	AuthFirst:      {"E_AUTH_FIRST", true},
-	AuthFailed:     {"E_AUTH_FAILED", true},
-	AuthDisabled:   {"E_AUTH_DISABLED", true},
-	AuthError:      {"E_AUTH_ERROR", true},
-	Unauthorized:   {"E_UNAUTHORIZED", true},
-	SubFailed:      {"E_SUB_FAILED", true},
-	PubFailed:      {"E_PUB_FAILED", false},
-	MPubFailed:     {"E_MPUB_FAILED", false},
-	DPubFailed:     {"E_DPUB_FAILED", false},
-	FinFailed:      {"E_FIN_FAILED", false},
-	ReqFailed:      {"E_REQ_FAILED", false},
-	TouchFailed:    {"E_TOUCH_FAILED", false},
+	BadProtocol:         {"E_BAD_PROTOCOL", true},
+	Invalid:             {"E_INVALID", true},
+	BadBody:             {"E_BAD_BODY", true},
+	BadMessage:          {"E_BAD_MESSAGE", true},
+	BadTopic:            {"E_BAD_TOPIC", true},
+	BadChannel:          {"E_BAD_CHANNEL", true},
+	BadPartition:        {"E_BAD_PARTITION", true},
+	IdentifyFailed:      {"E_IDENTIFY_FAILED", true},
+	AuthFirst:           {"E_AUTH_FIRST", true},
+	AuthFailed:          {"E_AUTH_FAILED", true},
+	AuthDisabled:        {"E_AUTH_DISABLED", true},
+	AuthError:           {"E_AUTH_ERROR", true},
+	Unauthorized:        {"E_UNAUTHORIZED", true},
+	SubFailed:           {"E_SUB_FAILED", true},
+	PubFailed:           {"E_PUB_FAILED", false},
+	MPubFailed:          {"E_MPUB_FAILED", false},
+	DPubFailed:          {"E_DPUB_FAILED", false},
+	FailedOnNotLeader:   {"E_FAILED_ON_NOT_LEADER", false},
+	FailedOnNotWritable: {"E_FAILED_ON_NOT_WRITABLE", false},
+	FinFailed:           {"E_FIN_FAILED", false},
+	ReqFailed:           {"E_REQ_FAILED", false},
+	TouchFailed:         {"E_TOUCH_FAILED", false},
 }
 
 // String returns the code as it goes over the wire.

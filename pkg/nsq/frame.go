@@ -57,7 +57,7 @@ func AppendFrame[D []byte | string](dst []byte, t FrameType, data D) []byte {
 
 // AppendMessage appends a message frame to dst. The timestamp is in ns since
 // 1970; the id goes out as 16 hexadecimal digits.
-func AppendMessage(dst []byte, timestamp int64, attempts uint16, id seq.MessageID, body []byte) []byte {
+func AppendMessage(dst []byte, timestamp int64, attempts uint16, id seq.WireID, body []byte) []byte {
 	var head [MessageOverhead]byte
 	binary.BigEndian.PutUint32(head[0:], uint32(4+messageHeaderLen+len(body)))
 	binary.BigEndian.PutUint32(head[4:], uint32(FrameMessage))

@@ -26,7 +26,12 @@ type Identity struct {
 	DeflateLevel        int    `json:"deflate_level"`
 	TopologyRegion      string `json:"topology_region"`
 	TopologyZone        string `json:"topology_zone"`
+	ExtendSupport       bool   `json:"extend_support"` // it knows the extensions' error codes
 }
+
+// MaxIdentityText bounds each text in an Identity, in bytes: it is kept for as long as
+// the connection stays, and shown.
+const MaxIdentityText = 256
 
 // ParseIdentity reads the body of an IDENTIFY. A field of a wrong JSON type
 // fails the whole; unknown fields are ignored. The error is an *Error.
@@ -34,6 +39,19 @@ func ParseIdentity(body []byte) (Identity, error) {
 	var id Identity
 	if err := json.Unmarshal(body, &id); err != nil {
 		return Identity{}, Errorf(BadBody, "IDENTIFY failed to decode JSON body")
+	}
+	for _, field := range []struct{ name, text string }{
+		{"client_id", id.ClientID},
+		{"hostname", id.Hostname},
+		{"short_id", id.ShortID},
+		{"long_id", id.LongID},
+		{"user_agent", id.UserAgent},
+		{"topology_region", id.TopologyRegion},
+		{"topology_zone", id.TopologyZone},
+	} {
+		if len(field.text) > MaxIdentityText {
+			return Identity{}, Errorf(BadBody, "IDENTIFY %s has %d bytes, more than %d", field.name, len(field.text), MaxIdentityText)
+		}
 	}
 	return id, nil
 }
@@ -70,6 +88,7 @@ type Settings struct {
 	Snappy              bool
 	Deflate             bool
 	DeflateLevel        int
+	Extended            bool // the client knows the extensions
 }
 
 const (
@@ -114,7 +133,7 @@ func Negotiate(id *Identity, l *Limits) (Settings, error) {
 	if id.SampleRate < 0 || id.SampleRate > maxSampleRate {
 		return s, Errorf(BadBody, "IDENTIFY sample rate (%d) is invalid", id.SampleRate)
 	}
-	s.SampleRate = id.SampleRate
+	s.SampleRate, s.Extended = id.SampleRate, id.ExtendSupport
 	if id.MsgTimeout == -1 {
 		return s, Errorf(BadBody, "IDENTIFY msg timeout (%d) is invalid", id.MsgTimeout)
 	}

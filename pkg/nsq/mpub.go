@@ -1,6 +1,11 @@
 package nsq
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+)
 
 // mpubHeader is the length of an MPUB body's message count, and of each
 // message's size:
@@ -10,40 +15,254 @@ import "encoding/binary"
 //	+----------+-----------------------------+
 const mpubHeader = 4
 
-// SplitMPUB takes the body of an MPUB apart and calls emit for each message, in
-// order and without copying: the slices alias body. What was emitted before an
-// error must not be used. Sizes inside must add up to the size of the body.
-// maxMessage is the limit of one message's size; the error, if any, is an
-// *Error.
-func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
-	if len(body) < mpubHeader {
+// minMPUBMessage is the least that a message takes in the body of an MPUB.
+const minMPUBMessage = mpubHeader + 1
+
+// MPUBLimits bounds the body of an MPUB, in bytes.
+type MPUBLimits struct {
+	Message int // of one message
+	Body    int // of the count, and of all messages with their sizes
+}
+
+// mpubWalk walks over the body of an MPUB as far as it is there, and knows at
+// each moment how much of it must still come at least.
+type mpubWalk struct {
+	limits MPUBLimits
+	count  int // messages; 0: the count has not come
+	seen   int // messages whose size has come
+	pos    int // one past the last header that was read, and its message
+	least  int // the body is at least this long
+}
+
+func newMPUBWalk(l MPUBLimits) mpubWalk { return mpubWalk{limits: l, least: mpubHeader} }
+
+// done reports whether the body is known to its end, which is at pos.
+func (w *mpubWalk) done() bool { return w.count > 0 && w.seen == w.count }
+
+// advance reads the headers that body holds. The body is complete when the walk
+// is done and body reaches w.least. An error is an *Error.
+func (w *mpubWalk) advance(body []byte) error {
+	if w.count == 0 {
+		if len(body) < mpubHeader {
+			return nil
+		}
+		count := int32(binary.BigEndian.Uint32(body))
+		if most := (w.limits.Body - mpubHeader) / minMPUBMessage; count <= 0 || int(count) > most {
+			return Errorf(BadBody, "MPUB invalid message count %d", count)
+		}
+		w.count, w.pos = int(count), mpubHeader
+	}
+	for !w.done() && len(body)-w.pos >= mpubHeader {
+		if err := w.message(body[w.pos:]); err != nil {
+			return err
+		}
+	}
+	w.least = w.pos + (w.count-w.seen)*mpubHeader // an empty message is refused by its size: nothing may follow it
+	return nil
+}
+
+// message reads the header of the next message.
+func (w *mpubWalk) message(header []byte) error {
+	size := int32(binary.BigEndian.Uint32(header))
+	rest := (w.count - w.seen - 1) * minMPUBMessage
+	switch {
+	case size <= 0:
+		return Errorf(BadMessage, "MPUB invalid message(%d) body size %d", w.seen, size)
+	case int(size) > w.limits.Message:
+		return Errorf(BadMessage, "MPUB message too big %d > %d", size, w.limits.Message)
+	case w.pos+mpubHeader+int(size)+rest > w.limits.Body:
+		return Errorf(BadBody, "MPUB body too big %d > %d", w.pos+mpubHeader+int(size)+rest, w.limits.Body)
+	}
+	w.pos += mpubHeader + int(size)
+	w.seen++
+	return nil
+}
+
+// cutOff is the refusal of a body that ends where the walk stands.
+func (w *mpubWalk) cutOff(have int) *Error {
+	switch {
+	case w.count == 0:
 		return Errorf(BadBody, "MPUB failed to read message count")
+	case have >= w.pos && !w.done():
+		return Errorf(BadMessage, "MPUB failed to read message(%d) body size", w.seen)
 	}
-	count := int32(binary.BigEndian.Uint32(body))
-	// Each message takes its size at least: an empty one is refused by its number.
-	if most := (len(body) - mpubHeader) / mpubHeader; count <= 0 || int(count) > most {
-		return Errorf(BadBody, "MPUB invalid message count %d", count)
-	}
-	rest := body[mpubHeader:]
-	for i := range int(count) {
-		if len(rest) < mpubHeader {
-			return Errorf(BadMessage, "MPUB failed to read message(%d) body size", i)
-		}
-		size := int32(binary.BigEndian.Uint32(rest))
-		rest = rest[mpubHeader:]
-		switch {
-		case size <= 0:
-			return Errorf(BadMessage, "MPUB invalid message(%d) body size %d", i, size)
-		case int(size) > maxMessage:
-			return Errorf(BadMessage, "MPUB message too big %d > %d", size, maxMessage)
-		case int(size) > len(rest):
-			return Errorf(BadBody, "MPUB message(%d) is longer than the body", i)
-		}
-		emit(rest[:size:size])
+	return Errorf(BadMessage, "MPUB failed to read message body")
+}
+
+// emitMPUB calls emit for each message of a body that was walked over.
+func emitMPUB(body []byte, emit func(message []byte)) {
+	for rest := body[mpubHeader:]; len(rest) > 0; {
+		size := mpubHeader + int(binary.BigEndian.Uint32(rest))
+		emit(rest[mpubHeader:size:size])
 		rest = rest[size:]
 	}
-	if len(rest) > 0 {
-		return Errorf(BadBody, "MPUB body has %d bytes after its last message", len(rest))
+}
+
+// SplitMPUB takes a whole body of an MPUB apart and calls emit for each message,
+// in order and without copying: the slices alias body. It calls emit for no
+// message of a body that is refused. The body must end with its last message.
+// The error, if any, is an *Error.
+func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
+	w := newMPUBWalk(MPUBLimits{Message: maxMessage, Body: math.MaxInt})
+	if len(body) < mpubHeader {
+		return w.cutOff(len(body))
 	}
+	// Each message takes its size at least: an empty one is refused by its number.
+	if count := int32(binary.BigEndian.Uint32(body)); int(count) > (len(body)-mpubHeader)/mpubHeader {
+		return Errorf(BadBody, "MPUB invalid message count %d", count)
+	}
+	if err := w.advance(body); err != nil {
+		return err
+	}
+	if !w.done() || w.pos > len(body) {
+		return w.cutOff(len(body))
+	}
+	if n := len(body) - w.pos; n > 0 {
+		return Errorf(BadBody, "MPUB body has %d bytes after its last message", n)
+	}
+	emitMPUB(body, emit)
 	return nil
+}
+
+// ReadMPUB reads the body of an MPUB behind its size and calls emit for each
+// message, in order, once all of them are there. It returns the length of the
+// body. The body ends where the count and the sizes inside say, whatever the size
+// before it has announced: so does nsqd's, and clients leave the inner sizes out
+// of that number. What follows is the next command. The messages are valid until
+// the next call of Next. An error is an *Error, that of the source, or the Purse's;
+// emit was not called then. Where the Purse refuses the memory, the body is skipped.
+func (r *Reader) ReadMPUB(l MPUBLimits, emit func(message []byte)) (int, error) {
+	w := newMPUBWalk(l)
+	body, err := r.walkInPlace(&w)
+	if err == nil && body == nil {
+		body, err = r.gatherMPUB(&w)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return 0, w.cutOff(r.Buffered() + len(body))
+	}
+	if err != nil {
+		return 0, err
+	}
+	emitMPUB(body, emit)
+	return len(body), nil
+}
+
+// walkInPlace reads a body that fits the Reader's buffer and returns it where it
+// lies, or nil where it is longer: then it is all still buffered, as far as it has come.
+func (r *Reader) walkInPlace(w *mpubWalk) ([]byte, error) {
+	for {
+		if err := w.advance(r.buf[r.r:r.w]); err != nil {
+			return nil, err
+		}
+		switch {
+		case w.done() && r.Buffered() >= w.pos:
+			body := r.buf[r.r : r.r+w.pos : r.r+w.pos]
+			r.r += w.pos
+			return body, nil
+		case w.least > max(len(r.buf), FreeRead): // what is more is paid for
+			return nil, nil
+		}
+		if err := r.need(w.least); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// gatherMPUB reads a body that does not fit the Reader's buffer into one of its
+// own, which grows with what has come. What it read too much stays buffered. With
+// an error it returns what came.
+func (r *Reader) gatherMPUB(w *mpubWalk) ([]byte, error) {
+	r.releaseBody()
+	first, err := r.lend(bodyStep)
+	if err != nil {
+		return nil, r.skipMPUB(w, nil, err)
+	}
+	r.body = first
+	var body []byte
+	for {
+		used := min(w.least-len(body), r.Buffered())
+		if body, err = r.gather(body, r.buf[r.r:r.r+used], w.limits.Body); err != nil {
+			return nil, r.skipMPUB(w, body, err)
+		}
+		r.r += used
+		if err := w.advance(body); err != nil {
+			return body, err
+		}
+		missing := w.least - len(body)
+		if missing == 0 {
+			return body, nil
+		}
+		if r.Buffered() > 0 {
+			continue
+		}
+		if missing < maxRead {
+			if err := r.need(1); err != nil {
+				return body, err
+			}
+			continue
+		}
+		if body, err = r.gather(body, nil, w.limits.Body); err != nil {
+			return nil, r.skipMPUB(w, body, err)
+		}
+		got, err := r.src.Read(body[len(body):min(w.least, cap(body))])
+		body = body[:len(body)+got]
+		if err != nil && len(body) < w.least {
+			return body, err
+		}
+	}
+}
+
+// gather appends more to body, which lies in the buffer on loan, and leaves room
+// behind it. A buffer that is full is replaced by one of twice its size, at most
+// for max bytes. With an error of the Purse body is as it was.
+func (r *Reader) gather(body, more []byte, max int) ([]byte, error) {
+	if body == nil {
+		body = (*r.body)[:0]
+	}
+	for len(body)+len(more) >= cap(body) && cap(body) < max {
+		bigger, err := r.lend(min(max, 2*cap(body)))
+		if err != nil {
+			return body, err
+		}
+		grown := append(*bigger, body...)
+		r.releaseBody()
+		r.body, body = bigger, grown
+	}
+	return append(body, more...), nil
+}
+
+// skipMPUB reads and drops what follows body, which was gathered, up to the end of the
+// MPUB. It returns why the body was refused, or why its end could not be found.
+func (r *Reader) skipMPUB(w *mpubWalk, body []byte, refusal error) error {
+	if err := w.advance(body); err != nil {
+		return err
+	}
+	consumed := len(body)
+	header := make([]byte, 0, mpubHeader)
+	if consumed > w.pos {
+		header = append(header, body[w.pos:]...)
+	}
+	r.releaseBody()
+	for {
+		if consumed < w.pos {
+			if err := r.skip(w.pos-consumed, nil); err != nil {
+				return err
+			}
+			consumed = w.pos
+		}
+		if w.done() {
+			return refusal
+		}
+		missing := mpubHeader - len(header)
+		if err := r.need(missing); err != nil {
+			return noEOF(err)
+		}
+		header = append(header, r.buf[r.r:r.r+missing]...)
+		r.r += missing
+		consumed += missing
+		if err := w.message(header); err != nil {
+			return err
+		}
+		header = header[:0]
+	}
 }

@@ -2,6 +2,7 @@ package nsq
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math"
@@ -11,8 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 func TestFramesGolden(t *testing.T) {
@@ -25,7 +24,7 @@ func TestFramesGolden(t *testing.T) {
 		{"heartbeat", AppendFrame([]byte("x"), FrameResponse, Heartbeat), "x\x00\x00\x00\x0f\x00\x00\x00\x00_heartbeat_"},
 		{"error", AppendFrame(nil, FrameError, []byte("E_INVALID x")), "\x00\x00\x00\x0f\x00\x00\x00\x01E_INVALID x"},
 		{
-			"message", AppendMessage(nil, 0x0102030405060708, 3, seq.NewMessageID(1, 0xabc), []byte("body")),
+			"message", AppendMessage(nil, 0x0102030405060708, 3, 0x0004000000000abc, []byte("body")),
 			"\x00\x00\x00\x22\x00\x00\x00\x02\x01\x02\x03\x04\x05\x06\x07\x08\x00\x030004000000000abcbody",
 		},
 	} {
@@ -36,7 +35,7 @@ func TestFramesGolden(t *testing.T) {
 }
 
 func TestMessageFrameReadsBack(t *testing.T) {
-	raw := AppendMessage(nil, -5, 4000, seq.NewMessageID(1023, seq.MaxOffset), []byte("b"))
+	raw := AppendMessage(nil, -5, 4000, 0x0fffffffffffffff, []byte("b"))
 	kind, data, err := ReadFrame(bytes.NewReader(raw), 100)
 	if err != nil || kind != FrameMessage {
 		t.Fatal(kind, err)
@@ -57,7 +56,9 @@ func TestMessageFrameReadsBack(t *testing.T) {
 }
 
 func TestErrorsSayTheirFatality(t *testing.T) {
-	survive := map[Code]bool{PubFailed: true, MPubFailed: true, DPubFailed: true, FinFailed: true, ReqFailed: true, TouchFailed: true}
+	survive := map[Code]bool{
+		PubFailed: true, MPubFailed: true, DPubFailed: true, FinFailed: true, ReqFailed: true, TouchFailed: true, FailedOnNotLeader: true, FailedOnNotWritable: true,
+	}
 	for c := range CodeCount {
 		if c.String() == "" || c.Fatal() == survive[c] {
 			t.Errorf("%v: fatal %v", c, c.Fatal())
@@ -264,13 +265,14 @@ func TestSplitMPUB(t *testing.T) {
 	}{
 		{"\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bc", []string{"a", "bc"}, ""},
 		{"", nil, "E_BAD_BODY MPUB failed to read message count"},
+		{"\x00\x00\x00", nil, "E_BAD_BODY MPUB failed to read message count"},
 		{"\xff\xff\xff\xff\x00\x00\x00\x01a", nil, "E_BAD_BODY MPUB invalid message count -1"},
 		{"\x7f\xff\xff\xff\x00\x00\x00\x01a", nil, "E_BAD_BODY MPUB invalid message count 2147483647"},
 		{"\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00", nil, "E_BAD_MESSAGE MPUB invalid message(1) body size 0"},
 		{"\x00\x00\x00\x02\x00\x00\x00\x06a23456x", nil, "E_BAD_MESSAGE MPUB failed to read message(1) body size"},
 		{"\x00\x00\x00\x01\xff\xff\xff\xffa", nil, "E_BAD_MESSAGE MPUB invalid message(0) body size -1"},
 		{"\x00\x00\x00\x01\x00\x00\x00\x0aabcdefghij", nil, "E_BAD_MESSAGE MPUB message too big 10 > 8"},
-		{"\x00\x00\x00\x01\x00\x00\x00\x05a", nil, "E_BAD_BODY MPUB message(0) is longer than the body"},
+		{"\x00\x00\x00\x01\x00\x00\x00\x05a", nil, "E_BAD_MESSAGE MPUB failed to read message body"},
 		{"\x00\x00\x00\x01\x00\x00\x00\x01ab", nil, "E_BAD_BODY MPUB body has 1 bytes after its last message"},
 	} {
 		var got []string
@@ -368,5 +370,162 @@ func TestNegotiate(t *testing.T) {
 	l.Upgraded = true
 	if got, err := Negotiate(&Identity{FeatureNegotiation: true, TLSv1: true, Snappy: true}, &l); err != nil || got != l.Defaults() {
 		t.Errorf("a second upgrade was agreed on: %+v, %v", got, err)
+	}
+}
+
+// tightPurse holds so many bytes.
+type tightPurse struct {
+	left, refused int
+	t             *testing.T
+}
+
+var errPoor = errors.New("no memory")
+
+func (p *tightPurse) Take(n int) error {
+	if !p.Try(n) {
+		return errPoor
+	}
+	return nil
+}
+
+func (p *tightPurse) Try(n int) bool {
+	if n > p.left {
+		p.refused++
+		return false
+	}
+	p.left -= n
+	return true
+}
+
+func (p *tightPurse) Give(n int) {
+	if n < 0 {
+		p.t.Errorf("%d bytes are given back", n)
+	}
+	p.left += n
+}
+
+func TestReaderSkipsABodyThatCannotBePaid(t *testing.T) {
+	const purse = 300 << 10
+	for _, tt := range []struct {
+		size int
+		want error
+	}{{1, nil}, {40 << 10, nil}, {128 << 10, nil}, {256<<10 + 1, errPoor}, {5 << 20, errPoor}, {128 << 10, nil}} {
+		body := bytes.Repeat([]byte("0123456789abcdef\n"), tt.size/17+1)[:tt.size]
+		in := append(append([]byte("PUB t\n"), body...), "NOP\n"...)
+		for _, src := range []io.Reader{bytes.NewReader(in), iotest.HalfReader(bytes.NewReader(in))} {
+			p := &tightPurse{left: purse, t: t}
+			r := NewReader(src, new(Buffers))
+			r.SetPurse(p)
+			var c Command
+			if err := r.Next(&c); err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.ReadBody(tt.size)
+			if !errors.Is(err, tt.want) || err == nil && !bytes.Equal(got, body) {
+				t.Errorf("body of %d bytes: %v", tt.size, err)
+			}
+			if err := r.Next(&c); err != nil || c.Verb != Nop {
+				t.Errorf("after a body of %d bytes: %v, %v", tt.size, c.Verb, err)
+			}
+			r.Release()
+			if p.left != purse {
+				t.Errorf("after a body of %d bytes: %d bytes in the purse, want %d", tt.size, p.left, purse)
+			}
+		}
+	}
+}
+
+func TestReaderKeepsASmallBufferWithoutMoney(t *testing.T) {
+	p := &tightPurse{t: t}
+	in := strings.Repeat("NOP\n", 100<<10)
+	r := NewReader(strings.NewReader(in+strings.Repeat("x", MaxLine-1)+"\n"), new(Buffers))
+	r.SetPurse(p)
+	var c Command
+	for range 100 << 10 {
+		if err := r.Next(&c); err != nil || c.Verb != Nop {
+			t.Fatal(c.Verb, err)
+		}
+	}
+	if err := r.Next(&c); err != nil || len(c.Name()) != MaxLine-1 {
+		t.Errorf("the longest line: %d bytes, %v", len(c.Name()), err)
+	}
+	if len(r.buf) > FreeRead || p.refused == 0 {
+		t.Errorf("a buffer of %d bytes, %d refusals", len(r.buf), p.refused)
+	}
+}
+
+func TestReaderPaysForABigBufferOnly(t *testing.T) {
+	const purse = 1 << 20
+	p := &tightPurse{left: purse, t: t}
+	src, feed := io.Pipe()
+	r := NewReader(src, new(Buffers))
+	r.SetPurse(p)
+	lines := []byte(strings.Repeat("NOP\n", 64<<10))
+	go func() {
+		_, _ = feed.Write(lines) // much at once
+		for range 200 {
+			_, _ = feed.Write([]byte("NOP\n")) // and then little
+		}
+		_ = feed.Close()
+	}()
+	var c Command
+	for range 64 << 10 {
+		if err := r.Next(&c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if paid := purse - p.left; paid != maxRead-FreeRead {
+		t.Errorf("%d bytes are paid for the largest buffer", paid)
+	}
+	for range 200 {
+		if err := r.Next(&c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.left != purse {
+		t.Errorf("%d bytes are still paid for a small buffer", purse-p.left)
+	}
+}
+
+// An MPUB that cannot be paid for is skipped to its end, wherever its messages are cut
+// when the memory runs out.
+func TestReaderSkipsAnMPUBThatCannotBePaid(t *testing.T) {
+	const purse = 70 << 10 // one step of a body, and not two
+	for size := 1; size < 20; size++ {
+		for _, count := range []int{3, 20 << 10} {
+			body := binary.BigEndian.AppendUint32(nil, uint32(count))
+			for range count {
+				body = append(binary.BigEndian.AppendUint32(body, uint32(size)), make([]byte, size)...)
+			}
+			in := append(append([]byte("MPUB t\n\x00\x00\x00\x01"), body...), "NOP\n"...)
+			for name, src := range map[string]io.Reader{"whole": bytes.NewReader(in), "halves": iotest.HalfReader(bytes.NewReader(in)), "bytes": iotest.OneByteReader(bytes.NewReader(in))} {
+				p := &tightPurse{left: purse, t: t}
+				r := NewReader(src, new(Buffers))
+				r.SetPurse(p)
+				var c Command
+				if err := r.Next(&c); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.ReadSize(); err != nil {
+					t.Fatal(err)
+				}
+				var want error
+				if count > 3 {
+					want = errPoor
+				}
+				emitted := 0
+				_, err := r.ReadMPUB(MPUBLimits{Message: 100, Body: 1 << 20}, func([]byte) { emitted++ })
+				if !errors.Is(err, want) || (emitted > 0) != (want == nil) {
+					t.Fatalf("%s, %d messages of %d bytes: %v, %d emitted", name, count, size, err, emitted)
+				}
+				if err := r.Next(&c); err != nil || c.Verb != Nop {
+					t.Fatalf("%s, after %d messages of %d bytes: %v, %v", name, count, size, c.Verb, err)
+				}
+				r.Release()
+				if p.left != purse {
+					t.Errorf("%s: %d bytes in the purse, want %d", name, p.left, purse)
+				}
+			}
+		}
 	}
 }

@@ -18,6 +18,27 @@ const (
 	bodyStep = 64 << 10 // what a long body's buffer starts with
 )
 
+// FreeRead is the size up to which the buffer of a Reader is not charged: every
+// connection has that much, for the longest command line.
+const FreeRead = MaxLine
+
+// Purse is charged for the memory that a Reader takes: before it is allocated, and
+// until it is given back. Its methods are called by the Reader's goroutine.
+type Purse interface {
+	// Take takes n bytes and may wait for them, or says why there are none.
+	Take(n int) error
+	// Try takes n bytes if they are there.
+	Try(n int) bool
+	Give(n int)
+}
+
+// openPurse is the Purse without a bottom.
+type openPurse struct{}
+
+func (openPurse) Take(int) error { return nil }
+func (openPurse) Try(int) bool   { return true }
+func (openPurse) Give(int)       {}
+
 // Errors of a Reader, beside those of its source.
 var (
 	// ErrLineTooLong ends a connection: where the next command begins is unknown.
@@ -34,6 +55,7 @@ var (
 type Reader struct {
 	src     io.Reader
 	buffers *Buffers
+	purse   Purse
 	bufp    *[]byte // behind buf; nil before the first read
 	buf     []byte
 	r, w    int // buf[r:w] has been read and not consumed
@@ -46,8 +68,12 @@ type Reader struct {
 
 // NewReader returns a Reader of src that borrows its buffers.
 func NewReader(src io.Reader, buffers *Buffers) *Reader {
-	return &Reader{src: src, buffers: buffers, want: minRead}
+	return &Reader{src: src, buffers: buffers, purse: openPurse{}, want: minRead}
 }
+
+// SetPurse makes p pay for the memory that the Reader takes from now on. It is called
+// before anything is read.
+func (r *Reader) SetPurse(p Purse) { r.purse = p }
 
 // SetRawIDs makes the Reader take the id in FIN, REQ and TOUCH by its length,
 // as needed on connections whose ids are binary and may hold a space or a line
@@ -72,6 +98,7 @@ func (r *Reader) TakeBuffered() []byte {
 func (r *Reader) Release() {
 	r.releaseBody()
 	r.buffers.Put(r.bufp)
+	r.purse.Give(charged(len(r.buf)))
 	r.bufp, r.buf, r.r, r.w = nil, nil, 0, 0
 }
 
@@ -190,6 +217,8 @@ func (r *Reader) ReadSize() (int32, error) {
 
 // ReadBody reads a body of n bytes; n must be within the caller's limits. The
 // slice is valid until the next call of Next. One body can be read per command.
+// Where the Purse refuses the memory, the body is skipped and the Purse's error
+// returned: the next command can be read.
 func (r *Reader) ReadBody(n int) ([]byte, error) {
 	if n > len(r.buf) && n > r.Buffered() {
 		return r.readLong(n)
@@ -206,12 +235,21 @@ func (r *Reader) ReadBody(n int) ([]byte, error) {
 // with what has come.
 func (r *Reader) readLong(n int) ([]byte, error) {
 	r.releaseBody()
-	r.body = r.buffers.Get(min(n, bodyStep))
+	first, err := r.lend(min(n, bodyStep))
+	if err != nil {
+		return nil, r.skip(n, err)
+	}
+	r.body = first
 	body := append(*r.body, r.buf[r.r:r.w]...)
 	r.r, r.w = 0, 0
 	for len(body) < n {
 		if len(body) == cap(body) {
-			bigger := r.buffers.Get(min(n, 2*cap(body)))
+			bigger, err := r.lend(min(n, 2*cap(body)))
+			if err != nil {
+				left := n - len(body)
+				r.releaseBody()
+				return nil, r.skip(left, err)
+			}
 			body = append(*bigger, body...)
 			r.releaseBody()
 			r.body = bigger
@@ -226,9 +264,35 @@ func (r *Reader) readLong(n int) ([]byte, error) {
 	return body, nil
 }
 
+// lend takes a buffer for a body when the Purse has paid for it.
+func (r *Reader) lend(n int) (*[]byte, error) {
+	if err := r.purse.Take(BufferCap(n)); err != nil {
+		return nil, err
+	}
+	return r.buffers.Get(n), nil
+}
+
 func (r *Reader) releaseBody() {
+	if r.body == nil {
+		return
+	}
+	r.purse.Give(cap(*r.body))
 	r.buffers.Put(r.body)
 	r.body = nil
+}
+
+// skip reads and drops n bytes of a body that was refused, and returns why it was,
+// or why the source failed.
+func (r *Reader) skip(n int, refusal error) error {
+	for n > 0 {
+		if err := r.need(1); err != nil {
+			return noEOF(err)
+		}
+		dropped := min(n, r.Buffered())
+		r.r += dropped
+		n -= dropped
+	}
+	return refusal
 }
 
 // need reads until n bytes are in the buffer, n at most maxRead.
@@ -251,12 +315,18 @@ func (r *Reader) fit(n int) {
 	if r.Buffered() > 0 {
 		size = max(size, len(r.buf))
 	}
+	if size > len(r.buf) && !r.pay(size) {
+		// It goes on with what it has: n fits that, or is of a line and free.
+		size = max(n, len(r.buf))
+		r.want = size
+	}
 	if size > len(r.buf) || (r.r == r.w && r.want < len(r.buf)) {
 		next := r.buffers.Get(size)
 		fresh := (*next)[:cap(*next)]
 		r.w = copy(fresh, r.buf[r.r:r.w])
 		r.r = 0
 		r.buffers.Put(r.bufp)
+		r.purse.Give(max(charged(len(r.buf))-charged(len(fresh)), 0))
 		r.bufp, r.buf = next, fresh
 		r.want = len(fresh)
 		return
@@ -269,6 +339,15 @@ func (r *Reader) fit(n int) {
 		r.w = copy(r.buf, r.buf[r.r:r.w])
 		r.r = 0
 	}
+}
+
+// charged returns what is paid for a buffer of the connection's own.
+func charged(size int) int { return max(size-FreeRead, 0) }
+
+// pay takes what a bigger buffer of at least size bytes costs.
+func (r *Reader) pay(size int) bool {
+	more := charged(BufferCap(size)) - charged(len(r.buf))
+	return more <= 0 || r.purse.Try(more)
 }
 
 // quietReads is how many small reads in a row make a big buffer shrink.

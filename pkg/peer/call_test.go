@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 )
 
 func TestCallsAreAnsweredOverTCP(t *testing.T) {
@@ -139,25 +140,18 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		if err := call(601); !errors.Is(err, ErrTooBig) {
 			t.Errorf("too big: %v", err)
 		}
+		call(600) // less than MaxQueuedBytes wait: one more may be of any size
 		call(600)
-		if err := call(400); !errors.Is(err, ErrBusy) || fate.Of(err) != fate.Refused {
+		if err := call(0); !errors.Is(err, ErrBusy) || fate.Of(err) != fate.Refused {
 			t.Errorf("too much: %v", err)
 		}
-		for range 3 {
-			call(0)
-		}
-		if err := call(0); !errors.Is(err, ErrBusy) {
-			t.Errorf("too many: %v", err)
-		}
 		n.SetLink("a", "b", MemLink{})
-		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
-			t.Errorf("still too many: %v", err)
-		}
 		synctest.Wait()
 		n.SetLink("a", "b", MemLink{Block: true}) // what is queued now is not written
 		call(600)
+		call(600)
 		synctest.Wait()
-		if err := call(400); !errors.Is(err, ErrBusy) {
+		if err := call(0); !errors.Is(err, ErrBusy) {
 			t.Errorf("too much on a connection: %v", err)
 		}
 		b.Close()
@@ -180,6 +174,76 @@ func TestCallGivesUpWithItsContext(t *testing.T) {
 		}
 		if _, ok := p.Connected(); !ok {
 			t.Error("a handler that takes its time is no dead connection")
+		}
+		a.Close()
+	})
+}
+
+func TestTooManyCallsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		o := memOptions(n, "a")
+		o.MaxCalls = 4
+		a, _ := node(t, o, "a:1")
+		b, addr := node(t, memOptions(n, "b"), "b:1")
+		n.SetLink("a", "b", MemLink{Cut: true})
+		p := a.Peer("b", ClassForward, addr)
+		for range 4 {
+			p.Go(1, nil, func([]byte, error) {})
+		}
+		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
+			t.Errorf("too many while there is no connection: %v", err)
+		}
+		n.SetLink("a", "b", MemLink{})
+		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
+			t.Errorf("too many on a connection: %v", err)
+		}
+		b.Close()
+		a.Close()
+	})
+}
+
+// TestAConnectionTakesAllThatReplicatorsSend: they limit themselves to Sizes.Pair and
+// one frame. What they send beside that, to compare logs, is small: one request for
+// each partition.
+func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
+	const partitions, compare = 8 << 10, 2 << 10
+	o, sizes := Options{}.withDefaults(), limit.Default()
+	if sizes.Request < frameHeader {
+		t.Errorf("a request counts for %d bytes, its frame adds %d", sizes.Request, frameHeader)
+	}
+	if most := sizes.Pair + sizes.Frame + partitions*compare; most > o.queue(ClassReplication) {
+		t.Errorf("replicators send up to %d bytes, the queue takes %d", most, o.queue(ClassReplication))
+	}
+	if most := sizes.Pair/sizes.Request + 1 + partitions; most > o.MaxCalls {
+		t.Errorf("replicators make up to %d calls, a connection takes %d", most, o.MaxCalls)
+	}
+	if other := o.queue(ClassForward); other != DefaultMaxQueuedBytes {
+		t.Errorf("other classes queue %d bytes", other)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemNetwork()
+		o := memOptions(n, "a")
+		o.MaxQueuedBytes, o.MaxFrame = 1000, 600
+		a, _ := node(t, o, "a:1")
+		b := memOptions(n, "b")
+		b.Handlers[ClassReplication] = handlerFunc(func(Node, uint64, uint8, []byte, func([][]byte, error)) {})
+		_, addr := node(t, b, "b:1")
+		p := a.Peer("b", ClassReplication, addr)
+		p.Hold()
+		synctest.Wait()
+		n.SetLink("a", "b", MemLink{Block: true}) // what is queued now is not written
+		var errs []error
+		for range 4 {
+			p.Go(1, [][]byte{make([]byte, 500)}, func(_ []byte, err error) { errs = append(errs, err) })
+		}
+		if len(errs) != 0 {
+			t.Errorf("with a queue of 1000 bytes and a frame of 600: %v", errs)
+		}
+		p.Go(1, nil, func(_ []byte, err error) { errs = append(errs, err) })
+		if len(errs) != 1 || !errors.Is(errs[0], ErrBusy) {
+			t.Errorf("over that: %v", errs)
 		}
 		a.Close()
 	})

@@ -13,7 +13,7 @@ var (
 	// ErrDisconnected: the connection broke after the call was handed to it.
 	// Whether the call was carried out is not known.
 	ErrDisconnected = fate.Mark(errors.New("connection to the node broke"), fate.Uncertain)
-	// ErrBusy: more than MaxQueuedBytes or MaxCalls wait. The call was not sent.
+	// ErrBusy: MaxQueuedBytes or MaxCalls wait. The call was not sent.
 	ErrBusy = fate.Refuse("too much waiting to be sent to the node")
 	// ErrTooBig: the payload is over MaxFrame. The call was not sent.
 	ErrTooBig = fate.Refuse("too big for a frame between nodes")

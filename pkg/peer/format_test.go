@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,6 +45,7 @@ func aHello() *Hello {
 	return &Hello{
 		MinVersion: 1, MaxVersion: 3, Class: ClassReplication, Features: 0x0102030405060708,
 		Incarnation: 0x1112131415161718, Session: 0x2122232425262728,
+		Proves: true, Nonce: nonce([]byte("0123456789abcdefghijklmnopqrstuv")),
 		ClusterID: "c-0001", Node: "node-1", To: "node-2", Build: "1.0.0 (go1.26)",
 	}
 }
@@ -53,6 +55,8 @@ func TestTheBytesOfAHelloStay(t *testing.T) {
 	golden(t, "hello.golden", []string{
 		"hello   " + hex.EncodeToString(hello),
 		"refusal " + hex.EncodeToString(encodeRefusal(ReasonWrongCluster, "this is c-0002, not c-0001")),
+		"proof   " + hex.EncodeToString(encodeHelloBody(append([]byte{typeProof}, prove([]byte("a secret"), dialerSide, aHello(), aHello())...))),
+		"welcome " + hex.EncodeToString(encodeHelloBody([]byte{typeWelcome})),
 	})
 	got, err := readHello(iotest.OneByteReader(bytes.NewReader(hello)))
 	if diff := cmp.Diff(aHello(), got); err != nil || diff != "" {
@@ -116,11 +120,16 @@ func TestRefusalsSayWhy(t *testing.T) {
 	if r := refusal(t, err); r.Reason != ReasonUnknownNode || r.Text != "who is?that" || r.Local {
 		t.Errorf("read %+v", r)
 	}
-	for r := ReasonNone; r <= ReasonClass; r++ {
+	for r := ReasonNone; r <= ReasonSecret; r++ {
 		if strings.HasPrefix(r.String(), "reason ") {
 			t.Errorf("%d has no words", r)
 		}
 	}
+}
+
+// testReader returns a reader of frames with memory to itself.
+func testReader(src io.Reader, max int) *frameReader {
+	return newFrameReader(src, max, new(chunkPool), &frameMemory{max: DefaultFrameMemory}, time.Minute)
 }
 
 // encode returns the bytes of a frame.
@@ -160,7 +169,7 @@ func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
 		"whole": bytes.NewReader(stream), "by bytes": iotest.OneByteReader(bytes.NewReader(stream)),
 		"by halves": iotest.HalfReader(bytes.NewReader(stream)), "end with data": iotest.DataErrReader(bytes.NewReader(stream)),
 	} {
-		f := newFrameReader(r, 1<<20, new(chunkPool))
+		f := testReader(r, 1<<20)
 		for i, raw := range raws {
 			fr, err := f.next()
 			if err != nil {
@@ -180,7 +189,7 @@ func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
 func TestBadFramesAreRefused(t *testing.T) {
 	good := encode(7, 0, 1, "hello")
 	read := func(raw []byte) error {
-		f := newFrameReader(bytes.NewReader(raw), 100, new(chunkPool))
+		f := testReader(bytes.NewReader(raw), 100)
 		defer f.close()
 		_, err := f.next()
 		return err
@@ -221,7 +230,7 @@ func TestBadFramesAreRefused(t *testing.T) {
 func TestALengthTakesNoMemory(t *testing.T) {
 	raw := encode(1, 0, 1, strings.Repeat("x", 50<<10))
 	raw[3] = 0x03 // 48 MiB more
-	f := newFrameReader(bytes.NewReader(raw), 64<<20, new(chunkPool))
+	f := testReader(bytes.NewReader(raw), 64<<20)
 	defer f.close()
 	if _, err := f.next(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
@@ -237,7 +246,7 @@ func TestTheReaderShrinksAfterALargeFrame(t *testing.T) {
 	for range 200 {
 		stream.Write(encode(1, 0, 1, ""))
 	}
-	f := newFrameReader(iotest.OneByteReader(&stream), 2<<20, new(chunkPool))
+	f := testReader(iotest.OneByteReader(&stream), 2<<20)
 	defer f.close()
 	for range 201 {
 		if _, err := f.next(); err != nil {
@@ -254,7 +263,7 @@ func TestRetainedPayloadsStay(t *testing.T) {
 	for i := range 100 {
 		stream.Write(encode(1, 0, 1, strings.Repeat(string(rune('!'+i%90)), 1000*(i%40+1))))
 	}
-	f := newFrameReader(iotest.HalfReader(&stream), 1<<20, new(chunkPool))
+	f := testReader(iotest.HalfReader(&stream), 1<<20)
 	defer f.close()
 	var kept []Buffer
 	for range 100 {
@@ -299,7 +308,7 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Add(bytes.Join(raws, nil))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r := newFrameReader(iotest.HalfReader(bytes.NewReader(raw)), 1<<16, new(chunkPool))
+		r := testReader(iotest.HalfReader(bytes.NewReader(raw)), 1<<16)
 		defer r.close()
 		for rest := raw; ; {
 			fr, err := r.next()

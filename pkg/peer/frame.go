@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"time"
 )
 
 // Flags of a frame.
@@ -69,20 +70,32 @@ const (
 type frameReader struct {
 	src    io.Reader
 	max    int // bytes of a payload
+	memory *frameMemory
+	taken  int           // bytes of memory; 0: the chunk is not large
+	wait   time.Duration // for memory
 	pool   *chunkPool
 	chunk  *chunk
 	r, w   int // unread bytes of the chunk
 	sparse int // fillings in a row that left most of the chunk unused
 }
 
-func newFrameReader(src io.Reader, max int, pool *chunkPool) *frameReader {
-	return &frameReader{src: src, max: max, pool: pool, chunk: pool.get(smallestChunk)}
+func newFrameReader(src io.Reader, max int, pool *chunkPool, memory *frameMemory, wait time.Duration) *frameReader {
+	return &frameReader{src: src, max: max, pool: pool, chunk: pool.get(smallestChunk), memory: memory, wait: wait}
 }
 
 // close gives the buffer back.
 func (f *frameReader) close() {
 	f.chunk.release()
 	f.chunk = nil
+	f.give()
+}
+
+// give gives back the memory of a large chunk that was released.
+func (f *frameReader) give() {
+	if f.taken > 0 {
+		f.memory.give(f.taken)
+		f.taken = 0
+	}
 }
 
 // ready tells whether next will return without reading.
@@ -142,7 +155,9 @@ func checkFlags(fr frame) error {
 // fill reads until n bytes are unread and lie in one piece.
 func (f *frameReader) fill(n int) error {
 	for f.w-f.r < n {
-		f.makeRoom(n)
+		if err := f.makeRoom(n); err != nil {
+			return err
+		}
 		got, err := f.src.Read(f.chunk.data[f.w:])
 		f.w += got
 		if err != nil && f.w-f.r < n {
@@ -156,33 +171,40 @@ func (f *frameReader) fill(n int) error {
 }
 
 // makeRoom sees to free bytes behind the unread ones, and to as many as n wants,
-// as far as what has arrived justifies it.
-func (f *frameReader) makeRoom(n int) {
+// as far as what has arrived justifies it. A large chunk waits for memory.
+func (f *frameReader) makeRoom(n int) error {
 	have := f.w - f.r
 	if have == 0 {
 		f.rewind()
 	}
 	room := len(f.chunk.data)
 	if f.w < room && f.r+n <= room {
-		return
+		return nil
 	}
 	want := min(n, max(growth*have, smallestChunk))
 	if want <= room && f.chunk.sole() && f.r > 0 {
 		copy(f.chunk.data, f.chunk.data[f.r:f.w])
 		f.r, f.w = 0, have
-		return
+		return nil
 	}
 	if f.w < room && f.r+want <= room {
-		return
+		return nil
+	}
+	if want > largeChunk && f.taken == 0 {
+		if err := f.memory.take(n+n/growth, f.wait); err != nil {
+			return err
+		}
+		f.taken = n + n/growth
 	}
 	bigger := f.pool.get(max(want, have+1))
 	copy(bigger.data, f.chunk.data[f.r:f.w])
 	f.chunk.release()
 	f.chunk, f.r, f.w = bigger, 0, have
+	return nil
 }
 
 // rewind begins the chunk anew once everything in it has been read, with a
-// smaller one when it was much too large for some time.
+// smaller one when it was much too large for some time, or counts as large.
 func (f *frameReader) rewind() {
 	if f.w > 0 {
 		f.sparse++
@@ -190,7 +212,7 @@ func (f *frameReader) rewind() {
 			f.sparse = 0
 		}
 	}
-	shrink := f.sparse >= shrinkAfter && len(f.chunk.data) > smallestChunk
+	shrink := f.sparse >= shrinkAfter && len(f.chunk.data) > smallestChunk || f.taken > 0
 	if shrink || !f.chunk.sole() {
 		size := len(f.chunk.data)
 		if shrink {
@@ -198,6 +220,7 @@ func (f *frameReader) rewind() {
 		}
 		f.chunk.release()
 		f.chunk, f.sparse = f.pool.get(size), 0
+		f.give()
 	}
 	f.r, f.w = 0, 0
 }

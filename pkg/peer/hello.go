@@ -20,6 +20,7 @@ const (
 	ClassReplication Class = 'D' // batches and positions
 	ClassForward     Class = 'F' // requests of clients, for the partition's leader
 	ClassPing        Class = 'P' // who is there; works before there is a cluster
+	ClassForm        Class = 'J' // forming and joining a cluster; works before the node is a member
 )
 
 // String returns the class's name.
@@ -33,9 +34,15 @@ func (c Class) String() string {
 		return "forward"
 	case ClassPing:
 		return "ping"
+	case ClassForm:
+		return "formation"
 	}
 	return fmt.Sprintf("class %#02x", byte(c))
 }
+
+// visits says whether a connection of the class is for who need not be a member: it
+// carries little and ends soon.
+func (c Class) visits() bool { return c == ClassPing || c == ClassForm }
 
 // Reason is why a node does not talk to another. The values are part of the
 // format; a reader shows one that it does not know by its number.
@@ -53,6 +60,7 @@ const (
 	ReasonNameTaken                  // the dialer has the name of the node it dialled
 	ReasonCertificate                // the certificate is not for the node's name
 	ReasonClass                      // this class is not served here
+	ReasonSecret                     // the cluster's secret is not shown, or another one
 )
 
 // String returns the reason in words.
@@ -78,6 +86,8 @@ func (r Reason) String() string {
 		return "certificate is not for this node"
 	case ReasonClass:
 		return "class not served"
+	case ReasonSecret:
+		return "not the cluster's secret"
 	}
 	return fmt.Sprintf("reason %d", uint8(r))
 }
@@ -95,6 +105,8 @@ type Hello struct {
 	Features               uint64 // bits; both sides' common ones count
 	Incarnation            uint64 // of the process that speaks
 	Session                uint64 // of the connection; the dialer chooses it, the answer repeats it
+	Proves                 bool   // both sides show that they have the cluster's secret
+	Nonce                  nonce  // chosen at random for this connection where Proves
 	ClusterID              string // "": not formed yet
 	Node                   Node   // who speaks
 	To                     Node   // whom the dialer wants; "": whoever is there
@@ -106,10 +118,12 @@ const (
 	helloMagic      = "BRKD"
 	helloHeader     = len(helloMagic) + 2 + 4 // magic, size, checksum
 	maxHelloBody    = 2048
-	helloFixed      = 1 + 2 + 2 + 1 + 8 + 8 + 8
+	helloFixed      = 1 + 2 + 2 + 1 + 8 + 8 + 8 + 1 + nonceBytes
 	refusalFixed    = 1 + 2 + 2 + 1
 	typeHello       = 1
 	typeRefusal     = 2
+	typeProof       = 3
+	typeWelcome     = 4
 	maxHelloString  = 255
 	firstTLSByte    = 0x16
 	visibleFrom     = 0x21
@@ -130,6 +144,11 @@ func encodeHello(h *Hello) []byte {
 	body = binary.LittleEndian.AppendUint64(body, h.Features)
 	body = binary.LittleEndian.AppendUint64(body, h.Incarnation)
 	body = binary.LittleEndian.AppendUint64(body, h.Session)
+	proves := byte(0)
+	if h.Proves {
+		proves = 1
+	}
+	body = append(append(body, proves), h.Nonce[:]...)
 	for _, s := range []string{h.ClusterID, string(h.Node), string(h.To), h.Build} {
 		body = appendString(body, s)
 	}
@@ -160,6 +179,16 @@ func appendString(dst []byte, s string) []byte {
 // readHello reads a hello, and not a byte more. A refusal is returned as a
 // *RefusedError.
 func readHello(r io.Reader) (*Hello, error) {
+	body, err := readHelloBody(r)
+	if err != nil {
+		return nil, err
+	}
+	return parseHello(body)
+}
+
+// readHelloBody reads what both sides say before frames, and not a byte more: its
+// body, whose checksum is right.
+func readHelloBody(r io.Reader) ([]byte, error) {
 	var header [helloHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return nil, fmt.Errorf("reading the hello: %w", err)
@@ -181,7 +210,7 @@ func readHello(r io.Reader) (*Hello, error) {
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(header[6:]) {
 		return nil, fmt.Errorf("%w: checksum", ErrHello)
 	}
-	return parseHello(body)
+	return body, nil
 }
 
 // noEOF turns the end of the stream in the middle of something into the error
@@ -216,6 +245,8 @@ func parseHello(body []byte) (*Hello, error) {
 		Features:    binary.LittleEndian.Uint64(body[6:]),
 		Incarnation: binary.LittleEndian.Uint64(body[14:]),
 		Session:     binary.LittleEndian.Uint64(body[22:]),
+		Proves:      body[30] == 1,
+		Nonce:       nonce(body[31:]),
 	}
 	rest := body[helloFixed:]
 	var cluster, node, to, build string
@@ -225,7 +256,7 @@ func parseHello(body []byte) (*Hello, error) {
 			return nil, fmt.Errorf("%w: short", ErrHello)
 		}
 	}
-	if h.MinVersion > h.MaxVersion || node == "" ||
+	if h.MinVersion > h.MaxVersion || node == "" || body[30] > 1 ||
 		!within(cluster, visibleFrom) || !within(node, visibleFrom) || !within(to, visibleFrom) || !within(build, printableFrom) {
 		return nil, fmt.Errorf("%w: bad names or versions", ErrHello)
 	}

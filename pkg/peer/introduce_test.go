@@ -28,7 +28,11 @@ func TestWhoTalksToWhom(t *testing.T) {
 		{"who wants another", func(h *Hello) { h.To = "c" }, ReasonWrongNode},
 		{"who wants anybody", func(h *Hello) { h.To = "" }, ReasonNone},
 		{"another cluster", func(h *Hello) { h.ClusterID = "c2" }, ReasonWrongCluster},
-		{"no cluster yet", func(h *Hello) { h.ClusterID = "" }, ReasonNone},
+		{"a caller of no cluster", func(h *Hello) { h.ClusterID = "" }, ReasonWrongCluster},
+		{"a voter of no cluster", func(h *Hello) { h.ClusterID, h.Class = "", ClassRaft }, ReasonWrongCluster},
+		{"a leader of no cluster", func(h *Hello) { h.ClusterID, h.Class = "", ClassReplication }, ReasonWrongCluster},
+		{"who wants to join", func(h *Hello) { h.ClusterID, h.Class = "", ClassForm }, ReasonNone},
+		{"who wants to join another cluster", func(h *Hello) { h.ClusterID, h.Class = "c2", ClassForm }, ReasonWrongCluster},
 		{"a ping of another cluster", func(h *Hello) { h.ClusterID, h.Class = "c2", ClassPing }, ReasonNone},
 		{"a ping of another version", func(h *Hello) { h.MinVersion, h.MaxVersion, h.Class = 2, 2, ClassPing }, ReasonVersion},
 	} {
@@ -210,7 +214,7 @@ func TestRaftGetsItsConnectionsAsTheyAre(t *testing.T) {
 			t.Errorf("listens at %s", l.Addr())
 		}
 		a, _ := node(t, memOptions(n, "a"), "a:1")
-		ours, err := a.DialRaft(t.Context(), addr, time.Second)
+		ours, err := a.DialRaft(t.Context(), "", addr, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +242,7 @@ func TestRaftConnectionsThatNobodyTakesAreClosed(t *testing.T) {
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 		l := b.RaftListener()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
-		conn, err := a.DialRaft(t.Context(), addr, 0)
+		conn, err := a.DialRaft(t.Context(), "", addr, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +250,7 @@ func TestRaftConnectionsThatNobodyTakesAreClosed(t *testing.T) {
 			t.Errorf("read %q, %v", got, err)
 		}
 		l.Close()
-		if _, err := a.DialRaft(t.Context(), addr, 0); refusal(t, err).Reason != ReasonClass {
+		if _, err := a.DialRaft(t.Context(), "", addr, 0); refusal(t, err).Reason != ReasonClass {
 			t.Errorf("after Close: %v", err)
 		}
 		conn.Close()
@@ -265,7 +269,7 @@ func TestRaftConnMayTakeThemItself(t *testing.T) {
 		}
 		b, addr := node(t, o, "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
-		conn, err := a.DialRaft(t.Context(), addr, 0)
+		conn, err := a.DialRaft(t.Context(), "", addr, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

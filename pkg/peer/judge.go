@@ -33,6 +33,8 @@ func judgeDialer(self identity, h *Hello, leaf *x509.Certificate) *RefusedError 
 		return refuse(ReasonCertificate, "it is not for %s", h.Node)
 	case h.Class != ClassPing && otherCluster(self.cluster, h.ClusterID):
 		return refuse(ReasonWrongCluster, "this is %s, not %s", self.cluster, h.ClusterID)
+	case !h.Class.visits() && h.ClusterID == "":
+		return refuse(ReasonWrongCluster, "%s is in no cluster", h.Node)
 	}
 	return nil
 }

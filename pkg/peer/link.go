@@ -17,8 +17,9 @@ import (
 const MaxErrorText = 1024
 
 const (
-	writeStep  = 1 << 20 // bytes that one write deadline is for
-	corkFrames = 64      // frames after which answers go out although more were read
+	writeStep  = 256 << 10 // bytes that one write deadline is for: a link of 256 kbit/s can carry them
+	quietTicks = 2         // of a side that has sent nothing, until it pings
+	corkFrames = 64        // frames after which answers go out although more were read
 )
 
 // link is one connection with its hellos behind it: a reader, which calls
@@ -31,6 +32,7 @@ type link struct {
 	handler func(kind uint8, b Buffer, reply func([][]byte, error)) // nil: calls are refused
 	options *Options
 	pool    *chunkPool
+	memory  *frameMemory
 	count   *counters
 	out     *outbox
 
@@ -39,9 +41,10 @@ type link struct {
 	pingedAt atomic.Int64  // ns of age when it was queued
 	born     time.Time
 
-	dialed   bool         // by this side, which then sees to it that both hear something
-	heard    atomic.Int64 // ns of age when something was read last
-	deadline time.Time    // of reading; the reader's
+	dialed     bool      // by this side
+	sentBefore uint64    // loads, at the last tick; the writer's
+	quiet      int       // ticks since then; likewise
+	deadline   time.Time // of reading; the reader's
 
 	group  net.Buffers // of one write; the writer's
 	vector net.Buffers // what the write consumes; the writer's
@@ -75,10 +78,10 @@ func (l *link) fail(err error) {
 func (l *link) call(kind uint8, payload [][]byte, done func([]byte, error)) error {
 	id := l.calls.Add(1)
 	header, size := encodeHeader(kind, 0, id, payload)
-	if size > l.options.MaxFrame {
+	if size > l.options.frame(l.remote.Class) {
 		return ErrTooBig
 	}
-	return l.out.call(&header, payload, id, done, bounds{l.options.MaxQueuedBytes, l.options.MaxCalls})
+	return l.out.call(&header, payload, id, done, bounds{l.options.queue(l.remote.Class), l.options.MaxCalls})
 }
 
 // reply answers a call.
@@ -89,7 +92,7 @@ func (l *link) reply(kind uint8, id uint64, payload [][]byte, err error) {
 		payload = encodeError(err)
 	}
 	header, size := encodeHeader(kind, flags, id, payload)
-	if size > l.options.MaxFrame {
+	if size > l.options.frame(l.remote.Class) {
 		flags |= flagError
 		payload = encodeError(ErrTooBig)
 		header, _ = encodeHeader(kind, flags, id, payload)
@@ -112,7 +115,7 @@ func encodeError(err error) [][]byte {
 
 // read reads frames until the connection breaks.
 func (l *link) read() error {
-	f := newFrameReader(l, l.options.MaxFrame, l.pool)
+	f := newFrameReader(l, l.options.frame(l.remote.Class), l.pool, l.memory, l.options.DeadAfter)
 	defer f.close()
 	for {
 		fr, err := f.next()
@@ -160,7 +163,6 @@ func (l *link) Read(b []byte) (int, error) {
 	}
 	n, err := l.conn.Read(b)
 	l.count.received.Add(uint64(n))
-	l.heard.Store(int64(time.Since(l.born)))
 	return n, err
 }
 
@@ -213,10 +215,20 @@ func (l *link) ping() error {
 	return l.out.put(&header, nil, l.options.MaxQueuedBytes)
 }
 
-// keepAlive pings if that is for this side to do: the other's pings do for both
-// while they come.
+// keepAlive pings if that is for this side to do. The side that dialed pings at
+// every tick. The other side's answers suffice while it sends any: it pings when it
+// has sent nothing for two ticks, as while it receives a frame that takes long and
+// that the pings wait behind.
 func (l *link) keepAlive() error {
-	if quiet := time.Since(l.born) - time.Duration(l.heard.Load()); !l.dialed && quiet < l.options.KeepAlive*3/2 {
+	if l.dialed {
+		return l.ping()
+	}
+	sent := l.out.loads()
+	if sent != l.sentBefore {
+		l.sentBefore, l.quiet = sent, 0
+		return nil
+	}
+	if l.quiet++; l.quiet < quietTicks {
 		return nil
 	}
 	return l.ping()

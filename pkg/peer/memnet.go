@@ -14,6 +14,9 @@ import (
 // before writing blocks, as a socket's buffers do.
 const memCapacity = 256 << 10
 
+// memPacket is how many bytes arrive together on a link that has a rate.
+const memPacket = 4 << 10
+
 // firstMemPort is where the ports of dialers, and of listeners that want any,
 // begin.
 const firstMemPort = 32768
@@ -36,6 +39,9 @@ type MemLink struct {
 	// Delay is how long bytes, ends and connection attempts travel. It counts for
 	// what is written after it is set.
 	Delay time.Duration
+	// Rate is how many bytes a second travel, of all connections together; 0: any
+	// number.
+	Rate int
 	// Cut: nothing arrives. Like TCP's, what was written waits and arrives after
 	// the cut, if the connection lives that long; attempts to connect hang.
 	Cut bool
@@ -50,6 +56,7 @@ type memEdgeKey struct{ from, to string }
 type memEdge struct {
 	link  MemLink
 	pipes map[*memPipe]struct{} // that are open
+	free  time.Time             // when what was sent has left, where there is a rate
 }
 
 // NewMemNetwork returns a network on which all is well.

@@ -44,7 +44,15 @@ func (p *memPipe) resetLocked() {
 
 // sendLocked puts a parcel on the way; an empty one ends the stream.
 func (p *memPipe) sendLocked(data []byte) {
-	at := time.Now().Add(p.edge.link.Delay)
+	at := time.Now()
+	if rate := p.edge.link.Rate; rate > 0 {
+		if p.edge.free.After(at) {
+			at = p.edge.free
+		}
+		at = at.Add(time.Duration(len(data)) * time.Second / time.Duration(rate))
+		p.edge.free = at
+	}
+	at = at.Add(p.edge.link.Delay)
 	if n := len(p.onTheWay); n > 0 && at.Before(p.onTheWay[n-1].at) {
 		at = p.onTheWay[n-1].at // bytes do not overtake each other
 	}
@@ -112,6 +120,9 @@ func (p *memPipe) writeLocked(b []byte, deadline *time.Time) (written int, err e
 		}
 		if room := memCapacity - p.bytes; room > 0 && !p.edge.link.Block {
 			n := min(room, len(b))
+			if p.edge.link.Rate > 0 {
+				n = min(n, memPacket)
+			}
 			p.sendLocked(append([]byte(nil), b[:n]...))
 			b, written = b[n:], written+n
 			continue

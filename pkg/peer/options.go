@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/limit"
 )
 
 // Defaults of Options.
 const (
-	DefaultMaxFrame         = 65 << 20 // the largest batch, and what goes with it
 	DefaultMaxQueuedBytes   = 128 << 20
 	DefaultMaxCalls         = 1 << 16
 	DefaultMaxConnections   = 4096
+	DefaultMaxVisitors      = 512
+	DefaultMaxVisitorsHost  = 64
+	DefaultFrameMemory      = 512 << 20
+	DefaultVisitTimeout     = 10 * time.Second
 	DefaultHandshakeTimeout = 2 * time.Second
 	DefaultDialTimeout      = 2 * time.Second
 	DefaultWriteTimeout     = 10 * time.Second
@@ -57,25 +62,38 @@ type Options struct {
 	// every time, so certificates may change. Both or neither must be given.
 	ServerTLS, ClientTLS func() *tls.Config
 
+	// Secrets returns what both ends of a connection must have, beside TLS or without
+	// it, except for pings; it is asked every time. This side shows the first and
+	// takes any. nil, or none: nothing is asked for.
+	Secrets func() [][]byte
+
 	// Handlers take the calls of each class. Raft has none.
 	Handlers map[Class]Handler
 	// RaftConn takes a connection of class Raft, which is its to close. nil: they
 	// come out of RaftListener.
 	RaftConn func(net.Conn)
 	// Admit decides about a node that introduced itself properly, except for
-	// pings. nil: everybody is admitted. It must not block.
+	// pings; for class formation it must not ask whether it is a member. nil:
+	// everybody is admitted. It must not block.
 	Admit func(*Hello) Reason
 	// OnEvent is told what happens to connections, by many goroutines at once. It
 	// must not block.
 	OnEvent func(Event)
 
-	MaxFrame       int // bytes of a payload
-	MaxQueuedBytes int // waiting to be written to one connection
+	MaxFrame       int // bytes of a payload; 0: limit.Sizes.Frame
+	MaxQueuedBytes int // waiting to be written to one connection; with less it takes one more frame of any size. Class replication has room for MaxFrame in addition.
 	MaxCalls       int // of one Peer without an answer
-	MaxConnections int // that others made to this node
+	MaxConnections int // of members, that they made to this node
+	// MaxVisitors are the connections at once whose other end has not introduced
+	// itself, or is of a class that is for everybody; MaxVisitorsHost of one host.
+	MaxVisitors, MaxVisitorsHost int
+	// FrameMemory bounds what frames over largeChunk take in all while they are
+	// read, in bytes. A connection waits for its turn, and one alone always gets it.
+	FrameMemory int
 
 	HandshakeTimeout time.Duration // TLS and hellos
 	DialTimeout      time.Duration // until TCP stands
+	VisitTimeout     time.Duration // of a connection of a class that is for everybody
 	WriteTimeout     time.Duration // for a megabyte
 	KeepAlive        time.Duration // between pings, which the side sends that has dialed
 	DeadAfter        time.Duration // without a byte received
@@ -97,10 +115,14 @@ func (o Options) withDefaults() Options {
 	if o.Admit == nil {
 		o.Admit = func(*Hello) Reason { return ReasonNone }
 	}
-	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
+	o.MaxFrame = cmp.Or(o.MaxFrame, limit.Default().Frame)
 	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, DefaultMaxQueuedBytes)
 	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultMaxCalls)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.MaxVisitors = cmp.Or(o.MaxVisitors, DefaultMaxVisitors)
+	o.MaxVisitorsHost = cmp.Or(o.MaxVisitorsHost, DefaultMaxVisitorsHost)
+	o.FrameMemory = cmp.Or(o.FrameMemory, DefaultFrameMemory)
+	o.VisitTimeout = cmp.Or(o.VisitTimeout, DefaultVisitTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.DialTimeout = cmp.Or(o.DialTimeout, DefaultDialTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
@@ -109,6 +131,40 @@ func (o Options) withDefaults() Options {
 	o.BackoffMin = cmp.Or(o.BackoffMin, DefaultBackoffFirst)
 	o.BackoffMax = cmp.Or(o.BackoffMax, DefaultBackoffLast)
 	return o
+}
+
+// maxVisitorFrame bounds a payload of the classes that are for everybody: formation's
+// requests are a few lines of JSON.
+const maxVisitorFrame = 64 << 10
+
+// frame returns how many bytes a payload of a class may have.
+func (o *Options) frame(c Class) int {
+	switch c {
+	case ClassPing:
+		return 0
+	case ClassForm:
+		return min(maxVisitorFrame, o.MaxFrame)
+	case ClassRaft, ClassReplication, ClassForward:
+	}
+	return o.MaxFrame
+}
+
+// secrets returns what is asked of a connection of a class; none: nothing.
+func (o *Options) secrets(c Class) [][]byte {
+	if o.Secrets == nil || c == ClassPing {
+		return nil
+	}
+	return o.Secrets()
+}
+
+// queue returns how many bytes of calls may wait for one connection, before one more.
+// Replicators limit what they send to limit.Sizes.Pair, which they exceed by less than
+// one frame: this must not fill the queue.
+func (o *Options) queue(c Class) int {
+	if c == ClassReplication {
+		return o.MaxQueuedBytes + o.MaxFrame
+	}
+	return o.MaxQueuedBytes
 }
 
 // validate refuses what cannot work. It is for options with defaults.
@@ -135,7 +191,9 @@ func (o *Options) validate() error {
 		return fmt.Errorf("frames of %d bytes are not possible", o.MaxFrame)
 	case o.DeadAfter <= o.KeepAlive:
 		return fmt.Errorf("a connection cannot be dead after %s with a ping every %s", o.DeadAfter, o.KeepAlive)
-	case min(o.KeepAlive, o.WriteTimeout, o.BackoffMin, o.DialTimeout, o.HandshakeTimeout) < 0 || o.BackoffMax < o.BackoffMin:
+	case min(o.MaxConnections, o.MaxVisitors, o.MaxVisitorsHost, o.FrameMemory) < 0:
+		return errors.New("negative limits")
+	case min(o.KeepAlive, o.VisitTimeout, o.WriteTimeout, o.BackoffMin, o.DialTimeout, o.HandshakeTimeout) < 0 || o.BackoffMax < o.BackoffMin:
 		return errors.New("negative or contradicting times")
 	}
 	return nil

@@ -70,7 +70,8 @@ type outbox struct {
 
 	mu      sync.Mutex // guards what follows
 	waiting load
-	writing int // bytes that somebody has taken and not written
+	writing int    // bytes that somebody has taken and not written
+	taken   uint64 // loads, to be written
 	calls   map[uint64]func([]byte, error)
 	awake   bool // the writer will look again by itself, or whoever stands in for it tells it
 	standIn bool // somebody writes in the writer's place
@@ -85,24 +86,19 @@ func newOutbox() *outbox {
 
 // bounds of an outbox.
 type bounds struct {
-	bytes int // waiting or being written
+	bytes int // waiting or being written, before one more frame
 	calls int // without an answer
 }
 
 // call queues a call's frame. Once it has returned nil, done will be called by
 // the connection's reader; otherwise it will not.
 func (o *outbox) call(header *[frameHeader]byte, payload [][]byte, correlation uint64, done func([]byte, error), b bounds) error {
-	size := frameHeader
-	for _, p := range payload {
-		size += len(p)
-	}
 	o.mu.Lock()
-	queued := o.waiting.bytes + o.writing
 	if err := o.err; err != nil {
 		o.mu.Unlock()
 		return err
 	}
-	if queued > 0 && queued+size > b.bytes || len(o.calls) >= b.calls {
+	if o.waiting.bytes+o.writing >= b.bytes || len(o.calls) >= b.calls {
 		o.mu.Unlock()
 		return ErrBusy
 	}
@@ -154,6 +150,7 @@ func (o *outbox) unlockAndTell() {
 func (o *outbox) writeLocked() {
 	o.atOnce, o.waiting = o.waiting, o.atOnce
 	o.standIn, o.writing = true, o.atOnce.bytes
+	o.taken++
 	o.mu.Unlock()
 	n := o.try(o.atOnce.encoded)
 	o.mu.Lock()
@@ -190,6 +187,13 @@ func (o *outbox) uncork() {
 	o.unlockAndTell()
 }
 
+// loads returns how many loads were taken to be written.
+func (o *outbox) loads() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.taken
+}
+
 // take exchanges what waits for an empty load. When it reports false, there is
 // nothing, and the writer will be told; an err is the end.
 func (o *outbox) take(empty *load) (ok bool, err error) {
@@ -208,6 +212,7 @@ func (o *outbox) take(empty *load) (ok bool, err error) {
 	}
 	o.waiting, *empty = *empty, o.waiting
 	o.writing = empty.bytes
+	o.taken++
 	return true, nil
 }
 

@@ -191,7 +191,7 @@ func (p *Peer) queueLocked(c waitingCall) error {
 		return ErrSessionOver
 	case size-frameHeader > o.MaxFrame:
 		return ErrTooBig
-	case p.bytes > 0 && p.bytes+size > o.MaxQueuedBytes || len(p.waiting) >= o.MaxCalls:
+	case p.bytes >= o.queue(p.class) || len(p.waiting) >= o.MaxCalls:
 		return ErrBusy
 	case p.opening == 0 && p.lastErr != nil && time.Now().Before(p.retryAt):
 		return p.lastErr

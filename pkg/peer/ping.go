@@ -24,7 +24,7 @@ type Pong struct {
 // ReasonSelf.
 func (t *Transport) Ping(ctx context.Context, address string) (Pong, error) {
 	began := time.Now()
-	conn, h, err := t.dialFor(ctx, ClassPing, address)
+	conn, h, err := t.dialFor(ctx, "", ClassPing, address)
 	if err != nil {
 		return Pong{}, err
 	}

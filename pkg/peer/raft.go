@@ -37,30 +37,32 @@ func (t *Transport) RaftListener() net.Listener {
 	return t.raft
 }
 
-// DialRaft makes a connection of class Raft to the node at an address, within
-// the timeout; 0: Options' timeouts. It belongs to the caller.
-func (t *Transport) DialRaft(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
+// DialRaft makes a connection of class Raft to a node at an address, within the
+// timeout; 0: Options' timeouts. Another node there is refused; "": whoever is
+// there will do. The connection belongs to the caller.
+func (t *Transport) DialRaft(ctx context.Context, to Node, address string, timeout time.Duration) (net.Conn, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	conn, _, err := t.dialFor(ctx, ClassRaft, address)
+	conn, _, err := t.dialFor(ctx, to, ClassRaft, address)
 	return conn, err
 }
 
-// dialFor dials whoever is at an address until ctx or the Transport ends.
-func (t *Transport) dialFor(ctx context.Context, c Class, address string) (net.Conn, *Hello, error) {
+// dialFor dials a node, or with "" whoever is at an address, until ctx or the
+// Transport ends.
+func (t *Transport) dialFor(ctx context.Context, to Node, c Class, address string) (net.Conn, *Hello, error) {
 	if t.ctx.Err() != nil {
 		return nil, nil, ErrClosed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	conn, answer, err := t.dial(ctx, "", c, address)
+	conn, answer, err := t.dial(ctx, to, c, address)
 	if err != nil {
 		if ctx.Err() == nil {
-			t.failed("", c, address, err)
+			t.failed(to, c, address, err)
 		}
 		return nil, nil, err
 	}

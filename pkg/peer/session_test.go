@@ -314,7 +314,7 @@ func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
 func stranger(t *testing.T, n Network, addr string) net.Conn {
 	t.Helper()
 	conn := pipeTo(t, n, "x", addr)
-	conn.Write(encodeHello(&Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, Node: "x", Session: 9}))
+	conn.Write(encodeHello(&Hello{MinVersion: 1, MaxVersion: 1, Class: ClassForward, ClusterID: "c1", Node: "x", Session: 9}))
 	answer, err := readHello(conn)
 	if err != nil || answer.Session != 9 || answer.Node != "b" {
 		t.Fatalf("answered %+v, %v", answer, err)

@@ -17,6 +17,9 @@ import (
 type Transport struct {
 	options Options
 	pool    chunkPool
+	memory  frameMemory
+	lobby   *lobby
+	places  chan struct{} // holds one for each connection that a member made
 	ledger  ledger
 	raft    *raftListener
 	opened  atomic.Uint64 // connections made, for session numbers
@@ -35,7 +38,10 @@ func New(o Options) (*Transport, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("node-to-node transport: %w", err)
 	}
-	t := &Transport{options: o}
+	t := &Transport{
+		options: o, memory: frameMemory{max: o.FrameMemory},
+		lobby: newLobby(o.MaxVisitors, o.MaxVisitorsHost), places: make(chan struct{}, o.MaxConnections),
+	}
 	t.ledger.counts = make(map[statsKey]*counters)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.raft = newRaftListener(t.ctx, o.Advertise)
@@ -86,7 +92,6 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer cancel()
-	places := make(chan struct{}, t.options.MaxConnections)
 	for failures := 0; ; {
 		conn, err := l.Accept()
 		switch {
@@ -103,15 +108,16 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		failures = 0
-		select {
-		case places <- struct{}{}:
-			conns.Go(func() {
-				t.accepted(ctx, conn)
-				<-places
-			})
-		default:
+		leave, ok := t.lobby.enter(conn.RemoteAddr())
+		if !ok {
 			conn.Close()
+			continue
 		}
+		conns.Go(func() {
+			p := place{leave: leave, members: t.places}
+			defer p.free()
+			t.accepted(ctx, conn, &p)
+		})
 	}
 }
 
@@ -125,12 +131,12 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// accepted serves a connection that another node made, until it ends.
-func (t *Transport) accepted(ctx context.Context, raw net.Conn) {
+// accepted serves a connection that another node made, until it ends. p is its place.
+func (t *Transport) accepted(ctx context.Context, raw net.Conn, p *place) {
 	unwatch := context.AfterFunc(ctx, func() { raw.Close() })
 	defer unwatch()
 	event := Event{Inbound: true, Address: raw.RemoteAddr().String()}
-	conn, hello, err := t.receive(ctx, raw)
+	conn, hello, err := t.receive(ctx, raw, p)
 	if hello != nil {
 		event.Node, event.Class, event.Session = hello.Node, hello.Class, hello.Session
 	}
@@ -145,6 +151,12 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn) {
 		}
 		return
 	}
+	if hello.Class.visits() {
+		over := time.AfterFunc(t.options.VisitTimeout, func() { raw.Close() })
+		defer over.Stop()
+	} else {
+		p.leave()
+	}
 	if hello.Class == ClassRaft {
 		unwatch()
 		t.handOver(conn)
@@ -152,7 +164,7 @@ func (t *Transport) accepted(ctx context.Context, raw net.Conn) {
 	}
 	l := t.newLink(conn, hello, t.ledger.of(statsKey{hello.Node, hello.Class, true}))
 	l.handler = bind(t.options.Handlers[hello.Class], hello.Node, hello.Session)
-	announce := hello.Class != ClassPing
+	announce := !hello.Class.visits()
 	if announce {
 		event.Kind = EventUp
 		t.options.OnEvent(event)
@@ -193,7 +205,7 @@ func bind(h Handler, from Node, session uint64) func(uint8, Buffer, func([][]byt
 
 func (t *Transport) newLink(conn net.Conn, remote *Hello, count *counters) *link {
 	l := &link{
-		conn: conn, remote: remote, session: remote.Session, options: &t.options, pool: &t.pool,
+		conn: conn, remote: remote, session: remote.Session, options: &t.options, pool: &t.pool, memory: &t.memory,
 		count: count, out: newOutbox(), born: time.Now(),
 	}
 	if d := newDirect(l); d != nil {
@@ -212,7 +224,7 @@ func (l *link) serve() error {
 
 // receive does the accepting side's part of the introduction. The hello is
 // returned with an error, too, if it could be read.
-func (t *Transport) receive(ctx context.Context, raw net.Conn) (net.Conn, *Hello, error) {
+func (t *Transport) receive(ctx context.Context, raw net.Conn, p *place) (net.Conn, *Hello, error) {
 	raw.SetDeadline(time.Now().Add(t.options.HandshakeTimeout))
 	conn := raw
 	var leaf *x509.Certificate
@@ -231,9 +243,21 @@ func (t *Transport) receive(ctx context.Context, raw net.Conn) (net.Conn, *Hello
 		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
 		return nil, hello, refused
 	}
+	secrets := t.options.secrets(hello.Class)
+	if refused := noSecret(secrets, hello); refused != nil {
+		conn.Write(encodeRefusal(refused.Reason, refused.Text)) //nolint:errcheck // they may have gone
+		return nil, hello, refused
+	}
+	if !hello.Class.visits() && !p.seat() {
+		return nil, hello, errTooMany
+	}
 	answer := t.hello(hello.Class, hello.Node, hello.Session)
+	answer.challenge(secrets)
 	if _, err := conn.Write(encodeHello(answer)); err != nil {
 		return nil, hello, fmt.Errorf("answering the hello: %w", err)
+	}
+	if err := challengeDialer(conn, secrets, hello, answer); err != nil {
+		return nil, hello, err
 	}
 	conn.SetDeadline(time.Time{})
 	return conn, hello, nil
@@ -263,7 +287,7 @@ func (t *Transport) serves(c Class) bool {
 		return true
 	case ClassRaft:
 		return t.options.RaftConn != nil || t.raft.wanted.Load()
-	case ClassReplication, ClassForward:
+	case ClassReplication, ClassForward, ClassForm:
 	}
 	return t.options.Handlers[c] != nil
 }
@@ -327,6 +351,8 @@ func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (ne
 		}
 		conn, leaf = secured, cert
 	}
+	secrets := t.options.secrets(own.Class)
+	own.challenge(secrets)
 	if _, err := conn.Write(encodeHello(own)); err != nil {
 		return nil, nil, fmt.Errorf("sending the hello: %w", err)
 	}
@@ -337,8 +363,14 @@ func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (ne
 	if refused := judgeAnswer(own, answer, leaf); refused != nil {
 		return nil, nil, refused
 	}
+	if refused := noSecret(secrets, answer); refused != nil {
+		return nil, nil, refused
+	}
+	if err := answerChallenge(conn, secrets, own, answer); err != nil {
+		return nil, nil, err
+	}
 	conn.SetDeadline(time.Time{})
-	answer.Session = own.Session
+	answer.Session, answer.Class = own.Session, own.Class
 	return conn, answer, nil
 }
 

@@ -3,12 +3,6 @@
 // else: no time, no disk, no network.
 package seq
 
-import (
-	"encoding/hex"
-	"errors"
-	"fmt"
-)
-
 // Offset is the sequence number of a message in one partition: dense, from 0.
 // An "end" is one past the last offset it speaks of.
 type Offset uint64
@@ -29,7 +23,7 @@ const (
 )
 
 // MessageID names a message within its topic by its place: the partition in
-// bits 50 to 59, the offset below.
+// bits 50 to 59, the offset below. Clients know messages by their WireID.
 type MessageID uint64
 
 // NewMessageID returns the id of the message at offset o of a partition.
@@ -42,40 +36,3 @@ func (id MessageID) Partition() int { return int(id>>offsetBits) & (MaxPartition
 
 // Offset returns the offset that the id names.
 func (id MessageID) Offset() Offset { return Offset(id) & MaxOffset }
-
-// String returns the id as the 16 hexadecimal digits of the wire.
-func (id MessageID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
-
-// HexLen is the length of a MessageID on the standard wire.
-const HexLen = 16
-
-// PutHex writes the 16 lower-case digits of id to dst.
-func (id MessageID) PutHex(dst *[HexLen]byte) {
-	const digits = "0123456789abcdef"
-	for i := HexLen - 1; i >= 0; i-- {
-		dst[i] = digits[id&15]
-		id >>= 4
-	}
-}
-
-// ErrBadID is returned for text that is no message id.
-var ErrBadID = errors.New("not a message id")
-
-// ParseID reads the 16 digits of a MessageID.
-func ParseID(text []byte) (MessageID, error) {
-	var raw [8]byte
-	if len(text) != HexLen {
-		return 0, ErrBadID
-	}
-	if _, err := hex.Decode(raw[:], text); err != nil {
-		return 0, ErrBadID
-	}
-	var id MessageID
-	for _, b := range raw {
-		id = id<<8 | MessageID(b)
-	}
-	if id>>(offsetBits+partitionBits) != 0 {
-		return 0, ErrBadID
-	}
-	return id, nil
-}

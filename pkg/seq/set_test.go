@@ -151,51 +151,6 @@ func TestHoleAtTheBottomCostsNothing(t *testing.T) {
 	}
 }
 
-func TestIDsAreTheirPlaces(t *testing.T) {
-	for _, c := range []struct {
-		partition int
-		offset    Offset
-		text      string
-	}{
-		{0, 0, "0000000000000000"},
-		{0, 1, "0000000000000001"},
-		{1, 0, "0004000000000000"},
-		{5, 0xabcdef, "0014000000abcdef"},
-		{MaxPartitions - 1, MaxOffset, "0fffffffffffffff"},
-	} {
-		id := NewMessageID(c.partition, c.offset)
-		var hex [HexLen]byte
-		id.PutHex(&hex)
-		if id.String() != c.text || string(hex[:]) != c.text {
-			t.Errorf("%s, %s, want %s", id, hex, c.text)
-		}
-		if id.Partition() != c.partition || id.Offset() != c.offset {
-			t.Errorf("%s: partition %d, offset %d", id, id.Partition(), id.Offset())
-		}
-		if got, err := ParseID(hex[:]); got != id || err != nil {
-			t.Errorf("parse %s: %v, %v", c.text, got, err)
-		}
-	}
-	for _, bad := range []string{"", "0", "000000000000000g", "00000000000000001", "1000000000000000", "ffffffffffffffff"} {
-		if _, err := ParseID([]byte(bad)); err != ErrBadID { //nolint:errorlint // it is not wrapped
-			t.Errorf("parse %q: %v", bad, err)
-		}
-	}
-}
-
-func FuzzParseID(f *testing.F) {
-	f.Add([]byte("0014000000abcdef"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		id, err := ParseID(text)
-		if err != nil {
-			return
-		}
-		if again := NewMessageID(id.Partition(), id.Offset()); again != id {
-			t.Fatalf("%s is %s", id, again)
-		}
-	})
-}
-
 // BenchmarkWindow finishes in random order within a window of 2,500.
 func BenchmarkWindow(b *testing.B) {
 	const window = 2500

@@ -10,10 +10,8 @@ import (
 
 // Phases of an answer.
 const (
-	phaseCalling  uint32 = iota // Broker.Publish has not returned
-	phaseWaiting                // it has, and Done was not called
-	phaseRerouted               // the partition asked for does not exist: the reader asks for another
-	phaseReady                  // can be written
+	phaseWaiting uint32 = iota // Done was not called
+	phaseReady                 // can be written
 )
 
 // answer is the place of one command's answer in the order of the connection.
@@ -22,14 +20,13 @@ type answer struct {
 	home *sync.Pool
 	done func(broker.Receipt) // publishDone, bound
 
-	link    *link
-	verb    nsq.Verb
-	topic   *producedTopic
-	count   int // messages
-	bytes   int // of their bodies
-	reroute bool
-	phase   atomic.Uint32
-	err     error // set before phase becomes ready
+	link  *link
+	verb  nsq.Verb
+	topic *producedTopic
+	count int // messages
+	bytes int // of their bodies
+	phase atomic.Uint32
+	err   error // set before phase becomes ready
 
 	// of commands that are no publishes
 	frame []byte     // encoded, nil: none
@@ -53,17 +50,13 @@ func newAnswers() *sync.Pool {
 func (a *answer) publishDone(r broker.Receipt) {
 	l := a.link // a belongs to the writer once it is ready
 	a.err = r.Err
-	if a.reroute && r.Err != nil && isNoPartition(r.Err) &&
-		a.phase.CompareAndSwap(phaseCalling, phaseRerouted) {
-		return
-	}
 	a.phase.Store(phaseReady)
 	l.poke()
 }
 
 // release forgets everything but what is bound.
 func (a *answer) release() {
-	a.link, a.topic, a.err, a.reroute = nil, nil, nil, false
+	a.link, a.topic, a.err = nil, nil, nil
 	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
 	a.count, a.bytes, a.verb = 0, 0, nsq.Unknown
 	a.home.Put(a)

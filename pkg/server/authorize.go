@@ -32,7 +32,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 	if cmd.Len() != 0 {
 		return nsq.Errorf(nsq.Invalid, "AUTH invalid number of parameters")
 	}
-	body, err := readCommandBody(s.reader, "AUTH", s.srv.opts.MaxBodyBytes)
+	body, err := readCommandBody(s.conn, s.reader, "AUTH", s.srv.maxIntroduction())
 	switch {
 	case err != nil:
 		return err
@@ -72,7 +72,7 @@ func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 	grant, err := r.link.srv.opts.Auth.Grant(ctx, q, time.Now())
 	if err != nil {
 		r.link.srv.counters.authFailures.Add(1)
-		r.link.log.Warn("authorization failed", "error", err)
+		r.link.srv.denied.warn(r.link.log, time.Now(), "authorization failed", "error", short(err.Error()))
 		return nil, nsq.Errorf(nsq.AuthFailed, "AUTH failed")
 	}
 	return grant, nil

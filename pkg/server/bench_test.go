@@ -67,6 +67,8 @@ func (s *nullSub) Finish(seq.MessageID) error {
 	return nil
 }
 
+func (s *nullSub) Numbering() seq.Numbering { return fakeIDs }
+
 func (s *nullSub) Requeue(seq.MessageID, time.Duration) error { return nil }
 func (s *nullSub) Touch(seq.MessageID) error                  { return nil }
 func (s *nullSub) StopDelivery()                              { s.SetReady(0) }

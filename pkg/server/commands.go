@@ -77,11 +77,11 @@ func (s *session) settle(cmd *nsq.Command) error {
 			return err
 		}
 	}
-	id, err := seq.ParseID(text[:])
-	if err != nil {
-		err = errNotInFlight
-	} else {
-		err = s.settleID(cmd.Verb, id, delay)
+	err := errNotInFlight
+	if id, bad := seq.ParseID(text[:]); bad == nil {
+		if place, ok := s.ids.Place(id); ok {
+			err = s.settleID(cmd.Verb, place, delay)
+		}
 	}
 	if err == nil {
 		return nil
@@ -178,14 +178,10 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
 	}
 	sub, err := s.srv.broker.Subscribe(ctx, ask)
-	if err != nil && ask.Partition != broker.AnyPartition && isNoPartition(err) {
-		ask.Partition = broker.AnyPartition
-		sub, err = s.srv.broker.Subscribe(ctx, ask)
-	}
 	if err != nil {
 		return subscribeError(topic, channel, err)
 	}
-	s.sub = sub
+	s.sub, s.ids = sub, sub.Numbering()
 	s.srv.counters.openConsumers.Add(1)
 	s.setState(stateSubscribed)
 	return s.answerFrame(ctx, []byte(nsq.OK), func() { s.writer.sub = sub })
@@ -207,12 +203,18 @@ func (s *session) setState(state int) {
 	s.describe(func(*broker.ClientStats) {})
 }
 
+// maxIntroduction bounds the body of IDENTIFY and AUTH, which anyone may send, in
+// bytes.
+const maxIntroduction = 64 << 10
+
+func (s *Server) maxIntroduction() int { return min(maxIntroduction, s.opts.MaxBodyBytes) }
+
 // identify is IDENTIFY: it settles how the connection behaves from now on.
 func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	if s.state != stateInit {
 		return wrongState(cmd)
 	}
-	body, err := readCommandBody(s.reader, "IDENTIFY", s.srv.opts.MaxBodyBytes)
+	body, err := readCommandBody(s.conn, s.reader, "IDENTIFY", s.srv.maxIntroduction())
 	if err != nil {
 		return err
 	}
@@ -232,6 +234,9 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	apply := func() { s.writer.apply(&settings) }
 	if !id.FeatureNegotiation {
 		return s.answerFrame(ctx, []byte(nsq.OK), apply)
+	}
+	if err := s.payUpgrade(&settings); err != nil {
+		return err
 	}
 	answer, err := nsq.AppendIdentified(nil, &settings, &limits)
 	if err != nil {

@@ -7,6 +7,9 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
 // errStopped ends the reading of a connection that the server itself ends.
@@ -27,6 +30,7 @@ type meteredConn struct {
 	alive    bool          // a command came since the last Read
 	idle     func()        // called before the socket is waited for
 	armed    time.Time     // the socket's deadline
+	body     arriving      // what is being read
 
 	stopped atomic.Bool
 }
@@ -45,6 +49,7 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		}
 		n, err := c.Conn.Read(p)
 		c.counters.bytesIn.Add(uint64(n))
+		c.body.read += n
 		if n > 0 || err == nil {
 			return n, nil
 		}
@@ -54,7 +59,8 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		if c.stopped.Load() {
 			return 0, errStopped
 		}
-		if c.patience > 0 && time.Since(c.since) >= c.patience {
+		now := time.Now()
+		if c.patience > 0 && now.Sub(c.since) >= c.patience || c.body.late(now) {
 			return 0, err
 		}
 		c.armed = time.Time{} // passed too early: once more
@@ -70,6 +76,9 @@ func (c *meteredConn) arm() error {
 	if c.patience > 0 {
 		due = c.since.Add(c.patience)
 	}
+	if look := c.body.look; !look.IsZero() && (due.IsZero() || look.Before(due)) {
+		due = look
+	}
 	// A deadline that is too early costs one turn of the loop; one that is too
 	// late would be wrong.
 	if c.armed.IsZero() || due.Before(c.armed) {
@@ -82,6 +91,57 @@ func (c *meteredConn) arm() error {
 		return errStopped
 	}
 	return nil
+}
+
+// A body that has been arriving for slowBody at less than slowRate is late while
+// others wait for memory.
+const (
+	slowBody = 5 * time.Second
+	slowRate = 64 << 10 // bytes in a second
+)
+
+// arriving is the body that a connection reads. The zero value is none.
+type arriving struct {
+	memory  *limit.Memory
+	timeout time.Duration // of a whole body
+	began   time.Time
+	look    time.Time // when it is looked at whether it is late; zero: there is no body
+	read    int       // bytes since it began
+}
+
+func (a *arriving) begin(now time.Time) {
+	a.began, a.look, a.read = now, now.Add(min(slowBody, a.timeout)), 0
+}
+
+func (a *arriving) end() { a.look = time.Time{} }
+
+// late says whether the body has taken too long, and if not, when to look again.
+func (a *arriving) late(now time.Time) bool {
+	if a.look.IsZero() || now.Before(a.look) {
+		return false
+	}
+	took := now.Sub(a.began)
+	if took >= a.timeout || a.memory.Pressed() && float64(a.read) < took.Seconds()*slowRate {
+		return true
+	}
+	a.look = now.Add(min(slowBody/5, a.timeout-took))
+	return false
+}
+
+// readBody reads a body of n bytes, which has a bounded time to arrive.
+func (c *meteredConn) readBody(r *nsq.Reader, n int) ([]byte, error) {
+	if n > r.Buffered() {
+		c.body.begin(time.Now())
+		defer c.body.end()
+	}
+	return r.ReadBody(n)
+}
+
+// readMPUB reads the body of an MPUB, likewise.
+func (c *meteredConn) readMPUB(r *nsq.Reader, l nsq.MPUBLimits, emit func([]byte)) (int, error) {
+	c.body.begin(time.Now())
+	defer c.body.end()
+	return r.ReadMPUB(l, emit)
 }
 
 // setPatience changes how long the client may be silent, from now on.

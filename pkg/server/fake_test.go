@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -19,6 +20,8 @@ type fakeBroker struct {
 	topics     map[string]*fakeTopic
 	held       []func() // answers of publishes to "held" topics
 	partitions []int    // that publishes asked for, in order
+
+	onPublish func() // called at each; set before any; nil: nothing
 
 	pause time.Duration // of the process, after each Take that delivers
 	until time.Time     // messages are deliverable; zero: for ever
@@ -70,6 +73,10 @@ func (b *fakeBroker) fail(name string) error {
 		return broker.ErrMessageTooBig
 	case "ordered":
 		return broker.ErrPartitionNeeded
+	case "closed":
+		return coord.ErrNotWritable
+	case "moved":
+		return coord.ErrNotLeading
 	case "crowded":
 		return broker.ErrTooManyConsumers
 	}
@@ -80,6 +87,9 @@ func (b *fakeBroker) fail(name string) error {
 const fakePartitions = 4
 
 func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
+	if b.onPublish != nil {
+		b.onPublish()
+	}
 	b.mu.Lock()
 	b.partitions = append(b.partitions, p.Partition)
 	if p.Partition >= fakePartitions {
@@ -97,11 +107,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 	for _, m := range p.Messages {
 		body := append([]byte(nil), m.Body...)
 		t.bodies = append(t.bodies, string(body))
-		var delay time.Duration
-		if !m.DeliverAt.IsZero() {
-			delay = time.Until(m.DeliverAt)
-		}
-		t.delays = append(t.delays, delay)
+		t.delays = append(t.delays, m.Delay)
 		for _, ch := range t.subs {
 			ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, t.next), stamp: 42, body: body})
 			for _, s := range ch.subs {
@@ -217,6 +223,11 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	}
 	return n, nil
 }
+
+// fakeIDs are the ids of the messages of every topic of a fakeBroker.
+var fakeIDs = seq.NumberingOf("fake", 1)
+
+func (s *fakeSub) Numbering() seq.Numbering { return fakeIDs }
 
 func (s *fakeSub) Deliverable(now time.Time) bool { return s.b.until.IsZero() || !now.After(s.b.until) }
 

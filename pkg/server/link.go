@@ -34,6 +34,10 @@ type link struct {
 	tls    *tls.Conn // around conn; nil: none; of the reader
 	cancel context.CancelCauseFunc
 
+	// ids are those of the messages of the subscription. The reader sets them before
+	// it lets the client have, or answer, any.
+	ids seq.Numbering
+
 	queue      answerQueue
 	wake       chan struct{} // of capacity 1: the writer has something to look at
 	writerDone chan struct{} // closed when the writer has ended
@@ -50,7 +54,9 @@ func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 	host := remoteIP(conn)
 	return &link{
 		srv: srv, log: srv.log.With("remote", conn.RemoteAddr().String()), cancel: cancel,
-		conn:       &meteredConn{Conn: conn, counters: &srv.counters},
+		conn: &meteredConn{
+			Conn: conn, counters: &srv.counters, body: arriving{memory: srv.opts.Memory, timeout: srv.opts.BodyTimeout},
+		},
 		wake:       make(chan struct{}, 1),
 		writerDone: make(chan struct{}),
 		queue: answerQueue{
@@ -138,7 +144,7 @@ func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
 // Unfinished tells the client that a FIN came too late: see broker.Client. A client
 // that does not read its answers is not told.
 func (l *link) Unfinished(id seq.MessageID, reason error) {
-	e := nsq.Errorf(nsq.FinFailed, "%s %s failed %v", nsq.Fin, id, reason)
+	e := nsq.Errorf(nsq.FinFailed, "%s %s failed %v", nsq.Fin, l.ids.ID(id), reason)
 	a := l.newAnswer()
 	a.frame = nsq.AppendFrame(nil, nsq.FrameError, e.Error())
 	if !l.queue.tryPush(a) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
@@ -18,11 +19,17 @@ import (
 type Broker interface {
 	// Publish copies the messages before it returns. It may block, for
 	// back-pressure or to create the topic, until ctx ends. It calls p.Done
-	// exactly once, perhaps before it returns, from any goroutine. That a
-	// partition does not exist is said before it returns.
+	// exactly once, perhaps before it returns, from any goroutine.
 	Publish(ctx context.Context, p broker.Publish)
 	// Subscribe joins a channel. It may block, to create it, until ctx ends.
 	Subscribe(ctx context.Context, s broker.Subscribe) (Subscription, error)
+}
+
+// Answerer answers messages in flight. The text of its errors goes to the client.
+type Answerer interface {
+	Finish(id seq.MessageID) error
+	Requeue(id seq.MessageID, delay time.Duration) error
+	Touch(id seq.MessageID) error
 }
 
 // Subscription is a place in a channel. Take and Deliverable are called by one
@@ -38,13 +45,11 @@ type Subscription interface {
 	// last may still be written to the client at now. If not, nothing of it is,
 	// and Close follows.
 	Deliverable(now time.Time) bool
+	// Numbering says by which ids clients know the messages; it is always the same.
+	Numbering() seq.Numbering
 	// SetReady sets how many messages may be in flight.
 	SetReady(n int)
-	// Finish, Requeue and Touch answer a message in flight. The text of their
-	// errors goes to the client.
-	Finish(id seq.MessageID) error
-	Requeue(id seq.MessageID, delay time.Duration) error
-	Touch(id seq.MessageID) error
+	Answerer
 	// StopDelivery makes every later Take deliver nothing.
 	StopDelivery()
 	// Close leaves the channel and hands back what is in flight.
@@ -58,8 +63,8 @@ type Options struct {
 	Version string
 	// MaxMessageBytes bounds the body of one message. 1 MiB. [max-msg-size]
 	MaxMessageBytes int
-	// MaxBodyBytes bounds the body of an MPUB, IDENTIFY or AUTH; that of a PUB
-	// or DPUB is a message. 5 MiB. [max-body-size]
+	// MaxBodyBytes bounds the body of an MPUB; that of a PUB or DPUB is a message,
+	// that of IDENTIFY or AUTH at most maxIntroduction. 5 MiB. [max-body-size]
 	MaxBodyBytes int
 	// MaxReady bounds RDY. 2500. [max-rdy-count]
 	MaxReady int
@@ -107,6 +112,13 @@ type Options struct {
 	// MaxBodyBytes and MaxMessageBytes.
 	MaxPending      int
 	MaxPendingBytes int
+	// Memory is charged for what connections hold: bodies, what decoding them takes,
+	// compression, and connections as such. nil: no limit.
+	Memory *limit.Memory
+	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While
+	// others wait for memory, one that takes longer than slowBody at less than
+	// slowRate ends its connection before. 60 s.
+	BodyTimeout time.Duration
 	// MagicTimeout is how long a new connection may take to say which protocol it
 	// speaks. 10 s.
 	MagicTimeout time.Duration
@@ -153,6 +165,7 @@ func (o Options) withDefaults() Options {
 	o.MaxDeflateLevel = cmp.Or(o.MaxDeflateLevel, 6)
 	o.MaxPending = cmp.Or(o.MaxPending, 4096)
 	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*max(o.MaxBodyBytes, o.MaxMessageBytes))
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)
 	o.MagicTimeout = cmp.Or(o.MagicTimeout, 10*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 5*time.Second)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)

@@ -6,8 +6,10 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
@@ -15,8 +17,11 @@ import (
 )
 
 // keepMessages is the longest list of messages that a connection keeps for its
-// next publish.
-const keepMessages = 4096
+// next publish, and that it is not charged for.
+const keepMessages = 512
+
+// firstMessages is what such a list begins with.
+const firstMessages = 16
 
 // publisher executes the publishing commands of one connection, for its reader.
 type publisher struct {
@@ -24,7 +29,10 @@ type publisher struct {
 	reader   *nsq.Reader
 	rights   *rights
 	messages []topic.Message // of the publish under way
-	last     *producedTopic  // published to last
+	memory   *purse
+	listed   int            // bytes of memory that are paid for messages
+	refused  error          // why there is no memory for more messages
+	last     *producedTopic // published to last
 }
 
 // producedTopic is a topic that a connection has published to.
@@ -107,7 +115,10 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 	case int(size) > p.link.srv.opts.MaxMessageBytes:
 		return nsq.Errorf(nsq.BadMessage, "%s message too big %d > %d", cmd.Verb, size, p.link.srv.opts.MaxMessageBytes)
 	}
-	body, err := p.reader.ReadBody(int(size))
+	body, err := p.link.conn.readBody(p.reader, int(size))
+	if errors.Is(err, limit.ErrNoMemory) {
+		return publishError(cmd.Verb, t.name, err, false)
+	}
 	if err != nil {
 		return cutOff(err, nsq.BadMessage, "%s failed to read message body", cmd.Verb)
 	}
@@ -116,7 +127,7 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 	}
 	m := topic.Message{Body: body}
 	if delay > 0 {
-		m.DeliverAt = time.Now().Add(delay)
+		m.Delay = delay
 	}
 	p.messages = append(p.messages[:0], m)
 	return p.publish(ctx, cmd.Verb, t, partitionParam(where), len(body))
@@ -135,37 +146,81 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	if err := p.rights.publish(ctx, cmd.Verb, t); err != nil {
 		return err
 	}
-	body, err := readCommandBody(p.reader, "MPUB", p.link.srv.opts.MaxBodyBytes)
+	opts := &p.link.srv.opts
+	if _, err := readBodySize(p.reader, "MPUB", opts.MaxBodyBytes); err != nil {
+		return err
+	}
+	defer p.shrink()
+	p.messages = p.messages[:0]
+	size, err := p.link.conn.readMPUB(p.reader, nsq.MPUBLimits{Message: opts.MaxMessageBytes, Body: opts.MaxBodyBytes}, p.addMessage)
+	if errors.Is(err, limit.ErrNoMemory) {
+		return publishError(cmd.Verb, t.name, err, false)
+	}
 	if err != nil {
 		return err
 	}
-	p.messages = p.messages[:0]
-	if err := nsq.SplitMPUB(body, p.link.srv.opts.MaxMessageBytes, p.addMessage); err != nil {
-		return err
+	if p.refused != nil {
+		return publishError(cmd.Verb, t.name, p.refused, false)
 	}
-	err = p.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), len(body))
-	if cap(p.messages) > keepMessages {
-		p.messages = nil
-	}
-	return err
+	return p.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), size)
 }
 
+// messageBytes is what the list of a publish's messages takes for each.
+const messageBytes = int(unsafe.Sizeof(topic.Message{}))
+
+// addMessage lists a message, unless there is no memory for the list.
 func (p *publisher) addMessage(body []byte) {
-	p.messages = append(p.messages, topic.Message{Body: body})
+	if len(p.messages) == cap(p.messages) && p.refused == nil {
+		p.refused = p.growList()
+	}
+	if p.refused == nil {
+		p.messages = append(p.messages, topic.Message{Body: body})
+	}
 }
 
-// readCommandBody reads the body of IDENTIFY, AUTH or MPUB, of at most max bytes.
-func readCommandBody(r *nsq.Reader, verb string, max int) ([]byte, error) {
+// growList doubles the list of messages.
+func (p *publisher) growList() error {
+	room := max(2*cap(p.messages), firstMessages)
+	if room > keepMessages {
+		if err := p.memory.Take(room*messageBytes - p.listed); err != nil {
+			return err
+		}
+		p.listed = room * messageBytes
+	}
+	p.messages = append(make([]topic.Message, 0, room), p.messages...)
+	return nil
+}
+
+// shrink drops a long list of messages after a publish.
+func (p *publisher) shrink() {
+	p.refused = nil
+	if p.listed > 0 {
+		p.memory.Give(p.listed)
+		p.messages, p.listed = nil, 0
+	}
+}
+
+// readBodySize reads the size of the body of IDENTIFY, AUTH or MPUB, of at most max bytes.
+func readBodySize(r *nsq.Reader, verb string, max int) (int, error) {
 	size, err := r.ReadSize()
 	switch {
 	case err != nil:
-		return nil, cutOff(err, nsq.BadBody, "%s failed to read body size", verb)
+		return 0, cutOff(err, nsq.BadBody, "%s failed to read body size", verb)
 	case int(size) > max:
-		return nil, nsq.Errorf(nsq.BadBody, "%s body too big %d > %d", verb, size, max)
+		return 0, nsq.Errorf(nsq.BadBody, "%s body too big %d > %d", verb, size, max)
 	case size <= 0:
-		return nil, nsq.Errorf(nsq.BadBody, "%s invalid body size %d", verb, size)
+		return 0, nsq.Errorf(nsq.BadBody, "%s invalid body size %d", verb, size)
 	}
-	body, err := r.ReadBody(int(size))
+	return int(size), nil
+}
+
+// readCommandBody reads the body of IDENTIFY or AUTH, of at most max bytes.
+func readCommandBody(conn *meteredConn, r *nsq.Reader, verb string, max int) ([]byte, error) {
+	size, err := readBodySize(r, verb, max)
+	if err != nil {
+		return nil, err
+	}
+	body, err := conn.readBody(r, size)
 	if err != nil {
 		return nil, cutOff(err, nsq.BadBody, "%s failed to read body", verb)
 	}
@@ -182,11 +237,15 @@ func cutOff(err error, code nsq.Code, format string, args ...any) error {
 }
 
 // partitionParam reads the partition of a publish or subscription. Standard
-// clients give none; what is no number is surplus and ignored.
+// clients give none; what is no number is surplus and ignored. A number that no
+// partition can have is returned as one that no topic has.
 func partitionParam(text []byte) int {
 	n, err := nsq.ParseDecimal(text)
-	if err != nil || n > maxPartition {
+	if errors.Is(err, nsq.ErrNotDecimal) {
 		return broker.AnyPartition
+	}
+	if err != nil || n > maxPartition {
+		return maxPartition + 1
 	}
 	return int(n)
 }
@@ -196,19 +255,12 @@ func partitionParam(text []byte) int {
 func (p *publisher) publish(ctx context.Context, verb nsq.Verb, t *producedTopic, partition, size int) error {
 	a := p.link.newAnswer()
 	a.verb, a.topic, a.count, a.bytes = verb, t, len(p.messages), size
-	a.reroute = partition != broker.AnyPartition
-	a.phase.Store(phaseCalling)
+	a.phase.Store(phaseWaiting)
 	ask := broker.Publish{Topic: t.name, Partition: partition, Messages: p.messages, Done: a.done}
-	reroute := a.reroute
 	if err := p.link.push(ctx, a); err != nil {
 		return err
 	}
-	p.link.srv.broker.Publish(ctx, ask)
-	// From here on the answer may be another connection's, unless it can reroute.
-	if reroute && !a.phase.CompareAndSwap(phaseCalling, phaseWaiting) && a.phase.CompareAndSwap(phaseRerouted, phaseWaiting) {
-		ask.Partition = broker.AnyPartition
-		p.link.srv.broker.Publish(ctx, ask)
-	}
+	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be another connection's
 	clear(p.messages)
 	return nil
 }

@@ -25,6 +25,8 @@ type Server struct {
 	buffers  nsq.Buffers
 	answers  *sync.Pool
 	counters counters
+	crowded  complaints     // of connections that are too many
+	denied   complaints     // of AUTH that failed
 	running  sync.WaitGroup // sessions
 
 	mu        sync.Mutex // guards the following
@@ -133,16 +135,17 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	s.counters.connections.Add(1)
 	// Sessions end when they are drained, not when accepting ends.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	c := newSession(s, conn, cancel)
+	c := newSession(ctx, s, conn, cancel)
 	s.mu.Lock()
 	refused := s.closed
 	full := s.opts.MaxConnections > 0 && len(s.sessions) >= s.opts.MaxConnections
-	if !refused && !full {
+	poor := !refused && !full && !c.standing.Try(connectionCost)
+	if !refused && !full && !poor {
 		s.sessions[c] = struct{}{}
 		s.running.Add(1)
 	}
 	s.mu.Unlock()
-	if !refused && !full {
+	if !refused && !full && !poor {
 		s.counters.open.Add(1)
 		go func() {
 			defer s.running.Done()
@@ -154,8 +157,13 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	cancel(ErrClosed)
 	if full {
 		s.counters.ended[EndLimit].Add(1)
-		s.log.Warn("connection refused: too many", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
-		refuse(conn)
+		s.crowded.warn(s.log, time.Now(), "connection refused: too many", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
+		refuse(conn, "too many connections")
+	}
+	if poor {
+		s.counters.ended[EndLimit].Add(1)
+		s.crowded.warn(s.log, time.Now(), "connection refused: the memory budget is used up", "remote", conn.RemoteAddr())
+		refuse(conn, c.standing.Refuse().Error())
 	}
 	// There is nothing to tell: the client has got what it can get.
 	_ = conn.Close()
@@ -165,11 +173,11 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 // The frame fits any socket's buffer, so that accepting does not wait for it.
 const refuseTimeout = 10 * time.Millisecond
 
-func refuse(conn net.Conn) {
+func refuse(conn net.Conn, why string) {
 	if conn.SetWriteDeadline(time.Now().Add(refuseTimeout)) != nil {
 		return
 	}
-	_, _ = conn.Write(nsq.AppendFrame(nil, nsq.FrameError, nsq.Errorf(nsq.Invalid, "too many connections").Error()))
+	_, _ = conn.Write(nsq.AppendFrame(nil, nsq.FrameError, nsq.Errorf(nsq.Invalid, "%s", why).Error()))
 }
 
 func (s *Server) forget(c *session) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -26,6 +27,8 @@ type session struct {
 	writer    *writer
 	reader    *nsq.Reader
 	publisher *publisher
+	memory    *purse      // of the reader: bodies and their messages
+	standing  limit.Share // what it holds for as long as it stays
 	rights    *rights
 	stream    io.ReadWriter // the socket or what it was upgraded to
 	upgraded  bool
@@ -36,13 +39,15 @@ type session struct {
 	commands  [nsq.VerbCount]uint32
 }
 
-func newSession(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *session {
+func newSession(ctx context.Context, srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *session {
 	l := newLink(srv, conn, cancel)
-	s := &session{link: l, stream: l.conn, settings: srv.limits.Defaults()}
+	s := &session{link: l, stream: l.conn, settings: srv.limits.Defaults(), standing: srv.opts.Memory.Share(limit.Connections)}
 	l.conn.idle = s.rest
 	s.reader = nsq.NewReader(l.conn, &srv.buffers)
 	s.rights = &rights{link: l}
-	s.publisher = &publisher{link: l, reader: s.reader, rights: s.rights}
+	s.memory = newPurse(ctx, srv.opts.Memory)
+	s.reader.SetPurse(s.memory)
+	s.publisher = &publisher{link: l, reader: s.reader, rights: s.rights, memory: s.memory}
 	s.writer = newWriter(l, &s.settings)
 	s.describe(func(*broker.ClientStats) {})
 	return s
@@ -51,6 +56,8 @@ func newSession(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *ses
 // run serves the connection until it ends.
 func (s *session) run(ctx context.Context) {
 	defer s.cancel(nil)
+	defer s.standing.Close()
+	defer s.memory.share.Close()
 	defer s.reader.Release()
 	s.conn.setPatience(s.srv.opts.MagicTimeout, time.Now())
 	known, err := s.reader.ReadMagic()

@@ -47,7 +47,9 @@ func (s *session) upgrade(ctx context.Context, answer []byte, apply func()) erro
 	}
 	switch {
 	case s.settings.Snappy:
-		s.startSnappy()
+		if err := s.startSnappy(); err != nil {
+			return err
+		}
 	case s.settings.Deflate:
 		if err := s.startDeflate(); err != nil {
 			return err
@@ -87,20 +89,24 @@ func (s *session) startTLS(ctx context.Context) error {
 }
 
 // startSnappy puts the snappy framing format around the stream.
-func (s *session) startSnappy() {
-	to := snappy.NewBufferedWriter(s.stream)
+func (s *session) startSnappy() error {
+	to, flush, err := compressed(s.stream, &s.srv.buffers, snappyAround)
+	if err != nil {
+		return err
+	}
 	s.describe(func(about *broker.ClientStats) { about.Snappy = true })
-	s.replace(snappy.NewReader(s.stream), to, to.Flush)
+	s.replace(snappy.NewReader(s.stream), to, flush)
+	return nil
 }
 
 // startDeflate puts raw deflate around the stream.
 func (s *session) startDeflate() error {
-	to, err := flate.NewWriter(s.stream, s.settings.DeflateLevel)
+	to, flush, err := compressed(s.stream, &s.srv.buffers, deflateAround(s.settings.DeflateLevel))
 	if err != nil {
 		return err
 	}
 	s.describe(func(about *broker.ClientStats) { about.Deflate = true })
-	s.replace(flate.NewReader(s.stream), to, to.Flush)
+	s.replace(flate.NewReader(s.stream), to, flush)
 	return nil
 }
 

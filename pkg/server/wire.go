@@ -4,8 +4,11 @@ import (
 	"errors"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // wireRule chooses the code for an error of the broker. The name in the text is
@@ -19,16 +22,34 @@ type wireRule struct {
 
 // publishRules are the publishes that are wrong in themselves. Every other
 // failure is the broker's: its code does not end the connection.
-func publishRules() [3]wireRule {
+func publishRules() [5]wireRule {
 	return [...]wireRule{
 		{broker.ErrInvalidTopic, nsq.BadTopic, "%s topic name %q is not valid"},
 		{broker.ErrMessageTooBig, nsq.BadMessage, "%s message too big for topic %q"},
+		{coord.ErrTooBig, nsq.BadBody, "%s body too big for topic %q: publish fewer messages at a time"},
+		{broker.ErrPartitionNotFound, nsq.BadPartition, "%s topic %q does not have the partition"},
 		{broker.ErrPartitionNeeded, nsq.BadPartition, "%s to topic %q needs a partition or a key"},
 	}
 }
 
-// publishError returns what the client is told of a publish that failed.
-func publishError(verb nsq.Verb, topic string, err error) *nsq.Error {
+// extendedRules are the refusals that have a code of their own for clients which asked
+// for extensions: they look for the partition's leader again. The code stands alone.
+func extendedRules() [8]wireRule {
+	return [...]wireRule{
+		{cause: coord.ErrNotLeading, code: nsq.FailedOnNotLeader},
+		{cause: coord.ErrMoving, code: nsq.FailedOnNotLeader},
+		{cause: topic.ErrNotLeased, code: nsq.FailedOnNotLeader},
+		{cause: coord.ErrNotWritable, code: nsq.FailedOnNotWritable},
+		{cause: broker.ErrDiskFull, code: nsq.FailedOnNotWritable},
+		{cause: commitlog.ErrNoSpace, code: nsq.FailedOnNotWritable},
+		{cause: broker.ErrNoLeader, code: nsq.FailedOnNotWritable},
+		{cause: broker.ErrExiting, code: nsq.FailedOnNotWritable},
+	}
+}
+
+// publishError returns what the client is told of a publish that failed. Whether the
+// messages may be stored is said by the error's fate, whatever else it is.
+func publishError(verb nsq.Verb, topic string, err error, extended bool) *nsq.Error {
 	for _, rule := range publishRules() {
 		if errors.Is(err, rule.cause) {
 			return nsq.Errorf(rule.code, rule.text, verb, topic)
@@ -42,10 +63,17 @@ func publishError(verb nsq.Verb, topic string, err error) *nsq.Error {
 		code = nsq.DPubFailed
 	default:
 	}
-	if fate.Of(err) == fate.Uncertain {
-		return nsq.Errorf(code, "%s failed %v (outcome unknown)", verb, err)
+	if fate.Of(err) != fate.Refused {
+		return nsq.Errorf(code, "%s failed, outcome unknown: %v", verb, err)
 	}
-	return nsq.Errorf(code, "%s failed %v", verb, err)
+	if extended {
+		for _, rule := range extendedRules() {
+			if errors.Is(err, rule.cause) {
+				return &nsq.Error{Code: rule.code}
+			}
+		}
+	}
+	return nsq.Errorf(code, "%s failed, refused: %v", verb, err)
 }
 
 // subscribeError returns what the client is told of a SUB that failed.
@@ -55,12 +83,11 @@ func subscribeError(topic, channel string, err error) *nsq.Error {
 		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
 	case errors.Is(err, broker.ErrInvalidChannel):
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
+	case errors.Is(err, broker.ErrPartitionNotFound):
+		return nsq.Errorf(nsq.BadPartition, "SUB topic %q does not have the partition", topic)
 	}
 	return nsq.Errorf(nsq.SubFailed, "SUB failed %v", err)
 }
-
-// isNoPartition reports whether a partition that was asked for does not exist.
-func isNoPartition(err error) bool { return errors.Is(err, broker.ErrPartitionNotFound) }
 
 // errNotInFlight is said of an id that this broker cannot have given out.
 var errNotInFlight = fate.Refuse("ID not in flight")

@@ -40,6 +40,7 @@ type writer struct {
 	average int // bytes of a message frame, about
 	urgent  bool
 
+	extended bool          // the client knows the extensions' codes
 	interval time.Duration // of heartbeats; 0: none
 	next     time.Time     // heartbeat
 	timer    *time.Timer
@@ -63,6 +64,7 @@ func newWriter(l *link, settings *nsq.Settings) *writer {
 // apply makes negotiated settings count.
 func (w *writer) apply(settings *nsq.Settings) {
 	w.limit = settings.OutputBufferSize
+	w.extended = settings.Extended
 	w.interval = settings.Heartbeat
 	w.next = time.Now().Add(w.interval)
 	if w.timer != nil {
@@ -161,9 +163,7 @@ func (w *writer) writeAnswers(ctx context.Context) (n int, over bool) {
 		if !over {
 			over = w.writeAnswer(ctx, a)
 		}
-		if !a.reroute { // its reader may still look at it
-			a.release()
-		}
+		a.release()
 	}
 	return n, over
 }
@@ -178,7 +178,7 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 		w.buf = nsq.AppendFrame(w.buf, nsq.FrameResponse, nsq.OK)
 		a.topic.published.Add(uint64(a.count))
 	case a.topic != nil:
-		e := publishError(a.verb, a.topic.name, a.err)
+		e := publishError(a.verb, a.topic.name, a.err, w.extended)
 		if e.Fatal() {
 			fatal = e
 			break
@@ -249,7 +249,7 @@ func (w *writer) emit(d *topic.Delivery) error {
 	if need := len(w.buf) + nsq.MessageOverhead + len(d.Body); need > cap(w.buf) {
 		w.grow(need)
 	}
-	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, d.ID, d.Body)
+	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, w.link.ids.ID(d.ID), d.Body)
 	w.emitted++
 	return nil
 }

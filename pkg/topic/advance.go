@@ -1,9 +1,11 @@
 package topic
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -11,9 +13,9 @@ import (
 // advance is what a leader tells the other replicas of one finished message of
 // an ordered channel, between two snapshots. Numbers are unsigned varints:
 //
-//	+-------------+---------------+------+-----------+---------+----------+
-//	| version = 1 | name length v | name | version v | floor v | offset v |
-//	+-------------+---------------+------+-----------+---------+----------+
+//	+-------------+---------------+------+-----------+---------+----------+---------+
+//	| version = 1 | name length v | name | version v | floor v | offset v | moves v |
+//	+-------------+---------------+------+-----------+---------+----------+---------+
 //
 // It carries no checksum: whoever sends it does.
 type advance struct {
@@ -21,9 +23,13 @@ type advance struct {
 	version uint64     // of the channel
 	floor   seq.Offset // everything below is finished
 	offset  seq.Offset // and this, at or above the floor
+	moves   uint64     // see ChannelPosition
 }
 
-const advanceVersion = 1
+const (
+	advanceVersion = 1
+	maxAdvanceHead = 1 + 5*binary.MaxVarintLen64 // the most that a change takes beside the name
+)
 
 // errBadAdvance is wrapped by the errors of decodeAdvance.
 var errBadAdvance = errors.New("not a change of a position")
@@ -35,7 +41,8 @@ func (a advance) append(dst []byte) []byte {
 	dst = append(dst, a.channel...)
 	dst = binary.AppendUvarint(dst, a.version)
 	dst = binary.AppendUvarint(dst, uint64(a.floor))
-	return binary.AppendUvarint(dst, uint64(a.offset))
+	dst = binary.AppendUvarint(dst, uint64(a.offset))
+	return binary.AppendUvarint(dst, a.moves)
 }
 
 // decodeAdvance reads exactly one change and keeps no reference to its bytes.
@@ -48,7 +55,7 @@ func decodeAdvance(data []byte) (advance, error) {
 	}
 	d := positionsReader{rest: data[1:]}
 	name := d.bytes()
-	a := advance{channel: string(name), version: d.number(), floor: seq.Offset(d.number()), offset: seq.Offset(d.number())}
+	a := advance{channel: string(name), version: d.number(), floor: seq.Offset(d.number()), offset: seq.Offset(d.number()), moves: d.number()}
 	switch {
 	case d.err != nil:
 		return advance{}, fmt.Errorf("%w: %w", errBadAdvance, d.err)
@@ -63,27 +70,31 @@ func decodeAdvance(data []byte) (advance, error) {
 }
 
 // apply makes the change to a snapshot. Made again, or late, it does nothing:
-// a position never moves back by it. A channel that the snapshot does not have
-// is added, since a change says enough; one of another version is older or
-// newer than the change, and the newer counts.
+// a position never moves back by it.
 func (s *Snapshot) apply(a advance) {
-	for i := range s.Channels {
-		c := &s.Channels[i]
-		if c.Name != a.channel {
-			continue
-		}
-		if c.Version < a.version {
-			*c = ChannelPosition{Name: a.channel, Version: a.version}
-			c.Position.Floor = a.floor
-		}
-		if c.Version == a.version {
-			c.Position.AdvanceTo(a.floor)
-			c.Position.Finish(a.offset)
-		}
-		return
+	if c := s.meet(a.channel, a.version, a.moves, a.floor); c != nil {
+		c.Position.AdvanceTo(a.floor)
+		c.Position.Finish(a.offset)
 	}
-	c := ChannelPosition{Name: a.channel, Version: a.version}
-	c.Position.Floor = a.floor
-	c.Position.Finish(a.offset)
-	s.Channels = append(s.Channels, c)
+}
+
+// meet returns the channel that a change of its position is about, or nil if the
+// snapshot knows newer of it. A channel that the snapshot does not have, or only
+// from before an operator moved it, begins at the floor that the change names:
+// everything below is finished.
+func (s *Snapshot) meet(name string, version, moves uint64, floor seq.Offset) *ChannelPosition {
+	i := slices.IndexFunc(s.Channels, func(c ChannelPosition) bool { return c.Name == name })
+	if i < 0 {
+		i = len(s.Channels)
+		s.Channels = append(s.Channels, ChannelPosition{Name: name})
+	}
+	c := &s.Channels[i]
+	switch cmp.Or(cmp.Compare(c.Version, version), cmp.Compare(c.Moves, moves)) {
+	case -1:
+		*c = ChannelPosition{Name: name, Version: version, Moves: moves}
+		c.Position.Floor = floor
+	case 1:
+		return nil
+	}
+	return c
 }

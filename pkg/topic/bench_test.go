@@ -23,9 +23,12 @@ func newPostman(b *testing.B, to *Standby) *postman {
 		defer close(m.full)
 		for p := range m.bag {
 			var err error
-			if p.snapshot {
+			switch p.kind {
+			case aSnapshot:
 				err = to.Replace(p.data)
-			} else {
+			case anUpdate:
+				err = to.Update(p.data)
+			case aChange:
 				err = to.Advance(p.data)
 			}
 			p.done(err)
@@ -39,9 +42,17 @@ func (*postman) Append(commitlog.Entry) error { return nil }
 func (*postman) Shared() bool                 { return true }
 func (*postman) Epoch() seq.Epoch             { return 1 }
 func (m *postman) SharePositions(data []byte, done func(error)) {
-	m.bag <- parcel{true, data, done}
+	m.bag <- parcel{kind: aSnapshot, data: data, done: done}
 }
-func (m *postman) ShareAdvance(data []byte, done func(error)) { m.bag <- parcel{false, data, done} }
+
+func (m *postman) ShareUpdate(data []byte, done func(error)) func([]byte) {
+	m.bag <- parcel{kind: anUpdate, data: data, done: done}
+	return func([]byte) {}
+}
+
+func (m *postman) ShareAdvance(data []byte, done func(error)) {
+	m.bag <- parcel{kind: aChange, data: data, done: done}
+}
 
 func benchStandby(b *testing.B) *Standby {
 	fsys := vfs.NewMem()
@@ -55,7 +66,11 @@ func benchStandby(b *testing.B) *Standby {
 type nobody struct{ postman }
 
 func (nobody) SharePositions(_ []byte, done func(error)) { done(nil) }
-func (nobody) ShareAdvance(_ []byte, done func(error))   { done(nil) }
+func (nobody) ShareUpdate(_ []byte, done func(error)) func([]byte) {
+	done(nil)
+	return func([]byte) {}
+}
+func (nobody) ShareAdvance(_ []byte, done func(error)) { done(nil) }
 
 const benchMessages = 100_000
 
@@ -76,7 +91,7 @@ func benchPartition(b *testing.B) *Partition {
 	}
 	m := Message{Body: make([]byte, 128)}
 	for range benchMessages / 1000 {
-		builder := commitlog.NewBuilder(0)
+		builder := new(commitlog.Builder)
 		for range 1000 {
 			m.appendRecord(builder)
 		}
@@ -92,6 +107,7 @@ func benchPartition(b *testing.B) *Partition {
 	if err != nil {
 		b.Fatal(err)
 	}
+	p.Serve(loner{})
 	return p
 }
 

@@ -31,12 +31,15 @@ type Channel struct {
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
+	recorder  *channel.Recorder // of state
 	consumers []*Consumer
 	waiting   waitlist
-	lastID    uint64 // of a consumer
-	armed     bool   // ticks have been asked for
+	lastID    uint64     // of a consumer
+	armed     bool       // ticks have been asked for
+	finishing finishings // FINs that others have yet to store, in order
 	movers    movers
-	closed    error // why it ended; nil while it lives
+	closed    error  // why it ended; nil while it lives
+	moves     uint64 // see ChannelPosition
 }
 
 // movers are operators that wait until nothing is held. Nothing is delivered
@@ -62,7 +65,7 @@ func (m *movers) release() {
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
-	return &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s}
+	return &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s)}
 }
 
 // Name returns the channel's name.
@@ -117,6 +120,13 @@ func (c *Channel) Seek(o seq.Offset) error {
 	return c.move(func(s *channel.State) { s.Seek(o) })
 }
 
+// Skip finishes the messages of [from, end) that are not in flight, as if a consumer
+// had. When it returns, that is on this node's disk.
+func (c *Channel) Skip(from, end seq.Offset) error {
+	end = min(end, c.p.o.Log.CommittedEnd())
+	return c.move(func(s *channel.State) { s.Skip(from, end) })
+}
+
 // moveTimeout bounds how long Seek and Empty wait for other replicas.
 const moveTimeout = 5 * time.Second
 
@@ -131,8 +141,10 @@ func (c *Channel) move(f func(*channel.State)) error {
 		c.change(func(*channel.State) { c.movers.n-- })
 		return err
 	}
+	moves := c.p.nextMove()
 	c.change(func(s *channel.State) {
 		f(s)
+		c.moves = moves
 		c.movers.n--
 	})
 	_, err := c.p.store()
@@ -164,9 +176,9 @@ func (c *Channel) settle() error {
 	return nil
 }
 
-func (c *Channel) deferUntil(o seq.Offset, at time.Time) {
+func (c *Channel) deferFor(o seq.Offset, now time.Time, delay time.Duration) {
 	c.mu.Lock()
-	c.state.Defer(o, at)
+	c.state.Defer(o, now, delay)
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.arm(arm)
@@ -196,19 +208,13 @@ func (c *Channel) Trim() {
 	c.state.Trim()
 }
 
-// position returns what a checkpoint keeps of the channel.
-func (c *Channel) position() channel.Position {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Position()
-}
-
 // armLocked says whether ticks must be asked for, and notes that they were.
 func (c *Channel) armLocked() bool {
 	if c.armed || c.closed != nil {
 		return false
 	}
 	_, c.armed = c.state.NextEvent()
+	c.armed = c.armed || len(c.finishing) > 0
 	return c.armed
 }
 
@@ -219,7 +225,8 @@ func (c *Channel) arm(needed bool) {
 }
 
 // Tick lets what is due at now happen: messages time out or cease to be
-// deferred. It returns whether ticks are still needed.
+// deferred, and FINs are given up that others have not stored in time. It returns
+// whether ticks are still needed.
 func (c *Channel) Tick(now time.Time) bool {
 	end := c.p.visibleEnd()
 	c.mu.Lock()
@@ -229,12 +236,22 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.dirty.mark()
 		_, ok = c.state.NextEvent()
 	}
-	c.armed = ok && c.closed == nil
+	late := c.finishing.giveUp(c.p.o.Now(), c.state)
+	if len(late) > 0 && c.state.Held() == 0 {
+		c.movers.release()
+	}
+	c.armed = (ok || len(c.finishing) > 0) && c.closed == nil
 	armed, ready := c.armed, 0
 	if c.state.HasReady(now, end) {
 		ready = int(c.state.Counts(end).Depth)
 	}
 	c.mu.Unlock()
+	if len(late) > 0 {
+		c.p.dirty.mark()
+	}
+	for _, f := range late {
+		f.by.unfinished(f.offset)
+	}
 	c.p.stir()
 	c.wakeFor(ready)
 	return armed

@@ -30,6 +30,10 @@ type ConsumerOptions struct {
 	Wake func()
 	// Ended says that the channel is gone, and why. It must not block.
 	Ended func(reason error)
+	// Unfinished says that a Finish that was taken failed: others have not stored it
+	// within FinTimeout, and the message is ready again. It must not block. nil: nobody
+	// is told.
+	Unfinished func(o seq.Offset, err error)
 	// Owner is whatever the caller wants Channel.Consumers to lead back to.
 	Owner any
 }
@@ -73,7 +77,7 @@ type undo struct {
 
 type lateMessage struct {
 	offset seq.Offset
-	at     time.Time
+	rest   time.Duration // of its delay
 }
 
 // Join adds a consumer to the channel. max bounds their number; 0: no bound.
@@ -117,7 +121,12 @@ func (k *Consumer) Leave() (left int) {
 	return left
 }
 
-func (k *Consumer) wake()              { k.o.Wake() }
+func (k *Consumer) wake() { k.o.Wake() }
+func (k *Consumer) unfinished(o seq.Offset) {
+	if k.o.Unfinished != nil {
+		k.o.Unfinished(o, ErrFinNotStored)
+	}
+}
 func (k *Consumer) ended(reason error) { k.o.Ended(reason) }
 
 // Owner returns what the consumer joined with.
@@ -162,7 +171,7 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 			return 0, nil
 		}
 		sent, err := k.handOver(now, emit)
-		k.putBack()
+		k.putBack(now)
 		if sent > 0 || err != nil {
 			k.delivered.Add(uint64(sent))
 			return sent, err
@@ -221,42 +230,46 @@ func (k *Consumer) Pass() {
 	}
 }
 
+// sampled says whether a message is delivered at a sample rate in percent, 0 for
+// all of them, when 0 to 99 is drawn for it.
+func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
+
 // handOver reads what was taken and emits it.
 func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int, err error) {
 	var d Delivery
 	for i, t := range k.taken {
-		if k.o.SampleRate > 0 && rand.IntN(100) >= k.o.SampleRate {
+		if !sampled(k.o.SampleRate, rand.IntN(100)) {
 			k.undo.gone = append(k.undo.gone, t.Offset)
 			continue
 		}
-		at, err := k.read(t, &d)
+		delay, err := k.read(t, &d)
 		if err != nil {
 			if err = k.unreadable(err, k.taken[i:]); err != nil {
 				return sent, err
 			}
 			return sent, nil
 		}
-		if !at.IsZero() && at.After(now) {
-			k.undo.late = append(k.undo.late, lateMessage{t.Offset, at})
+		if rest := k.ch.p.rest(k.batch, t.Offset, delay, now); rest > 0 {
+			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
 		}
 		if err := emit(&d); err != nil {
 			k.giveBack(k.taken[i:])
 			return sent, err
 		}
-		if sent++; sent == 1 && t.Attempts == 1 && at.IsZero() {
-			k.ch.p.o.Observer.ObserveDelivery(now.Sub(time.Unix(0, d.Timestamp)))
+		if sent++; sent == 1 && t.Attempts == 1 && delay == 0 {
+			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.batch), now))
 		}
 	}
 	return sent, nil
 }
 
-// read fills d with a taken message and returns when it is due.
-func (k *Consumer) read(t channel.Delivery, d *Delivery) (due time.Time, err error) {
+// read fills d with a taken message and returns its publisher's delay.
+func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay time.Duration, err error) {
 	if !k.have || t.Offset < k.batch.First() || t.Offset >= k.batch.End() {
 		k.have = false
 		if k.batch, err = k.reader.Batch(t.Offset); err != nil {
-			return due, err
+			return 0, err
 		}
 		k.records, k.next, k.have = k.batch.Records(t.Offset), t.Offset, true
 	}
@@ -266,18 +279,18 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (due time.Time, err err
 	_, raw, ok := k.records.Next()
 	if !ok {
 		k.have = false
-		return due, fmt.Errorf("offset %d: %w", t.Offset, errBadRecord)
+		return 0, fmt.Errorf("offset %d: %w", t.Offset, errBadRecord)
 	}
 	k.next = t.Offset + 1
 	m, err := decodeRecord(raw)
 	if err != nil {
-		return due, err
+		return 0, err
 	}
 	*d = Delivery{
 		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.batch.Timestamp(), Attempts: t.Attempts,
 		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.batch.Position(), RawSize: int32(len(raw)),
 	}
-	return m.DeliverAt, nil
+	return m.Delay, nil
 }
 
 // unreadable decides what becomes of taken messages when the first of them
@@ -335,14 +348,14 @@ func (k *Consumer) release() {
 
 // putBack tells the channel what became of messages that were taken and not
 // handed over.
-func (k *Consumer) putBack() {
+func (k *Consumer) putBack(now time.Time) {
 	c, u := k.ch, &k.undo
 	if len(u.late)+len(u.gone)+len(u.back) == 0 {
 		return
 	}
 	c.mu.Lock()
 	for _, m := range u.late {
-		c.state.Defer(m.offset, m.at)
+		c.state.Defer(m.offset, now, m.rest)
 	}
 	for _, o := range u.gone {
 		c.state.Drop(o)
@@ -368,7 +381,8 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 // that is kept, that counts, and the next message is delivered, once this node
 // has noted it and the other replicas, where there are any, know. Until then the
 // message can be answered no more, does not time out, and holds the next one
-// back. If the node cannot note it, it is delivered again; so it is by the next
+// back; after FinTimeout it is ready again, and ConsumerOptions.Unfinished is called. If
+// the node cannot note it, it is delivered again; so it is by the next
 // leader if the term ends before, unless that one has heard of it. An ephemeral
 // channel keeps nothing: there it counts at once, whatever the order.
 func (k *Consumer) Finish(o seq.Offset) error {
@@ -390,20 +404,28 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		err = c.state.Finish(o, k.id)
 	}
 	more := err == nil && c.waiting.len() > 0 && c.state.Ordered()
-	floor := min(c.state.Floor(), o) // it may be counted already
+	floor, moves := min(c.state.Floor(), o), c.moves // it may be counted already
+	var f *finishing
+	arm := false
 	if err == nil {
 		k.recountLocked()
+		if share {
+			f = &finishing{o, k, c.p.o.Now()}
+			c.finishing = append(c.finishing, f)
+			arm = c.armLocked()
+		}
 	}
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	c.arm(arm)
 	if ordered {
-		data := advance{channel: c.name, version: c.version, floor: floor, offset: o}.append(nil)
+		data := advance{channel: c.name, version: c.version, floor: floor, offset: o, moves: moves}.append(make([]byte, 0, maxAdvanceHead+len(c.name)))
 		if share {
-			c.p.sharing.advance(change{data: data, done: func(err error) { k.shared(o, data, err) }})
+			c.p.sharing.advance(change{data: data, done: func(err error) { k.shared(f, o, data, err) }})
 		} else {
-			k.shared(o, data, nil)
+			k.shared(nil, o, data, nil)
 		}
 		return nil
 	}
@@ -433,13 +455,21 @@ func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
 
 // shared ends a Finish that others had to hear of, and that this node has to
 // note: where it cannot, the message is delivered again. An error says that the
-// term is over: nothing is delivered here any more.
-func (k *Consumer) shared(o seq.Offset, data []byte, err error) {
+// term is over: nothing is delivered here any more. What was given up meanwhile is
+// not ended twice.
+func (k *Consumer) shared(f *finishing, o seq.Offset, data []byte, err error) {
 	c := k.ch
-	if err == nil {
-		err = c.p.note(c.name, data)
-	} else {
+	if err != nil {
 		c.p.over.Store(true)
+	}
+	c.mu.Lock()
+	waits := f == nil || c.finishing.settle(f)
+	c.mu.Unlock()
+	if !waits {
+		return
+	}
+	if err == nil {
+		err = c.p.note(data)
 	}
 	c.mu.Lock()
 	if err == nil {

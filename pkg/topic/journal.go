@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,23 +9,25 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// journal keeps what was finished in order since the newest snapshot, so that a
-// process that is killed has lost nothing of it. It is written and not synced: a
-// machine that loses power goes back to the snapshot. There is no file before the
-// first change.
+// journal keeps the changes that follow a snapshot: updates, and messages that
+// ordered channels finished. Updates are synced. The others are not: a process that
+// is killed loses none of them, a machine that loses power goes back to the last
+// update or snapshot. There is no file before the first change.
 //
 // A file is records of changes that follow one snapshot, little endian. The
-// checksum is CRC-32C over everything after it. What does not match, or follows
-// another snapshot, ends the file.
+// checksum is CRC-32C over everything after it. synced is how much of the file was
+// known to be on disk when the record was written: what is unreadable below it is
+// damage, what is unreadable elsewhere may be a torn write.
 //
-//	+----------+--------+--------------------+--------+
-//	| checksum | length | snapshot's number  | change |
-//	|   u32    |  u32   |        u64         | length |
-//	+----------+--------+--------------------+--------+
+//	+----------+--------+-------------------+--------+--------+
+//	| checksum | length | snapshot's number | synced | change |
+//	|   u32    |  u32   |        u64        |  u64   | length |
+//	+----------+--------+-------------------+--------+--------+
 //
 // On a follower, the number of the leader's snapshot that the changes follow stands
 // before them, in place of a change: a byte 2, and the number as a varint.
@@ -39,37 +42,95 @@ type journal struct {
 	base    uint64     // number of the snapshot that changes follow from now on
 	file    vfs.File   // nil: not open
 	end     int64      // of what is good in the file of base; 0: make it anew
+	synced  int64      // of it, known to be on disk
+	named   bool       // the file's name is known to be on disk
+	ragged  bool       // something before end is unreadable, or unknown: no update may follow
 	buf     []byte
-	closed  bool                // the directory may belong to another by now
-	ordered map[string]struct{} // channels that were noted or found; nil: none
-	taken   stamp               // of the leader's snapshot that was taken last; 0: none
-	stamped stamp               // the one that the file says
+	closed  bool  // the directory may belong to another by now
+	taken   stamp // of the leader's snapshot or update that was taken last; 0: none
+	stamped stamp // the one that the file says
 }
 
 const (
-	journalHeader = 16
+	journalHeader = 24
 	journalSummed = 4 // where the checksum starts to count
-	// maxChangeBytes bounds a record: a name and some numbers.
-	maxChangeBytes = 1 << 10
-	stampVersion   = 2 // a record's first byte where others have advanceVersion
+	journalBase   = 8 // where the snapshot's number is
+	stampVersion  = 2 // a record's first byte where others have advanceVersion
 )
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
 
-// note appends a change of a channel. After an error what was noted before is
+// note appends what an ordered channel finished. After an error what was noted before is
 // intact.
-func (j *journal) note(channel string, change []byte) error {
+func (j *journal) note(change []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.open(); err != nil {
 		return fmt.Errorf("note a change of positions: %w", err)
 	}
-	j.buf = appendJournal(j.stampLocked(), j.base, change)
-	if err := j.writeLocked(); err != nil {
-		return err
+	j.buf = j.appendLocked(j.stampLocked(), change)
+	return j.writeLocked()
+}
+
+// update appends an update and syncs the file. After an error, the next snapshot
+// must be stored before another update can. Of calls of update, follow and close,
+// there is one at a time.
+func (j *journal) update(change []byte) error {
+	f, end, err := j.writeUpdate(change)
+	if err == nil {
+		err = f.SyncData()
 	}
-	j.learnLocked(channel)
+	if err == nil && !j.isNamed() {
+		err = j.fs.SyncDir(j.dir)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil {
+		j.ragged = true
+		return fmt.Errorf("store an update of positions: %w", err)
+	}
+	j.synced, j.named = max(j.synced, end), true
 	return nil
+}
+
+func (j *journal) writeUpdate(change []byte) (vfs.File, int64, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ragged {
+		return nil, 0, errRagged
+	}
+	if err := j.open(); err != nil {
+		return nil, 0, err
+	}
+	j.buf = j.appendLocked(j.buf[:0], change)
+	err := j.writeLocked()
+	if cap(j.buf) > maxKeptBuffer {
+		j.buf = nil
+	}
+	return j.file, j.end, err
+}
+
+// errRagged is wrapped by the error of an update that must be a snapshot instead.
+var errRagged = errors.New("changes before it are not known to be stored")
+
+// takesUpdates says whether an update may be stored.
+func (j *journal) takesUpdates() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.ragged
+}
+
+func (j *journal) isNamed() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.named
+}
+
+// size returns how long the file of the newest snapshot's changes is.
+func (j *journal) size() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.end
 }
 
 // take says which of the leader's snapshots the changes follow that are noted
@@ -99,7 +160,7 @@ func (j *journal) stampLocked() []byte {
 	if j.taken == j.stamped || j.taken == 0 {
 		return j.buf[:0]
 	}
-	return appendJournal(j.buf[:0], j.base, binary.AppendUvarint([]byte{stampVersion}, uint64(j.taken)))
+	return j.appendLocked(j.buf[:0], binary.AppendUvarint([]byte{stampVersion}, uint64(j.taken)))
 }
 
 func (j *journal) writeLocked() error {
@@ -109,24 +170,6 @@ func (j *journal) writeLocked() error {
 	j.end += int64(len(j.buf))
 	j.stamped = j.taken
 	return nil
-}
-
-// knows tells whether something of a channel was ever noted.
-func (j *journal) knows(channel string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	_, ok := j.ordered[channel]
-	return ok
-}
-
-func (j *journal) learnLocked(channel string) {
-	if _, ok := j.ordered[channel]; ok {
-		return
-	}
-	if j.ordered == nil {
-		j.ordered = map[string]struct{}{}
-	}
-	j.ordered[channel] = struct{}{}
 }
 
 func (j *journal) open() (err error) {
@@ -154,7 +197,8 @@ func (j *journal) follow(number uint64) error {
 		return nil
 	}
 	err := j.closeLocked()
-	j.base, j.end, j.stamped = number, 0, 0
+	j.base, j.end, j.synced, j.stamped = number, 0, 0, 0
+	j.named, j.ragged = false, false
 	return err
 }
 
@@ -175,70 +219,153 @@ func (j *journal) closeLocked() error {
 	return f.Close()
 }
 
-// replay makes the changes to s that follow the snapshot of a number, which is
+// replayed is what replay has found.
+type replayed struct {
+	damage error // something is unreadable that had been on disk
+	beyond bool  // an update follows the snapshot after the one that was found
+}
+
+// replay makes the changes to m that follow the snapshot of a number, which is
 // the newest that is stored, or one that was being made after it. What is noted
-// from then on comes behind them.
-func (j *journal) replay(number uint64, s *Snapshot) error {
+// from then on comes behind them. Changes behind an unreadable one count: each
+// says what is true of the messages that it names, and a position without the
+// unreadable one says less, and nothing wrong.
+func (j *journal) replay(number uint64, m *mirror) (found replayed, err error) {
 	j.base, j.end = number, 0
-	for base := number; base <= number+1; base++ {
-		data, err := vfs.ReadFile(j.fs, filepath.Join(j.dir, journalName(base)), MaxPositionsBytes)
+	return j.replayBases(number, number+1, m)
+}
+
+// replayOne is replay of the changes that follow one snapshot.
+func (j *journal) replayOne(number uint64, m *mirror) (replayed, error) {
+	j.base, j.end = number, 0
+	return j.replayBases(number, number, m)
+}
+
+func (j *journal) replayBases(number, last uint64, m *mirror) (found replayed, err error) {
+	for base := number; base <= last; base++ {
+		path := filepath.Join(j.dir, journalName(base))
+		data, err := vfs.ReadFile(j.fs, path, MaxPositionsBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) {
+			found.damage = errors.Join(found.damage, err)
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("read the changes of positions: %w", err)
+			return found, fmt.Errorf("read the changes of positions: %w", err)
 		}
-		rest := data
-		for {
-			change, n := nextJournal(rest, base)
-			if n == 0 {
-				break
-			}
-			if base != j.base {
-				j.stamped = 0
-			}
-			if taken, ok := decodeStamp(change); ok {
-				j.taken, j.stamped = taken, taken
-			} else if a, err := decodeAdvance(change); err == nil {
-				s.apply(a)
-				j.learnLocked(a.channel)
-			} else {
-				break
-			}
-			rest = rest[n:]
-			j.base, j.end = base, int64(len(data)-len(rest))
+		updates, damage := j.replayFile(data, base, m)
+		if damage != nil {
+			found.damage = errors.Join(found.damage, fmt.Errorf("%s: %w", path, damage))
 		}
+		found.beyond = found.beyond || updates && base > number
 	}
-	return nil
+	return found, nil
 }
 
-func appendJournal(dst []byte, base uint64, change []byte) []byte {
+// replayFile makes the changes to m that are in a file and follow the snapshot of
+// base. It says whether there were updates, and what is damaged.
+func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool, damage error) {
+	bad := -1 // where something unreadable begins that is not known to be damaged
+	for at := 0; ; {
+		next := nextJournal(data, at, base)
+		if next.size == 0 {
+			return updates, damage
+		}
+		if next.at > at && bad < 0 {
+			bad = at
+		}
+		if bad >= 0 && next.synced > uint64(bad) { //nolint:gosec // an index
+			damage, bad = fmt.Errorf("%w: changes at byte %d", errPositionsDamaged, bad), -1
+		}
+		if base != j.base {
+			j.base, j.stamped, j.ragged = base, 0, false
+		}
+		j.ragged = j.ragged || next.at > at
+		updates = j.takeRecord(next.change, m) || updates
+		at = next.at + next.size
+		j.end = int64(at)
+	}
+}
+
+// takeRecord makes one change, and says whether it was an update. One that cannot be
+// read has a right checksum and is of a newer program: it is left out.
+func (j *journal) takeRecord(change []byte, m *mirror) (isUpdate bool) {
+	if taken, ok := decodeStamp(change); ok {
+		j.taken, j.stamped = taken, taken
+	} else if a, err := decodeAdvance(change); err == nil {
+		m.advance(a)
+	} else if u, err := decodeUpdate(change); err == nil {
+		if u.stamp != 0 {
+			j.taken, j.stamped = u.stamp, u.stamp
+		}
+		m.update(u)
+		return true
+	}
+	return false
+}
+
+// appendLocked appends the record of a change to dst, which is to be written next.
+func (j *journal) appendLocked(dst, change []byte) []byte {
+	return appendJournal(dst, j.base, uint64(j.synced), change) //nolint:gosec // not negative
+}
+
+func appendJournal(dst []byte, base, synced uint64, change []byte) []byte {
 	le := binary.LittleEndian
 	from := len(dst)
 	dst = le.AppendUint32(dst, 0) // the checksum
 	dst = le.AppendUint32(dst, uint32(len(change)))
 	dst = le.AppendUint64(dst, base)
+	dst = le.AppendUint64(dst, synced)
 	dst = append(dst, change...)
 	le.PutUint32(dst[from:], crc32.Checksum(dst[from+journalSummed:], crc32.MakeTable(crc32.Castagnoli)))
 	return dst
 }
 
-// nextJournal returns what the record at the front of a file that follows base
-// says, and how long it is; 0: there is none.
-func nextJournal(data []byte, base uint64) (change []byte, size int) {
+// record is a record of a journal.
+type record struct {
+	at, size int // size 0: there is none
+	synced   uint64
+	change   []byte
+}
+
+// nextJournal returns the first intact record of a file, from a place on, that
+// follows the snapshot of base.
+func nextJournal(data []byte, from int, base uint64) record {
+	if r := journalAt(data, from, base); r.size > 0 {
+		return r
+	}
+	mark := binary.LittleEndian.AppendUint64(nil, base)
+	for at := from + 1; at+journalHeader <= len(data); at++ {
+		i := bytes.Index(data[at+journalBase:], mark)
+		if i < 0 {
+			break
+		}
+		at += i
+		if r := journalAt(data, at, base); r.size > 0 {
+			return r
+		}
+	}
+	return record{}
+}
+
+// journalAt returns the record at a place, if it is intact.
+func journalAt(data []byte, at int, base uint64) record {
 	le := binary.LittleEndian
-	if len(data) < journalHeader {
-		return nil, 0
+	if len(data)-at < journalHeader {
+		return record{}
 	}
+	data = data[at:]
 	length := le.Uint32(data[4:])
-	if length > maxChangeBytes || int(length) > len(data)-journalHeader || le.Uint64(data[8:]) != base {
-		return nil, 0
+	if length > maxUpdateBytes || int(length) > len(data)-journalHeader || le.Uint64(data[journalBase:]) != base {
+		return record{}
 	}
-	record := data[:journalHeader+int(length)]
-	if crc32.Checksum(record[journalSummed:], crc32.MakeTable(crc32.Castagnoli)) != le.Uint32(record) {
-		return nil, 0
+	raw := data[:journalHeader+int(length)]
+	if crc32.Checksum(raw[journalSummed:], crc32.MakeTable(crc32.Castagnoli)) != le.Uint32(raw) {
+		return record{}
 	}
-	return record[journalHeader:], len(record)
+	return record{at, len(raw), le.Uint64(data[journalBase+8:]), raw[journalHeader:]}
 }
 
 // decodeStamp reads the number of a leader's snapshot, if that is what a record

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -16,23 +15,33 @@ import (
 var errPartitionClosed = fate.Refuse("the partition is not served here any more")
 
 // keeper stores a partition's positions, and shares them with the other
-// replicas while there are any.
+// replicas while there are any: a snapshot, and then updates of it where snapshots
+// would be large.
 type keeper struct {
-	log      *commitlog.Log
-	snapshot func() Snapshot // what there is to keep now
-	dirty    marker          // some position changed since the last checkpoint
-	sharing  outbox
-	apart    atomic.Bool // not every in-sync replica has had a snapshot in this term
-	united   func()      // is called when apart becomes false
+	source  source
+	dirty   marker // some position changed since the last checkpoint
+	sharing outbox
+	apart   atomic.Bool // not every in-sync replica has had a snapshot in this term
+	united  func()      // is called when apart becomes false
 
 	saving    sync.Mutex // held over a checkpoint's write; guards what follows
 	positions *Positions
 	closed    bool
 	last      *shared // what was shared last; nil: nothing since there is somebody to share with
-	told      uint32  // snapshots shared
+	told      uint32  // snapshots and updates shared
+	partial   bool    // what is stored, and was shared if there are others, can be updated
 }
 
-// shared is a snapshot on its way to the other replicas.
+// source is where a keeper gets the positions from.
+type source interface {
+	// current returns the positions as they are. Updates follow it.
+	current() Snapshot
+	// changes returns what changed since current or changes was called. It returns
+	// false where that is not known, or a snapshot is as good.
+	changes() (update, bool)
+}
+
+// shared is a snapshot or an update on its way to the other replicas.
 type shared struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -84,63 +93,125 @@ func (k *keeper) store() (*shared, error) {
 	if !changed && (!others || k.last != nil) {
 		return k.last, nil
 	}
-	var snap Snapshot
-	var image []byte
-	err := k.positions.Begin()
-	switch {
-	case err != nil:
-	case others:
-		snap, image, err = k.share()
-	default:
-		snap = k.snapshot()
+	if others && k.last == nil {
+		k.partial = false
 	}
-	if err == nil && changed {
-		err = k.save(snap, image)
+	err := errRagged
+	if k.partial && k.positions.takesUpdates() {
+		err = k.storeUpdate(others)
+	}
+	if errors.Is(err, errRagged) {
+		err = k.storeSnapshot(others, changed)
 	}
 	if err != nil {
 		k.dirty.mark()
+		k.partial = false
 		return nil, fmt.Errorf("store positions: %w", err)
 	}
 	return k.last, nil
+}
+
+// storeSnapshot shares the positions if there are others, and stores them if they
+// changed.
+func (k *keeper) storeSnapshot(others, changed bool) error {
+	err := k.positions.Begin()
+	if err != nil {
+		return err
+	}
+	var snap Snapshot
+	var image []byte
+	if others {
+		snap, image, err = k.share()
+	} else {
+		snap = k.source.current()
+	}
+	switch {
+	case err != nil || !changed:
+		k.partial = false // what is stored is older
+		return err
+	case image != nil:
+		err = k.positions.saveCopy(image)
+	default:
+		err = k.positions.Save(snap)
+	}
+	k.partial = err == nil
+	return err
+}
+
+// storeUpdate shares and stores what changed since the last time. It returns
+// errRagged, and has done nothing, where a snapshot is to be stored instead.
+func (k *keeper) storeUpdate(others bool) error {
+	data, fold, err := k.shareUpdate(others)
+	if err != nil {
+		return err
+	}
+	if err := k.positions.Update(data); err != nil {
+		return err
+	}
+	if !k.positions.grown() {
+		return nil
+	}
+	image, err := k.positions.Fold()
+	if err == nil && others {
+		renumberPositions(image, uint64(k.stamp()))
+		fold(image)
+	}
+	return err
+}
+
+// stamp numbers what was shared last.
+func (k *keeper) stamp() stamp { return stampOf(k.sharing.to.Epoch(), k.told) }
+
+// shareUpdate makes an update and shares it, if there are others: see
+// Sharer.ShareUpdate.
+func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err error) {
+	if others {
+		k.sharing.begin()
+		defer k.sharing.end()
+	}
+	u, ok := k.source.changes()
+	if !ok {
+		return nil, nil, errRagged
+	}
+	if others {
+		k.told++
+		u.stamp = k.stamp()
+	}
+	if data, err = u.encode(); err != nil {
+		return nil, nil, errRagged // it is too large
+	}
+	if others {
+		fold = k.sharing.to.ShareUpdate(data, k.announce())
+	}
+	return data, fold, nil
+}
+
+// announce returns what is called once every in-sync replica has what is shared
+// now.
+func (k *keeper) announce() (done func(error)) {
+	s := &shared{done: make(chan struct{})}
+	k.last = s
+	return func(err error) {
+		s.err = err
+		close(s.done)
+		if err == nil && k.apart.CompareAndSwap(true, false) {
+			k.united()
+		}
+	}
 }
 
 // share makes a snapshot and shares it.
 func (k *keeper) share() (Snapshot, []byte, error) {
 	k.sharing.begin()
 	defer k.sharing.end()
-	snap := k.snapshot()
+	snap := k.source.current()
 	k.told++
-	data, err := appendPositions(nil, uint64(stampOf(k.sharing.to.Epoch(), k.told)), snap)
+	data, err := appendPositions(nil, uint64(k.stamp()), snap)
 	if err != nil {
 		return snap, nil, err
 	}
-	s := &shared{done: make(chan struct{})}
-	k.last = s
-	k.sharing.to.SharePositions(data, func(err error) {
-		s.err = err
-		close(s.done)
-		if err == nil && k.apart.CompareAndSwap(true, false) {
-			k.united()
-		}
-	})
+	k.sharing.to.SharePositions(data, k.announce())
 	return snap, data, nil
-}
-
-// save stores a snapshot as far as it speaks of messages below the durable end.
-// What lies beyond may be lost by a power cut, and other messages would then
-// take its offsets: they must not count as finished. image is the encoded
-// snapshot, if there is one.
-func (k *keeper) save(snap Snapshot, image []byte) error {
-	durable := k.log.DurableEnd()
-	switch {
-	case snap.reaches(durable):
-		k.dirty.mark() // there will be more to say once the rest is durable
-		k.positions.Renote(snap, durable)
-		return k.positions.Save(snap.below(durable))
-	case image != nil:
-		return k.positions.saveCopy(image)
-	}
-	return k.positions.Save(snap)
 }
 
 // serve starts to share with others and tells them what there is. They may not
@@ -155,6 +226,7 @@ func (k *keeper) serve(to Sharer) {
 		return
 	}
 	k.apart.Store(true)
+	k.partial = false
 	if _, _, err := k.share(); err != nil {
 		k.dirty.mark() // the next checkpoint tries again, and says so
 	}
@@ -170,7 +242,9 @@ func (k *keeper) close() error {
 	k.closed = true
 	var err error
 	if k.dirty.clear() {
-		err = errors.Join(k.positions.Begin(), k.save(k.snapshot(), nil))
+		if err = k.positions.Begin(); err == nil {
+			err = k.positions.Save(k.source.current())
+		}
 	}
 	if err = errors.Join(err, k.positions.Close()); err != nil {
 		return fmt.Errorf("store positions: %w", err)
@@ -180,7 +254,7 @@ func (k *keeper) close() error {
 
 // note keeps a change of an ordered channel for a process that is killed before
 // the next checkpoint. What could not be noted does not count here.
-func (k *keeper) note(channel string, change []byte) error {
+func (k *keeper) note(change []byte) error {
 	k.dirty.mark()
-	return k.positions.Note(channel, change)
+	return k.positions.Note(change)
 }

@@ -9,10 +9,10 @@ import (
 // Message is what a publisher hands in. Publishing copies it: its slices may
 // be reused as soon as the call returns.
 type Message struct {
-	Body      []byte
-	DeliverAt time.Time // the zero time: at once
-	TraceID   uint64    // 0: none
-	Header    []byte    // a JSON object; nil: none
+	Body    []byte
+	Delay   time.Duration // from when the leader appends it; 0: at once
+	TraceID uint64        // 0: none
+	Header  []byte        // a JSON object; nil: none
 }
 
 // Delivery is a message on its way to a consumer. Its slices are valid only

@@ -19,6 +19,11 @@ type Sharer interface {
 	// SharePositions gives a snapshot, which replaces what was shared before it.
 	// The bytes are the Sharer's from then on. done may be nil.
 	SharePositions(snapshot []byte, done func(error))
+	// ShareUpdate gives an update of what was shared before it. The bytes are the
+	// Sharer's from then on. fold puts a snapshot in place of everything that was
+	// shared up to the update, for those who do not have that yet. It may be called
+	// later, and its bytes are the Sharer's.
+	ShareUpdate(update []byte, done func(error)) (fold func(snapshot []byte))
 	// ShareAdvance gives a small change to what was shared before it. The bytes
 	// are the Sharer's from then on.
 	ShareAdvance(change []byte, done func(error))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -58,15 +59,34 @@ type Options struct {
 	// Then no consumer is led past it: the partition suspends deliveries, as
 	// Suspend does, until another node leads. It must not block. nil: never.
 	Elsewhere func() bool
-	// PositionsDamaged reports that the newest stored positions were damaged and
-	// those before them are used: what was finished since is delivered again.
-	PositionsDamaged func(error)
+	// PositionsDamaged reports that stored positions were damaged. lost: none was
+	// intact, and every channel starts at the log's start. Otherwise an older
+	// snapshot is used. Either way, finished messages are delivered again and none
+	// is skipped.
+	PositionsDamaged func(err error, lost bool)
+	// Salvage has Open succeed where positions were stored and none is intact. The
+	// damaged files are kept under other names.
+	Salvage bool
 	// Unsaved tells that there is something for Checkpoint to do, once until it was
 	// called. It is called with locks held and must not block. nil: nobody is told.
 	Unsaved func()
 	// Leased says whether deliveries may be made and answered at a time: nobody
 	// else may have been made leader by then. It must not block. nil: always.
 	Leased func(now time.Time) bool
+	// Ages tells the age of the log's batches; nil: by this node's wall clock.
+	Ages *age.Clock
+	// Now reads the clock that delays run on; nil: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.Ages == nil {
+		o.Ages = age.NewClock(nil)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
 }
 
 // marker is a flag that is mostly set already when it is set.
@@ -99,19 +119,25 @@ type Partition struct {
 	pausedAt atomic.Uint64 // channels see nothing from here on; notPaused
 	messages atomic.Uint64 // published, since it was opened
 	bytes    atomic.Uint64 // of their bodies
+	load     load
+	moved    atomic.Uint32 // how often an operator moved a channel, since it was opened
 
-	mu       sync.Mutex // guards what follows
-	channels map[string]*Channel
-	backlog  seq.Offset // where a first channel starts
-	restored map[string]ChannelPosition
+	mu        sync.Mutex // guards what follows
+	channels  map[string]*Channel
+	backlog   seq.Offset // where a first channel starts
+	collector collector
+	restored  map[string]ChannelPosition
+	lost      bool // channels that restored does not have start at the log's start
 }
 
 // Open opens a partition's positions. Channels are added by AddChannel, as the
 // metadata names them; a position of a channel that nobody adds is dropped at
 // the next checkpoint, and what is stored of messages beyond the log's end is
-// forgotten.
+// forgotten. If positions were stored and none is intact, the error is marked
+// fate.Corrupt, unless Options.Salvage is set.
 func Open(o Options) (*Partition, error) {
-	positions, snap, err := OpenPositions(o.FS, o.Dir)
+	o = o.withDefaults()
+	positions, snap, err := openFor(o)
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +146,14 @@ func Open(o Options) (*Partition, error) {
 	}
 	p := &Partition{
 		gate:     gate{leased: o.Leased, stirred: make(chan struct{}, 1)},
-		keeper:   keeper{log: o.Log, positions: positions, dirty: marker{told: o.Unsaved}},
+		keeper:   keeper{positions: positions, dirty: marker{told: o.Unsaved}},
 		o:        o,
+		load:     newLoad(&o),
 		backlog:  snap.BacklogFrom,
-		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{},
+		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{}, lost: snap.Lost,
 	}
-	p.keeper.snapshot, p.keeper.united = p.current, p.Wake
+	p.keeper.source, p.keeper.united = &p.collector, p.Wake
+	p.collector = collector{p: p, many: manyEntries}
 	p.pausedAt.Store(notPaused)
 	if snap.PausedAt != nil {
 		p.pausedAt.Store(uint64(*snap.PausedAt))
@@ -134,10 +162,36 @@ func Open(o Options) (*Partition, error) {
 		p.restored[c.Name] = c
 	}
 	if err := positions.Damage(); err != nil {
-		o.PositionsDamaged(err)
+		o.PositionsDamaged(err, false)
 	}
 	p.list.Store(listOf(nil))
 	return p, nil
+}
+
+// openFor opens the stored positions of a partition that is to be led.
+func openFor(o Options) (*Positions, Snapshot, error) {
+	positions, snap, err := openPositions(o.FS, o.Dir)
+	switch {
+	case err == nil && positions.empty() && o.Log.End() > 0:
+		// No channel's start was ever stored, or the files are gone.
+		snap.Lost = true
+		err = positions.setAside()
+	case err == nil && !positions.Rotten() && (positions.damaged != nil || positions.number == 1) && o.Log.End() > 0:
+		// An older snapshot than the newest may have been opened: that one is damaged,
+		// or gone without the trace that a second one leaves. Channels may be missing.
+		snap.Lost = true
+	case err == nil && positions.Rotten() && !o.Salvage:
+		err = fate.Mark(fmt.Errorf("channel positions: %w", positions.Damage()), fate.Corrupt)
+	case err != nil && positions != nil && o.Salvage:
+		o.PositionsDamaged(err, true)
+		snap.Lost = true
+		err = positions.setAside()
+	}
+	if err != nil {
+		return nil, Snapshot{}, err
+	}
+	positions.journal.take(0) // a leader takes no snapshot
+	return positions, snap, nil
 }
 
 // forgetBeyond returns what a snapshot says of messages below the log's end. What
@@ -161,6 +215,10 @@ func (p *Partition) Serve(out Log) {
 	p.serve(out)
 }
 
+// nextMove returns a number for an operator's move of a channel. It is larger than
+// those of earlier moves, also under earlier leaders.
+func (p *Partition) nextMove() uint64 { return uint64(stampOf(p.out.Epoch(), p.moved.Add(1))) }
+
 // Index returns the partition's number in its topic.
 func (p *Partition) Index() int { return p.o.Index }
 
@@ -175,7 +233,7 @@ func (p *Partition) visibleEnd() seq.Offset {
 // AddChannel makes sure that the partition has a channel. version tells it from
 // an earlier channel of the name, whose position does not count. The first
 // channel starts with what no channel has seen, a later one at the committed
-// end. When AddChannel returns, the start of a durable channel is on disk.
+// end; until Settled, one whose position was lost starts at the log's start. When AddChannel returns, the start of a durable channel is on disk.
 func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*Channel, error) {
 	p.mu.Lock()
 	if c := p.channels[name]; c != nil && c.version == version {
@@ -189,8 +247,11 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	delete(p.restored, name)
 	switch {
 	case known:
-		state = channel.Restore(old.Position, o.Ordered)
+		now := p.o.Now()
+		state = channel.Restore(old.Position, o.Ordered, now, p.load.wallAt(now))
 		state.AdvanceTo(p.o.Log.Start())
+	case p.lost:
+		state = channel.New(p.o.Log.Start(), o.Ordered)
 	case len(p.channels) == 0:
 		state = channel.New(max(p.backlog, p.o.Log.Start()), o.Ordered)
 	default:
@@ -198,6 +259,9 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	}
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
+	if known {
+		c.moves = old.Moves
+	}
 	before := p.channels[name]
 	p.channels[name] = c
 	p.list.Store(listOf(p.channels))
@@ -349,6 +413,7 @@ func (p *Partition) Committed(b commitlog.Batch) {
 
 // deferLate tells the channels of the messages in a batch that are not due.
 func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
+	now := p.o.Now()
 	records := b.Records(b.First())
 	for {
 		o, raw, ok := records.Next()
@@ -356,42 +421,17 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 			return
 		}
 		m, err := decodeRecord(raw)
-		if err != nil || m.DeliverAt.IsZero() {
+		if err != nil || m.Delay == 0 {
 			continue // what cannot be read is met again when it is delivered
 		}
+		rest := p.rest(b, o, m.Delay, now)
+		if rest == 0 {
+			continue
+		}
 		for _, c := range channels {
-			c.deferUntil(o, m.DeliverAt)
+			c.deferFor(o, now, rest)
 		}
 	}
-}
-
-// current returns the positions as they are.
-func (p *Partition) current() Snapshot {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := Snapshot{BacklogFrom: p.backlog}
-	if at := p.pausedAt.Load(); at != notPaused {
-		o := seq.Offset(at)
-		s.PausedAt = &o
-	}
-	seen := seq.Offset(math.MaxUint64)
-	for _, c := range p.channels {
-		pos := c.position()
-		seen = min(seen, pos.Floor)
-		if !c.ephemeral {
-			s.Channels = append(s.Channels, ChannelPosition{Name: c.name, Version: c.version, Position: pos})
-		}
-	}
-	for _, c := range p.restored {
-		s.Channels = append(s.Channels, c)
-	}
-	slices.SortFunc(s.Channels, func(a, b ChannelPosition) int { return compareNames(a.Name, b.Name) })
-	if len(s.Channels) == 0 && len(p.channels) > 0 {
-		// only ephemeral channels: after a restart the next first channel
-		// goes on where they were
-		s.BacklogFrom = max(s.BacklogFrom, seen)
-	}
-	return s
 }
 
 // Settled says that the metadata has named all its channels: positions that
@@ -399,8 +439,8 @@ func (p *Partition) current() Snapshot {
 func (p *Partition) Settled() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.restored) > 0 {
-		p.restored = map[string]ChannelPosition{}
+	if len(p.restored) > 0 || p.lost {
+		p.restored, p.lost = map[string]ChannelPosition{}, false
 		p.dirty.mark()
 	}
 }
@@ -409,7 +449,7 @@ func (p *Partition) Settled() {
 func (p *Partition) Floor() seq.Offset {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.restored) > 0 {
+	if len(p.restored) > 0 || p.lost {
 		return p.o.Log.Start()
 	}
 	if len(p.channels) == 0 {
@@ -422,12 +462,13 @@ func (p *Partition) Floor() seq.Offset {
 	return floor
 }
 
-// Retain drops whole segments that are finished with and older than maxAge, and
-// as many more as exceed maxBytes (0: no limit), finished or not. The last one
-// goes only if last says so.
-func (p *Partition) Retain(now time.Time, maxAge time.Duration, maxBytes int64, last bool) error {
+// Retain drops whole segments that are finished with and old enough, and as many
+// more as exceed the size that is asked for, finished or not. The floor is the
+// partition's.
+func (p *Partition) Retain(r commitlog.Retention) error {
 	before := p.o.Log.Start()
-	_, err := p.o.Log.Retain(commitlog.Retention{Floor: p.Floor(), Now: now, MaxAge: maxAge, MaxBytes: maxBytes, Last: last})
+	r.Floor = p.Floor()
+	_, err := p.o.Log.Retain(r)
 	if start := p.o.Log.Start(); start > before {
 		for _, c := range p.Channels() {
 			c.change(func(s *channel.State) { s.AdvanceTo(start) })
@@ -444,14 +485,4 @@ func (p *Partition) Close(reason error) error {
 		c.close(reason)
 	}
 	return p.keeper.close()
-}
-
-func compareNames(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

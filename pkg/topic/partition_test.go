@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -28,10 +29,13 @@ type bench struct {
 	lazy  bool // appends are not synced
 	armed []*Channel
 	lost  []*commitlog.CorruptionError
+	now   time.Time
+	step  time.Duration // of the wall clock
+	ages  *age.Clock
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, fs: vfs.NewMem()}
+	b := &bench{t: t, fs: vfs.NewMem(), now: t0}
 	if err := b.fs.MkdirAll("p"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +55,15 @@ func (b *bench) open() {
 		b.t.Fatal(err)
 	}
 	b.log.Commit(b.log.End())
+	b.ages = age.NewClock(b.wall)
 	b.p, err = Open(Options{
+		Ages: b.ages, Now: func() time.Time { return b.now },
 		Index: 3, FS: b.fs, Dir: "p", Log: b.log,
 		Arm:     func(c *Channel) { b.armed = append(b.armed, c) },
 		Damaged: func(err *commitlog.CorruptionError) { b.lost = append(b.lost, err) },
 
 		Observer:         deaf{},
-		PositionsDamaged: func(err error) { b.t.Errorf("positions are damaged: %v", err) },
+		PositionsDamaged: func(err error, _ bool) { b.t.Errorf("positions are damaged: %v", err) },
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -65,13 +71,21 @@ func (b *bench) open() {
 	b.p.Serve(b)
 }
 
+// wall is what the node's wall clock shows at now.
+func (b *bench) wall(now time.Time) int64 { return now.Add(b.step).UnixNano() }
+
 // alone is a Sharer without others.
 type alone struct{}
 
 func (alone) Epoch() seq.Epoch                          { return 1 }
 func (alone) Shared() bool                              { return false }
 func (alone) SharePositions(_ []byte, done func(error)) { done(nil) }
-func (alone) ShareAdvance(_ []byte, done func(error))   { done(nil) }
+func (alone) FoldShares(uint64, []byte)                 {}
+func (alone) ShareUpdate(_ []byte, done func(error)) func([]byte) {
+	done(nil)
+	return func([]byte) {}
+}
+func (alone) ShareAdvance(_ []byte, done func(error)) { done(nil) }
 
 // deaf is an Observer that nobody asks.
 type deaf struct{}
@@ -91,9 +105,10 @@ func (b *bench) restart() {
 
 // Append implements Log: every entry is a batch of its own, committed at once.
 func (b *bench) Append(e commitlog.Entry) error {
-	builder := commitlog.NewBuilder(0)
+	builder := new(commitlog.Builder)
 	e.AppendTo(builder)
-	batch, err := b.w.Append(builder, t0.UnixNano())
+	batch, err := b.w.Append(builder, b.wall(b.now))
+	b.ages.Appended(ageOf(batch), b.now)
 	if err == nil && !b.lazy {
 		_, err = b.w.Sync()
 	}
@@ -251,35 +266,6 @@ func TestPositionsSurviveARestart(t *testing.T) {
 	}
 }
 
-func TestStoredPositionsDoNotRunAheadOfTheDurableLog(t *testing.T) {
-	b := newBench(t)
-	r := b.join(b.channel("c", 1))
-	b.publish("durable")
-	b.lazy = true
-	b.publish("lost", "lost too")
-	r.take(3, t0)
-	r.finish("durable", "lost")
-	if err := b.p.Checkpoint(); err != nil {
-		t.Fatal(err)
-	}
-	_, snap, err := OpenPositions(b.fs, "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := snap.Channels[0].Position; got.Floor != 1 || len(got.Finished) != 0 {
-		t.Fatalf("stored %+v although only offset 0 is durable", got)
-	}
-	if _, err := b.w.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.p.Checkpoint(); err != nil {
-		t.Fatal(err)
-	}
-	if _, snap, err = OpenPositions(b.fs, "p"); err != nil || snap.Channels[0].Position.Floor != 2 {
-		t.Fatalf("stored %+v, %v once the log is durable", snap.Channels, err)
-	}
-}
-
 func TestAChannelMadeAnewDoesNotInheritAPosition(t *testing.T) {
 	b := newBench(t)
 	b.channel("other", 1)
@@ -298,7 +284,7 @@ func TestAChannelMadeAnewDoesNotInheritAPosition(t *testing.T) {
 func TestDelayedPublishIsDeliveredWhenDueAndNotBefore(t *testing.T) {
 	b := newBench(t)
 	c := b.channel("c", 1)
-	b.publishAll([]Message{{Body: []byte("late"), DeliverAt: t0.Add(time.Hour)}, {Body: []byte("now")}})
+	b.publishAll([]Message{{Body: []byte("late"), Delay: time.Hour}, {Body: []byte("now")}})
 	if n := c.Stats(); n.Deferred != 1 || n.Depth != 1 {
 		t.Errorf("counts %+v; want one deferred, one waiting", n)
 	}
@@ -479,7 +465,7 @@ func TestPeekTouchesNothing(t *testing.T) {
 	if err := r.Requeue(r.got["c"], t0, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := b.p.Peek(c, 0, 10)
+	seen, err := b.p.Peek(c, 0, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +474,7 @@ func TestPeekTouchesNothing(t *testing.T) {
 		got = append(got, fmt.Sprint(string(s.Message.Body), s.State, s.Attempts))
 	}
 	want(t, "peek", strings.Join(got, " "), fmt.Sprint("a", channel.InFlight, 1, " c", channel.Deferred, 1, " d", channel.Ready, 0))
-	if all, err := b.p.Peek(nil, 1, 2); err != nil || len(all) != 2 || string(all[0].Message.Body) != "b" {
+	if all, err := b.p.Peek(nil, 1, 2, 1<<20); err != nil || len(all) != 2 || string(all[0].Message.Body) != "b" {
 		t.Errorf("peek at the log: %v, %v", all, err)
 	}
 }
@@ -501,7 +487,7 @@ func TestRetentionNeverTakesWhatAChannelWants(t *testing.T) {
 	for range 40 {
 		b.publish(big)
 	}
-	if err := b.p.Retain(t0, 0, 0, false); err != nil {
+	if err := b.p.Retain(commitlog.Retention{Now: t0}); err != nil {
 		t.Fatal(err)
 	}
 	if b.log.Start() != 0 {
@@ -517,7 +503,7 @@ func TestRetentionNeverTakesWhatAChannelWants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.p.Retain(t0, 0, 0, false); err != nil {
+	if err := b.p.Retain(commitlog.Retention{Now: t0}); err != nil {
 		t.Fatal(err)
 	}
 	if b.log.Start() == 0 {
@@ -533,7 +519,7 @@ func TestASizeLimitDropsTheOldestAndChannelsGoOn(t *testing.T) {
 		b.publish(big)
 	}
 	b.publish("last")
-	if err := b.p.Retain(t0, 0, 100_000, false); err != nil {
+	if err := b.p.Retain(commitlog.Retention{Now: t0, MaxBytes: 100_000}); err != nil {
 		t.Fatal(err)
 	}
 	start := b.log.Start()

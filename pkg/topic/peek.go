@@ -18,16 +18,19 @@ type Seen struct {
 	Message   Message
 	State     channel.MessageState // Ready where there is no channel
 	Attempts  uint16
+	Rest      time.Duration // of its publisher's delay; 0: it is due
 }
 
-// Peek returns up to limit committed messages from an offset on. With a channel
-// it leaves out what the channel has finished, and tells the others' state.
-func (p *Partition) Peek(c *Channel, from seq.Offset, limit int) ([]Seen, error) {
+// Peek returns up to limit committed messages from an offset on, and none behind the
+// one with which they have that many bytes. With a channel it leaves out what the channel
+// has finished, and tells the others' state.
+func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen, error) {
 	r := p.o.Log.NewReader()
 	defer r.Release()
+	now := p.o.Now()
 	from = max(from, p.o.Log.Start())
 	var seen []Seen
-	for o := from; len(seen) < limit && o < p.o.Log.CommittedEnd(); {
+	for o := from; len(seen) < limit && bytes > 0 && o < p.o.Log.CommittedEnd(); {
 		b, err := r.Batch(o)
 		if err != nil {
 			var below *commitlog.BelowStartError
@@ -38,7 +41,7 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit int) ([]Seen, error)
 			return seen, err
 		}
 		records := b.Records(o)
-		for len(seen) < limit {
+		for len(seen) < limit && bytes > 0 {
 			at, raw, ok := records.Next()
 			if !ok {
 				break
@@ -53,8 +56,9 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit int) ([]Seen, error)
 			if err != nil {
 				return seen, fmt.Errorf("offset %d: %w", at, err)
 			}
-			s.Message = m
+			s.Message, s.Rest = m, p.rest(b, at, m.Delay, now)
 			seen = append(seen, s)
+			bytes -= len(m.Body) + len(m.Header)
 		}
 		o = b.End()
 	}

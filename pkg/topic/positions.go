@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -19,12 +20,16 @@ type Snapshot struct {
 	BacklogFrom seq.Offset  // where a first channel starts
 	PausedAt    *seq.Offset // channels see nothing from here on; nil: not paused
 	Channels    []ChannelPosition
+	// Lost says that positions of channels could not be read. A channel that the
+	// snapshot does not name starts at the log's start, wherever it had been.
+	Lost bool
 }
 
 // ChannelPosition is the stored position of one channel.
 type ChannelPosition struct {
 	Name     string
 	Version  uint64 // tells the channel from an earlier one of the name
+	Moves    uint64 // grows whenever an operator moves the channel, perhaps back
 	Position channel.Position
 }
 
@@ -44,7 +49,7 @@ func (s *Snapshot) reaches(end seq.Offset) bool {
 // below returns what the snapshot says of offsets below end. It shares memory
 // with it.
 func (s *Snapshot) below(end seq.Offset) Snapshot {
-	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt}
+	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt, Lost: s.Lost}
 	if s.PausedAt != nil && *s.PausedAt > end {
 		cut.PausedAt = &end
 	}
@@ -58,6 +63,9 @@ func (s *Snapshot) below(end seq.Offset) Snapshot {
 
 // floor returns the offset below which no channel needs a message any more.
 func (s *Snapshot) floor() seq.Offset {
+	if s.Lost {
+		return 0
+	}
 	if len(s.Channels) == 0 {
 		return s.BacklogFrom
 	}
@@ -77,7 +85,9 @@ type Positions struct {
 	number  uint64  // of the newest intact snapshot; 0: none yet
 	made    [2]bool // the slots that are there
 	durable bool    // the newest snapshot is known to be on disk, not just readable
+	size    int64   // of the newest snapshot, in bytes
 	damaged error   // what opening found
+	rotten  bool    // what was damaged had been on disk: it is no torn write
 	buf     []byte
 	journal journal // what followed the newest snapshot; its methods may be called beside these
 }
@@ -87,6 +97,10 @@ const (
 	positionsSlot0 = "positions.0"
 	positionsSlot1 = "positions.1"
 	positionsNew   = "positions.new" // a slot that is being made
+
+	// positionsAside is what a damaged file's name ends with once it was replaced,
+	// and before a number.
+	positionsAside = ".damaged"
 )
 
 // MaxPositionsBytes is the most that a snapshot takes when encoded. A larger
@@ -117,7 +131,7 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	var newest Snapshot
 	var faults [2]error
 	for slot := range p.made {
-		number, snap, err := p.read(slot)
+		number, snap, size, err := p.read(slot)
 		if err == nil && number%2 != uint64(slot) {
 			err = fmt.Errorf("%w: number %d in the wrong slot", errPositionsDamaged, number)
 		}
@@ -126,9 +140,9 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 			continue
 		case err == nil:
 			if number > p.number {
-				p.number, newest = number, snap
+				p.number, p.size, newest = number, size, snap
 			}
-		case errors.Is(err, errPositionsDamaged):
+		case errors.Is(err, errPositionsDamaged), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EISDIR):
 			faults[slot] = fmt.Errorf("%s: %w", p.path(slot), err)
 		default:
 			return nil, Snapshot{}, fmt.Errorf("read %s: %w", p.path(slot), err)
@@ -142,16 +156,77 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	if p.number == 0 && p.damaged != nil {
 		return p, Snapshot{}, fate.Mark(fmt.Errorf("no intact channel positions: %w", p.damaged), fate.Corrupt)
 	}
-	if err := p.journal.replay(p.number, &newest); err != nil {
+	m := mirror{snap: newest}
+	found, err := p.journal.replay(p.number, &m)
+	if err != nil {
 		return nil, Snapshot{}, err
 	}
-	return p, newest, nil
+	// Updates follow a snapshot only once it is stored.
+	p.rotten = found.damage != nil || found.beyond
+	p.damaged = errors.Join(p.damaged, found.damage)
+	return p, *m.snapshot(), nil
+}
+
+// empty says that nothing was ever stored, or that it is gone.
+func (p *Positions) empty() bool { return p.number == 0 && p.damaged == nil }
+
+// setAside renames every file of the positions, so that a new series of numbers
+// can begin and an operator can look at what there was. The journals go first:
+// while a damaged slot is there, the positions count as damaged.
+func (p *Positions) setAside() error {
+	if err := p.rename(journalName(0), journalName(1), positionsSlot0, positionsSlot1); err != nil {
+		return err
+	}
+	p.made, p.damaged = [2]bool{}, nil
+	return nil
+}
+
+// replaceAll has the next snapshots replace damaged ones by files of a new series
+// of numbers. Until the first is stored, the positions count as damaged.
+func (p *Positions) replaceAll() error {
+	p.made = [2]bool{}
+	return p.rename(journalName(0), journalName(1))
+}
+
+// rename gives files that are there the names of damaged ones, in this order.
+func (p *Positions) rename(names ...string) error {
+	for _, name := range names {
+		from := filepath.Join(p.dir, name)
+		if _, err := p.fs.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		to, err := p.freeName(from + positionsAside)
+		if err != nil {
+			return err
+		}
+		if err := p.fs.Rename(from, to); err != nil {
+			return err
+		}
+	}
+	return p.fs.SyncDir(p.dir)
+}
+
+// freeName returns the first name that no file has of a prefix and a number.
+func (p *Positions) freeName(prefix string) (string, error) {
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("%s.%d", prefix, n)
+		_, err := p.fs.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return name, nil
+		case err != nil:
+			return "", err
+		}
+	}
 }
 
 // Damage tells what OpenPositions found torn or damaged when it returned a
-// snapshot all the same: the returned one may be the last but one. It is nil
-// when all was well.
+// snapshot all the same: the returned one may be the last but one, or lack changes.
+// It is nil when all was well.
 func (p *Positions) Damage() error { return p.damaged }
+
+// Rotten says that what Damage tells of had been on disk, and is no torn write.
+func (p *Positions) Rotten() bool { return p.rotten }
 
 // Number returns the number of the newest snapshot that is stored: how many
 // were saved. 0: none.
@@ -164,19 +239,45 @@ func (p *Positions) Begin() error { return p.journal.follow(p.number + 1) }
 // Note keeps an encoded change that an ordered channel's consumer made, for a process that
 // is killed before the next snapshot is stored. It waits for no disk to be
 // synced. It may be called at any time, by one goroutine.
-func (p *Positions) Note(channel string, change []byte) error { return p.journal.note(channel, change) }
+func (p *Positions) Note(change []byte) error { return p.journal.note(change) }
 
-// Renote notes again what was noted before Begin of messages at or beyond end,
-// which the snapshot that is about to be stored leaves out. It does what it can.
-func (p *Positions) Renote(s Snapshot, end seq.Offset) {
-	for i := range s.Channels {
-		c := &s.Channels[i]
-		if c.Position.Floor <= end || !p.journal.knows(c.Name) {
-			continue
-		}
-		last := c.Position.Floor - 1
-		_ = p.journal.note(c.Name, advance{channel: c.Name, version: c.Version, floor: last, offset: last}.append(nil))
+// Update stores an encoded update of what was stored before; when it returns nil,
+// the update is on disk. After an error, a snapshot must be saved before the next
+// update can be. It is for the goroutine that saves.
+func (p *Positions) Update(data []byte) error { return p.journal.update(data) }
+
+// takesUpdates says whether Update may be called.
+func (p *Positions) takesUpdates() bool { return p.number > 0 && p.journal.takesUpdates() }
+
+// grown says whether the changes since the newest snapshot take more than it does.
+func (p *Positions) grown() bool { return p.journal.size() > max(p.size, minFold) }
+
+// minFold is how many bytes of changes are not worth a new snapshot.
+const minFold = 256 << 10
+
+// Fold stores a snapshot of what is stored, which then needs no changes behind it.
+// It returns its file image, which is the caller's.
+func (p *Positions) Fold() ([]byte, error) {
+	if err := p.Begin(); err != nil {
+		return nil, err
 	}
+	number, snap, _, err := p.read(int(p.number % 2))
+	if err == nil && number != p.number {
+		err = damaged("another number than was saved")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", p.path(int(p.number%2)), err)
+	}
+	m := mirror{snap: snap}
+	found, err := (&journal{fs: p.fs, dir: p.dir}).replayOne(number, &m)
+	if err = errors.Join(err, found.damage); err != nil {
+		return nil, err
+	}
+	data, err := appendPositions(nil, number+1, *m.snapshot())
+	if err != nil {
+		return nil, err
+	}
+	return data, p.saveImage(data)
 }
 
 // Close closes what is open. Everything is stored already.
@@ -234,7 +335,7 @@ func (p *Positions) saveImage(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("save %s: %w", p.path(slot), err)
 	}
-	p.number, p.durable = number, true
+	p.number, p.durable, p.size = number, true, int64(len(data))
 	return nil
 }
 
@@ -318,16 +419,20 @@ func writeAndClose(f vfs.File, data []byte) error {
 
 // read reads a slot. An error that wraps errPositionsDamaged speaks of its
 // contents, others of the disk.
-func (p *Positions) read(slot int) (uint64, Snapshot, error) {
+func (p *Positions) read(slot int) (number uint64, s Snapshot, size int64, err error) {
 	f, err := p.fs.Open(p.path(slot))
 	if err != nil {
-		return 0, Snapshot{}, err
+		return 0, Snapshot{}, 0, err
 	}
 	data, err := readSlot(f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return 0, Snapshot{}, err
+		return 0, Snapshot{}, 0, err
 	}
-	return decodePositions(data)
+	number, s, err = decodePositions(data)
+	if err != nil {
+		return 0, Snapshot{}, 0, err
+	}
+	return number, s, int64(imageSize(data)), nil
 }
 
 func readSlot(f vfs.File) ([]byte, error) {

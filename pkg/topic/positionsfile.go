@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"encoding"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,9 +23,9 @@ import (
 //	+--------+----------+---------+--------+--------+--------+---------+
 //
 //	payload: backlog from v, paused at v (only with flag 1), channels v, then each
-//	+---------------+------+-----------+------------------+----------+
-//	| name length v | name | version v | position length v | position |
-//	+---------------+------+-----------+------------------+----------+
+//	+---------------+------+-----------+---------+-------------------+----------+
+//	| name length v | name | version v | moves v | position length v | position |
+//	+---------------+------+-----------+---------+-------------------+----------+
 //
 // A position is as in docs/format/positions.md and pkg/channel.
 
@@ -35,8 +36,9 @@ const (
 	positionsSummed  = 8 // where the checksum starts to count
 
 	flagPaused = 1
+	flagLost   = 2
 
-	minChannelBytes = 3
+	minChannelBytes = 4
 	maxNameBytes    = math.MaxUint8
 )
 
@@ -47,14 +49,10 @@ var errPositionsDamaged = errors.New("damaged")
 // appendPositions appends the encoded snapshot to dst, which must be empty.
 func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	le := binary.LittleEndian
-	var flags uint16
-	if s.PausedAt != nil {
-		flags |= flagPaused
-	}
 	dst = append(dst, positionsMagic...)
 	dst = le.AppendUint32(dst, 0) // the checksum
 	dst = le.AppendUint16(dst, positionsVersion)
-	dst = le.AppendUint16(dst, flags)
+	dst = le.AppendUint16(dst, flagsOf(s))
 	dst = le.AppendUint32(dst, 0) // the length
 	dst = le.AppendUint64(dst, number)
 	dst = binary.AppendUvarint(dst, uint64(s.BacklogFrom))
@@ -62,20 +60,9 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 		dst = binary.AppendUvarint(dst, uint64(*s.PausedAt))
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(s.Channels)))
-	var position []byte
-	for _, c := range s.Channels {
-		if len(c.Name) > maxNameBytes {
-			return nil, fate.Mark(fmt.Errorf("channel name of %d bytes", len(c.Name)), fate.Refused)
-		}
-		dst = binary.AppendUvarint(dst, uint64(len(c.Name)))
-		dst = append(dst, c.Name...)
-		dst = binary.AppendUvarint(dst, c.Version)
-		var err error
-		if position, err = c.Position.AppendBinary(position[:0]); err != nil {
-			return nil, err
-		}
-		dst = binary.AppendUvarint(dst, uint64(len(position)))
-		dst = append(dst, position...)
+	var err error
+	if dst, err = appendChannels(dst, s.Channels); err != nil {
+		return nil, err
 	}
 	if len(dst) > MaxPositionsBytes {
 		return nil, fate.Mark(fmt.Errorf("channel positions of %d bytes", len(dst)), fate.Refused)
@@ -83,6 +70,44 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	le.PutUint32(dst[12:], uint32(len(dst)-positionsHeader)) //nolint:gosec // bounded above
 	le.PutUint32(dst[4:], positionsSum(dst))
 	return dst, nil
+}
+
+func flagsOf(s Snapshot) (flags uint16) {
+	if s.PausedAt != nil {
+		flags |= flagPaused
+	}
+	if s.Lost {
+		flags |= flagLost
+	}
+	return flags
+}
+
+// appendChannels appends encoded positions of channels, without their number.
+func appendChannels(dst []byte, channels []ChannelPosition) ([]byte, error) {
+	var position []byte
+	for _, c := range channels {
+		if len(c.Name) > maxNameBytes {
+			return nil, fate.Mark(fmt.Errorf("channel name of %d bytes", len(c.Name)), fate.Refused)
+		}
+		var err error
+		if position, err = c.Position.AppendBinary(position[:0]); err != nil {
+			return nil, err
+		}
+		dst = appendField(appendChannelHead(dst, c.Name, c.Version, c.Moves), position)
+	}
+	return dst, nil
+}
+
+func appendChannelHead(dst []byte, name string, version, moves uint64) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(name)))
+	dst = append(dst, name...)
+	dst = binary.AppendUvarint(dst, version)
+	return binary.AppendUvarint(dst, moves)
+}
+
+// appendField appends bytes behind their length.
+func appendField(dst, field []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(field))), field...)
 }
 
 // imageSize returns how long a file that decodePositions has accepted is without
@@ -121,7 +146,7 @@ func decodePositions(file []byte) (uint64, Snapshot, error) {
 		return 0, Snapshot{}, fmt.Errorf("%w: format %d", ErrNewerPositions, version)
 	}
 	flags, number := le.Uint16(file[10:]), le.Uint64(file[16:])
-	if flags&^flagPaused != 0 {
+	if flags&^(flagPaused|flagLost) != 0 {
 		return 0, Snapshot{}, fmt.Errorf("%w: flags %#x", ErrNewerPositions, flags)
 	}
 	if number == 0 {
@@ -129,6 +154,7 @@ func decodePositions(file []byte) (uint64, Snapshot, error) {
 	}
 	d := positionsReader{rest: image[positionsHeader:]}
 	snap := d.snapshot(flags&flagPaused != 0)
+	snap.Lost = flags&flagLost != 0
 	if d.err == nil && len(d.rest) != 0 {
 		d.err = damaged("bytes after the end")
 	}
@@ -178,25 +204,47 @@ func (d *positionsReader) snapshot(paused bool) Snapshot {
 		at := seq.Offset(d.number())
 		s.PausedAt = &at
 	}
-	n := d.number()
-	if d.err == nil && n > uint64(len(d.rest)/minChannelBytes) {
-		d.err = damaged("more channels than bytes")
-	}
-	if d.err != nil || n == 0 {
-		return s
-	}
-	s.Channels = make([]ChannelPosition, 0, min(n, 1024))
-	for range n {
-		c := ChannelPosition{Name: string(d.bytes()), Version: d.number()}
-		position := d.bytes()
-		if d.err != nil {
-			return s
-		}
-		if err := c.Position.UnmarshalBinary(position); err != nil {
-			d.err = fmt.Errorf("%w: channel %q: %w", errPositionsDamaged, c.Name, err)
-			return s
-		}
-		s.Channels = append(s.Channels, c)
-	}
+	s.Channels = d.channels()
 	return s
+}
+
+// count reads how many entries follow, of which each takes at least size bytes.
+func (d *positionsReader) count(size int) uint64 {
+	n := d.number()
+	if d.err == nil && n > uint64(len(d.rest)/size) {
+		d.err = damaged("more entries than bytes")
+	}
+	if d.err != nil {
+		return 0
+	}
+	return n
+}
+
+// channels reads positions of channels behind their number.
+func (d *positionsReader) channels() []ChannelPosition {
+	n := d.count(minChannelBytes)
+	if n == 0 {
+		return nil
+	}
+	all := make([]ChannelPosition, 0, min(n, 1024))
+	for range n {
+		c := ChannelPosition{Name: string(d.bytes()), Version: d.number(), Moves: d.number()}
+		d.unmarshal(c.Name, &c.Position)
+		if d.err != nil {
+			return nil
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// unmarshal reads a field into what a channel's position consists of.
+func (d *positionsReader) unmarshal(channel string, into encoding.BinaryUnmarshaler) {
+	field := d.bytes()
+	if d.err != nil {
+		return
+	}
+	if err := into.UnmarshalBinary(field); err != nil {
+		d.err = fmt.Errorf("%w: channel %q: %w", errPositionsDamaged, channel, err)
+	}
 }

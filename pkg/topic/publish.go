@@ -34,16 +34,30 @@ func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
 	}
 }
 
+// StoredSize returns the bytes that the records of messages take in a log. One
+// publish may have at most limit.Sizes.Entry of them.
+func StoredSize(messages []Message) int {
+	n := 0
+	for i := range messages {
+		n += commitlog.RecordBytes(messages[i].recordSize())
+	}
+	return n
+}
+
+// Size implements commitlog.Entry.
+func (e *publish) Size() int {
+	e.rawSize = int64(StoredSize(e.msgs))
+	return int(e.rawSize)
+}
+
 // AppendTo implements commitlog.Entry.
 func (e *publish) AppendTo(b *commitlog.Builder) {
-	e.body, e.rawSize = 0, 0
-	before := b.Size()
+	e.body = 0
 	for i := range e.msgs {
 		m := &e.msgs[i]
 		m.appendRecord(b)
 		e.body += uint64(len(m.Body))
 	}
-	e.rawSize = int64(b.Size() - before)
 	e.msgs = nil
 }
 

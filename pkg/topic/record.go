@@ -11,22 +11,22 @@ import (
 
 // A record is one message in a partition's log; docs/format/record.md draws it:
 //
-//	flags(1) [deliver at(8)] [trace id(8)] [header length(2) header] body
+//	flags(1) [delay(8)] [trace id(8)] [header length(2) header] body
 //
 // All integers are little endian. The flags say which optional parts follow; a
 // record with a flag that is not known is refused, so that an older program
 // does not hand out a newer one's framing as a body.
 const (
-	flagDeliverAt = 1 << iota
+	flagDelay = 1 << iota
 	flagTraceID
 	flagHeader
-	knownFlags = flagDeliverAt | flagTraceID | flagHeader
+	knownFlags = flagDelay | flagTraceID | flagHeader
 )
 
 // MaxHeader is the most bytes that a message's header may have.
 const MaxHeader = 65534
 
-// attrDeferred marks batches that hold a message with a delivery time, so that
+// attrDeferred marks batches that hold a message with a delay, so that
 // only those are looked through when they are committed.
 const attrDeferred uint16 = 1
 
@@ -37,7 +37,7 @@ var errBadRecord = errors.New("not a message record")
 // recordSize returns the length of m's record.
 func (m *Message) recordSize() int {
 	n := 1 + len(m.Body)
-	if !m.DeliverAt.IsZero() {
+	if m.Delay > 0 {
 		n += 8
 	}
 	if m.TraceID != 0 {
@@ -52,7 +52,7 @@ func (m *Message) recordSize() int {
 // appendRecord adds m's record to the batch being formed.
 func (m *Message) appendRecord(b *commitlog.Builder) {
 	m.encode(b.Next(m.recordSize()))
-	if !m.DeliverAt.IsZero() {
+	if m.Delay > 0 {
 		b.SetAttributes(attrDeferred)
 	}
 }
@@ -60,9 +60,9 @@ func (m *Message) appendRecord(b *commitlog.Builder) {
 // encode writes m's record to p, which is recordSize bytes long.
 func (m *Message) encode(p []byte) {
 	flags, rest := byte(0), p[1:]
-	if !m.DeliverAt.IsZero() {
-		flags |= flagDeliverAt
-		binary.LittleEndian.PutUint64(rest, uint64(m.DeliverAt.UnixNano()))
+	if m.Delay > 0 {
+		flags |= flagDelay
+		binary.LittleEndian.PutUint64(rest, uint64(m.Delay))
 		rest = rest[8:]
 	}
 	if m.TraceID != 0 {
@@ -89,11 +89,13 @@ func decodeRecord(p []byte) (Message, error) {
 		return Message{Body: rest}, nil
 	}
 	var m Message
-	if flags&flagDeliverAt != 0 {
+	if flags&flagDelay != 0 {
 		if len(rest) < 8 {
-			return Message{}, fmt.Errorf("%w: delivery time cut short", errBadRecord)
+			return Message{}, fmt.Errorf("%w: delay cut short", errBadRecord)
 		}
-		m.DeliverAt = time.Unix(0, int64(binary.LittleEndian.Uint64(rest)))
+		if m.Delay = time.Duration(binary.LittleEndian.Uint64(rest)); m.Delay <= 0 {
+			return Message{}, fmt.Errorf("%w: delay out of range", errBadRecord)
+		}
 		rest = rest[8:]
 	}
 	if flags&flagTraceID != 0 {

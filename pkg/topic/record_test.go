@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
+var updateRecords = flag.Bool("update", false, "rewrite golden files")
 
-var at = time.Unix(0, 1_700_000_000_123_456_789)
+const later = 1_700_000_000_123_456_789 * time.Nanosecond
 
 // records are the shapes that a message can have, by name.
 var records = []struct {
@@ -24,11 +24,11 @@ var records = []struct {
 	m    Message
 }{
 	{"plain", Message{Body: []byte("hello")}},
-	{"deferred", Message{Body: []byte("later"), DeliverAt: at}},
+	{"deferred", Message{Body: []byte("later"), Delay: later}},
 	{"traced", Message{Body: []byte("x"), TraceID: 0x1122334455667788}},
 	{"with header", Message{Body: []byte("x"), Header: []byte(`{"k":"v"}`)}},
 	{"empty header", Message{Body: []byte("x"), Header: []byte{}}},
-	{"everything", Message{Body: []byte("body"), DeliverAt: at, TraceID: 1, Header: []byte("{}")}},
+	{"everything", Message{Body: []byte("body"), Delay: later, TraceID: 1, Header: []byte("{}")}},
 }
 
 func encode(m *Message) []byte {
@@ -43,7 +43,7 @@ func TestRecordGolden(t *testing.T) {
 		fmt.Fprintf(&got, "%s: %s\n", r.name, hex.EncodeToString(encode(&r.m)))
 	}
 	const file = "testdata/record.golden"
-	if *update {
+	if *updateRecords {
 		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func FuzzRecordDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if m.TraceID == 0 && raw[0]&flagTraceID != 0 || m.DeliverAt.IsZero() && raw[0]&flagDeliverAt != 0 {
+		if m.TraceID == 0 && raw[0]&flagTraceID != 0 || m.Delay == 0 && raw[0]&flagDelay != 0 {
 			return // fields that are there and say nothing: no publisher writes them
 		}
 		if again := encode(&m); !bytes.Equal(again, raw) {

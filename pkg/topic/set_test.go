@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -23,6 +24,8 @@ type set struct {
 	p      *Partition
 	line   *line
 	leased func(time.Time) bool
+	now    time.Time
+	many   int
 }
 
 // setNode is one node's replica.
@@ -32,12 +35,25 @@ type setNode struct {
 	w       *commitlog.Writer
 	standby *Standby // nil: it leads
 	killed  bool     // and has not heard since of what it had in memory
+	ages    *age.Clock
+	step    time.Duration // of its wall clock
+	since   int           // messages published before its process started
 }
 
-func newSet(t *testing.T) *set {
-	s := &set{t: t, leader: -1}
+// clock returns what tells a new process of the node ages.
+func (n *setNode) clock(s *set) *age.Clock {
+	return age.NewClock(func(now time.Time) int64 { return now.Add(n.step).UnixNano() })
+}
+
+func newSet(t *testing.T) *set { return newSetThatUpdates(t, 0) }
+
+// newSetThatUpdates is newSet of leaders that tell updates of positions with at
+// least many entries; 0: of large ones.
+func newSetThatUpdates(t *testing.T, many int) *set {
+	s := &set{t: t, leader: -1, now: t0, many: many}
 	for i := range s.nodes {
 		n := &setNode{fs: vfs.NewMem()}
+		n.ages = n.clock(s)
 		if err := n.fs.MkdirAll("p"); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +73,10 @@ func (s *set) follow(i int) {
 	s.t.Helper()
 	var err error
 	n := s.nodes[i]
-	if n.standby, err = OpenStandby(n.fs, "p", func(err error) { s.t.Errorf("node %d: positions are damaged: %v", i, err) }, nil); err != nil {
+	if n.standby, err = OpenStandby(StandbyOptions{
+		FS: n.fs, Dir: "p", End: n.log.End(),
+		Damaged: func(err error) { s.t.Errorf("node %d: positions are damaged: %v", i, err) },
+	}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -86,15 +105,19 @@ func (s *set) lead(to int) {
 	n.standby, s.leader = nil, to
 	s.line = &line{set: s}
 	p, err := Open(Options{
+		Ages: n.ages, Now: func() time.Time { return s.now },
 		FS: n.fs, Dir: "p", Log: n.log, Leased: s.leased, Observer: deaf{},
 		Arm:              func(*Channel) {},
 		Damaged:          func(err *commitlog.CorruptionError) { s.t.Error(err) },
-		PositionsDamaged: func(err error) { s.t.Errorf("positions are damaged: %v", err) },
+		PositionsDamaged: func(err error, _ bool) { s.t.Errorf("positions are damaged: %v", err) },
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.p = p
+	if s.many > 0 {
+		p.collector.many = s.many
+	}
 	p.Serve(s.line)
 }
 
@@ -115,13 +138,13 @@ func (s *set) channel(name string, version uint64, ordered bool) *Channel {
 func (s *set) publish(bodies ...string) {
 	s.t.Helper()
 	for _, body := range bodies {
-		s.publishAt(body, time.Time{})
+		s.publishLate(body, 0)
 	}
 }
 
-func (s *set) publishAt(body string, due time.Time) {
+func (s *set) publishLate(body string, delay time.Duration) {
 	s.t.Helper()
-	s.p.Publish([]Message{{Body: []byte(body), DeliverAt: due}}, func(r Receipt) {
+	s.p.Publish([]Message{{Body: []byte(body), Delay: delay}}, func(r Receipt) {
 		if r.Err != nil {
 			s.t.Errorf("receipt %+v", r)
 		}
@@ -137,28 +160,40 @@ type line struct {
 	auto    bool       // everything arrives at once
 	mu      sync.Mutex // guards parcels
 	parcels []*parcel
-	next    [3]int // the parcel that a node gets next
-	has     [3]int // how many it has, or newer ones that say as much
-	settled int    // parcels that everybody has
+	next    [3]int  // the parcel that a node gets next
+	anew    [3]bool // its session has just begun
+	has     [3]int  // how many it has, or newer ones that say as much
+	settled int     // parcels that everybody has
 }
 
+// kind is what a parcel brings.
+type kind int
+
+const (
+	aChange kind = iota
+	aSnapshot
+	anUpdate
+)
+
 type parcel struct {
-	snapshot bool
-	data     []byte
-	done     func(error)
+	kind   kind
+	data   []byte
+	done   func(error)
+	folded []byte
 }
 
 var _ Log = (*line)(nil)
 
 func (l *line) Append(e commitlog.Entry) error {
-	builder := commitlog.NewBuilder(0)
+	builder := new(commitlog.Builder)
 	e.AppendTo(builder)
 	s := l.set
-	batch, err := s.nodes[s.leader].w.Append(builder, t0.UnixNano())
+	batch, err := s.nodes[s.leader].w.Append(builder, s.nodes[s.leader].ages.Wall(s.now))
 	if err != nil {
 		return err
 	}
 	for i, n := range s.nodes {
+		n.ages.Appended(ageOf(batch), s.now)
 		if i != s.leader {
 			if _, err := n.w.AppendRaw(batch.Raw()); err != nil {
 				return err
@@ -179,9 +214,18 @@ func (l *line) Epoch() seq.Epoch { return l.set.epoch }
 func (l *line) Shared() bool { return !l.alone }
 
 func (l *line) SharePositions(snapshot []byte, done func(error)) {
-	l.add(&parcel{true, snapshot, done})
+	l.add(&parcel{kind: aSnapshot, data: snapshot, done: done})
 }
-func (l *line) ShareAdvance(change []byte, done func(error)) { l.add(&parcel{false, change, done}) }
+
+func (l *line) ShareUpdate(update []byte, done func(error)) func([]byte) {
+	p := &parcel{kind: anUpdate, data: update, done: done}
+	l.add(p)
+	return func(snapshot []byte) { p.folded = snapshot }
+}
+
+func (l *line) ShareAdvance(change []byte, done func(error)) {
+	l.add(&parcel{kind: aChange, data: change, done: done})
+}
 
 func (l *line) add(p *parcel) {
 	if l.ended {
@@ -206,11 +250,17 @@ func (l *line) deliver(node int) bool {
 		return false
 	}
 	var err error
-	if p.snapshot {
+	switch {
+	case p.folded != nil && l.anew[node]:
+		err = n.standby.Replace(p.folded)
+	case p.kind == aSnapshot:
 		err = n.standby.Replace(p.data)
-	} else {
+	case p.kind == anUpdate:
+		err = n.standby.Update(p.data)
+	default:
 		err = n.standby.Advance(p.data)
 	}
+	l.anew[node] = false
 	if err != nil {
 		l.set.t.Fatal(err)
 	}
@@ -258,8 +308,9 @@ func (l *line) restart(node int, killed bool) {
 		l.has[node] = 0
 		l.set.nodes[node].killed = true
 	}
+	l.anew[node] = true
 	for i, p := range l.parcels {
-		if p.snapshot {
+		if p.kind == aSnapshot || p.folded != nil {
 			l.next[node] = i
 		}
 	}
@@ -279,7 +330,7 @@ var errEnded = fate.Mark(errors.New("the term ended"), fate.Uncertain)
 // snapshots returns what has been shared of that kind.
 func (l *line) snapshots() (n int) {
 	for _, p := range l.parcels {
-		if p.snapshot {
+		if p.kind == aSnapshot {
 			n++
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
-	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 func TestOrderedFinishCountsOnceEverybodyKnows(t *testing.T) {
@@ -125,6 +124,19 @@ func TestASnapshotDoesNotUndoWhatWasSharedBeforeIt(t *testing.T) {
 	want(t, "the next leader", s.bench().join(s.channel("c", 1, true)).take(9, t0), "b")
 }
 
+// meanwhile is a source of positions that has something done when it has said what
+// they are.
+type meanwhile struct {
+	source
+	do func()
+}
+
+func (m meanwhile) current() Snapshot {
+	s := m.source.current()
+	m.do()
+	return s
+}
+
 // TestAChangeWaitsForTheSnapshotThatIsBeingMade: it was decided after what the
 // snapshot says.
 func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
@@ -134,19 +146,15 @@ func TestAChangeWaitsForTheSnapshotThatIsBeingMade(t *testing.T) {
 	s.line.deliverAll()
 	r.take(9, t0)
 	s.p.dirty.mark()
-	current, before := s.p.keeper.snapshot, len(s.line.parcels)
-	s.p.keeper.snapshot = func() Snapshot {
-		snap := current()
-		r.finish("a")
-		return snap
-	}
+	before := len(s.line.parcels)
+	s.p.keeper.source = meanwhile{&s.p.collector, func() { r.finish("a") }}
 	if err := s.p.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.line.parcels[before:]; len(got) != 2 || !got[0].snapshot || got[1].snapshot {
+	if got := s.line.parcels[before:]; len(got) != 2 || got[0].kind != aSnapshot || got[1].kind != aChange {
 		t.Fatalf("shared %d parcels: want the snapshot, then the change", len(got))
 	}
-	s.p.keeper.snapshot = current
+	s.p.keeper.source = &s.p.collector
 	s.line.deliverAll()
 	s.lead(2)
 	s.line.deliverAll()
@@ -313,7 +321,7 @@ func TestPublishersDelaysHoldAtTheNextLeader(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		s := newSet(t)
 		s.channel("c", 1, ordered)
-		s.publishAt("late", t0.Add(time.Hour))
+		s.publishLate("late", time.Hour)
 		s.line.deliverAll()
 		s.lead(1)
 		s.line.deliverAll()
@@ -525,35 +533,6 @@ func TestPositionsBeyondTheLogDoNotCount(t *testing.T) {
 	r := s.bench().join(s.channel("c", 1, false))
 	s.publish("b", "c")
 	want(t, "what took the offsets", r.take(9, t0), "b c")
-}
-
-// TestPositionsBeyondTheDurableLogAreSharedAndNotStored: others may have the
-// messages that a power cut takes from this node.
-func TestPositionsBeyondTheDurableLogAreSharedAndNotStored(t *testing.T) {
-	b := newBench(t)
-	l := &line{set: &set{t: t}}
-	b.p.sharing.to = l
-	r := b.join(b.channel("c", 1))
-	b.lazy = true
-	b.publish("a", "b")
-	r.take(9, t0)
-	r.finish("a", "b")
-	if err := b.p.Checkpoint(); err != nil {
-		t.Fatal(err)
-	}
-	floor := func(data []byte) seq.Offset {
-		_, snap, err := decodePositions(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return snap.Channels[0].Position.Floor
-	}
-	if got := floor(l.parcels[len(l.parcels)-1].data); got != 2 {
-		t.Errorf("floor %d was shared, want 2", got)
-	}
-	if _, snap, err := OpenPositions(b.fs, "p"); err != nil || snap.Channels[0].Position.Floor != 0 {
-		t.Errorf("stored %+v, %v although nothing is durable", snap, err)
-	}
 }
 
 // TestAnOrderedConsumerKeepsTheBatchAtHand: it is asked for more while its one

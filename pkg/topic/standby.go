@@ -24,35 +24,74 @@ type Standby struct {
 
 	saving sync.Mutex // held over the disk; guards what follows
 	files  *Positions
-	told   stamp // of the newest snapshot that was taken; 0: none yet
+	told   stamp // of the newest snapshot or update that was taken; 0: none yet
 
 	mu     sync.Mutex // guards what follows
-	known  Snapshot   // with the changes since
+	known  mirror     // with the changes since
 	behind bool       // known is newer than what is stored
 	closed bool       // nothing more is taken, or a leader would count on it
 }
 
-// OpenStandby opens the positions in a replica's directory. damaged is told if
-// the newest stored ones were damaged: those before them, or none, are used
-// until the leader tells what they are. What was stored is left as it is until
-// then. unsaved is told when there is something for Checkpoint to do, once until
-// it was called, with locks held: it must not block. nil: nobody is told.
-func OpenStandby(fsys vfs.FS, dir string, damaged func(error), unsaved func()) (*Standby, error) {
-	files, known, err := openPositions(fsys, dir)
+// StandbyOptions describe a Standby.
+type StandbyOptions struct {
+	FS  vfs.FS
+	Dir string // of the replica
+	// End is the log's. What is stored of messages beyond is forgotten: others may
+	// come to these offsets.
+	End seq.Offset
+	// Damaged is told if stored positions are damaged. What is intact, or nothing, is
+	// used until the leader tells what they are.
+	Damaged func(error)
+	// Unsaved is told when there is something for Checkpoint to do, once until it was
+	// called, with locks held: it must not block. nil: nobody is told.
+	Unsaved func()
+}
+
+// OpenStandby opens the positions in a replica's directory.
+func OpenStandby(o StandbyOptions) (*Standby, error) {
+	files, known, err := openPositions(o.FS, o.Dir)
 	switch {
 	case err == nil:
 		err = files.Damage()
 	case fate.Of(err) != fate.Corrupt:
 		return nil, err
+	default:
+		known.Lost = true
+		if renamed := files.replaceAll(); renamed != nil {
+			return nil, renamed
+		}
 	}
 	if err != nil {
-		damaged(err)
+		o.Damaged(err)
 	}
-	return &Standby{files: files, known: known, told: files.journal.taken, unsaved: unsaved}, nil
+	s := &Standby{files: files, known: mirror{snap: known}, told: files.journal.taken, unsaved: o.Unsaved}
+	return s, s.Cut(o.End)
 }
 
-// Replace takes a snapshot of the leader's for what the positions are from now
-// on, whatever they were; when it returns nil, it is on disk. One that the same
+// Cut forgets what is known of messages at or beyond end, where the log is about
+// to end: other messages may come to these offsets. When it returns nil, that is on
+// disk.
+func (s *Standby) Cut(end seq.Offset) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.mu.Lock()
+	reaches := !s.closed && s.known.snapshot().reaches(end)
+	if reaches {
+		s.known.set(s.known.snap.below(end))
+		s.fallBehindLocked()
+	}
+	s.mu.Unlock()
+	if !reaches {
+		return nil
+	}
+	s.takes(0) // the same leader may tell it again
+	return s.store()
+}
+
+// Replace takes a snapshot of the leader's for what the positions are from now on;
+// when it returns nil, it is on disk. What is known here to be finished stays
+// finished: the leader may not have heard of it from the leader before. Only where an
+// operator moved a channel does it go back. One that the same
 // leader has told before, even if this process was killed since, does nothing:
 // changes that came behind it are newer. Bytes that are no snapshot are refused, and a failure to store leaves
 // what was known before. It keeps no reference to the bytes.
@@ -72,18 +111,66 @@ func (s *Standby) Replace(snapshot []byte) error {
 	if stamp(number).retells(s.told) {
 		return nil
 	}
-	if s.holds(&snap) {
+	holds, kept := s.keep(&snap)
+	if holds {
 		s.takes(stamp(number))
 		return nil
 	}
-	if err := errors.Join(s.files.Begin(), s.files.saveCopy(snapshot)); err != nil {
+	if err := s.files.Begin(); err != nil {
+		return err
+	}
+	if kept {
+		err = s.files.Save(snap)
+	} else {
+		err = s.files.saveCopy(snapshot)
+	}
+	if err != nil {
 		return err
 	}
 	s.takes(stamp(number))
 	s.mu.Lock()
-	s.known, s.behind = snap, false
+	s.known.set(snap)
+	s.behind = false
 	s.mu.Unlock()
 	return nil
+}
+
+// Update takes an update of the leader's, of what it has told before; when it
+// returns nil, it is on disk. One that was taken before does nothing. It keeps no
+// reference to the bytes.
+func (s *Standby) Update(data []byte) error {
+	u, err := decodeUpdate(data)
+	if err != nil {
+		return fate.Mark(fmt.Errorf("positions from the leader: %w", err), fate.Refused)
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.isClosed() {
+		return errPartitionClosed
+	}
+	if u.stamp.retells(s.told) {
+		return nil
+	}
+	if !s.files.takesUpdates() {
+		s.updateKnown(u, true)
+		s.takes(u.stamp)
+		return s.store()
+	}
+	if err := s.files.Update(data); err != nil {
+		return err
+	}
+	s.takes(u.stamp)
+	s.updateKnown(u, s.files.grown()) // a checkpoint makes a snapshot of it then
+	return nil
+}
+
+func (s *Standby) updateKnown(u update, behind bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.update(u)
+	if behind {
+		s.fallBehindLocked()
+	}
 }
 
 // takes notes, with saving held, which snapshot was taken.
@@ -92,11 +179,34 @@ func (s *Standby) takes(number stamp) {
 	s.files.journal.take(number)
 }
 
-// holds says whether a snapshot is what is stored already.
-func (s *Standby) holds(snap *Snapshot) bool {
+// keep adds to a snapshot of the leader's what is known here to be finished, and
+// says whether there was any. holds: the result is what is stored already.
+func (s *Standby) keep(snap *Snapshot) (holds, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.files.damaged == nil && !s.behind && s.known.equal(snap)
+	known := s.known.snapshot()
+	for i := range snap.Channels {
+		kept = snap.Channels[i].keep(known) || kept
+	}
+	return s.files.damaged == nil && !s.behind && known.equal(snap), kept
+}
+
+// keep adds what a snapshot says to be finished of the same channel, unless an
+// operator has moved it in between, and returns whether there was any.
+func (c *ChannelPosition) keep(known *Snapshot) bool {
+	for i := range known.Channels {
+		k := &known.Channels[i]
+		if k.Name != c.Name {
+			continue
+		}
+		if k.Version != c.Version || k.Moves != c.Moves {
+			return false
+		}
+		before := c.Position
+		c.Position.Keep(&k.Position)
+		return !samePosition(&before, &c.Position)
+	}
+	return false
 }
 
 // Advance takes a change of the leader's. A process that is killed does not lose
@@ -112,10 +222,10 @@ func (s *Standby) Advance(change []byte) error {
 	if s.closed {
 		return errPartitionClosed
 	}
-	if err := s.files.Note(a.channel, change); err != nil {
+	if err := s.files.Note(change); err != nil {
 		return err
 	}
-	s.known.apply(a)
+	s.known.advance(a)
 	s.fallBehindLocked()
 	return nil
 }
@@ -132,7 +242,7 @@ func (s *Standby) fallBehindLocked() {
 func (s *Standby) Floor() seq.Offset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known.floor()
+	return s.known.snap.floor()
 }
 
 // Checkpoint stores what changed since the last snapshot was stored. On an
@@ -178,7 +288,7 @@ func (s *Standby) store() error {
 	err := errors.Join(s.files.Begin(), s.files.journal.stamp())
 	var image []byte
 	if err == nil {
-		image, err = s.files.encode(s.known)
+		image, err = s.files.encode(*s.known.snapshot())
 	}
 	s.mu.Unlock()
 	if err == nil {
@@ -195,12 +305,12 @@ func (s *Standby) store() error {
 
 // equal says whether two snapshots say the same.
 func (s *Snapshot) equal(t *Snapshot) bool {
-	if s.BacklogFrom != t.BacklogFrom || (s.PausedAt == nil) != (t.PausedAt == nil) ||
+	if s.Lost != t.Lost || s.BacklogFrom != t.BacklogFrom || (s.PausedAt == nil) != (t.PausedAt == nil) ||
 		s.PausedAt != nil && *s.PausedAt != *t.PausedAt {
 		return false
 	}
 	return slices.EqualFunc(s.Channels, t.Channels, func(a, b ChannelPosition) bool {
-		return a.Name == b.Name && a.Version == b.Version && samePosition(&a.Position, &b.Position)
+		return a.Name == b.Name && a.Version == b.Version && a.Moves == b.Moves && samePosition(&a.Position, &b.Position)
 	})
 }
 

@@ -3,6 +3,7 @@ package topic
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -16,11 +17,16 @@ import (
 
 func mustOpenStandby(t testing.TB, fsys vfs.FS) *Standby {
 	t.Helper()
-	s, err := OpenStandby(fsys, positionsDir, func(err error) { t.Errorf("damaged: %v", err) }, nil)
+	s, err := openStandby(fsys, positionsDir, func(err error) { t.Errorf("damaged: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// openStandby opens a Standby whose log has every message.
+func openStandby(fsys vfs.FS, dir string, damaged func(error)) (*Standby, error) {
+	return OpenStandby(StandbyOptions{FS: fsys, Dir: dir, End: seq.MaxOffset, Damaged: damaged})
 }
 
 // told is a snapshot as a leader shares it.
@@ -76,7 +82,7 @@ func TestStandbyTakesOnlyWholeSnapshots(t *testing.T) {
 	if err := s.Advance([]byte{1, 1}); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("half a change: %v", err)
 	}
-	if diff := cmp.Diff(sampleSnapshot(3), s.known); diff != "" {
+	if diff := cmp.Diff(sampleSnapshot(3), *s.known.snapshot()); diff != "" {
 		t.Errorf("what was refused changed it: %s", diff)
 	}
 }
@@ -94,13 +100,15 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 	if n := len(m.Trace()); n != ops {
 		t.Errorf("%d operations for what was stored already", n-ops)
 	}
-	if err := s.Advance(advance{"channel0", 4, 5000, 5000}.append(nil)); err != nil {
+	if err := s.Advance(advance{"channel0", 4, 5000, 5000, 0}.append(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Replace(told(t, 3, sampleSnapshot(4))); err != nil {
+	moved := sampleSnapshot(4)
+	moved.Channels[0].Moves = 1
+	if err := s.Replace(told(t, 3, moved)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sampleSnapshot(4), s.known); diff != "" {
+	if diff := cmp.Diff(moved, *s.known.snapshot()); diff != "" {
 		t.Errorf("a snapshot after a change is the newer word: %s", diff)
 	}
 }
@@ -109,27 +117,30 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 // newest snapshot, and may end before what was shared since comes again.
 func TestASnapshotThatIsToldAgainUndoesNothing(t *testing.T) {
 	s := mustOpenStandby(t, positionsFS(t))
-	at := func(floor seq.Offset) Snapshot {
-		return Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 1, Position: channel.Position{Floor: floor}}}}
+	at := func(floor seq.Offset, moves uint64) Snapshot {
+		return Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 1, Moves: moves, Position: channel.Position{Floor: floor}}}}
 	}
 	steps := []struct {
 		name  string
 		told  stamp
 		floor seq.Offset
+		moves uint64
 		want  seq.Offset
 	}{
-		{"the first", stampOf(5, 2), 10, 11},
-		{"again", stampOf(5, 2), 10, 11},
-		{"an older one", stampOf(5, 1), 9, 11},
-		{"a newer one, by an operator", stampOf(5, 3), 4, 4},
-		{"another leader's", stampOf(6, 1), 10, 10},
+		{"the first", stampOf(5, 2), 10, 0, 11},
+		{"again", stampOf(5, 2), 10, 0, 11},
+		{"an older one", stampOf(5, 1), 9, 0, 11},
+		{"a newer one, by an operator", stampOf(5, 3), 4, 1, 4},
+		{"another leader's", stampOf(6, 1), 10, 1, 10},
+		{"another leader's, who has not heard of that", stampOf(7, 1), 9, 1, 10},
+		{"another leader's, who has not heard of the operator", stampOf(8, 1), 3, 0, 3},
 	}
 	for i, step := range steps {
-		if err := s.Replace(told(t, uint64(step.told), at(step.floor))); err != nil {
+		if err := s.Replace(told(t, uint64(step.told), at(step.floor, step.moves))); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if err := s.Advance(advance{"c", 1, 10, 10}.append(nil)); err != nil {
+			if err := s.Advance(advance{"c", 1, 10, 10, 0}.append(nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,7 +154,7 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 	start := Snapshot{Channels: []ChannelPosition{{Name: "c", Version: 5, Position: channel.Position{
 		Floor:     10,
 		Finished:  []channel.Range{{From: 12, End: 14}},
-		Deferred:  []channel.Deferral{{Offset: 15, At: 1, Attempts: 1}},
+		Deferred:  []channel.Deferral{{Offset: 15, At: 1, Delay: 1, Attempts: 1}},
 		Attempted: []channel.Attempt{{Offset: 10, Attempts: 2}, {Offset: 11, Attempts: 1}},
 	}}}}
 	tests := []struct {
@@ -151,15 +162,15 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 		changes []advance
 		want    []seq.Offset // the channels' floors
 	}{
-		{"the next", []advance{{"c", 5, 10, 10}}, []seq.Offset{11}},
-		{"twice", []advance{{"c", 5, 10, 10}, {"c", 5, 10, 10}}, []seq.Offset{11}},
-		{"over what is finished", []advance{{"c", 5, 10, 10}, {"c", 5, 11, 11}}, []seq.Offset{14}},
-		{"late", []advance{{"c", 5, 10, 11}, {"c", 5, 10, 10}, {"c", 5, 9, 9}}, []seq.Offset{14}},
-		{"behind a gap", []advance{{"c", 5, 10, 20}}, []seq.Offset{10}},
-		{"the leader is ahead", []advance{{"c", 5, 500, 500}}, []seq.Offset{501}},
-		{"an earlier channel of the name", []advance{{"c", 4, 500, 500}}, []seq.Offset{10}},
-		{"a later channel of the name", []advance{{"c", 6, 3, 3}}, []seq.Offset{4}},
-		{"another channel", []advance{{"d", 6, 3, 4}}, []seq.Offset{10, 3}},
+		{"the next", []advance{{"c", 5, 10, 10, 0}}, []seq.Offset{11}},
+		{"twice", []advance{{"c", 5, 10, 10, 0}, {"c", 5, 10, 10, 0}}, []seq.Offset{11}},
+		{"over what is finished", []advance{{"c", 5, 10, 10, 0}, {"c", 5, 11, 11, 0}}, []seq.Offset{14}},
+		{"late", []advance{{"c", 5, 10, 11, 0}, {"c", 5, 10, 10, 0}, {"c", 5, 9, 9, 0}}, []seq.Offset{14}},
+		{"behind a gap", []advance{{"c", 5, 10, 20, 0}}, []seq.Offset{10}},
+		{"the leader is ahead", []advance{{"c", 5, 500, 500, 0}}, []seq.Offset{501}},
+		{"an earlier channel of the name", []advance{{"c", 4, 500, 500, 0}}, []seq.Offset{10}},
+		{"a later channel of the name", []advance{{"c", 6, 3, 3, 0}}, []seq.Offset{4}},
+		{"another channel", []advance{{"d", 6, 3, 4, 0}}, []seq.Offset{10, 3}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -200,7 +211,7 @@ func TestStandbyWithoutIntactPositionsWaitsForTheLeader(t *testing.T) {
 		damage(t, m, slot, func(b []byte) []byte { return b[:len(b)-1] })
 	}
 	said := 0
-	s, err := OpenStandby(m, positionsDir, func(error) { said++ }, nil)
+	s, err := openStandby(m, positionsDir, func(error) { said++ })
 	if err != nil || said != 1 {
 		t.Fatalf("%v, said %d times", err, said)
 	}
@@ -228,7 +239,7 @@ func TestAClosedStandbyWritesNothing(t *testing.T) {
 	if err := s.Replace(told(t, 2, sampleSnapshot(2))); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("replace: %v", err)
 	}
-	if err := s.Advance(advance{"channel0", 1, 1, 1}.append(nil)); fate.Of(err) != fate.Refused || err == nil {
+	if err := s.Advance(advance{"channel0", 1, 1, 1, 0}.append(nil)); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("advance: %v: the leader would count on it", err)
 	}
 	if err := errors.Join(s.Checkpoint(), s.Close()); err != nil {
@@ -251,7 +262,7 @@ func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 			}})
 			err = s.Replace(data)
 		} else {
-			err = s.Advance(advance{"c", 1, floor - 1, floor - 1}.append(nil))
+			err = s.Advance(advance{"c", 1, floor - 1, floor - 1, 0}.append(nil))
 			if err == nil && n%3 == 0 {
 				err = s.Checkpoint()
 			}
@@ -285,14 +296,14 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 		}
 		for i := range 12 {
 			clone := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 10 * i, TornPercent: 50})
-			s, err := OpenStandby(clone, positionsDir, func(error) {}, nil)
+			s, err := openStandby(clone, positionsDir, func(error) {})
 			if err != nil {
 				t.Fatalf("after %v: %v", op, err)
 			}
-			if got := floorOf(s.known); got != stored && (got < stored || got > stored+2) {
+			if got := floorOf(*s.known.snapshot()); got != stored && (got < stored || got > stored+2) {
 				t.Fatalf("after %v: floor %d, stored %d", op, got, stored)
 			}
-			if err := standbyScript(s, 2, func(int) {}); err != nil || floorOf(s.known) != 16 {
+			if err := standbyScript(s, 2, func(int) {}); err != nil || floorOf(*s.known.snapshot()) != 16 {
 				t.Fatalf("after %v it does not go on: %v", op, err)
 			}
 		}
@@ -349,8 +360,8 @@ func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 }
 
 func FuzzAdvance(f *testing.F) {
-	f.Add(advance{"c", 1, 2, 3}.append(nil))
-	f.Add(advance{"", 1 << 60, 0, seq.MaxOffset}.append(nil))
+	f.Add(advance{"c", 1, 2, 3, 0}.append(nil))
+	f.Add(advance{"", 1 << 60, 0, seq.MaxOffset, 0}.append(nil))
 	f.Add([]byte{advanceVersion, 200, 'x'})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := decodeAdvance(data)
@@ -389,13 +400,13 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 		"after a checkpoint": (*Standby).Checkpoint,
 		"after a stop":       (*Standby).Close,
 		"after a checkpoint and changes": func(s *Standby) error {
-			return errors.Join(s.Checkpoint(), s.Advance(advance{"c", 1, 2, 2}.append(nil)))
+			return errors.Join(s.Checkpoint(), s.Advance(advance{"c", 1, 2, 2, 0}.append(nil)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := positionsFS(t)
 			s := mustOpenStandby(t, m)
-			err := errors.Join(s.Replace(snapshot), s.Advance(advance{"c", 1, 0, 0}.append(nil)), s.Advance(advance{"c", 1, 1, 1}.append(nil)), then(s))
+			err := errors.Join(s.Replace(snapshot), s.Advance(advance{"c", 1, 0, 0, 0}.append(nil)), s.Advance(advance{"c", 1, 1, 1, 0}.append(nil)), then(s))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -408,7 +419,9 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 				}
 				wantFloor(t, killed(m), floor)
 			}
-			if err := s.Replace(told(t, uint64(stampOf(3, 8)), orderedAt(1))); err != nil {
+			moved := orderedAt(1)
+			moved.Channels[0].Moves = 1
+			if err := s.Replace(told(t, uint64(stampOf(3, 8)), moved)); err != nil {
 				t.Fatal(err)
 			}
 			wantFloor(t, killed(m), 1) // an operator moved the channel back
@@ -425,7 +438,7 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 // finished; and may be killed before the next checkpoint.
 func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 	m := positionsFS(t)
-	change := advance{"c", 1, 1, 1}.append(nil)
+	change := advance{"c", 1, 1, 1, 0}.append(nil)
 	for name, tell := range map[string]func(s *Standby) error{
 		"stored": func(s *Standby) error { return errors.Join(s.Advance(change), s.Checkpoint()) },
 		"noted":  func(s *Standby) error { return s.Advance(change) },
@@ -435,7 +448,7 @@ func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 			if err := b.fs.MkdirAll("p"); err != nil {
 				t.Fatal(err)
 			}
-			s, err := OpenStandby(b.fs, "p", func(err error) { t.Error(err) }, nil)
+			s, err := openStandby(b.fs, "p", func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -462,7 +475,7 @@ func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 }
 
 // FuzzStandbyReplace gives a standby any bytes for a snapshot: it takes them
-// whole or leaves what it has.
+// whole, beside what it knows to be finished, or leaves what it has.
 func FuzzStandbyReplace(f *testing.F) {
 	for n := range 4 {
 		f.Add(told(f, uint64(n+1), sampleSnapshot(n)))
@@ -479,17 +492,23 @@ func FuzzStandbyReplace(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := s.Replace(data); err != nil {
-			if want := sampleSnapshot(2); !s.known.equal(&want) {
+			if want := sampleSnapshot(2); !s.known.snapshot().equal(&want) {
 				t.Fatalf("what was refused (%v) changed it", err)
 			}
 			return
 		}
-		number, want, err := decodePositions(data)
+		number, told, err := decodePositions(data)
 		if stamp(number).retells(stampOf(0, 1)) {
-			want = sampleSnapshot(2)
+			told = sampleSnapshot(2)
 		}
-		if _, got := mustOpenPositions(t, s.files.fs); err != nil || !got.equal(&want) {
-			t.Fatalf("stored %+v, told %+v (%v)", got, want, err)
+		known := s.known.snapshot() // with what was known to be finished before
+		if _, got := mustOpenPositions(t, s.files.fs); err != nil || !got.equal(known) {
+			t.Fatalf("stored %+v, known %+v (%v)", got, known, err)
+		}
+		for _, c := range told.Channels {
+			if !slices.ContainsFunc(known.Channels, func(k ChannelPosition) bool { return k.Name == c.Name }) {
+				t.Fatalf("channel %q was told and is not known", c.Name)
+			}
 		}
 	})
 }

@@ -86,9 +86,9 @@ func (c Crash) file(d *memData) *memData {
 		old, changed := d.dirty[int64(i)]
 		switch {
 		case !changed:
-			clone.blocks[i] = now.copy()
+			clone.blocks[i] = now
 		case !c.keep():
-			clone.blocks[i] = old.copy()
+			clone.blocks[i] = old
 		case c.torn():
 			clone.blocks[i] = c.tear(old, now)
 		default:
@@ -96,8 +96,9 @@ func (c Crash) file(d *memData) *memData {
 		}
 	}
 	if at := size % blockSize; at != 0 {
-		if last := clone.blocks[len(clone.blocks)-1]; last != nil {
-			clear(last[at:])
+		if last := &clone.blocks[len(clone.blocks)-1]; *last != nil {
+			*last = (*last).copy()
+			clear((*last)[at:])
 		}
 	}
 	clone.syncedSize = size

@@ -17,7 +17,9 @@ const (
 type block [blockSize]byte
 
 // memData is the content of one file. A block that was never written is nil
-// and reads as zero, so preallocation costs no memory.
+// and reads as zero, so preallocation costs no memory. In a crashable file system a
+// block that has not changed since the last sync is never written to: a change
+// replaces it, so that clones and what was synced share it.
 type memData struct {
 	track bool
 
@@ -36,7 +38,8 @@ func (d *memData) length() int64 {
 	return d.size
 }
 
-// touchLocked keeps what block i was before it is changed.
+// touchLocked keeps what block i was, and has it replaced by a copy, before it is
+// changed.
 func (d *memData) touchLocked(i int64) {
 	if !d.track {
 		return
@@ -48,9 +51,9 @@ func (d *memData) touchLocked(i int64) {
 		d.dirty = map[int64]*block{}
 	}
 	var old *block
-	if i < int64(len(d.blocks)) && d.blocks[i] != nil {
-		kept := *d.blocks[i]
-		old = &kept
+	if i < int64(len(d.blocks)) {
+		old = d.blocks[i]
+		d.blocks[i] = old.copy()
 	}
 	d.dirty[i] = old
 }

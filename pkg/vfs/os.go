@@ -132,6 +132,12 @@ func (f osFile) Preallocate(off, n int64) error {
 	return f.Truncate(off + n)
 }
 
+// DropCache has the system forget what it caches of a range, as far as that is on
+// disk.
+func (f osFile) DropCache(off, n int64) {
+	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) // it is advice
+}
+
 // SyncData implements File with fdatasync(2).
 func (f osFile) SyncData() error {
 	if err := ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) }); err != nil {

@@ -62,6 +62,20 @@ func WriteFileSynced(fsys FS, name string, content []byte) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
+// MarkSynced makes an empty file and syncs the directory. Its name is all that it says, and
+// a file system that keeps a journal stores both in one step: the file itself needs no
+// sync, and after a power cut it is there or not.
+func MarkSynced(fsys FS, name string) error {
+	f, err := fsys.Create(name)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
 // TempSuffix ends the names of files that WriteFileSynced has not finished.
 const TempSuffix = ".tmp"
 
@@ -112,3 +126,12 @@ const (
 	fileMode = 0o640
 	dirMode  = 0o750
 )
+
+// DropCache has the system forget what it caches of a range of a file, so that it is
+// read from the disk next. What is not on the disk yet stays. It does nothing where
+// there is no such cache.
+func DropCache(f File, off, n int64) {
+	if c, ok := f.(interface{ DropCache(off, n int64) }); ok {
+		c.DropCache(off, n)
+	}
+}

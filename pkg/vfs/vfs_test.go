@@ -241,6 +241,43 @@ func TestACrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
 	}
 }
 
+// TestAFileSystemAndItsCloneDoNotShareChanges writes to both in turn, before and after
+// syncs, and clones the clone.
+func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
+	const blocks = 4
+	rng := rand.New(rand.NewPCG(3, 4))
+	disks := []*Mem{NewCrashable()}
+	f, err := disks[0].Create("f")
+	must(t, err)
+	_, err = f.WriteAt(make([]byte, blocks*blockSize-100), 0)
+	must(t, err, f.SyncData(), disks[0].SyncDir("."))
+	want := [][]byte{make([]byte, blocks*blockSize-100)}
+	for step := range 500 {
+		i := rng.IntN(len(disks))
+		f, err := disks[i].OpenReadWrite("f")
+		must(t, err)
+		switch k := rng.IntN(10); {
+		case k == 0 && len(disks) < 6:
+			disks, want = append(disks, disks[i].CrashClone(Crash{KeepPercent: 100})), append(want, bytes.Clone(want[i]))
+		case k < 3:
+			must(t, f.SyncData())
+		case k == 3:
+			must(t, f.Truncate(int64(len(want[i])/2)), f.Truncate(int64(len(want[i]))))
+			clear(want[i][len(want[i])/2:])
+		default:
+			at := rng.IntN(len(want[i]) - 10)
+			n, err := f.WriteAt(bytes.Repeat([]byte{byte(step)}, 10), int64(at))
+			must(t, err)
+			copy(want[i][at:], bytes.Repeat([]byte{byte(step)}, n))
+		}
+		for i, m := range disks {
+			if p, err := ReadFile(m, "f", 1<<20); err != nil || !bytes.Equal(p, want[i]) {
+				t.Fatalf("step %d: disk %d does not hold what was written to it: %v", step, i, err)
+			}
+		}
+	}
+}
+
 func TestACrashMayUndoATruncation(t *testing.T) {
 	m := NewCrashable()
 	must(t, MkdirAllSynced(m, "/d"))
@@ -274,6 +311,18 @@ func TestReplacingAFileIsAllOrNothing(t *testing.T) {
 	must(t, WriteFileSynced(m, "/d/f", []byte("new")))
 	if p, err := ReadFile(m.CrashClone(Crash{}), "/d/f", 10); err != nil || string(p) != "new" {
 		t.Fatalf("%q: %v", p, err)
+	}
+}
+
+func TestAMarkOutlivesThePower(t *testing.T) {
+	m := NewCrashable()
+	must(t, MkdirAllSynced(m, "/d"), MarkSynced(m, "/d/mark"))
+	if info, err := m.CrashClone(Crash{}).Stat("/d/mark"); err != nil || info.Size() != 0 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	must(t, MarkSynced(m, "/d/mark")) // again
+	if err := MarkSynced(m, "/none/mark"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a mark in no directory: %v", err)
 	}
 }
 

@@ -91,8 +91,9 @@ func TestDamageIsServedAround(t *testing.T) {
 }
 
 // The end of a log that was being written when the machine died is cut off, and
-// what was whole before it is there.
-func TestATornTailIsCutOff(t *testing.T) {
+// what was whole before it is there. The end of what was acknowledged is no torn
+// tail, whatever it looks like: that it is gone is said.
+func TestATornTailIsToldFromALostOne(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)
@@ -104,28 +105,43 @@ func TestATornTailIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := bytes.LastIndexByte(b, 'x') + 1
+	behind := func(b, tail []byte) []byte {
+		at := (end + 7) &^ 7 // batches are aligned
+		return append(b[:at:at], tail...)
+	}
 	for _, damage := range []struct {
 		name string
 		do   func([]byte) []byte
+		lost bool
 	}{
-		{"zeros", func(b []byte) []byte { clear(b[end-100 : end]); return b }},
-		{"short", func(b []byte) []byte { return b[:end-100] }},
+		{"half a batch behind the last", func(b []byte) []byte { return behind(b, b[64:264]) }, false},
+		{"garbage behind the last batch", func(b []byte) []byte { return behind(b, bytes.Repeat([]byte("garbage"), 50)) }, false},
+		{"zeros", func(b []byte) []byte { clear(b[end-100 : end]); return b }, true},
+		{"short", func(b []byte) []byte { return b[:end-100] }, true},
 		{"garbage", func(b []byte) []byte {
 			for i := end - 100; i < end; i++ {
 				b[i] = byte(i * 7)
 			}
 			return b
-		}},
+		}, true},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
 			if err := os.WriteFile(path, damage.do(bytes.Clone(b)), 0o640); err != nil {
 				t.Fatal(err)
 			}
-			n.start()
-			if s, _ := n.topic("t"); s.Depth != 500 {
-				t.Errorf("%+v, want the first 500 messages", s)
+			code, _, _ := run(t, "brokerd", "log", "verify", filepath.Dir(path))
+			if want := map[bool]int{false: 0, true: 1}[damage.lost]; code != want {
+				t.Errorf("log verify: exit code %d, want %d", code, want)
 			}
-			if health := n.get("/v1/cluster/health"); !strings.Contains(health, `"healthy":true`) {
+			n.start()
+			if s, _ := n.topic("t"); s.Depth != 1000 {
+				t.Errorf("%+v, want 1000 messages", s)
+			}
+			health := n.get("/v1/cluster/health")
+			if healthy := strings.Contains(health, `"healthy":true`); healthy == damage.lost {
+				t.Errorf("health: %s", health)
+			}
+			if told := strings.Contains(health, `"log_corrupt"`); told != damage.lost {
 				t.Errorf("health: %s", health)
 			}
 			n.kill()

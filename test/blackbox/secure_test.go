@@ -262,6 +262,9 @@ func TestEncryptionThatIsDemanded(t *testing.T) {
 			if got := n.want(403, "GET", "/stats", ""); !strings.Contains(got, "TLS_REQUIRED") {
 				t.Errorf("plain HTTP: %s", got)
 			}
+			for _, probe := range []string{"/livez", "/healthz", "/readyz"} {
+				n.want(200, "GET", probe, "")
+			}
 		})
 	}
 }

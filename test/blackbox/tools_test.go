@@ -84,6 +84,37 @@ func listening(n *node) map[string]string {
 	return found
 }
 
+// A name that is a dot segment reaches nothing but what has this name, and nothing can
+// be given it.
+func TestDotSegmentsDeleteNothingElse(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	n.post("/pub?topic=t", "a")
+	n.post("/channel/create?topic=t&channel=c", "")
+	address := "http://" + n.address("HTTP")
+	for _, args := range [][]string{
+		{"channel", "delete", "t", "..", "--yes"},
+		{"channel", "delete", "t", ".", "--yes"},
+		{"channel", "empty", "t", "..", "--yes"},
+		{"channel", "create", "t", ".."},
+		{"topic", "create", ".."},
+		{"topic", "delete", "..", "--yes"},
+		{"message", "pub", "..", "x"},
+	} {
+		if code, out, stderr := run(t, "brokerctl", append([]string{"--addr", address}, args...)...); code == 0 || stderr == "" {
+			t.Errorf("brokerctl %q: exit code %d, %s%s", args, code, out, stderr)
+		}
+	}
+	for _, path := range []string{"/v1/topics/t/channels/..", "/v1/topics/t/channels/%2e%2e", "/v1//topics/t"} {
+		if r, err := httpTo(address+path, "DELETE", ""); err != nil || r.code != 400 {
+			t.Errorf("DELETE %s: %+v %v, want 400", path, r, err)
+		}
+	}
+	if s, ok := n.topic("t"); !ok || len(s.Channels) != 1 {
+		t.Errorf("the topic: %+v %v", s, ok)
+	}
+}
+
 // What nsqadmin and its like read, and would fall over.
 func TestWhatToolsRead(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ func TestAnErrorIsARefusalUnlessItSaysOtherwise(t *testing.T) {
 		wrong bool
 	}{
 		{wire.FrameResponse, "OK", audit.Acknowledged, false},
-		{wire.FrameError, "E_PUB_FAILED not writable", audit.Rejected, false},
-		{wire.FrameError, "E_PUB_FAILED timed out (outcome unknown)", audit.Open, false},
+		{wire.FrameError, "E_PUB_FAILED PUB failed, refused: not enough in-sync replicas", audit.Rejected, false},
+		{wire.FrameError, "E_PUB_FAILED PUB failed, outcome unknown: timed out", audit.Open, false},
 		{wire.FrameError, "E_BAD_TOPIC", audit.Rejected, true},
 		{wire.FrameError, "E_INVALID", audit.Rejected, true},
 		{wire.FrameResponse, "", audit.Open, false}, // no answer

@@ -41,6 +41,7 @@ type load struct {
 
 	mu       sync.Mutex // guards what follows
 	audit    *audit.Audit
+	firstID  atomic.Uint64 // of the topic
 	conns    int
 	gap      gap
 	refusals []string // the first error frames to publishers
@@ -79,7 +80,7 @@ func (c *crew) dismiss() {
 func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...any)) *load {
 	l := &load{o: o, nodes: c.Nodes, began: began, taken: make([]atomic.Int64, o.consumers), where: make([]atomic.Pointer[nodes.Node], o.consumers)}
 	l.audit = audit.New(audit.Options{
-		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: partitionOf,
+		Producers: o.producers, Channels: channels, Window: forgetWindow, Grace: forgetWindow, Notice: noticeTime, Partition: l.partitionOf,
 		MsgTimeout: msgTimeout, Tolerance: 5 * time.Millisecond, Keep: 2 * msgTimeout,
 	})
 	l.consumers = hire(context.Background(), o.consumers, l.consume)
@@ -88,16 +89,17 @@ func newLoad(o options, c *nodes.Cluster, began time.Time, note func(string, ...
 	return l
 }
 
-// partitionBit is where a message's partition begins in its id.
+// partitionBit is where a message's partition begins in its place, which is what its id
+// is behind the first of the topic.
 const partitionBit = 50
 
 // partitionOf reads the partition off an id.
-func partitionOf(id audit.ID) int {
+func (l *load) partitionOf(id audit.ID) int {
 	n, err := strconv.ParseUint(string(id[:]), 16, 64)
 	if err != nil {
 		return -1
 	}
-	return int(n >> partitionBit)
+	return int((n - l.firstID.Load()) >> partitionBit)
 }
 
 // watchInterval is how often it is looked who leads.
@@ -110,6 +112,9 @@ func (l *load) watch(ctx context.Context, c *nodes.Cluster, note func(string, ..
 		t, err := c.Topic(ctx, topic)
 		if err != nil {
 			continue // whoever is asked next knows
+		}
+		if first, err := strconv.ParseUint(t.FirstID, 16, 64); err == nil {
+			l.firstID.Store(first)
 		}
 		for _, p := range t.Partitions {
 			if before, known := epochs[p.Partition]; known && p.Epoch > before {

@@ -157,7 +157,7 @@ func fiveNodes(st *stage) error {
 			return err
 		}
 		down = append(down, n)
-		if err := othersLead(st, n); err != nil {
+		if err := othersLead(st, topic, n); err != nil {
 			return err
 		}
 		st.wait(st.random())
@@ -188,12 +188,12 @@ func fiveNodes(st *stage) error {
 	})
 }
 
-// othersLead waits until others lead what a node led that is gone.
-func othersLead(st *stage, gone *nodes.Node) error {
+// othersLead waits until others lead what a node, which is gone, led of a topic.
+func othersLead(st *stage, name string, gone *nodes.Node) error {
 	ctx, cancel := context.WithTimeoutCause(st.ctx, moveTimeout, fmt.Errorf("not after %v", moveTimeout))
 	defer cancel()
 	return nodes.Await(ctx, func() error {
-		t, err := st.c.Topic(ctx, topic)
+		t, err := st.c.Topic(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func upgrade(st *stage, n *nodes.Node) error {
 	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
 		return err
 	}
-	if err := othersLead(st, n); err != nil {
+	if err := othersLead(st, topic, n); err != nil {
 		return err
 	}
 	if err := n.Stop(); err != nil {

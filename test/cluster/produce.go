@@ -152,7 +152,7 @@ func outcomeOf(kind int, data []byte) audit.Outcome {
 	switch {
 	case kind == wire.FrameResponse && string(data) == "OK":
 		return audit.Acknowledged
-	case kind == wire.FrameError && !bytes.HasSuffix(data, []byte("(outcome unknown)")):
+	case kind == wire.FrameError && !bytes.Contains(data, []byte(", outcome unknown: ")):
 		return audit.Rejected
 	}
 	return audit.Open

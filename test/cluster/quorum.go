@@ -48,7 +48,15 @@ func playQuorumLost(st *stage) error {
 		return err
 	}
 	st.wait(2 * time.Second) // beyond every lease
-	if err := errors.Join(soloGoesOn(st, survivor), publishRefused(st, survivor, "trio"), createRefuses(st)); err != nil {
+	err = errors.Join(soloGoesOn(st, survivor), publishRefused(st, survivor, "trio"), createRefuses(st), diagnosed(st, others))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(st.kill(survivor), survivor.Start()); err != nil {
+		return err
+	}
+	st.note("start %s alone", survivor.ID)
+	if err := diagnosed(st, others); err != nil {
 		return err
 	}
 	if err := st.start(others...); err != nil {
@@ -58,6 +66,25 @@ func playQuorumLost(st *stage) error {
 		return err
 	}
 	return errors.Join(publishUntilOK(survivor, "trio", time.Now().Add(answerTimeout)), st.identical("trio"), st.identical("solo"))
+}
+
+// diagnosed wants a node without a quorum to tell an operator who is silent.
+func diagnosed(st *stage, silent []*nodes.Node) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		var errs []error
+		for _, n := range silent {
+			errs = append(errs,
+				brokerctlSays(st, 0, n.ID+"    down", "node", "list"),
+				brokerctlSays(st, 0, n.ID+"    yes    no answer", "cluster", "raft"))
+		}
+		return errors.Join(append(errs,
+			brokerctlSays(st, exitUnhealthy, fmt.Sprintf("nodes_silent     %d", len(silent)), "cluster", "health"),
+			brokerctlSays(st, exitUnhealthy, "1/3 nodes", "cluster", "health"),
+			brokerctlSays(st, 0, "1/3", "cluster", "info"),
+			brokerctlSays(st, 0, "trio/0", "partition", "list"))...)
+	})
 }
 
 // soloGoesOn publishes to and consumes from the partition that is on the survivor

@@ -29,6 +29,7 @@ var scenarios = []scenario{
 	{name: "pause-leader", about: "SIGSTOP the leader of partition 0", run: pauseRole(partitionLeader)},
 	{name: "pause-controller", about: "SIGSTOP the leader of the metadata", run: pauseRole((*stage).controller)},
 	{name: "pause-long", about: "SIGSTOP a leader and a follower, for 10 s and for 30 s", long: true, run: pauseLong},
+	{name: "starved", about: "all nodes run late, as on a machine that has no time for them", run: playStarved},
 	{name: "cut-leader", about: "cut the leader of partition 0 off from all nodes", network: true, run: cutOff((*network).isolate)},
 	{name: "cut-one-way", about: "the leader of partition 0 hears all and is heard by nobody", network: true, run: cutOff((*network).mute)},
 	{name: "cut-deaf", about: "the leader of partition 0 is heard by all and hears nobody", network: true, run: cutOff((*network).deafen)},
@@ -36,6 +37,7 @@ var scenarios = []scenario{
 	{name: "rolling-restart", about: "SIGTERM and start each node in turn; no publish may fail", graceful: true, run: rollingRestart},
 	{name: "replace-empty", about: "a node comes back under its name with an empty disk", run: replaceEmpty},
 	{name: "replace-new", about: "a new node joins and an old one is decommissioned and removed", run: replaceNew},
+	{name: "replace-address", about: "a node is lost for good, and a new one with another name gets its addresses", run: replaceAddress},
 	{name: "five-nodes", about: "of five nodes two are down at once, and one is replaced for good", nodes: 5, run: fiveNodes},
 	{name: "membership", about: "drain, grow, move, decommission and remove by brokerctl; no publish may fail", graceful: true, run: membership},
 	{name: "tls", about: "nodes with certificates: foreign ones are refused, theirs are renewed, a leader is killed", setup: certify, run: playTLS},
@@ -43,6 +45,13 @@ var scenarios = []scenario{
 	{name: "ordered", about: "an ordered topic through fail-overs, pauses and restarts", alone: playOrdered},
 	{name: "recreate-topic", about: "a topic is deleted and made again under load", alone: playRecreate},
 	{name: "quorum-lost", about: "two of three nodes are killed", alone: playQuorumLost},
+	{name: "harm", about: "kill -9 all nodes at once and harm one copy: bits, ends, files, an older state", alone: playHarm},
+	{name: "quorum-recovered", about: "two of three nodes are lost for good, the third is recovered and the others join empty", run: playRecovered},
+	{name: "empty-restart", about: "all nodes restart, in order and by kill -9, while topics have no messages", alone: playEmptyRestart},
+	{name: "grow-from-one", about: "one node becomes three; a topic gets its copies, and the first node is killed", nodes: 1, setup: startAlone, alone: playGrowFromOne},
+	{name: "drain-create", about: "a topic is made while a node drains, which then restarts", alone: playDrainCreate},
+	{name: "two-nodes", about: "one of two nodes restarts in order; publishing goes on", nodes: 2, alone: playTwoNodes},
+	{name: "limits-differ", about: "a node takes bodies that the others would not", setup: limitsDiffer, alone: playLimits},
 	{name: "five-topics", about: "five topics made at once are writable within a second", alone: playFiveTopics},
 }
 
@@ -232,5 +241,21 @@ func replaceNew(st *stage) error {
 		return err
 	}
 	st.disturb("%s goes", old.ID)
+	return retire(st, old)
+}
+
+// replaceAddress puts a new node where one was that is lost for good.
+func replaceAddress(st *stage) error {
+	old, err := partitionLeader(st)
+	if err != nil {
+		return err
+	}
+	if err := st.kill(old); err != nil {
+		return err
+	}
+	st.wait(steadyTime)
+	if err := st.start(st.c.Grow(old.Addresses)); err != nil {
+		return err
+	}
 	return retire(st, old)
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,6 +64,11 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 			return st, err
 		}
 		opts.Nodes, opts.Wrap = st.net.addresses(), st.net.wrap
+		secret := filepath.Join(dir, "secret") // beyond loopback nodes want one
+		if err := os.WriteFile(secret, fmt.Appendf(nil, "the secret of seed %d", o.seed), 0o600); err != nil {
+			return st, err
+		}
+		opts.Args = append(opts.Args, "--cluster-secret-file", secret)
 	} else if opts.Nodes, err = nodes.Free(n); err != nil {
 		return st, err
 	}
@@ -331,26 +337,40 @@ func (st *stage) drained() error {
 	})
 }
 
-// identical compares what all replicas of a topic hold.
+// identical compares what all replicas of a topic hold. One that is just being copied
+// anew is waited for.
 func (st *stage) identical(name string) error {
-	t, err := st.c.Topic(st.ctx, name)
-	if err != nil {
-		return err
-	}
-	v, err := st.c.Verify(st.ctx, name)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i, p := range v.Partitions {
-		if !p.Identical || len(p.Digests) != len(t.Partitions[i].Replicas) {
-			errs = append(errs, fmt.Errorf("partition %d of %s up to %d: the replicas hold %v", p.Partition, name, p.CommittedEnd, p.Digests))
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
+	defer cancel()
+	var differ error
+	err := nodes.Await(ctx, func() error {
+		t, err := st.c.Topic(ctx, name)
+		if err != nil {
+			return err
 		}
-	}
-	if len(v.Partitions) != len(t.Partitions) {
-		errs = append(errs, fmt.Errorf("%d of %d partitions were compared", len(v.Partitions), len(t.Partitions)))
-	}
-	return errors.Join(errs...)
+		v, err := st.c.Verify(ctx, name)
+		if err != nil {
+			return err
+		}
+		var missing []error
+		for i, p := range v.Partitions {
+			what := fmt.Errorf("partition %d of %s up to %d: the replicas hold %v", p.Partition, name, p.CommittedEnd, p.Digests)
+			switch {
+			case len(slices.Compact(slices.Sorted(maps.Values(p.Digests)))) > 1:
+				differ = errors.Join(differ, what)
+			case !p.Identical || len(p.Digests) != len(t.Partitions[i].Replicas):
+				missing = append(missing, what)
+			}
+		}
+		if len(v.Partitions) != len(t.Partitions) {
+			missing = append(missing, fmt.Errorf("%d of %d partitions were compared", len(v.Partitions), len(t.Partitions)))
+		}
+		if differ != nil {
+			return nil
+		}
+		return errors.Join(missing...)
+	})
+	return errors.Join(differ, err)
 }
 
 // verdict says what the audit found. What is missing counts only if all has been

@@ -178,19 +178,49 @@ func publishAll(n *nodes.Node, name, what string, count int) error {
 // exactly consumes all that a topic has: so many messages of each kind, in the
 // order in which they were published, and nothing else.
 func exactly(st *stage, name string, want map[string]int) error {
-	c, err := wire.Dial(st.c.Nodes[0].TCP, wire.Options{ID: "consumer", UserAgent: userAgent, Timeout: answerTimeout})
+	got := map[string]int{}
+	came, all := 0, 0
+	for _, n := range want {
+		all += n
+	}
+	err := consumeAll(st, name, func() bool { return came < all }, func(body string) error {
+		what, _, _ := strings.Cut(body, " ")
+		if text := fmt.Sprintf("%s %d", what, got[what]); text != body || got[what] >= want[what] {
+			return fmt.Errorf("%q came when %v had come", body, got)
+		}
+		got[what]++
+		came++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for what, n := range want {
+		if got[what] != n {
+			return fmt.Errorf("%d messages of %q came instead of %d", got[what], what, n)
+		}
+	}
+	st.note("%v came", got)
+	return nil
+}
+
+// consumeAll hands over the bodies of all messages that a topic's channel c has, and
+// finishes them. It ends when none has come for a while, a longer one while some are
+// owed: a node that has just started may take a moment to get what others lead.
+func consumeAll(st *stage, name string, owed func() bool, take func(body string) error) error {
+	c, err := subscribe(st, name)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := errors.Join(c.Command("SUB", name, "c"), c.Expect("OK"), c.Command("RDY", "1")); err != nil {
-		return err
-	}
-	got := map[string]int{}
-	for deadline := time.Now().Add(settleTime); ; {
+	for {
+		deadline := time.Now().Add(settleTime)
+		if owed() {
+			deadline = time.Now().Add(moveTimeout)
+		}
 		kind, data, err := c.AnswerBefore(deadline)
 		if errors.Is(err, wire.ErrQuiet) {
-			break
+			return nil
 		}
 		if err != nil {
 			return err
@@ -202,23 +232,29 @@ func exactly(st *stage, name string, want map[string]int) error {
 		if err != nil {
 			return err
 		}
-		what, _, _ := strings.Cut(string(d.Body), " ")
-		if text := fmt.Sprintf("%s %d", what, got[what]); text != string(d.Body) || got[what] >= want[what] {
-			return fmt.Errorf("%q came when %v had come", d.Body, got)
-		}
-		got[what]++
-		if err := c.Command("FIN", string(d.ID[:])); err != nil {
+		if err := errors.Join(take(string(d.Body)), c.Command("FIN", string(d.ID[:]))); err != nil {
 			return err
 		}
-		deadline = time.Now().Add(settleTime)
 	}
-	for what, n := range want {
-		if got[what] != n {
-			return fmt.Errorf("%d messages of %q came instead of %d", got[what], what, n)
+}
+
+// subscribe subscribes to a topic's channel c, again and again while the
+// leadership moves.
+func subscribe(st *stage, name string) (c *wire.Client, err error) {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, answerTimeout, fmt.Errorf("not after %v", answerTimeout))
+	defer cancel()
+	err = nodes.Await(ctx, func() error {
+		c, err = wire.Dial(st.c.Nodes[0].TCP, wire.Options{ID: "consumer", UserAgent: userAgent, Timeout: answerTimeout})
+		if err != nil {
+			return err
 		}
-	}
-	st.note("%v came", got)
-	return nil
+		err = errors.Join(c.Command("SUB", name, "c"), c.Expect("OK"), c.Command("RDY", "1"))
+		if err != nil {
+			c.Close()
+		}
+		return err
+	})
+	return c, err
 }
 
 // uncleanElections is what an alert looks at.

@@ -132,19 +132,40 @@ func TestMochaReportIsFoundAfterOtherOutput(t *testing.T) {
 	}
 }
 
-func TestOnlyTestsWithoutABrokerMayFailOnce(t *testing.T) {
+func TestOnlyTestsOfTheSuitesOwnTimingMayFail(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"failures":[]}`: false,
 		`{"failures":[{"fullTitle":"ReaderRdy low RDY conditions should"}]}`:                          true,
 		`{"failures":[{"fullTitle":"ReaderRdy low RDY"},{"fullTitle":"integration should receive"}]}`: false,
 		`{"failures":[{"fullTitle":"Reader with nsqd"}]}`:                                             false,
+		`{"failures":[{"fullTitle":"integration end to end should send and receive a string","err":` +
+			`{"message":"done() called multiple times in test <x>; in addition, done() received error: Error: nsqd connection closed"}}]}`: true,
+		`{"failures":[{"fullTitle":"integration end to end should send and receive a string","err":{"message":"nsqd connection closed"}}]}`: false,
+		`{"failures":[{"fullTitle":"integration end to end should send and receive a string","err":{"message":"Timeout of 2000ms"}}]}`:      false,
 	} {
 		var m mocha
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.ofTheClientAlone(); got != want {
+		if got := m.mayFail(); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+}
+
+func TestTAPTestsAreCountedByTheirLines(t *testing.T) {
+	var c tapCount
+	c.add("TAP version 13\n# Subtest: a\n    ok 1 - inner\n    1..1\nok 1 - a # time=1ms\n\n    not ok 1 - inner\n" +
+		"not ok 2 - b # time=2ms\n  ---\n  at: line\n  ...\nok 3 - c # SKIP filter out\nok 4 - d\n1..4\n# failed\n")
+	want := tapCount{passed: 2, bad: []string{"not ok 2 - b # time=2ms\n  ---\n  at: line\n  ..."}}
+	if diff := cmp.Diff(want, c, cmp.AllowUnexported(tapCount{})); diff != "" {
+		t.Error(diff)
+	}
+	if !c.onlyFailed("b") || c.onlyFailed("a") {
+		t.Error("b failed, and nothing else")
+	}
+	c.add("not ok 1 - e\n")
+	if c.onlyFailed("b") {
+		t.Error("e failed as well")
 	}
 }

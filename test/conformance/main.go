@@ -45,6 +45,7 @@ type suite struct {
 var suites = []suite{
 	{"go-nsq", 4 * time.Minute, goNSQ},
 	{"nsqjs", 8 * time.Minute, nsqjs},
+	{"squeaky", 3 * time.Minute, squeaky},
 	{"readme", 4 * time.Minute, readme},
 }
 

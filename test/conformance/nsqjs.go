@@ -26,6 +26,9 @@ const (
 	nsqjsTests     = 171
 )
 
+// mochaAttempts is how often the suite runs at most, where only tests fail that may.
+const mochaAttempts = 5
+
 // nsqjsLock pins everything that the package and its tests depend on. The
 // package itself comes without one.
 //
@@ -47,8 +50,7 @@ func nsqjs(e env) (string, error) {
 		return "", err
 	}
 	report, runErr, err := runMocha(e, dir, link)
-	if err == nil && runErr != nil && report.ofTheClientAlone() {
-		// They wait for timers of their own, which a busy machine delays.
+	for again := 1; again < mochaAttempts && err == nil && runErr != nil && report.mayFail(); again++ {
 		report, runErr, err = runMocha(e, dir, link)
 	}
 	if err != nil {
@@ -98,12 +100,18 @@ func readMocha(out []byte) (mocha, error) {
 	return m, json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&m)
 }
 
-// ofTheClientAlone says whether all that failed are tests in which no broker
-// takes part: those of how the client shares its readiness among connections that
-// the test made up.
-func (m mocha) ofTheClientAlone() bool {
+// mayFail says whether all that failed depends on the suite's own timing: tests of
+// how the client shares its readiness among connections that the test made up, which
+// wait for timers, and tests that close their writer as soon as the message has come,
+// and take the publish for failed if its OK had not. The protocol does not say which of
+// the two comes first; where the leader is another node, the message does now and then.
+func (m mocha) mayFail() bool {
 	for _, f := range m.Failures {
-		if !strings.HasPrefix(f.FullTitle, "ReaderRdy ") {
+		timer := strings.HasPrefix(f.FullTitle, "ReaderRdy ")
+		closed := strings.HasPrefix(f.FullTitle, "integration end to end should send and receive a ") &&
+			strings.Contains(f.Err.Message, "done() called multiple times") &&
+			strings.HasSuffix(f.Err.Message, "nsqd connection closed")
+		if !timer && !closed {
 			return false
 		}
 	}

@@ -175,7 +175,11 @@ func runExample(e env, i int, x example) (string, error) {
 	return out.String(), err
 }
 
+// write writes files into a directory, which it makes.
 func write(dir string, files map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err

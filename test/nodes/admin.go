@@ -23,6 +23,7 @@ type Topic struct {
 	Config     struct{ Replicas int }
 	Partitions []Partition
 	Channels   []Channel
+	FirstID    string `json:"first_id"` // of partition 0
 }
 
 // Partition is what the cluster says of one.

@@ -171,6 +171,9 @@ func (n *Node) Stop() error {
 // Pid is the last process.
 func (n *Node) Pid() int { return n.cmd.Process.Pid }
 
+// Data is the directory of all that the node keeps.
+func (n *Node) Data() string { return n.data }
+
 // Wipe removes all that the node keeps, as a new disk does. It must not run.
 func (n *Node) Wipe() error { return os.RemoveAll(n.data) }
 

@@ -14,13 +14,27 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
+// publishEvery is at most the time between two publishes of a publisher while nodes
+// fail, and calmEvery when they do no more: what is checked then needs messages, and
+// not many.
+const (
+	publishEvery = 30 * time.Millisecond
+	calmEvery    = 10 * publishEvery
+)
+
 // publish is a publisher of one partition, at any node.
 func (w *world) publish(number, partition int, rnd *rand.Rand, stop <-chan struct{}) {
 	for {
+		every := publishEvery
+		if w.calm.Load() {
+			every = calmEvery
+		} else if w.plan.body > smallBody {
+			every = 4 * publishEvery
+		}
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(rnd.Int64N(int64(30 * time.Millisecond)))):
+		case <-time.After(time.Duration(rnd.Int64N(int64(every)))):
 		}
 		if l := w.machines[rnd.IntN(len(w.machines))].running(); l != nil {
 			for range 1 + rnd.IntN(3) {
@@ -33,11 +47,15 @@ func (w *world) publish(number, partition int, rnd *rand.Rand, stop <-chan struc
 func (l *life) publish(number, partition int, rnd *rand.Rand) {
 	h := l.w.histories[partition]
 	name := h.Call(number)
-	body := append([]byte(name+" "), make([]byte, rnd.IntN(100))...)
+	body := append([]byte(name+" "), make([]byte, rnd.IntN(l.w.plan.body))...)
+	delayed := 8
+	if l.w.calm.Load() {
+		delayed = 2
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	l.broker.Load().Publish(ctx, broker.Publish{
-		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body}},
+		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body, Delay: l.w.clocks.delay(name, delayed, rnd)}},
 		Done: func(r broker.Receipt) {
 			l.mu.RLock()
 			defer l.mu.RUnlock()
@@ -68,8 +86,9 @@ func nameOf(body []byte) string {
 // consumer is a client with a subscription.
 type consumer struct {
 	w     *world
-	kind  int // 0: unordered, 1: ordered
+	kind  int // the index in channelNames
 	rnd   *rand.Rand
+	lazy  *rand.Rand // when it does not read; nil: it always does
 	wake  chan struct{}
 	once  *sync.Once
 	ended chan struct{}
@@ -93,7 +112,10 @@ func (c *consumer) woken() {
 
 // consume is a consumer that subscribes at any node, and again when it is told
 // to go.
-func (w *world) consume(kind int, rnd *rand.Rand, stop <-chan struct{}) {
+func (w *world) consume(kind int, rnd, lazy *rand.Rand, stop <-chan struct{}) {
+	if !w.plan.stalls {
+		lazy = nil
+	}
 	for {
 		select {
 		case <-stop:
@@ -104,7 +126,7 @@ func (w *world) consume(kind int, rnd *rand.Rand, stop <-chan struct{}) {
 		if l == nil {
 			continue
 		}
-		c := &consumer{w: w, kind: kind, rnd: rnd, wake: make(chan struct{}, 1), once: new(sync.Once), ended: make(chan struct{})}
+		c := &consumer{w: w, kind: kind, rnd: rnd, lazy: lazy, wake: make(chan struct{}, 1), once: new(sync.Once), ended: make(chan struct{})}
 		c.session(l, stop)
 	}
 }
@@ -113,7 +135,7 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	s, err := l.broker.Load().Subscribe(ctx, broker.Subscribe{
-		Topic: theTopic, Channel: []string{unordered, ordered}[c.kind], Partition: broker.AnyPartition, Ordered: c.kind == 1,
+		Topic: theTopic, Channel: channelNames[c.kind], Partition: broker.AnyPartition, Ordered: c.kind == 1,
 		Client: c, MsgTimeout: c.w.plan.timeout, Wake: c.woken,
 	})
 	if err != nil {
@@ -123,6 +145,9 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 	s.SetReady(1 + c.rnd.IntN(20))
 	leave := time.After(time.Duration(c.rnd.Int64N(int64(10 * time.Second))))
 	for {
+		if !c.stall(l, stop) {
+			return
+		}
 		var ids []seq.MessageID
 		n, err := s.Take(time.Now(), 20, func(d *topic.Delivery) error {
 			if !c.take(l, d) {
@@ -141,18 +166,35 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 			continue
 		}
 		select {
-		case <-c.wake:
-		case <-time.After(time.Second): // a wake-up that is lost would be found
+		case <-c.wake: // as the writer of a connection, it looks again only when it is woken
 		case <-c.ended:
 			return
 		case <-l.over:
 			return
 		case <-leave:
-			return
+			if !c.w.draining.Load() {
+				return
+			} // nobody comes to help one that gets nothing any more
 		case <-stop:
 			return
 		}
 	}
+}
+
+// stall has a consumer now and then do nothing, for up to three message timeouts. It
+// returns whether its session lives.
+func (c *consumer) stall(l *life, stop <-chan struct{}) bool {
+	if c.lazy == nil || c.lazy.IntN(30) > 0 || c.w.draining.Load() {
+		return true
+	}
+	select {
+	case <-time.After(time.Duration(c.lazy.Int64N(int64(3 * c.w.plan.timeout)))):
+		return true
+	case <-c.ended:
+	case <-l.over:
+	case <-stop:
+	}
+	return false
 }
 
 // take notes a delivery, if the process still speaks.
@@ -164,6 +206,9 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 	}
 	partition := d.ID.Partition()
 	late := l.m.mayHearLate() || c.w.twoLeaders(partition)
+	if early := c.w.clocks.early(nameOf(d.Body)); early > 0 {
+		c.w.wrong("%s was delivered %v before its delay had passed", nameOf(d.Body), early)
+	}
 	c.w.channels[c.kind][partition].Deliver(nameOf(d.Body), uint64(d.ID.Offset()), late)
 	return true
 }

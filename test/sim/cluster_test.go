@@ -27,13 +27,18 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// The one topic, and its channels.
+// The one topic, and where nodes listen.
 const (
-	theTopic  = "events"
-	unordered = "any"
-	ordered   = "turn"
-	port      = ":4160"
+	theTopic = "events"
+	port     = ":4160"
 )
+
+// channelNames are those of the channels: an unordered one, an ordered one, and an
+// unordered one that nobody reads before all else is over.
+var channelNames = [...]string{"any", "turn", "late"}
+
+// readWhole is how many of them are read from the beginning.
+const readWhole = 2
 
 // lease is how long a leader may go on that was replaced: its lease, and what the
 // news of it may take on the way to a consumer.
@@ -50,6 +55,9 @@ type plan struct {
 	chaos      time.Duration
 	pause      time.Duration // at most, between two faults
 	timeout    time.Duration // of a delivered message
+	stalls     bool          // consumers do not read now and then
+	body       int           // largest of a message, bytes
+	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
 
 func newPlan(rnd *rand.Rand) plan {
@@ -63,7 +71,21 @@ func newPlan(rnd *rand.Rand) plan {
 	if rnd.IntN(4) == 0 {
 		p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond}
 	}
+	p.slowSync = time.Duration(pick(0, 0, 5, 20)) * time.Millisecond
 	return p
+}
+
+// smallBody is the largest body of most runs, in bytes.
+const smallBody = 100
+
+// readers chooses how clients read and what. In some runs that is more than a relay
+// holds.
+func readers(rnd *rand.Rand) (stalls bool, body int) {
+	stalls, body = rnd.IntN(2) == 0, smallBody
+	if rnd.IntN(8) == 0 {
+		stalls, body = true, 100<<10
+	}
+	return stalls, body
 }
 
 // world is one run.
@@ -74,10 +96,13 @@ type world struct {
 	trace     *simtest.Trace
 	net       *peer.MemNetwork
 	machines  []*machine
-	histories []*simtest.History    // of each partition
-	channels  [2][]*simtest.Channel // unordered and ordered, of each partition
+	histories []*simtest.History                    // of each partition
+	channels  [len(channelNames)][]*simtest.Channel // of each partition
+	offline   *harm
 	lives     sync.WaitGroup
+	calm      atomic.Bool // publishers publish little
 	draining  atomic.Bool // consumers finish whatever they get
+	clocks    *clocks
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
@@ -100,6 +125,7 @@ type machine struct {
 	dir  string // of the data: the metadata really is there, the rest on disk
 
 	lateUntil atomic.Int64 // what comes over the network may be old, ns since 1970
+	offset    atomic.Int64 // of its wall clock, ns
 
 	mu     sync.Mutex // guards what follows
 	disk   *vfs.Mem   // of the next life
@@ -131,7 +157,9 @@ type life struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 91))
-	w := &world{t: t, rnd: rnd, plan: newPlan(rnd), trace: simtest.NewTrace(), net: peer.NewMemNetwork()}
+	plan := newPlan(rnd)
+	plan.stalls, plan.body = readers(rand.New(rand.NewPCG(seed, 92)))
+	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peer.NewMemNetwork(), clocks: newClocks()}
 	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
 	if err != nil {
 		t.Fatal(err)
@@ -145,9 +173,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 		h := simtest.NewHistory()
 		w.histories = append(w.histories, h)
 		w.leaders = append(w.leaders, leadership{})
-		w.channels[0] = append(w.channels[0], simtest.NewChannel(h, false))
-		w.channels[1] = append(w.channels[1], simtest.NewChannel(h, true))
+		for i := range w.channels {
+			w.channels[i] = append(w.channels[i], simtest.NewChannel(h, i == 1))
+		}
 	}
+	w.offline = newHarm(w, rand.New(rand.NewPCG(seed, 93)))
 	w.trace.Add("%+v", w.plan)
 	return w
 }
@@ -250,6 +280,10 @@ func (m *machine) start() {
 		w: m.w, m: m, mount: simtest.NewMount(m.disk), cancel: cancel, over: make(chan struct{}), gone: make(chan struct{}), leave: make(chan struct{}),
 		net: &ownNetwork{inner: m.w.net, host: m.host},
 	}
+	if slow := int64(m.w.plan.slowSync); slow > 0 {
+		var syncs atomic.Int64
+		l.mount.Slow(func() time.Duration { return time.Duration(syncs.Add(1) * 7_919_000 % slow) })
+	}
 	before := m.last
 	m.life, m.last = l, l
 	m.w.trace.Add("%s starts", m.host)
@@ -274,7 +308,7 @@ func (l *life) run(ctx context.Context) {
 	b, err := broker.Open(ctx, broker.Options{
 		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Remote: node, Peers: node.Peers(), Registered: true,
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
-		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo),
+		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) },
 	})
 	if err != nil {

@@ -35,37 +35,76 @@ func (w *world) run(seed uint64) {
 	for _, m := range w.machines {
 		m.start()
 	}
+	stop := make(chan struct{})
+	idles := make(chan []idle, 1)
+	go func() { idles <- w.createIdle(rand.New(rand.NewPCG(seed, 92)), stop) }()
 	if !w.create() {
+		close(stop)
+		<-idles
 		return
 	}
-	stop := make(chan struct{})
+	changed := make(chan []idle, 1)
+	healed := make(chan struct{})
+	go func() { changed <- w.operate(rand.New(rand.NewPCG(seed, 94)), healed) }()
 	var publishers, consumers sync.WaitGroup
 	for i := range w.plan.publishers * w.plan.partitions {
 		publishers.Go(func() { w.publish(i, i%w.plan.partitions, rand.New(rand.NewPCG(seed, uint64(100+i))), stop) })
 	}
 	done := make(chan struct{})
-	for i := range 2 * w.plan.consumers {
-		consumers.Go(func() { w.consume(i%2, rand.New(rand.NewPCG(seed, uint64(200+i))), done) })
+	for i := range readWhole * w.plan.consumers {
+		consumers.Go(func() {
+			w.consume(i%readWhole, rand.New(rand.NewPCG(seed, uint64(200+i))), rand.New(rand.NewPCG(seed, uint64(300+i))), done)
+		})
 	}
 	for end := time.Now().Add(w.plan.chaos); time.Now().Before(end) && !w.isWrong(); {
 		time.Sleep(time.Duration(w.rnd.Int64N(int64(w.plan.pause))))
 		w.fault()
+		w.offline.remember()
 		w.sameMetadata()
 	}
 	w.heal()
+	close(healed)
+	w.calm.Store(true)
 	w.await(toRecover, "everybody is in sync", w.unsynced)
+	empty := <-changed
+	w.await(toRecover, "nothing moves any more", w.unsynced)
+	w.strobe()
+	w.await(toRecover, "everybody is in sync after the clocks were set", w.unsynced)
+	w.rotLogs()
+	w.await(toRecover, "what rotted is repaired", w.damaged)
 	close(stop)
 	publishers.Wait()
 	w.await(toRecover, "every publish is settled", w.unsettled)
 	w.draining.Store(true)
-	w.await(toDrain, "everything is delivered", w.undelivered)
+	w.await(toDrain, "everything is delivered", func() string { return w.undelivered(0, readWhole) })
 	close(done)
 	consumers.Wait()
+	empty = append(empty, <-idles...)
+	if w.isWrong() {
+		return
+	}
+	empty = append(empty, w.createDraining())
+	w.restartAll()
+	served := map[string]bool{}
+	w.await(toRecover, "idle topics take messages", func() string { return w.unserved(empty, served) })
+	w.readLate(rand.New(rand.NewPCG(seed, 200)))
+	time.Sleep(3 * scrubEvery)
+	w.await(toRecover, "what was harmed is repaired", w.damaged)
 	if w.isWrong() {
 		return
 	}
 	w.stopAll()
 	w.compare()
+}
+
+// readLate reads what nobody has read while nodes failed: it comes from the disks.
+func (w *world) readLate(rnd *rand.Rand) {
+	var consumers sync.WaitGroup
+	done := make(chan struct{})
+	consumers.Go(func() { w.consume(readWhole, rnd, nil, done) })
+	w.await(toDrain, "everything is delivered to who comes late", func() string { return w.undelivered(readWhole, len(w.channels)) })
+	close(done)
+	consumers.Wait()
 }
 
 // end kills whoever is left.
@@ -95,9 +134,9 @@ func (w *world) create() bool {
 	defer cancel()
 	b := w.machines[w.rnd.IntN(len(w.machines))].running().broker.Load()
 	_, err := b.CreateTopic(ctx, theTopic, meta.TopicConfig{
-		Partitions: w.plan.partitions, Replicas: 3, MinISR: 2, Sync: w.plan.sync, RetentionAge: time.Hour,
+		Partitions: w.plan.partitions, Replicas: 3, MinISR: 2, Sync: w.plan.sync, RetentionAge: 10_000 * time.Hour, // more than a clock is ever wrong by
 	})
-	for i, name := range []string{unordered, ordered} {
+	for i, name := range channelNames {
 		if err == nil {
 			err = b.CreateChannel(ctx, theTopic, name, i == 1)
 		}
@@ -131,8 +170,13 @@ func (w *world) fault() {
 	l := m.alive()
 	switch k := w.rnd.IntN(100); {
 	case l == nil && k < 80:
+		if k < 30 {
+			m.rotPositions()
+		}
 		m.start()
-	case l == nil || k < 15: // all is as it is
+	case l == nil || k < 10: // all is as it is
+	case k < 15:
+		m.setClock(w.rnd)
 	case k < 25:
 		l.kill(vfs.Crash{KeepPercent: 100}, "is killed")
 	case k < 31:
@@ -155,23 +199,37 @@ func (w *world) fault() {
 		m.mu.Unlock()
 		w.trace.Add("%s's disk breaks", m.host)
 		l.mount.Break(syscall.EIO)
+	case k < 52:
+		d := time.Duration(500+w.rnd.IntN(2500)) * time.Millisecond
+		w.trace.Add("%s's disk is full for %v", m.host, d)
+		l.mount.Fill(true)
+		time.AfterFunc(d, func() { l.mount.Fill(false) })
 	case k < 60:
 		w.cutLink(m, o)
 	case k < 66:
-		w.trace.Add("%s is cut off", m.host)
-		for _, o := range w.machines {
-			w.cut(m, o)
-			w.cut(o, m)
-		}
+		w.isolate(m)
 	case k < 82:
 		w.healNetwork()
 	case k < 92:
 		w.trace.Add("connections between %s and %s break", m.host, o.host)
 		w.net.Break(m.host, o.host)
 	default:
-		d := time.Duration(w.rnd.IntN(100)) * time.Millisecond
-		w.trace.Add("%s to %s takes %v", m.host, o.host, d)
-		w.net.SetLink(m.host, o.host, peer.MemLink{Delay: d})
+		n := w.rnd.IntN(100)
+		link := peer.MemLink{Delay: time.Duration(n) * time.Millisecond}
+		if n%3 == 0 { // it is thin besides
+			link.Rate = (1 + n) << 10
+		}
+		w.trace.Add("%s to %s takes %v, %d bytes/s", m.host, o.host, link.Delay, link.Rate)
+		w.net.SetLink(m.host, o.host, link)
+	}
+}
+
+// isolate cuts all links of a machine.
+func (w *world) isolate(m *machine) {
+	w.trace.Add("%s is cut off", m.host)
+	for _, o := range w.machines {
+		w.cut(m, o)
+		w.cut(o, m)
 	}
 }
 
@@ -269,20 +327,29 @@ func (m *machine) stays(nodes []meta.NodeID) bool {
 	return l != nil && !l.leaving.Load() && slices.Contains(nodes, meta.NodeID(m.host))
 }
 
-// eachState calls f with the topic as the node that knows most has it.
-func (w *world) eachState(f func(*meta.Topic)) {
-	var newest uint64
-	var best *meta.Topic
-	for _, m := range w.machines {
-		if l := m.running(); l != nil {
-			store := l.cluster.Load().Store()
-			if at := store.Applied(); at > newest {
-				newest, best = at, store.Topic(theTopic)
+// newest returns the metadata as the process that knows most has it, or had it when it
+// ended; nil if there is none.
+func newest(lives []*life) (newest *meta.State) {
+	for _, l := range lives {
+		if node := l.cluster.Load(); node != nil {
+			if state := node.Store().View(); newest == nil || state.Index() > newest.Index() {
+				newest = state
 			}
 		}
 	}
-	if best != nil {
-		f(best)
+	return newest
+}
+
+// eachState calls f with the topic as the node that knows most has it.
+func (w *world) eachState(f func(*meta.Topic)) {
+	var lives []*life
+	for _, m := range w.machines {
+		if l := m.running(); l != nil {
+			lives = append(lives, l)
+		}
+	}
+	if state := newest(lives); state != nil && state.Topic(theTopic) != nil {
+		f(state.Topic(theTopic))
 	}
 }
 
@@ -326,7 +393,7 @@ func (w *world) unsynced() string {
 	w.eachState(func(t *meta.Topic) {
 		text = ""
 		for i, p := range t.Partitions {
-			if p.Leader == "" || len(p.ISR) < len(p.Replicas) {
+			if p.Leader == "" || len(p.ISR) < len(p.Replicas) || len(p.Suspects) > 0 || p.Moving() {
 				text += fmt.Sprintf("partition %d led by %q at epoch %d, of %v in sync are %v; ", i, p.Leader, p.Epoch, p.Replicas, p.ISR)
 			}
 		}
@@ -347,12 +414,13 @@ func (w *world) unsettled() string {
 	return ""
 }
 
-// undelivered says what acknowledged messages were not delivered to a channel.
-func (w *world) undelivered() string {
-	for kind, channels := range w.channels {
-		for p, c := range channels {
-			if missing := c.Missing(); len(missing) > 0 {
-				return fmt.Sprintf("channel %d of partition %d: %d are missing, %s", kind, p, len(missing), missing[0])
+// undelivered says what acknowledged messages were not delivered to a channel of some
+// kinds.
+func (w *world) undelivered(first, end int) string {
+	for kind := first; kind < end; kind++ {
+		for p, c := range w.channels[kind] {
+			if n, first := c.Missing(); n > 0 {
+				return fmt.Sprintf("channel %d of partition %d: %d are missing, %s", kind, p, n, first)
 			}
 		}
 	}
@@ -424,7 +492,7 @@ func (w *world) compare() {
 		for _, text := range h.Check(0, names) {
 			w.wrong("partition %d: %s", i, text)
 		}
-		for _, c := range []int{0, 1} {
+		for c := range w.channels {
 			for _, text := range w.channels[c][i].Check() {
 				w.wrong("partition %d, channel %d: %s", i, c, text)
 			}
@@ -460,6 +528,15 @@ func (m *machine) read(partition int) ([]string, error) {
 	return nil, fs.ErrNotExist
 }
 
+// behindHead returns what follows the flags of a record and the delay, if they say
+// that there is one.
+func behindHead(record []byte) []byte {
+	if record[0] == 0 {
+		return record[1:]
+	}
+	return record[1+8:]
+}
+
 func names(log *commitlog.Log) ([]string, error) {
 	var out []string
 	for from := log.Start(); from < log.End(); {
@@ -473,7 +550,7 @@ func names(log *commitlog.Log) ([]string, error) {
 				return nil, err
 			}
 			for i := range b.Count() {
-				out = append(out, nameOf(b.Record(i)[1:])) // behind the flags, of which there are none
+				out = append(out, nameOf(behindHead(b.Record(i))))
 			}
 			from, raw = b.End(), raw[b.Size():]
 		}

@@ -14,12 +14,15 @@ type ChannelSummary struct {
 	Ordered   bool     `json:"ordered"`
 	Ephemeral bool     `json:"ephemeral"`
 	OldestAge Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	// MissingNodes lead partitions and have not answered: they are missing in the counts.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
 // ChannelList is the channels of one topic, by name.
 type ChannelList struct {
-	Topic    string           `json:"topic"`
-	Channels []ChannelSummary `json:"channels"`
+	Topic        string           `json:"topic"`
+	Channels     []ChannelSummary `json:"channels"`
+	MissingNodes []string         `json:"missing_nodes,omitempty"` // of the topic
 }
 
 // CreateChannel asks for a channel.
@@ -46,6 +49,8 @@ type Channel struct {
 	TimedOutTotal  uint64             `json:"timed_out_total"`
 	Consumers      []Consumer         `json:"consumers"`  // by address
 	Partitions     []ChannelPartition `json:"partitions"` // by number
+	// MissingNodes lead partitions and have not answered: they are missing in the counts.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
 // ChannelPartition is a channel's place in one partition. Lag is the committed

@@ -32,7 +32,8 @@ type ClientOptions struct {
 	// Addresses of nodes, as URLs or host:port. None: DefaultAddress.
 	Addresses []string
 	// HTTP carries the requests. nil: a client that gives up on a silent address
-	// after DialTimeout. Other deadlines come from the contexts.
+	// after DialTimeout. Other deadlines come from the contexts. Its CheckRedirect is
+	// asked for reads only: a redirected change fails with CodeInvalid.
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
@@ -46,7 +47,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil {
 		o.HTTP = newHTTPClient()
 	}
-	c := &Client{t: transport{http: o.HTTP, agent: o.UserAgent}}
+	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent}}
 	c.Operations = Operations{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
@@ -56,6 +57,17 @@ func NewClient(o ClientOptions) (*Client, error) {
 		c.t.bases = append(c.t.bases, base)
 	}
 	return c, nil
+}
+
+// Know adds the address of another node, which is asked when those before it do not
+// answer. One that is known, or is no address, is ignored. A client that was given https
+// addresses learns none: nodes advertise where they serve without TLS.
+func (c *Client) Know(address string) {
+	base, err := parseAddress(address)
+	if err != nil {
+		return
+	}
+	c.t.know(base)
 }
 
 // Topics returns every topic, by name.
@@ -102,6 +114,9 @@ func (c *Client) EmptyTopic(ctx context.Context, name string) error {
 
 // DeleteTopic deletes a topic, its messages and its channels.
 func (c *Client) DeleteTopic(ctx context.Context, name string) error {
+	if isDotSegment(name) {
+		return c.t.send(ctx, http.MethodDelete, path("topics")+"?"+url.Values{"topic": {name}}.Encode(), nil, nil)
+	}
 	return c.t.send(ctx, http.MethodDelete, path("topics", name), nil, nil)
 }
 
@@ -153,6 +168,9 @@ func (c *Client) SeekChannel(ctx context.Context, topic, channel string, to Seek
 
 // DeleteChannel deletes a channel and disconnects its consumers.
 func (c *Client) DeleteChannel(ctx context.Context, topic, channel string) error {
+	if isDotSegment(topic) || isDotSegment(channel) {
+		return c.t.send(ctx, http.MethodDelete, path("channels")+"?"+url.Values{"topic": {topic}, "channel": {channel}}.Encode(), nil, nil)
+	}
 	return c.t.send(ctx, http.MethodDelete, path("topics", topic, "channels", channel), nil, nil)
 }
 

@@ -153,6 +153,84 @@ func TestEachCallAsksItsEndpoint(t *testing.T) {
 	}
 }
 
+// A name that a path cannot carry goes in the query, and only to be deleted.
+func TestDotSegmentsAreNeverPartOfAPath(t *testing.T) {
+	node := newFakeNode(t, http.StatusOK, "{}")
+	c := newTestClient(t, node.URL)
+	ctx := t.Context()
+	for what, err := range map[string]error{
+		"delete topic":   c.DeleteTopic(ctx, ".."),
+		"delete channel": errors.Join(c.DeleteChannel(ctx, "t", ".."), c.DeleteChannel(ctx, ".", "c")),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	slices.SortFunc(node.asked, func(a, b asked) int { return strings.Compare(a.Path, b.Path) })
+	want := []asked{
+		{"DELETE", "/v1/channels?channel=..&topic=t", ""}, {"DELETE", "/v1/channels?channel=c&topic=.", ""}, {"DELETE", "/v1/topics?topic=..", ""},
+	}
+	if diff := cmp.Diff(want, node.asked); diff != "" {
+		t.Error(diff)
+	}
+	node.asked = nil
+	for what, err := range map[string]error{
+		"pause topic": c.PauseTopic(ctx, "..", true), "empty channel": c.EmptyChannel(ctx, "t", "."), "remove node": c.RemoveNode(ctx, ".."),
+	} {
+		if CodeOf(err) != CodeInvalid {
+			t.Errorf("%s: %v, want %s", what, err, CodeInvalid)
+		}
+	}
+	if len(node.asked) > 0 {
+		t.Errorf("sent %v", node.asked)
+	}
+}
+
+// A change is carried out where it was asked for or not at all. What redirects it,
+// a proxy that cleans paths for instance, may name another resource.
+func TestAChangeIsNotRedirected(t *testing.T) {
+	other := newFakeNode(t, http.StatusOK, "{}")
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		asks := 0
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asks++
+			http.Redirect(w, r, other.URL+r.URL.RequestURI(), status)
+		}))
+		defer proxy.Close()
+		for name, h := range map[string]*http.Client{"own": nil, "given": proxy.Client()} {
+			c, err := NewClient(ClientOptions{Addresses: []string{proxy.URL}, HTTP: h})
+			if err != nil {
+				t.Fatal(err)
+			}
+			asks, other.asked = 0, nil
+			_, pubErr := c.Publish(t.Context(), "t", Publish{Messages: []Message{{Text: "a"}}})
+			for what, err := range map[string]error{"delete": c.DeleteChannel(t.Context(), "t", "c"), "publish": pubErr} {
+				if CodeOf(err) != CodeInvalid || !strings.Contains(err.Error(), "redirects to "+other.URL) {
+					t.Errorf("%d, %s client: %s: %v, want %s that names the target", status, name, what, err, CodeInvalid)
+				}
+			}
+			if asks != 2 || len(other.asked) > 0 {
+				t.Errorf("%d, %s client: asked %d times, the other place %v", status, name, asks, other.asked)
+			}
+			if _, err := c.Topics(t.Context()); err != nil || len(other.asked) != 1 {
+				t.Errorf("%d, %s client: a read: %v, the other place was asked %v", status, name, err, other.asked)
+			}
+		}
+	}
+}
+
+// A read that is redirected in a circle ends.
+func TestARedirectedReadEnds(t *testing.T) {
+	var proxy *httptest.Server
+	proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, proxy.URL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	}))
+	defer proxy.Close()
+	if _, err := newTestClient(t, proxy.URL).Topics(t.Context()); CodeOf(err) != CodeUnavailable {
+		t.Errorf("got %v, want %s", err, CodeUnavailable)
+	}
+}
+
 func TestAnswersAreDecoded(t *testing.T) {
 	node := newFakeNode(t, http.StatusOK, `{"name":"t","config":{"partitions":1,"sync":"interval","sync_interval":"200ms"},
 		"partitions":[{"partition":0,"leader":"n1","committed_end":7}],"channels":[{"name":"c","depth":5}],"a_later_field":1}`)
@@ -232,6 +310,22 @@ func TestAnAddressThatRefusesIsPassedOver(t *testing.T) {
 	}
 	if got := c.t.first.Load(); got != 1 {
 		t.Errorf("asks address %d first, want the one that answered", got)
+	}
+}
+
+// What is learned of other nodes is asked when those that were given do not answer.
+func TestLearnedAddressesAreAsked(t *testing.T) {
+	node := newFakeNode(t, http.StatusOK, "{}")
+	c := newTestClient(t, refusing(t))
+	for _, address := range []string{node.URL, node.URL, "", "ftp://x"} {
+		c.Know(address)
+	}
+	if _, err := c.Topics(t.Context()); err != nil || len(node.asked) != 1 || len(c.t.known()) != 2 {
+		t.Errorf("%v, asked %d times, %d addresses", err, len(node.asked), len(c.t.known()))
+	}
+	secure := newTestClient(t, "https://b")
+	if secure.Know(node.URL); len(secure.t.known()) != 1 {
+		t.Error("a client of https addresses learned one without TLS")
 	}
 }
 

@@ -14,7 +14,8 @@ const (
 type Node struct {
 	ID             string    `json:"id"`
 	State          NodeState `json:"state"`
-	Voter          bool      `json:"voter"` // votes on metadata
+	Silent         bool      `json:"silent"` // it does not answer the node that was asked
+	Voter          bool      `json:"voter"`  // votes on metadata
 	TCPAddress     string    `json:"tcp_address"`
 	HTTPAddress    string    `json:"http_address"`
 	ClusterAddress string    `json:"cluster_address"`

@@ -21,6 +21,9 @@ type Message struct {
 	Delay   Duration        `json:"delay,omitempty"`    // it is delivered no earlier than this from now
 	Headers json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
 	TraceID uint64          `json:"trace_id,omitempty"` // 0: none
+	// TraceIDHex is the trace id as up to 16 hexadecimal digits, for programs whose
+	// numbers are rounded above 2^53. With both, they are the same.
+	TraceIDHex string `json:"trace_id_hex,omitempty"`
 }
 
 // Published is the answer to Publish: the messages are as durable as the topic
@@ -46,17 +49,19 @@ const (
 
 // Peeked is a message that was looked at and not touched.
 type Peeked struct {
-	Partition int             `json:"partition"`
-	Seq       uint64          `json:"seq"`
-	ID        string          `json:"id"` // 16 hexadecimal digits, as on the wire
-	Timestamp time.Time       `json:"timestamp"`
-	DeliverAt *time.Time      `json:"deliver_at,omitempty"` // absent: not delayed
-	Attempts  uint16          `json:"attempts"`
-	State     PeekState       `json:"state"`
-	TraceID   uint64          `json:"trace_id,omitempty"`
-	Headers   json.RawMessage `json:"headers"` // an object; {} where there is none
-	Body      []byte          `json:"body"`
-	Text      *string         `json:"text,omitempty"` // the body, where it is UTF-8
+	Partition int        `json:"partition"`
+	Seq       uint64     `json:"seq"`
+	ID        string     `json:"id"` // 16 hexadecimal digits, as on the wire
+	Timestamp time.Time  `json:"timestamp"`
+	DeliverAt *time.Time `json:"deliver_at,omitempty"` // absent: not delayed
+	Attempts  uint16     `json:"attempts"`
+	State     PeekState  `json:"state"`
+	TraceID   uint64     `json:"trace_id,omitempty"`
+	// TraceIDHex is the same as 16 hexadecimal digits: browsers round the number.
+	TraceIDHex string          `json:"trace_id_hex,omitempty"`
+	Headers    json.RawMessage `json:"headers"` // an object; {} where there is none
+	Body       []byte          `json:"body"`
+	Text       *string         `json:"text,omitempty"` // the body, where it is UTF-8
 }
 
 // PeekedList is the answer to a peek.

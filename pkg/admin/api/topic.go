@@ -1,10 +1,14 @@
 package api
 
+import "time"
+
 // Config is what an operator chose about a topic.
 type Config struct {
 	Partitions      int      `json:"partitions"`
 	Replicas        int      `json:"replicas"`
+	AutoReplicas    bool     `json:"auto_replicas"`     // no number was asked for: up to three as nodes join
 	MinISR          int      `json:"min_isr"`           // publishes are refused below it
+	AutoMinISR      bool     `json:"auto_min_isr"`      // no number was asked for: it follows the replicas
 	Sync            Sync     `json:"sync"`              // when an acknowledged message is on disk
 	SyncInterval    Duration `json:"sync_interval"`     // counts unless sync is always
 	Ordered         bool     `json:"ordered"`           // consumers must take it in order
@@ -45,8 +49,11 @@ type AddPartitions struct {
 
 // Topic describes a topic, its partitions and its channels.
 type Topic struct {
-	Name          string           `json:"name"`
-	Config        Config           `json:"config"`
+	Name   string `json:"name"`
+	Config Config `json:"config"`
+	// FirstID is the id of the first message of partition 0, 16 hexadecimal digits. That of
+	// any other is the same and 2^50 for each partition and 1 for each message before it.
+	FirstID       string           `json:"first_id"`
 	Paused        bool             `json:"paused"`
 	Ephemeral     bool             `json:"ephemeral"`
 	Depth         int64            `json:"depth"`          // messages that no channel has got yet
@@ -55,11 +62,15 @@ type Topic struct {
 	Bytes         int64            `json:"bytes"`          // on disk
 	Partitions    []Partition      `json:"partitions"`     // by number
 	Channels      []ChannelSummary `json:"channels"`       // by name
+	// MissingNodes lead partitions of the topic and have not answered: what they have
+	// is missing in the counts of the topic and of its channels.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
 // TopicList is every topic, by name.
 type TopicList struct {
-	Topics []Topic `json:"topics"`
+	Topics       []Topic  `json:"topics"`
+	MissingNodes []string `json:"missing_nodes,omitempty"` // of any topic
 }
 
 // Partition is the place and state of one partition of a topic. An end is one
@@ -77,6 +88,8 @@ type Partition struct {
 	Bytes        int64    `json:"bytes"`              // on the leader's disk
 	Adding       []string `json:"adding,omitempty"`   // replicas that are being made
 	Removing     []string `json:"removing,omitempty"` // replicas that go once those are in sync
+	// MissingNodes is the leader if it has not answered: the ends and bytes are not known.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
 
 // PartitionDetail describes one partition and its copies.
@@ -106,6 +119,12 @@ type Copy struct {
 	LagBytes       int64    `json:"lag_bytes"`
 	BytesPerSecond int64    `json:"bytes_per_second"`
 	BehindFor      Duration `json:"behind_for"` // 0s: it is level; negative: it never was
+	// Damaged: a part of it cannot be read.
+	Damaged bool `json:"damaged"`
+	// CheckedAt is when all of it was last read from disk to find damage; absent: never.
+	CheckedAt *time.Time `json:"checked_at,omitempty"`
+	// Checking is the part of it that has been read since, 0 to 1.
+	Checking float64 `json:"checking"`
 }
 
 // TransferLeader asks that another in-sync replica lead a partition.
@@ -127,7 +146,8 @@ type MovePartition struct {
 
 // PartitionList is the partitions of every topic, by topic and number.
 type PartitionList struct {
-	Partitions []Partition `json:"partitions"`
+	Partitions   []Partition `json:"partitions"`
+	MissingNodes []string    `json:"missing_nodes,omitempty"` // of any partition
 }
 
 // Verification compares what the replicas of a topic hold.
@@ -136,11 +156,14 @@ type Verification struct {
 	Partitions []PartitionDigest `json:"partitions"` // by number
 }
 
-// PartitionDigest is the digest of the messages below the committed end, by
-// node. Identical: every in-sync replica gave the same one.
+// PartitionDigest is the digest of the messages below the committed end as they are
+// on disk, by node. Identical: every in-sync replica gave the same one. Unreadable
+// says for each other node that answered what kept it from reading its replica;
+// one that is damaged is copied from another replica.
 type PartitionDigest struct {
 	Partition    int               `json:"partition"`
 	CommittedEnd uint64            `json:"committed_end"`
 	Digests      map[string]string `json:"digests"`
+	Unreadable   map[string]string `json:"unreadable,omitempty"`
 	Identical    bool              `json:"identical"`
 }

@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,11 +20,16 @@ import (
 // maxAnswerBytes bounds what the client reads of an answer.
 const maxAnswerBytes = 256 << 20
 
+// maxRedirects bounds how often a read is redirected.
+const maxRedirects = 10
+
 // transport carries one request to the first of several nodes that takes it.
 type transport struct {
 	http  *http.Client
 	agent string
-	bases []*url.URL
+
+	mu    sync.Mutex   // guards bases
+	bases []*url.URL   // only appended to
 	first atomic.Int64 // the index in bases that answered last
 }
 
@@ -31,6 +38,29 @@ func newHTTPClient() *http.Client {
 	t.DialContext = (&net.Dialer{Timeout: DialTimeout}).DialContext
 	return &http.Client{Transport: t}
 }
+
+// steadfast returns a client that carries out no change at another place than the
+// one it was asked to: a redirect, of a proxy for instance, may name another
+// resource.
+func steadfast(c *http.Client) *http.Client {
+	s := *c
+	s.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		switch {
+		case via[0].Method != http.MethodGet:
+			return http.ErrUseLastResponse
+		case c.CheckRedirect != nil:
+			return c.CheckRedirect(r, via)
+		case len(via) >= maxRedirects:
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		}
+		return nil
+	}
+	return &s
+}
+
+// isDotSegment says whether a name cannot be a segment of a path, because it means
+// the segment itself or the one above.
+func isDotSegment(name string) bool { return name == "." || name == ".." }
 
 // parseAddress reads a URL or a host:port.
 func parseAddress(text string) (*url.URL, error) {
@@ -85,10 +115,10 @@ func (t *transport) send(ctx context.Context, method, path string, in, out any) 
 		}
 	}
 	var last error
-	start := int(t.first.Load())
-	for i := range t.bases {
-		at := (start + i) % len(t.bases)
-		again, err := t.attempt(ctx, len(t.bases)-i, request{t.bases[at], method, path, body}, out)
+	start, bases := int(t.first.Load()), t.known()
+	for i := range bases {
+		at := (start + i) % len(bases)
+		again, err := t.attempt(ctx, len(bases)-i, request{bases[at], method, path, body}, out)
 		if err == nil || !again {
 			t.first.Store(int64(at))
 			return err
@@ -99,6 +129,23 @@ func (t *transport) send(ctx context.Context, method, path string, in, out any) 
 		}
 	}
 	return last
+}
+
+// known returns the addresses.
+func (t *transport) known() []*url.URL {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bases[:len(t.bases):len(t.bases)]
+}
+
+// know adds an address that is not known.
+func (t *transport) know(base *url.URL) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bases[0].Scheme != base.Scheme || slices.ContainsFunc(t.bases, func(b *url.URL) bool { return b.Host == base.Host }) {
+		return
+	}
+	t.bases = append(t.bases, base)
 }
 
 // request is what one node is asked.
@@ -123,6 +170,9 @@ func (t *transport) attempt(ctx context.Context, left int, r request, out any) (
 // try asks one node. again says that the next one may be asked: nothing was
 // changed, or asking twice does no harm.
 func (t *transport) try(ctx context.Context, r request, out any) (again bool, err error) {
+	if slices.ContainsFunc(strings.Split(r.path, "/"), isDotSegment) {
+		return false, Errorf(CodeInvalid, "a topic or channel named . or .. can only be deleted")
+	}
 	target := strings.TrimSuffix(r.base.String(), "/") + r.path
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
 	if err != nil {
@@ -140,6 +190,11 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 		return unreached(r, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
+	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
+		e := Errorf(CodeInvalid, "%s redirects to %s, and a change is not sent to another place: nothing was changed", r.base.Host, to)
+		e.Hint = "give the address of a node of brokerd itself"
+		return false, e
+	}
 	if resp.StatusCode/100 != 2 {
 		e := readError(r.base, resp)
 		return e.Code == CodeExiting || e.Code == CodeStarting, e

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -87,4 +88,11 @@ func (s *Sync) UnmarshalJSON(raw []byte) error {
 	}
 	*s = v
 	return nil
+}
+
+// Union returns the names that are in a or in b, sorted, each once: nil for none.
+func Union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -24,7 +24,7 @@ func ToPreferred(s *meta.State, nodes Conditions, steady map[meta.NodeID]bool, l
 	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		first := p.Replicas[0]
 		if p.Leader == first || nodes[p.Leader] != Up || nodes[first] != Up || !steady[first] ||
-			p.Moving() || !slices.Contains(p.ISR, first) {
+			p.Moving() || !p.Electable(first) {
 			return true
 		}
 		out = append(out, election(id, p, first, ReasonBalance))

@@ -83,6 +83,8 @@ func (c *Core) Conditions(s *meta.State) Conditions {
 			out[n.ID] = Gone
 		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
 			out[n.ID] = Draining
+		case n.DiskFull:
+			out[n.ID] = Full
 		default:
 			out[n.ID] = Up
 		}

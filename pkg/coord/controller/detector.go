@@ -31,6 +31,7 @@ type Detector struct {
 	self   meta.NodeID
 	former Former
 	last   time.Time // of the last Tick
+	due    time.Time // when the next Tick was asked for at the latest
 	nodes  map[meta.NodeID]*patient
 }
 
@@ -98,13 +99,17 @@ func (d *Detector) Suspect(id meta.NodeID) {
 
 // Tick goes over the nodes of the metadata and returns what has changed about
 // them, by id, which to probe now, and when to ask again. It must be called at
-// least every ProbeEvery: after a gap longer than half of SessionTimeout, or a
+// least every ProbeEvery: after a gap longer than SessionTimeout, or a
 // step backwards, everything believed is learned anew, since what was not heard
-// meanwhile says something about this node and not about the others.
+// meanwhile says something about this node and not about the others. For the same
+// reason the time by which a Tick comes too late counts as nobody's silence.
 func (d *Detector) Tick(s *meta.State, now time.Time) (verdicts []Verdict, probe []meta.NodeID, next time.Time) {
-	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout/2 {
+	if gap := now.Sub(d.last); gap < 0 || gap > d.opts.SessionTimeout {
 		d.forget(now)
+	} else if missed := now.Sub(d.due); !d.due.IsZero() && missed > d.opts.ProbeEvery/lateProbe {
+		d.excuse(missed, now)
 	}
+	defer func() { d.due = next }()
 	d.last = now
 	next = now.Add(d.opts.ProbeEvery)
 	known := 0
@@ -164,6 +169,15 @@ func (d *Detector) forget(now time.Time) {
 	for _, p := range d.nodes {
 		p.steady, p.refused, p.confirmed, p.probed = time.Time{}, time.Time{}, false, time.Time{}
 		if p.alive {
+			p.heard = now
+		}
+	}
+}
+
+// excuse takes the time that this process missed from every node's silence.
+func (d *Detector) excuse(missed time.Duration, now time.Time) {
+	for _, p := range d.nodes {
+		if p.heard = p.heard.Add(missed); p.heard.After(now) {
 			p.heard = now
 		}
 	}

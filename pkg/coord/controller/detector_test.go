@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -161,5 +162,55 @@ func TestProbes(t *testing.T) {
 	}
 	if got := fmt.Sprint(asked); got != "[0 200 400 450 600]" {
 		t.Error(got)
+	}
+}
+
+// A controller that is starved looks late, and hears late of what others have
+// answered in time. Nobody dies of that; and one that is dead is found all the same.
+func TestAStarvedControllerBuriesOnlyTheDead(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for round := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, round))
+		w := newWorld(t, Options{})
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			w.start(id, "")
+		}
+		d := NewDetector(Options{}, "n1", w.clock())
+		dies := time.Duration(3+r.IntN(3)) * time.Second
+		next := w.clock()
+		asked := map[meta.NodeID]int{} // and how many looks ago
+		buried := time.Duration(0)
+		for w.now < 10*time.Second && buried == 0 {
+			// It wants to look at next, and does so up to 0.45 s later.
+			w.now += max(0, next.Sub(w.clock())) + time.Duration(r.IntN(450))*time.Millisecond
+			verdicts, probe, again := d.Tick(&w.state, w.clock())
+			next = again
+			for _, v := range verdicts {
+				if v.Node != "n3" || v.Alive || w.now < dies {
+					t.Fatalf("round %d: after %v: %+v", round, w.now, v)
+				}
+				buried = w.now
+			}
+			// Who is asked answers at once. It asks late and hears late: two looks on.
+			for _, id := range []meta.NodeID{"n2", "n3"} {
+				if looks, ok := asked[id]; ok && looks == 2 {
+					delete(asked, id)
+					if id == "n2" || w.now < dies {
+						d.Heard(id, 1, w.clock())
+					}
+				} else if ok {
+					asked[id]++
+				}
+			}
+			for _, id := range probe {
+				if _, open := asked[id]; !open {
+					asked[id] = 1
+				}
+			}
+		}
+		if buried == 0 {
+			t.Fatalf("round %d: n3 died at %v and was not found by %v", round, dies, w.now)
+		}
 	}
 }

@@ -107,6 +107,8 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNodeNotFound)
 	case !slices.Contains(p.ISR, to) && (!unclean || !slices.Contains(p.Replicas, to)):
 		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNotInISR)
+	case !unclean && !p.Electable(to):
+		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrSuspect)
 	case nodes[to] == Gone:
 		return meta.Election{}, fmt.Errorf("node %s: %w", to, ErrNodeNotUp)
 	}

@@ -23,6 +23,7 @@ type Condition uint8
 const (
 	Gone     Condition = iota // dead, or not a member
 	Draining                  // alive, and to lead nothing if that can be helped
+	Full                      // alive, and its disk takes no publishes: it leads where no other can
 	Up
 )
 
@@ -87,7 +88,7 @@ func Elect(s *meta.State, nodes Conditions) ([]meta.Election, []Trouble) {
 	load := leaderships(s)
 	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
 		now := nodes[p.Leader]
-		if now == Up {
+		if now >= Full {
 			return true
 		}
 		next, found := pick(p, nodes, load)
@@ -128,8 +129,9 @@ func leaderships(s *meta.State) map[meta.NodeID]int {
 }
 
 // pick returns the in-sync replica that should lead: one that is up before one
-// that drains, one that stays before one that goes, then the preferred, then the
-// one that leads least. A draining leader is no candidate for its own place.
+// whose disk is full, that before one that drains, one that stays before one that goes, then the preferred, then the
+// one that leads least. A draining leader is no candidate for its own place, and
+// one that may have lost data only where Partition.Electable says so.
 func pick(p *meta.Partition, nodes Conditions, load map[meta.NodeID]int) (best meta.NodeID, found bool) {
 	better := func(a, b meta.NodeID) bool {
 		return cmp.Or(
@@ -141,7 +143,7 @@ func pick(p *meta.Partition, nodes Conditions, load map[meta.NodeID]int) (best m
 		) < 0
 	}
 	for _, id := range p.ISR {
-		if nodes[id] == Gone || id == p.Leader {
+		if nodes[id] == Gone || id == p.Leader || !p.Electable(id) {
 			continue
 		}
 		if !found || better(id, best) {

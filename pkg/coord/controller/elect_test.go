@@ -27,6 +27,8 @@ func TestPick(t *testing.T) {
 		{"not a dead one", meta.Partition{Replicas: three, ISR: three}, Conditions{"c": Up}, nil, "c"},
 		{"one that drains last", meta.Partition{Replicas: three, ISR: three}, Conditions{"a": Draining, "c": Up}, map[meta.NodeID]int{"c": 9}, "c"},
 		{"but rather than none", meta.Partition{Replicas: three, ISR: three}, Conditions{"b": Draining}, nil, "b"},
+		{"one whose disk is full last", meta.Partition{Replicas: three, ISR: three}, Conditions{"a": Full, "c": Up}, map[meta.NodeID]int{"c": 9}, "c"},
+		{"before one that drains", meta.Partition{Replicas: three, ISR: three}, Conditions{"a": Draining, "c": Full}, nil, "c"},
 		{"one that stays before one that goes", meta.Partition{Replicas: ids("d,c,b"), Removing: ids("b"), ISR: ids("b,c")}, up, map[meta.NodeID]int{"c": 9}, "c"},
 		{"one that goes before one that drains", meta.Partition{Replicas: ids("d,c,b"), Removing: ids("b"), ISR: ids("b,c")}, Conditions{"b": Up, "c": Draining}, nil, "b"},
 		{"nobody", meta.Partition{Replicas: three, ISR: ids("a")}, Conditions{"b": Up, "c": Up}, nil, ""},

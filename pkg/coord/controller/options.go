@@ -25,6 +25,10 @@ const (
 // is believed of the nodes has changed: time alone may allow something now.
 const lookAgain = time.Second
 
+// lateProbe is the part of ProbeEvery by which a Tick may come too late without the
+// time counting as missed: timers are never quite in time.
+const lateProbe = 4
+
 // Options are the controller's limits. The zero value has the defaults.
 type Options struct {
 	// SessionTimeout is how long a node may be silent before it counts as dead.

@@ -30,7 +30,11 @@ func newChaos(t testing.TB, seed, round uint64) *chaos {
 		for range 1 + c.IntN(4) {
 			assignment = append(assignment, c.some(replicas))
 		}
-		c.topic(fmt.Sprintf("t%d", i), 1, assignment)
+		if name := fmt.Sprintf("t%d", i); c.IntN(2) == 0 {
+			c.topic(name, 1, assignment)
+		} else {
+			c.openTopic(name, assignment)
+		}
 	}
 	c.core = New(c.opts, "n0", c.clock())
 	return c
@@ -113,6 +117,12 @@ func (c *chaos) ill() string {
 			if p.Leader != p.Replicas[0] || len(p.ISR) != len(p.Replicas) || p.Moving() {
 				return fmt.Sprintf("%s/%d is %+v", t.Name, i, p)
 			}
+			if len(p.Replicas) < t.Config.Replicas && t.Config.AutoReplicas {
+				return fmt.Sprintf("%s/%d is to have %d replicas: %+v", t.Name, i, t.Config.Replicas, p)
+			}
+		}
+		if c := t.Config; c.AutoReplicas && c.Replicas != 3 || c.AutoMinISR && c.MinISR != meta.DefaultMinISR(c.Replicas) {
+			return fmt.Sprintf("%s is %+v", t.Name, c)
 		}
 	}
 	return ""
@@ -175,7 +185,7 @@ func TestRandomDecommissionsEnd(t *testing.T) {
 			c.follow()
 		}
 		partitions(&c.state, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
-			if slices.Contains(p.Replicas, "n1") && !slices.Equal(p.ISR, ids("n1")) || p.Moving() {
+			if (slices.Contains(p.Replicas, "n1") || p.Moving()) && !slices.Equal(p.ISR, ids("n1")) {
 				t.Fatalf("round %d: %v: %+v\n%s", round, id, p, tail(c.log.String()))
 			}
 			return true
@@ -191,6 +201,9 @@ func (c *chaos) checkLimits() {
 	c.t.Helper()
 	all, to := 0, map[meta.NodeID]int{}
 	partitions(&c.state, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+		if p.Leader == "" {
+			return true // nothing is copied
+		}
 		if p.Moving() {
 			all++
 		}

@@ -15,17 +15,26 @@ var (
 	ErrNotMoving    = fate.Refuse("partition is not being reassigned")
 	ErrNodeNotUp    = fate.Refuse("node is not up")
 	ErrTooManyMoves = fate.Refuse("too many reassignments are under way")
+	ErrLeaving      = fate.Refuse("node is being decommissioned")
 )
 
 // Moves makes the next step of every reassignment under way, and starts those
-// that decommissioned nodes need, within the limits of o. A move goes on when the
+// that decommissioned nodes need and those that give topics the replicas which
+// their operators left open, within the limits of o. A move goes on when the
 // added replicas are in sync: the leadership leaves a replica that goes, then the
 // replica goes. A decommissioned node need not be alive: others have what it had.
 func Moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
 	w := &works{s: s, nodes: nodes, opts: o.WithDefaults(), slots: newSlots(s), load: s.Load(), lead: leaderships(s), leaving: leaving(s)}
-	partitions(s, func(id PartitionID, _ *meta.Topic, p *meta.Partition) bool {
+	for t := range s.Topics() {
+		w.fit(t)
+	}
+	partitions(s, func(id PartitionID, t *meta.Topic, p *meta.Partition) bool {
+		before := len(w.commands)
 		if !w.proceed(id, p) && (p.Moving() || len(w.leaving) > 0) {
 			w.evacuate(id, p)
+		}
+		if !p.Moving() && len(w.commands) == before {
+			w.raise(id, t, p)
 		}
 		return true
 	})
@@ -121,6 +130,72 @@ func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 	w.commands = append(w.commands, m.Command())
 }
 
+// fit raises the numbers that a topic's operator left open: the replicas as soon as
+// there are nodes for more, and the min ISR once as many are in sync.
+func (w *works) fit(t *meta.Topic) {
+	c := meta.FitTopic{Name: t.Name, Incarnation: t.Incarnation}
+	if wanted := meta.WantedReplicas(w.s); t.Config.AutoReplicas && t.Config.Replicas < wanted {
+		c.Replicas = wanted
+	} else if least := meta.DefaultMinISR(t.Config.Replicas); t.Config.AutoMinISR && t.Config.MinISR < least && w.whole(t) {
+		c.MinISR = least
+	}
+	if c.Replicas+c.MinISR > 0 {
+		w.commands = append(w.commands, c)
+	}
+}
+
+// whole says whether every partition of a topic has all its replicas, in sync.
+func (w *works) whole(t *meta.Topic) bool {
+	return t.LeastInSync() >= t.Config.Replicas &&
+		!slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Moving() })
+}
+
+// raise adds replicas to a partition that has fewer than its topic is to have and
+// whose operator named no number. Nodes that are down or drain are waited for.
+func (w *works) raise(id PartitionID, t *meta.Topic, p *meta.Partition) {
+	if !t.Config.AutoReplicas || len(p.Replicas) >= t.Config.Replicas || p.Leader == "" {
+		return
+	}
+	target := slices.Clone(p.Replicas)
+	for len(target) < t.Config.Replicas {
+		to := w.place(p, target)
+		if to == "" {
+			break
+		}
+		target = append(target, to)
+	}
+	added := target[len(p.Replicas):]
+	if len(added) == 0 || !w.slots.take(p, target, w.opts) {
+		return
+	}
+	for _, to := range added {
+		l := w.load[to]
+		l.Replicas++
+		w.load[to] = l
+	}
+	w.spread(target, len(p.Replicas))
+	w.commands = append(w.commands, Move{id, p.Version, p.Replicas, target}.Command())
+}
+
+// spread makes the one of the added replicas, those from the given place on, the
+// preferred leader that leads least, if it leads fewer by two than the first.
+func (w *works) spread(target []meta.NodeID, from int) {
+	at := from
+	for i := from + 1; i < len(target); i++ {
+		if w.load[target[i]].Leaders < w.load[target[at]].Leaders {
+			at = i
+		}
+	}
+	less, more := w.load[target[0]], w.load[target[at]]
+	if less.Leaders < more.Leaders+2 {
+		return
+	}
+	less.Leaders--
+	more.Leaders++
+	w.load[target[0]], w.load[target[at]] = less, more
+	target[0], target[at] = target[at], target[0]
+}
+
 // place returns the node that should take a replica of p beside those of the
 // target: one that holds it already before any other, then one in a zone that
 // the rest of the target uses least, then the one with the fewest replicas. It
@@ -149,7 +224,8 @@ func (w *works) place(p *meta.Partition, target []meta.NodeID) (best meta.NodeID
 }
 
 // slots counts the moves under way: on each node that sends (the leader) or
-// receives (the added), and in all.
+// receives (the added), and in all. A move of a partition without a leader copies
+// nothing, and holds up no other.
 type slots struct {
 	node map[meta.NodeID]int
 	all  int
@@ -158,7 +234,7 @@ type slots struct {
 func newSlots(s *meta.State) *slots {
 	c := &slots{node: map[meta.NodeID]int{}}
 	partitions(s, func(_ PartitionID, _ *meta.Topic, p *meta.Partition) bool {
-		if p.Moving() {
+		if p.Moving() && p.Leader != "" {
 			c.add(p.Leader, p.Adding)
 		}
 		return true
@@ -171,9 +247,7 @@ func (c *slots) add(leader meta.NodeID, adding []meta.NodeID) {
 	for _, id := range adding {
 		c.node[id]++
 	}
-	if leader != "" {
-		c.node[leader]++
-	}
+	c.node[leader]++
 }
 
 // take counts one more move, unless that is more than the limits allow. One that
@@ -225,9 +299,10 @@ func PlanMove(s *meta.State, nodes Conditions, o Options, id PartitionID, target
 	return m.Command(), nil
 }
 
-// PlanCancel returns the command that takes a reassignment back: to the replicas
-// from before it, those that were to stay first. What it has copied already is
-// kept until the old replicas are in sync again.
+// PlanCancel returns the command that takes a reassignment back: to the replicas from
+// before it, in their order. What it has copied already is kept until the old replicas
+// are in sync again. A reassignment that the decommissioning of a node needs is not
+// taken back: it would begin again.
 func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 	p, err := find(s, id)
 	if err != nil {
@@ -236,7 +311,13 @@ func PlanCancel(s *meta.State, id PartitionID) (meta.StartReassign, error) {
 	if !p.Moving() {
 		return meta.StartReassign{}, fmt.Errorf("%s/%d: %w", id.Topic, id.Partition, ErrNotMoving)
 	}
-	return Move{id, p.Version, p.Replicas, p.Origin()}.Command(), nil
+	leaves := leaving(s)
+	for _, n := range p.Before {
+		if leaves[n] {
+			return meta.StartReassign{}, fmt.Errorf("%s/%d: node %s: %w", id.Topic, id.Partition, n, ErrLeaving)
+		}
+	}
+	return Move{id, p.Version, p.Replicas, p.Before}.Command(), nil
 }
 
 // find returns a partition. An incarnation of 0 is any.

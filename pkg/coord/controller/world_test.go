@@ -52,7 +52,24 @@ func (w *world) apply(c meta.Command) meta.Result {
 	if f, ok := c.(meta.FinishReassign); ok && r.Err == nil {
 		w.checkCopies(before.Topic(f.Topic).Partitions[f.Partition], w.partition(f.Topic, f.Partition))
 	}
+	if f, ok := c.(meta.FitTopic); ok && r.Err == nil {
+		w.checkFit(before.Topic(f.Name), w.state.Topic(f.Name))
+	}
 	return r
+}
+
+// checkFit: what grows by itself was left open, and no partition refuses publishes
+// for it.
+func (w *world) checkFit(was, now *meta.Topic) {
+	w.t.Helper()
+	if was.Config.Replicas != now.Config.Replicas && !was.Config.AutoReplicas || was.Config.MinISR != now.Config.MinISR && !was.Config.AutoMinISR {
+		w.t.Fatalf("what was asked for changes by itself: from %+v to %+v", was.Config, now.Config)
+	}
+	for i, p := range now.Partitions {
+		if len(p.ISR) < now.Config.MinISR && len(p.ISR) >= was.Config.MinISR {
+			w.t.Fatalf("a raise stops the publishes of %s/%d: min ISR %d, in sync %v", now.Name, i, now.Config.MinISR, p.ISR)
+		}
+	}
 }
 
 // checkCopies: a move that ends takes no good copy, unless as many good ones are
@@ -224,6 +241,15 @@ func (w *world) alter(topic string, i int, isr []meta.NodeID) {
 func (w *world) topic(name string, minISR int, assignment [][]meta.NodeID) {
 	w.t.Helper()
 	c := meta.TopicConfig{Partitions: len(assignment), Replicas: len(assignment[0]), MinISR: minISR, Sync: meta.SyncPolicy{Every: 1}}
+	if r := w.apply(meta.CreateTopic{Name: name, Config: c.WithDefaults(len(w.nodes), false), Assignment: assignment}); r.Err != nil {
+		w.t.Fatal(r.Err)
+	}
+}
+
+// openTopic makes a topic whose operator named no numbers.
+func (w *world) openTopic(name string, assignment [][]meta.NodeID) {
+	w.t.Helper()
+	c := meta.TopicConfig{Partitions: len(assignment), AutoReplicas: true, Replicas: len(assignment[0])}
 	if r := w.apply(meta.CreateTopic{Name: name, Config: c.WithDefaults(len(w.nodes), false), Assignment: assignment}); r.Err != nil {
 		w.t.Fatal(r.Err)
 	}

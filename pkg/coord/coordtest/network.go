@@ -13,8 +13,16 @@ import (
 // DeadAfter is how long a session lives in which nothing arrives.
 const DeadAfter = 3 * time.Second
 
-// ErrBroken ends the calls of a session that has ended.
-var ErrBroken = errors.New("the session broke")
+// frameBytes is what a request takes on a way beside its payload.
+const frameBytes = 70
+
+// What calls end with.
+var (
+	// ErrBroken ends the calls of a session that has ended.
+	ErrBroken = errors.New("the session broke")
+	// ErrTooBig refuses a request over the network's frame.
+	ErrTooBig = errors.New("the request is too big for a frame")
+)
 
 // Handler takes the calls to a node, those of one session one after the other. It
 // must not wait. The payload is its own.
@@ -29,6 +37,9 @@ type Network struct {
 	pipes    map[way]*pipe
 	cut      map[way]bool
 	delay    func(from, to meta.NodeID) time.Duration
+	maxFrame int               // 0: any size passes
+	rates    map[way]int       // bytes a second; 0: any number
+	free     map[way]time.Time // when what was sent at a rate has left
 }
 
 // way is a direction from one node to another.
@@ -40,6 +51,7 @@ func (w way) back() way { return way{w.to, w.from} }
 func NewNetwork() *Network {
 	return &Network{
 		handlers: map[meta.NodeID]Handler{}, pipes: map[way]*pipe{}, cut: map[way]bool{},
+		rates: map[way]int{}, free: map[way]time.Time{},
 		delay: func(_, _ meta.NodeID) time.Duration { return 0 },
 	}
 }
@@ -50,6 +62,36 @@ func (n *Network) SetDelay(f func(from, to meta.NodeID) time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = f
+}
+
+// SetMaxFrame refuses requests of more than so many bytes with ErrTooBig; 0: none.
+func (n *Network) SetMaxFrame(bytes int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.maxFrame = bytes
+}
+
+// SetRate has requests from one node to another travel at so many bytes a second; 0:
+// at any.
+func (n *Network) SetRate(from, to meta.NodeID, rate int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rates[way{from, to}] = rate
+}
+
+// departLocked returns when so many bytes have left on a way that has a rate; the
+// zero time: at once.
+func (n *Network) departLocked(w way, size int) time.Time {
+	rate := n.rates[w]
+	if rate == 0 {
+		return time.Time{}
+	}
+	at := time.Now()
+	if n.free[w].After(at) {
+		at = n.free[w]
+	}
+	n.free[w] = at.Add(time.Duration(size) * time.Second / time.Duration(rate))
+	return n.free[w]
 }
 
 // Serve lets a node take calls. It can be reached from now on.
@@ -269,10 +311,18 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 		p.answers.push(n, time.Time{}, func() { done(nil, ErrBroken) })
 		return
 	}
+	whole := bytes.Join(payload, nil)
+	if n.maxFrame > 0 && len(whole) > n.maxFrame {
+		p.answers.push(n, time.Time{}, func() { done(nil, ErrTooBig) })
+		return
+	}
 	c, session := &call{done}, p.session
 	p.calls[c] = true
-	whole := bytes.Join(payload, nil)
-	p.requests.push(n, n.arrival(p.way), func() { p.arrive(session, c, kind, whole) })
+	at := n.arrival(p.way)
+	if left := n.departLocked(p.way, len(whole)+frameBytes); !left.IsZero() {
+		at = left.Add(n.delay(p.way.from, p.way.to))
+	}
+	p.requests.push(n, at, func() { p.arrive(session, c, kind, whole) })
 }
 
 // arrive hands a request to the node.

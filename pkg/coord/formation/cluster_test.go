@@ -131,7 +131,7 @@ func (w *world) stream(address string) (*raftstore.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &raftstore.Stream{Listener: l, Dial: func(ctx context.Context, to string, _ time.Duration) (net.Conn, error) {
+	return &raftstore.Stream{Listener: l, Dial: func(ctx context.Context, _ meta.NodeID, to string, _ time.Duration) (net.Conn, error) {
 		return w.net.Dial(ctx, address, to+":1")
 	}}, nil
 }

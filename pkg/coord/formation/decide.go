@@ -17,6 +17,10 @@ var (
 	ErrTwoClusters = fate.Refuse("the addresses to join belong to different clusters")
 	// ErrOtherCluster: the nodes belong to different clusters. Refused.
 	ErrOtherCluster = fate.Refuse("node belongs to another cluster")
+	// ErrAddressTaken: another member answers at the node's address. Refused.
+	ErrAddressTaken = fate.Refuse("another member of the cluster has this cluster address")
+
+	errAddressUnclear = fate.Refuse("the cluster address belongs to another member")
 )
 
 // identity is one process of a node.
@@ -65,7 +69,7 @@ func next(self identity, expect, asked int, answers []seen) step {
 	}
 	var members, fresh []seen
 	cluster, nameless := "", meta.NodeID("")
-	for _, s := range others {
+	for _, s := range current(others) {
 		switch {
 		case !s.Member:
 			fresh = append(fresh, s)
@@ -88,6 +92,14 @@ func next(self identity, expect, asked int, answers []seen) step {
 		return step{do: stepFound} // alone, and asked of nobody else
 	}
 	return found(self, expect, fresh)
+}
+
+// current leaves out the members of clusters that another one of those seen has
+// come from by a recovery: that one is the cluster now.
+func current(all []seen) []seen {
+	return slices.DeleteFunc(slices.Clone(all), func(s seen) bool {
+		return slices.ContainsFunc(all, func(o seen) bool { return o.Member && s.Member && meta.Supersedes(o.Cluster, s.Cluster) })
+	})
 }
 
 // distinct returns the answers of other nodes, each once, by id.
@@ -117,7 +129,7 @@ func distinct(self identity, answers []seen) ([]seen, error) {
 // expected founds one, once they see each other.
 func found(self identity, expect int, fresh []seen) step {
 	if expect < 2 {
-		return step{reason: "no member of a cluster answers"}
+		return step{reason: fmt.Sprintf("no member of a cluster answers, and with bootstrap-expect %d this node forms none with others", expect)}
 	}
 	var with []seen
 	for _, s := range fresh {

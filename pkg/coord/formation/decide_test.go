@@ -43,6 +43,8 @@ func TestWhatANodeWithoutStateDoes(t *testing.T) {
 		{"a member answers", 3, 2, []seen{member("n1", "x"), fresh("n3", 3, "n2")}, stepJoin, []meta.NodeID{"n1"}, nil},
 		{"two members answer", 1, 2, []seen{member("n3", "x"), member("n1", "x")}, stepJoin, []meta.NodeID{"n1", "n3"}, nil},
 		{"members of two clusters", 3, 2, []seen{member("n1", "x"), member("n3", "y")}, stepStop, nil, ErrTwoClusters},
+		{"members from before and after a recovery", 3, 2, []seen{member("n1", "x"), member("n3", "x.2.AAAA")}, stepJoin, []meta.NodeID{"n3"}, nil},
+		{"members of two recoveries", 3, 2, []seen{member("n1", "x.2.AAAA"), member("n3", "x.2.BBBB")}, stepStop, nil, ErrTwoClusters},
 		{"a member that knows no id yet", 3, 2, []seen{member("n1", ""), fresh("n3", 3, "n2")}, stepWait, nil, nil},
 		{"and one that knows it", 3, 2, []seen{member("n1", ""), member("n3", "x")}, stepJoin, []meta.NodeID{"n3"}, nil},
 		{"its own name elsewhere", 3, 2, []seen{twin}, stepStop, nil, ErrNodeIDTaken},
@@ -102,7 +104,32 @@ func TestWhatTheLeaderDoesAboutACandidate(t *testing.T) {
 		{"a clone without state", of(3), candidate{identity{"n2", "z", 2}, true, 0}, who("n2"), actRefuse, ErrNodeIDTaken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if act, err := admit(test.c, committed, test.who, test.occupant); act != test.want || !errors.Is(err, test.err) {
+			if act, err := admit(test.c, committed, test.who, neighbours{atName: test.occupant}); act != test.want || !errors.Is(err, test.err) {
+				t.Errorf("%v, %v", act, err)
+			}
+		})
+	}
+}
+
+func TestANodeTakesAnAddressOnlyWhereItAnswersItself(t *testing.T) {
+	c := raftstore.Configuration{Members: []raftstore.Member{{ID: "n1", Address: "a", Voter: true}, {ID: "n2", Address: "b", Voter: true}}}
+	for _, test := range []struct {
+		name      string
+		who       candidate
+		atAddress identity
+		want      action
+		err       error
+	}{
+		{"a new node where it answers", candidate{identity{"n3", "b", 7}, true, 0}, identity{"n3", "b", 7}, actDisplace, nil},
+		{"a new node where the member answers", candidate{identity{"n3", "b", 7}, true, 0}, identity{"n2", "b", 1}, actRefuse, ErrAddressTaken},
+		{"a new node where nobody answers", candidate{identity{"n3", "b", 7}, true, 0}, identity{}, actRefuse, errAddressUnclear},
+		{"a new node where its next process answers", candidate{identity{"n3", "b", 7}, true, 0}, identity{"n3", "b", 8}, actRefuse, errAddressUnclear},
+		{"a member that has moved there", candidate{identity{"n1", "b", 7}, false, 9}, identity{"n1", "b", 7}, actDisplace, nil},
+		{"a removed one", candidate{identity{"n3", "b", 7}, false, 9}, identity{"n3", "b", 7}, actRefuse, raftstore.ErrRemoved},
+		{"a new node at a free address", candidate{identity{"n3", "c", 7}, true, 0}, identity{}, actAdd, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if act, err := admit(c, 9, test.who, neighbours{atAddress: test.atAddress}); act != test.want || !errors.Is(err, test.err) {
 				t.Errorf("%v, %v", act, err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
@@ -72,7 +73,7 @@ func (n *Node) give(kind requestKind, to identity) bool {
 
 // letIn makes the sender a member, or has the leader do so.
 func (n *Node) letIn(ctx context.Context, r request) error {
-	s := n.opened()
+	s := n.Store()
 	if s == nil {
 		return errors.New("not in a cluster yet")
 	}
@@ -103,7 +104,7 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 	members := s.Members()
 	for range maxActions {
 		c := members.Configuration()
-		act, err := admit(c, s.Applied(), who, n.occupant(ctx, c, who))
+		act, err := admit(c, s.Applied(), who, neighbours{n.occupant(ctx, c, who), n.claimant(ctx, c, who)})
 		switch act {
 		case actNothing:
 			return nil
@@ -117,6 +118,11 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 			err = members.Remove(ctx, who.Node)
 		case actPromote:
 			err = members.Promote(ctx, who.Node)
+		case actDisplace:
+			holder, _ := holderOf(c, who.identity)
+			err = members.AddNonvoter(ctx, holder.ID, string(holder.ID)+noAddress) // a voter stays one
+			n.o.Logger.Warn("a member has lost its address to another node: if it never comes back, decommission and remove it",
+				"node", holder.ID, "address", who.Address, "to", who.Node)
 		}
 		if err != nil {
 			return err
@@ -133,10 +139,25 @@ func (n *Node) occupant(ctx context.Context, c raftstore.Configuration, who cand
 	if !known || who.Node == n.self.Node {
 		return identity{}
 	}
-	if m.Address == who.Address && !who.fresh {
+	if m.Address == who.Address && !who.fresh || AddressUnknown(m.Address) {
 		return identity{}
 	}
 	return n.ask(ctx, m.Address, request{Kind: askWho}).identity
+}
+
+// claimant returns who answers at the candidate's address, where another member has
+// that address.
+func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who candidate) identity {
+	holder, taken := holderOf(c, who.identity)
+	switch {
+	case !taken:
+		return identity{}
+	case holder.ID == n.self.Node:
+		return n.self
+	case who.Node == n.self.Node:
+		return who.identity
+	}
+	return n.ask(ctx, who.Address, request{Kind: askWho}).identity
 }
 
 // Run keeps the node what it is to be, after Start: it asks for a vote where
@@ -144,7 +165,7 @@ func (n *Node) occupant(ctx context.Context, c raftstore.Configuration, who cand
 // known for a while it asks the others for its place: one that was removed while
 // it did not run hears of it in no other way. It returns nil when ctx ends, and otherwise why the node has no place in the cluster any more.
 func (n *Node) Run(ctx context.Context) error {
-	s := n.opened()
+	s := n.Store()
 	if s == nil {
 		return errors.New("run before start")
 	}
@@ -180,11 +201,9 @@ func (n *Node) settle(ctx context.Context, s *raftstore.Store, anyway bool) erro
 	if s.IsLeader() {
 		return n.admit(ctx, s, candidate{identity: n.self, applied: s.Applied()})
 	}
-	addresses := slices.Clone(n.o.Join)
-	for _, m := range c.Members {
-		if m.ID != n.self.Node && !slices.Contains(addresses, m.Address) {
-			addresses = append(addresses, m.Address)
-		}
+	addresses := n.addresses(c)
+	if anyway {
+		n.locate(ctx, c, addresses)
 	}
 	var err error
 	for _, address := range addresses {
@@ -194,4 +213,49 @@ func (n *Node) settle(ctx context.Context, s *raftstore.Store, anyway bool) erro
 		}
 	}
 	return err
+}
+
+// addresses returns where other nodes may be: those of Join first, then those of the
+// members.
+func (n *Node) addresses(c raftstore.Configuration) []string {
+	out := slices.Clone(n.o.Join)
+	for _, m := range c.Members {
+		if m.ID != n.self.Node && !slices.Contains(out, m.Address) && !AddressUnknown(m.Address) {
+			out = append(out, m.Address)
+		}
+	}
+	return out
+}
+
+// relocation is where a member was found, in place of the address that the
+// agreement has for it.
+type relocation struct{ from, to string }
+
+// locate looks for members that have moved while there is no leader who could note
+// it: where most of them have, none can be elected before they find each other.
+func (n *Node) locate(ctx context.Context, c raftstore.Configuration, addresses []string) {
+	for i, r := range n.askAll(ctx, addresses, askWho) {
+		m, ok := c.Find(r.Node)
+		if r.err != nil || !ok || !r.Member || r.Cluster == "" || r.Cluster != n.cluster() || m.Address == addresses[i] {
+			continue
+		}
+		n.mu.Lock()
+		moved := relocation{m.Address, addresses[i]}
+		if n.moved[m.ID] != moved {
+			n.moved[m.ID] = moved
+			n.o.Logger.Info("a member was found at another address", "node", m.ID, "address", moved.to, "was", moved.from)
+		}
+		n.mu.Unlock()
+	}
+}
+
+// Located returns where a member is that the agreement has at an address: there, or
+// where it was found since.
+func (n *Node) Located(id meta.NodeID, address string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if moved, ok := n.moved[id]; ok && moved.from == address {
+		return moved.to
+	}
+	return address
 }

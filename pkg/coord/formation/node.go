@@ -1,6 +1,7 @@
 package formation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +24,13 @@ const (
 	DefaultInterval    = 200 * time.Millisecond
 	DefaultCallTimeout = time.Second
 	DefaultPromise     = 5 * time.Second
+)
+
+// A node that waits for its cluster warns of that after remindAfter, and again
+// after each remindEvery.
+const (
+	remindAfter = 10 * time.Second
+	remindEvery = time.Minute
 )
 
 // Options configure a Node. Node, Address and Session are required, and Call
@@ -77,6 +86,9 @@ type Node struct {
 	sees  []meta.NodeID
 	store *raftstore.Store // nil: not opened
 	into  string           // cluster that let the node in; "": none did
+	was   string           // cluster of what the store had on disk when it was opened; "": none
+	why   string           // what the node waits for; "": nothing
+	moved map[meta.NodeID]relocation
 }
 
 // New returns a Node. It starts nothing.
@@ -84,7 +96,7 @@ func New(o Options) *Node {
 	o = o.withDefaults()
 	return &Node{
 		o: o, self: identity{o.Node, o.Address, o.Session}, admission: make(chan struct{}, 1),
-		told: map[string]string{},
+		told: map[string]string{}, moved: map[meta.NodeID]relocation{},
 		word: promises{joined: o.HasState},
 	}
 }
@@ -106,8 +118,12 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 	if err != nil {
 		return nil, err
 	}
+	was := ""
+	if stored, err := s.Stored(); err == nil { // otherwise it is known once there is a leader
+		was = stored.State.Cluster().ID
+	}
 	n.mu.Lock()
-	n.store = s
+	n.store, n.was = s, was
 	n.mu.Unlock()
 	if founder {
 		err = s.WaitLeader(ctx)
@@ -123,13 +139,14 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 
 // form returns once the node has been let in (false), or may found (true).
 func (n *Node) form(ctx context.Context) (founder bool, err error) {
-	reason := ""
+	w := wait{began: time.Now(), log: n.o.Logger}
+	defer n.waitFor("")
 	for {
-		answers, self, err := n.look(ctx)
+		found, err := n.look(ctx)
 		if err != nil {
 			return false, err
 		}
-		st := next(n.self, n.o.Expect, len(n.o.Join)-self, answers)
+		st := next(n.self, n.o.Expect, len(n.o.Join)-found.self, found.answers)
 		switch st.do {
 		case stepStop:
 			return false, st.err
@@ -147,30 +164,78 @@ func (n *Node) form(ctx context.Context) (founder bool, err error) {
 			st.reason = err.Error()
 		case stepWait:
 		}
-		if st.reason != reason {
-			reason = st.reason
-			n.o.Logger.Info("waiting for the cluster", "reason", reason)
-		}
+		n.waitFor(w.note(time.Now(), st.reason, found.silent))
 		select {
 		case <-time.After(n.o.Interval):
 		case <-ctx.Done():
-			return false, fmt.Errorf("%w: %s", context.Cause(ctx), reason)
+			return false, fmt.Errorf("%w: %s", context.Cause(ctx), st.reason)
 		}
 	}
 }
 
-// look asks all addresses who is there. self is how many are this node's own. An
-// error is one that looking again does not help.
-func (n *Node) look(ctx context.Context) (answers []seen, self int, err error) {
+// wait tells of a node that waits for its cluster: when the reason changes, and
+// again and again while it does not.
+type wait struct {
+	began  time.Time
+	log    *slog.Logger
+	reason string
+	told   time.Time // of the last reminder; zero: none
+}
+
+// note takes note of why the node waits, and of the addresses at which nobody
+// answers. It returns both as one text.
+func (w *wait) note(now time.Time, reason string, silent []string) string {
+	text := reason
+	if len(silent) > 0 {
+		text += "; no answer from " + strings.Join(silent, ", ")
+	}
+	if text != w.reason {
+		w.reason = text
+		w.log.Info("waiting for the cluster", "reason", text)
+	}
+	if late := now.Sub(w.began); late >= remindAfter && now.Sub(w.told) >= remindEvery {
+		w.told = now
+		w.log.Warn("still waiting for the cluster: the node serves nothing", "reason", text, "for", late.Round(time.Second),
+			"cure", "start the nodes of join, or correct join; bootstrap-expect is how many nodes, that list each other in join, form a new cluster")
+	}
+	return text
+}
+
+// waitFor remembers what the node waits for.
+func (n *Node) waitFor(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.why = why
+}
+
+// Waiting returns what the node waits for before it can open its metadata; "":
+// nothing, it has opened it or is about to.
+func (n *Node) Waiting() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.why
+}
+
+// sight is what a look at all addresses has brought.
+type sight struct {
+	answers []seen
+	self    int      // addresses that are this node's own
+	silent  []string // addresses without an answer
+}
+
+// look asks all addresses who is there. An error is one that looking again does not
+// help.
+func (n *Node) look(ctx context.Context) (found sight, err error) {
 	for i, r := range n.askAll(ctx, n.o.Join, askWho) {
 		switch {
 		case errors.Is(r.err, ErrSelf):
-			self++
+			found.self++
 		case r.err == nil:
-			answers = append(answers, r.seen)
+			found.answers = append(found.answers, r.seen)
 		case errors.Is(r.err, ErrNodeIDTaken):
-			return nil, 0, r.err
+			return found, r.err
 		default:
+			found.silent = append(found.silent, n.o.Join[i])
 			level := slog.LevelDebug
 			if text := r.err.Error(); !passing(r.err) && n.told[n.o.Join[i]] != text {
 				n.told[n.o.Join[i]] = text
@@ -182,10 +247,10 @@ func (n *Node) look(ctx context.Context) (answers []seen, self int, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sees = n.sees[:0:0]
-	for _, s := range answers {
+	for _, s := range found.answers {
 		n.sees = append(n.sees, s.Node)
 	}
-	return answers, self, nil
+	return found, nil
 }
 
 // passing says whether an error is what a node gives that is starting, stopping or
@@ -302,7 +367,8 @@ func (n *Node) ask(ctx context.Context, address string, r request) reply {
 	return reply{seen: a.seen, err: a.err()}
 }
 
-func (n *Node) opened() *raftstore.Store {
+// Store returns the metadata; nil: Start has not opened it.
+func (n *Node) Store() *raftstore.Store {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.store
@@ -319,10 +385,14 @@ func (n *Node) Cluster() string {
 	return n.into
 }
 
-// cluster returns the id of the node's cluster; "": none, or not yet known.
+// cluster returns the id of the node's cluster; "": none, or not yet known. Until
+// a leader has said what is agreed on, it is the one that is on disk.
 func (n *Node) cluster() (id string) {
-	if s := n.opened(); s != nil {
+	n.mu.Lock()
+	s, was := n.store, n.was
+	n.mu.Unlock()
+	if s != nil {
 		s.Read(func(m *meta.State) { id = m.Cluster().ID })
 	}
-	return id
+	return cmp.Or(id, was)
 }

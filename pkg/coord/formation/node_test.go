@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 )
@@ -40,12 +42,53 @@ func TestARefusalIsWarnedOfOnce(t *testing.T) {
 				Call:   func(context.Context, string, []byte) ([]byte, error) { return nil, test.looks[look] },
 			})
 			for look = range test.looks {
-				if answers, _, err := n.look(t.Context()); len(answers) > 0 || err != nil {
-					t.Error(answers, err)
+				if found, err := n.look(t.Context()); len(found.answers) > 0 || len(found.silent) != 1 || err != nil {
+					t.Error(found, err)
 				}
 			}
 			if got := strings.Count(said.String(), "level=WARN"); got != test.warns {
 				t.Errorf("%d warnings, not %d: %s", got, test.warns, said.String())
+			}
+		})
+	}
+}
+
+// A node that waits for its cluster says so again and again, and says whom it
+// waits for: for ever in silence looks like a node that works.
+func TestANodeThatWaitsSaysForWhom(t *testing.T) {
+	for _, expect := range []int{0, 1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			var said bytes.Buffer
+			n := New(Options{
+				Node: "n1", Address: "n1", Join: []string{"n1", "n2:4152"}, Expect: expect,
+				Logger: slog.New(slog.NewTextHandler(&said, nil)),
+				Call: func(_ context.Context, to string, _ []byte) ([]byte, error) {
+					if to == "n1" {
+						return nil, ErrSelf
+					}
+					return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+				},
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			done := make(chan error)
+			go func() {
+				_, err := n.form(ctx)
+				done <- err
+			}()
+			time.Sleep(time.Minute)
+			if why := n.Waiting(); !strings.Contains(why, "n2:4152") {
+				t.Errorf("expecting %d, it waits for %q", expect, why)
+			}
+			if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("expecting %d: %v", expect, err)
+			}
+			warnings := strings.Count(said.String(), "level=WARN")
+			if warnings < 4 || warnings > 6 || !strings.Contains(said.String(), "bootstrap-expect") || !strings.Contains(said.String(), "n2:4152") {
+				t.Errorf("expecting %d, %d warnings:\n%s", expect, warnings, said.String())
+			}
+			if why := n.Waiting(); why != "" {
+				t.Errorf("it does not wait any more, and says %q", why)
 			}
 		})
 	}

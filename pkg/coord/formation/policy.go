@@ -1,6 +1,9 @@
 package formation
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -33,10 +36,11 @@ type action uint8
 const (
 	actNothing action = iota // it is what it is to be
 	actRefuse
-	actAdd     // as a member without a vote
-	actRemove  // it has lost what its vote stood for
-	actMove    // to another address
-	actPromote // to a voter
+	actAdd      // as a member without a vote
+	actRemove   // it has lost what its vote stood for
+	actMove     // to another address
+	actPromote  // to a voter
+	actDisplace // the member that has its address loses that
 )
 
 // String returns what the leader does.
@@ -52,6 +56,8 @@ func (a action) String() string {
 		return "move"
 	case actPromote:
 		return "promote"
+	case actDisplace:
+		return "displace"
 	case actNothing:
 	}
 	return "nothing"
@@ -64,17 +70,33 @@ type candidate struct {
 	applied uint64 // index of its last command
 }
 
+// neighbours are who answers where a candidate is or was. The zero identity is
+// nobody, or nobody was asked.
+type neighbours struct {
+	atName    identity // at the address of the member of the candidate's name
+	atAddress identity // at the candidate's address, which is that of another member
+}
+
 // admit decides about a candidate, given who the members are, how far the
-// agreement has come, and who answers at the address of the member of that name
-// (the zero identity: nobody, or nobody was asked). The error is that of
-// actRefuse.
-func admit(c raftstore.Configuration, committed uint64, who candidate, occupant identity) (action, error) {
+// agreement has come, and who answers around it. The error is that of actRefuse.
+//
+// A node that takes the address of another member is the only one that answers
+// there: the other is dead or has moved. It stays a member and loses its address,
+// which it gets anew when it comes back.
+func admit(c raftstore.Configuration, committed uint64, who candidate, around neighbours) (action, error) {
 	m, known := c.Find(who.Node)
+	holder, taken := holderOf(c, who.identity)
 	switch {
-	case known && occupant.Node == who.Node && occupant.Session != who.Session:
+	case known && around.atName.Node == who.Node && around.atName.Session != who.Session:
 		return actRefuse, ErrNodeIDTaken
 	case !known && !who.fresh:
 		return actRefuse, raftstore.ErrRemoved
+	case taken && around.atAddress == who.identity:
+		return actDisplace, nil
+	case taken && around.atAddress.Node == holder.ID:
+		return actRefuse, fmt.Errorf("%w: %s is that of %s, which answers there: give one of them another cluster-address", ErrAddressTaken, who.Address, holder.ID)
+	case taken:
+		return actRefuse, fmt.Errorf("%w: %s is that of member %s, and %s does not answer there either", errAddressUnclear, who.Address, holder.ID, who.Node)
 	case !known:
 		return actAdd, nil
 	case who.fresh && m.Voter:
@@ -86,3 +108,21 @@ func admit(c raftstore.Configuration, committed uint64, who candidate, occupant 
 	}
 	return actNothing, nil
 }
+
+// holderOf returns the other member that has the address of a node.
+func holderOf(c raftstore.Configuration, who identity) (raftstore.Member, bool) {
+	for _, m := range c.Members {
+		if m.Address == who.Address && m.ID != who.Node {
+			return m, true
+		}
+	}
+	return raftstore.Member{}, false
+}
+
+// noAddress ends the address of a member that lost its own to another. Nothing can
+// be reached there.
+const noAddress = ".address-unknown.invalid:1"
+
+// AddressUnknown says whether the address of a member is none: another node has
+// taken the one that it had.
+func AddressUnknown(address string) bool { return strings.HasSuffix(address, noAddress) }

@@ -1,6 +1,7 @@
 package formation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ var codes = []struct {
 	{"node-id-taken", ErrNodeIDTaken},
 	{"other-cluster", ErrOtherCluster},
 	{"removed", raftstore.ErrRemoved},
+	{"address-taken", ErrAddressTaken},
 }
 
 // refuse fills in why something is not granted.
@@ -67,7 +69,7 @@ func (a *answer) refuse(err error) {
 func (a *answer) err() error {
 	for _, known := range codes {
 		if a.Code == known.code {
-			return fmt.Errorf("%w (says %s)", known.err, a.Node)
+			return &refusedError{fmt.Sprintf("%s (says %s)", cmp.Or(a.Reason, known.err.Error()), a.Node), known.err}
 		}
 	}
 	if !a.Granted {
@@ -75,6 +77,18 @@ func (a *answer) err() error {
 	}
 	return nil
 }
+
+// refusedError is a refusal of another node, in its words.
+type refusedError struct {
+	text string
+	is   error
+}
+
+// Error implements error.
+func (e *refusedError) Error() string { return e.text }
+
+// Unwrap returns the refusal as it is known everywhere.
+func (e *refusedError) Unwrap() error { return e.is }
 
 // final says whether trying again does not help.
 func final(err error) bool {

@@ -12,6 +12,12 @@ type Replica struct {
 	Node meta.NodeID
 	// Gone: its node is down by the metadata, or its machine refuses connections.
 	Gone bool
+	// Suspect: it may have lost what it acknowledged, by the metadata.
+	Suspect bool
+	// Slow: it acknowledges everything in time, and holds everyone up.
+	Slow bool
+	// Full: its disk is full by the metadata. It may lag for a quarter of the time.
+	Full bool
 	// CaughtUp is when it was last known to hold all that there was.
 	CaughtUp time.Time
 	// Ready: it holds all that a member must hold, in a session with the life of
@@ -26,14 +32,23 @@ type Change struct {
 	Why    string
 }
 
+// fullHurries is how many times sooner a replica leaves whose disk is known to be
+// full: it will not catch up.
+const fullHurries = 4
+
 // Next returns the next change of the in-sync set, if one is due: those who are
-// gone or lag leave together; nobody leaving, one who is ready joins. Who is not
-// among the replicas, the leader itself, stays.
-func Next(now time.Time, lag time.Duration, in []meta.NodeID, replicas []Replica) (Change, bool) {
+// gone, suspect or lag leave together; nobody leaving so, one that is slow leaves,
+// unless fewer than least members would be left; nobody leaving, one who is ready
+// joins. Who is not among the replicas, the leader itself, stays.
+func Next(now time.Time, lag time.Duration, least int, in []meta.NodeID, replicas []Replica) (Change, bool) {
 	var c Change
 	for _, r := range replicas {
-		lags := now.Sub(r.CaughtUp) > lag
-		if !r.Gone && !lags || !slices.Contains(in, r.Node) {
+		allowed := lag
+		if r.Full {
+			allowed = lag / fullHurries
+		}
+		lags := now.Sub(r.CaughtUp) > allowed
+		if !r.Gone && !r.Suspect && !lags || !slices.Contains(in, r.Node) {
 			continue
 		}
 		if c.ISR == nil {
@@ -43,14 +58,23 @@ func Next(now time.Time, lag time.Duration, in []meta.NodeID, replicas []Replica
 		if c.Why != "" {
 			c.Why += ", "
 		}
-		if r.Gone {
+		switch {
+		case r.Gone:
 			c.Why += string(r.Node) + " is down"
-		} else {
+		case r.Suspect:
+			c.Why += string(r.Node) + " may have lost data"
+		default:
 			c.Why += string(r.Node) + " lags"
 		}
 	}
 	if c.ISR != nil {
 		return c, true
+	}
+	for _, r := range replicas {
+		if r.Slow && slices.Contains(in, r.Node) && len(in) > max(least, 1) {
+			rest := slices.DeleteFunc(slices.Clone(in), func(n meta.NodeID) bool { return n == r.Node })
+			return Change{ISR: rest, Why: string(r.Node) + " is slow"}, true
+		}
 	}
 	for _, r := range replicas {
 		if r.Ready && !r.Gone && !slices.Contains(in, r.Node) {

@@ -16,6 +16,14 @@ func TestNextChange(t *testing.T) {
 		return r
 	}
 	short := func(n string) Replica { return Replica{Node: nodes(n)[0], CaughtUp: now.Add(-2 * time.Second)} }
+	slow := func(n string) Replica {
+		r := fine(n)
+		r.Slow = true
+		return r
+	}
+	full := func(n string, ago time.Duration) Replica {
+		return Replica{Node: nodes(n)[0], CaughtUp: now.Add(-ago), Full: true}
+	}
 	for _, tc := range []struct {
 		name     string
 		in       string
@@ -33,10 +41,16 @@ func TestNextChange(t *testing.T) {
 		{"who is down does not join", "n1 n2", []Replica{fine("n2"), gone("n3")}, ""},
 		{"who is not ready does not join", "n1 n2", []Replica{fine("n2"), short("n3")}, ""},
 		{"the leader never leaves", "n1", nil, ""},
+		{"one is slow", "n1 n2 n3", []Replica{fine("n2"), slow("n3")}, "[n1 n2] n3 is slow"},
+		{"one slow one leaves at a time", "n1 n2 n3", []Replica{slow("n2"), slow("n3")}, "[n1 n3] n2 is slow"},
+		{"a slow one stays where it is needed", "n1 n3", []Replica{slow("n3")}, ""},
+		{"a dead one goes before a slow one", "n1 n2 n3", []Replica{gone("n2"), slow("n3")}, "[n1 n3] n2 is down"},
+		{"one with a full disk lags for less", "n1 n2 n3", []Replica{fine("n2"), full("n3", 501*time.Millisecond)}, "[n1 n2] n3 lags"},
+		{"and may lag a little", "n1 n2 n3", []Replica{fine("n2"), full("n3", 500*time.Millisecond)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := nodes(tc.in)
-			c, due := Next(now, 2*time.Second, in, tc.replicas)
+			c, due := Next(now, 2*time.Second, 2, in, tc.replicas)
 			got := ""
 			if due {
 				got = fmt.Sprint(c.ISR, " ", c.Why)

@@ -3,7 +3,6 @@ package replication
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
@@ -12,14 +11,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// Limits of a follower.
-const (
-	// MaxQueuedBytes bounds what may wait at one follower to be appended. A leader
-	// keeps less than that in flight; what exceeds it is answered as not ready.
-	MaxQueuedBytes = 64 << 20
-	// maxGroup is how many puts share one sync.
-	maxGroup = 256
-)
+// maxGroup is how many puts share one sync.
+const maxGroup = 256
+
+// ErrLonger is wrapped by what a follower's failed is told when it refuses a leader
+// whose log lacks records that are committed here. Nothing was changed.
+var ErrLonger = errors.New("the leader's log lacks committed records of this replica")
 
 // Positions is where a follower keeps what its leader shares of the channels'
 // positions. The calls come one at a time.
@@ -27,6 +24,12 @@ type Positions interface {
 	// Replace takes a snapshot in place of everything before. It is on disk when
 	// Replace returns. The bytes are the callee's.
 	Replace(snapshot []byte) error
+	// Update takes a change to the newest snapshot; it is on disk when Update returns.
+	// The bytes are the callee's.
+	Update(update []byte) error
+	// Cut forgets what is known of messages at or beyond an offset, where the log is
+	// about to end. That is on disk when Cut returns.
+	Cut(end seq.Offset) error
 	// Advance takes a change to the newest snapshot; it may be kept in memory. It may
 	// be called by whoever hands over the leader's requests, and must not wait for a
 	// sync. The bytes are the callee's.
@@ -38,26 +41,30 @@ type Following struct {
 	Epoch     seq.Epoch
 	Sync      meta.SyncPolicy
 	Positions Positions // nil: what is shared of positions is dropped
+	// Unclean is the epoch of the last leader that an operator elected though it may
+	// lack committed records; 0: none. Where this log differs from the leader's and
+	// has nothing of that epoch or later, the operator's decision supersedes it.
+	Unclean seq.Epoch
+	// Full says whether the disk has no room for batches: then none are taken, while
+	// positions are. It must not block. nil: it always has.
+	Full func() bool
 }
 
 // Follower is the follower's side of one partition at one node. Requests come
 // in the order in which the leader sent them and are worked off in that order
 // by one goroutine, which runs only while there are any. Puts that wait together
-// are appended one after the other and share one sync.
+// are appended one after the other and share one sync. A change of the role passes
+// all requests that wait: those of the old epoch are then refused.
 type Follower struct {
 	log    *commitlog.Log
 	failed func(error)
+	live   func(commitlog.Batch)
 
-	adopted atomic.Uint64 // following.Epoch, for anybody
+	adopted  atomic.Uint64 // following.Epoch, for anybody
+	compared atomic.Bool   // a leader has compared logs with this one since it was opened
 
-	mu      sync.Mutex // guards what follows
-	queue   []request
-	bytes   int
-	working bool
-	closed  bool
-	idle    sync.Cond // working became false
+	queue queue // who works its requests off, or has taken the place, uses what follows
 
-	// of the working goroutine, or of whoever has taken its place
 	following Following
 	serving   bool // requests of the epoch's leader are carried out
 	writer    *commitlog.Writer
@@ -66,12 +73,14 @@ type Follower struct {
 	known     bool  // last is set
 	group     []held
 	told      seq.Offset // the highest committed end that the group's puts brought
+	shares    uint64     // it has all shares of the epoch's term up to this number; 0: none
+	pieces    pieces     // of a snapshot that is arriving
 }
 
-type request struct {
-	kind    uint8
-	payload []byte
-	reply   func([]byte)
+// pieces are the first bytes of a snapshot.
+type pieces struct {
+	number uint64
+	bytes  []byte
 }
 
 // held is an answer that waits for a sync.
@@ -80,13 +89,34 @@ type held struct {
 	answer answer
 }
 
-// NewFollower returns the follower of a log. It follows nobody yet. failed is
+// add adds a piece to those before it and returns them. It returns false where some
+// before it are missing.
+func (p *pieces) add(m positions) ([]byte, bool) {
+	if m.at == 0 {
+		*p = pieces{number: m.number}
+	}
+	switch {
+	case m.number != p.number || m.at != uint64(len(p.bytes)):
+		return nil, false
+	case uint64(len(m.piece)) == m.total:
+		return m.piece, true
+	}
+	p.bytes = append(p.bytes, m.piece...)
+	return p.bytes, true
+}
+
+// NewFollower returns the follower of a log. It follows nobody yet. Of maxQueued
+// bytes that wait, a request that exceeds them is answered as not ready: a leader
+// keeps less than limit.Sizes.Put in flight. failed is
 // called without a lock, perhaps more than once, with an error that ended the log,
-// and with one marked fate.Corrupt where the log is found to be damaged, or to
-// hold something else than the leader's where it is committed.
-func NewFollower(log *commitlog.Log, failed func(error)) *Follower {
-	f := &Follower{log: log, failed: failed}
-	f.idle.L = &f.mu
+// with one marked fate.Corrupt where the log is found to be damaged, or an operator's
+// election has superseded what is committed in it, and with one that wraps ErrLonger.
+// live is called with the first batch of each put that the leader has just written, and not with
+// what is copied later; nil: nobody is told.
+func NewFollower(log *commitlog.Log, maxQueued int, failed func(error), live func(commitlog.Batch)) *Follower {
+	f := &Follower{log: log, failed: failed, live: live}
+	f.queue.most = maxQueued
+	f.queue.idle.L = &f.queue.mu
 	return f
 }
 
@@ -95,7 +125,8 @@ func NewFollower(log *commitlog.Log, failed func(error)) *Follower {
 // stored before Adopt returns. (A log in which nothing was ever written keeps no
 // note of it. Such a replica has answered for nothing, and its node acts on no
 // metadata older than its own return.) An older epoch than the adopted one is
-// refused with commitlog.ErrFenced. Adopt waits for the request that is worked on.
+// refused with commitlog.ErrFenced. Adopt waits for the requests that are worked on,
+// which are at most those that share one sync, and for none that is queued.
 func (f *Follower) Adopt(a Following) error { return f.change(a, true) }
 
 // Rest adopts an epoch as Adopt does, and serves nobody.
@@ -104,14 +135,14 @@ func (f *Follower) Rest(epoch seq.Epoch) error { return f.change(Following{Epoch
 // Yield ends following: this node leads in an epoch. Requests are refused, and
 // the log is left alone, from before Yield returns.
 func (f *Follower) Yield(epoch seq.Epoch) {
-	f.take()
+	f.queue.take()
 	defer f.release()
 	f.retire()
 	f.note(Following{Epoch: max(epoch, f.following.Epoch)}, false)
 }
 
 func (f *Follower) change(a Following, serve bool) error {
-	f.take()
+	f.queue.take()
 	defer f.release()
 	if a.Epoch < f.following.Epoch {
 		return fmt.Errorf("adopt epoch %d, %d was adopted: %w", a.Epoch, f.following.Epoch, commitlog.ErrFenced)
@@ -138,6 +169,10 @@ func (f *Follower) change(a Following, serve bool) error {
 // Epoch returns the highest epoch that was adopted or yielded to.
 func (f *Follower) Epoch() seq.Epoch { return seq.Epoch(f.adopted.Load()) }
 
+// Compared says whether a leader has compared logs with this one, and cut what it
+// lacked itself, since the log was opened.
+func (f *Follower) Compared() bool { return f.compared.Load() }
+
 // retire gives up the right to write.
 func (f *Follower) retire() {
 	if f.syncer != nil {
@@ -147,112 +182,64 @@ func (f *Follower) retire() {
 	f.writer, f.syncer, f.known = nil, nil, false
 }
 
-// take waits until no request is worked on, and takes the place of the goroutine
-// that would.
-func (f *Follower) take() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for f.working {
-		f.idle.Wait()
-	}
-	f.working = true
-}
-
-// note makes it known that an epoch was adopted.
+// note makes it known that an epoch was adopted. Shares are numbered in an epoch,
+// and what other Positions have taken is not in these.
 func (f *Follower) note(a Following, serve bool) {
+	if a.Epoch != f.following.Epoch || a.Positions != f.following.Positions {
+		f.shares, f.pieces = 0, pieces{}
+	}
 	f.following, f.serving = a, serve
 	f.adopted.Store(uint64(a.Epoch))
 }
 
-// release ends take and has the requests worked off that came meanwhile.
+// release ends the change of a role that began with queue.take, and has the
+// requests worked off that wait.
 func (f *Follower) release() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.queue) == 0 {
-		f.working = false
-		f.idle.Broadcast()
-		return
+	if r, ok := f.queue.next(); ok {
+		go f.workFrom(r)
 	}
-	r := f.queue[0]
-	f.queue = f.queue[1:]
-	f.bytes -= len(r.payload)
-	go f.workFrom(r)
 }
 
 // Handle takes a request of the leader's. It does not wait; reply is called
 // once, perhaps from another goroutine. The payload is the follower's.
 func (f *Follower) Handle(kind uint8, payload []byte, reply func([]byte)) {
-	f.mu.Lock()
-	if f.closed || f.bytes+len(payload) > MaxQueuedBytes {
-		f.mu.Unlock()
-		reply(NotReady())
-		return
-	}
 	r := request{kind, payload, reply}
-	if f.working {
-		f.queue = append(f.queue, r)
-		f.bytes += len(payload)
-		f.mu.Unlock()
-		return
-	}
-	f.working = true
-	f.mu.Unlock()
-	if kind != KindAdvance {
+	now, taken := f.queue.push(r)
+	switch {
+	case !taken:
+		reply(NotReady())
+	case now && kind == KindAdvance:
+		// Changes of positions are kept in memory: done at once, they spare those who
+		// wait for them a change of goroutines.
+		a, _ := f.do(r)
+		reply(a.encode())
+		f.release()
+	case now:
 		go f.workFrom(r)
-		return
 	}
-	// Changes of positions are kept in memory: done at once, they spare those who
-	// wait for them a change of goroutines.
-	a, _ := f.do(r)
-	reply(a.encode())
-	f.release()
 }
 
-// Close refuses further requests, waits until those before are answered, and
-// ends following.
+// Close refuses all requests that are not being worked on, and ends following.
 func (f *Follower) Close() {
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
-	f.take()
+	f.queue.close()
+	f.queue.take()
 	f.retire()
-	f.release()
+	f.note(Following{Epoch: f.following.Epoch}, false)
+	for r, ok := f.queue.next(); ok; r, ok = f.queue.next() {
+		r.reply(NotReady())
+	}
 }
 
 // workFrom works off a request and the queue.
 func (f *Follower) workFrom(r request) {
-	for ok := true; ok; r, ok = f.next() {
+	for ok := true; ok; r, ok = f.queue.next() {
 		a, sync := f.do(r)
 		f.group = append(f.group, held{r.reply, a})
-		if sync && len(f.group) < maxGroup && f.putFollows() {
+		if sync && len(f.group) < maxGroup && f.queue.putFollows() {
 			continue
 		}
 		f.answerGroup(sync)
 	}
-}
-
-// next takes the next request. Without one the work is over.
-func (f *Follower) next() (r request, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.queue) == 0 {
-		f.queue = nil
-		f.working = false
-		f.idle.Broadcast()
-		return request{}, false
-	}
-	r = f.queue[0]
-	f.queue[0] = request{}
-	f.queue = f.queue[1:]
-	f.bytes -= len(r.payload)
-	return r, true
-}
-
-// putFollows tells whether the next request is one that may share a sync.
-func (f *Follower) putFollows() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.queue) > 0 && f.queue[0].kind == KindPut
 }
 
 // answerGroup answers the requests that were worked off, after a sync if one of
@@ -304,10 +291,10 @@ func (f *Follower) do(r request) (a answer, sync bool) {
 		var m positions
 		m, err = decodePositions(r.payload)
 		h, act = m.header, func() answer { return f.replace(m) }
-	case KindAdvance:
+	case KindAdvance, KindUpdate:
 		var m advance
 		m, err = decodeAdvance(r.payload)
-		h, act = m.header, func() answer { return f.advance(m) }
+		h, act = m.header, func() answer { return f.advance(m, r.kind) }
 	default:
 		err = errMalformed
 	}
@@ -343,6 +330,10 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 		}
 	}
 	due := false
+	if len(rest) > 0 && f.following.Full != nil && f.following.Full() {
+		f.told = max(f.told, m.committed)
+		return f.answer(outcomeFull), false
+	}
 	if len(rest) > 0 {
 		added, err := f.writer.AppendRaws(rest)
 		count := 0
@@ -352,6 +343,7 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 		}
 		if count > 0 {
 			due = f.syncer.Appended(count)
+			f.noteLive(added[0], m.committed)
 		}
 		if err != nil {
 			return f.refusal(err), false
@@ -359,6 +351,15 @@ func (f *Follower) put(m put) (a answer, sync bool) {
 	}
 	f.told = max(f.told, m.committed)
 	return f.answer(outcomeOK), m.sync || due
+}
+
+// noteLive tells of a batch that was added, if the leader has just written it.
+// What the leader knew as committed when it sent the put may be older; what it
+// did not, this replica is in sync for, or is about to be.
+func (f *Follower) noteLive(b commitlog.Batch, committed seq.Offset) {
+	if f.live != nil && b.First() >= committed && b.Epoch() == f.following.Epoch {
+		f.live(b)
+	}
 }
 
 // refusal says what an error of the log's means to the leader.
@@ -369,13 +370,16 @@ func (f *Follower) refusal(err error) answer {
 		f.failed(failure)
 	case fate.Of(err) == fate.Corrupt: // it cannot be read where it must be compared
 		f.failed(err)
-	case errors.Is(err, commitlog.ErrBelowCommitted):
+	case errors.Is(err, commitlog.ErrBelowCommitted) && f.log.LastEpoch() < f.following.Unclean:
 		// An operator has had a replica elected that lacks what is committed here.
 		f.failed(fate.Mark(err, fate.Corrupt))
+	case errors.Is(err, commitlog.ErrBelowCommitted):
+		f.failed(fmt.Errorf("%w: %w", ErrLonger, err))
+		return f.answer(outcomeLonger)
 	case errors.Is(err, commitlog.ErrFenced), errors.Is(err, commitlog.ErrRevoked):
 		return f.answer(outcomeStale)
 	case errors.Is(err, commitlog.ErrNoSpace):
-		return f.answer(outcomeNotReady)
+		return f.answer(outcomeFull)
 	case errors.Is(err, commitlog.ErrInvalidBatch), errors.Is(err, commitlog.ErrNotContiguous):
 		return f.answer(outcomeMismatch)
 	}
@@ -461,11 +465,15 @@ func (f *Follower) reconcile() answer {
 // truncate cuts the log back to a point that both logs have, or starts it anew.
 func (f *Follower) truncate(m truncate) answer {
 	f.known = false
+	if err := f.cut(m.to.End); err != nil {
+		return f.answer(outcomeFailed)
+	}
 	if m.reset {
 		if err := f.writer.Reset(commitlog.Origin{Start: m.to.End, Position: m.position, Before: m.before}); err != nil {
 			return f.refusal(err)
 		}
 		f.last, f.known = m.to, true
+		f.compared.Store(true)
 		return f.answer(outcomeOK)
 	}
 	at, err := pointBefore(f.log, m.to.End)
@@ -478,27 +486,66 @@ func (f *Follower) truncate(m truncate) answer {
 	if err := f.writer.TruncateTo(m.to.End); err != nil {
 		return f.refusal(err)
 	}
+	f.compared.Store(true)
 	return f.answer(outcomeOK)
 }
 
-// replace takes a snapshot of the channels' positions.
-func (f *Follower) replace(m positions) answer {
+// cut has the positions forget what is known of messages at or beyond the end that
+// the log is about to have. What the leader shared is shared again in this session.
+func (f *Follower) cut(end seq.Offset) error {
+	f.shares, f.pieces = 0, pieces{}
 	if p := f.following.Positions; p != nil {
-		if err := p.Replace(m.snapshot); err != nil {
+		return p.Cut(end)
+	}
+	return nil
+}
+
+// replace takes a piece of a snapshot of the channels' positions. One that it has already,
+// perhaps with changes behind it, does nothing: an earlier session may have brought
+// it.
+func (f *Follower) replace(m positions) answer {
+	if m.number <= f.shares {
+		return f.answer(outcomeOK)
+	}
+	snapshot, ok := f.pieces.add(m)
+	switch {
+	case !ok:
+		return f.answer(outcomeMismatch)
+	case uint64(len(snapshot)) < m.total:
+		return f.answer(outcomeOK)
+	}
+	f.pieces = pieces{}
+	if p := f.following.Positions; p != nil {
+		if err := p.Replace(snapshot); err != nil {
 			return f.answer(outcomeFailed)
 		}
 	}
+	f.shares = m.number
 	return f.answer(outcomeOK)
 }
 
-// advance takes changes of positions.
-func (f *Follower) advance(m advance) answer {
-	for _, c := range m.changes {
+// advance takes changes or updates of positions. It refuses those that do not follow what it
+// has: what is between was dropped on the way, and success would count for that,
+// too.
+func (f *Follower) advance(m advance, kind uint8) answer {
+	if m.after > f.shares {
+		return f.answer(outcomeMismatch)
+	}
+	for i, c := range m.changes {
+		n := m.after + uint64(i) + 1
+		if n <= f.shares {
+			continue
+		}
 		if p := f.following.Positions; p != nil {
-			if err := p.Advance(c); err != nil {
+			take := p.Advance
+			if kind == KindUpdate {
+				take = p.Update
+			}
+			if err := take(c); err != nil {
 				return f.answer(outcomeFailed)
 			}
 		}
+		f.shares = n
 	}
 	return f.answer(outcomeOK)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -36,7 +37,7 @@ func newReplica(t *testing.T, name string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{name: name, log: l, follower: NewFollower(l, func(error) {})}
+	r := &replica{name: name, log: l, follower: NewFollower(l, limit.Default().Put, func(error) {}, nil)}
 	t.Cleanup(func() { r.follower.Close(); l.Close() })
 	return r
 }
@@ -147,7 +148,7 @@ func (x *term) ackedBy(i int) seq.Offset {
 
 func (x *term) append(t *testing.T, n int, text string) {
 	t.Helper()
-	b := commitlog.NewBuilder(0)
+	b := new(commitlog.Builder)
 	for i := range n {
 		body := fmt.Sprintf("%s %d", text, i)
 		copy(b.Next(len(body)), body)
@@ -272,7 +273,7 @@ func TestAFollowerRefusesAnOlderLeader(t *testing.T) {
 			Forget: func(uint64) {}, Superseded: func(e seq.Epoch) { newer.Store(uint64(e)) },
 		}}, Pace{Sync: true})
 		defer r.Stop()
-		bu := commitlog.NewBuilder(0)
+		bu := new(commitlog.Builder)
 		copy(bu.Next(1), "x")
 		if _, err := w.Append(bu, 1); err != nil {
 			t.Fatal(err)
@@ -374,7 +375,7 @@ func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bu := commitlog.NewBuilder(0)
+		bu := new(commitlog.Builder)
 		copy(bu.Next(len(text)), text)
 		batch, err := w.Append(bu, 1)
 		if err != nil {

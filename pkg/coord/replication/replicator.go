@@ -1,19 +1,17 @@
 package replication
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Limits of a replicator.
 const (
-	// WindowBytes is how much may be sent to a follower and not answered.
-	WindowBytes = 8 << 20
-	// ChunkBytes is the most that one put carries, if a batch is not larger.
-	ChunkBytes = 1 << 20
 	// maxAdvances is how many messages with changes of positions may be under way.
 	// What comes meanwhile goes into the next.
 	maxAdvances = 4
@@ -32,27 +30,11 @@ type Caller interface {
 	Go(kind uint8, payload [][]byte, done func(reply []byte, err error))
 }
 
-// Progress is what a follower is known to have, by an answer of its.
-type Progress struct {
-	Session   uint64     // of the replicator, which the answer belongs to
-	End       seq.Offset // it holds everything below, on disk if the policy asks for it
-	Committed seq.Offset // it knows everything below as committed
-	Shares    uint64     // it has stored what was shared up to this number
-	Bytes     int64      // size of what it lacks
-	At        time.Time  // when the request was made that it answered in this epoch
-}
-
-// Events are what a replicator tells the term that it belongs to. The calls
-// come from any goroutine, without a lock, and must not block.
-type Events struct {
-	// Acked: the follower said what it has. Progress of a session other than the
-	// newest that Forget named is to be ignored.
-	Acked func(Progress)
-	// Forget: a session begins. What was believed of the follower is not to be
-	// relied on.
-	Forget func(session uint64)
-	// Superseded: the follower has adopted a newer epoch. The term is over.
-	Superseded func(seq.Epoch)
+// Standing is where a follower's log stands.
+type Standing struct {
+	Epoch     seq.Epoch  // of its last batch; 0: it has none
+	End       seq.Offset // of its log
+	Committed seq.Offset // of what it knows as committed
 }
 
 // State is what a leader is doing about a follower.
@@ -81,7 +63,9 @@ type ReplicatorOptions struct {
 	Log       *commitlog.Log
 	Partition Partition
 	Epoch     seq.Epoch
-	Shares    *Shares // what goes to the follower beside batches; nil: nothing
+	Sizes     limit.Sizes // of puts, and how much of them is in flight; zero: limit.Default
+	Shares    *Shares     // what goes to the follower beside batches; nil: nothing
+	Credit    *Credit     // shared by all replicators whose followers are on the same node; nil: one of its own
 	Caller    Caller
 	Events    Events
 	Now       func() time.Time // nil: time.Now
@@ -90,14 +74,14 @@ type ReplicatorOptions struct {
 // Pace is how a follower is served.
 type Pace struct {
 	Sync   bool // it answers what is on its disk
-	Window int  // bytes that may be sent and not answered; 0: WindowBytes
+	Window int  // bytes that may be sent and not answered; 0: Sizes.Window
 }
 
-func (p Pace) window() int {
+func (p Pace) window(s limit.Sizes) int {
 	if p.Window > 0 {
 		return p.Window
 	}
-	return WindowBytes
+	return s.Window
 }
 
 // Replicator brings one follower to where its leader is and keeps it there, for
@@ -105,6 +89,7 @@ func (p Pace) window() int {
 type Replicator struct {
 	o    ReplicatorOptions
 	head header // of every request
+	out  *sender
 
 	running sync.WaitGroup // goroutines that read the log
 
@@ -117,15 +102,18 @@ type Replicator struct {
 	holds    Progress   // of the follower, in this session
 	position int64      // in the virtual log, of the end of what it holds
 	told     seq.Offset // committed end that it was last sent
-	shared   uint64     // number of the last share that it was sent
+	shared   sent       // what it was sent of the shares
 	advances int        // messages with changes that are under way
 	inFlight int        // bytes sent and not answered
+	large    int        // bytes of the next put, where the credit had no room for it
 	waiting  int        // puts sent and not answered
+	ask      bool       // an empty put is to be sent when the credit allows it
 	pumping  bool
 	again    bool // something changed while pumping
 	stopped  bool
-	failures int  // since the last put that went well
-	broken   bool // the last of them was the follower's or ours, not a matter of time
+	failures int    // since the last put that went well
+	broken   bool   // the last of them was the follower's or ours, not a matter of time
+	trouble  string // the last of them, for people; "": none
 	timer    *time.Timer
 }
 
@@ -138,7 +126,17 @@ func NewReplicator(o ReplicatorOptions, p Pace) *Replicator {
 	if o.Shares == nil {
 		o.Shares = &Shares{}
 	}
-	return &Replicator{o: o, head: header{o.Partition, o.Epoch}, pace: p}
+	o.Sizes = o.Sizes.OrDefault()
+	if o.Credit == nil {
+		o.Credit = NewCredit(o.Sizes)
+	}
+	r := &Replicator{o: o, head: header{o.Partition, o.Epoch}, pace: p}
+	r.out = o.Credit.sender(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.kickLocked()
+	})
+	return r
 }
 
 // Connected begins a session with the follower's node.
@@ -169,12 +167,20 @@ func (r *Replicator) enter(s State) (session uint64, ok bool) {
 		r.timer.Stop()
 		r.timer = nil
 	}
-	r.session++
-	r.state, r.holds = s, Progress{}
-	r.inFlight, r.waiting, r.advances = 0, 0, 0
-	r.told, r.shared = 0, 0
-	r.failures, r.broken = 0, false
+	r.state = s
+	r.beginLocked()
+	r.failures, r.broken, r.trouble = 0, false, ""
 	return r.session, true
+}
+
+// beginLocked forgets the session before. What was sent in it keeps its part of the
+// credit until its call ends: it may still wait in the connection's queue.
+func (r *Replicator) beginLocked() {
+	r.session++
+	r.holds = Progress{}
+	r.inFlight, r.waiting, r.advances, r.large, r.ask = 0, 0, 0, 0, false
+	r.told, r.shared = 0, sent{}
+	r.out.cancel()
 }
 
 // Stop ends the replicator and returns when it reads the log no more. It must
@@ -182,21 +188,23 @@ func (r *Replicator) enter(s State) (session uint64, ok bool) {
 func (r *Replicator) Stop() {
 	r.enter(Disconnected)
 	r.mu.Lock()
-	r.stopped = true
+	r.stopped, r.state = true, Disconnected
+	r.beginLocked()
 	r.mu.Unlock()
 	r.running.Wait()
 }
 
-// State returns what is being done about the follower, and what it is known to
-// have.
-func (r *Replicator) State() (State, Progress) {
+// State returns what is being done about the follower, what it is known to have, and
+// why it was asked in vain the last time, for people: "" where nothing has failed
+// since it last took what it was sent.
+func (r *Replicator) State() (s State, p Progress, trouble string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.state
+	s = r.state
 	if s == Reconciling && r.broken {
 		s = Failed
 	}
-	return s, r.progressLocked()
+	return s, r.progressLocked(), r.trouble
 }
 
 // SetPace changes how the follower is served, from the next put on.
@@ -217,8 +225,8 @@ func (r *Replicator) Push(b commitlog.Batch) {
 	if r.state != Replicating {
 		return
 	}
-	r.sendSharesLocked()
-	if r.pumping || r.next != b.First() || r.inFlight >= r.pace.window() {
+	shared := r.sendSharesLocked()
+	if !shared || r.pumping || r.next != b.First() || r.inFlight >= r.pace.window(r.o.Sizes) || !r.out.spend(putHeadBytes+b.Size()) {
 		r.kickLocked()
 		return
 	}
@@ -242,7 +250,9 @@ func (r *Replicator) Tell(always bool) {
 	defer r.mu.Unlock()
 	committed := r.o.Log.CommittedEnd()
 	if r.state == Replicating && r.waiting == 0 && (always || r.told < committed) {
-		r.putLocked(nil, 0, committed)
+		if r.ask = !r.out.claim(putHeadBytes); !r.ask {
+			r.putLocked(nil, 0, committed)
+		}
 	}
 }
 
@@ -261,6 +271,14 @@ func (r *Replicator) reconcile(session uint64) {
 		log := r.o.Log
 		mine := history{log.Epochs(), log.Start(), log.End()}
 		its := history{a.epochs, a.start, a.end}
+		s := Standing{End: a.end, Committed: a.committed}
+		if n := len(a.epochs); n > 0 {
+			s.Epoch = a.epochs[n-1].Epoch
+		}
+		if compare := r.o.Events.Compare; compare != nil && !compare(s) {
+			r.retry(session, true, "the follower holds messages that this leader lacks: it is to lead")
+			return
+		}
 		r.align(session, common(mine, its), a.start)
 	})
 }
@@ -271,18 +289,21 @@ func (r *Replicator) reconcile(session uint64) {
 func (r *Replicator) align(session uint64, at, start seq.Offset) {
 	if at <= start && r.o.Log.Start() <= start && start <= r.o.Log.End() {
 		to := Point{End: start}
-		r.cut(session, to, func() { r.retry(session, true) })
+		r.cut(session, truncate{to: to}, func() { r.retry(session, true, "the logs differ at the start of the follower's") })
 		return
 	}
 	var b commitlog.Batch
 	for {
 		if at <= r.o.Log.Start() {
-			r.reset(session)
+			origin := commitlog.OriginOf(r.o.Log)
+			to := Point{End: origin.Start}
+			r.cut(session, truncate{to: to, reset: true, position: origin.Position, before: origin.Before}, nil)
 			return
 		}
 		var err error
 		if b, err = batchAt(r.o.Log, at-1); err != nil {
-			r.retry(session, true)
+			r.o.Events.unreadable(err)
+			r.retry(session, true, fmt.Sprintf("this node cannot read its log to compare it: %v", err))
 			return
 		}
 		if b.End() == at {
@@ -290,22 +311,15 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 		}
 		at = b.First() // it ends in the middle of one of ours
 	}
-	r.cut(session, PointOf(b), func() { r.align(session, b.First(), start) })
+	r.cut(session, truncate{to: PointOf(b)}, func() { r.align(session, b.First(), start) })
 }
 
-// cut has the follower cut its log back to a point and goes on from there.
-// differs is called if what is there is not the same.
-func (r *Replicator) cut(session uint64, to Point, differs func()) {
-	payload := truncate{header: r.head, to: to}.encode()
-	r.call(session, KindTruncate, [][]byte{payload}, differs, func(answer) { r.begin(session, to) })
-}
-
-// reset has the follower start its log anew at the start of ours.
-func (r *Replicator) reset(session uint64) {
-	origin := commitlog.OriginOf(r.o.Log)
-	to := Point{End: origin.Start}
-	payload := truncate{header: r.head, to: to, reset: true, position: origin.Position, before: origin.Before}.encode()
-	r.call(session, KindTruncate, [][]byte{payload}, nil, func(answer) { r.begin(session, to) })
+// cut has the follower cut its log back to a point, or start it over at that point,
+// and goes on from there. differs, if not nil, is called if what is there is not the
+// same.
+func (r *Replicator) cut(session uint64, m truncate, differs func()) {
+	m.header = r.head
+	r.call(session, KindTruncate, [][]byte{m.encode()}, differs, func(answer) { r.begin(session, m.to) })
 }
 
 // begin starts to replicate from a point at which the logs agree, and up to
@@ -318,30 +332,12 @@ func (r *Replicator) begin(session uint64, from Point) {
 		return
 	}
 	r.state, r.next, r.prev, r.position = Replicating, from.End, from, position
-	r.holds = Progress{End: from.End, At: r.holds.At}
+	r.holds = Progress{End: from.End, At: r.holds.At, Trip: r.holds.Trip}
 	p := r.progressLocked()
-	r.sendSharesLocked()
-	if r.next < r.o.Log.End() {
-		r.kickLocked()
-	} else {
-		r.putLocked(nil, 0, r.o.Log.CommittedEnd())
-	}
+	r.ask = true
+	r.kickLocked()
 	r.mu.Unlock()
 	r.o.Events.Acked(p)
-}
-
-// positionAt returns where in the virtual log an offset lies at which a batch
-// begins, or the log's end where that cannot be told cheaply.
-func positionAt(l *commitlog.Log, at seq.Offset) int64 {
-	if at == l.Start() {
-		return commitlog.OriginOf(l).Position
-	}
-	reader := l.NewReader()
-	defer reader.Release()
-	if b, err := reader.Batch(at); err == nil {
-		return b.Position()
-	}
-	return l.EndPosition()
 }
 
 func (r *Replicator) progressLocked() Progress {
@@ -362,10 +358,13 @@ func (r *Replicator) call(session uint64, kind uint8, payload [][]byte, differs 
 			r.mu.Unlock()
 			return
 		}
-		good := err == nil && decodeErr == nil
+		if err == nil {
+			err = decodeErr
+		}
+		good := err == nil
 		switch {
 		case good && a.outcome == outcomeOK:
-			r.holds.At = at
+			r.holds.answered(at, r.o.Now())
 			r.running.Go(func() { then(a) })
 		case good && a.outcome == outcomeMismatch && differs != nil:
 			r.running.Go(differs)
@@ -373,7 +372,7 @@ func (r *Replicator) call(session uint64, kind uint8, payload [][]byte, differs 
 		r.mu.Unlock()
 		switch {
 		case !good:
-			r.retry(session, false)
+			r.retry(session, false, err.Error())
 		case a.outcome != outcomeOK && (a.outcome != outcomeMismatch || differs == nil):
 			r.refused(session, a)
 		}
@@ -386,11 +385,15 @@ func (r *Replicator) refused(session uint64, a answer) {
 		r.o.Events.Superseded(a.epoch)
 		return
 	}
-	r.retry(session, a.outcome == outcomeFailed)
+	if a.outcome == outcomeLonger && r.o.Events.Longer != nil {
+		r.o.Events.Longer()
+	}
+	failed := a.outcome == outcomeFailed || a.outcome == outcomeLonger || a.outcome == outcomeFull
+	r.retry(session, failed, a.outcome.trouble())
 }
 
-// retry reconciles anew after a moment.
-func (r *Replicator) retry(session uint64, failed bool) {
+// retry reconciles anew after a moment. why is for people.
+func (r *Replicator) retry(session uint64, failed bool, why string) {
 	r.mu.Lock()
 	if session != r.session || r.stopped || r.state == Disconnected {
 		r.mu.Unlock()
@@ -402,11 +405,10 @@ func (r *Replicator) retry(session uint64, failed bool) {
 	}
 	wait := min(retryAfter<<min(r.failures, 16), limit)
 	r.failures++
-	r.broken = failed
-	r.session++
+	r.broken, r.trouble = failed, why
+	r.state = Reconciling
+	r.beginLocked()
 	next := r.session
-	r.state, r.holds = Reconciling, Progress{}
-	r.inFlight, r.waiting, r.advances, r.told, r.shared = 0, 0, 0, 0, 0
 	r.timer = time.AfterFunc(wait, func() {
 		r.background(func() {
 			r.mu.Lock()
@@ -450,12 +452,24 @@ func (r *Replicator) pump() {
 // sendLocked sends one put, and returns whether to try another. It lets go of
 // the lock while it reads.
 func (r *Replicator) sendLocked() bool {
-	if r.state != Replicating || r.inFlight >= r.pace.window() || r.next >= r.o.Log.End() {
+	if r.state != Replicating || !r.sendSharesLocked() {
 		return false
 	}
-	r.sendSharesLocked()
+	if r.inFlight >= r.pace.window(r.o.Sizes) || r.next >= r.o.Log.End() {
+		if r.ask && r.waiting == 0 {
+			if !r.out.claim(putHeadBytes) {
+				return false
+			}
+			r.putLocked(nil, 0, r.o.Log.CommittedEnd())
+		}
+		r.out.cancel() // there is nothing else to send
+		return false
+	}
 	committed := r.o.Log.CommittedEnd()
-	session, next, chunk := r.session, r.next, min(ChunkBytes, r.pace.window())
+	session, next, chunk := r.session, r.next, min(r.o.Sizes.Chunk, r.pace.window(r.o.Sizes))
+	if !r.out.reserve(putHeadBytes + max(chunk, r.large)) {
+		return false
+	}
 	r.mu.Unlock()
 	raw, err := r.o.Log.ReadRaw(next, chunk, nil)
 	last, whole := lastOf(raw)
@@ -465,10 +479,17 @@ func (r *Replicator) sendLocked() bool {
 	}
 	if err != nil || !whole {
 		r.mu.Unlock()
-		r.retry(session, true) // retention has passed it by, or the log is damaged there
+		// retention has passed it by, or the log is damaged there
+		r.o.Events.unreadable(err)
+		r.retry(session, true, fmt.Sprintf("this node cannot read offset %d of its log: %v", next, err))
 		r.mu.Lock()
 		return false
 	}
+	r.large = len(raw)
+	if !r.out.claim(putHeadBytes + len(raw)) {
+		return false // a batch over the chunk; it is read again when the credit allows it
+	}
+	r.large = 0
 	r.putLocked(raw, len(raw), committed)
 	r.next, r.prev = last.End(), PointOf(last)
 	return true
@@ -493,52 +514,60 @@ func (r *Replicator) putLocked(raw []byte, size int, committed seq.Offset) {
 	if size > 0 {
 		payload = append(payload, raw)
 	}
-	r.inFlight += size
+	sent := len(head) + size
+	r.inFlight += sent
 	r.waiting++
+	r.ask = false
 	r.told = committed
 	r.sendLockedTo(KindPut, payload, func(a answer) {
 		r.waiting--
-		r.inFlight -= size
+		r.inFlight -= sent
 		r.position += int64(size)
 		r.holds.End = max(r.holds.End, a.end)
-		r.failures, r.broken = 0, false
+		r.failures, r.broken, r.trouble = 0, false, ""
 	})
 }
 
-// sendSharesLocked sends what was shared since the last time.
-func (r *Replicator) sendSharesLocked() {
-	for {
-		if r.advances >= maxAdvances {
-			return // what waits goes with the answer
+// sendSharesLocked sends what was shared since the last time. It returns false if that
+// waits for the credit, in which case the pump goes on with it.
+func (r *Replicator) sendSharesLocked() bool {
+	for r.advances < maxAdvances { // what waits then goes with an answer
+		kind, payload, next := r.o.Shares.after(r.head, r.shared)
+		if next == r.shared {
+			break
 		}
-		kind, payload, n := r.o.Shares.after(r.shared)
-		if n == r.shared {
-			return
+		if !r.out.claim(sizeOf(payload)) {
+			return false
 		}
-		r.shared = n
+		r.shared = next
 		r.advances++
-		r.sendLockedTo(kind, append([][]byte{r.head.append(nil)}, payload...), func(answer) {
+		r.sendLockedTo(kind, payload, func(answer) {
 			r.advances--
-			r.holds.Shares = max(r.holds.Shares, n)
+			r.holds.Shares = max(r.holds.Shares, next.number)
 		})
 	}
+	return true
 }
 
-// sendLockedTo sends a request of the session; took is called under the lock
-// when it has succeeded.
+// sendLockedTo sends a request of the session, for which the credit was spent; took is
+// called under the lock when it has succeeded.
 func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(answer)) {
-	session, at := r.session, r.o.Now()
+	session, at, size := r.session, r.o.Now(), sizeOf(payload)
 	// Go only queues, so the lock may be held: it keeps requests in order.
 	r.o.Caller.Go(kind, payload, func(reply []byte, err error) {
+		r.out.giveBack(size)
 		a, decodeErr := decodeAnswer(reply)
 		r.mu.Lock()
 		if session != r.session || r.stopped {
 			r.mu.Unlock()
 			return
 		}
-		if err != nil || decodeErr != nil {
+		if err == nil {
+			err = decodeErr
+		}
+		if err != nil {
 			r.mu.Unlock()
-			r.retry(session, false)
+			r.retry(session, false, err.Error())
 			return
 		}
 		if a.outcome != outcomeOK {
@@ -547,11 +576,11 @@ func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(answer
 			return
 		}
 		took(a)
-		r.holds.At = at
+		r.holds.answered(at, r.o.Now())
 		r.holds.Committed = max(r.holds.Committed, min(a.committed, r.holds.End))
 		p := r.progressLocked()
 		r.sendSharesLocked()
-		if r.next < r.o.Log.End() && r.inFlight < r.pace.window() {
+		if r.next < r.o.Log.End() && r.inFlight < r.pace.window(r.o.Sizes) {
 			r.kickLocked()
 		}
 		r.mu.Unlock()

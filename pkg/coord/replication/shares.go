@@ -1,19 +1,35 @@
 package replication
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Shares are what a term shares with its followers beside batches: the channels'
-// positions as snapshots, and small changes between them. A snapshot takes the
-// place of everything before it; a follower that begins a session gets the newest
-// snapshot and the changes behind it. Shares are numbered from 1 in the order in
-// which they are added. Shares may be used by many goroutines.
+// positions as snapshots, updates of them, and small changes between them. A
+// snapshot takes the place of everything before it; a follower that begins a session
+// gets the newest snapshot and what is behind it. Shares are numbered from 1 in the
+// order in which they are added. Shares may be used by many goroutines.
 type Shares struct {
 	mu      sync.Mutex // guards what follows
 	last    uint64     // number of the newest share
 	base    uint64     // number of the snapshot that is kept; 0: there is none
 	shot    []byte
-	changes [][]byte // behind the snapshot: the newest has number last
+	changes []change // behind the snapshot: the newest has number last
 }
+
+// change is a share that follows the one before it.
+type change struct {
+	kind uint8 // KindUpdate or KindAdvance
+	data []byte
+}
+
+const (
+	// pieceBytes is the most of a snapshot that one request carries.
+	pieceBytes = 4 << 20
+	// changesBytes is how much of changes one request carries, if one is not larger.
+	changesBytes = 1 << 20
+)
 
 // Snapshot adds a snapshot and returns its number. The bytes are the shares'.
 func (s *Shares) Snapshot(p []byte) uint64 {
@@ -24,13 +40,31 @@ func (s *Shares) Snapshot(p []byte) uint64 {
 	return s.last
 }
 
-// Change adds a change and returns its number. The bytes are the shares'.
-func (s *Shares) Change(p []byte) uint64 {
+// Update adds an update, which followers store before they answer, and returns its
+// number. The bytes are the shares'.
+func (s *Shares) Update(p []byte) uint64 { return s.add(change{KindUpdate, p}) }
+
+// Change adds a change, which followers keep in memory, and returns its number. The
+// bytes are the shares'.
+func (s *Shares) Change(p []byte) uint64 { return s.add(change{KindAdvance, p}) }
+
+func (s *Shares) add(c change) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
-	s.changes = append(s.changes, p)
+	s.changes = append(s.changes, c)
 	return s.last
+}
+
+// Fold puts a snapshot in place of all shares up to number n, of which it says as
+// much. Followers that have those do not get it. The bytes are the shares'.
+func (s *Shares) Fold(n uint64, p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n <= s.base || n > s.last {
+		return
+	}
+	s.base, s.shot, s.changes = n, p, slices.Clone(s.changes[len(s.changes)-int(s.last-n):]) //nolint:gosec // not more than there are
 }
 
 // Last returns the number of the newest share, and whether there is a snapshot.
@@ -40,18 +74,45 @@ func (s *Shares) Last() (n uint64, snapshot bool) {
 	return s.last, s.base > 0
 }
 
-// after returns what a follower that was sent everything up to number sent gets
-// next: a snapshot, or changes in one message. n is then the number of the last
-// share that it has been sent; it is sent where there is nothing to send.
-func (s *Shares) after(sent uint64) (kind uint8, payload [][]byte, n uint64) {
+// sent is how much of the shares a follower has been sent.
+type sent struct {
+	number uint64 // every share up to here
+	base   uint64 // of the snapshot that is being sent,
+	at     int    // and how much of it was
+}
+
+// after returns the request that a follower gets next that was sent so much: a piece
+// of a snapshot, or changes of one kind that directly follow. next is what it has
+// been sent then; it is so where there is nothing to send.
+func (s *Shares) after(head header, so sent) (kind uint8, payload [][]byte, next sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case sent < s.base:
-		return KindPositions, [][]byte{s.shot}, s.base
-	case sent < s.last:
-		from := len(s.changes) - int(s.last-sent)
-		return KindAdvance, appendChanges(s.changes[max(from, 0):]), s.last
+	case so.number < s.base:
+		if so.base != s.base {
+			so = sent{number: so.number, base: s.base}
+		}
+		m := positions{header: head, number: s.base, total: uint64(len(s.shot)), at: uint64(so.at)} //nolint:gosec // not negative
+		piece := s.shot[so.at:min(so.at+pieceBytes, len(s.shot))]
+		if so.at += len(piece); so.at == len(s.shot) {
+			so = sent{number: s.base}
+		}
+		return KindPositions, [][]byte{m.head(), piece}, so
+	case so.number < s.last:
+		from := len(s.changes) - int(s.last-so.number) //nolint:gosec // not more than there are
+		some := run(s.changes[max(from, 0):])
+		m := advance{header: head, after: so.number}
+		return some[0].kind, append([][]byte{m.head()}, appendChanges(some)...), sent{number: so.number + uint64(len(some))}
 	}
-	return 0, nil, sent
+	return 0, nil, so
+}
+
+// run returns the first changes that are of one kind and go with one request.
+func run(all []change) []change {
+	n, size := 0, 0
+	for n < len(all) && all[n].kind == all[0].kind && (n == 0 || size+len(all[n].data) <= changesBytes) {
+		size += len(all[n].data)
+		n++
+	}
+	return all[:n]
 }

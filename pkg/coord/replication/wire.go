@@ -17,6 +17,7 @@ const (
 	KindTruncate  uint8 = 3 // cut your log back, or start it anew
 	KindPositions uint8 = 4 // UpdateChannelOffset: all channels' positions
 	KindAdvance   uint8 = 5 // UpdateChannelOffset: changes since
+	KindUpdate    uint8 = 6 // UpdateChannelOffset: updates since, which are stored
 )
 
 // errMalformed is returned for bytes that are no request or answer.
@@ -171,42 +172,66 @@ func decodeTruncate(payload []byte) (truncate, error) {
 	return m, r.done("truncate")
 }
 
-// positions carries a snapshot of the channels' positions, as one piece.
+// positions carries a piece of a snapshot of the channels' positions. Whole, it
+// takes the place of all shares up to its number.
 type positions struct {
 	header
-	snapshot []byte
+	number uint64
+	total  uint64 // bytes of the snapshot
+	at     uint64 // of them are before the piece
+	piece  []byte
+}
+
+// head returns a positions without its piece.
+func (m positions) head() []byte {
+	le := binary.LittleEndian
+	return le.AppendUint64(le.AppendUint64(le.AppendUint64(m.header.append(nil), m.number), m.total), m.at)
 }
 
 func decodePositions(payload []byte) (positions, error) {
 	r := reader{rest: payload}
-	m := positions{header: r.header()}
-	m.snapshot = r.rest
+	m := positions{header: r.header(), number: r.uint64(), total: r.uint64(), at: r.uint64()}
+	m.piece = r.rest
+	if m.total > MaxSnapshotBytes || m.at > m.total || uint64(len(m.piece)) > m.total-m.at {
+		return m, fmt.Errorf("%w: a piece is not within its snapshot", errMalformed)
+	}
 	return m, r.done("positions")
 }
 
-// advance carries changes of positions, each behind its length.
+// MaxSnapshotBytes is the most that a snapshot of positions takes.
+const MaxSnapshotBytes = 1 << 30
+
+// advance carries changes or updates of positions, each behind its length. They are the
+// shares that directly follow a number: a receiver that does not have all up to it
+// has missed some.
 type advance struct {
 	header
+	after   uint64
 	changes [][]byte
 }
 
-// appendChanges returns the changes as they follow the header of an advance.
-func appendChanges(changes [][]byte) [][]byte {
+// head returns an advance without its changes.
+func (m advance) head() []byte {
+	return binary.LittleEndian.AppendUint64(m.header.append(nil), m.after)
+}
+
+// appendChanges returns the changes as they follow the head of an advance.
+func appendChanges(changes []change) [][]byte {
 	size := 0
 	for _, c := range changes {
-		size += 4 + len(c)
+		size += 4 + len(c.data)
 	}
 	p := make([]byte, 0, size)
 	for _, c := range changes {
-		p = binary.LittleEndian.AppendUint32(p, uint32(len(c)))
-		p = append(p, c...)
+		p = binary.LittleEndian.AppendUint32(p, uint32(len(c.data))) //nolint:gosec // far below 4 GiB
+		p = append(p, c.data...)
 	}
 	return [][]byte{p}
 }
 
 func decodeAdvance(payload []byte) (advance, error) {
 	r := reader{rest: payload}
-	m := advance{header: r.header()}
+	m := advance{header: r.header(), after: r.uint64()}
 	for !r.bad && len(r.rest) > 0 {
 		n := r.uint32()
 		if uint64(n) > uint64(len(r.rest)) {
@@ -222,11 +247,33 @@ type outcome uint8
 
 const (
 	outcomeOK       outcome = iota
-	outcomeMismatch         // the logs differ there: reconcile
+	outcomeMismatch         // the logs differ there, or shares are missing: reconcile
 	outcomeStale            // a newer epoch was adopted: it is in the answer
 	outcomeNotReady         // not yet a follower of that partition at that epoch: try again
 	outcomeFailed           // the follower's log failed, or what is asked must not be done
+	outcomeLonger           // it would cut what is committed at the follower
+	outcomeFull             // the follower's disk has no room for batches
 )
+
+// trouble says for people what an outcome that is no success means.
+func (o outcome) trouble() string {
+	switch o {
+	case outcomeMismatch:
+		return "the logs differ, or a request was lost on the way"
+	case outcomeStale:
+		return "the follower knows a newer epoch"
+	case outcomeNotReady:
+		return "the follower does not follow in this epoch yet, or has no room"
+	case outcomeFailed:
+		return "the follower could not store it: see its log"
+	case outcomeLonger:
+		return "the follower holds committed messages that this leader lacks, and keeps them: an operator decides which copy leads"
+	case outcomeFull:
+		return "the follower's disk is full: it takes nothing until there is room"
+	case outcomeOK:
+	}
+	return ""
+}
 
 // NotReady is the answer of a node that does not hold the partition, or does not
 // follow it yet: the leader tries again.
@@ -272,8 +319,17 @@ func decodeAnswer(payload []byte) (answer, error) {
 	for range n {
 		a.epochs = append(a.epochs, commitlog.EpochStart{Epoch: seq.Epoch(r.uint64()), Start: seq.Offset(r.uint64())})
 	}
-	if a.outcome > outcomeFailed {
+	if a.outcome > outcomeFull {
 		return a, fmt.Errorf("%w: outcome %d", errMalformed, a.outcome)
 	}
 	return a, r.done("answer")
+}
+
+// sizeOf returns the bytes of a payload.
+func sizeOf(payload [][]byte) int {
+	n := 0
+	for _, p := range payload {
+		n += len(p)
+	}
+	return n
 }

@@ -29,8 +29,8 @@ func TestMessagesStandAsWritten(t *testing.T) {
 		{"reconcile", reconcile{h}.encode()},
 		{"truncate", truncate{header: h, to: at}.encode()},
 		{"reset", truncate{header: h, to: Point{End: 5}, reset: true, position: 9, before: 10}.encode()},
-		{"positions", append(h.append(nil), "snapshot"...)},
-		{"advance", append(h.append(nil), appendChanges([][]byte{[]byte("one"), nil, []byte("two")})[0]...)},
+		{"positions", append(positions{header: h, number: 11, total: 12, at: 4}.head(), "snapshot"...)},
+		{"advance", append(advance{header: h, after: 12}.head(), appendChanges(advances("one", "", "two"))[0]...)},
 		{"answer", answer{outcome: outcomeMismatch, epoch: 1, start: 2, end: 3, committed: 4}.encode()},
 		{"answer to reconcile", answer{epoch: 1, start: 2, end: 9, committed: 4, epochs: []commitlog.EpochStart{{Epoch: 1, Start: 2}, {Epoch: 7, Start: 8}}}.encode()},
 		{"not ready", NotReady()},
@@ -55,7 +55,7 @@ func TestMessagesStandAsWritten(t *testing.T) {
 // TestMessagesCutShort: no message is taken for whole that is not.
 func TestMessagesCutShort(t *testing.T) {
 	h := header{Partition{1, 2}, 3}
-	change := appendChanges([][]byte{[]byte("change")})[0]
+	change := appendChanges(advances("change"))[0]
 	for name, m := range map[string]struct {
 		raw    []byte
 		decode func([]byte) error
@@ -63,7 +63,7 @@ func TestMessagesCutShort(t *testing.T) {
 		"put":       {put{header: h}.appendHead(nil), func(p []byte) error { _, err := decodePut(p); return err }},
 		"reconcile": {reconcile{h}.encode(), func(p []byte) error { _, err := decodeReconcile(p); return err }},
 		"truncate":  {truncate{header: h}.encode(), func(p []byte) error { _, err := decodeTruncate(p); return err }},
-		"positions": {h.append(nil), func(p []byte) error { _, err := decodePositions(p); return err }},
+		"positions": {positions{header: h}.head(), func(p []byte) error { _, err := decodePositions(p); return err }},
 		"answer":    {answer{}.encode(), func(p []byte) error { _, err := decodeAnswer(p); return err }},
 		"partition": {h.append(nil), func(p []byte) error { _, err := PartitionOf(p); return err }},
 	} {
@@ -76,7 +76,7 @@ func TestMessagesCutShort(t *testing.T) {
 			}
 		}
 	}
-	whole := bytes.Join([][]byte{h.append(nil), change}, nil)
+	whole := bytes.Join([][]byte{advance{header: h}.head(), change}, nil)
 	for n := len(whole) - len(change) + 1; n < len(whole); n++ {
 		if _, err := decodeAdvance(whole[:n]); err == nil {
 			t.Errorf("advance: %d of %d bytes were taken", n, len(whole))
@@ -99,8 +99,8 @@ func FuzzAnswerDecode(f *testing.F) {
 func FuzzFollowerRequest(f *testing.F) {
 	f.Add(KindPut, put{header: header{Partition{1, 0}, 1}}.appendHead(nil))
 	f.Add(KindTruncate, truncate{header: header{Partition{1, 0}, 1}}.encode())
-	f.Add(KindPositions, append(header{Partition{1, 0}, 1}.append(nil), "snapshot"...))
-	f.Add(KindAdvance, append(header{Partition{1, 0}, 1}.append(nil), appendChanges([][]byte{[]byte("a"), nil, []byte("bc")})[0]...))
+	f.Add(KindPositions, append(positions{header: header{Partition{1, 0}, 1}, number: 1, total: 8}.head(), "snapshot"...))
+	f.Add(KindAdvance, append(advance{header: header{Partition{1, 0}, 1}}.head(), appendChanges(advances("a", "", "bc"))[0]...))
 	f.Add(KindReconcile, reconcile{header{Partition{1, 0}, 1}}.encode())
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		r := newReplica(t, "fuzz")
@@ -116,16 +116,31 @@ func FuzzFollowerRequest(f *testing.F) {
 }
 
 func FuzzAdvanceDecode(f *testing.F) {
-	head := header{Partition{1, 2}, 3}.append(nil)
-	f.Add(append(head, appendChanges([][]byte{[]byte("one"), nil, []byte("two")})[0]...))
+	head := advance{header: header{Partition{1, 2}, 3}, after: 4}.head()
+	f.Add(append(head, appendChanges(advances("one", "", "two"))[0]...))
 	f.Add(head)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := decodeAdvance(raw)
 		if err != nil {
 			return
 		}
-		if again := append(m.header.append(nil), appendChanges(m.changes)[0]...); !bytes.Equal(again, raw) {
+		if again := append(m.head(), appendChanges(advances(stringsOf(m.changes)...))[0]...); !bytes.Equal(again, raw) {
 			t.Errorf("%x encodes as %x", raw, again)
 		}
 	})
+}
+
+// advances are changes with these bytes.
+func advances(all ...string) (out []change) {
+	for _, c := range all {
+		out = append(out, change{KindAdvance, []byte(c)})
+	}
+	return out
+}
+
+func stringsOf(all [][]byte) (out []string) {
+	for _, b := range all {
+		out = append(out, string(b))
+	}
+	return out
 }

@@ -91,7 +91,7 @@ func (c *testCluster) stream(name string) *Stream {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &Stream{Listener: l, Dial: func(ctx context.Context, to string, _ time.Duration) (net.Conn, error) {
+	return &Stream{Listener: l, Dial: func(ctx context.Context, _ meta.NodeID, to string, _ time.Duration) (net.Conn, error) {
 		return c.net.Dial(ctx, name, to+":1")
 	}}
 }
@@ -125,6 +125,9 @@ func (c *testCluster) forward(from string) Forward {
 		return answer, err
 	}
 }
+
+// sleep lets virtual time pass.
+func (c *testCluster) sleep(d time.Duration) { time.Sleep(d) }
 
 // grow makes a cluster of n voters, the first of which was alone.
 func (c *testCluster) grow(n int) {

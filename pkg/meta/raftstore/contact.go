@@ -135,9 +135,11 @@ func (s contacts) keep() {
 		default:
 			pause = beat.Until(time.Now(), 2*s.opts.heartbeats())
 		}
-		again := time.NewTimer(pause)
+		again, due := time.NewTimer(pause), time.Now().Add(pause)
 		select {
 		case <-again.C:
+			s.late.note(time.Now(), time.Since(due))
+			s.pace()
 		case <-moved:
 		case <-ctx.Done():
 		}

@@ -14,6 +14,8 @@
 //     majority and in the state of this node.
 //   - A store that existed never opens empty: damaged or missing files are an
 //     error that names them.
+//   - A connection is to the member that it is meant for, whoever has its address by
+//     now: a vote counts for the node that gave it.
 //   - A command that this program does not know stops the store, with the state
 //     as it was before; nothing after it is applied.
 package raftstore

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 const (
@@ -200,4 +202,18 @@ func (t *eagerTransport) wanted(id raft.ServerID, target raft.ServerAddress) boo
 		}
 	}
 	return false
+}
+
+// owner returns the member at an address; "": none, or it is not known yet.
+func (t *eagerTransport) owner(address string) meta.NodeID {
+	r := t.raft.Load()
+	if r == nil {
+		return ""
+	}
+	for _, v := range r.GetConfiguration().Configuration().Servers {
+		if string(v.Address) == address {
+			return meta.NodeID(v.ID)
+		}
+	}
+	return ""
 }

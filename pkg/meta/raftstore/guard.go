@@ -29,6 +29,7 @@ type guard struct {
 	storage
 	reserve *reserve
 	onFail  func(error)
+	late    *lateness
 
 	writes timing
 
@@ -57,6 +58,7 @@ func (g *guard) write(what string, do func() error) error {
 	defer func() {
 		g.end(start)
 		g.writes.add(time.Since(start))
+		g.late.note(time.Now(), time.Since(start))
 	}()
 	err := do()
 	if err != nil && isFull(err) && g.reserve.release() {

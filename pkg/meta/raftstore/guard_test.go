@@ -46,7 +46,7 @@ func TestAFullDiskLetsTheReserveGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed error
-	g := &guard{reserve: r, onFail: func(err error) { failed = err }}
+	g := &guard{late: &lateness{}, reserve: r, onFail: func(err error) { failed = err }}
 	full := &os.PathError{Op: "write", Err: syscall.ENOSPC}
 	err = g.write("store log", func() error {
 		if _, err := os.Stat(path); err == nil {

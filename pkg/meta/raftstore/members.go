@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,12 +66,7 @@ func (s *Store) Members() Members { return Members{s} }
 
 // Configuration returns who takes part, as this node knows it.
 func (m Members) Configuration() Configuration {
-	var out Configuration
-	for _, v := range m.s.raft.GetConfiguration().Configuration().Servers {
-		out.Members = append(out.Members, Member{ID: meta.NodeID(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
-	}
-	slices.SortFunc(out.Members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
-	return out
+	return configurationOf(m.s.raft.GetConfiguration().Configuration())
 }
 
 // AddVoter gives a node a vote, or a voter another address. A node that comes

@@ -126,11 +126,12 @@ func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
 }
 
 func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
-	layer := newStreamLayer(*o.Stream, o.Address)
+	eager := &eagerTransport{stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
+	layer := newStreamLayer(o, eager.owner)
 	t := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, Timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, Logger: newBridge(o.Logger),
 	})
-	eager := &eagerTransport{NetworkTransport: t, stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
+	eager.NetworkTransport = t
 	eager.nudger = nudger{send: t.AppendEntries, leads: eager.leads, agreed: eager.agreed, followers: map[raft.ServerID]*follower{}}
 	return &carrier{eager, eager, func() error {
 		err := errors.Join(t.Close(), layer.Close())

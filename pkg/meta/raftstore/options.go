@@ -15,7 +15,7 @@ import (
 const (
 	DefaultHeartbeatTimeout  = 500 * time.Millisecond
 	DefaultElectionTimeout   = 500 * time.Millisecond
-	DefaultLeaderLease       = 250 * time.Millisecond
+	DefaultLeaderLease       = DefaultHeartbeatTimeout
 	DefaultCommitTimeout     = 500 * time.Millisecond
 	DefaultApplyTimeout      = 5 * time.Second
 	DefaultSnapshotInterval  = time.Minute
@@ -72,8 +72,9 @@ type Options struct {
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it
 	// asks for votes, ElectionTimeout how long for them, LeaderLease how long a
-	// leader goes on without hearing of a majority. A cluster of one waits for
-	// none of them.
+	// leader goes on without hearing of a majority: at most HeartbeatTimeout, and as
+	// long as that if it is not given. A cluster of one waits for none of them. A
+	// process that runs late, or whose disk is slow, waits for longer: see lateness.
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
 	// CommitTimeout is how long a follower waits at most, twice this in bad
 	// cases, to be told that a command is agreed on, if the message that tells it
@@ -97,7 +98,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.Logger, slog.New(slog.DiscardHandler))
 	fill(&o.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	fill(&o.ElectionTimeout, DefaultElectionTimeout)
-	fill(&o.LeaderLease, min(DefaultLeaderLease, o.HeartbeatTimeout))
+	fill(&o.LeaderLease, o.HeartbeatTimeout)
 	fill(&o.CommitTimeout, DefaultCommitTimeout)
 	fill(&o.ApplyTimeout, DefaultApplyTimeout)
 	fill(&o.SnapshotInterval, DefaultSnapshotInterval)
@@ -157,26 +158,3 @@ func (o *Options) raftConfig() *raft.Config {
 
 // heartbeats returns how long it is between two heartbeats of a leader.
 func (o *Options) heartbeats() time.Duration { return o.HeartbeatTimeout / heartbeatsPerTimeout }
-
-// pace has the library leave the heartbeats to contacts, while this node leads: its
-// own come at random times, one after another, and each wakes this process and
-// others. By the timeout that a leader has, it sends one of its own only where
-// contacts are held up, as by a disk that is slow, and in time even then.
-func (o *Options) pace(r *raft.Raft) {
-	if !o.distributed() {
-		return
-	}
-	was := r.ReloadableConfig()
-	c := was
-	c.HeartbeatTimeout, c.ElectionTimeout = o.HeartbeatTimeout, o.ElectionTimeout
-	if r.State() == raft.Leader {
-		c.HeartbeatTimeout *= leaderPatience
-		c.ElectionTimeout = max(c.ElectionTimeout, c.HeartbeatTimeout)
-	}
-	if c == was {
-		return
-	}
-	if err := r.ReloadConfig(c); err != nil {
-		o.Logger.Warn("the pace of heartbeats stays as it was", "error", err)
-	}
-}

@@ -1,12 +1,15 @@
 package raftstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // reserveRetry is how long after a failure the reserve is made again at the
@@ -109,4 +112,22 @@ func (r *reserve) claim(now time.Time) bool {
 	}
 	r.tried = now
 	return true
+}
+
+// TendReserve makes the reserve of disk space again, if it was let go of, and says
+// whether it is whole. A node that leads and has no reserve refuses every command;
+// one that follows would not otherwise make it again. It writes to the disk.
+func (m Members) TendReserve() bool { return m.s.guard.reserve.restore(time.Now()) }
+
+// YieldLead hands the lead of the metadata to another voter, whether or not there is
+// space for commands here. It does nothing where this node does not lead, or is the
+// only voter. Where it returns an error, this node may lead on.
+func (m Members) YieldLead(ctx context.Context) error {
+	if m.s.raft.State() != raft.Leader || len(m.Configuration().Voters()) < 2 {
+		return nil
+	}
+	if err := m.s.flights.request(ctx, m.s.raft.LeadershipTransfer); err != nil {
+		return fmt.Errorf("hand over the lead: %w", err)
+	}
+	return nil
 }

@@ -26,10 +26,14 @@ type Stats struct {
 	// LastContact is how long ago this node heard of the leader; 0 on the
 	// leader itself, -1 for never.
 	LastContact time.Duration
-	Voters      []meta.NodeID
-	StoreBytes  int64  // of the log file
-	Applies     Timing // batches of commands put into the state
-	Writes      Timing // writes to the log, each synced
+	// LeaderChanges is how often another leader was found since the start.
+	LeaderChanges uint64
+	// Late is how late this process runs: see Members.Patience.
+	Late       time.Duration
+	Voters     []meta.NodeID
+	StoreBytes int64  // of the log file
+	Applies    Timing // batches of commands put into the state
+	Writes     Timing // writes to the log, each synced
 	// Stalled is for how long a write has been under way. Beyond StallLimit the
 	// disk has failed, though it has not said so.
 	Stalled  time.Duration
@@ -50,6 +54,7 @@ func (s *Store) Stats() Stats {
 		Term: s.raft.CurrentTerm(), LastIndex: s.raft.LastIndex(),
 		CommitIndex: s.raft.CommitIndex(), AppliedIndex: s.raft.AppliedIndex(),
 		Applies: s.machine.applied.stats(), Writes: s.guard.writes.stats(),
+		LeaderChanges: s.changes.Load(), Late: s.late.usual(now),
 		Stalled: s.guard.stalled(now), DiskFull: s.guard.reserve.isLow(), Err: s.Err(),
 	}
 	out.SnapshotIndex, _ = strconv.ParseUint(s.raft.Stats()["last_snapshot_index"], 10, 64)

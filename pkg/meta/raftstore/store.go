@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -23,6 +25,7 @@ type Store struct {
 	raft      *raft.Raft
 	guard     *guard
 	log       raft.LogStore // with what was written last in memory
+	snapshots raft.SnapshotStore
 	transport *carrier
 	flights   flights
 	observer  *raft.Observer
@@ -37,6 +40,11 @@ type Store struct {
 	moved     signal.Signal // the leader or the voters may be others
 	confirmed moment        // as the leader, by a majority
 	contact   moment        // all that was agreed on until then is applied
+
+	late       lateness
+	leaderless absence
+	changes    atomic.Uint64 // of the leader, one after none included
+	last       meta.NodeID   // leader; of watch
 }
 
 // Open opens the metadata in o.Dir, or makes it, and starts the agreement. The
@@ -61,7 +69,9 @@ func openWith(o Options, p *parts) (*Store, error) {
 	}
 	s.flights.failed, s.flights.over = s.failed, make(chan struct{})
 	s.machine.onFail = s.fail
-	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail}
+	s.guard = &guard{storage: p.log, reserve: p.reserve, onFail: s.fail, late: &s.late}
+	s.leaderless.note(false, time.Now())
+	s.snapshots = p.snapshots
 	s.transport = openCarrier(&o, s.guard, s.stop)
 	s.machine.onApply = s.transport.advanced
 	s.release = []func() error{s.transport.close, p.close}
@@ -106,6 +116,9 @@ func (s *Store) start(p *parts, transport *carrier) error {
 	}
 	if !p.made && !s.opts.InMemory {
 		s.work.Go(s.identify)
+	}
+	if !s.opts.InMemory {
+		s.work.Go(ledger{s}.keep)
 	}
 	if alone(r, s.opts.NodeID) {
 		s.work.Go(func() { _ = elect(transport.Transport, s.opts.NodeID) })
@@ -163,7 +176,8 @@ func (s *Store) watch() {
 		select {
 		case <-s.events:
 			s.moved.Fire()
-			s.opts.pace(s.raft)
+			contacts{s}.noteLeader()
+			contacts{s}.pace()
 			if s.raft.State() == raft.Shutdown {
 				s.fail(ErrRemoved) // without effect where it was stopped
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // Stream is how nodes reach each other for the agreement. Both fields are
@@ -17,9 +19,10 @@ type Stream struct {
 	// Listener yields the connections that other nodes made for it. The store
 	// closes it.
 	Listener net.Listener
-	// Dial makes a connection to the node at an address. It gives up after
-	// timeout.
-	Dial func(ctx context.Context, address string, timeout time.Duration) (net.Conn, error)
+	// Dial makes a connection to a node at an address, and to no other that may be
+	// there by now: a vote of one node must never count as that of another. to is ""
+	// for a node that is no member any more. It gives up after timeout.
+	Dial func(ctx context.Context, to meta.NodeID, address string, timeout time.Duration) (net.Conn, error)
 }
 
 // errNotReached says that no connection to a node could be had.
@@ -30,7 +33,9 @@ var errNotReached = errors.New("no connection")
 type streamLayer struct {
 	Stream
 	self   string
-	ctx    context.Context // of all dialling: the library passes none
+	node   meta.NodeID
+	owner  func(address string) meta.NodeID // the member at an address; "": none
+	ctx    context.Context                  // of all dialling: the library passes none
 	cancel context.CancelFunc
 	conns  chan net.Conn // on their way to Accept
 	work   sync.WaitGroup
@@ -40,8 +45,8 @@ type streamLayer struct {
 	done bool
 }
 
-func newStreamLayer(s Stream, self string) *streamLayer {
-	l := &streamLayer{Stream: s, self: self, conns: make(chan net.Conn), open: map[*streamConn]struct{}{}}
+func newStreamLayer(o *Options, owner func(address string) meta.NodeID) *streamLayer {
+	l := &streamLayer{Stream: *o.Stream, self: o.Address, node: o.NodeID, owner: owner, conns: make(chan net.Conn), open: map[*streamConn]struct{}{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.work.Go(l.listen)
 	return l
@@ -86,12 +91,13 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 
 // Dial implements raft.StreamLayer.
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	if string(address) == l.self {
+	to := l.owner(string(address))
+	if string(address) == l.self && (to == "" || to == l.node) {
 		near, far := net.Pipe()
 		l.hand(far)
 		return l.track(near)
 	}
-	c, err := l.Stream.Dial(l.ctx, string(address), timeout)
+	c, err := l.Stream.Dial(l.ctx, to, string(address), timeout)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotReached, err)
 	}

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,7 +181,7 @@ func verifySnapshots(dir string) (uint64, error) {
 		if err != nil {
 			return 0, &CorruptError{path, err}
 		}
-		if m.Term > newest.Term || m.Term == newest.Term && m.Index > newest.Index {
+		if newer(&m, &newest) {
 			newest = m
 		}
 	}
@@ -188,6 +189,11 @@ func verifySnapshots(dir string) (uint64, error) {
 		return 0, nil
 	}
 	return newest.Index, verifySnapshot(filepath.Dir(dir), newest.ID)
+}
+
+// newer says whether the consensus library would rather start from a than from b.
+func newer(a, b *raft.SnapshotMeta) bool {
+	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID)) > 0
 }
 
 func verifySnapshot(base, id string) error {
@@ -239,10 +245,26 @@ func verifyLog(path string) (f found, err error) {
 		return found{}, &CorruptError{path, err}
 	}
 	f, err = readLog(store)
-	if err = errors.Join(err, store.Close()); err != nil {
+	if err = errors.Join(err, store.Close(), checkLength(path, info.Size())); err != nil {
 		return f, &CorruptError{path, err}
 	}
 	return f, nil
+}
+
+// checkLength finds that a log file is shorter than its storage made it. Pages
+// that are missing may have been free, and would be written to next.
+func checkLength(path string, size int64) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: fileLockTimeout})
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if want := tx.Size(); size < want {
+			return fmt.Errorf("%d bytes are missing at the end", want-size)
+		}
+		return nil
+	})
+	return errors.Join(err, db.Close())
 }
 
 func readLog(s *raftboltdb.BoltStore) (f found, err error) {

@@ -134,13 +134,14 @@ type Stats struct {
 // Audit is what is known so far.
 type Audit struct {
 	turmoil
-	o         Options
-	producers []producer
-	ids       map[ID]Key
-	conns     map[int]*conn
-	kills     map[int]kill // by round
-	doubts    []doubt
-	stats     Stats
+	o          Options
+	producers  []producer
+	ids        map[ID]Key
+	conns      map[int]*conn
+	kills      map[int]kill // by round
+	doubts     []doubt
+	stats      Stats
+	renumbered int // so many times all messages got other ids
 	findings
 }
 
@@ -160,7 +161,8 @@ type message struct {
 	outcome   Outcome // 0: not answered yet
 	sum       uint64
 	notBefore time.Duration
-	id        ID
+	id, was   ID
+	numbering int           // the Renumber that id is known to be behind
 	stored    bool          // acknowledged or delivered
 	settled   time.Duration // when it was last finished everywhere, or its publish ended unstored; 0: not yet
 	places    []place       // by channel

@@ -151,6 +151,23 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			s.Deliver(s.now, c, Key{0, 0}, sum(0), id(5))
 			s.fin(c, 0)
 		}},
+		{"a message is stored twice behind a change of all ids", TwoIDs, func(s *story) {
+			s.publish(0)
+			a, b := s.both(1, 0)
+			s.wait(ms)
+			s.Close(s.now, a, false)
+			s.Close(s.now, b, false)
+			s.Renumber()
+			for i, other := range []int{5, 0, 6} { // its new id, the old one heard of late, and a third
+				c := s.conn(0, i+2)
+				s.Deliver(s.now, c, Key{0, 0}, sum(0), id(other))
+				if i < 2 {
+					s.Close(s.now, c, false)
+				} else {
+					s.fin(c, 0)
+				}
+			}
+		}},
 		{"an id is given twice", SharedID, func(s *story) {
 			s.publish(0)
 			s.publish(1)

@@ -52,6 +52,10 @@ func (a *Audit) unexpected(now time.Duration, k Key) {
 	a.violate(now, Invented, "%v was never published", k)
 }
 
+// Renumber is told that each message gets another id, once, as that of a cluster which
+// was recovered without a quorum.
+func (a *Audit) Renumber() { a.renumbered++ }
+
 // identify holds every message to one id, and every id to one message.
 func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 	if m.id == (ID{}) {
@@ -62,7 +66,12 @@ func (a *Audit) identify(now time.Duration, k Key, m *message, id ID) {
 		a.ids[id] = k
 		return
 	}
-	if m.id != id {
+	if m.numbering < a.renumbered && m.id != id {
+		m.numbering, m.was, m.id = a.renumbered, m.id, id
+		a.ids[id] = k
+		return
+	}
+	if m.id != id && m.was != id { // what was delivered before may be heard of late
 		a.violate(now, TwoIDs, "%v is both %s and %s", k, m.id, id)
 	}
 }

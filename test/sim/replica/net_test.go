@@ -18,7 +18,10 @@ const (
 	dialBackoff = 40 * time.Millisecond
 )
 
-var errBroken = errors.New("the session broke")
+var (
+	errBroken = errors.New("the session broke")
+	errFull   = errors.New("the queue is full")
+)
 
 // network carries the calls between processes. Sessions keep the order of calls,
 // and break: because somebody breaks them, because a process ends, or because a
@@ -29,9 +32,13 @@ type network struct {
 	rnd   *rand.Rand
 	cuts  map[edge]int // number of the cut; 0: none
 	slow  map[edge]time.Duration
+	busy  map[edge]int // percent of the calls that a full queue drops
 	hosts map[meta.NodeID]*host
 	count int
 	twist *twist // a planted mistake; nil: none
+
+	maxFrame int // of a request
+	tooBig   func(kind uint8, size int)
 }
 
 type edge struct{ from, to meta.NodeID }
@@ -87,7 +94,7 @@ type parcel struct {
 
 func newNetwork(seed uint64) *network {
 	n := &network{
-		rnd: rand.New(rand.NewPCG(seed, 77)), cuts: map[edge]int{}, slow: map[edge]time.Duration{},
+		rnd: rand.New(rand.NewPCG(seed, 77)), cuts: map[edge]int{}, slow: map[edge]time.Duration{}, busy: map[edge]int{},
 		hosts: map[meta.NodeID]*host{},
 	}
 	n.moved = sync.NewCond(&n.mu)
@@ -137,6 +144,7 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	clear(n.cuts)
 	clear(n.slow)
+	clear(n.busy)
 	n.moved.Broadcast()
 }
 
@@ -144,6 +152,13 @@ func (n *network) setSlow(e edge, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.slow[e] = d
+}
+
+// setBusy has some calls dropped, and those behind them arrive.
+func (n *network) setBusy(e edge, percent int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy[e] = percent
 }
 
 // breakUp breaks the sessions between two nodes.
@@ -248,7 +263,14 @@ func (l *link) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 		go done(nil, errBroken)
 		return
 	}
+	if e := (edge{l.t.self.id, l.t.node}); n.rnd.IntN(100) < n.busy[e] {
+		time.AfterFunc(n.delayLocked(e), func() { done(nil, errFull) })
+		return
+	}
 	request := slices.Concat(payload...)
+	if len(request) > n.maxFrame {
+		n.tooBig(kind, len(request))
+	}
 	c := &call{done}
 	s.pending[c] = struct{}{}
 	s.there.sendLocked(func() { s.arrive(kind, request, c) })

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -27,7 +28,10 @@ type twist struct {
 	sessionsContinue bool // the end of a session is not told
 	callItFailed     bool // what is uncertain is told as failed
 	noCompare        bool // a change of the in-sync set is taken at any version
+	trustful         bool // what opening a log found is passed over
+	unyielding       bool // a leader never yields
 
+	sizes   func(*limit.Sizes)             // what the replicas take for the limits
 	view    func(*process, *coord.View)    // what a node takes the metadata for
 	propose func(*process, *meta.AlterISR) // what becomes of a proposal on its way
 	request func(s *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte))
@@ -36,6 +40,7 @@ type twist struct {
 // Where things are in a request and in an answer: see pkg/coord/replication.
 const (
 	atEpoch     = 12
+	atSnapshot  = 44
 	atCommitted = 40
 	atSync      = 48
 	atBatches   = 49
@@ -45,6 +50,9 @@ const (
 )
 
 func syncSometimes(p *plan) { p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond} }
+
+// harmOften makes it likely that what a disk has is damaged.
+func harmOften(p *plan) { p.harm, p.sync, p.pause = true, meta.SyncAlways(), 100*time.Millisecond }
 
 // planted are the mistakes.
 func planted() []twist {
@@ -95,12 +103,20 @@ func planted() []twist {
 		}},
 		{rule: "PositionsJoin: nobody stores positions", request: func(_ *session, kind uint8, request []byte, reply func([]byte)) ([]byte, func([]byte)) {
 			if kind == replication.KindPositions {
-				kept := slices.Clone(request[:atEpoch+8])
+				kept := slices.Clone(request[:atSnapshot])
 				request = append(kept, make([]byte, 8)...)
 			}
 			return request, reply
 		}},
+		{rule: "SuspectLast: what opening a log found is passed over", trustful: true, plan: harmOften},
+		{rule: "LongerStays: followers erase what their leader lacks", trustful: true, unyielding: true, plan: harmOften, view: func(_ *process, v *coord.View) {
+			v.Unclean = math.MaxUint64
+		}},
 		{rule: "FailedOnlyUnwritten", callItFailed: true},
+		{rule: "limits: an entry may be as large as a frame", sizes: func(s *limit.Sizes) { s.Entry = s.Frame }},
+		{rule: "limits: a group takes one more entry until it is full", sizes: func(s *limit.Sizes) { s.Forming = s.Group }},
+		{rule: "limits: a put carries more than a frame", sizes: func(s *limit.Sizes) { s.Chunk, s.Window = 2*s.Frame, 4*s.Frame }},
+		{rule: "limits: a follower queues less than a leader sends", sizes: func(s *limit.Sizes) { s.Put = s.Body }},
 	}
 }
 

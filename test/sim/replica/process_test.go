@@ -42,9 +42,13 @@ type process struct {
 	state meta.State
 	last  coord.View
 
+	copied atomic.Bool  // the log is being set aside
+	doubt  atomic.Int32 // what is known of the log: whole, cut or holed
+
 	// of the sampler
 	seen      seq.Offset // committed batches below were looked at
 	committed seq.Offset
+	sharedIn  seq.Epoch // of its last term that shared positions
 }
 
 // start opens the node's disk and lets it take part.
@@ -54,30 +58,39 @@ func (w *world) start(n *node) {
 	if w.twist != nil && w.twist.lyingDisk {
 		p.mount = simtest.NewLyingMount(n.disk)
 	}
-	dir := "p"
+	dir := theLog
 	if err := vfs.MkdirAllSynced(p.mount, dir); err != nil {
 		w.wrong("%s: %v", n.id, err)
 		return
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
 		FS: p.mount, Dir: dir, Self: n.id, Now: time.Now,
-		Log:       commitlog.Options{SegmentBytes: w.plan.segment, FillBytes: -1, TailBytes: w.plan.tail},
-		Failed:    p.failed,
+		Log:    p.logOptions(),
+		Failed: p.failed,
+		Spoiled: func(error) {
+			if p.replica.Damaged() {
+				p.doubt.Store(holed)
+			}
+		},
 		Partition: replication.Partition{Topic: 1, Index: 0},
 		Peers:     peersOf{p},
 		ProposeISR: func(t *coord.Term, c coord.ISRChange) {
 			go p.proposeISR(t, c)
 		},
-		ReplicaLag: w.plan.lag, PublishTimeout: w.plan.publishTimeout,
+		Yield: p.yields(), Sizes: w.sizes(), ReplicaLag: w.plan.lag, PublishTimeout: w.plan.publishTimeout,
 	})
 	if err != nil {
 		w.wrong("%s cannot open its log: %v", n.id, err)
 		return
 	}
-	if d := replica.Recovery().Damaged; len(d) > 0 {
+	n.mu.Lock()
+	harmed := n.harmed || n.lostPower
+	n.mu.Unlock()
+	if d := replica.Recovery().Damaged; len(d) > 0 && !harmed {
 		w.wrong("%s finds damage after a crash: %+v", n.id, d)
 	}
 	p.replica = replica
+	p.doubts()
 	p.stored = openPositions(p.mount, filepath.Join(dir, "number"))
 	n.mu.Lock()
 	n.process = p
@@ -111,6 +124,9 @@ func (p *process) kill(c vfs.Crash, how string) {
 	p.w.trace.Add("%s %s", p.node.id, how)
 	p.node.mu.Lock()
 	p.node.disk, p.node.process, p.node.downSince = disk, nil, time.Now()
+	if c.KeepPercent < 100 {
+		p.node.lostPower, p.node.committed = true, 0
+	}
 	p.node.mu.Unlock()
 	p.w.graves.Go(p.bury)
 }
@@ -222,7 +238,7 @@ func (p *process) viewOf(s *meta.State) (coord.View, bool) {
 		return coord.View{}, false
 	}
 	m := &t.Partitions[0]
-	v := coord.View{Epoch: m.Epoch, Version: m.Version, Leader: m.Leader, ISR: m.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync}
+	v := coord.View{Epoch: m.Epoch, Version: m.Version, Leader: m.Leader, ISR: m.ISR, MinISR: t.Config.MinISR, Sync: t.Config.Sync, Unclean: m.Unclean}
 	if w := p.w.twist; w != nil && w.view != nil {
 		w.view(p, &v)
 	}
@@ -231,6 +247,7 @@ func (p *process) viewOf(s *meta.State) (coord.View, bool) {
 		if n := s.Node(id); n != nil {
 			r.Incarnation, r.Down = n.Incarnation, n.State == meta.NodeDown
 		}
+		r.SuspectAs(m)
 		v.Replicas = append(v.Replicas, r)
 	}
 	return v, true
@@ -243,6 +260,13 @@ func (p *process) converge() {
 		return
 	}
 	p.last = v
+	if !p.treat() {
+		p.term.Store(nil)
+		if err := p.replica.Rest(v); err != nil {
+			p.refusedRole(err)
+		}
+		return
+	}
 	var err error
 	role := "follows " + string(v.Leader)
 	switch v.Leader {
@@ -335,6 +359,9 @@ func (p *process) publish(publisher, pad int) {
 	}
 }
 
+// Size implements commitlog.Entry.
+func (e *entry) Size() int { return commitlog.RecordBytes(1 + len(e.name) + e.pad) }
+
 // AppendTo implements commitlog.Entry.
 func (e *entry) AppendTo(b *commitlog.Builder) {
 	record := b.Next(1 + len(e.name) + e.pad)
@@ -401,6 +428,12 @@ func (s *positions) Replace(snapshot []byte) error {
 	return nil
 }
 
+// Update implements replication.Positions.
+func (s *positions) Update(update []byte) error { return s.Replace(update) }
+
+// Cut implements replication.Positions.
+func (s *positions) Cut(seq.Offset) error { return nil }
+
 // Advance implements replication.Positions.
 func (s *positions) Advance(change []byte) error {
 	s.mu.Lock()
@@ -426,12 +459,22 @@ func (p *process) share(t *coord.Term) {
 		return
 	}
 	p.w.sharing.Add(1)
-	t.SharePositions(raw, func(err error) {
+	done := func(err error) {
 		p.w.sharing.Add(-1)
 		p.life.RLock()
 		defer p.life.RUnlock()
 		if err == nil && !p.dead {
 			p.w.sharedPositions(number, t.Epoch())
 		}
-	})
+	}
+	// Every other one is an update, and now and then a snapshot takes the place of
+	// all up to it.
+	if p.sharedIn != t.Epoch() || number%2 == 0 {
+		p.sharedIn = t.Epoch()
+		t.SharePositions(raw, done)
+		return
+	}
+	if fold := t.ShareUpdate(raw, done); number%8 == 1 {
+		fold(raw)
+	}
 }

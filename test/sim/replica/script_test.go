@@ -11,6 +11,8 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -69,10 +71,29 @@ func (w *world) publish(number int, rnd *rand.Rand, stop <-chan struct{}) {
 		}
 		if p := w.nodes[rnd.IntN(len(w.nodes))].running(); p != nil {
 			for range 1 + rnd.IntN(3) {
-				p.publish(number, rnd.IntN(60))
+				p.publish(number, w.plan.padding(rnd))
 			}
 		}
 	}
+}
+
+// padding returns how many bytes a message has beside its name: few, or about as
+// many as the limits allow, or more.
+func (p *plan) padding(rnd *rand.Rand) int {
+	if rnd.IntN(20) != 0 {
+		return rnd.IntN(60)
+	}
+	near := []int{p.sizes.Window, p.sizes.Forming, p.sizes.Body, p.sizes.Entry, p.sizes.Frame}
+	return max(0, near[rnd.IntN(len(near))]-rnd.IntN(40))
+}
+
+// sizes returns the limits that the replicas go by.
+func (w *world) sizes() limit.Sizes {
+	s := w.plan.sizes
+	if w.twist != nil && w.twist.sizes != nil {
+		w.twist.sizes(&s)
+	}
+	return s
 }
 
 // elect is a controller. It sees who is gone, late, and gives partitions leaders
@@ -135,7 +156,11 @@ func (w *world) fault() {
 		w.cutAllPower()
 	case k < 33:
 		w.wipe(n, p)
-	case k < 36:
+	case k < 34, w.plan.harm && k >= 80 && k < 87:
+		w.remember(n, p)
+	case k < 36, w.plan.harm && k >= 87:
+		w.harm(n)
+	case k < 38:
 		n.mu.Lock()
 		n.broken = true
 		n.mu.Unlock()
@@ -159,6 +184,9 @@ func (w *world) fault() {
 	case k < 86:
 		w.trace.Add("%s is cut from the metadata", n.id)
 		n.metaCut.Store(true)
+	case k < 89:
+		w.trace.Add("the queue from %s to %s is full now and then", n.id, m.id)
+		w.net.setBusy(edge{n.id, m.id}, 1+w.rnd.IntN(20))
 	case k < 94:
 		w.trace.Add("everybody reaches the metadata")
 		for _, n := range w.nodes {
@@ -177,7 +205,7 @@ func (w *world) crash() vfs.Crash {
 func (w *world) cutPower(n *node, p *process) {
 	if !w.plan.sync.Always() {
 		part, _ := w.reg.view()
-		if len(part.ISR) < 2 || time.Since(w.lastCut) < 2*time.Second {
+		if len(part.ISR) < 2 || time.Since(w.lastCut) < 2*time.Second || time.Since(w.lastWipe) < 2*time.Second {
 			return
 		}
 		w.lastCut = time.Now()
@@ -229,7 +257,8 @@ func (w *world) cutAllPower() {
 // wipe replaces a machine's disk by an empty one, where everybody else has all.
 func (w *world) wipe(n *node, p *process) {
 	part, _ := w.reg.view()
-	if len(part.ISR) < len(part.Replicas) || len(part.ISR) < 2 || time.Since(w.lastWipe) < time.Second {
+	if len(part.ISR) < len(part.Replicas) || len(part.ISR) < 2 || time.Since(w.lastWipe) < time.Second ||
+		!w.plan.sync.Always() && time.Since(w.lastCut) < 2*time.Second {
 		return
 	}
 	for _, n := range w.nodes {
@@ -244,7 +273,7 @@ func (w *world) wipe(n *node, p *process) {
 	p.kill(vfs.Crash{}, "gets a new disk")
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.disk, n.empty, n.boot = vfs.NewCrashable(), true, n.boot+"'"
+	n.disk, n.empty, n.boot, n.lastLog, n.committed = vfs.NewCrashable(), true, n.boot+"'", nil, 0
 }
 
 // heal ends all faults.
@@ -294,16 +323,23 @@ func (w *world) recover() {
 // unsettled returns what is not as it must be in the end; "": nothing.
 func (w *world) unsettled() string {
 	part, _ := w.reg.view()
-	if len(part.ISR) < len(part.Replicas) || part.Leader == "" {
+	for _, n := range w.nodes {
+		if n.running() == nil {
+			return string(n.id) + " is down"
+		}
+	}
+	if len(part.ISR) < len(part.Replicas) || part.Leader == "" || len(part.Suspects) > 0 {
 		return "leader " + string(part.Leader) + ", in sync are " + join(part.ISR) + w.states()
 	}
 	return ""
 }
 
 // compareCopies wants all replicas to hold the same bytes and to know that they
-// are committed. Nothing is published any more.
+// are committed. Nothing is published any more. A disk that was harmed may hold
+// damage that nothing has read yet: it must be told from data, and another copy
+// must be intact.
 func (w *world) compareCopies() {
-	var first *commitlog.Log
+	var intact *commitlog.Log
 	for _, n := range w.nodes {
 		p := n.running()
 		if p == nil {
@@ -311,19 +347,37 @@ func (w *world) compareCopies() {
 			return
 		}
 		log := p.replica.Log()
-		if first == nil {
-			first = log
+		_, err := recordsIn(log, log.Start(), log.End())
+		n.mu.Lock()
+		harmed := n.harmed
+		n.mu.Unlock()
+		switch {
+		case err != nil && (!harmed || fate.Of(err) != fate.Corrupt):
+			w.wrong("the copy of %s cannot be read: %v", n.id, err)
+		case err != nil:
+			w.trace.Add("%s holds damage that nothing has read: %v", n.id, err)
+		case intact == nil:
+			intact = log
+		default:
+			w.compareWith(intact, n.id, log)
 		}
-		if log.End() != first.End() || log.CommittedEnd() != first.End() {
-			w.wrong("the copies are not even%s", w.states())
-			return
-		}
-		from := max(first.Start(), log.Start())
-		a, errA := recordsIn(first, from, first.End())
-		b, errB := recordsIn(log, from, log.End())
-		if errA != nil || errB != nil || !slices.Equal(a, b) {
-			w.wrong("the copy of %s is another one: %v, %v", n.id, errA, errB)
-		}
+	}
+	if intact == nil {
+		w.wrong("no copy is intact")
+	}
+}
+
+// compareWith compares a copy with another one.
+func (w *world) compareWith(first *commitlog.Log, id meta.NodeID, log *commitlog.Log) {
+	if log.End() != first.End() || log.CommittedEnd() != first.End() {
+		w.wrong("the copies are not even%s", w.states())
+		return
+	}
+	from := max(first.Start(), log.Start())
+	a, errA := recordsIn(first, from, first.End())
+	b, errB := recordsIn(log, from, log.End())
+	if errA != nil || errB != nil || !slices.Equal(a, b) {
+		w.wrong("the copy of %s is another one: %v, %v", id, errA, errB)
 	}
 }
 

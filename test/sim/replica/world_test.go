@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/internal/simtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -31,6 +32,8 @@ type plan struct {
 	publishTimeout time.Duration
 	metaLag        time.Duration // at most, for each command
 	publishers     int
+	harm           bool        // disks are damaged often
+	sizes          limit.Sizes // scaled down; some messages are about as large as they allow
 	chaos          time.Duration
 	pause          time.Duration // at most, between two faults
 }
@@ -47,7 +50,9 @@ func newPlan(rnd *rand.Rand) plan {
 	if rnd.IntN(3) == 0 {
 		p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond}
 	}
+	p.harm = rnd.IntN(4) == 0
 	p.minISR = p.replicas/2 + 1
+	p.sizes = limit.Of(4 << 10)
 	p.nodes = p.replicas
 	return p
 }
@@ -86,8 +91,12 @@ type node struct {
 	disk      *vfs.Mem   // of the next process
 	process   *process   // nil: none runs
 	boot      string
-	empty     bool // the disk holds nothing, and the metadata does not know
-	broken    bool // its disk fails
+	empty     bool       // the disk holds nothing, and the metadata does not know
+	broken    bool       // its disk fails
+	lostPower bool       // once
+	harmed    bool       // what its disk had was changed, once
+	lastLog   *vfs.Mem   // what it may be put back to; nil: nothing was kept
+	committed seq.Offset // the highest that its processes knew since its disk was last harmed
 	downSince time.Time
 }
 
@@ -109,6 +118,7 @@ type lead struct {
 	start  seq.Offset
 	log    []string
 	number uint64
+	harmed bool // its disk was: it may have begun without what was acknowledged, to yield
 }
 
 func newWorld(t *testing.T, seed uint64, tw *twist) *world {
@@ -117,7 +127,10 @@ func newWorld(t *testing.T, seed uint64, tw *twist) *world {
 		t: t, rnd: rnd, plan: newPlan(rnd), twist: tw, trace: simtest.NewTrace(), reg: newRegister(seed), net: newNetwork(seed),
 		history: simtest.NewHistory(), leads: map[seq.Epoch]*lead{}, shared: map[seq.Epoch]uint64{},
 	}
-	w.net.twist = tw
+	w.net.twist, w.net.maxFrame = tw, w.plan.sizes.Frame
+	w.net.tooBig = func(kind uint8, size int) {
+		w.wrong("a request of kind %d has %d bytes, a frame takes %d", kind, size, w.plan.sizes.Frame)
+	}
 	if tw != nil && tw.noCompare {
 		w.reg.noCompare, w.reg.late = true, 60
 	}
@@ -171,6 +184,9 @@ func (w *world) led(p *process, v coord.View) {
 		return
 	}
 	l.log = names
+	p.node.mu.Lock()
+	l.harmed = p.node.harmed
+	p.node.mu.Unlock()
 	w.history.Acknowledged(func(name string, at, epoch uint64) {
 		if epoch < uint64(v.Epoch) {
 			w.has(l, v.Epoch, name, seq.Offset(at), seq.Epoch(epoch))
@@ -199,8 +215,8 @@ func (w *world) led(p *process, v coord.View) {
 // has checks that a leader began with a message that was acknowledged in an
 // earlier epoch.
 func (w *world) has(l *lead, e seq.Epoch, name string, at seq.Offset, epoch seq.Epoch) {
-	if at < l.start {
-		return
+	if at < l.start || l.harmed {
+		return // finish looks whether it was lost
 	}
 	if i := int(at - l.start); i >= len(l.log) || l.log[i] != name {
 		w.wrong("%s leads at epoch %d without %s, acknowledged at %d in epoch %d", l.node, e, name, at, epoch)
@@ -244,7 +260,10 @@ func (w *world) unreadable(p *process, err error) {
 	p.life.RLock()
 	dead := p.dead
 	p.life.RUnlock()
-	if !dead && !p.mountBroken() {
+	p.node.mu.Lock()
+	harmed := p.node.harmed // what is damaged is left in the end to compareCopies
+	p.node.mu.Unlock()
+	if !dead && !harmed && !p.mountBroken() {
 		w.wrong("%s cannot read its log: %v", p.node.id, err)
 	}
 }
@@ -291,6 +310,7 @@ func (w *world) sample(p *process) {
 		w.wrong("%s: the committed end went from %d back to %d", p.node.id, p.committed, committed)
 	}
 	p.committed = max(committed, p.committed)
+	p.knows(p.committed)
 	p.seen = max(p.seen, log.Start())
 	records, err := recordsIn(log, p.seen, committed)
 	if err != nil {

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type repairOptions struct {
+	req  api.RepairPartition
+	sure confirmation
+}
+
+func newPartitionRepairCommand(g *globals) *cobra.Command {
+	var o repairOptions
+	cmd := &cobra.Command{
+		Use:   "repair TOPIC/PARTITION",
+		Short: "List damaged and set-aside copies of a partition, and release them",
+		Long: `List the copies of a partition on all nodes, the damaged ranges of those in use, and the copies that
+were set aside, with the reason why each is kept. Without flags nothing is changed.
+
+Consumers pass over the damaged ranges of the only in-sync copy by themselves. A set-aside copy is
+deleted as soon as an in-sync replica on its node reaches as far; any other waits for --discard.
+--accept-loss clears data_lost from the health after the only replica lost its directory.`,
+		Example: `  brokerctl partition repair orders/0
+  brokerctl partition repair orders/0 --discard orders.17.0.4 --on n2
+  brokerctl partition repair orders/0 --accept-loss --on n1`,
+		Args: exactArgs("a TOPIC/PARTITION"), ValidArgsFunction: completePartitions(g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := parsePartition(args[0])
+			if err == nil {
+				err = o.validate()
+			}
+			if err != nil {
+				return err
+			}
+			return about(repairPartition(cmd, g, o, at), at.topic, "")
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *repairOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.req.Discard, "discard", "", "delete the set-aside copy of this `NAME`")
+	f.BoolVar(&o.req.AcceptLoss, "accept-loss", false, "the only replica lost its data, and the health is to forget it")
+	f.StringVar(&o.req.Node, "on", "", "the `NODE` that has the copy")
+	o.sure.addYes(cmd)
+}
+
+// changes says whether something is to be changed.
+func (o *repairOptions) changes() bool { return o.req.Discard != "" || o.req.AcceptLoss }
+
+func (o *repairOptions) validate() error {
+	switch {
+	case o.req.Discard != "" && o.req.AcceptLoss:
+		return usageError("--discard and --accept-loss exclude each other")
+	case o.changes() != (o.req.Node != ""):
+		return usageError("--on NODE belongs to --discard NAME or --accept-loss")
+	}
+	return nil
+}
+
+func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at partitionRef) error {
+	r, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Repair, error) {
+		return g.client.Repair(ctx, at.topic, at.partition)
+	})
+	if err != nil {
+		return err
+	}
+	if o.changes() {
+		warning := fmt.Sprintf("%s on %s was lost with its directory, and the health stops reporting it", at, o.req.Node)
+		if o.req.Discard != "" {
+			warning = fmt.Sprintf("deleting %s on %s cannot be undone: %s", o.req.Discard, o.req.Node, lostWith(r, o.req))
+		}
+		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+			return err
+		}
+		r, err = query(cmd.Context(), g, func(ctx context.Context) (*api.Repair, error) {
+			return g.client.RepairPartition(ctx, at.topic, at.partition, o.req)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return g.show(cmd, repairView(r))
+}
+
+// lostWith says what a set-aside copy has that no in-sync copy has, as far as is known.
+func lostWith(r *api.Repair, req api.RepairPartition) string {
+	k := slices.IndexFunc(r.SetAside, func(s api.SetAsideCopy) bool { return s.Node == req.Node && s.Name == req.Discard })
+	if k < 0 {
+		return "no such copy is listed"
+	}
+	most := uint64(0)
+	for _, c := range r.Copies {
+		if c.InSync && c.Open {
+			most = max(most, c.LogEnd)
+		}
+	}
+	switch s := r.SetAside[k]; {
+	case s.Unreadable != "":
+		return "what it holds is not known"
+	case s.LogEnd > most:
+		return fmt.Sprintf("%s behind offset %d are in no in-sync copy", plural(s.LogEnd-most, "message"), most)
+	}
+	return "an in-sync copy reaches as far, but may hold other messages"
+}
+
+func repairView(r *api.Repair) view {
+	name := partitionName(api.Partition{Topic: r.Topic, Partition: r.Partition})
+	return view{object: r, names: []string{name}, text: func(p *page) {
+		t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "STATE")
+		for _, c := range r.Copies {
+			if !c.Open {
+				t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), "", "", "", "not open, see the node's log")
+				continue
+			}
+			t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), repairState(c))
+		}
+		p.table(t)
+		for _, c := range r.Copies {
+			damageLines(p, c.Node, c.Damage)
+		}
+		if len(r.SetAside) > 0 {
+			p.line("")
+			t := newTable("SET ASIDE ON", "NAME", "FIRST", "COMMITTED", "END", "WAITS", "KEPT BECAUSE", "+PATH")
+			for _, s := range r.SetAside {
+				t.row(s.Node, s.Name, count(s.LogStart), count(s.CommittedEnd), count(s.LogEnd), yesOrNo(s.Waits), s.Why+prefixed(": ", s.Unreadable), s.Path)
+			}
+			p.table(t)
+			for _, s := range r.SetAside {
+				damageLines(p, s.Node, s.Damage)
+			}
+		}
+		if len(r.MissingNodes) > 0 {
+			p.line("")
+			p.line("warning: no answer from %s: copies there are not listed", list(r.MissingNodes))
+		}
+	}}
+}
+
+// repairState says in a word or two what is wrong with a copy in use.
+func repairState(c api.RepairCopy) string {
+	switch {
+	case c.Lost:
+		return "LOST ITS DATA"
+	case c.Refusing:
+		return "REFUSES ITS LEADER"
+	case c.Damaged, len(c.Damage) > 0:
+		return "DAMAGED"
+	}
+	return "intact"
+}
+
+// damageLines lists damaged ranges.
+func damageLines(p *page, node string, all []api.DamageRange) {
+	for _, d := range all {
+		offsets := fmt.Sprintf("offsets %d to %d cannot be read", d.From, d.Next-1)
+		if d.From == d.Next {
+			offsets = "no offset is lost"
+		}
+		p.line("damaged on %s: %s: %s byte %d", node, offsets, d.File, d.Position)
+	}
+}
+
+func yesOrNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// failingOver is a cluster of two of which the first node leads and soon ends.
+func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBroker {
+	t.Helper()
+	b := newFakeBroker(t)
+	asked := 0
+	topic := func(leader string) api.Topic {
+		out := api.Topic{Name: "orders"}
+		for i := range partitions {
+			out.Partitions = append(out.Partitions, api.Partition{Partition: i, Leader: leader})
+		}
+		return out
+	}
+	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
+		if asked++; asked <= 2 { // the node that is asked has not noticed at once
+			return topic("n1")
+		}
+		return topic("n2")
+	})
+	b.set("GET /v1/topics/orders/channels/c", api.Channel{Topic: "orders", Name: "c"})
+	b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", TCPAddress: first.address}, {ID: "n2", TCPAddress: second.address}}})
+	return b
+}
+
+// A tail whose node ends goes on at the node that leads then, and says so.
+func TestATailGoesOnWhenItsNodeEnds(t *testing.T) {
+	first, second := newFakeNSQ(t, "one", "two"), newFakeNSQ(t, "three", "four")
+	first.dieAfter = 2
+	r := failingOver(t, first, second, 1).brokerctl(t, "message", "tail", "orders/c", "-n", "4")
+	if r.exit != exitOK || r.stdout != "one\ntwo\nthree\nfour\n" {
+		t.Errorf("exit %d, stdout %q", r.exit, r.stdout)
+	}
+	for _, want := range []string{"the connection to " + first.address + " ended", "connected to " + second.address} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("stderr %q lacks %q", r.stderr, want)
+		}
+	}
+}
+
+// A channel that was deleted is not made again by whoever consumed from it.
+func TestATailEndsWithItsChannel(t *testing.T) {
+	first, second := newFakeNSQ(t, "one"), newFakeNSQ(t, "two")
+	first.dieAfter = 1
+	b := failingOver(t, first, second, 1)
+	b.set("GET /v1/topics/orders/channels/c", api.Error{Code: api.CodeNotFound, Message: "not found"})
+	if r := b.brokerctl(t, "message", "tail", "orders/c"); r.exit != exitNotFound || !strings.Contains(r.stderr, "channel orders/c was deleted") {
+		t.Errorf("exit %d, stderr %q", r.exit, r.stderr)
+	}
+}
+
+// A bench whose node ends goes on elsewhere: what was not answered counts as failed,
+// and all else is published.
+func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
+	first, second := newFakeNSQ(t), newFakeNSQ(t)
+	first.dieAfter = 10
+	r := failingOver(t, first, second, 1).brokerctl(t, "bench", "pub", "orders", "--messages", "100", "--batch", "1", "--window", "1")
+	stored, _, _ := first.outcome()
+	more, _, _ := second.outcome()
+	if r.exit != exitPartial || stored != 9 || more != 90 || !strings.Contains(r.stdout, "published 99") || !strings.Contains(r.stdout, "1 failed") {
+		t.Errorf("exit %d, stdout %q, stored %d and %d", r.exit, r.stdout, stored, more)
+	}
+	if !strings.Contains(r.stderr, "connected to "+second.address) {
+		t.Errorf("stderr %q", r.stderr)
+	}
+}
+
+// Traffic without keys goes to all partitions in turn, a batch each.
+func TestBenchTrafficGoesToAllPartitions(t *testing.T) {
+	nsq := newFakeNSQ(t)
+	b := withNSQ(t, nsq)
+	topic := api.Topic{Name: "orders"}
+	for i := range 3 {
+		topic.Partitions = append(topic.Partitions, api.Partition{Partition: i, Leader: "n1"})
+	}
+	b.set("GET /v1/topics/orders", topic)
+	report(t, b, "bench", "pub", "orders", "--messages", "120", "--batch", "10", "--producers", "2")
+	var got []string
+	for where, batches := range nsq.stored {
+		got = append(got, fmt.Sprintf("%s:%d", where, batches))
+	}
+	slices.Sort(got)
+	for _, where := range []string{"0", "1", "2"} {
+		if nsq.stored[where] < 3 {
+			t.Errorf("batches by partition: %v, want about 4 of 12 each", got)
+			break
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("batches by partition: %v", got)
+	}
+}
+
+// A tail of a topic goes on with the nodes that answer, names those that do not, and
+// shows what they have when they answer again.
+func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
+	b := newFakeBroker(t)
+	asked := 0
+	b.set("GET /v1/topics/orders", func(*http.Request, []byte) any {
+		asked++
+		out := api.Topic{Name: "orders", Partitions: []api.Partition{
+			{Partition: 0, Leader: "n1", CommittedEnd: 1}, {Partition: 1, Leader: "n2", CommittedEnd: 1},
+		}}
+		switch {
+		case asked <= 2:
+			out.Partitions[1] = api.Partition{Partition: 1, Leader: "n2", MissingNodes: []string{"n2"}}
+			out.MissingNodes = []string{"n2"}
+		case asked == 3:
+			return api.Error{Code: api.CodeUnavailable, Message: "no answer from n1"}
+		}
+		return out
+	})
+	text := func(s string) *string { return &s }
+	peeks := 0
+	b.set("GET /v1/topics/orders/messages", func(*http.Request, []byte) any {
+		peeks++
+		body := fmt.Sprint("message ", peeks)
+		return api.PeekedList{Messages: []api.Peeked{{Partition: peeks - 1, Body: []byte(body), Text: text(body)}}}
+	})
+	r := b.brokerctl(t, "message", "tail", "orders", "--from", "start", "-n", "2")
+	if r.exit != exitOK || r.stdout != "message 1\nmessage 2\n" {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
+	}
+	for _, want := range []string{"no answer from n2", "no answer from n1: trying again", "all partitions answer again"} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("stderr %q lacks %q", r.stderr, want)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"log/slog"
+	"math"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/config"
+)
+
+// Parts of what there is that clients may have.
+const (
+	clientFiles   = 4 // of so many file descriptors, clients may have all but one part
+	addressShare  = 2 // one address may have one of so many parts of the connections
+	crowdTellsOf  = 10 * time.Second
+	leastOfCrowds = 64
+)
+
+// crowd bounds the connections of clients, over all listeners that it wraps: in all, so
+// that the node has descriptors left for its files and the other nodes, and for each
+// address, so that one client cannot take all. Loopback is not bounded by address: who
+// is there has other means. It may be used by many goroutines.
+type crowd struct {
+	max, maxAddress int
+	log             *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	all     int
+	of      map[string]int // by address; none is 0
+	told    time.Time      // when a refusal was told of last
+	refused int            // since then
+}
+
+// newCrowd returns the bounds for a process that may open so many files.
+func newCrowd(files uint64, l *config.Limits, log *slog.Logger) *crowd {
+	most := int(min(files-files/clientFiles, math.MaxInt32))
+	share := most
+	if l.MaxConnections > 0 {
+		share = min(most, l.MaxConnections)
+	}
+	ofAddress := cmp.Or(l.MaxOfAddress, max(share/addressShare, leastOfCrowds))
+	return &crowd{max: max(most, leastOfCrowds), maxAddress: ofAddress, log: log, of: map[string]int{}}
+}
+
+// openFiles returns how many files the process may have open.
+func openFiles() uint64 {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
+		return math.MaxInt32
+	}
+	return l.Cur
+}
+
+// enter counts a connection from an address, if there is room for it. leave is to be
+// called when it has ended.
+func (c *crowd) enter(address net.Addr, now time.Time) (leave func(), ok bool) {
+	key := ""
+	if at, tcp := address.(*net.TCPAddr); tcp && !at.IP.IsLoopback() {
+		key = at.IP.String()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all >= c.max || key != "" && c.of[key] >= c.maxAddress {
+		c.refuseLocked(address, now)
+		return nil, false
+	}
+	c.all++
+	if key != "" {
+		c.of[key]++
+	}
+	return sync.OnceFunc(func() { c.left(key) }), true
+}
+
+// refuseLocked tells of a refusal, but not of each: whoever makes too many connections
+// would fill the log, too.
+func (c *crowd) refuseLocked(address net.Addr, now time.Time) {
+	c.refused++
+	if !c.told.IsZero() && now.Sub(c.told) < crowdTellsOf {
+		return
+	}
+	c.log.Warn("connections are refused: too many from one address, or in all", "remote", address.String(), "refused", c.refused,
+		"of_this_address", c.of[hostOf(address.String(), "")], "limit_of_an_address", c.maxAddress, "all", c.all, "limit", c.max)
+	c.told, c.refused = now, 0
+}
+
+func (c *crowd) left(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if key == "" {
+		return
+	}
+	if c.of[key]--; c.of[key] == 0 {
+		delete(c.of, key)
+	}
+}
+
+// bound has connections that l accepts counted, and those that are too many closed.
+func (c *crowd) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
+
+type boundListener struct {
+	net.Listener
+	crowd *crowd
+}
+
+// Accept implements net.Listener.
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		leave, ok := l.crowd.enter(conn.RemoteAddr(), time.Now())
+		if !ok {
+			_ = conn.Close()
+			continue
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			return &boundTCP{tcp, leave}, nil
+		}
+		return &boundConn{conn, leave}, nil
+	}
+}
+
+// boundTCP keeps what a TCP connection can do beside net.Conn.
+type boundTCP struct {
+	*net.TCPConn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *boundTCP) Close() error { c.leave(); return c.TCPConn.Close() }
+
+type boundConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *boundConn) Close() error { c.leave(); return c.Conn.Close() }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/config"
+)
+
+func from(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
+
+func TestNobodyTakesAllConnections(t *testing.T) {
+	var said bytes.Buffer
+	c := newCrowd(400, &config.Limits{MaxConnections: 200}, slog.New(slog.NewTextHandler(&said, nil)))
+	now := time.Unix(1000, 0)
+	if own := newCrowd(400, &config.Limits{MaxConnections: 200, MaxOfAddress: 7}, slog.New(slog.DiscardHandler)); own.maxAddress != 7 {
+		t.Errorf("an address may have %d where 7 are set", own.maxAddress)
+	}
+	if c.max != 300 || c.maxAddress != 100 {
+		t.Fatalf("limits are %d, and %d of an address", c.max, c.maxAddress)
+	}
+	var leave func()
+	enter := func(ip string) bool {
+		l, ok := c.enter(from(ip), now)
+		if ok {
+			leave = l
+		}
+		return ok
+	}
+	for i := range 100 {
+		if !enter("192.0.2.1") {
+			t.Fatalf("connection %d of an address is refused", i)
+		}
+	}
+	for range 50 {
+		if enter("192.0.2.1") {
+			t.Fatal("one address has more than its part")
+		}
+	}
+	if n := strings.Count(said.String(), "\n"); n != 1 {
+		t.Errorf("%d lines for 50 refusals: %s", n, said.String())
+	}
+	now = now.Add(crowdTellsOf)
+	enter("192.0.2.1")
+	if !strings.Contains(said.String(), "refused=50") {
+		t.Errorf("what was not told is not counted: %s", said.String())
+	}
+	if !enter("192.0.2.2") {
+		t.Error("another address is refused")
+	}
+	for range 199 {
+		if !enter("127.0.0.1") {
+			t.Fatal("loopback is bounded by address")
+		}
+	}
+	if enter("127.0.0.1") || enter("192.0.2.3") {
+		t.Error("no descriptors are left for the node")
+	}
+	leave()
+	leave()
+	if !enter("192.0.2.3") || enter("192.0.2.3") {
+		t.Error("one place is free after one connection has ended")
+	}
+}
+
+// one is a listener that accepts what it is given.
+type one struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (l one) Accept() (net.Conn, error) {
+	c, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func TestAConnectionThatIsTooManyIsClosed(t *testing.T) {
+	c := newCrowd(400, &config.Limits{MaxConnections: 200}, slog.New(slog.DiscardHandler))
+	c.max = 1
+	conns := make(chan net.Conn, 3)
+	var ends []net.Conn
+	for range 3 {
+		near, far := net.Pipe()
+		ends = append(ends, near)
+		conns <- far
+	}
+	close(conns)
+	l := c.bound(one{conns: conns})
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(); err == nil { // the second and the third are over the limit
+		t.Error("a second connection is taken")
+	}
+	for _, end := range ends[1:] {
+		if _, err := end.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("read %v", err)
+		}
+	}
+	_ = first.Close()
+	if c.all != 0 {
+		t.Errorf("%d are counted after the end", c.all)
+	}
+}

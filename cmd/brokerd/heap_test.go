@@ -1,0 +1,53 @@
+package main
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+)
+
+// TestTheHeapFloorCountsForTheCollector holds that the collector lets a node that keeps
+// nothing throw away as much as the floor before it runs.
+func TestTheHeapFloorCountsForTheCollector(t *testing.T) {
+	onHeapFloor(func() int {
+		runtime.GC()
+		goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(goal)
+		if got := goal[0].Value.Uint64(); got < 2*heapFloorBytes {
+			t.Errorf("the collector runs at %d bytes, with a floor of %d", got, heapFloorBytes)
+		}
+		return 0
+	})
+}
+
+func TestGarbageIsCollectedOnceTheProcessIsIdle(t *testing.T) {
+	const mb = 1 << 20
+	var allocated, live uint64
+	collections := 0
+	c := idleCollector{
+		read:    func() (uint64, uint64) { return allocated, live },
+		collect: func() { collections++; allocated += mb / 4 },
+	}
+	for i, step := range []struct {
+		adds, live uint64
+		want       int // collections until then
+	}{
+		{adds: 3 * mb, live: 17 * mb, want: 0},  // it starts: too little to be worth it
+		{adds: 10 * mb, live: 17 * mb, want: 0}, // busy
+		{adds: 4 * mb, live: 17 * mb, want: 1},  // idle
+		{adds: mb, live: 17 * mb, want: 1},      // and has been collected
+		{adds: mb, live: 17 * mb, want: 1},
+		{adds: mb, live: 17 * mb, want: 1},
+		{adds: mb, live: 17 * mb, want: 2},                       // little by little
+		{adds: 100 * mb, live: heapFloorBytes + 400*mb, want: 2}, // busy
+		{adds: 0, live: heapFloorBytes + 400*mb, want: 2},        // a quarter of what is in use
+		{adds: 100 * mb, live: heapFloorBytes + 400*mb, want: 2},
+		{adds: 0, live: heapFloorBytes + 400*mb, want: 3}, // half
+	} {
+		allocated, live = allocated+step.adds, step.live
+		c.look()
+		if collections != step.want {
+			t.Errorf("step %d: %d collections, not %d", i, collections, step.want)
+		}
+	}
+}

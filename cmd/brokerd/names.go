@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin"
+)
+
+// ownNames are the names that this node is asked under.
+func (n *brokerNode) ownNames() admin.Hosts {
+	a := &n.c.Advertise
+	names := append([]string{a.Host}, n.c.Options.Web.AllowedHosts...)
+	for _, address := range []string{a.TCP, a.HTTP, a.HTTPS, a.Lookup, a.Cluster} {
+		names = append(names, hostOf(address, a.Host))
+	}
+	if hostname, err := os.Hostname(); err == nil {
+		names = append(names, hostname)
+	}
+	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+		names = append(names, searchDomains(string(text))...)
+	}
+	return admin.NewHosts(names)
+}
+
+// searchDomains returns the domains in which this machine looks for names of one word,
+// as its resolver is told, each with a dot before it. They are its owner's; one that is
+// a single word could be everybody's.
+func searchDomains(resolvConf string) (domains []string) {
+	for line := range strings.Lines(resolvConf) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "search" && words[0] != "domain" {
+			continue
+		}
+		for _, domain := range words[1:] {
+			if domain = strings.Trim(domain, "."); strings.Contains(domain, ".") {
+				domains = append(domains, "."+domain)
+			}
+		}
+	}
+	return domains
+}

@@ -1,0 +1,396 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/internal/nsqdfiles"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+const (
+	// importMarker says in a data directory what of nsqd's it was made from.
+	importMarker = "nsqd-import.json"
+	// importingSuffix names the data directory while it is made. An import that does
+	// not end leaves it, and the next start replaces it.
+	importingSuffix = ".importing"
+	// importBatch bounds the bytes of the messages that are stored together.
+	importBatch = 4 << 20
+	// importBatchCount bounds their number.
+	importBatchCount = 4096
+)
+
+// nsqdImport brings what an nsqd has left in its data path into a data directory that
+// is not there yet. Everything is stored in a directory beside it, which then gets the
+// name: killed at any moment, the next start finds all of it or imports from the beginning. nsqd's files
+// are read and not touched.
+type nsqdImport struct {
+	path    string // nsqd's data path
+	options config.Options
+	log     *slog.Logger
+	level   *slog.LevelVar
+}
+
+// importStamp is the content of importMarker.
+type importStamp struct {
+	At       time.Time                  `json:"at"`
+	Topics   int                        `json:"topics"`
+	Messages int                        `json:"messages"`
+	Files    map[string]nsqdfiles.Stamp `json:"files"` // as they were
+}
+
+// importNsqd imports what an nsqd has left, once, before the node is started. A signal
+// ends it, and nothing was imported then.
+func (p *program) importNsqd(ctx context.Context, loaded *config.Loaded, log *slog.Logger, level *slog.LevelVar) error {
+	i := &nsqdImport{filepath.Dir(loaded.Options.DataDir), loaded.Options, log, level}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-p.signals:
+				if s != syscall.SIGHUP {
+					cancel(errStopped)
+				}
+			}
+		}
+	})
+	watching.Go(func() { keepAsking(ctx, "importing what nsqd has left in "+i.path) })
+	err := i.run(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errStopped) {
+		log.Warn("the import was stopped: nothing was imported; the next start imports from the beginning")
+		return silent{exitOK}
+	}
+	return err
+}
+
+// run imports, unless there is nothing to import or it was done before.
+func (i *nsqdImport) run(ctx context.Context) error {
+	present, err := nsqdfiles.Present(i.path)
+	if err != nil {
+		return exitWith(exitDisk, err)
+	}
+	if !present {
+		return nil
+	}
+	lock, err := lockNsqd(i.path)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	stamp, err := readStamp(i.options.DataDir)
+	if err != nil {
+		return err
+	}
+	if stamp != nil {
+		return i.unchanged(stamp)
+	}
+	d, err := nsqdfiles.Read(i.path)
+	if err != nil {
+		return exitWith(exitDisk, fmt.Errorf("import from nsqd: nothing was imported: %w", err))
+	}
+	if err := checkNames(d); err != nil {
+		return exitWith(exitDisk, fmt.Errorf("import from nsqd: nothing was imported: %w", err))
+	}
+	used, err := hasData(i.options.DataDir)
+	switch {
+	case err != nil:
+		return exitWith(exitDisk, err)
+	case used && d.Messages() == 0:
+		i.log.Warn("nsqd's topics are not imported: there is data already", "dir", i.options.DataDir)
+		return nil
+	case used:
+		return exitWith(exitConfig, fmt.Errorf("%d messages of nsqd wait in %s, and %s has data already: move nsqd's files away if they are not needed, or the directory, to import them into a new one",
+			d.Messages(), i.path, i.options.DataDir))
+	case len(i.options.Cluster.Join) > 0 || i.options.Cluster.BootstrapExpect > 1:
+		return exitWith(exitConfig, fmt.Errorf("import from nsqd: it makes a cluster of one, which others join: start once without --join and --bootstrap-expect, or move nsqd's files out of %s", i.path))
+	}
+	return i.all(ctx, d)
+}
+
+// all imports everything, or nothing.
+func (i *nsqdImport) all(ctx context.Context, d *nsqdfiles.Dir) error {
+	began, temp := time.Now(), i.options.DataDir+importingSuffix
+	i.log.Info("importing what nsqd has left", "from", i.path, "topics", len(d.Topics), "messages", d.Messages())
+	for _, note := range d.Notes {
+		i.log.Warn("import from nsqd", "note", note)
+	}
+	if err := os.RemoveAll(temp); err != nil {
+		return exitWith(exitDisk, err)
+	}
+	err := i.into(ctx, temp, d)
+	if err == nil {
+		err = i.complete(temp, d)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("import from nsqd: nothing was imported, and nsqd's files are as they were: %w", err), os.RemoveAll(temp))
+	}
+	i.log.Info("imported what nsqd has left; its files are kept and are not needed any more", "topics", len(d.Topics), "messages", d.Messages(), "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// into stores everything in a data directory that is made for it.
+func (i *nsqdImport) into(ctx context.Context, dir string, d *nsqdfiles.Dir) error {
+	o := i.options
+	o.DataDir, o.Listen, o.LookupdTCPAddresses = dir, config.Listen{}, nil
+	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
+		return err
+	}
+	ls := &listeners{}
+	opened, err := openBroker(ctx, nodeConfig{
+		Options: o, Advertise: advertised(o.Advertise, ls, o.Advertise.Host), Listeners: ls, Log: i.log, Level: i.level,
+		Version: nsqVersion, Lookupds: &lookupds{nil, &atomic.Pointer[lookupd.Announcer]{}},
+	})
+	if err != nil {
+		return err
+	}
+	to := importer{opened.(*brokerNode).broker, i.log}
+	for k := range d.Topics {
+		if err = to.topic(ctx, &d.Topics[k]); err != nil {
+			err = fmt.Errorf("topic %q: %w", d.Topics[k].Name, err)
+			break
+		}
+	}
+	return errors.Join(err, opened.Close())
+}
+
+// complete marks what was stored as complete and gives it its name.
+func (i *nsqdImport) complete(temp string, d *nsqdfiles.Dir) error {
+	content, err := json.MarshalIndent(importStamp{time.Now(), len(d.Topics), d.Messages(), d.Files}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := vfs.WriteFileSynced(vfs.OS{}, filepath.Join(temp, importMarker), append(content, '\n')); err != nil {
+		return err
+	}
+	if err := removeLocks(i.options.DataDir); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, i.options.DataDir); err != nil {
+		return err
+	}
+	return vfs.OS{}.SyncDir(i.path)
+}
+
+// unchanged refuses files that nsqd has written since the import: their messages would
+// wait for nobody.
+func (i *nsqdImport) unchanged(stamp *importStamp) error {
+	now, err := nsqdfiles.Stamps(i.path)
+	if err != nil {
+		return exitWith(exitDisk, err)
+	}
+	var changed []string
+	for name, s := range now {
+		if was, known := stamp.Files[name]; !known || was != s {
+			changed = append(changed, name)
+		}
+	}
+	if len(changed) == 0 {
+		i.log.Info("nsqd's files were imported before", "at", stamp.At, "messages", stamp.Messages)
+		return nil
+	}
+	slices.Sort(changed)
+	return exitWith(exitConfig, fmt.Errorf("nsqd has written to %s since its files were imported at %s (%s): move its files away if their messages are not needed; to import them, too, move %s away, which has all that came since",
+		i.path, stamp.At.Format(time.RFC3339), strings.Join(changed[:min(3, len(changed))], ", "), i.options.DataDir))
+}
+
+// importer stores what nsqd had in a broker that nobody else uses.
+type importer struct {
+	b   *broker.Broker
+	log *slog.Logger
+}
+
+// topic stores a topic. What waited in one channel alone is finished in the others. What
+// had come to no channel follows, behind the pause if the topic is paused.
+func (m importer) topic(ctx context.Context, t *nsqdfiles.Topic) error {
+	if _, err := m.b.CreateTopic(ctx, t.Name, meta.TopicConfig{}); err != nil {
+		return err
+	}
+	for _, c := range t.Channels {
+		if err := m.b.CreateChannel(ctx, t.Name, c.Name, false); err != nil {
+			return fmt.Errorf("channel %q: %w", c.Name, err)
+		}
+	}
+	for k := range t.Channels {
+		if err := m.channel(ctx, t, &t.Channels[k]); err != nil {
+			return fmt.Errorf("channel %q: %w", t.Channels[k].Name, err)
+		}
+	}
+	if t.Paused {
+		if err := m.b.PauseTopic(ctx, t.Name, true); err != nil {
+			return err
+		}
+	}
+	if _, _, err := m.queue(ctx, t.Name, &t.Queue); err != nil {
+		return err
+	}
+	m.log.Info("imported a topic of nsqd", "topic", t.Name, "messages", t.Queue.Messages, "channels", len(t.Channels), "paused", t.Paused)
+	return nil
+}
+
+func (m importer) channel(ctx context.Context, t *nsqdfiles.Topic, c *nsqdfiles.Channel) error {
+	from, end, err := m.queue(ctx, t.Name, &c.Queue)
+	if err != nil {
+		return err
+	}
+	for _, other := range t.Channels {
+		if other.Name != c.Name && from < end {
+			if err := m.b.SkipMessages(t.Name, other.Name, 0, from, end); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Paused {
+		if err := m.b.PauseChannel(ctx, t.Name, c.Name, true); err != nil {
+			return err
+		}
+	}
+	m.log.Info("imported a channel of nsqd", "topic", t.Name, "channel", c.Name, "messages", c.Queue.Messages, "paused", c.Paused)
+	return nil
+}
+
+// queue publishes the messages of a queue to the topic's first partition and returns
+// where they lie.
+func (m importer) queue(ctx context.Context, name string, q *nsqdfiles.Queue) (from, end seq.Offset, err error) {
+	var batch []topic.Message
+	size, first := 0, true
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		r, err := m.publish(ctx, name, batch)
+		if err != nil {
+			return err
+		}
+		if first {
+			from, first = r.First, false
+		}
+		end = r.First + seq.Offset(r.Count)
+		batch, size = batch[:0], 0
+		return nil
+	}
+	err = q.Each(func(n nsqdfiles.Message) error {
+		if len(batch) > 0 && (size+len(n.Body) > importBatch || len(batch) == importBatchCount) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		batch = append(batch, topic.Message{Body: slices.Clone(n.Body)})
+		size += len(n.Body)
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	return from, end, err
+}
+
+func (m importer) publish(ctx context.Context, name string, messages []topic.Message) (broker.Receipt, error) {
+	done := make(chan broker.Receipt, 1)
+	m.b.Publish(ctx, broker.Publish{Topic: name, Partition: 0, Messages: messages, Done: func(r broker.Receipt) { done <- r }})
+	select {
+	case r := <-done:
+		return r, r.Err
+	case <-ctx.Done():
+		return broker.Receipt{}, context.Cause(ctx)
+	}
+}
+
+// checkNames refuses names that brokerd does not take.
+func checkNames(d *nsqdfiles.Dir) error {
+	for _, t := range d.Topics {
+		if !meta.ValidTopicName(t.Name) {
+			return fmt.Errorf("topic %q: brokerd takes no such name: rename it with nsqd's help, or take it out of %s", t.Name, nsqdfiles.MetadataFile)
+		}
+		for _, c := range t.Channels {
+			if !meta.ValidChannelName(c.Name) {
+				return fmt.Errorf("channel %q of topic %q: brokerd takes no such name: take it out of %s", c.Name, t.Name, nsqdfiles.MetadataFile)
+			}
+		}
+	}
+	return nil
+}
+
+// lockNsqd takes nsqd's own lock on its data path, so that none runs there meanwhile.
+func lockNsqd(path string) (io.Closer, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator's data path
+	if err != nil {
+		return nil, exitWith(exitDisk, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, exitWith(exitTemporary, fmt.Errorf("data path %s is in use, probably by an nsqd: stop it first", path))
+		}
+		return nil, exitWith(exitDisk, fmt.Errorf("lock %s: %w", path, err))
+	}
+	return f, nil
+}
+
+// readStamp returns what a data directory was made from; nil: not from nsqd's files.
+func readStamp(dir string) (*importStamp, error) {
+	content, err := os.ReadFile(filepath.Join(dir, importMarker)) //nolint:gosec // the node's own directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	if err != nil {
+		return nil, exitWith(exitDisk, err)
+	}
+	stamp := &importStamp{}
+	if err := json.Unmarshal(content, stamp); err != nil {
+		return nil, exitWith(exitDisk, fmt.Errorf("%s is damaged, and so it is not known what was imported from nsqd: %w", filepath.Join(dir, importMarker), err))
+	}
+	return stamp, nil
+}
+
+// hasData says whether a data directory holds more than its lock.
+func hasData(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != lockFile && e.Name() != holderFile }), err
+}
+
+// removeLocks empties a directory that holds a lock at most, so that another can take
+// its name.
+func removeLocks(dir string) error {
+	for _, name := range []string{lockFile, holderFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseNsqdsFiles keeps brokerd under its own name from a directory of nsqd's, whose
+// messages it would leave behind.
+func refuseNsqdsFiles(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, nsqdfiles.MetadataFile)); err != nil {
+		return nil //nolint:nilerr // nothing of nsqd's is to be seen
+	}
+	return exitWith(exitConfig, fmt.Errorf("data directory %s is the data path of an nsqd: \"brokerd nsqd --data-path %s\" imports what it holds; move %s away if it is not needed", dir, dir, nsqdfiles.MetadataFile))
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+func (p *program) positionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "positions", Short: "Read and reset the channel positions of a partition on disk",
+		Long: "Read and reset the channel positions of a partition on disk: DIR is the\npartition's directory, with its positions.* files.",
+	}
+	cmd.AddCommand(p.positionsDumpCommand(), p.positionsVerifyCommand(), p.positionsResetCommand())
+	return cmd
+}
+
+func checkOutput(output string) error {
+	if !slices.Contains(logOutputs(), output) {
+		return exitWith(exitUsage, fmt.Errorf("output %q is none of %s", output, strings.Join(logOutputs(), ", ")))
+	}
+	return nil
+}
+
+func (p *program) positionsDumpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "dump DIR", Short: "Print where every channel is", Args: cobra.ExactArgs(1),
+		Long: "Print where every channel is, as a start of the node would find it. Nothing is\nchanged.",
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return finish(dumpPositions(cmd.OutOrStdout(), args[0], *output))
+	}
+	return cmd
+}
+
+// channelLine is a channel as `positions dump` prints it.
+type channelLine struct {
+	Channel   string          `json:"channel"`
+	Version   uint64          `json:"version"`
+	Moves     uint64          `json:"moves"`
+	Floor     seq.Offset      `json:"floor"`
+	Finished  [][2]seq.Offset `json:"finished"` // ranges [from, end)
+	Deferred  []deferredLine  `json:"deferred"`
+	Attempted []attemptedLine `json:"attempted"`
+}
+
+type deferredLine struct {
+	Offset   seq.Offset `json:"offset"`
+	Due      time.Time  `json:"due"`
+	Attempts uint16     `json:"attempts"`
+}
+
+type attemptedLine struct {
+	Offset   seq.Offset `json:"offset"`
+	Attempts uint16     `json:"attempts"`
+}
+
+func channelLineOf(c *topic.ChannelPosition) channelLine {
+	line := channelLine{
+		Channel: c.Name, Version: c.Version, Moves: c.Moves, Floor: c.Position.Floor,
+		Finished: [][2]seq.Offset{}, Deferred: []deferredLine{}, Attempted: []attemptedLine{},
+	}
+	for _, r := range c.Position.Finished {
+		line.Finished = append(line.Finished, [2]seq.Offset{r.From, r.End})
+	}
+	for _, d := range c.Position.Deferred {
+		line.Deferred = append(line.Deferred, deferredLine{d.Offset, time.Unix(0, d.At).UTC(), d.Attempts})
+	}
+	for _, a := range c.Position.Attempted {
+		line.Attempted = append(line.Attempted, attemptedLine{a.Offset, a.Attempts})
+	}
+	return line
+}
+
+func dumpPositions(w io.Writer, dir, output string) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	r, err := topic.InspectPositions(vfs.OS{}, dir)
+	if err != nil {
+		return err
+	}
+	if r.Unreadable {
+		return exitWith(exitFailed, r.Damage)
+	}
+	lines := []channelLine{}
+	for i := range r.Channels {
+		lines = append(lines, channelLineOf(&r.Channels[i]))
+	}
+	encoder := json.NewEncoder(w)
+	switch output {
+	case "json":
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(lines)
+	case "ndjson":
+		for _, line := range lines {
+			if err := encoder.Encode(line); err != nil {
+				return fmt.Errorf("encode a channel: %w", err)
+			}
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CHANNEL\tVERSION\tMOVES\tFLOOR\tFINISHED\tDEFERRED\tATTEMPTED")
+	for _, l := range lines {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", l.Channel, l.Version, l.Moves, l.Floor, len(l.Finished), len(l.Deferred), len(l.Attempted))
+	}
+	return table.Flush()
+}
+
+func (p *program) positionsVerifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "verify DIR...", Short: "Check every byte of positions", Args: cobra.MinimumNArgs(1),
+		Long: "Check every byte of positions. The exit code is 1 if anything that had been on\ndisk cannot be read. A torn write is no damage: the version before it is used.",
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return finish(verifyPositions(cmd.OutOrStdout(), args, *output))
+	}
+	return cmd
+}
+
+// verifiedPositions is what `positions verify` prints of a directory as JSON.
+type verifiedPositions struct {
+	Directory string              `json:"directory"`
+	State     string              `json:"state"` // ok, torn, damaged, or unreadable: nothing is intact
+	Number    uint64              `json:"number"`
+	Channels  int                 `json:"channels"`
+	Lost      bool                `json:"lost"` // channels start at the log's start
+	Files     []positionsFileLine `json:"files"`
+	Problem   string              `json:"problem,omitempty"`
+}
+
+type positionsFileLine struct {
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`
+	Problem string `json:"problem,omitempty"`
+}
+
+func verifyPositions(w io.Writer, dirs []string, output string) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	all := []verifiedPositions{}
+	for _, dir := range dirs {
+		r, err := topic.InspectPositions(vfs.OS{}, dir)
+		if err != nil {
+			return err
+		}
+		v := verifiedPositions{Directory: dir, State: "ok", Number: r.Number, Channels: len(r.Channels), Lost: r.Lost}
+		switch {
+		case r.Unreadable:
+			v.State = "unreadable"
+		case r.Rotten:
+			v.State = "damaged"
+		case r.Damage != nil:
+			v.State = "torn"
+		}
+		if r.Damage != nil {
+			v.Problem = r.Damage.Error()
+		}
+		for _, f := range r.Files {
+			line := positionsFileLine{Name: f.Name, Bytes: f.Bytes}
+			if f.Error != nil {
+				line.Problem = f.Error.Error()
+			}
+			v.Files = append(v.Files, line)
+		}
+		all = append(all, v)
+	}
+	if err := printVerifiedPositions(w, all, output); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(v verifiedPositions) bool { return v.State == "damaged" || v.State == "unreadable" }) {
+		return silent{exitFailed}
+	}
+	return nil
+}
+
+func printVerifiedPositions(w io.Writer, all []verifiedPositions, output string) error {
+	encoder := json.NewEncoder(w)
+	switch output {
+	case "json":
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(all)
+	case "ndjson":
+		for _, v := range all {
+			if err := encoder.Encode(v); err != nil {
+				return fmt.Errorf("encode a report: %w", err)
+			}
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "DIRECTORY\tSTATE\tSNAPSHOT\tCHANNELS\tFILES")
+	for _, v := range all {
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", v.Directory, v.State, v.Number, v.Channels, len(v.Files))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, v := range all {
+		if v.Problem != "" {
+			fmt.Fprintf(w, "%s: %s\n", v.State, v.Problem)
+		}
+	}
+	return nil
+}
+
+// resetOptions are what `positions reset` is told.
+type resetOptions struct {
+	channel string
+	to      int64 // -1: not given
+	yes     bool
+}
+
+func (p *program) positionsResetCommand() *cobra.Command {
+	var o resetOptions
+	cmd := &cobra.Command{
+		Use: "reset DIR --yes [--channel C --to OFFSET]", Args: cobra.ExactArgs(1),
+		Short: "Have channels of a partition start over",
+		Long: `Have every channel of a partition start at the log's start, or one channel at an
+offset. The node must not run. The files that are there are kept as
+positions.*.damaged.N.
+
+In a cluster this is for the last replica in sync: another one in sync has intact
+positions, and the node asks it to lead by itself. What a leader tells this replica
+takes the place of what is reset here.`,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.channel, "channel", "", "move only this `CHANNEL`, which must be stored")
+	f.Int64Var(&o.to, "to", -1, "move it to this `OFFSET`")
+	f.BoolVar(&o.yes, "yes", false, "do it: finished messages are delivered again, or messages are skipped")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return finish(resetPositions(cmd.OutOrStdout(), args[0], o))
+	}
+	return cmd
+}
+
+func (o *resetOptions) validate() error {
+	switch {
+	case (o.channel == "") != (o.to < 0):
+		return exitWith(exitUsage, errors.New("--channel and --to go together"))
+	case o.to > int64(seq.MaxOffset):
+		return exitWith(exitUsage, fmt.Errorf("--to %d is no offset", o.to))
+	case !o.yes:
+		return exitWith(exitUsage, errors.New("reset needs --yes: it delivers finished messages again, or skips messages"))
+	}
+	return nil
+}
+
+func resetPositions(w io.Writer, dir string, o resetOptions) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if _, err := topic.InspectPositions(vfs.OS{}, dir); err != nil {
+		return err
+	}
+	lock, err := lockAbove(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if o.channel != "" {
+		if err := topic.MovePositions(vfs.OS{}, dir, o.channel, seq.Offset(o.to)); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "channel %s starts at offset %d\n", o.channel, o.to)
+		return err
+	}
+	if err := topic.ResetPositions(vfs.OS{}, dir); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, "every channel starts at the log's start")
+	return err
+}
+
+// lockAbove takes the data directory that a partition's directory is in, so that no
+// node runs on it. A copy elsewhere needs no lock.
+func lockAbove(dir string) (io.Closer, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
+		name := filepath.Join(up, lockFile)
+		if _, err := (vfs.OS{}).Stat(name); err != nil {
+			continue
+		}
+		lock, err := vfs.OS{}.Lock(name)
+		if errors.Is(err, vfs.ErrLocked) {
+			return nil, exitWith(exitTemporary, fmt.Errorf("data directory %s is in use by %s", up, holder(up)))
+		}
+		return lock, err
+	}
+	return io.NopCloser(nil), nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/cluster"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// maxUnsureShown bounds how many commands are printed that were perhaps not
+// agreed on. JSON has them all.
+const maxUnsureShown = 10
+
+// lossReport is what a recovery from one node loses, or may lose.
+type lossReport struct {
+	NodeID        string          `json:"node_id"`
+	Voter         bool            `json:"voter"`
+	ClusterID     string          `json:"cluster_id"`
+	NewClusterID  string          `json:"new_cluster_id,omitempty"` // "": nothing was changed
+	Written       time.Time       `json:"metadata_written"`
+	LastIndex     uint64          `json:"metadata_last_index"`
+	LeftOut       []leftOut       `json:"left_out"`
+	Partitions    []partitionLoss `json:"partitions"`
+	Unsure        []unsureCommand `json:"not_known_to_be_agreed"`
+	BelowMinISR   []string        `json:"topics_below_min_isr"`
+	wasUnfinished bool
+}
+
+type leftOut struct {
+	ID      string `json:"id"`
+	Address string `json:"address"`
+	Voter   bool   `json:"voter"`
+}
+
+// partitionLoss is what the survivor has of a partition.
+type partitionLoss struct {
+	Topic        string   `json:"topic"`
+	Partition    int      `json:"partition"`
+	Holds        string   `json:"holds"` // all, some or none
+	ISR          []string `json:"isr"`
+	Leader       string   `json:"leader"`
+	LogStart     uint64   `json:"log_start"`
+	CommittedEnd uint64   `json:"committed_end"`
+	LogEnd       uint64   `json:"log_end"`
+	Damaged      int      `json:"damaged"` // ranges of its log
+}
+
+type unsureCommand struct {
+	Index   uint64          `json:"index"`
+	Kind    string          `json:"kind"`
+	Command json.RawMessage `json:"command"`
+}
+
+func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
+	r := &lossReport{
+		NodeID: string(s.Self.ID), Voter: s.Self.Voter, ClusterID: s.State.Cluster().ID, Written: s.Written.UTC(), LastIndex: s.LastIndex,
+		LeftOut: []leftOut{}, Partitions: []partitionLoss{}, Unsure: []unsureCommand{}, BelowMinISR: []string{}, wasUnfinished: s.Unfinished,
+	}
+	for _, m := range s.Others {
+		r.LeftOut = append(r.LeftOut, leftOut{string(m.ID), m.Address, m.Voter})
+	}
+	for _, e := range s.Unsure {
+		text, err := json.Marshal(e.Command)
+		if err != nil {
+			return nil, fmt.Errorf("metadata entry %d: %w", e.Index, err)
+		}
+		r.Unsure = append(r.Unsure, unsureCommand{e.Index, e.Command.Kind().String(), text})
+	}
+	for _, p := range meta.SurvivorPartitions(s.State, s.Self.ID) {
+		e, err := broker.ReadCopy(vfs.OS{}, dataDir, p.Topic, p.Incarnation, p.Partition)
+		if err != nil {
+			return nil, err
+		}
+		r.Partitions = append(r.Partitions, partitionLoss{
+			Topic: p.Topic, Partition: p.Partition, Holds: string(p.Holds), ISR: texts(p.ISR), Leader: string(p.Leader),
+			LogStart: uint64(e.Start), CommittedEnd: uint64(e.CommittedEnd), LogEnd: uint64(e.End), Damaged: len(e.Damaged),
+		})
+		if n := len(r.BelowMinISR); p.MinISR > 1 && (n == 0 || r.BelowMinISR[n-1] != p.Topic) {
+			r.BelowMinISR = append(r.BelowMinISR, p.Topic)
+		}
+	}
+	return r, nil
+}
+
+func texts(ids []meta.NodeID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = string(id)
+	}
+	return out
+}
+
+func (r *lossReport) print(w io.Writer, output string) error {
+	if output == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	r.printMembers(w)
+	if err := r.printPartitions(w); err != nil {
+		return err
+	}
+	r.printMetadata(w)
+	r.printEnd(w)
+	return nil
+}
+
+func (r *lossReport) printMembers(w io.Writer) {
+	var names []string
+	for _, m := range r.LeftOut {
+		names = append(names, fmt.Sprintf("%s (%s)", m.ID, m.Address))
+	}
+	fmt.Fprintf(w, "node      %s\ncluster   %s\n", r.NodeID, r.ClusterID)
+	if len(names) > 0 {
+		fmt.Fprintf(w, "given up  %s\n", strings.Join(names, ", "))
+	}
+	fmt.Fprintln(w)
+}
+
+// printPartitions prints every partition, and what each kind means.
+func (r *lossReport) printPartitions(w io.Writer) error {
+	count := map[string]int{}
+	var rows [][]string
+	for _, p := range r.Partitions {
+		count[p.Holds]++
+		committed, end := "-", "-"
+		if p.Holds != string(meta.HoldsNone) {
+			committed, end = strconv.FormatUint(p.CommittedEnd, 10), strconv.FormatUint(p.LogEnd, 10)
+		}
+		row := []string{
+			fmt.Sprintf("%s/%d", p.Topic, p.Partition), p.Holds, strings.Join(p.ISR, ","), committed, end, "",
+		}
+		if p.Damaged > 0 {
+			row[5] = "the log here is damaged: brokerd log verify"
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) > 0 {
+		if err := table(w, "PARTITION\tHELD HERE\tISR\tCOMMITTED\tEND\tNOTE", rows); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "all   %4d partitions: %s was in sync and has every acknowledged message.\n", count["all"], r.NodeID)
+	fmt.Fprintf(w, "some  %4d partitions: %s was not in sync. ACKNOWLEDGED MESSAGES ARE LOST that are not in its log. They stay\n"+
+		"           offline until: brokerctl partition elect TOPIC/PARTITION --unclean --to %s\n", count["some"], r.NodeID, r.NodeID)
+	fmt.Fprintf(w, "none  %4d partitions: %s has no copy. ALL THEIR MESSAGES ARE LOST. They stay offline until the same command\n"+
+		"           makes them empty ones.\n", count["none"], r.NodeID)
+	return nil
+}
+
+// printMetadata prints what may be wrong with what the node knows of the cluster.
+func (r *lossReport) printMetadata(w io.Writer) {
+	fmt.Fprintf(w, "\nThe metadata here was last written at %s, entry %d. Topics, channels and in-sync sets are those of\n"+
+		"then: WHAT THE OTHER NODES DECIDED LATER WITHOUT %s IS LOST. If they took %s out of an in-sync set, messages\n"+
+		"that they acknowledged after that are lost, too, although the partition is listed with \"all\".\n",
+		r.Written.Format(time.RFC3339), r.LastIndex, r.NodeID, r.NodeID)
+	if !r.Voter {
+		fmt.Fprintf(w, "%s has no vote: the voters may have decided much that never came here.\n", r.NodeID)
+	}
+	if len(r.Unsure) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%d changes at the end of its log are not known to be agreed on. Other nodes may never have had them. They\n"+
+		"count as agreed on from now on:\n", len(r.Unsure))
+	for i, c := range r.Unsure {
+		if i == maxUnsureShown {
+			fmt.Fprintf(w, "  and %d more (-o json has all)\n", len(r.Unsure)-i)
+			break
+		}
+		fmt.Fprintf(w, "  %d %s %s\n", c.Index, c.Kind, c.Command)
+	}
+}
+
+// printEnd prints what was done and what to do now.
+func (r *lossReport) printEnd(w io.Writer) {
+	fmt.Fprintln(w)
+	if r.NewClusterID == "" {
+		if r.wasUnfinished {
+			fmt.Fprintln(w, "A recovery of this directory was cut short: repeat it with --yes-lose-what-is-missing.")
+			return
+		}
+		fmt.Fprintln(w, "Nothing was changed. To go on and lose what is missing: --yes-lose-what-is-missing")
+		return
+	}
+	fmt.Fprintf(w, "%s is a cluster of one now, with the id %s.\n"+
+		"1. Keep the nodes that were given up from starting with their old data: move their data directories away.\n"+
+		"2. Start %s with its usual command line.\n"+
+		"3. Start nodes with empty data directories and --join: they join it.\n", r.NodeID, r.NewClusterID, r.NodeID)
+	if len(r.BelowMinISR) > 0 {
+		fmt.Fprintf(w, "Until replicas are in sync again, %d topics with a min-isr above 1 deliver and refuse publishes. To publish with one\n"+
+			"copy: brokerctl topic alter TOPIC --min-isr 1\n", len(r.BelowMinISR))
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/brokerd/brokerd/internal/config"
+)
+
+// Limits of the file with the cluster's secret.
+const (
+	minSecret  = 16 // characters
+	maxSecrets = 4  // lines
+)
+
+// clusterSecret is what the nodes of the cluster show each other. New connections get
+// what was last loaded well.
+type clusterSecret struct {
+	path  string
+	lines atomic.Pointer[[][]byte]
+}
+
+// loadClusterSecret reads the file that o names. It returns nil where none is asked for.
+func loadClusterSecret(o *config.Cluster) (*clusterSecret, error) {
+	if o.SecretFile == "" {
+		return nil, nil //nolint:nilnil // off is no error
+	}
+	s := &clusterSecret{path: o.SecretFile}
+	if err := s.refresh(); err != nil {
+		return nil, exitWith(exitConfig, err)
+	}
+	return s, nil
+}
+
+// refresh reads the file again. Where it is bad, what was read before stays in use.
+func (s *clusterSecret) refresh() error {
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		return fmt.Errorf("cluster-secret-file: %w", err)
+	}
+	var lines [][]byte
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if len(line) < minSecret {
+			return fmt.Errorf("cluster-secret-file %s: a line of %d characters: a secret has at least %d, as `openssl rand -base64 32` makes", s.path, len(line), minSecret)
+		}
+		lines = append(lines, []byte(line))
+	}
+	if len(lines) == 0 || len(lines) > maxSecrets {
+		return fmt.Errorf("cluster-secret-file %s: holds %d secrets: 1 to %d are possible, one a line", s.path, len(lines), maxSecrets)
+	}
+	s.lines.Store(&lines)
+	return nil
+}
+
+// secrets returns the secret that is shown, and others that are taken.
+func (s *clusterSecret) secrets() [][]byte { return *s.lines.Load() }
+
+// openToOthers says whether others than the owner of the file and its group may read it.
+func (s *clusterSecret) openToOthers() bool {
+	about, err := os.Stat(s.path)
+	return err == nil && about.Mode()&fs.FileMode(0o004) != 0
+}
+
+// guardCluster refuses to serve other machines' nodes where anybody could be one.
+func guardCluster(o *config.Cluster, bound []net.Listener) error {
+	if o.SecretFile != "" || o.TLS.CAFile != "" || o.Insecure {
+		return nil
+	}
+	for _, l := range bound {
+		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+			return exitWith(exitConfig, fmt.Errorf("cluster-address: %w, %s: give all nodes the same cluster-secret-file, or cluster-tls-cert, cluster-tls-key and cluster-tls-ca; or bind it to a loopback address; or give insecure-cluster where nobody else reaches that network",
+				errOpenCluster, at))
+		}
+	}
+	return nil
+}
+
+var errOpenCluster = errors.New("whoever reaches it could act as a node of the cluster, and it can be reached from other machines")

@@ -1,0 +1,71 @@
+package model
+
+// Snapshots and changes of positions are shares. A session sends them in their
+// order, and the answer to one counts for all that were sent before it. A share
+// that is dropped on its way therefore leaves a gap: the leader has not counted
+// it yet, and the next answer would count it.
+//
+// The ordered channel that is modelled cannot close such a gap by itself: its next
+// message is handed out only when the FIN before is counted. The shares of another
+// channel can: they bring nothing that the model looks at, but their answers count.
+
+// holdsPosition tells whether leader n counts follower f as having the position
+// that n delivers from.
+func (n *replica) holdsPosition(f uint8) bool {
+	return n.told.has(f) && n.dropped[f] == 0 && n.positions[f] >= n.position
+}
+
+// sendsChange tells whether there is a FIN of which follower f has not been told
+// since the snapshot. Behind a gap no such change is sent: it would cover what was
+// dropped, or be refused as sharesBehindGap has it.
+func (n *replica) sendsChange(f uint8) bool {
+	return n.told.has(f) && n.dropped[f] == 0 && n.positions[f] < max(n.position, n.handed)
+}
+
+// sent returns the newest position that follower f was sent, dropped or not. The
+// next answer counts for it.
+func (n *replica) sent(f uint8) uint8 {
+	return max(n.positions[f], max(n.dropped[f], 1)-1)
+}
+
+// drops: the next share for follower f is dropped on its way, as where a queue is
+// full. The session goes on. The leader hears of the error only later.
+func (x channel) drops(s *State, r, f uint8) {
+	n := &s.nodes[r]
+	if !x.hears(s, r, f) {
+		return
+	}
+	if !n.told.has(f) {
+		t := *s
+		m := &t.nodes[r]
+		m.told = m.told.with(f)
+		m.dropped[f] = 1 + max(n.shot, n.sent(f))
+		x.emit(&t, Step{DropSnapshot, r, f, n.shot})
+	}
+	if n.sendsChange(f) {
+		t := *s
+		p := n.positions[f] + 1
+		t.done = t.done.with(n.log[p-1].id())
+		t.nodes[r].dropped[f] = 1 + p
+		x.emit(&t, Step{DropChange, r, f, p})
+	}
+}
+
+// sharesBehindGap: a change of another channel reaches follower f, which lacks the
+// share before it. It names that share, so f refuses it, and the session ends. The
+// session ends in the same way when leader r hears that a request was dropped.
+func (x channel) sharesBehindGap(s *State, r, f uint8) {
+	n := &s.nodes[r]
+	if n.dropped[f] == 0 || !n.told.has(f) || !x.hears(s, r, f) {
+		return
+	}
+	t := *s
+	if x.on(ShareNamesPrevious) {
+		t.nodes[f].session = false
+		x.emit(&t, Step{RefuseShare, r, f, 0})
+		return
+	}
+	m := &t.nodes[r]
+	m.positions[f], m.dropped[f] = n.sent(f), 0
+	x.emit(&t, Step{CountShare, r, f, m.positions[f]})
+}

@@ -1,0 +1,78 @@
+package api
+
+import "context"
+
+// Repair is what the nodes have of one partition: copies in use, damaged or not, and
+// copies that were set aside.
+type Repair struct {
+	Topic     string         `json:"topic"`
+	Partition int            `json:"partition"`
+	Copies    []RepairCopy   `json:"copies"`
+	SetAside  []SetAsideCopy `json:"set_aside"`
+	// MissingNodes did not answer: they may have copies, too.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
+}
+
+// RepairCopy is the replica of a partition that a node has in use.
+type RepairCopy struct {
+	Node         string `json:"node"`
+	Leader       bool   `json:"leader"`
+	InSync       bool   `json:"in_sync"`
+	Open         bool   `json:"open"` // false: the node cannot open it, see its log; what follows is not known
+	LogStart     uint64 `json:"log_start"`
+	CommittedEnd uint64 `json:"committed_end"`
+	LogEnd       uint64 `json:"log_end"`
+	// Damaged: a part of it cannot be read. Damage has the ranges that are known.
+	Damaged bool          `json:"damaged"`
+	Damage  []DamageRange `json:"damage"`
+	// Refusing: it refuses its leader, which lacks committed messages of this copy.
+	Refusing bool `json:"refusing"`
+	// Lost: all that it held is gone, and no other replica is in sync.
+	Lost bool `json:"lost"`
+}
+
+// SetAsideCopy is a copy that a node keeps aside because it was damaged, could not be
+// opened, or differed from its leader's.
+type SetAsideCopy struct {
+	Node         string        `json:"node"`
+	Name         string        `json:"name"`
+	Path         string        `json:"path"`
+	LogStart     uint64        `json:"log_start"`
+	CommittedEnd uint64        `json:"committed_end"` // as far as its log notes it
+	LogEnd       uint64        `json:"log_end"`
+	Damage       []DamageRange `json:"damage"` // in what was read of it
+	// Unreadable is why its extent is not known; absent: it is.
+	Unreadable string `json:"unreadable,omitempty"`
+	// Why it is kept; "": the replica has replaced it, and it is about to be deleted.
+	Why string `json:"why"`
+	// Waits: only an operator releases it.
+	Waits bool `json:"waits"`
+}
+
+// DamageRange is a part of a log that cannot be read: offsets From up to Next, without
+// Next. If they are equal, no offset is lost.
+type DamageRange struct {
+	File     string `json:"file"`
+	Position int64  `json:"position"` // in the file
+	From     uint64 `json:"from"`
+	Next     uint64 `json:"next"`
+}
+
+// RepairPartition is what an operator decides about the copies on one node: the name
+// of a set-aside copy to discard, or that the loss of all data is accepted.
+type RepairPartition struct {
+	Node       string `json:"node"`
+	Discard    string `json:"discard,omitempty"`
+	AcceptLoss bool   `json:"accept_loss,omitempty"`
+}
+
+// Repair lists the copies of a partition. It changes nothing.
+func (c Operations) Repair(ctx context.Context, topic string, partition int) (*Repair, error) {
+	return into[Repair](ctx, c.t, partitionPath(topic, partition, "repair"))
+}
+
+// RepairPartition carries out what an operator decided, and returns the copies that
+// are left.
+func (c Operations) RepairPartition(ctx context.Context, topic string, partition int, req RepairPartition) (*Repair, error) {
+	return post[Repair](ctx, c.t, partitionPath(topic, partition, "repair"), req)
+}

@@ -1,0 +1,124 @@
+package admin
+
+import (
+	"math/rand/v2"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// A path with a dot segment means another resource to everything that cleans
+// paths. /v1 takes none and redirects nothing: a DELETE that is redirected to the
+// cleaned path deletes the wrong thing.
+func TestV1NeitherCleansNorRedirectsPaths(t *testing.T) {
+	for _, method := range []string{"GET", "POST", "PATCH", "DELETE"} {
+		for _, target := range []string{
+			"/v1/topics/orders/channels/..", "/v1/topics/orders/channels/.", "/v1/topics/orders/channels/%2e%2e", "/v1/topics/orders/channels/%2E.",
+			"/v1/topics/orders/channels/.%2e", "/v1/topics/orders/channels/%2e", "/v1/topics/orders/channels/../", "/v1/topics/orders/channels/../pause",
+			"/v1/topics/..", "/v1/topics/.", "/v1/topics/x/../orders", "/v1/../v1/topics/orders", "/v1/./topics/orders", "/v1/..", "/v1/%2e%2e",
+			"/v1//topics/orders", "/v1/topics//orders", "/v1/topics/orders//channels/bill", "/v1//",
+		} {
+			f := orders()
+			w := ask(serverOf(t, f).Handler(), method, target, "")
+			if w.Code != 400 || !strings.Contains(w.Body.String(), `"code":"invalid"`) || w.Header().Get("Location") != "" {
+				t.Errorf("%s %s: got %d %s, Location %q; want 400 without a redirect", method, target, w.Code, w.Body, w.Header().Get("Location"))
+			}
+			if len(f.calls) > 0 {
+				t.Errorf("%s %s: did %q", method, target, f.calls)
+			}
+		}
+	}
+	for _, target := range []string{"/v1/topics/", "/v1/topics/orders/", "/v1/"} { // nothing is served there, nothing is redirected
+		if w := ask(serverOf(t, orders()).Handler(), "DELETE", target, ""); w.Code != 404 || w.Header().Get("Location") != "" {
+			t.Errorf("DELETE %s: got %d, Location %q", target, w.Code, w.Header().Get("Location"))
+		}
+	}
+}
+
+// Whatever segments a path is made of, it is never redirected, and a change by a path
+// that names another resource when it is cleaned is refused.
+func TestV1RandomPathsAreNotRedirected(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	segments := []string{"v1", "topics", "orders", "channels", "bill", "partitions", "0", "move", "nodes", ".", "..", "%2e", "%2E%2e", ".%2e", "", "%2F", "%2e%2f", "..."}
+	for range 1000 {
+		target := "/v1"
+		for range 1 + random.IntN(6) {
+			target += "/" + segments[random.IntN(len(segments))]
+		}
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			f := orders()
+			w := ask(serverOf(t, f).Handler(), method, target, "{}")
+			u, err := url.Parse(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := len(f.calls) > 0 && path.Clean(u.Path) != u.Path
+			if w.Code/100 == 3 || w.Header().Get("Location") != "" || changed {
+				t.Fatalf("seed %d: %s %s: %d, Location %q, did %q", seed, method, target, w.Code, w.Header().Get("Location"), f.calls)
+			}
+		}
+	}
+}
+
+// Topics and channels whose names are dot segments exist where an earlier version
+// made them. They can be deleted, by the client as by hand, and not made again.
+func TestDotNamesCanOnlyBeDeleted(t *testing.T) {
+	for _, name := range []string{".", ".."} {
+		f := newFake("t", name).withChannel("t", name).withChannel(name, name)
+		srv := httptest.NewServer(serverOf(t, f).Handler())
+		defer srv.Close()
+		c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			what string
+			do   func() error
+			code api.Code
+			call string
+		}{
+			{"delete channel " + name + " of t", func() error { return c.DeleteChannel(t.Context(), "t", name) }, "", "delete t/" + name},
+			{"delete it again", func() error { return c.DeleteChannel(t.Context(), "t", name) }, api.CodeNotFound, ""},
+			{"delete channel " + name + " of " + name, func() error { return c.DeleteChannel(t.Context(), name, name) }, "", "delete " + name + "/" + name},
+			{"describe it", func() error { _, err := c.Topic(t.Context(), name); return err }, api.CodeInvalid, ""},
+			{"pause it", func() error { return c.PauseTopic(t.Context(), name, true) }, api.CodeInvalid, ""},
+			{"delete it", func() error { return c.DeleteTopic(t.Context(), name) }, "", "delete " + name},
+			{"create it", func() error { _, err := c.CreateTopic(t.Context(), api.CreateTopic{Name: name}); return err }, api.CodeInvalid, ""},
+			{"create its channel", func() error {
+				_, err := c.CreateChannel(t.Context(), "t", api.CreateChannel{Name: name})
+				return err
+			}, api.CodeInvalid, ""},
+		} {
+			f.calls = nil
+			if err := test.do(); api.CodeOf(err) != test.code {
+				t.Errorf("%s: got %v, want code %q", test.what, err, test.code)
+			}
+			var want []string
+			if test.call != "" {
+				want = []string{test.call}
+			}
+			if !slices.Equal(f.calls, want) {
+				t.Errorf("%s: did %q, want %q", test.what, f.calls, want)
+			}
+		}
+		for _, target := range []string{"/pub?topic=", "/mpub?topic=", "/topic/create?topic=", "/channel/create?topic=t&channel="} {
+			f.calls = nil
+			if w := ask(srv.Config.Handler, "POST", target+name, "x"); w.Code != 400 || len(f.calls) > 0 {
+				t.Errorf("POST %s%s: got %d %s, did %q; want 400", target, name, w.Code, w.Body, f.calls)
+			}
+		}
+		f.withChannel("t", name)
+		f.create(name, f.topics["t"].Config)
+		for _, target := range []string{"/channel/delete?topic=t&channel=", "/topic/delete?topic="} {
+			if w := ask(srv.Config.Handler, "POST", target+name, ""); w.Code != 200 {
+				t.Errorf("POST %s%s: got %d %s", target, name, w.Code, w.Body)
+			}
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// What an operator is refused who repairs a partition. Each is marked fate.Refused.
+var (
+	ErrNoSetAside = fate.Refuse("no copy of the partition with this name was set aside on the node")
+	ErrNoLoss     = fate.Refuse("the node's replica has not lost its data, or the partition has other replicas: elect one of them")
+)
+
+// SetAside is a copy of a partition that its node moved to quarantine/ because it was
+// damaged, could not be opened, or differed from its leader's.
+type SetAside struct {
+	Name         string // of its directory below quarantine/
+	Path         string // of its directory
+	LogStart     seq.Offset
+	CommittedEnd seq.Offset // as far as the log notes it: it may have been higher
+	LogEnd       seq.Offset
+	Damage       []commitlog.Damage // in what was read of it
+	Unreadable   string             // why its extent cannot be read; "": it can
+	Why          string             // why it is kept; "": it is deleted with the next check
+	Waits        bool               // only an operator releases it
+}
+
+// setAside moves a replica's data below quarantine/.
+func (q quarantine) setAside(h *hostedTopic, t *meta.Topic, i int) error {
+	dir := q.dirs.partition(t, i)
+	q.damage.forget(dir)
+	return q.move(dir, q.dirs.quarantine(), fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), i, t.Partitions[i].Version))
+}
+
+// asides is how a node treats the copies that it has set aside.
+type asides struct{ *hosting }
+
+// parseAside takes the name of a set-aside copy apart.
+func parseAside(name string) (topic string, in meta.Incarnation, partition int, ok bool) {
+	words := strings.Split(name, ".")
+	n := len(words) - 2 // the partition; its version is behind it
+	if n < 1 {
+		return "", 0, 0, false
+	}
+	partition, err := strconv.Atoi(words[n])
+	if err != nil || partition < 0 {
+		return "", 0, 0, false
+	}
+	topic, in, ok = parseTopicDir(strings.Join(words[:n], "."))
+	return topic, in, partition, ok
+}
+
+// each calls f with the copies that are set aside on this node. t is nil if the
+// metadata has deleted the topic.
+func (q asides) each(f func(t *meta.Topic, i int, name string)) error {
+	names, err := q.o.FS.ReadDir(q.dirs.quarantine())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	applied := q.o.Meta.Applied()
+	for _, name := range names {
+		topic, in, i, ok := parseAside(name)
+		if !ok {
+			continue
+		}
+		t := q.o.Meta.Topic(topic)
+		if t != nil && (t.Incarnation != in || i >= len(t.Partitions)) {
+			t = nil
+		}
+		if t == nil && in > meta.Incarnation(applied) {
+			continue // not known to be deleted: the metadata has not come so far, or was lost
+		}
+		f(t, i, name)
+	}
+	return nil
+}
+
+// release deletes the copies that a replica in sync has replaced, and those of deleted
+// topics. All others stay, and the health names those that wait for an operator.
+func (q asides) release() {
+	waiting := []string{}
+	err := q.each(func(t *meta.Topic, i int, name string) {
+		if t != nil {
+			if s := q.judge(t, i, name); s.Why != "" {
+				if s.Waits {
+					waiting = append(waiting, fmt.Sprintf("%s/%d", t.Name, i))
+				}
+				return
+			}
+		}
+		if err := q.trash(filepath.Join(q.dirs.quarantine(), name), name); err != nil {
+			q.log.Warn("cannot delete a set-aside copy that was replaced; the next check tries again", "path", name, "error", err)
+		}
+	})
+	if err != nil {
+		q.log.Warn("cannot list the set-aside copies; all of them stay", "path", q.dirs.quarantine(), "error", err)
+		return
+	}
+	q.waiting.Store(&waiting)
+}
+
+// judge describes a copy that was set aside, and says why it is kept.
+func (q asides) judge(t *meta.Topic, i int, name string) SetAside {
+	s := SetAside{Name: name, Path: filepath.Join(q.dirs.quarantine(), name)}
+	old, err := commitlog.Inspect(q.o.FS, s.Path)
+	if err != nil {
+		s.Unreadable = err.Error()
+	}
+	s.LogStart, s.CommittedEnd, s.LogEnd, s.Damage = old.Start, old.CommittedEnd, old.End, old.Damaged
+	var live *commitlog.Log
+	if h := q.lookup(t.Name); h != nil && h.at(i) != nil {
+		live = h.at(i).replica.Log()
+	}
+	switch p := &t.Partitions[i]; {
+	case !slices.Contains(p.Replicas, q.o.Self):
+		s.Why, s.Waits = "the node holds no replica of the partition any more", true
+	case live == nil || !slices.Contains(p.ISR, q.o.Self):
+		s.Why, s.Waits = "the replica on the node is not in sync yet", !suspicion(q).canCopy(p)
+	case p.Unclean > 0:
+		s.Why, s.Waits = "after an unclean election the partition may lack messages that this copy holds", true
+	case s.Unreadable != "":
+		s.Why, s.Waits = "its log cannot be read", true
+	case live.End() < s.LogEnd || live.CommittedEnd() < s.CommittedEnd:
+		s.Why, s.Waits = "it reaches further than the replica on the node", true
+	}
+	return s
+}
+
+// of returns the copies of a partition that are set aside on this node.
+func (q asides) of(a copyArgs) (all []SetAside, err error) {
+	err = q.each(func(t *meta.Topic, i int, name string) {
+		if t != nil && t.Name == a.Topic && t.Incarnation == a.Incarnation && i == a.Partition {
+			all = append(all, q.judge(t, i, name))
+		}
+	})
+	return all, err
+}
+
+// discard deletes a set-aside copy, whatever it holds.
+func (q asides) discard(a copyArgs, name string) error {
+	found := ErrNoSetAside
+	err := q.each(func(t *meta.Topic, i int, n string) {
+		if n != name || t == nil || t.Name != a.Topic || t.Incarnation != a.Incarnation || i != a.Partition {
+			return
+		}
+		q.log.Warn("a set-aside copy is deleted, as an operator asked", "topic", t.Name, "partition", i, "path", name)
+		found = q.trash(filepath.Join(q.dirs.quarantine(), name), name)
+	})
+	if err = errors.Join(err, found); err == nil {
+		q.release() // for the health
+	}
+	return err
+}
+
+// lossMarked says whether a replica began again without messages, as the only one of
+// its partition, and no operator has accepted that yet.
+func (q quarantine) lossMarked(h *hostedTopic, t *meta.Topic, i int) (bool, error) {
+	_, err := h.fs.Stat(filepath.Join(q.dirs.partition(t, i), markLost))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lostAll says whether what the partition held is gone here, and no other replica is in
+// sync.
+func (q quarantine) lostAll(h *hostedTopic, hp *hostedPartition) bool {
+	return hp.lost.Load() || condition(hp.state.Load()) == missing && !q.elsewhere(h, hp.index)
+}
+
+// acceptLoss has the health forget that a partition's only replica lost its data. It
+// serves what was published since.
+func (q quarantine) acceptLoss(h *hostedTopic, hp *hostedPartition) error {
+	if !hp.lost.Load() {
+		return ErrNoLoss
+	}
+	if err := h.fs.Remove(filepath.Join(hp.dir, markLost)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := h.fs.SyncDir(hp.dir); err != nil {
+		return err
+	}
+	q.log.Warn("an operator has accepted that a partition lost its data", "topic", h.name, "partition", hp.index)
+	hp.lost.Store(false)
+	return nil
+}
+
+// reportRefusing is called when a replica begins to refuse its leader.
+func (q quarantine) reportRefusing(h *hostedTopic, hp *hostedPartition) {
+	q.log.Error("this replica refuses its leader, whose log lacks messages that are committed here: nothing of this copy is changed; "+
+		"if the leadership does not move to a replica that holds them, elect one by hand",
+		"topic", h.name, "partition", hp.index, "log_end", hp.replica.Log().End(), "committed_end", hp.replica.Log().CommittedEnd())
+}

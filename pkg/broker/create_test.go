@@ -1,0 +1,82 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// want proposes what an operator wants of a node.
+func (l *lan) want(id meta.NodeID, intent meta.NodeIntent) {
+	l.t.Helper()
+	if _, err := l.store.Propose(l.t.Context(), meta.SetNodeIntent{ID: id, Intent: intent}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestTopicsAreCreatedDuringADrain goes through the documented upgrade of a node:
+// it drains, is down, comes back and still drains. Topics are created all the
+// while, by name and by use.
+func TestTopicsAreCreatedDuringADrain(t *testing.T) {
+	for nodes := 1; nodes <= 3; nodes++ {
+		t.Run(fmt.Sprint("one of ", nodes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ids := []meta.NodeID{"n1", "n2", "n3"}[:nodes]
+				l := newLan(t, soon, ids...)
+				last := ids[nodes-1]
+				create := func(when string) {
+					t.Helper()
+					for i, make := range []func(name string) error{
+						func(name string) error {
+							_, err := l.at("n1").CreateTopic(t.Context(), name, meta.TopicConfig{Partitions: 2})
+							return err
+						},
+						func(name string) error { return l.at("n1").EnsureTopic(t.Context(), name) },
+					} {
+						name := fmt.Sprint(when, i)
+						if err := make(name); err != nil {
+							t.Fatalf("%s: %v", name, err)
+						}
+						for k, p := range l.store.Topic(name).Partitions {
+							if len(p.Replicas) != nodes || p.Leader == last && nodes > 1 {
+								t.Errorf("%s/%d: replicas %v, led by %s", name, k, p.Replicas, p.Leader)
+							}
+						}
+						l.mustPut(name, 0, "x")
+					}
+				}
+				l.want(last, meta.IntentDrain)
+				create("draining")
+				if nodes > 1 {
+					l.kill(last)
+					l.down(last)
+					create("down")
+					l.start(last)
+					create("back")
+				}
+				l.want(last, meta.IntentNone)
+			})
+		})
+	}
+}
+
+// TestTwoVotersAreSaidToTolerateNothing looks at the health of clusters of one to
+// three voters that are all there.
+func TestTwoVotersAreSaidToTolerateNothing(t *testing.T) {
+	for voters := 1; voters <= 3; voters++ {
+		var c raftstore.Configuration
+		for i := range voters {
+			c.Members = append(c.Members, raftstore.Member{ID: meta.NodeID(fmt.Sprint("n", i)), Voter: true})
+		}
+		f := newFindings()
+		f.agreement(c, func(meta.NodeID) bool { return true })
+		h := f.health()
+		said := len(h.Reasons) == 1 && h.Reasons[0].Code == "two_voters"
+		if !h.Healthy || h.Degraded || said != (voters == 2) {
+			t.Errorf("%d voters: %+v", voters, h)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package broker
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+const (
+	// diskMargin is which part of the reserve must be free beyond it before a disk
+	// that was low takes publishes again.
+	diskMargin = 8
+	// followerShare is which part of the reserve is left to followers, for what was under
+	// way when the leaders' disks were full, too: they take nothing while less is free.
+	followerShare = 2
+	// diskCalm is how long a disk must have had room before the other nodes are told
+	// that it has. So a disk at the brink moves leaderships no more often than that.
+	diskCalm = 10 * time.Second
+	// diskProposal bounds one attempt to tell them.
+	diskProposal = time.Second
+	// diskHandover bounds an attempt to hand leaderships over because the disk is
+	// full, and diskRest how long consumers may take to answer what they have before.
+	// diskAgain is the pause after an attempt that failed.
+	diskHandover = 2 * time.Second
+	diskRest     = 200 * time.Millisecond
+	diskAgain    = time.Second
+	// diskLead is how long a node must have led the metadata before it hands that over
+	// because there is no space for commands: where no disk has space, the lead does not
+	// go round faster.
+	diskLead = 10 * time.Second
+	// ampleBytes beyond the reserve are more than is written between two looks at a
+	// disk with ample room, and ampleLooks how many times less often it is looked at.
+	ampleBytes = 8 << 30
+	ampleLooks = 4
+)
+
+// room is how much of it there is on the disk.
+type room int
+
+const (
+	brimful room = iota // followers take nothing either
+	low                 // publishes are refused
+	enough              // it may be low before long
+	ample               // it will not be low before several looks
+)
+
+// headroom is how many bytes may be appended before the disk is down to its reserve,
+// as far as is known from the last look at it and what was taken for appends since. Its
+// methods may be called by many goroutines.
+type headroom struct {
+	left  atomic.Int64
+	taken atomic.Int64 // since the last look, or shortly before: the disk need not show it yet
+	short atomic.Bool  // somebody was refused since the last look
+}
+
+// observe notes what a look at the disk has shown.
+func (h *headroom) observe(free, reserve uint64) {
+	h.left.Store(clampSigned(free) - clampSigned(reserve) - h.taken.Swap(0))
+}
+
+// unknown notes that nothing is known of the disk.
+func (h *headroom) unknown() { h.left.Store(math.MaxInt64 / 2) }
+
+// take takes n bytes, if there are so many.
+func (h *headroom) take(n int64) bool {
+	if h.left.Add(-n) < 0 {
+		h.left.Add(n)
+		h.short.Store(true)
+		return false
+	}
+	h.taken.Add(n)
+	return true
+}
+
+// shows returns how much a look counts as free: less than the reserve where somebody was
+// refused. Then the disk is low, though it need never show it: what would make it so
+// is not written.
+func (h *headroom) shows(free, reserve uint64) uint64 {
+	if h.short.Swap(false) && reserve > 0 {
+		return min(free, reserve-1)
+	}
+	return free
+}
+
+func clampSigned(n uint64) int64 { return int64(min(n, math.MaxInt64/2)) }
+
+// diskLevel is what a node makes of the free space on its disk. It is for one
+// goroutine.
+type diskLevel struct {
+	low     bool
+	brimful bool
+	lowLast time.Time // when it was low last; zero: never
+	leads   time.Time // since when the node leads the metadata; zero: it does not
+}
+
+// observe notes how much is free, and returns how much room that is. What is low
+// stays low until there is more than the reserve, and what is brimful until it is not
+// low.
+func (d *diskLevel) observe(now time.Time, free, reserve uint64) room {
+	need := reserve
+	if d.low {
+		need += reserve / diskMargin
+	}
+	if d.low = free < need; d.low {
+		d.lowLast = now
+		if d.brimful = d.brimful || free < reserve/followerShare; d.brimful {
+			return brimful
+		}
+		return low
+	}
+	d.brimful = false
+	if free < reserve+ampleBytes {
+		return enough
+	}
+	return ample
+}
+
+// full says what the other nodes are to be told: it was low not long ago.
+func (d *diskLevel) full(now time.Time) bool {
+	return !d.lowLast.IsZero() && now.Sub(d.lowLast) < diskCalm
+}
+
+// yields says whether a node that has no space for the metadata's commands is to hand
+// over the lead of the metadata, if it has it. It is asked at every look.
+func (d *diskLevel) yields(now time.Time, leads, space bool) bool {
+	switch {
+	case !leads:
+		d.leads = time.Time{}
+		return false
+	case d.leads.IsZero():
+		d.leads = now
+	}
+	return !space && now.Sub(d.leads) >= diskLead
+}
+
+// runDisk looks at the room on the disk, and makes some, until ctx ends.
+func (b *Broker) runDisk(ctx context.Context, r room) {
+	retained := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		interval := b.o.DiskInterval
+		if r == ample {
+			interval *= ampleLooks
+		}
+		timer.Reset(beat.Until(time.Now(), interval))
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.overfull:
+			retention{b}.ephemeral()
+			continue
+		case <-timer.C:
+		}
+		pause := b.o.RetentionInterval
+		if r = b.checkDisk(); r <= low {
+			pause = min(pause, lowDiskRetention) // it cannot wait for the next round
+		}
+		fullDisk{b}.report(ctx)
+		if time.Since(retained) >= pause {
+			retention{b}.all()
+			retained = time.Now()
+		}
+	}
+}
+
+// checkDisk refuses publishes while the disk has less than the reserve free, and has
+// followers refuse messages once half of it is used, so that positions and metadata
+// can still be stored and consuming goes on. It returns how much there is. It is for
+// one goroutine.
+func (b *Broker) checkDisk() room {
+	u, err := b.o.FS.Usage(b.o.DataDir)
+	if err != nil {
+		b.log.Warn("cannot read the free space of the disk", "path", b.o.DataDir, "error", err)
+		b.headroom.unknown()
+		switch {
+		case b.brimful.Load():
+			return brimful
+		case b.lowDisk.Load():
+			return low
+		}
+		return enough
+	}
+	b.headroom.observe(u.Free, b.reserve(u))
+	r := b.disk.observe(time.Now(), b.headroom.shows(u.Free, b.reserve(u)), b.reserve(u))
+	if full := r <= low; b.lowDisk.Swap(full) != full {
+		if full {
+			b.log.Error("the disk is nearly full: this node takes no publishes until there is room, and hands its partitions over to in-sync replicas that have room",
+				"free_bytes", u.Free, "reserve_bytes", b.reserve(u))
+		} else {
+			b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
+		}
+	}
+	if brimful := r == brimful; b.brimful.Swap(brimful) != brimful && brimful {
+		b.log.Error("half of the disk's reserve is used: replicas that follow here take no messages until there is room, and leave the in-sync sets",
+			"free_bytes", u.Free, "reserve_bytes", b.reserve(u))
+	}
+	return r
+}
+
+// reserve returns how much of a disk is kept free: less of a small one.
+func (b *Broker) reserve(u vfs.Usage) uint64 { return min(b.o.DiskReserve, u.Total/20) }
+
+// fullDisk is what a node does about a disk that is full.
+type fullDisk struct{ *Broker }
+
+// report tells the metadata whether this node's disk takes publishes, where it
+// says otherwise, and hands leaderships over while it does not. What fails is tried
+// again at the next look.
+func (b fullDisk) report(ctx context.Context) {
+	self := b.o.Meta.Node(b.o.Self)
+	if self == nil || b.exiting.Load() {
+		return
+	}
+	now := time.Now()
+	if b.disk.yields(now, b.o.Meta.IsLeader(), b.o.Meta.Members().TendReserve()) {
+		b.disk.leads = now // again only after a while
+		bounded, cancel := context.WithTimeout(ctx, diskProposal)
+		defer cancel()
+		if err := b.o.Meta.Members().YieldLead(bounded); err != nil {
+			b.log.Error("the disk is full: no command of the metadata is taken, and its lead cannot be handed over", "error", err)
+		}
+	}
+	full := b.disk.full(now)
+	if self.DiskFull != full {
+		bounded, cancel := context.WithTimeout(ctx, diskProposal)
+		defer cancel()
+		c := meta.SetNodeDisk{ID: b.o.Self, Incarnation: self.Incarnation, Full: full}
+		if _, err := b.propose(bounded, c); err != nil {
+			b.log.Debug("cannot tell the metadata of the disk", "full", full, "error", err)
+			return
+		}
+	}
+	if full && b.lowDisk.Load() {
+		b.yield()
+	}
+}
+
+// yield hands what this node leads over to in-sync replicas whose disks have
+// room. Where there is none, the partition stays, and refuses publishes.
+func (b fullDisk) yield() {
+	s := b.o.Meta.View()
+	all := controller.Handover(s, conditions(s), b.o.Self, meta.ReasonDisk)
+	if len(all) == 0 || !b.yielding.CompareAndSwap(false, true) {
+		return
+	}
+	b.running.Go(func() {
+		defer b.yielding.Store(false)
+		ctx, cancel := context.WithTimeout(b.life, diskHandover)
+		defer cancel()
+		d := handovers{b.hosting}
+		resting, rested := context.WithTimeout(ctx, diskRest)
+		d.rest(resting, all)
+		rested()
+		failed := d.many(ctx, all)
+		d.wake(all)
+		b.log.Warn("the disk is nearly full: partitions were handed over to other in-sync replicas",
+			"partitions", len(all)-len(failed), "failed", len(failed))
+		if len(failed) > 0 {
+			b.log.Error("partitions cannot be handed over and refuse publishes: this is tried again", "first_error", failed[0])
+			pause(b.life, diskAgain)
+		}
+	})
+}

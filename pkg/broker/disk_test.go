@@ -1,0 +1,216 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
+	const reserve = 800
+	at := time.Unix(1000, 0)
+	var d diskLevel
+	for i, step := range []struct { // the low ones are the second to the fourth, and the last seven but one
+		after time.Duration
+		free  uint64
+		want  room
+		full  bool
+	}{
+		{0, reserve, enough, false},
+		{time.Second, reserve - 1, low, true},
+		{time.Second, reserve, low, true},
+		{time.Second, reserve + reserve/diskMargin - 1, low, true},
+		{time.Second, reserve + reserve/diskMargin, enough, true},
+		{diskCalm - 2*time.Second, reserve, enough, true},
+		{time.Second - 1, reserve, enough, true}, // almost calm since it was low last
+		{1, reserve, enough, false},
+		{time.Second, reserve + ampleBytes, ample, false},
+		{time.Second, reserve / followerShare, low, true},
+		{time.Second, reserve/followerShare - 1, brimful, true},
+		{time.Second, reserve, brimful, true},
+		{time.Second, reserve + reserve/diskMargin, enough, true},
+		{time.Second, reserve - 1, low, true},
+		{time.Second, 0, brimful, true},
+	} {
+		at = at.Add(step.after)
+		got := d.observe(at, step.free, reserve)
+		if full := d.full(at); got != step.want || full != step.full {
+			t.Errorf("step %d, %d bytes free: room %d, full %v; want %d, %v", i, step.free, got, full, step.want, step.full)
+		}
+	}
+}
+
+// disks are the disks of a lan, each with its own free space.
+type disks struct {
+	mu  sync.Mutex // guards all
+	all map[meta.NodeID]*small
+}
+
+func (d *disks) options(o *Options) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := &small{FS: o.FS, free: 1 << 40}
+	d.all[o.Self] = s
+	o.FS, o.DiskInterval = s, 20*time.Millisecond
+}
+
+func (d *disks) set(id meta.NodeID, free uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all[id].set(free)
+}
+
+// TestALeaderWithAFullDiskHandsOver: no publish fails meanwhile, and where no in-sync
+// replica has room the leader stays and refuses. It recovers by itself.
+func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
+	d := &disks{all: map[meta.NodeID]*small{}}
+	l := newLan(t, d.options, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, "a")
+	leader := func() meta.NodeID { return l.store.Topic("t").Partitions[0].Leader }
+
+	first := leader()
+	began := time.Now()
+	d.set(first, DefaultDiskReserve-1)
+	for i := 0; leader() == first; i++ {
+		l.mustPut("t", 0, fmt.Sprint("meanwhile ", i))
+		if time.Since(began) > 5*time.Second {
+			t.Fatalf("%s still leads", first)
+		}
+	}
+	t.Logf("handed over after %s", time.Since(began))
+	l.mustPut("t", 0, "b")
+	l.eventually("the first to be known as full", func() bool { return l.store.Node(first).DiskFull })
+
+	second := leader()
+	d.set(second, DefaultDiskReserve-1)
+	l.eventually("a leader with room", func() bool { return leader() != second && leader() != first })
+	l.mustPut("t", 0, "c")
+
+	third := leader()
+	d.set(third, DefaultDiskReserve-1)
+	l.eventually("all to be known as full", func() bool { return l.store.Node(third).DiskFull })
+	epoch := l.store.Topic("t").Partitions[0].Epoch
+	for range 3 {
+		if err := l.put("t", 0, "x"); !errors.Is(err, ErrDiskFull) || fate.Of(err) != fate.Refused {
+			t.Errorf("where all disks are full: %v", err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	if now := l.store.Topic("t").Partitions[0]; now.Epoch != epoch || now.Leader != third {
+		t.Errorf("%s leads in epoch %d, it was %s in %d: leaderships move though no disk has room", now.Leader, now.Epoch, third, epoch)
+	}
+	d.set(third, 1<<40)
+	l.eventually("publishes to be taken", func() bool { return l.put("t", 0, "d") == nil })
+	if len(l.store.Topic("t").Partitions[0].ISR) != 3 {
+		t.Errorf("in sync: %v", l.store.Topic("t").Partitions[0].ISR)
+	}
+}
+
+func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
+	at := time.Unix(1000, 0)
+	var d diskLevel
+	for i, step := range []struct {
+		after        time.Duration
+		leads, space bool
+		want         bool
+	}{
+		{0, true, true, false},
+		{diskLead, true, true, false},
+		{0, true, false, true},
+		{0, false, false, false},
+		{0, true, false, false}, // it has just begun to lead
+		{diskLead - 1, true, false, false},
+		{1, true, false, true},
+	} {
+		at = at.Add(step.after)
+		if got := d.yields(at, step.leads, step.space); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+}
+
+// follows returns a follower of partition 0 of a topic.
+func (l *lan) follows(name string) meta.NodeID {
+	p := l.store.Topic(name).Partitions[0]
+	return p.Replicas[slices.IndexFunc(p.Replicas, func(n meta.NodeID) bool { return n != p.Leader })]
+}
+
+// TestAFollowerLeavesHalfOfTheReserve: what was under way may use the other half. Then
+// it takes nothing, leaves the in-sync set, and comes back when there is room. It wrote
+// until the disk was full.
+func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
+	d := &disks{all: map[meta.NodeID]*small{}}
+	l := newLan(t, d.options, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	l.mustPut("t", 0, "a")
+	follower := l.follows("t")
+	end := func() seq.Offset { return l.at(follower).lookup("t").at(0).replica.Log().End() }
+
+	d.set(follower, DefaultDiskReserve/followerShare)
+	l.eventually("the disk to be low", l.at(follower).lowDisk.Load)
+	l.mustPut("t", 0, "b")
+	if len(l.store.Topic("t").Partitions[0].ISR) != 3 || end() != 2 {
+		t.Errorf("with half of the reserve it holds %d, in sync are %v", end(), l.store.Topic("t").Partitions[0].ISR)
+	}
+	d.set(follower, DefaultDiskReserve/followerShare-1)
+	l.eventually("the half of the reserve to be spent", l.at(follower).brimful.Load)
+	l.mustPut("t", 0, "c", "d")
+	if isr := l.store.Topic("t").Partitions[0].ISR; slices.Contains(isr, follower) || end() != 2 {
+		t.Errorf("with less it holds %d, in sync are %v", end(), isr)
+	}
+	d.set(follower, DefaultDiskReserve)
+	l.mustPut("t", 0, "e")
+	if end() != 2 {
+		t.Errorf("it holds %d before its disk has room", end())
+	}
+	d.set(follower, DefaultDiskReserve+DefaultDiskReserve/diskMargin)
+	l.inSync("t", 0, 3)
+	if end() != 5 {
+		t.Errorf("it holds %d in the end", end())
+	}
+}
+
+// TestAFollowerWithAFullDiskThatIsNeededStopsPublishing: what a publisher is told is
+// true, consuming goes on, and so does publishing when there is room.
+func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
+	d := &disks{all: map[meta.NodeID]*small{}}
+	l := newLan(t, func(o *Options) {
+		d.options(o)
+		o.PublishTimeout = 500 * time.Millisecond // of what is taken before the leader knows
+	}, "n1", "n2")
+	cfg := meta.TopicConfig{Replicas: 2, MinISR: 2}.WithDefaults(2, false)
+	if _, err := l.store.Propose(t.Context(), meta.CreateTopic{Name: "t", Config: cfg, Assignment: [][]meta.NodeID{{"n1", "n2"}}}); err != nil {
+		t.Fatal(err)
+	}
+	l.inSync("t", 0, 2)
+	c := l.subscribe("t", "c", 0)
+	l.eventually("a publish", func() bool { return l.put("t", 0, "a") == nil })
+	follower := l.follows("t")
+	d.set(follower, 1000)
+	l.eventually("the half of the reserve to be spent", l.at(follower).brimful.Load)
+	found := l.send("t", "b") // the publish that finds it out
+	l.inSync("t", 0, 1)
+	l.eventually("publishes to be refused", func() bool {
+		err := l.put("t", 0, "refused")
+		return errors.Is(err, coord.ErrNotWritable) && fate.Of(err) == fate.Refused
+	})
+	if got := c.take(1); got != "a" {
+		t.Errorf("got %q", got)
+	}
+	d.set(follower, 1<<40)
+	l.eventually("publishes to be taken", func() bool { return l.put("t", 0, "d") == nil })
+	if r := <-found; r.Err != nil && fate.Of(r.Err) != fate.Uncertain {
+		t.Errorf("the publish that found it out: %v", r.Err)
+	}
+}

@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// flood publishes so many messages of 100 KB to an ephemeral topic without a consumer.
+func flood(t *testing.T, b *Broker, n int) (refused int, why error) {
+	t.Helper()
+	body := []byte(strings.Repeat("x", 100<<10))
+	for range n {
+		done := make(chan Receipt, 1)
+		b.Publish(context.Background(), Publish{
+			Topic: "waste#ephemeral", Partition: AnyPartition, Messages: []topic.Message{{Body: body}}, Done: func(r Receipt) { done <- r },
+		})
+		if r := <-done; r.Err != nil {
+			refused, why = refused+1, r.Err
+		}
+	}
+	return refused, why
+}
+
+func TestAnEphemeralTopicIsBoundedWhenItIsPublishedTo(t *testing.T) {
+	const most = 2 << 20
+	m := limit.NewMemory(64 << 20)
+	n := newNodeWith(t, func(o *Options) { o.EphemeralBytes, o.RetentionInterval, o.Memory = most, time.Hour, m })
+	for range 20 { // ten times what it may have
+		if _, err := flood(t, n.Broker, 10); err != nil && !errors.Is(err, ErrBusy) {
+			t.Fatal(err)
+		}
+		stored := n.lookup("waste#ephemeral").leds(0).part.Log().Bytes()
+		if held := m.Usage().Uses[limit.Ephemeral]; stored > 2*most || held > 4*most+4<<20 {
+			t.Fatalf("%d bytes are stored and %d held, %d may be", stored, held, most)
+		}
+	}
+	eventually(t, func() bool {
+		refused, _ := flood(t, n.Broker, 1)
+		return refused == 0
+	})
+	if err := n.DeleteTopic(t.Context(), "waste#ephemeral"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return m.Usage().Used == 0 })
+}
+
+func TestEphemeralTopicsShareTheBudget(t *testing.T) {
+	m := limit.NewMemory(16 << 20) // of which they have a quarter
+	n := newNodeWith(t, func(o *Options) { o.RetentionInterval, o.Memory = time.Hour, m })
+	if refused, err := flood(t, n.Broker, 100); refused == 0 || !errors.Is(err, limit.ErrNoMemory) {
+		t.Errorf("%d are refused, %v", refused, err)
+	}
+	if held := m.Usage().Uses[limit.Ephemeral]; held > 4<<20 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestAnEphemeralTopicIsBoundedAtAppend holds the bound where nothing is dropped
+// meanwhile.
+func TestAnEphemeralTopicIsBoundedAtAppend(t *testing.T) {
+	messages := []topic.Message{{Body: make([]byte, 100)}}
+	n := int64(topic.StoredSize(messages))
+	e := &ephemeral{most: 10 * n, full: make(chan struct{}, 1)}
+	for _, c := range []struct {
+		stored  int64
+		told    bool // that the oldest are to go
+		refused bool
+	}{
+		{stored: 0},
+		{stored: 9 * n},
+		{stored: 9*n + 1, told: true},
+		{stored: 19 * n, told: true},
+		{stored: 19*n + 1, told: true, refused: true},
+	} {
+		err := e.take(c.stored, messages)
+		if refused := errors.Is(err, ErrBusy); refused != c.refused || (err != nil) != c.refused {
+			t.Errorf("with %d bytes stored: %v", c.stored, err)
+		}
+		told := false
+		select {
+		case <-e.full:
+			told = true
+		default:
+		}
+		if told != c.told {
+			t.Errorf("with %d bytes stored: told %v", c.stored, told)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// ledger is the durable list of the replicas that this node has made on its disk.
+// It lies outside of their directories. So a replica whose directory is gone is
+// told from one that was never made: the second has lost nothing, however long
+// the metadata has named it. A replica is entered before it has a role and hence
+// before it acknowledges anything, and stays entered until its topic is deleted.
+type ledger struct {
+	fs  vfs.FS
+	dir string // holds an empty file for each entry
+
+	mu      sync.Mutex // guards entries
+	entries map[string]struct{}
+}
+
+func newLedger(fsys vfs.FS, dir string) *ledger {
+	return &ledger{fs: fsys, dir: dir, entries: map[string]struct{}{}}
+}
+
+// replicaName names a replica in the ledger.
+func replicaName(topic string, in meta.Incarnation, i int) string {
+	return fmt.Sprintf("%s.%d", topicDir(topic, in), i)
+}
+
+// parseReplicaName is the inverse of replicaName.
+func parseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", 0, 0, false
+	}
+	i, err := strconv.Atoi(name[dot+1:])
+	if topic, in, ok = parseTopicDir(name[:dot]); !ok || err != nil {
+		return "", 0, 0, false
+	}
+	return topic, in, i, true
+}
+
+// load reads the ledger from the disk, and says whether it is there.
+func (l *ledger) load() (there bool, err error) {
+	names, err := l.fs.ReadDir(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		l.entries[name] = struct{}{}
+	}
+	return true, nil
+}
+
+// create writes a ledger with these entries in the place of the one that there
+// may be. After a crash the old or the new one is there.
+func (l *ledger) create(names []string) error {
+	temp := l.dir + vfs.TempSuffix
+	if err := l.fs.RemoveAll(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := vfs.MkdirAllSynced(l.fs, temp); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := vfs.MarkSynced(l.fs, filepath.Join(temp, name)); err != nil {
+			return err
+		}
+	}
+	if err := l.fs.RemoveAll(l.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := errors.Join(l.fs.Rename(temp, l.dir), l.fs.SyncDir(filepath.Dir(l.dir))); err != nil {
+		return err
+	}
+	_, err := l.load()
+	return err
+}
+
+func (l *ledger) has(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.entries[name]
+	return ok
+}
+
+// enter adds a replica. It is durable when enter returns.
+func (l *ledger) enter(name string) error {
+	if l.has(name) {
+		return nil
+	}
+	if err := vfs.MarkSynced(l.fs, filepath.Join(l.dir, name)); err != nil {
+		return fmt.Errorf("enter replica %s into the ledger: %w", name, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries[name] = struct{}{}
+	return nil
+}
+
+// drop removes entries. One that is there again after a crash is dropped at the
+// next start.
+func (l *ledger) drop(old func(entry string) bool) error {
+	l.mu.Lock()
+	var names []string
+	for name := range l.entries {
+		if old(name) {
+			names = append(names, name)
+			delete(l.entries, name)
+		}
+	}
+	l.mu.Unlock()
+	var errs []error
+	for _, name := range names {
+		if err := l.fs.Remove(filepath.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forget drops the entries of a topic.
+func (l *ledger) forget(topic string, in meta.Incarnation) error {
+	return l.drop(func(entry string) bool {
+		t, i, _, ok := parseReplicaName(entry)
+		return ok && t == topic && i == in
+	})
+}
+
+// trim drops the entries of replicas that the metadata does not give to a node any
+// more. No replica may be opened meanwhile: the metadata may know it and s not.
+func (l *ledger) trim(s *meta.State, self meta.NodeID) error {
+	return l.drop(func(entry string) bool { return !mayHold(s, self, entry) })
+}
+
+// mayHold says whether the metadata gives the replica of an entry to a node, or
+// does not know its topic yet.
+func mayHold(s *meta.State, self meta.NodeID, entry string) bool {
+	topic, in, i, ok := parseReplicaName(entry)
+	if !ok {
+		return false
+	}
+	t := s.Topic(topic)
+	if t == nil || t.Incarnation != in {
+		return uint64(in) > s.Index()
+	}
+	return i < len(t.Partitions) && slices.Contains(t.Partitions[i].Replicas, self)
+}

@@ -1,0 +1,208 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// settled waits until every running replica of partition 0 of a topic has a role.
+func (l *lan) settled(name string, ids ...meta.NodeID) {
+	l.t.Helper()
+	for _, id := range ids {
+		l.eventually("a role of "+string(id), func() bool { return l.at(id).lookup(name) != nil && l.serves(id, name) })
+	}
+}
+
+// TestAnEmptyTopicOutlivesARestartOfAllNodes restarts every replica of a topic to
+// which nothing was published, and then publishes.
+func TestAnEmptyTopicOutlivesARestartOfAllNodes(t *testing.T) {
+	ends := map[string]func(*lan, meta.NodeID){"stop": (*lan).stop, "kill": (*lan).kill, "crash": (*lan).crash}
+	all := []meta.NodeID{"n1", "n2", "n3"}
+	for how, end := range ends {
+		for replicas := 1; replicas <= len(all); replicas++ {
+			t.Run(fmt.Sprint(how, " of ", replicas), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ids := all[:replicas]
+					l := newLan(t, soon, ids...)
+					l.create("t", ids...)
+					l.settled("t", ids...)
+					for range 2 {
+						for _, id := range ids {
+							end(l, id)
+						}
+						for _, id := range ids {
+							l.start(id)
+						}
+						l.settled("t", ids...)
+					}
+					l.inSync("t", 0, replicas)
+					l.mustPut("t", 0, "a")
+					if p := l.store.Topic("t").Partitions[0]; p.Epoch > 1+2*1+2 {
+						t.Errorf("epoch %d after two restarts", p.Epoch)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAReplicaThatWasNeverMadeIsEmpty has the metadata name replicas on nodes that
+// stop before they have made them: they have lost nothing.
+func TestAReplicaThatWasNeverMadeIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ids := []meta.NodeID{"n1", "n2", "n3"}
+		l := newLan(t, soon, ids...)
+		for _, id := range ids {
+			l.kill(id)
+		}
+		l.create("t", ids...)
+		for _, id := range ids {
+			l.start(id)
+		}
+		l.inSync("t", 0, 3)
+		l.mustPut("t", 0, "a")
+	})
+}
+
+// version returns the version of partition 0 of a topic: it grows as a replica leaves
+// the in-sync set.
+func (l *lan) version(name string) uint64 { return l.store.Topic(name).Partitions[0].Version }
+
+// TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing tells an empty replica from one
+// whose directory is gone: the second leaves the in-sync set.
+func TestAnEmptyReplicaWhoseDirectoryIsGoneIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ids := []meta.NodeID{"n1", "n2", "n3"}
+		l := newLan(t, soon, ids...)
+		l.create("t", ids...)
+		l.settled("t", ids...)
+		before := l.version("t")
+		l.crash("n3")
+		l.lose("n3")
+		l.start("n3")
+		if l.serves("n3", "t") && l.version("t") == before {
+			t.Error("a replica whose directory is gone serves as if it were empty")
+		}
+		l.eventually("n3 to be out of sync", func() bool { return l.version("t") > before })
+		l.inSync("t", 0, 3)
+		l.mustPut("t", 0, "a")
+		l.wholeAt("n3", "t", 1)
+	})
+}
+
+// TestReplicasThatTheLedgerHasLostAreMissing removes the ledger with the topics:
+// what the metadata gives to a node that has run before was there.
+func TestReplicasThatTheLedgerHasLostAreMissing(t *testing.T) {
+	for _, gone := range [][]string{{"data/topics", "data/replicas"}, {"data/topics", "data/replicas", "data/cluster"}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLan(t, soon, "n1", "n2", "n3")
+			l.create("t", "n1", "n2", "n3")
+			l.mustPut("t", 0, "a", "b")
+			l.inSync("t", 0, 3)
+			before := l.version("t")
+			l.crash("n3")
+			for _, name := range gone {
+				if err := l.hosts["n3"].disk.RemoveAll(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.start("n3")
+			if l.serves("n3", "t") && l.version("t") == before {
+				t.Error("a replica that lost its data serves as if it were empty")
+			}
+			l.wholeAt("n3", "t", 2)
+		})
+	}
+}
+
+// TestTheLedgerForgetsWhatIsHeldNoLonger deletes one topic while the node runs
+// and one while it does not.
+func TestTheLedgerForgetsWhatIsHeldNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1")
+		l.create("a", "n1")
+		for _, name := range []string{"b", "c", topicDir("a", l.store.Topic("a").Incarnation)} {
+			l.create(name, "n1")
+			l.mustPut(name, 0, "x")
+		}
+		remove := func(name string) {
+			if _, err := l.store.Propose(t.Context(), meta.DeleteTopic{Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove("a")
+		l.eventually("the entry of a to go", func() bool { return len(l.entries("n1")) == 3 })
+		l.kill("n1")
+		remove("b")
+		l.start("n1")
+		if got := l.entries("n1"); len(got) != 2 || !slices.Contains(got, replicaName("c", l.store.Topic("c").Incarnation, 0)) {
+			t.Errorf("the ledger names %v", got)
+		}
+	})
+}
+
+// entries returns what a host's ledger names on its disk.
+func (l *lan) entries(id meta.NodeID) []string {
+	l.t.Helper()
+	names, err := l.hosts[id].disk.ReadDir("data/replicas")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return names
+}
+
+// write puts a file on a host's disk, durably.
+func (l *lan) write(id meta.NodeID, path, text string) {
+	l.t.Helper()
+	if err := vfs.WriteFileSynced(l.hosts[id].disk, path, []byte(text)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestTheLedgerOfAnotherClusterCountsForNothing starts nodes whose disks name the
+// same replicas, of another cluster.
+func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ids := []meta.NodeID{"n1", "n2"}
+		l := newLan(t, soon, ids...)
+		for _, id := range ids {
+			l.kill(id)
+		}
+		l.create("t", ids...)
+		for _, id := range ids {
+			l.write(id, "data/cluster", "another\n")
+			l.write(id, "data/replicas/"+replicaName("t", l.store.Topic("t").Incarnation, 0), "")
+			l.start(id)
+		}
+		l.inSync("t", 0, 2)
+		l.mustPut("t", 0, "a")
+	})
+}
+
+// TestAnUnfinishedMarkIsNoData finds in a replica's directory only what an
+// interrupted write has left.
+func TestAnUnfinishedMarkIsNoData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "a")
+		l.crash("n3")
+		l.lose("n3")
+		dir := layout{"data"}.partition(l.store.Topic("t"), 0)
+		if err := vfs.MkdirAllSynced(l.hosts["n3"].disk, dir); err != nil {
+			t.Fatal(err)
+		}
+		l.write("n3", dir+"/"+markMissing+vfs.TempSuffix, "")
+		before := l.store.Topic("t").Partitions[0].Version
+		l.start("n3")
+		if l.serves("n3", "t") && l.store.Topic("t").Partitions[0].Version == before {
+			t.Error("a replica that lost its data serves as if it were empty")
+		}
+		l.wholeAt("n3", "t", 1)
+	})
+}

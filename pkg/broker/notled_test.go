@@ -1,0 +1,113 @@
+package broker
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// complains says whether a node's readiness and health name a code with a text.
+func (l *lan) complains(id meta.NodeID, code, text string) bool {
+	b := l.at(id)
+	for _, reasons := range [][]HealthReason{b.Ready(), b.Health().Reasons} {
+		found := 0
+		for _, r := range reasons {
+			if r.Code == code && strings.Contains(r.What, text) {
+				found++
+			}
+		}
+		if found != 1 {
+			return false
+		}
+	}
+	return b.Stalls()[code] == 1
+}
+
+// saysWithin is how soon a leader that does not lead is in the health.
+const saysWithin = 5 * time.Second
+
+// TestALeaderThatDoesNotLeadIsSaid has the metadata name a leader whose data is
+// gone, and that is the only one in sync: it leads nothing, and says so in time.
+func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log journal
+		l := newLan(t, func(o *Options) { soon(o); o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, "n1", "n2")
+		l.create("t", "n1", "n2")
+		l.mustPut("t", 0, "a")
+		l.kill("n2")
+		l.eventually("n1 to be alone in sync", func() bool { return len(l.store.Topic("t").Partitions[0].ISR) == 1 })
+		l.crash("n1")
+		l.lose("n1")
+		l.start("n1")
+		time.Sleep(saysWithin)
+		if !l.complains("n1", "partitions_not_led", "t/0 (its data is gone from the disk)") {
+			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
+		}
+		time.Sleep(stallCheck)
+		if !log.has("level=ERROR", "partitions whose leader does not lead them", "its data is gone") {
+			t.Error("the log does not say it")
+		}
+		if h := l.at("n1").ClusterHealth(t.Context()); h.Healthy || h.Degraded {
+			t.Errorf("the cluster: %+v", h)
+		}
+		l.start("n2")
+		p := l.store.Topic("t").Partitions[0]
+		if r, err := l.store.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+			{Topic: "t", Version: p.Version, Leader: "n2", Unclean: true},
+		}}); err != nil || r.Failed != nil {
+			t.Fatal(err, r.Failed)
+		}
+		l.eventually("no complaint", func() bool { return l.at("n1").Stalls()["partitions_not_led"] == 0 })
+	})
+}
+
+// TestALeadershipThatGoesRoundIsSaid elects one leader after the other, faster than
+// any of them can begin.
+func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "a")
+		l.inSync("t", 0, 3)
+		for end := time.Now().Add(saysWithin); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			for _, id := range []meta.NodeID{"n2", "n3"} {
+				l.elect("t", 0, id)
+			}
+		}
+		if !l.complains("n1", "partitions_not_led", "the leadership goes round") {
+			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
+		}
+		time.Sleep(3 * raceWindow)
+		if n := l.at("n1").Stalls()["partitions_not_led"]; n != 0 {
+			t.Errorf("said though it is over: %+v", l.at("n1").Ready())
+		}
+	})
+}
+
+func TestARaceOfEpochs(t *testing.T) {
+	now := time.Now()
+	var r race
+	step := func(d time.Duration, e seq.Epoch, fast bool) {
+		t.Helper()
+		now = now.Add(d)
+		if r = r.after(e, now); r.fast != fast {
+			t.Errorf("epoch %d: %+v", e, r)
+		}
+	}
+	step(0, 1000, false) // the first that is seen
+	step(raceWindow/2, 1000+raceEpochs-1, false)
+	step(raceWindow/2, 1000+raceEpochs-1, false)
+	step(raceWindow/2, 1000+2*raceEpochs-1, true)
+	step(raceWindow/2, 1000+2*raceEpochs-1, true)
+	step(raceWindow-1, 1000+2*raceEpochs, true) // until a whole window has passed
+	step(1, 1000+2*raceEpochs, false)
+	if coord.StallAfter >= saysWithin {
+		t.Errorf("a stall is said after %v", coord.StallAfter)
+	}
+}

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// LiveCopy is the replica of a partition that a node serves or follows with.
+type LiveCopy struct {
+	LogStart     seq.Offset
+	CommittedEnd seq.Offset
+	LogEnd       seq.Offset
+	Damaged      bool               // a part of it cannot be read
+	Refusing     bool               // it refuses its leader, which lacks committed messages of this copy
+	Lost         bool               // what it held is gone, and no other replica is in sync
+	Damage       []commitlog.Damage // the ranges that are known
+}
+
+// NodeCopies is what one node has of a partition.
+type NodeCopies struct {
+	Node           string
+	Replica        bool // it is to hold one
+	Leader, InSync bool
+	Live           *LiveCopy // nil: none is open
+	SetAside       []SetAside
+}
+
+var askCopies = question[copyArgs, NodeCopies]{"copies", func(o *desk, _ context.Context, a copyArgs) (out NodeCopies, err error) {
+	if out.SetAside, err = (asides{o.d.hosting}).of(a); err != nil {
+		return out, err
+	}
+	hp, err := o.replicaHere(a)
+	if err != nil {
+		return out, nil // it holds no replica, or cannot open it
+	}
+	l := hp.replica.Log()
+	out.Live = &LiveCopy{
+		LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Damaged: hp.replica.Damaged(), Refusing: hp.replica.Refusing(),
+		Lost: quarantine{o.d.hosting}.lostAll(o.d.lookup(a.Topic), hp), Damage: o.d.damage.in(hp.dir),
+	}
+	return out, nil
+}}
+
+// repairArgs ask a node to do what an operator decided about its copies.
+type repairArgs struct {
+	copyArgs
+	Discard string `json:"discard,omitempty"` // the name of a set-aside copy; "": the loss is accepted
+}
+
+var askRepair = question[repairArgs, nothing]{"repair", func(o *desk, _ context.Context, a repairArgs) (nothing, error) {
+	if a.Discard != "" {
+		return nothing{}, asides{o.d.hosting}.discard(a.copyArgs, a.Discard)
+	}
+	hp, err := o.replicaHere(a.copyArgs)
+	if err != nil {
+		return nothing{}, err
+	}
+	return nothing{}, quarantine{o.d.hosting}.acceptLoss(o.d.lookup(a.Topic), hp)
+}}
+
+// Copies lists what the nodes have of a partition, intact, damaged or set aside: each
+// node that holds a replica or a set-aside copy. silent are the nodes that did not answer.
+func (o *contents) Copies(ctx context.Context, topic string, i int) (all []NodeCopies, silent []string, err error) {
+	s, t, p, err := o.find(topic, i)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := copyArgs{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}
+	answers := askAll(ctx, &o.desk, askCopies, o.present(), func(meta.NodeID) copyArgs { return a })
+	for n := range s.Nodes() {
+		c, ok := answers[n.ID]
+		if !ok {
+			silent = append(silent, string(n.ID))
+			continue
+		}
+		c.Node, c.Replica, c.Leader, c.InSync = string(n.ID), slices.Contains(p.Replicas, n.ID), p.Leader == n.ID, slices.Contains(p.ISR, n.ID)
+		if c.Replica || len(c.SetAside) > 0 {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b NodeCopies) int { return strings.Compare(a.Node, b.Node) })
+	slices.Sort(silent)
+	return all, silent, nil
+}
+
+// DiscardCopy deletes a set-aside copy of a partition from a node, for good, whatever
+// it holds. It is ErrNoSetAside if there is none of that name.
+func (o *contents) DiscardCopy(ctx context.Context, topic string, i int, node meta.NodeID, name string) error {
+	if name == "" {
+		return ErrNoSetAside
+	}
+	return o.repair(ctx, topic, i, node, name)
+}
+
+// AcceptLoss ends that the health reports data_lost for a partition whose only replica
+// lost its directory. It is ErrNoLoss for any other.
+func (o *contents) AcceptLoss(ctx context.Context, topic string, i int, node meta.NodeID) error {
+	return o.repair(ctx, topic, i, node, "")
+}
+
+func (o *contents) repair(ctx context.Context, topic string, i int, node meta.NodeID, discard string) error {
+	s, t, _, err := o.find(topic, i)
+	if err != nil {
+		return err
+	}
+	if s.Node(node) == nil {
+		return fmt.Errorf("node %s: %w", node, meta.ErrNodeNotFound)
+	}
+	a := repairArgs{copyArgs{Topic: t.Name, Incarnation: t.Incarnation, Partition: i}, discard}
+	_, err = askRepair.ask(ctx, &o.desk, node, a)
+	return err
+}

@@ -1,0 +1,154 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// Opening is a node on its way into its cluster. Its methods may be called by many
+// goroutines.
+type Opening interface {
+	// Store returns the metadata, which may have no leader; nil: it is not open yet.
+	Store() *raftstore.Store
+	// Answers says whether there is a connection to another node.
+	Answers(id meta.NodeID) bool
+	// Waiting says what the node waits for before it can open its metadata; "":
+	// nothing.
+	Waiting() string
+}
+
+// Outlook answers an operator for a node that waits for its cluster, and is no
+// broker yet: from what its disk says, which may be out of date, and from which
+// nodes answer it. Its methods may be called by many goroutines.
+type Outlook struct {
+	self meta.NodeID
+	of   Opening
+}
+
+// NewOutlook returns the Outlook of the node self.
+func NewOutlook(self meta.NodeID, of Opening) *Outlook { return &Outlook{self, of} }
+
+// view is what is known at one moment.
+type view struct {
+	store   *raftstore.Store // nil: not open
+	state   *meta.State      // as on disk
+	members raftstore.Configuration
+	leader  meta.NodeID // "": none known
+}
+
+func (o *Outlook) look() view {
+	v := view{store: o.of.Store(), state: &meta.State{}}
+	if v.store == nil {
+		return v
+	}
+	v.members = v.store.Members().Configuration()
+	v.leader, _ = v.store.Leader()
+	if stored, err := v.store.Stored(); err == nil { // it may be written to just now: then there is a leader
+		v.state = stored.State
+	}
+	return v
+}
+
+// there says whether a node takes part as far as this one can tell.
+func (o *Outlook) there(id meta.NodeID) bool { return id == o.self || o.of.Answers(id) }
+
+// silent returns the members that do not answer, by id.
+func (o *Outlook) silent(v view) (out []string) {
+	for _, m := range v.members.Members {
+		if !o.there(m.ID) {
+			out = append(out, string(m.ID))
+		}
+	}
+	return out
+}
+
+// Cluster describes the cluster. A node that does not answer is shown as down.
+func (o *Outlook) Cluster() ClusterInfo {
+	v := o.look()
+	info := ClusterInfo{ID: v.state.Cluster().ID, Controller: string(v.leader), Self: string(o.self)}
+	load := nodeLoads(v.state)
+	for n := range v.state.Nodes() {
+		m, _ := v.members.Find(n.ID)
+		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]).seen(o.there(n.ID), v.leader != ""))
+	}
+	return info
+}
+
+// Topics returns the topics as they are on disk. A partition whose leader is not
+// known to be there has none.
+func (o *Outlook) Topics() []*meta.Topic {
+	var out []*meta.Topic
+	for t := range o.look().state.Topics() {
+		now := *t
+		now.Partitions = slices.Clone(t.Partitions)
+		for i := range now.Partitions {
+			if p := &now.Partitions[i]; p.Leader == o.self || !o.there(p.Leader) {
+				p.Leader = ""
+			}
+		}
+		out = append(out, &now)
+	}
+	return out
+}
+
+// Ready returns what the node waits for.
+func (o *Outlook) Ready() []HealthReason {
+	v := o.look()
+	missing := -formation.Tolerance(v.members, o.there)
+	switch {
+	case v.store == nil && o.of.Waiting() != "":
+		return []HealthReason{{"starting", 1, "the node waits for its cluster: " + o.of.Waiting()}}
+	case v.store == nil:
+		return []HealthReason{{"starting", 1, "the node reads what it has on disk and looks for its cluster"}}
+	case v.leader != "":
+		return []HealthReason{{"starting", 1, "the node registers with its cluster"}}
+	case missing > 0:
+		return []HealthReason{{"metadata_quorum", missing, fmt.Sprintf("the node waits for a majority of the %d voters: %d more must be there, no answer from %s",
+			len(v.members.Voters()), missing, strings.Join(o.silent(v), " "))}}
+	}
+	return []HealthReason{{"no_controller", 1, "the node waits for the voters to elect a leader of the metadata"}}
+}
+
+// ClusterHealth judges the cluster from this node alone.
+func (o *Outlook) ClusterHealth(context.Context) Health {
+	v := o.look()
+	f := newFindings()
+	for _, id := range o.silent(v) {
+		f.add("nodes_silent", "nodes do not answer other nodes", id)
+	}
+	if len(v.members.Members) > 0 {
+		f.agreement(v.members, o.there)
+	}
+	if v.leader == "" {
+		f.add("no_controller", "the metadata has no leader, nothing can be created or changed", "seen from "+string(o.self))
+	}
+	for _, r := range o.Ready() {
+		if _, known := f.names[r.Code]; !known {
+			f.add(r.Code, r.What, "on "+string(o.self))
+		}
+	}
+	return f.health()
+}
+
+// Raft describes the agreement on metadata, as this node knows its own part.
+func (o *Outlook) Raft(context.Context) RaftInfo {
+	v := o.look()
+	out := RaftInfo{
+		Leader: string(v.leader), Voters: len(v.members.Voters()), Tolerance: formation.Tolerance(v.members, o.there),
+	}
+	for _, m := range v.members.Members {
+		member := RaftMember{Member: m}
+		if m.ID == o.self {
+			stats := raftStats(v.store.Stats())
+			member.Stats, out.Term = &stats, stats.Term
+		}
+		out.Members = append(out.Members, member)
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package broker
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// sendAt publishes at one node and waits for the receipt.
+func (l *lan) sendAt(id meta.NodeID, name string) Receipt {
+	l.t.Helper()
+	got := make(chan Receipt, 1)
+	l.at(id).Publish(l.t.Context(), Publish{
+		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r Receipt) { got <- r },
+	})
+	return <-got
+}
+
+// A refusal keeps its reason and its fate when the publish was sent through another
+// node: clients there are told the same as at the leader.
+func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2")
+		l.inSync("t", 0, 2)
+		l.mustPut("t", 0, "a")
+		if err := l.at("n1").AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
+			t.Fatal(err)
+		}
+		l.kill("n2")
+		l.inSync("t", 0, 1)
+		for _, id := range []meta.NodeID{"n1", "n3"} {
+			r := l.sendAt(id, "t")
+			if !errors.Is(r.Err, coord.ErrNotWritable) || fate.Of(r.Err) != fate.Refused {
+				t.Errorf("through %s: %v, %v; want that it is not writable and refused", id, r.Err, fate.Of(r.Err))
+			}
+		}
+	})
+}
+
+// Every refusal of a publish has a code between nodes: at the node that the client is
+// at it is the same error, with the same fate.
+func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
+	for _, err := range []error{
+		coord.ErrNotLeading, coord.ErrMoving, coord.ErrNotWritable, coord.ErrTooBig, topic.ErrNotLeased, ErrDiskFull, ErrBusy, ErrExiting, ErrNoLeader,
+		ErrMessageTooBig, ErrPartitionNeeded, ErrPartitionNotFound, ErrTopicNotFound, ErrInvalidTopic,
+	} {
+		if got := fromRemote(toRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
+			t.Errorf("%v arrives as %v, %v", err, got, fate.Of(got))
+		}
+		if got := fromRemote(toRemote(fate.Mark(err, fate.Uncertain))); !errors.Is(got, err) || fate.Of(got) != fate.Uncertain {
+			t.Errorf("%v of an unknown outcome arrives as %v, %v", err, got, fate.Of(got))
+		}
+	}
+}
+
+// Sums over nodes name the leaders that do not answer, also where none does.
+func TestSumsNameTheNodesThatAreMissing(t *testing.T) {
+	m := newMesh(t, "n1", "n2", "n3")
+	m.create("both", "n2", "n3")
+	m.create("gone", "n2")
+	m.create("here", "n1")
+	m.link("n1", "n2").cut(true)
+	missing := map[string]string{}
+	for _, s := range m.nodes["n1"].ClusterStats(t.Context(), "", "", false) {
+		missing[s.Name] = strings.Join(s.MissingNodes, " ")
+	}
+	want := map[string]string{"both": "n2", "gone": "n2", "here": ""}
+	if !maps.Equal(missing, want) {
+		t.Errorf("missing %v, want %v", missing, want)
+	}
+	m.link("n1", "n2").cut(false)
+	for _, s := range m.nodes["n1"].ClusterStats(t.Context(), "", "", false) {
+		if len(s.MissingNodes) > 0 {
+			t.Errorf("%s: all answer, and %v are missing", s.Name, s.MissingNodes)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package broker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// lowDiskRetention is how often room is looked for on a disk that is nearly full.
+const lowDiskRetention = time.Second
+
+// smallLog is what an idle partition may keep of finished messages: making room
+// of less is not worth a new segment.
+const smallLog = 1 << 20
+
+// retention drops messages that need not be kept.
+type retention struct{ b *Broker }
+
+// all drops what no channel needs and no policy keeps, and notes how far the
+// logs are durable, which is where recovery would start to read. A wall clock that
+// is set forward ages nothing until it has stayed so for age.StepTrust.
+func (r retention) all() {
+	asides{r.b.hosting}.release()
+	moment := time.Now()
+	now := time.Unix(0, r.b.steady.Read(moment, r.b.o.WallClock(moment)))
+	r.b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+		r.one(h, hp, now, moment)
+		hp.rest()
+	})
+	r.settle()
+}
+
+// ephemeral drops what ephemeral topics have too much.
+func (r retention) ephemeral() {
+	moment := time.Now()
+	now := time.Unix(0, r.b.steady.Read(moment, r.b.o.WallClock(moment)))
+	r.b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+		if h.memory != nil {
+			r.one(h, hp, now, moment)
+		}
+	})
+	r.settle()
+}
+
+// settle gives back the memory of what was dropped.
+func (r retention) settle() {
+	for _, h := range r.b.hostedTopics() {
+		if h.memory == nil {
+			continue
+		}
+		stored := int64(0)
+		for _, hp := range h.partitions() {
+			if hp != nil {
+				stored += hp.replica.Log().Bytes()
+			}
+		}
+		h.memory.settle(stored)
+	}
+}
+
+// one drops what a replica need not keep.
+func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Time) {
+	c := h.config.Load().Config
+	limit := c.RetentionBytes
+	if meta.IsEphemeral(h.name) && (limit == 0 || limit > r.b.o.EphemeralBytes) {
+		limit = r.b.o.EphemeralBytes
+	}
+	l := hp.replica.Log()
+	last := r.b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
+	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: c.RetentionAge, MaxBytes: limit, Last: last}
+	err := errors.Join(hp.retain(keep), l.Checkpoint())
+	if failed := err != nil; failed != hp.unretained {
+		hp.unretained = failed // said when it begins
+		if failed {
+			r.b.log.Warn("finished messages are not dropped", "topic", h.name, "partition", hp.index, "error", err)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package broker
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// rotting is three brokers with a topic of several segments on each, all in sync.
+func rotting(t *testing.T, opts func(*Options)) *lan {
+	t.Helper()
+	l := newLan(t, func(o *Options) {
+		soon(o)
+		o.Log = commitlog.Options{SegmentBytes: 4 << 10, FillBytes: -1, Buffers: o.Log.Buffers}
+		if opts != nil {
+			opts(o)
+		}
+	}, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	for i := range 8 {
+		l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
+	}
+	l.inSync("t", 0, 3)
+	return l
+}
+
+// whole waits until all replicas are in sync and the disks of all nodes hold the
+// same, every byte of it readable.
+func (l *lan) whole(within time.Duration) {
+	l.t.Helper()
+	state := ""
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		p := &l.store.Topic("t").Partitions[0]
+		if state = fmt.Sprintf("leader %q, in sync %v", p.Leader, p.ISR); len(p.ISR) < 3 || p.Leader == "" {
+			continue
+		}
+		sums := map[string]bool{}
+		for id := range l.hosts {
+			hp := l.at(id).lookup("t").at(0)
+			if hp == nil {
+				continue
+			}
+			log := hp.replica.Log()
+			sum, err := digest(l.t.Context(), log, log.Start(), log.End())
+			if state += fmt.Sprintf(", %s: [%d,%d) %.8s %v", id, log.Start(), log.End(), sum, err); err == nil {
+				sums[sum] = true
+			} else {
+				sums[string(id)] = true
+			}
+		}
+		if len(sums) == 1 {
+			return
+		}
+	}
+	l.t.Fatalf("not repaired within %v: %s", within, state)
+}
+
+// A leader whose copy is damaged cannot serve a follower that comes back. It notices
+// as it reads for it, and hands over to a replica that is intact.
+func TestRotAtTheLeaderKeepsNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, func(o *Options) {
+			soon(o)
+			o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
+		}, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "first")
+		l.inSync("t", 0, 3)
+		l.kill("n3")
+		l.inSync("t", 0, 2)
+		for i := range 8 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
+		}
+		l.spoil("n1", "t", 0, "2222")
+		l.start("n3")
+		l.whole(30 * time.Second)
+		if n := l.at("n1").LogStats().Damaged; n != 1 {
+			t.Errorf("%d damaged ranges were counted", n)
+		}
+	})
+}
+
+// harms are what may become of a replica's files while the broker runs, with all of
+// the messages in its memory.
+var harms = map[string]func(l *lan, id meta.NodeID){
+	"damage": func(l *lan, id meta.NodeID) { l.spoil(id, "t", 0, "2222") },
+	"the segment that is written is gone": func(l *lan, id meta.NodeID) {
+		l.remove(id, func(names []string) string { return names[len(names)-1] })
+	},
+	"an older segment is gone": func(l *lan, id meta.NodeID) { l.remove(id, func(names []string) string { return names[0] }) },
+}
+
+// remove removes the segment of partition 0 that is chosen from a node's disk.
+func (l *lan) remove(id meta.NodeID, choose func([]string) string) {
+	l.t.Helper()
+	dir := layout{"data"}.partition(l.store.Topic("t"), 0)
+	all, err := l.hosts[id].disk.ReadDir(dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var logs []string
+	for _, name := range all {
+		if strings.HasSuffix(name, ".log") {
+			logs = append(logs, name)
+		}
+	}
+	if err := l.hosts[id].disk.Remove(filepath.Join(dir, choose(logs))); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// A comparison of the replicas reads the disks, says what it finds, and has it
+// repaired: at the leader and at a follower.
+func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
+	for name, harm := range harms {
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			t.Run(name+" at "+string(id), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := rotting(t, nil)
+					harm(l, id)
+					found, err := l.at("n3").Digest(t.Context(), "t")
+					if err != nil || len(found) != 1 || found[0].Unreadable[string(id)] == "" || len(found[0].Digests) != 2 {
+						t.Fatalf("found %+v, %v", found, err)
+					}
+					if h := l.at(id).Health(); !h.Degraded {
+						t.Errorf("the health of %s says nothing: %+v", id, h)
+					}
+					l.whole(30 * time.Second)
+					found, err = l.at("n3").Digest(t.Context(), "t")
+					if err != nil || len(found[0].Unreadable) > 0 || len(found[0].Digests) != 3 {
+						t.Errorf("after the repair: %+v, %v", found, err)
+					}
+					if n := l.at(id).LogStats(); n.Damaged == 0 || n.Unreadable != 0 {
+						t.Errorf("%d damaged ranges were counted, %d are left", n.Damaged, n.Unreadable)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Nobody reads what is damaged, and it is found all the same: the scrubber reads
+// everything once in an interval.
+func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
+	for name, harm := range harms {
+		for _, id := range []meta.NodeID{"n1", "n2"} {
+			t.Run(name+" at "+string(id), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
+					time.Sleep(time.Hour + time.Minute)
+					if s := l.at(id).ScrubStats(); s.Bytes == 0 || s.Oldest > time.Hour+time.Minute {
+						t.Errorf("scrubbed before: %+v", s)
+					}
+					harm(l, id)
+					time.Sleep(time.Hour + time.Minute)
+					if n := l.at(id).LogStats().Damaged; n == 0 {
+						t.Error("nothing was found in an interval")
+					}
+					l.whole(time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// Replicas that hold next to nothing take a step each: a node with many of them reads
+// all of them in an interval, too.
+func TestScrubberReadsManySmallReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, func(o *Options) { o.ScrubInterval = time.Hour }, "n1")
+		for i := range 30 {
+			name := fmt.Sprint("t", i)
+			l.create(name, "n1")
+			l.mustPut(name, 0, "little")
+		}
+		time.Sleep(3 * time.Hour)
+		if s := l.at("n1").ScrubStats(); s.Oldest > time.Hour+5*time.Minute {
+			t.Errorf("a replica was not read for %v", s.Oldest)
+		}
+	})
+}
+
+// A node that restarts goes on with its check, and forgets what it does not hold.
+func TestScrubberGoesOnAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
+		name := replicaName("t", l.store.Topic("t").Incarnation, 0)
+		time.Sleep(90 * time.Minute)
+		before, ok := l.at("n2").scrubbed.of(name)
+		if !ok || before.Checked == 0 {
+			t.Fatalf("noted %+v, %v", before, ok)
+		}
+		l.stop("n2")
+		l.start("n2")
+		time.Sleep(time.Second)
+		if after, _ := l.at("n2").scrubbed.of(name); after != before {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+	})
+}
+
+// The leader's newest messages rot when it has to compare logs with all its
+// followers: none of them can be compared, and each holds what the leader lost.
+func TestRotAtTheLeaderBeforeAComparisonEndsItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, func(o *Options) {
+			soon(o)
+			o.Log.TailBytes, o.Log.FillBytes, o.Log.SegmentBytes = -1, -1, 4<<10
+		}, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		for i := range 8 {
+			l.mustPut("t", 0, strings.Repeat(fmt.Sprint(i), 2000))
+		}
+		l.inSync("t", 0, 3)
+		l.spoil("n1", "t", 0, "7777")
+		l.crash("n2")
+		l.crash("n3")
+		l.start("n2")
+		l.start("n3")
+		l.eventually("the leader to be deposed", func() bool { return l.store.Topic("t").Partitions[0].Leader == "" })
+		if isr := l.store.Topic("t").Partitions[0].ISR; len(isr) != 3 {
+			t.Fatalf("in sync are %v: those who could not be compared were taken out", isr)
+		}
+		l.elect("t", 0, "n2") // as the controller does
+		l.whole(30 * time.Second)
+	})
+}

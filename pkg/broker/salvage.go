@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// A replica whose stored channel positions cannot be read is asked to lead. While
+// another in-sync replica is up, this one hands the leadership on: the other has
+// intact positions. If no other is up, or none takes over in time, the replica
+// leads with every channel at the log's start: messages are delivered again, none
+// is skipped.
+
+// salvageAfter is how long a replica without readable positions waits for another
+// to lead before it leads itself.
+const salvageAfter = 5 * time.Second
+
+// salvages says whether a replica that is to lead by the view v does so even if
+// its stored positions cannot be read.
+func (q quarantine) salvages(hp *hostedPartition, v coord.View) bool {
+	if !hp.unreadable.IsZero() && time.Since(hp.unreadable) >= salvageAfter {
+		return true
+	}
+	return !slices.ContainsFunc(v.Replicas, func(r coord.ReplicaView) bool {
+		return r.Node != q.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
+	})
+}
+
+// openedPositions takes the outcome of opening a leader's positions, and returns
+// it. Where they cannot be read, another replica is asked to lead.
+func (q quarantine) openedPositions(h *hostedTopic, hp *hostedPartition, err error) error {
+	if err == nil {
+		hp.unreadable = time.Time{}
+		return nil
+	}
+	if hp.unreadable.IsZero() {
+		hp.unreadable = time.Now()
+		q.log.Error("the channel positions cannot be read: another in-sync replica is asked to lead",
+			"topic", h.name, "partition", hp.index, "error", err)
+	}
+	// The other may be no better off and hand on in turn.
+	if now := time.Now(); now.Sub(hp.handedOn) >= handOnAgain {
+		hp.handedOn = now
+		q.handOn(h, hp.index)
+	}
+	return fmt.Errorf("cannot lead: %w", err)
+}
+
+// reportPositions is told of stored positions that are damaged. lost: none of a
+// leader's is intact.
+func (q quarantine) reportPositions(h *hostedTopic, hp *hostedPartition, err error, lost bool) {
+	log := q.log.With("topic", h.name, "partition", hp.index, "error", err)
+	if lost {
+		hp.salvaged.Store(true)
+		log.Error("the channel positions cannot be read: every channel of the partition starts at the log's start, " +
+			"finished messages are delivered again; move channels with `brokerctl channel seek`")
+		return
+	}
+	log.Warn("stored channel positions are damaged: an older version is used, finished messages may be delivered again")
+}
+
+// roleErrors are the replicas that could not take the role that the metadata
+// gives them, with the reason. They are tried again.
+type roleErrors struct {
+	mu  sync.Mutex // guards all
+	all map[roleKey]error
+}
+
+type roleKey struct {
+	topic       string
+	incarnation meta.Incarnation
+	partition   int
+}
+
+// note sets the reason of a replica; nil: it has its role. It returns whether that
+// begins or ends a failure.
+func (r *roleErrors) note(h *hostedTopic, partition int, err error) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := roleKey{h.name, h.incarnation, partition}
+	_, failed := r.all[key]
+	if err == nil {
+		delete(r.all, key)
+		return failed
+	}
+	if r.all == nil {
+		r.all = map[roleKey]error{}
+	}
+	r.all[key] = err
+	return !failed
+}
+
+// topics returns the names of the topics that have a replica in question.
+func (r *roleErrors) topics() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for key := range r.all {
+		names = append(names, key.topic)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// reason returns why a replica could not take its role; nil: nothing is known.
+func (r *roleErrors) reason(h *hostedTopic, partition int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[roleKey{h.name, h.incarnation, partition}]
+}
+
+// forget drops what is known of a topic.
+func (r *roleErrors) forget(h *hostedTopic) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.all {
+		if key.topic == h.name && key.incarnation == h.incarnation {
+			delete(r.all, key)
+		}
+	}
+}
+
+// list returns the replicas in question as TOPIC/PARTITION, sorted: those that
+// the metadata names as leaders, and the others.
+func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (leaders, others []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.all {
+		t := topic(key.topic)
+		if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
+			continue
+		}
+		name := key.topic + "/" + strconv.Itoa(key.partition)
+		if t.Partitions[key.partition].Leader == self {
+			leaders = append(leaders, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	slices.SortFunc(leaders, strings.Compare)
+	slices.SortFunc(others, strings.Compare)
+	return leaders, others
+}
+
+// reasons are the health reasons of replicas that this node holds and that
+// do not do what they should.
+func (q quarantine) reasons() []HealthReason {
+	var reasons []HealthReason
+	add := func(code, what string, names []string) {
+		if len(names) > 0 {
+			reasons = append(reasons, HealthReason{code, len(names), what + ": " + namesOf(names)})
+		}
+	}
+	leaders, others := q.roles.list(q.o.Self, q.o.Meta.Topic)
+	add("leader_failed", "partitions that this node is to lead and cannot, see the log", leaders)
+	add("replica_failed", "replicas that this node is to hold and cannot, see the log", others)
+	var salvaged, lost, refusing []string
+	q.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
+		name := fmt.Sprintf("%s/%d", h.name, hp.index)
+		if hp.salvaged.Load() {
+			salvaged = append(salvaged, name)
+		}
+		if q.lostAll(h, hp) {
+			lost = append(lost, name)
+		}
+		if hp.replica.Refusing() {
+			refusing = append(refusing, name)
+		}
+	})
+	slices.Sort(salvaged)
+	slices.Sort(lost)
+	slices.Sort(refusing)
+	add("data_lost", "partitions whose only in-sync replica has lost its data directory, see `brokerctl partition repair`", lost)
+	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages that they hold", refusing)
+	if waiting := q.waiting.Load(); waiting != nil {
+		add("copies_set_aside", "copies of partitions that were set aside wait for an operator, see `brokerctl partition repair`", *waiting)
+	}
+	add("positions_lost", "partitions whose channels started at the log's start because the stored positions cannot be read", salvaged)
+	return reasons
+}

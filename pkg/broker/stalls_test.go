@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWhatStallsIsSaid: five seconds after something ceased to progress it stands in
+// the log, the health and the counts, and no longer once it progresses.
+func TestWhatStallsIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text journal
+		s := newStalls(slog.New(slog.NewTextHandler(&text, nil)))
+		go s.run(t.Context())
+		role := stallKey{stallRole, "t", 3, ""}
+		s.begin(role, time.Now(), "the disk does not answer")
+		time.Sleep(time.Second)
+		s.begin(stallKey{stallFollower, "t", 4, "n2"}, time.Now(), "no connection to its node")
+		s.begin(role, time.Now(), "still not")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if r := s.reasons(time.Now()); len(r) > 0 || text.has("progress") {
+			t.Errorf("said after three seconds: %+v, %q", r, text.lines)
+		}
+		time.Sleep(2*time.Second + time.Millisecond)
+		synctest.Wait()
+		r := s.reasons(time.Now())
+		if len(r) != 2 || r[0].Code != "role_change_stalled" || !strings.Contains(r[0].What, "t/3 (still not)") ||
+			r[1].Code != "replication_stalled" || !strings.Contains(r[1].What, "t/4 at n2 (no connection to its node)") {
+			t.Errorf("health says %+v", r)
+		}
+		if n := s.counts(time.Now()); n["role_change_stalled"] != 1 || n["replication_stalled"] != 1 {
+			t.Errorf("counted: %v", n)
+		}
+		if !text.has("level=ERROR", "no progress", "still not", "partition=3") {
+			t.Errorf("the log does not say which partition stalls and why: %q", text.lines)
+		}
+		s.end(role)
+		synctest.Wait()
+		if n := s.counts(time.Now()); n["role_change_stalled"] != 0 || n["replication_stalled"] != 1 {
+			t.Errorf("after the end: %v", n)
+		}
+		if !text.has("progress again", "partition=3") {
+			t.Errorf("the log does not say that it is over: %q", text.lines)
+		}
+	})
+}

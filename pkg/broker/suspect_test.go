@@ -1,0 +1,246 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// murder ends a broker as kill -9 does: its disk keeps everything that was written.
+func (l *lan) murder(ids ...meta.NodeID) {
+	for _, id := range ids {
+		h := l.hosts[id]
+		b := h.broker.Swap(nil)
+		h.dead.Store(b)
+		h.disk = h.disk.CrashClone(vfs.Crash{KeepPercent: 100})
+		_ = b.Close()
+		h.dead.Store(nil)
+	}
+	for _, id := range ids {
+		l.tell(id, false)
+	}
+}
+
+// control does once what the controller does: partitions without a leader that is
+// alive get one.
+func (l *lan) control() {
+	l.t.Helper()
+	nodes := controller.Conditions{}
+	for id, h := range l.hosts {
+		if h.broker.Load() != nil {
+			nodes[id] = controller.Up
+		}
+	}
+	es, _ := controller.Elect(l.store.View(), nodes)
+	if len(es) > 0 {
+		if _, err := l.store.Propose(l.t.Context(), meta.ElectLeaders{Elections: es}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// recovers waits, with a controller at work, until all replicas of a topic are in
+// sync, and checks that each holds the messages.
+func (l *lan) recovers(name string, messages []string) {
+	l.t.Helper()
+	l.eventually("all replicas to be in sync with "+name, func() bool {
+		l.control()
+		p := &l.store.Topic(name).Partitions[0]
+		return p.Leader != "" && len(p.ISR) == len(p.Replicas) && len(p.Suspects) == 0
+	})
+	for _, id := range l.store.Topic(name).Partitions[0].Replicas {
+		l.eventually(fmt.Sprintf("%s to hold all messages", id), func() bool {
+			l.control()
+			return l.lacks(id, name, messages) == ""
+		})
+	}
+}
+
+// lacks returns what is wrong with a replica that should hold some messages first; "":
+// nothing.
+func (l *lan) lacks(id meta.NodeID, name string, messages []string) string {
+	hp := l.at(id).lookup(name).at(0)
+	if hp == nil {
+		return "no replica"
+	}
+	log := hp.replica.Log()
+	r := log.NewReader()
+	defer r.Release()
+	for o, m := range messages {
+		b, err := r.Batch(seq.Offset(o))
+		if err != nil {
+			return err.Error()
+		}
+		if !strings.Contains(string(b.Record(o-int(b.First()))), m) {
+			return fmt.Sprintf("message %d is another", o)
+		}
+	}
+	return ""
+}
+
+func bodies(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, strings.Repeat(fmt.Sprintf("<%d>", i), 20))
+	}
+	return all
+}
+
+// TestOneDamagedBitAndARestartOfAllLoseNothing damages one message in the log of one
+// replica, behind its last checkpoint, while no node runs.
+func TestOneDamagedBitAndARestartOfAllLoseNothing(t *testing.T) {
+	for _, victim := range []meta.NodeID{"n1", "n2"} {
+		for _, where := range []int{0, 10, 18, 19} {
+			for _, first := range []meta.NodeID{"n1", "n2"} {
+				t.Run(fmt.Sprintf("%s/%d/%s first", victim, where, first), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						l := newLan(t, soon, "n1", "n2", "n3")
+						l.create("t", "n1", "n2", "n3")
+						all := bodies(20)
+						l.mustPut("t", 0, all...)
+						l.inSync("t", 0, 3)
+						l.murder("n1", "n2", "n3")
+						l.spoil(victim, "t", 0, all[where])
+						l.start(first)
+						for id := range l.hosts {
+							if id != first {
+								l.control()
+								time.Sleep(time.Millisecond)
+								l.start(id)
+							}
+						}
+						l.recovers("t", all)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestALeaderThatRestartsAtOnceWithDamageLosesNothing has the others run all the time:
+// nobody notices the restart.
+func TestALeaderThatRestartsAtOnceWithDamageLosesNothing(t *testing.T) {
+	for _, where := range []int{10, 19} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLan(t, soon, "n1", "n2", "n3")
+			l.create("t", "n1", "n2", "n3")
+			all := bodies(20)
+			l.mustPut("t", 0, all...)
+			l.inSync("t", 0, 3)
+			l.murder("n1")
+			l.spoil("n1", "t", 0, all[where])
+			l.start("n1")
+			l.recovers("t", all)
+		})
+	}
+}
+
+// TestADiskPutBackToAnOlderStateLosesNothing has one node start from what its disk held
+// some messages ago, at the end of a batch: nothing on the disk tells.
+func TestADiskPutBackToAnOlderStateLosesNothing(t *testing.T) {
+	for _, back := range []int{1, 5, 20} {
+		for _, restarted := range [][]meta.NodeID{{"n1"}, {"n1", "n2", "n3"}, {"n1", "n2"}} {
+			t.Run(fmt.Sprintf("by %d with %v", back, restarted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLan(t, soon, "n1", "n2", "n3")
+					l.create("t", "n1", "n2", "n3")
+					all := bodies(30)
+					l.mustPut("t", 0, all[:30-back]...)
+					old := l.hosts["n1"].disk.CrashClone(vfs.Crash{KeepPercent: 100})
+					l.mustPut("t", 0, all[30-back:]...)
+					l.inSync("t", 0, 3)
+					l.murder(restarted...)
+					l.hosts["n1"].disk = old
+					for _, id := range restarted {
+						l.start(id)
+						time.Sleep(50 * time.Millisecond) // the first leads alone for a moment
+					}
+					l.recovers("t", all)
+				})
+			})
+		}
+	}
+}
+
+// TestALastCopyWithDamageServesWhatIsIntact has the only in-sync replica lost for good,
+// and another one start with a damaged message.
+func TestALastCopyWithDamageServesWhatIsIntact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2")
+		l.create("t", "n1", "n2")
+		all := bodies(5)
+		l.mustPut("t", 0, all...)
+		l.inSync("t", 0, 2)
+		l.settleLog("n2", "t")
+		l.kill("n2")
+		l.inSync("t", 0, 1) // n1 goes on alone
+		l.kill("n1")        // its disk is lost
+		l.down("n1")
+		l.control()
+		l.spoil("n2", "t", 0, all[1])
+		l.start("n2")
+		time.Sleep(time.Second)
+		p := l.store.Topic("t").Partitions[0]
+		r, err := l.store.Propose(t.Context(), meta.ElectLeaders{Elections: []meta.Election{
+			{Topic: "t", Version: p.Version, Leader: "n2", Unclean: true},
+		}})
+		if err != nil || r.Failed != nil {
+			t.Fatal(err, r.Failed)
+		}
+		c := l.subscribe("t", "c", 0)
+		got := c.take(4)
+		for i, m := range all {
+			if strings.Contains(got, m) != (i != 1) {
+				t.Errorf("message %d: delivered %t", i, i == 1)
+			}
+		}
+	})
+}
+
+// TestAKillDoesNotMoveAFollowersCommittedEndBack looks at a follower that was told of the
+// last commit without a message behind it.
+func TestAKillDoesNotMoveAFollowersCommittedEndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.inSync("t", 0, 3)
+		l.mustPut("t", 0, bodies(50)...)
+		committed := func() seq.Offset { return l.at("n2").lookup("t").at(0).replica.Log().CommittedEnd() }
+		l.eventually("n2 to know all as committed", func() bool { return committed() == 50 })
+		l.murder("n2", "n1", "n3")
+		l.start("n2")
+		if n := committed(); n != 50 {
+			t.Errorf("committed end %d after a kill, was 50", n)
+		}
+	})
+}
+
+// TestWhatWasSetAsideStaysWhileItIsLonger lays a copy of eight messages aside of a replica
+// that is in sync and holds five, and then ten.
+func TestWhatWasSetAsideStaysWhileItIsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2")
+		l.create("t", "n1", "n2")
+		l.mustPut("t", 0, bodies(5)...)
+		l.inSync("t", 0, 2)
+		disk := l.hosts["n2"].disk
+		dir := "data/quarantine/" + l.layAside("n2", "t", 8)
+		aside := func() bool {
+			_, err := disk.Stat(dir)
+			return err == nil
+		}
+		time.Sleep(time.Second)
+		if !aside() {
+			t.Fatal("a longer copy was deleted")
+		}
+		l.mustPut("t", 0, bodies(5)...)
+		l.eventually("the shorter copy to go", func() bool { return !aside() })
+	})
+}

@@ -1,0 +1,77 @@
+package broker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestASuspendedMachineHoldsNoLease: the machine is suspended, and the monotonic clock
+// stands still. What was confirmed before counts no more.
+func TestASuspendedMachineHoldsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		contact, confirmed := time.Now(), time.Now()
+		l := leaseOf(&contact, &confirmed)
+		l.touch.suspended = newSuspension(func() time.Duration { return slept })
+		wants := func(what string, want bool) {
+			t.Helper()
+			if got := l.held(time.Now()); got != want {
+				t.Errorf("%s: held %v", what, got)
+			}
+		}
+		wants("confirmed", true)
+		time.Sleep(100 * time.Millisecond)
+		slept += time.Minute
+		wants("behind a suspension of a minute", false)
+		time.Sleep(100 * time.Millisecond)
+		contact = time.Now()
+		wants("in touch with the quorum, which says nothing of the minute", false)
+		confirmed = time.Now()
+		wants("confirmed again", true)
+		slept += time.Millisecond
+		time.Sleep(lookEvery)
+		wants("two clocks that are read one after the other", true)
+	})
+}
+
+// TestASuspensionIsAGap: a relay's process was not running while its machine was
+// suspended.
+func TestASuspensionIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		p := newPulse(time.Second, newSuspension(func() time.Duration { return slept }))
+		s := p.begin()
+		time.Sleep(100 * time.Millisecond)
+		if !s.steady(time.Now()) {
+			t.Error("a gap without one")
+		}
+		slept += time.Minute
+		time.Sleep(lookEvery)
+		if s.steady(time.Now()) {
+			t.Error("no gap behind a suspension")
+		}
+		if s := p.begin(); !s.steady(time.Now()) {
+			t.Error("the gap is found again")
+		}
+	})
+}
+
+// TestALookCountsForAMoment: a busy partition asks for each message, and what it asks for
+// takes system calls.
+func TestALookCountsForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		s := newSuspension(func() time.Duration { looks++; return 0 })
+		looks = 0
+		for range 10 {
+			for range 100 {
+				s.look(time.Now())
+			}
+			time.Sleep(lookEvery)
+		}
+		if looks != 10 {
+			t.Errorf("%d looks in ten moments", looks)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package broker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// TestANodeShowsWhatItsClientsUse: nothing of what others lead, until a client of the
+// node uses it; then all that the cluster has. A leader tells no more than its part.
+func TestANodeShowsWhatItsClientsUse(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.spread("t", "n1", "n2", "n2")
+	if err := l.at("n1").CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		l.mustPut("t", i, "a", "b")
+	}
+	b := l.at("n3")
+	if got := b.NodeStats(ctx, "none", "", false); len(got) != 0 {
+		t.Errorf("of no topic: %+v", got)
+	}
+	whole := func(asked string, got []TopicStats) {
+		t.Helper()
+		if len(got) != 1 || got[0].Messages != 6 || !got[0].Elsewhere || len(got[0].Channels) != 1 || got[0].Channels[0].Depth != 6 {
+			t.Errorf("%s: %+v", asked, got)
+		}
+	}
+	whole("by name", b.NodeStats(ctx, "t", "", false))
+	whole("by name and channel", b.NodeStats(ctx, "t", "c", true))
+	b.lookup("t").used.Store(false)
+	if got := b.NodeStats(ctx, "", "", false); len(got) != 0 {
+		t.Errorf("asked about is not used: %+v", got)
+	}
+	if err := b.CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	whole("used", b.NodeStats(ctx, "", "", false))
+	var sum int64
+	for _, id := range []meta.NodeID{"n1", "n2"} {
+		for _, s := range l.at(id).NodeStats(ctx, "t", "", false) {
+			if s.Elsewhere {
+				t.Errorf("%s leads a part and says that it does not", id)
+			}
+			sum += s.Channels[0].Depth
+		}
+	}
+	if sum != 6 {
+		t.Errorf("the leaders say %d together, want 6", sum)
+	}
+}
+
+// TestEveryNodeKnowsWhatWasDeletedLately, whichever node was asked to delete it.
+func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.spread("t", "n1")
+	if err := l.at("n1").CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	knows := func(topic, channel string, want bool) {
+		t.Helper()
+		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
+			if err := l.at(id).converge(topic); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.at(id).DeletedLately(topic, channel); got != want {
+				t.Errorf("%s: %s/%s deleted %v", id, topic, channel, got)
+			}
+		}
+	}
+	knows("t", "c", false)
+	if err := l.at("n2").DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	knows("t", "c", true)
+	knows("t", "", false)
+	if err := l.at("n3").DeleteTopic(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	knows("t", "", true)
+}
+
+func TestDeletionsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d deletions
+		d.add(deletion{"t", "c"}, time.Now())
+		time.Sleep(deletedFor - time.Nanosecond)
+		if !d.has(deletion{"t", "c"}, time.Now()) || d.has(deletion{"t", ""}, time.Now()) {
+			t.Error("forgotten too soon, or something else remembered")
+		}
+		time.Sleep(time.Nanosecond)
+		if d.has(deletion{"t", "c"}, time.Now()) {
+			t.Error("remembered for too long")
+		}
+		for i := range 2 * maxDeletions {
+			d.add(deletion{"u", string(rune(i))}, time.Now())
+		}
+		if n := len(d.at); n != maxDeletions {
+			t.Errorf("%d remembered", n)
+		}
+	})
+}

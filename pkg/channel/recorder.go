@@ -1,0 +1,118 @@
+package channel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Recorder notes which offsets of a State change, so that a checkpoint of a large
+// position need not look at all of it. A State has one at most. Like the State, it
+// is not safe for concurrent use.
+type Recorder struct {
+	state   *State
+	noting  bool
+	offsets []seq.Offset // that may have changed since they were last asked for; perhaps twice
+	limit   int          // of offsets; beyond it, the whole position is not larger
+}
+
+// minNoted is how many offsets are noted in any case.
+const minNoted = 16
+
+// NewRecorder returns the recorder of a state. It notes nothing yet.
+func NewRecorder(s *State) *Recorder {
+	s.recorder = &Recorder{state: s}
+	return s.recorder
+}
+
+// note adds an offset.
+func (r *Recorder) note(o seq.Offset) {
+	switch {
+	case r == nil || !r.noting:
+	case len(r.offsets) == r.limit:
+		r.stop()
+	default:
+		r.offsets = append(r.offsets, o)
+	}
+}
+
+// stop has the next checkpoint look at everything.
+func (r *Recorder) stop() {
+	if r != nil {
+		r.noting, r.offsets = false, nil
+	}
+}
+
+// Position returns the position of the state, and begins to note what changes from
+// then on, if there are at least least entries. With fewer, Changes has nothing to
+// say. now and wall are as in State.Position.
+func (r *Recorder) Position(now time.Time, wall int64, least int) Position {
+	p := r.state.Position(now, wall)
+	r.stop()
+	if n := p.Len(); n >= least {
+		r.noting, r.limit = true, max(n, minNoted)
+	}
+	return p
+}
+
+// Notes says whether Changes would return a change.
+func (r *Recorder) Notes() bool { return r.noting }
+
+// Changes returns what changed since the last call of Position or Changes. It takes
+// time in proportion to that. It returns false where that is not known, or not less
+// than the whole position, as after the wall clock was set.
+func (r *Recorder) Changes(now time.Time, wall int64) (Change, bool) {
+	if r.state.align(now, wall) {
+		r.stop()
+	}
+	if !r.noting {
+		return Change{}, false
+	}
+	s, noted := r.state, r.offsets
+	r.offsets = noted[:0]
+	if s.t != nil {
+		r.limit = max(r.limit, s.t.index.used)
+	}
+	slices.Sort(noted)
+	c := Change{Position: Position{Floor: s.floor}}
+	for _, o := range slices.Compact(noted) {
+		if o >= s.floor {
+			r.describe(o, &c)
+		}
+	}
+	c.absorb() // a held message may be at the floor
+	return c, true
+}
+
+// describe adds an offset at or above the floor to a change, behind the others.
+func (r *Recorder) describe(o seq.Offset, c *Change) {
+	l, into := r.state, &c.Unmarked
+	if l.done.Contains(o) {
+		into = &c.Finished
+	} else if slot, ok := l.slotOf(o); ok {
+		m := &l.t.slots[slot]
+		switch {
+		case m.place == held:
+			into = &c.Finished
+		case m.place == deferred && !m.published:
+			c.Deferred = append(c.Deferred, Deferral{o, l.onWall(m.due), subTime(m.due, m.taken), m.attempts})
+			return
+		case m.place != deferred && m.attempts > 0:
+			c.Attempted = append(c.Attempted, Attempt{o, m.attempts})
+			return
+		}
+	}
+	if n := len(*into); n > 0 && (*into)[n-1].End == o {
+		(*into)[n-1].End++
+		return
+	}
+	*into = append(*into, Range{o, o + 1})
+}
+
+func (l *ledger) slotOf(o seq.Offset) (int32, bool) {
+	if l.t == nil {
+		return 0, false
+	}
+	return l.t.index.get(o)
+}

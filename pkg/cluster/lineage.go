@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+)
+
+// supersededPatience is how long a node that starts waits to hear that its
+// cluster was recovered without it. Later it still ends when it hears of it.
+const supersededPatience = 300 * time.Millisecond
+
+// lineage compares the cluster that a node's data is of with those that other nodes
+// are in.
+type lineage struct {
+	own       string   // id of this node's cluster; "": none, or not known
+	addresses []string // of other nodes
+	transport *peer.Transport
+	work      *tasks
+	failure   *failure
+}
+
+// check asks the other nodes which cluster they are in. It returns an ErrSuperseded
+// where one of them is in a cluster that came from this node's by a recovery: then
+// the old one must not go on, though a majority of it may be there. A node that does
+// not answer does not matter.
+func (l *lineage) check(ctx context.Context) error {
+	if l.own == "" {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	found := make(chan error, len(l.addresses))
+	for _, address := range l.addresses {
+		if !l.work.start(func() { found <- l.compare(ctx, address) }) {
+			found <- nil
+		}
+	}
+	patience := time.NewTimer(supersededPatience)
+	defer patience.Stop()
+	for asked := len(l.addresses); asked > 0; asked-- {
+		select {
+		case err := <-found:
+			if err != nil {
+				cancel()
+				return err
+			}
+		case <-patience.C:
+			if !l.work.start(func() { defer cancel(); l.await(found, asked) }) {
+				cancel()
+			}
+			return nil
+		}
+	}
+	cancel()
+	return nil
+}
+
+// await takes the answers that came late.
+func (l *lineage) await(found <-chan error, asked int) {
+	for range asked {
+		if err := <-found; err != nil {
+			l.failure.fail(err)
+			return
+		}
+	}
+}
+
+// compare asks who is at an address.
+func (l *lineage) compare(ctx context.Context, address string) error {
+	pong, err := l.transport.Ping(ctx, address)
+	if err != nil || !meta.Supersedes(pong.ClusterID, l.own) {
+		return nil //nolint:nilerr // who is not there says nothing
+	}
+	return fmt.Errorf("%w: %s at %s is in cluster %s, the data here is of cluster %s and is left as it is: to join, move the data directory away and start with an empty one",
+		ErrSuperseded, pong.Node, address, pong.ClusterID, l.own)
+}
+
+// explain says why the node has no place in its cluster any more.
+func (l *lineage) explain(ctx context.Context, err error) error {
+	if superseded := l.check(ctx); errors.Is(superseded, ErrSuperseded) {
+		return superseded
+	}
+	return fmt.Errorf("metadata: %w", err)
+}
+
+// lineage returns what asks which cluster others are in: those that this node was
+// given, and those that it knows as members.
+func (n *Node) lineage() *lineage {
+	addresses := slices.Clone(n.o.Join)
+	for _, m := range n.Members().Members {
+		addresses = append(addresses, m.Address)
+	}
+	slices.Sort(addresses)
+	addresses = slices.DeleteFunc(slices.Compact(addresses), func(a string) bool { return a == n.o.Address || formation.AddressUnknown(a) })
+	return &lineage{n.formation.Cluster(), addresses, n.transport, n.work, &n.failure}
+}

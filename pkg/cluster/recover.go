@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Why a data directory cannot be recovered from, or cannot be used after one was.
+var (
+	// ErrNotLost: there is nothing to recover from: the node is the only member of
+	// its cluster. Refused.
+	ErrNotLost = fate.Refuse("the node is the only member of its cluster: there is nothing to recover from")
+	// ErrRecoveryUnfinished: a recovery of this directory was cut short, and must be
+	// repeated before the node can start. Refused.
+	ErrRecoveryUnfinished = fate.Refuse("a recovery of this data directory was cut short: run `brokerd recover` on it again")
+	// ErrSuperseded: the cluster was recovered without this node, whose data is of
+	// the cluster before. Refused; the data is untouched.
+	ErrSuperseded = fate.Refuse("the cluster was recovered without this node")
+)
+
+// markRecovering is there from before the first change of a recovery until after
+// its last one. It holds the new cluster id.
+const markRecovering = "recovering"
+
+// maxMark bounds what is read of a mark.
+const maxMark = 1 << 10
+
+// recoveryChance is how many random letters tell two recoveries of one cluster
+// apart.
+const recoveryChance = 8
+
+// RecoverOptions name the data directory of the node that is to go on alone. Self
+// and DataDir are required.
+type RecoverOptions struct {
+	Self    meta.NodeID
+	DataDir string
+	FS      vfs.FS // for the marks in DataDir; nil: the operating system's
+	Logger  *slog.Logger
+	// Claim makes what else is in DataDir belong to the new cluster; nil: there is
+	// nothing else. It may be called again with the same id.
+	Claim func(cluster string) error
+}
+
+func (o RecoverOptions) withDefaults() RecoverOptions {
+	if o.FS == nil {
+		o.FS = vfs.OS{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Claim == nil {
+		o.Claim = func(string) error { return nil }
+	}
+	return o
+}
+
+// Survivor is what a data directory says of the cluster that its node was in.
+type Survivor struct {
+	*raftstore.Stored
+	Self       raftstore.Member
+	Others     []raftstore.Member // that the recovery leaves out
+	Unfinished bool               // a recovery was cut short
+}
+
+// ReadSurvivor reads a data directory that no process uses, and changes nothing.
+func ReadSurvivor(o RecoverOptions) (*Survivor, error) {
+	o = o.withDefaults()
+	cluster, err := readMark(o.FS, o.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := raftstore.ReadStored(filepath.Join(o.DataDir, metaDir), o.Self)
+	if err != nil {
+		return nil, err
+	}
+	out := &Survivor{Stored: stored, Unfinished: cluster != ""}
+	for _, m := range stored.Configuration.Members {
+		if m.ID == o.Self {
+			out.Self = m
+			continue
+		}
+		out.Others = append(out.Others, m)
+	}
+	switch {
+	case out.Self.ID == "" || stored.State.Node(o.Self) == nil:
+		return nil, fmt.Errorf("%w: %s", raftstore.ErrNotMember, o.Self)
+	case len(out.Others) == 0 && !out.Unfinished:
+		return nil, ErrNotLost
+	}
+	return out, nil
+}
+
+// readMark returns the id of the cluster that an unfinished recovery was to make;
+// "": there is none.
+func readMark(fs vfs.FS, dir string) (string, error) {
+	there, err := marks{fs, dir}.has(markRecovering)
+	if err != nil || !there {
+		return "", err
+	}
+	text, err := vfs.ReadFile(fs, filepath.Join(dir, markRecovering), maxMark)
+	if err != nil {
+		return "", fmt.Errorf("mark of a recovery: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Recover makes the node of a data directory that no process uses a cluster of
+// one, with a new cluster id, which it returns. What the other members had and
+// this one did not is lost to the cluster from then on, and they can never take
+// part with the data that they have. When it fails, the node does not start
+// before it was called again.
+func Recover(o RecoverOptions) (cluster string, err error) {
+	o = o.withDefaults()
+	s, err := ReadSurvivor(o)
+	if err != nil {
+		return "", err
+	}
+	if cluster, err = readMark(o.FS, o.DataDir); err != nil {
+		return "", err
+	}
+	if cluster == "" {
+		cluster = meta.RecoveredID(s.State.Cluster().ID, rand.Text()[:recoveryChance])
+		if err := vfs.WriteFileSynced(o.FS, filepath.Join(o.DataDir, markRecovering), []byte(cluster+"\n")); err != nil {
+			return "", fmt.Errorf("mark the data directory: %w", err)
+		}
+	}
+	if _, err := raftstore.Recover(filepath.Join(o.DataDir, metaDir), o.Self, cluster, o.Logger); err != nil {
+		return "", err
+	}
+	if err := o.Claim(cluster); err != nil {
+		return "", err
+	}
+	return cluster, marks{o.FS, o.DataDir}.clear(markRecovering)
+}

@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// lateRegistry is metadata that takes a command in at an index and has applied it
+// here only when caughtUp is closed. Before that, it fails as often as refusals says.
+type lateRegistry struct {
+	refusals  int
+	caughtUp  chan struct{}
+	proposed  []meta.NodeStarted
+	index, at uint64
+}
+
+func (r *lateRegistry) Propose(_ context.Context, c meta.Command) (meta.Result, error) {
+	r.proposed = append(r.proposed, c.(meta.NodeStarted))
+	if len(r.proposed) <= r.refusals {
+		return meta.Result{}, errors.New("no leader")
+	}
+	return meta.Result{Index: r.index}, raftstore.ErrBehind
+}
+
+func (r *lateRegistry) Init(context.Context) (string, error) { return "cluster", nil }
+func (r *lateRegistry) Changed() <-chan struct{}             { return r.caughtUp }
+func (r *lateRegistry) Read(f func(*meta.State))             { f(&meta.State{}) }
+
+func (r *lateRegistry) Applied() uint64 {
+	select {
+	case <-r.caughtUp:
+		return r.index
+	default:
+		return r.at
+	}
+}
+
+// register runs a registration on a disk until ctx ends.
+func register(ctx context.Context, r *lateRegistry, disk vfs.FS) error {
+	work := newTasks(ctx)
+	reg := registration{
+		store: r, marks: marks{disk, "data"}, failure: &failure{failed: make(chan struct{})}, work: work,
+		log: slog.New(slog.DiscardHandler), command: meta.NodeStarted{Node: meta.Node{ID: "n1"}},
+	}
+	err := reg.run(ctx)
+	work.cancel(context.Canceled)
+	work.running.Wait()
+	return err
+}
+
+// TestANodeActsOnNothingOlderThanItsReturn: a start is registered once the metadata
+// here has it, not when the cluster has.
+func TestANodeActsOnNothingOlderThanItsReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &lateRegistry{caughtUp: make(chan struct{}), index: 7, at: 3}
+		done := make(chan error, 1)
+		go func() { done <- register(t.Context(), r, vfs.NewMem()) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			t.Fatalf("registered at index %d, the start is at %d (%v)", r.at, r.index, err)
+		default:
+		}
+		close(r.caughtUp)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAnEmptyDiskIsToldUntilTheClusterKnows: a node that stops before its
+// registration was accepted still says at the next start that it has nothing.
+func TestAnEmptyDiskIsToldUntilTheClusterKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		m := marks{disk, "data"}
+		if err := errors.Join(disk.MkdirAll("data"), m.set(markUnregistered)); err != nil {
+			t.Fatal(err)
+		}
+		r := &lateRegistry{caughtUp: make(chan struct{}), index: 7, refusals: 5}
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		if err := register(ctx, r, disk); err == nil {
+			t.Fatal("registered without a leader")
+		}
+		close(r.caughtUp)
+		if err := register(t.Context(), r, disk); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.proposed) != r.refusals+1 {
+			t.Errorf("proposed %d times", len(r.proposed))
+		}
+		for i, c := range r.proposed {
+			if !c.Empty {
+				t.Errorf("attempt %d does not say that the disk is empty", i)
+			}
+		}
+		if left, err := m.has(markUnregistered); err != nil || left {
+			t.Errorf("the mark is left: %v, %v", left, err)
+		}
+		r.proposed = r.proposed[:r.refusals]
+		if err := register(t.Context(), r, disk); err != nil || r.proposed[r.refusals].Empty {
+			t.Errorf("a later start: %+v, %v", r.proposed[r.refusals], err)
+		}
+	})
+}

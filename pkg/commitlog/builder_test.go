@@ -1,0 +1,83 @@
+package commitlog
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// TestABatchKeepsItsBytesWhileOthersAreFormed holds that memory in which batches are
+// formed is never a batch's that was appended, small or too large to be copied.
+func TestABatchKeepsItsBytesWhileOthersAreFormed(t *testing.T) {
+	l, _ := mustOpen(t, vfs.NewMem(), Options{})
+	w := mustWriter(t, l, 1)
+	var batches []Batch
+	var bodies [][]byte
+	for i, size := range []int{1, 5000, 20, maxScratchBytes + 1, 100, 300_000, maxScratchBytes, 3, 4000} {
+		body := bytes.Repeat([]byte{byte(i + 1)}, size)
+		b := new(Builder)
+		copy(b.Next(size), body)
+		batch, err := w.Append(b, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Count() != 0 || b.Size() != headerBytes {
+			t.Errorf("the builder holds %d records, %d bytes afterwards", b.Count(), b.Size())
+		}
+		batches, bodies = append(batches, batch), append(bodies, body)
+		for k, earlier := range batches {
+			if _, err := Decode(earlier.raw); err != nil || !bytes.Equal(earlier.Record(0), bodies[k]) {
+				t.Fatalf("batch %d has changed after batch %d was appended: %v", k, i, err)
+			}
+		}
+	}
+}
+
+// TestABatchHasNothingOfTheOneBefore holds that the padding of a batch is zero whatever
+// its memory held.
+func TestABatchHasNothingOfTheOneBefore(t *testing.T) {
+	l, _ := mustOpen(t, vfs.NewMem(), Options{})
+	w := mustWriter(t, l, 1)
+	for range 20 {
+		b := new(Builder)
+		copy(b.Next(500), bytes.Repeat([]byte{0xee}, 500))
+		if _, err := w.Append(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		b.Next(1)[0] = 1
+		small, err := w.Append(b, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if padding := small.raw[headerBytes+2:]; slices.ContainsFunc(padding, func(c byte) bool { return c != 0 }) {
+			t.Fatalf("padding %x", padding)
+		}
+	}
+}
+
+// TestARefusedBatchIsAppendedLater holds that a builder is as it was after a refusal.
+func TestARefusedBatchIsAppendedLater(t *testing.T) {
+	l, _ := mustOpen(t, vfs.NewMem(), Options{})
+	old := mustWriter(t, l, 1)
+	b := build(0, 3)
+	size := b.Size()
+	w := mustWriter(t, l, 2)
+	if _, err := old.Append(b, 0); err == nil {
+		t.Fatal("a revoked writer appended")
+	}
+	if b.Count() != 3 || b.Size() != size {
+		t.Fatalf("the builder holds %d records, %d bytes", b.Count(), b.Size())
+	}
+	batch, err := w.Append(b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if !bytes.Equal(batch.Record(i), payload(seq.Offset(i))) {
+			t.Errorf("record %d is %x", i, batch.Record(i))
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package commitlog
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sort"
+	"syscall"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// checkChunk is how much a Checker reads at once.
+const checkChunk = 256 << 10
+
+// Checker reads a log from the disk, a piece at a time, and finds what cannot be
+// read: batches that are damaged, files that are gone or cut short. Unlike a Reader
+// it takes nothing from memory, and where the system lets it, nothing from the page
+// cache. An index or a checkpoint that is damaged is written again. The log may be
+// written, cut and shortened meanwhile. A Checker is for one goroutine.
+type Checker struct {
+	log  *Log
+	next seq.Offset // where the check goes on when no segment is open
+
+	seg         *segment // nil: none is open
+	scan        scanner
+	at          int64      // in the segment's file
+	expect      seq.Offset // the first offset of the batch there
+	truncations uint64     // of the log when the segment was opened
+}
+
+// NewChecker returns a checker that begins with the segment that holds an offset,
+// or with the first one behind it. It holds nothing yet.
+func NewChecker(l *Log, from seq.Offset) *Checker { return &Checker{log: l, next: from} }
+
+// Next returns where a new Checker goes on with what this one has not checked.
+func (c *Checker) Next() seq.Offset {
+	if c.seg != nil {
+		return c.seg.base
+	}
+	return c.next
+}
+
+// Close gives the file back.
+func (c *Checker) Close() {
+	if c.seg != nil {
+		c.scan.close()
+		c.seg, c.scan = nil, scanner{}
+	}
+}
+
+// Step checks about max bytes, whole batches of them, and returns how many. visit
+// is called with each intact batch, whose bytes are valid during the call; an error
+// of its ends the step and is returned; nil: nobody is called. done says that the
+// end of the log was reached. An error of type *CorruptionError tells of damage, and
+// the next step goes on behind it; any other leaves unsaid whether there is damage.
+func (c *Checker) Step(max int, visit func(Batch) error) (n int, done bool, err error) {
+	for n < max || c.seg != nil && c.at >= c.seg.size.Load() {
+		if c.seg == nil {
+			if done, err := c.enter(); done || err != nil {
+				return n, done, err
+			}
+		}
+		if c.at >= c.seg.size.Load() {
+			if done, err := c.leave(); done || err != nil {
+				return n, done, err
+			}
+			continue
+		}
+		b, err := c.batch()
+		if err != nil {
+			skipped, err := c.trouble(err)
+			if n += skipped; err != nil {
+				return n, false, err
+			}
+			continue
+		}
+		c.at += int64(b.Size())
+		c.expect = b.End()
+		n += b.Size()
+		if visit != nil {
+			if err := visit(b); err != nil {
+				return n, false, err
+			}
+		}
+	}
+	return n, false, nil
+}
+
+// batch reads the batch that is next in the open segment.
+func (c *Checker) batch() (Batch, error) {
+	size, err := c.scan.file.Size()
+	if err != nil {
+		return Batch{}, err
+	}
+	c.scan.size = min(size, c.seg.size.Load())
+	b, err := c.scan.batch(c.at)
+	if err == nil && b.First() != c.expect {
+		err = ErrInvalidBatch
+	}
+	b.position = c.seg.position(c.at)
+	return b, err
+}
+
+// enter opens the segment that is next, whose head it checks. done: there is none.
+func (c *Checker) enter() (done bool, err error) {
+	l := c.log
+	c.truncations = l.truncations.Load()
+	view := l.view()
+	i := sort.Search(len(view), func(i int) bool { return view[i].endOffset() > c.next })
+	if i == len(view) {
+		return true, nil
+	}
+	seg := view[i]
+	file, err := l.fs.Open(seg.path)
+	if err != nil {
+		return false, c.unopened(seg, err)
+	}
+	c.seg, c.at, c.expect = seg, segmentHeadBytes, seg.base
+	c.scan = scanner{file: dropping{file}, chunk: checkChunk, size: segmentHeadBytes}
+	head, err := c.scan.window(0, segmentHeadBytes)
+	base, basePos := seg.base, seg.basePos
+	if err == nil {
+		base, basePos, err = decodeSegmentHead(head)
+	}
+	if err != nil || base != seg.base || basePos != seg.basePos {
+		if ok, err := c.stands(seg); !ok || err != nil {
+			c.Close()
+			return false, err
+		}
+		return false, Damage{Path: seg.path, From: seg.base, Next: seg.base}.err()
+	}
+	return false, nil
+}
+
+// unopened says what it means that a segment's file cannot be opened.
+func (c *Checker) unopened(seg *segment, cause error) error {
+	if !errors.Is(cause, fs.ErrNotExist) && !errors.Is(cause, syscall.EIO) {
+		return cause
+	}
+	ok, err := c.stands(seg)
+	if !ok || err != nil {
+		return err // retention has dropped it, or a truncation
+	}
+	d := Damage{Path: seg.path, From: seg.base, Next: seg.endOffset()}
+	seg.addDamage(d)
+	c.next = d.Next
+	return d.err()
+}
+
+// stands says whether a segment is still a part of the log as it was when it was
+// opened. The log is not cut and not closed meanwhile.
+func (c *Checker) stands(seg *segment) (bool, error) {
+	l := c.log
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	if closed(l) {
+		return false, ErrClosed
+	}
+	return stands(l, seg, c.truncations), nil
+}
+
+// stands says whether a segment is a part of a log that is open and has not been
+// cut since the truncations were counted.
+func stands(l *Log, seg *segment, truncations uint64) bool {
+	return truncations == l.truncations.Load() && slices.Contains(l.view(), seg) && !closed(l)
+}
+
+func closed(l *Log) bool {
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	return l.closed
+}
+
+// trouble decides what to do about a batch that could not be read: it is read once
+// more if the log was cut meanwhile, and else it is damage. It returns how many
+// bytes are passed over.
+func (c *Checker) trouble(cause error) (skipped int, err error) {
+	c.scan.buf = nil
+	ok, err := c.stands(c.seg)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		c.next = c.seg.base
+		c.Close()
+		return 0, nil
+	}
+	if _, err := c.batch(); err == nil {
+		return 0, nil // it was being cut when it was read
+	}
+	d := Damage{Path: c.seg.path, Position: c.at, From: c.expect, Next: c.seg.endOffset()}
+	behind := c.seg.size.Load()
+	if errors.Is(cause, errNoBatch) || errors.Is(cause, ErrInvalidBatch) {
+		if d, behind, err = diagnose(c.seg, &c.scan, c.at, c.expect); err != nil {
+			return 0, err
+		}
+	} else if !errors.Is(cause, syscall.EIO) {
+		return 0, cause
+	}
+	c.seg.addDamage(d)
+	skipped = int(behind - c.at)
+	c.at, c.expect = behind, d.Next
+	return skipped, d.err()
+}
+
+// leave ends the check of a segment. done: it is the last one.
+func (c *Checker) leave() (done bool, err error) {
+	seg := c.seg
+	view := c.log.view()
+	if len(view) > 0 && view[len(view)-1] == seg {
+		return true, c.mendCheckpoint()
+	}
+	c.next = max(c.expect, seg.endOffset())
+	c.Close()
+	return false, c.mendIndex(seg)
+}
+
+// mendIndex writes the index of a complete segment again if it cannot be read.
+func (c *Checker) mendIndex(seg *segment) error {
+	l := c.log
+	if _, err := seg.loadIndex(l.fs); err == nil {
+		return nil
+	}
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	l.wmu.Lock()
+	open := l.closed || slices.ContainsFunc(append(slices.Clone(l.rolled), l.out), func(o *output) bool { return o != nil && o.seg == seg })
+	l.wmu.Unlock()
+	if open || !slices.Contains(l.view(), seg) {
+		return nil // it has no index yet, or needs none any more
+	}
+	found, err := seg.rescan(l.fs, l.opts.IndexBytes)
+	if err != nil || found.end != seg.endOffset() || found.size != seg.size.Load() {
+		return err // it is damaged at its end: then it has to be read at each start
+	}
+	seg.mu.Lock()
+	found.damage = seg.damage
+	seg.mu.Unlock()
+	return vfs.WriteFileSynced(l.fs, seg.indexPath(), found.encode())
+}
+
+// mendCheckpoint writes the checkpoint again if it cannot be read.
+func (c *Checker) mendCheckpoint() error {
+	l := c.log
+	l.serial.Lock()
+	defer l.serial.Unlock()
+	l.wmu.Lock()
+	open := l.madeDir && !l.closed
+	l.wmu.Unlock()
+	if !open || l.noted == (checkpoint{}) {
+		return nil
+	}
+	p, err := vfs.ReadFile(l.fs, filepath.Join(l.dir, checkpointName), 2*checkpointBytes)
+	if err == nil {
+		_, err = decodeCheckpoint(p)
+	}
+	if err == nil {
+		return nil
+	}
+	return noteOf(l, l.DurableEnd(), l.Start()).write(l)
+}
+
+// dropping is a file whose reads come from the disk where the system lets them, and
+// leave nothing in the page cache.
+type dropping struct{ vfs.File }
+
+// ReadAt implements io.ReaderAt.
+func (f dropping) ReadAt(p []byte, off int64) (int, error) {
+	vfs.DropCache(f.File, off, int64(len(p)))
+	n, err := f.File.ReadAt(p, off)
+	vfs.DropCache(f.File, off, int64(len(p)))
+	return n, err
+}

@@ -1,0 +1,27 @@
+package commitlog
+
+import (
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Extent is how far a log on disk reaches.
+type Extent struct {
+	Start, End   seq.Offset
+	CommittedEnd seq.Offset // as far as the log notes it: it may have been higher
+	Damaged      []Damage   // in what was read; Verify reads everything
+}
+
+// Inspect says how far the log in a directory reaches, without opening it, and
+// changes nothing. It trusts indexes, so it reads no more than Open does. A
+// directory that is not there is an empty log.
+func Inspect(fsys vfs.FS, dir string) (Extent, error) {
+	a := &analysis{fs: fsys, dir: dir, indexBytes: DefaultIndexBytes}
+	if err := a.run(); err != nil {
+		return Extent{}, err
+	}
+	return Extent{
+		Start: a.start, End: a.end, CommittedEnd: a.committedEnd(),
+		Damaged: a.report().Damaged,
+	}, nil
+}

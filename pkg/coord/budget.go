@@ -1,0 +1,62 @@
+package coord
+
+import "sync/atomic"
+
+// DefaultUncommittedBytes bounds the uncommitted bytes of a node that is told no
+// other number.
+const DefaultUncommittedBytes = 1 << 30
+
+// Budget bounds the bytes that all terms of a node together have taken and not
+// committed. Each partition has a bound of its own; thousands of them, whose
+// followers or disks are slow, would still fill the node's memory.
+//
+// A term may hold a sixteenth of what is free. So partitions that do not progress do
+// not use up the budget, whether they stop at the same time or one after the other:
+// each stops at less than a sixteenth of what was left to it, and behind twenty of
+// them a third of the budget is free for the others. All together exceed it by less
+// than one entry. A Budget may be used by many goroutines; a nil one is without a
+// limit.
+type Budget struct {
+	limit int64
+	used  atomic.Int64
+	full  atomic.Uint64
+}
+
+// termShare is which part of what is free one term may hold.
+const termShare = 16
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
+
+// Usage returns how many bytes are uncommitted, how many may be, and how many
+// entries had to wait or were refused because of that.
+func (b *Budget) Usage() (used, limit int64, full uint64) {
+	return b.used.Load(), b.limit, b.full.Load()
+}
+
+// take takes n bytes for a term that holds some already, or returns that it may
+// not.
+func (b *Budget) take(held, n int) bool {
+	if b == nil {
+		return true
+	}
+	for {
+		used := b.used.Load()
+		if used+termShare*int64(held) >= b.limit {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+int64(n)) {
+			return true
+		}
+	}
+}
+
+// giveBack returns n bytes that were taken.
+func (b *Budget) giveBack(n int) {
+	if b != nil {
+		b.used.Add(-int64(n))
+	}
+}
+
+// refused counts an entry that had to wait or was refused.
+func (b *Budget) refused() { b.full.Add(1) }

@@ -1,0 +1,207 @@
+package coord
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// silent are peers that answer nothing. What a follower says is up to the test.
+type silent struct{}
+
+func (silent) Follow(meta.NodeID, LinkEvents) Link     { return silent{} }
+func (silent) Go(uint8, [][]byte, func([]byte, error)) {}
+func (silent) Close()                                  {}
+
+// says has a follower say in a session what it holds.
+func (w watch) says(session uint64, end seq.Offset, shares uint64) {
+	w.acked(replication.Progress{Session: session, End: end, Shares: shares, At: time.Now()})
+}
+
+func viewOf(version uint64, isr ...meta.NodeID) View { return viewOfLives(version, 1, isr...) }
+
+// viewOfLives is a view of three replicas that n1 leads, whose nodes are in a
+// life of a number.
+func viewOfLives(version, life uint64, isr ...meta.NodeID) View {
+	v := View{Epoch: 2, Version: version, Leader: "n1", ISR: isr, MinISR: 1, Sync: meta.SyncAlways()}
+	for _, n := range []meta.NodeID{"n1", "n2", "n3"} {
+		v.Replicas = append(v.Replicas, ReplicaView{Node: n, Incarnation: life})
+	}
+	return v
+}
+
+// inherited returns a log of n batches of epoch 1 of which nothing is known to be
+// committed.
+func inherited(t *testing.T, n int) *commitlog.Log {
+	t.Helper()
+	l, _, err := commitlog.Open(vfs.NewMem(), "p", commitlog.Options{FillBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := l.Writer(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		b := new(commitlog.Builder)
+		clear(b.Next(10))
+		if _, err := w.Append(b, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// leadSilently begins a term over a log of n inherited batches, and returns it with
+// what n2 and n3 tell it.
+func leadSilently(t *testing.T, n int, v View, propose func(*Term, ISRChange)) (term *Term, n2, n3 watch) {
+	t.Helper()
+	l := inherited(t, n)
+	term, err := Lead(TermOptions{
+		Log: l, Self: "n1", View: v, Peers: silent{}, ProposeISR: propose, Committed: func(commitlog.Batch) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := term.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	followers := term.members.followers()
+	return term, watch{term, followers[0]}, watch{term, followers[1]}
+}
+
+// counted returns what the term believes that a node holds.
+func (t *Term) counted(n meta.NodeID) (end seq.Offset, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.members.tracker.Acked(n)
+}
+
+// TestWhatIsInheritedIsCommittedByAllInSync: to hold it is not to know that it
+// is committed. Each member must say in this term that it holds it.
+func TestWhatIsInheritedIsCommittedByAllInSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2"), nil)
+		if got := term.o.Log.CommittedEnd(); got != 0 {
+			t.Fatalf("committed up to %d at sight", got)
+		}
+		n2.up()
+		n2.forget(1)
+		n2.says(1, 2, 0)
+		if got := term.o.Log.CommittedEnd(); got != 2 {
+			t.Errorf("committed up to %d, n2 holds 2", got)
+		}
+		n2.says(1, 3, 0)
+		if got := term.o.Log.CommittedEnd(); got != 3 {
+			t.Errorf("committed up to %d, n2 holds 3", got)
+		}
+	})
+}
+
+// TestWhatWasSaidCountsInItsSessionAndLife: an answer that comes late, of a session
+// that ended or of a process that is gone, counts for nothing, and what was believed
+// goes with its session.
+func TestWhatWasSaidCountsInItsSessionAndLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term, n2, _ := leadSilently(t, 3, viewOf(1, "n1", "n2"), nil)
+		n2.up()
+		n2.forget(1)
+		n2.says(1, 2, 0)
+		if end, known := term.counted("n2"); end != 2 || !known {
+			t.Fatalf("n2 counts with %d, %v", end, known)
+		}
+		n2.forget(2)
+		if end, known := term.counted("n2"); known {
+			t.Errorf("a new session: n2 counts with %d", end)
+		}
+		n2.says(1, 3, 0)
+		if end, known := term.counted("n2"); known {
+			t.Errorf("a late answer of the session before: n2 counts with %d", end)
+		}
+		n2.says(2, 1, 0)
+		if end, known := term.counted("n2"); end != 1 || !known {
+			t.Fatalf("n2 counts with %d, %v", end, known)
+		}
+		term.Update(viewOfLives(1, 2, "n1", "n2"))
+		if end, known := term.counted("n2"); known {
+			t.Errorf("n2 is another process: it counts with %d", end)
+		}
+		n2.says(2, 3, 0)
+		if end, known := term.counted("n2"); known {
+			t.Errorf("a late answer of the process before: n2 counts with %d", end)
+		}
+		if got := term.o.Log.CommittedEnd(); got != 2 {
+			t.Errorf("committed up to %d, n2 once held 2", got)
+		}
+	})
+}
+
+// TestAJoinerIsProposedWhenItHoldsAllThatAMemberMust: everything below the start
+// of the term, committed or not, and the positions; and it counts from then on.
+func TestAJoinerIsProposedWhenItHoldsAllThatAMemberMust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []ISRChange
+		term, n2, n3 := leadSilently(t, 3, viewOf(1, "n1", "n2"), func(_ *Term, c ISRChange) { asked = append(asked, c) })
+		wants := func(what string, joiner meta.NodeID) {
+			t.Helper()
+			term.Tick(time.Now(), time.Now())
+			got := meta.NodeID("")
+			if len(asked) > 0 {
+				got = asked[0].Joiner
+			}
+			if got != joiner {
+				t.Fatalf("%s: joins %q, want %q", what, got, joiner)
+			}
+		}
+		term.SharePositions([]byte("positions"), nil)
+		last, _ := term.shares.Last()
+		n2.up()
+		n2.forget(1)
+		n2.says(1, 1, last) // so no more than that is committed
+		n3.up()
+		n3.forget(1)
+		wants("it has said nothing", "")
+		n3.says(1, 2, last)
+		n3.f.heldAll(time.Now())
+		wants("it lacks what the term inherited", "")
+		n3.forget(2)
+		n3.says(2, 3, 0)
+		wants("it lacks the positions", "")
+		term.mu.Lock()
+		n3.f.began++ // the session is with a life of the node that metadata does not know
+		term.mu.Unlock()
+		n3.f.holds.Shares = last
+		wants("its life is another", "")
+		term.mu.Lock()
+		n3.f.began--
+		term.mu.Unlock()
+		n3.says(2, 3, last)
+		wants("it holds all", "n3")
+		if !slices.Equal(asked[0].ISR, []meta.NodeID{"n1", "n2", "n3"}) || asked[0].Incarnation != 1 {
+			t.Errorf("asked for %+v", asked[0])
+		}
+		term.mu.Lock()
+		counts := term.members.tracker.Counts("n3")
+		term.mu.Unlock()
+		if !counts {
+			t.Error("n3 is proposed and does not count")
+		}
+		time.Sleep(time.Second)
+		n2.says(1, 1, last)
+		if age := time.Since(term.Confirmed()); age != time.Second {
+			t.Errorf("recognised %v ago, and the joiner has said nothing for a second", age)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package replication
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// syncedOnDemand returns the follower of a log whose syncs of segments wait for a value
+// on the channel, or for its end.
+func syncedOnDemand(t *testing.T) (*Follower, chan struct{}) {
+	t.Helper()
+	gate := make(chan struct{})
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll("f"); err != nil {
+		t.Fatal(err)
+	}
+	slow := vfs.NewFaulty(mem)
+	slow.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log") {
+			<-gate
+		}
+		return vfs.Fault{}
+	})
+	l, _, err := commitlog.Open(slow, "f", commitlog.Options{FillBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := NewFollower(l, limit.Default().Put, func(error) {}, nil)
+	t.Cleanup(func() { f.Close(); l.Close() })
+	return f, gate
+}
+
+// putsOf returns puts of one batch each, as a leader of epoch 1 sends them.
+func putsOf(t *testing.T, n int) [][]byte {
+	t.Helper()
+	a := newReplica(t, "a")
+	w, err := a.log.Writer(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, prev := make([][]byte, n), Point{}
+	for i := range all {
+		b := new(commitlog.Builder)
+		copy(b.Next(4), "text")
+		batch, err := w.Append(b, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := put{header: header{Partition{1, 0}, 1}, prev: prev, sync: true}.appendHead(nil)
+		all[i], prev = append(head, batch.Raw()...), PointOf(batch)
+	}
+	return all
+}
+
+// TestANewEpochPassesQueuedPuts: while a follower's disk is busy with a put, many
+// more come, and then metadata names a new epoch. It is adopted behind the put that
+// is worked on, and no queued put is acknowledged in the old epoch.
+func TestANewEpochPassesQueuedPuts(t *testing.T) {
+	change := map[string]func(*Follower) error{
+		"adopt": func(f *Follower) error { return f.Adopt(Following{Epoch: 2}) },
+		"rest":  func(f *Follower) error { return f.Rest(2) },
+		"yield": func(f *Follower) error { f.Yield(2); return nil },
+		"close": func(f *Follower) error { f.Close(); return nil },
+	}
+	for name, change := range change {
+		synctest.Test(t, func(t *testing.T) {
+			f, gate := syncedOnDemand(t)
+			if err := f.Adopt(Following{Epoch: 1}); err != nil {
+				t.Fatal(err)
+			}
+			puts := putsOf(t, 3*maxGroup)
+			outcomes := make([]outcome, 0, len(puts))
+			answered := func(p []byte) { a, _ := decodeAnswer(p); outcomes = append(outcomes, a.outcome) }
+			f.Handle(KindPut, puts[0], answered)
+			synctest.Wait() // it is being synced
+			for _, p := range puts[1:] {
+				f.Handle(KindPut, p, answered)
+			}
+			changed := false
+			go func() {
+				if err := change(f); err != nil {
+					t.Error(err)
+				}
+				changed = true
+			}()
+			synctest.Wait()
+			gate <- struct{}{}
+			synctest.Wait()
+			if !changed {
+				t.Errorf("%s: not done behind the put that was worked on", name)
+			}
+			close(gate)
+			synctest.Wait()
+			acked := len(slices.DeleteFunc(slices.Clone(outcomes), func(o outcome) bool { return o != outcomeOK }))
+			if len(outcomes) != len(puts) || acked != 1 || outcomes[0] != outcomeOK {
+				t.Errorf("%s: %d of %d puts were answered, %d of them acknowledged; want all, and the first one alone acknowledged", name, len(outcomes), len(puts), acked)
+			}
+		})
+	}
+}

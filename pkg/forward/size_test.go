@@ -1,0 +1,47 @@
+package forward
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// TestAPublishThatALogTakesFitsIntoAFrame: the limit of a publish counts what its
+// records take in a log; forwarded, it takes little more.
+func TestAPublishThatALogTakesFitsIntoAFrame(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	near := []int{0, 1, 126, 127, 128, 16382, 16383, 16384, 60000}
+	for range 2000 {
+		var all []topic.Message
+		for range 1 + rnd.IntN(20) {
+			m := topic.Message{Body: make([]byte, near[rnd.IntN(len(near))])}
+			if rnd.IntN(2) == 0 {
+				m.Header = make([]byte, near[rnd.IntN(len(near))])
+			}
+			if rnd.IntN(3) == 0 {
+				m.Delay = time.Second
+			}
+			if rnd.IntN(3) == 0 {
+				m.TraceID = rnd.Uint64()
+			}
+			all = append(all, m)
+		}
+		forwarded := len(AppendMessages(nil, all))
+		if size := MessagesSize(all); size != forwarded {
+			t.Fatalf("%d bytes are appended, MessagesSize says %d", forwarded, size)
+		}
+		if stored := topic.StoredSize(all); forwarded > stored+stored/(16<<10)+8 {
+			t.Fatalf("%d bytes in a log are %d forwarded", stored, forwarded)
+		}
+	}
+	s := limit.Default()
+	head := AppendPublishHead(nil, &Publish{Topic: string(make([]byte, 64)), Incarnation: 1<<64 - 1, Partition: 1023, Round: 1<<64 - 1, Number: 1<<64 - 1})
+	if largest := len(head) + s.Entry + s.Entry/(16<<10) + 8; largest > s.Frame {
+		t.Errorf("the largest publish takes %d bytes of a frame of %d", largest, s.Frame)
+	}
+}

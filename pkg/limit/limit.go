@@ -1,0 +1,74 @@
+// Package limit derives every size limit of a message's way from one number, the
+// largest body that a client may send:
+//
+//	body < entry < group < frame < put
+//
+// A node takes a body from a client, appends it as an entry to the group that is
+// being formed, sends the group to its followers in a frame, and a follower queues
+// it as a put. Each limit exceeds the one before it together with what is added on
+// the way, so that no node can append what another cannot take.
+//
+// The limits are the same on every node and in every release of one format. The
+// settings max-msg-size and max-body-size of a node only lower what its own
+// clients may send: nodes with different settings, and logs that were written
+// under another setting, still replicate to each other.
+package limit
+
+// Limits that do not depend on a scale, in bytes.
+const (
+	// Body is the largest body of one command that a node can be set to accept.
+	Body = 128 << 20
+	// Message is the largest body of one message that a node can be set to accept.
+	Message = Body / 2
+	// Group is the largest batch in a log, header included.
+	Group = 2 * Body
+)
+
+// BatchOverhead is at least the header of a batch and its alignment, in bytes.
+const BatchOverhead = 64
+
+// maxRequests is how many requests without an answer fill Sizes.Pair, at most.
+const maxRequests = 48 << 10
+
+// frameOverhead is at least what a frame carries beside a group: the head of a put,
+// or the head of a forwarded publish, in which a long message header takes a byte
+// more than in a log.
+func frameOverhead(group int) int { return 1<<10 + group/(4<<10) }
+
+// Sizes are the limits, in bytes.
+type Sizes struct {
+	Message int // largest body of one message
+	Body    int // largest body of one command
+	Entry   int // largest publish, as its records are stored: Body and twice as much for what is stored beside small messages
+	Forming int // a group that holds less takes one more entry
+	Group   int // largest batch of a log
+	Chunk   int // what one put carries, unless it is one larger batch
+	Window  int // a follower that has less unacknowledged is sent one more put
+	Frame   int // largest payload between two nodes
+	Put     int // what may wait at a follower of one partition
+	Pair    int // what a node has sent to the followers on one other node, of all partitions, and got no answer for; with less it sends one more request
+	Request int // what a request counts for in Pair, beside its payload: this bounds the number of requests
+}
+
+// Of derives the limits from the largest body of one command, which is at least
+// 4 KiB. Only tests have another than Body.
+func Of(body int) Sizes {
+	s := Sizes{Message: body / 2, Body: body, Forming: body / 8, Group: 2 * body, Chunk: body / 128, Window: body / 16}
+	s.Entry = s.Group - s.Forming - BatchOverhead
+	s.Frame = s.Group + frameOverhead(s.Group)
+	s.Put = s.Window + s.Frame
+	s.Pair = body - body/8
+	s.Request = max(64, s.Pair/maxRequests)
+	return s
+}
+
+// Default returns the limits of a cluster.
+func Default() Sizes { return Of(Body) }
+
+// OrDefault returns the limits, or those of a cluster for the zero value.
+func (s Sizes) OrDefault() Sizes {
+	if s == (Sizes{}) {
+		return Default()
+	}
+	return s
+}

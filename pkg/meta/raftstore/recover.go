@@ -1,0 +1,81 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// ErrNotMember says that the node does not take part in the agreement that its
+// own disk knows of. Refused.
+var ErrNotMember = errors.New("node is not a member of the cluster in its own metadata")
+
+// Recover makes the store of node id in dir, which no process has open, that of a
+// cluster of one: everything in its log counts as agreed on, the node is the only
+// voter, and the state is what meta.OnlySurvivor makes of it under the new
+// cluster id. Other nodes' stores can never again agree with this one.
+//
+// When it fails or is cut short, it must be called again before the store is
+// opened; calling it again is harmless.
+func Recover(dir string, id meta.NodeID, cluster string, log *slog.Logger) (*meta.State, error) {
+	stored, err := ReadStored(dir, id)
+	if err != nil {
+		return nil, err
+	}
+	self, ok := stored.Configuration.Find(id)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrNotMember, id)
+	}
+	path := filepath.Join(dir, logFile)
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	if err != nil {
+		return nil, fmt.Errorf("metadata log %s: %w", path, err)
+	}
+	m := &survivor{machine: newMachine(0), id: id, cluster: cluster}
+	err = m.recover(dir, bolt, self.Address, log)
+	if err = errors.Join(err, bolt.Close(), syncDir(dir)); err != nil {
+		return nil, fmt.Errorf("recover the metadata: %w", err)
+	}
+	return m.recovered, nil
+}
+
+// survivor is the machine that the consensus library replays the log into. What
+// it is asked to store is the state of the cluster of one.
+type survivor struct {
+	*machine
+	id        meta.NodeID
+	cluster   string
+	recovered *meta.State
+}
+
+func (m *survivor) recover(dir string, store *raftboltdb.BoltStore, address string, log *slog.Logger) error {
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsRetained, newBridge(log))
+	if err != nil {
+		return err
+	}
+	o := Options{NodeID: m.id, Address: address, Logger: log}.withDefaults()
+	_, transport := raft.NewInmemTransport(raft.ServerAddress(address))
+	err = raft.RecoverCluster(o.raftConfig(), m, store, store, snapshots, transport, raft.Configuration{
+		Servers: []raft.Server{{ID: raft.ServerID(m.id), Address: raft.ServerAddress(address)}},
+	})
+	return errors.Join(err, transport.Close())
+}
+
+// Snapshot implements raft.FSM.
+func (m *survivor) Snapshot() (raft.FSMSnapshot, error) {
+	if failed := m.failed.Load(); failed != nil {
+		return nil, *failed
+	}
+	next, err := meta.OnlySurvivor(m.state, m.id, m.cluster)
+	if err != nil {
+		return nil, err
+	}
+	m.recovered = next
+	return image{next}, nil
+}

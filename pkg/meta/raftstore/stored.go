@@ -1,0 +1,215 @@
+package raftstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Stored is what a disk says of the metadata, without a word from other nodes:
+// the newest snapshot and every entry of the log behind it.
+type Stored struct {
+	// State has every entry applied, agreed on or not.
+	State *meta.State
+	// Configuration is the last one in the log, agreed on or not.
+	Configuration Configuration
+	// LastIndex is that of the last entry.
+	LastIndex uint64
+	// Unsure are the commands at the end of the log that are not known to be
+	// agreed on: other nodes may never have had them.
+	Unsure []Entry
+	// Written is when the log was last written.
+	Written time.Time
+}
+
+// Entry is a command in the log.
+type Entry struct {
+	Index   uint64
+	Command meta.Command
+}
+
+// ErrNoStore says that the directory holds no metadata. Refused.
+var ErrNoStore = errors.New("the directory holds no metadata")
+
+// ReadStored reads the metadata of node id in a directory that no process has
+// open, and changes nothing. An error whose fate is corrupt names the file that
+// is damaged. Without metadata there it is ErrNoStore.
+func ReadStored(dir string, id meta.NodeID) (*Stored, error) {
+	path := filepath.Join(dir, logFile)
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrNoStore, dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("metadata log: %w", err)
+	}
+	held, err := verify(dir, id)
+	if err != nil {
+		return nil, err
+	}
+	if held.snap == 0 && held.log.first == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNoStore, dir)
+	}
+	bolt, err := raftboltdb.New(raftboltdb.Options{
+		Path: path, BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: fileLockTimeout},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("metadata log %s: %w", path, err)
+	}
+	snapshots, err := raft.NewFileSnapshotStore(dir, snapshotsRetained, io.Discard)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("metadata snapshots: %w", err), bolt.Close())
+	}
+	s, err := readBack(bolt, bolt, snapshots)
+	if err = errors.Join(err, bolt.Close()); err != nil {
+		return nil, err
+	}
+	s.Written = info.ModTime()
+	return s, nil
+}
+
+// Stored returns what this node's disk says, while it is open. Nothing that is
+// being written meanwhile is waited for.
+func (s *Store) Stored() (*Stored, error) {
+	return readBack(s.guard, s.guard, s.snapshots)
+}
+
+// readBack applies what is stored to an empty state.
+func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore) (*Stored, error) {
+	out := &Stored{State: &meta.State{}}
+	from, err := out.restore(snapshots)
+	if err != nil {
+		return nil, err
+	}
+	agreed, err := agreedIn(stable)
+	if err != nil {
+		return nil, err
+	}
+	if out.LastIndex, err = log.LastIndex(); err != nil {
+		return nil, fmt.Errorf("metadata log: %w", err)
+	}
+	out.LastIndex = max(out.LastIndex, from)
+	for i := from + 1; i <= out.LastIndex; i++ {
+		var l raft.Log
+		if err := log.GetLog(i, &l); err != nil {
+			return nil, fmt.Errorf("metadata log: entry %d: %w", i, err)
+		}
+		if err := out.replay(&l, agreed); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// restore starts from the newest snapshot, and returns the index at which it was
+// made; 0: there is none.
+func (o *Stored) restore(snapshots raft.SnapshotStore) (uint64, error) {
+	all, err := snapshots.List()
+	if err != nil {
+		return 0, fmt.Errorf("metadata snapshots: %w", err)
+	}
+	if len(all) == 0 {
+		return 0, nil
+	}
+	m, r, err := snapshots.Open(all[0].ID)
+	if err != nil {
+		return 0, fmt.Errorf("metadata snapshot %s: %w", all[0].ID, err)
+	}
+	o.State, err = meta.DecodeSnapshot(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return 0, fmt.Errorf("metadata snapshot %s: %w", all[0].ID, err)
+	}
+	o.Configuration = configurationOf(m.Configuration)
+	return m.Index, nil
+}
+
+// replay applies one entry.
+func (o *Stored) replay(l *raft.Log, agreed uint64) error {
+	switch l.Type { //nolint:exhaustive // the others change nothing
+	case raft.LogConfiguration:
+		o.Configuration = configurationOf(raft.DecodeConfiguration(l.Data))
+	case raft.LogCommand:
+		c, err := meta.DecodeCommand(l.Data)
+		if err != nil {
+			return fmt.Errorf("metadata log: entry %d: %w", l.Index, err)
+		}
+		o.State.Apply(l.Index, c)
+		if l.Index > agreed {
+			o.Unsure = append(o.Unsure, Entry{l.Index, c})
+		}
+	}
+	return nil
+}
+
+func configurationOf(c raft.Configuration) (out Configuration) {
+	for _, v := range c.Servers {
+		out.Members = append(out.Members, Member{ID: meta.NodeID(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
+	}
+	slices.SortFunc(out.Members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// agreedKey is where it is stored up to which index everything is known to be
+// agreed on. The consensus library keeps that in memory only.
+const agreedKey = "brokerd.AgreedIndex"
+
+// agreedEvery is how long a change of that index may wait to be stored.
+const agreedEvery = time.Second
+
+// agreedIn reads the index; 0: none is stored.
+func agreedIn(s raft.StableStore) (uint64, error) {
+	index, err := s.GetUint64([]byte(agreedKey))
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return 0, fmt.Errorf("metadata log: %w", err)
+	}
+	return index, nil
+}
+
+// ledger notes on disk how far the entries of a Store are agreed on.
+type ledger struct{ *Store }
+
+// keep stores how far everything is agreed on, a while after it has
+// changed and when the store is closed. It is for reading the disk later without
+// other nodes: nothing else depends on it, so an error is passed over.
+func (s ledger) keep() {
+	var noted uint64
+	note := func() {
+		if index := s.raft.CommitIndex(); index > noted && s.guard.storage.SetUint64([]byte(agreedKey), index) == nil {
+			noted = index
+		}
+	}
+	for {
+		changed := s.Changed()
+		select {
+		case <-changed:
+		case <-s.failed:
+			return
+		case <-s.stop:
+			note()
+			return
+		}
+		again := time.NewTimer(agreedEvery)
+		select {
+		case <-again.C:
+			note()
+		case <-s.failed:
+			again.Stop()
+			return
+		case <-s.stop:
+			again.Stop()
+			note()
+			return
+		}
+	}
+}

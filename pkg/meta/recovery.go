@@ -1,0 +1,151 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A cluster that was recovered from the copy of a single node gets a new id, so
+// that the nodes it was recovered without cannot take part any more:
+//
+//	K6VOQY6C5GFIIYBF7ZFKDOZLMT            as it was formed: epoch 1
+//	K6VOQY6C5GFIIYBF7ZFKDOZLMT.2.QX5TBM2W recovered once: origin, epoch, chance
+//
+// The chance tells apart two recoveries of one cluster that know nothing of each
+// other.
+
+// RecoveredID returns the id of a cluster after a recovery. chance is letters and
+// digits, drawn at random.
+func RecoveredID(id, chance string) string {
+	origin, epoch := clusterEpoch(id)
+	return fmt.Sprintf("%s.%d.%s", origin, epoch+1, chance)
+}
+
+// Supersedes says whether newer is the id of the cluster older after one or more
+// recoveries.
+func Supersedes(newer, older string) bool {
+	newOrigin, newEpoch := clusterEpoch(newer)
+	oldOrigin, oldEpoch := clusterEpoch(older)
+	return newOrigin == oldOrigin && newEpoch > oldEpoch
+}
+
+// clusterEpoch takes a cluster's id apart. One that was never recovered has the
+// epoch 1.
+func clusterEpoch(id string) (origin string, epoch int) {
+	head, chance := cutLast(id)
+	origin, number := cutLast(head)
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 2 || chance == "" || origin == "" {
+		return id, 1
+	}
+	return origin, n
+}
+
+func cutLast(s string) (before, after string) {
+	i := strings.LastIndexByte(s, '.')
+	if i < 0 {
+		return s, ""
+	}
+	return s[:i], s[i+1:]
+}
+
+// Holding is how much of a partition a node has.
+type Holding string
+
+// What a node may have of a partition.
+const (
+	HoldsAll  Holding = "all"  // it is in sync: every acknowledged message
+	HoldsSome Holding = "some" // it is a replica that was not in sync: what it lacks is not known to it
+	HoldsNone Holding = "none" // it is no replica
+)
+
+// SurvivorPartition is what a single surviving node means to one partition.
+type SurvivorPartition struct {
+	Topic       string
+	Incarnation Incarnation
+	Partition   int
+	Holds       Holding
+	Replicas    []NodeID // before the recovery; shared, not to be changed
+	ISR         []NodeID // likewise
+	Leader      NodeID   // likewise
+	MinISR      int      // of the topic: with fewer replicas in sync it takes no publishes
+}
+
+// SurvivorPartitions lists all partitions by topic and number, with what the node
+// holds of each.
+func SurvivorPartitions(s *State, survivor NodeID) []SurvivorPartition {
+	out := make([]SurvivorPartition, 0, s.partitions)
+	for _, t := range s.topics {
+		for i := range t.Partitions {
+			p := &t.Partitions[i]
+			out = append(out, SurvivorPartition{
+				Topic: t.Name, Incarnation: t.Incarnation, Partition: i, Holds: p.heldBy(survivor),
+				Replicas: p.Replicas, ISR: p.ISR, Leader: p.Leader, MinISR: t.Config.MinISR,
+			})
+		}
+	}
+	return out
+}
+
+func (p *Partition) heldBy(id NodeID) Holding {
+	switch {
+	case slices.Contains(p.ISR, id):
+		return HoldsAll
+	case slices.Contains(p.Replicas, id):
+		return HoldsSome
+	}
+	return HoldsNone
+}
+
+// recoveredEpochs is by how much a recovery raises every epoch: beyond those that
+// the lost nodes may have begun without the survivor knowing, so that no epoch
+// ever has two histories.
+const recoveredEpochs = 1 << 10
+
+// OnlySurvivor returns the state of a cluster of one, made of what the survivor
+// knows: every other node is forgotten, and the survivor is the only replica of
+// each partition. It is in sync where it was before. Elsewhere nobody is: such a
+// partition stays offline until an operator elects the survivor, whatever its
+// copy lacks. How many replicas a topic is to have, and its min ISR, stay what
+// the operator chose. cluster is the new id. The state s does not change.
+func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
+	self := s.Node(survivor)
+	if self == nil {
+		return nil, fmt.Errorf("node %s: %w", survivor, ErrNodeNotFound)
+	}
+	if err := (InitCluster{ID: cluster}).Validate(); err != nil {
+		return nil, err
+	}
+	next := s.Snapshot()
+	next.cluster.ID = cluster
+	node := *self
+	node.Intent = IntentNone
+	node.State = NodeUp
+	next.nodes = []*Node{&node}
+	for i, t := range next.topics {
+		next.topics[i] = t.onlyOn(node.ID, s.index)
+	}
+	return next, nil
+}
+
+// onlyOn returns the topic with id as the only replica of each partition, in sync
+// where it was.
+func (t *Topic) onlyOn(id NodeID, index uint64) *Topic {
+	next := *t
+	next.Version = index
+	next.Partitions = slices.Clone(t.Partitions)
+	for i := range next.Partitions {
+		p := &next.Partitions[i]
+		holds := p.heldBy(id)
+		p.Replicas, p.Adding, p.Removing, p.Before = []NodeID{id}, nil, nil, nil
+		p.ISR, p.Leader = nil, ""
+		if holds == HoldsAll {
+			p.ISR = p.Replicas
+		}
+		p.Epoch += recoveredEpochs
+		p.Version++
+	}
+	return &next
+}

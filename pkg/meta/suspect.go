@@ -1,0 +1,221 @@
+package meta
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// MaxSuspects is the most replicas that one ReportSuspects names.
+const MaxSuspects = 1024
+
+// Suspect is an in-sync replica that may have lost records which it acknowledged:
+// its log was cut or is damaged, or another replica proved to hold more. It is
+// elected only where every in-sync replica is suspect and none ranks above it,
+// and the leader takes it out of the in-sync set. It rejoins as any follower does,
+// once a leader has compared logs with it.
+type Suspect struct {
+	Node    NodeID     `json:"node"`
+	Epoch   seq.Epoch  `json:"epoch"` // of its last intact batch
+	End     seq.Offset `json:"end"`   // of its log
+	Damaged bool       `json:"damaged,omitempty"`
+	Missing bool       `json:"missing,omitempty"` // it holds nothing, and is never elected
+}
+
+// compare ranks two suspects by how much they hold: the larger holds more. What
+// was acknowledged is in every in-sync log, so that of two logs without damage the
+// one with the higher last epoch, or the longer one of the same epoch, holds all of the
+// other that counts.
+func (s Suspect) compare(o Suspect) int {
+	return cmp.Or(
+		cmp.Compare(truth(o.Missing), truth(s.Missing)),
+		cmp.Compare(truth(o.Damaged), truth(s.Damaged)),
+		cmp.Compare(s.Epoch, o.Epoch),
+		cmp.Compare(s.End, o.End),
+	)
+}
+
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// SuspectOf returns what is known of a suspect replica.
+func (p *Partition) SuspectOf(id NodeID) (Suspect, bool) {
+	i := slices.IndexFunc(p.Suspects, func(s Suspect) bool { return s.Node == id })
+	if i < 0 {
+		return Suspect{}, false
+	}
+	return p.Suspects[i], true
+}
+
+// Electable says whether a replica may become the leader without an operator: it
+// is in sync, and not suspect while an in-sync replica is not, or is one that holds more.
+func (p *Partition) Electable(id NodeID) bool {
+	if !slices.Contains(p.ISR, id) {
+		return false
+	}
+	s, suspect := p.SuspectOf(id)
+	if !suspect {
+		return true
+	}
+	for _, other := range p.ISR {
+		o, too := p.SuspectOf(other)
+		if !too || o.compare(s) > 0 {
+			return false
+		}
+	}
+	return !s.Missing
+}
+
+// absolve drops the suspects that are not in sync any more, and those that clear
+// names.
+func (p *Partition) absolve(clear ...NodeID) {
+	p.Suspects = slices.DeleteFunc(slices.Clone(p.Suspects), func(s Suspect) bool {
+		return !slices.Contains(p.ISR, s.Node) || slices.Contains(clear, s.Node)
+	})
+	if len(p.Suspects) == 0 {
+		p.Suspects = nil // as a snapshot reads it
+	}
+}
+
+// suspect notes a suspect. One that leads does so no more.
+func (p *Partition) suspect(s Suspect) {
+	p.absolve(s.Node)
+	p.Suspects = append(p.Suspects, s)
+	p.Version++
+	if p.Leader == s.Node {
+		p.Leader = ""
+		p.Epoch++
+	}
+}
+
+// SuspectReplica names one of the reporting node's replicas. Its Node is ignored.
+type SuspectReplica struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Partition   int         `json:"partition"`
+	Suspect
+}
+
+// ReportSuspects says which replicas of a node are suspect, each one by itself:
+// Result.Failed says which were refused. A report about a replica that is not in
+// sync, or is the only one in sync, changes nothing. One that leads is deposed, so
+// that another is elected.
+type ReportSuspects struct {
+	Node NodeID `json:"node"`
+	// Incarnation of the process that found them. One that has started again since
+	// reports for itself: ErrStaleIncarnation.
+	Incarnation uint64           `json:"incarnation"`
+	Replicas    []SuspectReplica `json:"replicas"`
+}
+
+// Kind implements Command.
+func (ReportSuspects) Kind() Kind { return KindReportSuspects }
+
+// Validate implements Command.
+func (c ReportSuspects) Validate() error {
+	if !ValidNodeID(c.Node) {
+		return fmt.Errorf("%w: node %q", ErrInvalidName, c.Node)
+	}
+	if len(c.Replicas) > MaxSuspects {
+		return fmt.Errorf("%w: %d suspects, at most %d", ErrLimit, len(c.Replicas), MaxSuspects)
+	}
+	for i := range c.Replicas {
+		if r := &c.Replicas[i]; !NSQName(r.Topic) {
+			return fmt.Errorf("%w: topic %q", ErrInvalidName, r.Topic)
+		}
+	}
+	return nil
+}
+
+func (c ReportSuspects) apply(s *State, r *Result) error {
+	n := s.Node(c.Node)
+	switch {
+	case n == nil:
+		return fmt.Errorf("node %s: %w", c.Node, ErrNodeNotFound)
+	case n.Incarnation != c.Incarnation:
+		return fmt.Errorf("node %s: %w", c.Node, ErrStaleIncarnation)
+	}
+	for i := range c.Replicas {
+		item := c.Replicas[i]
+		item.Node = n.ID
+		err := item.apply(s)
+		if err != nil && r.Failed == nil {
+			r.Failed = make([]error, len(c.Replicas))
+		}
+		if err != nil {
+			r.Failed[i] = err
+		}
+	}
+	return nil
+}
+
+func (c *SuspectReplica) apply(s *State) error {
+	i, t, p, err := partitionRef{c.Topic, c.Incarnation, c.Partition}.edit(s)
+	if err != nil {
+		return err
+	}
+	if was, known := p.SuspectOf(c.Node); known && was == c.Suspect {
+		return nil // if it leads, it was elected with this known
+	}
+	if len(p.ISR) > 1 && slices.Contains(p.ISR, c.Node) {
+		p.suspect(c.Suspect)
+		s.topics[i] = t
+	}
+	return nil
+}
+
+// YieldLeader has a leader hand over to an in-sync replica that was found to hold
+// records which the leader lacks. The leader proposes it of itself, and becomes
+// suspect. A replica that has left the in-sync set meanwhile may have set its log
+// aside: then the leader stays, in a new epoch, and compares logs again.
+type YieldLeader struct {
+	Topic       string      `json:"topic"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Partition   int         `json:"partition"`
+	Epoch       seq.Epoch   `json:"epoch"` // of the leader that yields
+	To          NodeID      `json:"to"`
+	// LastEpoch and End are the leader's own, from before its epoch.
+	LastEpoch seq.Epoch  `json:"last_epoch"`
+	End       seq.Offset `json:"end"`
+}
+
+// Kind implements Command.
+func (YieldLeader) Kind() Kind { return KindYieldLeader }
+
+// Validate implements Command.
+func (c YieldLeader) Validate() error {
+	if !NSQName(c.Topic) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Topic)
+	}
+	if !ValidNodeID(c.To) {
+		return fmt.Errorf("%w: node %q", ErrInvalidName, c.To)
+	}
+	return nil
+}
+
+func (c YieldLeader) apply(s *State, r *Result) error {
+	i, t, p, err := partitionRef{c.Topic, c.Incarnation, c.Partition}.edit(s)
+	switch {
+	case err != nil:
+		return err
+	case c.Epoch != p.Epoch || p.Leader == "":
+		return fmt.Errorf("epoch %d, now %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
+	case c.To == p.Leader || !slices.Contains(p.Replicas, c.To):
+		return fmt.Errorf("node %s: %w", c.To, ErrNotInISR)
+	}
+	if slices.Contains(p.ISR, c.To) {
+		p.suspect(Suspect{Node: p.Leader, Epoch: c.LastEpoch, End: c.End}) // which ends the epoch
+		p.Leader = s.internOne(c.To)
+	} else {
+		p.Epoch++
+		p.Version++
+	}
+	s.topics[i], r.Topic = t, t
+	return nil
+}

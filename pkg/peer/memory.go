@@ -1,0 +1,62 @@
+package peer
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/signal"
+)
+
+// largeChunk is the most bytes of a frame's buffer that do not count: a connection
+// has one such buffer at most, and all connections have few.
+const largeChunk = 4 << 20
+
+// ErrFrameMemory says that other large frames took the memory for so long that the
+// connection was given up.
+var ErrFrameMemory = errors.New("no memory for a large frame: others are being read")
+
+// frameMemory is what all large frames of a node share while they are read.
+type frameMemory struct {
+	max   int
+	freed signal.Signal
+
+	mu   sync.Mutex // guards used
+	used int
+}
+
+// take takes n bytes, when they are free or nobody has any, and gives up after
+// patience. A frame takes all that it will need at once, so that no two wait for
+// each other.
+func (m *frameMemory) take(n int, patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		freed := m.freed.Wait()
+		if m.tryTake(n) {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-timer.C:
+			return ErrFrameMemory
+		}
+	}
+}
+
+func (m *frameMemory) tryTake(n int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used > 0 && m.used+n > m.max {
+		return false
+	}
+	m.used += n
+	return true
+}
+
+func (m *frameMemory) give(n int) {
+	m.mu.Lock()
+	m.used -= n
+	m.mu.Unlock()
+	m.freed.Fire()
+}

@@ -1,0 +1,135 @@
+package peer
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"io"
+)
+
+// nonceBytes is the length of what each side chooses for one connection.
+const nonceBytes = 32
+
+// nonce is chosen at random for one connection: a proof of an earlier one is worth
+// nothing.
+type nonce [nonceBytes]byte
+
+// side says who proves: what one side has said is worth nothing in the mouth of the
+// other.
+type side string
+
+const (
+	dialerSide   side = "brokerd cluster secret: dialer"
+	acceptorSide side = "brokerd cluster secret: acceptor"
+)
+
+// prove returns what shows that a side has the secret, for the connection that began
+// with these two hellos. The secret cannot be found from it but by guessing.
+func prove(secret []byte, by side, dialer, acceptor *Hello) []byte {
+	mac := hmac.New(sha256.New, secret)
+	io.WriteString(mac, string(by)) //nolint:errcheck // a hash takes everything
+	mac.Write(encodeHello(dialer))
+	mac.Write(encodeHello(acceptor))
+	return mac.Sum(nil)
+}
+
+// proven says whether proof shows one of the secrets. It takes as long for a wrong
+// proof as for a right one.
+func proven(secrets [][]byte, proof []byte, by side, dialer, acceptor *Hello) bool {
+	found := false
+	for _, s := range secrets {
+		found = hmac.Equal(proof, prove(s, by, dialer, acceptor)) || found
+	}
+	return found
+}
+
+// challenge fills in a hello that is about to be sent by who has secrets.
+func (h *Hello) challenge(secrets [][]byte) {
+	if len(secrets) > 0 {
+		h.Proves = true
+		rand.Read(h.Nonce[:])
+	}
+}
+
+// noSecret says why two sides cannot show each other a secret, or nil.
+func noSecret(secrets [][]byte, h *Hello) *RefusedError {
+	switch {
+	case len(secrets) > 0 && !h.Proves:
+		return &RefusedError{Reason: ReasonSecret, Text: fmt.Sprintf("%s has none: give it the cluster-secret-file of the other nodes", h.Node), Local: true}
+	case len(secrets) == 0 && h.Proves:
+		return &RefusedError{Reason: ReasonSecret, Text: "only the dialer has one: give all nodes the same cluster-secret-file", Local: true}
+	}
+	return nil
+}
+
+var errOtherSecret = &RefusedError{Reason: ReasonSecret, Text: "the secrets differ: give all nodes the same cluster-secret-file", Local: true}
+
+// challengeDialer is the accepting side's part behind the hellos: it shows its
+// secret, and wants to see the dialer's.
+func challengeDialer(conn io.ReadWriter, secrets [][]byte, dialer, own *Hello) error {
+	if len(secrets) == 0 {
+		return nil
+	}
+	proof := append([]byte{typeProof}, prove(secrets[0], acceptorSide, dialer, own)...)
+	if _, err := conn.Write(encodeHelloBody(proof)); err != nil {
+		return fmt.Errorf("showing the secret: %w", err)
+	}
+	shown, err := readProof(conn)
+	if err != nil {
+		return err
+	}
+	if !proven(secrets, shown, dialerSide, dialer, own) {
+		conn.Write(encodeRefusal(errOtherSecret.Reason, errOtherSecret.Text)) //nolint:errcheck // they may have gone
+		return errOtherSecret
+	}
+	if _, err := conn.Write(encodeHelloBody([]byte{typeWelcome})); err != nil {
+		return fmt.Errorf("welcoming: %w", err)
+	}
+	return nil
+}
+
+// answerChallenge is the dialer's part: it shows its secret to who has shown that it
+// has it.
+func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello) error {
+	if len(secrets) == 0 {
+		return nil
+	}
+	shown, err := readProof(conn)
+	if err != nil {
+		return err
+	}
+	if !proven(secrets, shown, acceptorSide, own, acceptor) {
+		conn.Write(encodeRefusal(errOtherSecret.Reason, errOtherSecret.Text)) //nolint:errcheck // they may have gone
+		return errOtherSecret
+	}
+	proof := append([]byte{typeProof}, prove(secrets[0], dialerSide, own, acceptor)...)
+	if _, err := conn.Write(encodeHelloBody(proof)); err != nil {
+		return fmt.Errorf("showing the secret: %w", err)
+	}
+	body, err := readHelloBody(conn)
+	switch {
+	case err != nil:
+		return err
+	case len(body) > 0 && body[0] == typeRefusal:
+		return parseRefusal(body)
+	case len(body) == 0 || body[0] != typeWelcome:
+		return fmt.Errorf("%w: no welcome", ErrHello)
+	}
+	return nil
+}
+
+// readProof reads what the other side shows. A refusal is returned as a
+// *RefusedError.
+func readProof(r io.Reader) ([]byte, error) {
+	body, err := readHelloBody(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) > 0 && body[0] == typeRefusal:
+		return nil, parseRefusal(body)
+	case len(body) != 1+sha256.Size || body[0] != typeProof:
+		return nil, fmt.Errorf("%w: no proof of the secret", ErrHello)
+	}
+	return body[1:], nil
+}

@@ -1,0 +1,66 @@
+// Package scrub decides how fast stored data is read again to find rot before the
+// data is needed. It is a pure decision: it reads no clock and no disk.
+//
+// Invariants:
+//
+//   - Over an interval, all bytes are read once, as far as the other rules let.
+//   - Reading takes at most one part in Share of the time, so that a disk that is
+//     slow because it is busy is read less.
+//   - What could not be read in time is caught up on, and no more than a
+//     CatchUp-th of all of it at once.
+package scrub
+
+import "time"
+
+const (
+	// Step is how many bytes are read at once.
+	Step = 1 << 20
+	// MaxRate bounds how many bytes are read in a second.
+	MaxRate = 64 << 20
+	// Share bounds the time that reading takes: one part in so many.
+	Share = 10
+	// CatchUp bounds what is caught up on: one part in so many of all bytes.
+	CatchUp = 8
+	// MaxWait is the longest time between two decisions, if the interval is not
+	// shorter: what is stored changes.
+	MaxWait = time.Minute
+)
+
+// Pace spreads the reading of all stored bytes over an interval. The zero Pace with
+// an Interval is ready to use. It is for one goroutine.
+type Pace struct {
+	Interval time.Duration // in which every byte is read once
+
+	credit float64   // bytes that may be read
+	at     time.Time // when the credit was counted
+	rest   time.Time // nothing is read before
+}
+
+// Next returns how many of total stored bytes to read at now, or how long to wait
+// before it is asked again.
+func (p *Pace) Next(now time.Time, total int64) (bytes int64, wait time.Duration) {
+	rate := float64(total) / p.Interval.Seconds()
+	if !p.at.IsZero() {
+		p.credit = min(p.credit+rate*now.Sub(p.at).Seconds(), float64(total)/CatchUp+Step)
+	}
+	p.at = now
+	longest := min(MaxWait, p.Interval)
+	if total <= 0 {
+		return 0, longest
+	}
+	bytes = min(Step, total)
+	if rest := p.rest.Sub(now); rest > 0 {
+		return 0, min(rest, longest)
+	}
+	if lacking := float64(bytes) - p.credit; lacking > 0 {
+		return 0, min(time.Duration(min(lacking/rate, MaxWait.Seconds())*float64(time.Second))+time.Millisecond, longest)
+	}
+	return bytes, 0
+}
+
+// Read notes that so many bytes were read in a time that ended at now.
+func (p *Pace) Read(bytes int64, took time.Duration, now time.Time) {
+	p.credit -= float64(bytes)
+	pause := max((Share-1)*took, time.Duration(float64(bytes)/MaxRate*float64(time.Second)))
+	p.rest = now.Add(pause)
+}

@@ -1,0 +1,75 @@
+package scrub
+
+import (
+	"testing"
+	"time"
+)
+
+// run has a pace read for some time from a disk on which a step takes took. It
+// returns what was read and how often a decision was asked for.
+func run(p *Pace, start time.Time, total int64, during, took time.Duration) (read int64, asked int) {
+	for now := start; now.Sub(start) < during; asked++ {
+		n, wait := p.Next(now, total)
+		if n == 0 {
+			now = now.Add(wait)
+			continue
+		}
+		now = now.Add(took)
+		p.Read(n, took, now)
+		read += n
+	}
+	return read, asked
+}
+
+func TestPaceReadsAllOnceInAnInterval(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	const week = 168 * time.Hour
+	for name, tt := range map[string]struct {
+		total    int64
+		interval time.Duration
+		took     time.Duration
+	}{
+		"a terabyte in a week":    {1 << 40, week, 5 * time.Millisecond},
+		"ten gigabytes in a week": {10 << 30, week, 5 * time.Millisecond},
+		"a few bytes in a week":   {4 << 10, week, time.Millisecond},
+		"a gigabyte in an hour":   {1 << 30, time.Hour, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &Pace{Interval: tt.interval}
+			read, asked := run(p, start, tt.total, tt.interval, tt.took)
+			if diff := read - tt.total; diff < -tt.total/50-Step || diff > tt.total/100 {
+				t.Errorf("read %d bytes of %d", read, tt.total)
+			}
+			if most := int(3*read/min(Step, tt.total)) + 2*int(tt.interval/MaxWait); asked > most {
+				t.Errorf("asked %d times, want at most %d", asked, most)
+			}
+		})
+	}
+}
+
+// A disk on which a step takes a second is busy: reading takes a tenth of the time
+// at most, and what was left is caught up on when it is not any more.
+func TestPaceYieldsToLoad(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	p := &Pace{Interval: time.Hour}
+	const total = 1 << 30
+	slow, _ := run(p, start, total, time.Hour, time.Second)
+	if most := int64(time.Hour/time.Second/Share+1) * Step; slow > most {
+		t.Errorf("read %d bytes in an hour of load, want at most %d", slow, most)
+	}
+	fast, _ := run(p, start.Add(time.Hour), total, time.Hour, time.Millisecond)
+	if fast < total || fast > total+total/CatchUp+2*Step {
+		t.Errorf("read %d bytes in the hour after, of %d", fast, total)
+	}
+}
+
+func TestPaceIsBounded(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	p := &Pace{Interval: time.Millisecond}
+	if read, _ := run(p, start, 1<<40, 10*time.Second, 0); read > 10*MaxRate+2*Step {
+		t.Errorf("read %d bytes in ten seconds", read)
+	}
+	if n, wait := (&Pace{Interval: time.Hour}).Next(start, 0); n != 0 || wait != MaxWait {
+		t.Errorf("nothing is stored: read %d, wait %v", n, wait)
+	}
+}

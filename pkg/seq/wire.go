@@ -1,0 +1,72 @@
+package seq
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// WireID is what clients know a message by: the same in every channel, at every node
+// and after every restart, and another one for every message of all topics and
+// clusters, as far as 64 bits can tell them apart.
+type WireID uint64
+
+// Numbering gives the messages of one life of a topic their wire ids, from the first
+// message of partition 0 on: an id is the message's place, counted from there. Topics
+// and clusters begin at random numbers, so that the stretches which their messages take
+// of the 2^64 ids meet about never. The zero value begins at 0.
+type Numbering struct{ first WireID }
+
+// NumberingOf returns the numbering of a topic that was made in a cluster with an
+// incarnation, which no other topic of the cluster has.
+func NumberingOf(cluster string, incarnation uint64) Numbering {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(cluster), incarnation))
+	return Numbering{WireID(binary.BigEndian.Uint64(sum[:]))}
+}
+
+// NumberingFrom returns the numbering whose first id is known.
+func NumberingFrom(first WireID) Numbering { return Numbering{first} }
+
+// First returns the id of the first message of partition 0.
+func (n Numbering) First() WireID { return n.first }
+
+// ID returns the wire id of a message.
+func (n Numbering) ID(m MessageID) WireID { return n.first + WireID(m) }
+
+// Place returns the message that has an id; false: no message of the topic can have it.
+func (n Numbering) Place(id WireID) (MessageID, bool) {
+	m := MessageID(id - n.first)
+	return m, m>>(offsetBits+partitionBits) == 0
+}
+
+// String returns the id as the 16 hexadecimal digits of the wire.
+func (id WireID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+
+// HexLen is the length of a WireID on the standard wire.
+const HexLen = 16
+
+// PutHex writes the 16 lower-case digits of id to dst.
+func (id WireID) PutHex(dst *[HexLen]byte) {
+	const digits = "0123456789abcdef"
+	for i := HexLen - 1; i >= 0; i-- {
+		dst[i] = digits[id&15]
+		id >>= 4
+	}
+}
+
+// ErrBadID is returned for text that is no message id.
+var ErrBadID = errors.New("not a message id")
+
+// ParseID reads the 16 digits of a WireID.
+func ParseID(text []byte) (WireID, error) {
+	var raw [8]byte
+	if len(text) != HexLen {
+		return 0, ErrBadID
+	}
+	if _, err := hex.Decode(raw[:], text); err != nil {
+		return 0, ErrBadID
+	}
+	return WireID(binary.BigEndian.Uint64(raw[:])), nil
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"io"
+
+	"github.com/golang/snappy"
+	"github.com/klauspost/compress/flate"
+
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// gathering keeps what a compressor writes in pieces until it is sent as one. There are
+// clients, pynsq for one, that take what arrives for whole blocks, and fail on a
+// piece that holds nothing to hand on.
+type gathering struct {
+	to      io.Writer
+	buffers *nsq.Buffers
+	buf     *[]byte // on loan; nil: nothing is kept
+}
+
+// Write keeps a copy of data.
+func (g *gathering) Write(data []byte) (int, error) {
+	if g.buf == nil {
+		g.buf = g.buffers.Get(len(data))
+	}
+	*g.buf = append(*g.buf, data...)
+	return len(data), nil
+}
+
+// send writes out what is kept.
+func (g *gathering) send() error {
+	if g.buf == nil {
+		return nil
+	}
+	_, err := g.to.Write(*g.buf)
+	g.buffers.Put(g.buf)
+	g.buf = nil
+	return err
+}
+
+// compressor is a writer whose data reach the stream when it is flushed.
+type compressor interface {
+	io.Writer
+	Flush() error
+}
+
+// compressed returns a compressor around a stream, and what flushes it with one write.
+func compressed(to io.Writer, buffers *nsq.Buffers, around func(io.Writer) (compressor, error)) (compressor, func() error, error) {
+	g := &gathering{to: to, buffers: buffers}
+	c, err := around(g)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, func() error {
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		return g.send()
+	}, nil
+}
+
+func snappyAround(to io.Writer) (compressor, error) { return snappy.NewBufferedWriter(to), nil }
+
+func deflateAround(level int) func(io.Writer) (compressor, error) {
+	return func(to io.Writer) (compressor, error) { return flate.NewWriter(to, level) }
+}

@@ -1,0 +1,145 @@
+package topic
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// collector gathers the positions of a partition's channels for its keeper. The
+// partition's mutex guards it.
+type collector struct {
+	p     *Partition
+	many  int            // entries of a position of which changes are noted
+	known []knownChannel // that the last snapshot or update named; by name
+}
+
+// knownChannel is a channel as the last snapshot or update of a partition named it.
+type knownChannel struct {
+	name     string
+	channel  *Channel // nil: it was restored, and is not asked for yet
+	revision uint64   // see channel.State.Changed
+}
+
+// manyEntries is the length of a position from which on it is worth noting what
+// changes of it: it takes more than a hundred kilobytes.
+const manyEntries = 16 << 10
+
+func compareKnown(a, b knownChannel) int { return cmp.Compare(a.name, b.name) }
+
+// current implements source.
+func (g *collector) current() Snapshot {
+	p := g.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause()}
+	g.known = g.known[:0]
+	seen := seq.Offset(math.MaxUint64)
+	for _, c := range p.channels {
+		pos, revision := g.position(c)
+		seen = min(seen, pos.Position.Floor)
+		if !c.ephemeral {
+			s.Channels = append(s.Channels, pos)
+			g.known = append(g.known, knownChannel{c.name, c, revision})
+		}
+	}
+	for _, c := range p.restored {
+		s.Channels = append(s.Channels, c)
+		g.known = append(g.known, knownChannel{name: c.Name})
+	}
+	slices.SortFunc(s.Channels, func(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(g.known, compareKnown)
+	if len(s.Channels) == 0 && len(p.channels) > 0 {
+		// only ephemeral channels: after a restart the next first channel
+		// goes on where they were
+		s.BacklogFrom = max(s.BacklogFrom, seen)
+	}
+	return s
+}
+
+// pause returns where the topic is paused; nil: it is not.
+func (g *collector) pause() *seq.Offset {
+	at := g.p.pausedAt.Load()
+	if at == notPaused {
+		return nil
+	}
+	o := seq.Offset(at)
+	return &o
+}
+
+// changes implements source. Without a large channel, a snapshot is as good.
+func (g *collector) changes() (update, bool) {
+	p := g.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.ContainsFunc(g.known, func(k knownChannel) bool { return k.channel != nil && g.notes(k.channel) }) {
+		return update{}, false
+	}
+	u := update{header: Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause()}}
+	kept := make([]knownChannel, 0, len(g.known))
+	for _, k := range g.known {
+		_, restored := p.restored[k.name]
+		now := p.channels[k.name]
+		switch {
+		case restored && k.channel == nil:
+			kept = append(kept, k) // nothing changes of it
+		case now == nil || now.ephemeral:
+			u.removed = append(u.removed, k.name)
+		}
+	}
+	for _, c := range p.channels {
+		if c.ephemeral {
+			continue
+		}
+		var before knownChannel
+		if i, ok := slices.BinarySearchFunc(g.known, knownChannel{name: c.name}, compareKnown); ok {
+			before = g.known[i]
+		}
+		kept = append(kept, g.collect(c, before, &u))
+	}
+	slices.SortFunc(kept, compareKnown)
+	g.known = kept
+	return u, true
+}
+
+// notes says whether it is noted what changes of a channel.
+func (g *collector) notes(c *Channel) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.recorder.Notes()
+}
+
+// position returns what a checkpoint keeps of a channel. What changes from then on
+// is noted if it is worth it.
+func (g *collector) position(c *Channel) (p ChannelPosition, revision uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return g.wholeLocked(c), c.state.Changed()
+}
+
+// collect adds to u what of a channel is not as it was when it was named before.
+func (g *collector) collect(c *Channel, before knownChannel, u *update) knownChannel {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := knownChannel{c.name, c, c.state.Changed()}
+	if before.channel == c {
+		if before.revision == now.revision {
+			return now
+		}
+		moment := g.p.o.Now()
+		if change, ok := c.recorder.Changes(moment, g.p.o.Ages.Wall(moment)); ok {
+			u.changed = append(u.changed, channelChange{c.name, c.version, c.moves, change})
+			return now
+		}
+	}
+	u.header.Channels = append(u.header.Channels, g.wholeLocked(c))
+	return now
+}
+
+// wholeLocked returns all of a channel's position; the channel's lock is held.
+func (g *collector) wholeLocked(c *Channel) ChannelPosition {
+	now := g.p.o.Now()
+	return ChannelPosition{c.name, c.version, c.moves, c.recorder.Position(now, g.p.o.Ages.Wall(now), g.many)}
+}

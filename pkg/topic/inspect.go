@@ -1,0 +1,107 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// PositionsReport is what InspectPositions finds in a replica's directory.
+type PositionsReport struct {
+	Snapshot // as a start of the node would find it
+	Number   uint64
+	// Files are those that are there, in a fixed order.
+	Files []PositionsFile
+	// Damage is what could not be read; nil: everything could. Rotten says that it is
+	// no torn write: it had been on disk.
+	Damage error
+	Rotten bool
+	// Unreadable says that no snapshot is intact: the Snapshot is empty.
+	Unreadable bool
+}
+
+// PositionsFile is one file of the positions.
+type PositionsFile struct {
+	Name  string
+	Bytes int64
+	Error error // why it cannot be used, of a snapshot's file; nil: it can
+}
+
+// InspectPositions reads the channel positions in a replica's directory and changes
+// nothing. Without any, the error wraps fs.ErrNotExist; what is damaged is in the
+// report.
+func InspectPositions(fsys vfs.FS, dir string) (PositionsReport, error) {
+	var r PositionsReport
+	p, snap, err := openPositions(fsys, dir)
+	switch {
+	case err == nil:
+		r.Damage, r.Rotten = p.Damage(), p.Rotten()
+	case fate.Of(err) == fate.Corrupt:
+		r.Damage, r.Rotten, r.Unreadable = err, true, true
+	default:
+		return r, err
+	}
+	r.Snapshot, r.Number = snap, p.Number()
+	for i, name := range []string{positionsSlot0, positionsSlot1, journalName(0), journalName(1)} {
+		info, err := fsys.Stat(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return r, err
+		}
+		f := PositionsFile{Name: name, Bytes: info.Size()}
+		if i < len(p.made) {
+			_, _, _, f.Error = p.read(i)
+		}
+		r.Files = append(r.Files, f)
+	}
+	if len(r.Files) == 0 {
+		return r, fmt.Errorf("channel positions in %s: %w", dir, fs.ErrNotExist)
+	}
+	return r, nil
+}
+
+// ResetPositions has all channels of a replica start at the log's start, whatever
+// is stored of them. The files are kept under other names. The node must not run.
+func ResetPositions(fsys vfs.FS, dir string) error {
+	p, _, err := openPositions(fsys, dir)
+	if err != nil && fate.Of(err) != fate.Corrupt {
+		return err
+	}
+	return startOver(p, Snapshot{Lost: true})
+}
+
+// MovePositions has a channel of a replica start at an offset, forward or back. The
+// files before are kept under other names. The node must not run. Damaged positions
+// and channels that are not stored are refused with an error.
+func MovePositions(fsys vfs.FS, dir, name string, to seq.Offset) error {
+	p, snap, err := openPositions(fsys, dir)
+	if err != nil {
+		return err
+	}
+	for i := range snap.Channels {
+		if c := &snap.Channels[i]; c.Name == name {
+			c.Moves++
+			c.Position = channel.Position{Floor: to}
+			return startOver(p, snap)
+		}
+	}
+	return fmt.Errorf("channel %q: %w", name, ErrChannelNotFound)
+}
+
+// startOver stores a snapshot as the first of a new series, and keeps the files of p
+// under other names.
+func startOver(p *Positions, s Snapshot) error {
+	if err := p.setAside(); err != nil {
+		return err
+	}
+	fresh := &Positions{fs: p.fs, dir: p.dir, journal: journal{fs: p.fs, dir: p.dir}}
+	return fresh.Save(s)
+}

@@ -1,0 +1,45 @@
+package topic
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/age"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// load is the moment at which a partition was opened: what was stored then is at
+// least as old as that.
+type load struct {
+	at   time.Time
+	wall int64      // what the clock by which the positions were stored showed then
+	end  seq.Offset // of the log
+}
+
+func newLoad(o *Options) load {
+	now := o.Now()
+	return load{at: now, wall: o.Ages.Leader(now), end: o.Log.End()}
+}
+
+// wallAt returns what the clock shows at now by which the positions were stored,
+// in ns since 1970.
+func (l *load) wallAt(now time.Time) int64 { return l.wall + int64(now.Sub(l.at)) }
+
+// rest returns how much of a publisher's delay is left at now of a message in a
+// batch: at most all of it, from when the partition was opened if it was there
+// already.
+func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, now time.Time) time.Duration {
+	if delay == 0 {
+		return 0
+	}
+	passed := p.o.Ages.Age(ageOf(b), now)
+	if o < p.load.end {
+		passed = max(passed, now.Sub(p.load.at))
+	}
+	return max(0, delay-passed)
+}
+
+// ageOf is what an age.Clock has to know of a batch.
+func ageOf(b commitlog.Batch) age.Batch {
+	return age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}
+}

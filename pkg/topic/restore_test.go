@@ -1,0 +1,66 @@
+package topic
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+)
+
+// TestARestoredChannelBeginsAtTheLogsStart: retention may have taken what a stored
+// position still speaks of.
+func TestARestoredChannelBeginsAtTheLogsStart(t *testing.T) {
+	b := newBench(t)
+	b.channel("c", 1)
+	big := strings.Repeat("x", 10_000)
+	for range 40 {
+		b.publish(big)
+	}
+	if err := b.p.Close(errors.New("restart")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.log.Retain(commitlog.Retention{MaxBytes: 100_000}); err != nil {
+		t.Fatal(err)
+	}
+	start := b.log.Start()
+	if start == 0 {
+		t.Fatal("nothing was dropped")
+	}
+	if err := b.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	c := b.channel("c", 1)
+	if got := c.Floor(); got != start {
+		t.Errorf("the channel begins at %d, the log at %d", got, start)
+	}
+	if got, want := c.Stats().Depth, int64(40-start); got != want {
+		t.Errorf("depth %d, want %d", got, want)
+	}
+}
+
+// TestAChannelThatAnOlderSnapshotLacksSkipsNothing: the newest snapshot is gone, and
+// the one before it was stored before the channel was created.
+func TestAChannelThatAnOlderSnapshotLacksSkipsNothing(t *testing.T) {
+	b := newBench(t)
+	b.publish("1", "2", "3")
+	b.channel("a", 1)
+	b.channel("b", 2) // starts at 3
+	b.publish("4", "5", "6")
+	if err := b.log.Close(); err != nil { // the process is killed
+		t.Fatal(err)
+	}
+	if err := b.fs.Remove("p/" + positionsSlot0); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	b.channel("a", 1)
+	if got := b.channel("b", 2).Floor(); got > 3 {
+		t.Errorf("the channel begins at %d: it skips messages that it was to get", got)
+	}
+	b.p.Settled()
+	if got := b.channel("c", 3).Floor(); got != 6 {
+		t.Errorf("a new channel begins at %d, want 6", got)
+	}
+}

@@ -1,0 +1,246 @@
+package topic
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// spoilFiles damages every snapshot of a bench.
+func (b *bench) spoilFiles() {
+	b.t.Helper()
+	for _, name := range []string{positionsSlot0, positionsSlot1} {
+		f, err := b.fs.OpenReadWrite(filepath.Join("p", name))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte{0xff}, 16); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// reopen opens the partition again after a stop without a last checkpoint.
+func (b *bench) reopen(salvage bool) (lost bool, err error) {
+	b.t.Helper()
+	p, err := Open(Options{
+		Index: 3, FS: b.fs, Dir: "p", Log: b.log, Arm: func(*Channel) {}, Observer: deaf{}, Salvage: salvage,
+		Ages: b.ages, Now: func() time.Time { return b.now },
+		PositionsDamaged: func(_ error, l bool) { lost = lost || l },
+	})
+	if err == nil {
+		p.Serve(b)
+		b.p = p
+	}
+	return lost, err
+}
+
+func floors(b *bench, names ...string) []seq.Offset {
+	b.t.Helper()
+	var all []seq.Offset
+	for i, name := range names {
+		all = append(all, b.channel(name, uint64(i+1)).Floor())
+	}
+	return all
+}
+
+// readTo publishes five messages and has two channels finish them.
+func readTo(t *testing.T) *bench {
+	b := newBench(t)
+	b.channel("a", 1)
+	b.channel("b", 2)
+	b.publish("1", "2", "3", "4", "5")
+	for _, name := range []string{"a", "b"} {
+		if err := b.p.Channel(name).Seek(5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func TestDamagedPositionsAreSalvagedOnlyWhenAsked(t *testing.T) {
+	b := readTo(t)
+	b.spoilFiles()
+	if _, err := b.reopen(false); fate.Of(err) != fate.Corrupt {
+		t.Fatalf("opened damaged positions: %v", err)
+	}
+	if _, err := b.reopen(false); fate.Of(err) != fate.Corrupt {
+		t.Fatalf("the second look: %v", err)
+	}
+	lost, err := b.reopen(true)
+	if err != nil || !lost {
+		t.Fatal(lost, err)
+	}
+	if got := floors(b, "a", "b"); got[0] != 0 || got[1] != 0 {
+		t.Errorf("channels start at %v, which skips messages", got)
+	}
+	b.p.Settled()
+	if got := b.channel("new", 9).Floor(); got != 5 {
+		t.Errorf("a new channel starts at %d", got)
+	}
+	names, _ := b.fs.ReadDir("p")
+	if !strings.Contains(strings.Join(names, " "), positionsAside) {
+		t.Errorf("the damaged files are gone: %v", names)
+	}
+}
+
+func TestLostPositionsAreNotForgottenByAStop(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		b := readTo(t)
+		b.spoilFiles()
+		if _, err := b.reopen(true); err != nil {
+			t.Fatal(err)
+		}
+		b.channel("a", 1) // its start is stored; the process stops before it comes to b
+		if settled {
+			b.channel("b", 2)
+			b.p.Settled()
+			if err := b.p.Checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.reopen(false); err != nil {
+			t.Fatal(err)
+		}
+		if got := floors(b, "a", "b"); got[0] != 0 || got[1] != 0 {
+			t.Errorf("settled %v: channels start at %v, which skips messages", settled, got)
+		}
+		if got := b.channel("new", 9).Floor(); settled && got != 5 {
+			t.Errorf("a new channel starts at %d", got)
+		}
+	}
+}
+
+func TestRemovedPositionsSkipNothing(t *testing.T) {
+	b := readTo(t)
+	for _, name := range []string{positionsSlot0, positionsSlot1} {
+		if err := b.fs.Remove(filepath.Join("p", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.reopen(false); err != nil {
+		t.Fatal(err)
+	}
+	if got := floors(b, "a", "b"); got[0] != 0 || got[1] != 0 {
+		t.Errorf("channels start at %v, which skips messages", got)
+	}
+}
+
+// A new series of snapshots must not meet the changes that followed the old one.
+func TestSalvagedPositionsMeetNoOlderJournal(t *testing.T) {
+	b := readTo(t)
+	note := advance{channel: "a", version: 1, floor: 4, offset: 4}.append(nil)
+	for range 5 {
+		b.p.dirty.mark()
+		if err := errors.Join(b.p.Checkpoint(), b.p.positions.Note(note)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.spoilFiles()
+	if _, err := b.reopen(true); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		b.channel("a", 1)
+		b.p.dirty.mark()
+		if err := b.p.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.reopen(false); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.channel("a", 1).Floor(); got != 0 {
+			t.Fatalf("a change of the old series counts: floor %d", got)
+		}
+	}
+}
+
+func TestAStandbyWithDamagedPositionsStartsANewSeries(t *testing.T) {
+	m := positionsFS(t)
+	p, _ := mustOpenPositions(t, m)
+	change := advance{channel: "c", version: 1, floor: 77, offset: 77}.append(nil)
+	for n := 1; n <= 6; n++ {
+		if err := errors.Join(p.Begin(), p.Save(sampleSnapshot(n)), p.Note(change)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for slot := range 2 {
+		f, err := m.OpenReadWrite(p.path(slot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte{0xff}, 16); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told error
+	s, err := openStandby(m, positionsDir, func(err error) { told = err })
+	if err != nil || told == nil || s.Floor() != 0 {
+		t.Fatal(err, told, s.Floor())
+	}
+	if _, _, err := OpenPositions(m, positionsDir); fate.Of(err) != fate.Corrupt {
+		t.Errorf("before the leader has told anything: %v", err)
+	}
+	for n := uint32(1); n <= 9; n++ {
+		image, err := appendPositions(nil, uint64(stampOf(1, n)), Snapshot{BacklogFrom: seq.Offset(n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Replace(image); err != nil {
+			t.Fatal(err)
+		}
+		_, got, err := OpenPositions(m, positionsDir)
+		if err != nil || got.BacklogFrom != seq.Offset(n) || len(got.Channels) > 0 {
+			t.Fatalf("after snapshot %d: %+v, %v", n, got, err)
+		}
+	}
+}
+
+// TestAPowerCutTakesWhatIsKnownOfLostMessages: positions may be stored before the
+// messages that they speak of. A power cut that takes those must not leave others
+// that come to their offsets finished.
+func TestAPowerCutTakesWhatIsKnownOfLostMessages(t *testing.T) {
+	for _, role := range []string{"leader", "follower"} {
+		disk := vfs.NewCrashable()
+		b := &bench{t: t, fs: disk, now: t0}
+		if err := errors.Join(disk.MkdirAll("p"), disk.SyncDir(".")); err != nil {
+			t.Fatal(err)
+		}
+		b.open()
+		r := b.join(b.channel("c", 1))
+		b.publish("durable")
+		b.lazy = true
+		b.publish("lost", "lost too")
+		r.take(3, t0)
+		r.finish("durable", "lost")
+		if err := b.p.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		b.fs = disk.CrashClone(vfs.Crash{})
+		if role == "follower" {
+			s, err := OpenStandby(StandbyOptions{FS: b.fs, Dir: "p", End: 1, Damaged: func(err error) { t.Error(err) }})
+			if err != nil || s.Floor() != 1 {
+				t.Fatal(err, s.Floor())
+			}
+			b.fs = b.fs.(*vfs.Mem).CrashClone(vfs.Crash{})
+		}
+		if err := b.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.open()
+		b.publish("new", "newer")
+		want(t, "the "+role+" that lost power delivers", b.join(b.channel("c", 1)).take(9, t0), "new newer")
+		if err := b.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

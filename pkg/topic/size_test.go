@@ -1,0 +1,31 @@
+package topic
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+)
+
+// TestStoredSizeIsWhatABatchGrowsBy holds StoredSize to the codec, at the lengths
+// where the number before a record takes another byte.
+func TestStoredSizeIsWhatABatchGrowsBy(t *testing.T) {
+	for _, extra := range records {
+		for _, n := range []int{0, 1, 116, 117, 118, 125, 126, 127, 128, 16370, 16380, 16381, 16382, 16383, 16384} {
+			m := extra.m
+			m.Body = make([]byte, n)
+			t.Run(fmt.Sprint(extra.name, n), func(t *testing.T) {
+				// Sixteen of them, since Size is aligned.
+				b := new(commitlog.Builder)
+				before := b.Size()
+				for range 16 {
+					m.appendRecord(b)
+				}
+				grown := b.Size() - before
+				if d := grown - 16*StoredSize([]Message{m}); d < 0 || d >= 8 {
+					t.Errorf("16 records take %d bytes, one %d", grown, StoredSize([]Message{m}))
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package topic
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// update is what changed of a snapshot since the snapshot or update before it.
+// It is made where a whole snapshot would be large. Numbers are unsigned varints:
+//
+//	+-------------+-------+-------+--------------+-----------+
+//	| version = 3 | stamp | flags | backlog from | paused at |   paused at only with flag 1
+//	+-------------+-------+-------+--------------+-----------+
+//	+---------+---------------+------+
+//	| removed | name length   | name |   n, then each channel that is gone
+//	+---------+---------------+------+
+//	+---------+---------------------------------------------------------------+
+//	| whole   | as in a snapshot                                              |
+//	+---------+---------------------------------------------------------------+
+//	+---------+-------------+------+---------+-------+---------------+--------+
+//	| changed | name length | name | version | moves | change length | change |
+//	+---------+-------------+------+---------+-------+---------------+--------+
+//
+// Channels that it does not name are as before. It carries no checksum: whoever
+// stores or sends it does.
+type update struct {
+	stamp   stamp // 0: it was shared with nobody
+	header  Snapshot
+	removed []string
+	changed []channelChange
+}
+
+// channelChange is what changed of one channel.
+type channelChange struct {
+	name    string
+	version uint64
+	moves   uint64
+	change  channel.Change
+}
+
+const (
+	updateVersion = 3 // a record's first byte where others have advanceVersion
+	// maxUpdateBytes is the most that an encoded update takes. More is stored and
+	// shared as a snapshot.
+	maxUpdateBytes = 8 << 20
+
+	minNameBytes   = 1
+	minChangeBytes = 4
+)
+
+// errBadUpdate is wrapped by the errors of decodeUpdate.
+var errBadUpdate = errors.New("not an update of positions")
+
+// encode returns the encoded update. Channels that are whole are those of the
+// header. The error is marked fate.Refused.
+func (u *update) encode() ([]byte, error) {
+	dst := []byte{updateVersion}
+	dst = binary.AppendUvarint(dst, uint64(u.stamp))
+	dst = binary.AppendUvarint(dst, uint64(flagsOf(u.header)))
+	dst = binary.AppendUvarint(dst, uint64(u.header.BacklogFrom))
+	if u.header.PausedAt != nil {
+		dst = binary.AppendUvarint(dst, uint64(*u.header.PausedAt))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(u.removed)))
+	for _, name := range u.removed {
+		dst = appendField(dst, []byte(name))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(u.header.Channels)))
+	dst, err := appendChannels(dst, u.header.Channels)
+	if err != nil {
+		return nil, err
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(u.changed)))
+	var change []byte
+	for _, c := range u.changed {
+		if change, err = c.change.AppendBinary(change[:0]); err != nil {
+			return nil, err
+		}
+		dst = appendField(appendChannelHead(dst, c.name, c.version, c.moves), change)
+	}
+	if len(dst) > maxUpdateBytes {
+		return nil, fate.Mark(fmt.Errorf("an update of %d bytes", len(dst)), fate.Refused)
+	}
+	return dst, nil
+}
+
+// decodeUpdate reads exactly one update and keeps no reference to its bytes.
+func decodeUpdate(data []byte) (update, error) {
+	if len(data) == 0 || data[0] != updateVersion {
+		return update{}, fmt.Errorf("%w: unknown version", errBadUpdate)
+	}
+	d := positionsReader{rest: data[1:]}
+	u := update{stamp: stamp(d.number())}
+	flags := d.number()
+	if flags&^(flagPaused|flagLost) != 0 {
+		return update{}, fmt.Errorf("%w: flags %#x", errBadUpdate, flags)
+	}
+	u.header = Snapshot{BacklogFrom: seq.Offset(d.number()), Lost: flags&flagLost != 0}
+	if flags&flagPaused != 0 {
+		at := seq.Offset(d.number())
+		u.header.PausedAt = &at
+	}
+	for range d.count(minNameBytes) {
+		u.removed = append(u.removed, string(d.bytes()))
+	}
+	u.header.Channels = d.channels()
+	for range d.count(minChangeBytes) {
+		c := channelChange{name: string(d.bytes()), version: d.number(), moves: d.number()}
+		d.unmarshal(c.name, &c.change)
+		u.changed = append(u.changed, c)
+	}
+	switch {
+	case d.err != nil:
+		return update{}, fmt.Errorf("%w: %w", errBadUpdate, d.err)
+	case len(d.rest) != 0:
+		return update{}, fmt.Errorf("%w: bytes after the end", errBadUpdate)
+	}
+	return u, nil
+}
+
+// mirror is a snapshot that is kept up to date by updates and by changes of
+// ordered channels. Updates are gathered and applied together: a large position
+// is not copied for each of them.
+type mirror struct {
+	snap    Snapshot
+	pending map[string]*pendingChanges // by channel, of positions in snap
+}
+
+// pendingChanges are changes of one channel between two moves by an operator.
+type pendingChanges struct {
+	channel.Changes
+	version, moves uint64
+}
+
+// foldAfter is how many gathered entries are not applied before they are asked for.
+const foldAfter = 4 << 10
+
+// set makes the mirror one of a snapshot.
+func (m *mirror) set(s Snapshot) { m.snap, m.pending = s, nil }
+
+// update takes an update. It keeps what u refers to.
+func (m *mirror) update(u update) {
+	s := &m.snap
+	s.BacklogFrom, s.PausedAt, s.Lost = u.header.BacklogFrom, u.header.PausedAt, u.header.Lost
+	for _, name := range u.removed {
+		delete(m.pending, name)
+		s.Channels = slices.DeleteFunc(s.Channels, func(c ChannelPosition) bool { return c.Name == name })
+	}
+	for _, c := range u.header.Channels {
+		m.fold(c.Name)
+		c.keep(s)
+		i := slices.IndexFunc(s.Channels, func(k ChannelPosition) bool { return k.Name == c.Name })
+		if i < 0 {
+			s.Channels = append(s.Channels, c)
+		} else {
+			s.Channels[i] = c
+		}
+	}
+	for _, c := range u.changed {
+		m.change(c)
+	}
+}
+
+// change takes what changed of a channel.
+func (m *mirror) change(c channelChange) {
+	at := m.snap.meet(c.name, c.version, c.moves, c.change.Floor)
+	if at == nil {
+		return
+	}
+	p := m.pending[c.name]
+	if p == nil || p.version != c.version || p.moves != c.moves {
+		p = &pendingChanges{version: c.version, moves: c.moves}
+		if m.pending == nil {
+			m.pending = map[string]*pendingChanges{}
+		}
+		m.pending[c.name] = p
+	}
+	p.Add(c.change)
+	at.Position.AdvanceTo(c.change.Floor)
+	if n := p.Len(); n > foldAfter && n > at.Position.Len()/4 {
+		m.fold(c.name)
+	}
+}
+
+// advance takes a finished message of an ordered channel.
+func (m *mirror) advance(a advance) {
+	m.fold(a.channel)
+	m.snap.apply(a)
+}
+
+// fold applies what was gathered of a channel.
+func (m *mirror) fold(name string) {
+	p := m.pending[name]
+	if p == nil {
+		return
+	}
+	delete(m.pending, name)
+	i := slices.IndexFunc(m.snap.Channels, func(c ChannelPosition) bool { return c.Name == name })
+	if i < 0 || m.snap.Channels[i].Version != p.version || m.snap.Channels[i].Moves != p.moves {
+		return
+	}
+	c := &m.snap.Channels[i]
+	before := c.Position
+	p.ApplyTo(&c.Position)
+	c.Position.Keep(&before) // nothing that is finished is taken back
+}
+
+// snapshot returns the snapshot with all updates, its channels by name. It shares memory with the mirror.
+func (m *mirror) snapshot() *Snapshot {
+	for name := range m.pending {
+		m.fold(name)
+	}
+	slices.SortFunc(m.snap.Channels, func(a, b ChannelPosition) int { return cmp.Compare(a.Name, b.Name) })
+	return &m.snap
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// What ordinary days bring: topics without messages, clusters that grow, topics that
+// are made while a node drains, nodes with other limits than the others.
+
+// maxEpochs is how many leaderships of an empty partition a restart of all may take.
+const maxEpochs = 5
+
+// healthyAgain waits until nothing is wrong by the cluster's own account.
+func healthyAgain(st *stage) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		s, err := operate(st, "cluster", "health", "-q")
+		if err != nil {
+			return err
+		}
+		return s.ended(0)
+	})
+}
+
+// takenEverywhere publishes to a topic through every node that runs.
+func takenEverywhere(st *stage, name string) error {
+	for _, n := range st.c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		if err := publishUntilOK(n, name, time.Now().Add(answerTimeout)); err != nil {
+			return fmt.Errorf("at %s: %w", n.ID, err)
+		}
+	}
+	return nil
+}
+
+// playEmptyRestart restarts all nodes, in order and by kill -9, while topics have no
+// messages and no channels: they must be healthy, publish, and not go from leader to
+// leader.
+func playEmptyRestart(st *stage) error {
+	all := st.c.Nodes
+	for _, down := range []struct {
+		name string
+		how  func() error
+	}{
+		{"stopped", func() error { st.note("SIGTERM all"); return st.c.Stop() }},
+		{"killed", func() error { return st.kill(all...) }},
+	} {
+		if err := st.make(down.name, map[string]any{"partitions": len(all), "replicas": len(all)}); err != nil {
+			return err
+		}
+		if err := errors.Join(down.how(), st.start(all...)); err != nil {
+			return err
+		}
+		if err := errors.Join(st.whole(down.name), healthyAgain(st), takenEverywhere(st, down.name)); err != nil {
+			return fmt.Errorf("empty partitions, all nodes %s: %w", down.name, err)
+		}
+		t, err := st.c.Topic(st.ctx, down.name)
+		if err != nil {
+			return err
+		}
+		for _, p := range t.Partitions {
+			if p.Epoch > maxEpochs {
+				return fmt.Errorf("empty partition %d, all nodes %s: it is in epoch %d", p.Partition, down.name, p.Epoch)
+			}
+		}
+		if err := st.identical(down.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAlone has all nodes but the first join that one.
+func startAlone(_ *stage, o *nodes.Options) error {
+	first := o.Nodes[0].Cluster
+	o.ArgsOf = func(id string) []string {
+		if id == "n1" {
+			return nil
+		}
+		return []string{"--join", first}
+	}
+	return nil
+}
+
+// playGrowFromOne makes topics on one node, and adds two: what was left open gets
+// three copies, what was named keeps one, and the first node's loss loses nothing.
+func playGrowFromOne(st *stage) error {
+	first := st.c.Nodes[0]
+	for _, name := range []string{"open", "named"} {
+		config := map[string]any{"partitions": 2}
+		if name == "named" {
+			config["replicas"] = 1
+		}
+		if err := st.make(name, config); err != nil {
+			return err
+		}
+		if err := errors.Join(st.c.CreateChannel(st.ctx, name, "c", false), publishAll(first, name, "before", aMinimum)); err != nil {
+			return err
+		}
+	}
+	for range 2 {
+		if _, err := grow(st); err != nil {
+			return err
+		}
+	}
+	if err := replicas(st, "open", 3); err != nil {
+		return err
+	}
+	if err := errors.Join(healthyAgain(st), replicas(st, "named", 1), st.kill(first)); err != nil {
+		return err
+	}
+	if err := othersLead(st, "open", first); err != nil {
+		return err
+	}
+	if err := publishAll(st.c.Nodes[1], "open", "after", aMinimum); err != nil {
+		return err
+	}
+	if err := st.start(first); err != nil {
+		return err
+	}
+	return errors.Join(st.whole("open"), atLeast(st, "open", map[string]int{"before": aMinimum, "after": aMinimum}), st.identical("open"))
+}
+
+// replicas waits until all partitions of a topic have so many copies in sync.
+func replicas(st *stage, name string, want int) error {
+	ctx, cancel := context.WithTimeoutCause(st.ctx, healTimeout, fmt.Errorf("not after %v", healTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error {
+		t, err := st.c.Topic(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, p := range t.Partitions {
+			if len(p.Replicas) != want || len(p.ISR) != want {
+				return fmt.Errorf("partition %d of %s: of %v are in sync %v, want %d", p.Partition, name, p.Replicas, p.ISR, want)
+			}
+		}
+		return nil
+	})
+}
+
+// playDrainCreate makes a topic of three copies while one of three nodes drains, and
+// takes that node away and back.
+func playDrainCreate(st *stage) error {
+	n := st.other()
+	if err := brokerctl(st, "node", "drain", n.ID, "--stopping", "--wait"); err != nil {
+		return err
+	}
+	if err := st.make("made", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
+		return err
+	}
+	if err := takenEverywhere(st, "made"); err != nil {
+		return err
+	}
+	st.note("SIGTERM %s", n.ID)
+	if err := n.Stop(); err != nil {
+		return err
+	}
+	if err := takenEverywhere(st, "made"); err != nil {
+		return err
+	}
+	if err := errors.Join(st.start(n), brokerctl(st, "node", "undrain", n.ID)); err != nil {
+		return err
+	}
+	return errors.Join(st.whole("made"), healthyAgain(st), takenEverywhere(st, "made"), st.identical("made"))
+}
+
+// playTwoNodes stops one of two nodes in order: publishing goes on, and the cluster
+// says that it tolerates no failure.
+func playTwoNodes(st *stage) error {
+	if err := st.make("pair", map[string]any{"partitions": 1}); err != nil {
+		return err
+	}
+	if err := errors.Join(replicas(st, "pair", 2), st.c.CreateChannel(st.ctx, "pair", "c", false)); err != nil {
+		return err
+	}
+	stays, goes := st.c.Nodes[0], st.c.Nodes[1]
+	if err := errors.Join(healthyAgain(st), publishAll(stays, "pair", "both", aMinimum), brokerctlSays(st, 0, "two_voters", "cluster", "health")); err != nil {
+		return err
+	}
+	st.note("SIGTERM %s", goes.ID)
+	if err := goes.Stop(); err != nil {
+		return err
+	}
+	if err := publishAll(stays, "pair", "one", aMinimum); err != nil {
+		return err
+	}
+	if err := st.start(goes); err != nil {
+		return err
+	}
+	return errors.Join(st.whole("pair"), atLeast(st, "pair", map[string]int{"both": aMinimum, "one": aMinimum}), st.identical("pair"))
+}
+
+// The bodies of playLimits.
+const (
+	largeBody  = 12 << 20 // only the first node takes it from a client
+	largeBatch = 70 << 20 // likewise; replicas send less at once
+	smallBody  = 100 << 10
+	openBy     = "outcome unknown" // on a busy machine it takes long; in the end all hold it
+)
+
+// limitsDiffer gives the first node the largest limits there are, the second the
+// smallest, and leaves the others alone.
+func limitsDiffer(_ *stage, o *nodes.Options) error {
+	o.ArgsOf = func(id string) []string {
+		switch id {
+		case "n1":
+			return []string{"--max-msg-size", "64MiB", "--max-body-size", "128MiB"}
+		case "n2":
+			return []string{"--max-msg-size", "64KiB", "--max-body-size", "128KiB"}
+		}
+		return nil
+	}
+	return nil
+}
+
+// playLimits publishes at one node what the others would take from no client, to the
+// partitions of all leaders, and the largest to that of the node with the smallest
+// limits. All hold what it took, and go on.
+func playLimits(st *stage) error {
+	if err := st.make("large", map[string]any{"partitions": 3, "replicas": 3}); err != nil {
+		return err
+	}
+	large, small := st.c.Nodes[0], st.c.Nodes[1]
+	batch := make([][]byte, 5)
+	for i := range batch {
+		batch[i] = bytes.Repeat([]byte{byte('a' + i)}, largeBatch/len(batch))
+	}
+	t, err := st.c.Topic(st.ctx, "large")
+	if err != nil {
+		return err
+	}
+	largest := false
+	for _, p := range t.Partitions {
+		to := fmt.Sprintf("large %d", p.Partition)
+		err := answered(large, func(c *wire.Client) { c.Pub(to, 0, bytes.Repeat([]byte("x"), largeBody)) }, "OK", openBy)
+		if err == nil && p.Leader == small.ID {
+			err, largest = answered(large, func(c *wire.Client) { c.MPub(to, batch) }, "OK", openBy), true
+		}
+		if err != nil {
+			return fmt.Errorf("at the node with large limits, led by %s: %w", p.Leader, err)
+		}
+	}
+	if !largest {
+		return errors.New("void: the node with small limits leads nothing")
+	}
+	if err := answered(small, func(c *wire.Client) { c.Pub("large", 0, make([]byte, smallBody)) }, "E_BAD_MESSAGE"); err != nil {
+		return fmt.Errorf("at the node with small limits: %w", err)
+	}
+	return errors.Join(takenEverywhere(st, "large"), st.whole("large"), healthyAgain(st), st.identical("large"))
+}
+
+// answered wants an answer that has one of these texts.
+func answered(n *nodes.Node, send func(*wire.Client), texts ...string) error {
+	c, err := wire.Dial(n.TCP, wire.Options{ID: "producer", UserAgent: userAgent, Timeout: drainTimeout})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	send(c)
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	_, data, err := c.Answer()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(string(data), text) }) {
+		return fmt.Errorf("%q is answered, not %q", data, texts)
+	}
+	return nil
+}

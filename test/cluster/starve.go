@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// How a node is starved: in turn it runs and is stopped, each for a random time of
+// up to so much.
+const (
+	starvedTime = 20 * time.Second
+	runsFor     = 80 * time.Millisecond
+	stopsFor    = 350 * time.Millisecond
+	// electionsBorne is how many changes of the metadata's leader there may be in that
+	// time. A node that counts what it missed itself sees dead leaders all the time.
+	electionsBorne = 6
+)
+
+// playStarved gives all nodes little of the processor, as a busy machine does: they
+// run late, and none of them is dead.
+func playStarved(st *stage) error {
+	before, err := counted(st, "brokerd_raft_term")
+	if err != nil {
+		return err
+	}
+	st.disturb("starve all nodes for %v", starvedTime)
+	errs := make([]error, len(st.c.Nodes))
+	var wg sync.WaitGroup
+	for i, n := range st.c.Nodes {
+		rng := rand.New(rand.NewPCG(st.o.seed, uint64(100+i)))
+		wg.Go(func() { errs[i] = starve(st, n, rng) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	st.note("they run as they like")
+	if err := st.recovered(); err != nil {
+		return err
+	}
+	after, err := counted(st, "brokerd_raft_term")
+	if err != nil {
+		return err
+	}
+	elections := (after - before) / len(st.c.Nodes)
+	st.say = append(st.say, fmt.Sprintf("%d elections", elections))
+	if elections > electionsBorne {
+		return fmt.Errorf("the leader of the metadata changed %d times in %v, %d are the most", elections, starvedTime, electionsBorne)
+	}
+	return nil
+}
+
+// starve stops a node again and again.
+func starve(st *stage, n *nodes.Node, rng *rand.Rand) error {
+	for end := time.Now().Add(starvedTime); time.Now().Before(end) && st.ctx.Err() == nil; {
+		if err := n.Pause(); err != nil {
+			return err
+		}
+		st.wait(time.Duration(rng.Int64N(int64(stopsFor))))
+		if err := n.Resume(); err != nil {
+			return err
+		}
+		st.wait(time.Duration(rng.Int64N(int64(runsFor))))
+	}
+	return nil
+}

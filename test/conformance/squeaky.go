@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "embed"
+)
+
+// The suite of another JavaScript client, as npm has it. The package holds its own tests.
+const squeakyTests = 33
+
+// squeakyExcept is the test that is left out: it publishes with a delay of 1 ms, and waits
+// without end for the message to come 50 ms later. nsqd looks at what is deferred every 100 ms.
+const squeakyExcept = "/^can dpublish$/"
+
+// squeakyLate is the test that wants a message which is deferred by 2 s to be received more
+// than 2 s after its timestamp, both in whole milliseconds: one that comes within the
+// millisecond fails it, as now and then one does. The file is run again then.
+const (
+	squeakyLate     = "can keep a message alive"
+	squeakyAttempts = 5
+)
+
+var (
+	// squeakyLock pins the client and all that its tests depend on.
+	//
+	//go:embed squeaky/package-lock.json
+	squeakyLock []byte
+	//go:embed squeaky/package.json
+	squeakyPackage []byte
+)
+
+// squeaky runs the package's tests, one file after the other, against nsqd's usual ports.
+func squeaky(e env) (string, error) {
+	dir, err := squeakyInstall(e)
+	if err != nil {
+		return "", fmt.Errorf("squeaky cannot be installed: %w", err)
+	}
+	data := filepath.Join(e.scratch, "data")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return "", err
+	}
+	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
+	s, err := serve(e, "nsqd", http, []string{tcp, http}, "--tcp-address="+tcp, "--http-address="+http, "--data-path="+data)
+	if err != nil {
+		return "", err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "test", "*-test.js"))
+	var all tapCount
+	for _, file := range files {
+		count, runErr := squeakyFile(e, dir, file)
+		for again := 1; again < squeakyAttempts && runErr != nil && count.onlyFailed(squeakyLate); again++ {
+			count, runErr = squeakyFile(e, dir, file)
+		}
+		if runErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", filepath.Base(file), runErr))
+		}
+		all.passed, all.bad = all.passed+count.passed, append(all.bad, count.bad...)
+	}
+	log, stopErr := s.stop()
+	said := fmt.Sprintf("%d of %d passed", all.passed, squeakyTests)
+	if err = errors.Join(err, stopErr); err == nil && (all.passed != squeakyTests || len(all.bad) > 0) {
+		err = errOtherCount
+	}
+	if err != nil {
+		return said, fmt.Errorf("%w\n%s\nthe broker's log ends:\n%s", err, strings.Join(all.bad, "\n"), log)
+	}
+	return said, nil
+}
+
+// squeakyFile runs a file of tests once. The error is how it ended.
+func squeakyFile(e env, dir, file string) (c tapCount, err error) {
+	var out bytes.Buffer
+	cmd := command(e.ctx, dir, &out, "node", file)
+	cmd.Env = append(os.Environ(), "TAP_GREP="+squeakyExcept, "TAP_GREP_INVERT=1")
+	err = cmd.Run()
+	c.add(out.String())
+	return c, err
+}
+
+// squeakyInstall returns the directory of the package, from the cache if it is complete.
+func squeakyInstall(e env) (string, error) {
+	dir := filepath.Join(e.cache, "node_modules", "squeaky")
+	done := filepath.Join(e.cache, "lock-"+fmt.Sprintf("%x", sha512.Sum512_256(squeakyLock))[:16])
+	if _, err := os.Stat(done); err == nil {
+		return dir, nil
+	}
+	if err := needNode(e); err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(e.cache); err != nil {
+		return "", err
+	}
+	if err := write(e.cache, map[string]string{"package.json": string(squeakyPackage), "package-lock.json": string(squeakyLock)}); err != nil {
+		return "", err
+	}
+	if _, err := capture(e.ctx, e.cache, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(done, nil, 0o644)
+}
+
+// tapCount is what tests say in the Test Anything Protocol.
+type tapCount struct {
+	passed int
+	bad    []string // what the tests that failed printed
+}
+
+// add reads the output of a test file. Tests are the lines that are not indented; what
+// was left out counts for nothing.
+func (c *tapCount) add(out string) {
+	failing := false
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "not ok "):
+			c.bad, failing = append(c.bad, line), true
+		case strings.HasPrefix(line, "ok "):
+			failing = false
+			if !strings.Contains(line, " # SKIP") {
+				c.passed++
+			}
+		case failing && strings.HasPrefix(line, " "):
+			c.bad[len(c.bad)-1] += "\n" + line
+		}
+	}
+}
+
+// onlyFailed says whether the one test failed and no other.
+func (c *tapCount) onlyFailed(test string) bool {
+	if len(c.bad) != 1 {
+		return false
+	}
+	line, _, _ := strings.Cut(c.bad[0], "\n")
+	_, name, _ := strings.Cut(line, " - ")
+	name, _, _ = strings.Cut(name, " # ")
+	return name == test
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	quietly  = "IDENTIFY\n\x00\x00\x00\x1b{\"heartbeat_interval\":-1} \n"
+	deflated = `{"feature_negotiation":true,"deflate":true,"heartbeat_interval":-1}`
+	snappily = `{"feature_negotiation":true,"snappy":true,"heartbeat_interval":-1}`
+	mega     = 1 << 20
+	largest  = 5 << 20         // body that a broker takes by default
+	pause    = 2 * time.Second // before one of a crowd whose connection ended makes another
+)
+
+// attack is what a hostile client does.
+type attack struct {
+	name    string
+	crowd   int // connections, or requests at a time
+	prepare func(context.Context, *victim) error
+	tidy    func(context.Context, *victim) error // afterwards; nil: nothing stays
+	// each is one of the crowd. It is called again when it returns, after a pause, and
+	// ends when an error of its connection ends it.
+	each func(*foe) error
+}
+
+var attacks = []attack{
+	{name: "deflate", crowd: 100, each: deflate},
+	{name: "peeks", crowd: 12, prepare: large, each: func(f *foe) error { return f.ask(http.MethodGet, "/v1/topics/large/messages?n=1000", nil) }},
+	{name: "client-id", crowd: 200, each: raw("IDENTIFY\n" + sized(`{"client_id":"`+strings.Repeat("x", largest-20)+`"}`))},
+	{name: "small-messages", crowd: 8, each: raw(mpub("small", (largest-4)/5, 1))},
+	{name: "missing-byte", crowd: 200, each: unfinished(quietly + mpub("missing", 4, mega))},
+	{name: "http-missing-byte", crowd: 100, each: slowPost},
+	{name: "json", crowd: 8, each: func(f *foe) error {
+		return f.ask(http.MethodPost, "/v1/topics/json/messages", []byte(`{"messages":[`+strings.Repeat(`{"text":"x"},`, largest/13)+`{"text":"x"}]}`))
+	}},
+	{name: "lines", crowd: 8, each: func(f *foe) error {
+		return f.ask(http.MethodPost, "/mpub?topic=lines", bytes.Repeat([]byte("x\n"), largest/2))
+	}},
+	{name: "deaf-consumers", crowd: 100, prepare: large, each: deaf},
+	{name: "connections", crowd: 2000, each: unfinished(quietly + "?")},
+	{name: "long-lines", crowd: 500, each: unfinished(strings.Repeat("x", 16<<10-1) + "?")},
+	{name: "stats", crowd: 16, each: func(f *foe) error { return f.ask(http.MethodGet, "/stats?format=json", nil) }},
+	{name: "snappy", crowd: 500, each: unfinished("IDENTIFY\n" + sized(snappily) + "?")},
+	{name: "ephemeral", crowd: 4, tidy: deleteWaste, each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
+	{name: "deaf-publishers", crowd: 16, each: pipelined},
+	{name: "garbage", crowd: 50, each: raw(strings.Repeat("\xff\x00PUB \n\n\n", 1<<10))},
+}
+
+// foe is one of a crowd, with a connection of its own.
+type foe struct {
+	ctx    context.Context
+	v      *victim
+	number int
+	net.Conn
+}
+
+// crowd is an attack that is under way.
+type crowd struct {
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// begin begins an attack.
+func begin(ctx context.Context, v *victim, a attack) *crowd {
+	ctx, stop := context.WithCancel(ctx)
+	c := &crowd{stop: stop}
+	for i := range a.crowd {
+		c.running.Go(func() {
+			for ctx.Err() == nil {
+				// How it ends is the broker's affair: what is asked is whether others go on.
+				_ = fight(ctx, v, i, a.each)
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	return c
+}
+
+func (c *crowd) end() {
+	c.stop()
+	c.running.Wait()
+}
+
+// fight lets one of the crowd act once.
+func fight(ctx context.Context, v *victim, number int, each func(*foe) error) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", v.TCP)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	return each(&foe{ctx: ctx, v: v, number: number, Conn: conn})
+}
+
+// hold waits until the broker, or the end of the attack, ends the connection.
+func (f *foe) hold() error {
+	_, err := io.Copy(io.Discard, f.Conn)
+	return err
+}
+
+func (f *foe) send(text string) error {
+	_, err := io.WriteString(f.Conn, text)
+	return err
+}
+
+// raw sends a command and reads an answer, again and again.
+func raw(command string) func(*foe) error {
+	return func(f *foe) error {
+		for err := f.send(magic); err == nil; {
+			if err = f.send(command); err == nil {
+				_, err = answer(f.Conn)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// unfinished sends all but the last byte of a text.
+func unfinished(text string) func(*foe) error {
+	return func(f *foe) error { return errors.Join(f.send(magic+text[:len(text)-1]), f.hold()) }
+}
+
+// pipelined publishes and never reads an answer.
+func pipelined(f *foe) error {
+	batch := strings.Repeat("PUB deaf\n"+sized(string(make([]byte, 100))), 1000)
+	err := f.send(magic + quietly)
+	for err == nil {
+		err = f.send(batch)
+	}
+	return err
+}
+
+// deaf subscribes to large messages and never reads one.
+func deaf(f *foe) error {
+	return errors.Join(f.send(fmt.Sprintf("%sSUB large c%d\nRDY 2500\n", magic, f.number%10)), func() error {
+		<-f.ctx.Done()
+		return nil
+	}())
+}
+
+// deflate sends a body of zeros that lacks its last byte: a few KiB for five MiB.
+func deflate(f *foe) error {
+	if err := f.send(magic + "IDENTIFY\n" + sized(deflated)); err != nil {
+		return err
+	}
+	if _, err := answer(f.Conn); err != nil {
+		return err
+	}
+	w, err := flate.NewWriter(f.Conn, flate.BestCompression)
+	if err != nil {
+		return err
+	}
+	text := mpub("zeros", 4, mega)
+	if _, err := io.WriteString(w, text[:len(text)-1]); err != nil {
+		return err
+	}
+	return errors.Join(w.Flush(), f.hold())
+}
+
+// ask makes a request over HTTP.
+func (f *foe) ask(method, path string, body []byte) error {
+	r, err := http.NewRequestWithContext(f.ctx, method, "http://"+f.v.HTTP+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return errors.Join(err, answer.Body.Close())
+}
+
+// slowPost sends a body over HTTP that lacks its last byte.
+func slowPost(f *foe) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(f.ctx, "tcp", f.v.HTTP)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(f.ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	head := fmt.Sprintf("POST /mpub?topic=slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", largest)
+	if _, err := conn.Write(append([]byte(head), make([]byte, largest-1)...)); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, conn)
+	return err
+}
+
+// deleteWaste deletes the ephemeral topic: until then its last messages are kept.
+func deleteWaste(ctx context.Context, v *victim) error {
+	_, err := v.get(ctx, http.MethodPost, "/topic/delete?topic=waste%23ephemeral")
+	return err
+}
+
+// large fills a topic with large messages, for those who read them.
+func large(ctx context.Context, v *victim) error {
+	if _, err := v.get(ctx, http.MethodPost, "/topic/create?topic=large"); err != nil {
+		return err
+	}
+	for i := range 10 {
+		if _, err := v.get(ctx, http.MethodPost, fmt.Sprintf("/channel/create?topic=large&channel=c%d", i)); err != nil {
+			return err
+		}
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", v.TCP)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, magic); err != nil {
+		return err
+	}
+	for range 16 {
+		if _, err := io.WriteString(conn, mpub("large", 4, mega)); err != nil {
+			return err
+		}
+		if text, err := answer(conn); err != nil || text != "OK" {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+)
+
+// times is how long answers took.
+type times []time.Duration
+
+// p99 returns the 99th percentile.
+func (t times) p99() time.Duration {
+	if len(t) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(t))
+	return sorted[len(sorted)*99/100].Round(10 * time.Microsecond)
+}
+
+// publishPause lies between two publishes of the client that behaves.
+const publishPause = 4 * time.Millisecond
+
+// behave is a client that behaves: it connects, publishes small messages one after the
+// other, and waits for each answer.
+func behave(ctx context.Context, v *victim, length time.Duration) (times, error) {
+	conn, err := net.DialTimeout("tcp", v.TCP, patience)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(length + patience)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, magic); err != nil {
+		return nil, err
+	}
+	var took times
+	tick := time.NewTicker(publishPause)
+	defer tick.Stop()
+	publish := []byte("PUB healthy\n" + sized(string(make([]byte, 200))))
+	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; <-tick.C {
+		began := time.Now()
+		if _, err := conn.Write(publish); err != nil {
+			return took, fmt.Errorf("the client that behaves cannot publish: %w", err)
+		}
+		text, err := answer(conn)
+		if err != nil {
+			return took, fmt.Errorf("the client that behaves gets no answer: %w", err)
+		}
+		if text != "OK" {
+			return took, fmt.Errorf("the client that behaves is told %q", text)
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, ctx.Err()
+}
+
+// answer reads the next frame that is no heartbeat.
+func answer(conn io.Reader) (string, error) {
+	for {
+		var head [8]byte
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			return "", err
+		}
+		data := make([]byte, binary.BigEndian.Uint32(head[:])-4)
+		if _, err := io.ReadFull(conn, data); err != nil {
+			return "", err
+		}
+		if string(data) != "_heartbeat_" {
+			return string(data), nil
+		}
+	}
+}
+
+const magic = "  V2"
+
+// sized puts a body's size before it.
+func sized(body string) string {
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body
+}
+
+// mpub is an MPUB of so many messages of a size each.
+func mpub(topic string, count, size int) string {
+	body := binary.BigEndian.AppendUint32(nil, uint32(count))
+	for range count {
+		body = append(binary.BigEndian.AppendUint32(body, uint32(size)), make([]byte, size)...)
+	}
+	return "MPUB " + topic + "\n" + sized(string(body))
+}

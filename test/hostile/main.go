@@ -1,0 +1,124 @@
+// Command hostile runs a broker with little memory and lets one hostile client after
+// the other at it, beside one that behaves.
+//
+// It knows what clients without rights can send, what a process's memory is, and how long
+// an answer takes. It refuses to know anything of the broker's inside: the broker is a
+// program with ports and a process with a size.
+//
+// An attack is survived when the broker lives, its memory stayed within a quarter above
+// the limit that its runtime was given, what it held for the attack is given back within half a minute, and
+// the answers to the client that behaves took at most twice as long as without the
+// attack, or ten milliseconds, at their 99th percentile. One that is not survived is
+// tried once more: other programs on the machine slow answers down, too.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what can be chosen about a run.
+type options struct {
+	broker string
+	memory int64         // GOMEMLIMIT of the broker, in bytes
+	length time.Duration // of one attack
+	slack  float64       // by which answers may take longer than is bearable
+	only   string        // names of attacks; "": all
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.broker, "broker", "bin/brokerd", "`PROGRAM` to attack")
+	flag.Int64Var(&o.memory, "memory", 512<<20, "`BYTES` that the broker may use")
+	flag.DurationVar(&o.length, "for", 5*time.Second, "length of one attack")
+	flag.Float64Var(&o.slack, "slack", 1, "factor by which answers may take longer than they should")
+	flag.StringVar(&o.only, "only", "", "names of `ATTACKS`, with commas")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	v, err := startVictim(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer v.end()
+	fmt.Printf("%-24s %10s %10s %8s %10s %10s\n", "attack", "calm p99", "p99", "answers", "peak MiB", "held MiB")
+	var lost []error
+	for _, a := range attacks {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), a.name) {
+			continue
+		}
+		err := survive(ctx, v, a, o)
+		if err != nil && ctx.Err() == nil && v.alive() == nil {
+			fmt.Printf("%-24s %v; once more\n", a.name, err)
+			err = survive(ctx, v, a, o)
+		}
+		if err != nil {
+			lost = append(lost, fmt.Errorf("%s: %w", a.name, err))
+		}
+		if err := v.alive(); err != nil {
+			lost = append(lost, err)
+			break
+		}
+	}
+	if err := v.freed(ctx, o.memory); err != nil {
+		lost = append(lost, err)
+	}
+	return errors.Join(append(lost, ctx.Err())...)
+}
+
+// survive makes one attack.
+func survive(ctx context.Context, v *victim, a attack, o options) error {
+	before, err := v.held(ctx)
+	if err != nil {
+		return err
+	}
+	calm, err := behave(ctx, v, o.length/4)
+	if err != nil {
+		return fmt.Errorf("before it: %w", err)
+	}
+	if a.prepare != nil {
+		if err := a.prepare(ctx, v); err != nil {
+			return fmt.Errorf("preparing it: %w", err)
+		}
+	}
+	peak := v.watch()
+	hostile := begin(ctx, v, a)
+	during, err := behave(ctx, v, o.length)
+	hostile.end()
+	most := peak()
+	if a.tidy != nil {
+		err = errors.Join(err, a.tidy(ctx, v))
+	}
+	if err != nil {
+		return err
+	}
+	after, err := v.givenBack(ctx, before)
+	fmt.Printf("%-24s %10v %10v %8d %10d %10d\n", a.name, calm.p99(), during.p99(), len(during), most>>20, after>>20)
+	if err != nil {
+		return err
+	}
+	if most > o.memory+o.memory/4 { // GOMEMLIMIT is where the runtime collects harder, and no wall
+		return fmt.Errorf("%d MiB of memory, of %d", most>>20, o.memory>>20)
+	}
+	bearable := time.Duration(o.slack * float64(max(2*calm.p99(), 10*time.Millisecond)))
+	if took := during.p99(); took > bearable {
+		return fmt.Errorf("answers took %v, and should take %v", took, bearable)
+	}
+	return nil
+}

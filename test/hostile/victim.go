@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// patience is how long the broker may take to start, to answer, and to give back what it
+// held.
+const patience = 30 * time.Second
+
+// victim is the broker that is attacked.
+type victim struct {
+	nodes.Addresses
+	scratch string
+	process *exec.Cmd
+	output  *os.File
+	ended   chan struct{}
+	why     error // of the end; after ended is closed
+}
+
+func startVictim(ctx context.Context, o options) (*victim, error) {
+	at, err := nodes.Free(1)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp("", "hostile-")
+	if err != nil {
+		return nil, err
+	}
+	v := &victim{Addresses: at[0], scratch: scratch, ended: make(chan struct{})}
+	if v.output, err = os.Create(filepath.Join(scratch, "log")); err != nil {
+		return nil, err
+	}
+	v.process = exec.Command(o.broker, "serve", "--data-dir", filepath.Join(scratch, "data"), "--tcp-address", v.TCP,
+		"--http-address", v.HTTP, "--lookup-address", "", "--cluster-address", v.Cluster, "--disk-reserve", "0", "--pprof")
+	v.process.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", o.memory))
+	v.process.Stdout, v.process.Stderr = v.output, v.output
+	v.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := v.process.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		v.why = v.process.Wait()
+		close(v.ended)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = nodes.Await(ctx, func() error {
+		_, err := v.get(ctx, http.MethodGet, "/readyz")
+		return errors.Join(err, v.alive())
+	})
+	if err != nil {
+		v.end()
+	}
+	return v, err
+}
+
+// alive returns how the broker ended, if it has.
+func (v *victim) alive() error {
+	select {
+	case <-v.ended:
+		text, _ := os.ReadFile(v.output.Name()) // what can be had of it
+		return fmt.Errorf("the broker ended: %w\n%s", cmp.Or(v.why, errors.New("in order")), text[max(0, len(text)-4<<10):])
+	default:
+		return nil
+	}
+}
+
+func (v *victim) end() {
+	_ = v.process.Process.Kill() // it may have ended
+	<-v.ended
+	_ = v.output.Close()
+	_ = os.RemoveAll(v.scratch)
+}
+
+// get makes a request and returns the answer to it.
+func (v *victim) get(ctx context.Context, method, path string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+v.HTTP+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s: %s", path, answer.Status, text[:min(len(text), 200)])
+	}
+	return text, err
+}
+
+// held returns how many bytes the broker says that clients make it hold.
+func (v *victim) held(ctx context.Context) (int64, error) {
+	text, err := v.get(ctx, http.MethodGet, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum, found := 0.0, false
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if strings.HasPrefix(name, "brokerd_memory_budget_used_bytes{") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum, found = sum+n, true
+		}
+	}
+	if !found {
+		return 0, errors.New("no metric says what the broker holds")
+	}
+	return int64(sum), nil
+}
+
+// kept is what may stay of an attack: a few connections, and the ends of logs.
+const kept = 8 << 20
+
+// givenBack waits until the broker holds about what it held before.
+func (v *victim) givenBack(ctx context.Context, before int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var now int64
+	err := nodes.Await(ctx, func() (err error) {
+		if now, err = v.held(ctx); err == nil && now > before+kept {
+			err = fmt.Errorf("%d MiB are held", now>>20)
+		}
+		return err
+	})
+	return now, err
+}
+
+// resident returns the size of the broker in memory, in bytes.
+func (v *victim) resident() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.process.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
+// watch measures the broker until the function that it returns is called, which returns
+// its largest size.
+func (v *victim) watch() func() int64 {
+	var most atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			most.Store(max(most.Load(), v.resident()))
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		<-stopped
+		return most.Load()
+	}
+}
+
+// freed checks that all memory goes back to the machine when it is asked for.
+func (v *victim) freed(ctx context.Context, memory int64) error {
+	if _, err := v.get(ctx, http.MethodPost, "/debug/freememory"); err != nil {
+		return err
+	}
+	now := v.resident()
+	fmt.Printf("at the end %d MiB\n", now>>20)
+	if now > memory/2 {
+		return fmt.Errorf("%d MiB are not given back at the end", now>>20)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package main
+
+// clusterMistakes are about who is a member, where it is, and what is left when most
+// members are lost.
+func clusterMistakes() []mistake {
+	member, between := []string{"./pkg/cluster"}, []string{"./pkg/peer"}
+	return []mistake{
+		{
+			name: "a connection of the agreement takes whoever answers at the address", file: "pkg/cluster/node.go",
+			old: "n.transport.DialRaft(ctx, peer.Node(to), address, timeout)", with: `n.transport.DialRaft(ctx, "", address, timeout)`,
+			tests: member, run: "VoteCountsOnly",
+		},
+		{
+			name: "a stranger without a cluster is taken", file: "pkg/peer/judge.go",
+			old: `!h.Class.visits() && h.ClusterID == ""`, with: `h.Class.visits() && h.ClusterID == "" && h.Class != ClassForm && h.Class != ClassPing`,
+			tests: between, run: "WhoTalksToWhom",
+		},
+		{
+			name: "a stranger of the cluster's id takes part in the agreement", file: "pkg/cluster/serve.go",
+			old: "if _, known := s.Leader(); known {", with: "if _, known := s.Leader(); !known {",
+			tests: member, run: "Strangers|HearsOf",
+		},
+		{
+			name: "a proof of the other side's counts", file: "pkg/peer/secret.go",
+			old: "io.WriteString(mac, string(by))", with: "io.WriteString(mac, string(by[:0]))",
+			tests: between, run: "OneConnectionAndOneSide",
+		},
+		{
+			name: "any proof counts", file: "pkg/peer/secret.go",
+			old: "if !proven(secrets, shown, dialerSide, dialer, own) {", with: "if proven(secrets, shown, acceptorSide, dialer, own) {",
+			tests: between, run: "OneConnectionAndOneSide",
+		},
+		{
+			name: "strangers have the frames of members", file: "pkg/peer/options.go",
+			old: "return min(maxVisitorFrame, o.MaxFrame)", with: "return max(maxVisitorFrame, o.MaxFrame)",
+			tests: between, run: "FramesOfStrangers",
+		},
+		{
+			name: "large frames do not share", file: "pkg/peer/memory.go",
+			old: "m.used > 0 && m.used+n > m.max", with: "m.used < 0 && m.used+n > m.max",
+			tests: between, run: "LargeFramesShare",
+		},
+		{
+			name: "members that have all moved are not looked for", file: "pkg/coord/formation/member.go",
+			old: "n.locate(ctx, c, addresses)", with: "_ = n.locate",
+			tests: member, run: "AddressesAllChanged",
+		},
+		{
+			name: "a node does not ask whether its cluster was recovered without it", file: "pkg/cluster/lineage.go",
+			old: "err != nil || !meta.Supersedes(pong.ClusterID, l.own)", with: "err != nil || !meta.Supersedes(pong.ClusterID, pong.ClusterID)",
+			tests: member, run: "RecoveredNodeGoesOn|GivenUpStaysApart",
+		},
+		{
+			name: "the survivor is in sync where it was not", file: "pkg/meta/recovery.go",
+			old: "if holds == HoldsAll {", with: "if holds != HoldsNone {",
+			tests: metadataTests, run: "OnlySurvivor",
+		},
+		{
+			name: "a node starts in the middle of a recovery", file: "pkg/cluster/node.go",
+			old: "unfinished || err != nil {", with: "unfinished && err != nil {",
+			tests: member, run: "RecoveryThatWasCutShort",
+		},
+		{
+			name: "the controller counts what it missed as silence", file: "pkg/coord/controller/detector.go",
+			old: "d.excuse(missed, now)", with: "_ = missed",
+			tests: []string{"./pkg/coord/controller"}, run: "StarvedController",
+		},
+	}
+}

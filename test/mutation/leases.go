@@ -1,0 +1,39 @@
+package main
+
+// leaseMistakes are about who may deliver.
+func leaseMistakes() []mistake {
+	const lease = "pkg/broker/lease.go"
+	tests := []string{"./pkg/broker"}
+	return []mistake{
+		{
+			name: "LeaseEnds: a lease has no end", file: lease,
+			old: "return int64(now.Sub(l.base)) <= l.until.Load() && !l.ended.Load()", with: "return l.until.Load() != never && !l.ended.Load()",
+			tests: tests, run: "Lease",
+		},
+		{
+			name: "LeaseBegins: contact with the metadata begins a lease", file: lease,
+			old: "\tl.until.Store(never)\n\tl.from", with: "\tl.until.Store(0)\n\tl.from",
+			tests: tests, run: "TestALeaseHoldsForItsSpan",
+		},
+		{
+			name: "LeaseBegins: a lease goes on over a gap", file: lease,
+			old: " && int64(since.Sub(l.base)) <= until {", with: " {\n\t\t_ = since",
+			tests: tests, run: "Lease",
+		},
+		{
+			name: "LeaseNeedsJoiner: a joiner is not asked", file: "pkg/coord/membership.go",
+			old: "if m.tracker.Counts(f.node) && f.holds.At.Before(now) {", with: "if slices.Contains(m.view.ISR, f.node) && f.holds.At.Before(now) {",
+			tests: []string{"./pkg/coord"},
+		},
+		{
+			name: "LeaseAskedLast: a lease is not asked before a message leaves", file: "pkg/broker/deliverable.go",
+			old: "if k.gone.Load() || !k.Leased(now) {", with: "if k.gone.Load() {",
+			tests: tests, run: "TestWhatWasTakenIsNotDeliverable",
+		},
+		{
+			name: "RelayBeginsAnew: a pause is not noticed", file: "pkg/broker/pulse.go",
+			old: "return p.gaps.Load() == s.gaps", with: "return true",
+			tests: tests, run: "TestWhatARelayHasIsNotDeliverable",
+		},
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import "slices"
+
+// limitMistakes are about formats and limits.
+func limitMistakes() []mistake {
+	return append(slices.Concat(creditMistakes(), edgeMistakes(), memoryMistakes()), []mistake{
+		{
+			name: "a publish whose fate is not known is sent again", file: "pkg/broker/parcel.go",
+			old: "if !arrived && fate.Of(err) == fate.Refused && ", with: "if !arrived && ",
+			tests: []string{"./pkg/broker"}, run: "TestAPublishThatMayHaveBeenDone",
+		},
+		{
+			name: "the checksum of a checkpoint is not compared", file: "pkg/commitlog/checkpoint.go",
+			old: " || le.Uint32(p[8:]) != checksum(p[12:]) {", with: " {",
+			tests: []string{"./pkg/commitlog"},
+		},
+		{
+			name: "the answers that a connection is owed are not bounded by bytes", file: "pkg/server/answers.go",
+			old: " || q.bytes+a.bytes > q.maxBytes) {", with: ") {",
+			tests: []string{"./pkg/server"},
+		},
+		{
+			name: "the answers that a connection is owed are not bounded by number", file: "pkg/server/answers.go",
+			old: "(q.n >= q.maxCount || q.bytes", with: "(q.bytes",
+			tests: []string{"./pkg/server"},
+		},
+		{
+			name: "a message of the largest size is refused", file: "pkg/server/publish.go",
+			old: "case int(size) > p.link.srv.opts.MaxMessageBytes:", with: "case int(size) >= p.link.srv.opts.MaxMessageBytes:",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a message one byte too large is taken", file: "pkg/server/publish.go",
+			old: "case int(size) > p.link.srv.opts.MaxMessageBytes:", with: "case int(size) > p.link.srv.opts.MaxMessageBytes+1:",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a body of the largest size is refused", file: "pkg/server/publish.go",
+			old: "\tcase int(size) > max:\n", with: "\tcase int(size) >= max:\n",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a body one byte too large is taken", file: "pkg/server/publish.go",
+			old: "\tcase int(size) > max:\n", with: "\tcase int(size) > max+1:\n",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+	}...)
+}
+
+// creditMistakes are about what the partitions between two nodes have sent.
+func creditMistakes() []mistake {
+	const file = "pkg/coord/replication/credit.go"
+	return []mistake{
+		{
+			name: "credit: replicators send without a common limit", file: file,
+			old: "return s.credit.used+creditShare*s.held < s.credit.limit", with: "return true",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: one replicator may hold all of it", file: file,
+			old: "s.credit.used+creditShare*s.held <", with: "s.credit.used <",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: those in line hold what others wait for", file: file,
+			old: "\ts.releaseLocked() // those in line hold nothing that others wait for\n", with: "",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: a sender in line is not woken", file: file,
+			old: "\t\t\tgo s.wake()\n", with: "",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: what was reserved and not needed stays", file: replicatorFile,
+			old: "\t\tr.out.cancel() // there is nothing else to send\n", with: "",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: a request that carries little counts for nothing", file: "pkg/limit/limit.go",
+			old: "s.Request = max(64, s.Pair/maxRequests)", with: "s.Request = 64",
+			tests: []string{"./pkg/peer"}, run: "TestAConnectionTakesAllThatReplicatorsSend",
+		},
+		{
+			name: "credit: an answer of an earlier session gives nothing back", file: replicatorFile,
+			old:   "\t\tr.out.giveBack(size)\n\t\ta, decodeErr := decodeAnswer(reply)\n\t\tr.mu.Lock()\n\t\tif session != r.session || r.stopped {\n\t\t\tr.mu.Unlock()\n\t\t\treturn\n\t\t}\n",
+			with:  "\t\ta, decodeErr := decodeAnswer(reply)\n\t\tr.mu.Lock()\n\t\tif session != r.session || r.stopped {\n\t\t\tr.mu.Unlock()\n\t\t\treturn\n\t\t}\n\t\tr.out.giveBack(size)\n",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: a stopped replicator stays in line", file: replicatorFile,
+			old: "\tr.told, r.shared = 0, sent{}\n\tr.out.cancel()\n", with: "\tr.told, r.shared = 0, sent{}\n",
+			tests: replicationTests,
+		},
+		{
+			name: "credit: each partition has its own", file: "pkg/coord/follower.go",
+			old: "Credit: t.o.Credits.To(n), ", with: "",
+			tests: []string{"./pkg/coord"}, run: "TestTermsOfANodeShareTheCredit",
+		},
+		{
+			name: "a connection has no room for the frame by which replicators exceed their limit", file: "pkg/peer/options.go",
+			old: "return o.MaxQueuedBytes + o.MaxFrame", with: "return o.MaxQueuedBytes",
+			tests: []string{"./pkg/peer"}, run: "TestAConnectionTakesAllThatReplicatorsSend",
+		},
+	}
+}
+
+// edgeMistakes are about what pages in browsers, and bursts, can do.
+func edgeMistakes() []mistake {
+	web := []string{"./pkg/admin"}
+	return []mistake{
+		{
+			name: "one address takes all connections", file: "cmd/brokerd/crowd.go",
+			old: `key != "" && c.of[key] >= c.maxAddress`, with: `key == "" && c.of[key] >= c.maxAddress`,
+			tests: []string{"./cmd/brokerd"}, run: "NobodyTakesAll",
+		},
+		{
+			name: "each fault of a client is a line", file: "pkg/server/complaints.go",
+			old: "now.Sub(c.told) < complainEvery", with: "now.Sub(c.told) > complainEvery",
+			tests: []string{"./pkg/server"}, run: "FillTheLog",
+		},
+		{
+			name: "a host that ends like an allowed one is answered", file: "pkg/admin/hosts.go",
+			old: `return strings.HasPrefix(suffix, ".") && strings.HasSuffix(host, suffix)`, with: `return strings.HasSuffix(host, suffix)`,
+			tests: web, run: "OnlyNames",
+		},
+		{
+			name: "a page of another site publishes", file: "pkg/admin/server.go",
+			old: "if err := f.origin.Check(r); err != nil {", with: `if err := f.origin.Check(r); err != nil && r.URL.Path != "/pub" {`,
+			tests: web, run: "AnotherSite",
+		},
+		{
+			name: "who is refused as busy sees a reset", file: "pkg/admin/server.go",
+			old: "\t\t\tdrain(w.ResponseWriter, w.request, w.drain)\n\t\tcase http.StatusRequestEntityTooLarge:", with: "\t\tcase http.StatusRequestEntityTooLarge:",
+			tests: web, run: "RefusedForTheSize",
+		},
+		{
+			name: "anybody changes options", file: "pkg/admin/debug.go",
+			old: "if !s.o.ConfigFrom.has(r) {", with: "if s.o.ConfigFrom != nil && !s.o.ConfigFrom.has(r) {",
+			tests: web, run: "ChosenNetworks",
+		},
+		{
+			name: "the room that was taken since the last look is given again", file: "pkg/broker/disk.go",
+			old: "clampSigned(reserve) - h.taken.Swap(0))", with: "clampSigned(reserve) - min(0, h.taken.Swap(0)))",
+			tests: []string{"./pkg/broker"}, run: "TestHeadroom",
+		},
+		{
+			name: "a disk that refuses a burst is not low", file: "pkg/broker/disk.go",
+			old: "if h.short.Swap(false) && reserve > 0 {", with: "if h.short.Swap(false) && reserve == 0 {",
+			tests: []string{"./pkg/broker"}, run: "TestABurst",
+		},
+		{
+			name: "a bounded log has segments of the usual size", file: "pkg/commitlog/writer.go",
+			old: "if bound := l.bound.Load(); bound > 0 {", with: "if bound := l.bound.Load(); bound < 0 {",
+			tests: []string{"./pkg/commitlog"}, run: "BoundedBelow",
+		},
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import "slices"
+
+// mistake is one change of the sources that a test must find.
+type mistake struct {
+	// name says what is wrong with it. It begins with the rule of internal/model
+	// that it drops, if it drops one.
+	name  string
+	file  string // relative to the module
+	old   string // stands in file exactly once
+	with  string // takes its place
+	tests []string
+	run   string // a pattern of test names; "": all
+}
+
+// mistakes returns all of them.
+func mistakes() []mistake {
+	return slices.Concat(replicationMistakes(), membershipMistakes(), repairMistakes(), electionMistakes(), startMistakes(), positionMistakes(), leaseMistakes(), limitMistakes(), wireMistakes(), clusterMistakes())
+}
+
+// structural are the rules of internal/model that no line of code can drop, with
+// the reason.
+func structural() map[string]string {
+	return map[string]string{
+		"CheckpointKeeps": "a checkpoint leaves nothing out that was noted",
+		"NoRollback":      "a term has no call that takes an appended batch back",
+		"PositionWaits":   "what a follower keeps of positions knows no log that it could be cut to",
+		"CheckAndAppend":  "one goroutine of the follower checks and appends; the simulation of replicas plants it",
+	}
+}
+
+var (
+	replicationTests = []string{"./pkg/coord/replication", "./pkg/coord"}
+	membershipTests  = []string{"./pkg/coord/isr", "./pkg/coord"}
+	metadataTests    = []string{"./pkg/meta"}
+	positionTests    = []string{"./pkg/topic"}
+)

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/internal/model"
+)
+
+const root = "../.."
+
+// TestEveryMistakeCanBePlanted: the list is up to date with the sources.
+func TestEveryMistakeCanBePlanted(t *testing.T) {
+	names := map[string]bool{}
+	for _, m := range mistakes() {
+		if names[m.name] {
+			t.Errorf("%q is listed twice", m.name)
+		}
+		names[m.name] = true
+		source, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		changed, err := m.apply(string(source))
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		} else if changed == string(source) {
+			t.Errorf("%s changes nothing", m.name)
+		}
+		if len(m.tests) == 0 {
+			t.Errorf("%s names no tests", m.name)
+		}
+	}
+}
+
+// TestEveryRuleIsDropped: each rule of the model is one of the mistakes, or stands
+// in the list of those that no line of code can drop.
+func TestEveryRuleIsDropped(t *testing.T) {
+	dropped := map[string]bool{}
+	for _, m := range mistakes() {
+		rule, _, _ := strings.Cut(m.name, ":")
+		dropped[rule] = true
+	}
+	for _, rule := range model.RuleNames() {
+		_, excused := structural()[rule]
+		if dropped[rule] == excused {
+			t.Errorf("rule %s: dropped by a mistake %v, excused %v", rule, dropped[rule], excused)
+		}
+	}
+}
+
+// TestVerdicts runs the command on a module of its own: a mistake that a test
+// finds, one that none finds, and one that does not build.
+func TestVerdicts(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":        "module example.com/m\n\ngo 1.26\n",
+		"add/add.go":    "package add\n\n// Sum adds.\nfunc Sum(a, b int) int { return a + b }\n\n// Zero is not tested.\nfunc Zero() int { return 0 }\n",
+		"add/a_test.go": "package add\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif Sum(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		old, with string
+		want      outcome
+		detail    string
+	}{
+		{"a + b", "a - b", outcomeFound, "TestSum"},
+		{"return 0", "return 1", outcomeMissed, "./add"},
+		{"return 0", "return x", outcomeBroken, "undefined: x"},
+		{"return", "panic", outcomeBroken, "2 times"},
+	} {
+		m := mistake{name: "m", file: "add/add.go", old: tc.old, with: tc.with, tests: []string{"./add"}}
+		if v := m.plant(t.Context(), dir); v.outcome != tc.want || !strings.Contains(v.detail, tc.detail) {
+			t.Errorf("%s to %s: %s%s", tc.old, tc.with, v.outcome, v.detail)
+		}
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "add/add.go"))
+	if err != nil || !bytes.Contains(source, []byte("a + b")) {
+		t.Errorf("the work tree was changed: %s, %v", source, err)
+	}
+	if err := summary([]verdict{{outcome: outcomeFound}}); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []outcome{outcomeMissed, outcomeBroken} {
+		if summary([]verdict{{outcome: outcomeFound}, {outcome: bad}}) == nil {
+			t.Errorf("%s is no failure", bad)
+		}
+	}
+}

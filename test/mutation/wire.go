@@ -1,0 +1,67 @@
+package main
+
+// wireMistakes are about what clients send and get.
+func wireMistakes() []mistake {
+	return []mistake{
+		{
+			name: "an ephemeral channel is not made where it is missing", file: "pkg/broker/subscribe.go",
+			old: "if !meta.IsEphemeral(r.Channel) {", with: "if true {",
+			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelIsMade",
+		},
+		{
+			name: "a compressor's pieces are written one by one", file: "pkg/server/compress.go",
+			old: "c, err := around(g)", with: "c, err := around(to)",
+			tests: []string{"./pkg/server"}, run: "TestACompressorWritesOncePerFlush",
+		},
+		{
+			name: "ids do not depend on the cluster", file: "pkg/seq/wire.go",
+			old: "binary.BigEndian.AppendUint64([]byte(cluster), incarnation)", with: "binary.BigEndian.AppendUint64(nil, incarnation)",
+			tests: []string{"./pkg/seq"}, run: "TestTheFirstID",
+		},
+		{
+			name: "ids do not depend on the life of the topic", file: "pkg/broker/hosted.go",
+			old: "seq.NumberingOf(n.cluster, uint64(t.Incarnation))", with: "seq.NumberingOf(n.cluster, 1)",
+			tests: []string{"./pkg/broker"}, run: "TestAMessageHasTheSameID",
+		},
+		{
+			name: "an id that is no place is taken for one", file: "pkg/seq/wire.go",
+			old: "return m, m>>(offsetBits+partitionBits) == 0", with: "return m, true",
+			tests: []string{"./pkg/seq"}, run: "TestAnIDOfAnotherTopic",
+		},
+		{
+			name: "messages go out by the ids of their successors", file: "pkg/server/writer.go",
+			old: "w.link.ids.ID(d.ID)", with: "w.link.ids.ID(d.ID + 1)",
+			tests: []string{"./pkg/server"},
+		},
+		{
+			name: "a message of the largest size in a batch is refused", file: "pkg/nsq/mpub.go",
+			old: "case int(size) > w.limits.Message:", with: "case int(size) >= w.limits.Message:",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a message one byte too large in a batch is taken", file: "pkg/nsq/mpub.go",
+			old: "case int(size) > w.limits.Message:", with: "case int(size) > w.limits.Message+1:",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a batch may be longer than a body under a small size", file: "pkg/nsq/mpub.go",
+			old: "+rest > w.limits.Body:", with: "+rest > 2*w.limits.Body:",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a batch of the largest size under a small size is refused", file: "pkg/nsq/mpub.go",
+			old: "+rest > w.limits.Body:", with: "+rest >= w.limits.Body:",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "a batch may announce more messages than a body holds", file: "pkg/nsq/mpub.go",
+			old: "count <= 0 || int(count) > most {", with: "count <= 0 || int(count) > 2*most {",
+			tests: []string{"./pkg/server"}, run: "TestLimitsAreExact",
+		},
+		{
+			name: "what follows a long batch in the buffer is lost", file: "pkg/nsq/mpub.go",
+			old: "r.r += used\n", with: "r.r = r.w\n",
+			tests: []string{"./pkg/nsq"}, run: "TestBatchesOfAllSizes",
+		},
+	}
+}

@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+const (
+	// passing is the name of a topic that is created, used and deleted again and again.
+	passing = "passing"
+	// changePause is at most the time between two changes of an operator.
+	changePause = 400 * time.Millisecond
+)
+
+// operate does what an operator does while nodes fail, until stop is closed: partitions
+// move to other nodes, and a topic is deleted and comes again under its name. It
+// returns that topic, which nobody has published to since.
+func (w *world) operate(rnd *rand.Rand, stop <-chan struct{}) []idle {
+	at := idle{passing, meta.TopicConfig{Partitions: 1 + rnd.IntN(3)}}
+	for {
+		select {
+		case <-stop:
+			return w.comeAgain(rnd, at)
+		case <-time.After(time.Duration(rnd.Int64N(int64(changePause)))):
+		}
+		l := w.machines[rnd.IntN(len(w.machines))].running()
+		if l == nil {
+			continue
+		}
+		switch rnd.IntN(4) {
+		case 0:
+			_ = l.deleteTopic(passing)
+		case 1:
+			w.createOnce(rnd, at)
+		case 2:
+			l.pass(rnd.IntN(at.config.Partitions))
+		default:
+			w.move(l, rnd)
+		}
+	}
+}
+
+// comeAgain deletes the topic and creates it anew, when nothing fails any more.
+func (w *world) comeAgain(rnd *rand.Rand, at idle) []idle {
+	w.await(toRecover, passing+" is deleted and created", func() string {
+		l := w.machines[rnd.IntN(len(w.machines))].running()
+		if l == nil {
+			return "a node does not serve"
+		}
+		if err := l.deleteTopic(passing); err != nil && !errors.Is(err, broker.ErrTopicNotFound) {
+			return err.Error()
+		}
+		if !w.createOnce(rnd, at) {
+			return "it is not created"
+		}
+		return ""
+	})
+	return []idle{at}
+}
+
+func (l *life) deleteTopic(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
+	defer cancel()
+	return l.broker.Load().DeleteTopic(ctx, name)
+}
+
+// pass publishes a message to the topic that comes and goes. Nobody minds what becomes of it.
+func (l *life) pass(partition int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	answered := make(chan struct{})
+	l.broker.Load().Publish(ctx, broker.Publish{
+		Topic: passing, Partition: partition, Messages: []topic.Message{{Body: []byte("passing")}},
+		Done: func(broker.Receipt) { close(answered) },
+	})
+	<-answered
+}
+
+// move has a partition of the topic move to some nodes.
+func (w *world) move(l *life, rnd *rand.Rand) {
+	var to []meta.NodeID
+	for _, i := range rnd.Perm(len(w.machines))[:3] {
+		to = append(to, meta.NodeID(w.machines[i].host))
+	}
+	partition := rnd.IntN(w.plan.partitions)
+	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
+	defer cancel()
+	err := l.broker.Load().MovePartition(ctx, theTopic, partition, to)
+	w.trace.Add("partition %d moves to %v: %v", partition, to, fmt.Sprint(err))
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// maxDelay is the longest delay that a publisher asks for.
+const maxDelay = 1500 * time.Millisecond
+
+// smallStep is a step of a clock that is not noticed, being below
+// age.PairTolerance: by so much a message may be early at the next leader.
+const smallStep = 300 * time.Millisecond
+
+// clocks are the wall clocks of the machines, and the delays that must not depend
+// on them.
+type clocks struct {
+	mu     sync.Mutex           // guards what follows
+	since  time.Time            // no process has started since, and every replica is in sync; zero: that does not hold
+	called map[string]time.Time // when messages with a delay were published
+	delays map[string]time.Duration
+}
+
+func newClocks() *clocks {
+	return &clocks{called: map[string]time.Time{}, delays: map[string]time.Duration{}}
+}
+
+// delay chooses the delay of a message that is about to be published: of one in so
+// many one.
+func (c *clocks) delay(name string, oneIn int, rnd *rand.Rand) time.Duration {
+	if rnd.IntN(oneIn) > 0 {
+		return 0
+	}
+	d := time.Millisecond + time.Duration(rnd.Int64N(int64(maxDelay)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.called[name], c.delays[name] = time.Now(), d
+	return d
+}
+
+// calm says whether no process starts from now on, and every replica is in sync.
+func (c *clocks) calm(calm bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = time.Time{}
+	if calm {
+		c.since = time.Now()
+	}
+}
+
+// early returns how much too early a message is delivered now. A replica that was
+// not there when the message was written knows its age by wall clocks only: it may
+// be early as far as they differ.
+func (c *clocks) early(name string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	called, ok := c.called[name]
+	if !ok || c.since.IsZero() || called.Before(c.since) {
+		return 0
+	}
+	return max(0, c.delays[name]-time.Since(called)-smallStep)
+}
+
+// setClock sets a machine's wall clock: by days, by hours, by a little, or right.
+func (m *machine) setClock(rnd *rand.Rand) {
+	steps := []time.Duration{0, 0, time.Hour, -time.Hour, 72 * time.Hour, -48 * time.Hour, smallStep, -5 * time.Second}
+	d := steps[rnd.IntN(len(steps))]
+	m.w.trace.Add("the clock of %s is %v off", m.host, d)
+	m.offset.Store(int64(d))
+}
+
+// wall is what a machine's wall clock shows at now.
+func (m *machine) wall(now time.Time) int64 { return now.UnixNano() + m.offset.Load() }
+
+// strobe sets clocks for a while in which nothing else happens but that a machine
+// stops in order: then others lead what it led. No message is delivered before its
+// delay has passed.
+func (w *world) strobe() {
+	w.clocks.calm(true)
+	stops := w.rnd.IntN(20)
+	for i := range 20 {
+		m := w.machines[w.rnd.IntN(len(w.machines))]
+		m.setClock(w.rnd)
+		if l := m.alive(); i == stops && l != nil {
+			w.trace.Add("%s is to stop", m.host)
+			l.stop()
+			defer func() { <-l.gone }()
+		}
+		time.Sleep(time.Duration(w.rnd.Int64N(int64(200 * time.Millisecond))))
+	}
+	time.Sleep(maxDelay)
+	w.clocks.calm(false)
+}

@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// scrubEvery is how often every stored byte is read.
+const scrubEvery = time.Second
+
+// rotLogs changes a byte in each file of the logs that a machine stores, or removes some
+// of the files, while its node runs and all replicas are in sync. What nobody reads
+// is found by the scrubber, and repaired: in the end all copies are the same. In some
+// runs the node is killed, stopped or cut off before.
+func (w *world) rotLogs() {
+	m := w.machines[w.rnd.IntN(len(w.machines))]
+	l := m.running()
+	if l == nil {
+		return
+	}
+	harmed := 0
+	for t := range newest([]*life{l}).Topics() {
+		for i, p := range t.Partitions {
+			dir := m.dirOf(t.Name, i)
+			if len(p.ISR) < 2 || dir == "" {
+				continue
+			}
+			for _, name := range entries(m.disk, dir) {
+				if w.rnd.IntN(3) == 0 && w.harm(m, filepath.Join(dir, name)) {
+					harmed++
+				}
+			}
+		}
+	}
+	w.trace.Add("%d files of %s rot", harmed, m.host)
+	if w.rnd.IntN(2) == 0 {
+		for range 1 + w.rnd.IntN(3) {
+			w.hinder(m)
+		}
+	}
+	time.Sleep(3 * scrubEvery)
+}
+
+// hinder has one node fail for a moment, and no other.
+func (w *world) hinder(m *machine) {
+	pause := func(most time.Duration) { time.Sleep(time.Duration(w.rnd.Int64N(int64(most)))) }
+	pause(scrubEvery / 2)
+	l := m.running()
+	switch k := w.rnd.IntN(5); {
+	case l == nil:
+	case k == 0:
+		l.kill(vfs.Crash{KeepPercent: 100}, "is killed")
+	case k == 1 && w.plan.sync.Always():
+		m.losePower(l, w.crash())
+	case k == 2:
+		w.trace.Add("%s is to stop", m.host)
+		l.stop()
+		<-l.gone
+	default:
+		w.isolate(m)
+	}
+	pause(scrubEvery / 2)
+	w.healNetwork()
+	m.start()
+}
+
+// harm changes a byte of a file of a log, or removes the file, and returns whether
+// there was anything to harm.
+func (w *world) harm(m *machine, path string) bool {
+	segment := strings.HasSuffix(path, ".log")
+	if !segment && !strings.HasSuffix(path, ".index") && filepath.Base(path) != "checkpoint" {
+		return false
+	}
+	if segment && w.rnd.IntN(4) == 0 && !oldestOfMany(m.disk, path) {
+		return m.disk.Remove(path) == nil
+	}
+	raw, err := vfs.ReadFile(m.disk, path, 1<<30)
+	if err != nil || len(raw) == 0 {
+		return false
+	}
+	f, err := m.disk.OpenReadWrite(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	at := w.rnd.Int64N(int64(len(raw)))
+	_, err = f.WriteAt([]byte{raw[at] ^ byte(1+w.rnd.IntN(255))}, at)
+	return err == nil
+}
+
+// damaged says which node holds a log that cannot be read in full.
+func (w *world) damaged() string {
+	for _, m := range w.machines {
+		if l := m.running(); l != nil && l.broker.Load().LogStats().Unreadable > 0 {
+			return m.host + " holds damaged data"
+		}
+	}
+	return w.unsynced()
+}
