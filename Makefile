@@ -18,6 +18,7 @@ LDFLAGS  := -X runtime.godebugDefault=schedtrace=2147483647
 ARGS     ?=
 FUZZTIME ?= 1m
 ROUNDS   ?= 100
+SEED     ?= 0
 SEEDS    ?= 500
 FIRST    ?= 1
 SOAK     ?= 30m
@@ -90,11 +91,11 @@ fuzz: ## every fuzz target for FUZZTIME (1m)
 conformance: build ## client suites and the README's examples, against bin/brokerd (NODES=3: one of a cluster)
 	$(GO) run ./test/conformance -cache $(CACHE)/conformance -nodes $(NODES)
 
-crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message
-	$(GO) run ./test/crash -rounds $(ROUNDS)
+crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every message (SEED=N: as in that run)
+	$(GO) run ./test/crash -rounds $(ROUNDS) -seed $(SEED)
 
 chaos: build ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
-	$(GO) run ./test/cluster $(ARGS)
+	$(GO) run ./test/cluster -seed $(SEED) $(ARGS)
 
 hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 200 -only deflate")
 	$(GO) run ./test/hostile $(ARGS)

@@ -3,13 +3,14 @@ package lookupd
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
@@ -140,9 +141,7 @@ func (m *model) unregister(s Session, r registration) {
 }
 
 func TestTheDirectoryAgreesWithAPlainModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testrand.New(t)
 	d := NewDirectory(time.Hour, time.Minute)
 	m := model{names: map[registration]bool{}, held: map[Session]map[registration]bool{}}
 	topics := []string{"t", "u", "e#ephemeral"}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 var (
@@ -288,9 +289,7 @@ func TestSecondLinesOfDefenceAreSecond(t *testing.T) {
 // TestNamesOfReplicasDoNotMatter walks at random and renames the replicas of
 // the states it meets.
 func TestNamesOfReplicasDoNotMatter(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	f := newFingerprinter()
 	c := Config{Publishes: 3, Log: 3, Epochs: 4, Versions: 8, Crashes: 3, Delayed: 2, Positions: true, Drops: true, Disks: true, Damage: OlderDisk, Leases: 3, MinISR: 2}
 	for range 300 {

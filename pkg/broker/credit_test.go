@@ -1,12 +1,12 @@
 package broker
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -119,9 +119,7 @@ func TestCreditIsLent(t *testing.T) {
 
 // TestNoMoreIsInFlightThanTheClientWants shares out credit after it was lent.
 func TestNoMoreIsInFlightThanTheClientWants(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range 10000 {
 		ready, others := rng.IntN(30), rng.IntN(2)
 		claims := make([]claim, 1+rng.IntN(5))

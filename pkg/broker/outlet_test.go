@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -132,9 +132,7 @@ func (s *settled) one() func(Receipt) {
 // TestOrderSurvivesRefusals has a leader that the leadership comes to and goes
 // from.
 func TestOrderSurvivesRefusals(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a, l, h := m.nodes["n1"], m.link("n1", "n2"), m.nodes["n2"].lookup("t")
@@ -171,9 +169,7 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 // TestOrderSurvivesHandovers publishes through a node that leads at times, while
 // the leadership goes around.
 func TestOrderSurvivesHandovers(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	ids := []meta.NodeID{"n1", "n2", "n3"}
 	l := newLan(t, nil, ids...)
 	l.create("t", ids...)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -214,7 +215,7 @@ func TestAClientIsWokenWhenItHasRoomForWhatARelayHas(t *testing.T) {
 // does not answer, does not read, sets RDY to 0, goes, or loses its leader, once
 // clients read again every message is finished within bounded time.
 func TestAfterAnyStallEverythingIsDelivered(t *testing.T) {
-	first := rand.Uint64()
+	first := testrand.Seed(t)
 	for i := range uint64(25) {
 		synctest.Test(t, func(t *testing.T) { stallAtRandom(t, first+i) })
 		if t.Failed() {

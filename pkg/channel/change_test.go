@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -137,7 +138,7 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 // TestChangesAddUpToThePosition compares a position that is kept by changes with
 // the one that the state has, at random moments.
 func TestChangesAddUpToThePosition(t *testing.T) {
-	r := testRand(t)
+	r := testrand.New(t)
 	wholes, parts := 0, 0
 	for range 30 {
 		s, now, flying := New(5, false), time.Unix(1700000000, 0), map[seq.Offset]bool{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -91,7 +92,7 @@ func (n naive) position(floor seq.Offset) Position {
 }
 
 func TestPositionFinishesAndAdvancesLikeAList(t *testing.T) {
-	rng := testRand(t)
+	rng := testrand.New(t)
 	for range 300 {
 		n, floor := naive{}, seq.Offset(10)
 		for o := floor; o < floor+40; o++ {

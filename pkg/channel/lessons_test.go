@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -111,7 +112,7 @@ func TestChannelGoesOnAfterEveryIntervention(t *testing.T) {
 // Out-of-order finishes and seeks back, at random: every message after the
 // offset is delivered again.
 func TestSeekBackDeliversAllAgain(t *testing.T) {
-	rng := testRand(t)
+	rng := testrand.New(t)
 	now := time.Unix(1000, 0)
 	for range 200 {
 		s := New(0, rng.IntN(2) == 0)

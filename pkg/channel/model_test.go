@@ -3,7 +3,6 @@ package channel
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,20 +12,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "replay the random tests from a seed")
-
-func testRand(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("replay with -seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // model is a State that is written to be obviously right: every offset has an
 // entry, every question is answered by looking at all of them.
@@ -553,7 +541,7 @@ func same(got, want error) error {
 }
 
 func TestStateBehavesLikeTheModel(t *testing.T) {
-	rng := testRand(t)
+	rng := testrand.New(t)
 	for history := range 400 {
 		ordered := rng.IntN(4) == 0
 		p := &pair{s: New(3, ordered), m: newModel(3, ordered), now: time.Unix(1000, 0), end: 3}

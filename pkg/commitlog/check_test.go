@@ -2,12 +2,12 @@ package commitlog
 
 import (
 	"errors"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -165,9 +165,7 @@ func TestCheckMendsNotes(t *testing.T) {
 // A log that is written, cut, shortened and closed while it is checked is not
 // called damaged.
 func TestCheckIsNotFooledByChanges(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := testrand.New(t)
 	_, l := checked(t)
 	w := mustWriter(t, l, 2)
 	c := NewChecker(l, 0)

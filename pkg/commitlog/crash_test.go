@@ -3,10 +3,10 @@ package commitlog
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -116,7 +116,7 @@ func TestACrashAfterAnyOperationLosesNothingThatWasSynced(t *testing.T) {
 	}
 	for _, alternating := range []bool{false, true} {
 		t.Run(fmt.Sprintf("alternating=%t", alternating), func(t *testing.T) {
-			rng := newRand(t, rand.Uint64())
+			rng := testrand.New(t)
 			o := smallOptions()
 			o.Alternating, o.Buffers = alternating, NewBuffers()
 			points := 0

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -134,8 +135,9 @@ func (m *model) check(t *testing.T, l *Log) {
 }
 
 func TestRandomHistoriesAgreeWithASlice(t *testing.T) {
-	for range 20 {
-		seed := rand.Uint64()
+	first := testrand.Seed(t)
+	for i := range uint64(20) {
+		seed := first + i
 		rng := newRand(t, seed)
 		fsys := vfs.NewCrashable()
 		var m model

@@ -3,12 +3,12 @@ package commitlog
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -132,7 +132,7 @@ func TestResetOnAFullDiskIsRefused(t *testing.T) {
 // truncation over several segments, and of resets.
 func TestACrashInACutLeavesTheLogBeforeOrAfterIt(t *testing.T) {
 	const end, committed = 60, 15
-	rng := newRand(t, rand.Uint64())
+	rng := testrand.New(t)
 	for name, cut := range map[string]struct {
 		do     func(w *Writer) error
 		origin Origin // of a reset

@@ -2,12 +2,12 @@ package commitlog
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -203,7 +203,7 @@ func TestAppendsGoOnWhileTheLastSegmentIsRetired(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := mustWriter(t, l, 1)
-	rng := newRand(t, rand.Uint64())
+	rng := testrand.New(t)
 	stop := make(chan struct{})
 	done := make(chan error, 1)
 	go func() {

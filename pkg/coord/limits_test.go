@@ -2,12 +2,12 @@ package coord_test
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -120,9 +120,7 @@ func TestTheLargestGroupReachesEveryReplica(t *testing.T) {
 // TestAReplicaCatchesUpWithBatchesOfAnySize: what was appended while a replica was
 // away is sent to it in puts that it takes, whatever the sizes of the batches.
 func TestAReplicaCatchesUpWithBatchesOfAnySize(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testrand.New(t)
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			sizes := limit.Of(16 << 10)

@@ -1,10 +1,10 @@
 package forward
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -12,9 +12,7 @@ import (
 // TestAPublishThatALogTakesFitsIntoAFrame: the limit of a publish counts what its
 // records take in a log; forwarded, it takes little more.
 func TestAPublishThatALogTakesFitsIntoAFrame(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testrand.New(t)
 	near := []int{0, 1, 126, 127, 128, 16382, 16383, 16384, 60000}
 	for range 2000 {
 		var all []topic.Message

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 const testBudget = 4 << 20
@@ -176,8 +178,7 @@ func TestWithoutABudgetEverythingIsTaken(t *testing.T) {
 }
 
 func TestMemoryAddsUpUnderConcurrentUse(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	m := NewMemory(1 << 20)
 	var running sync.WaitGroup
 	for g := range 8 {

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 // naiveMPUB reads the body of an MPUB one number and one message after the other.
@@ -115,9 +117,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 }
 
 func TestBatchesOfAllSizesAreReadAsTheyArrive(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	limits := MPUBLimits{Message: 1 << 20, Body: 4 << 20}
 	for range 50 {
 		count, most := 1+rng.IntN(1<<rng.IntN(12)), 1+rng.IntN(1<<rng.IntN(20))

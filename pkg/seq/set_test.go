@@ -1,28 +1,17 @@
 package seq
 
 import (
-	"flag"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "replay the random tests from a seed")
-
-func testRand(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("replay with -seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // TestSetBehavesLikeABitmap compares a Set with a plain array of booleans, of
 // which each stands for a stretch of offsets: stretches of one offset, of odd
 // lengths, and of lengths that fill nodes of the tree.
 func TestSetBehavesLikeABitmap(t *testing.T) {
-	rng := testRand(t)
+	rng := testrand.New(t)
 	const cells = 600
 	for _, unit := range []Offset{1, 3, 64, 500, 512, 1 << 15, 1<<21 + 1, 1 << 33} {
 		for range 20 {

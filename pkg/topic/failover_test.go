@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -275,7 +276,7 @@ func (s *story) drain() error {
 // skipped, an ordered channel goes on in order, and what every replica was told
 // is finished is not delivered again.
 func TestNothingIsSkippedByAFailOver(t *testing.T) {
-	rng := positionsRand(t)
+	rng := testrand.New(t)
 	for i := range 80 {
 		s := &story{set: newSetThatUpdates(t, i%2), rng: rng, late: map[int]time.Time{}, watched: map[string]*watched{}}
 		s.anew("ordered", true)

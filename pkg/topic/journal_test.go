@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -96,7 +97,7 @@ func TestChangesBeforeASnapshotAreInIt(t *testing.T) {
 }
 
 func TestALossOfPowerGoesBackToTheSnapshotAtMost(t *testing.T) {
-	rnd := positionsRand(t)
+	rnd := testrand.New(t)
 	for range 300 {
 		m := positionsFS(t)
 		p, _ := mustOpenPositions(t, m)

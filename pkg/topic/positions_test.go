@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -15,26 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-var (
-	updatePositions = flag.Bool("update-positions", false, "rewrite testdata/positions.golden")
-	positionsSeed   = flag.Uint64("positions-seed", 0, "replay the random tests of positions from a seed")
-)
-
-func positionsRand(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := *positionsSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("replay with -positions-seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+var updatePositions = flag.Bool("update-positions", false, "rewrite testdata/positions.golden")
 
 const positionsDir = "data"
 
@@ -232,7 +219,7 @@ func TestTooLongNameIsRefused(t *testing.T) {
 // history, many times: the last saved snapshot, or the one being saved, is
 // found.
 func TestPowerCutKeepsSavedPositions(t *testing.T) {
-	rng := positionsRand(t)
+	rng := testrand.New(t)
 	m := vfs.NewCrashable()
 	saved, saving := 0, 0
 	m.Observe(func(op vfs.Op) {
@@ -273,7 +260,7 @@ func TestPowerCutKeepsSavedPositions(t *testing.T) {
 // random (a killed process, whose writes are not on disk yet), and cuts the
 // power after each step.
 func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
-	rng := positionsRand(t)
+	rng := testrand.New(t)
 	for round := range 150 {
 		m := positionsFS(t)
 		faulty := vfs.NewFaulty(m)

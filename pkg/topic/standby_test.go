@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -287,7 +288,7 @@ func floorOf(s Snapshot) int {
 // TestPowerCutKeepsWhatAStandbyStored cuts the power after every operation of a
 // history: what was stored, or what was being stored, is found.
 func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
-	rng := positionsRand(t)
+	rng := testrand.New(t)
 	m := vfs.NewCrashable()
 	stored := 0
 	m.Observe(func(op vfs.Op) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -182,7 +183,7 @@ func finishedBeyond(a, b *Snapshot) string {
 // checkpoints are updates and, now and then, snapshots that replace them. Power
 // is cut after each checkpoint: what is found is what the channels had.
 func TestRestoredPositionsAreThoseThatWereStored(t *testing.T) {
-	rng := positionsRand(t)
+	rng := testrand.New(t)
 	updates := 0
 	for range 25 {
 		disk := vfs.NewCrashable()
@@ -234,7 +235,7 @@ func mustOpenAt(t *testing.T, disk vfs.FS, dir string) (*Positions, Snapshot) {
 // disk, and fails some: what is found never has a message finished that was not,
 // and is the last that was stored, or newer.
 func TestPowerCutsAndFailuresSkipNothing(t *testing.T) {
-	rng := positionsRand(t)
+	rng := testrand.New(t)
 	for range 12 {
 		disk := vfs.NewCrashable()
 		if err := errors.Join(disk.MkdirAll("p"), disk.SyncDir(".")); err != nil {

@@ -3,9 +3,10 @@ package vfs
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 func TestWatchKnowsWhatHangs(t *testing.T) {
@@ -78,9 +79,7 @@ func TestWatchHandsOnWhatItWatches(t *testing.T) {
 }
 
 func TestWatchKnowsTheOldestOfMany(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testrand.New(t)
 	w := NewWatch(NewMem())
 	var names []string // of what is under way, oldest first
 	slots := map[string]int{}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
 )
 
 // A message goes to a consumer that is ready and idle, whatever other consumers
@@ -51,8 +53,7 @@ func TestNoMessageWaitsForANextOne(t *testing.T) {
 			t.Fatalf("%s: %d %s", topic, r.code, r.body)
 		}
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for i, topic := range []string{"always", "interval", "parts"} {
 		t.Run(topic, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/nodes"
 	"github.com/brokerd/brokerd/test/wire"
 )
 
@@ -32,6 +34,28 @@ func TestAnErrorIsARefusalUnlessItSaysOtherwise(t *testing.T) {
 		}
 		if got := wrong([]byte(test.data)); got != test.wrong {
 			t.Errorf("%q is called wrong: %v", test.data, got)
+		}
+	}
+}
+
+func TestOnlyALateScenarioIsPlayedAgain(t *testing.T) {
+	late, lost := &nodes.Late{Err: errTooLong}, errors.New("message 7 is lost")
+	tests := []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{late, true},
+		{fmt.Errorf("drain: %w", late), true},
+		{errors.Join(late, late), true},
+		{errors.Join(late, lost), false},
+		{errors.Join(late, fmt.Errorf("audit: %w", lost)), false},
+		{fmt.Errorf("%w: %w", late, lost), false},
+		{lost, false},
+	}
+	for _, test := range tests {
+		if got := onlyLate(test.err); got != test.want {
+			t.Errorf("%q is only late: %v", test.err, got)
 		}
 	}
 }

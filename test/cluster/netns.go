@@ -40,7 +40,11 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 		"-rate", strconv.Itoa(o.rate), "-min-acks", strconv.Itoa(o.minAcks), "-pause", o.pause.String(), "-nodes", strconv.Itoa(o.nodes),
 		"-keep="+strconv.FormatBool(o.keep), "-v="+strconv.FormatBool(o.verbose))
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, private
-	return cmd.Run()
+	err = cmd.Run()
+	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitLate {
+		return &nodes.Late{Err: err}
+	}
+	return err
 }
 
 // The network of a run: every node in a namespace, behind a bridge that has the

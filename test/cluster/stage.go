@@ -96,6 +96,11 @@ func (st *stage) play() error {
 		st.l.stop()
 	}
 	if err != nil {
+		for _, n := range st.c.Nodes {
+			if n.Crashed() {
+				err = errors.Join(err, fmt.Errorf("node %s panicked", n.ID))
+			}
+		}
 		st.c.Kill()
 		return err
 	}

@@ -184,7 +184,13 @@ func (t Topic) Whole() error {
 	return nil
 }
 
-// Await asks until f returns nil or ctx ends.
+// Late says that what was waited for did not come in time, and what was seen last.
+type Late struct{ Err error }
+
+func (l *Late) Error() string { return l.Err.Error() }
+func (l *Late) Unwrap() error { return l.Err }
+
+// Await asks until f returns nil or ctx ends; then the error is a Late.
 func Await(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(4 * pollInterval)
 	defer tick.Stop()
@@ -196,7 +202,7 @@ func Await(ctx context.Context, f func() error) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return &Late{fmt.Errorf("%w: %w", context.Cause(ctx), err)}
 		}
 	}
 }

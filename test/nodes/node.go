@@ -47,6 +47,9 @@ const (
 	paused
 )
 
+// panicked is the exit code of a Go program that panics.
+const panicked = 2
+
 // Start starts the process and does not wait for it to serve.
 func (n *Node) Start() error {
 	if err := os.MkdirAll(filepath.Dir(n.log), 0o750); err != nil {
@@ -89,6 +92,16 @@ func (n *Node) Exited() <-chan struct{} { return n.exited }
 // How returns how the last process ended.
 func (n *Node) How() string { return n.cmd.ProcessState.String() }
 
+// Crashed tells whether the last process ended by a panic.
+func (n *Node) Crashed() bool {
+	select {
+	case <-n.exited:
+		return n.cmd.ProcessState.ExitCode() == panicked
+	default:
+		return false
+	}
+}
+
 // Ready waits until the node says that it serves as a member of the cluster.
 func (n *Node) Ready(ctx context.Context) error {
 	client := http.Client{Timeout: askTimeout}
@@ -103,7 +116,7 @@ func (n *Node) Ready(ctx context.Context) error {
 		case <-n.exited:
 			return fmt.Errorf("node %s has ended: %s\n%s", n.ID, n.How(), n.LogEnd())
 		case <-ctx.Done():
-			return fmt.Errorf("node %s is not ready: %w\n%s", n.ID, context.Cause(ctx), n.LogEnd())
+			return &Late{fmt.Errorf("node %s is not ready: %w\n%s", n.ID, context.Cause(ctx), n.LogEnd())}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -168,8 +169,7 @@ func TestProbes(t *testing.T) {
 // A controller that is starved looks late, and hears late of what others have
 // answered in time. Nobody dies of that; and one that is dead is found all the same.
 func TestAStarvedControllerBuriesOnlyTheDead(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for round := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, round))
 		w := newWorld(t, Options{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -132,8 +133,7 @@ func (c *chaos) ill() string {
 // and no good copy goes early (world checks it at every command). When all is
 // well again, everything returns to where it belongs, by itself and soon.
 func TestRandomClustersHeal(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	const limit = 90 * time.Second // hold, calm, and some rounds of balance
 	for round := range uint64(150) {
 		c := newChaos(t, seed, round)
@@ -162,8 +162,7 @@ func tail(s string) string { return s[max(0, len(s)-4000):] }
 
 // A decommissioned node is empty in the end, if others have room, dead or alive.
 func TestRandomDecommissionsEnd(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for round := range uint64(100) {
 		c := newChaos(t, seed, round)
 		for i := range 3 {
@@ -237,8 +236,7 @@ func decisions(s *meta.State, nodes Conditions, o Options) []any {
 // The same input gives the same answer, and what is decided twice happens once:
 // the second time each part is refused, and nothing changes.
 func TestDecidingTwice(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for round := range uint64(100) {
 		c := newChaos(t, seed, round)
 		for range 25 {
@@ -289,8 +287,7 @@ func allStale(r meta.Result) bool {
 // Balance ends with the numbers of replicas within one of each other where no zone
 // is in the way: soon, and with good commands.
 func TestPlannedBalanceIsEven(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for round := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, round))
 		w := newWorld(t, Options{})

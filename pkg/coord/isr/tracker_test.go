@@ -2,10 +2,10 @@ package isr
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -129,9 +129,7 @@ func play(tr *Tracker, words []string) {
 // TestCommittedEndIsBounded checks the invariants of the package comment over
 // random histories against the plainest possible reckoning.
 func TestCommittedEndIsBounded(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	all := nodes("n1 n2 n3 n4")
 	for range 2000 {
 		applied, pending := all[:1+rng.IntN(3)], []meta.NodeID(nil)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -414,7 +415,7 @@ func TestARepeatedPutIsHarmlessAndADifferentOneIsNot(t *testing.T) {
 // replicas with sessions that come and go, and checks that what was committed
 // is in every later log and that all logs are equal at the end.
 func TestReplicasConvergeWhateverHappens(t *testing.T) {
-	first := rand.Uint64()
+	first := testrand.Seed(t)
 	for i := range uint64(60) {
 		seed := first + i
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {

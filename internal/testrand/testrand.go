@@ -1,0 +1,36 @@
+// Package testrand gives random tests their seeds. A test that fails prints its
+// seed; BROKERD_TEST_SEED=<seed> in the environment runs it with that seed again.
+// The continuous integration sets it, so that one commit gets the same inputs in
+// every run; the soaks leave it unset.
+package testrand
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Variable is the name of the environment variable that fixes the seed.
+const Variable = "BROKERD_TEST_SEED"
+
+// Seed returns the seed of a random test: that of the environment, or a new one.
+// It logs how to run the test with it again.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text, set := os.LookupEnv(Variable); set {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s is not a number: %v", Variable, err)
+		}
+	}
+	t.Logf("run again with %s=%d", Variable, seed)
+	return seed
+}
+
+// New returns a source of random numbers that starts at Seed.
+func New(t testing.TB) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(Seed(t), 0))
+}
