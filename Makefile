@@ -14,6 +14,9 @@ NATSVERSION := v2.15.2
 # With this the monitor of Go's runtime does not fall asleep: docs/adr/0021-the-runtimes-monitor.md.
 LDFLAGS  := -X runtime.godebugDefault=schedtrace=2147483647
 
+# Packages whose code starts no goroutine, and whose tests compute much.
+SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch internal/model pkg/seq pkg/channel)
+
 # Knobs.
 ARGS     ?=
 FUZZTIME ?= 1m
@@ -71,8 +74,9 @@ arch:
 unit:
 	$(GO) test ./...
 
-race: ## all Go tests with the race detector
-	$(GO) test -race -timeout 10m ./...
+race: ## all Go tests, with the race detector where there is more than one goroutine
+	$(GO) test -race -vet off -timeout 10m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./...))
+	$(GO) test -vet off $(SEQUENTIAL)
 	$(GO) test -run Address ./pkg/cluster
 	cd tools/loadgen && $(GO) test -race ./...
 

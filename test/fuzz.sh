@@ -1,12 +1,8 @@
 #!/bin/bash
-# Runs every fuzz target of the module, found by itself, each for the time given.
+# Runs every fuzz target of the module, found by itself, each for the time given,
+# two at the same time: while one is linked, the other has the processors.
 set -u
 cd "$(dirname "$0")/.."
-
-fuzztime=${1:-1m}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-ran=0 failed=0
 
 # Without a limit the engine spends up to a minute of its time on making one
 # interesting input smaller, and tries nothing else meanwhile.
@@ -19,19 +15,27 @@ ended() {
 	grep -q 'context deadline exceeded' "$1" && ! grep -qE 'Failing input written|panic:' "$1"
 }
 
-while IFS=: read -r file target; do
-	dir=./$(dirname "$file")
-	printf '%-44s %-32s ' "${dir#./}" "$target"
-	if go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" -fuzzminimizetime "$minimize" -parallel 2 >"$log" 2>&1 || ended "$log"; then
-		grep -oE 'execs: [0-9]+' "$log" | tail -n 1
+# one runs a target of a package and prints its line.
+one() { # FUZZTIME DIR TARGET
+	local log result=0
+	log=$(mktemp)
+	if go test "./$2" -run '^$' -fuzz "^$3\$" -fuzztime "$1" -fuzzminimizetime "$minimize" -parallel 1 >"$log" 2>&1 || ended "$log"; then
+		printf '%-44s %-32s %s\n' "$2" "$3" "$(grep -oE 'execs: [0-9]+' "$log" | tail -n 1)"
 	else
-		printf 'FAILED\n'
-		tail -n 40 "$log"
-		failed=$((failed + 1))
+		printf '%-44s %-32s FAILED\n%s\n' "$2" "$3" "$(tail -n 40 "$log")"
+		result=1
 	fi
-	ran=$((ran + 1))
-done < <(grep -rHoE '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' cmd internal pkg test 2>/dev/null |
-	sed -E 's/^([^:]*):func /\1:/' | sort)
+	rm -f "$log"
+	return "$result"
+}
+export -f one ended
+export minimize
 
-printf '%d targets, %s each, %d failed\n' "$ran" "$fuzztime" "$failed"
-((failed == 0))
+fuzztime=${1:-1m}
+targets=$(grep -rHoE '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' cmd internal pkg test | sed -E 's|/[^/:]*:func | |' | sort)
+# shellcheck disable=SC2016
+if ! xargs -P 2 -L 1 bash -c 'one "$@"' one "$fuzztime" <<<"$targets"; then
+	echo 'a fuzz target failed'
+	exit 1
+fi
+printf '%d targets, %s each, none failed\n' "$(wc -l <<<"$targets")" "$fuzztime"

@@ -15,15 +15,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,9 +47,13 @@ type options struct {
 	nodes     int
 	failover  int
 	again     bool
+	jobs      int
 	keep      bool
 	verbose   bool
 	inside    bool
+
+	ports *nodes.Ports
+	out   io.Writer // of the report
 }
 
 func (o *options) addFlags(fs *flag.FlagSet) {
@@ -61,6 +68,7 @@ func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.DurationVar(&o.pause, "pause", 4*time.Second, "longest SIGSTOP and cut")
 	fs.IntVar(&o.nodes, "nodes", 3, "how many nodes")
 	fs.IntVar(&o.failover, "failover", 0, "measure publish gaps instead, in this many `ROUNDS` each")
+	fs.IntVar(&o.jobs, "jobs", 1, "scenarios to play at the same time")
 	fs.BoolVar(&o.again, "again", false, "play a scenario that only missed a time limit once more; what is lost or wrong fails at once")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directories and the logs")
 	fs.BoolVar(&o.verbose, "v", false, "say what is done")
@@ -74,6 +82,9 @@ func (o *options) validate() error {
 	if o.nodes < 1 || o.nodes > 9 {
 		return errors.New("-nodes must be 1 to 9")
 	}
+	if o.jobs < 1 {
+		return errors.New("-jobs must be at least 1")
+	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
@@ -81,7 +92,7 @@ func (o *options) validate() error {
 }
 
 func main() {
-	var o options
+	o := options{ports: new(nodes.Ports), out: os.Stdout}
 	o.addFlags(flag.CommandLine)
 	list := flag.Bool("list", false, "list the scenarios")
 	flag.Parse()
@@ -120,15 +131,16 @@ func run(ctx context.Context, o options) error {
 	if o.duration > 0 {
 		return soak(ctx, o, chosen)
 	}
+	errs := playAll(ctx, o, chosen)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	var failed []string
 	late := true
-	for _, s := range chosen {
-		if err := play(ctx, o, s, o.seed); err != nil {
-			failed = append(failed, s.name)
+	for i, err := range errs {
+		if err != nil {
+			failed = append(failed, chosen[i].name)
 			late = late && onlyLate(err)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 	if len(failed) == 0 {
@@ -179,6 +191,45 @@ func soak(ctx context.Context, o options, chosen []scenario) error {
 	return nil
 }
 
+// playAll plays scenarios, -jobs of them at the same time, and returns how each ended.
+// Those that take all of the machine come first, one by one.
+func playAll(ctx context.Context, o options, chosen []scenario) []error {
+	errs := make([]error, len(chosen))
+	slots := make(chan struct{}, o.jobs)
+	var reporting sync.Mutex
+	var playing sync.WaitGroup
+	for _, busy := range []bool{true, false} {
+		for i, s := range chosen {
+			if s.busy != busy {
+				continue
+			}
+			slots <- struct{}{}
+			playing.Go(func() {
+				defer func() { <-slots }()
+				if ctx.Err() != nil {
+					return
+				}
+				o := o
+				if o.jobs > 1 { // a report is printed in one piece
+					var report bytes.Buffer
+					defer func() {
+						reporting.Lock()
+						defer reporting.Unlock()
+						_, _ = report.WriteTo(os.Stdout) // as fmt.Print
+					}()
+					o.out = &report
+				}
+				errs[i] = play(ctx, o, s, o.seed)
+			})
+			if busy {
+				playing.Wait()
+			}
+		}
+	}
+	playing.Wait()
+	return errs
+}
+
 // play plays one scenario. With -again it plays one that was only late once more:
 // a machine that others use, too, misses time limits, but loses nothing.
 func play(ctx context.Context, o options, s scenario, seed uint64) error {
@@ -186,7 +237,7 @@ func play(ctx context.Context, o options, s scenario, seed uint64) error {
 	if !o.again || !onlyLate(err) || ctx.Err() != nil {
 		return err
 	}
-	fmt.Printf("%-18s only missed a time limit: it is played once more\n", s.name)
+	fmt.Fprintf(o.out, "%-18s only missed a time limit: it is played once more\n", s.name)
 	return attempt(ctx, o, s, seed)
 }
 
@@ -212,7 +263,7 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	o.seed = seed
 	began := time.Now()
 	report := func(result, text string) {
-		fmt.Printf("%-18s %-7s %5.1fs  %s\n", s.name, result, time.Since(began).Seconds(), text)
+		fmt.Fprintf(o.out, "%-18s %-7s %5.1fs  %s\n", s.name, result, time.Since(began).Seconds(), text)
 	}
 	if s.network && !o.inside {
 		err := enterNamespace(ctx, o, s)
@@ -234,12 +285,12 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	}
 	if err != nil {
 		report("FAILED", fmt.Sprintf("seed %d: %v", seed, err))
-		st.confess(os.Stdout)
+		st.confess(o.out)
 		return err
 	}
 	report("ok", st.summary())
 	if o.keep {
-		fmt.Printf("the data and the logs are in %s\n", dir)
+		fmt.Fprintf(o.out, "the data and the logs are in %s\n", dir)
 		return nil
 	}
 	return os.RemoveAll(dir)

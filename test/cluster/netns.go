@@ -39,7 +39,7 @@ func enterNamespace(ctx context.Context, o options, s scenario) error {
 		"-seed", strconv.FormatUint(o.seed, 10), "-producers", strconv.Itoa(o.producers), "-consumers", strconv.Itoa(o.consumers),
 		"-rate", strconv.Itoa(o.rate), "-min-acks", strconv.Itoa(o.minAcks), "-pause", o.pause.String(), "-nodes", strconv.Itoa(o.nodes),
 		"-keep="+strconv.FormatBool(o.keep), "-v="+strconv.FormatBool(o.verbose))
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, private
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = o.out, o.out, private
 	err = cmd.Run()
 	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitLate {
 		return &nodes.Late{Err: err}

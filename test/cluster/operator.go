@@ -76,7 +76,7 @@ func brokerctl(st *stage, args ...string) error {
 
 // grow starts one more node.
 func grow(st *stage) (*nodes.Node, error) {
-	at, err := nodes.Free(1)
+	at, err := st.o.ports.Free(1)
 	if err != nil {
 		return nil, err
 	}

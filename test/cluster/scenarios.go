@@ -13,6 +13,7 @@ type scenario struct {
 	name, about string
 	network     bool // the nodes are in namespaces of their own
 	graceful    bool // no publish may fail
+	busy        bool // takes all of the machine: nothing else is played meanwhile
 	long        bool // played in a soak, or when it is named
 	nodes       int  // 0: as many as -nodes says
 	setup       func(*stage, *nodes.Options) error
@@ -29,7 +30,7 @@ var scenarios = []scenario{
 	{name: "pause-leader", about: "SIGSTOP the leader of partition 0", run: pauseRole(partitionLeader)},
 	{name: "pause-controller", about: "SIGSTOP the leader of the metadata", run: pauseRole((*stage).controller)},
 	{name: "pause-long", about: "SIGSTOP a leader and a follower, for 10 s and for 30 s", long: true, run: pauseLong},
-	{name: "starved", about: "all nodes run late, as on a machine that has no time for them", run: playStarved},
+	{name: "starved", about: "all nodes run late, as on a machine that has no time for them", busy: true, run: playStarved},
 	{name: "cut-leader", about: "cut the leader of partition 0 off from all nodes", network: true, run: cutOff((*network).isolate)},
 	{name: "cut-one-way", about: "the leader of partition 0 hears all and is heard by nobody", network: true, run: cutOff((*network).mute)},
 	{name: "cut-deaf", about: "the leader of partition 0 is heard by all and hears nobody", network: true, run: cutOff((*network).deafen)},

@@ -69,7 +69,7 @@ func newStage(ctx context.Context, o options, s scenario, dir string) (*stage, e
 			return st, err
 		}
 		opts.Args = append(opts.Args, "--cluster-secret-file", secret)
-	} else if opts.Nodes, err = nodes.Free(n); err != nil {
+	} else if opts.Nodes, err = o.ports.Free(n); err != nil {
 		return st, err
 	}
 	if s.setup != nil {
@@ -151,7 +151,7 @@ func (st *stage) note(format string, args ...any) {
 	defer st.mu.Unlock()
 	st.did = append(st.did, fmt.Sprintf("%7.3fs %s", at.Seconds(), text))
 	if st.o.verbose {
-		fmt.Printf("  %7.3fs %s\n", at.Seconds(), text)
+		fmt.Fprintf(st.o.out, "  %7.3fs %s\n", at.Seconds(), text)
 	}
 }
 

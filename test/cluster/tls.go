@@ -148,7 +148,7 @@ func playTLS(st *stage) error {
 
 // turnedAway starts a node that must not become a member, and must be told why.
 func turnedAway(st *stage, why string) error {
-	at, err := nodes.Free(1)
+	at, err := st.o.ports.Free(1)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func asNSQD(args []string) error {
 	if err != nil || f.data == "" {
 		return errors.Join(errors.New("nsqd: wants "+nodesVariable+" and -data-path"), err)
 	}
-	at, err := nodes.Free(n)
+	at, err := new(nodes.Ports).Free(n)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ type victim struct {
 }
 
 func startVictim(ctx context.Context, o options) (*victim, error) {
-	at, err := nodes.Free(1)
+	at, err := new(nodes.Ports).Free(1)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ type options struct {
 	root string
 	only string
 	jobs int
+	part string
 	list bool
 }
 
@@ -42,6 +43,7 @@ func (o *options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.root, "root", ".", "`DIR` of the module")
 	fs.StringVar(&o.only, "only", "", "plant only mistakes whose name contains `TEXT`")
 	fs.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "mistakes to test at the same time")
+	fs.StringVar(&o.part, "part", "1/1", "`K/N`: plant the Kth of N parts of the mistakes")
 	fs.BoolVar(&o.list, "list", false, "print the names of the mistakes and plant none")
 }
 
@@ -60,14 +62,9 @@ func main() {
 
 // run plants the mistakes that were asked for and prints a line for each.
 func run(ctx context.Context, o options, out io.Writer) error {
-	var chosen []mistake
-	for _, m := range mistakes() {
-		if strings.Contains(m.name, o.only) {
-			chosen = append(chosen, m)
-		}
-	}
-	if len(chosen) == 0 {
-		return fmt.Errorf("no mistake has %q in its name", o.only)
+	chosen, err := o.choose(mistakes())
+	if err != nil {
+		return err
 	}
 	if o.list {
 		for _, m := range chosen {
@@ -98,6 +95,25 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	return summary(verdicts)
+}
+
+// choose returns the mistakes of the part and the name that were asked for. The parts
+// take turns in the list, so that each has some of every package.
+func (o *options) choose(all []mistake) ([]mistake, error) {
+	var k, n int
+	if _, err := fmt.Sscanf(o.part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
+		return nil, fmt.Errorf("-part %s: want K/N with K from 1 to N", o.part)
+	}
+	var chosen []mistake
+	for i, m := range all {
+		if i%n == k-1 && strings.Contains(m.name, o.only) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no mistake of part %s has %q in its name", o.part, o.only)
+	}
+	return chosen, nil
 }
 
 // summary returns an error unless every mistake was found.

@@ -53,6 +53,29 @@ func TestEveryRuleIsDropped(t *testing.T) {
 	}
 }
 
+func TestEveryMistakeIsOfOnePart(t *testing.T) {
+	parts := map[string]int{}
+	for _, part := range []string{"1/4", "2/4", "3/4", "4/4"} {
+		chosen, err := (&options{part: part}).choose(mistakes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range chosen {
+			parts[m.name]++
+		}
+	}
+	for _, m := range mistakes() {
+		if parts[m.name] != 1 {
+			t.Errorf("%q is in %d parts", m.name, parts[m.name])
+		}
+	}
+	for _, part := range []string{"", "0/4", "5/4", "1/0", "1"} {
+		if _, err := (&options{part: part}).choose(mistakes()); err == nil {
+			t.Errorf("part %q is taken", part)
+		}
+	}
+}
+
 // TestVerdicts runs the command on a module of its own: a mistake that a test
 // finds, one that none finds, and one that does not build.
 func TestVerdicts(t *testing.T) {

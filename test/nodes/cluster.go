@@ -159,19 +159,37 @@ const (
 	portTries  = 1000
 )
 
+// Ports gives out each port of this machine once, though the node that has it may be
+// down. Its methods are for any goroutine.
+type Ports struct {
+	mu    sync.Mutex
+	given map[int]bool
+}
+
 // Free finds loopback addresses for n nodes that nothing listens on.
-func Free(n int) ([]Addresses, error) {
+func (p *Ports) Free(n int) ([]Addresses, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var found []string
 	for range portTries {
 		if len(found) == 4*n {
 			break
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowestPort+rand.IntN(portCount)))
-		if err != nil {
-			continue // taken
+		port := lowestPort + rand.IntN(portCount)
+		if p.given[port] {
+			continue
 		}
-		defer l.Close() // all at the end, so that all differ
-		found = append(found, l.Addr().String())
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // another program has it
+		}
+		l.Close()
+		if p.given == nil {
+			p.given = map[int]bool{}
+		}
+		p.given[port] = true
+		found = append(found, address)
 	}
 	if len(found) < 4*n {
 		return nil, fmt.Errorf("no %d free ports from %d on", 4*n, lowestPort)

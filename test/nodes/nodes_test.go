@@ -30,7 +30,7 @@ func TestLinesOfSeveralWritersStayWhole(t *testing.T) {
 }
 
 func TestFreeAddressesDiffer(t *testing.T) {
-	all, err := Free(5)
+	all, err := new(Ports).Free(5)
 	if err != nil {
 		t.Fatal(err)
 	}
