@@ -39,7 +39,21 @@ compiler() {
 	apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev
 }
 
+# modules fetches what all modules need. A registry that fails once is asked again.
+modules() {
+	local dir try
+	for dir in . tools/lint tools/loadgen; do
+		for try in 1 2 3; do
+			(cd "$dir" && go mod download) && continue 2
+			echo "modules of $dir could not be fetched (try $try of 3)"
+			sleep $((10 * try))
+		done
+		return 1
+	done
+}
+
 step compiler compiler
+step modules modules
 step build make --no-print-directory build
 step tools make --no-print-directory install-tools
 step check make --no-print-directory check
