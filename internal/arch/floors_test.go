@@ -53,6 +53,7 @@ var floors = map[string]int{
 	"internal/nsqdfiles": 0, // what an nsqd leaves on disk
 	"internal/signal":    0, // for pkg, too
 	"internal/simtest":   1, // for the tests in test/sim
+	"internal/testrand":  0, // seeds of random tests
 
 	"cmd/brokerd":   6,
 	"cmd/brokerctl": 6,

@@ -187,7 +187,10 @@ func (t Topic) Whole() error {
 // Late says that what was waited for did not come in time, and what was seen last.
 type Late struct{ Err error }
 
+// Error implements error.
 func (l *Late) Error() string { return l.Err.Error() }
+
+// Unwrap returns what was seen last.
 func (l *Late) Unwrap() error { return l.Err }
 
 // Await asks until f returns nil or ctx ends; then the error is a Late.
