@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -32,6 +33,9 @@ workloads:
   publish   publish for a while; count acknowledged messages
   e2e       one producer and one consumer; latency from publish to receipt
   backlog   publish -messages, then one consumer takes them all
+  deferred  publish -messages due at random within -spread; how late they come
+  scrambled the same, but -consumers take and hold them all, and leave; how fast
+            another takes them then
   topics    make -topics topics; the broker's memory and CPU, idle
   limits    what this machine can do by itself; needs no broker
   bare      not a load but a broker with nothing in it: a node of the least
@@ -79,6 +83,7 @@ type settings struct {
 	timeout time.Duration
 	dir     string
 	noGroup bool
+	full    string
 
 	nsq       nsq.Config
 	replicas  int
@@ -112,9 +117,13 @@ func (s *settings) addFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.Window, "window", 10, "batches in flight on a connection")
 	fs.Float64Var(&o.Rate, "rate", 2000, "e2e: messages a second; 0: as many as go")
 	fs.IntVar(&o.Unconsumed, "unconsumed", 5000, "e2e at rate 0: most messages published and not received")
-	fs.IntVar(&o.Messages, "messages", 1000000, "backlog: how many")
+	fs.IntVar(&o.Messages, "messages", 1000000, "backlog, deferred, scrambled: how many")
+	fs.DurationVar(&o.Lead, "lead", 20*time.Second, "deferred, scrambled: the first is due so long after the start; must exceed publishing")
+	fs.DurationVar(&o.Spread, "spread", 10*time.Second, "deferred, scrambled: from the first that is due to the last")
+	fs.IntVar(&o.Consumers, "consumers", 500, "scrambled: connections that hold the messages")
+	fs.StringVar(&s.full, "full", "", "deferred, scrambled: run this shell `COMMAND` when all is there, before it is taken")
 	fs.DurationVar(&o.Settle, "settle", time.Second, "pause after filling or creating")
-	fs.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "backlog: longest drain")
+	fs.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "backlog, deferred, scrambled: longest drain")
 	fs.IntVar(&o.Topics, "topics", 1000, "topics: how many")
 	fs.IntVar(&o.Concurrency, "concurrency", 8, "topics: requests at a time")
 }
@@ -149,6 +158,9 @@ func (s *settings) complete() error {
 		return fmt.Errorf("-size must be at least %d; -batch, -window and -producers at least 1", body.MinSize)
 	}
 	o.Group = !s.noGroup
+	if s.full != "" {
+		o.Full = func() error { return exec.Command("sh", "-c", s.full).Run() }
+	}
 	if o.Topic == "" {
 		o.Topic = fmt.Sprintf("lg_%d_%d", time.Now().UnixMilli(), os.Getpid())
 	}
@@ -223,6 +235,10 @@ func run(workload string, args []string, rec *record) error {
 		f = load.EndToEnd
 	case "backlog":
 		f = load.Backlog
+	case "deferred":
+		f = load.Deferred
+	case "scrambled":
+		f = load.Scrambled
 	case "topics":
 		f = load.Topics
 	default:

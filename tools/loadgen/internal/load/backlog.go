@@ -14,7 +14,8 @@ import (
 func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 	r := &Result{Workload: "backlog", Size: o.Size, Batch: o.Batch, Window: o.Window}
 	o.Group = true
-	n := o.Messages / o.Batch * o.Batch
+	o.Messages = o.Messages / o.Batch * o.Batch
+	n := o.Messages
 	err := withTopic(ctx, d, &o, func() error {
 		var on atomic.Bool
 		p, err := newProducer(ctx, d, &o, 0, &on)
@@ -33,48 +34,13 @@ func Backlog(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 		}
 		time.Sleep(o.Settle)
 
-		m, err := startMeters(o.Pids)
-		if err != nil {
-			return err
-		}
-		var seen body.Seen
-		seen.Add(uint64(n - 1)) // makes room
-		seen = body.Seen{}
-		t0 := clock()
-		var t1 int64
 		c, err := d.Consumer(ctx, o.Topic)
 		if err != nil {
 			return err
 		}
-		cctx, cancel := context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-		err = c.Run(cctx, func(b []byte) error {
-			h, err := body.Check(b, o.Size)
-			if err != nil {
-				return err
-			}
-			if h.Seq >= uint64(n) {
-				return fmt.Errorf("sequence number %d was never sent", h.Seq)
-			}
-			if seen.Add(h.Seq) && seen.Unique == int64(n) {
-				t1 = clock()
-				cancel()
-			}
-			return nil
-		})
-		if e := m.stop(r, seen.Unique); err == nil {
-			err = e
-		}
-		c.Close()
-		if err != nil {
+		if err := drain(ctx, o, c, r, func(body.Header) {}); err != nil {
 			return err
 		}
-		if t1 == 0 {
-			t1 = clock() // ran out of time: the rate is of what came
-		}
-		r.rate(seen.Unique, t1-t0)
-		r.Received, r.Dups, r.Reordered = seen.Unique, seen.Dups, seen.Order
-		r.Lost = int64(n) - seen.Unique
 		r.Unacked = backlogAfter(ctx, d, o.Topic)
 		return nil
 	})

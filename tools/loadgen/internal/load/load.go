@@ -36,6 +36,11 @@ type Options struct {
 	Settle   time.Duration // pause after filling or creating
 	Timeout  time.Duration // the longest a drain may take
 
+	Lead      time.Duration // until the first deferred message is due
+	Spread    time.Duration // from the first that is due to the last
+	Consumers int           // that hold messages and leave
+	Full      func() error  // is called once all is there, before it is taken; nil: nothing is
+
 	Topics      int
 	Concurrency int
 }
@@ -69,6 +74,7 @@ type Result struct {
 	Ack       *Latency `json:"ack,omitempty"`        // publish to acknowledgement, of one message or batch
 	EndToEnd  *Latency `json:"end_to_end,omitempty"` // publish to receipt
 	FromSched *Latency `json:"from_sched,omitempty"` // the moment it was due to be published, to receipt
+	Late      *Latency `json:"late,omitempty"`       // the moment that a deferred message was due, to receipt
 
 	Published int64 `json:"published"` // acknowledged, over the whole run
 	Received  int64 `json:"received,omitempty"`

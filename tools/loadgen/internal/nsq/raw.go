@@ -76,8 +76,29 @@ func (p *rawPublisher) Publish(body []byte) error {
 	return p.c.expectOK()
 }
 
+func (p *rawPublisher) dpub(body []byte, delay time.Duration) {
+	p.head = append(append(append(p.head[:0], "DPUB "...), p.topic...), ' ')
+	p.head = append(strconv.AppendInt(p.head, delay.Milliseconds(), 10), '\n')
+	p.c.w.Write(p.head)
+	p.c.writeLen(len(body))
+	p.c.w.Write(body)
+}
+
+// SendDeferred is Send of one message that is to be delivered after a delay.
+func (p *rawPublisher) SendDeferred(body []byte, delay time.Duration, acked func(error)) error {
+	return p.write(func() { p.dpub(body, delay) }, acked)
+}
+
 // Send implements broker.Publisher.
 func (p *rawPublisher) Send(bodies [][]byte, acked func(error)) error {
+	if len(bodies) == 1 {
+		return p.write(func() { p.pub(bodies[0]) }, acked)
+	}
+	return p.write(func() { p.mpub(bodies) }, acked)
+}
+
+// write writes one command that is answered with acked.
+func (p *rawPublisher) write(command func(), acked func(error)) error {
 	if p.pending == nil {
 		p.pending = make(chan func(error), inFlight)
 		p.done = make(chan struct{})
@@ -90,11 +111,7 @@ func (p *rawPublisher) Send(bodies [][]byte, acked func(error)) error {
 	}
 	p.wmu.Lock()
 	defer p.wmu.Unlock()
-	if len(bodies) == 1 {
-		p.pub(bodies[0])
-	} else {
-		p.mpub(bodies)
-	}
+	command()
 	return p.c.w.Flush()
 }
 
@@ -207,7 +224,11 @@ func (k *rawConsumer) Run(ctx context.Context, handle func([]byte) error) error 
 		buf = data
 		switch {
 		case typ == frameMessage && len(data) >= 26:
-			if err := handle(data[26:]); err != nil {
+			err := handle(data[26:])
+			if err == broker.ErrKeep {
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			copy(fin[4:20], data[10:26])

@@ -1,0 +1,220 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/tools/loadgen/internal/body"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
+)
+
+// deferrer is what a Publisher has to be for Deferred.
+type deferrer interface {
+	// SendDeferred is Send of one message that is to be delivered after a delay.
+	SendDeferred(body []byte, delay time.Duration, acked func(error)) error
+}
+
+// Deferred publishes messages that are due at random moments of an interval, and
+// measures how late one consumer gets them. Each body carries the moment at which it
+// is due where others carry the one at which it was sent.
+func Deferred(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
+	r := &Result{Workload: "deferred", Size: o.Size, Window: o.Window * o.Batch}
+	o.Group = true
+	err := withTopic(ctx, d, &o, func() error {
+		var on atomic.Bool
+		p, err := newProducer(ctx, d, &o, 0, &on)
+		if err != nil {
+			return err
+		}
+		t := clock()
+		start := t + int64(o.Lead)
+		p.runDeferred(o, start)
+		r.FillPerSec = float64(o.Messages) / (float64(clock()-t) / 1e9)
+		p.pub.Close()
+		if err := p.failed(); err != nil {
+			return err
+		}
+		if r.Published = p.acked.Load(); r.Published != int64(o.Messages) {
+			return fmt.Errorf("%d of %d acknowledged", r.Published, o.Messages)
+		}
+		rest := time.Duration(start - clock())
+		if rest < 0 {
+			return fmt.Errorf("publishing took %v longer than -lead", -rest)
+		}
+		if err := o.full(); err != nil {
+			return err
+		}
+		c, err := d.Consumer(ctx, o.Topic)
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(start - clock()))
+		late := newHist()
+		err = drain(ctx, o, c, r, func(h body.Header) { record(late, clock()-h.SentNs) })
+		r.Late = latency(late)
+		if err != nil {
+			return err
+		}
+		r.Unacked = backlogAfter(ctx, d, o.Topic)
+		return nil
+	})
+	return r, err
+}
+
+// runDeferred publishes the messages, each to be due in the interval that begins at
+// start.
+func (p *producer) runDeferred(o Options, start int64) {
+	pub, ok := p.pub.(deferrer)
+	if !ok {
+		p.fail(errors.New("this driver cannot defer messages"))
+		return
+	}
+	window := o.Window * o.Batch
+	free := p.buffers(window, 1)
+	random := rand.New(rand.NewSource(1))
+	for p.seq < uint64(o.Messages) {
+		bb := <-free
+		if p.err.Load() != nil {
+			return
+		}
+		due := start + random.Int63n(int64(o.Spread)+1)
+		body.Fill(bb.bodies[0], body.Header{Sender: p.id, Seq: p.seq, SentNs: due})
+		p.seq++
+		if err := pub.SendDeferred(bb.bodies[0], time.Duration(due-clock()), bb.ack); err != nil {
+			p.fail(err)
+			return
+		}
+	}
+	if err := collect(free, window); err != nil {
+		p.fail(err)
+	}
+}
+
+// Scrambled publishes messages that are due at random moments, so that they are taken
+// in another order than they lie in the log, and lets many consumers hold all of them
+// in flight. Then it ends these, and measures one consumer that takes them all.
+func Scrambled(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
+	r := &Result{Workload: "scrambled", Size: o.Size, Window: o.Window * o.Batch}
+	o.Group = true
+	err := withTopic(ctx, d, &o, func() error {
+		var on atomic.Bool
+		p, err := newProducer(ctx, d, &o, 0, &on)
+		if err != nil {
+			return err
+		}
+		fill := func() error {
+			t := clock()
+			p.runDeferred(o, t+int64(o.Lead))
+			r.FillPerSec = float64(o.Messages) / (float64(clock()-t) / 1e9)
+			p.pub.Close()
+			r.Published = p.acked.Load()
+			return p.failed()
+		}
+		if err := hold(ctx, d, o, fill); err != nil {
+			return err
+		}
+		time.Sleep(o.Settle)
+		if err := o.full(); err != nil {
+			return err
+		}
+		c, err := d.Consumer(ctx, o.Topic)
+		if err != nil {
+			return err
+		}
+		if err := drain(ctx, o, c, r, func(body.Header) {}); err != nil {
+			return err
+		}
+		r.Unacked = backlogAfter(ctx, d, o.Topic)
+		return nil
+	})
+	return r, err
+}
+
+// hold has -consumers take all the messages that fill publishes, and answer none.
+func hold(ctx context.Context, d broker.Driver, o Options, fill func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	var got atomic.Int64
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for range o.Consumers {
+		c, err := d.Consumer(ctx, o.Topic)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			defer c.Close()
+			_ = c.Run(ctx, func([]byte) error {
+				if got.Add(1) == int64(o.Messages) {
+					cancel()
+				}
+				return broker.ErrKeep
+			})
+		})
+	}
+	if err := fill(); err != nil {
+		return err
+	}
+	wg.Wait()
+	if n := got.Load(); n < int64(o.Messages) {
+		return fmt.Errorf("%d of %d messages in flight: -consumers times the RDY count must be more", n, o.Messages)
+	}
+	return nil
+}
+
+// full has the caller do what it wants done when all is there.
+func (o *Options) full() error {
+	if o.Full == nil {
+		return nil
+	}
+	return o.Full()
+}
+
+// drain measures a consumer that takes all the messages.
+func drain(ctx context.Context, o Options, c broker.Consumer, r *Result, each func(body.Header)) error {
+	n := o.Messages
+	m, err := startMeters(o.Pids)
+	if err != nil {
+		return err
+	}
+	var seen body.Seen
+	seen.Add(uint64(n - 1)) // makes room
+	seen = body.Seen{}
+	t0, t1 := clock(), int64(0)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	err = c.Run(ctx, func(b []byte) error {
+		h, err := body.Check(b, o.Size)
+		if err != nil {
+			return err
+		}
+		if h.Seq >= uint64(n) {
+			return fmt.Errorf("sequence number %d was never sent", h.Seq)
+		}
+		if !seen.Add(h.Seq) {
+			return nil
+		}
+		each(h)
+		if seen.Unique == int64(n) {
+			t1 = clock()
+			cancel()
+		}
+		return nil
+	})
+	if e := m.stop(r, seen.Unique); err == nil {
+		err = e
+	}
+	c.Close()
+	if t1 == 0 {
+		t1 = clock() // ran out of time: the rate is of what came
+	}
+	r.rate(seen.Unique, t1-t0)
+	r.Received, r.Dups, r.Reordered = seen.Unique, seen.Dups, seen.Order
+	r.Lost = int64(n) - seen.Unique
+	return err
+}
