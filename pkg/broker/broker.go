@@ -113,6 +113,9 @@ func (o Options) withDefaults() Options {
 	if o.Log.Buffers == nil {
 		o.Log.Buffers = commitlog.NewBuffers()
 	}
+	if o.Log.Cache == nil {
+		o.Log.Cache = commitlog.NewCache(o.Memory)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -147,6 +147,7 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 		full = nil // it takes nothing of the disk
 		lo.SegmentBytes = min(n.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
 		lo.TailBytes, lo.FillBytes = -1, -1 // it is in memory as it is
+		lo.Cache = nil
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
 		FS: h.fs, Dir: n.dirs.partition(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Wall: n.o.WallClock, Full: full, Failed: n.fail,

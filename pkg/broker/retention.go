@@ -29,6 +29,7 @@ func (r retention) all() {
 		r.one(h, hp, now, moment)
 		hp.rest()
 	})
+	r.b.o.Log.Cache.Sweep()
 	r.settle()
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -15,9 +16,9 @@ import (
 const testDir = "data/topic/0"
 
 // smallOptions make segments and index distances small, so that a short test
-// sees many of them.
+// sees many of them. What is cached is evicted soon.
 func smallOptions() Options {
-	return Options{SegmentBytes: 1024, IndexBytes: 128, TailBytes: 512, FillBytes: -1}
+	return Options{SegmentBytes: 1024, IndexBytes: 128, TailBytes: 512, FillBytes: -1, Cache: NewCache(limit.NewMemory(16 << 10))}
 }
 
 func mustOpen(t testing.TB, fsys vfs.FS, o Options) (*Log, Recovery) {

@@ -346,6 +346,7 @@ func (l *Log) Close() error {
 		err = l.checkpointSerial(l.Start())
 	}
 	l.tail.drop()
+	l.opts.Cache.dropLog(l, seq.MaxOffset+1)
 	l.note.close()
 	return err
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// Buffers lends read buffers. Logs that share it share memory; nil: one of the
 	// log's own.
 	Buffers *Buffers
+	// Cache keeps what is read out of order, for the readers of all logs that share
+	// it. nil: nothing is kept.
+	Cache *Cache
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // readAhead is how much a Reader reads at once from disk.
@@ -34,9 +35,9 @@ func (p *Buffers) put(b []byte) {
 	}
 }
 
-// Reader reads a log, best in order. It costs little while it stays close to the
-// log's end, where all comes from memory; behind that it holds a buffer and a
-// file until Release. It is not for concurrent use, and works on after the log
+// Reader reads a log. It costs little while it stays close to the log's end, where
+// all comes from memory; behind that it holds a buffer and a file until Release.
+// In order it reads ahead; what it jumps to goes into the log's Cache. It is not for concurrent use, and works on after the log
 // was closed as far as files are there.
 type Reader struct {
 	log         *Log
@@ -44,7 +45,9 @@ type Reader struct {
 	scan        scanner
 	truncations uint64 // of the log when the buffer was filled
 	next        seq.Offset
-	nextAt      int64 // where the batch that begins with next lies in seg
+	nextAt      int64      // where the batch that begins with next lies in seg
+	piece       *piece     // that was read from last; nil: none
+	order       seq.Offset // where the last batch ended: a reader that goes on in order wants it next
 }
 
 // NewReader returns a reader. It holds nothing yet.
@@ -60,7 +63,7 @@ func (r *Reader) Release() {
 	if r.scan.buf != nil {
 		r.log.opts.Buffers.put(r.scan.buf)
 	}
-	r.scan = scanner{}
+	r.scan, r.piece = scanner{}, nil
 }
 
 // Batch returns the batch that contains off. Its bytes are valid until the next
@@ -72,11 +75,15 @@ func (r *Reader) Batch(off seq.Offset) (Batch, error) {
 	if off >= r.log.CommittedEnd() {
 		return Batch{}, ErrBeyondCommitted
 	}
-	return r.batch(off)
+	return r.read(off, r.log.opts.Cache)
 }
 
-// batch is Batch without regard to the committed end.
-func (r *Reader) batch(off seq.Offset) (Batch, error) {
+// batch is Batch without regard to the committed end, past the cache.
+func (r *Reader) batch(off seq.Offset) (Batch, error) { return r.read(off, nil) }
+
+// read returns the batch that contains off: from the tail, from a cache if there is
+// one, or from disk.
+func (r *Reader) read(off seq.Offset, cache *Cache) (Batch, error) {
 	if start := r.log.Start(); off < start {
 		return Batch{}, &BelowStartError{Start: start}
 	}
@@ -90,6 +97,77 @@ func (r *Reader) batch(off seq.Offset) (Batch, error) {
 		r.Release()
 		r.truncations = now
 	}
+	b, ok := r.kept(off, cache)
+	if !ok {
+		var err error
+		if b, err = r.fromDisk(off); err != nil {
+			return Batch{}, err
+		}
+	}
+	r.order = b.End()
+	return b, nil
+}
+
+// kept returns the batch that contains off if the cache has it, or should: a reader
+// that jumps there has it read into the cache.
+func (r *Reader) kept(off seq.Offset, cache *Cache) (Batch, bool) {
+	if cache == nil || r.ahead(off) {
+		return Batch{}, false
+	}
+	if r.piece == nil || !r.piece.holds(off) {
+		p := cache.find(r.log, r.truncations, off)
+		if p == nil && off != r.order {
+			if p = r.load(off); p != nil {
+				cache.add(p, r.truncations)
+			}
+		}
+		r.piece = p
+	}
+	if r.piece == nil {
+		return Batch{}, false
+	}
+	return r.piece.batch(off), true
+}
+
+// ahead says whether off begins the next batch, and has been read with the last one.
+func (r *Reader) ahead(off seq.Offset) bool {
+	return r.nextAt != 0 && r.next == off && r.nextAt >= r.scan.off && r.nextAt < r.scan.off+int64(len(r.scan.buf))
+}
+
+// load reads the piece of the log that holds off. It answers nil where that cannot be
+// read or is damaged in any way: whoever reads batch by batch finds out.
+func (r *Reader) load(off seq.Offset) *piece {
+	if r.enter(off) != nil {
+		return nil
+	}
+	if _, lost := r.seg.lost(off); lost {
+		return nil
+	}
+	entries, err := r.seg.entries(r.log.fs, r.log.opts.IndexBytes)
+	if err != nil {
+		return nil
+	}
+	from, to := indexEntry{offset: r.seg.base, position: segmentHeadBytes}, r.scan.size
+	i := sort.Search(len(entries), func(i int) bool { return entries[i].offset > off })
+	if i > 0 {
+		from = entries[i-1]
+	}
+	if i < len(entries) {
+		to = min(to, entries[i].position)
+	}
+	raw := make([]byte, max(0, to-from.position))
+	if vfs.ReadFull(r.scan.file, raw, from.position) != nil {
+		return nil
+	}
+	p, ok := newPiece(r.log, raw, r.seg.position(from.position), from.offset)
+	if !ok || !p.holds(off) {
+		return nil
+	}
+	return p
+}
+
+// fromDisk reads the batch that contains off.
+func (r *Reader) fromDisk(off seq.Offset) (Batch, error) {
 	if err := r.enter(off); err != nil {
 		return Batch{}, err
 	}

@@ -73,6 +73,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 		l.tail.drop()
 	}
 	l.wmu.Unlock()
+	l.opts.Cache.dropLog(l, start)
 	for _, s := range view[:n] {
 		if err := s.remove(l.fs); err != nil {
 			return dropped, err

@@ -30,6 +30,7 @@ const (
 	Answers                // answers over HTTP, and messages that are looked at
 	Forwards               // publishes on their way to another node, or waiting for a leader
 	Ephemeral              // messages of ephemeral topics
+	Reads                  // what was read of logs out of order, kept for who wants more of it
 	Connections            // connections as such, their TLS and their compression
 	// UseCount is the number of uses, for tables.
 	UseCount
@@ -40,7 +41,7 @@ var uses = [UseCount]struct {
 	quarters int64 // of the budget that the use may have
 }{
 	Bodies: {"bodies", 4}, Answers: {"answers", 2}, Forwards: {"forwards", 2},
-	Ephemeral: {"ephemeral", 1}, Connections: {"connections", 2},
+	Ephemeral: {"ephemeral", 1}, Reads: {"reads", 1}, Connections: {"connections", 2},
 }
 
 // bulkQuarters is what shares that are not small may bring the whole budget to.
@@ -60,6 +61,7 @@ type Memory struct {
 	mu    sync.Mutex // guards what follows
 	state MemoryUsage
 	lines [2 * UseCount]line
+	waits []func() // see OnWait
 }
 
 // line is the claims of one use and size that wait, in order.
@@ -113,6 +115,17 @@ func (m *Memory) waitingLocked() (n int) {
 		n += len(l)
 	}
 	return n
+}
+
+// OnWait has f called whenever there is no room for a use other than Reads: it gives
+// back what is held only to be quicker. It must not take memory.
+func (m *Memory) OnWait(f func()) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits = append(m.waits, f)
 }
 
 // Share returns an empty share of the budget.
@@ -171,6 +184,7 @@ func (m *Memory) take(ctx context.Context, use Use, n int64, small bool) error {
 	m.state.Waited++
 	m.grantLocked() // something may have been given back since
 	m.mu.Unlock()
+	m.reclaim()
 	timer := time.NewTimer(MemoryWait)
 	defer timer.Stop()
 	select {
@@ -180,6 +194,16 @@ func (m *Memory) take(ctx context.Context, use Use, n int64, small bool) error {
 	case <-ctx.Done():
 	}
 	return m.withdraw(c, small)
+}
+
+// reclaim has all given back that is held only to be quicker.
+func (m *Memory) reclaim() {
+	m.mu.Lock()
+	waits := m.waits
+	m.mu.Unlock()
+	for _, f := range waits {
+		f()
+	}
 }
 
 // withdraw ends the waiting of a claim, unless it was granted at the last moment.
@@ -246,7 +270,15 @@ func (s *Share) Take(ctx context.Context, n int) error {
 
 // Try takes n bytes more, or reports that there is no room now.
 func (s *Share) Try(n int) bool {
-	if s.of != nil && n > 0 && !s.of.try(s.use, int64(n), s.small(n)) {
+	if s.of == nil || n <= 0 || s.of.try(s.use, int64(n), s.small(n)) {
+		s.held += int64(n)
+		return true
+	}
+	if s.use == Reads {
+		return false
+	}
+	s.of.reclaim()
+	if !s.of.try(s.use, int64(n), s.small(n)) {
 		return false
 	}
 	s.held += int64(n)

@@ -49,7 +49,7 @@ func TestBigSharesLeaveAQuarterToSmallOnes(t *testing.T) {
 }
 
 func TestEachUseHasItsPartOfTheBudget(t *testing.T) {
-	for use, quarters := range map[Use]int{Bodies: 3, Answers: 2, Connections: 2, Forwards: 2, Ephemeral: 1} {
+	for use, quarters := range map[Use]int{Bodies: 3, Answers: 2, Connections: 2, Forwards: 2, Ephemeral: 1, Reads: 1} {
 		m := NewMemory(testBudget)
 		s, small := m.Share(use), m.Share(use)
 		if !s.Try(quarters<<20) || s.Try(1) {
@@ -208,5 +208,30 @@ func TestMemoryAddsUpUnderConcurrentUse(t *testing.T) {
 	running.Wait()
 	if u := m.Usage(); u.Used != 0 || u.Waiting != 0 || u.Uses != ([UseCount]int64{}) {
 		t.Errorf("%+v", u)
+	}
+}
+
+func TestWhatIsHeldToBeQuickerGoesFirst(t *testing.T) {
+	m := NewMemory(testBudget)
+	cached := m.Share(Reads)
+	m.OnWait(cached.Close)
+	fill := func() {
+		t.Helper()
+		if !cached.Try(1 << 20) {
+			t.Fatal("a quarter is refused")
+		}
+		if cached.Try(1) || cached.Held() != 1<<20 {
+			t.Fatal("what is cached grows at its own cost")
+		}
+	}
+	fill()
+	s := m.Share(Bodies)
+	if !s.Try(3<<20) || cached.Held() != 0 {
+		t.Errorf("%d cached bytes are in the way of a Try", cached.Held())
+	}
+	s.Close()
+	fill()
+	if err := s.Take(t.Context(), 3<<20); err != nil || cached.Held() != 0 {
+		t.Errorf("%d cached bytes are in the way of a Take: %v", cached.Held(), err)
 	}
 }

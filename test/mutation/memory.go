@@ -28,5 +28,35 @@ func memoryMistakes() []mistake {
 			old: "share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.limits.MaxMessage))", with: "share.Take(r.Context(), 0)",
 			tests: []string{"./pkg/admin"}, run: "TestListsAndPeeks",
 		},
+		{
+			name: "what is held to be quicker stays when somebody waits", file: "pkg/limit/memory.go",
+			old: "m.grantLocked() // something may have been given back since\n\tm.mu.Unlock()\n\tm.reclaim()", with: "m.grantLocked()\n\tm.mu.Unlock()",
+			tests: []string{"./pkg/limit"}, run: "TestWhatIsHeldToBeQuicker",
+		},
+		{
+			name: "what was cut off is read from the cache", file: "pkg/commitlog/cache.go",
+			old: "if s == nil || s.truncations == truncations {", with: "if s == nil || truncations < 1<<40 {",
+			tests: []string{"./pkg/commitlog"}, run: "TestWhatWasCutOff",
+		},
+		{
+			name: "the cache keeps what retention drops", file: "pkg/commitlog/retain.go",
+			old: "\tl.opts.Cache.dropLog(l, start)\n", with: "",
+			tests: []string{"./pkg/commitlog"}, run: "TestWhatRetentionDrops",
+		},
+		{
+			name: "the cache keeps what nobody uses", file: "pkg/commitlog/cache.go",
+			old: "if p.used+1 < c.round {", with: "if p.used+1 < c.round-1<<20 {",
+			tests: []string{"./pkg/commitlog"}, run: "TestTheCacheGivesItsMemoryBack",
+		},
+		{
+			name: "the cache goes on taking memory while somebody waits", file: "pkg/commitlog/cache.go",
+			old: "memory.OnWait(c.Drop)", with: "memory.OnWait(func() {})",
+			tests: []string{"./pkg/commitlog"}, run: "TestTheCacheGivesItsMemoryBack",
+		},
+		{
+			name: "a jump is trusted without a checksum", file: "pkg/commitlog/cache.go",
+			old: "b, err := Decode(raw)\n\t\tif err != nil || b.First() != p.end {", with: "n, err := batchSize(raw)\n\t\tif err != nil {\n\t\t\treturn nil, false\n\t\t}\n\t\tb := Batch{raw: raw[:n]}\n\t\tif b.First() != p.end {",
+			tests: []string{"./pkg/commitlog"}, run: "TestDamageIsFound",
+		},
 	}
 }

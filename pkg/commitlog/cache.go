@@ -1,0 +1,212 @@
+package commitlog
+
+import (
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Cache keeps pieces of logs, read and checked, for readers that jump about: of a
+// piece that is there nothing is read or checked again, whatever is wanted of it and
+// in which order. Readers that go on in order do not fill it. It takes memory of a
+// budget, drops pieces at random where that has no more, and all of them when
+// somebody waits for memory. Its methods may be called by many goroutines; a nil one
+// keeps nothing.
+type Cache struct {
+	memory *limit.Memory
+
+	mu      sync.Mutex // guards what follows
+	share   limit.Share
+	shelves map[*Log]*shelf
+	all     []*piece // in no order
+	round   uint64   // of Sweep
+	dice    uint64
+}
+
+// shelf holds the pieces of one log as it was between two truncations.
+type shelf struct {
+	truncations uint64
+	pieces      []*piece // by first
+}
+
+// piece is a stretch of a log, from an entry of its index to the next.
+type piece struct {
+	log     *Log
+	first   seq.Offset
+	end     seq.Offset
+	firsts  []seq.Offset // of the batches
+	batches []Batch
+	bytes   int    // of memory
+	used    uint64 // the round in which it was wanted last; guarded by the cache's mu
+	place   int    // in Cache.all; guarded by the cache's mu
+}
+
+const (
+	pieceOverhead = 256 // of memory, beside the bytes and batches of a piece
+	batchOverhead = 128 // of memory, for a batch of a piece
+)
+
+// NewCache returns an empty cache that takes its memory of a budget.
+func NewCache(memory *limit.Memory) *Cache {
+	c := &Cache{memory: memory, share: memory.Share(limit.Reads), shelves: map[*Log]*shelf{}}
+	memory.OnWait(c.Drop)
+	return c
+}
+
+// Sweep drops the pieces that nobody has wanted since the last Sweep but one.
+func (c *Cache) Sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range slices.Clone(c.all) {
+		if p.used+1 < c.round {
+			c.removeLocked(p)
+		}
+	}
+	c.round++
+}
+
+// Drop drops all pieces.
+func (c *Cache) Drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shelves, c.all = map[*Log]*shelf{}, nil
+	c.share.Close()
+}
+
+// dropLog drops the pieces of a log that end at or below an offset.
+func (c *Cache) dropLog(l *Log, end seq.Offset) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shelves[l]
+	if s == nil {
+		return
+	}
+	for _, p := range slices.Clone(s.pieces) {
+		if p.end <= end {
+			c.removeLocked(p)
+		}
+	}
+}
+
+// find returns the piece that holds an offset of a log after so many truncations, or
+// nil.
+func (c *Cache) find(l *Log, truncations uint64, off seq.Offset) *piece {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shelfLocked(l, truncations)
+	if s == nil {
+		return nil
+	}
+	i := s.after(off) - 1
+	if i < 0 || !s.pieces[i].holds(off) {
+		return nil
+	}
+	s.pieces[i].used = c.round
+	return s.pieces[i]
+}
+
+// add keeps a piece of a log that was read after so many truncations, if there is
+// memory for it.
+func (c *Cache) add(p *piece, truncations uint64) {
+	if c.memory.Pressed() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shelfLocked(p.log, truncations)
+	if s != nil {
+		if i := s.after(p.first) - 1; i >= 0 && s.pieces[i].first == p.first {
+			c.removeLocked(s.pieces[i]) // another reader's, or from when the log was shorter
+		}
+	}
+	for !c.share.Try(p.bytes) {
+		if len(c.all) == 0 {
+			return
+		}
+		c.removeLocked(c.all[c.randomLocked(len(c.all))])
+	}
+	if s = c.shelves[p.log]; s == nil {
+		s = &shelf{truncations: truncations}
+		c.shelves[p.log] = s
+	}
+	s.pieces = slices.Insert(s.pieces, s.after(p.first), p)
+	p.used, p.place = c.round, len(c.all)
+	c.all = append(c.all, p)
+}
+
+// shelfLocked returns the pieces of a log after so many truncations, or nil. What is
+// there of the log as it was before goes.
+func (c *Cache) shelfLocked(l *Log, truncations uint64) *shelf {
+	s := c.shelves[l]
+	if s == nil || s.truncations == truncations {
+		return s
+	}
+	for _, p := range slices.Clone(s.pieces) {
+		c.removeLocked(p)
+	}
+	return nil
+}
+
+func (c *Cache) removeLocked(p *piece) {
+	s := c.shelves[p.log]
+	i := s.after(p.first) - 1
+	s.pieces = slices.Delete(s.pieces, i, i+1)
+	if len(s.pieces) == 0 {
+		delete(c.shelves, p.log)
+	}
+	last := c.all[len(c.all)-1]
+	c.all[p.place], last.place = last, p.place
+	c.all[len(c.all)-1] = nil
+	c.all = c.all[:len(c.all)-1]
+	c.share.Give(p.bytes)
+}
+
+// randomLocked returns a number below n. It need not be a good one: what matters is
+// that going through a log that does not fit, again and again, finds some of it.
+func (c *Cache) randomLocked(n int) int {
+	c.dice = c.dice*6364136223846793005 + 1442695040888963407
+	return int(c.dice >> 33 % uint64(n)) //nolint:gosec // below n
+}
+
+// after returns how many pieces begin at or before an offset.
+func (s *shelf) after(off seq.Offset) int {
+	return sort.Search(len(s.pieces), func(i int) bool { return s.pieces[i].first > off })
+}
+
+func (p *piece) holds(off seq.Offset) bool { return off >= p.first && off < p.end }
+
+// batch returns the batch that contains an offset that the piece holds.
+func (p *piece) batch(off seq.Offset) Batch {
+	i, found := slices.BinarySearch(p.firsts, off)
+	if !found {
+		i--
+	}
+	return p.batches[i]
+}
+
+// newPiece checks the batches that raw, read at a position in the virtual log,
+// consists of, the first of which has to begin at first. Without raw being exactly
+// that it answers false.
+func newPiece(l *Log, raw []byte, position int64, first seq.Offset) (*piece, bool) {
+	p := &piece{log: l, first: first, end: first, bytes: cap(raw) + pieceOverhead}
+	for len(raw) > 0 {
+		b, err := Decode(raw)
+		if err != nil || b.First() != p.end {
+			return nil, false
+		}
+		b.position = position
+		b.mark()
+		p.firsts, p.batches = append(p.firsts, b.First()), append(p.batches, b)
+		p.bytes += batchOverhead + 4*len(b.marks)
+		p.end = b.End()
+		position += int64(b.Size())
+		raw = raw[b.Size():]
+	}
+	return p, len(p.batches) > 0
+}
