@@ -1,6 +1,11 @@
 package channel
 
-import "github.com/brokerd/brokerd/pkg/seq"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
 
 // ledger keeps the places of all offsets and the counts of them. Its methods
 // are the steps that State's are made of.
@@ -133,20 +138,31 @@ func (l *ledger) settle() {
 	l.cursor = max(l.cursor, l.floor)
 }
 
-// promote makes the deferred messages ready that are due.
+// promote makes the deferred messages ready that are due, and those that have fallen
+// due before.
 func (l *ledger) promote(now int64) {
-	if l.deferred == 0 {
-		return
-	}
-	for {
+	for l.deferred > 0 {
 		e, ok := l.t.earliest(&l.t.deferrals)
 		if !ok || e.at > now {
-			return
+			break
 		}
-		l.leave(e.slot)
-		l.enqueue(e.slot)
+		l.fall(e.slot)
 		l.revision++
 	}
+	if l.t == nil || len(l.t.fallen) == 0 {
+		return
+	}
+	slices.SortFunc(l.t.fallen, func(a, b cell) int { return cmp.Compare(a.offset, b.offset) })
+	for _, c := range l.t.fallen {
+		l.enqueue(c.slot)
+	}
+	l.t.fallen = l.t.fallen[:0]
+}
+
+// fall takes a message out of its place that promote will make ready.
+func (l *ledger) fall(slot int32) {
+	l.leave(slot)
+	l.t.fallen = append(l.t.fallen, cell{l.t.slots[slot].offset, slot})
 }
 
 func (l *ledger) firstReady(end seq.Offset) (int32, bool) {

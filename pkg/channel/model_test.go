@@ -60,11 +60,18 @@ func (m *model) offsets(state MessageState) []seq.Offset {
 }
 
 func (m *model) promote(now time.Time) {
-	for _, o := range m.offsets(Deferred) {
-		if !m.at[o].due.After(now) {
-			m.at[o].state = Ready
-			m.queue = append(m.queue, o)
-		}
+	m.fall(m.due(Deferred, now))
+}
+
+// due lists the offsets in a state that are due, earliest first.
+func (m *model) due(state MessageState, now time.Time) []seq.Offset {
+	return slices.DeleteFunc(m.offsets(state), func(o seq.Offset) bool { return m.at[o].held || m.at[o].due.After(now) })
+}
+
+// fall makes ready what falls due together.
+func (m *model) fall(due []seq.Offset) {
+	for _, o := range slices.Sorted(slices.Values(due)) {
+		m.enqueue(o)
 	}
 }
 
@@ -164,15 +171,12 @@ func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 	}
 }
 
-func (m *model) expire(now time.Time) (out []seq.Offset) {
-	for _, o := range m.offsets(InFlight) {
-		if due := m.at[o].due; !due.After(now) && !m.at[o].held {
-			m.promote(due.Add(-1))
-			m.enqueue(o)
-			out = append(out, o)
-		}
+func (m *model) expire(now time.Time) []seq.Offset {
+	out := m.due(InFlight, now)
+	m.fall(append(m.due(Deferred, now), out...))
+	if len(out) == 0 {
+		return nil
 	}
-	m.promote(now)
 	return out
 }
 

@@ -65,7 +65,7 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 // Take appends to out up to max messages below end, the committed end, and
 // returns it. They are in flight with the consumer until now+timeout. Repeated
 // messages (requeued, timed out, due after a deferral; first the one that is
-// ready longest) and fresh ones alternate while there are both; a repeated one
+// ready longest, and in the order of the log those that fell due together) and fresh ones alternate while there are both; a repeated one
 // that was never delivered goes first. An ordered
 // channel hands out its floor, and nothing while something is in flight. A
 // paused channel hands out nothing.
@@ -257,10 +257,10 @@ func (s *State) Disconnect(consumer uint64) int {
 	return n
 }
 
-// Expire makes ready, in order of time, the messages in flight whose deadline
+// Expire makes ready, in the order of the log, the messages in flight whose deadline
 // is not after now and the deferred ones that are due. It calls timedOut for
-// each of the former and returns how many there were. timedOut may be nil and
-// must not use the State.
+// each of the former, in order of time, and returns how many there were. timedOut may
+// be nil and must not use the State.
 func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offset)) int {
 	if s.t == nil {
 		return 0
@@ -271,11 +271,9 @@ func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offse
 		if !ok || e.at > nanos {
 			break
 		}
-		s.promote(e.at - 1)
 		m := &s.t.slots[e.slot]
 		o, consumer := m.offset, s.t.consumers[m.owner].id
-		s.leave(e.slot)
-		s.enqueue(e.slot)
+		s.fall(e.slot)
 		n++
 		if timedOut != nil {
 			timedOut(consumer, o)

@@ -47,6 +47,7 @@ type tracked struct {
 	ready     list
 	deadlines timers // of messages in flight
 	deferrals timers
+	fallen    []cell // due, and about to be ready together
 	events    uint64 // ever scheduled
 	consumers []consumer
 	byID      map[uint64]int32 // consumers
