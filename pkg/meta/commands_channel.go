@@ -23,12 +23,12 @@ func (CreateChannel) Kind() Kind { return KindCreateChannel }
 func (c CreateChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
 
 func (c CreateChannel) apply(s *State, r *Result) error {
-	i, t, err := s.edit(c.Topic, c.Incarnation)
+	t, err := s.edit(c.Topic, c.Incarnation)
 	if err != nil {
 		return err
 	}
 	if ch := t.Channels[c.Channel]; ch != nil {
-		r.Existed, r.Topic, r.Channel = true, s.topics[i], ch
+		r.Existed, r.Topic, r.Channel = true, s.topics.get(c.Topic), ch
 		return nil
 	}
 	if len(t.Channels) >= MaxChannels {
@@ -38,18 +38,18 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		Name: c.Channel, Ordered: c.Ordered, CreatedAt: c.CreatedAt,
 		Version: Incarnation(s.index), First: len(t.Channels) == 0,
 	}
-	s.setChannel(i, t, r.Channel)
+	s.setChannel(t, r.Channel)
 	r.Topic = t
 	return nil
 }
 
-// setChannel puts a channel into a copy of the topic, and that in place i.
-func (s *State) setChannel(i int, t *Topic, ch *Channel) {
+// setChannel puts a channel into a copy of the topic, and puts that in its place.
+func (s *State) setChannel(t *Topic, ch *Channel) {
 	channels := make(map[string]*Channel, len(t.Channels)+1)
 	maps.Copy(channels, t.Channels)
 	channels[ch.Name] = ch
 	t.Channels = channels
-	s.topics[i] = t
+	s.topics.put(t)
 }
 
 // DeleteChannel removes a channel and its place in the topic.
@@ -66,7 +66,7 @@ func (DeleteChannel) Kind() Kind { return KindDeleteChannel }
 func (c DeleteChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
 
 func (c DeleteChannel) apply(s *State, r *Result) error {
-	i, t, ch, err := s.editChannel(c.Topic, c.Channel)
+	t, ch, err := s.editChannel(c.Topic, c.Channel)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,8 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 	if delete(t.Channels, c.Channel); len(t.Channels) == 0 {
 		t.Channels = nil
 	}
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 
@@ -97,30 +98,30 @@ func (AlterChannel) Kind() Kind { return KindAlterChannel }
 func (c AlterChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
 
 func (c AlterChannel) apply(s *State, r *Result) error {
-	i, t, ch, err := s.editChannel(c.Topic, c.Channel)
+	t, ch, err := s.editChannel(c.Topic, c.Channel)
 	if err != nil {
 		return err
 	}
 	set(&ch.Paused, c.Paused)
 	set(&ch.Skipped, c.Skipped)
 	set(&ch.Ordered, c.Ordered)
-	s.setChannel(i, t, ch)
+	s.setChannel(t, ch)
 	r.Topic, r.Channel = t, ch
 	return nil
 }
 
-// editChannel returns the place of a topic and copies of it and of its channel.
-func (s *State) editChannel(topic, channel string) (int, *Topic, *Channel, error) {
-	i, t, err := s.edit(topic, 0)
+// editChannel returns copies of a topic and of its channel.
+func (s *State) editChannel(topic, channel string) (*Topic, *Channel, error) {
+	t, err := s.edit(topic, 0)
 	if err != nil {
-		return 0, nil, nil, err
+		return nil, nil, err
 	}
 	was := t.Channels[channel]
 	if was == nil {
-		return 0, nil, nil, ErrChannelNotFound
+		return nil, nil, ErrChannelNotFound
 	}
 	ch := *was
-	return i, t, &ch, nil
+	return t, &ch, nil
 }
 
 func validateChannel(topic, channel string) error {

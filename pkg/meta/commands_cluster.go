@@ -95,14 +95,16 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 	s.replaceNode(&n)
 	r.Node = &n
 	lost := lossOf(was, &c)
-	for i, t := range s.topics {
-		if next := lost.apply(t, n.ID, s.index); next != nil {
-			s.topics[i], t = next, next
+	s.topics.update(func(t *Topic) *Topic {
+		next := lost.apply(t, n.ID, s.index)
+		if next != nil {
+			t = next
 		}
 		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return p.Leader == n.ID }) {
-			s.topics[i] = newTerms(t, n.ID, s.index)
+			return newTerms(t, n.ID, s.index)
 		}
-	}
+		return next
+	})
 	return nil
 }
 
@@ -219,7 +221,7 @@ func (c RemoveNode) apply(s *State, _ *Result) error {
 	if !ok {
 		return ErrNodeNotFound
 	}
-	for _, t := range s.topics {
+	for t := range s.topics.all() {
 		for k := range t.Partitions {
 			p := &t.Partitions[k]
 			if slices.Contains(p.Replicas, c.ID) || slices.Contains(p.Adding, c.ID) || slices.Contains(p.Removing, c.ID) {

@@ -77,7 +77,7 @@ func (c ElectLeaders) apply(s *State, r *Result) error {
 }
 
 func (e *Election) apply(s *State) error {
-	i, t, p, err := s.editPartition(partitionRef{e.Topic, e.Incarnation, e.Partition}, e.Version)
+	t, p, err := s.editPartition(partitionRef{e.Topic, e.Incarnation, e.Partition}, e.Version)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (e *Election) apply(s *State) error {
 		return fmt.Errorf("node %s: %w", e.Leader, ErrNotInISR)
 	}
 	p.Leader = s.internOne(e.Leader)
-	s.topics[i] = t
+	s.topics.put(t)
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (c AlterISR) Validate() error {
 }
 
 func (c AlterISR) apply(s *State, r *Result) error {
-	i, t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
+	t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,8 @@ func (c AlterISR) apply(s *State, r *Result) error {
 	}
 	p.ISR = s.intern(c.ISR)
 	p.absolve(p.Leader) // it has begun to lead: others compare with it
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 
@@ -173,30 +174,29 @@ type partitionRef struct {
 	partition   int
 }
 
-// edit returns the place of a topic, a copy of it, and the partition in that
-// copy to change.
-func (ref partitionRef) edit(s *State) (int, *Topic, *Partition, error) {
-	i, t, err := s.edit(ref.topic, ref.incarnation)
+// edit returns a copy of a topic, and the partition in that copy to change.
+func (ref partitionRef) edit(s *State) (*Topic, *Partition, error) {
+	t, err := s.edit(ref.topic, ref.incarnation)
 	if err != nil {
-		return 0, nil, nil, err
+		return nil, nil, err
 	}
 	if ref.partition < 0 || ref.partition >= len(t.Partitions) {
-		return 0, nil, nil, fmt.Errorf("%s/%d: %w", ref.topic, ref.partition, ErrPartitionNotFound)
+		return nil, nil, fmt.Errorf("%s/%d: %w", ref.topic, ref.partition, ErrPartitionNotFound)
 	}
 	t.Partitions = slices.Clone(t.Partitions)
-	return i, t, &t.Partitions[ref.partition], nil
+	return t, &t.Partitions[ref.partition], nil
 }
 
 // editPartition returns what partitionRef.edit does, with the partition's version already
 // moved on from the one that is named.
-func (s *State) editPartition(ref partitionRef, version uint64) (int, *Topic, *Partition, error) {
-	i, t, p, err := ref.edit(s)
+func (s *State) editPartition(ref partitionRef, version uint64) (*Topic, *Partition, error) {
+	t, p, err := ref.edit(s)
 	if err != nil {
-		return 0, nil, nil, err
+		return nil, nil, err
 	}
 	if version != p.Version {
-		return 0, nil, nil, fmt.Errorf("%s/%d: version %d, now %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
+		return nil, nil, fmt.Errorf("%s/%d: version %d, now %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
 	}
 	p.Version++
-	return i, t, p, nil
+	return t, p, nil
 }

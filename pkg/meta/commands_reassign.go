@@ -84,7 +84,7 @@ func (c StartReassign) Validate() error {
 }
 
 func (c StartReassign) apply(s *State, r *Result) error {
-	i, t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
+	t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,8 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	if p.Moving() {
 		p.Before = s.intern(before)
 	}
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 
@@ -142,7 +143,7 @@ func (c FinishReassign) Validate() error {
 }
 
 func (c FinishReassign) apply(s *State, r *Result) error {
-	i, t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
+	t, p, err := s.editPartition(partitionRef{c.Topic, c.Incarnation, c.Partition}, c.Version)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,8 @@ func (c FinishReassign) apply(s *State, r *Result) error {
 	p.absolve()
 	p.Replicas = slices.Clone(p.Target())
 	p.Adding, p.Removing, p.Before = nil, nil, nil
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 

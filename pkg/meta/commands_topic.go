@@ -29,15 +29,14 @@ func (c CreateTopic) Validate() error {
 }
 
 func (c CreateTopic) apply(s *State, r *Result) error {
-	i, exists := s.findTopic(c.Name)
-	if exists {
-		r.Existed, r.Topic = true, s.topics[i]
+	if was := s.topics.get(c.Name); was != nil {
+		r.Existed, r.Topic = true, was
 		if !r.Topic.Config.asAskedFor(c.Config) {
 			return fmt.Errorf("topic %s: %w", c.Name, ErrExists)
 		}
 		return nil
 	}
-	if len(s.topics) >= MaxTopics {
+	if s.topics.count >= MaxTopics {
 		return fmt.Errorf("%w: %d topics", ErrLimit, MaxTopics)
 	}
 	if len(c.Assignment) != c.Config.Partitions {
@@ -51,15 +50,14 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 		Name: c.Name, Incarnation: Incarnation(s.index), Config: c.Config,
 		Version: s.index, Partitions: partitions,
 	}
-	s.topics = slices.Insert(s.topics, i, r.Topic)
-	s.partitions += len(partitions)
+	s.topics.put(r.Topic)
 	return nil
 }
 
 // newPartitions returns the partitions of an assignment, each led by its first
 // replica in epoch 1.
 func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition, error) {
-	if s.partitions+len(assignment) > MaxClusterPartitions {
+	if s.topics.partitions+len(assignment) > MaxClusterPartitions {
 		return nil, fmt.Errorf("%w: %d partitions", ErrLimit, MaxClusterPartitions)
 	}
 	out := make([]Partition, len(assignment))
@@ -101,7 +99,7 @@ func (c AlterTopic) Validate() error {
 }
 
 func (c AlterTopic) apply(s *State, r *Result) error {
-	i, t, err := s.edit(c.Name, c.Incarnation)
+	t, err := s.edit(c.Name, c.Incarnation)
 	if err != nil {
 		return err
 	}
@@ -117,7 +115,8 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
 		return fmt.Errorf("%w: %d replicas on %d nodes", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
 	}
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 
@@ -145,7 +144,7 @@ func (c FitTopic) Validate() error {
 }
 
 func (c FitTopic) apply(s *State, r *Result) error {
-	i, t, err := s.edit(c.Name, c.Incarnation)
+	t, err := s.edit(c.Name, c.Incarnation)
 	if err != nil {
 		return err
 	}
@@ -172,7 +171,8 @@ func (c FitTopic) apply(s *State, r *Result) error {
 	if err := t.Config.Validate(); err != nil {
 		return err
 	}
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (c AddPartitions) Validate() error {
 }
 
 func (c AddPartitions) apply(s *State, r *Result) error {
-	i, t, err := s.edit(c.Name, c.Incarnation)
+	t, err := s.edit(c.Name, c.Incarnation)
 	if err != nil {
 		return err
 	}
@@ -226,8 +226,8 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 	}
 	t.Partitions = slices.Concat(t.Partitions, more)
 	t.Config.Partitions = len(t.Partitions)
-	s.partitions += len(more)
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
 
@@ -249,12 +249,11 @@ func (c DeleteTopic) Validate() error {
 }
 
 func (c DeleteTopic) apply(s *State, _ *Result) error {
-	i, t, err := s.edit(c.Name, c.Incarnation)
+	t, err := s.edit(c.Name, c.Incarnation)
 	if err != nil {
 		return err
 	}
-	s.topics = slices.Delete(s.topics, i, i+1)
-	s.partitions -= len(t.Partitions)
+	s.topics.remove(t)
 	return nil
 }
 
@@ -276,11 +275,12 @@ func (c PauseTopic) Validate() error {
 }
 
 func (c PauseTopic) apply(s *State, r *Result) error {
-	i, t, err := s.edit(c.Name, 0)
+	t, err := s.edit(c.Name, 0)
 	if err != nil {
 		return err
 	}
 	t.Paused = c.Paused
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }

@@ -3,6 +3,7 @@ package meta
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -17,19 +18,7 @@ type Load struct {
 // leaderships. It knows no bytes.
 func (s *State) Load() map[NodeID]Load {
 	out := make(map[NodeID]Load, len(s.nodes))
-	for _, t := range s.topics {
-		for i := range t.Partitions {
-			p := &t.Partitions[i]
-			for k, id := range p.Replicas {
-				l := out[id]
-				l.Replicas++
-				if k == 0 { // the preferred leader: what balance returns to
-					l.Leaders++
-				}
-				out[id] = l
-			}
-		}
-	}
+	maps.Copy(out, s.topics.load)
 	return out
 }
 

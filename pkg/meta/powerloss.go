@@ -97,7 +97,7 @@ func withoutReplica(t *Topic, id NodeID, least int, index uint64) *Topic {
 // node serves what it has of them: the operator is to be told.
 func (s *State) SoleCopies(id NodeID) map[string][]int {
 	out := map[string][]int{}
-	for _, t := range s.topics {
+	for t := range s.topics.all() {
 		for i := range t.Partitions {
 			if isr := t.Partitions[i].ISR; t.unsynced() && len(isr) == 1 && isr[0] == id {
 				out[t.Name] = append(out[t.Name], i)

@@ -76,8 +76,8 @@ type SurvivorPartition struct {
 // SurvivorPartitions lists all partitions by topic and number, with what the node
 // holds of each.
 func SurvivorPartitions(s *State, survivor NodeID) []SurvivorPartition {
-	out := make([]SurvivorPartition, 0, s.partitions)
-	for _, t := range s.topics {
+	out := make([]SurvivorPartition, 0, s.topics.partitions)
+	for t := range s.topics.all() {
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
 			out = append(out, SurvivorPartition{
@@ -124,9 +124,7 @@ func OnlySurvivor(s *State, survivor NodeID, cluster string) (*State, error) {
 	node.Intent = IntentNone
 	node.State = NodeUp
 	next.nodes = []*Node{&node}
-	for i, t := range next.topics {
-		next.topics[i] = t.onlyOn(node.ID, s.index)
-	}
+	next.topics.update(func(t *Topic) *Topic { return t.onlyOn(node.ID, s.index) })
 	return next, nil
 }
 

@@ -79,12 +79,11 @@ type snapshotChannel struct {
 }
 
 // Snapshot returns the state as it is now, to be kept or written while the
-// original goes on. It copies two pointers' worth for each object: the objects
-// themselves are shared, as they never change.
+// original goes on. It copies a pointer for each node: the nodes themselves and all
+// topics are shared, as they never change.
 func (s *State) Snapshot() *State {
 	c := *s
 	c.nodes = slices.Clone(s.nodes)
-	c.topics = slices.Clone(s.topics)
 	return &c
 }
 
@@ -97,7 +96,7 @@ func (s *State) Encode(w io.Writer) error {
 	b.Write(binary.LittleEndian.AppendUint32(nil, SnapshotVersion))
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	head := snapshotHead{Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: len(s.topics)}
+	head := snapshotHead{Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count}
 	if err := e.Encode(head); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (s *State) Encode(w io.Writer) error {
 			return err
 		}
 	}
-	for _, t := range s.topics {
+	for t := range s.topics.all() {
 		if err := e.Encode(t.snapshot()); err != nil {
 			return err
 		}
@@ -218,7 +217,7 @@ func (n *Node) restore(s *State) error {
 
 // restore appends a topic that was read.
 func (in *snapshotTopic) restore(s *State) error {
-	if k := len(s.topics); k > 0 && s.topics[k-1].Name >= in.Name {
+	if last := s.topics.last(); last != nil && last.Name >= in.Name {
 		return fmt.Errorf("out of order")
 	}
 	if !NSQName(in.Name) {
@@ -265,8 +264,7 @@ func (in *snapshotTopic) restore(s *State) error {
 		}
 		t.Channels[ch.Name] = &ch
 	}
-	s.topics = append(s.topics, t)
-	s.partitions += len(t.Partitions)
+	s.topics.put(t)
 	return nil
 }
 

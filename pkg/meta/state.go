@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
 )
 
 // Cluster names the cluster.
@@ -16,12 +15,11 @@ type Cluster struct {
 // first command. It may be read by many goroutines while none applies; what its
 // methods return stays valid and unchanged for ever.
 type State struct {
-	index      uint64
-	cluster    Cluster
-	settings   Settings
-	nodes      []*Node  // by ID
-	topics     []*Topic // by Name
-	partitions int      // of all topics
+	index    uint64
+	cluster  Cluster
+	settings Settings
+	nodes    []*Node // by ID
+	topics   topicSet
 }
 
 // Result is what became of a command.
@@ -46,20 +44,22 @@ func (s *State) Settings() Settings { return s.settings }
 
 // Topic returns a topic, or nil.
 func (s *State) Topic(name string) *Topic {
-	if i, ok := s.findTopic(name); ok {
-		return s.topics[i]
-	}
-	return nil
+	return s.topics.get(name)
 }
 
 // Topics goes over the topics in the order of their names.
-func (s *State) Topics() iter.Seq[*Topic] { return slices.Values(s.topics) }
+func (s *State) Topics() iter.Seq[*Topic] { return s.topics.all() }
 
 // TopicCount returns the number of topics.
-func (s *State) TopicCount() int { return len(s.topics) }
+func (s *State) TopicCount() int { return s.topics.count }
+
+// Changes goes over the topics that differ from those of a state from before, by
+// name: what was, and what is; nil: nothing. It looks at what differs and not much
+// more, however many topics there are, where one state came of the other.
+func (s *State) Changes(since *State) iter.Seq2[*Topic, *Topic] { return s.topics.since(&since.topics) }
 
 // PartitionCount returns the number of partitions of all topics.
-func (s *State) PartitionCount() int { return s.partitions }
+func (s *State) PartitionCount() int { return s.topics.partitions }
 
 // Node returns a node, or nil.
 func (s *State) Node(id NodeID) *Node {
@@ -71,6 +71,10 @@ func (s *State) Node(id NodeID) *Node {
 
 // Nodes goes over the nodes in the order of their ids.
 func (s *State) Nodes() iter.Seq[*Node] { return slices.Values(s.nodes) }
+
+// SameNodes says whether no node differs between two states of which one came of the
+// other.
+func SameNodes(a, b *State) bool { return slices.Equal(a.nodes, b.nodes) }
 
 // NodeCount returns the number of nodes, in whatever state.
 func (s *State) NodeCount() int { return len(s.nodes) }
@@ -93,27 +97,23 @@ func (s *State) Apply(index uint64, c Command) Result {
 	return r
 }
 
-func (s *State) findTopic(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.topics, name, func(t *Topic, name string) int { return strings.Compare(t.Name, name) })
-}
-
 func (s *State) findNode(id NodeID) (int, bool) {
 	return slices.BinarySearchFunc(s.nodes, id, func(n *Node, id NodeID) int { return cmp.Compare(n.ID, id) })
 }
 
-// edit returns the place of a topic and a copy of it to change. An incarnation
-// of 0 is any. The copy shares partitions and channels with the old value.
-func (s *State) edit(name string, in Incarnation) (int, *Topic, error) {
-	i, ok := s.findTopic(name)
-	if !ok {
-		return 0, nil, ErrTopicNotFound
+// edit returns a copy of a topic to change and put back. An incarnation of 0 is
+// any. The copy shares partitions and channels with the old value.
+func (s *State) edit(name string, in Incarnation) (*Topic, error) {
+	was := s.topics.get(name)
+	if was == nil {
+		return nil, ErrTopicNotFound
 	}
-	if in != 0 && in != s.topics[i].Incarnation {
-		return 0, nil, ErrStaleIncarnation
+	if in != 0 && in != was.Incarnation {
+		return nil, ErrStaleIncarnation
 	}
-	t := *s.topics[i]
+	t := *was
 	t.Version = s.index
-	return i, &t, nil
+	return &t, nil
 }
 
 // replaceNode puts a node in its place.

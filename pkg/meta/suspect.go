@@ -156,7 +156,7 @@ func (c ReportSuspects) apply(s *State, r *Result) error {
 }
 
 func (c *SuspectReplica) apply(s *State) error {
-	i, t, p, err := partitionRef{c.Topic, c.Incarnation, c.Partition}.edit(s)
+	t, p, err := partitionRef{c.Topic, c.Incarnation, c.Partition}.edit(s)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c *SuspectReplica) apply(s *State) error {
 	}
 	if len(p.ISR) > 1 && slices.Contains(p.ISR, c.Node) {
 		p.suspect(c.Suspect)
-		s.topics[i] = t
+		s.topics.put(t)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (c YieldLeader) Validate() error {
 }
 
 func (c YieldLeader) apply(s *State, r *Result) error {
-	i, t, p, err := partitionRef{c.Topic, c.Incarnation, c.Partition}.edit(s)
+	t, p, err := partitionRef{c.Topic, c.Incarnation, c.Partition}.edit(s)
 	switch {
 	case err != nil:
 		return err
@@ -216,6 +216,7 @@ func (c YieldLeader) apply(s *State, r *Result) error {
 		p.Epoch++
 		p.Version++
 	}
-	s.topics[i], r.Topic = t, t
+	s.topics.put(t)
+	r.Topic = t
 	return nil
 }
