@@ -1,8 +1,9 @@
 package broker
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -16,9 +17,8 @@ const followAgain = time.Second
 // follower makes what a node holds follow the metadata. It waits for no topic and no
 // partition.
 type follower struct {
-	n     *hosting
-	nodes []*meta.Node           // as of the last round
-	seen  map[string]*meta.Topic // likewise
+	n    *hosting
+	seen *meta.State // as of the last round
 }
 
 // run works until ctx ends.
@@ -46,25 +46,43 @@ func (f *follower) run(ctx context.Context) {
 // was anything.
 func (f *follower) round() (asked bool) {
 	s := f.n.o.Meta.View()
-	nodes := slices.Collect(s.Nodes())
-	moved := !slices.Equal(nodes, f.nodes)
-	seen := make(map[string]*meta.Topic, len(f.seen))
-	for t := range s.Topics() {
-		seen[t.Name] = t
-		if moved || f.seen[t.Name] != t {
-			f.n.topics.ask(t.Name)
-			asked = true
+	for name := range due(f.seen, s, f.held) {
+		f.n.topics.ask(name)
+		asked = true
+	}
+	f.seen = s
+	return asked
+}
+
+// held goes over the topics that this node holds something of.
+func (f *follower) held(yield func(string) bool) {
+	f.n.hosted.Range(func(name, _ any) bool { return yield(name.(string)) })
+}
+
+// due goes over the topics on which there may be work now that the metadata, which was
+// was, is is. Those are the ones that changed; but where a node has changed, and at
+// first, all that there are and all that are held.
+func due(was, is *meta.State, held iter.Seq[string]) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if meta.SameNodes(was, is) {
+			for before, after := range is.Changes(was) {
+				if !yield(cmp.Or(after, before).Name) {
+					return
+				}
+			}
+			return
+		}
+		for t := range is.Topics() {
+			if !yield(t.Name) {
+				return
+			}
+		}
+		for name := range held {
+			if is.Topic(name) == nil && !yield(name) {
+				return
+			}
 		}
 	}
-	f.n.hosted.Range(func(name, _ any) bool {
-		if name := name.(string); seen[name] == nil {
-			f.n.topics.ask(name)
-			asked = true
-		}
-		return true
-	})
-	f.nodes, f.seen = nodes, seen
-	return asked
 }
 
 // waitApplied returns once the metadata here is at an index.

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/scrub"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // startLoops starts what a node does at its own pace.
 func (b *Broker) startLoops(ctx context.Context) {
-	f := follower{n: b.hosting}
+	f := follower{n: b.hosting, seen: &meta.State{}}
 	b.running.Go(func() { f.run(ctx) })
 	if b.o.Peers != nil {
 		b.running.Go(func() { b.terms.run(ctx) })
