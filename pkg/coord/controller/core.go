@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -27,7 +29,8 @@ type Core struct {
 	balanced time.Time // when leaderships last went back
 
 	// What the last round over the metadata was about, and what came of it.
-	seen     uint64 // index
+	seen     *meta.State // with what was found to be as it should since
+	nodes    Conditions
 	looked   time.Time
 	settled  bool // there was nothing to do
 	troubles []Trouble
@@ -45,8 +48,9 @@ func New(o Options, self meta.NodeID, now time.Time) *Core {
 func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	var d Decision
 	d.Verdicts, d.Probe, d.Next = c.Tick(s, now)
-	if len(d.Verdicts) == 0 && c.settled && c.seen == s.Index() && now.Sub(c.looked) < lookAgain && !now.Before(c.looked) {
-		d.Troubles = c.troubles
+	nodes := c.Conditions(s)
+	if len(d.Verdicts) == 0 && c.settled && now.Sub(c.looked) < lookAgain && !now.Before(c.looked) && c.rests(s, nodes) {
+		c.seen, d.Troubles = s.Snapshot(), c.troubles
 		return d
 	}
 	for _, v := range d.Verdicts {
@@ -56,7 +60,6 @@ func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 		}
 		d.Commands = append(d.Commands, meta.SetNodeState{ID: v.Node, State: state, Incarnation: v.Incarnation})
 	}
-	nodes := c.Conditions(s)
 	elections, troubles := Elect(s, nodes)
 	d.Commands = append(d.Commands, batches(elections, c.opts.Elections)...)
 	d.Troubles = troubles
@@ -69,8 +72,36 @@ func (c *Core) Decide(s *meta.State, now time.Time) Decision {
 	if len(d.Commands) == 0 {
 		d.Commands = c.balance(s, nodes, now)
 	}
-	c.seen, c.looked, c.settled, c.troubles = s.Index(), now, len(d.Commands) == 0, d.Troubles
+	c.seen, c.nodes, c.looked = s.Snapshot(), nodes, now
+	c.settled, c.troubles = len(d.Commands) == 0, d.Troubles
 	return d
+}
+
+// rests says whether nothing has changed since the last round that could be about
+// other topics than those that changed, and nothing is or was to be done about them. It
+// looks at no other.
+func (c *Core) rests(s *meta.State, nodes Conditions) bool {
+	if !meta.SameNodes(c.seen, s) || !maps.Equal(nodes, c.nodes) {
+		return false
+	}
+	for was, is := range s.Changes(c.seen) {
+		if was != nil && !c.quiet(s, was) || is != nil && !c.quiet(s, is) {
+			return false
+		}
+	}
+	return true
+}
+
+// quiet says that a topic needs nothing: no leader, no replica, no node to move to. It
+// may say no of one that needs nothing either.
+func (c *Core) quiet(s *meta.State, t *meta.Topic) bool {
+	if f := fit(s, t); f.Replicas+f.MinISR > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {
+		return c.nodes[p.Leader] < Full || p.Moving() || lacks(t, &p) ||
+			slices.ContainsFunc(p.Replicas, func(id meta.NodeID) bool { return s.Node(id).Intent == meta.IntentDecommission })
+	})
 }
 
 // Conditions returns how the nodes of the metadata are, as the controller

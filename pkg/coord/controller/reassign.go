@@ -26,7 +26,9 @@ var (
 func Moves(s *meta.State, nodes Conditions, o Options) ([]meta.Command, []Trouble) {
 	w := &works{s: s, nodes: nodes, opts: o.WithDefaults(), slots: newSlots(s), load: s.Load(), lead: leaderships(s), leaving: leaving(s)}
 	for t := range s.Topics() {
-		w.fit(t)
+		if c := fit(s, t); c.Replicas+c.MinISR > 0 {
+			w.commands = append(w.commands, c)
+		}
 	}
 	partitions(s, func(id PartitionID, t *meta.Topic, p *meta.Partition) bool {
 		before := len(w.commands)
@@ -130,30 +132,35 @@ func (w *works) evacuate(id PartitionID, p *meta.Partition) {
 	w.commands = append(w.commands, m.Command())
 }
 
-// fit raises the numbers that a topic's operator left open: the replicas as soon as
-// there are nodes for more, and the min ISR once as many are in sync.
-func (w *works) fit(t *meta.Topic) {
+// fit returns what raises the numbers that a topic's operator left open, if they are
+// to be: the replicas as soon as there are nodes for more, and the min ISR once as
+// many are in sync.
+func fit(s *meta.State, t *meta.Topic) meta.FitTopic {
 	c := meta.FitTopic{Name: t.Name, Incarnation: t.Incarnation}
-	if wanted := meta.WantedReplicas(w.s); t.Config.AutoReplicas && t.Config.Replicas < wanted {
+	if wanted := meta.WantedReplicas(s); t.Config.AutoReplicas && t.Config.Replicas < wanted {
 		c.Replicas = wanted
-	} else if least := meta.DefaultMinISR(t.Config.Replicas); t.Config.AutoMinISR && t.Config.MinISR < least && w.whole(t) {
+	} else if least := meta.DefaultMinISR(t.Config.Replicas); t.Config.AutoMinISR && t.Config.MinISR < least && whole(t) {
 		c.MinISR = least
 	}
-	if c.Replicas+c.MinISR > 0 {
-		w.commands = append(w.commands, c)
-	}
+	return c
 }
 
 // whole says whether every partition of a topic has all its replicas, in sync.
-func (w *works) whole(t *meta.Topic) bool {
+func whole(t *meta.Topic) bool {
 	return t.LeastInSync() >= t.Config.Replicas &&
 		!slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return p.Moving() })
 }
 
-// raise adds replicas to a partition that has fewer than its topic is to have and
-// whose operator named no number. Nodes that are down or drain are waited for.
+// lacks says whether a partition has fewer replicas than its topic is to have, and the
+// operator named no number.
+func lacks(t *meta.Topic, p *meta.Partition) bool {
+	return t.Config.AutoReplicas && len(p.Replicas) < t.Config.Replicas
+}
+
+// raise adds the replicas that a partition lacks. Nodes that are down or drain are
+// waited for.
 func (w *works) raise(id PartitionID, t *meta.Topic, p *meta.Partition) {
-	if !t.Config.AutoReplicas || len(p.Replicas) >= t.Config.Replicas || p.Leader == "" {
+	if !lacks(t, p) || p.Leader == "" {
 		return
 	}
 	target := slices.Clone(p.Replicas)

@@ -112,10 +112,26 @@ func (w *world) start(id meta.NodeID, zone string) {
 	w.apply(meta.NodeStarted{Node: meta.Node{ID: id, Zone: zone, BootID: "b"}})
 }
 
+// checkRest: where the controller would not look at all topics, there is nothing to
+// be found in them.
+func (w *world) checkRest() {
+	w.t.Helper()
+	nodes := w.core.Conditions(&w.state)
+	if !w.core.settled || !w.core.rests(&w.state, nodes) {
+		return
+	}
+	elections, troubles := Elect(&w.state, nodes)
+	moves, stuck := Moves(&w.state, nodes, w.opts)
+	if troubles = append(troubles, stuck...); len(elections)+len(moves) > 0 || !slices.EqualFunc(troubles, w.core.troubles, Trouble.same) {
+		w.t.Fatalf("at %v the controller rests: %v %v, troubles %v, were %v", w.now, elections, moves, troubles, w.core.troubles)
+	}
+}
+
 // decide lets the controller decide, and what it says happen.
 func (w *world) decide() {
 	w.t.Helper()
 	now := w.clock()
+	w.checkRest()
 	d := w.core.Decide(&w.state, now)
 	for _, v := range d.Verdicts {
 		w.printf("%v %s %s: %s\n", w.now, v.Node, map[bool]string{true: "alive", false: "dead"}[v.Alive], v.Why)

@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// What happens to topics that need nothing has the controller look at no other topic;
+// whatever may need something has it look at all.
+func TestQuietChangesAreNotAboutAllTopics(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	partition := func(s *meta.State, i int) meta.Partition { return s.Topic("topic-0500").Partitions[i] }
+	for what, c := range map[string]struct {
+		change func(s *meta.State) []meta.Command
+		all    bool
+	}{
+		"nothing": {func(*meta.State) []meta.Command { return nil }, false},
+		"a new channel": {func(*meta.State) []meta.Command {
+			return []meta.Command{meta.CreateChannel{Topic: "topic-0500", Channel: "c"}}
+		}, false},
+		"a new topic": {func(s *meta.State) []meta.Command {
+			config := meta.TopicConfig{Replicas: 1}.WithDefaults(1, false)
+			return []meta.Command{meta.CreateTopic{Name: "new", Config: config, Assignment: [][]meta.NodeID{{"node-01"}}}}
+		}, false},
+		"a topic less": {func(*meta.State) []meta.Command {
+			return []meta.Command{meta.DeleteTopic{Name: "topic-0500"}}
+		}, false},
+		"a partition without a leader": {func(s *meta.State) []meta.Command {
+			p := partition(s, 3)
+			return []meta.Command{meta.ElectLeaders{Elections: []meta.Election{{Topic: "topic-0500", Partition: 3, Version: p.Version}}}}
+		}, true},
+		"a move": {func(s *meta.State) []meta.Command {
+			p := partition(s, 3)
+			return []meta.Command{meta.StartReassign{Topic: "topic-0500", Partition: 3, Version: p.Version, Target: p.Replicas[:2]}}
+		}, true},
+		"a topic that may have more replicas": {func(s *meta.State) []meta.Command {
+			config := meta.TopicConfig{}.WithDefaults(1, false)
+			return []meta.Command{meta.CreateTopic{Name: "new", Config: config, Assignment: [][]meta.NodeID{{"node-01"}}}}
+		}, true},
+		"a topic that has too few replicas": {func(s *meta.State) []meta.Command {
+			config := meta.TopicConfig{}.WithDefaults(1, false)
+			return []meta.Command{
+				meta.CreateTopic{Name: "new", Config: config, Assignment: [][]meta.NodeID{{"node-01"}}},
+				meta.FitTopic{Name: "new", Incarnation: meta.Incarnation(s.Index() + 1), Replicas: 3},
+			}
+		}, true},
+		"a node that is full": {func(s *meta.State) []meta.Command {
+			n := s.Node("node-07")
+			return []meta.Command{meta.SetNodeDisk{ID: n.ID, Full: true, Incarnation: n.Incarnation}}
+		}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := largeState(t)
+			core := New(Options{}, "node-00", now)
+			for n := range s.Nodes() {
+				core.Heard(n.ID, n.Incarnation, now)
+			}
+			if d := core.Decide(s, now); len(d.Commands)+len(d.Verdicts) > 0 {
+				t.Fatalf("there is something to do: %+v", d)
+			}
+			for _, command := range c.change(s) {
+				if r := s.Apply(s.Index()+1, command); r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+			later := now.Add(time.Millisecond)
+			core.Decide(s, later)
+			if all := core.looked.Equal(later); all != c.all {
+				t.Errorf("looked at all topics: %v, want %v", all, c.all)
+			}
+		})
+	}
+}
