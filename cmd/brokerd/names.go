@@ -14,13 +14,19 @@ func (n *brokerNode) ownNames() admin.Hosts {
 	for _, address := range []string{a.TCP, a.HTTP, a.HTTPS, a.Lookup, a.Cluster} {
 		names = append(names, hostOf(address, a.Host))
 	}
+	return admin.NewHosts(append(names, machineNames()...))
+}
+
+// machineNames are the name of this machine, and the domains in which names of one word
+// are looked for, as admin.NewHosts takes them.
+func machineNames() (names []string) {
 	if hostname, err := os.Hostname(); err == nil {
 		names = append(names, hostname)
 	}
 	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
 		names = append(names, searchDomains(string(text))...)
 	}
-	return admin.NewHosts(names)
+	return names
 }
 
 // searchDomains returns the domains in which this machine looks for names of one word,

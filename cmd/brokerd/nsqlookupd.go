@@ -18,9 +18,13 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/pkg/admin"
 )
 
-const nsqlookupdName = "nsqlookupd"
+const (
+	nsqlookupdName     = "nsqlookupd"
+	allowedHostsOption = "http-allowed-hosts"
+)
 
 // Patience of the lookup daemon's HTTP server.
 const (
@@ -29,7 +33,7 @@ const (
 	lookupStopTimeout   = 5 * time.Second
 )
 
-// nsqlookupdOptions lists every option of nsqlookupd 1.3.0.
+// nsqlookupdOptions lists every option of nsqlookupd 1.3.0, and brokerd's own.
 func nsqlookupdOptions() []standInOption {
 	return []standInOption{
 		{name: "version", bool: true},
@@ -42,6 +46,7 @@ func nsqlookupdOptions() []standInOption {
 		{name: "broadcast-address"},
 		{name: "inactive-producer-timeout"},
 		{name: "tombstone-lifetime"},
+		{name: allowedHostsOption}, // brokerd's own
 	}
 }
 
@@ -49,6 +54,7 @@ func nsqlookupdOptions() []standInOption {
 type lookupDaemon struct {
 	tcpAddress, httpAddress, broadcast, hostname, logLevel string
 	inactive, tombstone                                    time.Duration
+	allowedHosts                                           []string // beside its own names
 }
 
 // nsqlookupd stands in for nsqlookupd.
@@ -98,6 +104,8 @@ func lookupDaemonFrom(given *standInArgs, hostname string) (*lookupDaemon, error
 			d.broadcast = value
 		case "log-level":
 			d.logLevel = value
+		case allowedHostsOption:
+			d.allowedHosts = append(d.allowedHosts, strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })...)
 		case "inactive-producer-timeout", "tombstone-lifetime":
 			target := map[string]*time.Duration{"inactive-producer-timeout": &d.inactive, "tombstone-lifetime": &d.tombstone}[g.name]
 			if *target, err = config.ParseDuration(value); err != nil {
@@ -124,7 +132,7 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	self := lookupd.Self{Version: nsqVersion, BroadcastAddress: d.broadcast, Hostname: d.hostname, TCPPort: portOfAll(ls.TCP), HTTPPort: portOfAll(ls.HTTP)}
 	nodes := &lookupd.Server{Directory: directory, Self: self, IdleTimeout: 2 * d.inactive, Log: log}
 	web := &http.Server{
-		Handler: http.NewCrossOriginProtection().Handler(lookupd.Handler(directory, nsqVersion)), ReadHeaderTimeout: lookupHeaderTimeout, IdleTimeout: lookupIdleTimeout,
+		Handler: d.guard(lookupd.Handler(directory, nsqVersion)), ReadHeaderTimeout: lookupHeaderTimeout, IdleTimeout: lookupIdleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, len(ls.TCP)+len(ls.HTTP))
@@ -149,6 +157,12 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	serving.Wait()
 	log.Info("bye")
 	return err
+}
+
+// guard refuses what pages of other origins ask for, or names that are not the daemon's.
+func (d *lookupDaemon) guard(next http.Handler) http.Handler {
+	own := admin.NewHosts(slices.Concat([]string{d.broadcast, d.hostname}, d.allowedHosts, machineNames()))
+	return own.Guard(http.NewCrossOriginProtection().Handler(next))
 }
 
 // waitForStop returns nil at a signal to stop, and the error of what fails

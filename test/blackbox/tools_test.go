@@ -25,7 +25,7 @@ func TestStandIns(t *testing.T) {
 	if code, _, stderr := run(t, "nsqd", "--no-such-flag"); code == 0 || !strings.Contains(stderr, "no-such-flag") {
 		t.Errorf("nsqd --no-such-flag: %d %q", code, stderr)
 	}
-	lookup := newNode(t, "nsqlookupd", "-tcp-address=127.0.0.1:0", "-http-address=127.0.0.1:0", "-inactive-producer-timeout=300s")
+	lookup := newNode(t, "nsqlookupd", "-tcp-address=127.0.0.1:0", "-http-address=127.0.0.1:0", "-inactive-producer-timeout=300s", "-http-allowed-hosts=mq.example.org")
 	lookup.launch()
 	where := listening(lookup)
 	n := newNode(t, "nsqd", "--tcp-address=127.0.0.1:0", "-http-address=127.0.0.1:0", "--data-path="+t.TempDir(),
@@ -57,6 +57,11 @@ func TestStandIns(t *testing.T) {
 	}
 	if r, err := httpTo(base+"/nodes", "GET", ""); err != nil || !strings.Contains(r.body, `"topics":["found"]`) {
 		t.Errorf("/nodes: %+v %v", r, err)
+	}
+	for host, want := range map[string]int{"evil.example.com": 403, "mq.example.org:4161": 200, "localhost:4161": 200} {
+		if got, text := asked(t, "GET", where["HTTP"], host, "/topics", ""); got != want {
+			t.Errorf("asked as %s: %d %s, want %d", host, got, text, want)
+		}
 	}
 	if code := n.signal(syscall.SIGTERM); code != 0 {
 		t.Errorf("nsqd ended with %d", code)

@@ -126,6 +126,11 @@ func edgeMistakes() []mistake {
 			tests: web, run: "OnlyNames",
 		},
 		{
+			name: "the lookup daemon answers to every name", file: "cmd/brokerd/nsqlookupd.go",
+			old: "own := admin.NewHosts(slices.Concat(", with: "own := admin.NewHosts(slices.Concat([]string{admin.AnyHost}, ",
+			tests: []string{"./cmd/brokerd"}, run: "OwnNamesOnly",
+		},
+		{
 			name: "a page of another site publishes", file: "pkg/admin/server.go",
 			old: "if err := f.origin.Check(r); err != nil {", with: `if err := f.origin.Check(r); err != nil && r.URL.Path != "/pub" {`,
 			tests: web, run: "AnotherSite",
