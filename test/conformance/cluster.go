@@ -26,7 +26,7 @@ const (
 // clusterFlags is what the suites say to nsqd.
 type clusterFlags struct {
 	tcp, http, data, broadcast string
-	cert, key, ca              string
+	cert, key, ca, auth        string
 }
 
 func (f *clusterFlags) parse(args []string) error {
@@ -38,13 +38,14 @@ func (f *clusterFlags) parse(args []string) error {
 	fs.StringVar(&f.cert, "tls-cert", "", "")
 	fs.StringVar(&f.key, "tls-key", "", "")
 	fs.StringVar(&f.ca, "tls-root-ca-file", "", "")
+	fs.StringVar(&f.auth, "auth-http-address", "", "")
 	return fs.Parse(args)
 }
 
 // broker returns the further flags of every node.
 func (f *clusterFlags) broker() []string {
 	args := []string{"--advertise-host", f.broadcast}
-	for _, x := range [][2]string{{"--tls-cert", f.cert}, {"--tls-key", f.key}, {"--tls-root-ca-file", f.ca}} {
+	for _, x := range [][2]string{{"--tls-cert", f.cert}, {"--tls-key", f.key}, {"--tls-root-ca-file", f.ca}, {"--auth-http-address", f.auth}} {
 		if x[1] != "" {
 			args = append(args, x[0], x[1])
 		}

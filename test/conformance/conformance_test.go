@@ -61,11 +61,11 @@ func TestReadmeHasExamplesOfEveryKind(t *testing.T) {
 
 func TestFlagsOfNSQDBecomeABrokers(t *testing.T) {
 	var f clusterFlags
-	err := f.parse([]string{"-http-address", "127.0.0.1:1", "--tcp-address=127.0.0.1:2", "-data-path", "d", "-tls-cert", "c", "-broadcast-address", "h"})
+	err := f.parse([]string{"-http-address", "127.0.0.1:1", "--tcp-address=127.0.0.1:2", "-data-path", "d", "-tls-cert", "c", "-broadcast-address", "h", "-auth-http-address", "a"})
 	if err != nil || f.http != "127.0.0.1:1" || f.tcp != "127.0.0.1:2" || f.data != "d" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if diff := cmp.Diff([]string{"--advertise-host", "h", "--tls-cert", "c"}, f.broker()); diff != "" {
+	if diff := cmp.Diff([]string{"--advertise-host", "h", "--tls-cert", "c", "--auth-http-address", "a"}, f.broker()); diff != "" {
 		t.Error(diff)
 	}
 	if f.parse([]string{"-unknown"}) == nil {

@@ -1,6 +1,7 @@
 // Command conformance runs the test suites of other people's clients, as they
 // are published and unmodified, against the built broker, and then the examples
-// of README.md as they are printed there.
+// of README.md as they are printed there. For a client that is published without
+// tests there is a program here that does all that the client can do.
 //
 // It knows how to fetch a suite through its package manager, how to stand the
 // broker up in the place of nsqd, and how many tests must pass. It refuses to
@@ -46,6 +47,7 @@ var suites = []suite{
 	{"go-nsq", 4 * time.Minute, goNSQ},
 	{"nsqjs", 8 * time.Minute, nsqjs},
 	{"squeaky", 3 * time.Minute, squeaky},
+	{"pynsq", 5 * time.Minute, pynsq},
 	{"readme", 4 * time.Minute, readme},
 }
 

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "embed"
+)
+
+// The Python client, as PyPI has it. What is published holds no tests: jobs.py, which
+// is ours, does all that the client can do.
+const pynsqJobs = 39
+
+// How often PyPI is asked, and how long it is left alone before it is asked again.
+const (
+	pipAttempts = 4
+	pipPause    = 10 * time.Second
+)
+
+var (
+	// pynsqRequirements pins the client and all that it depends on.
+	//
+	//go:embed pynsq/requirements.txt
+	pynsqRequirements []byte
+	//go:embed pynsq/jobs.py
+	pynsqProgram []byte
+)
+
+// pynsq does the jobs that need no auth server, then the others beside one.
+func pynsq(e env) (string, error) {
+	packages, err := pynsqInstall(e)
+	if err != nil {
+		return "", fmt.Errorf("pynsq cannot be installed: %w", err)
+	}
+	if err := write(e.scratch, map[string]string{"jobs.py": string(pynsqProgram)}); err != nil {
+		return "", err
+	}
+	if err := writeCertificate(e.scratch); err != nil {
+		return "", err
+	}
+	secrets := httptest.NewServer(http.HandlerFunc(authorize))
+	defer secrets.Close()
+
+	var all tapCount
+	err = errors.Join(
+		pynsqGroup(e, packages, "open", &all),
+		pynsqGroup(e, packages, "auth", &all, "--auth-http-address="+secrets.Listener.Addr().String()),
+	)
+	said := fmt.Sprintf("%d of %d passed", all.passed, pynsqJobs)
+	if err == nil && (all.passed != pynsqJobs || len(all.bad) > 0) {
+		err = errOtherCount
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, strings.Join(all.bad, "\n"))
+	}
+	return said, err
+}
+
+// pynsqGroup does the jobs of a group with a broker of their own, and counts them.
+func pynsqGroup(e env, packages, group string, all *tapCount, flags ...string) error {
+	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
+	data := filepath.Join(e.scratch, group)
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return err
+	}
+	certificate := filepath.Join(e.scratch, certificateFile)
+	s, err := serve(e, "nsqd", http, []string{tcp, http}, append(flags,
+		"--tcp-address="+tcp, "--http-address="+http, "--data-path="+data,
+		"--tls-cert="+certificate, "--tls-key="+filepath.Join(e.scratch, keyFile))...)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	cmd := command(e.ctx, e.scratch, &out, "python3", "-W", "ignore", "jobs.py", group, "--tcp", tcp, "--http", http, "--ca", certificate)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
+	runErr := cmd.Run()
+	all.add(out.String())
+	log, stopErr := s.stop()
+	if err := errors.Join(runErr, stopErr); err != nil {
+		return fmt.Errorf("jobs %s: %w\n%s\nthe broker's log ends:\n%s", group, err, tail(out.Bytes()), log)
+	}
+	return nil
+}
+
+// authorize is an auth server that knows one secret, for all topics but one.
+func authorize(w http.ResponseWriter, r *http.Request) {
+	if r.FormValue("secret") != "sesame" {
+		http.Error(w, "NOT_AUTHORIZED", http.StatusForbidden)
+		return
+	}
+	_, _ = io.WriteString(w, `{"ttl": 3600, "identity": "ali", "identity_url": "", "authorizations": [`+
+		`{"permissions": ["subscribe", "publish"], "topic": "^auth.*$", "channels": [".*"]}]}`) // the broker says when nothing comes
+}
+
+// The files of a certificate in the scratch directory.
+const (
+	certificateFile = "server.pem"
+	keyFile         = "server.key"
+)
+
+// writeCertificate makes a certificate for this machine that is its own authority.
+func writeCertificate(dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "conformance"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return write(dir, map[string]string{
+		certificateFile: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		keyFile:         string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
+	})
+}
+
+// pynsqInstall returns the directory of the client and what it needs, from the cache
+// if it is complete.
+func pynsqInstall(e env) (string, error) {
+	dir := filepath.Join(e.cache, "packages")
+	done := filepath.Join(e.cache, "lock-"+fmt.Sprintf("%x", sha256.Sum256(pynsqRequirements))[:16])
+	if _, err := os.Stat(done); err == nil {
+		return dir, nil
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		return "", fmt.Errorf("no Python 3 with pip is installed: %w", err)
+	}
+	if err := os.RemoveAll(e.cache); err != nil {
+		return "", err
+	}
+	if err := write(e.cache, map[string]string{"requirements.txt": string(pynsqRequirements)}); err != nil {
+		return "", err
+	}
+	_, err := again(e.ctx, pipAttempts, pipPause, func() ([]byte, error) {
+		return capture(e.ctx, e.cache, "python3", "-m", "pip", "install", "--quiet", "--no-input", "--upgrade",
+			"--target", dir, "--require-hashes", "--requirement", "requirements.txt")
+	})
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(done, nil, 0o644)
+}

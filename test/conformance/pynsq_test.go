@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+)
+
+func TestEveryJobOfPynsqIsExpected(t *testing.T) {
+	if n := bytes.Count(pynsqProgram, []byte("\n@job(")); n != pynsqJobs {
+		t.Errorf("jobs.py has %d jobs, and %d are expected", n, pynsqJobs)
+	}
+}
+
+func TestTheAuthServerKnowsOneSecret(t *testing.T) {
+	for query, want := range map[string]int{"?secret=sesame": http.StatusOK, "?secret=barley": http.StatusForbidden, "": http.StatusForbidden} {
+		w := httptest.NewRecorder()
+		authorize(w, httptest.NewRequest(http.MethodGet, "/auth"+query, nil))
+		if w.Code != want {
+			t.Errorf("%q is answered with %d", query, w.Code)
+		}
+	}
+}
+
+func TestTheCertificateFitsItsKey(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeCertificate(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, certificateFile), filepath.Join(dir, keyFile)); err != nil {
+		t.Error(err)
+	}
+}
