@@ -53,16 +53,17 @@ func checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli()) }
 type Batch struct {
 	raw      []byte
 	position int64
-	marks    []uint32 // where each record begins in the payload; nil: not known
+	marks    *[]uint32 // where each record begins in the payload; nil: not known
 }
 
 // mark remembers where the records are, for whoever wants many of them by themselves.
 func (b *Batch) mark() {
-	b.marks = make([]uint32, 0, b.Count())
+	marks := make([]uint32, 0, b.Count())
 	payload := b.payload()
 	for it := b.Records(b.First()); it.next < it.end; it.Next() {
-		b.marks = append(b.marks, uint32(len(payload)-len(it.rest))) //nolint:gosec // at most a batch's size
+		marks = append(marks, uint32(len(payload)-len(it.rest))) //nolint:gosec // at most a batch's size
 	}
+	b.marks = &marks
 }
 
 // Epoch returns the epoch of the leadership that appended the batch.
@@ -121,7 +122,7 @@ func (b Batch) Record(i int) []byte {
 func (b Batch) Records(from seq.Offset) Records {
 	it := Records{rest: b.payload(), next: b.First(), end: b.End()}
 	if b.marks != nil && from > it.next && from < it.end {
-		it.rest, it.next = it.rest[b.marks[from-it.next]:], from
+		it.rest, it.next = it.rest[(*b.marks)[from-it.next]:], from
 	}
 	for it.next < from {
 		if _, _, ok := it.Next(); !ok {

@@ -203,7 +203,7 @@ func newPiece(l *Log, raw []byte, position int64, first seq.Offset) (*piece, boo
 		b.position = position
 		b.mark()
 		p.firsts, p.batches = append(p.firsts, b.First()), append(p.batches, b)
-		p.bytes += batchOverhead + 4*len(b.marks)
+		p.bytes += batchOverhead + 4*b.Count()
 		p.end = b.End()
 		position += int64(b.Size())
 		raw = raw[b.Size():]
