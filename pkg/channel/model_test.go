@@ -104,7 +104,9 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 	if m.paused {
 		return nil
 	}
-	m.promote(now)
+	if len(m.queue) == 0 || m.ordered {
+		m.promote(now)
+	}
 	for range max {
 		o, repeated, ok := m.next(end)
 		if !ok {

@@ -74,7 +74,9 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 		return out
 	}
 	nanos := s.nanos(now)
-	s.promote(nanos)
+	if s.ready == 0 || s.ordered { // else what is due now is behind others: the more fall due together, the better
+		s.promote(nanos)
+	}
 	owner := int32(-1)
 	for ; max > 0; max-- {
 		slot, ok := s.candidate(end)
