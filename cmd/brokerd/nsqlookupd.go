@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
@@ -133,7 +135,7 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 	nodes := &lookupd.Server{Directory: directory, Self: self, IdleTimeout: 2 * d.inactive, Log: log}
 	web := &http.Server{
 		Handler: d.guard(lookupd.Handler(directory, nsqVersion)), ReadHeaderTimeout: lookupHeaderTimeout, IdleTimeout: lookupIdleTimeout,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog: stdlog.New(new(complaint.Book).Writer(log, slog.LevelWarn, "HTTP"), "", 0),
 	}
 	failed := make(chan error, len(ls.TCP)+len(ls.HTTP))
 	var serving sync.WaitGroup

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/complaint"
 )
 
 // Bounds of what connections may hold and how long they may take.
@@ -28,8 +30,11 @@ type Server struct {
 	Self Self
 	// IdleTimeout ends a connection that has been silent for so long; 0: never.
 	IdleTimeout time.Duration
-	// Log gets a line for each node that comes or goes. Required.
+	// Log gets a line for nodes that come or go, or are refused: of each kind one in a
+	// second at most. Required.
 	Log *slog.Logger
+
+	complaints complaint.Book
 }
 
 // Serve accepts nodes on l until ctx is done, and returns when every
@@ -60,7 +65,7 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 		select {
 		case places <- struct{}{}:
 		default:
-			srv.Log.Warn("too many connections", "address", conn.RemoteAddr().String(), "limit", maxConnections)
+			srv.complaints.Warn(srv.Log, time.Now(), "too many connections", "address", conn.RemoteAddr(), "limit", maxConnections)
 			conn.Close()
 			continue
 		}
@@ -83,7 +88,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 		return
 	}
 	if string(word[:]) != magic {
-		srv.Log.Warn("bad protocol magic", "address", remote)
+		srv.complaints.Warn(srv.Log, time.Now(), "bad protocol magic", "address", remote)
 		tell(conn, "E_BAD_PROTOCOL")
 		return
 	}
@@ -91,7 +96,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 	defer func() {
 		srv.Directory.Leave(s.id)
 		if s.id != 0 {
-			srv.Log.Info("node left", "address", remote)
+			srv.complaints.Tell(srv.Log, slog.LevelInfo, time.Now(), "node left", "address", remote)
 		}
 	}()
 	for {
@@ -105,7 +110,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 		_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 		var told *refusal
 		if errors.As(err, &told) {
-			srv.Log.Warn("refused", "address", remote, "error", err)
+			srv.complaints.Warn(srv.Log, time.Now(), "refused", "address", remote, "error", err)
 			tell(conn, told.text)
 			return
 		}
@@ -113,7 +118,7 @@ func (srv *Server) handle(ctx context.Context, conn net.Conn) {
 			return
 		}
 		if !known && s.id != 0 {
-			srv.Log.Info("node joined", "address", remote)
+			srv.complaints.Tell(srv.Log, slog.LevelInfo, time.Now(), "node joined", "address", remote)
 		}
 		if err := writeAnswer(conn, answer); err != nil {
 			return

@@ -3,11 +3,13 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -82,7 +84,7 @@ func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(new(complaint.Book).Writer(logger, slog.LevelDebug, "HTTP"), "", 0),
 	}
 }
 
@@ -185,7 +187,7 @@ func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // net/http's own way to end an answer
 	}
-	f.logger.Error("panic in a handler", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	f.logger.Error("panic in a handler", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	switch {
 	case w.status != 0: // too late
 	case isV1(r.URL.Path):

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -133,7 +134,7 @@ func (s *Subscription) joinNew() {
 			}
 		}
 		if err := s.joiner().joinOne(lp); err != nil {
-			s.b.log.Info("a consumer stays without a partition that came to this node",
+			s.b.complaints.Tell(s.b.log, slog.LevelInfo, time.Now(), "a consumer stays without a partition that came to this node",
 				"topic", s.ask.Topic, "partition", lp.index, "channel", s.ask.Channel, "error", err)
 		}
 	}
@@ -254,7 +255,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 
 // stalled reports that a client does not read what came for it through a relay.
 func (s *Subscription) stalled(r *relay, dropped int) {
-	s.b.log.Warn("a consumer does not read: messages timed out on their way to it and go to other consumers; it gets no more until it reads",
+	s.b.complaints.Warn(s.b.log, time.Now(), "a consumer does not read: messages timed out on their way to it and go to other consumers; it gets no more until it reads",
 		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.node,
 		"messages", dropped, "msg_timeout", r.timeout)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -15,7 +16,11 @@ import (
 
 // directory changes topics and channels: it has the metadata say what should
 // be, and this node follow it.
-type directory struct{ *hosting }
+type directory struct {
+	*hosting
+
+	complaints complaint.Book // of what clients do
+}
 
 // Topics returns all topics of the cluster, sorted by name. They are shared and
 // must not be changed.
@@ -166,7 +171,7 @@ func (d *directory) createWithChannels(ctx context.Context, name string) error {
 	}
 	channels, err := d.o.KnownChannels(ctx, name)
 	if err != nil {
-		d.log.Warn("a new topic's channels are not known: they are created when they are used", "topic", name, "error", err)
+		d.complaints.Warn(d.log, time.Now(), "a new topic's channels are not known: they are created when they are used", "topic", name, "error", err)
 	}
 	for _, c := range channels {
 		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/coord/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -89,7 +90,8 @@ func (d *desk) event(e peer.Event) {
 			d.heir.suspect(from, refusing)
 		}
 	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && d.rejected.isNew(&e):
-		d.log.Warn("a connection between nodes is refused", "node", e.Node, "address", e.Address, "class", e.Class.String(), "inbound", e.Inbound, "error", e.Err)
+		d.log.Warn("a connection between nodes is refused", "node", complaint.Short(string(e.Node)), "address", complaint.Short(e.Address),
+			"class", e.Class.String(), "inbound", e.Inbound, "error", complaint.Short(fmt.Sprint(e.Err)))
 	}
 }
 
@@ -105,11 +107,11 @@ const strangeFor = 3 * time.Second
 // repeated for as long as somebody makes them.
 type complaints struct {
 	mu    sync.Mutex // guards what follows
-	first map[complaint]time.Time
-	told  map[complaint]bool
+	first map[rejection]time.Time
+	told  map[rejection]bool
 }
 
-type complaint struct {
+type rejection struct {
 	node    peer.Node
 	inbound bool
 	reason  peer.Reason
@@ -117,7 +119,7 @@ type complaint struct {
 
 // isNew says whether a refusal is worth telling.
 func (c *complaints) isNew(e *peer.Event) bool {
-	k := complaint{node: e.Node, inbound: e.Inbound}
+	k := rejection{node: e.Node, inbound: e.Inbound}
 	if refused, ok := errors.AsType[*peer.RefusedError](e.Err); ok {
 		k.reason = refused.Reason
 	}
@@ -131,7 +133,7 @@ func (c *complaints) isNew(e *peer.Event) bool {
 		return false
 	}
 	if c.told == nil {
-		c.first, c.told = map[complaint]time.Time{}, map[complaint]bool{}
+		c.first, c.told = map[rejection]time.Time{}, map[rejection]bool{}
 	}
 	if !known {
 		first = time.Now()

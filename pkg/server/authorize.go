@@ -72,7 +72,7 @@ func (r *rights) ask(ctx context.Context) (*auth.Grant, error) {
 	grant, err := r.link.srv.opts.Auth.Grant(ctx, q, time.Now())
 	if err != nil {
 		r.link.srv.counters.authFailures.Add(1)
-		r.link.srv.denied.warn(r.link.log, time.Now(), "authorization failed", "error", short(err.Error()))
+		r.link.srv.complaints.Warn(r.link.log, time.Now(), "authorization failed", "error", err)
 		return nil, nsq.Errorf(nsq.AuthFailed, "AUTH failed")
 	}
 	return grant, nil

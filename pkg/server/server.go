@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
@@ -18,16 +19,15 @@ var ErrClosed = errors.New("server is shut down")
 
 // Server serves NSQ clients. Its methods may be called by many goroutines.
 type Server struct {
-	opts     Options
-	limits   nsq.Limits
-	broker   Broker
-	log      *slog.Logger
-	buffers  nsq.Buffers
-	answers  *sync.Pool
-	counters counters
-	crowded  complaints     // of connections that are too many
-	denied   complaints     // of AUTH that failed
-	running  sync.WaitGroup // sessions
+	opts       Options
+	limits     nsq.Limits
+	broker     Broker
+	log        *slog.Logger
+	buffers    nsq.Buffers
+	answers    *sync.Pool
+	counters   counters
+	complaints complaint.Book // of what clients do
+	running    sync.WaitGroup // sessions
 
 	mu        sync.Mutex // guards the following
 	closed    bool
@@ -81,7 +81,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case !temporary(err):
 			return fmt.Errorf("accepting connections: %w", err)
 		}
-		s.log.Warn("cannot accept a connection", "error", err, "retry_in", pause)
+		s.complaints.Warn(s.log, time.Now(), "cannot accept a connection", "error", err, "retry_in", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -157,12 +157,12 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	cancel(ErrClosed)
 	if full {
 		s.counters.ended[EndLimit].Add(1)
-		s.crowded.warn(s.log, time.Now(), "connection refused: too many", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
+		s.complaints.Warn(s.log, time.Now(), "connection refused: too many", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
 		refuse(conn, "too many connections")
 	}
 	if poor {
 		s.counters.ended[EndLimit].Add(1)
-		s.crowded.warn(s.log, time.Now(), "connection refused: the memory budget is used up", "remote", conn.RemoteAddr())
+		s.complaints.Warn(s.log, time.Now(), "connection refused: the memory budget is used up", "remote", conn.RemoteAddr())
 		refuse(conn, c.standing.Refuse().Error())
 	}
 	// There is nothing to tell: the client has got what it can get.

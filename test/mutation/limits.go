@@ -116,9 +116,19 @@ func edgeMistakes() []mistake {
 			tests: []string{"./cmd/brokerd"}, run: "NobodyTakesAll",
 		},
 		{
-			name: "each fault of a client is a line", file: "pkg/server/complaints.go",
-			old: "now.Sub(c.told) < complainEvery", with: "now.Sub(c.told) > complainEvery",
-			tests: []string{"./pkg/server"}, run: "FillTheLog",
+			name: "each fault of a client is a line", file: "internal/complaint/complaint.go",
+			old: "now.Sub(k.told) < every", with: "now.Sub(k.told) > every",
+			tests: []string{"./internal/complaint"}, run: "FillTheLog",
+		},
+		{
+			name: "a client writes lines of its own into the log", file: "internal/complaint/complaint.go",
+			old: "if r == utf8.RuneError || !unicode.IsPrint(r) {", with: "if r == utf8.RuneError && !unicode.IsPrint(r) {",
+			tests: []string{"./internal/complaint"}, run: "StaysOnItsLine",
+		},
+		{
+			name: "a bad client of the lookup daemon is a line each time", file: "internal/lookupd/server.go",
+			old: `srv.complaints.Warn(srv.Log, time.Now(), "refused", "address", remote,`, with: `srv.Log.Warn("refused", "address", remote,`,
+			tests: []string{"./internal/lookupd"}, run: "FillTheLog",
 		},
 		{
 			name: "a host that ends like an allowed one is answered", file: "pkg/admin/hosts.go",

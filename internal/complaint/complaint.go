@@ -1,0 +1,126 @@
+// Package complaint logs what strangers cause. It knows how often a line of each kind
+// is written at most, and how much of a text that a stranger may have chosen; it does
+// not know what is worth a line. Whoever does the same wrong again and again would fill
+// the log otherwise.
+package complaint
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// every is how long after a line the next one of its kind is written at the earliest,
+// and maxText how much of a text is.
+const (
+	every   = time.Second
+	maxText = 256 // bytes
+)
+
+// Book writes lines, of each kind one in a second at most. The zero value is ready. Its
+// methods may be called by many goroutines.
+type Book struct {
+	mu    sync.Mutex // guards what follows
+	kinds map[string]*kind
+}
+
+// kind is what was said with one text.
+type kind struct {
+	told   time.Time
+	untold int // since then
+}
+
+// Warn logs a warning; see Tell.
+func (b *Book) Warn(log *slog.Logger, now time.Time, text string, args ...any) {
+	b.Tell(log, slog.LevelWarn, now, text, args...)
+}
+
+// Tell logs a line, unless one with the same text was logged a moment ago: then the next
+// one says how many were left out. text is the caller's and chosen by nobody else; the
+// values among args are logged as Short has them.
+func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) {
+	untold, ok := b.turn(now, text)
+	if !ok {
+		return
+	}
+	said := make([]any, 0, len(args)+2)
+	for _, a := range args {
+		said = append(said, shortened(a))
+	}
+	if untold > 0 {
+		said = append(said, "untold", untold)
+	}
+	log.Log(context.Background(), level, text, said...) //nolint:sloglint // the constant of a caller
+}
+
+// turn says whether a line is to be written, and how many were not since the last one.
+func (b *Book) turn(now time.Time, text string) (untold int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k, known := b.kinds[text]
+	if !known {
+		k = &kind{}
+		if b.kinds == nil {
+			b.kinds = map[string]*kind{}
+		}
+		b.kinds[text] = k
+	} else if now.Sub(k.told) < every {
+		k.untold++
+		return 0, false
+	}
+	untold = k.untold
+	k.told, k.untold = now, 0
+	return untold, true
+}
+
+// Writer returns what logs each line that a library writes, as the error of a line with
+// the same text.
+func (b *Book) Writer(log *slog.Logger, level slog.Level, text string) io.Writer {
+	return writer(func(line string) { b.Tell(log, level, time.Now(), text, "error", line) })
+}
+
+type writer func(line string)
+
+// Write implements io.Writer.
+func (w writer) Write(p []byte) (int, error) {
+	w(string(bytes.TrimSuffix(p, []byte("\n"))))
+	return len(p), nil
+}
+
+// Short returns what may be logged of a text that a stranger may have chosen: its
+// beginning, on one line.
+func Short(text string) string {
+	cut := len(text) > maxText
+	if cut {
+		text = text[:maxText]
+	}
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, text)
+	if cut {
+		text += "..."
+	}
+	return text
+}
+
+func shortened(value any) any {
+	switch v := value.(type) {
+	case string:
+		return Short(v)
+	case error:
+		return Short(v.Error())
+	case fmt.Stringer:
+		return Short(v.String())
+	}
+	return value
+}
