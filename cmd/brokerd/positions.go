@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -304,7 +305,13 @@ func lockAbove(dir string) (io.Closer, error) {
 		if errors.Is(err, vfs.ErrLocked) {
 			return nil, exitWith(exitTemporary, fmt.Errorf("data directory %s is in use by %s", up, holder(up)))
 		}
-		return lock, err
+		if err != nil {
+			return nil, err
+		}
+		if err := broker.ReplayRedo(vfs.OS{}, up); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		return lock, nil
 	}
 	return io.NopCloser(nil), nil
 }

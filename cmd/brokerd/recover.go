@@ -95,6 +95,9 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 		return err
 	}
 	defer lock.Close()
+	if err := broker.ReplayRedo(vfs.OS{}, o.dataDir); err != nil {
+		return err
+	}
 	c := cluster.RecoverOptions{
 		Self: meta.NodeID(o.nodeID), DataDir: o.dataDir,
 		Claim: func(id string) error { return broker.Claim(vfs.OS{}, o.dataDir, id) },

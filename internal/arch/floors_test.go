@@ -18,6 +18,7 @@ var floors = map[string]int{
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 
 	"pkg/age":         1, // of stored data, whatever wall clocks say
+	"pkg/redo":        1, // many files made durable with one sync
 	"pkg/commitlog":   1,
 	"pkg/channel":     1,
 	"pkg/meta":        1,

@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -51,6 +52,7 @@ type Options struct {
 	Members Members          // who takes part in the metadata; nil: this node is alone
 	Node    meta.Node        // how this node announces itself
 	Log     commitlog.Options
+	Redo    redo.Options // of the journal for many logs; its directories are the node's
 	Logger  *slog.Logger
 
 	AutoCreateTopics    bool             // publishing and subscribing create topics, unless the cluster's settings forbid it
@@ -138,6 +140,7 @@ type Broker struct {
 	*operator
 	*forwarding
 
+	redo      *redo.FS             // what this node keeps goes through it
 	ops       map[string]operation // what other nodes can ask for by name; not changed once the node is open
 	lowDisk   atomic.Bool          // publishes are refused
 	headroom  headroom             // until that is so
@@ -159,6 +162,7 @@ func (l layout) partition(t *meta.Topic, i int) string {
 
 func (l layout) topics() string     { return filepath.Join(l.root, "topics") }
 func (l layout) trash() string      { return filepath.Join(l.root, "trash") }
+func (l layout) redo() string       { return filepath.Join(l.root, "redo") }
 func (l layout) replicas() string   { return filepath.Join(l.root, "replicas") }
 func (l layout) quarantine() string { return filepath.Join(l.root, "quarantine") }
 
@@ -173,26 +177,37 @@ func topicDir(name string, in meta.Incarnation) string { return fmt.Sprintf("%s.
 // the node can serve.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	o = o.withDefaults()
-	b := &Broker{directory: &directory{hosting: newHosting(o)}}
+	journaled, err := openRedo(&o)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{redo: journaled, directory: &directory{hosting: newHosting(o)}}
+	if err := b.open(ctx); err != nil {
+		return nil, errors.Join(err, journaled.Close())
+	}
+	return b, nil
+}
+
+func (b *Broker) open(ctx context.Context) error {
 	b.operator = &operator{contents{desk{b.directory, b.Health}}}
 	b.forwarding = newForwarding(b)
 	if err := b.join(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := (owner{b.hosting}).claim(); err != nil {
-		return nil, err
+		return err
 	}
 	b.registerOps()
 	began := time.Now()
 	if err := b.openAll(); err != nil {
-		return nil, errors.Join(err, b.closeTopics(err))
+		return errors.Join(err, b.closeTopics(err))
 	}
 	b.recovery.Store(int64(time.Since(began)))
 	b.sweep()
 	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	b.loops = cancel
 	b.startLoops(loops)
-	return b, nil
+	return nil
 }
 
 // join announces this start of the node: it is a new incarnation, and every
@@ -297,7 +312,7 @@ func (b *Broker) Close() error {
 		b.end()
 		b.loops(ErrExiting)
 		b.running.close()
-		b.closeErr = b.closeTopics(ErrExiting)
+		b.closeErr = errors.Join(b.closeTopics(ErrExiting), b.redo.Close())
 		b.shifts.sumUp(b.log)
 	})
 	return b.closeErr

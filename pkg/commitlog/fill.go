@@ -1,5 +1,7 @@
 package commitlog
 
+import "github.com/brokerd/brokerd/pkg/vfs"
+
 // A sync of blocks that were written before need not allocate anything, and
 // takes about half as long as one of new blocks. So while small appends are
 // synced one by one, a goroutine writes zeros ahead of them. It is started after
@@ -22,7 +24,7 @@ const (
 // fillAhead starts a fill of the blocks ahead of the end if that pays after a
 // sync that covered so many bytes.
 func (o *output) fillAhead(l *Log, covered int64) {
-	if o == nil || covered == 0 || covered > maxFillSync {
+	if o == nil || covered == 0 || covered > maxFillSync || vfs.Deferred(o.file) {
 		return
 	}
 	l.wmu.Lock()
@@ -48,7 +50,7 @@ func (o *output) fill(l *Log, pos int64) {
 	var err error
 	for pos < o.fillLimit && err == nil {
 		var n int
-		n, err = o.file.WriteAt(zeros[:min(fillPiece, o.fillLimit-pos)], pos)
+		n, err = vfs.FillAt(o.file, zeros[:min(fillPiece, o.fillLimit-pos)], pos)
 		pos += int64(n)
 	}
 	l.wmu.Lock()

@@ -135,3 +135,21 @@ func DropCache(f File, off, n int64) {
 		c.DropCache(off, n)
 	}
 }
+
+// FillAt writes bytes ahead of what a file holds, which only prepare its blocks: they need
+// not be durable.
+func FillAt(f File, p []byte, off int64) (int, error) {
+	if filler, ok := f.(interface {
+		FillAt(p []byte, off int64) (int, error)
+	}); ok {
+		return filler.FillAt(p, off)
+	}
+	return f.WriteAt(p, off)
+}
+
+// Deferred tells whether what SyncData makes durable is kept elsewhere at first, so that
+// the blocks of the file itself do not matter to how long that takes.
+func Deferred(f File) bool {
+	d, ok := f.(interface{ Deferred() bool })
+	return ok && d.Deferred()
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -50,6 +51,7 @@ type plan struct {
 	partitions int
 	sync       meta.SyncPolicy
 	segment    int64
+	together   int // from so many syncs at once on they go through the redo journal
 	publishers int // of each partition
 	consumers  int // of each channel
 	chaos      time.Duration
@@ -72,6 +74,7 @@ func newPlan(rnd *rand.Rand) plan {
 		p.sync = meta.SyncPolicy{Interval: 200 * time.Millisecond}
 	}
 	p.slowSync = time.Duration(pick(0, 0, 5, 20)) * time.Millisecond
+	p.together = pick(1, 1, 2, 100)
 	return p
 }
 
@@ -310,6 +313,7 @@ func (l *life) run(ctx context.Context) {
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) },
+		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10},
 	})
 	if err != nil {
 		l.ends(err)

@@ -1,0 +1,261 @@
+package redo
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Default values of Options.
+const (
+	DefaultFileBytes = 32 << 20
+	DefaultTogether  = 4
+	DefaultAge       = 5 * time.Second
+)
+
+// The largest sync that goes through the journal: a larger one costs more to write twice
+// than to sync. And a small journal takes none that fills much of it.
+const (
+	maxWrite   = 128 << 10
+	writeShare = 8
+)
+
+// Options describe an FS. The zero value of a number means its default.
+type Options struct {
+	Root      string        // the directory that the files are below
+	Dir       string        // the directory of the journal's files
+	FileBytes int64         // of each of the two
+	Together  int           // from so many syncs at the same time on they go through the journal
+	Age       time.Duration // how long a write may wait to be settled
+
+	// Damaged is called by Open before anything is settled, if the journal holds damaged
+	// records: any file may lack what was synced last. An error of it ends Open.
+	Damaged func() error
+	// Failed is called once, without waiting, when the journal has failed; nil: nobody.
+	Failed func(error)
+}
+
+func (o Options) withDefaults() Options {
+	if o.FileBytes == 0 {
+		o.FileBytes = DefaultFileBytes
+	}
+	if o.Together == 0 {
+		o.Together = DefaultTogether
+	}
+	if o.Age == 0 {
+		o.Age = DefaultAge
+	}
+	return o
+}
+
+// FS is a file system with a journal. Its methods may be called by many goroutines.
+// Nobody else may write to files below its root while it is open.
+type FS struct {
+	vfs.FS
+	o       Options
+	syncing atomic.Int32 // calls of SyncData under way
+	journal *journal
+
+	mu    sync.Mutex       // guards files and what it says of their fields
+	files map[string]*file // that are open for writing, or live
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// file is a file of a name, through all its handles.
+type file struct {
+	path  string
+	opens int         // handles; under FS.mu
+	gone  atomic.Bool // another file has its name, or none: it is synced directly
+
+	mu      sync.Mutex // guards the fields below
+	dirty   spans      // written since the last sync
+	resized bool       // the length was set since the last sync
+	known   bool       // all that was not synced is in dirty
+
+	// Under the journal's mu.
+	live   uint8  // the halves of the journal that hold writes of it
+	named  uint64 // the generation in which number is its name
+	number uint64
+}
+
+// handle is an open file.
+type handle struct {
+	vfs.File
+	fs     *FS
+	file   *file
+	closed sync.Once
+}
+
+// take returns the file of a name, with one handle more.
+func (s *FS) take(name string) *file {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[name]
+	if f == nil {
+		f = &file{path: name}
+		s.files[name] = f
+	}
+	f.opens++
+	return f
+}
+
+// drop forgets a file that nobody needs any more.
+func (s *FS) drop(f *file, handles int) {
+	live := s.journal.live(f)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.opens -= handles
+	if f.opens == 0 && !live && s.files[f.path] == f {
+		delete(s.files, f.path)
+	}
+}
+
+// Create implements vfs.FS.
+func (s *FS) Create(name string) (vfs.File, error) {
+	if err := s.void(s.named(name)); err != nil {
+		return nil, err
+	}
+	inner, err := s.FS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return &handle{File: inner, fs: s, file: s.take(name)}, nil
+}
+
+// OpenReadWrite implements vfs.FS.
+func (s *FS) OpenReadWrite(name string) (vfs.File, error) {
+	inner, err := s.FS.OpenReadWrite(name)
+	if err != nil {
+		return nil, err
+	}
+	return &handle{File: inner, fs: s, file: s.take(name)}, nil
+}
+
+// Rename implements vfs.FS. What has the old name, or lies below it, is settled first.
+func (s *FS) Rename(oldName, newName string) error {
+	moving := s.below(oldName)
+	for _, f := range moving {
+		if err := s.journal.settle(f); err != nil {
+			return err
+		}
+	}
+	if err := s.void(append(moving, s.named(newName)...)); err != nil {
+		return err
+	}
+	return s.FS.Rename(oldName, newName)
+}
+
+// void has the journal forget files, since there will be none of their names, or others.
+func (s *FS) void(all []*file) error {
+	for _, f := range all {
+		f.gone.Store(true)
+		if err := s.journal.void(f); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if s.files[f.path] == f {
+			delete(s.files, f.path)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// named returns the file of a name, if it is known.
+func (s *FS) named(name string) []*file {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.files[name]; f != nil {
+		return []*file{f}
+	}
+	return nil
+}
+
+// below returns the file of a name, or those in a directory of that name.
+func (s *FS) below(name string) (all []*file) {
+	if info, err := s.Stat(name); err != nil || !info.IsDir() {
+		return s.named(name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	prefix := name + string(filepath.Separator)
+	for path, f := range s.files {
+		if strings.HasPrefix(path, prefix) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// WriteAt implements vfs.File.
+func (h *handle) WriteAt(p []byte, off int64) (int, error) {
+	n, err := h.File.WriteAt(p, off)
+	f := h.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty = f.dirty.add(off, off+int64(n))
+	return n, err
+}
+
+// FillAt is WriteAt of bytes that need not be durable: see vfs.FillAt.
+func (h *handle) FillAt(p []byte, off int64) (int, error) { return h.File.WriteAt(p, off) }
+
+// Deferred tells whether syncs of the file go through the journal: see vfs.Deferred.
+func (h *handle) Deferred() bool { return h.fs.journal.live(h.file) }
+
+// Truncate implements vfs.File. The next sync is direct: the length is not in the journal.
+func (h *handle) Truncate(size int64) error {
+	f := h.file
+	f.mu.Lock()
+	f.resized = true
+	f.mu.Unlock()
+	return h.File.Truncate(size)
+}
+
+// Sync implements vfs.File.
+func (h *handle) Sync() error {
+	h.file.synced()
+	if err := h.File.Sync(); err != nil {
+		return err
+	}
+	return h.fs.journal.void(h.file)
+}
+
+// Close implements vfs.File.
+func (h *handle) Close() error {
+	h.closed.Do(func() { h.fs.drop(h.file, 1) })
+	return h.File.Close()
+}
+
+// synced returns what was written since the last sync, and forgets it. ok says that
+// nothing else needs to be synced.
+func (f *file) synced() (dirty spans, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dirty, ok = f.dirty, f.known && !f.resized
+	f.dirty, f.resized, f.known = nil, false, true
+	return dirty, ok
+}
+
+// SyncData implements vfs.File: directly where the file is alone, else through the
+// journal.
+func (h *handle) SyncData() error {
+	s, f := h.fs, h.file
+	together := s.syncing.Add(1)
+	defer s.syncing.Add(-1)
+	dirty, known := f.synced()
+	journaled := known && len(dirty) > 0 && dirty.bytes() <= min(maxWrite, s.o.FileBytes/writeShare) && !f.gone.Load()
+	live := s.journal.live(f)
+	if journaled && (live || int(together) >= s.o.Together && !strings.HasSuffix(f.path, vfs.TempSuffix) && s.journal.ready()) {
+		return s.journal.write(f, h.File, dirty)
+	}
+	if err := h.File.SyncData(); err != nil || !live {
+		return err
+	}
+	return s.journal.void(f)
+}

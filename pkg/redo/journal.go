@@ -1,0 +1,479 @@
+package redo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// What bounds the entries of one record: a number of bytes, and a share of a small journal.
+const (
+	maxRecord   = 4 << 20
+	recordShare = 4
+)
+
+// ErrClosed says that the journal is closed.
+var ErrClosed = errors.New("the journal is closed")
+
+// journal is the two files and what stands in them.
+type journal struct {
+	o     Options
+	fs    vfs.FS
+	drop  func(*file) // forgets a file that is not live any more, if nobody has it open
+	tasks sync.WaitGroup
+	pool  sync.Pool // of *[]byte, for the entries of requests
+
+	mu         sync.Mutex  // guards the fields below
+	halves     [2]vfs.File // nil: not made yet
+	making     bool
+	retry      bool // they could not be made; the next timer allows another try
+	active     int  // the half that is written
+	generation uint64
+	number     uint64 // of the last record
+	tail       int64  // where the next record goes
+	lives      [2]map[*file]struct{}
+	lastFile   uint64
+	settling   chan struct{} // closed when the other half has been settled; nil: it is
+	queue      []*request
+	leading    bool // a caller writes for all
+	timer      *time.Timer
+	failed     error
+	closed     bool
+
+	record []byte // the leader's
+}
+
+// request is what one caller wants in the journal.
+type request struct {
+	file    *file
+	entries *[]byte // encoded, for a write; nil: a void, or with no file a rotation
+	done    chan turn
+}
+
+// turn ends the wait of a caller: the result is there, or it is to write for all.
+type turn struct {
+	lead bool
+	err  error
+}
+
+func (j *journal) live(f *file) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return f.live != 0
+}
+
+// ready tells whether the journal's files are there. Where they are not it has them
+// made meanwhile.
+func (j *journal) ready() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed != nil || j.closed {
+		return false
+	}
+	if j.halves[1] == nil && !j.making && !j.retry {
+		j.making = true
+		j.tasks.Go(j.make)
+	}
+	return j.halves[1] != nil
+}
+
+func halfPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("journal-%d", i)) }
+
+// make makes the files, with all their blocks written: a sync of such blocks takes
+// half as long as one of new ones.
+func (j *journal) make() {
+	var halves [2]vfs.File
+	err := vfs.MkdirAllSynced(j.fs, j.o.Dir)
+	for i := range halves {
+		if err == nil {
+			halves[i], err = makeHalf(j.fs, halfPath(j.o.Dir, i), j.o.FileBytes)
+		}
+	}
+	if err == nil {
+		err = j.fs.SyncDir(j.o.Dir)
+	}
+	if err != nil {
+		for i, h := range halves {
+			if h != nil {
+				_ = h.Close()
+			}
+			_ = j.fs.Remove(halfPath(j.o.Dir, i)) // it gives back what it took of a full disk
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.making = false
+	if err != nil {
+		j.retry = true // what is synced directly needs no journal
+		j.timer = time.AfterFunc(j.o.Age, j.forgive)
+		return
+	}
+	j.halves = halves
+	j.beginLocked(0)
+}
+
+func (j *journal) forgive() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.retry = false
+}
+
+func makeHalf(fsys vfs.FS, path string, size int64) (vfs.File, error) {
+	f, err := fsys.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err = f.Preallocate(0, size); err == nil {
+		zeros := make([]byte, 1<<20)
+		for off := int64(0); off < size && err == nil; off += int64(len(zeros)) {
+			_, err = f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
+		}
+	}
+	if err == nil {
+		err = f.SyncData()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// beginLocked has a half written from its start, in a new generation.
+func (j *journal) beginLocked(half int) {
+	j.active, j.tail, j.number = half, headBytes, 0
+	j.generation++
+	j.lives[half] = map[*file]struct{}{}
+}
+
+// write makes ranges of a file durable, as they are there now.
+func (j *journal) write(f *file, from io.ReaderAt, dirty spans) error {
+	buffer, _ := j.pool.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	defer j.pool.Put(buffer)
+	p := (*buffer)[:0]
+	number := j.numberOf(f)
+	for _, x := range dirty {
+		n := int(x.to - x.from)
+		p = appendWriteHead(p, number, x.from, n)
+		at := len(p)
+		p = append(p, make([]byte, n)...)
+		if err := vfs.ReadFull(from, p[at:], x.from); err != nil {
+			return err
+		}
+	}
+	*buffer = p
+	return j.submit(&request{file: f, entries: buffer})
+}
+
+// numberOf returns the number that stands for a file.
+func (j *journal) numberOf(f *file) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f.number == 0 {
+		j.lastFile++
+		f.number = j.lastFile
+	}
+	return f.number
+}
+
+// void makes durable that what the journal holds of a file does not count any more.
+func (j *journal) void(f *file) error {
+	if !j.live(f) {
+		return nil
+	}
+	return j.submit(&request{file: f})
+}
+
+// settle syncs a live file itself, and voids it.
+func (j *journal) settle(f *file) error {
+	if !j.live(f) {
+		return nil
+	}
+	if err := j.syncFile(f.path); err != nil {
+		return j.fail(err)
+	}
+	return j.void(f)
+}
+
+// syncFile syncs a file by its name. One that is gone needs no sync.
+func (j *journal) syncFile(path string) error {
+	h, err := j.fs.OpenReadWrite(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.SyncData(), h.Close())
+}
+
+// submit has a request written and synced together with those of others.
+func (j *journal) submit(r *request) error {
+	r.done = make(chan turn, 1)
+	j.mu.Lock()
+	if err := j.refusalLocked(); err != nil {
+		j.mu.Unlock()
+		return err
+	}
+	j.queue = append(j.queue, r)
+	if j.leading {
+		j.mu.Unlock()
+		t := <-r.done
+		if !t.lead {
+			return t.err
+		}
+		j.mu.Lock()
+	}
+	j.leading = true
+	group := j.groupLocked()
+	err := j.putLocked(group)
+	for _, other := range group {
+		if other != r {
+			other.done <- turn{err: err}
+		}
+	}
+	if len(j.queue) > 0 {
+		j.queue[0].done <- turn{lead: true}
+	} else {
+		j.leading = false
+	}
+	j.mu.Unlock()
+	return err
+}
+
+func (j *journal) refusalLocked() error {
+	if j.failed == nil && j.closed {
+		return ErrClosed
+	}
+	return j.failed
+}
+
+// groupLocked takes requests off the queue: as many as one record holds.
+func (j *journal) groupLocked() []*request {
+	n, size := 0, 0
+	for _, r := range j.queue {
+		if r.entries != nil {
+			size += len(*r.entries)
+		}
+		if n > 0 && int64(size) > min(maxRecord, j.o.FileBytes/recordShare) {
+			break
+		}
+		n++
+	}
+	group := j.queue[:n:n]
+	j.queue = j.queue[n:]
+	return group
+}
+
+// putLocked writes and syncs a record for a group. It gives up the lock meanwhile;
+// the caller leads, so that nobody else writes.
+func (j *journal) putLocked(group []*request) error {
+	if j.failed != nil {
+		return j.failed
+	}
+	rotate := false
+	p := j.encodeLocked(group, &rotate)
+	if j.number > 0 && (rotate || j.tail+int64(len(p)) > j.o.FileBytes) {
+		if err := j.rotateLocked(); err != nil {
+			return err
+		}
+		p = j.encodeLocked(group, &rotate) // its names are those of the new generation
+	}
+	if len(p) == recordHeader {
+		return nil // nothing but a rotation was asked for
+	}
+	p = sealRecord(p, j.generation, j.number+1)
+	j.record = p
+	half, at, first := j.halves[j.active], j.tail, j.number == 0
+	j.mu.Unlock()
+	var err error
+	if first {
+		_, err = half.WriteAt(head{generation: j.generation}.encode(), 0)
+	}
+	if err == nil {
+		_, err = half.WriteAt(p, at)
+	}
+	if err == nil {
+		err = half.SyncData()
+	}
+	j.mu.Lock()
+	if err != nil {
+		return j.failLocked(err)
+	}
+	j.number++
+	j.tail += int64(len(p))
+	if first {
+		j.watchLocked()
+	}
+	for _, r := range group {
+		j.appliedLocked(r)
+	}
+	return nil
+}
+
+// encodeLocked returns a record for a group, with room for its header.
+func (j *journal) encodeLocked(group []*request, rotate *bool) []byte {
+	p := append(j.record[:0], make([]byte, recordHeader)...)
+	for _, r := range group {
+		if r.file == nil {
+			*rotate = true
+			continue
+		}
+		if r.file.named != j.generation {
+			p = appendName(p, r.file.number, j.relative(r.file.path))
+			r.file.named = j.generation
+		}
+		if r.entries == nil {
+			p = appendVoid(p, r.file.number)
+		} else {
+			p = append(p, *r.entries...)
+		}
+	}
+	return p
+}
+
+func (j *journal) relative(path string) string {
+	rel, err := filepath.Rel(j.o.Root, path)
+	if err != nil {
+		return path
+	}
+	return rel
+}
+
+// appliedLocked notes what became durable.
+func (j *journal) appliedLocked(r *request) {
+	f := r.file
+	switch {
+	case f == nil:
+	case r.entries == nil:
+		for i := range j.lives {
+			delete(j.lives[i], f)
+		}
+		f.live = 0
+	default:
+		j.lives[j.active][f] = struct{}{}
+		f.live |= 1 << j.active
+	}
+}
+
+// watchLocked has the active half settled when it is old.
+func (j *journal) watchLocked() {
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	j.timer = time.AfterFunc(j.o.Age, func() {
+		// It fails with the journal, and who syncs next is told.
+		_ = j.submit(&request{})
+	})
+}
+
+// rotateLocked goes on with the other half, and settles this one meanwhile. It gives up
+// the lock while it waits for the other one.
+func (j *journal) rotateLocked() error {
+	for j.settling != nil {
+		settling := j.settling
+		j.mu.Unlock()
+		<-settling
+		j.mu.Lock()
+	}
+	if j.failed != nil {
+		return j.failed
+	}
+	old := j.active
+	sealed := head{generation: j.generation, settled: true}
+	done := make(chan struct{})
+	j.settling = done
+	j.beginLocked(1 - old)
+	j.tasks.Go(func() {
+		defer close(done)
+		j.settleHalf(old, sealed)
+	})
+	return nil
+}
+
+// settleHalf syncs all files that are live in a half, and then has the half hold nothing.
+func (j *journal) settleHalf(half int, sealed head) {
+	j.mu.Lock()
+	all := make([]*file, 0, len(j.lives[half]))
+	for f := range j.lives[half] {
+		all = append(all, f)
+	}
+	at := j.halves[half]
+	j.mu.Unlock()
+	var err error
+	for _, f := range all {
+		if j.live(f) && err == nil {
+			err = j.syncFile(f.path)
+		}
+	}
+	if err == nil {
+		_, err = at.WriteAt(sealed.encode(), 0)
+	}
+	if err == nil {
+		err = at.SyncData()
+	}
+	j.mu.Lock()
+	j.settling = nil
+	if err != nil {
+		_ = j.failLocked(err)
+		j.mu.Unlock()
+		return
+	}
+	for f := range j.lives[half] {
+		f.live &^= 1 << half
+	}
+	j.lives[half] = nil
+	j.mu.Unlock()
+	for _, f := range all {
+		j.drop(f)
+	}
+}
+
+// fail has the journal refuse everything from now on, and returns why.
+func (j *journal) fail(err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.failLocked(err)
+}
+
+func (j *journal) failLocked(err error) error {
+	if j.failed == nil {
+		j.failed = fmt.Errorf("the redo journal failed; what it holds is written again at the next start: %w", err)
+		if j.o.Failed != nil {
+			go j.o.Failed(j.failed)
+		}
+	}
+	return j.failed
+}
+
+// close settles everything and closes the files.
+func (j *journal) close() error {
+	err := j.submit(&request{}) // a rotation, which settles the active half
+	j.mu.Lock()
+	j.closed = true
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	j.mu.Unlock()
+	j.tasks.Wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed != nil {
+		err = j.failed
+	}
+	for _, h := range j.halves {
+		if h != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}
+	j.halves = [2]vfs.File{}
+	return err
+}

@@ -1,0 +1,60 @@
+package main
+
+// redoMistakes are about the journal that many files are synced through.
+func redoMistakes() []mistake {
+	tests := []string{"./pkg/redo"}
+	return []mistake{
+		{
+			name: "a record is not synced", file: "pkg/redo/journal.go",
+			old: "		err = half.SyncData()\n", with: "		err = nil\n", tests: tests,
+		},
+		{
+			name: "a half is used again before its files are synced", file: "pkg/redo/journal.go",
+			old: "			err = j.syncFile(f.path)\n", with: "			err = nil\n", tests: tests,
+		},
+		{
+			name: "a half is settled without a sync of its head", file: "pkg/redo/journal.go",
+			old: "		err = at.SyncData()\n", with: "		err = nil\n", tests: tests,
+		},
+		{
+			name: "a file that is settled in one half is settled in both", file: "pkg/redo/journal.go",
+			old: "f.live &^= 1 << half", with: "f.live = 0", tests: tests,
+		},
+		{
+			name: "a half is begun while it is being settled", file: "pkg/redo/journal.go",
+			old: "for j.settling != nil {", with: "for false {", tests: tests,
+		},
+		{
+			name: "a journal that failed goes on", file: "pkg/redo/journal.go",
+			old: "return j.failLocked(err)\n	}\n	j.number++", with: "return err\n	}\n	j.number++", tests: tests,
+		},
+		{
+			name: "a live file is synced directly and stays live", file: "pkg/redo/fs.go",
+			old: "	return s.journal.void(f)\n}", with: "	return nil\n}", tests: tests,
+		},
+		{
+			name: "what was written before a file was opened is not synced", file: "pkg/redo/fs.go",
+			old: "f.known && !f.resized", with: "!f.resized", tests: tests,
+		},
+		{
+			name: "a length is not synced", file: "pkg/redo/fs.go",
+			old: "f.known && !f.resized", with: "f.known", tests: tests,
+		},
+		{
+			name: "a new file inherits what the journal holds of its name", file: "pkg/redo/fs.go",
+			old: "if err := s.void(s.named(name)); err != nil {", with: "if err := s.void(nil); err != nil {", tests: tests,
+		},
+		{
+			name: "what is voided is replayed", file: "pkg/redo/replay.go",
+			old: "delete(writes, path)", with: "_ = path", tests: tests,
+		},
+		{
+			name: "what is replayed is not synced", file: "pkg/redo/replay.go",
+			old: "f.SyncData(), f.Close()", with: "f.Close()", tests: tests,
+		},
+		{
+			name: "a damaged record is taken for the end", file: "pkg/redo/replay.go",
+			old: "		if at > 0 {\n", with: "		if at > 1<<40 {\n", tests: tests,
+		},
+	}
+}
