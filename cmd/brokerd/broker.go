@@ -43,7 +43,8 @@ type brokerNode struct {
 	server  *server.Server
 	admin   *admin.Server
 	metrics *metrics.Metrics
-	memory  *limit.Memory // of all that clients make the node hold
+	memory  *limit.Memory    // of all that clients make the node hold
+	created *limit.Creations // by clients
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
@@ -70,6 +71,7 @@ func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	limitHeap()
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
+	n.created = limit.NewCreations(c.Options.Limits.CreationBurst, time.Second/time.Duration(c.Options.Limits.CreationRate), c.Log)
 	n.metrics = n.newMetrics()
 	n.startWeb()
 	var err error
@@ -138,6 +140,7 @@ func (n *brokerNode) startWeb() {
 
 func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
 	s := admin.NewHTTPServer(n.ownNames().Guard(h), n.c.Log)
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return n.created.By(ctx, c.RemoteAddr()) }
 	n.https = append(n.https, s)
 	n.web.Go(func() {
 		if err := ignoreClosed(s.Serve(l)); err != nil {
@@ -209,7 +212,7 @@ func (n *brokerNode) serverOptions() server.Options {
 		OutputBufferTimeout: l.OutputBufferTimeout, MinOutputBufferTimeout: l.MinOutputBufferTimeout,
 		MaxOutputBufferTimeout: l.MaxOutputBufferTimeout, MaxDeflateLevel: l.MaxDeflateLevel,
 		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
-		Memory: n.memory, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
+		Memory: n.memory, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
 	}
 	if n.c.TLS != nil {
 		o.TLS = func() *tls.Config { return n.c.TLS }

@@ -24,6 +24,7 @@ const (
 	maxSegment         = 2 * GiB
 	maxBootstrapExpect = 9
 	maxDeflateLevel    = 9
+	maxCreations       = 1_000_000
 	minStatsd          = time.Second
 	maxUDP             = Size(65507)
 	shortestTimeout    = time.Millisecond
@@ -190,6 +191,8 @@ func (c *checker) limits(l *Limits) {
 	c.require(l.MemQueueSize >= 0, "mem-queue-size", "is negative")
 	c.require(l.MaxConnections >= 0, "max-connections", "is negative")
 	c.require(l.MaxOfAddress >= 0, "max-connections-per-address", "is negative")
+	c.require(l.CreationBurst >= 0 && l.CreationBurst <= maxCreations, "creation-burst", "%d is not between 0 and %d", l.CreationBurst, maxCreations)
+	c.require(l.CreationRate >= 1 && l.CreationRate <= maxCreations, "creation-rate", "%d is not between 1 and %d", l.CreationRate, maxCreations)
 }
 
 func (c *checker) tls(o *Options) {

@@ -160,7 +160,7 @@ func TestDefaultsAreNsqds(t *testing.T) {
 		MaxMsgSize: 1048576, MaxBodySize: 5242880, MsgTimeout: time.Minute, MaxMsgTimeout: 15 * time.Minute,
 		MaxReqTimeout: time.Hour, MaxRdyCount: 2500, MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
 		MaxOutputBufferTimeout: 30 * time.Second, MinOutputBufferTimeout: 25 * time.Millisecond,
-		OutputBufferTimeout: 250 * time.Millisecond, MaxConnections: 10000, MemQueueSize: 10000, Snappy: true, Deflate: true, MaxDeflateLevel: 6,
+		OutputBufferTimeout: 250 * time.Millisecond, MaxConnections: 10000, CreationBurst: 10000, CreationRate: 50, MemQueueSize: 10000, Snappy: true, Deflate: true, MaxDeflateLevel: 6,
 	}
 	if diff := cmp.Diff(want, o.Limits); diff != "" {
 		t.Error(diff)

@@ -90,6 +90,8 @@ type Limits struct {
 	MemQueueSize           int // of waiting messages that do not count as backend_depth
 	MaxConnections         int // 0: no limit
 	MaxOfAddress           int // connections of one address; 0: half of MaxConnections
+	CreationBurst          int // topics and channels that one address may create at once; 0: no limit
+	CreationRate           int // and a second, after that
 	Snappy                 bool
 	Deflate                bool
 	MaxDeflateLevel        int

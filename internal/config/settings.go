@@ -127,6 +127,8 @@ func (o *Options) messageSettings() []Setting {
 		{Key: "mem-queue-size", Default: "10000", value: numberValue{&l.MemQueueSize}, Doc: "Messages of a queue that /stats and statsd count as in memory, as nsqd's monitors expect: backend_depth is what waits beyond. Every message is on disk, whatever this says."},
 		{Key: "max-connections", Default: "10000", value: numberValue{&l.MaxConnections}, Doc: "Most client connections at once; 0 is no limit. Clients of all kinds never get more than three quarters of the file descriptors of the process."},
 		{Key: "max-connections-per-address", Default: "0", value: numberValue{&l.MaxOfAddress}, Doc: "Most client connections of one address at once, over TCP and HTTP; 0 is half of max-connections. Loopback is not counted."},
+		{Key: "creation-burst", Default: "10000", value: numberValue{&l.CreationBurst}, Doc: "Most topics and channels that the clients of one address may create at once on this node, ephemeral ones too, by use or by request; all addresses together may create twice as many. Beyond, they are refused as busy and those that exist go on. Loopback counts as one address, a unix socket does not count; 0 is no limit."},
+		{Key: "creation-rate", Default: "50", value: numberValue{&l.CreationRate}, Doc: "How many of the creation-burst come back every second."},
 	}
 }
 

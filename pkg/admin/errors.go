@@ -86,6 +86,7 @@ var failures = []failure{
 	{broker.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
 	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
 	{limit.ErrNoMemory, "BUSY", api.CodeBusy, "try again: others make the node hold much"},
+	{limit.ErrCreations, "TOO_MANY_CREATED", api.CodeBusy, "use topics and channels that exist, or wait: new ones are made again as creation-rate says"},
 	{broker.ErrBusy, "BUSY", api.CodeBusy, "try again"},
 	{coord.ErrBusy, "BUSY", api.CodeBusy, "see the cluster's health: followers or disks are slow"},
 	{broker.ErrExiting, "EXITING", api.CodeExiting, "ask another node"},

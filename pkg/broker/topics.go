@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -44,7 +46,7 @@ func (d *directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.propose(ctx, meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment})
+	r, err := d.proposeNew(ctx, d.o.Meta.Topic(name) != nil, meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment})
 	if err != nil {
 		return nil, ofThisIncarnation(err)
 	}
@@ -54,6 +56,23 @@ func (d *directory) CreateTopic(ctx context.Context, name string, cfg meta.Topic
 		h.use()
 	}
 	return r.Topic, err
+}
+
+// proposeNew proposes to create something, within what whoever asks may create.
+// there: as far as this node knows it exists.
+func (d *directory) proposeNew(ctx context.Context, there bool, c meta.Command) (meta.Result, error) {
+	if there {
+		return d.propose(ctx, c)
+	}
+	undo, err := limit.Create(ctx)
+	if err != nil {
+		return meta.Result{}, err
+	}
+	r, err := d.propose(ctx, c)
+	if err != nil && fate.Of(err) == fate.Refused || r.Existed {
+		undo()
+	}
+	return r, err
 }
 
 // place fills in what a new topic's creator left open, and decides where its
@@ -175,7 +194,8 @@ func (d *directory) createWithChannels(ctx context.Context, name string) error {
 	}
 	for _, c := range channels {
 		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
-			if err := d.CreateChannel(ctx, name, c, false); err != nil {
+			// Whoever uses the topic has not asked for them, and messages that they miss are lost to them.
+			if err := d.CreateChannel(limit.Uncounted(ctx), name, c, false); err != nil {
 				return err
 			}
 		}
@@ -265,23 +285,35 @@ func (d *directory) createChannel(ctx context.Context, name, channel string, ord
 		return err
 	}
 	if meta.IsEphemeral(channel) {
-		for _, lp := range h.led() {
-			if _, err := lp.part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return addEphemeral(ctx, h.led(), channel, ordered)
 	}
 	if c := h.config.Load().Channels[channel]; c != nil {
 		return leaders{d.hosting}.settle(ctx, name, uint64(c.Version))
 	}
-	r, err := d.propose(ctx, meta.CreateChannel{
+	r, err := d.proposeNew(ctx, false, meta.CreateChannel{
 		Topic: name, Incarnation: h.incarnation, Channel: channel, Ordered: ordered, CreatedAt: time.Now().UnixNano(),
 	})
 	if err != nil {
 		return ofThisIncarnation(err)
 	}
 	return leaders{d.hosting}.settle(ctx, name, r.Index)
+}
+
+// addEphemeral adds an ephemeral channel to partitions. Where none of them has it, it counts
+// as created.
+func addEphemeral(ctx context.Context, led []*ledPartition, channel string, ordered bool) error {
+	has := func(lp *ledPartition) bool { return lp.part.Channel(channel) != nil }
+	if len(led) > 0 && !slices.ContainsFunc(led, has) {
+		if _, err := limit.Create(ctx); err != nil {
+			return err
+		}
+	}
+	for _, lp := range led {
+		if _, err := lp.part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *directory) hostedOrConverged(name string) (*hostedTopic, error) {

@@ -121,6 +121,7 @@ var (
 	memoryWaiting = gauge("brokerd_memory_budget_waiting", "Requests for memory that wait until others give back.")
 	memoryWaited  = counter("brokerd_memory_budget_waited_total", "Requests for memory that had to wait.")
 	memoryRefused = counter("brokerd_memory_budget_refused_total", "Requests for memory that were refused: their clients were told that the node is busy.")
+	uncreated     = counter("brokerd_creations_refused_total", "Topics and channels that were not created, since their client, or all, had created too many of late.")
 
 	forwardPartitions = gauge("brokerd_forward_partitions", "Partitions to whose leaders publishes are on their way, or wait for one.")
 	forwardBytes      = gauge("brokerd_forward_waiting_bytes", "Bytes of publishes that are on their way to a leader, or wait for one.")
@@ -189,6 +190,9 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 	if src.Memory != nil {
 		out.memory(src.Memory())
+	}
+	if src.Uncreated != nil {
+		out.put(uncreated.is(float64(src.Uncreated())))
 	}
 	if src.Stalls != nil {
 		for code, n := range src.Stalls() {

@@ -115,6 +115,8 @@ type Options struct {
 	// Memory is charged for what connections hold: bodies, what decoding them takes,
 	// compression, and connections as such. nil: no limit.
 	Memory *limit.Memory
+	// Creations bounds the topics and channels that clients create. nil: no limit.
+	Creations *limit.Creations
 	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While
 	// others wait for memory, one that takes longer than slowBody at less than
 	// slowRate ends its connection before. 60 s.

@@ -134,7 +134,7 @@ func (s *Server) isClosed() bool {
 func (s *Server) start(ctx context.Context, conn net.Conn) {
 	s.counters.connections.Add(1)
 	// Sessions end when they are drained, not when accepting ends.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(s.opts.Creations.By(context.WithoutCancel(ctx), conn.RemoteAddr()))
 	c := newSession(ctx, s, conn, cancel)
 	s.mu.Lock()
 	refused := s.closed

@@ -54,6 +54,7 @@ var attacks = []attack{
 	{name: "snappy", crowd: 500, each: unfinished("IDENTIFY\n" + sized(snappily) + "?")},
 	{name: "ephemeral", crowd: 4, tidy: deleteWaste, each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
 	{name: "deaf-publishers", crowd: 16, each: pipelined},
+	{name: "creations", crowd: 8, each: creates},
 	{name: "garbage", crowd: 50, each: raw(strings.Repeat("\xff\x00PUB \n\n\n", 1<<10))},
 }
 

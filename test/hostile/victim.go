@@ -49,7 +49,8 @@ func startVictim(ctx context.Context, o options) (*victim, error) {
 		return nil, err
 	}
 	v.process = exec.Command(o.broker, "serve", "--data-dir", filepath.Join(scratch, "data"), "--tcp-address", v.TCP,
-		"--http-address", v.HTTP, "--lookup-address", "", "--cluster-address", v.Cluster, "--disk-reserve", "0", "--pprof")
+		"--http-address", v.HTTP, "--lookup-address", "", "--cluster-address", v.Cluster, "--disk-reserve", "0", "--pprof",
+		"--creation-burst", mayCreate)
 	v.process.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", o.memory))
 	v.process.Stdout, v.process.Stderr = v.output, v.output
 	v.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

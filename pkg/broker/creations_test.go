@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// stranger returns the context of a client that may create so much, and nothing after it.
+func stranger(t *testing.T, burst int) context.Context {
+	t.Helper()
+	c := limit.NewCreations(burst, time.Hour, slog.New(slog.DiscardHandler))
+	return c.By(t.Context(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)})
+}
+
+// waysToUse are the ways by which clients use and create topics and channels.
+func waysToUse(n *node) map[string]func(ctx context.Context, topic, channel string) error {
+	return map[string]func(ctx context.Context, topic, channel string) error{
+		"publish": func(ctx context.Context, name, _ string) error {
+			done := make(chan error, 1)
+			n.Publish(ctx, Publish{
+				Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r Receipt) { done <- r.Err },
+			})
+			return <-done
+		},
+		"ensure": func(ctx context.Context, name, _ string) error { return n.EnsureTopic(ctx, name) },
+		"create the topic": func(ctx context.Context, name, _ string) error {
+			_, err := n.CreateTopic(ctx, name, meta.TopicConfig{})
+			return err
+		},
+		"create the channel": func(ctx context.Context, _, channel string) error {
+			return n.CreateChannel(ctx, "there", channel, false)
+		},
+		"subscribe": func(ctx context.Context, name, channel string) error {
+			s, err := n.Subscribe(ctx, Subscribe{
+				Topic: name, Channel: channel, Partition: AnyPartition, Client: &consumer{woken: make(chan struct{}, 1)}, MsgTimeout: time.Minute, Wake: func() {},
+			})
+			if err == nil {
+				s.Close()
+			}
+			return err
+		},
+	}
+}
+
+func TestWhatExistsIsUsedByWhoMayCreateNothing(t *testing.T) {
+	n := newNode(t)
+	n.subscribe("there", "c")
+	n.subscribe("there", "c#ephemeral")
+	n.subscribe("there#ephemeral", "c")
+	ctx := stranger(t, 1)
+	if _, err := limit.Create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for way, use := range waysToUse(n) {
+		for _, there := range [][2]string{{"there", "c"}, {"there", "c#ephemeral"}, {"there#ephemeral", "c"}} {
+			if err := use(ctx, there[0], there[1]); err != nil {
+				t.Errorf("%s of %v: %v", way, there, err)
+			}
+		}
+		for _, fresh := range []string{"fresh", "fresh#ephemeral"} {
+			if err := use(ctx, fresh, fresh); !errors.Is(err, limit.ErrCreations) {
+				t.Errorf("%s of %s: %v", way, fresh, err)
+			}
+		}
+	}
+	if got := n.Topics(); len(got) != 2 {
+		t.Errorf("there are %d topics", len(got))
+	}
+	if err := waysToUse(n)["subscribe"](ctx, "there", "fresh#ephemeral"); !errors.Is(err, limit.ErrCreations) {
+		t.Errorf("an ephemeral channel: %v", err)
+	}
+}
+
+// TestEachCreationCountsOnce: a topic and a channel are two, and using them again, or
+// failing to create, is nothing.
+func TestEachCreationCountsOnce(t *testing.T) {
+	n := newNode(t)
+	ctx := stranger(t, 4)
+	use := waysToUse(n)
+	for range 3 {
+		for _, name := range []string{"there", "another"} {
+			if err := use["subscribe"](ctx, name, "c"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := limit.Create(ctx); !errors.Is(err, limit.ErrCreations) {
+		t.Fatalf("two topics with a channel each are less than four: %v", err)
+	}
+}
+
+func TestATopicsKnownChannelsDoNotCount(t *testing.T) {
+	n := newNodeWith(t, func(o *Options) {
+		o.KnownChannels = func(context.Context, string) ([]string, error) { return []string{"a", "b"}, nil }
+	})
+	if err := n.EnsureTopic(stranger(t, 1), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(n.meta.Topic("t").Channels); got != 2 {
+		t.Errorf("the topic has %d channels", got)
+	}
+}
+
+// TestWhatIsRefusedDoesNotCount: another was faster, or the metadata refuses it.
+func TestWhatIsRefusedDoesNotCount(t *testing.T) {
+	n := newNode(t)
+	n.subscribe("there", "c")
+	ctx := stranger(t, 1)
+	h := n.lookup("there")
+	if _, err := n.proposeNew(ctx, false, meta.CreateChannel{Topic: "there", Incarnation: h.incarnation, Channel: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.proposeNew(ctx, false, meta.CreateChannel{Topic: "not there", Channel: "c"}); err == nil {
+		t.Fatal("a channel of no topic is created")
+	}
+	if _, err := limit.Create(ctx); err != nil {
+		t.Error(err)
+	}
+}

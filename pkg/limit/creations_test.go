@@ -1,0 +1,157 @@
+package limit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// client returns the context of a client at an address.
+func client(t *testing.T, c *Creations, ip string) context.Context {
+	t.Helper()
+	address, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(ip, "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.By(t.Context(), address)
+}
+
+// create creates until it is refused, at most so often, and returns how often it was not.
+func create(ctx context.Context, most int) int {
+	for i := range most {
+		if _, err := Create(ctx); err != nil {
+			return i
+		}
+	}
+	return most
+}
+
+func TestAnAddressCreatesABurstAndThenAtARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCreations(10, time.Second/4, slog.New(slog.DiscardHandler))
+		a, b, third := client(t, c, "192.0.2.1"), client(t, c, "192.0.2.2"), client(t, c, "192.0.2.3")
+		for _, step := range []struct {
+			name string
+			wait time.Duration
+			who  context.Context
+			want int
+		}{
+			{"the burst", 0, a, 10},
+			{"nothing more", 249 * time.Millisecond, a, 0},
+			{"one came back", time.Millisecond, a, 1},
+			{"a second", time.Second, a, 4},
+			{"the burst comes back, not more", time.Hour, a, 10},
+			{"another address has its own", 0, b, 10},
+			{"all together have twice as many", 0, third, 0},
+			{"all together have twice the rate", time.Second, third, 8},
+			{"which others have used up", 0, b, 0},
+		} {
+			time.Sleep(step.wait)
+			if got := create(step.who, 100); got != step.want {
+				t.Errorf("%s: %d are created, want %d", step.name, got, step.want)
+			}
+		}
+	})
+}
+
+func TestWhatCountsAsOneAddress(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1", "192.0.2.1", true},
+		{"192.0.2.1", "192.0.2.2", false},
+		{"192.0.2.1", "::ffff:192.0.2.1", true},
+		{"2001:db8::1", "2001:db8::2", true},
+		{"2001:db8::1", "2001:db8:0:1::1", false},
+		{"127.0.0.1", "127.9.9.9", true},
+		{"127.0.0.1", "::1", true},
+	} {
+		t.Run(tt.a+" and "+tt.b, func(t *testing.T) {
+			c := NewCreations(1, time.Hour, slog.New(slog.DiscardHandler))
+			create(client(t, c, tt.a), 1)
+			if refused := create(client(t, c, tt.b), 1) == 0; refused != tt.same {
+				t.Errorf("refused: %t", refused)
+			}
+		})
+	}
+}
+
+func TestWhoIsNotBounded(t *testing.T) {
+	c := NewCreations(1, time.Hour, slog.New(slog.DiscardHandler))
+	for name, ctx := range map[string]context.Context{
+		"a node":           t.Context(),
+		"no limit":         client(t, NewCreations(0, time.Hour, nil), "192.0.2.1"),
+		"a unix socket":    c.By(t.Context(), &net.UnixAddr{Name: "@", Net: "unix"}),
+		"not asked for it": Uncounted(client(t, c, "192.0.2.1")),
+	} {
+		if got := create(ctx, 50); got != 50 {
+			t.Errorf("%s: %d are created", name, got)
+		}
+	}
+	if got := (*Creations)(nil).Refused(); got != 0 {
+		t.Errorf("%d refusals without a limit", got)
+	}
+}
+
+func TestWhatWasNotCreatedDoesNotCount(t *testing.T) {
+	c := NewCreations(2, time.Hour, slog.New(slog.DiscardHandler))
+	ctx := client(t, c, "192.0.2.1")
+	for range 50 {
+		undo, err := Create(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		undo()
+	}
+	if got := create(ctx, 3); got != 2 {
+		t.Errorf("%d are created, want 2", got)
+	}
+	if got := create(client(t, c, "192.0.2.2"), 3); got != 2 {
+		t.Errorf("%d are created by another, want 2", got)
+	}
+}
+
+func TestRefusedCreationsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		c := NewCreations(1, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
+		ctx := client(t, c, "192.0.2.1")
+		create(ctx, 1)
+		for range 100 {
+			if _, err := Create(ctx); !errors.Is(err, ErrCreations) || fate.Of(err) != fate.Refused {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Count(said.String(), "\n"); got != 1 || c.Refused() != 100 {
+			t.Errorf("%d refusals are told of in %d lines:\n%s", c.Refused(), got, said.String())
+		}
+		time.Sleep(creationsTell)
+		create(ctx, 1)
+		if !strings.Contains(said.String(), "refused=100") {
+			t.Errorf("what was not told of is not counted:\n%s", said.String())
+		}
+	})
+}
+
+func TestAddressesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCreations(1000, time.Millisecond, slog.New(slog.DiscardHandler))
+		for i := range 20_000 {
+			create(client(t, c, fmt.Sprintf("10.0.%d.%d", i/250, i%250)), 1)
+			time.Sleep(time.Millisecond)
+		}
+		if len(c.of) > 2*fewestForSweep {
+			t.Errorf("%d addresses are known", len(c.of))
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package main
+
+// creationMistakes are about how fast clients may create topics and channels.
+func creationMistakes() []mistake {
+	const file = "pkg/limit/creations.go"
+	return []mistake{
+		{
+			name: "creations: an address has no bound", file: file,
+			old: "if !mayOne || !mayAll {", with: "if !mayAll {",
+			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
+		},
+		{
+			name: "creations: all together have no bound", file: file,
+			old: "if !mayOne || !mayAll {", with: "if !mayOne || !mayAll && now.IsZero() {",
+			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
+		},
+		{
+			name: "creations: a burst comes back more than once", file: file,
+			old: "if used.Before(now) {", with: "if used.IsZero() {",
+			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
+		},
+		{
+			name: "creations: every IPv6 address counts alone", file: file,
+			old: "bits = 64", with: "bits = 128",
+			tests: []string{"./pkg/limit"}, run: "TestWhatCountsAsOneAddress",
+		},
+		{
+			name: "creations: addresses are never forgotten", file: file,
+			old: "if !used.After(now) {", with: "if used.IsZero() {",
+			tests: []string{"./pkg/limit"}, run: "TestAddressesAreForgotten",
+		},
+		{
+			name: "creations: an ephemeral channel does not count", file: "pkg/broker/topics.go",
+			old: "if len(led) > 0 && !slices.ContainsFunc(led, has) {", with: "if len(led) > 1<<20 && !slices.ContainsFunc(led, has) {",
+			tests: []string{"./pkg/broker"}, run: "TestWhatExistsIsUsed",
+		},
+		{
+			name: "creations: a topic that exists counts", file: "pkg/broker/topics.go",
+			old: "\tif there {\n\t\treturn d.propose(ctx, c)\n\t}\n\tundo, err", with: "\tundo, err",
+			tests: []string{"./pkg/broker"}, run: "TestWhatExistsIsUsed",
+		},
+		{
+			name: "creations: what was not created counts", file: "pkg/broker/topics.go",
+			old: "if err != nil && fate.Of(err) == fate.Refused || r.Existed {", with: "if err != nil && fate.Of(err) == fate.Refused {",
+			tests: []string{"./pkg/broker"}, run: "TestWhatIsRefusedDoesNotCount",
+		},
+		{
+			name: "creations: the NSQ port has no bound", file: "pkg/server/server.go",
+			old: "s.opts.Creations.By(context.WithoutCancel(ctx), conn.RemoteAddr())", with: "context.WithoutCancel(ctx)",
+			tests: []string{"./cmd/brokerd"}, run: "TestStrangersCreate",
+		},
+		{
+			name: "creations: HTTP has no bound", file: "cmd/brokerd/broker.go",
+			old: "return n.created.By(ctx, c.RemoteAddr())", with: "return ctx",
+			tests: []string{"./cmd/brokerd"}, run: "TestStrangersCreate",
+		},
+	}
+}
