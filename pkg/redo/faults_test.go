@@ -366,6 +366,22 @@ func TestAReplayUndoesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, name + "2", "abcdef"},
+		"another directory of the name": {func(t *testing.T, s *FS, f vfs.File) {
+			old, to := root+"/d/f", root+"/d"
+			if err := errors.Join(f.Close(), vfs.MkdirAllSynced(s, to), vfs.MkdirAllSynced(s, root+"/new")); err != nil {
+				t.Fatal(err)
+			}
+			g := made(t, s, old)
+			journaled(t, s, g, "long ago", 0)
+			other := made(t, s, root+"/new/f")
+			_, err := other.WriteAt([]byte("now"), 0)
+			if err := errors.Join(err, other.Sync(), other.Close(), g.Close(), s.SyncDir(root+"/new")); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(s.RemoveAll(to), s.Rename(root+"/new", to), s.SyncDir(root)); err != nil {
+				t.Fatal(err)
+			}
+		}, root + "/d/f", "now"},
 		"another file of the name": {func(t *testing.T, s *FS, _ vfs.File) {
 			other := made(t, s, root+"/g")
 			_, err := other.WriteAt([]byte("other"), 0)

@@ -138,13 +138,17 @@ func (s *FS) OpenReadWrite(name string) (vfs.File, error) {
 
 // Rename implements vfs.FS. What has the old name, or lies below it, is settled first.
 func (s *FS) Rename(oldName, newName string) error {
-	moving := s.below(oldName)
+	moving, covered := s.named(oldName), s.named(newName)
+	if info, err := s.Stat(oldName); err == nil && info.IsDir() {
+		// Files that were below the new name may have been removed and be live still.
+		moving, covered = s.below(oldName), s.below(newName)
+	}
 	for _, f := range moving {
 		if err := s.journal.settle(f); err != nil {
 			return err
 		}
 	}
-	if err := s.void(append(moving, s.named(newName)...)); err != nil {
+	if err := s.void(append(moving, covered...)); err != nil {
 		return err
 	}
 	return s.FS.Rename(oldName, newName)
@@ -176,11 +180,8 @@ func (s *FS) named(name string) []*file {
 	return nil
 }
 
-// below returns the file of a name, or those in a directory of that name.
+// below returns the known files in a directory.
 func (s *FS) below(name string) (all []*file) {
-	if info, err := s.Stat(name); err != nil || !info.IsDir() {
-		return s.named(name)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	prefix := name + string(filepath.Separator)
