@@ -9,7 +9,7 @@ fuzztime=${FUZZTIME:-1s}
 rounds=${ROUNDS:-40}
 # One commit gets the same inputs in every run: chance belongs to the soaks.
 seed=${SEED:-1}
-export BROKERD_TEST_SEED=$seed
+export TEST_SEED=$seed
 
 # A commit plants a part of the mistakes, the next one the next; `make mutation` plants all.
 parts=4

@@ -1,5 +1,5 @@
 // Package testrand gives random tests their seeds. A test that fails prints its
-// seed; BROKERD_TEST_SEED=<seed> in the environment runs it with that seed again.
+// seed; TEST_SEED=<seed> in the environment runs it with that seed again.
 // The continuous integration sets it, so that one commit gets the same inputs in
 // every run; the soaks leave it unset.
 package testrand
@@ -12,7 +12,7 @@ import (
 )
 
 // Variable is the name of the environment variable that fixes the seed.
-const Variable = "BROKERD_TEST_SEED"
+const Variable = "TEST_SEED"
 
 // Seed returns the seed of a random test: that of the environment, or a new one.
 // It logs how to run the test with it again.
