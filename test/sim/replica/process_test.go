@@ -99,6 +99,7 @@ func (w *world) start(n *node) {
 	p.host = w.net.join(n.id, func(kind uint8, payload []byte, reply func([]byte)) { replica.Handle(kind, payload, reply) })
 	p.work.Go(p.follow)
 	p.work.Go(p.tick)
+	w.lives.Go(p.end)
 }
 
 // peersOf lets a process be opened before it is on the network.
@@ -128,12 +129,12 @@ func (p *process) kill(c vfs.Crash, how string) {
 		p.node.lostPower, p.node.committed = true, 0
 	}
 	p.node.mu.Unlock()
-	p.w.graves.Go(p.bury)
+	close(p.quit)
 }
 
-// bury ends what is left of a process that nobody hears of any more.
-func (p *process) bury() {
-	close(p.quit)
+// end waits until the process is killed and closes what is left of it.
+func (p *process) end() {
+	<-p.quit
 	p.work.Wait()
 	_ = p.replica.Close()
 }

@@ -54,7 +54,7 @@ func (w *world) run(seed uint64) {
 			p.kill(vfs.Crash{KeepPercent: 100}, "is stopped")
 		}
 	}
-	w.graves.Wait()
+	w.lives.Wait()
 	time.Sleep(quiet)
 	if !w.isWrong() {
 		w.finish()

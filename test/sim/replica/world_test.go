@@ -68,9 +68,9 @@ type world struct {
 	net     *network
 	nodes   []*node
 	history *simtest.History
-	graves  sync.WaitGroup
-	calm    atomic.Bool  // faults are over
-	sharing atomic.Int64 // positions that were handed to a term and not answered
+	lives   sync.WaitGroup // of processes, from their start until all of them is closed
+	calm    atomic.Bool    // faults are over
+	sharing atomic.Int64   // positions that were handed to a term and not answered
 
 	mu       sync.Mutex // guards what follows
 	wrongs   []string
