@@ -260,7 +260,6 @@ func (a *adopter) endStrays(key adoptKey, k *adoptees) {
 	for _, s := range k.subs {
 		for _, r := range s.sources.Load().relays {
 			if !r.loses(func(i int) bool { return t.Partitions[i].Leader != r.node && t.Partitions[i].Leader != "" }) {
-				r.leave()
 				r.end(errLedElsewhere)
 			}
 		}

@@ -164,19 +164,19 @@ func (silent) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
 // leader was told leaves it starved. It has said so once, and would not again.
 func TestALeaderThatStarvesIsNotForgotten(t *testing.T) {
 	r := &relay{remote: silent{}, starved: true}
-	r.assign(1)
-	r.assign(0)
+	r.assign(1, false)
+	r.assign(0, false)
 	r.tell()
 	if !r.claim().starved {
 		t.Error("it was told nothing and is forgotten")
 	}
-	r.assign(1)
+	r.assign(1, false)
 	r.tell()
 	if r.claim().starved {
 		t.Error("it was told of credit and counts as starved")
 	}
 	r.starved = true // an answer that crossed the credit
-	r.assign(1)
+	r.assign(1, false)
 	if r.claim().starved {
 		t.Error("it has credit and counts as starved")
 	}

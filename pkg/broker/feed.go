@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,14 +51,15 @@ type feed struct {
 	mu      sync.Mutex    // guards what follows
 	sub     *Subscription // nil until it has joined
 	credit  int
-	open    []fetching // Fetch calls, in order
-	idle    time.Time  // since when none is open
-	poor    time.Time  // since when the credit is 0
-	told    bool       // that it is starved, since the last change of credit
-	toldAt  time.Time  // when it was told last
-	barren  bool       // nothing came of that
-	resting bool       // it is not told before a timer has fired
-	ended   error      // why it ends
+	open    []fetching     // Fetch calls, in order
+	idle    time.Time      // since when none is open
+	poor    time.Time      // since when the credit is 0
+	told    bool           // that it is starved, since the last change of credit
+	toldAt  time.Time      // when it was told last
+	barren  bool           // nothing came of that
+	resting bool           // it is not told before a timer has fired
+	ended   error          // why it ends
+	gone    *forward.Leave // the client has left, as its node says
 
 	unfinished []byte // refusals that go with the answer to what the client says next
 }
@@ -105,10 +107,10 @@ func (s *feeds) handle(from meta.NodeID, session uint64, kind uint8, payload []b
 		}
 		reply(nil, err)
 	case forward.KindLeave:
-		handle, err := forward.DecodeLeave(payload)
-		key.handle = handle
+		m, err := forward.DecodeLeave(payload)
+		key.handle = m.Handle
 		if fd := s.find(key, &err); err == nil {
-			fd.end(errSubscriptionGone)
+			fd.leave(m)
 		}
 		reply(nil, err)
 	}
@@ -166,6 +168,13 @@ func (s *feeds) serve(key feedKey, fd *feed, m forward.Subscribe, reply func([][
 		}
 	}
 	sub.StopDelivery()
+	fd.mu.Lock()
+	gone := fd.gone
+	fd.mu.Unlock()
+	if gone != nil {
+		seen := among(gone.Seen)
+		sub.sources.Load().giveBack(func(id seq.MessageID) bool { return !seen(id) })
+	}
 	fd.refuseAll()
 }
 
@@ -222,6 +231,14 @@ func (fd *feed) end(reason error) {
 	}
 	fd.mu.Unlock()
 	fd.wake()
+}
+
+// leave ends the feed of a client that has left.
+func (fd *feed) leave(m forward.Leave) {
+	fd.mu.Lock()
+	fd.gone = &m
+	fd.mu.Unlock()
+	fd.end(errSubscriptionGone)
 }
 
 func (fd *feed) wake() {
@@ -299,6 +316,7 @@ func (fd *feed) answer(answers []forward.Answer) (refused []byte) {
 	if sub == nil {
 		return nil
 	}
+	var unseen []seq.MessageID
 	for _, a := range answers {
 		switch a.Verb {
 		case forward.Finish:
@@ -309,10 +327,24 @@ func (fd *feed) answer(answers []forward.Answer) (refused []byte) {
 			_ = sub.Requeue(a.ID, a.Delay)
 		case forward.Touch:
 			_ = sub.Touch(a.ID)
+		case forward.Unseen:
+			unseen = append(unseen, a.ID)
 		}
+	}
+	if len(unseen) > 0 {
+		sub.sources.Load().giveBack(among(unseen))
 	}
 	fd.wake()
 	return refused
+}
+
+// among returns whether an id is one of ids, which it sorts.
+func among(ids []seq.MessageID) func(seq.MessageID) bool {
+	slices.Sort(ids)
+	return func(id seq.MessageID) bool {
+		_, found := slices.BinarySearch(ids, id)
+		return found
+	}
 }
 
 // pump answers as many fetches as it can. It returns false at the end.

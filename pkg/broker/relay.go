@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,7 @@ type relay struct {
 	fetching  int       // Fetch calls that are open
 	answers   []byte    // to be sent, behind the head
 	answering bool      // a KindAnswer call is open
+	resting   bool      // the client wants nothing: what comes is given back
 	retiring  bool      // it ends when the client has answered what it has
 	credit    int       // that the leader should know of
 	told      int       // that it knows of
@@ -107,15 +109,18 @@ func (r *relay) open(ctx context.Context, m *forward.Subscribe) error {
 	m.Handle = r.handle
 	_, err := r.remote.Call(ctx, r.node, forward.KindSubscribe, [][]byte{forward.AppendSubscribe(nil, m)})
 	if err != nil {
-		r.leave() // it may have joined
+		r.leave(nil) // it may have joined
 		return fmt.Errorf("at node %q: %w", r.node, fromRemote(err))
 	}
 	r.fetch()
 	return nil
 }
 
-func (r *relay) leave() {
-	r.remote.Go(r.node, forward.KindLeave, [][]byte{forward.AppendLeave(nil, r.handle)}, func([]byte, error) {})
+// leave tells the leader that the relay has ended, and what the client has seen of
+// that which the leader has in flight: the rest was never delivered.
+func (r *relay) leave(seen []seq.MessageID) {
+	m := forward.Leave{Handle: r.handle, Seen: seen}
+	r.remote.Go(r.node, forward.KindLeave, [][]byte{forward.AppendLeave(nil, m)}, func([]byte, error) {})
 }
 
 // fetch keeps Fetch calls open unless too much is here already, or the client does
@@ -163,9 +168,13 @@ func (r *relay) fetched(reply []byte, err error) {
 	r.starved = r.starved || starved
 	r.filled = r.filled || len(got) > 0
 	r.watchLocked(now)
+	unwanted := r.resting || r.retiring
 	r.mu.Unlock()
+	if unwanted {
+		r.dropQueue()
+	}
 	r.fetch()
-	if len(got) > 0 {
+	if len(got) > 0 && !unwanted {
 		r.events.wake()
 	}
 	if starved {
@@ -176,46 +185,48 @@ func (r *relay) fetched(reply []byte, err error) {
 // end ends the relay for a reason that this side or the leader has, and tells it
 // on. The leader, who may not know, hands back what is in flight.
 func (r *relay) end(why error) {
-	if !r.stop(why) {
+	answers, seen, ok := r.stop(why)
+	if !ok {
 		return
 	}
-	r.leave()
-	r.mu.Lock()
-	answers := r.answers
-	r.answers = nil
-	r.mu.Unlock()
+	_, all, _ := forward.DecodeAnswers(answers, nil) // of the relay's making, or none
+	for _, a := range all {
+		if a.Verb != forward.Unseen {
+			seen = append(seen, a.ID)
+		}
+	}
+	r.leave(seen)
 	r.events.missed(answers, why)
 	r.events.ended(why)
-}
-
-// stop ends the relay unless it has ended before.
-func (r *relay) stop(why error) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over != nil {
-		return false
-	}
-	r.over = why
-	if r.overdue != nil {
-		r.overdue.Stop()
-	}
-	return true
 }
 
 // close leaves the channel. What is in flight is handed back by the leader,
 // behind the answers that were given.
 func (r *relay) close() {
-	if !r.stop(errRelayClosed) {
+	answers, seen, ok := r.stop(errRelayClosed)
+	if !ok {
 		return
 	}
-	r.mu.Lock()
-	answers := r.answers
-	r.answers = nil
-	r.mu.Unlock()
 	if len(answers) > 0 {
 		r.remote.Go(r.node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
 	}
-	r.leave()
+	r.leave(seen)
+}
+
+// stop ends the relay unless it has ended before. It returns the answers that were not
+// sent, and what the client has.
+func (r *relay) stop(why error) (answers []byte, seen []seq.MessageID, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return nil, nil, false
+	}
+	r.over = why
+	if r.overdue != nil {
+		r.overdue.Stop()
+	}
+	answers, r.answers = r.answers, nil
+	return answers, slices.Collect(maps.Keys(r.inFlight.all)), true
 }
 
 // gone says whether the relay has ended.
@@ -448,14 +459,14 @@ func (r *relay) retired() bool {
 // assign sets how many messages the leader may have in flight for this relay.
 // It will know after tell. A leader that knows of credit has what it asked for; that it
 // starves is not forgotten for credit that is taken away again before it is told of it,
-// as it would not say so again.
-func (r *relay) assign(credit int) {
+// as it would not say so again. For a client that rests, what comes is given back.
+func (r *relay) assign(credit int, rests bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if credit > 0 && r.told > 0 {
 		r.starved = false
 	}
-	r.credit, r.filled = credit, false
+	r.credit, r.filled, r.resting = credit, false, rests
 }
 
 // tell sees to it that the leader knows the credit.
@@ -483,7 +494,8 @@ func (r *relay) tell() {
 	})
 }
 
-// dropQueue puts back what is here and was not handed over: it will not be soon.
+// dropQueue gives back what is here and was not handed over: it will not be soon. The
+// client has not seen it, so that the delivery does not count.
 func (r *relay) dropQueue() {
 	r.mu.Lock()
 	if r.over != nil || len(r.queue.all) == 0 {
@@ -494,7 +506,7 @@ func (r *relay) dropQueue() {
 		r.answers = forward.AppendAnswersHead(nil, r.handle)
 	}
 	for _, d := range r.queue.all {
-		r.answers = forward.AppendAnswer(r.answers, forward.Answer{Verb: forward.Requeue, ID: d.ID})
+		r.answers = forward.AppendAnswer(r.answers, forward.Answer{Verb: forward.Unseen, ID: d.ID})
 	}
 	r.queue = relayQueue{}
 	r.mu.Unlock()

@@ -104,6 +104,14 @@ func (s *sources) of(id seq.MessageID) (*topic.Consumer, *relay) {
 	return nil, nil
 }
 
+// giveBack undoes deliveries from partitions that this node leads: of messages that
+// reached no client, as unseen says.
+func (s *sources) giveBack(unseen func(seq.MessageID) bool) {
+	for _, k := range s.local {
+		k.GiveBack(func(o seq.Offset) bool { return unseen(seq.NewMessageID(k.Partition(), o)) })
+	}
+}
+
 // counts returns the sums over the partitions that are led here.
 func (s *sources) counts() topic.ConsumerCounts {
 	var sum topic.ConsumerCounts

@@ -164,7 +164,7 @@ func (s *Subscription) share(rule func(ready, local, others, turn int, claims []
 	parts := rule(ready, set.localInFlight(), set.others(), s.shares, claims)
 	if parts != nil {
 		for i, r := range set.relays {
-			r.assign(parts[i])
+			r.assign(parts[i], ready == 0)
 		}
 		s.lender.lent.Store(slices.Min(parts) < ready/(len(parts)+set.others()))
 	}

@@ -40,8 +40,8 @@ func TestHeldMessageHoldsTheNextOneBack(t *testing.T) {
 	if _, ok := s.NextEvent(); ok {
 		t.Error("a held message has a deadline")
 	}
-	if got := s.Take(now, 3, time.Minute, 9, 5, nil); len(got) != 0 || s.InFlightOf(1) != 0 || s.Counts(5).InFlight != 1 {
-		t.Fatalf("took %v; %d in flight with its consumer, %+v", got, s.InFlightOf(1), s.Counts(5))
+	if got := s.Take(now, 3, time.Minute, 9, 5, nil); len(got) != 0 || s.TakenBy(1).Len() != 0 || s.Counts(5).InFlight != 1 {
+		t.Fatalf("took %v; %d in flight with its consumer, %+v", got, s.TakenBy(1).Len(), s.Counts(5))
 	}
 	if got := s.Position(time.Unix(1, 0), 1e9); got.Floor != 1 || len(got.Attempted) != 0 || s.Floor() != 0 {
 		t.Errorf("position %+v, floor %d", got, s.Floor())

@@ -183,15 +183,17 @@ func (m *model) expire(now time.Time) []seq.Offset {
 }
 
 func (m *model) disconnect(consumer uint64) (n int) {
+	taken := m.takenBy(consumer)
+	for _, o := range taken {
+		m.enqueue(o)
+	}
+	return len(taken)
+}
+
+func (m *model) takenBy(consumer uint64) []seq.Offset {
 	taken := m.offsets(InFlight)
 	slices.SortFunc(taken, func(a, b seq.Offset) int { return cmp.Compare(m.at[a].delivery, m.at[b].delivery) })
-	for _, o := range taken {
-		if m.at[o].consumer == consumer && !m.at[o].held {
-			m.enqueue(o)
-			n++
-		}
-	}
-	return n
+	return slices.DeleteFunc(taken, func(o seq.Offset) bool { return m.at[o].consumer != consumer || m.at[o].held })
 }
 
 func (m *model) advance(start seq.Offset) {
@@ -480,6 +482,9 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		}
 	case 7, 8:
 		p.note("disconnect %d", consumer)
+		if got, want := p.s.TakenBy(consumer).Offsets(), p.m.takenBy(consumer); !slices.Equal(got, want) {
+			return fmt.Errorf("taken were %v, want %v", got, want)
+		}
 		if got, want := p.s.Disconnect(consumer), p.m.disconnect(consumer); got != want {
 			return fmt.Errorf("%d were in flight, want %d", got, want)
 		}

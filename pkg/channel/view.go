@@ -81,17 +81,6 @@ func (s *State) Counts(end seq.Offset) Counts {
 	return c
 }
 
-// InFlightOf returns how many messages are in flight with a consumer.
-func (s *State) InFlightOf(consumer uint64) int {
-	if s.t == nil {
-		return 0
-	}
-	if i, ok := s.t.byID[consumer]; ok {
-		return s.t.consumers[i].count
-	}
-	return 0
-}
-
 // MessageState is where a message is.
 type MessageState uint8
 

@@ -42,13 +42,14 @@ func samples() []sample {
 	for i := range deliveries {
 		batch = AppendDelivery(batch, &deliveries[i])
 	}
-	answers := []Answer{{Verb: Finish, ID: 1}, {Verb: Requeue, ID: 2, Delay: time.Second}, {Verb: Touch, ID: 3}}
+	answers := []Answer{{Verb: Finish, ID: 1}, {Verb: Requeue, ID: 2, Delay: time.Second}, {Verb: Touch, ID: 3}, {Verb: Unseen, ID: 4}}
 	answer := AppendAnswersHead(nil, 5)
 	for _, a := range answers {
 		answer = AppendAnswer(answer, a)
 	}
 	refusals := []Refusal{{ID: 7, Reason: &peer.RemoteError{Code: 1<<14 | 24, Text: "ID not in flight"}}, {ID: 1 << 50, Reason: &peer.RemoteError{}}}
 	refusal := AppendRefusal(AppendRefusal(nil, refusals[0]), refusals[1])
+	leave := Leave{5, []seq.MessageID{7, 1 << 50}}
 	settle := Settle{Topic: "orders", Index: 12345}
 	return []sample{
 		{"publish", AppendPublish(nil, &publish), publish, of(DecodePublish)},
@@ -70,7 +71,7 @@ func samples() []sample {
 			return a, err
 		}},
 		{"refusals", refusal, refusals, of(DecodeRefusals)},
-		{"leave", AppendLeave(nil, 5), uint64(5), of(DecodeLeave)},
+		{"leave", AppendLeave(nil, leave), leave, of(DecodeLeave)},
 		{"ready", AppendReady(nil, Ready{5, 100}), Ready{5, 100}, of(DecodeReady)},
 		{"settle", bytes.Join(EncodeSettle(settle), nil), settle, of(DecodeSettle)},
 	}

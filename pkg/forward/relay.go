@@ -144,6 +144,7 @@ const (
 	Finish  Verb = 1
 	Requeue Verb = 2
 	Touch   Verb = 3
+	Unseen  Verb = 4 // the message never reached the client: the delivery does not count
 )
 
 // Answer is a consumer's answer to a delivery.
@@ -176,7 +177,7 @@ func DecodeAnswers(payload []byte, out []Answer) (handle uint64, all []Answer, e
 		switch a.Verb {
 		case Requeue:
 			a.Delay = time.Duration(r.number(math.MaxInt64))
-		case Finish, Touch:
+		case Finish, Touch, Unseen:
 		default:
 			r.fail()
 		}
@@ -209,14 +210,29 @@ func DecodeRefusals(payload []byte) ([]Refusal, error) {
 	return all, r.end("refusals")
 }
 
+// Leave ends a relayed subscription.
+type Leave struct {
+	Handle uint64
+	Seen   []seq.MessageID // what the client got and the leader may have in flight still
+}
+
 // AppendLeave appends the payload of a KindLeave call to p.
-func AppendLeave(p []byte, handle uint64) []byte { return binary.AppendUvarint(p, handle) }
+func AppendLeave(p []byte, m Leave) []byte {
+	p = binary.AppendUvarint(binary.AppendUvarint(p, m.Handle), uint64(len(m.Seen)))
+	for _, id := range m.Seen {
+		p = binary.LittleEndian.AppendUint64(p, uint64(id))
+	}
+	return p
+}
 
 // DecodeLeave reads the payload of a KindLeave call.
-func DecodeLeave(payload []byte) (handle uint64, err error) {
+func DecodeLeave(payload []byte) (Leave, error) {
 	r := reader{rest: payload}
-	handle = r.uvarint()
-	return handle, r.end("leave")
+	m := Leave{Handle: r.uvarint()}
+	for range r.number(uint64(len(r.rest) / 8)) {
+		m.Seen = append(m.Seen, seq.MessageID(r.uint64()))
+	}
+	return m, r.end("leave")
 }
 
 // Ready sets how many messages of a relayed subscription may be in flight.

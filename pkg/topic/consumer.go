@@ -149,7 +149,7 @@ func (k *Consumer) Counts() ConsumerCounts {
 	return ConsumerCounts{k.inFlight.Load(), k.delivered.Load(), k.finished.Load(), k.requeued.Load(), k.timedOut.Load()}
 }
 
-func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.InFlightOf(k.id))) }
+func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.TakenBy(k.id).Len())) }
 
 // Take hands over up to max messages, now in flight: emit is called for each,
 // with slices that are good during the call. It returns how many. 0 means that
@@ -510,6 +510,31 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		c.wakeFor(1)
 	}
 	return nil
+}
+
+// GiveBack undoes the delivery of messages in flight that reached no client, as unseen
+// says, which must not block: they are the next to be delivered, in the order in which
+// they were taken, and this delivery does not count. It needs no lease.
+func (k *Consumer) GiveBack(unseen func(seq.Offset) bool) {
+	c, n := k.ch, 0
+	c.mu.Lock()
+	if c.closed == nil {
+		for _, o := range slices.Backward(c.state.TakenBy(k.id).Offsets()) {
+			if unseen(o) {
+				c.state.GiveBack(o)
+				n++
+			}
+		}
+	}
+	k.recountLocked()
+	c.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	k.delivered.Add(-uint64(n))
+	c.p.dirty.mark()
+	c.p.stir()
+	c.wakeFor(n)
 }
 
 // Touch restarts a message's timeout.

@@ -6,6 +6,31 @@ func leaseMistakes() []mistake {
 	tests := []string{"./pkg/broker"}
 	return []mistake{
 		{
+			name: "unseen: what a client at a distance does not want any more counts as an attempt", file: "pkg/broker/feed.go",
+			old: "\t\t\tunseen = append(unseen, a.ID)\n", with: "\t\t\t_ = sub.Requeue(a.ID, 0)\n",
+			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+		},
+		{
+			name: "unseen: what is on its way to a client that leaves counts as an attempt", file: "pkg/broker/feed.go",
+			old: "\tfd.gone = &m\n", with: "",
+			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+		},
+		{
+			name: "unseen: what comes for a client that wants nothing stays", file: "pkg/broker/relay.go",
+			old: "unwanted := r.resting || r.retiring", with: "unwanted := false",
+			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+		},
+		{
+			name: "unseen: what a client has is taken for unseen", file: "pkg/broker/relay.go",
+			old: "slices.Collect(maps.Keys(r.inFlight.all))", with: "slices.Collect(maps.Keys(flights{}.all))",
+			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
+		},
+		{
+			name: "unseen: what a client answered is taken for unseen", file: "pkg/broker/relay.go",
+			old: "\t\t\tseen = append(seen, a.ID)\n", with: "",
+			tests: tests, run: "TestADeliveryThatTheClientHasSeenCounts",
+		},
+		{
 			name: "LeaseEnds: a lease has no end", file: lease,
 			old: "return int64(now.Sub(l.base)) <= l.until.Load() && !l.ended.Load()", with: "return l.until.Load() != never && !l.ended.Load()",
 			tests: tests, run: "Lease",

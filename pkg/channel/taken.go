@@ -1,0 +1,46 @@
+package channel
+
+import "github.com/brokerd/brokerd/pkg/seq"
+
+// Taken is what a consumer has in flight. It is a view of a State, and like that not
+// safe for concurrent use.
+type Taken struct {
+	state    *State
+	consumer uint64
+}
+
+// TakenBy returns what a consumer has in flight.
+func (s *State) TakenBy(consumer uint64) Taken { return Taken{s, consumer} }
+
+// Len returns how many messages that are.
+func (k Taken) Len() int {
+	if c := k.find(); c != nil {
+		return c.count
+	}
+	return 0
+}
+
+// Offsets returns them in the order in which the consumer took them.
+func (k Taken) Offsets() []seq.Offset {
+	c := k.find()
+	if c == nil {
+		return nil
+	}
+	var all []seq.Offset
+	slots := k.state.t.slots
+	for slot := c.mine.head; slot != 0; slot = slots[slot].next {
+		all = append(all, slots[slot].offset)
+	}
+	return all
+}
+
+func (k Taken) find() *consumer {
+	if k.state.t == nil {
+		return nil
+	}
+	i, ok := k.state.t.byID[k.consumer]
+	if !ok {
+		return nil
+	}
+	return &k.state.t.consumers[i]
+}
