@@ -264,9 +264,7 @@ func TestAddedPartitionsAreServedAndConsumersSubscribeAnew(t *testing.T) {
 	if err := n.AddPartitions(t.Context(), "t", 3); err != nil {
 		t.Fatal(err)
 	}
-	if c.ended.Load() == nil {
-		t.Error("the consumer was not asked to subscribe again")
-	}
+	eventually(t, func() bool { return c.ended.Load() != nil }) // asked to subscribe again
 	c.Close()
 	c = n.subscribe("t", "c")
 	for i := range 6 {
