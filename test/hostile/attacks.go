@@ -35,7 +35,7 @@ type attack struct {
 }
 
 var attacks = []attack{
-	{name: "deflate", crowd: 100, each: deflate},
+	{name: "deflate", crowd: 100, each: deflate(mpub("zeros", 4, mega))},
 	{name: "peeks", crowd: 12, prepare: large, each: func(f *foe) error { return f.ask(http.MethodGet, "/v1/topics/large/messages?n=1000", nil) }},
 	{name: "client-id", crowd: 200, each: raw("IDENTIFY\n" + sized(`{"client_id":"`+strings.Repeat("x", largest-20)+`"}`))},
 	{name: "small-messages", crowd: 8, each: raw(mpub("small", (largest-4)/5, 1))},
@@ -61,26 +61,19 @@ var attacks = []attack{
 // foe is one of a crowd, with a connection of its own.
 type foe struct {
 	ctx    context.Context
-	v      *victim
+	at     target
 	number int
 	net.Conn
 }
 
-// crowd is an attack that is under way.
-type crowd struct {
-	stop    context.CancelFunc
-	running sync.WaitGroup
-}
-
-// begin begins an attack.
-func begin(ctx context.Context, v *victim, a attack) *crowd {
-	ctx, stop := context.WithCancel(ctx)
-	c := &crowd{stop: stop}
+// fight attacks until ctx ends.
+func (a attack) fight(ctx context.Context, at target) {
+	var running sync.WaitGroup
 	for i := range a.crowd {
-		c.running.Go(func() {
+		running.Go(func() {
 			for ctx.Err() == nil {
 				// How it ends is the broker's affair: what is asked is whether others go on.
-				_ = fight(ctx, v, i, a.each)
+				_ = once(ctx, at, i, a.each)
 				select {
 				case <-time.After(pause):
 				case <-ctx.Done():
@@ -88,24 +81,19 @@ func begin(ctx context.Context, v *victim, a attack) *crowd {
 			}
 		})
 	}
-	return c
+	running.Wait()
 }
 
-func (c *crowd) end() {
-	c.stop()
-	c.running.Wait()
-}
-
-// fight lets one of the crowd act once.
-func fight(ctx context.Context, v *victim, number int, each func(*foe) error) error {
+// once lets one of the crowd act once.
+func once(ctx context.Context, at target, number int, each func(*foe) error) error {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", v.TCP)
+	conn, err := dialer.DialContext(ctx, "tcp", at.TCP)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
-	return each(&foe{ctx: ctx, v: v, number: number, Conn: conn})
+	return each(&foe{ctx: ctx, at: at, number: number, Conn: conn})
 }
 
 // hold waits until the broker, or the end of the attack, ends the connection.
@@ -120,10 +108,11 @@ func (f *foe) send(text string) error {
 }
 
 // raw sends a command and reads an answer, again and again.
-func raw(command string) func(*foe) error {
+func raw(text string) func(*foe) error {
+	command := []byte(text) // one for all: what a foe computes the broker cannot
 	return func(f *foe) error {
 		for err := f.send(magic); err == nil; {
-			if err = f.send(command); err == nil {
+			if _, err = f.Write(command); err == nil {
 				_, err = answer(f.Conn)
 			}
 			if err != nil {
@@ -136,7 +125,11 @@ func raw(command string) func(*foe) error {
 
 // unfinished sends all but the last byte of a text.
 func unfinished(text string) func(*foe) error {
-	return func(f *foe) error { return errors.Join(f.send(magic+text[:len(text)-1]), f.hold()) }
+	most := []byte(magic + text[:len(text)-1])
+	return func(f *foe) error {
+		_, err := f.Write(most)
+		return errors.Join(err, f.hold())
+	}
 }
 
 // pipelined publishes and never reads an answer.
@@ -158,27 +151,30 @@ func deaf(f *foe) error {
 }
 
 // deflate sends a body of zeros that lacks its last byte: a few KiB for five MiB.
-func deflate(f *foe) error {
-	if err := f.send(magic + "IDENTIFY\n" + sized(deflated)); err != nil {
-		return err
+func deflate(text string) func(*foe) error {
+	var small bytes.Buffer
+	w, err := flate.NewWriter(&small, flate.BestCompression)
+	if err == nil {
+		_, err = io.WriteString(w, text[:len(text)-1])
 	}
-	if _, err := answer(f.Conn); err != nil {
-		return err
+	if err == nil {
+		err = w.Flush()
 	}
-	w, err := flate.NewWriter(f.Conn, flate.BestCompression)
-	if err != nil {
-		return err
+	return func(f *foe) error {
+		if err := errors.Join(err, f.send(magic+"IDENTIFY\n"+sized(deflated))); err != nil {
+			return err
+		}
+		if _, err := answer(f.Conn); err != nil {
+			return err
+		}
+		_, err := f.Write(small.Bytes())
+		return errors.Join(err, f.hold())
 	}
-	text := mpub("zeros", 4, mega)
-	if _, err := io.WriteString(w, text[:len(text)-1]); err != nil {
-		return err
-	}
-	return errors.Join(w.Flush(), f.hold())
 }
 
 // ask makes a request over HTTP.
 func (f *foe) ask(method, path string, body []byte) error {
-	r, err := http.NewRequestWithContext(f.ctx, method, "http://"+f.v.HTTP+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(f.ctx, method, "http://"+f.at.HTTP+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -194,7 +190,7 @@ func (f *foe) ask(method, path string, body []byte) error {
 // slowPost sends a body over HTTP that lacks its last byte.
 func slowPost(f *foe) error {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(f.ctx, "tcp", f.v.HTTP)
+	conn, err := dialer.DialContext(f.ctx, "tcp", f.at.HTTP)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,10 @@
 // the answers to the client that behaves took at most twice as long as without the
 // attack, or ten milliseconds, at their 99th percentile. One that is not survived is
 // tried once more: other programs on the machine slow answers down, too.
+//
+// The hostile clients are a process of their own, of the lowest priority: they stand for
+// other machines, whose processors are not the broker's. What they make the broker do,
+// and the kernel for it, counts.
 package main
 
 import (
@@ -32,7 +36,12 @@ type options struct {
 	length time.Duration // of one attack
 	slack  float64       // by which answers may take longer than is bearable
 	only   string        // names of attacks; "": all
+	attack string        // to make, at TCP and HTTP
+	target
 }
+
+// target is where a broker is attacked.
+type target struct{ TCP, HTTP string }
 
 func main() {
 	var o options
@@ -41,6 +50,9 @@ func main() {
 	flag.DurationVar(&o.length, "for", 5*time.Second, "length of one attack")
 	flag.Float64Var(&o.slack, "slack", 1, "factor by which answers may take longer than they should")
 	flag.StringVar(&o.only, "only", "", "names of `ATTACKS`, with commas")
+	flag.StringVar(&o.attack, "attack", "", "`NAME` of an attack to make on a broker that runs; what the program starts itself with")
+	flag.StringVar(&o.TCP, "tcp", "", "`ADDRESS` of that broker for clients")
+	flag.StringVar(&o.HTTP, "http", "", "`ADDRESS` of that broker for HTTP")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -52,6 +64,9 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
+	if o.attack != "" {
+		return fight(ctx, o.attack, o.target)
+	}
 	v, err := startVictim(ctx, o)
 	if err != nil {
 		return err
@@ -98,9 +113,12 @@ func survive(ctx context.Context, v *victim, a attack, o options) error {
 		}
 	}
 	peak := v.watch()
-	hostile := begin(ctx, v, a)
+	end, err := begin(v, a)
+	if err != nil {
+		return err
+	}
 	during, err := behave(ctx, v, o.length)
-	hostile.end()
+	end()
 	most := peak()
 	if a.tidy != nil {
 		err = errors.Join(err, a.tidy(ctx, v))

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+)
+
+// begin begins an attack, in a process that gets the processors which nobody else wants.
+// end ends it.
+func begin(v *victim, a attack) (end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	process := exec.Command("nice", "-n", "19", self, "-attack", a.name, "-tcp", v.TCP, "-http", v.HTTP)
+	process.Stderr = os.Stderr
+	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := process.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = process.Process.Kill() // it may have ended
+		_ = process.Wait()
+	}, nil
+}
+
+// fight makes an attack until the process is killed.
+func fight(ctx context.Context, name string, at target) error {
+	i := slices.IndexFunc(attacks, func(a attack) bool { return a.name == name })
+	if i < 0 {
+		return fmt.Errorf("no attack is called %q", name)
+	}
+	attacks[i].fight(ctx, at)
+	return nil
+}
