@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
+// turnsPart is the part of the processors that may be busy with much for few.
+const turnsPart = 2
+
 // brokerNode is the node that the program runs: the broker, what it stands on,
 // and what it is reached through.
 type brokerNode struct {
@@ -44,6 +48,7 @@ type brokerNode struct {
 	admin   *admin.Server
 	metrics *metrics.Metrics
 	memory  *limit.Memory    // of all that clients make the node hold
+	turns   *limit.Turns     // of what clients make the processors do
 	created *limit.Creations // by clients
 
 	front, lookupFront admin.Front    // answer from the beginning
@@ -71,6 +76,7 @@ func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	limitHeap()
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
+	n.turns = limit.NewTurns(max(1, runtime.GOMAXPROCS(0)/turnsPart))
 	n.created = limit.NewCreations(c.Options.Limits.CreationBurst, time.Second/time.Duration(c.Options.Limits.CreationRate), c.Log)
 	n.metrics = n.newMetrics()
 	n.startWeb()
@@ -212,7 +218,7 @@ func (n *brokerNode) serverOptions() server.Options {
 		OutputBufferTimeout: l.OutputBufferTimeout, MinOutputBufferTimeout: l.MinOutputBufferTimeout,
 		MaxOutputBufferTimeout: l.MaxOutputBufferTimeout, MaxDeflateLevel: l.MaxDeflateLevel,
 		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
-		Memory: n.memory, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
+		Memory: n.memory, Turns: n.turns, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
 	}
 	if n.c.TLS != nil {
 		o.TLS = func() *tls.Config { return n.c.TLS }

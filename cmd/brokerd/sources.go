@@ -35,6 +35,7 @@ func (n *brokerNode) newMetrics() *metrics.Metrics {
 			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
 			Uncommitted:  func() (used, limit int64, full uint64) { return n.broker.Uncommitted() },
 			Memory:       n.memory.Usage,
+			Turns:        n.turns.Waiting,
 			Uncreated:    n.created.Refused,
 			Stalls:       func() map[string]int { return n.broker.Stalls() },
 			Peers:        func() []peer.Stats { return n.member.Traffic() },

@@ -60,6 +60,7 @@ func full(topics ...broker.TopicStats) *Metrics {
 			Memory: func() limit.MemoryUsage {
 				return limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5}
 			},
+			Turns:     func() int { return 9 },
 			Uncreated: func() uint64 { return 8 },
 			Stalls:    func() map[string]int { return map[string]int{"replication_stalled": 2} },
 			Peers: func() []peer.Stats {
@@ -207,6 +208,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_memory_budget_waiting 1`,
 		`brokerd_memory_budget_waited_total 6`,
 		`brokerd_memory_budget_refused_total 5`,
+		`brokerd_turns_waiting 9`,
 		`brokerd_creations_refused_total 8`,
 		`brokerd_forward_partitions 1`,
 		`brokerd_forward_waiting_bytes 2`,

@@ -121,6 +121,7 @@ var (
 	memoryWaiting = gauge("brokerd_memory_budget_waiting", "Requests for memory that wait until others give back.")
 	memoryWaited  = counter("brokerd_memory_budget_waited_total", "Requests for memory that had to wait.")
 	memoryRefused = counter("brokerd_memory_budget_refused_total", "Requests for memory that were refused: their clients were told that the node is busy.")
+	turnsWaiting  = gauge("brokerd_turns_waiting", "Connections that wait for their turn to have a processor for long.")
 	uncreated     = counter("brokerd_creations_refused_total", "Topics and channels that were not created, since their client, or all, had created too many of late.")
 
 	forwardPartitions = gauge("brokerd_forward_partitions", "Partitions to whose leaders publishes are on their way, or wait for one.")
@@ -190,6 +191,9 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 	if src.Memory != nil {
 		out.memory(src.Memory())
+	}
+	if src.Turns != nil {
+		out.put(turnsWaiting.is(float64(src.Turns())))
 	}
 	if src.Uncreated != nil {
 		out.put(uncreated.is(float64(src.Uncreated())))

@@ -41,6 +41,8 @@ type Sources struct {
 	Uncommitted func() (used, limit int64, full uint64)
 	// Memory tells how the budget is used of what clients make the node hold.
 	Memory func() limit.MemoryUsage
+	// Turns counts the connections that wait for their turn: see limit.Turns.
+	Turns func() int
 	// Uncreated counts the topics and channels that clients were refused to create.
 	Uncreated func() uint64
 	// Peers is the traffic with other nodes.

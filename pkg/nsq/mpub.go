@@ -89,9 +89,21 @@ func (w *mpubWalk) cutOff(have int) *Error {
 	return Errorf(BadMessage, "MPUB failed to read message body")
 }
 
-// emitMPUB calls emit for each message of a body that was walked over.
-func emitMPUB(body []byte, emit func(message []byte)) {
-	for rest := body[mpubHeader:]; len(rest) > 0; {
+// MPUB is the body of an MPUB that was walked over.
+type MPUB struct {
+	body  []byte
+	count int
+}
+
+// Len returns the length of the body.
+func (m MPUB) Len() int { return len(m.body) }
+
+// Count returns the number of its messages.
+func (m MPUB) Count() int { return m.count }
+
+// Each calls emit for each message, in order and without copying.
+func (m MPUB) Each(emit func(message []byte)) {
+	for rest := m.body[min(mpubHeader, len(m.body)):]; len(rest) > 0; {
 		size := mpubHeader + int(binary.BigEndian.Uint32(rest))
 		emit(rest[mpubHeader:size:size])
 		rest = rest[size:]
@@ -120,31 +132,29 @@ func SplitMPUB(body []byte, maxMessage int, emit func(message []byte)) error {
 	if n := len(body) - w.pos; n > 0 {
 		return Errorf(BadBody, "MPUB body has %d bytes after its last message", n)
 	}
-	emitMPUB(body, emit)
+	MPUB{body, w.count}.Each(emit)
 	return nil
 }
 
-// ReadMPUB reads the body of an MPUB behind its size and calls emit for each
-// message, in order, once all of them are there. It returns the length of the
-// body. The body ends where the count and the sizes inside say, whatever the size
+// ReadMPUB reads the body of an MPUB behind its size, once all of it is there. The
+// body ends where the count and the sizes inside say, whatever the size
 // before it has announced: so does nsqd's, and clients leave the inner sizes out
 // of that number. What follows is the next command. The messages are valid until
-// the next call of Next. An error is an *Error, that of the source, or the Purse's;
-// emit was not called then. Where the Purse refuses the memory, the body is skipped.
-func (r *Reader) ReadMPUB(l MPUBLimits, emit func(message []byte)) (int, error) {
+// the next call of Next. An error is an *Error, that of the source, or the Purse's.
+// Where the Purse refuses the memory, the body is skipped.
+func (r *Reader) ReadMPUB(l MPUBLimits) (MPUB, error) {
 	w := newMPUBWalk(l)
 	body, err := r.walkInPlace(&w)
 	if err == nil && body == nil {
 		body, err = r.gatherMPUB(&w)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return 0, w.cutOff(r.Buffered() + len(body))
+		return MPUB{}, w.cutOff(r.Buffered() + len(body))
 	}
 	if err != nil {
-		return 0, err
+		return MPUB{}, err
 	}
-	emitMPUB(body, emit)
-	return len(body), nil
+	return MPUB{body, w.count}, nil
 }
 
 // walkInPlace reads a body that fits the Reader's buffer and returns it where it

@@ -63,7 +63,8 @@ func checkMPUB(t *testing.T, in []byte, l MPUBLimits, src io.Reader) {
 	r := NewReader(src, new(Buffers))
 	defer r.Release()
 	var got []string
-	n, err := r.ReadMPUB(l, func(m []byte) { got = append(got, string(m)) })
+	batch, err := r.ReadMPUB(l)
+	batch.Each(func(m []byte) { got = append(got, string(m)) })
 	if wantErr != nil {
 		if err == nil || len(got) > 0 {
 			t.Fatalf("%.60q: %d messages, %v; want %v", in, len(got), err, wantErr)
@@ -74,8 +75,8 @@ func checkMPUB(t *testing.T, in []byte, l MPUBLimits, src io.Reader) {
 		}
 		return
 	}
-	if err != nil || n != length || !cmp.Equal(got, want) {
-		t.Fatalf("%.60q: %d messages in %d bytes, %v; want %d in %d", in, len(got), n, err, len(want), length)
+	if err != nil || batch.Len() != length || batch.Count() != len(want) || !cmp.Equal(got, want) {
+		t.Fatalf("%.60q: %d of %d messages in %d bytes, %v; want %d in %d", in, len(got), batch.Count(), batch.Len(), err, len(want), length)
 	}
 	rest := append(r.TakeBuffered(), readRest(t, src)...)
 	if left := readRest(t, plain); !bytes.Equal(rest, left) {
@@ -148,7 +149,7 @@ func TestBatchThatIsCutOffSaysWhere(t *testing.T) {
 		10: "E_BAD_MESSAGE MPUB failed to read message(1) body size", 14: "E_BAD_MESSAGE MPUB failed to read message body",
 	} {
 		r := NewReader(strings.NewReader(whole[:cut]), new(Buffers))
-		_, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100}, func([]byte) { t.Error("a message is handed out") })
+		_, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100})
 		if err == nil || err.Error() != want {
 			t.Errorf("cut at %d: %v, want %s", cut, err, want)
 		}
@@ -159,7 +160,7 @@ func TestBatchThatIsCutOffSaysWhere(t *testing.T) {
 func TestErrorOfTheSourceEndsABatch(t *testing.T) {
 	broken := errors.New("broken")
 	r := NewReader(io.MultiReader(strings.NewReader("\x00\x00\x00\x01"), iotest.ErrReader(broken)), new(Buffers))
-	if _, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100}, func([]byte) {}); !errors.Is(err, broken) {
+	if _, err := r.ReadMPUB(MPUBLimits{Message: 10, Body: 100}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }
@@ -167,7 +168,7 @@ func TestErrorOfTheSourceEndsABatch(t *testing.T) {
 func TestBatchAllocatesWhatArrives(t *testing.T) {
 	in := append([]byte("\x00\x00\x00\x01\x3f\xff\xff\x00"), make([]byte, 100<<10)...)
 	r := NewReader(bytes.NewReader(in), new(Buffers))
-	if _, err := r.ReadMPUB(MPUBLimits{Message: 1 << 30, Body: 1 << 30}, func([]byte) {}); err == nil {
+	if _, err := r.ReadMPUB(MPUBLimits{Message: 1 << 30, Body: 1 << 30}); err == nil {
 		t.Fatal("a batch that has not come is taken")
 	}
 	if got := cap(*r.body); got > 256<<10 {
@@ -184,7 +185,7 @@ func TestAnEmptyMessageIsRefusedWithoutMore(t *testing.T) {
 		"\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
 	} {
 		src := io.MultiReader(iotest.OneByteReader(strings.NewReader(sent)), iotest.ErrReader(waits))
-		_, err := NewReader(src, new(Buffers)).ReadMPUB(MPUBLimits{Message: 10, Body: 100}, func([]byte) { t.Error("a message is handed out") })
+		_, err := NewReader(src, new(Buffers)).ReadMPUB(MPUBLimits{Message: 10, Body: 100})
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != BadMessage {
 			t.Errorf("%q: %v", sent, err)
 		}

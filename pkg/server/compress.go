@@ -59,6 +59,26 @@ func compressed(to io.Writer, buffers *nsq.Buffers, around func(io.Writer) (comp
 	}, nil
 }
 
+// turnBytes is what is decompressed in a turn.
+const turnBytes = 32 << 10
+
+// inTurns decompresses in turns, which the connection gives up while it waits for input.
+type inTurns struct {
+	from io.Reader
+	conn *meteredConn
+}
+
+// Read implements io.Reader.
+func (r inTurns) Read(p []byte) (int, error) {
+	r.conn.turns.Take()
+	r.conn.taken = true
+	defer func() {
+		r.conn.taken = false
+		r.conn.turns.Give()
+	}()
+	return r.from.Read(p[:min(len(p), turnBytes)])
+}
+
 func snappyAround(to io.Writer) (compressor, error) { return snappy.NewBufferedWriter(to), nil }
 
 func deflateAround(level int) func(io.Writer) (compressor, error) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -25,12 +26,15 @@ type meteredConn struct {
 	counters *counters
 	ahead    []byte // to be read before the socket
 
-	patience time.Duration // 0: for ever
-	since    time.Time     // the patience counts from here
-	alive    bool          // a command came since the last Read
-	idle     func()        // called before the socket is waited for
-	armed    time.Time     // the socket's deadline
-	body     arriving      // what is being read
+	patience time.Duration   // 0: for ever
+	since    time.Time       // the patience counts from here
+	alive    bool            // a command came since the last Read
+	idle     func()          // called before the socket is waited for
+	armed    time.Time       // the socket's deadline
+	body     arriving        // what is being read
+	raw      syscall.RawConn // of the socket; nil: it has none
+	turns    *limit.Turns
+	taken    bool // a turn is taken, for what is read
 
 	stopped atomic.Bool
 }
@@ -43,11 +47,15 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	c.idle()
+	if c.taken { // none is held while input is waited for
+		c.turns.Give()
+		defer c.turns.Take()
+	}
 	for {
 		if err := c.arm(); err != nil {
 			return 0, err
 		}
-		n, err := c.Conn.Read(p)
+		n, err := c.read(p)
 		c.counters.bytesIn.Add(uint64(n))
 		c.body.read += n
 		if n > 0 || err == nil {
@@ -65,6 +73,31 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		}
 		c.armed = time.Time{} // passed too early: once more
 	}
+}
+
+// read reads from the socket: much in turns, as long as it need not be waited for.
+func (c *meteredConn) read(p []byte) (n int, err error) {
+	if !c.body.long() || c.raw == nil {
+		return c.Conn.Read(p)
+	}
+	waited := c.raw.Read(func(fd uintptr) (done bool) {
+		c.turns.Take()
+		defer c.turns.Give()
+		for {
+			if n, err = syscall.Read(int(fd), p); !errors.Is(err, syscall.EINTR) {
+				return !errors.Is(err, syscall.EAGAIN)
+			}
+		}
+	})
+	switch {
+	case waited != nil:
+		return 0, waited
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // arm sets the deadline where it is needed.
@@ -115,6 +148,12 @@ func (a *arriving) begin(now time.Time) {
 
 func (a *arriving) end() { a.look = time.Time{} }
 
+// freeOfTurns is how much of a body is read without a turn.
+const freeOfTurns = 64 << 10
+
+// long says whether more of the body is to be read in turns.
+func (a *arriving) long() bool { return a.read >= freeOfTurns && !a.look.IsZero() }
+
 // late says whether the body has taken too long, and if not, when to look again.
 func (a *arriving) late(now time.Time) bool {
 	if a.look.IsZero() || now.Before(a.look) {
@@ -138,10 +177,10 @@ func (c *meteredConn) readBody(r *nsq.Reader, n int) ([]byte, error) {
 }
 
 // readMPUB reads the body of an MPUB, likewise.
-func (c *meteredConn) readMPUB(r *nsq.Reader, l nsq.MPUBLimits, emit func([]byte)) (int, error) {
+func (c *meteredConn) readMPUB(r *nsq.Reader, l nsq.MPUBLimits) (nsq.MPUB, error) {
 	c.body.begin(time.Now())
 	defer c.body.end()
-	return r.ReadMPUB(l, emit)
+	return r.ReadMPUB(l)
 }
 
 // setPatience changes how long the client may be silent, from now on.
@@ -164,7 +203,10 @@ func (c *meteredConn) Write(p []byte) (int, error) {
 }
 
 // maxLinger bounds what is dropped at the end.
-const maxLinger = 32 << 20
+const (
+	maxLinger  = 32 << 20
+	lingerRead = 16 << 10
+)
 
 // linger ends our side and drops what still comes, for a bounded time: closing
 // with unread input makes the kernel send a reset, which can overtake the last
@@ -177,6 +219,12 @@ func (c *meteredConn) linger(d time.Duration) {
 	if c.Conn.SetReadDeadline(time.Now().Add(d)) != nil {
 		return
 	}
-	// How it ends is of no interest.
-	_, _ = io.CopyN(io.Discard, c.Conn, maxLinger)
+	dropped := make([]byte, lingerRead)
+	c.body.begin(time.Now())
+	for c.body.read = freeOfTurns; c.body.read < maxLinger; {
+		n, err := c.read(dropped)
+		if c.body.read += n; err != nil {
+			return // how it ends is of no interest
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
@@ -52,10 +53,15 @@ type link struct {
 
 func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 	host := remoteIP(conn)
+	var raw syscall.RawConn
+	if socket, ok := conn.(syscall.Conn); ok {
+		raw, _ = socket.SyscallConn() // it fails where the socket is closed already
+	}
 	return &link{
 		srv: srv, log: srv.log.With("remote", conn.RemoteAddr().String()), cancel: cancel,
 		conn: &meteredConn{
 			Conn: conn, counters: &srv.counters, body: arriving{memory: srv.opts.Memory, timeout: srv.opts.BodyTimeout},
+			raw: raw, turns: srv.opts.Turns,
 		},
 		wake:       make(chan struct{}, 1),
 		writerDone: make(chan struct{}),

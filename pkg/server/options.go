@@ -115,6 +115,9 @@ type Options struct {
 	// Memory is charged for what connections hold: bodies, what decoding them takes,
 	// compression, and connections as such. nil: no limit.
 	Memory *limit.Memory
+	// Turns bounds how many connections do at a time what takes a processor for long.
+	// nil: no limit.
+	Turns *limit.Turns
 	// Creations bounds the topics and channels that clients create. nil: no limit.
 	Creations *limit.Creations
 	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While

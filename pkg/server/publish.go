@@ -20,9 +20,6 @@ import (
 // next publish, and that it is not charged for.
 const keepMessages = 512
 
-// firstMessages is what such a list begins with.
-const firstMessages = 16
-
 // publisher executes the publishing commands of one connection, for its reader.
 type publisher struct {
 	link     *link
@@ -31,7 +28,6 @@ type publisher struct {
 	messages []topic.Message // of the publish under way
 	memory   *purse
 	listed   int            // bytes of memory that are paid for messages
-	refused  error          // why there is no memory for more messages
 	last     *producedTopic // published to last
 }
 
@@ -150,50 +146,58 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	if _, err := readBodySize(p.reader, "MPUB", opts.MaxBodyBytes); err != nil {
 		return err
 	}
+	batch, err := p.link.conn.readMPUB(p.reader, nsq.MPUBLimits{Message: opts.MaxMessageBytes, Body: opts.MaxBodyBytes})
+	if err == nil {
+		err = p.list(batch)
+	}
 	defer p.shrink()
-	p.messages = p.messages[:0]
-	size, err := p.link.conn.readMPUB(p.reader, nsq.MPUBLimits{Message: opts.MaxMessageBytes, Body: opts.MaxBodyBytes}, p.addMessage)
 	if errors.Is(err, limit.ErrNoMemory) {
 		return publishError(cmd.Verb, t.name, err, false)
 	}
 	if err != nil {
 		return err
 	}
-	if p.refused != nil {
-		return publishError(cmd.Verb, t.name, p.refused, false)
-	}
-	return p.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), size)
+	return p.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), batch.Len())
 }
 
 // messageBytes is what the list of a publish's messages takes for each.
 const messageBytes = int(unsafe.Sizeof(topic.Message{}))
 
-// addMessage lists a message, unless there is no memory for the list.
-func (p *publisher) addMessage(body []byte) {
-	if len(p.messages) == cap(p.messages) && p.refused == nil {
-		p.refused = p.growList()
-	}
-	if p.refused == nil {
-		p.messages = append(p.messages, topic.Message{Body: body})
-	}
-}
+// Bounds of a turn of listing and of publishing many messages. A publish is not to be
+// interrupted, but may wait for room.
+const (
+	turnMessages = 1 << 10
+	publishTurn  = 50 * time.Millisecond
+)
 
-// growList doubles the list of messages.
-func (p *publisher) growList() error {
-	room := max(2*cap(p.messages), firstMessages)
-	if room > keepMessages {
-		if err := p.memory.Take(room*messageBytes - p.listed); err != nil {
-			return err
-		}
-		p.listed = room * messageBytes
+// list lists the messages of a batch, unless there is no memory for the list. It is made
+// in its size: a list that grows is copied whole, and until that is done neither another
+// goroutine nor the collector gets the processor.
+func (p *publisher) list(batch nsq.MPUB) error {
+	p.messages = p.messages[:0]
+	n := batch.Count()
+	if n <= keepMessages {
+		batch.Each(func(message []byte) { p.messages = append(p.messages, topic.Message{Body: message}) })
+		return nil
 	}
-	p.messages = append(make([]topic.Message, 0, room), p.messages...)
+	if err := p.memory.Take(n * messageBytes); err != nil {
+		return err
+	}
+	p.listed = n * messageBytes
+	turns := p.link.srv.opts.Turns
+	turns.Take()
+	defer turns.Give()
+	p.messages = make([]topic.Message, 0, n)
+	batch.Each(func(message []byte) {
+		if p.messages = append(p.messages, topic.Message{Body: message}); len(p.messages)%turnMessages == 0 {
+			turns.Pass()
+		}
+	})
 	return nil
 }
 
 // shrink drops a long list of messages after a publish.
 func (p *publisher) shrink() {
-	p.refused = nil
 	if p.listed > 0 {
 		p.memory.Give(p.listed)
 		p.messages, p.listed = nil, 0
@@ -259,6 +263,9 @@ func (p *publisher) publish(ctx context.Context, verb nsq.Verb, t *producedTopic
 	ask := broker.Publish{Topic: t.name, Partition: partition, Messages: p.messages, Done: a.done}
 	if err := p.link.push(ctx, a); err != nil {
 		return err
+	}
+	if p.listed > 0 {
+		defer p.link.srv.opts.Turns.Lend(publishTurn)()
 	}
 	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be another connection's
 	clear(p.messages)

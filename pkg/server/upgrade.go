@@ -95,7 +95,7 @@ func (s *session) startSnappy() error {
 		return err
 	}
 	s.describe(func(about *broker.ClientStats) { about.Snappy = true })
-	s.replace(snappy.NewReader(s.stream), to, flush)
+	s.replace(inTurns{snappy.NewReader(s.stream), s.conn}, to, flush)
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (s *session) startDeflate() error {
 		return err
 	}
 	s.describe(func(about *broker.ClientStats) { about.Deflate = true })
-	s.replace(flate.NewReader(s.stream), to, flush)
+	s.replace(inTurns{flate.NewReader(s.stream), s.conn}, to, flush)
 	return nil
 }
 

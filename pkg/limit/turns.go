@@ -1,0 +1,76 @@
+package limit
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Turns bounds how many goroutines do at a time what takes a processor for long, for
+// the sake of who has little to do: it finds a processor free, and does not wait
+// behind all who have much. Who has much to do waits in order, and passes its turn on
+// after a while. No turn is held while something is waited for. Its methods may be
+// called by many goroutines; a nil one has no limit.
+type Turns struct {
+	places  chan struct{}
+	waiting atomic.Int32
+}
+
+// NewTurns returns turns for so many at a time.
+func NewTurns(places int) *Turns { return &Turns{places: make(chan struct{}, places)} }
+
+// Take waits for a turn.
+func (t *Turns) Take() {
+	if t == nil {
+		return
+	}
+	select {
+	case t.places <- struct{}{}:
+		return
+	default:
+	}
+	t.waiting.Add(1)
+	t.places <- struct{}{}
+	t.waiting.Add(-1)
+}
+
+// Waiting returns how many wait for a turn.
+func (t *Turns) Waiting() int {
+	if t == nil {
+		return 0
+	}
+	return int(t.waiting.Load())
+}
+
+// Give ends a turn.
+func (t *Turns) Give() {
+	if t != nil {
+		<-t.places
+	}
+}
+
+// Pass lets others have their turn before this one goes on.
+func (t *Turns) Pass() {
+	if t == nil {
+		return
+	}
+	t.Give()
+	runtime.Gosched()
+	t.Take()
+}
+
+// Lend waits for a turn for what may also wait for something. The turn ends with the
+// function that is returned, or when so long has gone by.
+func (t *Turns) Lend(most time.Duration) (end func()) {
+	if t == nil {
+		return func() {}
+	}
+	t.Take()
+	var once sync.Once
+	timer := time.AfterFunc(most, func() { once.Do(t.Give) })
+	return func() {
+		timer.Stop()
+		once.Do(t.Give)
+	}
+}

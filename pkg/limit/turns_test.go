@@ -1,0 +1,92 @@
+package limit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTurnsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(2)
+		turns.Take()
+		turns.Take()
+		taken := 0
+		for range 3 {
+			go func() {
+				turns.Take()
+				taken++
+			}()
+		}
+		for want := range 3 {
+			synctest.Wait()
+			if taken != want || turns.Waiting() != 3-want {
+				t.Fatalf("%d have a turn beside two, and %d wait, want %d and %d", taken, turns.Waiting(), want, 3-want)
+			}
+			turns.Give()
+		}
+		synctest.Wait()
+		if taken != 3 || turns.Waiting() != 0 {
+			t.Errorf("%d had their turn and %d wait, want all three", taken, turns.Waiting())
+		}
+	})
+}
+
+func TestATurnIsPassedToWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		turns.Take()
+		turns.Pass() // nobody waits
+		had := false
+		go func() {
+			turns.Take()
+			had = true
+			turns.Give()
+		}()
+		synctest.Wait()
+		turns.Pass()
+		if !had {
+			t.Error("who passed a turn on went on before who waited")
+		}
+		turns.Give()
+	})
+}
+
+func TestATurnThatIsLentEnds(t *testing.T) {
+	const most = 10 * time.Millisecond
+	for name, end := range map[string]time.Duration{"early": most / 2, "late": 3 * most} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := NewTurns(1)
+				giveBack := turns.Lend(most)
+				began := time.Now()
+				time.AfterFunc(end, giveBack)
+				turns.Take()
+				if waited, want := time.Since(began), min(end, most); waited != want {
+					t.Errorf("the next waited for %v, want %v", waited, want)
+				}
+				time.Sleep(4 * most) // virtual: what ends twice would give this turn away
+				go func() {
+					turns.Take()
+					turns.Give()
+				}()
+				synctest.Wait()
+				if turns.Waiting() != 1 {
+					t.Error("one turn was given back twice")
+				}
+				turns.Give()
+			})
+		})
+	}
+}
+
+func TestWithoutABoundNobodyWaits(t *testing.T) {
+	var turns *Turns
+	turns.Take()
+	turns.Pass()
+	turns.Lend(time.Second)()
+	turns.Give()
+	if turns.Waiting() != 0 {
+		t.Error("somebody waits")
+	}
+}

@@ -1,0 +1,37 @@
+package main
+
+// turnMistakes are about the turns of what keeps a processor long.
+func turnMistakes() []mistake {
+	return []mistake{
+		{
+			name: "turns: one more has a turn than may", file: "pkg/limit/turns.go",
+			old: "make(chan struct{}, places)", with: "make(chan struct{}, places+1)",
+			tests: []string{"./pkg/limit"}, run: "TestTurnsAreBounded",
+		},
+		{
+			name: "turns: one that is lent does not end", file: "pkg/limit/turns.go",
+			old: "time.AfterFunc(most,", with: "time.AfterFunc(1000*most,",
+			tests: []string{"./pkg/limit"}, run: "TestATurnThatIsLentEnds",
+		},
+		{
+			name: "turns: a long body is read without one", file: "pkg/server/conn.go",
+			old: "return a.read >= freeOfTurns &&", with: "return a.read >= 1<<40 &&",
+			tests: []string{"./pkg/server"}, run: "TestLongBodiesAreReadInTurns",
+		},
+		{
+			name: "turns: one is held while input is waited for", file: "pkg/server/compress.go",
+			old: "r.conn.taken = true", with: "r.conn.taken = false",
+			tests: []string{"./pkg/server"}, run: "TestDecompressionIsDoneInTurns",
+		},
+		{
+			name: "turns: many messages are listed without one", file: "pkg/server/publish.go",
+			old: "\tturns.Take()\n\tdefer turns.Give()\n", with: "",
+			tests: []string{"./pkg/server"}, run: "TestWhatTakesLong",
+		},
+		{
+			name: "turns: many messages are published without one", file: "pkg/server/publish.go",
+			old: "defer p.link.srv.opts.Turns.Lend(publishTurn)()", with: "_ = publishTurn",
+			tests: []string{"./pkg/server"}, run: "TestAPublishHasATurn",
+		},
+	}
+}
