@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 func newBenchCommand(g *globals) *cobra.Command {
@@ -22,7 +23,7 @@ const minE2EBody = 16
 type loadOptions struct {
 	messages  int64
 	duration  time.Duration
-	size      int
+	size      units.Size
 	batch     int
 	window    int
 	producers int
@@ -33,8 +34,9 @@ type loadOptions struct {
 func (o *loadOptions) addFlags(cmd *cobra.Command, batch, window int) {
 	f := cmd.Flags()
 	f.Int64Var(&o.messages, "messages", 100_000, "publish `N` messages, unless --duration says otherwise")
-	f.DurationVar(&o.duration, "duration", 0, "publish for so long")
-	f.IntVar(&o.size, "size", 128, "the size of a message in bytes")
+	durationVar(f, &o.duration, "duration", "publish for so long")
+	o.size = 128
+	sizeVar(f, &o.size, "size", "the `SIZE` of a message")
 	f.IntVar(&o.batch, "batch", batch, "publish so many messages at a time")
 	f.IntVar(&o.window, "window", window, "have so many batches of a producer wait for their answer")
 	f.IntVar(&o.producers, "producers", 1, "publish on so many connections")
@@ -42,13 +44,13 @@ func (o *loadOptions) addFlags(cmd *cobra.Command, batch, window int) {
 	f.StringArrayVar(&o.tcp, "tcp", nil, "use this `HOST:PORT` (default: what the leaders of the topic advertise)")
 }
 
-func (o *loadOptions) validate(minSize int) error {
+func (o *loadOptions) validate(minSize units.Size) error {
 	const maxBatch = 100_000
 	switch {
-	case o.messages < 1 && o.duration <= 0:
+	case o.messages < 1 && o.duration == 0:
 		return usageError("--messages or --duration must be above 0")
-	case o.duration < 0 || o.rate < 0:
-		return usageError("--duration and --rate must not be below 0")
+	case o.rate < 0:
+		return usageError("--rate must not be below 0")
 	case o.size < minSize:
 		return usageError("--size must be at least %d", minSize)
 	case o.batch < 1 || o.batch > maxBatch:

@@ -38,7 +38,8 @@ was due to its acknowledgement and to its consumer. The topic is created if it i
 func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 	o.load.addFlags(cmd, 1, 64)
 	cmd.Flags().StringVar(&o.channel, "channel", "bench#ephemeral", "consume from this `CHANNEL`")
-	cmd.Flags().DurationVar(&o.idle, "idle", 2*time.Second, "end when no message has come for so long")
+	o.idle = 2 * time.Second
+	durationVar(cmd.Flags(), &o.idle, "idle", "end when no message has come for so long")
 }
 
 // drain says what is consumed: what is published, as far as that is known.

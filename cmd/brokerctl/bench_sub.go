@@ -49,8 +49,9 @@ func (o *drainOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.channel, "channel", "bench", "consume from this `CHANNEL`, which is created if need be")
 	f.Int64Var(&o.messages, "messages", 0, "end after `N` messages; 0: do not")
-	f.DurationVar(&o.duration, "duration", 0, "end after so long; 0: do not")
-	f.DurationVar(&o.idle, "idle", 2*time.Second, "end when no message has come for so long")
+	durationVar(f, &o.duration, "duration", "end after so long; 0: do not")
+	o.idle = 2 * time.Second
+	durationVar(f, &o.idle, "idle", "end when no message has come for so long")
 	f.IntVar(&o.consumers, "consumers", 1, "consume on so many connections")
 	f.IntVar(&o.ready, "window", 1000, "have so many messages of a consumer in flight")
 	f.StringArrayVar(&o.tcp, "tcp", nil, "use this `HOST:PORT` (default: what the leaders of the topic advertise)")
@@ -58,9 +59,9 @@ func (o *drainOptions) addFlags(cmd *cobra.Command) {
 
 func (o *drainOptions) validate() error {
 	switch {
-	case o.messages < 0 || o.duration < 0:
-		return usageError("--messages and --duration must not be below 0")
-	case o.idle <= 0 || o.consumers < 1 || o.ready < 1:
+	case o.messages < 0:
+		return usageError("--messages must not be below 0")
+	case o.idle == 0 || o.consumers < 1 || o.ready < 1:
 		return usageError("--idle, --consumers and --window must be above 0")
 	case o.channel == "":
 		return usageError("--channel must not be empty")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 type seekOptions struct {
@@ -59,8 +60,12 @@ func parseSeek(text string, now time.Time) (api.Seek, error) {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return api.Seek{Offset: &n}, nil
 	}
-	if d, err := time.ParseDuration(text); err == nil && strings.HasPrefix(text, "-") {
-		at := now.Add(d).UTC()
+	if ago, back := strings.CutPrefix(text, "-"); back {
+		d, err := units.ParseDuration(ago)
+		if err != nil {
+			return api.Seek{}, usageError("--to %q: %q %w", text, ago, err)
+		}
+		at := now.Add(-d).UTC()
 		return api.Seek{Time: &at}, nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {

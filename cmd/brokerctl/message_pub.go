@@ -48,7 +48,7 @@ func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.partition, "partition", -1, "publish to this partition (default: the broker picks)")
 	f.StringVar(&o.key, "key", "", "publish to the partition that this `KEY` belongs to")
-	f.DurationVar(&o.delay, "delay", 0, "deliver the messages this much later")
+	durationVar(f, &o.delay, "delay", "deliver the messages this much later")
 	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - is standard input")
 	f.IntVar(&o.batch, "batch", 500, "publish at most so many lines at a time")
 }
@@ -59,8 +59,6 @@ func (o *pubOptions) validate(messages []string) error {
 		return usageError("--partition and --key exclude each other")
 	case o.partition < -1:
 		return usageError("--partition must not be below 0")
-	case o.delay < 0:
-		return usageError("--delay must not be below 0")
 	case o.batch < 1:
 		return usageError("--batch must be above 0")
 	case o.file == "" && len(messages) == 0:

@@ -57,7 +57,7 @@ func (o *tailOptions) addFlags(cmd *cobra.Command) {
 	f.IntVarP(&o.n, "n", "n", 0, "end after `N` messages; 0: do not end")
 	f.StringVar(&o.from, "from", "", "of a topic, begin at: start, end, or a sequence number `PLACE`")
 	f.StringArrayVar(&o.tcp, "tcp", nil, "consume from this `HOST:PORT` (default: what the leaders of the topic advertise)")
-	f.DurationVar(&o.timeout, "msg-timeout", 0, "have a message come again that was not printed for so long (default: the broker's)")
+	durationVar(f, &o.timeout, "msg-timeout", "have a message come again that was not printed for so long (default: the broker's)")
 }
 
 func (o *tailOptions) validate(channel string) error {

@@ -110,7 +110,8 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringArrayVar(&g.addresses, "addr", nil,
 		"`URL` of a node; repeat it to name more, the next is asked where one does not answer\n(default $"+addressVariable+", else "+api.DefaultAddress+")")
 	f.StringVarP(&g.output, "output", "o", string(formatTable), "`FORMAT`: "+strings.Join(formatNames(), ", "))
-	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "give up on a request after this long")
+	g.timeout = defaultTimeout
+	durationVar(f, &g.timeout, "timeout", "give up on a request after this long")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "leave out the headers of tables")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "do not say what was done, only what was asked for")
 	g.access.addFlags(f)
@@ -124,7 +125,7 @@ func (g *globals) prepare() error {
 		return err
 	}
 	g.format = f
-	if g.timeout <= 0 {
+	if g.timeout == 0 {
 		return usageError("--timeout must be above 0")
 	}
 	return g.connect()

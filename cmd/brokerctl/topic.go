@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 func newTopicCommand(g *globals) *cobra.Command {
@@ -24,17 +25,17 @@ type configOptions struct {
 	sync           string
 	syncInterval   time.Duration
 	retention      time.Duration
-	retentionBytes string
-	maxMessage     string
+	retentionBytes units.Size
+	maxMessage     units.Size
 }
 
 func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.minISR, "min-isr", 0, "refuse messages where fewer replicas are in sync")
 	f.StringVar(&o.sync, "sync", "", "`WHEN` a message is on disk: always, before it is acknowledged; interval, within --sync-interval;\nor N, after N messages at the latest")
-	f.DurationVar(&o.syncInterval, "sync-interval", 0, "the longest that an acknowledged message stays off the disk, unless --sync always")
-	f.DurationVar(&o.retention, "retention", 0, "keep finished messages this long; 0: not at all")
-	f.StringVar(&o.retentionBytes, "retention-bytes", "", "cut the log to this `SIZE`, such as 50GiB, finished or not; 0: no limit")
-	f.StringVar(&o.maxMessage, "max-message-bytes", "", "the `SIZE` of the largest message; 0: the node's limit")
+	durationVar(f, &o.syncInterval, "sync-interval", "the longest that an acknowledged message stays off the disk, unless --sync always")
+	durationVar(f, &o.retention, "retention", "keep finished messages this long; 0: not at all")
+	sizeVar(f, &o.retentionBytes, "retention-bytes", "cut the log to this `SIZE`, such as 50GiB, finished or not; 0: no limit")
+	sizeVar(f, &o.maxMessage, "max-message-bytes", "the `SIZE` of the largest message; 0: the node's limit")
 }
 
 // patch returns the settings that were given.
@@ -43,26 +44,14 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 	setIf(f, "min-isr", &p.MinISR, o.minISR)
 	setIf(f, "sync-interval", &p.SyncInterval, api.Duration(o.syncInterval))
 	setIf(f, "retention", &p.Retention, api.Duration(o.retention))
+	setIf(f, "retention-bytes", &p.RetentionBytes, int64(o.retentionBytes))
+	setIf(f, "max-message-bytes", &p.MaxMessageBytes, int(o.maxMessage))
 	if f.Changed("sync") {
 		sync, err := api.ParseSync(o.sync)
 		if err != nil {
 			return p, usageError("--sync: %w", err)
 		}
 		p.Sync = &sync
-	}
-	if f.Changed("retention-bytes") {
-		n, err := parseSize(o.retentionBytes)
-		if err != nil {
-			return p, usageError("--retention-bytes: %w", err)
-		}
-		p.RetentionBytes = &n
-	}
-	if f.Changed("max-message-bytes") {
-		n, err := parseSize(o.maxMessage)
-		if err != nil {
-			return p, usageError("--max-message-bytes: %w", err)
-		}
-		setIf(f, "max-message-bytes", &p.MaxMessageBytes, int(n))
 	}
 	return p, nil
 }
@@ -81,19 +70,19 @@ func topicTable(p *page, topics ...api.Topic) {
 	for _, topic := range topics {
 		c := topic.Config
 		t.row(topic.Name, c.Partitions, c.Replicas, c.MinISR, retention(c), size(topic.Bytes), ackMeans(c), topicState(topic),
-			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), sizeOr(int64(c.MaxMessageBytes), "node's"))
+			count(topic.Depth), count(topic.MessagesTotal), len(topic.Channels), sizeOr(units.Size(c.MaxMessageBytes), "node's"))
 	}
 	p.table(t)
 }
 
-// retention writes the age and the size that a log is kept to: 72h/50.0 GiB.
+// retention writes the age and the size that a log is kept to: 72h/50GiB.
 func retention(c api.Config) string {
 	text := "finished"
 	if c.Retention > 0 {
-		text = short(time.Duration(c.Retention))
+		text = units.FormatDuration(time.Duration(c.Retention))
 	}
 	if c.RetentionBytes > 0 {
-		text += "/" + size(c.RetentionBytes)
+		text += "/" + units.Size(c.RetentionBytes).String()
 	}
 	return text
 }
@@ -132,11 +121,11 @@ func topicState(t api.Topic) string {
 	return state
 }
 
-func sizeOr(n int64, none string) string {
+func sizeOr(n units.Size, none string) string {
 	if n == 0 {
 		return none
 	}
-	return size(n)
+	return n.String()
 }
 
 // topicView shows one topic as a line of a list.

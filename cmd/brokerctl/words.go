@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // count writes a number with commas: 48,112.
@@ -35,32 +36,6 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, units[unit])
 }
 
-// parseSize reads 50GiB, 64MB, 1K or plain bytes. All units are powers of 1024
-// but those that end in B without i.
-func parseSize(text string) (int64, error) {
-	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-	unit := strings.ToLower(strings.TrimSpace(text[len(digits):]))
-	base := 1024.0
-	if len(unit) == 2 && unit[1] == 'b' {
-		base = 1000
-	}
-	power := strings.Index("bkmgtp", strings.TrimSuffix(strings.TrimSuffix(unit, "b"), "i"))
-	if unit == "" || unit == "b" {
-		power = 0
-	}
-	value, err := strconv.ParseFloat(digits, 64)
-	if err != nil || power < 0 || value < 0 {
-		return 0, fmt.Errorf("%q is no size: write it as 1073741824, 1GiB or 500MB", text)
-	}
-	for range power {
-		value *= base
-	}
-	if value >= 1<<63 {
-		return 0, fmt.Errorf("%q is more than any disk holds", text)
-	}
-	return int64(value), nil
-}
-
 // age writes a duration for people: 1.2s, 42s, 3h12m. 0 is nothing: "-".
 func age(d api.Duration) string {
 	v := time.Duration(d)
@@ -74,19 +49,7 @@ func age(d api.Duration) string {
 	case v < time.Hour:
 		return v.Round(time.Second).String()
 	}
-	return short(v.Round(time.Minute))
-}
-
-// short leaves out the parts of a duration that are 0: 72h for 72h0m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return units.FormatDuration(v.Round(time.Minute))
 }
 
 // latency writes a duration to two or three digits: 1.9ms, 31ms, 120µs.

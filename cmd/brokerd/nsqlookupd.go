@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 const (
@@ -110,7 +111,7 @@ func lookupDaemonFrom(given *standInArgs, hostname string) (*lookupDaemon, error
 			d.allowedHosts = append(d.allowedHosts, strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })...)
 		case "inactive-producer-timeout", "tombstone-lifetime":
 			target := map[string]*time.Duration{"inactive-producer-timeout": &d.inactive, "tombstone-lifetime": &d.tombstone}[g.name]
-			if *target, err = config.ParseDuration(value); err != nil {
+			if *target, err = units.ParseDuration(value); err != nil {
 				problems = append(problems, config.Problem{Where: g.where, Text: fmt.Sprintf("%q %v", g.value, err), Flag: g.flag})
 			}
 		}

@@ -13,6 +13,7 @@ var floors = map[string]int{
 	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
 	"pkg/fate":      0, // what an error means for the data
 	"pkg/scrub":     0, // how fast stored data is checked
+	"pkg/units":     0, // sizes and durations as people write them
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
@@ -63,9 +64,10 @@ var floors = map[string]int{
 
 // sameFloor lists the imports on one floor that were thought about.
 var sameFloor = map[[2]string]string{
-	{"pkg/vfs", "pkg/fate"}:   "an error of the disk is given its fate where it arises",
-	{"pkg/nsq", "pkg/seq"}:    "the wire spells message ids",
-	{"pkg/limit", "pkg/fate"}: "what a budget refuses has a fate",
+	{"pkg/vfs", "pkg/fate"}:        "an error of the disk is given its fate where it arises",
+	{"pkg/nsq", "pkg/seq"}:         "the wire spells message ids",
+	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
+	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends

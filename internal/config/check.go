@@ -13,20 +13,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // Bounds of settings that have any.
 const (
-	maxMessage         = Size(limit.Message)
-	maxBody            = Size(limit.Body)
-	minSegment         = MiB
+	maxMessage         = units.Size(limit.Message)
+	maxBody            = units.Size(limit.Body)
+	minSegment         = units.MiB
 	minScrub           = time.Minute
-	maxSegment         = 2 * GiB
+	maxSegment         = 2 * units.GiB
 	maxBootstrapExpect = 9
 	maxDeflateLevel    = 9
 	maxCreations       = 1_000_000
 	minStatsd          = time.Second
-	maxUDP             = Size(65507)
+	maxUDP             = units.Size(65507)
 	shortestTimeout    = time.Millisecond
 	minElectionTimeout = 100 * time.Millisecond
 	minNodeTimeout     = 500 * time.Millisecond
@@ -179,8 +180,6 @@ func (c *checker) limits(l *Limits) {
 	} {
 		c.require(d.time >= shortestTimeout, d.key, "%v is less than %v", d.time, shortestTimeout)
 	}
-	c.require(l.MaxReqTimeout >= 0, "max-req-timeout", "is negative")
-	c.require(l.OutputBufferTimeout >= 0, "output-buffer-timeout", "is negative")
 	c.require(l.MsgTimeout <= l.MaxMsgTimeout, "msg-timeout", "%v is more than max-msg-timeout, %v", l.MsgTimeout, l.MaxMsgTimeout)
 	c.require(l.MinOutputBufferTimeout <= l.MaxOutputBufferTimeout, "min-output-buffer-timeout",
 		"%v is more than max-output-buffer-timeout, %v", l.MinOutputBufferTimeout, l.MaxOutputBufferTimeout)
@@ -227,7 +226,6 @@ func (c *checker) topics(t *Topics) {
 	c.require(t.Sync.Every <= meta.MaxSyncEvery, "sync", "%d is more than %d", t.Sync.Every, meta.MaxSyncEvery)
 	c.require(t.SyncInterval >= shortestTimeout && t.SyncInterval <= meta.MaxSyncInterval, "sync-interval",
 		"%v is not between %v and %v", t.SyncInterval, shortestTimeout, meta.MaxSyncInterval)
-	c.require(t.Retention >= 0, "retention", "is negative")
 	c.require(t.ScrubInterval == 0 || t.ScrubInterval >= minScrub, "scrub-interval", "%v is neither 0 nor at least %v", t.ScrubInterval, minScrub)
 	c.require(t.SegmentSize >= minSegment && t.SegmentSize <= maxSegment, "segment-size", "%v is not between %v and %v", t.SegmentSize, minSegment, maxSegment)
 }

@@ -186,42 +186,6 @@ func TestSettingsAreWellFormed(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]Size{
-		"0": 0, "1048576": MiB, "1MiB": MiB, "1.5KiB": 1536, "2 GB": 2e9, "7kB": 7000, "64B": 64, "3TiB": 3 * TiB,
-		"-1": -1, "x": -1, "": -1, "1.5": -1, "9223372036854775807KiB": -1, "NaNMB": -1, "1e300MB": -1,
-	} {
-		got, err := ParseSize(text)
-		if want < 0 && err == nil || want >= 0 && (err != nil || got != want) {
-			t.Errorf("ParseSize(%q) = %d, %v; want %d", text, got, err, want)
-		}
-		if err == nil {
-			if again, err := ParseSize(got.String()); err != nil || again != got {
-				t.Errorf("%v does not read back: %d, %v", got, again, err)
-			}
-		}
-	}
-}
-
-func TestDurations(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"250ms": 250 * time.Millisecond, "7d": 7 * 24 * time.Hour, "1w": 168 * time.Hour, "72h": 72 * time.Hour, "0s": 0,
-	} {
-		got, err := ParseDuration(text)
-		if err != nil || got != want {
-			t.Errorf("ParseDuration(%q) = %v, %v", text, got, err)
-		}
-		if again, err := ParseDuration(formatDuration(got)); err != nil || again != got {
-			t.Errorf("%q does not read back", formatDuration(got))
-		}
-	}
-	for _, text := range []string{"60", "", "d", "1.5d", "-1d", "soon"} {
-		if _, err := ParseDuration(text); err == nil {
-			t.Errorf("%q was accepted", text)
-		}
-	}
-}
-
 func TestPrintReadsBackAsItself(t *testing.T) {
 	loaded, err := Load(Input{Hostname: "h", Flags: []Assignment{
 		{Key: "join", Value: "a:1,b:2"}, {Key: "sync", Value: "100"}, {Key: "retention-bytes", Value: "50GiB"}, {Key: "zone", Value: "a \"b\""},

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/units"
+)
 
 // Options is everything that can be chosen about one node. It is a plain value:
 // Load makes it, and nobody changes it afterwards. Addresses are host:port, or
@@ -73,16 +77,16 @@ type ClusterTLS struct {
 
 // Limits bound what a client may ask for. The names and defaults are nsqd's.
 type Limits struct {
-	MaxMsgSize             Size
-	MaxBodySize            Size
-	MaxUncommitted         Size // of all partitions together; 0: by the memory
-	MemoryBudget           Size // of what clients make the node hold; 0: by the memory
+	MaxMsgSize             units.Size
+	MaxBodySize            units.Size
+	MaxUncommitted         units.Size // of all partitions together; 0: by the memory
+	MemoryBudget           units.Size // of what clients make the node hold; 0: by the memory
 	MsgTimeout             time.Duration
 	MaxMsgTimeout          time.Duration
 	MaxReqTimeout          time.Duration
 	MaxRdyCount            int
 	MaxHeartbeatInterval   time.Duration
-	MaxOutputBufferSize    Size
+	MaxOutputBufferSize    units.Size
 	MaxOutputBufferTimeout time.Duration
 	MinOutputBufferTimeout time.Duration
 	OutputBufferTimeout    time.Duration
@@ -124,9 +128,9 @@ type Topics struct {
 	Sync           Sync
 	SyncInterval   time.Duration // counts unless Sync.Every is 1
 	Retention      time.Duration // of finished messages; 0: they may go at once
-	RetentionBytes Size          // 0: no limit
-	SegmentSize    Size
-	DiskReserve    Size
+	RetentionBytes units.Size    // 0: no limit
+	SegmentSize    units.Size
+	DiskReserve    units.Size
 	ScrubInterval  time.Duration // in which every stored byte is read once; 0: none is
 }
 
@@ -137,7 +141,7 @@ type Statsd struct {
 	Prefix           string
 	Interval         time.Duration
 	MemStats         bool
-	PacketSize       Size
+	PacketSize       units.Size
 	ExcludeEphemeral bool
 }
 

@@ -3,117 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/units"
 )
-
-// Size is a number of bytes. It is written as a plain number or with a unit:
-// kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
-type Size int64
-
-// Binary units of a Size.
-const (
-	KiB Size = 1 << (10 * (iota + 1))
-	MiB
-	GiB
-	TiB
-)
-
-type sizeUnit struct {
-	name  string
-	bytes Size
-}
-
-// sizeUnits lists the units, largest first; the binary ones are used to print.
-func sizeUnits() []sizeUnit {
-	return []sizeUnit{
-		{"TiB", TiB},
-		{"GiB", GiB},
-		{"MiB", MiB},
-		{"KiB", KiB},
-		{"TB", 1e12},
-		{"GB", 1e9},
-		{"MB", 1e6},
-		{"kB", 1e3},
-		{"KB", 1e3},
-		{"B", 1},
-	}
-}
-
-// String returns the size with the largest binary unit that divides it.
-func (s Size) String() string {
-	for _, u := range sizeUnits()[:4] {
-		if s >= u.bytes && s%u.bytes == 0 {
-			return strconv.FormatInt(int64(s/u.bytes), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10)
-}
-
-var errSize = errors.New("is not a size such as 1048576, 512KiB or 50GiB")
-
-// ParseSize reads a Size. Fractions are allowed before a unit.
-func ParseSize(text string) (Size, error) {
-	number, unit := strings.TrimSpace(text), Size(1)
-	for _, u := range sizeUnits() {
-		if n, ok := strings.CutSuffix(number, u.name); ok {
-			number, unit = strings.TrimSpace(n), u.bytes
-			break
-		}
-	}
-	if whole, err := strconv.ParseInt(number, 10, 64); err == nil {
-		if whole < 0 || whole > math.MaxInt64/int64(unit) {
-			return 0, errSize
-		}
-		return Size(whole) * unit, nil
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || unit == 1 || f < 0 || math.IsNaN(f) || f*float64(unit) >= math.MaxInt64 {
-		return 0, errSize
-	}
-	return Size(f * float64(unit)), nil
-}
-
-var errDuration = errors.New("is not a duration such as 250ms, 30s, 15m, 72h or 7d")
-
-// ParseDuration reads a duration as time.ParseDuration does, and whole days
-// (d) and weeks (w) besides.
-func ParseDuration(text string) (time.Duration, error) {
-	text = strings.TrimSpace(text)
-	for _, u := range []struct {
-		suffix string
-		unit   time.Duration
-	}{{"d", 24 * time.Hour}, {"w", 7 * 24 * time.Hour}} {
-		if n, ok := strings.CutSuffix(text, u.suffix); ok {
-			count, err := strconv.ParseUint(n, 10, 16)
-			if err != nil {
-				return 0, errDuration
-			}
-			return time.Duration(count) * u.unit, nil
-		}
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, errDuration
-	}
-	return d, nil
-}
-
-// formatDuration prints a duration without the zero units that
-// time.Duration.String carries.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
-}
 
 // Sync says how many acknowledged messages may be unsynced: 1 is always, 0
 // leaves it to the interval alone.
@@ -196,10 +92,10 @@ func (v boolValue) set(s string) error {
 func (v boolValue) String() string   { return strconv.FormatBool(*v.p) }
 func (v boolValue) typeName() string { return "bool" }
 
-type sizeValue struct{ p *Size }
+type sizeValue struct{ p *units.Size }
 
 func (v sizeValue) set(s string) error {
-	n, err := ParseSize(s)
+	n, err := units.ParseSize(s)
 	if err != nil {
 		return err
 	}
@@ -212,14 +108,14 @@ func (v sizeValue) typeName() string { return "size" }
 type durationValue struct{ p *time.Duration }
 
 func (v durationValue) set(s string) error {
-	d, err := ParseDuration(s)
+	d, err := units.ParseDuration(s)
 	if err != nil {
 		return err
 	}
 	*v.p = d
 	return nil
 }
-func (v durationValue) String() string   { return formatDuration(*v.p) }
+func (v durationValue) String() string   { return units.FormatDuration(*v.p) }
 func (v durationValue) typeName() string { return "duration" }
 
 type syncValue struct{ p *Sync }

@@ -226,7 +226,7 @@ func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":0}}`, 400, "partitions is 0"},
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":-1}}`, 400, "partitions is -1"},
 		{"POST /v1/topics", `{"name":"a","config":{"partitions":100000}}`, 400, "100000 partitions"},
-		{"POST /v1/topics", `{"name":"a","config":{"retention":"3 days"}}`, 400, "no duration"},
+		{"POST /v1/topics", `{"name":"a","config":{"retention":"3 days"}}`, 400, "not a duration"},
 		{"POST /v1/topics", `{"name":"a","config":{"retention":"-1h"}}`, 400, "negative"},
 		{"POST /v1/topics", `{"name":"a","config":{"sync":"never"}}`, 400, "no sync policy"},
 		{"POST /v1/topics", `{"name":"!"}`, 400, "name"},

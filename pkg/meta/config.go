@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // Defaults and bounds of a topic's configuration.
@@ -67,7 +68,7 @@ func ParseSyncPolicy(text string) (SyncPolicy, error) {
 		return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", ErrInvalidConfig, text)
 	}
 	if interval != "" {
-		if p.Interval, err = time.ParseDuration(interval); err != nil {
+		if p.Interval, err = units.ParseDuration(interval); err != nil {
 			return SyncPolicy{}, fmt.Errorf("%w: sync %q: want always, interval, a count or a duration", ErrInvalidConfig, text)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // The cluster-wide settings: defaults that every node shares, changed with the
@@ -61,10 +61,7 @@ func checkSync(v string) error {
 }
 
 func checkDuration(v string) error {
-	d, err := time.ParseDuration(v)
-	if err == nil && d < 0 {
-		err = fmt.Errorf("%v is negative", d)
-	}
+	_, err := units.ParseDuration(v)
 	return err
 }
 
@@ -122,7 +119,7 @@ func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
 	}
 	if c.RetentionAge == 0 {
 		v, _ := s.Get(SettingTopicRetention)
-		c.RetentionAge, _ = time.ParseDuration(v)
+		c.RetentionAge, _ = units.ParseDuration(v)
 	}
 	if c.RetentionBytes == 0 {
 		c.RetentionBytes = number(SettingTopicRetentionBytes)

@@ -11,6 +11,21 @@ func limitMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestAPublishThatMayHaveBeenDone",
 		},
 		{
+			name: "a size that no number holds is taken", file: "pkg/units/units.go",
+			old: "if n > (math.MaxInt64-more)/worth {", with: "if n < 0 {",
+			tests: []string{"./pkg/units"},
+		},
+		{
+			name: "a unit is believed by its first letter", file: "pkg/units/units.go",
+			old: "if strings.EqualFold(name, u.name) {", with: "if strings.EqualFold(name[:1], u.name[:1]) {",
+			tests: []string{"./pkg/units"},
+		},
+		{
+			name: "durations add up beyond the largest", file: "pkg/units/units.go",
+			old: " || err == nil && n > math.MaxInt64-total:", with: ":",
+			tests: []string{"./pkg/units"},
+		},
+		{
 			name: "the checksum of a checkpoint is not compared", file: "pkg/commitlog/checkpoint.go",
 			old: " || le.Uint32(p[8:]) != checksum(p[12:]) {", with: " {",
 			tests: []string{"./pkg/commitlog"},

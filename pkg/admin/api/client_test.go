@@ -410,7 +410,7 @@ func TestValuesKeepTheirForm(t *testing.T) {
 		S []Sync     `json:"s"`
 		D []Duration `json:"d"`
 	}
-	const want = `{"s":["always","interval",500],"d":["72h0m0s","0s"]}`
+	const want = `{"s":["always","interval",500],"d":["72h0m0s","0s","-1.5s"]}`
 	var v values
 	if err := json.Unmarshal([]byte(want), &v); err != nil {
 		t.Fatal(err)

@@ -3,11 +3,12 @@
 // build on these types, so what one writes the other reads.
 //
 // It knows names, units and the shape of requests and answers. It refuses to
-// know how they are carried out: it imports no other package of brokerd.
+// know how they are carried out: of brokerd it imports
+// pkg/units only.
 //
 // Invariants: fields may be added and are never renamed or given another
 // meaning; a list is [] when empty, never null; a duration is a string as
-// time.ParseDuration reads it; a time is RFC 3339; sizes are bytes; ages and
+// units.ParseDuration reads it; a time is RFC 3339; sizes are bytes; ages and
 // totals say so in their names, and a total counts since the process that
 // reports it started.
 //

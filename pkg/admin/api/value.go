@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/units"
 )
 
 // Duration is a time.Duration that JSON and YAML hold as a string such as
-// "72h0m0s". It reads what time.ParseDuration reads.
+// "72h0m0s". It reads what units.ParseDuration reads, and negative durations: ages
+// are, where clocks differ.
 type Duration time.Duration
 
 // String returns the duration as time.Duration prints it.
@@ -20,11 +24,14 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 
 // UnmarshalText reads the string form.
 func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
+	magnitude, negative := strings.CutPrefix(string(text), "-")
+	v, err := units.ParseDuration(magnitude)
 	if err != nil {
-		return fmt.Errorf("%q is no duration: write it as 90s, 15m or 72h", text)
+		return fmt.Errorf("%q %w", text, err)
 	}
-	*d = Duration(v)
+	if *d = Duration(v); negative {
+		*d = -*d
+	}
 	return nil
 }
 
