@@ -16,21 +16,18 @@ type e2eOptions struct {
 
 func newBenchE2ECommand(g *globals) *cobra.Command {
 	var o e2eOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "e2e TOPIC",
 		Short: "Measure the way from publisher to consumer",
 		Long: `Publish and consume at once over the NSQ protocol, and measure how long a message takes from when it
 was due to its acknowledgement and to its consumer. The topic is created if it is not there.`,
-		Example:           `  brokerctl bench e2e load --rate 2000 --duration 10s`,
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.load.validate(minE2EBody); err != nil {
-				return err
-			}
-			return benchE2E(cmd, g, o, args[0])
-		},
-	}
+		Example: `  brokerctl bench e2e load --rate 2000 --duration 10s`,
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.load.validate(minE2EBody); err != nil {
+			return err
+		}
+		return benchE2E(cmd, g, o, at.topic)
+	})
 	o.addFlags(cmd)
 	return cmd
 }

@@ -6,22 +6,19 @@ import (
 
 func newBenchPubCommand(g *globals) *cobra.Command {
 	var o loadOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "pub TOPIC",
 		Short: "Measure publishing",
 		Long: `Publish messages over the NSQ protocol and measure how fast they are acknowledged. The topic is
 created if it is not there, and keeps the messages. Synchronous publishing is --batch 1 --window 1.`,
 		Example: `  brokerctl bench pub load --messages 1000000 --batch 200
   brokerctl bench pub load --producers 16 --batch 1 --window 1 --duration 10s`,
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(1); err != nil {
-				return err
-			}
-			return benchPub(cmd, g, o, args[0])
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(1); err != nil {
+			return err
+		}
+		return benchPub(cmd, g, o, at.topic)
+	})
 	o.addFlags(cmd, 100, 8)
 	return cmd
 }

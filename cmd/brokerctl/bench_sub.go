@@ -25,22 +25,19 @@ type drainOptions struct {
 
 func newBenchSubCommand(g *globals) *cobra.Command {
 	var o drainOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "sub TOPIC",
 		Short: "Measure consuming",
 		Long: `Consume messages over the NSQ protocol, finish each of them, and measure how fast it goes from
 the first message to the last. It ends after --messages, after --duration, or when none has
 come for --idle.`,
-		Example:           `  brokerctl bench sub load --channel bench --consumers 2`,
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return about(benchSub(cmd, g, o, args[0]), args[0], "")
-		},
-	}
+		Example: `  brokerctl bench sub load --channel bench --consumers 2`,
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return about(benchSub(cmd, g, o, at.topic), at.topic, "")
+	})
 	o.addFlags(cmd)
 	return cmd
 }

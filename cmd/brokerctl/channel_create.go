@@ -14,17 +14,15 @@ type channelCreateOptions struct {
 
 func newChannelCreateCommand(g *globals) *cobra.Command {
 	var o channelCreateOptions
-	cmd := &cobra.Command{
-		Use:   "create TOPIC CHANNEL",
+	cmd := acting(g, &cobra.Command{
+		Use:   "create TOPIC/CHANNEL",
 		Short: "Create a channel",
 		Long: `Create a channel. The first channel of a topic gets all that is kept there, a later
 one what is published from then on. Creating a channel that is there does nothing.`,
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return createChannel(cmd, g, args[0], api.CreateChannel{Name: args[1], Ordered: o.ordered})
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		return createChannel(cmd, g, at.topic, api.CreateChannel{Name: at.channel, Ordered: o.ordered})
+	})
+	cmd.ValidArgsFunction = topicForm.complete(g) // the channel is not there
 	o.addFlags(cmd)
 	return cmd
 }

@@ -8,16 +8,13 @@ import (
 
 func newChannelDeleteCommand(g *globals) *cobra.Command {
 	var sure confirmation
-	cmd := &cobra.Command{
-		Use:               "delete TOPIC CHANNEL",
-		Aliases:           []string{"rm"},
-		Short:             "Delete a channel and disconnect its consumers",
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return deleteChannel(cmd, g, sure, args[0], args[1])
-		},
-	}
+	cmd := acting(g, &cobra.Command{
+		Use:     "delete TOPIC/CHANNEL",
+		Aliases: []string{"rm"},
+		Short:   "Delete a channel and disconnect its consumers",
+	}, func(cmd *cobra.Command, at target) error {
+		return deleteChannel(cmd, g, sure, at.topic, at.channel)
+	})
 	sure.addFlags(cmd)
 	return cmd
 }

@@ -9,14 +9,11 @@ import (
 )
 
 func newChannelDescribeCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "describe TOPIC CHANNEL",
-		Aliases:           []string{"info"},
-		Short:             "Show a channel, its places and its consumers",
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, true),
-		RunE:              func(cmd *cobra.Command, args []string) error { return describeChannel(cmd, g, args[0], args[1]) },
-	}
+	return acting(g, &cobra.Command{
+		Use:     "describe TOPIC/CHANNEL",
+		Aliases: []string{"info"},
+		Short:   "Show a channel, its places and its consumers",
+	}, func(cmd *cobra.Command, at target) error { return describeChannel(cmd, g, at.topic, at.channel) })
 }
 
 func describeChannel(cmd *cobra.Command, g *globals, topic, channel string) error {

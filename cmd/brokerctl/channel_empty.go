@@ -8,15 +8,12 @@ import (
 
 func newChannelEmptyCommand(g *globals) *cobra.Command {
 	var sure confirmation
-	cmd := &cobra.Command{
-		Use:               "empty TOPIC CHANNEL",
-		Short:             "Finish every message of a channel, unread",
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return emptyChannel(cmd, g, sure, args[0], args[1])
-		},
-	}
+	cmd := acting(g, &cobra.Command{
+		Use:   "empty TOPIC/CHANNEL",
+		Short: "Finish every message of a channel, unread",
+	}, func(cmd *cobra.Command, at target) error {
+		return emptyChannel(cmd, g, sure, at.topic, at.channel)
+	})
 	sure.addFlags(cmd)
 	return cmd
 }

@@ -9,14 +9,11 @@ import (
 )
 
 func newChannelListCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "list TOPIC",
-		Aliases:           []string{"ls"},
-		Short:             "List the channels of a topic",
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return listChannels(cmd, g, args[0]) },
-	}
+	return acting(g, &cobra.Command{
+		Use:     "list TOPIC",
+		Aliases: []string{"ls"},
+		Short:   "List the channels of a topic",
+	}, func(cmd *cobra.Command, at target) error { return listChannels(cmd, g, at.topic) })
 }
 
 func listChannels(cmd *cobra.Command, g *globals, topic string) error {

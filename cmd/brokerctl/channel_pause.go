@@ -7,24 +7,18 @@ import (
 )
 
 func newChannelPauseCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "pause TOPIC CHANNEL",
-		Short:             "Stop handing a channel's messages to its consumers",
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, true),
-		RunE:              func(cmd *cobra.Command, args []string) error { return pauseChannel(cmd, g, args[0], args[1], true) },
-	}
+	return acting(g, &cobra.Command{
+		Use:   "pause TOPIC/CHANNEL",
+		Short: "Stop handing a channel's messages to its consumers",
+	}, func(cmd *cobra.Command, at target) error { return pauseChannel(cmd, g, at.topic, at.channel, true) })
 }
 
 func newChannelResumeCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "resume TOPIC CHANNEL",
-		Aliases:           []string{"unpause"},
-		Short:             "Hand out a paused channel's messages again",
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, true),
-		RunE:              func(cmd *cobra.Command, args []string) error { return pauseChannel(cmd, g, args[0], args[1], false) },
-	}
+	return acting(g, &cobra.Command{
+		Use:     "resume TOPIC/CHANNEL",
+		Aliases: []string{"unpause"},
+		Short:   "Hand out a paused channel's messages again",
+	}, func(cmd *cobra.Command, at target) error { return pauseChannel(cmd, g, at.topic, at.channel, false) })
 }
 
 func pauseChannel(cmd *cobra.Command, g *globals, topic, channel string, paused bool) error {

@@ -21,27 +21,24 @@ type seekOptions struct {
 
 func newChannelSeekCommand(g *globals) *cobra.Command {
 	var o seekOptions
-	cmd := &cobra.Command{
-		Use:   "seek TOPIC CHANNEL --to start|end|TIME|-2h|OFFSET",
+	cmd := acting(g, &cobra.Command{
+		Use:   "seek TOPIC/CHANNEL --to start|end|TIME|-2h|OFFSET",
 		Short: "Move a channel to another place in its topic",
 		Long: `Move a channel, in every partition, to the oldest message that is kept (start), behind the newest (end),
 to what was published at a time or so long ago, or to an offset. What is then ahead of it is delivered
 again, what is behind it is not delivered any more.`,
-		Example: `  brokerctl channel seek orders invoice --to -2h --dry-run
-  brokerctl channel seek orders invoice --to 2026-11-21T06:00:00Z`,
-		Args:              exactArgs("a TOPIC", "a CHANNEL"),
-		ValidArgsFunction: completeNames(g, true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			to, err := parseSeek(o.to, g.env.now())
-			if err != nil {
-				return err
-			}
-			if o.dryRun {
-				return about(planSeek(cmd, g, args[0], args[1], to), args[0], args[1])
-			}
-			return about(seekChannel(cmd, g, args[0], args[1], to), args[0], args[1])
-		},
-	}
+		Example: `  brokerctl channel seek orders/invoice --to -2h --dry-run
+  brokerctl channel seek orders/invoice --to 2026-11-21T06:00:00Z`,
+	}, func(cmd *cobra.Command, at target) error {
+		to, err := parseSeek(o.to, g.env.now())
+		if err != nil {
+			return err
+		}
+		if o.dryRun {
+			return about(planSeek(cmd, g, at.topic, at.channel, to), at.topic, at.channel)
+		}
+		return about(seekChannel(cmd, g, at.topic, at.channel, to), at.topic, at.channel)
+	})
 	o.addFlags(cmd)
 	return cmd
 }

@@ -53,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 			"missing argument", nil,
 			[]string{"channel", "describe", "orders"},
 			exitUsage,
-			"error: brokerctl channel describe needs a CHANNEL (usage: brokerctl channel describe TOPIC CHANNEL [flags])",
+			`error: brokerctl channel describe needs TOPIC/CHANNEL, not "orders" (usage: brokerctl channel describe TOPIC/CHANNEL [flags])`,
 		},
 		{"surplus argument", nil, []string{"node", "list", "x"}, exitUsage, `error: brokerctl node list does not take "x" (usage: brokerctl node list [flags])`},
 		{
@@ -82,13 +82,13 @@ func TestExitCodes(t *testing.T) {
 		},
 		{
 			"bad place", nil,
-			[]string{"channel", "seek", "orders", "invoice", "--to", "tomorrow"},
+			[]string{"channel", "seek", "orders/invoice", "--to", "tomorrow"},
 			exitUsage,
 			`error: --to "tomorrow" is no place: write start, end, 2026-11-21T06:00:00Z, -2h or an offset`,
 		},
 		{"no message", nil, []string{"message", "pub", "orders"}, exitUsage, "error: no message: write it behind the topic, or name a file with -f"},
 		{"no such file", nil, []string{"message", "pub", "orders", "-f", "no/such"}, exitUsage, "error: open no/such: no such file or directory"},
-		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: "a/b/c" is neither TOPIC nor TOPIC/CHANNEL`},
+		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: brokerctl message peek needs TOPIC[/CHANNEL], not "a/b/c" (usage: brokerctl message peek TOPIC[/CHANNEL] [flags])`},
 		{
 			"refused value",
 			answers{"POST /v1/topics": apiError(api.CodeInvalid, "topic name is not valid")},
@@ -100,13 +100,13 @@ func TestExitCodes(t *testing.T) {
 		{"no such topic, none is near", nil, []string{"topic", "pause", "bills"}, exitNotFound, `error: topic "bills" not found`},
 		{
 			"no such channel", nil,
-			[]string{"channel", "describe", "orders", "invocie"},
+			[]string{"channel", "describe", "orders/invocie"},
 			exitNotFound,
 			`error: channel "invocie" of topic "orders" not found (did you mean "invoice"?)`,
 		},
 		{
 			"no such topic of a channel", nil,
-			[]string{"channel", "pause", "oders", "invoice"},
+			[]string{"channel", "pause", "oders/invoice"},
 			exitNotFound,
 			`error: topic "oders" not found (did you mean "orders"?)`,
 		},
@@ -257,15 +257,15 @@ func TestRequestsSayWhatWasAsked(t *testing.T) {
 		{[]string{"topic", "add-partitions", "orders", "-p", "8"}, []string{`POST /v1/topics/orders/partitions {"partitions":8}`}},
 		{[]string{"channel", "create", "orders", "c#ephemeral", "--ordered"}, []string{`POST /v1/topics/orders/channels {"name":"c#ephemeral","ordered":true}`}},
 		{
-			[]string{"channel", "seek", "orders", "invoice", "--to", "-2h"},
+			[]string{"channel", "seek", "orders/invoice", "--to", "-2h"},
 			[]string{`POST /v1/topics/orders/channels/invoice/seek {"time":"2026-11-21T07:14:02Z"}`},
 		},
-		{[]string{"channel", "seek", "orders", "invoice", "--to", "120"}, []string{`POST /v1/topics/orders/channels/invoice/seek {"offset":120}`}},
+		{[]string{"channel", "seek", "orders/invoice", "--to", "120"}, []string{`POST /v1/topics/orders/channels/invoice/seek {"offset":120}`}},
 		{
-			[]string{"channel", "seek", "orders", "invoice", "--to", "2026-11-20"},
+			[]string{"channel", "seek", "orders/invoice", "--to", "2026-11-20"},
 			[]string{`POST /v1/topics/orders/channels/invoice/seek {"time":"2026-11-20T00:00:00Z"}`},
 		},
-		{[]string{"channel", "seek", "orders", "invoice", "--to", "end", "--dry-run"}, nil},
+		{[]string{"channel", "seek", "orders/invoice", "--to", "end", "--dry-run"}, nil},
 		{
 			[]string{"message", "pub", "orders", "a", "b", "--partition", "1", "--delay", "10m"},
 			[]string{`POST /v1/topics/orders/messages {"messages":[{"body":"YQ==","delay":"10m0s"},{"body":"Yg==","delay":"10m0s"}],"partition":1}`},
@@ -361,12 +361,21 @@ func TestCompletionKnowsLiveNames(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"topic describe", "clicks#ephemeral\norders\n"},
 		{"topic pause o", "orders\n"},
+		{"topic describe orders", ""},
+		{"channel describe", "orders/bill\norders/invoice\n"},
+		{"channel describe orders/i", "orders/invoice\n"},
 		{"channel describe orders", "bill\ninvoice\n"},
+		{"channel create", "clicks#ephemeral\norders\n"},
+		{"message peek", "clicks#ephemeral\norders\norders/bill\norders/invoice\n"},
+		{"message pub", "clicks#ephemeral\norders\n"},
+		{"partition move orders/", "orders/0\norders/1\n"},
+		{"partition move orders", "0\n1\n"},
+		{"topic create", ""},
 		{"message peek orders/i", "orders/invoice\n"},
 		{"topic list", ""},
 	} {
 		words := strings.Fields(tc.args)
-		if len(words) == 2 || len(words) == 3 && words[0] == "channel" {
+		if len(words) == 2 || words[len(words)-1] == "orders" {
 			words = append(words, "")
 		}
 		r := broker.brokerctl(t, append([]string{"__complete"}, words...)...)

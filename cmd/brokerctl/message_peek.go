@@ -16,7 +16,7 @@ type peekOptions struct {
 
 func newMessagePeekCommand(g *globals) *cobra.Command {
 	var o peekOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "peek TOPIC[/CHANNEL]",
 		Short: "Look at messages without touching them",
 		Long: `Look at the messages that a topic keeps, or at what they are to a channel: ready, in_flight,
@@ -24,20 +24,13 @@ deferred or finished. A topic is shown from its oldest message on, a channel fro
 unfinished one, unless --from says otherwise. Nothing is consumed and no attempt is counted.`,
 		Example: `  brokerctl message peek orders/invoice -n 3
   brokerctl message peek orders --partition 0 --from 1200 -o ndjson`,
-		Args:              exactArgs("a TOPIC or TOPIC/CHANNEL"),
-		ValidArgsFunction: completeTargets(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := o.request(cmd)
-			if err != nil {
-				return err
-			}
-			topic, channel, err := splitTarget(args[0])
-			if err != nil {
-				return err
-			}
-			return about(peek(cmd, g, topic, channel, req), topic, channel)
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		req, err := o.request(cmd)
+		if err != nil {
+			return err
+		}
+		return about(peek(cmd, g, at.topic, at.channel, req), at.topic, at.channel)
+	})
 	o.addFlags(cmd)
 	return cmd
 }

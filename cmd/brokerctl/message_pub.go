@@ -32,12 +32,12 @@ nothing. If a batch fails, those before it stay published and the exit code is 7
   tail -f access.log | brokerctl message pub clicks -f -
   brokerctl message pub reminders --delay 10m 'stand up'`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exactArgs("a TOPIC")(cmd, args)
+			if _, err := topicForm.parse(cmd, args[:min(1, len(args))]); err != nil {
+				return err
 			}
 			return o.validate(args[1:])
 		},
-		ValidArgsFunction: completeNames(g, false),
+		ValidArgsFunction: topicForm.complete(g),
 		RunE:              func(cmd *cobra.Command, args []string) error { return publish(cmd, g, o, args[0], args[1:]) },
 	}
 	o.addFlags(cmd)

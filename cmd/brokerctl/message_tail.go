@@ -19,7 +19,7 @@ const pollInterval = 200 * time.Millisecond
 
 func newMessageTailCommand(g *globals) *cobra.Command {
 	var o tailOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "tail TOPIC[/CHANNEL]",
 		Short: "Print messages as they come",
 		Long: `Print messages as they come, until it is interrupted or N were printed.
@@ -35,19 +35,12 @@ The body is printed alone, a line each; -o wide adds place, id, time and attempt
 prints an object a line.`,
 		Example: `  brokerctl message tail orders
   brokerctl message tail orders/debug#ephemeral -n 10 -o json`,
-		Args:              exactArgs("a TOPIC or TOPIC/CHANNEL"),
-		ValidArgsFunction: completeTargets(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			topic, channel, err := splitTarget(args[0])
-			if err != nil {
-				return err
-			}
-			if err := o.validate(channel); err != nil {
-				return err
-			}
-			return about(tail(cmd, g, o, topic, channel), topic, "")
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(at.channel); err != nil {
+			return err
+		}
+		return about(tail(cmd, g, o, at.topic, at.channel), at.topic, "")
+	})
 	o.addFlags(cmd)
 	return cmd
 }

@@ -115,7 +115,7 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--discard", "x", "--on", "n1"}, exitUsage, "exclude each other"},
 		{[]string{"partition", "move", "orders/0", "--replicas", "n1,n4"}, exitUsage, "copies up to 3.1 GiB to each new node"},
 		{[]string{"partition", "move", "orders/0"}, exitUsage, "say where to with --replicas, or --cancel"},
-		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `"orders" is not TOPIC/PARTITION`},
+		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `needs TOPIC/PARTITION, not "orders"`},
 		{[]string{"cluster", "balance", "--replicas"}, exitUsage, "add --yes"},
 	} {
 		b := newFakeBroker(t)

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,48 +11,17 @@ import (
 )
 
 func newPartitionDescribeCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "describe TOPIC/PARTITION",
-		Aliases:           []string{"info"},
-		Short:             "Show a partition and each of its copies",
-		Args:              exactArgs("a TOPIC/PARTITION"),
-		ValidArgsFunction: completePartitions(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := parsePartition(args[0])
-			if err != nil {
-				return err
-			}
-			d, err := query(cmd.Context(), g, at.describe(g))
-			if err != nil {
-				return about(err, at.topic, "")
-			}
-			return g.show(cmd, partitionView(d))
-		},
-	}
-}
-
-// partitionRef is TOPIC/PARTITION.
-type partitionRef struct {
-	topic     string
-	partition int
-}
-
-func (p partitionRef) String() string { return fmt.Sprintf("%s/%d", p.topic, p.partition) }
-
-func (p partitionRef) describe(g *globals) func(context.Context) (*api.PartitionDetail, error) {
-	return func(ctx context.Context) (*api.PartitionDetail, error) {
-		return g.client.Partition(ctx, p.topic, p.partition)
-	}
-}
-
-// parsePartition reads TOPIC/PARTITION.
-func parsePartition(text string) (partitionRef, error) {
-	topic, number, found := strings.Cut(text, "/")
-	n, err := strconv.Atoi(number)
-	if !found || topic == "" || err != nil || n < 0 {
-		return partitionRef{}, usageError("%q is not TOPIC/PARTITION, such as orders/0", text)
-	}
-	return partitionRef{topic, n}, nil
+	return acting(g, &cobra.Command{
+		Use:     "describe TOPIC/PARTITION",
+		Aliases: []string{"info"},
+		Short:   "Show a partition and each of its copies",
+	}, func(cmd *cobra.Command, at target) error {
+		d, err := query(cmd.Context(), g, at.describe(g))
+		if err != nil {
+			return about(err, at.topic, "")
+		}
+		return g.show(cmd, partitionView(d))
+	})
 }
 
 // partitionView shows a partition and its copies.
@@ -124,19 +90,6 @@ func behind(d api.Duration) string {
 		return "always"
 	}
 	return age(d)
-}
-
-// completePartitions completes TOPIC/PARTITION.
-func completePartitions(g *globals) completer {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 || g.connect() != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		all, _ := g.client.Partitions(ctx) // no names without a broker
-		return withPrefix(namesOf(all, partitionName), typed), cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // lostBy says what an unclean election of a node may lose, as far as the copies

@@ -16,7 +16,7 @@ type electOptions struct {
 
 func newPartitionElectCommand(g *globals) *cobra.Command {
 	var o electOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "elect TOPIC/PARTITION",
 		Short: "Give a partition that is offline a leader",
 		Long: `Give a partition a leader. Without --unclean only a replica that is in sync can lead, and nothing is
@@ -24,18 +24,12 @@ lost; the controller does that by itself as soon as one is up. With --unclean an
 it does not hold is lost for good, acknowledged or not: it is for when the others do not come back. The
 election is recorded with the reason unclean.`,
 		Example: `  brokerctl partition elect orders/0 --unclean --to n2`,
-		Args:    exactArgs("a TOPIC/PARTITION"), ValidArgsFunction: completePartitions(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := parsePartition(args[0])
-			if err == nil {
-				err = o.validate()
-			}
-			if err != nil {
-				return err
-			}
-			return electLeader(cmd, g, o, at)
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return electLeader(cmd, g, o, at)
+	})
 	o.addFlags(cmd)
 	return cmd
 }
@@ -54,7 +48,7 @@ func (o *electOptions) validate() error {
 	return nil
 }
 
-func electLeader(cmd *cobra.Command, g *globals, o electOptions, at partitionRef) error {
+func electLeader(cmd *cobra.Command, g *globals, o electOptions, at target) error {
 	if o.req.Unclean && !o.sure.yes {
 		d, err := query(cmd.Context(), g, at.describe(g))
 		if err != nil {

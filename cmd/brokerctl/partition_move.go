@@ -18,7 +18,7 @@ type moveOptions struct {
 
 func newPartitionMoveCommand(g *globals) *cobra.Command {
 	var o moveOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "move TOPIC/PARTITION --replicas NODE,NODE,...",
 		Short: "Have a partition's replicas on other nodes",
 		Long: `Have a partition's replicas on other nodes, the preferred leader first. The same nodes in another order
@@ -26,18 +26,12 @@ only change which is preferred; more of them than now, or fewer, is possible. Ne
 the partition works, and old ones go once those are in sync.`,
 		Example: `  brokerctl partition move orders/0 --replicas n1,n2,n4 --wait
   brokerctl partition move orders/0 --cancel`,
-		Args: exactArgs("a TOPIC/PARTITION"), ValidArgsFunction: completePartitions(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := parsePartition(args[0])
-			if err == nil {
-				err = o.validate()
-			}
-			if err != nil {
-				return err
-			}
-			return about(movePartition(cmd, g, o, at), at.topic, "")
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return about(movePartition(cmd, g, o, at), at.topic, "")
+	})
 	o.addFlags(cmd)
 	return cmd
 }
@@ -57,7 +51,7 @@ func (o *moveOptions) validate() error {
 	return nil
 }
 
-func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at partitionRef) error {
+func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) error {
 	was, err := query(cmd.Context(), g, at.describe(g))
 	if err != nil {
 		return err

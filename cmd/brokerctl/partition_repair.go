@@ -17,7 +17,7 @@ type repairOptions struct {
 
 func newPartitionRepairCommand(g *globals) *cobra.Command {
 	var o repairOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "repair TOPIC/PARTITION",
 		Short: "List damaged and set-aside copies of a partition, and release them",
 		Long: `List the copies of a partition on all nodes, the damaged ranges of those in use, and the copies that
@@ -29,18 +29,12 @@ deleted as soon as an in-sync replica on its node reaches as far; any other wait
 		Example: `  brokerctl partition repair orders/0
   brokerctl partition repair orders/0 --discard orders.17.0.4 --on n2
   brokerctl partition repair orders/0 --accept-loss --on n1`,
-		Args: exactArgs("a TOPIC/PARTITION"), ValidArgsFunction: completePartitions(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := parsePartition(args[0])
-			if err == nil {
-				err = o.validate()
-			}
-			if err != nil {
-				return err
-			}
-			return about(repairPartition(cmd, g, o, at), at.topic, "")
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return about(repairPartition(cmd, g, o, at), at.topic, "")
+	})
 	o.addFlags(cmd)
 	return cmd
 }
@@ -66,7 +60,7 @@ func (o *repairOptions) validate() error {
 	return nil
 }
 
-func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at partitionRef) error {
+func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at target) error {
 	r, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Repair, error) {
 		return g.client.Repair(ctx, at.topic, at.partition)
 	})

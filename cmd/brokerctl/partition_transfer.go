@@ -10,26 +10,20 @@ import (
 
 func newPartitionTransferCommand(g *globals) *cobra.Command {
 	var to string
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "transfer TOPIC/PARTITION",
 		Short: "Have another in-sync replica lead a partition",
 		Long: `Have another in-sync replica lead a partition. The leader hands over in order: no publish fails and
 nothing is delivered twice. Without --to the best one is chosen.`,
-		Args: exactArgs("a TOPIC/PARTITION"), ValidArgsFunction: completePartitions(g),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := parsePartition(args[0])
-			if err != nil {
-				return err
-			}
-			d, err := query(cmd.Context(), g, func(ctx context.Context) (*api.PartitionDetail, error) {
-				return g.client.TransferLeader(ctx, at.topic, at.partition, api.TransferLeader{To: to})
-			})
-			if err != nil {
-				return about(err, at.topic, "")
-			}
-			return g.show(cmd, partitionView(d))
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		d, err := query(cmd.Context(), g, func(ctx context.Context) (*api.PartitionDetail, error) {
+			return g.client.TransferLeader(ctx, at.topic, at.partition, api.TransferLeader{To: to})
+		})
+		if err != nil {
+			return about(err, at.topic, "")
+		}
+		return g.show(cmd, partitionView(d))
+	})
 	cmd.Flags().StringVar(&to, "to", "", "the `NODE` that is to lead")
 	return cmd
 }

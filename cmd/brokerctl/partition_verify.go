@@ -12,15 +12,12 @@ import (
 )
 
 func newPartitionVerifyCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	return acting(g, &cobra.Command{
 		Use:   "verify TOPIC",
 		Short: "Compare what the replicas of a topic's partitions hold",
 		Long: `Have every in-sync replica read its log up to the committed end, and compare the digests.
 The exit code is 1 unless they are identical. Large topics want a larger --timeout.`,
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return verifyPartitions(cmd, g, args[0]) },
-	}
+	}, func(cmd *cobra.Command, at target) error { return verifyPartitions(cmd, g, at.topic) })
 }
 
 func verifyPartitions(cmd *cobra.Command, g *globals, topic string) error {

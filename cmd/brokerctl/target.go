@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,13 +16,73 @@ import (
 // completionTimeout bounds what a press of the tab key may take.
 const completionTimeout = time.Second
 
-// splitTarget reads T or T/C.
-func splitTarget(text string) (topic, channel string, err error) {
-	topic, channel, slash := strings.Cut(text, "/")
-	if topic == "" || slash && channel == "" || strings.Contains(channel, "/") {
-		return "", "", usageError("%q is neither TOPIC nor TOPIC/CHANNEL", text)
+// form is what a command acts on, as its usage has it. A topic may be a word of
+// its own in place of what stands before the slash.
+type form string
+
+const (
+	topicForm     form = "TOPIC"
+	channelForm   form = "TOPIC/CHANNEL"
+	eitherForm    form = "TOPIC[/CHANNEL]"
+	partitionForm form = "TOPIC/PARTITION"
+)
+
+// target is what a command acts on: a topic, a channel or a partition of it.
+type target struct {
+	text      string
+	topic     string
+	channel   string // "": none
+	partition int
+}
+
+// String returns the target in one word.
+func (t target) String() string { return t.text }
+
+func (t target) describe(g *globals) func(context.Context) (*api.PartitionDetail, error) {
+	return func(ctx context.Context) (*api.PartitionDetail, error) {
+		return g.client.Partition(ctx, t.topic, t.partition)
 	}
-	return topic, channel, nil
+}
+
+// acting makes cmd act on what the second word of its Use says.
+func acting(g *globals, cmd *cobra.Command, run func(cmd *cobra.Command, at target) error) *cobra.Command {
+	f := form(strings.Fields(cmd.Use)[1])
+	cmd.ValidArgsFunction = f.complete(g)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		at, err := f.parse(cmd, args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, at)
+	}
+	return cmd
+}
+
+// parse reads a target from all arguments of a command.
+func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
+	text := strings.Join(args, "/")
+	topic, rest, slash := strings.Cut(text, "/")
+	at := target{text: text, topic: topic}
+	var fits bool
+	switch f {
+	case topicForm:
+		fits = !slash
+	case partitionForm:
+		n, err := strconv.ParseUint(rest, 10, 31)
+		at.partition, fits = int(n), err == nil
+	default:
+		at.channel = rest
+		fits = !strings.Contains(rest, "/") && (rest != "" || f == eitherForm && !slash)
+	}
+	if topic != "" && fits {
+		return at, nil
+	}
+	e := usageError("%s needs %s", cmd.CommandPath(), f)
+	if len(args) > 0 {
+		e = usageError("%s needs %s, not %q", cmd.CommandPath(), f, strings.Join(args, " "))
+	}
+	e.answer.Hint = "usage: " + cmd.UseLine()
+	return at, e
 }
 
 // missingOf returns the nodes that were missing for any of some objects.
@@ -106,49 +167,45 @@ func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name st
 
 type completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// completeNames completes a topic, and then, where withChannel says so, a
-// channel of it, with names from the broker.
-func completeNames(g *globals, withChannel bool) completer {
+// complete proposes targets of the form with names from the broker: none without
+// a broker.
+func (f form) complete(g *globals) completer {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 1 || len(args) == 1 && !withChannel || g.connect() != nil {
+		if g.connect() != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		var names []string
-		if len(args) == 1 {
-			channels, _ := g.client.Channels(ctx, args[0]) // no names without a broker
-			for _, c := range channels {
-				names = append(names, c.Name)
-			}
-		} else {
-			topics, _ := g.client.Topics(ctx) // no names without a broker
-			for _, t := range topics {
-				names = append(names, t.Name)
-			}
+		before := ""
+		if len(args) > 0 {
+			before = strings.Join(args, "/") + "/"
 		}
-		return withPrefix(names, typed), cobra.ShellCompDirectiveNoFileComp
+		names := withPrefix(f.names(ctx, g.client), before+typed)
+		for i := range names {
+			names[i] = names[i][len(before):]
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeTargets completes T and T/C.
-func completeTargets(g *globals) completer {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 || g.connect() != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		topics, _ := g.client.Topics(ctx) // no names without a broker
-		var names []string
-		for _, t := range topics {
+// names lists all targets of the form that there are.
+func (f form) names(ctx context.Context, client *api.Client) (names []string) {
+	if f == partitionForm {
+		all, _ := client.Partitions(ctx)
+		return namesOf(all, partitionName)
+	}
+	topics, _ := client.Topics(ctx)
+	for _, t := range topics {
+		if f != channelForm {
 			names = append(names, t.Name)
-			for _, c := range t.Channels {
+		}
+		for _, c := range t.Channels {
+			if f != topicForm {
 				names = append(names, t.Name+"/"+c.Name)
 			}
 		}
-		return withPrefix(names, typed), cobra.ShellCompDirectiveNoFileComp
 	}
+	return names
 }
 
 func withPrefix(names []string, prefix string) []string {

@@ -14,20 +14,17 @@ type addPartitionsOptions struct {
 
 func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 	var o addPartitionsOptions
-	cmd := &cobra.Command{
-		Use:               "add-partitions TOPIC --partitions N",
-		Short:             "Give a topic more partitions",
-		Long:              `Give a topic N partitions in total. There is no way to have fewer again, and keys go to other partitions than before.`,
-		Example:           `  brokerctl topic add-partitions orders --partitions 8`,
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return addPartitions(cmd, g, args[0], o.total)
-		},
-	}
+	cmd := acting(g, &cobra.Command{
+		Use:     "add-partitions TOPIC --partitions N",
+		Short:   "Give a topic more partitions",
+		Long:    `Give a topic N partitions in total. There is no way to have fewer again, and keys go to other partitions than before.`,
+		Example: `  brokerctl topic add-partitions orders --partitions 8`,
+	}, func(cmd *cobra.Command, at target) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return addPartitions(cmd, g, at.topic, o.total)
+	})
 	o.addFlags(cmd)
 	return cmd
 }

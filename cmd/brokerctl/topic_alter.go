@@ -13,7 +13,7 @@ func newTopicAlterCommand(g *globals) *cobra.Command {
 	var o configOptions
 	var replicas int
 	var wait bool
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "alter TOPIC",
 		Short: "Change settings of a topic",
 		Long: `Change the settings that are given, and leave the others as they are. With other --replicas, copies are
@@ -21,23 +21,20 @@ made on further nodes, or go, a few partitions at a time; repeated, it goes on w
 --wait it repeats itself until all have as many.`,
 		Example: `  brokerctl topic alter orders --retention 168h
   brokerctl topic alter orders --replicas 3 --wait`,
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			patch, err := o.patch(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			setIf(cmd.Flags(), "replicas", &patch.Replicas, replicas)
-			if patch == (api.ConfigPatch{}) {
-				return usageError("say what to change: %s --help lists the settings", cmd.CommandPath())
-			}
-			if wait && patch.Replicas == nil {
-				return usageError("--wait goes with --replicas: everything else is done at once")
-			}
-			return alterTopic(cmd, g, args[0], patch, wait)
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		patch, err := o.patch(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		setIf(cmd.Flags(), "replicas", &patch.Replicas, replicas)
+		if patch == (api.ConfigPatch{}) {
+			return usageError("say what to change: %s --help lists the settings", cmd.CommandPath())
+		}
+		if wait && patch.Replicas == nil {
+			return usageError("--wait goes with --replicas: everything else is done at once")
+		}
+		return alterTopic(cmd, g, at.topic, patch, wait)
+	})
 	o.addFlags(cmd.Flags())
 	cmd.Flags().IntVarP(&replicas, "replicas", "r", 0, "how many copies of each partition")
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when every partition has as many copies")

@@ -18,22 +18,21 @@ type topicCreateOptions struct {
 
 func newTopicCreateCommand(g *globals) *cobra.Command {
 	var o topicCreateOptions
-	cmd := &cobra.Command{
+	cmd := acting(g, &cobra.Command{
 		Use:   "create TOPIC",
 		Short: "Create a topic",
 		Long: `Create a topic. What is not set gets the cluster's default. Creating a topic that
 is there with the same configuration does nothing.`,
 		Example: `  brokerctl topic create orders
   brokerctl topic create clicks --partitions 4 --sync interval --retention 72h --retention-bytes 50GiB`,
-		Args: exactArgs("a TOPIC"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := o.request(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			return createTopic(cmd, g, req)
-		},
-	}
+	}, func(cmd *cobra.Command, at target) error {
+		req, err := o.request(cmd, at.topic)
+		if err != nil {
+			return err
+		}
+		return createTopic(cmd, g, req)
+	})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	o.addFlags(cmd)
 	return cmd
 }

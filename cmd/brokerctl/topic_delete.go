@@ -8,14 +8,11 @@ import (
 
 func newTopicDeleteCommand(g *globals) *cobra.Command {
 	var sure confirmation
-	cmd := &cobra.Command{
-		Use:               "delete TOPIC",
-		Aliases:           []string{"rm"},
-		Short:             "Delete a topic, its messages and its channels",
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return deleteTopic(cmd, g, sure, args[0]) },
-	}
+	cmd := acting(g, &cobra.Command{
+		Use:     "delete TOPIC",
+		Aliases: []string{"rm"},
+		Short:   "Delete a topic, its messages and its channels",
+	}, func(cmd *cobra.Command, at target) error { return deleteTopic(cmd, g, sure, at.topic) })
 	sure.addFlags(cmd)
 	return cmd
 }

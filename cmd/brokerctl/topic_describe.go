@@ -9,14 +9,11 @@ import (
 )
 
 func newTopicDescribeCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "describe TOPIC",
-		Aliases:           []string{"info"},
-		Short:             "Show a topic, its partitions and its channels",
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return describeTopic(cmd, g, args[0]) },
-	}
+	return acting(g, &cobra.Command{
+		Use:     "describe TOPIC",
+		Aliases: []string{"info"},
+		Short:   "Show a topic, its partitions and its channels",
+	}, func(cmd *cobra.Command, at target) error { return describeTopic(cmd, g, at.topic) })
 }
 
 func describeTopic(cmd *cobra.Command, g *globals, name string) error {

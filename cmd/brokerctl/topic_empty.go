@@ -8,13 +8,10 @@ import (
 
 func newTopicEmptyCommand(g *globals) *cobra.Command {
 	var sure confirmation
-	cmd := &cobra.Command{
-		Use:               "empty TOPIC",
-		Short:             "Drop the messages of a topic that no channel has got yet",
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return emptyTopic(cmd, g, sure, args[0]) },
-	}
+	cmd := acting(g, &cobra.Command{
+		Use:   "empty TOPIC",
+		Short: "Drop the messages of a topic that no channel has got yet",
+	}, func(cmd *cobra.Command, at target) error { return emptyTopic(cmd, g, sure, at.topic) })
 	sure.addFlags(cmd)
 	return cmd
 }

@@ -7,24 +7,18 @@ import (
 )
 
 func newTopicPauseCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "pause TOPIC",
-		Short:             "Let a topic take messages and hand out none",
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return pauseTopic(cmd, g, args[0], true) },
-	}
+	return acting(g, &cobra.Command{
+		Use:   "pause TOPIC",
+		Short: "Let a topic take messages and hand out none",
+	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at.topic, true) })
 }
 
 func newTopicResumeCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:               "resume TOPIC",
-		Aliases:           []string{"unpause"},
-		Short:             "Let a paused topic hand out messages again",
-		Args:              exactArgs("a TOPIC"),
-		ValidArgsFunction: completeNames(g, false),
-		RunE:              func(cmd *cobra.Command, args []string) error { return pauseTopic(cmd, g, args[0], false) },
-	}
+	return acting(g, &cobra.Command{
+		Use:     "resume TOPIC",
+		Aliases: []string{"unpause"},
+		Short:   "Let a paused topic hand out messages again",
+	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at.topic, false) })
 }
 
 func pauseTopic(cmd *cobra.Command, g *globals, name string, paused bool) error {

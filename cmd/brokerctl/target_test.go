@@ -1,0 +1,124 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// leaves calls f with every command that does something.
+func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
+	if !cmd.HasSubCommands() {
+		f(cmd)
+	}
+	for _, sub := range cmd.Commands() {
+		leaves(sub, f)
+	}
+}
+
+func TestUsageNamesTargetsInOneForm(t *testing.T) {
+	forms := []string{string(topicForm), string(channelForm), string(eitherForm), string(partitionForm), "NODE"}
+	operand := regexp.MustCompile(`^\[?[A-Z]`)
+	twoWords := regexp.MustCompile(`TOPIC (CHANNEL|PARTITION)|brokerctl (channel|partition) \w+ \w+ \w`)
+	acted := 0
+	leaves(newRootCommand(&globals{}), func(cmd *cobra.Command) {
+		words := strings.Fields(cmd.Use)
+		for i, word := range words[1:] {
+			plain := i == 0 && slices.Contains(forms, word)
+			if plain && word != "NODE" {
+				acted++
+			}
+			flag := strings.HasPrefix(words[i], "--")
+			if operand.MatchString(word) && !plain && !flag && word != "[MESSAGE...]" {
+				t.Errorf("%s: %s is not one of %q", cmd.UseLine(), word, forms)
+			}
+		}
+		if text := cmd.Use + cmd.Short + cmd.Long + cmd.Example; twoWords.MatchString(text) {
+			t.Errorf("%s: the help has %q", cmd.CommandPath(), twoWords.FindString(text))
+		}
+	})
+	if acted < 25 {
+		t.Errorf("only %d commands act on something", acted)
+	}
+}
+
+// TestEveryCommandRefusesOtherTargets names to every command what is not its target.
+func TestEveryCommandRefusesOtherTargets(t *testing.T) {
+	broker := newFakeBroker(t)
+	wrong := map[form][]string{
+		topicForm:     {"", "/", "orders/", "/orders", "orders/0", "orders/invoice"},
+		channelForm:   {"", "/", "orders", "orders/", "/invoice", "orders/invoice/0", "orders invoice 0", "orders/invoice 0"},
+		eitherForm:    {"", "/", "orders/", "/invoice", "orders/invoice/0", "orders invoice 0"},
+		partitionForm: {"", "/", "orders", "orders/", "/0", "orders/invoice", "orders/-1", "orders/+1", "orders/0x1", "orders/0/1", "orders 0 1", "orders/99999999999"},
+	}
+	leaves(newRootCommand(&globals{}), func(cmd *cobra.Command) {
+		words := strings.Fields(cmd.Use)
+		if len(words) < 2 {
+			return
+		}
+		for _, text := range wrong[form(words[1])] {
+			args := slices.Concat(strings.Fields(cmd.CommandPath())[1:], strings.Split(text, " "))
+			want := cmd.CommandPath() + " needs " + words[1] + ", not "
+			if r := broker.brokerctl(t, args...); r.exit != exitUsage || !strings.Contains(r.stderr, want) {
+				t.Errorf("%q: exit %d, %s, want %q", args, r.exit, r.stderr, want)
+			}
+		}
+		if len(wrong[form(words[1])]) > 0 {
+			args := strings.Fields(cmd.CommandPath())[1:]
+			if r := broker.brokerctl(t, args...); r.exit != exitUsage || !strings.Contains(r.stderr, "needs "+words[1]+" (usage: ") {
+				t.Errorf("%q: exit %d, %s", args, r.exit, r.stderr)
+			}
+		}
+	})
+	if got := broker.changes(); len(got) != 0 {
+		t.Errorf("what was refused asked for %q", got)
+	}
+}
+
+func TestATargetMayBeTwoWords(t *testing.T) {
+	for _, tc := range []struct {
+		form form
+		args string
+		want target
+	}{
+		{topicForm, "orders", target{text: "orders", topic: "orders"}},
+		{eitherForm, "orders", target{text: "orders", topic: "orders"}},
+		{eitherForm, "orders/invoice", target{text: "orders/invoice", topic: "orders", channel: "invoice"}},
+		{eitherForm, "orders invoice", target{text: "orders/invoice", topic: "orders", channel: "invoice"}},
+		{channelForm, "orders/a#ephemeral", target{text: "orders/a#ephemeral", topic: "orders", channel: "a#ephemeral"}},
+		{channelForm, "orders 0", target{text: "orders/0", topic: "orders", channel: "0"}},
+		{partitionForm, "orders/12", target{text: "orders/12", topic: "orders", partition: 12}},
+		{partitionForm, "orders 0", target{text: "orders/0", topic: "orders"}},
+	} {
+		got, err := tc.form.parse(&cobra.Command{}, strings.Fields(tc.args))
+		if err != nil || got != tc.want {
+			t.Errorf("%s, %s: %+v, %v", tc.form, tc.args, got, err)
+		}
+	}
+}
+
+func TestOneWordAndTwoDoTheSame(t *testing.T) {
+	tried := 0
+	for _, one := range goldenCommands {
+		if len(one) < 3 || !strings.Contains(one[2], "/") {
+			continue
+		}
+		tried++
+		two := slices.Concat(one[:2], strings.Split(one[2], "/"), one[3:])
+		var asked, said [2]string
+		for k, args := range [][]string{one, two} {
+			broker := newFakeBroker(t)
+			r := broker.brokerctl(t, args...)
+			asked[k], said[k] = strings.Join(broker.changes(), "\n"), r.stdout+r.stderr
+		}
+		if asked[0] != asked[1] || said[0] != said[1] || said[0] == "" {
+			t.Errorf("%q asks for %s and says\n%s\n%q asks for %s and says\n%s", one, asked[0], said[0], two, asked[1], said[1])
+		}
+	}
+	if tried < 13 {
+		t.Errorf("only %d commands were tried", tried)
+	}
+}
