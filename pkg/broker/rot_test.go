@@ -44,6 +44,7 @@ func (l *lan) whole(within time.Duration) {
 		for id := range l.hosts {
 			hp := l.at(id).lookup("t").at(0)
 			if hp == nil {
+				sums[string(id)] = true // it is being set aside
 				continue
 			}
 			log := hp.replica.Log()
