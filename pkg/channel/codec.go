@@ -242,9 +242,10 @@ func (d *decoder) offset(at seq.Offset) seq.Offset {
 	return at + seq.Offset(d.number(uint64(seq.MaxOffset-at)))
 }
 
-func (d *decoder) attempts() uint16 {
+// attempts reads a number of attempts, which is not below least.
+func (d *decoder) attempts(least uint64) uint16 {
 	n := d.number(MaxAttempts)
-	if n == 0 {
+	if n < least {
 		d.fail("no attempts")
 	}
 	return uint16(n) //nolint:gosec // at most MaxAttempts
@@ -293,7 +294,7 @@ func (d *decoder) deferred(at seq.Offset) []Deferral {
 		due := int64(binary.LittleEndian.Uint64(d.rest)) //nolint:gosec // the bits of a signed number
 		d.rest = d.rest[8:]
 		delay := time.Duration(d.number(math.MaxInt64))
-		out = append(out, Deferral{o, due, delay, d.attempts()})
+		out = append(out, Deferral{o, due, delay, d.attempts(0)})
 		at = o + 1
 	}
 	return out
@@ -307,7 +308,7 @@ func (d *decoder) attempted(at seq.Offset) []Attempt {
 	out := make([]Attempt, 0, n)
 	for range n {
 		o := d.offset(at)
-		out = append(out, Attempt{o, d.attempts()})
+		out = append(out, Attempt{o, d.attempts(1)})
 		if d.err != nil {
 			return nil
 		}

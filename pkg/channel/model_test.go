@@ -29,15 +29,14 @@ type model struct {
 }
 
 type entry struct {
-	state     MessageState
-	attempts  uint16
-	consumer  uint64
-	due       time.Time
-	taken     time.Time
-	order     int // of its deadline or deferral
-	delivery  int
-	published bool
-	held      bool // in flight with nobody
+	state    MessageState
+	attempts uint16
+	consumer uint64
+	due      time.Time
+	taken    time.Time
+	order    int // of its deadline or deferral
+	delivery int
+	held     bool // in flight with nobody
 }
 
 func newModel(start seq.Offset, ordered bool) *model {
@@ -146,10 +145,10 @@ func (m *model) enqueue(o seq.Offset) {
 	m.queue = append(m.queue, o)
 }
 
-func (m *model) deferUntil(o seq.Offset, at time.Time, published bool) {
+func (m *model) deferUntil(o seq.Offset, at time.Time) {
 	m.clock++
 	e := m.at[o]
-	e.state, e.due, e.order, e.published = Deferred, at, m.clock, published
+	e.state, e.due, e.order = Deferred, at, m.clock
 }
 
 func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
@@ -158,7 +157,7 @@ func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
 		m.promote(now)
 		m.enqueue(o)
 	case !m.ordered:
-		m.deferUntil(o, now.Add(delay), false)
+		m.deferUntil(o, now.Add(delay))
 	}
 }
 
@@ -166,10 +165,10 @@ func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 	switch e := m.at[o]; {
 	case e != nil && e.state == InFlight && !e.held:
 		e.attempts--
-		m.deferUntil(o, at, true)
+		m.deferUntil(o, at)
 	case e == nil && o >= m.cursor:
 		m.at[o] = &entry{}
-		m.deferUntil(o, at, true)
+		m.deferUntil(o, at)
 	}
 }
 
@@ -217,8 +216,6 @@ func (m *model) restart() {
 		switch e := m.at[o]; {
 		case e.held && e.state == InFlight:
 			e.state = Finished
-		case e.state == Deferred && e.published:
-			delete(m.at, o)
 		case e.state == Deferred:
 			m.clock++
 			e.order = m.clock

@@ -12,8 +12,8 @@ import (
 type Position struct {
 	Floor    seq.Offset // everything below is finished
 	Finished []Range    // beyond the floor
-	// Deferred are the messages that consumers deferred. Those that publishers
-	// deferred are in the log.
+	// Deferred are the messages that publishers or consumers deferred. The log has the
+	// publisher's delay, too, but nobody reads all of it to learn what is not due.
 	Deferred []Deferral
 	// Attempted are the messages that were delivered and are neither finished nor
 	// deferred.
@@ -58,9 +58,7 @@ func (s *State) Position(now time.Time, wall int64) Position {
 				p.Attempted = append(p.Attempted, Attempt{m.offset, m.attempts})
 			}
 		case deferred:
-			if !m.published {
-				p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), subTime(m.due, m.taken), m.attempts})
-			}
+			p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), subTime(m.due, m.taken), m.attempts})
 		case held, free:
 		}
 	}

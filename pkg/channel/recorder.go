@@ -95,10 +95,10 @@ func (r *Recorder) describe(o seq.Offset, c *Change) {
 		switch {
 		case m.place == held:
 			into = &c.Finished
-		case m.place == deferred && !m.published:
+		case m.place == deferred:
 			c.Deferred = append(c.Deferred, Deferral{o, l.onWall(m.due), subTime(m.due, m.taken), m.attempts})
 			return
-		case m.place != deferred && m.attempts > 0:
+		case m.attempts > 0:
 			c.Attempted = append(c.Attempted, Attempt{o, m.attempts})
 			return
 		}

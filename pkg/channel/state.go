@@ -35,9 +35,8 @@ func New(start seq.Offset, ordered bool) *State {
 }
 
 // Restore returns the state that a checkpoint describes. What was in flight or
-// ready then is ready again; what its publisher deferred is found again when it
-// is read; what a consumer deferred is due when the checkpoint says, and no later
-// than its own delay after now. wall is what the wall clock by which the
+// ready then is ready again; what was deferred is due when the checkpoint says, and no
+// later than its own delay after now. wall is what the wall clock by which the
 // checkpoint was made shows at now, in ns since 1970.
 func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	s := New(p.Floor, ordered)
@@ -55,7 +54,7 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	for _, d := range p.Deferred {
 		if !s.known(d.Offset) {
 			due := addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))
-			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), int64(subTime(due, int64(d.Delay))), due, false)
+			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), int64(subTime(due, int64(d.Delay))), due)
 			s.deferred++
 		}
 	}
@@ -168,7 +167,7 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 		s.enqueue(slot)
 	case !s.ordered:
 		s.leave(slot)
-		s.t.intoDeferred(slot, nanos, addTime(nanos, delay), false)
+		s.t.intoDeferred(slot, nanos, addTime(nanos, delay))
 		s.deferred++
 	}
 	return nil
@@ -198,7 +197,7 @@ func (s *State) Defer(o seq.Offset, now time.Time, delay time.Duration) {
 		if slot, ok := s.t.index.get(o); ok {
 			if s.t.slots[slot].place == inFlight {
 				s.untake(slot)
-				s.t.intoDeferred(slot, nanos, due, true)
+				s.t.intoDeferred(slot, nanos, due)
 				s.deferred++
 			}
 			return
@@ -207,7 +206,7 @@ func (s *State) Defer(o seq.Offset, now time.Time, delay time.Duration) {
 	if o < s.cursor || s.done.Contains(o) {
 		return
 	}
-	s.track().intoDeferred(s.meet(o, 0), nanos, due, true)
+	s.track().intoDeferred(s.meet(o, 0), nanos, due)
 	s.deferred++
 	s.revision++
 }

@@ -16,16 +16,15 @@ const (
 // message is what the channel remembers of one offset that is neither fresh nor
 // finished.
 type message struct {
-	offset    seq.Offset
-	due       int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline
-	taken     int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline
-	next      int32 // in its consumer's list, the ready list or the free list
-	prev      int32
-	event     uint64 // the number of its event; 0: none
-	owner     int32  // in flight: index of the consumer
-	attempts  uint16
-	place     place
-	published bool // deferred by its publisher: the log remembers it
+	offset   seq.Offset
+	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline
+	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline
+	next     int32 // in its consumer's list, the ready list or the free list
+	prev     int32
+	event    uint64 // the number of its event; 0: none
+	owner    int32  // in flight: index of the consumer
+	attempts uint16
+	place    place
 }
 
 // list is a chain of messages, oldest first. Slot 0 is nobody.
@@ -90,7 +89,6 @@ func (t *tracked) leave(slot int32) {
 	}
 	m.event = 0
 	m.place = free
-	m.published = false
 }
 
 // remove stops tracking a message that is nowhere.
@@ -139,9 +137,9 @@ func (t *tracked) intoReadyFront(slot int32) {
 }
 
 // intoDeferred defers a message from now until it is due.
-func (t *tracked) intoDeferred(slot int32, now, due int64, published bool) {
+func (t *tracked) intoDeferred(slot int32, now, due int64) {
 	m := &t.slots[slot]
-	m.place, m.taken, m.due, m.published = deferred, now, due, published
+	m.place, m.taken, m.due = deferred, now, due
 	t.schedule(&t.deferrals, slot)
 }
 

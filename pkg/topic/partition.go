@@ -405,6 +405,8 @@ func (p *Partition) Committed(b commitlog.Batch) {
 	channels := p.Channels()
 	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
 		p.deferLate(b, channels)
+		p.dirty.mark()
+		p.stir()
 	}
 	for _, c := range channels {
 		c.wakeFor(b.Count())

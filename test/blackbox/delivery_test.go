@@ -150,9 +150,21 @@ func TestRestarts(t *testing.T) {
 			n.post("/pub?topic=quiet", "x")
 			n.post("/topic/create?topic=brief%23ephemeral", "")
 			n.post("/channel/create?topic=still&channel=brief%23ephemeral", "")
+			n.post("/topic/create?topic=idle", "")
+			n.post("/channel/create?topic=idle&channel=c", "")
+			p.send("DPUB idle 600000\n" + sized("much later"))
+			p.ok()
+			n.post("/pub?topic=idle", "now")
+			idle := channelStats{Name: "c", Depth: 1, Deferred: 1}
+			if c := n.channel("idle", "c"); c != idle {
+				t.Errorf("deferred message: %+v", c)
+			}
 			eventually(t, "positions on disk", func() bool { return time.Since(begin) > 1500*time.Millisecond })
 
 			n.restart(func() { n.signal(end) })
+			if c := n.channel("idle", "c"); c != idle {
+				t.Errorf("deferred message after the restart: %+v", c)
+			}
 			w = n.consumer("later", "c", 10, "{}")
 			m := w.message()
 			if m.body != "flying" {
