@@ -73,13 +73,15 @@ func TestTheLargestGroupReachesEveryReplica(t *testing.T) {
 		sizes := limit.Of(16 << 10)
 		c := newSizedCluster(t, sizes, three...)
 		term := c.elect("a", three...)
-		told := []<-chan error{put(term, "first")}
+		if err := within(30*time.Second, put(term, "first")); err != nil {
+			t.Fatal(err) // all replicas have it, and reconcile no more
+		}
 		synctest.Wait()
 		var release []func()
 		for _, id := range three[1:] {
 			release = append(release, c.nodes[id].hang())
 		}
-		told = append(told, put(term, "z")) // what the followers are at
+		told := []<-chan error{put(term, "z")} // what the followers are at
 		synctest.Wait()
 		header := new(commitlog.Builder).Size()
 		tiny, small := 49+header+8, 49+header+104 // puts of one batch with one record
