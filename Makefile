@@ -102,7 +102,7 @@ crash: build ## kill -9 in a loop of ROUNDS (100) under load; check every messag
 chaos: build ## a cluster of processes: kills, pauses, cuts, restarts (ARGS="-scenarios kill-leader -v")
 	$(GO) run ./test/cluster -seed $(SEED) $(ARGS)
 
-hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 200 -only deflate")
+hostile: build ## hostile clients against a broker with 512 MiB, beside one that behaves (ARGS="-for 1s -slack 50 -only deflate")
 	$(GO) run ./test/hostile $(ARGS)
 
 soak: build ## both for SOAK (30m) each, with longer pauses

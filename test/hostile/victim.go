@@ -149,13 +149,14 @@ func (v *victim) givenBack(ctx context.Context, before int64) (int64, error) {
 	return now, err
 }
 
-// resident returns the size of the broker in memory, in bytes.
+// resident returns the size of the broker in memory, in bytes, without the program's
+// own file, which its limit does not count.
 func (v *victim) resident() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.process.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, rest, _ := strings.Cut(string(text), "RssAnon:")
 	var kib int64
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		return 0
