@@ -32,6 +32,7 @@ const (
 	Ephemeral              // messages of ephemeral topics
 	Reads                  // what was read of logs out of order, kept for who wants more of it
 	Connections            // connections as such, their TLS and their compression
+	Deliveries             // messages that are being written to clients
 	// UseCount is the number of uses, for tables.
 	UseCount
 )
@@ -42,6 +43,7 @@ var uses = [UseCount]struct {
 }{
 	Bodies: {"bodies", 4}, Answers: {"answers", 2}, Forwards: {"forwards", 2},
 	Ephemeral: {"ephemeral", 1}, Reads: {"reads", 1}, Connections: {"connections", 2},
+	Deliveries: {"deliveries", 2},
 }
 
 // bulkQuarters is what shares that are not small may bring the whole budget to.
@@ -255,6 +257,14 @@ type Share struct {
 
 // Held returns the bytes that the share has.
 func (s *Share) Held() int { return int(s.held) }
+
+// Most returns how many bytes the share could have if nobody else had any.
+func (s *Share) Most() int {
+	if s.of == nil {
+		return math.MaxInt
+	}
+	return int(s.of.limit / 4 * min(uses[s.use].quarters, bulkQuarters))
+}
 
 // Take takes n bytes more. It waits while there is no room, until ctx ends but not
 // for longer than MemoryWait, and then returns ErrNoMemory.

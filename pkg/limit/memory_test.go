@@ -49,10 +49,10 @@ func TestBigSharesLeaveAQuarterToSmallOnes(t *testing.T) {
 }
 
 func TestEachUseHasItsPartOfTheBudget(t *testing.T) {
-	for use, quarters := range map[Use]int{Bodies: 3, Answers: 2, Connections: 2, Forwards: 2, Ephemeral: 1, Reads: 1} {
+	for use, quarters := range map[Use]int{Bodies: 3, Answers: 2, Connections: 2, Deliveries: 2, Forwards: 2, Ephemeral: 1, Reads: 1} {
 		m := NewMemory(testBudget)
 		s, small := m.Share(use), m.Share(use)
-		if !s.Try(quarters<<20) || s.Try(1) {
+		if s.Most() != quarters<<20 || !s.Try(quarters<<20) || s.Try(1) {
 			t.Errorf("%v may not take %d quarters, or takes more", use, quarters)
 		}
 		if got := small.Try(1); got != (use == Bodies) {

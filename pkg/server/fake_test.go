@@ -128,6 +128,13 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 	}
 }
 
+// deliver publishes a message of so many bytes.
+func (b *fakeBroker) deliver(name string, size int) {
+	b.Publish(context.Background(), broker.Publish{
+		Topic: name, Messages: []topic.Message{{Body: make([]byte, size)}}, Done: func(broker.Receipt) {},
+	})
+}
+
 // release completes the held publishes, last one first.
 func (b *fakeBroker) release() {
 	b.mu.Lock()

@@ -36,6 +36,24 @@ func (p *purse) Try(n int) bool { return p.share.Try(n) }
 // Give implements nsq.Purse.
 func (p *purse) Give(n int) { p.share.Give(n) }
 
+// freeOutput is how much of a connection's output buffer is not charged, and smallOutput
+// up to where it grows also when there is no memory: who reads messages of an ordinary
+// size does not wait for those who take large ones.
+const (
+	freeOutput  = 16 << 10
+	smallOutput = limit.SmallShare
+)
+
+// outputCost is what an output buffer for so many bytes costs. A compressor keeps as much
+// again until it is sent.
+func outputCost(size int, compressed bool) int {
+	cost := max(nsq.BufferCap(size)-freeOutput, 0)
+	if compressed {
+		return 2 * cost
+	}
+	return cost
+}
+
 // payUpgrade takes the memory of what the settings upgrade a connection to.
 func (s *session) payUpgrade(to *nsq.Settings) error {
 	cost := 0

@@ -231,3 +231,90 @@ func TestIntroductionsAreSmall(t *testing.T) {
 		w.expect("E_BAD_BODY "+verb+" body too big 65537 > 65536", "EOF")
 	}
 }
+
+// consumer subscribes over one end of a pipe, in a bubble.
+func consumer(t *testing.T, conn net.Conn) *wire {
+	t.Helper()
+	w := &wire{t, conn}
+	go w.send(nsq.Magic + "SUB t c\nRDY 10\n")
+	w.expect("OK")
+	synctest.Wait()
+	return w
+}
+
+func TestWhatIsDeliveredIsCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := limit.NewMemory(32 << 20)
+		_, b, conn := pipeServer(t, Options{Memory: m})
+		w := consumer(t, conn)
+		for size, want := range map[int]int64{1000: 0, 20 << 10: 16 << 10, 1 << 20: 2<<20 - 16<<10} {
+			b.deliver("t", size)
+			synctest.Wait() // the consumer does not read
+			if got := m.Usage().Uses[limit.Deliveries]; got != want {
+				t.Errorf("a message of %d bytes costs %d, want %d", size, got, want)
+			}
+			w.frame()
+			synctest.Wait()
+			if got := m.Usage().Uses[limit.Deliveries]; got != 0 {
+				t.Errorf("%d bytes are charged for a message of %d that was read", got, size)
+			}
+		}
+	})
+}
+
+func TestALargeMessageWaitsForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 16 << 20
+		m := limit.NewMemory(budget)
+		_, b, conn := pipeServer(t, Options{Memory: m})
+		w := consumer(t, conn)
+		others := m.Share(limit.Deliveries)
+		if !others.Try(budget / 2) {
+			t.Fatal("the budget is not empty")
+		}
+		b.deliver("t", 60<<10) // of an ordinary size
+		w.frame()
+		b.deliver("t", 100<<10)
+		time.Sleep(10*limit.MemoryWait + limit.MemoryWait/2) // virtual
+		synctest.Wait()
+		if waits := m.Usage().Waiting; waits != 1 {
+			t.Fatalf("%d wait for memory", waits)
+		}
+		began := time.Now()
+		others.Close()
+		w.frame()
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("it went out %v after there was memory", waited)
+		}
+		if !others.Try(budget/2 - 1<<20) {
+			t.Error("memory is held for a message that was read")
+		}
+		b.deliver("t", budget) // more than there may ever be
+		time.Sleep(limit.MemoryWait / 2)
+		others.Close()
+		w.frame()
+	})
+}
+
+func TestAConsumerEndsWhileItWaitsForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := limit.NewMemory(16 << 20)
+		srv, b, conn := pipeServer(t, Options{Memory: m})
+		consumer(t, conn)
+		others := m.Share(limit.Deliveries)
+		if !others.Try(8 << 20) {
+			t.Fatal("the budget is not empty")
+		}
+		b.deliver("t", 1<<20)
+		synctest.Wait()
+		_ = conn.Close()
+		time.Sleep(2 * limit.MemoryWait) // virtual
+		synctest.Wait()
+		if open := srv.Stats().Open; open != 0 {
+			t.Errorf("%d connections are open", open)
+		}
+		if u := m.Usage(); u.Used != 8<<20 {
+			t.Errorf("%+v", u)
+		}
+	})
+}

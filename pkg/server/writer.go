@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -13,6 +14,8 @@ import (
 var (
 	// errFull makes Take stop: the buffer goes out first.
 	errFull = errors.New("output buffer is full")
+	// errPoor makes Take stop: there is no memory for the next message.
+	errPoor = errors.New("no memory for the next message")
 	// errNotDeliverable ends a connection for which messages were taken that
 	// this node may not deliver any more, or cannot be sure to.
 	errNotDeliverable = errors.New("messages were taken that another node may be delivering by now")
@@ -36,8 +39,10 @@ type writer struct {
 
 	bufp    *[]byte // behind buf, on loan
 	buf     []byte
-	limit   int // bytes after which the buffer goes out
-	average int // bytes of a message frame, about
+	limit   int         // bytes after which the buffer goes out
+	average int         // bytes of a message frame, about
+	memory  limit.Share // for buf
+	wanted  int         // bytes that the next message takes and memory lacks; 0: none
 	urgent  bool
 
 	extended bool          // the client knows the extensions' codes
@@ -55,7 +60,7 @@ type writer struct {
 }
 
 func newWriter(l *link, settings *nsq.Settings) *writer {
-	w := &writer{link: l, out: l.conn, average: firstAverage}
+	w := &writer{link: l, out: l.conn, average: firstAverage, memory: l.srv.opts.Memory.Share(limit.Deliveries)}
 	w.emitter = w.emit
 	w.apply(settings)
 	return w
@@ -91,6 +96,14 @@ func (w *writer) run(ctx context.Context) {
 			continue
 		}
 		w.releaseBuffer()
+		if w.wanted > 0 {
+			// If there is none, it is asked for again: the message stays in its channel.
+			_ = w.memory.Take(ctx, w.wanted)
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
 		select {
 		case <-w.link.wake:
 		case <-w.timer.C:
@@ -227,6 +240,7 @@ func (w *writer) take(now time.Time) int {
 		return 0
 	}
 	w.reserve()
+	w.wanted = 0
 	most := min(max((w.limit-len(w.buf))/w.average, 1), maxTake)
 	before, seen := len(w.buf), w.emitted
 	n, err := w.sub.Take(now, most, w.emitter)
@@ -234,7 +248,7 @@ func (w *writer) take(now time.Time) int {
 		w.average = max((3*w.average+(len(w.buf)-before)/got)/4, 1)
 		w.link.srv.counters.messages.Add(uint64(got))
 	}
-	if err != nil && !errors.Is(err, errFull) {
+	if err != nil && !errors.Is(err, errFull) && !errors.Is(err, errPoor) {
 		w.dry = true
 		w.link.stop(EndBroker, err)
 	}
@@ -247,7 +261,9 @@ func (w *writer) emit(d *topic.Delivery) error {
 		return errFull
 	}
 	if need := len(w.buf) + nsq.MessageOverhead + len(d.Body); need > cap(w.buf) {
-		w.grow(need)
+		if !w.grow(need) {
+			return errPoor
+		}
 	}
 	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, w.link.ids.ID(d.ID), d.Body)
 	w.emitted++
@@ -266,16 +282,24 @@ func (w *writer) reserve() {
 }
 
 // grow moves the buffer to a bigger one: to the negotiated size at once, as
-// messages seldom come alone.
-func (w *writer) grow(need int) {
-	bigger := w.link.srv.buffers.Get(max(need, min(w.limit, 4*cap(w.buf))))
+// messages seldom come alone. It reports whether there is memory for one.
+func (w *writer) grow(need int) bool {
+	size := max(need, min(w.limit, 4*cap(w.buf)))
+	cost := min(outputCost(size, w.flush != nil), w.memory.Most()) // what never fits goes out alone
+	if more := max(cost-w.memory.Held(), 0); !w.memory.Try(more) && nsq.BufferCap(size) > smallOutput {
+		w.wanted = cost
+		return false
+	}
+	bigger := w.link.srv.buffers.Get(size)
 	buf := append(*bigger, w.buf...)
 	w.link.srv.buffers.Put(w.bufp)
 	w.bufp, w.buf = bigger, buf
+	return true
 }
 
 // releaseBuffer gives the empty buffer back while there is nothing to write.
 func (w *writer) releaseBuffer() {
+	w.memory.Close()
 	if w.bufp == nil {
 		return
 	}

@@ -19,6 +19,16 @@ func memoryMistakes() []mistake {
 			tests: []string{"./pkg/server"}, run: "TestManyMessagesAreChargedForEach",
 		},
 		{
+			name: "a message that is delivered costs nothing", file: "pkg/server/memory.go",
+			old: "cost := max(nsq.BufferCap(size)-freeOutput, 0)", with: "cost := max(size-1<<40, 0)",
+			tests: []string{"./pkg/server"}, run: "TestWhatIsDelivered",
+		},
+		{
+			name: "a message of an ordinary size waits for memory", file: "pkg/server/writer.go",
+			old: "nsq.BufferCap(size) > smallOutput", with: "nsq.BufferCap(size) > 0",
+			tests: []string{"./pkg/server"}, run: "TestALargeMessageWaits",
+		},
+		{
 			name: "an ephemeral topic is not bounded at append", file: "pkg/broker/ephemeral.go",
 			old: "if stored+int64(n) > 2*e.most {", with: "if stored+int64(n) > 200*e.most {",
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralTopicIsBounded",
