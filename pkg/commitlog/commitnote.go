@@ -131,11 +131,20 @@ type noted struct {
 }
 
 func readCommitNote(fsys vfs.FS, dir string) (n noted, err error) {
-	p, err := vfs.ReadFile(fsys, filepath.Join(dir, commitNoteName), commitSlots*commitSlotBytes)
+	f, err := fsys.Open(filepath.Join(dir, commitNoteName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return noted{}, nil
 	}
 	if err != nil {
+		return noted{}, err
+	}
+	defer func() { _ = f.Close() }()
+	size, err := f.Size()
+	if err != nil {
+		return noted{}, err
+	}
+	p := make([]byte, min(size, commitSlots*commitSlotBytes)) // nothing is written behind the slots
+	if err := vfs.ReadFull(f, p, 0); err != nil {
 		return noted{}, err
 	}
 	for slot := int64(0); len(p) >= commitSlotBytes; slot, p = slot+1, p[commitSlotBytes:] {

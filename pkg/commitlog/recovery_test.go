@@ -443,3 +443,34 @@ func TestTheOwnerHearsOfWhatIsFoundBeforeItIsRepaired(t *testing.T) {
 		}
 	}
 }
+
+// What stands behind the slots of the note was not written here, and must not keep a
+// log from being opened.
+func TestAppendedGarbageDoesNotHideTheCommittedEnd(t *testing.T) {
+	fsys := vfs.NewMem()
+	l, _ := mustOpen(t, fsys, smallOptions())
+	w := mustWriter(t, l, 1)
+	if _, err := w.Append(build(0, 3), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	l.Commit(3)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(testDir, commitNoteName)
+	p, err := vfs.ReadFile(fsys, path, 1<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = append(append(p, make([]byte, commitSlots*commitSlotBytes-len(p))...), "garbage"...)
+	if err := vfs.WriteFileSynced(fsys, path, p); err != nil {
+		t.Fatal(err)
+	}
+	l, r := mustOpen(t, fsys, smallOptions())
+	if l.CommittedEnd() != 3 || !r.Clean() {
+		t.Errorf("committed %d, %+v", l.CommittedEnd(), r)
+	}
+}
