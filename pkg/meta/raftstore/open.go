@@ -34,7 +34,7 @@ func openParts(o *Options) (*parts, error) {
 	}
 	held, err := verify(o.Dir, o.NodeID)
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	path := filepath.Join(o.Dir, logFile)
 	if !held.made && o.Bootstrap && held.log.first == 0 && held.snap == 0 {
@@ -80,10 +80,10 @@ func boltOptions() *bbolt.Options {
 // damage where it is met, are errors.
 func Exists(dir string, id meta.NodeID) (bool, error) {
 	if made, err := readIdentity(filepath.Join(dir, identityFile), id); made || err != nil {
-		return made, err
+		return made, explain(err)
 	}
 	held, err := verify(dir, id)
-	return held.snap != 0 || held.log.first != 0, err
+	return held.snap != 0 || held.log.first != 0, explain(err)
 }
 
 // carrier is what carries the agreement.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -366,6 +367,29 @@ func TestADirectoryOfAnotherNodeIsRefused(t *testing.T) {
 	o.NodeID = "n2"
 	if s, err := Open(o); !errors.Is(err, ErrOtherNode) {
 		t.Fatalf("opened: %v, %v", s, err)
+	}
+}
+
+// A damaged identity is damage, not another node, unless it is another node's name. The
+// error says what helps.
+func TestADamagedIdentityIsRefused(t *testing.T) {
+	o := options(t.TempDir())
+	closeNow(t, open(t, o))
+	name := filepath.Join(o.Dir, identityFile)
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "{", string(whole) + "more", strings.Replace(string(whole), "node_id", "nodf_id", 1)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Exists(o.Dir, o.NodeID); fate.Of(err) != fate.Corrupt || !strings.Contains(err.Error(), "start with an empty one") {
+			t.Errorf("%q: exists: %v", text, err)
+		}
+		if s, err := Open(o); fate.Of(err) != fate.Corrupt || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "start with an empty one") {
+			t.Errorf("%q: opened: %v, %v", text, s, err)
+		}
 	}
 }
 

@@ -62,6 +62,15 @@ type contents struct {
 	log  found
 }
 
+// explain adds to an error about damage what becomes of the node and what helps.
+func explain(err error) error {
+	if fate.Of(err) != fate.Corrupt {
+		return err
+	}
+	return fmt.Errorf("%w: the node does not start without its metadata, and nothing was changed; where a majority of the other nodes is well, "+
+		"move the data directory away and start with an empty one: all that has other replicas is copied; a node that is alone needs its directory from a backup", err)
+}
+
 // verify looks at all that a directory holds before anything is done with it.
 // The consensus library itself starts from what it can read; so what it could
 // not read has to be found here.
@@ -99,6 +108,9 @@ func readIdentity(path string, id meta.NodeID) (bool, error) {
 	}
 	if who.Format != identityFormat {
 		return true, fmt.Errorf("metadata in %s has format %d, this program knows %d", filepath.Dir(path), who.Format, identityFormat)
+	}
+	if who.NodeID == "" {
+		return true, &CorruptError{path, errors.New("it names no node")}
 	}
 	if who.NodeID != id {
 		return true, fmt.Errorf("%w: %s is of node %q, this is %q", ErrOtherNode, filepath.Dir(path), who.NodeID, id)
