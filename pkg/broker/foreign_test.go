@@ -1,8 +1,13 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // The metadata of a node is gone, or its data directory was taken from another
@@ -38,5 +43,70 @@ func TestDataOfAnotherClusterIsNeitherServedNorRemoved(t *testing.T) {
 	}
 	if names, err := n.fs.ReadDir("data/topics"); err != nil || len(names) != 1 {
 		t.Errorf("topics: %v, %v", names, err)
+	}
+}
+
+// The file that names the cluster is damaged. What is left would be the name of another
+// one, and all topics of the node would lie aside.
+func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1")
+		l.kill("n1")
+		started := meta.NodeStarted{Node: meta.Node{ID: "n1"}}
+		for range 2 {
+			if _, err := l.store.Propose(t.Context(), started); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.start("n1")
+		l.create("t", "n1")
+		l.mustPut("t", 0, "mine")
+		path := "data/" + ownerFile
+		intact, err := vfs.ReadFile(l.hosts["n1"].disk, path, maxOwnerFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		harmed := [][]byte{nil, intact[:len(intact)-1], intact[:3], append(slices.Clone(intact), "more"...), make([]byte, 2*maxOwnerFile)}
+		for at := range intact {
+			one := slices.Clone(intact)
+			one[at] ^= 1 << (at % 8)
+			harmed = append(harmed, one)
+		}
+		for _, text := range harmed {
+			l.kill("n1")
+			if err := vfs.WriteFileSynced(l.hosts["n1"].disk, path, text); err != nil {
+				t.Fatal(err)
+			}
+			l.start("n1")
+			l.settled("t", "n1")
+			if end := l.at("n1").lookup("t").at(0).replica.Log().End(); end != 1 {
+				t.Fatalf("%q: the log ends at %d", text, end)
+			}
+			if h := l.at("n1").Health(); h.Degraded {
+				t.Fatalf("%q: health %+v", text, h)
+			}
+			if got, err := vfs.ReadFile(l.hosts["n1"].disk, path, maxOwnerFile); err != nil || string(got) != string(intact) {
+				t.Fatalf("%q was left as %q, %v", text, got, err)
+			}
+		}
+	})
+}
+
+// Data whose cluster cannot be told is not served by a node that is new in its own.
+func TestDataOfNobodyKnowsWhomIsSetAside(t *testing.T) {
+	n := newNode(t)
+	n.put("t", "secret", "of another")
+	n.stop()
+	n.dir = t.TempDir()
+	if err := vfs.WriteFileSynced(n.fs, "data/"+ownerFile, []byte("OTHER 12345678\n")); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	n.put("t", "mine")
+	if got := n.subscribe("t", "ch").take(1); got != "mine" {
+		t.Errorf("got %q", got)
+	}
+	if h := n.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
+		t.Errorf("health %+v", h)
 	}
 }

@@ -175,7 +175,7 @@ func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
 		}
 		l.create("t", ids...)
 		for _, id := range ids {
-			l.write(id, "data/cluster", "another\n")
+			l.write(id, "data/"+ownerFile, string(encodeOwner("another")))
 			l.write(id, "data/replicas/"+replicaName("t", l.store.Topic("t").Incarnation, 0), "")
 			l.start(id)
 		}

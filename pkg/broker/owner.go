@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -12,15 +14,30 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// maxClusterID bounds what is read of the file that names the cluster.
-const maxClusterID = 1 << 10
+// maxOwnerFile bounds what is read of the file that names the cluster; a longer one is
+// damaged.
+const maxOwnerFile = 1 << 10
 
 // ownerFile, in the data directory, holds the id of the cluster whose topics are
-// there.
+// there, and behind a space a CRC-32C of the id in hexadecimal: a damaged id would be
+// another cluster's.
 const ownerFile = "cluster"
 
 // asidePrefix begins the names of directories with another cluster's topics.
 const asidePrefix = "topics-"
+
+// unknownCluster stands in such a name for a cluster that the owner file does not tell.
+const unknownCluster = "unknown"
+
+func encodeOwner(cluster string) []byte {
+	return fmt.Appendf(nil, "%s %08x\n", cluster, crc32.Checksum([]byte(cluster), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// decodeOwner returns ok=false for a file that is not as it was written.
+func decodeOwner(text []byte) (cluster string, ok bool) {
+	cluster, _, _ = strings.Cut(string(text), " ")
+	return cluster, cluster != "" && bytes.Equal(text, encodeOwner(cluster))
+}
 
 // owner sees to it that the topics on this disk are of this cluster. Another's may
 // have the same names and incarnations, and must be neither served nor taken for
@@ -31,12 +48,10 @@ type owner struct{ *hosting }
 func (n owner) claim() error {
 	id := n.o.Meta.View().Cluster().ID
 	n.cluster = id
-	path := filepath.Join(n.o.DataDir, ownerFile)
-	text, err := vfs.ReadFile(n.o.FS, path, maxClusterID)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	was, err := ownerBefore(n, id)
+	if err != nil {
 		return fmt.Errorf("whose data this is: %w", err)
 	}
-	was := strings.TrimSpace(string(text))
 	defer n.count()
 	if err := vfs.MkdirAllSynced(n.o.FS, n.o.DataDir); err != nil {
 		return err
@@ -53,6 +68,32 @@ func (n owner) claim() error {
 		return nil
 	}
 	return Claim(n.o.FS, n.o.DataDir, id)
+}
+
+// ownerBefore returns the cluster that the data is of; "": there is no word of it. A file that
+// is damaged says nothing. A node that this cluster has seen start before has its data
+// then; for one that is new here it may be anybody's.
+func ownerBefore(n owner, id string) (string, error) {
+	path := filepath.Join(n.o.DataDir, ownerFile)
+	text, err := vfs.ReadFile(n.o.FS, path, maxOwnerFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil && !errors.Is(err, vfs.ErrTooLong) {
+		return "", err
+	}
+	cluster, ok := decodeOwner(text)
+	switch {
+	case ok:
+		return cluster, nil
+	case n.startedBefore():
+		n.log.Error("the file that says whose topics lie here is damaged: they are taken for this cluster's, which this node was in before, and the file is written again",
+			"path", path, "cluster", id)
+		return "", nil
+	}
+	n.log.Error("the file that says whose topics lie here is damaged, and this node is new in its cluster: they are set aside and not served",
+		"path", path, "cluster", id)
+	return unknownCluster, nil
 }
 
 func (n owner) setTopicsAside(cluster string) error {

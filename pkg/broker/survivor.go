@@ -23,7 +23,7 @@ func ReadCopy(fsys vfs.FS, dataDir, topic string, in meta.Incarnation, partition
 // cluster. It is for a cluster that was recovered from this directory: the topics
 // of any other cluster must not be taken over.
 func Claim(fsys vfs.FS, dataDir, cluster string) error {
-	if err := vfs.WriteFileSynced(fsys, filepath.Join(dataDir, ownerFile), []byte(cluster+"\n")); err != nil {
+	if err := vfs.WriteFileSynced(fsys, filepath.Join(dataDir, ownerFile), encodeOwner(cluster)); err != nil {
 		return fmt.Errorf("note whose data this is: %w", err)
 	}
 	return nil

@@ -79,7 +79,7 @@ func MarkSynced(fsys FS, name string) error {
 // TempSuffix ends the names of files that WriteFileSynced has not finished.
 const TempSuffix = ".tmp"
 
-// ReadFile returns a file's content, which must not be longer than limit bytes.
+// ReadFile returns a file's content. One of more than limit bytes is an ErrTooLong.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -91,7 +91,7 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if size > limit {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errTooLong}
+		return nil, &fs.PathError{Op: "read", Path: name, Err: ErrTooLong}
 	}
 	content := make([]byte, size)
 	if err := ReadFull(f, content, 0); err != nil {
@@ -100,7 +100,8 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	return content, nil
 }
 
-var errTooLong = errors.New("file is longer than it may be")
+// ErrTooLong says that a file has more bytes than are read of it.
+var ErrTooLong = errors.New("file is longer than it may be")
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

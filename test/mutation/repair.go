@@ -4,6 +4,16 @@ package main
 func repairMistakes() []mistake {
 	return []mistake{
 		{
+			name: "OwnerIsChecked: a damaged name of the cluster is another cluster's", file: "pkg/broker/owner.go",
+			old: "case n.startedBefore():\n\t\tn.log.Error(", with: "case false:\n\t\tn.log.Error(",
+			tests: []string{"./pkg/broker"}, run: "NameOfTheCluster",
+		},
+		{
+			name: "OwnerIsKnown: data of an unknown cluster is served", file: "pkg/broker/owner.go",
+			old: "return unknownCluster, nil", with: "return id, nil",
+			tests: []string{"./pkg/broker"}, run: "DataOfNobody",
+		},
+		{
 			name: "AsideWhileLonger: a set-aside copy that is longer goes", file: "pkg/broker/aside.go",
 			old: "live.End() < s.LogEnd || live.CommittedEnd() < s.CommittedEnd", with: "false",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
