@@ -16,6 +16,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -277,7 +278,7 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, scenarioTimeout+4*o.pause, errTooLong)
+	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.limit, scenarioTimeout)+4*o.pause, errTooLong)
 	defer cancel()
 	st, err := newStage(limited, o, s, dir)
 	if err == nil {
@@ -296,7 +297,7 @@ func attempt(ctx context.Context, o options, s scenario, seed uint64) error {
 	return os.RemoveAll(dir)
 }
 
-// scenarioTimeout bounds one scenario, the longest pauses apart.
+// scenarioTimeout bounds one scenario that says nothing else, the longest pauses apart.
 const scenarioTimeout = 150 * time.Second
 
 var errTooLong = errors.New("the scenario takes too long")

@@ -11,11 +11,12 @@ import (
 // scenario is something that is done to a cluster.
 type scenario struct {
 	name, about string
-	network     bool // the nodes are in namespaces of their own
-	graceful    bool // no publish may fail
-	busy        bool // takes all of the machine: nothing else is played meanwhile
-	long        bool // played in a soak, or when it is named
-	nodes       int  // 0: as many as -nodes says
+	network     bool          // the nodes are in namespaces of their own
+	graceful    bool          // no publish may fail
+	busy        bool          // takes all of the machine: nothing else is played meanwhile
+	long        bool          // played in a soak, or when it is named
+	nodes       int           // 0: as many as -nodes says
+	limit       time.Duration // 0: scenarioTimeout
 	setup       func(*stage, *nodes.Options) error
 	run         func(*stage) error // under the load
 	alone       func(*stage) error // instead of run, with what load it makes
@@ -47,6 +48,8 @@ var scenarios = []scenario{
 	{name: "recreate-topic", about: "a topic is deleted and made again under load", alone: playRecreate},
 	{name: "quorum-lost", about: "two of three nodes are killed", alone: playQuorumLost},
 	{name: "harm", about: "kill -9 all nodes at once and harm one copy: bits, ends, files, an older state", alone: playHarm},
+	{name: "harm-files", about: "one of three nodes is killed and a file of its disk harmed: a few of all files, in nine ways", setup: smallSegments, alone: playEveryFile},
+	{name: "harm-all-files", about: "the same with every kind of file in every way", long: true, limit: 20 * time.Minute, setup: smallSegments, alone: playAllFiles},
 	{name: "quorum-recovered", about: "two of three nodes are lost for good, the third is recovered and the others join empty", run: playRecovered},
 	{name: "empty-restart", about: "all nodes restart, in order and by kill -9, while topics have no messages", alone: playEmptyRestart},
 	{name: "grow-from-one", about: "one node becomes three; a topic gets its copies, and the first node is killed", nodes: 1, setup: startAlone, alone: playGrowFromOne},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -224,6 +225,9 @@ func consumeAll(st *stage, name string, owed func() bool, take func(body string)
 		}
 		if err != nil {
 			return err
+		}
+		if kind == wire.FrameError && bytes.HasPrefix(data, []byte("E_FIN_FAILED")) {
+			continue // the leadership has moved: the message comes again
 		}
 		if kind != wire.FrameMessage {
 			return fmt.Errorf("a consumer is told %q", data)
