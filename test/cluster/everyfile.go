@@ -20,7 +20,7 @@ import (
 const (
 	woundBefore = 20
 	woundAfter  = 20
-	woundSample = 6
+	woundSample = 4
 )
 
 // The topic whose files are harmed, and one that must not notice.
@@ -206,7 +206,10 @@ func (st *stage) everyFile(most int) error {
 	}
 	st.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	dealt, turnedAway := 0, 0
-	for i, in := range all[:min(most, len(all))] {
+	for i, in := range all {
+		if dealt == most {
+			break
+		}
 		what := fmt.Sprintf("round%d", i)
 		hurt, away, err := st.injure(in, what)
 		if err != nil {
