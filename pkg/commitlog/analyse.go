@@ -51,7 +51,13 @@ type found struct {
 	trusted  bool // by its index; otherwise it was scanned
 	badHead  bool // its header is damaged or was never written
 	keep     bool // damage reaches to its end: the file stays as it is
+	short    bool // the log's last, intact and quickly read: it needs no index
 }
+
+// shortSegment is the size up to which the last segment gets no index when the log is
+// opened after a crash: the next append would remove it, and reading the segment
+// again takes less than writing one.
+const shortSegment = scanBytes
 
 // Cut is a torn tail: bytes behind the last intact batch that were never
 // acknowledged as durable.
@@ -356,6 +362,7 @@ func (a *analysis) finish(i int, s *scanner, pos int64, err error) (torn bool, _
 		return false, nil
 	}
 	zero, err := s.zeroFrom(pos)
+	f.short = zero && len(f.damage) == 0 && f.size <= shortSegment
 	if err == nil && !zero {
 		a.cuts = append(a.cuts, Cut{Path: f.path, Position: pos, Bytes: s.size - pos, From: a.end})
 	}

@@ -112,7 +112,11 @@ func newLog(a *analysis, o Options) *Log {
 	segments := make([]*segment, 0, len(a.segments))
 	var epochs []EpochStart
 	for _, f := range a.segments {
-		segments = append(segments, newSegment(f.path, &f.contents))
+		s := newSegment(f.path, &f.contents)
+		if f.short {
+			s.pin(f.entries)
+		}
+		segments = append(segments, s)
 		for _, e := range f.epochs {
 			if n := len(epochs); n == 0 || epochs[n-1].Epoch < e.Epoch {
 				epochs = append(epochs, e)
@@ -328,6 +332,9 @@ func (l *Log) Close() error {
 	}
 	l.closed = true
 	l.writer = nil
+	if err == nil {
+		err = reopenPinnedLocked(l)
+	}
 	out, rolled := l.out, l.rolled
 	l.out, l.rolled = nil, nil
 	l.wmu.Unlock()
@@ -348,5 +355,19 @@ func (l *Log) Close() error {
 	l.tail.drop()
 	l.opts.Cache.dropLog(l, seq.MaxOffset+1)
 	l.note.close()
+	return err
+}
+
+// reopenPinnedLocked opens the last segment to write on if it is incomplete and not open,
+// so that whoever goes on behind it completes it.
+func reopenPinnedLocked(l *Log) error {
+	view := l.view()
+	if l.out != nil || len(view) == 0 || !view[len(view)-1].isPinned() || l.Failed() != nil {
+		return nil
+	}
+	out, err := reopenOutput(l.fs, view[len(view)-1], l.opts.IndexBytes)
+	if err == nil {
+		l.out = out
+	}
 	return err
 }

@@ -55,14 +55,16 @@ func (a *analysis) report() Recovery {
 	return r
 }
 
-// repair does what the analysis found to be needed. What was read may never have
-// been synced: all of it is, so that it may be called durable. A crash in between
-// leaves files of which the same comes out.
+// repair does what the analysis found to be needed. What was read and is not noted as
+// durable may never have been synced: it is, so that it may be called durable. A crash in
+// between leaves files of which the same comes out.
 func (a *analysis) repair() error {
+	changed := len(a.leftovers) > 0
 	for _, f := range a.segments {
-		if f.trusted {
+		if f.trusted || f.short && a.onDisk(f) {
 			continue
 		}
+		changed = true
 		if err := a.settle(f); err != nil {
 			return err
 		}
@@ -78,28 +80,27 @@ func (a *analysis) repair() error {
 		}
 		a.commitNote = noted{a.committedEnd(), a.endPos, 1}
 	}
-	if len(a.segments) == 0 && len(a.leftovers) == 0 {
-		return nil
-	}
-	for _, f := range a.segments {
-		if !f.trusted {
-			return a.fs.SyncDir(a.dir)
-		}
-	}
-	if len(a.leftovers) > 0 {
+	if changed {
 		return a.fs.SyncDir(a.dir)
 	}
 	return nil
 }
 
+// onDisk tells whether the checkpoint says that all of a segment was synced, and with
+// it the segment's name.
+func (a *analysis) onDisk(f *found) bool {
+	return a.noted && !a.note.cutting && f.base < f.end && f.end <= a.note.durable
+}
+
 // settle cuts off what lies behind the last intact batch of a segment, syncs it,
-// and writes its index. A file with damage at its end stays as it is.
+// and writes its index. A file with damage at its end stays as it is, and one that is
+// short keeps the room that was reserved behind its batches.
 func (a *analysis) settle(f *found) error {
 	file, err := a.fs.OpenReadWrite(f.path)
 	if err != nil {
 		return err
 	}
-	if !f.keep && f.fileSize > f.size {
+	if !f.keep && !f.short && f.fileSize > f.size {
 		err = file.Truncate(f.size)
 	}
 	if err == nil {
@@ -108,7 +109,7 @@ func (a *analysis) settle(f *found) error {
 	if cerr := file.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil || f.keep {
+	if err != nil || f.keep || f.short {
 		return err
 	}
 	s := newSegment(f.path, &f.contents)

@@ -183,10 +183,13 @@ func (r retaining) lastFinished() bool {
 
 // retireLocked is retireLast's one act: nothing is appended in between.
 func (r retaining) retireLocked() (begun bool, err error) {
-	old := r.log.out
 	if r.log.closed || len(r.log.rolled) > 0 || !r.lastFinished() {
 		return false, nil
 	}
+	if err := reopenPinnedLocked(r.log); err != nil {
+		return false, refuse("opening the last segment", err)
+	}
+	old := r.log.out
 	if old != nil {
 		if err := old.trim(); err != nil { // which may make the room for the new one
 			return false, r.log.fail(err)

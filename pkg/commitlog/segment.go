@@ -76,7 +76,7 @@ type segment struct {
 	maxTime atomic.Int64
 
 	mu     sync.Mutex // guards all below
-	pinned bool       // the segment is being written: its index stays in memory
+	pinned bool       // the segment is incomplete: its index is nowhere but in memory
 	index  []indexEntry
 	damage []Damage
 	grown  time.Time // when a batch was added last, by this process; zero: not yet
@@ -147,11 +147,17 @@ func (s *segment) release() {
 	}
 }
 
-// pin keeps an index in memory for as long as the segment is written.
+// pin keeps an index in memory until the segment is complete.
 func (s *segment) pin(index []indexEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index, s.pinned = index, true
+}
+
+func (s *segment) isPinned() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pinned
 }
 
 // unpin lets the index go with the last reader.

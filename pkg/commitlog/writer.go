@@ -155,6 +155,9 @@ func (w *Writer) outputLocked(n int64) error {
 		}
 		l.madeDir = true
 	}
+	if err := reopenPinnedLocked(l); err != nil {
+		return err
+	}
 	out, err := createOutput(l.fs, l.dir, l.End(), l.endPos.Load(), minGrow)
 	if err != nil {
 		return err

@@ -70,3 +70,24 @@ func memoryMistakes() []mistake {
 		},
 	}
 }
+
+// recoveryMistakes are about what opening a log after a kill may leave out.
+func recoveryMistakes() []mistake {
+	return []mistake{
+		{
+			name: "a short log counts as synced whatever its checkpoint says", file: "pkg/commitlog/recovery.go",
+			old: "f.base < f.end && f.end <= a.note.durable", with: "f.base < f.end",
+			tests: []string{"./pkg/commitlog"}, run: "TestWhatAKillLeaves",
+		},
+		{
+			name: "a torn tail stays behind a short log", file: "pkg/commitlog/analyse.go",
+			old: "f.short = zero && len(f.damage) == 0", with: "f.short = len(f.damage) == 0",
+			tests: []string{"./pkg/commitlog"}, run: "TestRecovery",
+		},
+		{
+			name: "a log that was left short is closed without its index", file: "pkg/commitlog/log.go",
+			old: "err = reopenPinnedLocked(l)\n\t}\n\tout, rolled", with: "err = nil\n\t}\n\tout, rolled",
+			tests: []string{"./pkg/commitlog"}, run: "TestALogThatWasLeftShort",
+		},
+	}
+}

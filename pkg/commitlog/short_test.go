@@ -1,0 +1,158 @@
+package commitlog
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// killed makes a log of ten short batches as a kill leaves it. Those below noted are
+// durable by the checkpoint.
+func killed(t *testing.T, o Options, noted seq.Offset) *vfs.Mem {
+	t.Helper()
+	fsys := vfs.NewCrashable()
+	l, _ := mustOpen(t, fsys, o)
+	w := mustWriter(t, l, 1)
+	for l.End() < 10 {
+		mustAppend(t, w, 1)
+		mustSync(t, w)
+		l.Commit(l.End())
+		if l.End() == noted {
+			if err := l.Checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return fsys.CrashClone(vfs.Crash{KeepPercent: 100})
+}
+
+// openCounting opens a log and counts what that changes or syncs on disk.
+func openCounting(t *testing.T, fsys vfs.FS, o Options) (*Log, map[vfs.OpKind]int) {
+	t.Helper()
+	changing := []vfs.OpKind{
+		vfs.OpCreate, vfs.OpRemove, vfs.OpRename, vfs.OpWrite, vfs.OpTruncate, vfs.OpSyncData, vfs.OpSync, vfs.OpSyncDir,
+	}
+	count := map[vfs.OpKind]int{}
+	counted := vfs.NewFaulty(fsys)
+	counted.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		if slices.Contains(changing, op.Kind) {
+			count[op.Kind]++
+		}
+		return vfs.Fault{}
+	})
+	l, _ := mustOpen(t, counted, o)
+	return l, count
+}
+
+func TestAShortLogCostsLittleToOpenAfterAKill(t *testing.T) {
+	for name, c := range map[string]struct {
+		noted seq.Offset
+		want  map[vfs.OpKind]int
+	}{
+		"all is noted as durable": {10, map[vfs.OpKind]int{}},
+		"a part is":               {9, map[vfs.OpKind]int{vfs.OpSyncData: 1, vfs.OpSyncDir: 1}},
+		"nothing is":              {0, map[vfs.OpKind]int{vfs.OpSyncData: 1, vfs.OpSyncDir: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := killed(t, Options{}, c.noted)
+			l, count := openCounting(t, fsys, Options{})
+			if diff := cmp.Diff(c.want, count); diff != "" {
+				t.Fatal(diff)
+			}
+			mustRead(t, l, 0, 10)
+			if l.DurableEnd() != 10 {
+				t.Fatalf("durable to %d", l.DurableEnd())
+			}
+			lost, r := mustOpen(t, fsys.CrashClone(vfs.Crash{}), Options{})
+			if lost.End() != 10 || !r.Clean() {
+				t.Fatalf("after a loss of power: to %d, %+v", lost.End(), r)
+			}
+		})
+	}
+}
+
+// TestWhatAKillLeavesIsSyncedBeforeItIsDurable kills a process that had synced only a
+// part.
+func TestWhatAKillLeavesIsSyncedBeforeItIsDurable(t *testing.T) {
+	fsys := vfs.NewCrashable()
+	l, _ := mustOpen(t, fsys, Options{})
+	w := mustWriter(t, l, 1)
+	mustAppend(t, w, 1)
+	mustSync(t, w)
+	l.Commit(1)
+	if err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, w, 1)
+	l, _ = mustOpen(t, fsys, Options{})
+	if l.DurableEnd() != 2 {
+		t.Fatalf("durable to %d", l.DurableEnd())
+	}
+	l, r := mustOpen(t, fsys.CrashClone(vfs.Crash{}), Options{})
+	if l.End() != 2 || !r.Clean() {
+		t.Fatalf("to %d, %+v", l.End(), r)
+	}
+}
+
+// TestALogThatWasLeftShortIsCompleted closes it, or has it roll, with and without an
+// append in between.
+func TestALogThatWasLeftShortIsCompleted(t *testing.T) {
+	small := Options{SegmentBytes: 4096, FillBytes: -1}
+	for name, appends := range map[string]int{"nothing is appended": 0, "something is": 1, "it rolls": 60} {
+		t.Run(name, func(t *testing.T) {
+			fsys := killed(t, Options{}, 10)
+			l, _ := mustOpen(t, fsys, small)
+			w := mustWriter(t, l, 2)
+			for range appends {
+				mustAppend(t, w, 1)
+			}
+			mustClose(t, l)
+			l, r := mustOpen(t, fsys, small)
+			if r.Scanned != 0 || len(r.Rebuilt) != 0 || !r.Clean() {
+				t.Fatalf("%+v", r)
+			}
+			mustRead(t, l, 0, seq.Offset(10+appends))
+		})
+	}
+}
+
+// TestAShortLogThatIsFullAtOnceIsCompleted opens it with smaller segments than it has.
+func TestAShortLogThatIsFullAtOnceIsCompleted(t *testing.T) {
+	fsys := killed(t, Options{}, 10)
+	tiny := Options{SegmentBytes: 512, FillBytes: -1}
+	l, _ := mustOpen(t, fsys, tiny)
+	w := mustWriter(t, l, 2)
+	mustAppend(t, w, 1)
+	mustSync(t, w)
+	l, r := mustOpen(t, fsys, tiny) // as if killed
+	if len(r.Rebuilt) != 1 || !r.Clean() {
+		t.Fatalf("%+v", r)
+	}
+	mustRead(t, l, 0, 11)
+}
+
+// TestAShortLogGivesItsRoomBackBeforeItIsRetired has room for a new segment only in what
+// is reserved behind the old one.
+func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
+	fsys := killed(t, Options{}, 10)
+	l, _ := mustOpen(t, fsys, Options{})
+	trimmed := false
+	counted := vfs.NewFaulty(fsys)
+	l.fs = counted
+	counted.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		trimmed = trimmed || op.Kind == vfs.OpTruncate
+		if op.Kind == vfs.OpCreate && !trimmed {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+	if n, err := l.Retain(Retention{Floor: 10, Last: true}); n != 1 || err != nil {
+		t.Fatalf("%d segments went: %v", n, err)
+	}
+	mustClose(t, l)
+}
