@@ -12,9 +12,7 @@ func newChannelDeleteCommand(g *globals) *cobra.Command {
 		Use:     "delete TOPIC/CHANNEL",
 		Aliases: []string{"rm"},
 		Short:   "Delete a channel and disconnect its consumers",
-	}, func(cmd *cobra.Command, at target) error {
-		return deleteChannel(cmd, g, sure, at.topic, at.channel)
-	})
+	}, func(cmd *cobra.Command, at target) error { return deleteChannel(cmd, g, sure, at.topic, at.channel) })
 	sure.addFlags(cmd)
 	return cmd
 }

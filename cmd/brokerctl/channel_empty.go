@@ -11,9 +11,7 @@ func newChannelEmptyCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "empty TOPIC/CHANNEL",
 		Short: "Finish every message of a channel, unread",
-	}, func(cmd *cobra.Command, at target) error {
-		return emptyChannel(cmd, g, sure, at.topic, at.channel)
-	})
+	}, func(cmd *cobra.Command, at target) error { return emptyChannel(cmd, g, sure, at.topic, at.channel) })
 	sure.addFlags(cmd)
 	return cmd
 }
