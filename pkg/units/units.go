@@ -107,7 +107,7 @@ func FormatDuration(d time.Duration) string {
 }
 
 // ParseDuration reads a duration that is not negative: what time.ParseDuration
-// reads, and days (d) and weeks (w). The error says what the text is not, and goes
+// reads without a sign, and days (d) and weeks (w). The error says what the text is not, and goes
 // behind the text.
 func ParseDuration(text string) (time.Duration, error) {
 	rest := strings.TrimSpace(text)
