@@ -64,7 +64,7 @@ step fuzz make --no-print-directory fuzz "FUZZTIME=$fuzztime"
 step conformance make --no-print-directory conformance
 step conformance-3 make --no-print-directory conformance NODES=3
 step crash make --no-print-directory crash "ROUNDS=$rounds" "SEED=$seed"
-# On two processors beside a load of 10 an answer took at most 42 times as long as is bearable, beside a load of 2 at most 15 times.
+# On two processors beside a load of 10 an answer took at most 42 times as long as is bearable.
 step hostile make --no-print-directory hostile "ARGS=-for 1s -slack 50"
 step cluster make --no-print-directory chaos "ARGS=-again -jobs 2" "SEED=$seed"
 

@@ -19,7 +19,9 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 		Short: "Create a channel",
 		Long: `Create a channel. The first channel of a topic gets all that is kept there, a later
 one what is published from then on. Creating a channel that is there does nothing.`,
-	}, func(cmd *cobra.Command, at target) error { return createChannel(cmd, g, at.topic, api.CreateChannel{Name: at.channel, Ordered: o.ordered}) })
+	}, func(cmd *cobra.Command, at target) error {
+		return createChannel(cmd, g, at.topic, api.CreateChannel{Name: at.channel, Ordered: o.ordered})
+	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel is not there
 	o.addFlags(cmd)
 	return cmd
