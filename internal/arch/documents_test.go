@@ -22,26 +22,29 @@ func TestTheArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-func TestDecisionsHaveNumbersOfTheirOwn(t *testing.T) {
+// statusOf matches the third line of a record: what holds of it, and which later ones add to it.
+var statusOf = regexp.MustCompile(`^Status: (accepted(, amended by \S.*)?|superseded by \S.*)$`)
+
+func TestDecisionsAreNumberedAndHaveAStatus(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs/adr/*.md"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no records: %v", err)
 	}
-	taken := map[string]string{}
-	for _, file := range files {
+	for n, file := range files { // in order; the template is number 0
 		name := filepath.Base(file)
-		number, _, _ := strings.Cut(name, "-")
-		if other := taken[number]; other != "" {
-			t.Errorf("%s and %s have one number", other, name)
+		if !strings.HasPrefix(name, fmt.Sprintf("%04d-", n)) {
+			t.Fatalf("%s has not the number %d, which follows the one before", name, n)
 		}
-		taken[number] = name
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n int
-		if _, err := fmt.Sscanf(number, "%04d", &n); err != nil || !strings.HasPrefix(string(content), fmt.Sprintf("# %d. ", n)) {
+		lines := strings.SplitN(string(content), "\n", 4)
+		if !strings.HasPrefix(lines[0], fmt.Sprintf("# %d. ", n)) {
 			t.Errorf("%s does not begin with its number", name)
+		}
+		if n > 0 && (len(lines) < 4 || !statusOf.MatchString(lines[2])) {
+			t.Errorf("%s does not say its status in its third line", name)
 		}
 	}
 }
