@@ -95,7 +95,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		s.Finished += n.Finished
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
-		if at, ok := lp.part.PublishedAt(n.Floor); ok {
+		if at, ok := lp.part.OldestAt(c); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}
 		s.Partitions = append(s.Partitions, ChannelPartitionStats{

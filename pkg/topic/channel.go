@@ -28,6 +28,7 @@ type Channel struct {
 	ephemeral bool
 	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // how many wait, for those who only want to know
+	oldest    atomic.Pointer[publication]
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State

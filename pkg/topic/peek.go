@@ -71,17 +71,31 @@ func (c *Channel) stateOf(o seq.Offset) (channel.MessageState, uint16) {
 	return c.state.StateOf(o)
 }
 
-// PublishedAt returns when the message at an offset was published, and false
-// when it is not there or cannot be read.
-func (p *Partition) PublishedAt(o seq.Offset) (time.Time, bool) {
-	if o < p.o.Log.Start() || o >= p.o.Log.CommittedEnd() {
+// publication is when the messages of a batch were published.
+type publication struct {
+	first, end seq.Offset
+	at         time.Time
+}
+
+// OldestAt returns when the first message that a channel has not finished was published, and
+// false when there is none or it cannot be read. It reads a batch only when the one
+// that it read last is finished: whoever watches a channel that stands still reads
+// nothing.
+func (p *Partition) OldestAt(c *Channel) (time.Time, bool) {
+	o, log := c.Floor(), p.o.Log
+	if o < log.Start() || o >= log.CommittedEnd() {
 		return time.Time{}, false
 	}
-	r := p.o.Log.NewReader()
+	if was := c.oldest.Load(); was != nil && o >= was.first && o < was.end {
+		return was.at, true
+	}
+	r := log.NewReader()
 	defer r.Release()
 	b, err := r.Batch(o)
 	if err != nil {
 		return time.Time{}, false
 	}
-	return time.Unix(0, b.Timestamp()), true
+	is := &publication{b.First(), b.End(), time.Unix(0, b.Timestamp())}
+	c.oldest.Store(is)
+	return is.at, true
 }
