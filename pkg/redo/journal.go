@@ -212,7 +212,7 @@ func (j *journal) syncFile(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.SyncData(), h.Close())
+	return errors.Join(vfs.SyncAside(h), h.Close())
 }
 
 // submit has a request written and synced together with those of others.
@@ -302,7 +302,7 @@ func (j *journal) putLocked(group []*request) error {
 		_, err = half.WriteAt(p, at)
 	}
 	if err == nil {
-		err = half.SyncData()
+		err = vfs.SyncAside(half)
 	}
 	j.mu.Lock()
 	if err != nil {
@@ -418,7 +418,7 @@ func (j *journal) settleHalf(half int, sealed head) {
 		_, err = at.WriteAt(sealed.encode(), 0)
 	}
 	if err == nil {
-		err = at.SyncData()
+		err = vfs.SyncAside(at)
 	}
 	j.mu.Lock()
 	j.settling = nil

@@ -14,30 +14,36 @@ import (
 
 // OS is the file system of the operating system. Files are made with mode 0640,
 // directories with 0750. The zero value is ready to use.
-type OS struct{}
+type OS struct {
+	// Syncs keeps SyncData from blocking all of the runtime's places; nil: nothing does.
+	Syncs *Syncs
+}
 
 var _ FS = OS{}
 
-type osFile struct{ *os.File }
+type osFile struct {
+	*os.File
+	syncs *Syncs
+}
 
-func openOS(name string, flag int) (File, error) {
+func (s OS) open(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag, fileMode) //nolint:gosec // the caller names the file: that is what this package is for
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f}, nil
+	return osFile{f, s.Syncs}, nil
 }
 
 // Create implements FS.
-func (OS) Create(name string) (File, error) {
-	return openOS(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+func (s OS) Create(name string) (File, error) {
+	return s.open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 }
 
 // Open implements FS.
-func (OS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
+func (s OS) Open(name string) (File, error) { return s.open(name, os.O_RDONLY) }
 
 // OpenReadWrite implements FS.
-func (OS) OpenReadWrite(name string) (File, error) { return openOS(name, os.O_RDWR) }
+func (s OS) OpenReadWrite(name string) (File, error) { return s.open(name, os.O_RDWR) }
 
 // Remove implements FS.
 func (OS) Remove(name string) error { return os.Remove(name) }
@@ -69,7 +75,7 @@ func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // SyncDir implements FS.
 func (OS) SyncDir(name string) error {
-	d, err := os.Open(name) //nolint:gosec // as openOS
+	d, err := os.Open(name) //nolint:gosec // as open
 	if err != nil {
 		return err
 	}
@@ -79,7 +85,7 @@ func (OS) SyncDir(name string) error {
 // Lock implements FS with flock(2). The file is made where it is missing and is
 // left in place afterwards: removing it would let two callers lock two files.
 func (OS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // as openOS
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // as open
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +144,23 @@ func (f osFile) DropCache(off, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) // it is advice
 }
 
-// SyncData implements File with fdatasync(2).
+// SyncData implements File with fdatasync(2), or what does the same in the kernel: see
+// Syncs.
 func (f osFile) SyncData() error {
-	if err := ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) }); err != nil {
+	return f.synced(f.syncs.data(f.File, f.fdatasync))
+}
+
+// SyncAside is SyncData: see the function SyncAside.
+func (f osFile) SyncAside() error {
+	return f.synced(f.syncs.aside(f.File, f.fdatasync))
+}
+
+func (f osFile) fdatasync() error {
+	return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) })
+}
+
+func (f osFile) synced(err error) error {
+	if err != nil {
 		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
 	}
 	return nil

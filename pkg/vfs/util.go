@@ -148,6 +148,15 @@ func FillAt(f File, p []byte, off int64) (int, error) {
 	return f.WriteAt(p, off)
 }
 
+// SyncAside is File.SyncData for a caller beside whom there is other work: it takes the
+// place of no other goroutine while it waits for the disk, where the file can do that.
+func SyncAside(f File) error {
+	if a, ok := f.(interface{ SyncAside() error }); ok {
+		return a.SyncAside()
+	}
+	return f.SyncData()
+}
+
 // Deferred tells whether what SyncData makes durable is kept elsewhere at first, so that
 // the blocks of the file itself do not matter to how long that takes.
 func Deferred(f File) bool {

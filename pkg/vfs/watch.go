@@ -138,6 +138,11 @@ func (f *watchedFile) SyncData() error {
 	return f.during(Op{Kind: OpSyncData}, f.File.SyncData)
 }
 
+// SyncAside is SyncData: see the function SyncAside.
+func (f *watchedFile) SyncAside() error {
+	return f.during(Op{Kind: OpSyncData}, func() error { return SyncAside(f.File) })
+}
+
 func (f *watchedFile) Sync() error {
 	return f.during(Op{Kind: OpSync}, f.File.Sync)
 }

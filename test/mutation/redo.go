@@ -6,7 +6,7 @@ func redoMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a record is not synced", file: "pkg/redo/journal.go",
-			old: "		err = half.SyncData()\n", with: "		err = nil\n", tests: tests,
+			old: "		err = vfs.SyncAside(half)\n", with: "		err = nil\n", tests: tests,
 		},
 		{
 			name: "a half is used again before its files are synced", file: "pkg/redo/journal.go",
@@ -14,7 +14,7 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "a half is settled without a sync of its head", file: "pkg/redo/journal.go",
-			old: "		err = at.SyncData()\n", with: "		err = nil\n", tests: tests,
+			old: "		err = vfs.SyncAside(at)\n", with: "		err = nil\n", tests: tests,
 		},
 		{
 			name: "a file that is settled in one half is settled in both", file: "pkg/redo/journal.go",

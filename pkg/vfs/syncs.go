@@ -1,0 +1,205 @@
+//go:build linux
+
+package vfs
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRequests bounds the syncs that are handed to the kernel at the same time.
+const maxRequests = 64
+
+// Syncs bounds how many of the places in which the runtime runs goroutines
+// (GOMAXPROCS) are taken by syncs. A goroutine in a system call keeps its place until
+// the runtime's monitor takes it away, which may be 10 ms later; while every place is
+// in a sync nothing else runs, though the processors are idle. A sync that would take
+// one place too many is therefore handed to the kernel, and its goroutine waits for the
+// completion as others wait for the network; so is one of SyncAside. The first ones
+// block where they are: for a sync on which everything waits that is faster, by what the
+// hand-over and the wake-up take.
+//
+// Where the kernel takes no such requests, or has enough of them, syncs block as they do
+// without a Syncs. The methods may be called by many goroutines. A nil Syncs hands
+// nothing over.
+type Syncs struct {
+	most     int32        // syncs that may block at the same time
+	blocking atomic.Int32 // that do
+
+	mu      sync.Mutex // guards what follows
+	idle    []*syncRequest
+	made    int
+	refused bool // the kernel takes no requests
+}
+
+// NewSyncs returns a Syncs for a runtime of so many places. Half of them may be taken
+// by syncs.
+func NewSyncs(places int) *Syncs {
+	return &Syncs{most: int32(min(places/2, 1<<10))} //nolint:gosec // bounded
+}
+
+// data makes a file's data durable: by block, which blocks, or aside.
+func (s *Syncs) data(f *os.File, block func() error) error {
+	if s == nil {
+		return block()
+	}
+	if s.blocking.Add(1) <= s.most {
+		defer s.blocking.Add(-1)
+		return block()
+	}
+	s.blocking.Add(-1)
+	return s.aside(f, block)
+}
+
+// aside makes a file's data durable by a request, or by block where there is none.
+func (s *Syncs) aside(f *os.File, block func() error) error {
+	if s == nil {
+		return block()
+	}
+	r := s.take()
+	if r == nil {
+		return block()
+	}
+	taken, err := r.submit(f)
+	if !taken {
+		s.put(r, err == nil)
+		if err != nil {
+			return err
+		}
+		return block()
+	}
+	if err := r.await(); err != nil {
+		return err // r is lost: the kernel may still complete it
+	}
+	err = r.outcome()
+	s.put(r, false)
+	return err
+}
+
+// take returns a request that is not in use; nil: there is none.
+func (s *Syncs) take() *syncRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.idle); n > 0 {
+		r := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		return r
+	}
+	if s.refused || s.made == maxRequests {
+		return nil
+	}
+	r, err := newSyncRequest()
+	if err != nil {
+		s.refused = true
+		return nil
+	}
+	s.made++
+	return r
+}
+
+// put gives a request back. refused: the kernel did not take it, and takes no other.
+func (s *Syncs) put(r *syncRequest, refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = append(s.idle, r)
+	if refused {
+		s.refused, s.idle = true, nil
+	}
+}
+
+// The kernel's interface for asynchronous I/O, as linux/aio_abi.h has it. See io_submit(2).
+const (
+	aioDataSync    = 3 // IOCB_CMD_FDSYNC
+	aioSignalEvent = 1 // IOCB_FLAG_RESFD
+)
+
+type aioControl struct {
+	_      [16]byte
+	opcode uint16
+	_      int16
+	file   uint32
+	_      [4]uint64
+	flags  uint32
+	event  uint32
+}
+
+type aioEvent struct {
+	_      [2]uint64
+	result int64 // a negative error number
+	_      int64
+}
+
+// syncRequest is one request to the kernel, used again and again.
+type syncRequest struct {
+	context uintptr  // of the kernel
+	event   *os.File // an eventfd, which is signalled at the completion
+	control aioControl
+	done    aioEvent
+	count   [8]byte // what the event is read into
+}
+
+func newSyncRequest() (*syncRequest, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	r := &syncRequest{
+		event:   os.NewFile(uintptr(fd), "eventfd"),                                        //nolint:gosec // a descriptor is not negative
+		control: aioControl{opcode: aioDataSync, flags: aioSignalEvent, event: uint32(fd)}, //nolint:gosec // likewise
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&r.context)), 0); errno != 0 {
+		_ = r.event.Close()
+		return nil, errno
+	}
+	return r, nil
+}
+
+// submit hands the sync of a file to the kernel. Where the kernel does not take it, it
+// returns false; an error says that the file is closed.
+func (r *syncRequest) submit(f *os.File) (taken bool, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	err = conn.Control(func(fd uintptr) {
+		r.control.file = uint32(fd) //nolint:gosec // a descriptor
+		list := &r.control
+		n, _, errno := syscall.RawSyscall(unix.SYS_IO_SUBMIT, r.context, 1, uintptr(unsafe.Pointer(&list)))
+		taken = errno == 0 && n == 1
+	})
+	if err != nil {
+		return false, os.ErrClosed
+	}
+	return taken, nil
+}
+
+// await returns when the kernel has completed the request. After an error that is not
+// known.
+func (r *syncRequest) await() error {
+	if _, err := r.event.Read(r.count[:]); err != nil {
+		return err
+	}
+	return ignoringEINTR(func() error {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_IO_GETEVENTS, r.context, 1, 1, uintptr(unsafe.Pointer(&r.done)), 0, 0)
+		if errno != 0 {
+			return errno
+		}
+		if n != 1 {
+			return syscall.EIO
+		}
+		return nil
+	})
+}
+
+// outcome returns what became of the request.
+func (r *syncRequest) outcome() error {
+	if r.done.result < 0 {
+		return syscall.Errno(-r.done.result)
+	}
+	return nil
+}

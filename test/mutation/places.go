@@ -1,0 +1,23 @@
+package main
+
+// placeMistakes are about what syncs keep from others.
+func placeMistakes() []mistake {
+	return []mistake{
+		{
+			name: "the journal's syncs take places", file: "pkg/redo/journal.go",
+			old: "err = vfs.SyncAside(half)", with: "err = half.SyncData()", tests: []string{"./pkg/redo"},
+		},
+		{
+			name: "syncs take all places", file: "pkg/vfs/syncs.go",
+			old: "s.blocking.Add(1) <= s.most", with: "s.blocking.Add(1) <= s.most+1", tests: []string{"./pkg/vfs"},
+		},
+		{
+			name: "a sync that the kernel failed counts as done", file: "pkg/vfs/syncs.go",
+			old: "if r.done.result < 0 {", with: "if false {", tests: []string{"./pkg/vfs"},
+		},
+		{
+			name: "a sync that the kernel does not take counts as done", file: "pkg/vfs/syncs.go",
+			old: "taken = errno == 0 && n == 1", with: "taken = errno == 0 || n != 1", tests: []string{"./pkg/vfs"},
+		},
+	}
+}
