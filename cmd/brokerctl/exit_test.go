@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 			"bad size", nil,
 			[]string{"topic", "create", "x", "--retention-bytes", "lots"},
 			exitUsage,
-			`error: invalid argument "lots" for "--retention-bytes" flag: it is not a size such as 1048576, 512KiB, 1.5G, 50GiB or 500MB`,
+			`error: invalid argument "lots" for "--retention-bytes" flag: it is not a valid size; examples: 1048576, 512KiB, 1.5G, 50GiB, 500MB`,
 		},
 		{
 			"bad sync", nil,

@@ -18,7 +18,7 @@ func TestWhatStallsIsSaid(t *testing.T) {
 		role := stallKey{stallRole, "t", 3, ""}
 		s.begin(role, time.Now(), "the disk does not answer")
 		time.Sleep(time.Second)
-		s.begin(stallKey{stallFollower, "t", 4, "n2"}, time.Now(), "no connection to its node")
+		s.begin(stallKey{stallFollower, "t", 4, "n2"}, time.Now(), "not connected to the follower's node")
 		s.begin(role, time.Now(), "still not")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -29,7 +29,7 @@ func TestWhatStallsIsSaid(t *testing.T) {
 		synctest.Wait()
 		r := s.reasons(time.Now())
 		if len(r) != 2 || r[0].Code != "role_change_stalled" || !strings.Contains(r[0].What, "t/3 (still not)") ||
-			r[1].Code != "replication_stalled" || !strings.Contains(r[1].What, "t/4 at n2 (no connection to its node)") {
+			r[1].Code != "replication_stalled" || !strings.Contains(r[1].What, "t/4 at n2 (not connected to the follower's node)") {
 			t.Errorf("health says %+v", r)
 		}
 		if n := s.counts(time.Now()); n["role_change_stalled"] != 1 || n["replication_stalled"] != 1 {

@@ -34,7 +34,7 @@ const (
 )
 
 // ErrBadPosition is wrapped by the errors of Position.UnmarshalBinary.
-var ErrBadPosition = errors.New("not a channel position")
+var ErrBadPosition = errors.New("invalid channel position")
 
 // AppendBinary appends the encoded position to dst. It never fails.
 func (p Position) AppendBinary(dst []byte) ([]byte, error) {
@@ -82,10 +82,10 @@ func (p *Position) UnmarshalBinary(data []byte) error {
 	q.Deferred = d.deferred(q.Floor)
 	q.Attempted = d.attempted(q.Floor)
 	if d.err == nil && len(d.rest) != 0 {
-		d.fail("bytes after the end")
+		d.fail("trailing bytes")
 	}
 	if d.err == nil && q.overlaps() {
-		d.fail("an offset is in two places")
+		d.fail("duplicate offset")
 	}
 	if d.err != nil {
 		return d.err
@@ -125,10 +125,10 @@ func (c *Change) UnmarshalBinary(data []byte) error {
 	}
 	read.Unmarked = d.ranges(read.Floor, true)
 	if d.err == nil && len(d.rest) != 0 {
-		d.fail("bytes after the end")
+		d.fail("trailing bytes")
 	}
 	if d.err == nil && read.overlaps() {
-		d.fail("an offset is in two places")
+		d.fail("duplicate offset")
 	}
 	if d.err != nil {
 		return d.err
@@ -191,7 +191,7 @@ func (d *decoder) fail(what string) {
 
 func (d *decoder) octet() byte {
 	if len(d.rest) == 0 {
-		d.fail("too short")
+		d.fail("truncated")
 	}
 	if d.err != nil {
 		return 0
@@ -209,11 +209,11 @@ func (d *decoder) number(limit uint64) uint64 {
 	v, n := binary.Uvarint(d.rest)
 	switch {
 	case n <= 0:
-		d.fail("a number is cut short or too long")
+		d.fail("truncated or oversized number")
 	case n > 1 && d.rest[n-1] == 0:
-		d.fail("a number is not in its shortest form")
+		d.fail("number not in its shortest form")
 	case v > limit:
-		d.fail("a number is out of range")
+		d.fail("number out of range")
 	default:
 		d.rest = d.rest[n:]
 		return v
@@ -225,7 +225,7 @@ func (d *decoder) number(limit uint64) uint64 {
 func (d *decoder) length(size int) int {
 	n := d.number(math.MaxInt32)
 	if d.err == nil && n > uint64(len(d.rest)/size) {
-		d.fail("a list is longer than its bytes")
+		d.fail("list length exceeds its bytes")
 	}
 	if d.err != nil {
 		return 0
@@ -236,7 +236,7 @@ func (d *decoder) length(size int) int {
 // offset reads a gap from at and returns the offset after it.
 func (d *decoder) offset(at seq.Offset) seq.Offset {
 	if at > seq.MaxOffset {
-		d.fail("an offset is out of range")
+		d.fail("offset out of range")
 		return 0
 	}
 	return at + seq.Offset(d.number(uint64(seq.MaxOffset-at)))
@@ -246,7 +246,7 @@ func (d *decoder) offset(at seq.Offset) seq.Offset {
 func (d *decoder) attempts(least uint64) uint16 {
 	n := d.number(MaxAttempts)
 	if n < least {
-		d.fail("no attempts")
+		d.fail("attempts missing")
 	}
 	return uint16(n) //nolint:gosec // at most MaxAttempts
 }
@@ -261,12 +261,12 @@ func (d *decoder) ranges(at seq.Offset, mayTouch bool) []Range {
 	for range n {
 		from := d.offset(at)
 		if d.err == nil && from == at && !mayTouch {
-			d.fail("a range touches what is before it")
+			d.fail("range overlaps or touches the previous one")
 		}
 		mayTouch = false
 		length := d.number(uint64(seq.MaxOffset) + 1 - uint64(from))
 		if d.err == nil && length == 0 {
-			d.fail("a range is empty")
+			d.fail("empty range")
 		}
 		if d.err != nil {
 			return nil
@@ -286,7 +286,7 @@ func (d *decoder) deferred(at seq.Offset) []Deferral {
 	for range n {
 		o := d.offset(at)
 		if d.err == nil && len(d.rest) < 8 {
-			d.fail("too short")
+			d.fail("truncated")
 		}
 		if d.err != nil {
 			return nil

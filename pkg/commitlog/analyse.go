@@ -222,7 +222,7 @@ func (a *analysis) gap(path string, position int64, next seq.Offset) {
 func (a *analysis) segment(i int) (torn bool, err error) {
 	f := a.segments[i]
 	if f.base < a.end {
-		return false, fate.Mark(fmt.Errorf("%s begins at %d, inside the segment before it, which ends at %d", f.path, f.base, a.end), fate.Corrupt)
+		return false, fate.Mark(fmt.Errorf("%s begins at %d, inside the previous segment, which ends at %d", f.path, f.base, a.end), fate.Corrupt)
 	}
 	if f.base > a.end {
 		if !a.provesLoss(f.base) {

@@ -169,17 +169,17 @@ func Decode(raw []byte) (Batch, error) {
 // without the rest. It refuses an all-zero header too.
 func batchSize(raw []byte) (int, error) {
 	if len(raw) < headerBytes {
-		return 0, fmt.Errorf("%w: header is cut short", ErrInvalidBatch)
+		return 0, fmt.Errorf("%w: truncated header", ErrInvalidBatch)
 	}
 	if raw[0] != magic0 || raw[1] != magic1 {
 		return 0, errNoHeader
 	}
 	if raw[2] != formatVersion {
-		return 0, fmt.Errorf("%w: format version %d is not known", ErrInvalidBatch, raw[2])
+		return 0, fmt.Errorf("%w: unknown format version %d", ErrInvalidBatch, raw[2])
 	}
 	size := binary.LittleEndian.Uint32(raw[8:])
 	if size < headerBytes || size > MaxBatchBytes || size%alignment != 0 {
-		return 0, fmt.Errorf("%w: length %d", ErrInvalidBatch, size)
+		return 0, fmt.Errorf("%w: invalid length %d", ErrInvalidBatch, size)
 	}
 	return int(size), nil
 }
@@ -188,31 +188,31 @@ func batchSize(raw []byte) (int, error) {
 func decode(raw []byte) (Batch, error) {
 	b := Batch{raw: raw}
 	if got := checksum(raw[8:]); got != b.Checksum() {
-		return Batch{}, fmt.Errorf("%w: checksum is %08x, should be %08x", ErrInvalidBatch, got, b.Checksum())
+		return Batch{}, fmt.Errorf("%w: checksum mismatch: got %08x, want %08x", ErrInvalidBatch, got, b.Checksum())
 	}
 	payload := int64(binary.LittleEndian.Uint32(raw[36:]))
 	padding := int64(len(raw)) - headerBytes - payload
 	if raw[3] != 0 || raw[14] != 0 || raw[15] != 0 || padding < 0 || padding >= alignment {
-		return Batch{}, fmt.Errorf("%w: reserved bytes or payload length", ErrInvalidBatch)
+		return Batch{}, fmt.Errorf("%w: invalid reserved bytes or payload length", ErrInvalidBatch)
 	}
 	for _, z := range raw[headerBytes+payload:] {
 		if z != 0 {
-			return Batch{}, fmt.Errorf("%w: padding is not zero", ErrInvalidBatch)
+			return Batch{}, fmt.Errorf("%w: non-zero padding", ErrInvalidBatch)
 		}
 	}
 	if b.Count() == 0 || b.First() > seq.MaxOffset || b.End() > seq.MaxOffset+1 || b.Committed() > b.First() {
-		return Batch{}, fmt.Errorf("%w: offsets", ErrInvalidBatch)
+		return Batch{}, fmt.Errorf("%w: invalid offsets", ErrInvalidBatch)
 	}
 	rest := b.payload()
 	for range b.Count() {
 		n, w := binary.Uvarint(rest)
 		if w <= 0 || n > uint64(len(rest)-w) {
-			return Batch{}, fmt.Errorf("%w: record lengths", ErrInvalidBatch)
+			return Batch{}, fmt.Errorf("%w: invalid record lengths", ErrInvalidBatch)
 		}
 		rest = rest[w+int(n):] //nolint:gosec // n is at most a slice's length
 	}
 	if len(rest) != 0 {
-		return Batch{}, fmt.Errorf("%w: record lengths", ErrInvalidBatch)
+		return Batch{}, fmt.Errorf("%w: invalid record lengths", ErrInvalidBatch)
 	}
 	return b, nil
 }

@@ -40,7 +40,7 @@ type checkpoint struct {
 	cutting    bool       // a truncation was about to cut what lies behind durable
 }
 
-var errBadFile = errors.New("file is damaged")
+var errBadFile = errors.New("corrupt file")
 
 func (c checkpoint) encode() []byte {
 	p := make([]byte, checkpointBytes)

@@ -92,7 +92,7 @@ func (n *commitNote) keep(l *Log) {
 
 func failNote(l *Log, err error) {
 	if !isNoSpace(err) {
-		_ = l.fail(fmt.Errorf("noting the committed end: %w", err))
+		_ = l.fail(fmt.Errorf("write committed end: %w", err))
 	}
 }
 

@@ -13,41 +13,41 @@ var (
 	// ErrFenced: a higher epoch is in the log or was asked for.
 	ErrFenced = fate.Refuse("fenced by a higher epoch")
 	// ErrRevoked: another writer has taken this one's place.
-	ErrRevoked = fate.Refuse("the right to write was taken over")
+	ErrRevoked = fate.Refuse("revoked: another writer took over the log")
 	// ErrClosed: the log is closed.
 	ErrClosed = fate.Refuse("log is closed")
 	// ErrNoSpace: an append found no room and was undone.
-	ErrNoSpace = fate.Refuse("no space for the append")
+	ErrNoSpace = fate.Refuse("no disk space for append")
 	// ErrEmptyBatch: a batch without records cannot be appended.
-	ErrEmptyBatch = fate.Refuse("batch holds no records")
+	ErrEmptyBatch = fate.Refuse("empty batch")
 	// ErrBatchTooBig: a batch is larger than MaxBatchBytes.
-	ErrBatchTooBig = fate.Refuse("batch is too big")
+	ErrBatchTooBig = fate.Refuse("batch too large")
 	// ErrNotContiguous: a batch does not begin where the log ends.
-	ErrNotContiguous = fate.Refuse("batch does not begin at the end of the log")
+	ErrNotContiguous = fate.Refuse("batch does not start at the log end")
 	// ErrStaleEpoch: a batch's epoch is below the log's last, or above the writer's.
-	ErrStaleEpoch = fate.Refuse("batch's epoch does not fit the log")
+	ErrStaleEpoch = fate.Refuse("stale epoch: batch is older than the log or newer than its writer")
 	// ErrBelowCommitted: truncating would remove what is committed. It must never
 	// happen; the replica has to stop.
-	ErrBelowCommitted = fate.Refuse("truncating below the committed end")
+	ErrBelowCommitted = fate.Refuse("cannot truncate below the committed end")
 	// ErrInvalidOrigin: a log cannot begin there.
-	ErrInvalidOrigin = fate.Refuse("offset or position is out of range")
+	ErrInvalidOrigin = fate.Refuse("offset or position out of range")
 	// ErrNotBoundary: the log can be cut only between batches.
-	ErrNotBoundary = fate.Refuse("offset is inside a batch")
+	ErrNotBoundary = fate.Refuse("offset is not a batch boundary")
 	// ErrBeyondCommitted: the offset is not committed yet.
 	ErrBeyondCommitted = fate.Refuse("offset is beyond the committed end")
 	// ErrBeyondEnd: the offset is not in the log yet.
-	ErrBeyondEnd = fate.Refuse("offset is beyond the end of the log")
+	ErrBeyondEnd = fate.Refuse("offset is beyond the log end")
 	// ErrInvalidBatch: the bytes are no intact batch.
-	ErrInvalidBatch = fate.Refuse("not an intact batch")
+	ErrInvalidBatch = fate.Refuse("invalid batch")
 
 	// errNoHeader is made once: where damage is searched for batches it is the
 	// answer at nearly every place.
-	errNoHeader = fmt.Errorf("%w: no batch header", ErrInvalidBatch)
+	errNoHeader = fmt.Errorf("%w: header missing", ErrInvalidBatch)
 )
 
 // ErrFailed says that a write or sync error has ended the log. The error in
 // which it happened is uncertain; what is refused later is marked Refused.
-var ErrFailed = errors.New("log has failed")
+var ErrFailed = errors.New("log failed")
 
 // BelowStartError answers a read below the start of the log.
 type BelowStartError struct {
@@ -56,7 +56,7 @@ type BelowStartError struct {
 
 // Error implements error.
 func (e *BelowStartError) Error() string {
-	return fmt.Sprintf("offset is below the start of the log at %d", e.Start)
+	return fmt.Sprintf("offset is below the log start, %d", e.Start)
 }
 
 // Fate implements fate's marking.
@@ -73,9 +73,9 @@ type CorruptionError struct {
 // Error implements error.
 func (e *CorruptionError) Error() string {
 	if e.From == e.Next {
-		return fmt.Sprintf("%s is damaged at byte %d: no offset is lost", e.Path, e.Position)
+		return fmt.Sprintf("%s: corrupt at byte %d, no offsets lost", e.Path, e.Position)
 	}
-	return fmt.Sprintf("%s is damaged at byte %d: offsets %d to %d", e.Path, e.Position, e.From, e.Next-1)
+	return fmt.Sprintf("%s: corrupt at byte %d, offsets %d to %d unreadable", e.Path, e.Position, e.From, e.Next-1)
 }
 
 // Fate implements fate's marking.

@@ -134,7 +134,7 @@ func TestBadBatchesAreRefused(t *testing.T) {
 		change func(p []byte) []byte
 	}{
 		{"nothing", false, func([]byte) []byte { return nil }},
-		{"header cut short", false, func(p []byte) []byte { return p[:headerBytes-1] }},
+		{"truncated header", false, func(p []byte) []byte { return p[:headerBytes-1] }},
 		{"body cut short", false, func(p []byte) []byte { return p[:63] }},
 		{"magic", false, func(p []byte) []byte { p[0]++; return p }},
 		{"newer version", true, func(p []byte) []byte { p[2]++; return p }},

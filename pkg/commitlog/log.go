@@ -85,20 +85,20 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	}
 	a := &analysis{fs: fsys, dir: dir, indexBytes: o.IndexBytes, alternating: o.Alternating, unproven: o.CommittedMayBeLost}
 	if err := a.run(); err != nil {
-		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+		return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 	}
 	if r := a.report(); o.BeforeRepair != nil && !r.Clean() {
 		if err := o.BeforeRepair(r); err != nil {
-			return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+			return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 		}
 	}
 	if err := a.repair(); err != nil {
-		return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+		return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 	}
 	l := newLog(a, o)
 	if a.note.cutting { // what was to be cut is gone
 		if err := l.Checkpoint(); err != nil && !isNoSpace(err) {
-			return nil, Recovery{}, fmt.Errorf("opening log %s: %w", dir, err)
+			return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 		}
 	}
 	// What batches have told would not be read again once their segments have an index.
@@ -160,7 +160,7 @@ func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) 
 // commit note, without a sync, before anyone can see it.
 func (l *Log) Commit(end seq.Offset) {
 	if end > l.End() {
-		panic(fmt.Sprintf("BUG: commit to %d past the end of the log at %d", end, l.End()))
+		panic(fmt.Sprintf("BUG: commit to %d past the log end, %d", end, l.End()))
 	}
 	l.note.mu.Lock()
 	defer l.note.mu.Unlock()

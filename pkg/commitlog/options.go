@@ -72,7 +72,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Buffers = NewBuffers()
 	}
 	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IndexBytes < 0 {
-		return o, fate.Mark(fmt.Errorf("log options: segment of %d bytes, index every %d bytes", o.SegmentBytes, o.IndexBytes), fate.Refused)
+		return o, fate.Mark(fmt.Errorf("invalid log options: segment size %d bytes, index interval %d bytes", o.SegmentBytes, o.IndexBytes), fate.Refused)
 	}
 	return o, nil
 }

@@ -16,7 +16,7 @@ func (w *Writer) AppendRaw(raw []byte) (Batch, error) {
 		return Batch{}, err
 	}
 	if b.Size() != len(raw) {
-		return Batch{}, fmt.Errorf("%w: %d bytes behind it", ErrInvalidBatch, len(raw)-b.Size())
+		return Batch{}, fmt.Errorf("%w: %d trailing bytes", ErrInvalidBatch, len(raw)-b.Size())
 	}
 	added, err := w.appendRun(run{raw: raw, batches: []Batch{b}})
 	if err != nil {
@@ -56,10 +56,10 @@ func decodeRun(raw []byte) (run, error) {
 		if n := len(r.batches); n > 0 {
 			before := r.batches[n-1]
 			if b.First() != before.End() {
-				return run{}, fmt.Errorf("batch begins at %d, the one before ends at %d: %w", b.First(), before.End(), ErrNotContiguous)
+				return run{}, fmt.Errorf("batch starts at %d, previous batch ends at %d: %w", b.First(), before.End(), ErrNotContiguous)
 			}
 			if b.Epoch() < before.Epoch() {
-				return run{}, fmt.Errorf("batch of epoch %d behind one of %d: %w", b.Epoch(), before.Epoch(), ErrStaleEpoch)
+				return run{}, fmt.Errorf("batch of epoch %d follows epoch %d: %w", b.Epoch(), before.Epoch(), ErrStaleEpoch)
 			}
 		}
 		r.batches = append(r.batches, b)
@@ -120,14 +120,14 @@ func (w *Writer) fitsLocked(head, rest run) error {
 	l := w.log
 	first := head.batches[0]
 	if first.First() != l.End() {
-		return fmt.Errorf("batch begins at %d, log ends at %d: %w", first.First(), l.End(), ErrNotContiguous)
+		return fmt.Errorf("batch starts at %d, log ends at %d: %w", first.First(), l.End(), ErrNotContiguous)
 	}
 	last := head.lastEpoch()
 	if len(rest.batches) > 0 {
 		last = rest.lastEpoch()
 	}
 	if first.Epoch() < l.LastEpoch() || last > w.epoch {
-		return fmt.Errorf("batches of epochs %d to %d, log is at %d, writer at %d: %w", first.Epoch(), last, l.LastEpoch(), w.epoch, ErrStaleEpoch)
+		return fmt.Errorf("batches of epochs %d to %d, log at epoch %d, writer at epoch %d: %w", first.Epoch(), last, l.LastEpoch(), w.epoch, ErrStaleEpoch)
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (r *Reader) enter(off seq.Offset) error {
 			} else if errors.Is(err, fs.ErrNotExist) && stands(r.log, seg, r.truncations) {
 				return Damage{Path: seg.path, From: seg.base, Next: seg.endOffset()}.err()
 			}
-			return fmt.Errorf("reading at offset %d: %w", off, err)
+			return fmt.Errorf("read at offset %d: %w", off, err)
 		}
 		if r.seg != nil {
 			r.seg.release()
@@ -239,7 +239,7 @@ func (r *Reader) seek(off seq.Offset) (at int64, first seq.Offset, err error) {
 	}
 	entries, err := r.seg.entries(r.log.fs, r.log.opts.IndexBytes)
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading at offset %d: %w", off, err)
+		return 0, 0, fmt.Errorf("read at offset %d: %w", off, err)
 	}
 	if e, ok := seekOffset(entries, off); ok {
 		return e.position, e.offset, nil
@@ -262,7 +262,7 @@ func (r *Reader) walk(off seq.Offset, at int64, expect seq.Offset) (Batch, error
 			continue
 		}
 		if err != nil && !errors.Is(err, errNoBatch) && !errors.Is(err, ErrInvalidBatch) {
-			return Batch{}, fmt.Errorf("reading at offset %d: %w", off, err)
+			return Batch{}, fmt.Errorf("read at offset %d: %w", off, err)
 		}
 		d, next, err := diagnose(r.seg, &r.scan, at, expect)
 		if err != nil {
@@ -288,7 +288,7 @@ func diagnose(seg *segment, scan *scanner, at int64, expect seq.Offset) (Damage,
 		return true
 	})
 	if err != nil {
-		return d, 0, fmt.Errorf("reading behind %w: %w", d.err(), err)
+		return d, 0, fmt.Errorf("find intact data after %w: %w", d.err(), err)
 	}
 	if !found {
 		d.Next, next = end, seg.size.Load()

@@ -52,7 +52,7 @@ func (w *Writer) Reset(o Origin) error {
 	// it: it could be taken for a part of the new log.
 	if o.Start < l.End() {
 		if err := noteCut(l, o.Start); err != nil {
-			return refuse("noting the reset", err)
+			return refuse("record log reset", err)
 		}
 	}
 	old, err := w.reset(o)
@@ -73,10 +73,10 @@ func (w *Writer) admitResetLocked(o Origin) error {
 		return err
 	}
 	if committed := w.log.CommittedEnd(); o.Start < committed {
-		return fmt.Errorf("starting anew at %d, committed is %d: %w", o.Start, committed, ErrBelowCommitted)
+		return fmt.Errorf("reset log to %d, committed end is %d: %w", o.Start, committed, ErrBelowCommitted)
 	}
 	if o.Before > w.epoch {
-		return fmt.Errorf("starting anew behind epoch %d, writer is at %d: %w", o.Before, w.epoch, ErrStaleEpoch)
+		return fmt.Errorf("reset log after epoch %d, writer is at epoch %d: %w", o.Before, w.epoch, ErrStaleEpoch)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (w *Writer) reset(o Origin) (old []*segment, err error) {
 	}
 	if !l.madeDir {
 		if err := vfs.MkdirAllSynced(l.fs, l.dir); err != nil {
-			return nil, refuse("making the directory", err)
+			return nil, refuse("create log directory", err)
 		}
 		l.madeDir = true
 	}
@@ -110,7 +110,7 @@ func (w *Writer) reset(o Origin) (old []*segment, err error) {
 	}
 	if err := note.write(l); err != nil {
 		if isNoSpace(err) && cut == len(old) {
-			return nil, refuse("noting the reset", err)
+			return nil, refuse("record log reset", err)
 		}
 		return nil, l.fail(err)
 	}

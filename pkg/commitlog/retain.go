@@ -187,7 +187,7 @@ func (r retaining) retireLocked() (begun bool, err error) {
 		return false, nil
 	}
 	if err := reopenPinnedLocked(r.log); err != nil {
-		return false, refuse("opening the last segment", err)
+		return false, refuse("open last segment", err)
 	}
 	old := r.log.out
 	if old != nil {
@@ -197,7 +197,7 @@ func (r retaining) retireLocked() (begun bool, err error) {
 	}
 	out, err := createOutput(r.log.fs, r.log.dir, r.log.End(), r.log.endPos.Load(), 0)
 	if err != nil {
-		return false, refuse("beginning a segment", err)
+		return false, refuse("create segment", err)
 	}
 	if old != nil {
 		old.abandon() // all of it is durable

@@ -17,7 +17,7 @@ const (
 )
 
 // errNoBatch says that an all-zero header, or nothing, is where a batch could be.
-var errNoBatch = errors.New("no batch here")
+var errNoBatch = errors.New("no batch")
 
 // scanner reads a segment file from front to back, in large pieces.
 type scanner struct {
@@ -86,14 +86,14 @@ func (s *scanner) batch(pos int64) (Batch, error) {
 		return Batch{}, err
 	}
 	if pos+int64(size) > s.size {
-		return Batch{}, fmt.Errorf("%w: %d bytes at %d go beyond the file", ErrInvalidBatch, size, pos)
+		return Batch{}, fmt.Errorf("%w: %d bytes at %d extend past the end of the file", ErrInvalidBatch, size, pos)
 	}
 	raw, err := s.window(pos, int64(size))
 	if err != nil {
 		return Batch{}, err
 	}
 	if len(raw) < size {
-		return Batch{}, fmt.Errorf("%w: file ends", ErrInvalidBatch)
+		return Batch{}, fmt.Errorf("%w: unexpected end of file", ErrInvalidBatch)
 	}
 	return decode(raw)
 }

@@ -30,7 +30,7 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 		return err
 	}
 	if end < l.CommittedEnd() {
-		return fmt.Errorf("truncating to %d, committed is %d: %w", end, l.CommittedEnd(), ErrBelowCommitted)
+		return fmt.Errorf("truncate to %d, committed end is %d: %w", end, l.CommittedEnd(), ErrBelowCommitted)
 	}
 	cut, err := w.planCut(end)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 		i--
 	}
 	if i < 0 || view[i].base > end {
-		return cutPlan{}, fmt.Errorf("truncating to %d: %w", end, ErrNotBoundary)
+		return cutPlan{}, fmt.Errorf("truncate to %d: %w", end, ErrNotBoundary)
 	}
 	seg := view[i]
 	plan := cutPlan{index: i, size: segmentHeadBytes, maxTime: noTime}
@@ -95,10 +95,10 @@ func (w *Writer) planCut(end seq.Offset) (cutPlan, error) {
 			continue
 		}
 		if err != nil {
-			return cutPlan{}, fmt.Errorf("truncating to %d: %w", end, err)
+			return cutPlan{}, fmt.Errorf("truncate to %d: %w", end, err)
 		}
 		if b.End() > end {
-			return cutPlan{}, fmt.Errorf("truncating to %d, batch is [%d,%d): %w", end, b.First(), b.End(), ErrNotBoundary)
+			return cutPlan{}, fmt.Errorf("truncate to %d, inside batch [%d,%d): %w", end, b.First(), b.End(), ErrNotBoundary)
 		}
 		at := b.Position() - seg.basePos + segmentHeadBytes
 		if n := len(plan.entries); n == 0 || at-plan.entries[n-1].position >= l.opts.IndexBytes {

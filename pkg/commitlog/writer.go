@@ -30,7 +30,7 @@ func (l *Log) Writer(e seq.Epoch) (*Writer, error) {
 		return nil, ErrClosed
 	}
 	if e < l.epoch {
-		return nil, fmt.Errorf("epoch %d, log is at %d: %w", e, l.epoch, ErrFenced)
+		return nil, fmt.Errorf("new writer of epoch %d, log at epoch %d: %w", e, l.epoch, ErrFenced)
 	}
 	l.epoch = e
 	l.writer = &Writer{log: l, epoch: e}
@@ -86,7 +86,7 @@ func (w *Writer) roomLocked(n int64) error {
 			return err
 		}
 		if err := w.outputLocked(n); err != nil {
-			return refuse("beginning a segment", err)
+			return refuse("create segment", err)
 		}
 		o := l.out
 		end := o.seg.size.Load() + n
@@ -98,7 +98,7 @@ func (w *Writer) roomLocked(n int64) error {
 		}
 		if err := o.reserve(end, segmentBytes(l)); err != nil {
 			if isNoSpace(err) {
-				return refuse("reserving space", err)
+				return refuse("reserve disk space", err)
 			}
 			return l.fail(err)
 		}

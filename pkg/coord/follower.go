@@ -96,10 +96,10 @@ func (f *follower) setSlow(now time.Time, window time.Duration, tell func(meta.N
 // trouble says for people why the follower gets nothing.
 func (f *follower) trouble() string {
 	if !f.connected {
-		return "no connection to its node"
+		return "not connected to the follower's node"
 	}
 	_, _, why := f.rep.State()
-	return cmp.Or(why, "its node does not answer")
+	return cmp.Or(why, "the follower's node does not respond")
 }
 
 // advance takes over what a follower has said of itself. What belongs to an

@@ -225,7 +225,7 @@ func (m *membership) next(now time.Time, shares uint64, joinable bool) (ISRChang
 		}
 		// Nobody knows what became of the last one. A change to what is has the
 		// metadata pass its version.
-		next = isr.Change{ISR: m.view.ISR, Why: "to settle an earlier change"}
+		next = isr.Change{ISR: m.view.ISR, Why: "to complete an earlier in-sync replica change"}
 	}
 	c := ISRChange{Epoch: m.view.Epoch, Version: m.view.Version, ISR: next.ISR, Joiner: next.Joiner, Why: next.Why}
 	for _, f := range followers {

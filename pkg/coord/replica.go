@@ -149,7 +149,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 		return nil
 	}
 	if err := r.admit(v.Epoch); err != nil {
-		return fmt.Errorf("lead: %w", err)
+		return fmt.Errorf("start leading: %w", err)
 	}
 	if err := r.StopLeading(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 
 // ErrCounted refuses to forget what is known of a replica that is in sync, or is
 // proposed to be.
-var ErrCounted = fate.Refuse("the replica is in sync, or is proposed to be")
+var ErrCounted = fate.Refuse("replica is in sync, or proposed to be")
 
 // Forget has the term of an epoch drop what it believes of another replica, whose
 // log is about to be emptied by its own node, and compare logs with it again. Without
@@ -204,7 +204,7 @@ func (r *Replica) Forget(e seq.Epoch, node meta.NodeID) error {
 // older one than was led or adopted is refused with commitlog.ErrFenced.
 func (r *Replica) Follow(v View, p replication.Positions) error {
 	if err := r.admit(v.Epoch); err != nil {
-		return fmt.Errorf("follow: %w", err)
+		return fmt.Errorf("start following: %w", err)
 	}
 	stopped := r.StopLeading()
 	if v.Epoch > r.follower.Epoch() {
@@ -219,7 +219,7 @@ func (r *Replica) Follow(v View, p replication.Positions) error {
 // nobody: the partition has no leader.
 func (r *Replica) Rest(v View) error {
 	if err := r.admit(v.Epoch); err != nil {
-		return fmt.Errorf("rest: %w", err)
+		return fmt.Errorf("stop serving: %w", err)
 	}
 	return errors.Join(r.StopLeading(), r.follower.Rest(v.Epoch))
 }
@@ -231,7 +231,7 @@ func (r *Replica) admit(e seq.Epoch) error {
 		known = max(known, t.Epoch())
 	}
 	if e < known {
-		return fmt.Errorf("epoch %d, %d is known: %w", e, known, commitlog.ErrFenced)
+		return fmt.Errorf("stale epoch %d, current is %d: %w", e, known, commitlog.ErrFenced)
 	}
 	return nil
 }

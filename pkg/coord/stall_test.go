@@ -44,14 +44,14 @@ func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
 		harm, end func(c *cluster)
 		why       string
 	}{
-		{"positions cannot be stored", func(c *cluster) { c.nodes["c"].kept.setBroken(true) }, func(c *cluster) { c.nodes["c"].kept.setBroken(false) }, "could not store"},
+		{"positions cannot be stored", func(c *cluster) { c.nodes["c"].kept.setBroken(true) }, func(c *cluster) { c.nodes["c"].kept.setBroken(false) }, "failed to store"},
 		{
 			"the epoch is not adopted", func(c *cluster) {},
-			func(c *cluster) { c.tell("c", c.current()) }, "does not follow in this epoch",
+			func(c *cluster) { c.tell("c", c.current()) }, "not ready in this epoch",
 		},
 		{
 			"requests arrive nowhere",
-			func(c *cluster) { c.net.SetCut("a", "c", true) }, func(c *cluster) { c.net.SetCut("a", "c", false) }, "no connection",
+			func(c *cluster) { c.net.SetCut("a", "c", true) }, func(c *cluster) { c.net.SetCut("a", "c", false) }, "not connected",
 		},
 		{
 			"there is no connection",
@@ -59,7 +59,7 @@ func TestAFollowerThatMakesNoProgressIsTold(t *testing.T) {
 			func(c *cluster) {
 				r := c.nodes["c"].replica
 				c.net.Serve("c", func(_ meta.NodeID, kind uint8, p []byte, reply func([]byte)) { r.Handle(kind, p, reply) })
-			}, "no connection",
+			}, "not connected",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

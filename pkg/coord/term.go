@@ -32,15 +32,15 @@ var (
 	// ErrNotLeading refuses an append: this term is over.
 	ErrNotLeading = fate.Refuse("this node no longer leads the partition")
 	// ErrMoving refuses an append: another node is about to lead.
-	ErrMoving = fate.Refuse("the partition is moving to another node")
+	ErrMoving = fate.Refuse("leadership is being transferred to another node")
 	// ErrUnknownOutcome settles an entry that was appended but not seen to be
 	// committed in time, or before the term ended: it may be delivered later.
 	ErrUnknownOutcome = errors.New("written, but not confirmed by all in-sync replicas")
 	// ErrTooBig refuses an append: the entry does not fit into one batch.
-	ErrTooBig = fate.Refuse("the messages of one publish are too big together")
+	ErrTooBig = fate.Refuse("publish too large for one batch")
 	// ErrBusy refuses an append: the partitions of this node hold as many uncommitted
 	// bytes as the node may.
-	ErrBusy = fate.Refuse("too many uncommitted bytes on this node")
+	ErrBusy = fate.Refuse("uncommitted-bytes limit of the node reached")
 	// ErrNotWritable refuses an append: too few replicas are in sync, or they do
 	// not answer.
 	ErrNotWritable = fate.Refuse("not enough in-sync replicas")
@@ -172,7 +172,7 @@ func Lead(o TermOptions) (*Term, error) {
 	}
 	if o.Log.DurableEnd() < o.Log.End() {
 		if _, err := w.Sync(); err != nil {
-			return nil, fmt.Errorf("lead at epoch %d: sync what was inherited: %w", epoch, err)
+			return nil, fmt.Errorf("lead at epoch %d: sync inherited entries: %w", epoch, err)
 		}
 	}
 	t := &Term{o: o, w: w, start: o.Log.End()}
@@ -199,7 +199,7 @@ func (t *Term) Epoch() seq.Epoch { return t.w.Epoch() }
 func (t *Term) Append(e commitlog.Entry) error {
 	size := e.Size()
 	if size > t.o.Sizes.Entry {
-		return fmt.Errorf("%w: its records take %d bytes, the limit is %d", ErrTooBig, size, t.o.Sizes.Entry)
+		return fmt.Errorf("%w: records take %d bytes, limit is %d", ErrTooBig, size, t.o.Sizes.Entry)
 	}
 	t.mu.Lock()
 	for waited := false; ; waited = true {
@@ -416,7 +416,7 @@ func (t *Term) fail(err error) {
 	first := t.failure == nil
 	if first {
 		t.failure = err
-		t.endLocked(fate.Mark(fmt.Errorf("the partition's log failed: %w", err), fate.Refused))
+		t.endLocked(fate.Mark(fmt.Errorf("partition log failed: %w", err), fate.Refused))
 	}
 	t.mu.Unlock()
 	if first && t.o.Failed != nil {

@@ -39,7 +39,7 @@ func EncodeOperate(op string, args any) ([][]byte, error) {
 	m := Operate{Op: op}
 	var err error
 	if m.Args, err = json.Marshal(args); err != nil {
-		return nil, fmt.Errorf("arguments of %q: %w", op, err)
+		return nil, fmt.Errorf("encode arguments of operation %q: %w", op, err)
 	}
 	p, err := json.Marshal(m)
 	if err != nil {

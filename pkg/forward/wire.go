@@ -10,7 +10,7 @@ import (
 
 // ErrMalformed is returned for bytes that are not what they should be. Nothing
 // was done with them.
-var ErrMalformed = fate.Mark(errors.New("malformed call between nodes"), fate.Refused)
+var ErrMalformed = fate.Mark(errors.New("malformed cluster call"), fate.Refused)
 
 func appendString(p []byte, s string) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
@@ -101,7 +101,7 @@ func (r *reader) end(what string) error {
 	case r.bad:
 		return fmt.Errorf("%w: %s", ErrMalformed, what)
 	case len(r.rest) > 0:
-		return fmt.Errorf("%w: %d bytes behind %s", ErrMalformed, len(r.rest), what)
+		return fmt.Errorf("%w: %d trailing bytes after %s", ErrMalformed, len(r.rest), what)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // ErrCreations refuses to create one more topic or channel.
-var ErrCreations = fate.Refuse("busy: too many topics and channels were created of late from this address, or in all: use those that exist, " +
-	"wait, or raise creation-burst and creation-rate")
+var ErrCreations = fate.Refuse("busy: topic and channel creation limit reached for this address or node: use existing ones, " +
+	"retry later, or raise creation-burst and creation-rate")
 
 const (
 	allCreations   = 2 // all addresses together may create so many times what one may
@@ -159,7 +159,7 @@ func (c *Creations) tellLocked(from netip.Prefix, mayOne bool, now time.Time) {
 	if !c.told.IsZero() && now.Sub(c.told) < creationsTell {
 		return
 	}
-	c.log.Warn("topics and channels are not created: too many were of late; those that exist go on; raise creation-burst and creation-rate if that is in order",
+	c.log.Warn("creation limit reached, new topics and channels refused; existing ones are not affected; raise creation-burst and creation-rate if the load is legitimate",
 		"from", from, "in_all", mayOne, "refused", c.since)
 	c.told, c.since = now, 0
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoMemory refuses what the memory budget has no room for.
-var ErrNoMemory = fate.Refuse("busy: the node's memory budget is used up, try again")
+var ErrNoMemory = fate.Refuse("busy: the node's client memory budget is exhausted, retry later")
 
 // MemoryWait is how long a Take waits for others to give back before it is refused.
 const MemoryWait = time.Second

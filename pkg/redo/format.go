@@ -21,7 +21,7 @@ const (
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-var errFormat = errors.New("journal record is not what was written")
+var errFormat = errors.New("corrupt journal record")
 
 // head is what a file of the journal begins with. Generation 0: it was never used.
 type head struct {

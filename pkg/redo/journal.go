@@ -19,7 +19,7 @@ const (
 )
 
 // ErrClosed says that the journal is closed.
-var ErrClosed = errors.New("the journal is closed")
+var ErrClosed = errors.New("redo journal closed")
 
 // journal is the two files and what stands in them.
 type journal struct {
@@ -446,7 +446,7 @@ func (j *journal) fail(err error) error {
 
 func (j *journal) failLocked(err error) error {
 	if j.failed == nil {
-		j.failed = fmt.Errorf("the redo journal failed; what it holds is written again at the next start: %w", err)
+		j.failed = fmt.Errorf("redo journal failed; restart the node to replay it: %w", err)
 		if j.o.Failed != nil {
 			go j.o.Failed(j.failed)
 		}

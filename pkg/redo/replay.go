@@ -26,7 +26,7 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 	s := &FS{FS: inner, o: o, files: map[string]*file{}}
 	recovery := recovery{o: o, fs: inner}
 	if err := recovery.replay(); err != nil {
-		return nil, recovery.report, fmt.Errorf("replay the redo journal in %s: %w", o.Dir, err)
+		return nil, recovery.report, fmt.Errorf("replay redo journal in %s: %w", o.Dir, err)
 	}
 	s.journal = &journal{
 		o: o, fs: inner, drop: func(f *file) { s.drop(f, 0) },

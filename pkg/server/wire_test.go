@@ -50,7 +50,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 		},
 		{
 			coord.ErrMoving,
-			"E_PUB_FAILED PUB failed, refused: the partition is moving to another node", "E_FAILED_ON_NOT_LEADER ",
+			"E_PUB_FAILED PUB failed, refused: leadership is being transferred to another node", "E_FAILED_ON_NOT_LEADER ",
 		},
 		{
 			topic.ErrNotLeased,

@@ -32,7 +32,7 @@ const (
 )
 
 // errBadAdvance is wrapped by the errors of decodeAdvance.
-var errBadAdvance = errors.New("not a change of a position")
+var errBadAdvance = errors.New("invalid position change")
 
 // append appends the encoded change. The name is at most maxNameBytes long.
 func (a advance) append(dst []byte) []byte {
@@ -48,10 +48,10 @@ func (a advance) append(dst []byte) []byte {
 // decodeAdvance reads exactly one change and keeps no reference to its bytes.
 func decodeAdvance(data []byte) (advance, error) {
 	if len(data) == 0 {
-		return advance{}, fmt.Errorf("%w: no bytes", errBadAdvance)
+		return advance{}, fmt.Errorf("%w: empty", errBadAdvance)
 	}
 	if data[0] != advanceVersion {
-		return advance{}, fmt.Errorf("%w: version %d", errBadAdvance, data[0])
+		return advance{}, fmt.Errorf("%w: unknown version %d", errBadAdvance, data[0])
 	}
 	d := positionsReader{rest: data[1:]}
 	name := d.bytes()
@@ -60,11 +60,11 @@ func decodeAdvance(data []byte) (advance, error) {
 	case d.err != nil:
 		return advance{}, fmt.Errorf("%w: %w", errBadAdvance, d.err)
 	case len(d.rest) != 0:
-		return advance{}, fmt.Errorf("%w: bytes after the end", errBadAdvance)
+		return advance{}, fmt.Errorf("%w: trailing bytes", errBadAdvance)
 	case len(name) > maxNameBytes:
-		return advance{}, fmt.Errorf("%w: a name of %d bytes", errBadAdvance, len(name))
+		return advance{}, fmt.Errorf("%w: name of %d bytes", errBadAdvance, len(name))
 	case a.offset < a.floor || a.offset > seq.MaxOffset:
-		return advance{}, fmt.Errorf("%w: offset %d, floor %d", errBadAdvance, a.offset, a.floor)
+		return advance{}, fmt.Errorf("%w: offset %d below floor %d", errBadAdvance, a.offset, a.floor)
 	}
 	return a, nil
 }

@@ -133,7 +133,7 @@ const moveTimeout = 5 * time.Second
 
 // ErrNotSettled is returned by Seek and Empty when the other replicas do not
 // take what they are told of a message that the channel has finished.
-var ErrNotSettled = fate.Refuse("other replicas have yet to take what the channel finished")
+var ErrNotSettled = fate.Refuse("waiting for in-sync replicas to store finished messages")
 
 // move applies an operator's change that may lead back. It waits for what other
 // replicas are being told, or that would lead them forward again behind it.

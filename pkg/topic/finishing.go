@@ -17,7 +17,7 @@ const FinTimeout = 5 * time.Second
 // ErrFinNotStored is why a FIN of an ordered channel failed that was taken: not enough
 // in-sync replicas stored it within FinTimeout. The message is delivered again, here or,
 // if one of them has stored it and leads next, not at all.
-var ErrFinNotStored = fate.Mark(errors.New("not enough in-sync replicas stored it in time: the message is delivered again"), fate.Uncertain)
+var ErrFinNotStored = fate.Mark(errors.New("not confirmed by enough in-sync replicas in time: the message will be redelivered"), fate.Uncertain)
 
 // finishing is a FIN of an ordered channel that others have to store before it
 // counts.

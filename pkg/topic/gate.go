@@ -14,7 +14,7 @@ import (
 // or it is known that one was elected. The message is not in flight any more, and is
 // delivered again: here, if this node turns out to lead, or by the next leader. After a
 // Touch alone it stays in flight.
-var ErrNotLeased = fate.Refuse("this node does not lead the partition any more, or cannot be sure of it")
+var ErrNotLeased = fate.Refuse("leadership lease expired")
 
 // gate stands between a partition's channels and their consumers: it says
 // whether messages may be handed out and answers taken.
@@ -70,7 +70,7 @@ func (g *gate) Quiesce(ctx context.Context) error {
 		select {
 		case <-g.stirred:
 		case <-ctx.Done():
-			return fmt.Errorf("%d messages are in flight: %w", n, context.Cause(ctx))
+			return fmt.Errorf("%d messages still in flight: %w", n, context.Cause(ctx))
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (j *journal) note(change []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.open(); err != nil {
-		return fmt.Errorf("note a change of positions: %w", err)
+		return fmt.Errorf("append position change: %w", err)
 	}
 	j.buf = j.appendLocked(j.stampLocked(), change)
 	return j.writeLocked()
@@ -87,7 +87,7 @@ func (j *journal) update(change []byte) error {
 	defer j.mu.Unlock()
 	if err != nil {
 		j.ragged = true
-		return fmt.Errorf("store an update of positions: %w", err)
+		return fmt.Errorf("append position update: %w", err)
 	}
 	j.synced, j.named = max(j.synced, end), true
 	return nil
@@ -111,7 +111,7 @@ func (j *journal) writeUpdate(change []byte) (vfs.File, int64, error) {
 }
 
 // errRagged is wrapped by the error of an update that must be a snapshot instead.
-var errRagged = errors.New("changes before it are not known to be stored")
+var errRagged = errors.New("earlier position changes may not be stored")
 
 // takesUpdates says whether an update may be stored.
 func (j *journal) takesUpdates() bool {
@@ -149,7 +149,7 @@ func (j *journal) stamp() error {
 		return nil
 	}
 	if err := j.open(); err != nil {
-		return fmt.Errorf("note which positions were taken: %w", err)
+		return fmt.Errorf("record snapshot in use: %w", err)
 	}
 	return j.writeLocked()
 }
@@ -165,7 +165,7 @@ func (j *journal) stampLocked() []byte {
 
 func (j *journal) writeLocked() error {
 	if _, err := j.file.WriteAt(j.buf, j.end); err != nil {
-		return fmt.Errorf("note a change of positions: %w", err)
+		return fmt.Errorf("append position change: %w", err)
 	}
 	j.end += int64(len(j.buf))
 	j.stamped = j.taken
@@ -253,7 +253,7 @@ func (j *journal) replayBases(number, last uint64, m *mirror) (found replayed, e
 			continue
 		}
 		if err != nil {
-			return found, fmt.Errorf("read the changes of positions: %w", err)
+			return found, fmt.Errorf("read position changes: %w", err)
 		}
 		updates, damage := j.replayFile(data, base, m)
 		if damage != nil {
@@ -277,7 +277,7 @@ func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool,
 			bad = at
 		}
 		if bad >= 0 && next.synced > uint64(bad) { //nolint:gosec // an index
-			damage, bad = fmt.Errorf("%w: changes at byte %d", errPositionsDamaged, bad), -1
+			damage, bad = fmt.Errorf("%w: position changes at byte %d", errPositionsDamaged, bad), -1
 		}
 		if base != j.base {
 			j.base, j.stamped, j.ragged = base, 0, false

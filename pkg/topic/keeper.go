@@ -12,7 +12,7 @@ import (
 
 // errPartitionClosed is returned for what would have to be stored after a
 // partition was closed: its directory belongs to another by then.
-var errPartitionClosed = fate.Refuse("the partition is not served here any more")
+var errPartitionClosed = fate.Refuse("partition no longer served by this node")
 
 // keeper stores a partition's positions, and shares them with the other
 // replicas while there are any: a snapshot, and then updates of it where snapshots
@@ -69,11 +69,11 @@ func (k *keeper) Flush(ctx context.Context) error {
 	select {
 	case <-s.done:
 		if s.err != nil {
-			return fmt.Errorf("share positions: %w", s.err)
+			return fmt.Errorf("send positions to followers: %w", s.err)
 		}
 		return nil
 	case <-ctx.Done():
-		return fate.Mark(fmt.Errorf("share positions: %w", context.Cause(ctx)), fate.Uncertain)
+		return fate.Mark(fmt.Errorf("send positions to followers: %w", context.Cause(ctx)), fate.Uncertain)
 	}
 }
 

@@ -203,7 +203,7 @@ func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot
 	}
 	snap = snap.below(end)
 	if err := errors.Join(positions.Begin(), positions.Save(snap)); err != nil {
-		return snap, fmt.Errorf("forget positions beyond the log's end: %w", err)
+		return snap, fmt.Errorf("drop positions beyond the log end: %w", err)
 	}
 	return snap, nil
 }
@@ -281,7 +281,7 @@ func (p *Partition) storeStart(c *Channel) error {
 	}
 	p.dirty.mark()
 	if _, err := p.store(); err != nil {
-		return fmt.Errorf("channel %q: its start could not be stored: %w", c.name, err)
+		return fmt.Errorf("channel %q: store its start: %w", c.name, err)
 	}
 	c.stored.Store(true)
 	return nil

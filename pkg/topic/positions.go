@@ -109,7 +109,7 @@ const MaxPositionsBytes = 1 << 30
 
 // ErrNewerPositions is wrapped by the error of OpenPositions when a newer
 // program wrote the positions. It is marked fate.Refused: they are intact.
-var ErrNewerPositions = fate.Refuse("the channel positions were written by a newer version")
+var ErrNewerPositions = fate.Refuse("channel positions were written by a newer version of brokerd")
 
 // OpenPositions opens the positions in a directory and returns the newest
 // snapshot that is intact, or a zero one if none was ever saved, with the changes
@@ -133,7 +133,7 @@ func openPositions(fsys vfs.FS, dir string) (*Positions, Snapshot, error) {
 	for slot := range p.made {
 		number, snap, size, err := p.read(slot)
 		if err == nil && number%2 != uint64(slot) {
-			err = fmt.Errorf("%w: number %d in the wrong slot", errPositionsDamaged, number)
+			err = fmt.Errorf("%w: snapshot number %d in the wrong slot", errPositionsDamaged, number)
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -263,7 +263,7 @@ func (p *Positions) Fold() ([]byte, error) {
 	}
 	number, snap, _, err := p.read(int(p.number % 2))
 	if err == nil && number != p.number {
-		err = damaged("another number than was saved")
+		err = damaged("snapshot number changed on disk")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", p.path(int(p.number%2)), err)

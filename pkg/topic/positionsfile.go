@@ -65,7 +65,7 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 		return nil, err
 	}
 	if len(dst) > MaxPositionsBytes {
-		return nil, fate.Mark(fmt.Errorf("channel positions of %d bytes", len(dst)), fate.Refused)
+		return nil, fate.Mark(fmt.Errorf("channel positions too large: %d bytes", len(dst)), fate.Refused)
 	}
 	le.PutUint32(dst[12:], uint32(len(dst)-positionsHeader)) //nolint:gosec // bounded above
 	le.PutUint32(dst[4:], positionsSum(dst))
@@ -87,7 +87,7 @@ func appendChannels(dst []byte, channels []ChannelPosition) ([]byte, error) {
 	var position []byte
 	for _, c := range channels {
 		if len(c.Name) > maxNameBytes {
-			return nil, fate.Mark(fmt.Errorf("channel name of %d bytes", len(c.Name)), fate.Refused)
+			return nil, fate.Mark(fmt.Errorf("channel name too long: %d bytes", len(c.Name)), fate.Refused)
 		}
 		var err error
 		if position, err = c.Position.AppendBinary(position[:0]); err != nil {
@@ -132,31 +132,31 @@ func positionsSum(image []byte) uint32 {
 func decodePositions(file []byte) (uint64, Snapshot, error) {
 	le := binary.LittleEndian
 	if len(file) < positionsHeader || string(file[:4]) != positionsMagic {
-		return 0, Snapshot{}, damaged("no header")
+		return 0, Snapshot{}, damaged("header missing")
 	}
 	length := uint64(le.Uint32(file[12:]))
 	if length > uint64(len(file)-positionsHeader) {
-		return 0, Snapshot{}, damaged("shorter than it says")
+		return 0, Snapshot{}, damaged("truncated")
 	}
 	image := file[:positionsHeader+length]
 	if positionsSum(image) != le.Uint32(file[4:]) {
-		return 0, Snapshot{}, damaged("wrong checksum")
+		return 0, Snapshot{}, damaged("checksum mismatch")
 	}
 	if version := le.Uint16(file[8:]); version != positionsVersion {
-		return 0, Snapshot{}, fmt.Errorf("%w: format %d", ErrNewerPositions, version)
+		return 0, Snapshot{}, fmt.Errorf("%w: unknown format %d", ErrNewerPositions, version)
 	}
 	flags, number := le.Uint16(file[10:]), le.Uint64(file[16:])
 	if flags&^(flagPaused|flagLost) != 0 {
-		return 0, Snapshot{}, fmt.Errorf("%w: flags %#x", ErrNewerPositions, flags)
+		return 0, Snapshot{}, fmt.Errorf("%w: unknown flags %#x", ErrNewerPositions, flags)
 	}
 	if number == 0 {
-		return 0, Snapshot{}, damaged("number 0")
+		return 0, Snapshot{}, damaged("snapshot number is 0")
 	}
 	d := positionsReader{rest: image[positionsHeader:]}
 	snap := d.snapshot(flags&flagPaused != 0)
 	snap.Lost = flags&flagLost != 0
 	if d.err == nil && len(d.rest) != 0 {
-		d.err = damaged("bytes after the end")
+		d.err = damaged("trailing bytes")
 	}
 	if d.err != nil {
 		return 0, Snapshot{}, d.err
@@ -175,7 +175,7 @@ type positionsReader struct {
 func (d *positionsReader) number() uint64 {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 && d.err == nil {
-		d.err = damaged("a number is cut short or too long")
+		d.err = damaged("truncated or oversized number")
 	}
 	if d.err != nil {
 		return 0
@@ -188,7 +188,7 @@ func (d *positionsReader) number() uint64 {
 func (d *positionsReader) bytes() []byte {
 	n := d.number()
 	if d.err == nil && n > uint64(len(d.rest)) {
-		d.err = damaged("a field is longer than its bytes")
+		d.err = damaged("field length exceeds its bytes")
 	}
 	if d.err != nil {
 		return nil
@@ -212,7 +212,7 @@ func (d *positionsReader) snapshot(paused bool) Snapshot {
 func (d *positionsReader) count(size int) uint64 {
 	n := d.number()
 	if d.err == nil && n > uint64(len(d.rest)/size) {
-		d.err = damaged("more entries than bytes")
+		d.err = damaged("entry count exceeds the bytes left")
 	}
 	if d.err != nil {
 		return 0

@@ -32,7 +32,7 @@ const attrDeferred uint16 = 1
 
 // errBadRecord is returned for bytes that are no record. A checksum has
 // already been verified, so it means a program's mistake or a newer format.
-var errBadRecord = errors.New("not a message record")
+var errBadRecord = errors.New("invalid message record")
 
 // recordSize returns the length of m's record.
 func (m *Message) recordSize() int {
@@ -91,7 +91,7 @@ func decodeRecord(p []byte) (Message, error) {
 	var m Message
 	if flags&flagDelay != 0 {
 		if len(rest) < 8 {
-			return Message{}, fmt.Errorf("%w: delay cut short", errBadRecord)
+			return Message{}, fmt.Errorf("%w: truncated delay", errBadRecord)
 		}
 		if m.Delay = time.Duration(binary.LittleEndian.Uint64(rest)); m.Delay <= 0 {
 			return Message{}, fmt.Errorf("%w: delay out of range", errBadRecord)
@@ -100,13 +100,13 @@ func decodeRecord(p []byte) (Message, error) {
 	}
 	if flags&flagTraceID != 0 {
 		if len(rest) < 8 {
-			return Message{}, fmt.Errorf("%w: trace id cut short", errBadRecord)
+			return Message{}, fmt.Errorf("%w: truncated trace id", errBadRecord)
 		}
 		m.TraceID, rest = binary.LittleEndian.Uint64(rest), rest[8:]
 	}
 	if flags&flagHeader != 0 {
 		if len(rest) < 2 || len(rest)-2 < int(binary.LittleEndian.Uint16(rest)) {
-			return Message{}, fmt.Errorf("%w: header cut short", errBadRecord)
+			return Message{}, fmt.Errorf("%w: truncated header", errBadRecord)
 		}
 		n := 2 + int(binary.LittleEndian.Uint16(rest))
 		m.Header, rest = rest[2:n], rest[n:]

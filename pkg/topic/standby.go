@@ -98,10 +98,10 @@ func (s *Standby) Cut(end seq.Offset) error {
 func (s *Standby) Replace(snapshot []byte) error {
 	number, snap, err := decodePositions(snapshot)
 	if err == nil && imageSize(snapshot) != len(snapshot) {
-		err = damaged("bytes after the end")
+		err = damaged("trailing bytes")
 	}
 	if err != nil {
-		return fate.Mark(fmt.Errorf("positions from the leader: %w", err), fate.Refused)
+		return fate.Mark(fmt.Errorf("apply positions from leader: %w", err), fate.Refused)
 	}
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -141,7 +141,7 @@ func (s *Standby) Replace(snapshot []byte) error {
 func (s *Standby) Update(data []byte) error {
 	u, err := decodeUpdate(data)
 	if err != nil {
-		return fate.Mark(fmt.Errorf("positions from the leader: %w", err), fate.Refused)
+		return fate.Mark(fmt.Errorf("apply positions from leader: %w", err), fate.Refused)
 	}
 	s.saving.Lock()
 	defer s.saving.Unlock()

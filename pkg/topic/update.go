@@ -56,7 +56,7 @@ const (
 )
 
 // errBadUpdate is wrapped by the errors of decodeUpdate.
-var errBadUpdate = errors.New("not an update of positions")
+var errBadUpdate = errors.New("invalid position update")
 
 // encode returns the encoded update. Channels that are whole are those of the
 // header. The error is marked fate.Refused.
@@ -86,7 +86,7 @@ func (u *update) encode() ([]byte, error) {
 		dst = appendField(appendChannelHead(dst, c.name, c.version, c.moves), change)
 	}
 	if len(dst) > maxUpdateBytes {
-		return nil, fate.Mark(fmt.Errorf("an update of %d bytes", len(dst)), fate.Refused)
+		return nil, fate.Mark(fmt.Errorf("position update too large: %d bytes", len(dst)), fate.Refused)
 	}
 	return dst, nil
 }
@@ -100,7 +100,7 @@ func decodeUpdate(data []byte) (update, error) {
 	u := update{stamp: stamp(d.number())}
 	flags := d.number()
 	if flags&^(flagPaused|flagLost) != 0 {
-		return update{}, fmt.Errorf("%w: flags %#x", errBadUpdate, flags)
+		return update{}, fmt.Errorf("%w: unknown flags %#x", errBadUpdate, flags)
 	}
 	u.header = Snapshot{BacklogFrom: seq.Offset(d.number()), Lost: flags&flagLost != 0}
 	if flags&flagPaused != 0 {
@@ -120,7 +120,7 @@ func decodeUpdate(data []byte) (update, error) {
 	case d.err != nil:
 		return update{}, fmt.Errorf("%w: %w", errBadUpdate, d.err)
 	case len(d.rest) != 0:
-		return update{}, fmt.Errorf("%w: bytes after the end", errBadUpdate)
+		return update{}, fmt.Errorf("%w: trailing bytes", errBadUpdate)
 	}
 	return u, nil
 }

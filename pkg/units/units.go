@@ -48,10 +48,10 @@ var sizeUnits = []struct {
 }
 
 var (
-	errSize          = errors.New("is not a size such as 1048576, 512KiB, 1.5G, 50GiB or 500MB")
-	errSizeRange     = errors.New("is 8EiB or more: no size is that large")
-	errDuration      = errors.New("is not a duration such as 250ms, 30s, 1h30m, 72h, 7d or 2w")
-	errDurationRange = errors.New("is over 106751 days: no duration is that long")
+	errSize          = errors.New("is not a valid size; examples: 1048576, 512KiB, 1.5G, 50GiB, 500MB")
+	errSizeRange     = errors.New("is too large: sizes must be below 8EiB")
+	errDuration      = errors.New("is not a valid duration; examples: 250ms, 30s, 1h30m, 72h, 7d, 2w")
+	errDurationRange = errors.New("is too long: durations must not exceed 106751 days")
 )
 
 // String returns the size in the largest unit that divides it.

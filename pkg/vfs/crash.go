@@ -32,7 +32,7 @@ func (c Crash) torn() bool { return c.Rand != nil && c.Rand.IntN(100) < c.TornPe
 // it. m is not changed, and must be crashable.
 func (m *Mem) CrashClone(c Crash) *Mem {
 	if !m.track {
-		panic("BUG: CrashClone of a file system that does not track what is synced")
+		panic("BUG: CrashClone of a file system that does not track syncs")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

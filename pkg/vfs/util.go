@@ -101,7 +101,7 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 }
 
 // ErrTooLong says that a file has more bytes than are read of it.
-var ErrTooLong = errors.New("file is longer than it may be")
+var ErrTooLong = errors.New("file too large")
 
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

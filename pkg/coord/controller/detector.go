@@ -224,16 +224,16 @@ func (d *Detector) judge(n *meta.Node, p *patient, now time.Time) (Verdict, bool
 	silent := now.Sub(p.heard) >= d.opts.SessionTimeout
 	switch {
 	case p.alive && p.confirmed:
-		return d.died(n, p, now, "connection refused, twice"), true
+		return d.died(n, p, now, "connection refused twice"), true
 	case p.alive && silent:
-		return d.died(n, p, now, "silent for the session timeout"), true
+		return d.died(n, p, now, "session timed out"), true
 	case !p.alive && !silent && !p.steady.IsZero() && now.Sub(p.steady) >= d.hold(p, now):
 		p.alive, p.aliveSince = true, now
-		return Verdict{n.ID, p.incarnation, true, "heard of again"}, true
+		return Verdict{n.ID, p.incarnation, true, "heartbeats resumed"}, true
 	case !p.alive && n.State != meta.NodeDown:
-		return Verdict{n.ID, p.incarnation, false, "still not heard of"}, true
+		return Verdict{n.ID, p.incarnation, false, "still no heartbeats"}, true
 	case p.alive && n.State == meta.NodeDown:
-		return Verdict{n.ID, p.incarnation, true, "still heard of"}, !p.steady.IsZero()
+		return Verdict{n.ID, p.incarnation, true, "heartbeats continue"}, !p.steady.IsZero()
 	}
 	return Verdict{}, false
 }

@@ -20,9 +20,9 @@ type DrainError struct {
 // Error names the first partition.
 func (e *DrainError) Error() string {
 	t := e.Troubles[0]
-	what := "no other in-sync replica could lead"
+	what := "no other in-sync replica is available to lead"
 	if t.Kind == TroubleMinISR {
-		what = "without it there are fewer in-sync replicas than min_isr"
+		what = "the in-sync replicas would fall below min_isr"
 	}
 	text := fmt.Sprintf("%v: %s: %s/%d: %s", ErrDrain, e.Node, t.Topic, t.Partition, what)
 	if more := len(e.Troubles) - 1; more > 0 {
@@ -102,7 +102,7 @@ func Transfer(s *meta.State, nodes Conditions, id PartitionID, to meta.NodeID, u
 	}
 	switch {
 	case to == "":
-		return meta.Election{}, fmt.Errorf("%s/%d: no candidate: %w", id.Topic, id.Partition, meta.ErrNotInISR)
+		return meta.Election{}, fmt.Errorf("%s/%d: no eligible leader: %w", id.Topic, id.Partition, meta.ErrNotInISR)
 	case s.Node(to) == nil:
 		return meta.Election{}, fmt.Errorf("node %s: %w", to, meta.ErrNodeNotFound)
 	case !slices.Contains(p.ISR, to) && (!unclean || !slices.Contains(p.Replicas, to)):

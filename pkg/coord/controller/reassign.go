@@ -14,7 +14,7 @@ import (
 var (
 	ErrNotMoving    = fate.Refuse("partition is not being reassigned")
 	ErrNodeNotUp    = fate.Refuse("node is not up")
-	ErrTooManyMoves = fate.Refuse("too many reassignments are under way")
+	ErrTooManyMoves = fate.Refuse("too many reassignments in progress")
 	ErrLeaving      = fate.Refuse("node is being decommissioned")
 )
 

@@ -12,15 +12,15 @@ import (
 // Why a node cannot come into a cluster, until somebody changes something.
 var (
 	// ErrNodeIDTaken: another process of that name runs. Refused.
-	ErrNodeIDTaken = fate.Refuse("another running node has this node id")
+	ErrNodeIDTaken = fate.Refuse("node id is in use by another running node")
 	// ErrTwoClusters: the addresses to join lead into different clusters. Refused.
-	ErrTwoClusters = fate.Refuse("the addresses to join belong to different clusters")
+	ErrTwoClusters = fate.Refuse("join addresses belong to different clusters")
 	// ErrOtherCluster: the nodes belong to different clusters. Refused.
 	ErrOtherCluster = fate.Refuse("node belongs to another cluster")
 	// ErrAddressTaken: another member answers at the node's address. Refused.
-	ErrAddressTaken = fate.Refuse("another member of the cluster has this cluster address")
+	ErrAddressTaken = fate.Refuse("cluster address is in use by another member")
 
-	errAddressUnclear = fate.Refuse("the cluster address belongs to another member")
+	errAddressUnclear = fate.Refuse("cluster address is registered to another member")
 )
 
 // identity is one process of a node.
@@ -86,7 +86,7 @@ func next(self identity, expect, asked int, answers []seen) step {
 		return step{do: stepJoin, others: members}
 	}
 	if nameless != "" {
-		return step{reason: fmt.Sprintf("%s has a cluster and does not know yet which", nameless)}
+		return step{reason: fmt.Sprintf("%s is a cluster member but has not learned its cluster id yet", nameless)}
 	}
 	if expect == 1 && len(answers) == asked && len(others) == 0 {
 		return step{do: stepFound} // alone, and asked of nobody else
@@ -129,12 +129,12 @@ func distinct(self identity, answers []seen) ([]seen, error) {
 // expected founds one, once they see each other.
 func found(self identity, expect int, fresh []seen) step {
 	if expect < 2 {
-		return step{reason: fmt.Sprintf("no member of a cluster answers, and with bootstrap-expect %d this node forms none with others", expect)}
+		return step{reason: fmt.Sprintf("no cluster member responds, and bootstrap-expect %d does not form a new cluster with other nodes", expect)}
 	}
 	var with []seen
 	for _, s := range fresh {
 		if s.Expect != expect {
-			return step{reason: fmt.Sprintf("%s expects %d nodes, this one %d", s.Node, s.Expect, expect)}
+			return step{reason: fmt.Sprintf("bootstrap-expect differs: %d on %s, %d on this node", s.Expect, s.Node, expect)}
 		}
 		if slices.Contains(s.Sees, self.Node) {
 			with = append(with, s)
@@ -144,7 +144,7 @@ func found(self identity, expect int, fresh []seen) step {
 	case len(with)+1 < expect:
 		return step{reason: fmt.Sprintf("%d of %d nodes see each other", len(with)+1, expect)}
 	case with[0].Node < self.Node:
-		return step{reason: fmt.Sprintf("%s is to found the cluster", with[0].Node)}
+		return step{reason: fmt.Sprintf("waiting for %s to bootstrap the cluster", with[0].Node)}
 	}
 	return step{do: stepFound, others: with[:expect-1]}
 }

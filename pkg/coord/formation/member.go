@@ -31,14 +31,14 @@ func (n *Node) Handle(ctx context.Context, text []byte) ([]byte, error) {
 	switch {
 	case r.Kind == askWho: // whoever asks may know whose it is
 	case r.Cluster != "" && a.Cluster != "" && r.Cluster != a.Cluster:
-		a.refuse(fmt.Errorf("%w: %s is in %s, %s in %s", ErrOtherCluster, r.From.Node, r.Cluster, n.self.Node, a.Cluster))
+		a.refuse(fmt.Errorf("%w: %s is in cluster %s, %s in cluster %s", ErrOtherCluster, r.From.Node, r.Cluster, n.self.Node, a.Cluster))
 	case r.Kind == askJoin:
 		if err := n.letIn(ctx, r); err != nil {
 			a.refuse(err)
 		}
 	default:
 		if !n.give(r.Kind, r.From) {
-			a.refuse(errors.New("the word is given to another"))
+			a.refuse(errors.New("already promised to another bootstrap node"))
 		}
 	}
 	return json.Marshal(a)
@@ -75,7 +75,7 @@ func (n *Node) give(kind requestKind, to identity) bool {
 func (n *Node) letIn(ctx context.Context, r request) error {
 	s := n.Store()
 	if s == nil {
-		return errors.New("not in a cluster yet")
+		return errors.New("not in a cluster")
 	}
 	if s.IsLeader() {
 		return n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied})
@@ -121,7 +121,7 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 		case actDisplace:
 			holder, _ := holderOf(c, who.identity)
 			err = members.AddNonvoter(ctx, holder.ID, string(holder.ID)+noAddress) // a voter stays one
-			n.o.Logger.Warn("a member has lost its address to another node: if it never comes back, decommission and remove it",
+			n.o.Logger.Warn("member's cluster address taken over by another node; if the member is gone for good, decommission and remove it",
 				"node", holder.ID, "address", who.Address, "to", who.Node)
 		}
 		if err != nil {
@@ -129,7 +129,7 @@ func (n *Node) admit(ctx context.Context, s *raftstore.Store, who candidate) err
 		}
 		n.o.Logger.Info("membership changed", "node", who.Node, "address", who.Address, "action", act.String())
 	}
-	return errors.New("the membership keeps changing")
+	return errors.New("cluster membership keeps changing; retry")
 }
 
 // occupant returns who answers where the member of the candidate's name is known
@@ -167,7 +167,7 @@ func (n *Node) claimant(ctx context.Context, c raftstore.Configuration, who cand
 func (n *Node) Run(ctx context.Context) error {
 	s := n.Store()
 	if s == nil {
-		return errors.New("run before start")
+		return errors.New("BUG: Run before Start")
 	}
 	lost := time.Now() // since when no leader is known
 	for {
@@ -178,7 +178,7 @@ func (n *Node) Run(ctx context.Context) error {
 			if final(err) {
 				return err
 			}
-			n.o.Logger.Debug("not settled", "error", err)
+			n.o.Logger.Debug("membership not up to date; retrying", "error", err)
 		}
 		select {
 		case <-time.After(n.o.Interval):
@@ -243,7 +243,7 @@ func (n *Node) locate(ctx context.Context, c raftstore.Configuration, addresses 
 		moved := relocation{m.Address, addresses[i]}
 		if n.moved[m.ID] != moved {
 			n.moved[m.ID] = moved
-			n.o.Logger.Info("a member was found at another address", "node", m.ID, "address", moved.to, "was", moved.from)
+			n.o.Logger.Info("member found at a new address", "node", m.ID, "address", moved.to, "was", moved.from)
 		}
 		n.mu.Unlock()
 	}

@@ -111,7 +111,7 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 	if !n.o.HasState {
 		var err error
 		if founder, err = n.form(ctx); err != nil {
-			return nil, fmt.Errorf("form cluster: %w", err)
+			return nil, fmt.Errorf("join or form cluster: %w", err)
 		}
 	}
 	s, err := open(founder)
@@ -131,7 +131,7 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 			_, err = s.Init(ctx)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("found cluster: %w", err), s.Close())
+			return nil, errors.Join(fmt.Errorf("bootstrap cluster: %w", err), s.Close())
 		}
 	}
 	return s, nil
@@ -152,10 +152,10 @@ func (n *Node) form(ctx context.Context) (founder bool, err error) {
 			return false, st.err
 		case stepFound:
 			if n.gather(ctx, st.others) {
-				n.o.Logger.Info("founding a cluster", "nodes", len(st.others)+1)
+				n.o.Logger.Info("bootstrapping a new cluster", "nodes", len(st.others)+1)
 				return true, nil
 			}
-			st.reason = "not all nodes have agreed on who founds the cluster"
+			st.reason = "nodes have not agreed yet on who bootstraps the cluster"
 		case stepJoin:
 			err := n.join(ctx, st.others)
 			if err == nil || final(err) {
@@ -191,12 +191,12 @@ func (w *wait) note(now time.Time, reason string, silent []string) string {
 	}
 	if text != w.reason {
 		w.reason = text
-		w.log.Info("waiting for the cluster", "reason", text)
+		w.log.Info("waiting to join or form a cluster", "reason", text)
 	}
 	if late := now.Sub(w.began); late >= remindAfter && now.Sub(w.told) >= remindEvery {
 		w.told = now
-		w.log.Warn("still waiting for the cluster: the node serves nothing", "reason", text, "for", late.Round(time.Second),
-			"cure", "start the nodes of join, or correct join; bootstrap-expect is how many nodes, that list each other in join, form a new cluster")
+		w.log.Warn("still waiting to join or form a cluster; not serving", "reason", text, "for", late.Round(time.Second),
+			"cure", "start the nodes listed in join, or correct join; a new cluster forms once bootstrap-expect nodes list each other in join")
 	}
 	return text
 }
@@ -293,7 +293,7 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 	free := n.word.join(n.self, members, time.Now())
 	n.mu.Unlock()
 	if !free {
-		return errors.New("another node has the promise to found a cluster with this one")
+		return errors.New("this node is promised to another bootstrap node")
 	}
 	var err error
 	for _, address := range addressesOf(members) {

@@ -94,9 +94,9 @@ func admit(c raftstore.Configuration, committed uint64, who candidate, around ne
 	case taken && around.atAddress == who.identity:
 		return actDisplace, nil
 	case taken && around.atAddress.Node == holder.ID:
-		return actRefuse, fmt.Errorf("%w: %s is that of %s, which answers there: give one of them another cluster-address", ErrAddressTaken, who.Address, holder.ID)
+		return actRefuse, fmt.Errorf("%w: %s belongs to %s, which responds there: change the cluster-address of one of them", ErrAddressTaken, who.Address, holder.ID)
 	case taken:
-		return actRefuse, fmt.Errorf("%w: %s is that of member %s, and %s does not answer there either", errAddressUnclear, who.Address, holder.ID, who.Node)
+		return actRefuse, fmt.Errorf("%w: %s belongs to member %s, and %s does not respond there either", errAddressUnclear, who.Address, holder.ID, who.Node)
 	case !known:
 		return actAdd, nil
 	case who.fresh && m.Voter:

@@ -40,7 +40,7 @@ type answer struct {
 }
 
 // ErrSelf is for Options.Call to say that the address is this node's own.
-var ErrSelf = fate.Refuse("that is this node itself")
+var ErrSelf = fate.Refuse("address is this node's own")
 
 var errNotGranted = fate.Refuse("not granted")
 
@@ -69,11 +69,11 @@ func (a *answer) refuse(err error) {
 func (a *answer) err() error {
 	for _, known := range codes {
 		if a.Code == known.code {
-			return &refusedError{fmt.Sprintf("%s (says %s)", cmp.Or(a.Reason, known.err.Error()), a.Node), known.err}
+			return &refusedError{fmt.Sprintf("%s (reported by %s)", cmp.Or(a.Reason, known.err.Error()), a.Node), known.err}
 		}
 	}
 	if !a.Granted {
-		return fmt.Errorf("%w: %s (says %s)", errNotGranted, a.Reason, a.Node)
+		return fmt.Errorf("%w: %s (reported by %s)", errNotGranted, a.Reason, a.Node)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ const maxGroup = 256
 
 // ErrLonger is wrapped by what a follower's failed is told when it refuses a leader
 // whose log lacks records that are committed here. Nothing was changed.
-var ErrLonger = errors.New("the leader's log lacks committed records of this replica")
+var ErrLonger = errors.New("leader lacks records committed on this replica")
 
 // Positions is where a follower keeps what its leader shares of the channels'
 // positions. The calls come one at a time.
@@ -145,7 +145,7 @@ func (f *Follower) change(a Following, serve bool) error {
 	f.queue.take()
 	defer f.release()
 	if a.Epoch < f.following.Epoch {
-		return fmt.Errorf("adopt epoch %d, %d was adopted: %w", a.Epoch, f.following.Epoch, commitlog.ErrFenced)
+		return fmt.Errorf("adopt epoch %d, already at %d: %w", a.Epoch, f.following.Epoch, commitlog.ErrFenced)
 	}
 	if a.Epoch == f.following.Epoch && f.writer != nil {
 		f.note(a, serve)

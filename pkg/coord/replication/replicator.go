@@ -276,7 +276,7 @@ func (r *Replicator) reconcile(session uint64) {
 			s.Epoch = a.epochs[n-1].Epoch
 		}
 		if compare := r.o.Events.Compare; compare != nil && !compare(s) {
-			r.retry(session, true, "the follower holds messages that this leader lacks: it is to lead")
+			r.retry(session, true, "follower holds messages that this leader lacks; stepping down in its favour")
 			return
 		}
 		r.align(session, common(mine, its), a.start)
@@ -289,7 +289,7 @@ func (r *Replicator) reconcile(session uint64) {
 func (r *Replicator) align(session uint64, at, start seq.Offset) {
 	if at <= start && r.o.Log.Start() <= start && start <= r.o.Log.End() {
 		to := Point{End: start}
-		r.cut(session, truncate{to: to}, func() { r.retry(session, true, "the logs differ at the start of the follower's") })
+		r.cut(session, truncate{to: to}, func() { r.retry(session, true, "logs diverge at the follower's log start") })
 		return
 	}
 	var b commitlog.Batch
@@ -303,7 +303,7 @@ func (r *Replicator) align(session uint64, at, start seq.Offset) {
 		var err error
 		if b, err = batchAt(r.o.Log, at-1); err != nil {
 			r.o.Events.unreadable(err)
-			r.retry(session, true, fmt.Sprintf("this node cannot read its log to compare it: %v", err))
+			r.retry(session, true, fmt.Sprintf("cannot read the leader's log to reconcile: %v", err))
 			return
 		}
 		if b.End() == at {
@@ -481,7 +481,7 @@ func (r *Replicator) sendLocked() bool {
 		r.mu.Unlock()
 		// retention has passed it by, or the log is damaged there
 		r.o.Events.unreadable(err)
-		r.retry(session, true, fmt.Sprintf("this node cannot read offset %d of its log: %v", next, err))
+		r.retry(session, true, fmt.Sprintf("cannot read offset %d of the leader's log: %v", next, err))
 		r.mu.Lock()
 		return false
 	}

@@ -92,7 +92,7 @@ func (r *reader) point() Point {
 
 func (r *reader) done(what string) error {
 	if r.bad {
-		return fmt.Errorf("%w: %s is cut short", errMalformed, what)
+		return fmt.Errorf("%w: truncated %s", errMalformed, what)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func decodePositions(payload []byte) (positions, error) {
 	m := positions{header: r.header(), number: r.uint64(), total: r.uint64(), at: r.uint64()}
 	m.piece = r.rest
 	if m.total > MaxSnapshotBytes || m.at > m.total || uint64(len(m.piece)) > m.total-m.at {
-		return m, fmt.Errorf("%w: a piece is not within its snapshot", errMalformed)
+		return m, fmt.Errorf("%w: chunk outside its snapshot", errMalformed)
 	}
 	return m, r.done("positions")
 }
@@ -235,7 +235,7 @@ func decodeAdvance(payload []byte) (advance, error) {
 	for !r.bad && len(r.rest) > 0 {
 		n := r.uint32()
 		if uint64(n) > uint64(len(r.rest)) {
-			return m, fmt.Errorf("%w: advance is cut short", errMalformed)
+			return m, fmt.Errorf("%w: truncated advance", errMalformed)
 		}
 		m.changes = append(m.changes, r.take(int(n)))
 	}
@@ -259,17 +259,17 @@ const (
 func (o outcome) trouble() string {
 	switch o {
 	case outcomeMismatch:
-		return "the logs differ, or a request was lost on the way"
+		return "logs diverge, or a request was lost"
 	case outcomeStale:
-		return "the follower knows a newer epoch"
+		return "follower has adopted a newer epoch"
 	case outcomeNotReady:
-		return "the follower does not follow in this epoch yet, or has no room"
+		return "follower not ready in this epoch yet, or its queue is full"
 	case outcomeFailed:
-		return "the follower could not store it: see its log"
+		return "follower failed to store the batch; see its node's log"
 	case outcomeLonger:
-		return "the follower holds committed messages that this leader lacks, and keeps them: an operator decides which copy leads"
+		return "follower holds committed messages that this leader lacks; an operator must choose which copy leads"
 	case outcomeFull:
-		return "the follower's disk is full: it takes nothing until there is room"
+		return "follower's disk is full; replication resumes once space is free"
 	case outcomeOK:
 	}
 	return ""
@@ -314,13 +314,13 @@ func decodeAnswer(payload []byte) (answer, error) {
 	}
 	n := int(r.uint32())
 	if n > maxEpochs || n*16 > len(r.rest) {
-		return a, fmt.Errorf("%w: %d epochs", errMalformed, n)
+		return a, fmt.Errorf("%w: invalid epoch count %d", errMalformed, n)
 	}
 	for range n {
 		a.epochs = append(a.epochs, commitlog.EpochStart{Epoch: seq.Epoch(r.uint64()), Start: seq.Offset(r.uint64())})
 	}
 	if a.outcome > outcomeFull {
-		return a, fmt.Errorf("%w: outcome %d", errMalformed, a.outcome)
+		return a, fmt.Errorf("%w: unknown outcome %d", errMalformed, a.outcome)
 	}
 	return a, r.done("answer")
 }
