@@ -99,7 +99,7 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 		{[]string{"message", "tail", "order/c"}, exitNotFound, `topic "order" not found (did you mean "orders"?)`},
 		{[]string{"message", "tail", "orders/c", "--tcp", "nowhere"}, exitUsage, `"nowhere" is not HOST:PORT`},
 		{[]string{"message", "tail", "orders/c", "--tcp", "127.0.0.1:1"}, exitUnavailable, "no NSQ connection to 127.0.0.1:1"},
-		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, exitUnavailable, "that is an HTTP address"},
+		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, exitUnavailable, "this is an HTTP address"},
 		{[]string{"message", "tail", "orders/c", "--from", "start"}, exitUsage, "--from is for a topic"},
 		{[]string{"message", "tail", "orders", "--from", "x"}, exitUsage, `--from "x" is no place`},
 		{[]string{"bench", "pub", "orders", "--size", "0"}, exitUsage, "--size must be at least 1"},

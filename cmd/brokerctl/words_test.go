@@ -168,7 +168,7 @@ func TestFlagsTakeSizesAndDurations(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	for flag, text := range map[string]string{"retention": "-1h", "sync-interval": "60", "retention-bytes": "5ib", "max-message-bytes": "-1"} {
-		if err := f.Set(flag, text); err == nil || !strings.Contains(err.Error(), " such as ") {
+		if err := f.Set(flag, text); err == nil || !strings.Contains(err.Error(), "; examples: ") {
 			t.Errorf("--%s %s: %v", flag, text, err)
 		}
 	}

@@ -174,7 +174,7 @@ func TestNsqlookupdKnowsAnNsqdThatAnnouncesItself(t *testing.T) {
 	}
 	broker := start(t, t.TempDir(), nil, "brokerd", "nsqd", "-lookupd-tcp-address", tcp, "-broadcast-address=127.0.0.1", "-tcp-address=127.0.0.1:0", "-http-address=127.0.0.1:0")
 	address := broker.expect(`TCP: listening on (\S+)$`)[1]
-	lookup.expect("node joined")
+	lookup.expect("producer connected")
 	var found struct {
 		Channels  []string
 		Producers []struct {
@@ -194,7 +194,7 @@ func TestNsqlookupdKnowsAnNsqdThatAnnouncesItself(t *testing.T) {
 	}
 	broker.signal(syscall.SIGTERM)
 	broker.exits(exitOK)
-	lookup.expect("node left")
+	lookup.expect("producer disconnected")
 	lookup.signal(syscall.SIGTERM)
 	lookup.exits(exitOK)
 }

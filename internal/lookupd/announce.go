@@ -147,7 +147,7 @@ func (a *Announcer) keep(ctx context.Context, address string) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.log.Warn("lookup daemon lost", "lookupd", address, "error", err)
+		a.log.Warn("connection to nsqlookupd lost; reconnecting", "lookupd", address, "error", err)
 		if time.Since(began) > pingInterval {
 			pause = firstRetry
 		}
@@ -176,7 +176,7 @@ func (a *Announcer) announce(ctx context.Context, address string) error {
 	}
 	a.noteDaemon(address, self)
 	defer a.forgetDaemon(address)
-	a.log.Info("announced to lookup daemon", "lookupd", address, "version", self.Version)
+	a.log.Info("registered with nsqlookupd", "lookupd", address, "version", self.Version)
 	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
 	for {
@@ -226,7 +226,7 @@ func (a *Announcer) Channels(ctx context.Context, topic string) ([]string, error
 		self := daemons[address]
 		channels, err := a.channelsAt(ctx, joinHostPort(self.BroadcastAddress, self.HTTPPort), topic)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("channels of %s at %s: %w", topic, address, err))
+			failures = append(failures, fmt.Errorf("fetch channels of %s from %s: %w", topic, address, err))
 		}
 		for _, c := range channels {
 			union[c] = true
@@ -248,11 +248,11 @@ func (a *Announcer) channelsAt(ctx context.Context, address, topic string) ([]st
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("answered %s", res.Status)
+		return nil, fmt.Errorf("status %s", res.Status)
 	}
 	var found struct{ Channels []string }
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxChannels)).Decode(&found); err != nil {
-		return nil, fmt.Errorf("decode the answer: %w", err)
+		return nil, fmt.Errorf("decode response: %w", err)
 	}
 	return found.Channels, nil
 }
@@ -285,7 +285,7 @@ func (d *daemon) introduce(in introduction) (Self, error) {
 func (d *daemon) ask(command string) error {
 	data, err := d.exchange(command)
 	if err == nil && string(data) != okAnswer {
-		err = fmt.Errorf("%s was answered %.100q", strings.TrimSpace(command), data)
+		err = fmt.Errorf("unexpected response to %s: %.100q", strings.TrimSpace(command), data)
 	}
 	return err
 }

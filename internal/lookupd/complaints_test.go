@@ -15,12 +15,12 @@ func TestBadClientsDoNotFillTheLog(t *testing.T) {
 	join := "  V1IDENTIFY\n" + sized(introduced)
 	for kind, tt := range map[string]struct {
 		input string
-		lines int // with "node joined" and "node left"
+		lines int // with "producer connected" and "producer disconnected"
 	}{
-		"bad protocol magic": {"  V9", 1},
-		"refused":            {"  V1" + strings.Repeat("\x1bx", 400) + "\n", 1},
-		"node joined":        {join, 2},
-		"node left":          {join, 2},
+		"bad protocol magic":    {"  V9", 1},
+		"refused":               {"  V1" + strings.Repeat("\x1bx", 400) + "\n", 1},
+		"producer connected":    {join, 2},
+		"producer disconnected": {join, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer

@@ -79,7 +79,7 @@ func (s *session) identify() ([]byte, error) {
 	}, s.now())
 	answer, err := json.Marshal(s.self)
 	if err != nil {
-		return nil, fmt.Errorf("encode the answer to IDENTIFY: %w", err)
+		return nil, fmt.Errorf("encode IDENTIFY response: %w", err)
 	}
 	return answer, nil
 }

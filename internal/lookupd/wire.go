@@ -90,7 +90,7 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 func identifyCommand(in introduction) ([]byte, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
-		return nil, fmt.Errorf("encode the introduction: %w", err)
+		return nil, fmt.Errorf("encode IDENTIFY: %w", err)
 	}
 	command := append([]byte("IDENTIFY\n"), 0, 0, 0, 0)
 	binary.BigEndian.PutUint32(command[len(command)-4:], uint32(len(body)))

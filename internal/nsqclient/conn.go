@@ -35,9 +35,9 @@ type Options struct {
 // Errors of a Conn.
 var (
 	// ErrClosed: the connection had ended before the command was sent.
-	ErrClosed = fate.Refuse("the connection is closed")
+	ErrClosed = fate.Refuse("connection closed")
 	// ErrUnanswered: the connection ended before the answer came.
-	ErrUnanswered = errors.New("the connection ended before the answer")
+	ErrUnanswered = errors.New("connection closed before the response")
 )
 
 // Publish is a request to publish messages to one partition, all or none.
@@ -142,7 +142,7 @@ func (c *Conn) ask(ctx context.Context, cmd []byte) ([]byte, error) {
 		case f.kind == nsq.FrameResponse:
 			return f.data, nil
 		default:
-			return nil, fmt.Errorf("%w: a frame of type %d before its time", ErrProtocol, f.kind)
+			return nil, fmt.Errorf("%w: unexpected frame of type %d", ErrProtocol, f.kind)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (c *Conn) Subscribe(ctx context.Context, topic, channel string, partition i
 		return fmt.Errorf("subscribe to %s/%s: %w", topic, channel, err)
 	}
 	if string(answer) != nsq.OK {
-		return fmt.Errorf("subscribe to %s/%s: %w: answer %q", topic, channel, ErrProtocol, answer)
+		return fmt.Errorf("subscribe to %s/%s: %w: unexpected response %q", topic, channel, ErrProtocol, answer)
 	}
 	return nil
 }

@@ -216,8 +216,8 @@ func TestAConnectionEndsWithAReason(t *testing.T) {
 		want   string
 	}{
 		{"fatal error", func(b broker) { b.send(nsq.FrameError, "E_INVALID cannot RDY in current state") }, "E_INVALID cannot RDY in current state"},
-		{"answer to nothing", func(b broker) { b.send(nsq.FrameResponse, "OK") }, `the answer "OK" to nothing`},
-		{"unknown frame", func(b broker) { b.send(7, "") }, "a frame of type 7"},
+		{"answer to nothing", func(b broker) { b.send(nsq.FrameResponse, "OK") }, `unexpected response "OK"`},
+		{"unknown frame", func(b broker) { b.send(7, "") }, "unexpected frame type 7"},
 		{"short message", func(b broker) { b.send(nsq.FrameMessage, "abc") }, "message frame too short"},
 		{"frame without type", func(b broker) { _, _ = b.nc.Write([]byte{0, 0, 0, 3, 0, 0, 0, 0}) }, "a frame of 3 bytes"},
 		{"huge frame", func(b broker) { _, _ = b.nc.Write([]byte{0xff, 0, 0, 0, 0, 0, 0, 0}) }, "a frame of 4278190080 bytes"},
@@ -243,13 +243,13 @@ func TestTheGreetingMayFail(t *testing.T) {
 			b.expect("  V2IDENTIFY\n")
 			b.body()
 			_, _ = io.WriteString(b.nc, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		}, "that is an HTTP address"},
+		}, "this is an HTTP address"},
 		{"refused", func(b broker) {
 			b.expect("  V2IDENTIFY\n")
 			b.body()
 			b.send(nsq.FrameError, "E_BAD_BODY IDENTIFY msg timeout (1) is invalid")
 		}, "E_BAD_BODY IDENTIFY msg timeout (1) is invalid"},
-		{"bad answer", func(b broker) { b.greet("{") }, "not the NSQ protocol"},
+		{"bad answer", func(b broker) { b.greet("{") }, "not an NSQ endpoint"},
 		{"bad secret", func(b broker) {
 			b.greet(`{"auth_required":true}`)
 			b.expect("AUTH\n\x00\x00\x00\x01s")

@@ -121,7 +121,7 @@ func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 			return true, nil
 		}
 		if !c.answer(nil) {
-			return false, fmt.Errorf("%w: the answer %q to nothing", ErrProtocol, f.data)
+			return false, fmt.Errorf("%w: unexpected response %q", ErrProtocol, f.data)
 		}
 		return false, nil
 	case nsq.FrameError:
@@ -135,7 +135,7 @@ func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 		}
 		return false, nil
 	}
-	return false, fmt.Errorf("%w: a frame of type %d", ErrProtocol, f.kind)
+	return false, fmt.Errorf("%w: unexpected frame type %d", ErrProtocol, f.kind)
 }
 
 // answer ends the oldest publish. It returns false if there is none.

@@ -61,7 +61,7 @@ func (e *Error) Fate() fate.Fate {
 }
 
 // ErrProtocol is what the peer is told by us to be: no NSQ broker.
-var ErrProtocol = errors.New("not the NSQ protocol")
+var ErrProtocol = errors.New("not an NSQ endpoint")
 
 // frame is one frame from the broker. Its data is valid until the next read.
 type frame struct {
@@ -85,7 +85,7 @@ func newFrameReader(r io.Reader) frameReader {
 func (f frameReader) next() (frame, error) {
 	const http = "HTTP"
 	if start, err := f.in.Peek(len(http)); err == nil && string(start) == http {
-		return frame{}, fmt.Errorf("%w: that is an HTTP address", ErrProtocol)
+		return frame{}, fmt.Errorf("%w: this is an HTTP address", ErrProtocol)
 	}
 	kind, data, err := f.frames.Next()
 	if errors.Is(err, nsq.ErrFrameSize) {

@@ -96,7 +96,7 @@ func list(path string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list nsqd's files: %w", err)
+		return nil, fmt.Errorf("list nsqd files: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -121,9 +121,9 @@ func Read(path string) (*Dir, error) {
 		switch {
 		case name == MetadataFile:
 		case asideFile.MatchString(name):
-			d.Notes = append(d.Notes, name+" is passed over: nsqd has given it up, or never completed it")
+			d.Notes = append(d.Notes, name+" skipped: abandoned or never completed by nsqd")
 		case m == nil:
-			return nil, fmt.Errorf("%s: not a file of nsqd 1.3.0: move it away if it holds no messages that are needed", filepath.Join(path, name))
+			return nil, fmt.Errorf("%s: not an nsqd 1.3.0 file: move it away unless its messages are needed", filepath.Join(path, name))
 		default:
 			if queues[m[1]] == nil {
 				queues[m[1]] = &parts{}
@@ -169,7 +169,7 @@ func (d *Dir) strays(path string, queues map[string]*parts) error {
 			return err
 		}
 		if q.Messages > 0 {
-			return fmt.Errorf("%s: %d messages wait in the disk queue %q, and %s does not name its topic or channel: move its files away if they are not needed",
+			return fmt.Errorf("%s: disk queue %[3]q holds %[2]d messages, but %[4]s does not name its topic or channel: move its files away if they are not needed",
 				path, q.Messages, name, MetadataFile)
 		}
 	}
@@ -200,10 +200,10 @@ func readMetadata(file string) ([]Topic, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&m); err != nil {
-		return nil, fmt.Errorf("%s: not the metadata of an nsqd 1.3.0: %w", file, err)
+		return nil, fmt.Errorf("%s: not nsqd 1.3.0 metadata: %w", file, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: something follows the metadata", file)
+		return nil, fmt.Errorf("%s: trailing data after the metadata", file)
 	}
 	topics := make([]Topic, 0, len(m.Topics))
 	for _, mt := range m.Topics {
@@ -216,7 +216,7 @@ func readMetadata(file string) ([]Topic, error) {
 	slices.SortFunc(topics, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) })
 	for i := 1; i < len(topics); i++ {
 		if topics[i].Name == topics[i-1].Name {
-			return nil, fmt.Errorf("%s: topic %q is named twice", file, topics[i].Name)
+			return nil, fmt.Errorf("%s: duplicate topic %q", file, topics[i].Name)
 		}
 	}
 	return topics, nil

@@ -74,13 +74,13 @@ func TestADataPathIsRead(t *testing.T) {
 			"t:c.diskqueue.meta.dat":   fmt.Sprintf("3\n7,%d\n9,0\n", size),
 			"t:c.diskqueue.000007.dat": records("a", "b"), "t:c.diskqueue.000008.dat": records("c", "d"),
 			"t:c.diskqueue.000006.dat": "old",
-		}, "", "b c d", "000006.dat is passed over"},
+		}, "", "b c d", "000006.dat skipped"},
 		{"written after the meta file, and killed", map[string]string{
 			"t:c.diskqueue.meta.dat":   fmt.Sprintf("1\n0,0\n0,%d\n", size),
 			"t:c.diskqueue.000000.dat": records("a", "b") + record("c")[:20], "t:c.diskqueue.000001.dat": records("d"),
-		}, "", "a b d", "whose write never ended"},
+		}, "", "a b d", "an incomplete message"},
 		{"no meta file", map[string]string{"t.diskqueue.000000.dat": records("a")}, "a", "", "has no meta file"},
-		{"set aside by nsqd", map[string]string{"t.diskqueue.000000.dat.bad": "x", "t.diskqueue.meta.dat.77.tmp": "x"}, "", "", "passed over"},
+		{"set aside by nsqd", map[string]string{"t.diskqueue.000000.dat.bad": "x", "t.diskqueue.meta.dat.77.tmp": "x"}, "", "", "skipped"},
 		{"a stray that is empty", map[string]string{"gone.diskqueue.meta.dat": "0\n0,0\n0,0\n"}, "", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,23 +117,23 @@ func TestADataPathIsRefused(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		{"metadata cut short", map[string]string{MetadataFile: oneTopic[:20]}, "not the metadata of an nsqd"},
-		{"metadata of another kind", map[string]string{MetadataFile: `{"topics":[],"version":"9","shards":3}`}, "not the metadata of an nsqd"},
-		{"something behind the metadata", map[string]string{MetadataFile: oneTopic + "{}"}, "follows the metadata"},
-		{"a topic twice", map[string]string{MetadataFile: `{"topics":[{"name":"t"},{"name":"t"}]}`}, "named twice"},
-		{"a bad meta file", map[string]string{"t.diskqueue.meta.dat": "2\n0,0\n"}, "not the meta file"},
-		{"read behind the write", map[string]string{"t.diskqueue.meta.dat": "0\n1,0\n0,0\n"}, "behind the place"},
-		{"no file", map[string]string{"t.diskqueue.meta.dat": whole}, "lacks its file 000000"},
+		{"metadata cut short", map[string]string{MetadataFile: oneTopic[:20]}, "not nsqd 1.3.0 metadata"},
+		{"metadata of another kind", map[string]string{MetadataFile: `{"topics":[],"version":"9","shards":3}`}, "not nsqd 1.3.0 metadata"},
+		{"something behind the metadata", map[string]string{MetadataFile: oneTopic + "{}"}, "trailing data after the metadata"},
+		{"a topic twice", map[string]string{MetadataFile: `{"topics":[{"name":"t"},{"name":"t"}]}`}, "duplicate topic"},
+		{"a bad meta file", map[string]string{"t.diskqueue.meta.dat": "2\n0,0\n"}, "not a disk queue meta file"},
+		{"read behind the write", map[string]string{"t.diskqueue.meta.dat": "0\n1,0\n0,0\n"}, "past the write position"},
+		{"no file", map[string]string{"t.diskqueue.meta.dat": whole}, "lacks file 000000"},
 		{"a file between is gone", map[string]string{
 			"t.diskqueue.meta.dat": fmt.Sprintf("3\n0,0\n2,%d\n", size), "t.diskqueue.000000.dat": records("a"), "t.diskqueue.000002.dat": records("c"),
-		}, "lacks its file 000001"},
+		}, "lacks file 000001"},
 		{"a short file", map[string]string{"t.diskqueue.meta.dat": whole, "t.diskqueue.000000.dat": records("a")}, "messages are missing"},
 		{"a message cut short that counts", map[string]string{
 			"t.diskqueue.meta.dat": fmt.Sprintf("3\n0,0\n1,%d\n", size), "t.diskqueue.000000.dat": records("a") + record("b")[:9], "t.diskqueue.000001.dat": records("c"),
 		}, "its meta file says 3"},
-		{"a size that is none", map[string]string{"t.diskqueue.meta.dat": whole, "t.diskqueue.000000.dat": records("a") + strings.Repeat("\x00", size)}, "the file is damaged"},
+		{"a size that is none", map[string]string{"t.diskqueue.meta.dat": whole, "t.diskqueue.000000.dat": records("a") + strings.Repeat("\x00", size)}, "the file is corrupt"},
 		{"messages of no channel", map[string]string{"t:d.diskqueue.meta.dat": whole, "t:d.diskqueue.000000.dat": records("a", "b")}, `"t:d"`},
-		{"a file of another kind", map[string]string{"t.diskqueue.idx": ""}, "not a file of nsqd"},
+		{"a file of another kind", map[string]string{"t.diskqueue.idx": ""}, "not an nsqd 1.3.0 file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.files[MetadataFile] == "" {

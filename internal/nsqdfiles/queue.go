@@ -84,7 +84,7 @@ func readPlace(file string) (p place, err error) {
 	}
 	m := metaForm.FindSubmatch(content)
 	if m == nil {
-		return p, fmt.Errorf("%s: not the meta file of a disk queue", file)
+		return p, fmt.Errorf("%s: not a disk queue meta file", file)
 	}
 	for i, to := range []*int64{&p.depth, &p.readFile, &p.readPos, &p.writeFile, &p.writePos} {
 		if *to, err = strconv.ParseInt(string(m[i+1]), 10, 64); err != nil {
@@ -92,7 +92,7 @@ func readPlace(file string) (p place, err error) {
 		}
 	}
 	if p.readFile > p.writeFile || p.readFile == p.writeFile && p.readPos > p.writePos {
-		return p, fmt.Errorf("%s: the queue is read behind the place where it is written", file)
+		return p, fmt.Errorf("%s: read position is past the write position", file)
 	}
 	return p, nil
 }
@@ -115,11 +115,11 @@ func readQueue(path, name string, p *parts) (Queue, error) {
 		}
 	} else if len(numbers) > 0 {
 		at.readFile, at.writeFile = numbers[0], numbers[0]
-		q.notes = append(q.notes, fmt.Sprintf("disk queue %q has no meta file: it is read from its first file on", name))
+		q.notes = append(q.notes, fmt.Sprintf("disk queue %q has no meta file; reading from its first file", name))
 	}
 	if i, found := slices.BinarySearch(numbers, at.readFile); !found || i > 0 {
 		for _, n := range numbers[:i] {
-			q.notes = append(q.notes, p.files[n]+" is passed over: all of it was read")
+			q.notes = append(q.notes, p.files[n]+" skipped: fully read")
 		}
 		numbers = numbers[i:]
 	}
@@ -132,7 +132,7 @@ func readQueue(path, name string, p *parts) (Queue, error) {
 		}
 	}
 	if int64(q.Messages) < at.depth {
-		return q, fmt.Errorf("%s: disk queue %q has %d messages and its meta file says %d: what is missing is not known", path, name, q.Messages, at.depth)
+		return q, fmt.Errorf("%s: disk queue %q has %d messages, its meta file says %d: cannot tell which are missing", path, name, q.Messages, at.depth)
 	}
 	return q, nil
 }
@@ -145,7 +145,7 @@ func (at place) complete(path, name string, numbers []int64) error {
 		}
 		empty := n == at.writeFile && (at.writePos == 0 || at.readFile == n && at.readPos == at.writePos)
 		if !empty {
-			return fmt.Errorf("%s: disk queue %q lacks its file %06d, which holds messages", path, name, n)
+			return fmt.Errorf("%s: disk queue %q lacks file %06d, which held messages", path, name, n)
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func (q *Queue) scan(file string, n int64, at place) error {
 		return err
 	}
 	if n == at.writeFile && info.Size() < at.writePos || info.Size() < from {
-		return fmt.Errorf("%s: has %d bytes and less than its meta file says: messages are missing", file, info.Size())
+		return fmt.Errorf("%s: truncated at %d bytes, shorter than its meta file says: messages are missing", file, info.Size())
 	}
 	s := span{file, from, from}
 	err = s.each(f, info.Size(), func(m Message) error {
@@ -180,7 +180,7 @@ func (q *Queue) scan(file string, n int64, at place) error {
 	var cut *cutError
 	switch {
 	case errors.As(err, &cut) && (n != at.writeFile || cut.at >= at.writePos):
-		q.notes = append(q.notes, fmt.Sprintf("%s: the last %d bytes are a message whose write never ended", file, info.Size()-cut.at))
+		q.notes = append(q.notes, fmt.Sprintf("%s: the last %d bytes are an incomplete message", file, info.Size()-cut.at))
 		s.to = cut.at
 	case err != nil:
 		return err
@@ -198,7 +198,7 @@ type cutError struct {
 }
 
 func (e *cutError) Error() string {
-	return fmt.Sprintf("%s: the message at %d is cut short: the file is damaged", e.file, e.at)
+	return fmt.Sprintf("%s: truncated message at byte %d: the file is corrupt", e.file, e.at)
 }
 
 // each reads the messages of a span up to an end.
@@ -218,7 +218,7 @@ func (s span) each(f io.ReadSeeker, end int64, do func(Message) error) error {
 		}
 		size := int64(int32(binary.BigEndian.Uint32(head[:])))
 		if size < headBytes || size > maxRecord {
-			return fmt.Errorf("%s: a message of %d bytes at %d: the file is damaged", s.file, size, at)
+			return fmt.Errorf("%s: message of %d bytes at byte %d: the file is corrupt", s.file, size, at)
 		}
 		if end-at-sizeBytes < size {
 			return &cutError{s.file, at}
@@ -245,7 +245,7 @@ func (q *Queue) Each(do func(Message) error) error {
 	for _, s := range q.spans {
 		f, err := os.Open(s.file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s has gone while it was read", s.file)
+			return fmt.Errorf("%s disappeared while it was being read", s.file)
 		}
 		if err != nil {
 			return err

@@ -122,7 +122,7 @@ func (n *Node) askStanding(ctx context.Context, leader meta.NodeID) (raftstore.S
 		return raftstore.Standing{}, err
 	}
 	if len(reply) != 16 {
-		return raftstore.Standing{}, fmt.Errorf("a standing of %d bytes", len(reply))
+		return raftstore.Standing{}, fmt.Errorf("malformed standing of %d bytes", len(reply))
 	}
 	age := binary.LittleEndian.Uint64(reply[8:])
 	return raftstore.Standing{Index: binary.LittleEndian.Uint64(reply), Age: time.Duration(age)}, nil
@@ -161,7 +161,7 @@ func (n *Node) callAddress(ctx context.Context, address string, request []byte) 
 // incarnationIn reads the answer to kindWho.
 func incarnationIn(reply []byte) (uint64, error) {
 	if len(reply) != 8 {
-		return 0, fmt.Errorf("an incarnation of %d bytes", len(reply))
+		return 0, fmt.Errorf("malformed incarnation of %d bytes", len(reply))
 	}
 	return binary.LittleEndian.Uint64(reply), nil
 }

@@ -216,7 +216,7 @@ func TestOnlyACleanStopIsNoted(t *testing.T) {
 		if isr := w.partition("n1", "t", 0).ISR; len(isr) != 3 {
 			t.Errorf("after a clean stop: %v", isr)
 		}
-		if strings.Contains(told.String(), "lost power") {
+		if strings.Contains(told.String(), "power loss") {
 			t.Error(told.String())
 		}
 		boot++
@@ -226,7 +226,7 @@ func TestOnlyACleanStopIsNoted(t *testing.T) {
 		if isr := w.partition("n1", "t", 0).ISR; len(isr) != 2 {
 			t.Errorf("after a loss of power: %v", isr)
 		}
-		if !strings.Contains(told.String(), "lost power") || !strings.Contains(told.String(), "topic=alone partitions=[1]") {
+		if !strings.Contains(told.String(), "power loss") || !strings.Contains(told.String(), "topic=alone partitions=[1]") {
 			t.Errorf("nobody is told that n3 may lack what it alone has: %s", told.String())
 		}
 	})

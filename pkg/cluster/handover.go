@@ -86,7 +86,7 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 				if err == nil || ctx.Err() != nil {
 					continue
 				}
-				c.log.Warn("a leadership is not handed over in order", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
+				c.log.Warn("graceful leadership transfer failed; electing a new leader", "topic", elections[i].Topic, "partition", elections[i].Partition, "error", err)
 				mu.Lock()
 				refused = append(refused, elections[i])
 				mu.Unlock()

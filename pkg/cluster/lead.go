@@ -23,7 +23,7 @@ const suspectsKept = 16
 const leadAgain = 20 * time.Millisecond
 
 // errDeposed ends a controller whose node leads the metadata no longer.
-var errDeposed = errors.New("another node leads the metadata")
+var errDeposed = errors.New("another node is the metadata leader")
 
 // chair is the controller's part, which the node has while it leads the metadata:
 // a controller.Cluster.
@@ -84,7 +84,7 @@ func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	if c.store.Barrier(ctx) != nil { // deposed before it knew all that was agreed on
 		return
 	}
-	c.log.Info("this node is the controller")
+	c.log.Info("became controller")
 	changed := make(chan struct{}, 1)
 	c.work.start(func() { c.tellChanges(ctx, changed) })
 	loop := controller.Loop{
@@ -92,7 +92,7 @@ func (c *chair) leadOnce(ctx context.Context, former controller.Former) {
 	}
 	err := loop.Run(ctx)
 	c.decision.Store(nil)
-	c.log.Info("this node is not the controller any more", "reason", err)
+	c.log.Info("no longer controller", "reason", err)
 }
 
 // awaitDeposition ends the controller when another node leads.
@@ -141,7 +141,7 @@ func (c *chair) State() *meta.State { return c.store.View() }
 func (c *chair) Observe(d controller.Decision) {
 	c.decision.Store(&d)
 	for _, v := range d.Verdicts {
-		c.log.Info("a node's state changes", "node", v.Node, "incarnation", v.Incarnation, "alive", v.Alive, "why", v.Why)
+		c.log.Info("node liveness changed", "node", v.Node, "incarnation", v.Incarnation, "alive", v.Alive, "why", v.Why)
 	}
 	c.observe(d)
 }
@@ -159,7 +159,7 @@ func (c *chair) Probe(ctx context.Context, node *meta.Node) (incarnation uint64,
 		case err != nil:
 			return 0, err
 		case meta.NodeID(pong.Node) != node.ID:
-			return 0, fmt.Errorf("%s answers in the place of %s", pong.Node, node.ID)
+			return 0, fmt.Errorf("%s responds at the address of %s", pong.Node, node.ID)
 		}
 		l.hurry()
 	}

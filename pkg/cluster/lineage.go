@@ -77,7 +77,7 @@ func (l *lineage) compare(ctx context.Context, address string) error {
 	if err != nil || !meta.Supersedes(pong.ClusterID, l.own) {
 		return nil //nolint:nilerr // who is not there says nothing
 	}
-	return fmt.Errorf("%w: %s at %s is in cluster %s, the data here is of cluster %s and is left as it is: to join, move the data directory away and start with an empty one",
+	return fmt.Errorf("%w: %s at %s is in cluster %s, the data here belongs to cluster %s and is left unchanged: to join, move the data directory away and start with an empty one",
 		ErrSuperseded, pong.Node, address, pong.ClusterID, l.own)
 }
 

@@ -141,7 +141,7 @@ func (n *Node) connect(hasState bool) (err error) {
 	for _, l := range o.Listeners {
 		n.work.start(func() {
 			if err := n.transport.Serve(n.work.ctx, l); err != nil { // whoever gave it has closed it, and stops the node
-				o.Logger.Info("other nodes are not listened to any more", "address", l.Addr().String(), "reason", err)
+				o.Logger.Info("cluster listener closed", "address", l.Addr().String(), "reason", err)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func (n *Node) stayMember() {
 func (n *Node) Serve(h Handlers) {
 	n.desk.handlers.Store(&h)
 	if voters := n.Members().Voters(); len(voters) == 2 {
-		n.o.Logger.Warn("two nodes tolerate no failure: if one dies, nothing can be created or changed and no leader elected until it is back; a third node changes that",
+		n.o.Logger.Warn("a cluster of two nodes tolerates no failure: while either is down, metadata cannot change and no leader can be elected; add a third node",
 			"voters", voters)
 	}
 	n.work.start(n.chair.lead)
@@ -243,7 +243,7 @@ func (n *Node) StopClean() error {
 	n.desk.handlers.Store(nil) // nobody believes any more that it is there to stay
 	if n.store.IsLeader() && len(n.Members().Voters()) > 1 {
 		if err := n.store.Members().Transfer(ctx, ""); err != nil {
-			n.o.Logger.Info("the controller's part is not handed over", "error", err)
+			n.o.Logger.Info("controller role not transferred before stop", "error", err)
 		}
 	}
 	cancel()
@@ -291,7 +291,7 @@ func (n *Node) closeStore() error {
 			return err
 		case <-time.After(watchEvery):
 			if waited >= raftstore.StallLimit || errors.Is(n.Err(), ErrStalled) {
-				return fmt.Errorf("closing the metadata: %w", ErrStalled)
+				return fmt.Errorf("close metadata: %w", ErrStalled)
 			}
 		}
 	}
@@ -318,7 +318,7 @@ func (n *Node) watch() {
 				continue
 			}
 			if times++; time.Duration(times)*watchEvery >= raftstore.StallLimit {
-				n.failure.fail(fmt.Errorf("%w: a write has been under way for %v", ErrStalled, time.Since(began).Round(time.Second)))
+				n.failure.fail(fmt.Errorf("%w: a write has been in progress for %v", ErrStalled, time.Since(began).Round(time.Second)))
 				return
 			}
 		case <-n.work.ctx.Done():

@@ -107,9 +107,9 @@ func (o *Options) validate() error {
 	case !meta.ValidNodeID(o.Self):
 		return fmt.Errorf("%w: node %q", meta.ErrInvalidName, o.Self)
 	case o.DataDir == "":
-		return errors.New("a node needs a data directory")
+		return errors.New("data directory not set")
 	case o.Expect > 1 && len(o.Join) == 0:
-		return fmt.Errorf("%d nodes cannot find each other without addresses to join", o.Expect)
+		return fmt.Errorf("bootstrap-expect %d needs addresses to join", o.Expect)
 	}
 	return nil
 }
@@ -130,17 +130,17 @@ type Handlers struct {
 // Errors of this package.
 var (
 	// ErrUnknownNode: no member of that name is known here. Refused.
-	ErrUnknownNode = fate.Refuse("no member of the cluster has this name")
+	ErrUnknownNode = fate.Refuse("no cluster member with this node id")
 	// ErrNotServing: the node does not serve yet, or no longer. Refused.
 	ErrNotServing = fate.Refuse("node is not serving")
 	// ErrBusy: too many requests of other nodes are being worked on. Refused.
-	ErrBusy = fate.Refuse("too many requests of other nodes")
+	ErrBusy = fate.Refuse("too many cluster calls in progress")
 	// ErrStalled: a write to the metadata's disk hangs.
-	ErrStalled = errors.New("the metadata's disk hangs")
+	ErrStalled = errors.New("metadata disk stalled")
 	// ErrClosed: the Node is closed. Refused.
-	ErrClosed = fate.Refuse("node has left the cluster's work")
+	ErrClosed = fate.Refuse("cluster node closed")
 
-	errNoAddress = fate.Refuse("another node has taken the member's address")
+	errNoAddress = fate.Refuse("member's address is in use by another node")
 	errNoSession = fate.Refuse("not connected to the node")
-	errUnknown   = fate.Refuse("request of an unknown kind")
+	errUnknown   = fate.Refuse("unknown cluster call")
 )

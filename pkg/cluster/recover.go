@@ -17,13 +17,13 @@ import (
 var (
 	// ErrNotLost: there is nothing to recover from: the node is the only member of
 	// its cluster. Refused.
-	ErrNotLost = fate.Refuse("the node is the only member of its cluster: there is nothing to recover from")
+	ErrNotLost = fate.Refuse("node is the only member of its cluster: nothing to recover from")
 	// ErrRecoveryUnfinished: a recovery of this directory was cut short, and must be
 	// repeated before the node can start. Refused.
-	ErrRecoveryUnfinished = fate.Refuse("a recovery of this data directory was cut short: run `brokerd recover` on it again")
+	ErrRecoveryUnfinished = fate.Refuse("recovery of this data directory was interrupted: run `brokerd recover` on it again")
 	// ErrSuperseded: the cluster was recovered without this node, whose data is of
 	// the cluster before. Refused; the data is untouched.
-	ErrSuperseded = fate.Refuse("the cluster was recovered without this node")
+	ErrSuperseded = fate.Refuse("cluster was recovered without this node")
 )
 
 // markRecovering is there from before the first change of a recovery until after
@@ -107,7 +107,7 @@ func readMark(fs vfs.FS, dir string) (string, error) {
 	}
 	text, err := vfs.ReadFile(fs, filepath.Join(dir, markRecovering), maxMark)
 	if err != nil {
-		return "", fmt.Errorf("mark of a recovery: %w", err)
+		return "", fmt.Errorf("read recovery mark: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -47,9 +47,9 @@ func (r *registration) run(ctx context.Context) (err error) {
 			break
 		}
 		if hopeless(err) || ctx.Err() != nil || r.failure.cause() != nil {
-			return fmt.Errorf("register this start: %w", errors.Join(err, r.failure.cause()))
+			return fmt.Errorf("register node start: %w", errors.Join(err, r.failure.cause()))
 		}
-		r.log.Debug("this start is not registered yet", "error", err)
+		r.log.Debug("cannot register node start yet; retrying", "error", err)
 		select {
 		case <-time.After(registerAgain):
 		case <-r.failure.failed:
@@ -57,7 +57,7 @@ func (r *registration) run(ctx context.Context) (err error) {
 		}
 	}
 	if _, err := r.store.Init(ctx); err != nil { // a founder that was killed has not named it
-		return fmt.Errorf("name the cluster: %w", err)
+		return fmt.Errorf("initialize cluster id: %w", err)
 	}
 	r.store.Read(r.tellSoleCopies)
 	if r.command.Empty {
@@ -74,7 +74,7 @@ func (r *registration) tellSoleCopies(s *meta.State) {
 	}
 	sole := s.SoleCopies(r.command.Node.ID)
 	for _, topic := range slices.Sorted(maps.Keys(sole)) {
-		r.log.Warn("lost power, and no other replica is in sync: the last messages that were acknowledged and not yet synced may be gone",
+		r.log.Warn("power loss with no other in-sync replica: acknowledged messages that were not synced yet may be lost",
 			"topic", topic, "partitions", sole[topic])
 	}
 }

@@ -90,7 +90,7 @@ func (d *desk) event(e peer.Event) {
 			d.heir.suspect(from, refusing)
 		}
 	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && d.rejected.isNew(&e):
-		d.log.Warn("a connection between nodes is refused", "node", complaint.Short(string(e.Node)), "address", complaint.Short(e.Address),
+		d.log.Warn("cluster connection refused", "node", complaint.Short(string(e.Node)), "address", complaint.Short(e.Address),
 			"class", e.Class.String(), "inbound", e.Inbound, "error", complaint.Short(fmt.Sprint(e.Err)))
 	}
 }

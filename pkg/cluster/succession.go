@@ -34,7 +34,7 @@ const (
 )
 
 // errHeard refuses to agree that the leader is dead.
-var errHeard = fate.Refuse("the leader was heard of")
+var errHeard = fate.Refuse("leader is alive")
 
 // suspicion is why a leader seems dead: the kind of the call by which the other
 // voters are asked.
@@ -123,9 +123,9 @@ func (s *succession) succeed(ctx context.Context, store *raftstore.Store, dead m
 		if !pause(ctx, time.Duration(place)*succeedEvery) || replaced(store, dead) {
 			return
 		}
-		s.log.Info("the metadata's leader is dead: asking for votes", "leader", dead)
+		s.log.Info("metadata leader is dead; starting an election", "leader", dead)
 		if err := store.Members().Campaign(); err != nil {
-			s.log.Info("votes cannot be asked for", "error", err)
+			s.log.Info("cannot start a metadata election", "error", err)
 		}
 		return
 	}
@@ -202,7 +202,7 @@ func placeAmong(self meta.NodeID, silent []voter, voters int) (place int, agreed
 // not agree that a leader is dead: it has heard of it, within so much time.
 func unheard(store *raftstore.Store, leader meta.NodeID, within time.Duration) (last uint64, err error) {
 	if now, known := store.Leader(); known && now != leader {
-		return 0, fmt.Errorf("%w: it is %s", errHeard, now)
+		return 0, fmt.Errorf("%w: current leader is %s", errHeard, now)
 	}
 	if time.Since(store.Members().LeaderContact()) < within {
 		return 0, errHeard

@@ -128,10 +128,10 @@ func EncodeCommand(c Command) ([]byte, error) {
 func DecodeCommand(data []byte) (Command, error) {
 	n := len(data) - commandTrailer
 	if n < commandHeader || len(data) > MaxCommandBytes {
-		return nil, fmt.Errorf("%w: command of %d bytes", ErrCorrupt, len(data))
+		return nil, fmt.Errorf("%w: truncated command, %d bytes", ErrCorrupt, len(data))
 	}
 	if crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]) {
-		return nil, fmt.Errorf("%w: command has a bad checksum", ErrCorrupt)
+		return nil, fmt.Errorf("%w: command checksum mismatch", ErrCorrupt)
 	}
 	version, kind := data[0], Kind(data[1])
 	known, ok := kinds[kind]
@@ -165,7 +165,7 @@ func decodeStrict(text []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON value")
+		return errors.New("trailing data after the JSON value")
 	}
 	return nil
 }

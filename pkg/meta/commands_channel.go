@@ -32,7 +32,7 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		return nil
 	}
 	if len(t.Channels) >= MaxChannels {
-		return fmt.Errorf("%w: %d channels of topic %s", ErrLimit, MaxChannels, c.Topic)
+		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", ErrLimit, MaxChannels, c.Topic)
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Ordered: c.Ordered, CreatedAt: c.CreatedAt,
@@ -131,7 +131,7 @@ func validateChannel(topic, channel string) error {
 	case !NSQName(channel):
 		return fmt.Errorf("%w: channel %q", ErrInvalidName, channel)
 	case IsEphemeral(channel):
-		return fmt.Errorf("%w: ephemeral channel %q is no metadata", ErrInvalidName, channel)
+		return fmt.Errorf("%w: ephemeral channel %q cannot be stored in metadata", ErrInvalidName, channel)
 	}
 	return nil
 }

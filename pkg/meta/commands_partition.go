@@ -46,7 +46,7 @@ func (ElectLeaders) Kind() Kind { return KindElectLeaders }
 // Validate implements Command.
 func (c ElectLeaders) Validate() error {
 	if len(c.Elections) > MaxElections {
-		return fmt.Errorf("%w: %d elections, at most %d", ErrLimit, len(c.Elections), MaxElections)
+		return fmt.Errorf("%w: %d elections, limit is %d", ErrLimit, len(c.Elections), MaxElections)
 	}
 	for i := range c.Elections {
 		e := &c.Elections[i]
@@ -57,7 +57,7 @@ func (c ElectLeaders) Validate() error {
 			return fmt.Errorf("%w: node %q", ErrInvalidName, e.Leader)
 		}
 		if len(e.Reason) > MaxTextLength {
-			return fmt.Errorf("%w: reason of %d bytes", ErrLimit, len(e.Reason))
+			return fmt.Errorf("%w: reason of %d bytes is too long", ErrLimit, len(e.Reason))
 		}
 	}
 	return nil
@@ -128,11 +128,11 @@ func (c AlterISR) Validate() error {
 	}
 	for i, id := range c.ISR {
 		if slices.Contains(c.ISR[:i], id) {
-			return fmt.Errorf("%w: %q twice", ErrInvalidISR, id)
+			return fmt.Errorf("%w: duplicate node %q", ErrInvalidISR, id)
 		}
 	}
 	if c.Joiner != "" && !slices.Contains(c.ISR, c.Joiner) {
-		return fmt.Errorf("%w: without the joiner %q", ErrInvalidISR, c.Joiner)
+		return fmt.Errorf("%w: joiner %q missing", ErrInvalidISR, c.Joiner)
 	}
 	return nil
 }
@@ -143,15 +143,15 @@ func (c AlterISR) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Epoch != p.Epoch {
-		return fmt.Errorf("epoch %d, now %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
+		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
 	}
 	for _, id := range c.ISR {
 		if !slices.Contains(p.Replicas, id) {
-			return fmt.Errorf("%w: %q is no replica", ErrInvalidISR, id)
+			return fmt.Errorf("%w: %q is not a replica", ErrInvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(c.ISR, p.Leader) {
-		return fmt.Errorf("%w: without the leader %s", ErrInvalidISR, p.Leader)
+		return fmt.Errorf("%w: leader %s missing", ErrInvalidISR, p.Leader)
 	}
 	if c.Joiner != "" {
 		switch n := s.Node(c.Joiner); {
@@ -195,7 +195,7 @@ func (s *State) editPartition(ref partitionRef, version uint64) (*Topic, *Partit
 		return nil, nil, err
 	}
 	if version != p.Version {
-		return nil, nil, fmt.Errorf("%s/%d: version %d, now %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
+		return nil, nil, fmt.Errorf("%s/%d: version %d, current is %d: %w", ref.topic, ref.partition, version, p.Version, ErrStaleVersion)
 	}
 	p.Version++
 	return t, p, nil

@@ -39,13 +39,13 @@ func (p *Partition) MoveReady() error {
 	}
 	switch {
 	case !p.Moving():
-		return fmt.Errorf("%w: no reassignment", ErrInvalidAssignment)
+		return fmt.Errorf("%w: no reassignment in progress", ErrInvalidAssignment)
 	case len(waits) > 0:
 		return fmt.Errorf("%w: %v", ErrNotInISR, waits)
 	case p.Leader != "" && !slices.Contains(target, p.Leader):
-		return fmt.Errorf("%w: %s leads, and is to go", ErrInvalidAssignment, p.Leader)
+		return fmt.Errorf("%w: replica %s is to be removed but still leads", ErrInvalidAssignment, p.Leader)
 	case len(minus(p.ISR, p.Removing)) == 0:
-		return fmt.Errorf("%w: nobody would be left", ErrInvalidISR)
+		return fmt.Errorf("%w: no in-sync replica would remain", ErrInvalidISR)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (c StartReassign) Validate() error {
 			return fmt.Errorf("%w: node %q", ErrInvalidName, id)
 		}
 		if slices.Contains(c.Target[:i], id) {
-			return fmt.Errorf("%w: %q twice", ErrInvalidAssignment, id)
+			return fmt.Errorf("%w: duplicate node %q", ErrInvalidAssignment, id)
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func (c StartReassign) apply(s *State, r *Result) error {
 		}
 	}
 	if len(c.Target) < t.Config.MinISR {
-		return fmt.Errorf("%w: %d replicas, fewer than min_isr %d", ErrInvalidAssignment, len(c.Target), t.Config.MinISR)
+		return fmt.Errorf("%w: %d replicas, below min_isr %d", ErrInvalidAssignment, len(c.Target), t.Config.MinISR)
 	}
 	// What holds data stays until the end: the replicas from before, and those
 	// that a move under way has already brought up.
@@ -109,7 +109,7 @@ func (c StartReassign) apply(s *State, r *Result) error {
 	}
 	adding, removing := minus(c.Target, hold), minus(hold, c.Target)
 	if len(c.Target)+len(removing) > 2*MaxReplicas {
-		return fmt.Errorf("%w: %d replicas while it moves", ErrLimit, len(c.Target)+len(removing))
+		return fmt.Errorf("%w: %d replicas during the reassignment", ErrLimit, len(c.Target)+len(removing))
 	}
 	p.Replicas = s.intern(slices.Concat(c.Target, removing))
 	p.Adding, p.Removing, p.Before = s.intern(adding), s.intern(removing), nil

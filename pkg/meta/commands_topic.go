@@ -40,7 +40,7 @@ func (c CreateTopic) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: %d topics", ErrLimit, MaxTopics)
 	}
 	if len(c.Assignment) != c.Config.Partitions {
-		return fmt.Errorf("%w: %d partitions assigned of %d", ErrInvalidAssignment, len(c.Assignment), c.Config.Partitions)
+		return fmt.Errorf("%w: %d of %d partitions assigned", ErrInvalidAssignment, len(c.Assignment), c.Config.Partitions)
 	}
 	partitions, err := s.newPartitions(c.Assignment, c.Config.Replicas)
 	if err != nil {
@@ -63,11 +63,11 @@ func (s *State) newPartitions(assignment [][]NodeID, replicas int) ([]Partition,
 	out := make([]Partition, len(assignment))
 	for i, ids := range assignment {
 		if len(ids) != replicas {
-			return nil, fmt.Errorf("%w: %d replicas of %d", ErrInvalidAssignment, len(ids), replicas)
+			return nil, fmt.Errorf("%w: %d of %d replicas assigned", ErrInvalidAssignment, len(ids), replicas)
 		}
 		for k, id := range ids {
 			if slices.Contains(ids[:k], id) {
-				return nil, fmt.Errorf("%w: %q twice", ErrInvalidAssignment, id)
+				return nil, fmt.Errorf("%w: duplicate node %q", ErrInvalidAssignment, id)
 			}
 			if s.Node(id) == nil {
 				return nil, fmt.Errorf("%w: %q: %w", ErrInvalidAssignment, id, ErrNodeNotFound)
@@ -113,7 +113,7 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
-		return fmt.Errorf("%w: %d replicas on %d nodes", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
+		return fmt.Errorf("%w: %d replicas need more than the %d nodes there are", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))
 	}
 	s.topics.put(t)
 	r.Topic = t
@@ -151,20 +151,20 @@ func (c FitTopic) apply(s *State, r *Result) error {
 	if c.Replicas != 0 {
 		switch {
 		case c.Replicas <= t.Config.Replicas:
-			return fmt.Errorf("topic %s is to have %d replicas: %w", c.Name, t.Config.Replicas, ErrStaleVersion)
+			return fmt.Errorf("topic %s already requires %d replicas: %w", c.Name, t.Config.Replicas, ErrStaleVersion)
 		case !t.Config.AutoReplicas, c.Replicas > WantedReplicas(s):
-			return fmt.Errorf("%w: %d replicas of %s cannot become %d by themselves", ErrInvalidConfig, t.Config.Replicas, c.Name, c.Replicas)
+			return fmt.Errorf("%w: replicas of %[3]s cannot be raised automatically from %[2]d to %[4]d", ErrInvalidConfig, t.Config.Replicas, c.Name, c.Replicas)
 		}
 		t.Config.Replicas = c.Replicas
 	}
 	if c.MinISR != 0 {
 		switch least := t.LeastInSync(); {
 		case c.MinISR <= t.Config.MinISR:
-			return fmt.Errorf("topic %s has min ISR %d: %w", c.Name, t.Config.MinISR, ErrStaleVersion)
+			return fmt.Errorf("topic %s already has min_isr %d: %w", c.Name, t.Config.MinISR, ErrStaleVersion)
 		case !t.Config.AutoMinISR:
-			return fmt.Errorf("%w: min ISR %d of %s cannot become %d by itself", ErrInvalidConfig, t.Config.MinISR, c.Name, c.MinISR)
+			return fmt.Errorf("%w: min_isr of %[3]s cannot be raised automatically from %[2]d to %[4]d", ErrInvalidConfig, t.Config.MinISR, c.Name, c.MinISR)
 		case c.MinISR > least:
-			return fmt.Errorf("%w: min ISR %d, and %d replicas are in sync", ErrInvalidISR, c.MinISR, least)
+			return fmt.Errorf("%w: min_isr %d exceeds the %d in-sync replicas", ErrInvalidISR, c.MinISR, least)
 		}
 		t.Config.MinISR = c.MinISR
 	}
@@ -205,7 +205,7 @@ func (c AddPartitions) Validate() error {
 	case !NSQName(c.Name):
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
 	case len(c.Assignment) == 0:
-		return fmt.Errorf("%w: no partition to add", ErrInvalidAssignment)
+		return fmt.Errorf("%w: no partitions to add", ErrInvalidAssignment)
 	case c.Was < 1 || c.Was+len(c.Assignment) > seq.MaxPartitions:
 		return fmt.Errorf("%w: %d partitions", ErrLimit, seq.MaxPartitions)
 	}
@@ -218,7 +218,7 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 		return err
 	}
 	if c.Was != len(t.Partitions) {
-		return fmt.Errorf("topic %s has %d partitions: %w", c.Name, len(t.Partitions), ErrStaleVersion)
+		return fmt.Errorf("topic %s already has %d partitions: %w", c.Name, len(t.Partitions), ErrStaleVersion)
 	}
 	more, err := s.newPartitions(c.Assignment, t.Config.Replicas)
 	if err != nil {

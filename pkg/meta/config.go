@@ -97,9 +97,9 @@ func (p *SyncPolicy) UnmarshalText(text []byte) error {
 func (p SyncPolicy) validate() error {
 	switch {
 	case p.Every < 0 || p.Every > MaxSyncEvery:
-		return fmt.Errorf("%w: sync count %d", ErrInvalidConfig, p.Every)
+		return fmt.Errorf("%w: invalid sync count %d", ErrInvalidConfig, p.Every)
 	case p.Interval < 0 || p.Interval > MaxSyncInterval:
-		return fmt.Errorf("%w: sync interval %v", ErrInvalidConfig, p.Interval)
+		return fmt.Errorf("%w: invalid sync interval %v", ErrInvalidConfig, p.Interval)
 	}
 	return nil
 }
@@ -152,15 +152,15 @@ func (c TopicConfig) Validate() error {
 	case c.Replicas < 1 || c.Replicas > MaxReplicas:
 		return fmt.Errorf("%w: %d replicas, want 1 to %d", ErrInvalidConfig, c.Replicas, MaxReplicas)
 	case c.MinISR < 1 || c.MinISR > c.Replicas:
-		return fmt.Errorf("%w: min ISR %d, want 1 to the %d replicas", ErrInvalidConfig, c.MinISR, c.Replicas)
+		return fmt.Errorf("%w: min_isr %d, want 1 to the number of replicas, %d", ErrInvalidConfig, c.MinISR, c.Replicas)
 	case c.RetentionAge < 0:
-		return fmt.Errorf("%w: retention %v", ErrInvalidConfig, c.RetentionAge)
+		return fmt.Errorf("%w: invalid retention %v", ErrInvalidConfig, c.RetentionAge)
 	case c.RetentionBytes < 0:
-		return fmt.Errorf("%w: retention of %d bytes", ErrInvalidConfig, c.RetentionBytes)
+		return fmt.Errorf("%w: invalid retention of %d bytes", ErrInvalidConfig, c.RetentionBytes)
 	case c.MaxMessage < 0 || c.MaxMessage > MaxBodyLimit:
 		return fmt.Errorf("%w: max message %d, want 0 to %d", ErrInvalidConfig, c.MaxMessage, MaxBodyLimit)
 	case c.Sync == SyncPolicy{}:
-		return fmt.Errorf("%w: no sync policy", ErrInvalidConfig)
+		return fmt.Errorf("%w: sync policy missing", ErrInvalidConfig)
 	}
 	return c.Sync.validate()
 }
@@ -256,7 +256,7 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 // error, since no patch can make it.
 func Diff(was, will TopicConfig) (TopicPatch, error) {
 	if was.Partitions != will.Partitions {
-		return TopicPatch{}, fmt.Errorf("%w: partitions are not changed by altering the topic", ErrInvalidConfig)
+		return TopicPatch{}, fmt.Errorf("%w: altering a topic cannot change its partitions; add partitions instead", ErrInvalidConfig)
 	}
 	return TopicPatch{
 		Replicas:       changed(was.Replicas, will.Replicas),

@@ -49,7 +49,7 @@ func (n *Node) validate() error {
 	}
 	for _, text := range []string{n.Hostname, n.TCPAddress, n.HTTPAddress, n.HTTPSAddress, n.ClusterAddress, n.Zone, n.Version, n.BootID} {
 		if len(text) > MaxTextLength {
-			return fmt.Errorf("%w: node %q: a text of %d bytes", ErrLimit, n.ID, len(text))
+			return fmt.Errorf("%w: node %q: field of %d bytes is too long", ErrLimit, n.ID, len(text))
 		}
 	}
 	return nil

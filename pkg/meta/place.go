@@ -66,7 +66,7 @@ func Place(nodes []*Node, existing map[NodeID]Load, partitions, replicas int) ([
 		}
 	}
 	if len(cands) < replicas || replicas < 1 {
-		return nil, fmt.Errorf("%w: %d replicas, %d nodes can hold one", ErrTooFewNodes, replicas, len(cands))
+		return nil, fmt.Errorf("%w: %d replicas, %d eligible nodes", ErrTooFewNodes, replicas, len(cands))
 	}
 	slices.SortFunc(cands, func(a, b *candidate) int { return cmp.Compare(a.id, b.id) })
 	placed := make([][]*candidate, partitions)

@@ -46,7 +46,7 @@ func checkInt(low, high int64) func(string) error {
 	return func(v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err == nil && (n < low || n > high) {
-			err = fmt.Errorf("%d is not within %d to %d", n, low, high)
+			err = fmt.Errorf("%d is not between %d and %d", n, low, high)
 		}
 		return err
 	}
@@ -55,7 +55,7 @@ func checkInt(low, high int64) func(string) error {
 func checkSync(v string) error {
 	p, err := ParseSyncPolicy(v)
 	if err == nil && p == (SyncPolicy{}) {
-		err = fmt.Errorf("no policy")
+		err = fmt.Errorf("sync policy missing")
 	}
 	return err
 }

@@ -139,11 +139,11 @@ func DecodeSnapshot(r io.Reader) (*State, error) {
 	n := len(data) - 4
 	switch {
 	case n < snapshotHeader || len(data) > MaxSnapshotBytes:
-		return nil, fmt.Errorf("%w: snapshot of %d bytes", ErrCorrupt, len(data))
+		return nil, fmt.Errorf("%w: truncated snapshot, %d bytes", ErrCorrupt, len(data))
 	case string(data[:len(snapshotMagic)]) != snapshotMagic:
 		return nil, fmt.Errorf("%w: not a snapshot", ErrCorrupt)
 	case crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]):
-		return nil, fmt.Errorf("%w: snapshot has a bad checksum", ErrCorrupt)
+		return nil, fmt.Errorf("%w: snapshot checksum mismatch", ErrCorrupt)
 	}
 	if v := binary.LittleEndian.Uint32(data[len(snapshotMagic):]); v != SnapshotVersion {
 		return nil, fmt.Errorf("%w: version %d", ErrUnknownSnapshot, v)
@@ -195,7 +195,7 @@ func decodeLines(body []byte) (*State, error) {
 		}
 	}
 	if len(body) != 0 {
-		return nil, fmt.Errorf("%d bytes too many", len(body))
+		return nil, fmt.Errorf("%d trailing bytes", len(body))
 	}
 	return s, nil
 }
@@ -273,11 +273,11 @@ func (in *snapshotTopic) restore(s *State) error {
 func validISR(p *Partition) error {
 	for _, id := range p.ISR {
 		if !slices.Contains(p.Replicas, id) {
-			return fmt.Errorf("%w: %q is no replica", ErrInvalidISR, id)
+			return fmt.Errorf("%w: %q is not a replica", ErrInvalidISR, id)
 		}
 	}
 	if p.Leader != "" && !slices.Contains(p.ISR, p.Leader) {
-		return fmt.Errorf("%w: without the leader %q", ErrInvalidISR, p.Leader)
+		return fmt.Errorf("%w: leader %q missing", ErrInvalidISR, p.Leader)
 	}
 	return nil
 }

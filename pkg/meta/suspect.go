@@ -123,7 +123,7 @@ func (c ReportSuspects) Validate() error {
 		return fmt.Errorf("%w: node %q", ErrInvalidName, c.Node)
 	}
 	if len(c.Replicas) > MaxSuspects {
-		return fmt.Errorf("%w: %d suspects, at most %d", ErrLimit, len(c.Replicas), MaxSuspects)
+		return fmt.Errorf("%w: %d suspects, limit is %d", ErrLimit, len(c.Replicas), MaxSuspects)
 	}
 	for i := range c.Replicas {
 		if r := &c.Replicas[i]; !NSQName(r.Topic) {
@@ -205,7 +205,7 @@ func (c YieldLeader) apply(s *State, r *Result) error {
 	case err != nil:
 		return err
 	case c.Epoch != p.Epoch || p.Leader == "":
-		return fmt.Errorf("epoch %d, now %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
+		return fmt.Errorf("epoch %d, current is %d: %w", c.Epoch, p.Epoch, ErrStaleEpoch)
 	case c.To == p.Leader || !slices.Contains(p.Replicas, c.To):
 		return fmt.Errorf("node %s: %w", c.To, ErrNotInISR)
 	}

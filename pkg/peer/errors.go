@@ -12,33 +12,33 @@ import (
 var (
 	// ErrDisconnected: the connection broke after the call was handed to it.
 	// Whether the call was carried out is not known.
-	ErrDisconnected = fate.Mark(errors.New("connection to the node broke"), fate.Uncertain)
+	ErrDisconnected = fate.Mark(errors.New("connection to the node lost"), fate.Uncertain)
 	// ErrBusy: MaxQueuedBytes or MaxCalls wait. The call was not sent.
-	ErrBusy = fate.Refuse("too much waiting to be sent to the node")
+	ErrBusy = fate.Refuse("send queue to the node is full")
 	// ErrTooBig: the payload is over MaxFrame. The call was not sent.
-	ErrTooBig = fate.Refuse("too big for a frame between nodes")
+	ErrTooBig = fate.Refuse("cluster call too large for a frame")
 	// ErrSessionOver: the session that the call was for is over, or not up any
 	// more. The call was not sent.
-	ErrSessionOver = fate.Refuse("session with the node is over")
+	ErrSessionOver = fate.Refuse("session with the node ended")
 	// ErrClosed: the Peer or its Transport is closed. The call was not sent.
-	ErrClosed = fate.Refuse("node-to-node transport is closed")
+	ErrClosed = fate.Refuse("cluster transport is closed")
 )
 
 // What a connection may break with. They are wrapped with details and reach
 // Event.Err.
 var (
 	// ErrHello: what was read first is no hello.
-	ErrHello = errors.New("not a node's hello")
+	ErrHello = errors.New("invalid hello")
 	// ErrFrame: a frame is damaged or breaks the protocol.
-	ErrFrame = errors.New("bad frame")
+	ErrFrame = errors.New("malformed frame")
 	// ErrChecksum: a frame's checksum does not match. It is an ErrFrame.
-	ErrChecksum = fmt.Errorf("%w: checksum", ErrFrame)
+	ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrFrame)
 	// ErrSlow: the other side does not take its answers.
-	ErrSlow = errors.New("answers are not taken")
+	ErrSlow = errors.New("receiver does not read its answers")
 )
 
 // errNoRoots: with the system's authorities anybody could be a node.
-var errNoRoots = errors.New("node-to-node TLS needs a certificate authority of its own")
+var errNoRoots = errors.New("cluster TLS requires a dedicated certificate authority")
 
 // RemoteError is an error that the other node's Handler answered with. The
 // meaning of Code is the caller's and the handler's affair.
@@ -82,7 +82,7 @@ type RefusedError struct {
 
 // Error names the side, the reason and the details.
 func (e *RefusedError) Error() string {
-	who := "refused by the other node"
+	who := "refused by the remote node"
 	if e.Local {
 		who = "refused"
 	}

@@ -117,7 +117,7 @@ func (f *frameReader) next() (frame, error) {
 	head := f.chunk.data[f.r:]
 	size := binary.LittleEndian.Uint32(head)
 	if int64(size) > int64(f.max) {
-		return frame{}, fmt.Errorf("%w: %d bytes, over %d", ErrFrame, size, f.max)
+		return frame{}, fmt.Errorf("%w: %d bytes, limit is %d", ErrFrame, size, f.max)
 	}
 	if err := f.fill(frameHeader + int(size)); err != nil {
 		return frame{}, noEOF(err)
@@ -143,11 +143,11 @@ func checkFlags(fr frame) error {
 	control, isErr, reply := fr.flags&flagControl != 0, fr.flags&flagError != 0, fr.flags&flagReply != 0
 	switch {
 	case fr.flags&^knownFlags != 0:
-		return fmt.Errorf("%w: flags %#x", ErrFrame, fr.flags)
+		return fmt.Errorf("%w: unknown flags %#x", ErrFrame, fr.flags)
 	case isErr && (!reply || control || len(fr.payload.Bytes) < 2):
-		return fmt.Errorf("%w: an error that is none", ErrFrame)
+		return fmt.Errorf("%w: error frame without an error", ErrFrame)
 	case control && (len(fr.payload.Bytes) != 0 || fr.kind != 0):
-		return fmt.Errorf("%w: a ping that carries something", ErrFrame)
+		return fmt.Errorf("%w: ping with a payload", ErrFrame)
 	}
 	return nil
 }

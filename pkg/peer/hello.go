@@ -75,19 +75,19 @@ func (r Reason) String() string {
 	case ReasonUnknownNode:
 		return "unknown node"
 	case ReasonSelf:
-		return "connection to itself"
+		return "node connected to itself"
 	case ReasonShuttingDown:
 		return "shutting down"
 	case ReasonWrongNode:
-		return "another node at this address"
+		return "a different node at this address"
 	case ReasonNameTaken:
-		return "two nodes of one name"
+		return "node id in use by another node"
 	case ReasonCertificate:
-		return "certificate is not for this node"
+		return "certificate does not match the node id"
 	case ReasonClass:
 		return "class not served"
 	case ReasonSecret:
-		return "not the cluster's secret"
+		return "cluster secret mismatch"
 	}
 	return fmt.Sprintf("reason %d", uint8(r))
 }
@@ -191,24 +191,24 @@ func readHello(r io.Reader) (*Hello, error) {
 func readHelloBody(r io.Reader) ([]byte, error) {
 	var header [helloHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return nil, fmt.Errorf("reading the hello: %w", err)
+		return nil, fmt.Errorf("read hello: %w", err)
 	}
 	if string(header[:len(helloMagic)]) != helloMagic {
 		if header[0] == firstTLSByte {
-			return nil, fmt.Errorf("%w: it begins like TLS, which is not configured here", ErrHello)
+			return nil, fmt.Errorf("%w: remote uses TLS, which is not configured on this node", ErrHello)
 		}
-		return nil, fmt.Errorf("%w: it begins with %q", ErrHello, header[:len(helloMagic)])
+		return nil, fmt.Errorf("%w: unexpected first bytes %q", ErrHello, header[:len(helloMagic)])
 	}
 	size := int(binary.LittleEndian.Uint16(header[4:]))
 	if size > maxHelloBody {
-		return nil, fmt.Errorf("%w: %d bytes, over %d", ErrHello, size, maxHelloBody)
+		return nil, fmt.Errorf("%w: %d bytes, limit is %d", ErrHello, size, maxHelloBody)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("reading the hello: %w", noEOF(err))
+		return nil, fmt.Errorf("read hello: %w", noEOF(err))
 	}
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(header[6:]) {
-		return nil, fmt.Errorf("%w: checksum", ErrHello)
+		return nil, fmt.Errorf("%w: checksum mismatch", ErrHello)
 	}
 	return body, nil
 }
@@ -233,10 +233,10 @@ func parseHello(body []byte) (*Hello, error) {
 		return nil, parseRefusal(body)
 	case typeHello:
 	default:
-		return nil, fmt.Errorf("%w: type %d", ErrHello, body[0])
+		return nil, fmt.Errorf("%w: unknown type %d", ErrHello, body[0])
 	}
 	if len(body) < helloFixed {
-		return nil, fmt.Errorf("%w: short", ErrHello)
+		return nil, fmt.Errorf("%w: truncated", ErrHello)
 	}
 	h := &Hello{
 		MinVersion:  binary.LittleEndian.Uint16(body[1:]),
@@ -253,12 +253,12 @@ func parseHello(body []byte) (*Hello, error) {
 	for _, s := range []*string{&cluster, &node, &to, &build} {
 		var ok bool
 		if *s, rest, ok = cutString(rest); !ok {
-			return nil, fmt.Errorf("%w: short", ErrHello)
+			return nil, fmt.Errorf("%w: truncated", ErrHello)
 		}
 	}
 	if h.MinVersion > h.MaxVersion || node == "" || body[30] > 1 ||
 		!within(cluster, visibleFrom) || !within(node, visibleFrom) || !within(to, visibleFrom) || !within(build, printableFrom) {
-		return nil, fmt.Errorf("%w: bad names or versions", ErrHello)
+		return nil, fmt.Errorf("%w: invalid names or versions", ErrHello)
 	}
 	h.ClusterID, h.Node, h.To, h.Build = cluster, Node(node), Node(to), build
 	return h, nil
@@ -266,15 +266,15 @@ func parseHello(body []byte) (*Hello, error) {
 
 func parseRefusal(body []byte) error {
 	if len(body) < refusalFixed {
-		return fmt.Errorf("%w: short refusal", ErrHello)
+		return fmt.Errorf("%w: truncated refusal", ErrHello)
 	}
 	text, _, ok := cutString(body[refusalFixed:])
 	reason := Reason(body[5])
 	if !ok || reason == ReasonNone {
-		return fmt.Errorf("%w: bad refusal", ErrHello)
+		return fmt.Errorf("%w: invalid refusal", ErrHello)
 	}
 	if reason == ReasonVersion {
-		text = fmt.Sprintf("it speaks %d to %d, this node %d to %d",
+		text = fmt.Sprintf("remote supports versions %d to %d, this node %d to %d",
 			binary.LittleEndian.Uint16(body[1:]), binary.LittleEndian.Uint16(body[3:]), minVersion, maxVersion)
 	}
 	return &RefusedError{Reason: reason, Text: printable(text)}

@@ -22,19 +22,19 @@ func judgeDialer(self identity, h *Hello, leaf *x509.Certificate) *RefusedError 
 	}
 	switch {
 	case h.MaxVersion < minVersion || h.MinVersion > maxVersion:
-		return refuse(ReasonVersion, "it speaks %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
+		return refuse(ReasonVersion, "dialer supports versions %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
 	case h.Node == self.node && h.Incarnation == self.incarnation:
 		return refuse(ReasonSelf, "")
 	case h.Node == self.node:
-		return refuse(ReasonNameTaken, "both are %s", h.Node)
+		return refuse(ReasonNameTaken, "both nodes are %s", h.Node)
 	case h.To != "" && h.To != self.node:
-		return refuse(ReasonWrongNode, "this is %s, not %s", self.node, h.To)
+		return refuse(ReasonWrongNode, "address belongs to %s, not %s", self.node, h.To)
 	case leaf != nil && !certifies(leaf, h.Node):
-		return refuse(ReasonCertificate, "it is not for %s", h.Node)
+		return refuse(ReasonCertificate, "certificate is not for %s", h.Node)
 	case h.Class != ClassPing && otherCluster(self.cluster, h.ClusterID):
-		return refuse(ReasonWrongCluster, "this is %s, not %s", self.cluster, h.ClusterID)
+		return refuse(ReasonWrongCluster, "this node is in cluster %s, not %s", self.cluster, h.ClusterID)
 	case !h.Class.visits() && h.ClusterID == "":
-		return refuse(ReasonWrongCluster, "%s is in no cluster", h.Node)
+		return refuse(ReasonWrongCluster, "%s is not in a cluster", h.Node)
 	}
 	return nil
 }
@@ -47,13 +47,13 @@ func judgeAnswer(sent, h *Hello, leaf *x509.Certificate) *RefusedError {
 	}
 	switch {
 	case h.MaxVersion < minVersion || h.MinVersion > maxVersion:
-		return refuse(ReasonVersion, "it speaks %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
+		return refuse(ReasonVersion, "remote supports versions %d to %d, this node %d to %d", h.MinVersion, h.MaxVersion, minVersion, maxVersion)
 	case sent.To != "" && h.Node != sent.To:
-		return refuse(ReasonWrongNode, "%s answered for %s", h.Node, sent.To)
+		return refuse(ReasonWrongNode, "%s answered instead of %s", h.Node, sent.To)
 	case leaf != nil && !certifies(leaf, h.Node):
-		return refuse(ReasonCertificate, "it is not for %s", h.Node)
+		return refuse(ReasonCertificate, "certificate is not for %s", h.Node)
 	case sent.Class != ClassPing && otherCluster(sent.ClusterID, h.ClusterID):
-		return refuse(ReasonWrongCluster, "it is %s, not %s", h.ClusterID, sent.ClusterID)
+		return refuse(ReasonWrongCluster, "remote is in %s, not %s", h.ClusterID, sent.ClusterID)
 	}
 	return nil
 }

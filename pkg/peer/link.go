@@ -120,7 +120,7 @@ func (l *link) read() error {
 	for {
 		fr, err := f.next()
 		if err != nil {
-			return fmt.Errorf("reading: %w", err)
+			return fmt.Errorf("read: %w", err)
 		}
 		if !f.ready() {
 			if err := l.take(fr); err != nil {
@@ -148,7 +148,7 @@ func (l *link) takeAll(f *frameReader, fr frame) error {
 		}
 		var err error
 		if fr, err = f.next(); err != nil {
-			return fmt.Errorf("reading: %w", err)
+			return fmt.Errorf("read: %w", err)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (l *link) take(fr frame) error {
 	case fr.flags&flagReply != 0:
 		done, ok := l.out.answered(fr.correlation)
 		if !ok {
-			return fmt.Errorf("%w: answer %d to no call", ErrFrame, fr.correlation)
+			return fmt.Errorf("%w: answer %d without a call", ErrFrame, fr.correlation)
 		}
 		l.count.answers.Add(1)
 		b := fr.payload.Bytes
@@ -185,7 +185,7 @@ func (l *link) take(fr frame) error {
 		done(b, nil)
 		return nil
 	case l.handler == nil:
-		return fmt.Errorf("%w: a call where none is expected", ErrFrame)
+		return fmt.Errorf("%w: unexpected call", ErrFrame)
 	}
 	l.count.calls.Add(1)
 	kind, id := fr.kind, fr.correlation
@@ -250,7 +250,7 @@ func (l *link) write() error {
 		}
 		if ok {
 			if err := l.send(&out); err != nil {
-				return fmt.Errorf("writing: %w", err)
+				return fmt.Errorf("write: %w", err)
 			}
 			out.reset()
 			select {

@@ -46,7 +46,7 @@ func (l *lobby) left(host string) {
 	}
 }
 
-var errTooMany = errors.New("too many connections of members")
+var errTooMany = errors.New("too many connections from members")
 
 // place is what one accepted connection holds: a place in the lobby until it has
 // introduced itself as a member's, and one among the members from a moment before.

@@ -14,7 +14,7 @@ const largeChunk = 4 << 20
 
 // ErrFrameMemory says that other large frames took the memory for so long that the
 // connection was given up.
-var ErrFrameMemory = errors.New("no memory for a large frame: others are being read")
+var ErrFrameMemory = errors.New("frame memory exhausted by other large frames")
 
 // frameMemory is what all large frames of a node share while they are read.
 type frameMemory struct {

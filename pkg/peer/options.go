@@ -177,24 +177,24 @@ func (o *Options) validate() error {
 		{"version", o.Build, printableFrom},
 	} {
 		if len(s.text) > maxHelloString || !within(s.text, s.from) {
-			return fmt.Errorf("%s %q: up to %d bytes of printable ASCII are possible", s.what, s.text, maxHelloString)
+			return fmt.Errorf("%s %q: must be at most %d bytes of printable ASCII", s.what, s.text, maxHelloString)
 		}
 	}
 	switch {
 	case o.Self == "":
-		return errors.New("a node needs a name")
+		return errors.New("node name not set")
 	case (o.ServerTLS == nil) != (o.ClientTLS == nil):
-		return errors.New("TLS is for both directions or for none")
+		return errors.New("TLS must be set for both directions or neither")
 	case o.Handlers[ClassRaft] != nil:
-		return errors.New("class raft takes connections, not calls")
+		return errors.New("class raft accepts connections, not calls")
 	case o.MaxFrame < 0 || o.MaxFrame > 1<<31-1-frameHeader:
-		return fmt.Errorf("frames of %d bytes are not possible", o.MaxFrame)
+		return fmt.Errorf("invalid frame size %d", o.MaxFrame)
 	case o.DeadAfter <= o.KeepAlive:
-		return fmt.Errorf("a connection cannot be dead after %s with a ping every %s", o.DeadAfter, o.KeepAlive)
+		return fmt.Errorf("dead-after %s must exceed the ping interval %s", o.DeadAfter, o.KeepAlive)
 	case min(o.MaxConnections, o.MaxVisitors, o.MaxVisitorsHost, o.FrameMemory) < 0:
 		return errors.New("negative limits")
 	case min(o.KeepAlive, o.VisitTimeout, o.WriteTimeout, o.BackoffMin, o.DialTimeout, o.HandshakeTimeout) < 0 || o.BackoffMax < o.BackoffMin:
-		return errors.New("negative or contradicting times")
+		return errors.New("negative or contradictory timeouts")
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (p *Peer) Send(session uint64, kind uint8, payload [][]byte, done func(repl
 }
 
 // errNotLive says that a call has to find another connection.
-var errNotLive = errors.New("not the connection for this call")
+var errNotLive = errors.New("wrong connection class for this call")
 
 // callIn hands the call to a connection that is up, if it is the right one. With
 // errNotLive it was not, or is not up any more.

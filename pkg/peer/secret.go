@@ -56,9 +56,9 @@ func (h *Hello) challenge(secrets [][]byte) {
 func noSecret(secrets [][]byte, h *Hello) *RefusedError {
 	switch {
 	case len(secrets) > 0 && !h.Proves:
-		return &RefusedError{Reason: ReasonSecret, Text: fmt.Sprintf("%s has none: give it the cluster-secret-file of the other nodes", h.Node), Local: true}
+		return &RefusedError{Reason: ReasonSecret, Text: fmt.Sprintf("%s presented no secret: give it the cluster-secret-file of the other nodes", h.Node), Local: true}
 	case len(secrets) == 0 && h.Proves:
-		return &RefusedError{Reason: ReasonSecret, Text: "only the dialer has one: give all nodes the same cluster-secret-file", Local: true}
+		return &RefusedError{Reason: ReasonSecret, Text: "only the dialing node has a secret: give all nodes the same cluster-secret-file", Local: true}
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func challengeDialer(conn io.ReadWriter, secrets [][]byte, dialer, own *Hello) e
 	}
 	proof := append([]byte{typeProof}, prove(secrets[0], acceptorSide, dialer, own)...)
 	if _, err := conn.Write(encodeHelloBody(proof)); err != nil {
-		return fmt.Errorf("showing the secret: %w", err)
+		return fmt.Errorf("send secret proof: %w", err)
 	}
 	shown, err := readProof(conn)
 	if err != nil {
@@ -84,7 +84,7 @@ func challengeDialer(conn io.ReadWriter, secrets [][]byte, dialer, own *Hello) e
 		return errOtherSecret
 	}
 	if _, err := conn.Write(encodeHelloBody([]byte{typeWelcome})); err != nil {
-		return fmt.Errorf("welcoming: %w", err)
+		return fmt.Errorf("send welcome: %w", err)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello)
 	}
 	proof := append([]byte{typeProof}, prove(secrets[0], dialerSide, own, acceptor)...)
 	if _, err := conn.Write(encodeHelloBody(proof)); err != nil {
-		return fmt.Errorf("showing the secret: %w", err)
+		return fmt.Errorf("send secret proof: %w", err)
 	}
 	body, err := readHelloBody(conn)
 	switch {
@@ -114,7 +114,7 @@ func answerChallenge(conn io.ReadWriter, secrets [][]byte, own, acceptor *Hello)
 	case len(body) > 0 && body[0] == typeRefusal:
 		return parseRefusal(body)
 	case len(body) == 0 || body[0] != typeWelcome:
-		return fmt.Errorf("%w: no welcome", ErrHello)
+		return fmt.Errorf("%w: welcome missing", ErrHello)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func readProof(r io.Reader) ([]byte, error) {
 	case len(body) > 0 && body[0] == typeRefusal:
 		return nil, parseRefusal(body)
 	case len(body) != 1+sha256.Size || body[0] != typeProof:
-		return nil, fmt.Errorf("%w: no proof of the secret", ErrHello)
+		return nil, fmt.Errorf("%w: secret proof missing", ErrHello)
 	}
 	return body[1:], nil
 }

@@ -36,7 +36,7 @@ type Transport struct {
 func New(o Options) (*Transport, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("node-to-node transport: %w", err)
+		return nil, fmt.Errorf("cluster transport: %w", err)
 	}
 	t := &Transport{
 		options: o, memory: frameMemory{max: o.FrameMemory},
@@ -101,7 +101,7 @@ func (t *Transport) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("accepting nodes: %w", err)
+			return fmt.Errorf("accept cluster connection: %w", err)
 		case err != nil: // no file descriptors, perhaps
 			failures++
 			wait(ctx, backoff(t.options.BackoffMin, t.options.BackoffMax, failures, 0))
@@ -254,7 +254,7 @@ func (t *Transport) receive(ctx context.Context, raw net.Conn, p *place) (net.Co
 	answer := t.hello(hello.Class, hello.Node, hello.Session)
 	answer.challenge(secrets)
 	if _, err := conn.Write(encodeHello(answer)); err != nil {
-		return nil, hello, fmt.Errorf("answering the hello: %w", err)
+		return nil, hello, fmt.Errorf("answer hello: %w", err)
 	}
 	if err := challengeDialer(conn, secrets, hello, answer); err != nil {
 		return nil, hello, err
@@ -354,7 +354,7 @@ func (t *Transport) introduce(ctx context.Context, raw net.Conn, own *Hello) (ne
 	secrets := t.options.secrets(own.Class)
 	own.challenge(secrets)
 	if _, err := conn.Write(encodeHello(own)); err != nil {
-		return nil, nil, fmt.Errorf("sending the hello: %w", err)
+		return nil, nil, fmt.Errorf("send hello: %w", err)
 	}
 	answer, err := readHello(conn)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // errStopped ends the reading of a connection that the server itself ends.
-var errStopped = errors.New("connection stopped")
+var errStopped = errors.New("connection closed by server")
 
 // meteredConn is a connection's socket. It counts bytes and keeps the read deadline:
 // patience after the last command, without touching the timer for each. A

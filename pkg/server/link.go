@@ -17,7 +17,7 @@ import (
 )
 
 // errWriterGone ends a reader whose writer has ended.
-var errWriterGone = errors.New("the writer has ended")
+var errWriterGone = errors.New("writer stopped")
 
 // ended says how a connection came to its end.
 type ended struct {

@@ -198,10 +198,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("server options: %w", err)
 	}
 	if o.MaxMessageBytes < 1 || o.MaxBodyBytes < 1 {
-		return fmt.Errorf("server options: limits of %d bytes a message, %d bytes a body", o.MaxMessageBytes, o.MaxBodyBytes)
+		return fmt.Errorf("invalid server options: message limit %d bytes, body limit %d bytes", o.MaxMessageBytes, o.MaxBodyBytes)
 	}
 	if o.TLSRequired && o.TLS == nil {
-		return fmt.Errorf("server options: TLS is required and not configured")
+		return fmt.Errorf("invalid server options: TLS required but not configured")
 	}
 	return nil
 }

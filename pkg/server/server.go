@@ -15,7 +15,7 @@ import (
 )
 
 // ErrClosed is returned by Serve after Shutdown.
-var ErrClosed = errors.New("server is shut down")
+var ErrClosed = errors.New("server is shutting down")
 
 // Server serves NSQ clients. Its methods may be called by many goroutines.
 type Server struct {
@@ -79,9 +79,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case s.isClosed():
 			return ErrClosed
 		case !temporary(err):
-			return fmt.Errorf("accepting connections: %w", err)
+			return fmt.Errorf("accept connections: %w", err)
 		}
-		s.complaints.Warn(s.log, time.Now(), "cannot accept a connection", "error", err, "retry_in", pause)
+		s.complaints.Warn(s.log, time.Now(), "cannot accept connection; retrying", "error", err, "retry_in", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -120,7 +120,7 @@ func (s *Server) dropListener(ln net.Listener) {
 		return
 	}
 	if err := ln.Close(); err != nil {
-		s.log.Warn("closing a listener failed", "error", err)
+		s.log.Warn("cannot close listener", "error", err)
 	}
 }
 
@@ -157,12 +157,12 @@ func (s *Server) start(ctx context.Context, conn net.Conn) {
 	cancel(ErrClosed)
 	if full {
 		s.counters.ended[EndLimit].Add(1)
-		s.complaints.Warn(s.log, time.Now(), "connection refused: too many", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
+		s.complaints.Warn(s.log, time.Now(), "connection refused: connection limit reached", "remote", conn.RemoteAddr(), "limit", s.opts.MaxConnections)
 		refuse(conn, "too many connections")
 	}
 	if poor {
 		s.counters.ended[EndLimit].Add(1)
-		s.complaints.Warn(s.log, time.Now(), "connection refused: the memory budget is used up", "remote", conn.RemoteAddr())
+		s.complaints.Warn(s.log, time.Now(), "connection refused: client memory budget exhausted", "remote", conn.RemoteAddr())
 		refuse(conn, c.standing.Refuse().Error())
 	}
 	// There is nothing to tell: the client has got what it can get.

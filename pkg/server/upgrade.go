@@ -60,7 +60,7 @@ func (s *session) upgrade(ctx context.Context, answer []byte, apply func()) erro
 	return s.writer.write(ok)
 }
 
-var errNoTLS = errors.New("TLS is configured no more")
+var errNoTLS = errors.New("TLS no longer configured")
 
 // startTLS makes a handshake as the server.
 func (s *session) startTLS(ctx context.Context) error {

@@ -13,12 +13,12 @@ import (
 
 var (
 	// errFull makes Take stop: the buffer goes out first.
-	errFull = errors.New("output buffer is full")
+	errFull = errors.New("output buffer full")
 	// errPoor makes Take stop: there is no memory for the next message.
-	errPoor = errors.New("no memory for the next message")
+	errPoor = errors.New("no memory budget for the next message")
 	// errNotDeliverable ends a connection for which messages were taken that
 	// this node may not deliver any more, or cannot be sure to.
-	errNotDeliverable = errors.New("messages were taken that another node may be delivering by now")
+	errNotDeliverable = errors.New("leadership lost before taken messages were sent")
 )
 
 const (

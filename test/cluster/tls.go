@@ -133,7 +133,7 @@ func playTLS(st *stage) error {
 	if err := st.authority.issue(identityOf(st, impostor), "n1", st.authority); err != nil {
 		return err
 	}
-	if err := turnedAway(st, "it is not for "+impostor); err != nil {
+	if err := turnedAway(st, "certificate is not for "+impostor); err != nil {
 		return err
 	}
 	if err := renew(st, st.c.Nodes[:founders]); err != nil {

@@ -75,7 +75,7 @@ func encodeAnswer(r meta.Result, err error) ([]byte, error) {
 // decodeAnswer reads an answer. Fields of a newer version are passed over.
 func decodeAnswer(text []byte) (a answer, err error) {
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("answer of the metadata's leader: %w", err)
+		return a, fmt.Errorf("decode answer of the metadata leader: %w", err)
 	}
 	return a, nil
 }
@@ -121,7 +121,7 @@ func (m *machine) outcome(a answer) (meta.Result, error) {
 	}
 	r := meta.Result{Index: a.Index, Existed: a.Existed, Err: a.err()}
 	if r.Err == nil {
-		return r, fmt.Errorf("%w: what became of the command is not known here", ErrBehind)
+		return r, fmt.Errorf("%w: the outcome of the command is not known on this node", ErrBehind)
 	}
 	return r, r.Err
 }

@@ -38,7 +38,7 @@ func compact(path string, log *slog.Logger) error {
 	}
 	if err != nil {
 		// The old file is as good as it was.
-		log.Warn("metadata log not compacted", "path", path, "error", err)
+		log.Warn("metadata log compaction failed; the old file stays in use", "path", path, "error", err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // errSilent keeps back what a leader with a hanging disk would send.
-var errSilent = errors.New("the metadata's disk hangs")
+var errSilent = errors.New("metadata disk stalled")
 
 // eagerTransport is the library's transport, but for three things.
 //

@@ -13,21 +13,21 @@ import (
 // What a Store may answer beside the sentinels of package meta.
 var (
 	// ErrNotLeader: another node, or none, leads the metadata. Refused.
-	ErrNotLeader = fate.Refuse("this node does not lead the metadata")
+	ErrNotLeader = fate.Refuse("this node is not the metadata leader")
 	// ErrBusy: the command was not taken in within ApplyTimeout. Refused.
-	ErrBusy = fate.Refuse("too many metadata commands are waiting")
+	ErrBusy = fate.Refuse("too many pending metadata commands")
 	// ErrDiskFull: the metadata's disk is full. Refused; it works again by
 	// itself once there is space.
-	ErrDiskFull = fate.Refuse("no space left for the metadata")
+	ErrDiskFull = fate.Refuse("metadata disk full")
 	// ErrClosed: the store is closed or has failed. Refused.
 	ErrClosed = fate.Refuse("metadata store is closed")
 	// ErrUnknownOutcome: the command may have been applied, or may still be.
-	ErrUnknownOutcome = fate.Mark(errors.New("outcome of the metadata command is unknown"), fate.Uncertain)
+	ErrUnknownOutcome = fate.Mark(errors.New("metadata command outcome unknown"), fate.Uncertain)
 	// ErrBehind: the command was applied, but this node has not come that far.
-	ErrBehind = fate.Mark(errors.New("metadata of this node is behind"), fate.Uncertain)
+	ErrBehind = fate.Mark(errors.New("metadata on this node is behind"), fate.Uncertain)
 	// ErrLost: the store existed, and its files do not say what was in it.
-	ErrLost        = fate.Mark(errors.New("metadata is lost"), fate.Corrupt)
-	errNotProposed = fate.Refuse("metadata command was not proposed")
+	ErrLost        = fate.Mark(errors.New("metadata lost"), fate.Corrupt)
+	errNotProposed = fate.Refuse("metadata command not proposed")
 	// ErrOtherNode: the directory belongs to another node.
 	ErrOtherNode = errors.New("metadata belongs to another node")
 )

@@ -102,7 +102,7 @@ func (g *guard) StoreLogs(l []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore.
 func (g *guard) DeleteRange(low, high uint64) error {
-	return g.write("cut log", func() error { return g.storage.DeleteRange(low, high) })
+	return g.write("truncate log", func() error { return g.storage.DeleteRange(low, high) })
 }
 
 // Set implements raft.StableStore.

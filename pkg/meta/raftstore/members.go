@@ -80,7 +80,7 @@ func (m Members) AddVoter(ctx context.Context, id meta.NodeID, address string) e
 // AddNonvoter lets a node follow without a vote, or gives a member another
 // address: a voter stays one.
 func (m Members) AddNonvoter(ctx context.Context, id meta.NodeID, address string) error {
-	return m.change(ctx, "add node", id, func() raft.IndexFuture {
+	return m.change(ctx, "add non-voter", id, func() raft.IndexFuture {
 		return m.s.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, m.s.opts.ApplyTimeout)
 	})
 }
@@ -136,7 +136,7 @@ func (m Members) dispensable(id meta.NodeID) error {
 // has. Where it returns an error, this node may lead on.
 func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 	if err := m.s.ready(ctx); err != nil {
-		return fmt.Errorf("transfer lead: %w", err)
+		return fmt.Errorf("transfer metadata leadership: %w", err)
 	}
 	c := m.Configuration()
 	if to == m.s.opts.NodeID {
@@ -145,22 +145,22 @@ func (m Members) Transfer(ctx context.Context, to meta.NodeID) error {
 	start := m.s.raft.LeadershipTransfer
 	if to == "" {
 		if len(c.Voters()) < 2 {
-			return fmt.Errorf("transfer lead: %w", ErrLastVoter)
+			return fmt.Errorf("transfer metadata leadership: %w", ErrLastVoter)
 		}
 	} else {
 		v, ok := c.Find(to)
 		if !ok {
-			return fmt.Errorf("transfer lead to %s: %w", to, meta.ErrNodeNotFound)
+			return fmt.Errorf("transfer metadata leadership to %s: %w", to, meta.ErrNodeNotFound)
 		}
 		if !v.Voter {
-			return fmt.Errorf("transfer lead to %s: %w", to, ErrNotVoter)
+			return fmt.Errorf("transfer metadata leadership to %s: %w", to, ErrNotVoter)
 		}
 		start = func() raft.Future {
 			return m.s.raft.LeadershipTransferToServer(raft.ServerID(v.ID), raft.ServerAddress(v.Address))
 		}
 	}
 	if err := m.s.flights.request(ctx, start); err != nil {
-		return fmt.Errorf("transfer lead: %w", err)
+		return fmt.Errorf("transfer metadata leadership: %w", err)
 	}
 	return nil
 }

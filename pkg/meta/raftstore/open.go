@@ -149,7 +149,7 @@ func bootstrap(o *Options, p *parts, t raft.Transport) error {
 		Servers: []raft.Server{{ID: raft.ServerID(o.NodeID), Address: raft.ServerAddress(o.Address)}},
 	})
 	if err != nil {
-		return fmt.Errorf("make the first metadata: %w", err)
+		return fmt.Errorf("initialize metadata: %w", err)
 	}
 	p.made = true
 	return nil

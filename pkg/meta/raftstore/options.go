@@ -120,10 +120,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%w: node %q", meta.ErrInvalidName, o.NodeID)
 	}
 	if o.Dir == "" && !o.InMemory {
-		return errors.New("no directory for the metadata")
+		return errors.New("metadata directory not set")
 	}
 	if o.Stream != nil && (o.Stream.Listener == nil || o.Stream.Dial == nil) {
-		return errors.New("a stream for the metadata needs a listener and a way to dial")
+		return errors.New("metadata stream needs a listener and a dialer")
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (s contacts) pace() {
 		return
 	}
 	if err := s.raft.ReloadConfig(c); err != nil {
-		s.opts.Logger.Warn("the timeouts of the metadata stay as they were", "error", err)
+		s.opts.Logger.Warn("cannot adjust metadata timeouts; the old ones stay in use", "error", err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // ErrNotMember says that the node does not take part in the agreement that its
 // own disk knows of. Refused.
-var ErrNotMember = errors.New("node is not a member of the cluster in its own metadata")
+var ErrNotMember = errors.New("node is not a member according to its own metadata")
 
 // Recover makes the store of node id in dir, which no process has open, that of a
 // cluster of one: everything in its log counts as agreed on, the node is the only
@@ -40,7 +40,7 @@ func Recover(dir string, id meta.NodeID, cluster string, log *slog.Logger) (*met
 	m := &survivor{machine: newMachine(0), id: id, cluster: cluster}
 	err = m.recover(dir, bolt, self.Address, log)
 	if err = errors.Join(err, bolt.Close(), syncDir(dir)); err != nil {
-		return nil, fmt.Errorf("recover the metadata: %w", err)
+		return nil, fmt.Errorf("recover metadata: %w", err)
 	}
 	return m.recovered, nil
 }

@@ -54,11 +54,11 @@ func newReserve(path string, size int64) (*reserve, error) {
 func (r *reserve) fill() error {
 	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("metadata reserve: %w", err)
+		return fmt.Errorf("metadata disk reserve: %w", err)
 	}
 	err = errors.Join(allocate(f, r.size), f.Close())
 	if err != nil {
-		return fmt.Errorf("metadata reserve: %w", errors.Join(err, os.Remove(r.path)))
+		return fmt.Errorf("metadata disk reserve: %w", errors.Join(err, os.Remove(r.path)))
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (m Members) YieldLead(ctx context.Context) error {
 		return nil
 	}
 	if err := m.s.flights.request(ctx, m.s.raft.LeadershipTransfer); err != nil {
-		return fmt.Errorf("hand over the lead: %w", err)
+		return fmt.Errorf("transfer metadata leadership: %w", err)
 	}
 	return nil
 }

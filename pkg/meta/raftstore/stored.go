@@ -40,7 +40,7 @@ type Entry struct {
 }
 
 // ErrNoStore says that the directory holds no metadata. Refused.
-var ErrNoStore = errors.New("the directory holds no metadata")
+var ErrNoStore = errors.New("directory holds no metadata")
 
 // ReadStored reads the metadata of node id in a directory that no process has
 // open, and changes nothing. An error whose fate is corrupt names the file that

@@ -26,7 +26,7 @@ type Stream struct {
 }
 
 // errNotReached says that no connection to a node could be had.
-var errNotReached = errors.New("no connection")
+var errNotReached = errors.New("not connected")
 
 // streamLayer is a Stream as the consensus library wants it. It reaches the
 // node itself without the network, and closes whatever it gave out.

@@ -67,8 +67,8 @@ func explain(err error) error {
 	if fate.Of(err) != fate.Corrupt {
 		return err
 	}
-	return fmt.Errorf("%w: the node does not start without its metadata, and nothing was changed; where a majority of the other nodes is well, "+
-		"move the data directory away and start with an empty one: all that has other replicas is copied; a node that is alone needs its directory from a backup", err)
+	return fmt.Errorf("%w: the node cannot start without its metadata; nothing was changed. If a majority of the other nodes is healthy, "+
+		"move the data directory away and start with an empty one: partitions with other replicas are copied again. A single node must restore its directory from a backup", err)
 }
 
 // verify looks at all that a directory holds before anything is done with it.
@@ -87,9 +87,9 @@ func verify(dir string, id meta.NodeID) (c contents, err error) {
 	}
 	switch {
 	case (c.made || c.snap != 0) && !c.log.begun, c.made && c.snap == 0 && c.log.first == 0:
-		return c, fmt.Errorf("%w: there was a log at %s", ErrLost, path)
+		return c, fmt.Errorf("%w: log %s is missing or empty", ErrLost, path)
 	case c.log.first > c.snap+1:
-		return c, fmt.Errorf("%w: %s begins at entry %d, and the last snapshot ends at %d", ErrLost, path, c.log.first, c.snap)
+		return c, fmt.Errorf("%w: log %s begins at entry %d, but the last snapshot ends at %d", ErrLost, path, c.log.first, c.snap)
 	}
 	return c, nil
 }
@@ -107,13 +107,13 @@ func readIdentity(path string, id meta.NodeID) (bool, error) {
 		return true, &CorruptError{path, err}
 	}
 	if who.Format != identityFormat {
-		return true, fmt.Errorf("metadata in %s has format %d, this program knows %d", filepath.Dir(path), who.Format, identityFormat)
+		return true, fmt.Errorf("metadata in %s has format %d, this version supports %d", filepath.Dir(path), who.Format, identityFormat)
 	}
 	if who.NodeID == "" {
-		return true, &CorruptError{path, errors.New("it names no node")}
+		return true, &CorruptError{path, errors.New("node id missing")}
 	}
 	if who.NodeID != id {
-		return true, fmt.Errorf("%w: %s is of node %q, this is %q", ErrOtherNode, filepath.Dir(path), who.NodeID, id)
+		return true, fmt.Errorf("%w: %s belongs to node %q, this is node %q", ErrOtherNode, filepath.Dir(path), who.NodeID, id)
 	}
 	return true, nil
 }
@@ -272,7 +272,7 @@ func checkLength(path string, size int64) error {
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
 		if want := tx.Size(); size < want {
-			return fmt.Errorf("%d bytes are missing at the end", want-size)
+			return fmt.Errorf("file truncated: %d bytes missing", want-size)
 		}
 		return nil
 	})
@@ -301,7 +301,7 @@ func readLog(s *raftboltdb.BoltStore) (f found, err error) {
 			return f, err
 		}
 		if l.Term < before || f.begun && l.Term > term {
-			return f, fmt.Errorf("entry %d: term %d after %d, now %d", i, l.Term, before, term)
+			return f, fmt.Errorf("entry %d: term %d after term %d, current term is %d", i, l.Term, before, term)
 		}
 		before = l.Term
 	}
@@ -310,7 +310,7 @@ func readLog(s *raftboltdb.BoltStore) (f found, err error) {
 
 func checkEntry(l *raft.Log, index uint64) error {
 	if l.Index != index {
-		return fmt.Errorf("entry %d says it is %d", index, l.Index)
+		return fmt.Errorf("entry %d has index %d", index, l.Index)
 	}
 	switch l.Type {
 	case raft.LogCommand:
@@ -319,11 +319,11 @@ func checkEntry(l *raft.Log, index uint64) error {
 		}
 	case raft.LogConfiguration:
 		if c := raft.DecodeConfiguration(l.Data); len(c.Servers) == 0 {
-			return fmt.Errorf("entry %d: no voters", index)
+			return fmt.Errorf("entry %d: configuration without voters", index)
 		}
 	case raft.LogNoop, raft.LogBarrier:
 	default:
-		return fmt.Errorf("entry %d: type %d", index, l.Type)
+		return fmt.Errorf("entry %d: unknown type %d", index, l.Type)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (c *Client) ask(ctx context.Context, address string, q Query) (*Grant, erro
 		}
 	}
 	if status != http.StatusOK {
-		return nil, fmt.Errorf("answered %d", status)
+		return nil, fmt.Errorf("status %d", status)
 	}
 	return parse(body)
 }
@@ -152,7 +152,7 @@ func (c *Client) send(ctx context.Context, address string, q Query) (int, []byte
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	err = errors.Join(err, res.Body.Close())
 	if err == nil && len(body) > maxAnswer {
-		err = errors.New("answer too long")
+		err = errors.New("response too long")
 	}
 	return res.StatusCode, body, err
 }
@@ -269,7 +269,7 @@ const maxTTL = 100 * 365 * 24 * 3600
 func parse(body []byte) (*Grant, error) {
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, fmt.Errorf("answer: %w", err)
+		return nil, fmt.Errorf("decode response: %w", err)
 	}
 	if a.TTL <= 0 {
 		return nil, fmt.Errorf("ttl %d is not positive", a.TTL)
