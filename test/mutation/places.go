@@ -17,7 +17,7 @@ func placeMistakes() []mistake {
 		},
 		{
 			name: "a sync that the kernel does not take counts as done", file: "pkg/vfs/syncs.go",
-			old: "taken = errno == 0 && n == 1", with: "taken = errno == 0 || n != 1", tests: []string{"./pkg/vfs"},
+			old: "\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn block()\n", with: "\t\treturn err\n", tests: []string{"./pkg/vfs"},
 		},
 	}
 }
