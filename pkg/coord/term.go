@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/stack"
+
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
@@ -289,6 +291,7 @@ func (t *Term) Stop() error {
 
 // appendAll is the appender: it runs while entries wait.
 func (t *Term) appendAll() {
+	stack.Grow()
 	for {
 		// Whoever is about to publish on this processor does so first: otherwise
 		// it would wait for this whole batch, and batches would be small.

@@ -65,6 +65,33 @@ func TestALittleIsWrittenByWhoeverQueuesIt(t *testing.T) {
 	}
 }
 
+func TestInABurstTheWriterWrites(t *testing.T) {
+	o := newOutbox()
+	at := time.Now()
+	o.now = func() time.Time { return at }
+	direct := 0
+	o.try = func(b []byte) int {
+		direct++
+		return len(b)
+	}
+	for i, x := range []struct {
+		after  time.Duration // the write before
+		direct int           // so far
+	}{{0, 1}, {burst - 1, 1}, {burst - 1, 1}, {burst, 2}, {0, 2}, {burst, 3}} {
+		at = at.Add(x.after)
+		putFrame(t, o, []byte("frame"))
+		if direct != x.direct {
+			t.Errorf("frame %d: %d were written by whoever queued them, want %d", i, direct, x.direct)
+		}
+		if len(o.wake) > 0 {
+			<-o.wake
+			if takeAll(t, o) == nil {
+				t.Errorf("frame %d: the writer has nothing", i)
+			}
+		}
+	}
+}
+
 func TestWhatIsQueuedDuringADirectWriteIsTheWriters(t *testing.T) {
 	o := newOutbox()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -111,6 +138,11 @@ func TestDirectWritesKeepTheOrderOfBytes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	o := newOutbox()
+	var at time.Time
+	o.now = func() time.Time {
+		at = at.Add(time.Duration(rng.IntN(2)) * burst)
+		return at
+	}
 	var queued, written []byte
 	o.try = func(b []byte) int {
 		n := len(b)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -264,6 +265,7 @@ func (l *link) write() error {
 		}
 		select {
 		case <-l.out.wake:
+			runtime.Gosched() // whoever is about to queue a frame does so first
 		case <-tick.C:
 			if err := again(); err != nil {
 				return err

@@ -3,6 +3,7 @@ package peer
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // copyBelow is the size from which a slice of a payload goes to the socket from
@@ -13,6 +14,10 @@ const copyBelow = 4 << 10
 // writeAtOnce is how much is written by whoever queues it, where the connection
 // takes it without waiting. More is left to the writer: it would hold up the caller.
 const writeAtOnce = 16 << 10
+
+// burst is how soon after a write another one is part of a burst. In a burst the writer
+// writes, which lets whoever is about to queue a frame do so first: one write for many.
+const burst = 50 * time.Microsecond
 
 // A buffer that grew past keepBelow is not kept for the next write.
 const keepBelow = 1 << 20
@@ -67,21 +72,23 @@ func (l *load) reset() {
 type outbox struct {
 	wake chan struct{}    // tells the writer, at most one at a time
 	try  func([]byte) int // writes what the connection takes without waiting, and returns how much that was; nil: nothing
+	now  func() time.Time
 
 	mu      sync.Mutex // guards what follows
 	waiting load
 	writing int    // bytes that somebody has taken and not written
 	taken   uint64 // loads, to be written
 	calls   map[uint64]func([]byte, error)
-	awake   bool // the writer will look again by itself, or whoever stands in for it tells it
-	standIn bool // somebody writes in the writer's place
-	atOnce  load // what the stand-in writes
-	corked  bool // the reader will tell the writer, after what it has at hand
+	awake   bool      // the writer will look again by itself, or whoever stands in for it tells it
+	standIn bool      // somebody writes in the writer's place
+	wrote   time.Time // when a load was taken last
+	atOnce  load      // what the stand-in writes
+	corked  bool      // the reader will tell the writer, after what it has at hand
 	err     error
 }
 
 func newOutbox() *outbox {
-	return &outbox{wake: make(chan struct{}, 1), calls: make(map[uint64]func([]byte, error))}
+	return &outbox{wake: make(chan struct{}, 1), now: time.Now, calls: make(map[uint64]func([]byte, error))}
 }
 
 // bounds of an outbox.
@@ -127,7 +134,7 @@ func (o *outbox) put(header *[frameHeader]byte, payload [][]byte, limit int) err
 
 // unlockAndTell gives up the lock and sees to it that what waits is written: a
 // little by the caller, which spares those who wait for it a change of
-// goroutines, more by the writer.
+// goroutines, more, and what is part of a burst, by the writer.
 func (o *outbox) unlockAndTell() {
 	if o.awake || o.corked {
 		o.mu.Unlock()
@@ -135,7 +142,10 @@ func (o *outbox) unlockAndTell() {
 	}
 	o.awake = true
 	if o.try != nil && len(o.waiting.pieces) == 0 && o.waiting.bytes <= writeAtOnce {
-		o.writeLocked()
+		if now := o.now(); now.Sub(o.wrote) >= burst {
+			o.wrote = now
+			o.writeLocked()
+		}
 	}
 	tell := o.awake
 	o.mu.Unlock()
@@ -213,6 +223,7 @@ func (o *outbox) take(empty *load) (ok bool, err error) {
 	o.waiting, *empty = *empty, o.waiting
 	o.writing = empty.bytes
 	o.taken++
+	o.wrote = o.now()
 	return true, nil
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// placeMistakes are about what syncs keep from others.
+// placeMistakes are about what syncs and writes keep from others.
 func placeMistakes() []mistake {
 	return []mistake{
 		{
@@ -18,6 +18,14 @@ func placeMistakes() []mistake {
 		{
 			name: "a sync that the kernel does not take counts as done", file: "pkg/vfs/syncs.go",
 			old: "\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn block()\n", with: "\t\treturn err\n", tests: []string{"./pkg/vfs"},
+		},
+		{
+			name: "each frame of a burst is written by itself", file: "pkg/peer/outbox.go",
+			old: "now.Sub(o.wrote) >= burst", with: "now.Sub(o.wrote) >= 0", tests: []string{"./pkg/peer"}, run: "TestInABurst",
+		},
+		{
+			name: "the writer's own writes are no burst", file: "pkg/peer/outbox.go",
+			old: "	o.wrote = o.now()\n", with: "", tests: []string{"./pkg/peer"}, run: "TestInABurst",
 		},
 	}
 }

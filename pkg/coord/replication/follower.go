@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/brokerd/brokerd/internal/stack"
+
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -232,6 +234,7 @@ func (f *Follower) Close() {
 
 // workFrom works off a request and the queue.
 func (f *Follower) workFrom(r request) {
+	stack.Grow()
 	for ok := true; ok; r, ok = f.queue.next() {
 		a, sync := f.do(r)
 		f.group = append(f.group, held{r.reply, a})
