@@ -51,7 +51,7 @@ func (c *checker) require(ok bool, key, format string, args ...any) {
 func check(o *Options) []mistake {
 	var c checker
 	id := regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
-	c.require(id.MatchString(o.NodeID), "node-id", "%q is not 1 to 64 of a-z A-Z 0-9 _ . -", o.NodeID)
+	c.require(id.MatchString(o.NodeID), "node-id", "%q must be 1 to 64 characters of a-z A-Z 0-9 _ . -", o.NodeID)
 	c.require(o.DataDir != "", "data-dir", "is empty")
 	c.addresses(o)
 	c.limits(&o.Limits)
@@ -85,7 +85,7 @@ func (c *checker) addresses(o *Options) {
 			continue
 		}
 		other, double := taken[l.address]
-		c.require(!double, l.key, "%q is taken by %s", l.address, other)
+		c.require(!double, l.key, "%q is already used by %s", l.address, other)
 		taken[l.address] = l.key
 	}
 	c.require(!strings.ContainsAny(o.Advertise.Host, ":/ ") || net.ParseIP(o.Advertise.Host) != nil,
@@ -109,13 +109,13 @@ func (c *checker) addresses(o *Options) {
 	}
 	n := o.Cluster.BootstrapExpect
 	c.require(n >= 1 && n <= maxBootstrapExpect, "bootstrap-expect", "%d is not between 1 and %d", n, maxBootstrapExpect)
-	c.require(n <= 1 || len(o.Cluster.Join) > 0, "bootstrap-expect", "%d nodes cannot find each other without join", n)
-	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "needs a cluster-address")
+	c.require(n <= 1 || len(o.Cluster.Join) > 0, "bootstrap-expect", "%d requires join", n)
+	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "requires a cluster-address")
 	c.between("election-timeout", o.Cluster.ElectionTimeout, minElectionTimeout, maxNodeTimeout)
 	c.between("node-timeout", o.Cluster.NodeTimeout, minNodeTimeout, maxNodeTimeout)
 	t := &o.Cluster.TLS
 	given := []string{t.CertFile, t.KeyFile, t.CAFile}
-	c.require(!slices.Contains(given, "") || strings.Join(given, "") == "", "cluster-tls-cert", "cluster-tls-cert, cluster-tls-key and cluster-tls-ca go together")
+	c.require(!slices.Contains(given, "") || strings.Join(given, "") == "", "cluster-tls-cert", "cluster-tls-cert, cluster-tls-key and cluster-tls-ca must be set together")
 }
 
 // between requires a duration that makes sense.
@@ -131,7 +131,7 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 		if err != nil {
 			a, bad := netip.ParseAddr(text)
 			if bad != nil {
-				return nil, fmt.Errorf("%q is not a network like 10.0.0.0/8", text)
+				return nil, fmt.Errorf("%q is not a network in CIDR notation such as 10.0.0.0/8", text)
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
@@ -144,7 +144,7 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 func (c *checker) reachable(key, address string, given bool) {
 	if given {
 		host, port, ok := hostPort(address)
-		c.require(ok && host != "" && port != 0, key, "%q is not host:port with a port that others can reach", address)
+		c.require(ok && host != "" && port != 0, key, "%q is not host:port with a non-zero port", address)
 	}
 }
 
@@ -197,17 +197,17 @@ func (c *checker) limits(l *Limits) {
 func (c *checker) tls(o *Options) {
 	t := &o.TLS
 	on := t.CertFile != "" && t.KeyFile != ""
-	c.require(t.KeyFile != "" || t.CertFile == "", "tls-cert", "needs a tls-key")
-	c.require(t.CertFile != "" || t.KeyFile == "", "tls-key", "needs a tls-cert")
-	c.require(on || t.Required == "false", "tls-required", "needs a tls-cert and a tls-key")
-	c.require(on || t.ClientAuthPolicy == "", "tls-client-auth-policy", "needs a tls-cert and a tls-key")
-	c.require(on || o.Listen.HTTPS == "", "https-address", "needs a tls-cert and a tls-key")
-	c.require(t.RootCAFile != "" || t.ClientAuthPolicy != "require-verify", "tls-client-auth-policy", "require-verify needs a tls-root-ca-file")
+	c.require(t.KeyFile != "" || t.CertFile == "", "tls-cert", "requires tls-key")
+	c.require(t.CertFile != "" || t.KeyFile == "", "tls-key", "requires tls-cert")
+	c.require(on || t.Required == "false", "tls-required", "requires tls-cert and tls-key")
+	c.require(on || t.ClientAuthPolicy == "", "tls-client-auth-policy", "requires tls-cert and tls-key")
+	c.require(on || o.Listen.HTTPS == "", "https-address", "requires tls-cert and tls-key")
+	c.require(t.RootCAFile != "" || t.ClientAuthPolicy != "require-verify", "tls-client-auth-policy", "require-verify requires tls-root-ca-file")
 }
 
 func (c *checker) auth(a *Auth) {
-	c.require(a.ConnectTimeout > 0, "http-client-connect-timeout", "is not more than 0")
-	c.require(a.RequestTimeout > 0, "http-client-request-timeout", "is not more than 0")
+	c.require(a.ConnectTimeout > 0, "http-client-connect-timeout", "must be greater than 0")
+	c.require(a.RequestTimeout > 0, "http-client-request-timeout", "must be greater than 0")
 	for _, address := range a.HTTPAddresses {
 		_, _, ok := hostPort(address)
 		c.require(ok || strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://"),

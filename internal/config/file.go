@@ -39,7 +39,7 @@ func parseFile(name string, content []byte) ([]Assignment, Problems) {
 		case !ok:
 			problems = append(problems, at.problem(fmt.Sprintf("unknown key %q%s", strings.Join(entry.key, "."), didYouMean(nearest(last, names)))))
 		case len(entry.key) > 1:
-			problems = append(problems, at.problem(fmt.Sprintf("%s belongs at the top, not in a table", last)))
+			problems = append(problems, at.problem(fmt.Sprintf("%s must be at the top level, not in a table", last)))
 		case s.Key == configKey:
 			problems = append(problems, at.problem("config cannot be set in a file"))
 		case seen[s.Key]:
@@ -142,5 +142,5 @@ func scalar(v any, list bool) (string, error) {
 		}
 		return strings.Join(words, ","), nil
 	}
-	return "", errors.New("is neither text, a number, true or false, nor a list of them")
+	return "", errors.New("must be a string, a number, a boolean or a list of them")
 }

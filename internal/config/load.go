@@ -67,7 +67,7 @@ func Load(in Input) (Loaded, error) {
 	if name := fileName(fromEnv, flags); name != "" {
 		content, err := in.ReadFile(name)
 		if err != nil {
-			return Loaded{}, fmt.Errorf("read the configuration: %w", err)
+			return Loaded{}, fmt.Errorf("read configuration: %w", err)
 		}
 		var wrong Problems
 		fromFile, wrong = parseFile(name, content)
@@ -119,7 +119,7 @@ func Resolve(hostname string, defaults map[string]string, layers ...[]Assignment
 		}
 		for _, a := range layer {
 			if _, ok := byKey[a.Key]; !ok {
-				problems = append(problems, Problem{a.Where, fmt.Sprintf("there is no setting %q", a.Key), a.Quote, a.Flag})
+				problems = append(problems, Problem{a.Where, fmt.Sprintf("unknown setting %q", a.Key), a.Quote, a.Flag})
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func environment(environ []string) ([]Assignment, Problems) {
 		key, known := byName[name]
 		if !known {
 			hint := nearest(name, slices.Sorted(maps.Keys(byName)))
-			problems = append(problems, Problem{Where: where, Text: "there is no such setting" + didYouMean(hint)})
+			problems = append(problems, Problem{Where: where, Text: "unknown setting" + didYouMean(hint)})
 			continue
 		}
 		assigned = append(assigned, Assignment{Key: key, Value: text, Where: where})

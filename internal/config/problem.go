@@ -20,9 +20,9 @@ type Problems []Problem
 func (ps Problems) Error() string {
 	var b strings.Builder
 	if len(ps) == 1 {
-		b.WriteString("a mistake in the configuration:")
+		b.WriteString("1 configuration error:")
 	} else {
-		fmt.Fprintf(&b, "%d mistakes in the configuration:", len(ps))
+		fmt.Fprintf(&b, "%d configuration errors:", len(ps))
 	}
 	for _, p := range ps {
 		b.WriteString("\n  ")

@@ -69,139 +69,139 @@ func (o *Options) Settings() []Setting {
 
 func (o *Options) nodeSettings() []Setting {
 	return []Setting{
-		{Key: "config", value: textValue{&o.Config}, Doc: "TOML file to read settings from. Only a flag or BROKERD_CONFIG can name it."},
-		{Key: "node-id", value: textValue{&o.NodeID}, Doc: "Stable name of the node, 1 to 64 of a-z A-Z 0-9 _ . -; empty means the name that the data directory was made under, or else the host name."},
-		{Key: "data-dir", Default: "./brokerd-data", value: textValue{&o.DataDir}, Doc: "Everything this node keeps. Locked against a second process."},
-		{Key: "zone", value: textValue{&o.Zone}, Doc: "Failure domain, for the placement of replicas; also the NSQ topology zone."},
-		{Key: "region", value: textValue{&o.Region}, Doc: "NSQ topology region, told to clients."},
+		{Key: "config", value: textValue{&o.Config}, Doc: "TOML configuration file. Can be set only by flag or by BROKERD_CONFIG."},
+		{Key: "node-id", value: textValue{&o.NodeID}, Doc: "Stable name of the node, 1 to 64 characters of a-z A-Z 0-9 _ . -; if empty, the name stored in the data directory, or the host name for a new one."},
+		{Key: "data-dir", Default: "./brokerd-data", value: textValue{&o.DataDir}, Doc: "Directory for all data of this node. Locked against use by a second process."},
+		{Key: "zone", value: textValue{&o.Zone}, Doc: "Failure domain for replica placement; also the NSQ topology zone."},
+		{Key: "region", value: textValue{&o.Region}, Doc: "NSQ topology region, announced to clients."},
 	}
 }
 
 func (o *Options) addressSettings() []Setting {
 	l, a := &o.Listen, &o.Advertise
 	return []Setting{
-		{Key: "tcp-address", Default: "127.0.0.1:4150", value: textValue{&l.TCP}, Doc: "NSQ protocol: host:port or the path of a unix socket."},
-		{Key: "http-address", Default: "127.0.0.1:4151", value: textValue{&l.HTTP}, Doc: "nsqd's and nsqlookupd's HTTP API, /v1, /metrics, health: host:port or the path of a unix socket; empty is off."},
-		{Key: "https-address", value: textValue{&l.HTTPS}, Doc: "The HTTP address's endpoints over TLS; empty is off."},
-		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue{&l.Lookup}, Doc: "nsqlookupd's HTTP API on its usual port; empty is off."},
-		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Node to node: metadata, replication, forwarding."},
-		{Key: "http-allowed-hosts", value: listValue{&o.Web.AllowedHosts}, Doc: "Names that the HTTP addresses are asked under, beside addresses, names of one word, private domains, and what is advertised; .example.org is all names below it, * is every name. Pages of other names could change everything through a browser."},
-		{Key: "allow-config-from-cidr", Default: "127.0.0.0/8,::1/128", value: listValue{&o.Web.ConfigFrom}, Doc: "Networks from which options may be changed by PUT /config."},
-		{Key: "advertise-host", value: textValue{&a.Host}, Doc: "Host that other nodes and clients are told; empty follows from the address that is bound."},
-		{Key: "advertise-tcp-address", value: textValue{&a.TCP}, Doc: "Overrides advertise-host and the port for tcp-address."},
-		{Key: "advertise-http-address", value: textValue{&a.HTTP}, Doc: "Overrides advertise-host and the port for http-address."},
-		{Key: "advertise-https-address", value: textValue{&a.HTTPS}, Doc: "Overrides advertise-host and the port for https-address."},
-		{Key: "advertise-lookup-address", value: textValue{&a.Lookup}, Doc: "Overrides advertise-host and the port for lookup-address."},
-		{Key: "advertise-cluster-address", value: textValue{&a.Cluster}, Doc: "Overrides advertise-host and the port for cluster-address."},
+		{Key: "tcp-address", Default: "127.0.0.1:4150", value: textValue{&l.TCP}, Doc: "Listen address of the NSQ protocol: host:port or a unix socket path."},
+		{Key: "http-address", Default: "127.0.0.1:4151", value: textValue{&l.HTTP}, Doc: "Listen address of the nsqd and nsqlookupd HTTP API, /v1, /metrics and health probes: host:port or a unix socket path; empty disables it."},
+		{Key: "https-address", value: textValue{&l.HTTPS}, Doc: "Listen address of the same HTTP endpoints over TLS; empty disables it."},
+		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue{&l.Lookup}, Doc: "Listen address of the nsqlookupd HTTP API on its usual port; empty disables it."},
+		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Listen address for other nodes: metadata, replication, forwarding."},
+		{Key: "http-allowed-hosts", value: listValue{&o.Web.AllowedHosts}, Doc: "Host names accepted in HTTP requests, in addition to IP addresses, single-label names, private domains and advertised names; .example.org matches all its subdomains, * matches every name. Guards against DNS rebinding through a browser."},
+		{Key: "allow-config-from-cidr", Default: "127.0.0.0/8,::1/128", value: listValue{&o.Web.ConfigFrom}, Doc: "Networks allowed to change options with PUT /config."},
+		{Key: "advertise-host", value: textValue{&a.Host}, Doc: "Host name advertised to other nodes and clients; if empty, derived from the bound address."},
+		{Key: "advertise-tcp-address", value: textValue{&a.TCP}, Doc: "Address advertised for tcp-address; overrides advertise-host and port."},
+		{Key: "advertise-http-address", value: textValue{&a.HTTP}, Doc: "Address advertised for http-address; overrides advertise-host and port."},
+		{Key: "advertise-https-address", value: textValue{&a.HTTPS}, Doc: "Address advertised for https-address; overrides advertise-host and port."},
+		{Key: "advertise-lookup-address", value: textValue{&a.Lookup}, Doc: "Address advertised for lookup-address; overrides advertise-host and port."},
+		{Key: "advertise-cluster-address", value: textValue{&a.Cluster}, Doc: "Address advertised for cluster-address; overrides advertise-host and port."},
 	}
 }
 
 func (o *Options) clusterSettings() []Setting {
 	return []Setting{
-		{Key: "join", value: listValue{&o.Cluster.Join}, Doc: "Cluster addresses of any nodes; this node's own may be among them."},
-		{Key: "bootstrap-expect", Default: "1", value: numberValue{&o.Cluster.BootstrapExpect}, Doc: "Form a new cluster once this many nodes of join see each other. Ignored once there is one."},
-		{Key: "election-timeout", Default: "500ms", value: durationValue{&o.Cluster.ElectionTimeout}, Doc: "How long the metadata's leader may be silent before another is elected, and how long that leader goes on without hearing of a majority. The same on all nodes. A node that runs late by itself, or whose disk is slow, waits up to eight times as long."},
-		{Key: "node-timeout", Default: "1s", value: durationValue{&o.Cluster.NodeTimeout}, Doc: "How long a node may be silent before others lead its partitions. The same on all nodes."},
-		{Key: "cluster-tls-cert", value: textValue{&o.Cluster.TLS.CertFile}, Doc: "PEM file of the certificate that this node shows other nodes; it must be for the node's id, for clients and servers. Read again when it changes."},
-		{Key: "cluster-tls-key", value: textValue{&o.Cluster.TLS.KeyFile}, Doc: "PEM file of its private key. Read again when it changes."},
-		{Key: "cluster-tls-ca", value: textValue{&o.Cluster.TLS.CAFile}, Doc: "PEM file of the authorities that other nodes' certificates must come from. With all three, nodes talk over mutual TLS only."},
-		{Key: "cluster-secret-file", value: textValue{&o.Cluster.SecretFile}, Doc: "File with the secret that all nodes of the cluster share, at least 16 characters in a line; who does not have it is not talked to. Further lines are taken as well, so that it can be changed node by node. Read again on SIGHUP. It does not encrypt: for that there is TLS."},
-		{Key: "insecure-cluster", Default: "false", value: boolValue{&o.Cluster.Insecure}, Doc: "Serve the cluster address beyond loopback although neither cluster-secret-file nor cluster TLS is given: whoever reaches it can do everything."},
-		{Key: "lookupd-tcp-address", value: listValue{&o.LookupdTCPAddresses}, Reload: true, Doc: "nsqlookupds to announce this node's topics and channels to, besides serving them itself."},
+		{Key: "join", value: listValue{&o.Cluster.Join}, Doc: "Cluster addresses of nodes to join; may include this node's own."},
+		{Key: "bootstrap-expect", Default: "1", value: numberValue{&o.Cluster.BootstrapExpect}, Doc: "Form a new cluster once this many nodes listed in join see each other. Ignored once the cluster exists."},
+		{Key: "election-timeout", Default: "500ms", value: durationValue{&o.Cluster.ElectionTimeout}, Doc: "Raft election timeout of the metadata: how long its leader may be silent before another is elected, and how long the leader keeps the role without contact to a majority. Must be the same on all nodes. A node that is overloaded, or whose disk is slow, waits up to eight times as long."},
+		{Key: "node-timeout", Default: "1s", value: durationValue{&o.Cluster.NodeTimeout}, Doc: "How long a node may be silent before other nodes take over its partitions. Must be the same on all nodes."},
+		{Key: "cluster-tls-cert", value: textValue{&o.Cluster.TLS.CertFile}, Doc: "PEM file of this node's certificate for cluster TLS; it must name the node id and allow client and server authentication. Reloaded when it changes."},
+		{Key: "cluster-tls-key", value: textValue{&o.Cluster.TLS.KeyFile}, Doc: "PEM file of the private key of cluster-tls-cert. Reloaded when it changes."},
+		{Key: "cluster-tls-ca", value: textValue{&o.Cluster.TLS.CAFile}, Doc: "PEM file of the certificate authorities trusted for other nodes' certificates. With all three options set, nodes communicate over mutual TLS only."},
+		{Key: "cluster-secret-file", value: textValue{&o.Cluster.SecretFile}, Doc: "File with the secret shared by all nodes of the cluster, one line of at least 16 characters; nodes without it are refused. Further lines are accepted as well, for rotation node by node. Reloaded on SIGHUP. It does not encrypt traffic: use cluster TLS for that."},
+		{Key: "insecure-cluster", Default: "false", value: boolValue{&o.Cluster.Insecure}, Doc: "Allow a non-loopback cluster-address without cluster-secret-file or cluster TLS: anyone who can reach it has full control."},
+		{Key: "lookupd-tcp-address", value: listValue{&o.LookupdTCPAddresses}, Reload: true, Doc: "nsqlookupd TCP addresses to register this node's topics and channels with, in addition to the built-in lookup."},
 	}
 }
 
 func (o *Options) messageSettings() []Setting {
 	l := &o.Limits
 	return []Setting{
-		{Key: "max-msg-size", Default: "1MiB", value: sizeValue{&l.MaxMsgSize}, Doc: "Largest body of one message, up to 64 MiB. It bounds what this node's clients send, not what it takes from other nodes."},
-		{Key: "max-body-size", Default: "5MiB", value: sizeValue{&l.MaxBodySize}, Doc: "Largest body of one batch of messages, up to 128 MiB. Likewise."},
-		{Key: "max-uncommitted-size", Default: "0", value: sizeValue{&l.MaxUncommitted}, Doc: "Most bytes that the partitions led by this node may hold in memory uncommitted, all together; beyond, publishers wait or are refused as busy. 0 is an eighth of the memory that the process may use, between 64 MiB and 1 GiB."},
-		{Key: "memory-budget", Default: "0", value: sizeValue{&l.MemoryBudget}, Doc: "Most bytes of memory that clients may make this node hold, all together: bodies and what decoding them takes, answers, messages that are being written to clients, compression, connections, publishes for other nodes, ephemeral topics, and what was read out of order and is kept as long as nobody else wants the memory; beyond, who asks for more waits for a second and is then refused as busy, and others go on. 0 is 60 % of the memory that the process may use: of GOMEMLIMIT, of its control group or of the machine."},
-		{Key: "msg-timeout", Default: "60s", value: durationValue{&l.MsgTimeout}, Doc: "How long a message may stay unanswered before it is delivered again."},
-		{Key: "max-msg-timeout", Default: "15m", value: durationValue{&l.MaxMsgTimeout}, Doc: "Longest message timeout that a client may ask for."},
-		{Key: "max-req-timeout", Default: "1h", value: durationValue{&l.MaxReqTimeout}, Doc: "Longest delay of a requeued or deferred message."},
-		{Key: "max-rdy-count", Default: "2500", value: numberValue{&l.MaxRdyCount}, Doc: "Most messages that one consumer may have in flight."},
-		{Key: "max-heartbeat-interval", Default: "60s", value: durationValue{&l.MaxHeartbeatInterval}, Doc: "Longest time between heartbeats that a client may ask for."},
-		{Key: "max-channel-consumers", Default: "0", value: numberValue{&l.MaxChannelConsumers}, Doc: "Most consumers of one channel; 0 is no limit."},
-		{Key: "mem-queue-size", Default: "10000", value: numberValue{&l.MemQueueSize}, Doc: "Messages of a queue that /stats and statsd count as in memory, as nsqd's monitors expect: backend_depth is what waits beyond. Every message is on disk, whatever this says."},
-		{Key: "max-connections", Default: "10000", value: numberValue{&l.MaxConnections}, Doc: "Most client connections at once; 0 is no limit. Clients of all kinds never get more than three quarters of the file descriptors of the process."},
-		{Key: "max-connections-per-address", Default: "0", value: numberValue{&l.MaxOfAddress}, Doc: "Most client connections of one address at once, over TCP and HTTP; 0 is half of max-connections. Loopback is not counted."},
-		{Key: "creation-burst", Default: "10000", value: numberValue{&l.CreationBurst}, Doc: "Most topics and channels that the clients of one address may create at once on this node, ephemeral ones too, by use or by request; all addresses together may create twice as many. Beyond, they are refused as busy and those that exist go on. Loopback counts as one address, a unix socket does not count; 0 is no limit."},
-		{Key: "creation-rate", Default: "50", value: numberValue{&l.CreationRate}, Doc: "How many of the creation-burst come back every second."},
+		{Key: "max-msg-size", Default: "1MiB", value: sizeValue{&l.MaxMsgSize}, Doc: "Maximum body size of one message, up to 64 MiB. Applies to clients of this node, not to data from other nodes."},
+		{Key: "max-body-size", Default: "5MiB", value: sizeValue{&l.MaxBodySize}, Doc: "Maximum body size of one batch of messages, up to 128 MiB. Applies to clients of this node, not to data from other nodes."},
+		{Key: "max-uncommitted-size", Default: "0", value: sizeValue{&l.MaxUncommitted}, Doc: "Maximum uncommitted bytes in memory over all partitions led by this node; above it, publishers wait or are refused as busy. 0 means one eighth of the memory available to the process, between 64 MiB and 1 GiB."},
+		{Key: "memory-budget", Default: "0", value: sizeValue{&l.MemoryBudget}, Doc: "Memory budget for all clients together: message bodies and their decoding, responses, messages being written to clients, compression, connections, queued publishes for other nodes, ephemeral topics, and the cache for out-of-order reads, which yields to the others. A request that exceeds the budget waits for one second and is then refused as busy; other requests continue. 0 means 60 % of the memory available to the process: GOMEMLIMIT, its cgroup limit or the machine's memory."},
+		{Key: "msg-timeout", Default: "60s", value: durationValue{&l.MsgTimeout}, Doc: "Message timeout: how long a message may stay in flight before it is redelivered."},
+		{Key: "max-msg-timeout", Default: "15m", value: durationValue{&l.MaxMsgTimeout}, Doc: "Maximum message timeout a client may request."},
+		{Key: "max-req-timeout", Default: "1h", value: durationValue{&l.MaxReqTimeout}, Doc: "Maximum delay of a requeued or deferred message."},
+		{Key: "max-rdy-count", Default: "2500", value: numberValue{&l.MaxRdyCount}, Doc: "Maximum RDY count: messages in flight to one consumer."},
+		{Key: "max-heartbeat-interval", Default: "60s", value: durationValue{&l.MaxHeartbeatInterval}, Doc: "Maximum heartbeat interval a client may request."},
+		{Key: "max-channel-consumers", Default: "0", value: numberValue{&l.MaxChannelConsumers}, Doc: "Maximum consumers of one channel; 0 means no limit."},
+		{Key: "mem-queue-size", Default: "10000", value: numberValue{&l.MemQueueSize}, Doc: "Messages of a queue that /stats and statsd report as in memory, for monitors written for nsqd; backend_depth is the rest. Reporting only: every message is on disk."},
+		{Key: "max-connections", Default: "10000", value: numberValue{&l.MaxConnections}, Doc: "Maximum concurrent client connections; 0 means no limit. Clients never use more than three quarters of the process's file descriptors."},
+		{Key: "max-connections-per-address", Default: "0", value: numberValue{&l.MaxOfAddress}, Doc: "Maximum concurrent client connections from one address, over TCP and HTTP; 0 means half of max-connections. Loopback is exempt."},
+		{Key: "creation-burst", Default: "10000", value: numberValue{&l.CreationBurst}, Doc: "Topics and channels, including ephemeral ones, that clients of one address may create in a burst on this node, explicitly or by first use; all addresses together may create twice as many. Further creations are refused as busy; existing topics and channels are not affected. Loopback counts as one address, unix sockets are exempt; 0 means no limit."},
+		{Key: "creation-rate", Default: "50", value: numberValue{&l.CreationRate}, Doc: "Refill rate of creation-burst, per second."},
 	}
 }
 
 func (o *Options) bufferSettings() []Setting {
 	l := &o.Limits
 	return []Setting{
-		{Key: "max-output-buffer-size", Default: "64KiB", value: sizeValue{&l.MaxOutputBufferSize}, Doc: "Largest output buffer that a client may ask for."},
-		{Key: "max-output-buffer-timeout", Default: "30s", value: durationValue{&l.MaxOutputBufferTimeout}, Doc: "Longest time that a client may ask its output to be held back."},
-		{Key: "min-output-buffer-timeout", Default: "25ms", value: durationValue{&l.MinOutputBufferTimeout}, Doc: "Shortest time that a client may ask its output to be held back."},
-		{Key: "output-buffer-timeout", Default: "250ms", value: durationValue{&l.OutputBufferTimeout}, Doc: "How long output may be held back for a client that asks for nothing."},
-		{Key: "snappy", Default: "true", value: boolValue{&l.Snappy}, Doc: "Let clients compress with snappy."},
-		{Key: "deflate", Default: "true", value: boolValue{&l.Deflate}, Doc: "Let clients compress with deflate."},
-		{Key: "max-deflate-level", Default: "6", value: numberValue{&l.MaxDeflateLevel}, Doc: "Highest deflate level that a client may ask for, 1 to 9. A higher one costs CPU and memory a connection."},
+		{Key: "max-output-buffer-size", Default: "64KiB", value: sizeValue{&l.MaxOutputBufferSize}, Doc: "Maximum output buffer size a client may request."},
+		{Key: "max-output-buffer-timeout", Default: "30s", value: durationValue{&l.MaxOutputBufferTimeout}, Doc: "Maximum output buffer timeout a client may request."},
+		{Key: "min-output-buffer-timeout", Default: "25ms", value: durationValue{&l.MinOutputBufferTimeout}, Doc: "Minimum output buffer timeout a client may request."},
+		{Key: "output-buffer-timeout", Default: "250ms", value: durationValue{&l.OutputBufferTimeout}, Doc: "Default output buffer timeout."},
+		{Key: "snappy", Default: "true", value: boolValue{&l.Snappy}, Doc: "Allow snappy compression."},
+		{Key: "deflate", Default: "true", value: boolValue{&l.Deflate}, Doc: "Allow deflate compression."},
+		{Key: "max-deflate-level", Default: "6", value: numberValue{&l.MaxDeflateLevel}, Doc: "Maximum deflate level a client may request, 1 to 9. Higher levels cost more CPU and memory per connection."},
 	}
 }
 
 func (o *Options) tlsSettings() []Setting {
 	t := &o.TLS
 	return []Setting{
-		{Key: "tls-cert", value: textValue{&t.CertFile}, Doc: "PEM file of the certificate chain. Read again when it changes."},
-		{Key: "tls-key", value: textValue{&t.KeyFile}, Doc: "PEM file of the private key. Read again when it changes."},
-		{Key: "tls-root-ca-file", value: textValue{&t.RootCAFile}, Doc: "PEM file of the authorities that client certificates must come from. Read again when it changes."},
-		{Key: "tls-client-auth-policy", value: choiceValue{&t.ClientAuthPolicy, []string{"", "require", "require-verify"}}, Doc: "Demand a client certificate: any, or one from tls-root-ca-file."},
-		{Key: "tls-required", Default: "false", value: choiceValue{&t.Required, []string{"false", "true", "tcp-https"}}, Doc: "Demand TLS of every client; tcp-https leaves plain HTTP open. A tls-client-auth-policy implies true."},
-		{Key: "tls-min-version", Default: "tls1.2", value: choiceValue{&t.MinVersion, []string{"tls1.0", "tls1.1", "tls1.2", "tls1.3"}}, Doc: "Oldest TLS version that is spoken."},
-		{Key: "plain-metrics", Default: "false", value: boolValue{&t.PlainMetrics}, Doc: "Serve /metrics in plain HTTP, too, where tls-required closes it. Health probes need no TLS in any case."},
+		{Key: "tls-cert", value: textValue{&t.CertFile}, Doc: "PEM file of the certificate chain. Reloaded when it changes."},
+		{Key: "tls-key", value: textValue{&t.KeyFile}, Doc: "PEM file of the private key. Reloaded when it changes."},
+		{Key: "tls-root-ca-file", value: textValue{&t.RootCAFile}, Doc: "PEM file of the certificate authorities trusted for client certificates. Reloaded when it changes."},
+		{Key: "tls-client-auth-policy", value: choiceValue{&t.ClientAuthPolicy, []string{"", "require", "require-verify"}}, Doc: "Require a client certificate: any, or one issued by tls-root-ca-file."},
+		{Key: "tls-required", Default: "false", value: choiceValue{&t.Required, []string{"false", "true", "tcp-https"}}, Doc: "Require TLS from every client; tcp-https still allows plain HTTP. A tls-client-auth-policy implies true."},
+		{Key: "tls-min-version", Default: "tls1.2", value: choiceValue{&t.MinVersion, []string{"tls1.0", "tls1.1", "tls1.2", "tls1.3"}}, Doc: "Minimum TLS version."},
+		{Key: "plain-metrics", Default: "false", value: boolValue{&t.PlainMetrics}, Doc: "Serve /metrics over plain HTTP even with tls-required. Health probes never require TLS."},
 	}
 }
 
 func (o *Options) authSettings() []Setting {
 	a := &o.Auth
 	return []Setting{
-		{Key: "auth-http-address", value: listValue{&a.HTTPAddresses}, Doc: "Auth servers, host:port or whole URLs. Naming one makes AUTH obligatory for NSQ clients."},
-		{Key: "auth-http-request-method", Default: "get", value: choiceValue{&a.RequestMethod, []string{"get", "post"}}, Doc: "How auth servers are asked."},
-		{Key: "http-client-connect-timeout", Default: "2s", value: durationValue{&a.ConnectTimeout}, Doc: "Patience with connecting to an auth server or nsqlookupd."},
-		{Key: "http-client-request-timeout", Default: "5s", value: durationValue{&a.RequestTimeout}, Doc: "Patience with the answer of an auth server or nsqlookupd."},
+		{Key: "auth-http-address", value: listValue{&a.HTTPAddresses}, Doc: "Auth servers, as host:port or URL. If set, NSQ clients must authenticate with AUTH."},
+		{Key: "auth-http-request-method", Default: "get", value: choiceValue{&a.RequestMethod, []string{"get", "post"}}, Doc: "HTTP method for requests to auth servers."},
+		{Key: "http-client-connect-timeout", Default: "2s", value: durationValue{&a.ConnectTimeout}, Doc: "Connect timeout for auth servers and nsqlookupd."},
+		{Key: "http-client-request-timeout", Default: "5s", value: durationValue{&a.RequestTimeout}, Doc: "Response timeout for auth servers and nsqlookupd."},
 	}
 }
 
 func (o *Options) topicSettings() []Setting {
 	t := &o.Topics
 	return []Setting{
-		{Key: "auto-create-topics", Default: "true", value: boolValue{&t.AutoCreate}, Doc: "Make a topic on its first publish or subscription, as NSQ clients expect."},
-		{Key: "default-partitions", Default: "1", value: numberValue{&t.Partitions}, Doc: "Partitions of a topic that does not say."},
-		{Key: "sync", Default: "always", value: syncValue{&t.Sync}, Doc: "When a message is on disk, for topics that do not say: before it is acknowledged, at each sync-interval, or after at most this many messages."},
-		{Key: "sync-interval", Default: "200ms", value: durationValue{&t.SyncInterval}, Doc: "Longest time that an acknowledged message stays unsynced, where sync is not always."},
-		{Key: "retention", Default: "0s", value: durationValue{&t.Retention}, Doc: "How long finished messages are kept, for topics that do not say; 0 lets them go at once."},
-		{Key: "retention-bytes", Default: "0", value: sizeValue{&t.RetentionBytes}, Doc: "A partition is cut to this size, finished or not, for topics that do not say; 0 is no limit. It goes by files of a quarter of it, so a little more is kept for a while."},
-		{Key: "segment-size", Default: "64MiB", value: sizeValue{&t.SegmentSize}, Doc: "Size of one log file. What is finished goes by whole files."},
-		{Key: "disk-reserve", Default: "256MiB", value: sizeValue{&t.DiskReserve}, Doc: "Publishes are refused while less than this is free on the disk, or than a twentieth of a small disk, or would be with them, and replicas take no messages below half of it. Consuming goes on."},
-		{Key: "scrub-interval", Default: "168h", value: durationValue{&t.ScrubInterval}, Doc: "Every stored byte is read from the disk once in this time, at low priority, to find damage while other replicas are intact; 0 is never."},
+		{Key: "auto-create-topics", Default: "true", value: boolValue{&t.AutoCreate}, Doc: "Create a topic on its first publish or subscription, as NSQ clients expect."},
+		{Key: "default-partitions", Default: "1", value: numberValue{&t.Partitions}, Doc: "Default number of partitions of a topic."},
+		{Key: "sync", Default: "always", value: syncValue{&t.Sync}, Doc: "Default sync policy of topics: always syncs before acknowledging, interval syncs every sync-interval, a number syncs after at most that many messages."},
+		{Key: "sync-interval", Default: "200ms", value: durationValue{&t.SyncInterval}, Doc: "Maximum time an acknowledged message stays unsynced, unless sync is always."},
+		{Key: "retention", Default: "0s", value: durationValue{&t.Retention}, Doc: "Default retention time of finished messages; 0 deletes them at once."},
+		{Key: "retention-bytes", Default: "0", value: sizeValue{&t.RetentionBytes}, Doc: "Default retention size per partition: older messages are deleted, finished or not; 0 means no limit. Data is deleted in files of a quarter of this size, so a partition may exceed it for a while."},
+		{Key: "segment-size", Default: "64MiB", value: sizeValue{&t.SegmentSize}, Doc: "Size of a log segment file. Finished messages are deleted by whole segments."},
+		{Key: "disk-reserve", Default: "256MiB", value: sizeValue{&t.DiskReserve}, Doc: "Free disk space (at most a twentieth of the disk) below which publishes are refused, or which they may not use up; replicas stop accepting messages at half of it. Consuming continues."},
+		{Key: "scrub-interval", Default: "168h", value: durationValue{&t.ScrubInterval}, Doc: "Scrub interval: every stored byte is read from disk once in this time, at low priority, to find corruption while other replicas are intact; 0 disables scrubbing."},
 	}
 }
 
 func (o *Options) statsdSettings() []Setting {
 	s := &o.Statsd
 	return []Setting{
-		{Key: "statsd-address", value: textValue{&s.Address}, Doc: "host:port of a statsd that statistics are pushed to over UDP, under nsqd's names; empty is off."},
-		{Key: "statsd-prefix", Default: "nsq.%s", value: textValue{&s.Prefix}, Doc: "What the names begin with; %s becomes the advertised host and HTTP port, with _ for . and :."},
-		{Key: "statsd-interval", Default: "1m", value: durationValue{&s.Interval}, Doc: "Time between two pushes."},
-		{Key: "statsd-mem-stats", Default: "true", value: boolValue{&s.MemStats}, Doc: "Push figures of the process's memory, too."},
-		{Key: "statsd-udp-packet-size", Default: "508", value: sizeValue{&s.PacketSize}, Doc: "Most bytes of one packet; a longer line goes alone."},
-		{Key: "statsd-exclude-ephemeral", Default: "false", value: boolValue{&s.ExcludeEphemeral}, Doc: "Leave out ephemeral topics and channels."},
+		{Key: "statsd-address", value: textValue{&s.Address}, Doc: "host:port of a statsd server to push statistics to over UDP, under nsqd's names; empty disables it."},
+		{Key: "statsd-prefix", Default: "nsq.%s", value: textValue{&s.Prefix}, Doc: "Prefix of statistic names; %s is replaced by the advertised host and HTTP port, with _ for . and :."},
+		{Key: "statsd-interval", Default: "1m", value: durationValue{&s.Interval}, Doc: "Push interval."},
+		{Key: "statsd-mem-stats", Default: "true", value: boolValue{&s.MemStats}, Doc: "Also push memory statistics of the process."},
+		{Key: "statsd-udp-packet-size", Default: "508", value: sizeValue{&s.PacketSize}, Doc: "Maximum packet size in bytes; a longer line is sent in a packet of its own."},
+		{Key: "statsd-exclude-ephemeral", Default: "false", value: boolValue{&s.ExcludeEphemeral}, Doc: "Exclude ephemeral topics and channels."},
 	}
 }
 
 func (o *Options) processSettings() []Setting {
 	p := &o.Process
 	return []Setting{
-		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "How long a stopping node may take to give its clients the answers that they are owed."},
-		{Key: "watchdog", Default: "true", value: boolValue{&p.Watchdog}, Doc: "Answer systemd's watchdog while the node is alive. Only matters where the unit sets one."},
+		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "Shutdown timeout: how long a stopping node waits for pending client requests."},
+		{Key: "watchdog", Default: "true", value: boolValue{&p.Watchdog}, Doc: "Notify systemd's watchdog while the node is alive. Only effective if the unit sets WatchdogSec."},
 		{Key: "pprof", Default: "false", value: boolValue{&p.Pprof}, Doc: "Serve /debug/pprof on the HTTP address."},
-		{Key: "log-level", Default: "info", value: choiceValue{&p.LogLevel, []string{"debug", "info", "warn", "error"}}, Reload: true, Doc: "The least severe lines that are logged."},
-		{Key: "log-format", Default: "auto", value: choiceValue{&p.LogFormat, []string{"auto", "text", "json", "journal"}}, Doc: "auto is journal under systemd, text on a terminal and JSON elsewhere."},
+		{Key: "log-level", Default: "info", value: choiceValue{&p.LogLevel, []string{"debug", "info", "warn", "error"}}, Reload: true, Doc: "Minimum severity of logged lines."},
+		{Key: "log-format", Default: "auto", value: choiceValue{&p.LogFormat, []string{"auto", "text", "json", "journal"}}, Doc: "Log format; auto means journal under systemd, text on a terminal and JSON elsewhere."},
 	}
 }

@@ -48,7 +48,7 @@ type choiceValue struct {
 
 func (v choiceValue) set(s string) error {
 	if !slices.Contains(v.allowed, s) {
-		return fmt.Errorf("is none of %s", strings.Join(quoteEmpty(v.allowed), ", "))
+		return fmt.Errorf("must be one of %s", strings.Join(quoteEmpty(v.allowed), ", "))
 	}
 	*v.p = s
 	return nil
@@ -71,7 +71,7 @@ type numberValue struct{ p *int }
 func (v numberValue) set(s string) error {
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		return errors.New("is not a whole number")
+		return errors.New("is not an integer")
 	}
 	*v.p = n
 	return nil
@@ -84,7 +84,7 @@ type boolValue struct{ p *bool }
 func (v boolValue) set(s string) error {
 	b, err := strconv.ParseBool(s)
 	if err != nil {
-		return errors.New("is neither true nor false")
+		return errors.New("must be true or false")
 	}
 	*v.p = b
 	return nil
@@ -131,7 +131,7 @@ func (v syncValue) set(s string) error {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
-		return errors.New("is neither always, interval nor a number of messages")
+		return errors.New("must be always, interval or a number of messages")
 	}
 	v.p.Every = n
 	return nil

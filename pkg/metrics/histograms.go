@@ -135,28 +135,28 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 		return o
 	}
 	publish := prometheus.NewHistogramVec(histogramOpts("brokerd_publish_duration_seconds",
-		"From receiving a publish to its answer, by what became of it.", publishBuckets), []string{"result"})
+		"Publish latency from request to response, by result.", publishBuckets), []string{"result"})
 	r.MustRegister(publish)
 	for i := range results {
 		h.publish[i] = publish.WithLabelValues(i.String())
 	}
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "brokerd_publish_errors_total", Help: "Publishes that failed, by reason.",
+		Name: "brokerd_publish_errors_total", Help: "Failed publishes, by reason.",
 	}, []string{"reason"})
 	r.MustRegister(failed)
 	for i := range reasons {
 		h.publishErrors[i] = failed.WithLabelValues(i.String())
 	}
-	h.batch = one("brokerd_publish_batch_messages", "Messages that were written together.",
+	h.batch = one("brokerd_publish_batch_messages", "Messages per group commit.",
 		prometheus.ExponentialBuckets(1, bucketGrowth, 14))
-	h.logSync = one("brokerd_log_fsync_duration_seconds", "Time to sync a log to disk.", diskBuckets)
-	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "From proposing a metadata command to its being applied here.", publishBuckets)
-	h.delivery = one("brokerd_channel_delivery_delay_seconds", "From the commit of a message to its first delivery.", longBuckets)
+	h.logSync = one("brokerd_log_fsync_duration_seconds", "Log sync latency.", diskBuckets)
+	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "Latency from proposing a metadata command to applying it on this node.", publishBuckets)
+	h.delivery = one("brokerd_channel_delivery_delay_seconds", "Latency from the commit of a message to its first delivery.", longBuckets)
 	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "brokerd_http_requests_total", Help: "HTTP requests by the pattern of their path and the status of their answer.",
+		Name: "brokerd_http_requests_total", Help: "HTTP requests, by path pattern and response status.",
 	}, []string{"route", "code"})
 	h.httpDuration = prometheus.NewHistogramVec(histogramOpts("brokerd_http_request_duration_seconds",
-		"Time to answer an HTTP request, by the pattern of its path.", publishBuckets), []string{"route"})
+		"HTTP request latency, by path pattern.", publishBuckets), []string{"route"})
 	r.MustRegister(h.httpRequests, h.httpDuration)
 	h.countChanges(r)
 	return h
@@ -171,7 +171,7 @@ func (h *Histograms) countChanges(r prometheus.Registerer) {
 	}
 	elections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "brokerd_partition_leader_elections_total",
-		Help: "Leaders that were elected, by reason, counted where it was proposed: sum over the nodes.",
+		Help: "Partition leader elections proposed by this node, by reason; sum over nodes for the cluster.",
 	}, []string{"reason"})
 	r.MustRegister(elections)
 	h.elections = map[string]prometheus.Counter{}
@@ -181,9 +181,9 @@ func (h *Histograms) countChanges(r prometheus.Registerer) {
 		h.elections[reason] = elections.WithLabelValues(reason)
 	}
 	h.otherElection = elections.WithLabelValues("other")
-	h.unclean = one("brokerd_unclean_elections_total", "Leaders that an operator elected though they were not in sync: messages may be lost.")
-	h.isrShrinks = one("brokerd_isr_shrinks_total", "Replicas that were taken out of in-sync sets, counted where they were led.")
-	h.isrExpands = one("brokerd_isr_expands_total", "Replicas that were taken into in-sync sets, counted where they were led.")
+	h.unclean = one("brokerd_unclean_elections_total", "Unclean elections: an operator elected an out-of-sync replica, messages may be lost.")
+	h.isrShrinks = one("brokerd_isr_shrinks_total", "Replicas removed from in-sync sets by leaders on this node.")
+	h.isrExpands = one("brokerd_isr_expands_total", "Replicas added to in-sync sets by leaders on this node.")
 }
 
 // ObserveChange records a command that was done: the elections and the changes

@@ -48,12 +48,12 @@ func New(o Options) *Metrics {
 	m.registry.MustRegister(
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsScheduler, collectors.MetricsGC)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		info("brokerd_build_info", "The program that runs here; always 1.",
+		info("brokerd_build_info", "Build of the running program; always 1.",
 			prometheus.Labels{"version": o.Version, "revision": o.Revision, "go_version": runtime.Version()}),
-		info("brokerd_node_info", "The node that runs here; always 1.",
+		info("brokerd_node_info", "Identity of this node; always 1.",
 			prometheus.Labels{"node": o.Node, "zone": o.Zone}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "brokerd_uptime_seconds", Help: "Time since the process started.",
+			Name: "brokerd_uptime_seconds", Help: "Process uptime.",
 		}, func() float64 { return time.Since(o.Started).Seconds() }),
 		&snapshot{sources: o.Sources, maxObjects: o.MaxObjects},
 	)
