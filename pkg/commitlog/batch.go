@@ -132,6 +132,13 @@ func (b Batch) Records(from seq.Offset) Records {
 	return it
 }
 
+// Resume returns an iterator that stands where another one of the same batch did when it
+// had so many bytes left and next was what it would return.
+func (b Batch) Resume(next seq.Offset, left int) Records {
+	p := b.payload()
+	return Records{rest: p[len(p)-left:], next: next, end: b.End()}
+}
+
 // Records visits the records of a batch in order. It allocates nothing.
 type Records struct {
 	rest      []byte
@@ -150,6 +157,9 @@ func (r *Records) Next() (seq.Offset, []byte, bool) {
 	r.next++
 	return r.next - 1, body, true
 }
+
+// Left returns how many bytes of the batch the iterator has not visited.
+func (r *Records) Left() int { return len(r.rest) }
 
 // Decode reads the batch at the beginning of raw and checks all of it. The batch
 // is a view: raw must not be changed while it is used. What follows the batch is

@@ -190,6 +190,15 @@ func (p *piece) batch(off seq.Offset) Batch {
 	return p.batches[i]
 }
 
+// pieceOf returns one batch as a piece that takes so many bytes of memory.
+func pieceOf(l *Log, b Batch, bytes int) *piece {
+	b.mark()
+	return &piece{
+		log: l, first: b.First(), end: b.End(), firsts: []seq.Offset{b.First()}, batches: []Batch{b},
+		bytes: bytes + pieceOverhead + batchOverhead + 4*b.Count(),
+	}
+}
+
 // newPiece checks the batches that raw, read at a position in the virtual log,
 // consists of, the first of which has to begin at first. Without raw being exactly
 // that it answers false.

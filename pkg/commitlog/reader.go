@@ -1,18 +1,24 @@
 package commitlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"sort"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// readAhead is how much a Reader reads at once from disk.
-const readAhead = 256 << 10
+// readAhead is how much a Reader reads at once from disk, and poorAhead how much it does
+// where the budget has no memory to read ahead.
+const (
+	readAhead = 256 << 10
+	poorAhead = 16 << 10
+)
 
 // Buffers lends read buffers to the readers of many logs. It keeps those that
 // are not in use only until the next garbage collections.
@@ -45,13 +51,26 @@ type Reader struct {
 	scan        scanner
 	truncations uint64 // of the log when the buffer was filled
 	next        seq.Offset
-	nextAt      int64      // where the batch that begins with next lies in seg
-	piece       *piece     // that was read from last; nil: none
-	order       seq.Offset // where the last batch ended: a reader that goes on in order wants it next
+	nextAt      int64       // where the batch that begins with next lies in seg
+	piece       *piece      // that was read from last; nil: none
+	order       seq.Offset  // where the last batch ended: a reader that goes on in order wants it next
+	forAhead    limit.Share // empty: it reads poorAhead at once
+	forLarge    limit.Share // for a batch that is larger than that, until Rest
 }
 
 // NewReader returns a reader. It holds nothing yet.
 func (l *Log) NewReader() *Reader { return &Reader{log: l} }
+
+// Paid has a new reader take its memory of the budget of the log's Cache, for readers of
+// which clients choose how many there are, and returns it. A batch that is larger than
+// what it reads at once waits for memory, and is limit.ErrNoMemory if there is none.
+// Between two uses the reader is to Rest.
+func (r *Reader) Paid() *Reader {
+	if c := r.log.opts.Cache; c != nil {
+		r.forAhead, r.forLarge = c.memory.Share(limit.ReadAhead), c.memory.Share(limit.Batches)
+	}
+	return r
+}
 
 // Release gives the buffer and the file back. The reader can be used again.
 // Batches that came from disk are no longer valid.
@@ -64,6 +83,54 @@ func (r *Reader) Release() {
 		r.log.opts.Buffers.put(r.scan.buf)
 	}
 	r.scan, r.piece = scanner{}, nil
+	r.forAhead.Close()
+	r.forLarge.Close()
+}
+
+// Rest gives up what the reader has beyond what it reads at once, as its owner may be
+// busy elsewhere for long, and reports whether b, which it returned last, may be used on.
+// If next, which is wanted next, is of a b that it gives up, the Cache keeps b, if there
+// is memory.
+func (r *Reader) Rest(b Batch, next seq.Offset) bool {
+	small := r.atOnce()
+	stays := b.Size() <= small
+	if r.piece != nil && r.piece.bytes > small {
+		r.piece, stays = nil, false
+	}
+	if cap(r.scan.buf) > small {
+		if cache := r.log.opts.Cache; cache != nil && b.Size() > small && next < b.End() && r.next == b.End() {
+			cache.add(pieceOf(r.log, b, cap(r.scan.buf)), r.truncations)
+		}
+		r.scan.buf, stays = nil, false
+	}
+	r.forLarge.Close()
+	return stays
+}
+
+// atOnce is how much the reader reads at once, and may have while it rests.
+func (r *Reader) atOnce() int {
+	if r.forAhead.Held() > 0 {
+		return readAhead
+	}
+	return poorAhead
+}
+
+// pay takes memory for n bytes that are read as one, and waits for it. What exceeds
+// all that there could be counts as all of it.
+func (r *Reader) pay(n int) error {
+	if r.affords(n) {
+		return nil
+	}
+	// What waits has nothing meanwhile, so that two cannot wait for each other.
+	r.scan.buf = nil
+	r.forLarge.Close()
+	return r.forLarge.Take(context.Background(), min(n, r.forLarge.Most()))
+}
+
+// affords is pay if it need not wait.
+func (r *Reader) affords(n int) bool {
+	more := min(n, r.forLarge.Most()) - r.forLarge.Held()
+	return n <= r.atOnce() || more <= 0 || r.forLarge.Try(more)
 }
 
 // Batch returns the batch that contains off. Its bytes are valid until the next
@@ -121,6 +188,9 @@ func (r *Reader) kept(off seq.Offset, cache *Cache) (Batch, bool) {
 				cache.add(p, r.truncations)
 			}
 		}
+		if p != nil && !r.affords(p.bytes) {
+			p = nil // by itself, the batch may need less, and may wait
+		}
 		r.piece = p
 	}
 	if r.piece == nil {
@@ -155,7 +225,11 @@ func (r *Reader) load(off seq.Offset) *piece {
 	if i < len(entries) {
 		to = min(to, entries[i].position)
 	}
-	raw := make([]byte, max(0, to-from.position))
+	size := max(0, int(to-from.position))
+	if !r.affords(size + pieceOverhead) {
+		return nil
+	}
+	raw := make([]byte, size)
 	if vfs.ReadFull(r.scan.file, raw, from.position) != nil {
 		return nil
 	}
@@ -201,10 +275,10 @@ func (r *Reader) enter(off seq.Offset) error {
 			r.seg.release()
 		}
 		buf := r.scan.buf
-		if buf == nil {
+		if r.forAhead.Held() == 0 && r.forAhead.Try(readAhead) {
 			buf = r.log.opts.Buffers.get()
 		}
-		r.seg, r.scan, r.nextAt = seg, scanner{file: file, chunk: readAhead, buf: buf[:0]}, 0
+		r.seg, r.scan, r.nextAt = seg, scanner{file: file, chunk: int64(r.atOnce()), buf: buf[:0], pay: r.pay}, 0
 	}
 	r.scan.size = r.seg.size.Load()
 	return nil

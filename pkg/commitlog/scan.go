@@ -25,8 +25,9 @@ type scanner struct {
 	size  int64 // of the file
 	chunk int64 // how much is read at once
 	buf   []byte
-	off   int64 // of buf in the file
-	read  int64 // bytes read so far
+	off   int64             // of buf in the file
+	read  int64             // bytes read so far
+	pay   func(n int) error // for so many bytes, more than a chunk; nil: they cost nothing
 }
 
 // openScanner opens a segment file.
@@ -54,6 +55,11 @@ func (s *scanner) window(pos, n int64) ([]byte, error) {
 	want := min(max(n, s.chunk), s.size-pos)
 	if want <= 0 {
 		return nil, nil
+	}
+	if want > s.chunk && s.pay != nil {
+		if err := s.pay(int(want)); err != nil {
+			return nil, err
+		}
 	}
 	if int64(cap(s.buf)) < want {
 		s.buf = make([]byte, want)

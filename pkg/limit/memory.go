@@ -33,21 +33,23 @@ const (
 	Reads                  // what was read of logs out of order, kept for who wants more of it
 	Connections            // connections as such, their TLS and their compression
 	Deliveries             // messages that are being written to clients
+	ReadAhead              // what was read ahead of logs, for consumers that lag
+	Batches                // large batches of logs, while messages are taken of them
 	// UseCount is the number of uses, for tables.
 	UseCount
 )
 
 var uses = [UseCount]struct {
-	name     string
-	quarters int64 // of the budget that the use may have
+	name    string
+	eighths int64 // of the budget that the use may have
 }{
-	Bodies: {"bodies", 4}, Answers: {"answers", 2}, Forwards: {"forwards", 2},
-	Ephemeral: {"ephemeral", 1}, Reads: {"reads", 1}, Connections: {"connections", 2},
-	Deliveries: {"deliveries", 2},
+	Bodies: {"bodies", 8}, Answers: {"answers", 4}, Forwards: {"forwards", 4},
+	Ephemeral: {"ephemeral", 2}, Reads: {"reads", 2}, Connections: {"connections", 4},
+	Deliveries: {"deliveries", 4}, ReadAhead: {"read_ahead", 1}, Batches: {"batches", 2},
 }
 
-// bulkQuarters is what shares that are not small may bring the whole budget to.
-const bulkQuarters = 3
+// bulkEighths is what shares that are not small may bring the whole budget to.
+const bulkEighths = 6
 
 // String returns the name that metrics have for it.
 func (u Use) String() string { return uses[u].name }
@@ -135,15 +137,15 @@ func (m *Memory) Share(use Use) Share { return Share{of: m, use: use} }
 
 // possible says whether n bytes may be taken when nothing else is.
 func (m *Memory) possible(use Use, n int64, small bool) bool {
-	return n <= m.limit/4*uses[use].quarters && (small || n <= m.limit/4*bulkQuarters)
+	return n <= m.limit/8*uses[use].eighths && (small || n <= m.limit/8*bulkEighths)
 }
 
 // fitsLocked says whether n more bytes may be taken now.
 func (m *Memory) fitsLocked(use Use, n int64, small bool) bool {
 	if small {
-		return m.state.Used+n <= m.limit && m.state.Uses[use]+n <= m.limit/4*uses[use].quarters
+		return m.state.Used+n <= m.limit && m.state.Uses[use]+n <= m.limit/8*uses[use].eighths
 	}
-	return m.state.Used+n <= m.limit/4*bulkQuarters && m.state.Uses[use]+n <= m.limit/4*uses[use].quarters
+	return m.state.Used+n <= m.limit/8*bulkEighths && m.state.Uses[use]+n <= m.limit/8*uses[use].eighths
 }
 
 func (m *Memory) addLocked(use Use, n int64) {
@@ -263,7 +265,7 @@ func (s *Share) Most() int {
 	if s.of == nil {
 		return math.MaxInt
 	}
-	return int(s.of.limit / 4 * min(uses[s.use].quarters, bulkQuarters))
+	return int(s.of.limit / 8 * min(uses[s.use].eighths, bulkEighths))
 }
 
 // Take takes n bytes more. It waits while there is no room, until ctx ends but not

@@ -49,11 +49,13 @@ func TestBigSharesLeaveAQuarterToSmallOnes(t *testing.T) {
 }
 
 func TestEachUseHasItsPartOfTheBudget(t *testing.T) {
-	for use, quarters := range map[Use]int{Bodies: 3, Answers: 2, Connections: 2, Deliveries: 2, Forwards: 2, Ephemeral: 1, Reads: 1} {
+	for use, eighths := range map[Use]int{
+		Bodies: 6, Answers: 4, Connections: 4, Deliveries: 4, Forwards: 4, Ephemeral: 2, Reads: 2, ReadAhead: 1, Batches: 2,
+	} {
 		m := NewMemory(testBudget)
 		s, small := m.Share(use), m.Share(use)
-		if s.Most() != quarters<<20 || !s.Try(quarters<<20) || s.Try(1) {
-			t.Errorf("%v may not take %d quarters, or takes more", use, quarters)
+		if s.Most() != eighths<<19 || !s.Try(eighths<<19) || s.Try(1) {
+			t.Errorf("%v may not take %d eighths, or takes more", use, eighths)
 		}
 		if got := small.Try(1); got != (use == Bodies) {
 			t.Errorf("%v: a small share beyond: %v", use, got)

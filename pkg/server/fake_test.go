@@ -20,6 +20,7 @@ type fakeBroker struct {
 	topics     map[string]*fakeTopic
 	held       []func() // answers of publishes to "held" topics
 	partitions []int    // that publishes asked for, in order
+	vain       int      // messages that were read and not taken
 
 	onPublish func() // called at each; set before any; nil: nothing
 
@@ -220,6 +221,7 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 		m := s.ch.ready[0]
 		d := topic.Delivery{ID: m.id, Timestamp: m.stamp, Attempts: m.attempts + 1, Body: m.body}
 		if err := emit(&d); err != nil {
+			s.b.vain++
 			return n, err
 		}
 		m.attempts++

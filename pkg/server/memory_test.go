@@ -280,6 +280,11 @@ func TestALargeMessageWaitsForMemory(t *testing.T) {
 		if waits := m.Usage().Waiting; waits != 1 {
 			t.Fatalf("%d wait for memory", waits)
 		}
+		b.mu.Lock()
+		if b.vain != 1 {
+			t.Errorf("a message was read %d times for want of memory", b.vain)
+		}
+		b.mu.Unlock()
 		began := time.Now()
 		others.Close()
 		w.frame()

@@ -97,8 +97,10 @@ func (w *writer) run(ctx context.Context) {
 		}
 		w.releaseBuffer()
 		if w.wanted > 0 {
-			// If there is none, it is asked for again: the message stays in its channel.
-			_ = w.memory.Take(ctx, w.wanted)
+			// If there is none, it is asked for again, and the message stays in its channel.
+			if w.memory.Take(ctx, w.wanted) == nil {
+				w.wanted = 0
+			}
 			if ctx.Err() != nil {
 				return
 			}
@@ -240,8 +242,10 @@ func (w *writer) take(now time.Time) int {
 		return 0
 	}
 	w.reserve()
-	w.wanted = 0
 	most := min(max((w.limit-len(w.buf))/w.average, 1), maxTake)
+	if w.wanted > 0 {
+		most = 0 // it only sees to itself: a message would be read in vain
+	}
 	before, seen := len(w.buf), w.emitted
 	n, err := w.sub.Take(now, most, w.emitter)
 	if got := int(w.emitted - seen); got > 0 {

@@ -2,7 +2,6 @@ package topic
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -58,13 +58,9 @@ type Consumer struct {
 	timedOut  atomic.Uint64
 
 	// of the goroutine that calls Take
-	reader  *commitlog.Reader
-	batch   commitlog.Batch
-	records commitlog.Records
-	next    seq.Offset // that records.Next would return
-	have    bool       // batch and records are set
-	taken   []channel.Delivery
-	undo    undo
+	at    reading
+	taken []channel.Delivery
+	undo  undo
 }
 
 // undo is what a Take has to say to the channel of messages that it took and
@@ -92,7 +88,7 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 		return nil, nil
 	}
 	c.lastID++
-	k := &Consumer{ch: c, id: c.lastID, o: o, reader: c.p.o.Log.NewReader()}
+	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading{reader: c.p.o.Log.NewReader().Paid()}}
 	c.consumers = append(c.consumers, k)
 	return k, nil
 }
@@ -102,7 +98,7 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 // must have stopped.
 func (k *Consumer) Leave() (left int) {
 	c := k.ch
-	k.release()
+	k.at.release()
 	c.mu.Lock()
 	if i := slices.Index(c.consumers, k); i >= 0 {
 		c.consumers = slices.Delete(c.consumers, i, i+1)
@@ -158,21 +154,30 @@ func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.TakenBy(k
 func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int, error) {
 	max = min(max, takeMax)
 	if !k.Leased(now) {
-		k.release()
+		k.at.release()
 		return 0, nil
 	}
 	for {
 		arm, soon := k.take(now, max)
 		k.ch.arm(arm)
 		if len(k.taken) == 0 {
-			if !soon {
-				k.release()
+			if soon {
+				k.at.rest()
+			} else {
+				k.at.release()
 			}
 			return 0, nil
 		}
 		sent, err := k.handOver(now, emit)
 		k.putBack(now)
+		if errors.Is(err, limit.ErrNoMemory) {
+			k.at.rest()
+			k.wake() // it has waited, and asks again
+			k.delivered.Add(uint64(sent))
+			return sent, nil
+		}
 		if sent > 0 || err != nil {
+			k.at.rest()
 			k.delivered.Add(uint64(sent))
 			return sent, err
 		}
@@ -249,7 +254,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			}
 			return sent, nil
 		}
-		if rest := k.ch.p.rest(k.batch, t.Offset, delay, now); rest > 0 {
+		if rest := k.ch.p.rest(k.at.batch, t.Offset, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
 		}
@@ -258,7 +263,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			return sent, err
 		}
 		if sent++; sent == 1 && t.Attempts == 1 && delay == 0 {
-			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.batch), now))
+			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
 		}
 	}
 	return sent, nil
@@ -266,29 +271,17 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 
 // read fills d with a taken message and returns its publisher's delay.
 func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay time.Duration, err error) {
-	if !k.have || t.Offset < k.batch.First() || t.Offset >= k.batch.End() {
-		k.have = false
-		if k.batch, err = k.reader.Batch(t.Offset); err != nil {
-			return 0, err
-		}
-		k.records, k.next, k.have = k.batch.Records(t.Offset), t.Offset, true
+	raw, err := k.at.record(t.Offset)
+	if err != nil {
+		return 0, err
 	}
-	if t.Offset != k.next {
-		k.records = k.batch.Records(t.Offset)
-	}
-	_, raw, ok := k.records.Next()
-	if !ok {
-		k.have = false
-		return 0, fmt.Errorf("offset %d: %w", t.Offset, errBadRecord)
-	}
-	k.next = t.Offset + 1
 	m, err := decodeRecord(raw)
 	if err != nil {
 		return 0, err
 	}
 	*d = Delivery{
-		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.batch.Timestamp(), Attempts: t.Attempts,
-		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.batch.Position(), RawSize: int32(len(raw)),
+		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.batch.Timestamp(), Attempts: t.Attempts,
+		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.at.batch.Position(), RawSize: int32(len(raw)),
 	}
 	return m.Delay, nil
 }
@@ -338,12 +331,6 @@ func (k *Consumer) giveBack(rest []channel.Delivery) {
 	for _, t := range rest {
 		k.undo.back = append(k.undo.back, t.Offset)
 	}
-}
-
-// release gives up memory that is only needed while there is something to read.
-func (k *Consumer) release() {
-	k.have, k.batch, k.records = false, commitlog.Batch{}, commitlog.Records{}
-	k.reader.Release()
 }
 
 // putBack tells the channel what became of messages that were taken and not

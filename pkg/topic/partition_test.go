@@ -23,6 +23,7 @@ type bench struct {
 	t     *testing.T
 	fs    vfs.FS
 	epoch seq.Epoch
+	o     commitlog.Options // of the log; its segments are small
 	log   *commitlog.Log
 	w     *commitlog.Writer
 	p     *Partition
@@ -46,8 +47,9 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) open() {
 	b.t.Helper()
+	b.o.SegmentBytes = 1 << 16
 	var err error
-	if b.log, _, err = commitlog.Open(b.fs, "p", commitlog.Options{SegmentBytes: 1 << 16}); err != nil {
+	if b.log, _, err = commitlog.Open(b.fs, "p", b.o); err != nil {
 		b.t.Fatal(err)
 	}
 	b.epoch++

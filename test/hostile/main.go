@@ -5,8 +5,8 @@
 // an answer takes. It refuses to know anything of the broker's inside: the broker is a
 // program with ports and a process with a size.
 //
-// An attack is survived when the broker lives, its memory stayed within an eighth above
-// the limit that its runtime was given, what it held for the attack is given back within half a minute, and
+// An attack is survived when the broker lives, its memory stayed within the limit that
+// its runtime was given, what it held for the attack is given back within half a minute, and
 // the answers to the client that behaves took at most twice as long as without the
 // attack, or ten milliseconds, at their 99th percentile. One that is not survived is
 // tried once more: other programs on the machine slow answers down, too.
@@ -131,7 +131,7 @@ func survive(ctx context.Context, v *victim, a attack, o options) error {
 	if err != nil {
 		return err
 	}
-	if most > o.memory+o.memory/8 { // GOMEMLIMIT is where the runtime collects harder, and no wall
+	if most > o.memory {
 		return fmt.Errorf("%d MiB of memory, of %d", most>>20, o.memory>>20)
 	}
 	bearable := time.Duration(o.slack * float64(max(2*calm.p99(), 10*time.Millisecond)))

@@ -5,7 +5,7 @@ func memoryMistakes() []mistake {
 	return []mistake{
 		{
 			name: "big shares take the whole budget", file: "pkg/limit/memory.go",
-			old: "const bulkQuarters = 3", with: "const bulkQuarters = 4",
+			old: "const bulkEighths = 6", with: "const bulkEighths = 8",
 			tests: []string{"./pkg/limit"}, run: "TestBigShares",
 		},
 		{
@@ -67,6 +67,62 @@ func memoryMistakes() []mistake {
 			name: "a jump is trusted without a checksum", file: "pkg/commitlog/cache.go",
 			old: "b, err := Decode(raw)\n\t\tif err != nil || b.First() != p.end {", with: "n, err := batchSize(raw)\n\t\tif err != nil {\n\t\t\treturn nil, false\n\t\t}\n\t\tb := Batch{raw: raw[:n]}\n\t\tif b.First() != p.end {",
 			tests: []string{"./pkg/commitlog"}, run: "TestDamageIsFound",
+		},
+	}
+}
+
+// laggingMistakes are about the memory of consumers that lag.
+func laggingMistakes() []mistake {
+	return []mistake{
+		{
+			name: "a reader that rests keeps a large batch", file: "pkg/commitlog/reader.go",
+			old: "\tif cap(r.scan.buf) > small {", with: "\tif cap(r.scan.buf) > 1<<40 {",
+			tests: []string{"./pkg/commitlog"}, run: "TestAReaderThatRests",
+		},
+		{
+			name: "a reader that rests keeps a large piece", file: "pkg/commitlog/reader.go",
+			old: "r.piece != nil && r.piece.bytes > small {", with: "r.piece != nil && r.piece.bytes > 1<<40 {",
+			tests: []string{"./pkg/commitlog"}, run: "TestAReaderThatRests",
+		},
+		{
+			name: "a large batch is read without memory", file: "pkg/commitlog/scan.go",
+			old: "if want > s.chunk && s.pay != nil {", with: "if want > 1<<40 && s.pay != nil {",
+			tests: []string{"./pkg/commitlog"}, run: "TestALargeBatchWaits",
+		},
+		{
+			name: "what waits for memory for a batch holds another", file: "pkg/commitlog/reader.go",
+			old: "\tr.forLarge.Close()\n\treturn r.forLarge.Take", with: "\treturn r.forLarge.Take",
+			tests: []string{"./pkg/commitlog"}, run: "TestALargeBatchWaits",
+		},
+		{
+			name: "a batch that is larger than there may be memory is never read", file: "pkg/commitlog/reader.go",
+			old: "r.forLarge.Take(context.Background(), min(n, r.forLarge.Most()))", with: "r.forLarge.Take(context.Background(), n)",
+			tests: []string{"./pkg/commitlog"}, run: "TestABatchForWhich",
+		},
+		{
+			name: "as much is read ahead without memory as with", file: "pkg/commitlog/reader.go",
+			old: "chunk: int64(r.atOnce())", with: "chunk: readAhead",
+			tests: []string{"./pkg/commitlog"}, run: "TestWithoutMemoryLess",
+		},
+		{
+			name: "a consumer keeps the batch of its last Take", file: "pkg/topic/consumer.go",
+			old: "\t\t\tk.at.rest()\n\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err", with: "\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err",
+			tests: []string{"./pkg/topic"}, run: "TestAConsumerHoldsNoLargeBatch",
+		},
+		{
+			name: "a consumer that found no memory for a batch sleeps", file: "pkg/topic/consumer.go",
+			old: "\t\t\tk.wake() // it has waited, and asks again\n", with: "",
+			tests: []string{"./pkg/topic"}, run: "TestAConsumerAsksAgain",
+		},
+		{
+			name: "a batch is taken up again at a wrong record", file: "pkg/topic/reading.go",
+			old: "b.First() == r.rested.first && b.Checksum() == r.rested.sum {", with: "r.rested.left < b.Size() {",
+			tests: []string{"./pkg/topic"}, run: "TestAConsumerThatRestsMissesNothing",
+		},
+		{
+			name: "a message is read for which there was no memory a moment ago", file: "pkg/server/writer.go",
+			old: "\t\tmost = 0 // it only sees to itself", with: "\t\t_ = most // it only sees to itself",
+			tests: []string{"./pkg/server"}, run: "TestALargeMessageWaits",
 		},
 	}
 }

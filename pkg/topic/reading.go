@@ -1,0 +1,71 @@
+package topic
+
+import (
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// reading is where a consumer reads in its log. It is of the goroutine that takes.
+type reading struct {
+	reader  *commitlog.Reader
+	batch   commitlog.Batch
+	records commitlog.Records
+	next    seq.Offset // that records.Next would return
+	have    bool       // batch and records are set
+	rested  rested
+}
+
+// rested is where the records of a batch were when it was given up.
+type rested struct {
+	first seq.Offset
+	sum   uint32 // of the batch
+	left  int    // bytes of it
+}
+
+// record returns the record of an offset. It is valid until the next call of any method.
+func (r *reading) record(o seq.Offset) ([]byte, error) {
+	if !r.have || o < r.batch.First() || o >= r.batch.End() {
+		r.drop()
+		b, err := r.reader.Batch(o)
+		if err != nil {
+			return nil, err
+		}
+		r.batch, r.have = b, true
+		if r.rested.left > 0 && b.First() == r.rested.first && b.Checksum() == r.rested.sum {
+			r.records = b.Resume(r.next, r.rested.left)
+		} else {
+			r.records, r.next = b.Records(o), o
+		}
+	}
+	if o != r.next {
+		r.records = r.batch.Records(o)
+	}
+	_, raw, ok := r.records.Next()
+	if !ok {
+		r.have = false
+		return nil, fmt.Errorf("offset %d: %w", o, errBadRecord)
+	}
+	r.next = o + 1
+	return raw, nil
+}
+
+// rest gives up a batch that is large, until there is more to take: the client may not
+// read for long what it is sent, and there may be many of its kind.
+func (r *reading) rest() {
+	if !r.reader.Rest(r.batch, r.next) && r.have {
+		r.rested = rested{r.batch.First(), r.batch.Checksum(), r.records.Left()}
+		r.drop()
+	}
+}
+
+// release gives up memory that is only needed while there is something to read.
+func (r *reading) release() {
+	r.drop()
+	r.reader.Release()
+}
+
+func (r *reading) drop() {
+	r.have, r.batch, r.records = false, commitlog.Batch{}, commitlog.Records{}
+}

@@ -1,0 +1,116 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/limit"
+)
+
+// newPaidBench returns a partition whose consumers pay for what they read.
+func newPaidBench(t *testing.T, m *limit.Memory, tail int) *bench {
+	b := newBench(t)
+	b.o.TailBytes, b.o.Cache = tail, commitlog.NewCache(m)
+	b.restart()
+	return b
+}
+
+// publishBulky publishes messages of 100 KiB as one batch. Their first words are their
+// numbers.
+func (b *bench) publishBulky(from, count int) {
+	bodies := make([]string, count)
+	for i := range bodies {
+		bodies[i] = fmt.Sprintf("%04d", from+i) + strings.Repeat("x", 100<<10)
+	}
+	b.publish(bodies...)
+}
+
+func TestAConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
+	for _, tail := range []int{-1, 64 << 20} {
+		m := limit.NewMemory(64 << 20)
+		b := newPaidBench(t, m, tail)
+		c := b.channel("c", 1)
+		r := b.join(c)
+		b.publishBulky(0, 8)
+		for i := range 8 {
+			if got := r.take(1, t0); !strings.HasPrefix(got, fmt.Sprintf("%04d", i)) {
+				t.Fatalf("message %d: %.4q", i, got)
+			}
+			if r.at.have || r.at.batch.Size() != 0 {
+				t.Errorf("a batch of %d bytes is held", r.at.batch.Size())
+			}
+			if got := m.Usage().Uses[limit.Batches]; got != 0 {
+				t.Errorf("%d bytes are charged between two takes", got)
+			}
+		}
+		r.Leave()
+		if got := m.Usage().Uses[limit.ReadAhead]; got != 0 {
+			t.Errorf("%d bytes are charged of a consumer that has left", got)
+		}
+	}
+}
+
+func TestAConsumerThatRestsMissesNothing(t *testing.T) {
+	rng := testrand.New(t)
+	full := errors.New("full")
+	for _, budget := range []int64{64 << 20, 4 << 20, 0} {
+		for _, tail := range []int{-1, 64 << 20} {
+			b := newPaidBench(t, limit.NewMemory(budget), tail)
+			r := b.join(b.channel("c", 1))
+			const all = 30
+			for n := 0; n < all; n += 5 {
+				b.publishBulky(n, 5)
+			}
+			r.Leave()
+			r = b.join(b.p.Channel("c"))
+			for next := 0; next < all; {
+				room := rng.IntN(4)
+				took, err := r.Take(t0, rng.IntN(7)+1, func(d *Delivery) error {
+					if room--; room < 0 {
+						return full
+					}
+					if want := fmt.Sprintf("%04d", next); string(d.Body[:4]) != want {
+						t.Fatalf("got %s, want %s", d.Body[:4], want)
+					}
+					next++
+					return nil
+				})
+				if err != nil && !errors.Is(err, full) || err == nil && took == 0 {
+					t.Fatalf("took %d: %v", took, err)
+				}
+			}
+		}
+	}
+}
+
+func TestAConsumerAsksAgainWhereThereIsNoMemoryForABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 8 << 20
+		m := limit.NewMemory(budget)
+		b := newPaidBench(t, m, -1)
+		r := b.join(b.channel("c", 1))
+		b.publishBulky(0, 5)
+		others := m.Share(limit.Batches)
+		if !others.Try(budget / 4) {
+			t.Fatal("the budget is not empty")
+		}
+		r.wakes = 0
+		began := time.Now()
+		if got := r.take(5, t0); got != "" {
+			t.Fatalf("%.4q was taken", got)
+		}
+		if waited := time.Since(began); waited != limit.MemoryWait || r.wakes == 0 || r.InFlight() != 0 {
+			t.Errorf("after %v, woken %d times, %d in flight", waited, r.wakes, r.InFlight())
+		}
+		others.Close()
+		if got := r.take(1, t0); !strings.HasPrefix(got, "0000") {
+			t.Errorf("%.4q was taken", got)
+		}
+	})
+}
