@@ -38,17 +38,17 @@ type kind struct {
 }
 
 // Warn logs a warning; see Tell.
-func (b *Book) Warn(log *slog.Logger, now time.Time, text string, args ...any) {
-	b.Tell(log, slog.LevelWarn, now, text, args...)
+func (b *Book) Warn(log *slog.Logger, now time.Time, text string, args ...any) bool {
+	return b.Tell(log, slog.LevelWarn, now, text, args...)
 }
 
 // Tell logs a line, unless one with the same text was logged a moment ago: then the next
 // one says how many were left out. text is the caller's and chosen by nobody else; the
-// values among args are logged as Short has them.
-func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) {
+// values among args are logged as Short has them. It reports whether the line was logged.
+func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) bool {
 	untold, ok := b.turn(now, text)
 	if !ok {
-		return
+		return false
 	}
 	said := make([]any, 0, len(args)+2)
 	for _, a := range args {
@@ -58,6 +58,7 @@ func (b *Book) Tell(log *slog.Logger, level slog.Level, now time.Time, text stri
 		said = append(said, "untold", untold)
 	}
 	log.Log(context.Background(), level, text, said...) //nolint:sloglint // the constant of a caller
+	return true
 }
 
 // turn says whether a line is to be written, and how many were not since the last one.

@@ -7,27 +7,43 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 func TestStrangersAtTheClusterPortDoNotFillTheLog(t *testing.T) {
-	var said bytes.Buffer
-	d := &desk{roster: newRoster("a", nil, nil), log: slog.New(slog.NewTextHandler(&said, nil))}
-	long := strings.Repeat("\nx", 1<<10)
-	for i := range 10 * maxComplaints {
-		for range 2 {
-			d.event(peer.Event{
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		d := &desk{roster: newRoster("a", nil, nil), log: slog.New(slog.NewTextHandler(&said, nil))}
+		long := strings.Repeat("\nx", 1<<10)
+		strangers := make([]peer.Event, 2*maxComplaints)
+		for i := range strangers {
+			strangers[i] = peer.Event{
 				Kind: peer.EventRejected, Inbound: true, Node: peer.Node(fmt.Sprint(i, long)),
 				Address: "10.0.0.1:1", Err: errors.New("refused" + long),
-			})
+			}
 		}
-	}
-	got := said.String()
-	if n := strings.Count(got, "\n"); n != maxComplaints {
-		t.Errorf("%d lines, want %d", n, maxComplaints)
-	}
-	if limit := maxComplaints << 10; len(got) > limit {
-		t.Errorf("%d bytes, more than %d", len(got), limit)
-	}
+		for second := range maxComplaints + 3 {
+			before := strings.Count(said.String(), "\n")
+			for _, e := range strangers {
+				d.event(e)
+			}
+			if n := strings.Count(said.String(), "\n") - before; n > 1 {
+				t.Fatalf("%d lines in second %d", n, second)
+			}
+			time.Sleep(time.Second) // virtual
+		}
+		got := said.String()
+		if n := strings.Count(got, "\n"); n != maxComplaints {
+			t.Errorf("%d lines, want %d: each refusal that is remembered once", n, maxComplaints)
+		}
+		if !strings.Contains(got, "untold=") {
+			t.Error("nothing says how many lines were left out")
+		}
+		if limit := maxComplaints << 10; len(got) > limit {
+			t.Errorf("%d bytes, more than %d", len(got), limit)
+		}
+	})
 }

@@ -89,9 +89,8 @@ func (d *desk) event(e peer.Event) {
 		if e.Kind == peer.EventRefused {
 			d.heir.suspect(from, refusing)
 		}
-	case (e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello) && d.rejected.isNew(&e):
-		d.log.Warn("cluster connection refused", "node", complaint.Short(string(e.Node)), "address", complaint.Short(e.Address),
-			"class", e.Class.String(), "inbound", e.Inbound, "error", complaint.Short(fmt.Sprint(e.Err)))
+	case e.Kind == peer.EventRejected || e.Kind == peer.EventBadHello:
+		d.rejected.tell(d.log, &e, time.Now())
 	}
 }
 
@@ -103,9 +102,12 @@ const maxComplaints = 64
 // just been let in is known to all members a moment later.
 const strangeFor = 3 * time.Second
 
-// complaints remembers which refusals were told of: attempts to connect are
-// repeated for as long as somebody makes them.
+// complaints tells of refusals: of each once, as attempts to connect are repeated for as
+// long as somebody makes them, and of few in a second, as strangers may make any number.
+// Who was left out is told of when it is refused again.
 type complaints struct {
+	book complaint.Book
+
 	mu    sync.Mutex // guards what follows
 	first map[rejection]time.Time
 	told  map[rejection]bool
@@ -117,12 +119,23 @@ type rejection struct {
 	reason  peer.Reason
 }
 
-// isNew says whether a refusal is worth telling.
-func (c *complaints) isNew(e *peer.Event) bool {
+// tell tells of a refusal if that is worth it.
+func (c *complaints) tell(log *slog.Logger, e *peer.Event, now time.Time) {
 	k := rejection{node: e.Node, inbound: e.Inbound}
 	if refused, ok := errors.AsType[*peer.RefusedError](e.Err); ok {
 		k.reason = refused.Reason
 	}
+	if !c.isNew(k, now) || !c.book.Warn(log, now, "cluster connection refused",
+		"node", string(e.Node), "address", e.Address, "class", e.Class, "inbound", e.Inbound, "error", e.Err) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told[k] = true
+}
+
+// isNew says whether a refusal is worth telling.
+func (c *complaints) isNew(k rejection, now time.Time) bool {
 	if k.reason == peer.ReasonClass || k.reason == peer.ReasonSelf {
 		return false // a node that is starting, or an address that is its own
 	}
@@ -136,14 +149,10 @@ func (c *complaints) isNew(e *peer.Event) bool {
 		c.first, c.told = map[rejection]time.Time{}, map[rejection]bool{}
 	}
 	if !known {
-		first = time.Now()
+		first = now
 		c.first[k] = first
 	}
-	if k.reason == peer.ReasonUnknownNode && time.Since(first) < strangeFor {
-		return false
-	}
-	c.told[k] = true
-	return true
+	return k.reason != peer.ReasonUnknownNode || now.Sub(first) >= strangeFor
 }
 
 // replicationHandler takes the calls of class replication.

@@ -56,3 +56,19 @@ func creationMistakes() []mistake {
 		},
 	}
 }
+
+// strangerMistakes are about what strangers at the cluster port make a node say.
+func strangerMistakes() []mistake {
+	return []mistake{
+		{
+			name: "each stranger at the cluster port is a line", file: "pkg/cluster/serve.go",
+			old: "!c.book.Warn(log, now,", with: "!new(complaint.Book).Warn(log, now,",
+			tests: []string{"./pkg/cluster"}, run: "TestStrangersAtTheClusterPort",
+		},
+		{
+			name: "a refusal that was told of is told of again", file: "pkg/cluster/serve.go",
+			old: "\tc.told[k] = true\n", with: "",
+			tests: []string{"./pkg/cluster"}, run: "TestStrangersAtTheClusterPort",
+		},
+	}
+}
