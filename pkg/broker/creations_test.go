@@ -125,3 +125,32 @@ func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAnEphemeralChannelOfAnotherNodesTopicCounts: it is made at the leader, which does not
+// know who asks for it. A channel that this node has consumers of is there already.
+func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	ctx := stranger(t, 2)
+	subscribe := func(channel string) error {
+		c := &consumer{t: t, woken: make(chan struct{}, 1)}
+		s, err := m.nodes["n1"].Subscribe(ctx, Subscribe{
+			Topic: "t", Channel: channel, Partition: AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
+		})
+		if err == nil {
+			t.Cleanup(s.Close)
+		}
+		return err
+	}
+	for _, channel := range []string{"a#ephemeral", "a#ephemeral", "b#ephemeral", "a#ephemeral"} {
+		if err := subscribe(channel); err != nil {
+			t.Fatalf("%s: %v", channel, err)
+		}
+	}
+	if err := subscribe("c#ephemeral"); !errors.Is(err, limit.ErrCreations) {
+		t.Errorf("a third channel: %v", err)
+	}
+	if err := subscribe("b#ephemeral"); err != nil {
+		t.Errorf("one that is there: %v", err)
+	}
+}

@@ -146,6 +146,18 @@ func (h *hostedTopic) watch(w watcher) (stop func()) {
 	}
 }
 
+// consumes says whether a subscription at this node takes from a channel of the topic.
+func (h *hostedTopic) consumes(channel string) bool {
+	h.watching.Lock()
+	defer h.watching.Unlock()
+	for entry := range h.watchers {
+		if s, ok := entry.w.(*Subscription); ok && s.ask.Channel == channel {
+			return true
+		}
+	}
+	return false
+}
+
 // tellWatchers says that led may have changed.
 func (h *hostedTopic) tellWatchers() {
 	h.watching.Lock()

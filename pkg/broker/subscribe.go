@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -60,6 +61,12 @@ func (b *Broker) newSubscription(ctx context.Context, r Subscribe) (*Subscriptio
 	}
 	if h = b.lookup(r.Topic); h == nil {
 		return nil, ErrTopicNotFound
+	}
+	if meta.IsEphemeral(r.Channel) && len(h.led()) == 0 && !h.consumes(r.Channel) {
+		// It is made at a leader, which does not know who asks.
+		if _, err := limit.Create(ctx); err != nil {
+			return nil, err
+		}
 	}
 	s := &Subscription{identified: h.identified, b: b, topic: h, ask: r}
 	s.sources.Store(&sources{})

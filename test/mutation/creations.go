@@ -5,6 +5,16 @@ func creationMistakes() []mistake {
 	const file = "pkg/limit/creations.go"
 	return []mistake{
 		{
+			name: "an ephemeral channel that another node makes does not count", file: "pkg/broker/subscribe.go",
+			old: "if meta.IsEphemeral(r.Channel) && len(h.led()) == 0 && ", with: "if false && ",
+			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelOfAnother",
+		},
+		{
+			name: "each consumer of an ephemeral channel of another node counts", file: "pkg/broker/subscribe.go",
+			old: " && !h.consumes(r.Channel) {", with: " {",
+			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelOfAnother",
+		},
+		{
 			name: "creations: an address has no bound", file: file,
 			old: "if !mayOne || !mayAll {", with: "if !mayAll {",
 			tests: []string{"./pkg/limit"}, run: "TestAnAddressCreates",
