@@ -8,7 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/cluster"
-	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )

@@ -31,10 +31,10 @@ var floors = map[string]int{
 	"pkg/coord/replication": 2,
 	"pkg/meta/raftstore":    2,
 
-	"pkg/coord":            3,
-	"pkg/coord/controller": 3,
-	"pkg/coord/formation":  3, // who is in the cluster
-	"pkg/forward":          3, // what nodes ask of each other for clients
+	"pkg/coord":              3,
+	"pkg/cluster/controller": 3,
+	"pkg/cluster/formation":  3, // who is in the cluster
+	"pkg/forward":            3, // what nodes ask of each other for clients
 
 	"pkg/coord/coordtest": 4, // replicas in memory: for tests
 

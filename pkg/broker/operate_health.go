@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/brokerd/brokerd/pkg/coord/controller"
-	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brokerd/brokerd/pkg/coord/controller"
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 

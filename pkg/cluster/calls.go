@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"

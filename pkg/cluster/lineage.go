@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord/formation"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
 )

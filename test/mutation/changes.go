@@ -2,8 +2,8 @@ package main
 
 // changeMistakes are about who looks at what when the metadata changes.
 func changeMistakes() []mistake {
-	const topics, core = "pkg/meta/topics.go", "pkg/coord/controller/core.go"
-	controller := []string{"./pkg/coord/controller"}
+	const topics, core = "pkg/meta/topics.go", "pkg/cluster/controller/core.go"
+	controller := []string{"./pkg/cluster/controller"}
 	return []mistake{
 		{
 			name: "a change of a topic changes states that were handed out", file: topics,

@@ -41,7 +41,7 @@ func clusterMistakes() []mistake {
 			tests: between, run: "LargeFramesShare",
 		},
 		{
-			name: "members that have all moved are not looked for", file: "pkg/coord/formation/member.go",
+			name: "members that have all moved are not looked for", file: "pkg/cluster/formation/member.go",
 			old: "n.locate(ctx, c, addresses)", with: "_ = n.locate",
 			tests: member, run: "AddressesAllChanged",
 		},
@@ -61,9 +61,9 @@ func clusterMistakes() []mistake {
 			tests: member, run: "RecoveryThatWasCutShort",
 		},
 		{
-			name: "the controller counts what it missed as silence", file: "pkg/coord/controller/detector.go",
+			name: "the controller counts what it missed as silence", file: "pkg/cluster/controller/detector.go",
 			old: "d.excuse(missed, now)", with: "_ = missed",
-			tests: []string{"./pkg/coord/controller"}, run: "StarvedController",
+			tests: []string{"./pkg/cluster/controller"}, run: "StarvedController",
 		},
 	}
 }
