@@ -63,7 +63,7 @@ var large = map[string]ceiling{
 	"pkg/meta/raftstore.ledger methods":   {39, "embeds the Store to share its state: it wants what it needs as a field"},
 	"pkg/server.session methods":          {35, "a method for each command, with the link that they come over"},
 	"pkg/topic.Partition methods":         {45, "its gate and its keeper are seen through it"},
-	"test/crash/audit.Audit methods":      {33, "what is known, with the turmoil and the findings"},
+	"test/audit.Audit methods":            {33, "what is known, with the turmoil and the findings"},
 }
 
 // hostingParts says why the parts of a node's work are large.

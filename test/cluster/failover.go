@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
 	"github.com/brokerd/brokerd/test/wire"
 )

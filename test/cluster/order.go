@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 )
 
 // order holds one channel on one partition of an ordered topic to its promises:

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/wire"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
 	"github.com/brokerd/brokerd/test/wire"
 )

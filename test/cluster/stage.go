@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 	"github.com/brokerd/brokerd/test/nodes"
 )
 

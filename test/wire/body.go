@@ -6,7 +6,7 @@ import (
 	"hash/crc64"
 	"math/rand/v2"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 )
 
 // A body is: run (8), producer (4), number (4), then random bytes. The run

@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 )
 
 // The frames of the NSQ protocol.

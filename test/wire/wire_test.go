@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/test/crash/audit"
+	"github.com/brokerd/brokerd/test/audit"
 )
 
 func TestABodyNamesItsMessageAndRun(t *testing.T) {
