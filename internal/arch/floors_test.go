@@ -36,8 +36,6 @@ var floors = map[string]int{
 	"pkg/cluster/formation":  3, // who is in the cluster
 	"pkg/forward":            3, // what nodes ask of each other for clients
 
-	"pkg/coord/coordtest": 4, // replicas in memory: for tests
-
 	"pkg/broker":  4,
 	"pkg/cluster": 4, // one node's membership
 
@@ -51,6 +49,7 @@ var floors = map[string]int{
 	"internal/stack":     0, // likewise
 	"internal/complaint": 0, // for pkg, too
 	"internal/config":    5,
+	"internal/coordtest": 4, // replicas in memory: for tests
 	"internal/lookupd":   5,
 	"internal/model":     0, // of the protocol, not of the code
 	"internal/nsqclient": 1,

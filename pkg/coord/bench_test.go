@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/coordtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/coord/coordtest"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )

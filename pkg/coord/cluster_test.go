@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/coordtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/coord/coordtest"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
