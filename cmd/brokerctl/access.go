@@ -24,9 +24,9 @@ type accessOptions struct {
 }
 
 func (o *accessOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.authorities, "cacert", "", "`FILE` of the authorities that an https address must be certified by (default the system's)")
-	f.StringVar(&o.certificate, "cert", "", "`FILE` of the certificate to show to an https address")
-	f.StringVar(&o.key, "key", "", "`FILE` of its private key")
+	f.StringVar(&o.authorities, "cacert", "", "CA certificate `FILE` for https addresses (default: the system's)")
+	f.StringVar(&o.certificate, "cert", "", "client certificate `FILE` for https addresses")
+	f.StringVar(&o.key, "key", "", "private key `FILE` of the client certificate")
 }
 
 // httpClient returns a client that uses the options, nil where there are none:
@@ -43,11 +43,11 @@ func (o *accessOptions) httpClient() (*http.Client, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usageError("--cacert: %s holds no certificate", o.authorities)
+			return nil, usageError("--cacert: no certificate found in %s", o.authorities)
 		}
 	}
 	if (o.certificate == "") != (o.key == "") {
-		return nil, usageError("--cert and --key go together")
+		return nil, usageError("--cert and --key must be given together")
 	}
 	if o.certificate != "" {
 		pair, err := tls.LoadX509KeyPair(o.certificate, o.key)

@@ -33,9 +33,9 @@ func TestAnHTTPSAddressIsTrustedByItsAuthority(t *testing.T) {
 		args []string
 		said string
 	}{
-		{[]string{"--cacert", empty}, "holds no certificate"},
+		{[]string{"--cacert", empty}, "no certificate found"},
 		{[]string{"--cacert", empty + ".not"}, "--cacert"},
-		{[]string{"--cert", authorities}, "--cert and --key go together"},
+		{[]string{"--cert", authorities}, "--cert and --key must be given together"},
 		{[]string{"--cert", authorities, "--key", empty}, "--cert"},
 	} {
 		r := runWith(t, environment{}, append(c.args, "node", "list")...)

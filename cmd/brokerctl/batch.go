@@ -85,7 +85,7 @@ func readLines(ctx context.Context, from io.Reader) <-chan line {
 		case err == nil:
 			err = io.EOF
 		case errors.Is(err, bufio.ErrTooLong):
-			err = fmt.Errorf("a line of more than %s", size(maxLineBytes))
+			err = fmt.Errorf("line longer than %s", size(maxLineBytes))
 		}
 		hand(line{err: err})
 	}()

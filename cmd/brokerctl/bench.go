@@ -12,7 +12,7 @@ import (
 )
 
 func newBenchCommand(g *globals) *cobra.Command {
-	return newGroup("bench", "Measure how fast messages are published and delivered",
+	return newGroup("bench", "Measure publish and delivery performance",
 		newBenchPubCommand(g), newBenchSubCommand(g), newBenchE2ECommand(g))
 }
 
@@ -33,15 +33,15 @@ type loadOptions struct {
 
 func (o *loadOptions) addFlags(cmd *cobra.Command, batch, window int) {
 	f := cmd.Flags()
-	f.Int64Var(&o.messages, "messages", 100_000, "publish `N` messages, unless --duration says otherwise")
-	durationVar(f, &o.duration, "duration", "publish for so long")
+	f.Int64Var(&o.messages, "messages", 100_000, "publish `N` messages, unless --duration is set")
+	durationVar(f, &o.duration, "duration", "publish for this long")
 	o.size = 128
-	sizeVar(f, &o.size, "size", "the `SIZE` of a message")
-	f.IntVar(&o.batch, "batch", batch, "publish so many messages at a time")
-	f.IntVar(&o.window, "window", window, "have so many batches of a producer wait for their answer")
-	f.IntVar(&o.producers, "producers", 1, "publish on so many connections")
-	f.Float64Var(&o.rate, "rate", 0, "publish `N` messages a second in all; 0: as fast as it goes")
-	f.StringArrayVar(&o.tcp, "tcp", nil, "use this `HOST:PORT` (default: what the leaders of the topic advertise)")
+	sizeVar(f, &o.size, "size", "message `SIZE`")
+	f.IntVar(&o.batch, "batch", batch, "messages per batch")
+	f.IntVar(&o.window, "window", window, "outstanding batches per producer")
+	f.IntVar(&o.producers, "producers", 1, "number of publishing connections")
+	f.Float64Var(&o.rate, "rate", 0, "total rate in `N` messages per second; 0 means unlimited")
+	f.StringArrayVar(&o.tcp, "tcp", nil, "connect to this `HOST:PORT` (default: advertised by the topic's leaders)")
 }
 
 func (o *loadOptions) validate(minSize units.Size) error {
@@ -98,7 +98,7 @@ func (t throughput) text(did string) string {
 		text += fmt.Sprintf(", %s failed", count(t.Failed))
 	}
 	if t.Redelivered > 0 {
-		text += fmt.Sprintf(", %s of them not for the first time", count(t.Redelivered))
+		text += fmt.Sprintf(", %s of them redelivered", count(t.Redelivered))
 	}
 	return text
 }

@@ -18,9 +18,9 @@ func newBenchE2ECommand(g *globals) *cobra.Command {
 	var o e2eOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "e2e TOPIC",
-		Short: "Measure the way from publisher to consumer",
-		Long: `Publish and consume at once over the NSQ protocol, and measure how long a message takes from when it
-was due to its acknowledgement and to its consumer. The topic is created if it is not there.`,
+		Short: "Measure end-to-end latency",
+		Long: `Publish and consume at the same time over the NSQ protocol, and measure the latency of each message,
+from when it was due to its acknowledgement and to its delivery. The topic is created if missing.`,
 		Example: `  brokerctl bench e2e load --rate 2000 --duration 10s`,
 	}, func(cmd *cobra.Command, at target) error {
 		if err := o.load.validate(minE2EBody); err != nil {
@@ -34,9 +34,9 @@ was due to its acknowledgement and to its consumer. The topic is created if it i
 
 func (o *e2eOptions) addFlags(cmd *cobra.Command) {
 	o.load.addFlags(cmd, 1, 64)
-	cmd.Flags().StringVar(&o.channel, "channel", "bench#ephemeral", "consume from this `CHANNEL`")
+	cmd.Flags().StringVar(&o.channel, "channel", "bench#ephemeral", "`CHANNEL` to consume from")
 	o.idle = 2 * time.Second
-	durationVar(cmd.Flags(), &o.idle, "idle", "end when no message has come for so long")
+	durationVar(cmd.Flags(), &o.idle, "idle", "stop after this long without a message")
 }
 
 // drain says what is consumed: what is published, as far as that is known.

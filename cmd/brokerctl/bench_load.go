@@ -15,7 +15,7 @@ import (
 )
 
 // errMeasured ends connections that have done their work.
-var errMeasured = errors.New("the measurement is over")
+var errMeasured = errors.New("measurement finished")
 
 // counts are what one connection did.
 type counts struct {

@@ -8,9 +8,9 @@ func newBenchPubCommand(g *globals) *cobra.Command {
 	var o loadOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "pub TOPIC",
-		Short: "Measure publishing",
+		Short: "Measure publish throughput and latency",
 		Long: `Publish messages over the NSQ protocol and measure how fast they are acknowledged. The topic is
-created if it is not there, and keeps the messages. Synchronous publishing is --batch 1 --window 1.`,
+created if missing, and keeps the messages. For synchronous publishing use --batch 1 --window 1.`,
 		Example: `  brokerctl bench pub load --messages 1000000 --batch 200
   brokerctl bench pub load --producers 16 --batch 1 --window 1 --duration 10s`,
 	}, func(cmd *cobra.Command, at target) error {

@@ -27,10 +27,9 @@ func newBenchSubCommand(g *globals) *cobra.Command {
 	var o drainOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "sub TOPIC",
-		Short: "Measure consuming",
-		Long: `Consume messages over the NSQ protocol, finish each of them, and measure how fast it goes from
-the first message to the last. It ends after --messages, after --duration, or when none has
-come for --idle.`,
+		Short: "Measure consume throughput",
+		Long: `Consume and finish messages over the NSQ protocol, and measure the throughput from the first
+message to the last. Stops after --messages, after --duration, or after --idle without a message.`,
 		Example: `  brokerctl bench sub load --channel bench --consumers 2`,
 	}, func(cmd *cobra.Command, at target) error {
 		if err := o.validate(); err != nil {
@@ -44,14 +43,14 @@ come for --idle.`,
 
 func (o *drainOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.channel, "channel", "bench", "consume from this `CHANNEL`, which is created if need be")
-	f.Int64Var(&o.messages, "messages", 0, "end after `N` messages; 0: do not")
-	durationVar(f, &o.duration, "duration", "end after so long; 0: do not")
+	f.StringVar(&o.channel, "channel", "bench", "`CHANNEL` to consume from, created if missing")
+	f.Int64Var(&o.messages, "messages", 0, "stop after `N` messages; 0 means no limit")
+	durationVar(f, &o.duration, "duration", "stop after this long; 0 means no limit")
 	o.idle = 2 * time.Second
-	durationVar(f, &o.idle, "idle", "end when no message has come for so long")
-	f.IntVar(&o.consumers, "consumers", 1, "consume on so many connections")
-	f.IntVar(&o.ready, "window", 1000, "have so many messages of a consumer in flight")
-	f.StringArrayVar(&o.tcp, "tcp", nil, "use this `HOST:PORT` (default: what the leaders of the topic advertise)")
+	durationVar(f, &o.idle, "idle", "stop after this long without a message")
+	f.IntVar(&o.consumers, "consumers", 1, "number of consuming connections")
+	f.IntVar(&o.ready, "window", 1000, "messages in flight per consumer")
+	f.StringArrayVar(&o.tcp, "tcp", nil, "connect to this `HOST:PORT` (default: advertised by the topic's leaders)")
 }
 
 func (o *drainOptions) validate() error {

@@ -7,7 +7,7 @@ import (
 )
 
 func newChannelCommand(g *globals) *cobra.Command {
-	return newGroup("channel", "Create, look at and move channels",
+	return newGroup("channel", "Manage channels",
 		newChannelCreateCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelPauseCommand(g),
 		newChannelResumeCommand(g), newChannelEmptyCommand(g), newChannelDeleteCommand(g), newChannelSeekCommand(g))
 }

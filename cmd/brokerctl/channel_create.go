@@ -17,8 +17,8 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "create TOPIC/CHANNEL",
 		Short: "Create a channel",
-		Long: `Create a channel. The first channel of a topic gets all that is kept there, a later
-one what is published from then on. Creating a channel that is there does nothing.`,
+		Long: `Create a channel. The first channel of a topic receives all retained messages, later
+ones those published from then on. Creating an existing channel does nothing.`,
 	}, func(cmd *cobra.Command, at target) error {
 		return createChannel(cmd, g, at.topic, api.CreateChannel{Name: at.channel, Ordered: o.ordered})
 	})
@@ -28,7 +28,7 @@ one what is published from then on. Creating a channel that is there does nothin
 }
 
 func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver one message of a partition at a time, in order")
+	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order")
 }
 
 func createChannel(cmd *cobra.Command, g *globals, topic string, req api.CreateChannel) error {

@@ -12,7 +12,7 @@ func newChannelDescribeCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:     "describe TOPIC/CHANNEL",
 		Aliases: []string{"info"},
-		Short:   "Show a channel, its places and its consumers",
+		Short:   "Show a channel, its positions and its consumers",
 	}, func(cmd *cobra.Command, at target) error { return describeChannel(cmd, g, at.topic, at.channel) })
 }
 

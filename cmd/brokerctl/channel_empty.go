@@ -10,7 +10,7 @@ func newChannelEmptyCommand(g *globals) *cobra.Command {
 	var sure confirmation
 	cmd := acting(g, &cobra.Command{
 		Use:   "empty TOPIC/CHANNEL",
-		Short: "Finish every message of a channel, unread",
+		Short: "Discard all messages of a channel",
 	}, func(cmd *cobra.Command, at target) error { return emptyChannel(cmd, g, sure, at.topic, at.channel) })
 	sure.addFlags(cmd)
 	return cmd

@@ -9,7 +9,7 @@ import (
 func newChannelPauseCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "pause TOPIC/CHANNEL",
-		Short: "Stop handing a channel's messages to its consumers",
+		Short: "Stop delivery to the consumers of a channel",
 	}, func(cmd *cobra.Command, at target) error { return pauseChannel(cmd, g, at.topic, at.channel, true) })
 }
 
@@ -17,7 +17,7 @@ func newChannelResumeCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:     "resume TOPIC/CHANNEL",
 		Aliases: []string{"unpause"},
-		Short:   "Hand out a paused channel's messages again",
+		Short:   "Resume delivery to the consumers of a channel",
 	}, func(cmd *cobra.Command, at target) error { return pauseChannel(cmd, g, at.topic, at.channel, false) })
 }
 

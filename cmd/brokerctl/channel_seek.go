@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"sort"
 	"strconv"
 	"strings"
@@ -23,10 +22,10 @@ func newChannelSeekCommand(g *globals) *cobra.Command {
 	var o seekOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "seek TOPIC/CHANNEL --to start|end|TIME|-2h|OFFSET",
-		Short: "Move a channel to another place in its topic",
-		Long: `Move a channel, in every partition, to the oldest message that is kept (start), behind the newest (end),
-to what was published at a time or so long ago, or to an offset. What is then ahead of it is delivered
-again, what is behind it is not delivered any more.`,
+		Short: "Move a channel to another position in its topic",
+		Long: `Move a channel, in every partition, to the oldest retained message (start), past the newest one (end),
+to the first message published at or after a time or age, or to an offset. Messages after the new position
+are delivered, also if they were finished before; messages before it are skipped.`,
 		Example: `  brokerctl channel seek orders/invoice --to -2h --dry-run
   brokerctl channel seek orders/invoice --to 2026-11-21T06:00:00Z`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -44,8 +43,8 @@ again, what is behind it is not delivered any more.`,
 }
 
 func (o *seekOptions) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.to, "to", "", "the `PLACE`: start, end, a time, an age such as -2h, or an offset")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen, and change nothing")
+	cmd.Flags().StringVar(&o.to, "to", "", "target `POSITION`: start, end, a time, an age such as -2h, or an offset")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
 }
 
 // parseSeek reads a place. An age counts from now.
@@ -70,7 +69,7 @@ func parseSeek(text string, now time.Time) (api.Seek, error) {
 			return api.Seek{Time: &at}, nil
 		}
 	}
-	return api.Seek{}, usageError("--to %q is no place: write start, end, 2026-11-21T06:00:00Z, -2h or an offset", text)
+	return api.Seek{}, usageError("--to %q is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset", text)
 }
 
 func seekChannel(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {
@@ -178,6 +177,5 @@ func (plan seekPlan) text(p *page) {
 		again, skipped = again+s.Redelivered, skipped+s.Skipped
 	}
 	p.table(t)
-	total := fmt.Sprintf("total: %s again, %s not any more.", plural(again, "message"), plural(skipped, "message"))
-	p.line("%s Nothing changed.", total)
+	p.line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
 }

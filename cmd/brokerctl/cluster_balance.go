@@ -18,10 +18,10 @@ func newClusterBalanceCommand(g *globals) *cobra.Command {
 	var o balanceOptions
 	cmd := &cobra.Command{
 		Use:   "balance",
-		Short: "Show how leaders and replicas are spread, or spread them better",
-		Long: `Show how leaders and replicas are spread over the nodes, and what would spread them better. Without
---leaders or --replicas nothing is changed. Leaderships go back to the preferred replicas by themselves
-some time after a disturbance; --leaders does it now. Replicas never move by themselves.`,
+		Short: "Show or improve the balance of leaders and replicas",
+		Long: `Show how leaders and replicas are distributed over the nodes, and which changes would balance them.
+Without --leaders or --replicas nothing is changed. Leadership returns to the preferred replicas
+automatically some time after a failure; --leaders does it now. Replicas never move automatically.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return balanceCluster(cmd, g, o) },
 	}
@@ -31,18 +31,18 @@ some time after a disturbance; --leaders does it now. Replicas never move by the
 
 func (o *balanceOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.req.Leaders, "leaders", false, "have the preferred replicas lead")
-	f.BoolVar(&o.req.Replicas, "replicas", false, "start the moves that are listed")
-	f.IntVar(&o.req.Limit, "limit", 0, "how many replicas to move at the most (default: as many as may move at a time)")
-	f.BoolVar(&o.yes, "yes", false, "move replicas: that copies them, and deletes the old copies then")
+	f.BoolVar(&o.req.Leaders, "leaders", false, "transfer leadership to the preferred replicas")
+	f.BoolVar(&o.req.Replicas, "replicas", false, "start the listed replica moves")
+	f.IntVar(&o.req.Limit, "limit", 0, "maximum number of replicas to move (default: as many as may move at a time)")
+	f.BoolVar(&o.yes, "yes", false, "confirm moving replicas: they are copied, then the old copies are deleted")
 }
 
 func balanceCluster(cmd *cobra.Command, g *globals, o balanceOptions) error {
 	ask := g.client.Balance
 	if o.req.Leaders || o.req.Replicas {
 		if o.req.Replicas && !o.yes {
-			e := usageError("moving replicas copies them over the network, and deletes the old copies then")
-			e.answer.Hint = "look at the plan without --replicas, and add --yes"
+			e := usageError("moving replicas copies them over the network, then deletes the old copies")
+			e.answer.Hint = "review the plan without --replicas, then add --yes"
 			return e
 		}
 		ask = func(ctx context.Context) (*api.Balance, error) { return g.client.StartBalance(ctx, o.req) }
@@ -82,8 +82,8 @@ func balanceText(p *page, b *api.Balance) {
 	p.line("")
 	done := fmt.Sprintf("%s, %s", plural(len(b.Leaders), "leadership"), plural(len(b.Moves), "partition"))
 	if b.Started {
-		p.line("%s: begun", done)
+		p.line("%s: started", done)
 		return
 	}
-	p.line("%s could move: nothing was changed. --leaders and --replicas do it", done)
+	p.line("%s could move; nothing was changed. Apply with --leaders and --replicas", done)
 }

@@ -13,10 +13,9 @@ import (
 func newClusterHealthCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health",
-		Short: "Tell whether the cluster is well, and why not",
-		Long: `Tell whether the cluster is well, and why not. The exit code is 0 if it is healthy, 11 if it is
-degraded (it serves, with less safety than it should have), 10 if it is unhealthy, and 6 if no
-node answers.`,
+		Short: "Show whether the cluster is healthy, and why not",
+		Long: `Show whether the cluster is healthy, and why not. The exit code is 0 if it is healthy, 11 if it is
+degraded (it serves, with reduced redundancy), 10 if it is unhealthy, and 6 if no node responds.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showHealth(cmd, g) },
 	}

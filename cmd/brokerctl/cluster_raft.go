@@ -12,7 +12,7 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 	var transfer bool
 	cmd := &cobra.Command{
 		Use:   "raft",
-		Short: "Show who agrees on the metadata, and how far each has come",
+		Short: "Show the metadata voters and their progress",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ask := g.client.Raft
@@ -31,7 +31,7 @@ func newClusterRaftCommand(g *globals) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&transfer, "transfer", false, "first have another voter lead it, and be the controller")
+	cmd.Flags().BoolVar(&transfer, "transfer", false, "transfer metadata leadership and the controller role to another voter first")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func raftText(p *page, r *api.Raft) {
 // tolerates says what may fail yet.
 func tolerates(n int) string {
 	if n < 0 {
-		return fmt.Sprintf("%d too few are up", -n)
+		return fmt.Sprintf("%d more must be up", -n)
 	}
 	return "tolerates " + plural(n, "failure")
 }

@@ -81,7 +81,7 @@ func diagnose(ctx context.Context, g *globals, err error) *failure {
 		return f
 	}
 	if isInterrupted(ctx) {
-		return &failure{answer: api.Error{Code: codeInterrupted, Message: "interrupted", Hint: "what was asked for may have been done"}, exit: exitInterrupted, cause: err}
+		return &failure{answer: api.Error{Code: codeInterrupted, Message: "interrupted", Hint: "the request may have been carried out"}, exit: exitInterrupted, cause: err}
 	}
 	f := &failure{answer: api.Error{Code: codeFailed, Message: err.Error()}, exit: exitFailed, cause: err}
 	if e, ok := errors.AsType[*api.Error](err); ok {
@@ -94,7 +94,7 @@ func diagnose(ctx context.Context, g *globals, err error) *failure {
 		f.exit = exitUnavailable
 	}
 	if f.answer.Code == api.CodeUnavailable && f.answer.Hint == "" {
-		f.answer.Hint = "is brokerd running there? name a node with --addr or " + addressVariable
+		f.answer.Hint = "is brokerd running there? set the address of a node with --addr or " + addressVariable
 	}
 	if n, ok := errors.AsType[named](err); ok && f.answer.Code == api.CodeNotFound {
 		nameWhatIsMissing(ctx, g, n, &f.answer)

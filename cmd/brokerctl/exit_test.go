@@ -40,7 +40,7 @@ func TestExitCodes(t *testing.T) {
 			"no such format", nil,
 			[]string{"topic", "list", "-o", "xml"},
 			exitUsage,
-			`error: there is no output format "xml": choose one of table, wide, json, ndjson, yaml, name`,
+			`error: unknown output format "xml": use one of table, wide, json, ndjson, yaml, name`,
 		},
 		{"no timeout", nil, []string{"topic", "list", "--timeout", "0s"}, exitUsage, "error: --timeout must be above 0"},
 		{
@@ -53,20 +53,20 @@ func TestExitCodes(t *testing.T) {
 			"missing argument", nil,
 			[]string{"channel", "describe", "orders"},
 			exitUsage,
-			`error: brokerctl channel describe needs TOPIC/CHANNEL, not "orders" (usage: brokerctl channel describe TOPIC/CHANNEL [flags])`,
+			`error: brokerctl channel describe requires TOPIC/CHANNEL, not "orders" (usage: brokerctl channel describe TOPIC/CHANNEL [flags])`,
 		},
-		{"surplus argument", nil, []string{"node", "list", "x"}, exitUsage, `error: brokerctl node list does not take "x" (usage: brokerctl node list [flags])`},
+		{"surplus argument", nil, []string{"node", "list", "x"}, exitUsage, `error: unexpected argument "x" for brokerctl node list (usage: brokerctl node list [flags])`},
 		{
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},
 			exitUsage,
-			"error: deleting topic orders cannot be undone, and there is no terminal to ask at (add --yes)",
+			"error: deleting topic orders cannot be undone; confirmation required, but standard input is not a terminal (add --yes)",
 		},
 		{
 			"nothing to alter", nil,
 			[]string{"topic", "alter", "orders"},
 			exitUsage,
-			"error: say what to change: brokerctl topic alter --help lists the settings",
+			"error: nothing to change: see brokerctl topic alter --help for the settings",
 		},
 		{
 			"bad size", nil,
@@ -84,11 +84,11 @@ func TestExitCodes(t *testing.T) {
 			"bad place", nil,
 			[]string{"channel", "seek", "orders/invoice", "--to", "tomorrow"},
 			exitUsage,
-			`error: --to "tomorrow" is no place: write start, end, 2026-11-21T06:00:00Z, -2h or an offset`,
+			`error: --to "tomorrow" is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset`,
 		},
-		{"no message", nil, []string{"message", "pub", "orders"}, exitUsage, "error: no message: write it behind the topic, or name a file with -f"},
+		{"no message", nil, []string{"message", "pub", "orders"}, exitUsage, "error: no message: give it after the topic, or name a file with -f"},
 		{"no such file", nil, []string{"message", "pub", "orders", "-f", "no/such"}, exitUsage, "error: open no/such: no such file or directory"},
-		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: brokerctl message peek needs TOPIC[/CHANNEL], not "a/b/c" (usage: brokerctl message peek TOPIC[/CHANNEL] [flags])`},
+		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: brokerctl message peek requires TOPIC[/CHANNEL], not "a/b/c" (usage: brokerctl message peek TOPIC[/CHANNEL] [flags])`},
 		{
 			"refused value",
 			answers{"POST /v1/topics": apiError(api.CodeInvalid, "topic name is not valid")},
@@ -229,7 +229,7 @@ func TestDestroyingAsksForTheName(t *testing.T) {
 		if r.exit != tc.exit || !slices.Equal(broker.changes(), tc.changes) {
 			t.Errorf("typed %q: exit %d, asked %q", tc.typed, r.exit, broker.changes())
 		}
-		if !strings.HasPrefix(r.stderr, "deleting topic orders cannot be undone. Type the name to go on: ") {
+		if !strings.HasPrefix(r.stderr, "deleting topic orders cannot be undone. Type the name to confirm: ") {
 			t.Errorf("the question was %q", r.stderr)
 		}
 	}
@@ -290,7 +290,7 @@ func TestRequestsSayWhatWasAsked(t *testing.T) {
 func TestPublishingInPartSaysSo(t *testing.T) {
 	broker := newFakeBroker(t)
 	r := runWith(t, environment{stdin: strings.NewReader("one\ntwo\n")}, "message", "pub", "orders", "-f", "-", "--batch", "1", "--addr", broker.URL)
-	if r.exit != exitOK || r.stdout != "published 2 messages to orders/0 from 120 on\n" {
+	if r.exit != exitOK || r.stdout != "published 2 messages to orders/0 from offset 120\n" {
 		t.Fatalf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}
 	answers := []any{publishOrders(nil, []byte(`{"messages":[{}]}`)), apiError(api.CodeNotWritable, "disk full")}

@@ -13,7 +13,7 @@ import (
 )
 
 func newMessageCommand(g *globals) *cobra.Command {
-	return newGroup("message", "Publish, consume and look at messages",
+	return newGroup("message", "Publish, consume and inspect messages",
 		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g))
 }
 

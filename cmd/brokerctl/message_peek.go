@@ -18,10 +18,10 @@ func newMessagePeekCommand(g *globals) *cobra.Command {
 	var o peekOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "peek TOPIC[/CHANNEL]",
-		Short: "Look at messages without touching them",
-		Long: `Look at the messages that a topic keeps, or at what they are to a channel: ready, in_flight,
-deferred or finished. A topic is shown from its oldest message on, a channel from its first
-unfinished one, unless --from says otherwise. Nothing is consumed and no attempt is counted.`,
+		Short: "Show messages without consuming them",
+		Long: `Show the retained messages of a topic, or their state in a channel: ready, in_flight, deferred or
+finished. A topic is shown from its oldest message, a channel from its first unfinished one, unless
+--from is set. Nothing is consumed and no attempt is counted.`,
 		Example: `  brokerctl message peek orders/invoice -n 3
   brokerctl message peek orders --partition 0 --from 1200 -o ndjson`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -37,15 +37,15 @@ unfinished one, unless --from says otherwise. Nothing is consumed and no attempt
 
 func (o *peekOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVarP(&o.n, "n", "n", 10, "how many messages")
-	f.IntVar(&o.partition, "partition", 0, "of this partition only (default: of all)")
-	f.Uint64Var(&o.from, "from", 0, "begin at this sequence `SEQ`")
+	f.IntVarP(&o.n, "n", "n", 10, "number of messages")
+	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
+	f.Uint64Var(&o.from, "from", 0, "start at this sequence number `SEQ`")
 }
 
 func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {
 	req := api.PeekOptions{Max: o.n}
 	if o.n < 1 || o.partition < 0 {
-		return req, usageError("-n must be above 0, and --partition not below")
+		return req, usageError("-n must be above 0, and --partition must not be below 0")
 	}
 	setIf(cmd.Flags(), "partition", &req.Partition, o.partition)
 	setIf(cmd.Flags(), "from", &req.From, o.from)

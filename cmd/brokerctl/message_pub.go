@@ -25,9 +25,9 @@ func newMessagePubCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pub TOPIC [MESSAGE...]",
 		Short: "Publish messages",
-		Long: `Publish the arguments, or the lines of a file, one message each; empty lines are left out.
-Lines are published in batches as they come, each batch to one partition, all of it or
-nothing. If a batch fails, those before it stay published and the exit code is 7.`,
+		Long: `Publish the arguments, or the lines of a file, one message each; empty lines are skipped.
+Lines are published in batches as they arrive, each batch atomically to one partition.
+If a batch fails, the previous ones stay published and the exit code is 7.`,
 		Example: `  brokerctl message pub orders '{"id":1}' '{"id":2}'
   tail -f access.log | brokerctl message pub clicks -f -
   brokerctl message pub reminders --delay 10m 'stand up'`,
@@ -46,25 +46,25 @@ nothing. If a batch fails, those before it stay published and the exit code is 7
 
 func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&o.partition, "partition", -1, "publish to this partition (default: the broker picks)")
-	f.StringVar(&o.key, "key", "", "publish to the partition that this `KEY` belongs to")
-	durationVar(f, &o.delay, "delay", "deliver the messages this much later")
-	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - is standard input")
-	f.IntVar(&o.batch, "batch", 500, "publish at most so many lines at a time")
+	f.IntVar(&o.partition, "partition", -1, "publish to this partition (default: chosen by the broker)")
+	f.StringVar(&o.key, "key", "", "publish to the partition of this `KEY`")
+	durationVar(f, &o.delay, "delay", "defer delivery by this duration")
+	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - means standard input")
+	f.IntVar(&o.batch, "batch", 500, "maximum lines per batch")
 }
 
 func (o *pubOptions) validate(messages []string) error {
 	switch {
 	case o.partition >= 0 && o.key != "":
-		return usageError("--partition and --key exclude each other")
+		return usageError("--partition and --key are mutually exclusive")
 	case o.partition < -1:
 		return usageError("--partition must not be below 0")
 	case o.batch < 1:
 		return usageError("--batch must be above 0")
 	case o.file == "" && len(messages) == 0:
-		return usageError("no message: write it behind the topic, or name a file with -f")
+		return usageError("no message: give it after the topic, or name a file with -f")
 	case o.file != "" && len(messages) > 0:
-		return usageError("messages come from the command line or from --file, not from both")
+		return usageError("give messages on the command line or with --file, not both")
 	}
 	for _, m := range messages {
 		if m == "" {
@@ -127,7 +127,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 		text: func(p *page) {
 			for _, q := range result.Partitions {
 				if !g.quiet {
-					p.line("published %s to %s/%d from %d on", plural(q.Count, "message"), topic, q.Partition, q.FirstSeq)
+					p.line("published %s to %s/%d from offset %d", plural(q.Count, "message"), topic, q.Partition, q.FirstSeq)
 				}
 			}
 		},

@@ -21,18 +21,18 @@ func newMessageTailCommand(g *globals) *cobra.Command {
 	var o tailOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "tail TOPIC[/CHANNEL]",
-		Short: "Print messages as they come",
-		Long: `Print messages as they come, until it is interrupted or N were printed.
+		Short: "Print messages as they arrive",
+		Long: `Print messages as they arrive, until interrupted or until N were printed.
 
-Of a TOPIC the log itself is read: nothing is consumed. It begins behind the newest message;
-with -n, at the last N messages that there are.
+For a TOPIC, the log itself is read: nothing is consumed. It starts after the newest message, or
+with -n at the last N messages.
 
-Of a TOPIC/CHANNEL the messages are consumed: each is finished once it is printed, and other
-consumers of the channel do not get it. A channel that is not there is created; one named
-NAME#ephemeral goes when the command ends.
+For a TOPIC/CHANNEL, messages are consumed: each is finished once it is printed, and other
+consumers of the channel do not receive it. A missing channel is created; one named
+NAME#ephemeral is deleted when the command ends.
 
-The body is printed alone, a line each; -o wide adds place, id, time and attempts, -o json
-prints an object a line.`,
+Only the body is printed, one line per message; -o wide adds partition, id, time and attempts,
+-o json prints one object per line.`,
 		Example: `  brokerctl message tail orders
   brokerctl message tail orders/debug#ephemeral -n 10 -o json`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -47,10 +47,10 @@ prints an object a line.`,
 
 func (o *tailOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVarP(&o.n, "n", "n", 0, "end after `N` messages; 0: do not end")
-	f.StringVar(&o.from, "from", "", "of a topic, begin at: start, end, or a sequence number `PLACE`")
-	f.StringArrayVar(&o.tcp, "tcp", nil, "consume from this `HOST:PORT` (default: what the leaders of the topic advertise)")
-	durationVar(f, &o.timeout, "msg-timeout", "have a message come again that was not printed for so long (default: the broker's)")
+	f.IntVarP(&o.n, "n", "n", 0, "stop after `N` messages; 0 means no limit")
+	f.StringVar(&o.from, "from", "", "for a topic, `POSITION` to start at: start, end or a sequence number")
+	f.StringArrayVar(&o.tcp, "tcp", nil, "consume from this `HOST:PORT` (default: advertised by the topic's leaders)")
+	durationVar(f, &o.timeout, "msg-timeout", "redeliver a message not printed within this time (default: the broker's message timeout)")
 }
 
 func (o *tailOptions) validate(channel string) error {
@@ -58,7 +58,7 @@ func (o *tailOptions) validate(channel string) error {
 	case o.n < 0:
 		return usageError("-n must not be below 0")
 	case channel != "" && o.from != "":
-		return usageError("--from is for a topic; a channel has its own place: see channel seek")
+		return usageError("--from applies to topics only; to move a channel, use channel seek")
 	}
 	_, err := parseTailFrom(o.from)
 	return err

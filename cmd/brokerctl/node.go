@@ -7,7 +7,7 @@ import (
 )
 
 func newNodeCommand(g *globals) *cobra.Command {
-	return newGroup("node", "Look at the nodes, and take them out of service",
+	return newGroup("node", "Inspect nodes and take them out of service",
 		newNodeListCommand(g), newNodeDescribeCommand(g), newNodeDrainCommand(g), newNodeUndrainCommand(g),
 		newNodeDecommissionCommand(g), newNodeRemoveCommand(g))
 }

@@ -19,10 +19,10 @@ func newNodeDecommissionCommand(g *globals) *cobra.Command {
 	var o decommissionOptions
 	cmd := &cobra.Command{
 		Use:   "decommission NODE",
-		Short: "Move everything off a node, so that it can be removed",
-		Long: `Move everything off a node: it is drained, and other nodes get its replicas, a few at a time. Nothing
-is taken from it before the others are in sync. It need not be alive. When it holds nothing, stop it
-and remove it. brokerctl node undrain takes it back.`,
+		Short: "Move all data off a node before removing it",
+		Long: `Move all data off a node: it is drained, and its replicas move to other nodes, a few at a time. A
+replica is removed from it only after its replacement is in sync. The node may be down. When it holds
+nothing, stop it and remove it. To cancel, use brokerctl node undrain.`,
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return decommissionNode(cmd, g, o, args[0]) },
 	}
@@ -32,8 +32,8 @@ and remove it. brokerctl node undrain takes it back.`,
 
 func (o *decommissionOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.wait, "wait", false, "return when it holds nothing")
-	f.BoolVar(&o.req.Force, "force", false, "begin though the other nodes are too few for all replicas")
+	f.BoolVar(&o.wait, "wait", false, "wait until it holds nothing")
+	f.BoolVar(&o.req.Force, "force", false, "start even if the other nodes are too few for all replicas")
 	o.sure.addYes(cmd)
 }
 
@@ -42,7 +42,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	if err != nil {
 		return err
 	}
-	warning := fmt.Sprintf("decommissioning %s gives its %s and %s to other nodes: nothing is lost, much may be copied",
+	warning := fmt.Sprintf("decommissioning %s moves its %s and %s to other nodes: no data is lost, but much may be copied",
 		id, plural(n.Leaders, "leadership"), plural(n.Replicas, "replica"))
 	if err := o.sure.askAfter(cmd, g, warning, id); err != nil {
 		return err
@@ -65,7 +65,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 			if n.State == api.NodeDown {
 				stop = ""
 			}
-			p.line("%s holds nothing: %sbrokerctl node remove %s", n.ID, stop, n.ID)
+			p.line("%s holds nothing; next: %sbrokerctl node remove %s", n.ID, stop, n.ID)
 		}
 	}
 	return g.show(cmd, v)
@@ -75,7 +75,7 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 func evacuated(n *api.NodeDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s holds %s", n.ID, plural(n.Replicas, "replica"))
 	if n.Left.Moving > 0 {
-		text += fmt.Sprintf(", %d on the move", n.Left.Moving)
+		text += fmt.Sprintf(", %d moving", n.Left.Moving)
 	}
 	if left := progress(n.Left); left != "" {
 		text += ", " + left

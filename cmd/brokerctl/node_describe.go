@@ -14,7 +14,7 @@ func newNodeDescribeCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:               "describe NODE",
 		Aliases:           []string{"info"},
-		Short:             "Show a node, what it holds, and what it has still to give away",
+		Short:             "Show a node, its replicas and what remains to be moved",
 		Args:              exactArgs("a NODE"),
 		ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ func nodeView(n *api.NodeDetail) view {
 		}
 		if text := nodeLeft(n); text != "" {
 			p.line("")
-			p.line("left: %s", text)
+			p.line("remaining: %s", text)
 		}
 		troubleLines(p, n.Troubles)
 	}}
@@ -52,7 +52,7 @@ func nodeSummary(n *api.NodeDetail) view {
 	return view{object: n, names: []string{n.ID}, text: func(p *page) {
 		nodeLine(p, n)
 		if text := nodeLeft(n); text != "" {
-			p.line("left: %s", text)
+			p.line("remaining: %s", text)
 		}
 		troubleLines(p, n.Troubles)
 	}}
@@ -96,7 +96,7 @@ func nodeLeft(n *api.NodeDetail) string {
 		parts = append(parts, plural(n.Left.Replicas, "replica"))
 	}
 	if n.Left.Moving > 0 {
-		parts = append(parts, fmt.Sprintf("%d on the move", n.Left.Moving))
+		parts = append(parts, fmt.Sprintf("%d moving", n.Left.Moving))
 	}
 	if text := progress(n.Left); text != "" {
 		parts = append(parts, text)

@@ -18,11 +18,11 @@ func newNodeDrainCommand(g *globals) *cobra.Command {
 	var o nodeDrainOptions
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Have a node lead nothing, before it is stopped",
-		Long: `Have a node lead nothing: other in-sync replicas take over, in order, and the node is given no
-leadership until it is undrained, also after a restart. It goes on serving clients and following.
-It is refused where a partition would be without a leader; with --stopping also where one would
-refuse messages for want of replicas in sync once the node is stopped.`,
+		Short: "Move all leaderships off a node before stopping it",
+		Long: `Move all leaderships off a node: other in-sync replicas take over gracefully, and the node leads
+nothing until it is undrained, even after a restart. It continues to serve clients and to follow.
+The drain is refused if a partition would lose its leader; with --stopping also if a partition
+would fall below min_isr and refuse messages once the node is stopped.`,
 		Example: `  brokerctl node drain n2 --stopping --wait && ssh n2 systemctl restart brokerd && brokerctl node undrain n2`,
 		Args:    exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return drainNode(cmd, g, o, args[0]) },
@@ -33,9 +33,9 @@ refuse messages for want of replicas in sync once the node is stopped.`,
 
 func (o *nodeDrainOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.wait, "wait", false, "return when it leads nothing")
-	f.BoolVar(&o.req.Stopping, "stopping", false, "the node is about to be stopped: see that enough replicas stay in sync without it")
-	f.BoolVar(&o.req.Force, "force", false, "drain though some partitions have nowhere to go: what can go goes")
+	f.BoolVar(&o.wait, "wait", false, "wait until it leads nothing")
+	f.BoolVar(&o.req.Stopping, "stopping", false, "also require that enough replicas stay in sync once the node is stopped")
+	f.BoolVar(&o.req.Force, "force", false, "drain even if some partitions have no other in-sync replica")
 }
 
 func drainNode(cmd *cobra.Command, g *globals, o nodeDrainOptions, id string) error {
@@ -59,7 +59,7 @@ func nodeOf(g *globals, id string) func(context.Context) (*api.NodeDetail, error
 func drained(n *api.NodeDetail) (text string, done bool) {
 	text = fmt.Sprintf("%s leads %s", n.ID, plural(n.Leaders, "partition"))
 	if len(n.Troubles) > 0 {
-		text += fmt.Sprintf(", %d of them have nowhere to go", len(n.Troubles))
+		text += fmt.Sprintf(", %d of them have no other in-sync replica", len(n.Troubles))
 	}
 	return text, n.Leaders == 0
 }
@@ -67,8 +67,8 @@ func drained(n *api.NodeDetail) (text string, done bool) {
 func newNodeUndrainCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "undrain NODE",
-		Short: "Let a node lead again, and keep what it holds",
-		Long:  `Take back a drain, or a decommission: replicas that have moved away stay where they are.`,
+		Short: "Cancel a drain or decommission of a node",
+		Long:  `Cancel a drain or a decommission. Replicas that have already moved stay where they are.`,
 		Args:  exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := query(cmd.Context(), g, func(ctx context.Context) (*api.NodeDetail, error) { return g.client.UndrainNode(ctx, args[0]) })

@@ -11,10 +11,10 @@ func newNodeRemoveCommand(g *globals) *cobra.Command {
 	var sure confirmation
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
-		Short: "Take a node that holds nothing out of the cluster for good",
-		Long: `Take a node out of the cluster for good. It is refused while the node holds a replica: decommission
-it first. A node that is removed ends; to join again it must be started with an empty directory.
-If it was a voter, another node gets its vote.`,
+		Short: "Remove an empty node from the cluster permanently",
+		Long: `Remove a node from the cluster permanently. It is refused while the node holds a replica: decommission
+it first. A removed node stops; to join again it must start with an empty data directory. If it was a
+voter, another node becomes one.`,
 		Args: exactArgs("a NODE"), ValidArgsFunction: completeNodes(g),
 		RunE: func(cmd *cobra.Command, args []string) error { return removeNode(cmd, g, sure, args[0]) },
 	}
@@ -29,7 +29,7 @@ type removed struct {
 }
 
 func removeNode(cmd *cobra.Command, g *globals, sure confirmation, id string) error {
-	warning := fmt.Sprintf("removing %s ends it, and what is in its data directory is of no more use", id)
+	warning := fmt.Sprintf("removing %s stops it permanently and makes its data directory unusable", id)
 	if err := sure.askAfter(cmd, g, warning, id); err != nil {
 		return err
 	}

@@ -27,11 +27,11 @@ func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
 	b := newFakeBroker(t)
 	b.set("GET /v1/nodes/n2", inTurn(full, full, full, half, empty))
 	r := b.brokerctl(t, "node", "decommission", "n2", "--yes", "--wait")
-	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "n2 holds nothing: stop it, then brokerctl node remove n2\n") {
+	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "n2 holds nothing; next: stop it, then brokerctl node remove n2\n") {
 		t.Errorf("exit %d, %q", r.exit, r.stdout)
 	}
-	want := "09:14:02  n2 holds 2 replicas, 1 on the move, 1.2 GiB to copy at 50.0 MiB/s, 25s left\n" +
-		"09:14:02  n2 holds 1 replica, 1 on the move, 1.2 GiB to copy at 50.0 MiB/s, 25s left\n"
+	want := "09:14:02  n2 holds 2 replicas, 1 moving, 1.2 GiB to copy at 50.0 MiB/s, 25s left\n" +
+		"09:14:02  n2 holds 1 replica, 1 moving, 1.2 GiB to copy at 50.0 MiB/s, 25s left\n"
 	if r.stderr != want {
 		t.Errorf("told %q, want %q", r.stderr, want)
 	}
@@ -46,7 +46,7 @@ func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
 	gone.Adding, gone.Removing = nil, nil
 	b.set("GET /v1/topics/orders/partitions/0", inTurn(going, going, gone))
 	r = b.brokerctl(t, "partition", "move", "orders/0", "--cancel", "--wait")
-	if r.exit != exitOK || !strings.Contains(r.stderr, "orders/0: n4 comes, n2 goes, 1.2 GiB to copy") {
+	if r.exit != exitOK || !strings.Contains(r.stderr, "orders/0: adding n4, removing n2, 1.2 GiB to copy") {
 		t.Errorf("move: exit %d, told %q", r.exit, r.stderr)
 	}
 	if got := b.changes(); !slices.Contains(got, "DELETE /v1/topics/orders/partitions/0/move") {
@@ -64,7 +64,7 @@ func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
 	b := newFakeBroker(t)
 	b.set("PATCH /v1/topics/orders", inTurn(with(nil, "n1"), with(nil, "n1"), with([]string{"n2"}, "n1", "n2"), with(nil, "n1", "n2", "n3")))
 	r := b.brokerctl(t, "topic", "alter", "orders", "--replicas", "3", "--wait")
-	want := "09:14:02  0 partitions on the move, 1 wait\n09:14:02  1 partition on the move, 0 wait\n"
+	want := "09:14:02  0 partitions moving, 1 waiting\n09:14:02  1 partition moving, 0 waiting\n"
 	if r.exit != exitOK || r.stderr != want || len(b.changes()) != 4 {
 		t.Errorf("exit %d, told %q after %d requests", r.exit, r.stderr, len(b.changes()))
 	}
@@ -100,22 +100,22 @@ func TestWhatLosesSomethingWantsAYes(t *testing.T) {
 		exit int
 		said string
 	}{
-		{[]string{"node", "remove", "n2"}, exitUsage, "removing n2 ends it"},
-		{[]string{"node", "decommission", "n2"}, exitUsage, "gives its 1 leadership and 2 replicas to other nodes"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n4"}, exitUsage, "1,890,903 messages that n1 has are lost, and whatever only n3 has"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n2"}, exitUsage, "no copy that answers has more messages than n2"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n3"}, exitUsage, "n3 does not answer: what it lacks is not known"},
+		{[]string{"node", "remove", "n2"}, exitUsage, "removing n2 stops it"},
+		{[]string{"node", "decommission", "n2"}, exitUsage, "moves its 1 leadership and 2 replicas to other nodes"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n4"}, exitUsage, "1,890,903 messages held by n1 will be lost; any messages held only by n3"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n2"}, exitUsage, "no responding replica has more messages than n2"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n3"}, exitUsage, "n3 does not respond: its lag is unknown"},
 		{[]string{"partition", "elect", "orders/0", "--unclean", "--to", "n9"}, exitUsage, "n9 holds no replica"},
-		{[]string{"partition", "elect", "orders/0", "--unclean", "--yes"}, exitUsage, "--unclean needs --to"},
-		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2"}, exitUsage, "12 messages behind offset 4881203 are in no in-sync copy"},
-		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.2", "--on", "n4"}, exitUsage, "what it holds is not known"},
+		{[]string{"partition", "elect", "orders/0", "--unclean", "--yes"}, exitUsage, "--unclean requires --to"},
+		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.4", "--on", "n2"}, exitUsage, "12 messages after offset 4881203 are in no in-sync replica"},
+		{[]string{"partition", "repair", "orders/0", "--discard", "orders.17.0.2", "--on", "n4"}, exitUsage, "its contents are unknown"},
 		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--on", "n1"}, exitUsage, "orders/0 on n1 was lost with its directory"},
-		{[]string{"partition", "repair", "orders/0", "--accept-loss"}, exitUsage, "--on NODE belongs to"},
-		{[]string{"partition", "repair", "orders/0", "--on", "n1"}, exitUsage, "--on NODE belongs to"},
-		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--discard", "x", "--on", "n1"}, exitUsage, "exclude each other"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss"}, exitUsage, "--on NODE must be given with"},
+		{[]string{"partition", "repair", "orders/0", "--on", "n1"}, exitUsage, "--on NODE must be given with"},
+		{[]string{"partition", "repair", "orders/0", "--accept-loss", "--discard", "x", "--on", "n1"}, exitUsage, "mutually exclusive"},
 		{[]string{"partition", "move", "orders/0", "--replicas", "n1,n4"}, exitUsage, "copies up to 3.1 GiB to each new node"},
-		{[]string{"partition", "move", "orders/0"}, exitUsage, "say where to with --replicas, or --cancel"},
-		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `needs TOPIC/PARTITION, not "orders"`},
+		{[]string{"partition", "move", "orders/0"}, exitUsage, "give --replicas or --cancel"},
+		{[]string{"partition", "move", "orders", "--cancel"}, exitUsage, `requires TOPIC/PARTITION, not "orders"`},
 		{[]string{"cluster", "balance", "--replicas"}, exitUsage, "add --yes"},
 	} {
 		b := newFakeBroker(t)
@@ -161,7 +161,7 @@ func TestABalanceIsBegunWhenAskedFor(t *testing.T) {
 	begun.Started = true
 	b.set("POST /v1/cluster/balance", begun)
 	r := b.brokerctl(t, "cluster", "balance", "--leaders", "--replicas", "--limit", "3", "--yes")
-	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "1 leadership, 1 partition: begun\n") {
+	if r.exit != exitOK || !strings.HasSuffix(r.stdout, "1 leadership, 1 partition: started\n") {
 		t.Errorf("exit %d: %q", r.exit, r.stdout)
 	}
 	if got, want := b.changes(), []string{`POST /v1/cluster/balance {"leaders":true,"replicas":true,"limit":3}`}; !slices.Equal(got, want) {

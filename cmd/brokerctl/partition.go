@@ -9,7 +9,7 @@ import (
 )
 
 func newPartitionCommand(g *globals) *cobra.Command {
-	return newGroup("partition", "Look at partitions, and choose who leads and holds them",
+	return newGroup("partition", "Inspect partitions, and manage their leaders and replicas",
 		newPartitionListCommand(g), newPartitionDescribeCommand(g), newPartitionTransferCommand(g),
 		newPartitionElectCommand(g), newPartitionMoveCommand(g), newPartitionVerifyCommand(g), newPartitionRepairCommand(g))
 }

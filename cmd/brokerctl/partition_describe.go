@@ -14,7 +14,7 @@ func newPartitionDescribeCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:     "describe TOPIC/PARTITION",
 		Aliases: []string{"info"},
-		Short:   "Show a partition and each of its copies",
+		Short:   "Show a partition and its replicas",
 	}, func(cmd *cobra.Command, at target) error {
 		d, err := query(cmd.Context(), g, at.describe(g))
 		if err != nil {
@@ -35,7 +35,7 @@ func partitionView(d *api.PartitionDetail) view {
 		copyTable(p, d)
 		if len(d.Adding)+len(d.Removing) > 0 {
 			p.line("")
-			p.line("on the move: %s comes, %s goes%s", list(d.Adding), list(d.Removing), prefixed("; ", progress(d.Left)))
+			p.line("moving: adding %s, removing %s%s", list(d.Adding), list(d.Removing), prefixed("; ", progress(d.Left)))
 		}
 		troubleLines(p, d.Troubles)
 	}}
@@ -101,7 +101,7 @@ func lostBy(d *api.PartitionDetail, to string) string {
 	}
 	mine := d.Copies[k]
 	if !mine.Answered {
-		return fmt.Sprintf("%s does not answer: what it lacks is not known", to)
+		return fmt.Sprintf("%s does not respond: its lag is unknown", to)
 	}
 	most, whose := mine.LogEnd, ""
 	var silent []string
@@ -113,12 +113,12 @@ func lostBy(d *api.PartitionDetail, to string) string {
 			most, whose = c.LogEnd, c.Node
 		}
 	}
-	text := fmt.Sprintf("no copy that answers has more messages than %s", to)
+	text := fmt.Sprintf("no responding replica has more messages than %s", to)
 	if whose != "" {
-		text = fmt.Sprintf("%s that %s has are lost", plural(most-mine.LogEnd, "message"), whose)
+		text = fmt.Sprintf("%s held by %s will be lost", plural(most-mine.LogEnd, "message"), whose)
 	}
 	if len(silent) > 0 {
-		text += fmt.Sprintf(", and whatever only %s has, which cannot be asked", list(silent))
+		text += fmt.Sprintf("; any messages held only by %s, which does not respond, will be lost as well", list(silent))
 	}
 	return text
 }

@@ -18,11 +18,11 @@ func newPartitionElectCommand(g *globals) *cobra.Command {
 	var o electOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "elect TOPIC/PARTITION",
-		Short: "Give a partition that is offline a leader",
-		Long: `Give a partition a leader. Without --unclean only a replica that is in sync can lead, and nothing is
-lost; the controller does that by itself as soon as one is up. With --unclean any replica can, and what
-it does not hold is lost for good, acknowledged or not: it is for when the others do not come back. The
-election is recorded with the reason unclean.`,
+		Short: "Elect a leader for an offline partition",
+		Long: `Elect a leader for a partition. Without --unclean only an in-sync replica can lead, and nothing is
+lost; the controller does this automatically as soon as one is up. With --unclean any replica can lead,
+and messages it does not hold are lost permanently, acknowledged or not: use it only if the other replicas
+cannot be restored. The election is recorded with the reason unclean.`,
 		Example: `  brokerctl partition elect orders/0 --unclean --to n2`,
 	}, func(cmd *cobra.Command, at target) error {
 		if err := o.validate(); err != nil {
@@ -36,14 +36,14 @@ election is recorded with the reason unclean.`,
 
 func (o *electOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.req.To, "to", "", "the `NODE` that is to lead")
-	f.BoolVar(&o.req.Unclean, "unclean", false, "let a replica lead that is not in sync: what it lacks is lost")
+	f.StringVar(&o.req.To, "to", "", "`NODE` to become leader")
+	f.BoolVar(&o.req.Unclean, "unclean", false, "allow an out-of-sync replica to lead: messages it lacks are lost")
 	o.sure.addYes(cmd)
 }
 
 func (o *electOptions) validate() error {
 	if o.req.Unclean && o.req.To == "" {
-		return usageError("--unclean needs --to: name the node whose copy is to be the truth")
+		return usageError("--unclean requires --to: name the node whose replica to keep")
 	}
 	return nil
 }

@@ -27,9 +27,9 @@ func newPartitionListCommand(g *globals) *cobra.Command {
 
 func (o *partitionListOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.offline, "offline", false, "only those without a leader")
-	f.BoolVar(&o.underReplicated, "under-replicated", false, "only those with a replica that is not in sync")
-	f.StringVar(&o.leader, "leader", "", "only those that this `NODE` leads")
+	f.BoolVar(&o.offline, "offline", false, "only partitions without a leader")
+	f.BoolVar(&o.underReplicated, "under-replicated", false, "only partitions with an out-of-sync replica")
+	f.StringVar(&o.leader, "leader", "", "only partitions led by this `NODE`")
 }
 
 // wants tells whether a partition is to be shown.

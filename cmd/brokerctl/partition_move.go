@@ -20,10 +20,10 @@ func newPartitionMoveCommand(g *globals) *cobra.Command {
 	var o moveOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "move TOPIC/PARTITION --replicas NODE,NODE,...",
-		Short: "Have a partition's replicas on other nodes",
-		Long: `Have a partition's replicas on other nodes, the preferred leader first. The same nodes in another order
-only change which is preferred; more of them than now, or fewer, is possible. New copies are made while
-the partition works, and old ones go once those are in sync.`,
+		Short: "Move the replicas of a partition to other nodes",
+		Long: `Move the replicas of a partition to the given nodes, the preferred leader first. Listing the same nodes
+in a different order only changes the preferred leader; the number of replicas may change. New replicas
+are copied while the partition keeps serving, and old ones are deleted once the new ones are in sync.`,
 		Example: `  brokerctl partition move orders/0 --replicas n1,n2,n4 --wait
   brokerctl partition move orders/0 --cancel`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -38,15 +38,15 @@ the partition works, and old ones go once those are in sync.`,
 
 func (o *moveOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.replicas, "replicas", nil, "the `NODES` that are to hold it, the preferred leader first")
-	f.BoolVar(&o.cancel, "cancel", false, "take a move back: to the replicas from before it")
-	f.BoolVar(&o.wait, "wait", false, "return when the replicas are where they should be")
+	f.StringSliceVar(&o.replicas, "replicas", nil, "target `NODES`, the preferred leader first")
+	f.BoolVar(&o.cancel, "cancel", false, "cancel a move and restore the previous replicas")
+	f.BoolVar(&o.wait, "wait", false, "wait until the replicas are in place")
 	o.sure.addYes(cmd)
 }
 
 func (o *moveOptions) validate() error {
 	if o.cancel == (len(o.replicas) > 0) {
-		return usageError("say where to with --replicas, or --cancel")
+		return usageError("give --replicas or --cancel")
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 		return g.client.CancelMove(ctx, at.topic, at.partition)
 	}
 	if !o.cancel {
-		warning := fmt.Sprintf("moving %s from %s to %s copies up to %s to each new node and deletes it from each old one then",
+		warning := fmt.Sprintf("moving %s from %s to %s copies up to %s to each new node, then deletes it from each old one",
 			at, list(was.Replicas), list(o.replicas), size(was.Bytes))
 		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
 			return err
@@ -81,7 +81,7 @@ func movePartition(cmd *cobra.Command, g *globals, o moveOptions, at target) err
 
 // moved says whether a partition's move has come to its end.
 func moved(d *api.PartitionDetail) (text string, done bool) {
-	text = fmt.Sprintf("%s: %s comes, %s goes", partitionName(d.Partition), list(d.Adding), list(d.Removing))
+	text = fmt.Sprintf("%s: adding %s, removing %s", partitionName(d.Partition), list(d.Adding), list(d.Removing))
 	text += prefixed(", ", progress(d.Left))
 	if len(d.Troubles) > 0 {
 		text += ", stuck: " + d.Troubles[0].What

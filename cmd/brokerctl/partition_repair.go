@@ -19,13 +19,13 @@ func newPartitionRepairCommand(g *globals) *cobra.Command {
 	var o repairOptions
 	cmd := acting(g, &cobra.Command{
 		Use:   "repair TOPIC/PARTITION",
-		Short: "List damaged and set-aside copies of a partition, and release them",
-		Long: `List the copies of a partition on all nodes, the damaged ranges of those in use, and the copies that
-were set aside, with the reason why each is kept. Without flags nothing is changed.
+		Short: "List corrupt and set-aside copies of a partition, and release them",
+		Long: `List the copies of a partition on all nodes, the corrupt ranges of those in use, and the copies that
+were set aside, each with the reason why it is kept. Without flags nothing is changed.
 
-Consumers pass over the damaged ranges of the only in-sync copy by themselves. A set-aside copy is
-deleted as soon as an in-sync replica on its node reaches as far; any other waits for --discard.
---accept-loss clears data_lost from the health after the only replica lost its directory.`,
+Consumers skip the corrupt ranges of the only in-sync replica automatically. A set-aside copy is deleted
+once an in-sync replica on its node reaches as far; any other is kept until --discard.
+--accept-loss clears data_lost from cluster health after the only replica lost its directory.`,
 		Example: `  brokerctl partition repair orders/0
   brokerctl partition repair orders/0 --discard orders.17.0.4 --on n2
   brokerctl partition repair orders/0 --accept-loss --on n1`,
@@ -42,8 +42,8 @@ deleted as soon as an in-sync replica on its node reaches as far; any other wait
 func (o *repairOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.req.Discard, "discard", "", "delete the set-aside copy of this `NAME`")
-	f.BoolVar(&o.req.AcceptLoss, "accept-loss", false, "the only replica lost its data, and the health is to forget it")
-	f.StringVar(&o.req.Node, "on", "", "the `NODE` that has the copy")
+	f.BoolVar(&o.req.AcceptLoss, "accept-loss", false, "clear data_lost for a partition whose only replica lost its data")
+	f.StringVar(&o.req.Node, "on", "", "`NODE` that holds the copy")
 	o.sure.addYes(cmd)
 }
 
@@ -53,9 +53,9 @@ func (o *repairOptions) changes() bool { return o.req.Discard != "" || o.req.Acc
 func (o *repairOptions) validate() error {
 	switch {
 	case o.req.Discard != "" && o.req.AcceptLoss:
-		return usageError("--discard and --accept-loss exclude each other")
+		return usageError("--discard and --accept-loss are mutually exclusive")
 	case o.changes() != (o.req.Node != ""):
-		return usageError("--on NODE belongs to --discard NAME or --accept-loss")
+		return usageError("--on NODE must be given with --discard NAME or --accept-loss")
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at target)
 		return err
 	}
 	if o.changes() {
-		warning := fmt.Sprintf("%s on %s was lost with its directory, and the health stops reporting it", at, o.req.Node)
+		warning := fmt.Sprintf("%s on %s was lost with its directory; cluster health will stop reporting it", at, o.req.Node)
 		if o.req.Discard != "" {
 			warning = fmt.Sprintf("deleting %s on %s cannot be undone: %s", o.req.Discard, o.req.Node, lostWith(r, o.req))
 		}
@@ -89,7 +89,7 @@ func repairPartition(cmd *cobra.Command, g *globals, o repairOptions, at target)
 func lostWith(r *api.Repair, req api.RepairPartition) string {
 	k := slices.IndexFunc(r.SetAside, func(s api.SetAsideCopy) bool { return s.Node == req.Node && s.Name == req.Discard })
 	if k < 0 {
-		return "no such copy is listed"
+		return "no such copy"
 	}
 	most := uint64(0)
 	for _, c := range r.Copies {
@@ -99,11 +99,11 @@ func lostWith(r *api.Repair, req api.RepairPartition) string {
 	}
 	switch s := r.SetAside[k]; {
 	case s.Unreadable != "":
-		return "what it holds is not known"
+		return "its contents are unknown"
 	case s.LogEnd > most:
-		return fmt.Sprintf("%s behind offset %d are in no in-sync copy", plural(s.LogEnd-most, "message"), most)
+		return fmt.Sprintf("%s after offset %d are in no in-sync replica", plural(s.LogEnd-most, "message"), most)
 	}
-	return "an in-sync copy reaches as far, but may hold other messages"
+	return "an in-sync replica reaches as far, but may hold different messages"
 }
 
 func repairView(r *api.Repair) view {
@@ -112,7 +112,7 @@ func repairView(r *api.Repair) view {
 		t := newTable("COPY", "ROLE", "IN SYNC", "FIRST", "COMMITTED", "END", "STATE")
 		for _, c := range r.Copies {
 			if !c.Open {
-				t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), "", "", "", "not open, see the node's log")
+				t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), "", "", "", "not open; see the node's log")
 				continue
 			}
 			t.row(c.Node, roleOf(c.Leader), yesNo(c.InSync), count(c.LogStart), count(c.CommittedEnd), count(c.LogEnd), repairState(c))
@@ -157,9 +157,9 @@ func damageLines(p *page, node string, all []api.DamageRange) {
 	for _, d := range all {
 		offsets := fmt.Sprintf("offsets %d to %d cannot be read", d.From, d.Next-1)
 		if d.From == d.Next {
-			offsets = "no offset is lost"
+			offsets = "no offsets lost"
 		}
-		p.line("damaged on %s: %s: %s byte %d", node, offsets, d.File, d.Position)
+		p.line("corrupt on %s: %s: %s byte %d", node, offsets, d.File, d.Position)
 	}
 }
 

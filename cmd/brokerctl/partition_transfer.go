@@ -12,9 +12,9 @@ func newPartitionTransferCommand(g *globals) *cobra.Command {
 	var to string
 	cmd := acting(g, &cobra.Command{
 		Use:   "transfer TOPIC/PARTITION",
-		Short: "Have another in-sync replica lead a partition",
-		Long: `Have another in-sync replica lead a partition. The leader hands over in order: no publish fails and
-nothing is delivered twice. Without --to the best one is chosen.`,
+		Short: "Transfer leadership of a partition to another in-sync replica",
+		Long: `Transfer leadership of a partition to another in-sync replica, gracefully: no publish fails and
+nothing is delivered twice. Without --to the controller chooses the replica.`,
 	}, func(cmd *cobra.Command, at target) error {
 		d, err := query(cmd.Context(), g, func(ctx context.Context) (*api.PartitionDetail, error) {
 			return g.client.TransferLeader(ctx, at.topic, at.partition, api.TransferLeader{To: to})
@@ -24,6 +24,6 @@ nothing is delivered twice. Without --to the best one is chosen.`,
 		}
 		return g.show(cmd, partitionView(d))
 	})
-	cmd.Flags().StringVar(&to, "to", "", "the `NODE` that is to lead")
+	cmd.Flags().StringVar(&to, "to", "", "`NODE` to become leader")
 	return cmd
 }

@@ -14,9 +14,9 @@ import (
 func newPartitionVerifyCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "verify TOPIC",
-		Short: "Compare what the replicas of a topic's partitions hold",
-		Long: `Have every in-sync replica read its log up to the committed end, and compare the digests.
-The exit code is 1 unless they are identical. Large topics want a larger --timeout.`,
+		Short: "Compare the replicas of a topic's partitions",
+		Long: `Compare digests of the log up to the committed end over all in-sync replicas. The exit code is 1
+unless they are identical. Large topics need a larger --timeout.`,
 	}, func(cmd *cobra.Command, at target) error { return verifyPartitions(cmd, g, at.topic) })
 }
 

@@ -39,7 +39,7 @@ func (f *finder) say(format string, args ...any) {
 // leads, until one of those nodes takes the connection, the topic is gone, or the
 // context ends. The other addresses are tried first.
 func (f *finder) redial(ctx context.Context, lost string, why error, open func(context.Context, string) (*nsqclient.Conn, error)) (*nsqclient.Conn, string, error) {
-	f.say("the connection to %s ended (%v): looking for the leaders of %s", lost, why, f.topic)
+	f.say("connection to %s lost (%v): looking up the leaders of %s", lost, why, f.topic)
 	for {
 		addresses, err := f.addresses(ctx)
 		if api.CodeOf(err) == api.CodeNotFound {

@@ -41,7 +41,7 @@ func TestATailGoesOnWhenItsNodeEnds(t *testing.T) {
 	if r.exit != exitOK || r.stdout != "one\ntwo\nthree\nfour\n" {
 		t.Errorf("exit %d, stdout %q", r.exit, r.stdout)
 	}
-	for _, want := range []string{"the connection to " + first.address + " ended", "connected to " + second.address} {
+	for _, want := range []string{"connection to " + first.address + " lost", "connected to " + second.address} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("stderr %q lacks %q", r.stderr, want)
 		}
@@ -131,7 +131,7 @@ func TestATailOfATopicNamesWhatItDoesNotSee(t *testing.T) {
 	if r.exit != exitOK || r.stdout != "message 1\nmessage 2\n" {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"no answer from n2", "no answer from n1: trying again", "all partitions answer again"} {
+	for _, want := range []string{"no answer from n2", "no answer from n1: retrying", "all partitions respond again"} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("stderr %q lacks %q", r.stderr, want)
 		}

@@ -36,7 +36,7 @@ func parseFormat(text string) (format, error) {
 			return format(name), nil
 		}
 	}
-	return formatTable, usageError("there is no output format %q: choose one of %s", text, strings.Join(formatNames(), ", "))
+	return formatTable, usageError("unknown output format %q: use one of %s", text, strings.Join(formatNames(), ", "))
 }
 
 // view is what a command found out, in every form that can be asked for.

@@ -67,9 +67,9 @@ func newRootCommand(g *globals) *cobra.Command {
 		Short: "Operate a cluster of brokerd",
 		Long: `brokerctl operates a cluster of brokerd. Any node answers for the whole cluster.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused by the state
-of things, 5 not allowed, 6 unreachable or timed out, 7 done in part, 10 the cluster
-is unhealthy, 11 degraded.`,
+Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition failed,
+5 not authorized, 6 unreachable or timed out, 7 partial success, 10 cluster unhealthy,
+11 cluster degraded.`,
 		Args:              cobra.ArbitraryArgs, // groupOnly refuses them in our words
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -108,12 +108,12 @@ func groupOnly(cmd *cobra.Command, args []string) error {
 func (g *globals) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringArrayVar(&g.addresses, "addr", nil,
-		"`URL` of a node; repeat it to name more, the next is asked where one does not answer\n(default $"+addressVariable+", else "+api.DefaultAddress+")")
+		"`URL` of a node; repeat to add more, tried in order if one does not respond\n(default $"+addressVariable+", else "+api.DefaultAddress+")")
 	f.StringVarP(&g.output, "output", "o", string(formatTable), "`FORMAT`: "+strings.Join(formatNames(), ", "))
 	g.timeout = defaultTimeout
-	durationVar(f, &g.timeout, "timeout", "give up on a request after this long")
-	f.BoolVar(&g.noHeaders, "no-headers", false, "leave out the headers of tables")
-	f.BoolVarP(&g.quiet, "quiet", "q", false, "do not say what was done, only what was asked for")
+	durationVar(f, &g.timeout, "timeout", "timeout of a request")
+	f.BoolVar(&g.noHeaders, "no-headers", false, "omit table headers")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "print results only, no progress messages")
 	g.access.addFlags(f)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
@@ -164,7 +164,7 @@ func (g *globals) page(cmd *cobra.Command) *page {
 // show prints what a command found out.
 func (g *globals) show(cmd *cobra.Command, v view) error {
 	if err := v.write(g.page(cmd), g.format); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
+		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
 }
@@ -176,11 +176,11 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			e := usageError("%s needs %s", cmd.CommandPath(), strings.Join(names[len(args):], " and "))
+			e := usageError("%s requires %s", cmd.CommandPath(), strings.Join(names[len(args):], " and "))
 			e.answer.Hint = "usage: " + cmd.UseLine()
 			return e
 		case len(args) > len(names):
-			e := usageError("%s does not take %q", cmd.CommandPath(), args[len(names)])
+			e := usageError("unexpected argument %[2]q for %[1]s", cmd.CommandPath(), args[len(names)])
 			e.answer.Hint = "usage: " + cmd.UseLine()
 			return e
 		}

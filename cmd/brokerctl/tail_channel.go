@@ -110,7 +110,7 @@ func tailChannel(cmd *cobra.Command, g *globals, o tailOptions, topic, channel s
 	}
 	ids, err := numberingOf(ctx, g, topic)
 	if err != nil {
-		s.say("where its messages lie is not shown: %v", err)
+		s.say("cannot show message positions: %v", err)
 	}
 	page := g.page(cmd)
 	return consume(ctx, s, o.n, func(m nsqclient.Message) error { return g.writeMessage(page, peekedOf(m, ids)) })

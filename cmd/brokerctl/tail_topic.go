@@ -28,7 +28,7 @@ func parseTailFrom(text string) (tailFrom, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return tailFrom{}, usageError("--from %q is no place: write start, end or a sequence number", text)
+		return tailFrom{}, usageError("--from %q is not a valid position: use start, end or a sequence number", text)
 	}
 	return tailFrom{tailAtOffset, n}, nil
 }
@@ -141,15 +141,15 @@ func (t *topicTail) report(missing []string, err error) {
 	state := ""
 	switch {
 	case len(missing) > 0:
-		state = "no answer from " + list(missing) + ": messages of the partitions led there come later"
+		state = "no answer from " + list(missing) + ": messages from partitions led there are delayed"
 	case err != nil:
-		state = err.Error() + ": trying again"
+		state = err.Error() + ": retrying"
 	}
 	if state == t.state {
 		return
 	}
 	if t.state = state; state == "" {
-		state = "all partitions answer again"
+		state = "all partitions respond again"
 	}
 	_, _ = fmt.Fprintln(t.warn, state) // nobody is left to tell
 }

@@ -77,9 +77,9 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 	if topic != "" && fits {
 		return at, nil
 	}
-	e := usageError("%s needs %s", cmd.CommandPath(), f)
+	e := usageError("%s requires %s", cmd.CommandPath(), f)
 	if len(args) > 0 {
-		e = usageError("%s needs %s, not %q", cmd.CommandPath(), f, strings.Join(args, " "))
+		e = usageError("%s requires %s, not %q", cmd.CommandPath(), f, strings.Join(args, " "))
 	}
 	e.answer.Hint = "usage: " + cmd.UseLine()
 	return at, e
@@ -97,7 +97,7 @@ func missingOf[T any](all []T, of func(T) []string) (missing []string) {
 func (p *page) missing(nodes []string) {
 	if len(nodes) > 0 {
 		p.line("")
-		p.line("warning: no answer from %s: the partitions led there are missing in these numbers", list(nodes))
+		p.line("warning: no answer from %s: partitions led there are not included", list(nodes))
 	}
 }
 
@@ -131,12 +131,12 @@ type confirmation struct {
 }
 
 func (c *confirmation) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask: it cannot be undone")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation; cannot be undone")
 }
 
 // addYes adds --yes to what can be undone, with effort.
 func (c *confirmation) addYes(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation")
 }
 
 // ask has the name typed, unless --yes was given. Where nobody is there to type
@@ -151,14 +151,14 @@ func (c *confirmation) askAfter(cmd *cobra.Command, g *globals, warning, name st
 		return nil
 	}
 	if !g.env.isTerminal {
-		e := usageError("%s, and there is no terminal to ask at", warning)
+		e := usageError("%s; confirmation required, but standard input is not a terminal", warning)
 		e.answer.Hint = "add --yes"
 		return e
 	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type the name to go on: ", warning) // the answer counts
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type the name to confirm: ", warning) // the answer counts
 	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if strings.TrimSpace(typed) != name {
-		f := usageError("that is not %q: nothing was changed", name)
+		f := usageError("confirmation does not match %q: nothing was changed", name)
 		f.cause = err
 		return f
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func newTopicCommand(g *globals) *cobra.Command {
-	return newGroup("topic", "Create, look at and change topics",
+	return newGroup("topic", "Manage topics",
 		newTopicCreateCommand(g), newTopicListCommand(g), newTopicDescribeCommand(g), newTopicAlterCommand(g),
 		newTopicAddPartitionsCommand(g), newTopicPauseCommand(g), newTopicResumeCommand(g),
 		newTopicEmptyCommand(g), newTopicDeleteCommand(g))
@@ -30,12 +30,12 @@ type configOptions struct {
 }
 
 func (o *configOptions) addFlags(f *pflag.FlagSet) {
-	f.IntVar(&o.minISR, "min-isr", 0, "refuse messages where fewer replicas are in sync")
-	f.StringVar(&o.sync, "sync", "", "`WHEN` a message is on disk: always, before it is acknowledged; interval, within --sync-interval;\nor N, after N messages at the latest")
-	durationVar(f, &o.syncInterval, "sync-interval", "the longest that an acknowledged message stays off the disk, unless --sync always")
-	durationVar(f, &o.retention, "retention", "keep finished messages this long; 0: not at all")
-	sizeVar(f, &o.retentionBytes, "retention-bytes", "cut the log to this `SIZE`, such as 50GiB, finished or not; 0: no limit")
-	sizeVar(f, &o.maxMessage, "max-message-bytes", "the `SIZE` of the largest message; 0: the node's limit")
+	f.IntVar(&o.minISR, "min-isr", 0, "minimum in-sync replicas required to publish")
+	f.StringVar(&o.sync, "sync", "", "sync `POLICY`: always syncs before acknowledging, interval syncs every --sync-interval,\nN syncs after at most N messages")
+	durationVar(f, &o.syncInterval, "sync-interval", "maximum time an acknowledged message stays unsynced, unless --sync always")
+	durationVar(f, &o.retention, "retention", "retention time of finished messages; 0 deletes them at once")
+	sizeVar(f, &o.retentionBytes, "retention-bytes", "retention `SIZE` of a partition, such as 50GiB, finished or not; 0 means no limit")
+	sizeVar(f, &o.maxMessage, "max-message-bytes", "maximum message `SIZE`; 0 means the node's limit")
 }
 
 // patch returns the settings that were given.

@@ -15,9 +15,10 @@ type addPartitionsOptions struct {
 func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 	var o addPartitionsOptions
 	cmd := acting(g, &cobra.Command{
-		Use:     "add-partitions TOPIC --partitions N",
-		Short:   "Give a topic more partitions",
-		Long:    `Give a topic N partitions in total. There is no way to have fewer again, and keys go to other partitions than before.`,
+		Use:   "add-partitions TOPIC --partitions N",
+		Short: "Add partitions to a topic",
+		Long: `Raise the number of partitions of a topic to N. It cannot be lowered again, and keys map to different
+partitions than before.`,
 		Example: `  brokerctl topic add-partitions orders --partitions 8`,
 	}, func(cmd *cobra.Command, at target) error {
 		if err := o.validate(); err != nil {
@@ -30,12 +31,12 @@ func newTopicAddPartitionsCommand(g *globals) *cobra.Command {
 }
 
 func (o *addPartitionsOptions) addFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVarP(&o.total, "partitions", "p", 0, "how many it is to have in total")
+	cmd.Flags().IntVarP(&o.total, "partitions", "p", 0, "total number of partitions")
 }
 
 func (o *addPartitionsOptions) validate() error {
 	if o.total < 1 {
-		return usageError("--partitions says how many the topic is to have in total")
+		return usageError("--partitions must be set to the total number of partitions")
 	}
 	return nil
 }

@@ -16,9 +16,8 @@ func newTopicAlterCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "alter TOPIC",
 		Short: "Change settings of a topic",
-		Long: `Change the settings that are given, and leave the others as they are. With other --replicas, copies are
-made on further nodes, or go, a few partitions at a time; repeated, it goes on with the rest, and with
---wait it repeats itself until all have as many.`,
+		Long: `Change the given settings and keep the others. A change of --replicas adds or removes replicas of a few
+partitions at a time; repeat the command for the rest, or use --wait to continue until all are done.`,
 		Example: `  brokerctl topic alter orders --retention 168h
   brokerctl topic alter orders --replicas 3 --wait`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -28,16 +27,16 @@ made on further nodes, or go, a few partitions at a time; repeated, it goes on w
 		}
 		setIf(cmd.Flags(), "replicas", &patch.Replicas, replicas)
 		if patch == (api.ConfigPatch{}) {
-			return usageError("say what to change: %s --help lists the settings", cmd.CommandPath())
+			return usageError("nothing to change: see %s --help for the settings", cmd.CommandPath())
 		}
 		if wait && patch.Replicas == nil {
-			return usageError("--wait goes with --replicas: everything else is done at once")
+			return usageError("--wait requires --replicas: other changes take effect at once")
 		}
 		return alterTopic(cmd, g, at.topic, patch, wait)
 	})
 	o.addFlags(cmd.Flags())
-	cmd.Flags().IntVarP(&replicas, "replicas", "r", 0, "how many copies of each partition")
-	cmd.Flags().BoolVar(&wait, "wait", false, "return when every partition has as many copies")
+	cmd.Flags().IntVarP(&replicas, "replicas", "r", 0, "replicas per partition")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every partition has that many replicas")
 	return cmd
 }
 
@@ -64,5 +63,5 @@ func replicated(t *api.Topic) (text string, done bool) {
 			waiting++
 		}
 	}
-	return fmt.Sprintf("%s on the move, %d wait", plural(moving, "partition"), waiting), moving+waiting == 0
+	return fmt.Sprintf("%s moving, %d waiting", plural(moving, "partition"), waiting), moving+waiting == 0
 }

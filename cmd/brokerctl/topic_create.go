@@ -21,8 +21,8 @@ func newTopicCreateCommand(g *globals) *cobra.Command {
 	cmd := acting(g, &cobra.Command{
 		Use:   "create TOPIC",
 		Short: "Create a topic",
-		Long: `Create a topic. What is not set gets the cluster's default. Creating a topic that
-is there with the same configuration does nothing.`,
+		Long: `Create a topic. Settings that are not given take the cluster's defaults. Creating an
+existing topic with the same configuration does nothing.`,
 		Example: `  brokerctl topic create orders
   brokerctl topic create clicks --partitions 4 --sync interval --retention 72h --retention-bytes 50GiB`,
 	}, func(cmd *cobra.Command, at target) error {
@@ -39,10 +39,10 @@ is there with the same configuration does nothing.`,
 
 func (o *topicCreateOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVarP(&o.partitions, "partitions", "p", 1, "how many partitions")
-	f.IntVarP(&o.replicas, "replicas", "r", 0, "how many copies of each partition (default 3, or as many as there are nodes)")
-	f.BoolVar(&o.ordered, "ordered", false, "consumers must take it in order")
-	f.BoolVar(&o.ext, "ext", false, "messages may carry a JSON header")
+	f.IntVarP(&o.partitions, "partitions", "p", 1, "number of partitions")
+	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default 3, or the number of nodes if fewer)")
+	f.BoolVar(&o.ordered, "ordered", false, "require ordered channels")
+	f.BoolVar(&o.ext, "ext", false, "allow messages with a JSON header")
 	o.config.addFlags(f)
 }
 

@@ -10,7 +10,7 @@ func newTopicEmptyCommand(g *globals) *cobra.Command {
 	var sure confirmation
 	cmd := acting(g, &cobra.Command{
 		Use:   "empty TOPIC",
-		Short: "Drop the messages of a topic that no channel has got yet",
+		Short: "Delete the messages of a topic that have not reached any channel",
 	}, func(cmd *cobra.Command, at target) error { return emptyTopic(cmd, g, sure, at.topic) })
 	sure.addFlags(cmd)
 	return cmd

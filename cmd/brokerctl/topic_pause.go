@@ -9,7 +9,7 @@ import (
 func newTopicPauseCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:   "pause TOPIC",
-		Short: "Let a topic take messages and hand out none",
+		Short: "Stop delivery from a topic to its channels",
 	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at.topic, true) })
 }
 
@@ -17,7 +17,7 @@ func newTopicResumeCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
 		Use:     "resume TOPIC",
 		Aliases: []string{"unpause"},
-		Short:   "Let a paused topic hand out messages again",
+		Short:   "Resume delivery from a topic to its channels",
 	}, func(cmd *cobra.Command, at target) error { return pauseTopic(cmd, g, at.topic, false) })
 }
 

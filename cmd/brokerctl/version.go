@@ -38,7 +38,7 @@ const userAgent = "brokerctl/" + version
 func newVersionCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show which brokerctl this is",
+		Short: "Show the version of brokerctl",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()

@@ -319,7 +319,7 @@ func (n *brokerNode) Alive() error { return n.member.Err() }
 
 // Status implements node.
 func (n *brokerNode) Status() string {
-	return fmt.Sprintf("serving %d topics to %d connections", len(n.broker.Topics()), len(n.server.Clients()))
+	return fmt.Sprintf("%d topics, %d client connections", len(n.broker.Topics()), len(n.server.Clients()))
 }
 
 // Reload implements node.

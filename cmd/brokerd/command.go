@@ -40,19 +40,19 @@ func (p *program) brokerd(ctx context.Context, args []string) error {
 	if err == nil || errors.As(err, &finished) {
 		return err
 	}
-	return exitWith(exitUsage, fmt.Errorf("%w\nbrokerd --help lists commands and flags", err))
+	return exitWith(exitUsage, fmt.Errorf("%w\nrun brokerd --help for commands and flags", err))
 }
 
 func (p *program) rootCommand() *cobra.Command {
 	root := p.serveCommand()
 	root.Use = "brokerd [flags]"
-	root.Short = "brokerd is a clustered work-queue broker, compatible with NSQ"
-	root.Long = root.Short + ".\n\nWithout a command it serves. Every flag can be given as an environment variable\n(BROKERD_ and the flag in capitals, dashes as underscores) or in the file that\n--config names (dashes as underscores)."
+	root.Short = "brokerd is a clustered message broker compatible with NSQ"
+	root.Long = root.Short + ".\n\nWithout a command it runs the broker. Every flag can also be set by an environment\nvariable (BROKERD_ plus the flag in capitals, dashes as underscores) or in the file\nnamed by --config (dashes as underscores)."
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = version
 	root.SetVersionTemplate(versionLine() + "\n")
 	serve := p.serveCommand()
-	serve.Use, serve.Short = "serve [flags]", "Serve, as brokerd without a command does"
+	serve.Use, serve.Short = "serve [flags]", "Run the broker (default)"
 	root.AddCommand(serve, p.configCommand(), p.logCommand(), p.positionsCommand(), p.recoverCommand(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -173,9 +173,9 @@ func (p *program) runNode(ctx context.Context, run *process) error {
 }
 
 func (p *program) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check, show and explain the configuration"}
+	cmd := &cobra.Command{Use: "config", Short: "Check and print the configuration"}
 	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), &cobra.Command{
-		Use: "example", Short: "Print a configuration file with every setting explained", Args: cobra.NoArgs,
+		Use: "example", Short: "Print a configuration file template with all settings documented", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := io.WriteString(cmd.OutOrStdout(), config.Example())
 			return finish(err)
@@ -186,7 +186,7 @@ func (p *program) configCommand() *cobra.Command {
 
 func (p *program) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check FILE", Short: "Check a configuration file alone and the certificates that it names", Args: cobra.ExactArgs(1),
+		Use: "check FILE", Short: "Check a configuration file and the certificates it names", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return finish(p.checkConfig(cmd.OutOrStdout(), args[0]))
 		},
@@ -218,9 +218,9 @@ func (p *program) checkConfig(out io.Writer, name string) error {
 
 func (p *program) configPrintCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "print", Short: "Print the configuration that holds, as a TOML file", Args: cobra.NoArgs,
+		Use: "print", Short: "Print the effective configuration as TOML", Args: cobra.NoArgs,
 	}
-	sources := cmd.Flags().Bool("sources", false, "say where each value comes from")
+	sources := cmd.Flags().Bool("sources", false, "show the source of each value")
 	flags := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		loaded, err := p.load(flags)

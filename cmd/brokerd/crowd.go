@@ -82,7 +82,7 @@ func (c *crowd) refuseLocked(address net.Addr, now time.Time) {
 	if !c.told.IsZero() && now.Sub(c.told) < crowdTellsOf {
 		return
 	}
-	c.log.Warn("connections are refused: too many from one address, or in all", "remote", address.String(), "refused", c.refused,
+	c.log.Warn("connections refused: connection limit reached for an address or in total", "remote", address.String(), "refused", c.refused,
 		"of_this_address", c.of[hostOf(address.String(), "")], "limit_of_an_address", c.maxAddress, "all", c.all, "limit", c.max)
 	c.told, c.refused = now, 0
 }

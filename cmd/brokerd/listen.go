@@ -152,7 +152,7 @@ func removeStale(path string) error {
 		return err
 	}
 	if info.Mode()&fs.ModeSocket == 0 {
-		return exitWith(exitConfig, fmt.Errorf("%s is there and is no socket", path))
+		return exitWith(exitConfig, fmt.Errorf("%s exists and is not a socket", path))
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {

@@ -26,21 +26,21 @@ func logOutputs() []string { return []string{"table", "json", "ndjson"} }
 
 func (p *program) logCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "log", Short: "Read a partition's log on disk",
-		Long: "Read a partition's log on disk: DIR is the directory with its .log files.\nNothing is changed. A log that is being written may show a torn tail.",
+		Use: "log", Short: "Inspect a partition log on disk",
+		Long: "Inspect a partition log on disk. DIR is the directory with its .log files.\nNothing is changed. A log that is being written may show a torn tail.",
 	}
 	cmd.AddCommand(p.logDumpCommand(), p.logVerifyCommand())
 	return cmd
 }
 
 func outputFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the form of what is printed")
+	return cmd.Flags().StringP("output", "o", "table", strings.Join(logOutputs(), ", ")+": the output format")
 }
 
 // checkLog refuses what cannot be read as a log before anything is printed.
 func checkLog(dir, output string) error {
 	if !slices.Contains(logOutputs(), output) {
-		return exitWith(exitUsage, fmt.Errorf("output %q is none of %s", output, strings.Join(logOutputs(), ", ")))
+		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -63,9 +63,9 @@ func (p *program) logDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dump DIR", Short: "Print every batch of a log", Args: cobra.ExactArgs(1)}
 	var o dumpOptions
 	output := outputFlag(cmd)
-	cmd.Flags().BoolVar(&o.records, "records", false, "print every record, in hexadecimal")
-	cmd.Flags().Uint64Var(&o.from, "from", 0, "leave out batches that end at or before this offset")
-	cmd.Flags().Uint64Var(&o.to, "to", uint64(seq.MaxOffset), "leave out batches that begin at or after this offset")
+	cmd.Flags().BoolVar(&o.records, "records", false, "print every record in hexadecimal")
+	cmd.Flags().Uint64Var(&o.from, "from", 0, "skip batches that end at or before this offset")
+	cmd.Flags().Uint64Var(&o.to, "to", uint64(seq.MaxOffset), "skip batches that start at or after this offset")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.output = *output
 		return finish(dumpLog(cmd.OutOrStdout(), args[0], o))
@@ -161,7 +161,7 @@ func (p *batchPrinter) print(line batchLine) error {
 	}
 	encoded, err := json.Marshal(line)
 	if err != nil {
-		return fmt.Errorf("encode a batch: %w", err)
+		return fmt.Errorf("encode batch: %w", err)
 	}
 	if p.form == "json" {
 		lead := ",\n"
@@ -189,8 +189,8 @@ func (p *batchPrinter) end() error {
 
 func (p *program) logVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "verify DIR...", Short: "Check every byte of logs", Args: cobra.MinimumNArgs(1),
-		Long: "Check every byte of logs. The exit code is 1 if anything that was durable\ncannot be read. A torn tail is no damage: the next start cuts it off.",
+		Use: "verify DIR...", Short: "Verify partition logs", Args: cobra.MinimumNArgs(1),
+		Long: "Verify every byte of partition logs. The exit code is 1 if durable data cannot\nbe read. A torn tail is not corruption: the next start truncates it.",
 	}
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -279,7 +279,7 @@ func printVerified(w io.Writer, all []verified, output string) error {
 	case "ndjson":
 		for _, v := range all {
 			if err := encoder.Encode(v); err != nil {
-				return fmt.Errorf("encode a report: %w", err)
+				return fmt.Errorf("encode report: %w", err)
 			}
 		}
 		return nil
@@ -295,13 +295,13 @@ func printVerified(w io.Writer, all []verified, output string) error {
 	}
 	for _, v := range all {
 		if v.CheckpointLost {
-			fmt.Fprintf(w, "damaged: the checkpoint of %s\n", v.Directory)
+			fmt.Fprintf(w, "corrupt: checkpoint of %s\n", v.Directory)
 		}
 		for _, d := range v.Damaged {
-			fmt.Fprintf(w, "damaged: %s at byte %d: offsets %d to %d are lost\n", d.Path, d.Position, d.From, d.Next-1)
+			fmt.Fprintf(w, "corrupt: %s at byte %d: offsets %d to %d are lost\n", d.Path, d.Position, d.From, d.Next-1)
 		}
 		for _, t := range v.Torn {
-			fmt.Fprintf(w, "torn: %s at byte %d: %d bytes after offset %d will be cut off\n", t.Path, t.Position, t.Bytes, t.From)
+			fmt.Fprintf(w, "torn: %s at byte %d: %d bytes after offset %d will be truncated\n", t.Path, t.Position, t.Bytes, t.From)
 		}
 	}
 	return nil

@@ -229,7 +229,7 @@ func TestASecondSignalCutsDrainingShort(t *testing.T) {
 	r.signal(syscall.SIGTERM)
 	r.expect("msg=draining")
 	r.signal(syscall.SIGTERM)
-	r.expect("not drained")
+	r.expect("drain incomplete")
 	r.exits(exitOK)
 }
 
@@ -237,7 +237,7 @@ func TestDrainingEndsAtItsTimeout(t *testing.T) {
 	r := start(t, t.TempDir(), []string{"FAKE=stubborn"}, "brokerd", ports("--drain-timeout=50ms")...)
 	r.expect("msg=ready")
 	r.signal(syscall.SIGTERM)
-	r.expect("not drained.*deadline exceeded")
+	r.expect("drain incomplete.*deadline exceeded")
 	r.exits(exitOK)
 }
 
@@ -277,7 +277,7 @@ func TestFailuresHaveExitCodes(t *testing.T) {
 		says       string
 		code       int
 	}{
-		{"disk", "open", nil, "open the node: read segment: input/output error", exitDisk},
+		{"disk", "open", nil, "open node: read segment: input/output error", exitDisk},
 		{"full", "serve", nil, "serve: no space left on device", exitDisk},
 		{"bug", "panic", nil, "BUG: the impossible", exitBug},
 		{"port", "", []string{"--http-address=" + taken.Addr().String()}, "http-address: .*address already in use", exitTemporary},
@@ -307,19 +307,19 @@ func TestReloadAppliesWhatItCanAndSaysWhatItCannot(t *testing.T) {
 	r.expect("msg=ready")
 	write("drain_timeout = \"6s\"\nlog_level = \"debug\"\nzone = \"b\"\n")
 	r.signal(syscall.SIGHUP)
-	r.expect("need a restart.*settings=zone")
+	r.expect("require a restart.*settings=zone")
 	r.expect(`level=DEBUG msg="node reloaded" drain=6s zone=""`)
 	r.expect(`configuration reloaded.*changed="drain-timeout log-level"`)
 	write("max_conections = 7\n")
 	r.signal(syscall.SIGHUP)
-	r.expect(`not reloaded.*did you mean max_connections`)
+	r.expect(`cannot reload configuration.*did you mean max_connections`)
 	r.signal(syscall.SIGTERM)
 	r.exits(exitOK)
 }
 
 func TestAnExposedAddressIsWarnedOfOnce(t *testing.T) {
 	r := start(t, t.TempDir(), nil, "brokerd", ports("--tcp-address=0.0.0.0:0", "--http-address=0.0.0.0:0")...)
-	r.expect(`level=WARN msg="reachable from other machines.*addresses="\S+:\d+ \S+:\d+"`)
+	r.expect(`level=WARN msg="client ports are reachable from other machines.*addresses="\S+:\d+ \S+:\d+"`)
 	r.expect("msg=ready")
 	r.signal(syscall.SIGTERM)
 	r.exits(exitOK)
@@ -382,8 +382,8 @@ func TestADeadNodeDoesNotPleaseTheWatchdog(t *testing.T) {
 	m := newManager(t)
 	r := start(t, t.TempDir(), []string{"NOTIFY_SOCKET=" + m.path, "WATCHDOG_USEC=30000", "FAKE=dead"}, "brokerd", ports()...)
 	r.expect("msg=ready")
-	r.expect(`msg="not alive" error=stuck`)
-	r.expect(`msg="not alive" error=stuck`)
+	r.expect(`msg="liveness check failed; watchdog not notified" error=stuck`)
+	r.expect(`msg="liveness check failed; watchdog not notified" error=stuck`)
 	r.signal(syscall.SIGTERM)
 	r.exits(exitOK)
 	buffer := make([]byte, 4096)

@@ -59,7 +59,7 @@ func nsqdOptions() []standInOption {
 		{name: "log-prefix"},
 		{name: "log-level", key: "log-level"},
 		{name: "node-id", key: "node-id", file: "id"},
-		{name: "worker-id", note: "nodes have names"},
+		{name: "worker-id", note: "replaced by node-id"},
 		{name: "data-path", key: "data-dir"},
 		{name: "broadcast-address", key: "advertise-host"},
 		{name: "broadcast-tcp-port"},
@@ -74,14 +74,14 @@ func nsqdOptions() []standInOption {
 		{name: "deflate", bool: true, key: "deflate"},
 		{name: "tls-required", bool: true, key: "tls-required"},
 		{name: "mem-queue-size", key: "mem-queue-size"},
-		{name: "max-bytes-per-file", note: "segment-size is brokerd's own"},
-		{name: "queue-scan-worker-pool-max", note: "timeouts are kept in order, not searched"},
-		{name: "queue-scan-selection-count", note: "timeouts are kept in order, not searched"},
+		{name: "max-bytes-per-file", note: "set by segment-size"},
+		{name: "queue-scan-worker-pool-max", note: "not needed: timeouts are kept in order, not scanned for"},
+		{name: "queue-scan-selection-count", note: "not needed: timeouts are kept in order, not scanned for"},
 		{name: "statsd-mem-stats", bool: true, key: "statsd-mem-stats"},
 		{name: "statsd-exclude-ephemeral", bool: true, key: "statsd-exclude-ephemeral"},
 		{name: "e2e-processing-latency-percentile", file: "e2e_processing_latency_percentiles", note: latency},
 		{name: "e2e-processing-latency-window-time", note: latency},
-		{name: "enable-experiment", note: "there are no experiments"},
+		{name: "enable-experiment", note: "no experiments available"},
 	}
 	for _, same := range []string{
 		"tcp-address", "http-address", "https-address", "auth-http-request-method",
@@ -120,7 +120,7 @@ func memberOptions() []standInOption {
 
 // errNoEnvironment refuses what a stand-in does not read. To pass over it would make a
 // cluster of one of each node, without a word.
-var errNoEnvironment = errors.New("a stand-in for nsqd reads no environment, as nsqd does not: give it as a flag")
+var errNoEnvironment = errors.New("ignored: as a stand-in for nsqd, brokerd reads no environment variables; use a flag")
 
 // refuseEnvironment refuses to stand in for nsqd where the environment means a cluster.
 func refuseEnvironment(environ []string) error {
@@ -159,7 +159,7 @@ func (p *program) nsqd(ctx context.Context, args []string) error {
 	setLevel(level, loaded.Options.Process.LogLevel)
 	log := standInLogger(given, nsqdName, p.stderr, level)
 	log.Info(standInVersion(nsqdName))
-	log.Info("this is brokerd standing in for nsqd", "version", version, "data", loaded.Options.DataDir)
+	log.Info("running as stand-in for nsqd", "version", version, "data", loaded.Options.DataDir)
 	given.complain(log)
 	if err := p.importNsqd(ctx, &loaded, log, level); err != nil {
 		return err

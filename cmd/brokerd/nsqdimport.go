@@ -78,10 +78,10 @@ func (p *program) importNsqd(ctx context.Context, loaded *config.Loaded, log *sl
 			}
 		}
 	})
-	watching.Go(func() { keepAsking(ctx, "importing what nsqd has left in "+i.path) })
+	watching.Go(func() { keepAsking(ctx, "importing nsqd data from "+i.path) })
 	err := i.run(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errStopped) {
-		log.Warn("the import was stopped: nothing was imported; the next start imports from the beginning")
+		log.Warn("import interrupted: nothing was imported; the next start repeats it")
 		return silent{exitOK}
 	}
 	return err
@@ -120,13 +120,13 @@ func (i *nsqdImport) run(ctx context.Context) error {
 	case err != nil:
 		return exitWith(exitDisk, err)
 	case used && d.Messages() == 0:
-		i.log.Warn("nsqd's topics are not imported: there is data already", "dir", i.options.DataDir)
+		i.log.Warn("nsqd topics not imported: data directory already holds data", "dir", i.options.DataDir)
 		return nil
 	case used:
-		return exitWith(exitConfig, fmt.Errorf("%d messages of nsqd wait in %s, and %s has data already: move nsqd's files away if they are not needed, or the directory, to import them into a new one",
+		return exitWith(exitConfig, fmt.Errorf("%d nsqd messages in %s are not imported because %s already holds data: move the nsqd files away if they are not needed, or move the data directory away to import into a new one",
 			d.Messages(), i.path, i.options.DataDir))
 	case len(i.options.Cluster.Join) > 0 || i.options.Cluster.BootstrapExpect > 1:
-		return exitWith(exitConfig, fmt.Errorf("import from nsqd: it makes a cluster of one, which others join: start once without --join and --bootstrap-expect, or move nsqd's files out of %s", i.path))
+		return exitWith(exitConfig, fmt.Errorf("import from nsqd requires a new single-node cluster: start once without --join and --bootstrap-expect, then add nodes, or move the nsqd files out of %s", i.path))
 	}
 	return i.all(ctx, d)
 }
@@ -134,9 +134,9 @@ func (i *nsqdImport) run(ctx context.Context) error {
 // all imports everything, or nothing.
 func (i *nsqdImport) all(ctx context.Context, d *nsqdfiles.Dir) error {
 	began, temp := time.Now(), i.options.DataDir+importingSuffix
-	i.log.Info("importing what nsqd has left", "from", i.path, "topics", len(d.Topics), "messages", d.Messages())
+	i.log.Info("importing nsqd data", "from", i.path, "topics", len(d.Topics), "messages", d.Messages())
 	for _, note := range d.Notes {
-		i.log.Warn("import from nsqd", "note", note)
+		i.log.Warn("nsqd import note", "note", note)
 	}
 	if err := os.RemoveAll(temp); err != nil {
 		return exitWith(exitDisk, err)
@@ -146,9 +146,9 @@ func (i *nsqdImport) all(ctx context.Context, d *nsqdfiles.Dir) error {
 		err = i.complete(temp, d)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("import from nsqd: nothing was imported, and nsqd's files are as they were: %w", err), os.RemoveAll(temp))
+		return errors.Join(fmt.Errorf("import from nsqd: nothing was imported, nsqd's files are unchanged: %w", err), os.RemoveAll(temp))
 	}
-	i.log.Info("imported what nsqd has left; its files are kept and are not needed any more", "topics", len(d.Topics), "messages", d.Messages(), "took", time.Since(began).Round(time.Millisecond))
+	i.log.Info("nsqd data imported; its files were kept and may be deleted", "topics", len(d.Topics), "messages", d.Messages(), "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -209,11 +209,11 @@ func (i *nsqdImport) unchanged(stamp *importStamp) error {
 		}
 	}
 	if len(changed) == 0 {
-		i.log.Info("nsqd's files were imported before", "at", stamp.At, "messages", stamp.Messages)
+		i.log.Info("nsqd files were already imported", "at", stamp.At, "messages", stamp.Messages)
 		return nil
 	}
 	slices.Sort(changed)
-	return exitWith(exitConfig, fmt.Errorf("nsqd has written to %s since its files were imported at %s (%s): move its files away if their messages are not needed; to import them, too, move %s away, which has all that came since",
+	return exitWith(exitConfig, fmt.Errorf("nsqd has written to %s since its files were imported at %s (%s): move its files away if their messages are not needed; to import them as well, move %s away, which holds everything received since",
 		i.path, stamp.At.Format(time.RFC3339), strings.Join(changed[:min(3, len(changed))], ", "), i.options.DataDir))
 }
 
@@ -247,7 +247,7 @@ func (m importer) topic(ctx context.Context, t *nsqdfiles.Topic) error {
 	if _, _, err := m.queue(ctx, t.Name, &t.Queue); err != nil {
 		return err
 	}
-	m.log.Info("imported a topic of nsqd", "topic", t.Name, "messages", t.Queue.Messages, "channels", len(t.Channels), "paused", t.Paused)
+	m.log.Info("nsqd topic imported", "topic", t.Name, "messages", t.Queue.Messages, "channels", len(t.Channels), "paused", t.Paused)
 	return nil
 }
 
@@ -268,7 +268,7 @@ func (m importer) channel(ctx context.Context, t *nsqdfiles.Topic, c *nsqdfiles.
 			return err
 		}
 	}
-	m.log.Info("imported a channel of nsqd", "topic", t.Name, "channel", c.Name, "messages", c.Queue.Messages, "paused", c.Paused)
+	m.log.Info("nsqd channel imported", "topic", t.Name, "channel", c.Name, "messages", c.Queue.Messages, "paused", c.Paused)
 	return nil
 }
 
@@ -323,11 +323,11 @@ func (m importer) publish(ctx context.Context, name string, messages []topic.Mes
 func checkNames(d *nsqdfiles.Dir) error {
 	for _, t := range d.Topics {
 		if !meta.ValidTopicName(t.Name) {
-			return fmt.Errorf("topic %q: brokerd takes no such name: rename it with nsqd's help, or take it out of %s", t.Name, nsqdfiles.MetadataFile)
+			return fmt.Errorf("topic %q: name not allowed in brokerd: rename it in nsqd, or remove it from %s", t.Name, nsqdfiles.MetadataFile)
 		}
 		for _, c := range t.Channels {
 			if !meta.ValidChannelName(c.Name) {
-				return fmt.Errorf("channel %q of topic %q: brokerd takes no such name: take it out of %s", c.Name, t.Name, nsqdfiles.MetadataFile)
+				return fmt.Errorf("channel %q of topic %q: name not allowed in brokerd: remove it from %s", c.Name, t.Name, nsqdfiles.MetadataFile)
 			}
 		}
 	}
@@ -361,7 +361,7 @@ func readStamp(dir string) (*importStamp, error) {
 	}
 	stamp := &importStamp{}
 	if err := json.Unmarshal(content, stamp); err != nil {
-		return nil, exitWith(exitDisk, fmt.Errorf("%s is damaged, and so it is not known what was imported from nsqd: %w", filepath.Join(dir, importMarker), err))
+		return nil, exitWith(exitDisk, fmt.Errorf("%s is corrupt, cannot tell what was imported from nsqd: %w", filepath.Join(dir, importMarker), err))
 	}
 	return stamp, nil
 }
@@ -392,5 +392,5 @@ func refuseNsqdsFiles(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, nsqdfiles.MetadataFile)); err != nil {
 		return nil //nolint:nilerr // nothing of nsqd's is to be seen
 	}
-	return exitWith(exitConfig, fmt.Errorf("data directory %s is the data path of an nsqd: \"brokerd nsqd --data-path %s\" imports what it holds; move %s away if it is not needed", dir, dir, nsqdfiles.MetadataFile))
+	return exitWith(exitConfig, fmt.Errorf("data directory %s is the data path of an nsqd: import it with \"brokerd nsqd --data-path %s\", or move %s away if it is not needed", dir, dir, nsqdfiles.MetadataFile))
 }

@@ -21,8 +21,8 @@ import (
 
 func (p *program) positionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "positions", Short: "Read and reset the channel positions of a partition on disk",
-		Long: "Read and reset the channel positions of a partition on disk: DIR is the\npartition's directory, with its positions.* files.",
+		Use: "positions", Short: "Inspect and reset channel positions on disk",
+		Long: "Inspect and reset the channel positions of a partition on disk. DIR is the\npartition's directory, with its positions.* files.",
 	}
 	cmd.AddCommand(p.positionsDumpCommand(), p.positionsVerifyCommand(), p.positionsResetCommand())
 	return cmd
@@ -30,15 +30,15 @@ func (p *program) positionsCommand() *cobra.Command {
 
 func checkOutput(output string) error {
 	if !slices.Contains(logOutputs(), output) {
-		return exitWith(exitUsage, fmt.Errorf("output %q is none of %s", output, strings.Join(logOutputs(), ", ")))
+		return exitWith(exitUsage, fmt.Errorf("output %q must be one of %s", output, strings.Join(logOutputs(), ", ")))
 	}
 	return nil
 }
 
 func (p *program) positionsDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "dump DIR", Short: "Print where every channel is", Args: cobra.ExactArgs(1),
-		Long: "Print where every channel is, as a start of the node would find it. Nothing is\nchanged.",
+		Use: "dump DIR", Short: "Print the position of every channel", Args: cobra.ExactArgs(1),
+		Long: "Print the position of every channel as the node would load it at startup.\nNothing is changed.",
 	}
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -109,7 +109,7 @@ func dumpPositions(w io.Writer, dir, output string) error {
 	case "ndjson":
 		for _, line := range lines {
 			if err := encoder.Encode(line); err != nil {
-				return fmt.Errorf("encode a channel: %w", err)
+				return fmt.Errorf("encode channel: %w", err)
 			}
 		}
 		return nil
@@ -124,8 +124,8 @@ func dumpPositions(w io.Writer, dir, output string) error {
 
 func (p *program) positionsVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "verify DIR...", Short: "Check every byte of positions", Args: cobra.MinimumNArgs(1),
-		Long: "Check every byte of positions. The exit code is 1 if anything that had been on\ndisk cannot be read. A torn write is no damage: the version before it is used.",
+		Use: "verify DIR...", Short: "Verify channel positions", Args: cobra.MinimumNArgs(1),
+		Long: "Verify every byte of channel positions. The exit code is 1 if durable data\ncannot be read. A torn write is not corruption: the previous version is used.",
 	}
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -200,7 +200,7 @@ func printVerifiedPositions(w io.Writer, all []verifiedPositions, output string)
 	case "ndjson":
 		for _, v := range all {
 			if err := encoder.Encode(v); err != nil {
-				return fmt.Errorf("encode a report: %w", err)
+				return fmt.Errorf("encode report: %w", err)
 			}
 		}
 		return nil
@@ -232,19 +232,19 @@ func (p *program) positionsResetCommand() *cobra.Command {
 	var o resetOptions
 	cmd := &cobra.Command{
 		Use: "reset DIR --yes [--channel C --to OFFSET]", Args: cobra.ExactArgs(1),
-		Short: "Have channels of a partition start over",
-		Long: `Have every channel of a partition start at the log's start, or one channel at an
-offset. The node must not run. The files that are there are kept as
+		Short: "Reset channel positions of a partition",
+		Long: `Reset every channel of a partition to the log's start, or one channel to an
+offset. The node must be stopped. The existing files are kept as
 positions.*.damaged.N.
 
-In a cluster this is for the last replica in sync: another one in sync has intact
-positions, and the node asks it to lead by itself. What a leader tells this replica
-takes the place of what is reset here.`,
+In a cluster, use this only on the last in-sync replica: if another replica is in
+sync, its positions are intact and the node lets it lead automatically. Positions
+sent by a leader replace what is reset here.`,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.channel, "channel", "", "move only this `CHANNEL`, which must be stored")
-	f.Int64Var(&o.to, "to", -1, "move it to this `OFFSET`")
-	f.BoolVar(&o.yes, "yes", false, "do it: finished messages are delivered again, or messages are skipped")
+	f.StringVar(&o.channel, "channel", "", "reset only this `CHANNEL`, which must exist")
+	f.Int64Var(&o.to, "to", -1, "reset it to this `OFFSET`")
+	f.BoolVar(&o.yes, "yes", false, "confirm: finished messages are redelivered, or messages are skipped")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return finish(resetPositions(cmd.OutOrStdout(), args[0], o))
 	}
@@ -254,11 +254,11 @@ takes the place of what is reset here.`,
 func (o *resetOptions) validate() error {
 	switch {
 	case (o.channel == "") != (o.to < 0):
-		return exitWith(exitUsage, errors.New("--channel and --to go together"))
+		return exitWith(exitUsage, errors.New("--channel and --to must be given together"))
 	case o.to > int64(seq.MaxOffset):
-		return exitWith(exitUsage, fmt.Errorf("--to %d is no offset", o.to))
+		return exitWith(exitUsage, fmt.Errorf("--to %d is not an offset in the log", o.to))
 	case !o.yes:
-		return exitWith(exitUsage, errors.New("reset needs --yes: it delivers finished messages again, or skips messages"))
+		return exitWith(exitUsage, errors.New("reset requires --yes: it redelivers finished messages, or skips messages"))
 	}
 	return nil
 }

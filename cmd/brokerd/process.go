@@ -142,7 +142,7 @@ func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) 
 	}
 	n, err := p.open(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("open the node: %w", err)
+		return nil, fmt.Errorf("open node: %w", err)
 	}
 	p.log.Info("recovered", "dir", p.loaded.Options.DataDir, "node", p.loaded.Options.NodeID, "took", time.Since(began).Round(time.Millisecond))
 	return n, nil
@@ -171,7 +171,7 @@ func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-ch
 	}
 	if p.loaded.Options.Process.Watchdog {
 		helpers.Go(func() {
-			pingWatchdog(ctx, n.Alive, n.Status, func(err error) { p.log.Error("not alive", "error", err) })
+			pingWatchdog(ctx, n.Alive, n.Status, func(err error) { p.log.Error("liveness check failed; watchdog not notified", "error", err) })
 		})
 	}
 	announcer := p.newAnnouncer(n, ls)
@@ -179,7 +179,7 @@ func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-ch
 	helpers.Go(func() { announcer.Run(ctx) })
 	waiting, ready := context.WithCancel(ctx)
 	defer ready()
-	helpers.Go(func() { keepAsking(waiting, "waiting for the cluster") })
+	helpers.Go(func() { keepAsking(waiting, "waiting to join or form a cluster") })
 	becomesReady := n.Ready()
 	for {
 		select {
@@ -187,7 +187,7 @@ func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-ch
 			return nil
 		case err := <-served:
 			if err == nil {
-				err = errors.New("the node stopped by itself")
+				err = errors.New("node failed")
 			}
 			return fmt.Errorf("serve: %w", err)
 		case <-becomesReady:
@@ -247,17 +247,17 @@ func (p *process) reload(n node) {
 	}
 	if p.secret != nil {
 		if err := p.secret.refresh(); err != nil {
-			p.log.Error("the cluster's secret is not reloaded; the old one stays in use", "error", err)
+			p.log.Error("cannot reload cluster secret; the old one stays in use", "error", err)
 		}
 	}
 	next, err := p.again()
 	if err != nil {
-		p.log.Error("configuration not reloaded; the old one stays in force", "error", err)
+		p.log.Error("cannot reload configuration; the old one stays in use", "error", err)
 		return
 	}
 	applied, restart := config.Changed(&p.loaded.Options, &next.Options)
 	if len(restart) > 0 {
-		p.log.Warn("these settings need a restart to change", "settings", strings.Join(restart, " "))
+		p.log.Warn("changed settings require a restart", "settings", strings.Join(restart, " "))
 	}
 	setLevel(p.level, next.Options.Process.LogLevel)
 	p.loaded.Options.CopyReloadable(&next.Options)
@@ -274,12 +274,12 @@ func (p *process) goDown(hurry context.Context, n node, clean bool) error {
 		p.log.Info("draining", "timeout", patience)
 		drain, cancel := context.WithTimeout(hurry, patience)
 		if err := n.Drain(drain); err != nil {
-			p.log.Warn("not drained; what was not handed over is recovered by others or at the next start", "error", err)
+			p.log.Warn("drain incomplete; remaining partitions are recovered by other nodes or at the next start", "error", err)
 		}
 		cancel()
 	}
 	if err := n.Close(); err != nil {
-		return fmt.Errorf("close the node: %w", err)
+		return fmt.Errorf("close node: %w", err)
 	}
 	p.log.Info("stopped")
 	return nil
@@ -289,10 +289,10 @@ func (p *process) goDown(hurry context.Context, n node, clean bool) error {
 func (p *process) warnExposed(ls *listeners) {
 	o := &p.loaded.Options
 	if open := ls.exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {
-		p.log.Warn("reachable from other machines without both TLS and authorisation being required: only safe in a trusted network",
+		p.log.Warn("client ports are reachable from other machines without requiring TLS and AUTH; only safe in a trusted network",
 			"addresses", strings.Join(open, " "))
 	}
 	if p.secret != nil && p.secret.openToOthers() {
-		p.log.Warn("everybody on this machine can read the cluster's secret: chmod o-r", "file", p.secret.path)
+		p.log.Warn("cluster secret file is world-readable; run chmod o-r on it", "file", p.secret.path)
 	}
 }

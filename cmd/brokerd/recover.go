@@ -39,25 +39,25 @@ func (p *program) recoverCommand() *cobra.Command {
 	var o recoverOptions
 	cmd := &cobra.Command{
 		Use: "recover --only-survivor --data-dir DIR [--yes-lose-what-is-missing]", Args: cobra.NoArgs,
-		Short: "Make the last surviving node of a cluster a cluster of one",
-		Long: `Make the last surviving node of a cluster a cluster of one, when a majority of
-the nodes is lost for good. The node must not run. Without
---yes-lose-what-is-missing nothing is changed: what would be lost is printed, and
-the exit code is 1.
+		Short: "Recover a cluster from its last surviving node",
+		Long: `Turn the last surviving node of a cluster into a single-node cluster, when a
+majority of the nodes is permanently lost. The node must be stopped. Without
+--yes-lose-what-is-missing nothing is changed: the expected data loss is printed,
+and the exit code is 1.
 
-What only the lost nodes had is lost: messages, topics and changes that they
-agreed on without this node. Partitions in which this node was in sync are
-complete. The others stay offline until "brokerctl partition elect --unclean"
-serves what is here. The lost nodes can never take part again with their data;
-emptied, they join as new ones. docs/operations.md has the whole procedure.`,
+Data held only by the lost nodes is lost: messages, topics and changes committed
+without this node. Partitions in which this node was in sync are complete. The
+others stay offline until "brokerctl partition elect --unclean" serves the local
+replica. The lost nodes can never rejoin with their old data; with empty data
+directories they join as new nodes. See docs/operations.md for the full procedure.`,
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.onlySurvivor, "only-survivor", false, "confirm that no other node of the cluster can be brought back")
-	f.BoolVar(&o.yes, "yes-lose-what-is-missing", false, "do it, and lose what is missing here")
-	f.StringVar(&o.dataDir, "data-dir", "", "`DIR` is the data directory of the node")
-	f.StringVar(&o.nodeID, "node-id", "", "id of the node; empty: the one that the data directory names")
-	f.StringSliceVar(&o.assumeDead, "assume-dead", nil, "`NODES` that are lost although something answers at their addresses")
-	f.StringVarP(&o.output, "output", "o", "table", "table or json: the form of what is printed")
+	f.BoolVar(&o.onlySurvivor, "only-survivor", false, "confirm that no other node of the cluster can be restored")
+	f.BoolVar(&o.yes, "yes-lose-what-is-missing", false, "recover, losing the data missing on this node")
+	f.StringVar(&o.dataDir, "data-dir", "", "data `DIR` of the node")
+	f.StringVar(&o.nodeID, "node-id", "", "id of the node (default: read from the data directory)")
+	f.StringSliceVar(&o.assumeDead, "assume-dead", nil, "`NODES` to treat as lost even if their addresses respond")
+	f.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return finish(recoverSurvivor(cmd.OutOrStdout(), o))
 	}
@@ -67,11 +67,11 @@ emptied, they join as new ones. docs/operations.md has the whole procedure.`,
 func (o *recoverOptions) validate() error {
 	switch {
 	case !o.onlySurvivor:
-		return exitWith(exitUsage, errors.New("recover needs --only-survivor: it is for a node whose cluster is lost, but for itself"))
+		return exitWith(exitUsage, errors.New("recover requires --only-survivor: use it only if all other nodes of the cluster are lost"))
 	case o.dataDir == "":
-		return exitWith(exitUsage, errors.New("recover needs --data-dir"))
+		return exitWith(exitUsage, errors.New("recover requires --data-dir"))
 	case o.output != "table" && o.output != "json":
-		return exitWith(exitUsage, fmt.Errorf("output %q is none of table, json", o.output))
+		return exitWith(exitUsage, fmt.Errorf("output %q must be one of table, json", o.output))
 	}
 	if _, err := os.Stat(o.dataDir); err != nil {
 		return exitWith(exitDisk, fmt.Errorf("data directory: %w", err))
@@ -80,7 +80,7 @@ func (o *recoverOptions) validate() error {
 		o.nodeID = string(raftstore.StoredNode(metaDir(o.dataDir)))
 	}
 	if o.nodeID == "" {
-		return exitWith(exitUsage, fmt.Errorf("%s does not say whose it is: name the node with --node-id", o.dataDir))
+		return exitWith(exitUsage, fmt.Errorf("%s does not contain a node id: set --node-id", o.dataDir))
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 	}
 	s, err := cluster.ReadSurvivor(c)
 	if errors.Is(err, cluster.ErrNotLost) {
-		_, err := fmt.Fprintf(w, "%s is the only member of its cluster: there is nothing to recover from.\n", o.nodeID)
+		_, err := fmt.Fprintf(w, "%s is the only member of its cluster: nothing to recover from.\n", o.nodeID)
 		return err
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ func recoverFailed(err error) error {
 		return exitWith(exitDisk, err)
 	}
 	if errors.Is(err, raftstore.ErrNotMember) {
-		return exitWith(exitConfig, fmt.Errorf("%w: it was removed, or has never joined; recover another node", err))
+		return exitWith(exitConfig, fmt.Errorf("%w: it was removed or never joined; recover a different node", err))
 	}
 	return err
 }
@@ -167,12 +167,12 @@ func refuseIfAnswered(others []raftstore.Member, assumeDead []string) error {
 		return nil
 	}
 	slices.Sort(alive)
-	return exitWith(exitTemporary, fmt.Errorf(`a node that is to be given up answers: %s
-Nothing was changed. Only one node can be recovered from. If a majority can be brought
-back, start it instead: nothing is lost then. If not, choose the node that is in sync in
-the most partitions ("brokerd recover --only-survivor" on each says so), stop all others,
-recover that one, and start the others with empty data directories: they join it.
-A node that is lost although something else answers at its address: --assume-dead NODE`, strings.Join(alive, ", ")))
+	return exitWith(exitTemporary, fmt.Errorf(`other nodes of the cluster respond: %s
+Nothing was changed. A cluster can be recovered from one node only. If a majority can be
+restored, start it instead: nothing is lost. If not, choose the node that is in sync in the
+most partitions (run "brokerd recover --only-survivor" on each to see), stop all others,
+recover that one, and start the others with empty data directories to join it.
+If a node is lost but something else responds at its address, add --assume-dead NODE`, strings.Join(alive, ", ")))
 }
 
 // table writes rows of columns.

@@ -138,7 +138,7 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 			fmt.Sprintf("%s/%d", p.Topic, p.Partition), p.Holds, strings.Join(p.ISR, ","), committed, end, "",
 		}
 		if p.Damaged > 0 {
-			row[5] = "the log here is damaged: brokerd log verify"
+			row[5] = "log is corrupt: run brokerd log verify"
 		}
 		rows = append(rows, row)
 	}
@@ -149,30 +149,30 @@ func (r *lossReport) printPartitions(w io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "all   %4d partitions: %s was in sync and has every acknowledged message.\n", count["all"], r.NodeID)
-	fmt.Fprintf(w, "some  %4d partitions: %s was not in sync. ACKNOWLEDGED MESSAGES ARE LOST that are not in its log. They stay\n"+
+	fmt.Fprintf(w, "some  %4d partitions: %s was not in sync. ACKNOWLEDGED MESSAGES NOT IN ITS LOG ARE LOST. They stay\n"+
 		"           offline until: brokerctl partition elect TOPIC/PARTITION --unclean --to %s\n", count["some"], r.NodeID, r.NodeID)
 	fmt.Fprintf(w, "none  %4d partitions: %s has no copy. ALL THEIR MESSAGES ARE LOST. They stay offline until the same command\n"+
-		"           makes them empty ones.\n", count["none"], r.NodeID)
+		"           recreates them empty.\n", count["none"], r.NodeID)
 	return nil
 }
 
 // printMetadata prints what may be wrong with what the node knows of the cluster.
 func (r *lossReport) printMetadata(w io.Writer) {
-	fmt.Fprintf(w, "\nThe metadata here was last written at %s, entry %d. Topics, channels and in-sync sets are those of\n"+
-		"then: WHAT THE OTHER NODES DECIDED LATER WITHOUT %s IS LOST. If they took %s out of an in-sync set, messages\n"+
-		"that they acknowledged after that are lost, too, although the partition is listed with \"all\".\n",
+	fmt.Fprintf(w, "\nThe metadata on this node was last written at %s, entry %d. Topics, channels and in-sync sets are as of\n"+
+		"then: ALL LATER CHANGES MADE WITHOUT %s ARE LOST. If %s was removed from an in-sync set since then, messages\n"+
+		"acknowledged after that are lost as well, even in partitions listed under \"all\".\n",
 		r.Written.Format(time.RFC3339), r.LastIndex, r.NodeID, r.NodeID)
 	if !r.Voter {
-		fmt.Fprintf(w, "%s has no vote: the voters may have decided much that never came here.\n", r.NodeID)
+		fmt.Fprintf(w, "%s is not a voter: the voters may have committed changes that never reached it.\n", r.NodeID)
 	}
 	if len(r.Unsure) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%d changes at the end of its log are not known to be agreed on. Other nodes may never have had them. They\n"+
-		"count as agreed on from now on:\n", len(r.Unsure))
+	fmt.Fprintf(w, "\n%d changes at the end of its log may not have been committed. Other nodes may never have received them. They\n"+
+		"count as committed from now on:\n", len(r.Unsure))
 	for i, c := range r.Unsure {
 		if i == maxUnsureShown {
-			fmt.Fprintf(w, "  and %d more (-o json has all)\n", len(r.Unsure)-i)
+			fmt.Fprintf(w, "  and %d more (-o json lists all)\n", len(r.Unsure)-i)
 			break
 		}
 		fmt.Fprintf(w, "  %d %s %s\n", c.Index, c.Kind, c.Command)
@@ -184,18 +184,18 @@ func (r *lossReport) printEnd(w io.Writer) {
 	fmt.Fprintln(w)
 	if r.NewClusterID == "" {
 		if r.wasUnfinished {
-			fmt.Fprintln(w, "A recovery of this directory was cut short: repeat it with --yes-lose-what-is-missing.")
+			fmt.Fprintln(w, "A recovery of this directory was interrupted: repeat it with --yes-lose-what-is-missing.")
 			return
 		}
-		fmt.Fprintln(w, "Nothing was changed. To go on and lose what is missing: --yes-lose-what-is-missing")
+		fmt.Fprintln(w, "Nothing was changed. To recover and lose the missing data, add --yes-lose-what-is-missing")
 		return
 	}
-	fmt.Fprintf(w, "%s is a cluster of one now, with the id %s.\n"+
-		"1. Keep the nodes that were given up from starting with their old data: move their data directories away.\n"+
+	fmt.Fprintf(w, "%s is now a single-node cluster with id %s.\n"+
+		"1. Make sure that the lost nodes cannot start with their old data: move their data directories away.\n"+
 		"2. Start %s with its usual command line.\n"+
-		"3. Start nodes with empty data directories and --join: they join it.\n", r.NodeID, r.NewClusterID, r.NodeID)
+		"3. Start further nodes with empty data directories and --join.\n", r.NodeID, r.NewClusterID, r.NodeID)
 	if len(r.BelowMinISR) > 0 {
-		fmt.Fprintf(w, "Until replicas are in sync again, %d topics with a min-isr above 1 deliver and refuse publishes. To publish with one\n"+
-			"copy: brokerctl topic alter TOPIC --min-isr 1\n", len(r.BelowMinISR))
+		fmt.Fprintf(w, "Until replicas are in sync again, %d topics with min-isr above 1 deliver messages but refuse publishes. To publish\n"+
+			"with one replica: brokerctl topic alter TOPIC --min-isr 1\n", len(r.BelowMinISR))
 	}
 }

@@ -60,7 +60,7 @@ func (c *runtimeConfig) SetOption(name string, value []byte) error {
 	case "nsqlookupd_tcp_addresses", "lookupd_tcp_addresses":
 		var addresses []string
 		if err := json.Unmarshal(value, &addresses); err != nil {
-			return errors.New("not a list of addresses")
+			return errors.New("must be a list of addresses")
 		}
 		c.lookupds.SetAddresses(addresses)
 		return nil

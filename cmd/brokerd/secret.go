@@ -49,12 +49,12 @@ func (s *clusterSecret) refresh() error {
 			continue
 		}
 		if len(line) < minSecret {
-			return fmt.Errorf("cluster-secret-file %s: a line of %d characters: a secret has at least %d, as `openssl rand -base64 32` makes", s.path, len(line), minSecret)
+			return fmt.Errorf("cluster-secret-file %s: a line has %d characters; a secret needs at least %d, for example from `openssl rand -base64 32`", s.path, len(line), minSecret)
 		}
 		lines = append(lines, []byte(line))
 	}
 	if len(lines) == 0 || len(lines) > maxSecrets {
-		return fmt.Errorf("cluster-secret-file %s: holds %d secrets: 1 to %d are possible, one a line", s.path, len(lines), maxSecrets)
+		return fmt.Errorf("cluster-secret-file %s: %d secrets found; 1 to %d are allowed, one per line", s.path, len(lines), maxSecrets)
 	}
 	s.lines.Store(&lines)
 	return nil
@@ -76,11 +76,11 @@ func guardCluster(o *config.Cluster, bound []net.Listener) error {
 	}
 	for _, l := range bound {
 		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
-			return exitWith(exitConfig, fmt.Errorf("cluster-address: %w, %s: give all nodes the same cluster-secret-file, or cluster-tls-cert, cluster-tls-key and cluster-tls-ca; or bind it to a loopback address; or give insecure-cluster where nobody else reaches that network",
+			return exitWith(exitConfig, fmt.Errorf("cluster-address: %w, %s: give all nodes the same cluster-secret-file, or set cluster-tls-cert, cluster-tls-key and cluster-tls-ca; or bind it to a loopback address; or set insecure-cluster on an isolated network",
 				errOpenCluster, at))
 		}
 	}
 	return nil
 }
 
-var errOpenCluster = errors.New("whoever reaches it could act as a node of the cluster, and it can be reached from other machines")
+var errOpenCluster = errors.New("reachable from other machines without authentication of nodes")

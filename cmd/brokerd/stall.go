@@ -50,7 +50,7 @@ func watchDisk(ctx context.Context, disk *vfs.Watch) error {
 		case <-tick.C:
 		}
 		if number, op, busy := disk.Oldest(); s.look(number, busy) {
-			return fmt.Errorf("the disk hangs: %v of %s has not returned for %v", op.Kind, op.Name, stallLimit)
+			return fmt.Errorf("disk stalled: %v of %s has not returned for %v", op.Kind, op.Name, stallLimit)
 		}
 	}
 }

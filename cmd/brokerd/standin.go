@@ -44,7 +44,7 @@ func parseStandIn(name string, options []standInOption, args []string, out io.Wr
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
 	set.SetOutput(out)
 	for _, o := range options {
-		usage := "as " + name + " has it"
+		usage := "same as in " + name
 		if o.note != "" {
 			usage = "ignored: " + o.note
 		}
@@ -92,6 +92,6 @@ func (a *standInArgs) complain(log *slog.Logger) {
 		}
 	}
 	for _, key := range a.unknown {
-		log.Warn("unknown key in the configuration file ignored", "key", key)
+		log.Warn("unknown configuration file key ignored", "key", key)
 	}
 }

@@ -140,7 +140,7 @@ func serverConfig(o config.TLS, flags certificateFlags, cert, key, roots []byte)
 	if len(roots) > 0 {
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(roots) {
-			return nil, fmt.Errorf("%s %s: holds no certificate", flags.roots, o.RootCAFile)
+			return nil, fmt.Errorf("%s %s: no certificate found", flags.roots, o.RootCAFile)
 		}
 	}
 	switch o.ClientAuthPolicy {
@@ -173,7 +173,7 @@ func (c *certificates) refreshAndSay(log *slog.Logger, said string) string {
 	changed, err := c.refresh()
 	switch {
 	case err != nil && err.Error() != said:
-		log.Error("certificates not reloaded; the old ones stay in use", "error", err)
+		log.Error("cannot reload certificates; the old ones stay in use", "error", err)
 	case changed:
 		log.Info("certificates reloaded", "cert", c.from.CertFile)
 	}

@@ -194,9 +194,9 @@ func TestABadCertificateNeverReplacesAGoodOne(t *testing.T) {
 			kept, _ := os.ReadFile(cert)
 			certificate(t, dir, "third")
 			_ = os.WriteFile(cert, kept, 0o600)
-		}, "second", "<3>certificates not reloaded"},
+		}, "second", "<3>cannot reload certificates"},
 		{"still broken", func() {}, "second", ""},
-		{"no file", func() { _ = os.Remove(cert) }, "second", "<3>certificates not reloaded"},
+		{"no file", func() { _ = os.Remove(cert) }, "second", "<3>cannot reload certificates"},
 		{"mended", func() { certificate(t, dir, "fourth") }, "fourth", "<6>certificates reloaded"},
 	}
 	said := ""

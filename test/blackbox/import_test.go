@@ -143,7 +143,7 @@ func TestInPlaceOfAnNsqd(t *testing.T) {
 	}
 	// Again, now as the first of a cluster: nothing is imported twice.
 	n = standIn(t, dir, "--cluster-address=127.0.0.1:0")
-	if got := n.logged(); !strings.Contains(got, "imported before") || !strings.Contains(got, "CLUSTER: listening on") {
+	if got := n.logged(); !strings.Contains(got, "already imported") || !strings.Contains(got, "CLUSTER: listening on") {
 		t.Errorf("log: %s", got)
 	}
 	if a, b := n.channel("t", "a"), n.channel("t", "b"); a.Depth != 0 || b.Depth != 3*count {
@@ -164,11 +164,11 @@ func TestAnImportThatIsKilled(t *testing.T) {
 	t.Parallel()
 	const count = 3000
 	dir := nsqdData(t, count)
-	for _, line := range []string{"importing what nsqd has left", "imported a channel of nsqd", "imported a topic of nsqd", "ready node="} {
+	for _, line := range []string{"importing nsqd data", "nsqd channel imported", "nsqd topic imported", "ready node="} {
 		n := newNode(t, "nsqd", "--data-path="+dir, "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0")
 		n.launch()
 		eventually(t, line, func() bool { // or the kill before came too late
-			return strings.Contains(n.logged(), line) || strings.Contains(n.logged(), "imported before")
+			return strings.Contains(n.logged(), line) || strings.Contains(n.logged(), "already imported")
 		})
 		n.kill()
 	}
@@ -183,7 +183,7 @@ func TestNsqdsFilesThatCannotBeImported(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "t:a.diskqueue.000002.dat"), []byte("damaged as can be"), 0o600); err != nil {
 				t.Error(err)
 			}
-			return "damaged"
+			return "corrupt"
 		},
 		"a queue of no channel": func(dir string) string {
 			queueFiles(t, dir, "t:unknown", 10, "x")
