@@ -77,7 +77,7 @@ func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
 // settleLog has a replica note how far its log is durable.
 func (l *lan) settleLog(id meta.NodeID, name string) {
 	l.t.Helper()
-	if err := l.at(id).lookup(name).at(0).replica.Log().Checkpoint(); err != nil {
+	if err := l.at(id).lookup(name).at(0).replica.Log().Checkpoint(0); err != nil {
 		l.t.Fatal(err)
 	}
 }

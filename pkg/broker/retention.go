@@ -15,6 +15,14 @@ const lowDiskRetention = time.Second
 // of less is not worth a new segment.
 const smallLog = 1 << 20
 
+// How far a busy log is durable is noted when so many bytes were appended since the last
+// time, or after so long: that much is read at a start after a crash. An idle log is noted
+// whole. Thousands of busy logs that were noted in every round kept the disk from publishes.
+const (
+	noteBytes = 256 << 10
+	noteAge   = time.Minute
+)
+
 // retention drops messages that need not be kept.
 type retention struct{ b *Broker }
 
@@ -71,11 +79,21 @@ func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Tim
 	l := hp.replica.Log()
 	last := r.b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: c.RetentionAge, MaxBytes: limit, Last: last}
-	err := errors.Join(hp.retain(keep), l.Checkpoint())
+	err := errors.Join(hp.retain(keep), l.Checkpoint(hp.leastNote(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // said when it begins
 		if failed {
 			r.b.log.Warn("finished messages are not dropped", "topic", h.name, "partition", hp.index, "error", err)
 		}
 	}
+}
+
+// leastNote returns how many bytes must have been appended to a log before it is noted how
+// far it is durable.
+func (hp *hostedPartition) leastNote(now time.Time) int64 {
+	if hp.idle || now.Sub(hp.notedAt) >= noteAge {
+		hp.notedAt = now
+		return 0
+	}
+	return noteBytes
 }

@@ -38,6 +38,7 @@ type hostedPartition struct {
 
 	endBefore  seq.Offset  // of the log at the last round of retention, whose goroutine owns it
 	idle       bool        // nothing was appended in the last round; likewise
+	notedAt    time.Time   // when it was last noted, however little there was, how far the log is durable; likewise
 	storing    atomic.Bool // its positions are being stored
 	unstored   bool        // the last checkpoint failed; of whoever stores
 	unreadable time.Time   // since when it cannot lead because of its positions; zero: it can. Of the partition's lane

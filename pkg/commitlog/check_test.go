@@ -50,7 +50,7 @@ func checked(t *testing.T) (*vfs.Mem, *Log) {
 	}
 	mustSync(t, w)
 	l.Commit(l.End())
-	if err := l.Checkpoint(); err != nil {
+	if err := l.Checkpoint(0); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.view()) < 4 {

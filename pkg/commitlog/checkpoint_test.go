@@ -3,6 +3,9 @@ package commitlog
 import (
 	"bytes"
 	"testing"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // TestADamagedCheckpointIsRefused: no bit of it may change unnoticed.
@@ -16,6 +19,40 @@ func TestADamagedCheckpointIsRefused(t *testing.T) {
 		bad[bit/8] ^= 1 << (bit % 8)
 		if c, err := decodeCheckpoint(bad); err == nil {
 			t.Errorf("with bit %d changed it reads as %+v", bit, c)
+		}
+	}
+}
+
+func TestACheckpointWaitsForWhatIsWorthOne(t *testing.T) {
+	fsys := vfs.NewMem()
+	l, _ := mustOpen(t, fsys, Options{})
+	w := mustWriter(t, l, 1)
+	noted := func() seq.Offset {
+		c, _, err := readCheckpoint(fsys, l.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.durable
+	}
+	var want seq.Offset
+	for i, x := range []struct {
+		more bool // than was appended
+		does bool
+	}{{true, false}, {true, false}, {false, true}, {true, false}, {false, true}} {
+		mustAppend(t, w, 3)
+		mustSync(t, w)
+		least := l.endPos.Load() - l.noted.durablePos
+		if x.more {
+			least++
+		}
+		if err := l.Checkpoint(least); err != nil {
+			t.Fatal(err)
+		}
+		if x.does {
+			want = l.DurableEnd()
+		}
+		if got := noted(); got != want {
+			t.Errorf("checkpoint %d: it is noted that the log is durable to %d, want %d", i, got, want)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func crashPoints(t *testing.T, o Options, at func(fsys *vfs.Mem, h history)) {
 		case 11:
 			h.committed = l.DurableEnd()
 			l.Commit(h.committed)
-			if err := l.Checkpoint(); err != nil {
+			if err := l.Checkpoint(0); err != nil {
 				t.Fatal(err)
 			}
 		case 20, 28:
@@ -226,7 +226,7 @@ func runUntilError(fsys vfs.FS) (durable seq.Offset) {
 			l.Commit(end)
 		}
 		if i == 15 {
-			_ = l.Checkpoint()
+			_ = l.Checkpoint(0)
 		}
 		if i == 25 {
 			_, _ = l.Retain(Retention{Floor: 20})

@@ -54,7 +54,7 @@ func fuzzedLog(f *testing.F, o Options, noted int) *vfs.Mem {
 		if 2*i+2 != noted {
 			continue
 		}
-		if err := l.Checkpoint(); err != nil {
+		if err := l.Checkpoint(0); err != nil {
 			f.Fatal(err)
 		}
 	}

@@ -97,7 +97,7 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	}
 	l := newLog(a, o)
 	if a.note.cutting { // what was to be cut is gone
-		if err := l.Checkpoint(); err != nil && !isNoSpace(err) {
+		if err := l.Checkpoint(0); err != nil && !isNoSpace(err) {
 			return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 		}
 	}
@@ -260,11 +260,14 @@ func (l *Log) view() []*segment {
 }
 
 // Checkpoint notes on disk what is durable and committed. The less is not noted,
-// the less an Open after a crash has to take on trust. It costs two syncs unless
-// nothing has changed.
-func (l *Log) Checkpoint() error {
+// the less an Open after a crash has to read. It costs two syncs unless
+// nothing has changed, or fewer than least bytes were appended since the last one.
+func (l *Log) Checkpoint(least int64) error {
 	l.serial.Lock()
 	defer l.serial.Unlock()
+	if l.endPos.Load()-l.noted.durablePos < least {
+		return nil
+	}
 	return l.checkpointSerial(l.Start())
 }
 

@@ -16,7 +16,7 @@ func TestNewLogMakesNothingOnDisk(t *testing.T) {
 	if !r.Clean() || l.End() != 0 || l.Start() != 0 || l.CommittedEnd() != 0 {
 		t.Fatalf("new log is not empty: %+v", l.Stats())
 	}
-	if err := l.Checkpoint(); err != nil {
+	if err := l.Checkpoint(0); err != nil {
 		t.Fatal(err)
 	}
 	mustWriter(t, l, 1)

@@ -93,7 +93,7 @@ func (m *model) step(t *testing.T, rng *rand.Rand, l *Log, w *Writer) {
 		m.start = l.Start()
 		m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.end <= m.start })
 	case n < 97:
-		if err := l.Checkpoint(); err != nil {
+		if err := l.Checkpoint(0); err != nil {
 			t.Fatal(err)
 		}
 	default:

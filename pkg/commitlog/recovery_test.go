@@ -40,7 +40,7 @@ func oneSegment(t *testing.T, noted seq.Offset) *state {
 		mustSync(t, w)
 		if i == noted {
 			l.Commit(i)
-			if err := l.Checkpoint(); err != nil {
+			if err := l.Checkpoint(0); err != nil {
 				t.Fatal(err)
 			}
 		}

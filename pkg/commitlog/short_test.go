@@ -23,7 +23,7 @@ func killed(t *testing.T, o Options, noted seq.Offset) *vfs.Mem {
 		mustSync(t, w)
 		l.Commit(l.End())
 		if l.End() == noted {
-			if err := l.Checkpoint(); err != nil {
+			if err := l.Checkpoint(0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -85,7 +85,7 @@ func TestWhatAKillLeavesIsSyncedBeforeItIsDurable(t *testing.T) {
 	mustAppend(t, w, 1)
 	mustSync(t, w)
 	l.Commit(1)
-	if err := l.Checkpoint(); err != nil {
+	if err := l.Checkpoint(0); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, w, 1)

@@ -289,7 +289,7 @@ func TestALogThatFailsElsewhereEndsTheTerm(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.breakOn(vfs.OpSyncData, syscall.EIO)
-	_ = r.replica.Log().Checkpoint() // whether it fails the log is the log's business
+	_ = r.replica.Log().Checkpoint(0) // whether it fails the log is the log's business
 	_, err := r.replica.Term().w.Sync()
 	if err == nil {
 		t.Fatal("the sync did not fail")

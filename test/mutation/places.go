@@ -27,5 +27,13 @@ func placeMistakes() []mistake {
 			name: "the writer's own writes are no burst", file: "pkg/peer/outbox.go",
 			old: "	o.wrote = o.now()\n", with: "", tests: []string{"./pkg/peer"}, run: "TestInABurst",
 		},
+		{
+			name: "a busy log is noted in every round", file: "pkg/broker/retention.go",
+			old: "	return noteBytes\n", with: "	return 0\n", tests: []string{"./pkg/broker"}, run: "TestBusyLogs",
+		},
+		{
+			name: "a busy log is never noted", file: "pkg/commitlog/log.go",
+			old: "l.noted.durablePos < least {", with: "l.noted.durablePos < least+1 {", tests: []string{"./pkg/commitlog"}, run: "TestACheckpointWaits",
+		},
 	}
 }

@@ -93,7 +93,7 @@ func syncMistakes() []mistake {
 		},
 		{
 			name: "PersistEpoch: an adopted epoch is not stored", file: followerFile,
-			old: "if err := f.log.Checkpoint(); err != nil {", with: "if err := f.log.Failed(); err != nil {",
+			old: "if err := f.log.Checkpoint(0); err != nil {", with: "if err := f.log.Failed(); err != nil {",
 			tests: replicationTests,
 		},
 	}

@@ -160,7 +160,7 @@ func (f *Follower) change(a Following, serve bool) error {
 	}
 	f.retire()
 	f.note(Following{Epoch: a.Epoch}, false)
-	if err := f.log.Checkpoint(); err != nil {
+	if err := f.log.Checkpoint(0); err != nil {
 		return err
 	}
 	f.writer, f.syncer = w, NewSyncer(w, a.Sync, f.failed)
