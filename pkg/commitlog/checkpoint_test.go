@@ -56,3 +56,26 @@ func TestACheckpointWaitsForWhatIsWorthOne(t *testing.T) {
 		}
 	}
 }
+
+// A log that was cut is shorter than what was noted: its epoch is noted nevertheless.
+func TestTheEpochOfALogThatWasCutIsNoted(t *testing.T) {
+	fsys := vfs.NewMem()
+	l, _ := mustOpen(t, fsys, Options{})
+	w := mustWriter(t, l, 1)
+	kept := mustAppend(t, w, 3)
+	mustAppend(t, w, 30)
+	mustSync(t, w)
+	if err := l.Checkpoint(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.TruncateTo(kept.End()); err != nil {
+		t.Fatal(err)
+	}
+	mustWriter(t, l, 7)
+	if err := l.Checkpoint(0); err != nil {
+		t.Fatal(err)
+	}
+	if c, _, err := readCheckpoint(fsys, l.dir); err != nil || c.epoch != 7 {
+		t.Errorf("epoch %d is noted, want 7; %v", c.epoch, err)
+	}
+}

@@ -265,7 +265,7 @@ func (l *Log) view() []*segment {
 func (l *Log) Checkpoint(least int64) error {
 	l.serial.Lock()
 	defer l.serial.Unlock()
-	if l.endPos.Load()-l.noted.durablePos < least {
+	if least > 0 && l.endPos.Load()-l.noted.durablePos < least {
 		return nil
 	}
 	return l.checkpointSerial(l.Start())
