@@ -9,12 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func TestADiskThatHangsIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faulty := vfs.NewFaulty(vfs.NewMem())
+		faulty := vfstest.NewFaulty(vfs.NewMem())
 		disk := vfs.NewWatch(faulty)
 		f, err := disk.Create("f")
 		if err != nil {
@@ -27,7 +28,7 @@ func TestADiskThatHangsIsSaid(t *testing.T) {
 
 		hold := func(d time.Duration) {
 			hang := make(chan struct{})
-			faulty.Decide(func(int64, vfs.Op) vfs.Fault { return vfs.Fault{Hang: hang} })
+			faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Hang: hang} })
 			synced := make(chan error)
 			go func() { synced <- f.Sync() }()
 			time.Sleep(d)

@@ -56,6 +56,8 @@ var floors = map[string]int{
 	"internal/nsqdfiles": 0, // what an nsqd leaves on disk
 	"internal/signal":    0, // for pkg, too
 	"internal/simtest":   1, // for the tests in test/sim
+	"internal/peertest":  0, // a network in memory: for tests
+	"internal/vfstest":   1, // a disk that fails: for tests
 	"internal/testrand":  0, // seeds of random tests
 
 	"cmd/brokerd":   6,
@@ -136,6 +138,20 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 			}
 			if floors[to] >= floors[s.dir] {
 				t.Errorf("%s (floor %d) imports %s (floor %d)", s.path, floors[s.dir], to, floors[to])
+			}
+		}
+	}
+}
+
+// TestTwinsAreForTests keeps the doubles of what the broker talks to out of it.
+func TestTwinsAreForTests(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || strings.HasSuffix(s.dir, "test") {
+			continue
+		}
+		for _, imp := range s.imports() {
+			if strings.HasPrefix(imp, module+"/internal/") && strings.HasSuffix(imp, "test") {
+				t.Errorf("%s imports %s, which is for tests only", s.path, imp)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -30,15 +31,15 @@ func (n *node) try(name, body string) error {
 }
 
 func TestAFullDiskRefusesPublishesAndConsumingGoesOn(t *testing.T) {
-	faulty := vfs.NewFaulty(vfs.NewMem())
+	faulty := vfstest.NewFaulty(vfs.NewMem())
 	n := newNodeOn(t, faulty)
 	n.put("t", "a", "b", "c")
 	c := n.subscribe("t", "ch")
-	faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpWrite || op.Kind == vfs.OpPreallocate || op.Kind == vfs.OpCreate {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if err := n.try("t", "x"); !errors.Is(err, syscall.ENOSPC) || fate.Of(err) != fate.Refused {
 		t.Errorf("publish: %v, fate %v", err, fate.Of(err))

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -61,13 +62,13 @@ func TestNoRoleWaitsForAnotherPartitions(t *testing.T) {
 		if o.Self != "n2" {
 			return
 		}
-		slow := vfs.NewFaulty(o.FS)
-		slow.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		slow := vfstest.NewFaulty(o.FS)
+		slow.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 			if stuck.Load() && strings.Contains(op.Name, "/one.") && strings.Contains(op.Name, "/0/") {
 				met.Store(true)
 				<-hangs
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		o.FS = slow
 	}, "n1", "n2", "n3")

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -13,23 +14,23 @@ import (
 // A node is elected that cannot store where a new channel starts: its disk is full
 // for a while. There is one term in an epoch, and it leads with that.
 func TestALeaderThatCannotStoreAChannelsStartLeadsNevertheless(t *testing.T) {
-	var faulty *vfs.Faulty
+	var faulty *vfstest.Faulty
 	var failed atomic.Int64
 	l := newLan(t, func(o *Options) {
 		if o.Self == "n2" {
-			faulty = vfs.NewFaulty(o.FS)
+			faulty = vfstest.NewFaulty(o.FS)
 			o.FS = faulty
 		}
 	}, "n1", "n2")
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)
 	l.mustPut("t", 0, "a")
-	faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpWrite && strings.Contains(op.Name, "positions") {
 			failed.Add(1)
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if _, err := l.store.Propose(t.Context(), meta.CreateChannel{Topic: "t", Channel: "c"}); err != nil {
 		t.Fatal(err)

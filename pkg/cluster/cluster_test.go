@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
-	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 var three = []string{"n1", "n2", "n3"}
@@ -466,8 +466,8 @@ func TestALinkTellsOfSessions(t *testing.T) {
 func (w *world) cut(name string, yes bool) {
 	for _, other := range w.names() {
 		if other != name {
-			w.net.SetLink(name, other, peer.MemLink{Cut: yes})
-			w.net.SetLink(other, name, peer.MemLink{Cut: yes})
+			w.net.SetLink(name, other, peertest.Link{Cut: yes})
+			w.net.SetLink(other, name, peertest.Link{Cut: yes})
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
-	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // with the same command line. The host of a node is its name.
 type world struct {
 	t       *testing.T
-	net     *peer.MemNetwork
+	net     *peertest.Network
 	dir     string
 	join    []string
 	expect  int
@@ -54,7 +54,7 @@ func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w 
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, net: peer.NewMemNetwork(), dir: dir, expect: expect, runs: map[string]*process{}}
+		w := &world{t: t, net: peertest.NewNetwork(), dir: dir, expect: expect, runs: map[string]*process{}}
 		for _, name := range join {
 			w.join = append(w.join, addressOf(name))
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -17,12 +18,12 @@ import (
 // readers jump through a cache of a budget, and whose reads are counted.
 func cachedLog(t *testing.T, budget int64, batches int) (*Log, *Writer, *reads) {
 	t.Helper()
-	counted := &reads{Faulty: vfs.NewFaulty(vfs.NewMem())}
-	counted.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	counted := &reads{Faulty: vfstest.NewFaulty(vfs.NewMem())}
+	counted.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, segmentSuffix) {
 			counted.n++
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	o := smallOptions()
 	o.TailBytes, o.SegmentBytes, o.IndexBytes = -1, 4<<10, 512
@@ -38,7 +39,7 @@ func cachedLog(t *testing.T, budget int64, batches int) (*Log, *Writer, *reads) 
 }
 
 type reads struct {
-	*vfs.Faulty
+	*vfstest.Faulty
 	n int // of segments
 }
 

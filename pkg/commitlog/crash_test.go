@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -178,14 +179,14 @@ func TestAnErrorAtAnyOperationLosesNothingThatWasSynced(t *testing.T) {
 	errDisk := errors.New("disk broke")
 	for index := int64(0); ; index++ {
 		mem := vfs.NewCrashable()
-		fsys := vfs.NewFaulty(mem)
+		fsys := vfstest.NewFaulty(mem)
 		hit := false
-		fsys.Decide(func(i int64, op vfs.Op) vfs.Fault {
+		fsys.Decide(func(i int64, op vfs.Op) vfstest.Fault {
 			if i != index {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			hit = true
-			return vfs.Fault{Err: errDisk, Short: 13}
+			return vfstest.Fault{Err: errDisk, Short: 13}
 		})
 		durable := runUntilError(fsys)
 		if !hit {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -240,7 +241,7 @@ func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpPreallocate, vfs.OpWrite, vfs.OpCreate} {
 		t.Run(kind.String(), func(t *testing.T) {
 			mem := vfs.NewCrashable()
-			fsys := vfs.NewFaulty(mem)
+			fsys := vfstest.NewFaulty(mem)
 			o := smallOptions()
 			l, _, err := Open(fsys, testDir, o)
 			if err != nil {
@@ -249,11 +250,11 @@ func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
 			w := mustWriter(t, l, 1)
 			mustAppend(t, w, 2)
 			for range 3 {
-				fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+				fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 					if op.Kind == kind {
-						return vfs.Fault{Err: syscall.ENOSPC, Short: 20}
+						return vfstest.Fault{Err: syscall.ENOSPC, Short: 20}
 					}
-					return vfs.Fault{}
+					return vfstest.Fault{}
 				})
 				refused := false
 				for range 100 {
@@ -286,7 +287,7 @@ func TestAFullDiskRefusesAndHealsByItself(t *testing.T) {
 }
 
 func TestAFailedSyncEndsTheLogForGood(t *testing.T) {
-	fsys := vfs.NewFaulty(vfs.NewMem())
+	fsys := vfstest.NewFaulty(vfs.NewMem())
 	l, _, err := Open(fsys, testDir, smallOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -295,11 +296,11 @@ func TestAFailedSyncEndsTheLogForGood(t *testing.T) {
 	mustAppend(t, w, 2)
 	mustSync(t, w)
 	mustAppend(t, w, 2)
-	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpSyncData {
-			return vfs.Fault{Err: syscall.EIO}
+			return vfstest.Fault{Err: syscall.EIO}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if end, err := w.Sync(); end != 2 || !errors.Is(err, ErrFailed) || fate.Of(err) != fate.Uncertain {
 		t.Fatalf("sync: %d, %v", end, err)

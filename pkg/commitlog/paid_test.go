@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -19,12 +20,12 @@ const bulkyRecord = 100 << 10
 // its readers pay from.
 func bulkyLog(t *testing.T, budget int64, batches ...int) (*Log, *limit.Memory, *reads) {
 	t.Helper()
-	counted := &reads{Faulty: vfs.NewFaulty(vfs.NewMem())}
-	counted.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	counted := &reads{Faulty: vfstest.NewFaulty(vfs.NewMem())}
+	counted.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpRead {
 			counted.n++
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	m := limit.NewMemory(budget)
 	l, _ := mustOpen(t, counted, Options{TailBytes: -1, FillBytes: -1, Cache: NewCache(m)})

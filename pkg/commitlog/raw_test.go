@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -114,17 +115,17 @@ func TestAppendRawsChecksAllBeforeItWritesAny(t *testing.T) {
 
 func TestAppendRawsOnAFullDiskSaysHowFarItCame(t *testing.T) {
 	raw := leaderBytes(t, 30)
-	fsys := vfs.NewFaulty(vfs.NewMem())
+	fsys := vfstest.NewFaulty(vfs.NewMem())
 	l, _ := mustOpen(t, fsys, smallOptions())
 	w := mustWriter(t, l, 5)
 	created := 0
-	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpCreate {
 			if created++; created > 2 {
-				return vfs.Fault{Err: syscall.ENOSPC}
+				return vfstest.Fault{Err: syscall.ENOSPC}
 			}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	added, err := w.AppendRaws(raw)
 	if !errors.Is(err, ErrNoSpace) || len(added) == 0 || added[len(added)-1].End() != l.End() || l.Failed() != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -112,13 +113,13 @@ func TestResetRefusesWhatMustNotBe(t *testing.T) {
 }
 
 func TestResetOnAFullDiskIsRefused(t *testing.T) {
-	fsys := vfs.NewFaulty(vfs.NewMem())
+	fsys := vfstest.NewFaulty(vfs.NewMem())
 	l, w := finishedLog(t, fsys, 40)
-	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpCreate {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if err := w.Reset(Origin{Start: 100}); !errors.Is(err, ErrNoSpace) || fate.Of(err) != fate.Refused {
 		t.Fatal(err)
@@ -194,7 +195,7 @@ func TestAnErrorInAResetIsNeverSilent(t *testing.T) {
 	origin := Origin{Start: 20, Position: 333, Before: 5}
 	for index := int64(0); ; index++ {
 		mem := vfs.NewCrashable()
-		fsys := vfs.NewFaulty(mem)
+		fsys := vfstest.NewFaulty(mem)
 		l, _ := mustOpen(t, fsys, smallOptions())
 		w := mustWriter(t, l, 5)
 		for l.End() < 60 {
@@ -202,12 +203,12 @@ func TestAnErrorInAResetIsNeverSilent(t *testing.T) {
 		}
 		mustSync(t, w)
 		from, hit := fsys.Count(), false
-		fsys.Decide(func(i int64, _ vfs.Op) vfs.Fault {
+		fsys.Decide(func(i int64, _ vfs.Op) vfstest.Fault {
 			if i != from+index {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			hit = true
-			return vfs.Fault{Err: errDisk}
+			return vfstest.Fault{Err: errDisk}
 		})
 		err := w.Reset(origin)
 		if !hit {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -127,20 +128,20 @@ func TestTheLastSegmentStaysWhileAnythingInItIsWanted(t *testing.T) {
 
 func TestAFullDiskRecoversOnceAllIsFinished(t *testing.T) {
 	mem := vfs.NewCrashable()
-	fsys := vfs.NewFaulty(mem)
+	fsys := vfstest.NewFaulty(mem)
 	l, w := finishedLog(t, fsys, 40)
 	segments := l.Stats().Segments
 	// The disk is so full that there is no room for the checkpoint either, until an
 	// index has gone.
 	full := true
-	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, indexSuffix) {
 			full = false
 		}
 		if full && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, vfs.TempSuffix) {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	mustRetain(t, l, Retention{Floor: l.End(), Last: true}, segments)
 	fsys.Decide(nil)
@@ -149,13 +150,13 @@ func TestAFullDiskRecoversOnceAllIsFinished(t *testing.T) {
 
 func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
 	mem := vfs.NewCrashable()
-	fsys := vfs.NewFaulty(mem)
+	fsys := vfstest.NewFaulty(mem)
 	l, w := finishedLog(t, fsys, 3)
-	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpCreate {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	n, err := l.Retain(Retention{Floor: 3, Last: true})
 	if n != 0 || !errors.Is(err, ErrNoSpace) || fate.Of(err) != fate.Refused || l.Start() != 0 || l.Failed() != nil {
@@ -170,13 +171,13 @@ func TestNoRoomForAnEmptySegmentChangesNothing(t *testing.T) {
 // segment before it open: its room must come back nevertheless.
 func TestASegmentThatWasLeftOpenByAFullDiskIsClosedBeforeItGoes(t *testing.T) {
 	mem := vfs.NewCrashable()
-	fsys := vfs.NewFaulty(mem)
+	fsys := vfstest.NewFaulty(mem)
 	l, w := finishedLog(t, fsys, 3)
-	fsys.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpWrite && op.Off > 0 {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	big := new(Builder)
 	big.Next(int(smallOptions().SegmentBytes))

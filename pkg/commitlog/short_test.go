@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -38,12 +39,12 @@ func openCounting(t *testing.T, fsys vfs.FS, o Options) (*Log, map[vfs.OpKind]in
 		vfs.OpCreate, vfs.OpRemove, vfs.OpRename, vfs.OpWrite, vfs.OpTruncate, vfs.OpSyncData, vfs.OpSync, vfs.OpSyncDir,
 	}
 	count := map[vfs.OpKind]int{}
-	counted := vfs.NewFaulty(fsys)
-	counted.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	counted := vfstest.NewFaulty(fsys)
+	counted.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if slices.Contains(changing, op.Kind) {
 			count[op.Kind]++
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	l, _ := mustOpen(t, counted, o)
 	return l, count
@@ -142,14 +143,14 @@ func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
 	fsys := killed(t, Options{}, 10)
 	l, _ := mustOpen(t, fsys, Options{})
 	trimmed := false
-	counted := vfs.NewFaulty(fsys)
+	counted := vfstest.NewFaulty(fsys)
 	l.fs = counted
-	counted.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	counted.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		trimmed = trimmed || op.Kind == vfs.OpTruncate
 		if op.Kind == vfs.OpCreate && !trimmed {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if n, err := l.Retain(Retention{Floor: 10, Last: true}); n != 1 || err != nil {
 		t.Fatalf("%d segments went: %v", n, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/coordtest"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
@@ -45,7 +46,7 @@ type cluster struct {
 type node struct {
 	id      meta.NodeID
 	disk    vfs.FS
-	fs      *vfs.Faulty // the disk, as the replica has it
+	fs      *vfstest.Faulty // the disk, as the replica has it
 	replica *coord.Replica
 	kept    *kept
 	mu      sync.Mutex // guards batches
@@ -134,7 +135,7 @@ func newSharingCluster(t testing.TB, sizes limit.Sizes, budget *coord.Budget, cr
 // start opens a node's replica. It has no role yet.
 func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	c.t.Helper()
-	n := &node{id: id, disk: disk, fs: vfs.NewFaulty(disk), kept: &kept{}}
+	n := &node{id: id, disk: disk, fs: vfstest.NewFaulty(disk), kept: &kept{}}
 	r, err := coord.OpenReplica(coord.ReplicaOptions{
 		FS: n.fs, Dir: "p", Self: id, Partition: replication.Partition{Topic: 1}, Now: time.Now, Peers: c.net.Peers(id),
 		Log:        commitlog.Options{FillBytes: -1, SegmentBytes: 64 << 10},

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -15,13 +16,13 @@ import (
 // slowly gives every node's disk a sync of a millisecond.
 func (c *cluster) slowly() {
 	for _, n := range c.nodes {
-		n.fs.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		n.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 			if op.Kind != vfs.OpSyncData {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			done := make(chan struct{})
 			time.AfterFunc(time.Millisecond, func() { close(done) })
-			return vfs.Fault{Hang: done}
+			return vfstest.Fault{Hang: done}
 		})
 	}
 }
@@ -179,13 +180,13 @@ func TestASlowFollowerDoesNotFlap(t *testing.T) {
 		c.slowly()
 		term := c.elect("a", three...)
 		tick(term, time.Second)
-		c.nodes["c"].fs.Decide(func(_ int64, op vfs.Op) vfs.Fault { // a slow disk: it catches up many at a time
+		c.nodes["c"].fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault { // a slow disk: it catches up many at a time
 			if op.Kind != vfs.OpSyncData {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			done := make(chan struct{})
 			time.AfterFunc(20*time.Millisecond, func() { close(done) })
-			return vfs.Fault{Hang: done}
+			return vfstest.Fault{Hang: done}
 		})
 		loaded(t, term, 1, 1000, time.Minute)
 		left := 0

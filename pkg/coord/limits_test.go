@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -53,14 +54,14 @@ func TestEntriesAroundTheLimit(t *testing.T) {
 // hang has a node's disk hang in every sync until the function it returns is called.
 func (n *node) hang() (release func()) {
 	stop := make(chan struct{})
-	n.fs.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	n.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpSyncData || op.Kind == vfs.OpSync {
-			return vfs.Fault{Hang: stop}
+			return vfstest.Fault{Hang: stop}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	return func() {
-		n.fs.Decide(func(int64, vfs.Op) vfs.Fault { return vfs.Fault{} })
+		n.fs.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{} })
 		close(stop)
 	}
 }

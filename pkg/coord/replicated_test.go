@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/coordtest"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -242,17 +243,17 @@ func TestSealDoesNotWaitForATickWhereTheLeadersDiskIsTheSlowest(t *testing.T) {
 		if err := c.nodes["a"].replica.Close(); err != nil {
 			t.Fatal(err)
 		}
-		disk := vfs.NewFaulty(vfs.NewMem())
+		disk := vfstest.NewFaulty(vfs.NewMem())
 		c.start("a", disk)
 		term := c.elect("a", three...)
 		tick(term, time.Second)
-		disk.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 			if op.Kind != vfs.OpSyncData {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			slow := make(chan struct{})
 			time.AfterFunc(20*time.Millisecond, func() { close(slow) })
-			return vfs.Fault{Hang: slow}
+			return vfstest.Fault{Hang: slow}
 		})
 		told := put(term, "m")
 		began := time.Now()
@@ -306,15 +307,15 @@ func TestADiskThatHangsRefusesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}}
 		c.view = coord.View{Version: 1, ISR: three[:1], MinISR: 1, Sync: meta.SyncAlways(), Replicas: []coord.ReplicaView{{Node: "a"}}}
-		disk := vfs.NewFaulty(vfs.NewMem())
+		disk := vfstest.NewFaulty(vfs.NewMem())
 		c.start("a", disk)
 		term := c.elect("a", "a")
 		hang := make(chan struct{})
-		disk.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 			if op.Kind == vfs.OpSyncData {
-				return vfs.Fault{Hang: hang}
+				return vfstest.Fault{Hang: hang}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		written := put(term, "written")
 		synctest.Wait()

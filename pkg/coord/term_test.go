@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -40,7 +41,7 @@ func (e *entry) Settle(at commitlog.Placed, err error) { e.told(at, err) }
 // rig is a replica on a disk that can be disturbed.
 type rig struct {
 	t       *testing.T
-	fs      *vfs.Faulty
+	fs      *vfstest.Faulty
 	replica *Replica
 	failed  chan error
 	batches []int // counts, as they are committed
@@ -48,7 +49,7 @@ type rig struct {
 
 func newRig(t *testing.T, inner vfs.FS, sync meta.SyncPolicy) *rig {
 	t.Helper()
-	r := &rig{t: t, fs: vfs.NewFaulty(inner), failed: make(chan error, 8)}
+	r := &rig{t: t, fs: vfstest.NewFaulty(inner), failed: make(chan error, 8)}
 	var err error
 	r.replica, err = OpenReplica(ReplicaOptions{
 		FS: r.fs, Dir: "p", Self: "n1", Log: commitlog.Options{FillBytes: -1}, Now: time.Now,
@@ -89,11 +90,11 @@ func (r *rig) close() {
 
 // breakOn fails operations of a kind with err.
 func (r *rig) breakOn(kind vfs.OpKind, err error) {
-	r.fs.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	r.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == kind {
-			return vfs.Fault{Err: err}
+			return vfstest.Fault{Err: err}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 }
 
@@ -107,11 +108,11 @@ func TestEveryEntryIsSettledOnceInOrder(t *testing.T) {
 			r := newRig(t, vfs.NewMem(), policies[seed%3])
 			if kind := []vfs.OpKind{0, vfs.OpWrite, vfs.OpSyncData}[rnd.IntN(3)]; kind != 0 {
 				after := r.fs.Count() + rnd.Int64N(60)
-				r.fs.Decide(func(i int64, op vfs.Op) vfs.Fault {
+				r.fs.Decide(func(i int64, op vfs.Op) vfstest.Fault {
 					if op.Kind == kind && i >= after {
-						return vfs.Fault{Err: syscall.EIO}
+						return vfstest.Fault{Err: syscall.EIO}
 					}
-					return vfs.Fault{}
+					return vfstest.Fault{}
 				})
 			}
 			settleRandomly(t, r, rnd)
@@ -183,12 +184,12 @@ func TestWhatArrivesDuringASyncIsOneBatch(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 	hang, hanging := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	r.fs.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	r.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind != vfs.OpSyncData {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		once.Do(func() { close(hanging) })
-		return vfs.Fault{Hang: hang}
+		return vfstest.Fault{Hang: hang}
 	})
 	all := []<-chan error{r.put()}
 	<-hanging
@@ -405,11 +406,11 @@ func TestAppendWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), meta.SyncAlways())
 		hang := make(chan struct{})
-		r.fs.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		r.fs.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 			if op.Kind == vfs.OpSyncData {
-				return vfs.Fault{Hang: hang}
+				return vfstest.Fault{Hang: hang}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		term := r.replica.Term()
 		term.o.Sizes.Forming = 1000

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 )
@@ -39,7 +40,7 @@ func TestCallsAreAnsweredOverTCP(t *testing.T) {
 
 func TestCallsArriveInOrderAndAnswersMayNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		var mu sync.Mutex
 		var seen []uint64
 		var late []func([][]byte, error)
@@ -92,7 +93,7 @@ func TestCallsArriveInOrderAndAnswersMayNot(t *testing.T) {
 
 func TestErrorsTravelWithTheirCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.Handlers[ClassForward] = handlerFunc(func(_ Node, _ uint64, kind uint8, _ []byte, reply func([][]byte, error)) {
 			switch kind {
@@ -117,7 +118,7 @@ func TestErrorsTravelWithTheirCodes(t *testing.T) {
 
 func TestWhatCannotBeSentIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		var told events
 		o := memOptions(n, "a")
 		o.MaxQueuedBytes, o.MaxFrame, o.MaxCalls, o.OnEvent = 1000, 600, 4, told.add
@@ -136,7 +137,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 			p.Go(1, [][]byte{make([]byte, size)}, func(_ []byte, err error) { result = err })
 			return result
 		}
-		n.SetLink("a", "b", MemLink{Cut: true})
+		n.SetLink("a", "b", peertest.Link{Cut: true})
 		if err := call(601); !errors.Is(err, ErrTooBig) {
 			t.Errorf("too big: %v", err)
 		}
@@ -145,9 +146,9 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 		if err := call(0); !errors.Is(err, ErrBusy) || fate.Of(err) != fate.Refused {
 			t.Errorf("too much: %v", err)
 		}
-		n.SetLink("a", "b", MemLink{})
+		n.SetLink("a", "b", peertest.Link{})
 		synctest.Wait()
-		n.SetLink("a", "b", MemLink{Block: true}) // what is queued now is not written
+		n.SetLink("a", "b", peertest.Link{Block: true}) // what is queued now is not written
 		call(600)
 		call(600)
 		synctest.Wait()
@@ -161,7 +162,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 
 func TestCallGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.Handlers[ClassForward] = handlerFunc(func(Node, uint64, uint8, []byte, func([][]byte, error)) {})
 		_, addr := node(t, o, "b:1")
@@ -181,12 +182,12 @@ func TestCallGivesUpWithItsContext(t *testing.T) {
 
 func TestTooManyCallsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "a")
 		o.MaxCalls = 4
 		a, _ := node(t, o, "a:1")
 		b, addr := node(t, memOptions(n, "b"), "b:1")
-		n.SetLink("a", "b", MemLink{Cut: true})
+		n.SetLink("a", "b", peertest.Link{Cut: true})
 		p := a.Peer("b", ClassForward, addr)
 		for range 4 {
 			p.Go(1, nil, func([]byte, error) {})
@@ -194,7 +195,7 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
 			t.Errorf("too many while there is no connection: %v", err)
 		}
-		n.SetLink("a", "b", MemLink{})
+		n.SetLink("a", "b", peertest.Link{})
 		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrBusy) {
 			t.Errorf("too many on a connection: %v", err)
 		}
@@ -223,7 +224,7 @@ func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "a")
 		o.MaxQueuedBytes, o.MaxFrame = 1000, 600
 		a, _ := node(t, o, "a:1")
@@ -233,7 +234,7 @@ func TestAConnectionTakesAllThatReplicatorsSend(t *testing.T) {
 		p := a.Peer("b", ClassReplication, addr)
 		p.Hold()
 		synctest.Wait()
-		n.SetLink("a", "b", MemLink{Block: true}) // what is queued now is not written
+		n.SetLink("a", "b", peertest.Link{Block: true}) // what is queued now is not written
 		var errs []error
 		for range 4 {
 			p.Go(1, [][]byte{make([]byte, 500)}, func(_ []byte, err error) { errs = append(errs, err) })

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
@@ -106,7 +107,7 @@ func TestEveryCallIsDoneOnceWhateverTheNetworkDoes(t *testing.T) {
 	for _, s := range seeds(40) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(s, 0))
-			n := NewMemNetwork()
+			n := peertest.NewNetwork()
 			c := newChaos(t)
 			o := memOptions(n, "b")
 			o.Handlers[ClassForward] = c
@@ -124,17 +125,17 @@ func TestEveryCallIsDoneOnceWhateverTheNetworkDoes(t *testing.T) {
 				case 0:
 					n.Break("a", "b")
 				case 1:
-					n.SetLink("a", "b", MemLink{Delay: time.Duration(rng.IntN(50)) * time.Millisecond, Cut: rng.IntN(5) == 0, Block: rng.IntN(5) == 0})
+					n.SetLink("a", "b", peertest.Link{Delay: time.Duration(rng.IntN(50)) * time.Millisecond, Cut: rng.IntN(5) == 0, Block: rng.IntN(5) == 0})
 				case 2:
-					n.SetLink("b", "a", MemLink{Delay: time.Duration(rng.IntN(50)) * time.Millisecond, Cut: rng.IntN(5) == 0, Block: rng.IntN(5) == 0})
+					n.SetLink("b", "a", peertest.Link{Delay: time.Duration(rng.IntN(50)) * time.Millisecond, Cut: rng.IntN(5) == 0, Block: rng.IntN(5) == 0})
 				case 3:
 					time.Sleep(time.Duration(rng.IntN(6000)) * time.Millisecond)
 				default:
 					time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
 				}
 			}
-			n.SetLink("a", "b", MemLink{})
-			n.SetLink("b", "a", MemLink{})
+			n.SetLink("a", "b", peertest.Link{})
+			n.SetLink("b", "a", peertest.Link{})
 			time.Sleep(time.Minute)
 			if answered := c.judge(calls); answered < calls/20 {
 				t.Errorf("only %d of %d calls were answered", answered, calls)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/peertest"
 )
 
 func TestWhoTalksToWhom(t *testing.T) {
@@ -91,7 +93,7 @@ func TestARefusalReachesTheDialer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := NewMemNetwork()
+				n := peertest.NewNetwork()
 				var here, there events
 				bo, ao := memOptions(n, "b"), memOptions(n, "a")
 				delete(bo.Handlers, ClassReplication)
@@ -116,7 +118,7 @@ func TestARefusalReachesTheDialer(t *testing.T) {
 }
 
 func TestAConnectionToItselfIsRefused(t *testing.T) {
-	a, addr := node(t, memOptions(NewMemNetwork(), "a"), "a:1")
+	a, addr := node(t, memOptions(peertest.NewNetwork(), "a"), "a:1")
 	_, err := a.Ping(t.Context(), addr)
 	if r := refusal(t, err); r.Reason != ReasonSelf {
 		t.Errorf("got %v", err)
@@ -125,13 +127,13 @@ func TestAConnectionToItselfIsRefused(t *testing.T) {
 
 func TestPingTellsWhoIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.ClusterID, o.Features, o.Admit = nil, 5, func(*Hello) Reason { return ReasonUnknownNode }
 		b, addr := node(t, o, "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
-		n.SetLink("a", "b", MemLink{Delay: 3 * time.Millisecond})
-		n.SetLink("b", "a", MemLink{Delay: 4 * time.Millisecond})
+		n.SetLink("a", "b", peertest.Link{Delay: 3 * time.Millisecond})
+		n.SetLink("b", "a", peertest.Link{Delay: 4 * time.Millisecond})
 		got, err := a.Ping(t.Context(), addr)
 		want := Pong{
 			Node: "b", Build: "test", Incarnation: o.Incarnation, Features: 5,
@@ -140,7 +142,7 @@ func TestPingTellsWhoIsThere(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		n.SetLink("a", "b", MemLink{Cut: true})
+		n.SetLink("a", "b", peertest.Link{Cut: true})
 		began := time.Now()
 		if _, err = a.Ping(t.Context(), addr); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != DefaultDialTimeout {
 			t.Errorf("over a cut: %v after %s", err, time.Since(began))
@@ -161,7 +163,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := NewMemNetwork()
+				n := peertest.NewNetwork()
 				var told events
 				o := memOptions(n, "b")
 				o.OnEvent = told.add
@@ -187,7 +189,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 
 func TestWhoAcceptsAndSaysNothingIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		l, err := n.Listen("b:1")
 		if err != nil {
@@ -205,7 +207,7 @@ func TestWhoAcceptsAndSaysNothingIsGivenUp(t *testing.T) {
 
 func TestRaftGetsItsConnectionsAsTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.Advertise = "b.example:1"
 		b, addr := node(t, o, "b:1")
@@ -238,7 +240,7 @@ func TestRaftGetsItsConnectionsAsTheyAre(t *testing.T) {
 
 func TestRaftConnectionsThatNobodyTakesAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 		l := b.RaftListener()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
@@ -261,7 +263,7 @@ func TestRaftConnectionsThatNobodyTakesAreClosed(t *testing.T) {
 
 func TestRaftConnMayTakeThemItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.RaftConn = func(c net.Conn) {
 			io.WriteString(c, "taken")

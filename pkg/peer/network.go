@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// Network is the seam to the network: TCP, or a MemNetwork.
+// Network is the seam to the network: TCP, or in tests one in memory.
 type Network interface {
 	// Dial connects to address from the local host; "" or an unspecified address:
 	// from any. Where nobody listens the error wraps syscall.ECONNREFUSED.

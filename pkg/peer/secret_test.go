@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/brokerd/brokerd/internal/peertest"
 )
 
 func secrets(all ...string) func() [][]byte {
@@ -37,7 +39,7 @@ func TestNodesTalkOnlyWithTheSameSecret(t *testing.T) {
 		for _, class := range []Class{ClassForward, ClassReplication, ClassForm, ClassRaft} {
 			t.Run(tt.name+"/"+class.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					n := NewMemNetwork()
+					n := peertest.NewNetwork()
 					var told events
 					bo, ao := memOptions(n, "b"), memOptions(n, "a")
 					bo.Secrets, ao.Secrets, bo.OnEvent = tt.node, tt.dialer, told.add
@@ -116,7 +118,7 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 
 func TestTheSecretDoesNotCrossTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := NewMemNetwork()
+		mem := peertest.NewNetwork()
 		n := &tapped{Network: mem}
 		bo, ao := memOptions(n, "b"), memOptions(mem, "a")
 		bo.Secrets, ao.Secrets = secrets("correct horse battery"), secrets("correct horse battery")
@@ -157,7 +159,7 @@ func shown(t *testing.T, n Network, addr string, h *Hello, proof func(answer *He
 
 func TestAProofIsGoodForOneConnectionAndOneSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.Secrets = secrets("one")
 		b, addr := node(t, o, "b:1")
@@ -192,7 +194,7 @@ func TestAProofIsGoodForOneConnectionAndOneSide(t *testing.T) {
 
 func TestWhoPretendsToBeANodeGetsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		l, err := n.Listen("b:1")
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +245,7 @@ func TestTheFramesOfStrangersAreSmall(t *testing.T) {
 		{ClassForward, maxVisitorFrame + 1, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n := NewMemNetwork()
+			n := peertest.NewNetwork()
 			o := memOptions(n, "b")
 			o.Handlers[ClassForm] = echo
 			b, addr := node(t, o, "b:1")
@@ -267,7 +269,7 @@ func TestTheFramesOfStrangersAreSmall(t *testing.T) {
 
 func TestStrangersDoNotKeepMembersOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.MaxVisitors, o.MaxVisitorsHost = 4, 2
 		b, addr := node(t, o, "b:1")
@@ -295,7 +297,7 @@ func TestStrangersDoNotKeepMembersOut(t *testing.T) {
 
 func TestAVisitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		b, addr := node(t, o, "b:1")
 		conn := pipeTo(t, n, "x", addr)

@@ -7,12 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 func TestACallForASessionIsSentInNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		var first uint64
@@ -65,7 +66,7 @@ func TestACallForASessionIsSentInNoOther(t *testing.T) {
 
 func TestAPeerThatIsHurriedDoesNotSitOutItsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		p := a.Peer("b", ClassForward, "b:1")
 		p.Hold()

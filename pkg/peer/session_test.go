@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,7 +41,7 @@ var silent handlerFunc = func(Node, uint64, uint8, []byte, func([][]byte, error)
 
 func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.Handlers[ClassForward] = silent
 		b, addr := node(t, o, "b:1")
@@ -86,7 +87,7 @@ func TestASessionEndsAfterTheLastOfItsCalls(t *testing.T) {
 
 func TestAHeldPeerConnectsAgainByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		var told events
 		o := memOptions(n, "a")
 		o.OnEvent = told.add
@@ -164,9 +165,9 @@ func TestPausesGrowAndAreScattered(t *testing.T) {
 
 func TestIdleConnectionsLiveAndAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
-		n.SetLink("a", "b", MemLink{Delay: 20 * time.Millisecond})
-		n.SetLink("b", "a", MemLink{Delay: 10 * time.Millisecond})
+		n := peertest.NewNetwork()
+		n.SetLink("a", "b", peertest.Link{Delay: 20 * time.Millisecond})
+		n.SetLink("b", "a", peertest.Link{Delay: 10 * time.Millisecond})
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		var h history
@@ -199,7 +200,7 @@ func TestSilenceIsDeath(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := NewMemNetwork()
+				n := peertest.NewNetwork()
 				var there events
 				o := memOptions(n, "b")
 				o.Handlers[ClassForward], o.OnEvent = silent, there.add
@@ -214,7 +215,7 @@ func TestSilenceIsDeath(t *testing.T) {
 					ended = time.Now()
 				})
 				time.Sleep(5*DefaultKeepAlive + DefaultKeepAlive/2)
-				n.SetLink(tt.from, tt.to, MemLink{Cut: true})
+				n.SetLink(tt.from, tt.to, peertest.Link{Cut: true})
 				cut := time.Now()
 				time.Sleep(4 * DefaultDeadAfter)
 				synctest.Wait()
@@ -234,7 +235,7 @@ func TestSilenceIsDeath(t *testing.T) {
 
 func TestWritingThatBlocksIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 		o := memOptions(n, "a")
 		o.DeadAfter = time.Hour // so that only writing can be the reason
@@ -243,8 +244,8 @@ func TestWritingThatBlocksIsGivenUp(t *testing.T) {
 		if _, err := p.Call(t.Context(), 1, nil); err != nil {
 			t.Fatal(err)
 		}
-		n.SetLink("a", "b", MemLink{Block: true})
-		n.SetLink("b", "a", MemLink{Cut: true}) // b's giving up is not heard
+		n.SetLink("a", "b", peertest.Link{Block: true})
+		n.SetLink("b", "a", peertest.Link{Cut: true}) // b's giving up is not heard
 		began := time.Now()
 		if _, err := p.Call(t.Context(), 1, nil); !errors.Is(err, ErrDisconnected) || time.Since(began) != DefaultWriteTimeout {
 			t.Errorf("%v after %s", err, time.Since(began))
@@ -256,12 +257,12 @@ func TestWritingThatBlocksIsGivenUp(t *testing.T) {
 
 func TestASlowPeerHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		a, _ := node(t, memOptions(n, "a"), "a:1")
 		b, addr := node(t, memOptions(n, "b"), "b:1")
 		c, other := node(t, memOptions(n, "c"), "c:1")
 		slow, bulk, fast := a.Peer("b", ClassForward, addr), a.Peer("c", ClassReplication, other), a.Peer("c", ClassForward, other)
-		n.SetLink("a", "b", MemLink{Block: true})
+		n.SetLink("a", "b", peertest.Link{Block: true})
 		ended := 0
 		for range 50 {
 			slow.Go(1, [][]byte{make([]byte, 1<<20)}, func([]byte, error) { ended++ })
@@ -286,7 +287,7 @@ func TestASlowPeerHoldsUpNobodyElse(t *testing.T) {
 
 func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		var told events
 		o := memOptions(n, "b")
 		o.MaxQueuedBytes, o.OnEvent = 1<<20, told.add
@@ -296,7 +297,7 @@ func TestWhoTakesNoAnswersIsCutOff(t *testing.T) {
 		if _, err := p.Call(t.Context(), 1, nil); err != nil {
 			t.Fatal(err)
 		}
-		n.SetLink("b", "a", MemLink{Block: true})
+		n.SetLink("b", "a", peertest.Link{Block: true})
 		for range 30 {
 			p.Go(1, [][]byte{make([]byte, 64<<10)}, func([]byte, error) {})
 		}
@@ -333,7 +334,7 @@ func TestWhoBreaksTheProtocolIsCutOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := NewMemNetwork()
+				n := peertest.NewNetwork()
 				var told events
 				o := memOptions(n, "b")
 				o.OnEvent = told.add
@@ -355,7 +356,7 @@ func TestWhoBreaksTheProtocolIsCutOff(t *testing.T) {
 
 func TestOnlySoManyConnectionsAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.MaxConnections = 2
 		b, addr := node(t, o, "b:1")
@@ -374,12 +375,12 @@ func TestOnlySoManyConnectionsAreTaken(t *testing.T) {
 
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		o := memOptions(n, "b")
 		o.Handlers[ClassForward] = silent
 		b, addr := node(t, o, "b:1")
 		a, _ := node(t, memOptions(n, "a"), "a:1")
-		n.SetLink("a", "c", MemLink{Cut: true})
+		n.SetLink("a", "c", peertest.Link{Cut: true})
 		var sent, unsent error
 		a.Peer("b", ClassForward, addr).Go(1, nil, func(_ []byte, err error) { sent = err })
 		a.Peer("c", ClassForward, "c:1").Go(1, nil, func(_ []byte, err error) { unsent = err })
@@ -407,7 +408,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 
 func TestServeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		b, err := New(memOptions(n, "b"))
 		if err != nil {
 			t.Fatal(err)
@@ -445,7 +446,7 @@ func (k keeper) HandleBuffer(_ Node, _ uint64, _ uint8, payload Buffer, reply fu
 
 func TestAHandlerMayKeepPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := peertest.NewNetwork()
 		k := keeper{silent, make(chan Buffer, 100)}
 		o := memOptions(n, "b")
 		o.Handlers[ClassForward] = k

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/peertest"
 )
 
 // A call that takes longer to travel than a silent connection lives must still get
@@ -20,7 +22,7 @@ func TestALargeCallTravelsOverASlowLink(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := NewMemNetwork()
+				n := peertest.NewNetwork()
 				large := make([]byte, 4<<20)
 				o := memOptions(n, "b")
 				o.Handlers[ClassForward] = handlerFunc(func(_ Node, _ uint64, kind uint8, _ []byte, reply func([][]byte, error)) {
@@ -35,7 +37,7 @@ func TestALargeCallTravelsOverASlowLink(t *testing.T) {
 				oa := memOptions(n, "a")
 				oa.OnEvent = told.add
 				a, _ := node(t, oa, "a:1")
-				n.SetLink(tt.from, tt.to, MemLink{Rate: tt.rate})
+				n.SetLink(tt.from, tt.to, peertest.Link{Rate: tt.rate})
 				p := a.Peer("b", ClassForward, addr)
 				began := time.Now()
 				var err error

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -130,19 +131,19 @@ func TestWhoCannotNoteTheDamageDoesNotStart(t *testing.T) {
 }
 
 // failing disturbs one kind of operation on one file.
-func failing(kind vfs.OpKind, name string, fault vfs.Fault) func(int64, vfs.Op) vfs.Fault {
-	return func(_ int64, op vfs.Op) vfs.Fault {
+func failing(kind vfs.OpKind, name string, fault vfstest.Fault) func(int64, vfs.Op) vfstest.Fault {
+	return func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == kind && op.Name == name {
 			return fault
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	}
 }
 
 func TestAFullDiskHasNoJournalUntilThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := vfs.NewFaulty(vfs.NewMem())
-		d.Decide(failing(vfs.OpPreallocate, halfPath(small().Dir, 1), vfs.Fault{Err: syscall.ENOSPC}))
+		d := vfstest.NewFaulty(vfs.NewMem())
+		d.Decide(failing(vfs.OpPreallocate, halfPath(small().Dir, 1), vfstest.Fault{Err: syscall.ENOSPC}))
 		if err := d.MkdirAll(root); err != nil {
 			t.Fatal(err)
 		}
@@ -177,11 +178,11 @@ func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
 		o := small()
 		o.Failed = func(error) { told++ }
 		inner := vfs.NewMem()
-		d := vfs.NewFaulty(inner)
+		d := vfstest.NewFaulty(inner)
 		s := begun(t, d, o)
 		f, g := made(t, s, root+"/f"), made(t, s, root+"/g")
 		journaled(t, s, f, "sure", 0)
-		d.Decide(failing(vfs.OpSyncData, halfPath(o.Dir, 0), vfs.Fault{Err: syscall.EIO}))
+		d.Decide(failing(vfs.OpSyncData, halfPath(o.Dir, 0), vfstest.Fault{Err: syscall.EIO}))
 		for range 2 { // the second time the disk is well again: what was lost is not known
 			if _, err := f.WriteAt([]byte("lost"), 4); err != nil {
 				t.Fatal(err)
@@ -219,11 +220,11 @@ func TestAJournalThatCannotBeSyncedFailsAllThatGoesThroughIt(t *testing.T) {
 func TestAFileThatCannotBeSettledStaysInTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewCrashable()
-		d := vfs.NewFaulty(fsys)
+		d := vfstest.NewFaulty(fsys)
 		s := begun(t, d, small())
 		f := made(t, s, root+"/f")
 		journaled(t, s, f, "sure", 0)
-		d.Decide(failing(vfs.OpSyncData, root+"/f", vfs.Fault{Err: syscall.EIO}))
+		d.Decide(failing(vfs.OpSyncData, root+"/f", vfstest.Fault{Err: syscall.EIO}))
 		time.Sleep(small().Age + time.Second)
 		synctest.Wait()
 		if err := s.Close(); !errors.Is(err, syscall.EIO) {
@@ -271,13 +272,13 @@ func TestWhatIsOldIsSettled(t *testing.T) {
 func TestAFileMayBeLiveInBothHalves(t *testing.T) {
 	fsys := vfs.NewCrashable()
 	gate, waiting := make(chan struct{}), make(chan struct{}, 1)
-	d := vfs.NewFaulty(fsys)
-	d.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	d := vfstest.NewFaulty(fsys)
+	d.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind != vfs.OpOpen || op.Name != root+"/slow" {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		waiting <- struct{}{}
-		return vfs.Fault{Hang: gate}
+		return vfstest.Fault{Hang: gate}
 	})
 	s := begun(t, d, small())
 	f, slow := made(t, s, root+"/f"), made(t, s, root+"/slow")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -17,12 +18,12 @@ import (
 func BenchmarkDeferAMillion(b *testing.B) {
 	for b.Loop() {
 		var written atomic.Int64
-		disk := vfs.NewFaulty(vfs.NewMem())
-		disk.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+		disk := vfstest.NewFaulty(vfs.NewMem())
+		disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 			if op.Kind == vfs.OpWrite && strings.Contains(op.Name, "positions") {
 				written.Add(op.Len)
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		if err := disk.MkdirAll("p"); err != nil {
 			b.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -16,9 +17,9 @@ import (
 func TestAChannelIsNotThereBeforeItsStartIsStored(t *testing.T) {
 	b := newBench(t)
 	b.channel("first", 1)
-	faulty := vfs.NewFaulty(b.fs)
+	faulty := vfstest.NewFaulty(b.fs)
 	b.p.o.FS, b.p.positions.fs = faulty, faulty
-	faulty.Decide(func(int64, vfs.Op) vfs.Fault { return vfs.Fault{Err: syscall.ENOSPC} })
+	faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Err: syscall.ENOSPC} })
 	for try := range 2 {
 		if _, err := b.p.AddChannel("later", 2, ChannelOptions{}); err == nil {
 			t.Errorf("try %d: the channel was added on a full disk", try)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -128,13 +129,13 @@ func TestALossOfPowerGoesBackToTheSnapshotAtMost(t *testing.T) {
 
 func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	m := positionsFS(t)
-	faulty := vfs.NewFaulty(m)
+	faulty := vfstest.NewFaulty(m)
 	p, _, err := OpenPositions(faulty, positionsDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	noteUpTo(t, p, 0, 4)
-	faulty.Decide(func(int64, vfs.Op) vfs.Fault { return vfs.Fault{Err: syscall.ENOSPC, Short: 9} })
+	faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Err: syscall.ENOSPC, Short: 9} })
 	if err := p.Note(advance{"c", 1, 4, 4, 0}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func FuzzJournal(f *testing.F) {
 }
 
 func TestWhatCannotBeNotedIsDeliveredAgain(t *testing.T) {
-	faulty := vfs.NewFaulty(vfs.NewMem())
+	faulty := vfstest.NewFaulty(vfs.NewMem())
 	b := &bench{t: t, fs: faulty}
 	if err := b.fs.MkdirAll("p"); err != nil {
 		t.Fatal(err)
@@ -278,11 +279,11 @@ func TestWhatCannotBeNotedIsDeliveredAgain(t *testing.T) {
 	r := b.join(c)
 	b.publish("a", "b")
 	want(t, "first", r.take(9, t0), "a")
-	faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if strings.Contains(op.Name, "journal") {
-			return vfs.Fault{Err: syscall.EIO}
+			return vfstest.Fault{Err: syscall.EIO}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	r.finish("a")
 	if c.Floor() != 0 {

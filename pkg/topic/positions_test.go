@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -263,18 +264,18 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 	rng := testrand.New(t)
 	for round := range 150 {
 		m := positionsFS(t)
-		faulty := vfs.NewFaulty(m)
+		faulty := vfstest.NewFaulty(m)
 		p, _ := mustOpenPositions(t, faulty)
 		saved := 0
 		for step := range 20 {
 			failing := rng.IntN(3) == 0
 			if failing {
 				left := rng.IntN(7)
-				faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+				faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 					if left--; left >= 0 {
-						return vfs.Fault{}
+						return vfstest.Fault{}
 					}
-					return vfs.Fault{Err: syscall.ENOSPC, Short: rng.IntN(int(op.Len) + 1)}
+					return vfstest.Fault{Err: syscall.ENOSPC, Short: rng.IntN(int(op.Len) + 1)}
 				})
 			}
 			next := int(p.Number()) + 1

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -325,16 +326,16 @@ func TestPowerCutKeepsWhatAStandbyStored(t *testing.T) {
 func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 	for index := int64(0); ; index++ {
 		m := positionsFS(t)
-		faulty := vfs.NewFaulty(m)
+		faulty := vfstest.NewFaulty(m)
 		s := mustOpenStandby(t, faulty)
 		hit := false
 		opened := faulty.Count()
-		faulty.Decide(func(i int64, op vfs.Op) vfs.Fault {
+		faulty.Decide(func(i int64, op vfs.Op) vfstest.Fault {
 			if i != opened+index {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			hit = true
-			return vfs.Fault{Err: syscall.EIO, Short: int(op.Len) / 2}
+			return vfstest.Fault{Err: syscall.EIO, Short: int(op.Len) / 2}
 		})
 		stored := 0
 		err := standbyScript(s, 1, func(floor int) { stored = floor })

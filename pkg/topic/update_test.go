@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -241,7 +242,7 @@ func TestPowerCutsAndFailuresSkipNothing(t *testing.T) {
 		if err := errors.Join(disk.MkdirAll("p"), disk.SyncDir(".")); err != nil {
 			t.Fatal(err)
 		}
-		faulty := vfs.NewFaulty(disk)
+		faulty := vfstest.NewFaulty(disk)
 		h := newHistory(t, rng, faulty)
 		stored := h.live()
 		for range 40 {
@@ -250,11 +251,11 @@ func TestPowerCutsAndFailuresSkipNothing(t *testing.T) {
 			}
 			if rng.IntN(4) == 0 {
 				left := rng.IntN(6)
-				faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+				faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 					if left--; left >= 0 || op.Len == 0 && op.Kind == vfs.OpWrite {
-						return vfs.Fault{}
+						return vfstest.Fault{}
 					}
-					return vfs.Fault{Err: syscall.ENOSPC, Short: rng.IntN(int(op.Len) + 1)}
+					return vfstest.Fault{Err: syscall.ENOSPC, Short: rng.IntN(int(op.Len) + 1)}
 				})
 			}
 			now := h.live()
@@ -411,17 +412,17 @@ func TestAnUpdateThatIsToldAgainUndoesNothing(t *testing.T) {
 // stored, and it is not tried again.
 func TestASnapshotFollowsAFailedUpdate(t *testing.T) {
 	m := positionsFS(t)
-	faulty := vfs.NewFaulty(m)
+	faulty := vfstest.NewFaulty(m)
 	s := mustOpenStandby(t, faulty)
 	if err := errors.Join(s.Replace(told(t, uint64(stampOf(1, 1)), orderedAt(0))), s.Update(deferredAt(2, 20))); err != nil {
 		t.Fatal(err)
 	}
 	number := s.files.Number()
-	faulty.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpSyncData {
-			return vfs.Fault{Err: syscall.EIO}
+			return vfstest.Fault{Err: syscall.EIO}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if err := s.Update(deferredAt(3, 30)); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import "fmt"
 // OpKind is a kind of operation on a file system.
 type OpKind uint8
 
-// The operations that a crashable Mem records and that Faulty can disturb.
+// The operations that a crashable Mem records and that tests disturb.
 const (
 	OpCreate OpKind = iota + 1
 	OpOpen

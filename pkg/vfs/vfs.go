@@ -1,7 +1,7 @@
 // Package vfs is the seam between the broker and the disk. Everything that the
-// broker keeps goes through an FS: the operating system's, a crashable twin in
-// memory, or a fault injector around either. It knows nothing of what the files
-// mean.
+// broker keeps goes through an FS: the operating system's, or one in memory for
+// what may go with the process, which tests also crash. It knows nothing of what
+// the files mean.
 package vfs
 
 import (

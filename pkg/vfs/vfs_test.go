@@ -1,4 +1,4 @@
-package vfs
+package vfs_test
 
 import (
 	"bytes"
@@ -12,29 +12,35 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
+
+// blockSize is the unit in which a crash keeps or loses what was not synced.
+const blockSize = 4096
 
 // systems are the implementations that must behave the same, each with an empty
 // directory to work in.
 func systems(t *testing.T) map[string]struct {
-	fs  FS
+	fs  vfs.FS
 	dir string
 } {
 	t.Helper()
-	crashable, plain := NewCrashable(), NewMem()
-	for _, m := range []*Mem{crashable, plain} {
+	crashable, plain := vfs.NewCrashable(), vfs.NewMem()
+	for _, m := range []*vfs.Mem{crashable, plain} {
 		if err := m.MkdirAll("/d"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return map[string]struct {
-		fs  FS
+		fs  vfs.FS
 		dir string
 	}{
-		"os":        {OS{}, t.TempDir()},
+		"os":        {vfs.OS{}, t.TempDir()},
 		"mem":       {plain, "/d"},
 		"crashable": {crashable, "/d"},
-		"faulty":    {NewFaulty(OS{}), t.TempDir()},
+		"faulty":    {vfstest.NewFaulty(vfs.OS{}), t.TempDir()},
 	}
 }
 
@@ -45,7 +51,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-func writeFile(t *testing.T, fsys FS, name, content string) {
+func writeFile(t *testing.T, fsys vfs.FS, name, content string) {
 	t.Helper()
 	f, err := fsys.Create(name)
 	must(t, err)
@@ -63,7 +69,7 @@ func TestImplementationsAgree(t *testing.T) {
 	}
 }
 
-func testFiles(t *testing.T, fsys FS, dir string) {
+func testFiles(t *testing.T, fsys vfs.FS, dir string) {
 	name := filepath.Join(dir, "f")
 	if _, err := fsys.Open(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("open of nothing: %v", err)
@@ -112,9 +118,9 @@ func testFiles(t *testing.T, fsys FS, dir string) {
 	must(t, again.Close(), fsys.Remove(name))
 }
 
-func testDirectories(t *testing.T, fsys FS, dir string) {
+func testDirectories(t *testing.T, fsys vfs.FS, dir string) {
 	sub := filepath.Join(dir, "a", "b")
-	must(t, MkdirAllSynced(fsys, sub), MkdirAllSynced(fsys, sub), fsys.MkdirAll(sub))
+	must(t, vfs.MkdirAllSynced(fsys, sub), vfs.MkdirAllSynced(fsys, sub), fsys.MkdirAll(sub))
 	info, err := fsys.Stat(sub)
 	if err != nil || !info.IsDir() {
 		t.Fatalf("stat %v: %v", info, err)
@@ -128,15 +134,15 @@ func testDirectories(t *testing.T, fsys FS, dir string) {
 	if diff := cmp.Diff([]string{"x", "y"}, names); diff != "" {
 		t.Fatal(diff)
 	}
-	content, err := ReadFile(fsys, filepath.Join(sub, "x"), 10)
+	content, err := vfs.ReadFile(fsys, filepath.Join(sub, "x"), 10)
 	if err != nil || string(content) != "z" {
 		t.Fatalf("after the rename: %q, %v", content, err)
 	}
-	must(t, WriteFileSynced(fsys, filepath.Join(sub, "x"), []byte("whole")))
-	if content, err := ReadFile(fsys, filepath.Join(sub, "x"), 10); err != nil || string(content) != "whole" {
+	must(t, vfs.WriteFileSynced(fsys, filepath.Join(sub, "x"), []byte("whole")))
+	if content, err := vfs.ReadFile(fsys, filepath.Join(sub, "x"), 10); err != nil || string(content) != "whole" {
 		t.Fatalf("after the replacement: %q, %v", content, err)
 	}
-	if _, err := ReadFile(fsys, filepath.Join(sub, "x"), 4); err == nil {
+	if _, err := vfs.ReadFile(fsys, filepath.Join(sub, "x"), 4); err == nil {
 		t.Fatal("read a file longer than the limit")
 	}
 	if err := fsys.Remove(sub); !errors.Is(err, syscall.ENOTEMPTY) {
@@ -164,11 +170,11 @@ func testDirectories(t *testing.T, fsys FS, dir string) {
 	}
 }
 
-func testLocks(t *testing.T, fsys FS, dir string) {
+func testLocks(t *testing.T, fsys vfs.FS, dir string) {
 	name := filepath.Join(dir, "lock")
 	l, err := fsys.Lock(name)
 	must(t, err)
-	if _, err := fsys.Lock(name); !errors.Is(err, ErrLocked) {
+	if _, err := fsys.Lock(name); !errors.Is(err, vfs.ErrLocked) {
 		t.Fatalf("locked twice: %v", err)
 	}
 	must(t, l.Close())
@@ -179,8 +185,8 @@ func testLocks(t *testing.T, fsys FS, dir string) {
 // TestACrashKeepsWhatWasSyncedAndAnyOfTheRest sees every outcome that a power
 // cut may have, and none that it may not.
 func TestACrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
-	m := NewCrashable()
-	must(t, MkdirAllSynced(m, "/d"))
+	m := vfs.NewCrashable()
+	must(t, vfs.MkdirAllSynced(m, "/d"))
 	f, err := m.Create("/d/kept")
 	must(t, err)
 	old, fresh := bytes.Repeat([]byte{1}, 2*blockSize), bytes.Repeat([]byte{2}, 2*blockSize)
@@ -191,26 +197,26 @@ func TestACrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
 	writeFile(t, m, "/d/new", "new")
 	must(t, m.Rename("/d/new", "/d/renamed"))
 
-	lost := m.CrashClone(Crash{})
+	lost := m.CrashClone(vfs.Crash{})
 	if names, _ := lost.ReadDir("/d"); !slices.Equal(names, []string{"kept"}) {
 		t.Fatalf("names %v", names)
 	}
-	if p, err := ReadFile(lost, "/d/kept", 1<<20); err != nil || !bytes.Equal(p, old) {
+	if p, err := vfs.ReadFile(lost, "/d/kept", 1<<20); err != nil || !bytes.Equal(p, old) {
 		t.Fatalf("content is not what was synced: %v", err)
 	}
-	killed := m.CrashClone(Crash{KeepPercent: 100})
-	if p, err := ReadFile(killed, "/d/kept", 1<<20); err != nil || !bytes.Equal(p, fresh) {
+	killed := m.CrashClone(vfs.Crash{KeepPercent: 100})
+	if p, err := vfs.ReadFile(killed, "/d/kept", 1<<20); err != nil || !bytes.Equal(p, fresh) {
 		t.Fatalf("content is not what was written: %v", err)
 	}
-	if p, err := ReadFile(killed, "/d/renamed", 1<<20); err != nil || string(p) != "new" {
+	if p, err := vfs.ReadFile(killed, "/d/renamed", 1<<20); err != nil || string(p) != "new" {
 		t.Fatalf("renamed file holds %q: %v", p, err)
 	}
 
 	rng := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]int{}
 	for range 500 {
-		c := m.CrashClone(Crash{Rand: rng, KeepPercent: 50, TornPercent: 50})
-		p, err := ReadFile(c, "/d/kept", 1<<20)
+		c := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: 50, TornPercent: 50})
+		p, err := vfs.ReadFile(c, "/d/kept", 1<<20)
 		must(t, err)
 		kind := ""
 		for b := range 2 {
@@ -246,7 +252,7 @@ func TestACrashKeepsWhatWasSyncedAndAnyOfTheRest(t *testing.T) {
 func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
 	const blocks = 4
 	rng := rand.New(rand.NewPCG(3, 4))
-	disks := []*Mem{NewCrashable()}
+	disks := []*vfs.Mem{vfs.NewCrashable()}
 	f, err := disks[0].Create("f")
 	must(t, err)
 	_, err = f.WriteAt(make([]byte, blocks*blockSize-100), 0)
@@ -258,7 +264,7 @@ func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
 		must(t, err)
 		switch k := rng.IntN(10); {
 		case k == 0 && len(disks) < 6:
-			disks, want = append(disks, disks[i].CrashClone(Crash{KeepPercent: 100})), append(want, bytes.Clone(want[i]))
+			disks, want = append(disks, disks[i].CrashClone(vfs.Crash{KeepPercent: 100})), append(want, bytes.Clone(want[i]))
 		case k < 3:
 			must(t, f.SyncData())
 		case k == 3:
@@ -271,7 +277,7 @@ func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
 			copy(want[i][at:], bytes.Repeat([]byte{byte(step)}, n))
 		}
 		for i, m := range disks {
-			if p, err := ReadFile(m, "f", 1<<20); err != nil || !bytes.Equal(p, want[i]) {
+			if p, err := vfs.ReadFile(m, "f", 1<<20); err != nil || !bytes.Equal(p, want[i]) {
 				t.Fatalf("step %d: disk %d does not hold what was written to it: %v", step, i, err)
 			}
 		}
@@ -279,69 +285,69 @@ func TestAFileSystemAndItsCloneDoNotShareChanges(t *testing.T) {
 }
 
 func TestACrashMayUndoATruncation(t *testing.T) {
-	m := NewCrashable()
-	must(t, MkdirAllSynced(m, "/d"))
+	m := vfs.NewCrashable()
+	must(t, vfs.MkdirAllSynced(m, "/d"))
 	f, err := m.Create("/d/f")
 	must(t, err)
 	_, err = f.WriteAt(bytes.Repeat([]byte{7}, 3*blockSize), 0)
 	must(t, err, f.SyncData(), m.SyncDir("/d"), f.Truncate(100), f.Truncate(200))
-	p, err := ReadFile(m.CrashClone(Crash{}), "/d/f", 1<<20)
+	p, err := vfs.ReadFile(m.CrashClone(vfs.Crash{}), "/d/f", 1<<20)
 	if err != nil || !bytes.Equal(p, bytes.Repeat([]byte{7}, 3*blockSize)) {
 		t.Fatalf("%d bytes: %v", len(p), err)
 	}
 	must(t, f.SyncData())
-	p, err = ReadFile(m.CrashClone(Crash{}), "/d/f", 1<<20)
+	p, err = vfs.ReadFile(m.CrashClone(vfs.Crash{}), "/d/f", 1<<20)
 	if err != nil || len(p) != 200 || p[99] != 7 || p[100] != 0 {
 		t.Fatalf("%d bytes: %v", len(p), err)
 	}
 }
 
 func TestReplacingAFileIsAllOrNothing(t *testing.T) {
-	m := NewCrashable()
-	must(t, MkdirAllSynced(m, "/d"), WriteFileSynced(m, "/d/f", []byte("old")))
+	m := vfs.NewCrashable()
+	must(t, vfs.MkdirAllSynced(m, "/d"), vfs.WriteFileSynced(m, "/d/f", []byte("old")))
 	rng := rand.New(rand.NewPCG(3, 4))
-	m.Observe(func(op Op) {
+	m.Observe(func(op vfs.Op) {
 		for keep := 0; keep <= 100; keep += 25 {
-			c := m.CrashClone(Crash{Rand: rng, KeepPercent: keep, TornPercent: 50})
-			if p, err := ReadFile(c, "/d/f", 10); err != nil || string(p) != "old" && string(p) != "new" {
+			c := m.CrashClone(vfs.Crash{Rand: rng, KeepPercent: keep, TornPercent: 50})
+			if p, err := vfs.ReadFile(c, "/d/f", 10); err != nil || string(p) != "old" && string(p) != "new" {
 				t.Fatalf("after %v: %q, %v", op, p, err)
 			}
 		}
 	})
-	must(t, WriteFileSynced(m, "/d/f", []byte("new")))
-	if p, err := ReadFile(m.CrashClone(Crash{}), "/d/f", 10); err != nil || string(p) != "new" {
+	must(t, vfs.WriteFileSynced(m, "/d/f", []byte("new")))
+	if p, err := vfs.ReadFile(m.CrashClone(vfs.Crash{}), "/d/f", 10); err != nil || string(p) != "new" {
 		t.Fatalf("%q: %v", p, err)
 	}
 }
 
 func TestAMarkOutlivesThePower(t *testing.T) {
-	m := NewCrashable()
-	must(t, MkdirAllSynced(m, "/d"), MarkSynced(m, "/d/mark"))
-	if info, err := m.CrashClone(Crash{}).Stat("/d/mark"); err != nil || info.Size() != 0 {
+	m := vfs.NewCrashable()
+	must(t, vfs.MkdirAllSynced(m, "/d"), vfs.MarkSynced(m, "/d/mark"))
+	if info, err := m.CrashClone(vfs.Crash{}).Stat("/d/mark"); err != nil || info.Size() != 0 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	must(t, MarkSynced(m, "/d/mark")) // again
-	if err := MarkSynced(m, "/none/mark"); !errors.Is(err, fs.ErrNotExist) {
+	must(t, vfs.MarkSynced(m, "/d/mark")) // again
+	if err := vfs.MarkSynced(m, "/none/mark"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a mark in no directory: %v", err)
 	}
 }
 
 func TestFaultsAreInjectedWhereAskedFor(t *testing.T) {
-	inner := NewMem()
-	f := NewFaulty(inner)
+	inner := vfs.NewMem()
+	f := vfstest.NewFaulty(inner)
 	must(t, f.MkdirAll("/d"))
 	file, err := f.Create("/d/f")
 	must(t, err)
 	errBroken := errors.New("broken")
 	release := make(chan struct{})
-	f.Decide(func(_ int64, op Op) Fault {
+	f.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		switch {
-		case op.Kind == OpWrite:
-			return Fault{Err: syscall.ENOSPC, Short: 3}
-		case op.Kind == OpSyncData && op.Name == "/d/f":
-			return Fault{Err: errBroken, Hang: release}
+		case op.Kind == vfs.OpWrite:
+			return vfstest.Fault{Err: syscall.ENOSPC, Short: 3}
+		case op.Kind == vfs.OpSyncData && op.Name == "/d/f":
+			return vfstest.Fault{Err: errBroken, Hang: release}
 		}
-		return Fault{}
+		return vfstest.Fault{}
 	})
 	if n, err := file.WriteAt([]byte("hello"), 0); n != 3 || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("short write: %d, %v", n, err)
@@ -358,7 +364,7 @@ func TestFaultsAreInjectedWhereAskedFor(t *testing.T) {
 		t.Fatalf("sync: %v", err)
 	}
 	f.Decide(nil)
-	if p, err := ReadFile(f, "/d/f", 10); err != nil || string(p) != "hel" {
+	if p, err := vfs.ReadFile(f, "/d/f", 10); err != nil || string(p) != "hel" {
 		t.Fatalf("%q: %v", p, err)
 	}
 	if f.Count() != 6 {

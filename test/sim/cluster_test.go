@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/internal/simtest"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
-	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -97,7 +97,7 @@ type world struct {
 	rnd       *rand.Rand // of the script
 	plan      plan
 	trace     *simtest.Trace
-	net       *peer.MemNetwork
+	net       *peertest.Network
 	machines  []*machine
 	histories []*simtest.History                    // of each partition
 	channels  [len(channelNames)][]*simtest.Channel // of each partition
@@ -162,7 +162,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 91))
 	plan := newPlan(rnd)
 	plan.stalls, plan.body = readers(rand.New(rand.NewPCG(seed, 92)))
-	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peer.NewMemNetwork(), clocks: newClocks()}
+	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
 	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
 	if err != nil {
 		t.Fatal(err)
@@ -440,7 +440,7 @@ func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
 
 // ownNetwork is the network as one process has it: it ends with the process.
 type ownNetwork struct {
-	inner *peer.MemNetwork
+	inner *peertest.Network
 	host  string
 
 	mu        sync.Mutex // guards what follows

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -215,7 +215,7 @@ func (w *world) fault() {
 		w.net.Break(m.host, o.host)
 	default:
 		n := w.rnd.IntN(100)
-		link := peer.MemLink{Delay: time.Duration(n) * time.Millisecond}
+		link := peertest.Link{Delay: time.Duration(n) * time.Millisecond}
 		if n%3 == 0 { // it is thin besides
 			link.Rate = (1 + n) << 10
 		}
@@ -244,7 +244,7 @@ func (w *world) cutLink(m, o *machine) {
 }
 
 func (w *world) cut(from, to *machine) {
-	w.net.SetLink(from.host, to.host, peer.MemLink{Cut: true})
+	w.net.SetLink(from.host, to.host, peertest.Link{Cut: true})
 	to.lateUntil.Store(math.MaxInt64)
 }
 
@@ -255,7 +255,7 @@ func (w *world) healNetwork() {
 			m.lateUntil.Store(time.Now().Add(time.Second).UnixNano())
 		}
 		for _, o := range w.machines {
-			w.net.SetLink(m.host, o.host, peer.MemLink{Delay: time.Duration(w.rnd.IntN(1000)) * time.Microsecond})
+			w.net.SetLink(m.host, o.host, peertest.Link{Delay: time.Duration(w.rnd.IntN(1000)) * time.Microsecond})
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
-	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +38,7 @@ type process struct {
 // command line.
 type world struct {
 	t      *testing.T
-	net    *peer.MemNetwork
+	net    *peertest.Network
 	dir    string
 	join   []string
 	expect int
@@ -52,7 +52,7 @@ func inWorld(t *testing.T, join []string, expect int, test func(t *testing.T, w 
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, net: peer.NewMemNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}}
+		w := &world{t: t, net: peertest.NewNetwork(), dir: dir, join: join, expect: expect, at: map[string]*process{}}
 		defer func() {
 			for _, name := range w.names() {
 				w.kill(name)

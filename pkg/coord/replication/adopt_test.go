@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -20,12 +21,12 @@ func syncedOnDemand(t *testing.T) (*Follower, chan struct{}) {
 	if err := mem.MkdirAll("f"); err != nil {
 		t.Fatal(err)
 	}
-	slow := vfs.NewFaulty(mem)
-	slow.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	slow := vfstest.NewFaulty(mem)
+	slow.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log") {
 			<-gate
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	l, _, err := commitlog.Open(slow, "f", commitlog.Options{FillBytes: -1})
 	if err != nil {

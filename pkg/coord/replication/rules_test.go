@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -172,12 +173,12 @@ func TestAnEndedSessionLeavesNoBelief(t *testing.T) {
 
 // failingSyncs is a disk whose syncs of data fail once failing is set.
 func failingSyncs(failing *bool) vfs.FS {
-	disk := vfs.NewFaulty(vfs.NewMem())
-	disk.Decide(func(_ int64, op vfs.Op) vfs.Fault {
+	disk := vfstest.NewFaulty(vfs.NewMem())
+	disk.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpSyncData && *failing {
-			return vfs.Fault{Err: errors.New("I/O error")}
+			return vfstest.Fault{Err: errors.New("I/O error")}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	return disk
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/peer"
 )
 
 // testCluster is some stores in one process, in virtual time.
 type testCluster struct {
 	t    *testing.T
-	net  *peer.MemNetwork
+	net  *peertest.Network
 	mu   sync.Mutex // guards open
 	open map[meta.NodeID]*Store
 	dirs map[meta.NodeID]string // "": in memory
@@ -34,7 +34,7 @@ type testCluster struct {
 func inBubble(t *testing.T, test func(t *testing.T, c *testCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &testCluster{t: t, net: peer.NewMemNetwork(), open: map[meta.NodeID]*Store{}, dirs: map[meta.NodeID]string{}}
+		c := &testCluster{t: t, net: peertest.NewNetwork(), open: map[meta.NodeID]*Store{}, dirs: map[meta.NodeID]string{}}
 		t.Cleanup(func() {
 			for _, id := range c.ids() {
 				c.stop(id)

@@ -1,4 +1,4 @@
-package peer
+package peertest
 
 import (
 	"context"
@@ -13,14 +13,18 @@ import (
 )
 
 // memPair returns both ends of a connection from a to b.
-func memPair(t *testing.T, n *MemNetwork) (dialer, listener net.Conn) {
+func memPair(t *testing.T, n *Network) (dialer, listener net.Conn) {
 	t.Helper()
 	l, err := n.Listen("b:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	dialer = pipeTo(t, n, "a", l.Addr().String())
+	dialer, err = n.Dial(t.Context(), "a", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dialer.Close() })
 	if listener, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +46,17 @@ func arrives(t *testing.T, c net.Conn, want string, began time.Time, after time.
 
 func TestMemoryDeliversInOrderAndOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		a, b := memPair(t, n)
 		began := time.Now()
-		n.SetLink("a", "b", MemLink{Delay: 50 * time.Millisecond})
+		n.SetLink("a", "b", Link{Delay: 50 * time.Millisecond})
 		io.WriteString(a, "slow ")
-		n.SetLink("a", "b", MemLink{})
+		n.SetLink("a", "b", Link{})
 		io.WriteString(a, "fast")
 		io.WriteString(b, "back")
 		arrives(t, a, "back", began, 0)
 		arrives(t, b, "slow fast", began, 50*time.Millisecond)
-		n.SetLink("a", "b", MemLink{Delay: time.Second})
+		n.SetLink("a", "b", Link{Delay: time.Second})
 		began = time.Now()
 		a.Close()
 		if got, err := io.ReadAll(b); len(got) != 0 || err != nil || time.Since(began) != time.Second {
@@ -75,9 +79,9 @@ func TestMemoryDeliversInOrderAndOnTime(t *testing.T) {
 
 func TestMemoryCutsOneWayAndHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		a, b := memPair(t, n)
-		n.SetLink("a", "b", MemLink{Cut: true})
+		n.SetLink("a", "b", Link{Cut: true})
 		if !n.Link("a", "b").Cut || n.Link("b", "a").Cut {
 			t.Error("cut otherwise than asked")
 		}
@@ -85,14 +89,14 @@ func TestMemoryCutsOneWayAndHeals(t *testing.T) {
 		io.WriteString(a, "late")
 		io.WriteString(b, "back")
 		arrives(t, a, "back", began, 0)
-		time.AfterFunc(time.Minute, func() { n.SetLink("a", "b", MemLink{}) })
+		time.AfterFunc(time.Minute, func() { n.SetLink("a", "b", Link{}) })
 		arrives(t, b, "late", began, time.Minute)
 	})
 }
 
 func TestMemoryBlocksWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		a, b := memPair(t, n)
 		a.SetDeadline(time.Now().Add(time.Second))
 		if wrote, err := a.Write(make([]byte, memCapacity+1)); wrote != memCapacity || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -102,9 +106,9 @@ func TestMemoryBlocksWriters(t *testing.T) {
 			t.Errorf("read: %v", err)
 		}
 		a.SetDeadline(time.Time{})
-		n.SetLink("b", "a", MemLink{Block: true})
+		n.SetLink("b", "a", Link{Block: true})
 		began := time.Now()
-		time.AfterFunc(time.Second, func() { n.SetLink("b", "a", MemLink{}) })
+		time.AfterFunc(time.Second, func() { n.SetLink("b", "a", Link{}) })
 		if _, err := io.WriteString(b, "x"); err != nil || time.Since(began) != time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
@@ -118,7 +122,7 @@ func TestMemoryBlocksWriters(t *testing.T) {
 
 func TestMemoryBreaksConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		a, b := memPair(t, n)
 		io.WriteString(a, "lost")
 		n.Break("b", "a")
@@ -140,7 +144,7 @@ func TestMemoryBreaksConnections(t *testing.T) {
 
 func TestMemoryForgetsClosedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		a, b := memPair(t, n)
 		b.Close()
 		a.Close()
@@ -154,7 +158,7 @@ func TestMemoryForgetsClosedConnections(t *testing.T) {
 
 func TestMemoryConnectsLikeTCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		dial := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -178,11 +182,11 @@ func TestMemoryConnectsLikeTCP(t *testing.T) {
 			t.Error("listens without a port")
 		}
 		for _, edge := range [][2]string{{"a", "b"}, {"b", "a"}} {
-			n.SetLink(edge[0], edge[1], MemLink{Cut: true})
+			n.SetLink(edge[0], edge[1], Link{Cut: true})
 			if err := dial(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("cut from %s: %v", edge[0], err)
 			}
-			n.SetLink(edge[0], edge[1], MemLink{Delay: 300 * time.Millisecond})
+			n.SetLink(edge[0], edge[1], Link{Delay: 300 * time.Millisecond})
 		}
 		began := time.Now()
 		waiting, err := n.Dial(t.Context(), "a", "b:1")
@@ -202,30 +206,9 @@ func TestMemoryConnectsLikeTCP(t *testing.T) {
 	})
 }
 
-func TestTCPDialsFromTheHostThatItIsGiven(t *testing.T) {
-	l, err := (TCP{}).Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for local, want := range map[string]string{"127.0.0.7": "127.0.0.7", "": "127.0.0.1", "0.0.0.0": "127.0.0.1"} {
-		c, err := (TCP{}).Dial(t.Context(), local, l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if host, _, _ := net.SplitHostPort(c.LocalAddr().String()); host != want {
-			t.Errorf("from %q: dialled from %s", local, host)
-		}
-		c.Close()
-	}
-	if _, err := (TCP{}).Dial(t.Context(), "no such host", l.Addr().String()); err == nil {
-		t.Error("dialled from nowhere")
-	}
-}
-
 func TestMemoryUnplugsAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemNetwork()
+		n := NewNetwork()
 		a, b := memPair(t, n) // from a to b
 		l, err := n.Listen("a:1")
 		if err != nil {

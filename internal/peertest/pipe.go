@@ -1,4 +1,4 @@
-package peer
+package peertest
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 // memPipe is one direction of an in-memory connection. Everything of it is
 // guarded by the network's lock.
 type memPipe struct {
-	network  *MemNetwork
+	network  *Network
 	edge     *memEdge // that the stream takes
 	back     *memEdge // the other direction
 	changed  *sync.Cond
@@ -30,7 +30,7 @@ type memParcel struct {
 	at   time.Time // when it arrives
 }
 
-func newMemPipe(n *MemNetwork, edge, back *memEdge) *memPipe {
+func newMemPipe(n *Network, edge, back *memEdge) *memPipe {
 	p := &memPipe{network: n, edge: edge, back: back, changed: sync.NewCond(&n.mu)}
 	edge.pipes[p] = struct{}{}
 	return p
@@ -142,7 +142,7 @@ func (p *memPipe) waitLocked(until time.Time) {
 
 // memConn is one end of an in-memory connection.
 type memConn struct {
-	network                     *MemNetwork
+	network                     *Network
 	local, remote               memAddr
 	in, out                     *memPipe
 	readDeadline, writeDeadline time.Time // guarded by the network's lock

@@ -1,9 +1,13 @@
-package vfs
+// Package vfstest disturbs a file system, for tests: it fails, shortens and holds
+// operations on demand. It does not know what the files mean. Only tests import it.
+package vfstest
 
 import (
 	"io"
 	"io/fs"
 	"sync/atomic"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Fault is what Faulty does to an operation. The zero value lets it pass.
@@ -21,18 +25,18 @@ type Fault struct {
 // function decides: it is asked before each, with the operation's number from 0.
 // It may be called by many goroutines.
 type Faulty struct {
-	inner  FS
+	inner  vfs.FS
 	count  atomic.Int64
-	decide atomic.Pointer[func(index int64, op Op) Fault]
+	decide atomic.Pointer[func(index int64, op vfs.Op) Fault]
 }
 
-var _ FS = (*Faulty)(nil)
+var _ vfs.FS = (*Faulty)(nil)
 
 // NewFaulty returns a file system around inner that disturbs nothing yet.
-func NewFaulty(inner FS) *Faulty { return &Faulty{inner: inner} }
+func NewFaulty(inner vfs.FS) *Faulty { return &Faulty{inner: inner} }
 
 // Decide sets who decides from now on; nil lets everything pass.
-func (f *Faulty) Decide(decide func(index int64, op Op) Fault) {
+func (f *Faulty) Decide(decide func(index int64, op vfs.Op) Fault) {
 	if decide == nil {
 		f.decide.Store(nil)
 		return
@@ -43,7 +47,7 @@ func (f *Faulty) Decide(decide func(index int64, op Op) Fault) {
 // Count returns the number of operations so far.
 func (f *Faulty) Count() int64 { return f.count.Load() }
 
-func (f *Faulty) ask(op Op) Fault {
+func (f *Faulty) ask(op vfs.Op) Fault {
 	index := f.count.Add(1) - 1
 	decide := f.decide.Load()
 	if decide == nil {
@@ -56,15 +60,15 @@ func (f *Faulty) ask(op Op) Fault {
 	return fault
 }
 
-func (f *Faulty) fail(kind OpKind, name string) error {
-	fault := f.ask(Op{Kind: kind, Name: name})
+func (f *Faulty) fail(kind vfs.OpKind, name string) error {
+	fault := f.ask(vfs.Op{Kind: kind, Name: name})
 	if fault.Err == nil {
 		return nil
 	}
 	return &fs.PathError{Op: kind.String(), Path: name, Err: fault.Err}
 }
 
-func (f *Faulty) open(kind OpKind, name string, open func(string) (File, error)) (File, error) {
+func (f *Faulty) open(kind vfs.OpKind, name string, open func(string) (vfs.File, error)) (vfs.File, error) {
 	if err := f.fail(kind, name); err != nil {
 		return nil, err
 	}
@@ -76,19 +80,21 @@ func (f *Faulty) open(kind OpKind, name string, open func(string) (File, error))
 }
 
 // Create implements FS.
-func (f *Faulty) Create(name string) (File, error) { return f.open(OpCreate, name, f.inner.Create) }
+func (f *Faulty) Create(name string) (vfs.File, error) {
+	return f.open(vfs.OpCreate, name, f.inner.Create)
+}
 
 // Open implements FS.
-func (f *Faulty) Open(name string) (File, error) { return f.open(OpOpen, name, f.inner.Open) }
+func (f *Faulty) Open(name string) (vfs.File, error) { return f.open(vfs.OpOpen, name, f.inner.Open) }
 
 // OpenReadWrite implements FS.
-func (f *Faulty) OpenReadWrite(name string) (File, error) {
-	return f.open(OpOpen, name, f.inner.OpenReadWrite)
+func (f *Faulty) OpenReadWrite(name string) (vfs.File, error) {
+	return f.open(vfs.OpOpen, name, f.inner.OpenReadWrite)
 }
 
 // Remove implements FS.
 func (f *Faulty) Remove(name string) error {
-	if err := f.fail(OpRemove, name); err != nil {
+	if err := f.fail(vfs.OpRemove, name); err != nil {
 		return err
 	}
 	return f.inner.Remove(name)
@@ -96,7 +102,7 @@ func (f *Faulty) Remove(name string) error {
 
 // RemoveAll implements FS.
 func (f *Faulty) RemoveAll(name string) error {
-	if err := f.fail(OpRemove, name); err != nil {
+	if err := f.fail(vfs.OpRemove, name); err != nil {
 		return err
 	}
 	return f.inner.RemoveAll(name)
@@ -104,7 +110,7 @@ func (f *Faulty) RemoveAll(name string) error {
 
 // Rename implements FS.
 func (f *Faulty) Rename(oldName, newName string) error {
-	if err := f.fail(OpRename, newName); err != nil {
+	if err := f.fail(vfs.OpRename, newName); err != nil {
 		return err
 	}
 	return f.inner.Rename(oldName, newName)
@@ -112,7 +118,7 @@ func (f *Faulty) Rename(oldName, newName string) error {
 
 // MkdirAll implements FS.
 func (f *Faulty) MkdirAll(name string) error {
-	if err := f.fail(OpMkdir, name); err != nil {
+	if err := f.fail(vfs.OpMkdir, name); err != nil {
 		return err
 	}
 	return f.inner.MkdirAll(name)
@@ -120,7 +126,7 @@ func (f *Faulty) MkdirAll(name string) error {
 
 // ReadDir implements FS.
 func (f *Faulty) ReadDir(name string) ([]string, error) {
-	if err := f.fail(OpReadDir, name); err != nil {
+	if err := f.fail(vfs.OpReadDir, name); err != nil {
 		return nil, err
 	}
 	return f.inner.ReadDir(name)
@@ -128,7 +134,7 @@ func (f *Faulty) ReadDir(name string) ([]string, error) {
 
 // Stat implements FS.
 func (f *Faulty) Stat(name string) (fs.FileInfo, error) {
-	if err := f.fail(OpStat, name); err != nil {
+	if err := f.fail(vfs.OpStat, name); err != nil {
 		return nil, err
 	}
 	return f.inner.Stat(name)
@@ -136,7 +142,7 @@ func (f *Faulty) Stat(name string) (fs.FileInfo, error) {
 
 // SyncDir implements FS.
 func (f *Faulty) SyncDir(name string) error {
-	if err := f.fail(OpSyncDir, name); err != nil {
+	if err := f.fail(vfs.OpSyncDir, name); err != nil {
 		return err
 	}
 	return f.inner.SyncDir(name)
@@ -144,27 +150,27 @@ func (f *Faulty) SyncDir(name string) error {
 
 // Lock implements FS.
 func (f *Faulty) Lock(name string) (io.Closer, error) {
-	if err := f.fail(OpLock, name); err != nil {
+	if err := f.fail(vfs.OpLock, name); err != nil {
 		return nil, err
 	}
 	return f.inner.Lock(name)
 }
 
 // Usage implements FS.
-func (f *Faulty) Usage(name string) (Usage, error) {
-	if err := f.fail(OpUsage, name); err != nil {
-		return Usage{}, err
+func (f *Faulty) Usage(name string) (vfs.Usage, error) {
+	if err := f.fail(vfs.OpUsage, name); err != nil {
+		return vfs.Usage{}, err
 	}
 	return f.inner.Usage(name)
 }
 
 type faultyFile struct {
-	File
+	vfs.File
 	fs   *Faulty
 	name string
 }
 
-func (f *faultyFile) fail(op Op) (Fault, error) {
+func (f *faultyFile) fail(op vfs.Op) (Fault, error) {
 	op.Name = f.name
 	fault := f.fs.ask(op)
 	if fault.Err == nil {
@@ -174,14 +180,14 @@ func (f *faultyFile) fail(op Op) (Fault, error) {
 }
 
 func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
-	if _, err := f.fail(Op{Kind: OpRead, Off: off, Len: int64(len(p))}); err != nil {
+	if _, err := f.fail(vfs.Op{Kind: vfs.OpRead, Off: off, Len: int64(len(p))}); err != nil {
 		return 0, err
 	}
 	return f.File.ReadAt(p, off)
 }
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
-	fault, err := f.fail(Op{Kind: OpWrite, Off: off, Len: int64(len(p))})
+	fault, err := f.fail(vfs.Op{Kind: vfs.OpWrite, Off: off, Len: int64(len(p))})
 	if err == nil {
 		return f.File.WriteAt(p, off)
 	}
@@ -193,28 +199,28 @@ func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f *faultyFile) Truncate(size int64) error {
-	if _, err := f.fail(Op{Kind: OpTruncate, Len: size}); err != nil {
+	if _, err := f.fail(vfs.Op{Kind: vfs.OpTruncate, Len: size}); err != nil {
 		return err
 	}
 	return f.File.Truncate(size)
 }
 
 func (f *faultyFile) Preallocate(off, n int64) error {
-	if _, err := f.fail(Op{Kind: OpPreallocate, Off: off, Len: n}); err != nil {
+	if _, err := f.fail(vfs.Op{Kind: vfs.OpPreallocate, Off: off, Len: n}); err != nil {
 		return err
 	}
 	return f.File.Preallocate(off, n)
 }
 
 func (f *faultyFile) SyncData() error {
-	if _, err := f.fail(Op{Kind: OpSyncData}); err != nil {
+	if _, err := f.fail(vfs.Op{Kind: vfs.OpSyncData}); err != nil {
 		return err
 	}
 	return f.File.SyncData()
 }
 
 func (f *faultyFile) Sync() error {
-	if _, err := f.fail(Op{Kind: OpSync}); err != nil {
+	if _, err := f.fail(vfs.Op{Kind: vfs.OpSync}); err != nil {
 		return err
 	}
 	return f.File.Sync()

@@ -1,4 +1,4 @@
-package peer
+package peertest
 
 import (
 	"context"
@@ -21,12 +21,12 @@ const memPacket = 4 << 10
 // begin.
 const firstMemPort = 32768
 
-// MemNetwork is a Network in memory whose links can be slowed, cut and broken.
+// Network is a Network in memory whose links can be slowed, cut and broken.
 // All waiting is on channels, conditions and timers made by the calls
 // themselves, so it runs under the virtual time of testing/synctest. Hosts are
 // the host parts of addresses and need not be declared. Its methods may be
 // called by many goroutines.
-type MemNetwork struct {
+type Network struct {
 	mu        sync.Mutex // guards what follows, and everything of its connections
 	edges     map[memEdgeKey]*memEdge
 	listeners map[string]*memListener
@@ -34,8 +34,8 @@ type MemNetwork struct {
 	ports     int
 }
 
-// MemLink is the state of one direction between two hosts.
-type MemLink struct {
+// Link is the state of one direction between two hosts.
+type Link struct {
 	// Delay is how long bytes, ends and connection attempts travel. It counts for
 	// what is written after it is set.
 	Delay time.Duration
@@ -54,14 +54,14 @@ type memEdgeKey struct{ from, to string }
 
 // memEdge is one direction between two hosts.
 type memEdge struct {
-	link  MemLink
+	link  Link
 	pipes map[*memPipe]struct{} // that are open
 	free  time.Time             // when what was sent has left, where there is a rate
 }
 
-// NewMemNetwork returns a network on which all is well.
-func NewMemNetwork() *MemNetwork {
-	return &MemNetwork{
+// NewNetwork returns a network on which all is well.
+func NewNetwork() *Network {
+	return &Network{
 		edges:     make(map[memEdgeKey]*memEdge),
 		listeners: make(map[string]*memListener),
 		unplugged: make(map[string]bool),
@@ -71,7 +71,7 @@ func NewMemNetwork() *MemNetwork {
 
 // SetLink changes the direction from one host to another, for open connections
 // too.
-func (n *MemNetwork) SetLink(from, to string, l MemLink) {
+func (n *Network) SetLink(from, to string, l Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.edgeLocked(from, to).link = l
@@ -83,7 +83,7 @@ func (n *MemNetwork) SetLink(from, to string, l MemLink) {
 }
 
 // Link returns the state of a direction.
-func (n *MemNetwork) Link(from, to string) MemLink {
+func (n *Network) Link(from, to string) Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.edgeLocked(from, to).link
@@ -91,7 +91,7 @@ func (n *MemNetwork) Link(from, to string) MemLink {
 
 // Break resets every connection between two hosts, whoever made it: both sides
 // learn it at once and what was on the way is lost.
-func (n *MemNetwork) Break(a, b string) {
+func (n *Network) Break(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, e := range []*memEdge{n.edgeLocked(a, b), n.edgeLocked(b, a)} {
@@ -104,7 +104,7 @@ func (n *MemNetwork) Break(a, b string) {
 // Unplug takes a host off the network: its connections are reset, and attempts
 // to connect to it, or from it, are refused at once, where a cut link lets them
 // hang.
-func (n *MemNetwork) Unplug(host string) {
+func (n *Network) Unplug(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unplugged[host] = true
@@ -119,20 +119,20 @@ func (n *MemNetwork) Unplug(host string) {
 }
 
 // Plug brings a host back that was unplugged.
-func (n *MemNetwork) Plug(host string) {
+func (n *Network) Plug(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.unplugged, host)
 }
 
 // Unplugged says whether a host is off the network.
-func (n *MemNetwork) Unplugged(host string) bool {
+func (n *Network) Unplugged(host string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unplugged[host]
 }
 
-func (n *MemNetwork) edgeLocked(from, to string) *memEdge {
+func (n *Network) edgeLocked(from, to string) *memEdge {
 	k := memEdgeKey{from, to}
 	e := n.edges[k]
 	if e == nil {
@@ -149,7 +149,7 @@ func (memAddr) Network() string  { return "memory" }
 func (a memAddr) String() string { return string(a) }
 
 // Listen begins to accept connections to address; port 0 is any.
-func (n *MemNetwork) Listen(address string) (net.Listener, error) {
+func (n *Network) Listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -167,13 +167,13 @@ func (n *MemNetwork) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-func (n *MemNetwork) anyPortLocked(host string) string {
+func (n *Network) anyPortLocked(host string) string {
 	n.ports++
 	return net.JoinHostPort(host, strconv.Itoa(n.ports))
 }
 
 // Dial connects from the host local, "" being a host like any other.
-func (n *MemNetwork) Dial(ctx context.Context, local, address string) (net.Conn, error) {
+func (n *Network) Dial(ctx context.Context, local, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (n *MemNetwork) Dial(ctx context.Context, local, address string) (net.Conn,
 }
 
 // crossLocked waits until an attempt to connect has crossed an edge.
-func (n *MemNetwork) crossLocked(ctx context.Context, e *memEdge, changed *sync.Cond) error {
+func (n *Network) crossLocked(ctx context.Context, e *memEdge, changed *sync.Cond) error {
 	watch := &memPipe{edge: e, changed: changed}
 	e.pipes[watch] = struct{}{}
 	defer delete(e.pipes, watch)
@@ -229,7 +229,7 @@ func (n *MemNetwork) crossLocked(ctx context.Context, e *memEdge, changed *sync.
 }
 
 // waitLocked waits for a change, or for d.
-func (n *MemNetwork) waitLocked(changed *sync.Cond, d time.Duration) {
+func (n *Network) waitLocked(changed *sync.Cond, d time.Duration) {
 	timer := time.AfterFunc(d, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -240,7 +240,7 @@ func (n *MemNetwork) waitLocked(changed *sync.Cond, d time.Duration) {
 }
 
 // connLocked returns the two ends of a new connection.
-func (n *MemNetwork) connLocked(dialer, listener memAddr, there, back *memEdge) (ours, theirs *memConn) {
+func (n *Network) connLocked(dialer, listener memAddr, there, back *memEdge) (ours, theirs *memConn) {
 	out, in := newMemPipe(n, there, back), newMemPipe(n, back, there)
 	return &memConn{network: n, local: dialer, remote: listener, in: in, out: out},
 		&memConn{network: n, local: listener, remote: dialer, in: out, out: in}
@@ -248,7 +248,7 @@ func (n *MemNetwork) connLocked(dialer, listener memAddr, there, back *memEdge) 
 
 // memListener accepts connections to one address.
 type memListener struct {
-	network *MemNetwork
+	network *Network
 	address memAddr
 	host    string
 	changed *sync.Cond
