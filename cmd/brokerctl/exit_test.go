@@ -47,7 +47,7 @@ func TestExitCodes(t *testing.T) {
 			"bad address", nil,
 			[]string{"topic", "list", "--addr", "ftp://x"},
 			exitUsage,
-			`error: "ftp://x" is not the address of a broker (write it as http://host:4151)`,
+			`error: "ftp://x" is not a broker address (use the form http://host:4151)`,
 		},
 		{
 			"missing argument", nil,
@@ -78,7 +78,7 @@ func TestExitCodes(t *testing.T) {
 			"bad sync", nil,
 			[]string{"topic", "create", "x", "--sync", "never"},
 			exitUsage,
-			`error: --sync: "never" is no sync policy: write always, interval or a number of messages`,
+			`error: --sync: "never" is not a sync policy: use always, interval or a number of messages`,
 		},
 		{
 			"bad place", nil,
@@ -91,10 +91,10 @@ func TestExitCodes(t *testing.T) {
 		{"a target that is none", nil, []string{"message", "peek", "a/b/c"}, exitUsage, `error: brokerctl message peek requires TOPIC[/CHANNEL], not "a/b/c" (usage: brokerctl message peek TOPIC[/CHANNEL] [flags])`},
 		{
 			"refused value",
-			answers{"POST /v1/topics": apiError(api.CodeInvalid, "topic name is not valid")},
+			answers{"POST /v1/topics": apiError(api.CodeInvalid, "invalid topic name")},
 			[]string{"topic", "create", "a b"},
 			exitUsage,
-			"error: topic name is not valid",
+			"error: invalid topic name",
 		},
 		{"no such topic, one is near", nil, []string{"topic", "describe", "order"}, exitNotFound, `error: topic "order" not found (did you mean "orders"?)`},
 		{"no such topic, none is near", nil, []string{"topic", "pause", "bills"}, exitNotFound, `error: topic "bills" not found`},

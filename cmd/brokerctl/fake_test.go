@@ -196,7 +196,7 @@ func leavingNode() api.NodeDetail {
 		Left: api.Progress{
 			Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1_288_490_188, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second),
 		},
-		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n2"}, What: "no node can take the replica"}},
+		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n2"}, What: "no eligible node for the replica"}},
 	}
 }
 
@@ -240,11 +240,11 @@ func damagedPartition() api.Repair {
 			{
 				Node: "n2", Name: "orders.17.0.4", Path: "/var/lib/brokerd/quarantine/orders.17.0.4", LogStart: 100_022,
 				CommittedEnd: 4_881_210, LogEnd: 4_881_215, Damage: []api.DamageRange{}, Waits: true,
-				Why: "it reaches further than the replica on the node",
+				Why: "it extends beyond the replica on the node",
 			},
 			{
 				Node: "n4", Name: "orders.17.0.2", Path: "/var/lib/brokerd/quarantine/orders.17.0.2", Damage: []api.DamageRange{}, Waits: true,
-				Why: "its log cannot be read", Unreadable: "checkpoint: checksum mismatch",
+				Why: "its log is unreadable", Unreadable: "checkpoint: checksum mismatch",
 			},
 		},
 		MissingNodes: []string{"n3"},

@@ -23,7 +23,7 @@ const (
 )
 
 // errBodyTooLarge is a body above its limit.
-var errBodyTooLarge = errors.New("body above its limit")
+var errBodyTooLarge = errors.New("request body too large")
 
 // bodies lends the buffers that bodies are read into, out of a budget.
 type bodies struct {

@@ -43,7 +43,7 @@ func (c catalog) whole(r *http.Request, name string) error {
 	}
 	n, err := p.partitionOf(t)
 	if err == nil && n != broker.AnyPartition && len(t.Partitions) > 1 {
-		err = refuse("WHOLE_TOPIC_ONLY: this acts on all partitions of a topic; leave the partition out")
+		err = refuse("WHOLE_TOPIC_ONLY: this applies to all partitions of a topic; omit the partition")
 	}
 	return err
 }

@@ -20,10 +20,10 @@ import (
 
 // ErrUnknownOption is returned by a Config for an option that there is not, or
 // that may not change.
-var ErrUnknownOption = fate.Refuse("no such option, or not one that may change")
+var ErrUnknownOption = fate.Refuse("unknown or read-only option")
 
 // errUncertain is the end of a publish that was not answered in time.
-var errUncertain = fate.Mark(errors.New("no answer in time: it may have happened"), fate.Uncertain)
+var errUncertain = fate.Mark(errors.New("no answer in time; the request may have been carried out"), fate.Uncertain)
 
 // nsqError is a failure as the NSQ endpoints answer it: a status and a word.
 type nsqError struct {
@@ -61,51 +61,51 @@ var failures = []failure{
 	{broker.ErrNoSetAside, "NO_SET_ASIDE_COPY", api.CodeNotFound, "list them: brokerctl partition repair TOPIC/PARTITION"},
 	{broker.ErrNoLoss, "NOTHING_LOST", api.CodePrecondition, ""},
 	{meta.ErrNodeNotFound, "NODE_NOT_FOUND", api.CodeNotFound, ""},
-	{meta.ErrNodeInUse, "NODE_IN_USE", api.CodePrecondition, "decommission it first, and wait until it holds nothing"},
-	{broker.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission it first, or stop it"},
-	{controller.ErrDrain, "CANNOT_DRAIN", api.CodePrecondition, "wait until its replicas are in sync, or use force: what can go goes"},
+	{meta.ErrNodeInUse, "NODE_IN_USE", api.CodePrecondition, "decommission the node first, and wait until it holds nothing"},
+	{broker.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission or stop the node first"},
+	{controller.ErrDrain, "CANNOT_DRAIN", api.CodePrecondition, "wait until the other replicas are in sync, or use force"},
 	{controller.ErrNodeNotUp, "NODE_NOT_UP", api.CodePrecondition, "see the list of nodes"},
 	{controller.ErrNotMoving, "NOT_MOVING", api.CodePrecondition, ""},
-	{controller.ErrLeaving, "NODE_LEAVING", api.CodePrecondition, "take the decommissioning back first: brokerctl node undrain NODE"},
-	{controller.ErrTooManyMoves, "TOO_MANY_MOVES", api.CodePrecondition, "try again when some have ended"},
+	{controller.ErrLeaving, "NODE_LEAVING", api.CodePrecondition, "cancel the decommissioning first: brokerctl node undrain NODE"},
+	{controller.ErrTooManyMoves, "TOO_MANY_MOVES", api.CodePrecondition, "retry when some have finished"},
 	{meta.ErrNotInISR, "NOT_IN_SYNC", api.CodePrecondition, "choose a replica that is in sync"},
 	{meta.ErrInvalidAssignment, "INVALID_ASSIGNMENT", api.CodeInvalid, ""},
-	{broker.ErrNoLeader, "NO_LEADER", api.CodeNotWritable, "see the cluster's health"},
-	{broker.ErrUnreachable, "UNREACHABLE", api.CodeUnavailable, "see the cluster's health"},
-	{raftstore.ErrNotLeader, "NO_CONTROLLER", api.CodeUnavailable, "the metadata has no leader: most voters must be up"},
-	{raftstore.ErrLastVoter, "LAST_VOTER", api.CodePrecondition, "without it nothing could be agreed on"},
-	{broker.ErrTopicExists, "TOPIC_EXISTS", api.CodeExists, "describe it, or alter it"},
-	{meta.ErrExists, "EXISTS", api.CodeExists, "describe it, or alter it"},
+	{broker.ErrNoLeader, "NO_LEADER", api.CodeNotWritable, "check the cluster health"},
+	{broker.ErrUnreachable, "UNREACHABLE", api.CodeUnavailable, "check the cluster health"},
+	{raftstore.ErrNotLeader, "NO_CONTROLLER", api.CodeUnavailable, "no metadata leader: a majority of the voters must be up"},
+	{raftstore.ErrLastVoter, "LAST_VOTER", api.CodePrecondition, "the last voter cannot be removed or demoted"},
+	{broker.ErrTopicExists, "TOPIC_EXISTS", api.CodeExists, "describe or alter the existing one"},
+	{meta.ErrExists, "EXISTS", api.CodeExists, "describe or alter the existing one"},
 	{broker.ErrInvalidTopic, "INVALID_TOPIC", api.CodeInvalid, nameHint},
 	{broker.ErrInvalidChannel, "INVALID_CHANNEL", api.CodeInvalid, nameHint},
 	{meta.ErrInvalidName, "INVALID_NAME", api.CodeInvalid, nameHint},
-	{meta.ErrTooFewNodes, "TOO_FEW_NODES", api.CodePrecondition, "ask for fewer replicas, or start more nodes"},
+	{meta.ErrTooFewNodes, "TOO_FEW_NODES", api.CodePrecondition, "request fewer replicas, or add nodes"},
 	{broker.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
 	{meta.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
-	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "name a partition, or give a key"},
+	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "specify a partition or a key"},
 	{broker.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
 	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
-	{limit.ErrNoMemory, "BUSY", api.CodeBusy, "try again: others make the node hold much"},
-	{limit.ErrCreations, "TOO_MANY_CREATED", api.CodeBusy, "use topics and channels that exist, or wait: new ones are made again as creation-rate says"},
-	{broker.ErrBusy, "BUSY", api.CodeBusy, "try again"},
-	{coord.ErrBusy, "BUSY", api.CodeBusy, "see the cluster's health: followers or disks are slow"},
-	{broker.ErrExiting, "EXITING", api.CodeExiting, "ask another node"},
+	{limit.ErrNoMemory, "BUSY", api.CodeBusy, "retry: other clients use the node's memory budget"},
+	{limit.ErrCreations, "TOO_MANY_CREATED", api.CodeBusy, "use existing topics and channels, or retry later: creation-rate limits new ones"},
+	{broker.ErrBusy, "BUSY", api.CodeBusy, "retry"},
+	{coord.ErrBusy, "BUSY", api.CodeBusy, "check the cluster health: followers or disks are slow"},
+	{broker.ErrExiting, "EXITING", api.CodeExiting, "retry on another node"},
 	{meta.ErrLimit, "LIMIT_REACHED", api.CodePrecondition, ""},
-	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
-	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "try again"},
+	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
+	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
 	{broker.ErrDiskFull, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{commitlog.ErrNoSpace, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, diskHint},
-	{coord.ErrNotWritable, "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"},
-	{coord.ErrNotLeading, "NOT_LEADING", api.CodeNotWritable, "try again"},
+	{coord.ErrNotWritable, "NOT_WRITABLE", api.CodeNotWritable, "check the cluster health"},
+	{coord.ErrNotLeading, "NOT_LEADING", api.CodeNotWritable, "retry"},
 	{coord.ErrTooBig, "BODY_TOO_BIG", api.CodeTooLarge, "publish fewer messages at a time"},
 	{context.DeadlineExceeded, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
 	{context.Canceled, "OUTCOME_UNKNOWN", api.CodeUncertain, ""},
 }
 
 const (
-	nameHint = "a name has 1 to 64 of the characters a-z A-Z 0-9 . _ -, may end in #ephemeral, and is neither . nor .."
-	diskHint = "free space on the node's data disk"
+	nameHint = "a name has 1 to 64 characters of a-z A-Z 0-9 . _ -, may end in #ephemeral, and must not be . or .."
+	diskHint = "free disk space on the node"
 )
 
 // explain finds the row of an error, or makes one up from its fate.
@@ -119,7 +119,7 @@ func explain(err error) failure {
 	case fate.Refused:
 		return failure{err, "REFUSED", api.CodePrecondition, ""}
 	case fate.Corrupt:
-		return failure{err, "CORRUPT", api.CodeCorrupt, "see the node's log for the place"}
+		return failure{err, "CORRUPT", api.CodeCorrupt, "see the node's log for the location"}
 	case fate.Uncertain:
 	}
 	return failure{err, "OUTCOME_UNKNOWN", api.CodeUncertain, ""}
@@ -132,10 +132,10 @@ func explainPublish(err error) failure {
 	f := explain(err)
 	switch fate.Of(err) {
 	case fate.Uncertain:
-		return failure{err, "OUTCOME_UNKNOWN", api.CodeUncertain, "it may be stored, now or later: sending it again may store it twice"}
+		return failure{err, "OUTCOME_UNKNOWN", api.CodeUncertain, "the message may be stored; sending it again may store it twice"}
 	case fate.Refused:
 		if f.word == "REFUSED" || f.code == api.CodeUncertain {
-			return failure{err, "NOT_WRITABLE", api.CodeNotWritable, "see the cluster's health"}
+			return failure{err, "NOT_WRITABLE", api.CodeNotWritable, "check the cluster health"}
 		}
 	case fate.Corrupt:
 	}

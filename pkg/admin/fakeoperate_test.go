@@ -98,7 +98,7 @@ func (f *fake) Copies(context.Context, string, int) ([]broker.NodeCopies, []stri
 		{Node: "n2", Replica: true},
 		{Node: "n4", SetAside: []broker.SetAside{{
 			Name: "orders.9.0.4", Path: "d/quarantine/orders.9.0.4", CommittedEnd: 130, LogEnd: 131, Waits: true,
-			Why: "the node holds no replica of the partition any more",
+			Why: "the node no longer holds a replica of the partition",
 		}}},
 	}, []string{"n3"}, nil
 }

@@ -63,7 +63,7 @@ func (s *reports) startupz(w http.ResponseWriter, _ *http.Request) {
 	percent := int(100 * min(max(s.o.Startup(), 0), 1))
 	p := probe{Percent: &percent, Reasons: []api.Reason{}}
 	if percent < 100 {
-		p.Reasons = append(p.Reasons, api.Reason{Code: "starting", Count: 1, What: "the log is being recovered"})
+		p.Reasons = append(p.Reasons, api.Reason{Code: "starting", Count: 1, What: "log recovery in progress"})
 	}
 	answerProbe(w, p)
 }

@@ -66,8 +66,8 @@ func (h Hosts) Guard(next http.Handler) http.Handler {
 			return
 		}
 		if isV1(r.URL.Path) {
-			e := api.Errorf(api.CodeForbidden, "this node does not go by the name %q", r.Host[:min(len(r.Host), maxHostShown)])
-			e.Hint = "ask for its address, or add the name to http-allowed-hosts"
+			e := api.Errorf(api.CodeForbidden, "host name %q is not allowed on this node", r.Host[:min(len(r.Host), maxHostShown)])
+			e.Hint = "use the node's address, or add the name to http-allowed-hosts"
 			answerError(w, e)
 			return
 		}

@@ -191,7 +191,7 @@ func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
 	switch {
 	case w.status != 0: // too late
 	case isV1(r.URL.Path):
-		answerError(w, api.Errorf(api.CodeInternal, "a defect of the broker: its log has the place"))
+		answerError(w, api.Errorf(api.CodeInternal, "internal error of the broker; see its log"))
 	default:
 		answerV1(w, nil, &nsqError{http.StatusInternalServerError, "INTERNAL_ERROR"})
 	}

@@ -75,7 +75,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isV1(path):
 		w.Header().Set("Retry-After", "1")
 		writeJSON(w, http.StatusServiceUnavailable, api.ErrorAnswer{Error: &api.Error{
-			Code: api.CodeStarting, Message: reasons[0].What, Hint: "try again in a moment", Fate: fate.Refused.String(),
+			Code: api.CodeStarting, Message: reasons[0].What, Hint: "retry in a moment", Fate: fate.Refused.String(),
 		}})
 	default:
 		w.Header().Set("Retry-After", "1")
@@ -134,7 +134,7 @@ func (w *waiting) reasons() []api.Reason {
 			return reasons
 		}
 	}
-	return []api.Reason{{Code: string(api.CodeStarting), Count: 1, What: "the node reads what it has on disk and looks for its cluster"}}
+	return []api.Reason{{Code: string(api.CodeStarting), Count: 1, What: "loading data from disk and contacting the cluster"}}
 }
 
 func (w *waiting) raft(r *http.Request) (answer, error) {

@@ -201,7 +201,7 @@ func TestHealthEndpoints(t *testing.T) {
 		{"started", "/startupz", nil, 200, `{"ok":true,"reasons":[],"percent":100}`},
 		{
 			"starting", "/startupz", func(o *Options, _ *fake) { o.Startup = func() float64 { return 0.42 } }, 503,
-			`{"ok":false,"reasons":[{"code":"starting","count":1,"what":"the log is being recovered"}],"percent":42}`,
+			`{"ok":false,"reasons":[{"code":"starting","count":1,"what":"log recovery in progress"}],"percent":42}`,
 		},
 	} {
 		f := newFake()

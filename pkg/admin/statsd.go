@@ -79,7 +79,7 @@ func (s *Statsd) Run(ctx context.Context) {
 		}
 		err := s.push(ctx)
 		if err != nil && !s.failed {
-			s.o.Logger.Warn("statistics were not pushed to statsd: it is tried again at each interval", "address", s.o.Address, "error", err)
+			s.o.Logger.Warn("cannot push statistics to statsd; retrying at each interval", "address", s.o.Address, "error", err)
 		}
 		s.failed = err != nil
 	}

@@ -78,7 +78,7 @@ func (s *nodeTopics) deleteTopic(r *http.Request) (any, error) {
 	if info := s.broker.Cluster(); len(info.Nodes) > 1 && s.lookups.tombstonedHere(name, now) {
 		// A tombstone on this node is followed by the deletion "on this node".
 		// There is no such thing as a part of a topic of a cluster.
-		return nil, refuse("TOMBSTONED_HERE: a cluster's topic is deleted as a whole, not on one node")
+		return nil, refuse("TOMBSTONED_HERE: topics are deleted cluster-wide, not on one node")
 	}
 	if err = s.whole(r, name); err != nil {
 		if isMissing(err) && s.gone(name, "", now) {

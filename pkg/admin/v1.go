@@ -88,8 +88,8 @@ func (v *v1) serve(w http.ResponseWriter, r *http.Request) (pattern string, ok b
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	if !straight(r.URL) {
-		e := api.Errorf(api.CodeInvalid, "the path %s has a segment that is empty, is . or .., or holds a slash", r.URL.EscapedPath())
-		e.Hint = "topics and channels named . or .. are deleted by DELETE /v1/topics?topic=NAME and DELETE /v1/channels?topic=NAME&channel=NAME"
+		e := api.Errorf(api.CodeInvalid, "path %s has a segment that is empty, . or .., or contains a slash", r.URL.EscapedPath())
+		e.Hint = "to delete topics and channels named . or .., use DELETE /v1/topics?topic=NAME and DELETE /v1/channels?topic=NAME&channel=NAME"
 		answerError(w, e)
 		return "", true
 	}
@@ -100,10 +100,10 @@ func (v *v1) serve(w http.ResponseWriter, r *http.Request) (pattern string, ok b
 	}
 	if allowed := v.methods(r); len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		answerError(w, api.Errorf(api.CodeMethod, "%s does not know the method %s", r.URL.Path, r.Method))
+		answerError(w, api.Errorf(api.CodeMethod, "%s does not support method %s", r.URL.Path, r.Method))
 		return "", true
 	}
-	answerError(w, api.Errorf(api.CodeNotFound, "there is no %s", r.URL.Path))
+	answerError(w, api.Errorf(api.CodeNotFound, "%s not found", r.URL.Path))
 	return "", true
 }
 
@@ -145,25 +145,25 @@ func apiError(err error) *api.Error {
 func readJSON(r *http.Request, into any) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
 	if err != nil {
-		return api.Errorf(api.CodeInvalid, "the body could not be read: %w", err)
+		return api.Errorf(api.CodeInvalid, "read request body: %w", err)
 	}
 	if len(body) > maxRequestBytes {
-		return api.Errorf(api.CodeTooLarge, "the body is over %d bytes", maxRequestBytes)
+		return api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", maxRequestBytes)
 	}
 	return decodeJSON(body, into)
 }
 
 func decodeJSON(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return api.Errorf(api.CodeInvalid, "the body is empty, JSON is expected")
+		return api.Errorf(api.CodeInvalid, "request body is empty, expected JSON")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return api.Errorf(api.CodeInvalid, "the body is not as expected: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return api.Errorf(api.CodeInvalid, "invalid request body: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if d.More() {
-		return api.Errorf(api.CodeInvalid, "the body has more than one JSON value")
+		return api.Errorf(api.CodeInvalid, "request body has trailing data after the JSON value")
 	}
 	return nil
 }

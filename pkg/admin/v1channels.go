@@ -142,11 +142,11 @@ func seekTo(req api.Seek) (broker.SeekTo, error) {
 		to.End = true
 		given++
 	default:
-		return to, api.Errorf(api.CodeInvalid, "to is %q and must be %s or %s", req.To, api.SeekStart, api.SeekEnd)
+		return to, api.Errorf(api.CodeInvalid, "to is %q, must be %s or %s", req.To, api.SeekStart, api.SeekEnd)
 	}
 	if req.Offset != nil {
 		if *req.Offset > uint64(seq.MaxOffset) {
-			return to, api.Errorf(api.CodeInvalid, "offset %d is over the largest, %d", *req.Offset, uint64(seq.MaxOffset))
+			return to, api.Errorf(api.CodeInvalid, "offset %d exceeds the maximum, %d", *req.Offset, uint64(seq.MaxOffset))
 		}
 		offset := seq.Offset(*req.Offset)
 		to.Offset = &offset
@@ -157,10 +157,10 @@ func seekTo(req api.Seek) (broker.SeekTo, error) {
 		given++
 	}
 	if given != 1 {
-		return to, api.Errorf(api.CodeInvalid, "a seek names one of to, offset and time, not %d of them", given)
+		return to, api.Errorf(api.CodeInvalid, "give exactly one of to, offset and time, not %d", given)
 	}
 	if req.Time != nil && req.Time.IsZero() {
-		return to, api.Errorf(api.CodeInvalid, "time is the zero time")
+		return to, api.Errorf(api.CodeInvalid, "time must not be zero")
 	}
 	return to, nil
 }

@@ -39,17 +39,17 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 		{"max_message_bytes", p.MaxMessageBytes, 0},
 	} {
 		if n.value != nil && *n.value < n.least {
-			return api.Errorf(api.CodeInvalid, "%s is %d and must be at least %d", n.name, *n.value, n.least)
+			return api.Errorf(api.CodeInvalid, "%s is %d, must be at least %d", n.name, *n.value, n.least)
 		}
 	}
 	if p.RetentionBytes != nil && *p.RetentionBytes < 0 {
-		return api.Errorf(api.CodeInvalid, "retention_bytes is negative")
+		return api.Errorf(api.CodeInvalid, "retention_bytes must not be negative")
 	}
 	if p.Retention != nil && *p.Retention < 0 {
-		return api.Errorf(api.CodeInvalid, "retention is negative")
+		return api.Errorf(api.CodeInvalid, "retention must not be negative")
 	}
 	if p.SyncInterval != nil && *p.SyncInterval < 0 {
-		return api.Errorf(api.CodeInvalid, "sync_interval is negative")
+		return api.Errorf(api.CodeInvalid, "sync_interval must not be negative")
 	}
 	assign(&c.Partitions, p.Partitions)
 	if p.Replicas != nil {

@@ -63,7 +63,7 @@ func (v v1Messages) publish(r *http.Request) (answer, error) {
 	}
 	b, err := v.publishing.bodies.read(r, limit)
 	if errors.Is(err, errBodyTooLarge) {
-		return answer{}, api.Errorf(api.CodeTooLarge, "the body is over %d bytes", limit)
+		return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", limit)
 	}
 	if err != nil {
 		return answer{}, err
@@ -140,11 +140,11 @@ func (v v1Messages) readMessages(_ *http.Request, body []byte) (broker.Publish, 
 func (v v1Messages) publishOf(req api.Publish) (broker.Publish, error) {
 	out := broker.Publish{Partition: broker.AnyPartition}
 	if len(req.Messages) == 0 {
-		return out, api.Errorf(api.CodeInvalid, "there are no messages")
+		return out, api.Errorf(api.CodeInvalid, "no messages given")
 	}
 	if req.Partition != nil {
 		if *req.Partition < 0 || *req.Partition >= seq.MaxPartitions {
-			return out, api.Errorf(api.CodeInvalid, "partition %d is not within 0 to %d", *req.Partition, seq.MaxPartitions-1)
+			return out, api.Errorf(api.CodeInvalid, "partition %d is not between 0 and %d", *req.Partition, seq.MaxPartitions-1)
 		}
 		out.Partition = *req.Partition
 	}
@@ -159,7 +159,7 @@ func (v v1Messages) publishOf(req api.Publish) (broker.Publish, error) {
 			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
 		}
 		if total += len(tm.Body); total > v.publishing.limits.MaxBody {
-			return out, api.Errorf(api.CodeTooLarge, "the messages are over %d bytes together", v.publishing.limits.MaxBody)
+			return out, api.Errorf(api.CodeTooLarge, "messages exceed %d bytes in total", v.publishing.limits.MaxBody)
 		}
 		out.Messages = append(out.Messages, tm)
 	}
@@ -173,32 +173,32 @@ func messageOf(m api.Message, l Limits) (topic.Message, error) {
 		id, err := strconv.ParseUint(m.TraceIDHex, 16, 64)
 		switch {
 		case err != nil:
-			return out, api.Errorf(api.CodeInvalid, "its trace_id_hex is %q and must be up to 16 hexadecimal digits", m.TraceIDHex)
+			return out, api.Errorf(api.CodeInvalid, "trace_id_hex is %q, must be up to 16 hexadecimal digits", m.TraceIDHex)
 		case m.TraceID != 0 && m.TraceID != id:
-			return out, api.Errorf(api.CodeInvalid, "its trace_id %d and its trace_id_hex %s differ", m.TraceID, m.TraceIDHex)
+			return out, api.Errorf(api.CodeInvalid, "trace_id %d and trace_id_hex %s differ", m.TraceID, m.TraceIDHex)
 		}
 		out.TraceID = id
 	}
 	if m.Text != "" {
 		if len(m.Body) > 0 {
-			return out, api.Errorf(api.CodeInvalid, "it has a body and a text")
+			return out, api.Errorf(api.CodeInvalid, "body and text are mutually exclusive")
 		}
 		out.Body = []byte(m.Text)
 	}
 	delay := time.Duration(m.Delay)
 	switch {
 	case len(out.Body) == 0:
-		return out, api.Errorf(api.CodeInvalid, "it is empty")
+		return out, api.Errorf(api.CodeInvalid, "message is empty")
 	case len(out.Body) > l.MaxMessage:
-		return out, api.Errorf(api.CodeTooLarge, "it has %d bytes, over the limit of %d", len(out.Body), l.MaxMessage)
+		return out, api.Errorf(api.CodeTooLarge, "message has %d bytes, limit is %d", len(out.Body), l.MaxMessage)
 	case delay < 0 || delay > l.MaxDefer:
-		return out, api.Errorf(api.CodeInvalid, "its delay %v is not within 0s to %v", delay, l.MaxDefer)
+		return out, api.Errorf(api.CodeInvalid, "delay %v is not between 0s and %v", delay, l.MaxDefer)
 	case delay > 0:
 		out.Delay = delay
 	}
 	if len(m.Headers) > 0 && string(m.Headers) != "null" {
 		if m.Headers[0] != '{' {
-			return out, api.Errorf(api.CodeInvalid, "its headers are no JSON object")
+			return out, api.Errorf(api.CodeInvalid, "headers must be a JSON object")
 		}
 		out.Header = m.Headers
 	}
@@ -211,7 +211,7 @@ func partitionOf(text string) (*int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n >= seq.MaxPartitions {
-		return nil, api.Errorf(api.CodeInvalid, "partition %q is not a number within 0 to %d", text, seq.MaxPartitions-1)
+		return nil, api.Errorf(api.CodeInvalid, "partition %q is not a number between 0 and %d", text, seq.MaxPartitions-1)
 	}
 	return &n, nil
 }
@@ -265,14 +265,14 @@ func (v v1Messages) readPeek(r *http.Request, req *broker.Peek) error {
 	if text := q.Get("n"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return api.Errorf(api.CodeInvalid, "n is %q and must be a number from 1", text)
+			return api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
 		}
 		req.Max = min(n, v.publishing.limits.MaxPeek)
 	}
 	if text := q.Get("from"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || n > uint64(seq.MaxOffset) {
-			return api.Errorf(api.CodeInvalid, "from is %q and must be an offset", text)
+			return api.Errorf(api.CodeInvalid, "from is %q, must be an offset", text)
 		}
 		from := seq.Offset(n)
 		req.From = &from

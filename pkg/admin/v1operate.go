@@ -129,7 +129,7 @@ func (v v1Operate) elect(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.Unclean && req.To == "" {
-		return answer{}, api.Errorf(api.CodeInvalid, "an unclean election names the node whose copy is to be the truth")
+		return answer{}, api.Errorf(api.CodeInvalid, "an unclean election requires the node whose replica to keep")
 	}
 	return v.onPartition(r, func(topic string, i int) error {
 		return v.of.ElectLeader(r.Context(), topic, i, meta.NodeID(req.To), req.Unclean)
@@ -164,7 +164,7 @@ func (v v1Operate) startBalance(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if !req.Leaders && !req.Replicas || req.Limit < 0 {
-		return answer{}, api.Errorf(api.CodeInvalid, "a balance is of leaders, of replicas, or of both, and its limit is not negative")
+		return answer{}, api.Errorf(api.CodeInvalid, "set leaders, replicas or both; limit must not be negative")
 	}
 	b, err := v.of.StartBalance(r.Context(), req.Leaders, req.Replicas, req.Limit)
 	if err != nil && len(b.Leaders)+len(b.Moves) == 0 {
@@ -276,10 +276,10 @@ func readOptionalJSON(r *http.Request, into any) error {
 // troubleWords says of each kind of trouble what it means.
 var troubleWords = map[string]string{
 	"offline": "no in-sync replica is alive",
-	"drain":   "no other in-sync replica could lead",
-	"no_room": "no node can take the replica",
-	"move":    "a replica that is being added is down",
-	"min_isr": "the replicas in sync would be fewer than min_isr",
+	"drain":   "no other in-sync replica is available to lead",
+	"no_room": "no eligible node for the replica",
+	"move":    "node of an added replica is down",
+	"min_isr": "the in-sync replicas would fall below min_isr",
 }
 
 func apiTroubles(all []broker.Trouble) []api.Trouble {

@@ -27,7 +27,7 @@ func (v v1Operate) repair(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.Node == "" || req.AcceptLoss == (req.Discard != "") {
-		return answer{}, api.Errorf(api.CodeInvalid, "a repair names a node, and either the set-aside copy to discard or accept_loss")
+		return answer{}, api.Errorf(api.CodeInvalid, "give a node, and either the set-aside copy to discard or accept_loss")
 	}
 	topic, i, err := placeOf(r)
 	switch {

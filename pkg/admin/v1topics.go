@@ -185,9 +185,9 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	case p.Partitions != nil && *p.Partitions != c.Partitions:
 		return fixed("the number of partitions", "add partitions instead")
 	case p.Ordered != nil && *p.Ordered != c.Ordered:
-		return fixed("the order", "make another topic")
+		return fixed("ordering", "create another topic")
 	case p.Ext != nil && *p.Ext != c.Ext:
-		return fixed("the message format", "make another topic")
+		return fixed("the message format", "create another topic")
 	}
 	return patchConfig(&c, p)
 }
@@ -228,7 +228,7 @@ func (v v1Topics) addPartitions(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if req.Partitions < len(t.Partitions) {
-		e := api.Errorf(api.CodePrecondition, "the topic has %d partitions already, and they are never fewer", len(t.Partitions))
+		e := api.Errorf(api.CodePrecondition, "topic already has %d partitions; the number cannot be lowered", len(t.Partitions))
 		e.Fate = "refused"
 		return answer{}, e
 	}

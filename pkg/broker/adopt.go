@@ -32,7 +32,7 @@ const (
 
 // errNoSource is why a consumer is told to go whose partitions nobody leads, or
 // nobody that can be reached.
-var errNoSource = fate.Refuse("no leader of the topic's partitions can be reached")
+var errNoSource = fate.Refuse("no leader of the topic's partitions is reachable")
 
 // opConsumers is the operation by which a node asks who consumes channels.
 const opConsumers = "consumers"
@@ -372,7 +372,7 @@ func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, pa
 	}
 	s := slices.MinFunc(able, func(x, y *Subscription) int { return cmp.Compare(x.sources.Load().live(), y.sources.Load().live()) })
 	if err := s.joiner().relayFrom(ctx, leader, partitions, true); err != nil {
-		a.b.log.Debug("a partition without consumers stays so", "topic", s.ask.Topic, "channel", s.ask.Channel, "node", leader, "error", err)
+		a.b.log.Debug("cannot relay a partition that has no consumers; retrying", "topic", s.ask.Topic, "channel", s.ask.Channel, "node", leader, "error", err)
 		return
 	}
 	for _, i := range partitions {
@@ -409,7 +409,7 @@ func (k *adoptees) sweep() {
 func (a *adopter) consumers(_ context.Context, raw json.RawMessage) (any, error) {
 	var all []consumersAsked
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fate.Mark(fmt.Errorf("arguments: %w", err), fate.Refused)
+		return nil, fate.Mark(fmt.Errorf("encode arguments: %w", err), fate.Refused)
 	}
 	answers := make([]consumersFound, len(all))
 	for i, q := range all {

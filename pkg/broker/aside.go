@@ -17,8 +17,8 @@ import (
 
 // What an operator is refused who repairs a partition. Each is marked fate.Refused.
 var (
-	ErrNoSetAside = fate.Refuse("no copy of the partition with this name was set aside on the node")
-	ErrNoLoss     = fate.Refuse("the node's replica has not lost its data, or the partition has other replicas: elect one of them")
+	ErrNoSetAside = fate.Refuse("no set-aside copy of this name on the node")
+	ErrNoLoss     = fate.Refuse("replica has not lost its data, or the partition has other replicas: elect one of those")
 )
 
 // SetAside is a copy of a partition that its node moved to quarantine/ because it was
@@ -99,11 +99,11 @@ func (q asides) release() {
 			}
 		}
 		if err := q.trash(filepath.Join(q.dirs.quarantine(), name), name); err != nil {
-			q.log.Warn("cannot delete a set-aside copy that was replaced; the next check tries again", "path", name, "error", err)
+			q.log.Warn("cannot delete obsolete set-aside copy; retrying at the next check", "path", name, "error", err)
 		}
 	})
 	if err != nil {
-		q.log.Warn("cannot list the set-aside copies; all of them stay", "path", q.dirs.quarantine(), "error", err)
+		q.log.Warn("cannot list set-aside copies; keeping all of them", "path", q.dirs.quarantine(), "error", err)
 		return
 	}
 	q.waiting.Store(&waiting)
@@ -123,15 +123,15 @@ func (q asides) judge(t *meta.Topic, i int, name string) SetAside {
 	}
 	switch p := &t.Partitions[i]; {
 	case !slices.Contains(p.Replicas, q.o.Self):
-		s.Why, s.Waits = "the node holds no replica of the partition any more", true
+		s.Why, s.Waits = "the node no longer holds a replica of the partition", true
 	case live == nil || !slices.Contains(p.ISR, q.o.Self):
 		s.Why, s.Waits = "the replica on the node is not in sync yet", !suspicion(q).canCopy(p)
 	case p.Unclean > 0:
-		s.Why, s.Waits = "after an unclean election the partition may lack messages that this copy holds", true
+		s.Why, s.Waits = "after an unclean election, this copy may hold messages that the partition lacks", true
 	case s.Unreadable != "":
-		s.Why, s.Waits = "its log cannot be read", true
+		s.Why, s.Waits = "its log is unreadable", true
 	case live.End() < s.LogEnd || live.CommittedEnd() < s.CommittedEnd:
-		s.Why, s.Waits = "it reaches further than the replica on the node", true
+		s.Why, s.Waits = "it extends beyond the replica on the node", true
 	}
 	return s
 }
@@ -153,7 +153,7 @@ func (q asides) discard(a copyArgs, name string) error {
 		if n != name || t == nil || t.Name != a.Topic || t.Incarnation != a.Incarnation || i != a.Partition {
 			return
 		}
-		q.log.Warn("a set-aside copy is deleted, as an operator asked", "topic", t.Name, "partition", i, "path", name)
+		q.log.Warn("set-aside copy deleted by operator", "topic", t.Name, "partition", i, "path", name)
 		found = q.trash(filepath.Join(q.dirs.quarantine(), name), name)
 	})
 	if err = errors.Join(err, found); err == nil {
@@ -190,14 +190,14 @@ func (q quarantine) acceptLoss(h *hostedTopic, hp *hostedPartition) error {
 	if err := h.fs.SyncDir(hp.dir); err != nil {
 		return err
 	}
-	q.log.Warn("an operator has accepted that a partition lost its data", "topic", h.name, "partition", hp.index)
+	q.log.Warn("data loss of partition accepted by operator", "topic", h.name, "partition", hp.index)
 	hp.lost.Store(false)
 	return nil
 }
 
 // reportRefusing is called when a replica begins to refuse its leader.
 func (q quarantine) reportRefusing(h *hostedTopic, hp *hostedPartition) {
-	q.log.Error("this replica refuses its leader, whose log lacks messages that are committed here: nothing of this copy is changed; "+
-		"if the leadership does not move to a replica that holds them, elect one by hand",
+	q.log.Error("replica refuses its leader, which lacks messages committed here; this copy stays unchanged. "+
+		"If leadership does not move to a replica that holds them, elect one manually",
 		"topic", h.name, "partition", hp.index, "log_end", hp.replica.Log().End(), "committed_end", hp.replica.Log().CommittedEnd())
 }

@@ -55,7 +55,7 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 			t.Fatalf("%+v, no answer from %v: %v", all, silent, err)
 		}
 		s := all[1].SetAside[0]
-		if s.Name != name || s.LogEnd != 8 || !s.Waits || !strings.Contains(s.Why, "further") {
+		if s.Name != name || s.LogEnd != 8 || !s.Waits || !strings.Contains(s.Why, "beyond") {
 			t.Errorf("set aside: %+v", s)
 		}
 		if c := all[0]; !c.Leader || !c.InSync || c.Live == nil || c.Live.LogEnd != 5 || len(c.SetAside) > 0 {

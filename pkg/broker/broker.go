@@ -215,7 +215,7 @@ func (b *Broker) open(ctx context.Context) error {
 func (b *Broker) join(ctx context.Context) error {
 	if !b.o.Registered {
 		if _, err := b.o.Meta.Init(ctx); err != nil {
-			return fmt.Errorf("name the cluster: %w", err)
+			return fmt.Errorf("initialize cluster id: %w", err)
 		}
 		n := b.o.Node
 		n.ID, n.State = b.o.Self, meta.NodeUp
@@ -254,7 +254,7 @@ func (n *hosting) openAll() error {
 			case n.failed.Load() != nil:
 				return fmt.Errorf("topic %q: %w", t.Name, err)
 			default:
-				n.log.Error("a topic is not served as it should be: it is tried again", "topic", t.Name, "error", err)
+				n.log.Error("cannot apply metadata to topic; retrying", "topic", t.Name, "error", err)
 			}
 			return nil
 		})
@@ -281,7 +281,7 @@ func (d *directory) propose(ctx context.Context, c meta.Command) (meta.Result, e
 func (n *hosting) fail(err error) {
 	n.failOnce.Do(func() {
 		n.failed.Store(&err)
-		n.log.Error("the node cannot go on", "error", err)
+		n.log.Error("fatal error, node stops", "error", err)
 		n.o.Fatal(err)
 	})
 }
@@ -290,7 +290,7 @@ func (n *hosting) fail(err error) {
 // consumer is led past it. It is said once.
 func (n *shelf) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
 	if n.damage.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
-		n.log.Error("messages are damaged on disk and are not delivered",
+		n.log.Error("log is corrupt on disk; affected messages are not delivered",
 			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
 	}
 }

@@ -55,7 +55,7 @@ type converger struct {
 	places places
 }
 
-var errPartitionsAdded = errors.New("the topic has new partitions: subscribe again")
+var errPartitionsAdded = errors.New("topic has new partitions; subscribe again")
 
 // topic begins a topic that is new, ends one that is gone, and asks for work on those
 // of its partitions where something has changed. It waits for none of them.
@@ -67,7 +67,7 @@ func (c converger) topic(name string) ([]*outcome[none], error) {
 		c.hosted.Delete(name)
 		c.byIncarnation.Delete(h.incarnation)
 		if err := c.discard(h); err != nil {
-			c.log.Error("a topic that was deleted has not gone in order", "topic", name, "error", err)
+			c.log.Error("cleanup of deleted topic failed", "topic", name, "error", err)
 			return nil, err
 		}
 		if want == nil {
@@ -124,7 +124,7 @@ func (c converger) matches(h *hostedTopic, t *meta.Topic, i int, nodes nodesByID
 func (c converger) part(at heldAt) (none, error) {
 	return none{}, c.places.in(func() error {
 		key := stallKey{stallRole, at.h.name, at.i, ""}
-		c.stalls.begin(key, time.Now(), "it has begun and not ended: most often the disk does not answer")
+		c.stalls.begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
 		defer c.stalls.end(key)
 		if err := c.takeRole(at.h, at.i); err != nil {
 			return fmt.Errorf("partition %d: %w", at.i, err)
@@ -153,9 +153,9 @@ func (c converger) takeRole(h *hostedTopic, i int) error {
 	}
 	switch changed := c.roles.note(h, i, err); {
 	case changed && err != nil:
-		c.log.Error("a replica is not as the metadata says: it is tried again", "topic", h.name, "partition", i, "error", err)
+		c.log.Error("cannot apply metadata to replica; retrying", "topic", h.name, "partition", i, "error", err)
 	case changed:
-		c.log.Info("a replica is as the metadata says again", "topic", h.name, "partition", i)
+		c.log.Info("metadata applied to replica", "topic", h.name, "partition", i)
 	}
 	return err
 }

@@ -177,7 +177,7 @@ func (b *Broker) runDisk(ctx context.Context, r room) {
 func (b *Broker) checkDisk() room {
 	u, err := b.o.FS.Usage(b.o.DataDir)
 	if err != nil {
-		b.log.Warn("cannot read the free space of the disk", "path", b.o.DataDir, "error", err)
+		b.log.Warn("cannot read free disk space", "path", b.o.DataDir, "error", err)
 		b.headroom.unknown()
 		switch {
 		case b.brimful.Load():
@@ -191,14 +191,14 @@ func (b *Broker) checkDisk() room {
 	r := b.disk.observe(time.Now(), b.headroom.shows(u.Free, b.reserve(u)), b.reserve(u))
 	if full := r <= low; b.lowDisk.Swap(full) != full {
 		if full {
-			b.log.Error("the disk is nearly full: this node takes no publishes until there is room, and hands its partitions over to in-sync replicas that have room",
+			b.log.Error("disk nearly full: publishes are refused until space is freed, and leadership moves to in-sync replicas with free space",
 				"free_bytes", u.Free, "reserve_bytes", b.reserve(u))
 		} else {
-			b.log.Info("the disk has room again: publishes are taken", "free_bytes", u.Free)
+			b.log.Info("disk space available again; publishes accepted", "free_bytes", u.Free)
 		}
 	}
 	if brimful := r == brimful; b.brimful.Swap(brimful) != brimful && brimful {
-		b.log.Error("half of the disk's reserve is used: replicas that follow here take no messages until there is room, and leave the in-sync sets",
+		b.log.Error("half of the disk reserve is used: followers on this node stop replicating until space is freed, and leave the in-sync sets",
 			"free_bytes", u.Free, "reserve_bytes", b.reserve(u))
 	}
 	return r
@@ -224,7 +224,7 @@ func (b fullDisk) report(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, diskProposal)
 		defer cancel()
 		if err := b.o.Meta.Members().YieldLead(bounded); err != nil {
-			b.log.Error("the disk is full: no command of the metadata is taken, and its lead cannot be handed over", "error", err)
+			b.log.Error("disk full: metadata commands are refused and metadata leadership cannot be transferred", "error", err)
 		}
 	}
 	full := b.disk.full(now)
@@ -233,7 +233,7 @@ func (b fullDisk) report(ctx context.Context) {
 		defer cancel()
 		c := meta.SetNodeDisk{ID: b.o.Self, Incarnation: self.Incarnation, Full: full}
 		if _, err := b.propose(bounded, c); err != nil {
-			b.log.Debug("cannot tell the metadata of the disk", "full", full, "error", err)
+			b.log.Debug("cannot check disk space for the metadata", "full", full, "error", err)
 			return
 		}
 	}
@@ -260,10 +260,10 @@ func (b fullDisk) yield() {
 		rested()
 		failed := d.many(ctx, all)
 		d.wake(all)
-		b.log.Warn("the disk is nearly full: partitions were handed over to other in-sync replicas",
+		b.log.Warn("disk nearly full: leadership of partitions transferred to other in-sync replicas",
 			"partitions", len(all)-len(failed), "failed", len(failed))
 		if len(failed) > 0 {
-			b.log.Error("partitions cannot be handed over and refuse publishes: this is tried again", "first_error", failed[0])
+			b.log.Error("cannot transfer leadership of partitions, which refuse publishes; retrying", "first_error", failed[0])
 			pause(b.life, diskAgain)
 		}
 	})

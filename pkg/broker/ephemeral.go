@@ -35,7 +35,7 @@ func (e *ephemeral) take(stored int64, messages []topic.Message) error {
 		e.tell()
 	}
 	if stored+int64(n) > 2*e.most {
-		return fmt.Errorf("%w: the ephemeral topic has %d bytes in memory, and may have %d", ErrBusy, stored, e.most)
+		return fmt.Errorf("%w: ephemeral topic holds %d bytes in memory, limit is %d", ErrBusy, stored, e.most)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

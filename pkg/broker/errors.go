@@ -14,14 +14,14 @@ var (
 	ErrChannelNotFound   = meta.ErrChannelNotFound
 	ErrPartitionNotFound = meta.ErrPartitionNotFound
 	ErrInvalidConfig     = meta.ErrInvalidConfig
-	ErrPartitionNeeded   = fate.Refuse("an ordered topic needs a partition or a key")
-	ErrInvalidTopic      = fate.Refuse("topic name is not valid")
-	ErrInvalidChannel    = fate.Refuse("channel name is not valid")
+	ErrPartitionNeeded   = fate.Refuse("ordered topic requires a partition or a key")
+	ErrInvalidTopic      = fate.Refuse("invalid topic name")
+	ErrInvalidChannel    = fate.Refuse("invalid channel name")
 	ErrMessageTooBig     = fate.Refuse("message too big")
-	ErrBusy              = fate.Refuse("too much waiting to be written")
-	ErrDiskFull          = fate.Refuse("the disk is nearly full")
+	ErrBusy              = fate.Refuse("too many bytes waiting to be written")
+	ErrDiskFull          = fate.Refuse("disk nearly full")
 	ErrExiting           = fate.Refuse("shutting down")
-	ErrTooManyConsumers  = fate.Refuse("too many consumers of the channel")
+	ErrTooManyConsumers  = fate.Refuse("too many consumers on the channel")
 )
 
 // ofThisIncarnation says that a topic that was deleted and created again meanwhile is

@@ -23,10 +23,10 @@ const (
 )
 
 // errTooManyFetches refuses a Fetch that nobody who keeps to the rules sends.
-var errTooManyFetches = fate.Refuse("too many fetches are open")
+var errTooManyFetches = fate.Refuse("too many open fetches")
 
 // errFeedFull makes Take stop: the answer goes out first.
-var errFeedFull = errors.New("the answer is full")
+var errFeedFull = errors.New("response full")
 
 // feeds are the subscriptions of other nodes' clients to what this node leads.
 type feeds struct {
@@ -133,7 +133,7 @@ func (s *feeds) subscribe(key feedKey, m forward.Subscribe, reply func([][]byte,
 	}
 	s.mu.Unlock()
 	if there {
-		reply(nil, fate.Refuse("the handle is in use"))
+		reply(nil, fate.Refuse("handle in use"))
 		return
 	}
 	if !s.f.start(func() { s.serve(key, fd, m, reply) }) {

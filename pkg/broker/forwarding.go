@@ -90,7 +90,7 @@ func (f *forwarding) HandleForward(from meta.NodeID, session uint64, kind uint8,
 		m, err := forward.DecodeOperate(payload)
 		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return f.operateHere(ctx, m) })
 	default:
-		answer(nil, fmt.Errorf("%w: kind %d", errNoSuchCall, kind))
+		answer(nil, fmt.Errorf("%w: unknown kind %d", errNoSuchCall, kind))
 	}
 }
 
@@ -124,7 +124,7 @@ func (f *forwarding) operateHere(ctx context.Context, m forward.Operate) ([][]by
 		op = f.adopter.consumers
 	}
 	if op == nil {
-		return nil, fmt.Errorf("%w: operation %q", errNoSuchCall, m.Op)
+		return nil, fmt.Errorf("%w: unknown operation %q", errNoSuchCall, m.Op)
 	}
 	answer, err := op(ctx, m.Args)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *forwarding) operateHere(ctx context.Context, m forward.Operate) ([][]by
 	}
 	p, err := json.Marshal(answer)
 	if err != nil {
-		return nil, fmt.Errorf("the answer of operation %q: %w", m.Op, err)
+		return nil, fmt.Errorf("encode response of operation %q: %w", m.Op, err)
 	}
 	return [][]byte{p}, nil
 }

@@ -43,10 +43,10 @@ const (
 )
 
 // errNoElection is wrapped by what says that the metadata could not be changed.
-var errNoElection = errors.New("no election")
+var errNoElection = errors.New("no election given")
 
 // errHandingOver refuses to hand over what is being handed over.
-var errHandingOver = fate.Refuse("the partition is being handed over already")
+var errHandingOver = fate.Refuse("leadership transfer already in progress")
 
 // handovers gives leaderships of a node to others.
 type handovers struct{ *hosting }
@@ -76,7 +76,7 @@ func (b *Broker) Handover(ctx context.Context) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d partitions were not handed over, the first because: %w", len(failed), failed[0])
+	return fmt.Errorf("leadership of %d partitions not transferred; first error: %w", len(failed), failed[0])
 }
 
 // rest brings the consumers of partitions to rest, all at the same time: nothing

@@ -18,16 +18,16 @@ func (b *Broker) Health() Health {
 	h.Healthy = len(h.Reasons) == 0
 	if n, _ := b.damage.counts(); n > 0 {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "ranges of the logs are damaged on disk; a replica is copied from one that is in sync, the only one serves what is left"})
+		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
 	}
 	if n := int(b.strays.Load()); n > 0 {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics that the metadata never knew, or of another cluster: was it lost?"})
+		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics unknown to the metadata or of another cluster; the metadata may have been lost"})
 	}
 	if used, most, _ := b.budget.Usage(); 2*used >= most {
 		h.Degraded = true
 		h.Reasons = append(h.Reasons, HealthReason{"uncommitted_budget", 1, fmt.Sprintf(
-			"%d of at most %d bytes are uncommitted: publishers to slow partitions wait or are refused", used, most)})
+			"%d of %d bytes of uncommitted data in use: publishers to slow partitions wait or are refused", used, most)})
 	}
 	for _, r := range slices.Concat((quarantine{b.hosting}).reasons(), b.stalls.reasons(time.Now(), stallRole, stallFollower)) {
 		h.Reasons = append(h.Reasons, r)
@@ -59,14 +59,14 @@ func (b *Broker) Ready() []HealthReason {
 		reasons = append(reasons, HealthReason{"disk_failed", 1, (*err).Error()})
 	}
 	if b.lowDisk.Load() {
-		reasons = append(reasons, HealthReason{"disk_full", 1, "the disk is nearly full: publishes are refused"})
+		reasons = append(reasons, HealthReason{"disk_full", 1, "disk nearly full: publishes are refused"})
 	}
 	if r, ok := leaderless(b.o.Meta.Members().Leaderless(), b.silent()); ok {
 		reasons = append(reasons, r)
 	}
 	reasons = append(reasons, b.stalls.reasons(time.Now(), stallLead)...)
 	if b.exiting.Load() {
-		reasons = append(reasons, HealthReason{"exiting", 1, "the node is shutting down"})
+		reasons = append(reasons, HealthReason{"exiting", 1, "node is shutting down"})
 	}
 	return reasons
 }
@@ -77,7 +77,7 @@ func leaderless(gone time.Duration, silent []string) (HealthReason, bool) {
 	if gone <= electionTime {
 		return HealthReason{}, false
 	}
-	what := fmt.Sprintf("the metadata has had no leader for %v: nothing can be created or changed", gone.Round(time.Second))
+	what := fmt.Sprintf("no metadata leader for %v: nothing can be created or changed", gone.Round(time.Second))
 	if len(silent) > 0 {
 		what += "; no answer from " + strings.Join(silent, " ")
 	}

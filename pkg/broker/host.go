@@ -171,7 +171,7 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 			if since.IsZero() {
 				n.stalls.end(k)
 			} else {
-				n.stalls.begin(k, since, "all others had acknowledged before it for most of the time: is its link or its disk slow?")
+				n.stalls.begin(k, since, "acknowledges later than all other followers most of the time; check its network and disk")
 			}
 		},
 		Spoiled: func(err error) {
@@ -218,8 +218,8 @@ func (n *shelf) reportRecovery(name string, partition int, r commitlog.Recovery)
 	log := n.log.With("topic", name, "partition", partition)
 	for _, c := range r.Cut {
 		n.torn.Add(c.Bytes)
-		log.Warn("the end of a log could not be read and was cut: a write that a crash interrupted, or damage; "+
-			"the replica counts as in sync only after a comparison with its leader",
+		log.Warn("unreadable log end truncated: interrupted write or corruption; "+
+			"replica counts as in sync only after reconciliation with its leader",
 			"path", c.Path, "position", c.Position, "bytes", c.Bytes, "log_end", c.From)
 	}
 	for _, d := range r.Damaged {
@@ -247,7 +247,7 @@ func (n *hosting) discard(h *hostedTopic) error {
 		}
 	}
 	if err := n.close(h, ErrTopicNotFound); err != nil {
-		n.log.Warn("closing a deleted topic", "topic", h.name, "error", err)
+		n.log.Warn("cannot close deleted topic", "topic", h.name, "error", err)
 	}
 	if h.fs != n.o.FS {
 		return nil // it was in memory

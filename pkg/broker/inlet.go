@@ -25,7 +25,7 @@ const (
 
 // errOvertaken refuses what was sent behind something that was refused: it
 // would be appended before it.
-var errOvertaken = fate.Mark(fmt.Errorf("%w: what was sent before was not taken", coord.ErrNotLeading), fate.Refused)
+var errOvertaken = fate.Mark(fmt.Errorf("%w: an earlier publish of this round was refused", coord.ErrNotLeading), fate.Refused)
 
 // inlets are where publishes of other nodes come in. What one node publishes to
 // one partition is appended in the order in which it was sent; a term that makes

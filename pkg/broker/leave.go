@@ -82,7 +82,7 @@ func (b *Broker) leave() {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		b.log.Info("not all leaders go on without this node yet", "error", err)
+		b.log.Info("stopping while some leaders still wait for this node", "error", err)
 	}
 }
 

@@ -104,7 +104,7 @@ func (l *ledger) enter(name string) error {
 		return nil
 	}
 	if err := vfs.MarkSynced(l.fs, filepath.Join(l.dir, name)); err != nil {
-		return fmt.Errorf("enter replica %s into the ledger: %w", name, err)
+		return fmt.Errorf("add replica %s to ledger: %w", name, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -132,10 +132,10 @@ func (c *checkpointer) store(h *hostedTopic, hp *hostedPartition) {
 	}
 	hp.unstored = failed // said when it begins and when it ends
 	if failed {
-		c.n.log.Warn("positions are not stored: what is finished meanwhile is delivered again if the node dies",
+		c.n.log.Warn("cannot store positions: recently finished messages are redelivered if the node crashes",
 			"topic", h.name, "partition", hp.index, "error", err)
 	} else {
-		c.n.log.Info("positions are stored again", "topic", h.name, "partition", hp.index)
+		c.n.log.Info("positions stored again", "topic", h.name, "partition", hp.index)
 	}
 }
 

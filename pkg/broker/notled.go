@@ -79,7 +79,7 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 		case p.Leader == w.o.Self && !leads:
 			found[stallKey{stallLead, t.Name, i, ""}] = w.whyNot(h, i)
 		case r.fast && !leads:
-			found[stallKey{stallLead, t.Name, i, ""}] = fmt.Sprintf("the leadership goes round: epoch %d", p.Epoch)
+			found[stallKey{stallLead, t.Name, i, ""}] = fmt.Sprintf("leadership keeps changing: epoch %d", p.Epoch)
 		}
 	})
 	w.races = races
@@ -120,23 +120,23 @@ func (h *hostedTopic) leads(i int, e seq.Epoch) bool {
 // whyNot says as far as is known why this node does not lead a partition.
 func (w *leadWatch) whyNot(h *hostedTopic, i int) string {
 	if h == nil {
-		return "its topic is not open yet"
+		return "topic not open yet"
 	}
 	if err := w.roles.reason(h, i); err != nil {
 		return err.Error()
 	}
 	hp := h.at(i)
 	if hp == nil {
-		return "its log is not open yet"
+		return "log not open yet"
 	}
 	switch condition(hp.state.Load()) {
 	case missing:
-		return "its data is gone from the disk"
+		return "its data is missing on disk"
 	case damaged:
-		return "its data is damaged"
+		return "its data is corrupt"
 	case suspected:
 		return "it may have lost acknowledged messages"
 	case intact:
 	}
-	return "its role is being changed"
+	return "role change in progress"
 }

@@ -46,11 +46,11 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 		l.lose("n1")
 		l.start("n1")
 		time.Sleep(saysWithin)
-		if !l.complains("n1", "partitions_not_led", "t/0 (its data is gone from the disk)") {
+		if !l.complains("n1", "partitions_not_led", "t/0 (its data is missing on disk)") {
 			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
 		}
 		time.Sleep(stallCheck)
-		if !log.has("level=ERROR", "partitions whose leader does not lead them", "its data is gone") {
+		if !log.has("level=ERROR", "partitions whose assigned leader is not leading", "its data is missing") {
 			t.Error("the log does not say it")
 		}
 		if h := l.at("n1").ClusterHealth(t.Context()); h.Healthy || h.Degraded {
@@ -80,7 +80,7 @@ func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
 				l.elect("t", 0, id)
 			}
 		}
-		if !l.complains("n1", "partitions_not_led", "the leadership goes round") {
+		if !l.complains("n1", "partitions_not_led", "leadership keeps changing") {
 			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
 		}
 		time.Sleep(3 * raceWindow)

@@ -35,8 +35,8 @@ type Members interface {
 // marked fate.Refused.
 var (
 	ErrNoLeader    = fate.Refuse("partition has no leader")
-	ErrUnreachable = fate.Refuse("node cannot be asked")
-	ErrNodeActive  = fate.Refuse("node is up and not being decommissioned")
+	ErrUnreachable = fate.Refuse("node unreachable")
+	ErrNodeActive  = fate.Refuse("node is up and not decommissioning")
 )
 
 // Bounds of what the operator asks of other nodes.
@@ -105,7 +105,7 @@ func askAll[A, R any](ctx context.Context, o *desk, q question[A, R], nodes []me
 		defer cancel()
 		r, err := q.ask(one, o, id, args(id))
 		if err != nil {
-			o.d.log.Debug("a node did not answer", "node", id, "question", q.name, "error", err)
+			o.d.log.Debug("node did not answer", "node", id, "question", q.name, "error", err)
 			return
 		}
 		mu.Lock()

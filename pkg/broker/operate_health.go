@@ -114,7 +114,7 @@ func (f *findings) metadata(s *meta.State) {
 		case n.State == meta.NodeDown:
 			f.add("nodes_down", "nodes do not answer", string(n.ID))
 		case n.Intent != meta.IntentNone:
-			f.add("nodes_draining", "nodes are being drained or decommissioned", string(n.ID))
+			f.add("nodes_draining", "nodes are draining or decommissioning", string(n.ID))
 		}
 	}
 	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
@@ -123,16 +123,16 @@ func (f *findings) metadata(s *meta.State) {
 			f.add("partitions_offline", "partitions have no leader", name)
 		}
 		if len(p.ISR) < t.Config.MinISR {
-			f.add("partitions_under_min_isr", "partitions refuse publishes for want of replicas in sync", name)
+			f.add("partitions_under_min_isr", "partitions below min_isr refuse publishes", name)
 		}
 		if underReplicated(p) {
-			f.add("partitions_under_replicated", "partitions have a replica that is not in sync", name)
+			f.add("partitions_under_replicated", "partitions have an out-of-sync replica", name)
 		}
 		if has, wanted := len(p.Replicas)-len(p.Adding), wantedReplicas(s, t); has < wanted {
-			f.add("partitions_few_replicas", "partitions have fewer replicas than their topic is to have", fmt.Sprintf("%s (%d of %d)", name, has, wanted))
+			f.add("partitions_few_replicas", "partitions have fewer replicas than their topic requires", fmt.Sprintf("%s (%d of %d)", name, has, wanted))
 		}
 		if p.Moving() {
-			f.add("partitions_moving", "partitions move to other nodes", name)
+			f.add("partitions_moving", "partitions are being reassigned", name)
 		}
 	})
 }
@@ -160,11 +160,11 @@ func (f *findings) agreement(c raftstore.Configuration, up func(meta.NodeID) boo
 	may, should := formation.Tolerance(c, up), (voters-1)/2
 	switch {
 	case may < 0:
-		f.add("metadata_quorum", "voters are missing, the metadata cannot change", fmt.Sprintf("%d more of %d", -may, voters))
+		f.add("metadata_quorum", "metadata quorum lost, voters missing", fmt.Sprintf("%d more of %d", -may, voters))
 	case voters == 2:
-		f.add("two_voters", "two voters tolerate no failure: if one dies, nothing can be created or changed and no leader elected until it is back", fmt.Sprintf("%d of %d may fail", may, voters))
+		f.add("two_voters", "two voters tolerate no failure: while either is down, metadata cannot change and no leader can be elected", fmt.Sprintf("%d of %d may fail", may, voters))
 	case may < should:
-		f.add("metadata_tolerance", "voters that may fail yet", fmt.Sprintf("%d of %d", may, voters))
+		f.add("metadata_tolerance", "reduced failure tolerance of the metadata, voters that may still fail", fmt.Sprintf("%d of %d", may, voters))
 	}
 }
 
@@ -174,9 +174,9 @@ func (f *findings) stuck(troubles []Trouble) {
 		name := fmt.Sprintf("%s/%d", t.Topic, t.Partition)
 		switch t.Kind {
 		case controller.TroubleDrain, controller.TroubleMinISR:
-			f.add("drain_stuck", "partitions keep a node from being drained, no other replica could lead", name)
+			f.add("drain_stuck", "drain blocked, partitions have no other in-sync replica", name)
 		case controller.TroubleNoRoom, controller.TroubleMove:
-			f.add("move_stuck", "partitions cannot be moved, no node can take a replica or one that should is down", name)
+			f.add("move_stuck", "reassignment blocked, no eligible target node or target node down", name)
 		case controller.TroubleOffline: // the metadata says so
 		}
 	}
@@ -187,7 +187,7 @@ func (f *findings) node(id meta.NodeID, reasons []HealthReason) {
 	for _, r := range reasons {
 		switch r.Code {
 		case "no_controller":
-			f.add(r.Code, "the metadata has no leader, nothing can be created or changed", "seen from "+string(id))
+			f.add(r.Code, "no metadata leader, nothing can be created or changed", "seen from "+string(id))
 		case "partitions_offline": // counted once for all
 		default:
 			f.add(r.Code, r.What, "on "+string(id))
@@ -214,7 +214,7 @@ func (o *operator) ClusterHealth(ctx context.Context) Health {
 		if reasons, ok := answers[id]; ok {
 			f.node(id, reasons)
 		} else {
-			f.add("nodes_silent", "nodes count as up and do not answer other nodes", string(id))
+			f.add("nodes_silent", "nodes are marked up but do not answer", string(id))
 		}
 	}
 	return f.health()

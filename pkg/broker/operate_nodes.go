@@ -81,7 +81,7 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 	var err error
 	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if target := p.Target(); err == nil && slices.Contains(target, id) && len(target) > room {
-			err = fmt.Errorf("%s/%d has %d replicas, and without %s there are %d nodes to hold them: %w",
+			err = fmt.Errorf("%s/%d has %d replicas, but without %s only %d nodes can hold them: %w",
 				t.Name, i, len(target), id, room, meta.ErrTooFewNodes)
 		}
 	})

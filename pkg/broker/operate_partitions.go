@@ -224,7 +224,7 @@ func (o *operator) transfer(ctx context.Context, topic string, i int, to meta.No
 		case errors.Is(err, ErrUnreachable):
 			return o.elect(ctx, e)
 		case try == askAgain-1:
-			return fmt.Errorf("hand over %s/%d: %w", topic, i, err)
+			return fmt.Errorf("transfer leadership of %s/%d: %w", topic, i, err)
 		}
 		if !pause(ctx, askPause) {
 			return err
@@ -280,7 +280,7 @@ func (o *operator) ElectLeader(ctx context.Context, topic string, i int, to meta
 	}
 	if unclean {
 		e.Reason = ReasonUnclean
-		o.d.log.Warn("an operator elects a leader that is not in sync: what it lacks is lost",
+		o.d.log.Warn("unclean election by operator: messages the new leader lacks are lost",
 			"topic", topic, "partition", i, "leader", e.Leader, "isr", p.ISR)
 	}
 	return o.elect(ctx, e)

@@ -83,7 +83,7 @@ func (a *changeArgs) on(part *topic.Partition, c *topic.Channel) error {
 	case verbDelete:
 		return part.RemoveChannel(a.Channel)
 	}
-	return fate.Mark(fmt.Errorf("no such change: %q", a.Verb), fate.Refused)
+	return fate.Mark(fmt.Errorf("unknown change %q", a.Verb), fate.Refused)
 }
 
 // in returns the place in one partition.

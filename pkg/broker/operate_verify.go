@@ -65,7 +65,7 @@ var askDigest = question[copyArgs, string]{"digest", func(o *desk, ctx context.C
 const digestStep = 1 << 20
 
 // errWhole ends the reading for a digest.
-var errWhole = errors.New("all was read")
+var errWhole = errors.New("log fully read")
 
 // digest returns the SHA-256 of a log's batches, as they are on the disk, from the
 // one that holds from to the last that ends at or before end, in hexadecimal.
@@ -142,7 +142,7 @@ func (o *contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionD
 	together(numbers, func(k int) { answers[k].digest, answers[k].err = askDigest.ask(ctx, &o.desk, answers[k].node, a) })
 	for _, x := range answers {
 		if x.err != nil {
-			o.d.log.Warn("a replica could not be verified", "topic", t.Name, "partition", i, "node", x.node, "error", x.err)
+			o.d.log.Warn("cannot verify replica", "topic", t.Name, "partition", i, "node", x.node, "error", x.err)
 			out.Unreadable[string(x.node)] = x.err.Error()
 			continue
 		}

@@ -43,7 +43,7 @@ func decoded[A any](f func(context.Context, A) (any, error)) operation {
 	return func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var args A
 		if err := json.Unmarshal(raw, &args); err != nil {
-			return nil, fate.Mark(fmt.Errorf("arguments: %w", err), fate.Refused)
+			return nil, fate.Mark(fmt.Errorf("encode arguments: %w", err), fate.Refused)
 		}
 		return f(ctx, args)
 	}

@@ -40,7 +40,7 @@ const (
 
 // errStrayed is what became of a publish whose leader was superseded before it
 // answered.
-var errStrayed = fate.Mark(fmt.Errorf("%w: another node leads now", coord.ErrUnknownOutcome), fate.Uncertain)
+var errStrayed = fate.Mark(fmt.Errorf("%w: leader changed", coord.ErrUnknownOutcome), fate.Uncertain)
 
 // outlets are the ways of publishes that do not simply go to a term of this
 // node: to partitions that another leads, and to those that nobody can append to

@@ -103,16 +103,16 @@ func (o *Outlook) Ready() []HealthReason {
 	missing := -formation.Tolerance(v.members, o.there)
 	switch {
 	case v.store == nil && o.of.Waiting() != "":
-		return []HealthReason{{"starting", 1, "the node waits for its cluster: " + o.of.Waiting()}}
+		return []HealthReason{{"starting", 1, "waiting to join or form a cluster: " + o.of.Waiting()}}
 	case v.store == nil:
-		return []HealthReason{{"starting", 1, "the node reads what it has on disk and looks for its cluster"}}
+		return []HealthReason{{"starting", 1, "loading data from disk and contacting the cluster"}}
 	case v.leader != "":
-		return []HealthReason{{"starting", 1, "the node registers with its cluster"}}
+		return []HealthReason{{"starting", 1, "registering with the cluster"}}
 	case missing > 0:
-		return []HealthReason{{"metadata_quorum", missing, fmt.Sprintf("the node waits for a majority of the %d voters: %d more must be there, no answer from %s",
+		return []HealthReason{{"metadata_quorum", missing, fmt.Sprintf("waiting for a majority of the %d voters: %d more must be up, no answer from %s",
 			len(v.members.Voters()), missing, strings.Join(o.silent(v), " "))}}
 	}
-	return []HealthReason{{"no_controller", 1, "the node waits for the voters to elect a leader of the metadata"}}
+	return []HealthReason{{"no_controller", 1, "waiting for the election of a metadata leader"}}
 }
 
 // ClusterHealth judges the cluster from this node alone.
@@ -120,13 +120,13 @@ func (o *Outlook) ClusterHealth(context.Context) Health {
 	v := o.look()
 	f := newFindings()
 	for _, id := range o.silent(v) {
-		f.add("nodes_silent", "nodes do not answer other nodes", id)
+		f.add("nodes_silent", "nodes do not answer", id)
 	}
 	if len(v.members.Members) > 0 {
 		f.agreement(v.members, o.there)
 	}
 	if v.leader == "" {
-		f.add("no_controller", "the metadata has no leader, nothing can be created or changed", "seen from "+string(o.self))
+		f.add("no_controller", "no metadata leader, nothing can be created or changed", "seen from "+string(o.self))
 	}
 	for _, r := range o.Ready() {
 		if _, known := f.names[r.Code]; !known {

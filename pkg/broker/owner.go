@@ -50,7 +50,7 @@ func (n owner) claim() error {
 	n.cluster = id
 	was, err := ownerBefore(n, id)
 	if err != nil {
-		return fmt.Errorf("whose data this is: %w", err)
+		return fmt.Errorf("read cluster id file: %w", err)
 	}
 	defer n.count()
 	if err := vfs.MkdirAllSynced(n.o.FS, n.o.DataDir); err != nil {
@@ -58,11 +58,11 @@ func (n owner) claim() error {
 	}
 	if was != "" && was != id {
 		if err := errors.Join(n.setTopicsAside(was), n.ledger.create(nil)); err != nil {
-			return fmt.Errorf("set the data of cluster %s aside: %w", was, err)
+			return fmt.Errorf("set aside data of cluster %s: %w", was, err)
 		}
 	}
 	if err := n.openLedger(was == id || n.startedBefore()); err != nil {
-		return fmt.Errorf("the ledger of replicas: %w", err)
+		return fmt.Errorf("open replica ledger: %w", err)
 	}
 	if was == id {
 		return nil
@@ -87,11 +87,11 @@ func ownerBefore(n owner, id string) (string, error) {
 	case ok:
 		return cluster, nil
 	case n.startedBefore():
-		n.log.Error("the file that says whose topics lie here is damaged: they are taken for this cluster's, which this node was in before, and the file is written again",
+		n.log.Error("cluster id file is corrupt; this node is a known member, so its topics are assumed to belong to this cluster and the file is rewritten",
 			"path", path, "cluster", id)
 		return "", nil
 	}
-	n.log.Error("the file that says whose topics lie here is damaged, and this node is new in its cluster: they are set aside and not served",
+	n.log.Error("cluster id file is corrupt and this node is new in its cluster; its topics are set aside and not served",
 		"path", path, "cluster", id)
 	return unknownCluster, nil
 }
@@ -121,7 +121,7 @@ func (n owner) openLedger(ranBefore bool) error {
 		}
 	}
 	if len(names) > 0 {
-		n.log.Warn("the ledger of replicas is gone and is made from the metadata: in-sync replicas without a directory count as lost",
+		n.log.Warn("replica ledger missing, recreated from metadata; in-sync replicas without a directory count as lost",
 			"path", n.ledger.dir, "replicas", len(names))
 	}
 	return n.ledger.create(names)
@@ -143,7 +143,7 @@ func (n owner) count() {
 	for _, name := range names {
 		if strings.HasPrefix(name, asidePrefix) {
 			n.strays.Add(1)
-			n.log.Error("topics of another cluster lie aside", "path", filepath.Join(n.o.DataDir, name))
+			n.log.Error("data of another cluster found; kept, not served", "path", filepath.Join(n.o.DataDir, name))
 		}
 	}
 }

@@ -126,7 +126,7 @@ func writable(t *meta.Topic, i int) bool {
 // in vain.
 func (h *hostedTopic) fits(messages []topic.Message, sizes limit.Sizes) error {
 	if n, most := topic.StoredSize(messages), sizes.OrDefault().Entry; n > most {
-		return fmt.Errorf("%w: %d bytes; one publish takes %d", coord.ErrTooBig, n, most)
+		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
 	}
 	most := h.config.Load().Config.MaxMessage
 	if most <= 0 {
@@ -134,7 +134,7 @@ func (h *hostedTopic) fits(messages []topic.Message, sizes limit.Sizes) error {
 	}
 	for i := range messages {
 		if n := len(messages[i].Body); n > most {
-			return fmt.Errorf("%w: %d bytes; topic %q takes %d", ErrMessageTooBig, n, h.name, most)
+			return fmt.Errorf("%w: %d bytes, limit of topic %q is %d", ErrMessageTooBig, n, h.name, most)
 		}
 	}
 	return nil

@@ -86,7 +86,7 @@ func (q quarantine) look(h *hostedTopic, t *meta.Topic, i int) (condition, error
 		return missing, nil
 	}
 	if q.lost(h, t, i, names) {
-		q.log.Error("a replica that was in sync has no data", "topic", t.Name, "partition", i, "path", dir)
+		q.log.Error("in-sync replica has no data", "topic", t.Name, "partition", i, "path", dir)
 		if len(t.Partitions[i].Replicas) > 1 {
 			return missing, vfs.MarkSynced(h.fs, filepath.Join(dir, markMissing))
 		}
@@ -113,29 +113,29 @@ func (q quarantine) treat(h *hostedTopic, hp *hostedPartition, t *meta.Topic) (s
 	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.o.Self)
 	switch {
 	case inSync && len(q.others(p)) == 0 && state == missing:
-		q.log.Error("the only replica in sync has no data: another is to be elected by hand", "topic", h.name, "partition", hp.index)
+		q.log.Error("only in-sync replica has no data; elect another replica manually", "topic", h.name, "partition", hp.index)
 		q.step(h, hp)
 		return false, nil
 	case inSync && len(q.others(p)) == 0 && state == suspected:
-		q.log.Error("the only in-sync replica of a partition was cut when it was opened: acknowledged messages may be lost", "topic", h.name, "partition", hp.index)
+		q.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.name, "partition", hp.index)
 		return true, suspicion(q).clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
 		return true, nil // there is nothing better
 	case !inSync && state == suspected:
 		return true, suspicion(q).clear(h, hp) // it counts again once a leader has compared logs with it
 	case !inSync && !suspicion(q).canCopy(p):
-		q.log.Error("a damaged replica stays as it is: there is no leader to copy from", "topic", h.name, "partition", hp.index)
+		q.log.Error("damaged replica kept unchanged: no leader to copy from", "topic", h.name, "partition", hp.index)
 		q.step(h, hp)
 		return false, nil
 	case !inSync:
-		q.log.Warn("a replica is copied anew", "topic", h.name, "partition", hp.index)
+		q.log.Warn("copying replica again from its leader", "topic", h.name, "partition", hp.index)
 		return true, q.startAnew(h, hp, t)
 	case hp.led.Load() == nil && !suspicion(q).reported(hp, p):
 		q.step(h, hp)
 		suspicion(q).report(h, hp.index, suspicion(q).standing(hp))
 		return false, nil
 	case state == suspected && p.Leader == q.o.Self:
-		q.log.Error("every in-sync replica of a partition may have lost acknowledged messages: this one holds most and leads", "topic", h.name, "partition", hp.index)
+		q.log.Error("all in-sync replicas may have lost acknowledged messages; leading because this one holds the most", "topic", h.name, "partition", hp.index)
 		return true, suspicion(q).clear(h, hp)
 	case state == suspected:
 		return true, nil // its leader takes it out of the in-sync set and compares logs
@@ -162,7 +162,7 @@ func (q quarantine) handOn(h *hostedTopic, i int) {
 	q.running.Go(func() {
 		err := q.tryHandOn(h, i)
 		if err != nil {
-			q.log.Warn("a damaged replica leads and cannot hand over in order: it is reported, so that another is elected",
+			q.log.Warn("damaged leader cannot transfer leadership; reporting it so that another replica is elected",
 				"topic", h.name, "partition", i, "error", err)
 		}
 		if err != nil && hp != nil && q.elsewhere(h, i) {
@@ -242,7 +242,7 @@ func (q quarantine) forgotten(h *hostedTopic, p *meta.Partition, i int) error {
 	defer cancel()
 	err := asker{q.o.Remote}.operate(ctx, p.Leader, opForget, forgetArgs{h.name, h.incarnation, i, p.Epoch, q.o.Self}, nil)
 	if err != nil {
-		return fmt.Errorf("a damaged replica is not set aside before its leader %s has dropped what it knows of it: %w", p.Leader, err)
+		return fmt.Errorf("set aside damaged replica: leader %s has not reset its state for it: %w", p.Leader, err)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (q quarantine) startAnew(h *hostedTopic, hp *hostedPartition, t *meta.Topic
 	q.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.replica.Close(); err != nil {
-		q.log.Warn("closing a damaged replica", "topic", h.name, "partition", hp.index, "error", err)
+		q.log.Warn("cannot close damaged replica", "topic", h.name, "partition", hp.index, "error", err)
 	}
 	if err := q.setAside(h, t, hp.index); err != nil {
 		return err
@@ -271,10 +271,10 @@ func (q quarantine) startAnew(h *hostedTopic, hp *hostedPartition, t *meta.Topic
 
 // errQuarantine is wrapped by what says that a replica is not there for as long as
 // it is in the in-sync set.
-var errQuarantine = errors.New("in quarantine until others go on without it")
+var errQuarantine = errors.New("quarantined until it leaves the in-sync set")
 
 // errNoCopy is wrapped by what says that damaged data stays in its place.
-var errNoCopy = errors.New("kept as it is, as there is no leader to copy from")
+var errNoCopy = errors.New("kept unchanged: no leader to copy from")
 
 // treatCorrupt decides what becomes of a replica that could not be opened. Where
 // that is for what is on the disk, and others are in sync, it is set aside as soon
@@ -291,7 +291,7 @@ func (q quarantine) treatCorrupt(h *hostedTopic, t *meta.Topic, i int, cause err
 	case !suspicion(q).canCopy(p):
 		return fmt.Errorf("%w: %w", errNoCopy, cause)
 	}
-	q.log.Error("a replica is copied anew", "topic", h.name, "partition", i, "error", cause)
+	q.log.Error("copying replica again from its leader", "topic", h.name, "partition", i, "error", cause)
 	if err := q.setAside(h, t, i); err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (q quarantine) inspect(h *hostedTopic, hp *hostedPartition) {
 	}
 	first := hp.state.CompareAndSwap(int32(intact), int32(damaged))
 	if first {
-		q.log.Error("a replica is damaged", "topic", h.name, "partition", hp.index)
+		q.log.Error("damaged replica", "topic", h.name, "partition", hp.index)
 	}
 	if hp.led.Load() != nil && q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)

@@ -28,10 +28,10 @@ func openRedo(o *Options) (*redo.FS, error) {
 		return nil, err
 	}
 	if report.Records > 0 {
-		o.Logger.Info("the redo journal was replayed", "records", report.Records, "files", report.Files, "bytes", report.Bytes)
+		o.Logger.Info("redo journal replayed", "records", report.Records, "files", report.Files, "bytes", report.Bytes)
 	}
 	if report.Damaged {
-		o.Logger.Error("the redo journal is damaged: each replica of this node may lack what it acknowledged last, and is compared with its leader before it counts as in sync",
+		o.Logger.Error("redo journal is corrupt; replicas on this node may lack recently acknowledged messages and are reconciled with their leaders before they count as in sync",
 			"path", ro.Dir)
 	}
 	o.FS = journaled

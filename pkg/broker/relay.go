@@ -32,10 +32,10 @@ const (
 
 // errPaused is why a relay ends that this process has stood still for: what it
 // gets or has may have been given to others since.
-var errPaused = errors.New("this node was paused")
+var errPaused = errors.New("node was paused")
 
 // errRelayClosed is why a relay that was closed takes no more answers.
-var errRelayClosed = errors.New("the relay is closed")
+var errRelayClosed = errors.New("relay closed")
 
 // relayEvents are what a relay tells its subscription. They are called by any
 // goroutine, without a lock, and must not block.

@@ -29,7 +29,7 @@ type Remote interface {
 }
 
 // errNoSuchCall refuses what this version does not know.
-var errNoSuchCall = fate.Refuse("no such call")
+var errNoSuchCall = fate.Refuse("unknown cluster call")
 
 // wireErrors are the errors that keep their meaning between nodes. A code that
 // was given out is never given to another.
@@ -83,11 +83,11 @@ func toRemote(err error) error {
 func fromRemote(err error) error { return wireErrors().FromRemote(err) }
 
 // errAlone refuses what only a cluster can do.
-var errAlone = fate.Refuse("this node is alone")
+var errAlone = fate.Refuse("no other node")
 
 // errSubscriptionGone refuses what is said of a relayed subscription that its
 // leader does not have.
-var errSubscriptionGone = fate.Refuse("the subscription is over")
+var errSubscriptionGone = fate.Refuse("subscription ended")
 
 // asker asks other nodes, and gives their errors the meaning that they had
 // there.
@@ -117,7 +117,7 @@ func (a asker) operate(ctx context.Context, node meta.NodeID, op string, args, a
 		return err
 	}
 	if err := json.Unmarshal(reply, answer); err != nil {
-		return fmt.Errorf("the answer of node %q to %q: %w", node, op, err)
+		return fmt.Errorf("decode response of node %q to %q: %w", node, op, err)
 	}
 	return nil
 }

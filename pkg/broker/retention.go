@@ -83,7 +83,7 @@ func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Tim
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // said when it begins
 		if failed {
-			r.b.log.Warn("finished messages are not dropped", "topic", h.name, "partition", hp.index, "error", err)
+			r.b.log.Warn("retention failed", "topic", h.name, "partition", hp.index, "error", err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // errLedElsewhere is what the consumers of a partition are told when this node
 // ceases to lead it.
-var errLedElsewhere = fate.Refuse("the partition is led by another node now")
+var errLedElsewhere = fate.Refuse("another node leads the partition")
 
 // hostedPartition is a replica that this node holds. It leads, or it is on
 // standby: it follows the leader, or waits for one. The role is changed in the
@@ -138,7 +138,7 @@ func (n *hosting) adoptPartition(h *hostedTopic, t *meta.Topic, i int, nodes nod
 	case errors.Is(err, commitlog.ErrFenced):
 		// A newer epoch than the one that metadata says here is known to the
 		// replica: metadata that says so will come.
-		n.log.Debug("metadata is behind a replica", "topic", h.name, "partition", i, "epoch", v.Epoch, "error", err)
+		n.log.Debug("local metadata is behind a replica; waiting", "topic", h.name, "partition", i, "epoch", v.Epoch, "error", err)
 	case err != nil:
 		return err
 	}
@@ -284,7 +284,7 @@ func (n *hosting) resign(h *hostedTopic, hp *hostedPartition, reason error) erro
 // it stands in the way of nothing.
 func (n *hosting) step(h *hostedTopic, hp *hostedPartition) {
 	if err := n.resign(h, hp, errLedElsewhere); err != nil {
-		n.log.Warn("a replica's role did not end in order", "topic", h.name, "partition", hp.index, "error", err)
+		n.log.Warn("cannot end role of replica cleanly", "topic", h.name, "partition", hp.index, "error", err)
 	}
 }
 
@@ -295,7 +295,7 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 	n.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.replica.Close(); err != nil {
-		n.log.Warn("closing a replica that goes", "topic", h.name, "partition", hp.index, "error", err)
+		n.log.Warn("cannot close removed replica", "topic", h.name, "partition", hp.index, "error", err)
 	}
 	if h.fs != n.o.FS {
 		return nil // it was in memory

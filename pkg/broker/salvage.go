@@ -42,7 +42,7 @@ func (q quarantine) openedPositions(h *hostedTopic, hp *hostedPartition, err err
 	}
 	if hp.unreadable.IsZero() {
 		hp.unreadable = time.Now()
-		q.log.Error("the channel positions cannot be read: another in-sync replica is asked to lead",
+		q.log.Error("cannot read channel positions; asking another in-sync replica to lead",
 			"topic", h.name, "partition", hp.index, "error", err)
 	}
 	// The other may be no better off and hand on in turn.
@@ -59,11 +59,11 @@ func (q quarantine) reportPositions(h *hostedTopic, hp *hostedPartition, err err
 	log := q.log.With("topic", h.name, "partition", hp.index, "error", err)
 	if lost {
 		hp.salvaged.Store(true)
-		log.Error("the channel positions cannot be read: every channel of the partition starts at the log's start, " +
-			"finished messages are delivered again; move channels with `brokerctl channel seek`")
+		log.Error("cannot read channel positions; every channel of the partition restarts at the log start, " +
+			"finished messages are redelivered; move channels with `brokerctl channel seek`")
 		return
 	}
-	log.Warn("stored channel positions are damaged: an older version is used, finished messages may be delivered again")
+	log.Warn("stored channel positions are corrupt; using an older version, finished messages may be redelivered")
 }
 
 // roleErrors are the replicas that could not take the role that the metadata
@@ -159,8 +159,8 @@ func (q quarantine) reasons() []HealthReason {
 		}
 	}
 	leaders, others := q.roles.list(q.o.Self, q.o.Meta.Topic)
-	add("leader_failed", "partitions that this node is to lead and cannot, see the log", leaders)
-	add("replica_failed", "replicas that this node is to hold and cannot, see the log", others)
+	add("leader_failed", "partitions that this node fails to lead, see its log", leaders)
+	add("replica_failed", "replicas that this node fails to open, see its log", others)
 	var salvaged, lost, refusing []string
 	q.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
 		name := fmt.Sprintf("%s/%d", h.name, hp.index)
@@ -177,11 +177,11 @@ func (q quarantine) reasons() []HealthReason {
 	slices.Sort(salvaged)
 	slices.Sort(lost)
 	slices.Sort(refusing)
-	add("data_lost", "partitions whose only in-sync replica has lost its data directory, see `brokerctl partition repair`", lost)
-	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages that they hold", refusing)
+	add("data_lost", "partitions whose only in-sync replica lost its data directory, see `brokerctl partition repair`", lost)
+	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages", refusing)
 	if waiting := q.waiting.Load(); waiting != nil {
-		add("copies_set_aside", "copies of partitions that were set aside wait for an operator, see `brokerctl partition repair`", *waiting)
+		add("copies_set_aside", "set-aside copies waiting for an operator, see `brokerctl partition repair`", *waiting)
 	}
-	add("positions_lost", "partitions whose channels started at the log's start because the stored positions cannot be read", salvaged)
+	add("positions_lost", "partitions whose channels restarted at the log start because stored positions are unreadable", salvaged)
 	return reasons
 }

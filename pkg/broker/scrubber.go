@@ -177,7 +177,7 @@ func (s *scrubber) step(n int) (read int) {
 	case errors.Is(err, commitlog.ErrClosed):
 		s.leave()
 	case err != nil:
-		s.log.Warn("a replica cannot be checked for damage; the next one is checked instead", "replica", s.name, "error", err)
+		s.log.Warn("cannot scrub replica; continuing with the next one", "replica", s.name, "error", err)
 		done = true
 	}
 	if done {
@@ -258,7 +258,7 @@ func (s *scrubber) store() {
 		err = vfs.WriteFileSynced(s.o.FS, s.dirs.scrubbed(), raw)
 	}
 	if err != nil {
-		s.log.Info("how far the logs are checked for damage is not stored: after a restart the check begins again", "error", err)
+		s.log.Info("cannot store scrub progress; scrubbing starts over after a restart", "error", err)
 	}
 }
 

@@ -24,7 +24,7 @@ const settleAgain = 50 * time.Millisecond
 // errUnsettled is what a channel's creation ends with when a leader of its topic
 // does not answer and nobody leads in its place: what it acknowledges before it
 // knows of the channel would be skipped.
-var errUnsettled = errors.New("a leader of the topic does not answer: the channel is there, and not yet everywhere; try again")
+var errUnsettled = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
 
 // Settle makes what this node leads of a topic match the metadata, at least as
 // of an index. When it returns nil, the places where the topic's channels start
@@ -104,7 +104,7 @@ func (d leaders) settle(ctx context.Context, name string, index uint64) error {
 		case <-changed:
 		case <-time.After(settleAgain):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w (%v)", errUnsettled, silent), g.Wait())
+			return errors.Join(fmt.Errorf("%w (no answer from %v)", errUnsettled, silent), g.Wait())
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (d leaders) spread(ctx context.Context, name string, index uint64) {
 		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 		defer cancel()
 		if _, err := d.ask(ctx, h, index); err != nil {
-			d.log.Warn("a leader does not follow the metadata yet", "topic", name, "error", err)
+			d.log.Warn("leader has not applied metadata yet; it retries", "topic", name, "error", err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (d leaders) ask(ctx context.Context, h *hostedTopic, index uint64) (silent 
 			mu.Lock()
 			silent = append(silent, node)
 			mu.Unlock()
-			d.log.Debug("a leader does not answer", "topic", h.name, "node", node, "error", err)
+			d.log.Debug("leader does not answer", "topic", h.name, "node", node, "error", err)
 			return nil
 		})
 	}

@@ -53,7 +53,7 @@ func (s *shifts) begin(log *slog.Logger, topic string, lp *ledPartition) {
 // end notes that this node has ceased to lead a partition, and why.
 func (s *shifts) end(log *slog.Logger, topic string, lp *ledPartition, why error) {
 	epoch := lp.term.Epoch()
-	log.Debug("leads no longer", "topic", topic, "partition", lp.index, "epoch", epoch, "reason", why)
+	log.Debug("stopped leading partition", "topic", topic, "partition", lp.index, "epoch", epoch, "reason", why)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended.add(topic, lp.index, epoch)
@@ -66,9 +66,9 @@ func (s *shifts) sumUp(log *slog.Logger) {
 	s.came, s.ended = tally{}, tally{}
 	s.mu.Unlock()
 	if came.n > 0 {
-		log.Info("this node leads more partitions", "count", came.n, "partitions", came.String())
+		log.Info("started leading partitions", "count", came.n, "partitions", came.String())
 	}
 	if ended.n > 0 {
-		log.Info("this node has ceased to lead partitions", "count", ended.n, "partitions", ended.String())
+		log.Info("stopped leading partitions", "count", ended.n, "partitions", ended.String())
 	}
 }

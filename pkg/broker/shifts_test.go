@@ -43,13 +43,13 @@ func TestTheLogSaysWhoLedWhen(t *testing.T) {
 	l.elect("t", 0, "n2")
 	l.mustPut("t", 0, "b")
 	for node, words := range map[meta.NodeID][]string{
-		"n1": {"level=INFO", "ceased to lead", "count=1", "partitions=t/0@1"},
-		"n2": {"level=INFO", "leads more partitions", "count=1", "partitions=t/0@2"},
+		"n1": {"level=INFO", "stopped leading partitions", "count=1", "partitions=t/0@1"},
+		"n2": {"level=INFO", "started leading partitions", "count=1", "partitions=t/0@2"},
 	} {
 		l.eventually("a line of "+string(node)+"'s log", func() bool { return logs[node].has(words...) })
 	}
 	l.stop("n2")
-	if !logs["n2"].has("ceased to lead", "partitions=t/0@2") {
+	if !logs["n2"].has("stopped leading partitions", "partitions=t/0@2") {
 		t.Error("the end of a node is not the end of what it leads")
 	}
 }

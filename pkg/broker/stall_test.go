@@ -115,7 +115,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 				if relayed := r.sources.Load().relays[0]; relayed.claim().inFlight > 0 {
 					t.Errorf("the relay holds %d messages that the leader gave up long ago", relayed.claim().inFlight)
 				}
-				if n := strings.Count(m.lines.String(), "a consumer does not read"); n != 1 || !strings.Contains(m.lines.String(), "channel=c") {
+				if n := strings.Count(m.lines.String(), "consumer does not read"); n != 1 || !strings.Contains(m.lines.String(), "channel=c") {
 					t.Errorf("complained %d times of the client:\n%s", n, m.lines.String())
 				}
 				r.readFor(5 * time.Second)

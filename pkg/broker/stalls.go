@@ -39,10 +39,10 @@ const (
 
 // stallTexts are, for each kind, the code in health and metrics and what it means.
 var stallTexts = [stallKinds]struct{ code, what string }{
-	stallRole:     {"role_change_stalled", "replicas do not take the role that the metadata gives them"},
-	stallLead:     {"partitions_not_led", "partitions whose leader does not lead them, publishes are refused"},
-	stallFollower: {"replication_stalled", "followers lack messages or positions and make no progress"},
-	stallSlow:     {"replica_slow", "followers hold up publishes, or left the in-sync set because they did"},
+	stallRole:     {"role_change_stalled", "replicas have not assumed the role assigned by the metadata"},
+	stallLead:     {"partitions_not_led", "partitions whose assigned leader is not leading, publishes are refused"},
+	stallFollower: {"replication_stalled", "followers are behind and make no progress"},
+	stallSlow:     {"replica_slow", "followers slow down publishes, or left the in-sync set for it"},
 }
 
 // stallKey names what may stall.
@@ -108,7 +108,7 @@ func (s *stalls) end(k stallKey) {
 	delete(s.open, k)
 	s.mu.Unlock()
 	if known != nil && known.told {
-		s.log.Info("progress again", "of", stallTexts[k.kind].what, "topic", k.topic, "partition", k.partition, "node", k.node,
+		s.log.Info("progress resumed", "of", stallTexts[k.kind].what, "topic", k.topic, "partition", k.partition, "node", k.node,
 			"after", time.Since(known.since).Round(time.Millisecond))
 	}
 }
@@ -174,7 +174,7 @@ func (s *stalls) reasons(now time.Time, kinds ...stallKind) []HealthReason {
 	s.mu.Lock()
 	for k, x := range s.open {
 		if now.Sub(x.since) >= coord.StallAfter && (len(kinds) == 0 || slices.Contains(kinds, k.kind)) {
-			named[k.kind] = append(named[k.kind], fmt.Sprintf("%s (%s)", k, cmp.Or(x.why, "no reason is known")))
+			named[k.kind] = append(named[k.kind], fmt.Sprintf("%s (%s)", k, cmp.Or(x.why, "reason unknown")))
 		}
 	}
 	s.mu.Unlock()

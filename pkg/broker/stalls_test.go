@@ -43,7 +43,7 @@ func TestWhatStallsIsSaid(t *testing.T) {
 		if n := s.counts(time.Now()); n["role_change_stalled"] != 0 || n["replication_stalled"] != 1 {
 			t.Errorf("after the end: %v", n)
 		}
-		if !text.has("progress again", "partition=3") {
+		if !text.has("progress resumed", "partition=3") {
 			t.Errorf("the log does not say that it is over: %q", text.lines)
 		}
 	})

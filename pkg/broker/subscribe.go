@@ -245,7 +245,7 @@ func (j joiner) relayAll(ctx context.Context) error {
 }
 
 // errNotReached is what the failure of a call that never arrived is, too.
-var errNotReached = fate.Refuse("the node was not reached")
+var errNotReached = fate.Refuse("node unreachable")
 
 // relayFrom has one other node deliver what it leads.
 func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []int, extra bool) error {
@@ -255,7 +255,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	}
 	about, err := json.Marshal(s.ask.Client.ClientStats())
 	if err != nil {
-		return fmt.Errorf("the client's description: %w", err)
+		return fmt.Errorf("encode client description: %w", err)
 	}
 	r := &relay{
 		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1),

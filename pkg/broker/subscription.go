@@ -21,7 +21,7 @@ var ErrNotInFlight = channel.ErrNotInFlight
 
 // errChannelClosed is why a subscription fails when its channel goes at that
 // moment.
-var errChannelClosed = errors.New("the channel was deleted")
+var errChannelClosed = errors.New("channel deleted")
 
 // Subscription is a consumer of one channel, over all partitions of it that it
 // was asked for and this node leads, or, where it leads none, over those that
@@ -134,7 +134,7 @@ func (s *Subscription) joinNew() {
 			}
 		}
 		if err := s.joiner().joinOne(lp); err != nil {
-			s.b.complaints.Tell(s.b.log, slog.LevelInfo, time.Now(), "a consumer stays without a partition that came to this node",
+			s.b.complaints.Tell(s.b.log, slog.LevelInfo, time.Now(), "cannot attach consumer to a partition now led by this node; retrying",
 				"topic", s.ask.Topic, "partition", lp.index, "channel", s.ask.Channel, "error", err)
 		}
 	}
@@ -255,7 +255,7 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 
 // stalled reports that a client does not read what came for it through a relay.
 func (s *Subscription) stalled(r *relay, dropped int) {
-	s.b.complaints.Warn(s.b.log, time.Now(), "a consumer does not read: messages timed out on their way to it and go to other consumers; it gets no more until it reads",
+	s.b.complaints.Warn(s.b.log, time.Now(), "consumer does not read: its messages timed out in transit and go to other consumers; delivery resumes when it reads",
 		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.node,
 		"messages", dropped, "msg_timeout", r.timeout)
 }
@@ -368,7 +368,7 @@ func (b *Broker) abandon(h *hostedTopic, channel string) {
 		}
 	}
 	if err := b.dropIfAbandoned(ctx, h); err != nil && !errors.Is(err, ErrExiting) {
-		b.log.Warn("deleting an ephemeral channel", "topic", h.name, "channel", channel, "error", err)
+		b.log.Warn("cannot delete ephemeral channel", "topic", h.name, "channel", channel, "error", err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func ReadCopy(fsys vfs.FS, dataDir, topic string, in meta.Incarnation, partition int) (commitlog.Extent, error) {
 	e, err := commitlog.Inspect(fsys, filepath.Join(layout{dataDir}.topic(topic, in), fmt.Sprint(partition)))
 	if err != nil {
-		return e, fmt.Errorf("log of %s/%d: %w", topic, partition, err)
+		return e, fmt.Errorf("inspect log of %s/%d: %w", topic, partition, err)
 	}
 	return e, nil
 }
@@ -24,7 +24,7 @@ func ReadCopy(fsys vfs.FS, dataDir, topic string, in meta.Incarnation, partition
 // of any other cluster must not be taken over.
 func Claim(fsys vfs.FS, dataDir, cluster string) error {
 	if err := vfs.WriteFileSynced(fsys, filepath.Join(dataDir, ownerFile), encodeOwner(cluster)); err != nil {
-		return fmt.Errorf("note whose data this is: %w", err)
+		return fmt.Errorf("write cluster id file: %w", err)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (q suspicion) canCopy(p *meta.Partition) bool {
 
 // yield has another replica lead, which holds messages that this one lacks.
 func (q suspicion) yield(h *hostedTopic, i int, y coord.Yield) {
-	q.log.Error("this replica lacks messages that another one holds: the leadership goes there",
+	q.log.Error("leader lacks messages held by another replica; transferring leadership to it",
 		"topic", h.name, "partition", i, "epoch", y.Epoch, "to", y.To, "log_end", y.End)
 	q.running.Go(func() {
 		for q.leads(h, i, y.Epoch) {
@@ -154,7 +154,7 @@ func (q suspicion) yield(h *hostedTopic, i int, y coord.Yield) {
 			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, meta.ErrStaleEpoch) {
 				return
 			}
-			q.log.Warn("cannot hand the leadership to the replica that holds more; retrying", "topic", h.name, "partition", i, "to", y.To, "error", err)
+			q.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.name, "partition", i, "to", y.To, "error", err)
 			if !pause(q.life, handOnAgain) {
 				return
 			}

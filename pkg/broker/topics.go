@@ -190,7 +190,7 @@ func (d *directory) createWithChannels(ctx context.Context, name string) error {
 	}
 	channels, err := d.o.KnownChannels(ctx, name)
 	if err != nil {
-		d.complaints.Warn(d.log, time.Now(), "a new topic's channels are not known: they are created when they are used", "topic", name, "error", err)
+		d.complaints.Warn(d.log, time.Now(), "cannot look up channels of new topic; they are created on first use", "topic", name, "error", err)
 	}
 	for _, c := range channels {
 		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
@@ -226,7 +226,7 @@ func (d *directory) AddPartitions(ctx context.Context, name string, total int) e
 	}
 	add := total - len(t.Partitions)
 	if add <= 0 || total > seq.MaxPartitions {
-		return fmt.Errorf("%w: %q has %d partitions; asked for %d", ErrInvalidConfig, name, len(t.Partitions), total)
+		return fmt.Errorf("%w: %q has %d partitions, %d requested", ErrInvalidConfig, name, len(t.Partitions), total)
 	}
 	var assignment [][]meta.NodeID
 	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })

@@ -43,7 +43,7 @@ func (n *hosting) move(dir, into, as string) error {
 
 func (n *hosting) remove(path string) {
 	if err := n.o.FS.RemoveAll(path); err != nil {
-		n.log.Warn("removing a deleted topic's data", "path", path, "error", err)
+		n.log.Warn("cannot remove data of deleted topic", "path", path, "error", err)
 	}
 }
 
@@ -58,7 +58,7 @@ func (n *hosting) sweep() {
 		}
 	}
 	if err := n.ledger.trim(n.o.Meta.View(), n.o.Self); err != nil {
-		n.log.Warn("old entries of the ledger of replicas cannot be removed; the next start tries again", "path", n.ledger.dir, "error", err)
+		n.log.Warn("cannot remove obsolete ledger entries; retrying at the next start", "path", n.ledger.dir, "error", err)
 	}
 	dirs, err := n.o.FS.ReadDir(n.dirs.topics())
 	if err != nil {
@@ -74,11 +74,11 @@ func (n *hosting) sweep() {
 		}
 		if !ok || in > meta.Incarnation(applied) {
 			n.strays.Add(1)
-			n.log.Error("a directory belongs to no topic that this metadata ever knew; it is left alone", "path", path)
+			n.log.Error("directory belongs to no known topic; left unchanged", "path", path)
 			continue
 		}
 		if err := n.trash(path, dir); err != nil {
-			n.log.Warn("moving a deleted topic's data aside", "path", dir, "error", err)
+			n.log.Warn("cannot move data of deleted topic to trash", "path", dir, "error", err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (n *hosting) sweepPartitions(dir string, t *meta.Topic) {
 		}
 		as := fmt.Sprintf("%s.%d.%d", filepath.Base(dir), i, t.Partitions[i].Version)
 		if err := n.trash(filepath.Join(dir, part), as); err != nil {
-			n.log.Warn("moving a replica aside that is held elsewhere", "path", filepath.Join(dir, part), "error", err)
+			n.log.Warn("cannot move replica that is no longer assigned here to trash", "path", filepath.Join(dir, part), "error", err)
 		}
 	}
 }

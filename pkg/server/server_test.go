@@ -69,9 +69,9 @@ func TestExchanges(t *testing.T) {
 		{"DPUB oversize", "DPUB t 1\n\x7f\xff\xff\xff", []string{"E_BAD_MESSAGE DPUB message too big 2147483647 > 1000", "EOF"}},
 
 		{"publish failures keep the connection", "PUB busy\n" + sized("a") + mpub("busy", "a") + "DPUB busy 1\n" + sized("a") + "PUB t\n" + sized("a"), []string{
-			"E_PUB_FAILED PUB failed, refused: too much waiting to be written",
-			"E_MPUB_FAILED MPUB failed, refused: too much waiting to be written",
-			"E_DPUB_FAILED DPUB failed, refused: too much waiting to be written", "OK",
+			"E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written",
+			"E_MPUB_FAILED MPUB failed, refused: too many bytes waiting to be written",
+			"E_DPUB_FAILED DPUB failed, refused: too many bytes waiting to be written", "OK",
 		}},
 		{"uncertain publish says so", "PUB uncertain\n" + sized("a") + "PUB t\n" + sized("a"), []string{
 			"E_PUB_FAILED PUB failed, outcome unknown: context deadline exceeded", "OK",
@@ -95,7 +95,7 @@ func TestExchanges(t *testing.T) {
 		{"SUB channel dot dot", "SUB t ..\n", []string{`E_BAD_CHANNEL SUB channel name ".." is not valid`, "EOF"}},
 		{"SUB bad topic", "SUB a$b c\n", []string{`E_BAD_TOPIC SUB topic name "a$b" is not valid`, "EOF"}},
 		{"SUB bad channel", "SUB t c$d\n", []string{`E_BAD_CHANNEL SUB channel name "c$d" is not valid`, "EOF"}},
-		{"SUB refused", "SUB crowded c\n", []string{"E_SUB_FAILED SUB failed too many consumers of the channel", "EOF"}},
+		{"SUB refused", "SUB crowded c\n", []string{"E_SUB_FAILED SUB failed too many consumers on the channel", "EOF"}},
 		{"SUB to a partition that is not there", "SUB t c 99\nCLS\n", []string{`E_BAD_PARTITION SUB topic "t" does not have the partition`, "EOF"}},
 		{"RDY no number", "SUB t c\nRDY x\n", []string{"OK", "E_INVALID RDY could not parse count x", "EOF"}},
 		{"RDY empty", "SUB t c\nRDY \n", []string{"OK", "E_INVALID RDY could not parse count ", "EOF"}},
@@ -238,7 +238,7 @@ func TestAnswersKeepTheOrderOfCommands(t *testing.T) {
 	eventually(t, "all publishes arrive", func() bool { return h.broker.heldCount() == rounds })
 	h.broker.release()
 	for range rounds {
-		w.expect("OK", "E_PUB_FAILED PUB failed, refused: too much waiting to be written",
+		w.expect("OK", "E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written",
 			"E_FIN_FAILED FIN "+id0+" failed ID not in flight")
 	}
 }
@@ -503,7 +503,7 @@ func TestStatsTellWhatHappened(t *testing.T) {
 	w.send("IDENTIFY\n" + sized(`{"client_id":"me","hostname":"here","user_agent":"ua/1","msg_timeout":5000,"sample_rate":10}`))
 	w.expect("OK")
 	w.send(mpub("t", "a", "b") + "PUB t\n" + sized("c") + "PUB busy\n" + sized("c"))
-	w.expect("OK", "OK", "E_PUB_FAILED PUB failed, refused: too much waiting to be written")
+	w.expect("OK", "OK", "E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written")
 	w.send("SUB t c\n")
 	w.expect("OK")
 	all := h.Clients()

@@ -30,7 +30,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 		},
 		{
 			fmt.Errorf("n2: %w", broker.ErrDiskFull),
-			"E_PUB_FAILED PUB failed, refused: n2: the disk is nearly full", "E_FAILED_ON_NOT_WRITABLE ",
+			"E_PUB_FAILED PUB failed, refused: n2: disk nearly full", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
 			fate.Mark(commitlog.ErrNoSpace, fate.Refused),
@@ -58,7 +58,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 		},
 		{
 			broker.ErrBusy,
-			"E_PUB_FAILED PUB failed, refused: too much waiting to be written", "E_PUB_FAILED PUB failed, refused: too much waiting to be written",
+			"E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written", "E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written",
 		},
 		{
 			coord.ErrUnknownOutcome,

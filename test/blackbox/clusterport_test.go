@@ -111,7 +111,7 @@ func TestAnOpenClusterPortIsADecision(t *testing.T) {
 		}
 	}
 	refused("give all nodes the same cluster-secret-file")
-	refused("a secret has at least 16", "--cluster-secret-file", short)
+	refused("a secret needs at least 16", "--cluster-secret-file", short)
 	refused("no such file", "--cluster-secret-file", short+"er")
 	for _, args := range [][]string{{"--insecure-cluster"}, {"--cluster-secret-file", secret}} {
 		n := startNode(t, append(args, "--cluster-address", "0.0.0.0:0")...)

@@ -260,10 +260,10 @@ func TestAnErrorKeepsItsCode(t *testing.T) {
 			"the broker's", 404, `{"error":{"code":"not_found","message":"topic \"t\" not found","hint":"h","fate":"refused"}}`,
 			Error{Code: CodeNotFound, Message: `topic "t" not found`, Hint: "h", Fate: "refused"},
 		},
-		{"of another server", 404, "<html>", Error{Code: CodeNotFound, Message: "HOST answered 404 Not Found", Hint: "is that the HTTP address of a brokerd?"}},
+		{"of another server", 404, "<html>", Error{Code: CodeNotFound, Message: "HOST responded 404 Not Found", Hint: "is that the HTTP address of a brokerd?"}},
 		{
 			"of nsqd", 400, `{"message":"INVALID_TOPIC"}`,
-			Error{Code: CodeInternal, Message: "HOST answered 400 Bad Request", Hint: "is that the HTTP address of a brokerd?"},
+			Error{Code: CodeInternal, Message: "HOST responded 400 Bad Request", Hint: "is that the HTTP address of a brokerd?"},
 		},
 	}
 	for _, tc := range tests {

@@ -72,8 +72,8 @@ func parseAddress(text string) (*url.URL, error) {
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, &Error{
 			Code:    CodeInvalid,
-			Message: fmt.Sprintf("%q is not the address of a broker", text),
-			Hint:    "write it as http://host:4151",
+			Message: fmt.Sprintf("%q is not a broker address", text),
+			Hint:    "use the form http://host:4151",
 			cause:   err,
 		}
 	}
@@ -111,7 +111,7 @@ func (t *transport) send(ctx context.Context, method, path string, in, out any) 
 	if in != nil {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
-			return Errorf(CodeInvalid, "the request cannot be written as JSON: %w", err)
+			return Errorf(CodeInvalid, "encode request: %w", err)
 		}
 	}
 	var last error
@@ -171,7 +171,7 @@ func (t *transport) attempt(ctx context.Context, left int, r request, out any) (
 // changed, or asking twice does no harm.
 func (t *transport) try(ctx context.Context, r request, out any) (again bool, err error) {
 	if slices.ContainsFunc(strings.Split(r.path, "/"), isDotSegment) {
-		return false, Errorf(CodeInvalid, "a topic or channel named . or .. can only be deleted")
+		return false, Errorf(CodeInvalid, "topics and channels named . or .. can only be deleted")
 	}
 	target := strings.TrimSuffix(r.base.String(), "/") + r.path
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
@@ -191,8 +191,8 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or of no more use
 	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
-		e := Errorf(CodeInvalid, "%s redirects to %s, and a change is not sent to another place: nothing was changed", r.base.Host, to)
-		e.Hint = "give the address of a node of brokerd itself"
+		e := Errorf(CodeInvalid, "%s redirects to %s, and changes are not redirected: nothing was changed", r.base.Host, to)
+		e.Hint = "use the address of a brokerd node itself"
 		return false, e
 	}
 	if resp.StatusCode/100 != 2 {
@@ -204,7 +204,7 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 		return false, nil
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(out); err != nil {
-		return false, Errorf(CodeInternal, "the answer of %s is not what was expected: %w", r.base.Host, err)
+		return false, Errorf(CodeInternal, "unexpected response from %s: %w", r.base.Host, err)
 	}
 	return false, nil
 }
@@ -221,7 +221,7 @@ func unreached(r request, cause error) (again bool, err error) {
 	if unsent || r.method == http.MethodGet {
 		return true, Errorf(CodeUnavailable, "no answer from %s: %w", r.base.Host, cause)
 	}
-	return false, Errorf(CodeUncertain, "no answer from %s, it may have been done: %w", r.base.Host, cause)
+	return false, Errorf(CodeUncertain, "no answer from %s, the request may have been carried out: %w", r.base.Host, cause)
 }
 
 // readError reads the failure that a broker answered, or makes one up for an
@@ -237,7 +237,7 @@ func readError(base *url.URL, resp *http.Response) *Error {
 	if resp.StatusCode == http.StatusNotFound {
 		code = CodeNotFound
 	}
-	e := Errorf(code, "%s answered %s", base.Host, resp.Status)
+	e := Errorf(code, "%s responded %s", base.Host, resp.Status)
 	e.Hint = "is that the HTTP address of a brokerd?"
 	return e
 }

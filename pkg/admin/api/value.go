@@ -57,7 +57,7 @@ func ParseSync(text string) (Sync, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is no sync policy: write always, interval or a number of messages", text)
+		return 0, fmt.Errorf("%q is not a sync policy: use always, interval or a number of messages", text)
 	}
 	return Sync(n), nil
 }
