@@ -1,8 +1,7 @@
-// Package beat has what a process does again and again fall on common moments: the
-// multiples of each period. Timers that fire together wake a process once, and most
-// of what an idle one costs is waking up.
+// Package beat aligns periodic timers to shared ticks, the multiples of each period,
+// so that an idle process wakes once per tick: most of what it costs is waking up.
 //
-// Invariants: it keeps no state, and a clock that is set moves a moment and nothing
+// Invariants: it keeps no state, and setting the clock shifts one tick and nothing
 // else.
 package beat
 

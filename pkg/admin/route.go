@@ -158,5 +158,5 @@ func writeBody(w http.ResponseWriter, status int, contentType string, body []byt
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has gone is no one's failure
+	_, _ = w.Write(body) // ignore: the client disconnected
 }

@@ -20,12 +20,13 @@ func (c claim) full() bool {
 	return !c.retiring && c.inFlight >= c.credit && (c.inFlight > 0 || c.starved)
 }
 
-// allot shares out what may be in flight among relays, of which each gets its
-// part at its leader before it is known where messages are. others is how many
-// sources there are beside the relays. Where there is enough, all get the same, or
-// less for as long as another has more in flight than its part. Otherwise one
-// message each goes to those that have one in flight, then to those that are
-// starved, the one at turn first, and then to those that had it.
+// allot splits the flow-control credit of a subscription, ready, among its relays.
+// Each relay holds its share at its leader before it is known where messages are;
+// others is the number of sources beside the relays. If ready >= number of sources,
+// it is split evenly; a source that has more in flight than its share reduces the
+// others' until it drains. Otherwise the relays get one message each: first those
+// with one in flight, then the starved ones, starting with the one at turn, and
+// then those that held credit before.
 func allot(ready, others, turn int, claims []claim) []int {
 	parts := make([]int, len(claims))
 	var live []int
@@ -141,9 +142,9 @@ type lender struct {
 	lent    atomic.Bool   // the parts are not those that allot would share out at rest
 }
 
-// look is told that Take has taken so many. Where that is nothing and there is room,
-// credit is lent after a pause. What has lent it gets it back as soon as it has sent
-// all that is left to it. It is for Take's goroutine.
+// look records how many messages Take returned. If none, and credit is unused, idle
+// credit is lent to saturated relays after a pause; a lender gets it back once it has
+// used up its own. It must be called by Take's goroutine.
 func (l *lender) look(s *Subscription, set *sources, took int) {
 	if took > 0 {
 		l.pause = lendAfter

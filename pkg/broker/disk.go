@@ -40,7 +40,7 @@ const (
 	ampleLooks = 4
 )
 
-// room is how much of it there is on the disk.
+// room classifies the free space of the disk.
 type room int
 
 const (

@@ -61,9 +61,9 @@ func toPreferred(s *meta.State, nodes controller.Conditions) []LeaderMove {
 	return out
 }
 
-// StartBalance carries out what PlanBalance would list: of leaders, of replicas,
-// or both; limit bounds the replicas' moves, 0 is the controller's own. It
-// returns what was done and begun, also where an error says what was not.
+// StartBalance carries out what PlanBalance would list: for leaders, replicas or
+// both; limit bounds the replica moves, 0 means the controller's own limit. The
+// result lists the moves started, even when err != nil.
 func (o *operator) StartBalance(ctx context.Context, leaders, replicas bool, limit int) (Balance, error) {
 	s := o.d.o.Meta.View()
 	nodes := conditions(s)

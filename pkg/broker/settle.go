@@ -62,14 +62,13 @@ func (h *hostedTopic) flush(ctx context.Context) error {
 	return g.Wait()
 }
 
-// leaders has the leaders of topics follow the metadata.
+// leaders makes every leader of a topic apply metadata up to an index.
 type leaders struct{ *hosting }
 
-// settle returns once every leader of a topic follows the metadata at least as
-// of an index, and the places of its channels are where they must be. What a
-// leader could not do is an error, and so is one that does not answer in time
-// and leads on as far as is known here. Whoever leads in the stead of another
-// knows the channels from the metadata.
+// settle returns once every leader of a topic has applied metadata up to an index
+// and has placed its channels. A leader that failed to, or that does not answer in
+// time and still leads as far as is known here, is an error. A leader elected
+// meanwhile knows the channels from the metadata.
 func (d leaders) settle(ctx context.Context, name string, index uint64) error {
 	h := d.lookup(name)
 	if h != nil && h.settled.Load() >= index {

@@ -23,9 +23,8 @@ var ErrNotInFlight = channel.ErrNotInFlight
 // moment.
 var errChannelClosed = errors.New("channel deleted")
 
-// Subscription is a consumer of one channel, over all partitions of it that it
-// was asked for and this node leads, or, where it leads none, over those that
-// others lead. Take is for one goroutine; the other methods may be called by
+// Subscription consumes one channel. It covers the requested partitions led here; if
+// none is, it relays from their leaders. Take is for one goroutine; the other methods may be called by
 // others.
 type Subscription struct {
 	identified

@@ -9,8 +9,8 @@
 //
 // Invariants, most of which docs/replication.md explains:
 //
-//   - Nothing is acknowledged that a replica lacks which counts: the in-sync set
-//     that metadata has applied, and whoever is proposed or about to be.
+//   - An entry is acknowledged only when every counting replica has it: the applied
+//     in-sync set plus any replica proposed, or about to be proposed, to join.
 //   - A term believes what a follower has said in this session, in this epoch, in
 //     the life of its node that metadata knows, and nothing else.
 //   - One change of the in-sync set is open at a time. It is given up only when it

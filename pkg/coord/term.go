@@ -371,8 +371,8 @@ func (t *Term) refused(g *group, err error) error {
 
 // releaseLocked commits what is acknowledged and settles, in order, the groups
 // and shares of which is known what became of them. One goroutine does so at a
-// time, with the lock given up while it calls others; it goes on with what is
-// decided meanwhile, so whoever finds it at work need not wait.
+// time and releases the lock while it calls others; it loops until nothing new is
+// decided, so concurrent callers return immediately.
 func (t *Term) releaseLocked() {
 	if t.releasing {
 		return

@@ -18,10 +18,8 @@ type Publish struct {
 	Incarnation meta.Incarnation
 	Partition   int
 	// Round and Number order the attempts of one node to publish to one partition.
-	// Number counts those of a round from 0. The leader takes them without a gap:
-	// after one of a round that did not come, or that it refused as not its own to
-	// take, it refuses all others of that round, so that what was sent first
-	// cannot be overtaken.
+	// Number counts those of a round from 0. After a gap or a not-leader refusal, the
+	// leader refuses the rest of the round, which preserves order.
 	Round, Number uint64
 	Messages      []topic.Message
 }

@@ -5,9 +5,9 @@ import (
 	"maps"
 )
 
-// CreateChannel makes a durable channel. Where it exists, the answer is the one
-// that does, with Existed, however it is configured. An ephemeral channel is
-// refused: it lives on the node of its consumers and nowhere else.
+// CreateChannel creates a durable channel. If it exists it is returned unchanged,
+// with Existed set, even if its configuration differs. An ephemeral channel is
+// refused: it exists only on the node of its consumers.
 type CreateChannel struct {
 	Topic       string      `json:"topic"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // of the topic; 0: any

@@ -14,7 +14,7 @@
 //   - An ordered channel does not go on before every in-sync replica knows that
 //     the message before is finished, whichever leader was told so.
 //   - What a replica was told is not undone by a snapshot that was made before.
-//   - Only an operator leads a channel back.
+//   - Only an operator can move a channel backwards.
 //   - After Close, a Partition or Standby writes nothing.
 //
 // Locks: each Channel's mutex guards that channel's state and is never held

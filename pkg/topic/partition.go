@@ -392,8 +392,8 @@ func (p *Partition) Empty() error {
 }
 
 // Committed tells the partition that a batch is committed: see
-// coord.TermOptions. With the zero Batch, it is told that some were that an
-// earlier term appended.
+// coord.TermOptions. A zero Batch means: entries inherited from an earlier term
+// are now committed.
 func (p *Partition) Committed(b commitlog.Batch) {
 	if b.Size() == 0 {
 		for _, c := range p.Channels() {

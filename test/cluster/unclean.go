@@ -131,7 +131,7 @@ func electUnclean(st *stage, name string, gone, left *nodes.Node) error {
 	}
 	err = errors.Join(
 		brokerctlSays(st, exitRefused, "", "partition", "elect", partition),
-		brokerctlSays(st, exitUsage, "only "+gone.ID+" has", "partition", "elect", partition, "--unclean", "--to", left.ID),
+		brokerctlSays(st, exitUsage, "held only by "+gone.ID, "partition", "elect", partition, "--unclean", "--to", left.ID),
 		brokerctlSays(st, exitUnhealthy, "partitions_offline", "cluster", "health"),
 		brokerctlSays(st, 0, left.ID, "partition", "elect", partition, "--unclean", "--to", left.ID, "--yes"))
 	if err != nil {
