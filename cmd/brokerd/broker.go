@@ -247,6 +247,7 @@ func (n *brokerNode) adminOptions() admin.Options {
 		},
 		Limits:  admin.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
 		Memory:  n.memory,
+		Turns:   n.turns,
 		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, MemQueueSize: admin.MemQueueSize(o.Limits.MemQueueSize), Debug: o.Process.Pprof, Logger: n.c.Log,
 		Live: n.live, Metrics: n.metrics.Handler(),
 		Observe:    func(e admin.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },

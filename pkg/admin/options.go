@@ -81,6 +81,9 @@ type Options struct {
 	Limits   Limits
 	// Memory is charged for bodies, and for answers with messages. nil: no limit.
 	Memory *limit.Memory
+	// Turns bounds how many requests do at a time what takes a processor for long. nil:
+	// there is no bound.
+	Turns *limit.Turns
 	// Clients returns all connections of the node, for the producers in /stats.
 	Clients func() []broker.ClientStats
 	// Config serves /config. nil: no option is known.

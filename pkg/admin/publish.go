@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -19,6 +20,7 @@ type publishing struct {
 	catalog
 	bodies *bodies
 	limits Limits
+	turns  *limit.Turns
 }
 
 // route adds nsqd's ways to publish.
@@ -84,10 +86,14 @@ func (s *publishing) mpub(r *http.Request) (any, error) {
 	if _, given := p.lookup("binary"); given && p.flag("binary", true) {
 		split, count = splitBinary, countBinary
 	}
-	if err := b.payList(r.Context(), count(b.bytes()), unsafe.Sizeof(topic.Message{})); err != nil {
+	most := count(b.bytes())
+	if err := b.payList(r.Context(), most, unsafe.Sizeof(topic.Message{})); err != nil {
 		return nil, err
 	}
-	messages, err := split(b.bytes(), s.limits)
+	turns := s.turns.For(most)
+	turns.Take()
+	messages, err := split(b.bytes(), s.limits, turns)
+	turns.Give()
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +128,9 @@ func (s *publishing) publish(ctx context.Context, req broker.Publish) (broker.Re
 	defer cancel()
 	done := make(chan broker.Receipt, 1)
 	req.Done = func(receipt broker.Receipt) { done <- receipt }
+	end := s.turns.For(len(req.Messages)).Lend(limit.PublishTurn)
 	s.broker.Publish(ctx, req)
+	end()
 	select {
 	case receipt := <-done:
 		return receipt, receipt.Err
@@ -152,9 +160,9 @@ func countBinary(body []byte) int {
 	return max(min(int(int32(binary.BigEndian.Uint32(body))), (len(body)-countBytes)/(sizeBytes+1)), 0)
 }
 
-// splitLines makes a message of every line that is not empty. The messages
-// alias body.
-func splitLines(body []byte, l Limits) ([]topic.Message, error) {
+// splitLines makes a message of every line that is not empty, and passes the caller's turn
+// on now and then. The messages alias body.
+func splitLines(body []byte, l Limits, turns *limit.Turns) ([]topic.Message, error) {
 	messages := make([]topic.Message, 0, countLines(body))
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		switch {
@@ -162,6 +170,7 @@ func splitLines(body []byte, l Limits) ([]topic.Message, error) {
 			return nil, tooLarge("MSG_TOO_BIG")
 		case len(line) > 0:
 			messages = append(messages, topic.Message{Body: line})
+			turns.Listed(len(messages))
 		}
 	}
 	return messages, nil
@@ -177,7 +186,7 @@ const (
 // splitBinary takes apart the body that an MPUB has on the wire. The messages
 // alias body. What follows the last message is refused: it is a sign that the
 // client counts in another way.
-func splitBinary(body []byte, l Limits) ([]topic.Message, error) {
+func splitBinary(body []byte, l Limits, turns *limit.Turns) ([]topic.Message, error) {
 	if len(body) < countBytes {
 		return nil, tooLarge("BAD_BODY")
 	}
@@ -197,6 +206,7 @@ func splitBinary(body []byte, l Limits) ([]topic.Message, error) {
 			return nil, tooLarge("BAD_MESSAGE")
 		}
 		messages = append(messages, topic.Message{Body: rest[:size:size]})
+		turns.Listed(len(messages))
 		rest = rest[size:]
 	}
 	if len(rest) > 0 {

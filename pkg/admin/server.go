@@ -91,7 +91,7 @@ func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 // nodeRoutes is the HTTP address.
 func nodeRoutes(o Options, names catalog, lookups *lookups, reports *reports) *router {
 	t := &router{}
-	publishing := &publishing{catalog: names, bodies: newBodies(o.Memory), limits: o.Limits}
+	publishing := &publishing{catalog: names, bodies: newBodies(o.Memory), limits: o.Limits, turns: o.Turns}
 	publishing.route(t)
 	(&nodeTopics{catalog: names, lookups: lookups, own: newRecently(deletedFor)}).route(t)
 	lookups.routeReads(t)

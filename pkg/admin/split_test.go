@@ -36,7 +36,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 1, 'x'})
 	limits := Limits{MaxMessage: 100, MaxBody: 1000}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		list, err := splitBinary(body, limits)
+		list, err := splitBinary(body, limits, nil)
 		if err == nil {
 			again := binary.BigEndian.AppendUint32(nil, uint32(len(list)))
 			for _, m := range list {
@@ -50,7 +50,7 @@ func FuzzSplit(f *testing.F) {
 				t.Errorf("%q became %q", body, again)
 			}
 		}
-		list, err = splitLines(body, limits)
+		list, err = splitLines(body, limits, nil)
 		if err != nil {
 			return
 		}

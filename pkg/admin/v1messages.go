@@ -25,6 +25,8 @@ const (
 	// jsonGrowth is by how much JSON makes messages larger: base64, and the
 	// names and quotes around it.
 	jsonGrowth = 2
+	// longJSON is how much JSON is decoded without a turn.
+	longJSON = 64 << 10
 	// defaultPeek is how many messages are answered where the request names no number.
 	defaultPeek = 10
 	// peekBytes is how many bytes of messages one answer has, and the rest of the
@@ -57,13 +59,13 @@ func (v v1Messages) publish(r *http.Request) (answer, error) {
 	limits := v.publishing.limits
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
 	isJSON := mediaType == "application/json"
-	limit := limits.MaxMessage
+	most := limits.MaxMessage
 	if isJSON {
-		limit = jsonGrowth * limits.MaxBody
+		most = jsonGrowth * limits.MaxBody
 	}
-	b, err := v.publishing.bodies.read(r, limit)
+	b, err := v.publishing.bodies.read(r, most)
 	if errors.Is(err, errBodyTooLarge) {
-		return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", limit)
+		return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", most)
 	}
 	if err != nil {
 		return answer{}, err
@@ -76,7 +78,13 @@ func (v v1Messages) publish(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
+	var turns *limit.Turns
+	if isJSON && len(b.bytes()) > longJSON {
+		turns = v.publishing.turns
+	}
+	turns.Take()
 	req, err := read(r, b.bytes())
+	turns.Give()
 	if err != nil {
 		return answer{}, err
 	}

@@ -7,6 +7,15 @@ import (
 	"time"
 )
 
+// Bounds of who lists and publishes messages: a turn is taken for more than FewMessages,
+// and passed on behind each TurnMessages that are listed; it ends after PublishTurn, as a
+// publish is not to be interrupted, but may wait for room.
+const (
+	FewMessages  = 512
+	TurnMessages = 1 << 10
+	PublishTurn  = 50 * time.Millisecond
+)
+
 // Turns bounds how many goroutines do at a time what takes a processor for long, for
 // the sake of who has little to do: it finds a processor free, and does not wait
 // behind all who have much. Who has much to do waits in order, and passes its turn on
@@ -58,6 +67,21 @@ func (t *Turns) Pass() {
 	t.Give()
 	runtime.Gosched()
 	t.Take()
+}
+
+// Listed passes the turn on if that is due once so many messages are listed.
+func (t *Turns) Listed(n int) {
+	if n%TurnMessages == 0 {
+		t.Pass()
+	}
+}
+
+// For returns the turns for so many messages: for few there are none.
+func (t *Turns) For(messages int) *Turns {
+	if messages <= FewMessages {
+		return nil
+	}
+	return t
 }
 
 // Lend waits for a turn for what may also wait for something. The turn ends with the

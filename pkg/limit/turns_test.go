@@ -90,3 +90,29 @@ func TestWithoutABoundNobodyWaits(t *testing.T) {
 		t.Error("somebody waits")
 	}
 }
+
+func TestATurnIsPassedOnBehindManyMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := NewTurns(1)
+		if all.For(FewMessages) != nil || all.For(FewMessages+1) != all {
+			t.Error("turns are not for many messages")
+		}
+		all.Take()
+		had := false
+		go func() {
+			all.Take()
+			had = true
+			all.Give()
+		}()
+		synctest.Wait()
+		for n := 1; n <= TurnMessages; n++ {
+			if had {
+				t.Fatalf("the turn is passed on behind %d messages", n-1)
+			}
+			all.Listed(n)
+		}
+		if !had {
+			t.Error("the turn is not passed on")
+		}
+	})
+}

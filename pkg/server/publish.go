@@ -18,7 +18,7 @@ import (
 
 // keepMessages is the longest list of messages that a connection keeps for its
 // next publish, and that it is not charged for.
-const keepMessages = 512
+const keepMessages = limit.FewMessages
 
 // publisher executes the publishing commands of one connection, for its reader.
 type publisher struct {
@@ -163,13 +163,6 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 // messageBytes is what the list of a publish's messages takes for each.
 const messageBytes = int(unsafe.Sizeof(topic.Message{}))
 
-// Bounds of a turn of listing and of publishing many messages. A publish is not to be
-// interrupted, but may wait for room.
-const (
-	turnMessages = 1 << 10
-	publishTurn  = 50 * time.Millisecond
-)
-
 // list lists the messages of a batch, unless there is no memory for the list. It is made
 // in its size: a list that grows is copied whole, and until that is done neither another
 // goroutine nor the collector gets the processor.
@@ -189,9 +182,8 @@ func (p *publisher) list(batch nsq.MPUB) error {
 	defer turns.Give()
 	p.messages = make([]topic.Message, 0, n)
 	batch.Each(func(message []byte) {
-		if p.messages = append(p.messages, topic.Message{Body: message}); len(p.messages)%turnMessages == 0 {
-			turns.Pass()
-		}
+		p.messages = append(p.messages, topic.Message{Body: message})
+		turns.Listed(len(p.messages))
 	})
 	return nil
 }
@@ -265,7 +257,7 @@ func (p *publisher) publish(ctx context.Context, verb nsq.Verb, t *producedTopic
 		return err
 	}
 	if p.listed > 0 {
-		defer p.link.srv.opts.Turns.Lend(publishTurn)()
+		defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()
 	}
 	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be another connection's
 	clear(p.messages)

@@ -21,7 +21,7 @@ func (b *fakeBroker) published(topic string) int {
 }
 
 func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
-	many := make([]string, turnMessages+1)
+	many := make([]string, limit.TurnMessages+1)
 	for i := range many {
 		many[i] = "x"
 	}
@@ -79,8 +79,8 @@ func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
 		go w.send(nsq.Magic + mpub("t", strings.Split(strings.Repeat("x ", keepMessages)+"x", " ")...))
 		w.expect("OK")
 		<-room
-		if next != publishTurn {
-			t.Errorf("another has its turn %v after a publish began to wait, want %v", next, publishTurn)
+		if next != limit.PublishTurn {
+			t.Errorf("another has its turn %v after a publish began to wait, want %v", next, limit.PublishTurn)
 		}
 	})
 }

@@ -30,8 +30,28 @@ func turnMistakes() []mistake {
 		},
 		{
 			name: "turns: many messages are published without one", file: "pkg/server/publish.go",
-			old: "defer p.link.srv.opts.Turns.Lend(publishTurn)()", with: "_ = publishTurn",
+			old: "defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()", with: "_ = limit.PublishTurn",
 			tests: []string{"./pkg/server"}, run: "TestAPublishHasATurn",
+		},
+		{
+			name: "turns: many messages are listed without one over HTTP", file: "pkg/admin/publish.go",
+			old: "\tturns.Take()\n\tmessages, err := split(", with: "\tturns = nil\n\tmessages, err := split(",
+			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
+		},
+		{
+			name: "turns: one over HTTP is not passed on", file: "pkg/limit/turns.go",
+			old: "if n%TurnMessages == 0 {", with: "if n < 0 {",
+			tests: []string{"./pkg/limit"}, run: "TestATurnIsPassedOn",
+		},
+		{
+			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/publish.go",
+			old: "s.turns.For(len(req.Messages)).Lend(limit.PublishTurn)", with: "s.turns.For(0).Lend(limit.PublishTurn)",
+			tests: []string{"./pkg/admin"}, run: "TestAPublishHasATurn",
+		},
+		{
+			name: "turns: much JSON is decoded without one", file: "pkg/admin/v1messages.go",
+			old: "len(b.bytes()) > longJSON {", with: "len(b.bytes()) > 1<<40 {",
+			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
 		},
 	}
 }

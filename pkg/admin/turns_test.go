@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
+)
+
+// bytesOf is so many messages of a byte each.
+func bytesOf(messages int) []string { return strings.Split(strings.Repeat("x", messages), "") }
+
+func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
+	const few = limit.FewMessages
+	jsonOf := func(size int) string {
+		const frame = `{"messages":[{"text":""}]}`
+		return strings.Replace(frame, `""`, `"`+strings.Repeat("x", size-len(frame))+`"`, 1)
+	}
+	for _, tt := range []struct {
+		name, path, body string
+		waits            bool
+	}{
+		{"a message", "/pub?topic=t", "x", false},
+		{"few lines", "/mpub?topic=t", strings.Repeat("x\n", few-1) + "x", false},
+		{"more lines", "/mpub?topic=t", strings.Repeat("x\n", few) + "x", true},
+		{"a batch of few", "/mpub?topic=t&binary=true", binaryBody(bytesOf(few)...), false},
+		{"a batch of more", "/mpub?topic=t&binary=true", binaryBody(bytesOf(few + 1)...), true},
+		{"a batch of more that is cut short", "/mpub?topic=t&binary=true", binaryBody(bytesOf(few + 2)...)[:5*few+13], true},
+		{"little JSON", "/v1/topics/t/messages", jsonOf(longJSON), false},
+		{"much JSON", "/v1/topics/t/messages", jsonOf(longJSON + 1), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := limit.NewTurns(1)
+				f := newFake("t")
+				s := serverOf(t, f, func(o *Options) {
+					o.Turns, o.Limits = turns, Limits{MaxMessage: 1 << 20, MaxBody: 1 << 20}
+				})
+				turns.Take()
+				done := false
+				go func() {
+					if w := ask(s.Handler(), http.MethodPost, tt.path, tt.body, "Content-Type", "application/json"); w.Code >= 500 {
+						t.Errorf("%d: %s", w.Code, w.Body)
+					}
+					done = true
+				}()
+				synctest.Wait()
+				if done == tt.waits || turns.Waiting() > 0 != tt.waits || len(f.published) > 0 == tt.waits {
+					t.Errorf("it is done: %v, %d wait, %d publishes", done, turns.Waiting(), len(f.published))
+				}
+				turns.Give()
+				synctest.Wait()
+				if !done {
+					t.Error("it does not end")
+				}
+				turns.Take() // it has given back its turn
+			})
+		})
+	}
+}
+
+func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
+	for _, messages := range []int{limit.FewMessages, limit.FewMessages + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			turns := limit.NewTurns(1)
+			f := newFake("t")
+			var next time.Duration // until another has its turn
+			f.receipt = func(p broker.Publish) *broker.Receipt {
+				began := time.Now()
+				turns.Take()
+				next = time.Since(began)
+				turns.Give()
+				return &broker.Receipt{Count: len(p.Messages)}
+			}
+			s := serverOf(t, f, func(o *Options) { o.Turns, o.Limits.MaxBody = turns, 1<<20 })
+			ask(s.Handler(), http.MethodPost, "/mpub?topic=t&binary=true", binaryBody(bytesOf(messages)...))
+			want := limit.PublishTurn
+			if messages <= limit.FewMessages {
+				want = 0
+			}
+			if len(f.published) != 1 || next != want {
+				t.Errorf("%d messages: another has its turn %v after a publish began to wait, want %v", messages, next, want)
+			}
+		})
+	}
+}
