@@ -90,6 +90,7 @@ func (s *publishing) mpub(r *http.Request) (any, error) {
 	if err := b.payList(r.Context(), most, unsafe.Sizeof(topic.Message{})); err != nil {
 		return nil, err
 	}
+	limit.BeforeAllocating(most * int(unsafe.Sizeof(topic.Message{})))
 	turns := s.turns.For(most)
 	turns.Take()
 	messages, err := split(b.bytes(), s.limits, turns)

@@ -177,6 +177,7 @@ func (p *publisher) list(batch nsq.MPUB) error {
 		return err
 	}
 	p.listed = n * messageBytes
+	limit.BeforeAllocating(p.listed)
 	turns := p.link.srv.opts.Turns
 	turns.Take()
 	defer turns.Give()

@@ -105,6 +105,11 @@ func laggingMistakes() []mistake {
 			tests: []string{"./pkg/commitlog"}, run: "TestWithoutMemoryLess",
 		},
 		{
+			name: "a large allocation goes beyond the limit before anything is collected", file: "pkg/limit/collect.go",
+			old: "-idle+uint64(n) > ", with: "-idle > ",
+			tests: []string{"./pkg/limit"}, run: "TestGarbageGoes",
+		},
+		{
 			name: "a consumer keeps the batch of its last Take", file: "pkg/topic/consumer.go",
 			old: "\t\t\tk.at.rest()\n\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err", with: "\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerHoldsNoLargeBatch",
