@@ -119,7 +119,7 @@ func (r *lossReport) printMembers(w io.Writer) {
 	}
 	fmt.Fprintf(w, "node      %s\ncluster   %s\n", r.NodeID, r.ClusterID)
 	if len(names) > 0 {
-		fmt.Fprintf(w, "given up  %s\n", strings.Join(names, ", "))
+		fmt.Fprintf(w, "lost      %s\n", strings.Join(names, ", "))
 	}
 	fmt.Fprintln(w)
 }

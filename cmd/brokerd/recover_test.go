@@ -86,7 +86,7 @@ func TestRecoverSaysWhatIsLostAndChangesNothingUnasked(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
-		"given up  n2", "t/0        all", "t/1        some", "t/2        none", "ALL LATER CHANGES MADE WITHOUT n1 ARE LOST",
+		"lost      n2", "t/0        all", "t/1        some", "t/2        none", "ALL LATER CHANGES MADE WITHOUT n1 ARE LOST",
 		"partition elect TOPIC/PARTITION --unclean --to n1", "Nothing was changed",
 	} {
 		if !strings.Contains(out, want) {

@@ -169,3 +169,26 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	})
 }
+
+// replaced are words in strings that the glossary replaces by others. Such as have
+// another meaning, too, are not among them.
+var replaced = regexp.MustCompile(`(?i)\b(any more|by (it|them)sel(f|ves)|of late|come again|cut short|hand(s|ed|ing)? (over|out)|` +
+	`looks? at|on the move|passed over|put back|tried again|try again|what became of|whose data)\b`)
+
+// TestMessagesUseTheWordsOfTheGlossary reads what programs may print: strings of more
+// than one word.
+func TestMessagesUseTheWordsOfTheGlossary(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || !strings.HasPrefix(s.path, "pkg/") && !strings.HasPrefix(s.path, "cmd/") && !strings.HasPrefix(s.path, "internal/config/") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok {
+				if m := replaced.FindString(lit.Value); m != "" {
+					t.Errorf("%s: %s: %q is not a word of docs/glossary.md", s.pos(lit.Pos()), lit.Value, m)
+				}
+			}
+			return true
+		})
+	}
+}

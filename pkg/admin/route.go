@@ -149,7 +149,7 @@ func answerPlain(w http.ResponseWriter, v any, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		panic("BUG: an answer is no JSON: " + err.Error())
+		panic("BUG: response is not JSON: " + err.Error())
 	}
 	writeBody(w, status, jsonType, body)
 }

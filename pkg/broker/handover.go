@@ -135,8 +135,8 @@ func (d handovers) many(ctx context.Context, all []meta.Election) (failed []erro
 	return failed
 }
 
-// one hands over one partition that this node leads. One that is led by
-// the node that it is to go to is left where it is.
+// one transfers leadership of one partition that this node leads. It does nothing if
+// the target already leads it.
 func (d handovers) one(ctx context.Context, a handoverArgs) error {
 	h := d.lookup(a.Topic)
 	if h == nil {
