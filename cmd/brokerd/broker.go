@@ -21,6 +21,9 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
@@ -145,7 +148,7 @@ func (n *brokerNode) startWeb() {
 }
 
 func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
-	s := admin.NewHTTPServer(n.ownNames().Guard(h), n.c.Log)
+	s := web.NewHTTPServer(n.ownNames().Guard(h, admin.Refuse), n.c.Log)
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return n.created.By(ctx, c.RemoteAddr()) }
 	n.https = append(n.https, s)
 	n.web.Go(func() {
@@ -237,20 +240,20 @@ func (n *brokerNode) adminOptions() admin.Options {
 	hostname, _ := os.Hostname()
 	configFrom, _ := config.ParseNetworks(o.Web.ConfigFrom) // checked when it was loaded
 	return admin.Options{
-		Broker: n.broker,
-		Identity: admin.Identity{
+		Publisher: n.broker, NSQD: n.broker, Lookup: n.broker, V1: n.broker, Operator: n.broker,
+		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: hostOf(a.TCP, a.Host),
 			TCPPort: portOf(a.TCP), HTTPPort: portOf(a.HTTP), HTTPSPort: portOf(a.HTTPS), Zone: o.Zone, Region: o.Region,
 			Started: n.startedAt, MaxHeartbeatInterval: o.Limits.MaxHeartbeatInterval,
 			MaxOutputBufferSize: int64(o.Limits.MaxOutputBufferSize), MaxOutputBufferTimeout: o.Limits.MaxOutputBufferTimeout,
 			MaxDeflateLevel: o.Limits.MaxDeflateLevel,
 		},
-		Limits:  admin.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
+		Limits:  web.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
 		Memory:  n.memory,
 		Turns:   n.turns,
-		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, MemQueueSize: admin.MemQueueSize(o.Limits.MemQueueSize), Debug: o.Process.Pprof, Logger: n.c.Log,
+		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, MemQueueSize: nsqd.MemQueueSize(o.Limits.MemQueueSize), Debug: o.Process.Pprof, Logger: n.c.Log,
 		Live: n.live, Metrics: n.metrics.Handler(),
-		Observe:    func(e admin.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
+		Observe:    func(e web.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
 		ConfigFrom: configFrom,
 		Config:     &runtimeConfig{options: *o, lookupds: n.c.Lookupds, level: n.c.Level},
 	}

@@ -4,21 +4,21 @@ import (
 	"os"
 	"strings"
 
-	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
 // ownNames are the names that this node is asked under.
-func (n *brokerNode) ownNames() admin.Hosts {
+func (n *brokerNode) ownNames() web.Hosts {
 	a := &n.c.Advertise
 	names := append([]string{a.Host}, n.c.Options.Web.AllowedHosts...)
 	for _, address := range []string{a.TCP, a.HTTP, a.HTTPS, a.Lookup, a.Cluster} {
 		names = append(names, hostOf(address, a.Host))
 	}
-	return admin.NewHosts(append(names, machineNames()...))
+	return web.NewHosts(append(names, machineNames()...))
 }
 
 // machineNames are the name of this machine, and the domains in which names of one word
-// are looked for, as admin.NewHosts takes them.
+// are looked for, as web.NewHosts takes them.
 func machineNames() (names []string) {
 	if hostname, err := os.Hostname(); err == nil {
 		names = append(names, hostname)

@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/units"
 )
 
@@ -164,8 +165,8 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 
 // guard refuses what pages of other origins ask for, or names that are not the daemon's.
 func (d *lookupDaemon) guard(next http.Handler) http.Handler {
-	own := admin.NewHosts(slices.Concat([]string{d.broadcast, d.hostname}, d.allowedHosts, machineNames()))
-	return own.Guard(http.NewCrossOriginProtection().Handler(next))
+	own := web.NewHosts(slices.Concat([]string{d.broadcast, d.hostname}, d.allowedHosts, machineNames()))
+	return own.Guard(http.NewCrossOriginProtection().Handler(next), admin.Refuse)
 }
 
 // waitForStop returns nil at a signal to stop, and the error of what fails

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/internal/config"
-	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 )
 
 // runtimeConfig is the node's configuration as the HTTP API reads and changes
-// it, under nsqd's names. It implements admin.Config.
+// it, under nsqd's names. It implements nsqd.Config.
 type runtimeConfig struct {
 	options  config.Options
 	lookupds *lookupds
@@ -31,7 +31,7 @@ func nsqdLevel(l slog.Level) int {
 	return 4
 }
 
-// Option implements admin.Config.
+// Option implements nsqd.Config.
 func (c *runtimeConfig) Option(name string) (any, bool) {
 	switch name {
 	case "log_level":
@@ -48,7 +48,7 @@ func (c *runtimeConfig) Option(name string) (any, bool) {
 	return nil, false
 }
 
-// SetOption implements admin.Config.
+// SetOption implements nsqd.Config.
 func (c *runtimeConfig) SetOption(name string, value []byte) error {
 	switch name {
 	case "log_level":
@@ -65,5 +65,5 @@ func (c *runtimeConfig) SetOption(name string, value []byte) error {
 		c.lookupds.SetAddresses(addresses)
 		return nil
 	}
-	return admin.ErrUnknownOption
+	return nsqd.ErrUnknownOption
 }

@@ -40,8 +40,14 @@ var floors = map[string]int{
 	"pkg/cluster": 4, // one node's membership
 
 	"pkg/server":  5,
-	"pkg/admin":   5,
 	"pkg/metrics": 5,
+
+	"pkg/admin/web":     5, // what the HTTP interfaces have in common
+	"pkg/admin/nsqform": 6, // the form that nsqd's and nsqlookupd's share
+	"pkg/admin/nsqd":    7,
+	"pkg/admin/lookup":  7,
+	"pkg/admin/v1":      7, // the operator's
+	"pkg/admin":         8, // all of them, on a node's addresses
 
 	// internal: helpers of the commands and of the tests.
 	"internal/arch":      0,
@@ -60,8 +66,8 @@ var floors = map[string]int{
 	"internal/vfstest":   1, // a disk that fails: for tests
 	"internal/testrand":  0, // seeds of random tests
 
-	"cmd/brokerd":   6,
-	"cmd/brokerctl": 6,
+	"cmd/brokerd":   9,
+	"cmd/brokerctl": 9,
 }
 
 // sameFloor lists the imports on one floor that were thought about.

@@ -36,7 +36,6 @@ var large = map[string]ceiling{
 	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.explorer methods":     {45, "a method for each thing that can happen, with the configuration"},
 	"internal/model.recovery methods":     {50, "embeds the explorer: it wants what it needs as a field"},
-	"pkg/admin.Broker methods":            {43, "all that /v1 asks of a broker: seven interfaces"},
 	"pkg/admin/api.Client methods":        {39, "a method for each request of /v1"},
 	"pkg/broker files":                    {76, "all that a node does with its replicas: parts of it want packages"},
 	"pkg/broker lines":                    {13400, "all that a node does with its replicas: parts of it want packages"},

@@ -12,22 +12,33 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
+
+// What NSQ's answers have for headers.
+const (
+	nsqTypeHeader = "X-NSQ-Content-Type"
+	nsqType       = "nsq; version=1.0"
+	jsonType      = "application/json; charset=utf-8"
+	textType      = "text/plain; charset=utf-8"
+)
 
 // serverOf returns a Server of a fake, with small limits.
 func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 	t.Helper()
 	o := Options{
-		Broker: f,
-		Identity: Identity{
+		Publisher: f, NSQD: f, Lookup: f, V1: f, Operator: f,
+		Identity: nsqform.Identity{
 			Version: "1.3.0", Hostname: "host", BroadcastAddress: "10.0.0.1", TCPPort: 4150, HTTPPort: 4151, HTTPSPort: 4152,
 			Started: time.Unix(1795230522, 0), MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
 			MaxOutputBufferTimeout: 30 * time.Second, MaxDeflateLevel: 6,
 		},
-		Limits:     Limits{MaxMessage: 10, MaxBody: 64},
-		ConfigFrom: Networks{netip.MustParsePrefix("192.0.2.0/24")}, // where httptest's requests come from
+		Limits:     web.Limits{MaxMessage: 10, MaxBody: 64},
+		ConfigFrom: web.Networks{netip.MustParsePrefix("192.0.2.0/24")}, // where httptest's requests come from
 	}
 	for _, c := range change {
 		c(&o)

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
 )
 
 func TestOnlyNamesThatNobodyElseOwnsAreAnswered(t *testing.T) {
 	h := serverOf(t, newFake("t")).Handler()
-	guarded := NewHosts([]string{"mq.example.org", ".in.example.net", "Node-7.Example.com."}).Guard(h)
+	guarded := web.NewHosts([]string{"mq.example.org", ".in.example.net", "Node-7.Example.com."}).Guard(h, Refuse)
 	for host, allowed := range map[string]bool{
 		"": true, "localhost": true, "localhost:4151": true, "nsqd:4151": true, "127.0.0.1:4151": true, "10.1.2.3": true,
 		"[::1]:4151": true, "::1": true, "api.localhost": true, "nsqd.default.svc": true, "nsqd.default.svc.cluster.local:4151": true,
@@ -35,7 +36,7 @@ func TestOnlyNamesThatNobodyElseOwnsAreAnswered(t *testing.T) {
 	r := httptest.NewRequest("GET", "/stats", nil)
 	r.Host = "evil.com"
 	w := httptest.NewRecorder()
-	NewHosts([]string{AnyHost}).Guard(h).ServeHTTP(w, r)
+	web.NewHosts([]string{web.AnyHost}).Guard(h, Refuse).ServeHTTP(w, r)
 	if w.Code != 200 {
 		t.Errorf("where every name is allowed: %d", w.Code)
 	}
@@ -104,7 +105,7 @@ func upload(t *testing.T, address, target string, size int) string {
 func TestWhoIsRefusedForTheSizeSeesIt(t *testing.T) {
 	f := newFake("t")
 	s := serverOf(t, f, func(o *Options) {
-		o.Limits, o.Memory = Limits{MaxMessage: 1 << 20, MaxBody: 24 << 20}, limit.NewMemory(1<<20)
+		o.Limits, o.Memory = web.Limits{MaxMessage: 1 << 20, MaxBody: 24 << 20}, limit.NewMemory(1<<20)
 	})
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()

@@ -1,26 +1,14 @@
 package admin
 
 import (
-	"errors"
-	"fmt"
-	"log"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
-	"time"
 
-	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/admin/api"
-)
-
-// Timeouts and limits of an HTTP server that faces clients. A publish may wait
-// for its commit and a profile for its end, so answers have time.
-const (
-	readHeaderTimeout = 10 * time.Second
-	readTimeout       = time.Minute
-	writeTimeout      = 2 * time.Minute
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 64 << 10
+	"github.com/brokerd/brokerd/pkg/admin/lookup"
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/v1"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
 // Server answers the HTTP requests of a node. Make one with New. Its handlers
@@ -30,36 +18,27 @@ type Server struct {
 	lookup http.Handler
 }
 
-// New returns a Server. It fails without a Broker.
+// New returns a Server. It fails without a node.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	names := catalog{o.Broker}
-	lookups := &lookups{
-		catalog: names,
-		id:      o.Identity,
-		deleted: newRecently(deletedFor),
-		hidden:  newRecently(tombstonedFor),
+	lookups := lookup.New(o.Lookup, o.Identity)
+	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
+	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Publishing: publishing, Memory: o.Memory})
+	routes := nodeRoutes(&o, publishing, lookups)
+	node := o.handler(func(w http.ResponseWriter, r *http.Request) string {
+		if v1.Owns(r.URL.Path) {
+			return api.Serve(w, r)
+		}
+		return routes.Serve(w, r)
+	})
+	if o.TLSRequired {
+		node.PlainMetrics = o.PlainMetrics
+		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }
 	}
-	reports := &reports{o}
-	return &Server{
-		node: &front{
-			router:      nodeRoutes(o, names, lookups, reports),
-			observe:     o.Observe,
-			logger:      o.Logger,
-			tlsRequired: o.TLSRequired, plainMetrics: o.PlainMetrics,
-			httpsPort:  o.Identity.HTTPSPort,
-			drainBytes: o.Limits.drainBytes(),
-		},
-		lookup: &front{
-			router:     lookupRoutes(lookups, reports),
-			observe:    o.Observe,
-			logger:     o.Logger,
-			drainBytes: o.Limits.drainBytes(),
-		},
-	}, nil
+	return &Server{node: node, lookup: o.handler(lookupRoutes(lookups).Serve)}, nil
 }
 
 // Handler serves what a node serves on its HTTP and HTTPS addresses: nsqd's
@@ -69,172 +48,40 @@ func (s *Server) Handler() http.Handler { return s.node }
 // LookupHandler serves nsqlookupd's endpoints in that program's meaning.
 func (s *Server) LookupHandler() http.Handler { return s.lookup }
 
-// NewHTTPServer returns an http.Server for a handler of this package, with
-// timeouts and limits fit for clients that are slow, broken or hostile. The
-// caller gives it listeners and stops it. logger gets what net/http says of
-// connections, at debug level; nil drops it.
-func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
+// Refuse implements [web.Refuse]: it answers in the form of the interface that was
+// asked.
+func Refuse(w http.ResponseWriter, r *http.Request, word string, e *api.Error) {
+	if v1.Owns(r.URL.Path) {
+		v1.AnswerError(w, e)
+		return
 	}
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(new(complaint.Book).Writer(logger, slog.LevelDebug, "HTTP"), "", 0),
-	}
+	nsqform.Answer(w, nil, &nsqform.Error{Status: e.Code.Status(), Word: word})
 }
 
-// nodeRoutes is the HTTP address.
-func nodeRoutes(o Options, names catalog, lookups *lookups, reports *reports) *router {
-	t := &router{}
-	publishing := &publishing{catalog: names, bodies: newBodies(o.Memory), limits: o.Limits, turns: o.Turns}
-	publishing.route(t)
-	(&nodeTopics{catalog: names, lookups: lookups, own: newRecently(deletedFor)}).route(t)
-	lookups.routeReads(t)
-	reports.route(t)
+// nodeRoutes is the HTTP address, but for /v1.
+func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup) *nsqform.Router {
+	t := &nsqform.Router{}
+	nsqd.Route(t, nsqd.Options{
+		Broker: o.NSQD, Publishing: publishing, Lookups: lookups, Identity: o.Identity, Clients: o.Clients,
+		Config: o.Config, ConfigFrom: o.ConfigFrom, MemQueueSize: o.MemQueueSize, Debug: o.Debug,
+	})
+	lookups.RouteReads(t)
+	(&probes{live: o.Live, ready: o.NSQD.Ready, startup: o.Startup}).route(t)
 	if o.Metrics != nil {
-		t.handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
+		t.Handle(http.MethodGet, "/metrics", o.Metrics.ServeHTTP)
 	}
-	if o.Debug {
-		routeDebug(t)
-	}
-	t.fallback = newV1(names, publishing).serve
 	return t
 }
 
 // lookupRoutes is the lookup address.
-func lookupRoutes(lookups *lookups, reports *reports) *router {
-	t := &router{}
-	lookups.routeReads(t)
-	lookups.routeWrites(t)
-	t.plain(http.MethodGet, "/ping", reports.ping)
-	t.v1(http.MethodGet, "/info", reports.lookupInfo)
+func lookupRoutes(lookups *lookup.Lookup) *nsqform.Router {
+	t := &nsqform.Router{}
+	lookups.RouteReads(t)
+	lookups.RouteWrites(t)
 	return t
 }
 
-// front is what every request passes before its endpoint, and after it.
-type front struct {
-	router       *router
-	observe      func(Exchange)
-	logger       *slog.Logger
-	origin       http.CrossOriginProtection
-	tlsRequired  bool
-	plainMetrics bool  // need no TLS
-	httpsPort    int   // where clients are sent that come without TLS
-	drainBytes   int64 // of a refused body, that are read so that the client sees the answer
-}
-
-// ServeHTTP implements http.Handler.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	counted := &statusWriter{ResponseWriter: w, request: r, drain: f.drainBytes}
-	route := ""
-	defer func() {
-		if p := recover(); p != nil {
-			f.recovered(counted, r, p)
-		}
-		if route == "" {
-			route = "other"
-		}
-		f.observe(Exchange{Route: route, Status: counted.code(), Duration: time.Since(start)})
-	}()
-	route = f.serve(counted, r)
-}
-
-func (f *front) serve(w http.ResponseWriter, r *http.Request) string {
-	if f.tlsRequired && r.TLS == nil && !f.plain(r.URL.Path) {
-		answerTLSRequired(w, f.httpsPort)
-		return ""
-	}
-	// A page of another site must not change anything, nor publish, through the
-	// browser of someone who can reach the node.
-	if err := f.origin.Check(r); err != nil {
-		answerCrossOrigin(w, r, err)
-		return ""
-	}
-	return f.router.serve(w, r)
-}
-
-// plain says whether a path is answered without TLS whoever asks.
-func (f *front) plain(path string) bool {
-	return isProbe(path) || f.plainMetrics && path == "/metrics"
-}
-
-// answerTLSRequired tells a client in plain text where to come with TLS.
-func answerTLSRequired(w http.ResponseWriter, port int) {
-	w.Header().Set(nsqTypeHeader, nsqType)
-	writeJSON(w, http.StatusForbidden, struct {
-		Message   string `json:"message"`
-		HTTPSPort int    `json:"https_port"`
-	}{"TLS_REQUIRED", port})
-}
-
-// answerCrossOrigin refuses in the form of the surface that was asked.
-func answerCrossOrigin(w http.ResponseWriter, r *http.Request, cause error) {
-	if isV1(r.URL.Path) {
-		answerError(w, api.Errorf(api.CodeForbidden, "%w", cause))
-		return
-	}
-	answerV1(w, nil, &nsqError{http.StatusForbidden, "CROSS_ORIGIN"})
-}
-
-// recovered answers for a handler that panicked.
-func (f *front) recovered(w *statusWriter, r *http.Request, p any) {
-	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(p) // net/http's own way to end an answer
-	}
-	f.logger.Error("panic in a handler", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	switch {
-	case w.status != 0: // too late
-	case isV1(r.URL.Path):
-		answerError(w, api.Errorf(api.CodeInternal, "internal error of the broker; see its log"))
-	default:
-		answerV1(w, nil, &nsqError{http.StatusInternalServerError, "INTERNAL_ERROR"})
-	}
-}
-
-// statusWriter remembers the status of an answer. Where a request is refused for its
-// size or because the node is busy, it sees to it that the client gets to see that.
-type statusWriter struct {
-	http.ResponseWriter
-	request *http.Request
-	drain   int64 // bytes of a refused body that are read
-	status  int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-		switch status {
-		case http.StatusServiceUnavailable:
-			if w.Header().Get("Retry-After") == "" {
-				w.Header().Set("Retry-After", "1")
-			}
-			drain(w.ResponseWriter, w.request, w.drain)
-		case http.StatusRequestEntityTooLarge:
-			drain(w.ResponseWriter, w.request, w.drain)
-		}
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *statusWriter) code() int {
-	if w.status == 0 {
-		return http.StatusOK
-	}
-	return w.status
+// handler returns what every request of an address passes.
+func (o *Options) handler(serve func(http.ResponseWriter, *http.Request) string) *web.Handler {
+	return &web.Handler{Serve: serve, Refuse: Refuse, Observe: o.Observe, Logger: o.Logger, DrainBytes: o.Limits.DrainBytes()}
 }

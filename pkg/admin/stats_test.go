@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/broker"
 )
 
@@ -64,7 +65,7 @@ func TestStatsMatchTheirGoldens(t *testing.T) {
 func TestStatsHaveMemoryUnlessToldNot(t *testing.T) {
 	h := serverOf(t, busy()).Handler()
 	for query, want := range map[string]bool{"": true, "&include_mem=true": true, "&include_mem=x": true, "&include_mem=false": false, "&include_mem=0": false} {
-		var st nsqStats
+		var st struct{ Memory map[string]int }
 		if err := json.Unmarshal(ask(h, "GET", "/stats?format=json"+query, "").Body.Bytes(), &st); err != nil {
 			t.Fatal(err)
 		}
@@ -83,18 +84,6 @@ func TestStatsForPeople(t *testing.T) {
 	if w := ask(serverOf(t, newFake()).Handler(), "GET", "/stats?format=text", ""); !strings.Contains(w.Body.String(), "heap_objects") ||
 		!strings.Contains(w.Body.String(), "Topics: None") {
 		t.Errorf("got %s", w.Body)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	sorted := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
-	for p, want := range map[int]uint64{100: 10, 99: 10, 95: 10, 90: 9, 50: 5, 0: 1} {
-		if got := percentile(sorted, p); got != want {
-			t.Errorf("p%d is %d, want %d", p, got, want)
-		}
-	}
-	if percentile(nil, 99) != 0 {
-		t.Error("none has a percentile")
 	}
 }
 
@@ -125,7 +114,7 @@ func (o options) SetOption(name string, value []byte) error {
 		o[name] = list
 		return nil
 	}
-	return ErrUnknownOption
+	return nsqd.ErrUnknownOption
 }
 
 func TestOptionsAreReadAndChanged(t *testing.T) {

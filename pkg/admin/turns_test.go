@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
 )
@@ -30,15 +31,15 @@ func TestWhatTakesLongIsDoneInTurns(t *testing.T) {
 		{"a batch of few", "/mpub?topic=t&binary=true", binaryBody(bytesOf(few)...), false},
 		{"a batch of more", "/mpub?topic=t&binary=true", binaryBody(bytesOf(few + 1)...), true},
 		{"a batch of more that is cut short", "/mpub?topic=t&binary=true", binaryBody(bytesOf(few + 2)...)[:5*few+13], true},
-		{"little JSON", "/v1/topics/t/messages", jsonOf(longJSON), false},
-		{"much JSON", "/v1/topics/t/messages", jsonOf(longJSON + 1), true},
+		{"little JSON", "/v1/topics/t/messages", jsonOf((64 << 10)), false},
+		{"much JSON", "/v1/topics/t/messages", jsonOf((64 << 10) + 1), true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				turns := limit.NewTurns(1)
 				f := newFake("t")
 				s := serverOf(t, f, func(o *Options) {
-					o.Turns, o.Limits = turns, Limits{MaxMessage: 1 << 20, MaxBody: 1 << 20}
+					o.Turns, o.Limits = turns, web.Limits{MaxMessage: 1 << 20, MaxBody: 1 << 20}
 				})
 				turns.Take()
 				done := false

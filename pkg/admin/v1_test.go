@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/lookup"
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
+	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -19,8 +22,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// The real broker is what this package asks for.
-var _ Broker = (*broker.Broker)(nil)
+// The real broker is what the interfaces ask for.
+var (
+	_ nsqd.Broker   = (*broker.Broker)(nil)
+	_ lookup.Broker = (*broker.Broker)(nil)
+	_ v1.Broker     = (*broker.Broker)(nil)
+	_ v1.Operator   = (*broker.Broker)(nil)
+)
+
+// peekBytes is how many bytes of messages one answer has.
+const peekBytes = 1 << 20
 
 // orders is a fake with a topic of two partitions, one of them led elsewhere.
 func orders() *fake {
@@ -185,32 +196,6 @@ func TestV1NamesTheNodesThatAreMissing(t *testing.T) {
 	}
 }
 
-// A trace id is text beside the number, which browsers round.
-func TestTraceIDsHaveHexText(t *testing.T) {
-	const id = 1<<63 + 1
-	if p := apiPeeked(broker.Peeked{TraceID: id}); p.TraceID != id || p.TraceIDHex != "8000000000000001" {
-		t.Errorf("got %d and %q", p.TraceID, p.TraceIDHex)
-	}
-	if p := apiPeeked(broker.Peeked{}); p.TraceIDHex != "" {
-		t.Errorf("without a trace id: %q", p.TraceIDHex)
-	}
-	for _, test := range []struct {
-		m    api.Message
-		want uint64
-		ok   bool
-	}{
-		{api.Message{Text: "a", TraceIDHex: "8000000000000001"}, id, true},
-		{api.Message{Text: "a", TraceID: id, TraceIDHex: "8000000000000001"}, id, true},
-		{api.Message{Text: "a", TraceID: 1 << 63, TraceIDHex: "8000000000000001"}, 0, false},
-		{api.Message{Text: "a", TraceIDHex: "18000000000000001"}, 0, false},
-		{api.Message{Text: "a", TraceIDHex: "x"}, 0, false},
-	} {
-		if m, err := messageOf(test.m, Limits{MaxMessage: 10}); (err == nil) != test.ok || test.ok && m.TraceID != test.want {
-			t.Errorf("%+v: %d, %v", test.m, m.TraceID, err)
-		}
-	}
-}
-
 func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
 	h := serverOf(t, orders()).Handler()
 	for _, test := range []struct {
@@ -230,7 +215,7 @@ func TestV1RefusesWhatIsNotAsExpected(t *testing.T) {
 		{"POST /v1/topics", `{"name":"a","config":{"retention":"-1h"}}`, 400, "negative"},
 		{"POST /v1/topics", `{"name":"a","config":{"sync":"never"}}`, 400, "not a sync policy"},
 		{"POST /v1/topics", `{"name":"!"}`, 400, "name"},
-		{"POST /v1/topics", strings.Repeat(" ", maxRequestBytes+1), 413, "exceeds"},
+		{"POST /v1/topics", strings.Repeat(" ", 1<<20+1), 413, "exceeds"},
 		{"PATCH /v1/topics/orders", `{"partitions":3}`, 409, "cannot be altered"},
 		{"PATCH /v1/topics/orders", `{"ordered":true}`, 409, "cannot be altered"},
 		{"PATCH /v1/topics/orders", `{"ext":true}`, 409, "cannot be altered"},
@@ -344,53 +329,6 @@ func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
 		}
 		if w.Code != test.status || a.Error.Code != test.code || a.Error.Fate != test.hasBecome {
 			t.Errorf("%v: got %d %s", test.err, w.Code, w.Body)
-		}
-	}
-}
-
-func TestAPatchChangesOnlyWhatItNames(t *testing.T) {
-	ms := func(n int) *api.Duration { d := api.Duration(time.Duration(n) * time.Millisecond); return &d }
-	sync := func(s api.Sync) *api.Sync { return &s }
-	always, interval := meta.SyncPolicy{Every: 1}, meta.SyncPolicy{Interval: time.Second}
-	for _, test := range []struct {
-		was   meta.SyncPolicy
-		patch api.ConfigPatch
-		want  meta.SyncPolicy
-	}{
-		{always, api.ConfigPatch{}, always},
-		{always, api.ConfigPatch{Sync: sync(api.SyncInterval)}, meta.SyncPolicy{Interval: meta.DefaultSyncInterval}},
-		{always, api.ConfigPatch{SyncInterval: ms(50)}, meta.SyncPolicy{Interval: 50 * time.Millisecond}},
-		{always, api.ConfigPatch{Sync: sync(100)}, meta.SyncPolicy{Every: 100}},
-		{always, api.ConfigPatch{Sync: sync(api.SyncAlways), SyncInterval: ms(50)}, always},
-		{interval, api.ConfigPatch{Sync: sync(api.SyncAlways)}, always},
-		{interval, api.ConfigPatch{Sync: sync(api.SyncInterval)}, interval},
-		{interval, api.ConfigPatch{Sync: sync(9)}, meta.SyncPolicy{Every: 9, Interval: time.Second}},
-	} {
-		c := meta.TopicConfig{Partitions: 3, Sync: test.was}
-		if err := patchConfig(&c, test.patch); err != nil {
-			t.Fatal(err)
-		}
-		if c.Sync != test.want || c.Partitions != 3 {
-			t.Errorf("%+v became %+v, want %+v", test.was, c.Sync, test.want)
-		}
-	}
-}
-
-func TestEditDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b  string
-		limit int
-		want  int
-	}{
-		{"orders", "orders", 9, 0},
-		{"order", "orders", 9, 1},
-		{"oders", "orders", 9, 1},
-		{"kitten", "sitting", 9, 3},
-		{"", "abc", 9, 3},
-		{"a", "abcdef", 2, 2},
-	} {
-		if got := editDistance(test.a, test.b, test.limit); got != test.want {
-			t.Errorf("%q to %q: got %d, want %d", test.a, test.b, got, test.want)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
 // serve listens on the loopback interface until the end of the test.
@@ -17,7 +19,7 @@ func serve(t *testing.T, s *Server) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := NewHTTPServer(s.Handler(), nil)
+	srv := web.NewHTTPServer(s.Handler(), nil)
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
 	t.Cleanup(func() {
@@ -78,7 +80,7 @@ func TestTheSenderOfAHugeBodySeesWhy(t *testing.T) {
 
 func BenchmarkPub(b *testing.B) {
 	f := newFake("t")
-	s, err := New(Options{Broker: discard{f}})
+	s, err := New(Options{Publisher: discard{f}, NSQD: f, Lookup: f, V1: f, Operator: f})
 	if err != nil {
 		b.Fatal(err)
 	}

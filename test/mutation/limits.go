@@ -146,28 +146,28 @@ func edgeMistakes() []mistake {
 			tests: []string{"./internal/lookupd"}, run: "FillTheLog",
 		},
 		{
-			name: "a host that ends like an allowed one is answered", file: "pkg/admin/hosts.go",
+			name: "a host that ends like an allowed one is answered", file: "pkg/admin/web/hosts.go",
 			old: `return strings.HasPrefix(suffix, ".") && strings.HasSuffix(host, suffix)`, with: `return strings.HasSuffix(host, suffix)`,
 			tests: web, run: "OnlyNames",
 		},
 		{
 			name: "the lookup daemon answers to every name", file: "cmd/brokerd/nsqlookupd.go",
-			old: "own := admin.NewHosts(slices.Concat(", with: "own := admin.NewHosts(slices.Concat([]string{admin.AnyHost}, ",
+			old: "own := web.NewHosts(slices.Concat(", with: "own := web.NewHosts(slices.Concat([]string{web.AnyHost}, ",
 			tests: []string{"./cmd/brokerd"}, run: "OwnNamesOnly",
 		},
 		{
-			name: "a page of another site publishes", file: "pkg/admin/server.go",
-			old: "if err := f.origin.Check(r); err != nil {", with: `if err := f.origin.Check(r); err != nil && r.URL.Path != "/pub" {`,
+			name: "a page of another site publishes", file: "pkg/admin/web/server.go",
+			old: "if err := h.origin.Check(r); err != nil {", with: `if err := h.origin.Check(r); err != nil && r.URL.Path != "/pub" {`,
 			tests: web, run: "AnotherSite",
 		},
 		{
-			name: "who is refused as busy sees a reset", file: "pkg/admin/server.go",
+			name: "who is refused as busy sees a reset", file: "pkg/admin/web/server.go",
 			old: "\t\t\tdrain(w.ResponseWriter, w.request, w.drain)\n\t\tcase http.StatusRequestEntityTooLarge:", with: "\t\tcase http.StatusRequestEntityTooLarge:",
 			tests: web, run: "RefusedForTheSize",
 		},
 		{
-			name: "anybody changes options", file: "pkg/admin/debug.go",
-			old: "if !s.o.ConfigFrom.has(r) {", with: "if s.o.ConfigFrom != nil && !s.o.ConfigFrom.has(r) {",
+			name: "anybody changes options", file: "pkg/admin/nsqd/debug.go",
+			old: "if !s.o.ConfigFrom.Has(r) {", with: "if s.o.ConfigFrom != nil && !s.o.ConfigFrom.Has(r) {",
 			tests: web, run: "ChosenNetworks",
 		},
 		{

@@ -34,8 +34,8 @@ func memoryMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralTopicIsBounded",
 		},
 		{
-			name: "a peek costs nothing", file: "pkg/admin/v1messages.go",
-			old: "share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.limits.MaxMessage))", with: "share.Take(r.Context(), 0)",
+			name: "a peek costs nothing", file: "pkg/admin/v1/messages.go",
+			old: "share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.Limits.MaxMessage))", with: "share.Take(r.Context(), 0)",
 			tests: []string{"./pkg/admin"}, run: "TestListsAndPeeks",
 		},
 		{

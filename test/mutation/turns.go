@@ -34,7 +34,7 @@ func turnMistakes() []mistake {
 			tests: []string{"./pkg/server"}, run: "TestAPublishHasATurn",
 		},
 		{
-			name: "turns: many messages are listed without one over HTTP", file: "pkg/admin/publish.go",
+			name: "turns: many messages are listed without one over HTTP", file: "pkg/admin/nsqd/publish.go",
 			old: "\tturns.Take()\n\tmessages, err := split(", with: "\tturns = nil\n\tmessages, err := split(",
 			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
 		},
@@ -44,13 +44,13 @@ func turnMistakes() []mistake {
 			tests: []string{"./pkg/limit"}, run: "TestATurnIsPassedOn",
 		},
 		{
-			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/publish.go",
-			old: "s.turns.For(len(req.Messages)).Lend(limit.PublishTurn)", with: "s.turns.For(0).Lend(limit.PublishTurn)",
+			name: "turns: many messages are published without one over HTTP", file: "pkg/admin/web/publish.go",
+			old: "s.Turns.For(len(req.Messages)).Lend(limit.PublishTurn)", with: "s.Turns.For(0).Lend(limit.PublishTurn)",
 			tests: []string{"./pkg/admin"}, run: "TestAPublishHasATurn",
 		},
 		{
-			name: "turns: much JSON is decoded without one", file: "pkg/admin/v1messages.go",
-			old: "len(b.bytes()) > longJSON {", with: "len(b.bytes()) > 1<<40 {",
+			name: "turns: much JSON is decoded without one", file: "pkg/admin/v1/messages.go",
+			old: "len(b.Bytes()) > longJSON {", with: "len(b.Bytes()) > 1<<40 {",
 			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
 		},
 	}

@@ -1,0 +1,373 @@
+package lookup
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// tombstonedFor is how long /lookup leaves a tombstoned node out.
+const tombstonedFor = 45 * time.Second
+
+// Broker is what this package asks of a node. Its methods may be called at any time
+// by any number of goroutines.
+type Broker interface {
+	nsqform.Broker
+	Topics
+	Cluster() broker.ClusterInfo
+	// Ready says what keeps this node from serving. Empty: it is ready.
+	Ready() []broker.HealthReason
+	DeleteTopic(ctx context.Context, name string) error
+	// CreateChannel makes a channel of an existing topic. One that is there
+	// already is no error.
+	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
+	DeleteChannel(ctx context.Context, topic, channel string) error
+}
+
+// Topics knows the topics of the cluster.
+type Topics interface {
+	// Topics returns every topic, sorted by name. Neither the slice's topics
+	// nor what they hold may be changed.
+	Topics() []*meta.Topic
+	// MadeOnFirstUse returns what a publish to no topic would make; false: nothing.
+	MadeOnFirstUse() (meta.TopicConfig, bool)
+	// DeletedLately says whether a topic, or with a name one of its channels, was
+	// deleted within the last seconds, at whatever node.
+	DeletedLately(topic, channel string) bool
+}
+
+// Lookup answers as nsqlookupd does, from the cluster's metadata. Make one with New.
+type Lookup struct {
+	nsqform.Catalog
+	broker  Broker
+	id      nsqform.Identity
+	deleted *nsqform.Recently // names that were deleted here
+	hidden  *nsqform.Recently // tombstones: topics and the nodes that /lookup leaves out of them
+}
+
+// New returns the lookup of a node.
+func New(b Broker, id nsqform.Identity) *Lookup {
+	return &Lookup{
+		Catalog: nsqform.Catalog{Broker: b}, broker: b, id: id,
+		deleted: nsqform.NewRecently(nsqform.DeletedFor), hidden: nsqform.NewRecently(tombstonedFor),
+	}
+}
+
+// HasDeleted says whether a topic, or with a name a channel, was deleted here of late.
+func (s *Lookup) HasDeleted(topic, channel string, now time.Time) bool {
+	return s.deleted.Has(topic, channel, now)
+}
+
+// RouteReads adds what a client looks up, on both addresses.
+func (s *Lookup) RouteReads(t *nsqform.Router) {
+	t.Add(http.MethodGet, "/lookup", s.lookup)
+	t.Add(http.MethodGet, "/topics", s.topics)
+	t.Add(http.MethodGet, "/channels", s.listChannels)
+	t.Add(http.MethodGet, "/nodes", s.listNodes)
+	t.Add(http.MethodGet, "/listlookup", s.listPeers)
+}
+
+// RouteWrites adds the rest of nsqlookupd, whose names stand for something else
+// on the HTTP address.
+func (s *Lookup) RouteWrites(t *nsqform.Router) {
+	t.Add(http.MethodGet, "/debug", s.registrations)
+	t.Add(http.MethodPost, "/topic/create", s.CreateTopic("INVALID_ARG_TOPIC"))
+	t.Add(http.MethodPost, "/topic/delete", s.deleteTopic)
+	t.Add(http.MethodPost, "/topic/tombstone", s.tombstone)
+	t.Add(http.MethodPost, "/channel/create", s.createChannel)
+	t.Add(http.MethodPost, "/channel/delete", s.deleteChannel)
+	t.Plain(http.MethodGet, "/ping", nsqform.Ping(s.broker.Ready))
+	t.Add(http.MethodGet, "/info", s.info)
+}
+
+// directory is the cluster of this moment.
+func (s *Lookup) directory() *directory {
+	info := s.broker.Cluster()
+	d := &directory{
+		nodes:  make(map[string]broker.NodeInfo, len(info.Nodes)),
+		id:     s.id,
+		self:   info.Self,
+		hidden: s.hidden,
+		now:    time.Now(),
+	}
+	for _, n := range info.Nodes {
+		d.nodes[n.ID] = n
+	}
+	return d
+}
+
+// TombstonedHere says whether a topic has a tombstone on this node, of those
+// that were set here.
+func (s *Lookup) TombstonedHere(topic string, now time.Time) bool {
+	d := s.directory()
+	p := d.producer(d.nodes[d.self])
+	return s.hidden.Has(topic, p.tombstone(), now)
+}
+
+// lookup answers where a topic is. A publisher that asks for a topic that there is
+// not is sent to this node, where topics are made on first use: publishing makes it.
+func (s *Lookup) lookup(r *http.Request) (any, error) {
+	p, err := nsqform.ReadParams(r)
+	if err != nil {
+		return nil, err
+	}
+	name, err := p.Needed("topic", "MISSING_ARG_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	access, _ := p.Lookup("access")
+	switch access {
+	case "", "r", "w":
+	default:
+		return nil, nsqform.Refuse("INVALID_ACCESS_MODE")
+	}
+	if _, err := p.Partition(); err != nil {
+		return nil, err
+	}
+	t, err := s.Topic(name)
+	if err != nil && access == "w" && meta.ValidTopicName(name) {
+		if config, made := s.broker.MadeOnFirstUse(); made {
+			return s.lookupNew(p, config)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	partition, err := p.PartitionOf(t)
+	if err != nil {
+		return nil, err
+	}
+	a := s.directory().lookup(t, partition, s.Channels(t))
+	if info, _ := p.Lookup("metainfo"); info != "" {
+		a.Meta = metaOf(t.Config)
+	}
+	return a, nil
+}
+
+// lookupNew answers for a topic that a publish would make: this node takes it, on
+// any partition.
+func (s *Lookup) lookupNew(p nsqform.Params, config meta.TopicConfig) (any, error) {
+	d := s.directory()
+	t := &meta.Topic{Config: config, Partitions: make([]meta.Partition, config.Partitions)}
+	for i := range t.Partitions {
+		t.Partitions[i].Leader = meta.NodeID(d.self)
+	}
+	partition, err := p.PartitionOf(t)
+	if err != nil {
+		return nil, err
+	}
+	a := d.lookup(t, partition, []string{})
+	if info, _ := p.Lookup("metainfo"); info != "" {
+		a.Meta = metaOf(config)
+	}
+	return a, nil
+}
+
+// topics answers the names of all topics.
+func (s *Lookup) topics(r *http.Request) (any, error) {
+	p, err := nsqform.ReadParams(r)
+	if err != nil {
+		return nil, err
+	}
+	type topicMeta struct {
+		Name string `json:"topic_name"`
+		lookupMeta
+	}
+	a := struct {
+		Topics   []string    `json:"topics"`
+		MetaInfo []topicMeta `json:"meta_info,omitempty"`
+	}{Topics: []string{}}
+	withMeta := p.Flag("metaInfo", false)
+	for _, t := range s.broker.Topics() {
+		a.Topics = append(a.Topics, t.Name)
+		if withMeta {
+			a.MetaInfo = append(a.MetaInfo, topicMeta{t.Name, *metaOf(t.Config)})
+		}
+	}
+	return a, nil
+}
+
+// listChannels answers the names of a topic's channels, none for no topic.
+func (s *Lookup) listChannels(r *http.Request) (any, error) {
+	name, err := nsqform.ExistingTopic(r)
+	if err != nil {
+		return nil, err
+	}
+	a := struct {
+		Channels []string `json:"channels"`
+	}{Channels: []string{}}
+	if t, err := s.Topic(name); err == nil {
+		a.Channels = s.Channels(t)
+	}
+	return a, nil
+}
+
+func (s *Lookup) listNodes(*http.Request) (any, error) {
+	return struct {
+		Producers []lookupNode `json:"producers"`
+	}{s.directory().list(s.broker.Topics())}, nil
+}
+
+// listPeers answers the lookup addresses of the cluster.
+func (s *Lookup) listPeers(*http.Request) (any, error) {
+	a := struct {
+		Nodes  []lookupPeer `json:"lookupdnodes"`
+		Leader *lookupPeer  `json:"lookupdleader"`
+	}{Nodes: s.directory().peers()}
+	controller := s.broker.Cluster().Controller
+	for i := range a.Nodes {
+		if a.Nodes[i].ID == controller {
+			a.Leader = &a.Nodes[i]
+		}
+	}
+	return a, nil
+}
+
+// debugEntry is one registration in /debug.
+type debugEntry struct {
+	ID               string `json:"id"`
+	Hostname         string `json:"hostname"`
+	BroadcastAddress string `json:"broadcast_address"`
+	TCPPort          int    `json:"tcp_port"`
+	HTTPPort         int    `json:"http_port"`
+	Version          string `json:"version"`
+	LastUpdate       int64  `json:"last_update"` // ns since 1970
+	Tombstoned       bool   `json:"tombstoned"`
+	TombstonedAt     int64  `json:"tombstoned_at"` // ns since 1970; 0: never
+}
+
+// registrations answers everything, in the form of a registration database.
+func (s *Lookup) registrations(*http.Request) (any, error) {
+	d := s.directory()
+	entries := map[string][]debugEntry{}
+	for _, n := range d.list(s.broker.Topics()) {
+		e := debugEntry{
+			ID:               n.RemoteAddress,
+			Hostname:         n.Hostname,
+			BroadcastAddress: n.BroadcastAddress,
+			TCPPort:          n.TCPPort,
+			HTTPPort:         n.HTTPPort,
+			Version:          n.Version,
+			LastUpdate:       d.now.UnixNano(), // the metadata is always of now
+		}
+		entries["client::"] = append(entries["client::"], e)
+		for _, name := range n.Topics {
+			te := e
+			if at, ok := s.hidden.When(name, n.tombstone(), d.now); ok {
+				te.Tombstoned, te.TombstonedAt = true, at.UnixNano()
+			}
+			key := "topic:" + name + ":"
+			entries[key] = append(entries[key], te)
+			t, err := s.Topic(name)
+			if err != nil {
+				continue // deleted meanwhile
+			}
+			for _, channel := range s.Channels(t) {
+				key := "channel:" + name + ":" + channel
+				entries[key] = append(entries[key], e)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// deleteTopic deletes a topic. One that is not there is as good as
+// deleted, and remembered as such for the calls to nodes that may follow.
+func (s *Lookup) deleteTopic(r *http.Request) (any, error) {
+	name, err := nsqform.ExistingTopic(r)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.Whole(r, name); err == nil {
+		err = s.broker.DeleteTopic(r.Context(), name)
+	}
+	if err = nsqform.UnlessMissing(err); err != nil {
+		return nil, err
+	}
+	s.deleted.Add(name, "", time.Now())
+	return nil, nil
+}
+
+// tombstone hides a node of a topic from /lookup for a while.
+func (s *Lookup) tombstone(r *http.Request) (any, error) {
+	p, err := nsqform.ReadParams(r)
+	if err != nil {
+		return nil, err
+	}
+	name, err := p.Needed("topic", "MISSING_ARG_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	node, err := p.Needed("node", "MISSING_ARG_NODE")
+	if err != nil {
+		return nil, err
+	}
+	if restore, _ := p.Lookup("restore"); restore == "true" {
+		s.hidden.Forget(name, node)
+		return nil, nil
+	}
+	d := s.directory()
+	for _, n := range d.nodes {
+		if producer := d.producer(n); sameAddress(producer.tombstone(), node) {
+			s.hidden.Add(name, producer.tombstone(), d.now)
+		}
+	}
+	return nil, nil
+}
+
+// sameAddress says whether b, perhaps an IPv6 address without its brackets, is
+// the address a.
+func sameAddress(a, b string) bool {
+	if a == b {
+		return true
+	}
+	host, port := splitAddress(a)
+	return b == host+":"+strconv.Itoa(port)
+}
+
+// createChannel makes a channel, and its topic first if need be.
+func (s *Lookup) createChannel(r *http.Request) (any, error) {
+	topic, channel, err := nsqform.NewChannelParams(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Make(r.Context(), topic); err != nil {
+		return nil, err
+	}
+	s.deleted.Forget(topic, channel)
+	return nil, s.broker.CreateChannel(r.Context(), topic, channel, false)
+}
+
+// deleteChannel deletes a channel. One that was just deleted, here or at another
+// node, is not missed.
+func (s *Lookup) deleteChannel(r *http.Request) (any, error) {
+	topic, channel, err := nsqform.ChannelParams(r)
+	if err != nil {
+		return nil, err
+	}
+	now, had := time.Now(), s.Has(topic, channel)
+	if err = s.Whole(r, topic); err == nil {
+		err = s.broker.DeleteChannel(r.Context(), topic, channel)
+	}
+	switch {
+	case err == nil:
+		s.deleted.Add(topic, channel, now)
+		return nil, nil
+	case nsqform.IsMissing(err) && (had || s.deleted.Has(topic, channel, now) || s.broker.DeletedLately(topic, channel)):
+		return nil, nil
+	case nsqform.IsMissing(err):
+		return nil, nsqform.NotFound("CHANNEL_NOT_FOUND")
+	}
+	return nil, err
+}
+
+func (s *Lookup) info(*http.Request) (any, error) {
+	return struct {
+		Version string `json:"version"`
+	}{s.id.Version}, nil
+}

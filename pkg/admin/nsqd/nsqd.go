@@ -1,0 +1,96 @@
+package nsqd
+
+import (
+	"context"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// ErrUnknownOption is returned by a Config for an option that there is not, or
+// that may not change.
+var ErrUnknownOption = fate.Refuse("unknown or read-only option")
+
+// Writer changes topics and channels. Every call returns once this node has the
+// change.
+type Writer interface {
+	DeleteTopic(ctx context.Context, name string) error
+	// EmptyTopic drops the messages that no channel has got yet.
+	EmptyTopic(ctx context.Context, name string) error
+	PauseTopic(ctx context.Context, name string, paused bool) error
+	// CreateChannel makes a channel of an existing topic. One that is there
+	// already is no error.
+	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
+	DeleteChannel(ctx context.Context, topic, channel string) error
+	EmptyChannel(ctx context.Context, topic, channel string) error
+	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
+}
+
+// Broker is what this package asks of a node, but for publishing. Its methods may be
+// called at any time by any number of goroutines.
+type Broker interface {
+	nsqform.Broker
+	Writer
+	Cluster() broker.ClusterInfo
+	// Ready says what keeps this node from serving. Empty: it is ready.
+	Ready() []broker.HealthReason
+	// DeletedLately says whether a topic, or with a name one of its channels, was
+	// deleted within the last seconds, at whatever node.
+	DeletedLately(topic, channel string) bool
+	// NodeStats is TopicStats and, of topics that are led elsewhere, what the cluster
+	// has: of the one that is asked for, or of those that clients of this node use.
+	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	// ClusterStats is TopicStats over all nodes that lead.
+	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+}
+
+// Lookups knows what the lookup endpoints of this node were told of late.
+type Lookups interface {
+	// HasDeleted says whether they have deleted a topic, or with a name a channel.
+	HasDeleted(topic, channel string, now time.Time) bool
+	// TombstonedHere says whether a topic has a tombstone on this node.
+	TombstonedHere(topic string, now time.Time) bool
+}
+
+// Config reads and changes the node's options under the names that nsqd gives
+// them, with _ for -.
+type Config interface {
+	// Option returns an option's value. known is false for no option.
+	Option(name string) (value any, known bool)
+	// SetOption gives an option that may change at run time a new value, as it
+	// came over HTTP. It is ErrUnknownOption for one that may not, and any other
+	// error for a bad value.
+	SetOption(name string, value []byte) error
+}
+
+// Options is what the endpoints work with. All is required but ConfigFrom,
+// MemQueueSize and Debug.
+type Options struct {
+	Broker     Broker
+	Publishing *web.Publishing
+	Lookups    Lookups
+	Identity   nsqform.Identity
+	// Clients returns all connections of the node, for the producers in /stats.
+	Clients func() []broker.ClientStats
+	Config  Config // serves /config
+	// ConfigFrom is where clients come from that may change options.
+	ConfigFrom web.Networks
+	// MemQueueSize tells what of a depth counts as backend_depth.
+	MemQueueSize MemQueueSize
+	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory.
+	Debug bool
+}
+
+// Route adds nsqd's endpoints.
+func Route(t *nsqform.Router, o Options) {
+	names := nsqform.Catalog{Broker: o.Broker}
+	publishing{o.Publishing}.route(t)
+	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor)}).route(t)
+	(&reports{names, o}).route(t)
+	if o.Debug {
+		routeDebug(t)
+	}
+}

@@ -1,0 +1,200 @@
+package nsqd
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// publishing takes messages over HTTP.
+type publishing struct{ *web.Publishing }
+
+// bodyError is what a body is answered with that was not read to its end.
+func bodyError(err error, tooLarge string) error {
+	switch {
+	case errors.Is(err, web.ErrBodyTooLarge):
+		return nsqform.TooLarge(tooLarge)
+	case errors.Is(err, web.ErrBodyBroken):
+		return &nsqform.Error{Status: http.StatusInternalServerError, Word: "INTERNAL_ERROR"}
+	}
+	return err
+}
+
+// route adds nsqd's ways to publish.
+func (s publishing) route(t *nsqform.Router) {
+	t.Add(http.MethodPost, "/pub", s.pub)
+	t.Add(http.MethodPost, "/mpub", s.mpub)
+}
+
+// pub publishes the body as one message.
+func (s publishing) pub(r *http.Request) (any, error) {
+	b, err := s.Bodies.Read(r, s.Limits.MaxMessage)
+	if err != nil {
+		return nil, bodyError(err, "MSG_TOO_BIG")
+	}
+	defer b.Release()
+	if len(b.Bytes()) == 0 {
+		return nil, nsqform.Refuse("MSG_EMPTY")
+	}
+	p, name, err := nsqform.TopicParam(r, "INVALID_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Ensure(r.Context(), name); err != nil {
+		return nil, err
+	}
+	m := topic.Message{Body: b.Bytes()}
+	if text, ok := p.Lookup("defer"); ok {
+		delay, err := s.parseDefer(text)
+		if err != nil {
+			return nil, err
+		}
+		if delay > 0 {
+			m.Delay = delay
+		}
+	}
+	return s.publishNSQ(r.Context(), p, name, []topic.Message{m})
+}
+
+// mpub publishes each line of the body, or what a binary body counts up.
+func (s publishing) mpub(r *http.Request) (any, error) {
+	if r.ContentLength > int64(s.Limits.MaxBody) {
+		return nil, nsqform.TooLarge("BODY_TOO_BIG")
+	}
+	p, name, err := nsqform.TopicParam(r, "INVALID_TOPIC")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Ensure(r.Context(), name); err != nil {
+		return nil, err
+	}
+	b, err := s.Bodies.Read(r, s.Limits.MaxBody)
+	if err != nil {
+		return nil, bodyError(err, "BODY_TOO_BIG")
+	}
+	defer b.Release()
+	split, count := splitLines, countLines
+	if _, given := p.Lookup("binary"); given && p.Flag("binary", true) {
+		split, count = splitBinary, countBinary
+	}
+	most := count(b.Bytes())
+	if err := b.PayList(r.Context(), most, unsafe.Sizeof(topic.Message{})); err != nil {
+		return nil, err
+	}
+	limit.BeforeAllocating(most * int(unsafe.Sizeof(topic.Message{})))
+	turns := s.Turns.For(most)
+	turns.Take()
+	messages, err := split(b.Bytes(), s.Limits, turns)
+	turns.Give()
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) == 0 {
+		return "OK", nil
+	}
+	return s.publishNSQ(r.Context(), p, name, messages)
+}
+
+// publishNSQ publishes and answers as nsqd does.
+func (s publishing) publishNSQ(ctx context.Context, p nsqform.Params, name string, messages []topic.Message) (any, error) {
+	partition, err := p.Partition()
+	if err != nil {
+		return nil, err
+	}
+	req := broker.Publish{Topic: name, Partition: partition, Messages: messages}
+	if key, ok := p.Lookup("key"); ok && key != "" {
+		req.Key = []byte(key)
+	}
+	if _, err := s.Publish(ctx, req); err != nil {
+		f := web.ExplainPublish(err)
+		return nil, &nsqform.Error{Status: f.Code.Status(), Word: f.Word}
+	}
+	return "OK", nil
+}
+
+// parseDefer reads a delay in milliseconds.
+func (s publishing) parseDefer(text string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 0 || ms > s.Limits.MaxDefer.Milliseconds() {
+		return 0, nsqform.Refuse("INVALID_DEFER")
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// countLines returns how many messages splitLines makes room for.
+func countLines(body []byte) int { return bytes.Count(body, []byte{'\n'}) + 1 }
+
+// countBinary is that of splitBinary: no more than there are bytes for, as the count is
+// only a claim.
+func countBinary(body []byte) int {
+	if len(body) < countBytes {
+		return 0
+	}
+	return max(min(int(int32(binary.BigEndian.Uint32(body))), (len(body)-countBytes)/(sizeBytes+1)), 0)
+}
+
+// splitLines makes a message of every line that is not empty, and passes the caller's turn
+// on now and then. The messages alias body.
+func splitLines(body []byte, l web.Limits, turns *limit.Turns) ([]topic.Message, error) {
+	messages := make([]topic.Message, 0, countLines(body))
+	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
+		switch {
+		case len(line) > l.MaxMessage:
+			return nil, nsqform.TooLarge("MSG_TOO_BIG")
+		case len(line) > 0:
+			messages = append(messages, topic.Message{Body: line})
+			turns.Listed(len(messages))
+		}
+	}
+	return messages, nil
+}
+
+// Sizes within a binary body: a count, then a size before each message of at
+// least one byte.
+const (
+	countBytes = 4
+	sizeBytes  = 4
+)
+
+// splitBinary takes apart the body that an MPUB has on the wire. The messages
+// alias body. What follows the last message is refused: it is a sign that the
+// client counts in another way.
+func splitBinary(body []byte, l web.Limits, turns *limit.Turns) ([]topic.Message, error) {
+	if len(body) < countBytes {
+		return nil, nsqform.TooLarge("BAD_BODY")
+	}
+	count := int32(binary.BigEndian.Uint32(body))
+	if count <= 0 || int(count) > (l.MaxBody-countBytes)/(sizeBytes+1) {
+		return nil, nsqform.TooLarge("BAD_BODY")
+	}
+	rest := body[countBytes:]
+	messages := make([]topic.Message, 0, countBinary(body))
+	for range count {
+		if len(rest) < sizeBytes {
+			return nil, nsqform.TooLarge("BAD_MESSAGE")
+		}
+		size := int64(int32(binary.BigEndian.Uint32(rest)))
+		rest = rest[sizeBytes:]
+		if size <= 0 || size > int64(l.MaxMessage) || size > int64(len(rest)) {
+			return nil, nsqform.TooLarge("BAD_MESSAGE")
+		}
+		messages = append(messages, topic.Message{Body: rest[:size:size]})
+		turns.Listed(len(messages))
+		rest = rest[size:]
+	}
+	if len(rest) > 0 {
+		return nil, nsqform.TooLarge("BAD_BODY")
+	}
+	return messages, nil
+}

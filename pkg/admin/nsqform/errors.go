@@ -1,0 +1,49 @@
+package nsqform
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/broker"
+)
+
+// Error is a failure as an endpoint answers it: a status and a word.
+type Error struct {
+	Status int
+	Word   string
+}
+
+// Error returns the word.
+func (e *Error) Error() string { return e.Word }
+
+// Refuse returns the Error of a bad request.
+func Refuse(word string) error { return &Error{http.StatusBadRequest, word} }
+
+// NotFound returns the Error of what is not there.
+func NotFound(word string) error { return &Error{http.StatusNotFound, word} }
+
+// TooLarge returns the Error of a body that is too large, or not as it claims.
+func TooLarge(word string) error { return &Error{http.StatusRequestEntityTooLarge, word} }
+
+// failure is an error as the endpoints answer it.
+func failure(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	f := web.Explain(err)
+	return &Error{f.Code.Status(), f.Word}
+}
+
+// IsMissing says whether an error is that a topic or channel is not there.
+func IsMissing(err error) bool {
+	return err != nil && failure(err).Status == http.StatusNotFound && !errors.Is(err, broker.ErrPartitionNotFound)
+}
+
+// UnlessMissing returns an error that IsMissing does not know.
+func UnlessMissing(err error) error {
+	if IsMissing(err) {
+		return nil
+	}
+	return err
+}

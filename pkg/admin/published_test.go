@@ -1,0 +1,28 @@
+package admin
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// messages makes a message of each body.
+func messages(bodies ...string) []topic.Message {
+	var list []topic.Message
+	for _, b := range bodies {
+		list = append(list, topic.Message{Body: []byte(b)})
+	}
+	return list
+}
+
+// checkPublished compares publishes but for their Done.
+func checkPublished(t *testing.T, got, want []broker.Publish) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.Publish{}, "Done")); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+}

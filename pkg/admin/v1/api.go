@@ -1,0 +1,178 @@
+package v1
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// maxRequestBytes bounds the JSON of a request that publishes nothing.
+const maxRequestBytes = 1 << 20
+
+// API serves the interface that package api describes.
+type API struct{ mux *http.ServeMux }
+
+// Options is what the interface works with. All is required but Memory.
+type Options struct {
+	Broker     Broker
+	Operator   Operator
+	Publishing *web.Publishing
+	Memory     *limit.Memory // is charged for answers with messages; nil: no limit
+}
+
+// New returns all of the interface.
+func New(o Options) *API {
+	v := &API{http.NewServeMux()}
+	topics := topicsAPI{o.Broker}
+	topics.route(v)
+	channelsAPI{topics}.route(v)
+	messagesAPI{channelsAPI{topics}, o.Publishing, o.Memory}.route(v)
+	clusterAPI{o.Broker}.route(v)
+	operateAPI{o.Operator}.route(v)
+	return v
+}
+
+// answer is what an endpoint of /v1 has to say: a status and a value for JSON,
+// or none with 204.
+type answer struct {
+	status  int
+	value   any
+	written func() // called when it has been written; nil: nothing is to be done
+}
+
+func success(v any) (answer, error) { return answer{status: http.StatusOK, value: v}, nil }
+func created(v any) (answer, error) { return answer{status: http.StatusCreated, value: v}, nil }
+
+// done is the answer of what has nothing to say but its error.
+func done(err error) (answer, error) { return answer{status: http.StatusNoContent}, err }
+
+// handle adds an endpoint under a method and a pattern.
+func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
+	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		a, err := e(r)
+		if a.written != nil {
+			defer a.written()
+		}
+		switch {
+		case err != nil:
+			AnswerError(w, err)
+		case a.value == nil:
+			w.WriteHeader(a.status)
+		default:
+			web.WriteJSON(w, a.status, a.value)
+		}
+	})
+}
+
+// straight says whether a path names what it seems to: no segment of it is empty,
+// "." or "..", or holds a slash, also not percent-encoded. Proxies, libraries and
+// ServeMux clean such paths, and the clean one names another resource. The last
+// segment may be empty: no endpoint has such a path.
+func straight(u *url.URL) bool {
+	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/"), "/")
+	for _, s := range segments {
+		name, err := url.PathUnescape(s)
+		if err != nil || name == "" || meta.IsDotSegment(name) || strings.Contains(name, "/") {
+			return false
+		}
+	}
+	return true
+}
+
+// Owns says whether a path is below /v1.
+func Owns(path string) bool { return path == "/v1" || strings.HasPrefix(path, "/v1/") }
+
+// Serve answers a request that [Owns] and returns the pattern of its path, or "".
+func (v *API) Serve(w http.ResponseWriter, r *http.Request) (pattern string) {
+	w.Header().Set("Cache-Control", "no-store")
+	if !straight(r.URL) {
+		e := api.Errorf(api.CodeInvalid, "path %s has a segment that is empty, . or .., or contains a slash", r.URL.EscapedPath())
+		e.Hint = "to delete topics and channels named . or .., use DELETE /v1/topics?topic=NAME and DELETE /v1/channels?topic=NAME&channel=NAME"
+		AnswerError(w, e)
+		return ""
+	}
+	if _, pattern := v.mux.Handler(r); pattern != "" {
+		v.mux.ServeHTTP(w, r)
+		_, path, _ := strings.Cut(pattern, " ")
+		return path
+	}
+	if allowed := v.methods(r); len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		AnswerError(w, api.Errorf(api.CodeMethod, "%s does not support method %s", r.URL.Path, r.Method))
+		return ""
+	}
+	AnswerError(w, api.Errorf(api.CodeNotFound, "%s not found", r.URL.Path))
+	return ""
+}
+
+// methods lists the methods that the path of r knows.
+func (v *API) methods(r *http.Request) []string {
+	var allowed []string
+	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost} {
+		other := &http.Request{Method: m, Host: r.Host, URL: r.URL}
+		if _, pattern := v.mux.Handler(other); pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	return slices.Clip(allowed)
+}
+
+// AnswerError writes a failure of /v1.
+func AnswerError(w http.ResponseWriter, err error) {
+	e := apiError(err)
+	web.WriteJSON(w, e.Code.Status(), api.ErrorAnswer{Error: e})
+}
+
+// apiError is an error as /v1 answers it.
+func apiError(err error) *api.Error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		answered := *e
+		if answered.Fate == "" && e.Code.Status() < http.StatusInternalServerError {
+			answered.Fate = fate.Refused.String() // it was not even tried
+		}
+		return &answered
+	}
+	f := web.Explain(err)
+	e := api.Errorf(f.Code, "%w", err)
+	e.Hint = f.Hint
+	e.Fate = fate.Of(err).String()
+	return e
+}
+
+// readJSON reads a body that is one JSON value without unknown fields.
+func readJSON(r *http.Request, into any) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequestBytes+1))
+	if err != nil {
+		return api.Errorf(api.CodeInvalid, "read request body: %w", err)
+	}
+	if len(body) > maxRequestBytes {
+		return api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", maxRequestBytes)
+	}
+	return decodeJSON(body, into)
+}
+
+func decodeJSON(body []byte, into any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return api.Errorf(api.CodeInvalid, "request body is empty, expected JSON")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return api.Errorf(api.CodeInvalid, "invalid request body: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if d.More() {
+		return api.Errorf(api.CodeInvalid, "request body has trailing data after the JSON value")
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package v1
+
+import (
+	"context"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// TopicReader knows the topics of the cluster.
+type TopicReader interface {
+	// Topics returns every topic, sorted by name. Neither the slice's topics
+	// nor what they hold may be changed.
+	Topics() []*meta.Topic
+	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
+	Topic(name string) (*meta.Topic, error)
+}
+
+// TopicWriter changes topics. Every call returns once this node has the change.
+type TopicWriter interface {
+	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
+	// exists with the same configuration is no error, one with another is
+	// broker.ErrTopicExists.
+	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
+	// AlterTopic applies change to the topic's configuration. change may be
+	// called more than once.
+	AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error
+	AddPartitions(ctx context.Context, name string, total int) error
+	// FitReplicas starts to give each partition of a topic as many replicas as its
+	// configuration says, and returns how many of them have still to begin.
+	FitReplicas(ctx context.Context, topic string) (waiting int, err error)
+	DeleteTopic(ctx context.Context, name string) error
+	// EmptyTopic drops the messages that no channel has got yet.
+	EmptyTopic(ctx context.Context, name string) error
+	PauseTopic(ctx context.Context, name string, paused bool) error
+}
+
+// ChannelWriter changes channels.
+type ChannelWriter interface {
+	// CreateChannel makes a channel of an existing topic. One that is there
+	// already is no error.
+	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
+	DeleteChannel(ctx context.Context, topic, channel string) error
+	EmptyChannel(ctx context.Context, topic, channel string) error
+	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
+	SeekChannel(ctx context.Context, topic, channel string, to broker.SeekTo) error
+}
+
+// Observer looks at messages and counts and changes nothing.
+type Observer interface {
+	// ClusterStats describes topics and their channels over all nodes that lead them,
+	// sorted by name. A filter that is "" lets all pass. Clients are listed if asked
+	// for.
+	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	Peek(ctx context.Context, p broker.Peek) ([]broker.Peeked, error)
+	// Digest compares the replicas of a topic's partitions.
+	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
+}
+
+// Cluster is the cluster as this node sees it.
+type Cluster interface {
+	Cluster() broker.ClusterInfo
+	// ClusterHealth is the cluster's.
+	ClusterHealth(ctx context.Context) broker.Health
+}
+
+// NodeOperator looks after nodes. What it starts goes on by itself.
+type NodeOperator interface {
+	DescribeNode(ctx context.Context, id meta.NodeID) (broker.NodeDetail, error)
+	// DrainNode asks that a node lead nothing. It is refused where that costs a
+	// partition its leader, or with stopping its min ISR, unless it is forced.
+	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
+	// UndrainNode takes back a drain or a decommission.
+	UndrainNode(ctx context.Context, id meta.NodeID) error
+	// DecommissionNode asks that a node's replicas move away.
+	DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error
+	// RemoveNode takes a node that holds nothing out of the cluster.
+	RemoveNode(ctx context.Context, id meta.NodeID) error
+}
+
+// PartitionOperator looks after leaders and replicas.
+type PartitionOperator interface {
+	DescribePartition(ctx context.Context, topic string, partition int) (broker.PartitionDetail, error)
+	// TransferLeader has another in-sync replica lead; "": whichever is best.
+	TransferLeader(ctx context.Context, topic string, partition int, to meta.NodeID) error
+	// ElectLeader gives a partition a leader, unclean also one that is not in
+	// sync.
+	ElectLeader(ctx context.Context, topic string, partition int, to meta.NodeID, unclean bool) error
+	// MovePartition starts to move the replicas to other nodes.
+	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID) error
+	CancelMove(ctx context.Context, topic string, partition int) error
+	// PlanBalance changes nothing.
+	PlanBalance() broker.Balance
+	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (broker.Balance, error)
+}
+
+// Repairer looks after damaged copies of partitions.
+type Repairer interface {
+	// Copies lists what the nodes have of a partition. silent did not answer.
+	Copies(ctx context.Context, topic string, partition int) (all []broker.NodeCopies, silent []string, err error)
+	// DiscardCopy deletes a copy that a node has set aside.
+	DiscardCopy(ctx context.Context, topic string, partition int, node meta.NodeID, name string) error
+	// AcceptLoss ends that the health reports the loss of a partition's only replica.
+	AcceptLoss(ctx context.Context, topic string, partition int, node meta.NodeID) error
+}
+
+// Agreement is the agreement on metadata.
+type Agreement interface {
+	Raft(ctx context.Context) broker.RaftInfo
+	// TransferController has another voter lead it.
+	TransferController(ctx context.Context) error
+}
+
+// Operator looks after the cluster. Its methods may be called at any time by any
+// number of goroutines.
+type Operator interface {
+	NodeOperator
+	PartitionOperator
+	Repairer
+	Agreement
+}
+
+// Broker is what this package asks of a node about topics, channels and messages, but
+// for publishing, and about the cluster. Its methods may be called at any time by any
+// number of goroutines.
+type Broker interface {
+	TopicReader
+	TopicWriter
+	ChannelWriter
+	Observer
+	Cluster
+}

@@ -1,0 +1,252 @@
+package v1
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// channelsAPI is the channels of topics.
+type channelsAPI struct{ topics topicsAPI }
+
+func (v channelsAPI) route(t *API) {
+	t.handle("GET /v1/topics/{topic}/channels", v.list)
+	t.handle("POST /v1/topics/{topic}/channels", v.create)
+	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.describe)
+	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.delete)
+	t.handle("DELETE /v1/channels", v.delete)
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pause(false))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.empty)
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.seek)
+}
+
+// exists says whether a channel exists: in the metadata, or ephemeral on any node.
+func (v channelsAPI) exists(ctx context.Context, t *meta.Topic, channel string) bool {
+	if _, ok := t.Channels[channel]; ok {
+		return true
+	}
+	for _, ts := range v.topics.broker.ClusterStats(ctx, t.Name, channel, false) {
+		for _, ch := range ts.Channels {
+			if ch.Name == channel {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// known returns the names of a topic and channel that exist.
+func (v channelsAPI) known(r *http.Request) (t *meta.Topic, channel string, err error) {
+	if t, err = v.topics.known(r); err != nil {
+		return nil, "", err
+	}
+	channel = named(r, "channel")
+	if !meta.NSQName(channel) {
+		return nil, "", broker.ErrInvalidChannel
+	}
+	if !v.exists(r.Context(), t, channel) {
+		e := api.Errorf(api.CodeNotFound, "channel %q of topic %q not found", channel, t.Name)
+		e.Fate = "refused"
+		return nil, "", e
+	}
+	return t, channel, nil
+}
+
+func (v channelsAPI) list(r *http.Request) (answer, error) {
+	t, err := v.topics.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	info := v.topics.info(r.Context(), t)
+	return success(api.ChannelList{Topic: t.Name, Channels: info.Channels, MissingNodes: info.MissingNodes})
+}
+
+func (v channelsAPI) create(r *http.Request) (answer, error) {
+	t, err := v.topics.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var req api.CreateChannel
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	if !meta.ValidChannelName(req.Name) {
+		return answer{}, broker.ErrInvalidChannel
+	}
+	existed := v.exists(r.Context(), t, req.Name)
+	if err := v.topics.broker.CreateChannel(r.Context(), t.Name, req.Name, req.Ordered); err != nil {
+		return answer{}, err
+	}
+	c := v.info(r.Context(), t, req.Name)
+	if existed {
+		return success(c)
+	}
+	return created(c)
+}
+
+func (v channelsAPI) describe(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v.info(r.Context(), t, channel))
+}
+
+func (v channelsAPI) delete(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return done(v.topics.broker.DeleteChannel(r.Context(), t.Name, channel))
+}
+
+func (v channelsAPI) empty(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return done(v.topics.broker.EmptyChannel(r.Context(), t.Name, channel))
+}
+
+func (v channelsAPI) pause(paused bool) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		t, channel, err := v.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		return done(v.topics.broker.PauseChannel(r.Context(), t.Name, channel, paused))
+	}
+}
+
+func (v channelsAPI) seek(r *http.Request) (answer, error) {
+	t, channel, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var req api.Seek
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	to, err := seekTo(req)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := v.topics.broker.SeekChannel(r.Context(), t.Name, channel, to); err != nil {
+		return answer{}, err
+	}
+	return success(v.info(r.Context(), t, channel))
+}
+
+// seekTo reads a place: exactly one of the three ways to name one.
+func seekTo(req api.Seek) (broker.SeekTo, error) {
+	var to broker.SeekTo
+	given := 0
+	switch req.To {
+	case "":
+	case api.SeekStart:
+		to.Start = true
+		given++
+	case api.SeekEnd:
+		to.End = true
+		given++
+	default:
+		return to, api.Errorf(api.CodeInvalid, "to is %q, must be %s or %s", req.To, api.SeekStart, api.SeekEnd)
+	}
+	if req.Offset != nil {
+		if *req.Offset > uint64(seq.MaxOffset) {
+			return to, api.Errorf(api.CodeInvalid, "offset %d exceeds the maximum, %d", *req.Offset, uint64(seq.MaxOffset))
+		}
+		offset := seq.Offset(*req.Offset)
+		to.Offset = &offset
+		given++
+	}
+	if req.Time != nil {
+		to.Time = *req.Time
+		given++
+	}
+	if given != 1 {
+		return to, api.Errorf(api.CodeInvalid, "give exactly one of to, offset and time, not %d", given)
+	}
+	if req.Time != nil && req.Time.IsZero() {
+		return to, api.Errorf(api.CodeInvalid, "time must not be zero")
+	}
+	return to, nil
+}
+
+// info describes a channel with its counts of now. One of which no leader
+// answers has none.
+func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.Channel {
+	var missing []string
+	for _, ts := range v.topics.broker.ClusterStats(ctx, t.Name, name, true) {
+		missing = ts.MissingNodes
+		for _, c := range ts.Channels {
+			if c.Name == name {
+				out := apiChannel(t.Name, c)
+				out.MissingNodes = missing
+				return out
+			}
+		}
+	}
+	c := broker.ChannelStats{Name: name, Ephemeral: meta.IsEphemeral(name)}
+	if mc, ok := t.Channels[name]; ok {
+		c.Paused, c.Ordered = mc.Paused, mc.Ordered
+	}
+	out := apiChannel(t.Name, c)
+	out.MissingNodes = missing
+	return out
+}
+
+func apiChannel(topic string, c broker.ChannelStats) api.Channel {
+	out := api.Channel{
+		Topic:          topic,
+		Name:           c.Name,
+		Depth:          c.Depth,
+		InFlight:       c.InFlight,
+		Deferred:       c.Deferred,
+		Paused:         c.Paused,
+		Ordered:        c.Ordered,
+		Ephemeral:      c.Ephemeral,
+		OldestAge:      api.Duration(c.OldestAge),
+		MessagesTotal:  c.Messages,
+		DeliveredTotal: c.Delivered,
+		FinishedTotal:  c.Finished,
+		RequeuedTotal:  c.Requeued,
+		TimedOutTotal:  c.TimedOut,
+		Consumers:      []api.Consumer{},
+		Partitions:     []api.ChannelPartition{},
+	}
+	for _, cl := range c.Clients {
+		out.Consumers = append(out.Consumers, api.Consumer{
+			Address:        cl.RemoteAddress,
+			ClientID:       cl.ClientID,
+			Hostname:       cl.Hostname,
+			UserAgent:      cl.UserAgent,
+			Ready:          cl.Ready,
+			InFlight:       cl.InFlight,
+			DeliveredTotal: cl.Delivered,
+			FinishedTotal:  cl.Finished,
+			RequeuedTotal:  cl.Requeued,
+			TimedOutTotal:  cl.TimedOut,
+			TLS:            cl.TLS,
+			ConnectedAt:    cl.ConnectTime,
+		})
+	}
+	slices.SortFunc(out.Consumers, func(a, b api.Consumer) int { return strings.Compare(a.Address, b.Address) })
+	for _, p := range c.Partitions {
+		out.Partitions = append(out.Partitions, api.ChannelPartition{
+			Partition: p.Partition,
+			Leader:    p.Leader,
+			Confirmed: uint64(p.Confirmed),
+			Lag:       p.Lag,
+		})
+	}
+	slices.SortFunc(out.Partitions, func(a, b api.ChannelPartition) int { return a.Partition - b.Partition })
+	return out
+}

@@ -1,0 +1,97 @@
+package v1
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// apiConfig describes a topic's configuration.
+func apiConfig(c meta.TopicConfig) api.Config {
+	return api.Config{
+		Partitions:      c.Partitions,
+		Replicas:        c.Replicas,
+		AutoReplicas:    c.AutoReplicas,
+		MinISR:          c.MinISR,
+		AutoMinISR:      c.AutoMinISR,
+		Sync:            api.Sync(c.Sync.Every),
+		SyncInterval:    api.Duration(c.Sync.Interval),
+		Ordered:         c.Ordered,
+		Ext:             c.Ext,
+		Retention:       api.Duration(c.RetentionAge),
+		RetentionBytes:  c.RetentionBytes,
+		MaxMessageBytes: c.MaxMessage,
+	}
+}
+
+// patchConfig gives a configuration the settings that a patch names. It refuses
+// numbers below zero, and zero where it would read as "the default".
+func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
+	for _, n := range []struct {
+		name  string
+		value *int
+		least int
+	}{
+		{"partitions", p.Partitions, 1},
+		{"replicas", p.Replicas, 1},
+		{"min_isr", p.MinISR, 1},
+		{"max_message_bytes", p.MaxMessageBytes, 0},
+	} {
+		if n.value != nil && *n.value < n.least {
+			return api.Errorf(api.CodeInvalid, "%s is %d, must be at least %d", n.name, *n.value, n.least)
+		}
+	}
+	if p.RetentionBytes != nil && *p.RetentionBytes < 0 {
+		return api.Errorf(api.CodeInvalid, "retention_bytes must not be negative")
+	}
+	if p.Retention != nil && *p.Retention < 0 {
+		return api.Errorf(api.CodeInvalid, "retention must not be negative")
+	}
+	if p.SyncInterval != nil && *p.SyncInterval < 0 {
+		return api.Errorf(api.CodeInvalid, "sync_interval must not be negative")
+	}
+	assign(&c.Partitions, p.Partitions)
+	if p.Replicas != nil {
+		c.Replicas, c.AutoReplicas = *p.Replicas, false
+	}
+	if p.MinISR != nil {
+		c.MinISR, c.AutoMinISR = *p.MinISR, false
+	}
+	assign(&c.Ordered, p.Ordered)
+	assign(&c.Ext, p.Ext)
+	assign(&c.RetentionBytes, p.RetentionBytes)
+	assign(&c.MaxMessage, p.MaxMessageBytes)
+	if p.Retention != nil {
+		c.RetentionAge = time.Duration(*p.Retention)
+	}
+	patchSync(&c.Sync, p)
+	return nil
+}
+
+// patchSync changes a sync policy. An interval without a policy to go with it
+// means sync by interval where the topic syncs always: it would count for
+// nothing otherwise.
+func patchSync(sync *meta.SyncPolicy, p api.ConfigPatch) {
+	if p.Sync != nil {
+		sync.Every = int(*p.Sync)
+	}
+	switch {
+	case p.SyncInterval != nil:
+		sync.Interval = time.Duration(*p.SyncInterval)
+		if p.Sync == nil && sync.Every == int(api.SyncAlways) {
+			sync.Every = int(api.SyncInterval)
+		}
+	case p.Sync != nil && *p.Sync == api.SyncInterval && sync.Interval == 0:
+		sync.Interval = meta.DefaultSyncInterval
+	}
+	if sync.Every == int(api.SyncAlways) {
+		sync.Interval = 0
+	}
+}
+
+func assign[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}

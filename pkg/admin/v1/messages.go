@@ -1,0 +1,321 @@
+package v1
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+const (
+	// longJSON is how much JSON is decoded without a turn.
+	longJSON = 64 << 10
+	// defaultPeek is how many messages are answered where the request names no number.
+	defaultPeek = 10
+	// peekBytes is how many bytes of messages one answer has, and the rest of the
+	// message with which it does.
+	peekBytes = 1 << 20
+	// peekGrowth is by how much an answer is larger than its messages while it is made:
+	// each is there as bytes and as text, and JSON escapes a byte with six.
+	peekGrowth = 16
+)
+
+// messagesAPI publishes messages and looks at them.
+type messagesAPI struct {
+	channels   channelsAPI
+	publishing *web.Publishing
+	memory     *limit.Memory
+}
+
+func (v messagesAPI) route(t *API) {
+	t.handle("POST /v1/topics/{topic}/messages", v.publish)
+	t.handle("GET /v1/topics/{topic}/messages", v.peek)
+	t.handle("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
+}
+
+// publish stores messages: those of a JSON body, or a body of any other type
+// as one.
+func (v messagesAPI) publish(r *http.Request) (answer, error) {
+	name := r.PathValue("topic")
+	if !meta.ValidTopicName(name) {
+		return answer{}, broker.ErrInvalidTopic
+	}
+	limits := v.publishing.Limits
+	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
+	isJSON := mediaType == "application/json"
+	most := limits.MaxMessage
+	if isJSON {
+		most = web.JSONGrowth * limits.MaxBody
+	}
+	b, err := v.publishing.Bodies.Read(r, most)
+	if errors.Is(err, web.ErrBodyTooLarge) {
+		return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", most)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	defer b.Release()
+	read := v.readRaw
+	if isJSON {
+		read = v.readMessages
+		if err := payJSON(r.Context(), b); err != nil {
+			return answer{}, err
+		}
+	}
+	var turns *limit.Turns
+	if isJSON && len(b.Bytes()) > longJSON {
+		turns = v.publishing.Turns
+	}
+	turns.Take()
+	req, err := read(r, b.Bytes())
+	turns.Give()
+	if err != nil {
+		return answer{}, err
+	}
+	req.Topic = name
+	if err := v.publishing.Ensure(r.Context(), name); err != nil {
+		return answer{}, err
+	}
+	receipt, err := v.publishing.Publish(r.Context(), req)
+	if err != nil {
+		return answer{}, publishError(err)
+	}
+	return success(api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count})
+}
+
+// payJSON pays for what is decoded of a body: its texts, and its messages, of which
+// there are at most as many as commas and one. The list of them doubles as it grows.
+func payJSON(ctx context.Context, b *web.Body) error {
+	const each = 3*unsafe.Sizeof(api.Message{}) + unsafe.Sizeof(topic.Message{})
+	if err := b.PayList(ctx, len(b.Bytes()), 1); err != nil {
+		return err
+	}
+	return b.PayList(ctx, bytes.Count(b.Bytes(), []byte{','})+1, each)
+}
+
+// publishError is apiError for a publish.
+func publishError(err error) error {
+	e := apiError(err)
+	if _, given := errors.AsType[*api.Error](err); !given {
+		f := web.ExplainPublish(err)
+		e.Code, e.Hint = f.Code, f.Hint
+	}
+	return e
+}
+
+// readRaw makes one message of a body. The query string has the rest.
+func (v messagesAPI) readRaw(r *http.Request, body []byte) (broker.Publish, error) {
+	q := r.URL.Query()
+	partition, err := partitionOf(q.Get("partition"))
+	if err != nil {
+		return broker.Publish{}, err
+	}
+	m := api.Message{Body: body}
+	if text := q.Get("delay"); text != "" {
+		if err := m.Delay.UnmarshalText([]byte(text)); err != nil {
+			return broker.Publish{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
+		}
+	}
+	return v.publishOf(api.Publish{Messages: []api.Message{m}, Partition: partition, Key: q.Get("key")})
+}
+
+// readMessages makes messages of a JSON body.
+func (v messagesAPI) readMessages(_ *http.Request, body []byte) (broker.Publish, error) {
+	var req api.Publish
+	if err := decodeJSON(body, &req); err != nil {
+		return broker.Publish{}, err
+	}
+	return v.publishOf(req)
+}
+
+// publishOf checks a publish and puts it in the broker's form.
+func (v messagesAPI) publishOf(req api.Publish) (broker.Publish, error) {
+	out := broker.Publish{Partition: broker.AnyPartition}
+	if len(req.Messages) == 0 {
+		return out, api.Errorf(api.CodeInvalid, "no messages given")
+	}
+	if req.Partition != nil {
+		if *req.Partition < 0 || *req.Partition >= seq.MaxPartitions {
+			return out, api.Errorf(api.CodeInvalid, "partition %d is not between 0 and %d", *req.Partition, seq.MaxPartitions-1)
+		}
+		out.Partition = *req.Partition
+	}
+	if req.Key != "" {
+		out.Key = []byte(req.Key)
+	}
+	out.Messages = make([]topic.Message, 0, len(req.Messages))
+	total := 0
+	for i, m := range req.Messages {
+		tm, err := messageOf(m, v.publishing.Limits)
+		if err != nil {
+			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
+		}
+		if total += len(tm.Body); total > v.publishing.Limits.MaxBody {
+			return out, api.Errorf(api.CodeTooLarge, "messages exceed %d bytes in total", v.publishing.Limits.MaxBody)
+		}
+		out.Messages = append(out.Messages, tm)
+	}
+	return out, nil
+}
+
+// messageOf checks one message. Its errors are *api.Error.
+func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
+	out := topic.Message{Body: m.Body, TraceID: m.TraceID}
+	if m.TraceIDHex != "" {
+		id, err := strconv.ParseUint(m.TraceIDHex, 16, 64)
+		switch {
+		case err != nil:
+			return out, api.Errorf(api.CodeInvalid, "trace_id_hex is %q, must be up to 16 hexadecimal digits", m.TraceIDHex)
+		case m.TraceID != 0 && m.TraceID != id:
+			return out, api.Errorf(api.CodeInvalid, "trace_id %d and trace_id_hex %s differ", m.TraceID, m.TraceIDHex)
+		}
+		out.TraceID = id
+	}
+	if m.Text != "" {
+		if len(m.Body) > 0 {
+			return out, api.Errorf(api.CodeInvalid, "body and text are mutually exclusive")
+		}
+		out.Body = []byte(m.Text)
+	}
+	delay := time.Duration(m.Delay)
+	switch {
+	case len(out.Body) == 0:
+		return out, api.Errorf(api.CodeInvalid, "message is empty")
+	case len(out.Body) > l.MaxMessage:
+		return out, api.Errorf(api.CodeTooLarge, "message has %d bytes, limit is %d", len(out.Body), l.MaxMessage)
+	case delay < 0 || delay > l.MaxDefer:
+		return out, api.Errorf(api.CodeInvalid, "delay %v is not between 0s and %v", delay, l.MaxDefer)
+	case delay > 0:
+		out.Delay = delay
+	}
+	if len(m.Headers) > 0 && string(m.Headers) != "null" {
+		if m.Headers[0] != '{' {
+			return out, api.Errorf(api.CodeInvalid, "headers must be a JSON object")
+		}
+		out.Header = m.Headers
+	}
+	return out, nil
+}
+
+func partitionOf(text string) (*int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n >= seq.MaxPartitions {
+		return nil, api.Errorf(api.CodeInvalid, "partition %q is not a number between 0 and %d", text, seq.MaxPartitions-1)
+	}
+	return &n, nil
+}
+
+// peek shows messages of a topic, or what they are to one of its channels.
+func (v messagesAPI) peek(r *http.Request) (answer, error) {
+	req := broker.Peek{Partition: broker.AnyPartition, Max: defaultPeek}
+	if r.PathValue("channel") != "" {
+		t, channel, err := v.channels.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		req.Topic, req.Channel = t.Name, channel
+	} else {
+		t, err := v.channels.topics.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		req.Topic = t.Name
+	}
+	if err := v.readPeek(r, &req); err != nil {
+		return answer{}, err
+	}
+	req.Bytes = peekBytes
+	share := v.memory.Share(limit.Answers)
+	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.publishing.Limits.MaxMessage)); err != nil {
+		return answer{}, err
+	}
+	messages, err := v.channels.topics.broker.Peek(r.Context(), req)
+	if err != nil {
+		share.Close()
+		return answer{}, err
+	}
+	list := api.PeekedList{Messages: make([]api.Peeked, 0, len(messages))}
+	for _, m := range messages {
+		list.Messages = append(list.Messages, apiPeeked(m))
+	}
+	return answer{status: http.StatusOK, value: list, written: share.Close}, nil
+}
+
+// readPeek reads the parameters n, partition and from.
+func (v messagesAPI) readPeek(r *http.Request, req *broker.Peek) error {
+	q := r.URL.Query()
+	partition, err := partitionOf(q.Get("partition"))
+	if err != nil {
+		return err
+	}
+	if partition != nil {
+		req.Partition = *partition
+	}
+	if text := q.Get("n"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
+		}
+		req.Max = min(n, v.publishing.Limits.MaxPeek)
+	}
+	if text := q.Get("from"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n > uint64(seq.MaxOffset) {
+			return api.Errorf(api.CodeInvalid, "from is %q, must be an offset", text)
+		}
+		from := seq.Offset(n)
+		req.From = &from
+	}
+	return nil
+}
+
+// apiPeeked describes a message.
+func apiPeeked(m broker.Peeked) api.Peeked {
+	out := api.Peeked{
+		Partition: m.Partition,
+		Seq:       uint64(m.Offset),
+		ID:        m.ID.String(),
+		Timestamp: m.Timestamp,
+		Attempts:  m.Attempts,
+		State:     api.PeekState(m.State),
+		TraceID:   m.TraceID,
+		Headers:   json.RawMessage("{}"),
+		Body:      m.Body,
+	}
+	if m.TraceID != 0 {
+		out.TraceIDHex = fmt.Sprintf("%016x", m.TraceID)
+	}
+	if out.Body == nil {
+		out.Body = []byte{}
+	}
+	if !m.DeliverAt.IsZero() {
+		at := m.DeliverAt
+		out.DeliverAt = &at
+	}
+	if json.Valid(m.Header) {
+		out.Headers = m.Header
+	}
+	if utf8.Valid(m.Body) {
+		text := string(m.Body)
+		out.Text = &text
+	}
+	return out
+}

@@ -1,0 +1,419 @@
+package v1
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// topicsAPI is topics and partitions.
+type topicsAPI struct{ broker Broker }
+
+func (v topicsAPI) route(t *API) {
+	t.handle("GET /v1/topics", v.list)
+	t.handle("POST /v1/topics", v.create)
+	t.handle("GET /v1/topics/{topic}", v.describe)
+	t.handle("PATCH /v1/topics/{topic}", v.alter)
+	t.handle("DELETE /v1/topics/{topic}", v.delete)
+	t.handle("DELETE /v1/topics", v.delete)
+	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
+	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
+	t.handle("POST /v1/topics/{topic}/empty", v.empty)
+	t.handle("POST /v1/topics/{topic}/partitions", v.addPartitions)
+	t.handle("GET /v1/topics/{topic}/partitions", v.partitions)
+	t.handle("GET /v1/topics/{topic}/verify", v.verify)
+	t.handle("GET /v1/partitions", v.listPartitions)
+}
+
+// named returns a name that a request has in its path, or where the path has none,
+// in its query. A query can carry the names that a path cannot: . and ...
+func named(r *http.Request, what string) string {
+	if name := r.PathValue(what); name != "" {
+		return name
+	}
+	return r.URL.Query().Get(what)
+}
+
+// known returns the topic that the request names.
+func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
+	name := named(r, "topic")
+	if !meta.NSQName(name) {
+		return nil, broker.ErrInvalidTopic
+	}
+	t, err := v.broker.Topic(name)
+	if err == nil {
+		return t, nil
+	}
+	e := apiError(err)
+	if e.Code == api.CodeNotFound {
+		e = api.Errorf(api.CodeNotFound, "topic %q not found", name)
+		e.Hint = v.didYouMean(name)
+		e.Fate = "refused"
+	}
+	return nil, e
+}
+
+// didYouMean names the topic that is closest to a name in spelling, if any is
+// close.
+func (v topicsAPI) didYouMean(name string) string {
+	best, least := "", max(len(name)/3, 1)+1
+	for _, t := range v.broker.Topics() {
+		if d := editDistance(name, t.Name, least); d < least {
+			best, least = t.Name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "did you mean " + best + "?"
+}
+
+// editDistance returns how many bytes have to be put in, taken out or changed
+// to make a into b, or any number of at least limit if it is at least that.
+func editDistance(a, b string, limit int) int {
+	if d := len(a) - len(b); d >= limit || -d >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func (v topicsAPI) list(r *http.Request) (answer, error) {
+	stats := statsByName(v.broker.ClusterStats(r.Context(), "", "", false))
+	list := api.TopicList{Topics: []api.Topic{}}
+	cluster := v.broker.Cluster().ID
+	for _, t := range v.broker.Topics() {
+		one := apiTopic(cluster, t, stats[t.Name])
+		list.Topics = append(list.Topics, one)
+		list.MissingNodes = api.Union(list.MissingNodes, one.MissingNodes)
+	}
+	return success(list)
+}
+
+// create makes a topic. One that is there with the configuration asked for
+// is answered as it is.
+func (v topicsAPI) create(r *http.Request) (answer, error) {
+	var req api.CreateTopic
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	if !meta.ValidTopicName(req.Name) {
+		return answer{}, broker.ErrInvalidTopic
+	}
+	var cfg meta.TopicConfig
+	if err := patchConfig(&cfg, req.Config); err != nil {
+		return answer{}, err
+	}
+	_, missing := v.broker.Topic(req.Name)
+	t, err := v.broker.CreateTopic(r.Context(), req.Name, cfg)
+	if err != nil {
+		return answer{}, err
+	}
+	if missing != nil {
+		return created(v.info(r.Context(), t))
+	}
+	return success(v.info(r.Context(), t))
+}
+
+func (v topicsAPI) describe(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v.info(r.Context(), t))
+}
+
+// info describes a topic with its counts of now.
+func (v topicsAPI) info(ctx context.Context, t *meta.Topic) api.Topic {
+	return apiTopic(v.broker.Cluster().ID, t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
+}
+
+func (v topicsAPI) alter(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var patch api.ConfigPatch
+	if err := readJSON(r, &patch); err != nil {
+		return answer{}, err
+	}
+	if err := checkAlter(t.Config, patch); err != nil {
+		return answer{}, err
+	}
+	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
+		_ = patchConfig(c, patch) // checked above
+	})
+	if err == nil && patch.Replicas != nil {
+		_, err = v.broker.FitReplicas(r.Context(), t.Name)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return v.describe(r)
+}
+
+// checkAlter refuses what altering cannot do.
+func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
+	fixed := func(what, instead string) error {
+		e := api.Errorf(api.CodePrecondition, "%s of a topic cannot be altered", what)
+		e.Hint = instead
+		e.Fate = "refused"
+		return e
+	}
+	switch {
+	case p.Partitions != nil && *p.Partitions != c.Partitions:
+		return fixed("the number of partitions", "add partitions instead")
+	case p.Ordered != nil && *p.Ordered != c.Ordered:
+		return fixed("ordering", "create another topic")
+	case p.Ext != nil && *p.Ext != c.Ext:
+		return fixed("the message format", "create another topic")
+	}
+	return patchConfig(&c, p)
+}
+
+func (v topicsAPI) delete(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return done(v.broker.DeleteTopic(r.Context(), t.Name))
+}
+
+func (v topicsAPI) empty(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return done(v.broker.EmptyTopic(r.Context(), t.Name))
+}
+
+func (v topicsAPI) pause(paused bool) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		t, err := v.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		return done(v.broker.PauseTopic(r.Context(), t.Name, paused))
+	}
+}
+
+func (v topicsAPI) addPartitions(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var req api.AddPartitions
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	if req.Partitions < len(t.Partitions) {
+		e := api.Errorf(api.CodePrecondition, "topic already has %d partitions; the number cannot be lowered", len(t.Partitions))
+		e.Fate = "refused"
+		return answer{}, e
+	}
+	if req.Partitions > len(t.Partitions) {
+		if err := v.broker.AddPartitions(r.Context(), t.Name, req.Partitions); err != nil {
+			return answer{}, err
+		}
+	}
+	return v.describe(r)
+}
+
+func (v topicsAPI) partitions(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	info := v.info(r.Context(), t)
+	list := api.PartitionList{Partitions: info.Partitions, MissingNodes: info.MissingNodes}
+	for i := range list.Partitions {
+		list.Partitions[i].Topic = t.Name
+	}
+	return success(list)
+}
+
+func (v topicsAPI) listPartitions(r *http.Request) (answer, error) {
+	stats := statsByName(v.broker.ClusterStats(r.Context(), "", "", false))
+	list := api.PartitionList{Partitions: []api.Partition{}}
+	for _, t := range v.broker.Topics() {
+		for _, p := range apiPartitions(t, stats[t.Name]) {
+			p.Topic = t.Name
+			list.Partitions = append(list.Partitions, p)
+			list.MissingNodes = api.Union(list.MissingNodes, p.MissingNodes)
+		}
+	}
+	return success(list)
+}
+
+// verify compares what the replicas hold.
+func (v topicsAPI) verify(r *http.Request) (answer, error) {
+	t, err := v.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	digests, err := v.broker.Digest(r.Context(), t.Name)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.Verification{Topic: t.Name, Partitions: []api.PartitionDigest{}}
+	for _, d := range digests {
+		out.Partitions = append(out.Partitions, apiDigest(d, t))
+	}
+	return success(out)
+}
+
+// apiDigest judges the digests of a partition: identical are those of all
+// in-sync replicas, none missing.
+func apiDigest(d broker.PartitionDigest, t *meta.Topic) api.PartitionDigest {
+	out := api.PartitionDigest{
+		Partition:    d.Partition,
+		CommittedEnd: uint64(d.CommittedEnd),
+		Digests:      d.Digests,
+		Unreadable:   d.Unreadable,
+		Identical:    len(d.Digests) > 0,
+	}
+	if out.Digests == nil {
+		out.Digests = map[string]string{}
+	}
+	one := ""
+	for _, digest := range d.Digests {
+		if one == "" {
+			one = digest
+		}
+		out.Identical = out.Identical && digest == one
+	}
+	if d.Partition < len(t.Partitions) {
+		for _, node := range t.Partitions[d.Partition].ISR {
+			if _, answered := d.Digests[string(node)]; !answered {
+				out.Identical = false
+			}
+		}
+	}
+	return out
+}
+
+func statsByName(stats []broker.TopicStats) map[string]*broker.TopicStats {
+	m := make(map[string]*broker.TopicStats, len(stats))
+	for i := range stats {
+		m[stats[i].Name] = &stats[i]
+	}
+	return m
+}
+
+// apiTopic describes a topic of a cluster. stats may be nil: nobody leads any of it.
+func apiTopic(cluster string, t *meta.Topic, stats *broker.TopicStats) api.Topic {
+	out := api.Topic{
+		Name:       t.Name,
+		Config:     apiConfig(t.Config),
+		FirstID:    seq.NumberingOf(cluster, uint64(t.Incarnation)).First().String(),
+		Paused:     t.Paused,
+		Ephemeral:  meta.IsEphemeral(t.Name),
+		Partitions: apiPartitions(t, stats),
+		Channels:   apiChannels(t, stats),
+	}
+	if stats != nil {
+		out.Depth = stats.Depth
+		out.MessagesTotal = stats.Messages
+		out.BytesTotal = stats.Bytes
+		out.Bytes = stats.LogBytes
+		out.MissingNodes = stats.MissingNodes
+	}
+	return out
+}
+
+// apiPartitions describes every partition: as the metadata has it, and with the
+// log's ends where a leader told them.
+func apiPartitions(t *meta.Topic, stats *broker.TopicStats) []api.Partition {
+	out := make([]api.Partition, 0, len(t.Partitions))
+	for i, p := range t.Partitions {
+		out = append(out, api.Partition{
+			Partition: i,
+			Leader:    string(p.Leader),
+			Epoch:     uint64(p.Epoch),
+			Replicas:  texts(p.Replicas),
+			ISR:       texts(p.ISR),
+			Adding:    texts(p.Adding),
+			Removing:  texts(p.Removing),
+		})
+	}
+	if stats == nil {
+		return out
+	}
+	for i := range out {
+		if slices.Contains(stats.MissingNodes, out[i].Leader) {
+			out[i].MissingNodes = []string{out[i].Leader}
+		}
+	}
+	for _, p := range stats.Partitions {
+		if p.Partition >= 0 && p.Partition < len(out) {
+			o := &out[p.Partition]
+			o.LogStart = uint64(p.LogStart)
+			o.CommittedEnd = uint64(p.CommittedEnd)
+			o.LogEnd = uint64(p.LogEnd)
+			o.Bytes = p.Bytes
+		}
+	}
+	return out
+}
+
+func texts(ids []meta.NodeID) []string {
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, string(id))
+	}
+	return out
+}
+
+// apiChannels lists a topic's channels: those of the metadata, and the ephemeral
+// ones that this node has.
+func apiChannels(t *meta.Topic, stats *broker.TopicStats) []api.ChannelSummary {
+	byName := map[string]api.ChannelSummary{}
+	for name, c := range t.Channels {
+		byName[name] = api.ChannelSummary{Name: name, Paused: c.Paused, Ordered: c.Ordered, Ephemeral: meta.IsEphemeral(name)}
+	}
+	if stats != nil {
+		for _, c := range stats.Channels {
+			byName[c.Name] = api.ChannelSummary{
+				Name:      c.Name,
+				Depth:     c.Depth,
+				InFlight:  c.InFlight,
+				Deferred:  c.Deferred,
+				Consumers: c.Consumers,
+				Paused:    c.Paused,
+				Ordered:   c.Ordered,
+				Ephemeral: c.Ephemeral,
+				OldestAge: api.Duration(c.OldestAge),
+			}
+		}
+	}
+	out := make([]api.ChannelSummary, 0, len(byName))
+	for _, c := range byName {
+		if stats != nil {
+			c.MissingNodes = stats.MissingNodes
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b api.ChannelSummary) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

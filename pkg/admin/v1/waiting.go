@@ -1,0 +1,54 @@
+package v1
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Waiting is what is known of a node that waits for its cluster. Its methods may be
+// called by many goroutines.
+type Waiting interface {
+	Cluster
+	// Topics returns the topics as far as this node knows them.
+	Topics() []*meta.Topic
+	Raft(ctx context.Context) broker.RaftInfo
+	// Ready says what keeps this node from serving.
+	Ready() []broker.HealthReason
+}
+
+// waiting answers what an operator asks to find out why a cluster does not form.
+type waiting struct{ of Waiting }
+
+// NewWaiting returns what of the interface a node answers that waits for its cluster.
+func NewWaiting(of Waiting) *API {
+	v, w := &API{http.NewServeMux()}, waiting{of}
+	clusterAPI{of}.route(v)
+	v.handle("GET /v1/cluster/raft", w.raft)
+	v.handle("GET /v1/partitions", w.partitions)
+	return v
+}
+
+// Knows says whether there is an endpoint for a request.
+func (v *API) Knows(r *http.Request) bool {
+	_, pattern := v.mux.Handler(r)
+	return pattern != ""
+}
+
+func (w waiting) raft(r *http.Request) (answer, error) {
+	return success(apiRaft(w.of.Raft(r.Context())))
+}
+
+func (w waiting) partitions(*http.Request) (answer, error) {
+	list := api.PartitionList{Partitions: []api.Partition{}}
+	for _, t := range w.of.Topics() {
+		for _, p := range apiPartitions(t, nil) {
+			p.Topic = t.Name
+			list.Partitions = append(list.Partitions, p)
+		}
+	}
+	return success(list)
+}

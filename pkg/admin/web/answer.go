@@ -1,0 +1,44 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+)
+
+// IsProbe says whether a path is one of those by which the node's health is asked.
+func IsProbe(path string) bool {
+	return path == "/livez" || path == "/healthz" || path == "/readyz" || path == "/startupz"
+}
+
+// Reasons lists what health has to say.
+func Reasons(reasons []broker.HealthReason) []api.Reason {
+	out := make([]api.Reason, 0, len(reasons))
+	for _, r := range reasons {
+		out = append(out, api.Reason(r))
+	}
+	return out
+}
+
+// WriteJSON writes one JSON value and no newline.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic("BUG: response is not JSON: " + err.Error())
+	}
+	write(w, status, "application/json; charset=utf-8", body)
+}
+
+// WriteText writes plain text.
+func WriteText(w http.ResponseWriter, status int, text []byte) {
+	write(w, status, "text/plain; charset=utf-8", text)
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // ignore: the client disconnected
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+const (
+	// firstRead is the most memory that a body gets before any of it is there.
+	firstRead = 64 << 10
+	// minDrain and drainTime bound what is read of a body that is refused for its
+	// size, or because the node is busy, so that the client sees the answer and not a
+	// reset connection. With larger bodies as the limit, twice as much is read.
+	minDrain  = 16 << 20
+	drainTime = 5 * time.Second
+)
+
+// What is wrong with a body that is not read to its end.
+var (
+	ErrBodyTooLarge = errors.New("request body too large")
+	ErrBodyBroken   = errors.New("body could not be read")
+)
+
+// Bodies lends the buffers that bodies are read into, out of a budget.
+type Bodies struct {
+	memory  *limit.Memory
+	buffers nsq.Buffers
+}
+
+// NewBodies returns Bodies that are paid for from memory; nil: from no budget.
+func NewBodies(memory *limit.Memory) *Bodies { return &Bodies{memory: memory} }
+
+// Body is one body in a lent buffer, and what is paid for it and what is made of it.
+type Body struct {
+	from  *Bodies
+	buf   *[]byte
+	share limit.Share
+}
+
+// Bytes returns the body. It is valid until Release.
+func (b *Body) Bytes() []byte { return *b.buf }
+
+// Release gives the buffer back.
+func (b *Body) Release() {
+	if b.buf != nil {
+		b.from.buffers.Put(b.buf)
+	}
+	b.share.Close()
+	b.buf = nil
+}
+
+// lend gives the body a buffer for at least n bytes, with what it had, when it is
+// paid for.
+func (b *Body) lend(ctx context.Context, n int) error {
+	if err := b.share.Take(ctx, nsq.BufferCap(n)); err != nil {
+		return err
+	}
+	buf := b.from.buffers.Get(n)
+	if old := b.buf; old != nil {
+		*buf = append(*buf, *old...)
+		b.share.Give(cap(*old))
+		b.from.buffers.Put(old)
+	}
+	b.buf = buf
+	return nil
+}
+
+// PayList pays for a list of so many things that is made of the body, of a size each.
+func (b *Body) PayList(ctx context.Context, n int, size uintptr) error {
+	return b.share.Take(ctx, n*int(size))
+}
+
+// Read reads a request's body of at most this many bytes. It is ErrBodyTooLarge for
+// a longer one, limit.ErrNoMemory if the budget is spent. The caller releases what
+// it gets without an error.
+func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
+	if r.ContentLength > int64(most) {
+		return nil, ErrBodyTooLarge
+	}
+	announced := r.ContentLength
+	if announced < 0 {
+		announced = 0
+	}
+	// One more than announced, so that the end is found without growing.
+	b := &Body{from: s, share: s.memory.Share(limit.Bodies)}
+	defer func() {
+		if err != nil {
+			b.Release()
+		}
+	}()
+	if err := b.lend(r.Context(), int(min(announced+1, firstRead))); err != nil {
+		return nil, err
+	}
+	for {
+		buf := *b.buf
+		if len(buf) == cap(buf) {
+			if err := b.lend(r.Context(), 2*cap(buf)); err != nil {
+				return nil, err
+			}
+			buf = *b.buf
+		}
+		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		*b.buf = buf[:len(buf)+n]
+		switch {
+		case len(*b.buf) > most:
+			return nil, ErrBodyTooLarge
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case err != nil:
+			return nil, ErrBodyBroken
+		}
+	}
+}
+
+// drain reads and drops the rest of a refused body, within bounds. A client that
+// waits to be asked for its body is not asked.
+func drain(w http.ResponseWriter, r *http.Request, most int64) {
+	if r.ContentLength == 0 || r.ContentLength > most || strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+		return
+	}
+	// Where deadlines are not supported there is no connection to protect.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, r.Body, most) // whatever was read helps
+}

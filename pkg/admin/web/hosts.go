@@ -1,0 +1,88 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// AnyHost in a list of hosts allows all.
+const AnyHost = "*"
+
+// privateSuffixes are domains in which nobody can have a name that the public DNS
+// knows.
+var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc"}
+
+// Hosts are the names that a node is asked under. A page whose name its owner lets
+// resolve to a node's address would otherwise read and change everything through the
+// browser of someone who can reach the node. Such a name stands in the public DNS,
+// so what cannot stand there is always allowed: addresses, names of one word, and
+// private domains.
+type Hosts struct {
+	all   bool
+	names []string // in lower case
+}
+
+// NewHosts returns what allows names, and names below those that begin with a dot.
+func NewHosts(names []string) Hosts {
+	var h Hosts
+	for _, name := range names {
+		h.all = h.all || name == AnyHost
+		h.names = append(h.names, canonicalHost(name))
+	}
+	return h
+}
+
+// allows says whether a request may name this host; "": it names none.
+func (h Hosts) allows(host string) bool {
+	if split, _, err := net.SplitHostPort(host); err == nil {
+		host = split
+	}
+	host = canonicalHost(strings.Trim(host, "[]"))
+	if h.all || !strings.Contains(host, ".") || slices.Contains(h.names, host) {
+		return true
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	under := func(suffix string) bool { return strings.HasPrefix(suffix, ".") && strings.HasSuffix(host, suffix) }
+	return slices.ContainsFunc(privateSuffixes, under) || slices.ContainsFunc(h.names, under)
+}
+
+func canonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+// Guard refuses what asks for another host. Probes are answered whatever they ask
+// for, and so is what comes over TLS, whose certificate has the name, and over a unix
+// socket, which no browser reaches.
+func (h Hosts) Guard(next http.Handler, refuse Refuse) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if r.TLS != nil || IsProbe(r.URL.Path) || r.URL.Path == "/ping" || h.allows(r.Host) || local != nil && local.Network() == "unix" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		e := api.Errorf(api.CodeForbidden, "host name %q is not allowed on this node", r.Host[:min(len(r.Host), maxHostShown)])
+		e.Hint = "use the node's address, or add the name to http-allowed-hosts"
+		refuse(w, r, "HOST_NOT_ALLOWED", e)
+	})
+}
+
+// maxHostShown bounds what an error repeats of a host.
+const maxHostShown = 64
+
+// Networks are addresses that clients come from.
+type Networks []netip.Prefix
+
+// Has says whether a request comes from one of the networks, or over a unix socket.
+func (n Networks) Has(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if local != nil && local.Network() == "unix" {
+		return true
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap()) })
+}

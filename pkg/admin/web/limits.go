@@ -1,0 +1,48 @@
+package web
+
+import (
+	"cmp"
+	"time"
+)
+
+// JSONGrowth is by how much JSON makes messages larger: base64, and the names and
+// quotes around it.
+const JSONGrowth = 2
+
+// Default limits, those of nsqd where it has them.
+const (
+	DefaultMaxMessage     = 1 << 20          // bytes of one message
+	DefaultMaxBody        = 5 << 20          // bytes of a body of many messages
+	DefaultMaxDefer       = time.Hour        // the longest delay of a message
+	DefaultPublishTimeout = 30 * time.Second // until a publish is answered as uncertain
+	DefaultMaxPeek        = 1000             // messages in one answer
+)
+
+// Limits bounds what one request, or all of them, may take. Zero fields have
+// the defaults.
+type Limits struct {
+	// MaxMessage is the largest message in bytes (nsqd: max-msg-size).
+	MaxMessage int
+	// MaxBody is the largest body of an mpub in bytes (nsqd: max-body-size).
+	MaxBody int
+	// MaxDefer is the longest delay of a message (nsqd: max-req-timeout).
+	MaxDefer time.Duration
+	// PublishTimeout is how long a publish is waited for. After it the client is
+	// told that the outcome is not known.
+	PublishTimeout time.Duration
+	// MaxPeek is the most messages of one peek.
+	MaxPeek int
+}
+
+// WithDefaults returns the limits with the defaults for zero fields.
+func (l Limits) WithDefaults() Limits {
+	l.MaxMessage = cmp.Or(l.MaxMessage, DefaultMaxMessage)
+	l.MaxBody = cmp.Or(l.MaxBody, DefaultMaxBody)
+	l.MaxDefer = cmp.Or(l.MaxDefer, DefaultMaxDefer)
+	l.PublishTimeout = cmp.Or(l.PublishTimeout, DefaultPublishTimeout)
+	l.MaxPeek = cmp.Or(l.MaxPeek, DefaultMaxPeek)
+	return l
+}
+
+// DrainBytes returns how many bytes are read of a body that is refused.
+func (l Limits) DrainBytes() int64 { return max(minDrain, 2*JSONGrowth*int64(l.MaxBody)) }

@@ -1,0 +1,58 @@
+package web
+
+import (
+	"context"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Publisher stores messages.
+type Publisher interface {
+	// Publish stores the messages and calls Done once. It has copied the
+	// messages when it returns, whether Done was called or not.
+	Publish(ctx context.Context, p broker.Publish)
+	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
+	Topic(name string) (*meta.Topic, error)
+	// EnsureTopic makes a topic of default configuration unless there is one.
+	// Where topics are not made on first use it is broker.ErrTopicNotFound.
+	EnsureTopic(ctx context.Context, name string) error
+}
+
+// Publishing takes messages over HTTP.
+type Publishing struct {
+	Broker Publisher
+	Bodies *Bodies
+	Limits Limits
+	// Turns bounds how many requests do at a time what takes a processor for long. nil:
+	// there is no bound.
+	Turns *limit.Turns
+}
+
+// Ensure makes a topic that there is not for somebody who uses it. The name is valid.
+func (s *Publishing) Ensure(ctx context.Context, name string) error {
+	if _, err := s.Broker.Topic(name); err == nil {
+		return nil
+	}
+	return s.Broker.EnsureTopic(ctx, name)
+}
+
+// Publish hands messages to the broker and waits for its receipt, or for the
+// end of the request, or for the limit of waiting. The messages may be reused
+// when it returns.
+func (s *Publishing) Publish(ctx context.Context, req broker.Publish) (broker.Receipt, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.PublishTimeout, errUncertain)
+	defer cancel()
+	done := make(chan broker.Receipt, 1)
+	req.Done = func(receipt broker.Receipt) { done <- receipt }
+	end := s.Turns.For(len(req.Messages)).Lend(limit.PublishTurn)
+	s.Broker.Publish(ctx, req)
+	end()
+	select {
+	case receipt := <-done:
+		return receipt, receipt.Err
+	case <-ctx.Done():
+		return broker.Receipt{}, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,161 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// Timeouts and limits of an HTTP server that faces clients. A publish may wait
+// for its commit and a profile for its end, so answers have time.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = time.Minute
+	writeTimeout      = 2 * time.Minute
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// NewHTTPServer returns an http.Server for a [Handler], with
+// timeouts and limits fit for clients that are slow, broken or hostile. The
+// caller gives it listeners and stops it. logger gets what net/http says of
+// connections, at debug level; nil drops it.
+func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(new(complaint.Book).Writer(logger, slog.LevelDebug, "HTTP"), "", 0),
+	}
+}
+
+// Exchange is one request that was answered.
+type Exchange struct {
+	Route    string // the pattern of the path, never the path itself; "other" for an unknown one
+	Status   int
+	Duration time.Duration
+}
+
+// Refuse answers a request that comes to no endpoint, in the form of the interface
+// that it asks: with the word on NSQ's, with e on /v1.
+type Refuse func(w http.ResponseWriter, r *http.Request, word string, e *api.Error)
+
+// Handler is what every request passes before its endpoint, and after it. Serve,
+// Refuse, Observe and Logger are required.
+type Handler struct {
+	// Serve answers a request and returns the pattern that its path matched, or "".
+	Serve   func(w http.ResponseWriter, r *http.Request) (pattern string)
+	Refuse  Refuse
+	Observe func(Exchange) // is told of every request; must not block
+	Logger  *slog.Logger   // gets the panics of handlers
+	// WithoutTLS answers a request without TLS where it is required, but for those of
+	// probes and, with PlainMetrics, of metrics. nil: TLS is not required.
+	WithoutTLS   http.HandlerFunc
+	PlainMetrics bool
+	// DrainBytes of a refused body are read, so that the client sees the answer.
+	DrainBytes int64
+
+	origin http.CrossOriginProtection
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	counted := &statusWriter{ResponseWriter: w, request: r, drain: h.DrainBytes}
+	route := ""
+	defer func() {
+		if p := recover(); p != nil {
+			h.recovered(counted, r, p)
+		}
+		if route == "" {
+			route = "other"
+		}
+		h.Observe(Exchange{Route: route, Status: counted.code(), Duration: time.Since(start)})
+	}()
+	route = h.serve(counted, r)
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) string {
+	if h.WithoutTLS != nil && r.TLS == nil && !h.plain(r.URL.Path) {
+		h.WithoutTLS(w, r)
+		return ""
+	}
+	// A page of another site must not change anything, nor publish, through the
+	// browser of someone who can reach the node.
+	if err := h.origin.Check(r); err != nil {
+		h.Refuse(w, r, "CROSS_ORIGIN", api.Errorf(api.CodeForbidden, "%w", err))
+		return ""
+	}
+	return h.Serve(w, r)
+}
+
+// plain says whether a path is answered without TLS whoever asks.
+func (h *Handler) plain(path string) bool {
+	return IsProbe(path) || h.PlainMetrics && path == "/metrics"
+}
+
+// recovered answers for a handler that panicked.
+func (h *Handler) recovered(w *statusWriter, r *http.Request, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p) // net/http's own way to end an answer
+	}
+	h.Logger.Error("panic in a handler", "path", complaint.Short(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.status == 0 { // else it is too late
+		h.Refuse(w, r, "INTERNAL_ERROR", api.Errorf(api.CodeInternal, "internal error of the broker; see its log"))
+	}
+}
+
+// statusWriter remembers the status of an answer. Where a request is refused for its
+// size or because the node is busy, it sees to it that the client gets to see that.
+type statusWriter struct {
+	http.ResponseWriter
+	request *http.Request
+	drain   int64 // bytes of a refused body that are read
+	status  int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+		switch status {
+		case http.StatusServiceUnavailable:
+			if w.Header().Get("Retry-After") == "" {
+				w.Header().Set("Retry-After", "1")
+			}
+			drain(w.ResponseWriter, w.request, w.drain)
+		case http.StatusRequestEntityTooLarge:
+			drain(w.ResponseWriter, w.request, w.drain)
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) code() int {
+	if w.status == 0 {
+		return http.StatusOK
+	}
+	return w.status
+}
