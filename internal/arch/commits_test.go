@@ -180,6 +180,10 @@ func TestHistoryOfEveryKindOfTree(t *testing.T) {
 		run(dir, append(append([]string{"clone", "-q"}, args...), "file://"+whole, "c")...)
 		return filepath.Join(dir, "c")
 	}
+	merged := clone()
+	run(merged, "checkout", "-q", "-b", "side", "HEAD~1")
+	run(merged, "commit", "-q", "--allow-empty", "-m", "fourth", "-m", "Why.")
+	run(merged, "merge", "-q", "--no-ff", "-m", "Merge", "-m", "Without a reason.", "@{-1}")
 	inner := filepath.Join(whole, "vendored")
 	if err := os.Mkdir(inner, 0o700); err != nil {
 		t.Fatal(err)
@@ -191,6 +195,7 @@ func TestHistoryOfEveryKindOfTree(t *testing.T) {
 	}{
 		"whole":                {whole, first, 2, ""},
 		"worktree's clone":     {clone(), first, 2, ""},
+		"merged":               {merged, first, 3, ""},
 		"shallow":              {clone("--depth", "1"), first, 1, ""},
 		"shallow, but reaches": {clone("--depth", "3"), first, 2, ""},
 		"other history":        {whole, checkedAfter, 0, "does not contain"},
