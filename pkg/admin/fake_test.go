@@ -25,6 +25,7 @@ type fake struct {
 	noCreate  bool                                 // topics are not made on first use
 	sought    broker.SeekTo
 	peeked    broker.Peek
+	long      []byte             // one more message to be peeked at
 	gone      map[[2]string]bool // deleted at another node
 }
 
@@ -292,10 +293,14 @@ func (f *fake) Peek(_ context.Context, p broker.Peek) ([]broker.Peeked, error) {
 	defer f.mu.Unlock()
 	f.peeked = p
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	return []broker.Peeked{
+	messages := []broker.Peeked{
 		{Partition: 0, Offset: 5, ID: 5, Timestamp: at, Attempts: 2, State: broker.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
 		{Partition: 1, Offset: 9, ID: 1<<50 + 9, Timestamp: at, DeliverAt: at.Add(time.Minute), State: broker.PeekDeferred, Body: []byte{0xff}},
-	}, f.fail
+	}
+	if f.long != nil {
+		messages = append(messages, broker.Peeked{Partition: 1, Offset: 10, Body: f.long})
+	}
+	return messages, f.fail
 }
 
 func (f *fake) Digest(_ context.Context, topic string) ([]broker.PartitionDigest, error) {

@@ -89,3 +89,40 @@ func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
 		})
 	}
 }
+
+func TestALongAnswerIsEncodedInTurns(t *testing.T) {
+	const others = len("text\xff" + `{"k":"v"}`) // of the fake's other messages
+	const free = 64 << 10                        // is encoded without a turn
+	for size, waits := range map[int]bool{free - others: false, free - others + 1: true} {
+		synctest.Test(t, func(t *testing.T) {
+			turns := limit.NewTurns(1)
+			f := newFake("t")
+			f.long = make([]byte, size)
+			s := serverOf(t, f, func(o *Options) { o.Turns = turns })
+			waiting := func(act string) {
+				t.Helper()
+				synctest.Wait()
+				if got := turns.Waiting() > 0; got != waits {
+					t.Errorf("%d bytes: a turn to %s is waited for: %v, want %v", size, act, got, waits)
+				}
+			}
+			turns.Take()
+			go func() {
+				if w := ask(s.Handler(), http.MethodGet, "/v1/topics/t/messages", ""); w.Code != http.StatusOK {
+					t.Errorf("%d: %s", w.Code, w.Body)
+				}
+			}()
+			waiting("list")
+			listed := make(chan struct{})
+			go func() {
+				turns.Take() // behind the first turn, before the second
+				<-listed
+				turns.Give()
+			}()
+			synctest.Wait()
+			turns.Give()
+			waiting("encode")
+			close(listed)
+		})
+	}
+}

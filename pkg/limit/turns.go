@@ -69,6 +69,13 @@ func (t *Turns) Pass() {
 	t.Take()
 }
 
+// Do does in a turn what waits for nothing.
+func (t *Turns) Do(f func()) {
+	t.Take()
+	defer t.Give()
+	f()
+}
+
 // Listed passes the turn on if that is due once so many messages are listed.
 func (t *Turns) Listed(n int) {
 	if n%TurnMessages == 0 {

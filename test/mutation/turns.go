@@ -35,7 +35,7 @@ func turnMistakes() []mistake {
 		},
 		{
 			name: "turns: many messages are listed without one over HTTP", file: "pkg/admin/nsqd/publish.go",
-			old: "\tturns.Take()\n\tmessages, err := split(", with: "\tturns = nil\n\tmessages, err := split(",
+			old: "\tturns.Do(func() { messages, err = split(", with: "\tturns = nil\n\tturns.Do(func() { messages, err = split(",
 			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
 		},
 		{
@@ -49,8 +49,13 @@ func turnMistakes() []mistake {
 			tests: []string{"./pkg/admin"}, run: "TestAPublishHasATurn",
 		},
 		{
+			name: "turns: a long answer is encoded without one", file: "pkg/admin/v1/api.go",
+			old: "a.turns.Do(func() { body", with: "(*limit.Turns)(nil).Do(func() { body",
+			tests: []string{"./pkg/admin"}, run: "TestALongAnswer",
+		},
+		{
 			name: "turns: much JSON is decoded without one", file: "pkg/admin/v1/messages.go",
-			old: "len(b.Bytes()) > longJSON {", with: "len(b.Bytes()) > 1<<40 {",
+			old: "\t\tturns = v.turnsFor(len(b.Bytes()))", with: "\t\tturns = v.turnsFor(0)",
 			tests: []string{"./pkg/admin"}, run: "TestWhatTakesLong",
 		},
 	}

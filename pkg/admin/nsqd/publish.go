@@ -94,9 +94,8 @@ func (s publishing) mpub(r *http.Request) (any, error) {
 	}
 	limit.BeforeAllocating(most * int(unsafe.Sizeof(topic.Message{})))
 	turns := s.Turns.For(most)
-	turns.Take()
-	messages, err := split(b.Bytes(), s.Limits, turns)
-	turns.Give()
+	var messages []topic.Message
+	turns.Do(func() { messages, err = split(b.Bytes(), s.Limits, turns) })
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,8 @@ func New(o Options) *API {
 type answer struct {
 	status  int
 	value   any
-	written func() // called when it has been written; nil: nothing is to be done
+	turns   *limit.Turns // in which a long value is encoded
+	written func()       // called when it has been written; nil: nothing is to be done
 }
 
 func success(v any) (answer, error) { return answer{status: http.StatusOK, value: v}, nil }
@@ -70,7 +71,9 @@ func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 		case a.value == nil:
 			w.WriteHeader(a.status)
 		default:
-			web.WriteJSON(w, a.status, a.value)
+			var body []byte
+			a.turns.Do(func() { body = web.EncodeJSON(a.value) })
+			web.WriteEncoded(w, a.status, body)
 		}
 	})
 }

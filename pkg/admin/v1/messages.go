@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// longJSON is how much JSON is decoded without a turn.
+	// longJSON is how many bytes are encoded as JSON, or decoded, without a turn.
 	longJSON = 64 << 10
 	// defaultPeek is how many messages are answered where the request names no number.
 	defaultPeek = 10
@@ -78,12 +78,11 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 		}
 	}
 	var turns *limit.Turns
-	if isJSON && len(b.Bytes()) > longJSON {
-		turns = v.publishing.Turns
+	if isJSON {
+		turns = v.turnsFor(len(b.Bytes()))
 	}
-	turns.Take()
-	req, err := read(r, b.Bytes())
-	turns.Give()
+	var req broker.Publish
+	turns.Do(func() { req, err = read(r, b.Bytes()) })
 	if err != nil {
 		return answer{}, err
 	}
@@ -96,6 +95,15 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 		return answer{}, publishError(err)
 	}
 	return success(api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count})
+}
+
+// turnsFor returns the turns in which JSON of so many bytes is encoded or decoded: for
+// little there are none.
+func (v messagesAPI) turnsFor(bytes int) *limit.Turns {
+	if bytes <= longJSON {
+		return nil
+	}
+	return v.publishing.Turns
 }
 
 // payJSON pays for what is decoded of a body: its texts, and its messages, of which
@@ -252,11 +260,18 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 		share.Close()
 		return answer{}, err
 	}
-	list := api.PeekedList{Messages: make([]api.Peeked, 0, len(messages))}
+	size := 0
 	for _, m := range messages {
-		list.Messages = append(list.Messages, apiPeeked(m))
+		size += len(m.Body) + len(m.Header)
 	}
-	return answer{status: http.StatusOK, value: list, written: share.Close}, nil
+	list := api.PeekedList{Messages: make([]api.Peeked, 0, len(messages))}
+	turns := v.turnsFor(size)
+	turns.Do(func() {
+		for _, m := range messages {
+			list.Messages = append(list.Messages, apiPeeked(m))
+		}
+	})
+	return answer{status: http.StatusOK, value: list, turns: turns, written: share.Close}, nil
 }
 
 // readPeek reads the parameters n, partition and from.

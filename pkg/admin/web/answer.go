@@ -23,11 +23,19 @@ func Reasons(reasons []broker.HealthReason) []api.Reason {
 }
 
 // WriteJSON writes one JSON value and no newline.
-func WriteJSON(w http.ResponseWriter, status int, v any) {
+func WriteJSON(w http.ResponseWriter, status int, v any) { WriteEncoded(w, status, EncodeJSON(v)) }
+
+// EncodeJSON returns what WriteJSON writes.
+func EncodeJSON(v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
 		panic("BUG: response is not JSON: " + err.Error())
 	}
+	return body
+}
+
+// WriteEncoded writes what EncodeJSON returned.
+func WriteEncoded(w http.ResponseWriter, status int, body []byte) {
 	write(w, status, "application/json; charset=utf-8", body)
 }
 
