@@ -43,7 +43,7 @@ type Topics interface {
 
 // Lookup answers as nsqlookupd does, from the cluster's metadata. Make one with New.
 type Lookup struct {
-	nsqform.Catalog
+	names   nsqform.Catalog
 	broker  Broker
 	id      nsqform.Identity
 	deleted *nsqform.Recently // names that were deleted here
@@ -53,7 +53,7 @@ type Lookup struct {
 // New returns the lookup of a node.
 func New(b Broker, id nsqform.Identity) *Lookup {
 	return &Lookup{
-		Catalog: nsqform.Catalog{Broker: b}, broker: b, id: id,
+		names: nsqform.Catalog{Broker: b}, broker: b, id: id,
 		deleted: nsqform.NewRecently(nsqform.DeletedFor), hidden: nsqform.NewRecently(tombstonedFor),
 	}
 }
@@ -76,7 +76,7 @@ func (s *Lookup) RouteReads(t *nsqform.Router) {
 // on the HTTP address.
 func (s *Lookup) RouteWrites(t *nsqform.Router) {
 	t.Add(http.MethodGet, "/debug", s.registrations)
-	t.Add(http.MethodPost, "/topic/create", s.CreateTopic("INVALID_ARG_TOPIC"))
+	t.Add(http.MethodPost, "/topic/create", s.names.CreateTopic("INVALID_ARG_TOPIC"))
 	t.Add(http.MethodPost, "/topic/delete", s.deleteTopic)
 	t.Add(http.MethodPost, "/topic/tombstone", s.tombstone)
 	t.Add(http.MethodPost, "/channel/create", s.createChannel)
@@ -129,7 +129,7 @@ func (s *Lookup) lookup(r *http.Request) (any, error) {
 	if _, err := p.Partition(); err != nil {
 		return nil, err
 	}
-	t, err := s.Topic(name)
+	t, err := s.names.Topic(name)
 	if err != nil && access == "w" && meta.ValidTopicName(name) {
 		if config, made := s.broker.MadeOnFirstUse(); made {
 			return s.lookupNew(p, config)
@@ -142,7 +142,7 @@ func (s *Lookup) lookup(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := s.directory().lookup(t, partition, s.Channels(t))
+	a := s.directory().lookup(t, partition, s.names.Channels(t))
 	if info, _ := p.Lookup("metainfo"); info != "" {
 		a.Meta = metaOf(t.Config)
 	}
@@ -201,8 +201,8 @@ func (s *Lookup) listChannels(r *http.Request) (any, error) {
 	a := struct {
 		Channels []string `json:"channels"`
 	}{Channels: []string{}}
-	if t, err := s.Topic(name); err == nil {
-		a.Channels = s.Channels(t)
+	if t, err := s.names.Topic(name); err == nil {
+		a.Channels = s.names.Channels(t)
 	}
 	return a, nil
 }
@@ -263,11 +263,11 @@ func (s *Lookup) registrations(*http.Request) (any, error) {
 			}
 			key := "topic:" + name + ":"
 			entries[key] = append(entries[key], te)
-			t, err := s.Topic(name)
+			t, err := s.names.Topic(name)
 			if err != nil {
 				continue // deleted meanwhile
 			}
-			for _, channel := range s.Channels(t) {
+			for _, channel := range s.names.Channels(t) {
 				key := "channel:" + name + ":" + channel
 				entries[key] = append(entries[key], e)
 			}
@@ -283,7 +283,7 @@ func (s *Lookup) deleteTopic(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = s.Whole(r, name); err == nil {
+	if err = s.names.Whole(r, name); err == nil {
 		err = s.broker.DeleteTopic(r.Context(), name)
 	}
 	if err = nsqform.UnlessMissing(err); err != nil {
@@ -336,7 +336,7 @@ func (s *Lookup) createChannel(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Make(r.Context(), topic); err != nil {
+	if err := s.names.Make(r.Context(), topic); err != nil {
 		return nil, err
 	}
 	s.deleted.Forget(topic, channel)
@@ -350,8 +350,8 @@ func (s *Lookup) deleteChannel(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, had := time.Now(), s.Has(topic, channel)
-	if err = s.Whole(r, topic); err == nil {
+	now, had := time.Now(), s.names.Has(topic, channel)
+	if err = s.names.Whole(r, topic); err == nil {
 		err = s.broker.DeleteChannel(r.Context(), topic, channel)
 	}
 	switch {

@@ -23,9 +23,8 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// NewHTTPServer returns an http.Server for a [Handler], with
-// timeouts and limits fit for clients that are slow, broken or hostile. The
-// caller gives it listeners and stops it. logger gets what net/http says of
+// NewHTTPServer returns an http.Server for a handler, with timeouts and limits fit
+// for clients that are slow, broken or hostile. The caller gives it listeners and stops it. logger gets what net/http says of
 // connections, at debug level; nil drops it.
 func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 	if logger == nil {
