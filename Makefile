@@ -33,7 +33,7 @@ BENCHTIME ?= 1s
 NSQD     ?=
 
 .PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
-	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers golden cover install-tools clean
+	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,11 @@ bench-nsqd: build $(LOADGEN) ## side by side with NSQD=/path/to/nsqd, as a table
 bench-peers: build $(LOADGEN) $(NATS) ## clusters of three beside NATS JetStream, into docs/performance.md
 	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -nats-server $(NATS) \
 	  -write $(CURDIR)/docs/performance.md -section peers $(ARGS)
+
+bench-growth: build $(LOADGEN) ## from one topic to 10,000, beside BEFORE=/path/to/brokerd, into docs/performance.md (ARGS=-cluster)
+	@test -x "$(BEFORE)" || { echo "usage: make bench-growth BEFORE=/path/to/brokerd"; exit 2; }
+	cd tools/loadgen && $(GO) run ./sidebyside -loadgen $(LOADGEN) -brokerd $(CURDIR)/bin/brokerd -before $(abspath $(BEFORE)) \
+	  -write $(CURDIR)/docs/performance.md -section $(if $(findstring -cluster,$(ARGS)),growth-cluster,growth) $(ARGS)
 
 golden: ## write the golden files anew; read the diff
 	@grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | \

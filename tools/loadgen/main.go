@@ -138,6 +138,7 @@ func (s *settings) addDriverFlags(fs *flag.FlagSet) {
 	fs.DurationVar(&s.nsq.BufferTimeout, "nsq-output-buffer-timeout", 0, "nsq: output_buffer_timeout; 0: the default, -1ns: off")
 	fs.BoolVar(&s.nsq.Lookup, "nsq-lookup", false, "nsq: connect to a node that GET /lookup of -nsq-http names")
 	fs.BoolVar(&s.nsq.NoCreate, "no-create", false, "nsq: -topic is there already; neither create nor delete it")
+	fs.IntVar(&s.nsq.Topics, "nsq-topics", 1, "nsq: publish to so many topics in turn")
 	fs.IntVar(&s.replicas, "replicas", 1, "nats, amqp: replicas of a stream or queue")
 	fs.StringVar(&s.natsMode, "nats-mode", "async", "nats: async (PublishAsync) or fast (fast batch ingest)")
 	fs.StringVar(&s.natsRet, "nats-retention", "limits", "nats: limits or workqueue")
@@ -243,6 +244,9 @@ func run(workload string, args []string, rec *record) error {
 		f = load.Topics
 	default:
 		return fmt.Errorf("no workload %q", workload)
+	}
+	if s.nsq.Topics > 1 && (workload != "publish" || s.driver != "nsq") {
+		return errors.New("-nsq-topics is for the workload publish and the driver nsq")
 	}
 	if err := s.complete(); err != nil {
 		return err

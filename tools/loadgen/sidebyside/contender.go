@@ -128,6 +128,7 @@ type result struct {
 	Lost          int64   `json:"lost"`
 	Ack           *latency
 	EndToEnd      *latency `json:"end_to_end"`
+	Late          *latency
 }
 
 type latency struct {

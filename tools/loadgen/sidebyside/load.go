@@ -1,6 +1,9 @@
 package main
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // load is one thing to measure. Its figures are named with their unit.
 type load struct {
@@ -47,4 +50,33 @@ func clusterLoads(o options) []load {
 			return map[string]float64{"made/s": r.MsgsPerSec, "memory, MiB": r.RSSAfterMB, "idle, % of a core": 100 * r.IdleCPU}
 		}},
 	}
+}
+
+// growthLoads lists what shows how the cost of a message grows with the number of topics,
+// and out of order.
+func growthLoads(o options) []load {
+	var all []load
+	for _, topics := range []int{1, 100, 1000, 10_000} {
+		all = append(all, load{
+			fmt.Sprintf("%d topics", topics),
+			[]string{
+				"publish", "-producers", "8", "-window", "32", "-batch", "1", "-nsq-topics", strconv.Itoa(topics),
+				"-no-group", "-keep", "-warmup", "2s", "-duration", o.duration.String(),
+			},
+			func(r result) map[string]float64 {
+				figures := rate(r)
+				figures["median answer, ms"], figures["p99 answer, ms"] = r.Ack.P50/1e3, r.Ack.P99/1e3
+				return figures
+			},
+		})
+	}
+	late := func(r result) map[string]float64 {
+		figures := rate(r)
+		figures["p99 late, ms"] = r.Late.P99 / 1e3
+		return figures
+	}
+	messages := strconv.Itoa(o.messages)
+	return append(all,
+		load{"due in random order", []string{"deferred", "-messages", messages}, late},
+		load{"delivered again in random order", []string{"scrambled", "-messages", messages}, rate})
 }

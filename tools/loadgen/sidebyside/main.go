@@ -1,6 +1,7 @@
 // Command sidebyside measures brokerd and another broker on one machine in one
 // run, in turns, and prints a table of medians and ratios in Markdown: beside nsqd
-// as single nodes, beside NATS JetStream as clusters of three.
+// as single nodes, beside NATS JetStream as clusters of three, and beside another
+// brokerd with more and more topics.
 //
 // Every figure comes from fresh processes with fresh data directories, loaded
 // by loadgen. The order of the contenders changes from round to round, so that
@@ -23,6 +24,8 @@ import (
 // options is what a run is asked for.
 type options struct {
 	loadgen, brokerd, nsqd, nats string
+	before                       string
+	cluster                      bool
 	rounds, tries                int
 	others                       float64 // share of a core that other programs may use
 	duration                     time.Duration
@@ -37,6 +40,8 @@ func main() {
 	flag.StringVar(&o.brokerd, "brokerd", "", "`PROGRAM` to measure")
 	flag.StringVar(&o.nsqd, "nsqd", "", "`PROGRAM` to compare with, as single nodes")
 	flag.StringVar(&o.nats, "nats-server", "", "`PROGRAM` to compare with, as clusters")
+	flag.StringVar(&o.before, "before", "", "`PROGRAM`, another brokerd to compare with; beside -nsqd, if that is set")
+	flag.BoolVar(&o.cluster, "cluster", false, "with -before: clusters of three")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often to measure each")
 	flag.Float64Var(&o.others, "others", 0.25, "measure again while other programs use more than this `SHARE` of a core")
 	flag.IntVar(&o.tries, "tries", 3, "how often to measure one load at the most; the quietest counts")
@@ -67,6 +72,8 @@ func main() {
 // with.
 func contest(o options) ([]contender, []load, error) {
 	switch {
+	case o.before != "":
+		return growth(o), growthLoads(o), nil
 	case o.nsqd != "":
 		return []contender{nsqd(o.nsqd), brokerd(o.brokerd, "always"), brokerd(o.brokerd, "interval")}, nodeLoads(o), nil
 	case o.nats != "":
@@ -75,7 +82,21 @@ func contest(o options) ([]contender, []load, error) {
 			natsCluster(o.nats, 3, true), natsCluster(o.nats, 1, true), natsCluster(o.nats, 3, false), natsCluster(o.nats, 1, false),
 		}, clusterLoads(o), nil
 	}
-	return nil, nil, errors.New("nothing to compare with: -nsqd or -nats-server")
+	return nil, nil, errors.New("nothing to compare with: -before, -nsqd or -nats-server")
+}
+
+// growth is a brokerd beside another one.
+func growth(o options) []contender {
+	one := func(program string) contender { return brokerd(program, "always") }
+	if o.cluster {
+		one = func(program string) contender { return brokerdCluster(program, false) }
+	}
+	all := []contender{one(o.before), one(o.brokerd)}
+	all[0].name = "before"
+	if o.nsqd != "" && !o.cluster {
+		all = append(all, nsqd(o.nsqd))
+	}
+	return all
 }
 
 // run does all rounds and returns the table.

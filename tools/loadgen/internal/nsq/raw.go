@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -18,9 +19,10 @@ type Raw struct{ admin }
 func NewRaw(c Config) *Raw { return &Raw{admin{c}} }
 
 type rawPublisher struct {
-	c     *conn
-	topic string // with the partition, as the commands want it
-	head  []byte
+	c      *conn
+	topics []string // with the partition, as the commands want it; each has its turn
+	turn   int
+	head   []byte
 
 	wmu     sync.Mutex // guards c.w once reading has started
 	pending chan func(error)
@@ -41,11 +43,21 @@ func (d *Raw) Publisher(ctx context.Context, topic string) (broker.Publisher, er
 	if err != nil {
 		return nil, err
 	}
-	return &rawPublisher{c: c, topic: topic + d.part()}, nil
+	topics := d.topics(topic)
+	for i := range topics {
+		topics[i] += d.part()
+	}
+	return &rawPublisher{c: c, topics: topics, turn: rand.IntN(len(topics))}, nil
+}
+
+// topic returns the one whose turn it is.
+func (p *rawPublisher) topic() string {
+	p.turn = (p.turn + 1) % len(p.topics)
+	return p.topics[p.turn]
 }
 
 func (p *rawPublisher) pub(body []byte) {
-	p.head = append(append(append(p.head[:0], "PUB "...), p.topic...), '\n')
+	p.head = append(append(append(p.head[:0], "PUB "...), p.topic()...), '\n')
 	p.c.w.Write(p.head)
 	p.c.writeLen(len(body))
 	p.c.w.Write(body)
@@ -56,7 +68,7 @@ func (p *rawPublisher) mpub(bodies [][]byte) {
 	for _, b := range bodies {
 		size += 4 + len(b)
 	}
-	p.head = append(append(append(p.head[:0], "MPUB "...), p.topic...), '\n')
+	p.head = append(append(append(p.head[:0], "MPUB "...), p.topic()...), '\n')
 	p.c.w.Write(p.head)
 	p.c.writeLen(size)
 	p.c.writeLen(len(bodies))
@@ -77,7 +89,7 @@ func (p *rawPublisher) Publish(body []byte) error {
 }
 
 func (p *rawPublisher) dpub(body []byte, delay time.Duration) {
-	p.head = append(append(append(p.head[:0], "DPUB "...), p.topic...), ' ')
+	p.head = append(append(append(p.head[:0], "DPUB "...), p.topic()...), ' ')
 	p.head = append(strconv.AppendInt(p.head, delay.Milliseconds(), 10), '\n')
 	p.c.w.Write(p.head)
 	p.c.writeLen(len(body))

@@ -16,6 +16,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +47,21 @@ type Config struct {
 	Lookup bool
 	// NoCreate is for a broker whose topics are made outside this program.
 	NoCreate bool
+	// Topics, if more than 1, is over how many topics a publisher of Raw spreads what it
+	// publishes, one message or batch after the other: TOPIC_0, TOPIC_1 and so on.
+	Topics int
+}
+
+// topics returns the names of a topic's topics.
+func (c *Config) topics(topic string) []string {
+	if c.Topics <= 1 {
+		return []string{topic}
+	}
+	all := make([]string, c.Topics)
+	for i := range all {
+		all[i] = topic + "_" + strconv.Itoa(i)
+	}
+	return all
 }
 
 func (c *Config) part() string {
@@ -196,13 +213,37 @@ func (a *admin) Create(ctx context.Context, topic string, group bool) error {
 		}
 		return c.expectOK()
 	}
-	if err := a.post(ctx, "/topic/create", url.Values{"topic": {topic}}); err != nil {
-		return err
+	return a.each(topic, func(topic string) error {
+		err := a.post(ctx, "/topic/create", url.Values{"topic": {topic}})
+		if err != nil || !group {
+			return err
+		}
+		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}})
+	})
+}
+
+// together is how many topics are made or deleted at a time.
+const together = 8
+
+// each calls f with all topics of a topic, and returns the first error.
+func (a *admin) each(topic string, f func(topic string) error) error {
+	var first atomic.Pointer[error]
+	var running sync.WaitGroup
+	slots := make(chan struct{}, together)
+	for _, name := range a.topics(topic) {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if err := f(name); err != nil {
+				first.CompareAndSwap(nil, &err)
+			}
+		})
 	}
-	if !group {
-		return nil
+	running.Wait()
+	if err := first.Load(); err != nil {
+		return *err
 	}
-	return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}})
+	return nil
 }
 
 // at returns the configuration for a connection for a topic.
@@ -241,7 +282,9 @@ func (a *admin) Delete(ctx context.Context, topic string) error {
 	if a.NoCreate || a.HTTP == "" {
 		return nil
 	}
-	return a.post(ctx, "/topic/delete", url.Values{"topic": {topic}})
+	return a.each(topic, func(topic string) error {
+		return a.post(ctx, "/topic/delete", url.Values{"topic": {topic}})
+	})
 }
 
 // Backlog implements broker.Driver.
