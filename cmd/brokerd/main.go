@@ -34,6 +34,7 @@ type program struct {
 
 func main() {
 	makePlaces()
+	raiseOpenFiles()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	p := &program{

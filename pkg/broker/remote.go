@@ -68,6 +68,7 @@ func wireErrors() forward.Table {
 		{Code: 33, Err: meta.ErrNodeNotFound},
 		{Code: 34, Err: meta.ErrNodeInUse},
 		{Code: 35, Err: topic.ErrFinNotStored},
+		{Code: 36, Err: commitlog.ErrNoFiles},
 	}
 }
 

@@ -91,7 +91,7 @@ func (n *commitNote) keep(l *Log) {
 }
 
 func failNote(l *Log, err error) {
-	if !isNoSpace(err) {
+	if !lacksRoom(err) {
 		_ = l.fail(fmt.Errorf("write committed end: %w", err))
 	}
 }

@@ -18,6 +18,8 @@ var (
 	ErrClosed = fate.Refuse("log is closed")
 	// ErrNoSpace: an append found no room and was undone.
 	ErrNoSpace = fate.Refuse("no disk space for append")
+	// ErrNoFiles: an append needs a file, and the process has too many open.
+	ErrNoFiles = fate.Refuse("no file descriptor for append")
 	// ErrEmptyBatch: a batch without records cannot be appended.
 	ErrEmptyBatch = fate.Refuse("empty batch")
 	// ErrBatchTooBig: a batch is larger than MaxBatchBytes.

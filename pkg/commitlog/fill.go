@@ -62,7 +62,7 @@ func (o *output) fill(l *Log, pos int64) {
 		return
 	}
 	o.noFill = true
-	if !isNoSpace(err) {
+	if !lacksRoom(err) {
 		_ = l.fail(err)
 	}
 }

@@ -372,3 +372,46 @@ func TestRetentionByAgeAndSize(t *testing.T) {
 		t.Fatal("the last segment must stay")
 	}
 }
+
+func TestALogWithoutDescriptorsRefusesAndHealsByItself(t *testing.T) {
+	fsys := vfstest.NewFaulty(vfs.NewMem())
+	l, _, err := Open(fsys, testDir, smallOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := mustWriter(t, l, 1)
+	mustAppend(t, w, 2)
+	for range 3 {
+		fsys.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+			if op.Kind == vfs.OpCreate || op.Kind == vfs.OpOpen {
+				return vfstest.Fault{Err: syscall.EMFILE}
+			}
+			return vfstest.Fault{}
+		})
+		refused := false
+		for range 100 {
+			end := l.End()
+			if _, err := w.Append(build(end, 3), 0); err == nil {
+				continue
+			} else if !errors.Is(err, ErrNoFiles) || fate.Of(err) != fate.Refused || l.End() != end {
+				t.Fatalf("append without a descriptor: %v (%s), end %d", err, fate.Of(err), l.End())
+			}
+			refused = true
+		}
+		if !refused {
+			t.Fatal("nothing was refused")
+		}
+		l.Commit(l.End()) // its note has no descriptor
+		if err := l.Checkpoint(0); !vfs.OutOfFiles(err) {
+			t.Errorf("checkpoint: %v", err)
+		}
+		fsys.Decide(nil)
+		mustAppend(t, w, 2)
+		mustSync(t, w)
+		if err := l.Checkpoint(0); err != nil {
+			t.Error(err)
+		}
+	}
+	mustRead(t, l, 0, l.End())
+	mustClose(t, l)
+}

@@ -33,8 +33,10 @@ type output struct {
 	unsynced  int64         // bytes written since the last sync began
 }
 
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+// lacksRoom tells whether an error says that there was no room for what was to be
+// written, or no descriptor for the file.
+func lacksRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || vfs.OutOfFiles(err)
 }
 
 // createOutput makes the file of a new segment, with room for so many bytes. A
@@ -99,7 +101,7 @@ func (o *output) reserve(end, segmentBytes int64) error {
 	step := min(max(o.allocated, minGrow), maxGrow)
 	want := max(end, min(o.allocated+step, segmentBytes))
 	err := o.file.Preallocate(o.allocated, want-o.allocated)
-	if err != nil && isNoSpace(err) && want > end {
+	if err != nil && lacksRoom(err) && want > end {
 		want = end
 		err = o.file.Preallocate(o.allocated, want-o.allocated)
 	}
@@ -119,7 +121,7 @@ func (o *output) write(raw []byte) (undone bool, err error) {
 		o.unsynced += int64(len(raw))
 		return true, nil
 	}
-	if !isNoSpace(err) {
+	if !lacksRoom(err) {
 		return false, err
 	}
 	if n == 0 {
@@ -175,7 +177,7 @@ func (o *output) complete(l *Log) error {
 		return l.fail(err)
 	}
 	o.newName = false
-	if err := seg.writeIndex(l.fs, l.Epochs()); err != nil && !isNoSpace(err) {
+	if err := seg.writeIndex(l.fs, l.Epochs()); err != nil && !lacksRoom(err) {
 		return l.fail(err)
 	}
 	seg.unpin()

@@ -106,7 +106,7 @@ func (r retaining) completeRolled() error {
 // removing the indexes of the segments that go: they could be made anew.
 func (r retaining) noteStart(start seq.Offset, going []*segment) error {
 	err := r.log.checkpointSerial(start)
-	if !isNoSpace(err) {
+	if !lacksRoom(err) {
 		return err
 	}
 	for _, s := range going {

@@ -51,7 +51,7 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	if err != nil {
 		return err
 	}
-	if err := l.checkpointSerial(l.Start()); err != nil && !isNoSpace(err) {
+	if err := l.checkpointSerial(l.Start()); err != nil && !lacksRoom(err) {
 		return l.fail(err)
 	}
 	return nil

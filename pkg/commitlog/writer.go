@@ -97,7 +97,7 @@ func (w *Writer) roomLocked(n int64) error {
 			continue
 		}
 		if err := o.reserve(end, segmentBytes(l)); err != nil {
-			if isNoSpace(err) {
+			if lacksRoom(err) {
 				return refuse("reserve disk space", err)
 			}
 			return l.fail(err)
@@ -108,7 +108,10 @@ func (w *Writer) roomLocked(n int64) error {
 
 // refuse says that nothing was changed.
 func refuse(doing string, err error) error {
-	if isNoSpace(err) {
+	if vfs.OutOfFiles(err) {
+		return fmt.Errorf("%s: %w: %w", doing, ErrNoFiles, err)
+	}
+	if lacksRoom(err) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrNoSpace, err)
 	}
 	return fate.Mark(fmt.Errorf("%s: %w", doing, err), fate.Refused)
@@ -253,7 +256,7 @@ func (l *Log) syncSerial() (seq.Offset, error) {
 	}
 	l.durable.Store(max(l.durable.Load(), uint64(target)))
 	if len(rolled) > 0 {
-		if err := l.checkpointSerial(l.Start()); err != nil && !isNoSpace(err) {
+		if err := l.checkpointSerial(l.Start()); err != nil && !lacksRoom(err) {
 			return l.DurableEnd(), l.fail(err)
 		}
 	}

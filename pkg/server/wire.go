@@ -34,7 +34,7 @@ func publishRules() [5]wireRule {
 
 // extendedRules are the refusals that have a code of their own for clients which asked
 // for extensions: they look for the partition's leader again. The code stands alone.
-func extendedRules() [8]wireRule {
+func extendedRules() [9]wireRule {
 	return [...]wireRule{
 		{cause: coord.ErrNotLeading, code: nsq.FailedOnNotLeader},
 		{cause: coord.ErrMoving, code: nsq.FailedOnNotLeader},
@@ -42,6 +42,7 @@ func extendedRules() [8]wireRule {
 		{cause: coord.ErrNotWritable, code: nsq.FailedOnNotWritable},
 		{cause: broker.ErrDiskFull, code: nsq.FailedOnNotWritable},
 		{cause: commitlog.ErrNoSpace, code: nsq.FailedOnNotWritable},
+		{cause: commitlog.ErrNoFiles, code: nsq.FailedOnNotWritable},
 		{cause: broker.ErrNoLeader, code: nsq.FailedOnNotWritable},
 		{cause: broker.ErrExiting, code: nsq.FailedOnNotWritable},
 	}

@@ -73,8 +73,10 @@ func (e *publish) Settle(at commitlog.Placed, err error) {
 }
 
 func (e *publish) finish(r Receipt) {
-	if errors.Is(r.Err, commitlog.ErrNoSpace) {
-		r.Err = brief{commitlog.ErrNoSpace, r.Err} // clients need not know our paths
+	for _, known := range []error{commitlog.ErrNoSpace, commitlog.ErrNoFiles} {
+		if errors.Is(r.Err, known) {
+			r.Err = brief{known, r.Err} // clients need not know our paths
+		}
 	}
 	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done

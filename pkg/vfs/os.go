@@ -17,6 +17,8 @@ import (
 type OS struct {
 	// Syncs keeps SyncData from blocking all of the runtime's places; nil: nothing does.
 	Syncs *Syncs
+	// Files bounds how many files are open for writing; nil: the process's limit does.
+	Files *Files
 }
 
 var _ FS = OS{}
@@ -24,6 +26,7 @@ var _ FS = OS{}
 type osFile struct {
 	*os.File
 	syncs *Syncs
+	files *Files // that count it; nil: none do
 }
 
 func (s OS) open(name string, flag int) (File, error) {
@@ -31,19 +34,46 @@ func (s OS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f, s.Syncs}, nil
+	return osFile{f, s.Syncs, nil}, nil
+}
+
+// openWritable opens a file that counts among those that are open for writing.
+func (s OS) openWritable(name string, flag int) (File, error) {
+	if !s.Files.counts(name) {
+		return s.open(name, flag)
+	}
+	if err := s.Files.take(name); err != nil {
+		return nil, err
+	}
+	f, err := s.open(name, flag)
+	if err != nil {
+		s.Files.give()
+		return nil, err
+	}
+	counted := f.(osFile)
+	counted.files = s.Files
+	return counted, nil
+}
+
+// Close implements File.
+func (f osFile) Close() error {
+	err := f.File.Close()
+	if f.files != nil && !errors.Is(err, os.ErrClosed) {
+		f.files.give()
+	}
+	return err
 }
 
 // Create implements FS.
 func (s OS) Create(name string) (File, error) {
-	return s.open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	return s.openWritable(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 }
 
 // Open implements FS.
 func (s OS) Open(name string) (File, error) { return s.open(name, os.O_RDONLY) }
 
 // OpenReadWrite implements FS.
-func (s OS) OpenReadWrite(name string) (File, error) { return s.open(name, os.O_RDWR) }
+func (s OS) OpenReadWrite(name string) (File, error) { return s.openWritable(name, os.O_RDWR) }
 
 // Remove implements FS.
 func (OS) Remove(name string) error { return os.Remove(name) }
@@ -74,12 +104,14 @@ func (OS) ReadDir(name string) ([]string, error) {
 func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // SyncDir implements FS.
-func (OS) SyncDir(name string) error {
-	d, err := os.Open(name) //nolint:gosec // as open
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+func (s OS) SyncDir(name string) error {
+	return s.Files.do(func() error {
+		d, err := os.Open(name) //nolint:gosec // as open
+		if err != nil {
+			return err
+		}
+		return errors.Join(d.Sync(), d.Close())
+	})
 }
 
 // Lock implements FS with flock(2). The file is made where it is missing and is

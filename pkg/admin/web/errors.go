@@ -75,6 +75,7 @@ var failures = []Failure{
 	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
 	{broker.ErrDiskFull, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{commitlog.ErrNoSpace, "DISK_FULL", api.CodeNotWritable, diskHint},
+	{commitlog.ErrNoFiles, "NO_FILES", api.CodeNotWritable, "raise the node's limit of open files (LimitNOFILE), or use fewer topics"},
 	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{coord.ErrNotWritable, "NOT_WRITABLE", api.CodeNotWritable, "check the cluster health"},
 	{coord.ErrNotLeading, "NOT_LEADING", api.CodeNotWritable, "retry"},

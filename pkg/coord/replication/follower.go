@@ -381,7 +381,7 @@ func (f *Follower) refusal(err error) answer {
 		return f.answer(outcomeLonger)
 	case errors.Is(err, commitlog.ErrFenced), errors.Is(err, commitlog.ErrRevoked):
 		return f.answer(outcomeStale)
-	case errors.Is(err, commitlog.ErrNoSpace):
+	case errors.Is(err, commitlog.ErrNoSpace), errors.Is(err, commitlog.ErrNoFiles):
 		return f.answer(outcomeFull)
 	case errors.Is(err, commitlog.ErrInvalidBatch), errors.Is(err, commitlog.ErrNotContiguous):
 		return f.answer(outcomeMismatch)

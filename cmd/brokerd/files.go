@@ -1,0 +1,44 @@
+package main
+
+import (
+	"log/slog"
+	"math"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// logFilesPart is which part of the process's files may be open for writing of logs and
+// positions.
+const logFilesPart = 2
+
+// wantedFiles is how many files a node wants to be allowed to open: some for each busy
+// partition, and one for each connection.
+const wantedFiles = 1 << 20
+
+// raiseOpenFiles raises the limit of open files where the process may do that: as root,
+// if no service manager has set it.
+func raiseOpenFiles() {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || l.Cur >= wantedFiles {
+		return
+	}
+	l.Cur, l.Max = wantedFiles, max(l.Max, wantedFiles)
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l) // else the limit stays as it is
+}
+
+// logFiles returns the file system for topics, for a process that may open so many files.
+func logFiles(most uint64, log *slog.Logger) vfs.OS {
+	var complaints complaint.Book
+	refused := func(name string) {
+		complaints.Warn(log, time.Now(), "cannot open another file: publishes that need one are refused; raise the limit of open files (LimitNOFILE)",
+			"path", name, "limit", most, "for_topics", most/logFilesPart)
+	}
+	return vfs.OS{
+		Syncs: vfs.NewSyncs(runtime.GOMAXPROCS(0)),
+		Files: vfs.NewFiles(int(min(most/logFilesPart, math.MaxInt32)), refused),
+	}
+}
