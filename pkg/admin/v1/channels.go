@@ -16,15 +16,15 @@ import (
 type channelsAPI struct{ topics topicsAPI }
 
 func (v channelsAPI) route(t *API) {
-	t.handle("GET /v1/topics/{topic}/channels", v.list)
-	t.handle("POST /v1/topics/{topic}/channels", v.create)
-	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.describe)
-	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.delete)
-	t.handle("DELETE /v1/channels", v.delete)
+	t.handle("GET /v1/topics/{topic}/channels", v.topics.of(v.list))
+	t.handle("POST /v1/topics/{topic}/channels", v.topics.of(v.create))
+	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.of(v.describe))
+	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.of(v.delete))
+	t.handle("DELETE /v1/channels", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/resume", v.pause(false))
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.empty)
-	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.seek)
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/empty", v.of(v.empty))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/seek", v.of(v.seek))
 }
 
 // exists says whether a channel exists: in the metadata, or ephemeral on any node.
@@ -59,20 +59,23 @@ func (v channelsAPI) known(r *http.Request) (t *meta.Topic, channel string, err 
 	return t, channel, nil
 }
 
-func (v channelsAPI) list(r *http.Request) (answer, error) {
-	t, err := v.topics.known(r)
-	if err != nil {
-		return answer{}, err
+// of is an endpoint that is about the channel that a request names.
+func (v channelsAPI) of(do func(r *http.Request, t *meta.Topic, channel string) (answer, error)) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		t, channel, err := v.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		return do(r, t, channel)
 	}
+}
+
+func (v channelsAPI) list(r *http.Request, t *meta.Topic) (answer, error) {
 	info := v.topics.info(r.Context(), t)
 	return success(api.ChannelList{Topic: t.Name, Channels: info.Channels, MissingNodes: info.MissingNodes})
 }
 
-func (v channelsAPI) create(r *http.Request) (answer, error) {
-	t, err := v.topics.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	var req api.CreateChannel
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
@@ -91,45 +94,25 @@ func (v channelsAPI) create(r *http.Request) (answer, error) {
 	return created(c)
 }
 
-func (v channelsAPI) describe(r *http.Request) (answer, error) {
-	t, channel, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) describe(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	return success(v.info(r.Context(), t, channel))
 }
 
-func (v channelsAPI) delete(r *http.Request) (answer, error) {
-	t, channel, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) delete(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	return done(v.topics.broker.DeleteChannel(r.Context(), t.Name, channel))
 }
 
-func (v channelsAPI) empty(r *http.Request) (answer, error) {
-	t, channel, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) empty(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	return done(v.topics.broker.EmptyChannel(r.Context(), t.Name, channel))
 }
 
 func (v channelsAPI) pause(paused bool) func(*http.Request) (answer, error) {
-	return func(r *http.Request) (answer, error) {
-		t, channel, err := v.known(r)
-		if err != nil {
-			return answer{}, err
-		}
+	return v.of(func(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 		return done(v.topics.broker.PauseChannel(r.Context(), t.Name, channel, paused))
-	}
+	})
 }
 
-func (v channelsAPI) seek(r *http.Request) (answer, error) {
-	t, channel, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v channelsAPI) seek(r *http.Request, t *meta.Topic, channel string) (answer, error) {
 	var req api.Seek
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err

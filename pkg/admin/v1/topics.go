@@ -19,15 +19,15 @@ func (v topicsAPI) route(t *API) {
 	t.handle("GET /v1/topics", v.list)
 	t.handle("POST /v1/topics", v.create)
 	t.handle("GET /v1/topics/{topic}", v.describe)
-	t.handle("PATCH /v1/topics/{topic}", v.alter)
-	t.handle("DELETE /v1/topics/{topic}", v.delete)
-	t.handle("DELETE /v1/topics", v.delete)
+	t.handle("PATCH /v1/topics/{topic}", v.of(v.alter))
+	t.handle("DELETE /v1/topics/{topic}", v.of(v.delete))
+	t.handle("DELETE /v1/topics", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
-	t.handle("POST /v1/topics/{topic}/empty", v.empty)
-	t.handle("POST /v1/topics/{topic}/partitions", v.addPartitions)
-	t.handle("GET /v1/topics/{topic}/partitions", v.partitions)
-	t.handle("GET /v1/topics/{topic}/verify", v.verify)
+	t.handle("POST /v1/topics/{topic}/empty", v.of(v.empty))
+	t.handle("POST /v1/topics/{topic}/partitions", v.of(v.addPartitions))
+	t.handle("GET /v1/topics/{topic}/partitions", v.of(v.partitions))
+	t.handle("GET /v1/topics/{topic}/verify", v.of(v.verify))
 	t.handle("GET /v1/partitions", v.listPartitions)
 }
 
@@ -57,6 +57,17 @@ func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 		e.Fate = "refused"
 	}
 	return nil, e
+}
+
+// of is an endpoint that is about the topic that a request names.
+func (v topicsAPI) of(do func(*http.Request, *meta.Topic) (answer, error)) func(*http.Request) (answer, error) {
+	return func(r *http.Request) (answer, error) {
+		t, err := v.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		return do(r, t)
+	}
 }
 
 // didYouMean names the topic that is closest to a name in spelling, if any is
@@ -149,11 +160,7 @@ func (v topicsAPI) info(ctx context.Context, t *meta.Topic) api.Topic {
 	return apiTopic(v.broker.Cluster().ID, t, statsByName(v.broker.ClusterStats(ctx, t.Name, "", false))[t.Name])
 }
 
-func (v topicsAPI) alter(r *http.Request) (answer, error) {
-	t, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) alter(r *http.Request, t *meta.Topic) (answer, error) {
 	var patch api.ConfigPatch
 	if err := readJSON(r, &patch); err != nil {
 		return answer{}, err
@@ -161,7 +168,7 @@ func (v topicsAPI) alter(r *http.Request) (answer, error) {
 	if err := checkAlter(t.Config, patch); err != nil {
 		return answer{}, err
 	}
-	err = v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
+	err := v.broker.AlterTopic(r.Context(), t.Name, func(c *meta.TopicConfig) {
 		_ = patchConfig(c, patch) // checked above
 	})
 	if err == nil && patch.Replicas != nil {
@@ -192,37 +199,21 @@ func checkAlter(c meta.TopicConfig, p api.ConfigPatch) error {
 	return patchConfig(&c, p)
 }
 
-func (v topicsAPI) delete(r *http.Request) (answer, error) {
-	t, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) delete(r *http.Request, t *meta.Topic) (answer, error) {
 	return done(v.broker.DeleteTopic(r.Context(), t.Name))
 }
 
-func (v topicsAPI) empty(r *http.Request) (answer, error) {
-	t, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) empty(r *http.Request, t *meta.Topic) (answer, error) {
 	return done(v.broker.EmptyTopic(r.Context(), t.Name))
 }
 
 func (v topicsAPI) pause(paused bool) func(*http.Request) (answer, error) {
-	return func(r *http.Request) (answer, error) {
-		t, err := v.known(r)
-		if err != nil {
-			return answer{}, err
-		}
+	return v.of(func(r *http.Request, t *meta.Topic) (answer, error) {
 		return done(v.broker.PauseTopic(r.Context(), t.Name, paused))
-	}
+	})
 }
 
-func (v topicsAPI) addPartitions(r *http.Request) (answer, error) {
-	t, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) addPartitions(r *http.Request, t *meta.Topic) (answer, error) {
 	var req api.AddPartitions
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
@@ -240,11 +231,7 @@ func (v topicsAPI) addPartitions(r *http.Request) (answer, error) {
 	return v.describe(r)
 }
 
-func (v topicsAPI) partitions(r *http.Request) (answer, error) {
-	t, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) partitions(r *http.Request, t *meta.Topic) (answer, error) {
 	info := v.info(r.Context(), t)
 	list := api.PartitionList{Partitions: info.Partitions, MissingNodes: info.MissingNodes}
 	for i := range list.Partitions {
@@ -267,11 +254,7 @@ func (v topicsAPI) listPartitions(r *http.Request) (answer, error) {
 }
 
 // verify compares what the replicas hold.
-func (v topicsAPI) verify(r *http.Request) (answer, error) {
-	t, err := v.known(r)
-	if err != nil {
-		return answer{}, err
-	}
+func (v topicsAPI) verify(r *http.Request, t *meta.Topic) (answer, error) {
 	digests, err := v.broker.Digest(r.Context(), t.Name)
 	if err != nil {
 		return answer{}, err
