@@ -52,7 +52,7 @@ var attacks = []attack{
 	{name: "long-lines", crowd: 500, each: unfinished(strings.Repeat("x", 16<<10-1) + "?")},
 	{name: "stats", crowd: 16, each: func(f *foe) error { return f.ask(http.MethodGet, "/stats?format=json", nil) }},
 	{name: "snappy", crowd: 500, each: unfinished("IDENTIFY\n" + sized(snappily) + "?")},
-	{name: "ephemeral", crowd: 4, tidy: deleteWaste, each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
+	{name: "ephemeral", crowd: 4, prepare: createWaste, tidy: deleteWaste, each: raw("PUB waste#ephemeral\n" + sized(string(make([]byte, mega))))},
 	{name: "deaf-publishers", crowd: 16, each: pipelined},
 	{name: "creations", crowd: 8, each: creates},
 	{name: "garbage", crowd: 50, each: raw(strings.Repeat("\xff\x00PUB \n\n\n", 1<<10))},
@@ -201,6 +201,13 @@ func slowPost(f *foe) error {
 		return err
 	}
 	_, err = io.Copy(io.Discard, conn)
+	return err
+}
+
+// createWaste creates the ephemeral topic, so that it is there to be deleted, however slow
+// the attack is.
+func createWaste(ctx context.Context, v *victim) error {
+	_, err := v.get(ctx, http.MethodPost, "/topic/create?topic=waste%23ephemeral")
 	return err
 }
 
