@@ -20,8 +20,9 @@ type reading struct {
 // rested is where the records of a batch were when it was given up.
 type rested struct {
 	first seq.Offset
-	sum   uint32 // of the batch
-	left  int    // bytes of it
+	sum   uint32     // of the batch
+	next  seq.Offset // that the records would have returned
+	left  int        // bytes of the batch from next on
 }
 
 // record returns the record of an offset. It is valid until the next call of any method.
@@ -34,7 +35,7 @@ func (r *reading) record(o seq.Offset) ([]byte, error) {
 		}
 		r.batch, r.have = b, true
 		if r.rested.left > 0 && b.First() == r.rested.first && b.Checksum() == r.rested.sum {
-			r.records = b.Resume(r.next, r.rested.left)
+			r.records, r.next = b.Resume(r.rested.next, r.rested.left), r.rested.next
 		} else {
 			r.records, r.next = b.Records(o), o
 		}
@@ -55,7 +56,7 @@ func (r *reading) record(o seq.Offset) ([]byte, error) {
 // read for long what it is sent, and there may be many of its kind.
 func (r *reading) rest() {
 	if !r.reader.Rest(r.batch, r.next) && r.have {
-		r.rested = rested{r.batch.First(), r.batch.Checksum(), r.records.Left()}
+		r.rested = rested{r.batch.First(), r.batch.Checksum(), r.next, r.records.Left()}
 		r.drop()
 	}
 }

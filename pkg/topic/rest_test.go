@@ -3,6 +3,7 @@ package topic
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // newPaidBench returns a partition whose consumers pay for what they read.
@@ -56,34 +58,84 @@ func TestAConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 	}
 }
 
+// TestAConsumerReturnsToABatchByAnotherWay has a consumer that rested in the midst of a
+// large batch come back to its first message from the batch before, which is kept: where
+// it rested says nothing of that one.
+func TestAConsumerReturnsToABatchByAnotherWay(t *testing.T) {
+	b := newPaidBench(t, limit.NewMemory(64<<20), -1)
+	b.publishBulky(0, 1)
+	b.publishBulky(1, 4)
+	c := b.channel("c", 0)
+	r, other := b.join(c), b.join(c)
+	takes := func(r *reader, numbers ...int) {
+		t.Helper()
+		for _, n := range numbers {
+			if got := r.take(1, t0); !strings.HasPrefix(got, fmt.Sprintf("%04d", n)) {
+				t.Fatalf("message %d: %.4q", n, got)
+			}
+		}
+	}
+	takes(r, 0, 1, 2)
+	takes(other, 3, 4)
+	for o := range seq.Offset(2) {
+		if err := r.Requeue(o, t0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takes(r, 0, 1)
+}
+
 func TestAConsumerThatRestsMissesNothing(t *testing.T) {
 	rng := testrand.New(t)
-	full := errors.New("full")
 	for _, budget := range []int64{64 << 20, 4 << 20, 0} {
 		for _, tail := range []int{-1, 64 << 20} {
 			b := newPaidBench(t, limit.NewMemory(budget), tail)
 			r := b.join(b.channel("c", 1))
-			const all = 30
-			for n := 0; n < all; n += 5 {
-				b.publishBulky(n, 5)
+			const all = 12
+			for n := 0; n < all; {
+				count := min(rng.IntN(5)+1, all-n) // some batches are small enough to be kept
+				b.publishBulky(n, count)
+				n += count
 			}
 			r.Leave()
-			r = b.join(b.p.Channel("c"))
-			for next := 0; next < all; {
-				room := rng.IntN(4)
-				took, err := r.Take(t0, rng.IntN(7)+1, func(d *Delivery) error {
-					if room--; room < 0 {
-						return full
-					}
-					if want := fmt.Sprintf("%04d", next); string(d.Body[:4]) != want {
-						t.Fatalf("got %s, want %s", d.Body[:4], want)
-					}
-					next++
-					return nil
-				})
-				if err != nil && !errors.Is(err, full) || err == nil && took == 0 {
-					t.Fatalf("took %d: %v", took, err)
-				}
+			takeAtRandom(t, rng, b.join(b.p.Channel("c")), all)
+		}
+	}
+}
+
+// takeAtRandom takes messages, which have their offsets as their numbers, a few at a time,
+// and finishes some and requeues others until all are finished.
+func takeAtRandom(t *testing.T, rng *rand.Rand, r *reader, all int) {
+	t.Helper()
+	full := errors.New("full")
+	for finished := 0; finished < all; {
+		if rng.IntN(4) == 0 {
+			r.at.release() // as where there is nothing to take for a while
+		}
+		var taken []seq.Offset
+		room := rng.IntN(4)
+		took, err := r.Take(t0, rng.IntN(7)+1, func(d *Delivery) error {
+			if room--; room < 0 {
+				return full
+			}
+			if want := fmt.Sprintf("%04d", d.ID.Offset()); string(d.Body[:4]) != want {
+				t.Fatalf("message %s has the body of %s", want, d.Body[:4])
+			}
+			taken = append(taken, d.ID.Offset())
+			return nil
+		})
+		if err != nil && !errors.Is(err, full) || err == nil && took == 0 {
+			t.Fatalf("took %d: %v", took, err)
+		}
+		for _, o := range taken {
+			if rng.IntN(2) == 0 {
+				err = r.Requeue(o, t0, 0)
+			} else {
+				err = r.Finish(o)
+				finished++
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 		}
 	}

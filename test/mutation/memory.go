@@ -120,9 +120,14 @@ func laggingMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerAsksAgain",
 		},
 		{
-			name: "a batch is taken up again at a wrong record", file: "pkg/topic/reading.go",
-			old: "b.First() == r.rested.first && b.Checksum() == r.rested.sum {", with: "r.rested.left < b.Size() {",
+			name: "a batch is taken up again that is another one", file: "pkg/topic/reading.go",
+			old: "b.First() == r.rested.first && b.Checksum() == r.rested.sum {", with: "true {",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerThatRestsMissesNothing",
+		},
+		{
+			name: "a batch is taken up again where another one was left", file: "pkg/topic/reading.go",
+			old: "b.Resume(r.rested.next, r.rested.left), r.rested.next", with: "b.Resume(r.next, r.rested.left), r.next",
+			tests: []string{"./pkg/topic"}, run: "TestAConsumerReturnsToABatch",
 		},
 		{
 			name: "a message is read for which there was no memory a moment ago", file: "pkg/server/writer.go",

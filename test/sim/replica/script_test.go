@@ -324,8 +324,12 @@ func (w *world) recover() {
 func (w *world) unsettled() string {
 	part, _ := w.reg.view()
 	for _, n := range w.nodes {
-		if n.running() == nil {
+		p := n.running()
+		if p == nil {
 			return string(n.id) + " is down"
+		}
+		if p.doubt.Load() == holed { // and is about to end, to set its log aside
+			return string(n.id) + " is damaged"
 		}
 	}
 	if len(part.ISR) < len(part.Replicas) || part.Leader == "" || len(part.Suspects) > 0 {
