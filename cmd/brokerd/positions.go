@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -308,7 +308,7 @@ func lockAbove(dir string) (io.Closer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := broker.ReplayRedo(vfs.OS{}, up); err != nil {
+		if err := datadir.At(vfs.OS{}, up).Replay(); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
 		return lock, nil

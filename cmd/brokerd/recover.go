@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -95,12 +95,12 @@ func recoverSurvivor(w io.Writer, o recoverOptions) error {
 		return err
 	}
 	defer lock.Close()
-	if err := broker.ReplayRedo(vfs.OS{}, o.dataDir); err != nil {
+	if err := datadir.At(vfs.OS{}, o.dataDir).Replay(); err != nil {
 		return err
 	}
 	c := cluster.RecoverOptions{
 		Self: meta.NodeID(o.nodeID), DataDir: o.dataDir,
-		Claim: func(id string) error { return broker.Claim(vfs.OS{}, o.dataDir, id) },
+		Claim: func(id string) error { return datadir.At(vfs.OS{}, o.dataDir).SetOwner(id) },
 	}
 	s, err := cluster.ReadSurvivor(c)
 	if errors.Is(err, cluster.ErrNotLost) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -74,7 +74,7 @@ func newLossReport(dataDir string, s *cluster.Survivor) (*lossReport, error) {
 		r.Unsure = append(r.Unsure, unsureCommand{e.Index, e.Command.Kind().String(), text})
 	}
 	for _, p := range meta.SurvivorPartitions(s.State, s.Self.ID) {
-		e, err := broker.ReadCopy(vfs.OS{}, dataDir, p.Topic, p.Incarnation, p.Partition)
+		e, err := datadir.At(vfs.OS{}, dataDir).ReadCopy(p.Topic, p.Incarnation, p.Partition)
 		if err != nil {
 			return nil, err
 		}

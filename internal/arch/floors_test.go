@@ -18,6 +18,7 @@ var floors = map[string]int{
 	"pkg/nsq":       0, // the wire codec
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 
+	"pkg/lease":       1, // for how long what a process knows may be acted on
 	"pkg/age":         1, // of stored data, whatever wall clocks say
 	"pkg/redo":        1, // many files made durable with one sync
 	"pkg/commitlog":   1,
@@ -27,6 +28,7 @@ var floors = map[string]int{
 	"pkg/server/auth": 1, // the client of auth servers
 
 	"pkg/topic":             2,
+	"pkg/datadir":           2, // what lies where on a node's disk
 	"pkg/coord/isr":         2,
 	"pkg/coord/replication": 2,
 	"pkg/meta/raftstore":    2,

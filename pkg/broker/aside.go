@@ -6,10 +6,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -37,39 +36,24 @@ type SetAside struct {
 
 // setAside moves a replica's data below quarantine/.
 func (q quarantine) setAside(h *hostedTopic, t *meta.Topic, i int) error {
-	dir := q.dirs.partition(t, i)
+	dir := q.dirs.Replica(t, i)
 	q.damage.forget(dir)
-	return q.move(dir, q.dirs.quarantine(), fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), i, t.Partitions[i].Version))
+	return q.dirs.Move(dir, q.dirs.Quarantine(), datadir.AsideName(h.name, h.incarnation, i, t.Partitions[i].Version))
 }
 
 // asides is how a node treats the copies that it has set aside.
 type asides struct{ *hosting }
 
-// parseAside takes the name of a set-aside copy apart.
-func parseAside(name string) (topic string, in meta.Incarnation, partition int, ok bool) {
-	words := strings.Split(name, ".")
-	n := len(words) - 2 // the partition; its version is behind it
-	if n < 1 {
-		return "", 0, 0, false
-	}
-	partition, err := strconv.Atoi(words[n])
-	if err != nil || partition < 0 {
-		return "", 0, 0, false
-	}
-	topic, in, ok = parseTopicDir(strings.Join(words[:n], "."))
-	return topic, in, partition, ok
-}
-
 // each calls f with the copies that are set aside on this node. t is nil if the
 // metadata has deleted the topic.
 func (q asides) each(f func(t *meta.Topic, i int, name string)) error {
-	names, err := q.o.FS.ReadDir(q.dirs.quarantine())
+	names, err := q.o.FS.ReadDir(q.dirs.Quarantine())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	applied := q.o.Meta.Applied()
 	for _, name := range names {
-		topic, in, i, ok := parseAside(name)
+		topic, in, i, ok := datadir.ParseAsideName(name)
 		if !ok {
 			continue
 		}
@@ -98,12 +82,12 @@ func (q asides) release() {
 				return
 			}
 		}
-		if err := q.trash(filepath.Join(q.dirs.quarantine(), name), name); err != nil {
+		if err := q.trash(filepath.Join(q.dirs.Quarantine(), name), name); err != nil {
 			q.log.Warn("cannot delete obsolete set-aside copy; retrying at the next check", "path", name, "error", err)
 		}
 	})
 	if err != nil {
-		q.log.Warn("cannot list set-aside copies; keeping all of them", "path", q.dirs.quarantine(), "error", err)
+		q.log.Warn("cannot list set-aside copies; keeping all of them", "path", q.dirs.Quarantine(), "error", err)
 		return
 	}
 	q.waiting.Store(&waiting)
@@ -111,7 +95,7 @@ func (q asides) release() {
 
 // judge describes a copy that was set aside, and says why it is kept.
 func (q asides) judge(t *meta.Topic, i int, name string) SetAside {
-	s := SetAside{Name: name, Path: filepath.Join(q.dirs.quarantine(), name)}
+	s := SetAside{Name: name, Path: filepath.Join(q.dirs.Quarantine(), name)}
 	old, err := commitlog.Inspect(q.o.FS, s.Path)
 	if err != nil {
 		s.Unreadable = err.Error()
@@ -154,7 +138,7 @@ func (q asides) discard(a copyArgs, name string) error {
 			return
 		}
 		q.log.Warn("set-aside copy deleted by operator", "topic", t.Name, "partition", i, "path", name)
-		found = q.trash(filepath.Join(q.dirs.quarantine(), name), name)
+		found = q.trash(filepath.Join(q.dirs.Quarantine(), name), name)
 	})
 	if err = errors.Join(err, found); err == nil {
 		q.release() // for the health
@@ -165,7 +149,7 @@ func (q asides) discard(a copyArgs, name string) error {
 // lossMarked says whether a replica began again without messages, as the only one of
 // its partition, and no operator has accepted that yet.
 func (q quarantine) lossMarked(h *hostedTopic, t *meta.Topic, i int) (bool, error) {
-	_, err := h.fs.Stat(filepath.Join(q.dirs.partition(t, i), markLost))
+	_, err := h.fs.Stat(filepath.Join(q.dirs.Replica(t, i), datadir.MarkLost))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -184,7 +168,7 @@ func (q quarantine) acceptLoss(h *hostedTopic, hp *hostedPartition) error {
 	if !hp.lost.Load() {
 		return ErrNoLoss
 	}
-	if err := h.fs.Remove(filepath.Join(hp.dir, markLost)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := h.fs.Remove(filepath.Join(hp.dir, datadir.MarkLost)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := h.fs.SyncDir(hp.dir); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -18,7 +19,7 @@ import (
 // and returns its name.
 func (l *lan) layAside(id meta.NodeID, topic string, messages int) string {
 	l.t.Helper()
-	name := topicDir(topic, l.store.Topic(topic).Incarnation) + ".0.1"
+	name := datadir.TopicName(topic, l.store.Topic(topic).Incarnation) + ".0.1"
 	log, _, err := commitlog.Open(l.hosts[id].disk, "data/quarantine/"+name, commitlog.Options{FillBytes: -1})
 	if err != nil {
 		l.t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -153,34 +153,16 @@ type Broker struct {
 	closeErr  error
 }
 
-// layout names the places in the data directory.
-type layout struct{ root string }
-
-func (l layout) partition(t *meta.Topic, i int) string {
-	return filepath.Join(l.topic(t.Name, t.Incarnation), fmt.Sprint(i))
-}
-
-func (l layout) topics() string     { return filepath.Join(l.root, "topics") }
-func (l layout) trash() string      { return filepath.Join(l.root, "trash") }
-func (l layout) redo() string       { return filepath.Join(l.root, "redo") }
-func (l layout) replicas() string   { return filepath.Join(l.root, "replicas") }
-func (l layout) quarantine() string { return filepath.Join(l.root, "quarantine") }
-
-func (l layout) topic(name string, in meta.Incarnation) string {
-	return filepath.Join(l.topics(), topicDir(name, in))
-}
-
-func topicDir(name string, in meta.Incarnation) string { return fmt.Sprintf("%s.%d", name, in) }
-
 // Open starts a node: it announces itself in the metadata, which must have a
 // leader, and opens every partition that the metadata gives it. It returns when
 // the node can serve.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	o = o.withDefaults()
-	journaled, err := openRedo(&o)
+	dir, journaled, err := datadir.At(o.FS, o.DataDir).Journaled(o.Redo, o.Logger, o.Fatal)
 	if err != nil {
 		return nil, err
 	}
+	o.FS = dir.FS
 	b := &Broker{redo: journaled, directory: &directory{hosting: newHosting(o)}}
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, journaled.Close())
@@ -194,7 +176,7 @@ func (b *Broker) open(ctx context.Context) error {
 	if err := b.join(ctx); err != nil {
 		return err
 	}
-	if err := (owner{b.hosting}).claim(); err != nil {
+	if err := b.claim(); err != nil {
 		return err
 	}
 	b.registerOps()
@@ -233,6 +215,15 @@ func (b *Broker) join(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// claim takes the data directory over before any topic is opened.
+func (n *hosting) claim() error {
+	s := n.o.Meta.View()
+	n.cluster = s.Cluster().ID
+	foreign, err := n.dirs.Claim(n.ledger, s, n.o.Self, n.log)
+	n.strays.Add(int64(foreign))
+	return err
 }
 
 // holds says whether this node holds a replica of a topic.

@@ -30,7 +30,7 @@ func (h *handed) may(now time.Time) bool {
 		}
 	}
 	for _, r := range h.relays {
-		if !r.running.steady(now) || r.gone() {
+		if !r.running.Steady(now) || r.gone() {
 			return false
 		}
 	}

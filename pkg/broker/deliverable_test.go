@@ -3,11 +3,11 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -93,43 +93,11 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(p), err)
 	}
 	end := func() {
-		long := time.Now().Add(-time.Hour)
-		lp.lease.touch, lp.lease.confirmed = newTouch(time.Second, func() time.Time { return long }), func() time.Time { return long }
-		lp.lease.until.Store(never)
+		lp.lease.Superseded(math.MaxUint32)
 	}
 	watch.pause.Store(&end)
 	if p, err := fd.fill(1); !errors.Is(err, topic.ErrNotLeased) || p != nil {
 		t.Errorf("%d bytes, %v", len(p), err)
-	}
-}
-
-func TestAPauseIsAGapBeforeAndAfterTheNextBeat(t *testing.T) {
-	for _, early := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			p := newPulse(time.Second, nil)
-			first := p.begin()
-			for range 10 {
-				time.Sleep(time.Second)
-				if !first.steady(time.Now()) {
-					t.Fatal("a gap without a pause")
-				}
-				p.beat(time.Now())
-			}
-			before := time.Now()
-			time.Sleep(time.Second + 1)
-			if early {
-				p.beat(time.Now()) // before anybody asks
-			}
-			for range 2 {
-				if first.steady(time.Now()) || first.steady(before) {
-					t.Error("steady after a pause")
-				}
-				p.beat(time.Now())
-			}
-			if !p.begin().steady(time.Now()) {
-				t.Error("what begins after a pause is not steady")
-			}
-		})
 	}
 }
 
@@ -141,7 +109,7 @@ func TestARelayIsGivenUpAfterAPause(t *testing.T) {
 	c.takeSome(1)
 	was := c.sources.Load().relays[0]
 	pulse := m.nodes["n1"].pulse
-	pulse.beat(time.Now().Add(time.Hour)) // as if there had been none for so long
+	pulse.Beat(time.Now().Add(time.Hour)) // as if there had been none for so long
 	m.nodes["n2"].put("t", "b")
 	var got []string
 	for _, d := range c.takeSome(2) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -61,12 +62,12 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 		l.start("n1")
 		l.create("t", "n1")
 		l.mustPut("t", 0, "mine")
-		path := "data/" + ownerFile
-		intact, err := vfs.ReadFile(l.hosts["n1"].disk, path, maxOwnerFile)
+		path := datadir.At(nil, "data").Owner()
+		intact, err := vfs.ReadFile(l.hosts["n1"].disk, path, 1<<10)
 		if err != nil {
 			t.Fatal(err)
 		}
-		harmed := [][]byte{nil, intact[:len(intact)-1], intact[:3], append(slices.Clone(intact), "more"...), make([]byte, 2*maxOwnerFile)}
+		harmed := [][]byte{nil, intact[:len(intact)-1], intact[:3], append(slices.Clone(intact), "more"...), make([]byte, 2<<10)}
 		for at := range intact {
 			one := slices.Clone(intact)
 			one[at] ^= 1 << (at % 8)
@@ -85,7 +86,7 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 			if h := l.at("n1").Health(); h.Degraded {
 				t.Fatalf("%q: health %+v", text, h)
 			}
-			if got, err := vfs.ReadFile(l.hosts["n1"].disk, path, maxOwnerFile); err != nil || string(got) != string(intact) {
+			if got, err := vfs.ReadFile(l.hosts["n1"].disk, path, 1<<10); err != nil || string(got) != string(intact) {
 				t.Fatalf("%q was left as %q, %v", text, got, err)
 			}
 		}
@@ -98,7 +99,7 @@ func TestDataOfNobodyKnowsWhomIsSetAside(t *testing.T) {
 	n.put("t", "secret", "of another")
 	n.stop()
 	n.dir = t.TempDir()
-	if err := vfs.WriteFileSynced(n.fs, "data/"+ownerFile, []byte("OTHER 12345678\n")); err != nil {
+	if err := vfs.WriteFileSynced(n.fs, datadir.At(nil, "data").Owner(), []byte("OTHER 12345678\n")); err != nil {
 		t.Fatal(err)
 	}
 	n.start()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -25,7 +26,7 @@ type forwarding struct {
 	inlets  *inlets
 	feeds   *feeds
 	adopter *adopter
-	pulse   *pulse
+	pulse   *lease.Pulse
 	handles atomic.Uint64 // of relays, given out
 
 	ctx    context.Context // of the tasks
@@ -42,7 +43,7 @@ func newForwarding(b *Broker) *forwarding {
 	f.inlets = &inlets{d: b.directory, hasRoom: b.hasRoom, start: f.start, all: map[inletKey]*inlet{}}
 	f.feeds = &feeds{f: f, all: map[feedKey]*feed{}}
 	f.adopter = newAdopter(b)
-	f.pulse = newPulse(b.o.Lease, newSuspension(timeSlept))
+	f.pulse = lease.NewPulse(b.o.Lease, lease.NewSuspension(lease.TimeSuspended))
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	return f
 }
@@ -52,7 +53,7 @@ func newForwarding(b *Broker) *forwarding {
 func (f *forwarding) run(ctx context.Context) {
 	f.start(func() { f.adopter.run(ctx) })
 	if f.b.o.Remote != nil {
-		f.start(func() { beat.Every(ctx, 2*f.pulse.span/pulseBeats, func() { f.pulse.beat(time.Now()) }) })
+		f.start(func() { beat.Every(ctx, f.pulse.Interval(), func() { f.pulse.Beat(time.Now()) }) })
 	}
 	f.outlets.run(ctx)
 	f.cancel(ErrExiting)

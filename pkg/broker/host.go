@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -43,7 +44,7 @@ type shelf struct {
 // hosting makes what the node holds what the metadata says it should.
 type hosting struct {
 	shelf
-	dirs    layout
+	dirs    datadir.Dir
 	topics  *lanes[string, []*outcome[none]] // what is held of a topic is changed in its lane,
 	parts   *lanes[heldAt, none]             // and a replica and its role in their own
 	terms   *terms                           // the led partitions that are told the time
@@ -59,7 +60,7 @@ type hosting struct {
 	stalls    *stalls
 	waiting   atomic.Pointer[[]string] // the partitions of which a copy that was set aside waits for an operator
 
-	ledger   *ledger         // of the replicas made here
+	ledger   *datadir.Ledger // of the replicas made here
 	life     context.Context // ends when the node closes
 	end      context.CancelFunc
 	timers   timers
@@ -73,14 +74,14 @@ type hosting struct {
 
 func newHosting(o Options) *hosting {
 	life, end := context.WithCancel(context.Background())
+	dirs := datadir.At(o.FS, o.DataDir)
 	n := &hosting{
-		life: life, end: end, ledger: newLedger(o.FS, layout{o.DataDir}.replicas()),
-		shelf: shelf{o: o, log: o.Logger, overfull: make(chan struct{}, 1)}, dirs: layout{o.DataDir},
+		life: life, end: end, ledger: datadir.NewLedger(dirs),
+		shelf: shelf{o: o, log: o.Logger, overfull: make(chan struct{}, 1)}, dirs: dirs,
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
-		terms: newTerms(newTouch(o.Lease, o.Meta.QuorumContact)), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
+		terms: newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
 		stalls: newStalls(o.Logger), budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes),
 	}
-	n.terms.touch.suspended = newSuspension(timeSlept)
 	c := converger{n, make(places, openTogether)}
 	n.topics, n.parts = newLanes(c.topic), newLanes(c.part)
 	return n
@@ -124,7 +125,7 @@ func (n *hosting) openReplica(h *hostedTopic, t *meta.Topic, i int) (*hostedPart
 	case marked:
 		state = suspected
 	}
-	hp := &hostedPartition{index: i, name: replicaName(h.name, h.incarnation, i), dir: n.dirs.partition(t, i), replica: replica}
+	hp := &hostedPartition{index: i, name: datadir.ReplicaName(h.name, h.incarnation, i), dir: n.dirs.Replica(t, i), replica: replica}
 	hp.state.Store(int32(state))
 	lost, err := quarantine{n}.lossMarked(h, t, i)
 	if err != nil {
@@ -150,7 +151,7 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 		lo.Cache = nil
 	}
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
-		FS: h.fs, Dir: n.dirs.partition(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Wall: n.o.WallClock, Full: full, Failed: n.fail,
+		FS: h.fs, Dir: n.dirs.Replica(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Wall: n.o.WallClock, Full: full, Failed: n.fail,
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: n.o.Peers,
 		Sizes: n.o.Sizes, Budget: n.budget, Credits: n.credits, ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
@@ -185,7 +186,7 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 		},
 		Superseded: func(by seq.Epoch) {
 			if hp := h.at(i); hp != nil {
-				hp.lease.Load().superseded(by)
+				hp.lease.Load().Superseded(by)
 			}
 		},
 	})
@@ -252,17 +253,7 @@ func (n *hosting) discard(h *hostedTopic) error {
 	if h.fs != n.o.FS {
 		return nil // it was in memory
 	}
-	dir := n.dirs.topic(h.name, h.incarnation)
+	dir := n.dirs.Topic(h.name, h.incarnation)
 	n.damage.forget(dir)
-	return errors.Join(n.trash(dir, filepath.Base(dir)), n.ledger.forget(h.name, h.incarnation))
-}
-
-// parseTopicDir is the inverse of topicDir.
-func parseTopicDir(dir string) (name string, in meta.Incarnation, ok bool) {
-	dot := strings.LastIndexByte(dir, '.')
-	if dot < 0 {
-		return "", 0, false
-	}
-	n, err := strconv.ParseUint(dir[dot+1:], 10, 64)
-	return dir[:dot], meta.Incarnation(n), err == nil
+	return errors.Join(n.trash(dir, filepath.Base(dir)), n.ledger.Forget(h.name, h.incarnation))
 }

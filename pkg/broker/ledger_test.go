@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -126,7 +127,7 @@ func TestTheLedgerForgetsWhatIsHeldNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1")
 		l.create("a", "n1")
-		for _, name := range []string{"b", "c", topicDir("a", l.store.Topic("a").Incarnation)} {
+		for _, name := range []string{"b", "c", datadir.TopicName("a", l.store.Topic("a").Incarnation)} {
 			l.create(name, "n1")
 			l.mustPut(name, 0, "x")
 		}
@@ -140,7 +141,7 @@ func TestTheLedgerForgetsWhatIsHeldNoLonger(t *testing.T) {
 		l.kill("n1")
 		remove("b")
 		l.start("n1")
-		if got := l.entries("n1"); len(got) != 2 || !slices.Contains(got, replicaName("c", l.store.Topic("c").Incarnation, 0)) {
+		if got := l.entries("n1"); len(got) != 2 || !slices.Contains(got, datadir.ReplicaName("c", l.store.Topic("c").Incarnation, 0)) {
 			t.Errorf("the ledger names %v", got)
 		}
 	})
@@ -175,8 +176,10 @@ func TestTheLedgerOfAnotherClusterCountsForNothing(t *testing.T) {
 		}
 		l.create("t", ids...)
 		for _, id := range ids {
-			l.write(id, "data/"+ownerFile, string(encodeOwner("another")))
-			l.write(id, "data/replicas/"+replicaName("t", l.store.Topic("t").Incarnation, 0), "")
+			if err := datadir.At(l.hosts[id].disk, "data").SetOwner("another"); err != nil {
+				t.Fatal(err)
+			}
+			l.write(id, "data/replicas/"+datadir.ReplicaName("t", l.store.Topic("t").Incarnation, 0), "")
 			l.start(id)
 		}
 		l.inSync("t", 0, 2)
@@ -193,11 +196,11 @@ func TestAnUnfinishedMarkIsNoData(t *testing.T) {
 		l.mustPut("t", 0, "a")
 		l.crash("n3")
 		l.lose("n3")
-		dir := layout{"data"}.partition(l.store.Topic("t"), 0)
+		dir := datadir.At(nil, "data").Replica(l.store.Topic("t"), 0)
 		if err := vfs.MkdirAllSynced(l.hosts["n3"].disk, dir); err != nil {
 			t.Fatal(err)
 		}
-		l.write("n3", dir+"/"+markMissing+vfs.TempSuffix, "")
+		l.write("n3", dir+"/"+datadir.MarkMissing+vfs.TempSuffix, "")
 		before := l.store.Topic("t").Partitions[0].Version
 		l.start("n3")
 		if l.serves("n3", "t") && l.store.Topic("t").Partitions[0].Version == before {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -50,31 +51,18 @@ func (q quarantine) others(p *meta.Partition) []meta.NodeID {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
-// The marks in the directory of a replica.
-const (
-	// markReplica is written when the replica is made, and tells a replica without
-	// messages from a directory that has lost everything.
-	markReplica = "replica"
-	// markMissing says that the replica's data is missing, so that this is known
-	// until it is copied anew, however often the node starts.
-	markMissing = "missing"
-	// markLost says that the only replica of a partition had lost its data and began
-	// again without messages. It stays until an operator accepts the loss.
-	markLost = "lost"
-)
-
 // lost says whether a replica that finds nothing in its directory has lost what it
 // held: the ledger says that it was made here, and it is in the in-sync set. A
 // replica that was never made here, or that is out of sync, has nothing to lose.
 func (q quarantine) lost(h *hostedTopic, t *meta.Topic, i int, names []string) bool {
 	bare := !slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(name, vfs.TempSuffix) })
-	return bare && q.ledger.has(replicaName(h.name, h.incarnation, i)) && slices.Contains(t.Partitions[i].ISR, q.o.Self)
+	return bare && q.ledger.Has(datadir.ReplicaName(h.name, h.incarnation, i)) && slices.Contains(t.Partitions[i].ISR, q.o.Self)
 }
 
 // look returns what is known of a replica's data by what its directory holds
 // before its log is opened. It makes the replica if it is not there.
 func (q quarantine) look(h *hostedTopic, t *meta.Topic, i int) (condition, error) {
-	dir := q.dirs.partition(t, i)
+	dir := q.dirs.Replica(t, i)
 	names, err := h.fs.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return intact, err
@@ -82,28 +70,28 @@ func (q quarantine) look(h *hostedTopic, t *meta.Topic, i int) (condition, error
 	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
 		return intact, err
 	}
-	if slices.Contains(names, markMissing) {
+	if slices.Contains(names, datadir.MarkMissing) {
 		return missing, nil
 	}
 	if q.lost(h, t, i, names) {
 		q.log.Error("in-sync replica has no data", "topic", t.Name, "partition", i, "path", dir)
 		if len(t.Partitions[i].Replicas) > 1 {
-			return missing, vfs.MarkSynced(h.fs, filepath.Join(dir, markMissing))
+			return missing, vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkMissing))
 		}
 		// there is no other copy to wait for
-		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, markLost)); err != nil {
+		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkLost)); err != nil {
 			return intact, err
 		}
 	}
-	if !slices.Contains(names, markReplica) {
-		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, markReplica)); err != nil {
+	if !slices.Contains(names, datadir.MarkReplica) {
+		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkReplica)); err != nil {
 			return intact, err
 		}
 	}
 	if h.fs != q.o.FS {
 		return intact, nil // it is in memory
 	}
-	return intact, q.ledger.enter(replicaName(h.name, h.incarnation, i))
+	return intact, q.ledger.Enter(datadir.ReplicaName(h.name, h.incarnation, i))
 }
 
 // treat brings a replica whose data is not intact a step further, and returns

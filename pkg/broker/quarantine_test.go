@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -18,7 +19,7 @@ import (
 // spoil changes a byte of the first batch of a partition on a host's disk.
 func (l *lan) spoil(id meta.NodeID, name string, i int, find string) {
 	l.t.Helper()
-	dir := layout{"data"}.partition(l.store.Topic(name), i)
+	dir := datadir.At(nil, "data").Replica(l.store.Topic(name), i)
 	disk := l.hosts[id].disk
 	names, err := disk.ReadDir(dir)
 	if err != nil {

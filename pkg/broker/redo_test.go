@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -15,23 +16,18 @@ func TestADamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
 	n.put("a", "one")
 	n.put("b", "one")
 	n.stop()
-	path := filepath.Join(layout{"data"}.redo(), "journal-0")
+	path := filepath.Join(datadir.At(nil, "data").Redo(), "journal-0")
 	if err := vfs.MkdirAllSynced(n.fs, filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
 	if err := vfs.WriteFileSynced(n.fs, path, bytes.Repeat([]byte("x"), 4096)); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{FS: n.fs, DataDir: "data"}.withDefaults()
-	journaled, err := openRedo(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := journaled.Close(); err != nil {
+	if err := datadir.At(n.fs, "data").Replay(); err != nil {
 		t.Fatal(err)
 	}
 	for _, topic := range n.Topics() {
-		mark := filepath.Join(n.dirs.partition(topic, 0), markSuspect)
+		mark := filepath.Join(n.dirs.Replica(topic, 0), datadir.MarkSuspect)
 		if _, err := n.fs.Stat(mark); err != nil {
 			t.Errorf("replica of %s: %v", topic.Name, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -79,8 +80,8 @@ type relay struct {
 	timeout    time.Duration         // of a delivery
 	maxTimeout time.Duration         // that touching extends it to
 	events     relayEvents
-	extra      bool    // adopted: others may come who are nearer
-	running    stretch // of the process, since it was made
+	extra      bool          // adopted: others may come who are nearer
+	running    lease.Stretch // of the process, since it was made
 
 	taken []relayed // of Take's goroutine
 
@@ -152,7 +153,7 @@ func (r *relay) fetched(reply []byte, err error) {
 		return
 	}
 	now := time.Now()
-	if !r.running.steady(now) {
+	if !r.running.Steady(now) {
 		r.end(errPaused)
 		return
 	}
@@ -238,7 +239,7 @@ func (r *relay) gone() bool {
 
 // take hands over up to max of what came: see topic.Consumer.Take.
 func (r *relay) take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
-	if !r.running.steady(now) {
+	if !r.running.Steady(now) {
 		r.end(errPaused)
 		return 0, nil
 	}

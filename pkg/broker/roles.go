@@ -2,14 +2,15 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -29,7 +30,7 @@ type hostedPartition struct {
 	replica *coord.Replica
 	led     atomic.Pointer[ledPartition]  // nil: it does not lead
 	standby atomic.Pointer[topic.Standby] // nil: it is not on standby
-	lease   atomic.Pointer[lease]         // of the last term; nil: none, or this node is alone
+	lease   atomic.Pointer[lease.Lease]   // of the last term; nil: none, or this node is alone
 
 	state   atomic.Int32            // a condition
 	handing atomic.Bool             // another is to lead because of it
@@ -67,7 +68,7 @@ type ledPartition struct {
 	replica *coord.Replica
 	term    *coord.Term
 	part    *topic.Partition
-	lease   *lease
+	lease   *lease.Lease
 	leaving atomic.Bool // it is being handed over
 }
 
@@ -183,8 +184,7 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 	}
 	lp.term = hp.replica.Term()
 	if lp.lease != nil {
-		lp.lease.confirmed = lp.term.Confirmed
-		lp.lease.refused = func() { n.terms.stir(lp.term) }
+		lp.lease.Begin(lp.term.Confirmed, func() { n.terms.stir(lp.term) })
 	}
 	lp.part.Serve(lp.term)
 	adopted := lp.adopt(t)
@@ -209,10 +209,9 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 		Unsaved:          func() { n.unsaved.add(h, hp) },
 	}
 	if n.o.Peers != nil {
-		lp.lease = newLease(n.terms.touch, func() bool { return n.leads(h, hp.index, v.Epoch) })
-		lp.lease.epoch = v.Epoch
+		lp.lease = lease.New(n.terms.contact, v.Epoch, func() bool { return n.leads(h, hp.index, v.Epoch) })
 		hp.lease.Store(lp.lease)
-		o.Leased = lp.lease.held
+		o.Leased = lp.lease.Held
 	}
 	part, err := topic.Open(o)
 	return part, q.openedPositions(h, hp, err)
@@ -301,7 +300,7 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 		return nil // it was in memory
 	}
 	n.damage.forget(hp.dir)
-	return n.trash(hp.dir, fmt.Sprintf("%s.%d.%d", topicDir(h.name, h.incarnation), hp.index, version))
+	return n.trash(hp.dir, datadir.AsideName(h.name, h.incarnation, hp.index, version))
 }
 
 // adopt takes over what metadata says of a topic's channels. One that cannot be

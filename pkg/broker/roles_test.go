@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -149,7 +150,7 @@ func TestAReplicaThatMovesLeavesNoData(t *testing.T) {
 	}
 	l.mustPut("t", 0, "c")
 	l.eventually("n3 to let go", func() bool { return l.at("n3").lookup("t").at(0) == nil })
-	dir := l.at("n3").dirs.partition(l.store.Topic("t"), 0)
+	dir := l.at("n3").dirs.Replica(l.store.Topic("t"), 0)
 	l.eventually("no data at n3", func() bool {
 		_, err := l.hosts["n3"].disk.ReadDir(dir)
 		return errors.Is(err, fs.ErrNotExist)
@@ -216,7 +217,7 @@ func TestAReplicaThatMovedWhileItsNodeWasAwayGoesAtTheStart(t *testing.T) {
 		_, err := l.store.Propose(t.Context(), meta.FinishReassign{Topic: "t", Version: p.Version})
 		return err == nil
 	})
-	dir := layout{"data"}.partition(l.store.Topic("t"), 0)
+	dir := datadir.At(nil, "data").Replica(l.store.Topic("t"), 0)
 	if _, err := l.hosts["n3"].disk.ReadDir(dir); err != nil {
 		t.Fatalf("n3 had nothing: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -100,7 +101,7 @@ var harms = map[string]func(l *lan, id meta.NodeID){
 // remove removes the segment of partition 0 that is chosen from a node's disk.
 func (l *lan) remove(id meta.NodeID, choose func([]string) string) {
 	l.t.Helper()
-	dir := layout{"data"}.partition(l.store.Topic("t"), 0)
+	dir := datadir.At(nil, "data").Replica(l.store.Topic("t"), 0)
 	all, err := l.hosts[id].disk.ReadDir(dir)
 	if err != nil {
 		l.t.Fatal(err)
@@ -191,7 +192,7 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 func TestScrubberGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
-		name := replicaName("t", l.store.Topic("t").Incarnation, 0)
+		name := datadir.ReplicaName("t", l.store.Topic("t").Incarnation, 0)
 		time.Sleep(90 * time.Minute)
 		before, ok := l.at("n2").scrubbed.of(name)
 		if !ok || before.Checked == 0 {

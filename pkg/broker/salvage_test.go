@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -71,7 +72,7 @@ func TestALeaderThatCannotReadItsPositionsHandsOn(t *testing.T) {
 			t.Fatal(got)
 		}
 		time.Sleep(2 * time.Second)
-		spoilPositions(t, l.hosts["n2"].disk, layout{"data"}.partition(l.store.Topic("t"), 0))
+		spoilPositions(t, l.hosts["n2"].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
 		l.elect("t", 0, "n2")
 		b := l.leader("t", 0)
 		if l.store.Topic("t").Partitions[0].Leader == "n2" {
@@ -101,7 +102,7 @@ func TestALeaderWithoutReadablePositionsThatIsAloneLeads(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.kill("n1")
-		spoilPositions(t, l.hosts["n2"].disk, layout{"data"}.partition(l.store.Topic("t"), 0))
+		spoilPositions(t, l.hosts["n2"].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
 		l.failOver("n1") // n1 is still named as in sync
 		b := l.leader("t", 0)
 		if got := (&node{Broker: b, t: t}).subscribe("t", "c").take(2); got != "a b" {
@@ -129,7 +130,7 @@ func TestWhereNoPositionsAreReadableOneReplicaLeadsInTime(t *testing.T) {
 			l.stop(id)
 		}
 		for _, id := range ids {
-			spoilPositions(t, l.hosts[id].disk, layout{"data"}.partition(l.store.Topic("t"), 0))
+			spoilPositions(t, l.hosts[id].disk, datadir.At(nil, "data").Replica(l.store.Topic("t"), 0))
 		}
 		for _, id := range ids {
 			l.start(id)
@@ -156,7 +157,7 @@ func TestANodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
 			t.Fatal(c, d)
 		}
 	}
-	dir := layout{"data"}.partition(n.meta.Topic("t1"), 0)
+	dir := datadir.At(nil, "data").Replica(n.meta.Topic("t1"), 0)
 	n.stop()
 	spoilPositions(t, n.fs, dir)
 	n.start()
@@ -197,7 +198,7 @@ func TestNoFileOfOneTopicKeepsANodeDown(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	dir := layout{"data"}.partition(n.meta.Topic("bad"), 0)
+	dir := datadir.At(nil, "data").Replica(n.meta.Topic("bad"), 0)
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}

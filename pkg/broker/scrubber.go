@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -239,7 +238,7 @@ func (s *scrubber) leave() {
 // no loss: the checks begin again.
 func (s *scrubber) load() {
 	notes := map[string]scrubNote{}
-	raw, err := vfs.ReadFile(s.o.FS, s.dirs.scrubbed(), maxScrubNotes)
+	raw, err := vfs.ReadFile(s.o.FS, s.dirs.Scrubbed(), maxScrubNotes)
 	if err == nil && json.Unmarshal(raw, &notes) != nil {
 		notes = map[string]scrubNote{}
 	}
@@ -255,12 +254,9 @@ func (s *scrubber) store() {
 	raw, err := json.Marshal(s.scrubbed.notes)
 	s.scrubbed.mu.Unlock()
 	if err == nil {
-		err = vfs.WriteFileSynced(s.o.FS, s.dirs.scrubbed(), raw)
+		err = vfs.WriteFileSynced(s.o.FS, s.dirs.Scrubbed(), raw)
 	}
 	if err != nil {
 		s.log.Info("cannot store scrub progress; scrubbing starts over after a restart", "error", err)
 	}
 }
-
-// scrubbed names the file in which the scrubber notes how far it is.
-func (l layout) scrubbed() string { return filepath.Join(l.root, "scrubbed") }

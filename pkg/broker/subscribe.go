@@ -260,7 +260,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	r := &relay{
 		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1),
 		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: flights{all: map[seq.MessageID]flight{}},
-		running: s.b.pulse.begin(),
+		running: s.b.pulse.Begin(),
 	}
 	r.partitions.Store(&partitions)
 	starved := func() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -21,11 +22,6 @@ import (
 // with the last epoch and the end of its log. It is then elected only if all
 // in-sync replicas are suspect and none holds more; the leader takes it out of the in-sync set, and it joins again
 // as any other, once its log was compared with the leader's.
-
-// markSuspect is a file in the directory of a replica that was cut, so that this is
-// known at every start until the metadata has let it go from the in-sync set, or has
-// had it elected nevertheless. It tells what was found.
-const markSuspect = "suspect"
 
 // suspicion is how a node treats replicas that may have lost acknowledged messages.
 type suspicion struct{ *hosting }
@@ -39,12 +35,12 @@ func (q suspicion) mark(h *hostedTopic, t *meta.Topic, i int, r commitlog.Recove
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileSynced(h.fs, filepath.Join(q.dirs.partition(t, i), markSuspect), text)
+	return vfs.WriteFileSynced(h.fs, filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect), text)
 }
 
 // marked says whether a replica's log was cut, at this start or at an earlier one.
 func (q suspicion) marked(h *hostedTopic, t *meta.Topic, i int) (bool, error) {
-	_, err := h.fs.Stat(filepath.Join(q.dirs.partition(t, i), markSuspect))
+	_, err := h.fs.Stat(filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -53,7 +49,7 @@ func (q suspicion) marked(h *hostedTopic, t *meta.Topic, i int) (bool, error) {
 
 // clear ends that a replica is suspect here.
 func (q suspicion) clear(h *hostedTopic, hp *hostedPartition) error {
-	if err := h.fs.Remove(filepath.Join(hp.dir, markSuspect)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := h.fs.Remove(filepath.Join(hp.dir, datadir.MarkSuspect)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := h.fs.SyncDir(hp.dir); err != nil {

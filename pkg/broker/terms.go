@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/lease"
 )
 
 const (
@@ -24,17 +25,17 @@ const (
 // terms are the led partitions that have other replicas: those that need to be
 // told the time. They cost nothing while they are idle.
 type terms struct {
-	touch  *touch
-	wakeup chan struct{} // a term was stirred
+	contact *lease.Contact
+	wakeup  chan struct{} // a term was stirred
 
 	mu      sync.Mutex // guards what follows
 	shared  map[*coord.Term]*ledPartition
 	stirred map[*coord.Term]*ledPartition // of those, the ones that need to be told
 }
 
-func newTerms(t *touch) *terms {
+func newTerms(c *lease.Contact) *terms {
 	return &terms{
-		touch: t, wakeup: make(chan struct{}, 1),
+		contact: c, wakeup: make(chan struct{}, 1),
 		shared: map[*coord.Term]*ledPartition{}, stirred: map[*coord.Term]*ledPartition{},
 	}
 }
@@ -120,7 +121,7 @@ func (t *terms) run(ctx context.Context) {
 			continue
 		case <-timer.C:
 		}
-		since, last := t.touch.stretch()
+		since, last := t.contact.Unbroken()
 		now := time.Now()
 		gap := !since.Equal(before) // every lease is to begin anew
 		before = since
@@ -142,7 +143,7 @@ func (t *terms) run(ctx context.Context) {
 
 // idle says that telling the time can wait until somebody stirs the term.
 func (lp *ledPartition) idle() bool {
-	return lp.term.Idle() && (lp.lease == nil || !lp.lease.lapsed.Load())
+	return lp.term.Idle() && (lp.lease == nil || !lp.lease.Lapsed())
 }
 
 // tick tells a term the time, and when this node was last in touch with a
@@ -152,11 +153,11 @@ func (lp *ledPartition) tick(now, contact time.Time) {
 		lp.term.Tick(now, contact)
 		return
 	}
-	if !lp.lease.holds(now) && !lp.lease.renew(now) {
+	if !lp.lease.Holds(now) {
 		contact = time.Time{}
 	}
 	lp.term.Tick(now, contact)
-	if lp.lease.regained(now) {
+	if lp.lease.Regained(now) {
 		lp.part.Wake()
 	}
 }

@@ -1,15 +1,12 @@
 package broker
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Data leaves the disk only because a committed command deleted its topic. It
@@ -19,26 +16,11 @@ import (
 // trash moves a directory aside, under a name that no other there ever has, and
 // removes it in the background; where the node closes, at its next start.
 func (n *hosting) trash(dir, as string) error {
-	if err := n.move(dir, n.dirs.trash(), as); err != nil {
+	if err := n.dirs.Move(dir, n.dirs.Trash(), as); err != nil {
 		return err
 	}
-	n.running.Go(func() { n.remove(filepath.Join(n.dirs.trash(), as)) })
+	n.running.Go(func() { n.remove(filepath.Join(n.dirs.Trash(), as)) })
 	return nil
-}
-
-// move moves a directory into another under a name. One that is not there is
-// moved already.
-func (n *hosting) move(dir, into, as string) error {
-	if err := vfs.MkdirAllSynced(n.o.FS, into); err != nil {
-		return err
-	}
-	switch err := n.o.FS.Rename(dir, filepath.Join(into, as)); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	return errors.Join(n.o.FS.SyncDir(filepath.Dir(dir)), n.o.FS.SyncDir(into))
 }
 
 func (n *hosting) remove(path string) {
@@ -52,22 +34,22 @@ func (n *hosting) remove(path string) {
 // index that created it; otherwise it is left alone, and said. The same goes for
 // a partition of which the metadata says that it is held elsewhere.
 func (n *hosting) sweep() {
-	if left, err := n.o.FS.ReadDir(n.dirs.trash()); err == nil {
+	if left, err := n.o.FS.ReadDir(n.dirs.Trash()); err == nil {
 		for _, name := range left {
-			n.running.Go(func() { n.remove(filepath.Join(n.dirs.trash(), name)) })
+			n.running.Go(func() { n.remove(filepath.Join(n.dirs.Trash(), name)) })
 		}
 	}
-	if err := n.ledger.trim(n.o.Meta.View(), n.o.Self); err != nil {
-		n.log.Warn("cannot remove obsolete ledger entries; retrying at the next start", "path", n.ledger.dir, "error", err)
+	if err := n.ledger.Trim(n.o.Meta.View(), n.o.Self); err != nil {
+		n.log.Warn("cannot remove obsolete ledger entries; retrying at the next start", "path", n.ledger.Path(), "error", err)
 	}
-	dirs, err := n.o.FS.ReadDir(n.dirs.topics())
+	dirs, err := n.o.FS.ReadDir(n.dirs.Topics())
 	if err != nil {
 		return
 	}
 	applied := n.o.Meta.Applied()
 	for _, dir := range dirs {
-		path := filepath.Join(n.dirs.topics(), dir)
-		name, in, ok := parseTopicDir(dir)
+		path := filepath.Join(n.dirs.Topics(), dir)
+		name, in, ok := datadir.ParseTopicName(dir)
 		if t := n.o.Meta.Topic(name); ok && t != nil && t.Incarnation == in {
 			n.sweepPartitions(path, t)
 			continue
@@ -95,7 +77,7 @@ func (n *hosting) sweepPartitions(dir string, t *meta.Topic) {
 		if err != nil || i < 0 || i >= len(t.Partitions) || slices.Contains(t.Partitions[i].Replicas, n.o.Self) {
 			continue
 		}
-		as := fmt.Sprintf("%s.%d.%d", filepath.Base(dir), i, t.Partitions[i].Version)
+		as := datadir.AsideName(t.Name, t.Incarnation, i, t.Partitions[i].Version)
 		if err := n.trash(filepath.Join(dir, part), as); err != nil {
 			n.log.Warn("cannot move replica that is no longer assigned here to trash", "path", filepath.Join(dir, part), "error", err)
 		}

@@ -2,7 +2,7 @@ package main
 
 // leaseMistakes are about who may deliver.
 func leaseMistakes() []mistake {
-	const lease = "pkg/broker/lease.go"
+	const lease = "pkg/lease/lease.go"
 	tests := []string{"./pkg/broker"}
 	return []mistake{
 		{
@@ -33,17 +33,17 @@ func leaseMistakes() []mistake {
 		{
 			name: "LeaseEnds: a lease has no end", file: lease,
 			old: "return int64(now.Sub(l.base)) <= l.until.Load() && !l.ended.Load()", with: "return l.until.Load() != never && !l.ended.Load()",
-			tests: tests, run: "Lease",
+			tests: []string{"./pkg/lease"}, run: "Lease",
 		},
 		{
 			name: "LeaseBegins: contact with the metadata begins a lease", file: lease,
 			old: "\tl.until.Store(never)\n\tl.from", with: "\tl.until.Store(0)\n\tl.from",
-			tests: tests, run: "TestALeaseHoldsForItsSpan",
+			tests: []string{"./pkg/lease"}, run: "TestALeaseHoldsForItsSpan",
 		},
 		{
 			name: "LeaseBegins: a lease goes on over a gap", file: lease,
 			old: " && int64(since.Sub(l.base)) <= until {", with: " {\n\t\t_ = since",
-			tests: tests, run: "Lease",
+			tests: []string{"./pkg/lease"}, run: "Lease",
 		},
 		{
 			name: "LeaseNeedsJoiner: a joiner is not asked", file: "pkg/coord/membership.go",
@@ -56,7 +56,7 @@ func leaseMistakes() []mistake {
 			tests: tests, run: "TestWhatWasTakenIsNotDeliverable",
 		},
 		{
-			name: "RelayBeginsAnew: a pause is not noticed", file: "pkg/broker/pulse.go",
+			name: "RelayBeginsAnew: a pause is not noticed", file: "pkg/lease/pulse.go",
 			old: "return p.gaps.Load() == s.gaps", with: "return true",
 			tests: tests, run: "TestWhatARelayHasIsNotDeliverable",
 		},

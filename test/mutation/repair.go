@@ -4,12 +4,12 @@ package main
 func repairMistakes() []mistake {
 	return []mistake{
 		{
-			name: "OwnerIsChecked: a damaged name of the cluster is another cluster's", file: "pkg/broker/owner.go",
-			old: "case n.startedBefore():\n\t\tn.log.Error(", with: "case false:\n\t\tn.log.Error(",
+			name: "OwnerIsChecked: a damaged name of the cluster is another cluster's", file: "pkg/datadir/owner.go",
+			old: "case c.startedBefore():\n\t\tc.log.Error(", with: "case false:\n\t\tc.log.Error(",
 			tests: []string{"./pkg/broker"}, run: "NameOfTheCluster",
 		},
 		{
-			name: "OwnerIsKnown: data of an unknown cluster is served", file: "pkg/broker/owner.go",
+			name: "OwnerIsKnown: data of an unknown cluster is served", file: "pkg/datadir/owner.go",
 			old: "return unknownCluster, nil", with: "return id, nil",
 			tests: []string{"./pkg/broker"}, run: "DataOfNobody",
 		},

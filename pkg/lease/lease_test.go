@@ -1,4 +1,4 @@
-package broker
+package lease
 
 import (
 	"testing"
@@ -8,9 +8,9 @@ import (
 
 // leaseOf returns a lease of a second that goes by these times, which the test
 // changes.
-func leaseOf(contact, confirmed *time.Time) *lease {
-	l := newLease(newTouch(time.Second, func() time.Time { return *contact }), func() bool { return true })
-	l.confirmed = func() time.Time { return *confirmed }
+func leaseOf(contact, confirmed *time.Time) *Lease {
+	l := New(NewContact(time.Second, func() time.Time { return *contact }, nil), 1, func() bool { return true })
+	l.Begin(func() time.Time { return *confirmed }, func() {})
 	return l
 }
 
@@ -20,7 +20,7 @@ func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 		l := leaseOf(&contact, &confirmed)
 		wants := func(what string, want bool) {
 			t.Helper()
-			if got := l.held(time.Now()); got != want {
+			if got := l.Held(time.Now()); got != want {
 				t.Errorf("%s: held %v", what, got)
 			}
 		}
@@ -35,14 +35,14 @@ func TestALeaseHoldsForItsSpanAfterTheLastConfirmation(t *testing.T) {
 		wants("at the end of the span", true)
 		time.Sleep(time.Nanosecond)
 		wants("past it", false)
-		if l.regained(time.Now()) {
+		if l.Regained(time.Now()) {
 			t.Error("regained without contact")
 		}
 		confirmed = time.Now().Add(-time.Millisecond)
-		if !l.regained(time.Now()) {
+		if !l.Regained(time.Now()) {
 			t.Error("not regained by the replicas' confirmation")
 		}
-		if l.regained(time.Now()) {
+		if l.Regained(time.Now()) {
 			t.Error("regained twice")
 		}
 		wants("confirmed", true)
@@ -53,24 +53,24 @@ func TestALeaseGoesOnWithTheQuorumWithoutAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contact, confirmed := time.Now(), time.Now()
 		l := leaseOf(&contact, &confirmed)
-		if !l.held(time.Now()) {
+		if !l.Held(time.Now()) {
 			t.Fatal("not held")
 		}
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
 			contact = time.Now().Add(-50 * time.Millisecond)
-			l.touch.stretch()
+			l.contact.Unbroken()
 		}
-		if !l.held(time.Now()) {
+		if !l.Held(time.Now()) {
 			t.Error("not held after ten seconds in touch")
 		}
 		time.Sleep(time.Minute) // the process is stopped, and goes on
 		contact = time.Now()    // the first heartbeat: what was decided has not come yet
-		if l.touch.stretch(); l.held(time.Now()) {
+		if l.contact.Unbroken(); l.Held(time.Now()) {
 			t.Error("held by the first heartbeat after a pause")
 		}
 		confirmed = time.Now()
-		if !l.held(time.Now()) {
+		if !l.Held(time.Now()) {
 			t.Error("not held though the replicas still recognise the term")
 		}
 	})
@@ -80,16 +80,16 @@ func TestALeaseIsNotRenewedWhenTheMetadataNamesAnotherLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		l := leaseOf(&now, &now)
-		if !l.held(now) {
+		if !l.Held(now) {
 			t.Fatal("not held")
 		}
 		l.named = func() bool { return false } // and the role does not follow
 		for range 11 {
 			time.Sleep(100 * time.Millisecond)
 			now = time.Now()
-			l.touch.stretch()
+			l.contact.Unbroken()
 		}
-		if l.held(now) {
+		if l.Held(now) {
 			t.Error("held after it was known for a second that another leads")
 		}
 	})
@@ -100,11 +100,11 @@ func TestALeaseIsNotStretchedByAPause(t *testing.T) {
 		contact, confirmed := time.Now(), time.Now()
 		l := leaseOf(&contact, &confirmed)
 		now := time.Now()
-		if !l.held(now) {
+		if !l.Held(now) {
 			t.Fatal("not held")
 		}
 		time.Sleep(time.Minute) // the process is stopped between asking and acting
-		if l.held(time.Now()) {
+		if l.Held(time.Now()) {
 			t.Error("held after a minute without contact")
 		}
 	})

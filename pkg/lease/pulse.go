@@ -1,17 +1,17 @@
-package broker
+package lease
 
 import (
 	"sync/atomic"
 	"time"
 )
 
-// pulse says whether this process has been running all the time. A relay needs
+// Pulse says whether this process has been running all the time. A relay needs
 // to know: what its leader sent before a pause lies in a socket, and looks like
 // news to a process that goes on.
-type pulse struct {
+type Pulse struct {
 	span      time.Duration // a longer one without a beat is a gap
 	base      time.Time
-	suspended *suspension  // the machine; nil: never
+	suspended *Suspension  // the machine; nil: never
 	woke      atomic.Int64 // when it was found last that it had been, since base, in ns
 	last      atomic.Int64 // beat, since base, in ns
 	gaps      atomic.Uint64
@@ -20,13 +20,17 @@ type pulse struct {
 // pulseBeats is how many beats there are in two spans.
 const pulseBeats = 5
 
-func newPulse(span time.Duration, s *suspension) *pulse {
-	return &pulse{span: span, base: time.Now(), suspended: s}
+// NewPulse returns the pulse of a process that is said to run, by Beat, once an Interval.
+func NewPulse(span time.Duration, s *Suspension) *Pulse {
+	return &Pulse{span: span, base: time.Now(), suspended: s}
 }
 
+// Interval is how often Beat is to be called.
+func (p *Pulse) Interval() time.Duration { return 2 * p.span / pulseBeats }
+
 // look counts a suspension of the machine as a gap.
-func (p *pulse) look(now time.Time) {
-	woke := p.suspended.look(now)
+func (p *Pulse) look(now time.Time) {
+	woke := p.suspended.Last(now)
 	if woke.IsZero() {
 		return
 	}
@@ -36,8 +40,8 @@ func (p *pulse) look(now time.Time) {
 	}
 }
 
-// beat notes that the process runs at now. It is called again and again.
-func (p *pulse) beat(now time.Time) {
+// Beat notes that the process runs at now. It is called once an Interval.
+func (p *Pulse) Beat(now time.Time) {
 	at := int64(now.Sub(p.base))
 	for {
 		last := p.last.Load()
@@ -53,24 +57,25 @@ func (p *pulse) beat(now time.Time) {
 	}
 }
 
-// stretch is a time for which a process has been running.
-type stretch struct {
-	pulse *pulse
+// Stretch is a time for which a process has been running.
+type Stretch struct {
+	pulse *Pulse
 	gaps  uint64 // when it began
 }
 
-func (p *pulse) begin() stretch {
+// Begin returns the stretch that begins now.
+func (p *Pulse) Begin() Stretch {
 	p.look(time.Now())
-	return stretch{p, p.gaps.Load()}
+	return Stretch{p, p.gaps.Load()}
 }
 
-// steady says whether there was no gap up to now. It knows of a pause as soon
+// Steady says whether there was no gap up to now. It knows of a pause as soon
 // as that is over: whoever asks before the next beat finds the gap.
-func (s stretch) steady(now time.Time) bool {
+func (s Stretch) Steady(now time.Time) bool {
 	p := s.pulse
 	p.look(now)
 	if int64(now.Sub(p.base))-p.last.Load() > int64(p.span) {
-		p.beat(now)
+		p.Beat(now)
 	}
 	return p.gaps.Load() == s.gaps
 }

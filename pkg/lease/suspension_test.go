@@ -1,4 +1,4 @@
-package broker
+package lease
 
 import (
 	"testing"
@@ -13,10 +13,10 @@ func TestASuspendedMachineHoldsNoLease(t *testing.T) {
 		var slept time.Duration
 		contact, confirmed := time.Now(), time.Now()
 		l := leaseOf(&contact, &confirmed)
-		l.touch.suspended = newSuspension(func() time.Duration { return slept })
+		l.contact.suspended = NewSuspension(func() time.Duration { return slept })
 		wants := func(what string, want bool) {
 			t.Helper()
-			if got := l.held(time.Now()); got != want {
+			if got := l.Held(time.Now()); got != want {
 				t.Errorf("%s: held %v", what, got)
 			}
 		}
@@ -40,18 +40,18 @@ func TestASuspendedMachineHoldsNoLease(t *testing.T) {
 func TestASuspensionIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
-		p := newPulse(time.Second, newSuspension(func() time.Duration { return slept }))
-		s := p.begin()
+		p := NewPulse(time.Second, NewSuspension(func() time.Duration { return slept }))
+		s := p.Begin()
 		time.Sleep(100 * time.Millisecond)
-		if !s.steady(time.Now()) {
+		if !s.Steady(time.Now()) {
 			t.Error("a gap without one")
 		}
 		slept += time.Minute
 		time.Sleep(lookEvery)
-		if s.steady(time.Now()) {
+		if s.Steady(time.Now()) {
 			t.Error("no gap behind a suspension")
 		}
-		if s := p.begin(); !s.steady(time.Now()) {
+		if s := p.Begin(); !s.Steady(time.Now()) {
 			t.Error("the gap is found again")
 		}
 	})
@@ -62,11 +62,11 @@ func TestASuspensionIsAGap(t *testing.T) {
 func TestALookCountsForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		s := newSuspension(func() time.Duration { looks++; return 0 })
+		s := NewSuspension(func() time.Duration { looks++; return 0 })
 		looks = 0
 		for range 10 {
 			for range 100 {
-				s.look(time.Now())
+				s.Last(time.Now())
 			}
 			time.Sleep(lookEvery)
 		}

@@ -1,4 +1,4 @@
-package broker
+package lease
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// lease says until when this node may deliver and take answers as the leader of
+// Lease says until when this node may deliver and take answers as the leader of
 // a partition. It begins when every in-sync replica has recognised the term: none
 // of them followed a later leader then. It goes on while the node is in touch,
 // without a gap longer than the lease, with a quorum of the metadata or with all
@@ -24,12 +24,12 @@ import (
 // It goes by the monotonic clock, so that a pause of the process or a change of
 // the time of day does not stretch it. That clock stands still while the machine is
 // suspended: what was confirmed before counts no more behind that.
-type lease struct {
-	touch     *touch
+type Lease struct {
+	contact   *Contact
+	epoch     seq.Epoch        // of the term
 	named     func() bool      // the metadata here says that this node leads in the epoch
-	confirmed func() time.Time // by the in-sync replicas; set once, before anybody asks
+	confirmed func() time.Time // by the in-sync replicas; set by Begin
 	refused   func()           // is told when lapsed becomes true; likewise
-	epoch     seq.Epoch        // of the term; set with confirmed
 	base      time.Time
 	until     atomic.Int64 // since base, in ns; never
 	from      atomic.Int64 // likewise: what was confirmed before does not count
@@ -40,17 +40,25 @@ type lease struct {
 // never is until when a lease holds that has not begun.
 const never = math.MinInt64
 
-func newLease(t *touch, named func() bool) *lease {
-	l := &lease{touch: t, named: named, base: time.Now()}
+// New returns the lease of a term. named says whether the metadata here has this node
+// lead in that epoch. Nothing is asked of the lease before Begin.
+func New(c *Contact, epoch seq.Epoch, named func() bool) *Lease {
+	l := &Lease{contact: c, epoch: epoch, named: named, base: time.Now()}
 	l.until.Store(never)
 	l.from.Store(never)
 	return l
 }
 
-// held says whether the lease holds at now.
-func (l *lease) held(now time.Time) bool {
-	l.look(now)
-	if l.holds(now) || l.renew(now) {
+// Begin says how to learn when the in-sync replicas last confirmed the term, and whom
+// to tell that Held has refused somebody, once until Regained. It is called once.
+func (l *Lease) Begin(confirmed func() time.Time, refused func()) {
+	l.confirmed, l.refused = confirmed, refused
+}
+
+// Held says whether the lease holds at now, so that this node may deliver. Who is refused
+// is to be told by Regained.
+func (l *Lease) Held(now time.Time) bool {
+	if l.Holds(now) {
 		return true
 	}
 	if !l.lapsed.Swap(true) && l.refused != nil {
@@ -59,9 +67,18 @@ func (l *lease) held(now time.Time) bool {
 	return false
 }
 
+// Holds says whether the lease holds at now. Nobody is refused by it.
+func (l *Lease) Holds(now time.Time) bool {
+	l.look(now)
+	return l.holds(now) || l.renew(now)
+}
+
+// Lapsed says whether Held has refused somebody since Regained found the lease to hold.
+func (l *Lease) Lapsed() bool { return l.lapsed.Load() }
+
 // look ends the lease if the machine was suspended. It may begin anew.
-func (l *lease) look(now time.Time) {
-	woke := l.touch.suspended.look(now)
+func (l *Lease) look(now time.Time) {
+	woke := l.contact.suspended.Last(now)
 	if woke.IsZero() {
 		return
 	}
@@ -78,32 +95,32 @@ func (l *lease) look(now time.Time) {
 	}
 }
 
-func (l *lease) holds(now time.Time) bool {
+func (l *Lease) holds(now time.Time) bool {
 	return int64(now.Sub(l.base)) <= l.until.Load() && !l.ended.Load()
 }
 
-// superseded notes that there is a leader of an epoch. It ends the lease of an
-// earlier one.
-func (l *lease) superseded(by seq.Epoch) {
+// Superseded notes that there is a leader of an epoch. It ends the lease of an
+// earlier one. A nil lease, which never ends, is left alone.
+func (l *Lease) Superseded(by seq.Epoch) {
 	if l != nil && l.epoch < by {
 		l.ended.Store(true)
 	}
 }
 
 // renew asks anew how long the lease holds, and returns whether it does at now.
-func (l *lease) renew(now time.Time) bool {
+func (l *Lease) renew(now time.Time) bool {
 	l.look(now)
 	from := l.from.Load()
 	confirmed := l.confirmed()
-	since, last := l.touch.stretch()
+	since, last := l.contact.Unbroken()
 	if !l.named() { // asked last: who is named now was named then
 		return l.holds(now)
 	}
 	if !confirmed.IsZero() && int64(confirmed.Sub(l.base)) >= from {
-		l.extend(int64(confirmed.Sub(l.base) + l.touch.span))
+		l.extend(int64(confirmed.Sub(l.base) + l.contact.span))
 	}
 	if until := l.until.Load(); until != never && !last.IsZero() && int64(since.Sub(l.base)) <= until {
-		l.extend(int64(last.Sub(l.base) + l.touch.span))
+		l.extend(int64(last.Sub(l.base) + l.contact.span))
 	}
 	if l.from.Load() != from { // what was just counted may be from before a suspension
 		l.until.Store(never)
@@ -111,7 +128,7 @@ func (l *lease) renew(now time.Time) bool {
 	return l.holds(now)
 }
 
-func (l *lease) extend(until int64) {
+func (l *Lease) extend(until int64) {
 	for {
 		was := l.until.Load()
 		if was >= until || l.until.CompareAndSwap(was, until) {
@@ -120,38 +137,41 @@ func (l *lease) extend(until int64) {
 	}
 }
 
-// regained says whether the lease holds again after somebody was refused.
-func (l *lease) regained(now time.Time) bool {
+// Regained says whether the lease holds again after somebody was refused.
+func (l *Lease) Regained(now time.Time) bool {
 	return l.lapsed.Load() && l.renew(now) && l.lapsed.Swap(false)
 }
 
-// touch is this node's contact with a quorum of the metadata, for all leases
-// together: it is looked at again and again, so that a lease that nobody asks for
+// Contact is this node's contact with a quorum of the metadata, for all leases
+// together: Unbroken is called again and again, so that a lease that nobody asks for
 // goes on without a gap.
-type touch struct {
+type Contact struct {
 	span      time.Duration    // of a lease: a longer time without contact is a gap
-	contact   func() time.Time // when it was last; the zero time: never
-	suspended *suspension      // the machine; nil: never
+	latest    func() time.Time // contact; the zero time: never
+	suspended *Suspension      // the machine; nil: never
 
 	mu          sync.Mutex // guards what follows
 	since, last time.Time
 }
 
-func newTouch(span time.Duration, contact func() time.Time) *touch {
-	return &touch{span: span, contact: contact}
+// NewContact returns the contact for leases that hold for a span. latest says when this
+// node was last in contact, with the zero time for never; s is the machine's, nil if it
+// is never suspended.
+func NewContact(span time.Duration, latest func() time.Time, s *Suspension) *Contact {
+	return &Contact{span: span, latest: latest, suspended: s}
 }
 
-// stretch looks at the contact, and returns since when it has been without a gap,
+// Unbroken asks for the latest contact, and returns since when there has been no gap,
 // and when it was last; zero times: never.
-func (t *touch) stretch() (since, last time.Time) {
-	at := t.contact()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at.After(t.last) {
-		if t.last.IsZero() || at.Sub(t.last) > t.span {
-			t.since = at
+func (c *Contact) Unbroken() (since, last time.Time) {
+	at := c.latest()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.After(c.last) {
+		if c.last.IsZero() || at.Sub(c.last) > c.span {
+			c.since = at
 		}
-		t.last = at
+		c.last = at
 	}
-	return t.since, t.last
+	return c.since, c.last
 }

@@ -1,4 +1,4 @@
-package broker
+package lease
 
 import (
 	"time"
@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timeSlept returns for how long the machine was suspended since it started: by how
+// TimeSuspended returns for how long the machine was suspended since it started: by how
 // much the clock that goes on meanwhile is ahead of the one that does not. It is read
 // first, so that a pause in between does not look like a suspension.
-func timeSlept() time.Duration {
+func TimeSuspended() time.Duration {
 	var boot, mono unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {
 		return 0

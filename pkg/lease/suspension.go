@@ -1,4 +1,4 @@
-package broker
+package lease
 
 import (
 	"sync"
@@ -15,10 +15,10 @@ const sleepSlack = 10 * time.Millisecond
 // done because of it goes unnoticed in any case, so this is no longer than that may take.
 const lookEvery = 100 * time.Microsecond
 
-// suspension knows whether the machine was suspended. The monotonic clock stands still
+// Suspension knows whether the machine was suspended. The monotonic clock stands still
 // meanwhile, as does every time that is measured by it: a lease seems to hold, and a
 // process seems to have been running.
-type suspension struct {
+type Suspension struct {
 	slept func() time.Duration // in all; nil: that cannot be known here
 	base  time.Time
 	until atomic.Int64 // since base, in ns: the last look counts before
@@ -28,8 +28,10 @@ type suspension struct {
 	woke atomic.Pointer[time.Time] // when it was found last that it had been; nil: never
 }
 
-func newSuspension(slept func() time.Duration) *suspension {
-	s := &suspension{slept: slept, base: time.Now()}
+// NewSuspension returns a Suspension that goes by how long the machine was suspended in
+// all: see TimeSuspended. nil: that cannot be known.
+func NewSuspension(slept func() time.Duration) *Suspension {
+	s := &Suspension{slept: slept, base: time.Now()}
 	if slept != nil {
 		for range 3 { // each may be read too low, and none too high
 			s.most = max(s.most, slept())
@@ -38,10 +40,10 @@ func newSuspension(slept func() time.Duration) *suspension {
 	return s
 }
 
-// look returns when it was found last that the machine had been suspended: now, if
+// Last returns when it was found last that the machine had been suspended: now, if
 // it was since the last look. What is older says nothing of the time since. The zero time
 // is never.
-func (s *suspension) look(now time.Time) time.Time {
+func (s *Suspension) Last(now time.Time) time.Time {
 	if s == nil || s.slept == nil {
 		return time.Time{}
 	}
@@ -54,7 +56,7 @@ func (s *suspension) look(now time.Time) time.Time {
 	return time.Time{}
 }
 
-func (s *suspension) lookAt(now time.Time) {
+func (s *Suspension) lookAt(now time.Time) {
 	slept := s.slept()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-package broker
+package datadir
 
 import (
 	"errors"
@@ -6,20 +6,19 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// ledger is the durable list of the replicas that this node has made on its disk.
+// Ledger is the durable list of the replicas that this node has made on its disk.
 // It lies outside of their directories. So a replica whose directory is gone is
 // told from one that was never made: the second has lost nothing, however long
 // the metadata has named it. A replica is entered before it has a role and hence
-// before it acknowledges anything, and stays entered until its topic is deleted.
-type ledger struct {
+// before it acknowledges anything, and stays entered until its topic is deleted. Its
+// methods may be called by many goroutines.
+type Ledger struct {
 	fs  vfs.FS
 	dir string // holds an empty file for each entry
 
@@ -27,30 +26,16 @@ type ledger struct {
 	entries map[string]struct{}
 }
 
-func newLedger(fsys vfs.FS, dir string) *ledger {
-	return &ledger{fs: fsys, dir: dir, entries: map[string]struct{}{}}
+// NewLedger returns the ledger of a data directory. Dir.Claim reads it.
+func NewLedger(d Dir) *Ledger {
+	return &Ledger{fs: d.FS, dir: d.replicas(), entries: map[string]struct{}{}}
 }
 
-// replicaName names a replica in the ledger.
-func replicaName(topic string, in meta.Incarnation, i int) string {
-	return fmt.Sprintf("%s.%d", topicDir(topic, in), i)
-}
-
-// parseReplicaName is the inverse of replicaName.
-func parseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
-	dot := strings.LastIndexByte(name, '.')
-	if dot < 0 {
-		return "", 0, 0, false
-	}
-	i, err := strconv.Atoi(name[dot+1:])
-	if topic, in, ok = parseTopicDir(name[:dot]); !ok || err != nil {
-		return "", 0, 0, false
-	}
-	return topic, in, i, true
-}
+// Path is where the ledger lies.
+func (l *Ledger) Path() string { return l.dir }
 
 // load reads the ledger from the disk, and says whether it is there.
-func (l *ledger) load() (there bool, err error) {
+func (l *Ledger) load() (there bool, err error) {
 	names, err := l.fs.ReadDir(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -68,7 +53,7 @@ func (l *ledger) load() (there bool, err error) {
 
 // create writes a ledger with these entries in the place of the one that there
 // may be. After a crash the old or the new one is there.
-func (l *ledger) create(names []string) error {
+func (l *Ledger) create(names []string) error {
 	temp := l.dir + vfs.TempSuffix
 	if err := l.fs.RemoveAll(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -91,16 +76,17 @@ func (l *ledger) create(names []string) error {
 	return err
 }
 
-func (l *ledger) has(name string) bool {
+// Has says whether a replica of this name was entered.
+func (l *Ledger) Has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, ok := l.entries[name]
 	return ok
 }
 
-// enter adds a replica. It is durable when enter returns.
-func (l *ledger) enter(name string) error {
-	if l.has(name) {
+// Enter adds a replica. It is durable when enter returns.
+func (l *Ledger) Enter(name string) error {
+	if l.Has(name) {
 		return nil
 	}
 	if err := vfs.MarkSynced(l.fs, filepath.Join(l.dir, name)); err != nil {
@@ -114,7 +100,7 @@ func (l *ledger) enter(name string) error {
 
 // drop removes entries. One that is there again after a crash is dropped at the
 // next start.
-func (l *ledger) drop(old func(entry string) bool) error {
+func (l *Ledger) drop(old func(entry string) bool) error {
 	l.mu.Lock()
 	var names []string
 	for name := range l.entries {
@@ -133,24 +119,24 @@ func (l *ledger) drop(old func(entry string) bool) error {
 	return errors.Join(errs...)
 }
 
-// forget drops the entries of a topic.
-func (l *ledger) forget(topic string, in meta.Incarnation) error {
+// Forget drops the entries of a topic.
+func (l *Ledger) Forget(topic string, in meta.Incarnation) error {
 	return l.drop(func(entry string) bool {
-		t, i, _, ok := parseReplicaName(entry)
+		t, i, _, ok := ParseReplicaName(entry)
 		return ok && t == topic && i == in
 	})
 }
 
-// trim drops the entries of replicas that the metadata does not give to a node any
+// Trim drops the entries of replicas that the metadata does not give to a node any
 // more. No replica may be opened meanwhile: the metadata may know it and s not.
-func (l *ledger) trim(s *meta.State, self meta.NodeID) error {
+func (l *Ledger) Trim(s *meta.State, self meta.NodeID) error {
 	return l.drop(func(entry string) bool { return !mayHold(s, self, entry) })
 }
 
 // mayHold says whether the metadata gives the replica of an entry to a node, or
 // does not know its topic yet.
 func mayHold(s *meta.State, self meta.NodeID, entry string) bool {
-	topic, in, i, ok := parseReplicaName(entry)
+	topic, in, i, ok := ParseReplicaName(entry)
 	if !ok {
 		return false
 	}

@@ -1,0 +1,172 @@
+package datadir
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+func TestNamesAreReadAsTheyAreMade(t *testing.T) {
+	for _, topic := range []string{"t", "a.b", "7", "1.2.3", "x#ephemeral"} {
+		if got, in, ok := ParseTopicName(TopicName(topic, 9)); !ok || got != topic || in != 9 {
+			t.Errorf("directory of %s: %s %d %v", topic, got, in, ok)
+		}
+		if got, in, i, ok := ParseReplicaName(ReplicaName(topic, 9, 3)); !ok || got != topic || in != 9 || i != 3 {
+			t.Errorf("replica of %s: %s %d %d %v", topic, got, in, i, ok)
+		}
+		if got, in, i, ok := ParseAsideName(AsideName(topic, 9, 3, 12)); !ok || got != topic || in != 9 || i != 3 {
+			t.Errorf("set-aside copy of %s: %s %d %d %v", topic, got, in, i, ok)
+		}
+	}
+	for _, name := range []string{"", "t", "t.x", ".", "t.1.x", "t.x.1", "t.1.-1", "lost+found"} {
+		if topic, in, i, ok := ParseReplicaName(name); ok {
+			t.Errorf("%q is a replica: %s %d %d", name, topic, in, i)
+		}
+		if topic, in, i, ok := ParseAsideName(name + ".5"); ok {
+			t.Errorf("%q is a set-aside copy: %s %d %d", name+".5", topic, in, i)
+		}
+	}
+}
+
+// stateOf returns metadata of a cluster with a topic of two partitions, of which n1 has
+// the first, after so many starts of n1.
+func stateOf(t *testing.T, cluster string, starts int) *meta.State {
+	t.Helper()
+	s := new(meta.State)
+	apply := func(c meta.Command) {
+		if r := s.Apply(s.Index()+1, c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	apply(meta.InitCluster{ID: cluster})
+	for range starts {
+		apply(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	}
+	apply(meta.NodeStarted{Node: meta.Node{ID: "n2"}})
+	config := meta.TopicConfig{Partitions: 2, Replicas: 1}.WithDefaults(2, false)
+	apply(meta.CreateTopic{Name: "t", Config: config, Assignment: [][]meta.NodeID{{"n1"}, {"n2"}}})
+	return s
+}
+
+// TestADirectoryIsClaimed has a node take over what directories may hold.
+func TestADirectoryIsClaimed(t *testing.T) {
+	const mine = "MINE"
+	for _, of := range []struct {
+		name    string
+		owner   string // what the owner file holds; "": there is none
+		ledger  bool   // there is one, without entries
+		starts  int
+		foreign int
+		entered bool // the replica of the topic
+	}{
+		{"new", "", false, 1, 0, false},
+		{"its own", string(encodeOwner(mine)), true, 2, 0, false},
+		{"its own, without a ledger", string(encodeOwner(mine)), false, 2, 0, true},
+		{"another's", string(encodeOwner("OTHER")), true, 2, 1, false},
+		{"another's, without a ledger", string(encodeOwner("OTHER")), false, 2, 1, false},
+		{"of a damaged name, of a known node", "MINE 00000000\n", true, 2, 0, false},
+		{"of a damaged name, of a new node", "MINE 00000000\n", true, 1, 1, false},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			s := stateOf(t, mine, of.starts)
+			replica := ReplicaName("t", s.Topic("t").Incarnation, 0)
+			d := At(vfs.NewMem(), "data")
+			if err := vfs.MkdirAllSynced(d.FS, d.Topic("t", 5)); err != nil {
+				t.Fatal(err)
+			}
+			if of.owner != "" {
+				if err := vfs.WriteFileSynced(d.FS, d.Owner(), []byte(of.owner)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if of.ledger {
+				if err := NewLedger(d).create(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // what is claimed once is claimed
+				l := NewLedger(d)
+				foreign, err := d.Claim(l, s, "n1", slog.New(slog.DiscardHandler))
+				if err != nil || foreign != of.foreign {
+					t.Fatalf("%d directories of others, %v", foreign, err)
+				}
+				if got := l.Has(replica); got != of.entered {
+					t.Errorf("the replica is entered: %v", got)
+				}
+				if _, err := d.FS.Stat(d.Topic("t", 5)); (err == nil) != (of.foreign == 0) {
+					t.Errorf("the topic: %v", err)
+				}
+				text, err := vfs.ReadFile(d.FS, d.Owner(), maxOwnerFile)
+				if cluster, ok := decodeOwner(text); err != nil || !ok || cluster != mine {
+					t.Errorf("the owner file holds %q, %v", text, err)
+				}
+			}
+		})
+	}
+}
+
+// TestTheLedgerOutlivesACrash enters and forgets replicas, and loses power at each change
+// of the disk.
+func TestTheLedgerOutlivesACrash(t *testing.T) {
+	for at := int64(1); ; at++ {
+		disk := vfs.NewCrashable()
+		faulty := vfstest.NewFaulty(disk)
+		broken := false
+		faulty.Decide(func(n int64, _ vfs.Op) vfstest.Fault {
+			broken = broken || n >= at
+			if broken {
+				return vfstest.Fault{Err: errors.New("power is gone")}
+			}
+			return vfstest.Fault{}
+		})
+		l := NewLedger(At(faulty, "data"))
+		var entered []string
+		create := l.create([]string{"a.1.0"})
+		if create == nil {
+			entered = append(entered, "a.1.0")
+		}
+		for _, name := range []string{"a.1.1", "b.2.0"} {
+			if create == nil && l.Enter(name) == nil {
+				entered = append(entered, name)
+			}
+		}
+		again := NewLedger(At(disk.CrashClone(vfs.Crash{}), "data"))
+		if there, err := again.load(); err != nil || !there && len(entered) > 0 {
+			t.Fatalf("at change %d: %v, %v", at, there, err)
+		}
+		for _, name := range entered {
+			if !again.Has(name) {
+				t.Fatalf("at change %d: %s is gone", at, name)
+			}
+		}
+		if broken {
+			continue
+		}
+		if err := again.Forget("a", 1); err != nil || again.Has("a.1.0") || again.Has("a.1.1") || !again.Has("b.2.0") {
+			t.Errorf("a topic is forgotten: %v", err)
+		}
+		return
+	}
+}
+
+func TestMoveIsDoneOnce(t *testing.T) {
+	d := At(vfs.NewMem(), "data")
+	if err := vfs.MkdirAllSynced(d.FS, filepath.Join(d.Topic("t", 1), "0")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Move(d.Topic("t", 1), d.Trash(), "t.1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := d.FS.ReadDir(filepath.Join(d.Trash(), "t.1"))
+	if err != nil || !slices.Equal(names, []string{"0"}) {
+		t.Errorf("trash holds %v, %v", names, err)
+	}
+}

@@ -1,0 +1,134 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Dir is a node's data directory. It names the places in it.
+type Dir struct {
+	FS   vfs.FS
+	Root string
+}
+
+// At returns the data directory at a path.
+func At(fsys vfs.FS, root string) Dir { return Dir{fsys, root} }
+
+// Topics holds a directory for each topic that this node has a replica of.
+func (d Dir) Topics() string { return filepath.Join(d.Root, "topics") }
+
+// Trash holds what is to be removed: it is moved there in one step.
+func (d Dir) Trash() string { return filepath.Join(d.Root, "trash") }
+
+// Quarantine holds copies of replicas that were set aside.
+func (d Dir) Quarantine() string { return filepath.Join(d.Root, "quarantine") }
+
+// Scrubbed is the file in which the scrubber notes how far it is.
+func (d Dir) Scrubbed() string { return filepath.Join(d.Root, "scrubbed") }
+
+// Redo holds the redo journal.
+func (d Dir) Redo() string { return filepath.Join(d.Root, "redo") }
+
+// Owner is the file that names the cluster whose topics are here.
+func (d Dir) Owner() string { return filepath.Join(d.Root, "cluster") }
+
+func (d Dir) replicas() string { return filepath.Join(d.Root, "replicas") }
+
+// Topic holds the replicas of a topic that this node has.
+func (d Dir) Topic(name string, in meta.Incarnation) string {
+	return filepath.Join(d.Topics(), TopicName(name, in))
+}
+
+// Replica holds the replica of a partition: its log, the positions of its channels and
+// the marks of mark.go.
+func (d Dir) Replica(t *meta.Topic, i int) string {
+	return filepath.Join(d.Topic(t.Name, t.Incarnation), strconv.Itoa(i))
+}
+
+// TopicName names a topic's directory.
+func TopicName(topic string, in meta.Incarnation) string { return fmt.Sprintf("%s.%d", topic, in) }
+
+// ParseTopicName is the inverse of TopicName.
+func ParseTopicName(name string) (topic string, in meta.Incarnation, ok bool) {
+	topic, number, ok := cutLast(name)
+	if !ok {
+		return "", 0, false
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	return topic, meta.Incarnation(n), err == nil
+}
+
+// ReplicaName names a replica in the Ledger, and in the journal of what is done to it.
+func ReplicaName(topic string, in meta.Incarnation, i int) string {
+	return fmt.Sprintf("%s.%d", TopicName(topic, in), i)
+}
+
+// ParseReplicaName is the inverse of ReplicaName.
+func ParseReplicaName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
+	of, number, ok := cutLast(name)
+	if !ok {
+		return "", 0, 0, false
+	}
+	i, err := strconv.Atoi(number)
+	if topic, in, ok = ParseTopicName(of); !ok || err != nil || i < 0 {
+		return "", 0, 0, false
+	}
+	return topic, in, i, true
+}
+
+// AsideName names a copy of a replica that goes to Quarantine or Trash, when its
+// partition is of a version.
+func AsideName(topic string, in meta.Incarnation, i int, version uint64) string {
+	return fmt.Sprintf("%s.%d", ReplicaName(topic, in, i), version)
+}
+
+// ParseAsideName is the inverse of AsideName. It does not look at the version.
+func ParseAsideName(name string) (topic string, in meta.Incarnation, i int, ok bool) {
+	of, _, ok := cutLast(name)
+	if !ok {
+		return "", 0, 0, false
+	}
+	return ParseReplicaName(of)
+}
+
+// cutLast cuts a name at its last dot: names of topics may have some.
+func cutLast(name string) (before, after string, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", "", false
+	}
+	return name[:dot], name[dot+1:], true
+}
+
+// Move moves a directory into another under a name, in one step that is durable when Move
+// returns. One that is not there is moved already.
+func (d Dir) Move(dir, into, as string) error {
+	if err := vfs.MkdirAllSynced(d.FS, into); err != nil {
+		return err
+	}
+	switch err := d.FS.Rename(dir, filepath.Join(into, as)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.Join(d.FS.SyncDir(filepath.Dir(dir)), d.FS.SyncDir(into))
+}
+
+// ReadCopy says how far the copy of a partition reaches, in a data directory that no
+// process uses. Without a copy there it is the zero Extent.
+func (d Dir) ReadCopy(topic string, in meta.Incarnation, i int) (commitlog.Extent, error) {
+	e, err := commitlog.Inspect(d.FS, filepath.Join(d.Topic(topic, in), strconv.Itoa(i)))
+	if err != nil {
+		return e, fmt.Errorf("inspect log of %s/%d: %w", topic, i, err)
+	}
+	return e, nil
+}

@@ -1,0 +1,70 @@
+package datadir
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/brokerd/brokerd/pkg/redo"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Journaled has all that a node keeps go through a redo journal, so that many logs
+// are synced together, and returns the directory with that in its file system. What the
+// journal holds from before is written again first: nothing may be read before. Of o only
+// the directories are Journaled's own; failed is told once when the journal cannot go on.
+// The caller closes the journal after all else.
+func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, error) {
+	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
+	o.Damaged = d.suspectAll
+	journaled, report, err := redo.Open(d.FS, o)
+	if err != nil {
+		return d, nil, err
+	}
+	if report.Records > 0 {
+		log.Info("redo journal replayed", "records", report.Records, "files", report.Files, "bytes", report.Bytes)
+	}
+	if report.Damaged {
+		log.Error("redo journal is corrupt; replicas on this node may lack recently acknowledged messages and are reconciled with their leaders before they count as in sync",
+			"path", o.Dir)
+	}
+	d.FS = journaled
+	return d, journaled, nil
+}
+
+// Replay writes into the files of a node that does not run what its redo journal holds
+// of them. Programs that read or change these files call it first.
+func (d Dir) Replay() error {
+	_, journaled, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
+	if err != nil {
+		return err
+	}
+	return journaled.Close()
+}
+
+// suspectAll makes it durable that every replica of a node may lack what it acknowledged
+// last.
+func (d Dir) suspectAll() error {
+	topics, err := d.FS.ReadDir(d.Topics())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		dir := filepath.Join(d.Topics(), topic)
+		partitions, err := d.FS.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, partition := range partitions {
+			mark := filepath.Join(dir, partition, MarkSuspect)
+			if err := vfs.WriteFileSynced(d.FS, mark, []byte(`"the redo journal was damaged"`)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

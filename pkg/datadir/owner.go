@@ -1,0 +1,172 @@
+package datadir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// maxOwnerFile bounds what is read of the file that names the cluster; a longer one is
+// damaged.
+const maxOwnerFile = 1 << 10
+
+// asidePrefix begins the names of directories with another cluster's topics.
+const asidePrefix = "topics-"
+
+// unknownCluster stands in such a name for a cluster that the owner file does not tell.
+const unknownCluster = "unknown"
+
+// encodeOwner returns what is in the owner file: the id of the cluster, and behind a space
+// a CRC-32C of it in hexadecimal, as a damaged id would be another cluster's.
+func encodeOwner(cluster string) []byte {
+	return fmt.Appendf(nil, "%s %08x\n", cluster, crc32.Checksum([]byte(cluster), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// decodeOwner returns ok=false for a file that is not as it was written.
+func decodeOwner(text []byte) (cluster string, ok bool) {
+	cluster, _, _ = strings.Cut(string(text), " ")
+	return cluster, cluster != "" && bytes.Equal(text, encodeOwner(cluster))
+}
+
+// claimant is the node that takes a data directory over.
+type claimant struct {
+	Dir
+
+	ledger *Ledger
+	state  *meta.State
+	self   meta.NodeID
+	log    *slog.Logger
+}
+
+// Claim makes the data directory that of the node's cluster, as the metadata knows both,
+// and reads the ledger, before any topic is opened. Topics of another cluster may have the
+// same names and incarnations, and must be neither served nor taken for deleted ones: they
+// are moved aside whole, and stay until somebody removes them. Claim returns how many
+// directories with such topics lie there.
+func (d Dir) Claim(l *Ledger, s *meta.State, self meta.NodeID, log *slog.Logger) (foreign int, err error) {
+	c := claimant{d, l, s, self, log}
+	if err := c.claim(); err != nil {
+		return 0, err
+	}
+	return c.count(), nil
+}
+
+func (c claimant) claim() error {
+	id := c.state.Cluster().ID
+	was, err := c.ownerBefore()
+	if err != nil {
+		return fmt.Errorf("read cluster id file: %w", err)
+	}
+	if err := vfs.MkdirAllSynced(c.FS, c.Root); err != nil {
+		return err
+	}
+	if was != "" && was != id {
+		if err := errors.Join(c.setTopicsAside(was), c.ledger.create(nil)); err != nil {
+			return fmt.Errorf("set aside data of cluster %s: %w", was, err)
+		}
+	}
+	if err := c.openLedger(was == id || c.startedBefore()); err != nil {
+		return fmt.Errorf("open replica ledger: %w", err)
+	}
+	if was == id {
+		return nil
+	}
+	return c.SetOwner(id)
+}
+
+// SetOwner makes the topics in a data directory those of a cluster. Beside Claim, it is
+// for a cluster that was recovered from a directory that no process uses: the topics of
+// any other cluster must not be taken over.
+func (d Dir) SetOwner(cluster string) error {
+	if err := vfs.WriteFileSynced(d.FS, d.Owner(), encodeOwner(cluster)); err != nil {
+		return fmt.Errorf("write cluster id file: %w", err)
+	}
+	return nil
+}
+
+// ownerBefore returns the cluster that the data is of; "": there is no word of it. A file that
+// is damaged says nothing. A node that this cluster has seen start before has its data
+// then; for one that is new here it may be anybody's.
+func (c claimant) ownerBefore() (string, error) {
+	id := c.state.Cluster().ID
+	text, err := vfs.ReadFile(c.FS, c.Owner(), maxOwnerFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil && !errors.Is(err, vfs.ErrTooLong) {
+		return "", err
+	}
+	cluster, ok := decodeOwner(text)
+	switch {
+	case ok:
+		return cluster, nil
+	case c.startedBefore():
+		c.log.Error("cluster id file is corrupt; this node is a known member, so its topics are assumed to belong to this cluster and the file is rewritten",
+			"path", c.Owner(), "cluster", id)
+		return "", nil
+	}
+	c.log.Error("cluster id file is corrupt and this node is new in its cluster; its topics are set aside and not served",
+		"path", c.Owner(), "cluster", id)
+	return unknownCluster, nil
+}
+
+func (c claimant) setTopicsAside(cluster string) error {
+	if _, err := c.FS.Stat(c.Topics()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return c.Move(c.Topics(), c.Root, fmt.Sprintf("%s%s-%d", asidePrefix, cluster, c.state.Index()))
+}
+
+// openLedger reads the ledger before any replica is opened. Where a node that has
+// run before finds none, the ledger is made from the metadata: every replica for
+// which this node counts as in sync was there, unless the opposite can be shown.
+func (c claimant) openLedger(ranBefore bool) error {
+	there, err := c.ledger.load()
+	if err != nil || there {
+		return err
+	}
+	var names []string
+	for t := range c.state.Topics() {
+		for i := range t.Partitions {
+			if ranBefore && !meta.IsEphemeral(t.Name) && slices.Contains(t.Partitions[i].ISR, c.self) {
+				names = append(names, ReplicaName(t.Name, t.Incarnation, i))
+			}
+		}
+	}
+	if len(names) > 0 {
+		c.log.Warn("replica ledger missing, recreated from metadata; in-sync replicas without a directory count as lost",
+			"path", c.ledger.dir, "replicas", len(names))
+	}
+	return c.ledger.create(names)
+}
+
+// startedBefore says whether this is not the first start of the node in this
+// cluster.
+func (c claimant) startedBefore() bool {
+	self := c.state.Node(c.self)
+	return self != nil && self.Incarnation > 1
+}
+
+// count says what lies aside, at every start.
+func (c claimant) count() (foreign int) {
+	names, err := c.FS.ReadDir(c.Root)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, asidePrefix) {
+			foreign++
+			c.log.Error("data of another cluster found; kept, not served", "path", filepath.Join(c.Root, name))
+		}
+	}
+	return foreign
+}
