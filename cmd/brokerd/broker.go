@@ -75,7 +75,7 @@ type brokerNode struct {
 // openBroker opens a brokerNode: its place in the cluster and the metadata, then
 // the partitions that it gives to this node, then what serves them.
 func openBroker(ctx context.Context, c nodeConfig) (node, error) {
-	n := &brokerNode{c: c, disk: vfs.NewWatch(logFiles(openFiles(), c.Log)), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
+	n := &brokerNode{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	limitHeap()
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))

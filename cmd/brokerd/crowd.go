@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Parts of what there is that clients may have.
@@ -26,6 +27,7 @@ const (
 // is there has other means. It may be used by many goroutines.
 type crowd struct {
 	max, maxAddress int
+	files           *vfs.Files // give up descriptors for connections; nil: none do
 	log             *slog.Logger
 
 	mu      sync.Mutex // guards what follows
@@ -36,14 +38,14 @@ type crowd struct {
 }
 
 // newCrowd returns the bounds for a process that may open so many files.
-func newCrowd(files uint64, l *config.Limits, log *slog.Logger) *crowd {
-	most := int(min(files-files/clientFiles, math.MaxInt32))
+func newCrowd(limit uint64, l *config.Limits, files *vfs.Files, log *slog.Logger) *crowd {
+	most := int(min(limit-limit/clientFiles, math.MaxInt32))
 	share := most
 	if l.MaxConnections > 0 {
 		share = min(most, l.MaxConnections)
 	}
 	ofAddress := cmp.Or(l.MaxOfAddress, max(share/addressShare, leastOfCrowds))
-	return &crowd{max: max(most, leastOfCrowds), maxAddress: ofAddress, log: log, of: map[string]int{}}
+	return &crowd{max: max(most, leastOfCrowds), maxAddress: ofAddress, files: files, log: log, of: map[string]int{}}
 }
 
 // openFiles returns how many files the process may have open.
@@ -58,7 +60,17 @@ func openFiles() uint64 {
 // enter counts a connection from an address, if there is room for it. leave is to be
 // called when it has ended.
 func (c *crowd) enter(address net.Addr, now time.Time) (leave func(), ok bool) {
-	key := ""
+	key, ok := c.count(address, now)
+	if !ok {
+		return nil, false
+	}
+	c.files.Elsewhere(1)
+	return sync.OnceFunc(func() { c.left(key) }), true
+}
+
+// count counts a connection, if there is room for it, and returns the address for which
+// it counts; "": for none.
+func (c *crowd) count(address net.Addr, now time.Time) (key string, ok bool) {
 	if at, tcp := address.(*net.TCPAddr); tcp && !at.IP.IsLoopback() {
 		key = at.IP.String()
 	}
@@ -66,13 +78,13 @@ func (c *crowd) enter(address net.Addr, now time.Time) (leave func(), ok bool) {
 	defer c.mu.Unlock()
 	if c.all >= c.max || key != "" && c.of[key] >= c.maxAddress {
 		c.refuseLocked(address, now)
-		return nil, false
+		return key, false
 	}
 	c.all++
 	if key != "" {
 		c.of[key]++
 	}
-	return sync.OnceFunc(func() { c.left(key) }), true
+	return key, true
 }
 
 // refuseLocked tells of a refusal, but not of each: whoever makes too many connections
@@ -88,6 +100,7 @@ func (c *crowd) refuseLocked(address net.Addr, now time.Time) {
 }
 
 func (c *crowd) left(key string) {
+	c.files.Elsewhere(-1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--

@@ -6,20 +6,23 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 func from(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
 func TestNobodyTakesAllConnections(t *testing.T) {
 	var said bytes.Buffer
-	c := newCrowd(400, &config.Limits{MaxConnections: 200}, slog.New(slog.NewTextHandler(&said, nil)))
+	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	now := time.Unix(1000, 0)
-	if own := newCrowd(400, &config.Limits{MaxConnections: 200, MaxOfAddress: 7}, slog.New(slog.DiscardHandler)); own.maxAddress != 7 {
+	if own := newCrowd(400, &config.Limits{MaxConnections: 200, MaxOfAddress: 7}, nil, slog.New(slog.DiscardHandler)); own.maxAddress != 7 {
 		t.Errorf("an address may have %d where 7 are set", own.maxAddress)
 	}
 	if c.max != 300 || c.maxAddress != 100 {
@@ -69,6 +72,34 @@ func TestNobodyTakesAllConnections(t *testing.T) {
 	}
 }
 
+// TestConnectionsAndFiles has files use all descriptors that connections leave.
+func TestConnectionsAndFiles(t *testing.T) {
+	disk := vfs.OS{Files: vfs.NewFiles(120, vfs.FilesEvents{})} // lends 60
+	dir := t.TempDir()
+	open := func(i int) {
+		f, err := disk.Create(filepath.Join(dir, strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+	}
+	for i := range 60 {
+		open(i)
+	}
+	c := newCrowd(64, &config.Limits{MaxConnections: 20, MaxOfAddress: 1}, disk.Files, slog.New(slog.DiscardHandler))
+	leave, ok := c.enter(from("192.0.2.1"), time.Now())
+	if _, second := c.enter(from("192.0.2.1"), time.Now()); !ok || second || disk.Files.Given() != 1 {
+		t.Fatalf("%d files gave up descriptors for one connection", disk.Files.Given())
+	}
+	leave()
+	if open(60); disk.Files.Given() != 1 {
+		t.Error("the descriptor of a connection that has ended is lost")
+	}
+	if open(61); disk.Files.Given() != 2 {
+		t.Error("more descriptors are lent than there are")
+	}
+}
+
 // one is a listener that accepts what it is given.
 type one struct {
 	net.Listener
@@ -84,7 +115,7 @@ func (l one) Accept() (net.Conn, error) {
 }
 
 func TestAConnectionThatIsTooManyIsClosed(t *testing.T) {
-	c := newCrowd(400, &config.Limits{MaxConnections: 200}, slog.New(slog.DiscardHandler))
+	c := newCrowd(400, &config.Limits{MaxConnections: 200}, nil, slog.New(slog.DiscardHandler))
 	c.max = 1
 	conns := make(chan net.Conn, 3)
 	var ends []net.Conn

@@ -11,10 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// logFilesPart is which part of the process's files may be open for writing of logs and
-// positions.
-const logFilesPart = 2
-
 // wantedFiles is how many files a node wants to be allowed to open: some for each busy
 // partition, and one for each connection.
 const wantedFiles = 1 << 20
@@ -30,15 +26,20 @@ func raiseOpenFiles() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l) // else the limit stays as it is
 }
 
-// logFiles returns the file system for topics, for a process that may open so many files.
-func logFiles(most uint64, log *slog.Logger) vfs.OS {
+// topicFiles returns the file system for topics, for a process that may open so many files.
+func topicFiles(limit uint64, log *slog.Logger) vfs.OS {
 	var complaints complaint.Book
-	refused := func(name string) {
-		complaints.Warn(log, time.Now(), "cannot open another file: publishes that need one are refused; raise the limit of open files (LimitNOFILE)",
-			"path", name, "limit", most, "for_topics", most/logFilesPart)
-	}
 	return vfs.OS{
 		Syncs: vfs.NewSyncs(runtime.GOMAXPROCS(0)),
-		Files: vfs.NewFiles(int(min(most/logFilesPart, math.MaxInt32)), refused),
+		Files: vfs.NewFiles(int(min(limit, math.MaxInt32)), vfs.FilesEvents{
+			GaveUp: func(name string) {
+				complaints.Warn(log, time.Now(), "more files than descriptors: files are closed and opened again in turn, which slows publishing; raise the limit of open files (LimitNOFILE)",
+					"path", name, "limit", limit)
+			},
+			Refused: func(name string) {
+				complaints.Warn(log, time.Now(), "cannot open another file: publishes that need one are refused; raise the limit of open files (LimitNOFILE)",
+					"path", name, "limit", limit)
+			},
+		}),
 	}
 }

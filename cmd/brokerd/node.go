@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // node is a broker as the process sees it.
@@ -45,6 +46,7 @@ type nodeConfig struct {
 	PeerTLS     peerTLS          // for other nodes
 	PeerSecrets func() [][]byte  // that other nodes must have; nil: none
 	TLSEnds     func() time.Time // when the certificate in use ends; nil: TLS is off
+	Disk        vfs.OS           // for topics
 	Log         *slog.Logger
 	Version     string // told to NSQ clients and tools
 	Lookupds    *lookupds

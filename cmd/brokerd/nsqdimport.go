@@ -161,6 +161,7 @@ func (i *nsqdImport) into(ctx context.Context, dir string, d *nsqdfiles.Dir) err
 	}
 	ls := &listeners{}
 	opened, err := openBroker(ctx, nodeConfig{
+		Disk:    topicFiles(openFiles(), i.log),
 		Options: o, Advertise: advertised(o.Advertise, ls, o.Advertise.Host), Listeners: ls, Log: i.log, Level: i.level,
 		Version: nsqVersion, Lookupds: &lookupds{nil, &atomic.Pointer[lookupd.Announcer]{}},
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // process runs one node from the first step up to the last step down.
@@ -35,6 +36,7 @@ type process struct {
 	certs     *certificates  // for clients; nil: off
 	peerCerts *certificates  // for other nodes; nil: off
 	secret    *clusterSecret // of the nodes; nil: none
+	disk      vfs.OS         // for topics
 	announcer atomic.Pointer[lookupd.Announcer]
 }
 
@@ -74,7 +76,8 @@ func (p *process) run(ctx context.Context) error {
 	if err := guardCluster(&o.Cluster, ls.Cluster); err != nil {
 		return err
 	}
-	ls.boundBy(newCrowd(openFiles(), &o.Limits, p.log))
+	p.disk = topicFiles(openFiles(), p.log)
+	ls.boundBy(newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log))
 	p.warnExposed(ls)
 	n, err := p.recoverNode(stopping, ls)
 	if err != nil {
@@ -125,7 +128,7 @@ func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) 
 	began := time.Now()
 	c := nodeConfig{
 		Options: p.loaded.Options, Advertise: advertised(p.loaded.Options.Advertise, ls, p.hostname),
-		Listeners: ls, TLS: p.certs.config(), Log: p.log, Level: p.level,
+		Listeners: ls, TLS: p.certs.config(), Disk: p.disk, Log: p.log, Level: p.level,
 		Version: nsqVersion, Lookupds: &lookupds{p.loaded.Options.LookupdTCPAddresses, &p.announcer},
 	}
 	if p.certs != nil {

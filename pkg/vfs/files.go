@@ -5,6 +5,7 @@ package vfs
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -13,33 +14,208 @@ import (
 	"time"
 )
 
-// How often, and with which pause, a directory is opened anew where the process has no
-// descriptor left, though one was kept for that.
+// How often, and with which pause, a file is opened anew where the process has no
+// descriptor left, though one was kept or given up for that, and a descriptor is looked for
+// while all are in use.
 const (
 	spareTries = 100
 	sparePause = 10 * time.Millisecond
+	takeTries  = 1000
+	takePause  = time.Millisecond
 )
 
-// Files bounds how many files are open for writing, so that thousands of them leave
-// descriptors for connections, and keeps one descriptor back for what must not fail for
-// the lack of one: the sync of a directory, behind which what was written would be
-// uncertain. Temporary files, which are closed soon, do not count. Its methods may be
-// called by many goroutines.
-type Files struct {
-	most    int64
-	refused func(name string)
-	open    atomic.Int64
+// Parts of a process's descriptors: one of so many is never lent, or leastKept, as a process
+// has some that nobody counts, but no more than one of mostKept; and files that are open
+// for writing may have one of leastLent however many others there are.
+const (
+	neverLent = 16
+	leastKept = 128
+	mostKept  = 2
+	leastLent = 4
+)
 
-	mu    sync.Mutex // guards spare
-	spare *os.File   // nil: it could not be opened
+// candidates is among how many files that are open one is chosen to give up its
+// descriptor. Files that are written to in turn are the usual case, where to choose the
+// one that was not used for longest is the worst choice.
+const candidates = 8
+
+// Files lends descriptors to the files that are open for writing, of which there may be
+// more than descriptors: a busy partition has some, and there may be thousands. Where
+// there is none left, a file that nobody uses at the moment gives its up, and is opened
+// again when it is used: see lentFile. (PostgreSQL does so with its virtual file
+// descriptors.) Temporary files, which are closed soon, keep theirs and do not count.
+//
+// One descriptor is kept back for what must not fail for the lack of one: the sync of a
+// directory, behind which what was written would be uncertain.
+//
+// Its methods may be called by many goroutines.
+type Files struct {
+	limit     int64 // of all descriptors, but for those that are never lent
+	least     int64
+	events    FilesEvents
+	elsewhere atomic.Int64 // descriptors that were told of
+	given     atomic.Int64 // how many were given up so far
+
+	mu    sync.Mutex // guards what follows; it may be taken with a lentFile's
+	lent  []*lentFile
+	taken int // descriptors for which a lentFile is not in lent yet
+
+	spareMu sync.Mutex // guards spare
+	spare   *os.File   // nil: it could not be opened
 }
 
-// NewFiles returns a Files that lets most files be open. refused, if not nil, is called
-// when one is refused; it must not wait.
-func NewFiles(most int, refused func(name string)) *Files {
-	f := &Files{most: int64(most), refused: refused}
+// FilesEvents are what a Files tells, by a file's name. They must not wait, and not use
+// files. nil: nobody is told.
+type FilesEvents struct {
+	GaveUp  func(name string) // a file has given up its descriptor
+	Refused func(name string) // a file got none: all others are in use
+}
+
+// NewFiles returns a Files for a process that may have limit descriptors.
+func NewFiles(limit int, events FilesEvents) *Files {
+	kept := max(limit/neverLent, min(leastKept, limit/mostKept))
+	f := &Files{limit: int64(limit - kept), least: max(int64(limit/leastLent), 1), events: events}
 	f.keepLocked()
 	return f
+}
+
+// Elsewhere says that the process uses n more descriptors, or fewer, for something that
+// waits for them, as connections do. If need be files give theirs up.
+func (f *Files) Elsewhere(n int) {
+	if f == nil || f.elsewhere.Add(int64(n)) < 0 || n <= 0 {
+		return
+	}
+	for f.over() && f.giveUp() {
+		continue
+	}
+}
+
+// Given returns how many descriptors were given up since the start.
+func (f *Files) Given() int64 { return f.given.Load() }
+
+// most is how many descriptors may be lent now.
+func (f *Files) most() int64 {
+	return max(f.limit-f.elsewhere.Load(), f.least)
+}
+
+// over says whether more are lent than may be.
+func (f *Files) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return int64(len(f.lent)+f.taken) > f.most()
+}
+
+// counts tells whether a file of a name counts.
+func (f *Files) counts(name string) bool { return f != nil && !strings.HasSuffix(name, TempSuffix) }
+
+// take counts a descriptor that is about to be opened for a file. While all are in use,
+// each for one call of the system, it waits, but not for long.
+func (f *Files) take(name string) error {
+	for waits := 0; ; {
+		f.mu.Lock()
+		if int64(len(f.lent)+f.taken) < f.most() {
+			f.taken++
+			f.mu.Unlock()
+			return nil
+		}
+		f.mu.Unlock()
+		if !f.goOn(&waits) {
+			tell(f.events.Refused, name)
+			return &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+		}
+	}
+}
+
+// goOn has a file give up its descriptor, or waits for a moment if all are in use. It says
+// that it is in vain after so many waits.
+func (f *Files) goOn(waits *int) bool {
+	if f.giveUp() {
+		return true
+	}
+	*waits++
+	time.Sleep(takePause)
+	return *waits < takeTries
+}
+
+// have notes that a file has the descriptor that was taken for it; nil: it could not be
+// opened.
+func (f *Files) have(l *lentFile) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taken--
+	if l != nil {
+		l.at = len(f.lent)
+		f.lent = append(f.lent, l)
+	}
+}
+
+// lose notes that a file has no descriptor any more.
+func (f *Files) lose(l *lentFile) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.lent[len(f.lent)-1]
+	f.lent[l.at], last.at = last, l.at
+	f.lent[len(f.lent)-1] = nil
+	f.lent = f.lent[:len(f.lent)-1]
+}
+
+// giveUp has a file give up its descriptor, and says whether one could. One that cannot be
+// made durable fails, and is passed over.
+func (f *Files) giveUp() bool {
+	for {
+		l := f.choose()
+		if l == nil {
+			return false
+		}
+		rests := l.rest()
+		if rests {
+			f.lose(l)
+			f.given.Add(1)
+		}
+		l.mu.Unlock()
+		if rests {
+			tell(f.events.GaveUp, l.name)
+			return true
+		}
+	}
+}
+
+func tell(event func(name string), name string) {
+	if event != nil {
+		event(name)
+	}
+}
+
+// choose returns a file that may give up its descriptor, locked: of some by chance the
+// one that was not used for longest. nil: all are in use.
+func (f *Files) choose() (chosen *lentFile) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.lent)
+	if n == 0 {
+		return nil
+	}
+	for i := range candidates + n {
+		at := i - candidates
+		if i < candidates {
+			at = rand.IntN(n)
+		} else if chosen != nil {
+			break // all are looked at only where those were in use
+		}
+		l := f.lent[at]
+		if l == chosen || !l.mu.TryLock() {
+			continue
+		}
+		if !l.mayRest() || chosen != nil && chosen.used <= l.used {
+			l.mu.Unlock()
+			continue
+		}
+		if chosen != nil {
+			chosen.mu.Unlock()
+		}
+		chosen = l
+	}
+	return chosen
 }
 
 func (f *Files) keepLocked() {
@@ -48,45 +224,40 @@ func (f *Files) keepLocked() {
 	}
 }
 
-// counts tells whether a file of a name counts.
-func (f *Files) counts(name string) bool { return f != nil && !strings.HasSuffix(name, TempSuffix) }
-
-// take counts a file that is about to be opened.
-func (f *Files) take(name string) error {
-	if f.open.Add(1) <= f.most {
-		return nil
-	}
-	f.open.Add(-1)
-	if f.refused != nil {
-		f.refused(name)
-	}
-	return &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
-}
-
-func (f *Files) give() { f.open.Add(-1) }
-
 // OutOfFiles tells whether an error says that the process, or the machine, has too many
 // files open.
 func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// do calls f, and where that fails for the lack of a descriptor, again with the spare
-// one.
-func (f *Files) do(use func() error) error {
-	err := use()
+// opened calls open, and where that fails for the lack of a descriptor, again after a file
+// has given up its.
+func (f *Files) opened(open func() error) error {
+	err := open()
+	for waits := 0; f != nil && OutOfFiles(err) && f.goOn(&waits); {
+		err = open()
+	}
+	return err
+}
+
+// surely is opened, but where no file can give up its, open has the spare descriptor.
+func (f *Files) surely(open func() error) error {
+	err := open()
+	for f != nil && OutOfFiles(err) && f.giveUp() {
+		err = open()
+	}
 	if f == nil || !OutOfFiles(err) {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.spareMu.Lock()
+	defer f.spareMu.Unlock()
 	defer f.keepLocked()
 	for range spareTries {
 		if f.spare != nil {
 			_ = f.spare.Close()
 			f.spare = nil
 		}
-		if err = use(); !OutOfFiles(err) {
+		if err = open(); !OutOfFiles(err) {
 			return err
 		}
 		f.keepLocked() // another took it meanwhile

@@ -17,7 +17,8 @@ import (
 type OS struct {
 	// Syncs keeps SyncData from blocking all of the runtime's places; nil: nothing does.
 	Syncs *Syncs
-	// Files bounds how many files are open for writing; nil: the process's limit does.
+	// Files lends descriptors to the files that are open for writing; nil: each has its own
+	// for as long as it is open.
 	Files *Files
 }
 
@@ -25,43 +26,33 @@ var _ FS = OS{}
 
 type osFile struct {
 	*os.File
-	syncs *Syncs
-	files *Files // that count it; nil: none do
+	system OS
 }
 
+// open opens a file that keeps its descriptor.
 func (s OS) open(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, fileMode) //nolint:gosec // the caller names the file: that is what this package is for
+	f, err := s.openFile(name, flag)
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f, s.Syncs, nil}, nil
+	return osFile{f, s}, nil
 }
 
-// openWritable opens a file that counts among those that are open for writing.
+func (s OS) openFile(name string, flag int) (f *os.File, err error) {
+	err = s.Files.opened(func() error {
+		f, err = os.OpenFile(name, flag, fileMode) //nolint:gosec // the caller names the file: that is what this package is for
+		return err
+	})
+	return f, err
+}
+
+// openWritable opens a file for writing, which is lent its descriptor where these are
+// counted.
 func (s OS) openWritable(name string, flag int) (File, error) {
-	if !s.Files.counts(name) {
-		return s.open(name, flag)
+	if s.Files.counts(name) {
+		return s.openLent(name, flag)
 	}
-	if err := s.Files.take(name); err != nil {
-		return nil, err
-	}
-	f, err := s.open(name, flag)
-	if err != nil {
-		s.Files.give()
-		return nil, err
-	}
-	counted := f.(osFile)
-	counted.files = s.Files
-	return counted, nil
-}
-
-// Close implements File.
-func (f osFile) Close() error {
-	err := f.File.Close()
-	if f.files != nil && !errors.Is(err, os.ErrClosed) {
-		f.files.give()
-	}
-	return err
+	return s.open(name, flag)
 }
 
 // Create implements FS.
@@ -88,8 +79,12 @@ func (OS) Rename(oldName, newName string) error { return os.Rename(oldName, newN
 func (OS) MkdirAll(name string) error { return os.MkdirAll(name, dirMode) }
 
 // ReadDir implements FS.
-func (OS) ReadDir(name string) ([]string, error) {
-	entries, err := os.ReadDir(name)
+func (s OS) ReadDir(name string) ([]string, error) {
+	var entries []fs.DirEntry
+	err := s.Files.opened(func() (err error) {
+		entries, err = os.ReadDir(name)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +100,7 @@ func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // SyncDir implements FS.
 func (s OS) SyncDir(name string) error {
-	return s.Files.do(func() error {
+	return s.Files.surely(func() error {
 		d, err := os.Open(name) //nolint:gosec // as open
 		if err != nil {
 			return err
@@ -116,8 +111,8 @@ func (s OS) SyncDir(name string) error {
 
 // Lock implements FS with flock(2). The file is made where it is missing and is
 // left in place afterwards: removing it would let two callers lock two files.
-func (OS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // as open
+func (s OS) Lock(name string) (io.Closer, error) {
+	f, err := s.openFile(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +140,9 @@ func (OS) Usage(name string) (Usage, error) {
 }
 
 // Size implements File.
-func (f osFile) Size() (int64, error) {
+func (f osFile) Size() (int64, error) { return sizeOf(f.File) }
+
+func sizeOf(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -153,9 +150,12 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Preallocate implements File with fallocate(2). Where the file system has no
+// Preallocate implements File.
+func (f osFile) Preallocate(off, n int64) error { return preallocate(f.File, off, n) }
+
+// preallocate is File.Preallocate with fallocate(2). Where the file system has no
 // fallocate the file is only made longer, and a later write may find no room.
-func (f osFile) Preallocate(off, n int64) error {
+func preallocate(f *os.File, off, n int64) error {
 	err := ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, off, n) })
 	if err == nil {
 		return nil
@@ -163,7 +163,7 @@ func (f osFile) Preallocate(off, n int64) error {
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
 		return &fs.PathError{Op: "fallocate", Path: f.Name(), Err: err}
 	}
-	size, err := f.Size()
+	size, err := sizeOf(f)
 	if err != nil || size >= off+n {
 		return err
 	}
@@ -172,26 +172,30 @@ func (f osFile) Preallocate(off, n int64) error {
 
 // DropCache has the system forget what it caches of a range, as far as that is on
 // disk.
-func (f osFile) DropCache(off, n int64) {
+func (f osFile) DropCache(off, n int64) { dropCache(f.File, off, n) }
+
+func dropCache(f *os.File, off, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) // it is advice
 }
 
-// SyncData implements File with fdatasync(2), or what does the same in the kernel: see
-// Syncs.
-func (f osFile) SyncData() error {
-	return f.synced(f.syncs.data(f.File, f.fdatasync))
-}
+// SyncData implements File.
+func (f osFile) SyncData() error { return f.system.syncData(f.File) }
 
 // SyncAside is SyncData: see the function SyncAside.
-func (f osFile) SyncAside() error {
-	return f.synced(f.syncs.aside(f.File, f.fdatasync))
+func (f osFile) SyncAside() error { return f.system.syncAside(f.File) }
+
+// syncData is File.SyncData with fdatasync(2), or what does the same in the kernel: see
+// Syncs.
+func (s OS) syncData(f *os.File) error { return synced(f, s.Syncs.data(f, fdatasync(f))) }
+
+// syncAside is syncData: see the function SyncAside.
+func (s OS) syncAside(f *os.File) error { return synced(f, s.Syncs.aside(f, fdatasync(f))) }
+
+func fdatasync(f *os.File) func() error {
+	return func() error { return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) }) }
 }
 
-func (f osFile) fdatasync() error {
-	return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) })
-}
-
-func (f osFile) synced(err error) error {
+func synced(f *os.File, err error) error {
 	if err != nil {
 		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
 	}

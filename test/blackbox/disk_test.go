@@ -35,6 +35,40 @@ func smallDisk(t *testing.T, mib int) (dir string, resize func(mib int)) {
 
 // On a full disk publishes are refused with a reason and consuming goes on.
 // When there is room again all is well by itself.
+// A node has more busy partitions than it may open files: none is refused, and nothing is
+// lost. (A process that may raise its limit does so, and has enough.)
+func TestMorePartitionsThanDescriptors(t *testing.T) {
+	t.Parallel()
+	const topics, rounds = 150, 3
+	n := newNode(t, "brokerd", nodeArgs(filepath.Join(t.TempDir(), "data"))...)
+	n.descriptors = 256
+	n.start()
+	publish := func() {
+		w := n.dial()
+		for range rounds {
+			for i := range topics {
+				w.send(pub(fmt.Sprint("t", i), "x"))
+			}
+			for range topics {
+				w.ok()
+			}
+		}
+	}
+	publish()
+	n.restart(n.kill)
+	publish()
+	all := n.topics()
+	if len(all) != topics {
+		t.Errorf("%d topics", len(all))
+	}
+	for _, topic := range all {
+		if topic.Depth != 2*rounds {
+			t.Errorf("%s has %d messages", topic.Name, topic.Depth)
+		}
+	}
+	n.stop()
+}
+
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	disk, resize := smallDisk(t, 64)

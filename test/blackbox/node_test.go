@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,6 +57,8 @@ type node struct {
 	program string
 	args    []string
 	env     []string
+	// descriptors bounds how many the program may have; 0: as many as this one.
+	descriptors int
 	*process
 }
 
@@ -78,13 +81,18 @@ func startNode(t testing.TB, args ...string) *node {
 
 func startNodeOn(t testing.TB, data string, args ...string) *node {
 	t.Helper()
-	n := newNode(t, "brokerd", append([]string{
+	n := newNode(t, "brokerd", append(nodeArgs(data), args...)...)
+	n.start()
+	return n
+}
+
+// nodeArgs are those of a brokerd with a data directory.
+func nodeArgs(data string) []string {
+	return []string{
 		"--data-dir", data, "--node-id", "n1", "--disk-reserve", "0",
 		"--tcp-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--lookup-address", "127.0.0.1:0",
 		"--cluster-address", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug",
-	}, args...)...)
-	n.start()
-	return n
+	}
 }
 
 func newNode(t testing.TB, program string, args ...string) *node {
@@ -107,8 +115,12 @@ func (n *node) start() {
 // launch starts the program.
 func (n *node) launch() {
 	n.t.Helper()
+	command := append([]string{filepath.Join(programs, n.program)}, n.args...)
+	if n.descriptors > 0 {
+		command = append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(n.descriptors)}, command...)
+	}
 	p := &process{
-		cmd:       exec.Command(filepath.Join(programs, n.program), n.args...),
+		cmd:       exec.Command(command[0], command[1:]...),
 		exited:    make(chan struct{}),
 		ready:     make(chan struct{}),
 		addresses: map[string]string{},
