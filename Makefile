@@ -1,7 +1,7 @@
 # brokerd: `make` lists the targets. Everything that a target needs is put
 # under .cache/ by itself; nothing is installed on the machine, except that
 # `make conformance` installs Node.js where it is missing and it may, and wants
-# Python 3 with pip.
+# Python 3 with pip, and a Java development kit with Maven.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

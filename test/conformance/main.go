@@ -48,6 +48,7 @@ var suites = []suite{
 	{"nsqjs", 8 * time.Minute, nsqjs},
 	{"squeaky", 3 * time.Minute, squeaky},
 	{"pynsq", 5 * time.Minute, pynsq},
+	{"nsq-j", 3 * time.Minute, nsqj},
 	{"readme", 4 * time.Minute, readme},
 }
 

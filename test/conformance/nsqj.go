@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "embed"
+)
+
+// The Java client, as Maven's registry has it. Its own tests want containers: Jobs.java,
+// which is ours, does what the client can do.
+const nsqjJobs = 19
+
+// How often the registry is asked, and how long it is left alone before it is asked again.
+const (
+	mavenAttempts = 3
+	mavenPause    = 10 * time.Second
+)
+
+// mavenCopy copies what a project depends on, by a plugin of a pinned version.
+const mavenCopy = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
+
+var (
+	// nsqjProject pins the client, and nsqjSums the bytes of it and of what it needs.
+	//
+	//go:embed nsqj/pom.xml
+	nsqjProject []byte
+	//go:embed nsqj/lib.sha256
+	nsqjSums []byte
+	//go:embed nsqj/Jobs.java
+	nsqjProgram []byte
+)
+
+// nsqj does all jobs beside one broker.
+func nsqj(e env) (string, error) {
+	const tcp, http = "127.0.0.1:4150", "127.0.0.1:4151"
+	lib, err := nsqjInstall(e)
+	if err != nil {
+		return "", fmt.Errorf("nsq-j cannot be installed: %w", err)
+	}
+	data := filepath.Join(e.scratch, "data")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return "", err
+	}
+	if err := write(e.scratch, map[string]string{"Jobs.java": string(nsqjProgram)}); err != nil {
+		return "", err
+	}
+	s, err := serve(e, "nsqd", http, []string{tcp, http}, "--tcp-address="+tcp, "--http-address="+http, "--data-path="+data)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	cmd := command(e.ctx, e.scratch, &out, "java", "-Djava.io.tmpdir="+e.scratch, "-cp", filepath.Join(lib, "*"), "Jobs.java", tcp, http)
+	runErr := cmd.Run()
+	log, stopErr := s.stop()
+
+	var all tapCount
+	all.add(out.String())
+	said := fmt.Sprintf("%d of %d passed", all.passed, nsqjJobs)
+	if err := errors.Join(runErr, stopErr); err != nil {
+		return said, fmt.Errorf("%w\n%s\n%s\nthe broker's log ends:\n%s", err, strings.Join(all.bad, "\n"), tail(out.Bytes()), log)
+	}
+	if all.passed != nsqjJobs || len(all.bad) > 0 {
+		return said, errOtherCount
+	}
+	return said, nil
+}
+
+// nsqjInstall returns the directory of the client and what it needs, from the cache
+// if it is complete.
+func nsqjInstall(e env) (string, error) {
+	lib := filepath.Join(e.cache, "lib")
+	if checkSums(lib, nsqjSums) == nil {
+		return lib, nil
+	}
+	for _, program := range []string{"javac", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "", fmt.Errorf("a Java development kit (11 or newer) and Maven must be installed: %w", err)
+		}
+	}
+	if err := os.RemoveAll(e.cache); err != nil {
+		return "", err
+	}
+	if err := write(e.cache, map[string]string{"pom.xml": string(nsqjProject)}); err != nil {
+		return "", err
+	}
+	_, err := again(e.ctx, mavenAttempts, mavenPause, func() ([]byte, error) {
+		return capture(e.ctx, e.cache, "mvn", "--batch-mode", "--quiet",
+			"-Dmaven.repo.local="+filepath.Join(e.cache, "repository"), mavenCopy, "-DoutputDirectory="+lib)
+	})
+	if err != nil {
+		return "", err
+	}
+	return lib, checkSums(lib, nsqjSums)
+}
+
+// checkSums checks that a directory holds the files of a list by sha256sum, and no other.
+func checkSums(dir string, list []byte) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var got strings.Builder
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&got, "%x  %s\n", sha256.Sum256(text), f.Name())
+	}
+	if got.String() != string(list) {
+		return fmt.Errorf("%s holds other files than are pinned:\n%s", dir, got.String())
+	}
+	return nil
+}
