@@ -21,7 +21,6 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
-	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/broker"
@@ -168,6 +167,7 @@ func (n *brokerNode) brokerOptions() broker.Options {
 		Node: n.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
 		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync},
 		Observer:         n.metrics.Histograms(),
+		LatencyWindow:    o.Latency.Kept(),
 		AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
@@ -251,7 +251,7 @@ func (n *brokerNode) adminOptions() admin.Options {
 		Limits:  web.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
 		Memory:  n.memory,
 		Turns:   n.turns,
-		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, MemQueueSize: nsqd.MemQueueSize(o.Limits.MemQueueSize), Debug: o.Process.Pprof, Logger: n.c.Log,
+		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, Figures: figures(&n.c.Options), Debug: o.Process.Pprof, Logger: n.c.Log,
 		Live: n.live, Metrics: n.metrics.Handler(),
 		Observe:    func(e web.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },
 		ConfigFrom: configFrom,

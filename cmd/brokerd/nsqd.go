@@ -51,7 +51,6 @@ func (o standInOption) fileKey() string {
 
 // nsqdOptions lists every option of nsqd 1.3.0.
 func nsqdOptions() []standInOption {
-	const latency = "latencies are at /metrics"
 	options := []standInOption{
 		{name: "version", bool: true},
 		{name: "config"},
@@ -79,8 +78,7 @@ func nsqdOptions() []standInOption {
 		{name: "queue-scan-selection-count", note: "not needed: timeouts are kept in order, not scanned for"},
 		{name: "statsd-mem-stats", bool: true, key: "statsd-mem-stats"},
 		{name: "statsd-exclude-ephemeral", bool: true, key: "statsd-exclude-ephemeral"},
-		{name: "e2e-processing-latency-percentile", file: "e2e_processing_latency_percentiles", note: latency},
-		{name: "e2e-processing-latency-window-time", note: latency},
+		{name: "e2e-processing-latency-percentile", key: "e2e-processing-latency-percentile", file: "e2e_processing_latency_percentiles"},
 		{name: "enable-experiment", note: "no experiments available"},
 	}
 	for _, same := range []string{
@@ -89,7 +87,7 @@ func nsqdOptions() []standInOption {
 		"msg-timeout", "max-msg-timeout", "max-msg-size", "max-req-timeout", "max-body-size",
 		"max-heartbeat-interval", "max-rdy-count", "max-output-buffer-size", "max-output-buffer-timeout",
 		"min-output-buffer-timeout", "output-buffer-timeout", "max-channel-consumers", "max-deflate-level",
-		"statsd-address", "statsd-interval", "statsd-prefix", "statsd-udp-packet-size",
+		"e2e-processing-latency-window-time", "statsd-address", "statsd-interval", "statsd-prefix", "statsd-udp-packet-size",
 		"http-allowed-hosts", "allow-config-from-cidr", // brokerd's own
 		"tls-cert", "tls-key", "tls-client-auth-policy", "tls-root-ca-file", "tls-min-version",
 	} {

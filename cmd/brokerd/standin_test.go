@@ -69,7 +69,7 @@ func TestEveryOptionOfNsqdIsAccepted(t *testing.T) {
 		}
 		r.signal(syscall.SIGTERM)
 		r.exits(exitOK)
-		for _, name := range []string{"max-bytes-per-file", "e2e-processing-latency-percentile"} {
+		for _, name := range []string{"max-bytes-per-file", "queue-scan-selection-count"} {
 			if n := strings.Count(strings.Join(r.seen, "\n"), "option="+name+" "); n != 1 {
 				t.Errorf("%d warnings of %s", n, name)
 			}
@@ -94,7 +94,7 @@ func get(t *testing.T, url string) string {
 func TestNsqdsOptionsBecomeSettings(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "nsqd.cfg")
-	content := "id = 7\nverbose = true\nlog_level = \"warn\"\nnsqlookupd_tcp_addresses = [\"a:1\", \"b:2\"]\nmsg_timeout = 5000\nmax_rdy_count = 9\nmax_req_timeout = \"2h\"\nmem_queue_size = 5\nfoo = 1\ndata_path = \"/var/nsq\"\ntls_required = \"tcp-https\"\ntls_cert = \"c\"\ntls_key = \"k\"\n"
+	content := "id = 7\nverbose = true\nlog_level = \"warn\"\nnsqlookupd_tcp_addresses = [\"a:1\", \"b:2\"]\nmsg_timeout = 5000\nmax_rdy_count = 9\nmax_req_timeout = \"2h\"\nmem_queue_size = 5\ne2e_processing_latency_percentiles = [0.5, 1.0, 0.99]\ne2e_processing_latency_window_time = \"5m\"\nfoo = 1\ndata_path = \"/var/nsq\"\ntls_required = \"tcp-https\"\ntls_cert = \"c\"\ntls_key = \"k\"\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestNsqdsOptionsBecomeSettings(t *testing.T) {
 	for key, want := range map[string]string{
 		"node-id": "nsqd-7", "log-level": "error", "lookupd-tcp-address": "c:3", "msg-timeout": "5s", "max-rdy-count": "10",
 		"max-req-timeout": "2h", "data-dir": "/var/nsq/brokerd-data", "tls-required": "tcp-https", "sync": "interval", "sync-interval": "100ms",
-		"snappy": "false", "deflate": "true", "tcp-address": "0.0.0.0:4150", "http-address": "0.0.0.0:4151", "https-address": "0.0.0.0:4152",
+		"snappy": "false", "deflate": "true", "e2e-processing-latency-percentile": "0.5,1,0.99", "e2e-processing-latency-window-time": "5m", "tcp-address": "0.0.0.0:4150", "http-address": "0.0.0.0:4151", "https-address": "0.0.0.0:4152",
 		"advertise-host": "host", "lookup-address": "", "cluster-address": "", "auto-create-topics": "true", "tls-min-version": "tls1.0",
 	} {
 		if got[key] != want {

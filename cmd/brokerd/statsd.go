@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
@@ -14,8 +15,13 @@ func (n *brokerNode) statsd() *nsqd.Statsd {
 	}
 	return nsqd.NewStatsd(nsqd.StatsdOptions{
 		Address: o.Address, Prefix: o.Prefix, Interval: o.Interval, Memory: o.MemStats, PacketSize: int(o.PacketSize),
-		MemQueueSize: nsqd.MemQueueSize(n.c.Options.Limits.MemQueueSize), NoEphemeral: o.ExcludeEphemeral, Logger: n.c.Log,
+		Figures: figures(&n.c.Options), NoEphemeral: o.ExcludeEphemeral, Logger: n.c.Log,
 		Identity: nsqform.Identity{BroadcastAddress: hostOf(a.TCP, a.Host), HTTPPort: portOf(a.HTTP)},
 		Topics:   func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
 	})
+}
+
+// figures tells how statistics are put in the form of nsqd.
+func figures(o *config.Options) nsqd.Figures {
+	return nsqd.Figures{MemQueueSize: int64(o.Limits.MemQueueSize), Quantiles: o.Latency.Quantiles()}
 }

@@ -54,6 +54,7 @@ var floors = map[string]int{
 	// internal: helpers of the commands and of the tests.
 	"internal/arch":      0,
 	"internal/beat":      0, // for pkg, too
+	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
 	"internal/complaint": 0, // for pkg, too
 	"internal/config":    5,

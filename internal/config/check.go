@@ -27,6 +27,8 @@ const (
 	maxDeflateLevel    = 9
 	maxCreations       = 1_000_000
 	minStatsd          = time.Second
+	minLatencyWindow   = time.Second
+	maxPercentiles     = 20
 	maxUDP             = units.Size(65507)
 	shortestTimeout    = time.Millisecond
 	minElectionTimeout = 100 * time.Millisecond
@@ -59,6 +61,7 @@ func check(o *Options) []mistake {
 	c.auth(&o.Auth)
 	c.topics(&o.Topics)
 	c.statsd(&o.Statsd)
+	c.latency(&o.Latency)
 	c.require(o.Process.DrainTimeout >= 0, "drain-timeout", "is negative")
 	return c.found
 }
@@ -219,6 +222,16 @@ func (c *checker) statsd(s *Statsd) {
 	c.reachable("statsd-address", s.Address, s.Address != "")
 	c.require(s.Interval >= minStatsd, "statsd-interval", "%v is less than %v", s.Interval, minStatsd)
 	c.require(s.PacketSize >= 1 && s.PacketSize <= maxUDP, "statsd-udp-packet-size", "%v is not between 1 and %v", s.PacketSize, maxUDP)
+}
+
+func (c *checker) latency(l *Latency) {
+	const name = "e2e-processing-latency-percentile"
+	c.require(len(l.Percentiles) <= maxPercentiles, name, "%d percentiles, limit is %d", len(l.Percentiles), maxPercentiles)
+	for _, text := range l.Percentiles {
+		_, ok := quantile(text)
+		c.require(ok, name, "%q is not a number greater than 0 and at most 1", text)
+	}
+	c.require(l.Window >= minLatencyWindow, "e2e-processing-latency-window-time", "%v is less than %v", l.Window, minLatencyWindow)
 }
 
 func (c *checker) topics(t *Topics) {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/units"
@@ -25,6 +27,7 @@ type Options struct {
 	Auth      Auth
 	Topics    Topics
 	Statsd    Statsd
+	Latency   Latency
 	Process   Process
 
 	// LookupdTCPAddresses are the nsqlookupds that this node announces itself to.
@@ -132,6 +135,39 @@ type Topics struct {
 	SegmentSize    units.Size
 	DiskReserve    units.Size
 	ScrubInterval  time.Duration // in which every stored byte is read once; 0: none is
+}
+
+// Latency is what is kept of how long messages take from their publish to their finish.
+type Latency struct {
+	Percentiles []string // of all messages of a window, from 0 to 1; none: nothing is kept
+	Window      time.Duration
+}
+
+// Quantiles returns the percentiles, from the highest to the lowest. A Latency that was not
+// checked may have some that cannot be read: these are left out.
+func (l *Latency) Quantiles() []float64 {
+	var all []float64
+	for _, text := range l.Percentiles {
+		if q, ok := quantile(text); ok {
+			all = append(all, q)
+		}
+	}
+	slices.Sort(all)
+	slices.Reverse(all)
+	return slices.Compact(all)
+}
+
+// Kept returns of which time latencies are kept; 0: none are.
+func (l *Latency) Kept() time.Duration {
+	if len(l.Percentiles) == 0 {
+		return 0
+	}
+	return l.Window
+}
+
+func quantile(text string) (float64, bool) {
+	q, err := strconv.ParseFloat(text, 64)
+	return q, err == nil && q > 0 && q <= 1
 }
 
 // Statsd is where statistics are pushed to, over UDP. The names and defaults are

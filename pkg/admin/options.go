@@ -49,8 +49,8 @@ type Options struct {
 	// TLSRequired answers every request without TLS with TLS_REQUIRED, but for
 	// those of probes: what probes has seldom a certificate.
 	TLSRequired bool
-	// MemQueueSize tells what of a depth counts as backend_depth.
-	MemQueueSize nsqd.MemQueueSize
+	// Figures tell how depths and latencies are put in the form of nsqd.
+	Figures nsqd.Figures
 	// PlainMetrics has /metrics answer without TLS, too, where it is required.
 	PlainMetrics bool
 	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory.

@@ -63,7 +63,7 @@ func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup) 
 	t := &nsqform.Router{}
 	nsqd.Route(t, nsqd.Options{
 		Broker: o.NSQD, Publishing: publishing, Lookups: lookups, Identity: o.Identity, Clients: o.Clients,
-		Config: o.Config, ConfigFrom: o.ConfigFrom, MemQueueSize: o.MemQueueSize, Debug: o.Debug,
+		Config: o.Config, ConfigFrom: o.ConfigFrom, Figures: o.Figures, Debug: o.Debug,
 	})
 	lookups.RouteReads(t)
 	(&probes{live: o.Live, ready: o.NSQD.Ready, startup: o.Startup}).route(t)

@@ -3,6 +3,7 @@ package broker
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -130,7 +131,8 @@ type ChannelStats struct {
 	Finished   uint64
 	Requeued   uint64
 	TimedOut   uint64
-	OldestAge  time.Duration // of the oldest unfinished message; 0: none
+	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
+	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
 	Partitions []ChannelPartitionStats
 	Consumers  int           // subscriptions, whether Clients lists them or not
 	Clients    []ClientStats // nil unless asked for

@@ -74,6 +74,7 @@ type Options struct {
 	// ScrubInterval is the time in which every stored byte is read once to find
 	// damage; negative: none is read for that.
 	ScrubInterval time.Duration
+	LatencyWindow time.Duration // of which time channels keep how long messages took until they were finished; 0: they do not
 	// WallClock is what the wall clock shows at a moment that was just read, in ns since
 	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
 	// timeouts do not depend on it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -158,6 +159,7 @@ func (c *ChannelStats) merge(d *ChannelStats) {
 	c.Requeued += d.Requeued
 	c.TimedOut += d.TimedOut
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
+	c.Latency = latency.Merged(c.Latency, d.Latency)
 	c.Consumers += d.Consumers
 	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
 	if d.Clients != nil {

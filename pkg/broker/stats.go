@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -95,6 +96,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		s.Finished += n.Finished
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
+		s.Latency = latency.Merged(s.Latency, n.Latency)
 		if at, ok := lp.part.OldestAt(c); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}

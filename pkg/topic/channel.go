@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -29,6 +30,7 @@ type Channel struct {
 	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // how many wait, for those who only want to know
 	oldest    atomic.Pointer[publication]
+	times     *processing // nil: none are kept
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
@@ -66,7 +68,7 @@ func (m *movers) release() {
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
-	return &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s)}
+	return &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: newProcessing(p.o.LatencyWindow, time.Now())}
 }
 
 // Name returns the channel's name.
@@ -87,14 +89,17 @@ type ChannelStats struct {
 	channel.Counts
 	Floor  seq.Offset // everything below is finished
 	Paused bool
+	// Latency is how long the messages that were finished of late took since their publish,
+	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
+	Latency *latency.Histogram
 }
 
 // Stats returns the channel's figures.
 func (c *Channel) Stats() ChannelStats {
-	end := c.p.visibleEnd()
+	end, kept := c.p.visibleEnd(), c.times.histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ChannelStats{Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused()}
+	return ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused()}
 }
 
 // Configure sets whether the channel is paused (nothing is delivered; what is

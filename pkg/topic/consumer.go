@@ -61,6 +61,8 @@ type Consumer struct {
 	at    reading
 	taken []channel.Delivery
 	undo  undo
+
+	published published // empty where the channel keeps no times
 }
 
 // undo is what a Take has to say to the channel of messages that it took and
@@ -213,6 +215,9 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	}
 	k.idle.Store(false)
 	k.recountLocked()
+	if c.times != nil {
+		k.published.trim(c.state.TakenBy(k.id))
+	}
 	return c.armLocked(), false
 }
 
@@ -257,6 +262,9 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 		if rest := k.ch.p.rest(k.at.batch, t.Offset, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
+		}
+		if times := k.ch.times; times != nil { // before the client can have it
+			k.published.note(t.Offset, now.Sub(times.base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
 		}
 		if err := emit(&d); err != nil {
 			k.giveBack(k.taken[i:])
@@ -373,8 +381,8 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 // leader if the term ends before, unless that one has heard of it. An ephemeral
 // channel keeps nothing: there it counts at once, whatever the order.
 func (k *Consumer) Finish(o seq.Offset) error {
-	c := k.ch
-	if now := time.Now(); !c.p.Leased(now) {
+	c, now := k.ch, time.Now()
+	if !c.p.Leased(now) {
 		k.takeBack(o, now)
 		return ErrNotLeased
 	}
@@ -417,12 +425,23 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		return nil
 	}
 	k.finished.Add(1)
+	k.processed(o, now)
 	c.p.dirty.mark()
 	c.p.stir()
 	if more {
 		c.wakeFor(1)
 	}
 	return nil
+}
+
+// processed notes how long a message took that is finished.
+func (k *Consumer) processed(o seq.Offset, now time.Time) {
+	if k.ch.times == nil {
+		return
+	}
+	if at, ok := k.published.take(o); ok {
+		k.ch.times.ended(at, now)
+	}
 }
 
 // takeBack makes a message ready again whose answer is refused: its client holds it
@@ -462,6 +481,7 @@ func (k *Consumer) shared(f *finishing, o seq.Offset, data []byte, err error) {
 	if err == nil {
 		c.state.Confirm(o)
 		k.finished.Add(1)
+		k.processed(o, c.p.o.Now())
 	} else {
 		c.state.Release(o)
 	}

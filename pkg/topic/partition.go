@@ -77,6 +77,9 @@ type Options struct {
 	Ages *age.Clock
 	// Now reads the clock that delays run on; nil: time.Now.
 	Now func() time.Time
+	// LatencyWindow is of which time channels keep how long messages took from their
+	// publish to their Finish; 0: they do not.
+	LatencyWindow time.Duration
 }
 
 func (o Options) withDefaults() Options {

@@ -67,7 +67,7 @@ type Config interface {
 }
 
 // Options is what the endpoints work with. All is required but ConfigFrom,
-// MemQueueSize and Debug.
+// Figures and Debug.
 type Options struct {
 	Broker     Broker
 	Publishing *web.Publishing
@@ -78,8 +78,8 @@ type Options struct {
 	Config  Config // serves /config
 	// ConfigFrom is where clients come from that may change options.
 	ConfigFrom web.Networks
-	// MemQueueSize tells what of a depth counts as backend_depth.
-	MemQueueSize MemQueueSize
+	// Figures tell how depths and latencies are put in the form of nsqd.
+	Figures Figures
 	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory.
 	Debug bool
 }

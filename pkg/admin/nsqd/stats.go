@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
 )
@@ -50,8 +51,13 @@ type nsqChannelStats struct {
 
 // nsqLatency is always an object: tools that add up nodes take it for granted.
 type nsqLatency struct {
-	Count       int       `json:"count"`
-	Percentiles *struct{} `json:"percentiles"` // null: none are configured
+	Count       uint64          `json:"count"`
+	Percentiles []nsqPercentile `json:"percentiles"` // null: none are configured
+}
+
+type nsqPercentile struct {
+	Quantile float64 `json:"quantile"`
+	Value    int64   `json:"value"` // ns
 }
 
 type nsqClientStats struct {
@@ -123,7 +129,7 @@ func (s *reports) stats(r *http.Request) (any, error) {
 		Version:   id.Version,
 		Health:    nsqform.Health(s.o.Broker.Ready()),
 		StartTime: id.Started.Unix(),
-		Topics:    s.o.MemQueueSize.nsqTopics(read(r.Context(), topic, channel, clients), channel, clients),
+		Topics:    s.o.Figures.nsqTopics(read(r.Context(), topic, channel, clients), channel, clients),
 	}
 	if len(st.Topics) == 0 && topic != "" && s.Find(topic) != nil {
 		st.Topics = nil
@@ -153,17 +159,46 @@ func (s *reports) knows(p nsqform.Params, topic string) error {
 	return err
 }
 
-// MemQueueSize is how many waiting messages of a topic or channel nsqd keeps in memory.
-// All messages are on disk here. But monitors of nsqd read backend_depth as what a queue
-// has beyond its memory, and raise an alarm at the first message there.
-type MemQueueSize int64
+// Figures tell how statistics are put in the form of nsqd.
+type Figures struct {
+	// MemQueueSize is how many waiting messages of a topic or channel nsqd keeps in memory.
+	// All messages are on disk here. But monitors of nsqd read backend_depth as what a queue
+	// has beyond its memory, and raise an alarm at the first message there.
+	MemQueueSize int64
+	// Quantiles of the time that messages take from publish to FIN are shown, each greater
+	// than 0 and at most 1.
+	Quantiles []float64
+}
 
 // beyond returns the backend_depth of a queue.
-func (m MemQueueSize) beyond(depth int64) int64 { return max(0, depth-int64(m)) }
+func (f *Figures) beyond(depth int64) int64 { return max(0, depth-f.MemQueueSize) }
+
+// latency puts what is kept of latencies in the form of /stats.
+func (f *Figures) latency(h *latency.Histogram) nsqLatency {
+	if len(f.Quantiles) == 0 {
+		return nsqLatency{}
+	}
+	if h == nil {
+		h = new(latency.Histogram)
+	}
+	l := nsqLatency{Count: h.Count()}
+	for _, q := range f.Quantiles {
+		l.Percentiles = append(l.Percentiles, nsqPercentile{q, h.Quantile(q).Nanoseconds()})
+	}
+	return l
+}
+
+// topicLatency returns what is kept of the latencies of all channels of a topic.
+func topicLatency(t *broker.TopicStats) (all *latency.Histogram) {
+	for i := range t.Channels {
+		all = latency.Merged(all, t.Channels[i].Latency)
+	}
+	return all
+}
 
 // nsqTopics puts stats in the form of /stats. With a channel filter, topics
 // without that channel are left out.
-func (m MemQueueSize) nsqTopics(stats []broker.TopicStats, channelFilter string, clients bool) []nsqTopicStats {
+func (f *Figures) nsqTopics(stats []broker.TopicStats, channelFilter string, clients bool) []nsqTopicStats {
 	topics := make([]nsqTopicStats, 0, len(stats))
 	for _, t := range stats {
 		if channelFilter != "" && len(t.Channels) == 0 {
@@ -173,31 +208,33 @@ func (m MemQueueSize) nsqTopics(stats []broker.TopicStats, channelFilter string,
 			Name:         t.Name,
 			Channels:     make([]nsqChannelStats, 0, len(t.Channels)),
 			Depth:        t.Depth,
-			BackendDepth: m.beyond(t.Depth),
+			BackendDepth: f.beyond(t.Depth),
 			MessageCount: t.Messages,
 			MessageBytes: t.Bytes,
 			Paused:       t.Paused,
+			Latency:      f.latency(topicLatency(&t)),
 			Elsewhere:    t.Elsewhere,
 		}
 		for _, c := range t.Channels {
-			nt.Channels = append(nt.Channels, m.nsqChannel(c, clients))
+			nt.Channels = append(nt.Channels, f.nsqChannel(c, clients))
 		}
 		topics = append(topics, nt)
 	}
 	return topics
 }
 
-func (m MemQueueSize) nsqChannel(c broker.ChannelStats, clients bool) nsqChannelStats {
+func (f *Figures) nsqChannel(c broker.ChannelStats, clients bool) nsqChannelStats {
 	nc := nsqChannelStats{
 		Name:          c.Name,
 		Depth:         c.Depth,
-		BackendDepth:  m.beyond(c.Depth),
+		BackendDepth:  f.beyond(c.Depth),
 		InFlightCount: c.InFlight,
 		DeferredCount: c.Deferred,
 		MessageCount:  c.Messages,
 		RequeueCount:  c.Requeued,
 		TimeoutCount:  c.TimedOut,
 		ClientCount:   c.Consumers,
+		Latency:       f.latency(c.Latency),
 		Paused:        c.Paused,
 	}
 	if clients {

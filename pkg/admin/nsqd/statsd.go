@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -31,8 +32,8 @@ type StatsdOptions struct {
 	// NoEphemeral leaves out ephemeral topics and channels.
 	NoEphemeral bool
 
-	MemQueueSize MemQueueSize // tells what of a depth counts as backend_depth
-	Identity     nsqform.Identity
+	Figures  Figures // tell how depths and latencies are put in the form of nsqd
+	Identity nsqform.Identity
 	// Topics describes the topics with partitions that this node leads.
 	Topics func() []broker.TopicStats
 	// Dial connects to the address; nil: over UDP.
@@ -113,7 +114,8 @@ func (s *Statsd) collect() {
 		s.count(before, name+"message_count", t.Messages)
 		s.count(before, name+"message_bytes", t.Bytes)
 		s.gauge(name+"depth", t.Depth)
-		s.gauge(name+"backend_depth", s.o.MemQueueSize.beyond(t.Depth))
+		s.gauge(name+"backend_depth", s.o.Figures.beyond(t.Depth))
+		s.latency(name, topicLatency(&t))
 		for _, c := range t.Channels {
 			if !s.o.NoEphemeral || !meta.IsEphemeral(c.Name) {
 				s.channel(before, name+"channel."+c.Name+".", &c)
@@ -128,12 +130,19 @@ func (s *Statsd) collect() {
 func (s *Statsd) channel(before map[string]uint64, name string, c *broker.ChannelStats) {
 	s.count(before, name+"message_count", c.Messages)
 	s.gauge(name+"depth", c.Depth)
-	s.gauge(name+"backend_depth", s.o.MemQueueSize.beyond(c.Depth))
+	s.gauge(name+"backend_depth", s.o.Figures.beyond(c.Depth))
 	s.gauge(name+"in_flight_count", c.InFlight)
 	s.gauge(name+"deferred_count", c.Deferred)
 	s.count(before, name+"requeue_count", c.Requeued)
 	s.count(before, name+"timeout_count", c.TimedOut)
 	s.gauge(name+"clients", int64(c.Consumers))
+	s.latency(name, c.Latency)
+}
+
+func (s *Statsd) latency(name string, h *latency.Histogram) {
+	for _, p := range s.o.Figures.latency(h).Percentiles {
+		s.gauge(fmt.Sprintf("%se2e_processing_latency_%.0f", name, 100*p.Quantile), p.Value)
+	}
 }
 
 func (s *Statsd) memory(before map[string]uint64, m *nsqMemory) {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/broker"
 )
@@ -48,7 +49,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	}, {Name: "e#ephemeral"}}
 	p := &packets{}
 	o := statsdOf(p, func() []broker.TopicStats { return now })
-	o.NoEphemeral, o.MemQueueSize = true, 1
+	o.NoEphemeral, o.Figures.MemQueueSize = true, 1
 	s := NewStatsd(o)
 	push := func() []string {
 		p.got = nil
@@ -78,6 +79,16 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 	if got := push(); got[0] != topic+"message_count:3|c" || got[1] != topic+"message_bytes:20|c" {
 		t.Errorf("second push: %v", got[:2])
 	}
+	s.o.Figures.Quantiles = []float64{0.999, 0.5}
+	now[0].Channels[0].Latency = new(latency.Histogram)
+	now[0].Channels[0].Latency.Record(10 * time.Microsecond)
+	for _, name := range []string{topic, channel} {
+		for _, part := range []string{"100", "50"} {
+			if line := name + "e2e_processing_latency_" + part + ":9728|g"; !slices.Contains(push(), line) {
+				t.Errorf("no %s", line)
+			}
+		}
+	}
 	s.o.NoEphemeral, s.o.Memory, s.o.PacketSize = false, true, 10
 	got := push()
 	for _, line := range []string{"topic.e#ephemeral.depth:0|g", "topic.t.channel.x#ephemeral.clients:0|g"} {
@@ -98,7 +109,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 // TestBackendDepthIsWhatMemoryWouldNotHold, as monitors of nsqd read it.
 func TestBackendDepthIsWhatMemoryWouldNotHold(t *testing.T) {
 	for depth, want := range map[int64]int64{0: 0, 10: 0, 11: 1} {
-		got := MemQueueSize(10).nsqTopics([]broker.TopicStats{{Name: "t", Depth: depth, Channels: []broker.ChannelStats{{Name: "c", Depth: depth}}}}, "", false)[0]
+		got := (&Figures{MemQueueSize: 10}).nsqTopics([]broker.TopicStats{{Name: "t", Depth: depth, Channels: []broker.ChannelStats{{Name: "c", Depth: depth}}}}, "", false)[0]
 		if got.BackendDepth != want || got.Channels[0].BackendDepth != want || got.Depth != depth {
 			t.Errorf("depth %d: %+v", depth, got)
 		}

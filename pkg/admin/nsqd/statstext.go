@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -65,8 +66,8 @@ func statsText(st nsqStats, started time.Time) []byte {
 		fmt.Fprint(&b, "\nTopics:\n")
 	}
 	for _, t := range st.Topics {
-		fmt.Fprintf(&b, "%s [%-15s] depth: %-7d be-depth: %-7d msgs: %-9d e2e%%: \n",
-			pausedMark(t.Paused), t.Name, t.Depth, t.BackendDepth, t.MessageCount)
+		fmt.Fprintf(&b, "%s [%-15s] depth: %-7d be-depth: %-7d msgs: %-9d e2e%%: %s\n",
+			pausedMark(t.Paused), t.Name, t.Depth, t.BackendDepth, t.MessageCount, t.Latency)
 		for _, c := range t.Channels {
 			c.writeText(&b)
 		}
@@ -114,13 +115,29 @@ func (m *nsqMemory) gauges() []memoryGauge {
 }
 
 func (c *nsqChannelStats) writeText(b *bytes.Buffer) {
-	fmt.Fprintf(b, "   %s [%-25s] depth: %-7d be-depth: %-7d inflt: %-5d def: %-5d re-q: %-6d timeout: %-6d msgs: %-9d e2e%%: \n",
-		pausedMark(c.Paused), c.Name, c.Depth, c.BackendDepth, c.InFlightCount, c.DeferredCount, c.RequeueCount, c.TimeoutCount, c.MessageCount)
+	fmt.Fprintf(b, "   %s [%-25s] depth: %-7d be-depth: %-7d inflt: %-5d def: %-5d re-q: %-6d timeout: %-6d msgs: %-9d e2e%%: %s\n",
+		pausedMark(c.Paused), c.Name, c.Depth, c.BackendDepth, c.InFlightCount, c.DeferredCount, c.RequeueCount, c.TimeoutCount, c.MessageCount, c.Latency)
 	for _, cl := range c.Clients {
 		fmt.Fprintf(b, "        [%s %-21s] state: %d inflt: %-5d rdy: %-5d fin: %-8d re-q: %-8d msgs: %-8d connected: %s\n",
 			cl.Version, cl.RemoteAddress, cl.State, cl.InFlightCount, cl.ReadyCount, cl.FinishCount, cl.RequeueCount, cl.MessageCount,
 			connectedFor(cl.ConnectTime))
 	}
+}
+
+// String returns the percentiles, each in the largest unit of which it has one.
+func (l nsqLatency) String() string {
+	texts := make([]string, len(l.Percentiles))
+	for i, p := range l.Percentiles {
+		value, unit := float64(p.Value), "ns"
+		for _, larger := range []string{"us", "ms", "s"} {
+			if value < 1000 {
+				break
+			}
+			value, unit = value/1000, larger
+		}
+		texts[i] = fmt.Sprintf("%.1f%s", value, unit)
+	}
+	return strings.Join(texts, ", ")
 }
 
 func pausedMark(paused bool) string {
