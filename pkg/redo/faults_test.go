@@ -300,6 +300,43 @@ func TestAFileMayBeLiveInBothHalves(t *testing.T) {
 	}
 }
 
+// What a half holds counts until the files are synced: however full the other one is, it
+// is not written again before that.
+func TestAHalfIsNotWrittenWhileItIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.NewCrashable()
+		gate := make(chan struct{})
+		d := vfstest.NewFaulty(fsys)
+		d.Decide(failing(vfs.OpOpen, root+"/slow", vfstest.Fault{Hang: gate}))
+		s := begun(t, d, small())
+		f, slow := made(t, s, root+"/f"), made(t, s, root+"/slow")
+		journaled(t, s, slow, "sure", 0)
+		if err := s.journal.submit(&request{}); err != nil { // rotate
+			t.Fatal(err)
+		}
+		journaled(t, s, f, "one", 0) // into the other half, while the file is slow
+		written := make(chan error)
+		go func() {
+			err := s.journal.submit(&request{}) // back to the first half
+			_, err2 := f.WriteAt([]byte("two"), 0)
+			written <- errors.Join(err, err2, f.SyncData())
+		}()
+		synctest.Wait()
+		left := fsys.CrashClone(vfs.Crash{})
+		again := mustOpen(t, left, small())
+		if got, err := vfs.ReadFile(again, root+"/slow", 100); err != nil || string(got) != "sure" {
+			t.Errorf("the file that is not synced yet holds %q, %v", got, err)
+		}
+		close(gate)
+		if err := errors.Join(<-written, f.Close(), slow.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := vfs.ReadFile(fsys, root+"/f", 100); err != nil || string(got) != "two" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
 func TestFilledBlocksAreNotJournaled(t *testing.T) {
 	s := begun(t, vfs.NewMem(), small())
 	f := made(t, s, root+"/f")
