@@ -2,9 +2,9 @@
 // memory, so that figures of many places can be added up before a quantile is read.
 //
 // A Histogram is log-linear: 16 counters for every doubling between 16 units of 1,024 ns
-// and about 20 hours. A quantile is off by at most 1/32 of its value, and by half a unit
+// and about 52 days. A quantile is off by at most 1/32 of its value, and by half a unit
 // below 16 units. What is longer counts as the longest. A Window is four Histograms, of
-// 2.3 KB each, that are made when something is recorded.
+// 2.5 KB each, that are made when something is recorded.
 //
 // A Histogram is sent as text: "count@bucket", for each that is not empty.
 //
@@ -25,7 +25,7 @@ const (
 	unitBits = 10 // a unit is 1,024 ns
 	subBits  = 4
 	subs     = 1 << subBits
-	topBits  = 36 // the longest is below 2^36 units
+	topBits  = 42 // the longest is below 2^42 units
 	buckets  = (topBits - subBits + 1) * subs
 	parts    = 4
 )
