@@ -51,6 +51,7 @@ type brokerNode struct {
 	metrics *metrics.Metrics
 	memory  *limit.Memory    // of all that clients make the node hold
 	turns   *limit.Turns     // of what clients make the processors do
+	drops   *limit.Drops     // of what clients send for nothing
 	created *limit.Creations // by clients
 
 	front, lookupFront admin.Front    // answer from the beginning
@@ -79,6 +80,7 @@ func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 	limitHeap()
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
 	n.turns = limit.NewTurns(max(1, runtime.GOMAXPROCS(0)/turnsPart))
+	n.drops = limit.NewDrops(limit.DropRate)
 	n.created = limit.NewCreations(c.Options.Limits.CreationBurst, time.Second/time.Duration(c.Options.Limits.CreationRate), c.Log)
 	n.metrics = n.newMetrics()
 	n.startWeb()
@@ -221,7 +223,7 @@ func (n *brokerNode) serverOptions() server.Options {
 		OutputBufferTimeout: l.OutputBufferTimeout, MinOutputBufferTimeout: l.MinOutputBufferTimeout,
 		MaxOutputBufferTimeout: l.MaxOutputBufferTimeout, MaxDeflateLevel: l.MaxDeflateLevel,
 		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
-		Memory: n.memory, Turns: n.turns, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
+		Memory: n.memory, Turns: n.turns, Drops: n.drops, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
 	}
 	if n.c.TLS != nil {
 		o.TLS = func() *tls.Config { return n.c.TLS }
@@ -251,6 +253,7 @@ func (n *brokerNode) adminOptions() admin.Options {
 		Limits:  web.Limits{MaxMessage: int(o.Limits.MaxMsgSize), MaxBody: int(o.Limits.MaxBodySize), MaxDefer: o.Limits.MaxReqTimeout},
 		Memory:  n.memory,
 		Turns:   n.turns,
+		Drops:   n.drops,
 		Clients: n.server.Clients, TLSRequired: o.TLS.Required == "true", PlainMetrics: o.TLS.PlainMetrics, Figures: figures(&n.c.Options), Debug: o.Process.Pprof, Logger: n.c.Log,
 		Live: n.live, Metrics: n.metrics.Handler(),
 		Observe:    func(e web.Exchange) { n.metrics.Histograms().ObserveHTTP(e.Route, e.Status, e.Duration) },

@@ -31,6 +31,8 @@ type Options struct {
 	// Turns bounds how many requests do at a time what takes a processor for long. nil:
 	// there is no bound.
 	Turns *limit.Turns
+	// Drops paces what is read of refused bodies. nil: no limit.
+	Drops *limit.Drops
 	// Clients returns all connections of the node, for the producers in /stats.
 	Clients func() []broker.ClientStats
 	// Config serves /config. nil: no option is known.

@@ -83,5 +83,5 @@ func lookupRoutes(lookups *lookup.Lookup) *nsqform.Router {
 
 // handler returns what every request of an address passes.
 func (o *Options) handler(serve func(http.ResponseWriter, *http.Request) string) *web.Handler {
-	return &web.Handler{Serve: serve, Refuse: Refuse, Observe: o.Observe, Logger: o.Logger, DrainBytes: o.Limits.DrainBytes()}
+	return &web.Handler{Serve: serve, Refuse: Refuse, Observe: o.Observe, Logger: o.Logger, DrainBytes: o.Limits.DrainBytes(), Drops: o.Drops}
 }

@@ -211,17 +211,19 @@ const (
 // linger ends our side and drops what still comes, for a bounded time: closing
 // with unread input makes the kernel send a reset, which can overtake the last
 // frames.
-func (c *meteredConn) linger(d time.Duration) {
+func (c *meteredConn) linger(d time.Duration, drops *limit.Drops) {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	if c.Conn.SetReadDeadline(time.Now().Add(d)) != nil {
+	now := time.Now()
+	end := now.Add(d)
+	if c.Conn.SetReadDeadline(end) != nil {
 		return
 	}
 	dropped := make([]byte, lingerRead)
-	c.body.begin(time.Now())
-	for c.body.read = freeOfTurns; c.body.read < maxLinger; {
+	c.body.begin(now)
+	for c.body.read = freeOfTurns; c.body.read < maxLinger && drops.Wait(len(dropped), end); {
 		n, err := c.read(dropped)
 		if c.body.read += n; err != nil {
 			return // how it ends is of no interest

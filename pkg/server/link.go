@@ -97,7 +97,7 @@ func (l *link) linger() {
 		// this fails.
 		_ = l.tls.CloseWrite()
 	}
-	l.conn.linger(l.srv.opts.LingerTimeout)
+	l.conn.linger(l.srv.opts.LingerTimeout, l.srv.opts.Drops)
 }
 
 func (l *link) closeSocket() {

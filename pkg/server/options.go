@@ -118,6 +118,8 @@ type Options struct {
 	// Turns bounds how many connections do at a time what takes a processor for long.
 	// nil: no limit.
 	Turns *limit.Turns
+	// Drops paces what is read only to be dropped. nil: no limit.
+	Drops *limit.Drops
 	// Creations bounds the topics and channels that clients create. nil: no limit.
 	Creations *limit.Creations
 	// BodyTimeout is how long a body may take to arrive, with heartbeats or without. While

@@ -34,6 +34,9 @@ type attack struct {
 	each func(*foe) error
 }
 
+// tooLarge is a body that is refused, and of which the broker would read the rest.
+var tooLarge = make([]byte, 3*largest)
+
 var attacks = []attack{
 	{name: "deflate", crowd: 100, each: deflate(mpub("zeros", 4, mega))},
 	{name: "peeks", crowd: 12, prepare: large, each: func(f *foe) error { return f.ask(http.MethodGet, "/v1/topics/large/messages?n=1000", nil) }},
@@ -47,6 +50,7 @@ var attacks = []attack{
 	{name: "lines", crowd: 8, each: func(f *foe) error {
 		return f.ask(http.MethodPost, "/mpub?topic=lines", bytes.Repeat([]byte("x\n"), largest/2))
 	}},
+	{name: "http-too-large", crowd: 50, each: func(f *foe) error { return f.ask(http.MethodPost, "/pub?topic=large", tooLarge) }},
 	{name: "deaf-consumers", crowd: 100, prepare: large, each: deaf},
 	{name: "connections", crowd: 2000, each: unfinished(quietly + "?")},
 	{name: "long-lines", crowd: 500, each: unfinished(strings.Repeat("x", 16<<10-1) + "?")},

@@ -162,7 +162,7 @@ func edgeMistakes() []mistake {
 		},
 		{
 			name: "who is refused as busy sees a reset", file: "pkg/admin/web/server.go",
-			old: "\t\t\tdrain(w.ResponseWriter, w.request, w.drain)\n\t\tcase http.StatusRequestEntityTooLarge:", with: "\t\tcase http.StatusRequestEntityTooLarge:",
+			old: "\t\t\tw.handler.drain(w.ResponseWriter, w.request)\n\t\tcase http.StatusRequestEntityTooLarge:", with: "\t\tcase http.StatusRequestEntityTooLarge:",
 			tests: web, run: "RefusedForTheSize",
 		},
 		{

@@ -20,6 +20,7 @@ const (
 	// reset connection. With larger bodies as the limit, twice as much is read.
 	minDrain  = 16 << 20
 	drainTime = 5 * time.Second
+	drainRead = 16 << 10 // at a time
 )
 
 // What is wrong with a body that is not read to its end.
@@ -121,11 +122,17 @@ func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 
 // drain reads and drops the rest of a refused body, within bounds. A client that
 // waits to be asked for its body is not asked.
-func drain(w http.ResponseWriter, r *http.Request, most int64) {
-	if r.ContentLength == 0 || r.ContentLength > most || strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+func (h *Handler) drain(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || r.ContentLength > h.DrainBytes || strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		return
 	}
+	end := time.Now().Add(drainTime)
 	// Where deadlines are not supported there is no connection to protect.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.CopyN(io.Discard, r.Body, most) // whatever was read helps
+	_ = http.NewResponseController(w).SetReadDeadline(end)
+	for left := h.DrainBytes; left > 0 && h.Drops.Wait(drainRead, end); {
+		n, err := io.CopyN(io.Discard, r.Body, min(left, drainRead))
+		if left -= n; err != nil {
+			return // whatever was read helps
+		}
+	}
 }

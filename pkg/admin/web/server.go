@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/limit"
 )
 
 // Timeouts and limits of an HTTP server that faces clients. A publish may wait
@@ -66,6 +67,7 @@ type Handler struct {
 	PlainMetrics bool
 	// DrainBytes of a refused body are read, so that the client sees the answer.
 	DrainBytes int64
+	Drops      *limit.Drops // paces that; nil: no limit
 
 	origin http.CrossOriginProtection
 }
@@ -73,7 +75,7 @@ type Handler struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	counted := &statusWriter{ResponseWriter: w, request: r, drain: h.DrainBytes}
+	counted := &statusWriter{ResponseWriter: w, request: r, handler: h}
 	route := ""
 	defer func() {
 		if p := recover(); p != nil {
@@ -122,7 +124,7 @@ func (h *Handler) recovered(w *statusWriter, r *http.Request, p any) {
 type statusWriter struct {
 	http.ResponseWriter
 	request *http.Request
-	drain   int64 // bytes of a refused body that are read
+	handler *Handler
 	status  int
 }
 
@@ -134,9 +136,9 @@ func (w *statusWriter) WriteHeader(status int) {
 			if w.Header().Get("Retry-After") == "" {
 				w.Header().Set("Retry-After", "1")
 			}
-			drain(w.ResponseWriter, w.request, w.drain)
+			w.handler.drain(w.ResponseWriter, w.request)
 		case http.StatusRequestEntityTooLarge:
-			drain(w.ResponseWriter, w.request, w.drain)
+			w.handler.drain(w.ResponseWriter, w.request)
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)
