@@ -26,7 +26,7 @@ type Options struct {
 
 	Identity nsqform.Identity
 	Limits   web.Limits
-	// Memory is charged for bodies, and for answers with messages. nil: no limit.
+	// Memory is charged for bodies and long answers. nil: no limit.
 	Memory *limit.Memory
 	// Turns bounds how many requests do at a time what takes a processor for long. nil:
 	// there is no bound.

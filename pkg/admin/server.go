@@ -26,8 +26,9 @@ func New(o Options) (*Server, error) {
 	}
 	lookups := lookup.New(o.Lookup, o.Identity)
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
-	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Publishing: publishing, Memory: o.Memory})
-	routes := nodeRoutes(&o, publishing, lookups)
+	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
+	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Publishing: publishing, Answers: answers})
+	routes := nodeRoutes(&o, publishing, lookups, answers)
 	node := o.handler(func(w http.ResponseWriter, r *http.Request) string {
 		if v1.Owns(r.URL.Path) {
 			return api.Serve(w, r)
@@ -38,7 +39,7 @@ func New(o Options) (*Server, error) {
 		node.PlainMetrics = o.PlainMetrics
 		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }
 	}
-	return &Server{node: node, lookup: o.handler(lookupRoutes(lookups).Serve)}, nil
+	return &Server{node: node, lookup: o.handler(lookupRoutes(lookups, answers).Serve)}, nil
 }
 
 // Handler serves what a node serves on its HTTP and HTTPS addresses: nsqd's
@@ -59,8 +60,8 @@ func Refuse(w http.ResponseWriter, r *http.Request, word string, e *api.Error) {
 }
 
 // nodeRoutes is the HTTP address, but for /v1.
-func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup) *nsqform.Router {
-	t := &nsqform.Router{}
+func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup, answers *web.Answers) *nsqform.Router {
+	t := &nsqform.Router{Answers: answers}
 	nsqd.Route(t, nsqd.Options{
 		Broker: o.NSQD, Publishing: publishing, Lookups: lookups, Identity: o.Identity, Clients: o.Clients,
 		Config: o.Config, ConfigFrom: o.ConfigFrom, Figures: o.Figures, Debug: o.Debug,
@@ -74,8 +75,8 @@ func nodeRoutes(o *Options, publishing *web.Publishing, lookups *lookup.Lookup) 
 }
 
 // lookupRoutes is the lookup address.
-func lookupRoutes(lookups *lookup.Lookup) *nsqform.Router {
-	t := &nsqform.Router{}
+func lookupRoutes(lookups *lookup.Lookup, answers *web.Answers) *nsqform.Router {
+	t := &nsqform.Router{Answers: answers}
 	lookups.RouteReads(t)
 	lookups.RouteWrites(t)
 	return t

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -123,6 +124,38 @@ func TestALongAnswerIsEncodedInTurns(t *testing.T) {
 			turns.Give()
 			waiting("encode")
 			close(listed)
+		})
+	}
+}
+
+// Lists of all topics are as long as clients make them.
+func TestLongAnswersArePartOfTheMemoryBudget(t *testing.T) {
+	names := make([]string, 2000)
+	for i := range names {
+		names[i] = fmt.Sprintf("topic-of-which-there-are-many-%030d", i)
+	}
+	for _, path := range []string{"/stats?format=json", "/stats", "/topics", "/v1/topics"} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := limit.NewMemory(1 << 20)
+			f := newFake(names...)
+			for _, name := range names {
+				f.stats = append(f.stats, broker.TopicStats{Name: name})
+			}
+			s := serverOf(t, f, func(o *Options) { o.Memory = memory })
+			others := memory.Share(limit.Answers)
+			if !others.Try(others.Most() - 1000) {
+				t.Fatal("there is no room")
+			}
+			// How long the first will be nobody knows.
+			for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+				if w := ask(s.Handler(), http.MethodGet, path, ""); w.Code != want {
+					t.Errorf("%s: %d, not %d", path, w.Code, want)
+				}
+			}
+			others.Close()
+			if w := ask(s.Handler(), http.MethodGet, path, ""); w.Code != http.StatusOK || memory.Usage().Used != 0 {
+				t.Errorf("%s: %d when there is room, and %d bytes stay charged", path, w.Code, memory.Usage().Used)
+			}
 		})
 	}
 }

@@ -26,7 +26,12 @@ type route struct {
 }
 
 // Router finds the endpoints of an address. The zero Router has none.
-type Router struct{ routes map[string]route }
+type Router struct {
+	// Answers makes the answers of what is added with Add. nil: without limits.
+	Answers *web.Answers
+
+	routes map[string]route
+}
 
 // Handle adds a handler for one method of a path. A path that ends in / serves
 // all below it.
@@ -44,8 +49,10 @@ func (t *Router) Handle(method, path string, h http.HandlerFunc) {
 
 // Add adds an endpoint whose answers have NSQ's version 1.0 form.
 func (t *Router) Add(method, path string, e Endpoint) {
+	var lengths web.Lengths
 	t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
-		v, err := e(r)
+		v, written, err := t.Answers.Make(r.Context(), &lengths, func() (any, error) { return e(r) })
+		defer written()
 		Answer(w, v, err)
 	})
 }
@@ -113,6 +120,8 @@ func Answer(w http.ResponseWriter, v any, err error) {
 		web.WriteText(w, status, []byte(v))
 	case []byte:
 		web.WriteText(w, status, v)
+	case web.JSON:
+		web.WriteEncoded(w, status, v)
 	default:
 		web.WriteJSON(w, status, v)
 	}

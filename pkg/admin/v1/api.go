@@ -2,6 +2,7 @@ package v1
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -21,23 +22,26 @@ import (
 const maxRequestBytes = 1 << 20
 
 // API serves the interface that package api describes.
-type API struct{ mux *http.ServeMux }
+type API struct {
+	mux     *http.ServeMux
+	answers *web.Answers
+}
 
-// Options is what the interface works with. All is required but Memory.
+// Options is what the interface works with. All is required but Answers.
 type Options struct {
 	Broker     Broker
 	Operator   Operator
 	Publishing *web.Publishing
-	Memory     *limit.Memory // is charged for answers with messages; nil: no limit
+	Answers    *web.Answers // nil: without limits
 }
 
 // New returns all of the interface.
 func New(o Options) *API {
-	v := &API{http.NewServeMux()}
+	v := &API{http.NewServeMux(), cmp.Or(o.Answers, &web.Answers{})}
 	topics := topicsAPI{o.Broker}
 	topics.route(v)
 	channelsAPI{topics}.route(v)
-	messagesAPI{channelsAPI{topics}, o.Publishing, o.Memory}.route(v)
+	messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)
 	return v
@@ -60,6 +64,28 @@ func done(err error) (answer, error) { return answer{status: http.StatusNoConten
 
 // handle adds an endpoint under a method and a pattern.
 func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
+	var lengths web.Lengths
+	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var a answer
+		made, written, err := v.answers.Make(r.Context(), &lengths, func() (value any, err error) {
+			a, err = e(r)
+			return a.value, err
+		})
+		defer written()
+		body, _ := made.(web.JSON) // all values of /v1 are
+		switch {
+		case err != nil:
+			AnswerError(w, err)
+		case body == nil:
+			w.WriteHeader(a.status)
+		default:
+			web.WriteEncoded(w, a.status, body)
+		}
+	})
+}
+
+// handleCharged adds an endpoint that charges for its answers by what is in them.
+func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error)) {
 	v.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		a, err := e(r)
 		if a.written != nil {

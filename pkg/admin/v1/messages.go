@@ -44,8 +44,8 @@ type messagesAPI struct {
 
 func (v messagesAPI) route(t *API) {
 	t.handle("POST /v1/topics/{topic}/messages", v.publish)
-	t.handle("GET /v1/topics/{topic}/messages", v.peek)
-	t.handle("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
+	t.handleCharged("GET /v1/topics/{topic}/messages", v.peek)
+	t.handleCharged("GET /v1/topics/{topic}/channels/{channel}/messages", v.peek)
 }
 
 // publish stores messages: those of a JSON body, or a body of any other type

@@ -1,0 +1,33 @@
+package main
+
+// answerMistakes are about what long answers over HTTP may take.
+func answerMistakes() []mistake {
+	tests := []string{"./pkg/admin/web"}
+	return []mistake{
+		{
+			name: "answers: a long one is forgotten at the next short one", file: "pkg/admin/web/answers.go",
+			old: "max(int64(n), most-most/64)", with: "int64(n)+0*most", tests: tests, run: "Answer",
+		},
+		{
+			name: "answers: a long one is not charged while it is written", file: "pkg/admin/web/answers.go",
+			old: "share.Give(share.Held() - length)", with: "share.Close()", tests: tests, run: "Answer",
+		},
+		{
+			name: "answers: the charge for a long one is not given back", file: "pkg/admin/web/answers.go",
+			old: "return v, share.Close, nil", with: "return v, func() {}, nil", tests: tests, run: "Answer",
+		},
+		{
+			name: "answers: a long one is made without a turn", file: "pkg/admin/web/answers.go",
+			old: "defer a.Turns.Lend(limit.PublishTurn)()", with: "_ = limit.PublishTurn", tests: tests, run: "Answer",
+		},
+		{
+			name: "answers: one over the budget is refused for ever", file: "pkg/admin/web/answers.go",
+			old: "min(answerGrowth*expected, share.Most())", with: "answerGrowth*expected", tests: tests, run: "Answer",
+		},
+		{
+			name: "answers: those of NSQ's interface have no limits", file: "pkg/admin/server.go",
+			old: "t := &nsqform.Router{Answers: answers}\n	nsqd", with: "t := &nsqform.Router{}\n	nsqd",
+			tests: []string{"./pkg/admin"}, run: "TestLongAnswers",
+		},
+	}
+}
