@@ -50,6 +50,18 @@ func (b *Builder) Next(n int) []byte {
 	return b.raw[start : start+n : start+n]
 }
 
+// Reserve makes room for records of n bytes more at once, where they are many: to grow
+// to them copies large blocks, and until that is done nothing else gets the processor.
+func (b *Builder) Reserve(n int) {
+	start := max(len(b.raw), headerBytes)
+	if n <= maxScratchBytes || cap(b.raw) >= start+n {
+		return
+	}
+	raw := make([]byte, start, align(start+n))
+	copy(raw, b.raw)
+	b.raw = raw
+}
+
 // RecordBytes returns the bytes that Next(n) adds to a batch.
 func RecordBytes(n int) int { return (bits.Len(uint(n)|1)+6)/7 + n }
 

@@ -81,3 +81,35 @@ func TestARefusedBatchIsAppendedLater(t *testing.T) {
 		}
 	}
 }
+
+func TestReservedMemoryIsNotGrown(t *testing.T) {
+	const records, size = 30, 100_000
+	total := records * RecordBytes(size)
+	for _, before := range []int{0, 1, 5000} {
+		var got, want Builder
+		for range before {
+			copy(got.Next(3), "abc")
+			copy(want.Next(3), "abc")
+		}
+		got.Reserve(total)
+		first := &got.raw[0]
+		for i := range records {
+			copy(got.Next(size), bytes.Repeat([]byte{byte(i)}, size))
+			copy(want.Next(size), bytes.Repeat([]byte{byte(i)}, size))
+		}
+		at := place{epoch: 3, first: 7, committed: 5}
+		if sealed := got.seal(at, 9); !bytes.Equal(sealed, want.seal(at, 9)) {
+			t.Errorf("behind %d records: another batch than without reserving", before)
+		}
+		if &got.raw[0] != first {
+			t.Errorf("behind %d records: the memory was grown", before)
+		}
+		if kept := got.spend(got.raw); &kept[0] != first {
+			t.Errorf("behind %d records: a large batch was copied", before)
+		}
+	}
+	var few Builder
+	if few.Reserve(maxScratchBytes); few.raw != nil {
+		t.Error("memory was reserved for few")
+	}
+}

@@ -226,6 +226,7 @@ func (t *Term) Append(e commitlog.Entry) error {
 	}
 	g := t.forming
 	g.entries, g.taken = append(g.entries, placedEntry{e, g.builder.Count()}), g.taken+size
+	g.builder.Reserve(size)
 	e.AppendTo(g.builder)
 	startAppender(t)
 	t.mu.Unlock()

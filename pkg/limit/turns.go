@@ -24,6 +24,7 @@ const (
 type Turns struct {
 	places  chan struct{}
 	waiting atomic.Int32
+	rested  atomic.Int64 // when one that had a turn left its processor, in ns since 1970
 }
 
 // NewTurns returns turns for so many at a time.
@@ -63,6 +64,10 @@ func (t *Turns) Give() {
 func (t *Turns) Pass() {
 	if t == nil {
 		return
+	}
+	if now := time.Now().UnixNano(); now-t.rested.Load() >= int64(breathAfter) {
+		time.Sleep(breathFor) // before another has the turn: see Breath
+		t.rested.Store(now)
 	}
 	t.Give()
 	runtime.Gosched()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/limit"
 )
 
 // publish is one publish on its way through the log. Its methods are called by
@@ -38,8 +39,10 @@ func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
 // publish may have at most limit.Sizes.Entry of them.
 func StoredSize(messages []Message) int {
 	n := 0
+	var breath limit.Breath
 	for i := range messages {
 		n += commitlog.RecordBytes(messages[i].recordSize())
+		breath.Step()
 	}
 	return n
 }
@@ -53,10 +56,12 @@ func (e *publish) Size() int {
 // AppendTo implements commitlog.Entry.
 func (e *publish) AppendTo(b *commitlog.Builder) {
 	e.body = 0
+	var breath limit.Breath
 	for i := range e.msgs {
 		m := &e.msgs[i]
 		m.appendRecord(b)
 		e.body += uint64(len(m.Body))
+		breath.Step()
 	}
 	e.msgs = nil
 }

@@ -1,0 +1,47 @@
+package limit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestALongLoopLeavesItsProcessorNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const step = time.Microsecond
+		var b Breath
+		began := time.Now()
+		for range 10 * breathSteps {
+			time.Sleep(step) // what a step takes
+			b.Step()
+		}
+		// A round of steps takes more than breathAfter. The clock is first looked at behind one.
+		if rests := (time.Since(began) - 10*breathSteps*step) / breathFor; rests != 9 {
+			t.Errorf("in ten rounds it left its processor %d times", rests)
+		}
+		b, began = Breath{}, time.Now()
+		for range 100 * breathSteps {
+			b.Step()
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a loop of which a round takes no time left its processor for %v", took)
+		}
+	})
+}
+
+func TestWhoPassesATurnOnLeavesItsProcessorNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		turns.Take()
+		turns.Pass() // the first has not been resting
+		began := time.Now()
+		for range 100 {
+			time.Sleep(breathAfter / 4)
+			turns.Pass()
+		}
+		if rests := (time.Since(began) - 25*breathAfter) / breathFor; rests < 20 || rests > 25 {
+			t.Errorf("in 100 quarters of its time it left its processor %d times", rests)
+		}
+		turns.Give()
+	})
+}
