@@ -146,7 +146,7 @@ func TestLongAnswersArePartOfTheMemoryBudget(t *testing.T) {
 			if !others.Try(others.Most() - 1000) {
 				t.Fatal("there is no room")
 			}
-			// How long the first will be nobody knows.
+			// The length of the first answer is not known before.
 			for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 				if w := ask(s.Handler(), http.MethodGet, path, ""); w.Code != want {
 					t.Errorf("%s: %d, not %d", path, w.Code, want)

@@ -51,13 +51,14 @@ func (b *Builder) Next(n int) []byte {
 }
 
 // Reserve makes room for records of n bytes more at once, where they are many: to grow
-// to them copies large blocks, and until that is done nothing else gets the processor.
+// to them copies large blocks, and until that is done nothing else gets the processor. What
+// is there already is copied, so that at least as much again is made room for.
 func (b *Builder) Reserve(n int) {
 	start := max(len(b.raw), headerBytes)
 	if n <= maxScratchBytes || cap(b.raw) >= start+n {
 		return
 	}
-	raw := make([]byte, start, align(start+n))
+	raw := make([]byte, start, align(start+max(n, start)))
 	copy(raw, b.raw)
 	b.raw = raw
 }

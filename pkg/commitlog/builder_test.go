@@ -113,3 +113,21 @@ func TestReservedMemoryIsNotGrown(t *testing.T) {
 		t.Error("memory was reserved for few")
 	}
 }
+
+// Entries that are each reserved for double the memory, and do not have it copied each time.
+func TestReservingForEachOfManyEntriesCopiesLittle(t *testing.T) {
+	const size, entries = 3 << 20, 16
+	var b Builder
+	made := 0
+	for range entries {
+		was := cap(b.raw)
+		b.Reserve(RecordBytes(size))
+		b.Next(size)
+		if cap(b.raw) != was {
+			made++
+		}
+	}
+	if made > 6 {
+		t.Errorf("%d entries of one size took memory anew %d times", entries, made)
+	}
+}

@@ -22,31 +22,28 @@ type Drops struct {
 // NewDrops returns Drops of so many bytes a second.
 func NewDrops(rate int) *Drops { return &Drops{rate: rate} }
 
-// Wait waits until n more bytes may be read to be dropped. It returns false at once if that
-// is not before the deadline.
+// Wait is called with the number of bytes that were read and dropped, and waits until more
+// may be. It returns false at once if that is not before the deadline.
 func (d *Drops) Wait(n int, deadline time.Time) bool {
 	if d == nil {
 		return true
 	}
 	now := time.Now()
-	at, ok := d.reserve(n, now, deadline)
-	if ok {
-		time.Sleep(at.Sub(now))
+	until := d.count(n, now)
+	if !until.Before(deadline) {
+		return false
 	}
-	return ok
+	time.Sleep(until.Sub(now))
+	return true
 }
 
-// reserve returns when n more bytes may be read, if that is before the deadline.
-func (d *Drops) reserve(n int, now, deadline time.Time) (at time.Time, ok bool) {
+// count returns until when the rate is used up by n bytes more.
+func (d *Drops) count(n int, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at = now
-	if d.used.After(now) {
-		at = d.used
+	if d.used.Before(now) {
+		d.used = now
 	}
-	if !at.Before(deadline) {
-		return at, false
-	}
-	d.used = at.Add(time.Duration(n) * time.Second / time.Duration(d.rate))
-	return at, true
+	d.used = d.used.Add(time.Duration(n) * time.Second / time.Duration(d.rate))
+	return d.used
 }

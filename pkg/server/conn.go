@@ -223,9 +223,9 @@ func (c *meteredConn) linger(d time.Duration, drops *limit.Drops) {
 	}
 	dropped := make([]byte, lingerRead)
 	c.body.begin(now)
-	for c.body.read = freeOfTurns; c.body.read < maxLinger && drops.Wait(len(dropped), end); {
+	for c.body.read = freeOfTurns; c.body.read < maxLinger; {
 		n, err := c.read(dropped)
-		if c.body.read += n; err != nil {
+		if c.body.read += n; err != nil || !drops.Wait(n, end) {
 			return // how it ends is of no interest
 		}
 	}

@@ -481,7 +481,7 @@ func (k *Consumer) shared(f *finishing, o seq.Offset, data []byte, err error) {
 	if err == nil {
 		c.state.Confirm(o)
 		k.finished.Add(1)
-		k.processed(o, c.p.o.Now())
+		k.processed(o, time.Now())
 	} else {
 		c.state.Release(o)
 	}

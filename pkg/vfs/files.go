@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// How often, and with which pause, a file is opened anew where the process has no
-// descriptor left, though one was kept or given up for that, and a descriptor is looked for
-// while all are in use.
+// spareTries is how often a directory is opened anew after the spare descriptor was closed
+// for it, and takeTries how often a descriptor is looked for while all are in use.
 const (
 	spareTries = 100
 	sparePause = 10 * time.Millisecond
@@ -24,9 +23,9 @@ const (
 	takePause  = time.Millisecond
 )
 
-// Parts of a process's descriptors: one of so many is never lent, or leastKept, as a process
-// has some that nobody counts, but no more than one of mostKept; and files that are open
-// for writing may have one of leastLent however many others there are.
+// Parts of a process's descriptors. A sixteenth is never lent, as the process has some that
+// are not counted: at least leastKept, but at most half of a small limit. Files that are open
+// for writing may always have a quarter, however many descriptors are used elsewhere.
 const (
 	neverLent = 16
 	leastKept = 128
@@ -41,7 +40,7 @@ const candidates = 8
 
 // Files lends descriptors to the files that are open for writing, of which there may be
 // more than descriptors: a busy partition has some, and there may be thousands. Where
-// there is none left, a file that nobody uses at the moment gives its up, and is opened
+// there is none left, a file that is not in use gives its up, and is opened
 // again when it is used: see lentFile. (PostgreSQL does so with its virtual file
 // descriptors.) Temporary files, which are closed soon, keep theirs and do not count.
 //
@@ -65,7 +64,7 @@ type Files struct {
 }
 
 // FilesEvents are what a Files tells, by a file's name. They must not wait, and not use
-// files. nil: nobody is told.
+// files. nil: nothing is told.
 type FilesEvents struct {
 	GaveUp  func(name string) // a file has given up its descriptor
 	Refused func(name string) // a file got none: all others are in use

@@ -10,7 +10,7 @@ import (
 )
 
 // lentFile is a file that is open for writing and has a descriptor of a Files while it is
-// used, and otherwise as long as nobody else needs it. What was written is made durable
+// used, and otherwise until another file needs it. What was written is made durable
 // before it is given up, so that an error of the disk meets the file's owner: a file that
 // was closed may never tell of it.
 //

@@ -18,7 +18,11 @@ func breathMistakes() []mistake {
 		},
 		{
 			name: "breaths: reserved memory is too small", file: "pkg/commitlog/builder.go",
-			old: "align(start+n))\n	copy", with: "align(start+n/2))\n	copy", tests: []string{"./pkg/commitlog"}, run: "Reserved",
+			old: "align(start+max(n, start))", with: "align(start+max(n/2, start))", tests: []string{"./pkg/commitlog"}, run: "Reserved",
+		},
+		{
+			name: "breaths: a batch is copied whole for every entry", file: "pkg/commitlog/builder.go",
+			old: "align(start+max(n, start))", with: "align(start+n)", tests: []string{"./pkg/commitlog"}, run: "Reserv",
 		},
 	}
 }

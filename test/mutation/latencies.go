@@ -15,7 +15,7 @@ func latencyMistakes() []mistake {
 		},
 		{
 			name: "the FIN of an ordered channel has no latency", file: "pkg/topic/consumer.go",
-			old: "\t\tk.processed(o, c.p.o.Now())\n", with: "", tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			old: "\t\tk.processed(o, time.Now())\n", with: "", tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{
 			name: "another node's latencies are left out", file: "pkg/broker/operate_stats.go",

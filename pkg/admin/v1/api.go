@@ -73,15 +73,20 @@ func (v *API) handle(pattern string, e func(*http.Request) (answer, error)) {
 		})
 		defer written()
 		body, _ := made.(web.JSON) // all values of /v1 are
-		switch {
-		case err != nil:
-			AnswerError(w, err)
-		case body == nil:
-			w.WriteHeader(a.status)
-		default:
-			web.WriteEncoded(w, a.status, body)
-		}
+		write(w, a.status, body, err)
 	})
+}
+
+// write answers with a body that is encoded, with a status alone, or with an error.
+func write(w http.ResponseWriter, status int, body []byte, err error) {
+	switch {
+	case err != nil:
+		AnswerError(w, err)
+	case body == nil:
+		w.WriteHeader(status)
+	default:
+		web.WriteEncoded(w, status, body)
+	}
 }
 
 // handleCharged adds an endpoint that charges for its answers by what is in them.
@@ -91,16 +96,11 @@ func (v *API) handleCharged(pattern string, e func(*http.Request) (answer, error
 		if a.written != nil {
 			defer a.written()
 		}
-		switch {
-		case err != nil:
-			AnswerError(w, err)
-		case a.value == nil:
-			w.WriteHeader(a.status)
-		default:
-			var body []byte
+		var body []byte
+		if err == nil && a.value != nil {
 			a.turns.Do(func() { body = web.EncodeJSON(a.value) })
-			web.WriteEncoded(w, a.status, body)
 		}
+		write(w, a.status, body, err)
 	})
 }
 

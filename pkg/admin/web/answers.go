@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// shortAnswer is up to how many bytes an answer is made for whoever asks.
+	// shortAnswer is the longest answer, in bytes, that is made without a charge or a turn.
 	shortAnswer = 64 << 10
-	// answerGrowth is what it takes to make an answer, in lengths of it: what is told
-	// of, its form for clients, and its text.
+	// answerGrowth is how much memory the making of an answer takes, in lengths of the
+	// answer: for the statistics or lists, their form for clients, and the text.
 	answerGrowth = 3
 )
 

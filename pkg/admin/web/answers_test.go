@@ -34,9 +34,9 @@ func TestLongAnswersAreChargedUntilTheyAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, l := &Answers{Memory: limit.NewMemory(2_000_000)}, &Lengths{} // answers may have half
 		used := func() int64 { return a.Memory.Usage().Used }
-		_, written := made(t, a, l, []string{longValue}) // the first: nobody knew
+		_, written := made(t, a, l, []string{longValue}) // the length of the first is not known before
 		written()
-		for range 10 { // short ones do not have it forgotten
+		for range 10 { // the answer is not forgotten for short ones
 			_, written := made(t, a, l, []string{})
 			written()
 		}

@@ -129,9 +129,9 @@ func (h *Handler) drain(w http.ResponseWriter, r *http.Request) {
 	end := time.Now().Add(drainTime)
 	// Where deadlines are not supported there is no connection to protect.
 	_ = http.NewResponseController(w).SetReadDeadline(end)
-	for left := h.DrainBytes; left > 0 && h.Drops.Wait(drainRead, end); {
+	for left := h.DrainBytes; left > 0; {
 		n, err := io.CopyN(io.Discard, r.Body, min(left, drainRead))
-		if left -= n; err != nil {
+		if left -= n; err != nil || !h.Drops.Wait(int(n), end) {
 			return // whatever was read helps
 		}
 	}
