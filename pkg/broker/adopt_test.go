@@ -48,6 +48,37 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 	})
 }
 
+// A partition that is added finds the consumers that are there, wherever it is led: a
+// client of a node that leads nothing keeps what it has in flight, and gets the rest.
+func TestAnAddedPartitionIsConsumedFromElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2", "n3")
+		m.create("t", "n2")
+		c := m.nodes["n1"].subscribe("t", "c")
+		m.nodes["n2"].put("t", "x")
+		held := c.takeSome(1)[0]
+		if _, err := m.meta.Propose(t.Context(), meta.AddPartitions{Name: "t", Was: 1, Assignment: [][]meta.NodeID{{"n2"}, {"n3"}}}); err != nil {
+			t.Fatal(err)
+		}
+		m.converge("t")
+		for _, partition := range []int{1, 2} {
+			body := fmt.Sprint(partition)
+			if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if got := c.take(1); got != body {
+				t.Errorf("got %s", got)
+			}
+		}
+		if err := c.Finish(held.ID); err != nil {
+			t.Error(err)
+		}
+		if why := c.ended.Load(); why != nil {
+			t.Errorf("the consumer was disconnected: %v", *why)
+		}
+	})
+}
+
 func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")

@@ -258,20 +258,21 @@ func TestAKeyStaysInItsPartition(t *testing.T) {
 	}
 }
 
-func TestAddedPartitionsAreServedAndConsumersSubscribeAnew(t *testing.T) {
+func TestAddedPartitionsReachWhoConsumesAlready(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
+	defer c.Close()
 	if err := n.AddPartitions(t.Context(), "t", 3); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return c.ended.Load() != nil }) // asked to subscribe again
-	c.Close()
-	c = n.subscribe("t", "c")
 	for i := range 6 {
 		n.put("t", fmt.Sprint(i))
 	}
 	if got := c.take(6); got != "0 1 2 3 4 5" {
 		t.Errorf("got %q", got)
+	}
+	if why := c.ended.Load(); why != nil {
+		t.Errorf("the consumer was disconnected: %v", *why)
 	}
 	n.restart()
 	if tt, _ := n.Topic("t"); len(tt.Partitions) != 3 {

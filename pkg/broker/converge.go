@@ -55,8 +55,6 @@ type converger struct {
 	places places
 }
 
-var errPartitionsAdded = errors.New("topic has new partitions; subscribe again")
-
 // topic begins a topic that is new, ends one that is gone, and asks for work on those
 // of its partitions where something has changed. It waits for none of them.
 func (c converger) topic(name string) ([]*outcome[none], error) {
@@ -83,7 +81,6 @@ func (c converger) topic(name string) ([]*outcome[none], error) {
 		c.hosted.Store(name, h)
 		c.byIncarnation.Store(h.incarnation, h)
 	}
-	had := len(h.partitions())
 	h.grow(len(want.Partitions))
 	c.deleted.compare(h.config.Swap(want), want, time.Now())
 	var asked []*outcome[none]
@@ -91,20 +88,6 @@ func (c converger) topic(name string) ([]*outcome[none], error) {
 		if !c.matches(h, want, i, nodes) {
 			asked = append(asked, c.parts.ask(heldAt{h, i}))
 		}
-	}
-	if had > 0 && len(want.Partitions) > had {
-		told := &outcome[none]{done: make(chan struct{})}
-		disconnects := c.running.Go(func() {
-			for _, f := range asked {
-				_, _ = f.wait() // converge returns the error
-			}
-			h.disconnect(errPartitionsAdded)
-			close(told.done)
-		})
-		if !disconnects { // the node closes, which disconnects all
-			close(told.done)
-		}
-		return append(slices.Clone(asked), told), nil
 	}
 	return asked, nil
 }

@@ -170,10 +170,3 @@ func (h *hostedTopic) tellWatchers() {
 		w.ledChanged()
 	}
 }
-
-// disconnect ends the subscriptions to a topic.
-func (h *hostedTopic) disconnect(reason error) {
-	for _, lp := range h.led() {
-		lp.part.Disconnect(reason)
-	}
-}

@@ -81,7 +81,7 @@ func (s *Subscription) lost(reason error, relayed bool) {
 // movedOn says whether a source has ended because another node leads, or none
 // for the moment, and not because there is nothing left to consume.
 func movedOn(reason error) bool {
-	for _, gone := range []error{ErrTopicNotFound, ErrChannelNotFound, topic.ErrChannelNotFound, errPartitionsAdded} {
+	for _, gone := range []error{ErrTopicNotFound, ErrChannelNotFound, topic.ErrChannelNotFound} {
 		if errors.Is(reason, gone) {
 			return false
 		}

@@ -89,18 +89,18 @@ type doubt struct {
 	conn, partition int
 	at              time.Duration // of the redelivery
 	before          time.Duration // of the delivery before it
-	end             time.Duration // of the FIN before it, 0: none
+	end             time.Duration // of the FIN or REQ before it, 0: none
 	because         Cause
 	mistaken        Violation
 }
 
 // doubtful makes a doubt of a redelivery whose cause may yet be seen.
 func doubtful(now, notice time.Duration, partition int, p *place, kind Kind, text string) (doubt, bool) {
-	if notice == 0 || kind != Twice && kind != Undone {
+	if notice == 0 {
 		return doubt{}, false
 	}
 	d := doubt{conn: p.conn, partition: partition, at: now, before: p.at, because: CauseDisconnect, mistaken: Violation{kind, now, text}}
-	if kind == Undone {
+	if kind != Twice {
 		d.end, d.because = p.endAt, CauseCut
 	}
 	return d, true
@@ -112,8 +112,8 @@ func (d *doubt) explained(now time.Duration, x *conn, o *Options) bool {
 }
 
 // excused tells whether the doubt's partition got another leader, which is noticed a
-// little later: what was in flight comes again then, and what was finished within
-// the window.
+// little later: what was in flight comes again then, and what was finished or put
+// back within the window.
 func (d *doubt) excused(t *turmoil, o *Options) bool {
 	if d.end == 0 {
 		return t.moved(d.partition, d.before, d.at+o.Notice)

@@ -99,6 +99,23 @@ func TestAClustersRedeliveries(t *testing.T) {
 			s.moves = append(s.moves, move{s.now - 3*ms, 3}) // before the first delivery
 			s.deliver(other, 0)
 		}},
+		{"put back just before its connection was cut, told late", nil, CauseCut, func(s *story, had, other int) {
+			s.Requeue(s.now, had, Key{0, 0}, time.Minute)
+			s.deliver(other, 0)
+			s.wait(notice - ms)
+			s.Close(s.now, had, false)
+		}},
+		{"put back, and its connection ended well", []Kind{Early}, "", func(s *story, had, other int) {
+			s.Requeue(s.now, had, Key{0, 0}, time.Minute)
+			s.deliver(other, 0)
+			s.wait(notice - ms)
+			s.Close(s.now, had, true)
+		}},
+		{"put back when its leader changed", nil, CauseMovedWindow, func(s *story, had, other int) {
+			s.Requeue(s.now, had, Key{0, 0}, time.Minute)
+			s.deliver(other, 0)
+			s.Move(s.now, 3)
+		}},
 		{"finished when its leader changed", nil, CauseMovedWindow, func(s *story, had, other int) {
 			s.fin(had, 0)
 			s.deliver(other, 0)
