@@ -117,6 +117,25 @@ not an event
 	}
 }
 
+func TestALogOfATestThatIsOverIsToldFromAFailure(t *testing.T) {
+	late := goNSQLogs + "A has completed: ERR 12\n"
+	for name, c := range map[string]struct {
+		count goCount
+		want  bool
+	}{
+		"all passed":            {goCount{}, false},
+		"behind the last test":  {goCount{output: map[string][]string{"": {"PASS\n", late}}}, true},
+		"while another ran":     {goCount{bad: []string{"TestB"}, output: map[string][]string{"TestB": {"=== RUN\n", late}}}, true},
+		"beside a failure":      {goCount{bad: []string{"TestB"}, output: map[string][]string{"TestB": {"wrong\n"}, "": {late}}}, false},
+		"another panic":         {goCount{output: map[string][]string{"": {"panic: no\n"}}}, false},
+		"a test that prints it": {goCount{bad: []string{"TestB"}, output: map[string][]string{"TestB": {"got " + late}}}, false},
+	} {
+		if got := c.count.logsLate(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestMochaReportIsFoundAfterOtherOutput(t *testing.T) {
 	out := "a line of the suite\n{\n  \"stats\": {\"passes\": 3, \"failures\": 1, \"pending\": 0},\n" +
 		"  \"failures\": [{\"fullTitle\": \"x y\", \"err\": {\"message\": \"m\", \"stack\": \"s\"}}]\n}trailing"
