@@ -37,6 +37,7 @@ var floors = map[string]int{
 	"pkg/cluster/controller": 3,
 	"pkg/cluster/formation":  3, // who is in the cluster
 	"pkg/forward":            3, // what nodes ask of each other for clients
+	"pkg/relay":              3, // consumers of what other nodes lead
 
 	"pkg/broker":  4,
 	"pkg/cluster": 4, // one node's membership
@@ -79,6 +80,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/nsq", "pkg/seq"}:         "the wire spells message ids",
 	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
 	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
+	{"pkg/relay", "pkg/forward"}:   "a relay speaks the wire between nodes",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends

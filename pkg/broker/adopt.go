@@ -259,8 +259,8 @@ func (a *adopter) endStrays(key adoptKey, k *adoptees) {
 	}
 	for _, s := range k.subs {
 		for _, r := range s.sources.Load().relays {
-			if !r.loses(func(i int) bool { return t.Partitions[i].Leader != r.node && t.Partitions[i].Leader != "" }) {
-				r.end(errLedElsewhere)
+			if !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node() && t.Partitions[i].Leader != "" }) {
+				r.End(errLedElsewhere)
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (k *adoptees) covers(partition int) (covered, extra bool) {
 			covered = true
 		}
 		for _, r := range set.relays {
-			extra = extra || r.extra && r.serves(partition) && !r.gone()
+			extra = extra || r.Extra() && r.Serves(partition) && !r.Gone()
 		}
 	}
 	return covered, extra
@@ -385,8 +385,8 @@ func (a *adopter) adopt(ctx context.Context, k *adoptees, leader meta.NodeID, pa
 func (k *adoptees) retire(partition int) {
 	for _, s := range k.subs {
 		for _, r := range s.sources.Load().relays {
-			if r.extra && r.serves(partition) {
-				r.retire()
+			if r.Extra() && r.Serves(partition) {
+				r.Retire()
 			}
 		}
 		s.allot()
@@ -397,8 +397,8 @@ func (k *adoptees) retire(partition int) {
 func (k *adoptees) sweep() {
 	for _, s := range k.subs {
 		for _, r := range s.sources.Load().relays {
-			if r.retired() {
-				r.close()
+			if r.Retired() {
+				r.Close()
 				s.ledChanged() // it is to be let go of
 			}
 		}

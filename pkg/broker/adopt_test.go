@@ -2,7 +2,6 @@ package broker
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,11 +87,11 @@ func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
 		got := c.takeSome(1)[0]
 		d := m.nodes["n2"].subscribe("t", "c")
 		r := c.sources.Load().relays[0]
-		eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.retiring })
+		eventually(t, func() bool { return r.Claim().Retiring })
 		if err := c.Finish(got.ID); err != nil {
 			t.Error(err)
 		}
-		eventually(t, r.gone)
+		eventually(t, r.Gone)
 		d.idle()
 	})
 }
@@ -113,35 +112,6 @@ func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
-}
-
-func TestCreditIsSharedOut(t *testing.T) {
-	idle, busy, hungry, had := claim{}, claim{credit: 1, inFlight: 1}, claim{starved: true}, claim{credit: 1}
-	for _, c := range []struct {
-		ready, others, turn int
-		claims              []claim
-		want                []int
-	}{
-		{10, 0, 0, nil, []int{}},
-		{0, 0, 0, []claim{idle, hungry}, []int{0, 0}},
-		{10, 0, 0, []claim{idle, idle, idle}, []int{4, 3, 3}},
-		{10, 1, 5, []claim{idle, idle, idle}, []int{3, 3, 2}},
-		{3, 1, 0, []claim{idle, idle}, []int{1, 1}},
-		{2, 1, 0, []claim{idle, idle}, []int{1, 1}},
-		{1, 1, 0, []claim{idle, idle}, []int{1, 0}},
-		{1, 0, 1, []claim{idle, idle}, []int{0, 1}},
-		{1, 0, 1, []claim{had, idle}, []int{1, 0}},
-		{1, 0, 0, []claim{had, hungry}, []int{0, 1}},
-		{1, 0, 0, []claim{busy, hungry}, []int{1, 0}},
-		{2, 0, 0, []claim{busy, had, hungry}, []int{1, 0, 1}},
-		{1, 0, 2, []claim{hungry, idle, hungry}, []int{0, 0, 1}},
-		{4, 0, 0, []claim{{retiring: true, credit: 3}, idle}, []int{0, 4}},
-		{4, 0, 0, []claim{{retiring: true, credit: 3}}, []int{0}},
-	} {
-		if got := allot(c.ready, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
-			t.Errorf("%d among %+v and %d: got %v, want %v", c.ready, c.claims, c.others, got, c.want)
-		}
-	}
 }
 
 // TestConsumersBehindOneAddressFollowTheLeader has the leadership go around, and

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/forward"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/brokerd/brokerd/pkg/age"
@@ -47,7 +49,7 @@ type Options struct {
 	FS      vfs.FS
 	DataDir string
 	Meta    *raftstore.Store // owned by the caller, open until after Close
-	Remote  Remote           // how this node asks others; nil: it is alone
+	Remote  forward.Remote   // how this node asks others; nil: it is alone
 	Peers   coord.Peers      // how its replicas reach others; nil: it is alone
 	Members Members          // who takes part in the metadata; nil: this node is alone
 	Node    meta.Node        // how this node announces itself

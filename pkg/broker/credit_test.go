@@ -1,12 +1,10 @@
 package broker
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -91,60 +89,6 @@ func TestLentCreditComesBack(t *testing.T) {
 	})
 }
 
-func TestCreditIsLent(t *testing.T) {
-	for _, c := range []struct {
-		ready, local, others, turn int
-		claims                     []claim
-		want                       []int
-	}{
-		{10, 0, 0, 0, []claim{{credit: 5}, {credit: 5, inFlight: 5}}, []int{2, 8}},
-		{10, 0, 0, 0, []claim{{credit: 2}, {credit: 8, inFlight: 8}}, []int{1, 9}},
-		{10, 0, 0, 0, []claim{{credit: 1}, {credit: 9, inFlight: 9}}, []int{0, 10}},
-		{10, 0, 0, 0, []claim{{starved: true}, {credit: 10, inFlight: 10}}, nil},
-		{10, 0, 0, 0, []claim{{starved: true}, {credit: 10, inFlight: 9}}, []int{1, 9}},
-		{10, 0, 0, 0, []claim{{credit: 1, inFlight: 1}, {credit: 8, inFlight: 8}}, []int{2, 8}},
-		{10, 0, 0, 1, []claim{{credit: 1, inFlight: 1}, {credit: 8, inFlight: 8}}, []int{1, 9}},
-		{10, 0, 1, 0, []claim{{credit: 5, inFlight: 5}}, []int{8}},
-		{10, 4, 1, 0, []claim{{credit: 5, inFlight: 5}}, []int{6}},
-		{10, 5, 1, 0, []claim{{credit: 5, inFlight: 5}}, nil},
-		{1, 0, 0, 0, []claim{{credit: 1}, {}}, nil}, // it has room, and nothing came
-		{2, 0, 0, 0, []claim{{starved: true}, {credit: 1}, {credit: 1}}, []int{1, 1, 0}},
-		{10, 0, 0, 0, []claim{{inFlight: 3, retiring: true}, {credit: 5, inFlight: 5}}, []int{0, 7}},
-	} {
-		if got := lend(c.ready, c.local, c.others, c.turn, c.claims); !slices.Equal(got, c.want) {
-			t.Errorf("%d for %d, %d and %+v: got %v, want %v", c.ready, c.local, c.others, c.claims, got, c.want)
-		}
-	}
-}
-
-// TestNoMoreIsInFlightThanTheClientWants shares out credit after it was lent.
-func TestNoMoreIsInFlightThanTheClientWants(t *testing.T) {
-	rng := testrand.New(t)
-	for range 10000 {
-		ready, others := rng.IntN(30), rng.IntN(2)
-		claims := make([]claim, 1+rng.IntN(5))
-		left := ready
-		for i := range claims {
-			c := &claims[i]
-			c.inFlight = rng.IntN(left + 1)
-			left -= c.inFlight
-			c.credit, c.starved = rng.IntN(ready+1), rng.IntN(2) == 0
-		}
-		for name, parts := range map[string][]int{
-			"allot": allot(ready, others, rng.IntN(5), claims),
-			"lend":  lend(ready, 0, others, rng.IntN(5), claims),
-		} {
-			sum := 0
-			for i, n := range parts {
-				sum += max(n, claims[i].inFlight)
-			}
-			if sum > ready || parts != nil && slices.Min(parts) < 0 {
-				t.Fatalf("%s of %d among %+v: %v", name, ready, claims, parts)
-			}
-		}
-	}
-}
-
 // putAt publishes so many messages to a partition.
 func (n *node) putAt(name string, partition, count int) {
 	n.t.Helper()
@@ -152,33 +96,6 @@ func (n *node) putAt(name string, partition, count int) {
 		if r := n.publish(Publish{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
 			n.t.Fatal(r.Err)
 		}
-	}
-}
-
-// silent is a remote that never answers.
-type silent struct{ Remote }
-
-func (silent) Go(meta.NodeID, uint8, [][]byte, func([]byte, error)) {}
-
-// TestALeaderThatStarvesIsNotForgotten: credit that was given and taken away before the
-// leader was told leaves it starved. It has said so once, and would not again.
-func TestALeaderThatStarvesIsNotForgotten(t *testing.T) {
-	r := &relay{remote: silent{}, starved: true}
-	r.assign(1, false)
-	r.assign(0, false)
-	r.tell()
-	if !r.claim().starved {
-		t.Error("it was told nothing and is forgotten")
-	}
-	r.assign(1, false)
-	r.tell()
-	if r.claim().starved {
-		t.Error("it was told of credit and counts as starved")
-	}
-	r.starved = true // an answer that crossed the credit
-	r.assign(1, false)
-	if r.claim().starved {
-		t.Error("it has credit and counts as starved")
 	}
 }
 

@@ -1,12 +1,16 @@
 package broker
 
-import "time"
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/relay"
+)
 
 // handed is where the messages came from that Take has handed over since
 // Deliverable was asked last. It belongs to Take's goroutine.
 type handed struct {
 	local  []*localSource
-	relays []*relay
+	relays []*relay.Relay
 }
 
 // note adds the source of a number.
@@ -30,7 +34,7 @@ func (h *handed) may(now time.Time) bool {
 		}
 	}
 	for _, r := range h.relays {
-		if !r.running.Steady(now) || r.gone() {
+		if !r.Steady(now) || r.Gone() {
 			return false
 		}
 	}

@@ -119,7 +119,7 @@ func TestARelayIsGivenUpAfterAPause(t *testing.T) {
 	if strings.Join(got, " ") != "a2 b1" && strings.Join(got, " ") != "a2 b2" {
 		t.Errorf("got %q", got)
 	}
-	if !was.gone() {
+	if !was.Gone() {
 		t.Error("the relay has outlived the pause")
 	}
 	if c.ended.Load() != nil {

@@ -351,7 +351,7 @@ func (l *lanLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	})
 }
 
-// Go implements Remote.
+// Go implements forward.Remote.
 func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([]byte, error)) {
 	to := h.lan.hosts[node].remote(h)
 	to.mu.Lock()
@@ -384,7 +384,7 @@ func (h *lanHost) remote(from *lanHost) *lanLink {
 	return h.calls[from.id]
 }
 
-// Call implements Remote.
+// Call implements forward.Remote.
 func (h *lanHost) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
 	type result struct {
 		reply []byte

@@ -275,7 +275,7 @@ func (l *meshLink) breakOff(tell bool) {
 	}
 }
 
-// Go implements Remote.
+// Go implements forward.Remote.
 func (n *meshNode) Go(to meta.NodeID, kind uint8, payload [][]byte, done func([]byte, error)) {
 	l := n.mesh.link(n.id, to)
 	l.mu.Lock()
@@ -292,7 +292,7 @@ func (n *meshNode) Go(to meta.NodeID, kind uint8, payload [][]byte, done func([]
 	l.wake()
 }
 
-// Call implements Remote.
+// Call implements forward.Remote.
 func (n *meshNode) Call(ctx context.Context, to meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
 	type result struct {
 		reply []byte

@@ -405,10 +405,10 @@ func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
 	}
 }
 
-// reluctant is a Remote that cannot send the first publish, and says so after the
+// reluctant is a forward.Remote that cannot send the first publish, and says so after the
 // second has been answered.
 type reluctant struct {
-	Remote
+	forward.Remote
 	publishes atomic.Int32
 	unsent    func([]byte, error)
 }
@@ -430,9 +430,9 @@ func (r *reluctant) Go(node meta.NodeID, kind uint8, payload [][]byte, done func
 	r.Remote.Go(node, kind, payload, done)
 }
 
-// hanging is a Remote that one node never answers through: its answers are kept.
+// hanging is a forward.Remote that one node never answers through: its answers are kept.
 type hanging struct {
-	Remote
+	forward.Remote
 	node  meta.NodeID
 	stuck chan func()
 }

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/relay"
+
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -11,7 +13,7 @@ import (
 // sources are where a subscription takes from. They are not changed.
 type sources struct {
 	local  []*localSource
-	relays []*relay
+	relays []*relay.Relay
 }
 
 // localSource is a consumer of a partition that this node leads.
@@ -27,7 +29,7 @@ func (s *sources) inFlight() int {
 	if len(s.relays) > 0 {
 		now := time.Now()
 		for _, r := range s.relays {
-			n += r.count(now)
+			n += r.Count(now)
 		}
 	}
 	return n
@@ -55,7 +57,7 @@ func (s *sources) live() int {
 		}
 	}
 	for _, r := range s.relays {
-		if !r.gone() {
+		if !r.Gone() {
 			n++
 		}
 	}
@@ -70,7 +72,7 @@ func (s *sources) covers(partition int) bool {
 		}
 	}
 	for _, r := range s.relays {
-		if r.serves(partition) && !r.gone() {
+		if r.Serves(partition) && !r.Gone() {
 			return true
 		}
 	}
@@ -82,11 +84,11 @@ func (s *sources) take(i int, now time.Time, max int, emit func(*topic.Delivery)
 	if i < len(s.local) {
 		return s.local[i].Take(now, max, emit)
 	}
-	return s.relays[i-len(s.local)].take(now, max, emit)
+	return s.relays[i-len(s.local)].Take(now, max, emit)
 }
 
 // of returns where a message came from: a consumer, or a relay, or neither.
-func (s *sources) of(id seq.MessageID) (*topic.Consumer, *relay) {
+func (s *sources) of(id seq.MessageID) (*topic.Consumer, *relay.Relay) {
 	p := id.Partition()
 	if len(s.local) > p && s.local[p].Partition() == p {
 		return s.local[p].Consumer, nil
@@ -97,7 +99,7 @@ func (s *sources) of(id seq.MessageID) (*topic.Consumer, *relay) {
 		}
 	}
 	for _, r := range s.relays {
-		if r.serves(p) {
+		if r.Serves(p) {
 			return nil, r
 		}
 	}

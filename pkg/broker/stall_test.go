@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/relay"
+
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -96,7 +98,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 	}{
 		{"few large messages", 300 << 10, 20, 10},
 		{"many small messages", 100, 3000, 2500},
-		{"one message larger than the relay holds", relayBytes + 1, 3, 1},
+		{"one message larger than the relay holds", relay.QueueBytes + 1, 3, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,8 +114,8 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 				if n := m.nodes["n2"].channelStats("t", "c"); n.Delivered > uint64(3*test.ready) {
 					t.Errorf("%d messages were sent to a client that does not read and lets %d be in flight", n.Delivered, test.ready)
 				}
-				if relayed := r.sources.Load().relays[0]; relayed.claim().inFlight > 0 {
-					t.Errorf("the relay holds %d messages that the leader gave up long ago", relayed.claim().inFlight)
+				if relayed := r.sources.Load().relays[0]; relayed.Claim().InFlight > 0 {
+					t.Errorf("the relay holds %d messages that the leader gave up long ago", relayed.Claim().InFlight)
 				}
 				if n := strings.Count(m.lines.String(), "consumer does not read"); n != 1 || !strings.Contains(m.lines.String(), "channel=c") {
 					t.Errorf("complained %d times of the client:\n%s", n, m.lines.String())
@@ -163,11 +165,11 @@ func TestARelayFetchesAgainForThePartitionsThatAreLeft(t *testing.T) {
 		synctest.Wait()
 		c.mustWake()
 		r := c.sources.Load().relays[0]
-		if !r.loses(func(partition int) bool { return partition == 0 }) {
+		if !r.Loses(func(partition int) bool { return partition == 0 }) {
 			t.Fatal("the relay has no partition left")
 		}
-		c.mustWake()                          // it had not looked before: the relay fetches by itself
-		const sent = relayBytes/(300<<10) + 2 // of partition 0, before: what the relay holds, and one call that was open
+		c.mustWake()                                // it had not looked before: the relay fetches by itself
+		const sent = relay.QueueBytes/(300<<10) + 2 // of partition 0, before: what the relay holds, and one call that was open
 		if got := c.takeSome(8 - sent + 1); !slices.ContainsFunc(got, func(d topic.Delivery) bool { return string(d.Body) == "a" }) {
 			t.Errorf("got %d messages, and not that of the partition that is left", len(got))
 		}
@@ -255,7 +257,7 @@ func stallAtRandom(t *testing.T, seed uint64) {
 	for range 1 + rnd.IntN(2) {
 		x.join()
 	}
-	size := []int{10, 1000, 100 << 10, 400 << 10, relayBytes}[rnd.IntN(5)]
+	size := []int{10, 1000, 100 << 10, 400 << 10, relay.QueueBytes}[rnd.IntN(5)]
 	for range 5 + rnd.IntN(15) {
 		x.step(size, len(leaders))
 	}
@@ -312,8 +314,8 @@ func (x *stallRun) settle() {
 	}
 	if n := x.finished(); n < uint64(x.put) {
 		x.t.Errorf("%v after a client began to read, %d of %d messages are finished; message timeout %v, ended %v", bound, n, x.put, x.timeout, r.ended.Load())
-		for _, relay := range r.sources.Load().relays {
-			x.t.Logf("relay to %s: %+v", relay.node, relay.claim())
+		for _, far := range r.sources.Load().relays {
+			x.t.Logf("relay to %s: %+v", far.Node(), far.Claim())
 		}
 		for id, node := range x.m.nodes {
 			x.t.Logf("at %s: %+v", id, node.channelStats("t", "c"))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/relay"
+
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
@@ -257,21 +259,20 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	if err != nil {
 		return fmt.Errorf("encode client description: %w", err)
 	}
-	r := &relay{
-		remote: s.b.o.Remote, node: leader, handle: s.b.handles.Add(1),
-		timeout: s.ask.MsgTimeout, maxTimeout: s.maxTimeout(), extra: extra, inFlight: flights{all: map[seq.MessageID]flight{}},
-		running: s.b.pulse.Begin(),
-	}
-	r.partitions.Store(&partitions)
 	starved := func() {
 		s.allot()
 		s.wake() // where others keep their credit and do not use it, Take sees to that
 	}
-	r.events = relayEvents{
-		wake: s.wake, starved: starved, freed: s.freed, unfinished: s.ask.Client.Unfinished,
-		stalled: s.stalled, ended: func(why error) { s.lost(why, true) },
-	}
-	err = r.open(ctx, &forward.Subscribe{
+	r := relay.New(relay.Options{
+		Remote: s.b.o.Remote, FromRemote: fromRemote, Node: leader, Handle: s.b.handles.Add(1),
+		Partitions: partitions, Extra: extra, Running: s.b.pulse.Begin(),
+		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),
+		Events: relay.Events{
+			Wake: s.wake, Starved: starved, Freed: s.freed, Unfinished: s.ask.Client.Unfinished,
+			Stalled: s.stalled, Ended: func(why error) { s.lost(why, true) },
+		},
+	})
+	err = r.Open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
 		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Client: about,
 	})
@@ -282,10 +283,10 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 		return err
 	}
 	if !s.change(func(set *sources) { set.relays = append(set.relays, r) }) {
-		r.close()
+		r.Close()
 		return nil
 	}
-	if r.gone() { // before lost could know of it
+	if r.Gone() { // before lost could know of it
 		s.lost(errSubscriptionGone, true)
 	}
 	s.allot()

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/relay"
+
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -108,7 +110,7 @@ func (s *Subscription) renew() {
 			}
 			return false
 		})
-		set.relays = slices.DeleteFunc(set.relays, func(r *relay) bool { return r.gone() })
+		set.relays = slices.DeleteFunc(set.relays, func(r *relay.Relay) bool { return r.Gone() })
 	})
 	for _, k := range left {
 		k.Leave()
@@ -141,19 +143,21 @@ func (s *Subscription) joinNew() {
 
 // allot shares out what may be in flight among the relays.
 func (s *Subscription) allot() {
-	s.share(func(ready, _, others, turn int, claims []claim) []int { return allot(ready, others, turn, claims) })
+	s.share(func(ready, _, others, turn int, claims []relay.Claim) []int {
+		return relay.Allot(ready, others, turn, claims)
+	})
 }
 
 // share gives the relays the parts that a rule finds, if it finds any.
-func (s *Subscription) share(rule func(ready, local, others, turn int, claims []claim) []int) {
+func (s *Subscription) share(rule func(ready, local, others, turn int, claims []relay.Claim) []int) {
 	set := s.sources.Load()
 	if len(set.relays) == 0 {
 		return
 	}
 	s.mu.Lock()
-	claims := make([]claim, len(set.relays))
+	claims := make([]relay.Claim, len(set.relays))
 	for i, r := range set.relays {
-		claims[i] = r.claim()
+		claims[i] = r.Claim()
 	}
 	ready := int(s.ready.Load())
 	if s.stopped.Load() {
@@ -163,15 +167,15 @@ func (s *Subscription) share(rule func(ready, local, others, turn int, claims []
 	parts := rule(ready, set.localInFlight(), set.others(), s.shares, claims)
 	if parts != nil {
 		for i, r := range set.relays {
-			r.assign(parts[i], ready == 0)
+			r.Assign(parts[i], ready == 0)
 		}
 		s.lender.lent.Store(slices.Min(parts) < ready/(len(parts)+set.others()))
 	}
 	s.mu.Unlock()
 	for _, r := range set.relays {
-		r.tell()
+		r.Tell()
 		if ready == 0 {
-			r.dropQueue()
+			r.ReturnQueued()
 		}
 	}
 }
@@ -253,10 +257,10 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 }
 
 // stalled reports that a client does not read what came for it through a relay.
-func (s *Subscription) stalled(r *relay, dropped int) {
+func (s *Subscription) stalled(r *relay.Relay, dropped int) {
 	s.b.complaints.Warn(s.b.log, time.Now(), "consumer does not read: its messages timed out in transit and go to other consumers; delivery resumes when it reads",
-		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.node,
-		"messages", dropped, "msg_timeout", r.timeout)
+		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.Node(),
+		"messages", dropped, "msg_timeout", s.ask.MsgTimeout)
 }
 
 // pass leaves to others what the subscription was woken for and has no room for.
@@ -291,7 +295,7 @@ func (s *Subscription) Finish(id seq.MessageID) error {
 	case k != nil:
 		return k.Finish(id.Offset())
 	case r != nil:
-		return r.answer(forward.Answer{Verb: forward.Finish, ID: id})
+		return r.Answer(forward.Answer{Verb: forward.Finish, ID: id})
 	}
 	return ErrNotInFlight
 }
@@ -303,7 +307,7 @@ func (s *Subscription) Requeue(id seq.MessageID, delay time.Duration) error {
 	case k != nil:
 		return k.Requeue(id.Offset(), time.Now(), delay)
 	case r != nil:
-		return r.answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
+		return r.Answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
 	}
 	return ErrNotInFlight
 }
@@ -315,7 +319,7 @@ func (s *Subscription) Touch(id seq.MessageID) error {
 	case k != nil:
 		return k.Touch(id.Offset(), time.Now())
 	case r != nil:
-		return r.answer(forward.Answer{Verb: forward.Touch, ID: id})
+		return r.Answer(forward.Answer{Verb: forward.Touch, ID: id})
 	}
 	return ErrNotInFlight
 }
@@ -345,7 +349,7 @@ func (s *Subscription) Close() {
 		s.b.adopter.forget(s)
 	}
 	for _, r := range set.relays {
-		r.close()
+		r.Close()
 	}
 	left := 0
 	for _, k := range set.local {

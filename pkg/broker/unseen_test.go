@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/relay"
 )
 
 // TestADeliveryThatTheClientHasNotSeenDoesNotCount has a client at a node that does not
@@ -109,7 +111,7 @@ func TestADeliveryThatTheClientHasSeenCounts(t *testing.T) {
 			}
 		}
 		for _, r := range far.sources.Load().relays {
-			r.end(errPaused)
+			r.End(relay.ErrPaused)
 		}
 		far.Close()
 		synctest.Wait()

@@ -16,17 +16,17 @@ func leaseMistakes() []mistake {
 			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
 		},
 		{
-			name: "unseen: what comes for a client that wants nothing stays", file: "pkg/broker/relay.go",
+			name: "unseen: what comes for a client that wants nothing stays", file: "pkg/relay/relay.go",
 			old: "unwanted := r.resting || r.retiring", with: "unwanted := false",
 			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
 		},
 		{
-			name: "unseen: what a client has is taken for unseen", file: "pkg/broker/relay.go",
-			old: "slices.Collect(maps.Keys(r.inFlight.all))", with: "slices.Collect(maps.Keys(flights{}.all))",
+			name: "unseen: what a client has is taken for unseen", file: "pkg/relay/relay.go",
+			old: "slices.Collect(maps.Keys(r.here.inFlight.all))", with: "slices.Collect(maps.Keys(flights{}.all))",
 			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
 		},
 		{
-			name: "unseen: what a client answered is taken for unseen", file: "pkg/broker/relay.go",
+			name: "unseen: what a client answered is taken for unseen", file: "pkg/relay/relay.go",
 			old: "\t\t\tseen = append(seen, a.ID)\n", with: "",
 			tests: tests, run: "TestADeliveryThatTheClientHasSeenCounts",
 		},

@@ -1,0 +1,122 @@
+package relay
+
+// Claim is what one relay of a subscription has and wants of the messages that
+// may be in flight.
+type Claim struct {
+	Credit   int  // that it has
+	InFlight int  // that the client has of it, or will get
+	Starved  bool // it could have something, with more credit
+	Filled   bool // it got messages since it was given credit
+	Retiring bool // it is to get nothing more
+}
+
+// Full says whether the leader can send nothing more, whatever it has.
+func (c Claim) Full() bool {
+	return !c.Retiring && c.InFlight >= c.Credit && (c.InFlight > 0 || c.Starved)
+}
+
+// Allot splits the flow-control credit of a subscription, ready, among its relays.
+// Each relay holds its share at its leader before it is known where messages are;
+// others is the number of sources beside the relays. If ready >= number of sources,
+// it is split evenly; a source that has more in flight than its share reduces the
+// others' until it drains. Otherwise the relays get one message each: first those
+// with one in flight, then the starved ones, starting with the one at turn, and
+// then those that held credit before.
+func Allot(ready, others, turn int, claims []Claim) []int {
+	parts := make([]int, len(claims))
+	var live []int
+	for i, c := range claims {
+		if !c.Retiring {
+			live = append(live, i)
+		}
+	}
+	if len(live) == 0 || ready <= 0 {
+		return parts
+	}
+	if all := len(live) + others; ready >= all {
+		for k, i := range live {
+			parts[i] = ready / all
+			if k < ready%all {
+				parts[i]++
+			}
+		}
+		withhold(parts, claims)
+		return parts
+	}
+	left := min(ready, len(live))
+	for _, i := range live { // no more than that is to be in flight
+		left -= max(claims[i].InFlight-1, 0)
+	}
+	give := func(deserves func(Claim) bool) {
+		for k := range live {
+			i := live[(turn+k)%len(live)]
+			if left > 0 && parts[i] == 0 && deserves(claims[i]) {
+				parts[i] = 1
+				left--
+			}
+		}
+	}
+	give(func(c Claim) bool { return c.InFlight > 0 })
+	give(func(c Claim) bool { return c.Starved })
+	give(func(c Claim) bool { return c.Credit > 0 })
+	give(func(Claim) bool { return true })
+	return parts
+}
+
+// withhold takes from the parts that are not in flight what others have in flight
+// beyond theirs.
+func withhold(parts []int, claims []Claim) {
+	over, room := 0, 0
+	for i, c := range claims {
+		over += max(c.InFlight-parts[i], 0)
+		room += max(parts[i]-c.InFlight, 0)
+	}
+	over = min(over, room)
+	for i, c := range claims {
+		if own := max(parts[i]-c.InFlight, 0); own > 0 {
+			cut := (own*over + room - 1) / room
+			parts[i] -= cut
+			over, room = over-cut, room-own
+		}
+	}
+}
+
+// Lend shares out anew what is not in flight, where a client waits with credit
+// that lies with leaders which do not use it: all get the same of it beside what
+// they have in flight, and of the rest one more each, those that are full first, and
+// of them the one at turn. local is how much is in flight of what is led here, others
+// as for Allot. It returns nil where that would serve nobody.
+func Lend(ready, local, others, turn int, claims []Claim) []int {
+	free, live, full := ready-local, others, 0
+	for _, c := range claims {
+		free -= c.InFlight
+		if !c.Retiring {
+			live++
+		}
+		if c.Full() {
+			full++
+		}
+	}
+	if free <= 0 || full == 0 {
+		return nil
+	}
+	parts := make([]int, len(claims))
+	rest := free % live
+	give := func(deserves func(Claim) bool) {
+		for k := range claims {
+			i := (turn + k) % len(claims)
+			if rest > 0 && deserves(claims[i]) {
+				parts[i]++
+				rest--
+			}
+		}
+	}
+	give(Claim.Full)
+	give(func(c Claim) bool { return !c.Full() && !c.Retiring })
+	for i, c := range claims {
+		if !c.Retiring {
+			parts[i] += c.InFlight + free/live
+		}
+	}
+	return parts
+}

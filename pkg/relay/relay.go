@@ -1,0 +1,498 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/lease"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// QueueBytes is how much a relay holds of what the client has not taken, before it stops to
+// fetch.
+const QueueBytes = 1 << 20
+
+const (
+	// fetchesAhead is how many Fetch calls of a relay are open: while the answer
+	// to one is on its way, the leader can answer the next.
+	fetchesAhead = 2
+	// fetchBytes is about how much one answer may carry.
+	fetchBytes = 256 << 10
+	// stallLogEvery is the least time between two log lines about a client that does
+	// not read, for one relay.
+	stallLogEvery = time.Minute
+)
+
+// ErrPaused is why a relay ends when this process has stood still: what the relay gets or
+// has may have been given to others since.
+var ErrPaused = errors.New("node was paused")
+
+// errClosed is why a relay that was closed takes no more answers.
+var errClosed = errors.New("relay closed")
+
+// Events are what a relay tells its subscription. They are called by any
+// goroutine, without a lock, and must not block.
+type Events struct {
+	Wake       func()                      // there may be something to take
+	Starved    func()                      // there would be, with more credit
+	Freed      func()                      // a message was answered
+	Stalled    func(r *Relay, dropped int) // so many messages timed out before the client took them
+	Unfinished func(seq.MessageID, error)  // a Finish that was passed on was not taken
+	Ended      func(error)                 // the leader has ended it, or cannot be reached; called once
+}
+
+// Options describe a relay. All but Extra are needed.
+type Options struct {
+	Remote     forward.Remote
+	Node       meta.NodeID // the leader
+	Handle     uint64      // the relay's name at the leader: no other relay of this process has it
+	Partitions []int
+	Timeout    time.Duration // of a delivery
+	MaxTimeout time.Duration // that touching extends it to
+	Extra      bool          // the relay is to retire when a consumer comes who is nearer
+	Running    lease.Stretch // of the process, since before the relay was made
+	Events     Events
+	FromRemote func(error) error // gives an error of the leader its meaning here
+}
+
+// missed tells which messages are not finished, of answers that the leader never
+// took.
+func (o *Options) missed(answers []byte, why error) {
+	_, all, _ := forward.DecodeAnswers(answers, nil) // of the relay's making, or none
+	for _, a := range all {
+		if a.Verb == forward.Finish {
+			o.Events.Unfinished(a.ID, why)
+		}
+	}
+}
+
+// refused tells which messages the leader says are not finished.
+func (o *Options) refused(reply []byte) {
+	all, _ := forward.DecodeRefusals(reply) // what cannot be read tells of nothing
+	for _, f := range all {
+		o.Events.Unfinished(f.ID, o.FromRemote(f.Reason))
+	}
+}
+
+// Relay is a consumer of partitions that another node leads. That node counts
+// as in flight whatever it has sent; this side hands it over to the client,
+// counts what the client has, and passes on the answers. Take is for one
+// goroutine; the other methods may be called by others.
+type Relay struct {
+	o          Options
+	partitions atomic.Pointer[[]int] // not changed; fewer are stored
+
+	taken []message // of Take's goroutine
+
+	mu        sync.Mutex // guards what follows
+	over      error      // why it ended
+	here      transit
+	logged    time.Time // that the client is stalled
+	fetching  int       // Fetch calls that are open
+	answers   []byte    // to be sent, behind the head
+	answering bool      // a KindAnswer call is open
+	resting   bool      // the client wants nothing: what comes is given back
+	retiring  bool      // it ends when the client has answered what it has
+	credit    int       // that the leader should know of
+	told      int       // that it knows of
+	telling   bool      // a Ready call is open
+	starved   bool
+	filled    bool // something came since credit was assigned
+}
+
+// New returns a relay that has joined nothing yet: see Open.
+func New(o Options) *Relay {
+	r := &Relay{o: o}
+	r.here = transit{timeout: o.Timeout, maxTimeout: o.MaxTimeout, inFlight: flights{all: map[seq.MessageID]flight{}}, expired: r.expireQueue}
+	r.partitions.Store(&o.Partitions)
+	return r
+}
+
+// Node returns the leader that the relay consumes from.
+func (r *Relay) Node() meta.NodeID { return r.o.Node }
+
+// Extra says whether the relay is there only for want of consumers that are nearer.
+func (r *Relay) Extra() bool { return r.o.Extra }
+
+// Steady says whether the process has gone on without a pause since the relay was made.
+func (r *Relay) Steady(now time.Time) bool { return r.o.Running.Steady(now) }
+
+// Open joins the channel at the leader, which it waits for.
+func (r *Relay) Open(ctx context.Context, m *forward.Subscribe) error {
+	m.Handle = r.o.Handle
+	_, err := r.o.Remote.Call(ctx, r.o.Node, forward.KindSubscribe, [][]byte{forward.AppendSubscribe(nil, m)})
+	if err != nil {
+		r.leave(nil) // it may have joined
+		return fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err))
+	}
+	r.fetch()
+	return nil
+}
+
+// leave tells the leader that the relay has ended, and what the client has seen of
+// that which the leader has in flight: the rest was never delivered.
+func (r *Relay) leave(seen []seq.MessageID) {
+	m := forward.Leave{Handle: r.o.Handle, Seen: seen}
+	r.o.Remote.Go(r.o.Node, forward.KindLeave, [][]byte{forward.AppendLeave(nil, m)}, func([]byte, error) {})
+}
+
+// fetch keeps Fetch calls open unless too much is here already, or the client does
+// not take it. It must be called behind everything that takes from the queue or ends
+// a stall: nothing else has a relay go on that had stopped to fetch.
+func (r *Relay) fetch() {
+	for {
+		r.mu.Lock()
+		if r.over != nil || r.fetching >= fetchesAhead || r.here.queue.bytes > QueueBytes || r.here.stalled {
+			r.mu.Unlock()
+			return
+		}
+		r.fetching++
+		r.mu.Unlock()
+		m := forward.Fetch{Handle: r.o.Handle, MaxBytes: fetchBytes}
+		r.o.Remote.Go(r.o.Node, forward.KindFetch, [][]byte{forward.AppendFetch(nil, m)}, r.fetched)
+	}
+}
+
+// fetched takes the answer to a Fetch.
+func (r *Relay) fetched(reply []byte, err error) {
+	var got []topic.Delivery
+	var starved bool
+	if err == nil {
+		got, starved, err = forward.DecodeDeliveries(append([]byte(nil), reply...), nil)
+	}
+	if err != nil {
+		r.End(fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err)))
+		return
+	}
+	now := time.Now()
+	if !r.Steady(now) {
+		r.End(ErrPaused)
+		return
+	}
+	r.mu.Lock()
+	r.fetching--
+	if r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	for _, d := range got {
+		r.here.queue.push(message{d, now})
+	}
+	r.starved = r.starved || starved
+	r.filled = r.filled || len(got) > 0
+	r.here.watch(now)
+	unwanted := r.resting || r.retiring
+	r.mu.Unlock()
+	if unwanted {
+		r.ReturnQueued()
+	}
+	r.fetch()
+	if len(got) > 0 && !unwanted {
+		r.o.Events.Wake()
+	}
+	if starved {
+		r.o.Events.Starved()
+	}
+}
+
+// End ends the relay for a reason that this side or the leader has, and tells it
+// on. The leader, who may not know, hands back what is in flight.
+func (r *Relay) End(why error) {
+	answers, seen, ok := r.stop(why)
+	if !ok {
+		return
+	}
+	_, all, _ := forward.DecodeAnswers(answers, nil) // of the relay's making, or none
+	for _, a := range all {
+		if a.Verb != forward.Unseen {
+			seen = append(seen, a.ID)
+		}
+	}
+	r.leave(seen)
+	r.o.missed(answers, why)
+	r.o.Events.Ended(why)
+}
+
+// Close leaves the channel. What is in flight is handed back by the leader,
+// behind the answers that were given.
+func (r *Relay) Close() {
+	answers, seen, ok := r.stop(errClosed)
+	if !ok {
+		return
+	}
+	if len(answers) > 0 {
+		r.o.Remote.Go(r.o.Node, forward.KindAnswer, [][]byte{answers}, func([]byte, error) {})
+	}
+	r.leave(seen)
+}
+
+// stop ends the relay unless it has ended before. It returns the answers that were not
+// sent, and what the client has.
+func (r *Relay) stop(why error) (answers []byte, seen []seq.MessageID, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return nil, nil, false
+	}
+	r.over = why
+	r.here.unwatch()
+	answers, r.answers = r.answers, nil
+	return answers, slices.Collect(maps.Keys(r.here.inFlight.all)), true
+}
+
+// Gone says whether the relay has ended.
+func (r *Relay) Gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over != nil
+}
+
+// Take hands over up to max of what came: see topic.Consumer.Take.
+func (r *Relay) Take(now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
+	if !r.Steady(now) {
+		r.End(ErrPaused)
+		return 0, nil
+	}
+	r.mu.Lock()
+	r.taken = r.taken[:0]
+	if r.over == nil {
+		r.taken = r.here.reserve(now, max, r.taken)
+	}
+	r.mu.Unlock()
+	defer r.fetch()
+	for i := range r.taken {
+		if err := emit(&r.taken[i].Delivery); err != nil {
+			r.mu.Lock()
+			r.here.giveBack(now, r.taken[i:])
+			r.mu.Unlock()
+			return i, err
+		}
+	}
+	n := len(r.taken)
+	clear(r.taken)
+	r.taken = r.taken[:0]
+	return n, nil
+}
+
+// expireQueue drops what timed out here before the client took it.
+func (r *Relay) expireQueue() {
+	now := time.Now()
+	r.mu.Lock()
+	if r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	dropped := r.here.dropExpired(now)
+	tell := dropped > 0 && (r.logged.IsZero() || now.Sub(r.logged) >= stallLogEvery)
+	if tell {
+		r.logged = now
+	}
+	r.mu.Unlock()
+	if dropped > 0 {
+		r.o.Events.Wake() // there may be room by now
+	}
+	if tell {
+		r.o.Events.Stalled(r, dropped)
+	}
+}
+
+// Count returns how many messages the client has not answered at now.
+func (r *Relay) Count(now time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.here.inFlight.expire(now)
+	return len(r.here.inFlight.all)
+}
+
+// Waiting says whether the relay has, or would fetch, messages for which the client
+// has no room; and when the first of those that the client has times out, the zero
+// time if it has none.
+func (r *Relay) Waiting() (waits bool, expiry time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return false, time.Time{}
+	}
+	return len(r.here.queue.all) > 0 || r.here.stalled, r.here.inFlight.next()
+}
+
+// Serves says whether the relay is for a partition.
+func (r *Relay) Serves(partition int) bool {
+	return slices.Contains(*r.partitions.Load(), partition)
+}
+
+// Loses forgets the partitions that the node leads no longer, and what the client
+// has of them. It returns whether there are others.
+func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
+	was := *r.partitions.Load()
+	if !slices.ContainsFunc(was, lost) {
+		return true
+	}
+	kept := slices.DeleteFunc(slices.Clone(was), lost)
+	r.partitions.Store(&kept)
+	r.mu.Lock()
+	for id := range r.here.inFlight.all {
+		if lost(id.Partition()) {
+			delete(r.here.inFlight.all, id)
+		}
+	}
+	r.here.queue.lose(lost)
+	r.mu.Unlock()
+	r.fetch() // what was lost may have kept it from that
+	return len(kept) > 0
+}
+
+// Answer passes on what the client says of a message in flight, as far as that
+// is known here. The leader may know better: then it is delivered again, and the
+// client is told of a Finish.
+func (r *Relay) Answer(a forward.Answer) error {
+	now := time.Now()
+	r.mu.Lock()
+	r.here.inFlight.expire(now)
+	f, ok := r.here.inFlight.all[a.ID]
+	if !ok || r.over != nil {
+		r.mu.Unlock()
+		return channel.ErrNotInFlight
+	}
+	if a.Verb == forward.Touch {
+		if f.expires = now.Add(r.o.Timeout); f.expires.After(f.until) {
+			f.expires = f.until
+		}
+		r.here.inFlight.all[a.ID] = f
+	} else {
+		delete(r.here.inFlight.all, a.ID)
+	}
+	if len(r.answers) == 0 {
+		r.answers = forward.AppendAnswersHead(nil, r.o.Handle)
+	}
+	r.answers = forward.AppendAnswer(r.answers, a)
+	r.mu.Unlock()
+	r.flush()
+	if a.Verb != forward.Touch {
+		r.o.Events.Freed()
+	}
+	return nil
+}
+
+// flush sends the answers that were given. While some are on their way, others
+// gather.
+func (r *Relay) flush() {
+	r.mu.Lock()
+	if r.answering || len(r.answers) == 0 || r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	answers := r.answers
+	r.answers, r.answering = nil, true
+	r.mu.Unlock()
+	r.o.Remote.Go(r.o.Node, forward.KindAnswer, [][]byte{answers}, func(reply []byte, err error) {
+		if err != nil {
+			if err = r.o.FromRemote(err); fate.Of(err) == fate.Refused {
+				r.o.missed(answers, err)
+			}
+			r.End(fmt.Errorf("at node %q: %w", r.o.Node, err))
+			return
+		}
+		r.o.refused(reply)
+		r.mu.Lock()
+		r.answering = false
+		r.mu.Unlock()
+		r.flush()
+	})
+}
+
+// Claim returns what the relay has and wants.
+func (r *Relay) Claim() Claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Claim{
+		Credit: r.credit, InFlight: len(r.here.inFlight.all) + len(r.here.queue.all),
+		Starved: r.starved, Filled: r.filled, Retiring: r.retiring,
+	}
+}
+
+// Retire has the relay end when the client has answered what it has: it gets no
+// credit any more.
+func (r *Relay) Retire() {
+	r.mu.Lock()
+	r.retiring = true
+	r.mu.Unlock()
+	r.ReturnQueued()
+}
+
+// Retired says whether a relay that is to end can.
+func (r *Relay) Retired() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.here.inFlight.expire(time.Now())
+	return r.retiring && r.told == 0 && !r.telling && len(r.here.inFlight.all)+len(r.here.queue.all) == 0 && r.over == nil
+}
+
+// Assign sets how many messages the leader may have in flight for this relay.
+// It will know after tell. A leader that knows of credit has what it asked for; that it
+// starves is not forgotten for credit that is taken away again before it is told of it,
+// as it would not say so again. For a client that rests, what comes is given back.
+func (r *Relay) Assign(credit int, rests bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if credit > 0 && r.told > 0 {
+		r.starved = false
+	}
+	r.credit, r.filled, r.resting = credit, false, rests
+}
+
+// Tell sees to it that the leader knows the credit.
+func (r *Relay) Tell() {
+	r.mu.Lock()
+	if r.telling || r.told == r.credit || r.over != nil {
+		r.mu.Unlock()
+		return
+	}
+	r.telling, r.told = true, r.credit
+	if r.told > 0 {
+		r.starved = false
+	}
+	m := forward.Ready{Handle: r.o.Handle, Credit: r.credit}
+	r.mu.Unlock()
+	r.o.Remote.Go(r.o.Node, forward.KindReady, [][]byte{forward.AppendReady(nil, m)}, func(_ []byte, err error) {
+		if err != nil {
+			r.End(fmt.Errorf("at node %q: %w", r.o.Node, r.o.FromRemote(err)))
+			return
+		}
+		r.mu.Lock()
+		r.telling = false
+		r.mu.Unlock()
+		r.Tell()
+	})
+}
+
+// ReturnQueued gives back what is here and was not handed over: it will not be soon. The
+// client has not seen it, so that the delivery does not count.
+func (r *Relay) ReturnQueued() {
+	r.mu.Lock()
+	if r.over != nil || len(r.here.queue.all) == 0 {
+		r.mu.Unlock()
+		return
+	}
+	if len(r.answers) == 0 {
+		r.answers = forward.AppendAnswersHead(nil, r.o.Handle)
+	}
+	for _, d := range r.here.queue.all {
+		r.answers = forward.AppendAnswer(r.answers, forward.Answer{Verb: forward.Unseen, ID: d.ID})
+	}
+	r.here.queue = queue{}
+	r.mu.Unlock()
+	r.flush()
+	r.fetch()
+}

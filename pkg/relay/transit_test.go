@@ -1,0 +1,71 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// arrivals is a transit to which messages came at the given times, from id 1 on.
+func arrivals(timeout time.Duration, expired func(), at ...time.Time) *transit {
+	t := &transit{timeout: timeout, maxTimeout: 2 * timeout, expired: expired, inFlight: flights{all: map[seq.MessageID]flight{}}}
+	for i, since := range at {
+		t.queue.push(message{topic.Delivery{ID: seq.MessageID(i + 1), Body: []byte("x")}, since})
+	}
+	return t
+}
+
+func TestWhatTimedOutIsNotReserved(t *testing.T) {
+	now := time.Now()
+	x := arrivals(time.Second, nil, now.Add(-2*time.Second), now.Add(-time.Second), now)
+	if got := x.reserve(now, 10, nil); len(got) != 1 || got[0].ID != 3 {
+		t.Errorf("reserved %+v", got)
+	}
+	if n := len(x.inFlight.all); n != 1 {
+		t.Errorf("%d in flight", n)
+	}
+}
+
+// What is given back is first in the queue again, is not in flight, and times out when it
+// would have, though nothing else comes.
+func TestWhatIsGivenBackTimesOutInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, dropped := time.Now(), 0
+		var x *transit
+		x = arrivals(time.Second, func() { dropped += x.dropExpired(time.Now()) }, now, now)
+		x.giveBack(now, x.reserve(now, 1, nil))
+		if n := len(x.inFlight.all); n != 0 {
+			t.Errorf("%d in flight", n)
+		}
+		if x.queue.all[0].ID != 1 || x.queue.bytes != 2 {
+			t.Errorf("the queue has %d bytes and begins with %v", x.queue.bytes, x.queue.all[0].ID)
+		}
+		time.Sleep(999 * time.Millisecond)
+		synctest.Wait()
+		if dropped != 0 {
+			t.Errorf("%d dropped too early", dropped)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if dropped != 2 || !x.stalled {
+			t.Errorf("%d dropped, stalled %v", dropped, x.stalled)
+		}
+	})
+}
+
+func TestWhatIsInFlightIsForgottenWhenItTimesOut(t *testing.T) {
+	now := time.Now()
+	x := arrivals(time.Second, nil, now.Add(-time.Second/2), now)
+	x.reserve(now, 2, nil)
+	for _, c := range []struct {
+		after time.Duration
+		left  int
+	}{{0, 2}, {time.Second/2 - 1, 2}, {time.Second / 2, 1}, {time.Second - 1, 1}, {time.Second, 0}} {
+		if x.inFlight.expire(now.Add(c.after)); len(x.inFlight.all) != c.left {
+			t.Errorf("%d in flight after %v, want %d", len(x.inFlight.all), c.after, c.left)
+		}
+	}
+}
