@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // maxText bounds what is read as text.
@@ -165,6 +166,28 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, path.Dir(name), m[1])); err != nil {
 				t.Errorf("%s: link to %s leads nowhere", name, m[1])
+			}
+		}
+	})
+}
+
+// maxMarkdown is how many characters a line of a document may have. Tables and what
+// people copy, between fences, may be wider.
+const maxMarkdown = 120
+
+// TestLinesOfDocumentsAreShort measures the lines of all Markdown files.
+func TestLinesOfDocumentsAreShort(t *testing.T) {
+	texts(t, func(name, text string) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		fenced := false
+		for i, line := range strings.Split(text, "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			if n := utf8.RuneCountInString(line); n > maxMarkdown && !fenced && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s:%d: %d characters, over %d", name, i+1, n, maxMarkdown)
 			}
 		}
 	})
