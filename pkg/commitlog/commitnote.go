@@ -23,7 +23,9 @@ import (
 //	+-----------------------+-----------------------+
 //
 // The CRC covers everything behind it in the slot. The file is not synced: it
-// survives a kill of the process, and a loss of power may take it back.
+// survives a kill of the process, and a loss of power may take it back. While the batches
+// up to the committed end are in the node's redo journal as well, it is not even written:
+// see vfs.WriteNote.
 const (
 	commitNoteName  = "committed"
 	commitNoteMagic = "BRKDCMT\x01"
@@ -73,7 +75,14 @@ func (n *commitNote) writeLocked(l *Log, committed seq.Offset) {
 		}
 		n.file = f
 	}
-	if _, err := n.file.WriteAt(encodeCommitSlot(committed, l.endPos.Load()), n.slot*commitSlotBytes); err != nil {
+	p, off := encodeCommitSlot(committed, l.endPos.Load()), n.slot*commitSlotBytes
+	var err error
+	if o := l.synced.Load(); o != nil && committed <= l.DurableEnd() {
+		err = vfs.WriteNote(n.file, o.file, p, off)
+	} else {
+		_, err = n.file.WriteAt(p, off)
+	}
+	if err != nil {
 		failNote(l, err)
 		return
 	}

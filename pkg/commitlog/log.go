@@ -33,6 +33,7 @@ type Log struct {
 	tail        tail
 	counts      counters
 	note        commitNote
+	synced      atomic.Pointer[output] // through which the durable end was synced; nil: not yet
 
 	bound atomic.Int64 // Retention.MaxBytes of the last Retain; 0: none
 
@@ -157,7 +158,8 @@ func (l *Log) CommittedEnd() seq.Offset { return seq.Offset(l.committed.Load()) 
 
 // Commit moves the committed end forward to end. An end below it changes
 // nothing; one past the log's end panics. The new end is written to the
-// commit note, without a sync, before anyone can see it.
+// commit note, without a sync, before anyone can see it, or when what it is about is not
+// in a journal any more.
 func (l *Log) Commit(end seq.Offset) {
 	if end > l.End() {
 		panic(fmt.Sprintf("BUG: commit to %d past the log end, %d", end, l.End()))

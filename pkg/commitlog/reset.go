@@ -123,6 +123,7 @@ func (w *Writer) reset(o Origin) (old []*segment, err error) {
 		}
 	}
 	l.rolled, l.out = nil, nil
+	l.synced.Store(nil)
 	o.begin(l)
 	return old[:cut], nil
 }

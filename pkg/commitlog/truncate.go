@@ -133,6 +133,7 @@ func (w *Writer) cutLocked(plan cutPlan, end seq.Offset) error {
 		}
 	}
 	l.rolled, l.out = nil, nil
+	l.synced.Store(nil)
 	if err := cutFiles(l, view[plan.index+1:], seg); err != nil {
 		return l.fail(err)
 	}

@@ -254,6 +254,7 @@ func (l *Log) syncSerial() (seq.Offset, error) {
 			return l.DurableEnd(), err
 		}
 	}
+	l.synced.Store(out)
 	l.durable.Store(max(l.durable.Load(), uint64(target)))
 	if len(rolled) > 0 {
 		if err := l.checkpointSerial(l.Start()); err != nil && !lacksRoom(err) {

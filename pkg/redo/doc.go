@@ -29,7 +29,10 @@
 //     files of a journal the older is always settled first.
 //  4. A record is written behind the sync of the one before it. So a record that is
 //     damaged is torn, and was never acknowledged, only if none follows it.
-//  5. What fails in the journal fails every sync that goes through it from then on: the
+//  5. A note about a live file is written to its own file before the journal forgets a write
+//     of the live one: before the half is settled, and before a void entry. While that goes on,
+//     notes are written at once.
+//  6. What fails in the journal fails every sync that goes through it from then on: the
 //     process is to start again, and to replay.
 //
 // # Format

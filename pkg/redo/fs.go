@@ -1,6 +1,7 @@
 package redo
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -76,6 +77,12 @@ type file struct {
 	dirty   spans      // written since the last sync
 	resized bool       // the length was set since the last sync
 	known   bool       // all that was not synced is in dirty
+
+	noted atomic.Bool // a note to it may be kept
+
+	// Under the mu of the notes.
+	ending int   // so many are about to have the journal forget its writes
+	note   *note // about it, to be written before the journal forgets its writes; nil: none
 
 	// Under the journal's mu.
 	live   uint8  // the halves of the journal that hold writes of it
@@ -157,6 +164,7 @@ func (s *FS) Rename(oldName, newName string) error {
 // void has the journal forget files, since there will be none of their names, or others.
 func (s *FS) void(all []*file) error {
 	for _, f := range all {
+		s.journal.notes.forget(f)
 		f.gone.Store(true)
 		if err := s.journal.void(f); err != nil {
 			return err
@@ -195,12 +203,24 @@ func (s *FS) below(name string) (all []*file) {
 
 // WriteAt implements vfs.File.
 func (h *handle) WriteAt(p []byte, off int64) (int, error) {
-	n, err := h.File.WriteAt(p, off)
 	f := h.file
+	if f.noted.Load() {
+		h.fs.journal.notes.forget(f)
+	}
+	n, err := h.File.WriteAt(p, off)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dirty = f.dirty.add(off, off+int64(n))
 	return n, err
+}
+
+// WriteNote writes a note about another file of this FS: see vfs.WriteNote.
+func (h *handle) WriteNote(about vfs.File, p []byte, off int64) error {
+	if of, ok := about.(*handle); ok && of.fs == h.fs && h.fs.journal.notes.keep(h.file, of.file, p, off) {
+		return nil
+	}
+	_, err := h.WriteAt(p, off)
+	return err
 }
 
 // FillAt is WriteAt of bytes that need not be durable: see vfs.FillAt.
@@ -229,8 +249,12 @@ func (h *handle) Sync() error {
 
 // Close implements vfs.File.
 func (h *handle) Close() error {
+	var err error
+	if h.file.noted.Load() {
+		err = h.fs.journal.notes.writeTo(h.file)
+	}
 	h.closed.Do(func() { h.fs.drop(h.file, 1) })
-	return h.File.Close()
+	return errors.Join(err, h.File.Close())
 }
 
 // synced returns what was written since the last sync, and forgets it. ok says that

@@ -26,6 +26,7 @@ type journal struct {
 	o     Options
 	fs    vfs.FS
 	drop  func(*file) // forgets a file that is not live any more, if nobody has it open
+	notes *notes
 	tasks sync.WaitGroup
 	pool  sync.Pool // of *[]byte, for the entries of requests
 
@@ -188,6 +189,10 @@ func (j *journal) numberOf(f *file) uint64 {
 func (j *journal) void(f *file) error {
 	if !j.live(f) {
 		return nil
+	}
+	defer j.notes.ended(f)
+	if err := j.notes.write(f); err != nil {
+		return j.fail(err)
 	}
 	return j.submit(&request{file: f})
 }
@@ -410,10 +415,14 @@ func (j *journal) settleHalf(half int, sealed head) {
 	j.mu.Unlock()
 	var err error
 	for _, f := range all {
+		if noteErr := j.notes.write(f); err == nil {
+			err = noteErr
+		}
 		if j.live(f) && err == nil {
 			err = j.syncFile(f.path)
 		}
 	}
+	defer j.notes.ended(all...)
 	if err == nil {
 		_, err = at.WriteAt(sealed.encode(), 0)
 	}

@@ -32,6 +32,7 @@ func Open(inner vfs.FS, o Options) (*FS, Report, error) {
 		o: o, fs: inner, drop: func(f *file) { s.drop(f, 0) },
 		halves: recovery.halves, generation: recovery.generation,
 	}
+	s.journal.notes = &notes{fs: inner, live: s.journal.live, kept: map[string]*file{}}
 	s.journal.beginLocked(0) // nobody else has it yet
 	return s, recovery.report, nil
 }

@@ -157,6 +157,20 @@ func SyncAside(f File) error {
 	return f.SyncData()
 }
 
+// WriteNote is f.WriteAt of a note about what is in another file. Where what that file was
+// synced with is kept elsewhere as well (see Deferred), the note may be written later: as
+// soon as that is not kept any more. Until then a crash of the process may lose the note, and
+// loses nothing that it is about. A later note to f, or any other write, replaces it.
+func WriteNote(f, about File, p []byte, off int64) error {
+	if n, ok := f.(interface {
+		WriteNote(about File, p []byte, off int64) error
+	}); ok {
+		return n.WriteNote(about, p, off)
+	}
+	_, err := f.WriteAt(p, off)
+	return err
+}
+
 // Deferred tells whether what SyncData makes durable is kept elsewhere at first, so that
 // the blocks of the file itself do not matter to how long that takes.
 func Deferred(f File) bool {

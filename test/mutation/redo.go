@@ -58,3 +58,38 @@ func redoMistakes() []mistake {
 		},
 	}
 }
+
+// noteMistakes are about notes that wait for the journal.
+func noteMistakes() []mistake {
+	tests := []string{"./pkg/redo"}
+	return []mistake{
+		{
+			name: "a half is settled before the notes are written", file: "pkg/redo/journal.go",
+			old: "if noteErr := j.notes.write(f); err == nil {", with: "if noteErr := error(nil); err == nil {", tests: tests,
+		},
+		{
+			name: "a file is voided before its note is written", file: "pkg/redo/journal.go",
+			old: "if err := j.notes.write(f); err != nil {", with: "if err := error(nil); err != nil {", tests: tests,
+		},
+		{
+			name: "a note that comes while the journal forgets is kept", file: "pkg/redo/notes.go",
+			old: "about.ending > 0 || ", with: "", tests: tests,
+		},
+		{
+			name: "a note about what is not in the journal is kept", file: "pkg/redo/notes.go",
+			old: " || !n.live(about)", with: "", tests: tests,
+		},
+		{
+			name: "a note comes back over what was written later", file: "pkg/redo/fs.go",
+			old: "		h.fs.journal.notes.forget(f)\n", with: "		_ = f\n", tests: tests,
+		},
+		{
+			name: "a note overtakes a later one", file: "pkg/redo/notes.go",
+			old: "	n.writing.Lock()\n	defer n.writing.Unlock()\n	n.mu.Lock()\n	x :=", with: "	n.mu.Lock()\n	x :=", tests: tests,
+		},
+		{
+			name: "the note of what is not durable waits", file: "pkg/commitlog/commitnote.go",
+			old: " && committed <= l.DurableEnd()", with: "", tests: []string{"./pkg/commitlog"}, run: "CommitNote",
+		},
+	}
+}

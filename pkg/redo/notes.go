@@ -1,0 +1,124 @@
+package redo
+
+import (
+	"errors"
+	"io/fs"
+	"sync"
+	"syscall"
+
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// notes are what files are to hold about other files. While the journal holds what a note
+// is about, the note need not be in its file: a replay brings back what it is to tell, so
+// that damage to that is repaired. A note that changes with every sync is so written once
+// in the life of a half of the journal. The methods may be called by many goroutines.
+type notes struct {
+	fs   vfs.FS
+	live func(*file) bool // says whether the journal holds writes of a file
+
+	// writing is held while a note is written, so that nothing older comes over what is
+	// written to its file otherwise. It is taken before mu.
+	writing sync.Mutex
+
+	mu   sync.Mutex       // guards kept, and note and ending of all files; taken before the journal's
+	kept map[string]*file // by the path that a note is to be written to: the file that it is about
+}
+
+// note is bytes for a file.
+type note struct {
+	path string
+	p    []byte
+	off  int64
+}
+
+// keep keeps a note to a file, in place of one that is kept, while the journal holds
+// what it is about. It returns false if it does not, or is about to forget it.
+func (n *notes) keep(to, about *file, p []byte, off int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if about.ending > 0 || !n.live(about) {
+		return false
+	}
+	if of := n.kept[to.path]; of != nil && of != about {
+		of.note = nil
+	}
+	if about.note == nil || about.note.path != to.path {
+		n.dropLocked(about)
+		about.note = &note{path: to.path}
+		n.kept[to.path] = about
+	}
+	about.note.p, about.note.off = append(about.note.p[:0], p...), off
+	to.noted.Store(true)
+	return true
+}
+
+// forget drops the note that is to be written to a file, because the file will hold
+// something else. One that is being written is there when forget returns.
+func (n *notes) forget(to *file) {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	to.noted.Store(false)
+	if of := n.kept[to.path]; of != nil {
+		n.dropLocked(of)
+	}
+}
+
+func (n *notes) dropLocked(about *file) {
+	if about.note != nil {
+		delete(n.kept, about.note.path)
+		about.note = nil
+	}
+}
+
+// write writes the note about a file, of which the journal is about to forget what it
+// holds. From here on no note about it is kept, until ended is called. A note for which
+// there is no room is dropped, as it would be without a journal: a later one comes.
+func (n *notes) write(about *file) error {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	n.mu.Lock()
+	x := about.note
+	n.dropLocked(about)
+	about.ending++
+	n.mu.Unlock()
+	if x == nil {
+		return nil
+	}
+	to, err := n.fs.OpenReadWrite(x.path)
+	if err == nil {
+		_, err = to.WriteAt(x.p, x.off)
+		err = errors.Join(err, to.Close())
+	}
+	if lacksRoom(err) || errors.Is(err, fs.ErrNotExist) { // removed with what it is about
+		return nil
+	}
+	return err
+}
+
+func lacksRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || vfs.OutOfFiles(err)
+}
+
+// ended is told that the journal has forgotten what it held of files.
+func (n *notes) ended(all ...*file) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range all {
+		f.ending--
+	}
+}
+
+// writeTo writes the note that is to be written to a file, if there is one.
+func (n *notes) writeTo(to *file) error {
+	n.mu.Lock()
+	about := n.kept[to.path]
+	n.mu.Unlock()
+	if about == nil {
+		return nil
+	}
+	defer n.ended(about)
+	return n.write(about)
+}
