@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,9 +34,15 @@ func TestWhatTimedOutIsNotReserved(t *testing.T) {
 // would have, though nothing else comes.
 func TestWhatIsGivenBackTimesOutInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // the relay's
 		now, dropped := time.Now(), 0
 		var x *transit
-		x = arrivals(time.Second, func() { dropped += x.dropExpired(time.Now()) }, now, now)
+		x = arrivals(time.Second, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			dropped += x.dropExpired(time.Now())
+		}, now, now)
+		mu.Lock()
 		x.giveBack(now, x.reserve(now, 1, nil))
 		if n := len(x.inFlight.all); n != 0 {
 			t.Errorf("%d in flight", n)
@@ -43,13 +50,18 @@ func TestWhatIsGivenBackTimesOutInTheQueue(t *testing.T) {
 		if x.queue.all[0].ID != 1 || x.queue.bytes != 2 {
 			t.Errorf("the queue has %d bytes and begins with %v", x.queue.bytes, x.queue.all[0].ID)
 		}
+		mu.Unlock()
 		time.Sleep(999 * time.Millisecond)
 		synctest.Wait()
+		mu.Lock()
 		if dropped != 0 {
 			t.Errorf("%d dropped too early", dropped)
 		}
+		mu.Unlock()
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if dropped != 2 || !x.stalled {
 			t.Errorf("%d dropped, stalled %v", dropped, x.stalled)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,18 +35,20 @@ func TestAFollowersCommandTakesNoLongerThanTheAgreement(t *testing.T) {
 // nudged is a nudger in a world of its own, and what it sends.
 type nudged struct {
 	nudger
-	term, commit uint64 // of the leader
+	term, commit atomic.Uint64 // of the leader
 	mu           sync.Mutex
 	sent         []string
 	hold         chan struct{} // each message waits for a value
 }
 
 func newNudged() *nudged {
-	n := &nudged{term: 2, commit: 5, hold: make(chan struct{})}
+	n := &nudged{hold: make(chan struct{})}
+	n.term.Store(2)
+	n.commit.Store(5)
 	n.nudger = nudger{
 		followers: map[raft.ServerID]*follower{},
-		agreed:    func() uint64 { return n.commit },
-		leads:     func(term uint64) bool { return term == n.term },
+		agreed:    n.commit.Load,
+		leads:     func(term uint64) bool { return term == n.term.Load() },
 		send: func(id raft.ServerID, _ raft.ServerAddress, a *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) error {
 			n.mu.Lock()
 			n.sent = append(n.sent, fmt.Sprintf("%s term %d: after %d/%d, %d agreed", id, a.Term, a.PrevLogEntry, a.PrevLogTerm, a.LeaderCommitIndex))
@@ -85,25 +88,25 @@ func TestANudgeSaysOnlyWhatIsTrueForEver(t *testing.T) {
 		n.take("c", 2, 5, 5) // knows
 		n.take("d", 1, 5, 1) // in another term than the one led in
 		n.want(t, "a term 2: after 4/2, 4 agreed", "b term 2: after 9/2, 5 agreed")
-		n.commit = 7
+		n.commit.Store(7)
 		n.tell()
 		n.take("a", 2, 6, 4) // one message at a time
 		n.want(t)
 		n.hold <- struct{}{}
 		n.hold <- struct{}{}
 		n.want(t, "a term 2: after 6/2, 6 agreed", "b term 2: after 9/2, 7 agreed")
-		n.term = 3 // deposed
+		n.term.Store(3) // deposed
 		n.hold <- struct{}{}
 		n.hold <- struct{}{}
 		n.take("a", 2, 8, 6)
-		n.commit = 9
+		n.commit.Store(9)
 		n.tell()
 		n.want(t)
 		n.take("a", 3, 9, 6) // leads again
 		n.want(t, "a term 3: after 9/3, 9 agreed")
 		n.take("a", 2, 12, 9) // late news of the old term
 		n.hold <- struct{}{}
-		n.commit = 12
+		n.commit.Store(12)
 		n.tell()
 		n.want(t)
 		n.close()
