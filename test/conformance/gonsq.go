@@ -81,7 +81,7 @@ func goNSQOnce(e env, src, data string) (goCount, error) {
 // goNSQSource copies the module to a place where its tests can be run. The sum
 // is checked, so that what runs is what was published.
 func goNSQSource(e env) (string, error) {
-	text, err := capture(e.ctx, e.root, "go", "mod", "download", "-json", goNSQModule)
+	text, err := fetch(e, e.root, "go", "mod", "download", "-json", goNSQModule)
 	if err != nil {
 		return "", err
 	}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	_ "embed"
 )
@@ -17,12 +15,6 @@ import (
 // The Java client, as Maven's registry has it. Its own tests want containers: Jobs.java,
 // which is ours, does what the client can do.
 const nsqjJobs = 19
-
-// How often the registry is asked, and how long it is left alone before it is asked again.
-const (
-	mavenAttempts = 3
-	mavenPause    = 10 * time.Second
-)
 
 // mavenCopy copies what a project depends on, by a plugin of a pinned version.
 const mavenCopy = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
@@ -73,29 +65,19 @@ func nsqj(e env) (string, error) {
 	return said, nil
 }
 
-// nsqjInstall returns the directory of the client and what it needs, from the cache
-// if it is complete.
+// nsqjInstall returns the directory of the client and what it needs.
 func nsqjInstall(e env) (string, error) {
 	lib := filepath.Join(e.cache, "lib")
-	if checkSums(lib, nsqjSums) == nil {
-		return lib, nil
+	p := packages{
+		pins: map[string]string{"pom.xml": string(nsqjProject), "lib.sha256": string(nsqjSums)},
+		need: needPrograms("a Java development kit (11 or newer) and Maven", "javac", "mvn"),
+		get: func(e env) error {
+			_, err := fetch(e, e.cache, "mvn", "--batch-mode", "--quiet",
+				"-Dmaven.repo.local="+filepath.Join(e.cache, "repository"), mavenCopy, "-DoutputDirectory="+lib)
+			return err
+		},
 	}
-	for _, program := range []string{"javac", "mvn"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return "", fmt.Errorf("a Java development kit (11 or newer) and Maven must be installed: %w", err)
-		}
-	}
-	if err := os.RemoveAll(e.cache); err != nil {
-		return "", err
-	}
-	if err := write(e.cache, map[string]string{"pom.xml": string(nsqjProject)}); err != nil {
-		return "", err
-	}
-	_, err := again(e.ctx, mavenAttempts, mavenPause, func() ([]byte, error) {
-		return capture(e.ctx, e.cache, "mvn", "--batch-mode", "--quiet",
-			"-Dmaven.repo.local="+filepath.Join(e.cache, "repository"), mavenCopy, "-DoutputDirectory="+lib)
-	})
-	if err != nil {
+	if err := p.install(e); err != nil {
 		return "", err
 	}
 	return lib, checkSums(lib, nsqjSums)

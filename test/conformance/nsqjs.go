@@ -126,36 +126,33 @@ func (m mocha) failures() string {
 	return b.String()
 }
 
-// nsqjsInstall returns the directory of the unpacked package with its
-// dependencies in place, from the cache if it is complete.
+// nsqjsInstall returns the directory of the unpacked package with its dependencies in
+// place.
 func nsqjsInstall(e env) (string, error) {
 	dir := filepath.Join(e.cache, "package")
-	done := filepath.Join(e.cache, "lock-"+fmt.Sprintf("%x", sha512.Sum512_256(nsqjsLock))[:16])
-	if _, err := os.Stat(done); err == nil {
-		return dir, nil
+	p := packages{
+		pins: map[string]string{"package-lock.json": string(nsqjsLock)},
+		need: needNode,
+		get: func(e env) error {
+			if _, err := fetch(e, e.cache, "npm", "pack", nsqjsPackage); err != nil {
+				return err
+			}
+			if err := unpack(filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz"), e.cache); err != nil {
+				return err
+			}
+			if err := write(dir, map[string]string{"package-lock.json": string(nsqjsLock)}); err != nil {
+				return err
+			}
+			return npmInstall(e, dir)
+		},
 	}
-	if err := needNode(e); err != nil {
-		return "", err
-	}
-	if err := os.RemoveAll(e.cache); err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(e.cache, 0o755); err != nil {
-		return "", err
-	}
-	if _, err := capture(e.ctx, e.cache, "npm", "pack", nsqjsPackage); err != nil {
-		return "", err
-	}
-	if err := unpack(filepath.Join(e.cache, strings.Replace(nsqjsPackage, "@", "-", 1)+".tgz"), e.cache); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "package-lock.json"), nsqjsLock, 0o644); err != nil {
-		return "", err
-	}
-	if _, err := capture(e.ctx, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
-		return "", err
-	}
-	return dir, os.WriteFile(done, nil, 0o644)
+	return dir, p.install(e)
+}
+
+// npmInstall gets what the lock in a directory names.
+func npmInstall(e env, dir string) error {
+	_, err := fetch(e, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	return err
 }
 
 // needNode installs Node.js where it is missing and we may.
@@ -168,10 +165,10 @@ func needNode(e env) error {
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return errors.New("node and npm are not installed, and only root with apt-get may install them here")
 	}
-	if _, err := capture(e.ctx, "", "apt-get", "update", "-q"); err != nil {
+	if _, err := fetch(e, "", "apt-get", "update", "-q"); err != nil {
 		return err
 	}
-	_, err := capture(e.ctx, "", "apt-get", "install", "-q", "-y", "--no-install-recommends", "nodejs", "npm")
+	_, err := fetch(e, "", "apt-get", "install", "-q", "-y", "--no-install-recommends", "nodejs", "npm")
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -17,7 +16,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,12 +26,6 @@ import (
 // The Python client, as PyPI has it. What is published holds no tests: jobs.py, which
 // is ours, does all that the client can do.
 const pynsqJobs = 39
-
-// How often PyPI is asked, and how long it is left alone before it is asked again.
-const (
-	pipAttempts = 4
-	pipPause    = 10 * time.Second
-)
 
 var (
 	// pynsqRequirements pins the client and all that it depends on.
@@ -144,29 +136,17 @@ func writeCertificate(dir string) error {
 	})
 }
 
-// pynsqInstall returns the directory of the client and what it needs, from the cache
-// if it is complete.
+// pynsqInstall returns the directory of the client and what it needs.
 func pynsqInstall(e env) (string, error) {
 	dir := filepath.Join(e.cache, "packages")
-	done := filepath.Join(e.cache, "lock-"+fmt.Sprintf("%x", sha256.Sum256(pynsqRequirements))[:16])
-	if _, err := os.Stat(done); err == nil {
-		return dir, nil
+	p := packages{
+		pins: map[string]string{"requirements.txt": string(pynsqRequirements)},
+		need: needPrograms("Python 3 with pip", "python3"),
+		get: func(e env) error {
+			_, err := fetch(e, e.cache, "python3", "-m", "pip", "install", "--quiet", "--no-input", "--upgrade",
+				"--target", dir, "--require-hashes", "--requirement", "requirements.txt")
+			return err
+		},
 	}
-	if _, err := exec.LookPath("python3"); err != nil {
-		return "", fmt.Errorf("no Python 3 with pip is installed: %w", err)
-	}
-	if err := os.RemoveAll(e.cache); err != nil {
-		return "", err
-	}
-	if err := write(e.cache, map[string]string{"requirements.txt": string(pynsqRequirements)}); err != nil {
-		return "", err
-	}
-	_, err := again(e.ctx, pipAttempts, pipPause, func() ([]byte, error) {
-		return capture(e.ctx, e.cache, "python3", "-m", "pip", "install", "--quiet", "--no-input", "--upgrade",
-			"--target", dir, "--require-hashes", "--requirement", "requirements.txt")
-	})
-	if err != nil {
-		return "", err
-	}
-	return dir, os.WriteFile(done, nil, 0o644)
+	return dir, p.install(e)
 }

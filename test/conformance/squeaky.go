@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha512"
 	"errors"
 	"fmt"
 	"os"
@@ -122,26 +121,14 @@ func squeakyFile(e env, dir, file, broker string) (c tapCount, err error) {
 	return c, err
 }
 
-// squeakyInstall returns the directory of the package, from the cache if it is complete.
+// squeakyInstall returns the directory of the package.
 func squeakyInstall(e env) (string, error) {
-	dir := filepath.Join(e.cache, "node_modules", "squeaky")
-	done := filepath.Join(e.cache, "lock-"+fmt.Sprintf("%x", sha512.Sum512_256(squeakyLock))[:16])
-	if _, err := os.Stat(done); err == nil {
-		return dir, nil
+	p := packages{
+		pins: map[string]string{"package.json": string(squeakyPackage), "package-lock.json": string(squeakyLock)},
+		need: needNode,
+		get:  func(e env) error { return npmInstall(e, e.cache) },
 	}
-	if err := needNode(e); err != nil {
-		return "", err
-	}
-	if err := os.RemoveAll(e.cache); err != nil {
-		return "", err
-	}
-	if err := write(e.cache, map[string]string{"package.json": string(squeakyPackage), "package-lock.json": string(squeakyLock)}); err != nil {
-		return "", err
-	}
-	if _, err := capture(e.ctx, e.cache, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
-		return "", err
-	}
-	return dir, os.WriteFile(done, nil, 0o644)
+	return filepath.Join(e.cache, "node_modules", "squeaky"), p.install(e)
 }
 
 // tapCount is what tests say in the Test Anything Protocol.

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// How often a registry is asked, and how long it is left alone before it is asked again.
+const (
+	registryAttempts = 4
+	registryPause    = 10 * time.Second
+)
+
+// fetch runs a program that asks a registry, again while it fails.
+func fetch(e env, dir, program string, args ...string) ([]byte, error) {
+	return again(e.ctx, registryAttempts, registryPause, func() ([]byte, error) {
+		return capture(e.ctx, dir, program, args...)
+	})
+}
+
+// packages are what a suite has from a registry.
+type packages struct {
+	pins map[string]string // files for the cache that name what is to be had, each with its version and hash
+	need func(env) error   // sees that the programs are there that get uses
+	get  func(env) error   // gets what the pins name into the cache
+}
+
+// install gets the packages, unless the cache holds all of what the pins name.
+func (p packages) install(e env) error {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(p.pins)) {
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(p.pins[name]), p.pins[name])
+	}
+	done := filepath.Join(e.cache, fmt.Sprintf("lock-%x", sum.Sum(nil)[:8]))
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
+	if err := p.need(e); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(e.cache); err != nil {
+		return err
+	}
+	if err := write(e.cache, p.pins); err != nil {
+		return err
+	}
+	if err := p.get(e); err != nil {
+		return err
+	}
+	return os.WriteFile(done, nil, 0o644)
+}
+
+// needPrograms returns what fails where a program is missing, and says what to install.
+func needPrograms(what string, programs ...string) func(env) error {
+	return func(env) error {
+		for _, program := range programs {
+			if _, err := exec.LookPath(program); err != nil {
+				return fmt.Errorf("install %s: %w", what, err)
+			}
+		}
+		return nil
+	}
+}

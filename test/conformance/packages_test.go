@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestPackagesAreGotOncePerPins(t *testing.T) {
+	e := env{ctx: t.Context(), cache: filepath.Join(t.TempDir(), "cache")}
+	broken := errors.New("broken")
+	got := 0
+	install := func(pin string, failure error) error {
+		p := packages{
+			pins: map[string]string{"lock": pin},
+			need: needPrograms("a shell", "sh"),
+			get: func(e env) error {
+				got++
+				if text, err := os.ReadFile(filepath.Join(e.cache, "lock")); err != nil || string(text) != pin {
+					t.Errorf("%q, %v", text, err)
+				}
+				return failure
+			},
+		}
+		return p.install(e)
+	}
+	for _, c := range []struct {
+		pin     string
+		failure error
+		want    int // calls of get until then
+	}{
+		{"a", broken, 1}, // half of it may be there
+		{"a", nil, 2},
+		{"a", nil, 2},
+		{"b", nil, 3},
+		{"a", nil, 4}, // one set at a time is kept
+	} {
+		if err := install(c.pin, c.failure); !errors.Is(err, c.failure) || got != c.want {
+			t.Errorf("%s: %v, got %d times, want %d", c.pin, err, got, c.want)
+		}
+	}
+}
+
+func TestAMissingProgramIsNamed(t *testing.T) {
+	if err := needPrograms("what nobody has", "no-such-program")(env{}); !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
+	}
+}
