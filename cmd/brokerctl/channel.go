@@ -56,12 +56,29 @@ func channelView(c *api.Channel) view {
 				places.row(q.Partition, q.Leader, count(q.Confirmed), count(q.Lag))
 			}
 			p.table(places)
+			spinningTable(p, c.Partitions)
 			if len(c.Consumers) > 0 {
 				p.line("")
 				consumerTable(p, c.Consumers)
 			}
 			p.missing(c.MissingNodes)
 		},
+	}
+}
+
+// spinningTable names the messages that consumers requeue as soon as they get them.
+func spinningTable(p *page, partitions []api.ChannelPartition) {
+	t := newTable("P", "SPINNING SEQ", "REQUEUES/S")
+	some := false
+	for _, q := range partitions {
+		for _, m := range q.Spinning {
+			some = true
+			t.row(q.Partition, count(m.Seq), count(int64(m.PerSecond)))
+		}
+	}
+	if some {
+		p.line("")
+		p.table(t)
 	}
 }
 

@@ -324,7 +324,7 @@ func invoiceChannel() api.Channel {
 		}},
 		Partitions: []api.ChannelPartition{
 			{Partition: 0, Leader: "n1", Confirmed: 4_833_120, Lag: 48_083},
-			{Partition: 1, Leader: "n2", Confirmed: 4_879_961, Lag: 29},
+			{Partition: 1, Leader: "n2", Confirmed: 4_879_961, Lag: 29, Spinning: []api.SpinningMessage{{Seq: 4_879_963, PerSecond: 18_204.6}}},
 		},
 	}
 }

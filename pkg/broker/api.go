@@ -144,6 +144,13 @@ type ChannelPartitionStats struct {
 	Leader    string
 	Confirmed seq.Offset // everything below is finished
 	Lag       int64      // committed end - confirmed
+	Spinning  []Spinning // messages that consumers requeue as soon as they get them, the fastest first
+}
+
+// Spinning is a message that is delivered and requeued over and over.
+type Spinning struct {
+	Offset    seq.Offset
+	PerSecond float64
 }
 
 // PeekState says what a peeked message is to the channel.

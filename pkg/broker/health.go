@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
 )
 
 // electionTime is how long an election of the metadata's leader may take until its
@@ -37,6 +39,10 @@ func (b *Broker) Health() Health {
 			h.Degraded = true
 		}
 	}
+	if names := spinning(b.hostedTopics()); len(names) > 0 {
+		h.Reasons = append(h.Reasons, HealthReason{"messages_spinning", len(names), fmt.Sprintf(
+			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, namesOf(names))})
+	}
 	offline := 0
 	for _, t := range b.Topics() {
 		for i := range t.Partitions {
@@ -50,6 +56,22 @@ func (b *Broker) Health() Health {
 		h.Reasons = append(h.Reasons, HealthReason{"partitions_offline", offline, "partitions have no leader"})
 	}
 	return h
+}
+
+// spinning names the messages that consumers requeue as soon as they get them.
+func spinning(topics []*hostedTopic) []string {
+	var names []string
+	for _, h := range topics {
+		for _, lp := range h.led() {
+			for _, c := range lp.part.Channels() {
+				for _, x := range c.Stats().Spinning {
+					names = append(names, fmt.Sprintf("%s/%s partition %d seq %d (%.0f/s)", h.name, c.Name(), lp.index, x.Offset, x.PerSecond))
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Ready returns why this node cannot serve everything just now; nothing: it can.

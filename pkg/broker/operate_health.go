@@ -27,6 +27,7 @@ const (
 var gravities = map[string]gravity{
 	"partitions_moving":           forInformation,
 	"nodes_draining":              forInformation,
+	"messages_spinning":           forInformation,
 	"two_voters":                  forInformation,
 	"nodes_down":                  degrading,
 	"nodes_silent":                degrading,

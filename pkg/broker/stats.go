@@ -100,10 +100,14 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		if at, ok := lp.part.OldestAt(c); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}
-		s.Partitions = append(s.Partitions, ChannelPartitionStats{
+		place := ChannelPartitionStats{
 			Partition: lp.index, Leader: string(t.Partitions[lp.index].Leader),
 			Confirmed: n.Floor, Lag: int64(lp.part.Log().CommittedEnd()) - int64(n.Floor),
-		})
+		}
+		for _, x := range n.Spinning {
+			place.Spinning = append(place.Spinning, Spinning(x))
+		}
+		s.Partitions = append(s.Partitions, place)
 		for _, k := range c.Consumers() {
 			sub := k.Owner().(*Subscription)
 			if !seen[sub] {

@@ -31,6 +31,7 @@ type channelSum struct {
 	paused                                 bool
 	oldest                                 time.Duration
 	lag                                    int64
+	spinning                               int
 	delivered, finished, requeued, timeout uint64
 }
 
@@ -151,6 +152,7 @@ func (s *channelSum) add(c *broker.ChannelStats) {
 	s.requeued += c.Requeued
 	s.timeout += c.TimedOut
 	for _, p := range c.Partitions {
+		s.spinning += len(p.Spinning)
 		s.lag += p.Lag
 	}
 }

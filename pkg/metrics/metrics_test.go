@@ -85,7 +85,7 @@ func topicOf(name string, channels ...string) broker.TopicStats {
 		t.Channels = append(t.Channels, broker.ChannelStats{
 			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, OldestAge: 5 * time.Second,
 			Delivered: 6, Finished: 7, Requeued: 8, TimedOut: 9,
-			Partitions: []broker.ChannelPartitionStats{{Lag: 10}, {Lag: 20}},
+			Partitions: []broker.ChannelPartitionStats{{Lag: 10, Spinning: []broker.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
 		})
 	}
 	return t
@@ -164,6 +164,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_channel_requeued_total{channel="c",topic="t"} 8`,
 		`brokerd_channel_timed_out_total{channel="c",topic="t"} 9`,
 		`brokerd_channel_lag_messages{channel="c",topic="t"} 30`,
+		`brokerd_channel_spinning_messages{channel="c",topic="t"} 1`,
 		`brokerd_cluster_partitions 5`,
 		`brokerd_cluster_partitions_offline 1`,
 		`brokerd_node_leaders 3`,

@@ -46,6 +46,7 @@ var (
 	channelConsumers = gauge("brokerd_channel_consumers", "Subscriptions.", "topic", "channel")
 	channelPaused    = gauge("brokerd_channel_paused", "1 if the channel is paused.", "topic", "channel")
 	channelOldest    = gauge("brokerd_channel_oldest_message_age_seconds", "Age of the oldest unfinished message; 0 if there is none.", "topic", "channel")
+	channelSpinning  = gauge("brokerd_channel_spinning_messages", "Messages that consumers requeue as soon as they get them, over 100 times a second; ten at most for a partition.", "topic", "channel")
 	channelLag       = gauge("brokerd_channel_lag_messages", "Committed end minus confirmed position, summed over partitions.", "topic", "channel")
 	channelDelivered = counter("brokerd_channel_delivered_total", "Deliveries.", "topic", "channel")
 	channelFinished  = counter("brokerd_channel_finished_total", "Messages finished.", "topic", "channel")
@@ -250,6 +251,7 @@ func (s sink) topics(stats []broker.TopicStats, most int) {
 			channelConsumers.is(float64(c.consumers), c.topic, c.name),
 			channelPaused.is(truth(c.paused), c.topic, c.name),
 			channelOldest.is(c.oldest.Seconds(), c.topic, c.name),
+			channelSpinning.is(float64(c.spinning), c.topic, c.name),
 			channelLag.is(float64(c.lag), c.topic, c.name),
 			channelDelivered.is(float64(c.delivered), c.topic, c.name),
 			channelFinished.is(float64(c.finished), c.topic, c.name),

@@ -503,6 +503,10 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	}
 	c.mu.Lock()
 	err := c.state.Requeue(o, k.id, now, delay)
+	if err == nil {
+		_, attempts := c.state.StateOf(o)
+		c.spins.Requeued(o, attempts, now)
+	}
 	k.recountLocked()
 	arm := c.armLocked()
 	c.mu.Unlock()

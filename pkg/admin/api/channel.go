@@ -60,6 +60,16 @@ type ChannelPartition struct {
 	Leader    string `json:"leader"`
 	Confirmed uint64 `json:"confirmed"` // every message below it is finished
 	Lag       int64  `json:"lag"`
+	// Spinning are messages that consumers requeue as soon as they get them, over a
+	// hundred times a second; the fastest first, ten at most.
+	Spinning []SpinningMessage `json:"spinning,omitempty"`
+}
+
+// SpinningMessage is a message that is delivered and requeued over and over. It is shown by
+// `brokerctl message peek T/C --partition P --from SEQ`.
+type SpinningMessage struct {
+	Seq       uint64  `json:"seq"`
+	PerSecond float64 `json:"requeues_per_second"`
 }
 
 // Consumer is one connection that takes messages from a channel.

@@ -223,12 +223,16 @@ func apiChannel(topic string, c broker.ChannelStats) api.Channel {
 	}
 	slices.SortFunc(out.Consumers, func(a, b api.Consumer) int { return strings.Compare(a.Address, b.Address) })
 	for _, p := range c.Partitions {
-		out.Partitions = append(out.Partitions, api.ChannelPartition{
+		place := api.ChannelPartition{
 			Partition: p.Partition,
 			Leader:    p.Leader,
 			Confirmed: uint64(p.Confirmed),
 			Lag:       p.Lag,
-		})
+		}
+		for _, x := range p.Spinning {
+			place.Spinning = append(place.Spinning, api.SpinningMessage{Seq: uint64(x.Offset), PerSecond: x.PerSecond})
+		}
+		out.Partitions = append(out.Partitions, place)
 	}
 	slices.SortFunc(out.Partitions, func(a, b api.ChannelPartition) int { return a.Partition - b.Partition })
 	return out

@@ -1,0 +1,75 @@
+package channel
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// SpinRate is how many times a second a message is requeued that is said to spin.
+const SpinRate = 100
+
+const (
+	spinWindow = time.Second
+	maxSpins   = 10   // that are named
+	maxCounted = 1024 // in one window
+)
+
+// Spin is a message that goes round: its consumers requeue it as soon as they get it.
+type Spin struct {
+	Offset    seq.Offset
+	PerSecond float64 // requeues, in the last window
+}
+
+// Spins finds the messages of a channel that spin, by counting requeues in windows of a
+// second. The zero value is ready for use. It is not for several goroutines.
+type Spins struct {
+	began  time.Time // the window
+	counts map[seq.Offset]int
+	found  []Spin // in the window before; replaced, never changed
+}
+
+// Requeued is told of a requeue, and how many times the message has been delivered.
+func (x *Spins) Requeued(o seq.Offset, attempts uint16, now time.Time) {
+	if attempts < SpinRate {
+		return // what spins has soon more: there is nothing to count for most
+	}
+	x.turn(now)
+	if _, counted := x.counts[o]; !counted && len(x.counts) >= maxCounted {
+		return
+	}
+	if x.counts == nil {
+		x.counts = map[seq.Offset]int{}
+	}
+	x.counts[o]++
+}
+
+// At returns the messages that spin, the fastest first. The result must not be changed.
+func (x *Spins) At(now time.Time) []Spin {
+	x.turn(now)
+	return x.found
+}
+
+// turn ends the window if it is over. One that was looked at too late says nothing.
+func (x *Spins) turn(now time.Time) {
+	took := now.Sub(x.began)
+	if took < spinWindow {
+		return
+	}
+	x.found = nil
+	if took < 2*spinWindow {
+		for o, n := range x.counts {
+			if rate := float64(n) / took.Seconds(); rate > SpinRate {
+				x.found = append(x.found, Spin{o, rate})
+			}
+		}
+		slices.SortFunc(x.found, func(a, b Spin) int {
+			return cmp.Or(cmp.Compare(b.PerSecond, a.PerSecond), cmp.Compare(a.Offset, b.Offset))
+		})
+		x.found = x.found[:min(len(x.found), maxSpins)]
+	}
+	x.began = now
+	clear(x.counts)
+}
