@@ -25,6 +25,9 @@ const (
 	writeShare = 8
 )
 
+// maxKept is how much of what was written to a file is kept in memory until it is synced.
+const maxKept = 16 << 10
+
 // Options describe an FS. The zero value of a number means its default.
 type Options struct {
 	Root      string        // the directory that the files are below
@@ -75,10 +78,12 @@ type file struct {
 
 	mu      sync.Mutex // guards the fields below
 	dirty   spans      // written since the last sync
+	kept    *[]byte    // the bytes of dirty, where they are known to be one run; nil: they are to be read
 	resized bool       // the length was set since the last sync
 	known   bool       // all that was not synced is in dirty
 
-	noted atomic.Bool // a note to it may be kept
+	journaled atomic.Bool // the last sync went through the journal
+	noted     atomic.Bool // a note to it may be kept
 
 	// Under the mu of the notes.
 	ending int   // so many are about to have the journal forget its writes
@@ -210,6 +215,7 @@ func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	n, err := h.File.WriteAt(p, off)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.keepLocked(&h.fs.journal.buffers, p[:n], off)
 	f.dirty = f.dirty.add(off, off+int64(n))
 	return n, err
 }
@@ -240,7 +246,8 @@ func (h *handle) Truncate(size int64) error {
 
 // Sync implements vfs.File.
 func (h *handle) Sync() error {
-	h.file.synced()
+	_, kept, _ := h.file.synced()
+	h.fs.journal.buffers.put(kept)
 	if err := h.File.Sync(); err != nil {
 		return err
 	}
@@ -257,14 +264,34 @@ func (h *handle) Close() error {
 	return errors.Join(err, h.File.Close())
 }
 
+// keepLocked keeps bytes that were written, for a sync that will copy them into the
+// journal: a log writes one run between syncs, and then it need not be read again. What
+// is overwritten or does not follow, and what is large, is read.
+func (f *file) keepLocked(buffers *buffers, p []byte, off int64) {
+	switch {
+	case len(p) == 0:
+	case len(f.dirty) == 0:
+		if f.journaled.Load() && len(p) <= maxKept {
+			f.kept = buffers.get()
+			*f.kept = append(*f.kept, p...)
+		}
+	case f.kept == nil:
+	case off != f.dirty[0].to || len(*f.kept)+len(p) > maxKept:
+		buffers.put(f.kept)
+		f.kept = nil
+	default:
+		*f.kept = append(*f.kept, p...)
+	}
+}
+
 // synced returns what was written since the last sync, and forgets it. ok says that
 // nothing else needs to be synced.
-func (f *file) synced() (dirty spans, ok bool) {
+func (f *file) synced() (dirty spans, kept *[]byte, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dirty, ok = f.dirty, f.known && !f.resized
-	f.dirty, f.resized, f.known = nil, false, true
-	return dirty, ok
+	dirty, kept, ok = f.dirty, f.kept, f.known && !f.resized
+	f.dirty, f.kept, f.resized, f.known = nil, nil, false, true
+	return dirty, kept, ok
 }
 
 // SyncData implements vfs.File: directly where the file is alone, else through the
@@ -273,12 +300,15 @@ func (h *handle) SyncData() error {
 	s, f := h.fs, h.file
 	together := s.syncing.Add(1)
 	defer s.syncing.Add(-1)
-	dirty, known := f.synced()
+	dirty, kept, known := f.synced()
+	defer s.journal.buffers.put(kept)
 	journaled := known && len(dirty) > 0 && dirty.bytes() <= min(maxWrite, s.o.FileBytes/writeShare) && !f.gone.Load()
 	live := s.journal.live(f)
 	if journaled && (live || int(together) >= s.o.Together && !strings.HasSuffix(f.path, vfs.TempSuffix) && s.journal.ready()) {
-		return s.journal.write(f, h.File, dirty)
+		f.journaled.Store(true)
+		return s.journal.write(f, h.File, dirty, kept)
 	}
+	f.journaled.Store(false)
 	if err := h.File.SyncData(); err != nil || !live {
 		return err
 	}

@@ -28,7 +28,8 @@ type journal struct {
 	drop  func(*file) // forgets a file that is not live any more, if nobody has it open
 	notes *notes
 	tasks sync.WaitGroup
-	pool  sync.Pool // of *[]byte, for the entries of requests
+	// buffers are for the entries of requests, and for what files keep of them.
+	buffers buffers
 
 	mu         sync.Mutex  // guards the fields below
 	halves     [2]vfs.File // nil: not made yet
@@ -48,6 +49,26 @@ type journal struct {
 	closed     bool
 
 	record []byte // the leader's
+}
+
+// buffers lends byte slices. Its methods may be called by many goroutines.
+type buffers struct{ pool sync.Pool } // of *[]byte
+
+// get returns an empty buffer.
+func (b *buffers) get() *[]byte {
+	p, _ := b.pool.Get().(*[]byte)
+	if p == nil {
+		p = new([]byte)
+	}
+	*p = (*p)[:0]
+	return p
+}
+
+// put takes a buffer back; nil is none.
+func (b *buffers) put(p *[]byte) {
+	if p != nil {
+		b.pool.Put(p)
+	}
 }
 
 // request is what one caller wants in the journal.
@@ -152,18 +173,20 @@ func (j *journal) beginLocked(half int) {
 	j.lives[half] = map[*file]struct{}{}
 }
 
-// write makes ranges of a file durable, as they are there now.
-func (j *journal) write(f *file, from io.ReaderAt, dirty spans) error {
-	buffer, _ := j.pool.Get().(*[]byte)
-	if buffer == nil {
-		buffer = new([]byte)
-	}
-	defer j.pool.Put(buffer)
-	p := (*buffer)[:0]
+// write makes ranges of a file durable, as they are there now. kept is the bytes of the
+// only range, nil if they are to be read.
+func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) error {
+	buffer := j.buffers.get()
+	defer j.buffers.put(buffer)
+	p := *buffer
 	number := j.numberOf(f)
 	for _, x := range dirty {
 		n := int(x.to - x.from)
 		p = appendWriteHead(p, number, x.from, n)
+		if kept != nil {
+			p = append(p, *kept...)
+			continue
+		}
 		at := len(p)
 		p = append(p, make([]byte, n)...)
 		if err := vfs.ReadFull(from, p[at:], x.from); err != nil {

@@ -88,6 +88,10 @@ func noteMistakes() []mistake {
 			old: "	n.writing.Lock()\n	defer n.writing.Unlock()\n	n.mu.Lock()\n	x :=", with: "	n.mu.Lock()\n	x :=", tests: tests,
 		},
 		{
+			name: "what was overwritten goes to the journal", file: "pkg/redo/fs.go",
+			old: "case off != f.dirty[0].to || ", with: "case ", tests: tests,
+		},
+		{
 			name: "the note of what is not durable waits", file: "pkg/commitlog/commitnote.go",
 			old: " && committed <= l.DurableEnd()", with: "", tests: []string{"./pkg/commitlog"}, run: "CommitNote",
 		},
