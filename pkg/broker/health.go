@@ -39,7 +39,7 @@ func (b *Broker) Health() Health {
 			h.Degraded = true
 		}
 	}
-	if names := spinning(b.hostedTopics()); len(names) > 0 {
+	if names := spinning(b.hostedTopics(), time.Now()); len(names) > 0 {
 		h.Reasons = append(h.Reasons, HealthReason{"messages_spinning", len(names), fmt.Sprintf(
 			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, namesOf(names))})
 	}
@@ -59,12 +59,12 @@ func (b *Broker) Health() Health {
 }
 
 // spinning names the messages that consumers requeue as soon as they get them.
-func spinning(topics []*hostedTopic) []string {
+func spinning(topics []*hostedTopic, now time.Time) []string {
 	var names []string
 	for _, h := range topics {
 		for _, lp := range h.led() {
 			for _, c := range lp.part.Channels() {
-				for _, x := range c.Stats().Spinning {
+				for _, x := range c.Spins.At(now) {
 					names = append(names, fmt.Sprintf("%s/%s partition %d seq %d (%.0f/s)", h.name, c.Name(), lp.index, x.Offset, x.PerSecond))
 				}
 			}

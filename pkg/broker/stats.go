@@ -104,7 +104,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 			Partition: lp.index, Leader: string(t.Partitions[lp.index].Leader),
 			Confirmed: n.Floor, Lag: int64(lp.part.Log().CommittedEnd()) - int64(n.Floor),
 		}
-		for _, x := range n.Spinning {
+		for _, x := range c.Spins.At(now) {
 			place.Spinning = append(place.Spinning, Spinning(x))
 		}
 		s.Partitions = append(s.Partitions, place)

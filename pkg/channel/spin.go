@@ -3,6 +3,7 @@ package channel
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -24,9 +25,10 @@ type Spin struct {
 }
 
 // Spins finds the messages of a channel that spin, by counting requeues in windows of a
-// second. The zero value is ready for use. It is not for several goroutines.
+// second. The zero value is ready for use. Its methods may be called by many goroutines.
 type Spins struct {
-	began  time.Time // the window
+	mu     sync.Mutex // guards what follows
+	began  time.Time  // the window
 	counts map[seq.Offset]int
 	found  []Spin // in the window before; replaced, never changed
 }
@@ -36,7 +38,9 @@ func (x *Spins) Requeued(o seq.Offset, attempts uint16, now time.Time) {
 	if attempts < SpinRate {
 		return // what spins has soon more: there is nothing to count for most
 	}
-	x.turn(now)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.turnLocked(now)
 	if _, counted := x.counts[o]; !counted && len(x.counts) >= maxCounted {
 		return
 	}
@@ -48,12 +52,14 @@ func (x *Spins) Requeued(o seq.Offset, attempts uint16, now time.Time) {
 
 // At returns the messages that spin, the fastest first. The result must not be changed.
 func (x *Spins) At(now time.Time) []Spin {
-	x.turn(now)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.turnLocked(now)
 	return x.found
 }
 
-// turn ends the window if it is over. One that was looked at too late says nothing.
-func (x *Spins) turn(now time.Time) {
+// turnLocked ends the window if it is over. One that was looked at too late says nothing.
+func (x *Spins) turnLocked(now time.Time) {
 	took := now.Sub(x.began)
 	if took < spinWindow {
 		return

@@ -100,7 +100,7 @@ func (n *commitNote) keep(l *Log) {
 }
 
 func failNote(l *Log, err error) {
-	if !lacksRoom(err) {
+	if !vfs.LacksRoom(err) {
 		_ = l.fail(fmt.Errorf("write committed end: %w", err))
 	}
 }

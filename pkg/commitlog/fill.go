@@ -62,7 +62,7 @@ func (o *output) fill(l *Log, pos int64) {
 		return
 	}
 	o.noFill = true
-	if !lacksRoom(err) {
+	if !vfs.LacksRoom(err) {
 		_ = l.fail(err)
 	}
 }

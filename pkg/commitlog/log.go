@@ -98,7 +98,7 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	}
 	l := newLog(a, o)
 	if a.note.cutting { // what was to be cut is gone
-		if err := l.Checkpoint(0); err != nil && !lacksRoom(err) {
+		if err := l.Checkpoint(0); err != nil && !vfs.LacksRoom(err) {
 			return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 		}
 	}

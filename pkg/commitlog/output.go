@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -31,12 +30,6 @@ type output struct {
 	noFill    bool          // a fill found no room
 	newName   bool          // the directory has not been synced since the file was made
 	unsynced  int64         // bytes written since the last sync began
-}
-
-// lacksRoom tells whether an error says that there was no room for what was to be
-// written, or no descriptor for the file.
-func lacksRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || vfs.OutOfFiles(err)
 }
 
 // createOutput makes the file of a new segment, with room for so many bytes. A
@@ -101,7 +94,7 @@ func (o *output) reserve(end, segmentBytes int64) error {
 	step := min(max(o.allocated, minGrow), maxGrow)
 	want := max(end, min(o.allocated+step, segmentBytes))
 	err := o.file.Preallocate(o.allocated, want-o.allocated)
-	if err != nil && lacksRoom(err) && want > end {
+	if err != nil && vfs.LacksRoom(err) && want > end {
 		want = end
 		err = o.file.Preallocate(o.allocated, want-o.allocated)
 	}
@@ -121,7 +114,7 @@ func (o *output) write(raw []byte) (undone bool, err error) {
 		o.unsynced += int64(len(raw))
 		return true, nil
 	}
-	if !lacksRoom(err) {
+	if !vfs.LacksRoom(err) {
 		return false, err
 	}
 	if n == 0 {
@@ -177,7 +170,7 @@ func (o *output) complete(l *Log) error {
 		return l.fail(err)
 	}
 	o.newName = false
-	if err := seg.writeIndex(l.fs, l.Epochs()); err != nil && !lacksRoom(err) {
+	if err := seg.writeIndex(l.fs, l.Epochs()); err != nil && !vfs.LacksRoom(err) {
 		return l.fail(err)
 	}
 	seg.unpin()

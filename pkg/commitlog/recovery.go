@@ -114,7 +114,7 @@ func (a *analysis) settle(f *found) error {
 	}
 	s := newSegment(f.path, &f.contents)
 	s.pin(f.entries)
-	if err := s.writeIndex(a.fs, f.epochs); err != nil && !lacksRoom(err) {
+	if err := s.writeIndex(a.fs, f.epochs); err != nil && !vfs.LacksRoom(err) {
 		return err
 	}
 	return nil

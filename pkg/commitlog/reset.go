@@ -109,7 +109,7 @@ func (w *Writer) reset(o Origin) (old []*segment, err error) {
 		epoch: l.epoch, before: o.Before,
 	}
 	if err := note.write(l); err != nil {
-		if lacksRoom(err) && cut == len(old) {
+		if vfs.LacksRoom(err) && cut == len(old) {
 			return nil, refuse("record log reset", err)
 		}
 		return nil, l.fail(err)

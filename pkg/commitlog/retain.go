@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // Retention says what of a log may go.
@@ -106,7 +107,7 @@ func (r retaining) completeRolled() error {
 // removing the indexes of the segments that go: they could be made anew.
 func (r retaining) noteStart(start seq.Offset, going []*segment) error {
 	err := r.log.checkpointSerial(start)
-	if !lacksRoom(err) {
+	if !vfs.LacksRoom(err) {
 		return err
 	}
 	for _, s := range going {

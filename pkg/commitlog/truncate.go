@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // TruncateTo cuts the log so that it ends at end, durably. It never cuts below
@@ -51,7 +52,7 @@ func (w *Writer) TruncateTo(end seq.Offset) error {
 	if err != nil {
 		return err
 	}
-	if err := l.checkpointSerial(l.Start()); err != nil && !lacksRoom(err) {
+	if err := l.checkpointSerial(l.Start()); err != nil && !vfs.LacksRoom(err) {
 		return l.fail(err)
 	}
 	return nil

@@ -97,7 +97,7 @@ func (w *Writer) roomLocked(n int64) error {
 			continue
 		}
 		if err := o.reserve(end, segmentBytes(l)); err != nil {
-			if lacksRoom(err) {
+			if vfs.LacksRoom(err) {
 				return refuse("reserve disk space", err)
 			}
 			return l.fail(err)
@@ -111,7 +111,7 @@ func refuse(doing string, err error) error {
 	if vfs.OutOfFiles(err) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrNoFiles, err)
 	}
-	if lacksRoom(err) {
+	if vfs.LacksRoom(err) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrNoSpace, err)
 	}
 	return fate.Mark(fmt.Errorf("%s: %w", doing, err), fate.Refused)
@@ -257,7 +257,7 @@ func (l *Log) syncSerial() (seq.Offset, error) {
 	l.synced.Store(out)
 	l.durable.Store(max(l.durable.Load(), uint64(target)))
 	if len(rolled) > 0 {
-		if err := l.checkpointSerial(l.Start()); err != nil && !lacksRoom(err) {
+		if err := l.checkpointSerial(l.Start()); err != nil && !vfs.LacksRoom(err) {
 			return l.DurableEnd(), l.fail(err)
 		}
 	}

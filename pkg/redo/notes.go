@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"sync"
-	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -92,14 +91,10 @@ func (n *notes) write(about *file) error {
 		_, err = to.WriteAt(x.p, x.off)
 		err = errors.Join(err, to.Close())
 	}
-	if lacksRoom(err) || errors.Is(err, fs.ErrNotExist) { // removed with what it is about
+	if vfs.LacksRoom(err) || errors.Is(err, fs.ErrNotExist) { // removed with what it is about
 		return nil
 	}
 	return err
-}
-
-func lacksRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || vfs.OutOfFiles(err)
 }
 
 // ended is told that the journal has forgotten what it held of files.

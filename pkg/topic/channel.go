@@ -32,6 +32,8 @@ type Channel struct {
 	oldest    atomic.Pointer[publication]
 	times     *processing // nil: none are kept
 
+	Spins channel.Spins // the messages that consumers requeue as soon as they get them
+
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
 	recorder  *channel.Recorder // of state
@@ -43,7 +45,6 @@ type Channel struct {
 	movers    movers
 	closed    error  // why it ended; nil while it lives
 	moves     uint64 // see ChannelPosition
-	spins     channel.Spins
 }
 
 // movers are operators that wait until nothing is held. Nothing is delivered
@@ -93,20 +94,14 @@ type ChannelStats struct {
 	// Latency is how long the messages that were finished of late took since their publish,
 	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
-	// Spinning are messages that consumers requeue as soon as they get them, the fastest
-	// first.
-	Spinning []channel.Spin
 }
 
 // Stats returns the channel's figures.
 func (c *Channel) Stats() ChannelStats {
-	now := time.Now()
-	end, kept := c.p.visibleEnd(), c.times.histogram(now)
+	end, kept := c.p.visibleEnd(), c.times.histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ChannelStats{
-		Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Spinning: c.spins.At(now),
-	}
+	return ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused()}
 }
 
 // Configure sets whether the channel is paused (nothing is delivered; what is

@@ -503,10 +503,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	}
 	c.mu.Lock()
 	err := c.state.Requeue(o, k.id, now, delay)
-	if err == nil {
-		_, attempts := c.state.StateOf(o)
-		c.spins.Requeued(o, attempts, now)
-	}
+	_, attempts := c.state.StateOf(o)
 	k.recountLocked()
 	arm := c.armLocked()
 	c.mu.Unlock()
@@ -514,6 +511,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		return err
 	}
 	k.requeued.Add(1)
+	c.Spins.Requeued(o, attempts, now)
 	c.p.dirty.mark()
 	c.p.stir()
 	c.arm(arm)

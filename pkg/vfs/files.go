@@ -229,6 +229,12 @@ func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+// LacksRoom tells whether an error says that there was no room for what was to be written:
+// on the disk, in a quota, in a file of the largest size, or for another descriptor.
+func LacksRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || OutOfFiles(err)
+}
+
 // opened calls open, and where that fails for the lack of a descriptor, again after a file
 // has given up its.
 func (f *Files) opened(open func() error) error {

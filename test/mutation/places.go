@@ -36,8 +36,8 @@ func placeMistakes() []mistake {
 			old: "l.noted.durablePos < least {", with: "l.noted.durablePos <= least {", tests: []string{"./pkg/commitlog"}, run: "TestACheckpointWaits",
 		},
 		{
-			name: "a log fails for the lack of a descriptor", file: "pkg/commitlog/output.go",
-			old: " || vfs.OutOfFiles(err)\n", with: "\n", tests: []string{"./pkg/commitlog"}, run: "WithoutDescriptors",
+			name: "a log fails for the lack of a descriptor", file: "pkg/vfs/files.go",
+			old: " || OutOfFiles(err)\n", with: "\n", tests: []string{"./pkg/commitlog"}, run: "WithoutDescriptors",
 		},
 	}
 }
