@@ -90,6 +90,7 @@ type outlet struct {
 	numbers numbers
 
 	mu       sync.Mutex // guards what follows
+	left     sync.Cond  // the outlet is gone, or less is on its way than before
 	gone     bool       // no longer in the set
 	closed   error      // why nothing is kept any more
 	bytes    int
@@ -125,14 +126,25 @@ func (n *numbers) give(round uint64) uint64 {
 }
 
 // holds says whether publishes to a partition must take their way through its
-// outlet, since others are in it.
+// outlet, since others are in it. Where those are just being handed to the term of
+// this node, it waits until they are: under a steady load the outlet would
+// otherwise never be empty, and every publish would take the long way for good.
 func (s *outlets) holds(key outletKey) bool {
 	if s.active.Load() == 0 {
 		return false
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[key] != nil
+	o := s.all[key]
+	s.mu.Unlock()
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.gone && o.target == s.d.o.Self && (o.sending || len(o.flying) > 0) {
+		o.left.Wait()
+	}
+	return !o.gone
 }
 
 // send takes a publish, whose messages are copied. Its Done is told what became
@@ -177,6 +189,7 @@ func (s *outlets) outlet(key outletKey) (*outlet, error) {
 	o := s.all[key]
 	if o == nil {
 		o = &outlet{set: s, key: key, round: s.rounds.Add(1), flying: map[*parcel]struct{}{}}
+		o.left.L = &o.mu
 		s.all[key] = o
 		s.active.Add(1)
 	}
@@ -271,8 +284,10 @@ func (o *outlet) forgetLocked(x *parcel) {
 	o.set.bytes.Add(-int64(len(x.messages)))
 }
 
-// endLocked takes an outlet that has nothing to do out of the set.
+// endLocked takes an outlet that has nothing to do out of the set, and has those look
+// that wait for it.
 func (o *outlet) endLocked() {
+	defer o.left.Broadcast()
 	if o.gone || o.sending || len(o.flying)+len(o.returned)+len(o.waiting) > 0 {
 		return
 	}

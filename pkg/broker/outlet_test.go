@@ -537,3 +537,59 @@ func TestATopicThatGoesTakesWhatWaitsAlong(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// TestAPublishWaitsForWhatIsOnItsWayToThisNode has an outlet whose parcels are being
+// handed to this node's own term: who publishes meanwhile goes to the term, too.
+func TestAPublishWaitsForWhatIsOnItsWayToThisNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		target meta.NodeID
+		waits  bool
+	}{"to this node": {"n1", true}, "to another": {"n2", false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, "n1")
+				m.create("t", "n1")
+				n := m.nodes["n1"]
+				o, err := n.outlets.outlet(outletKey{"t", n.lookup("t").incarnation, 0})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.mu.Lock()
+				o.target, o.sending = c.target, true
+				o.mu.Unlock()
+				var got settled
+				published := make(chan struct{})
+				done := got.one()
+				go func() {
+					defer close(published)
+					n.send("t", 0, "x", done)
+				}()
+				synctest.Wait()
+				select {
+				case <-published:
+					if c.waits {
+						t.Error("a publish went behind what is on its way, want it to wait")
+					}
+				default:
+					if !c.waits {
+						t.Error("a publish waits for what is on its way to another node")
+					}
+				}
+				o.mu.Lock()
+				if kept := len(o.waiting); kept > 0 == c.waits {
+					t.Errorf("%d publishes wait in the outlet", kept)
+				}
+				o.sending = false
+				o.endLocked()
+				o.mu.Unlock()
+				o.set.poke()
+				<-published
+				got.Wait()
+				if r := got.receipts[0]; r.Err != nil || r.First != 0 {
+					t.Errorf("the publish got %+v", r)
+				}
+				ended(t, n.outlets)
+			})
+		})
+	}
+}

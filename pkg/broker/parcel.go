@@ -139,6 +139,7 @@ func (x *parcel) comeBack(refusal error) {
 	delete(o.flying, x)
 	o.returned = append(o.returned, x)
 	o.delayLocked(seen)
+	o.left.Broadcast()
 	o.mu.Unlock()
 	o.set.poke()
 }

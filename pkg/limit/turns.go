@@ -16,6 +16,10 @@ const (
 	PublishTurn  = 50 * time.Millisecond
 )
 
+// burstTurn bounds the turn of a Burst, in which something may be waited for as well:
+// room in a log, or a topic that is created.
+const burstTurn = 2 * time.Millisecond
+
 // Turns bounds how many goroutines do at a time what takes a processor for long, for
 // the sake of who has little to do: it finds a processor free, and does not wait
 // behind all who have much. Who has much to do waits in order, and passes its turn on
@@ -24,6 +28,7 @@ const (
 type Turns struct {
 	places  chan struct{}
 	waiting atomic.Int32
+	bursts  atomic.Int32 // that are under way
 	rested  atomic.Int64 // when one that had a turn left its processor, in ns since 1970
 }
 
@@ -65,13 +70,19 @@ func (t *Turns) Pass() {
 	if t == nil {
 		return
 	}
-	if now := time.Now().UnixNano(); now-t.rested.Load() >= int64(breathAfter) {
-		time.Sleep(breathFor) // before another has the turn: see Breath
-		t.rested.Store(now)
-	}
+	t.rest() // before another has the turn
 	t.Give()
 	runtime.Gosched()
 	t.Take()
+}
+
+// rest leaves the processor for a moment in a turn, unless one that had it did so less
+// than half a millisecond ago: see Breath.
+func (t *Turns) rest() {
+	if now := time.Now().UnixNano(); now-t.rested.Load() >= int64(breathAfter) {
+		time.Sleep(breathFor)
+		t.rested.Store(now)
+	}
 }
 
 // Do does in a turn what waits for nothing.
@@ -110,3 +121,24 @@ func (t *Turns) Lend(most time.Duration) (end func()) {
 		once.Do(t.Give)
 	}
 }
+
+// Burst begins what is short by itself but comes in numbers: the commands that a
+// connection has read at once. Few bursts are not in anybody's way. Where there are more
+// than twice as many as turns at a time, each waits for a turn, which ends with the burst
+// or after 2 ms.
+func (t *Turns) Burst() (end func()) {
+	if t == nil {
+		return func() {}
+	}
+	if int(t.bursts.Add(1)) <= 2*cap(t.places) {
+		return t.endBurst
+	}
+	give := t.Lend(burstTurn)
+	t.rest()
+	return func() {
+		give()
+		t.endBurst()
+	}
+}
+
+func (t *Turns) endBurst() { t.bursts.Add(-1) }

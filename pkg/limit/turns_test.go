@@ -116,3 +116,55 @@ func TestATurnIsPassedOnBehindManyMessages(t *testing.T) {
 		}
 	})
 }
+
+func TestBurstsBeyondAFewWaitForATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		turns.Take()
+		first, second := turns.Burst(), turns.Burst() // both at once
+		var began time.Time
+		go func() {
+			defer turns.Burst()()
+			began = time.Now()
+		}()
+		synctest.Wait()
+		if !began.IsZero() || turns.Waiting() != 1 {
+			t.Fatalf("%d bursts wait for the turn behind two, want 1", turns.Waiting())
+		}
+		turns.Give()
+		time.Sleep(breathFor)
+		synctest.Wait()
+		if began.IsZero() {
+			t.Fatal("the third burst waits though the turn is free")
+		}
+		first()
+		turns.Take() // the third has given it back
+		third := turns.Burst()
+		if turns.Waiting() != 0 {
+			t.Error("a burst beside one waited for a turn")
+		}
+		turns.Give()
+		second()
+		third()
+		if n := turns.bursts.Load(); n != 0 {
+			t.Errorf("%d bursts are under way when all have ended", n)
+		}
+	})
+}
+
+func TestABurstThatWaitsForSomethingGivesItsTurnUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		for range 2 {
+			defer turns.Burst()()
+		}
+		end := turns.Burst()
+		began := time.Now()
+		turns.Take()
+		if took := time.Since(began); took > burstTurn {
+			t.Errorf("the turn of a burst lasted for %v, want %v at most", took, burstTurn)
+		}
+		turns.Give()
+		end()
+	})
+}

@@ -34,10 +34,15 @@ type meteredConn struct {
 	body     arriving        // what is being read
 	raw      syscall.RawConn // of the socket; nil: it has none
 	turns    *limit.Turns
-	taken    bool // a turn is taken, for what is read
+	taken    bool   // a turn is taken, for what is read
+	executed func() // ends the burst of the last read; nil: it was none
 
 	stopped atomic.Bool
 }
+
+// burst is what one read brings of commands, in bytes, that others may have to wait for:
+// some hundred commands.
+const burst = 32 << 10
 
 // Read reads from the socket.
 func (c *meteredConn) Read(p []byte) (int, error) {
@@ -47,6 +52,7 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	c.idle()
+	c.endBurst()
 	if c.taken { // none is held while input is waited for
 		c.turns.Give()
 		defer c.turns.Take()
@@ -58,6 +64,9 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		n, err := c.read(p)
 		c.counters.bytesIn.Add(uint64(n))
 		c.body.read += n
+		if n >= burst {
+			c.executed = c.turns.Burst()
+		}
 		if n > 0 || err == nil {
 			return n, nil
 		}
@@ -72,6 +81,14 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		c.armed = time.Time{} // passed too early: once more
+	}
+}
+
+// endBurst is called when what was read last is executed.
+func (c *meteredConn) endBurst() {
+	if c.executed != nil {
+		c.executed()
+		c.executed = nil
 	}
 }
 

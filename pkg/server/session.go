@@ -119,6 +119,7 @@ func (s *session) rest() {
 // written as far as that is possible in a bounded time.
 func (s *session) finish(ctx context.Context, err error) {
 	s.rest()
+	s.conn.endBurst()
 	if s.sub != nil {
 		s.sub.StopDelivery()
 	}
