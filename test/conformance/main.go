@@ -49,6 +49,7 @@ var suites = []suite{
 	{"squeaky", 3 * time.Minute, squeaky},
 	{"pynsq", 5 * time.Minute, pynsq},
 	{"nsq-j", 3 * time.Minute, nsqj},
+	{"nsq-go", 4 * time.Minute, nsqGo},
 	{"readme", 4 * time.Minute, readme},
 }
 

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// The suite of Segment's Go client, as the module proxy has it. The tests of its own
+// nsqlookupd, in a folder of their own, meet no broker.
+const (
+	nsqGoModule = "github.com/segmentio/nsq-go@v1.2.4"
+	nsqGoSum    = "h1:w3fK/N+Yl2bsNjJqhekmUYiVYtDwhNIr+f0lo/hGgYY="
+	nsqGoTests  = 19
+)
+
+// nsqGoOld are the tests that ask nsqlookupd, and fail with nsqd 1.3.0 as well: the client
+// understands the answers of nsqlookupd 0.3 only. Two of them want three nsqds, too.
+var nsqGoOld = []string{"TestConsumer", "TestLookup", "TestRequeue"}
+
+// nsqGo runs the tests of segmentio/nsq-go.
+func nsqGo(e env) (string, error) {
+	src, err := moduleSource(e, nsqGoModule, nsqGoSum)
+	if err != nil {
+		return "", err
+	}
+	count, err := runGoTests(e, src, filepath.Join(e.scratch, "data"), nsqGoTests, nsqGoOld)
+	return fmt.Sprintf("%d of %d passed (%s want nsqlookupd 0.3)", count.passed, nsqGoTests, strings.Join(nsqGoOld, ", ")), err
+}
