@@ -12,12 +12,22 @@ func newChannelCommand(g *globals) *cobra.Command {
 		newChannelResumeCommand(g), newChannelEmptyCommand(g), newChannelDeleteCommand(g), newChannelSeekCommand(g))
 }
 
+// channelColumns are the columns of a list of channels.
+var channelColumns = []string{"CHANNEL", "DEPTH", "IN-FLIGHT", "DEFERRED", "OLDEST", "CONSUMERS", "STATE"}
+
+// channelRow returns what stands in those columns.
+func channelRow(c api.ChannelSummary) []any {
+	return []any{
+		c.Name, count(c.Depth), count(c.InFlight), count(c.Deferred), age(c.OldestAge), c.Consumers,
+		channelState(c.Paused, c.Ordered, c.Ephemeral),
+	}
+}
+
 // channelTable shows the channels of one topic.
 func channelTable(p *page, channels []api.ChannelSummary) {
-	t := newTable("CHANNEL", "DEPTH", "IN-FLIGHT", "DEFERRED", "OLDEST", "CONSUMERS", "STATE")
+	t := newTable(channelColumns...)
 	for _, c := range channels {
-		t.row(c.Name, count(c.Depth), count(c.InFlight), count(c.Deferred), age(c.OldestAge), c.Consumers,
-			channelState(c.Paused, c.Ordered, c.Ephemeral))
+		t.row(channelRow(c)...)
 	}
 	p.table(t)
 }

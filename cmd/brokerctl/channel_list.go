@@ -10,10 +10,15 @@ import (
 
 func newChannelListCommand(g *globals) *cobra.Command {
 	return acting(g, &cobra.Command{
-		Use:     "list TOPIC",
+		Use:     "list [TOPIC]",
 		Aliases: []string{"ls"},
-		Short:   "List the channels of a topic",
-	}, func(cmd *cobra.Command, at target) error { return listChannels(cmd, g, at.topic) })
+		Short:   "List the channels of a topic, or of all topics",
+	}, func(cmd *cobra.Command, at target) error {
+		if at.topic == "" {
+			return listAllChannels(cmd, g)
+		}
+		return listChannels(cmd, g, at.topic)
+	})
 }
 
 func listChannels(cmd *cobra.Command, g *globals, topic string) error {
@@ -29,6 +34,27 @@ func listChannels(cmd *cobra.Command, g *globals, topic string) error {
 		text: func(p *page) {
 			channelTable(p, channels)
 			p.missing(missing)
+		},
+	})
+}
+
+func listAllChannels(cmd *cobra.Command, g *globals) error {
+	topics, err := query(cmd.Context(), g, g.client.Topics)
+	if err != nil {
+		return err
+	}
+	all := api.ChannelsOf(topics)
+	return g.show(cmd, view{
+		object: all,
+		lines:  linesOf(all.Channels),
+		names:  namesOf(all.Channels, func(c api.TopicChannel) string { return c.Topic + "/" + c.Name }),
+		text: func(p *page) {
+			t := newTable(append([]string{"TOPIC"}, channelColumns...)...)
+			for _, c := range all.Channels {
+				t.row(append([]any{c.Topic}, channelRow(c.ChannelSummary)...)...)
+			}
+			p.table(t)
+			p.missing(all.MissingNodes)
 		},
 	})
 }

@@ -70,20 +70,28 @@ var otherCommands = []string{
 func TestEveryCommandAnswersInEveryForm(t *testing.T) {
 	for _, args := range goldenCommands {
 		name := strings.Join(args[:2], "-")
-		t.Run(name, func(t *testing.T) {
-			broker := newFakeBroker(t)
-			var got strings.Builder
-			for _, f := range formatNames() {
-				r := broker.brokerctl(t, append(args, "-o", f)...)
-				if r.exit != exitOK || r.stderr != "" {
-					t.Errorf("-o %s: exit %d, stderr %q", f, r.exit, r.stderr)
-				}
-				checkForm(t, format(f), r.stdout)
-				fmt.Fprintf(&got, "$ brokerctl %s -o %s\n%s\n", strings.Join(args, " "), f, r.stdout)
-			}
-			golden(t, filepath.Join("testdata", name+".txt"), got.String())
-		})
+		t.Run(name, func(t *testing.T) { goldenForms(t, name, args) })
 	}
+}
+
+func TestChannelsOfAllTopicsAreListed(t *testing.T) {
+	goldenForms(t, "channel-list-all", []string{"channel", "list"})
+}
+
+// goldenForms compares the answers to a command in every form with those that are kept.
+func goldenForms(t *testing.T, name string, args []string) {
+	t.Helper()
+	broker := newFakeBroker(t)
+	var got strings.Builder
+	for _, f := range formatNames() {
+		r := broker.brokerctl(t, append(args, "-o", f)...)
+		if r.exit != exitOK || r.stderr != "" {
+			t.Errorf("-o %s: exit %d, stderr %q", f, r.exit, r.stderr)
+		}
+		checkForm(t, format(f), r.stdout)
+		fmt.Fprintf(&got, "$ brokerctl %s -o %s\n%s\n", strings.Join(args, " "), f, r.stdout)
+	}
+	golden(t, filepath.Join("testdata", name+".txt"), got.String())
 }
 
 // checkForm parses an answer the way a program would.

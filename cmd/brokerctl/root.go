@@ -70,12 +70,14 @@ func newRootCommand(g *globals) *cobra.Command {
 Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition failed,
 5 not authorized, 6 unreachable or timed out, 7 partial success, 10 cluster unhealthy,
 11 cluster degraded.`,
+		Version:           thisProgram().String(),
 		Args:              cobra.ArbitraryArgs, // groupOnly refuses them in our words
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.prepare() },
 		RunE:              groupOnly,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	g.addFlags(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	root.AddCommand(

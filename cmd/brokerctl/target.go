@@ -22,6 +22,7 @@ type form string
 
 const (
 	topicForm     form = "TOPIC"
+	anyTopicForm  form = "[TOPIC]"
 	channelForm   form = "TOPIC/CHANNEL"
 	eitherForm    form = "TOPIC[/CHANNEL]"
 	partitionForm form = "TOPIC/PARTITION"
@@ -65,7 +66,7 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 	at := target{text: text, topic: topic}
 	var fits bool
 	switch f {
-	case topicForm:
+	case topicForm, anyTopicForm:
 		fits = !slash
 	case partitionForm:
 		n, err := strconv.ParseUint(rest, 10, 31)
@@ -74,7 +75,7 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 		at.channel = rest
 		fits = !strings.Contains(rest, "/") && (rest != "" || f == eitherForm && !slash)
 	}
-	if topic != "" && fits {
+	if fits && (topic != "" || f == anyTopicForm && len(args) == 0) {
 		return at, nil
 	}
 	e := usageError("%s requires %s", cmd.CommandPath(), f)
@@ -200,7 +201,7 @@ func (f form) names(ctx context.Context, client *api.Client) (names []string) {
 			names = append(names, t.Name)
 		}
 		for _, c := range t.Channels {
-			if f != topicForm {
+			if f != topicForm && f != anyTopicForm {
 				names = append(names, t.Name+"/"+c.Name)
 			}
 		}

@@ -1,39 +1,33 @@
 package main
 
 import (
+	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/build"
 )
 
-// version is the release of brokerctl.
-const version = "0.1.0"
-
-// build says which program this is.
-type build struct {
+// program says which program this is.
+type program struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the sources; "": not built from a repository
+	Revision string `json:"revision"` // of the sources; "": not known
 	Go       string `json:"go"`
 }
 
-// thisBuild reads what the linker left in the program.
-func thisBuild() build {
-	b := build{Version: version, Go: runtime.Version()}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
+func thisProgram() program { return program{build.Version, build.Revision(), runtime.Version()} }
+
+// String describes the program in one line.
+func (b program) String() string {
+	if b.Revision == "" {
+		return fmt.Sprintf("brokerctl %s (%s)", b.Version, b.Go)
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			b.Revision = s.Value
-		}
-	}
-	return b
+	return fmt.Sprintf("brokerctl %s (revision %.12s, %s)", b.Version, b.Revision, b.Go)
 }
 
 // userAgent is what brokers are told that we are.
-const userAgent = "brokerctl/" + version
+const userAgent = "brokerctl/" + build.Version
 
 func newVersionCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
@@ -41,12 +35,8 @@ func newVersionCommand(g *globals) *cobra.Command {
 		Short: "Show the version of brokerctl",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := thisBuild()
-			return g.show(cmd, view{
-				object: b,
-				names:  []string{b.Version},
-				text:   func(p *page) { p.line("brokerctl %s (%s)", b.Version, b.Go) },
-			})
+			b := thisProgram()
+			return g.show(cmd, view{object: b, names: []string{b.Version}, text: func(p *page) { p.line("%s", b) }})
 		},
 	}
 }

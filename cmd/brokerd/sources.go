@@ -1,8 +1,6 @@
 package main
 
 import (
-	"runtime/debug"
-
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
@@ -42,17 +40,6 @@ func (n *brokerNode) newMetrics() *metrics.Metrics {
 			Forwarding:   func() broker.ForwardStats { return n.broker.ForwardStats() },
 		},
 	})
-}
-
-func revision() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return "unknown"
 }
 
 func serverFigures(s server.Stats) metrics.Server {

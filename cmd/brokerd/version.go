@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+
+	"github.com/brokerd/brokerd/internal/build"
 )
 
 const (
 	// version is the release of brokerd.
-	version = "0.1.0"
+	version = build.Version
 	// nsqVersion is the release of nsqd that clients and tools are told; some
 	// of them parse it and compare.
 	nsqVersion = "1.3.0"
@@ -23,3 +26,5 @@ func versionLine() string {
 func standInVersion(name string) string {
 	return fmt.Sprintf("%s v%s (built w/%s)", name, nsqVersion, runtime.Version())
 }
+
+func revision() string { return cmp.Or(build.Revision(), "unknown") }

@@ -57,6 +57,7 @@ var floors = map[string]int{
 	"internal/beat":      0, // for pkg, too
 	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
+	"internal/build":     0, // for both programs
 	"internal/complaint": 0, // for pkg, too
 	"internal/config":    5,
 	"internal/coordtest": 4, // replicas in memory: for tests

@@ -25,6 +25,30 @@ type ChannelList struct {
 	MissingNodes []string         `json:"missing_nodes,omitempty"` // of the topic
 }
 
+// TopicChannel is a channel in a list over topics.
+type TopicChannel struct {
+	Topic string `json:"topic"`
+	ChannelSummary
+}
+
+// AllChannels is the channels of all topics, by topic and name.
+type AllChannels struct {
+	Channels     []TopicChannel `json:"channels"`
+	MissingNodes []string       `json:"missing_nodes,omitempty"` // of any topic
+}
+
+// ChannelsOf returns the channels of topics.
+func ChannelsOf(topics []Topic) AllChannels {
+	all := AllChannels{Channels: []TopicChannel{}}
+	for _, t := range topics {
+		all.MissingNodes = Union(all.MissingNodes, t.MissingNodes)
+		for _, c := range t.Channels {
+			all.Channels = append(all.Channels, TopicChannel{t.Name, c})
+		}
+	}
+	return all
+}
+
 // CreateChannel asks for a channel.
 type CreateChannel struct {
 	Name    string `json:"name"`
