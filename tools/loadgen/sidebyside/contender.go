@@ -124,16 +124,22 @@ type result struct {
 	ServerCPUPerM float64 `json:"server_cpu_sec_per_m"`
 	RSSAfterMB    float64 `json:"rss_after_mb"`
 	IdleCPU       float64 `json:"idle_cpu_sec_per_sec"`
+	MBPerSec      float64 `json:"mb_per_sec"`
 	Others        float64 `json:"others_cpu_sec_per_sec"`
-	Lost          int64   `json:"lost"`
-	Ack           *latency
-	EndToEnd      *latency `json:"end_to_end"`
-	Late          *latency
+	Server        struct {
+		RSSMaxMB float64 `json:"rss_max_mb"`
+	}
+	Lost     int64 `json:"lost"`
+	Ack      *latency
+	EndToEnd *latency `json:"end_to_end"`
+	Late     *latency
 }
 
 type latency struct {
-	P50 float64 `json:"p50_us"`
-	P99 float64 `json:"p99_us"`
+	P50  float64 `json:"p50_us"`
+	P99  float64 `json:"p99_us"`
+	P999 float64 `json:"p999_us"`
+	Max  float64 `json:"max_us"`
 }
 
 // loadTimeout bounds one load: a server may stop answering for good.
@@ -171,14 +177,14 @@ func (l load) measure(ctx context.Context, o options, c contender) (m measuremen
 	if err != nil {
 		return m, err
 	}
-	if l.args != nil {
+	if l.figures != nil {
 		r, err := p.loadgen(ctx, o.loadgen, l.args...)
 		if err = errors.Join(err, p.kill()); err != nil {
 			return m, fmt.Errorf("%w\n%s", err, p.logs())
 		}
 		return measurement{l.figures(r), r.Others}, nil
 	}
-	_, err = p.loadgen(ctx, o.loadgen, "publish", "-duration", o.duration.String(), "-keep", "-topic", "restart")
+	_, err = p.loadgen(ctx, o.loadgen, l.args...)
 	if err = errors.Join(err, p.kill()); err != nil {
 		return m, err
 	}

@@ -2,14 +2,15 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 )
 
 // load is one thing to measure. Its figures are named with their unit.
 type load struct {
 	name    string
-	args    []string // of loadgen; nil: restart after a kill
-	figures func(result) map[string]float64
+	args    []string                        // of loadgen
+	figures func(result) map[string]float64 // nil: how long a restart takes after a kill behind the load
 }
 
 func rate(r result) map[string]float64 {
@@ -31,7 +32,7 @@ func nodeLoads(o options) []load {
 		{strconv.Itoa(o.topics) + " idle topics", []string{"topics", "-topics", strconv.Itoa(o.topics), "-duration", "2s"}, func(r result) map[string]float64 {
 			return map[string]float64{"memory, MiB": r.RSSAfterMB}
 		}},
-		{"kill -9 and restart", nil, nil},
+		{"kill -9 and restart", []string{"publish", "-duration", duration, "-keep"}, nil},
 	}
 }
 
@@ -42,9 +43,7 @@ func clusterLoads(o options) []load {
 	return []load{
 		{"batched publish", []string{"publish", "-duration", duration}, rate},
 		{"16 synchronous producers", []string{"publish", "-sync", "-producers", "16", "-duration", duration}, rate},
-		{"a lone synchronous producer", []string{"publish", "-sync", "-duration", duration}, func(r result) map[string]float64 {
-			return map[string]float64{"median answer, ms": r.Ack.P50 / 1e3, "p99 answer, ms": r.Ack.P99 / 1e3}
-		}},
+		{"a lone synchronous producer", []string{"publish", "-sync", "-duration", duration}, acks},
 		{"2,000 messages/s", []string{"e2e", "-rate", "2000", "-duration", duration}, delivery},
 		{strconv.Itoa(o.topics) + " topics", []string{"topics", "-topics", strconv.Itoa(o.topics), "-duration", "3s", "-keep"}, func(r result) map[string]float64 {
 			return map[string]float64{"made/s": r.MsgsPerSec, "memory, MiB": r.RSSAfterMB, "idle, % of a core": 100 * r.IdleCPU}
@@ -53,30 +52,63 @@ func clusterLoads(o options) []load {
 }
 
 // growthLoads lists what shows how the cost of a message grows with the number of topics,
-// and out of order.
+// out of order, with size and at an even rate, and what the other loads were at the time.
 func growthLoads(o options) []load {
+	duration := o.duration.String()
 	var all []load
 	for _, topics := range []int{1, 100, 1000, 10_000} {
 		all = append(all, load{
 			fmt.Sprintf("%d topics", topics),
-			[]string{
-				"publish", "-producers", "8", "-window", "32", "-batch", "1", "-nsq-topics", strconv.Itoa(topics),
-				"-no-group", "-keep", "-warmup", "2s", "-duration", o.duration.String(),
-			},
-			func(r result) map[string]float64 {
-				figures := rate(r)
-				figures["median answer, ms"], figures["p99 answer, ms"] = r.Ack.P50/1e3, r.Ack.P99/1e3
-				return figures
-			},
+			spread(topics, "-warmup", "2s", "-duration", duration),
+			func(r result) map[string]float64 { return merged(rate(r), acks(r)) },
 		})
 	}
 	late := func(r result) map[string]float64 {
-		figures := rate(r)
-		figures["p99 late, ms"] = r.Late.P99 / 1e3
-		return figures
+		return merged(rate(r), map[string]float64{"p99 late, ms": r.Late.P99 / 1e3})
 	}
+	bytes := func(r result) map[string]float64 { return map[string]float64{"MB/s": r.MBPerSec} }
 	messages := strconv.Itoa(o.messages)
 	return append(all,
 		load{"due in random order", []string{"deferred", "-messages", messages}, late},
-		load{"delivered again in random order", []string{"scrambled", "-messages", messages}, rate})
+		load{"delivered again in random order", []string{"scrambled", "-messages", messages}, rate},
+		load{"hot: 1000 topics, 1 KiB", spread(1000, "-size", "1024", "-duration", duration, "-rest", "30s"), func(r result) map[string]float64 {
+			return map[string]float64{"memory, MiB": r.Server.RSSMaxMB, "memory 30 s later, MiB": r.RSSAfterMB}
+		}},
+		load{"batched publish", []string{"publish", "-duration", duration}, rate},
+		load{"16 synchronous producers", []string{"publish", "-sync", "-producers", "16", "-duration", duration}, rate},
+		load{"a lone synchronous producer", []string{"publish", "-sync", "-duration", duration}, acks},
+		load{"2,000 messages/s", []string{"e2e", "-rate", "2000", "-duration", duration}, paced},
+		load{"5,000 messages/s", []string{"e2e", "-rate", "5000", "-duration", duration}, paced},
+		load{"5,000 messages/s, 6 partitions", []string{"e2e", "-rate", "5000", "-nsq-partitions", "6", "-duration", duration}, paced},
+		load{"20,000 messages/s, 6 partitions", []string{"e2e", "-rate", "20000", "-nsq-partitions", "6", "-duration", duration}, paced},
+		load{"16 KiB messages", []string{"publish", "-size", "16384", "-batch", "1", "-window", "64", "-duration", duration}, bytes},
+		load{"1 MiB messages", []string{"publish", "-size", "1048576", "-batch", "1", "-window", "8", "-duration", duration}, bytes},
+		load{"backlog", []string{"backlog", "-messages", messages}, rate},
+		load{"3000 new topics", []string{"topics", "-topics", "3000", "-concurrency", "32", "-duration", "1s", "-keep"}, func(r result) map[string]float64 {
+			return map[string]float64{"made/s": r.MsgsPerSec}
+		}},
+		load{"kill -9 and restart, 1000 topics", spread(1000, "-duration", duration), nil},
+		load{"kill -9 and restart, 10000 topics", spread(10_000, "-duration", duration), nil},
+	)
+}
+
+// spread is 8 connections with 32 publishes in flight each, to so many topics in turn.
+func spread(topics int, more ...string) []string {
+	return append([]string{
+		"publish", "-producers", "8", "-window", "32", "-batch", "1", "-nsq-topics", strconv.Itoa(topics), "-no-group", "-keep",
+	}, more...)
+}
+
+func acks(r result) map[string]float64 {
+	return map[string]float64{"median answer, ms": r.Ack.P50 / 1e3, "p99 answer, ms": r.Ack.P99 / 1e3}
+}
+
+func paced(r result) map[string]float64 {
+	return merged(delivery(r), map[string]float64{"p99.9 delivery, ms": r.EndToEnd.P999 / 1e3, "slowest delivery, ms": r.EndToEnd.Max / 1e3})
+}
+
+// merged returns the figures of both.
+func merged(a, b map[string]float64) map[string]float64 {
+	maps.Copy(a, b)
+	return a
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Batch     int  // messages in a batch, where not Sync
 	Window    int  // batches in flight to a producer, where not Sync
 
+	Rest time.Duration // after publishing, before memory is measured; 0: it is not
+
 	Rate       float64 // messages a second; 0: as many as Unconsumed allows
 	Unconsumed int     // at Rate 0, the most messages published and not received
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/tools/loadgen/internal/broker"
+	"github.com/brokerd/brokerd/tools/loadgen/internal/proc"
 )
 
 // Publish measures publishing alone.
@@ -70,7 +71,11 @@ func Publish(ctx context.Context, d broker.Driver, o Options) (*Result, error) {
 		}
 		r.rate(n1-n0, t1-t0)
 		r.Published, r.Ack = total(), latency(h)
-		return nil
+		if o.Rest > 0 {
+			time.Sleep(o.Rest)
+			r.RSSAfterMB, err = proc.RSS(o.Pids)
+		}
+		return err
 	})
 	return r, err
 }

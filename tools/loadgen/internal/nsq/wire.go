@@ -5,6 +5,7 @@ package nsq
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -50,6 +51,9 @@ type Config struct {
 	// Topics, if more than 1, is over how many topics a publisher of Raw spreads what it
 	// publishes, one message or batch after the other: TOPIC_0, TOPIC_1 and so on.
 	Topics int
+	// Partitions, if not 0, is how many partitions a topic is created with, by the API of
+	// brokerd; the messages of a publisher that names none are spread over them.
+	Partitions int
 }
 
 // topics returns the names of a topic's topics.
@@ -175,19 +179,30 @@ type admin struct{ Config }
 
 var httpc = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-func (a *admin) post(ctx context.Context, path string, q url.Values) error {
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+a.HTTP+path+"?"+q.Encode(), nil)
+// post sends a request whose body is JSON, unless it is nil.
+func (a *admin) post(ctx context.Context, path string, q url.Values, body any) error {
+	var b []byte
+	if body != nil {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+a.HTTP+path+"?"+q.Encode(), bytes.NewReader(b))
 	if err != nil {
 		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := httpc.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	b, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != 200 {
-		return fmt.Errorf("POST %s: %s: %s", path, resp.Status, strings.TrimSpace(string(b)))
+	answer, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("POST %s: %s: %s", path, resp.Status, strings.TrimSpace(string(answer)))
 	}
 	return nil
 }
@@ -214,12 +229,20 @@ func (a *admin) Create(ctx context.Context, topic string, group bool) error {
 		return c.expectOK()
 	}
 	return a.each(topic, func(topic string) error {
-		err := a.post(ctx, "/topic/create", url.Values{"topic": {topic}})
+		err := a.createTopic(ctx, topic)
 		if err != nil || !group {
 			return err
 		}
-		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}})
+		return a.post(ctx, "/channel/create", url.Values{"topic": {topic}, "channel": {a.Channel}}, nil)
 	})
+}
+
+// createTopic makes one topic; NSQ's API has no word for partitions, that of brokerd has.
+func (a *admin) createTopic(ctx context.Context, topic string) error {
+	if a.Partitions == 0 {
+		return a.post(ctx, "/topic/create", url.Values{"topic": {topic}}, nil)
+	}
+	return a.post(ctx, "/v1/topics", nil, map[string]any{"name": topic, "config": map[string]int{"partitions": a.Partitions}})
 }
 
 // together is how many topics are made or deleted at a time.
@@ -283,7 +306,7 @@ func (a *admin) Delete(ctx context.Context, topic string) error {
 		return nil
 	}
 	return a.each(topic, func(topic string) error {
-		return a.post(ctx, "/topic/delete", url.Values{"topic": {topic}})
+		return a.post(ctx, "/topic/delete", url.Values{"topic": {topic}}, nil)
 	})
 }
 

@@ -120,6 +120,12 @@ func rssOf(pids []int) (kb int64) {
 	return kb
 }
 
+// RSS returns the memory of the processes together, in MiB.
+func RSS(pids []int) (float64, error) {
+	s, err := sumOf(pids)
+	return float64(s.rssKB) / 1024, err
+}
+
 func machine() (Machine, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
