@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -73,20 +76,34 @@ func (y *recovery) replay() error {
 			return err
 		}
 	}
-	for path, all := range writes {
-		if len(all) == 0 {
-			continue
-		}
-		written, err := y.rewrite(filepath.Join(y.o.Root, path), all)
-		if err != nil {
-			return err
-		}
-		if written > 0 {
-			r.Files++
-			r.Bytes += written
-		}
+	if err := y.rewriteAll(writes); err != nil {
+		return err
 	}
 	return y.reuse(images)
+}
+
+// replayTogether is how many files are written again at a time: mostly they wait for
+// their syncs.
+const replayTogether = 16
+
+// rewriteAll does all writes once more.
+func (y *recovery) rewriteAll(writes map[string][]again) error {
+	var g errgroup.Group
+	g.SetLimit(replayTogether)
+	var files, bytes atomic.Int64
+	for path, all := range writes {
+		g.Go(func() error {
+			written, err := y.rewrite(filepath.Join(y.o.Root, path), all)
+			if written > 0 {
+				files.Add(1)
+				bytes.Add(written)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	y.report.Files, y.report.Bytes = int(files.Load()), bytes.Load()
+	return err
 }
 
 // image is a file of the journal as it was found.

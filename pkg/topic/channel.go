@@ -105,8 +105,15 @@ func (c *Channel) Stats() ChannelStats {
 }
 
 // Configure sets whether the channel is paused (nothing is delivered; what is
-// in flight can still be answered) and whether it is ordered.
+// in flight can still be answered) and whether it is ordered. What is so already costs
+// nothing: a change of one channel is told to all of its topic.
 func (c *Channel) Configure(o ChannelOptions) {
+	c.mu.Lock()
+	same := c.state.Paused() == o.Paused && c.state.Ordered() == o.Ordered
+	c.mu.Unlock()
+	if same {
+		return
+	}
 	c.change(func(s *channel.State) {
 		s.SetPaused(o.Paused)
 		s.SetOrdered(o.Ordered)

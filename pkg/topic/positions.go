@@ -190,6 +190,7 @@ func (p *Positions) replaceAll() error {
 
 // rename gives files that are there the names of damaged ones, in this order.
 func (p *Positions) rename(names ...string) error {
+	renamed := false
 	for _, name := range names {
 		from := filepath.Join(p.dir, name)
 		if _, err := p.fs.Stat(from); errors.Is(err, fs.ErrNotExist) {
@@ -202,6 +203,10 @@ func (p *Positions) rename(names ...string) error {
 		if err := p.fs.Rename(from, to); err != nil {
 			return err
 		}
+		renamed = true
+	}
+	if !renamed {
+		return nil
 	}
 	return p.fs.SyncDir(p.dir)
 }

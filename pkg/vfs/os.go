@@ -100,12 +100,14 @@ func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // SyncDir implements FS.
 func (s OS) SyncDir(name string) error {
-	return s.Files.surely(func() error {
-		d, err := os.Open(name) //nolint:gosec // as open
-		if err != nil {
-			return err
-		}
-		return errors.Join(d.Sync(), d.Close())
+	return s.Syncs.names(name, func() error {
+		return s.Files.surely(func() error {
+			d, err := os.Open(name) //nolint:gosec // as open
+			if err != nil {
+				return err
+			}
+			return errors.Join(named("fsync", d, s.Syncs.sync(d, nameSync)), d.Close())
+		})
 	})
 }
 
@@ -186,18 +188,15 @@ func (f osFile) SyncAside() error { return f.system.syncAside(f.File) }
 
 // syncData is File.SyncData with fdatasync(2), or what does the same in the kernel: see
 // Syncs.
-func (s OS) syncData(f *os.File) error { return synced(f, s.Syncs.data(f, fdatasync(f))) }
+func (s OS) syncData(f *os.File) error { return named("fdatasync", f, s.Syncs.data(f)) }
 
 // syncAside is syncData: see the function SyncAside.
-func (s OS) syncAside(f *os.File) error { return synced(f, s.Syncs.aside(f, fdatasync(f))) }
+func (s OS) syncAside(f *os.File) error { return named("fdatasync", f, s.Syncs.aside(f, dataSync)) }
 
-func fdatasync(f *os.File) func() error {
-	return func() error { return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) }) }
-}
-
-func synced(f *os.File, err error) error {
+// named says what failed, and with which file.
+func named(op string, f *os.File, err error) error {
 	if err != nil {
-		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+		return &fs.PathError{Op: op, Path: f.Name(), Err: err}
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ const maxRequests = 64
 type Syncs struct {
 	most     int32        // syncs that may block at the same time
 	blocking atomic.Int32 // that do
+	shared   rounds       // of directories, by path
 
 	mu      sync.Mutex // guards what follows
 	idle    []*syncRequest
@@ -43,35 +44,63 @@ func NewSyncs(places int) *Syncs {
 	return &Syncs{most: int32(min(places/2, 1<<10))} //nolint:gosec // bounded
 }
 
-// data makes a file's data durable: by block, which blocks, or aside.
-func (s *Syncs) data(f *os.File, block func() error) error {
+// syncKind is what a sync makes durable.
+type syncKind struct {
+	opcode uint16                 // of the request
+	block  func(f *os.File) error // the same by a system call
+}
+
+var (
+	dataSync = syncKind{aioDataSync, fdatasync}
+	// nameSync is for directories: a new name in one need not count as its data.
+	nameSync = syncKind{aioSync, (*os.File).Sync}
+)
+
+func fdatasync(f *os.File) error {
+	return ignoringEINTR(func() error { return unix.Fdatasync(int(f.Fd())) })
+}
+
+// data makes a file's data durable.
+func (s *Syncs) data(f *os.File) error { return s.sync(f, dataSync) }
+
+// names makes the names in a directory durable by sync. Callers at the same time share
+// one: where many topics are made together, all are made in one directory.
+func (s *Syncs) names(dir string, sync func() error) error {
 	if s == nil {
-		return block()
+		return sync()
+	}
+	return s.shared.share(dir, sync)
+}
+
+// sync blocks, or goes aside where too many do.
+func (s *Syncs) sync(f *os.File, kind syncKind) error {
+	if s == nil {
+		return kind.block(f)
 	}
 	if s.blocking.Add(1) <= s.most {
 		defer s.blocking.Add(-1)
-		return block()
+		return kind.block(f)
 	}
 	s.blocking.Add(-1)
-	return s.aside(f, block)
+	return s.aside(f, kind)
 }
 
-// aside makes a file's data durable by a request, or by block where there is none.
-func (s *Syncs) aside(f *os.File, block func() error) error {
+// aside syncs by a request, or blocks where there is none.
+func (s *Syncs) aside(f *os.File, kind syncKind) error {
 	if s == nil {
-		return block()
+		return kind.block(f)
 	}
 	r := s.take()
 	if r == nil {
-		return block()
+		return kind.block(f)
 	}
-	taken, err := r.submit(f)
+	taken, err := r.submit(f, kind.opcode)
 	if !taken {
 		s.put(r, err == nil)
 		if err != nil {
 			return err
 		}
-		return block()
+		return kind.block(f)
 	}
 	if err := r.await(); err != nil {
 		return err // r is lost: the kernel may still complete it
@@ -114,6 +143,7 @@ func (s *Syncs) put(r *syncRequest, refused bool) {
 
 // The kernel's interface for asynchronous I/O, as linux/aio_abi.h has it. See io_submit(2).
 const (
+	aioSync        = 2 // IOCB_CMD_FSYNC
 	aioDataSync    = 3 // IOCB_CMD_FDSYNC
 	aioSignalEvent = 1 // IOCB_FLAG_RESFD
 )
@@ -149,8 +179,8 @@ func newSyncRequest() (*syncRequest, error) {
 		return nil, err
 	}
 	r := &syncRequest{
-		event:   os.NewFile(uintptr(fd), "eventfd"),                                        //nolint:gosec // a descriptor is not negative
-		control: aioControl{opcode: aioDataSync, flags: aioSignalEvent, event: uint32(fd)}, //nolint:gosec // likewise
+		event:   os.NewFile(uintptr(fd), "eventfd"),                   //nolint:gosec // a descriptor is not negative
+		control: aioControl{flags: aioSignalEvent, event: uint32(fd)}, //nolint:gosec // likewise
 	}
 	if _, _, errno := syscall.RawSyscall(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&r.context)), 0); errno != 0 {
 		_ = r.event.Close()
@@ -159,14 +189,15 @@ func newSyncRequest() (*syncRequest, error) {
 	return r, nil
 }
 
-// submit hands the sync of a file to the kernel. Where the kernel does not take it, it
+// submit hands a sync of a file to the kernel. Where the kernel does not take it, it
 // returns false; an error says that the file is closed.
-func (r *syncRequest) submit(f *os.File) (taken bool, err error) {
+func (r *syncRequest) submit(f *os.File, opcode uint16) (taken bool, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return false, err
 	}
 	err = conn.Control(func(fd uintptr) {
+		r.control.opcode = opcode
 		r.control.file = uint32(fd) //nolint:gosec // a descriptor
 		list := &r.control
 		n, _, errno := syscall.RawSyscall(unix.SYS_IO_SUBMIT, r.context, 1, uintptr(unsafe.Pointer(&list)))

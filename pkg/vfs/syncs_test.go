@@ -25,6 +25,11 @@ func requested(t *testing.T, places int) *Syncs {
 	return s
 }
 
+// dataBy is a sync of data that blocks in a function.
+func dataBy(block func() error) syncKind {
+	return syncKind{aioDataSync, func(*os.File) error { return block() }}
+}
+
 func written(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
@@ -48,7 +53,7 @@ func TestSyncsLeavePlaces(t *testing.T) {
 		for range x.blocking {
 			begun.Add(1)
 			ended.Go(func() {
-				if err := s.data(nil, func() error { begun.Done(); <-release; return nil }); err != nil {
+				if err := s.sync(nil, dataBy(func() error { begun.Done(); <-release; return nil })); err != nil {
 					t.Error(err)
 				}
 			})
@@ -56,14 +61,14 @@ func TestSyncsLeavePlaces(t *testing.T) {
 		begun.Wait()
 		f := written(t)
 		for range 3 { // the request is used again
-			if err := s.data(f, func() error { return errors.New("one place too many is taken") }); err != nil {
+			if err := s.sync(f, dataBy(func() error { return errors.New("one place too many is taken") })); err != nil {
 				t.Errorf("%d places: %v", x.places, err)
 			}
 		}
 		close(release)
 		ended.Wait()
 		if blocked := false; x.blocking > 0 {
-			if err := s.data(f, func() error { blocked = true; return nil }); err != nil || !blocked {
+			if err := s.sync(f, dataBy(func() error { blocked = true; return nil })); err != nil || !blocked {
 				t.Errorf("%d places: a sync alone does not block, %v", x.places, err)
 			}
 		}
@@ -90,7 +95,7 @@ func TestSyncsBlockWhereTheKernelTakesNoRequests(t *testing.T) {
 	} {
 		sentinel := errors.New("blocked")
 		for range 2 {
-			if err := x.s.data(x.f, func() error { return sentinel }); !errors.Is(err, sentinel) {
+			if err := x.s.sync(x.f, dataBy(func() error { return sentinel })); !errors.Is(err, sentinel) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -104,10 +109,10 @@ func TestSyncsTellWhatFailed(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.data(f, func() error { return nil }); !errors.Is(err, os.ErrClosed) {
+	if err := s.sync(f, dataBy(func() error { return nil })); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed file: %v", err)
 	}
-	if err := s.data(written(t), func() error { return errors.New("a closed file counts as refused") }); err != nil {
+	if err := s.sync(written(t), dataBy(func() error { return errors.New("a closed file counts as refused") })); err != nil {
 		t.Error(err)
 	}
 	r := &syncRequest{done: aioEvent{result: -int64(syscall.EIO)}}
@@ -128,7 +133,7 @@ func TestManySyncsAtOnce(t *testing.T) {
 		f := written(t)
 		all.Go(func() {
 			for range 5 {
-				if err := s.data(f, func() error { blocked.Add(1); return f.Sync() }); err != nil {
+				if err := s.sync(f, dataBy(func() error { blocked.Add(1); return f.Sync() })); err != nil {
 					t.Error(err)
 				}
 			}
@@ -139,4 +144,29 @@ func TestManySyncsAtOnce(t *testing.T) {
 		t.Errorf("%d requests were made, %d are idle, %d syncs block", s.made, len(s.idle), s.blocking.Load())
 	}
 	t.Logf("%d requests, %d syncs blocked", s.made, blocked.Load())
+}
+
+// A name is made durable by a request like data, and by another one than data: the kernel
+// need not write a directory for a sync of its data.
+func TestSyncsMakeNamesDurableByRequests(t *testing.T) {
+	s := requested(t, 1) // nothing may block
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	kind := nameSync
+	kind.block = func(*os.File) error { return errors.New("one place too many is taken") }
+	if err := s.sync(dir, kind); err != nil {
+		t.Error(err)
+	}
+	if opcode := s.idle[0].control.opcode; opcode != aioSync {
+		t.Errorf("the kernel was asked for operation %d, not %d", opcode, aioSync)
+	}
+	if err := (OS{Syncs: s}).SyncDir(dir.Name()); err != nil {
+		t.Error(err)
+	}
+	if err := (OS{Syncs: s}).SyncDir(filepath.Join(dir.Name(), "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
 }

@@ -17,7 +17,7 @@ func placeMistakes() []mistake {
 		},
 		{
 			name: "a sync that the kernel does not take counts as done", file: "pkg/vfs/syncs.go",
-			old: "\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn block()\n", with: "\t\treturn err\n", tests: []string{"./pkg/vfs"},
+			old: "\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn kind.block(f)\n", with: "\t\treturn err\n", tests: []string{"./pkg/vfs"},
 		},
 		{
 			name: "each frame of a burst is written by itself", file: "pkg/peer/outbox.go",

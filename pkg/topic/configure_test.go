@@ -1,0 +1,29 @@
+package topic
+
+import "testing"
+
+// A change of one channel is told to all channels of its topic: the others store nothing
+// for it, and what changes is stored.
+func TestWhatIsConfiguredAlreadyIsNotStoredAgain(t *testing.T) {
+	b := newBench(t)
+	c := b.channel("c", 1)
+	stored := func() uint64 {
+		t.Helper()
+		if err := b.p.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		return b.p.positions.Number()
+	}
+	first := stored()
+	c.Configure(ChannelOptions{})
+	b.channel("c", 1)
+	if n := stored(); n != first {
+		t.Errorf("snapshot %d behind %d, though nothing changed", n, first)
+	}
+	for i, o := range []ChannelOptions{{Paused: true}, {Paused: true, Ordered: true}, {Ordered: true}, {}} {
+		c.Configure(o)
+		if n := stored(); n != first+uint64(i)+1 {
+			t.Errorf("%+v: snapshot %d behind %d", o, n, first)
+		}
+	}
+}
