@@ -18,6 +18,9 @@ const (
 	idleBytes       = 4 << 20 // allocated in a period, at most
 	leastGarbage    = 4 << 20 // allocated since the last collection, at least; and
 	garbageLivePart = 2       // the part of what is in use that it must be
+	// givenBackAfter is after how many idle periods what a load was kept for has been given
+	// up: logs that rest drop their tails in the second round of retention.
+	givenBackAfter = 25
 )
 
 // onHeapFloor calls f while the collector runs after some 18 MB of garbage at the
@@ -48,6 +51,7 @@ type idleCollector struct {
 	read      func() (allocated, live uint64)
 	collect   func()
 	last      uint64 // allocated at the last look
+	periods   int    // for which the process has been idle
 	collected uint64 // allocated at the last collection here
 }
 
@@ -69,7 +73,12 @@ func (c *idleCollector) look() {
 	allocated, live := c.read()
 	idle := allocated-c.last <= idleBytes
 	c.last = allocated
-	if !idle || allocated-c.collected < max(leastGarbage, (live-min(live, heapFloorBytes))/garbageLivePart) {
+	if !idle {
+		c.periods = 0
+		return
+	}
+	c.periods++
+	if c.periods != givenBackAfter && allocated-c.collected < max(leastGarbage, (live-min(live, heapFloorBytes))/garbageLivePart) {
 		return
 	}
 	c.collect()

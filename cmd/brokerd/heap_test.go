@@ -51,3 +51,25 @@ func TestGarbageIsCollectedOnceTheProcessIsIdle(t *testing.T) {
 		}
 	}
 }
+
+// What rests gives its memory up without allocating any: the process collects once more
+// for that, and not again before it was busy.
+func TestWhatRestsIsCollectedOnce(t *testing.T) {
+	const mb = 1 << 20
+	var allocated uint64
+	collections := 0
+	c := idleCollector{
+		read:    func() (uint64, uint64) { return allocated, 300 * mb },
+		collect: func() { collections++ },
+	}
+	for spell := range 3 {
+		allocated += 300 * mb
+		c.look()
+		for range 10 * givenBackAfter {
+			c.look()
+		}
+		if want := 2 * (spell + 1); collections != want {
+			t.Fatalf("%d collections behind load %d, not %d", collections, spell+1, want)
+		}
+	}
+}

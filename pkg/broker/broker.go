@@ -40,6 +40,14 @@ const (
 	DefaultScrubInterval      = 7 * 24 * time.Hour
 )
 
+// What was appended last stays in memory for consumers and followers: of all logs together
+// so much of what clients may make the node hold, and within these bounds.
+const (
+	tailPart   = 8
+	leastTails = 8 << 20
+	mostTails  = 128 << 20
+)
+
 // openTogether is how many partitions are opened, changed or closed at a time.
 const openTogether = 16
 
@@ -117,6 +125,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log.Buffers == nil {
 		o.Log.Buffers = commitlog.NewBuffers()
+	}
+	if o.Log.Tails == nil {
+		o.Log.Tails = commitlog.NewTails(min(max(o.Memory.Usage().Limit/tailPart, leastTails), mostTails))
 	}
 	if o.Log.Cache == nil {
 		o.Log.Cache = commitlog.NewCache(o.Memory)

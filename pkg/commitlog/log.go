@@ -109,7 +109,7 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 
 // newLog returns the log that was found on disk.
 func newLog(a *analysis, o Options) *Log {
-	l := &Log{serial: newTurn(), fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes}}
+	l := &Log{serial: newTurn(), fs: a.fs, dir: a.dir, opts: o, tail: tail{limit: o.TailBytes, shared: o.Tails}}
 	segments := make([]*segment, 0, len(a.segments))
 	var epochs []EpochStart
 	for _, f := range a.segments {

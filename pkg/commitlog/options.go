@@ -28,6 +28,8 @@ type Options struct {
 	// TailBytes is how much of what was appended last is kept in memory, so that
 	// those who read close to the end never touch the disk. Negative: nothing.
 	TailBytes int
+	// Tails bounds the tails of all logs that share it together. nil: nothing does.
+	Tails *Tails
 	// FillBytes is how far ahead of the end blocks are written with zeros, off
 	// the append path, so that a sync need not allocate. Negative: not at all,
 	// which suits a file system in memory.

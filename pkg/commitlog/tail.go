@@ -11,7 +11,8 @@ import (
 // the end never touches the disk. The bytes belong to the garbage collector: a
 // batch that has left the tail lives as long as someone uses it.
 type tail struct {
-	limit int
+	limit  int
+	shared *Tails
 
 	mu      sync.RWMutex // guards batches, head and bytes
 	batches []Batch      // contiguous, from head
@@ -28,9 +29,13 @@ func (t *tail) push(b Batch) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.bytes == 0 {
+		t.shared.begin()
+	}
 	t.batches = append(t.batches, b)
 	t.bytes += cap(b.raw)
-	for t.bytes > t.limit && t.head < len(t.batches)-1 {
+	limit := t.shared.part(t.limit)
+	for t.bytes > limit && t.head < len(t.batches)-1 {
 		t.bytes -= cap(t.batches[t.head].raw)
 		t.batches[t.head] = Batch{}
 		t.head++
@@ -61,15 +66,26 @@ func (t *tail) find(off seq.Offset) (Batch, bool) {
 func (t *tail) cut(end seq.Offset) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	had := t.bytes
 	for n := len(t.batches) - 1; n >= t.head && t.batches[n].First() >= end; n-- {
 		t.bytes -= cap(t.batches[n].raw)
 		t.batches[n] = Batch{}
 		t.batches = t.batches[:n]
+	}
+	t.emptiedLocked(had)
+}
+
+// emptiedLocked leaves the tail's part to others once it is empty, of had bytes.
+func (t *tail) emptiedLocked(had int) {
+	if had > 0 && t.bytes == 0 {
+		t.shared.end()
 	}
 }
 
 func (t *tail) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	had := t.bytes
 	t.batches, t.head, t.bytes = nil, 0, 0
+	t.emptiedLocked(had)
 }

@@ -1,9 +1,9 @@
 package main
 
 // restartMistakes are about what a node with many topics does when it starts, and when
-// they are made.
+// they are made and used.
 func restartMistakes() []mistake {
-	vfs, broker := []string{"./pkg/vfs"}, []string{"./pkg/broker"}
+	vfs, broker, log := []string{"./pkg/vfs"}, []string{"./pkg/broker"}, []string{"./pkg/commitlog"}
 	return []mistake{
 		{
 			name: "restarts: probes read the metadata from disk each time", file: "pkg/broker/outlook.go",
@@ -24,6 +24,22 @@ func restartMistakes() []mistake {
 		{
 			name: "restarts: a channel that does not change is stored", file: "pkg/topic/channel.go",
 			old: "\tif same {\n", with: "\tif false && same {\n", tests: []string{"./pkg/topic"}, run: "Configured",
+		},
+		{
+			name: "tails: each log takes what it may have alone", file: "pkg/commitlog/tail.go",
+			old: "t.shared.part(t.limit)", with: "t.limit", tests: log, run: "Tail",
+		},
+		{
+			name: "tails: a log that rests keeps its part", file: "pkg/commitlog/tail.go",
+			old: "\t\tt.shared.end()", with: "\t\t_ = t.shared", tests: log, run: "Tail",
+		},
+		{
+			name: "tails: a log takes a part with each batch", file: "pkg/commitlog/tail.go",
+			old: "if t.bytes == 0 {\n\t\tt.shared.begin", with: "if true {\n\t\tt.shared.begin", tests: log, run: "Tail",
+		},
+		{
+			name: "tails: what a load was kept for stays until the next", file: "cmd/brokerd/heap.go",
+			old: "c.periods != givenBackAfter &&", with: "", tests: []string{"./cmd/brokerd"}, run: "Rests",
 		},
 	}
 }

@@ -1,0 +1,41 @@
+package commitlog
+
+import "sync/atomic"
+
+// leastTail is what the tail of a log may take however many logs there are: the batches
+// that are on their way to followers and consumers.
+const leastTail = 8 << 10
+
+// Tails shares a number of bytes among the tails of logs: each may take an equal part,
+// and no more than its own TailBytes. Logs that are not used hold none once they have
+// been told to ReleaseTail. A tail that has its part already shrinks with its log's next
+// append. The methods may be called by many goroutines; a nil Tails bounds nothing.
+type Tails struct {
+	bytes int64
+	taken atomic.Int64 // tails that are not empty
+}
+
+// NewTails returns Tails of so many bytes.
+func NewTails(bytes int64) *Tails { return &Tails{bytes: bytes} }
+
+// part returns how many bytes a tail may take that may take limit by itself.
+func (s *Tails) part(limit int) int {
+	if s == nil {
+		return limit
+	}
+	return min(limit, int(max(s.bytes/max(s.taken.Load(), 1), leastTail)))
+}
+
+// begin says that a tail is no longer empty.
+func (s *Tails) begin() {
+	if s != nil {
+		s.taken.Add(1)
+	}
+}
+
+// end says that a tail is empty again.
+func (s *Tails) end() {
+	if s != nil {
+		s.taken.Add(-1)
+	}
+}
