@@ -151,6 +151,7 @@ func ordinaryAnswers() map[string]any {
 		"GET /v1/topics/orders/channels":                  api.ChannelList{Topic: "orders", Channels: orders.Channels},
 		"POST /v1/topics/orders/channels":                 invoice,
 		"GET /v1/topics/orders/channels/invoice":          invoice,
+		"GET /v1/topics/orders/channels/invoice/explain":  invoiceExplanation(),
 		"POST /v1/topics/orders/channels/invoice":         invoice,
 		"DELETE /v1/topics/orders/channels/invoice":       nil,
 		"POST /v1/topics/orders/channels/invoice/pause":   nil,
@@ -377,4 +378,14 @@ func publishOrders(_ *http.Request, body []byte) any {
 		p.Partition = *req.Partition
 	}
 	return p
+}
+
+func invoiceExplanation() api.Explanation {
+	return api.Explanation{
+		Topic: "orders", Channel: "invoice", Ready: 48112, Deferred: 3, OldestAgeMS: 11_520_000, Causes: []api.Cause{
+			{Code: api.CausePaused, What: "the channel is paused; 48112 messages wait", Do: "brokerctl channel resume orders/invoice", Count: 48112},
+			{Code: api.CauseNoConsumer, What: "no consumer is subscribed", Do: "start a consumer of the channel", Count: 48115},
+		},
+		MissingNodes: []string{"n3"},
+	}
 }

@@ -33,6 +33,7 @@ var goldenCommands = [][]string{
 	{"channel", "create", "orders/invoice"},
 	{"channel", "list", "orders"},
 	{"channel", "describe", "orders/invoice"},
+	{"channel", "explain", "orders/invoice"},
 	{"channel", "pause", "orders/invoice"},
 	{"channel", "resume", "orders/invoice"},
 	{"channel", "empty", "orders/invoice", "--yes"},

@@ -144,6 +144,11 @@ func (c *Client) Channel(ctx context.Context, topic, channel string) (*Channel, 
 	return into[Channel](ctx, &c.t, path("topics", topic, "channels", channel))
 }
 
+// ExplainChannel says what keeps a channel from moving. It takes up to a second.
+func (c *Client) ExplainChannel(ctx context.Context, topic, channel string) (*Explanation, error) {
+	return into[Explanation](ctx, &c.t, path("topics", topic, "channels", channel, "explain"))
+}
+
 // CreateChannel makes a channel, or returns the one that is there.
 func (c *Client) CreateChannel(ctx context.Context, topic string, req CreateChannel) (*Channel, error) {
 	out := new(Channel)

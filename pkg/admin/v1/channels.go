@@ -19,6 +19,7 @@ func (v channelsAPI) route(t *API) {
 	t.handle("GET /v1/topics/{topic}/channels", v.topics.of(v.list))
 	t.handle("POST /v1/topics/{topic}/channels", v.topics.of(v.create))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.of(v.describe))
+	t.handle("GET /v1/topics/{topic}/channels/{channel}/explain", v.of(v.explain))
 	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.of(v.delete))
 	t.handle("DELETE /v1/channels", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newChannelExplainCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "explain TOPIC/CHANNEL",
+		Short: "Say what keeps a channel from moving",
+		Long: `Say whether a channel moves, and what holds its messages back.
+
+The broker observes the channel for up to a second. Check the first cause first: it explains most.`,
+	}, func(cmd *cobra.Command, at target) error { return explainChannel(cmd, g, at.topic, at.channel) })
+}
+
+func explainChannel(cmd *cobra.Command, g *globals, topic, channel string) error {
+	e, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Explanation, error) {
+		return g.client.ExplainChannel(ctx, topic, channel)
+	})
+	if err != nil {
+		return about(err, topic, channel)
+	}
+	return g.show(cmd, view{object: e, names: []string{e.Topic + "/" + e.Channel}, text: func(p *page) { explanation(p, e) }})
+}
+
+// explanation prints a verdict, and the causes in their order.
+func explanation(p *page, e *api.Explanation) {
+	verdict := "is moving"
+	switch {
+	case !e.Moving:
+		verdict = "is not moving"
+	case e.Ready+e.InFlight+e.Deferred == 0:
+		verdict = "has nothing to deliver"
+	}
+	p.line("%s/%s %s: %s ready, %s in flight, %s deferred, the oldest for %s; consumers: %d", e.Topic, e.Channel, verdict,
+		count(e.Ready), count(e.InFlight), count(e.Deferred), age(api.Duration(time.Duration(e.OldestAgeMS)*time.Millisecond)), e.Consumers)
+	for i, c := range e.Causes {
+		p.line("%2d. %s", i+1, c.What)
+		p.line("    -> %s", c.Do)
+	}
+	if !e.Moving && len(e.Causes) == 0 {
+		p.line("No cause was found. The consumers have room and messages wait: ask again, and see brokerctl channel describe.")
+	}
+	p.missing(e.MissingNodes)
+}

@@ -1,0 +1,44 @@
+package api
+
+// Explanation says whether a channel moves, and what keeps it from moving.
+type Explanation struct {
+	Topic   string `json:"topic"`
+	Channel string `json:"channel"`
+	// Moving: a message was finished while the broker looked, which is for a second at
+	// the most, or there is none to finish.
+	Moving      bool    `json:"moving"`
+	Ready       int64   `json:"ready"` // waiting: neither in flight nor deferred
+	InFlight    int64   `json:"in_flight"`
+	Deferred    int64   `json:"deferred"`
+	OldestAgeMS int64   `json:"oldest_age_ms"` // of the oldest unfinished message; 0: none
+	Consumers   int     `json:"consumers"`
+	Causes      []Cause `json:"causes"` // the one to look at first comes first
+	// MissingNodes lead partitions and have not answered: what they hold is not counted.
+	MissingNodes []string `json:"missing_nodes,omitempty"`
+}
+
+// Cause is one thing that holds messages of a channel back. A channel that moves may have
+// some as well: of a part of its messages, partitions or consumers.
+type Cause struct {
+	Code  CauseCode `json:"code"`
+	What  string    `json:"what"`  // for people
+	Do    string    `json:"do"`    // what helps, for people
+	Count int64     `json:"count"` // of partitions, consumers or messages, as What says
+}
+
+// CauseCode names a cause for programs.
+type CauseCode string
+
+// The causes, in the order in which they are named.
+const (
+	CauseNoLeader     CauseCode = "no_leader"      // partitions have no leader, or it does not answer
+	CausePaused       CauseCode = "paused"         // the channel is
+	CauseTopicPaused  CauseCode = "topic_paused"   // messages wait before all channels
+	CauseNoConsumer   CauseCode = "no_consumer"    // nobody subscribes
+	CauseBackoff      CauseCode = "backoff"        // consumers that requeued messages ask for none (RDY 0)
+	CauseReadyZero    CauseCode = "rdy_zero"       // consumers ask for none (RDY 0)
+	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may
+	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
+	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered
+	CauseDeferred     CauseCode = "deferred"       // what there is is not due
+)

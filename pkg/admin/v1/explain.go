@@ -1,0 +1,212 @@
+package v1
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// How long a channel is looked at, and how often: until it moves.
+const (
+	explainFor   = time.Second
+	explainEvery = 100 * time.Millisecond
+)
+
+// explain tells what keeps a channel from moving.
+func (v channelsAPI) explain(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	before := v.info(r.Context(), t, channel)
+	now, err := v.untilItMoves(r.Context(), t, before)
+	if err != nil {
+		return answer{}, err
+	}
+	topic := v.topics.info(r.Context(), t)
+	return success(explained(&topic, &before, &now))
+}
+
+// untilItMoves returns a channel as it is once a message was finished, or has had the time
+// for that.
+func (v channelsAPI) untilItMoves(ctx context.Context, t *meta.Topic, c api.Channel) (api.Channel, error) {
+	ticker := time.NewTicker(explainEvery)
+	defer ticker.Stop()
+	now := c
+	for range int(explainFor / explainEvery) {
+		if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal {
+			break
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return now, context.Cause(ctx)
+		}
+		now = v.info(ctx, t, c.Name)
+	}
+	return now, nil
+}
+
+// unfinished counts the messages of a channel that are not finished.
+func unfinished(c *api.Channel) int64 { return c.Depth + c.InFlight + c.Deferred }
+
+// heldBack says whether messages of a topic wait before its channels, since it is paused.
+func heldBack(t *api.Topic) bool { return t.Paused && t.Depth > 0 }
+
+// explained says what holds back the messages of a channel, of which there were two looks.
+func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
+	e := api.Explanation{
+		Topic: t.Name, Channel: now.Name, Moving: now.FinishedTotal > before.FinishedTotal || unfinished(now) == 0 && !heldBack(t),
+		Ready: now.Depth, InFlight: now.InFlight, Deferred: now.Deferred, OldestAgeMS: time.Duration(now.OldestAge).Milliseconds(),
+		Consumers: len(now.Consumers), Causes: []api.Cause{}, MissingNodes: now.MissingNodes,
+	}
+	causes := diagnosis{topic: t, before: before, now: now}
+	causes.ofThePlace()
+	causes.ofTheOperator()
+	if unfinished(now) > 0 {
+		causes.ofTheConsumers()
+		causes.ofTheMessages()
+	}
+	e.Causes = append(e.Causes, causes.found...)
+	return e
+}
+
+// diagnosis collects causes.
+type diagnosis struct {
+	topic       *api.Topic
+	before, now *api.Channel
+	found       []api.Cause
+}
+
+func (d *diagnosis) add(code api.CauseCode, count int64, do, what string, args ...any) {
+	d.found = append(d.found, api.Cause{Code: code, What: fmt.Sprintf(what, args...), Do: do, Count: count})
+}
+
+// ofThePlace looks for partitions that nobody leads.
+func (d *diagnosis) ofThePlace() {
+	var without, silent []string
+	for _, p := range d.topic.Partitions {
+		switch {
+		case p.Leader == "":
+			without = append(without, strconv.Itoa(p.Partition))
+		case slices.Contains(d.now.MissingNodes, p.Leader):
+			silent = append(silent, fmt.Sprintf("%d (%s)", p.Partition, p.Leader))
+		}
+	}
+	if len(without) > 0 {
+		d.add(api.CauseNoLeader, int64(len(without)), "see brokerctl partition list --offline",
+			"%d of %d partitions have no leader: %s", len(without), len(d.topic.Partitions), strings.Join(without, ", "))
+	}
+	if len(silent) > 0 {
+		d.add(api.CauseNoLeader, int64(len(silent)), "see brokerctl cluster health",
+			"the leaders of %d of %d partitions do not answer: %s", len(silent), len(d.topic.Partitions), strings.Join(silent, ", "))
+	}
+}
+
+// ofTheOperator looks for what an operator has paused.
+func (d *diagnosis) ofTheOperator() {
+	name := d.topic.Name + "/" + d.now.Name
+	if d.now.Paused && unfinished(d.now) > 0 {
+		d.add(api.CausePaused, d.now.Depth, "brokerctl channel resume "+name, "the channel is paused; %d messages wait", d.now.Depth)
+	}
+	if heldBack(d.topic) {
+		d.add(api.CauseTopicPaused, d.topic.Depth, "brokerctl topic resume "+d.topic.Name,
+			"the topic is paused; %d messages that were published since wait before its channels", d.topic.Depth)
+	}
+}
+
+// ofTheConsumers looks for consumers who take no messages, or do not finish them.
+func (d *diagnosis) ofTheConsumers() {
+	if len(d.now.Consumers) == 0 {
+		d.add(api.CauseNoConsumer, unfinished(d.now), "start a consumer of the channel", "no consumer is subscribed")
+		return
+	}
+	var zero, backoff, full []api.Consumer
+	held, timedOut := int64(0), d.now.TimedOutTotal-min(d.before.TimedOutTotal, d.now.TimedOutTotal)
+	var late []api.Consumer
+	for _, c := range d.now.Consumers {
+		switch {
+		case c.InFlight > 0 && (d.now.Ordered || c.InFlight >= c.Ready):
+			full = append(full, c)
+			held += c.InFlight
+		case c.Ready == 0 && c.RequeuedTotal > 0:
+			backoff = append(backoff, c)
+		case c.Ready == 0:
+			zero = append(zero, c)
+		}
+		if c.TimedOutTotal > 0 {
+			late = append(late, c)
+		}
+	}
+	of := len(d.now.Consumers)
+	if len(backoff) > 0 {
+		d.add(api.CauseBackoff, int64(len(backoff)), "find out why their messages fail: see the consumers' logs",
+			"%d of %d consumers ask for no messages (RDY 0) and have requeued some, as clients do that back off: %s", len(backoff), of, those(backoff))
+	}
+	if len(zero) > 0 {
+		d.add(api.CauseReadyZero, int64(len(zero)), "have the consumers send RDY; more consumers than max_in_flight leave some with RDY 0",
+			"%d of %d consumers ask for no messages (RDY 0): %s", len(zero), of, those(zero))
+	}
+	if len(full) > 0 {
+		d.held(full, held)
+	}
+	if len(late) > 0 {
+		d.add(api.CauseSlowConsumer, int64(len(late)), "raise the message timeout, send TOUCH, or make the consumers faster",
+			"messages time out at %d of %d consumers (%d during the observation): %s", len(late), of, timedOut, those(late))
+	}
+}
+
+// held says who holds the messages that are in flight.
+func (d *diagnosis) held(full []api.Consumer, messages int64) {
+	what := "%d of %d consumers hold as many messages as their RDY allows, %d in all: %s"
+	do := "raise RDY (max_in_flight), add consumers, or find out what the consumers wait for"
+	if d.now.Ordered {
+		what = "the channel delivers one message of a partition at a time, and %d of %d consumers have not finished theirs, %d in all: %s"
+		do = "find out what these consumers wait for"
+	}
+	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, those(full))
+}
+
+// ofTheMessages looks for messages that come back, or are not due.
+func (d *diagnosis) ofTheMessages() {
+	var spinning []string
+	for _, p := range d.now.Partitions {
+		for _, m := range p.Spinning {
+			spinning = append(spinning, fmt.Sprintf("%d/%d (%.0f a second)", p.Partition, m.Seq, m.PerSecond))
+		}
+	}
+	if len(spinning) > 0 {
+		d.add(api.CauseSpinning, int64(len(spinning)), "have the consumers requeue with a delay; brokerctl message peek shows the messages",
+			"%d messages are requeued as soon as they are delivered, partition/sequence: %s", len(spinning), list(spinning))
+	}
+	if d.now.Depth == 0 && d.now.InFlight == 0 && d.now.Deferred > 0 {
+		d.add(api.CauseDeferred, d.now.Deferred, "wait until they are due",
+			"all %d messages are deferred: by their publisher, or requeued with a delay", d.now.Deferred)
+	}
+}
+
+// maxNamed is how many of a kind an explanation names.
+const maxNamed = 3
+
+// those names consumers.
+func those(consumers []api.Consumer) string {
+	names := make([]string, len(consumers))
+	for i, c := range consumers {
+		names[i] = c.Address
+		if c.ClientID != "" {
+			names[i] = fmt.Sprintf("%s (%s)", c.ClientID, c.Address)
+		}
+	}
+	return list(names)
+}
+
+// list names the first few.
+func list(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

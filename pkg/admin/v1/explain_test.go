@@ -1,0 +1,144 @@
+package v1
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// A channel with messages that wait, and one consumer who finishes them.
+func busyChannel() api.Channel {
+	return api.Channel{
+		Topic: "t", Name: "c", Depth: 10, InFlight: 2, OldestAge: api.Duration(3 * time.Second), FinishedTotal: 100,
+		Consumers:  []api.Consumer{{Address: "10.0.0.9:1", ClientID: "worker", Ready: 5, InFlight: 2}},
+		Partitions: []api.ChannelPartition{{Partition: 0, Leader: "n1"}},
+	}
+}
+
+func TestExplained(t *testing.T) {
+	two := api.Topic{Name: "t", Depth: 7, Partitions: []api.Partition{{Partition: 0, Leader: "n1"}, {Partition: 1, Leader: "n2"}}}
+	for name, x := range map[string]struct {
+		topic  func(*api.Topic)
+		before func(*api.Channel) // than both looks are
+		now    func(*api.Channel)
+		moving bool
+		causes []api.CauseCode
+		says   string // of the first cause
+		count  int64
+	}{
+		"moves":             {now: func(c *api.Channel) { c.FinishedTotal++ }, moving: true},
+		"no cause is found": {},
+		"empty and without consumers": {
+			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Consumers = 0, 0, nil }, moving: true,
+		},
+		"no consumer": {
+			before: func(c *api.Channel) { c.Consumers, c.InFlight = nil, 0 },
+			causes: []api.CauseCode{api.CauseNoConsumer}, says: "no consumer", count: 10,
+		},
+		"paused, and nobody there": {
+			before: func(c *api.Channel) { c.Paused, c.Consumers, c.InFlight = true, nil, 0 },
+			causes: []api.CauseCode{api.CausePaused, api.CauseNoConsumer}, says: "10 messages wait", count: 10,
+		},
+		"the topic is paused": {
+			topic:  func(t *api.Topic) { t.Paused = true },
+			causes: []api.CauseCode{api.CauseTopicPaused}, says: "7 messages", count: 7,
+		},
+		"the topic is paused, and the channel has nothing": {
+			topic:  func(t *api.Topic) { t.Paused = true },
+			before: func(c *api.Channel) { c.Depth, c.InFlight = 0, 0 },
+			causes: []api.CauseCode{api.CauseTopicPaused}, says: "7 messages", count: 7,
+		},
+		"paused with nothing to deliver": {
+			topic:  func(t *api.Topic) { t.Paused, t.Depth = true, 0 },
+			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Paused = 0, 0, true }, moving: true,
+		},
+		"without a leader, though it moves elsewhere": {
+			topic: func(t *api.Topic) { t.Partitions[1].Leader = "" },
+			now:   func(c *api.Channel) { c.FinishedTotal++ }, moving: true,
+			causes: []api.CauseCode{api.CauseNoLeader}, says: "1 of 2 partitions have no leader: 1", count: 1,
+		},
+		"nothing is known of a partition, and nothing waits in the other": {
+			before: func(c *api.Channel) { c.Depth, c.InFlight, c.MissingNodes = 0, 0, []string{"n2"} }, moving: true,
+			causes: []api.CauseCode{api.CauseNoLeader}, says: "1 of 2 partitions do not answer: 1 (n2)", count: 1,
+		},
+		"nobody asks": {
+			before: func(c *api.Channel) { c.Consumers[0].Ready, c.Consumers[0].InFlight, c.InFlight = 0, 0, 0 },
+			causes: []api.CauseCode{api.CauseReadyZero}, says: "1 of 1 consumers ask for no messages (RDY 0): worker (10.0.0.9:1)", count: 1,
+		},
+		"one backs off": {
+			before: func(c *api.Channel) {
+				c.Consumers[0].Ready, c.Consumers[0].InFlight, c.InFlight, c.Consumers[0].RequeuedTotal = 0, 0, 0, 3
+			},
+			causes: []api.CauseCode{api.CauseBackoff}, says: "have requeued some", count: 1,
+		},
+		"all that may be in flight is": {
+			before: func(c *api.Channel) { c.Consumers[0].Ready = 2 },
+			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "1 of 1 consumers hold as many messages as their RDY allows, 2 in all", count: 2,
+		},
+		"RDY 0 behind what it still holds": {
+			before: func(c *api.Channel) { c.Consumers[0].Ready = 0 },
+			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "2 in all", count: 2,
+		},
+		"strict order": {
+			before: func(c *api.Channel) { c.Ordered, c.Consumers[0].InFlight, c.InFlight = true, 1, 1 },
+			causes: []api.CauseCode{api.CauseInFlightHeld}, says: "one message of a partition at a time", count: 1,
+		},
+		"messages time out": {
+			before: func(c *api.Channel) { c.TimedOutTotal, c.Consumers[0].TimedOutTotal = 4, 4 },
+			now:    func(c *api.Channel) { c.TimedOutTotal = 6 },
+			causes: []api.CauseCode{api.CauseSlowConsumer}, says: "(2 during the observation)", count: 1,
+		},
+		"messages spin": {
+			before: func(c *api.Channel) {
+				c.Partitions[0].Spinning = []api.SpinningMessage{{Seq: 9, PerSecond: 250}, {Seq: 12, PerSecond: 101}}
+			},
+			causes: []api.CauseCode{api.CauseSpinning}, says: "0/9 (250 a second), 0/12", count: 2,
+		},
+		"all are deferred": {
+			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight = 0, 0, 3, 0 },
+			causes: []api.CauseCode{api.CauseDeferred}, says: "all 3", count: 3,
+		},
+	} {
+		topic, before := two, busyChannel()
+		topic.Partitions = slices.Clone(two.Partitions)
+		if x.topic != nil {
+			x.topic(&topic)
+		}
+		if x.before != nil {
+			x.before(&before)
+		}
+		now := before
+		if x.now != nil {
+			x.now(&now)
+		}
+		e := explained(&topic, &before, &now)
+		var codes []api.CauseCode
+		for _, c := range e.Causes {
+			codes = append(codes, c.Code)
+			if c.Do == "" {
+				t.Errorf("%s: nothing helps against %s", name, c.Code)
+			}
+		}
+		if e.Moving != x.moving || !slices.Equal(codes, x.causes) {
+			t.Errorf("%s: moving %v, %q; want %v, %q", name, e.Moving, codes, x.moving, x.causes)
+			continue
+		}
+		if len(codes) > 0 && (!strings.Contains(e.Causes[0].What, x.says) || e.Causes[0].Count != x.count) {
+			t.Errorf("%s: %d, %q; want %d, %q", name, e.Causes[0].Count, e.Causes[0].What, x.count, x.says)
+		}
+		if e.Causes == nil || e.Topic != "t" || e.Channel != "c" || e.Ready != now.Depth || e.OldestAgeMS != 3000 {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+func TestAnExplanationNamesAFew(t *testing.T) {
+	for n, want := range map[int]string{0: "", 1: "a", 3: "a, b, c", 5: "a, b, c and 2 more"} {
+		if got := list([]string{"a", "b", "c", "d", "e"}[:n]); got != want {
+			t.Errorf("%d names: %q, not %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package main
+
+// explainMistakes are about what operators are told of a channel that does not move.
+func explainMistakes() []mistake {
+	tests := []string{"./pkg/admin/v1", "./pkg/admin"}
+	return []mistake{
+		{
+			name: "explain: a channel counts as moving whatever it does", file: "pkg/admin/v1/explain.go",
+			old: "now.FinishedTotal > before.FinishedTotal ||", with: "now.FinishedTotal >= before.FinishedTotal ||", tests: tests, run: "Explained|LookedAt",
+		},
+		{
+			name: "explain: what moves is observed to the end", file: "pkg/admin/v1/explain.go",
+			old: "if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal {", with: "if false {", tests: tests, run: "Explained|LookedAt",
+		},
+		{
+			name: "explain: a paused topic is named though nothing waits", file: "pkg/admin/v1/explain.go",
+			old: "return t.Paused && t.Depth > 0", with: "return t.Paused", tests: tests, run: "Explained|LookedAt",
+		},
+		{
+			name: "explain: a consumer that backs off is not told from one without RDY", file: "pkg/admin/v1/explain.go",
+			old: "case c.Ready == 0 && c.RequeuedTotal > 0:", with: "case false:", tests: tests, run: "Explained|LookedAt",
+		},
+	}
+}
