@@ -33,8 +33,8 @@ const (
 	squeakyPreload = "preload.js"
 )
 
-// Tests of squeaky listen at ports from which the machine also gives addresses to clients. A
-// file whose port is taken is run again after a pause: no broker takes part in that.
+// Tests of squeaky listen at fixed ports. A file whose port is taken is run again after a
+// pause: no broker takes part in that.
 const (
 	squeakyPortTaken = 75 // the exit code, of preload.js
 	squeakyPortPause = 5 * time.Second
