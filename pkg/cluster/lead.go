@@ -23,7 +23,7 @@ const suspectsKept = 16
 const leadAgain = 20 * time.Millisecond
 
 // errDeposed ends a controller whose node leads the metadata no longer.
-var errDeposed = errors.New("another node is the metadata leader")
+var errDeposed = errors.New("this node no longer leads the metadata")
 
 // chair is the controller's part, which the node has while it leads the metadata:
 // a controller.Cluster.

@@ -184,6 +184,9 @@ func (n *Node) Serve(h Handlers) {
 			"voters", voters)
 	}
 	n.work.start(n.chair.lead)
+	n.work.start(func() {
+		tellHeadless(n.work.ctx, n.o.Logger, n.store, func() []string { return silentVoters(n.Members(), n.o.Self, n.Answers) })
+	})
 	for id := range *n.roster.members.Load() {
 		if id != n.o.Self {
 			n.Go(id, kindHere, nil, func([]byte, error) {}) // whoever does not hear it tries again soon

@@ -113,11 +113,12 @@ func (l *link) closeSocket() {
 	}
 	end := l.cause.Load()
 	l.srv.counters.ended[end.how].Add(1)
-	level := slog.LevelDebug
+	const text = "connection closed"
 	if end.how == EndProtocol || end.how == EndHandshake || end.how == EndTimeout {
-		level = slog.LevelInfo
+		l.srv.complaints.Tell(l.log, slog.LevelInfo, time.Now(), text, "how", end.how.String(), "error", end.why)
+		return
 	}
-	l.log.Log(context.Background(), level, "connection closed", "how", end.how.String(), "error", end.why)
+	l.log.Debug(text, "how", end.how.String(), "error", end.why)
 }
 
 // record keeps the first cause of the end.

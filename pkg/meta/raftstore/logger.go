@@ -47,7 +47,7 @@ func (b *bridge) Log(level hclog.Level, msg string, args ...any) {
 // again of a node that is away, and in the ordinary course of an election.
 func routineWarnings() []string {
 	return []string{
-		"appendEntries rejected", "clearing log suffix", "failed to contact", "failed to get previous log", "peer has newer term", "previous log term mis-match",
+		"Election timeout reached", "appendEntries rejected", "clearing log suffix", "failed to contact", "failed to get previous log", "peer has newer term", "previous log term mis-match",
 		"rejecting", "unable to get address",
 	}
 }

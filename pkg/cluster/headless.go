@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// headlessFor is how long there is no leader of the metadata before the log says so:
+// longer than an ordinary election takes.
+const headlessFor = 3 * time.Second
+
+// leadership knows who leads the metadata.
+type leadership interface {
+	Leader() (id meta.NodeID, known bool)
+	// LeaderChanged returns what is closed when that changes.
+	LeaderChanged() <-chan struct{}
+}
+
+// tellHeadless logs when the metadata has had no leader for a while, and when it has one
+// again, once each. silent returns the members that do not answer. It ends with ctx.
+func tellHeadless(ctx context.Context, log *slog.Logger, of leadership, silent func() []string) {
+	for ctx.Err() == nil {
+		changed := of.LeaderChanged()
+		if _, known := of.Leader(); known {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		since := time.Now()
+		if !headless(ctx, of, headlessFor) {
+			continue
+		}
+		log.Warn("no metadata leader: no topic can be created or changed and no partition gets another leader until a majority of the voters answers",
+			"for", headlessFor, "silent", silent())
+		headless(ctx, of, 0)
+		if leader, known := of.Leader(); known {
+			log.Info("metadata has a leader again", "leader", leader, "after", time.Since(since).Round(time.Millisecond))
+		}
+	}
+}
+
+// headless waits until there is a leader, ctx has ended or, unless that is 0, for as long
+// as limit, and says whether there is none even then.
+func headless(ctx context.Context, of leadership, limit time.Duration) bool {
+	var over <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		changed := of.LeaderChanged()
+		if _, known := of.Leader(); known {
+			return false
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// silentVoters returns the voters but self that do not answer, by id.
+func silentVoters(c raftstore.Configuration, self meta.NodeID, answers func(meta.NodeID) bool) (ids []string) {
+	for _, id := range c.Voters() {
+		if id != self && !answers(id) {
+			ids = append(ids, string(id))
+		}
+	}
+	return ids
+}

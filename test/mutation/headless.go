@@ -1,0 +1,20 @@
+package main
+
+// headlessMistakes are about what the log says of a cluster without a metadata leader.
+func headlessMistakes() []mistake {
+	tests := []string{"./pkg/cluster"}
+	return []mistake{
+		{
+			name: "headless: an ordinary election is told", file: "pkg/cluster/headless.go",
+			old: "if !headless(ctx, of, headlessFor) {", with: "if !headless(ctx, of, time.Nanosecond) {", tests: tests, run: "LackOfALeader",
+		},
+		{
+			name: "headless: a leader that is back is not told", file: "pkg/cluster/headless.go",
+			old: "if leader, known := of.Leader(); known {\n\t\t\tlog", with: "if leader, known := of.Leader(); !known {\n\t\t\tlog", tests: tests, run: "LackOfALeader",
+		},
+		{
+			name: "headless: each election that fails is told", file: "pkg/meta/raftstore/logger.go",
+			old: "\"Election timeout reached\", ", with: "", tests: tests, run: "LackOfALeader",
+		},
+	}
+}
