@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -186,7 +187,10 @@ func (p *program) configCommand() *cobra.Command {
 
 func (p *program) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check FILE", Short: "Check a configuration file and the certificates it names", Args: cobra.ExactArgs(1),
+		Use: "check FILE", Short: "Check a configuration file and the certificates it names",
+		Long: `Check a configuration file and the certificates it names, together with the BROKERD_ variables of the
+environment: what serve --config FILE would use if it was started here.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return finish(p.checkConfig(cmd.OutOrStdout(), args[0]))
 		},
@@ -194,15 +198,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 }
 
 func (p *program) checkConfig(out io.Writer, name string) error {
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return exitWith(exitConfig, err)
-	}
-	hostname, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("host name: %w", err)
-	}
-	loaded, err := config.CheckFile(name, content, hostname)
+	loaded, err := p.load(&settingFlags{given: []config.Assignment{{Key: "config", Value: name}}})
 	if err != nil {
 		return err
 	}
@@ -212,7 +208,11 @@ func (p *program) checkConfig(out io.Writer, name string) error {
 	if _, err := loadClusterCertificates(loaded.Options.Cluster.TLS); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: ok\n", name)
+	with := ""
+	if names := loaded.FromEnvironment(); len(names) > 0 {
+		with = ", with " + strings.Join(names, ", ") + " of the environment"
+	}
+	_, err = fmt.Fprintf(out, "%s: ok%s\n", name, with)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func TestMistakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, wrong := CheckFile(filepath.Base(name), content, "host")
+			_, wrong := checkFile(filepath.Base(name), content)
 			if wrong == nil {
 				t.Fatal("no mistake found")
 			}
@@ -213,12 +214,20 @@ func TestChangedSeparatesReloadFromRestart(t *testing.T) {
 	}
 }
 
+// checkFile loads a file that holds content, and nothing else.
+func checkFile(name string, content []byte) (Loaded, error) {
+	return Load(Input{
+		Flags: []Assignment{{Key: configKey, Value: name}}, Hostname: "host",
+		ReadFile: func(string) ([]byte, error) { return content, nil },
+	})
+}
+
 func TestTheExampleFileIsInStepAndValid(t *testing.T) {
 	golden(t, "../../deploy/brokerd.toml", Example())
 	live := strings.ReplaceAll(Example(), "\n#", "\n")
 	for line := range strings.SplitSeq(live, "\n") {
 		if key, _, ok := strings.Cut(line, " = "); ok && !strings.HasPrefix(line, " ") && key != "node_id" {
-			if _, err := CheckFile("example", []byte(line), "h"); err != nil {
+			if _, err := checkFile("example", []byte(line)); err != nil {
 				t.Errorf("the default of %s is refused: %v", key, err)
 			}
 		}
@@ -246,7 +255,7 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		// Whatever it is, it is answered and every problem is named.
 		var problems Problems
-		if _, err := CheckFile("f", []byte(content), "h"); err != nil && (!errors.As(err, &problems) || problems.Error() == "") {
+		if _, err := checkFile("f", []byte(content)); err != nil && (!errors.As(err, &problems) || problems.Error() == "") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -265,5 +274,21 @@ func golden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (rewrite with -update): %s", name, diff)
+	}
+}
+
+func TestWhatTheEnvironmentSetsIsNamed(t *testing.T) {
+	in := Input{Hostname: "host", Environ: []string{"BROKERD_SYNC=always", "BROKERD_DATA_DIR=/d", "BROKERD_ZONE=z", "HOME=/h"}}
+	for flag, want := range map[string][]string{
+		"":     {"BROKERD_DATA_DIR", "BROKERD_SYNC", "BROKERD_ZONE"},
+		"zone": {"BROKERD_DATA_DIR", "BROKERD_SYNC"}, // another source counts
+	} {
+		if in.Flags = nil; flag != "" {
+			in.Flags = []Assignment{{Key: flag, Value: "a"}}
+		}
+		loaded, err := Load(in)
+		if got := loaded.FromEnvironment(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
 	}
 }

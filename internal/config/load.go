@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	envPrefix = "BROKERD_"
-	configKey = "config"
+	envPrefix        = "BROKERD_"
+	configKey        = "config"
+	environmentWhere = "environment " // before the name of a variable
 )
 
 // Input is everything that a configuration is made from.
@@ -77,11 +78,16 @@ func Load(in Input) (Loaded, error) {
 	return whole(loaded, problems, err)
 }
 
-// CheckFile checks a file alone, as if there were no flags and no environment.
-func CheckFile(name string, content []byte, hostname string) (Loaded, error) {
-	assigned, problems := parseFile(name, content)
-	loaded, err := Resolve(hostname, nil, assigned)
-	return whole(loaded, problems, err)
+// FromEnvironment returns the names of the variables that count, sorted.
+func (l Loaded) FromEnvironment() []string {
+	var names []string
+	for _, where := range l.Sources {
+		if name, ok := strings.CutPrefix(where, environmentWhere); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // whole returns what was loaded, unless there were problems before it or in it.
@@ -193,7 +199,7 @@ func environment(environ []string) ([]Assignment, Problems) {
 		if !ok || !strings.HasPrefix(name, envPrefix) || foreign(name) {
 			continue
 		}
-		where := "environment " + name
+		where := environmentWhere + name
 		key, known := byName[name]
 		if !known {
 			hint := nearest(name, slices.Sorted(maps.Keys(byName)))

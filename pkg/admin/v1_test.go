@@ -263,6 +263,10 @@ func TestV1PublishReadsMessages(t *testing.T) {
 		ask(h, "POST", "/v1/topics/t/messages", `{"messages":[{"text":"a","delay":"10s","trace_id":7,"headers":{"k":1}},{"body":"Yg=="}],"key":"k"}`, kind, "application/json; charset=utf-8")
 		ask(h, "POST", "/v1/topics/t/messages?partition=2&key=k&delay=1s", "raw", kind, "text/plain")
 		ask(h, "POST", "/v1/topics/t/messages", "raw")
+		for _, curl := range []string{"", "application/x-www-form-urlencoded"} {
+			ask(h, "POST", "/v1/topics/t/messages", ` {"messages":[{"text":"c"},{"text":"d"}]}`, kind, curl)
+			ask(h, "POST", "/v1/topics/t/messages", `{"m":[1]}`, kind, curl)
+		}
 		want := []broker.Publish{
 			{Topic: "t", Partition: broker.AnyPartition, Key: []byte("k"), Messages: []topic.Message{
 				{Body: []byte("a"), Delay: 10 * time.Second, TraceID: 7, Header: []byte(`{"k":1}`)},
@@ -270,6 +274,11 @@ func TestV1PublishReadsMessages(t *testing.T) {
 			}},
 			{Topic: "t", Partition: 2, Key: []byte("k"), Messages: []topic.Message{{Body: []byte("raw"), Delay: time.Second}}},
 			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("raw")},
+		}
+		for range 2 {
+			want = append(want,
+				broker.Publish{Topic: "t", Partition: broker.AnyPartition, Messages: messages("c", "d")},
+				broker.Publish{Topic: "t", Partition: broker.AnyPartition, Messages: messages(`{"m":[1]}`)})
 		}
 		checkPublished(t, f.published, want)
 	})
@@ -290,6 +299,11 @@ func TestV1PublishRefusals(t *testing.T) {
 		{"", "application/json", `{"messages":[{"text":"a"}],"partition":1024}`, 400, "partition"},
 		{"", "application/json", `{"message":"a"}`, 400, "unknown field"},
 		{"", "application/json", strings.Repeat(" ", 129), 413, "exceeds"},
+		{"", "", `{"messages":[{"txt":"a"}]}`, 400, "unknown field"},
+		{"", "application/x-www-form-urlencoded", `{"messages":[]}`, 400, "no messages"},
+		{"", "text/plain", `{"messages":[]}`, 413, "exceeds"}, // it is one message
+		{"", "", `{"m":"0123456789a"}`, 413, "exceeds 10"},
+		{"", "", strings.Repeat(" ", 129), 413, "exceeds"},
 		{"", "", "", 400, "empty"},
 		{"", "", "0123456789a", 413, "exceeds"},
 		{"?partition=-1", "", "a", 400, "partition"},

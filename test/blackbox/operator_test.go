@@ -192,6 +192,7 @@ func TestACommandLineThatIsWrong(t *testing.T) {
 		{"bad address", "", []string{"--data-dir", data, "--tcp-address", "nonsense"}, 64, "tcp-address"},
 		{"certificate without key", "", []string{"--data-dir", data, "--tls-cert", file}, 64, "tls-key"},
 		{"config check", "max_msg_sise = 1\n", []string{"config", "check", file}, 78, "1:1"},
+		{"config check without the file", "", []string{"config", "check", filepath.Join(dir, "none")}, 78, "none"},
 		{"config check good", "max_msg_size = \"2MiB\"\n", []string{"config", "check", file}, 0, ""},
 		{"address in use", "", []string{"--data-dir", data, "--tcp-address", occupied(t)}, 75, "address already in use"},
 	} {
@@ -202,6 +203,23 @@ func TestACommandLineThatIsWrong(t *testing.T) {
 				t.Errorf("exit code %d, want %d; said %q", code, tt.code, stderr)
 			}
 		})
+	}
+}
+
+// A file is checked with the environment in which it will be used.
+func TestAConfigurationIsCheckedInItsEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.toml")
+	if err := os.WriteFile(file, []byte("zone = \"a\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BROKERD_SYNC", "interval")
+	code, stdout, stderr := run(t, "brokerd", "config", "check", file)
+	if code != 0 || !strings.Contains(stdout, ": ok, with BROKERD_SYNC of the environment") {
+		t.Errorf("exit code %d; said %q, %q", code, stdout, stderr)
+	}
+	t.Setenv("BROKERD_SYNC", "sometimes")
+	if code, _, stderr = run(t, "brokerd", "config", "check", file); code != 78 || !strings.Contains(stderr, "environment BROKERD_SYNC") {
+		t.Errorf("exit code %d; said %q", code, stderr)
 	}
 }
 

@@ -49,7 +49,7 @@ func (v messagesAPI) route(t *API) {
 }
 
 // publish stores messages: those of a JSON body, or a body of any other type
-// as one.
+// as one. Where the type is not given, what begins as such a JSON body does is one.
 func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	name := r.PathValue("topic")
 	if !meta.ValidTopicName(name) {
@@ -57,9 +57,9 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	}
 	limits := v.publishing.Limits
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
-	isJSON := mediaType == "application/json"
+	isJSON, given := mediaType == "application/json", mediaType != "" && mediaType != formType
 	most := limits.MaxMessage
-	if isJSON {
+	if isJSON || !given {
 		most = web.JSONGrowth * limits.MaxBody
 	}
 	b, err := v.publishing.Bodies.Read(r, most)
@@ -70,6 +70,12 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	defer b.Release()
+	if !given {
+		isJSON = beginsWithMessages(b.Bytes())
+		if !isJSON && int64(len(b.Bytes())) > int64(limits.MaxMessage) {
+			return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", limits.MaxMessage)
+		}
+	}
 	read := v.readRaw
 	if isJSON {
 		read = v.readMessages
@@ -95,6 +101,19 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 		return answer{}, publishError(err)
 	}
 	return success(api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count})
+}
+
+// formType is what curl -d says of a body for which nobody gave a type.
+const formType = "application/x-www-form-urlencoded"
+
+// beginsWithMessages says whether a body is a JSON object whose first name is messages.
+func beginsWithMessages(body []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {
+		return false
+	}
+	name, err := d.Token()
+	return err == nil && name == "messages"
 }
 
 // turnsFor returns the turns in which JSON of so many bytes is encoded or decoded: for
