@@ -1,29 +1,32 @@
 package cluster
 
 import (
+	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // A node that has lost its majority says so once, with who does not answer, and says when
 // there is a leader again. An election in the ordinary course is no news.
 func TestTheLackOfALeaderIsToldOnce(t *testing.T) {
 	inWorld(t, three, 3, func(t *testing.T, w *world) {
-		told := &logged{} // by n1
-		w.options = func(name string, o *Options) {
-			if name == "n1" {
-				o.Logger = slog.New(slog.NewTextHandler(told, nil))
-			}
-		}
+		told := &logged{}
+		w.options = func(_ string, o *Options) { o.Logger = slog.New(slog.NewTextHandler(told, nil)) }
 		w.start(three...)
 		w.formed(3, 3)
 		lines := func(text string) int { return strings.Count(told.String(), text) }
 		const without, again = "no metadata leader", "metadata has a leader again"
-		_ = w.kill("n3")
+		leader, _ := w.node("n1").Store().Leader()
+		_ = w.kill(string(leader))
 		w.sleep(20 * time.Second)
-		w.start("n3")
+		w.start(string(leader))
 		w.formed(3, 3)
 		if lines(without) > 0 || lines(again) > 0 {
 			t.Errorf("a majority was there all the time:\n%s", told)
@@ -43,5 +46,63 @@ func TestTheLackOfALeaderIsToldOnce(t *testing.T) {
 		if lines(without) != 2 {
 			t.Errorf("without it for the second time:\n%s", told)
 		}
+	})
+}
+
+// fakeLeadership is a leadership that a test changes.
+type fakeLeadership struct {
+	id    atomic.Pointer[meta.NodeID] // nil: there is none
+	moved signal.Signal
+}
+
+func (f *fakeLeadership) Leader() (meta.NodeID, bool) {
+	if id := f.id.Load(); id != nil {
+		return *id, true
+	}
+	return "", false
+}
+
+func (f *fakeLeadership) LeaderChanged() <-chan struct{} { return f.moved.Wait() }
+
+func (f *fakeLeadership) set(id *meta.NodeID) {
+	f.id.Store(id)
+	f.moved.Fire()
+}
+
+// What an election takes in the ordinary course is not worth a line.
+func TestAnElectionIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		told, f, n1 := &logged{}, &fakeLeadership{}, meta.NodeID("n1")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			tellHeadless(ctx, slog.New(slog.NewTextHandler(told, nil)), f, func() []string { return nil })
+		}()
+		for range 5 {
+			f.set(nil)
+			time.Sleep(headlessFor / 2)
+			f.moved.Fire() // there is still none
+			time.Sleep(headlessFor/2 - time.Millisecond)
+			f.set(&n1)
+			time.Sleep(time.Hour)
+		}
+		if told.String() != "" {
+			t.Errorf("told of elections:\n%s", told)
+		}
+		f.set(nil)
+		time.Sleep(headlessFor + time.Millisecond)
+		if n := strings.Count(told.String(), "\n"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, told)
+		}
+		time.Sleep(time.Hour)
+		f.set(&n1)
+		synctest.Wait()
+		if n := strings.Count(told.String(), "\n"); n != 2 || !strings.Contains(told.String(), "leader=n1 after=1h0m3.001s") {
+			t.Errorf("%d lines:\n%s", n, told)
+		}
+		f.set(nil)
+		stop()
+		<-ended
 	})
 }
