@@ -57,9 +57,12 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	}
 	limits := v.publishing.Limits
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
-	isJSON, given := mediaType == "application/json", mediaType != "" && mediaType != formType
+	isJSON := mediaType == "application/json"
+	if mediaType == "" || mediaType == formType {
+		isJSON = beginsWithMessages(web.Peek(r))
+	}
 	most := limits.MaxMessage
-	if isJSON || !given {
+	if isJSON {
 		most = web.JSONGrowth * limits.MaxBody
 	}
 	b, err := v.publishing.Bodies.Read(r, most)
@@ -70,12 +73,6 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	defer b.Release()
-	if !given {
-		isJSON = beginsWithMessages(b.Bytes())
-		if !isJSON && int64(len(b.Bytes())) > int64(limits.MaxMessage) {
-			return answer{}, api.Errorf(api.CodeTooLarge, "request body exceeds %d bytes", limits.MaxMessage)
-		}
-	}
 	read := v.readRaw
 	if isJSON {
 		read = v.readMessages

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 const (
 	// firstRead is the most memory that a body gets before any of it is there.
 	firstRead = 64 << 10
+	peekBytes = 512
 	// minDrain and drainTime bound what is read of a body that is refused for its
 	// size, or because the node is busy, so that the client sees the answer and not a
 	// reset connection. With larger bodies as the limit, twice as much is read.
@@ -118,6 +120,19 @@ func (s *Bodies) Read(r *http.Request, most int) (_ *Body, err error) {
 			return nil, ErrBodyBroken
 		}
 	}
+}
+
+// Peek returns the first bytes of a request's body, at most peekBytes, and leaves
+// them to be read. A client that waited to be asked for its body is asked.
+func Peek(r *http.Request) []byte {
+	b := bufio.NewReaderSize(r.Body, peekBytes)
+	head, _ := b.Peek(peekBytes) // what failed fails again when the body is read
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{b, r.Body}
+	r.Header.Del("Expect") // what is sent now has to be drained
+	return head
 }
 
 // drain reads and drops the rest of a refused body, within bounds. A client that
