@@ -59,7 +59,7 @@ public class Jobs {
 
         BlockingQueue<Got> finishing(Subscriber s, String channel) {
             BlockingQueue<Got> got = new LinkedBlockingQueue<>();
-            s.subscribe(topic, channel, 2, m -> { m.finish(); got.add(new Got(m)); });
+            s.subscribe(topic, channel, 2, m -> { got.add(new Got(m)); m.finish(); });
             return got;
         }
 
@@ -209,8 +209,8 @@ public class Jobs {
             Config config = new Config();
             config.setMsgTimeout(1000);
             b.subscriber(config).subscribe(b.topic, "c", 2, m -> {
-                if (m.getAttempts() > 1) m.finish();
                 q.add(new Got(m));
+                if (m.getAttempts() > 1) m.finish();
             });
             long from = System.nanoTime();
             b.publish("x");
@@ -248,8 +248,8 @@ public class Jobs {
                     } catch (InterruptedException e) {
                         return;
                     }
-                    m.finish();
                     q.add(new Got(m));
+                    m.finish();
                 });
             }
             b.publish(numbered(20).toArray(new String[0]));
@@ -323,10 +323,9 @@ public class Jobs {
     static void requeue(Bench b, int delay) throws Exception {
         BlockingQueue<Got> q = new LinkedBlockingQueue<>();
         b.subscriber(new Config()).subscribe(b.topic, "c", 2, m -> {
-            Got g = new Got(m);
+            q.add(new Got(m)); // before the answer: another thread may handle the next attempt at once
             if (m.getAttempts() < 3) m.requeue(delay);
             else m.finish();
-            q.add(g);
         });
         b.publish("x");
         Got before = next(q);
