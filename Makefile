@@ -13,7 +13,16 @@ LOADGEN  := $(CACHE)/tools/loadgen
 NATS     := $(CACHE)/tools/nats-server
 NATSVERSION := v2.15.2
 # With this the monitor of Go's runtime does not fall asleep: docs/adr/0021-the-runtimes-monitor.md.
-LDFLAGS  := -X runtime.godebugDefault=schedtrace=2147483647
+RUNTIME  := -X runtime.godebugDefault=schedtrace=2147483647
+# What the programs say that they were built from. Without git they know their release, and in an archive
+# that git made (`git archive`) its commit, too.
+BUILD    := -X github.com/brokerd/brokerd/internal/build
+GIT      := $(if $(wildcard .git),git,false) # the repository of these sources, not one around them
+TAG       = $(shell $(GIT) describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null)
+COMMIT    = $(shell $(GIT) rev-parse HEAD 2>/dev/null)
+DATE      = $(shell TZ=UTC0 $(GIT) log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+VERSION  ?=
+STAMP     = $(BUILD).version=$(VERSION) $(BUILD).tag=$(TAG) $(BUILD).commit=$(COMMIT) $(BUILD).date=$(DATE)
 
 # Packages whose code starts no goroutine, and whose tests compute much.
 SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch internal/model pkg/seq pkg/channel)
@@ -39,8 +48,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/brokerd and bin/brokerctl
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/brokerd
-	$(GO) build -trimpath -o bin/ ./cmd/brokerctl
+	$(GO) build -trimpath -ldflags '$(RUNTIME) $(STAMP)' -o bin/ ./cmd/brokerd
+	$(GO) build -trimpath -ldflags '$(STAMP)' -o bin/ ./cmd/brokerctl
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)

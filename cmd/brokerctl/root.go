@@ -143,7 +143,7 @@ func (g *globals) connect() error {
 	if err != nil {
 		return err
 	}
-	client, err := api.NewClient(api.ClientOptions{Addresses: addresses, HTTP: overHTTP, UserAgent: userAgent})
+	client, err := api.NewClient(api.ClientOptions{Addresses: addresses, HTTP: overHTTP, UserAgent: userAgent()})
 	if err != nil {
 		return err
 	}

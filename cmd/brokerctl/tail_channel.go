@@ -62,7 +62,7 @@ func consumeFrom(ctx context.Context, g *globals, given []string, topic string) 
 // required.
 func clientOptions(g *globals) nsqclient.Options {
 	host, _ := os.Hostname() // shown in stats only
-	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent, Secret: g.env.getenv(secretVariable)}
+	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent(), Secret: g.env.getenv(secretVariable)}
 }
 
 // dialAll connects to every address, or to none.

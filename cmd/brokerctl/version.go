@@ -12,22 +12,26 @@ import (
 // program says which program this is.
 type program struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the sources; "": not known
+	Tag      string `json:"tag"`      // "": not known
+	Commit   string `json:"commit"`   // of the sources; "": not known
+	Date     string `json:"date"`     // of the commit; "": not known
+	Modified bool   `json:"modified"` // the sources were not those of the commit
 	Go       string `json:"go"`
 }
 
-func thisProgram() program { return program{build.Version, build.Revision(), runtime.Version()} }
+func thisProgram() program {
+	o := build.This()
+	return program{o.Version, o.Tag, o.Commit, o.Date, o.Modified, runtime.Version()}
+}
 
 // String describes the program in one line.
 func (b program) String() string {
-	if b.Revision == "" {
-		return fmt.Sprintf("brokerctl %s (%s)", b.Version, b.Go)
-	}
-	return fmt.Sprintf("brokerctl %s (revision %.12s, %s)", b.Version, b.Revision, b.Go)
+	o := build.Origin{Tag: b.Tag, Commit: b.Commit, Date: b.Date, Modified: b.Modified}
+	return fmt.Sprintf("brokerctl %s (%s, %s)", b.Version, o, b.Go)
 }
 
 // userAgent is what brokers are told that we are.
-const userAgent = "brokerctl/" + build.Version
+func userAgent() string { return "brokerctl/" + build.Version() }
 
 func newVersionCommand(g *globals) *cobra.Command {
 	return &cobra.Command{

@@ -2,13 +2,13 @@ package main
 
 import "testing"
 
-func TestTheVersionNamesTheRevision(t *testing.T) {
+func TestTheVersionNamesWhatItWasBuiltFrom(t *testing.T) {
 	b := program{Version: "1.2.3", Go: "go1.26"}
-	if got, want := b.String(), "brokerctl 1.2.3 (go1.26)"; got != want {
+	if got, want := b.String(), "brokerctl 1.2.3 (commit unknown, go1.26)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	b.Revision = "0123456789abcdef"
-	if got, want := b.String(), "brokerctl 1.2.3 (revision 0123456789ab, go1.26)"; got != want {
+	b.Tag, b.Commit, b.Date = "v1.2.3", "0123456789abcdef", "2026-01-02T03:04:05Z"
+	if got, want := b.String(), "brokerctl 1.2.3 (tag v1.2.3, commit 0123456789ab, 2026-01-02T03:04:05Z, go1.26)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

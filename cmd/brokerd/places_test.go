@@ -33,7 +33,7 @@ func TestGoKnowsTheBuildsSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	setting := regexp.MustCompile(`(?m)^LDFLAGS +:= (.*schedtrace=)\d+$`).FindSubmatch(makefile)
+	setting := regexp.MustCompile(`(?m)^RUNTIME +:= (.*schedtrace=)\d+$`).FindSubmatch(makefile)
 	if setting == nil {
 		t.Fatal("the Makefile has no such setting")
 	}

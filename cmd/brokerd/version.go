@@ -8,17 +8,16 @@ import (
 	"github.com/brokerd/brokerd/internal/build"
 )
 
-const (
-	// version is the release of brokerd.
-	version = build.Version
-	// nsqVersion is the release of nsqd that clients and tools are told; some
-	// of them parse it and compare.
-	nsqVersion = "1.3.0"
-)
+// nsqVersion is the release of nsqd that clients and tools are told; some
+// of them parse it and compare.
+const nsqVersion = "1.3.0"
+
+// version is the version of brokerd.
+var version = build.Version()
 
 // versionLine describes the build.
 func versionLine() string {
-	return fmt.Sprintf("brokerd v%s (revision %.12s, NSQ %s compatible, built w/%s)", version, revision(), nsqVersion, runtime.Version())
+	return fmt.Sprintf("brokerd v%s (%s, NSQ %s compatible, built w/%s)", version, build.This(), nsqVersion, runtime.Version())
 }
 
 // standInVersion is the version line of the program that is stood in for;
@@ -27,4 +26,4 @@ func standInVersion(name string) string {
 	return fmt.Sprintf("%s v%s (built w/%s)", name, nsqVersion, runtime.Version())
 }
 
-func revision() string { return cmp.Or(build.Revision(), "unknown") }
+func revision() string { return cmp.Or(build.This().Commit, "unknown") }

@@ -69,6 +69,9 @@ func walk(f func(name string) error) error {
 			}
 			return nil
 		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			return nil // what it leads to is a file of the repository, or not ours
+		}
 		rel, err := filepath.Rel(root, p)
 		if err != nil {
 			return err
