@@ -28,6 +28,7 @@ func samples() []sample {
 		{Body: []byte("plain")},
 		{Body: []byte("late"), Delay: 1_700_000_000_000_000_001},
 		{Body: []byte{}, TraceID: 0xfeed, Header: []byte(`{"k":"v"}`)},
+		{Body: []byte("x"), Key: []byte("order-7"), Dedup: []byte("p1/42"), TTL: time.Minute},
 	}}
 	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
 	subscribe := Subscribe{

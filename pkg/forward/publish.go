@@ -45,7 +45,11 @@ const (
 	hasDelay = 1 << iota
 	hasTraceID
 	hasHeader
-	knownParts = hasDelay | hasTraceID | hasHeader
+	hasKey
+	hasDedup
+	hasTTL
+	hasOptions = hasKey | hasDedup | hasTTL
+	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions
 )
 
 // minMessage is the fewest bytes that a message takes.
@@ -68,6 +72,22 @@ func MessagesSize(messages []topic.Message) int {
 		if m.Header != nil {
 			n += uvarintSize(len(m.Header)) + len(m.Header)
 		}
+		n += optionsSize(m)
+	}
+	return n
+}
+
+// optionsSize returns the bytes of a message's key, dedup id and time to live.
+func optionsSize(m *topic.Message) int {
+	n := 0
+	if len(m.Key) > 0 {
+		n += 1 + len(m.Key)
+	}
+	if len(m.Dedup) > 0 {
+		n += 1 + len(m.Dedup)
+	}
+	if m.TTL > 0 {
+		n += 8
 	}
 	return n
 }
@@ -91,7 +111,26 @@ func appendMessage(p []byte, m *topic.Message) []byte {
 		p = binary.LittleEndian.AppendUint64(p, uint64(m.Delay))
 	}
 	p = appendExtras(p, at, m.TraceID, m.Header)
+	p = appendOptions(p, at, m)
 	return appendBytes(p, m.Body)
+}
+
+// appendOptions appends a message's key, dedup id and time to live, and says so
+// in the flags.
+func appendOptions(p []byte, flags int, m *topic.Message) []byte {
+	if len(m.Key) > 0 {
+		p[flags] |= hasKey
+		p = append(append(p, byte(len(m.Key))), m.Key...)
+	}
+	if len(m.Dedup) > 0 {
+		p[flags] |= hasDedup
+		p = append(append(p, byte(len(m.Dedup))), m.Dedup...)
+	}
+	if m.TTL > 0 {
+		p[flags] |= hasTTL
+		p = binary.LittleEndian.AppendUint64(p, uint64(m.TTL))
+	}
+	return p
 }
 
 // appendExtras appends what few messages have, and says so in the flags.
@@ -161,8 +200,38 @@ func (r *reader) message() (m topic.Message) {
 		}
 	}
 	m.TraceID, m.Header = r.extras(flags)
+	if flags&hasOptions != 0 {
+		r.options(flags, &m)
+	}
 	m.Body = r.bytes()
 	return m
+}
+
+// options reads a message's key, dedup id and time to live.
+func (r *reader) options(flags uint8, m *topic.Message) {
+	if flags&hasKey != 0 {
+		m.Key = r.part(topic.MaxKey)
+	}
+	if flags&hasDedup != 0 {
+		m.Dedup = r.part(topic.MaxDedup)
+	}
+	if flags&hasTTL != 0 {
+		if m.TTL = time.Duration(r.uint64()); m.TTL <= 0 {
+			r.fail()
+		}
+	}
+}
+
+// part reads a length of one byte and 1 to most bytes.
+func (r *reader) part(most int) []byte {
+	n := int(r.uint8())
+	if n == 0 || n > most || n > len(r.rest) {
+		r.fail()
+		return nil
+	}
+	p := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return p
 }
 
 func (r *reader) extras(flags uint8) (traceID uint64, header []byte) {

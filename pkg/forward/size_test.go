@@ -27,6 +27,9 @@ func TestAPublishThatALogTakesFitsIntoAFrame(t *testing.T) {
 			if rnd.IntN(3) == 0 {
 				m.TraceID = rnd.Uint64()
 			}
+			if rnd.IntN(3) == 0 {
+				m.Key, m.Dedup, m.TTL = make([]byte, 1+rnd.IntN(topic.MaxKey)), make([]byte, 1+rnd.IntN(topic.MaxDedup)), time.Second
+			}
 			all = append(all, m)
 		}
 		forwarded := len(AppendMessages(nil, all))

@@ -13,6 +13,9 @@ type Message struct {
 	Delay   time.Duration // from when the leader appends it; 0: at once
 	TraceID uint64        // 0: none
 	Header  []byte        // a JSON object; nil: none
+	Key     []byte        // what it is about, at most MaxKey bytes; nil: none
+	Dedup   []byte        // the publisher's id for it, at most MaxDedup bytes; nil: none
+	TTL     time.Duration // from when the leader appends it; 0: it does not expire
 }
 
 // Delivery is a message on its way to a consumer. Its slices are valid only

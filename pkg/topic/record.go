@@ -11,7 +11,8 @@ import (
 
 // A record is one message in a partition's log; docs/format/record.md draws it:
 //
-//	flags(1) [delay(8)] [trace id(8)] [header length(2) header] body
+//	flags(1) [delay(8)] [trace id(8)] [header length(2) header] [key length(1) key]
+//	[dedup length(1) dedup id] [ttl(8)] body
 //
 // All integers are little endian. The flags say which optional parts follow; a
 // record with a flag that is not known is refused, so that an older program
@@ -20,11 +21,18 @@ const (
 	flagDelay = 1 << iota
 	flagTraceID
 	flagHeader
-	knownFlags = flagDelay | flagTraceID | flagHeader
+	flagKey
+	flagDedup
+	flagTTL
+	knownFlags = flagDelay | flagTraceID | flagHeader | flagKey | flagDedup | flagTTL
 )
 
-// MaxHeader is the most bytes that a message's header may have.
-const MaxHeader = 65534
+// The most bytes that parts of a message may have.
+const (
+	MaxHeader = 65534
+	MaxKey    = 255
+	MaxDedup  = 64
+)
 
 // attrDeferred marks batches that hold a message with a delay, so that
 // only those are looked through when they are committed.
@@ -46,7 +54,7 @@ func (m *Message) recordSize() int {
 	if m.Header != nil {
 		n += 2 + len(m.Header)
 	}
-	return n
+	return n + m.optionsSize()
 }
 
 // appendRecord adds m's record to the batch being formed.
@@ -74,6 +82,9 @@ func (m *Message) encode(p []byte) {
 		flags |= flagHeader
 		binary.LittleEndian.PutUint16(rest, uint16(len(m.Header)))
 		rest = rest[2+copy(rest[2:], m.Header):]
+	}
+	if m.hasOptions() {
+		flags, rest = m.encodeOptions(flags, rest)
 	}
 	copy(rest, m.Body)
 	p[0] = flags
@@ -110,6 +121,12 @@ func decodeRecord(p []byte) (Message, error) {
 		}
 		n := 2 + int(binary.LittleEndian.Uint16(rest))
 		m.Header, rest = rest[2:n], rest[n:]
+	}
+	if flags&(flagKey|flagDedup|flagTTL) != 0 {
+		var err error
+		if rest, err = m.decodeOptions(flags, rest); err != nil {
+			return Message{}, err
+		}
 	}
 	m.Body = rest
 	return m, nil

@@ -28,7 +28,13 @@ var records = []struct {
 	{"traced", Message{Body: []byte("x"), TraceID: 0x1122334455667788}},
 	{"with header", Message{Body: []byte("x"), Header: []byte(`{"k":"v"}`)}},
 	{"empty header", Message{Body: []byte("x"), Header: []byte{}}},
-	{"everything", Message{Body: []byte("body"), Delay: later, TraceID: 1, Header: []byte("{}")}},
+	{"keyed", Message{Body: []byte("x"), Key: []byte("order-7")}},
+	{"longest key", Message{Body: []byte("x"), Key: bytes.Repeat([]byte("k"), MaxKey)}},
+	{"with dedup id", Message{Body: []byte("x"), Dedup: []byte("p1/42")}},
+	{"longest dedup id", Message{Body: []byte("x"), Dedup: bytes.Repeat([]byte("d"), MaxDedup)}},
+	{"expiring", Message{Body: []byte("x"), TTL: time.Minute}},
+	{"everything", Message{Body: []byte("body"), Delay: later, TraceID: 1, Header: []byte("{}"),
+		Key: []byte("k"), Dedup: []byte("d"), TTL: 1}},
 }
 
 func encode(m *Message) []byte {
@@ -72,11 +78,20 @@ func TestRecordRoundTrip(t *testing.T) {
 func TestRecordRefusesWhatItDoesNotKnow(t *testing.T) {
 	for name, raw := range map[string]string{
 		"nothing":               "",
-		"an unknown flag":       "08aa",
+		"an unknown flag":       "80aa",
 		"a short delivery time": "0100",
 		"a short trace id":      "0211",
 		"a short header length": "0400",
 		"a short header":        "040005aa",
+		"no key length":         "08",
+		"an empty key":          "0800aa",
+		"a short key":           "0802aa",
+		"an empty dedup id":     "1000aa",
+		"a short dedup id":      "1002aa",
+		"a long dedup id":       "1041" + strings.Repeat("aa", 66),
+		"a short time to live":  "2001",
+		"no time to live":       "200000000000000000aa",
+		"a negative time":       "2000000000000000ffaa",
 	} {
 		p, _ := hex.DecodeString(raw)
 		if _, err := decodeRecord(p); !errors.Is(err, errBadRecord) {
