@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -95,7 +96,7 @@ func (c *crowd) refuseLocked(address net.Addr, now time.Time) {
 		return
 	}
 	c.log.Warn("connections refused: connection limit reached for an address or in total", "remote", address.String(), "refused", c.refused,
-		"of_this_address", c.of[hostOf(address.String(), "")], "limit_of_an_address", c.maxAddress, "all", c.all, "limit", c.max)
+		"of_this_address", c.of[node.HostOf(address.String(), "")], "limit_of_an_address", c.maxAddress, "all", c.all, "limit", c.max)
 	c.told, c.refused = now, 0
 }
 

@@ -7,8 +7,7 @@ import (
 	"syscall"
 
 	"github.com/brokerd/brokerd/internal/config"
-	"github.com/brokerd/brokerd/pkg/cluster"
-	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -53,11 +52,17 @@ func exitCode(err error) int {
 	var problems config.Problems
 	var path *fs.PathError
 	var network *net.OpError
+	var address *node.AddressError
+	var disk *node.DiskError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &known):
 		return known.code
+	case errors.As(err, &disk):
+		return exitDisk
+	case errors.As(err, &address):
+		return exitConfig
 	case errors.As(err, &quiet):
 		return quiet.code
 	case errors.As(err, &problems) && problems.Usage():
@@ -66,24 +71,10 @@ func exitCode(err error) int {
 		return exitConfig
 	case errors.Is(err, syscall.EADDRINUSE):
 		return exitTemporary
-	case errors.As(err, &network), errors.Is(err, raftstore.ErrOtherNode), noPlace(err):
+	case errors.As(err, &network), errors.Is(err, raftstore.ErrOtherNode), node.NoPlace(err):
 		return exitConfig
 	case errors.As(err, &path), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EIO), fate.Of(err) == fate.Corrupt:
 		return exitDisk
 	}
 	return exitBug
-}
-
-// noPlace says that the cluster has no place for this node until somebody
-// changes something.
-func noPlace(err error) bool {
-	for _, why := range []error{
-		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
-		cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
-	} {
-		if errors.Is(err, why) {
-			return true
-		}
-	}
-	return false
 }

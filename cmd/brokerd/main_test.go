@@ -24,6 +24,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/internal/node"
 )
 
 // The test binary is brokerd with another node in it, under all its names.
@@ -64,14 +65,14 @@ func TestScripts(t *testing.T) {
 // "open", "serve", "deadlock" (never recovers), "stubborn" (never drains),
 // "panic", "dead" (its watchdog answer).
 type fakeNode struct {
-	config nodeConfig
+	config node.Config
 	ready  chan struct{}
 	closed chan struct{}
 	once   sync.Once
 	mode   string
 }
 
-func openFake(ctx context.Context, c nodeConfig) (node, error) {
+func openFake(ctx context.Context, c node.Config) (brokerNode, error) {
 	mode := os.Getenv("FAKE")
 	switch mode {
 	case "open":

@@ -13,12 +13,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
-	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/internal/nsqdfiles"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -159,16 +158,16 @@ func (i *nsqdImport) into(ctx context.Context, dir string, d *nsqdfiles.Dir) err
 	if err := vfs.MkdirAllSynced(vfs.OS{}, dir); err != nil {
 		return err
 	}
-	ls := &listeners{}
-	opened, err := openBroker(ctx, nodeConfig{
+	ls := &node.Listeners{}
+	opened, err := node.Open(ctx, node.Config{
 		Disk:    topicFiles(openFiles(), i.log),
-		Options: o, Advertise: advertised(o.Advertise, ls, o.Advertise.Host), Listeners: ls, Log: i.log, Level: i.level,
-		Version: nsqVersion, Lookupds: &lookupds{nil, &atomic.Pointer[lookupd.Announcer]{}},
+		Options: o, Advertise: node.Advertised(o.Advertise, ls, o.Advertise.Host), Listeners: ls, Log: i.log, Level: i.level,
+		Version: nsqVersion, Lookupds: &node.Lookupds{},
 	})
 	if err != nil {
 		return err
 	}
-	to := importer{opened.(*brokerNode).broker, i.log}
+	to := importer{opened.Broker(), i.log}
 	for k := range d.Topics {
 		if err = to.topic(ctx, &d.Topics[k]); err != nil {
 			err = fmt.Errorf("topic %q: %w", d.Topics[k].Name, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/admin"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -125,7 +126,7 @@ func lookupDaemonFrom(given *standInArgs, hostname string) (*lookupDaemon, error
 
 // run serves until a signal or a failure.
 func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan os.Signal) error {
-	ls, err := bind(ctx, config.Listen{TCP: d.tcpAddress, HTTP: d.httpAddress})
+	ls, err := node.Bind(ctx, config.Listen{TCP: d.tcpAddress, HTTP: d.httpAddress})
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (d *lookupDaemon) run(ctx context.Context, log *slog.Logger, signals <-chan
 
 // guard refuses what pages of other origins ask for, or names that are not the daemon's.
 func (d *lookupDaemon) guard(next http.Handler) http.Handler {
-	own := web.NewHosts(slices.Concat([]string{d.broadcast, d.hostname}, d.allowedHosts, machineNames()))
+	own := web.NewHosts(slices.Concat([]string{d.broadcast, d.hostname}, d.allowedHosts, node.MachineNames()))
 	return own.Guard(http.NewCrossOriginProtection().Handler(next), admin.Refuse)
 }
 
@@ -191,5 +192,5 @@ func portOfAll(bound []net.Listener) int {
 	if len(bound) == 0 {
 		return 0
 	}
-	return portOf(strings.TrimPrefix(bound[0].Addr().String(), "unix:"))
+	return node.PortOf(strings.TrimPrefix(bound[0].Addr().String(), "unix:"))
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -37,7 +37,7 @@ type process struct {
 	peerCerts *certificates  // for other nodes; nil: off
 	secret    *clusterSecret // of the nodes; nil: none
 	disk      vfs.OS         // for topics
-	announcer atomic.Pointer[lookupd.Announcer]
+	lookupds  *node.Lookupds
 }
 
 // errStopped is the cause of a context that a signal ended.
@@ -68,7 +68,7 @@ func (p *process) run(ctx context.Context) error {
 	if p.secret, err = loadClusterSecret(&o.Cluster); err != nil {
 		return err
 	}
-	ls, err := bind(stopping, o.Listen)
+	ls, err := node.Bind(stopping, o.Listen)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	p.disk = topicFiles(openFiles(), p.log)
-	ls.boundBy(newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log))
+	ls.WrapClients(newCrowd(openFiles(), &o.Limits, p.disk.Files, p.log).bound)
 	p.warnExposed(ls)
 	n, err := p.recoverNode(stopping, ls)
 	if err != nil {
@@ -119,23 +119,24 @@ func watchSignals(ctx context.Context, signals <-chan os.Signal, hangup chan<- s
 }
 
 // recoverNode opens the node while systemd is asked for patience.
-func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) {
+func (p *process) recoverNode(ctx context.Context, ls *node.Listeners) (brokerNode, error) {
 	asking, enough := context.WithCancel(ctx)
 	var asked sync.WaitGroup
 	asked.Go(func() { keepAsking(asking, "recovering "+p.loaded.Options.DataDir) })
 	defer asked.Wait()
 	defer enough()
 	began := time.Now()
-	c := nodeConfig{
-		Options: p.loaded.Options, Advertise: advertised(p.loaded.Options.Advertise, ls, p.hostname),
+	p.lookupds = &node.Lookupds{First: p.loaded.Options.LookupdTCPAddresses}
+	c := node.Config{
+		Options: p.loaded.Options, Advertise: node.Advertised(p.loaded.Options.Advertise, ls, p.hostname),
 		Listeners: ls, TLS: p.certs.config(), Disk: p.disk, Log: p.log, Level: p.level,
-		Version: nsqVersion, Lookupds: &lookupds{p.loaded.Options.LookupdTCPAddresses, &p.announcer},
+		Version: nsqVersion, Lookupds: p.lookupds,
 	}
 	if p.certs != nil {
 		c.TLSEnds = p.certs.notAfter
 	}
 	if p.peerCerts != nil {
-		c.PeerTLS = peerTLS{p.peerCerts.server, p.peerCerts.client}
+		c.PeerTLS = node.PeerTLS{Server: p.peerCerts.server, Client: p.peerCerts.client}
 	}
 	if p.secret != nil {
 		c.PeerSecrets = p.secret.secrets
@@ -151,7 +152,7 @@ func (p *process) recoverNode(ctx context.Context, ls *listeners) (node, error) 
 	return n, nil
 }
 
-func (p *process) greetAll(ls *listeners) {
+func (p *process) greetAll(ls *node.Listeners) {
 	for _, role := range []struct {
 		protocol string
 		bound    []net.Listener
@@ -164,7 +165,7 @@ func (p *process) greetAll(ls *listeners) {
 
 // attend looks after a serving node until it is to stop, which gives nil, or
 // fails.
-func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-chan struct{}, served <-chan error) error {
+func (p *process) attend(ctx context.Context, n brokerNode, ls *node.Listeners, hangup <-chan struct{}, served <-chan error) error {
 	ctx, leave := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
@@ -178,7 +179,7 @@ func (p *process) attend(ctx context.Context, n node, ls *listeners, hangup <-ch
 		})
 	}
 	announcer := p.newAnnouncer(n, ls)
-	p.announcer.Store(announcer)
+	p.lookupds.Announcer.Store(announcer)
 	helpers.Go(func() { announcer.Run(ctx) })
 	waiting, ready := context.WithCancel(ctx)
 	defer ready()
@@ -208,41 +209,21 @@ func (p *process) allCertificates() []*certificates {
 	return slices.DeleteFunc([]*certificates{p.certs, p.peerCerts}, func(c *certificates) bool { return c == nil })
 }
 
-func (p *process) newAnnouncer(n node, ls *listeners) *lookupd.Announcer {
+func (p *process) newAnnouncer(n brokerNode, ls *node.Listeners) *lookupd.Announcer {
 	o := &p.loaded.Options
-	told := advertised(o.Advertise, ls, p.hostname)
+	told := node.Advertised(o.Advertise, ls, p.hostname)
 	return lookupd.NewAnnouncer(lookupd.AnnouncerOptions{
 		Node: lookupd.Node{
-			Hostname: p.hostname, BroadcastAddress: hostOf(told.TCP, told.Host), TCPPort: portOf(told.TCP), HTTPPort: portOf(told.HTTP),
+			Hostname: p.hostname, BroadcastAddress: node.HostOf(told.TCP, told.Host), TCPPort: node.PortOf(told.TCP), HTTPPort: node.PortOf(told.HTTP),
 			Version: nsqVersion, TopologyZone: o.Zone, TopologyRegion: o.Region,
 		},
 		Addresses: o.LookupdTCPAddresses, Catalog: n.Catalog(), Log: p.log, Timeout: o.Auth.ConnectTimeout,
 	})
 }
 
-func hostOf(address, otherwise string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return otherwise
-}
-
-// portOf returns the port of host:port, or -1 for a unix socket.
-func portOf(address string) int {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return -1
-	}
-	n, err := net.LookupPort("tcp", port)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // reload applies what can change while the node runs. A configuration with a
 // mistake changes nothing.
-func (p *process) reload(n node) {
+func (p *process) reload(n brokerNode) {
 	notify(reloading())
 	defer notify(daemon.SdNotifyReady)
 	for _, certs := range p.allCertificates() {
@@ -264,13 +245,13 @@ func (p *process) reload(n node) {
 	}
 	setLevel(p.level, next.Options.Process.LogLevel)
 	p.loaded.Options.CopyReloadable(&next.Options)
-	p.announcer.Load().SetAddresses(p.loaded.Options.LookupdTCPAddresses)
+	p.lookupds.SetAddresses(p.loaded.Options.LookupdTCPAddresses)
 	n.Reload(p.loaded.Options)
 	p.log.Info("configuration reloaded", "changed", strings.Join(applied, " "))
 }
 
 // goDown stops a node; a clean one drains first. hurry cuts draining short.
-func (p *process) goDown(hurry context.Context, n node, clean bool) error {
+func (p *process) goDown(hurry context.Context, n brokerNode, clean bool) error {
 	notify(daemon.SdNotifyStopping, status("draining"))
 	if clean {
 		patience := p.loaded.Options.Process.DrainTimeout
@@ -289,9 +270,9 @@ func (p *process) goDown(hurry context.Context, n node, clean bool) error {
 }
 
 // warnExposed says once what others can reach without showing who they are.
-func (p *process) warnExposed(ls *listeners) {
+func (p *process) warnExposed(ls *node.Listeners) {
 	o := &p.loaded.Options
-	if open := ls.exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {
+	if open := ls.Exposed(); len(open) > 0 && (o.TLS.Required == "false" || len(o.Auth.HTTPAddresses) == 0) {
 		p.log.Warn("client ports are reachable from other machines without requiring TLS and AUTH; only safe in a trusted network",
 			"addresses", strings.Join(open, " "))
 	}

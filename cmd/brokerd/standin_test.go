@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/node"
 )
 
 // everyOption is a command line with every option of nsqd 1.3.0, as its manual
@@ -189,7 +190,7 @@ func TestNsqlookupdKnowsAnNsqdThatAnnouncesItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !slices.Equal(found.Channels, []string{"channel"}) || len(found.Producers) != 1 || portOf(address) != found.Producers[0].Port {
+	if !slices.Equal(found.Channels, []string{"channel"}) || len(found.Producers) != 1 || node.PortOf(address) != found.Producers[0].Port {
 		t.Errorf("%+v, want the broker at %s", found, address)
 	}
 	broker.signal(syscall.SIGTERM)
@@ -197,58 +198,6 @@ func TestNsqlookupdKnowsAnNsqdThatAnnouncesItself(t *testing.T) {
 	lookup.expect("producer disconnected")
 	lookup.signal(syscall.SIGTERM)
 	lookup.exits(exitOK)
-}
-
-func TestLocalhostIsServedWhereItResolves(t *testing.T) {
-	bound, err := listen(t.Context(), "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(t.Context(), "ip", "localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := portOf(bound[0].Addr().String())
-	for _, ip := range ips {
-		probe, err := net.Listen("tcp", net.JoinHostPort(ip.Unmap().String(), "0"))
-		if err != nil {
-			continue // not on this machine
-		}
-		probe.Close()
-		conn, err := net.Dial("tcp", joinPort(ip.Unmap().String(), port))
-		if err != nil {
-			t.Errorf("not at %v: %v", ip, err)
-			continue
-		}
-		conn.Close()
-	}
-	for _, l := range bound {
-		l.Close()
-	}
-}
-
-func TestAUnixSocketLeftBehindIsReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "nsqd.sock")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale.SetUnlinkOnClose(false)
-	stale.Close()
-	bound, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listen(t.Context(), path); exitCode(err) != exitTemporary {
-		t.Errorf("a live socket was taken: %v", err)
-	}
-	bound[0].Close()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listen(t.Context(), path); exitCode(err) != exitConfig {
-		t.Errorf("a file was taken for a socket: %v", err)
-	}
 }
 
 func TestNsqdServesHTTPSWithACertificate(t *testing.T) {

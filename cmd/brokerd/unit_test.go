@@ -17,7 +17,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,10 +25,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/node"
 	"github.com/brokerd/brokerd/pkg/fate"
 )
-
-func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func TestExitCodes(t *testing.T) {
 	for _, tt := range []struct {
@@ -44,41 +42,11 @@ func TestExitCodes(t *testing.T) {
 		{config.Problems{{Flag: true}}, exitUsage},
 		{config.Problems{{Flag: true}, {}}, exitConfig},
 		{silent{exitFailed}, exitFailed},
+		{fmt.Errorf("serve: %w", &node.DiskError{Err: errors.New("x")}), exitDisk},
+		{&node.AddressError{Err: errors.New("x")}, exitConfig},
 	} {
 		if got := exitCode(tt.err); got != tt.want {
 			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
-		}
-	}
-}
-
-// fixedListener is a listener in name only.
-type fixedListener struct {
-	net.Listener
-	at net.Addr
-}
-
-func (l fixedListener) Addr() net.Addr { return l.at }
-
-func boundAt(ip string, port int) []net.Listener {
-	return []net.Listener{fixedListener{at: &net.TCPAddr{IP: net.ParseIP(ip), Port: port}}}
-}
-
-func TestWhatIsAdvertised(t *testing.T) {
-	unix := []net.Listener{fixedListener{at: &net.UnixAddr{Name: "/x"}}}
-	for _, tt := range []struct {
-		name string
-		from config.Advertise
-		ls   listeners
-		want config.Advertise
-	}{
-		{"the bound address", config.Advertise{}, listeners{TCP: boundAt("127.0.0.1", 5), HTTP: boundAt("::1", 6)}, config.Advertise{Host: "127.0.0.1", TCP: "127.0.0.1:5", HTTP: "[::1]:6"}},
-		{"the host name for every address", config.Advertise{}, listeners{TCP: boundAt("0.0.0.0", 5), Cluster: boundAt("::", 7)}, config.Advertise{Host: "me", TCP: "me:5", Cluster: "me:7"}},
-		{"the given host", config.Advertise{Host: "a.example"}, listeners{TCP: boundAt("0.0.0.0", 5), HTTPS: boundAt("10.0.0.1", 6)}, config.Advertise{Host: "a.example", TCP: "a.example:5", HTTPS: "a.example:6"}},
-		{"a given address", config.Advertise{Host: "a", TCP: "b:9"}, listeners{TCP: boundAt("0.0.0.0", 5), Lookup: boundAt("0.0.0.0", 8)}, config.Advertise{Host: "a", TCP: "b:9", Lookup: "a:8"}},
-		{"a unix socket", config.Advertise{}, listeners{TCP: unix}, config.Advertise{Host: "me"}},
-	} {
-		if diff := cmp.Diff(tt.want, advertised(tt.from, &tt.ls, "me")); diff != "" {
-			t.Errorf("%s: %s", tt.name, diff)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 
@@ -25,5 +24,3 @@ func versionLine() string {
 func standInVersion(name string) string {
 	return fmt.Sprintf("%s v%s (built w/%s)", name, nsqVersion, runtime.Version())
 }
-
-func revision() string { return cmp.Or(build.This().Commit, "unknown") }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,11 +31,14 @@ func TestDecisionsAreNumberedAndHaveAStatus(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no records: %v", err)
 	}
-	for n, file := range files { // in order; the template is number 0
+	last := -1
+	for _, file := range files { // in order; the template is number 0
 		name := filepath.Base(file)
-		if !strings.HasPrefix(name, fmt.Sprintf("%04d-", n)) {
-			t.Fatalf("%s has not the number %d, which follows the one before", name, n)
+		n, err := strconv.Atoi(name[:4])
+		if err != nil || n <= last {
+			t.Fatalf("%s has not a number of its own after %d", name, last)
 		}
+		last = n
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

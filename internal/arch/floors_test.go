@@ -52,6 +52,8 @@ var floors = map[string]int{
 	"pkg/admin/v1":      7, // the operator's
 	"pkg/admin":         8, // all of them, on a node's addresses
 
+	"pkg/brokertest": 10, // nodes inside other people's tests
+
 	// internal: helpers of the commands and of the tests.
 	"internal/arch":      0,
 	"internal/beat":      0, // for pkg, too
@@ -63,6 +65,7 @@ var floors = map[string]int{
 	"internal/coordtest": 4, // replicas in memory: for tests
 	"internal/lookupd":   5,
 	"internal/model":     0, // of the protocol, not of the code
+	"internal/node":      9, // one node with its parts wired together
 	"internal/nsqclient": 1,
 	"internal/nsqdfiles": 0, // what an nsqd leaves on disk
 	"internal/signal":    0, // for pkg, too
@@ -71,7 +74,7 @@ var floors = map[string]int{
 	"internal/vfstest":   1, // a disk that fails: for tests
 	"internal/testrand":  0, // seeds of random tests
 
-	"cmd/brokerd":   9,
+	"cmd/brokerd":   10,
 	"cmd/brokerctl": 9,
 }
 

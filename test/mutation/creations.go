@@ -57,12 +57,12 @@ func creationMistakes() []mistake {
 		{
 			name: "creations: the NSQ port has no bound", file: "pkg/server/server.go",
 			old: "s.opts.Creations.By(context.WithoutCancel(ctx), conn.RemoteAddr())", with: "context.WithoutCancel(ctx)",
-			tests: []string{"./cmd/brokerd"}, run: "TestStrangersCreate",
+			tests: []string{"./internal/node"}, run: "TestStrangersCreate",
 		},
 		{
-			name: "creations: HTTP has no bound", file: "cmd/brokerd/broker.go",
+			name: "creations: HTTP has no bound", file: "internal/node/node.go",
 			old: "return n.created.By(ctx, c.RemoteAddr())", with: "return ctx",
-			tests: []string{"./cmd/brokerd"}, run: "TestStrangersCreate",
+			tests: []string{"./internal/node"}, run: "TestStrangersCreate",
 		},
 	}
 }

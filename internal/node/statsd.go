@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"github.com/brokerd/brokerd/internal/config"
@@ -8,7 +8,7 @@ import (
 )
 
 // statsd returns what pushes the node's statistics; nil: nothing does.
-func (n *brokerNode) statsd() *nsqd.Statsd {
+func (n *Node) statsd() *nsqd.Statsd {
 	o, a := &n.c.Options.Statsd, n.c.Advertise
 	if o.Address == "" {
 		return nil
@@ -16,7 +16,7 @@ func (n *brokerNode) statsd() *nsqd.Statsd {
 	return nsqd.NewStatsd(nsqd.StatsdOptions{
 		Address: o.Address, Prefix: o.Prefix, Interval: o.Interval, Memory: o.MemStats, PacketSize: int(o.PacketSize),
 		Figures: figures(&n.c.Options), NoEphemeral: o.ExcludeEphemeral, Logger: n.c.Log,
-		Identity: nsqform.Identity{BroadcastAddress: hostOf(a.TCP, a.Host), HTTPPort: portOf(a.HTTP)},
+		Identity: nsqform.Identity{BroadcastAddress: HostOf(a.TCP, a.Host), HTTPPort: PortOf(a.HTTP)},
 		Topics:   func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 )
 
-// listeners are the bound sockets of a process. A role that is off has none; a
+// Listeners are the bound sockets of a process. A role that is off has none; a
 // host name may give it several.
-type listeners struct {
+type Listeners struct {
 	TCP, HTTP, HTTPS, Lookup, Cluster []net.Listener
 }
 
@@ -25,9 +25,9 @@ type listeners struct {
 // that is not free on every address of a host.
 const portTries = 10
 
-// bind listens on every address of l. What was bound is closed on failure.
-func bind(ctx context.Context, l config.Listen) (*listeners, error) {
-	var ls listeners
+// Bind listens on every address of l. What was bound is closed on failure.
+func Bind(ctx context.Context, l config.Listen) (*Listeners, error) {
+	var ls Listeners
 	for _, role := range []struct {
 		key, address string
 		bound        *[]net.Listener
@@ -51,17 +51,17 @@ func bind(ctx context.Context, l config.Listen) (*listeners, error) {
 	return &ls, nil
 }
 
-// boundBy has the connections of clients bounded.
-func (ls *listeners) boundBy(c *crowd) {
+// WrapClients puts something around each listener that is for clients.
+func (ls *Listeners) WrapClients(wrap func(net.Listener) net.Listener) {
 	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup} {
 		for i, l := range bound {
-			bound[i] = c.bound(l)
+			bound[i] = wrap(l)
 		}
 	}
 }
 
 // Close closes every socket. Closing one twice does no harm.
-func (ls *listeners) Close() {
+func (ls *Listeners) Close() {
 	for _, bound := range [][]net.Listener{ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup, ls.Cluster} {
 		for _, l := range bound {
 			l.Close()
@@ -84,7 +84,7 @@ func listen(ctx context.Context, address string) ([]net.Listener, error) {
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, exitWith(exitConfig, err)
+		return nil, &AddressError{err}
 	}
 	if _, err := netip.ParseAddr(host); err == nil || host == "" {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -95,7 +95,7 @@ func listen(ctx context.Context, address string) ([]net.Listener, error) {
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return nil, exitWith(exitConfig, err)
+		return nil, &AddressError{err}
 	}
 	for range portTries {
 		bound, again := listenEach(ctx, ips, port)
@@ -152,7 +152,7 @@ func removeStale(path string) error {
 		return err
 	}
 	if info.Mode()&fs.ModeSocket == 0 {
-		return exitWith(exitConfig, fmt.Errorf("%s exists and is not a socket", path))
+		return &AddressError{fmt.Errorf("%s exists and is not a socket", path)}
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
@@ -162,10 +162,10 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// advertised fills in what is told to others: each address is the configured
+// Advertised fills in what is told to others: each address is the configured
 // one, or the advertised host, or the host of the bound address, or the host
 // name where that is every address of the machine; with the bound port.
-func advertised(a config.Advertise, ls *listeners, hostname string) config.Advertise {
+func Advertised(a config.Advertise, ls *Listeners, hostname string) config.Advertise {
 	for _, role := range []struct {
 		address *string
 		bound   []net.Listener
@@ -198,8 +198,8 @@ func advertised(a config.Advertise, ls *listeners, hostname string) config.Adver
 	return a
 }
 
-// exposed lists the addresses that can be reached from other machines.
-func (ls *listeners) exposed() []string {
+// Exposed lists the addresses that can be reached from other machines.
+func (ls *Listeners) Exposed() []string {
 	var open []string
 	for _, l := range slices.Concat(ls.TCP, ls.HTTP, ls.HTTPS, ls.Lookup, ls.Cluster) {
 		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
@@ -207,4 +207,25 @@ func (ls *listeners) exposed() []string {
 		}
 	}
 	return open
+}
+
+// HostOf returns the host of host:port, or otherwise where there is none.
+func HostOf(address, otherwise string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return otherwise
+}
+
+// PortOf returns the port of host:port, or -1 for a unix socket.
+func PortOf(address string) int {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return -1
+	}
+	n, err := net.LookupPort("tcp", port)
+	if err != nil {
+		return -1
+	}
+	return n
 }

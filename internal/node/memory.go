@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"bufio"
@@ -57,9 +57,9 @@ func budgetBytes(l *config.Limits) int64 {
 	return max(memoryOfProcess()/100*budgetPercent, leastBudget, leastBodies*int64(l.MaxBodySize))
 }
 
-// limitHeap has the runtime collect harder near the end of the memory, where GOMEMLIMIT
-// does not say from where on.
-func limitHeap() {
+// LimitHeap has the runtime collect harder near the end of the memory, where GOMEMLIMIT
+// does not say from where on: for a process that runs one node and nothing else.
+func LimitHeap() {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return
 	}

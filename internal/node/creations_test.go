@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"encoding/binary"
@@ -25,11 +25,10 @@ func TestStrangersCreateOnEveryPortAsFastAsTheyMay(t *testing.T) {
 		return l.Addr().String()
 	}
 	tcp, web, lookup := listen(&c.Listeners.TCP), listen(&c.Listeners.HTTP), listen(&c.Listeners.Lookup)
-	opened, err := openBroker(t.Context(), c)
+	n, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := opened.(*brokerNode)
 	served := make(chan error, 1)
 	go func() { served <- n.Serve() }()
 	defer func() {

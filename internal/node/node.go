@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
@@ -39,10 +40,10 @@ import (
 // turnsPart is the part of the processors that may be busy with much for few.
 const turnsPart = 2
 
-// brokerNode is the node that the program runs: the broker, what it stands on,
-// and what it is reached through.
-type brokerNode struct {
-	c       nodeConfig
+// Node is one node: the broker, what it stands on, and what it is reached through.
+// Open makes it, Serve answers, Drain and Close end it.
+type Node struct {
+	c       Config
 	disk    *vfs.Watch
 	member  *cluster.Node
 	broker  *broker.Broker
@@ -67,17 +68,19 @@ type brokerNode struct {
 	closing   sync.Once
 	closed    atomic.Bool
 	draining  atomic.Bool
+	aborted   atomic.Bool
 	stalled   atomic.Bool // the disk hangs: what writes to it may never return
 	closeErr  error
 	startedAt time.Time
 }
 
-// openBroker opens a brokerNode: its place in the cluster and the metadata, then
-// the partitions that it gives to this node, then what serves them.
-func openBroker(ctx context.Context, c nodeConfig) (node, error) {
-	n := &brokerNode{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
+// Open recovers a node from its data directory: its place in the cluster and the
+// metadata, then the partitions that it gives to this node, then what serves them. It
+// serves NSQ clients only with Serve; HTTP clients are told meanwhile that it is not
+// ready. ctx ends the recovery.
+func Open(ctx context.Context, c Config) (*Node, error) {
+	n := &Node{c: c, disk: vfs.NewWatch(c.Disk), ready: make(chan struct{}), failed: make(chan error, 1), webFailed: make(chan error, 1), startedAt: time.Now()}
 	n.serving, n.stop = context.WithCancel(context.WithoutCancel(ctx))
-	limitHeap()
 	n.memory = limit.NewMemory(budgetBytes(&c.Options.Limits))
 	n.turns = limit.NewTurns(max(1, runtime.GOMAXPROCS(0)/turnsPart))
 	n.drops = limit.NewDrops(limit.DropRate)
@@ -96,13 +99,13 @@ func openBroker(ctx context.Context, c nodeConfig) (node, error) {
 	return n, nil
 }
 
-func (n *brokerNode) memberOptions() cluster.Options {
+func (n *Node) memberOptions() cluster.Options {
 	o := &n.c.Options
 	return cluster.Options{
-		Self: meta.NodeID(o.NodeID), FS: vfs.OS{}, DataDir: o.DataDir, Node: n.announcement(),
-		Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
+		Self: meta.NodeID(o.NodeID), FS: n.c.MetaFS, DataDir: o.DataDir, Node: n.c.announcement(),
+		Network: n.c.Network, Address: n.c.Advertise.Cluster, Listeners: n.c.Listeners.Cluster,
 		Join: o.Cluster.Join, Expect: o.Cluster.BootstrapExpect,
-		Build: version, ServerTLS: n.c.PeerTLS.server, ClientTLS: n.c.PeerTLS.client, Secrets: n.c.PeerSecrets, FrameMemory: frameBytes(), Logger: n.c.Log,
+		Build: build.Version(), ServerTLS: n.c.PeerTLS.Server, ClientTLS: n.c.PeerTLS.Client, Secrets: n.c.PeerSecrets, FrameMemory: frameBytes(), Logger: n.c.Log,
 		Proposed:   n.metrics.Histograms().ObserveChange,
 		Controller: controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
 		Store: func(s *raftstore.Options) {
@@ -112,16 +115,7 @@ func (n *brokerNode) memberOptions() cluster.Options {
 	}
 }
 
-// announcement is what other nodes are told of this one.
-func (n *brokerNode) announcement() meta.Node {
-	hostname, _ := os.Hostname() // "" is told where there is none
-	return meta.Node{
-		Hostname: hostname, TCPAddress: n.c.Advertise.TCP, HTTPAddress: n.c.Advertise.HTTP, HTTPSAddress: n.c.Advertise.HTTPS,
-		ClusterAddress: n.c.Advertise.Cluster, Zone: n.c.Options.Zone, Version: version, BootID: bootID(),
-	}
-}
-
-func (n *brokerNode) openServers(ctx context.Context) (err error) {
+func (n *Node) openServers(ctx context.Context) (err error) {
 	if n.broker, err = broker.Open(ctx, n.brokerOptions()); err != nil {
 		return err
 	}
@@ -138,7 +132,7 @@ func (n *brokerNode) openServers(ctx context.Context) (err error) {
 }
 
 // startWeb has the HTTP listeners answer: until the node is open, that it is not.
-func (n *brokerNode) startWeb() {
+func (n *Node) startWeb() {
 	ls := n.c.Listeners
 	for _, l := range slices.Concat(ls.HTTP, ls.HTTPS) {
 		n.serveWeb(l, &n.front)
@@ -148,7 +142,7 @@ func (n *brokerNode) startWeb() {
 	}
 }
 
-func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
+func (n *Node) serveWeb(l net.Listener, h http.Handler) {
 	s := web.NewHTTPServer(n.ownNames().Guard(h, admin.Refuse), n.c.Log)
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return n.created.By(ctx, c.RemoteAddr()) }
 	n.https = append(n.https, s)
@@ -162,11 +156,11 @@ func (n *brokerNode) serveWeb(l net.Listener, h http.Handler) {
 	})
 }
 
-func (n *brokerNode) brokerOptions() broker.Options {
+func (n *Node) brokerOptions() broker.Options {
 	o := &n.c.Options
 	return broker.Options{
 		Self: meta.NodeID(o.NodeID), FS: n.disk, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
-		Node: n.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
+		Node: n.c.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
 		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync},
 		Observer:         n.metrics.Histograms(),
 		LatencyWindow:    o.Latency.Kept(),
@@ -214,7 +208,7 @@ func syncPolicy(t *config.Topics) meta.SyncPolicy {
 	return p
 }
 
-func (n *brokerNode) serverOptions() server.Options {
+func (n *Node) serverOptions() server.Options {
 	l, t := &n.c.Options.Limits, &n.c.Options.TLS
 	o := server.Options{
 		Version: n.c.Version, MaxMessageBytes: int(l.MaxMsgSize), MaxBodyBytes: int(l.MaxBodySize), MaxReady: l.MaxRdyCount,
@@ -237,15 +231,15 @@ func (n *brokerNode) serverOptions() server.Options {
 	return o
 }
 
-func (n *brokerNode) adminOptions() admin.Options {
+func (n *Node) adminOptions() admin.Options {
 	o, a := &n.c.Options, n.c.Advertise
 	hostname, _ := os.Hostname()
 	configFrom, _ := config.ParseNetworks(o.Web.ConfigFrom) // checked when it was loaded
 	return admin.Options{
 		Publisher: n.broker, NSQD: n.broker, Lookup: n.broker, V1: n.broker, Operator: n.broker,
 		Identity: nsqform.Identity{
-			Version: n.c.Version, Hostname: hostname, BroadcastAddress: hostOf(a.TCP, a.Host),
-			TCPPort: portOf(a.TCP), HTTPPort: portOf(a.HTTP), HTTPSPort: portOf(a.HTTPS), Zone: o.Zone, Region: o.Region,
+			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
+			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,
 			Started: n.startedAt, MaxHeartbeatInterval: o.Limits.MaxHeartbeatInterval,
 			MaxOutputBufferSize: int64(o.Limits.MaxOutputBufferSize), MaxOutputBufferTimeout: o.Limits.MaxOutputBufferTimeout,
 			MaxDeflateLevel: o.Limits.MaxDeflateLevel,
@@ -262,15 +256,17 @@ func (n *brokerNode) adminOptions() admin.Options {
 	}
 }
 
-func (n *brokerNode) live() []broker.HealthReason {
+func (n *Node) live() []broker.HealthReason {
 	if err := n.Alive(); err != nil {
 		return []broker.HealthReason{{Code: "failed", Count: 1, What: err.Error()}}
 	}
 	return nil
 }
 
-// Serve implements node.
-func (n *brokerNode) Serve() error {
+// Serve answers on the listeners that the node was opened with. It returns nil after
+// Close, and otherwise why the node cannot go on: a DiskError where its data cannot be
+// used.
+func (n *Node) Serve() error {
 	g, ctx := errgroup.WithContext(n.serving)
 	ls := n.c.Listeners
 	for _, l := range ls.TCP {
@@ -282,23 +278,23 @@ func (n *brokerNode) Serve() error {
 	g.Go(func() error {
 		if err := watchDisk(ctx, n.disk); err != nil {
 			n.stalled.Store(true)
-			return exitWith(exitDisk, err)
+			return &DiskError{err}
 		}
 		return nil
 	})
 	g.Go(func() error {
 		select {
 		case err := <-n.failed:
-			return exitWith(exitDisk, err)
+			return &DiskError{err}
 		case err := <-n.webFailed:
 			return err
 		case <-n.member.Failed():
 			n.stalled.Store(errors.Is(n.member.Err(), cluster.ErrStalled))
 			err := fmt.Errorf("metadata: %w", n.member.Err())
-			if noPlace(err) {
+			if NoPlace(err) {
 				return err
 			}
-			return exitWith(exitDisk, err)
+			return &DiskError{err}
 		case <-ctx.Done():
 			return nil
 		}
@@ -318,27 +314,32 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// Ready implements node.
-func (n *brokerNode) Ready() <-chan struct{} { return n.ready }
+// Ready is closed once the node serves as a member of its cluster.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
 
-// Alive implements node.
-func (n *brokerNode) Alive() error { return n.member.Err() }
+// Alive tells why the node should be killed and restarted, or nil. It does not wait and
+// does not depend on other nodes.
+func (n *Node) Alive() error { return n.member.Err() }
 
-// Status implements node.
-func (n *brokerNode) Status() string {
+// Status is one line for an operator.
+func (n *Node) Status() string {
 	return fmt.Sprintf("%d topics, %d client connections", len(n.broker.Topics()), len(n.server.Clients()))
 }
 
-// Reload implements node.
-func (n *brokerNode) Reload(config.Options) {}
+// Reload applies the settings that can change while the node runs; others are not
+// looked at.
+func (n *Node) Reload(config.Options) {}
 
-// Catalog implements node.
-func (n *brokerNode) Catalog() lookupd.Catalog { return catalog{n} }
+// Broker is the door to what the node holds.
+func (n *Node) Broker() *broker.Broker { return n.broker }
 
-// Drain implements node: leaderships go to others, clients get the answers that
+// Catalog is what the node serves, to be announced elsewhere.
+func (n *Node) Catalog() lookupd.Catalog { return catalog{n} }
+
+// Drain refuses new work until ctx is done: leaderships go to others, clients get the answers that
 // they are owed and are then disconnected, while the HTTP side still answers.
 // Until its clients are gone the node forwards what they publish.
-func (n *brokerNode) Drain(ctx context.Context) error {
+func (n *Node) Drain(ctx context.Context) error {
 	n.draining.Store(true)
 	handover := n.broker.Handover(ctx)
 	err := errors.Join(handover, n.server.Shutdown(ctx))
@@ -346,8 +347,9 @@ func (n *brokerNode) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close implements node.
-func (n *brokerNode) Close() error {
+// Close stops serving, closes the listeners and returns when all is on disk and still. A
+// second call does nothing.
+func (n *Node) Close() error {
 	n.closing.Do(func() {
 		n.closed.Store(true)
 		n.stop()
@@ -362,8 +364,16 @@ func (n *brokerNode) Close() error {
 	return n.closeErr
 }
 
+// Abort closes a node that was opened as if its process had been killed: it hands nothing
+// over, and the next start is not told that this end was in order. What still is written to
+// the disk, Config.Disk and Config.MetaFS decide.
+func (n *Node) Abort() error {
+	n.aborted.Store(true)
+	return n.Close()
+}
+
 // hangUp cuts the clients that Drain left, and closes all listeners.
-func (n *brokerNode) hangUp() {
+func (n *Node) hangUp() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, s := range n.https {
@@ -377,7 +387,7 @@ func (n *brokerNode) hangUp() {
 
 // abandon closes connections where the disk hangs and files cannot be closed:
 // others must see that this node is gone.
-func (n *brokerNode) abandon() error {
+func (n *Node) abandon() error {
 	return errors.Join(
 		closeWithin(stalledClose, n.member.Close),
 		closeWithin(stalledClose, func() error { n.hangUp(); return nil }),
@@ -385,9 +395,12 @@ func (n *brokerNode) abandon() error {
 }
 
 // closeData closes what is on disk.
-func (n *brokerNode) closeData() error {
+func (n *Node) closeData() error {
 	if n.member == nil {
 		return nil
+	}
+	if n.aborted.Load() {
+		return errors.Join(n.broker.Close(), n.member.Close())
 	}
 	if n.broker != nil {
 		if err := n.broker.Close(); err != nil {
@@ -411,7 +424,7 @@ func (s sessions) Subscribe(ctx context.Context, r broker.Subscribe) (server.Sub
 }
 
 // catalog is what a node serves, for lookup daemons.
-type catalog struct{ n *brokerNode }
+type catalog struct{ n *Node }
 
 // Topics implements lookupd.Catalog. It reads the metadata, whose changes
 // Changed tells of; what the node hosts follows a moment later. Only ephemeral

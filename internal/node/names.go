@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"os"
@@ -8,18 +8,18 @@ import (
 )
 
 // ownNames are the names that this node is asked under.
-func (n *brokerNode) ownNames() web.Hosts {
+func (n *Node) ownNames() web.Hosts {
 	a := &n.c.Advertise
 	names := append([]string{a.Host}, n.c.Options.Web.AllowedHosts...)
 	for _, address := range []string{a.TCP, a.HTTP, a.HTTPS, a.Lookup, a.Cluster} {
-		names = append(names, hostOf(address, a.Host))
+		names = append(names, HostOf(address, a.Host))
 	}
-	return web.NewHosts(append(names, machineNames()...))
+	return web.NewHosts(append(names, MachineNames()...))
 }
 
-// machineNames are the name of this machine, and the domains in which names of one word
+// MachineNames are the name of this machine, and the domains in which names of one word
 // are looked for, as web.NewHosts takes them.
-func machineNames() (names []string) {
+func MachineNames() (names []string) {
 	if hostname, err := os.Hostname(); err == nil {
 		names = append(names, hostname)
 	}

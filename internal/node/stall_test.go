@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -82,16 +82,17 @@ func TestServeEndsWhenTheNodeCannotGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Listeners.HTTP = []net.Listener{web}
-	n, err := openBroker(t.Context(), c)
+	n, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error)
 	go func() { served <- n.Serve() }()
 	broken := errors.New("broken")
-	n.(*brokerNode).failed <- broken
-	if err := <-served; !errors.Is(err, broken) || exitCode(err) != exitDisk {
-		t.Errorf("%v, exit %d", err, exitCode(err))
+	n.failed <- broken
+	err = <-served
+	if _, disk := errors.AsType[*DiskError](err); !disk || !errors.Is(err, broken) {
+		t.Errorf("%v, want a DiskError", err)
 	}
 	if err := n.Close(); err != nil {
 		t.Error(err)

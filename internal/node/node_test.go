@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -12,31 +12,30 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
-	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // testNode is the configuration of a real node that serves nobody.
-func testNode(t *testing.T) nodeConfig {
+func testNode(t *testing.T) Config {
 	t.Helper()
 	o := config.Default()
 	o.NodeID, o.DataDir = "n1", t.TempDir()
-	return nodeConfig{
+	return Config{
 		Options: o, Advertise: config.Advertise{TCP: "127.0.0.1:1", HTTP: "127.0.0.1:2", Cluster: "127.0.0.1:3"},
-		Listeners: &listeners{}, Log: slog.New(slog.DiscardHandler), Version: nsqVersion,
-		TLSEnds:  func() time.Time { return time.Unix(2e9, 0) },
-		Lookupds: &lookupds{announcer: new(atomic.Pointer[lookupd.Announcer])}, Level: new(slog.LevelVar),
+		Listeners: &Listeners{}, Log: slog.New(slog.DiscardHandler), Version: "1.3.0",
+		TLSEnds: func() time.Time { return time.Unix(2e9, 0) },
+		Disk:    vfs.OS{}, Lookupds: &Lookupds{}, Level: new(slog.LevelVar),
 	}
 }
 
-func openTestNode(t *testing.T) *brokerNode {
+func openTestNode(t *testing.T) *Node {
 	t.Helper()
-	n, err := openBroker(t.Context(), testNode(t))
+	n, err := Open(t.Context(), testNode(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +44,7 @@ func openTestNode(t *testing.T) *brokerNode {
 			t.Error(err)
 		}
 	})
-	return n.(*brokerNode)
+	return n
 }
 
 func TestANodeThatIsToJoinOthersWaitsForThemAndSaysSo(t *testing.T) {
@@ -59,7 +58,7 @@ func TestANodeThatIsToJoinOthersWaitsForThemAndSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	opened := make(chan error, 1)
 	go func() {
-		n, err := openBroker(ctx, c)
+		n, err := Open(ctx, c)
 		if n != nil {
 			err = errors.Join(errors.New("opened without the others"), n.Close())
 		}

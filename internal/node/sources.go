@@ -1,6 +1,9 @@
-package main
+package node
 
 import (
+	"cmp"
+
+	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
@@ -11,14 +14,14 @@ import (
 
 // newMetrics makes the node's metrics. What they are taken from need not be
 // open yet: it is asked when somebody scrapes.
-func (n *brokerNode) newMetrics() *metrics.Metrics {
+func (n *Node) newMetrics() *metrics.Metrics {
 	o := &n.c.Options
 	var certificates func() []metrics.Certificate
 	if ends := n.c.TLSEnds; ends != nil {
 		certificates = func() []metrics.Certificate { return []metrics.Certificate{{Usage: "server", NotAfter: ends()}} }
 	}
 	return metrics.New(metrics.Options{
-		Version: version, Revision: revision(), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
+		Version: build.Version(), Revision: cmp.Or(build.This().Commit, "unknown"), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
 		Sources: metrics.Sources{
 			Certificates: certificates,
 			Topics:       func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
@@ -29,7 +32,7 @@ func (n *brokerNode) newMetrics() *metrics.Metrics {
 			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats(), n.broker.ScrubStats()) },
 			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk()) },
 			Raft:         n.raftFigures,
-			Nodes:        n.nodesByState,
+			Nodes:        func() map[string]int { return nodesByState(n.broker) },
 			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
 			Uncommitted:  func() (used, limit int64, full uint64) { return n.broker.Uncommitted() },
 			Memory:       n.memory.Usage,
@@ -86,7 +89,7 @@ func diskFigures(d broker.Disk) metrics.Disk {
 	return m
 }
 
-func (n *brokerNode) raftFigures() metrics.Raft {
+func (n *Node) raftFigures() metrics.Raft {
 	s := n.member.Store().Stats()
 	return metrics.Raft{
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
@@ -97,9 +100,9 @@ func (n *brokerNode) raftFigures() metrics.Raft {
 }
 
 // nodesByState counts the nodes in each state, none included.
-func (n *brokerNode) nodesByState() map[string]int {
+func nodesByState(b *broker.Broker) map[string]int {
 	counts := map[string]int{string(meta.NodeUp): 0, string(meta.NodeDown): 0, string(meta.NodeDraining): 0}
-	for _, x := range n.broker.Cluster().Nodes {
+	for _, x := range b.Cluster().Nodes {
 		counts[x.State]++
 	}
 	return counts

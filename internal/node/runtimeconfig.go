@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 // it, under nsqd's names. It implements nsqd.Config.
 type runtimeConfig struct {
 	options  config.Options
-	lookupds *lookupds
+	lookupds *Lookupds
 	level    *slog.LevelVar
 }
 

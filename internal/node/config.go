@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/build"
+	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/lookupd"
+	"github.com/brokerd/brokerd/pkg/cluster"
+	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Config is what a node is opened with.
+type Config struct {
+	Options     config.Options
+	Advertise   config.Advertise // every field that has a listener is filled in
+	Listeners   *Listeners       // bound; the node's to close
+	TLS         *tls.Config      // for NSQ connections; nil: TLS is off
+	PeerTLS     PeerTLS          // for other nodes
+	PeerSecrets func() [][]byte  // that other nodes must have; nil: none
+	TLSEnds     func() time.Time // when the certificate in use ends; nil: TLS is off
+	Network     peer.Network     // that other nodes are reached by; nil: TCP
+	Disk        vfs.FS           // for topics
+	MetaFS      vfs.FS           // for the marks of a member; nil: the operating system's
+	Log         *slog.Logger
+	Version     string // told to NSQ clients and tools
+	Lookupds    *Lookupds
+	Level       *slog.LevelVar // the least severe level that is logged
+}
+
+// announcement is what other nodes are told of this one.
+func (c *Config) announcement() meta.Node {
+	hostname, _ := os.Hostname() // "" is told where there is none
+	return meta.Node{
+		Hostname: hostname, TCPAddress: c.Advertise.TCP, HTTPAddress: c.Advertise.HTTP, HTTPSAddress: c.Advertise.HTTPS,
+		ClusterAddress: c.Advertise.Cluster, Zone: c.Options.Zone, Version: build.Version(), BootID: bootID(),
+	}
+}
+
+// PeerTLS returns what the next connection from or to another node uses; nil:
+// nodes talk without TLS.
+type PeerTLS struct{ Server, Client func() *tls.Config }
+
+// Lookupds is the node's view of the lookup daemons that it is announced to.
+// Its methods may be called by many goroutines at once.
+type Lookupds struct {
+	First     []string // until the announcer runs
+	Announcer atomic.Pointer[lookupd.Announcer]
+}
+
+// Addresses returns the daemons' addresses.
+func (l *Lookupds) Addresses() []string {
+	if a := l.Announcer.Load(); a != nil {
+		return a.Addresses()
+	}
+	return l.First
+}
+
+// SetAddresses replaces the daemons. It has no effect before the node serves.
+func (l *Lookupds) SetAddresses(addresses []string) {
+	if a := l.Announcer.Load(); a != nil {
+		a.SetAddresses(addresses)
+	}
+}
+
+// Channels returns the channels that the daemons know of a topic that is new
+// here. It waits for them; see lookupd.Announcer.
+func (l *Lookupds) Channels(ctx context.Context, topic string) ([]string, error) {
+	if a := l.Announcer.Load(); a != nil {
+		return a.Channels(ctx, topic)
+	}
+	return nil, nil
+}
+
+// DiskError says that the node cannot go on with its data directory.
+type DiskError struct{ Err error }
+
+// Error returns what happened.
+func (e *DiskError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what happened.
+func (e *DiskError) Unwrap() error { return e.Err }
+
+// AddressError says that an address to serve on makes no sense.
+type AddressError struct{ Err error }
+
+// Error returns what is wrong with it.
+func (e *AddressError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong with it.
+func (e *AddressError) Unwrap() error { return e.Err }
+
+// NoPlace tells whether err says that the cluster has no place for this node until
+// somebody changes something.
+func NoPlace(err error) bool {
+	for _, why := range []error{
+		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
+		cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
+	} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
+}
