@@ -8,7 +8,7 @@ import (
 
 func newChannelCommand(g *globals) *cobra.Command {
 	return newGroup("channel", "Manage channels",
-		newChannelCreateCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelExplainCommand(g), newChannelPauseCommand(g),
+		newChannelCreateCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelExplainCommand(g), newChannelLagCommand(g), newChannelPauseCommand(g),
 		newChannelResumeCommand(g), newChannelEmptyCommand(g), newChannelDeleteCommand(g), newChannelSeekCommand(g))
 }
 

@@ -40,7 +40,7 @@ func TestExitCodes(t *testing.T) {
 			"no such format", nil,
 			[]string{"topic", "list", "-o", "xml"},
 			exitUsage,
-			`error: unknown output format "xml": use one of table, wide, json, ndjson, yaml, name`,
+			`error: unknown output format "xml": use one of table, wide, json, ndjson, yaml, name or go-template=TEMPLATE`,
 		},
 		{"no timeout", nil, []string{"topic", "list", "--timeout", "0s"}, exitUsage, "error: --timeout must be above 0"},
 		{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -33,6 +34,7 @@ type fakeBroker struct {
 func newFakeBroker(t *testing.T) *fakeBroker {
 	t.Helper()
 	b := &fakeBroker{answers: ordinaryAnswers()}
+	maps.Copy(b.answers, operatorAnswers())
 	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(b.Close)
 	return b

@@ -31,7 +31,12 @@ func (m measure[T]) Type() string   { return m.kind }
 
 // durationVar adds a flag for a duration. What p points at is its default.
 func durationVar(f *pflag.FlagSet, p *time.Duration, name, usage string) {
-	f.Var(measure[time.Duration]{p, units.ParseDuration, units.FormatDuration, "duration"}, name, usage)
+	durationVarP(f, p, name, "", usage)
+}
+
+// durationVarP adds one that has a letter, too.
+func durationVarP(f *pflag.FlagSet, p *time.Duration, name, letter, usage string) {
+	f.VarP(measure[time.Duration]{p, units.ParseDuration, units.FormatDuration, "duration"}, name, letter, usage)
 	if *p == 0 {
 		f.Lookup(name).DefValue = "" // none is shown
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,12 +65,12 @@ var goldenCommands = [][]string{
 // otherCommands are the commands that other tests cover: their answers hold
 // times or are those of cobra.
 var otherCommands = []string{
-	"bench pub", "bench sub", "bench e2e", "version",
+	"bench pub", "bench sub", "bench e2e", "version", "top",
 	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 }
 
 func TestEveryCommandAnswersInEveryForm(t *testing.T) {
-	for _, args := range goldenCommands {
+	for _, args := range slices.Concat(goldenCommands, operatorCommands) {
 		name := strings.Join(args[:2], "-")
 		t.Run(name, func(t *testing.T) { goldenForms(t, name, args) })
 	}
@@ -115,7 +116,7 @@ func checkForm(t *testing.T, f format, text string) {
 				break
 			}
 		}
-	case formatTable, formatWide, formatName:
+	case formatTable, formatWide, formatName, formatTemplate:
 	}
 	if err != nil || text == "" {
 		t.Errorf("-o %s: %q: %v", f, text, err)
@@ -144,7 +145,7 @@ func golden(t *testing.T, path, got string) {
 
 func TestEveryCommandIsCovered(t *testing.T) {
 	covered := map[string]bool{}
-	for _, args := range goldenCommands {
+	for _, args := range slices.Concat(goldenCommands, operatorCommands) {
 		covered[strings.Join(args[:2], " ")] = true
 	}
 	for _, name := range otherCommands {

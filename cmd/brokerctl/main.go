@@ -29,6 +29,7 @@ func main() {
 		now:        time.Now,
 		pause:      pause,
 		isTerminal: term.IsTerminal(int(os.Stdin.Fd())),
+		isScreen:   term.IsTerminal(int(os.Stdout.Fd())),
 	})
 	stop()
 	os.Exit(code)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"text/template"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -21,6 +22,8 @@ const (
 	formatNDJSON format = "ndjson"
 	formatYAML   format = "yaml"
 	formatName   format = "name"
+	// formatTemplate has the template behind it.
+	formatTemplate format = "go-template"
 )
 
 func formatNames() []string {
@@ -31,12 +34,15 @@ func formatNames() []string {
 }
 
 func parseFormat(text string) (format, error) {
+	if strings.HasPrefix(text, string(formatTemplate)+"=") {
+		return formatTemplate, nil
+	}
 	for _, name := range formatNames() {
 		if name == text {
 			return format(name), nil
 		}
 	}
-	return formatTable, usageError("unknown output format %q: use one of %s", text, strings.Join(formatNames(), ", "))
+	return formatTable, usageError("unknown output format %q: use one of %s or %s=TEMPLATE", text, strings.Join(formatNames(), ", "), formatTemplate)
 }
 
 // view is what a command found out, in every form that can be asked for.
@@ -45,6 +51,8 @@ type view struct {
 	lines  []any         // for ndjson, an object a line; nil: the object is one
 	names  []string      // for name, one a line
 	text   func(p *page) // for table and wide
+	order  string        // the column by which it is sorted unless --sort-by says another; "": as it is
+	rows   int           // how many rows there are at most; 0: all
 }
 
 // lineOf makes lines of a list.
@@ -88,8 +96,11 @@ func (v view) write(p *page, f format) error {
 			p.line("%s", name)
 		}
 		return p.err
+	case formatTemplate:
+		return p.execute(v.object)
 	case formatTable, formatWide:
 	}
+	p.sort, p.rows = v.order, v.rows
 	v.text(p)
 	return p.err
 }
@@ -138,7 +149,45 @@ type page struct {
 	w       io.Writer
 	wide    bool
 	headers bool
+	sort    string             // the column of the first table by which its rows are sorted; "": as they are
+	rows    int                // of the first table at most; 0: all
+	program *template.Template // of -o go-template
 	err     error
+}
+
+// parseTemplate reads what stands behind -o go-template=.
+func parseTemplate(output string) (*template.Template, error) {
+	text := strings.TrimPrefix(output, string(formatTemplate)+"=")
+	t, err := template.New("output").Option("missingkey=error").Parse(text)
+	if err != nil {
+		e := usageError("-o %s: %w", formatTemplate, err)
+		e.answer.Hint = "fields are those of -o json: -o '" + string(formatTemplate) + `={{range .channels}}{{.topic}} {{.depth}}{{"\n"}}{{end}}'`
+		return nil, e
+	}
+	return t, nil
+}
+
+// execute writes an object by the template, which sees what -o json shows.
+func (p *page) execute(object any) error {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // as they are written
+	var fields any
+	if err = d.Decode(&fields); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err = p.program.Execute(&out, fields); err != nil {
+		return usageError("-o %s: %w", formatTemplate, err)
+	}
+	if out.Len() > 0 && !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
+		out.WriteByte('\n')
+	}
+	_, err = p.w.Write(out.Bytes())
+	return err
 }
 
 // line writes a line.
@@ -170,6 +219,15 @@ func (c *columns) row(cells ...any) {
 
 // table writes a table: upper-case headers, two spaces between columns.
 func (p *page) table(c *columns) {
+	if p.sort != "" {
+		if err := c.sort(parseSortColumn(p.sort)); err != nil && p.err == nil {
+			p.err = err
+		}
+	}
+	if p.rows > 0 && len(c.rows) > p.rows {
+		c.rows = c.rows[:p.rows]
+	}
+	p.sort, p.rows = "", 0 // what follows are details
 	var out bytes.Buffer
 	tab := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	write := func(cells []string) {

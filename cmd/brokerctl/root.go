@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type environment struct {
 	now            func() time.Time
 	pause          func(context.Context, time.Duration) // waits, or until the context ends
 	isTerminal     bool                                 // somebody can answer a question on stdin
+	isScreen       bool                                 // somebody sees stdout, and it can be cleared
 }
 
 // globals are the options that every command has, and what follows from them.
@@ -31,10 +33,13 @@ type globals struct {
 	timeout   time.Duration
 	noHeaders bool
 	quiet     bool
+	sortBy    string
+	watch     time.Duration // 0: once
 	access    accessOptions
 
-	format format
-	client *api.Client
+	format  format
+	program *template.Template // of -o go-template
+	client  *api.Client
 }
 
 const (
@@ -82,8 +87,9 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	root.AddCommand(
 		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newPartitionCommand(g),
-		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g),
+		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g), newTopCommand(g),
 	)
+	g.makeWatchable(root)
 	return root
 }
 
@@ -111,11 +117,13 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringArrayVar(&g.addresses, "addr", nil,
 		"`URL` of a node; repeat to add more, tried in order if one does not respond\n(default $"+addressVariable+", else "+api.DefaultAddress+")")
-	f.StringVarP(&g.output, "output", "o", string(formatTable), "`FORMAT`: "+strings.Join(formatNames(), ", "))
+	f.StringVarP(&g.output, "output", "o", string(formatTable), "`FORMAT`: "+strings.Join(formatNames(), ", ")+", "+string(formatTemplate)+"=TEMPLATE")
 	g.timeout = defaultTimeout
 	durationVar(f, &g.timeout, "timeout", "timeout of a request")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "omit table headers")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "print results only, no progress messages")
+	f.StringVar(&g.sortBy, "sort-by", "", "sort rows by a `COLUMN` of the table or a field of the JSON: numbers the largest\nfirst, texts from A to Z, with - before it the other way")
+	g.addWatch(root)
 	g.access.addFlags(f)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
@@ -127,6 +135,11 @@ func (g *globals) prepare() error {
 		return err
 	}
 	g.format = f
+	if f == formatTemplate {
+		if g.program, err = parseTemplate(g.output); err != nil {
+			return err
+		}
+	}
 	if g.timeout == 0 {
 		return usageError("--timeout must be above 0")
 	}
@@ -160,12 +173,22 @@ func query[T any](ctx context.Context, g *globals, f func(context.Context) (T, e
 
 // page returns where a command writes.
 func (g *globals) page(cmd *cobra.Command) *page {
-	return &page{w: cmd.OutOrStdout(), wide: g.format == formatWide, headers: !g.noHeaders}
+	return &page{w: cmd.OutOrStdout(), wide: g.format == formatWide, headers: !g.noHeaders, program: g.program}
 }
 
 // show prints what a command found out.
 func (g *globals) show(cmd *cobra.Command, v view) error {
+	if g.sortBy != "" {
+		v.order = g.sortBy
+	}
+	v, err := v.arranged(g.format)
+	if err != nil {
+		return err
+	}
 	if err := v.write(g.page(cmd), g.format); err != nil {
+		if _, ours := errors.AsType[*failure](err); ours {
+			return err
+		}
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil

@@ -25,6 +25,7 @@ const (
 	anyTopicForm  form = "[TOPIC]"
 	channelForm   form = "TOPIC/CHANNEL"
 	eitherForm    form = "TOPIC[/CHANNEL]"
+	anyForm       form = "[TOPIC[/CHANNEL]]"
 	partitionForm form = "TOPIC/PARTITION"
 )
 
@@ -73,9 +74,9 @@ func (f form) parse(cmd *cobra.Command, args []string) (target, error) {
 		at.partition, fits = int(n), err == nil
 	default:
 		at.channel = rest
-		fits = !strings.Contains(rest, "/") && (rest != "" || f == eitherForm && !slash)
+		fits = !strings.Contains(rest, "/") && (rest != "" || (f == eitherForm || f == anyForm) && !slash)
 	}
-	if fits && (topic != "" || f == anyTopicForm && len(args) == 0) {
+	if fits && (topic != "" || (f == anyTopicForm || f == anyForm) && len(args) == 0) {
 		return at, nil
 	}
 	e := usageError("%s requires %s", cmd.CommandPath(), f)

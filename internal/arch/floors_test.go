@@ -12,6 +12,7 @@ var floors = map[string]int{
 	"pkg/seq":       0, // numbers
 	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
 	"pkg/fate":      0, // what an error means for the data
+	"pkg/flow":      0, // how many messages come and go
 	"pkg/scrub":     0, // how fast stored data is checked
 	"pkg/units":     0, // sizes and durations as people write them
 	"pkg/vfs":       0, // the seam to the disk

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -132,6 +133,7 @@ type ChannelStats struct {
 	Requeued   uint64
 	TimedOut   uint64
 	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
+	Rates      flow.Rates         // of messages that come and are finished
 	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
 	Partitions []ChannelPartitionStats
 	Consumers  int           // subscriptions, whether Clients lists them or not

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/scrub"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -21,6 +22,7 @@ func (b *Broker) startLoops(ctx context.Context) {
 	b.running.Go(func() { b.forwarding.run(ctx) })
 	b.running.Go(func() { b.stalls.run(ctx) })
 	b.running.Go(func() { newLeadWatch(b.hosting).run(ctx) })
+	b.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(b.hostedTopics(), time.Now()) }) })
 	b.running.Go(func() { b.timers.run(ctx, b.o.TickInterval) })
 	b.running.Go(func() { b.unsaved.run(ctx, b.o.CheckpointInterval, newCheckpointer(b.hosting).round) })
 	if b.o.ScrubInterval > 0 {

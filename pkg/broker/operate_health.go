@@ -28,6 +28,8 @@ var gravities = map[string]gravity{
 	"partitions_moving":           forInformation,
 	"nodes_draining":              forInformation,
 	"messages_spinning":           forInformation,
+	"channel_stalled":             forInformation,
+	"channel_growing":             forInformation,
 	"two_voters":                  forInformation,
 	"nodes_down":                  degrading,
 	"nodes_silent":                degrading,
@@ -218,5 +220,6 @@ func (o *operator) ClusterHealth(ctx context.Context) Health {
 			f.add("nodes_silent", "nodes are marked up but do not answer", string(id))
 		}
 	}
+	f.flow(askAll(ctx, &o.desk, askFlow, nodes, func(meta.NodeID) nothing { return nothing{} }))
 	return f.health()
 }

@@ -28,6 +28,7 @@ func (o *desk) ops() map[string]func(context.Context, json.RawMessage) (any, err
 		askPeek.name:      askPeek.handler(o),
 		askChange.name:    askChange.handler(o),
 		askHealth.name:    askHealth.handler(o),
+		askFlow.name:      askFlow.handler(o),
 		askRaft.name:      askRaft.handler(o),
 		askTroubles.name:  askTroubles.handler(o),
 		askCopies.name:    askCopies.handler(o),

@@ -160,6 +160,7 @@ func (c *ChannelStats) merge(d *ChannelStats) {
 	c.TimedOut += d.TimedOut
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
 	c.Latency = latency.Merged(c.Latency, d.Latency)
+	c.Rates.Add(d.Rates)
 	c.Consumers += d.Consumers
 	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
 	if d.Clients != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // TopicStats describes the topics of which this node leads a partition, sorted by
@@ -97,6 +98,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
 		s.Latency = latency.Merged(s.Latency, n.Latency)
+		s.Rates.Add(c.Flow.Rates(now, topic.TotalsOf(n.Counts)))
 		if at, ok := lp.part.OldestAt(c); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}

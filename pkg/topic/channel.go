@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -33,6 +34,7 @@ type Channel struct {
 	times     *processing // nil: none are kept
 
 	Spins channel.Spins // the messages that consumers requeue as soon as they get them
+	Flow  flow.Meter    // how many messages come and go, as Measure notes it
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
@@ -70,7 +72,9 @@ func (m *movers) release() {
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
-	return &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: newProcessing(p.o.LatencyWindow, time.Now())}
+	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: newProcessing(p.o.LatencyWindow, time.Now())}
+	c.Flow.Note(p.o.Now(), flow.Totals{})
+	return c
 }
 
 // Name returns the channel's name.

@@ -4,7 +4,7 @@ import "slices"
 
 // limitMistakes are about formats and limits.
 func limitMistakes() []mistake {
-	return append(slices.Concat(creditMistakes(), edgeMistakes(), memoryMistakes(), laggingMistakes(), turnMistakes(), burstMistakes(), restartMistakes(), explainMistakes(), headlessMistakes(), recoveryMistakes(), creationMistakes(), strangerMistakes()), []mistake{
+	return append(slices.Concat(creditMistakes(), edgeMistakes(), memoryMistakes(), laggingMistakes(), turnMistakes(), burstMistakes(), restartMistakes(), explainMistakes(), flowMistakes(), headlessMistakes(), recoveryMistakes(), creationMistakes(), strangerMistakes()), []mistake{
 		{
 			name: "a publish whose fate is not known is sent again", file: "pkg/broker/parcel.go",
 			old: "if !arrived && fate.Of(err) == fate.Refused && ", with: "if !arrived && ",

@@ -24,7 +24,8 @@ const DialTimeout = 3 * time.Second
 // answered last is asked first.
 type Client struct {
 	Operations
-	t transport
+	Insights Insights
+	t        transport
 }
 
 // ClientOptions configures a Client.
@@ -48,7 +49,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		o.HTTP = newHTTPClient()
 	}
 	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent}}
-	c.Operations = Operations{&c.t}
+	c.Operations, c.Insights = Operations{&c.t}, Insights{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {

@@ -41,6 +41,7 @@ func New(o Options) *API {
 	topics := topicsAPI{o.Broker}
 	topics.route(v)
 	channelsAPI{topics}.route(v)
+	lagAPI{channelsAPI{topics}}.route(v)
 	messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)

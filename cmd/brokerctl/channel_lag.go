@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newChannelLagCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "lag [TOPIC[/CHANNEL]]",
+		Short: "Show how far channels are behind, and when they have caught up",
+		Long: `Show how far channels are behind: those of all topics, of one topic, or one channel.
+
+OLDEST is the exact age of the oldest unfinished message. IN/s and OUT/s are messages that came
+and that were finished in the last minute; -o wide adds the last 15 minutes. DRAINS IN is the
+time until none waits if that goes on, by what goes out less what comes in: never if that is
+nothing, or less.`,
+	}, func(cmd *cobra.Command, at target) error { return showLag(cmd, g, at.topic, at.channel) })
+}
+
+func showLag(cmd *cobra.Command, g *globals, topic, channel string) error {
+	lag, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Lag, error) { return g.client.Insights.Lag(ctx, topic, channel) })
+	if err != nil {
+		return about(err, topic, channel)
+	}
+	return g.show(cmd, lagView(lag))
+}
+
+func lagView(lag *api.Lag) view {
+	return view{
+		object: lag,
+		lines:  linesOf(lag.Channels),
+		names:  namesOf(lag.Channels, func(c api.ChannelLag) string { return c.Topic + "/" + c.Channel }),
+		text: func(p *page) {
+			t := newTable("TOPIC", "CHANNEL", "DEPTH", "OLDEST", "IN/s", "OUT/s", "DRAINS IN", "+IN/s 15m", "+OUT/s 15m", "+IN-FLIGHT", "+DEFERRED", "+STATE")
+			var offline []string
+			for _, c := range lag.Channels {
+				t.row(c.Topic, c.Channel, count(c.Depth), age(milliseconds(c.OldestAgeMS)), perSecond(c.InPerS), perSecond(c.OutPerS), drainsIn(c.DrainsInMS),
+					perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, false, false))
+				if c.OfflinePartitions > 0 {
+					offline = append(offline, c.Topic+"/"+c.Channel)
+				}
+			}
+			p.table(t)
+			p.missing(missingOf(lag.Channels, func(c api.ChannelLag) []string { return c.MissingNodes }))
+			if len(offline) > 0 {
+				p.line("")
+				p.line("warning: partitions without a leader are not included: of %s", list(offline))
+			}
+		},
+	}
+}
+
+func milliseconds(n int64) api.Duration { return api.Duration(time.Duration(n) * time.Millisecond) }
+
+// perSecond writes a rate: 0, 0.3, 12, 4,110.
+func perSecond(rate float64) string {
+	switch {
+	case rate <= 0:
+		return "0"
+	case rate < 0.1:
+		return "<0.1"
+	case rate < 10:
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return count(int64(rate + 0.5))
+}
+
+// drainsIn writes when nothing will be waiting.
+func drainsIn(ms *int64) string {
+	switch {
+	case ms == nil:
+		return "never"
+	case *ms == 0:
+		return "now"
+	}
+	return age(milliseconds(*ms))
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// operatorCommands are those of goldenCommands that are for the person on call.
+var operatorCommands = [][]string{
+	{"channel", "lag"},
+}
+
+func operatorAnswers() map[string]any {
+	return map[string]any{
+		"GET /v1/lag":       lagOfAll(),
+		"GET /v1/consumers": api.ConsumerList{Consumers: allConsumers()},
+	}
+}
+
+func lagOfAll() api.Lag {
+	return api.Lag{Channels: []api.ChannelLag{
+		{Topic: "clicks", Channel: "s3", Depth: 1204, OldestAgeMS: 18_000, InPerS: 90, OutPerS: 160.4, InPerS15M: 90, OutPerS15M: 0.04, DrainsInMS: ptr(int64(17_200))},
+		{Topic: "orders", Channel: "bill", InPerS: 0.25, OutPerS: 0.25, DrainsInMS: ptr(int64(0)), Paused: true},
+		{
+			Topic: "orders", Channel: "invoice", Depth: 48_112, OldestAgeMS: 11_520_000, InPerS: 4110, InPerS15M: 41, OutPerS15M: 9.96,
+			InFlight: 4, Deferred: 1, MissingNodes: []string{"n3"}, OfflinePartitions: 1,
+		},
+	}}
+}
+
+func allConsumers() []api.TopicConsumer {
+	return []api.TopicConsumer{
+		{Topic: "clicks", Channel: "s3", Consumer: api.Consumer{Address: "10.0.0.8:1", ClientID: "w1", Ready: 10, InFlight: 2, FinishedTotal: 1000}},
+		{Topic: "orders", Channel: "bill", Consumer: api.Consumer{Address: "10.0.0.9:1", ClientID: "w2", Ready: 10, InFlight: 7, FinishedTotal: 9}},
+	}
+}
+
+func TestRowsAreSortedByAnyColumn(t *testing.T) {
+	broker := newFakeBroker(t)
+	order := func(args ...string) string {
+		r := broker.brokerctl(t, append([]string{"channel", "lag", "--no-headers"}, args...)...)
+		if r.exit != exitOK {
+			t.Fatalf("%v: %d %s", args, r.exit, r.stderr)
+		}
+		var got []string
+		rows, _, _ := strings.Cut(r.stdout, "\n\n") // without warnings
+		for l := range strings.Lines(rows) {
+			for _, name := range []string{"s3", "bill", "invoice"} {
+				if strings.Contains(l, name) {
+					got = append(got, name)
+				}
+			}
+		}
+		return strings.Join(got, " ")
+	}
+	for by, want := range map[string]string{
+		"depth": "invoice s3 bill", "-depth": "bill s3 invoice", "oldest": "invoice s3 bill", "channel": "bill invoice s3",
+		"IN/s": "invoice s3 bill", "in_per_s": "invoice s3 bill", "out": "s3 bill invoice", "drains-in": "invoice s3 bill",
+	} {
+		if by != "in_per_s" { // a field
+			if got := order("--sort-by", by); got != want {
+				t.Errorf("table by %s: %s, want %s", by, got, want)
+			}
+		}
+		if by != "IN/s" { // a column
+			if got := order("--sort-by", by, "-o", "name"); got != want && by != "drains-in" {
+				t.Errorf("names by %s: %s, want %s", by, got, want)
+			}
+			if got := order("--sort-by", by, "-o", "ndjson"); got != want && by != "drains-in" {
+				t.Errorf("lines by %s: %s, want %s", by, got, want)
+			}
+		}
+	}
+	r := broker.brokerctl(t, "channel", "lag", "--sort-by", "weight")
+	if r.exit != exitUsage || !strings.Contains(r.stderr, "DEPTH") {
+		t.Errorf("%d %s", r.exit, r.stderr)
+	}
+	r = broker.brokerctl(t, "channel", "lag", "--sort-by", "weight", "-o", "json")
+	if r.exit != exitUsage || !strings.Contains(r.stderr, "oldest_age_ms") {
+		t.Errorf("%d %s", r.exit, r.stderr)
+	}
+}
+
+func TestMeasureOf(t *testing.T) {
+	sizes := []string{"-", "<0.1", "0.3", "12", "1,010", "1.0 KiB", "1.2 KiB", "4,110", "12 MiB", "1.0 GiB"}
+	for i := 1; i < len(sizes); i++ {
+		a, okA := measureOf(sizes[i-1])
+		b, okB := measureOf(sizes[i])
+		if !okA || !okB || a >= b {
+			t.Errorf("%s is %v, %s is %v", sizes[i-1], a, sizes[i], b)
+		}
+	}
+	ages := []string{"now", "120ms", "1.2s", "42s", "3m1s", "3h12m", "2d", "never"}
+	for i := 1; i < len(ages); i++ {
+		a, okA := measureOf(ages[i-1])
+		b, okB := measureOf(ages[i])
+		if !okA || !okB || a >= b {
+			t.Errorf("%s is %v, %s is %v", ages[i-1], a, ages[i], b)
+		}
+	}
+	for _, text := range []string{"", "orders", "12 apples", "n1"} {
+		if x, ok := measureOf(text); ok {
+			t.Errorf("%q is %v", text, x)
+		}
+	}
+}
+
+func TestTemplatesSeeWhatJSONShows(t *testing.T) {
+	broker := newFakeBroker(t)
+	r := broker.brokerctl(t, "channel", "lag", "-o", "go-template={{range .channels}}{{.channel}}={{.depth}} {{end}}", "--sort-by", "depth")
+	if r.exit != exitOK || r.stdout != "invoice=48112 s3=1204 bill=0 \n" {
+		t.Errorf("%d %q %s", r.exit, r.stdout, r.stderr)
+	}
+	for _, bad := range []string{"{{", "{{.nothing}}"} {
+		if r = broker.brokerctl(t, "channel", "lag", "-o", "go-template="+bad); r.exit != exitUsage || r.stdout != "" {
+			t.Errorf("%s: %d %q %s", bad, r.exit, r.stdout, r.stderr)
+		}
+	}
+}
+
+// watching runs a command line that is interrupted after some rounds.
+func watching(t *testing.T, b *fakeBroker, rounds int, args ...string) (result, []time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, errs strings.Builder
+	var paused []time.Duration
+	env := environment{
+		stdin: strings.NewReader(""), stdout: &out, stderr: &errs, now: clock, isScreen: true,
+		getenv: func(string) string { return "" },
+		pause: func(_ context.Context, d time.Duration) {
+			if paused = append(paused, d); len(paused) == rounds {
+				cancel()
+			}
+		},
+	}
+	code := run(ctx, append(args, "--addr", b.URL), env)
+	return result{code, out.String(), errs.String()}, paused
+}
+
+func TestWatchRepeatsUntilItIsInterrupted(t *testing.T) {
+	broker := newFakeBroker(t)
+	for want, args := range map[time.Duration][]string{
+		2 * time.Second: {"channel", "lag", "-w"}, 5 * time.Second: {"channel", "lag", "--watch=5s"},
+	} {
+		r, paused := watching(t, broker, 3, args...)
+		if r.exit != exitOK || strings.Count(r.stdout, clearScreen+"TOPIC") != 3 || len(paused) != 3 || paused[0] != want {
+			t.Errorf("%v: %d %q %v", args, r.exit, r.stdout, paused)
+		}
+	}
+	r, _ := watching(t, broker, 2, "top", "-n", "1")
+	if r.exit != exitOK || strings.Count(r.stdout, "48,112") != 2 || strings.Contains(r.stdout, "s3") {
+		t.Errorf("top: %d %q", r.exit, r.stdout)
+	}
+	// Lines for programs are not cleared, and a verdict does not end it.
+	broker.set("GET /v1/cluster/health", api.Health{Degraded: true, Reasons: []api.Reason{}})
+	r, _ = watching(t, broker, 2, "cluster", "health", "-w", "-o", "json")
+	if r.exit != exitOK || strings.Count(r.stdout, "\n") != 2 || strings.Contains(r.stdout, clearScreen) {
+		t.Errorf("health: %d %q %s", r.exit, r.stdout, r.stderr)
+	}
+	// A node that is away for a moment does not end it, a name that is not there does.
+	broker.set("GET /v1/nodes", api.Error{Code: api.CodeUnavailable, Message: "away"})
+	if r, _ = watching(t, broker, 2, "node", "list", "-w"); r.exit != exitOK || strings.Count(r.stderr, "away") != 2 {
+		t.Errorf("nodes: %d %q", r.exit, r.stderr)
+	}
+	if r, _ = watching(t, broker, 2, "topic", "describe", "none", "-w"); r.exit != exitNotFound {
+		t.Errorf("missing: %d %q", r.exit, r.stderr)
+	}
+	for _, args := range [][]string{{"topic", "delete", "orders", "--yes", "-w"}, {"topic", "list", "--watch=1ms"}} {
+		if r, _ = watching(t, broker, 1, args...); r.exit != exitUsage {
+			t.Errorf("%v: %d %s", args, r.exit, r.stderr)
+		}
+	}
+	if len(broker.changes()) != 0 {
+		t.Errorf("changed: %v", broker.changes())
+	}
+}
+
+func TestTopAnswersInEveryForm(t *testing.T) {
+	goldenForms(t, "top", []string{"top", "--once"})
+}
+
+func TestTopShowsEveryKind(t *testing.T) {
+	broker := newFakeBroker(t)
+	for flag, first := range map[string]string{"--topics": "orders", "--nodes": "n1", "--clients": "10.0.0.9:1", "--channels": "orders"} {
+		r := broker.brokerctl(t, "top", "--once", "--no-headers", flag)
+		if r.exit != exitOK || !strings.HasPrefix(r.stdout, first) {
+			t.Errorf("%s: %d %q %s", flag, r.exit, r.stdout, r.stderr)
+		}
+		if r = broker.brokerctl(t, "top", "--once", "-o", "ndjson", "-n", "1", flag); strings.Count(r.stdout, "\n") != 1 {
+			t.Errorf("%s: %q %s", flag, r.stdout, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
+)
+
+// defaultWatch is how often --watch asks again, and minWatch how often it may.
+const (
+	defaultWatch = 2 * time.Second
+	minWatch     = 100 * time.Millisecond
+)
+
+// watchable are the names of the commands that only read: --watch can repeat them.
+var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "raft", "peek", "get", "top", "log", "deferred"}
+
+// clearScreen moves to the upper left of a terminal and clears what is there.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func (g *globals) addWatch(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	durationVarP(f, &g.watch, "watch", "w", "repeat a command that only reads, every `INTERVAL` (-w alone: 2s), until Ctrl-C")
+	f.Lookup("watch").NoOptDefVal = units.FormatDuration(defaultWatch)
+}
+
+// makeWatchable has every command below cmd obey --watch, or refuse it.
+func (g *globals) makeWatchable(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		g.makeWatchable(c)
+	}
+	once := cmd.RunE
+	if once == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case g.watch == 0:
+			return once(cmd, args)
+		case cmd.HasSubCommands() || !slices.Contains(watchable, cmd.Name()):
+			return usageError("--watch repeats commands that only read, and %s is none", cmd.CommandPath())
+		case g.watch < minWatch:
+			return usageError("--watch must be at least %v", minWatch)
+		}
+		return g.repeat(cmd, g.watch, func() error { return once(cmd, args) })
+	}
+}
+
+// repeat runs something again and again until it is interrupted. An answer that is a
+// verdict, and a cluster that does not answer for a while, do not end it.
+func (g *globals) repeat(cmd *cobra.Command, every time.Duration, once func() error) error {
+	ctx := cmd.Context()
+	for {
+		if g.env.isScreen && (g.format == formatTable || g.format == formatWide) {
+			if _, err := cmd.OutOrStdout().Write([]byte(clearScreen)); err != nil {
+				return err
+			}
+		}
+		err := once()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			f := diagnose(ctx, g, err)
+			if !f.shown && f.answer.Code != api.CodeUnavailable {
+				return err
+			}
+			if !f.shown {
+				f.print(cmd.ErrOrStderr(), g.format)
+			}
+		}
+		if g.env.pause(ctx, every); ctx.Err() != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"context"
+	"net/url"
+)
+
+// Lag is how far channels are behind, by topic and name.
+type Lag struct {
+	Channels []ChannelLag `json:"channels"`
+}
+
+// ChannelLag is how far a channel is behind in all its partitions, and where that goes.
+// Rates are of messages a second; messages that an operator skips or empties are in none.
+type ChannelLag struct {
+	Topic       string  `json:"topic"`
+	Channel     string  `json:"channel"`
+	Depth       int64   `json:"depth"`         // waiting: neither in flight nor deferred
+	OldestAgeMS int64   `json:"oldest_age_ms"` // of the oldest unfinished message; 0: none
+	InPerS      float64 `json:"in_per_s"`      // over the last minute
+	OutPerS     float64 `json:"out_per_s"`     // finished, likewise
+	InPerS15M   float64 `json:"in_per_s_15m"`  // over the last 15 minutes
+	OutPerS15M  float64 `json:"out_per_s_15m"`
+	// DrainsInMS is when nothing will be waiting, as what goes out less what comes in
+	// says; null: never.
+	DrainsInMS *int64 `json:"drains_in_ms"`
+	InFlight   int64  `json:"in_flight"`
+	Deferred   int64  `json:"deferred"`
+	Paused     bool   `json:"paused"`
+	// MissingNodes lead partitions and have not answered, and OfflinePartitions have no
+	// leader: they are missing in the figures.
+	MissingNodes      []string `json:"missing_nodes,omitempty"`
+	OfflinePartitions int      `json:"offline_partitions,omitempty"`
+}
+
+// TopicConsumer is a consumer of a channel.
+type TopicConsumer struct {
+	Topic   string `json:"topic"`
+	Channel string `json:"channel"`
+	Consumer
+}
+
+// ConsumerList is every consumer of the cluster, by topic, channel and address.
+type ConsumerList struct {
+	Consumers    []TopicConsumer `json:"consumers"`
+	MissingNodes []string        `json:"missing_nodes,omitempty"`
+}
+
+// Insights are the requests that look at the cluster and change nothing.
+type Insights struct{ t *transport }
+
+// Lag returns how far channels are behind: those of a topic, or one of them, or with ""
+// all.
+func (o Insights) Lag(ctx context.Context, topic, channel string) (*Lag, error) {
+	q := url.Values{}
+	if topic != "" {
+		q.Set("topic", topic)
+	}
+	if channel != "" {
+		q.Set("channel", channel)
+	}
+	out := new(Lag)
+	return out, o.t.get(ctx, path("lag"), q, out)
+}
+
+// Consumers returns the consumers of all channels.
+func (o Insights) Consumers(ctx context.Context) (*ConsumerList, error) {
+	return into[ConsumerList](ctx, o.t, path("consumers"))
+}

@@ -1,0 +1,121 @@
+package v1
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// lagAPI is how far channels are behind.
+type lagAPI struct{ channels channelsAPI }
+
+func (v lagAPI) route(t *API) {
+	t.handle("GET /v1/lag", v.lag)
+	t.handle("GET /v1/consumers", v.consumers)
+}
+
+// lag is about the channels of all topics, or of those that the query names.
+func (v lagAPI) lag(r *http.Request) (answer, error) {
+	b := v.channels.topics.broker
+	topics, channel := b.Topics(), ""
+	q := r.URL.Query()
+	switch {
+	case q.Get("channel") != "" && q.Get("topic") == "":
+		return answer{}, api.Errorf(api.CodeInvalid, "channel requires topic")
+	case q.Get("channel") != "":
+		t, name, err := v.channels.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		topics, channel = []*meta.Topic{t}, name
+	case q.Get("topic") != "":
+		t, err := v.channels.topics.known(r)
+		if err != nil {
+			return answer{}, err
+		}
+		topics = []*meta.Topic{t}
+	}
+	return success(lagOf(topics, b.ClusterStats(r.Context(), q.Get("topic"), channel, false), channel))
+}
+
+// lagOf returns how far the channels of topics are behind, or the one of a name.
+func lagOf(topics []*meta.Topic, stats []broker.TopicStats, channel string) api.Lag {
+	byName := make(map[string]*broker.TopicStats, len(stats))
+	for i := range stats {
+		byName[stats[i].Name] = &stats[i]
+	}
+	lag := api.Lag{Channels: []api.ChannelLag{}}
+	for _, t := range topics {
+		s := byName[t.Name]
+		if s == nil {
+			s = &broker.TopicStats{Name: t.Name}
+		}
+		offline := 0
+		for i := range t.Partitions {
+			if t.Partitions[i].Leader == "" {
+				offline++
+			}
+		}
+		for _, c := range withSilent(t, s.Channels, channel) {
+			l := channelLag(t.Name, c)
+			l.MissingNodes, l.OfflinePartitions = s.MissingNodes, offline
+			lag.Channels = append(lag.Channels, l)
+		}
+	}
+	return lag
+}
+
+// withSilent adds the channels to those that leaders told of of which none did, by name.
+// Only the one of a name counts, unless that is "".
+func withSilent(t *meta.Topic, told []broker.ChannelStats, channel string) []broker.ChannelStats {
+	all := slices.Clone(told)
+	for name, c := range t.Channels {
+		wanted := channel == "" || channel == name
+		if wanted && !slices.ContainsFunc(told, func(s broker.ChannelStats) bool { return s.Name == name }) {
+			all = append(all, broker.ChannelStats{Name: name, Paused: c.Paused})
+		}
+	}
+	slices.SortFunc(all, func(a, b broker.ChannelStats) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func channelLag(topic string, c broker.ChannelStats) api.ChannelLag {
+	l := api.ChannelLag{
+		Topic: topic, Channel: c.Name, Depth: c.Depth, OldestAgeMS: milliseconds(c.OldestAge),
+		InPerS: rounded(c.Rates.In), OutPerS: rounded(c.Rates.Out), InPerS15M: rounded(c.Rates.InLong), OutPerS15M: rounded(c.Rates.OutLong),
+		InFlight: c.InFlight, Deferred: c.Deferred, Paused: c.Paused,
+	}
+	if d, ever := c.Rates.DrainsIn(c.Depth); ever {
+		ms := milliseconds(d)
+		l.DrainsInMS = &ms
+	}
+	return l
+}
+
+// rounded leaves three decimals of a rate.
+func rounded(rate float64) float64 { return math.Round(rate*1000) / 1000 }
+
+// milliseconds rounds up: what is not nothing is not 0.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// consumers lists who takes messages, of all channels.
+func (v lagAPI) consumers(r *http.Request) (answer, error) {
+	out := api.ConsumerList{Consumers: []api.TopicConsumer{}}
+	for _, t := range v.channels.topics.broker.ClusterStats(r.Context(), "", "", true) {
+		out.MissingNodes = api.Union(out.MissingNodes, t.MissingNodes)
+		for _, c := range t.Channels {
+			for _, k := range apiChannel(t.Name, c).Consumers {
+				out.Consumers = append(out.Consumers, api.TopicConsumer{Topic: t.Name, Channel: c.Name, Consumer: k})
+			}
+		}
+	}
+	return success(out)
+}
