@@ -135,6 +135,7 @@ type Topics struct {
 	SegmentSize    units.Size
 	DiskReserve    units.Size
 	ScrubInterval  time.Duration // in which every stored byte is read once; 0: none is
+	CatchUpRate    units.Size    // bytes a second to replicas that are not in sync; 0: adaptive only
 }
 
 // Latency is what is kept of how long messages take from their publish to their finish.

@@ -179,6 +179,7 @@ func (o *Options) topicSettings() []Setting {
 		{Key: "retention-bytes", Default: "0", value: sizeValue{&t.RetentionBytes}, Doc: "Default retention size per partition: older messages are deleted, finished or not; 0 means no limit. Data is deleted in files of a quarter of this size, so a partition may exceed it for a while."},
 		{Key: "segment-size", Default: "64MiB", value: sizeValue{&t.SegmentSize}, Doc: "Size of a log segment file. Finished messages are deleted by whole segments."},
 		{Key: "disk-reserve", Default: "256MiB", value: sizeValue{&t.DiskReserve}, Doc: "Free disk space (at most a twentieth of the disk) below which publishes are refused, or which they may not use up; replicas stop accepting messages at half of it. Consuming continues."},
+		{Key: "catch-up-rate", Default: "0", value: sizeValue{&t.CatchUpRate}, Doc: "Maximum rate, in bytes per second, at which this node sends data to replicas that are not in sync, all together, such as 50MiB. Below it the rate adapts: it falls while publishes take more than twice as long as without, and is never under 4 MiB. 0 means no maximum."},
 		{Key: "scrub-interval", Default: "168h", value: durationValue{&t.ScrubInterval}, Doc: "Scrub interval: every stored byte is read from disk once in this time, at low priority, to find corruption while other replicas are intact; 0 disables scrubbing."},
 	}
 }

@@ -172,6 +172,7 @@ func (n *Node) brokerOptions() broker.Options {
 		KnownChannels:       n.c.Lookupds.Channels,
 		MaxChannelConsumers: o.Limits.MaxChannelConsumers, MaxMsgTimeout: o.Limits.MaxMsgTimeout,
 		DiskReserve: uint64(o.Topics.DiskReserve), UncommittedBytes: uncommittedBytes(&o.Limits),
+		CatchUpRate:   int64(o.Topics.CatchUpRate),
 		Memory:        n.memory,
 		ScrubInterval: scrubInterval(o.Topics.ScrubInterval),
 		Fatal: func(err error) {

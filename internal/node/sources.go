@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -34,7 +35,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Raft:         n.raftFigures,
 			Nodes:        func() map[string]int { return nodesByState(n.broker) },
 			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
-			Uncommitted:  func() (used, limit int64, full uint64) { return n.broker.Uncommitted() },
+			Replication:  func() coord.ReplicationStats { return n.broker.ReplicationStats() },
 			Memory:       n.memory.Usage,
 			Turns:        n.turns.Waiting,
 			Uncreated:    n.created.Refused,

@@ -77,6 +77,7 @@ type Options struct {
 	DiskInterval        time.Duration
 	ReplicaLag          time.Duration // a replica that is behind for longer leaves the in-sync set
 	PublishTimeout      time.Duration // a message that is not committed by then is answered as uncertain
+	CatchUpRate         int64         // bytes a second to replicas that are not in sync, at most; 0: no maximum
 	UncommittedBytes    int64         // of all partitions that this node leads; beyond, publishers wait or are refused
 	Memory              *limit.Memory // of what clients make the node hold; nil: no limit
 	Sizes               limit.Sizes   // of what is appended and replicated; zero: limit.Default

@@ -53,6 +53,7 @@ type hosting struct {
 	leavers leavers
 	budget  *coord.Budget // of uncommitted bytes, for all terms
 	credits *coord.Credits
+	catchUp *replication.CatchUp // of replicas that are not in sync, by all terms
 	// reporting are the partitions whose replicas here are being reported as suspect.
 	reporting sync.Map // of suspectKey
 	shifts    shifts   // of leaderships, for the log
@@ -81,6 +82,7 @@ func newHosting(o Options) *hosting {
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
 		terms: newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
 		stalls: newStalls(o.Logger), budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes),
+		catchUp: replication.NewCatchUp(o.CatchUpRate),
 	}
 	c := converger{n, make(places, openTogether)}
 	n.topics, n.parts = newLanes(c.topic), newLanes(c.part)
@@ -153,7 +155,7 @@ func (n *hosting) openLog(h *hostedTopic, t *meta.Topic, i int) (*coord.Replica,
 	replica, err := coord.OpenReplica(coord.ReplicaOptions{
 		FS: h.fs, Dir: n.dirs.Replica(t, i), Self: n.o.Self, Log: lo, Now: time.Now, Wall: n.o.WallClock, Full: full, Failed: n.fail,
 		Partition: replication.Partition{Topic: t.Incarnation, Index: i}, Peers: n.o.Peers,
-		Sizes: n.o.Sizes, Budget: n.budget, Credits: n.credits, ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
+		Sizes: n.o.Sizes, Budget: n.budget, Credits: n.credits, CatchUp: n.catchUp, ReplicaLag: n.o.ReplicaLag, PublishTimeout: n.o.PublishTimeout,
 		ProposeISR: func(term *coord.Term, c coord.ISRChange) {
 			n.isr.ask(proposal{topic: t.Name, incarnation: t.Incarnation, partition: i, term: term, change: c})
 		},

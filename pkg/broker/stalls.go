@@ -189,10 +189,10 @@ func (s *stalls) reasons(now time.Time, kinds ...stallKind) []HealthReason {
 	return reasons
 }
 
-// Uncommitted returns how many bytes the partitions that this node leads have taken
-// and not committed, how many they may, and how many publishes had to wait or were
-// refused because of that.
-func (b *Broker) Uncommitted() (used, limit int64, full uint64) { return b.budget.Usage() }
+// ReplicationStats returns the node's figures about what it sends to replicas.
+func (b *Broker) ReplicationStats() coord.ReplicationStats {
+	return coord.StatsOf(b.budget, b.catchUp, time.Now())
+}
 
 // Stalls returns how many partitions of this node do not progress, by the code that
 // the health has for it.

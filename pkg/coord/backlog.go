@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -152,4 +153,19 @@ func (g *group) settle(err error) {
 		e.entry.Settle(at, err)
 	}
 	g.entries = nil
+}
+
+// tellCatchUp tells how long groups took to be committed. lacking: replicas of the
+// partition are not in sync.
+func tellCatchUp(c *replication.CatchUp, now time.Time, decided []*group, lacking bool) {
+	for _, g := range decided {
+		if g.err != nil {
+			continue
+		}
+		bytes := 0
+		if lacking {
+			bytes = g.size
+		}
+		c.Committed(g.since, now, bytes)
+	}
 }

@@ -38,6 +38,7 @@ type cluster struct {
 	slow    func(follower meta.NodeID, since time.Time)             // nil: nobody is told; set before terms begin
 	budget  *coord.Budget                                           // of their terms; nil: no limit
 	credits *coord.Credits                                          // of the nodes that are started; nil: none in common
+	catchUp *replication.CatchUp                                    // of the nodes that are started; nil: no limit
 	sizes   limit.Sizes                                             // of the nodes that are started; zero: the default
 	stirred func(*coord.Term)                                       // nil: nobody is told; set before terms begin
 	stalled func(follower meta.NodeID, since time.Time, why string) // likewise
@@ -132,6 +133,18 @@ func newSharingCluster(t testing.TB, sizes limit.Sizes, budget *coord.Budget, cr
 	return c
 }
 
+// newCatchUpCluster is a cluster with two replicas in sync, whose terms share a CatchUp.
+func newCatchUpCluster(t testing.TB, catchUp *replication.CatchUp) *cluster {
+	t.Helper()
+	c := &cluster{t: t, net: coordtest.NewNetwork(), nodes: map[meta.NodeID]*node{}, catchUp: catchUp}
+	c.view = coord.View{Epoch: 0, Version: 1, ISR: []meta.NodeID{"a", "b"}, MinISR: 2, Sync: meta.SyncAlways()}
+	for _, id := range three {
+		c.view.Replicas = append(c.view.Replicas, coord.ReplicaView{Node: id, Incarnation: 1})
+		c.start(id, vfs.NewCrashable())
+	}
+	return c
+}
+
 // start opens a node's replica. It has no role yet.
 func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 	c.t.Helper()
@@ -142,6 +155,7 @@ func (c *cluster) start(id meta.NodeID, disk vfs.FS) *node {
 		Sizes:      c.sizes,
 		Budget:     c.budget,
 		Credits:    c.credits,
+		CatchUp:    c.catchUp,
 		ProposeISR: c.propose, Superseded: c.superseded,
 		Slow: func(follower meta.NodeID, since time.Time) {
 			if c.slow != nil {

@@ -45,9 +45,10 @@ type ReplicaOptions struct {
 	Stalled    func(follower meta.NodeID, since time.Time, why string)
 	Slow       func(follower meta.NodeID, since time.Time)
 	Stirred    func(*Term)
-	Budget     *Budget     // of the node; nil: no limit
-	Credits    *Credits    // of the node; nil: each follower of each partition has a credit of its own
-	Sizes      limit.Sizes // of entries, groups and puts; zero: limit.Default
+	Budget     *Budget              // of the node; nil: no limit
+	Credits    *Credits             // of the node; nil: each follower of each partition has a credit of its own
+	CatchUp    *replication.CatchUp // of the node; nil: no limit
+	Sizes      limit.Sizes          // of entries, groups and puts; zero: limit.Default
 	// ReplicaLag and PublishTimeout: see TermOptions.
 	ReplicaLag     time.Duration
 	PublishTimeout time.Duration
@@ -158,7 +159,7 @@ func (r *Replica) Lead(v View, committed func(commitlog.Batch)) error {
 	r.refusing.Store(false)
 	t, err := Lead(TermOptions{
 		Log: r.log, Partition: r.o.Partition, Self: r.o.Self, View: v, Peers: r.o.Peers,
-		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
+		Sizes: r.o.Sizes, Budget: r.o.Budget, Credits: r.o.Credits, CatchUp: r.o.CatchUp, ReplicaLag: r.o.ReplicaLag, PublishTimeout: r.o.PublishTimeout, Now: r.o.Now, Ages: r.ages,
 		Unverified: r.unverified.Load() && (v.MinISR > 1 || !r.follower.Compared()), Yield: r.o.Yield, Unreadable: r.Spoil,
 		Committed: committed, Failed: r.o.Failed, ProposeISR: r.o.ProposeISR, Superseded: r.o.Superseded,
 		Stalled: r.o.Stalled, Slow: r.o.Slow, Stirred: r.o.Stirred,
@@ -240,6 +241,13 @@ func (r *Replica) admit(e seq.Epoch) error {
 // perhaps from another goroutine and perhaps before Handle returns: with a refusal
 // while this replica does not follow. The payload is the replica's.
 func (r *Replica) Handle(kind uint8, payload []byte, reply func([]byte)) {
+	if kind == replication.KindPut && r.o.CatchUp.Copying() { // else no clock is read
+		since, answer := r.o.Now(), reply
+		reply = func(p []byte) {
+			r.o.CatchUp.Committed(since, r.o.Now(), 0)
+			answer(p)
+		}
+	}
 	r.follower.Handle(kind, payload, reply)
 }
 

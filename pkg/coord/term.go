@@ -54,15 +54,16 @@ type TermOptions struct {
 	Partition      replication.Partition
 	Self           meta.NodeID
 	View           View
-	Peers          Peers            // nil: this node is alone
-	Sizes          limit.Sizes      // of entries, groups and puts; zero: limit.Default
-	MaxUncommitted int              // bytes appended and not committed; 0: DefaultMaxUncommitted
-	Budget         *Budget          // of what all terms of the node have not committed; nil: no limit
-	Credits        *Credits         // of what all terms of the node have sent and got no answer for; nil: each follower has a credit of its own
-	ReplicaLag     time.Duration    // after which a follower that lags leaves; 0: DefaultReplicaLag
-	PublishTimeout time.Duration    // after which an entry's outcome is unknown; 0: DefaultPublishTimeout
-	Now            func() time.Time // measures lag and waiting
-	Ages           *age.Clock       // stamps batches; nil: one of the term's own
+	Peers          Peers                // nil: this node is alone
+	Sizes          limit.Sizes          // of entries, groups and puts; zero: limit.Default
+	MaxUncommitted int                  // bytes appended and not committed; 0: DefaultMaxUncommitted
+	Budget         *Budget              // of what all terms of the node have not committed; nil: no limit
+	Credits        *Credits             // of what all terms of the node have sent and got no answer for; nil: each follower has a credit of its own
+	CatchUp        *replication.CatchUp // of all terms of the node; nil: no limit
+	ReplicaLag     time.Duration        // after which a follower that lags leaves; 0: DefaultReplicaLag
+	PublishTimeout time.Duration        // after which an entry's outcome is unknown; 0: DefaultPublishTimeout
+	Now            func() time.Time     // measures lag and waiting
+	Ages           *age.Clock           // stamps batches; nil: one of the term's own
 
 	// Committed is called with each batch once it is committed, in order, by
 	// one goroutine at a time, before its entries are settled. It must not
@@ -385,6 +386,7 @@ func (t *Term) releaseLocked() {
 		decided, late := t.backlog.take(committed, t.ended, t.o.Budget)
 		shared := t.sharing.take(&t.members, t.ended)
 		commit := !t.ended && before < committed
+		lacking := len(t.members.view.ISR) < len(t.members.view.Replicas)
 		if len(decided)+len(late)+len(shared) == 0 && !commit {
 			break
 		}
@@ -394,6 +396,9 @@ func (t *Term) releaseLocked() {
 			if before < t.start {
 				t.o.Committed(commitlog.Batch{})
 			}
+		}
+		if t.o.CatchUp.Copying() {
+			tellCatchUp(t.o.CatchUp, t.o.Now(), decided, lacking)
 		}
 		for _, g := range decided {
 			if g.err == nil {

@@ -62,11 +62,11 @@ func (t *Term) Update(v View) {
 // paceOf returns how a follower is served. A replica that is not in sync has one
 // chunk in flight: it takes turns with live traffic at the node and on the disk of
 // both sides, in every partition, and never fills the queue of the connection; it
-// still moves a chunk for each round trip and sync.
+// still moves a chunk for each round trip and sync, as fast as CatchUp allows.
 func (o *TermOptions) paceOf(v View, node meta.NodeID) replication.Pace {
 	p := replication.Pace{Sync: v.Sync.Always()}
 	if !slices.Contains(v.ISR, node) {
-		p.Window = o.Sizes.Chunk
+		p.Window, p.CatchUp = o.Sizes.Chunk, true
 	}
 	return p
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -56,7 +57,9 @@ func full(topics ...broker.TopicStats) *Metrics {
 			Lags: func() []broker.ReplicaLag {
 				return []broker.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}}
 			},
-			Uncommitted: func() (used, limit int64, full uint64) { return 5, 50, 2 },
+			Replication: func() coord.ReplicationStats {
+				return coord.ReplicationStats{Uncommitted: 5, UncommittedLimit: 50, UncommittedFull: 2, CatchUpRate: 1 << 20}
+			},
 			Memory: func() limit.MemoryUsage {
 				return limit.MemoryUsage{Limit: 1000, Used: 7, Uses: [limit.UseCount]int64{limit.Bodies: 4, limit.Ephemeral: 3}, Waiting: 1, Waited: 6, Refused: 5}
 			},

@@ -117,6 +117,8 @@ var (
 	uncommittedBudget = gauge("brokerd_uncommitted_budget_bytes", "Limit of uncommitted bytes.")
 	uncommittedFull   = counter("brokerd_uncommitted_full_total", "Publishes delayed or refused by the limit of uncommitted bytes.")
 
+	catchUpRate = gauge("brokerd_catch_up_rate_bytes", "Bytes per second that may be sent to replicas that are not in sync; 0 while there are none.")
+
 	memoryBudget  = gauge("brokerd_memory_budget_bytes", "Client memory budget.")
 	memoryUsed    = gauge("brokerd_memory_budget_used_bytes", "Client memory in use, by kind.", "kind")
 	memoryWaiting = gauge("brokerd_memory_budget_waiting", "Requests waiting for client memory.")
@@ -186,9 +188,10 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	if src.Lags != nil {
 		out.lags(src.Lags())
 	}
-	if src.Uncommitted != nil {
-		used, limit, full := src.Uncommitted()
-		out.put(uncommittedBytes.is(float64(used)), uncommittedBudget.is(float64(limit)), uncommittedFull.is(float64(full)))
+	if src.Replication != nil {
+		r := src.Replication()
+		out.put(uncommittedBytes.is(float64(r.Uncommitted)), uncommittedBudget.is(float64(r.UncommittedLimit)),
+			uncommittedFull.is(float64(r.UncommittedFull)), catchUpRate.is(float64(r.CatchUpRate)))
 	}
 	if src.Memory != nil {
 		out.memory(src.Memory())

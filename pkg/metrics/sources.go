@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
@@ -36,9 +37,8 @@ type Sources struct {
 	// Stalls counts the partitions in which something does not progress, by what the
 	// health calls it.
 	Stalls func() map[string]int
-	// Uncommitted tells of the node's budget for uncommitted bytes: how many there
-	// are, how many there may be, and how many publishes found none left.
-	Uncommitted func() (used, limit int64, full uint64)
+	// Replication tells what this node sends to replicas.
+	Replication func() coord.ReplicationStats
 	// Memory tells how the budget is used of what clients make the node hold.
 	Memory func() limit.MemoryUsage
 	// Turns counts the connections that wait for their turn: see limit.Turns.

@@ -2,9 +2,29 @@ package main
 
 import "slices"
 
+// mistakesOfLimits are those about limits that have a list of their own.
+func mistakesOfLimits() []mistake {
+	return slices.Concat(
+		creditMistakes(),
+		catchUpMistakes(),
+		edgeMistakes(),
+		memoryMistakes(),
+		laggingMistakes(),
+		turnMistakes(),
+		burstMistakes(),
+		restartMistakes(),
+		explainMistakes(),
+		flowMistakes(),
+		headlessMistakes(),
+		recoveryMistakes(),
+		creationMistakes(),
+		strangerMistakes(),
+	)
+}
+
 // limitMistakes are about formats and limits.
 func limitMistakes() []mistake {
-	return append(slices.Concat(creditMistakes(), edgeMistakes(), memoryMistakes(), laggingMistakes(), turnMistakes(), burstMistakes(), restartMistakes(), explainMistakes(), flowMistakes(), headlessMistakes(), recoveryMistakes(), creationMistakes(), strangerMistakes()), []mistake{
+	return append(mistakesOfLimits(), []mistake{
 		{
 			name: "a publish whose fate is not known is sent again", file: "pkg/broker/parcel.go",
 			old: "if !arrived && fate.Of(err) == fate.Refused && ", with: "if !arrived && ",

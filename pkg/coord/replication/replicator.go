@@ -66,6 +66,7 @@ type ReplicatorOptions struct {
 	Sizes     limit.Sizes // of puts, and how much of them is in flight; zero: limit.Default
 	Shares    *Shares     // what goes to the follower beside batches; nil: nothing
 	Credit    *Credit     // shared by all replicators whose followers are on the same node; nil: one of its own
+	CatchUp   *CatchUp    // shared by all replicators of this node; nil: no limit
 	Caller    Caller
 	Events    Events
 	Now       func() time.Time // nil: time.Now
@@ -73,8 +74,9 @@ type ReplicatorOptions struct {
 
 // Pace is how a follower is served.
 type Pace struct {
-	Sync   bool // it answers what is on its disk
-	Window int  // bytes that may be sent and not answered; 0: Sizes.Window
+	Sync    bool // it answers what is on its disk
+	Window  int  // bytes that may be sent and not answered; 0: Sizes.Window
+	CatchUp bool // it is not in sync: what it lacks is sent as fast as ReplicatorOptions.CatchUp allows
 }
 
 func (p Pace) window(s limit.Sizes) int {
@@ -90,6 +92,7 @@ type Replicator struct {
 	o    ReplicatorOptions
 	head header // of every request
 	out  *sender
+	copy *copier
 
 	running sync.WaitGroup // goroutines that read the log
 
@@ -131,11 +134,12 @@ func NewReplicator(o ReplicatorOptions, p Pace) *Replicator {
 		o.Credit = NewCredit(o.Sizes)
 	}
 	r := &Replicator{o: o, head: header{o.Partition, o.Epoch}, pace: p}
-	r.out = o.Credit.sender(func() {
+	kick := func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.kickLocked()
-	})
+	}
+	r.out, r.copy = o.Credit.sender(kick), &copier{catchUp: o.CatchUp, wake: kick}
 	return r
 }
 
@@ -180,6 +184,7 @@ func (r *Replicator) beginLocked() {
 	r.holds = Progress{}
 	r.inFlight, r.waiting, r.advances, r.large, r.ask = 0, 0, 0, 0, false
 	r.told, r.shared = 0, sent{}
+	r.copy.cancel()
 	r.out.cancel()
 }
 
@@ -465,6 +470,10 @@ func (r *Replicator) sendLocked() bool {
 		r.out.cancel() // there is nothing else to send
 		return false
 	}
+	if r.pace.CatchUp && r.copy.waits(r.o.Now(), r.progressLocked().Bytes, r.o.Sizes.Chunk) {
+		r.out.cancel() // others may have what is reserved meanwhile
+		return false
+	}
 	committed := r.o.Log.CommittedEnd()
 	session, next, chunk := r.session, r.next, min(r.o.Sizes.Chunk, r.pace.window(r.o.Sizes))
 	if !r.out.reserve(putHeadBytes + max(chunk, r.large)) {
@@ -490,6 +499,7 @@ func (r *Replicator) sendLocked() bool {
 		return false // a batch over the chunk; it is read again when the credit allows it
 	}
 	r.large = 0
+	r.copy.sent(r.pace, len(raw))
 	r.putLocked(raw, len(raw), committed)
 	r.next, r.prev = last.End(), PointOf(last)
 	return true

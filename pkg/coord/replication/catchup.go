@@ -1,0 +1,270 @@
+package replication
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How a CatchUp finds its rate.
+const (
+	// minCatchUpRate is the lowest rate, in bytes a second: a replica always progresses.
+	minCatchUpRate = 4 << 20
+	// firstCatchUpRate is the rate before anything is known.
+	firstCatchUpRate = 32 << 20
+	// maxCatchUpRate is the highest rate where the operator set none.
+	maxCatchUpRate = 4 << 30
+	// copyFor and restFor make a cycle: for restFor nothing is copied, so that the commits
+	// of that time show what publishers see without it. Cycles begin at multiples of
+	// their length on the wall clock, so that nodes whose clocks agree rest together.
+	copyFor  = 400 * time.Millisecond
+	restFor  = 100 * time.Millisecond
+	cycleFor = copyFor + restFor
+	// restMargin is the first part of a rest, in which what was sent before is still being
+	// written.
+	restMargin = 20 * time.Millisecond
+	// catchUpBurst is which part of a second's bytes may be sent at once.
+	catchUpBurst = 20
+	// minCommits is how many commits of each kind are compared at least, and maxCommits
+	// how many are kept.
+	minCommits = 5
+	maxCommits = 64
+	// commitNoise is a difference between commits that is not held against copying.
+	commitNoise = 200 * time.Microsecond
+	// liveShare is how many times as fast as it is published to the partitions that are
+	// copied these are copied at least, rests not counted.
+	liveShare = 2
+	// catchUpIdle is after how long without a copy a CatchUp forgets what it has learned
+	// of commits.
+	catchUpIdle = 2 * time.Second
+)
+
+// CatchUp limits how fast the leaders of a node, all together, send to replicas that are
+// not in sync what these lack. It adapts as TCP's congestion control does, with
+// multiplicative steps both ways: it rests for a fifth of the time, and compares how long
+// publishes took that began meanwhile with those that began while it copied: to be
+// committed by its leaders, to be on disk in its followers. The rate falls where nine of ten of the latter take more than twice as long, or
+// longer than a rest, and rises where they take less than one and a half times as long.
+// Without publishes it does not rest, and the rate rises fast. The rate never falls below
+// 4 MiB a second, or below twice what is published to the partitions that are copied: a
+// replica would never catch up.
+//
+// A CatchUp may be used by many goroutines. A nil one sets no limit.
+type CatchUp struct {
+	copying atomic.Bool // something was copied not long ago: commits are of interest
+
+	mu   sync.Mutex // guards what follows
+	pace catchUpPace
+}
+
+// NewCatchUp returns a CatchUp with at most so many bytes a second; 0: no maximum.
+func NewCatchUp(maxRate int64) *CatchUp {
+	if maxRate <= 0 {
+		maxRate = maxCatchUpRate
+	}
+	return &CatchUp{pace: catchUpPace{max: float64(maxRate), rate: min(float64(maxRate), firstCatchUpRate)}}
+}
+
+// Delay returns how long to wait before more is copied; 0: it may be copied now.
+func (c *CatchUp) Delay(now time.Time) time.Duration {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.copying.Store(true)
+	return c.pace.delay(now)
+}
+
+// Sent notes that so many bytes are copied.
+func (c *CatchUp) Sent(bytes int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pace.credit -= float64(bytes)
+}
+
+// Copying says whether anything was copied not long ago. Only then Committed wants to be
+// called.
+func (c *CatchUp) Copying() bool { return c != nil && c.copying.Load() }
+
+// Committed notes that a batch which was begun at since is committed now. bytes is its
+// size if its partition is one that is copied, else 0.
+func (c *CatchUp) Committed(since, now time.Time, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.pace.used) > catchUpIdle {
+		c.copying.Store(false)
+		return
+	}
+	c.pace.committed(since, now, bytes)
+}
+
+// Rate returns how many bytes a second may be copied, and whether anything was not
+// long before now.
+func (c *CatchUp) Rate(now time.Time) (bytesPerSecond int64, copying bool) {
+	if c == nil {
+		return 0, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(c.pace.rate), c.copying.Load() && now.Sub(c.pace.used) <= catchUpIdle
+}
+
+// copier is one replicator's part of a CatchUp. The replicator's lock guards it.
+type copier struct {
+	catchUp *CatchUp
+	wake    func()      // called, without the lock, when a wait is over
+	timer   *time.Timer // of the last wait; nil: there was none in this session
+}
+
+// waits tells whether a follower that lacks so many bytes has to wait. One that lacks no more
+// than a chunk is about to join and does not.
+func (c *copier) waits(now time.Time, lacks int64, chunk int) bool {
+	if lacks <= int64(chunk) {
+		return false
+	}
+	wait := c.catchUp.Delay(now)
+	switch {
+	case wait == 0:
+		return false
+	case c.timer == nil:
+		c.timer = time.AfterFunc(wait, c.wake)
+	default:
+		c.timer.Reset(wait)
+	}
+	return true
+}
+
+// sent notes that so many bytes are copied at a pace.
+func (c *copier) sent(p Pace, bytes int) {
+	if p.CatchUp {
+		c.catchUp.Sent(bytes)
+	}
+}
+
+// cancel ends a wait.
+func (c *copier) cancel() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+// catchUpPace is the decision of a CatchUp. It reads no clock.
+type catchUpPace struct {
+	max, rate float64 // bytes a second
+	credit    float64 // bytes that may be copied; below 0: owed
+	counted   time.Time
+	used      time.Time // when a copy was last asked for
+
+	cycle, before catchUpCycle
+	live          int       // bytes committed in the cycle, in partitions that are copied
+	last          time.Time // when something was committed last
+
+	loaded, rested []time.Duration // commits that began while copying, and while resting
+}
+
+// catchUpCycle is a time in which is copied and then, if there are publishes, rested.
+type catchUpCycle struct {
+	begun time.Time
+	rests bool
+}
+
+// cycleOf returns the cycle that a moment is in.
+func cycleOf(now time.Time, rests bool) catchUpCycle {
+	into := now.Sub(now.Truncate(cycleFor)) // by the wall clock
+	return catchUpCycle{now.Add(-into), rests}
+}
+
+// delay returns how long to wait before more is copied.
+func (p *catchUpPace) delay(now time.Time) time.Duration {
+	if now.Sub(p.used) > catchUpIdle {
+		p.counted, p.credit = now, p.rate/catchUpBurst
+		p.cycle, p.before, p.live, p.last = cycleOf(now, false), catchUpCycle{}, 0, time.Time{}
+		p.loaded, p.rested = p.loaded[:0], p.rested[:0]
+	}
+	p.used = now
+	p.turn(now)
+	if into := now.Sub(p.cycle.begun); p.cycle.rests && into >= copyFor {
+		p.counted = now // no credit for the rest
+		return cycleFor - into
+	}
+	p.credit = min(p.credit+p.rate*now.Sub(p.counted).Seconds(), p.rate/catchUpBurst)
+	p.counted = now
+	if p.credit > 0 {
+		return 0
+	}
+	return time.Duration(-p.credit/p.rate*float64(time.Second)) + time.Millisecond
+}
+
+// committed notes a commit. One that began in the cycle before still counts: what takes
+// long would not be seen otherwise.
+func (p *catchUpPace) committed(since, now time.Time, bytes int) {
+	p.turn(now)
+	p.last = now
+	p.live += bytes
+	c := p.cycle
+	if since.Before(c.begun) {
+		c = p.before
+	}
+	began, took := since.Sub(c.begun), now.Sub(since)
+	switch {
+	case began < copyFor: // or took longer than a cycle
+		p.loaded = keepCommit(p.loaded, took)
+	case c.rests && began >= copyFor+restMargin && began < cycleFor:
+		p.rested = keepCommit(p.rested, took)
+	}
+}
+
+// keepCommit adds a commit, in place of the oldest where there are enough.
+func keepCommit(all []time.Duration, took time.Duration) []time.Duration {
+	if len(all) == maxCommits {
+		all = all[:copy(all, all[1:])]
+	}
+	return append(all, took)
+}
+
+// turn begins a new cycle where the one before is over.
+func (p *catchUpPace) turn(now time.Time) {
+	took := now.Sub(p.cycle.begun)
+	if took < cycleFor {
+		return
+	}
+	published := now.Sub(p.last) < catchUpIdle
+	p.adapt(took, published)
+	p.before, p.cycle, p.live = p.cycle, cycleOf(now, published), 0
+}
+
+// adapt changes the rate at the end of a cycle.
+func (p *catchUpPace) adapt(took time.Duration, published bool) {
+	lowest := minCatchUpRate + liveShare*float64(p.live)/took.Seconds()
+	switch {
+	case !published:
+		p.rate *= 1.5
+		p.loaded, p.rested = p.loaded[:0], p.rested[:0]
+	case len(p.loaded) < minCommits:
+	case ninth(p.loaded) > restFor: // a rest is over before it shows what there would be without
+		p.rate *= 0.7
+		p.loaded = p.loaded[:0]
+	case len(p.rested) >= minCommits:
+		loaded, rested := ninth(p.loaded), ninth(p.rested)
+		switch {
+		case loaded > 2*rested+commitNoise:
+			p.rate *= 0.7
+		case loaded < rested+rested/2+commitNoise:
+			p.rate *= 1.25
+		}
+		p.loaded, p.rested = p.loaded[:0], p.rested[:0]
+	}
+	p.rate = min(max(p.rate, lowest), p.max)
+}
+
+// ninth returns what nine of ten do not exceed. It sorts what it is given.
+func ninth(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)*9/10]
+}
