@@ -17,6 +17,7 @@ var floors = map[string]int{
 	"pkg/units":     0, // sizes and durations as people write them
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
+	"pkg/health":    0, // reasons for which something is not as it should be
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 
 	"pkg/lease":       1, // for how long what a process knows may be acted on
@@ -30,6 +31,7 @@ var floors = map[string]int{
 
 	"pkg/topic":             2,
 	"pkg/datadir":           2, // what lies where on a node's disk
+	"pkg/stats":             2, // figures of topics and connections, and their sums
 	"pkg/coord/isr":         2,
 	"pkg/coord/replication": 2,
 	"pkg/meta/raftstore":    2,
@@ -62,6 +64,7 @@ var floors = map[string]int{
 	"internal/stack":     0, // likewise
 	"internal/build":     0, // for both programs
 	"internal/complaint": 0, // for pkg, too
+	"internal/fan":       0, // likewise
 	"internal/config":    5,
 	"internal/coordtest": 4, // replicas in memory: for tests
 	"internal/lookupd":   5,

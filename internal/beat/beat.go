@@ -39,3 +39,15 @@ func Every(ctx context.Context, period time.Duration, f func()) {
 		}
 	}
 }
+
+// Pause waits for d, and returns false where ctx ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -57,7 +57,7 @@ func (f *fake) DescribePartition(_ context.Context, topic string, i int) (broker
 	}
 	return broker.PartitionDetail{
 		Topic: topic,
-		PartitionStats: broker.PartitionStats{
+		Stats: broker.PartitionStats{
 			Partition: i, Leader: "n2", Epoch: 4, Replicas: []string{"n2", "n1", "n3"}, ISR: []string{"n2"},
 			LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096,
 		},

@@ -3,14 +3,15 @@ package broker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -34,8 +35,8 @@ const (
 // nobody that can be reached.
 var errNoSource = fate.Refuse("no leader of the topic's partitions is reachable")
 
-// opConsumers is the operation by which a node asks who consumes channels.
-const opConsumers = "consumers"
+// askConsumers is the operation by which a node asks who consumes channels.
+const askConsumers forward.Operation[[]consumersAsked, []consumersFound] = "consumers"
 
 // consumersAsked is a channel on a partition that the node that is asked leads.
 type consumersAsked struct {
@@ -125,7 +126,7 @@ func (a *adopter) run(ctx context.Context) {
 		if !a.relaying {
 			changed = nil // nobody depends on it
 		}
-		if urgent = a.sleep(ctx, wait, changed); ctx.Err() != nil || urgent && !pause(ctx, adoptPause) {
+		if urgent = a.sleep(ctx, wait, changed); ctx.Err() != nil || urgent && !beat.Pause(ctx, adoptPause) {
 			return
 		}
 	}
@@ -227,7 +228,7 @@ func (a *adopter) place(ctx context.Context) {
 	a.relaying = true
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	together(orphans, func(s *Subscription) {
+	fan.Out(orphans, askTogether, func(s *Subscription) {
 		if len(s.topic.led()) > 0 {
 			s.ledChanged()
 		} else if err := s.joiner().relayAll(ctx); err != nil && !movedOn(err) {
@@ -307,8 +308,8 @@ func (k *adoptees) covers(partition int) (covered, extra bool) {
 func (a *adopter) ask(ctx context.Context, node meta.NodeID, all []consumersAsked) map[consumersAsked]consumersFound {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var answers []consumersFound
-	if err := (asker{a.b.o.Remote}).operate(ctx, node, opConsumers, all, &answers); err != nil || len(answers) != len(all) {
+	answers, err := askConsumers.Ask(ctx, a.b.calls, node, all)
+	if err != nil || len(answers) != len(all) {
 		return nil
 	}
 	found := make(map[consumersAsked]consumersFound, len(all))
@@ -406,11 +407,7 @@ func (k *adoptees) sweep() {
 }
 
 // consumers answers who consumes channels on partitions that this node leads.
-func (a *adopter) consumers(_ context.Context, raw json.RawMessage) (any, error) {
-	var all []consumersAsked
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fate.Mark(fmt.Errorf("encode arguments: %w", err), fate.Refused)
-	}
+func (a *adopter) consumers(_ context.Context, all []consumersAsked) ([]consumersFound, error) {
 	answers := make([]consumersFound, len(all))
 	for i, q := range all {
 		answers[i] = a.consumersOf(q)

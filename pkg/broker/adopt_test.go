@@ -129,7 +129,7 @@ func TestConsumersBehindOneAddressFollowTheLeader(t *testing.T) {
 			t.Fatalf("got %s and %s, want %s", x, y, body)
 		}
 		to := []meta.NodeID{"n2", "n1"}[i%2]
-		if err := (handovers{l.leader("t", 0).hosting}).one(t.Context(), handoverArgs{Topic: "t", To: to}); err != nil {
+		if err := l.transfer(t.Context(), "t", to); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,9 +3,9 @@ package broker
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/internal/latency"
-	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -47,112 +47,13 @@ type Subscribe struct {
 // Client is what the broker wants to know of the connection behind a
 // subscription. Stats may be called at any time.
 type Client interface {
-	ClientStats() ClientStats
+	ClientStats() stats.Client
 	// Disconnect ends the connection with a reason; it does not wait.
 	Disconnect(reason error)
 	// Unfinished says that a Finish that was taken came to nothing, since the node
 	// that it went to did not take it: the message is delivered again. It may be
 	// called by any goroutine and does not wait.
 	Unfinished(id seq.MessageID, reason error)
-}
-
-// ClientStats describes one connection, producer or consumer. The broker fills
-// in the counts that belong to a subscription.
-type ClientStats struct {
-	ClientID, Hostname, UserAgent string
-	RemoteAddress                 string
-	State                         int // 0 init, 3 subscribed, 4 closing
-	ConnectTime                   time.Time
-	SampleRate                    int
-	Deflate, Snappy               bool
-	TLS                           bool
-	TLSCipherSuite, TLSVersion    string
-	TLSNegotiatedProtocol         string
-	TLSMutual                     bool
-	Authed                        bool
-	AuthIdentity, AuthIdentityURL string
-	TopologyZone, TopologyRegion  string
-	OutputBufferSize              int
-	OutputBufferTimeout           time.Duration
-	MsgTimeout                    time.Duration
-	DesiredTag                    string
-	PubCounts                     map[string]uint64 // messages published, by topic
-
-	// of the subscription
-	Ready, InFlight               int64
-	Delivered, Finished, Requeued uint64
-	TimedOut                      uint64
-}
-
-// TopicStats describes a topic over the partitions that this node leads.
-type TopicStats struct {
-	Name       string
-	Ephemeral  bool
-	Paused     bool
-	Ordered    bool
-	Ext        bool
-	Depth      int64  // messages that no channel has got yet
-	Messages   uint64 // published since the process started
-	Bytes      uint64 // of their bodies
-	LogBytes   int64  // on disk
-	Partitions []PartitionStats
-	Channels   []ChannelStats
-	// MissingNodes lead partitions of the topic and have not answered: what they have
-	// is missing in the sums.
-	MissingNodes []string
-	// Elsewhere says that the node that was asked leads no partition of the topic, and
-	// that the figures are the cluster's: see NodeStats.
-	Elsewhere bool
-}
-
-// PartitionStats describes one partition of a topic.
-type PartitionStats struct {
-	Partition    int
-	Leader       string
-	Epoch        seq.Epoch
-	Replicas     []string
-	ISR          []string
-	LogStart     seq.Offset
-	CommittedEnd seq.Offset
-	LogEnd       seq.Offset
-	Bytes        int64
-}
-
-// ChannelStats describes a channel over the partitions that this node leads.
-type ChannelStats struct {
-	Name       string
-	Ephemeral  bool
-	Paused     bool
-	Ordered    bool
-	Depth      int64 // waiting: neither in flight nor deferred
-	InFlight   int64
-	Deferred   int64
-	Messages   uint64 // that came to the channel since the process started
-	Delivered  uint64
-	Finished   uint64
-	Requeued   uint64
-	TimedOut   uint64
-	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
-	Rates      flow.Rates         // of messages that come and are finished
-	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
-	Partitions []ChannelPartitionStats
-	Consumers  int           // subscriptions, whether Clients lists them or not
-	Clients    []ClientStats // nil unless asked for
-}
-
-// ChannelPartitionStats is a channel's place in one partition.
-type ChannelPartitionStats struct {
-	Partition int
-	Leader    string
-	Confirmed seq.Offset // everything below is finished
-	Lag       int64      // committed end - confirmed
-	Spinning  []Spinning // messages that consumers requeue as soon as they get them, the fastest first
-}
-
-// Spinning is a message that is delivered and requeued over and over.
-type Spinning struct {
-	Offset    seq.Offset
-	PerSecond float64
 }
 
 // PeekState says what a peeked message is to the channel.
@@ -208,21 +109,6 @@ type ClusterInfo struct {
 	Nodes      []NodeInfo
 }
 
-// Health is the cluster's health. Degraded: it serves, with less safety than
-// it should have.
-type Health struct {
-	Healthy  bool
-	Degraded bool
-	Reasons  []HealthReason
-}
-
-// HealthReason is one kind of trouble.
-type HealthReason struct {
-	Code  string // partitions_offline, disk_full, log_corrupt, nodes_down, …
-	Count int
-	What  string
-}
-
 // Peek asks for messages without touching them.
 type Peek struct {
 	Topic     string
@@ -249,3 +135,23 @@ type PartitionDigest struct {
 	Digests      map[string]string
 	Unreadable   map[string]string // what kept a node from reading its replica, by node
 }
+
+// What callers of this package know figures and verdicts as.
+type (
+	// TopicStats are the figures of a topic.
+	TopicStats = stats.Topic
+	// PartitionStats are those of a partition.
+	PartitionStats = stats.Partition
+	// ChannelStats are those of a channel.
+	ChannelStats = stats.Channel
+	// ChannelPartitionStats is a channel's place in one partition.
+	ChannelPartitionStats = stats.Place
+	// Spinning is a message that is delivered and requeued over and over.
+	Spinning = stats.Spinning
+	// ClientStats describes one connection.
+	ClientStats = stats.Client
+	// Health is the verdict on a node or the cluster.
+	Health = health.Report
+	// HealthReason is one kind of trouble.
+	HealthReason = health.Reason
+)

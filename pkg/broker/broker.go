@@ -155,13 +155,13 @@ type Broker struct {
 	*operator
 	*forwarding
 
-	redo      *redo.FS             // what this node keeps goes through it
-	ops       map[string]operation // what other nodes can ask for by name; not changed once the node is open
-	lowDisk   atomic.Bool          // publishes are refused
-	headroom  headroom             // until that is so
-	disk      diskLevel            // of the goroutine that looks at the disk
-	yielding  atomic.Bool          // leaderships are being handed over because the disk is full
-	steady    age.Steady           // the clock of retention, of the goroutine that retains
+	redo      *redo.FS           // what this node keeps goes through it
+	ops       forward.Operations // what other nodes can ask for by name; not changed once the node is open
+	lowDisk   atomic.Bool        // publishes are refused
+	headroom  headroom           // until that is so
+	disk      diskLevel          // of the goroutine that looks at the disk
+	yielding  atomic.Bool        // leaderships are being handed over because the disk is full
+	steady    age.Steady         // the clock of retention, of the goroutine that retains
 	loops     context.CancelCauseFunc
 	leaveOnce sync.Once
 	closeOnce sync.Once
@@ -185,6 +185,16 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
+// register fills in what other nodes can ask for by name.
+func (b *Broker) register() {
+	b.ops = forward.Operations{}
+	forward.Register(b.ops, forward.TransferLeader, b.Transfer)
+	forward.Register(b.ops, askLeaving, b.seeOff)
+	forward.Register(b.ops, askForget, quarantine{b.hosting}.forgetHere)
+	forward.Register(b.ops, askConsumers, b.adopter.consumers)
+	b.operator.register(b.ops)
+}
+
 func (b *Broker) open(ctx context.Context) error {
 	b.operator = &operator{contents{desk{b.directory, b.Health}}}
 	b.forwarding = newForwarding(b)
@@ -194,7 +204,7 @@ func (b *Broker) open(ctx context.Context) error {
 	if err := b.claim(); err != nil {
 		return err
 	}
-	b.registerOps()
+	b.register()
 	began := time.Now()
 	if err := b.openAll(); err != nil {
 		return errors.Join(err, b.closeTopics(err))

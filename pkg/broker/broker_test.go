@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -124,8 +125,8 @@ func (c *consumer) told(id seq.MessageID) error {
 	return c.unfinished[id]
 }
 
-func (c *consumer) ClientStats() ClientStats { return ClientStats{ClientID: "test"} }
-func (c *consumer) Disconnect(err error)     { c.ended.Store(&err); c.wake() }
+func (c *consumer) ClientStats() stats.Client { return stats.Client{ClientID: "test"} }
+func (c *consumer) Disconnect(err error)      { c.ended.Store(&err); c.wake() }
 func (c *consumer) wake() {
 	select {
 	case c.woken <- struct{}{}:

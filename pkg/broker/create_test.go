@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -71,9 +72,9 @@ func TestTwoVotersAreSaidToTolerateNothing(t *testing.T) {
 		for i := range voters {
 			c.Members = append(c.Members, raftstore.Member{ID: meta.NodeID(fmt.Sprint("n", i)), Voter: true})
 		}
-		f := newFindings()
-		f.agreement(c, func(meta.NodeID) bool { return true })
-		h := f.health()
+		f := health.NewFindings()
+		noteAgreement(f, c, func(meta.NodeID) bool { return true })
+		h := f.Report()
 		said := len(h.Reasons) == 1 && h.Reasons[0].Code == "two_voters"
 		if !h.Healthy || h.Degraded || said != (voters == 2) {
 			t.Errorf("%d voters: %+v", voters, h)

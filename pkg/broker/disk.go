@@ -246,7 +246,7 @@ func (b fullDisk) report(ctx context.Context) {
 // room. Where there is none, the partition stays, and refuses publishes.
 func (b fullDisk) yield() {
 	s := b.o.Meta.View()
-	all := controller.Handover(s, conditions(s), b.o.Self, meta.ReasonDisk)
+	all := controller.Handover(s, controller.ConditionsOf(s), b.o.Self, meta.ReasonDisk)
 	if len(all) == 0 || !b.yielding.CompareAndSwap(false, true) {
 		return
 	}
@@ -264,7 +264,7 @@ func (b fullDisk) yield() {
 			"partitions", len(all)-len(failed), "failed", len(failed))
 		if len(failed) > 0 {
 			b.log.Error("cannot transfer leadership of partitions, which refuse publishes; retrying", "first_error", failed[0])
-			pause(b.life, diskAgain)
+			beat.Pause(b.life, diskAgain)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -45,7 +46,7 @@ type feedKey struct {
 // feed is an ordinary subscription here, whose client is at another node. It is
 // the Client of that subscription.
 type feed struct {
-	about  ClientStats
+	about  stats.Client
 	wakeup chan struct{} // there may be something to do; holds one
 
 	mu      sync.Mutex    // guards what follows
@@ -211,7 +212,7 @@ func (s *feeds) down(from meta.NodeID, session uint64) {
 }
 
 // ClientStats implements Client.
-func (fd *feed) ClientStats() ClientStats { return fd.about }
+func (fd *feed) ClientStats() stats.Client { return fd.about }
 
 // Disconnect implements Client: the node that the client is at is told.
 func (fd *feed) Disconnect(reason error) { fd.end(reason) }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/units"
@@ -30,7 +32,7 @@ func measure(topics []*hostedTopic, now time.Time) {
 	}
 }
 
-var askFlow = question[nothing, []flow.Suspect]{"flow", func(o *desk, _ context.Context, _ nothing) ([]flow.Suspect, error) {
+var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *desk, _ context.Context, _ forward.Nothing) ([]flow.Suspect, error) {
 	now := time.Now()
 	var found []flow.Suspect
 	for _, h := range o.d.hostedTopics() {
@@ -48,9 +50,9 @@ var askFlow = question[nothing, []flow.Suspect]{"flow", func(o *desk, _ context.
 	return flow.Merge(found), nil
 }}
 
-// flow notes the channels that do not move, and those that grow, by what the leaders of
+// noteFlow notes the channels that do not move, and those that grow, by what the leaders of
 // their partitions say. The one with the most messages is named first.
-func (f *findings) flow(byNode map[meta.NodeID][]flow.Suspect) {
+func noteFlow(f *health.Findings, byNode map[meta.NodeID][]flow.Suspect) {
 	var all []flow.Suspect
 	for _, told := range byNode {
 		all = slices.Concat(all, told)
@@ -58,10 +60,10 @@ func (f *findings) flow(byNode map[meta.NodeID][]flow.Suspect) {
 	for _, s := range flow.Merge(all) {
 		switch {
 		case s.Stalled > 0:
-			f.add(flowStalled, fmt.Sprintf("channels have messages waiting in a partition that finished none for %s or more, see brokerctl channel explain",
+			f.Add(flowStalled, fmt.Sprintf("channels have messages waiting in a partition that finished none for %s or more, see brokerctl channel explain",
 				units.FormatDuration(flow.StallAfter)), fmt.Sprintf("%s (%d ready, %s)", s.Name, s.Depth, units.FormatDuration(s.Stalled.Round(time.Second))))
 		case s.Rates.Grows(s.Depth):
-			f.add(flowGrowing, fmt.Sprintf("channels of %d messages or more have grown for %s, see brokerctl channel lag",
+			f.Add(flowGrowing, fmt.Sprintf("channels of %d messages or more have grown for %s, see brokerctl channel lag",
 				flow.GrowDepth, units.FormatDuration(flow.Long)),
 				fmt.Sprintf("%s (%d ready, %.0f/s in, %.0f/s out)", s.Name, s.Depth, s.Rates.InLong, s.Rates.OutLong))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -85,12 +86,12 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 
 func TestHealthAddsUpWhatLeadersSayOfAChannel(t *testing.T) {
 	grows := flow.Rates{In: 50, InLong: 50}
-	f := newFindings()
-	f.flow(map[meta.NodeID][]flow.Suspect{
+	f := health.NewFindings()
+	noteFlow(f, map[meta.NodeID][]flow.Suspect{
 		"n1": {{Name: "t/stalled", Depth: 4, Stalled: 11 * time.Minute}, {Name: "t/small", Depth: 4000, Rates: grows}, {Name: "t/grown", Depth: 9000, Rates: grows}},
 		"n2": {{Name: "t/stalled", Depth: 3, Stalled: 12 * time.Minute}, {Name: "t/grown", Depth: 9000, Rates: grows}, {Name: "t/well", Depth: 1}},
 	})
-	h := f.health()
+	h := f.Report()
 	if !h.Healthy || h.Degraded || len(h.Reasons) != 2 {
 		t.Fatalf("%+v", h)
 	}

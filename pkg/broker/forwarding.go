@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -89,9 +88,9 @@ func (f *forwarding) HandleForward(from meta.NodeID, session uint64, kind uint8,
 		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, f.b.Settle(ctx, m.Topic, m.Index) })
 	case forward.KindOperate:
 		m, err := forward.DecodeOperate(payload)
-		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return f.operateHere(ctx, m) })
+		f.task(answer, err, func(ctx context.Context) ([][]byte, error) { return f.b.ops.Do(ctx, m) })
 	default:
-		answer(nil, fmt.Errorf("%w: unknown kind %d", errNoSuchCall, kind))
+		answer(nil, fmt.Errorf("%w: unknown kind %d", forward.ErrNoSuchCall, kind))
 	}
 }
 
@@ -116,24 +115,4 @@ func (f *forwarding) task(reply func([][]byte, error), bad error, work func(cont
 	}) {
 		reply(nil, ErrExiting)
 	}
-}
-
-// operateHere carries out an operation that another node asked for by its name.
-func (f *forwarding) operateHere(ctx context.Context, m forward.Operate) ([][]byte, error) {
-	op := f.b.ops[m.Op]
-	if m.Op == opConsumers {
-		op = f.adopter.consumers
-	}
-	if op == nil {
-		return nil, fmt.Errorf("%w: unknown operation %q", errNoSuchCall, m.Op)
-	}
-	answer, err := op(ctx, m.Args)
-	if err != nil {
-		return nil, err
-	}
-	p, err := json.Marshal(answer)
-	if err != nil {
-		return nil, fmt.Errorf("encode response of operation %q: %w", m.Op, err)
-	}
-	return [][]byte{p}, nil
 }

@@ -10,9 +10,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -61,7 +63,7 @@ func (b *Broker) Handover(ctx context.Context) error {
 	var failed []error
 	for range handoverTries {
 		s := b.o.Meta.View()
-		all := controller.Handover(s, conditions(s), b.o.Self, meta.ReasonRestart)
+		all := controller.Handover(s, controller.ConditionsOf(s), b.o.Self, meta.ReasonRestart)
 		if len(all) == 0 {
 			return nil
 		}
@@ -84,7 +86,7 @@ func (b *Broker) Handover(ctx context.Context) error {
 func (d handovers) rest(ctx context.Context, es []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, restTimeout)
 	defer cancel()
-	together(es, func(e meta.Election) {
+	fan.Out(es, askTogether, func(e meta.Election) {
 		h := d.lookup(e.Topic)
 		if h == nil {
 			return
@@ -137,9 +139,9 @@ func (d handovers) many(ctx context.Context, all []meta.Election) (failed []erro
 
 // one transfers leadership of one partition that this node leads. It does nothing if
 // the target already leads it.
-func (d handovers) one(ctx context.Context, a handoverArgs) error {
+func (d handovers) one(ctx context.Context, a forward.Transfer) error {
 	h := d.lookup(a.Topic)
-	if h == nil {
+	if h == nil || h.incarnation != a.Incarnation {
 		return ErrTopicNotFound
 	}
 	if h.leds(a.Partition) == nil {
@@ -150,7 +152,7 @@ func (d handovers) one(ctx context.Context, a handoverArgs) error {
 	}
 	s := d.o.Meta.View()
 	id := controller.PartitionID{Topic: h.name, Incarnation: h.incarnation, Partition: a.Partition}
-	e, err := controller.Transfer(s, conditions(s), id, a.To, false)
+	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, a.To, false)
 	if err != nil {
 		return err
 	}
@@ -164,6 +166,11 @@ func (d handovers) one(ctx context.Context, a handoverArgs) error {
 		return failed[0]
 	}
 	return nil
+}
+
+// Transfer gives the leadership of one partition to another replica: see one.
+func (n *hosting) Transfer(ctx context.Context, a forward.Transfer) (forward.Nothing, error) {
+	return forward.Nothing{}, handovers{n}.one(ctx, a)
 }
 
 // leaving is a leadership on its way to another node.
@@ -180,20 +187,20 @@ func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error
 	for i, e := range es {
 		all[i] = &leaving{h: d.lookup(e.Topic), election: e}
 	}
-	together(all, func(l *leaving) {
+	fan.Out(all, askTogether, func(l *leaving) {
 		if l.err = d.takeUp(l.election); l.err == nil {
 			l.err = l.quiet(ctx)
 		}
 	})
 	// Publishes are held back from here on, and no partition waits for the
 	// consumers of another.
-	together(all, func(l *leaving) {
+	fan.Out(all, askTogether, func(l *leaving) {
 		if l.err == nil {
 			l.err = l.seal(ctx)
 		}
 	})
 	d.elect(ctx, all)
-	together(all, func(l *leaving) {
+	fan.Out(all, askTogether, func(l *leaving) {
 		if l.err == nil {
 			l.err = d.converge(l.h.name) // the role ends, consumers are told
 		} else {

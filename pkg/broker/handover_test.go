@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -157,14 +158,14 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	c := l.subscribe("t", "c", 0)
-	err := handovers{l.at("n1").hosting}.one(t.Context(), handoverArgs{Topic: "t", To: "n9"})
+	err := l.transfer(t.Context(), "t", "n9")
 	if !errors.Is(err, meta.ErrNodeNotFound) {
 		t.Errorf("to nobody: %v", err)
 	}
 	lp := l.leader("t", 0).lookup("t").leds(0)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (handovers{l.at("n1").hosting}).one(gone, handoverArgs{Topic: "t", To: "n2"}); err == nil {
+	if err := l.transfer(gone, "t", "n2"); err == nil {
 		t.Error("given up, and done nevertheless")
 	}
 	if lp.leaving.Load() {
@@ -173,6 +174,29 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	l.mustPut("t", 0, "a")
 	if got := c.take(1); got != "a" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Whoever asks may mean a topic that was deleted: the one that has its name now stays
+// where it is.
+func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2")
+	l.create("t", "n1", "n2")
+	deleted := l.leader("t", 0).lookup("t").incarnation
+	if err := l.at("n1").DeleteTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	l.create("t", "n1", "n2")
+	b := l.leader("t", 0)
+	l.inSync("t", 0, 2)
+	for _, incarnation := range []meta.Incarnation{deleted, 0} {
+		_, err := b.Transfer(t.Context(), forward.Transfer{Topic: "t", Incarnation: incarnation, To: "n2"})
+		if !errors.Is(err, ErrTopicNotFound) {
+			t.Errorf("a hand-over of incarnation %d: %v", incarnation, err)
+		}
+	}
+	if b.lookup("t").leds(0) == nil {
+		t.Error("the topic of the same name was handed over")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/health"
 )
 
 // electionTime is how long an election of the metadata's leader may take until its
@@ -15,33 +16,33 @@ const electionTime = 3 * time.Second
 
 // Health tells whether the cluster does what it should, and what is wrong if
 // it does not.
-func (b *Broker) Health() Health {
-	h := Health{Healthy: true, Reasons: b.Ready()}
+func (b *Broker) Health() health.Report {
+	h := health.Report{Healthy: true, Reasons: b.Ready()}
 	h.Healthy = len(h.Reasons) == 0
 	if n, _ := b.damage.counts(); n > 0 {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"log_corrupt", n, "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
+		h.Reasons = append(h.Reasons, health.Reason{Code: "log_corrupt", Count: n, What: "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
 	}
 	if n := int(b.strays.Load()); n > 0 {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"stray_data", n, "directories of topics unknown to the metadata or of another cluster; the metadata may have been lost"})
+		h.Reasons = append(h.Reasons, health.Reason{Code: "stray_data", Count: n, What: "directories of topics unknown to the metadata or of another cluster; the metadata may have been lost"})
 	}
 	if used, most, _ := b.budget.Usage(); 2*used >= most {
 		h.Degraded = true
-		h.Reasons = append(h.Reasons, HealthReason{"uncommitted_budget", 1, fmt.Sprintf(
+		h.Reasons = append(h.Reasons, health.Reason{Code: "uncommitted_budget", Count: 1, What: fmt.Sprintf(
 			"%d of %d bytes of uncommitted data in use: publishers to slow partitions wait or are refused", used, most)})
 	}
 	for _, r := range slices.Concat((quarantine{b.hosting}).reasons(), b.stalls.reasons(time.Now(), stallRole, stallFollower)) {
 		h.Reasons = append(h.Reasons, r)
-		if gravityOf(r.Code) == failing {
+		if health.GravityOf(r.Code) == health.Failing {
 			h.Healthy = false
 		} else {
 			h.Degraded = true
 		}
 	}
 	if names := spinning(b.hostedTopics(), time.Now()); len(names) > 0 {
-		h.Reasons = append(h.Reasons, HealthReason{"messages_spinning", len(names), fmt.Sprintf(
-			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, namesOf(names))})
+		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
+			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, health.Names(names))})
 	}
 	offline := 0
 	for _, t := range b.Topics() {
@@ -53,7 +54,7 @@ func (b *Broker) Health() Health {
 	}
 	if offline > 0 {
 		h.Healthy = false
-		h.Reasons = append(h.Reasons, HealthReason{"partitions_offline", offline, "partitions have no leader"})
+		h.Reasons = append(h.Reasons, health.Reason{Code: "partitions_offline", Count: offline, What: "partitions have no leader"})
 	}
 	return h
 }
@@ -75,33 +76,33 @@ func spinning(topics []*hostedTopic, now time.Time) []string {
 }
 
 // Ready returns why this node cannot serve everything just now; nothing: it can.
-func (b *Broker) Ready() []HealthReason {
-	var reasons []HealthReason
+func (b *Broker) Ready() []health.Reason {
+	var reasons []health.Reason
 	if err := b.failed.Load(); err != nil {
-		reasons = append(reasons, HealthReason{"disk_failed", 1, (*err).Error()})
+		reasons = append(reasons, health.Reason{Code: "disk_failed", Count: 1, What: (*err).Error()})
 	}
 	if b.lowDisk.Load() {
-		reasons = append(reasons, HealthReason{"disk_full", 1, "disk nearly full: publishes are refused"})
+		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: "disk nearly full: publishes are refused"})
 	}
 	if r, ok := leaderless(b.o.Meta.Members().Leaderless(), b.silent()); ok {
 		reasons = append(reasons, r)
 	}
 	reasons = append(reasons, b.stalls.reasons(time.Now(), stallLead)...)
 	if b.exiting.Load() {
-		reasons = append(reasons, HealthReason{"exiting", 1, "node is shutting down"})
+		reasons = append(reasons, health.Reason{Code: "exiting", Count: 1, What: "node is shutting down"})
 	}
 	return reasons
 }
 
 // leaderless says whether the lack of a leader of the metadata is worth telling, and
 // how. silent are the members that do not answer.
-func leaderless(gone time.Duration, silent []string) (HealthReason, bool) {
+func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
 	if gone <= electionTime {
-		return HealthReason{}, false
+		return health.Reason{}, false
 	}
 	what := fmt.Sprintf("no metadata leader for %v: nothing can be created or changed", gone.Round(time.Second))
 	if len(silent) > 0 {
 		what += "; no answer from " + strings.Join(silent, " ")
 	}
-	return HealthReason{"no_controller", 1, what}, true
+	return health.Reason{Code: "no_controller", Count: 1, What: what}, true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -24,7 +25,8 @@ import (
 type shelf struct {
 	o       Options
 	log     *slog.Logger
-	cluster string // its id; set before any topic is opened
+	calls   forward.Caller // to other nodes
+	cluster string         // its id; set before any topic is opened
 
 	hosted        sync.Map // topic name -> *hostedTopic; written in the topic's lane only
 	byIncarnation sync.Map // meta.Incarnation -> *hostedTopic; likewise
@@ -78,7 +80,7 @@ func newHosting(o Options) *hosting {
 	dirs := datadir.At(o.FS, o.DataDir)
 	n := &hosting{
 		life: life, end: end, ledger: datadir.NewLedger(dirs),
-		shelf: shelf{o: o, log: o.Logger, overfull: make(chan struct{}, 1)}, dirs: dirs,
+		shelf: shelf{o: o, log: o.Logger, calls: o.calls(), overfull: make(chan struct{}, 1)}, dirs: dirs,
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
 		terms: newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
 		stalls: newStalls(o.Logger), budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -228,6 +229,13 @@ func (l *lan) create(name string, replicas ...meta.NodeID) {
 	if _, err := l.store.Propose(l.t.Context(), meta.CreateTopic{Name: name, Config: cfg, Assignment: [][]meta.NodeID{replicas}}); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// transfer has the leader of partition 0 of a topic give the leadership to another node.
+func (l *lan) transfer(ctx context.Context, name string, to meta.NodeID) error {
+	b := l.leader(name, 0)
+	_, err := b.Transfer(ctx, forward.Transfer{Topic: name, Incarnation: b.lookup(name).incarnation, To: to})
+	return err
 }
 
 func (l *lan) subscribe(name, channel string, i int) *consumer {

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -20,9 +22,9 @@ const (
 	seeOffPause = 5 * time.Millisecond
 )
 
-// opLeaving is the operation by which a node that is about to close asks the
+// askLeaving is the operation by which a node that is about to close asks the
 // leaders of its replicas to take it out of their in-sync sets.
-const opLeaving = "leaving"
+const askLeaving forward.Operation[leavingArgs, forward.Nothing] = "leaving"
 
 // leavingArgs name the process that closes.
 type leavingArgs struct {
@@ -78,7 +80,8 @@ func (b *Broker) leave() {
 			continue
 		}
 		g.Go(func() error {
-			return asker{b.o.Remote}.operate(ctx, id, opLeaving, leavingArgs{self.ID, self.Incarnation}, nil)
+			_, err := askLeaving.Ask(ctx, b.calls, id, leavingArgs{self.ID, self.Incarnation})
+			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -88,7 +91,7 @@ func (b *Broker) leave() {
 
 // seeOff takes a node that closes out of the in-sync sets of what is led here,
 // and returns when it is.
-func (n *hosting) seeOff(ctx context.Context, a leavingArgs) error {
+func (n *hosting) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothing, err error) {
 	n.leavers.note(a.Node, a.Incarnation)
 	var g errgroup.Group
 	g.SetLimit(openTogether)
@@ -98,18 +101,18 @@ func (n *hosting) seeOff(ctx context.Context, a leavingArgs) error {
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return none, err
 	}
 	for {
 		changed := n.o.Meta.Changed()
 		if !slices.ContainsFunc(n.o.Meta.Topics(), func(t *meta.Topic) bool { return leadsWith(t, n.o.Self, a.Node) }) {
-			return nil
+			return none, nil
 		}
 		select {
 		case <-changed:
-			pause(ctx, seeOffPause) // there are many more
+			beat.Pause(ctx, seeOffPause) // there are many more
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return none, context.Cause(ctx)
 		}
 	}
 }

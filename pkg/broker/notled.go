@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -49,7 +50,7 @@ func (w *leadWatch) run(ctx context.Context) {
 	for {
 		changed := w.o.Meta.Changed()
 		w.round(w.o.Meta.View(), time.Now())
-		if !pause(ctx, leadPause) {
+		if !beat.Pause(ctx, leadPause) {
 			return
 		}
 		timer.Reset(leadCheck - leadPause)
@@ -66,7 +67,7 @@ func (w *leadWatch) run(ctx context.Context) {
 func (w *leadWatch) round(s *meta.State, now time.Time) {
 	found := map[stallKey]string{}
 	races := make(map[roleKey]race, len(w.races))
-	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, w.o.Self) {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -15,7 +16,7 @@ import (
 // complains says whether a node's readiness and health name a code with a text.
 func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	b := l.at(id)
-	for _, reasons := range [][]HealthReason{b.Ready(), b.Health().Reasons} {
+	for _, reasons := range [][]health.Reason{b.Ready(), b.Health().Reasons} {
 		found := 0
 		for _, r := range reasons {
 			if r.Code == code && strings.Contains(r.What, text) {

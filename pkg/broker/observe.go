@@ -111,7 +111,7 @@ func (c *Placement) count(p *meta.Partition, minISR int, self meta.NodeID) {
 		count *int
 	}{
 		{p.Leader == "", &c.Offline},
-		{underReplicated(p), &c.UnderReplicated},
+		{p.UnderReplicated(), &c.UnderReplicated},
 		{len(p.ISR) < minISR, &c.UnderMinISR},
 		{p.Leader != "" && p.Leader != p.Replicas[0], &c.NonPreferredLeader},
 		{len(p.Adding)+len(p.Removing) > 0, &c.Moving},

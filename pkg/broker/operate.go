@@ -2,15 +2,18 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -62,15 +65,15 @@ type contents struct{ desk }
 // desk asks nodes what they know or lead, and answers them what this one does.
 type desk struct {
 	d      *directory
-	health func() Health // as this node sees it
+	health func() health.Report // as this node sees it
 }
 
 func (o *desk) self() meta.NodeID { return o.d.o.Self }
 
-// question is something that any node can be asked: its name between nodes, and
-// how the node that is asked finds the answer. A and R travel as JSON.
+// question is something that any node can be asked, and how the node that is asked finds
+// the answer.
 type question[A, R any] struct {
-	name   string
+	forward.Operation[A, R]
 	answer func(*desk, context.Context, A) (R, error)
 }
 
@@ -79,20 +82,13 @@ func (q question[A, R]) ask(ctx context.Context, o *desk, node meta.NodeID, args
 	if node == o.self() {
 		return q.answer(o, ctx, args)
 	}
-	var reply R
-	err := o.send(ctx, node, q.name, args, &reply)
-	return reply, err
+	reply, err := q.Ask(ctx, o.d.calls, node, args)
+	return reply, reached(err)
 }
 
-// handler answers the question to another node.
-func (q question[A, R]) handler(o *desk) func(context.Context, json.RawMessage) (any, error) {
-	return func(ctx context.Context, raw json.RawMessage) (any, error) {
-		var args A
-		if err := json.Unmarshal(raw, &args); err != nil {
-			return nil, fate.Mark(fmt.Errorf("%s: %w", q.name, err), fate.Refused)
-		}
-		return q.answer(o, ctx, args)
-	}
+// register has the question answered when other nodes ask it.
+func (q question[A, R]) register(all forward.Operations, o *desk) {
+	forward.Register(all, q.Operation, func(ctx context.Context, args A) (R, error) { return q.answer(o, ctx, args) })
 }
 
 // askAll asks several nodes at the same time, each for at most askTimeout, and
@@ -100,12 +96,12 @@ func (q question[A, R]) handler(o *desk) func(context.Context, json.RawMessage) 
 func askAll[A, R any](ctx context.Context, o *desk, q question[A, R], nodes []meta.NodeID, args func(meta.NodeID) A) map[meta.NodeID]R {
 	var mu sync.Mutex // guards out
 	out := make(map[meta.NodeID]R, len(nodes))
-	together(nodes, func(id meta.NodeID) {
+	fan.Out(nodes, askTogether, func(id meta.NodeID) {
 		one, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		r, err := q.ask(one, o, id, args(id))
 		if err != nil {
-			o.d.log.Debug("node did not answer", "node", id, "question", q.name, "error", err)
+			o.d.log.Debug("node did not answer", "node", id, "question", q.Operation, "error", err)
 			return
 		}
 		mu.Lock()
@@ -115,24 +111,6 @@ func askAll[A, R any](ctx context.Context, o *desk, q question[A, R], nodes []me
 	return out
 }
 
-// together calls f with each of xs, at most askTogether at a time, and waits.
-func together[T any](xs []T, f func(T)) {
-	if len(xs) == 1 {
-		f(xs[0])
-		return
-	}
-	var running sync.WaitGroup
-	slots := make(chan struct{}, askTogether)
-	for _, x := range xs {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			f(x)
-		})
-	}
-	running.Wait()
-}
-
 // atLeader asks the node that leads a partition, as the metadata has it. Where
 // that node says that it does not, or cannot be asked, the metadata is looked at
 // again: it may have gone on meanwhile.
@@ -140,7 +118,7 @@ func atLeader[A, R any](ctx context.Context, o *desk, q question[A, R], topic st
 	var reply R
 	var err error
 	for try := range askAgain {
-		if try > 0 && !pause(ctx, askPause) {
+		if try > 0 && !beat.Pause(ctx, askPause) {
 			return reply, err
 		}
 		var leader meta.NodeID
@@ -156,18 +134,6 @@ func atLeader[A, R any](ctx context.Context, o *desk, q question[A, R], topic st
 		}
 	}
 	return reply, err
-}
-
-// pause waits, and returns false where ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // leader returns who leads a partition.
@@ -202,34 +168,6 @@ func (o *desk) members() raftstore.Configuration {
 		return o.d.o.Members.Members()
 	}
 	return o.d.o.Meta.Members().Configuration()
-}
-
-// conditions returns how the nodes are, as far as the metadata says.
-func conditions(s *meta.State) controller.Conditions {
-	out := make(controller.Conditions, s.NodeCount())
-	for n := range s.Nodes() {
-		switch {
-		case n.State == meta.NodeDown:
-			out[n.ID] = controller.Gone
-		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
-			out[n.ID] = controller.Draining
-		case n.DiskFull:
-			out[n.ID] = controller.Full
-		default:
-			out[n.ID] = controller.Up
-		}
-	}
-	return out
-}
-
-// eachPartitionOf calls f with every partition of the metadata, by topic and
-// number.
-func eachPartitionOf(s *meta.State, f func(t *meta.Topic, i int, p *meta.Partition)) {
-	for t := range s.Topics() {
-		for i := range t.Partitions {
-			f(t, i, &t.Partitions[i])
-		}
-	}
 }
 
 // Cluster describes the cluster as this node sees it.
@@ -289,7 +227,7 @@ type nodeLoad struct{ leaders, preferred, replicas int }
 
 func nodeLoads(s *meta.State) map[meta.NodeID]nodeLoad {
 	out := make(map[meta.NodeID]nodeLoad, s.NodeCount())
-	eachPartitionOf(s, func(_ *meta.Topic, _ int, p *meta.Partition) {
+	meta.EachPartition(s, func(_ *meta.Topic, _ int, p *meta.Partition) {
 		for i, id := range p.Replicas {
 			l := out[id]
 			l.replicas++

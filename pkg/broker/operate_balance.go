@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -38,7 +40,7 @@ type NodeLoad struct {
 // PlanBalance says what a balance would do, and changes nothing.
 func (o *operator) PlanBalance() Balance {
 	s := o.d.o.Meta.View()
-	nodes := conditions(s)
+	nodes := controller.ConditionsOf(s)
 	load := nodeLoads(s)
 	out := Balance{Leaders: toPreferred(s, nodes), Moves: controller.PlanBalance(s, nodes, controller.DefaultMoves)}
 	for n := range s.Nodes() {
@@ -52,7 +54,7 @@ func (o *operator) PlanBalance() Balance {
 // whatever the settings say of doing so by itself.
 func toPreferred(s *meta.State, nodes controller.Conditions) []LeaderMove {
 	var out []LeaderMove
-	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		first := p.Replicas[0]
 		if p.Leader != first && p.Leader != "" && !p.Moving() && nodes[first] == controller.Up && slices.Contains(p.ISR, first) {
 			out = append(out, LeaderMove{t.Name, i, p.Leader, first})
@@ -66,12 +68,12 @@ func toPreferred(s *meta.State, nodes controller.Conditions) []LeaderMove {
 // result lists the moves started, even when err != nil.
 func (o *operator) StartBalance(ctx context.Context, leaders, replicas bool, limit int) (Balance, error) {
 	s := o.d.o.Meta.View()
-	nodes := conditions(s)
+	nodes := controller.ConditionsOf(s)
 	done := Balance{Nodes: o.PlanBalance().Nodes}
 	var mu sync.Mutex // guards done, errs
 	var errs []error
 	if leaders {
-		together(toPreferred(s, nodes), func(m LeaderMove) {
+		fan.Out(toPreferred(s, nodes), askTogether, func(m LeaderMove) {
 			err := o.transfer(ctx, m.Topic, m.Partition, m.To, meta.ReasonBalance)
 			mu.Lock()
 			defer mu.Unlock()
@@ -129,7 +131,7 @@ type RaftStats struct {
 	StoreBytes                                                int64
 }
 
-var askRaft = question[nothing, RaftStats]{"raft", func(o *desk, _ context.Context, _ nothing) (RaftStats, error) {
+var askRaft = question[forward.Nothing, RaftStats]{"raft", func(o *desk, _ context.Context, _ forward.Nothing) (RaftStats, error) {
 	return raftStats(o.d.o.Meta.Stats()), nil
 }}
 
@@ -154,7 +156,7 @@ func (o *operator) Raft(ctx context.Context) RaftInfo {
 			ids = append(ids, m.ID)
 		}
 	}
-	answers := askAll(ctx, &o.desk, askRaft, ids, func(meta.NodeID) nothing { return nothing{} })
+	answers := askAll(ctx, &o.desk, askRaft, ids, func(meta.NodeID) forward.Nothing { return forward.Nothing{} })
 	out.Tolerance = formation.Tolerance(c, func(id meta.NodeID) bool { _, ok := answers[id]; return ok })
 	for _, m := range c.Members {
 		member := RaftMember{Member: m}
@@ -185,7 +187,7 @@ func (o *operator) Tolerance() int {
 // node knows which one does.
 func (o *operator) TransferController(ctx context.Context) error {
 	if o.d.o.Members == nil {
-		return errAlone
+		return forward.ErrAlone
 	}
 	was, _ := o.d.o.Meta.Leader()
 	if err := o.d.o.Members.TransferController(ctx); err != nil {

@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,36 +8,30 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// opHandover is the operation by which a leader hands a partition over.
-const opHandover = "handover"
-
-// ops returns what other nodes may ask this one on behalf of an operator.
-func (o *desk) ops() map[string]func(context.Context, json.RawMessage) (any, error) {
-	return map[string]func(context.Context, json.RawMessage) (any, error){
-		askStats.name:     askStats.handler(o),
-		askFollowers.name: askFollowers.handler(o),
-		askExtent.name:    askExtent.handler(o),
-		askDigest.name:    askDigest.handler(o),
-		askPeek.name:      askPeek.handler(o),
-		askChange.name:    askChange.handler(o),
-		askHealth.name:    askHealth.handler(o),
-		askFlow.name:      askFlow.handler(o),
-		askRaft.name:      askRaft.handler(o),
-		askTroubles.name:  askTroubles.handler(o),
-		askCopies.name:    askCopies.handler(o),
-		askRepair.name:    askRepair.handler(o),
-	}
+// register adds what other nodes may ask this one on behalf of an operator.
+func (o *desk) register(all forward.Operations) {
+	askStats.register(all, o)
+	askFollowers.register(all, o)
+	askExtent.register(all, o)
+	askDigest.register(all, o)
+	askPeek.register(all, o)
+	askChange.register(all, o)
+	askHealth.register(all, o)
+	askFlow.register(all, o)
+	askRaft.register(all, o)
+	askTroubles.register(all, o)
+	askCopies.register(all, o)
+	askRepair.register(all, o)
 }
 
-// send asks another node for an operation. answer, unless it is nil, gets what
-// that one said.
-func (o *desk) send(ctx context.Context, node meta.NodeID, op string, args, answer any) error {
-	err := asker{o.d.o.Remote}.operate(ctx, node, op, args, answer)
+// reached says of an error of another node that it is ErrUnreachable, too, where the
+// node could not be asked.
+func reached(err error) error {
 	if _, unreachable := errors.AsType[*peer.UnreachableError](err); unreachable {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}

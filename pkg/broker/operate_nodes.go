@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -38,7 +39,7 @@ type NodePartition struct {
 // in the metadata: the controller acts on it.
 func (o *operator) DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error {
 	s := o.d.o.Meta.View()
-	if err := controller.CheckDrain(s, conditions(s), id, stopping); err != nil && (!force || !errors.Is(err, controller.ErrDrain)) {
+	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, stopping); err != nil && (!force || !errors.Is(err, controller.ErrDrain)) {
 		return err
 	}
 	return o.intend(ctx, id, meta.IntentDrain)
@@ -53,7 +54,7 @@ func (o *operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
 // it is refused where the other nodes are too few for that.
 func (o *operator) DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error {
 	s := o.d.o.Meta.View()
-	if err := checkDecommission(s, conditions(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
+	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
 		return err
 	}
 	return o.intend(ctx, id, meta.IntentDecommission)
@@ -79,7 +80,7 @@ func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeI
 		}
 	}
 	var err error
-	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if target := p.Target(); err == nil && slices.Contains(target, id) && len(target) > room {
 			err = fmt.Errorf("%s/%d has %d replicas, but without %s only %d nodes can hold them: %w",
 				t.Name, i, len(target), id, room, meta.ErrTooFewNodes)
@@ -166,10 +167,7 @@ func removable(s *meta.State, n *meta.Node) bool {
 	return controller.Remaining(s, n.ID) == 0 && (n.Intent == meta.IntentDecommission || n.State == meta.NodeDown)
 }
 
-// nothing is the argument, or the answer, of what has none.
-type nothing struct{}
-
-var askTroubles = question[nothing, []Trouble]{"troubles", func(o *desk, _ context.Context, _ nothing) ([]Trouble, error) {
+var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *desk, _ context.Context, _ forward.Nothing) ([]Trouble, error) {
 	if o.d.o.Members == nil {
 		return nil, nil
 	}
@@ -183,7 +181,7 @@ var askTroubles = question[nothing, []Trouble]{"troubles", func(o *desk, _ conte
 // troubles returns what the controller cannot do, of the partitions that f
 // chooses. Without a controller there is nothing to tell.
 func (o *desk) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
-	all, err := askTroubles.answer(o, ctx, nothing{})
+	all, err := askTroubles.answer(o, ctx, forward.Nothing{})
 	if errors.Is(err, raftstore.ErrNotLeader) {
 		leader, ok := o.d.o.Meta.Leader()
 		if !ok || leader == o.self() {
@@ -191,7 +189,7 @@ func (o *desk) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
 		}
 		one, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		all, err = askTroubles.ask(one, o, leader, nothing{})
+		all, err = askTroubles.ask(one, o, leader, forward.Nothing{})
 	}
 	if err != nil {
 		return nil
@@ -210,7 +208,7 @@ func (o *operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail
 	_, led := o.d.o.Meta.Leader()
 	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]).seen(o.answers(id), led), Removable: removable(s, n)}
 	var moving []partitionAt
-	eachPartitionOf(s, func(t *meta.Topic, i int, p *meta.Partition) {
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, id) {
 			return
 		}

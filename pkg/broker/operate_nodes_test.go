@@ -2,11 +2,9 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,48 +95,6 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 	})
 }
 
-func TestStatsOfSeveralLeadersAddUp(t *testing.T) {
-	client := func(address string, ready, inFlight int64) ClientStats {
-		return ClientStats{RemoteAddress: address, ClientID: "c", Ready: ready, InFlight: inFlight, Finished: 1}
-	}
-	got := mergeStats(map[meta.NodeID][]TopicStats{
-		"n1": {{
-			Name: "t", Depth: 1, Messages: 10, Bytes: 100, LogBytes: 7,
-			Partitions: []PartitionStats{{Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}, {Partition: 0, Leader: "n2", Bytes: 2}},
-			Channels: []ChannelStats{{
-				Name: "c", Depth: 1, OldestAge: time.Second, Consumers: 2, Partitions: []ChannelPartitionStats{{Partition: 2}},
-				Clients: []ClientStats{client("a", 4, 1), client("b", 2, 0)},
-			}},
-		}, {Name: "followed", Partitions: []PartitionStats{{Leader: "n2"}}}},
-		"n2": {{
-			Name: "t", Depth: 2, Messages: 20, Bytes: 200, Paused: true,
-			Partitions: []PartitionStats{{Partition: 2, Leader: "n2", Epoch: 2, Bytes: 90}, {Partition: 0, Leader: "n2", Bytes: 3}},
-			Channels: []ChannelStats{
-				{
-					Name: "c", Depth: 2, InFlight: 1, OldestAge: time.Minute, Consumers: 1, Partitions: []ChannelPartitionStats{{Partition: 0}},
-					Clients: []ClientStats{client("a", 3, 2)},
-				},
-				{Name: "b"},
-			},
-		}},
-	})
-	want := []TopicStats{{
-		Name: "t", Depth: 3, Messages: 30, Bytes: 300, LogBytes: 8, Paused: true,
-		Partitions: []PartitionStats{{Partition: 0, Leader: "n2", Bytes: 3}, {Partition: 2, Leader: "n1", Epoch: 3, Bytes: 5}},
-		Channels: []ChannelStats{{Name: "b"}, {
-			Name: "c", Depth: 3, InFlight: 1, OldestAge: time.Minute, Consumers: 2,
-			Partitions: []ChannelPartitionStats{{Partition: 0}, {Partition: 2}},
-			Clients: []ClientStats{
-				{RemoteAddress: "a", ClientID: "c", Ready: 4, InFlight: 3, Finished: 2},
-				{RemoteAddress: "b", ClientID: "c", Ready: 2, Finished: 1},
-			},
-		}},
-	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
 func TestHealthSaysTheGravestFirst(t *testing.T) {
 	l, c := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
@@ -179,17 +135,5 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 	h := l.at("n2").ClusterHealth(ctx)
 	if h.Reasons[0].Code != "metadata_quorum" || h.Healthy || h.Degraded {
 		t.Errorf("without a quorum: %+v", h)
-	}
-}
-
-func TestAReasonNamesAFewAndCountsAll(t *testing.T) {
-	f := newFindings()
-	for i := range 5 {
-		f.add("nodes_down", "nodes do not answer", fmt.Sprint("n", i))
-	}
-	h := f.health()
-	want := []HealthReason{{"nodes_down", 5, "nodes do not answer: n0 n1 n2 and 2 more"}}
-	if diff := cmp.Diff(want, h.Reasons); diff != "" || !h.Degraded || h.Healthy {
-		t.Errorf("%+v\n%s", h, diff)
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // Progress is how much of an operation is left. Bytes are of the copies under
@@ -23,7 +26,7 @@ type Progress struct {
 
 // PartitionDetail describes one partition and its copies.
 type PartitionDetail struct {
-	PartitionStats
+	Stats            stats.Partition // its leader's
 	Topic            string
 	Adding, Removing []string
 	Copies           []CopyStats // in the order of the replicas
@@ -144,7 +147,7 @@ func (o *operator) DescribePartition(ctx context.Context, topic string, i int) (
 		return PartitionDetail{}, err
 	}
 	out := PartitionDetail{
-		PartitionStats: PartitionStats{
+		Stats: stats.Partition{
 			Partition: i, Leader: string(p.Leader), Epoch: p.Epoch, Replicas: texts(p.Replicas), ISR: texts(p.ISR),
 		},
 		Topic: topic, Adding: texts(p.Adding), Removing: texts(p.Removing),
@@ -166,7 +169,7 @@ func (o *operator) DescribePartition(ctx context.Context, topic string, i int) (
 			c.Follower = &seen[k]
 		}
 		if id == p.Leader {
-			out.LogStart, out.CommittedEnd, out.LogEnd, out.Bytes = c.LogStart, c.CommittedEnd, c.LogEnd, c.Bytes
+			out.Stats.LogStart, out.Stats.CommittedEnd, out.Stats.LogEnd, out.Stats.Bytes = c.LogStart, c.CommittedEnd, c.LogEnd, c.Bytes
 		}
 		out.Copies = append(out.Copies, c)
 	}
@@ -175,14 +178,6 @@ func (o *operator) DescribePartition(ctx context.Context, topic string, i int) (
 	}
 	out.Troubles = o.troubles(ctx, func(tr controller.Trouble) bool { return tr.Topic == topic && tr.Partition == i })
 	return out, nil
-}
-
-// handoverArgs asks the leader of a partition to hand it over.
-type handoverArgs struct {
-	Topic     string      `json:"topic"`
-	Partition int         `json:"partition"`
-	To        meta.NodeID `json:"to"`
-	Reason    string      `json:"reason,omitempty"`
 }
 
 // handoverTimeout bounds how long a leader may take to hand over in order.
@@ -206,7 +201,7 @@ func (o *operator) transfer(ctx context.Context, topic string, i int, to meta.No
 		if to != "" && to == p.Leader {
 			return nil
 		}
-		e, err := controller.Transfer(s, conditions(s), idOf(t, i), to, false)
+		e, err := controller.Transfer(s, controller.ConditionsOf(s), idOf(t, i), to, false)
 		if err != nil {
 			return err
 		}
@@ -215,7 +210,7 @@ func (o *operator) transfer(ctx context.Context, topic string, i int, to meta.No
 			return o.elect(ctx, e)
 		}
 		one, cancel := context.WithTimeout(ctx, handoverTimeout)
-		err = o.handOver(one, p.Leader, handoverArgs{topic, i, e.Leader, reason})
+		err = o.handOver(one, p.Leader, forward.Transfer{Topic: topic, Incarnation: t.Incarnation, Partition: i, To: e.Leader, Reason: reason})
 		cancel()
 		switch {
 		case err == nil:
@@ -226,7 +221,7 @@ func (o *operator) transfer(ctx context.Context, topic string, i int, to meta.No
 		case try == askAgain-1:
 			return fmt.Errorf("transfer leadership of %s/%d: %w", topic, i, err)
 		}
-		if !pause(ctx, askPause) {
+		if !beat.Pause(ctx, askPause) {
 			return err
 		}
 	}
@@ -244,11 +239,13 @@ func (o *operator) awaitChange(ctx context.Context, was *meta.Topic, i int) {
 }
 
 // handOver has the leader of a partition, which may be this node, hand it over.
-func (o *operator) handOver(ctx context.Context, leader meta.NodeID, a handoverArgs) error {
+func (o *operator) handOver(ctx context.Context, leader meta.NodeID, a forward.Transfer) error {
 	if leader == o.self() {
-		return handovers{o.d.hosting}.one(ctx, a)
+		_, err := o.d.Transfer(ctx, a)
+		return err
 	}
-	return o.send(ctx, leader, opHandover, a, nil)
+	_, err := forward.TransferLeader.Ask(ctx, o.d.calls, leader, a)
+	return reached(err)
 }
 
 // elect proposes one election.
@@ -274,7 +271,7 @@ func (o *operator) ElectLeader(ctx context.Context, topic string, i int, to meta
 	if unclean && slices.Contains(p.ISR, to) {
 		unclean = false // it lacks nothing
 	}
-	e, err := controller.Transfer(s, conditions(s), idOf(t, i), to, unclean)
+	e, err := controller.Transfer(s, controller.ConditionsOf(s), idOf(t, i), to, unclean)
 	if err != nil {
 		return err
 	}
@@ -296,7 +293,7 @@ func (o *operator) MovePartition(ctx context.Context, topic string, i int, targe
 	if err != nil {
 		return err
 	}
-	c, err := controller.PlanMove(s, conditions(s), controller.Options{}, idOf(t, i), target)
+	c, err := controller.PlanMove(s, controller.ConditionsOf(s), controller.Options{}, idOf(t, i), target)
 	if err != nil {
 		return err
 	}

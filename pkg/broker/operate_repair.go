@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -53,15 +54,15 @@ type repairArgs struct {
 	Discard string `json:"discard,omitempty"` // the name of a set-aside copy; "": the loss is accepted
 }
 
-var askRepair = question[repairArgs, nothing]{"repair", func(o *desk, _ context.Context, a repairArgs) (nothing, error) {
+var askRepair = question[repairArgs, forward.Nothing]{"repair", func(o *desk, _ context.Context, a repairArgs) (forward.Nothing, error) {
 	if a.Discard != "" {
-		return nothing{}, asides{o.d.hosting}.discard(a.copyArgs, a.Discard)
+		return forward.Nothing{}, asides{o.d.hosting}.discard(a.copyArgs, a.Discard)
 	}
 	hp, err := o.replicaHere(a.copyArgs)
 	if err != nil {
-		return nothing{}, err
+		return forward.Nothing{}, err
 	}
-	return nothing{}, quarantine{o.d.hosting}.acceptLoss(o.d.lookup(a.Topic), hp)
+	return forward.Nothing{}, quarantine{o.d.hosting}.acceptLoss(o.d.lookup(a.Topic), hp)
 }}
 
 // Copies lists what the nodes have of a partition, intact, damaged or set aside: each

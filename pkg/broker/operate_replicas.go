@@ -28,7 +28,7 @@ func (o *operator) FitReplicas(ctx context.Context, topic string) (waiting int, 
 		if p.Moving() || len(p.Replicas) == t.Config.Replicas {
 			continue
 		}
-		target, err := fitted(s, conditions(s), p, t.Config.Replicas)
+		target, err := fitted(s, controller.ConditionsOf(s), p, t.Config.Replicas)
 		if err == nil {
 			err = o.MovePartition(ctx, topic, i, target)
 		}

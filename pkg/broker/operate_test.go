@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -296,7 +297,7 @@ func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
 	}
 	d, err := l.at("n3").DescribePartition(ctx, "t", 0)
-	if err != nil || d.Leader != "n1" || d.LogEnd != 2 || len(d.Copies) != 3 {
+	if err != nil || d.Stats.Leader != "n1" || d.Stats.LogEnd != 2 || len(d.Copies) != 3 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	for i, x := range d.Copies {
@@ -332,7 +333,7 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := b.DescribePartition(ctx, "t", 0)
-	if err != nil || !slices.Equal(d.Removing, []string{"n2"}) || !slices.Equal(d.Replicas, []string{"n1", "n3", "n2"}) || d.Left.Moving != 1 {
+	if err != nil || !slices.Equal(d.Removing, []string{"n2"}) || !slices.Equal(d.Stats.Replicas, []string{"n1", "n3", "n2"}) || d.Left.Moving != 1 {
 		t.Errorf("moving: %+v, %v", d, err)
 	}
 	err = b.CancelMove(ctx, "t", 0)
@@ -362,7 +363,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	if err := set(3, 2); err != nil {
 		t.Fatal(err)
 	}
-	few := func(r HealthReason) bool { return r.Code == "partitions_few_replicas" }
+	few := func(r health.Reason) bool { return r.Code == "partitions_few_replicas" }
 	if h := b.ClusterHealth(ctx); h.Healthy || !slices.ContainsFunc(h.Reasons, few) {
 		t.Errorf("one replica of three: %+v", h)
 	}

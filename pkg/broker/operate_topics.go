@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -113,7 +114,7 @@ func (o *contents) change(ctx context.Context, a changeArgs) (found bool, err er
 	for i := range numbers {
 		numbers[i] = i
 	}
-	together(numbers, func(i int) {
+	fan.Out(numbers, askTogether, func(i int) {
 		one := a
 		one.Partition = i
 		r, err := atLeader(ctx, &o.desk, askChange, a.Topic, i, one)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -139,7 +140,7 @@ func (o *contents) compare(ctx context.Context, t *meta.Topic, i int) PartitionD
 	for k := range numbers {
 		numbers[k] = k
 	}
-	together(numbers, func(k int) { answers[k].digest, answers[k].err = askDigest.ask(ctx, &o.desk, answers[k].node, a) })
+	fan.Out(numbers, askTogether, func(k int) { answers[k].digest, answers[k].err = askDigest.ask(ctx, &o.desk, answers[k].node, a) })
 	for _, x := range answers {
 		if x.err != nil {
 			o.d.log.Warn("cannot verify replica", "topic", t.Name, "partition", i, "node", x.node, "error", x.err)

@@ -210,7 +210,7 @@ func TestOrderSurvivesHandovers(t *testing.T) {
 		before := got.count()
 		l.eventually("publishes", func() bool { return got.count() > before+r.IntN(100) })
 		to := ids[r.IntN(3)]
-		if err := (handovers{l.leader("t", 0).hosting}).one(t.Context(), handoverArgs{Topic: "t", To: to}); err != nil {
+		if err := l.transfer(t.Context(), "t", to); err != nil {
 			t.Error(err)
 		}
 	}

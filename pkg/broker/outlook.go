@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -118,42 +119,42 @@ func (o *Outlook) Topics() []*meta.Topic {
 }
 
 // Ready returns what the node waits for.
-func (o *Outlook) Ready() []HealthReason {
+func (o *Outlook) Ready() []health.Reason {
 	v := o.look()
 	missing := -formation.Tolerance(v.members, o.there)
 	switch {
 	case v.store == nil && o.of.Waiting() != "":
-		return []HealthReason{{"starting", 1, "waiting to join or form a cluster: " + o.of.Waiting()}}
+		return []health.Reason{{Code: "starting", Count: 1, What: "waiting to join or form a cluster: " + o.of.Waiting()}}
 	case v.store == nil:
-		return []HealthReason{{"starting", 1, "loading data from disk and contacting the cluster"}}
+		return []health.Reason{{Code: "starting", Count: 1, What: "loading data from disk and contacting the cluster"}}
 	case v.leader != "":
-		return []HealthReason{{"starting", 1, "registering with the cluster"}}
+		return []health.Reason{{Code: "starting", Count: 1, What: "registering with the cluster"}}
 	case missing > 0:
-		return []HealthReason{{"metadata_quorum", missing, fmt.Sprintf("waiting for a majority of the %d voters: %d more must be up, no answer from %s",
+		return []health.Reason{{Code: "metadata_quorum", Count: missing, What: fmt.Sprintf("waiting for a majority of the %d voters: %d more must be up, no answer from %s",
 			len(v.members.Voters()), missing, strings.Join(o.silent(v), " "))}}
 	}
-	return []HealthReason{{"no_controller", 1, "waiting for the election of a metadata leader"}}
+	return []health.Reason{{Code: "no_controller", Count: 1, What: "waiting for the election of a metadata leader"}}
 }
 
 // ClusterHealth judges the cluster from this node alone.
-func (o *Outlook) ClusterHealth(context.Context) Health {
+func (o *Outlook) ClusterHealth(context.Context) health.Report {
 	v := o.look()
-	f := newFindings()
+	f := health.NewFindings()
 	for _, id := range o.silent(v) {
-		f.add("nodes_silent", "nodes do not answer", id)
+		f.Add("nodes_silent", "nodes do not answer", id)
 	}
 	if len(v.members.Members) > 0 {
-		f.agreement(v.members, o.there)
+		noteAgreement(f, v.members, o.there)
 	}
 	if v.leader == "" {
-		f.add("no_controller", "no metadata leader, nothing can be created or changed", "seen from "+string(o.self))
+		f.Add("no_controller", "no metadata leader, nothing can be created or changed", "seen from "+string(o.self))
 	}
 	for _, r := range o.Ready() {
-		if _, known := f.names[r.Code]; !known {
-			f.add(r.Code, r.What, "on "+string(o.self))
+		if !f.Has(r.Code) {
+			f.Add(r.Code, r.What, "on "+string(o.self))
 		}
 	}
-	return f.health()
+	return f.Report()
 }
 
 // Raft describes the agreement on metadata, as this node knows its own part.

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -156,7 +158,7 @@ func (q quarantine) handOn(h *hostedTopic, i int) {
 		if err != nil && hp != nil && q.elsewhere(h, i) {
 			suspicion(q).report(h, i, suspicion(q).standing(hp))
 		}
-		for err != nil && pause(q.life, handOnAgain) && hp != nil && q.mustLead(h, hp) {
+		for err != nil && beat.Pause(q.life, handOnAgain) && hp != nil && q.mustLead(h, hp) {
 			err = q.tryHandOn(h, i)
 		}
 		if hp == nil {
@@ -181,11 +183,11 @@ func (q quarantine) tryHandOn(h *hostedTopic, i int) error {
 	ctx, cancel := context.WithTimeout(q.life, handOnTimeout)
 	defer cancel()
 	if h.leds(i) != nil {
-		return handovers(q).one(ctx, handoverArgs{Topic: h.name, Partition: i})
+		return handovers(q).one(ctx, forward.Transfer{Topic: h.name, Incarnation: h.incarnation, Partition: i})
 	}
 	s := q.o.Meta.View()
 	id := controller.PartitionID{Topic: h.name, Incarnation: h.incarnation, Partition: i}
-	e, err := controller.Transfer(s, conditions(s), id, "", false)
+	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, "", false)
 	if err != nil {
 		return err
 	}
@@ -193,9 +195,9 @@ func (q quarantine) tryHandOn(h *hostedTopic, i int) error {
 	return errors.Join(append(r.Failed, err)...)
 }
 
-// opForget is the operation by which a node asks the leader of a partition to drop
+// askForget is the operation by which a node asks the leader of a partition to drop
 // what it believes of the replica here.
-const opForget = "forget"
+const askForget forward.Operation[forgetArgs, forward.Nothing] = "forget"
 
 // forgetTimeout bounds how long the leader may take for that.
 const forgetTimeout = time.Second
@@ -210,16 +212,16 @@ type forgetArgs struct {
 }
 
 // forgetHere drops what a term that is led here believes of a replica.
-func (q quarantine) forgetHere(a forgetArgs) error {
+func (q quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.Nothing, err error) {
 	h := q.lookup(a.Topic)
 	if h == nil || h.incarnation != a.Incarnation {
-		return ErrTopicNotFound
+		return none, ErrTopicNotFound
 	}
 	hp := h.at(a.Partition)
 	if hp == nil {
-		return ErrPartitionNotFound
+		return none, ErrPartitionNotFound
 	}
-	return hp.replica.Forget(a.Epoch, a.Node)
+	return none, hp.replica.Forget(a.Epoch, a.Node)
 }
 
 // forgotten has the leader of a partition drop what it believes of the replica
@@ -228,8 +230,7 @@ func (q quarantine) forgetHere(a forgetArgs) error {
 func (q quarantine) forgotten(h *hostedTopic, p *meta.Partition, i int) error {
 	ctx, cancel := context.WithTimeout(q.life, forgetTimeout)
 	defer cancel()
-	err := asker{q.o.Remote}.operate(ctx, p.Leader, opForget, forgetArgs{h.name, h.incarnation, i, p.Epoch, q.o.Self}, nil)
-	if err != nil {
+	if _, err := askForget.Ask(ctx, q.calls, p.Leader, forgetArgs{h.name, h.incarnation, i, p.Epoch, q.o.Self}); err != nil {
 		return fmt.Errorf("set aside damaged replica: leader %s has not reset its state for it: %w", p.Leader, err)
 	}
 	return nil

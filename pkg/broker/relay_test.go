@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -45,13 +46,13 @@ func (n *meshNode) finished(name, channel string) uint64 {
 	return n.channelStats(name, channel).Finished
 }
 
-func (n *meshNode) channelStats(name, channel string) ChannelStats {
+func (n *meshNode) channelStats(name, channel string) stats.Channel {
 	for _, s := range n.TopicStats(name, channel, true) {
 		for _, c := range s.Channels {
 			return c
 		}
 	}
-	return ChannelStats{}
+	return stats.Channel{}
 }
 
 // takeSome takes what comes, up to k messages, and answers nothing.

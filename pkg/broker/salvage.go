@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -151,11 +152,11 @@ func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (lea
 
 // reasons are the health reasons of replicas that this node holds and that
 // do not do what they should.
-func (q quarantine) reasons() []HealthReason {
-	var reasons []HealthReason
+func (q quarantine) reasons() []health.Reason {
+	var reasons []health.Reason
 	add := func(code, what string, names []string) {
 		if len(names) > 0 {
-			reasons = append(reasons, HealthReason{code, len(names), what + ": " + namesOf(names)})
+			reasons = append(reasons, health.Reason{Code: code, Count: len(names), What: what + ": " + health.Names(names)})
 		}
 	}
 	leaders, others := q.roles.list(q.o.Self, q.o.Meta.Topic)

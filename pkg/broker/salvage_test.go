@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -52,7 +53,7 @@ func spoilPositions(t *testing.T, disk vfs.FS, dir string) {
 	}
 }
 
-func reasonCount(h Health, code string) int {
+func reasonCount(h health.Report, code string) int {
 	for _, r := range h.Reasons {
 		if r.Code == code {
 			return r.Count

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
 )
@@ -130,7 +131,7 @@ func (d leaders) ask(ctx context.Context, h *hostedTopic, index uint64) (silent 
 	var mu sync.Mutex // guards silent
 	for _, node := range d.otherLeaders(h.config.Load()) {
 		g.Go(func() error {
-			err := asker{d.o.Remote}.settleAt(ctx, node, h.name, index)
+			err := d.calls.Settle(ctx, node, forward.Settle{Topic: h.name, Index: index})
 			switch {
 			case err == nil:
 				return nil

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // A consumer requeues a message as soon as it gets it: the message is named wherever an
@@ -15,7 +17,7 @@ func TestAMessageThatSpinsIsNamed(t *testing.T) {
 		m.create("t", "n2")
 		c := m.nodes["n1"].subscribe("t", "c")
 		m.nodes["n2"].put("t", "poison")
-		named := func() (places []Spinning, reasons []string) {
+		named := func() (places []stats.Spinning, reasons []string) {
 			for _, s := range m.nodes["n2"].TopicStats("t", "c", false) {
 				places = append(places, s.Channels[0].Partitions[0].Spinning...)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -169,7 +170,7 @@ func (s *stalls) counts(now time.Time) map[string]int {
 
 // reasons returns what stalls, for the health: the first of each kind are named.
 // No kind: all of them.
-func (s *stalls) reasons(now time.Time, kinds ...stallKind) []HealthReason {
+func (s *stalls) reasons(now time.Time, kinds ...stallKind) []health.Reason {
 	var named [stallKinds][]string
 	s.mu.Lock()
 	for k, x := range s.open {
@@ -178,12 +179,12 @@ func (s *stalls) reasons(now time.Time, kinds ...stallKind) []HealthReason {
 		}
 	}
 	s.mu.Unlock()
-	var reasons []HealthReason
+	var reasons []health.Reason
 	for kind, names := range named {
 		if len(names) > 0 {
 			slices.Sort(names)
 			t := stallTexts[kind]
-			reasons = append(reasons, HealthReason{t.code, len(names), t.what + ": " + namesOf(names)})
+			reasons = append(reasons, health.Reason{Code: t.code, Count: len(names), What: t.what + ": " + health.Names(names)})
 		}
 	}
 	return reasons

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -14,9 +15,9 @@ import (
 // name, as far as it leads them. The filters choose one topic or one channel; ""
 // is all. Without clients, the channels' lists of clients stay nil; they are
 // counted all the same.
-func (n *shelf) TopicStats(topicFilter, channelFilter string, clients bool) []TopicStats {
+func (n *shelf) TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic {
 	all := n.hostedTopics()
-	stats := make([]TopicStats, 0, len(all))
+	stats := make([]stats.Topic, 0, len(all))
 	now := time.Now()
 	for _, h := range all {
 		if (topicFilter == "" || topicFilter == h.name) && len(h.led()) > 0 {
@@ -26,9 +27,9 @@ func (n *shelf) TopicStats(topicFilter, channelFilter string, clients bool) []To
 	return stats
 }
 
-func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) TopicStats {
+func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) stats.Topic {
 	t := h.config.Load()
-	s := TopicStats{
+	s := stats.Topic{
 		Name: h.name, Ephemeral: meta.IsEphemeral(h.name), Paused: t.Paused,
 		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
 	}
@@ -37,7 +38,7 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) T
 	})
 	for _, lp := range led {
 		l, i := lp.replica.Log(), lp.index
-		s.Partitions = append(s.Partitions, PartitionStats{
+		s.Partitions = append(s.Partitions, stats.Partition{
 			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
 			Replicas: texts(t.Partitions[i].Replicas), ISR: texts(t.Partitions[i].ISR),
 			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
@@ -76,8 +77,8 @@ func channelNames(led []*ledPartition) []string {
 }
 
 // channelStats describes a channel as far as it is in some partitions of t.
-func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic, clients bool) ChannelStats {
-	s := ChannelStats{Name: name, Ephemeral: meta.IsEphemeral(name)}
+func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic, clients bool) stats.Channel {
+	s := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
 	if c := t.Channels[name]; c != nil {
 		s.Ordered = c.Ordered
 	}
@@ -102,7 +103,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		if at, ok := lp.part.OldestAt(c); ok {
 			s.OldestAge = max(s.OldestAge, now.Sub(at))
 		}
-		place := ChannelPartitionStats{
+		place := stats.Place{
 			Partition: lp.index, Leader: string(t.Partitions[lp.index].Leader),
 			Confirmed: n.Floor, Lag: int64(lp.part.Log().CommittedEnd()) - int64(n.Floor),
 		}
@@ -122,13 +123,13 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		}
 	}
 	if clients && s.Clients == nil {
-		s.Clients = []ClientStats{}
+		s.Clients = []stats.Client{}
 	}
 	return s
 }
 
 // stats describes the subscription's connection.
-func (s *Subscription) stats() ClientStats {
+func (s *Subscription) stats() stats.Client {
 	c := s.ask.Client.ClientStats()
 	c.Ready = s.ready.Load()
 	sum := s.sources.Load().counts()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/datadir"
@@ -89,7 +90,7 @@ func (q suspicion) report(h *hostedTopic, i int, s meta.Suspect) {
 				return
 			}
 			q.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.name, "partition", i, "error", err)
-			if !pause(q.life, handOnAgain) {
+			if !beat.Pause(q.life, handOnAgain) {
 				return
 			}
 		}
@@ -151,7 +152,7 @@ func (q suspicion) yield(h *hostedTopic, i int, y coord.Yield) {
 				return
 			}
 			q.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.name, "partition", i, "to", y.To, "error", err)
-			if !pause(q.life, handOnAgain) {
+			if !beat.Pause(q.life, handOnAgain) {
 				return
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // use notes that a client of this node uses the topic.
@@ -25,7 +26,7 @@ func (h *hostedTopic) use() {
 //
 // Figures of a topic are so the sums over the nodes that a lookup names: a node that
 // leads a part never tells more than that part.
-func (o *contents) NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []TopicStats {
+func (o *contents) NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	own := o.d.TopicStats(topicFilter, channelFilter, clients)
 	led := map[string]bool{}
 	for i := range own {
@@ -46,7 +47,7 @@ func (o *contents) NodeStats(ctx context.Context, topicFilter, channelFilter str
 			own = append(own, t)
 		}
 	}
-	slices.SortFunc(own, func(a, b TopicStats) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(own, func(a, b stats.Topic) int { return strings.Compare(a.Name, b.Name) })
 	return own
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // TestANodeShowsWhatItsClientsUse: nothing of what others lead, until a client of the
@@ -24,7 +25,7 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	if got := b.NodeStats(ctx, "none", "", false); len(got) != 0 {
 		t.Errorf("of no topic: %+v", got)
 	}
-	whole := func(asked string, got []TopicStats) {
+	whole := func(asked string, got []stats.Topic) {
 		t.Helper()
 		if len(got) != 1 || got[0].Messages != 6 || !got[0].Elsewhere || len(got[0].Channels) != 1 || got[0].Channels[0].Depth != 6 {
 			t.Errorf("%s: %+v", asked, got)

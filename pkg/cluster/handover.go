@@ -9,21 +9,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// opHandover is the operation by which a partition's leader gives the leadership
-// to another replica without failing a publish: see handover.
-const opHandover = "handover"
-
-// handover are the arguments of the operation "handover", which the controller
-// asks of a partition's leader: stop taking messages, bring To up to date, and
-// have it elected.
-type handover struct {
-	Topic       string           `json:"topic"`
-	Incarnation meta.Incarnation `json:"incarnation,omitempty"`
-	Partition   int              `json:"partition"`
-	To          meta.NodeID      `json:"to"`
-	Reason      string           `json:"reason,omitempty"`
-}
-
 // split parts elections into those of partitions that nobody serves, which are
 // urgent, and those that a living leader can prepare.
 func split(s *meta.State, all []meta.Election) (urgent, gentle []meta.Election) {
@@ -98,12 +83,10 @@ func (c *chair) handOver(ctx context.Context, state *meta.State, elections []met
 }
 
 func (c *chair) askHandover(ctx context.Context, leader meta.NodeID, e meta.Election) error {
-	payload, err := forward.EncodeOperate(opHandover, handover{e.Topic, e.Incarnation, e.Partition, e.Leader, e.Reason})
-	if err != nil {
-		return err
-	}
-	_, err = c.calls.Call(ctx, leader, forward.KindOperate, payload)
-	return wireErrors.FromRemote(err)
+	_, err := forward.TransferLeader.Ask(ctx, forward.Caller{Remote: c.calls, Errors: wireErrors}, leader, forward.Transfer{
+		Topic: e.Topic, Incarnation: e.Incarnation, Partition: e.Partition, To: e.Leader, Reason: e.Reason,
+	})
+	return err
 }
 
 // onAlarm has f called when a connection to a member breaks, until the returned

@@ -180,7 +180,7 @@ func (w *world) handlers(p *process) Handlers {
 						reply(nil, forward.Table{}.ToRemote(err))
 						return
 					}
-					reply(nil, nil)
+					reply([][]byte{[]byte("{}")}, nil)
 				}()
 				return
 			}

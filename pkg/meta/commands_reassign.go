@@ -29,6 +29,13 @@ func (p *Partition) Target() []NodeID {
 // that the reassignment under way adds.
 func (p *Partition) held() []NodeID { return minus(p.Replicas, p.Adding) }
 
+// UnderReplicated says whether a replica is not in sync that is not just being made.
+func (p *Partition) UnderReplicated() bool {
+	return slices.ContainsFunc(p.Replicas, func(id NodeID) bool {
+		return !slices.Contains(p.ISR, id) && !slices.Contains(p.Adding, id)
+	})
+}
+
 // MoveReady returns nil if FinishReassign of the partition would be accepted, and
 // otherwise why not.
 func (p *Partition) MoveReady() error {

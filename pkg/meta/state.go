@@ -58,6 +58,15 @@ func (s *State) TopicCount() int { return s.topics.count }
 // more, however many topics there are, where one state came of the other.
 func (s *State) Changes(since *State) iter.Seq2[*Topic, *Topic] { return s.topics.since(&since.topics) }
 
+// EachPartition calls f with every partition, by topic and number.
+func EachPartition(s *State, f func(t *Topic, i int, p *Partition)) {
+	for t := range s.Topics() {
+		for i := range t.Partitions {
+			f(t, i, &t.Partitions[i])
+		}
+	}
+}
+
 // PartitionCount returns the number of partitions of all topics.
 func (s *State) PartitionCount() int { return s.topics.partitions }
 

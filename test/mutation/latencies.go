@@ -18,7 +18,7 @@ func latencyMistakes() []mistake {
 			old: "\t\tk.processed(o, time.Now())\n", with: "", tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{
-			name: "another node's latencies are left out", file: "pkg/broker/operate_stats.go",
+			name: "another node's latencies are left out", file: "pkg/stats/merge.go",
 			old: "latency.Merged(c.Latency, d.Latency)", with: "latency.Merged(c.Latency, nil)", tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{

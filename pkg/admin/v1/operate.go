@@ -205,10 +205,11 @@ func apiProgress(p broker.Progress) api.Progress {
 
 // apiPartitionDetail describes a partition.
 func apiPartitionDetail(d broker.PartitionDetail) api.PartitionDetail {
+	p := &d.Stats
 	out := api.PartitionDetail{
 		Partition: api.Partition{
-			Topic: d.Topic, Partition: d.PartitionStats.Partition, Leader: d.Leader, Epoch: uint64(d.Epoch), Replicas: d.Replicas, ISR: d.ISR,
-			LogStart: uint64(d.LogStart), CommittedEnd: uint64(d.CommittedEnd), LogEnd: uint64(d.LogEnd), Bytes: d.Bytes,
+			Topic: d.Topic, Partition: p.Partition, Leader: p.Leader, Epoch: uint64(p.Epoch), Replicas: p.Replicas, ISR: p.ISR,
+			LogStart: uint64(p.LogStart), CommittedEnd: uint64(p.CommittedEnd), LogEnd: uint64(p.LogEnd), Bytes: p.Bytes,
 			Adding: d.Adding, Removing: d.Removing,
 		},
 		Copies: make([]api.Copy, len(d.Copies)), Left: apiProgress(d.Left), Troubles: apiTroubles(d.Troubles),

@@ -30,6 +30,24 @@ const (
 // Conditions says how each node is; one that it does not name is Gone.
 type Conditions map[meta.NodeID]Condition
 
+// ConditionsOf returns how the nodes are, as far as the metadata says.
+func ConditionsOf(s *meta.State) Conditions {
+	out := make(Conditions, s.NodeCount())
+	for n := range s.Nodes() {
+		switch {
+		case n.State == meta.NodeDown:
+			out[n.ID] = Gone
+		case n.State == meta.NodeDraining || n.Intent != meta.IntentNone:
+			out[n.ID] = Draining
+		case n.DiskFull:
+			out[n.ID] = Full
+		default:
+			out[n.ID] = Up
+		}
+	}
+	return out
+}
+
 // PartitionID names a partition.
 type PartitionID struct {
 	Topic       string

@@ -1,0 +1,24 @@
+// Package fan calls a function with each of several things at the same time. It
+// starts no more goroutines than it is allowed, and none that outlives its call.
+package fan
+
+import "sync"
+
+// Out calls f with each of xs, at most so many at a time, and returns when all calls
+// have. A single one is called by the caller's own goroutine.
+func Out[T any](xs []T, most int, f func(T)) {
+	if len(xs) == 1 {
+		f(xs[0])
+		return
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, most)
+	for _, x := range xs {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			f(x)
+		})
+	}
+	running.Wait()
+}

@@ -1,0 +1,120 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// What a call between nodes is refused with. Each is marked fate.Refused.
+var (
+	// ErrNoSuchCall refuses what the node that is asked does not know.
+	ErrNoSuchCall = fate.Refuse("unknown cluster call")
+	// ErrAlone refuses what only a cluster can do.
+	ErrAlone = fate.Refuse("no other node")
+)
+
+// Caller asks other nodes, and gives their errors the meaning that they had there.
+// Its methods may be called by many goroutines.
+type Caller struct {
+	Remote Remote // nil: this node is alone
+	Errors Table
+}
+
+// Call asks another node and waits.
+func (c Caller) Call(ctx context.Context, node meta.NodeID, kind uint8, payload [][]byte) ([]byte, error) {
+	if c.Remote == nil {
+		return nil, ErrAlone
+	}
+	reply, err := c.Remote.Call(ctx, node, kind, payload)
+	if err != nil {
+		return nil, c.Errors.FromRemote(err)
+	}
+	return reply, nil
+}
+
+// Settle has another node apply the metadata up to an index to what it leads of a
+// topic, and waits.
+func (c Caller) Settle(ctx context.Context, node meta.NodeID, m Settle) error {
+	_, err := c.Call(ctx, node, KindSettle, EncodeSettle(m))
+	return err
+}
+
+// Operation is what nodes ask of each other by a name. It is declared once, where it is
+// carried out, and whoever asks uses the same value: A is what the request says, R what
+// the answer says. Both travel as JSON and are read strictly.
+type Operation[A, R any] string
+
+// Nothing is what a request or an answer says that says nothing.
+type Nothing struct{}
+
+// Ask asks another node and waits.
+func (o Operation[A, R]) Ask(ctx context.Context, c Caller, node meta.NodeID, args A) (R, error) {
+	var answer R
+	payload, err := EncodeOperate(string(o), args)
+	if err != nil {
+		return answer, fate.Mark(err, fate.Refused)
+	}
+	reply, err := c.Call(ctx, node, KindOperate, payload)
+	if err != nil {
+		return answer, err
+	}
+	if err := decodeStrictly(reply, &answer); err != nil {
+		return answer, fmt.Errorf("decode response of node %q to %q: %w", node, o, err)
+	}
+	return answer, nil
+}
+
+// Operations are what this node carries out for others, by name. They are registered
+// before the first is asked for, and not changed then.
+type Operations map[string]func(ctx context.Context, args []byte) (any, error)
+
+// Register adds an operation, which f carries out. A name that is there already is a bug.
+func Register[A, R any](all Operations, o Operation[A, R], f func(context.Context, A) (R, error)) {
+	if all[string(o)] != nil {
+		panic("BUG: two operations are called " + string(o))
+	}
+	all[string(o)] = func(ctx context.Context, raw []byte) (any, error) {
+		var args A
+		if err := decodeStrictly(raw, &args); err != nil {
+			return nil, fate.Mark(fmt.Errorf("decode arguments of operation %q: %w", o, err), fate.Refused)
+		}
+		return f(ctx, args)
+	}
+}
+
+// Do carries out what another node asks for, and returns the payload of the answer.
+func (all Operations) Do(ctx context.Context, m Operate) ([][]byte, error) {
+	f := all[m.Op]
+	if f == nil {
+		return nil, fmt.Errorf("%w: unknown operation %q", ErrNoSuchCall, m.Op)
+	}
+	answer, err := f(ctx, m.Args)
+	if err != nil {
+		return nil, err
+	}
+	p, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("encode response of operation %q: %w", m.Op, err)
+	}
+	return [][]byte{p}, nil
+}
+
+// decodeStrictly reads one JSON value that says nothing that v has no place for.
+func decodeStrictly(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}

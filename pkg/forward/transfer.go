@@ -1,0 +1,16 @@
+package forward
+
+import "github.com/brokerd/brokerd/pkg/meta"
+
+// Transfer asks the leader of a partition to give the leadership to another in-sync
+// replica, without failing a publish.
+type Transfer struct {
+	Topic       string           `json:"topic"`
+	Incarnation meta.Incarnation `json:"incarnation"` // a topic of the same name that is another refuses
+	Partition   int              `json:"partition"`
+	To          meta.NodeID      `json:"to,omitempty"` // "": whichever is best
+	Reason      string           `json:"reason,omitempty"`
+}
+
+// TransferLeader is asked by the controller and by operators.
+const TransferLeader Operation[Transfer, Nothing] = "handover"

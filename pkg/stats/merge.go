@@ -1,0 +1,154 @@
+package stats
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Merge adds up what several nodes say of the topics that they lead
+// partitions of, sorted by name. Of a partition that two say they lead, the
+// later epoch counts.
+func Merge(byNode map[meta.NodeID][]Topic) []Topic {
+	merged := map[string]*Topic{}
+	for _, id := range slices.Sorted(maps.Keys(byNode)) {
+		for _, t := range byNode[id] {
+			led := slices.DeleteFunc(slices.Clone(t.Partitions), func(p Partition) bool { return p.Leader != string(id) })
+			if len(led) == 0 {
+				continue
+			}
+			t.Partitions = led
+			if merged[t.Name] == nil {
+				t.Channels = slices.Clone(t.Channels)
+				merged[t.Name] = &t
+				continue
+			}
+			merged[t.Name].merge(&t)
+		}
+	}
+	out := make([]Topic, 0, len(merged))
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		t := merged[name]
+		t.settle()
+		out = append(out, *t)
+	}
+	return out
+}
+
+// NameMissing names the leaders of topics that have not answered. A topic of which no
+// leader has is added, without counts. The result is sorted by name as stats are.
+func NameMissing(stats []Topic, topics []*meta.Topic, answers map[meta.NodeID][]Topic) []Topic {
+	for _, t := range topics {
+		var missing []string
+		for i := range t.Partitions {
+			leader := t.Partitions[i].Leader
+			if _, answered := answers[leader]; !answered && leader != "" && !slices.Contains(missing, string(leader)) {
+				missing = append(missing, string(leader))
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		slices.Sort(missing)
+		i, found := slices.BinarySearchFunc(stats, t.Name, func(s Topic, name string) int { return strings.Compare(s.Name, name) })
+		if !found {
+			stats = slices.Insert(stats, i, Topic{Name: t.Name, Paused: t.Paused})
+		}
+		stats[i].MissingNodes = missing
+	}
+	return stats
+}
+
+// merge adds what another node says of the topic.
+func (t *Topic) merge(u *Topic) {
+	t.Paused = t.Paused || u.Paused
+	t.Depth += u.Depth
+	t.Messages += u.Messages
+	t.Bytes += u.Bytes
+	for _, p := range u.Partitions {
+		i := slices.IndexFunc(t.Partitions, func(q Partition) bool { return q.Partition == p.Partition })
+		switch {
+		case i < 0:
+			t.Partitions = append(t.Partitions, p)
+		case p.Epoch > t.Partitions[i].Epoch:
+			t.Partitions[i] = p
+		}
+	}
+	for _, c := range u.Channels {
+		i := slices.IndexFunc(t.Channels, func(d Channel) bool { return d.Name == c.Name })
+		if i < 0 {
+			t.Channels = append(t.Channels, c)
+			continue
+		}
+		t.Channels[i].merge(&c)
+	}
+}
+
+// settle puts merged stats in order.
+func (t *Topic) settle() {
+	slices.SortFunc(t.Partitions, func(a, b Partition) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(t.Channels, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
+	t.LogBytes = 0
+	for _, p := range t.Partitions {
+		t.LogBytes += p.Bytes
+	}
+	for i := range t.Channels {
+		c := &t.Channels[i]
+		slices.SortFunc(c.Partitions, func(a, b Place) int { return cmp.Compare(a.Partition, b.Partition) })
+		if c.Clients != nil {
+			c.Clients = mergeClients(c.Clients)
+			c.Consumers = len(c.Clients)
+		}
+	}
+}
+
+// merge adds what another node says of the channel.
+func (c *Channel) merge(d *Channel) {
+	c.Paused = c.Paused || d.Paused
+	c.Ordered = c.Ordered || d.Ordered
+	c.Depth += d.Depth
+	c.InFlight += d.InFlight
+	c.Deferred += d.Deferred
+	c.Messages += d.Messages
+	c.Delivered += d.Delivered
+	c.Finished += d.Finished
+	c.Requeued += d.Requeued
+	c.TimedOut += d.TimedOut
+	c.OldestAge = max(c.OldestAge, d.OldestAge)
+	c.Latency = latency.Merged(c.Latency, d.Latency)
+	c.Rates.Add(d.Rates)
+	c.Consumers += d.Consumers
+	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
+	if d.Clients != nil {
+		c.Clients = append(slices.Clone(c.Clients), d.Clients...)
+	}
+}
+
+// mergeClients makes one of the entries of a connection that another node
+// relays to several leaders: each of them lists it under its address.
+func mergeClients(all []Client) []Client {
+	type key struct{ address, id string }
+	at := map[key]int{}
+	out := make([]Client, 0, len(all))
+	for _, c := range all {
+		k := key{c.RemoteAddress, c.ClientID}
+		i, seen := at[k]
+		if !seen {
+			at[k] = len(out)
+			out = append(out, c)
+			continue
+		}
+		o := &out[i]
+		o.Ready = max(o.Ready, c.Ready)
+		o.InFlight += c.InFlight
+		o.Delivered += c.Delivered
+		o.Finished += c.Finished
+		o.Requeued += c.Requeued
+		o.TimedOut += c.TimedOut
+	}
+	return out
+}

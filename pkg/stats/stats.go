@@ -1,0 +1,108 @@
+package stats
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Topic describes a topic over the partitions that this node leads.
+type Topic struct {
+	Name       string
+	Ephemeral  bool
+	Paused     bool
+	Ordered    bool
+	Ext        bool
+	Depth      int64  // messages that no channel has got yet
+	Messages   uint64 // published since the process started
+	Bytes      uint64 // of their bodies
+	LogBytes   int64  // on disk
+	Partitions []Partition
+	Channels   []Channel
+	// MissingNodes lead partitions of the topic and have not answered: what they have
+	// is missing in the sums.
+	MissingNodes []string
+	// Elsewhere says that the node that was asked leads no partition of the topic, and
+	// that the figures are the cluster's: see NodeStats.
+	Elsewhere bool
+}
+
+// Partition describes one partition of a topic.
+type Partition struct {
+	Partition    int
+	Leader       string
+	Epoch        seq.Epoch
+	Replicas     []string
+	ISR          []string
+	LogStart     seq.Offset
+	CommittedEnd seq.Offset
+	LogEnd       seq.Offset
+	Bytes        int64
+}
+
+// Channel describes a channel over the partitions that this node leads.
+type Channel struct {
+	Name       string
+	Ephemeral  bool
+	Paused     bool
+	Ordered    bool
+	Depth      int64 // waiting: neither in flight nor deferred
+	InFlight   int64
+	Deferred   int64
+	Messages   uint64 // that came to the channel since the process started
+	Delivered  uint64
+	Finished   uint64
+	Requeued   uint64
+	TimedOut   uint64
+	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
+	Rates      flow.Rates         // of messages that come and are finished
+	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
+	Partitions []Place
+	Consumers  int      // subscriptions, whether Clients lists them or not
+	Clients    []Client // nil unless asked for
+}
+
+// Place is a channel's place in one partition.
+type Place struct {
+	Partition int
+	Leader    string
+	Confirmed seq.Offset // everything below is finished
+	Lag       int64      // committed end - confirmed
+	Spinning  []Spinning // messages that consumers requeue as soon as they get them, the fastest first
+}
+
+// Spinning is a message that is delivered and requeued over and over.
+type Spinning struct {
+	Offset    seq.Offset
+	PerSecond float64
+}
+
+// Client describes one connection, producer or consumer. The broker fills
+// in the counts that belong to a subscription.
+type Client struct {
+	ClientID, Hostname, UserAgent string
+	RemoteAddress                 string
+	State                         int // 0 init, 3 subscribed, 4 closing
+	ConnectTime                   time.Time
+	SampleRate                    int
+	Deflate, Snappy               bool
+	TLS                           bool
+	TLSCipherSuite, TLSVersion    string
+	TLSNegotiatedProtocol         string
+	TLSMutual                     bool
+	Authed                        bool
+	AuthIdentity, AuthIdentityURL string
+	TopologyZone, TopologyRegion  string
+	OutputBufferSize              int
+	OutputBufferTimeout           time.Duration
+	MsgTimeout                    time.Duration
+	DesiredTag                    string
+	PubCounts                     map[string]uint64 // messages published, by topic
+
+	// of the subscription
+	Ready, InFlight               int64
+	Delivered, Finished, Requeued uint64
+	TimedOut                      uint64
+}
