@@ -24,6 +24,7 @@ var floors = map[string]int{
 	"pkg/age":         1, // of stored data, whatever wall clocks say
 	"pkg/redo":        1, // many files made durable with one sync
 	"pkg/commitlog":   1,
+	"pkg/header":      1, // what a message's header says to the broker
 	"pkg/channel":     1,
 	"pkg/meta":        1,
 	"pkg/peer":        1, // calls between nodes

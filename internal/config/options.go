@@ -101,6 +101,7 @@ type Limits struct {
 	CreationRate           int // and a second, after that
 	Snappy                 bool
 	Deflate                bool
+	AllowExtCompatible     bool
 	MaxDeflateLevel        int
 }
 

@@ -141,6 +141,7 @@ func (o *Options) bufferSettings() []Setting {
 		{Key: "output-buffer-timeout", Default: "250ms", value: durationValue{&l.OutputBufferTimeout}, Doc: "Default output buffer timeout."},
 		{Key: "snappy", Default: "true", value: boolValue{&l.Snappy}, Doc: "Allow snappy compression."},
 		{Key: "deflate", Default: "true", value: boolValue{&l.Deflate}, Doc: "Allow deflate compression."},
+		{Key: "allow-ext-compatible", Default: "false", value: boolValue{&l.AllowExtCompatible}, Doc: "Accept messages with a header on topics without `ext` when all its keys are reserved (##), and drop the header. Otherwise they get E_EXT_NOT_SUPPORT."},
 		{Key: "max-deflate-level", Default: "6", value: numberValue{&l.MaxDeflateLevel}, Doc: "Maximum deflate level a client may request, 1 to 9. Higher levels cost more CPU and memory per connection."},
 	}
 }

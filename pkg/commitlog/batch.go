@@ -97,6 +97,12 @@ func (b Batch) Checksum() uint32 { return binary.LittleEndian.Uint32(b.raw[4:]) 
 // over all segments and never starts again. It is 0 for a batch from Decode.
 func (b Batch) Position() int64 { return b.position }
 
+// PositionOf returns the byte position of the record in the virtual log that an iterator
+// over the batch has just returned, of n bytes: like Position.
+func (b Batch) PositionOf(it *Records, n int) int64 {
+	return b.position + int64(headerBytes+len(b.payload())-it.Left()-RecordBytes(n))
+}
+
 // Size returns the number of bytes that the batch takes on disk.
 func (b Batch) Size() int { return len(b.raw) }
 

@@ -75,6 +75,9 @@ func (b *Builder) Size() int {
 	return align(max(len(b.raw), headerBytes))
 }
 
+// End returns where the next record begins, in bytes from the beginning of the batch.
+func (b *Builder) End() int { return max(len(b.raw), headerBytes) }
+
 // SetAttributes adds bits to the batch's attributes.
 func (b *Builder) SetAttributes(bits uint16) { b.attrs |= bits }
 

@@ -10,7 +10,7 @@ import (
 // Verb is the kind of a command.
 type Verb uint8
 
-// The verbs of the standard protocol.
+// The verbs of the standard protocol, and those of its extensions.
 const (
 	Unknown Verb = iota
 	Identify
@@ -25,6 +25,13 @@ const (
 	Pub
 	MPub
 	DPub
+	PubTrace
+	MPubTrace
+	PubExt
+	MPubExt
+	SubAdvanced
+	SubOrdered
+	CreateTopic
 	// VerbCount is the number of verbs, for tables that count by verb.
 	VerbCount
 )
@@ -32,6 +39,8 @@ const (
 var verbs = [VerbCount]string{
 	Unknown: "unknown", Identify: "IDENTIFY", Auth: "AUTH", Sub: "SUB", Rdy: "RDY", Fin: "FIN",
 	Req: "REQ", Touch: "TOUCH", Cls: "CLS", Nop: "NOP", Pub: "PUB", MPub: "MPUB", DPub: "DPUB",
+	PubTrace: "PUB_TRACE", MPubTrace: "MPUB_TRACE", PubExt: "PUB_EXT", MPubExt: "MPUB_EXT",
+	SubAdvanced: "SUB_ADVANCED", SubOrdered: "SUB_ORDERED", CreateTopic: "INTERNAL_CREATE_TOPIC",
 }
 
 // String returns the verb as it goes over the wire.
@@ -68,6 +77,27 @@ func parseVerb(word []byte) Verb {
 		return Identify
 	case "AUTH":
 		return Auth
+	}
+	return parseExtension(word)
+}
+
+// parseExtension knows the verbs that standard clients do not send.
+func parseExtension(word []byte) Verb {
+	switch string(word) {
+	case "PUB_TRACE":
+		return PubTrace
+	case "MPUB_TRACE":
+		return MPubTrace
+	case "PUB_EXT":
+		return PubExt
+	case "MPUB_EXT":
+		return MPubExt
+	case "SUB_ADVANCED":
+		return SubAdvanced
+	case "SUB_ORDERED":
+		return SubOrdered
+	case "INTERNAL_CREATE_TOPIC":
+		return CreateTopic
 	}
 	return Unknown
 }

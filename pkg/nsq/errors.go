@@ -28,6 +28,15 @@ const (
 	// extensions: a publish was refused. They stand alone.
 	FailedOnNotLeader
 	FailedOnNotWritable
+	// TopicNotExist to TopicNotCreated are for the commands of the extensions alone.
+	TopicNotExist
+	ExtNotSupported
+	InvalidJSONHeader
+	InvalidTraceID
+	SubExtendNeeded
+	SubExtendForbidden
+	BadExt
+	TopicNotCreated
 	FinFailed
 	ReqFailed
 	TouchFailed
@@ -61,6 +70,14 @@ var codes = [CodeCount]struct {
 	DPubFailed:          {"E_DPUB_FAILED", false},
 	FailedOnNotLeader:   {"E_FAILED_ON_NOT_LEADER", false},
 	FailedOnNotWritable: {"E_FAILED_ON_NOT_WRITABLE", false},
+	TopicNotExist:       {"E_TOPIC_NOT_EXIST", true},
+	ExtNotSupported:     {"E_EXT_NOT_SUPPORT", false},
+	InvalidJSONHeader:   {"E_INVALID_JSON_HEADER", false},
+	InvalidTraceID:      {"INVALID_TRACE_ID", false},
+	SubExtendNeeded:     {"E_SUB_EXTEND_NEED", true},
+	SubExtendForbidden:  {"E_SUB_EXTEND_FORBIDDON", true}, // as its clients spell it
+	BadExt:              {"E_BAD_EXT", true},
+	TopicNotCreated:     {"E_CREATE_TOPIC_FAILED", false},
 	FinFailed:           {"E_FIN_FAILED", false},
 	ReqFailed:           {"E_REQ_FAILED", false},
 	TouchFailed:         {"E_TOUCH_FAILED", false},
@@ -81,6 +98,7 @@ func (c Code) Fatal() bool { return c >= CodeCount || codes[c].fatal }
 type Error struct {
 	Code Code
 	Text string // "": the code stands alone
+	Ends bool   // the connection ends, though it does not with every error of the code
 }
 
 // Errorf returns an Error of a formatted text.
@@ -97,4 +115,4 @@ func (e *Error) Error() string {
 }
 
 // Fatal reports whether the connection ends with the error.
-func (e *Error) Fatal() bool { return e.Code.Fatal() }
+func (e *Error) Fatal() bool { return e.Ends || e.Code.Fatal() }

@@ -58,11 +58,15 @@ func TestMessageFrameReadsBack(t *testing.T) {
 func TestErrorsSayTheirFatality(t *testing.T) {
 	survive := map[Code]bool{
 		PubFailed: true, MPubFailed: true, DPubFailed: true, FinFailed: true, ReqFailed: true, TouchFailed: true, FailedOnNotLeader: true, FailedOnNotWritable: true,
+		ExtNotSupported: true, InvalidJSONHeader: true, InvalidTraceID: true, TopicNotCreated: true,
 	}
 	for c := range CodeCount {
 		if c.String() == "" || c.Fatal() == survive[c] {
 			t.Errorf("%v: fatal %v", c, c.Fatal())
 		}
+	}
+	if e := (&Error{Code: FailedOnNotLeader, Ends: true}); !e.Fatal() || e.Error() != "E_FAILED_ON_NOT_LEADER " {
+		t.Errorf("%q: fatal %v", e.Error(), e.Fatal())
 	}
 	if got := (&Error{Code: BadProtocol}).Error(); got != "E_BAD_PROTOCOL" {
 		t.Errorf("%q", got)

@@ -16,14 +16,21 @@ type WireID uint64
 // Numbering gives the messages of one life of a topic their wire ids, from the first
 // message of partition 0 on: an id is the message's place, counted from there. Topics
 // and clusters begin at random numbers, so that the stretches which their messages take
-// of the 2^64 ids meet about never. The zero value begins at 0.
+// of all ids meet about never. An id has the partition in bits 50 to 59, as a place has,
+// and is above 0 as a signed number: clients of youzan's nsq rely on both. The zero
+// value begins at 0.
 type Numbering struct{ first WireID }
+
+// randomBits are those of a first id that differ from topic to topic: what is above the
+// partition but the sign, and what is below it but for the highest bit, so that no
+// partition counts into the next one within 2^49 messages.
+const randomBits WireID = 7<<(offsetBits+partitionBits) | (1<<(offsetBits-1) - 1)
 
 // NumberingOf returns the numbering of a topic that was made in a cluster with an
 // incarnation, which no other topic of the cluster has.
 func NumberingOf(cluster string, incarnation uint64) Numbering {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(cluster), incarnation))
-	return Numbering{WireID(binary.BigEndian.Uint64(sum[:]))}
+	return Numbering{max(WireID(binary.BigEndian.Uint64(sum[:]))&randomBits, 1)}
 }
 
 // NumberingFrom returns the numbering whose first id is known.

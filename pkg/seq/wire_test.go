@@ -41,12 +41,28 @@ func TestTheFirstIDFollowsFromClusterAndIncarnation(t *testing.T) {
 		incarnation uint64
 		first       string
 	}{
-		{"", 0, "af5570f5a1810b7a"},
-		{"d41a5c", 7, "2b839aa76e4d64b7"},
-		{"d41a5c", 8, "c75112426cd2ce9f"},
+		{"", 0, "200170f5a1810b7a"},
+		{"d41a5c", 7, "20019aa76e4d64b7"},
+		{"d41a5c", 8, "400112426cd2ce9f"},
 	} {
 		if got := NumberingOf(c.cluster, c.incarnation).First().String(); got != c.first {
 			t.Errorf("%q, %d: %s, want %s", c.cluster, c.incarnation, got, c.first)
+		}
+	}
+}
+
+// Clients of youzan's nsq read the partition from the id, and take an id for a signed
+// number above 0.
+func TestAnIDHasItsPartition(t *testing.T) {
+	for i := range uint64(1000) {
+		n := NumberingOf("d41a5c", i)
+		for _, partition := range []int{0, 1, 511, MaxPartitions - 1} {
+			for _, o := range []Offset{0, 1, 1 << 49} {
+				id := n.ID(NewMessageID(partition, o))
+				if int(id>>50)&1023 != partition || int64(id) <= 0 { //nolint:gosec // the sign is looked at
+					t.Fatalf("offset %d of partition %d has id %s in topic %d", o, partition, id, i)
+				}
+			}
 		}
 	}
 }

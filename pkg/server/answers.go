@@ -20,13 +20,15 @@ type answer struct {
 	home *sync.Pool
 	done func(broker.Receipt) // publishDone, bound
 
-	link  *link
-	verb  nsq.Verb
-	topic *producedTopic
-	count int // messages
-	bytes int // of their bodies
-	phase atomic.Uint32
-	err   error // set before phase becomes ready
+	link     *link
+	verb     nsq.Verb
+	topic    *producedTopic
+	count    int       // messages
+	bytes    int       // of their bodies
+	extended bool      // the publisher knows the extensions' codes
+	traced   *tracedTo // the publisher is told the place; nil: OK
+	phase    atomic.Uint32
+	err      error // set before phase becomes ready
 
 	// of commands that are no publishes
 	frame []byte     // encoded, nil: none
@@ -49,6 +51,9 @@ func newAnswers() *sync.Pool {
 // publishDone takes the broker's receipt, from any goroutine.
 func (a *answer) publishDone(r broker.Receipt) {
 	l := a.link // a belongs to the writer once it is ready
+	if a.traced != nil {
+		a.traced.receipt = r
+	}
 	a.err = r.Err
 	a.phase.Store(phaseReady)
 	l.poke()
@@ -58,7 +63,7 @@ func (a *answer) publishDone(r broker.Receipt) {
 func (a *answer) release() {
 	a.link, a.topic, a.err = nil, nil, nil
 	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
-	a.count, a.bytes, a.verb = 0, 0, nsq.Unknown
+	a.count, a.bytes, a.verb, a.extended, a.traced = 0, 0, nsq.Unknown, false, nil
 	a.home.Put(a)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -27,6 +28,8 @@ func (nullBroker) Publish(_ context.Context, p broker.Publish) {
 func (b nullBroker) Subscribe(context.Context, broker.Subscribe) (Subscription, error) {
 	return &nullSub{body: b.body}, nil
 }
+
+func (nullBroker) Topic(string) (*meta.Topic, error) { return nil, broker.ErrTopicNotFound }
 
 type nullSub struct {
 	body []byte

@@ -45,6 +45,8 @@ func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 		return s.identify(ctx, cmd)
 	case nsq.Auth:
 		return s.auth(ctx, cmd)
+	case nsq.PubTrace, nsq.MPubTrace, nsq.PubExt, nsq.MPubExt:
+		return extension{s.publisher}.publish(ctx, cmd)
 	default:
 		return nsq.Errorf(nsq.Invalid, "invalid command %s", cmd.Name())
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -30,6 +32,7 @@ type fakeBroker struct {
 
 type fakeTopic struct {
 	bodies []string
+	extras []topic.Message // the trace ids and headers of bodies
 	delays []time.Duration
 	subs   map[string]*fakeChannel
 	next   seq.Offset
@@ -104,11 +107,15 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 		return
 	}
 	t := b.topicLocked(p.Topic)
+	receipt := broker.Receipt{
+		Partition: max(p.Partition, 0), First: t.next, Count: len(p.Messages), Position: 0x7c, RawSize: 35 * int64(len(p.Messages)),
+	}
 	var wake []func()
 	for _, m := range p.Messages {
 		body := append([]byte(nil), m.Body...)
 		t.bodies = append(t.bodies, string(body))
 		t.delays = append(t.delays, m.Delay)
+		t.extras = append(t.extras, topic.Message{TraceID: m.TraceID, Header: append([]byte(nil), m.Header...)})
 		for _, ch := range t.subs {
 			ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, t.next), stamp: 42, body: body})
 			for _, s := range ch.subs {
@@ -117,7 +124,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 		}
 		t.next++
 	}
-	done := func() { p.Done(broker.Receipt{Count: len(p.Messages)}) }
+	done := func() { p.Done(receipt) }
 	if p.Topic == "held" {
 		b.held = append(b.held, done)
 		done = func() {}
@@ -127,6 +134,30 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 	for _, w := range wake {
 		w()
 	}
+}
+
+// Topic knows every topic but "missing"; those whose names begin with "ext" are extended,
+// with "sorted" ordered.
+func (b *fakeBroker) Topic(name string) (*meta.Topic, error) {
+	if name == "missing" {
+		return nil, broker.ErrTopicNotFound
+	}
+	return &meta.Topic{
+		Name: name, Incarnation: 1, Partitions: make([]meta.Partition, fakePartitions),
+		Config: meta.TopicConfig{Ext: strings.HasPrefix(name, "ext"), Ordered: strings.HasPrefix(name, "sorted")},
+	}, nil
+}
+
+// stored returns the messages of a topic.
+func (b *fakeBroker) stored(name string) []topic.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topicLocked(name)
+	all := append([]topic.Message(nil), t.extras...)
+	for i := range all {
+		all[i].Body = []byte(t.bodies[i])
+	}
+	return all
 }
 
 // deliver publishes a message of so many bytes.
@@ -233,8 +264,10 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	return n, nil
 }
 
+const fakeCluster = "fake"
+
 // fakeIDs are the ids of the messages of every topic of a fakeBroker.
-var fakeIDs = seq.NumberingOf("fake", 1)
+var fakeIDs = seq.NumberingOf(fakeCluster, 1)
 
 func (s *fakeSub) Numbering() seq.Numbering { return fakeIDs }
 

@@ -31,6 +31,7 @@ type harness struct {
 func newHarness(t testing.TB, opts Options) *harness {
 	t.Helper()
 	b := newFakeBroker()
+	opts.Cluster = fakeCluster
 	srv, err := New(opts, b, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
@@ -23,6 +24,9 @@ type Broker interface {
 	Publish(ctx context.Context, p broker.Publish)
 	// Subscribe joins a channel. It may block, to create it, until ctx ends.
 	Subscribe(ctx context.Context, s broker.Subscribe) (Subscription, error)
+	// Topic returns a topic of the cluster, which may not be changed, or
+	// broker.ErrTopicNotFound.
+	Topic(name string) (*meta.Topic, error)
 }
 
 // Answerer answers messages in flight. The text of its errors goes to the client.
@@ -61,6 +65,8 @@ type Subscription interface {
 type Options struct {
 	// Version is what IDENTIFY tells; it must look like 1.3.0. Some tools parse it.
 	Version string
+	// Cluster is the cluster's id, by which the messages of its topics are numbered.
+	Cluster string
 	// MaxMessageBytes bounds the body of one message. 1 MiB. [max-msg-size]
 	MaxMessageBytes int
 	// MaxBodyBytes bounds the body of an MPUB; that of a PUB or DPUB is a message,
@@ -104,6 +110,9 @@ type Options struct {
 	TLSRequired bool
 	// Auth asks the auth servers; nil: clients need no rights. [auth-http-address]
 	Auth *auth.Client
+	// AllowExtCompatible takes messages whose header has reserved keys only for topics
+	// that are not extended, and does not keep the header. [allow-ext-compatible]
+	AllowExtCompatible bool
 	// MaxConnections bounds the connections, each of which costs two goroutines
 	// and some KiB. 0: no bound.
 	MaxConnections int

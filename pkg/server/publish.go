@@ -126,7 +126,7 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 		m.Delay = delay
 	}
 	p.messages = append(p.messages[:0], m)
-	return p.publish(ctx, cmd.Verb, t, partitionParam(where), len(body))
+	return p.publish(ctx, outgoing{verb: cmd.Verb, topic: t, partition: partitionParam(where), bytes: len(body)})
 }
 
 // mpub is MPUB <topic> [<partition>].
@@ -157,7 +157,7 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	if err != nil {
 		return err
 	}
-	return p.publish(ctx, cmd.Verb, t, partitionParam(cmd.Param(1)), batch.Len())
+	return p.publish(ctx, outgoing{verb: cmd.Verb, topic: t, partition: partitionParam(cmd.Param(1)), bytes: batch.Len()})
 }
 
 // messageBytes is what the list of a publish's messages takes for each.
@@ -247,13 +247,26 @@ func partitionParam(text []byte) int {
 	return int(n)
 }
 
+// outgoing is a publish of the publisher's messages, on its way to the broker.
+type outgoing struct {
+	verb      nsq.Verb
+	topic     *producedTopic
+	partition int
+	bytes     int       // of the bodies
+	traced    *tracedTo // nil: the answer is OK
+}
+
+// knows says whether the client knows the extensions' codes: it names a partition, as no
+// standard client does, or uses a command of theirs.
+func (o *outgoing) knows() bool { return o.partition != broker.AnyPartition || o.verb > nsq.DPub }
+
 // publish hands p.messages to the broker, behind a place for the answer. It
 // does not wait for what becomes of them.
-func (p *publisher) publish(ctx context.Context, verb nsq.Verb, t *producedTopic, partition, size int) error {
+func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	a := p.link.newAnswer()
-	a.verb, a.topic, a.count, a.bytes = verb, t, len(p.messages), size
+	a.verb, a.topic, a.count, a.bytes, a.extended, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.knows(), o.traced
 	a.phase.Store(phaseWaiting)
-	ask := broker.Publish{Topic: t.name, Partition: partition, Messages: p.messages, Done: a.done}
+	ask := broker.Publish{Topic: o.topic.name, Partition: o.partition, Messages: p.messages, Done: a.done}
 	if err := p.link.push(ctx, a); err != nil {
 		return err
 	}

@@ -34,8 +34,9 @@ func publishRules() [5]wireRule {
 
 // extendedRules are the refusals that have a code of their own for clients which asked
 // for extensions: they look for the partition's leader again. The code stands alone.
-func extendedRules() [9]wireRule {
+func extendedRules() [10]wireRule {
 	return [...]wireRule{
+		{cause: broker.ErrTopicNotFound, code: nsq.TopicNotExist},
 		{cause: coord.ErrNotLeading, code: nsq.FailedOnNotLeader},
 		{cause: coord.ErrMoving, code: nsq.FailedOnNotLeader},
 		{cause: topic.ErrNotLeased, code: nsq.FailedOnNotLeader},
@@ -51,6 +52,11 @@ func extendedRules() [9]wireRule {
 // publishError returns what the client is told of a publish that failed. Whether the
 // messages may be stored is said by the error's fate, whatever else it is.
 func publishError(verb nsq.Verb, topic string, err error, extended bool) *nsq.Error {
+	if extended && fate.Of(err) == fate.Refused {
+		if code, ok := extendedCode(err); ok {
+			return &nsq.Error{Code: code}
+		}
+	}
 	for _, rule := range publishRules() {
 		if errors.Is(err, rule.cause) {
 			return nsq.Errorf(rule.code, rule.text, verb, topic)
@@ -58,7 +64,7 @@ func publishError(verb nsq.Verb, topic string, err error, extended bool) *nsq.Er
 	}
 	code := nsq.PubFailed
 	switch verb {
-	case nsq.MPub:
+	case nsq.MPub, nsq.MPubTrace, nsq.MPubExt:
 		code = nsq.MPubFailed
 	case nsq.DPub:
 		code = nsq.DPubFailed
@@ -67,14 +73,17 @@ func publishError(verb nsq.Verb, topic string, err error, extended bool) *nsq.Er
 	if fate.Of(err) != fate.Refused {
 		return nsq.Errorf(code, "%s failed, outcome unknown: %v", verb, err)
 	}
-	if extended {
-		for _, rule := range extendedRules() {
-			if errors.Is(err, rule.cause) {
-				return &nsq.Error{Code: rule.code}
-			}
+	return nsq.Errorf(code, "%s failed, refused: %v", verb, err)
+}
+
+// extendedCode returns the code that clients of the extensions know a refusal by.
+func extendedCode(err error) (nsq.Code, bool) {
+	for _, rule := range extendedRules() {
+		if errors.Is(err, rule.cause) {
+			return rule.code, true
 		}
 	}
-	return nsq.Errorf(code, "%s failed, refused: %v", verb, err)
+	return 0, false
 }
 
 // subscribeError returns what the client is told of a SUB that failed.

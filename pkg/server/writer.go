@@ -190,10 +190,10 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 	fatal := a.fatal
 	switch {
 	case a.topic != nil && a.err == nil:
-		w.buf = nsq.AppendFrame(w.buf, nsq.FrameResponse, nsq.OK)
+		w.buf = a.traced.appendOK(w.buf)
 		a.topic.published.Add(uint64(a.count))
 	case a.topic != nil:
-		e := publishError(a.verb, a.topic.name, a.err, w.extended)
+		e := publishError(a.verb, a.topic.name, a.err, w.extended || a.extended)
 		if e.Fatal() {
 			fatal = e
 			break

@@ -289,7 +289,7 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay time.Duration, e
 	}
 	*d = Delivery{
 		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.batch.Timestamp(), Attempts: t.Attempts,
-		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.at.batch.Position(), RawSize: int32(len(raw)),
+		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.at.batch.PositionOf(&k.at.records, len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
 	}
 	return m.Delay, nil
 }

@@ -27,8 +27,8 @@ type Delivery struct {
 	TraceID   uint64
 	Header    []byte
 	Body      []byte
-	Position  int64 // byte position of its batch in the partition's log
-	RawSize   int32 // bytes it takes there
+	Position  int64 // byte position of its record in the partition's log
+	RawSize   int32 // bytes that the record takes there
 }
 
 // MaxAttempts is where the attempts counter saturates: clients read it as a
@@ -42,7 +42,7 @@ type Receipt struct {
 	Partition int
 	First     seq.Offset
 	Count     int
-	Position  int64 // byte position of their batch in the log
+	Position  int64 // byte position of the first one's record in the log
 	RawSize   int64 // bytes that their records take there
 	Err       error
 }

@@ -107,8 +107,11 @@ func (b *bench) restart() {
 
 // Append implements Log: every entry is a batch of its own, committed at once.
 func (b *bench) Append(e commitlog.Entry) error {
-	builder := new(commitlog.Builder)
-	e.AppendTo(builder)
+	builder, size := new(commitlog.Builder), e.Size()
+	before := builder.End()
+	if e.AppendTo(builder); builder.End() != before+size {
+		b.t.Errorf("an entry of %d bytes has %d", size, builder.End()-before)
+	}
 	batch, err := b.w.Append(builder, b.wall(b.now))
 	b.ages.Appended(ageOf(batch), b.now)
 	if err == nil && !b.lazy {

@@ -17,6 +17,7 @@ type publish struct {
 	count   int
 	body    uint64
 	rawSize int64
+	at      int // where the records begin in their batch, in bytes
 	since   time.Time
 	done    func(Receipt)
 }
@@ -55,7 +56,7 @@ func (e *publish) Size() int {
 
 // AppendTo implements commitlog.Entry.
 func (e *publish) AppendTo(b *commitlog.Builder) {
-	e.body = 0
+	e.body, e.at = 0, b.End()
 	var breath limit.Breath
 	for i := range e.msgs {
 		m := &e.msgs[i]
@@ -74,7 +75,7 @@ func (e *publish) Settle(at commitlog.Placed, err error) {
 	}
 	e.p.messages.Add(uint64(e.count))
 	e.p.bytes.Add(e.body)
-	e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Count: e.count, Position: at.Position, RawSize: e.rawSize})
+	e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Count: e.count, Position: at.Position + int64(e.at), RawSize: e.rawSize})
 }
 
 func (e *publish) finish(r Receipt) {

@@ -65,3 +65,49 @@ func wireMistakes() []mistake {
 		},
 	}
 }
+
+// extensionMistakes are about what clients of youzan's nsq send and get.
+func extensionMistakes() []mistake {
+	return []mistake{
+		{
+			name: "a trace id without a message is taken", file: "pkg/nsq/extension.go",
+			old: "if len(body) <= traceIDLen {", with: "if len(body) < traceIDLen {",
+			tests: []string{"./pkg/server"}, run: "TestExtensionsRefuse",
+		},
+		{
+			name: "a header without a message is taken", file: "pkg/nsq/extension.go",
+			old: "if len(body) <= end {", with: "if len(body) < end {",
+			tests: []string{"./pkg/server"}, run: "TestExtensionsRefuse",
+		},
+		{
+			name: "a header that is null is taken", file: "pkg/header/header.go",
+			old: "if all == nil {", with: "if false {",
+			tests: []string{"./pkg/header"}, run: "TestParse",
+		},
+		{
+			name: "a header is taken on a plain topic", file: "pkg/server/extension.go",
+			old: "!e.publisher.link.srv.opts.AllowExtCompatible || !said.Only", with: "!said.Only",
+			tests: []string{"./pkg/server"}, run: "TestExtensionsRefuse",
+		},
+		{
+			name: "all headers are taken on a plain topic where reserved keys are", file: "pkg/server/extension.go",
+			old: "!e.publisher.link.srv.opts.AllowExtCompatible || !said.Only", with: "!e.publisher.link.srv.opts.AllowExtCompatible",
+			tests: []string{"./pkg/server"}, run: "TestReservedKeys",
+		},
+		{
+			name: "a batch has the trace id of its first message", file: "pkg/server/extension.go",
+			old: "if out.verb == nsq.PubTrace { // a batch", with: "if true { // a batch",
+			tests: []string{"./pkg/server"}, run: "TestExtensionsPublishGolden",
+		},
+		{
+			name: "the partition cannot be read from an id", file: "pkg/seq/wire.go",
+			old: "binary.BigEndian.Uint64(sum[:]))&randomBits", with: "binary.BigEndian.Uint64(sum[:]))",
+			tests: []string{"./pkg/seq"}, run: "TestAnIDHasItsPartition",
+		},
+		{
+			name: "a publish is told where its batch begins", file: "pkg/topic/publish.go",
+			old: "at.Position + int64(e.at)", with: "at.Position",
+			tests: []string{"./pkg/topic"}, run: "TestAPublisherAndAConsumerSeeOnePlace",
+		},
+	}
+}

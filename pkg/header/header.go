@@ -1,0 +1,101 @@
+package header
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Max is the most bytes that a header may have.
+const Max = 65534
+
+// The reserved keys. Their values are strings.
+const (
+	reserved   = "##"
+	keyTraceID = "##trace_id"            // decimal digits
+	keyTag     = "##client_dispatch_tag" // see Reserved.Tag
+)
+
+// Why a header is refused.
+var (
+	// ErrNotObject is returned for what is no JSON object.
+	ErrNotObject = fate.Refuse("not a JSON object")
+	// ErrTooLong is returned for more than Max bytes.
+	ErrTooLong = fate.Refuse("header too long")
+	// ErrTraceID is returned for a trace id that is no string of decimal digits.
+	ErrTraceID = fate.Refuse("trace id is not a string of decimal digits")
+)
+
+// Reserved is what a header says to the broker.
+type Reserved struct {
+	TraceID uint64
+	Traced  bool   // there is a trace id, and its publisher wants to know the place
+	Tag     string // of the consumers that the message is for; "": none
+	Only    bool   // the header says nothing to anybody else
+}
+
+// Parse reads a header, which must be a JSON object, and checks its reserved keys.
+func Parse(raw []byte) (Reserved, error) {
+	if len(raw) > Max {
+		return Reserved{}, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLong, len(raw), Max)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return Reserved{}, fmt.Errorf("%w: %w", ErrNotObject, err)
+	}
+	if all == nil {
+		return Reserved{}, ErrNotObject // null
+	}
+	r := Reserved{Only: true}
+	for key, value := range all {
+		if !strings.HasPrefix(key, reserved) {
+			r.Only = false
+			continue
+		}
+		if err := r.take(key, value); err != nil {
+			return Reserved{}, err
+		}
+	}
+	return r, nil
+}
+
+// take reads the value of a reserved key. One that is not known is for programs of
+// another release, and means nothing here.
+func (r *Reserved) take(key string, value json.RawMessage) error {
+	var text string
+	isText := json.Unmarshal(value, &text) == nil && string(value) != "null"
+	switch key {
+	case keyTraceID:
+		id, err := strconv.ParseUint(text, 10, 64)
+		if !isText || err != nil {
+			return fmt.Errorf("%w: %.40s", ErrTraceID, value)
+		}
+		r.TraceID, r.Traced = id, true
+	case keyTag:
+		if ValidTag(text) { // another one nobody can ask for: the message is for everyone
+			r.Tag = text
+		}
+	}
+	return nil
+}
+
+// MaxTag is the longest tag, in bytes.
+const MaxTag = 100
+
+// ValidTag says whether text can be a tag: 1 to MaxTag of the characters a-z A-Z 0-9 _ -.
+func ValidTag(text string) bool {
+	if len(text) == 0 || len(text) > MaxTag {
+		return false
+	}
+	for _, c := range []byte(text) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

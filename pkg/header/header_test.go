@@ -1,0 +1,74 @@
+package header
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct {
+		name, raw string
+		want      Reserved
+		err       error
+	}{
+		{"nothing in it", `{}`, Reserved{Only: true}, nil},
+		{"the consumers' keys", `{"k":"v","n":1,"o":{"##trace_id":1}}`, Reserved{}, nil},
+		{"a trace id", `{"##trace_id":"18446744073709551615"}`, Reserved{TraceID: 1<<64 - 1, Traced: true, Only: true}, nil},
+		{"a trace id of 0", `{"##trace_id":"0","k":null}`, Reserved{Traced: true}, nil},
+		{"the last of two", `{"##trace_id":"1","##trace_id":"2"}`, Reserved{TraceID: 2, Traced: true, Only: true}, nil},
+		{"a tag", `{"##client_dispatch_tag":"a-Z_9"}`, Reserved{Tag: "a-Z_9", Only: true}, nil},
+		{"a tag that nobody can ask for", `{"##client_dispatch_tag":"a b"}`, Reserved{Only: true}, nil},
+		{"a tag that is no text", `{"##client_dispatch_tag":["a"]}`, Reserved{Only: true}, nil},
+		{"a reserved key of another release", `{"##zan_test":true}`, Reserved{Only: true}, nil},
+		{"spaces around", " {\n} ", Reserved{Only: true}, nil},
+
+		{"nothing", ``, Reserved{}, ErrNotObject},
+		{"null", `null`, Reserved{}, ErrNotObject},
+		{"a list", `[]`, Reserved{}, ErrNotObject},
+		{"a text", `"{}"`, Reserved{}, ErrNotObject},
+		{"cut off", `{"a":`, Reserved{}, ErrNotObject},
+		{"something behind it", `{}{}`, Reserved{}, ErrNotObject},
+		{"a trace id that is a number", `{"##trace_id":7}`, Reserved{}, ErrTraceID},
+		{"a trace id that is null", `{"##trace_id":null}`, Reserved{}, ErrTraceID},
+		{"an empty trace id", `{"##trace_id":""}`, Reserved{}, ErrTraceID},
+		{"a negative trace id", `{"##trace_id":"-1"}`, Reserved{}, ErrTraceID},
+		{"a trace id of 65 bits", `{"##trace_id":"18446744073709551616"}`, Reserved{}, ErrTraceID},
+		{"too long", `{"k":"` + strings.Repeat("x", Max) + `"}`, Reserved{}, ErrTooLong},
+	} {
+		got, err := Parse([]byte(test.raw))
+		if !errors.Is(err, test.err) || got != test.want {
+			t.Errorf("%s: %+v, %v", test.name, got, err)
+		}
+	}
+	longest := `{"k":"` + strings.Repeat("x", Max-8) + `"}`
+	if _, err := Parse([]byte(longest)); err != nil {
+		t.Errorf("%d bytes: %v", len(longest), err)
+	}
+}
+
+func TestValidTag(t *testing.T) {
+	for tag, want := range map[string]bool{
+		"": false, "a": true, "A-Z_09": true, "a.b": false, "ä": false, "a b": false,
+		strings.Repeat("x", MaxTag): true, strings.Repeat("x", MaxTag+1): false,
+	} {
+		if ValidTag(tag) != want {
+			t.Errorf("%q: %v", tag, !want)
+		}
+	}
+}
+
+// FuzzParse checks that whatever is taken says nothing that a consumer could not ask for.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"##trace_id":"7","##client_dispatch_tag":"a","k":[{}]}`))
+	f.Add([]byte(`{"a":{"a":{"a":{}}}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := Parse(raw)
+		if err != nil && r != (Reserved{}) {
+			t.Errorf("%q is refused and read as %+v", raw, r)
+		}
+		if r.Tag != "" && !ValidTag(r.Tag) || r.TraceID != 0 && !r.Traced {
+			t.Errorf("%q: %+v", raw, r)
+		}
+	})
+}
