@@ -29,6 +29,8 @@ SEQUENTIAL := $(addprefix github.com/brokerd/brokerd/,internal/arch internal/mod
 
 # Knobs.
 ARGS     ?=
+DIST     ?= $(CURDIR)/dist
+PLATFORMS ?= linux/amd64,linux/arm64
 FUZZTIME ?= 1m
 ROUNDS   ?= 100
 SEED     ?= 0
@@ -41,15 +43,21 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+.PHONY: help build dist dist-test run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/brokerd and bin/brokerctl
-	$(GO) build -trimpath -ldflags '$(RUNTIME) $(STAMP)' -o bin/ ./cmd/brokerd
-	$(GO) build -trimpath -ldflags '$(STAMP)' -o bin/ ./cmd/brokerctl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(RUNTIME) $(STAMP)' -o bin/ ./cmd/brokerd
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STAMP)' -o bin/ ./cmd/brokerctl
+
+dist: ## .deb, .rpm, archives, lists of their modules and checksums, in dist/ (PLATFORMS=linux/amd64 VERSION=1.2.3)
+	cd tools/package && $(GO) run . -root $(CURDIR) -out $(DIST) -platforms '$(PLATFORMS)' -stamp '$(STAMP)' -brokerd-ldflags '$(RUNTIME)'
+
+dist-test: ## build packages of two versions; install, run, upgrade, remove in a clean Debian (ARGS=-short: below a directory)
+	test/dist.sh $(ARGS)
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)
@@ -77,6 +85,7 @@ lint: $(LINTER)
 	$(GO) vet ./...
 	$(LINTER) run ./...
 	cd tools/loadgen && $(GO) vet ./...
+	cd tools/package && $(GO) vet ./...
 
 arch:
 	$(GO) test ./internal/arch/
@@ -90,6 +99,7 @@ race: ## all Go tests, with the race detector where there is more than one gorou
 	$(GO) test -vet off $(SEQUENTIAL)
 	$(GO) test -run Address ./pkg/cluster
 	cd tools/loadgen && $(GO) test -race ./...
+	cd tools/package && $(GO) test ./...
 
 sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
 	$(GO) test -count 1 -timeout 4h ./test/sim/... -sim.seeds $(SEEDS) -sim.first $(FIRST)
@@ -163,4 +173,4 @@ $(NATS): Makefile
 	@touch $@
 
 clean: ## remove what was built, the tools and caches included
-	rm -rf bin .cache coverage.out coverage.html
+	rm -rf bin dist .cache coverage.out coverage.html

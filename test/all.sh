@@ -42,7 +42,7 @@ compiler() {
 # modules fetches what all modules need. A registry that fails once is asked again.
 modules() {
 	local dir try
-	for dir in . tools/lint tools/loadgen; do
+	for dir in . tools/lint tools/loadgen tools/package; do
 		for try in 1 2 3; do
 			(cd "$dir" && go mod download) && continue 2
 			echo "modules of $dir could not be fetched (try $try of 3)"
@@ -57,6 +57,7 @@ step modules modules
 step build make --no-print-directory build
 step tools make --no-print-directory install-tools
 step check make --no-print-directory check
+step dist make --no-print-directory dist-test ARGS=-short
 step race make --no-print-directory race
 step sim make --no-print-directory sim
 step mutation make --no-print-directory mutation "ARGS=-part $part"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -27,4 +29,13 @@ func listNodes(cmd *cobra.Command, g *globals) error {
 		names:  namesOf(nodes, func(n api.Node) string { return n.ID }),
 		text:   func(p *page) { nodeTable(p, nodes) },
 	})
+}
+
+// httpAddresses returns where the nodes of the cluster serve HTTP.
+func (g *globals) httpAddresses(ctx context.Context) ([]string, error) {
+	nodes, err := query(ctx, g, g.client.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	return namesOf(nodes, func(n api.Node) string { return n.HTTPAddress }), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/generate"
 	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
@@ -88,6 +89,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	root.AddCommand(
 		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newPartitionCommand(g),
 		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g), newTopCommand(g),
+		generate.Command(g.httpAddresses),
 	)
 	g.makeWatchable(root)
 	return root

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/internal/manual"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
@@ -55,6 +56,11 @@ func (p *program) rootCommand() *cobra.Command {
 	serve := p.serveCommand()
 	serve.Use, serve.Short = "serve [flags]", "Run the broker (default)"
 	root.AddCommand(serve, p.configCommand(), p.logCommand(), p.positionsCommand(), p.recoverCommand(), &cobra.Command{
+		Use: "man-pages DIR", Short: "Write the manual pages of brokerd into a directory", Args: cobra.ExactArgs(1), Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return finish(manual.Write(root, manual.SectionAdmin, args[0]))
+		},
+	}, &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())

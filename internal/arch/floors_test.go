@@ -61,6 +61,7 @@ var floors = map[string]int{
 	// internal: helpers of the commands and of the tests.
 	"internal/arch":      0,
 	"internal/beat":      0, // for pkg, too
+	"internal/generate":  2, // a part of brokerctl
 	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
 	"internal/build":     0, // for both programs
@@ -69,6 +70,7 @@ var floors = map[string]int{
 	"internal/config":    5,
 	"internal/coordtest": 4, // replicas in memory: for tests
 	"internal/lookupd":   5,
+	"internal/manual":    1, // for both programs
 	"internal/model":     0, // of the protocol, not of the code
 	"internal/node":      9, // one node with its parts wired together
 	"internal/nsqclient": 1,
@@ -78,6 +80,8 @@ var floors = map[string]int{
 	"internal/peertest":  0, // a network in memory: for tests
 	"internal/vfstest":   1, // a disk that fails: for tests
 	"internal/testrand":  0, // seeds of random tests
+
+	"deploy": 0, // files, for programs that print them
 
 	"cmd/brokerd":   10,
 	"cmd/brokerctl": 9,
@@ -96,7 +100,7 @@ var sameFloor = map[[2]string]string{
 // in / stands for all packages below it.
 var soleImporters = map[string][]string{
 	"github.com/prometheus/":            {"pkg/metrics"},
-	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd"},
+	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/generate", "internal/manual"},
 	"github.com/hashicorp/":             {"pkg/meta/raftstore"},
 	"go.etcd.io/bbolt":                  {"pkg/meta/raftstore"},
 	"github.com/HdrHistogram/":          {"cmd/brokerctl", "tools/loadgen/"},

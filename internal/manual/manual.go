@@ -1,0 +1,43 @@
+// Package manual writes the manual pages of a program from its commands.
+//
+// It knows which section a program belongs to and what the pages have in common. It
+// refuses to know what a command does: the command's own help is the page.
+package manual
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/brokerd/brokerd/internal/build"
+)
+
+// Sections of the manual.
+const (
+	SectionUser  = "1" // programs for everyone
+	SectionAdmin = "8" // services, and programs for administrators
+)
+
+// Write writes one page for root and one for each of its commands into dir, which it
+// makes if it is not there.
+func Write(root *cobra.Command, section, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // manual pages are for everyone
+		return fmt.Errorf("make the directory of the manual pages: %w", err)
+	}
+	origin := build.This()
+	date, err := time.Parse(time.RFC3339, origin.Date)
+	if err != nil {
+		date = time.Time{} // not known: the pages of one build are the same whenever they are written
+	}
+	off := root.DisableAutoGenTag
+	root.DisableAutoGenTag = true
+	defer func() { root.DisableAutoGenTag = off }()
+	header := &doc.GenManHeader{Section: section, Source: root.Name() + " " + origin.Version, Manual: "brokerd", Date: &date}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		return fmt.Errorf("write the manual pages: %w", err)
+	}
+	return nil
+}
