@@ -375,7 +375,10 @@ func publishOrders(_ *http.Request, body []byte) any {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return api.Published{}
 	}
-	p := api.Published{Topic: "orders", FirstSeq: 120, Count: len(req.Messages)}
+	p := api.Published{Topic: "orders", FirstSeq: 120, Count: len(req.Messages), IDs: []string{}}
+	for i := range req.Messages {
+		p.IDs = append(p.IDs, "2b839aa76e4d650"+strconv.Itoa(i%10))
+	}
 	if req.Partition != nil {
 		p.Partition = *req.Partition
 	}

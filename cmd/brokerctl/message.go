@@ -14,7 +14,8 @@ import (
 
 func newMessageCommand(g *globals) *cobra.Command {
 	return newGroup("message", "Publish, consume and inspect messages",
-		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g))
+		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g),
+		newMessageGetCommand(g), newMessageFinishCommand(g))
 }
 
 // bodyWidth is how much of a body a table shows.

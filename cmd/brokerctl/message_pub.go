@@ -79,6 +79,7 @@ type published struct {
 	Topic      string               `json:"topic"`
 	Messages   int                  `json:"messages"`
 	Partitions []partitionPublished `json:"partitions"` // in the order of their first message
+	IDs        []string             `json:"ids"`        // in the order of the messages
 }
 
 // partitionPublished is what pub did in one partition. Messages of others may
@@ -92,6 +93,7 @@ type partitionPublished struct {
 // add counts a batch.
 func (r *published) add(b api.Published) {
 	r.Messages += b.Count
+	r.IDs = append(r.IDs, b.IDs...)
 	for i := range r.Partitions {
 		if r.Partitions[i].Partition == b.Partition {
 			r.Partitions[i].Count += b.Count
@@ -102,7 +104,7 @@ func (r *published) add(b api.Published) {
 }
 
 func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, messages []string) error {
-	result := published{Topic: topic, Partitions: []partitionPublished{}}
+	result := published{Topic: topic, Partitions: []partitionPublished{}, IDs: []string{}}
 	send := func(bodies [][]byte) error {
 		req := api.Publish{Key: o.key}
 		if o.partition >= 0 {
@@ -123,7 +125,7 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 	}
 	shown := g.show(cmd, view{
 		object: result,
-		names:  []string{topic},
+		names:  result.IDs,
 		text: func(p *page) {
 			for _, q := range result.Partitions {
 				if !g.quiet {

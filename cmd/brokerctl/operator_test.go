@@ -12,12 +12,23 @@ import (
 // operatorCommands are those of goldenCommands that are for the person on call.
 var operatorCommands = [][]string{
 	{"channel", "lag"},
+	{"message", "get", "2B839AA76E4D64B7", "--topic", "orders"},
+	{"message", "finish", "1/120", "--topic", "orders", "--channel", "invoice"},
 }
 
 func operatorAnswers() map[string]any {
 	return map[string]any{
 		"GET /v1/lag":       lagOfAll(),
 		"GET /v1/consumers": api.ConsumerList{Consumers: allConsumers()},
+		"GET /v1/topics/orders/messages/2b839aa76e4d64b7": api.MessageDetail{
+			Topic: "orders", Peeked: api.Peeked{
+				ID: "2b839aa76e4d64b7", Timestamp: midnight(), Attempts: 0, State: api.PeekStored, Headers: []byte("{}"), Body: []byte(`{"id":1}`), Text: ptr(`{"id":1}`),
+			},
+			Channels: []api.MessageChannel{{Channel: "bill", State: api.PeekFinished}, {Channel: "invoice", State: api.PeekInFlight, Attempts: 212}},
+		},
+		"POST /v1/topics/orders/channels/invoice/messages/2b879aa76e4d652f/finish": api.FinishedMessage{
+			Topic: "orders", Channel: "invoice", ID: "2b879aa76e4d652f", Partition: 1, Seq: 120, Was: api.PeekInFlight,
+		},
 	}
 }
 

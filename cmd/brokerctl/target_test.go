@@ -20,7 +20,7 @@ func leaves(cmd *cobra.Command, f func(*cobra.Command)) {
 }
 
 func TestUsageNamesTargetsInOneForm(t *testing.T) {
-	forms := []string{string(topicForm), string(anyTopicForm), string(channelForm), string(eitherForm), string(anyForm), string(partitionForm), "NODE", "DIR"}
+	forms := []string{string(topicForm), string(anyTopicForm), string(channelForm), string(eitherForm), string(anyForm), string(partitionForm), "NODE", "DIR", "ID"}
 	operand := regexp.MustCompile(`^\[?[A-Z]`)
 	twoWords := regexp.MustCompile(`TOPIC (CHANNEL|PARTITION)|brokerctl (channel|partition) \w+ \w+ \w`)
 	acted := 0
@@ -28,7 +28,7 @@ func TestUsageNamesTargetsInOneForm(t *testing.T) {
 		words := strings.Fields(cmd.Use)
 		for i, word := range words[1:] {
 			plain := i == 0 && slices.Contains(forms, word)
-			if plain && word != "NODE" {
+			if plain && word != "NODE" && word != "ID" {
 				acted++
 			}
 			flag := strings.HasPrefix(words[i], "--")

@@ -3,41 +3,59 @@ package broker
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// TestAnOrderedFinishBelowTheMinimumFails: the other replicas die, so too few are in
-// sync to store a FIN. Its client is told within seconds, and gets the message again;
-// nothing behind it is delivered.
-func TestAnOrderedFinishBelowTheMinimumFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLan(t, nil, "n1", "n2", "n3")
-		l.create("t", "n1", "n2", "n3")
-		if err := l.at("n1").CreateChannel(t.Context(), "t", "c", true); err != nil {
-			t.Fatal(err)
+// A message that a consumer has is finished from another node. The consumer's answer
+// fails, and the next leader does not deliver the message again.
+func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	ctx := t.Context()
+	l.create("t", "n1", "n2", "n3")
+	l.inSync("t", 0, 3)
+	if err := l.at("n3").CreateChannel(ctx, "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	l.mustPut("t", 0, "poison", "b", "c")
+	c := l.subscribe("t", "c", 0)
+	d := c.takeSome(1)[0]
+	for _, step := range []struct {
+		at     meta.NodeID
+		offset uint64
+		was    PeekState
+	}{{"n2", 0, PeekInFlight}, {"n3", 0, PeekFinished}, {"n1", 2, PeekReady}} {
+		was, err := l.at(step.at).FinishMessage(ctx, "t", "c", 0, seq.Offset(step.offset))
+		if err != nil || was != step.was {
+			t.Errorf("%+v: was %s, %v", step, was, err)
 		}
-		l.mustPut("t", 0, "a", "b")
-		c := (&node{Broker: l.leader("t", 0), t: t}).subscribe("t", "c", func(s *Subscribe) { s.Ordered = true })
-		l.kill("n2")
-		l.kill("n3")
-		l.inSync("t", 0, 1)
-		if got := c.take(1); got != "a" { // and finishes it
-			t.Fatalf("got %q", got)
+	}
+	if err := c.Finish(d.ID); !errors.Is(err, channel.ErrNotInFlight) {
+		t.Errorf("the consumer's own: %v", err)
+	}
+	for _, bad := range []struct {
+		topic, channel string
+		partition      int
+		offset         uint64
+		want           error
+	}{
+		{"t", "c", 0, 3, ErrMessageNotFound},
+		{"t", "none", 0, 0, ErrChannelNotFound},
+		{"t", "c", 1, 0, ErrPartitionNotFound},
+		{"none", "c", 0, 0, ErrTopicNotFound},
+	} {
+		if _, err := l.at("n2").FinishMessage(ctx, bad.topic, bad.channel, bad.partition, seq.Offset(bad.offset)); !errors.Is(err, bad.want) {
+			t.Errorf("%+v: %v", bad, err)
 		}
-		id := seq.NewMessageID(0, 0)
-		time.Sleep(topic.FinTimeout + time.Second)
-		c.mu.Lock()
-		err := c.unfinished[id]
-		c.mu.Unlock()
-		if !errors.Is(err, topic.ErrFinNotStored) {
-			t.Errorf("the client is told %v", err)
-		}
-		if got := c.take(1); got != "a" {
-			t.Errorf("after that it gets %q, want the message again", got)
-		}
-	})
+	}
+	l.failOver("n1")
+	left := l.subscribe("t", "c", 0)
+	if got := left.takeSome(1)[0]; string(got.Body) != "b" {
+		t.Errorf("the next leader delivers %q", got.Body)
+	}
+	if s := l.leader("t", 0).TopicStats("t", "c", false)[0].Channels[0]; s.Depth+s.InFlight != 1 {
+		t.Errorf("%+v", s)
+	}
 }

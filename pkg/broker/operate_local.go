@@ -23,6 +23,7 @@ func (o *desk) register(all forward.Operations) {
 	askChange.register(all, o)
 	askHealth.register(all, o)
 	askFlow.register(all, o)
+	askFinish.register(all, o)
 	askRaft.register(all, o)
 	askTroubles.register(all, o)
 	askCopies.register(all, o)

@@ -123,6 +123,9 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 		if r.IntN(20) == 0 {
 			s.Skip(s.Floor()+seq.Offset(r.IntN(3)), s.Floor()+seq.Offset(r.IntN(9)))
 		}
+		if r.IntN(20) == 0 {
+			FinishAny(s, s.Floor()+seq.Offset(r.IntN(9)))
+		}
 	case 12:
 		if r.IntN(20) == 0 {
 			s.AdvanceTo(s.Floor() + seq.Offset(r.IntN(3)))

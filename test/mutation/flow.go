@@ -25,6 +25,19 @@ func flowMistakes() []mistake {
 			old: "r.In > r.Out && ", with: "", tests: tests, run: "Grows",
 		},
 		{
+			name: "finish: a message that a consumer has is left to it", file: "pkg/channel/finishany.go",
+			old: "if s.t.slots[slot].place == held {", with: "if s.t.slots[slot].place == held || s.t.slots[slot].place == inFlight {",
+			tests: []string{"./pkg/channel"}, run: "FinishAny",
+		},
+		{
+			name: "finish: what an ordered channel's consumer is finishing is taken away", file: "pkg/channel/finishany.go",
+			old: "if s.t.slots[slot].place == held {", with: "if false {", tests: []string{"./pkg/channel"}, run: "FinishAny",
+		},
+		{
+			name: "finish: other replicas are not told", file: "pkg/broker/operate_finish.go",
+			old: "stateWords[was]}, part.Flush(ctx)", with: "stateWords[was]}, nil", tests: []string{"./pkg/broker"}, run: "AnOperatorFinishes",
+		},
+		{
 			name: "flow: the sums of a cluster leave rates out", file: "pkg/broker/operate_stats.go",
 			old: "c.Rates.Add(d.Rates)", with: "", tests: []string{"./pkg/broker"}, run: "RatesAndStalls",
 		},

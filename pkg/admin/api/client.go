@@ -25,6 +25,7 @@ const DialTimeout = 3 * time.Second
 type Client struct {
 	Operations
 	Insights Insights
+	History  History
 	t        transport
 }
 
@@ -49,7 +50,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		o.HTTP = newHTTPClient()
 	}
 	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent}}
-	c.Operations, c.Insights = Operations{&c.t}, Insights{&c.t}
+	c.Operations, c.Insights, c.History = Operations{&c.t}, Insights{&c.t}, History{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {

@@ -33,6 +33,8 @@ type Published struct {
 	Partition int    `json:"partition"`
 	FirstSeq  uint64 `json:"first_seq"`
 	Count     int    `json:"count"`
+	// IDs are those by which consumers know the messages, in their order.
+	IDs []string `json:"ids"`
 }
 
 // PeekState says what a peeked message is to the channel.

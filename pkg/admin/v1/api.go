@@ -42,7 +42,9 @@ func New(o Options) *API {
 	topics.route(v)
 	channelsAPI{topics}.route(v)
 	lagAPI{channelsAPI{topics}}.route(v)
-	messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory}.route(v)
+	messages := messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory}
+	messages.route(v)
+	messageAPI{messages}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)
 	return v

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // TopicReader knows the topics of the cluster.
@@ -55,6 +56,13 @@ type Observer interface {
 	Peek(ctx context.Context, p broker.Peek) ([]broker.Peeked, error)
 	// Digest compares the replicas of a topic's partitions.
 	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
+}
+
+// MessageOperator looks after single messages.
+type MessageOperator interface {
+	// FinishMessage finishes a message in a channel wherever it is, and returns where
+	// it was.
+	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (broker.PeekState, error)
 }
 
 // Cluster is the cluster as this node sees it.
@@ -128,5 +136,6 @@ type Broker interface {
 	TopicWriter
 	ChannelWriter
 	Observer
+	MessageOperator
 	Cluster
 }

@@ -97,7 +97,20 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, publishError(err)
 	}
-	return success(api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count})
+	return success(v.published(name, receipt))
+}
+
+// published describes what was stored. A topic that was deleted meanwhile gives no ids.
+func (v messagesAPI) published(name string, receipt broker.Receipt) api.Published {
+	p := api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count, IDs: []string{}}
+	b := v.channels.topics.broker
+	if t, err := b.Topic(name); err == nil {
+		ids := seq.NumberingOf(b.Cluster().ID, uint64(t.Incarnation))
+		for i := range receipt.Count {
+			p.IDs = append(p.IDs, ids.ID(seq.NewMessageID(receipt.Partition, receipt.First+seq.Offset(i))).String())
+		}
+	}
+	return p
 }
 
 // formType is what curl -d says of a body for which nobody gave a type.

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// oneMessage says which message a command is about, beside its id.
+type oneMessage struct{ topic, channel string }
+
+func (o *oneMessage) addFlags(cmd *cobra.Command, channelUsage string) {
+	f := cmd.Flags()
+	f.StringVar(&o.topic, "topic", "", "`TOPIC` of the message")
+	f.StringVar(&o.channel, "channel", "", channelUsage)
+	_ = cmd.MarkFlagRequired("topic") // it is there
+}
+
+// id returns the id that an argument means: 16 digits, or PARTITION/SEQ as tables show
+// it.
+func (o *oneMessage) id(ctx context.Context, g *globals, text string) (string, error) {
+	partition, offset, ok := strings.Cut(text, "/")
+	if !ok {
+		if _, err := seq.ParseID([]byte(text)); err != nil {
+			e := usageError("%q is not a message id", text)
+			e.answer.Hint = "an id has 16 hexadecimal digits; PARTITION/SEQ means the message at a place"
+			return "", e
+		}
+		return strings.ToLower(text), nil
+	}
+	p, err := strconv.ParseUint(partition, 10, 31)
+	if err == nil && p >= seq.MaxPartitions {
+		err = strconv.ErrRange
+	}
+	n, err2 := strconv.ParseUint(offset, 10, 64)
+	if err != nil || err2 != nil || n > uint64(seq.MaxOffset) {
+		return "", usageError("%q is not a place, PARTITION/SEQ", text)
+	}
+	t, err := query(ctx, g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, o.topic) })
+	if err != nil {
+		return "", about(err, o.topic, "")
+	}
+	first, err := seq.ParseID([]byte(t.FirstID))
+	if err != nil {
+		return "", err
+	}
+	return seq.NumberingFrom(first).ID(seq.NewMessageID(int(p), seq.Offset(n))).String(), nil
+}
+
+func newMessageGetCommand(g *globals) *cobra.Command {
+	var o oneMessage
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Show one message, and its state in every channel",
+		Long: `Show one message by its id, or by its place PARTITION/SEQ, with its state in every channel of its
+topic. Nothing is consumed and no attempt is counted.`,
+		Example: `  brokerctl message get 2b839aa76e4d64b7 --topic orders
+  brokerctl message get 0/1200 --topic orders -o json`,
+		Args: exactArgs("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error { return getMessage(cmd, g, o, args[0]) },
+	}
+	o.addFlags(cmd, "only the state in this `CHANNEL`")
+	return cmd
+}
+
+func getMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error {
+	id, err := o.id(cmd.Context(), g, text)
+	if err != nil {
+		return err
+	}
+	m, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MessageDetail, error) {
+		return g.client.Insights.Message(ctx, o.topic, id, o.channel)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: m,
+		names:  []string{m.ID},
+		text: func(p *page) {
+			t := newTable("ID", "P/SEQ", "PUBLISHED", "BYTES", "HEADERS", "+TRACE ID")
+			t.row(m.ID, place(m.Peeked), timeText(m.Timestamp), count(len(m.Body)), string(m.Headers), m.TraceIDHex)
+			p.table(t)
+			if len(m.Channels) > 0 {
+				p.line("")
+				states := newTable("CHANNEL", "STATE", "ATTEMPTS")
+				for _, c := range m.Channels {
+					states.row(c.Channel, c.State, c.Attempts)
+				}
+				p.table(states)
+			}
+			p.line("")
+			p.line("%s", bodyText(m.Body, 0))
+		},
+	})
+}
+
+func newMessageFinishCommand(g *globals) *cobra.Command {
+	var o oneMessage
+	cmd := &cobra.Command{
+		Use:   "finish ID",
+		Short: "Finish one message in a channel, as if a consumer had",
+		Long: `Finish one message in a channel, by its id or its place PARTITION/SEQ, wherever it is: waiting,
+deferred, or with a consumer, whose FIN then fails. Other channels keep it.`,
+		Example: `  brokerctl message finish 2b839aa76e4d64b7 --topic orders --channel invoice`,
+		Args:    exactArgs("ID"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return finishMessage(cmd, g, o, args[0]) },
+	}
+	o.addFlags(cmd, "`CHANNEL` in which it is finished")
+	_ = cmd.MarkFlagRequired("channel") // it is there
+	return cmd
+}
+
+func finishMessage(cmd *cobra.Command, g *globals, o oneMessage, text string) error {
+	id, err := o.id(cmd.Context(), g, text)
+	if err != nil {
+		return err
+	}
+	m, err := query(cmd.Context(), g, func(ctx context.Context) (*api.FinishedMessage, error) {
+		return g.client.History.FinishMessage(ctx, o.topic, o.channel, id)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: m,
+		names:  []string{m.ID},
+		text: func(p *page) {
+			switch {
+			case g.quiet:
+			case m.Was == api.PeekFinished:
+				p.line("message %s was finished already in %s/%s", m.ID, m.Topic, m.Channel)
+			default:
+				p.line("message %s finished in %s/%s, it was %s", m.ID, m.Topic, m.Channel, m.Was)
+			}
+		},
+	})
+}

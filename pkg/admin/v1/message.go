@@ -1,0 +1,137 @@
+package v1
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// messageAPI is about one message, by its id.
+type messageAPI struct{ messages messagesAPI }
+
+func (v messageAPI) route(t *API) {
+	t.handleCharged("GET /v1/topics/{topic}/messages/{id}", v.get)
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/messages/{id}/finish", v.messages.channels.of(v.finish))
+}
+
+// placed returns the place of the message whose id the request has.
+func (v messageAPI) placed(r *http.Request, t *meta.Topic) (seq.MessageID, error) {
+	text := r.PathValue("id")
+	id, err := seq.ParseID([]byte(text))
+	if err != nil {
+		return 0, api.Errorf(api.CodeInvalid, "%q is not a message id: it has 16 hexadecimal digits", text)
+	}
+	ids := seq.NumberingOf(v.messages.channels.topics.broker.Cluster().ID, uint64(t.Incarnation))
+	m, ok := ids.Place(id)
+	if !ok || m.Partition() >= len(t.Partitions) {
+		return 0, notFound(api.Errorf(api.CodeNotFound, "message %s is not of topic %q, whose ids begin at %s", text, t.Name, ids.First()))
+	}
+	return m, nil
+}
+
+// notFound says that nothing was changed.
+func notFound(e *api.Error) *api.Error {
+	e.Fate = "refused"
+	return e
+}
+
+func missingMessage(id string) error {
+	return notFound(api.Errorf(api.CodeNotFound, "message %s not found: deleted by retention, or not published yet", id))
+}
+
+// get shows a message, and what it is to every channel.
+func (v messageAPI) get(r *http.Request) (answer, error) {
+	t, err := v.messages.channels.topics.known(r)
+	if err != nil {
+		return answer{}, err
+	}
+	m, err := v.placed(r, t)
+	if err != nil {
+		return answer{}, err
+	}
+	share := v.messages.memory.Share(limit.Answers)
+	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
+		return answer{}, err
+	}
+	out, err := v.look(r, t, m)
+	if err != nil {
+		share.Close()
+		return answer{}, err
+	}
+	return answer{status: http.StatusOK, value: out, turns: v.messages.turnsFor(len(out.Body)), written: share.Close}, nil
+}
+
+func (v messageAPI) look(r *http.Request, t *meta.Topic, m seq.MessageID) (*api.MessageDetail, error) {
+	b := v.messages.channels.topics.broker
+	at := m.Offset()
+	req := broker.Peek{Topic: t.Name, Partition: m.Partition(), From: &at, Max: 1, Bytes: peekBytes}
+	seen, err := b.Peek(r.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	if len(seen) == 0 || seen[0].Offset != at {
+		return nil, missingMessage(r.PathValue("id"))
+	}
+	out := &api.MessageDetail{Topic: t.Name, Peeked: apiPeeked(seen[0]), Channels: []api.MessageChannel{}}
+	for _, name := range v.channelsOf(r, t) {
+		req.Channel = name
+		seen, err := b.Peek(r.Context(), req)
+		switch {
+		case errors.Is(err, broker.ErrChannelNotFound):
+		case err != nil:
+			return nil, err
+		case len(seen) == 0 || seen[0].Offset != at:
+			out.Channels = append(out.Channels, api.MessageChannel{Channel: name, State: api.PeekFinished})
+		default:
+			out.Channels = append(out.Channels, api.MessageChannel{Channel: name, State: api.PeekState(seen[0].State), Attempts: seen[0].Attempts})
+		}
+	}
+	return out, nil
+}
+
+// maxMessageChannels is how many channels a message is looked at in.
+const maxMessageChannels = 100
+
+// channelsOf returns the names of the channels in which a message is looked at: the one
+// that the query names, or all.
+func (v messageAPI) channelsOf(r *http.Request, t *meta.Topic) []string {
+	if only := r.URL.Query().Get("channel"); only != "" {
+		return []string{only}
+	}
+	names := map[string]bool{}
+	for name := range t.Channels {
+		names[name] = true
+	}
+	for _, s := range v.messages.channels.topics.broker.ClusterStats(r.Context(), t.Name, "", false) {
+		for _, c := range s.Channels {
+			names[c.Name] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	return sorted[:min(len(sorted), maxMessageChannels)]
+}
+
+// finish finishes a message in a channel, wherever it is.
+func (v messageAPI) finish(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	m, err := v.placed(r, t)
+	if err != nil {
+		return answer{}, err
+	}
+	was, err := v.messages.channels.topics.broker.FinishMessage(r.Context(), t.Name, channel, m.Partition(), m.Offset())
+	if errors.Is(err, broker.ErrMessageNotFound) {
+		return answer{}, missingMessage(r.PathValue("id"))
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return success(api.FinishedMessage{
+		Topic: t.Name, Channel: channel, ID: r.PathValue("id"), Partition: m.Partition(), Seq: uint64(m.Offset()), Was: api.PeekState(was),
+	})
+}

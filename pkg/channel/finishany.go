@@ -1,0 +1,26 @@
+package channel
+
+import "github.com/brokerd/brokerd/pkg/seq"
+
+// FinishAny finishes the message at an offset below the committed end, also one that a
+// consumer has: its answer then fails with ErrNotInFlight. It returns where the message
+// was. One that is held is being finished by its consumer, and is left to that.
+func FinishAny(s *State, o seq.Offset) (was MessageState) {
+	was, _ = s.StateOf(o)
+	if was == Finished {
+		return was
+	}
+	if s.t != nil {
+		if slot, ok := s.t.index.get(o); ok {
+			if s.t.slots[slot].place == held {
+				return was
+			}
+			s.forget(slot)
+		}
+	}
+	s.recorder.note(o)
+	s.done.Add(o)
+	s.settle()
+	s.revision++
+	return was
+}
