@@ -15,6 +15,11 @@ func catchUpMistakes() []mistake {
 			tests: replicationTests, run: "TestCatchUp",
 		},
 		{
+			name: "catch-up: a rest counts in which copies are on their way", file: file,
+			old: " && p.open == 0 && !since.Before(p.quiet):", with: ":",
+			tests: replicationTests, run: "TestCatchUp",
+		},
+		{
 			name: "catch-up: the rate falls below what is published", file: file,
 			old: "lowest := minCatchUpRate + liveShare*float64(p.live)/took.Seconds()", with: "lowest := float64(minCatchUpRate); _ = took",
 			tests: replicationTests, run: "TestCatchUp",

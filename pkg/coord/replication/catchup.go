@@ -21,9 +21,6 @@ const (
 	copyFor  = 400 * time.Millisecond
 	restFor  = 100 * time.Millisecond
 	cycleFor = copyFor + restFor
-	// restMargin is the first part of a rest, in which what was sent before is still being
-	// written.
-	restMargin = 20 * time.Millisecond
 	// catchUpBurst is which part of a second's bytes may be sent at once.
 	catchUpBurst = 20
 	// minCommits is how many commits of each kind are compared at least, and maxCommits
@@ -77,7 +74,7 @@ func (c *CatchUp) Delay(now time.Time) time.Duration {
 	return c.pace.delay(now)
 }
 
-// Sent notes that so many bytes are copied.
+// Sent notes that so many bytes are on their way. Answered is called for as many.
 func (c *CatchUp) Sent(bytes int) {
 	if c == nil {
 		return
@@ -85,6 +82,19 @@ func (c *CatchUp) Sent(bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pace.credit -= float64(bytes)
+	c.pace.open += bytes
+}
+
+// Answered notes that so many bytes are on their way no more.
+func (c *CatchUp) Answered(now time.Time, bytes int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pace.open -= bytes; c.pace.open == 0 {
+		c.pace.quiet = now
+	}
 }
 
 // Copying says whether anything was copied not long ago. Only then Committed wants to be
@@ -139,10 +149,20 @@ func (c *copier) waits(now time.Time, lacks int64, chunk int) bool {
 	return true
 }
 
-// sent notes that so many bytes are copied at a pace.
-func (c *copier) sent(p Pace, bytes int) {
-	if p.CatchUp {
-		c.catchUp.Sent(bytes)
+// sent notes a request at a pace, and returns how many of its bytes are a copy: those
+// of a put with batches. Whoever sent it calls answered with as many.
+func (c *copier) sent(p Pace, kind uint8, size int) (copied int) {
+	if !p.CatchUp || kind != KindPut || size <= putHeadBytes {
+		return 0
+	}
+	c.catchUp.Sent(size)
+	return size
+}
+
+// answered notes that so many bytes of a copy are on their way no more. It needs no lock.
+func (c *copier) answered(now func() time.Time, copied int) {
+	if copied > 0 {
+		c.catchUp.Answered(now(), copied)
 	}
 }
 
@@ -160,6 +180,8 @@ type catchUpPace struct {
 	credit    float64 // bytes that may be copied; below 0: owed
 	counted   time.Time
 	used      time.Time // when a copy was last asked for
+	open      int       // bytes on their way
+	quiet     time.Time // when the last of them arrived
 
 	cycle, before catchUpCycle
 	live          int       // bytes committed in the cycle, in partitions that are copied
@@ -202,7 +224,8 @@ func (p *catchUpPace) delay(now time.Time) time.Duration {
 }
 
 // committed notes a commit. One that began in the cycle before still counts: what takes
-// long would not be seen otherwise.
+// long would not be seen otherwise. Of a rest only that part counts in which nothing was
+// on its way.
 func (p *catchUpPace) committed(since, now time.Time, bytes int) {
 	p.turn(now)
 	p.last = now
@@ -215,7 +238,7 @@ func (p *catchUpPace) committed(since, now time.Time, bytes int) {
 	switch {
 	case began < copyFor: // or took longer than a cycle
 		p.loaded = keepCommit(p.loaded, took)
-	case c.rests && began >= copyFor+restMargin && began < cycleFor:
+	case c.rests && began < cycleFor && p.open == 0 && !since.Before(p.quiet):
 		p.rested = keepCommit(p.rested, took)
 	}
 }

@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,84 +12,139 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// harmed is a disk on which a publish takes longer, the more is copied beside it.
+// harmed is a disk on which publishes wait for what is copied.
 type harmed struct {
 	base    time.Duration // of a commit, while nothing is copied
-	perMega time.Duration // that each MiB a second adds
+	perMega time.Duration // that the disk takes for each MiB that is copied
 	every   time.Duration // between publishes; 0: there are none
 	bytes   int           // of a publish, in a partition that is copied
 }
 
-// copies runs a catch-up for a time and returns the bytes that were sent in its last
-// second.
-func copies(c *CatchUp, now time.Time, d harmed, length time.Duration) (end time.Time, perSecond float64) {
-	const step = time.Millisecond
+// copies runs a catch-up for a time and returns the MiB that were sent in its last second,
+// and what nine of ten publishes of the last two did not exceed. What is copied and what
+// is published go through the disk in order.
+func copies(c *CatchUp, now time.Time, d harmed, length time.Duration) (end time.Time, mega float64, slow time.Duration) {
+	const step, chunk = time.Millisecond, 64 << 10
+	type pending struct {
+		since, at time.Time
+		copied    int
+	}
+	var open []pending
 	var window []int // bytes sent in each of the last milliseconds
 	var next time.Time
-	type pending struct{ since, at time.Time }
-	var open []pending
-	for range int(length / step) {
+	var took []time.Duration
+	stop := now.Add(length)
+	for now.Before(stop) {
+		free := now // when the disk has done all that is open
+		if n := len(open); n > 0 {
+			free = open[n-1].at
+		}
 		sent := 0
-		for c.Delay(now) == 0 {
-			c.Sent(64 << 10)
-			sent += 64 << 10
+		for sent < 64<<20 && free.Sub(now) < 50*time.Millisecond && c.Delay(now) == 0 {
+			c.Sent(chunk)
+			sent += chunk
+			free = free.Add(time.Duration(float64(chunk) / (1 << 20) * float64(d.perMega)))
+			open = append(open, pending{now, free, chunk})
 		}
 		if window = append(window, sent); len(window) > 1000 {
 			window = window[1:]
 		}
-		load := 0 // bytes copied in the last 10 ms
-		for _, n := range window[max(0, len(window)-10):] {
-			load += n
-		}
 		if d.every > 0 && !now.Before(next) {
 			next = now.Add(d.every)
-			took := d.base + time.Duration(float64(load)*100/(1<<20)*float64(d.perMega))
-			at := now.Add(took)
-			if len(open) > 0 && open[len(open)-1].at.After(at) {
-				at = open[len(open)-1].at // commits are in order
-			}
-			open = append(open, pending{now, at})
+			open = append(open, pending{now, free.Add(d.base), 0})
 		}
 		now = now.Add(step)
-		for len(open) > 0 && !open[0].at.After(now) {
-			if c.Copying() {
-				c.Committed(open[0].since, open[0].at, d.bytes)
+		for ; len(open) > 0 && !open[0].at.After(now); open = open[1:] {
+			switch p := open[0]; {
+			case p.copied > 0:
+				c.Answered(p.at, p.copied)
+			case c.Copying():
+				c.Committed(p.since, p.at, d.bytes)
 			}
-			open = open[1:]
+			if p := open[0]; p.copied == 0 && stop.Sub(p.since) < 2*time.Second {
+				took = append(took, p.at.Sub(p.since))
+			}
 		}
 	}
 	total := 0
 	for _, n := range window {
 		total += n
 	}
-	return now, float64(total)
+	if len(took) > 0 {
+		slow = ninth(took)
+	}
+	return now, float64(total) / (1 << 20), slow
 }
 
 func TestCatchUpFindsItsRate(t *testing.T) {
-	const mega = 1 << 20
+	const ms = time.Millisecond
 	for _, tc := range []struct {
 		name        string
 		max         int64
 		disk        harmed
-		least, most float64 // MiB in the last second
+		least, most float64       // MiB in the last second
+		slowest     time.Duration // nine of ten publishes of the last two seconds
 	}{
-		{"nobody publishes", 0, harmed{}, 1000, 5000},
-		{"nobody publishes, a maximum is set", 50 * mega, harmed{}, 45, 52},
-		{"a maximum below the lowest rate", mega, harmed{}, 0.9, 1.2},
-		{"publishes are not harmed", 0, harmed{base: time.Millisecond, every: 5 * time.Millisecond}, 500, 5000},
-		{"twice as slow at 40 MiB a second", 0, harmed{base: 4 * time.Millisecond, perMega: 100 * time.Microsecond, every: 5 * time.Millisecond}, 12, 60},
-		{"twice as slow at 400 MiB a second", 0, harmed{base: 4 * time.Millisecond, perMega: 10 * time.Microsecond, every: 5 * time.Millisecond}, 120, 600},
-		{"harmed by any copy", 0, harmed{base: time.Millisecond, perMega: 10 * time.Millisecond, every: 5 * time.Millisecond}, 2.5, 8},
-		{"harmed, and 20 MB a second are published to what is copied", 0, harmed{base: time.Millisecond, perMega: 10 * time.Millisecond, every: 5 * time.Millisecond, bytes: 100_000}, 30, 60},
-		{"one publish in 300 ms", 0, harmed{base: time.Millisecond, perMega: 10 * time.Millisecond, every: 300 * time.Millisecond}, 2.5, 12},
+		{"nobody publishes", 0, harmed{}, 1000, 5000, 0},
+		{"nobody publishes, a maximum is set", 50 << 20, harmed{}, 45, 52, 0},
+		{"a maximum below the lowest rate", 1 << 20, harmed{}, 0.9, 1.2, 0},
+		{"publishes are not harmed", 0, harmed{base: ms, every: 5 * ms}, 500, 5000, ms},
+		{"200 MiB a second", 0, harmed{base: ms, perMega: 5 * ms, every: 5 * ms}, 20, 190, 5 * ms},
+		{"20 MiB a second", 0, harmed{base: 4 * ms, perMega: 50 * ms, every: 20 * ms}, 3, 15, 14 * ms},
+		{"20 MiB a second, few publish", 0, harmed{base: 4 * ms, perMega: 50 * ms, every: 150 * ms}, 3, 18, 20 * ms},
+		{"100 MiB a second, and 20 are published to what is copied", 0, harmed{base: ms, perMega: 10 * ms, every: 5 * ms, bytes: 100_000}, 30, 90, 15 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := NewCatchUp(tc.max)
-			_, sent := copies(c, time.Unix(1_700_000_000, 0), tc.disk, 60*time.Second)
-			if sent /= mega; sent < tc.least || sent > tc.most {
-				t.Errorf("%.1f MiB in the last second, want %v to %v", sent, tc.least, tc.most)
+			_, sent, slow := copies(c, time.Unix(1_700_000_000, 0), tc.disk, 120*time.Second)
+			if sent < tc.least || sent > tc.most || slow > tc.slowest {
+				t.Errorf("%.1f MiB in the last second, want %v to %v; publishes took %v, want %v", sent, tc.least, tc.most, slow, tc.slowest)
 			}
 		})
+	}
+}
+
+// TestCatchUpAdapts: what a cycle with some commits does to a rate of 100 MiB a second.
+func TestCatchUpAdapts(t *testing.T) {
+	const ms = time.Millisecond
+	of := func(n int, took time.Duration) []time.Duration { return slices.Repeat([]time.Duration{took}, n) }
+	for _, tc := range []struct {
+		name           string
+		loaded, rested []time.Duration
+		live           int // MiB published in the cycle to what is copied
+		unpublished    bool
+		want           float64 // MiB a second
+	}{
+		{name: "nobody publishes", unpublished: true, want: 150},
+		{name: "as fast as without", loaded: of(9, ms), rested: of(9, ms), want: 125},
+		{name: "not quite twice as long", loaded: of(9, 19*ms/10), rested: of(9, ms), want: 100},
+		{name: "more than twice as long", loaded: of(9, 5*ms/2), rested: of(9, ms), want: 70},
+		{name: "one of twenty takes long", loaded: append(of(19, ms), 50*ms), rested: of(9, ms), want: 125},
+		{name: "too few while it copied", loaded: of(minCommits-1, 50*ms), rested: of(9, ms), want: 100},
+		{name: "too few while it rested", loaded: of(9, 50*ms), rested: of(minCommits-1, ms), want: 100},
+		{name: "longer than a rest", loaded: of(9, restFor+1), want: 70},
+		{name: "longer than a rest, and so without", loaded: of(9, restFor+1), rested: of(9, restFor), want: 70},
+		{name: "twice what is published", loaded: of(9, restFor+1), live: 40, want: 4 + 2*40/0.5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := catchUpPace{max: maxCatchUpRate, rate: 100 << 20, live: tc.live << 20, loaded: tc.loaded, rested: tc.rested}
+			p.adapt(cycleFor, !tc.unpublished)
+			if got := p.rate / (1 << 20); math.Abs(got-tc.want) > 0.01 {
+				t.Errorf("%.2f MiB a second, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestCatchUpYieldsToPublishersThatCome: a rate that was right for one load falls when
+// another one is harmed by it.
+func TestCatchUpYieldsToPublishersThatCome(t *testing.T) {
+	const ms = time.Millisecond
+	c := NewCatchUp(0)
+	now, before, _ := copies(c, time.Unix(1_700_000_000, 0), harmed{base: 4 * ms, every: 5 * ms}, 20*time.Second)
+	_, after, slow := copies(c, now, harmed{base: 4 * ms, perMega: 50 * ms, every: 20 * ms}, 60*time.Second)
+	if before < 500 || after > 15 || slow > 14*ms {
+		t.Errorf("%.1f MiB a second before, %.1f after; publishes took %v", before, after, slow)
 	}
 }
 
@@ -124,7 +181,7 @@ func TestCatchUpNeverStops(t *testing.T) {
 // TestCatchUpForgets: a copy an hour later begins without what was learned, and at once.
 func TestCatchUpForgets(t *testing.T) {
 	c := NewCatchUp(0)
-	now, _ := copies(c, time.Unix(1_700_000_000, 0), harmed{base: time.Millisecond, perMega: time.Millisecond, every: time.Millisecond}, 5*time.Second)
+	now, _, _ := copies(c, time.Unix(1_700_000_000, 0), harmed{base: time.Millisecond, perMega: time.Millisecond, every: time.Millisecond}, 5*time.Second)
 	now = now.Add(time.Hour)
 	if _, copying := c.Rate(now); copying {
 		t.Error("still copying after an hour")

@@ -499,7 +499,6 @@ func (r *Replicator) sendLocked() bool {
 		return false // a batch over the chunk; it is read again when the credit allows it
 	}
 	r.large = 0
-	r.copy.sent(r.pace, len(raw))
 	r.putLocked(raw, len(raw), committed)
 	r.next, r.prev = last.End(), PointOf(last)
 	return true
@@ -563,9 +562,11 @@ func (r *Replicator) sendSharesLocked() bool {
 // called under the lock when it has succeeded.
 func (r *Replicator) sendLockedTo(kind uint8, payload [][]byte, took func(answer)) {
 	session, at, size := r.session, r.o.Now(), sizeOf(payload)
+	copied := r.copy.sent(r.pace, kind, size)
 	// Go only queues, so the lock may be held: it keeps requests in order.
 	r.o.Caller.Go(kind, payload, func(reply []byte, err error) {
 		r.out.giveBack(size)
+		r.copy.answered(r.o.Now, copied)
 		a, decodeErr := decodeAnswer(reply)
 		r.mu.Lock()
 		if session != r.session || r.stopped {
