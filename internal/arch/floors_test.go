@@ -26,6 +26,7 @@ var floors = map[string]int{
 	"pkg/commitlog":   1,
 	"pkg/header":      1, // what a message's header says to the broker
 	"pkg/channel":     1,
+	"pkg/record":      1, // messages as bytes in a log
 	"pkg/meta":        1,
 	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers

@@ -59,7 +59,7 @@ func (l *ledger) flying(o seq.Offset) (int32, bool) {
 	if l.t == nil {
 		return 0, false
 	}
-	slot, ok := l.t.index.get(o)
+	slot, ok := l.t.index.get(l.t.names.standing(o))
 	return slot, ok && l.t.slots[slot].place == inFlight
 }
 

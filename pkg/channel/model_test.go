@@ -36,7 +36,8 @@ type entry struct {
 	taken    time.Time
 	order    int // of its deadline or deferral
 	delivery int
-	held     bool // in flight with nobody
+	held     bool        // in flight with nobody
+	known    *seq.Offset // by which its consumer knows it; nil: where it stands
 }
 
 func newModel(start seq.Offset, ordered bool) *model {
@@ -123,7 +124,7 @@ func (m *model) take(now time.Time, consumer uint64, timeout time.Duration, max 
 		m.clock++
 		e := m.at[o]
 		e.attempts = min(e.attempts+1, MaxAttempts)
-		e.state, e.consumer, e.taken, e.due, e.held = InFlight, consumer, now, now.Add(timeout), false
+		e.state, e.consumer, e.taken, e.due, e.held, e.known = InFlight, consumer, now, now.Add(timeout), false, nil
 		e.order, e.delivery = m.clock, m.clock
 		out = append(out, Delivery{o, e.attempts})
 	}
@@ -354,6 +355,7 @@ func (p *pair) step(rng *rand.Rand) error {
 			consumer = p.m.at[o].consumer
 		}
 	}
+	o = p.m.standing(o)
 	switch n := rng.IntN(100); {
 	case n < 25:
 		max := 1 + rng.IntN(8)
@@ -364,12 +366,13 @@ func (p *pair) step(rng *rand.Rand) error {
 		}
 	case n < 50:
 		p.note("finish %d by %d", o, consumer)
-		want := p.m.owned(o, consumer)
+		want, name := p.m.owned(o, consumer), o
 		if want == nil {
+			name = p.m.at[o].name(o)
 			p.m.at[o].state = Finished
 			p.m.settle()
 		}
-		return same(p.s.Finish(o, consumer), want)
+		return same(p.s.Finish(name, consumer), want)
 	case n < 53:
 		p.note("hold %d by %d", o, consumer)
 		want := p.m.owned(o, consumer)
@@ -451,10 +454,10 @@ func (p *pair) decide(rng *rand.Rand) error {
 }
 
 func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Duration) error {
-	o = min(o, max(p.end, p.m.floor+1)-1)
+	o = p.m.standing(min(o, max(p.end, p.m.floor+1)-1))
 	e := p.m.at[o]
 	flying := e != nil && e.state == InFlight && !e.held
-	switch rng.IntN(16) {
+	switch rng.IntN(19) {
 	case 0, 1, 2, 3:
 		if o >= p.end {
 			return nil
@@ -479,7 +482,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		}
 	case 7, 8:
 		p.note("disconnect %d", consumer)
-		if got, want := p.s.TakenBy(consumer).Offsets(), p.m.takenBy(consumer); !slices.Equal(got, want) {
+		if got, want := p.s.TakenBy(consumer).Offsets(), p.m.names(p.m.takenBy(consumer)); !slices.Equal(got, want) {
 			return fmt.Errorf("taken were %v, want %v", got, want)
 		}
 		if got, want := p.s.Disconnect(consumer), p.m.disconnect(consumer); got != want {
@@ -515,6 +518,10 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 15:
 		p.note("trim")
 		p.s.Trim()
+	case 16, 17:
+		p.move(rng, o, delay)
+	case 18:
+		p.addressed(rng, delay)
 	}
 	return nil
 }

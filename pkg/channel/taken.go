@@ -20,7 +20,7 @@ func (k Taken) Len() int {
 	return 0
 }
 
-// Offsets returns them in the order in which the consumer took them.
+// Offsets returns them in the order in which the consumer took them, as it knows them.
 func (k Taken) Offsets() []seq.Offset {
 	c := k.find()
 	if c == nil {
@@ -29,7 +29,7 @@ func (k Taken) Offsets() []seq.Offset {
 	var all []seq.Offset
 	slots := k.state.t.slots
 	for slot := c.mine.head; slot != 0; slot = slots[slot].next {
-		all = append(all, slots[slot].offset)
+		all = append(all, k.state.t.names.name(slots[slot].offset))
 	}
 	return all
 }

@@ -51,6 +51,7 @@ type tracked struct {
 	consumers []consumer
 	byID      map[uint64]int32 // consumers
 	spare     []int32          // free places in consumers
+	names     aliases          // of messages in flight
 }
 
 func newTracked() *tracked {
@@ -81,6 +82,9 @@ func (t *tracked) leave(slot int32) {
 		t.unlink(&c.mine, slot)
 		c.count--
 		t.deadlines.stale++
+		if len(t.names.from) > 0 {
+			t.names.drop(m.offset)
+		}
 	case deferred:
 		t.deferrals.stale++
 	case ready:

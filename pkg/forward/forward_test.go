@@ -29,6 +29,7 @@ func samples() []sample {
 		{Body: []byte("late"), Delay: 1_700_000_000_000_000_001},
 		{Body: []byte{}, TraceID: 0xfeed, Header: []byte(`{"k":"v"}`)},
 		{Body: []byte("x"), Key: []byte("order-7"), Dedup: []byte("p1/42"), TTL: time.Minute},
+		{Body: []byte("x"), Address: &topic.Address{Channel: 7, Partition: 3, Offset: 42, Timestamp: 9, Attempts: 2}},
 	}}
 	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
 	subscribe := Subscribe{

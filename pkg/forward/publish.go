@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -48,8 +49,9 @@ const (
 	hasKey
 	hasDedup
 	hasTTL
+	hasAddress
 	hasOptions = hasKey | hasDedup | hasTTL
-	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions
+	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions | hasAddress
 )
 
 // minMessage is the fewest bytes that a message takes.
@@ -73,6 +75,9 @@ func MessagesSize(messages []topic.Message) int {
 			n += uvarintSize(len(m.Header)) + len(m.Header)
 		}
 		n += optionsSize(m)
+		if m.Address != nil {
+			n += record.AddressBytes
+		}
 	}
 	return n
 }
@@ -112,6 +117,10 @@ func appendMessage(p []byte, m *topic.Message) []byte {
 	}
 	p = appendExtras(p, at, m.TraceID, m.Header)
 	p = appendOptions(p, at, m)
+	if m.Address != nil {
+		p[at] |= hasAddress
+		p = record.AppendAddress(p, m.Address)
+	}
 	return appendBytes(p, m.Body)
 }
 
@@ -203,6 +212,9 @@ func (r *reader) message() (m topic.Message) {
 	if flags&hasOptions != 0 {
 		r.options(flags, &m)
 	}
+	if flags&hasAddress != 0 {
+		m.Address = r.address()
+	}
 	m.Body = r.bytes()
 	return m
 }
@@ -232,6 +244,17 @@ func (r *reader) part(most int) []byte {
 	p := r.rest[:n:n]
 	r.rest = r.rest[n:]
 	return p
+}
+
+// address reads the address of a message that is for one channel.
+func (r *reader) address() *topic.Address {
+	a, err := record.DecodeAddress(r.rest)
+	if err != nil {
+		r.fail()
+		return nil
+	}
+	r.rest = r.rest[record.AddressBytes:]
+	return a
 }
 
 func (r *reader) extras(flags uint8) (traceID uint64, header []byte) {

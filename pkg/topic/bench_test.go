@@ -93,7 +93,7 @@ func benchPartition(b *testing.B) *Partition {
 	for range benchMessages / 1000 {
 		builder := new(commitlog.Builder)
 		for range 1000 {
-			m.appendRecord(builder)
+			appendRecord(&m, builder)
 		}
 		if _, err := w.Append(builder, t0.UnixNano()); err != nil {
 			b.Fatal(err)

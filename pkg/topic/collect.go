@@ -34,7 +34,7 @@ func (g *collector) current() Snapshot {
 	p := g.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause()}
+	s := Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause(), Addressed: p.arrivals.covered()}
 	g.known = g.known[:0]
 	seen := seq.Offset(math.MaxUint64)
 	for _, c := range p.channels {
@@ -77,7 +77,7 @@ func (g *collector) changes() (update, bool) {
 	if !slices.ContainsFunc(g.known, func(k knownChannel) bool { return k.channel != nil && g.notes(k.channel) }) {
 		return update{}, false
 	}
-	u := update{header: Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause()}}
+	u := update{header: Snapshot{BacklogFrom: p.backlog, Lost: p.lost, PausedAt: g.pause(), Addressed: p.arrivals.covered()}}
 	kept := make([]knownChannel, 0, len(g.known))
 	for _, k := range g.known {
 		_, restored := p.restored[k.name]

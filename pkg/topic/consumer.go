@@ -61,6 +61,8 @@ type Consumer struct {
 	at    reading
 	taken []channel.Delivery
 	undo  undo
+	// address is that of the message that was read last; nil: it is for all channels.
+	address *Address
 
 	published published // empty where the channel keeps no times
 }
@@ -196,7 +198,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
+	if c.closed != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
 		return false, false // whoever changes that lets everybody look again
 	}
 	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
@@ -259,6 +261,10 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			}
 			return sent, nil
 		}
+		if foreign := k.address != nil && !isFor(k.address, k.ch); foreign {
+			k.undo.gone = append(k.undo.gone, t.Offset) // its channel was moved back, or lost its position
+			continue
+		}
 		if rest := k.ch.p.rest(k.at.batch, t.Offset, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
@@ -290,6 +296,9 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay time.Duration, e
 	*d = Delivery{
 		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.batch.Timestamp(), Attempts: t.Attempts,
 		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.at.batch.PositionOf(&k.at.records, len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
+	}
+	if k.address = m.Address; m.Address != nil {
+		d.Timestamp = m.Address.Timestamp
 	}
 	return m.Delay, nil
 }
@@ -387,6 +396,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		return ErrNotLeased
 	}
 	c.mu.Lock()
+	o = channel.Standing(c.state, o)
 	ordered := c.state.Ordered() && !c.ephemeral
 	share := ordered && c.p.sharing.shared()
 	var err error
@@ -502,6 +512,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		return ErrNotLeased
 	}
 	c.mu.Lock()
+	o = channel.Standing(c.state, o)
 	err := c.state.Requeue(o, k.id, now, delay)
 	_, attempts := c.state.StateOf(o)
 	k.recountLocked()

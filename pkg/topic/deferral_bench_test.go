@@ -82,7 +82,7 @@ func deferring(b *testing.B, disk vfs.FS, messages int) *Consumer {
 		builder := new(commitlog.Builder)
 		for range 1024 {
 			m := Message{Body: []byte("body")}
-			m.appendRecord(builder)
+			appendRecord(&m, builder)
 		}
 		if _, err := w.Append(builder, t0.UnixNano()); err != nil {
 			b.Fatal(err)

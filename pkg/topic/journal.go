@@ -323,8 +323,8 @@ func appendJournal(dst []byte, base, synced uint64, change []byte) []byte {
 	return dst
 }
 
-// record is a record of a journal.
-type record struct {
+// noted is a record of a journal.
+type noted struct {
 	at, size int // size 0: there is none
 	synced   uint64
 	change   []byte
@@ -332,7 +332,7 @@ type record struct {
 
 // nextJournal returns the first intact record of a file, from a place on, that
 // follows the snapshot of base.
-func nextJournal(data []byte, from int, base uint64) record {
+func nextJournal(data []byte, from int, base uint64) noted {
 	if r := journalAt(data, from, base); r.size > 0 {
 		return r
 	}
@@ -347,25 +347,25 @@ func nextJournal(data []byte, from int, base uint64) record {
 			return r
 		}
 	}
-	return record{}
+	return noted{}
 }
 
 // journalAt returns the record at a place, if it is intact.
-func journalAt(data []byte, at int, base uint64) record {
+func journalAt(data []byte, at int, base uint64) noted {
 	le := binary.LittleEndian
 	if len(data)-at < journalHeader {
-		return record{}
+		return noted{}
 	}
 	data = data[at:]
 	length := le.Uint32(data[4:])
 	if length > maxUpdateBytes || int(length) > len(data)-journalHeader || le.Uint64(data[journalBase:]) != base {
-		return record{}
+		return noted{}
 	}
 	raw := data[:journalHeader+int(length)]
 	if crc32.Checksum(raw[journalSummed:], crc32.MakeTable(crc32.Castagnoli)) != le.Uint32(raw) {
-		return record{}
+		return noted{}
 	}
-	return record{at, len(raw), le.Uint64(data[journalBase+8:]), raw[journalHeader:]}
+	return noted{at, len(raw), le.Uint64(data[journalBase+8:]), raw[journalHeader:]}
 }
 
 // decodeStamp reads the number of a leader's snapshot, if that is what a record

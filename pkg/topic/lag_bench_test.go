@@ -31,7 +31,7 @@ func BenchmarkLag(b *testing.B) {
 			for range 64 << 20 / of.batch {
 				builder := new(commitlog.Builder)
 				for range of.batch / of.message {
-					m.appendRecord(builder)
+					appendRecord(&m, builder)
 				}
 				if _, err := w.Append(builder, t0.UnixNano()); err != nil {
 					b.Fatal(err)

@@ -131,6 +131,7 @@ type Partition struct {
 	collector collector
 	restored  map[string]ChannelPosition
 	lost      bool // channels that restored does not have start at the log's start
+	arrivals  arrivals
 }
 
 // Open opens a partition's positions. Channels are added by AddChannel, as the
@@ -154,7 +155,9 @@ func Open(o Options) (*Partition, error) {
 		load:     newLoad(&o),
 		backlog:  snap.BacklogFrom,
 		channels: map[string]*Channel{}, restored: map[string]ChannelPosition{}, lost: snap.Lost,
+		arrivals: arrivals{since: snap.Addressed},
 	}
+	p.arrivals.told.Store(uint64(o.Log.CommittedEnd()))
 	p.keeper.source, p.keeper.united = &p.collector, p.Wake
 	p.collector = collector{p: p, many: manyEntries}
 	p.pausedAt.Store(notPaused)
@@ -215,6 +218,7 @@ func forgetBeyond(positions *Positions, snap Snapshot, end seq.Offset) (Snapshot
 // the positions. It is called once, before anything is published or asked for.
 func (p *Partition) Serve(out Log) {
 	p.out = out
+	p.arrivals.inherit(p)
 	p.serve(out)
 }
 
@@ -230,7 +234,7 @@ func (p *Partition) Log() *commitlog.Log { return p.o.Log }
 
 // visibleEnd is one past the last message that channels may see.
 func (p *Partition) visibleEnd() seq.Offset {
-	return min(p.o.Log.CommittedEnd(), seq.Offset(p.pausedAt.Load()))
+	return min(seq.Offset(p.arrivals.told.Load()), seq.Offset(p.pausedAt.Load()))
 }
 
 // AddChannel makes sure that the partition has a channel. version tells it from
@@ -265,6 +269,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	if known {
 		c.moves = old.Moves
 	}
+	arm := p.arrivals.handTo(c)
 	before := p.channels[name]
 	p.channels[name] = c
 	p.list.Store(listOf(p.channels))
@@ -272,6 +277,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	if before != nil {
 		before.close(ErrChannelNotFound)
 	}
+	c.arm(arm)
 	p.dirty.mark()
 	c.stored.Store(known || o.Ephemeral)
 	return c, p.storeStart(c)
@@ -399,6 +405,7 @@ func (p *Partition) Empty() error {
 // are now committed.
 func (p *Partition) Committed(b commitlog.Batch) {
 	if b.Size() == 0 {
+		p.arrivals.inherited(p)
 		for _, c := range p.Channels() {
 			c.wakeFor(everyone)
 		}
@@ -411,6 +418,10 @@ func (p *Partition) Committed(b commitlog.Batch) {
 		p.dirty.mark()
 		p.stir()
 	}
+	if b.Attributes()&attrAddressed != 0 {
+		p.arrivals.arrived(p, b)
+	}
+	p.arrivals.passed(b, &p.dirty)
 	for _, c := range channels {
 		c.wakeFor(b.Count())
 	}
@@ -426,7 +437,7 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 			return
 		}
 		m, err := decodeRecord(raw)
-		if err != nil || m.Delay == 0 {
+		if err != nil || m.Delay == 0 || m.Address != nil {
 			continue // what cannot be read is met again when it is delivered
 		}
 		rest := p.rest(b, o, m.Delay, now)
@@ -446,6 +457,9 @@ func (p *Partition) Settled() {
 	defer p.mu.Unlock()
 	if len(p.restored) > 0 || p.lost {
 		p.restored, p.lost = map[string]ChannelPosition{}, false
+		p.dirty.mark()
+	}
+	if p.arrivals.settle() {
 		p.dirty.mark()
 	}
 }

@@ -56,6 +56,9 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 			if err != nil {
 				return seen, fmt.Errorf("offset %d: %w", at, err)
 			}
+			if c != nil && m.Address != nil && !isFor(m.Address, c) {
+				continue
+			}
 			s.Message, s.Rest = m, p.rest(b, at, m.Delay, now)
 			seen = append(seen, s)
 			bytes -= len(m.Body) + len(m.Header)

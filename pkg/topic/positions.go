@@ -20,6 +20,9 @@ type Snapshot struct {
 	BacklogFrom seq.Offset  // where a first channel starts
 	PausedAt    *seq.Offset // channels see nothing from here on; nil: not paused
 	Channels    []ChannelPosition
+	// Addressed is how far the positions tell what became of addressed messages: the log
+	// is looked through for those that follow.
+	Addressed seq.Offset
 	// Lost says that positions of channels could not be read. A channel that the
 	// snapshot does not name starts at the log's start, wherever it had been.
 	Lost bool
@@ -35,7 +38,7 @@ type ChannelPosition struct {
 
 // reaches says whether the snapshot speaks of offsets at or beyond end.
 func (s *Snapshot) reaches(end seq.Offset) bool {
-	if s.BacklogFrom > end || s.PausedAt != nil && *s.PausedAt > end {
+	if s.BacklogFrom > end || s.Addressed > end || s.PausedAt != nil && *s.PausedAt > end {
 		return true
 	}
 	for i := range s.Channels {
@@ -49,7 +52,7 @@ func (s *Snapshot) reaches(end seq.Offset) bool {
 // below returns what the snapshot says of offsets below end. It shares memory
 // with it.
 func (s *Snapshot) below(end seq.Offset) Snapshot {
-	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt, Lost: s.Lost}
+	cut := Snapshot{BacklogFrom: min(s.BacklogFrom, end), PausedAt: s.PausedAt, Lost: s.Lost, Addressed: min(s.Addressed, end)}
 	if s.PausedAt != nil && *s.PausedAt > end {
 		cut.PausedAt = &end
 	}

@@ -305,7 +305,7 @@ func TestFailedSaveKeepsThePreviousOne(t *testing.T) {
 
 func TestPositionsFileIsGolden(t *testing.T) {
 	at := seq.Offset(300)
-	data, err := appendPositions(nil, 7, Snapshot{BacklogFrom: 5, PausedAt: &at, Channels: []ChannelPosition{
+	data, err := appendPositions(nil, 7, Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: &at, Channels: []ChannelPosition{
 		{Name: "a", Version: 9, Position: channel.Position{Floor: 20}},
 		{Name: "b", Version: 300, Position: sampleSnapshot(1).Channels[0].Position},
 	}})

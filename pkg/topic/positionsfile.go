@@ -19,10 +19,10 @@ import (
 //	 0        4          8         10       12       16       24
 //	+--------+----------+---------+--------+--------+--------+---------+
 //	| "BPOS" | checksum | version | flags  | length | number | payload |
-//	|        |   u32    | u16 = 1 | u16    |  u32   |  u64   | length  |
+//	|        |   u32    | u16 = 2 | u16    |  u32   |  u64   | length  |
 //	+--------+----------+---------+--------+--------+--------+---------+
 //
-//	payload: backlog from v, paused at v (only with flag 1), channels v, then each
+//	payload: backlog from v, addressed v, paused at v (only with flag 1), channels v, then each
 //	+---------------+------+-----------+---------+-------------------+----------+
 //	| name length v | name | version v | moves v | position length v | position |
 //	+---------------+------+-----------+---------+-------------------+----------+
@@ -31,7 +31,7 @@ import (
 
 const (
 	positionsMagic   = "BPOS"
-	positionsVersion = 1
+	positionsVersion = 2
 	positionsHeader  = 24
 	positionsSummed  = 8 // where the checksum starts to count
 
@@ -56,6 +56,7 @@ func appendPositions(dst []byte, number uint64, s Snapshot) ([]byte, error) {
 	dst = le.AppendUint32(dst, 0) // the length
 	dst = le.AppendUint64(dst, number)
 	dst = binary.AppendUvarint(dst, uint64(s.BacklogFrom))
+	dst = binary.AppendUvarint(dst, uint64(s.Addressed))
 	if s.PausedAt != nil {
 		dst = binary.AppendUvarint(dst, uint64(*s.PausedAt))
 	}
@@ -199,7 +200,7 @@ func (d *positionsReader) bytes() []byte {
 }
 
 func (d *positionsReader) snapshot(paused bool) Snapshot {
-	s := Snapshot{BacklogFrom: seq.Offset(d.number())}
+	s := Snapshot{BacklogFrom: seq.Offset(d.number()), Addressed: seq.Offset(d.number())}
 	if paused {
 		at := seq.Offset(d.number())
 		s.PausedAt = &at

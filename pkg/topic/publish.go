@@ -16,6 +16,7 @@ type publish struct {
 	msgs    []Message // only until AppendTo has copied them
 	count   int
 	body    uint64
+	copies  int // of messages that were published before
 	rawSize int64
 	at      int // where the records begin in their batch, in bytes
 	since   time.Time
@@ -42,7 +43,7 @@ func StoredSize(messages []Message) int {
 	n := 0
 	var breath limit.Breath
 	for i := range messages {
-		n += commitlog.RecordBytes(messages[i].recordSize())
+		n += commitlog.RecordBytes(messages[i].Size())
 		breath.Step()
 	}
 	return n
@@ -56,12 +57,16 @@ func (e *publish) Size() int {
 
 // AppendTo implements commitlog.Entry.
 func (e *publish) AppendTo(b *commitlog.Builder) {
-	e.body, e.at = 0, b.End()
+	e.body, e.copies, e.at = 0, 0, b.End()
 	var breath limit.Breath
 	for i := range e.msgs {
 		m := &e.msgs[i]
-		m.appendRecord(b)
-		e.body += uint64(len(m.Body))
+		appendRecord(m, b)
+		if m.Address != nil {
+			e.copies++
+		} else {
+			e.body += uint64(len(m.Body))
+		}
 		breath.Step()
 	}
 	e.msgs = nil
@@ -73,7 +78,7 @@ func (e *publish) Settle(at commitlog.Placed, err error) {
 		e.finish(Receipt{Partition: e.p.o.Index, Err: err})
 		return
 	}
-	e.p.messages.Add(uint64(e.count))
+	e.p.messages.Add(uint64(e.count - e.copies))
 	e.p.bytes.Add(e.body)
 	e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Count: e.count, Position: at.Position + int64(e.at), RawSize: e.rawSize})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -46,7 +47,7 @@ func (r *reading) record(o seq.Offset) ([]byte, error) {
 	_, raw, ok := r.records.Next()
 	if !ok {
 		r.have = false
-		return nil, fmt.Errorf("offset %d: %w", o, errBadRecord)
+		return nil, fmt.Errorf("offset %d: %w", o, record.ErrInvalid)
 	}
 	r.next = o + 1
 	return raw, nil

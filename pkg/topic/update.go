@@ -15,9 +15,9 @@ import (
 // update is what changed of a snapshot since the snapshot or update before it.
 // It is made where a whole snapshot would be large. Numbers are unsigned varints:
 //
-//	+-------------+-------+-------+--------------+-----------+
-//	| version = 3 | stamp | flags | backlog from | paused at |   paused at only with flag 1
-//	+-------------+-------+-------+--------------+-----------+
+//	+-------------+-------+-------+--------------+-----------+-----------+
+//	| version = 4 | stamp | flags | backlog from | addressed | paused at |   paused at only with flag 1
+//	+-------------+-------+-------+--------------+-----------+-----------+
 //	+---------+---------------+------+
 //	| removed | name length   | name |   n, then each channel that is gone
 //	+---------+---------------+------+
@@ -46,7 +46,7 @@ type channelChange struct {
 }
 
 const (
-	updateVersion = 3 // a record's first byte where others have advanceVersion
+	updateVersion = 4 // a record's first byte where others have advanceVersion
 	// maxUpdateBytes is the most that an encoded update takes. More is stored and
 	// shared as a snapshot.
 	maxUpdateBytes = 8 << 20
@@ -65,6 +65,7 @@ func (u *update) encode() ([]byte, error) {
 	dst = binary.AppendUvarint(dst, uint64(u.stamp))
 	dst = binary.AppendUvarint(dst, uint64(flagsOf(u.header)))
 	dst = binary.AppendUvarint(dst, uint64(u.header.BacklogFrom))
+	dst = binary.AppendUvarint(dst, uint64(u.header.Addressed))
 	if u.header.PausedAt != nil {
 		dst = binary.AppendUvarint(dst, uint64(*u.header.PausedAt))
 	}
@@ -102,7 +103,7 @@ func decodeUpdate(data []byte) (update, error) {
 	if flags&^(flagPaused|flagLost) != 0 {
 		return update{}, fmt.Errorf("%w: unknown flags %#x", errBadUpdate, flags)
 	}
-	u.header = Snapshot{BacklogFrom: seq.Offset(d.number()), Lost: flags&flagLost != 0}
+	u.header = Snapshot{BacklogFrom: seq.Offset(d.number()), Addressed: seq.Offset(d.number()), Lost: flags&flagLost != 0}
 	if flags&flagPaused != 0 {
 		at := seq.Offset(d.number())
 		u.header.PausedAt = &at
@@ -149,6 +150,7 @@ func (m *mirror) set(s Snapshot) { m.snap, m.pending = s, nil }
 func (m *mirror) update(u update) {
 	s := &m.snap
 	s.BacklogFrom, s.PausedAt, s.Lost = u.header.BacklogFrom, u.header.PausedAt, u.header.Lost
+	s.Addressed = u.header.Addressed
 	for _, name := range u.removed {
 		delete(m.pending, name)
 		s.Channels = slices.DeleteFunc(s.Channels, func(c ChannelPosition) bool { return c.Name == name })

@@ -27,7 +27,7 @@ func sampleUpdate() update {
 	at := seq.Offset(300)
 	return update{
 		stamp: stampOf(3, 7), removed: []string{"gone"},
-		header: Snapshot{BacklogFrom: 5, PausedAt: &at, Lost: true, Channels: []ChannelPosition{{Name: "w", Version: 2, Position: channel.Position{Floor: 9}}}},
+		header: Snapshot{BacklogFrom: 5, Addressed: 4, PausedAt: &at, Lost: true, Channels: []ChannelPosition{{Name: "w", Version: 2, Position: channel.Position{Floor: 9}}}},
 		changed: []channelChange{{name: "c", version: 4, moves: 6, change: channel.Change{
 			Position: channel.Position{Floor: 20, Attempted: []channel.Attempt{{Offset: 21, Attempts: 2}}},
 			Unmarked: []channel.Range{{From: 22, End: 30}},
@@ -35,7 +35,7 @@ func sampleUpdate() update {
 	}
 }
 
-const sampleUpdateHex = "03" + "8780808030" + "03" + "05" + "ac02" + "01" + "04" + "676f6e65" +
+const sampleUpdateHex = "04" + "8780808030" + "03" + "05" + "04" + "ac02" + "01" + "04" + "676f6e65" +
 	"01" + "01" + "77" + "02" + "00" + "05" + "0209000000" +
 	"01" + "01" + "63" + "04" + "06" + "0b" + "07" + "02140000010102" + "01" + "0208"
 

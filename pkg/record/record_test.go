@@ -1,4 +1,4 @@
-package topic
+package record
 
 import (
 	"bytes"
@@ -33,13 +33,17 @@ var records = []struct {
 	{"with dedup id", Message{Body: []byte("x"), Dedup: []byte("p1/42")}},
 	{"longest dedup id", Message{Body: []byte("x"), Dedup: bytes.Repeat([]byte("d"), MaxDedup)}},
 	{"expiring", Message{Body: []byte("x"), TTL: time.Minute}},
-	{"everything", Message{Body: []byte("body"), Delay: later, TraceID: 1, Header: []byte("{}"),
-		Key: []byte("k"), Dedup: []byte("d"), TTL: 1}},
+	{"everything", Message{
+		Body: []byte("body"), Delay: later, TraceID: 1, Header: []byte("{}"),
+		Key: []byte("k"), Dedup: []byte("d"), TTL: 1, Address: &Address{Channel: 1},
+	}},
+	{"addressed", Message{Body: []byte("again"), Address: &Address{Channel: 7, Partition: 3, Offset: 42, Timestamp: int64(later), Attempts: 2}}},
+	{"moved", Message{Body: []byte("again"), Delay: time.Hour, Address: &Address{Channel: 1 << 40, Partition: 1023, Offset: 1<<50 - 1, Timestamp: -1, Attempts: 4000, Moves: true}}},
 }
 
 func encode(m *Message) []byte {
-	p := make([]byte, m.recordSize())
-	m.encode(p)
+	p := make([]byte, m.Size())
+	m.Encode(p)
 	return p
 }
 
@@ -65,7 +69,7 @@ func TestRecordGolden(t *testing.T) {
 
 func TestRecordRoundTrip(t *testing.T) {
 	for _, r := range records {
-		got, err := decodeRecord(encode(&r.m))
+		got, err := Decode(encode(&r.m))
 		if err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
@@ -92,10 +96,14 @@ func TestRecordRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a short time to live":  "2001",
 		"no time to live":       "200000000000000000aa",
 		"a negative time":       "2000000000000000ffaa",
+		"a short address":       "40" + strings.Repeat("00", AddressBytes-1),
+		"an address of nobody":  "40" + strings.Repeat("00", AddressBytes) + "aa",
+		"an unknown kind":       "4002" + strings.Repeat("01", AddressBytes-1) + "aa",
+		"too many attempts":     "4001" + strings.Repeat("00", AddressBytes-1-10) + "00000000000000ffff" + "aa",
 	} {
 		p, _ := hex.DecodeString(raw)
-		if _, err := decodeRecord(p); !errors.Is(err, errBadRecord) {
-			t.Errorf("%s: error %v, want errBadRecord", name, err)
+		if _, err := Decode(p); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: error %v, want ErrInvalid", name, err)
 		}
 	}
 }
@@ -105,7 +113,7 @@ func FuzzRecordDecode(f *testing.F) {
 		f.Add(encode(&r.m))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		m, err := decodeRecord(raw)
+		m, err := Decode(raw)
 		if err != nil {
 			return
 		}

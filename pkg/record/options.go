@@ -1,4 +1,4 @@
-package topic
+package record
 
 import (
 	"encoding/binary"
@@ -59,10 +59,10 @@ func (m *Message) decodeOptions(flags byte, p []byte) (rest []byte, err error) {
 	}
 	if flags&flagTTL != 0 {
 		if len(p) < 8 {
-			return nil, fmt.Errorf("%w: truncated time to live", errBadRecord)
+			return nil, fmt.Errorf("%w: truncated time to live", ErrInvalid)
 		}
 		if m.TTL = time.Duration(binary.LittleEndian.Uint64(p)); m.TTL <= 0 {
-			return nil, fmt.Errorf("%w: time to live out of range", errBadRecord)
+			return nil, fmt.Errorf("%w: time to live out of range", ErrInvalid)
 		}
 		p = p[8:]
 	}
@@ -79,13 +79,13 @@ func encodeShort(p, part []byte) []byte {
 // decodeShort reads a part of 1 to most bytes.
 func decodeShort(p []byte, most int, what string) (part, rest []byte, err error) {
 	if len(p) == 0 {
-		return nil, nil, fmt.Errorf("%w: truncated %s", errBadRecord, what)
+		return nil, nil, fmt.Errorf("%w: truncated %s", ErrInvalid, what)
 	}
 	switch n := int(p[0]); {
 	case n == 0 || n > most:
-		return nil, nil, fmt.Errorf("%w: %s of %d bytes, 1 to %d are valid", errBadRecord, what, n, most)
+		return nil, nil, fmt.Errorf("%w: %s of %d bytes, 1 to %d are valid", ErrInvalid, what, n, most)
 	case len(p)-1 < n:
-		return nil, nil, fmt.Errorf("%w: truncated %s", errBadRecord, what)
+		return nil, nil, fmt.Errorf("%w: truncated %s", ErrInvalid, what)
 	default:
 		return p[1 : 1+n], p[1+n:], nil
 	}

@@ -1,0 +1,85 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Address says that a message is for one channel, and of which message it is a copy. The
+// other channels pass over it: it is not delivered to them, and not counted as theirs.
+type Address struct {
+	// Channel is the version of the channel, which tells it from earlier and later ones
+	// of its name; not 0, which ephemeral channels have.
+	Channel uint64
+	// Partition and Offset are where the origin stands, which was published at
+	// Timestamp, in ns since 1970, and has been delivered Attempts times.
+	Partition int
+	Offset    seq.Offset
+	Timestamp int64
+	Attempts  uint16
+	// Moves says that the copy stands in place of its origin, in the same partition, which
+	// is finished once the copy is committed.
+	Moves bool
+}
+
+//	+-------+-------------+---------------+------------+---------------+--------------+
+//	| kind  | channel (8) | partition (2) | offset (8) | timestamp (8) | attempts (2) |
+//	+-------+-------------+---------------+------------+---------------+--------------+
+
+// AddressBytes is what an encoded address takes.
+const AddressBytes = 1 + 8 + 2 + 8 + 8 + 2
+
+// The kinds of addresses.
+const (
+	addressCopies = iota // the origin stays as it is
+	addressMoves
+)
+
+// encode writes the address to the first AddressBytes of p.
+func (a *Address) encode(p []byte) {
+	le := binary.LittleEndian
+	p[0] = addressCopies
+	if a.Moves {
+		p[0] = addressMoves
+	}
+	le.PutUint64(p[1:], a.Channel)
+	le.PutUint16(p[9:], uint16(a.Partition)) //nolint:gosec // below seq.MaxPartitions
+	le.PutUint64(p[11:], uint64(a.Offset))
+	le.PutUint64(p[19:], uint64(a.Timestamp)) //nolint:gosec // the bits of a signed number
+	le.PutUint16(p[27:], a.Attempts)
+}
+
+// DecodeAddress reads an address off the front of p, which it does not keep.
+func DecodeAddress(p []byte) (*Address, error) {
+	if len(p) < AddressBytes {
+		return nil, fmt.Errorf("%w: truncated address", ErrInvalid)
+	}
+	le := binary.LittleEndian
+	a := &Address{
+		Channel: le.Uint64(p[1:]), Partition: int(le.Uint16(p[9:])), Offset: seq.Offset(le.Uint64(p[11:])),
+		Timestamp: int64(le.Uint64(p[19:])), //nolint:gosec // as above
+		Attempts:  le.Uint16(p[27:]), Moves: p[0] == addressMoves,
+	}
+	if err := a.check(); err != nil || p[0] > addressMoves {
+		return nil, fmt.Errorf("%w: address out of range", ErrInvalid)
+	}
+	return a, nil
+}
+
+// check refuses an address that no record may have.
+func (a *Address) check() error {
+	if a.Channel == 0 || a.Partition < 0 || a.Partition >= seq.MaxPartitions || a.Offset > seq.MaxOffset || a.Attempts > MaxAttempts {
+		return ErrInvalid
+	}
+	return nil
+}
+
+// AppendAddress appends an encoded address, as it stands in a record, to dst.
+func AppendAddress(dst []byte, a *Address) []byte {
+	n := len(dst)
+	dst = append(dst, make([]byte, AddressBytes)...)
+	a.encode(dst[n:])
+	return dst
+}

@@ -1,0 +1,152 @@
+// Package record encodes messages as records of a partition's log, and decodes them. It knows
+// bytes; it does not know the log, nor what becomes of a message.
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A record is one message in a partition's log; docs/format/record.md draws it:
+//
+//	flags(1) [delay(8)] [trace id(8)] [header length(2) header] [key length(1) key]
+//	[dedup length(1) dedup id] [ttl(8)] [address(29)] body
+//
+// All integers are little endian. The flags say which optional parts follow; a
+// record with a flag that is not known is refused, so that an older program
+// does not hand out a newer one's framing as a body.
+const (
+	flagDelay = 1 << iota
+	flagTraceID
+	flagHeader
+	flagKey
+	flagDedup
+	flagTTL
+	flagAddress
+	knownFlags = flagDelay | flagTraceID | flagHeader | flagKey | flagDedup | flagTTL | flagAddress
+)
+
+// MaxAttempts is where the attempts counter of a message saturates.
+const MaxAttempts = 4000
+
+// The most bytes that parts of a message may have.
+const (
+	MaxHeader = 65534
+	MaxKey    = 255
+	MaxDedup  = 64
+)
+
+// ErrInvalid is wrapped by the error for bytes that are no record. A checksum has
+// already been verified, so it means a program's mistake or a newer format.
+var ErrInvalid = errors.New("invalid message record")
+
+// Message is a message as its publisher hands it in.
+type Message struct {
+	Body    []byte
+	Delay   time.Duration // from when the leader appends it; 0: at once
+	TraceID uint64        // 0: none
+	Header  []byte        // a JSON object; nil: none
+	Key     []byte        // what it is about, at most MaxKey bytes; nil: none
+	Dedup   []byte        // the publisher's id for it, at most MaxDedup bytes; nil: none
+	TTL     time.Duration // from when the leader appends it; 0: it does not expire
+	Address *Address      // to the one channel that it is for; nil: it is for all
+}
+
+// Size returns the length of m's record.
+func (m *Message) Size() int {
+	n := 1 + len(m.Body)
+	if m.Delay > 0 {
+		n += 8
+	}
+	if m.TraceID != 0 {
+		n += 8
+	}
+	if m.Header != nil {
+		n += 2 + len(m.Header)
+	}
+	if m.Address != nil {
+		n += AddressBytes
+	}
+	return n + m.optionsSize()
+}
+
+// Encode writes m's record to p, which is Size bytes long.
+func (m *Message) Encode(p []byte) {
+	flags, rest := byte(0), p[1:]
+	if m.Delay > 0 {
+		flags |= flagDelay
+		binary.LittleEndian.PutUint64(rest, uint64(m.Delay))
+		rest = rest[8:]
+	}
+	if m.TraceID != 0 {
+		flags |= flagTraceID
+		binary.LittleEndian.PutUint64(rest, m.TraceID)
+		rest = rest[8:]
+	}
+	if m.Header != nil {
+		flags |= flagHeader
+		binary.LittleEndian.PutUint16(rest, uint16(len(m.Header)))
+		rest = rest[2+copy(rest[2:], m.Header):]
+	}
+	if m.hasOptions() {
+		flags, rest = m.encodeOptions(flags, rest)
+	}
+	if m.Address != nil {
+		flags |= flagAddress
+		m.Address.encode(rest)
+		rest = rest[AddressBytes:]
+	}
+	copy(rest, m.Body)
+	p[0] = flags
+}
+
+// Decode reads a record. The message's slices point into p.
+func Decode(p []byte) (Message, error) {
+	if len(p) == 0 || p[0]&^knownFlags != 0 {
+		return Message{}, ErrInvalid
+	}
+	flags, rest := p[0], p[1:]
+	if flags == 0 {
+		return Message{Body: rest}, nil
+	}
+	var m Message
+	if flags&flagDelay != 0 {
+		if len(rest) < 8 {
+			return Message{}, fmt.Errorf("%w: truncated delay", ErrInvalid)
+		}
+		if m.Delay = time.Duration(binary.LittleEndian.Uint64(rest)); m.Delay <= 0 {
+			return Message{}, fmt.Errorf("%w: delay out of range", ErrInvalid)
+		}
+		rest = rest[8:]
+	}
+	if flags&flagTraceID != 0 {
+		if len(rest) < 8 {
+			return Message{}, fmt.Errorf("%w: truncated trace id", ErrInvalid)
+		}
+		m.TraceID, rest = binary.LittleEndian.Uint64(rest), rest[8:]
+	}
+	if flags&flagHeader != 0 {
+		if len(rest) < 2 || len(rest)-2 < int(binary.LittleEndian.Uint16(rest)) {
+			return Message{}, fmt.Errorf("%w: truncated header", ErrInvalid)
+		}
+		n := 2 + int(binary.LittleEndian.Uint16(rest))
+		m.Header, rest = rest[2:n], rest[n:]
+	}
+	if flags&(flagKey|flagDedup|flagTTL) != 0 {
+		var err error
+		if rest, err = m.decodeOptions(flags, rest); err != nil {
+			return Message{}, err
+		}
+	}
+	if flags&flagAddress != 0 {
+		var err error
+		if m.Address, err = DecodeAddress(rest); err != nil {
+			return Message{}, err
+		}
+		rest = rest[AddressBytes:]
+	}
+	m.Body = rest
+	return m, nil
+}

@@ -1,0 +1,238 @@
+package topic
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// addressedWithin bounds how much is appended until it is noted how far the channels were
+// told of addressed messages: so much is looked through by the next leader.
+const addressedWithin = 4 << 20
+
+// arrival is an addressed message in the log.
+type arrival struct {
+	offset seq.Offset
+	to     Address
+	due    time.Time // until when it is deferred; zero: it is not
+}
+
+// arrivals tells the channels of addressed messages once they are committed, each of them
+// exactly once: a channel that a message is for has it, and finishes the message that it
+// stands in place of; the others pass over it. What the positions that were found do not
+// know of is read from the log. The partition's mutex guards it, besides told.
+type arrivals struct {
+	told  atomic.Uint64 // channels were told of everything below, and see nothing else
+	noted int64         // position in the log at which that was last stored; of the caller of Committed
+
+	served  bool
+	settled bool        // all channels are there
+	since   seq.Offset  // what the positions that were found know of
+	found   []arrival   // in the log since then, until every channel was told
+	unsure  atomic.Bool // some of found are not committed: nothing is delivered before
+}
+
+// covered returns how far the channels' positions know of addressed messages.
+func (a *arrivals) covered() seq.Offset {
+	if !a.settled || a.unsure.Load() {
+		return a.since
+	}
+	return seq.Offset(a.told.Load())
+}
+
+// passed notes that the channels were told of a batch.
+func (a *arrivals) passed(b commitlog.Batch, dirty *marker) {
+	a.told.Store(uint64(b.End()))
+	if at := b.Position(); at-a.noted >= addressedWithin || at < a.noted {
+		a.noted = at
+		dirty.mark()
+	}
+}
+
+// handTo tells a channel, which nobody else knows yet, of what was found. It returns whether
+// ticks must be asked for.
+func (a *arrivals) handTo(c *Channel) (arm bool) {
+	for i := range a.found {
+		if at := &a.found[i]; at.offset < seq.Offset(a.told.Load()) {
+			arm = at.tell(c, c.p.o.Now(), true) || arm
+		}
+	}
+	return arm
+}
+
+// settle notes that all channels are there. It returns whether the positions know of more
+// than before.
+func (a *arrivals) settle() bool {
+	more := !a.settled && a.since != seq.Offset(a.told.Load())
+	a.settled = true
+	if !a.unsure.Load() {
+		a.found = nil
+	}
+	return more
+}
+
+// inherit finds the addressed messages that the positions do not know of, before there is a
+// channel. A committed one may stand in place of a message that would be delivered otherwise.
+func (a *arrivals) inherit(p *Partition) {
+	from := a.since
+	if p.lost && len(p.restored) == 0 {
+		from = p.o.Log.End() // the channels start over, and pass over what they meet
+	}
+	found := addressedSince(p, max(from, p.o.Log.Start()))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a.found, a.served = found, true
+	a.told.Store(uint64(p.o.Log.CommittedEnd()))
+	a.unsure.Store(len(found) > 0 && found[len(found)-1].offset >= seq.Offset(a.told.Load()))
+}
+
+// inherited tells the channels of what is found to be committed of an earlier term.
+func (a *arrivals) inherited(p *Partition) {
+	p.mu.Lock()
+	if !a.served {
+		p.mu.Unlock()
+		return // Serve will see it
+	}
+	var armed []*Channel
+	told, end := seq.Offset(a.told.Load()), p.o.Log.CommittedEnd()
+	for i := range a.found {
+		if at := &a.found[i]; at.offset >= told && at.offset < end {
+			armed = at.tellAll(p, true, armed)
+		}
+	}
+	a.told.Store(uint64(max(told, end)))
+	was := a.unsure.Load()
+	if was && a.found[len(a.found)-1].offset < end {
+		a.unsure.Store(false)
+		if a.settled {
+			a.found = nil
+		}
+	}
+	p.mu.Unlock()
+	p.dirty.mark()
+	for _, c := range armed {
+		c.arm(true)
+	}
+	if was {
+		p.Wake()
+	}
+}
+
+// arrived tells the channels of the addressed messages in a batch that is committed. No
+// snapshot knows of one of them and not of another.
+func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
+	found := addressedIn(p, b, b.First(), nil)
+	var armed []*Channel
+	p.mu.Lock()
+	for i := range found {
+		armed = found[i].tellAll(p, false, armed)
+	}
+	a.told.Store(uint64(b.End()))
+	p.mu.Unlock()
+	p.dirty.mark()
+	p.stir()
+	for _, c := range armed {
+		c.arm(true)
+	}
+}
+
+// tellAll tells all channels of a partition, whose lock is held, and adds those to armed that
+// need ticks.
+func (a *arrival) tellAll(p *Partition, inherited bool, armed []*Channel) []*Channel {
+	now := p.o.Now()
+	for _, c := range p.channels {
+		if a.tell(c, now, inherited) {
+			armed = append(armed, c)
+		}
+	}
+	return armed
+}
+
+// tell tells a channel. It returns whether ticks must be asked for.
+func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
+	rest := time.Duration(0)
+	if !a.due.IsZero() {
+		rest = max(0, a.due.Sub(now))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !isFor(&a.to, c):
+		channel.PassOver(c.state, a.offset)
+	case a.to.Moves:
+		channel.Move(c.state, channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
+	default:
+		channel.Await(c.state, a.offset, a.to.Attempts, now, rest)
+	}
+	return c.armLocked()
+}
+
+// isFor says whether a message of the address is for a channel.
+func isFor(a *Address, c *Channel) bool { return a.Channel == c.version }
+
+// addressedSince returns the addressed messages from an offset on, committed or not. What
+// cannot be read is met again when it is delivered.
+func addressedSince(p *Partition, from seq.Offset) (found []arrival) {
+	var raw []byte
+	for o := from; o < p.o.Log.End(); {
+		var err error
+		raw, err = p.o.Log.ReadRaw(o, inheritedRead, raw)
+		var below *commitlog.BelowStartError
+		var damaged *commitlog.CorruptionError
+		switch {
+		case err == nil:
+			found, o = addressedAmong(p, raw, o, found)
+		case errors.As(err, &below) && below.Start > o:
+			o = below.Start
+		case errors.As(err, &damaged) && damaged.Next > o:
+			o = damaged.Next
+		default:
+			return found
+		}
+	}
+	return found
+}
+
+// inheritedRead is how much of the log is read at once to find addressed messages.
+const inheritedRead = 256 << 10
+
+// addressedAmong appends the addressed messages from an offset on of batches that follow
+// each other to found. It returns where the batches end, too.
+func addressedAmong(p *Partition, raw []byte, from seq.Offset, found []arrival) ([]arrival, seq.Offset) {
+	for len(raw) > 0 {
+		b, err := commitlog.Decode(raw)
+		if err != nil {
+			return found, from + 1
+		}
+		if b.Attributes()&attrAddressed != 0 {
+			found = addressedIn(p, b, from, found)
+		}
+		from, raw = b.End(), raw[b.Size():]
+	}
+	return found, from
+}
+
+// addressedIn appends the addressed messages of a batch from an offset on to found.
+func addressedIn(p *Partition, b commitlog.Batch, from seq.Offset, found []arrival) []arrival {
+	now := p.o.Now()
+	records := b.Records(from)
+	for {
+		o, raw, ok := records.Next()
+		if !ok {
+			return found
+		}
+		m, err := decodeRecord(raw)
+		if err != nil || m.Address == nil {
+			continue
+		}
+		a := arrival{offset: o, to: *m.Address}
+		if rest := p.rest(b, o, m.Delay, now); rest > 0 {
+			a.due = now.Add(rest)
+		}
+		found = append(found, a)
+	}
+}

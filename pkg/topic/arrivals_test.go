@@ -1,0 +1,197 @@
+package topic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/age"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// addressed returns a copy of the message at an offset of partition 3, for a channel.
+func addressed(body string, version uint64, origin seq.Offset) Message {
+	return Message{Body: []byte(body), Address: &Address{
+		Channel: version, Partition: 3, Offset: origin, Timestamp: 42, Attempts: 3,
+	}}
+}
+
+// moving is addressed of a copy that stands in place of its origin.
+func moving(body string, version uint64, origin seq.Offset, delay time.Duration) Message {
+	m := addressed(body, version, origin)
+	m.Address.Moves, m.Delay = true, delay
+	return m
+}
+
+func TestAnAddressedMessageIsForItsChannelAlone(t *testing.T) {
+	b := newBench(t)
+	mine, other, brief := b.channel("mine", 1), b.channel("other", 2), b.channel("brief#ephemeral", 0)
+	b.publish("a")
+	b.publishAll([]Message{addressed("b", 1, 0), {Body: []byte("c")}})
+	for name, c := range map[string]*Channel{"other": other, "brief": brief} {
+		if n := c.Stats(); n.Depth != 2 || n.Messages != 2 {
+			t.Errorf("%s: %+v, want 2 messages", name, n)
+		}
+	}
+	if n := b.p.Counts().Messages; n != 2 {
+		t.Errorf("%d messages are published, want 2: a copy is none", n)
+	}
+	if seen, err := b.p.Peek(other, 0, 9, 99); err != nil || len(seen) != 2 {
+		t.Errorf("peeked at %d messages, error %v", len(seen), err)
+	}
+	want(t, "other", b.join(other).take(9, t0), "a c")
+	want(t, "brief", b.join(brief).take(9, t0), "a c")
+	r := b.join(mine)
+	var got []Delivery
+	for range 3 {
+		if _, err := r.Take(t0, 1, func(d *Delivery) error { got = append(got, *d); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := got[0]; d.Timestamp != 42 || d.Attempts != 4 {
+		t.Errorf("delivered with timestamp %d, attempt %d; want those of the origin and one more", d.Timestamp, d.Attempts)
+	}
+	// A channel that is led back passes over what is not its own.
+	if err := other.Seek(0); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "other, led back", b.join(other).take(9, t0), "a c")
+}
+
+func TestAChannelOfTheNameMadeAnewDoesNotGetWhatIsAddressed(t *testing.T) {
+	b := newBench(t)
+	b.channel("other", 1)
+	b.channel("c", 2)
+	b.publishAll([]Message{addressed("a", 2, 0)})
+	b.p.Settled()
+	if err := b.p.RemoveChannel("c"); err != nil {
+		t.Fatal(err)
+	}
+	c := b.channel("c", 3)
+	b.publishAll([]Message{addressed("b", 2, 0), addressed("d", 3, 0)})
+	want(t, "the channel made anew", b.join(c).take(9, t0), "d")
+}
+
+func TestACopyTakesThePlaceOfItsOrigin(t *testing.T) {
+	b := newBench(t)
+	c := b.channel("c", 1)
+	b.publish("a", "b")
+	r := b.join(c)
+	want(t, "first", r.take(1, t0), "a")
+	b.publishAll([]Message{moving("a", 1, 0, time.Hour)})
+	if err := r.Requeue(r.got["a"], t0, time.Hour); err != nil {
+		t.Fatalf("the consumer cannot answer by the old id: %v", err)
+	}
+	if n := c.Stats(); n.Deferred != 1 || n.Depth != 1 || n.Floor != 1 || n.Messages != 2 {
+		t.Errorf("%+v; want one deferred, one waiting, and the floor behind the origin", n)
+	}
+	want(t, "before it is due", r.take(9, t0), "b")
+	r.finish("b")
+	c.Tick(t0.Add(time.Hour))
+	want(t, "when due", r.take(9, t0.Add(time.Hour)), "a")
+}
+
+// A leader that was killed after the copy was committed, and before anybody heard what
+// became of the origin, must not be followed by a second delivery.
+func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
+	s := newSet(t)
+	c := s.channel("c", 1, false)
+	s.channel("other", 2, false)
+	s.p.Settled()
+	s.publish("a", "b")
+	r := s.bench().join(c)
+	want(t, "first", r.take(1, s.now), "a")
+	s.line.deliverAll()
+	s.line.auto = true
+	if err := s.p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.line.auto = false
+	s.p.Publish([]Message{moving("a", 1, 0, time.Hour)}, func(Receipt) {})
+	s.lead(1)
+	c, other := s.channel("c", 1, false), s.channel("other", 2, false)
+	s.p.Settled()
+	if n := c.Stats(); n.Deferred != 1 || n.Depth != 1 || n.Floor != 1 {
+		t.Errorf("%+v; want the copy deferred and the origin finished", n)
+	}
+	if n := other.Stats(); n.Depth != 2 {
+		t.Errorf("the other channel has %d waiting, want 2", n.Depth)
+	}
+	r = s.bench().join(c)
+	want(t, "after the fail-over", r.take(9, s.now), "b")
+	r.finish("b")
+	s.now = s.now.Add(time.Hour)
+	c.Tick(s.now)
+	want(t, "when due", r.take(9, s.now), "a")
+}
+
+// What is found in the log may not be committed: until that is known, neither the message
+// nor its copy is delivered.
+func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {
+	b := newBench(t)
+	b.channel("c", 1)
+	b.publish("a")
+	if err := b.p.Close(nil); err != nil {
+		t.Fatal(err)
+	}
+	m := moving("a", 1, 0, 0)
+	builder := new(commitlog.Builder)
+	appendRecord(&m, builder)
+	batch, err := b.w.Append(builder, b.wall(b.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.p, err = Open(Options{
+		Ages: age.NewClock(b.wall), Now: func() time.Time { return b.now }, Index: 3, FS: b.fs, Dir: "p", Log: b.log,
+		Arm: func(*Channel) {}, Observer: deaf{}, PositionsDamaged: func(err error, _ bool) { t.Error(err) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.p.Serve(b)
+	r := b.join(b.channel("c", 1))
+	b.p.Settled()
+	want(t, "while the copy is not committed", r.take(9, t0), "")
+	wakes := r.wakes
+	b.log.Commit(batch.End())
+	b.p.Committed(commitlog.Batch{})
+	if r.wakes == wakes {
+		t.Error("the consumer was not woken")
+	}
+	want(t, "afterwards", r.take(9, t0), "a")
+	if got := r.got["a"]; got != 1 {
+		t.Errorf("delivered from offset %d, want the copy", got)
+	}
+}
+
+func TestACopyOfWhatIsFinishedMeanwhileIsNotDelivered(t *testing.T) {
+	b := newBench(t)
+	c := b.channel("c", 1)
+	b.publish("a")
+	r := b.join(c)
+	r.take(1, t0)
+	r.finish("a")
+	b.publishAll([]Message{moving("a", 1, 0, 0)})
+	want(t, "afterwards", r.take(9, t0), "")
+	if n := c.Stats(); n.Depth != 0 || n.Floor != 2 {
+		t.Errorf("%+v; want everything finished", n)
+	}
+}
+
+func TestPublishesAloneKeepWhatIsLookedThroughSmall(t *testing.T) {
+	b := newBench(t)
+	b.channel("c", 1)
+	b.p.Settled()
+	if err := b.p.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	big := make([]byte, 1<<20)
+	for range addressedWithin>>20 + 1 {
+		b.publishAll([]Message{{Body: big}})
+	}
+	if !b.p.dirty.clear() {
+		t.Error("nothing is to be stored")
+	}
+	if got, want := b.p.collector.current().Addressed, b.log.CommittedEnd(); got != want {
+		t.Errorf("stored: told to %d, want %d", got, want)
+	}
+}
