@@ -19,6 +19,7 @@ var floors = map[string]int{
 	"pkg/nsq":       0, // the wire codec
 	"pkg/health":    0, // reasons for which something is not as it should be
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
+	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
 
 	"pkg/lease":       1, // for how long what a process knows may be acted on
 	"pkg/age":         1, // of stored data, whatever wall clocks say

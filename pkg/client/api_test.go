@@ -1,0 +1,111 @@
+package client
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// TestTheAPIIsWhatItWas compares what the package exports with testdata/api.golden. What is
+// added there is a promise; what goes or changes breaks programs, and wants a line in
+// CHANGELOG.md.
+func TestTheAPIIsWhatItWas(t *testing.T) {
+	got := strings.Join(exported(t, "."), "\n") + "\n"
+	golden := filepath.Join("testdata", "api.golden")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the API has changed; if it should, run the test with -update and read the difference\n%s", difference(string(want), got))
+	}
+}
+
+// exported returns the declarations of a package that others can use, one each, sorted.
+func exported(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, nil, 0) // without comments
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.FileExports(file)
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				d.Body = nil
+				if line := text(t, fset, d); !ofUnexported.MatchString(line) {
+					all = append(all, line)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if _, imported := s.(*ast.ImportSpec); !imported {
+						all = append(all, text(t, fset, &ast.GenDecl{Tok: d.Tok, Specs: []ast.Spec{s}}))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ofUnexported matches a method that nobody outside can call.
+var ofUnexported = regexp.MustCompile(`^func \(\w+ \*?[a-z]`)
+
+func text(t *testing.T, fset *token.FileSet, node any) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := (&printer.Config{Mode: printer.RawFormat}).Fprint(&out, fset, node); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n\t")
+}
+
+// difference returns the lines that only one of two texts has.
+func difference(before, after string) string {
+	var out strings.Builder
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			out.WriteString("- " + l + "\n")
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			out.WriteString("+ " + l + "\n")
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"sync"
+)
+
+// budget bounds the bytes of what is under way. Who asks first gets first.
+type budget struct {
+	max int64
+
+	mu      sync.Mutex // guards what follows
+	used    int64
+	waiting []*claim
+}
+
+// claim is somebody who waits for bytes.
+type claim struct {
+	bytes   int64
+	granted chan struct{}
+}
+
+// tryTake takes n bytes if nobody has to wait for that.
+func (b *budget) tryTake(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 || b.used+n > b.max {
+		return false
+	}
+	b.used += n
+	return true
+}
+
+// take waits for n bytes, at most max.
+func (b *budget) take(ctx context.Context, stop <-chan struct{}, n int64) error {
+	if b.tryTake(n) {
+		return nil
+	}
+	c := &claim{n, make(chan struct{})}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, c)
+	b.grantLocked()
+	b.mu.Unlock()
+	var err error
+	select {
+	case <-c.granted:
+		return nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-stop:
+		err = ErrClosed
+	}
+	b.withdraw(c)
+	return err
+}
+
+// withdraw takes back a claim, granted or not.
+func (b *budget) withdraw(c *claim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, w := range b.waiting {
+		if w == c {
+			b.waiting = append(b.waiting[:i], b.waiting[i+1:]...)
+			b.grantLocked()
+			return
+		}
+	}
+	b.used -= c.bytes
+	b.grantLocked()
+}
+
+// give returns bytes.
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	b.used -= n
+	if len(b.waiting) > 0 {
+		b.grantLocked()
+	}
+	b.mu.Unlock()
+}
+
+func (b *budget) grantLocked() {
+	for len(b.waiting) > 0 && b.used+b.waiting[0].bytes <= b.max {
+		c := b.waiting[0]
+		b.waiting = b.waiting[1:]
+		b.used += c.bytes
+		close(c.granted)
+	}
+}

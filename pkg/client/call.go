@@ -1,0 +1,131 @@
+package client
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Outgoing is a message to publish, with all that can be said of it. Topic and Body are
+// required.
+type Outgoing struct {
+	Topic string
+	// Body must not change before the publish has ended.
+	Body []byte
+	// Delay defers the first delivery; the broker counts in ms.
+	Delay time.Duration
+	// Partition is the one to publish to; the zero value leaves it to the broker.
+	Partition Partition
+}
+
+// Partition chooses a partition of a topic. Its zero value leaves the choice to the broker.
+type Partition struct{ plusOne int }
+
+// InPartition chooses the partition of a number, from 0.
+func InPartition(n int) Partition { return Partition{n + 1} }
+
+func (p Partition) number() (int, bool) { return p.plusOne - 1, p.plusOne > 0 }
+
+// States of a call, by which who waits for it and who carries it out agree.
+const (
+	callHeld      uint32 = iota // no attempt can have published it
+	callOnWire                  // one may have, or may do so at any time
+	callEnded                   // its outcome is known
+	callAbandoned               // by who waited; whoever ends it recycles it
+)
+
+// call is one publish under way, from the caller to the last answer. It is owned by one
+// place at a time: the caller's goroutine, a connection, or the retries.
+type call struct {
+	out   Outgoing
+	batch [][]byte // of an MPUB; nil: one message
+	done  func(error)
+	bytes int64 // of the budget
+
+	attempts int       // that a connection took
+	failures int       // of finding one, and of attempts
+	tainted  bool      // an attempt may have published it
+	deadline time.Time // for another attempt; zero: none has failed
+	notUntil time.Time // the next attempt
+	last     error     // of the last attempt
+	started  time.Time // zero: nobody wants to know
+
+	state   atomic.Uint32
+	outcome chan error // holds one; for a caller that waits
+}
+
+// callOverhead is what a message costs beside its body, for the budget.
+const callOverhead = 64
+
+// callPool has calls that can be used again. It is a client's own: a channel that one
+// bubble of testing/synctest has made is not for another.
+type callPool struct{ pool sync.Pool }
+
+// get returns a call of the zero value, with a place for its outcome.
+func (p *callPool) get() *call {
+	if c, ok := p.pool.Get().(*call); ok {
+		return c
+	}
+	return &call{outcome: make(chan error, 1)}
+}
+
+// put takes a call back that nobody knows.
+func (p *callPool) put(c *call) {
+	outcome := c.outcome
+	*c = call{outcome: outcome}
+	p.pool.Put(c)
+}
+
+func (c *call) messages() int {
+	if c.batch != nil {
+		return len(c.batch)
+	}
+	return 1
+}
+
+// size returns the bytes that the call counts for in the budget.
+func (c *call) size() int64 {
+	n := int64(len(c.out.Body)) + callOverhead
+	for _, b := range c.batch {
+		n += int64(len(b)) + 4
+	}
+	return n
+}
+
+// toWire is called before a call is given to a connection; false: it was abandoned.
+func (c *call) toWire() bool {
+	return c.state.CompareAndSwap(callHeld, callOnWire) || c.state.Load() == callOnWire
+}
+
+// end is called when the outcome is known; false: it was abandoned.
+func (c *call) end() bool {
+	return c.state.CompareAndSwap(callOnWire, callEnded) || c.state.CompareAndSwap(callHeld, callEnded)
+}
+
+// abandon is called by who waits no longer. It returns ErrRefused or ErrUncertain, or nil
+// where the outcome has just come to be known.
+func (c *call) abandon() error {
+	for {
+		switch {
+		case c.state.CompareAndSwap(callHeld, callAbandoned):
+			return ErrRefused
+		case c.state.CompareAndSwap(callOnWire, callAbandoned):
+			return ErrUncertain
+		case c.state.Load() == callEnded:
+			return nil
+		}
+	}
+}
+
+// deduplicated tells whether the broker stores the messages once however often they are
+// sent.
+func (c *call) deduplicated() bool { return false }
+
+// fail returns the error for the caller.
+func (c *call) fail(err error, refused bool) error {
+	fate := ErrUncertain
+	if refused && !c.tainted {
+		fate = ErrRefused
+	}
+	return &PublishError{Topic: c.out.Topic, Messages: c.messages(), Attempts: c.attempts, Fate: fate, Err: err}
+}

@@ -1,0 +1,313 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Client publishes to a broker, and makes consumers of it. Its methods may be called by many
+// goroutines at once.
+type Client struct {
+	cfg     *config
+	budget  budget
+	pool    callPool
+	router  *router
+	retries *retries
+
+	ctx  context.Context // ends when the client is closed
+	stop context.CancelCauseFunc
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	calls     int           // under way
+	idle      chan struct{} // closed once closed and no call is under way
+	consumers map[*Consumer]struct{}
+	work      sync.WaitGroup // all goroutines
+}
+
+// New returns a client of a broker. An address is the host:port of a node, or the base URL
+// of a lookup such as "http://127.0.0.1:4161", nsqlookupd's or any brokerd node's; there may
+// be several of both. New connects to nobody: the first publish and each consumer do.
+func New(addresses []string, options ...Option) (*Client, error) {
+	cfg, err := configure(addresses, options)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{cfg: cfg, budget: budget{max: cfg.maxInFlight}, idle: make(chan struct{}), consumers: map[*Consumer]struct{}{}}
+	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	c.router = newRouter(c)
+	c.retries = &retries{client: c, wake: make(chan struct{}, 1)}
+	c.start(func() { c.router.run(c.ctx) })
+	return c, nil
+}
+
+// start runs f on a goroutine that Close waits for; false: the client is closed.
+func (c *Client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
+// Publish publishes one message and waits until it is as durable as its topic promises. The
+// error says with ErrRefused or ErrUncertain what became of the message; what was refused
+// for a reason that passes has been tried again until WithPublishTimeout. Where ctx ends
+// while the message is under way, its outcome is uncertain.
+func (c *Client) Publish(ctx context.Context, topic string, body []byte) error {
+	k := c.pool.get()
+	k.out.Topic, k.out.Body = topic, body
+	return c.wait(ctx, k)
+}
+
+// PublishBatch publishes messages to one partition, all or none, as Publish does.
+func (c *Client) PublishBatch(ctx context.Context, topic string, bodies [][]byte) error {
+	if len(bodies) == 0 {
+		return nil
+	}
+	k := c.pool.get()
+	k.out.Topic, k.batch = topic, bodies
+	return c.wait(ctx, k)
+}
+
+// Send publishes one message with all that is said of it, as Publish does.
+func (c *Client) Send(ctx context.Context, o Outgoing) error {
+	k := c.pool.get()
+	k.out = o
+	return c.wait(ctx, k)
+}
+
+// PublishAsync begins to publish one message and returns; it waits only while more than
+// WithMaxInFlightBytes are under way, until ctx ends. If it returns nil, done is called once
+// with the outcome, which is that of Publish, by a goroutine of the client: done must not
+// block, and body must not change before. If it returns an error, nothing was published and
+// done is not called. Messages are sent in the order of the calls, over each connection.
+func (c *Client) PublishAsync(ctx context.Context, topic string, body []byte, done func(error)) error {
+	k := c.pool.get()
+	k.out.Topic, k.out.Body, k.done = topic, body, done
+	return c.begin(ctx, k)
+}
+
+// SendAsync begins to publish one message with all that is said of it, as PublishAsync does.
+func (c *Client) SendAsync(ctx context.Context, o Outgoing, done func(error)) error {
+	k := c.pool.get()
+	k.out, k.done = o, done
+	return c.begin(ctx, k)
+}
+
+// wait begins a call and waits for its outcome.
+func (c *Client) wait(ctx context.Context, k *call) error {
+	if err := c.begin(ctx, k); err != nil {
+		return err
+	}
+	select {
+	case err := <-k.outcome:
+		c.pool.put(k)
+		return err
+	case <-ctx.Done():
+	}
+	failure := &PublishError{Topic: k.out.Topic, Messages: k.messages(), Err: context.Cause(ctx)}
+	if failure.Fate = k.abandon(); failure.Fate != nil {
+		return failure // k is no longer ours
+	}
+	err := <-k.outcome
+	c.pool.put(k)
+	return err
+}
+
+// begin checks a call, takes its bytes and sends it.
+func (c *Client) begin(ctx context.Context, k *call) error {
+	if err := c.check(k); err != nil {
+		return c.refuse(k, err)
+	}
+	k.bytes = k.size()
+	if k.bytes > c.budget.max {
+		return c.refuse(k, fmt.Errorf("%w: %d bytes of %d", errTooLarge, k.bytes, c.budget.max))
+	}
+	if err := c.enter(); err != nil {
+		return c.refuse(k, err)
+	}
+	if !c.budget.tryTake(k.bytes) {
+		if err := c.budget.take(ctx, c.ctx.Done(), k.bytes); err != nil {
+			c.leave()
+			return c.refuse(k, err)
+		}
+	}
+	if c.cfg.hooks.Published != nil {
+		k.started = time.Now()
+	}
+	if cn := c.router.live(k.out.Topic); cn != nil && cn.publish(k) {
+		return nil
+	}
+	c.retries.add(k)
+	return nil
+}
+
+// check refuses what no broker would take, and what would break the connection of others.
+func (c *Client) check(k *call) error {
+	switch {
+	case !validName(k.out.Topic):
+		return fmt.Errorf("topic name %q is not valid", k.out.Topic)
+	case k.batch == nil && len(k.out.Body) == 0:
+		return errEmpty
+	case k.out.Delay < 0:
+		return fmt.Errorf("a delay of %v", k.out.Delay)
+	}
+	for _, b := range k.batch {
+		if len(b) == 0 {
+			return errEmpty
+		}
+	}
+	return nil
+}
+
+// refuse ends a call that was not begun.
+func (c *Client) refuse(k *call, err error) error {
+	failure := k.fail(err, true)
+	c.pool.put(k)
+	return failure
+}
+
+// attempt sends a call over whatever connection there is.
+func (c *Client) attempt(k *call) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.dialTimeout)
+	defer cancel()
+	cn, err := c.router.connect(ctx, k.out.Topic)
+	if err == nil {
+		if cn.publish(k) {
+			return
+		}
+		err = errUnsent // or nobody waits for it
+	}
+	c.ended(k, err)
+}
+
+// ended implements owner: an attempt is over.
+func (c *Client) ended(k *call, err error) {
+	if err == nil {
+		c.finish(k, nil)
+		return
+	}
+	v := judge(err)
+	k.tainted = k.tainted || !v.refused
+	if !k.tainted {
+		k.state.CompareAndSwap(callOnWire, callHeld)
+	}
+	if k.state.Load() != callAbandoned && v.again && (v.refused || k.deduplicated()) && c.retries.schedule(k, err, time.Now()) {
+		c.router.hint(k.out.Topic)
+		if c.cfg.hooks.Retried != nil {
+			c.cfg.hooks.Retried(k.out.Topic, err)
+		}
+		c.retries.add(k)
+		return
+	}
+	c.finish(k, k.fail(err, v.refused))
+}
+
+// finish ends a call: its bytes are free, and who waits is told.
+func (c *Client) finish(k *call, err error) {
+	c.budget.give(k.bytes)
+	if c.cfg.hooks.Published != nil && !k.started.IsZero() {
+		c.cfg.hooks.Published(k.out.Topic, k.messages(), time.Since(k.started), err)
+	}
+	switch {
+	case k.done != nil:
+		done := k.done
+		c.pool.put(k)
+		done(err)
+	case k.end():
+		k.outcome <- err
+	default:
+		c.pool.put(k) // it was abandoned
+	}
+	c.leave()
+}
+
+// enter counts a call; it fails once the client is closed.
+func (c *Client) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.calls++
+	return nil
+}
+
+func (c *Client) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls--
+	if c.closed && c.calls == 0 {
+		close(c.idle)
+	}
+}
+
+// received implements owner: nobody has subscribed on a connection for publishes.
+func (c *Client) received(cn *conn, _ *Message) {
+	cn.end(fmt.Errorf("%w: a message without a subscription", ErrProtocol))
+}
+
+// complained implements owner.
+func (c *Client) complained(cn *conn, err error) {
+	c.cfg.log.Warn("unexpected error of a broker", "address", cn.address, "error", err)
+}
+
+func (c *Client) connected(address string) {
+	c.cfg.log.Info("connected", "address", address)
+	if c.cfg.hooks.Connected != nil {
+		c.cfg.hooks.Connected(address)
+	}
+}
+
+func (c *Client) disconnected(address string, err error) {
+	if c.ctx.Err() != nil {
+		err = nil
+	}
+	if err != nil {
+		c.cfg.log.Warn("disconnected", "address", address, "error", err)
+	}
+	if c.cfg.hooks.Disconnected != nil {
+		c.cfg.hooks.Disconnected(address, err)
+	}
+}
+
+// Close takes no more publishes, ends the consumers as Consumer.Close does, waits for the
+// outcome of what is under way, and closes the connections. Where ctx ends before, it gives
+// up what is left, whose outcome is ErrUncertain, and returns why. A second call does the
+// same again and finds nothing to do.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		if c.calls == 0 {
+			close(c.idle)
+		}
+	}
+	var consumers []*Consumer
+	for x := range c.consumers {
+		consumers = append(consumers, x)
+	}
+	c.mu.Unlock()
+	var err error
+	for _, x := range consumers {
+		if e := x.Close(ctx); e != nil && err == nil {
+			err = e
+		}
+	}
+	select {
+	case <-c.idle:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.mu.Lock()
+	c.stop(ErrClosed)
+	c.mu.Unlock()
+	c.router.close()
+	c.work.Wait()
+	return err
+}

@@ -1,0 +1,352 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/nsq"
+)
+
+// Sizes of a connection's buffers.
+const (
+	readBuffer  = 64 << 10
+	keptBuffer  = 1 << 20 // a larger one is given up once it is written
+	frameExtras = 128 << 10
+)
+
+// owner is told what happens on a connection, by the goroutines of the connection.
+type owner interface {
+	// ended is given a call that the broker has answered, err nil, or that the connection
+	// has lost.
+	ended(c *call, err error)
+	// received is given a message, whose body is its own.
+	received(cn *conn, m *Message)
+	// complained is given an error that belongs to no call.
+	complained(cn *conn, err error)
+}
+
+// conn is one connection to a broker. Its methods may be called by any goroutine, run by
+// one.
+type conn struct {
+	address string
+	nc      net.Conn
+	in      *bufio.Reader
+	frames  *nsq.FrameReader
+	out     io.Writer
+	flush   func() error // of what compresses; nil: nothing does
+	server  identified
+	owner   owner
+	timeout time.Duration // without anything from the broker
+
+	wake    chan struct{} // says that queued has something
+	goodbye chan struct{} // closed when the broker has answered CLS
+	over    chan struct{} // closed when run has returned
+
+	mu     sync.Mutex // guards what follows
+	queued []byte     // commands that are to be written
+	spare  []byte     // the buffer that was written last
+	calls  callQueue
+	err    error // why the connection ended; nil: it has not
+	deaf   bool  // the broker has said that it executes nothing more
+}
+
+// callQueue has the calls of a connection in the order of their commands. Its first sent
+// ones were given to the socket.
+type callQueue struct {
+	all  []*call
+	head int
+	sent int // counted from head
+}
+
+func (q *callQueue) push(c *call) { q.all = append(q.all, c) }
+
+func (q *callQueue) len() int { return len(q.all) - q.head }
+
+func (q *callQueue) markSent() { q.sent = q.len() }
+
+// pop takes the first one; nil: there is none that was sent.
+func (q *callQueue) pop() *call {
+	if q.sent == 0 {
+		return nil
+	}
+	c := q.all[q.head]
+	q.all[q.head] = nil
+	q.head++
+	q.sent--
+	switch {
+	case q.head == len(q.all):
+		q.all, q.head = q.all[:0], 0
+	case q.head >= 1024 && q.head*2 >= len(q.all):
+		n := copy(q.all, q.all[q.head:])
+		clear(q.all[n:])
+		q.all, q.head = q.all[:n], 0
+	}
+	return c
+}
+
+// publish queues the command of a call. Where the connection has ended, or the call was
+// abandoned, the call is the caller's still.
+func (cn *conn) publish(c *call) (taken bool) {
+	cn.mu.Lock()
+	if cn.err != nil || !c.toWire() {
+		cn.mu.Unlock()
+		return false
+	}
+	c.attempts++
+	cn.queued = appendPublish(cn.queued, c)
+	cn.calls.push(c)
+	cn.mu.Unlock()
+	cn.signal()
+	return true
+}
+
+// queue queues a command that no call waits for; false: the connection has ended.
+func (cn *conn) queue(c command) bool {
+	cn.mu.Lock()
+	if cn.err != nil {
+		cn.mu.Unlock()
+		return false
+	}
+	cn.queued = c.appendTo(cn.queued)
+	cn.mu.Unlock()
+	cn.signal()
+	return true
+}
+
+func (cn *conn) signal() {
+	select {
+	case cn.wake <- struct{}{}:
+	default: // the writer has yet to look
+	}
+}
+
+// alive tells whether commands are taken.
+func (cn *conn) alive() bool {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.err == nil
+}
+
+// end closes the connection for a reason; the first one counts.
+func (cn *conn) end(why error) {
+	cn.mu.Lock()
+	if cn.err == nil {
+		cn.err = why
+	}
+	cn.mu.Unlock()
+	_ = cn.nc.Close() // it is of no more use
+}
+
+func (cn *conn) reason() error {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.err
+}
+
+// run reads and writes until the connection ends, gives its calls back, and returns why.
+func (cn *conn) run() error {
+	var writing sync.WaitGroup
+	writing.Go(cn.writeAll)
+	cn.end(cn.readAll())
+	cn.signal() // the writer looks, and leaves
+	writing.Wait()
+	cn.giveBack()
+	close(cn.over)
+	return cn.reason()
+}
+
+// giveBack ends the calls that nobody answered: what was given to the socket may have
+// arrived, what was not has not.
+func (cn *conn) giveBack() {
+	cn.mu.Lock()
+	why, sent := cn.err, cn.calls.sent
+	if cn.deaf {
+		sent = 0
+	}
+	lost := cn.calls.all[cn.calls.head:]
+	cn.calls, cn.queued, cn.spare = callQueue{}, nil, nil
+	cn.mu.Unlock()
+	for i, c := range lost {
+		err := fmt.Errorf("%w: %w", ErrConnectionLost, why)
+		if i >= sent {
+			err = fmt.Errorf("%w: %w", errUnsent, why)
+		}
+		cn.owner.ended(c, err)
+	}
+}
+
+// writeAll writes what is queued until the connection ends.
+func (cn *conn) writeAll() {
+	for range cn.wake {
+		cn.mu.Lock()
+		if cn.err != nil {
+			cn.mu.Unlock()
+			return
+		}
+		batch := cn.queued
+		cn.queued, cn.spare = cn.spare[:0], nil
+		cn.calls.markSent()
+		cn.mu.Unlock()
+		if err := cn.write(batch); err != nil {
+			cn.end(err)
+			return
+		}
+		if cap(batch) > keptBuffer {
+			batch = nil
+		}
+		cn.mu.Lock()
+		cn.spare = batch
+		cn.mu.Unlock()
+	}
+}
+
+// write writes and flushes.
+func (cn *conn) write(batch []byte) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := cn.nc.SetWriteDeadline(time.Now().Add(cn.timeout)); err != nil {
+		return err
+	}
+	_, err := cn.out.Write(batch)
+	if err == nil && cn.flush != nil {
+		err = cn.flush()
+	}
+	return stalled(err)
+}
+
+// readAll takes in frames until the connection ends, and returns why.
+func (cn *conn) readAll() error {
+	for {
+		kind, data, err := cn.next()
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case nsq.FrameResponse:
+			err = cn.response(data)
+		case nsq.FrameError:
+			err = cn.failure(serverError(data))
+		case nsq.FrameMessage:
+			err = cn.message(data)
+		default:
+			err = fmt.Errorf("%w: unexpected frame of type %d", ErrProtocol, kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next reads a frame. The data is valid until the next call.
+func (cn *conn) next() (nsq.FrameType, []byte, error) {
+	kind, data, err := cn.frames.Next()
+	if errors.Is(err, nsq.ErrFrameSize) {
+		err = fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return kind, data, stalled(err)
+}
+
+var (
+	okBytes        = []byte(nsq.OK)
+	heartbeatBytes = []byte(nsq.Heartbeat)
+	closeWaitBytes = []byte(nsq.CloseWait)
+)
+
+func (cn *conn) response(data []byte) error {
+	switch {
+	case bytes.Equal(data, heartbeatBytes):
+		cn.queue(command{name: cmdNOP})
+		return nil
+	case bytes.Equal(data, closeWaitBytes):
+		select {
+		case <-cn.goodbye:
+		default:
+			close(cn.goodbye)
+		}
+		return nil
+	case bytes.Equal(data, okBytes):
+		if c := cn.answered(); c != nil {
+			cn.owner.ended(c, nil)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: unexpected response %.40q", ErrProtocol, data)
+}
+
+func (cn *conn) answered() *call {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.calls.pop()
+}
+
+// failure takes in an error frame. Those of messages belong to no call; after most others
+// the broker closes the connection, which the next read sees.
+func (cn *conn) failure(e *ServerError) error {
+	switch e.Code {
+	case "E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED":
+		cn.owner.complained(cn, e)
+		return nil
+	}
+	c := cn.answered()
+	if lastWords(e.Code) {
+		cn.mu.Lock()
+		cn.deaf = true
+		cn.mu.Unlock()
+	}
+	if c == nil {
+		return e
+	}
+	cn.owner.ended(c, e)
+	return nil
+}
+
+// lastWords tells whether a broker closes the connection after an error, and executes none
+// of the commands that came after the one in error. nsqd and brokerd agree on these codes.
+func lastWords(code string) bool {
+	switch code {
+	case "E_INVALID", "E_BAD_BODY", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_BAD_PARTITION", "E_UNAUTHORIZED", "E_AUTH_FIRST", "E_AUTH_FAILED":
+		return true
+	}
+	return false
+}
+
+func (cn *conn) message(data []byte) error {
+	m, err := nsq.ParseMessage(data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	cn.owner.received(cn, &Message{
+		ID: m.ID, Body: bytes.Clone(m.Body), Timestamp: time.Unix(0, m.Timestamp), Attempts: int(m.Attempts), Node: cn.address, conn: cn,
+	})
+	return nil
+}
+
+// stalled says of a timeout what it means.
+func stalled(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrStalled, err)
+	}
+	return err
+}
+
+// timedReader gives each read from the socket so long.
+type timedReader struct {
+	nc      net.Conn
+	timeout time.Duration
+}
+
+// Read implements io.Reader.
+func (r timedReader) Read(p []byte) (int, error) {
+	if err := r.nc.SetReadDeadline(time.Now().Add(r.timeout)); err != nil {
+		return 0, err
+	}
+	return r.nc.Read(p)
+}

@@ -1,0 +1,445 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Handler handles a message. If it returns nil the message is finished, otherwise it is
+// requeued with a delay, and the consumer backs off. A handler that panics has failed. It may
+// answer the message itself, and then neither is done. ctx ends when Run's does.
+type Handler func(ctx context.Context, m *Message) error
+
+// turnTime is how often another connection has its turn where less may be in flight than
+// there are connections.
+const turnTime = 5 * time.Second
+
+// Consumer takes the messages of a channel, from all nodes that have some, until it is
+// closed. Use either Run or Messages, once. Its methods may be called by many goroutines.
+type Consumer struct {
+	client         *Client
+	topic, channel string
+	cfg            *consumerConfig
+	arrivals       chan *Message
+	ctx            context.Context // ends when it is closed
+	stop           context.CancelCauseFunc
+	leaving        chan struct{} // closed when Close begins
+	wake           chan struct{} // says that nodes may have changed
+	work           sync.WaitGroup
+
+	mu       sync.Mutex    // guards what follows
+	conns    map[*conn]int // the ready count that it was told
+	attached map[string]bool
+	throttle throttle
+	turn     int
+	inHand   int           // messages that were handed over and not answered
+	empty    chan struct{} // closed once it leaves and none is in hand
+	left     bool          // Close has begun
+	err      error         // why it was closed by a broker
+}
+
+// Subscribe joins a channel of a topic, which are created if need be, and begins to take
+// messages. It connects beside, and for as long as the consumer is open: to the nodes that
+// lookup addresses name, and to each node that the client was given.
+func (c *Client) Subscribe(topic, channel string, options ...ConsumerOption) (*Consumer, error) {
+	cfg, err := configureConsumer(options)
+	switch {
+	case err != nil:
+		return nil, err
+	case !validName(topic):
+		return nil, fmt.Errorf("subscribe: topic name %q is not valid", topic)
+	case !validName(channel):
+		return nil, fmt.Errorf("subscribe: channel name %q is not valid", channel)
+	}
+	x := &Consumer{
+		client: c, topic: topic, channel: channel, cfg: cfg,
+		arrivals: make(chan *Message, 2*cfg.maxInFlight), leaving: make(chan struct{}), wake: make(chan struct{}, 1),
+		conns: map[*conn]int{}, attached: map[string]bool{}, empty: make(chan struct{}),
+		throttle: throttle{least: cfg.minBackoff, most: cfg.maxBackoff},
+	}
+	x.ctx, x.stop = context.WithCancelCause(c.ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("subscribe: %w", ErrClosed)
+	}
+	c.consumers[x] = struct{}{}
+	c.work.Go(x.run)
+	return x, nil
+}
+
+// run keeps connections to the nodes until the consumer is closed.
+func (x *Consumer) run() {
+	defer x.work.Wait()
+	tick := time.NewTicker(turnTime)
+	defer tick.Stop()
+	refresh := time.NewTimer(0)
+	defer refresh.Stop()
+	for {
+		select {
+		case <-x.ctx.Done():
+			return
+		case <-tick.C:
+			x.mu.Lock()
+			x.turn++
+			x.shareLocked(time.Now())
+			x.mu.Unlock()
+			continue
+		case <-x.wake:
+		case <-refresh.C:
+		}
+		for _, address := range x.nodes() {
+			x.attach(address)
+		}
+		refresh.Reset(x.client.cfg.refresh - time.Duration(rand.Int64N(int64(x.client.cfg.refresh)/4+1)))
+	}
+}
+
+// nodes returns the nodes to connect to.
+func (x *Consumer) nodes() []string {
+	r := x.client.router
+	all := slices.Clone(x.client.cfg.nodes)
+	if r.lookup == nil {
+		return all
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, x.client.cfg.dialTimeout)
+	defer cancel()
+	found, err := r.lookup.producers(ctx, x.topic)
+	if err == nil && len(found) == 0 && len(all) == 0 {
+		found, err = r.lookup.nodes(ctx) // nobody has the topic: any node makes it
+	}
+	if err != nil && x.ctx.Err() == nil {
+		x.client.cfg.log.Warn("lookup failed; the consumer stays with its nodes", "topic", x.topic, "error", err)
+	}
+	for _, a := range found {
+		if !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// attach has a goroutine keep a connection to a node, if none does.
+func (x *Consumer) attach(address string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.attached[address] || x.left {
+		return
+	}
+	x.attached[address] = true
+	x.work.Go(func() { x.keep(address) })
+}
+
+// keep connects to a node until the consumer is closed, or the node is no longer named by a
+// lookup.
+func (x *Consumer) keep(address string) {
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.attached, address)
+	}()
+	for failures := 1; ; failures++ {
+		began := time.Now()
+		err := x.visit(address)
+		if x.ctx.Err() != nil || closed(x.leaving) {
+			return
+		}
+		x.client.disconnected(address, err)
+		if final(err) {
+			x.fail(err)
+			return
+		}
+		if time.Since(began) >= x.client.cfg.maxReconnect {
+			failures = 1
+		}
+		select {
+		case <-time.After(pause(x.client.cfg, failures, rand.Float64())):
+		case <-x.leaving:
+			return
+		case <-x.ctx.Done():
+			return
+		}
+		if !slices.Contains(x.client.cfg.nodes, address) && !slices.Contains(x.nodes(), address) {
+			return
+		}
+		x.lookAgain() // others may have come in its place
+	}
+}
+
+func (x *Consumer) lookAgain() {
+	select {
+	case x.wake <- struct{}{}:
+	default: // it will
+	}
+}
+
+// final tells whether a broker's answer to SUB would be the same again.
+func final(err error) bool {
+	e, ok := errors.AsType[*ServerError](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case "E_BAD_TOPIC", "E_BAD_CHANNEL", "E_UNAUTHORIZED", "E_AUTH_DISABLED":
+		return true
+	}
+	return false
+}
+
+// fail closes the consumer for what a broker has said.
+func (x *Consumer) fail(err error) {
+	x.mu.Lock()
+	if x.err == nil {
+		x.err = err
+	}
+	x.mu.Unlock()
+	x.stop(err)
+}
+
+// visit is one connection to a node, from its beginning to its end.
+func (x *Consumer) visit(address string) error {
+	cn, err := open(x.ctx, x.client.cfg, address, wanted{x.cfg.msgTimeout, x.cfg.sampleRate}, x)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, x.client.cfg.dialTimeout)
+	err = cn.subscribe(ctx, x.topic, x.channel, x.cfg.partition)
+	cancel()
+	if err != nil {
+		cn.end(err)
+		return err
+	}
+	stop := context.AfterFunc(x.ctx, func() { cn.end(ErrClosed) })
+	defer stop()
+	x.client.connected(address)
+	x.join(cn)
+	defer x.part(cn)
+	return cn.run()
+}
+
+func (x *Consumer) join(cn *conn) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.conns[cn] = 0
+	x.shareLocked(time.Now())
+}
+
+func (x *Consumer) part(cn *conn) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.conns, cn)
+	x.shareLocked(time.Now())
+}
+
+// shareLocked tells each connection how many messages may be in flight on it.
+func (x *Consumer) shareLocked(now time.Time) {
+	all := x.cfg.maxInFlight
+	switch x.throttle.flow(now) {
+	case flowOne:
+		all = 1
+	case flowNone:
+		all = 0
+	case flowAll:
+	}
+	if x.left {
+		all = 0
+	}
+	conns := slices.SortedFunc(maps.Keys(x.conns), func(a, b *conn) int { return compare(a.address, b.address) })
+	for i, n := range shares(all, len(conns), x.turn) {
+		cn := conns[i]
+		if most := cn.server.MaxRdyCount; most > 0 {
+			n = min(n, most)
+		}
+		if x.conns[cn] != n {
+			x.conns[cn] = n
+			cn.queue(command{name: cmdRDY, count: n})
+		}
+	}
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// received implements owner.
+func (x *Consumer) received(_ *conn, m *Message) {
+	if closed(x.leaving) {
+		giveBack(m) // somebody else takes it
+		return
+	}
+	m.answered = x.answeredOne
+	if hook := x.client.cfg.hooks.Received; hook != nil {
+		hook(x.topic, x.channel, m)
+	}
+	select {
+	case x.arrivals <- m:
+	default: // more than was asked for
+		giveBack(m)
+	}
+}
+
+// ended implements owner: nothing is published here.
+func (x *Consumer) ended(*call, error) {}
+
+// complained implements owner.
+func (x *Consumer) complained(cn *conn, err error) {
+	x.client.cfg.log.Info("a message was answered too late; it is delivered again", "address", cn.address, "topic", x.topic, "channel", x.channel, "error", err)
+}
+
+// giveBack requeues a message that nobody was given, for others.
+func giveBack(m *Message) { m.conn.queue(command{name: cmdREQ, id: m.ID}) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// take waits for the next message whose connection still stands; nil: there is none any
+// more.
+func (x *Consumer) take(ctx context.Context) *Message {
+	for {
+		select {
+		case m := <-x.arrivals:
+			if !x.hand(m) {
+				continue
+			}
+			return m
+		case <-ctx.Done():
+			return nil
+		case <-x.leaving:
+			return nil
+		case <-x.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// hand counts a message as handed over; false: it is not to be.
+func (x *Consumer) hand(m *Message) bool {
+	if !m.conn.alive() {
+		return false // it is delivered again
+	}
+	x.mu.Lock()
+	if x.left {
+		x.mu.Unlock()
+		giveBack(m)
+		return false
+	}
+	x.inHand++
+	x.mu.Unlock()
+	return true
+}
+
+// answeredOne is called for each message when it is finished or requeued.
+func (x *Consumer) answeredOne(_ *Message, finished bool) {
+	x.mu.Lock()
+	x.inHand--
+	if x.left && x.inHand == 0 {
+		close(x.empty)
+	}
+	x.mu.Unlock()
+	if hook := x.client.cfg.hooks.Answered; hook != nil {
+		hook(x.topic, x.channel, finished)
+	}
+}
+
+// Messages returns the messages one by one, until ctx ends or the consumer is closed. Each is
+// to be finished or requeued by the caller. Nothing backs off. Several goroutines may range
+// over it.
+func (x *Consumer) Messages(ctx context.Context) iter.Seq[*Message] {
+	return func(yield func(*Message) bool) {
+		for {
+			m := x.take(ctx)
+			if m == nil || !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// Err returns why a broker has refused the consumer for good, or nil.
+func (x *Consumer) Err() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.err
+}
+
+// Close takes no more messages, gives back those that were not handed over, waits until all
+// others are finished or requeued and the broker has been told, and disconnects. Where ctx
+// ends before, it disconnects at once and returns why; what was not answered is delivered
+// again. A second call waits as the first does.
+func (x *Consumer) Close(ctx context.Context) error {
+	x.beginToLeave()
+	defer x.client.forget(x)
+	defer x.stop(ErrClosed)
+	for drained := false; !drained; {
+		select {
+		case m := <-x.arrivals:
+			giveBack(m)
+		default:
+			drained = true
+		}
+	}
+	select {
+	case <-x.empty:
+	case <-x.ctx.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close consumer of %s/%s: messages are still being handled: %w", x.topic, x.channel, context.Cause(ctx))
+	}
+	for _, cn := range x.connections() {
+		cn.queue(command{name: cmdCLS})
+	}
+	for _, cn := range x.connections() {
+		select {
+		case <-cn.goodbye: // everything before it was executed
+		case <-cn.over:
+		case <-ctx.Done():
+			return fmt.Errorf("close consumer of %s/%s: %s has not confirmed: %w", x.topic, x.channel, cn.address, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+func (x *Consumer) beginToLeave() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.left {
+		return
+	}
+	x.left = true
+	close(x.leaving)
+	if x.inHand == 0 {
+		close(x.empty)
+	}
+	x.shareLocked(time.Now())
+}
+
+func (x *Consumer) connections() []*conn {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Collect(maps.Keys(x.conns))
+}
+
+func (c *Client) forget(x *Consumer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.consumers, x)
+}

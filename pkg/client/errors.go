@@ -1,0 +1,106 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What a failed publish means for its messages. Every error of a publish is one of the two:
+// ask with errors.Is.
+var (
+	// ErrRefused: nothing was published. Publishing again makes no duplicate.
+	ErrRefused = errors.New("refused")
+	// ErrUncertain: the messages may have been published, now or in a moment. Publishing them
+	// again may make a duplicate.
+	ErrUncertain = errors.New("outcome unknown")
+)
+
+// Causes of errors. Ask with errors.Is.
+var (
+	// ErrClosed: the client, the consumer or the connection was closed.
+	ErrClosed = errors.New("closed")
+	// ErrUnreachable: no broker could be connected to.
+	ErrUnreachable = errors.New("no broker can be reached")
+	// ErrConnectionLost: the connection ended before the broker answered.
+	ErrConnectionLost = errors.New("connection lost before the response")
+	// ErrStalled: the broker sent nothing for two heartbeats, or took nothing.
+	ErrStalled = errors.New("broker stalled")
+	// ErrProtocol: the peer does not speak the NSQ protocol.
+	ErrProtocol = errors.New("not an NSQ endpoint")
+	// ErrAnswered: the message was finished or requeued already.
+	ErrAnswered = errors.New("message was answered already")
+)
+
+// ServerError is what a broker said to a command. Ask with errors.As.
+type ServerError struct {
+	Code string // such as E_BAD_TOPIC
+	Text string // what follows it
+}
+
+// Error returns what the broker said.
+func (e *ServerError) Error() string { return strings.TrimSpace(e.Code + " " + e.Text) }
+
+// PublishError is why a publish failed. It wraps its cause, and ErrRefused or ErrUncertain.
+type PublishError struct {
+	Topic    string
+	Messages int
+	Attempts int   // that were made; 0: the messages never left
+	Fate     error // ErrRefused or ErrUncertain
+	Err      error // why
+}
+
+// Error says what failed, what became of the messages, and why.
+func (e *PublishError) Error() string {
+	what := "message"
+	if e.Messages != 1 {
+		what = fmt.Sprintf("%d messages", e.Messages)
+	}
+	return fmt.Sprintf("publish %s to %s: %v: %v", what, e.Topic, e.Fate, e.Err)
+}
+
+// Unwrap returns the fate and the cause.
+func (e *PublishError) Unwrap() []error { return []error{e.Fate, e.Err} }
+
+// serverError reads an error frame.
+func serverError(data []byte) *ServerError {
+	code, text, _ := strings.Cut(string(data), " ")
+	return &ServerError{code, text}
+}
+
+// verdict is what the end of one attempt to publish means.
+type verdict struct {
+	refused bool // nothing was published
+	again   bool // another attempt may do better
+}
+
+// judge returns what an error of an attempt means.
+func judge(err error) verdict {
+	var said *ServerError
+	switch {
+	case errors.As(err, &said):
+		return judgeServer(said)
+	case errors.Is(err, errUnsent), errors.Is(err, ErrUnreachable):
+		return verdict{refused: true, again: true}
+	case errors.Is(err, errTooLarge):
+		return verdict{refused: true}
+	}
+	return verdict{again: true} // the connection is lost, and what was sent with it
+}
+
+func judgeServer(e *ServerError) verdict {
+	switch e.Code {
+	case "E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED":
+		refused := strings.Contains(e.Text, " failed, refused: ")
+		return verdict{refused: refused, again: true}
+	case "E_FAILED_ON_NOT_LEADER", "E_FAILED_ON_NOT_WRITABLE", "E_PUB_TOO_MUCH_WAITING":
+		return verdict{refused: true, again: true}
+	}
+	return verdict{refused: true} // the command makes no sense to the broker, or is not allowed
+}
+
+// Errors that do not leave the package bare.
+var (
+	errUnsent   = errors.New("connection ended before the command was sent")
+	errTooLarge = errors.New("message exceeds the bytes that may be in flight")
+)

@@ -1,0 +1,202 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/brokertest"
+	"github.com/brokerd/brokerd/pkg/client"
+)
+
+// address is where the examples find a broker; TestMain of package client does not start
+// one, so the first example that asks does.
+var address = sync.OnceValue(func() string {
+	if a := os.Getenv("BROKER"); a != "" {
+		return a
+	}
+	return brokertest.Start(forExamples{}, brokertest.InMemory()).Addr()
+})
+
+// forExamples stands in for a test, which an example has not.
+type forExamples struct{ testing.TB }
+
+func (forExamples) Helper()                   {}
+func (forExamples) Cleanup(f func())          { atEnd = append(atEnd, f) }
+func (forExamples) Fatalf(f string, a ...any) { log.Fatalf(f, a...) }
+func (forExamples) TempDir() string {
+	dir, err := os.MkdirTemp("", "client-examples")
+	if err != nil {
+		log.Fatal(err)
+	}
+	atEnd = append(atEnd, func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// Publish a message and read it.
+func Example() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.Publish(ctx, "greetings", []byte("hello")); err != nil {
+		log.Fatal(err)
+	}
+
+	x, err := c.Subscribe("greetings", "readers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for m := range x.Messages(ctx) {
+		fmt.Println(string(m.Body))
+		if err := m.Finish(); err != nil {
+			log.Print(err) // it will be delivered again
+		}
+		break
+	}
+	// Output: hello
+}
+
+// An error says what became of the message.
+func ExampleClient_Publish() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	err = c.Publish(ctx, "no spaces please", []byte("hello"))
+	switch {
+	case err == nil:
+		fmt.Println("published")
+	case errors.Is(err, client.ErrRefused):
+		fmt.Println("not published:", err)
+	case errors.Is(err, client.ErrUncertain):
+		fmt.Println("perhaps published:", err)
+	}
+	// Output: not published: publish message to no spaces please: refused: topic name "no spaces please" is not valid
+}
+
+// A batch is published to one partition, all of it or nothing.
+func ExampleClient_PublishBatch() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	err = c.PublishBatch(ctx, "batches", [][]byte{[]byte("one"), []byte("two")})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// Many messages are under way at the same time; each has its own outcome.
+func ExampleClient_PublishAsync() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()}, client.WithMaxInFlightBytes(1<<20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var published sync.WaitGroup
+	for i := range 1000 {
+		published.Add(1)
+		err := c.PublishAsync(ctx, "events", fmt.Append(nil, i), func(err error) {
+			if err != nil {
+				log.Print(err)
+			}
+			published.Done()
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	published.Wait()
+	fmt.Println(c.Close(ctx)) // it would have waited for them, too
+	// Output: <nil>
+}
+
+// A message is delivered after a delay.
+func ExampleClient_Send() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	began := time.Now()
+	err = c.Send(ctx, client.Outgoing{Topic: "reminders", Body: []byte("stand up"), Delay: 50 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := c.Subscribe("reminders", "people")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for m := range x.Messages(ctx) {
+		fmt.Println(string(m.Body), time.Since(began) >= 50*time.Millisecond, m.Finish())
+		break
+	}
+	// Output: stand up true <nil>
+}
+
+// A handler finishes its message by returning nil. Another error than that of Later requeues
+// it, and has the consumer take less for a while.
+func ExampleConsumer_Run() {
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	c, err := client.New([]string{address()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Publish(ctx, "jobs", []byte("build")); err != nil {
+		log.Fatal(err)
+	}
+	x, err := c.Subscribe("jobs", "workers", client.WithConcurrency(4), client.WithAutoTouch())
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = x.Run(ctx, func(_ context.Context, m *client.Message) error {
+		if m.Attempts == 1 {
+			fmt.Println(string(m.Body), "has to wait")
+			return client.Later(10 * time.Millisecond)
+		}
+		fmt.Println(string(m.Body), "is done")
+		done()
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Close(context.Background())) // tells the broker what was finished
+	// Output:
+	// build has to wait
+	// build is done
+	// <nil>
+}
+
+// Hooks count what happens, for a program's metrics.
+func ExampleWithHooks() {
+	ctx := context.Background()
+	var published int
+	c, err := client.New([]string{address()}, client.WithHooks(client.Hooks{
+		Published: func(_ string, messages int, _ time.Duration, err error) {
+			if err == nil {
+				published += messages // publishes of several goroutines would need a lock
+			}
+		},
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = c.Publish(ctx, "counted", []byte("one"))
+	_ = c.Close(ctx)
+	fmt.Println(published)
+	// Output: 1
+}

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// touchPart is the part of the message timeout after which a message is touched.
+const touchPart = 2
+
+// Run handles messages until ctx ends or the consumer is closed, as many at the same time as
+// WithConcurrency says, and returns when all handlers have. It returns nil, or why a broker
+// has refused the consumer for good.
+//
+// When ctx ends, what was received is left for Close, or for another Run; handlers are told
+// by their own contexts.
+func (x *Consumer) Run(ctx context.Context, handle Handler) error {
+	var handlers sync.WaitGroup
+	for range x.cfg.concurrency {
+		handlers.Go(func() {
+			for m := range x.Messages(ctx) {
+				x.handle(ctx, m, handle)
+			}
+		})
+	}
+	handlers.Wait()
+	return x.Err()
+}
+
+// handle handles one message and answers it.
+func (x *Consumer) handle(ctx context.Context, m *Message, handle Handler) {
+	done := x.touchWhile(m)
+	err := guarded(ctx, m, handle)
+	done()
+	wait, asked := errors.AsType[*later](err)
+	switch {
+	case m.Answered():
+	case err == nil:
+		_ = m.Finish() // where it fails the message is delivered again, which says it all
+	case asked:
+		_ = m.Requeue(wait.delay)
+	default:
+		_ = m.Requeue(x.cfg.requeueDelay(m.Attempts))
+		x.client.cfg.log.Warn("handler failed; the message is requeued", "topic", x.topic, "channel", x.channel, "id", m.ID.String(), "attempts", m.Attempts, "error", err)
+	}
+	x.judge(err != nil && !asked)
+}
+
+// guarded calls the handler, and turns a panic into an error.
+func guarded(ctx context.Context, m *Message, handle Handler) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("handler panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return handle(ctx, m)
+}
+
+// touchWhile touches a message until the function that it returns is called.
+func (x *Consumer) touchWhile(m *Message) (done func()) {
+	timeout := time.Duration(m.conn.server.MsgTimeout) * time.Millisecond
+	if !x.cfg.autoTouch || timeout <= 0 {
+		return func() {}
+	}
+	stop := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(timeout / touchPart)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				if m.Touch() != nil {
+					return
+				}
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(stop) })
+}
+
+// judge has the consumer take less while its handler fails.
+func (x *Consumer) judge(failed bool) {
+	now := time.Now()
+	x.mu.Lock()
+	if !failed && x.throttle.level == 0 {
+		x.mu.Unlock()
+		return
+	}
+	var d time.Duration
+	if failed {
+		d = x.throttle.failed(now, rand.Float64())
+	} else {
+		d = x.throttle.succeeded(now, rand.Float64())
+	}
+	x.shareLocked(now)
+	x.mu.Unlock()
+	if d == 0 {
+		return
+	}
+	if hook := x.client.cfg.hooks.BackedOff; hook != nil {
+		hook(x.topic, x.channel, d)
+	}
+	time.AfterFunc(d, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.shareLocked(time.Now())
+	})
+}

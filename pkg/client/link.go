@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link is what publishes to one node go over: a connection that is made when it is needed,
+// and made again after a failure, not at once.
+type link struct {
+	address string
+	client  *Client
+	current atomic.Pointer[conn] // nil: none was made
+
+	mu       sync.Mutex // guards what follows
+	failures int        // in a row
+	notUntil time.Time  // the next attempt to connect
+	err      error      // of the last one
+	dialing  chan struct{}
+}
+
+// live returns the connection if there is one.
+func (l *link) live() *conn {
+	if cn := l.current.Load(); cn != nil && cn.alive() {
+		return cn
+	}
+	return nil
+}
+
+// connect returns the connection, and makes it first if need be. While the node is to be
+// left alone it fails with the error of the last attempt.
+func (l *link) connect(ctx context.Context) (*conn, error) {
+	for {
+		if cn := l.live(); cn != nil {
+			return cn, nil
+		}
+		l.mu.Lock()
+		if other := l.dialing; other != nil {
+			l.mu.Unlock()
+			select {
+			case <-other:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		if time.Now().Before(l.notUntil) {
+			err := l.err
+			l.mu.Unlock()
+			return nil, err
+		}
+		mine := make(chan struct{})
+		l.dialing = mine
+		l.mu.Unlock()
+		cn, err := l.dial(ctx)
+		l.mu.Lock()
+		l.dialing = nil
+		l.mu.Unlock()
+		close(mine)
+		return cn, err
+	}
+}
+
+// kick has the connection made beside, where it is time for that.
+func (l *link) kick() {
+	l.mu.Lock()
+	due := l.dialing == nil && !time.Now().Before(l.notUntil)
+	l.mu.Unlock()
+	if due {
+		l.client.start(func() { _, _ = l.connect(l.client.ctx) }) // the next one sees whether it is there
+	}
+}
+
+// dial makes a connection and has it run until it ends.
+func (l *link) dial(ctx context.Context) (*conn, error) {
+	cn, err := open(ctx, l.client.cfg, l.address, wanted{}, l.client)
+	if err != nil {
+		l.failed(err)
+		return nil, err
+	}
+	if !l.client.start(func() { l.run(cn) }) {
+		cn.end(ErrClosed)
+		return nil, ErrClosed
+	}
+	l.current.Store(cn)
+	return cn, nil
+}
+
+func (l *link) run(cn *conn) {
+	l.client.connected(l.address)
+	began := time.Now()
+	err := fmt.Errorf("connection to %s: %w", l.address, cn.run())
+	if time.Since(began) >= l.client.cfg.maxReconnect {
+		l.succeeded() // it was no failure to connect
+	}
+	l.failed(err)
+	l.client.disconnected(l.address, err)
+}
+
+// failed has the node left alone for a while.
+func (l *link) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures++
+	l.err = err
+	l.notUntil = time.Now().Add(pause(l.client.cfg, l.failures, rand.Float64()))
+}
+
+func (l *link) succeeded() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = 0
+}
+
+// pause returns how long to wait after so many failures in a row. The jitter is from 0 to 1.
+func pause(cfg *config, failures int, jitter float64) time.Duration {
+	d := cfg.minReconnect
+	for range failures - 1 {
+		if d *= 2; d >= cfg.maxReconnect {
+			d = cfg.maxReconnect
+			break
+		}
+	}
+	return d - time.Duration(jitter*float64(d)/2)
+}
+
+// notReachable says that none of several nodes could be connected to.
+func notReachable(errs []error) error {
+	if len(errs) == 0 {
+		return fmt.Errorf("%w: no node is known", ErrUnreachable)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(errs...))
+}

@@ -1,0 +1,25 @@
+package client_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// atEnd is what is done when all tests and examples have run.
+var atEnd []func()
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, f := range slices.Backward(atEnd) {
+		f()
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,76 @@
+package client
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// messageID is what a broker calls a message on one connection.
+type messageID = [16]byte
+
+// Message is a message that a broker delivered. It is in flight until it is finished or
+// requeued, or until the message timeout has passed; then the broker delivers it again.
+// Its methods may be called by any goroutine, also after the handler has returned.
+type Message struct {
+	// ID names the message to the broker; for text see its String.
+	ID ID
+	// Body is the message's own.
+	Body []byte
+	// Timestamp is when it was published.
+	Timestamp time.Time
+	// Attempts is how often it was delivered, this time included.
+	Attempts int
+	// Node is the address that it came from.
+	Node string
+
+	conn     *conn
+	answer   atomic.Bool
+	answered func(m *Message, finished bool) // nil: nobody asks
+}
+
+// ID names a message to the broker that delivered it.
+type ID [16]byte
+
+// String returns the id as the broker wrote it.
+func (id ID) String() string { return string(id[:]) }
+
+// Finish says that the message is done with; it is not delivered again. The broker is told
+// soon and does not confirm it. ErrAnswered: it was finished or requeued before;
+// ErrConnectionLost: the connection has ended, and the message is delivered again.
+func (m *Message) Finish() error {
+	return m.answerBy(true, func() bool { return m.conn.queue(command{name: cmdFIN, id: m.ID}) })
+}
+
+// Requeue gives the message back, to be delivered again after a delay. Its errors are those
+// of Finish.
+func (m *Message) Requeue(delay time.Duration) error {
+	return m.answerBy(false, func() bool { return m.conn.queue(command{name: cmdREQ, id: m.ID, delay: max(delay, 0)}) })
+}
+
+// Touch starts the message timeout anew. Its errors are those of Finish.
+func (m *Message) Touch() error {
+	switch {
+	case m.answer.Load():
+		return ErrAnswered
+	case !m.conn.queue(command{name: cmdTOUCH, id: m.ID}):
+		return ErrConnectionLost
+	}
+	return nil
+}
+
+// Answered tells whether the message was finished or requeued.
+func (m *Message) Answered() bool { return m.answer.Load() }
+
+func (m *Message) answerBy(finished bool, send func() bool) error {
+	if !m.answer.CompareAndSwap(false, true) {
+		return ErrAnswered
+	}
+	sent := send()
+	if m.answered != nil {
+		m.answered(m, finished)
+	}
+	if !sent {
+		return ErrConnectionLost
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package client
+
+import (
+	"errors"
+	"strings"
+)
+
+var errEmpty = errors.New("an empty message")
+
+// maxName is the longest name of a topic or a channel.
+const maxName = 64
+
+// ephemeral ends the names of what goes with its last consumer.
+const ephemeral = "#ephemeral"
+
+// validName tells whether a topic or a channel may have a name.
+func validName(name string) bool {
+	if len(name) > maxName {
+		return false
+	}
+	name = strings.TrimSuffix(name, ephemeral)
+	for i := range len(name) {
+		switch b := name[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
+		default:
+			return false
+		}
+	}
+	return name != ""
+}

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Defaults of the options.
+const (
+	DefaultDialTimeout      = 5 * time.Second
+	DefaultPublishTimeout   = 30 * time.Second
+	DefaultHeartbeat        = 10 * time.Second
+	DefaultMaxInFlightBytes = 16 << 20
+	DefaultRefresh          = 15 * time.Second
+	DefaultMaxMessageBytes  = 64 << 20
+	DefaultMinReconnect     = 100 * time.Millisecond
+	DefaultMaxReconnect     = 5 * time.Second
+)
+
+// Bounds of the heartbeat that brokers accept.
+const (
+	minHeartbeat = time.Second
+	maxHeartbeat = time.Minute
+)
+
+// Dialer makes a connection; (*net.Dialer).DialContext is one.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// config is what a Client was made with.
+type config struct {
+	nodes   []string // host:port
+	lookups []string // base URLs
+
+	clientID, hostname, userAgent, secret string
+
+	tls          *tls.Config
+	compression  compression
+	deflateLevel int
+
+	dial           Dialer
+	http           *http.Client
+	dialTimeout    time.Duration
+	publishTimeout time.Duration
+	heartbeat      time.Duration
+	refresh        time.Duration
+	minReconnect   time.Duration
+	maxReconnect   time.Duration
+	maxInFlight    int64
+	maxMessage     int
+
+	log   *slog.Logger
+	hooks Hooks
+}
+
+type compression uint8
+
+const (
+	plain compression = iota
+	snappyStream
+	deflateStream
+)
+
+// Option changes a Client from its defaults.
+type Option func(*config)
+
+// WithClientID sets the name that brokers show for this client; the default is the host's.
+func WithClientID(id string) Option { return func(c *config) { c.clientID = id } }
+
+// WithUserAgent sets the program that brokers show for this client.
+func WithUserAgent(agent string) Option { return func(c *config) { c.userAgent = agent } }
+
+// WithSecret gives brokers that require AUTH a secret.
+func WithSecret(secret string) Option { return func(c *config) { c.secret = secret } }
+
+// WithTLS upgrades every connection to TLS. A broker that does not is an error. An empty
+// ServerName stands for the host that is connected to.
+func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
+
+// WithSnappy compresses connections with snappy where the broker offers it.
+func WithSnappy() Option { return func(c *config) { c.compression = snappyStream } }
+
+// WithDeflate compresses connections with deflate at a level from 1 to 9 where the broker
+// offers it; it costs much more time than snappy, and a little less room.
+func WithDeflate(level int) Option {
+	return func(c *config) { c.compression, c.deflateLevel = deflateStream, level }
+}
+
+// WithDialer has connections to brokers made by d.
+func WithDialer(d Dialer) Option { return func(c *config) { c.dial = d } }
+
+// WithHTTPClient has lookup addresses asked by h.
+func WithHTTPClient(h *http.Client) Option { return func(c *config) { c.http = h } }
+
+// WithDialTimeout bounds how long it may take to connect and to identify.
+func WithDialTimeout(d time.Duration) Option { return func(c *config) { c.dialTimeout = d } }
+
+// WithPublishTimeout bounds for how long a publish that was refused, or that found no
+// broker, is tried again. A publish that the broker has taken waits for its answer as long
+// as the connection and its context live.
+func WithPublishTimeout(d time.Duration) Option { return func(c *config) { c.publishTimeout = d } }
+
+// WithHeartbeat sets how often brokers are to say that they live, from 1 s to 1 min. One
+// that says nothing for two heartbeats is given up.
+func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
+
+// WithRefresh sets how often lookup addresses are asked again where nothing hints at a
+// change: what fails has them asked at once.
+func WithRefresh(d time.Duration) Option { return func(c *config) { c.refresh = d } }
+
+// WithReconnect sets how long to wait before connecting again to a node that failed: least
+// after the first failure, twice as long after each further one up to most, each time
+// shortened by up to a half at random.
+func WithReconnect(least, most time.Duration) Option {
+	return func(c *config) { c.minReconnect, c.maxReconnect = least, most }
+}
+
+// WithMaxInFlightBytes bounds the bytes of all messages that were published and not
+// answered. Publishes above it wait.
+func WithMaxInFlightBytes(n int64) Option { return func(c *config) { c.maxInFlight = n } }
+
+// WithMaxMessageBytes bounds the messages that are received. The default is the largest
+// that a broker can be set to accept.
+func WithMaxMessageBytes(n int) Option { return func(c *config) { c.maxMessage = n } }
+
+// WithLogger has connections and their ends logged. Without it nothing is.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
+
+// WithHooks tells a program what happens, for its metrics.
+func WithHooks(h Hooks) Option { return func(c *config) { c.hooks = h } }
+
+// configure lays options over the defaults and checks them.
+func configure(addresses []string, options []Option) (*config, error) {
+	hostname, _ := os.Hostname() // it is shown and no more
+	c := &config{
+		clientID: hostname, hostname: hostname, userAgent: "brokerd-client", deflateLevel: 6,
+		http:        &http.Client{Timeout: DefaultDialTimeout},
+		dialTimeout: DefaultDialTimeout, publishTimeout: DefaultPublishTimeout, heartbeat: DefaultHeartbeat,
+		refresh: DefaultRefresh, minReconnect: DefaultMinReconnect, maxReconnect: DefaultMaxReconnect,
+		maxInFlight: DefaultMaxInFlightBytes, maxMessage: DefaultMaxMessageBytes,
+		log: slog.New(slog.DiscardHandler),
+	}
+	c.dial = (&net.Dialer{}).DialContext
+	for _, o := range options {
+		o(c)
+	}
+	return c, errors.Join(c.locate(addresses), c.validate())
+}
+
+// locate tells nodes from lookup addresses.
+func (c *config) locate(addresses []string) error {
+	for _, a := range addresses {
+		if strings.Contains(a, "://") {
+			u, err := url.Parse(a)
+			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+				return fmt.Errorf("client: %q is neither host:port of a broker nor an http URL of a lookup", a)
+			}
+			c.lookups = append(c.lookups, u.Scheme+"://"+u.Host)
+			continue
+		}
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return fmt.Errorf("client: %q is neither host:port of a broker nor an http URL of a lookup: %w", a, err)
+		}
+		c.nodes = append(c.nodes, a)
+	}
+	if len(addresses) == 0 {
+		return errors.New("client: no address of a broker or a lookup")
+	}
+	return nil
+}
+
+func (c *config) validate() error {
+	switch {
+	case c.heartbeat < minHeartbeat || c.heartbeat > maxHeartbeat:
+		return fmt.Errorf("client: a heartbeat of %v is not between %v and %v", c.heartbeat, minHeartbeat, maxHeartbeat)
+	case c.deflateLevel < 1 || c.deflateLevel > 9:
+		return fmt.Errorf("client: a deflate level of %d is not between 1 and 9", c.deflateLevel)
+	case c.dialTimeout <= 0 || c.publishTimeout <= 0 || c.refresh <= 0 || c.minReconnect <= 0 || c.maxReconnect < c.minReconnect:
+		return errors.New("client: timeouts must be above 0")
+	case c.maxInFlight <= 0 || c.maxMessage <= 0:
+		return errors.New("client: limits must be above 0")
+	case c.dial == nil || c.http == nil || c.log == nil:
+		return errors.New("client: a dialer, an HTTP client or a logger that is nil")
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// router finds the connection for a publish: to a node that leads partitions of the topic,
+// where a lookup has told who does, and else to any node, since any node takes any publish.
+// Its methods may be called by any goroutine.
+type router struct {
+	client *Client
+	lookup *lookups // nil: there is none to ask
+	turn   atomic.Uint64
+
+	mu    sync.RWMutex // guards what follows
+	links map[string]*link
+	any   []*link           // in the order in which they are tried
+	topic map[string]*route // by topic; only with a lookup
+}
+
+// route is what is known of the leaders of a topic.
+type route struct {
+	leaders []*link
+	until   time.Time // when it is asked for again
+	asking  bool
+}
+
+func newRouter(c *Client) *router {
+	r := &router{client: c, links: map[string]*link{}, topic: map[string]*route{}}
+	if len(c.cfg.lookups) > 0 {
+		r.lookup = &lookups{cfg: c.cfg}
+	}
+	for _, a := range c.cfg.nodes {
+		r.any = append(r.any, r.linkLocked(a))
+	}
+	rand.Shuffle(len(r.any), func(i, j int) { r.any[i], r.any[j] = r.any[j], r.any[i] })
+	return r
+}
+
+func (r *router) linkLocked(address string) *link {
+	l := r.links[address]
+	if l == nil {
+		l = &link{address: address, client: r.client}
+		r.links[address] = l
+	}
+	return l
+}
+
+// live returns a connection that stands already; nil: connect has to make one.
+func (r *router) live(topic string) *conn {
+	r.mu.RLock()
+	leaders, others := r.leadersLocked(topic), r.any
+	r.mu.RUnlock()
+	if r.lookup != nil && leaders == nil {
+		return nil // it is to be asked first
+	}
+	if n := uint64(len(leaders)); n > 0 {
+		first := r.turn.Add(1)
+		for i := range n {
+			l := leaders[(first+i)%n]
+			if cn := l.live(); cn != nil {
+				return cn
+			}
+			l.kick()
+		}
+		return nil // connect tries others
+	}
+	if len(others) > 0 {
+		return others[0].live()
+	}
+	return nil
+}
+
+// leadersLocked returns the leaders of a topic; nil: it is to be asked for them, which
+// happens beside where an answer is only old.
+func (r *router) leadersLocked(topic string) []*link {
+	known := r.topic[topic]
+	if known == nil {
+		return nil
+	}
+	return known.leaders
+}
+
+// connect returns a connection for a topic: to one of its leaders, else to any node.
+func (r *router) connect(ctx context.Context, topic string) (*conn, error) {
+	r.refresh(ctx, topic)
+	var errs []error
+	candidates := r.candidates(topic)
+	for _, l := range candidates {
+		if cn := l.live(); cn != nil {
+			return cn, nil
+		}
+	}
+	for _, l := range candidates {
+		cn, err := l.connect(ctx)
+		if err == nil {
+			r.prefer(l)
+			return cn, nil
+		}
+		errs = append(errs, err)
+	}
+	r.hint(topic)
+	return nil, notReachable(errs)
+}
+
+// candidates returns the links to try, the best first.
+func (r *router) candidates(topic string) []*link {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var all []*link
+	if leaders := r.leadersLocked(topic); len(leaders) > 0 {
+		first := int(r.turn.Add(1) % uint64(len(leaders)))
+		all = append(append(all, leaders[first:]...), leaders[:first]...)
+	}
+	for _, l := range r.any {
+		if !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// prefer has a node that could be connected to be tried first of those that are as good.
+func (r *router) prefer(l *link) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.any, l); i > 0 {
+		r.any = slices.Concat([]*link{l}, r.any[:i], r.any[i+1:])
+	}
+}
+
+// hint says that what is known of a topic may be wrong: it is asked for again before the
+// next connection is chosen.
+func (r *router) hint(topic string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.topic[topic]; known != nil {
+		known.until = time.Time{}
+	}
+}
+
+// refresh asks who leads a topic, if that is not known or was not asked for a while.
+func (r *router) refresh(ctx context.Context, topic string) {
+	if r.lookup == nil || !r.claim(topic, time.Now()) {
+		return
+	}
+	leaders, err := r.lookup.producers(ctx, topic)
+	if err != nil {
+		r.client.cfg.log.Warn("lookup failed; publishing goes on to the nodes that are known", "topic", topic, "error", err)
+	}
+	nodes, _ := r.lookup.nodes(ctx) // without them the leaders must do
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.topic[topic]
+	known.asking = false
+	if err == nil {
+		known.leaders = known.leaders[:0:0]
+		for _, a := range leaders {
+			known.leaders = append(known.leaders, r.linkLocked(a))
+		}
+	}
+	if known.leaders == nil {
+		known.leaders = []*link{}
+	}
+	known.until = time.Now().Add(r.client.cfg.refresh)
+	for _, a := range append(nodes, leaders...) {
+		if l := r.linkLocked(a); !slices.Contains(r.any, l) {
+			r.any = append(slices.Clip(r.any), l)
+		}
+	}
+}
+
+// claim tells whether the caller is the one to ask for a topic now.
+func (r *router) claim(topic string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.topic[topic]
+	if known == nil {
+		known = &route{}
+		r.topic[topic] = known
+	}
+	if known.asking || now.Before(known.until) {
+		return false
+	}
+	known.asking = true
+	return true
+}
+
+// run asks for topics again from time to time, until ctx ends.
+func (r *router) run(ctx context.Context) {
+	if r.lookup == nil {
+		return
+	}
+	tick := time.NewTicker(r.client.cfg.refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, topic := range r.topics() {
+			r.refresh(ctx, topic)
+		}
+	}
+}
+
+func (r *router) topics() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := make([]string, 0, len(r.topic))
+	for t := range r.topic {
+		all = append(all, t)
+	}
+	return all
+}
+
+// close ends all connections.
+func (r *router) close() {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, l := range r.links {
+		if cn := l.current.Load(); cn != nil {
+			cn.end(ErrClosed)
+		}
+	}
+}

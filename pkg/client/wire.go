@@ -1,0 +1,116 @@
+package client
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// Names of commands.
+const (
+	cmdNOP   = "NOP"
+	cmdCLS   = "CLS"
+	cmdRDY   = "RDY"
+	cmdFIN   = "FIN"
+	cmdTOUCH = "TOUCH"
+	cmdREQ   = "REQ"
+)
+
+// identify is the body of IDENTIFY. Times are in ms.
+type identify struct {
+	ClientID           string `json:"client_id"`
+	Hostname           string `json:"hostname"`
+	UserAgent          string `json:"user_agent"`
+	FeatureNegotiation bool   `json:"feature_negotiation"`
+	HeartbeatInterval  int64  `json:"heartbeat_interval"`
+	MsgTimeout         int64  `json:"msg_timeout,omitempty"`
+	SampleRate         int    `json:"sample_rate,omitempty"`
+	TLS                bool   `json:"tls_v1,omitempty"`
+	Snappy             bool   `json:"snappy,omitempty"`
+	Deflate            bool   `json:"deflate,omitempty"`
+	DeflateLevel       int    `json:"deflate_level,omitempty"`
+}
+
+// identified is the answer to IDENTIFY, as far as it counts here.
+type identified struct {
+	MaxRdyCount  int   `json:"max_rdy_count"`
+	MsgTimeout   int64 `json:"msg_timeout"` // ms
+	AuthRequired bool  `json:"auth_required"`
+	TLS          bool  `json:"tls_v1"`
+	Snappy       bool  `json:"snappy"`
+	Deflate      bool  `json:"deflate"`
+}
+
+func appendBody(dst, body []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(body)))
+	return append(dst, body...)
+}
+
+func appendIdentify(dst []byte, id identify) []byte {
+	body, err := json.Marshal(id)
+	if err != nil {
+		panic("BUG: strings and numbers do not become JSON: " + err.Error())
+	}
+	return appendBody(append(dst, "IDENTIFY\n"...), body)
+}
+
+// appendPublish writes the command of a call.
+func appendPublish(dst []byte, c *call) []byte {
+	o := &c.out
+	switch {
+	case c.batch != nil:
+		dst = append(dst, "MPUB "...)
+	case o.Delay > 0:
+		dst = append(dst, "DPUB "...)
+	default:
+		dst = append(dst, "PUB "...)
+	}
+	dst = append(dst, o.Topic...)
+	if o.Delay > 0 {
+		dst = strconv.AppendInt(append(dst, ' '), roundUp(o.Delay), 10)
+	}
+	if n, ok := o.Partition.number(); ok {
+		dst = strconv.AppendInt(append(dst, ' '), int64(n), 10)
+	}
+	dst = append(dst, '\n')
+	if c.batch == nil {
+		return appendBody(dst, o.Body)
+	}
+	size := 4
+	for _, b := range c.batch {
+		size += 4 + len(b)
+	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.batch)))
+	for _, b := range c.batch {
+		dst = appendBody(dst, b)
+	}
+	return dst
+}
+
+// roundUp returns a duration in ms, at least one.
+func roundUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// command is a command that is not a publish. Which fields count, its name says.
+type command struct {
+	name  string
+	id    messageID
+	delay time.Duration
+	count int
+}
+
+// appendTo writes the command.
+func (c command) appendTo(dst []byte) []byte {
+	dst = append(dst, c.name...)
+	switch c.name {
+	case cmdRDY:
+		dst = strconv.AppendInt(append(dst, ' '), int64(c.count), 10)
+	case cmdFIN, cmdTOUCH:
+		dst = append(append(dst, ' '), c.id[:]...)
+	case cmdREQ:
+		dst = append(append(append(dst, ' '), c.id[:]...), ' ')
+		dst = strconv.AppendInt(dst, roundUp(c.delay), 10)
+	}
+	return append(dst, '\n')
+}
