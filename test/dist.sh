@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 short=
 [[ ${1:-} == -short ]] && short=yes
 out=$PWD/.cache/dist-test
-root=$out/root
+root=$(mktemp -d) # not below the repository, which the service's user may not reach
 base=${DIST_PORT:-45150} # and the three after it
 messages=100
 
@@ -33,6 +33,7 @@ cleanup() {
 	if [[ ! $short ]]; then
 		umount "$root/proc" 2>/dev/null || true
 	fi
+	rm -rf --one-file-system "$root"
 }
 trap cleanup EXIT
 
@@ -71,7 +72,7 @@ start() {
 	local uid gid
 	IFS=: read -r _ _ uid gid _ < <(grep ^brokerd: "$root/etc/passwd") || fail 'there is no user brokerd'
 	if [[ $short ]]; then
-		chmod 0711 "$out" "$root" # the user must reach its files
+		chmod 0755 "$root"
 		env "${settings[@]}" BROKERD_DATA_DIR="$root$data" setpriv --reuid "$uid" --regid "$gid" --clear-groups \
 			"$root/usr/bin/brokerd" serve --config "$root$config" >"$out/node.log" 2>&1 &
 	else
@@ -98,7 +99,6 @@ expect() { # WHAT GOT WANT
 	[[ $2 == "$3" ]] || fail "$1: $2, want $3"
 }
 
-rm -rf --one-file-system "$root" # nothing is mounted: cleanup sees to it
 mkdir -p "$out"
 build 0.1.0
 build 0.1.1
@@ -132,9 +132,9 @@ else
 	[[ -s $out/debian.tar ]] || { # kept for the next run
 		debootstrap --variant=minbase bookworm "$root" >"$out/debootstrap.log" 2>&1 || fail "debootstrap: $(tail "$out/debootstrap.log")"
 		tar -cf "$out/debian.tar.part" -C "$root" . && mv "$out/debian.tar.part" "$out/debian.tar"
-		rm -rf --one-file-system "$root"
+		rm -rf --one-file-system "$root"/*
 	}
-	mkdir -p "$root" && tar -xf "$out/debian.tar" -C "$root"
+	tar -xf "$out/debian.tar" -C "$root"
 	mount -t proc proc "$root/proc"
 fi
 
@@ -174,6 +174,4 @@ start
 expect 'messages after the return' "$(stored)" $messages
 stop
 rm -rf "$out"/0.1.? "$out/brokerctl"
-if [[ ! $short ]]; then umount "$root/proc"; fi
-rm -rf --one-file-system "$root"
 say "passed in $SECONDS s"

@@ -89,7 +89,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	root.AddCommand(
 		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newPartitionCommand(g),
 		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g), newTopCommand(g),
-		generate.Command(g.httpAddresses),
+		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)
 	g.makeWatchable(root)
 	return root
@@ -148,17 +148,21 @@ func (g *globals) prepare() error {
 	return g.connect()
 }
 
+// nodeAddresses returns the addresses that were given, by flag or variable.
+func (g *globals) nodeAddresses() []string {
+	if len(g.addresses) > 0 {
+		return g.addresses
+	}
+	return strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // connect makes the client. It sends nothing yet.
 func (g *globals) connect() error {
-	addresses := g.addresses
-	if len(addresses) == 0 {
-		addresses = strings.FieldsFunc(g.env.getenv(addressVariable), func(r rune) bool { return r == ',' || r == ' ' })
-	}
 	overHTTP, err := g.access.httpClient()
 	if err != nil {
 		return err
 	}
-	client, err := api.NewClient(api.ClientOptions{Addresses: addresses, HTTP: overHTTP, UserAgent: userAgent()})
+	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent()})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type ceiling struct {
 // a function, "dir.Type methods" for a type with what it embeds, "dir lines" and "dir files" for a
 // package.
 var large = map[string]ceiling{
-	"cmd/brokerctl files":                 {66, "a command is a file"},
+	"cmd/brokerctl files":                 {67, "a command is a file"},
 	"cmd/brokerctl lines":                 {6400, "a command is a file"},
 	"internal/model.channel methods":      {53, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Paths of the probes.
+const (
+	ProbeReady   = "/readyz"   // the node serves as a member of a quorum
+	ProbeLive    = "/livez"    // the process is not stuck
+	ProbeStarted = "/startupz" // recovery is done
+)
+
+const (
+	maxProbe     = 1 << 20          // bytes that are read of a probe's answer
+	probeTimeout = 30 * time.Second // of a client that was not given
+)
+
+// Probe is a node's answer about itself.
+type Probe struct {
+	OK      bool     `json:"ok"`
+	Percent *int     `json:"percent,omitempty"` // of recovery; ProbeStarted only
+	Reasons []Reason `json:"reasons"`
+}
+
+// AskProbe asks one node about itself, at one of the paths above. over nil stands for
+// a client without certificates. A node that answers that it is not ready is no error.
+func AskProbe(ctx context.Context, over *http.Client, address, path string) (*Probe, error) {
+	if over == nil {
+		over = &http.Client{Timeout: probeTimeout}
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s%s: %w", address, path, err)
+	}
+	res, err := over.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxProbe))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s%s: %w", address, path, err)
+	}
+	var p Probe
+	if err := json.Unmarshal(text, &p); err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusServiceUnavailable {
+		return nil, fmt.Errorf("%s%s answered %s, which is no answer of a brokerd", address, path, res.Status)
+	}
+	return &p, nil
+}
