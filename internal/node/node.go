@@ -221,6 +221,9 @@ func (n *Node) serverOptions() server.Options {
 		NoDeflate: !l.Deflate, NoSnappy: !l.Snappy, MaxConnections: l.MaxConnections,
 		Memory: n.memory, Turns: n.turns, Drops: n.drops, Creations: n.created, TLSRequired: t.Required != "false", TopologyRegion: n.c.Options.Region, TopologyZone: n.c.Options.Zone,
 	}
+	o.CreateTopic = func(ctx context.Context, name string, partitions int, ext bool) error {
+		return createTopic(ctx, n.broker, name, partitions, ext)
+	}
 	if n.c.TLS != nil {
 		o.TLS = func() *tls.Config { return n.c.TLS }
 	}

@@ -39,6 +39,7 @@ type Subscribe struct {
 	// SampleRate from 1 to 99 delivers that percentage of messages and finishes
 	// the others; 0 delivers all.
 	SampleRate int
+	Start      topic.Start // of the channel
 	// Wake says that Take may now have something. It is called from any
 	// goroutine; it must not block and must not call the broker.
 	Wake func()

@@ -387,6 +387,43 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 	})
 }
 
+// The first consumer of a channel chooses where it begins, and makes it ordered, at
+// whatever node it is; those that come later do not.
+func TestTheFirstConsumerChoosesWhereTheChannelBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1", "n2")
+		m.create("t", "n2", "n1")
+		m.nodes["n1"].subscribe("t", "c").Close()
+		for i := range 10 {
+			m.nodes["n2"].put("t", fmt.Sprint(i))
+		}
+		from := func(n int64, ordered bool) func(*Subscribe) {
+			return func(s *Subscribe) {
+				s.Partition, s.Ordered, s.Start = 0, ordered, topic.Start{Kind: topic.StartAtMessage, Value: n}
+			}
+		}
+		for _, node := range []meta.NodeID{"n1", "n2"} {
+			first := m.nodes[node].subscribe("t", "c", from(4, false))
+			got := first.takeSome(2)
+			later := m.nodes[node].subscribe("t", "c", from(1, false))
+			got = append(got, first.takeSome(1)...)
+			for i, want := range []string{"3", "4", "5"} {
+				if string(got[i].Body) != want {
+					t.Errorf("at %s, message %d is %s, want %s", node, i, got[i].Body, want)
+				}
+			}
+			first.Close()
+			later.Close()
+			synctest.Wait()
+		}
+		c := m.nodes["n1"].subscribe("t", "c", from(9, true))
+		if got := c.takeSome(1); string(got[0].Body) != "8" {
+			t.Errorf("got %s", got[0].Body)
+		}
+		c.idle()
+	})
+}
+
 func TestOrderHoldsThroughARelay(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")

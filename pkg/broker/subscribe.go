@@ -64,6 +64,11 @@ func (b *Broker) newSubscription(ctx context.Context, r Subscribe) (*Subscriptio
 	if h = b.lookup(r.Topic); h == nil {
 		return nil, ErrTopicNotFound
 	}
+	if c := h.config.Load().Channels[r.Channel]; r.Ordered && c != nil && !c.Ordered {
+		if err := b.change(ctx, r.Topic, meta.AlterChannel{Topic: r.Topic, Channel: r.Channel, Ordered: &r.Ordered}); err != nil {
+			return nil, err
+		}
+	}
 	if meta.IsEphemeral(r.Channel) && len(h.led()) == 0 && !h.consumes(r.Channel) {
 		// It is made at a leader, which does not know who asks.
 		if _, err := limit.Create(ctx); err != nil {
@@ -84,7 +89,7 @@ func (b *Broker) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *fee
 	}
 	s, err := b.newSubscription(ctx, Subscribe{
 		Topic: m.Topic, Channel: m.Channel, Partition: AnyPartition, Ordered: m.Ordered, Client: fd,
-		MsgTimeout: m.MsgTimeout, SampleRate: m.SampleRate, Wake: fd.wake,
+		MsgTimeout: m.MsgTimeout, SampleRate: m.SampleRate, Start: m.Start, Wake: fd.wake,
 	})
 	if err != nil {
 		return nil, err
@@ -97,10 +102,11 @@ func (b *Broker) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *fee
 		}
 		led = append(led, lp)
 	}
-	if err := s.joiner().join(led); err != nil {
+	if err := s.joiner().join(ctx, led); err != nil {
 		s.Close()
 		return nil, err
 	}
+	s.ask.Start = topic.Start{} // of what is joined now
 	return s, nil
 }
 
@@ -121,6 +127,7 @@ func (j joiner) begin(ctx context.Context) error {
 		err := j.find(ctx)
 		switch {
 		case err == nil:
+			s.ask.Start = topic.Start{} // of what is joined now
 			return nil
 		case !passes(err) && last != nil && ctx.Err() != nil:
 			return last // it says more than that the time is over
@@ -157,15 +164,20 @@ func (j joiner) find(ctx context.Context) error {
 		}
 	}
 	if len(led) > 0 {
-		return s.joiner().join(led)
+		return s.joiner().join(ctx, led)
 	}
 	return s.joiner().relayAll(ctx)
 }
 
 // join adds consumers of partitions that are led here.
-func (j joiner) join(led []*ledPartition) error {
+func (j joiner) join(ctx context.Context, led []*ledPartition) error {
 	s := j.s
 	for _, lp := range led {
+		if c, err := j.channel(lp); err != nil {
+			return err
+		} else if err = s.ask.Start.Move(ctx, c); err != nil {
+			return err
+		}
 		if err := s.joiner().joinOne(lp); err != nil {
 			return err
 		}
@@ -274,7 +286,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	})
 	err = r.Open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
-		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Client: about,
+		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Start: s.ask.Start, Client: about,
 	})
 	if err != nil {
 		if !answered(err) && fate.Of(err) == fate.Refused {

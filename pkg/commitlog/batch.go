@@ -103,6 +103,19 @@ func (b Batch) PositionOf(it *Records, n int) int64 {
 	return b.position + int64(headerBytes+len(b.payload())-it.Left()-RecordBytes(n))
 }
 
+// offsetAt returns the offset of the record that holds the byte at a position of the
+// virtual log, which lies in the batch; that of the nearest where none does.
+func (b Batch) offsetAt(position int64) seq.Offset {
+	it := b.Records(b.First())
+	for it.next < it.end {
+		o, _, _ := it.Next()
+		if end := b.position + int64(headerBytes+len(b.payload())-it.Left()); position < end {
+			return o
+		}
+	}
+	return b.End() - 1
+}
+
 // Size returns the number of bytes that the batch takes on disk.
 func (b Batch) Size() int { return len(b.raw) }
 

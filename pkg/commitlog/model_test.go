@@ -129,8 +129,29 @@ func (m *model) check(t *testing.T, l *Log) {
 			t.Fatalf("batch at position %d, the one before ended at %d", b.Position(), position)
 		}
 		position = b.Position() + int64(b.Size())
+		checkPositions(t, l, b)
 		if e, end := l.EndOfEpoch(want.epoch); e != want.epoch || end < want.end {
 			t.Fatalf("epoch %d ends at %d of epoch %d", want.epoch, end, e)
+		}
+	}
+}
+
+// checkPositions looks the first and the last byte of each record up.
+func checkPositions(t *testing.T, l *Log, b Batch) {
+	t.Helper()
+	r := l.NewReader()
+	defer r.Release()
+	records := b.Records(b.First())
+	for {
+		o, raw, ok := records.Next()
+		if !ok || o >= l.CommittedEnd() {
+			return
+		}
+		at := b.PositionOf(&records, len(raw))
+		for _, position := range []int64{at, at + int64(RecordBytes(len(raw))) - 1} {
+			if got, err := r.OffsetAtPosition(position); err != nil || got != o {
+				t.Fatalf("offset at position %d is %d, should be %d: %v", position, got, o, err)
+			}
 		}
 	}
 }

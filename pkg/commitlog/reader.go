@@ -423,6 +423,30 @@ func (l *Log) OffsetAt(timestamp int64) (seq.Offset, error) {
 	return committed, nil
 }
 
+// OffsetAtPosition returns the offset of the committed record that holds the byte at a
+// position: see Batch.PositionOf. Before the start of the log that is the first record,
+// and behind its end the committed end. Damaged ranges are an error.
+func (r *Reader) OffsetAtPosition(position int64) (seq.Offset, error) {
+	from, end := r.log.Start(), r.log.CommittedEnd()
+	for from < end {
+		b, err := r.Batch(from + (end-from)/2)
+		var below *BelowStartError
+		switch {
+		case errors.As(err, &below):
+			from = max(from, below.Start) // dropped meanwhile
+		case err != nil:
+			return 0, err
+		case position < b.Position():
+			end = max(from, b.First())
+		case position >= b.Position()+int64(b.Size()):
+			from = b.End()
+		default:
+			return min(max(b.offsetAt(position), from), end), nil
+		}
+	}
+	return from, nil
+}
+
 // firstAt looks for a timestamp in one segment.
 func (r *Reader) firstAt(s *segment, timestamp int64) (seq.Offset, bool, error) {
 	if _, err := s.acquire(r.log.fs); err != nil {

@@ -34,7 +34,7 @@ func samples() []sample {
 	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
 	subscribe := Subscribe{
 		Handle: 5, Topic: "orders", Incarnation: 300, Channel: "billing", Partitions: []int{0, 3}, Ordered: true,
-		MsgTimeout: time.Minute, SampleRate: 20, Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
+		MsgTimeout: time.Minute, SampleRate: 20, Start: topic.Start{Kind: topic.StartAtPosition, Value: 4096}, Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
 	}
 	deliveries := []topic.Delivery{
 		{ID: seq.NewMessageID(3, 9), Timestamp: 1_700_000_000_000_000_000, Attempts: 1, Body: []byte("a"), Position: 128, RawSize: 2},

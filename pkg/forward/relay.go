@@ -22,6 +22,7 @@ type Subscribe struct {
 	Ordered     bool
 	MsgTimeout  time.Duration
 	SampleRate  int
+	Start       topic.Start
 	Credit      int    // as Ready's
 	Client      []byte // JSON: who the client is, for statistics
 }
@@ -43,6 +44,7 @@ func AppendSubscribe(p []byte, m *Subscribe) []byte {
 	p = append(p, ordered)
 	p = binary.AppendUvarint(p, uint64(m.MsgTimeout))
 	p = binary.AppendUvarint(p, uint64(m.SampleRate))
+	p = binary.AppendUvarint(append(p, byte(m.Start.Kind)), uint64(m.Start.Value))
 	p = binary.AppendUvarint(p, uint64(m.Credit))
 	return appendBytes(p, m.Client)
 }
@@ -57,6 +59,10 @@ func DecodeSubscribe(payload []byte) (Subscribe, error) {
 	m.Ordered = r.uint8() != 0
 	m.MsgTimeout = time.Duration(r.number(math.MaxInt64))
 	m.SampleRate = int(r.number(100))
+	m.Start = topic.Start{Kind: topic.StartKind(r.uint8()), Value: int64(r.number(math.MaxInt64))}
+	if !m.Start.Valid() {
+		r.fail()
+	}
 	m.Credit = int(r.number(math.MaxInt32))
 	m.Client = r.bytes()
 	return m, r.end("subscribe")

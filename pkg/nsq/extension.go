@@ -81,3 +81,111 @@ func ParseTraced(data []byte) (Traced, bool) {
 		RawSize:  int64(binary.BigEndian.Uint32(rest[24:])),
 	}, true
 }
+
+// Form is how a consumer gets its messages. The zero Form is that of standard clients.
+// With any other, the id is binary, 8 bytes and the trace id, and between it and the body
+// stand:
+//
+//	Ext      +------------+   or   +------------+-----------+--------+
+//	         | version: 1 |        | version: 1 | length: 2 | header |   version 0: no header
+//	         +------------+        +------------+-----------+--------+
+//	Details  +-------------+-------------+
+//	         | position: 8 | raw size: 4 |
+//	         +-------------+-------------+
+type Form struct {
+	Binary  bool // also with the others
+	Ext     bool // the consumer gets headers
+	Details bool // and places
+}
+
+// The versions of what stands for a header.
+const (
+	extNone = 0
+	extJSON = 4
+)
+
+// detailsLen is the length of the details.
+const detailsLen = 8 + 4
+
+// Overhead is at least the size of a message frame with an empty body and a header of n bytes.
+func (f Form) Overhead(n int) int { return MessageOverhead + 1 + headerLengthLen + n + detailsLen }
+
+// Extended is a message for consumers that know the extensions.
+type Extended struct {
+	Traced
+	Timestamp int64 // of publishing, ns since 1970
+	Attempts  uint16
+	Header    []byte // at most 65534 bytes; empty: none
+	Body      []byte
+}
+
+// AppendExtended appends a message frame of the form to dst.
+func (f Form) AppendExtended(dst []byte, m *Extended) []byte {
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(FrameMessage))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(m.Timestamp)) //nolint:gosec // the bits of a signed number
+	dst = binary.BigEndian.AppendUint16(dst, m.Attempts)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(m.ID))
+	dst = binary.BigEndian.AppendUint64(dst, m.TraceID)
+	switch {
+	case !f.Ext:
+	case len(m.Header) == 0:
+		dst = append(dst, extNone)
+	default:
+		dst = binary.BigEndian.AppendUint16(append(dst, extJSON), uint16(len(m.Header))) //nolint:gosec // see Header
+		dst = append(dst, m.Header...)
+	}
+	if f.Details {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(m.Position)) //nolint:gosec // not negative
+		dst = binary.BigEndian.AppendUint32(dst, uint32(m.RawSize))  //nolint:gosec // of one record
+	}
+	dst = append(dst, m.Body...)
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4)) //nolint:gosec // a frame is smaller
+	return dst
+}
+
+// ParseExtended reads the data of a message frame of the form. The header and the body
+// alias data.
+func (f Form) ParseExtended(data []byte) (Extended, error) {
+	plain, err := ParseMessage(data)
+	if err != nil {
+		return Extended{}, err
+	}
+	m := Extended{Timestamp: plain.Timestamp, Attempts: plain.Attempts, Body: plain.Body}
+	m.ID, m.TraceID = SplitBinaryID(plain.ID)
+	if f.Ext {
+		if m.Header, m.Body, err = splitExt(m.Body); err != nil {
+			return Extended{}, err
+		}
+	}
+	if f.Details {
+		if len(m.Body) < detailsLen {
+			return Extended{}, ErrShortMessage
+		}
+		m.Position = int64(binary.BigEndian.Uint64(m.Body)) //nolint:gosec // the bits of a signed number
+		m.RawSize = int64(binary.BigEndian.Uint32(m.Body[8:]))
+		m.Body = m.Body[detailsLen:]
+	}
+	return m, nil
+}
+
+// splitExt takes what stands for a header off the rest of a message.
+func splitExt(rest []byte) (header, body []byte, err error) {
+	if len(rest) > 0 && rest[0] == extNone {
+		return nil, rest[1:], nil
+	}
+	if len(rest) < 1+headerLengthLen {
+		return nil, nil, ErrShortMessage
+	}
+	end := 1 + headerLengthLen + int(binary.BigEndian.Uint16(rest[1:]))
+	if len(rest) < end {
+		return nil, nil, ErrShortMessage
+	}
+	return rest[1+headerLengthLen : end : end], rest[end:], nil
+}
+
+// SplitBinaryID reads an id of the binary form.
+func SplitBinaryID(id [seq.HexLen]byte) (seq.WireID, uint64) {
+	return seq.WireID(binary.BigEndian.Uint64(id[:])), binary.BigEndian.Uint64(id[8:])
+}

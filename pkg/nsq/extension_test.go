@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTracedGolden(t *testing.T) {
@@ -44,6 +46,55 @@ func FuzzExtensionBodies(f *testing.F) {
 		again = append(append(again, header...), message...)
 		if len(message) == 0 || cap(header) != len(header) || !bytes.Equal(again, body) {
 			t.Errorf("%q is header %q and %q", body, header, message)
+		}
+	})
+}
+
+// The frames themselves are in pkg/server, as consumers get them.
+func TestExtendedMessagesReadBack(t *testing.T) {
+	want := Extended{
+		Traced:    Traced{ID: 0x2001, TraceID: 7, Position: 1 << 40, RawSize: 300},
+		Timestamp: 42, Attempts: 4000, Header: []byte(`{"k":1}`), Body: []byte("body"),
+	}
+	for _, form := range []Form{{Binary: true}, {Binary: true, Ext: true}, {Binary: true, Details: true}, {Binary: true, Ext: true, Details: true}} {
+		frame := form.AppendExtended([]byte("x"), &want)[1:]
+		if len(frame) > form.Overhead(len(want.Header))+len(want.Body) {
+			t.Errorf("%+v: a frame of %d bytes", form, len(frame))
+		}
+		expected := want
+		if !form.Ext {
+			expected.Header = nil
+		}
+		if !form.Details {
+			expected.Position, expected.RawSize = 0, 0
+		}
+		kind, data, err := ReadFrame(bytes.NewReader(frame), 1000)
+		if err != nil || kind != FrameMessage {
+			t.Fatal(kind, err)
+		}
+		got, err := form.ParseExtended(data)
+		if diff := cmp.Diff(expected, got); diff != "" || err != nil {
+			t.Errorf("%+v: %v\n%s", form, err, diff)
+		}
+	}
+}
+
+// FuzzExtendedMessages checks that what is read of a frame is written as the same frame.
+func FuzzExtendedMessages(f *testing.F) {
+	f.Add(make([]byte, 60), true, true)
+	f.Add([]byte("ttttttttaaiiiiiiiiiiiiiiii\x04\x00\x02{}ppppppppssssbody"), true, true)
+	f.Add([]byte("ttttttttaaiiiiiiiiiiiiiiii\x00"), true, false)
+	f.Fuzz(func(t *testing.T, data []byte, ext, details bool) {
+		form := Form{Binary: true, Ext: ext, Details: details}
+		m, err := form.ParseExtended(data)
+		if err != nil {
+			return
+		}
+		if ext && len(m.Header) == 0 && data[messageHeaderLen] != extNone || ext && len(m.Header) > 0 && data[messageHeaderLen] != extJSON {
+			return // versions that are read and not written
+		}
+		if again := form.AppendExtended(nil, &m)[FrameHeaderLen:]; !bytes.Equal(again, data) {
+			t.Errorf("%q became %q", data, again)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
-	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -37,7 +36,7 @@ func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 		return s.publisher.dpub(ctx, cmd)
 	case nsq.Nop:
 		return nil
-	case nsq.Sub:
+	case nsq.Sub, nsq.SubAdvanced, nsq.SubOrdered:
 		return s.subscribe(ctx, cmd)
 	case nsq.Cls:
 		return s.cls(ctx, cmd)
@@ -45,6 +44,8 @@ func (s *session) execute(ctx context.Context, cmd *nsq.Command) error {
 		return s.identify(ctx, cmd)
 	case nsq.Auth:
 		return s.auth(ctx, cmd)
+	case nsq.CreateTopic:
+		return creating{s}.topic(ctx, cmd)
 	case nsq.PubTrace, nsq.MPubTrace, nsq.PubExt, nsq.MPubExt:
 		return extension{s.publisher}.publish(ctx, cmd)
 	default:
@@ -79,8 +80,15 @@ func (s *session) settle(cmd *nsq.Command) error {
 			return err
 		}
 	}
+	id, bad := seq.ParseID(text[:])
+	if s.form.Binary {
+		id, _ = nsq.SplitBinaryID(text)
+		if bad = nil; int64(id) <= 0 { //nolint:gosec // its clients take it for a signed number
+			return nsq.Errorf(nsq.Invalid, "Invalid Message ID")
+		}
+	}
 	err := errNotInFlight
-	if id, bad := seq.ParseID(text[:]); bad == nil {
+	if bad == nil {
 		if place, ok := s.ids.Place(id); ok {
 			err = s.settleID(cmd.Verb, place, delay)
 		}
@@ -88,15 +96,25 @@ func (s *session) settle(cmd *nsq.Command) error {
 	if err == nil {
 		return nil
 	}
-	code := nsq.FinFailed
-	switch cmd.Verb {
-	case nsq.Req:
-		code = nsq.ReqFailed
-	case nsq.Touch:
-		code = nsq.TouchFailed
-	default:
+	if code, ok := extendedCode(err); ok && s.form.Binary && cmd.Verb == nsq.Fin {
+		return &nsq.Error{Code: code, Ends: true} // it asks who leads
 	}
-	return nsq.Errorf(code, "%s %s failed %v", cmd.Verb, cmd.Param(0), err)
+	if s.form.Binary {
+		return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, id, err)
+	}
+	return nsq.Errorf(settleCode(cmd.Verb), "%s %s failed %v", cmd.Verb, cmd.Param(0), err)
+}
+
+// settleCode is the code of a FIN, REQ or TOUCH that failed.
+func settleCode(verb nsq.Verb) nsq.Code {
+	switch verb {
+	case nsq.Req:
+		return nsq.ReqFailed
+	case nsq.Touch:
+		return nsq.TouchFailed
+	default:
+		return nsq.FinFailed
+	}
 }
 
 func (s *session) settleID(verb nsq.Verb, id seq.MessageID, delay time.Duration) error {
@@ -153,40 +171,6 @@ func (s *session) rdy(cmd *nsq.Command) error {
 	s.sub.SetReady(int(count))
 	s.poke()
 	return nil
-}
-
-// subscribe is SUB <topic> <channel> [<partition>].
-func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
-	switch {
-	case s.state != stateInit:
-		return wrongState(cmd)
-	case s.settings.Heartbeat <= 0:
-		return nsq.Errorf(nsq.Invalid, "cannot SUB with heartbeats disabled")
-	case cmd.Len() < 2:
-		return nsq.Errorf(nsq.Invalid, "SUB insufficient number of parameters")
-	}
-	topic, channel := string(cmd.Param(0)), string(cmd.Param(1))
-	if !meta.ValidTopicName(topic) {
-		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
-	}
-	if !meta.ValidChannelName(channel) {
-		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
-	}
-	if err := s.rights.permit(ctx, cmd.Verb, topic, channel); err != nil {
-		return err
-	}
-	ask := broker.Subscribe{
-		Topic: topic, Channel: channel, Partition: partitionParam(cmd.Param(2)), Client: s.link,
-		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
-	}
-	sub, err := s.srv.broker.Subscribe(ctx, ask)
-	if err != nil {
-		return subscribeError(topic, channel, err)
-	}
-	s.sub, s.ids = sub, sub.Numbering()
-	s.srv.counters.openConsumers.Add(1)
-	s.setState(stateSubscribed)
-	return s.answerFrame(ctx, []byte(nsq.OK), func() { s.writer.sub = sub })
 }
 
 // cls is CLS: no more messages.

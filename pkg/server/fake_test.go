@@ -48,6 +48,7 @@ type fakeChannel struct {
 }
 
 type fakeMessage struct {
+	topic.Message
 	id       seq.MessageID
 	stamp    int64
 	attempts uint16
@@ -117,7 +118,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 		t.delays = append(t.delays, m.Delay)
 		t.extras = append(t.extras, topic.Message{TraceID: m.TraceID, Header: append([]byte(nil), m.Header...)})
 		for _, ch := range t.subs {
-			ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, t.next), stamp: 42, body: body})
+			ch.ready = append(ch.ready, fakeMessage{Message: t.extras[len(t.extras)-1], id: seq.NewMessageID(0, t.next), stamp: 42, body: body})
 			for _, s := range ch.subs {
 				wake = append(wake, s.wake)
 			}
@@ -204,7 +205,7 @@ func (b *fakeBroker) Subscribe(_ context.Context, r broker.Subscribe) (Subscript
 	if ch == nil {
 		ch = &fakeChannel{inFlight: make(map[seq.MessageID]fakeMessage), owner: make(map[seq.MessageID]*fakeSub)}
 		for i, body := range t.bodies {
-			ch.ready = append(ch.ready, fakeMessage{id: seq.NewMessageID(0, seq.Offset(i)), stamp: 42, body: []byte(body)})
+			ch.ready = append(ch.ready, fakeMessage{Message: t.extras[i], id: seq.NewMessageID(0, seq.Offset(i)), stamp: 42, body: []byte(body)})
 		}
 		t.subs[r.Channel] = ch
 	}
@@ -250,7 +251,10 @@ func (s *fakeSub) Take(_ time.Time, most int, emit func(*topic.Delivery) error) 
 	}
 	for n < most && !s.stopped && s.holding < s.ready && len(s.ch.ready) > 0 {
 		m := s.ch.ready[0]
-		d := topic.Delivery{ID: m.id, Timestamp: m.stamp, Attempts: m.attempts + 1, Body: m.body}
+		d := topic.Delivery{
+			ID: m.id, Timestamp: m.stamp, Attempts: m.attempts + 1, Body: m.body,
+			TraceID: m.TraceID, Header: m.Header, Position: 0x102, RawSize: 0x23,
+		}
 		if err := emit(&d); err != nil {
 			s.b.vain++
 			return n, err
@@ -285,6 +289,9 @@ func (s *fakeSub) takeBackLocked(id seq.MessageID) (fakeMessage, error) {
 	m, ok := s.ch.inFlight[id]
 	if !ok {
 		return m, errNotInFlight
+	}
+	if s.ch == s.b.topicLocked("lost").subs["c"] || s.ch == s.b.topicLocked("lost").subs["d"] {
+		return m, topic.ErrNotLeased
 	}
 	if s.ch.owner[id] != s {
 		return m, errNotOwner

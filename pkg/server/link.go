@@ -38,6 +38,8 @@ type link struct {
 	// ids are those of the messages of the subscription. The reader sets them before
 	// it lets the client have, or answer, any.
 	ids seq.Numbering
+	// form is how the consumer gets messages; likewise.
+	form nsq.Form
 
 	queue      answerQueue
 	wake       chan struct{} // of capacity 1: the writer has something to look at

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -60,6 +61,9 @@ type Subscription interface {
 	Close()
 }
 
+// ErrClustered is why a client may not make a topic explicitly.
+var ErrClustered = fate.Refuse("topics of a cluster are created by its operators")
+
 // Options configure a Server. The zero value of a field is its default. The
 // names in brackets are those of nsqd's options.
 type Options struct {
@@ -67,6 +71,10 @@ type Options struct {
 	Version string
 	// Cluster is the cluster's id, by which the messages of its topics are numbered.
 	Cluster string
+	// CreateTopic makes sure that a topic has a number of partitions, for
+	// INTERNAL_CREATE_TOPIC. ErrClustered: the cluster has several nodes, and topics are
+	// made by its operators. nil: always so.
+	CreateTopic func(ctx context.Context, name string, partitions int, ext bool) error
 	// MaxMessageBytes bounds the body of one message. 1 MiB. [max-msg-size]
 	MaxMessageBytes int
 	// MaxBodyBytes bounds the body of an MPUB; that of a PUB or DPUB is a message,

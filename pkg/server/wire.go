@@ -87,7 +87,7 @@ func extendedCode(err error) (nsq.Code, bool) {
 }
 
 // subscribeError returns what the client is told of a SUB that failed.
-func subscribeError(topic, channel string, err error) *nsq.Error {
+func subscribeError(topic, channel string, err error, extended bool) *nsq.Error {
 	switch {
 	case errors.Is(err, broker.ErrInvalidTopic):
 		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
@@ -95,6 +95,9 @@ func subscribeError(topic, channel string, err error) *nsq.Error {
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
 	case errors.Is(err, broker.ErrPartitionNotFound):
 		return nsq.Errorf(nsq.BadPartition, "SUB topic %q does not have the partition", topic)
+	}
+	if code, ok := extendedCode(err); ok && extended {
+		return &nsq.Error{Code: code, Ends: true}
 	}
 	return nsq.Errorf(nsq.SubFailed, "SUB failed %v", err)
 }

@@ -264,12 +264,29 @@ func (w *writer) emit(d *topic.Delivery) error {
 	if len(w.buf) >= w.limit {
 		return errFull
 	}
+	form := w.link.form
+	if form.Binary {
+		return w.emitExtended(form, d)
+	}
 	if need := len(w.buf) + nsq.MessageOverhead + len(d.Body); need > cap(w.buf) {
 		if !w.grow(need) {
 			return errPoor
 		}
 	}
 	w.buf = nsq.AppendMessage(w.buf, d.Timestamp, d.Attempts, w.link.ids.ID(d.ID), d.Body)
+	w.emitted++
+	return nil
+}
+
+// emitExtended is emit for a consumer that knows the extensions.
+func (w *writer) emitExtended(form nsq.Form, d *topic.Delivery) error {
+	if need := len(w.buf) + form.Overhead(len(d.Header)) + len(d.Body); need > cap(w.buf) && !w.grow(need) {
+		return errPoor
+	}
+	w.buf = form.AppendExtended(w.buf, &nsq.Extended{
+		Traced:    nsq.Traced{ID: w.link.ids.ID(d.ID), TraceID: d.TraceID, Position: d.Position, RawSize: int64(d.RawSize)},
+		Timestamp: d.Timestamp, Attempts: d.Attempts, Header: d.Header, Body: d.Body,
+	})
 	w.emitted++
 	return nil
 }

@@ -109,5 +109,30 @@ func extensionMistakes() []mistake {
 			old: "at.Position + int64(e.at)", with: "at.Position",
 			tests: []string{"./pkg/topic"}, run: "TestAPublisherAndAConsumerSeeOnePlace",
 		},
+		{
+			name: "a later consumer moves the channel", file: "pkg/topic/start.go",
+			old: "if s.Kind == StartAnywhere || len(c.Consumers()) > 0 {", with: "if s.Kind == StartAnywhere {",
+			tests: []string{"./pkg/broker"}, run: "TestTheFirstConsumerChooses",
+		},
+		{
+			name: "the n-th message is counted from 0", file: "pkg/topic/start.go",
+			old: "seq.Offset(max(s.Value-1, 0))", with: "seq.Offset(s.Value)",
+			tests: []string{"./pkg/topic"}, run: "TestAChannelBeginsWhere",
+		},
+		{
+			name: "a consumer who expects headers is served without", file: "pkg/server/subscribe.go",
+			old: "case !about.Config.Ext && s.settings.Extended:", with: "case false:",
+			tests: []string{"./pkg/server"}, run: "TestSubscriptionsOfTheExtensionsAreRefused",
+		},
+		{
+			name: "binary ids are read as lines", file: "pkg/server/subscribe.go",
+			old: "s.reader.SetRawIDs(form.Binary)", with: "s.reader.SetRawIDs(false)",
+			tests: []string{"./pkg/server"}, run: "TestBinaryIDs",
+		},
+		{
+			name: "places stand before headers", file: "pkg/server/subscribe.go",
+			old: "Ext: about.Config.Ext, Details: command", with: "Ext: command, Details: about.Config.Ext",
+			tests: []string{"./pkg/server"}, run: "TestExtendedFramesGolden",
+		},
 	}
 }

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// subscribe is SUB <topic> <channel> [<partition>], SUB_ADVANCED, which may say where to
+// begin behind that, and SUB_ORDERED.
+func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
+	switch {
+	case s.state != stateInit:
+		return wrongState(cmd)
+	case s.settings.Heartbeat <= 0:
+		return nsq.Errorf(nsq.Invalid, "cannot SUB with heartbeats disabled")
+	case cmd.Len() < 2:
+		return nsq.Errorf(nsq.Invalid, "%s insufficient number of parameters", cmd.Verb)
+	}
+	name, channel := string(cmd.Param(0)), string(cmd.Param(1))
+	if !meta.ValidTopicName(name) {
+		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", name)
+	}
+	if !meta.ValidChannelName(channel) {
+		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
+	}
+	ask := broker.Subscribe{
+		Topic: name, Channel: channel, Partition: partitionParam(cmd.Param(2)), Ordered: cmd.Verb == nsq.SubOrdered, Client: s.link,
+		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
+	}
+	form, err := joining{s}.extend(cmd, &ask)
+	if err != nil {
+		return err
+	}
+	if err := s.rights.permit(ctx, cmd.Verb, name, channel); err != nil {
+		return err
+	}
+	sub, err := s.srv.broker.Subscribe(ctx, ask)
+	if err != nil {
+		return subscribeError(name, channel, err, form.Binary || ask.Partition != broker.AnyPartition)
+	}
+	s.sub, s.ids, s.form = sub, sub.Numbering(), form
+	s.reader.SetRawIDs(form.Binary)
+	s.srv.counters.openConsumers.Add(1)
+	s.setState(stateSubscribed)
+	return s.answerFrame(ctx, []byte(nsq.OK), func() { s.writer.sub = sub })
+}
+
+// joining executes what subscriptions have of the extensions.
+type joining struct{ s *session }
+
+// extend reads what a subscription has of the extensions, and returns the form of its
+// messages. Commands of the extensions make no topics.
+func (j joining) extend(cmd *nsq.Command, ask *broker.Subscribe) (nsq.Form, error) {
+	s := j.s
+	command := cmd.Verb != nsq.Sub
+	if !command && !s.settings.Extended {
+		return nsq.Form{}, nil
+	}
+	if command {
+		var err error
+		if ask.Partition, err = partitionNamed(cmd.Param(2)); err != nil {
+			return nsq.Form{}, err
+		}
+	}
+	if ask.Ordered && s.settings.SampleRate > 0 {
+		return nsq.Form{}, nsq.Errorf(nsq.Invalid, "order consume is not allowed while sample rate is not 0")
+	}
+	if cmd.Verb == nsq.SubAdvanced {
+		var err error
+		if ask.Start, err = startParam(cmd.Param(3)); err != nil {
+			return nsq.Form{}, err
+		}
+	}
+	about, err := s.srv.namedTopic(ask.Topic, ask.Partition)
+	switch {
+	case err != nil:
+		return nsq.Form{}, err
+	case about.Config.Ext && !s.settings.Extended:
+		return nsq.Form{}, nsq.Errorf(nsq.SubExtendNeeded, "this topic is extended and should identify as extend support.")
+	case !about.Config.Ext && s.settings.Extended:
+		return nsq.Form{}, nsq.Errorf(nsq.SubExtendForbidden, "this topic is not extended and should not identify as extend support.")
+	}
+	return nsq.Form{Binary: true, Ext: about.Config.Ext, Details: command}, nil
+}
+
+// startParam reads where a subscription begins.
+func startParam(text []byte) (topic.Start, error) {
+	if len(text) == 0 {
+		return topic.Start{}, nil
+	}
+	kind, value, _ := bytes.Cut(text, []byte{':'})
+	start := topic.Start{}
+	switch string(kind) {
+	case "timestamp":
+		start.Kind = topic.StartAtTime
+	case "virtual_queue":
+		start.Kind = topic.StartAtPosition
+	case "msgcount":
+		start.Kind = topic.StartAtMessage
+	case "special":
+		if string(value) != "-1" {
+			return start, nsq.Errorf(nsq.Invalid, "not supported offset type")
+		}
+		return topic.Start{Kind: topic.StartAtEnd}, nil
+	}
+	var err error
+	if start.Value, err = nsq.ParseDecimal(value); err != nil || start.Kind == topic.StartAnywhere {
+		return start, nsq.Errorf(nsq.Invalid, "invalid consume offset: %s", text)
+	}
+	return start, nil
+}

@@ -1,0 +1,72 @@
+package topic
+
+import (
+	"context"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// StartKind says in which way a Start names its place.
+type StartKind uint8
+
+// The kinds.
+const (
+	StartAnywhere   StartKind = iota // where the channel is
+	StartAtTime                      // the first message published at a time, in s since 1970
+	StartAtPosition                  // the message at a byte position of the log
+	StartAtMessage                   // the n-th message of the log, from 1
+	StartAtEnd                       // behind all messages
+
+	startKinds
+)
+
+// Start is where a consumer wants its channel to begin, if it is the first one there.
+type Start struct {
+	Kind  StartKind
+	Value int64 // of the kind, not negative
+}
+
+// Valid says whether a Start, perhaps from elsewhere, is one.
+func (s Start) Valid() bool { return s.Kind < startKinds && s.Value >= 0 }
+
+// in returns the place in a log.
+func (s Start) in(l *commitlog.Log) (seq.Offset, error) {
+	switch s.Kind {
+	case StartAtTime:
+		return l.OffsetAt(time.Unix(s.Value, 0).UnixNano())
+	case StartAtPosition:
+		r := l.NewReader()
+		defer r.Release()
+		return r.OffsetAtPosition(s.Value)
+	case StartAtMessage:
+		return seq.Offset(max(s.Value-1, 0)), nil
+	default:
+		return l.CommittedEnd(), nil
+	}
+}
+
+// Move moves a channel there, unless it has a consumer by then. When it returns, every
+// in-sync replica knows.
+func (s Start) Move(ctx context.Context, c *Channel) error {
+	if s.Kind == StartAnywhere || len(c.Consumers()) > 0 {
+		return nil
+	}
+	l := c.p.o.Log
+	o, err := s.in(l)
+	if err != nil {
+		return err
+	}
+	o = min(max(o, l.Start()), l.CommittedEnd())
+	err = c.move(func(state *channel.State) {
+		if len(c.consumers) == 0 {
+			state.Seek(o)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return c.p.Flush(ctx)
+}
