@@ -57,8 +57,8 @@ func channelView(c *api.Channel) view {
 				Paused: c.Paused, Ordered: c.Ordered, Ephemeral: c.Ephemeral, OldestAge: c.OldestAge,
 			}})
 			p.line("")
-			totals := newTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT")
-			totals.row(count(c.DeliveredTotal), count(c.FinishedTotal), count(c.RequeuedTotal), count(c.TimedOutTotal))
+			totals := newTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT", "EXPIRED")
+			totals.row(count(c.DeliveredTotal), count(c.FinishedTotal), count(c.RequeuedTotal), count(c.TimedOutTotal), count(c.ExpiredTotal))
 			p.table(totals)
 			p.line("")
 			places := newTable("P", "LEADER", "CONFIRMED", "LAG")

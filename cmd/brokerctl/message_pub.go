@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -15,6 +16,9 @@ import (
 type pubOptions struct {
 	partition int
 	key       string
+	dedup     string
+	ttl       time.Duration
+	sent      int // messages so far, which number their dedup ids
 	delay     time.Duration
 	file      string
 	batch     int
@@ -26,10 +30,12 @@ func newMessagePubCommand(g *globals) *cobra.Command {
 		Use:   "pub TOPIC [MESSAGE...]",
 		Short: "Publish messages",
 		Long: `Publish the arguments, or the lines of a file, one message each; empty lines are skipped.
-Lines are published in batches as they arrive, each batch atomically to one partition.
+Lines are published in batches as they arrive; what of a batch goes to one partition is stored
+as a whole or not at all. With --dedup, the same command again stores what is missing.
 If a batch fails, the previous ones stay published and the exit code is 7.`,
 		Example: `  brokerctl message pub orders '{"id":1}' '{"id":2}'
   tail -f access.log | brokerctl message pub clicks -f -
+  brokerctl message pub orders --dedup import-7 -f orders.ndjson
   brokerctl message pub reminders --delay 10m 'stand up'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if _, err := topicForm.parse(cmd, args[:min(1, len(args))]); err != nil {
@@ -47,7 +53,9 @@ If a batch fails, the previous ones stay published and the exit code is 7.`,
 func (o *pubOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.partition, "partition", -1, "publish to this partition (default: chosen by the broker)")
-	f.StringVar(&o.key, "key", "", "publish to the partition of this `KEY`")
+	f.StringVar(&o.key, "key", "", "publish with this `KEY`, to its partition")
+	f.StringVar(&o.dedup, "dedup", "", "publish once within the topic's dedup window: the dedup `ID` of a single message;\nof several, message N (from 0) has ID/N")
+	durationVar(f, &o.ttl, "ttl", "expire the messages after this time (default: the topic's)")
 	durationVar(f, &o.delay, "delay", "defer delivery by this duration")
 	f.StringVarP(&o.file, "file", "f", "", "publish the lines of `FILE`; - means standard input")
 	f.IntVar(&o.batch, "batch", 500, "maximum lines per batch")
@@ -55,8 +63,6 @@ func (o *pubOptions) addFlags(cmd *cobra.Command) {
 
 func (o *pubOptions) validate(messages []string) error {
 	switch {
-	case o.partition >= 0 && o.key != "":
-		return usageError("--partition and --key are mutually exclusive")
 	case o.partition < -1:
 		return usageError("--partition must not be below 0")
 	case o.batch < 1:
@@ -103,6 +109,15 @@ func (r *published) add(b api.Published) {
 	r.Partitions = append(r.Partitions, partitionPublished{b.Partition, b.FirstSeq, b.Count})
 }
 
+// dedupOf returns the dedup id of the next of so many messages; 0: lines, as many as come.
+func (o *pubOptions) dedupOf(messages int) string {
+	o.sent++
+	if o.dedup == "" || messages == 1 {
+		return o.dedup
+	}
+	return fmt.Sprintf("%s/%d", o.dedup, o.sent-1)
+}
+
 func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, messages []string) error {
 	result := published{Topic: topic, Partitions: []partitionPublished{}, IDs: []string{}}
 	send := func(bodies [][]byte) error {
@@ -111,7 +126,9 @@ func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, message
 			req.Partition = &o.partition
 		}
 		for _, b := range bodies {
-			req.Messages = append(req.Messages, api.Message{Body: b, Delay: api.Duration(o.delay)})
+			req.Messages = append(req.Messages, api.Message{
+				Body: b, Delay: api.Duration(o.delay), TTL: api.Duration(o.ttl), Dedup: o.dedupOf(len(messages)),
+			})
 		}
 		answer, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Published, error) { return g.client.Publish(ctx, topic, req) })
 		if err == nil {

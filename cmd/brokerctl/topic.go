@@ -27,6 +27,9 @@ type configOptions struct {
 	retention      time.Duration
 	retentionBytes units.Size
 	maxMessage     units.Size
+	dedupWindow    time.Duration
+	keyFrom        string
+	ttl            time.Duration
 }
 
 func (o *configOptions) addFlags(f *pflag.FlagSet) {
@@ -36,6 +39,9 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &o.retention, "retention", "retention time of finished messages; 0 deletes them at once")
 	sizeVar(f, &o.retentionBytes, "retention-bytes", "retention `SIZE` of a partition, such as 50GiB, finished or not; 0 means no limit")
 	sizeVar(f, &o.maxMessage, "max-message-bytes", "maximum message `SIZE`; 0 means the node's limit")
+	durationVar(f, &o.dedupWindow, "dedup-window", "store a message with a dedup id once within this time, at most 24h; 10m once ids are used")
+	f.StringVar(&o.keyFrom, "key-from", "", "take the key of a message from its body by a `RULE`: json:/POINTER or prefix:C; none if empty")
+	durationVar(f, &o.ttl, "ttl", "expire messages after this time unless they name another; 0 means never")
 }
 
 // patch returns the settings that were given.
@@ -46,6 +52,9 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 	setIf(f, "retention", &p.Retention, api.Duration(o.retention))
 	setIf(f, "retention-bytes", &p.RetentionBytes, int64(o.retentionBytes))
 	setIf(f, "max-message-bytes", &p.MaxMessageBytes, int(o.maxMessage))
+	setIf(f, "dedup-window", &p.DedupWindow, api.Duration(o.dedupWindow))
+	setIf(f, "key-from", &p.KeyFrom, o.keyFrom)
+	setIf(f, "ttl", &p.TTL, api.Duration(o.ttl))
 	if f.Changed("sync") {
 		sync, err := api.ParseSync(o.sync)
 		if err != nil {

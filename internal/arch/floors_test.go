@@ -14,6 +14,7 @@ var floors = map[string]int{
 	"pkg/fate":      0, // what an error means for the data
 	"pkg/flow":      0, // how many messages come and go
 	"pkg/scrub":     0, // how fast stored data is checked
+	"pkg/keys":      0, // the key of a message, found in its body
 	"pkg/units":     0, // sizes and durations as people write them
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
@@ -23,6 +24,7 @@ var floors = map[string]int{
 
 	"pkg/lease":       1, // for how long what a process knows may be acted on
 	"pkg/age":         1, // of stored data, whatever wall clocks say
+	"pkg/dedup":       1, // which publisher's ids are stored
 	"pkg/redo":        1, // many files made durable with one sync
 	"pkg/commitlog":   1,
 	"pkg/header":      1, // what a message's header says to the broker
@@ -39,6 +41,9 @@ var floors = map[string]int{
 	"pkg/coord/replication": 2,
 	"pkg/meta/raftstore":    2,
 
+	"pkg/quota":              3, // how much a topic may hold
+	"pkg/route":              3, // to which partitions messages go
+	"pkg/once":               3, // messages with dedup ids, stored once
 	"pkg/coord":              3,
 	"pkg/cluster/controller": 3,
 	"pkg/cluster/formation":  3, // who is in the cluster

@@ -30,14 +30,14 @@ type ceiling struct {
 // package.
 var large = map[string]ceiling{
 	"cmd/brokerctl files":                 {67, "a command is a file"},
-	"cmd/brokerctl lines":                 {6400, "a command is a file"},
+	"cmd/brokerctl lines":                 {6500, "a command is a file"},
 	"internal/model.channel methods":      {53, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.explorer methods":     {45, "a method for each thing that can happen, with the configuration"},
 	"internal/model.recovery methods":     {50, "embeds the explorer: it wants what it needs as a field"},
 	"internal/node.sessions methods":      {155, "the Broker as sessions see it: it wants their methods alone"},
 	"pkg/admin/api.Client methods":        {40, "a method for each request of /v1"},
-	"pkg/broker files":                    {67, "all that a node does with its replicas: parts of it want packages"},
+	"pkg/broker files":                    {66, "all that a node does with its replicas: parts of it want packages"},
 	"pkg/broker lines":                    {11600, "all that a node does with its replicas: parts of it want packages"},
 	"pkg/broker.Broker methods":           {155, "the one door to all parts of a node; callers declare what they use of it"},
 	"pkg/broker.Subscription methods":     {26, "a consumer's commands, with who it is"},

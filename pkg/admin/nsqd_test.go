@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -194,13 +195,20 @@ func TestPubHandsOverWhatItWasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t")
 		h := serverOf(t, f).Handler()
-		ask(h, "POST", "/pub?topic=t&partition=3&key=k&defer=1500", "body")
+		ask(h, "POST", "/pub?topic=t&partition=3&key=k&defer=1500&dedup=d&ttl=60000", "body")
 		ask(h, "POST", "/mpub?topic=t", "\na\n\nbb\r\nc")
+		ask(h, "POST", "/mpub?topic=t&key=k&dedup=d", "a\nb")
 		want := []broker.Publish{
-			{Topic: "t", Partition: 3, Key: []byte("k"), Messages: messages("body")},
+			{Topic: "t", Partition: 3, Messages: messages("body")},
 			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("a", "bb\r", "c")},
+			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("a", "b"), Route: []byte("d")},
 		}
-		want[0].Messages[0].Delay = 1500 * time.Millisecond
+		one := &want[0].Messages[0]
+		one.Delay, one.TTL, one.Key, one.Dedup = 1500*time.Millisecond, time.Minute, []byte("k"), []byte("d")
+		for i := range want[2].Messages {
+			m := &want[2].Messages[i]
+			m.Key, m.Dedup = []byte("k"), fmt.Appendf(nil, "d/%d", i)
+		}
 		checkPublished(t, f.published, want)
 	})
 }
@@ -466,5 +474,26 @@ func TestListsAndPeeksArePaidFor(t *testing.T) {
 	ask(s.Handler(), "GET", "/v1/topics/t/messages", "")
 	if u := m.Usage(); u.Used != 0 {
 		t.Errorf("at the end %+v", u)
+	}
+}
+
+func TestOptionsThatNoMessageCanHaveAreRefused(t *testing.T) {
+	f := newFake("t")
+	h := serverOf(t, f).Handler()
+	for query, word := range map[string]string{
+		"key=" + strings.Repeat("k", 256):  "INVALID_KEY",
+		"dedup=" + strings.Repeat("d", 65): "INVALID_DEDUP",
+		"ttl=-1":                           "INVALID_TTL",
+		"ttl=x":                            "INVALID_TTL",
+		"ttl=9999999999999999":             "INVALID_TTL",
+	} {
+		for _, path := range []string{"/pub", "/mpub"} {
+			if w := ask(h, "POST", path+"?topic=t&"+query, "body"); w.Code != 400 || !strings.Contains(w.Body.String(), word) {
+				t.Errorf("%s %.20s: got %d %s", path, query, w.Code, w.Body)
+			}
+		}
+	}
+	if len(f.published) > 0 {
+		t.Errorf("%d were published", len(f.published))
 	}
 }

@@ -261,18 +261,24 @@ func TestV1PublishReadsMessages(t *testing.T) {
 		h := serverOf(t, f).Handler()
 		const kind = "Content-Type"
 		ask(h, "POST", "/v1/topics/t/messages", `{"messages":[{"text":"a","delay":"10s","trace_id":7,"headers":{"k":1}},{"body":"Yg=="}],"key":"k"}`, kind, "application/json; charset=utf-8")
-		ask(h, "POST", "/v1/topics/t/messages?partition=2&key=k&delay=1s", "raw", kind, "text/plain")
+		ask(h, "POST", "/v1/topics/t/messages?partition=2&key=k&delay=1s&dedup=d&ttl=1h", "raw", kind, "text/plain")
+		ask(h, "POST", "/v1/topics/t/messages", `{"messages":[{"text":"a","key":"own","dedup":"d1","ttl_ms":9,"delay_ms":7}],"key":"k"}`)
 		ask(h, "POST", "/v1/topics/t/messages", "raw")
 		for _, curl := range []string{"", "application/x-www-form-urlencoded"} {
 			ask(h, "POST", "/v1/topics/t/messages", ` {"messages":[{"text":"c"},{"text":"d"}]}`, kind, curl)
 			ask(h, "POST", "/v1/topics/t/messages", `{"m":[1]}`, kind, curl)
 		}
 		want := []broker.Publish{
-			{Topic: "t", Partition: broker.AnyPartition, Key: []byte("k"), Messages: []topic.Message{
-				{Body: []byte("a"), Delay: 10 * time.Second, TraceID: 7, Header: []byte(`{"k":1}`)},
-				{Body: []byte("b")},
+			{Topic: "t", Partition: broker.AnyPartition, Messages: []topic.Message{
+				{Body: []byte("a"), Delay: 10 * time.Second, TraceID: 7, Header: []byte(`{"k":1}`), Key: []byte("k")},
+				{Body: []byte("b"), Key: []byte("k")},
 			}},
-			{Topic: "t", Partition: 2, Key: []byte("k"), Messages: []topic.Message{{Body: []byte("raw"), Delay: time.Second}}},
+			{Topic: "t", Partition: 2, Messages: []topic.Message{{
+				Body: []byte("raw"), Delay: time.Second, Key: []byte("k"), Dedup: []byte("d"), TTL: time.Hour,
+			}}},
+			{Topic: "t", Partition: broker.AnyPartition, Messages: []topic.Message{
+				{Body: []byte("a"), Key: []byte("own"), Dedup: []byte("d1"), TTL: 9 * time.Millisecond, Delay: 7 * time.Millisecond},
+			}},
 			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("raw")},
 		}
 		for range 2 {
@@ -307,6 +313,12 @@ func TestV1PublishRefusals(t *testing.T) {
 		{"", "", "", 400, "empty"},
 		{"", "", "0123456789a", 413, "exceeds"},
 		{"?partition=-1", "", "a", 400, "partition"},
+		{"?ttl=-1s", "", "a", 400, "ttl"},
+		{"?ttl=soon", "", "a", 400, "ttl"},
+		{"?key=" + strings.Repeat("k", 256), "", "a", 400, "key has 256 bytes"},
+		{"?dedup=" + strings.Repeat("d", 65), "", "a", 400, "dedup id has 65 bytes"},
+		{"", "application/json", `{"messages":[{"text":"a","ttl_ms":-1}]}`, 400, "ttl"},
+		{"", "application/json", `{"messages":[{"text":"a","delay_ms":9223372036854775807}]}`, 400, "delay"},
 		{"?delay=soon", "", "a", 400, "delay"},
 		{"?delay=-1s", "", "a", 400, "delay"},
 	} {

@@ -12,13 +12,13 @@ import (
 // AnyPartition lets the broker pick the partition.
 const AnyPartition = -1
 
-// Publish is a request to publish messages to one partition of a topic: all of
-// them or none.
+// Publish is a request to publish messages to a topic. Those that go to one partition
+// are stored as a whole or not at all; with no keys and dedup ids, that is all of them.
 type Publish struct {
 	Topic     string
-	Partition int    // AnyPartition: by Key if it is set, else round robin over the writable ones
-	Key       []byte // messages of one key go to one partition
+	Partition int // AnyPartition: by each message's key, else by its dedup id, else round robin over the writable ones
 	Messages  []topic.Message
+	Route     []byte // partition of messages without a key, instead of their dedup ids; nil: none
 	// Done is called exactly once, perhaps before Publish returns, from any
 	// goroutine. It must not block and must not call the broker.
 	Done func(Receipt)
@@ -80,6 +80,9 @@ type Peeked struct {
 	State     PeekState
 	TraceID   uint64
 	Header    []byte
+	Key       []byte
+	Dedup     []byte
+	TTL       time.Duration
 	Body      []byte
 }
 

@@ -249,7 +249,7 @@ func TestAKeyStaysInItsPartition(t *testing.T) {
 	}
 	var first Receipt
 	for i := range 5 {
-		r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Key: []byte("k"), Messages: []topic.Message{{Body: []byte("x")}}})
+		r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Key: []byte("k")}}})
 		if i == 0 {
 			first = r
 		}

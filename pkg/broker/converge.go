@@ -166,6 +166,6 @@ func (n *hosting) close(h *hostedTopic, reason error) error {
 		_, err := f.wait()
 		errs = append(errs, err)
 	}
-	h.memory.close()
+	h.memory.Close()
 	return errors.Join(errs...)
 }

@@ -60,36 +60,3 @@ func TestEphemeralTopicsShareTheBudget(t *testing.T) {
 		t.Errorf("%d bytes are held", held)
 	}
 }
-
-// TestAnEphemeralTopicIsBoundedAtAppend holds the bound where nothing is dropped
-// meanwhile.
-func TestAnEphemeralTopicIsBoundedAtAppend(t *testing.T) {
-	messages := []topic.Message{{Body: make([]byte, 100)}}
-	n := int64(topic.StoredSize(messages))
-	e := &ephemeral{most: 10 * n, full: make(chan struct{}, 1)}
-	for _, c := range []struct {
-		stored  int64
-		told    bool // that the oldest are to go
-		refused bool
-	}{
-		{stored: 0},
-		{stored: 9 * n},
-		{stored: 9*n + 1, told: true},
-		{stored: 19 * n, told: true},
-		{stored: 19*n + 1, told: true, refused: true},
-	} {
-		err := e.take(c.stored, messages)
-		if refused := errors.Is(err, ErrBusy); refused != c.refused || (err != nil) != c.refused {
-			t.Errorf("with %d bytes stored: %v", c.stored, err)
-		}
-		told := false
-		select {
-		case <-e.full:
-			told = true
-		default:
-		}
-		if told != c.told {
-			t.Errorf("with %d bytes stored: told %v", c.stored, told)
-		}
-	}
-}

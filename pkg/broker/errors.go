@@ -5,10 +5,14 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quota"
 )
 
 // What the broker refuses. Each is marked fate.Refused: nothing was changed.
 var (
+	// ErrNoWindow refuses messages with dedup ids at a leader that has not applied yet that
+	// the topic uses them, or could not read which ones are stored.
+	ErrNoWindow          = fate.Refuse("the leader does not know the topic's deduplication window yet")
 	ErrTopicNotFound     = meta.ErrTopicNotFound
 	ErrTopicExists       = meta.ErrExists
 	ErrChannelNotFound   = meta.ErrChannelNotFound
@@ -18,7 +22,7 @@ var (
 	ErrInvalidTopic      = fate.Refuse("invalid topic name")
 	ErrInvalidChannel    = fate.Refuse("invalid channel name")
 	ErrMessageTooBig     = fate.Refuse("message too big")
-	ErrBusy              = fate.Refuse("too many bytes waiting to be written")
+	ErrBusy              = quota.ErrBusy
 	ErrDiskFull          = fate.Refuse("disk nearly full")
 	ErrExiting           = fate.Refuse("shutting down")
 	ErrTooManyConsumers  = fate.Refuse("too many consumers on the channel")

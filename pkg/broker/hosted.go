@@ -7,6 +7,8 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quota"
+	"github.com/brokerd/brokerd/pkg/route"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -25,8 +27,9 @@ type hostedTopic struct {
 	name        string
 	incarnation meta.Incarnation
 	fs          vfs.FS                             // the node's, or the memory of an ephemeral topic
-	memory      *ephemeral                         // nil: it is on disk
+	memory      *quota.Memory                      // nil: it is on disk
 	config      atomic.Pointer[meta.Topic]         // as last converged on
+	keys        route.Finder                       // by the rule of the config
 	held        atomic.Pointer[[]*hostedPartition] // by number; nil: not held here
 	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
 	turn        atomic.Uint32                      // round robin over those led
@@ -52,7 +55,7 @@ func (n *shelf) newTopic(t *meta.Topic) *hostedTopic {
 	h := &hostedTopic{name: t.Name, identified: identified{seq.NumberingOf(n.cluster, uint64(t.Incarnation))}, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
 	if meta.IsEphemeral(t.Name) {
 		h.fs = vfs.NewMem()
-		h.memory = &ephemeral{most: n.o.EphemeralBytes, full: n.overfull, share: n.o.Memory.Share(limit.Ephemeral)}
+		h.memory = quota.NewMemory(n.o.EphemeralBytes, n.overfull, n.o.Memory.Share(limit.Ephemeral))
 	}
 	h.config.Store(t)
 	h.held.Store(&[]*hostedPartition{})

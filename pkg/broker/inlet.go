@@ -229,5 +229,5 @@ func (s *inlets) offer(m *forward.Publish, done func(Receipt)) error {
 func moving(err error) bool {
 	return fate.Of(err) == fate.Refused &&
 		(errors.Is(err, coord.ErrNotLeading) || errors.Is(err, coord.ErrMoving) ||
-			errors.Is(err, coord.ErrNotWritable) || errors.Is(err, ErrDiskFull))
+			errors.Is(err, coord.ErrNotWritable) || errors.Is(err, ErrNoWindow) || errors.Is(err, ErrDiskFull))
 }

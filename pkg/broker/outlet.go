@@ -309,7 +309,7 @@ func (s *outlets) passing(k outletKey, err error) bool {
 		return false
 	}
 	switch {
-	case errors.Is(err, coord.ErrNotLeading), errors.Is(err, coord.ErrMoving), errors.Is(err, ErrNoLeader):
+	case errors.Is(err, coord.ErrNotLeading), errors.Is(err, coord.ErrMoving), errors.Is(err, ErrNoLeader), errors.Is(err, ErrNoWindow):
 		return true
 	case errors.Is(err, coord.ErrNotWritable):
 		// what metadata says, too, does not pass by itself
@@ -522,10 +522,4 @@ func (s *outlets) close(reason error) {
 			x.expire()
 		}
 	}
-}
-
-// offer hands messages to the term; done is told what became of them, unless an
-// error is returned.
-func (lp *ledPartition) offer(messages []topic.Message, done func(Receipt)) error {
-	return lp.part.Offer(messages, done)
 }

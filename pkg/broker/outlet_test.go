@@ -18,6 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/route"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -78,8 +79,8 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 	seen := map[int]bool{}
 	for i := range 20 {
 		key := []byte(strconv.Itoa(i))
-		r := a.publish(Publish{Topic: "t", Partition: AnyPartition, Key: key, Messages: []topic.Message{{Body: key}}})
-		if r.Err != nil || r.Partition != PartitionOfKey(key, 3) {
+		r := a.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: key, Key: key}}})
+		if r.Err != nil || r.Partition != route.PartitionOfKey(key, 3) {
 			t.Errorf("key %s: %+v", key, r)
 		}
 		seen[r.Partition] = true

@@ -96,6 +96,7 @@ func (lp *ledPartition) peek(r Peek, ids seq.Numbering) ([]Peeked, error) {
 			Partition: lp.index, Offset: s.Offset, ID: ids.ID(seq.NewMessageID(lp.index, s.Offset)), Timestamp: s.Timestamp,
 			DeliverAt: deliverAt(s), Attempts: s.Attempts, State: peekState(c, s),
 			TraceID: s.Message.TraceID, Header: s.Message.Header, Body: s.Message.Body,
+			Key: s.Message.Key, Dedup: s.Message.Dedup, TTL: s.Message.TTL,
 		})
 	}
 	return peeked, nil

@@ -3,12 +3,13 @@ package broker
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"math"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/route"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -32,9 +33,16 @@ func (b *Broker) publish(ctx context.Context, p *Publish) error {
 		return err
 	}
 	h.use()
-	partition, err := h.choose(p, b.lowDisk.Load())
+	partition, parts, err := h.choose(p, b.lowDisk.Load())
 	if err != nil {
 		return err
+	}
+	if parts != nil {
+		g := route.NewGather(len(p.Messages), len(parts), p.Done)
+		for _, x := range parts {
+			b.Publish(ctx, Publish{Topic: p.Topic, Partition: x.Partition, Messages: x.Messages, Done: func(r Receipt) { g.Answer(x, r) }})
+		}
+		return nil
 	}
 	key := outletKey{h.name, h.incarnation, partition}
 	lp := h.leds(partition)
@@ -64,32 +72,58 @@ func (b *Broker) accepts(ctx context.Context, p *Publish) (*hostedTopic, error) 
 	if err != nil {
 		return nil, err
 	}
+	h.keys.Find(h.config.Load().Config.KeyFrom, p.Messages)
 	if err := h.fits(p.Messages, b.o.Sizes); err != nil {
 		return nil, err
+	}
+	if topic.Identified(p.Messages) {
+		if err := useIDs(ctx, b.directory, h); err != nil {
+			return nil, err
+		}
 	}
 	return h, nil
 }
 
-// choose finds the partition that a publish goes to. full: the disk of this node
-// takes none.
-func (h *hostedTopic) choose(p *Publish, full bool) (int, error) {
+// choose finds the partition that a publish goes to, or the parts that go to several. full:
+// the disk of this node takes none.
+func (h *hostedTopic) choose(p *Publish, full bool) (int, []*route.Part, error) {
 	t := h.config.Load()
 	n := len(t.Partitions)
 	switch {
 	case n == 0:
-		return 0, ErrPartitionNotFound
+		return 0, nil, ErrPartitionNotFound
 	case p.Partition >= n:
-		return 0, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, p.Partition)
+		return 0, nil, fmt.Errorf("%w: %s/%d", ErrPartitionNotFound, h.name, p.Partition)
 	case p.Partition >= 0:
-		return p.Partition, nil
+		return p.Partition, nil, nil
 	case n == 1:
-		return 0, nil
-	case p.Key != nil:
-		return PartitionOfKey(p.Key, n), nil
-	case t.Config.Ordered:
-		return 0, ErrPartitionNeeded
+		return 0, nil, nil
+	case t.Config.Ordered && route.Unplaced(p.Messages):
+		return 0, nil, ErrPartitionNeeded
 	}
-	return h.anyOf(t, full), nil
+	places := route.Topic{Partitions: n, Ordered: t.Config.Ordered}
+	at, named, parts := places.Split(p.Messages, p.Route, func() int { return h.anyOf(t, full) })
+	if named || parts != nil {
+		return at, parts, nil
+	}
+	return h.anyOf(t, full), nil, nil
+}
+
+// useIDs sees to it that a topic to which somebody publishes with dedup ids has a window
+// for them. The first such publish waits until the metadata says so.
+func useIDs(ctx context.Context, d *directory, h *hostedTopic) error {
+	if h.config.Load().Config.DedupWindow > 0 {
+		return nil
+	}
+	err := d.AlterTopic(ctx, h.name, func(c *meta.TopicConfig) {
+		if c.DedupWindow == 0 {
+			c.DedupWindow = meta.DefaultDedupWindow
+		}
+	})
+	if err != nil {
+		return fate.Mark(fmt.Errorf("set the deduplication window of topic %q: %w", h.name, err), fate.Refused)
+	}
+	return nil
 }
 
 // anyOf returns one of a topic's partitions in turn: one that this node leads,
@@ -140,10 +174,11 @@ func (h *hostedTopic) fits(messages []topic.Message, sizes limit.Sizes) error {
 	return nil
 }
 
-// PartitionOfKey returns the partition that messages of a key go to: FNV-1a of
-// the key, modulo the number of partitions.
-func PartitionOfKey(key []byte, partitions int) int {
-	h := fnv.New32a()
-	h.Write(key)
-	return int(h.Sum32() % uint32(partitions))
+// offer hands messages to a term of the topic; done is told what became of them, unless
+// an error is returned.
+func (h *hostedTopic) offer(lp *ledPartition, messages []topic.Message, done func(Receipt)) error {
+	if err := h.memory.Take(lp.part.Log().Bytes(), messages); err != nil {
+		return err
+	}
+	return lp.offer(messages, done)
 }

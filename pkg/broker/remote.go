@@ -49,6 +49,7 @@ func wireErrors() forward.Table {
 		{Code: 34, Err: meta.ErrNodeInUse},
 		{Code: 35, Err: topic.ErrFinNotStored},
 		{Code: 36, Err: commitlog.ErrNoFiles},
+		{Code: 37, Err: ErrNoWindow},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/once"
 )
 
 // lowDiskRetention is how often room is looked for on a disk that is nearly full.
@@ -65,7 +66,7 @@ func (r retention) settle() {
 				stored += hp.replica.Log().Bytes()
 			}
 		}
-		h.memory.settle(stored)
+		h.memory.Settle(stored)
 	}
 }
 
@@ -78,7 +79,7 @@ func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Tim
 	}
 	l := hp.replica.Log()
 	last := r.b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
-	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: c.RetentionAge, MaxBytes: limit, Last: last}
+	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: max(c.RetentionAge, once.Retention(c.DedupWindow)), MaxBytes: limit, Last: last}
 	err := errors.Join(hp.retain(keep), l.Checkpoint(hp.leastNote(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // said when it begins

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/once"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -69,7 +71,8 @@ type ledPartition struct {
 	term    *coord.Term
 	part    *topic.Partition
 	lease   *lease.Lease
-	leaving atomic.Bool // it is being handed over
+	leaving atomic.Bool                 // it is being handed over
+	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
 }
 
 // nodesByID are the nodes that a topic's partitions speak of.
@@ -179,7 +182,7 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 	if lp.part, err = n.openPart(h, hp, lp, v); err != nil {
 		return err
 	}
-	if err := hp.replica.Lead(v, lp.part.Committed); err != nil {
+	if err := hp.replica.Lead(v, lp.committed); err != nil {
 		return errors.Join(err, lp.part.Close(err))
 	}
 	lp.term = hp.replica.Term()
@@ -272,6 +275,9 @@ func (n *hosting) resign(h *hostedTopic, hp *hostedPartition, reason error) erro
 		n.shifts.end(n.log, h.name, lp, reason)
 		// the term first: what it commits still wakes channels
 		errs = append(errs, lp.term.Stop(), lp.part.Close(reason))
+		if k := lp.once.Load(); k != nil {
+			k.Close()
+		}
 		h.tellWatchers()
 	}
 	if s := hp.standby.Swap(nil); s != nil {
@@ -308,7 +314,8 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 // taken over does not keep the others from it.
 func (lp *ledPartition) adopt(t *meta.Topic) error {
 	lp.part.SetPaused(t.Paused)
-	var errs []error
+	topic.SetTTL(lp.part, t.Config.TTL)
+	errs := []error{lp.setWindow(&t.Config)}
 	for _, c := range channelsOf(t) {
 		if _, err := lp.part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Ordered: c.Ordered, Paused: c.Paused}); err != nil {
 			errs = append(errs, err)
@@ -343,6 +350,9 @@ func (hp *hostedPartition) checkpoint() error {
 // follower goes by the positions that it was told.
 func (hp *hostedPartition) retain(r commitlog.Retention) error {
 	if lp := hp.led.Load(); lp != nil {
+		if k := lp.once.Load(); k != nil {
+			k.Expire()
+		}
 		return lp.part.Retain(r)
 	}
 	if s := hp.standby.Load(); s != nil {
@@ -351,4 +361,44 @@ func (hp *hostedPartition) retain(r commitlog.Retention) error {
 		return err
 	}
 	return nil
+}
+
+// setWindow has the partition take messages with dedup ids, as the metadata says.
+func (lp *ledPartition) setWindow(c *meta.TopicConfig) error {
+	k := lp.once.Load()
+	switch {
+	case c.DedupWindow == 0 && k != nil:
+		lp.once.Store(nil)
+		k.Close()
+	case c.DedupWindow > 0 && k != nil:
+		k.SetWindow(c.DedupWindow)
+	case c.DedupWindow > 0:
+		k, err := once.Open(once.Options{Partition: lp.part, Index: lp.index, Window: c.DedupWindow, Ages: lp.replica.Ages()})
+		if err != nil {
+			return fmt.Errorf("read dedup ids of partition %d: %w", lp.index, err)
+		}
+		lp.once.Store(k)
+	}
+	return nil
+}
+
+// offer hands messages to the term; done is told what became of them, unless an
+// error is returned.
+func (lp *ledPartition) offer(messages []topic.Message, done func(Receipt)) error {
+	if !topic.Identified(messages) {
+		return lp.part.Offer(messages, done)
+	}
+	k := lp.once.Load()
+	if k == nil {
+		return ErrNoWindow
+	}
+	return k.Offer(messages, done)
+}
+
+// committed is told of each batch that is committed.
+func (lp *ledPartition) committed(b commitlog.Batch) {
+	lp.part.Committed(b)
+	if k := lp.once.Load(); k != nil {
+		k.Committed()
+	}
 }

@@ -98,6 +98,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		s.Finished += n.Finished
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
+		s.Expired += n.Expired
 		s.Latency = latency.Merged(s.Latency, n.Latency)
 		s.Rates.Add(c.Flow.Rates(now, topic.TotalsOf(n.Counts)))
 		if at, ok := lp.part.OldestAt(c); ok {

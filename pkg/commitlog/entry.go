@@ -19,6 +19,7 @@ type Entry interface {
 
 // Placed is where an entry's records stand in the log.
 type Placed struct {
+	Written  bool       // they are in the log, committed or not; else nothing else is set
 	First    seq.Offset // of the entry's first record
 	Position int64      // byte position of the batch they are in
 }

@@ -145,6 +145,10 @@ func (r *Reader) Batch(off seq.Offset) (Batch, error) {
 	return r.read(off, r.log.opts.Cache)
 }
 
+// Written is Batch without regard to the committed end: what is beyond may be cut off
+// by a later leader.
+func (r *Reader) Written(off seq.Offset) (Batch, error) { return r.batch(off) }
+
 // batch is Batch without regard to the committed end, past the cache.
 func (r *Reader) batch(off seq.Offset) (Batch, error) { return r.read(off, nil) }
 

@@ -142,12 +142,12 @@ func (g *group) lateness() error {
 
 // settle tells the entries what became of them, once.
 func (g *group) settle(err error) {
-	at := commitlog.Placed{}
-	if err == nil {
+	at := commitlog.Placed{Written: g.written}
+	if g.written {
 		at.Position = g.batch.Position()
 	}
 	for _, e := range g.entries {
-		if err == nil {
+		if g.written {
 			at.First = g.batch.First() + seq.Offset(e.index)
 		}
 		e.entry.Settle(at, err)

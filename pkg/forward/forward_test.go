@@ -32,6 +32,7 @@ func samples() []sample {
 		{Body: []byte("x"), Address: &topic.Address{Channel: 7, Partition: 3, Offset: 42, Timestamp: 9, Attempts: 2}},
 	}}
 	receipt := topic.Receipt{First: 1 << 40, Count: 3, Position: 1 << 33, RawSize: 77}
+	again := topic.Receipt{First: 9, Count: 3, Position: 8, RawSize: 7, IDs: []seq.MessageID{9, 1 << 40, 4}}
 	subscribe := Subscribe{
 		Handle: 5, Topic: "orders", Incarnation: 300, Channel: "billing", Partitions: []int{0, 3}, Ordered: true,
 		MsgTimeout: time.Minute, SampleRate: 20, Start: topic.Start{Kind: topic.StartAtPosition, Value: 4096}, Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
@@ -56,6 +57,7 @@ func samples() []sample {
 	return []sample{
 		{"publish", AppendPublish(nil, &publish), publish, of(DecodePublish)},
 		{"receipt", AppendReceipt(nil, receipt), receipt, of(DecodeReceipt)},
+		{"receipt of duplicates", AppendReceipt(nil, again), again, of(DecodeReceipt)},
 		{"subscribe", AppendSubscribe(nil, &subscribe), subscribe, of(DecodeSubscribe)},
 		{"fetch", AppendFetch(nil, Fetch{5, 1 << 16}), Fetch{5, 1 << 16}, of(DecodeFetch)},
 		{"deliveries", batch, deliveries, func(p []byte) (any, error) {

@@ -275,7 +275,12 @@ func AppendReceipt(p []byte, m topic.Receipt) []byte {
 	p = binary.AppendUvarint(p, uint64(m.First))
 	p = binary.AppendUvarint(p, uint64(m.Count))
 	p = binary.AppendUvarint(p, uint64(m.Position))
-	return binary.AppendUvarint(p, uint64(m.RawSize))
+	p = binary.AppendUvarint(p, uint64(m.RawSize))
+	p = binary.AppendUvarint(p, uint64(len(m.IDs)))
+	for _, id := range m.IDs {
+		p = binary.AppendUvarint(p, uint64(id))
+	}
+	return p
 }
 
 // DecodeReceipt reads the answer to a Publish.
@@ -284,6 +289,12 @@ func DecodeReceipt(payload []byte) (topic.Receipt, error) {
 	m := topic.Receipt{
 		First: seq.Offset(r.uvarint()), Count: int(r.number(math.MaxInt32)),
 		Position: int64(r.number(math.MaxInt64)), RawSize: int64(r.number(math.MaxInt64)),
+	}
+	if n := r.number(uint64(len(r.rest))); n > 0 {
+		m.IDs = make([]seq.MessageID, n)
+		for i := range m.IDs {
+			m.IDs[i] = seq.MessageID(r.uvarint())
+		}
 	}
 	return m, r.end("receipt")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 )
@@ -17,6 +18,16 @@ const (
 	reserved   = "##"
 	keyTraceID = "##trace_id"            // decimal digits
 	keyTag     = "##client_dispatch_tag" // see Reserved.Tag
+	keyKey     = "##key"                 // 1 to MaxKey bytes
+	keyDedup   = "##dedup_id"            // 1 to MaxDedup bytes
+	keyTTL     = "##ttl"                 // decimal digits: milliseconds; also as a number
+)
+
+// The most bytes and the longest time that a header may name.
+const (
+	MaxKey   = 255
+	MaxDedup = 64
+	MaxTTL   = 10 * 365 * 24 * time.Hour
 )
 
 // Why a header is refused.
@@ -27,6 +38,8 @@ var (
 	ErrTooLong = fate.Refuse("header too long")
 	// ErrTraceID is returned for a trace id that is no string of decimal digits.
 	ErrTraceID = fate.Refuse("trace id is not a string of decimal digits")
+	// ErrOption is returned for a key, a dedup id or a time to live that no message can have.
+	ErrOption = fate.Refuse("invalid reserved key")
 )
 
 // Reserved is what a header says to the broker.
@@ -35,6 +48,12 @@ type Reserved struct {
 	Traced  bool   // there is a trace id, and its publisher wants to know the place
 	Tag     string // of the consumers that the message is for; "": none
 	Only    bool   // the header says nothing to anybody else
+	Key     string // what the message is about; "": none
+	Dedup   string // the publisher's id for it; "": none
+	TTL     time.Duration
+	// Options says that the header names a key, a dedup id or a time to live and, but for a
+	// trace id, nothing else: it is taken for any topic.
+	Options bool
 }
 
 // Parse reads a header, which must be a JSON object, and checks its reserved keys.
@@ -50,15 +69,22 @@ func Parse(raw []byte) (Reserved, error) {
 		return Reserved{}, ErrNotObject // null
 	}
 	r := Reserved{Only: true}
+	others := false
 	for key, value := range all {
 		if !strings.HasPrefix(key, reserved) {
-			r.Only = false
+			r.Only, others = false, true
 			continue
+		}
+		switch key {
+		case keyKey, keyDedup, keyTTL, keyTraceID:
+		default:
+			others = true
 		}
 		if err := r.take(key, value); err != nil {
 			return Reserved{}, err
 		}
 	}
+	r.Options = !others && (r.Key != "" || r.Dedup != "" || r.TTL > 0)
 	return r, nil
 }
 
@@ -78,6 +104,29 @@ func (r *Reserved) take(key string, value json.RawMessage) error {
 		if ValidTag(text) { // another one nobody can ask for: the message is for everyone
 			r.Tag = text
 		}
+	case keyKey:
+		r.Key = text
+		return bounded(key, text, isText, MaxKey)
+	case keyDedup:
+		r.Dedup = text
+		return bounded(key, text, isText, MaxDedup)
+	case keyTTL:
+		if !isText {
+			text = string(value)
+		}
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || ms < 0 || ms > MaxTTL.Milliseconds() {
+			return fmt.Errorf("%w: %s is %.40s, want milliseconds from 0 to %d", ErrOption, key, value, MaxTTL.Milliseconds())
+		}
+		r.TTL = time.Duration(ms) * time.Millisecond
+	}
+	return nil
+}
+
+// bounded says what is wrong with a text of a key.
+func bounded(key, text string, isText bool, most int) error {
+	if !isText || len(text) == 0 || len(text) > most {
+		return fmt.Errorf("%w: %s must be a string of 1 to %d bytes", ErrOption, key, most)
 	}
 	return nil
 }

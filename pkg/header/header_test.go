@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParse(t *testing.T) {
@@ -21,6 +22,18 @@ func TestParse(t *testing.T) {
 		{"a tag that nobody can ask for", `{"##client_dispatch_tag":"a b"}`, Reserved{Only: true}, nil},
 		{"a tag that is no text", `{"##client_dispatch_tag":["a"]}`, Reserved{Only: true}, nil},
 		{"a reserved key of another release", `{"##zan_test":true}`, Reserved{Only: true}, nil},
+		{"a key", `{"##key":"order-7"}`, Reserved{Key: "order-7", Only: true, Options: true}, nil},
+		{"a dedup id and a trace id", `{"##dedup_id":"p/1","##trace_id":"7"}`, Reserved{Dedup: "p/1", TraceID: 7, Traced: true, Only: true, Options: true}, nil},
+		{"a time to live", `{"##ttl":"1500"}`, Reserved{TTL: 1500 * time.Millisecond, Only: true, Options: true}, nil},
+		{"one that is a number", `{"##ttl":1500}`, Reserved{TTL: 1500 * time.Millisecond, Only: true, Options: true}, nil},
+		{"a key and a tag", `{"##key":"a","##client_dispatch_tag":"b"}`, Reserved{Key: "a", Tag: "b", Only: true}, nil},
+		{"a key and the consumers' keys", `{"##key":"a","k":1}`, Reserved{Key: "a"}, nil},
+		{"an empty key", `{"##key":""}`, Reserved{}, ErrOption},
+		{"a key that is no text", `{"##key":7}`, Reserved{}, ErrOption},
+		{"a long key", `{"##key":"` + strings.Repeat("k", MaxKey+1) + `"}`, Reserved{}, ErrOption},
+		{"a long dedup id", `{"##dedup_id":"` + strings.Repeat("k", MaxDedup+1) + `"}`, Reserved{}, ErrOption},
+		{"a negative time to live", `{"##ttl":-1}`, Reserved{}, ErrOption},
+		{"a time to live with a unit", `{"##ttl":"1s"}`, Reserved{}, ErrOption},
 		{"spaces around", " {\n} ", Reserved{Only: true}, nil},
 
 		{"nothing", ``, Reserved{}, ErrNotObject},

@@ -1,12 +1,14 @@
 package meta
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/keys"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -20,6 +22,14 @@ const (
 	DefaultSyncInterval = 200 * time.Millisecond
 	// MaxSyncInterval is the longest interval of a SyncPolicy.
 	MaxSyncInterval = time.Minute
+	// DefaultDedupWindow is the window of a topic to which somebody publishes with dedup
+	// ids, and MaxDedupWindow the longest.
+	DefaultDedupWindow = 10 * time.Minute
+	MaxDedupWindow     = 24 * time.Hour
+	// MaxTTL is the longest time to live of a message.
+	MaxTTL = 10 * 365 * 24 * time.Hour
+	// MinQuota is the smallest MaxBytes of one partition.
+	MinQuota = 1 << 20
 	// MaxSyncEvery is the largest count of a SyncPolicy.
 	MaxSyncEvery = 1 << 30
 )
@@ -162,8 +172,31 @@ func (c TopicConfig) Validate() error {
 	case c.Sync == SyncPolicy{}:
 		return fmt.Errorf("%w: sync policy missing", ErrInvalidConfig)
 	}
-	return c.Sync.validate()
+	return cmp.Or(c.validateMessages(), c.Sync.validate())
 }
+
+// validateMessages says what is wrong with what is configured about messages.
+func (c TopicConfig) validateMessages() error {
+	switch {
+	case c.DedupWindow < 0 || c.DedupWindow > MaxDedupWindow:
+		return fmt.Errorf("%w: dedup window %v, want 0 to %v", ErrInvalidConfig, c.DedupWindow, MaxDedupWindow)
+	case c.TTL < 0 || c.TTL > MaxTTL:
+		return fmt.Errorf("%w: ttl %v, want 0 to %v", ErrInvalidConfig, c.TTL, MaxTTL)
+	case c.MaxBytes < 0:
+		return fmt.Errorf("%w: invalid maximum of %d bytes", ErrInvalidConfig, c.MaxBytes)
+	case c.MaxBytes > 0 && c.MaxBytes/int64(c.Partitions) < MinQuota:
+		return fmt.Errorf("%w: maximum of %d bytes, want at least %d for each of %d partitions", ErrInvalidConfig, c.MaxBytes, MinQuota, c.Partitions)
+	case c.OnFull != OnFullReject && c.OnFull != OnFullDrop:
+		return fmt.Errorf("%w: on-full %q, want reject or drop-oldest", ErrInvalidConfig, c.OnFull)
+	}
+	if _, err := keys.ParseRule(c.KeyFrom); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
+	return nil
+}
+
+// Quota returns how many bytes one partition may have; 0: there is no limit.
+func (c TopicConfig) Quota() int64 { return c.MaxBytes / int64(max(c.Partitions, 1)) }
 
 // configJSON is the stored and published form of a TopicConfig.
 type configJSON struct {
@@ -178,6 +211,11 @@ type configJSON struct {
 	RetentionAge   textTime   `json:"retention"`
 	RetentionBytes int64      `json:"retention_bytes"`
 	MaxMessage     int        `json:"max_message"`
+	DedupWindow    textTime   `json:"dedup_window,omitempty"`
+	KeyFrom        string     `json:"key_from,omitempty"`
+	TTL            textTime   `json:"ttl,omitempty"`
+	MaxBytes       int64      `json:"max_bytes,omitempty"`
+	OnFull         OnFull     `json:"on_full,omitempty"`
 }
 
 // textTime is a duration that is written as time.Duration.String writes it.
@@ -198,6 +236,7 @@ func (c TopicConfig) MarshalJSON() ([]byte, error) {
 		Partitions: c.Partitions, Replicas: c.Replicas, AutoReplicas: c.AutoReplicas, MinISR: c.MinISR, AutoMinISR: c.AutoMinISR,
 		Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
 		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
+		DedupWindow: textTime(c.DedupWindow), KeyFrom: c.KeyFrom, TTL: textTime(c.TTL), MaxBytes: c.MaxBytes, OnFull: c.OnFull,
 	})
 }
 
@@ -212,6 +251,7 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 		Partitions: j.Partitions, Replicas: j.Replicas, AutoReplicas: j.AutoReplicas, MinISR: j.MinISR, AutoMinISR: j.AutoMinISR,
 		Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
 		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
+		DedupWindow: time.Duration(j.DedupWindow), KeyFrom: j.KeyFrom, TTL: time.Duration(j.TTL), MaxBytes: j.MaxBytes, OnFull: j.OnFull,
 	}
 	return nil
 }
@@ -231,6 +271,11 @@ type TopicPatch struct {
 	RetentionAge   *time.Duration `json:"retention_ns,omitempty"`
 	RetentionBytes *int64         `json:"retention_bytes,omitempty"`
 	MaxMessage     *int           `json:"max_message,omitempty"`
+	DedupWindow    *time.Duration `json:"dedup_window_ns,omitempty"`
+	KeyFrom        *string        `json:"key_from,omitempty"`
+	TTL            *time.Duration `json:"ttl_ns,omitempty"`
+	MaxBytes       *int64         `json:"max_bytes,omitempty"`
+	OnFull         *OnFull        `json:"on_full,omitempty"`
 }
 
 // Apply returns c with the patch's fields.
@@ -249,6 +294,11 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 	set(&c.RetentionAge, p.RetentionAge)
 	set(&c.RetentionBytes, p.RetentionBytes)
 	set(&c.MaxMessage, p.MaxMessage)
+	set(&c.DedupWindow, p.DedupWindow)
+	set(&c.KeyFrom, p.KeyFrom)
+	set(&c.TTL, p.TTL)
+	set(&c.MaxBytes, p.MaxBytes)
+	set(&c.OnFull, p.OnFull)
 	return c
 }
 
@@ -269,6 +319,11 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 		RetentionAge:   changed(was.RetentionAge, will.RetentionAge),
 		RetentionBytes: changed(was.RetentionBytes, will.RetentionBytes),
 		MaxMessage:     changed(was.MaxMessage, will.MaxMessage),
+		DedupWindow:    changed(was.DedupWindow, will.DedupWindow),
+		KeyFrom:        changed(was.KeyFrom, will.KeyFrom),
+		TTL:            changed(was.TTL, will.TTL),
+		MaxBytes:       changed(was.MaxBytes, will.MaxBytes),
+		OnFull:         changed(was.OnFull, will.OnFull),
 	}, nil
 }
 
@@ -286,6 +341,9 @@ func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
 		asked.MinISR, asked.AutoMinISR = c.MinISR, c.AutoMinISR
 	} else if !c.AutoReplicas {
 		c.AutoMinISR = false
+	}
+	if asked.DedupWindow == 0 {
+		asked.DedupWindow = c.DedupWindow // the first id that was published has set it
 	}
 	return c == asked
 }

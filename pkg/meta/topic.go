@@ -36,7 +36,21 @@ type TopicConfig struct {
 	RetentionAge   time.Duration // finished messages older than this may go; 0: at once
 	RetentionBytes int64         // the log is cut to this size, finished or not; 0: no limit
 	MaxMessage     int           // largest body in bytes; 0: the node's limit
+	DedupWindow    time.Duration // for so long an id of a publisher is stored once; 0: nobody has used ids
+	KeyFrom        string        // where in a body the key is, as keys.ParseRule reads it; "": nowhere
+	TTL            time.Duration // messages that name none expire after this; 0: they do not
+	MaxBytes       int64         // of all partitions together, an equal share each; 0: no limit
+	OnFull         OnFull        // what becomes of a publish beyond MaxBytes
 }
+
+// OnFull is what becomes of a publish to a topic that has MaxBytes.
+type OnFull string
+
+// What becomes of it.
+const (
+	OnFullReject OnFull = ""            // it is refused
+	OnFullDrop   OnFull = "drop-oldest" // the oldest messages go, finished or not
+)
 
 // Topic is a topic as every node knows it. Values that State hands out are
 // shared and must not be changed.

@@ -25,14 +25,14 @@ type topicSum struct {
 
 // channelSum is a channel, or several, as they are exported.
 type channelSum struct {
-	topic, name                            string
-	depth, inFlight, deferred              int64
-	consumers                              int
-	paused                                 bool
-	oldest                                 time.Duration
-	lag                                    int64
-	spinning                               int
-	delivered, finished, requeued, timeout uint64
+	topic, name                                     string
+	depth, inFlight, deferred                       int64
+	consumers                                       int
+	paused                                          bool
+	oldest                                          time.Duration
+	lag                                             int64
+	spinning                                        int
+	delivered, finished, requeued, timeout, expired uint64
 }
 
 // folded is the topics and channels of one scrape.
@@ -151,6 +151,7 @@ func (s *channelSum) add(c *broker.ChannelStats) {
 	s.finished += c.Finished
 	s.requeued += c.Requeued
 	s.timeout += c.TimedOut
+	s.expired += c.Expired
 	for _, p := range c.Partitions {
 		s.spinning += len(p.Spinning)
 		s.lag += p.Lag

@@ -52,6 +52,7 @@ var (
 	channelFinished  = counter("brokerd_channel_finished_total", "Messages finished.", "topic", "channel")
 	channelRequeued  = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
 	channelTimedOut  = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
+	channelExpired   = counter("brokerd_channel_expired_total", "Messages dropped instead of delivered because their time to live was over.", "topic", "channel")
 
 	clusterPartitions      = gauge("brokerd_cluster_partitions", "Partitions in the cluster, as seen by this node.")
 	clusterOffline         = gauge("brokerd_cluster_partitions_offline", "Partitions without a leader.")
@@ -260,6 +261,7 @@ func (s sink) topics(stats []broker.TopicStats, most int) {
 			channelFinished.is(float64(c.finished), c.topic, c.name),
 			channelRequeued.is(float64(c.requeued), c.topic, c.name),
 			channelTimedOut.is(float64(c.timeout), c.topic, c.name),
+			channelExpired.is(float64(c.expired), c.topic, c.name),
 		)
 	}
 }

@@ -172,9 +172,16 @@ func (e extension) takeHeader(m *topic.Message, out *outgoing, about *meta.Topic
 		return nsq.Errorf(nsq.InvalidJSONHeader, "fail to parse json header: %v", err)
 	case about.Config.Ext:
 		m.Header = raw
-	case !e.publisher.link.srv.opts.AllowExtCompatible || !said.Only:
+	case !said.Options && (!e.publisher.link.srv.opts.AllowExtCompatible || !said.Only):
 		return nsq.Errorf(nsq.ExtNotSupported, "ext content not supported in topic %s", out.topic.name)
 	}
+	if said.Key != "" {
+		m.Key = []byte(said.Key)
+	}
+	if said.Dedup != "" {
+		m.Dedup = []byte(said.Dedup)
+	}
+	m.TTL = said.TTL
 	if m.TraceID = said.TraceID; said.Traced && out.verb == nsq.PubExt {
 		out.traced = &tracedTo{ids: e.numbering(about), traceID: said.TraceID}
 	}

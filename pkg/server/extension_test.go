@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -168,5 +169,25 @@ func TestReservedKeysAreTakenForPlainTopicsWhereThatIsAllowed(t *testing.T) {
 		if len(m.Header) > 0 {
 			t.Errorf("stored %q", m.Header)
 		}
+	}
+}
+
+func TestAHeaderNamesKeyDedupIDAndTimeToLive(t *testing.T) {
+	h := newHarness(t, Options{})
+	w := h.dial(t)
+	for header, want := range map[string]string{
+		`{"##key":"k","##dedup_id":"d","##ttl":"9"}`: "OK",
+		`{"##key":"k","##other":"d"}`:                "E_EXT_NOT_SUPPORT ext content not supported in topic t",
+		`{"##dedup_id":""}`:                          "E_INVALID_JSON_HEADER fail to parse json header: invalid reserved key: ##dedup_id must be a string of 1 to 64 bytes",
+	} {
+		w.send("PUB_EXT t 0\n" + sized(fmt.Sprintf("\x00%c%sx", len(header), header)))
+		w.expect(want)
+	}
+	stored := h.broker.stored("t")
+	if len(stored) != 1 {
+		t.Fatalf("%d are stored", len(stored))
+	}
+	if m := stored[0]; string(m.Key) != "k" || string(m.Dedup) != "d" || m.TTL != 9*time.Millisecond || m.Header != nil {
+		t.Errorf("%+v", m)
 	}
 }

@@ -116,7 +116,10 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 		body := append([]byte(nil), m.Body...)
 		t.bodies = append(t.bodies, string(body))
 		t.delays = append(t.delays, m.Delay)
-		t.extras = append(t.extras, topic.Message{TraceID: m.TraceID, Header: append([]byte(nil), m.Header...)})
+		t.extras = append(t.extras, topic.Message{
+			TraceID: m.TraceID, Header: append([]byte(nil), m.Header...),
+			Key: append([]byte(nil), m.Key...), Dedup: append([]byte(nil), m.Dedup...), TTL: m.TTL,
+		})
 		for _, ch := range t.subs {
 			ch.ready = append(ch.ready, fakeMessage{Message: t.extras[len(t.extras)-1], id: seq.NewMessageID(0, t.next), stamp: 42, body: body})
 			for _, s := range ch.subs {

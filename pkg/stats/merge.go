@@ -118,6 +118,7 @@ func (c *Channel) merge(d *Channel) {
 	c.Finished += d.Finished
 	c.Requeued += d.Requeued
 	c.TimedOut += d.TimedOut
+	c.Expired += d.Expired
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
 	c.Latency = latency.Merged(c.Latency, d.Latency)
 	c.Rates.Add(d.Rates)

@@ -56,6 +56,7 @@ type Channel struct {
 	Finished   uint64
 	Requeued   uint64
 	TimedOut   uint64
+	Expired    uint64             // dropped instead of delivered, since their time to live was over
 	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
 	Rates      flow.Rates         // of messages that come and are finished
 	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow

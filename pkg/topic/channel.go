@@ -47,6 +47,7 @@ type Channel struct {
 	movers    movers
 	closed    error  // why it ended; nil while it lives
 	moves     uint64 // see ChannelPosition
+	expired   uint64 // messages that were not delivered, since they lived too long
 }
 
 // movers are operators that wait until nothing is held. Nothing is delivered
@@ -95,6 +96,9 @@ type ChannelStats struct {
 	channel.Counts
 	Floor  seq.Offset // everything below is finished
 	Paused bool
+	// Expired is how many messages were dropped instead of delivered, since their time to
+	// live was over.
+	Expired uint64
 	// Latency is how long the messages that were finished of late took since their publish,
 	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
@@ -105,7 +109,7 @@ func (c *Channel) Stats() ChannelStats {
 	end, kept := c.p.visibleEnd(), c.times.histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused()}
+	return ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired}
 }
 
 // Configure sets whether the channel is paused (nothing is delivered; what is

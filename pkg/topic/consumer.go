@@ -70,9 +70,10 @@ type Consumer struct {
 // undo is what a Take has to say to the channel of messages that it took and
 // did not hand over.
 type undo struct {
-	late []lateMessage
-	gone []seq.Offset // finished without a consumer
-	back []seq.Offset // in flight no more, to be taken again
+	late    []lateMessage
+	gone    []seq.Offset // finished without a consumer
+	expired []seq.Offset // likewise, since their time to live is over
+	back    []seq.Offset // in flight no more, to be taken again
 }
 
 type lateMessage struct {
@@ -254,7 +255,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.undo.gone = append(k.undo.gone, t.Offset)
 			continue
 		}
-		delay, err := k.read(t, &d)
+		delay, ttl, err := k.read(t, &d)
 		if err != nil {
 			if err = k.unreadable(err, k.taken[i:]); err != nil {
 				return sent, err
@@ -263,6 +264,10 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 		}
 		if foreign := k.address != nil && !isFor(k.address, k.ch); foreign {
 			k.undo.gone = append(k.undo.gone, t.Offset) // its channel was moved back, or lost its position
+			continue
+		}
+		if ttl > 0 && expired(k, t.Offset, ttl, now) {
+			k.undo.expired = append(k.undo.expired, t.Offset)
 			continue
 		}
 		if rest := k.ch.p.rest(k.at.batch, t.Offset, delay, now); rest > 0 {
@@ -283,15 +288,16 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 	return sent, nil
 }
 
-// read fills d with a taken message and returns its publisher's delay.
-func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay time.Duration, err error) {
+// read fills d with a taken message and returns its publisher's delay, and how long it
+// lives; 0: for ever.
+func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Duration, err error) {
 	raw, err := k.at.record(t.Offset)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	m, err := decodeRecord(raw)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	*d = Delivery{
 		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.batch.Timestamp(), Attempts: t.Attempts,
@@ -300,7 +306,10 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay time.Duration, e
 	if k.address = m.Address; m.Address != nil {
 		d.Timestamp = m.Address.Timestamp
 	}
-	return m.Delay, nil
+	if m.TTL == 0 {
+		m.TTL = time.Duration(k.ch.p.ttl.Load())
+	}
+	return m.Delay, m.TTL, nil
 }
 
 // unreadable decides what becomes of taken messages when the first of them
@@ -354,7 +363,7 @@ func (k *Consumer) giveBack(rest []channel.Delivery) {
 // handed over.
 func (k *Consumer) putBack(now time.Time) {
 	c, u := k.ch, &k.undo
-	if len(u.late)+len(u.gone)+len(u.back) == 0 {
+	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back) == 0 {
 		return
 	}
 	c.mu.Lock()
@@ -364,6 +373,10 @@ func (k *Consumer) putBack(now time.Time) {
 	for _, o := range u.gone {
 		c.state.Drop(o)
 	}
+	for _, o := range u.expired {
+		c.state.Drop(o)
+	}
+	c.expired += uint64(len(u.expired))
 	for _, o := range slices.Backward(u.back) {
 		c.state.GiveBack(o)
 	}
@@ -374,7 +387,7 @@ func (k *Consumer) putBack(now time.Time) {
 	if len(u.back) > 0 {
 		c.wakeFor(len(u.back))
 	}
-	u.late, u.gone, u.back = u.late[:0], u.gone[:0], u.back[:0]
+	u.late, u.gone, u.expired, u.back = u.late[:0], u.gone[:0], u.expired[:0], u.back[:0]
 }
 
 // Leased says whether what was taken may still be handed over at now: see

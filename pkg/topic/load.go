@@ -39,6 +39,20 @@ func (p *Partition) rest(b commitlog.Batch, o seq.Offset, delay time.Duration, n
 	return max(0, delay-passed)
 }
 
+// expired says whether the message that a consumer read last has lived for a time at now. A copy
+// is as old as its origin.
+func expired(k *Consumer, o seq.Offset, ttl time.Duration, now time.Time) bool {
+	p, of := k.ch.p, ageOf(k.at.batch)
+	if k.address != nil {
+		of.Timestamp = k.address.Timestamp
+	}
+	passed := p.o.Ages.Age(of, now)
+	if o < p.load.end {
+		passed = max(passed, now.Sub(p.load.at))
+	}
+	return passed >= ttl
+}
+
 // ageOf is what an age.Clock has to know of a batch.
 func ageOf(b commitlog.Batch) age.Batch {
 	return age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}

@@ -37,13 +37,24 @@ type Delivery struct {
 const MaxAttempts = record.MaxAttempts
 
 // Receipt is the answer to a publish. With a nil Err the messages are as
-// durable as the topic promises, at [First, First+Count) of the partition.
+// durable as the topic promises, at [First, First+Count) of the partition or, where
+// some were stored before or elsewhere, as IDs.
 // fate.Of(Err) tells what became of them otherwise.
 type Receipt struct {
 	Partition int
 	First     seq.Offset
 	Count     int
-	Position  int64 // byte position of the first one's record in the log
-	RawSize   int64 // bytes that their records take there
+	Position  int64           // byte position of the first one's record in the log; 0: all were stored before
+	RawSize   int64           // bytes that their records take there
+	Written   bool            // the messages are in the log, at First and behind, committed or not
+	IDs       []seq.MessageID // of each message; nil: they follow each other in the partition
 	Err       error
+}
+
+// ID returns the id of message i.
+func (r *Receipt) ID(i int) seq.MessageID {
+	if r.IDs != nil {
+		return r.IDs[i]
+	}
+	return seq.NewMessageID(r.Partition, r.First+seq.Offset(i)) //nolint:gosec // an index is not negative
 }

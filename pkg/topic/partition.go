@@ -123,6 +123,7 @@ type Partition struct {
 	messages atomic.Uint64 // published, since it was opened
 	bytes    atomic.Uint64 // of their bodies
 	load     load
+	ttl      atomic.Int64  // ns after which messages expire that name no time of their own; 0: never
 	moved    atomic.Uint32 // how often an operator moved a channel, since it was opened
 
 	mu        sync.Mutex // guards what follows
@@ -225,6 +226,9 @@ func (p *Partition) Serve(out Log) {
 // nextMove returns a number for an operator's move of a channel. It is larger than
 // those of earlier moves, also under earlier leaders.
 func (p *Partition) nextMove() uint64 { return uint64(stampOf(p.out.Epoch(), p.moved.Add(1))) }
+
+// SetTTL says after which time messages of a partition expire that name none; 0: they do not.
+func SetTTL(p *Partition, d time.Duration) { p.ttl.Store(int64(d)) }
 
 // Index returns the partition's number in its topic.
 func (p *Partition) Index() int { return p.o.Index }

@@ -122,7 +122,7 @@ func (b *bench) Append(e commitlog.Entry) error {
 	}
 	b.log.Commit(batch.End())
 	b.p.Committed(batch)
-	e.Settle(commitlog.Placed{First: batch.First(), Position: batch.Position()}, nil)
+	e.Settle(commitlog.Placed{Written: true, First: batch.First(), Position: batch.Position()}, nil)
 	return nil
 }
 

@@ -30,10 +30,11 @@ var publishes = sync.Pool{New: func() any { return new(publish) }}
 // perhaps before Publish returns; it must not block. The messages are copied
 // before Publish returns, which may wait while too much waits to be written.
 func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
-	e := publishes.Get().(*publish)
-	e.p, e.msgs, e.count, e.since, e.done = p, msgs, len(msgs), time.Now(), done
-	if err := p.out.Append(e); err != nil {
-		e.finish(Receipt{Partition: p.o.Index, Err: err})
+	since := time.Now()
+	if err := p.Offer(msgs, done); err != nil {
+		err = briefly(err)
+		p.o.Observer.ObservePublish(time.Since(since), err)
+		done(Receipt{Partition: p.o.Index, Err: err})
 	}
 }
 
@@ -75,25 +76,34 @@ func (e *publish) AppendTo(b *commitlog.Builder) {
 // Settle implements commitlog.Entry.
 func (e *publish) Settle(at commitlog.Placed, err error) {
 	if err != nil {
-		e.finish(Receipt{Partition: e.p.o.Index, Err: err})
+		e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Written: at.Written, Err: err})
 		return
 	}
 	e.p.messages.Add(uint64(e.count - e.copies))
 	e.p.bytes.Add(e.body)
-	e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Count: e.count, Position: at.Position + int64(e.at), RawSize: e.rawSize})
+	e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Count: e.count, Position: at.Position + int64(e.at), RawSize: e.rawSize, Written: true})
 }
 
 func (e *publish) finish(r Receipt) {
-	for _, known := range []error{commitlog.ErrNoSpace, commitlog.ErrNoFiles} {
-		if errors.Is(r.Err, known) {
-			r.Err = brief{known, r.Err} // clients need not know our paths
-		}
-	}
+	r.Err = briefly(r.Err)
 	e.p.o.Observer.ObservePublish(time.Since(e.since), r.Err)
 	done := e.done
 	*e = publish{}
 	publishes.Put(e)
 	done(r)
+}
+
+// briefly returns an error without our paths, which clients need not know.
+func briefly(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, known := range []error{commitlog.ErrNoSpace, commitlog.ErrNoFiles} {
+		if errors.Is(err, known) {
+			return brief{known, err}
+		}
+	}
+	return err
 }
 
 // brief is an error that says only what its sentinel says.

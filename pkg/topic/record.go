@@ -5,12 +5,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/record"
 )
 
-// attrDeferred marks batches that hold a message with a delay, so that
-// only those are looked through when they are committed.
-const attrDeferred uint16 = 1
-
-// attrAddressed marks batches that hold an addressed message, likewise.
-const attrAddressed uint16 = 2
+const (
+	// attrDeferred marks batches that hold a message with a delay, so that
+	// only those are looked through when they are committed.
+	attrDeferred uint16 = 1 << iota
+	// attrAddressed marks batches that hold an addressed message, likewise.
+	attrAddressed
+	// attrIdentified marks batches that hold a message with a dedup id, so that
+	// only those are looked through when a partition begins to be led.
+	attrIdentified
+)
 
 // appendRecord adds m's record to the batch being formed.
 func appendRecord(m *Message, b *commitlog.Builder) {
@@ -20,6 +24,8 @@ func appendRecord(m *Message, b *commitlog.Builder) {
 	}
 	if m.Address != nil {
 		b.SetAttributes(attrAddressed)
+	} else if m.Dedup != nil {
+		b.SetAttributes(attrIdentified)
 	}
 }
 

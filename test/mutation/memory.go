@@ -29,9 +29,9 @@ func memoryMistakes() []mistake {
 			tests: []string{"./pkg/server"}, run: "TestALargeMessageWaits",
 		},
 		{
-			name: "an ephemeral topic is not bounded at append", file: "pkg/broker/ephemeral.go",
+			name: "an ephemeral topic is not bounded at append", file: "pkg/quota/memory.go",
 			old: "if stored+int64(n) > 2*e.most {", with: "if stored+int64(n) > 200*e.most {",
-			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralTopicIsBounded",
+			tests: []string{"./pkg/quota"},
 		},
 		{
 			name: "a peek costs nothing", file: "pkg/admin/v1/messages.go",

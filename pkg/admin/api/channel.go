@@ -71,8 +71,9 @@ type Channel struct {
 	FinishedTotal  uint64             `json:"finished_total"`
 	RequeuedTotal  uint64             `json:"requeued_total"`
 	TimedOutTotal  uint64             `json:"timed_out_total"`
-	Consumers      []Consumer         `json:"consumers"`  // by address
-	Partitions     []ChannelPartition `json:"partitions"` // by number
+	ExpiredTotal   uint64             `json:"expired_total"` // dropped instead of delivered: their time to live was over
+	Consumers      []Consumer         `json:"consumers"`     // by address
+	Partitions     []ChannelPartition `json:"partitions"`    // by number
 	// MissingNodes lead partitions and have not answered: they are missing in the counts.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }

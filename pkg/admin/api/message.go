@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Publish asks that messages be stored: all of them in one partition, or none.
-// With neither Partition nor Key the broker picks one.
+// Publish asks that messages be stored. Without a Partition, the key of a message chooses
+// where it goes, or its dedup id if it has no key; all others go to one partition that the
+// broker picks. Those that go to one partition are stored as a whole or not at all.
 type Publish struct {
 	Messages  []Message `json:"messages"`
 	Partition *int      `json:"partition,omitempty"`
-	Key       string    `json:"key,omitempty"` // messages of one key go to one partition
+	Key       string    `json:"key,omitempty"` // of messages that have none of their own
 }
 
 // Message is a message to publish. Its body is Body or Text, not both; an
@@ -19,6 +20,11 @@ type Message struct {
 	Body    []byte          `json:"body,omitempty"`
 	Text    string          `json:"text,omitempty"`
 	Delay   Duration        `json:"delay,omitempty"`    // it is delivered no earlier than this from now
+	DelayMS int64           `json:"delay_ms,omitempty"` // the same in milliseconds
+	Key     string          `json:"key,omitempty"`      // what it is about: up to 255 bytes
+	Dedup   string          `json:"dedup,omitempty"`    // up to 64 bytes: it is stored once within the topic's dedup window
+	TTL     Duration        `json:"ttl,omitempty"`      // it is not delivered later than this from now; 0s: the topic's
+	TTLMS   int64           `json:"ttl_ms,omitempty"`   // the same in milliseconds
 	Headers json.RawMessage `json:"headers,omitempty"`  // an object; the topic must have ext
 	TraceID uint64          `json:"trace_id,omitempty"` // 0: none
 	// TraceIDHex is the trace id as up to 16 hexadecimal digits, for programs whose
@@ -27,7 +33,8 @@ type Message struct {
 }
 
 // Published is the answer to Publish: the messages are as durable as the topic
-// promises, at FirstSeq and the places that follow it.
+// promises. Partition and FirstSeq are those of the first; one that was stored before is
+// answered with where it is.
 type Published struct {
 	Topic     string `json:"topic"`
 	Partition int    `json:"partition"`
@@ -62,6 +69,9 @@ type Peeked struct {
 	// TraceIDHex is the same as 16 hexadecimal digits: browsers round the number.
 	TraceIDHex string          `json:"trace_id_hex,omitempty"`
 	Headers    json.RawMessage `json:"headers"` // an object; {} where there is none
+	Key        string          `json:"key,omitempty"`
+	Dedup      string          `json:"dedup,omitempty"`
+	TTLMS      int64           `json:"ttl_ms,omitempty"` // as its publisher named it
 	Body       []byte          `json:"body"`
 	Text       *string         `json:"text,omitempty"` // the body, where it is UTF-8
 }

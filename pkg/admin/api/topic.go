@@ -16,6 +16,9 @@ type Config struct {
 	Retention       Duration `json:"retention"`         // finished messages older than this may go; 0s: at once
 	RetentionBytes  int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
 	MaxMessageBytes int      `json:"max_message_bytes"` // largest body; 0: the node's limit
+	DedupWindow     Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
+	KeyFrom         string   `json:"key_from"`          // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
+	TTL             Duration `json:"ttl"`               // messages that name none expire after this; 0s: they do not
 }
 
 // ConfigPatch is a choice of some settings: what is nil keeps its value, or
@@ -34,6 +37,9 @@ type ConfigPatch struct {
 	Retention       *Duration `json:"retention,omitempty"`
 	RetentionBytes  *int64    `json:"retention_bytes,omitempty"`
 	MaxMessageBytes *int      `json:"max_message_bytes,omitempty"`
+	DedupWindow     *Duration `json:"dedup_window,omitempty"`
+	KeyFrom         *string   `json:"key_from,omitempty"`
+	TTL             *Duration `json:"ttl,omitempty"`
 }
 
 // CreateTopic asks for a topic.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -64,7 +66,14 @@ func (s publishing) pub(r *http.Request) (any, error) {
 			m.Delay = delay
 		}
 	}
-	return s.publishNSQ(r.Context(), p, name, []topic.Message{m})
+	o, err := s.options(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := apply(o, &m); err != nil {
+		return nil, err
+	}
+	return s.publishNSQ(r.Context(), p, broker.Publish{Topic: name, Messages: []topic.Message{m}})
 }
 
 // mpub publishes each line of the body, or what a binary body counts up.
@@ -102,19 +111,65 @@ func (s publishing) mpub(r *http.Request) (any, error) {
 	if len(messages) == 0 {
 		return "OK", nil
 	}
-	return s.publishNSQ(r.Context(), p, name, messages)
+	req := broker.Publish{Topic: name, Messages: messages}
+	if req.Route, err = s.describe(p, messages); err != nil {
+		return nil, err
+	}
+	return s.publishNSQ(r.Context(), p, req)
+}
+
+// describe gives messages the options of a request, and returns what chooses their partition.
+// With a dedup id, message n has ID/n.
+func (s publishing) describe(p nsqform.Params, messages []topic.Message) (route []byte, err error) {
+	o, err := s.options(p)
+	if err != nil {
+		return nil, err
+	}
+	if o == (web.Options{}) {
+		return nil, nil
+	}
+	if o.Dedup != "" {
+		route = []byte(o.Dedup)
+	}
+	for i := range messages {
+		one := o
+		one.Dedup = web.Numbered(o.Dedup, i)
+		if err := apply(one, &messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return route, nil
+}
+
+// options reads what a request says of its messages.
+func (s publishing) options(p nsqform.Params) (o web.Options, err error) {
+	o.Key, _ = p.Lookup("key")
+	o.Dedup, _ = p.Lookup("dedup")
+	if text, ok := p.Lookup("ttl"); ok {
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || ms < 0 || ms > meta.MaxTTL.Milliseconds() {
+			return o, nsqform.Refuse("INVALID_TTL")
+		}
+		o.TTL = time.Duration(ms) * time.Millisecond
+	}
+	return o, nil
+}
+
+// apply gives a message its options.
+func apply(o web.Options, m *topic.Message) error {
+	if bad, ok := errors.AsType[*web.OptionError](o.Apply(m)); ok {
+		return nsqform.Refuse("INVALID_" + strings.ToUpper(string(bad.Option)))
+	}
+	return nil
 }
 
 // publishNSQ publishes and answers as nsqd does.
-func (s publishing) publishNSQ(ctx context.Context, p nsqform.Params, name string, messages []topic.Message) (any, error) {
+func (s publishing) publishNSQ(ctx context.Context, p nsqform.Params, req broker.Publish) (any, error) {
 	partition, err := p.Partition()
 	if err != nil {
 		return nil, err
 	}
-	req := broker.Publish{Topic: name, Partition: partition, Messages: messages}
-	if key, ok := p.Lookup("key"); ok && key != "" {
-		req.Key = []byte(key)
-	}
+	req.Partition = partition
 	if _, err := s.Publish(ctx, req); err != nil {
 		f := web.ExplainPublish(err)
 		return nil, &nsqform.Error{Status: f.Code.Status(), Word: f.Word}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
@@ -42,7 +43,7 @@ func New(o Options) *API {
 	topics.route(v)
 	channelsAPI{topics}.route(v)
 	lagAPI{channelsAPI{topics}}.route(v)
-	messages := messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory}
+	messages := messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory, new(atomic.Pointer[string])}
 	messages.route(v)
 	messageAPI{messages}.route(v)
 	clusterAPI{o.Broker}.route(v)

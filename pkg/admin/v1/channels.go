@@ -203,6 +203,7 @@ func apiChannel(topic string, c broker.ChannelStats) api.Channel {
 		FinishedTotal:  c.Finished,
 		RequeuedTotal:  c.Requeued,
 		TimedOutTotal:  c.TimedOut,
+		ExpiredTotal:   c.Expired,
 		Consumers:      []api.Consumer{},
 		Partitions:     []api.ChannelPartition{},
 	}

@@ -22,6 +22,9 @@ func apiConfig(c meta.TopicConfig) api.Config {
 		Retention:       api.Duration(c.RetentionAge),
 		RetentionBytes:  c.RetentionBytes,
 		MaxMessageBytes: c.MaxMessage,
+		DedupWindow:     api.Duration(c.DedupWindow),
+		KeyFrom:         c.KeyFrom,
+		TTL:             api.Duration(c.TTL),
 	}
 }
 
@@ -45,11 +48,23 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	if p.RetentionBytes != nil && *p.RetentionBytes < 0 {
 		return api.Errorf(api.CodeInvalid, "retention_bytes must not be negative")
 	}
-	if p.Retention != nil && *p.Retention < 0 {
-		return api.Errorf(api.CodeInvalid, "retention must not be negative")
-	}
-	if p.SyncInterval != nil && *p.SyncInterval < 0 {
-		return api.Errorf(api.CodeInvalid, "sync_interval must not be negative")
+	for _, d := range []struct {
+		name  string
+		value *api.Duration
+		to    *time.Duration
+	}{
+		{"retention", p.Retention, &c.RetentionAge},
+		{"sync_interval", p.SyncInterval, new(time.Duration)},
+		{"dedup_window", p.DedupWindow, &c.DedupWindow},
+		{"ttl", p.TTL, &c.TTL},
+	} {
+		if d.value == nil {
+			continue
+		}
+		if *d.value < 0 {
+			return api.Errorf(api.CodeInvalid, "%s must not be negative", d.name)
+		}
+		*d.to = time.Duration(*d.value)
 	}
 	assign(&c.Partitions, p.Partitions)
 	if p.Replicas != nil {
@@ -62,9 +77,7 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	assign(&c.Ext, p.Ext)
 	assign(&c.RetentionBytes, p.RetentionBytes)
 	assign(&c.MaxMessage, p.MaxMessageBytes)
-	if p.Retention != nil {
-		c.RetentionAge = time.Duration(*p.Retention)
-	}
+	assign(&c.KeyFrom, p.KeyFrom)
 	patchSync(&c.Sync, p)
 	return nil
 }

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"mime"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -40,6 +42,7 @@ type messagesAPI struct {
 	channels   channelsAPI
 	publishing *web.Publishing
 	memory     *limit.Memory
+	cluster    *atomic.Pointer[string] // its id; nil: not asked for yet
 }
 
 func (v messagesAPI) route(t *API) {
@@ -97,20 +100,33 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, publishError(err)
 	}
-	return success(v.published(name, receipt))
+	return success(v.published(name, &receipt))
 }
 
-// published describes what was stored. A topic that was deleted meanwhile gives no ids.
-func (v messagesAPI) published(name string, receipt broker.Receipt) api.Published {
-	p := api.Published{Topic: name, Partition: receipt.Partition, FirstSeq: uint64(receipt.First), Count: receipt.Count, IDs: []string{}}
-	b := v.channels.topics.broker
-	if t, err := b.Topic(name); err == nil {
-		ids := seq.NumberingOf(b.Cluster().ID, uint64(t.Incarnation))
-		for i := range receipt.Count {
-			p.IDs = append(p.IDs, ids.ID(seq.NewMessageID(receipt.Partition, receipt.First+seq.Offset(i))).String())
-		}
+// published describes what was stored.
+func (v messagesAPI) published(name string, r *broker.Receipt) api.Published {
+	out := api.Published{Topic: name, Partition: r.Partition, FirstSeq: uint64(r.First), Count: r.Count, IDs: make([]string, r.Count)}
+	numbers := v.numbering(name)
+	for i := range out.IDs {
+		out.IDs[i] = numbers.ID(r.ID(i)).String()
 	}
-	return p
+	return out
+}
+
+// numbering says by which ids clients know a topic's messages.
+func (v messagesAPI) numbering(name string) seq.Numbering {
+	b := v.channels.topics.broker
+	cluster := v.cluster.Load()
+	if cluster == nil {
+		id := b.Cluster().ID
+		cluster = &id
+		v.cluster.Store(cluster) // it has the same name for ever
+	}
+	t, err := b.Topic(name)
+	if err != nil {
+		return seq.Numbering{} // it was deleted at this moment
+	}
+	return seq.NumberingOf(*cluster, uint64(t.Incarnation))
 }
 
 // formType is what curl -d says of a body for which nobody gave a type.
@@ -162,13 +178,18 @@ func (v messagesAPI) readRaw(r *http.Request, body []byte) (broker.Publish, erro
 	if err != nil {
 		return broker.Publish{}, err
 	}
-	m := api.Message{Body: body}
+	m := api.Message{Body: body, Key: q.Get("key"), Dedup: q.Get("dedup")}
+	if text := q.Get("ttl"); text != "" {
+		if err := m.TTL.UnmarshalText([]byte(text)); err != nil {
+			return broker.Publish{}, api.Errorf(api.CodeInvalid, "ttl: %w", err)
+		}
+	}
 	if text := q.Get("delay"); text != "" {
 		if err := m.Delay.UnmarshalText([]byte(text)); err != nil {
 			return broker.Publish{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
 		}
 	}
-	return v.publishOf(api.Publish{Messages: []api.Message{m}, Partition: partition, Key: q.Get("key")})
+	return v.publishOf(api.Publish{Messages: []api.Message{m}, Partition: partition})
 }
 
 // readMessages makes messages of a JSON body.
@@ -192,12 +213,12 @@ func (v messagesAPI) publishOf(req api.Publish) (broker.Publish, error) {
 		}
 		out.Partition = *req.Partition
 	}
-	if req.Key != "" {
-		out.Key = []byte(req.Key)
-	}
 	out.Messages = make([]topic.Message, 0, len(req.Messages))
 	total := 0
 	for i, m := range req.Messages {
+		if m.Key == "" {
+			m.Key = req.Key
+		}
 		tm, err := messageOf(m, v.publishing.Limits)
 		if err != nil {
 			return out, api.Errorf(api.CodeOf(err), "message %d: %w", i, err)
@@ -213,6 +234,9 @@ func (v messagesAPI) publishOf(req api.Publish) (broker.Publish, error) {
 // messageOf checks one message. Its errors are *api.Error.
 func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 	out := topic.Message{Body: m.Body, TraceID: m.TraceID}
+	if err := optionsOf(&m).Apply(&out); err != nil {
+		return out, api.Errorf(api.CodeInvalid, "%w", err)
+	}
 	if m.TraceIDHex != "" {
 		id, err := strconv.ParseUint(m.TraceIDHex, 16, 64)
 		switch {
@@ -230,6 +254,9 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 		out.Body = []byte(m.Text)
 	}
 	delay := time.Duration(m.Delay)
+	if m.DelayMS != 0 {
+		delay = fromMilliseconds(m.DelayMS)
+	}
 	switch {
 	case len(out.Body) == 0:
 		return out, api.Errorf(api.CodeInvalid, "message is empty")
@@ -247,6 +274,23 @@ func messageOf(m api.Message, l web.Limits) (topic.Message, error) {
 		out.Header = m.Headers
 	}
 	return out, nil
+}
+
+// optionsOf returns what is said of a message besides its body.
+func optionsOf(m *api.Message) web.Options {
+	o := web.Options{Key: m.Key, Dedup: m.Dedup, TTL: time.Duration(m.TTL)}
+	if m.TTLMS != 0 {
+		o.TTL = fromMilliseconds(m.TTLMS)
+	}
+	return o
+}
+
+// fromMilliseconds returns a time, or one that is out of every range.
+func fromMilliseconds(n int64) time.Duration {
+	if n < 0 || n > math.MaxInt64/int64(time.Millisecond) {
+		return -1
+	}
+	return time.Duration(n) * time.Millisecond
 }
 
 func partitionOf(text string) (*int, error) {
@@ -342,6 +386,9 @@ func apiPeeked(m broker.Peeked) api.Peeked {
 		State:     api.PeekState(m.State),
 		TraceID:   m.TraceID,
 		Headers:   json.RawMessage("{}"),
+		Key:       string(m.Key),
+		Dedup:     string(m.Dedup),
+		TTLMS:     m.TTL.Milliseconds(),
 		Body:      m.Body,
 	}
 	if m.TraceID != 0 {

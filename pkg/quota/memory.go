@@ -1,20 +1,24 @@
-package broker
+package quota
 
 import (
 	"fmt"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
+
+// ErrBusy refuses messages for which there is no room until others are gone.
+var ErrBusy = fate.Refuse("too many bytes waiting to be written")
 
 // inMemory is by how much what is stored in memory is larger than its records: it is
 // in blocks, and what has not been synced is there twice.
 const inMemory = 2
 
-// ephemeral is the memory that an ephemeral topic takes on this node. Its methods may
-// be called by many goroutines; a nil one is that of a topic on disk.
-type ephemeral struct {
+// Memory is the memory that an ephemeral topic takes on a node. Its methods may be called
+// by many goroutines; a nil one is that of a topic on disk.
+type Memory struct {
 	most int64         // bytes that one partition keeps
 	full chan struct{} // of capacity 1: the oldest messages are to go
 
@@ -23,10 +27,16 @@ type ephemeral struct {
 	closed bool
 }
 
-// take takes the room of messages, of which the partition's log has stored bytes
+// NewMemory returns the memory of a topic of which one partition keeps so many bytes. full,
+// of capacity 1, is told that the oldest messages are to go; share pays for all.
+func NewMemory(most int64, full chan struct{}, share limit.Share) *Memory {
+	return &Memory{most: most, full: full, share: share}
+}
+
+// Take takes the room of messages, of which the partition's log has stored bytes
 // already. A partition that has too much has its oldest messages dropped; until they
 // are, it may have twice as much, and refuses what is beyond.
-func (e *ephemeral) take(stored int64, messages []topic.Message) error {
+func (e *Memory) Take(stored int64, messages []topic.Message) error {
 	if e == nil {
 		return nil
 	}
@@ -46,22 +56,22 @@ func (e *ephemeral) take(stored int64, messages []topic.Message) error {
 	return nil
 }
 
-func (e *ephemeral) tell() {
+func (e *Memory) tell() {
 	select {
 	case e.full <- struct{}{}:
 	default:
 	}
 }
 
-// settle gives back what is paid for and not stored any more.
-func (e *ephemeral) settle(stored int64) {
+// Settle gives back what is paid for and not stored any more.
+func (e *Memory) Settle(stored int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.share.Give(e.share.Held() - inMemory*int(stored))
 }
 
-// close gives back everything: the topic is gone.
-func (e *ephemeral) close() {
+// Close gives back everything: the topic is gone.
+func (e *Memory) Close() {
 	if e == nil {
 		return
 	}
@@ -69,15 +79,4 @@ func (e *ephemeral) close() {
 	defer e.mu.Unlock()
 	e.closed = true
 	e.share.Close()
-}
-
-// offer hands messages to a term of the topic; done is told what became of them, unless
-// an error is returned.
-func (h *hostedTopic) offer(lp *ledPartition, messages []topic.Message, done func(Receipt)) error {
-	if h.memory != nil {
-		if err := h.memory.take(lp.part.Log().Bytes(), messages); err != nil {
-			return err
-		}
-	}
-	return lp.offer(messages, done)
 }

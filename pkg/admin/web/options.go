@@ -1,0 +1,63 @@
+package web
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Options are what a publisher says of a message besides its body.
+type Options struct {
+	Key, Dedup string
+	TTL        time.Duration
+}
+
+// Option names one of them.
+type Option string
+
+// The options, as requests name them.
+const (
+	OptionKey   Option = "key"
+	OptionDedup Option = "dedup"
+	OptionTTL   Option = "ttl"
+)
+
+// OptionError is an option that no message can have.
+type OptionError struct {
+	Option Option
+	text   string
+}
+
+// Error says what of the option is wrong.
+func (e *OptionError) Error() string { return e.text }
+
+// Apply gives the options to a message.
+func (o Options) Apply(m *topic.Message) error {
+	switch {
+	case len(o.Key) > topic.MaxKey:
+		return &OptionError{OptionKey, fmt.Sprintf("key has %d bytes, limit is %d", len(o.Key), topic.MaxKey)}
+	case len(o.Dedup) > topic.MaxDedup:
+		return &OptionError{OptionDedup, fmt.Sprintf("dedup id has %d bytes, limit is %d", len(o.Dedup), topic.MaxDedup)}
+	case o.TTL < 0 || o.TTL > meta.MaxTTL:
+		return &OptionError{OptionTTL, fmt.Sprintf("ttl %v is not between 0s and %v", o.TTL, meta.MaxTTL)}
+	}
+	if o.Key != "" {
+		m.Key = []byte(o.Key)
+	}
+	if o.Dedup != "" {
+		m.Dedup = []byte(o.Dedup)
+	}
+	m.TTL = o.TTL
+	return nil
+}
+
+// Numbered returns the dedup id of message n of a publish that has one id: ID/n. A
+// publish without an id has none.
+func Numbered(id string, n int) string {
+	if id == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d", id, n)
+}

@@ -1,0 +1,137 @@
+package dedup
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// DefaultMost is how many ids of one partition are known: 40 MiB of memory.
+const DefaultMost = 1 << 20
+
+// fewest is how many entries a table has room for at least, once it has any.
+const fewest = 64
+
+// Hash stands for an id. Nobody can find two ids that have the same.
+type Hash [16]byte
+
+// HashOf returns the hash of an id.
+func HashOf(id []byte) Hash {
+	sum := sha256.Sum256(id)
+	return Hash(sum[:16])
+}
+
+// slot is where the search for a hash begins in a table of a power of two of slots.
+func (h *Hash) slot(mask uint32) uint32 { return binary.LittleEndian.Uint32(h[:4]) & mask }
+
+// entry is an id that is stored.
+type entry struct {
+	hash   Hash
+	offset seq.Offset
+	at     time.Duration
+}
+
+// Table holds the ids of the last while: a ring of them in the order of the log, and
+// an index of it with open addressing. It holds no pointers and takes 40 bytes for an
+// id, and up to twice that while it grows. The zero Table is empty; it is not for concurrent use.
+type Table struct {
+	ring        []entry  // a power of two of them
+	index       []uint32 // twice as many; one more than a place in the ring, 0: free
+	head, count int      // of ring
+}
+
+// Len returns how many entries there are.
+func (t *Table) Len() int { return t.count }
+
+// Add adds an id that is stored at an offset since a moment. Moments ascend; of an
+// id that is there already the later entry counts.
+func (t *Table) Add(h Hash, o seq.Offset, at time.Duration) {
+	if t.count == len(t.ring) {
+		t.resize(max(fewest, 2*len(t.ring)))
+	}
+	place := (t.head + t.count) & (len(t.ring) - 1)
+	t.ring[place] = entry{h, o, at}
+	t.count++
+	t.point(place)
+}
+
+// Find returns where an id is stored, and since when.
+func (t *Table) Find(h Hash) (o seq.Offset, at time.Duration, ok bool) {
+	if t.count == 0 {
+		return 0, 0, false
+	}
+	i, there := t.lookup(h)
+	if !there {
+		return 0, 0, false
+	}
+	e := &t.ring[t.index[i]-1]
+	return e.offset, e.at, true
+}
+
+// Oldest returns the moment of the oldest entry; false: there is none.
+func (t *Table) Oldest() (time.Duration, bool) {
+	if t.count == 0 {
+		return 0, false
+	}
+	return t.ring[t.head].at, true
+}
+
+// Drop forgets the oldest entry.
+func (t *Table) Drop() {
+	i, there := t.lookup(t.ring[t.head].hash)
+	if there && int(t.index[i])-1 == t.head { // else a later entry of the id counts
+		t.free(i)
+	}
+	t.head = (t.head + 1) & (len(t.ring) - 1)
+	t.count--
+	switch {
+	case t.count == 0:
+		*t = Table{}
+	case len(t.ring) > fewest && t.count <= len(t.ring)/8:
+		t.resize(len(t.ring) / 4)
+	}
+}
+
+// lookup returns the slot of a hash, or the free one where it would be.
+func (t *Table) lookup(h Hash) (slot uint32, there bool) {
+	mask := uint32(len(t.index) - 1) //nolint:gosec // at most 2^32
+	for i := h.slot(mask); ; i = (i + 1) & mask {
+		switch at := t.index[i]; {
+		case at == 0:
+			return i, false
+		case t.ring[at-1].hash == h:
+			return i, true
+		}
+	}
+}
+
+// point has the index name a place of the ring for its hash.
+func (t *Table) point(place int) {
+	i, _ := t.lookup(t.ring[place].hash)
+	t.index[i] = uint32(place + 1) //nolint:gosec // as above
+}
+
+// free empties a slot, and moves those behind it that would not be found any more.
+func (t *Table) free(i uint32) {
+	mask := uint32(len(t.index) - 1) //nolint:gosec // as above
+	for j := (i + 1) & mask; t.index[j] != 0; j = (j + 1) & mask {
+		home := t.ring[t.index[j]-1].hash.slot(mask)
+		if (j-home)&mask >= (j-i)&mask { // it may stand at i
+			t.index[i] = t.index[j]
+			i = j
+		}
+	}
+	t.index[i] = 0
+}
+
+// resize makes room for n entries.
+func (t *Table) resize(n int) {
+	was := *t
+	*t = Table{ring: make([]entry, n), index: make([]uint32, 2*n), count: was.count}
+	for k := range was.count {
+		t.ring[k] = was.ring[(was.head+k)&(len(was.ring)-1)]
+		t.point(k)
+	}
+}

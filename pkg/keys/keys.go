@@ -1,0 +1,177 @@
+// Package keys finds the key of a message in its body, for publishers that cannot
+// name it. It knows no topics and keeps nothing: what it does depends on the rule
+// and the body alone, and costs one pass over at most MaxBody bytes.
+package keys
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// MaxKey is the most bytes of a key.
+	MaxKey = 255
+	// MaxBody is how much of a body is looked at. What stands behind has no key.
+	MaxBody = 64 << 10
+	// MaxRule is the most bytes of a rule.
+	MaxRule = 256
+	// MaxDepth is the most parts of a JSON pointer.
+	MaxDepth = 16
+)
+
+// Rule says where the key of a message is. The zero Rule finds none.
+type Rule struct {
+	pointer []string // of "json:"; nil: it is none
+	until   byte     // of "prefix:"
+	prefix  bool
+}
+
+// ParseRule reads "json:/a/b", an RFC 6901 pointer to a string, number or boolean, or
+// "prefix:C", what stands before the first byte C. "" is the rule that finds none.
+func ParseRule(text string) (Rule, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	switch {
+	case text == "":
+		return Rule{}, nil
+	case len(text) > MaxRule:
+		return Rule{}, fmt.Errorf("key-from has %d bytes, limit is %d", len(text), MaxRule)
+	case kind == "prefix" && len(rest) == 1:
+		return Rule{until: rest[0], prefix: true}, nil
+	case kind == "json" && strings.HasPrefix(rest, "/"):
+		return parsePointer(rest)
+	}
+	return Rule{}, fmt.Errorf("key-from is %q, want json:/POINTER or prefix:C", text)
+}
+
+func parsePointer(text string) (Rule, error) {
+	parts := strings.Split(text[1:], "/")
+	if len(parts) > MaxDepth {
+		return Rule{}, fmt.Errorf("key-from has %d parts, limit is %d", len(parts), MaxDepth)
+	}
+	for i, p := range parts {
+		for rest := p; ; {
+			_, after, found := strings.Cut(rest, "~")
+			if !found {
+				break
+			}
+			if !strings.HasPrefix(after, "0") && !strings.HasPrefix(after, "1") {
+				return Rule{}, fmt.Errorf("key-from has ~ in %q, want ~0 for ~ or ~1 for /", p)
+			}
+			rest = after
+		}
+		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
+	}
+	return Rule{pointer: parts}, nil
+}
+
+// None says whether the rule finds no key in any body.
+func (r Rule) None() bool { return r.pointer == nil && !r.prefix }
+
+// Of returns the key of a body, or nil: it has none, or one that is empty or too long.
+func (r Rule) Of(body []byte) []byte {
+	if len(body) > MaxBody {
+		body = body[:MaxBody]
+	}
+	var key []byte
+	switch {
+	case r.prefix:
+		if i := bytes.IndexByte(body, r.until); i > 0 {
+			key = body[:i]
+		}
+	case r.pointer != nil:
+		key = find(json.NewDecoder(bytes.NewReader(body)), r.pointer)
+	}
+	if len(key) == 0 || len(key) > MaxKey {
+		return nil
+	}
+	return key
+}
+
+// find goes down a pointer, reading no more than it takes.
+func find(d *json.Decoder, pointer []string) []byte {
+	d.UseNumber()
+	for _, part := range pointer {
+		open, err := d.Token()
+		if err != nil {
+			return nil
+		}
+		switch open {
+		case json.Delim('{'):
+			if !enterMember(d, part) {
+				return nil
+			}
+		case json.Delim('['):
+			if !enterElement(d, part) {
+				return nil
+			}
+		default:
+			return nil
+		}
+	}
+	value, err := d.Token()
+	if err != nil {
+		return nil
+	}
+	switch v := value.(type) {
+	case string:
+		return []byte(v)
+	case json.Number:
+		return []byte(v)
+	case bool:
+		return strconv.AppendBool(nil, v)
+	}
+	return nil
+}
+
+// enterMember reads an object up to the value of its first member of a name.
+func enterMember(d *json.Decoder, name string) bool {
+	for d.More() {
+		member, err := d.Token()
+		if err != nil {
+			return false
+		}
+		if member == name {
+			return true
+		}
+		if !skip(d) {
+			return false
+		}
+	}
+	return false
+}
+
+// enterElement reads an array up to an element.
+func enterElement(d *json.Decoder, index string) bool {
+	n, err := strconv.ParseUint(index, 10, 31)
+	if err != nil || len(index) > 1 && index[0] == '0' {
+		return false
+	}
+	for range n {
+		if !d.More() || !skip(d) {
+			return false
+		}
+	}
+	return d.More()
+}
+
+// skip reads one value.
+func skip(d *json.Decoder) bool {
+	for depth := 0; ; {
+		t, err := d.Token()
+		if err != nil {
+			return false
+		}
+		switch t {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return true
+		}
+	}
+}

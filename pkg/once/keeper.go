@@ -1,0 +1,360 @@
+package once
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/age"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/dedup"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// ConfirmTimeout is how long a publish waits for an earlier one with the same dedup
+// id that is in the log and not committed.
+const ConfirmTimeout = 5 * time.Second
+
+// ErrUnconfirmed answers a publish with a dedup id that is in the log already and was
+// not committed in time: it may be delivered later. To publish it again is safe.
+var ErrUnconfirmed = errors.New("an earlier publish with the same dedup id is written, but not confirmed by all in-sync replicas")
+
+// Partition is what messages are published to.
+type Partition interface {
+	// Offer publishes messages: see topic.Partition.Offer.
+	Offer(msgs []topic.Message, done func(topic.Receipt)) error
+	Log() *commitlog.Log
+}
+
+// Options describe a Keeper.
+type Options struct {
+	Partition Partition
+	Index     int // of it in its topic
+	Window    time.Duration
+	Most      int              // ids that are known; 0: dedup.DefaultMost
+	Ages      *age.Clock       // of the log's batches
+	Now       func() time.Time // nil: time.Now
+}
+
+// Keeper keeps messages with dedup ids from being stored twice. Its methods may be
+// called at the same time.
+type Keeper struct {
+	o           Options
+	base        time.Time    // moments are counted from it
+	outstanding atomic.Int64 // messages that wait for what is written to be committed
+
+	mu      sync.Mutex // guards what follows, and the publishes
+	window  *dedup.Window[*publish]
+	written []writtenOnce
+}
+
+// writtenOnce is a message whose id is in the log and not committed.
+type writtenOnce struct {
+	place  dedup.Place[*publish]
+	offset seq.Offset
+}
+
+// publish is a publish with messages that have ids, until it is answered.
+type publish struct {
+	k       *Keeper
+	done    func(topic.Receipt) // nil: it was refused
+	msgs    []topic.Message     // to be appended; until they are offered
+	fresh   []int               // which messages of the publish those are
+	hashes  []dedup.Hash        // of the ids of those; zero: it has none
+	offsets []seq.Offset        // of all messages of the publish
+	receipt topic.Receipt       // of what was appended
+	waits   int                 // what is to be known before it is answered
+	err     error
+	timer   *time.Timer // nil: it waits for nothing that is written
+}
+
+// Open reads the ids of the window from the partition's log. Nothing with an id may be
+// appended until it returns, other than by the Keeper afterwards.
+func Open(o Options) (*Keeper, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	now := o.Now()
+	k := &Keeper{o: o, base: now, window: dedup.NewWindow[*publish](o.Window, o.Most)}
+	return k, k.read(now)
+}
+
+// read notes the ids that are in the log.
+func (k *Keeper) read(now time.Time) error {
+	l := k.o.Partition.Log()
+	from, err := l.OffsetAt(k.o.Ages.Leader(now) - int64(Retention(k.o.Window)))
+	if err != nil {
+		return err
+	}
+	r := l.NewReader()
+	defer r.Release()
+	newest := -k.o.Window
+	for o := from; o < l.End(); {
+		b, err := r.Written(o)
+		var below *commitlog.BelowStartError
+		var damaged *commitlog.CorruptionError
+		switch {
+		case errors.As(err, &below) && below.Start > o:
+			o = below.Start
+			continue
+		case errors.As(err, &damaged) && damaged.Next > o:
+			o = damaged.Next // whoever comes to it to deliver it reports it
+			continue
+		case err != nil:
+			return err
+		}
+		age := k.o.Ages.Age(age.Batch{First: b.First(), Epoch: b.Epoch(), Timestamp: b.Timestamp()}, now)
+		if age < k.o.Window {
+			newest = max(newest, -age)
+			topic.EachDedup(b, func(o seq.Offset, id []byte) { k.window.Add(dedup.HashOf(id), o, newest) })
+		}
+		o = b.End()
+	}
+	return nil
+}
+
+// margin is how much the clocks of leaders may differ for the window of the next one to be
+// whole.
+func margin(window time.Duration) time.Duration { return time.Minute + window/10 }
+
+// Retention returns how long finished messages stay in a log for a window of dedup ids.
+func Retention(window time.Duration) time.Duration {
+	if window == 0 {
+		return 0
+	}
+	return window + margin(window)
+}
+
+// SetWindow changes how long ids are known.
+func (k *Keeper) SetWindow(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.window.SetLasts(d)
+}
+
+// Expire forgets the ids whose window is over.
+func (k *Keeper) Expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.window.Expire(k.moment())
+}
+
+// Counts returns the figures of the window.
+func (k *Keeper) Counts() dedup.Counts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.window.Counts()
+}
+
+// moment returns the present as the window counts it.
+func (k *Keeper) moment() time.Duration { return k.o.Now().Sub(k.base) }
+
+// Offer publishes messages of which some have ids: see topic.Partition.Offer. What was
+// stored before is answered as if it had been stored now, at the offset that it has.
+func (k *Keeper) Offer(msgs []topic.Message, done func(topic.Receipt)) error {
+	e := &publish{k: k, done: done, offsets: make([]seq.Offset, len(msgs))}
+	if k.claim(e, msgs) {
+		e.finish()
+	}
+	if len(e.fresh) == 0 {
+		return nil
+	}
+	fresh := e.msgs
+	e.msgs = nil
+	if err := k.o.Partition.Offer(fresh, e.settle); err != nil {
+		e.refuse(err)
+		return err
+	}
+	return nil
+}
+
+// claim finds out which messages are to be appended, and what the publish waits for
+// besides. It returns whether that is nothing at all.
+func (k *Keeper) claim(e *publish, msgs []topic.Message) (answered bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.moment()
+	for i := range msgs {
+		h := dedup.Hash{}
+		if msgs[i].Dedup != nil && msgs[i].Address == nil {
+			h = dedup.HashOf(msgs[i].Dedup)
+			v, o := k.window.Claim(h, dedup.Place[*publish]{Publish: e, Index: i}, now)
+			switch v {
+			case dedup.Fresh:
+			case dedup.Claimed:
+				e.waits++
+				continue
+			case dedup.Stored:
+				e.offsets[i] = o
+				k.awaitLocked(e, i, o)
+				continue
+			}
+		}
+		e.msgs, e.fresh, e.hashes = append(e.msgs, msgs[i]), append(e.fresh, i), append(e.hashes, h)
+	}
+	if len(e.fresh) > 0 {
+		e.waits++
+	}
+	return e.waits == 0
+}
+
+// awaitLocked has a publish wait for a message that is in the log, unless that is committed.
+func (k *Keeper) awaitLocked(e *publish, i int, o seq.Offset) {
+	k.outstanding.Add(1) // before the committed end is looked at: Committed looks at both the other way round
+	if o < k.o.Partition.Log().CommittedEnd() {
+		k.outstanding.Add(-1)
+		return
+	}
+	e.waits++
+	k.written = append(k.written, writtenOnce{dedup.Place[*publish]{Publish: e, Index: i}, o})
+	if e.timer == nil {
+		e.timer = time.AfterFunc(ConfirmTimeout, func() {
+			k.settleWritten(func(w *writtenOnce) bool { return w.place.Publish == e }, ErrUnconfirmed)
+		})
+	}
+}
+
+// Committed is told that the log's committed end has moved. It does not block.
+func (k *Keeper) Committed() {
+	if k.outstanding.Load() > 0 {
+		end := k.o.Partition.Log().CommittedEnd()
+		k.settleWritten(func(w *writtenOnce) bool { return w.offset < end }, nil)
+	}
+}
+
+// Close tells everybody who waits that nothing more becomes known here. The term has
+// ended.
+func (k *Keeper) Close() {
+	k.settleWritten(func(*writtenOnce) bool { return true }, ErrUnconfirmed)
+}
+
+// settleWritten tells some of those that wait for written messages what became of those.
+func (k *Keeper) settleWritten(which func(*writtenOnce) bool, err error) {
+	k.mu.Lock()
+	var over []*publish
+	rest := k.written[:0]
+	for _, w := range k.written {
+		if !which(&w) {
+			rest = append(rest, w)
+			continue
+		}
+		k.outstanding.Add(-1)
+		over = resolveLocked(over, w.place, w.offset, err)
+	}
+	clear(k.written[len(rest):])
+	k.written = rest
+	k.mu.Unlock()
+	finishAll(over)
+}
+
+// resolveLocked tells a publish what became of one message that it waited for. If it
+// waits for nothing more it is added to over.
+func resolveLocked(over []*publish, at dedup.Place[*publish], o seq.Offset, err error) []*publish {
+	e := at.Publish
+	if e.done == nil {
+		return over
+	}
+	e.offsets[at.Index] = o
+	return e.knowLocked(over, err)
+}
+
+// knowLocked notes that one more thing is known that the publish waited for.
+func (e *publish) knowLocked(over []*publish, err error) []*publish {
+	if e.err == nil || err != nil && fate.Of(err) == fate.Uncertain {
+		e.err = err
+	}
+	if e.waits--; e.waits == 0 {
+		over = append(over, e)
+	}
+	return over
+}
+
+// refuse ends a publish that the log did not take. Those that waited for it fail as it
+// does.
+func (e *publish) refuse(err error) {
+	k := e.k
+	k.mu.Lock()
+	e.done = nil
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	over := k.settleFreshLocked(e, topic.Receipt{Err: err})
+	k.mu.Unlock()
+	finishAll(over)
+}
+
+// settle is told what became of the messages that were appended.
+func (e *publish) settle(r topic.Receipt) {
+	k := e.k
+	k.mu.Lock()
+	e.receipt = r
+	over := k.settleFreshLocked(e, r)
+	over = e.knowLocked(over, r.Err)
+	k.mu.Unlock()
+	finishAll(over)
+}
+
+// settleFreshLocked ends the claims of a publish, and returns those that have waited for
+// them and are to be answered now.
+func (k *Keeper) settleFreshLocked(e *publish, r topic.Receipt) (over []*publish) {
+	now := k.moment()
+	for n, i := range e.fresh {
+		o := r.First + seq.Offset(n) //nolint:gosec // an index is not negative
+		e.offsets[i] = o
+		var waiting []dedup.Place[*publish]
+		switch {
+		case e.hashes[n] == dedup.Hash{}:
+		case r.Written:
+			waiting = k.window.Store(e.hashes[n], o, now)
+		default:
+			waiting = k.window.Release(e.hashes[n])
+		}
+		for _, w := range waiting {
+			over = resolveLocked(over, w, o, r.Err)
+		}
+	}
+	return over
+}
+
+func finishAll(all []*publish) {
+	for _, e := range all {
+		e.finish()
+	}
+}
+
+// finish answers a publish of which all is known.
+func (e *publish) finish() {
+	k := e.k
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	r, written := e.receipt, e.receipt.Written
+	r.Partition, r.Err = k.o.Index, e.err
+	switch {
+	case r.Err == nil && len(e.fresh) < len(e.offsets):
+		r.First, r.Count = e.offsets[0], len(e.offsets)
+		if !ascending(e.offsets) {
+			r.IDs = make([]seq.MessageID, len(e.offsets))
+			for i, o := range e.offsets {
+				r.IDs[i] = seq.NewMessageID(k.o.Index, o)
+			}
+		}
+	case written && fate.Of(r.Err) == fate.Refused:
+		r.Err = fate.Mark(r.Err, fate.Uncertain) // a part of it is stored
+	}
+	r.Written = false
+	e.done(r)
+}
+
+// ascending says whether offsets have no gaps.
+func ascending(offsets []seq.Offset) bool {
+	for i, o := range offsets {
+		if o != offsets[0]+seq.Offset(i) { //nolint:gosec // an index is not negative
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,42 @@
+package quota
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// TestAnEphemeralTopicIsBoundedAtAppend holds the bound where nothing is dropped
+// meanwhile.
+func TestAnEphemeralTopicIsBoundedAtAppend(t *testing.T) {
+	messages := []topic.Message{{Body: make([]byte, 100)}}
+	n := int64(topic.StoredSize(messages))
+	e := NewMemory(10*n, make(chan struct{}, 1), limit.Share{})
+	for _, c := range []struct {
+		stored  int64
+		told    bool // that the oldest are to go
+		refused bool
+	}{
+		{stored: 0},
+		{stored: 9 * n},
+		{stored: 9*n + 1, told: true},
+		{stored: 19 * n, told: true},
+		{stored: 19*n + 1, told: true, refused: true},
+	} {
+		err := e.Take(c.stored, messages)
+		if refused := errors.Is(err, ErrBusy); refused != c.refused || (err != nil) != c.refused {
+			t.Errorf("with %d bytes stored: %v", c.stored, err)
+		}
+		told := false
+		select {
+		case <-e.full:
+			told = true
+		default:
+		}
+		if told != c.told {
+			t.Errorf("with %d bytes stored: told %v", c.stored, told)
+		}
+	}
+}
