@@ -8,7 +8,7 @@ import (
 
 func newChannelCommand(g *globals) *cobra.Command {
 	return newGroup("channel", "Manage channels",
-		newChannelCreateCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelExplainCommand(g), newChannelLagCommand(g), newChannelPauseCommand(g),
+		newChannelCreateCommand(g), newChannelAlterCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelExplainCommand(g), newChannelLagCommand(g), newChannelPauseCommand(g),
 		newChannelResumeCommand(g), newChannelEmptyCommand(g), newChannelDeleteCommand(g), newChannelSeekCommand(g))
 }
 
@@ -60,6 +60,8 @@ func channelView(c *api.Channel) view {
 			totals := newTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT", "EXPIRED")
 			totals.row(count(c.DeliveredTotal), count(c.FinishedTotal), count(c.RequeuedTotal), count(c.TimedOutTotal), count(c.ExpiredTotal))
 			p.table(totals)
+			p.line("")
+			policyTable(p, c)
 			p.line("")
 			places := newTable("P", "LEADER", "CONFIRMED", "LAG")
 			for _, q := range c.Partitions {

@@ -10,6 +10,8 @@ import (
 
 type channelCreateOptions struct {
 	ordered bool
+	order   string
+	policy  policyOptions
 }
 
 func newChannelCreateCommand(g *globals) *cobra.Command {
@@ -20,7 +22,16 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 		Long: `Create a channel. The first channel of a topic receives all retained messages, later
 ones those published from then on. Creating an existing channel does nothing.`,
 	}, func(cmd *cobra.Command, at target) error {
-		return createChannel(cmd, g, at.topic, api.CreateChannel{Name: at.channel, Ordered: o.ordered})
+		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered}
+		order, err := orderOf(cmd, o.order)
+		if err != nil {
+			return err
+		}
+		req.Ordered = req.Ordered || order != nil && *order
+		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
+			return err
+		}
+		return createChannel(cmd, g, at.topic, req)
 	})
 	cmd.ValidArgsFunction = topicForm.complete(g) // the channel is not there
 	o.addFlags(cmd)
@@ -28,7 +39,9 @@ ones those published from then on. Creating an existing channel does nothing.`,
 }
 
 func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order")
+	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order; the same as --order strict")
+	orderVar(cmd, &o.order)
+	o.policy.addFlags(cmd.Flags(), "")
 }
 
 func createChannel(cmd *cobra.Command, g *globals, topic string, req api.CreateChannel) error {

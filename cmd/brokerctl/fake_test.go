@@ -152,6 +152,7 @@ func ordinaryAnswers() map[string]any {
 		"GET /v1/topics/orders/verify":                    ordersVerification(),
 		"GET /v1/topics/orders/channels":                  api.ChannelList{Topic: "orders", Channels: orders.Channels},
 		"POST /v1/topics/orders/channels":                 invoice,
+		"PATCH /v1/topics/orders/channels/invoice":        invoice,
 		"GET /v1/topics/orders/channels/invoice":          invoice,
 		"GET /v1/topics/orders/channels/invoice/explain":  invoiceExplanation(),
 		"POST /v1/topics/orders/channels/invoice":         invoice,
@@ -321,6 +322,11 @@ func invoiceChannel() api.Channel {
 		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true,
 		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), MessagesTotal: 9_761_193,
 		DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212,
+		Policy: api.Policy{
+			MaxAttempts: 5, OnExhausted: api.OnExhaustedDeadLetter, DeadLetterTopic: "orders.invoice.dlq", Backoff: "1s..10m", Rate: 100,
+			Own: []string{"max_attempts", "backoff", "rate"},
+		},
+		Exhausted: 1, BackingOff: 3, BackedOffTotal: 41, DeadLetteredTotal: 7, DroppedTotal: 2,
 		Consumers: []api.Consumer{{
 			Address: "10.0.1.9:51234", ClientID: "worker-7", Hostname: "worker-7.local", UserAgent: "go-nsq/1.1.0",
 			Ready: 1, InFlight: 1, FinishedTotal: 12, ConnectedAt: clock().Add(-time.Minute),

@@ -32,6 +32,7 @@ var goldenCommands = [][]string{
 	{"topic", "empty", "orders", "--yes"},
 	{"topic", "delete", "orders", "--yes"},
 	{"channel", "create", "orders/invoice"},
+	{"channel", "alter", "orders/invoice", "--max-attempts", "5", "--backoff", "1s..10m"},
 	{"channel", "list", "orders"},
 	{"channel", "describe", "orders/invoice"},
 	{"channel", "explain", "orders/invoice"},

@@ -30,6 +30,7 @@ type configOptions struct {
 	dedupWindow    time.Duration
 	keyFrom        string
 	ttl            time.Duration
+	channels       policyOptions
 }
 
 func (o *configOptions) addFlags(f *pflag.FlagSet) {
@@ -42,6 +43,7 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &o.dedupWindow, "dedup-window", "store a message with a dedup id once within this time, at most 24h; 10m once ids are used")
 	f.StringVar(&o.keyFrom, "key-from", "", "take the key of a message from its body by a `RULE`: json:/POINTER or prefix:C; none if empty")
 	durationVar(f, &o.ttl, "ttl", "expire messages after this time unless they name another; 0 means never")
+	o.channels.addFlags(f, "channel-")
 }
 
 // patch returns the settings that were given.
@@ -62,7 +64,9 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 		}
 		p.Sync = &sync
 	}
-	return p, nil
+	var err error
+	p.ChannelPolicy, err = o.channels.patch(f)
+	return p, err
 }
 
 // setIf lets to point at v if the flag was given.

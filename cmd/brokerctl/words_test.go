@@ -172,7 +172,7 @@ func TestFlagsTakeSizesAndDurations(t *testing.T) {
 			t.Errorf("--%s %s: %v", flag, text, err)
 		}
 	}
-	if strings.Contains(f.FlagUsages(), "default") {
+	if strings.Contains(f.FlagUsages(), "(default ") {
 		t.Errorf("zeros are shown as defaults:\n%s", f.FlagUsages())
 	}
 }

@@ -16,6 +16,7 @@ var floors = map[string]int{
 	"pkg/scrub":     0, // how fast stored data is checked
 	"pkg/keys":      0, // the key of a message, found in its body
 	"pkg/units":     0, // sizes and durations as people write them
+	"pkg/policy":    0, // what becomes of messages that consumers do not finish
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
 	"pkg/health":    0, // reasons for which something is not as it should be
@@ -49,6 +50,7 @@ var floors = map[string]int{
 	"pkg/cluster/formation":  3, // who is in the cluster
 	"pkg/forward":            3, // what nodes ask of each other for clients
 	"pkg/relay":              3, // consumers of what other nodes lead
+	"pkg/deadletter":         3, // where messages go that have had all their attempts
 
 	"pkg/broker":  4,
 	"pkg/cluster": 4, // one node's membership
@@ -100,6 +102,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/nsq", "pkg/seq"}:         "the wire spells message ids",
 	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
 	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
+	{"pkg/policy", "pkg/units"}:    "a policy is written with durations as people write them",
 	{"pkg/relay", "pkg/forward"}:   "a relay speaks the wire between nodes",
 }
 

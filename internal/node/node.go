@@ -241,7 +241,7 @@ func (n *Node) adminOptions() admin.Options {
 	hostname, _ := os.Hostname()
 	configFrom, _ := config.ParseNetworks(o.Web.ConfigFrom) // checked when it was loaded
 	return admin.Options{
-		Publisher: n.broker, NSQD: n.broker, Lookup: n.broker, V1: n.broker, Operator: n.broker,
+		Publisher: n.broker, NSQD: n.broker, Lookup: n.broker, V1: n.broker, Operator: n.broker, Policies: n.broker.Policies(),
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

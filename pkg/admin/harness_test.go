@@ -31,7 +31,7 @@ const (
 func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 	t.Helper()
 	o := Options{
-		Publisher: f, NSQD: f, Lookup: f, V1: f, Operator: f,
+		Publisher: f, NSQD: f, Lookup: f, V1: f, Operator: f, Policies: fakePolicies{f},
 		Identity: nsqform.Identity{
 			Version: "1.3.0", Hostname: "host", BroadcastAddress: "10.0.0.1", TCPPort: 4150, HTTPPort: 4151, HTTPSPort: 4152,
 			Started: time.Unix(1795230522, 0), MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,

@@ -23,6 +23,7 @@ type Options struct {
 	Lookup    lookup.Broker
 	V1        v1.Broker
 	Operator  v1.Operator
+	Policies  v1.Policies
 
 	Identity nsqform.Identity
 	Limits   web.Limits
@@ -62,7 +63,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher == nil || o.NSQD == nil || o.Lookup == nil || o.V1 == nil || o.Operator == nil {
+	if o.Publisher == nil || o.NSQD == nil || o.Lookup == nil || o.V1 == nil || o.Operator == nil || o.Policies == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()

@@ -80,7 +80,7 @@ func TestTheSenderOfAHugeBodySeesWhy(t *testing.T) {
 
 func BenchmarkPub(b *testing.B) {
 	f := newFake("t")
-	s, err := New(Options{Publisher: discard{f}, NSQD: f, Lookup: f, V1: f, Operator: f})
+	s, err := New(Options{Publisher: discard{f}, NSQD: f, Lookup: f, V1: f, Operator: f, Policies: fakePolicies{f}})
 	if err != nil {
 		b.Fatal(err)
 	}

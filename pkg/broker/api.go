@@ -62,11 +62,12 @@ type PeekState string
 
 // The states of a message in a channel.
 const (
-	PeekReady    PeekState = "ready"
-	PeekInFlight PeekState = "in_flight"
-	PeekDeferred PeekState = "deferred"
-	PeekFinished PeekState = "finished"
-	PeekStored   PeekState = "stored" // looked at without a channel
+	PeekReady     PeekState = "ready"
+	PeekInFlight  PeekState = "in_flight"
+	PeekDeferred  PeekState = "deferred"
+	PeekFinished  PeekState = "finished"
+	PeekExhausted PeekState = "exhausted" // it has had all its attempts
+	PeekStored    PeekState = "stored"    // looked at without a channel
 )
 
 // Peeked is a message that was looked at and not touched.

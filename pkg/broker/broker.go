@@ -18,6 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -198,6 +199,7 @@ func (b *Broker) register() {
 func (b *Broker) open(ctx context.Context) error {
 	b.operator = &operator{contents{desk{b.directory, b.Health}}}
 	b.forwarding = newForwarding(b)
+	b.letters = deadletter.NewWorker(letterbox{b}, b.log, b.running.Go)
 	if err := b.join(ctx); err != nil {
 		return err
 	}

@@ -99,7 +99,8 @@ func (c converger) matches(h *hostedTopic, t *meta.Topic, i int, nodes nodesByID
 		return !slices.Contains(t.Partitions[i].Replicas, c.o.Self)
 	}
 	m := hp.matched.Load()
-	return m != nil && m.topic == t && sameView(m.view, c.viewOf(t, i, nodes)) && !hp.untreated()
+	return m != nil && m.topic == t && m.defaults == c.o.Meta.Settings().ChannelDefaults() &&
+		sameView(m.view, c.viewOf(t, i, nodes)) && !hp.untreated()
 }
 
 // part makes one partition what metadata says that it is to this node now, or closes
@@ -120,6 +121,7 @@ func (c converger) takeRole(h *hostedTopic, i int) error {
 	if reason := h.ended.Load(); reason != nil {
 		return c.shut(h, i, *reason)
 	}
+	defaults := c.o.Meta.Settings().ChannelDefaults()
 	t, nodes := c.read(h.name)
 	if t == nil || t.Incarnation != h.incarnation {
 		return nil // the topic ends here
@@ -128,11 +130,11 @@ func (c converger) takeRole(h *hostedTopic, i int) error {
 	hp := h.at(i)
 	if hp != nil && err == nil {
 		if lp := hp.led.Load(); lp != nil {
-			err = lp.adopt(t)
+			err = lp.adopt(h, t, defaults)
 		}
 	}
 	if hp != nil && err == nil {
-		hp.matched.Store(&matched{t, hp.view})
+		hp.matched.Store(&matched{t, hp.view, defaults})
 	}
 	switch changed := c.roles.note(h, i, err); {
 	case changed && err != nil:

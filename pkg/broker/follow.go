@@ -60,11 +60,11 @@ func (f *follower) held(yield func(string) bool) {
 }
 
 // due goes over the topics on which there may be work now that the metadata, which was
-// was, is is. Those are the ones that changed; but where a node has changed, and at
-// first, all that there are and all that are held.
+// was, is is. Those are the ones that changed; but where a node has changed or the defaults
+// of channels, and at first, all that there are and all that are held.
 func due(was, is *meta.State, held iter.Seq[string]) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if meta.SameNodes(was, is) {
+		if meta.SameNodes(was, is) && was.Settings().ChannelDefaults() == is.Settings().ChannelDefaults() {
 			for before, after := range is.Changes(was) {
 				if !yield(cmp.Or(after, before).Name) {
 					return

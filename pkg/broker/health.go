@@ -44,6 +44,10 @@ func (b *Broker) Health() health.Report {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
 			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, health.Names(names))})
 	}
+	for _, r := range failingReasons(b.hostedTopics(), b.letters) {
+		h.Reasons = append(h.Reasons, r)
+		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
+	}
 	offline := 0
 	for _, t := range b.Topics() {
 		for i := range t.Partitions {

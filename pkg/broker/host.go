@@ -15,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -50,6 +51,7 @@ type hosting struct {
 	topics  *lanes[string, []*outcome[none]] // what is held of a topic is changed in its lane,
 	parts   *lanes[heldAt, none]             // and a replica and its role in their own
 	terms   *terms                           // the led partitions that are told the time
+	letters *deadletter.Worker               // disposes of what has had all its attempts; set before any topic is opened
 	unsaved unsaved                          // the replicas that a checkpoint is to look at
 	isr     *proposer
 	leavers leavers

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/route"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -35,6 +37,7 @@ type hostedTopic struct {
 	turn        atomic.Uint32                      // round robin over those led
 	used        atomic.Bool                        // by a client of this node, since the process started
 	ended       atomic.Pointer[error]              // why it is closed here; nil: it is not
+	rates       policy.Rates                       // of its channels
 	settled     atomic.Uint64                      // every leader follows the metadata at least up to this index
 
 	changing sync.Mutex // held over changes of held and leading
@@ -133,6 +136,7 @@ func (h *hostedTopic) publishLed() {
 		}
 	}
 	h.leading.Store(&led)
+	h.rates.Share(len(led), len(h.config.Load().Partitions), time.Now())
 }
 
 // watch tells w of changes of led until stop is called; a call under way may

@@ -119,6 +119,8 @@ func peekState(c *topic.Channel, s *topic.Seen) PeekState {
 		return PeekInFlight
 	case s.State == channel.Deferred, s.Attempts == 0 && s.Rest > 0:
 		return PeekDeferred
+	case s.State == channel.Exhausted:
+		return PeekExhausted
 	case s.State == channel.Finished:
 		return PeekFinished
 	}

@@ -10,10 +10,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -53,8 +55,9 @@ type hostedPartition struct {
 
 // matched is what metadata said when a replica was made to match it.
 type matched struct {
-	topic *meta.Topic
-	view  coord.View
+	topic    *meta.Topic
+	view     coord.View
+	defaults policy.Policy // of channels
 }
 
 // untreated tells whether a replica that is not intact follows as if it were.
@@ -190,7 +193,7 @@ func (n *hosting) lead(h *hostedTopic, hp *hostedPartition, t *meta.Topic, v coo
 		lp.lease.Begin(lp.term.Confirmed, func() { n.terms.stir(lp.term) })
 	}
 	lp.part.Serve(lp.term)
-	adopted := lp.adopt(t)
+	adopted := lp.adopt(h, t, n.o.Meta.Settings().ChannelDefaults())
 	hp.led.Store(lp)
 	n.terms.note(lp)
 	n.unsaved.add(h, hp) // what was told before found nobody to ask
@@ -211,6 +214,9 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
 		Salvage:          q.salvages(hp, v),
 		Unsaved:          func() { n.unsaved.add(h, hp) },
+		Exhausted: func(c *topic.Channel) {
+			n.letters.Poke(deadletter.Source{Topic: h.name, Partition: hp.index, Channel: c, Numbering: h.ids})
+		},
 	}
 	if n.o.Peers != nil {
 		lp.lease = lease.New(n.terms.contact, v.Epoch, func() bool { return n.leads(h, hp.index, v.Epoch) })
@@ -310,9 +316,9 @@ func (n *hosting) letGo(h *hostedTopic, hp *hostedPartition, version uint64) err
 	return n.trash(hp.dir, datadir.AsideName(h.name, h.incarnation, hp.index, version))
 }
 
-// adopt takes over what metadata says of a topic's channels. One that cannot be
-// taken over does not keep the others from it.
-func (lp *ledPartition) adopt(t *meta.Topic) error {
+// adopt takes over what metadata says of a topic's channels, with the cluster's defaults. One
+// that cannot be taken over does not keep the others from it.
+func (lp *ledPartition) adopt(h *hostedTopic, t *meta.Topic, defaults policy.Policy) error {
 	lp.part.SetPaused(t.Paused)
 	topic.SetTTL(lp.part, t.Config.TTL)
 	errs := []error{lp.setWindow(&t.Config)}
@@ -326,7 +332,9 @@ func (lp *ledPartition) adopt(t *meta.Topic) error {
 			if err := lp.part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
 				errs = append(errs, err)
 			}
+			continue
 		}
+		h.govern(c, t, defaults)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -99,6 +99,10 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
 		s.Expired += n.Expired
+		s.Failing.Add(stats.Failing{
+			Exhausted: n.Exhausted, BackingOff: n.Waiting, RateLimited: n.Limited,
+			BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),
+		})
 		s.Latency = latency.Merged(s.Latency, n.Latency)
 		s.Rates.Add(c.Flow.Rates(now, topic.TotalsOf(n.Counts)))
 		if at, ok := lp.part.OldestAt(c); ok {
@@ -106,7 +110,7 @@ func channelStats(led []*ledPartition, now time.Time, name string, t *meta.Topic
 		}
 		place := stats.Place{
 			Partition: lp.index, Leader: string(t.Partitions[lp.index].Leader),
-			Confirmed: n.Floor, Lag: int64(lp.part.Log().CommittedEnd()) - int64(n.Floor),
+			Confirmed: n.Floor, Lag: int64(lp.part.Log().CommittedEnd()) - int64(n.Floor), Blocked: n.Blocked,
 		}
 		for _, x := range c.Spins.At(now) {
 			place.Spinning = append(place.Spinning, Spinning(x))

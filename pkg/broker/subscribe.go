@@ -58,7 +58,7 @@ func (b *Broker) newSubscription(ctx context.Context, r Subscribe) (*Subscriptio
 	if h.config.Load().Config.Ordered && !r.Ordered {
 		r.Ordered = true // order is the topic's promise, however one subscribes
 	}
-	if err := b.createChannel(ctx, r.Topic, r.Channel, r.Ordered); err != nil {
+	if err := b.createChannel(ctx, meta.CreateChannel{Topic: r.Topic, Channel: r.Channel, Ordered: r.Ordered}); err != nil {
 		return nil, err
 	}
 	if h = b.lookup(r.Topic); h == nil {
@@ -192,10 +192,11 @@ func (j joiner) joinOne(lp *ledPartition) error {
 	if err != nil {
 		return err
 	}
+	client := r.Client.ClientStats()
 	src := &localSource{part: lp.part}
 	k, err := c.Join(topic.ConsumerOptions{
 		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate,
-		Wake: s.wake, Owner: s,
+		Wake: s.wake, Owner: s, Name: client.Name(),
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.index, o), err) },
 		Ended: func(reason error) {
 			src.gone.Store(true)
@@ -225,7 +226,7 @@ func (j joiner) channel(lp *ledPartition) (*topic.Channel, error) {
 	if !meta.IsEphemeral(r.Channel) {
 		return nil, errChannelClosed
 	}
-	return lp.part.AddChannel(r.Channel, 0, topic.ChannelOptions{Ordered: r.Ordered, Ephemeral: true})
+	return j.s.topic.addEphemeral(lp, r.Channel, r.Ordered, j.s.b.o.Meta.Settings().ChannelDefaults())
 }
 
 func (s *Subscription) maxTimeout() time.Duration { return max(s.b.o.MaxMsgTimeout, s.ask.MsgTimeout) }

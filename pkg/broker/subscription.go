@@ -129,8 +129,7 @@ func (s *Subscription) joinNew() {
 			continue
 		}
 		if meta.IsEphemeral(s.ask.Channel) {
-			o := topic.ChannelOptions{Ordered: s.ask.Ordered, Ephemeral: true}
-			if _, err := lp.part.AddChannel(s.ask.Channel, 0, o); err != nil {
+			if _, err := s.topic.addEphemeral(lp, s.ask.Channel, s.ask.Ordered, s.b.o.Meta.Settings().ChannelDefaults()); err != nil {
 				continue // it is closing
 			}
 		}

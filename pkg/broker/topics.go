@@ -12,8 +12,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // directory changes topics and channels: it has the metadata say what should
@@ -267,7 +267,7 @@ func (d *directory) change(ctx context.Context, name string, c meta.Command) err
 // place where the channel starts is on the disk of every in-sync replica. A
 // channel that is there already is no error.
 func (d *directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
-	err := d.createChannel(ctx, name, channel, ordered)
+	err := d.createChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Ordered: ordered})
 	if h := d.lookup(name); h != nil && err == nil {
 		h.use()
 	}
@@ -275,8 +275,9 @@ func (d *directory) CreateChannel(ctx context.Context, name, channel string, ord
 }
 
 // createChannel is CreateChannel for whoever asks: a client of this node or another
-// node.
-func (d *directory) createChannel(ctx context.Context, name, channel string, ordered bool) error {
+// node. It fills in the rest of the command.
+func (d *directory) createChannel(ctx context.Context, c meta.CreateChannel) error {
+	name, channel, ordered := c.Topic, c.Channel, c.Ordered
 	if !meta.ValidChannelName(channel) {
 		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
 	}
@@ -285,23 +286,23 @@ func (d *directory) createChannel(ctx context.Context, name, channel string, ord
 		return err
 	}
 	if meta.IsEphemeral(channel) {
-		return addEphemeral(ctx, h.led(), channel, ordered)
+		return addEphemeral(ctx, h, channel, ordered, d.o.Meta.Settings().ChannelDefaults())
 	}
 	if c := h.config.Load().Channels[channel]; c != nil {
 		return leaders{d.hosting}.settle(ctx, name, uint64(c.Version))
 	}
-	r, err := d.proposeNew(ctx, false, meta.CreateChannel{
-		Topic: name, Incarnation: h.incarnation, Channel: channel, Ordered: ordered, CreatedAt: time.Now().UnixNano(),
-	})
+	c.Incarnation, c.CreatedAt = h.incarnation, time.Now().UnixNano()
+	r, err := d.proposeNew(ctx, false, c)
 	if err != nil {
 		return ofThisIncarnation(err)
 	}
 	return leaders{d.hosting}.settle(ctx, name, r.Index)
 }
 
-// addEphemeral adds an ephemeral channel to partitions. Where none of them has it, it counts
-// as created.
-func addEphemeral(ctx context.Context, led []*ledPartition, channel string, ordered bool) error {
+// addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. Where
+// none of them has it, it counts as created.
+func addEphemeral(ctx context.Context, h *hostedTopic, channel string, ordered bool, defaults policy.Policy) error {
+	led := h.led()
 	has := func(lp *ledPartition) bool { return lp.part.Channel(channel) != nil }
 	if len(led) > 0 && !slices.ContainsFunc(led, has) {
 		if _, err := limit.Create(ctx); err != nil {
@@ -309,7 +310,7 @@ func addEphemeral(ctx context.Context, led []*ledPartition, channel string, orde
 		}
 	}
 	for _, lp := range led {
-		if _, err := lp.part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true}); err != nil {
+		if _, err := h.addEphemeral(lp, channel, ordered, defaults); err != nil {
 			return err
 		}
 	}

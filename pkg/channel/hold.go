@@ -33,8 +33,7 @@ func (l *ledger) Confirm(o seq.Offset) {
 func (l *ledger) Release(o seq.Offset) {
 	if slot, ok := l.holding(o); ok {
 		l.leave(slot)
-		l.t.intoReadyFront(slot)
-		l.ready++
+		enqueueFirst(l, slot)
 		l.revision++
 	}
 }

@@ -1,9 +1,6 @@
 package channel
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -23,6 +20,7 @@ type ledger struct {
 	held     int
 	ready    int
 	deferred int
+	retries  retries
 
 	delivered, finished, requeued, timedOut, revision uint64
 }
@@ -88,13 +86,24 @@ func (l *ledger) leave(slot int32) {
 		l.ready--
 	case deferred:
 		l.deferred--
+		m := &l.t.slots[slot]
+		if m.delayed == byBackoff {
+			l.retries.waiting--
+		}
+		m.delayed = byClient
+	case spent:
+		l.retries.spent--
 	case free:
 	}
 	l.t.leave(slot)
 }
 
-// enqueue puts a message that is nowhere at the end of the ready list.
+// enqueue puts a message that is nowhere at the end of the ready list, unless it has had
+// all its attempts.
 func (l *ledger) enqueue(slot int32) {
+	if l.retries.spend(l.t, slot) {
+		return
+	}
 	l.t.intoReady(slot)
 	l.ready++
 }
@@ -149,14 +158,7 @@ func (l *ledger) promote(now int64) {
 		l.fall(e.slot)
 		l.revision++
 	}
-	if l.t == nil || len(l.t.fallen) == 0 {
-		return
-	}
-	slices.SortFunc(l.t.fallen, func(a, b cell) int { return cmp.Compare(a.offset, b.offset) })
-	for _, c := range l.t.fallen {
-		l.enqueue(c.slot)
-	}
-	l.t.fallen = l.t.fallen[:0]
+	promoteFallen(l)
 }
 
 // fall takes a message out of its place that promote will make ready.

@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -26,6 +27,9 @@ type model struct {
 	ordered       bool
 	paused        bool
 	freshTurn     bool
+	policy        policy.Policy
+	spent         []seq.Offset // have had all their attempts
+	backedOff     uint64
 }
 
 type entry struct {
@@ -38,6 +42,8 @@ type entry struct {
 	delivery int
 	held     bool        // in flight with nobody
 	known    *seq.Offset // by which its consumer knows it; nil: where it stands
+	backoff  bool        // deferred by the channel
+	parked   bool        // deferred until its attempts are known elsewhere
 }
 
 func newModel(start seq.Offset, ordered bool) *model {
@@ -141,25 +147,31 @@ func (m *model) owned(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
+func (m *model) exhausted(o seq.Offset) bool {
+	return m.policy.MaxAttempts > 0 && int(m.at[o].attempts) >= m.policy.MaxAttempts
+}
+
 func (m *model) enqueue(o seq.Offset) {
+	if m.exhausted(o) {
+		m.at[o].state = Exhausted
+		m.spent = append(m.spent, o)
+		return
+	}
 	m.at[o].state = Ready
 	m.queue = append(m.queue, o)
+}
+
+func (m *model) enqueueFirst(o seq.Offset) {
+	m.enqueue(o)
+	if n := len(m.queue); n > 0 && m.queue[n-1] == o {
+		m.queue = slices.Insert(m.queue[:n-1], 0, o)
+	}
 }
 
 func (m *model) deferUntil(o seq.Offset, at time.Time) {
 	m.clock++
 	e := m.at[o]
-	e.state, e.due, e.order = Deferred, at, m.clock
-}
-
-func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
-	switch {
-	case delay <= 0:
-		m.promote(now)
-		m.enqueue(o)
-	case !m.ordered:
-		m.deferUntil(o, now.Add(delay))
-	}
+	e.state, e.due, e.order, e.backoff, e.parked = Deferred, at, m.clock, false, false
 }
 
 func (m *model) publishDeferred(o seq.Offset, at time.Time) {
@@ -175,7 +187,17 @@ func (m *model) publishDeferred(o seq.Offset, at time.Time) {
 
 func (m *model) expire(now time.Time) []seq.Offset {
 	out := m.due(InFlight, now)
-	m.fall(append(m.due(Deferred, now), out...))
+	fallen := m.due(Deferred, now)
+	for _, o := range out {
+		if d := m.backOff(o); d > 0 && !m.exhausted(o) {
+			m.deferUntil(o, now.Add(d))
+			m.at[o].backoff = true
+			m.backedOff++
+		} else {
+			fallen = append(fallen, o)
+		}
+	}
+	m.fall(fallen)
 	if len(out) == 0 {
 		return nil
 	}
@@ -202,24 +224,26 @@ func (m *model) advance(start seq.Offset) {
 	}
 	maps.DeleteFunc(m.at, func(o seq.Offset, _ *entry) bool { return o < start })
 	m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o < start })
+	m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o < start })
 	m.floor, m.cursor = start, max(m.cursor, start)
 	m.settle()
 }
 
 func (m *model) seek(o seq.Offset) {
-	*m = model{floor: o, cursor: o, at: map[seq.Offset]*entry{}, ordered: m.ordered, paused: m.paused, clock: m.clock}
+	*m = model{floor: o, cursor: o, at: map[seq.Offset]*entry{}, ordered: m.ordered, paused: m.paused, clock: m.clock, policy: m.policy, backedOff: m.backedOff}
 }
 
 // restart forgets what a checkpoint does not keep.
 func (m *model) restart() {
-	m.cursor, m.freshTurn, m.paused, m.queue = m.floor, false, false, nil
+	m.cursor, m.freshTurn, m.paused, m.queue, m.spent = m.floor, false, false, nil, nil
+	m.policy, m.backedOff = policy.Policy{}, 0
 	for _, o := range slices.Sorted(maps.Keys(m.at)) {
 		switch e := m.at[o]; {
 		case e.held && e.state == InFlight:
 			e.state = Finished
 		case e.state == Deferred:
 			m.clock++
-			e.order = m.clock
+			e.order, e.backoff, e.parked = m.clock, false, false
 		case e.state == Finished:
 		case e.attempts == 0:
 			delete(m.at, o)
@@ -243,6 +267,19 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 	if int(c.InFlight) != len(flying) || int(c.Deferred) != len(later) {
 		return fmt.Errorf("%+v, want %d in flight, %d deferred", c, len(flying), len(later))
 	}
+	backing := 0
+	for _, o := range later {
+		if m.at[o].backoff {
+			backing++
+		}
+	}
+	if int(c.Exhausted) != len(m.spent) || int(c.Waiting) != backing || c.BackedOff != m.backedOff {
+		return fmt.Errorf("%+v, want %d exhausted, %d of %d waiting", c, len(m.spent), backing, m.backedOff)
+	}
+	first, ok := RetriesOf(s).First()
+	if ok != (len(m.spent) > 0) || ok && first != slices.Min(m.spent) {
+		return fmt.Errorf("first exhausted %d %v, want of %v", first, ok, m.spent)
+	}
 	waiting := int64(0)
 	for o := m.floor; o < end+50; o++ {
 		state, attempts := Ready, uint16(0)
@@ -254,7 +291,7 @@ func (m *model) check(s *State, now time.Time, end seq.Offset) error {
 		if gotState, gotAttempts := s.StateOf(o); gotState != state || gotAttempts != attempts {
 			return fmt.Errorf("offset %d: state %d, %d attempts, want %d, %d", o, gotState, gotAttempts, state, attempts)
 		}
-		if state == Ready && o < end {
+		if (state == Ready || state == Exhausted) && o < end {
 			waiting++
 		}
 	}
@@ -289,7 +326,7 @@ func check(s *State) error {
 		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))
 	}
 	if s.t == nil {
-		if s.ahead+s.inFlight+s.ready+s.deferred != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
+		if s.ahead+s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.waiting != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
 			return errors.New("counts without messages")
 		}
 		return nil
@@ -320,7 +357,7 @@ func check(s *State) error {
 	if ahead != s.ahead || s.t.index.used != int(tracked)+ahead {
 		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", s.ahead, ahead, s.t.index.used, tracked)
 	}
-	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[deferred] != s.deferred {
+	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[deferred] != s.deferred || count[spent] != s.retries.spent {
 		return fmt.Errorf("counts %d %d %d, want %v", s.inFlight, s.ready, s.deferred, count)
 	}
 	finished := uint64(0)
@@ -419,45 +456,11 @@ func (p *pair) step(rng *rand.Rand) error {
 	return nil
 }
 
-// decide says what became of a held message, or of one that is not held.
-func (p *pair) decide(rng *rand.Rand) error {
-	o := p.m.floor + seq.Offset(rng.IntN(30))
-	var held []seq.Offset
-	for _, f := range p.m.offsets(InFlight) {
-		if p.m.at[f].held {
-			held = append(held, f)
-		}
-	}
-	if p.s.Held() != len(held) {
-		return fmt.Errorf("%d held, want %d", p.s.Held(), len(held))
-	}
-	if len(held) > 0 && rng.IntN(4) > 0 {
-		o = held[rng.IntN(len(held))]
-	}
-	meant := slices.Contains(held, o)
-	if rng.IntN(3) == 0 {
-		p.note("release %d", o)
-		p.s.Release(o)
-		if meant {
-			p.m.at[o].state = Ready
-			p.m.queue = slices.Insert(p.m.queue, 0, o)
-		}
-		return nil
-	}
-	p.note("confirm %d", o)
-	p.s.Confirm(o)
-	if meant {
-		p.m.at[o].state = Finished
-		p.m.settle()
-	}
-	return nil
-}
-
 func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay time.Duration) error {
 	o = p.m.standing(min(o, max(p.end, p.m.floor+1)-1))
 	e := p.m.at[o]
 	flying := e != nil && e.state == InFlight && !e.held
-	switch rng.IntN(19) {
+	switch rng.IntN(27) {
 	case 0, 1, 2, 3:
 		if o >= p.end {
 			return nil
@@ -470,8 +473,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		p.s.GiveBack(o)
 		if flying {
 			e.attempts--
-			e.state = Ready
-			p.m.queue = slices.Insert(p.m.queue, 0, o)
+			p.m.enqueueFirst(o)
 		}
 	case 6:
 		p.note("drop %d", o)
@@ -522,6 +524,24 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		p.move(rng, o, delay)
 	case 18:
 		p.addressed(rng, delay)
+	case 19:
+		p.note("take back %d", o)
+		RetriesOf(p.s).Keep(Spent{Delivery: Delivery{Offset: o}, Consumer: 7}, consumer)
+		if flying && e.consumer == consumer {
+			p.m.enqueue(o)
+		}
+	case 20, 21:
+		return p.takeSpent(rng, consumer, delay)
+	case 22, 23:
+		return p.park(rng, o, consumer, delay)
+	default:
+		q := policy.Policy{MaxAttempts: rng.IntN(4)}
+		if rng.IntN(2) == 0 {
+			q.Backoff = policy.Backoff{Min: time.Second, Max: 15 * time.Second}
+		}
+		p.note("policy %+v", q)
+		RetriesOf(p.s).SetPolicy(q)
+		p.m.setPolicy(q)
 	}
 	return nil
 }
@@ -541,10 +561,13 @@ func (p *pair) restart() error {
 		return errors.New(diff)
 	}
 	p.s = Restore(again, p.m.ordered, p.now, p.now.UnixNano())
+	was := p.m.policy
 	p.m.restart()
 	if diff := gocmp.Diff(position, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
 		return errors.New(diff)
 	}
+	RetriesOf(p.s).SetPolicy(was)
+	p.m.setPolicy(was)
 	return nil
 }
 

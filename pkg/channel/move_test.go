@@ -64,11 +64,15 @@ func (m *model) move(c Copy, now time.Time) {
 		if i := slices.Index(m.queue, c.From); i >= 0 {
 			m.queue[i] = c.To
 		}
+		if i := slices.Index(m.spent, c.From); i >= 0 {
+			m.spent[i] = c.To
+		}
 	}
 	e = m.at[c.To]
 	e.attempts = max(e.attempts, c.Attempts)
 	if e.state != InFlight && c.Rest > 0 {
 		m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o == c.To })
+		m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o == c.To })
 		e.held = false // it was released
 		m.deferUntil(c.To, now.Add(c.Rest))
 	}

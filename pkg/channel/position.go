@@ -53,7 +53,7 @@ func (s *State) Position(now time.Time, wall int64) Position {
 	s.align(now, wall)
 	for i := range s.t.slots {
 		switch m := &s.t.slots[i]; m.place {
-		case inFlight, ready:
+		case inFlight, ready, spent:
 			if m.attempts > 0 {
 				p.Attempted = append(p.Attempted, Attempt{m.offset, m.attempts})
 			}
@@ -94,6 +94,24 @@ func (p *Position) Finish(o seq.Offset) {
 	}
 	p.Floor++
 	p.absorb()
+}
+
+// Attempt makes p the position at which a message has been delivered at least so often.
+// It does nothing to one that is finished. The slices of p are changed in place.
+func (p *Position) Attempt(o seq.Offset, attempts uint16) {
+	i, _ := slices.BinarySearchFunc(p.Finished, o, func(r Range, o seq.Offset) int { return compare(r.End, o+1) })
+	if o < p.Floor || i < len(p.Finished) && p.Finished[i].From <= o {
+		return
+	}
+	if at, ok := slices.BinarySearchFunc(p.Deferred, o, func(d Deferral, o seq.Offset) int { return compare(d.Offset, o) }); ok {
+		p.Deferred[at].Attempts = max(p.Deferred[at].Attempts, attempts)
+		return
+	}
+	at, ok := slices.BinarySearchFunc(p.Attempted, o, func(a Attempt, o seq.Offset) int { return compare(a.Offset, o) })
+	if !ok {
+		p.Attempted = slices.Insert(p.Attempted, at, Attempt{Offset: o})
+	}
+	p.Attempted[at].Attempts = max(p.Attempted[at].Attempts, attempts)
 }
 
 // AdvanceTo makes p a position of which everything below floor is finished. It

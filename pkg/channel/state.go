@@ -47,8 +47,8 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 	s.settle()
 	for _, a := range p.Attempted {
 		if !s.known(a.Offset) {
-			s.track().intoReady(s.meet(a.Offset, a.Attempts))
-			s.ready++
+			slot := s.meet(a.Offset, a.Attempts)
+			s.enqueue(slot)
 		}
 	}
 	for _, d := range p.Deferred {
@@ -149,9 +149,10 @@ func (s *State) Finish(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
-// Requeue gives a message back, to be delivered again after the delay. On an
-// ordered channel a delay is ignored: the message stays in flight until its
-// timeout.
+// Requeue gives a message back, to be delivered again after the delay, or the channel's
+// backoff if that is longer. On an ordered channel without a backoff, a delay is ignored:
+// the message stays in flight until its timeout. A message that has had all its attempts
+// is not delivered again, whatever the delay.
 func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time.Duration) error {
 	slot, err := s.owned(o, consumer)
 	if err != nil {
@@ -160,16 +161,16 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 	s.requeued++
 	s.revision++
 	nanos := s.nanos(now)
-	switch {
-	case delay <= 0:
-		s.promote(nanos)
-		s.leave(slot)
-		s.enqueue(slot)
-	case !s.ordered:
-		s.leave(slot)
-		s.t.intoDeferred(slot, nanos, addTime(nanos, delay))
-		s.deferred++
+	backoff := s.retries.delay(&s.t.slots[slot])
+	soon := delay <= 0 && backoff == 0 || s.retries.exhausts(s.t.slots[slot].attempts)
+	if s.ordered && !soon && backoff == 0 {
+		return nil
 	}
+	if soon {
+		s.promote(nanos)
+	}
+	s.leave(slot)
+	again(&s.ledger, slot, nanos, delay)
 	return nil
 }
 
@@ -220,8 +221,7 @@ func (s *State) GiveBack(o seq.Offset) {
 		return
 	}
 	s.untake(slot)
-	s.t.intoReadyFront(slot)
-	s.ready++
+	enqueueFirst(&s.ledger, slot)
 }
 
 // Drop finishes a message that was taken and not sent, for a reason that is not
@@ -274,7 +274,12 @@ func (s *State) Expire(now time.Time, timedOut func(consumer uint64, o seq.Offse
 		}
 		m := &s.t.slots[e.slot]
 		o, consumer := m.offset, s.t.consumers[m.owner].id
-		s.fall(e.slot)
+		if backoff := s.retries.delay(m); backoff > 0 {
+			s.leave(e.slot)
+			again(&s.ledger, e.slot, nanos, 0)
+		} else {
+			s.fall(e.slot)
+		}
 		n++
 		if timedOut != nil {
 			timedOut(consumer, o)

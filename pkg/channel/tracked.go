@@ -10,7 +10,17 @@ const (
 	inFlight
 	ready
 	deferred
-	held // finished, once others know: in flight with nobody, and without a deadline
+	held  // finished, once others know: in flight with nobody, and without a deadline
+	spent // has had all its attempts, and is not delivered
+)
+
+// delayed is by whom a message is deferred.
+type delayed uint8
+
+const (
+	byClient  delayed = iota // its publisher or a consumer
+	byBackoff                // the channel's backoff
+	byNote                   // its attempts are being noted elsewhere
 )
 
 // message is what the channel remembers of one offset that is neither fresh nor
@@ -18,13 +28,14 @@ const (
 type message struct {
 	offset   seq.Offset
 	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline
-	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline
+	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline; spent: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
 	event    uint64 // the number of its event; 0: none
 	owner    int32  // in flight: index of the consumer
 	attempts uint16
 	place    place
+	delayed  delayed // deferred: by whom
 }
 
 // list is a chain of messages, oldest first. Slot 0 is nobody.
@@ -44,6 +55,7 @@ type tracked struct {
 	slots     []message // slot 0 is not used
 	freeSlot  int32
 	ready     list
+	spent     list
 	deadlines timers // of messages in flight
 	deferrals timers
 	fallen    []cell // due, and about to be ready together
@@ -68,7 +80,7 @@ func (t *tracked) add(o seq.Offset, attempts uint16) int32 {
 		slot = int32(len(t.slots) - 1)
 	}
 	m := &t.slots[slot]
-	*m = message{offset: o, attempts: attempts}
+	*m = message{offset: o, attempts: attempts, owner: -1}
 	t.index.put(o, slot)
 	return slot
 }
@@ -89,6 +101,8 @@ func (t *tracked) leave(slot int32) {
 		t.deferrals.stale++
 	case ready:
 		t.unlink(&t.ready, slot)
+	case spent:
+		t.unlink(&t.spent, slot)
 	case held, free:
 	}
 	m.event = 0

@@ -35,6 +35,7 @@ func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
 	s.recorder.stop()
 	s.ahead, s.inFlight, s.held, s.ready, s.deferred = 0, 0, 0, 0, 0
+	s.retries.spent, s.retries.waiting = 0, 0
 	s.freshTurn = false
 	s.revision++
 }
@@ -63,6 +64,9 @@ type Counts struct {
 	Finished  uint64 // by their consumers
 	Requeued  uint64
 	TimedOut  uint64
+	Exhausted int64  // of Depth: have had all their attempts, and are not delivered
+	Waiting   int64  // of Deferred: by the channel's backoff
+	BackedOff uint64 // deferred by the backoff
 }
 
 // Counts returns the channel's figures at a committed end.
@@ -70,6 +74,7 @@ func (s *State) Counts(end seq.Offset) Counts {
 	c := Counts{
 		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
 		Delivered: s.delivered, Finished: s.finished, Requeued: s.requeued, TimedOut: s.timedOut,
+		Exhausted: int64(s.retries.spent), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
 	}
 	if end > s.floor {
 		unfinished := int64(end-s.floor) - int64(s.done.Len())
@@ -90,6 +95,7 @@ const (
 	InFlight
 	Deferred
 	Finished
+	Exhausted // has had all its attempts, and is not delivered
 )
 
 // StateOf returns where the message at an offset is, and how often it has been
@@ -111,6 +117,8 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 		return InFlight, m.attempts
 	case deferred:
 		return Deferred, m.attempts
+	case spent:
+		return Exhausted, m.attempts
 	case ready, free:
 	}
 	return Ready, m.attempts
@@ -141,7 +149,7 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 // there is nothing left to remember. It is meant for channels that have been
 // quiet for a while.
 func (s *State) Trim() {
-	if s.inFlight+s.ready+s.deferred == 0 {
+	if s.inFlight+s.ready+s.deferred+s.retries.spent == 0 {
 		s.t = nil
 	}
 	if s.done.Empty() {

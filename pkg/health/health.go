@@ -50,6 +50,8 @@ var gravities = map[string]Gravity{
 	"partitions_moving":           ForInformation,
 	"nodes_draining":              ForInformation,
 	"messages_spinning":           ForInformation,
+	"messages_blocked":            ForInformation,
+	"dead_letters_refused":        Degrading,
 	"channel_stalled":             ForInformation,
 	"channel_growing":             ForInformation,
 	"two_voters":                  ForInformation,

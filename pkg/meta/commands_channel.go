@@ -3,6 +3,8 @@ package meta
 import (
 	"fmt"
 	"maps"
+
+	"github.com/brokerd/brokerd/pkg/policy"
 )
 
 // CreateChannel creates a durable channel. If it exists it is returned unchanged,
@@ -14,13 +16,20 @@ type CreateChannel struct {
 	Channel     string      `json:"channel"`
 	Ordered     bool        `json:"ordered,omitempty"`
 	CreatedAt   int64       `json:"created_at"` // ns since 1970
+
+	Policy policy.Policy `json:"policy,omitzero"`
 }
 
 // Kind implements Command.
 func (CreateChannel) Kind() Kind { return KindCreateChannel }
 
 // Validate implements Command.
-func (c CreateChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
+func (c CreateChannel) Validate() error {
+	if err := validateChannel(c.Topic, c.Channel); err != nil {
+		return err
+	}
+	return validatePolicy(c.Policy)
+}
 
 func (c CreateChannel) apply(s *State, r *Result) error {
 	t, err := s.edit(c.Topic, c.Incarnation)
@@ -36,7 +45,12 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Ordered: c.Ordered, CreatedAt: c.CreatedAt,
-		Version: Incarnation(s.index), First: len(t.Channels) == 0,
+		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy,
+	}
+	if c.Policy != (policy.Policy{}) { // what is inherited keeps no consumer from making a channel
+		if err := checkDeadLetters(t, r.Channel); err != nil {
+			return err
+		}
 	}
 	s.setChannel(t, r.Channel)
 	r.Topic = t
@@ -89,13 +103,20 @@ type AlterChannel struct {
 	Paused  *bool  `json:"paused,omitempty"`
 	Skipped *bool  `json:"skipped,omitempty"`
 	Ordered *bool  `json:"ordered,omitempty"`
+
+	Policy *policy.Patch `json:"policy,omitempty"`
 }
 
 // Kind implements Command.
 func (AlterChannel) Kind() Kind { return KindAlterChannel }
 
 // Validate implements Command.
-func (c AlterChannel) Validate() error { return validateChannel(c.Topic, c.Channel) }
+func (c AlterChannel) Validate() error {
+	if err := validateChannel(c.Topic, c.Channel); err != nil || c.Policy == nil {
+		return err
+	}
+	return validatePolicy(c.Policy.Apply(policy.Policy{}))
+}
 
 func (c AlterChannel) apply(s *State, r *Result) error {
 	t, ch, err := s.editChannel(c.Topic, c.Channel)
@@ -105,6 +126,12 @@ func (c AlterChannel) apply(s *State, r *Result) error {
 	set(&ch.Paused, c.Paused)
 	set(&ch.Skipped, c.Skipped)
 	set(&ch.Ordered, c.Ordered)
+	if c.Policy != nil {
+		ch.Policy = c.Policy.Apply(ch.Policy)
+		if err := checkDeadLetters(t, ch); err != nil {
+			return err
+		}
+	}
 	s.setChannel(t, ch)
 	r.Topic, r.Channel = t, ch
 	return nil

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -24,6 +25,9 @@ func (CreateTopic) Kind() Kind { return KindCreateTopic }
 func (c CreateTopic) Validate() error {
 	if !NSQName(c.Name) {
 		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	if err := ownDeadLetters(c.Name, c.Config); err != nil {
+		return err
 	}
 	return c.Config.Validate()
 }
@@ -111,6 +115,16 @@ func (c AlterTopic) apply(s *State, r *Result) error {
 	}
 	if err := t.Config.Validate(); err != nil {
 		return err
+	}
+	if c.Patch.Channels != nil {
+		if err := ownDeadLetters(c.Name, t.Config); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.Channels)) {
+			if err := checkDeadLetters(t, t.Channels[name]); err != nil {
+				return err
+			}
+		}
 	}
 	if c.Patch.Replicas != nil && t.Config.Replicas > len(s.nodes) {
 		return fmt.Errorf("%w: %d replicas need more than the %d nodes there are", ErrTooFewNodes, t.Config.Replicas, len(s.nodes))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/keys"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -172,7 +173,7 @@ func (c TopicConfig) Validate() error {
 	case c.Sync == SyncPolicy{}:
 		return fmt.Errorf("%w: sync policy missing", ErrInvalidConfig)
 	}
-	return cmp.Or(c.validateMessages(), c.Sync.validate())
+	return cmp.Or(c.validateMessages(), validatePolicy(c.Channels), c.Sync.validate())
 }
 
 // validateMessages says what is wrong with what is configured about messages.
@@ -216,6 +217,8 @@ type configJSON struct {
 	TTL            textTime   `json:"ttl,omitempty"`
 	MaxBytes       int64      `json:"max_bytes,omitempty"`
 	OnFull         OnFull     `json:"on_full,omitempty"`
+
+	Channels policy.Policy `json:"channel_policy,omitzero"`
 }
 
 // textTime is a duration that is written as time.Duration.String writes it.
@@ -237,6 +240,7 @@ func (c TopicConfig) MarshalJSON() ([]byte, error) {
 		Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
 		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
 		DedupWindow: textTime(c.DedupWindow), KeyFrom: c.KeyFrom, TTL: textTime(c.TTL), MaxBytes: c.MaxBytes, OnFull: c.OnFull,
+		Channels: c.Channels,
 	})
 }
 
@@ -252,6 +256,7 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 		Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
 		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
 		DedupWindow: time.Duration(j.DedupWindow), KeyFrom: j.KeyFrom, TTL: time.Duration(j.TTL), MaxBytes: j.MaxBytes, OnFull: j.OnFull,
+		Channels: j.Channels,
 	}
 	return nil
 }
@@ -276,6 +281,7 @@ type TopicPatch struct {
 	TTL            *time.Duration `json:"ttl_ns,omitempty"`
 	MaxBytes       *int64         `json:"max_bytes,omitempty"`
 	OnFull         *OnFull        `json:"on_full,omitempty"`
+	Channels       *policy.Policy `json:"channel_policy,omitempty"`
 }
 
 // Apply returns c with the patch's fields.
@@ -299,6 +305,7 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 	set(&c.TTL, p.TTL)
 	set(&c.MaxBytes, p.MaxBytes)
 	set(&c.OnFull, p.OnFull)
+	set(&c.Channels, p.Channels)
 	return c
 }
 
@@ -324,6 +331,7 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 		TTL:            changed(was.TTL, will.TTL),
 		MaxBytes:       changed(was.MaxBytes, will.MaxBytes),
 		OnFull:         changed(was.OnFull, will.OnFull),
+		Channels:       changed(was.Channels, will.Channels),
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -20,6 +21,10 @@ const (
 	SettingTopicSync           = "topic_sync"            // as ParseSyncPolicy reads it
 	SettingTopicRetention      = "topic_retention"       // duration; 0: finished messages go at once
 	SettingTopicRetentionBytes = "topic_retention_bytes" // 0: no limit
+	SettingChannelMaxAttempts  = "channel_max_attempts"  // of a channel that leaves it open; 0: no limit
+	SettingChannelOnExhausted  = "channel_on_exhausted"  // dead-letter, drop or block
+	SettingChannelBackoff      = "channel_backoff"       // as policy.ParseBackoff reads it
+	SettingChannelRate         = "channel_rate"          // as policy.ParseRate reads it
 	SettingAutoBalance         = "auto_balance"          // bool: leaderships go back to preferred leaders by themselves
 )
 
@@ -38,6 +43,10 @@ var settings = map[string]setting{
 	SettingTopicRetention:      {"0s", checkDuration},
 	SettingTopicRetentionBytes: {"0", checkInt(0, 1<<62)},
 	SettingAutoBalance:         {"true", checkBool},
+	SettingChannelMaxAttempts:  {"0", checkParsed(policy.ParseMaxAttempts)},
+	SettingChannelOnExhausted:  {string(policy.DeadLetter), checkParsed(policy.ParseOutcome)},
+	SettingChannelBackoff:      {"off", checkParsed(policy.ParseBackoff)},
+	SettingChannelRate:         {"0", checkParsed(policy.ParseRate)},
 }
 
 func checkBool(v string) error { _, err := strconv.ParseBool(v); return err }
@@ -58,6 +67,11 @@ func checkSync(v string) error {
 		err = fmt.Errorf("sync policy missing")
 	}
 	return err
+}
+
+// checkParsed checks a value by reading it.
+func checkParsed[T any](parse func(string) (T, error)) func(string) error {
+	return func(v string) error { _, err := parse(v); return err }
 }
 
 func checkDuration(v string) error {
@@ -125,6 +139,16 @@ func (s Settings) TopicDefaults(c TopicConfig) TopicConfig {
 		c.RetentionBytes = number(SettingTopicRetentionBytes)
 	}
 	return c
+}
+
+// ChannelDefaults returns the policy of channels that leave it open and whose topics do.
+func (s Settings) ChannelDefaults() (p policy.Policy) {
+	value := func(key string) string { v, _ := s.Get(key); return v }
+	p.MaxAttempts, _ = policy.ParseMaxAttempts(value(SettingChannelMaxAttempts)) // validated when they were set
+	p.OnExhausted, _ = policy.ParseOutcome(value(SettingChannelOnExhausted))
+	p.Backoff, _ = policy.ParseBackoff(value(SettingChannelBackoff))
+	p.Rate, _ = policy.ParseRate(value(SettingChannelRate))
+	return p
 }
 
 // with returns the settings with changes; a value of "" goes back to the default.

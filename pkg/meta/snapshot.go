@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -76,6 +77,8 @@ type snapshotChannel struct {
 	CreatedAt int64       `json:"created_at"`
 	Version   Incarnation `json:"version"`
 	First     bool        `json:"first,omitempty"`
+
+	Policy policy.Policy `json:"policy,omitzero"`
 }
 
 // Snapshot returns the state as it is now, to be kept or written while the
@@ -258,6 +261,9 @@ func (in *snapshotTopic) restore(s *State) error {
 		ch := Channel(in.Channels[i])
 		if err := validateChannel(t.Name, ch.Name); err != nil {
 			return err
+		}
+		if err := validatePolicy(ch.Policy); err != nil {
+			return fmt.Errorf("channel %q: %w", ch.Name, err)
 		}
 		if i > 0 && strings.Compare(in.Channels[i-1].Name, ch.Name) >= 0 {
 			return fmt.Errorf("channel %q out of order", ch.Name)

@@ -3,6 +3,7 @@ package meta
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -41,6 +42,7 @@ type TopicConfig struct {
 	TTL            time.Duration // messages that name none expire after this; 0: they do not
 	MaxBytes       int64         // of all partitions together, an equal share each; 0: no limit
 	OnFull         OnFull        // what becomes of a publish beyond MaxBytes
+	Channels       policy.Policy // what channels of the topic that leave it open do
 }
 
 // OnFull is what becomes of a publish to a topic that has MaxBytes.
@@ -93,4 +95,5 @@ type Channel struct {
 	CreatedAt int64       // ns since 1970, as its creator saw it
 	Version   Incarnation // the Raft index of its creation: tells it from an earlier one of the name
 	First     bool        // the topic had no channel when it was created: it gets the backlog
+	Policy    policy.Policy
 }

@@ -122,6 +122,7 @@ func (c *Channel) merge(d *Channel) {
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
 	c.Latency = latency.Merged(c.Latency, d.Latency)
 	c.Rates.Add(d.Rates)
+	c.Failing.Add(d.Failing)
 	c.Consumers += d.Consumers
 	c.Partitions = append(slices.Clone(c.Partitions), d.Partitions...)
 	if d.Clients != nil {

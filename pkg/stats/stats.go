@@ -56,7 +56,8 @@ type Channel struct {
 	Finished   uint64
 	Requeued   uint64
 	TimedOut   uint64
-	Expired    uint64             // dropped instead of delivered, since their time to live was over
+	Expired    uint64 // dropped instead of delivered, since their time to live was over
+	Failing    Failing
 	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
 	Rates      flow.Rates         // of messages that come and are finished
 	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
@@ -65,13 +66,34 @@ type Channel struct {
 	Clients    []Client // nil unless asked for
 }
 
+// Failing counts the messages of a channel that its consumers do not finish.
+type Failing struct {
+	Exhausted    int64  // have had all their attempts, and are still there
+	BackingOff   int64  // deferred by the channel's backoff
+	RateLimited  bool   // consumers wait for the channel's rate
+	BackedOff    uint64 // deferred by the backoff, since the process started
+	DeadLettered uint64
+	Dropped      uint64
+}
+
+// Add adds what there is elsewhere.
+func (f *Failing) Add(o Failing) {
+	f.Exhausted += o.Exhausted
+	f.BackingOff += o.BackingOff
+	f.RateLimited = f.RateLimited || o.RateLimited
+	f.BackedOff += o.BackedOff
+	f.DeadLettered += o.DeadLettered
+	f.Dropped += o.Dropped
+}
+
 // Place is a channel's place in one partition.
 type Place struct {
 	Partition int
 	Leader    string
-	Confirmed seq.Offset // everything below is finished
-	Lag       int64      // committed end - confirmed
-	Spinning  []Spinning // messages that consumers requeue as soon as they get them, the fastest first
+	Confirmed seq.Offset  // everything below is finished
+	Lag       int64       // committed end - confirmed
+	Blocked   *seq.Offset // the first message that has had all its attempts, and stays; nil: none
+	Spinning  []Spinning  // messages that consumers requeue as soon as they get them, the fastest first
 }
 
 // Spinning is a message that is delivered and requeued over and over.
@@ -106,4 +128,12 @@ type Client struct {
 	Ready, InFlight               int64
 	Delivered, Finished, Requeued uint64
 	TimedOut                      uint64
+}
+
+// Name tells people which client it is.
+func (c *Client) Name() string {
+	if c.ClientID == "" {
+		return c.RemoteAddress
+	}
+	return c.ClientID + " (" + c.RemoteAddress + ")"
 }

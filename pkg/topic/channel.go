@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -33,15 +34,20 @@ type Channel struct {
 	oldest    atomic.Pointer[publication]
 	times     *processing // nil: none are kept
 
-	Spins channel.Spins // the messages that consumers requeue as soon as they get them
-	Flow  flow.Meter    // how many messages come and go, as Measure notes it
+	Spins   channel.Spins // the messages that consumers requeue as soon as they get them
+	Flow    flow.Meter    // how many messages come and go, as Measure notes it
+	Failed  Failed        // what became of messages that had all their attempts
+	bounded atomic.Bool   // attempts are
+	limit   atomic.Pointer[policy.Limit]
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
 	recorder  *channel.Recorder // of state
 	consumers []*Consumer
 	waiting   waitlist
-	lastID    uint64     // of a consumer
+	lastID    uint64 // of a consumer
+	departed  departed
+	limited   bool       // somebody was refused by limit
 	armed     bool       // ticks have been asked for
 	finishing finishings // FINs that others have yet to store, in order
 	movers    movers
@@ -99,6 +105,10 @@ type ChannelStats struct {
 	// Expired is how many messages were dropped instead of delivered, since their time to
 	// live was over.
 	Expired uint64
+	// Limited says that consumers wait for the channel's rate.
+	Limited bool
+	// Blocked is the first message that has had all its attempts, and stays; nil: none.
+	Blocked *seq.Offset
 	// Latency is how long the messages that were finished of late took since their publish,
 	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
@@ -109,7 +119,13 @@ func (c *Channel) Stats() ChannelStats {
 	end, kept := c.p.visibleEnd(), c.times.histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired}
+	s := ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}
+	if r := channel.RetriesOf(c.state); r.Policy().OnExhausted == policy.Block {
+		if o, ok := r.First(); ok {
+			s.Blocked = &o
+		}
+	}
+	return s
 }
 
 // Configure sets whether the channel is paused (nothing is delivered; what is
@@ -237,7 +253,7 @@ func (c *Channel) armLocked() bool {
 		return false
 	}
 	_, c.armed = c.state.NextEvent()
-	c.armed = c.armed || len(c.finishing) > 0
+	c.armed = c.armed || RetriesOf(c).waitsLocked()
 	return c.armed
 }
 
@@ -252,10 +268,16 @@ func (c *Channel) arm(needed bool) {
 // whether ticks are still needed.
 func (c *Channel) Tick(now time.Time) bool {
 	end := c.p.visibleEnd()
+	var noted []seq.Offset
 	c.mu.Lock()
 	next, ok := c.state.NextEvent()
 	if ok && !next.After(now) {
-		c.state.Expire(now, c.timedOutLocked)
+		c.state.Expire(now, func(id uint64, o seq.Offset) {
+			c.timedOutLocked(id)
+			if c.bounded.Load() {
+				noted = append(noted, o)
+			}
+		})
 		c.p.dirty.mark()
 		_, ok = c.state.NextEvent()
 	}
@@ -263,7 +285,9 @@ func (c *Channel) Tick(now time.Time) bool {
 	if len(late) > 0 && c.state.Held() == 0 {
 		c.movers.release()
 	}
-	c.armed = (ok || len(c.finishing) > 0) && c.closed == nil
+	c.limited = c.limited && len(c.consumers) > 0 && c.limit.Load() != nil
+	c.armed = (ok || RetriesOf(c).waitsLocked()) && c.closed == nil
+	dispose := c.armed && RetriesOf(c).disposableLocked() && !c.p.suspended.Load()
 	armed, ready := c.armed, 0
 	if c.state.HasReady(now, end) {
 		ready = int(c.state.Counts(end).Depth)
@@ -277,11 +301,17 @@ func (c *Channel) Tick(now time.Time) bool {
 	}
 	c.p.stir()
 	c.wakeFor(ready)
+	for _, o := range noted {
+		RetriesOf(c).noteAttempts(o)
+	}
+	if dispose {
+		c.p.o.Exhausted(c)
+	}
 	return armed
 }
 
 // timedOutLocked gives a consumer back the room that a timed-out message took.
-func (c *Channel) timedOutLocked(id uint64, _ seq.Offset) {
+func (c *Channel) timedOutLocked(id uint64) {
 	for _, k := range c.consumers {
 		if k.id == id {
 			k.timedOut.Add(1)

@@ -34,6 +34,8 @@ type ConsumerOptions struct {
 	// within FinTimeout, and the message is ready again. It must not block. nil: nobody
 	// is told.
 	Unfinished func(o seq.Offset, err error)
+	// Name tells people who it is.
+	Name string
 	// Owner is whatever the caller wants Channel.Consumers to lead back to.
 	Owner any
 }
@@ -111,11 +113,23 @@ func (k *Consumer) Leave() (left int) {
 	c.waiting.remove(k)
 	c.waiters.Store(c.waiting.len())
 	n := 0
+	var noted []seq.Offset
 	if c.closed == nil {
+		if c.bounded.Load() {
+			for _, o := range c.state.TakenBy(k.id).Offsets() {
+				noted = append(noted, channel.Standing(c.state, o))
+			}
+			c.departed.add(k)
+		}
 		n = c.state.Disconnect(k.id)
 	}
 	left = len(c.consumers)
+	arm := c.armLocked()
 	c.mu.Unlock()
+	c.arm(arm)
+	for _, o := range noted {
+		RetriesOf(c).noteAttempts(o)
+	}
 	c.p.dirty.mark()
 	c.p.stir()
 	c.wakeFor(n + 1) // one more, for the wake that it may have had
@@ -138,17 +152,6 @@ func (k *Consumer) Partition() int { return k.ch.p.o.Index }
 
 // InFlight returns how many messages the consumer has not answered.
 func (k *Consumer) InFlight() int { return int(k.inFlight.Load()) }
-
-// ConsumerCounts are a consumer's counters.
-type ConsumerCounts struct {
-	InFlight                                int64
-	Delivered, Finished, Requeued, TimedOut uint64
-}
-
-// Counts returns the consumer's counters.
-func (k *Consumer) Counts() ConsumerCounts {
-	return ConsumerCounts{k.inFlight.Load(), k.delivered.Load(), k.finished.Load(), k.requeued.Load(), k.timedOut.Load()}
-}
 
 func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.TakenBy(k.id).Len())) }
 
@@ -195,7 +198,15 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 // soon be a message, probably of the batch that is at hand: an ordered channel
 // waits for one to be answered, and would read its batch again for each message.
 func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
-	c := k.ch
+	c, limit := k.ch, k.ch.limit.Load()
+	if limit != nil {
+		wanted := max
+		max = limit.Take(wanted, now)
+		defer func() { limit.Return(max - len(k.taken)) }()
+		if max < wanted {
+			defer func() { arm = RetriesOf(c).limitedBy(k, max) || arm }()
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
@@ -366,6 +377,9 @@ func (k *Consumer) putBack(now time.Time) {
 	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back) == 0 {
 		return
 	}
+	if limit := c.limit.Load(); limit != nil {
+		limit.Return(len(u.late) + len(u.gone) + len(u.back))
+	}
 	c.mu.Lock()
 	for _, m := range u.late {
 		c.state.Defer(m.offset, now, m.rest)
@@ -524,9 +538,13 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		k.takeBack(o, now)
 		return ErrNotLeased
 	}
+	again := c.state.Requeue
+	if c.bounded.Load() {
+		again = RetriesOf(c).requeueLocked
+	}
 	c.mu.Lock()
 	o = channel.Standing(c.state, o)
-	err := c.state.Requeue(o, k.id, now, delay)
+	err := again(o, k.id, now, delay)
 	_, attempts := c.state.StateOf(o)
 	k.recountLocked()
 	arm := c.armLocked()
@@ -579,13 +597,4 @@ func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
-}
-
-// Add adds another consumer's counters.
-func (c *ConsumerCounts) Add(o ConsumerCounts) {
-	c.InFlight += o.InFlight
-	c.Delivered += o.Delivered
-	c.Finished += o.Finished
-	c.Requeued += o.Requeued
-	c.TimedOut += o.TimedOut
 }

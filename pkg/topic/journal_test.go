@@ -23,7 +23,7 @@ func killed(m *vfs.Mem) *vfs.Mem { return m.CrashClone(vfs.Crash{KeepPercent: 10
 func noteUpTo(t *testing.T, p *Positions, from, to seq.Offset) {
 	t.Helper()
 	for o := from; o < to; o++ {
-		if err := p.Note(advance{"c", 1, o, o, 0}.append(nil)); err != nil {
+		if err := p.Note(advance{"c", 1, o, o, 0, 0}.append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	}
 	noteUpTo(t, p, 0, 4)
 	faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Err: syscall.ENOSPC, Short: 9} })
-	if err := p.Note(advance{"c", 1, 4, 4, 0}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
+	if err := p.Note(advance{"c", 1, 4, 4, 0, 0}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	faulty.Decide(nil)
@@ -174,7 +174,7 @@ func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Note(advance{"c", 1, 2, 2, 0}.append(nil)); fate.Of(err) != fate.Refused {
+	if err := p.Note(advance{"c", 1, 2, 2, 0, 0}.append(nil)); fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 }
@@ -220,19 +220,19 @@ func wantStoredFloor(t *testing.T, fsys vfs.FS, dir string, want seq.Offset) {
 }
 
 func TestJournalIsGolden(t *testing.T) {
-	got := appendJournal(nil, 7, 9, advance{"ch", 300, 5, 6, 0}.append(nil))
-	want := []byte("\x69\xb8\xac\xb5\x09\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x02ch\xac\x02\x05\x06\x00")
+	got := appendJournal(nil, 7, 9, advance{"ch", 300, 5, 6, 0, 0}.append(nil))
+	want := []byte("\x5c\x74\x71\x75\x0a\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x02ch\xac\x02\x05\x06\x00\x00")
 	if !bytes.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
 	r := nextJournal(got, 0, 7)
-	if a, err := decodeAdvance(r.change); err != nil || r.size != len(got) || r.synced != 9 || a != (advance{"ch", 300, 5, 6, 0}) {
+	if a, err := decodeAdvance(r.change); err != nil || r.size != len(got) || r.synced != 9 || a != (advance{"ch", 300, 5, 6, 0, 0}) {
 		t.Errorf("read %+v of %d bytes: %v", a, r.size, err)
 	}
 }
 
 func FuzzJournal(f *testing.F) {
-	f.Add(appendJournal(nil, 1, 0, advance{"c", 1, 2, 3, 0}.append(nil)), uint64(1))
+	f.Add(appendJournal(nil, 1, 0, advance{"c", 1, 2, 3, 0, 0}.append(nil)), uint64(1))
 	f.Add(appendJournal(nil, 1, 0, []byte{stampVersion, 0x81, 0x80, 0x80, 0x80, 0x10}), uint64(1))
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff01234567"), uint64(9))
 	f.Fuzz(func(t *testing.T, data []byte, number uint64) {
@@ -249,7 +249,7 @@ func FuzzJournal(f *testing.F) {
 			t.Fatalf("%d of %d bytes are good", j.end, len(data))
 		}
 		seed := rand.New(rand.NewPCG(number, 1))
-		a := advance{"other", seed.Uint64(), 1, 2, 0}
+		a := advance{"other", seed.Uint64(), 1, 2, 0, 0}
 		if err := errors.Join(j.note(a.append(nil)), j.close()); err != nil {
 			t.Fatal(err)
 		}

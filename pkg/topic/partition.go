@@ -70,6 +70,10 @@ type Options struct {
 	// Unsaved tells that there is something for Checkpoint to do, once until it was
 	// called. It is called with locks held and must not block. nil: nobody is told.
 	Unsaved func()
+	// Exhausted tells that a channel has messages which have had all their attempts, for a
+	// Disposer to take. It is called again and again until there is none. It must not
+	// block. nil: they stay.
+	Exhausted func(*Channel)
 	// Leased says whether deliveries may be made and answered at a time: nobody
 	// else may have been made leader by then. It must not block. nil: always.
 	Leased func(now time.Time) bool

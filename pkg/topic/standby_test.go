@@ -102,7 +102,7 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 	if n := len(m.Trace()); n != ops {
 		t.Errorf("%d operations for what was stored already", n-ops)
 	}
-	if err := s.Advance(advance{"channel0", 4, 5000, 5000, 0}.append(nil)); err != nil {
+	if err := s.Advance(advance{"channel0", 4, 5000, 5000, 0, 0}.append(nil)); err != nil {
 		t.Fatal(err)
 	}
 	moved := sampleSnapshot(4)
@@ -142,7 +142,7 @@ func TestASnapshotThatIsToldAgainUndoesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if err := s.Advance(advance{"c", 1, 10, 10, 0}.append(nil)); err != nil {
+			if err := s.Advance(advance{"c", 1, 10, 10, 0, 0}.append(nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -164,15 +164,15 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 		changes []advance
 		want    []seq.Offset // the channels' floors
 	}{
-		{"the next", []advance{{"c", 5, 10, 10, 0}}, []seq.Offset{11}},
-		{"twice", []advance{{"c", 5, 10, 10, 0}, {"c", 5, 10, 10, 0}}, []seq.Offset{11}},
-		{"over what is finished", []advance{{"c", 5, 10, 10, 0}, {"c", 5, 11, 11, 0}}, []seq.Offset{14}},
-		{"late", []advance{{"c", 5, 10, 11, 0}, {"c", 5, 10, 10, 0}, {"c", 5, 9, 9, 0}}, []seq.Offset{14}},
-		{"behind a gap", []advance{{"c", 5, 10, 20, 0}}, []seq.Offset{10}},
-		{"the leader is ahead", []advance{{"c", 5, 500, 500, 0}}, []seq.Offset{501}},
-		{"an earlier channel of the name", []advance{{"c", 4, 500, 500, 0}}, []seq.Offset{10}},
-		{"a later channel of the name", []advance{{"c", 6, 3, 3, 0}}, []seq.Offset{4}},
-		{"another channel", []advance{{"d", 6, 3, 4, 0}}, []seq.Offset{10, 3}},
+		{"the next", []advance{{"c", 5, 10, 10, 0, 0}}, []seq.Offset{11}},
+		{"twice", []advance{{"c", 5, 10, 10, 0, 0}, {"c", 5, 10, 10, 0, 0}}, []seq.Offset{11}},
+		{"over what is finished", []advance{{"c", 5, 10, 10, 0, 0}, {"c", 5, 11, 11, 0, 0}}, []seq.Offset{14}},
+		{"late", []advance{{"c", 5, 10, 11, 0, 0}, {"c", 5, 10, 10, 0, 0}, {"c", 5, 9, 9, 0, 0}}, []seq.Offset{14}},
+		{"behind a gap", []advance{{"c", 5, 10, 20, 0, 0}}, []seq.Offset{10}},
+		{"the leader is ahead", []advance{{"c", 5, 500, 500, 0, 0}}, []seq.Offset{501}},
+		{"an earlier channel of the name", []advance{{"c", 4, 500, 500, 0, 0}}, []seq.Offset{10}},
+		{"a later channel of the name", []advance{{"c", 6, 3, 3, 0, 0}}, []seq.Offset{4}},
+		{"another channel", []advance{{"d", 6, 3, 4, 0, 0}}, []seq.Offset{10, 3}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestAClosedStandbyWritesNothing(t *testing.T) {
 	if err := s.Replace(told(t, 2, sampleSnapshot(2))); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("replace: %v", err)
 	}
-	if err := s.Advance(advance{"channel0", 1, 1, 1, 0}.append(nil)); fate.Of(err) != fate.Refused || err == nil {
+	if err := s.Advance(advance{"channel0", 1, 1, 1, 0, 0}.append(nil)); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("advance: %v: the leader would count on it", err)
 	}
 	if err := errors.Join(s.Checkpoint(), s.Close()); err != nil {
@@ -264,7 +264,7 @@ func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 			}})
 			err = s.Replace(data)
 		} else {
-			err = s.Advance(advance{"c", 1, floor - 1, floor - 1, 0}.append(nil))
+			err = s.Advance(advance{"c", 1, floor - 1, floor - 1, 0, 0}.append(nil))
 			if err == nil && n%3 == 0 {
 				err = s.Checkpoint()
 			}
@@ -362,8 +362,8 @@ func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 }
 
 func FuzzAdvance(f *testing.F) {
-	f.Add(advance{"c", 1, 2, 3, 0}.append(nil))
-	f.Add(advance{"", 1 << 60, 0, seq.MaxOffset, 0}.append(nil))
+	f.Add(advance{"c", 1, 2, 3, 0, 0}.append(nil))
+	f.Add(advance{"", 1 << 60, 0, seq.MaxOffset, 0, 0}.append(nil))
 	f.Add([]byte{advanceVersion, 200, 'x'})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := decodeAdvance(data)
@@ -402,13 +402,13 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 		"after a checkpoint": (*Standby).Checkpoint,
 		"after a stop":       (*Standby).Close,
 		"after a checkpoint and changes": func(s *Standby) error {
-			return errors.Join(s.Checkpoint(), s.Advance(advance{"c", 1, 2, 2, 0}.append(nil)))
+			return errors.Join(s.Checkpoint(), s.Advance(advance{"c", 1, 2, 2, 0, 0}.append(nil)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := positionsFS(t)
 			s := mustOpenStandby(t, m)
-			err := errors.Join(s.Replace(snapshot), s.Advance(advance{"c", 1, 0, 0, 0}.append(nil)), s.Advance(advance{"c", 1, 1, 1, 0}.append(nil)), then(s))
+			err := errors.Join(s.Replace(snapshot), s.Advance(advance{"c", 1, 0, 0, 0, 0}.append(nil)), s.Advance(advance{"c", 1, 1, 1, 0, 0}.append(nil)), then(s))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,7 +440,7 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 // finished; and may be killed before the next checkpoint.
 func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 	m := positionsFS(t)
-	change := advance{"c", 1, 1, 1, 0}.append(nil)
+	change := advance{"c", 1, 1, 1, 0, 0}.append(nil)
 	for name, tell := range map[string]func(s *Standby) error{
 		"stored": func(s *Standby) error { return errors.Join(s.Advance(change), s.Checkpoint()) },
 		"noted":  func(s *Standby) error { return s.Advance(change) },

@@ -53,27 +53,39 @@ func ChannelsOf(topics []Topic) AllChannels {
 type CreateChannel struct {
 	Name    string `json:"name"`
 	Ordered bool   `json:"ordered,omitempty"`
+	// Policy is of a channel that is made; one that is there is not changed.
+	Policy *PolicyPatch `json:"policy,omitempty"`
 }
 
 // Channel describes a channel, its consumers and its place in each partition.
 type Channel struct {
-	Topic          string             `json:"topic"`
-	Name           string             `json:"name"`
-	Depth          int64              `json:"depth"` // waiting: neither in flight nor deferred
-	InFlight       int64              `json:"in_flight"`
-	Deferred       int64              `json:"deferred"`
-	Paused         bool               `json:"paused"`
-	Ordered        bool               `json:"ordered"`
-	Ephemeral      bool               `json:"ephemeral"`
-	OldestAge      Duration           `json:"oldest_age"` // of the oldest unfinished message; 0s: none
-	MessagesTotal  uint64             `json:"messages_total"`
-	DeliveredTotal uint64             `json:"delivered_total"`
-	FinishedTotal  uint64             `json:"finished_total"`
-	RequeuedTotal  uint64             `json:"requeued_total"`
-	TimedOutTotal  uint64             `json:"timed_out_total"`
-	ExpiredTotal   uint64             `json:"expired_total"` // dropped instead of delivered: their time to live was over
-	Consumers      []Consumer         `json:"consumers"`     // by address
-	Partitions     []ChannelPartition `json:"partitions"`    // by number
+	Topic          string   `json:"topic"`
+	Name           string   `json:"name"`
+	Depth          int64    `json:"depth"` // waiting: neither in flight nor deferred
+	InFlight       int64    `json:"in_flight"`
+	Deferred       int64    `json:"deferred"`
+	Paused         bool     `json:"paused"`
+	Ordered        bool     `json:"ordered"`
+	Ephemeral      bool     `json:"ephemeral"`
+	OldestAge      Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	MessagesTotal  uint64   `json:"messages_total"`
+	DeliveredTotal uint64   `json:"delivered_total"`
+	FinishedTotal  uint64   `json:"finished_total"`
+	RequeuedTotal  uint64   `json:"requeued_total"`
+	TimedOutTotal  uint64   `json:"timed_out_total"`
+	ExpiredTotal   uint64   `json:"expired_total"` // dropped instead of delivered: their time to live was over
+	Policy         Policy   `json:"policy"`
+	// Exhausted counts messages, of Depth, that have had all their attempts and are not
+	// delivered: they become dead letters soon, or block.
+	Exhausted         int64  `json:"exhausted"`
+	BackingOff        int64  `json:"backing_off"`  // of Deferred: by the channel's backoff
+	RateLimited       bool   `json:"rate_limited"` // consumers wait for the channel's rate
+	BackedOffTotal    uint64 `json:"backed_off_total"`
+	DeadLetteredTotal uint64 `json:"dead_lettered_total"`
+	DroppedTotal      uint64 `json:"dropped_total"`
+
+	Consumers  []Consumer         `json:"consumers"`  // by address
+	Partitions []ChannelPartition `json:"partitions"` // by number
 	// MissingNodes lead partitions and have not answered: they are missing in the counts.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
@@ -85,6 +97,9 @@ type ChannelPartition struct {
 	Leader    string `json:"leader"`
 	Confirmed uint64 `json:"confirmed"` // every message below it is finished
 	Lag       int64  `json:"lag"`
+	// Blocked is the first message that has had all its attempts and stays, as the
+	// channel's policy says; absent: there is none.
+	Blocked *uint64 `json:"blocked_seq,omitempty"`
 	// Spinning are messages that consumers requeue as soon as they get them, over a
 	// hundred times a second; the fastest first, ten at most.
 	Spinning []SpinningMessage `json:"spinning,omitempty"`

@@ -157,6 +157,12 @@ func (c *Client) CreateChannel(ctx context.Context, topic string, req CreateChan
 	return out, c.t.send(ctx, http.MethodPost, path("topics", topic, "channels"), req, out)
 }
 
+// AlterChannel changes a channel and returns it as it is then.
+func (c *Client) AlterChannel(ctx context.Context, topic, channel string, req AlterChannel) (*Channel, error) {
+	out := new(Channel)
+	return out, c.t.send(ctx, http.MethodPatch, path("topics", topic, "channels", channel), req, out)
+}
+
 // PauseChannel stops a channel from handing out messages, or lets it do so again.
 func (c *Client) PauseChannel(ctx context.Context, topic, channel string, paused bool) error {
 	return c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, pauseVerb(paused)), nil, nil)

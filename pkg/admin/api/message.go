@@ -49,11 +49,12 @@ type PeekState string
 
 // The states. PeekStored is that of a message looked at without a channel.
 const (
-	PeekReady    PeekState = "ready"
-	PeekInFlight PeekState = "in_flight"
-	PeekDeferred PeekState = "deferred"
-	PeekFinished PeekState = "finished"
-	PeekStored   PeekState = "stored"
+	PeekReady     PeekState = "ready"
+	PeekInFlight  PeekState = "in_flight"
+	PeekDeferred  PeekState = "deferred"
+	PeekFinished  PeekState = "finished"
+	PeekExhausted PeekState = "exhausted" // it has had all its attempts
+	PeekStored    PeekState = "stored"
 )
 
 // Peeked is a message that was looked at and not touched.

@@ -19,6 +19,9 @@ type Config struct {
 	DedupWindow     Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
 	KeyFrom         string   `json:"key_from"`          // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
 	TTL             Duration `json:"ttl"`               // messages that name none expire after this; 0s: they do not
+	// ChannelPolicy is what channels do that choose nothing themselves; absent: the
+	// cluster's defaults.
+	ChannelPolicy *PolicyPatch `json:"channel_policy,omitempty"`
 }
 
 // ConfigPatch is a choice of some settings: what is nil keeps its value, or
@@ -27,19 +30,20 @@ type Config struct {
 // copies are made or go, a few partitions at a time, and the same patch again goes
 // on with the rest.
 type ConfigPatch struct {
-	Partitions      *int      `json:"partitions,omitempty"`
-	Replicas        *int      `json:"replicas,omitempty"`
-	MinISR          *int      `json:"min_isr,omitempty"`
-	Sync            *Sync     `json:"sync,omitempty"`
-	SyncInterval    *Duration `json:"sync_interval,omitempty"`
-	Ordered         *bool     `json:"ordered,omitempty"`
-	Ext             *bool     `json:"ext,omitempty"`
-	Retention       *Duration `json:"retention,omitempty"`
-	RetentionBytes  *int64    `json:"retention_bytes,omitempty"`
-	MaxMessageBytes *int      `json:"max_message_bytes,omitempty"`
-	DedupWindow     *Duration `json:"dedup_window,omitempty"`
-	KeyFrom         *string   `json:"key_from,omitempty"`
-	TTL             *Duration `json:"ttl,omitempty"`
+	Partitions      *int         `json:"partitions,omitempty"`
+	Replicas        *int         `json:"replicas,omitempty"`
+	MinISR          *int         `json:"min_isr,omitempty"`
+	Sync            *Sync        `json:"sync,omitempty"`
+	SyncInterval    *Duration    `json:"sync_interval,omitempty"`
+	Ordered         *bool        `json:"ordered,omitempty"`
+	Ext             *bool        `json:"ext,omitempty"`
+	Retention       *Duration    `json:"retention,omitempty"`
+	RetentionBytes  *int64       `json:"retention_bytes,omitempty"`
+	MaxMessageBytes *int         `json:"max_message_bytes,omitempty"`
+	DedupWindow     *Duration    `json:"dedup_window,omitempty"`
+	KeyFrom         *string      `json:"key_from,omitempty"`
+	TTL             *Duration    `json:"ttl,omitempty"`
+	ChannelPolicy   *PolicyPatch `json:"channel_policy,omitempty"`
 }
 
 // CreateTopic asks for a topic.

@@ -32,6 +32,7 @@ type API struct {
 type Options struct {
 	Broker     Broker
 	Operator   Operator
+	Policies   Policies
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
@@ -41,9 +42,10 @@ func New(o Options) *API {
 	v := &API{http.NewServeMux(), cmp.Or(o.Answers, &web.Answers{})}
 	topics := topicsAPI{o.Broker}
 	topics.route(v)
-	channelsAPI{topics}.route(v)
-	lagAPI{channelsAPI{topics}}.route(v)
-	messages := messagesAPI{channelsAPI{topics}, o.Publishing, v.answers.Memory, new(atomic.Pointer[string])}
+	channels := channelsAPI{topics, o.Policies}
+	channels.route(v)
+	lagAPI{channels}.route(v)
+	messages := messagesAPI{channels, o.Publishing, v.answers.Memory, new(atomic.Pointer[string])}
 	messages.route(v)
 	messageAPI{messages}.route(v)
 	clusterAPI{o.Broker}.route(v)

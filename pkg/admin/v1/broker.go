@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -38,13 +39,21 @@ type TopicWriter interface {
 
 // ChannelWriter changes channels.
 type ChannelWriter interface {
-	// CreateChannel makes a channel of an existing topic. One that is there
-	// already is no error.
-	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
 	SeekChannel(ctx context.Context, topic, channel string, to broker.SeekTo) error
+}
+
+// Policies is how channels treat messages that fail.
+type Policies interface {
+	// CreateChannel makes a channel with a policy. One that is there is not changed.
+	CreateChannel(ctx context.Context, c meta.CreateChannel) error
+	// AlterChannel changes a durable channel.
+	AlterChannel(ctx context.Context, c meta.AlterChannel) error
+	// ChannelDefaults returns the policy of channels that choose nothing and whose topics
+	// do not either.
+	ChannelDefaults() policy.Policy
 }
 
 // Observer looks at messages and counts and changes nothing.

@@ -9,17 +9,22 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // channelsAPI is the channels of topics.
-type channelsAPI struct{ topics topicsAPI }
+type channelsAPI struct {
+	topics   topicsAPI
+	policies Policies
+}
 
 func (v channelsAPI) route(t *API) {
 	t.handle("GET /v1/topics/{topic}/channels", v.topics.of(v.list))
 	t.handle("POST /v1/topics/{topic}/channels", v.topics.of(v.create))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}", v.of(v.describe))
 	t.handle("GET /v1/topics/{topic}/channels/{channel}/explain", v.of(v.explain))
+	t.handle("PATCH /v1/topics/{topic}/channels/{channel}", v.of(v.alter))
 	t.handle("DELETE /v1/topics/{topic}/channels/{channel}", v.of(v.delete))
 	t.handle("DELETE /v1/channels", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/channels/{channel}/pause", v.pause(true))
@@ -84,11 +89,24 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if !meta.ValidChannelName(req.Name) {
 		return answer{}, broker.ErrInvalidChannel
 	}
-	existed := v.exists(r.Context(), t, req.Name)
-	if err := v.topics.broker.CreateChannel(r.Context(), t.Name, req.Name, req.Ordered); err != nil {
+	patch, err := patchPolicy(req.Policy)
+	if err != nil {
 		return answer{}, err
 	}
-	c := v.info(r.Context(), t, req.Name)
+	existed := v.exists(r.Context(), t, req.Name)
+	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Ordered: req.Ordered, Policy: patch.Apply(policy.Policy{})}
+	if err := v.policies.CreateChannel(r.Context(), c); err != nil {
+		return answer{}, err
+	}
+	if t, err = v.topics.known(r); err != nil {
+		return answer{}, err
+	}
+	return v.made(r, t, req.Name, existed)
+}
+
+// made answers with a channel that was asked for.
+func (v channelsAPI) made(r *http.Request, t *meta.Topic, name string, existed bool) (answer, error) {
+	c := v.info(r.Context(), t, name)
 	if existed {
 		return success(c)
 	}
@@ -173,7 +191,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 		for _, c := range ts.Channels {
 			if c.Name == name {
 				out := apiChannel(t.Name, c)
-				out.MissingNodes = missing
+				out.MissingNodes, out.Policy = missing, apiPolicy(t, name, v.policies.ChannelDefaults())
 				return out
 			}
 		}
@@ -183,7 +201,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 		c.Paused, c.Ordered = mc.Paused, mc.Ordered
 	}
 	out := apiChannel(t.Name, c)
-	out.MissingNodes = missing
+	out.MissingNodes, out.Policy = missing, apiPolicy(t, name, v.policies.ChannelDefaults())
 	return out
 }
 
@@ -204,8 +222,12 @@ func apiChannel(topic string, c broker.ChannelStats) api.Channel {
 		RequeuedTotal:  c.Requeued,
 		TimedOutTotal:  c.TimedOut,
 		ExpiredTotal:   c.Expired,
-		Consumers:      []api.Consumer{},
-		Partitions:     []api.ChannelPartition{},
+
+		Exhausted: c.Failing.Exhausted, BackingOff: c.Failing.BackingOff, RateLimited: c.Failing.RateLimited,
+		BackedOffTotal: c.Failing.BackedOff, DeadLetteredTotal: c.Failing.DeadLettered, DroppedTotal: c.Failing.Dropped,
+
+		Consumers:  []api.Consumer{},
+		Partitions: []api.ChannelPartition{},
 	}
 	for _, cl := range c.Clients {
 		out.Consumers = append(out.Consumers, api.Consumer{
@@ -230,6 +252,10 @@ func apiChannel(topic string, c broker.ChannelStats) api.Channel {
 			Leader:    p.Leader,
 			Confirmed: uint64(p.Confirmed),
 			Lag:       p.Lag,
+		}
+		if p.Blocked != nil {
+			seq := uint64(*p.Blocked)
+			place.Blocked = &seq
 		}
 		for _, x := range p.Spinning {
 			place.Spinning = append(place.Spinning, api.SpinningMessage{Seq: uint64(x.Offset), PerSecond: x.PerSecond})

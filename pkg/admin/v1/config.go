@@ -25,6 +25,7 @@ func apiConfig(c meta.TopicConfig) api.Config {
 		DedupWindow:     api.Duration(c.DedupWindow),
 		KeyFrom:         c.KeyFrom,
 		TTL:             api.Duration(c.TTL),
+		ChannelPolicy:   apiChoice(c.Channels),
 	}
 }
 
@@ -79,7 +80,9 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	assign(&c.MaxMessage, p.MaxMessageBytes)
 	assign(&c.KeyFrom, p.KeyFrom)
 	patchSync(&c.Sync, p)
-	return nil
+	channels, err := patchPolicy(p.ChannelPolicy)
+	c.Channels = channels.Apply(c.Channels)
+	return err
 }
 
 // patchSync changes a sync policy. An interval without a policy to go with it

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type channelAlterOptions struct {
+	policy policyOptions
+	order  string
+}
+
+func newChannelAlterCommand(g *globals) *cobra.Command {
+	var o channelAlterOptions
+	cmd := acting(g, &cobra.Command{
+		Use:   "alter TOPIC/CHANNEL",
+		Short: "Change settings of a channel",
+		Long: `Change the given settings and keep the others. They take effect at once, also for messages that wait
+already. The value default leaves a choice to the topic and the cluster.`,
+		Example: `  brokerctl channel alter orders/invoice --max-attempts 5 --on-exhausted dead-letter
+  brokerctl channel alter orders/invoice --backoff 1s..10m --rate 100/s`,
+	}, func(cmd *cobra.Command, at target) error {
+		var req api.AlterChannel
+		var err error
+		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
+			return err
+		}
+		if req.Ordered, err = orderOf(cmd, o.order); err != nil {
+			return err
+		}
+		if req == (api.AlterChannel{}) {
+			return usageError("nothing to change: see %s --help for the settings", cmd.CommandPath())
+		}
+		return alterChannel(cmd, g, at.topic, at.channel, req)
+	})
+	o.policy.addFlags(cmd.Flags(), "")
+	orderVar(cmd, &o.order)
+	return cmd
+}
+
+func orderVar(cmd *cobra.Command, p *string) {
+	cmd.Flags().StringVar(p, "order", "", "`ORDER` of delivery (none, strict): strict delivers the messages of a partition one at a time")
+}
+
+// orderOf returns whether an order was asked for, and which; nil: none was.
+func orderOf(cmd *cobra.Command, order string) (*bool, error) {
+	if !cmd.Flags().Changed("order") {
+		return nil, nil
+	}
+	ordered := order == "strict"
+	if !ordered && order != "none" {
+		return nil, usageError("--order is %q, must be none or strict", order)
+	}
+	return &ordered, nil
+}
+
+func alterChannel(cmd *cobra.Command, g *globals, topic, channel string, req api.AlterChannel) error {
+	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) {
+		return g.client.AlterChannel(ctx, topic, channel, req)
+	})
+	if err != nil {
+		return about(err, topic, channel)
+	}
+	return g.show(cmd, channelView(c))
+}

@@ -1,0 +1,156 @@
+package v1
+
+import (
+	"net/http"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+)
+
+// patchPolicy reads what a request changes of a policy.
+func patchPolicy(p *api.PolicyPatch) (policy.Patch, error) {
+	var out policy.Patch
+	if p == nil {
+		return out, nil
+	}
+	invalid := func(err error) (policy.Patch, error) { return out, api.Errorf(api.CodeInvalid, "%w", err) }
+	var err error
+	if out.MaxAttempts, err = limitOf("max_attempts", p.MaxAttempts); err != nil {
+		return out, err
+	}
+	if out.Rate, err = limitOf("rate", p.Rate); err != nil {
+		return out, err
+	}
+	out.DeadLetterTopic = p.DeadLetterTopic
+	if p.OnExhausted != nil {
+		o, err := policy.ParseOutcome(*p.OnExhausted)
+		if err != nil {
+			return invalid(err)
+		}
+		out.OnExhausted = &o
+	}
+	if p.Backoff != nil {
+		b, err := policy.ParseBackoff(*p.Backoff)
+		if err != nil {
+			return invalid(err)
+		}
+		out.Backoff = &b
+	}
+	for _, name := range p.Reset {
+		switch name {
+		case "max_attempts":
+			out.MaxAttempts = new(int)
+		case "on_exhausted":
+			out.OnExhausted = new(policy.Outcome)
+		case "dead_letter_topic":
+			out.DeadLetterTopic = new(string)
+		case "backoff":
+			out.Backoff = new(policy.Backoff)
+		case "rate":
+			out.Rate = new(int)
+		default:
+			return out, api.Errorf(api.CodeInvalid, "reset names %q, which is no setting of a policy", name)
+		}
+	}
+	if err := out.Apply(policy.Policy{}).Validate(); err != nil {
+		return invalid(err)
+	}
+	return out, nil
+}
+
+// limitOf reads a number of which 0 is no limit.
+func limitOf(name string, n *int) (*int, error) {
+	switch {
+	case n == nil:
+		return nil, nil
+	case *n < 0:
+		return nil, api.Errorf(api.CodeInvalid, "%s is %d, must not be negative; 0 is no limit", name, *n)
+	case *n == 0:
+		none := policy.Unlimited
+		return &none, nil
+	}
+	return n, nil
+}
+
+// apiPolicy describes what counts for a channel.
+func apiPolicy(t *meta.Topic, channel string, defaults policy.Policy) api.Policy {
+	p := meta.PolicyOf(t, channel, defaults)
+	out := api.Policy{
+		MaxAttempts: p.MaxAttempts, OnExhausted: string(p.OnExhausted), Backoff: "off", Rate: p.Rate, Own: []string{},
+		DeadLetterTopic: meta.DeadLetterTopic(p, t.Name, channel),
+	}
+	if p.Backoff.On() {
+		out.Backoff = p.Backoff.String()
+	}
+	if c := t.Channels[channel]; c != nil {
+		out.Own = chosen(c.Policy)
+	}
+	return out
+}
+
+// chosen names what a policy does not leave open.
+func chosen(p policy.Policy) []string {
+	names := []string{}
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{
+		{"max_attempts", p.MaxAttempts != 0}, {"on_exhausted", p.OnExhausted != ""}, {"dead_letter_topic", p.DeadLetterTopic != ""},
+		{"backoff", p.Backoff != policy.Backoff{}}, {"rate", p.Rate != 0},
+	} {
+		if f.is {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// apiChoice describes what a topic chose for its channels; nil: nothing.
+func apiChoice(p policy.Policy) *api.PolicyPatch {
+	if p == (policy.Policy{}) {
+		return nil
+	}
+	out := &api.PolicyPatch{}
+	number := func(n int) *int {
+		if n == 0 {
+			return nil
+		}
+		n = max(n, 0)
+		return &n
+	}
+	text := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	out.MaxAttempts, out.Rate = number(p.MaxAttempts), number(p.Rate)
+	out.OnExhausted, out.DeadLetterTopic, out.Backoff = text(string(p.OnExhausted)), text(p.DeadLetterTopic), text(p.Backoff.String())
+	return out
+}
+
+// alter changes a channel.
+func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	var req api.AlterChannel
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	patch, err := patchPolicy(req.Policy)
+	if err != nil {
+		return answer{}, err
+	}
+	if meta.IsEphemeral(channel) {
+		e := api.Errorf(api.CodePrecondition, "ephemeral channel %q has no settings of its own", channel)
+		e.Hint = "set them for the channels of the topic: brokerctl topic alter " + t.Name
+		return answer{}, e
+	}
+	c := meta.AlterChannel{Topic: t.Name, Channel: channel, Ordered: req.Ordered, Policy: &patch}
+	if err := v.policies.AlterChannel(r.Context(), c); err != nil {
+		return answer{}, err
+	}
+	if t, err = v.topics.known(r); err != nil {
+		return answer{}, err
+	}
+	return success(v.info(r.Context(), t, channel))
+}

@@ -1,0 +1,184 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// poison publishes a message and requeues it until it is not delivered any more.
+func (c *consumer) poison(deliveries int) {
+	c.t.Helper()
+	for range deliveries {
+		if err := c.Requeue(c.takeSome(1)[0].ID, 0); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (n *node) bound(name, channel string, p policy.Patch) {
+	n.t.Helper()
+	if err := n.Policies().AlterChannel(n.t.Context(), meta.AlterChannel{Topic: name, Channel: channel, Policy: &p}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func chosen[T any](v T) *T { return &v }
+
+// channelStats returns the figures of a channel on this node.
+func (n *node) channelStats(name, channel string) stats.Channel {
+	n.t.Helper()
+	return n.TopicStats(name, channel, false)[0].Channels[0]
+}
+
+func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c := n.subscribe("orders", "bill")
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(3)})
+		if r := n.publish(Publish{Topic: "orders", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("poison"), Header: []byte(`{"a":1}`)}}}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		c.poison(3)
+		n.put("orders", "good")
+		if got := c.take(1); got != "good" {
+			t.Errorf("behind it: %q", got)
+		}
+		time.Sleep(time.Second)
+		peeked, err := n.Peek(t.Context(), Peek{Topic: "orders.bill.dlq", Channel: deadletter.Channel, Partition: AnyPartition})
+		if err != nil || len(peeked) != 1 || string(peeked[0].Body) != "poison" {
+			t.Fatalf("dead letters: %+v, %v", peeked, err)
+		}
+		o, err := deadletter.ReadOrigin(peeked[0].Header)
+		if err != nil || o.Topic != "orders" || o.Channel != "bill" || o.Attempts != 3 || !strings.HasPrefix(o.LastConsumer, "test") || string(o.Header) != `{"a":1}` {
+			t.Errorf("%+v, %v", o, err)
+		}
+		s := n.channelStats("orders", "bill")
+		if s.Failing != (stats.Failing{DeadLettered: 1}) || s.Depth != 0 || s.Partitions[0].Confirmed != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c := n.subscribe("orders", "bill", func(s *Subscribe) { s.Ordered = true })
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(2), OnExhausted: chosen(policy.Block)})
+		n.put("orders", "poison", "next")
+		c.poison(2)
+		time.Sleep(time.Minute)
+		s := n.channelStats("orders", "bill")
+		if s.Failing.Exhausted != 1 || s.Partitions[0].Blocked == nil || *s.Partitions[0].Blocked != 0 {
+			t.Fatalf("blocked: %+v", s)
+		}
+		if got, err := c.Take(time.Now(), 9, func(*topic.Delivery) error { return nil }); got != 0 || err != nil {
+			t.Fatalf("%d delivered behind it, %v", got, err)
+		}
+		n.bound("orders", "bill", policy.Patch{OnExhausted: chosen(policy.Drop)})
+		if got := c.take(1); got != "next" {
+			t.Errorf("after it was dropped: %q", got)
+		}
+		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{Dropped: 1}) {
+			t.Errorf("dropped: %+v", s.Failing)
+		}
+		if n.o.Meta.Topic("orders.bill.dlq") != nil {
+			t.Error("there is a dead-letter topic")
+		}
+	})
+}
+
+// Where the dead-letter topic takes nothing, the message stays and health says so.
+func TestADeadLetterThatIsRefusedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c := n.subscribe("orders", "bill")
+		if _, err := n.CreateTopic(t.Context(), "failed", meta.TopicConfig{MaxMessage: 3}); err != nil {
+			t.Fatal(err)
+		}
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1), DeadLetterTopic: chosen("failed")})
+		n.put("orders", "poison")
+		c.poison(1)
+		time.Sleep(10 * time.Second)
+		if s := n.channelStats("orders", "bill"); s.Failing.Exhausted+s.InFlight != 1 || s.Failing.DeadLettered != 0 {
+			t.Errorf("%+v", s)
+		}
+		if h := n.Health(); !strings.Contains(reasonOf(h, "dead_letters_refused"), "orders/bill") {
+			t.Errorf("health: %+v", h)
+		}
+		if err := n.AlterTopic(t.Context(), "failed", func(c *meta.TopicConfig) { c.MaxMessage = 0 }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{DeadLettered: 1}) || reasonOf(n.Health(), "dead_letters_refused") != "" {
+			t.Errorf("%+v, %+v", s.Failing, n.Health())
+		}
+	})
+}
+
+func reasonOf(h health.Report, code string) string {
+	for _, r := range h.Reasons {
+		if r.Code == code {
+			return r.What
+		}
+	}
+	return ""
+}
+
+// The leader dies between two deliveries, or after the last: the next one counts on.
+func TestDeadLettersSurviveTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c := n.subscribe("orders", "bill")
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(3)})
+		n.put("orders", "poison")
+		c.poison(2)
+		c.Close()
+		n.restart()
+		if p := topic.RetriesOf(n.lookup("orders").led()[0].part.Channel("bill")).Policy(); p.MaxAttempts != 3 {
+			t.Fatalf("after a restart: %+v", p)
+		}
+		c = n.subscribe("orders", "bill")
+		d := c.takeSome(1)[0]
+		if d.Attempts != 3 {
+			t.Errorf("attempt %d after a restart, want 3", d.Attempts)
+		}
+		if err := c.Requeue(d.ID, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if s := n.channelStats("orders", "bill"); s.Failing.DeadLettered != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A change of the cluster's defaults reaches channels that are there, and ephemeral ones.
+func TestDefaultsReachEveryChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.subscribe("orders", "bill")
+		n.subscribe("orders", "tail#ephemeral")
+		if _, err := n.propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingChannelMaxAttempts: "7", meta.SettingChannelBackoff: "1s..1m"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		for _, name := range []string{"bill", "tail#ephemeral"} {
+			if p := topic.RetriesOf(n.lookup("orders").led()[0].part.Channel(name)).Policy(); p.MaxAttempts != 7 || p.Backoff.Max != time.Minute {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		n.subscribe("orders", "late#ephemeral")
+		if p := topic.RetriesOf(n.lookup("orders").led()[0].part.Channel("late#ephemeral")).Policy(); p.MaxAttempts != 7 {
+			t.Errorf("one made since: %+v", p)
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package channel
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// retries is how often and how soon a channel delivers a message again, and the counts of
+// what that holds back. A place in the tracked messages is left before its methods are
+// called.
+type retries struct {
+	policy    policy.Policy // effective
+	spent     int           // have had all their attempts
+	waiting   int           // deferred by the backoff
+	backedOff uint64        // ever
+}
+
+// exhausts says whether a message that was delivered so often is not to be again.
+func (r *retries) exhausts(attempts uint16) bool { return r.policy.Exhausts(attempts) }
+
+// delay returns the backoff of a message that failed; 0: there is none.
+func (r *retries) delay(m *message) time.Duration {
+	if !r.policy.Backoff.On() || r.exhausts(m.attempts) {
+		return 0
+	}
+	return r.policy.Backoff.Delay(m.attempts, uint64(m.offset))
+}
+
+// backOff notes that a message was deferred by the backoff.
+func (r *retries) backOff(t *tracked, slot int32) {
+	t.slots[slot].delayed = byBackoff
+	r.waiting++
+	r.backedOff++
+}
+
+// spend keeps a message that is nowhere from being delivered if it has had all its
+// attempts, and returns whether it has.
+func (r *retries) spend(t *tracked, slot int32) bool {
+	m := &t.slots[slot]
+	if !r.exhausts(m.attempts) {
+		return false
+	}
+	m.taken = 0
+	if m.owner >= 0 && int(m.owner) < len(t.consumers) {
+		m.taken = int64(t.consumers[m.owner].id) //nolint:gosec // what it was made of
+	}
+	m.place = spent
+	t.append(&t.spent, slot)
+	r.spent++
+	return true
+}
+
+// Retries is how often a State delivers a message again, and those that have had all
+// their attempts. It is a view of the State, and like that not safe for concurrent use.
+type Retries struct{ state *State }
+
+// RetriesOf returns the view of a State.
+func RetriesOf(s *State) Retries { return Retries{s} }
+
+// Policy returns the effective policy of the channel.
+func (r Retries) Policy() policy.Policy { return r.state.retries.policy }
+
+// SetPolicy changes the effective policy. Messages that may be delivered again by it are
+// ready, and those that may not be any more are held back, both in the order of the log
+// behind those that are where they belong. It looks at every tracked message if the
+// number of attempts is another.
+func (r Retries) SetPolicy(p policy.Policy) {
+	s := r.state
+	was := s.retries.policy
+	s.retries.policy = p
+	if was.MaxAttempts == p.MaxAttempts || s.t == nil {
+		return
+	}
+	for slot := 1; slot < len(s.t.slots); slot++ {
+		m := &s.t.slots[slot]
+		held := m.place == spent
+		waits := m.place == ready || m.place == deferred
+		if held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts) {
+			m.owner = -1 // it was long ago
+			s.fall(int32(slot))
+		}
+	}
+	promoteFallen(&s.ledger)
+	s.revision++
+}
+
+// Park is Requeue in two steps, for a channel whose count of attempts others must know
+// before the next delivery: the message leaves the consumer and is deferred until Resume,
+// or for timeout if that is never called. One that has had all its attempts is not
+// delivered again anyhow, and is where Requeue has it.
+func (r Retries) Park(o seq.Offset, consumer uint64, now time.Time, timeout time.Duration) error {
+	s := r.state
+	slot, err := s.owned(o, consumer)
+	if err != nil {
+		return err
+	}
+	m := &s.t.slots[slot]
+	s.requeued++
+	s.revision++
+	s.leave(slot)
+	if s.retries.spend(s.t, slot) {
+		return nil
+	}
+	nanos := s.nanos(now)
+	s.t.intoDeferred(slot, nanos, addTime(nanos, timeout))
+	s.deferred++
+	m.delayed = byNote
+	return nil
+}
+
+// Resume ends a Park: the message is requeued with a delay. One that is not parked any more
+// is ignored.
+func (r Retries) Resume(o seq.Offset, now time.Time, delay time.Duration) {
+	s := r.state
+	slot, ok := s.slotOf(o)
+	if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed != byNote {
+		return
+	}
+	s.revision++
+	nanos := s.nanos(now)
+	if delay <= 0 && s.retries.delay(&s.t.slots[slot]) == 0 {
+		s.promote(nanos)
+	}
+	if s.t.slots[slot].place != deferred {
+		return // it was due
+	}
+	s.leave(slot)
+	again(&s.ledger, slot, nanos, delay)
+}
+
+// Len returns how many messages have had all their attempts.
+func (r Retries) Len() int { return r.state.retries.spent }
+
+// Spent is a message that has had all its attempts.
+type Spent struct {
+	Delivery
+	Consumer uint64 // that had it last; 0: not known any more
+}
+
+// Take appends to out up to max messages that have had all their attempts, longest first.
+// They are in flight with a consumer until now+timeout, who finishes them or has them
+// kept; that counts as no delivery. It takes from a paused channel, too.
+func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max int, out []Spent) []Spent {
+	s := r.state
+	if s.retries.spent == 0 || max <= 0 {
+		return out
+	}
+	nanos, owner := s.nanos(now), s.t.consumerOf(consumer)
+	for ; max > 0 && s.retries.spent > 0; max-- {
+		slot := s.t.spent.head
+		m := &s.t.slots[slot]
+		last := uint64(m.taken) //nolint:gosec // what it was made of
+		s.leave(slot)
+		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
+		s.inFlight++
+		out = append(out, Spent{Delivery{m.offset, m.attempts}, last})
+	}
+	return out
+}
+
+// First returns the first message in the order of the log that has had all its attempts.
+func (r Retries) First() (o seq.Offset, ok bool) {
+	s := r.state
+	if s.retries.spent == 0 {
+		return 0, false
+	}
+	for slot := s.t.spent.head; slot != 0; slot = s.t.slots[slot].next {
+		if at := s.t.slots[slot].offset; !ok || at < o {
+			o, ok = at, true
+		}
+	}
+	return o, ok
+}
+
+// Keep takes a message back that Take handed out: it is where it was before. One that the
+// consumer does not have any more is ignored.
+func (r Retries) Keep(x Spent, consumer uint64) {
+	s := r.state
+	slot, err := s.owned(x.Offset, consumer)
+	if err != nil {
+		return
+	}
+	s.leave(slot)
+	s.enqueue(slot)
+	if m := &s.t.slots[slot]; m.place == spent {
+		m.taken = int64(x.Consumer) //nolint:gosec // what it was made of
+	}
+	s.revision++
+}
+
+// again puts a message that failed and is nowhere where it waits for its next delivery.
+func again(l *ledger, slot int32, now int64, delay time.Duration) {
+	m := &l.t.slots[slot]
+	backoff := l.retries.delay(m)
+	if delay <= 0 && backoff == 0 || l.retries.exhausts(m.attempts) {
+		l.enqueue(slot)
+		return
+	}
+	l.t.intoDeferred(slot, now, addTime(now, max(delay, backoff)))
+	l.deferred++
+	if backoff > delay {
+		l.retries.backOff(l.t, slot)
+	}
+}
+
+// enqueueFirst puts a message that is nowhere at the front of the ready list, likewise.
+func enqueueFirst(l *ledger, slot int32) {
+	if l.retries.spend(l.t, slot) {
+		return
+	}
+	l.t.intoReadyFront(slot)
+	l.ready++
+}
+
+// promoteFallen puts what has fallen where it belongs, in the order of the log.
+func promoteFallen(l *ledger) {
+	if l.t == nil || len(l.t.fallen) == 0 {
+		return
+	}
+	slices.SortFunc(l.t.fallen, func(a, b cell) int { return cmp.Compare(a.offset, b.offset) })
+	for _, c := range l.t.fallen {
+		l.enqueue(c.slot)
+	}
+	l.t.fallen = l.t.fallen[:0]
+}

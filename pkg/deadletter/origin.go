@@ -1,0 +1,76 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Channel is the channel of a dead-letter topic that keeps dead letters until they are
+// brought back or purged.
+const Channel = "redrive"
+
+// Reason is why a message became a dead letter.
+type Reason string
+
+// ReasonMaxAttempts is of a message that has had all its attempts.
+const ReasonMaxAttempts Reason = "max-attempts"
+
+// Origin is where a dead letter comes from. It is the value of the key dead_letter in the
+// header of the message.
+type Origin struct {
+	Topic     string `json:"topic"`
+	Partition int    `json:"partition"`
+	Offset    uint64 `json:"offset"`
+	ID        string `json:"id"` // as clients know it
+	Channel   string `json:"channel"`
+	// FirstTimestampNS is when the message was published, in ns since 1970.
+	FirstTimestampNS int64  `json:"first_timestamp_ns"`
+	Attempts         uint16 `json:"attempts"`
+	LastConsumer     string `json:"last_consumer,omitempty"` // "": not known
+	Reason           Reason `json:"reason"`
+	// Header is the message's own, if it has one.
+	Header json.RawMessage `json:"header,omitempty"`
+}
+
+// header is the header of a dead letter.
+type header struct {
+	Origin *Origin `json:"dead_letter"`
+}
+
+// ErrNotDeadLetter is returned for a message without an Origin.
+var ErrNotDeadLetter = errors.New("message is no dead letter: its header names no origin")
+
+// AppendHeader appends the header of a dead letter. The message's own header is left out
+// where there is no room for it, or if it is no JSON.
+func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
+	if !json.Valid(o.Header) {
+		o.Header = nil
+	}
+	text, err := json.Marshal(header{&o})
+	if err == nil && len(text) > topic.MaxHeader {
+		o.Header = nil
+		text, err = json.Marshal(header{&o})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode dead letter header: %w", err)
+	}
+	return append(dst, text...), nil
+}
+
+// ReadOrigin reads where a dead letter comes from out of its header.
+func ReadOrigin(text []byte) (Origin, error) {
+	var h header
+	if len(text) == 0 {
+		return Origin{}, ErrNotDeadLetter
+	}
+	if err := json.Unmarshal(text, &h); err != nil {
+		return Origin{}, fmt.Errorf("%w: %w", ErrNotDeadLetter, err)
+	}
+	if h.Origin == nil || h.Origin.Topic == "" || h.Origin.Channel == "" || h.Origin.Partition < 0 {
+		return Origin{}, ErrNotDeadLetter
+	}
+	return *h.Origin, nil
+}

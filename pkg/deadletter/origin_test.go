@@ -1,0 +1,69 @@
+package deadletter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+func sample() Origin {
+	return Origin{
+		Topic: "orders", Partition: 3, Offset: 17, ID: "18ef8ddbaa4d0233", Channel: "bill", FirstTimestampNS: 1795560163075176451,
+		Attempts: 5, LastConsumer: "worker-7 (10.0.0.7:4711)", Reason: ReasonMaxAttempts, Header: json.RawMessage(`{"a":1}`),
+	}
+}
+
+// The header is what programs read that look after dead letters.
+func TestTheHeaderOfADeadLetterIsGolden(t *testing.T) {
+	got, err := sample().AppendHeader(nil)
+	const want = `{"dead_letter":{"topic":"orders","partition":3,"offset":17,"id":"18ef8ddbaa4d0233","channel":"bill",` +
+		`"first_timestamp_ns":1795560163075176451,"attempts":5,"last_consumer":"worker-7 (10.0.0.7:4711)","reason":"max-attempts","header":{"a":1}}}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	o, err := ReadOrigin(got)
+	if err != nil || o.ID != sample().ID || string(o.Header) != `{"a":1}` || o.Attempts != 5 || o.Offset != 17 {
+		t.Errorf("read %+v, %v", o, err)
+	}
+}
+
+// A message's own header stays out where the two are too long together, or it is no JSON.
+func TestAHeaderThatHasNoRoomIsLeftOut(t *testing.T) {
+	for _, own := range []string{`{"x":"` + string(bytes.Repeat([]byte("x"), topic.MaxHeader-20)) + `"}`, "no JSON"} {
+		o := sample()
+		o.Header = json.RawMessage(own)
+		text, err := o.AppendHeader(nil)
+		if err != nil || len(text) > topic.MaxHeader {
+			t.Fatalf("%d bytes, %v", len(text), err)
+		}
+		if back, err := ReadOrigin(text); err != nil || back.Header != nil || back.ID != o.ID {
+			t.Errorf("%+v, %v", back, err)
+		}
+	}
+}
+
+func FuzzReadOrigin(f *testing.F) {
+	text, _ := sample().AppendHeader(nil)
+	f.Add(text)
+	f.Add([]byte(`{"dead_letter":{"topic":"t","channel":""}}`))
+	f.Add([]byte(`{"dead_letter":null}`))
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		o, err := ReadOrigin(text)
+		if err != nil {
+			if !errors.Is(err, ErrNotDeadLetter) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if o.Topic == "" || o.Channel == "" || o.Partition < 0 {
+			t.Errorf("read %+v", o)
+		}
+		if _, err := o.AppendHeader(nil); err != nil {
+			t.Errorf("write %+v: %v", o, err)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package deadletter
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Limits of a Worker.
+const (
+	// together is how many channels are served at a time.
+	together = 8
+	// batchMessages and batchBytes bound what is published at a time of one channel.
+	batchMessages = 64
+	batchBytes    = 1 << 20
+	// retryAfter is how long a channel rests whose dead letters were not taken.
+	retryAfter = time.Second
+)
+
+// Node is what a Worker has the node do. Its methods may be called by many goroutines.
+type Node interface {
+	// Prepare makes sure that there is a topic for dead letters with its Channel. The
+	// topic is as safe as that of the origin.
+	Prepare(ctx context.Context, name, origin string) error
+	// Deliver publishes a message to any partition of a topic and calls done once, when it
+	// is acknowledged or not. The message is copied before Deliver returns.
+	Deliver(ctx context.Context, topic string, m topic.Message, done func(error))
+}
+
+// Source is a channel on one partition.
+type Source struct {
+	Topic     string
+	Partition int
+	Channel   *topic.Channel
+	Numbering seq.Numbering // of the topic's messages
+}
+
+func (s *Source) name() string { return s.Topic + "/" + s.Channel.Name() }
+
+// Worker empties channels of messages that have had all their attempts. Its methods may be
+// called by many goroutines.
+type Worker struct {
+	node  Node
+	log   *slog.Logger
+	spawn func(func()) bool // runs something in the background; false: the node stops
+	slots chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	stations map[*topic.Channel]*station
+}
+
+// station is a channel that is being served, or rests.
+type station struct {
+	source Source
+	serves bool
+	until  time.Time // it rests until then
+	failed error     // why; nil: nothing has failed
+}
+
+// NewWorker returns a worker that has things run by spawn.
+func NewWorker(node Node, log *slog.Logger, spawn func(func()) bool) *Worker {
+	return &Worker{node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), stations: map[*topic.Channel]*station{}}
+}
+
+// Poke has a channel served, unless it is being served or rests after a failure. It does
+// not block: whoever finds that something is left pokes again.
+func (w *Worker) Poke(s Source) {
+	if !w.begin(s, time.Now()) {
+		return
+	}
+	select {
+	case w.slots <- struct{}{}:
+	default:
+		w.end(s, nil) // all are busy
+		return
+	}
+	if !w.spawn(func() {
+		defer func() { <-w.slots }()
+		w.end(s, w.serve(s))
+	}) {
+		<-w.slots
+		w.end(s, nil)
+	}
+}
+
+func (w *Worker) begin(s Source, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.stations[s.Channel]
+	if at == nil {
+		at = &station{source: s}
+		w.stations[s.Channel] = at
+	}
+	if at.serves || now.Before(at.until) {
+		return false
+	}
+	at.serves = true
+	return true
+}
+
+// end notes how it went. What begins and ends to fail is logged.
+func (w *Worker) end(s Source, err error) {
+	w.mu.Lock()
+	at, now := w.stations[s.Channel], time.Now()
+	was := at.failed
+	at.serves, at.failed = false, err
+	if err == nil {
+		delete(w.stations, s.Channel)
+	} else {
+		at.until = now.Add(retryAfter)
+	}
+	for c, x := range w.stations { // those whose channels are gone are poked no more
+		if !x.serves && now.Sub(x.until) > time.Minute {
+			delete(w.stations, c)
+		}
+	}
+	w.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		w.log.Warn("cannot dispose of messages that have had all their attempts; they stay in the channel, retrying",
+			"topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name(), "error", err)
+	case err == nil && was != nil:
+		w.log.Info("messages that have had all their attempts are disposed of again", "topic", s.Topic, "partition", s.Partition, "channel", s.Channel.Name())
+	}
+}
+
+// Trouble is a channel whose dead letters are not taken.
+type Trouble struct {
+	Name string // topic/channel
+	Err  error
+}
+
+// Troubles returns the channels whose dead letters are not taken, by name.
+func (w *Worker) Troubles() []Trouble {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []Trouble
+	for _, at := range w.stations {
+		if at.failed != nil {
+			all = append(all, Trouble{at.source.name(), at.failed})
+		}
+	}
+	slices.SortFunc(all, func(a, b Trouble) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b Trouble) bool { return a.Name == b.Name })
+}
+
+// serve disposes of what a channel has, until there is nothing left or something fails.
+func (w *Worker) serve(s Source) error {
+	d := topic.RetriesOf(s.Channel).NewDisposer()
+	defer d.Close()
+	for {
+		batch, err := take(d)
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if len(batch) == 0 {
+			return nil
+		}
+		p := topic.RetriesOf(s.Channel).Policy()
+		if p.OnExhausted == policy.DeadLetter {
+			err = w.send(s, p, d, batch)
+		} else {
+			for i := range batch {
+				err = cmpErr(err, d.Finish(&batch[i], false))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take takes some messages, whose slices are the caller's.
+func take(d *topic.Disposer) (batch []topic.Exhausted, err error) {
+	size := 0
+	for len(batch) < batchMessages && size < batchBytes {
+		n, err := d.Take(time.Now(), 1, func(e *topic.Exhausted) error {
+			kept := *e
+			kept.Body, kept.Header = bytes.Clone(e.Body), bytes.Clone(e.Header)
+			batch = append(batch, kept)
+			size += len(e.Body) + len(e.Header)
+			return nil
+		})
+		if n == 0 && len(batch) == 0 {
+			return nil, err
+		}
+		if n == 0 || err != nil {
+			break // the rest is for the next time, which tells the error again
+		}
+	}
+	return batch, nil
+}
+
+// send publishes messages to the dead-letter topic, and finishes each that is acknowledged.
+func (w *Worker) send(s Source, p policy.Policy, d *topic.Disposer, batch []topic.Exhausted) error {
+	ctx, cancel := context.WithTimeout(context.Background(), topic.DisposeTimeout/2)
+	defer cancel()
+	to := meta.DeadLetterTopic(p, s.Topic, s.Channel.Name())
+	err := fmt.Errorf("dead letters cannot go to their own topic %s", to)
+	if to != s.Topic {
+		err = w.node.Prepare(ctx, to, s.Topic)
+	}
+	if err != nil {
+		for i := range batch {
+			d.Keep(&batch[i])
+		}
+		return fmt.Errorf("dead-letter topic %s: %w", to, err)
+	}
+	answers := make([]chan error, len(batch))
+	for i := range batch {
+		answers[i] = make(chan error, 1)
+		m, err := s.letter(&batch[i])
+		if err != nil {
+			answers[i] <- err
+			continue
+		}
+		w.node.Deliver(ctx, to, m, func(err error) { answers[i] <- err })
+	}
+	var first error
+	for i := range batch {
+		if err := <-answers[i]; err != nil {
+			d.Keep(&batch[i])
+			first = cmpErr(first, fmt.Errorf("publish to dead-letter topic %s: %w", to, err))
+			continue
+		}
+		first = cmpErr(first, d.Finish(&batch[i], true))
+	}
+	return first
+}
+
+// letter makes the dead letter of a message.
+func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
+	o := Origin{
+		Topic: s.Topic, Partition: s.Partition, Offset: uint64(e.ID.Offset()), ID: s.Numbering.ID(e.ID).String(), Channel: s.Channel.Name(),
+		FirstTimestampNS: e.Timestamp, Attempts: e.Attempts, LastConsumer: e.Consumer, Reason: ReasonMaxAttempts, Header: e.Header,
+	}
+	h, err := o.AppendHeader(nil)
+	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h}, err
+}
+
+// cmpErr returns the first of two errors that is one.
+func cmpErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

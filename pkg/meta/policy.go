@@ -1,0 +1,72 @@
+package meta
+
+import (
+	"fmt"
+	"hash/crc32"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/policy"
+)
+
+// PolicyOf returns what counts for a channel of a topic: its own choice, the topic's, and
+// the cluster's: see Settings.ChannelDefaults. A channel that is not in the metadata, as an ephemeral one, has no
+// choice of its own. The channels of dead-letter topics take no default of the cluster:
+// else what fails there went to a dead-letter topic of that one, and so on.
+func PolicyOf(t *Topic, channel string, cluster policy.Policy) policy.Policy {
+	var own policy.Policy
+	if c := t.Channels[channel]; c != nil {
+		own = c.Policy
+	}
+	if strings.HasSuffix(t.Name, policy.DeadLetterSuffix) {
+		cluster = policy.Policy{}
+	}
+	return policy.Effective(own, t.Config.Channels, cluster)
+}
+
+// DeadLetterTopic returns the topic that the dead letters of a channel go to by an
+// effective policy. A default that would be too long for a name is truncated, and told
+// from others by a checksum.
+func DeadLetterTopic(p policy.Policy, topic, channel string) string {
+	name := p.DeadLetters(topic, channel)
+	if len(name) <= MaxNameLength {
+		return name
+	}
+	tail := fmt.Sprintf("-%08x%s", crc32.Checksum([]byte(name), castagnoli), policy.DeadLetterSuffix)
+	return name[:MaxNameLength-len(tail)] + tail
+}
+
+// checkDeadLetters refuses a channel that chooses to have dead letters, or whose topic does,
+// and nowhere to put them.
+func checkDeadLetters(t *Topic, c *Channel) error {
+	chosen := policy.Effective(c.Policy, t.Config.Channels)
+	if chosen.MaxAttempts == 0 || chosen.OnExhausted != policy.DeadLetter {
+		return nil
+	}
+	switch name := chosen.DeadLetters(t.Name, c.Name); {
+	case len(name) > MaxNameLength:
+		return fmt.Errorf("%w: the dead-letter topic of channel %s would be named %s, which has %d bytes, over the limit of %d: choose another dead-letter topic",
+			ErrInvalidConfig, c.Name, name, len(name), MaxNameLength)
+	case name == t.Name:
+		return fmt.Errorf("%w: the dead letters of channel %s cannot go to its own topic: choose another dead-letter topic", ErrInvalidConfig, c.Name)
+	}
+	return nil
+}
+
+// ownDeadLetters refuses a topic whose channels are to have their dead letters in itself.
+func ownDeadLetters(name string, c TopicConfig) error {
+	if c.Channels.DeadLetterTopic == name {
+		return fmt.Errorf("%w: the dead letters of topic %s cannot go to itself: choose another dead-letter topic", ErrInvalidConfig, name)
+	}
+	return nil
+}
+
+// validatePolicy says what is wrong with a policy.
+func validatePolicy(p policy.Policy) error {
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
+	if name := p.DeadLetterTopic; name != "" && (!ValidTopicName(name) || IsEphemeral(name)) {
+		return fmt.Errorf("%w: dead-letter topic %q", ErrInvalidName, name)
+	}
+	return nil
+}

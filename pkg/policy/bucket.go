@@ -1,0 +1,59 @@
+package policy
+
+import "time"
+
+// burstPart is which part of a second's messages may be taken at once after a rest. It
+// is more than what comes between two looks of those who wait.
+const burstPart = 10
+
+// Bucket bounds a rate: it fills with time, and what is taken out of it may be delivered.
+// The zero value bounds nothing. Time may not run backwards.
+type Bucket struct {
+	perSecond float64 // 0: no limit
+	tokens    float64
+	at        time.Time // when tokens was right
+}
+
+// SetRate changes the rate, in messages a second; 0: no limit. What is in the bucket stays
+// there, as far as it has room.
+func (b *Bucket) SetRate(perSecond float64, now time.Time) {
+	if perSecond == b.perSecond {
+		return
+	}
+	b.fill(now)
+	if b.perSecond == 0 {
+		b.tokens = b.room(perSecond) // it begins full
+	}
+	b.perSecond, b.at = perSecond, now
+	b.tokens = min(b.tokens, b.room(perSecond))
+}
+
+// Limits says whether the bucket bounds anything.
+func (b *Bucket) Limits() bool { return b.perSecond > 0 }
+
+// Take takes up to n messages out and returns how many.
+func (b *Bucket) Take(n int, now time.Time) int {
+	if b.perSecond == 0 {
+		return n
+	}
+	b.fill(now)
+	n = max(0, min(n, int(b.tokens)))
+	b.tokens -= float64(n)
+	return n
+}
+
+// Return puts back what was taken and not used.
+func (b *Bucket) Return(n int) {
+	if b.perSecond > 0 {
+		b.tokens = min(b.tokens+float64(n), b.room(b.perSecond))
+	}
+}
+
+func (b *Bucket) fill(now time.Time) {
+	if passed := now.Sub(b.at); passed > 0 && b.perSecond > 0 {
+		b.tokens = min(b.tokens+passed.Seconds()*b.perSecond, b.room(b.perSecond))
+		b.at = now
+	}
+}
+
+func (b *Bucket) room(perSecond float64) float64 { return max(1, perSecond/burstPart) }

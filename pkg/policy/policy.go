@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits of a Policy.
+const (
+	// MaxAttemptsLimit is the largest MaxAttempts: attempts are not counted beyond.
+	MaxAttemptsLimit = 4000
+	// MaxBackoff is the longest delay of a Backoff.
+	MaxBackoff = 24 * time.Hour
+	// MinBackoff is the shortest: deliveries are timed no finer than 25 ms.
+	MinBackoff = 25 * time.Millisecond
+	// MaxRate is the largest Rate.
+	MaxRate = 10_000_000
+)
+
+// Unlimited is a MaxAttempts or a Rate that was chosen to be none.
+const Unlimited = -1
+
+// ErrInvalid is wrapped by the errors of Validate and of the parsers.
+var ErrInvalid = errors.New("invalid channel policy")
+
+// Outcome is what becomes of a message that has had all its attempts.
+type Outcome string
+
+// The outcomes.
+const (
+	DeadLetter Outcome = "dead-letter" // it goes to another topic, and is finished
+	Drop       Outcome = "drop"        // it is finished
+	Block      Outcome = "block"       // it stays, and is not delivered; an ordered channel waits with it
+)
+
+// Policy is what one level chose. The zero value of a field is left to the next level.
+type Policy struct {
+	MaxAttempts     int     `json:"max_attempts,omitempty"` // deliveries of one message, or Unlimited
+	OnExhausted     Outcome `json:"on_exhausted,omitempty"`
+	DeadLetterTopic string  `json:"dead_letter_topic,omitempty"`
+	Backoff         Backoff `json:"backoff,omitzero"`
+	Rate            int     `json:"rate,omitempty"` // messages a second, or Unlimited
+}
+
+// Effective returns what counts where several levels have chosen: the channel's choice
+// before the topic's before the cluster's. In the result, 0 is no limit and a zero
+// Backoff is none. Without any choice nothing is limited, as in nsqd.
+func Effective(levels ...Policy) Policy {
+	var p Policy
+	for _, l := range levels {
+		p = Policy{
+			MaxAttempts:     cmp.Or(p.MaxAttempts, l.MaxAttempts),
+			OnExhausted:     cmp.Or(p.OnExhausted, l.OnExhausted),
+			DeadLetterTopic: cmp.Or(p.DeadLetterTopic, l.DeadLetterTopic),
+			Backoff:         cmp.Or(p.Backoff, l.Backoff),
+			Rate:            cmp.Or(p.Rate, l.Rate),
+		}
+	}
+	p.MaxAttempts, p.Rate = max(p.MaxAttempts, 0), max(p.Rate, 0)
+	p.OnExhausted = cmp.Or(p.OnExhausted, DeadLetter)
+	if !p.Backoff.On() {
+		p.Backoff = Backoff{}
+	}
+	return p
+}
+
+// Exhausts says whether a message that has been delivered so often is not to be
+// delivered again. It is for an effective policy.
+func (p Policy) Exhausts(attempts uint16) bool {
+	return p.MaxAttempts > 0 && int(attempts) >= p.MaxAttempts
+}
+
+// Validate says what is wrong with a policy, in an error that wraps ErrInvalid.
+func (p Policy) Validate() error {
+	switch {
+	case p.MaxAttempts != Unlimited && (p.MaxAttempts < 0 || p.MaxAttempts > MaxAttemptsLimit):
+		return fmt.Errorf("%w: max attempts %d, want 1 to %d, or 0 for no limit", ErrInvalid, p.MaxAttempts, MaxAttemptsLimit)
+	case p.Rate != Unlimited && (p.Rate < 0 || p.Rate > MaxRate):
+		return fmt.Errorf("%w: rate %d/s, want 1 to %d, or 0 for no limit", ErrInvalid, p.Rate, MaxRate)
+	case p.OnExhausted != "":
+		if _, err := ParseOutcome(string(p.OnExhausted)); err != nil {
+			return err
+		}
+	}
+	return p.Backoff.validate()
+}
+
+// ParseOutcome reads an outcome.
+func ParseOutcome(text string) (Outcome, error) {
+	switch o := Outcome(text); o {
+	case DeadLetter, Drop, Block:
+		return o, nil
+	}
+	return "", fmt.Errorf("%w: on exhausted %q, want %s, %s or %s", ErrInvalid, text, DeadLetter, Drop, Block)
+}
+
+// ParseRate reads a rate: "100/s" or "100"; "0" and "none" are Unlimited.
+func ParseRate(text string) (int, error) {
+	n, err := number(strings.TrimSuffix(text, "/s"))
+	if err != nil || n > MaxRate {
+		return 0, fmt.Errorf("%w: rate %q, want a number of messages per second such as 100/s, at most %d, or none", ErrInvalid, text, MaxRate)
+	}
+	return n, nil
+}
+
+// ParseMaxAttempts reads a number of attempts; "0" and "none" are Unlimited.
+func ParseMaxAttempts(text string) (int, error) {
+	n, err := number(text)
+	if err != nil || n > MaxAttemptsLimit {
+		return 0, fmt.Errorf("%w: max attempts %q, want 1 to %d, or none", ErrInvalid, text, MaxAttemptsLimit)
+	}
+	return n, nil
+}
+
+// number reads a number above zero, or Unlimited.
+func number(text string) (int, error) {
+	if text == "none" {
+		return Unlimited, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err == nil && n == 0 {
+		return Unlimited, nil
+	}
+	return int(n), err
+}
+
+// DeadLetterSuffix ends the name of a dead-letter topic whose name nobody chose.
+const DeadLetterSuffix = ".dlq"
+
+// DeadLetters returns the topic that a channel's dead letters go to by an effective
+// policy. Without a choice that is <topic>.<channel>.dlq, without the marks of
+// ephemeral names.
+func (p Policy) DeadLetters(topic, channel string) string {
+	if p.DeadLetterTopic != "" {
+		return p.DeadLetterTopic
+	}
+	return strings.TrimSuffix(topic, ephemeral) + "." + strings.TrimSuffix(channel, ephemeral) + DeadLetterSuffix
+}
+
+// ephemeral ends the names of topics and channels that go with their last user.
+const ephemeral = "#ephemeral"
+
+// Patch changes a policy: what is nil stays; a zero value leaves the field open again.
+type Patch struct {
+	MaxAttempts     *int     `json:"max_attempts,omitempty"`
+	OnExhausted     *Outcome `json:"on_exhausted,omitempty"`
+	DeadLetterTopic *string  `json:"dead_letter_topic,omitempty"`
+	Backoff         *Backoff `json:"backoff,omitempty"`
+	Rate            *int     `json:"rate,omitempty"`
+}
+
+// Apply returns p with the patch's fields.
+func (c Patch) Apply(p Policy) Policy {
+	set(&p.MaxAttempts, c.MaxAttempts)
+	set(&p.OnExhausted, c.OnExhausted)
+	set(&p.DeadLetterTopic, c.DeadLetterTopic)
+	set(&p.Backoff, c.Backoff)
+	set(&p.Rate, c.Rate)
+	return p
+}
+
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}

@@ -1,0 +1,84 @@
+package policy
+
+import (
+	"sync"
+	"time"
+)
+
+// Limit bounds the rate of a channel over all partitions that have it in common. Its methods
+// may be called by many goroutines.
+type Limit struct {
+	mu     sync.Mutex // guards bucket
+	bucket Bucket
+}
+
+// SetRate changes the rate, in messages a second.
+func (l *Limit) SetRate(perSecond float64, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bucket.SetRate(perSecond, now)
+}
+
+// Take is Bucket.Take.
+func (l *Limit) Take(n int, now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bucket.Take(n, now)
+}
+
+// Return is Bucket.Return.
+func (l *Limit) Return(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bucket.Return(n)
+}
+
+// Rates are the limits of a topic's channels on one node. A channel's rate is shared by the
+// leaders of its partitions: each delivers the part of it that is the part of the partitions
+// which it leads. The zero value is ready for use. Its methods may be called by many
+// goroutines.
+type Rates struct {
+	mu    sync.Mutex // guards what follows
+	share float64    // of the partitions that this node leads
+	all   map[string]*rated
+}
+
+type rated struct {
+	limit *Limit
+	rate  int
+}
+
+// Share says how many of a topic's partitions this node leads.
+func (r *Rates) Share(led, partitions int, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.share = float64(max(led, 1)) / float64(max(partitions, led, 1))
+	for _, x := range r.all {
+		x.limit.SetRate(float64(x.rate)*r.share, now)
+	}
+}
+
+// Of returns the limit of a channel whose rate is so many messages a second over all
+// nodes; nil, for 0: there is none.
+func (r *Rates) Of(channel string, rate int, now time.Time) *Limit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rate == 0 {
+		delete(r.all, channel)
+		return nil
+	}
+	x := r.all[channel]
+	if x == nil {
+		x = &rated{limit: &Limit{}}
+		if r.all == nil {
+			r.all = map[string]*rated{}
+		}
+		r.all[channel] = x
+	}
+	if r.share == 0 {
+		r.share = 1
+	}
+	x.rate = rate
+	x.limit.SetRate(float64(rate)*r.share, now)
+	return x.limit
+}

@@ -1,0 +1,257 @@
+package topic
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// DisposeTimeout is how long a Disposer may have a message: longer than a publish takes.
+const DisposeTimeout = time.Minute
+
+// Failed counts what became of messages that had all their attempts. Its methods may be
+// called by many goroutines.
+type Failed struct{ deadLettered, dropped atomic.Uint64 }
+
+// DeadLettered returns how many went to another topic.
+func (f *Failed) DeadLettered() uint64 { return f.deadLettered.Load() }
+
+// Dropped returns how many were finished and nothing else.
+func (f *Failed) Dropped() uint64 { return f.dropped.Load() }
+
+// Retries is how a channel treats messages that are not finished. It is a view of the
+// channel.
+type Retries struct{ c *Channel }
+
+// RetriesOf returns the view of a channel.
+func RetriesOf(c *Channel) Retries { return Retries{c} }
+
+// SetPolicy changes how the channel treats messages that are not finished, and its rate;
+// nil: it has none. What is so already costs nothing.
+func (x Retries) SetPolicy(p policy.Policy, limit *policy.Limit) {
+	c := x.c
+	c.limit.Store(limit)
+	c.mu.Lock()
+	same := channel.RetriesOf(c.state).Policy() == p
+	c.mu.Unlock()
+	if same {
+		return
+	}
+	c.bounded.Store(p.MaxAttempts > 0)
+	c.change(func(s *channel.State) { channel.RetriesOf(s).SetPolicy(p) })
+}
+
+// Policy returns the policy that the channel has.
+func (x Retries) Policy() policy.Policy {
+	x.c.mu.Lock()
+	defer x.c.mu.Unlock()
+	return channel.RetriesOf(x.c.state).Policy()
+}
+
+// disposableLocked says whether messages wait for a Disposer.
+func (x Retries) disposableLocked() bool {
+	c := x.c
+	r := channel.RetriesOf(c.state)
+	return r.Len() > 0 && r.Policy().OnExhausted != policy.Block && c.p.o.Exhausted != nil
+}
+
+// noteAttempts has this node and the other replicas keep how often a message has been
+// delivered, as far as it is not finished. A checkpoint comes later than the next delivery
+// may. It waits for nobody.
+func (x Retries) noteAttempts(o seq.Offset) {
+	c := x.c
+	c.mu.Lock()
+	data := x.attemptsLocked(o)
+	c.mu.Unlock()
+	if data == nil || c.p.note(data) != nil {
+		return // a checkpoint has it later
+	}
+	if c.p.sharing.shared() {
+		c.p.sharing.advance(change{data: data, done: func(error) {}})
+	}
+}
+
+// attemptsLocked returns what is noted of a message; nil: nothing.
+func (x Retries) attemptsLocked(o seq.Offset) []byte {
+	c := x.c
+	_, attempts := c.state.StateOf(o)
+	if attempts == 0 || c.ephemeral {
+		return nil
+	}
+	a := advance{channel: c.name, version: c.version, floor: min(c.state.Floor(), o), offset: o, moves: c.moves, attempts: attempts}
+	return a.append(make([]byte, 0, maxAdvanceHead+len(c.name)))
+}
+
+// requeueLocked is State.Requeue on a channel that bounds attempts: the message is not
+// delivered again before its attempts are noted, here and at the other replicas. The
+// channel's lock is held, and given up in between.
+func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay time.Duration) error {
+	c := x.c
+	r := channel.RetriesOf(c.state)
+	if c.ephemeral || c.state.Ordered() && delay > 0 && !r.Policy().Backoff.On() {
+		return c.state.Requeue(o, id, now, delay)
+	}
+	if err := r.Park(o, id, now, FinTimeout); err != nil {
+		return err
+	}
+	data := x.attemptsLocked(o)
+	resume := func(error) {
+		c.mu.Lock()
+		r.Resume(o, c.p.o.Now(), delay)
+		arm := c.armLocked()
+		c.mu.Unlock()
+		c.arm(arm)
+		if delay <= 0 {
+			c.wakeFor(1)
+		}
+	}
+	c.mu.Unlock()
+	err := c.p.note(data)
+	if err == nil && c.p.sharing.shared() {
+		c.p.sharing.advance(change{data: data, done: resume})
+	} else {
+		resume(err)
+	}
+	c.mu.Lock()
+	return nil
+}
+
+// limitedBy notes that the channel's rate allowed a consumer only so many messages, and
+// says whether ticks must be asked for.
+func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
+	c := x.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limited = len(k.taken) >= allowed
+	return c.limited && c.armLocked()
+}
+
+// waitsLocked says whether ticks are needed, whenever something may be due.
+func (x Retries) waitsLocked() bool {
+	c := x.c
+	return len(c.finishing) > 0 || c.limited || x.disposableLocked()
+}
+
+// keepDeparted is how many consumers that have left are remembered by name.
+const keepDeparted = 64
+
+// departed are the last consumers that left, for who asks who had a message last.
+type departed struct {
+	ids   []uint64
+	names []string
+}
+
+func (d *departed) add(k *Consumer) {
+	if len(d.ids) == keepDeparted {
+		d.ids, d.names = d.ids[1:], d.names[1:]
+	}
+	d.ids, d.names = append(d.ids, k.id), append(d.names, k.o.Name)
+}
+
+// nameLocked returns who a consumer is or was; "": it is not known any more.
+func (x Retries) nameLocked(id uint64) string {
+	c := x.c
+	for _, k := range c.consumers {
+		if k.id == id {
+			return k.o.Name
+		}
+	}
+	for i, was := range c.departed.ids {
+		if was == id {
+			return c.departed.names[i]
+		}
+	}
+	return ""
+}
+
+// Exhausted is a message that has had all its attempts.
+type Exhausted struct {
+	Delivery
+	Consumer string // that had it last; "": it is not known
+	spent    channel.Spent
+}
+
+// Disposer takes the messages of a channel that have had all their attempts, and finishes
+// them or has the channel keep them. Its methods are for one goroutine.
+type Disposer struct {
+	k     *Consumer
+	taken []channel.Spent
+}
+
+// NewDisposer returns a disposer of the channel's messages.
+func (x Retries) NewDisposer() *Disposer {
+	c := x.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastID++
+	return &Disposer{k: &Consumer{ch: c, id: c.lastID, at: reading{reader: c.p.o.Log.NewReader().Paid()}}}
+}
+
+// Take calls emit for up to max messages, with slices that are good during the call. They
+// are the disposer's for DisposeTimeout. An error of emit's ends it, and the channel keeps
+// those that were not handed over.
+func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n int, err error) {
+	k, c := d.k, d.k.ch
+	if !k.Leased(now) {
+		return 0, nil
+	}
+	c.mu.Lock()
+	d.taken = d.taken[:0]
+	if c.closed == nil && !c.p.suspended.Load() && c.movers.n == 0 && RetriesOf(c).disposableLocked() {
+		d.taken = channel.RetriesOf(c.state).Take(now, k.id, DisposeTimeout, max, d.taken)
+	}
+	names := make([]string, len(d.taken))
+	for i, x := range d.taken {
+		names[i] = RetriesOf(c).nameLocked(x.Consumer)
+	}
+	arm := c.armLocked()
+	c.mu.Unlock()
+	c.arm(arm)
+	defer k.at.rest()
+	for i, x := range d.taken {
+		e := Exhausted{Consumer: names[i], spent: x}
+		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {
+			err = emit(&e)
+		}
+		if err != nil {
+			for _, x := range d.taken[i:] {
+				d.keep(x)
+			}
+			return i, err
+		}
+	}
+	return len(d.taken), nil
+}
+
+// Finish finishes a message for the channel: see Consumer.Finish. deadLettered says what
+// for: it is in another topic, or nowhere.
+func (d *Disposer) Finish(e *Exhausted, deadLettered bool) error {
+	err := d.k.Finish(e.spent.Offset)
+	switch {
+	case err != nil:
+	case deadLettered:
+		d.k.ch.Failed.deadLettered.Add(1)
+	default:
+		d.k.ch.Failed.dropped.Add(1)
+	}
+	return err
+}
+
+// Keep leaves a message to the channel as it was.
+func (d *Disposer) Keep(e *Exhausted) { d.keep(e.spent) }
+
+func (d *Disposer) keep(x channel.Spent) {
+	c := d.k.ch
+	c.mu.Lock()
+	channel.RetriesOf(c.state).Keep(x, d.k.id)
+	arm := c.armLocked()
+	c.mu.Unlock()
+	c.p.stir()
+	c.arm(arm)
+}
+
+// Close gives back what was taken and neither finished nor kept.
+func (d *Disposer) Close() { d.k.Leave() }
