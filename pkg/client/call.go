@@ -16,6 +16,19 @@ type Outgoing struct {
 	Delay time.Duration
 	// Partition is the one to publish to; the zero value leaves it to the broker.
 	Partition Partition
+
+	// What follows is for topics that exist: a message that has some of it makes none.
+
+	// Key is what the message is about, up to 255 bytes of text. It chooses the partition,
+	// and channels may keep the order of each key.
+	Key string
+	// DedupID is the message's id, up to 64 bytes of text: the broker stores it once within
+	// the topic's window, however often it is published.
+	DedupID string
+	// TTL is for how long the message is worth being delivered; 0: for ever.
+	TTL time.Duration
+	// Headers travel with the message, on extended topics.
+	Headers map[string]string
 }
 
 // Partition chooses a partition of a topic. Its zero value leaves the choice to the broker.
@@ -41,6 +54,9 @@ type call struct {
 	batch [][]byte // of an MPUB; nil: one message
 	done  func(error)
 	bytes int64 // of the budget
+
+	producer string // "": the message has no id of the client's
+	sequence uint64 // of the first message
 
 	attempts int       // that a connection took
 	failures int       // of finding one, and of attempts
@@ -116,10 +132,6 @@ func (c *call) abandon() error {
 		}
 	}
 }
-
-// deduplicated tells whether the broker stores the messages once however often they are
-// sent.
-func (c *call) deduplicated() bool { return false }
 
 // fail returns the error for the caller.
 func (c *call) fail(err error, refused bool) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ type Client struct {
 	pool    callPool
 	router  *router
 	retries *retries
+	dedup   dedupSource
 
 	ctx  context.Context // ends when the client is closed
 	stop context.CancelCauseFunc
@@ -39,6 +41,10 @@ func New(addresses []string, options ...Option) (*Client, error) {
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.router = newRouter(c)
 	c.retries = &retries{client: c, wake: make(chan struct{}, 1)}
+	if cfg.dedup {
+		var count atomic.Uint64
+		c.dedup = dedupSource{cfg.producer, func(n int) uint64 { return count.Add(uint64(n)) - uint64(n) }}
+	}
 	c.start(func() { c.router.run(c.ctx) })
 	return c, nil
 }
@@ -124,6 +130,7 @@ func (c *Client) begin(ctx context.Context, k *call) error {
 	if err := c.check(k); err != nil {
 		return c.refuse(k, err)
 	}
+	c.dedup.assign(k)
 	k.bytes = k.size()
 	if k.bytes > c.budget.max {
 		return c.refuse(k, fmt.Errorf("%w: %d bytes of %d", errTooLarge, k.bytes, c.budget.max))
@@ -156,6 +163,9 @@ func (c *Client) check(k *call) error {
 		return errEmpty
 	case k.out.Delay < 0:
 		return fmt.Errorf("a delay of %v", k.out.Delay)
+	}
+	if err := checkHeader(&k.out); err != nil {
+		return err
 	}
 	for _, b := range k.batch {
 		if len(b) == 0 {

@@ -44,6 +44,7 @@ type conn struct {
 	server  identified
 	owner   owner
 	timeout time.Duration // without anything from the broker
+	headers bool          // stand before bodies
 
 	wake    chan struct{} // says that queued has something
 	goodbye chan struct{} // closed when the broker has answered CLS
@@ -312,7 +313,7 @@ func (cn *conn) failure(e *ServerError) error {
 // of the commands that came after the one in error. nsqd and brokerd agree on these codes.
 func lastWords(code string) bool {
 	switch code {
-	case "E_INVALID", "E_BAD_BODY", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_BAD_PARTITION", "E_UNAUTHORIZED", "E_AUTH_FIRST", "E_AUTH_FAILED":
+	case "E_INVALID", "E_BAD_BODY", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_BAD_PARTITION", "E_TOPIC_NOT_EXIST", "E_UNAUTHORIZED", "E_AUTH_FIRST", "E_AUTH_FAILED":
 		return true
 	}
 	return false
@@ -323,8 +324,15 @@ func (cn *conn) message(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
+	var header []byte
+	body := bytes.Clone(m.Body)
+	if cn.headers {
+		if header, body, err = splitHeader(body); err != nil {
+			return err
+		}
+	}
 	cn.owner.received(cn, &Message{
-		ID: m.ID, Body: bytes.Clone(m.Body), Timestamp: time.Unix(0, m.Timestamp), Attempts: int(m.Attempts), Node: cn.address, conn: cn,
+		ID: m.ID, Body: body, Header: header, Timestamp: time.Unix(0, m.Timestamp), Attempts: int(m.Attempts), Node: cn.address, conn: cn,
 	})
 	return nil
 }

@@ -187,7 +187,7 @@ func final(err error) bool {
 		return false
 	}
 	switch e.Code {
-	case "E_BAD_TOPIC", "E_BAD_CHANNEL", "E_UNAUTHORIZED", "E_AUTH_DISABLED":
+	case "E_BAD_TOPIC", "E_BAD_CHANNEL", "E_UNAUTHORIZED", "E_AUTH_DISABLED", "E_SUB_EXTEND_FORBIDDON":
 		return true
 	}
 	return false
@@ -205,7 +205,7 @@ func (x *Consumer) fail(err error) {
 
 // visit is one connection to a node, from its beginning to its end.
 func (x *Consumer) visit(address string) error {
-	cn, err := open(x.ctx, x.client.cfg, address, wanted{x.cfg.msgTimeout, x.cfg.sampleRate}, x)
+	cn, err := open(x.ctx, x.client.cfg, address, wanted{x.cfg.msgTimeout, x.cfg.sampleRate, x.cfg.headers}, x)
 	if err != nil {
 		return err
 	}

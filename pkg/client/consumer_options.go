@@ -24,6 +24,7 @@ type consumerConfig struct {
 	msgTimeout             time.Duration
 	sampleRate             int
 	autoTouch              bool
+	headers                bool
 	minBackoff, maxBackoff time.Duration
 	minRequeue, maxRequeue time.Duration
 }
@@ -53,6 +54,9 @@ func WithMsgTimeout(d time.Duration) ConsumerOption {
 func WithSampleRate(percent int) ConsumerOption {
 	return func(c *consumerConfig) { c.sampleRate = percent }
 }
+
+// WithHeaders has messages come with their headers. The topic must be extended.
+func WithHeaders() ConsumerOption { return func(c *consumerConfig) { c.headers = true } }
 
 // WithAutoTouch touches a message for as long as its handler runs, so that slow work needs
 // no long message timeout. Brokers bound for how long that can go on (max-msg-timeout).

@@ -93,7 +93,7 @@ func judgeServer(e *ServerError) verdict {
 	case "E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED":
 		refused := strings.Contains(e.Text, " failed, refused: ")
 		return verdict{refused: refused, again: true}
-	case "E_FAILED_ON_NOT_LEADER", "E_FAILED_ON_NOT_WRITABLE", "E_PUB_TOO_MUCH_WAITING":
+	case "E_FAILED_ON_NOT_LEADER", "E_FAILED_ON_NOT_WRITABLE", "E_PUB_TOO_MUCH_WAITING": // nothing was stored
 		return verdict{refused: true, again: true}
 	}
 	return verdict{refused: true} // the command makes no sense to the broker, or is not allowed

@@ -20,7 +20,16 @@ var address = sync.OnceValue(func() string {
 	if a := os.Getenv("BROKER"); a != "" {
 		return a
 	}
-	return brokertest.Start(forExamples{}, brokertest.InMemory()).Addr()
+	b := brokertest.Start(forExamples{}, brokertest.InMemory())
+	c, err := client.New([]string{b.Addr()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Publish(context.Background(), "payments", []byte("0 EUR")); err != nil { // it makes the topic
+		log.Fatal(err)
+	}
+	_ = c.Close(context.Background())
+	return b.Addr()
 })
 
 // forExamples stands in for a test, which an example has not.
@@ -144,6 +153,29 @@ func ExampleClient_Send() {
 		break
 	}
 	// Output: stand up true <nil>
+}
+
+// With ids of its own, a client may send a message again whose outcome is uncertain: the
+// broker stores it once.
+func ExampleWithDedup() {
+	ctx := context.Background()
+	c, err := client.New([]string{address()}, client.WithDedup())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.Publish(ctx, "payments", []byte("10 EUR")); err != nil {
+		log.Fatal(err)
+	}
+	// The id may be the program's own: this is stored once, however often it runs.
+	for range 3 {
+		err := c.Send(ctx, client.Outgoing{Topic: "payments", Body: []byte("20 EUR"), DedupID: "invoice-4711", Key: "customer-7"})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("paid")
+	// Output: paid
 }
 
 // A handler finishes its message by returning nil. Another error than that of Later requeues

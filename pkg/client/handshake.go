@@ -25,6 +25,7 @@ const silentHeartbeats = 2
 type wanted struct {
 	msgTimeout time.Duration // 0: the broker's
 	sampleRate int
+	headers    bool // of messages
 }
 
 // open connects to a broker, identifies, and subscribes where a topic is given.
@@ -36,7 +37,7 @@ func open(ctx context.Context, cfg *config, address string, w wanted, o owner) (
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
 	cn := &conn{
-		address: address, nc: nc, owner: o, timeout: silentHeartbeats * cfg.heartbeat,
+		address: address, nc: nc, owner: o, timeout: silentHeartbeats * cfg.heartbeat, headers: w.headers,
 		wake: make(chan struct{}, 1), goodbye: make(chan struct{}), over: make(chan struct{}),
 	}
 	cn.use(nc, timedReader{nc, cn.timeout}, cfg.maxMessage)
@@ -60,7 +61,7 @@ func (cn *conn) greet(ctx context.Context, cfg *config, w wanted) error {
 	defer stop()
 	cmd := appendIdentify([]byte(nsq.Magic), identify{
 		ClientID: cfg.clientID, Hostname: cfg.hostname, UserAgent: cfg.userAgent, FeatureNegotiation: true,
-		HeartbeatInterval: cfg.heartbeat.Milliseconds(), MsgTimeout: w.msgTimeout.Milliseconds(), SampleRate: w.sampleRate,
+		HeartbeatInterval: cfg.heartbeat.Milliseconds(), MsgTimeout: w.msgTimeout.Milliseconds(), SampleRate: w.sampleRate, ExtendSupport: w.headers,
 		TLS: cfg.tls != nil, Snappy: cfg.compression == snappyStream,
 		Deflate: cfg.compression == deflateStream, DeflateLevel: levelOf(cfg),
 	})

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/hex"
 	"sync/atomic"
 	"time"
 )
@@ -16,6 +17,9 @@ type Message struct {
 	ID ID
 	// Body is the message's own.
 	Body []byte
+	// Header is a JSON object with the headers of the message, where the consumer was made
+	// WithHeaders; nil: it has none.
+	Header []byte
 	// Timestamp is when it was published.
 	Timestamp time.Time
 	// Attempts is how often it was delivered, this time included.
@@ -31,8 +35,14 @@ type Message struct {
 // ID names a message to the broker that delivered it.
 type ID [16]byte
 
-// String returns the id as the broker wrote it.
-func (id ID) String() string { return string(id[:]) }
+// String returns the id as people are shown it: 16 hexadecimal digits. Consumers with
+// headers get it in 8 bytes, with 8 of a trace id behind them.
+func (id ID) String() string {
+	if id[0] < '0' { // a number below 1<<60, and no digit
+		return hex.EncodeToString(id[:8])
+	}
+	return string(id[:])
+}
 
 // Finish says that the message is done with; it is not delivered again. The broker is told
 // soon and does not confirm it. ErrAnswered: it was finished or requeued before;

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -57,6 +58,9 @@ type config struct {
 	maxInFlight    int64
 	maxMessage     int
 
+	dedup    bool
+	producer string // of automatic dedup ids
+
 	log   *slog.Logger
 	hooks Hooks
 }
@@ -93,6 +97,12 @@ func WithSnappy() Option { return func(c *config) { c.compression = snappyStream
 func WithDeflate(level int) Option {
 	return func(c *config) { c.compression, c.deflateLevel = deflateStream, level }
 }
+
+// WithDedup gives each message an id of its own, unless it has a DedupID or a delay, so that
+// a publish whose outcome is uncertain is tried again like one that was refused: the broker
+// stores it once within the topic's window. The topic must exist, at a broker that knows
+// PUB_EXT and dedup ids; the first message with an id switches its window on.
+func WithDedup() Option { return func(c *config) { c.dedup = true } }
 
 // WithDialer has connections to brokers made by d.
 func WithDialer(d Dialer) Option { return func(c *config) { c.dial = d } }
@@ -146,7 +156,7 @@ func configure(addresses []string, options []Option) (*config, error) {
 		dialTimeout: DefaultDialTimeout, publishTimeout: DefaultPublishTimeout, heartbeat: DefaultHeartbeat,
 		refresh: DefaultRefresh, minReconnect: DefaultMinReconnect, maxReconnect: DefaultMaxReconnect,
 		maxInFlight: DefaultMaxInFlightBytes, maxMessage: DefaultMaxMessageBytes,
-		log: slog.New(slog.DiscardHandler),
+		log: slog.New(slog.DiscardHandler), producer: rand.Text(),
 	}
 	c.dial = (&net.Dialer{}).DialContext
 	for _, o := range options {

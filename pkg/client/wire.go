@@ -26,6 +26,7 @@ type identify struct {
 	HeartbeatInterval  int64  `json:"heartbeat_interval"`
 	MsgTimeout         int64  `json:"msg_timeout,omitempty"`
 	SampleRate         int    `json:"sample_rate,omitempty"`
+	ExtendSupport      bool   `json:"extend_support,omitempty"`
 	TLS                bool   `json:"tls_v1,omitempty"`
 	Snappy             bool   `json:"snappy,omitempty"`
 	Deflate            bool   `json:"deflate,omitempty"`
@@ -58,9 +59,14 @@ func appendIdentify(dst []byte, id identify) []byte {
 // appendPublish writes the command of a call.
 func appendPublish(dst []byte, c *call) []byte {
 	o := &c.out
+	extended := c.extended()
 	switch {
+	case c.batch != nil && extended:
+		dst = append(dst, "MPUB_EXT "...)
 	case c.batch != nil:
 		dst = append(dst, "MPUB "...)
+	case extended:
+		dst = append(dst, "PUB_EXT "...)
 	case o.Delay > 0:
 		dst = append(dst, "DPUB "...)
 	default:
@@ -74,8 +80,13 @@ func appendPublish(dst []byte, c *call) []byte {
 		dst = strconv.AppendInt(append(dst, ' '), int64(n), 10)
 	}
 	dst = append(dst, '\n')
-	if c.batch == nil {
+	switch {
+	case c.batch == nil && extended:
+		return appendExtended(dst, c, 0, o.Body)
+	case c.batch == nil:
 		return appendBody(dst, o.Body)
+	case extended:
+		return appendExtendedBatch(dst, c)
 	}
 	size := 4
 	for _, b := range c.batch {
@@ -86,6 +97,18 @@ func appendPublish(dst []byte, c *call) []byte {
 	for _, b := range c.batch {
 		dst = appendBody(dst, b)
 	}
+	return dst
+}
+
+// appendExtendedBatch writes the body of MPUB_EXT.
+func appendExtendedBatch(dst []byte, c *call) []byte {
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.batch)))
+	for i, b := range c.batch {
+		dst = appendExtended(dst, c, i, b)
+	}
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4)) //nolint:gosec // as the protocol has it
 	return dst
 }
 

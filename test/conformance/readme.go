@@ -144,8 +144,11 @@ func runExample(e env, i int, x example) (string, error) {
 	switch x.lang {
 	case "sh":
 	case "go":
-		mod := "module example\n\ngo 1.26.0\n\nrequire " + strings.Replace(goNSQModule, "@", " ", 1) + "\n"
-		if err := write(dir, map[string]string{"main.go": x.code, "go.mod": mod}); err != nil {
+		files, err := goModule(e, x.code)
+		if err != nil {
+			return "", err
+		}
+		if err := write(dir, files); err != nil {
 			return "", err
 		}
 		cmd = command(e.ctx, dir, &out, "go", "run", "-mod=mod", ".")
@@ -174,6 +177,28 @@ func runExample(e env, i int, x example) (string, error) {
 	err := cmd.Run()
 	return out.String(), err
 }
+
+// goModule returns the files of a module whose program is code: it uses the client of this
+// repository, or go-nsq.
+func goModule(e env, code string) (map[string]string, error) {
+	mod := "module example\n\ngo 1.26.0\n\n"
+	if !strings.Contains(code, ownModule) {
+		return map[string]string{"main.go": code, "go.mod": mod + "require " + strings.Replace(goNSQModule, "@", " ", 1) + "\n"}, nil
+	}
+	root, err := filepath.Abs(e.root)
+	if err != nil {
+		return nil, err
+	}
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		return nil, err
+	}
+	mod += "require " + ownModule + " v0.0.0\n\nreplace " + ownModule + " => " + root + "\n"
+	return map[string]string{"main.go": code, "go.mod": mod, "go.sum": string(sums)}, nil
+}
+
+// ownModule is the module of this repository.
+const ownModule = "github.com/brokerd/brokerd"
 
 // write writes files into a directory, which it makes.
 func write(dir string, files map[string]string) error {

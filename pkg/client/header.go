@@ -1,0 +1,188 @@
+package client
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of what a message may say of itself; brokers refuse more.
+const (
+	maxKey     = 255
+	maxDedup   = 64
+	maxHeader  = 65534
+	reservedBy = "##"
+)
+
+// Names of what brokers read in a header.
+const (
+	nameDedup = "##dedup_id"
+	nameKey   = "##key"
+	nameTTL   = "##ttl"
+)
+
+// extended tells whether the call needs a header.
+func (c *call) extended() bool {
+	o := &c.out
+	return c.deduplicated() || o.Key != "" || o.TTL > 0 || len(o.Headers) > 0
+}
+
+// deduplicated tells whether the broker stores the messages once however often they are
+// sent.
+func (c *call) deduplicated() bool { return c.out.DedupID != "" || c.producer != "" }
+
+// appendHeader writes the header of message i of the call, a JSON object whose names are in
+// a fixed order.
+func appendHeader(dst []byte, c *call, i int) []byte {
+	o := &c.out
+	dst = append(dst, '{')
+	switch {
+	case o.DedupID != "":
+		dst = appendMember(dst, nameDedup, o.DedupID)
+	case c.producer != "":
+		dst = append(appendName(dst, nameDedup), '"')
+		dst = append(append(dst, c.producer...), '-')
+		dst = append(strconv.AppendUint(dst, c.sequence+uint64(i), 36), '"')
+	}
+	if o.Key != "" {
+		dst = appendMember(dst, nameKey, o.Key)
+	}
+	if o.TTL > 0 {
+		dst = append(strconv.AppendInt(append(appendName(dst, nameTTL), '"'), roundUp(o.TTL), 10), '"')
+	}
+	if len(o.Headers) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+			dst = appendMember(dst, name, o.Headers[name])
+		}
+	}
+	return append(dst, '}')
+}
+
+func appendMember(dst []byte, name, value string) []byte {
+	return appendString(appendName(dst, name), value)
+}
+
+func appendName(dst []byte, name string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(appendString(dst, name), ':')
+}
+
+// appendString writes a JSON string.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if b := s[i]; b < ' ' || b > '~' || b == '"' || b == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				panic("BUG: a string does not become JSON: " + err.Error())
+			}
+			return append(dst, quoted...)
+		}
+	}
+	return append(append(append(dst, '"'), s...), '"')
+}
+
+// appendExtended writes the body of PUB_EXT, and what MPUB_EXT has for each message: its
+// size, the length of its header, the header, and the message.
+func appendExtended(dst []byte, c *call, i int, body []byte) []byte {
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0, 0, 0)
+	dst = appendHeader(dst, c, i)
+	binary.BigEndian.PutUint16(dst[at+4:], uint16(len(dst)-at-6)) //nolint:gosec // checkHeader bounds it
+	dst = append(dst, body...)
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4)) //nolint:gosec // as the protocol has it
+	return dst
+}
+
+// checkHeader refuses what brokers refuse.
+func checkHeader(o *Outgoing) error {
+	size := len(o.Key) + len(o.DedupID) + 128
+	switch {
+	case len(o.Key) > maxKey:
+		return fmt.Errorf("a key of %d bytes; %d are allowed", len(o.Key), maxKey)
+	case len(o.DedupID) > maxDedup:
+		return fmt.Errorf("a dedup id of %d bytes; %d are allowed", len(o.DedupID), maxDedup)
+	case o.TTL < 0:
+		return fmt.Errorf("a time to live of %v", o.TTL)
+	case o.Delay > 0 && (o.Key != "" || o.DedupID != "" || o.TTL > 0 || len(o.Headers) > 0):
+		return errDelayed
+	}
+	for name, value := range o.Headers {
+		if strings.HasPrefix(name, reservedBy) {
+			return fmt.Errorf("a header %q: names that begin with %s are the broker's", name, reservedBy)
+		}
+		size += 6*(len(name)+len(value)) + 6 // as JSON, at the most
+	}
+	if size > maxHeader {
+		return fmt.Errorf("headers of up to %d bytes; %d are allowed", size, maxHeader)
+	}
+	return nil
+}
+
+var errDelayed = errors.New("a delay together with a key, a dedup id, a time to live or headers: the protocol has no command for that")
+
+// The versions of what stands for a header in a message frame.
+const (
+	headerNone = 0
+	headerJSON = 4
+)
+
+var errShortHeader = fmt.Errorf("%w: a message ends within its header", ErrProtocol)
+
+// splitHeader takes the header off what a consumer with headers gets for a body.
+func splitHeader(data []byte) (header, body []byte, err error) {
+	switch {
+	case len(data) == 0:
+		return nil, nil, errShortHeader
+	case data[0] == headerNone:
+		return nil, data[1:], nil
+	case data[0] != headerJSON:
+		return nil, nil, fmt.Errorf("%w: a header of version %d", ErrProtocol, data[0])
+	case len(data) < 3:
+		return nil, nil, errShortHeader
+	}
+	n := 3 + int(binary.BigEndian.Uint16(data[1:]))
+	if len(data) < n {
+		return nil, nil, errShortHeader
+	}
+	return data[3:n], data[n:], nil
+}
+
+// HeaderValue returns a header of the message, as text; false: it has none of that name, or
+// the consumer was not made WithHeaders.
+func (m *Message) HeaderValue(name string) (string, bool) {
+	var all map[string]json.RawMessage
+	if len(m.Header) == 0 || json.Unmarshal(m.Header, &all) != nil {
+		return "", false
+	}
+	raw, ok := all[name]
+	if !ok {
+		return "", false
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return string(raw), true // a number, or whatever it is
+	}
+	return text, true
+}
+
+// dedupSource gives ids to publishes: the client's own name and a number for each message.
+type dedupSource struct {
+	producer string // "": it gives none
+	next     func(n int) uint64
+}
+
+// assign gives a call its ids, if it is to have some: not one that waits for a delay, which
+// cannot have any, nor one that has its own.
+func (d *dedupSource) assign(c *call) {
+	if d.producer == "" || c.out.DedupID != "" || c.out.Delay > 0 {
+		return
+	}
+	c.producer, c.sequence = d.producer, d.next(c.messages())
+}
