@@ -8,7 +8,8 @@ import (
 
 func newChannelCommand(g *globals) *cobra.Command {
 	return newGroup("channel", "Manage channels",
-		newChannelCreateCommand(g), newChannelAlterCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelExplainCommand(g), newChannelLagCommand(g), newChannelPauseCommand(g),
+		newChannelCreateCommand(g), newChannelAlterCommand(g), newChannelListCommand(g), newChannelDescribeCommand(g), newChannelExplainCommand(g), newChannelLagCommand(g),
+		newChannelUndoCommand(g), newChannelRestoreCommand(g), newChannelSkipCommand(g), newChannelPauseCommand(g),
 		newChannelResumeCommand(g), newChannelEmptyCommand(g), newChannelDeleteCommand(g), newChannelSeekCommand(g))
 }
 

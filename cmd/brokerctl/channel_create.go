@@ -12,6 +12,7 @@ type channelCreateOptions struct {
 	ordered bool
 	order   string
 	policy  policyOptions
+	from    string
 }
 
 func newChannelCreateCommand(g *globals) *cobra.Command {
@@ -20,7 +21,7 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 		Use:   "create TOPIC/CHANNEL",
 		Short: "Create a channel",
 		Long: `Create a channel. The first channel of a topic receives all retained messages, later
-ones those published from then on. Creating an existing channel does nothing.`,
+ones those published from then on, unless --from names another place. Creating an existing channel does nothing.`,
 	}, func(cmd *cobra.Command, at target) error {
 		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered}
 		order, err := orderOf(cmd, o.order)
@@ -30,6 +31,13 @@ ones those published from then on. Creating an existing channel does nothing.`,
 		req.Ordered = req.Ordered || order != nil && *order
 		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
 			return err
+		}
+		if o.from != "" {
+			from, err := parseSeek("--from", o.from, g.env.now())
+			if err != nil {
+				return err
+			}
+			req.From = &from
 		}
 		return createChannel(cmd, g, at.topic, req)
 	})
@@ -42,6 +50,7 @@ func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order; the same as --order strict")
 	orderVar(cmd, &o.order)
 	o.policy.addFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
 }
 
 func createChannel(cmd *cobra.Command, g *globals, topic string, req api.CreateChannel) error {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"sort"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -14,8 +14,10 @@ import (
 )
 
 type seekOptions struct {
-	to     string
-	dryRun bool
+	to        string
+	partition int
+	dryRun    bool
+	sure      confirmation
 }
 
 func newChannelSeekCommand(g *globals) *cobra.Command {
@@ -25,18 +27,22 @@ func newChannelSeekCommand(g *globals) *cobra.Command {
 		Short: "Move a channel to another position in its topic",
 		Long: `Move a channel, in every partition, to the oldest retained message (start), past the newest one (end),
 to the first message published at or after a time or age, or to an offset. Messages after the new position
-are delivered, also if they were finished before; messages before it are skipped.`,
+are delivered, also if they were finished before; messages before it are skipped. A seek that redelivers
+or skips more than 1,000 messages asks first. The position before is saved: see channel undo.`,
 		Example: `  brokerctl channel seek orders/invoice --to -2h --dry-run
   brokerctl channel seek orders/invoice --to 2026-11-21T06:00:00Z`,
 	}, func(cmd *cobra.Command, at target) error {
-		to, err := parseSeek(o.to, g.env.now())
+		to, err := parseSeek("--to", o.to, g.env.now())
 		if err != nil {
 			return err
 		}
-		if o.dryRun {
-			return about(planSeek(cmd, g, at.topic, at.channel, to), at.topic, at.channel)
+		if cmd.Flags().Changed("partition") {
+			if o.partition < 0 {
+				return usageError("--partition must not be below 0")
+			}
+			to.Partition = &o.partition
 		}
-		return about(seekChannel(cmd, g, at.topic, at.channel, to), at.topic, at.channel)
+		return about(seekOrAsk(cmd, g, o, at, to), at.topic, at.channel)
 	})
 	o.addFlags(cmd)
 	return cmd
@@ -44,11 +50,13 @@ are delivered, also if they were finished before; messages before it are skipped
 
 func (o *seekOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.to, "to", "", "target `POSITION`: start, end, a time, an age such as -2h, or an offset")
+	cmd.Flags().IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
+	o.sure.addYes(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen without changing anything")
 }
 
 // parseSeek reads a place. An age counts from now.
-func parseSeek(text string, now time.Time) (api.Seek, error) {
+func parseSeek(flag, text string, now time.Time) (api.Seek, error) {
 	switch edge := api.SeekEdge(text); edge {
 	case api.SeekStart, api.SeekEnd:
 		return api.Seek{To: edge}, nil
@@ -59,7 +67,7 @@ func parseSeek(text string, now time.Time) (api.Seek, error) {
 	if ago, back := strings.CutPrefix(text, "-"); back {
 		d, err := units.ParseDuration(ago)
 		if err != nil {
-			return api.Seek{}, usageError("--to %q: %q %w", text, ago, err)
+			return api.Seek{}, usageError("%s %q: %q %w", flag, text, ago, err)
 		}
 		at := now.Add(-d).UTC()
 		return api.Seek{Time: &at}, nil
@@ -69,7 +77,7 @@ func parseSeek(text string, now time.Time) (api.Seek, error) {
 			return api.Seek{Time: &at}, nil
 		}
 	}
-	return api.Seek{}, usageError("--to %q is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset", text)
+	return api.Seek{}, usageError("%s %q is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset", flag, text)
 }
 
 func seekChannel(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {
@@ -82,100 +90,50 @@ func seekChannel(cmd *cobra.Command, g *globals, topic, channel string, to api.S
 	return g.show(cmd, channelView(c))
 }
 
-// seekPlan is what a seek would do. The messages that are finished out of order
-// above Now come on top of Redelivered.
-type seekPlan struct {
-	Topic      string          `json:"topic"`
-	Channel    string          `json:"channel"`
-	Partitions []partitionSeek `json:"partitions"`
-}
+// surprising is how many messages a seek drops or repeats that is asked about first.
+const surprising = 1000
 
-// partitionSeek is what a seek would do in one partition.
-type partitionSeek struct {
-	Partition   int        `json:"partition"`
-	Now         uint64     `json:"now"` // every message below it is finished
-	Target      uint64     `json:"target"`
-	Redelivered uint64     `json:"redelivered"` // finished messages that come again
-	Skipped     uint64     `json:"skipped"`     // unfinished messages that do not come any more
-	At          *time.Time `json:"at,omitempty"`
-}
-
-// newPartitionSeek compares two places.
-func newPartitionSeek(partition int, now, target uint64) partitionSeek {
-	s := partitionSeek{Partition: partition, Now: now, Target: target}
-	if target < now {
-		s.Redelivered = now - target
-	} else {
-		s.Skipped = target - now
-	}
-	return s
-}
-
-func planSeek(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
-	defer cancel()
-	t, err := g.client.Topic(ctx, topic)
+// seekOrAsk moves a channel. What drops or repeats many messages is asked about.
+func seekOrAsk(cmd *cobra.Command, g *globals, o seekOptions, at target, to api.Seek) error {
+	plan, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MovePlan, error) {
+		return g.client.History.PlanSeek(ctx, at.topic, at.channel, to)
+	})
 	if err != nil {
 		return err
 	}
-	c, err := g.client.Channel(ctx, topic, channel)
-	if err != nil {
-		return err
+	if o.dryRun {
+		return showPlan(cmd, g, plan)
 	}
-	plan := seekPlan{Topic: topic, Channel: channel, Partitions: []partitionSeek{}}
-	for _, place := range c.Partitions {
-		for _, q := range t.Partitions {
-			if q.Partition != place.Partition {
-				continue
-			}
-			target, err := seekTarget(ctx, g.client, topic, q, to)
-			if err != nil {
-				return err
-			}
-			s := newPartitionSeek(q.Partition, place.Confirmed, target)
-			s.At = to.Time
-			plan.Partitions = append(plan.Partitions, s)
+	again, skipped := sumsOf(plan)
+	if max(again, skipped) > surprising {
+		warning := fmt.Sprintf("%s would be redelivered and %s skipped; brokerctl channel undo %s takes that back", plural(again, "message"), count(skipped), at)
+		if err := o.sure.askAfter(cmd, g, warning, at.String()); err != nil {
+			return err
 		}
 	}
+	return seekChannel(cmd, g, at.topic, at.channel, to)
+}
+
+func sumsOf(plan *api.MovePlan) (again, skipped int64) {
+	for _, p := range plan.Partitions {
+		again, skipped = again+p.Redelivered, skipped+p.Skipped
+	}
+	return again, skipped
+}
+
+func showPlan(cmd *cobra.Command, g *globals, plan *api.MovePlan) error {
 	return g.show(cmd, view{
 		object: plan,
 		lines:  linesOf(plan.Partitions),
-		names:  []string{topic + "/" + channel},
-		text:   plan.text,
+		names:  []string{plan.Topic + "/" + plan.Channel},
+		text: func(p *page) {
+			t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
+			for _, s := range plan.Partitions {
+				t.row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
+			}
+			p.table(t)
+			again, skipped := sumsOf(plan)
+			p.line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
+		},
 	})
-}
-
-// seekTarget returns the offset that a seek would move to. A time is looked for
-// in the log itself, by halves.
-func seekTarget(ctx context.Context, client *api.Client, topic string, q api.Partition, to api.Seek) (uint64, error) {
-	switch {
-	case to.Offset != nil:
-		return min(max(*to.Offset, q.LogStart), q.CommittedEnd), nil
-	case to.To == api.SeekStart:
-		return q.LogStart, nil
-	case to.Time == nil:
-		return q.CommittedEnd, nil
-	}
-	var failed error
-	n := sort.Search(int(q.CommittedEnd-q.LogStart), func(i int) bool {
-		if failed != nil {
-			return true
-		}
-		from := q.LogStart + uint64(i)
-		found, err := client.Peek(ctx, topic, "", api.PeekOptions{Partition: &q.Partition, From: &from, Max: 1})
-		failed = err
-		return err != nil || len(found) == 0 || !found[0].Timestamp.Before(*to.Time)
-	})
-	return q.LogStart + uint64(n), failed
-}
-
-func (plan seekPlan) text(p *page) {
-	t := newTable("P", "NOW", "TARGET", "WOULD REDELIVER", "WOULD SKIP")
-	var again, skipped uint64
-	for _, s := range plan.Partitions {
-		t.row(s.Partition, count(s.Now), count(s.Target), count(s.Redelivered), count(s.Skipped))
-		again, skipped = again+s.Redelivered, skipped+s.Skipped
-	}
-	p.table(t)
-	p.line("dry run: %s would be redelivered, %s skipped", plural(again, "message"), count(skipped))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +13,24 @@ import (
 // operatorCommands are those of goldenCommands that are for the person on call.
 var operatorCommands = [][]string{
 	{"channel", "lag"},
+	{"channel", "undo", "orders/invoice"},
+	{"channel", "restore", "orders/invoice"},
+	{"channel", "skip", "orders/invoice", "--partition", "1", "--to", "4879970"},
 	{"message", "get", "2B839AA76E4D64B7", "--topic", "orders"},
 	{"message", "finish", "1/120", "--topic", "orders", "--channel", "invoice"},
 }
 
 func operatorAnswers() map[string]any {
 	return map[string]any{
-		"GET /v1/lag":       lagOfAll(),
+		"GET /v1/lag": lagOfAll(),
+		"GET /v1/topics/orders/channels/invoice/seek":     planOrders,
+		"POST /v1/topics/orders/channels/invoice/skip":    invoiceChannel(),
+		"POST /v1/topics/orders/channels/invoice/undo":    undoneSeek("seek"),
+		"POST /v1/topics/orders/channels/invoice/restore": undoneSeek("delete"),
+		"GET /v1/topics/orders/channels/invoice/history": api.ChannelHistory{Topic: "orders", Channel: "invoice", Saved: []api.SavedPosition{
+			{ID: 7, At: midnight(), Verb: "seek", Partitions: []api.SavedPartition{{Partition: 0, Confirmed: 4_833_120, MovedTo: 4_790_441}, {Partition: 1, Confirmed: 5, MovedTo: 0}}},
+			{ID: 3, At: midnight().Add(-time.Hour), Verb: "empty", Partitions: []api.SavedPartition{{Partition: 0, Confirmed: 4_000_000, MovedTo: 4_833_120}}},
+		}},
 		"GET /v1/consumers": api.ConsumerList{Consumers: allConsumers()},
 		"GET /v1/topics/orders/messages/2b839aa76e4d64b7": api.MessageDetail{
 			Topic: "orders", Peeked: api.Peeked{
@@ -47,6 +59,89 @@ func allConsumers() []api.TopicConsumer {
 	return []api.TopicConsumer{
 		{Topic: "clicks", Channel: "s3", Consumer: api.Consumer{Address: "10.0.0.8:1", ClientID: "w1", Ready: 10, InFlight: 2, FinishedTotal: 1000}},
 		{Topic: "orders", Channel: "bill", Consumer: api.Consumer{Address: "10.0.0.9:1", ClientID: "w2", Ready: 10, InFlight: 7, FinishedTotal: 9}},
+	}
+}
+
+func undoneSeek(verb string) api.UndoneMove {
+	return api.UndoneMove{Topic: "orders", Channel: "invoice", Verb: verb, At: midnight(), Partitions: []api.UndonePartition{
+		{Partition: 0, Confirmed: 4_833_120}, {Partition: 1, Confirmed: 98_000, Gone: 411},
+	}}
+}
+
+// planOrders says what a seek would do: much where it goes to an edge.
+func planOrders(r *http.Request, _ []byte) any {
+	p := api.MovePlan{Topic: "orders", Channel: "invoice", Partitions: []api.PartitionMove{
+		{Partition: 0, Now: 4_833_120, Target: 4_833_100, Redelivered: 20}, {Partition: 1, Now: 4_879_961, Target: 4_879_970, Skipped: 9},
+	}}
+	switch r.FormValue("to") {
+	case "start":
+		p.Partitions[0].Redelivered = 1001
+	case "end":
+		p.Partitions[1].Skipped = 1000
+	}
+	if r.FormValue("offset") == "99" {
+		p.Partitions[1].Skipped = 5000
+	}
+	if r.FormValue("partition") == "1" {
+		p.Partitions = p.Partitions[1:]
+	}
+	return p
+}
+
+func TestASeekThatDropsOrRepeatsMuchIsAskedAbout(t *testing.T) {
+	const start = `POST /v1/topics/orders/channels/invoice/seek {"to":"start"}`
+	for name, x := range map[string]struct {
+		args   []string
+		typed  string // "": nobody is there
+		exit   int
+		change string
+	}{
+		"little":              {[]string{"seek", "--to", "end"}, "", exitOK, `POST /v1/topics/orders/channels/invoice/seek {"to":"end"}`},
+		"one partition":       {[]string{"seek", "--to", "start", "--partition", "1"}, "", exitOK, `POST /v1/topics/orders/channels/invoice/seek {"to":"start","partition":1}`},
+		"much, nobody there":  {[]string{"seek", "--to", "start"}, "", exitUsage, ""},
+		"much, confirmed":     {[]string{"seek", "--to", "start"}, "orders/invoice\n", exitOK, start},
+		"much, not confirmed": {[]string{"seek", "--to", "start"}, "yes\n", exitUsage, ""},
+		"much, --yes":         {[]string{"seek", "--to", "start", "--yes"}, "", exitOK, start},
+		"much, dry run":       {[]string{"seek", "--to", "start", "--dry-run"}, "", exitOK, ""},
+		"no partition":        {[]string{"seek", "--to", "start", "--partition", "-1"}, "", exitUsage, ""},
+		"skip of much":        {[]string{"skip", "--partition", "1", "--to", "99"}, "", exitUsage, ""},
+		"skip with --yes":     {[]string{"skip", "--partition", "1", "--to", "99", "--yes"}, "", exitOK, `POST /v1/topics/orders/channels/invoice/skip {"partition":1,"to":99}`},
+		"skip of nothing":     {[]string{"skip"}, "", exitUsage, ""},
+		"skip of two things":  {[]string{"skip", "--id", "0/1", "--partition", "1"}, "", exitUsage, ""},
+		"skip of one": {
+			[]string{"skip", "--id", "2b879aa76e4d652f"},
+			"", exitOK,
+			"POST /v1/topics/orders/channels/invoice/messages/2b879aa76e4d652f/finish",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broker := newFakeBroker(t)
+			env := environment{stdin: strings.NewReader(x.typed), isTerminal: x.typed != ""}
+			args := append([]string{"channel", x.args[0], "orders/invoice", "--addr", broker.URL}, x.args[1:]...)
+			r := runWith(t, env, args...)
+			if got := strings.Join(broker.changes(), "; "); r.exit != x.exit || got != x.change {
+				t.Errorf("exit %d, asked for %q, %s", r.exit, got, r.stderr)
+			}
+			if x.exit == exitUsage && strings.Contains(name, "much") && x.typed == "" && !strings.Contains(r.stderr, "channel undo orders/invoice") {
+				t.Errorf("says nothing of undo: %s", r.stderr)
+			}
+		})
+	}
+}
+
+func TestSavedPositionsAreListed(t *testing.T) {
+	goldenForms(t, "channel-undo-list", []string{"channel", "undo", "orders/invoice", "--list"})
+}
+
+func TestAChannelBeginsWhereItIsAskedTo(t *testing.T) {
+	broker := newFakeBroker(t)
+	broker.brokerctl(t, "channel", "create", "orders/invoice", "--from", "-2h")
+	want := `POST /v1/topics/orders/channels {"name":"invoice","from":{"time":"2026-11-21T07:14:02Z"}}`
+	if got := broker.changes(); len(got) != 1 || got[0] != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+	if r := broker.brokerctl(t, "channel", "create", "orders/invoice", "--from", "yore"); r.exit != exitUsage || !strings.Contains(r.stderr, "--from") {
+		t.Errorf("%d %s", r.exit, r.stderr)
 	}
 }
 

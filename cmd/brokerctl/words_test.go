@@ -82,37 +82,15 @@ func TestPlacesAreRead(t *testing.T) {
 		"2026-11-21 06:00:00":       at(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)),
 		"2026-11-21":                at(time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)),
 	} {
-		got, err := parseSeek(text, now)
+		got, err := parseSeek("--to", text, now)
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); err != nil || diff != "" {
 			t.Errorf("%q: %v\n%s", text, err, diff)
 		}
 	}
 	for _, text := range []string{"", "begin", "2h", "2d", "-1", "--2h", "-5gtp", "yesterday", "2026-13-01"} {
-		if got, err := parseSeek(text, now); err == nil {
+		if got, err := parseSeek("--to", text, now); err == nil {
 			t.Errorf("%q is read as %+v", text, got)
 		}
-	}
-}
-
-func TestASeekIsPlannedFromTheLog(t *testing.T) {
-	broker := newFakeBroker(t)
-	// Message i was published i milliseconds after midnight: see peekOrders.
-	for _, tc := range []struct{ to, want string }{
-		{"start", "0 4,833,120 100,022 4,733,098 0\n1 4,879,961 98,411 4,781,550 0"},
-		{"end", "0 4,833,120 4,881,203 0 48,083\n1 4,879,961 4,879,990 0 29"},
-		{"4000000", "0 4,833,120 4,000,000 833,120 0\n1 4,879,961 4,000,000 879,961 0"},
-		{"99999999", "0 4,833,120 4,881,203 0 48,083\n1 4,879,961 4,879,990 0 29"},
-		{"2026-11-21T01:00:00Z", "0 4,833,120 3,600,000 1,233,120 0\n1 4,879,961 3,600,000 1,279,961 0"},
-		{"2026-11-20", "0 4,833,120 100,022 4,733,098 0\n1 4,879,961 98,411 4,781,550 0"},
-	} {
-		r := broker.brokerctl(t, "channel", "seek", "orders/invoice", "--dry-run", "--no-headers", "--to", tc.to)
-		table, _, _ := strings.Cut(r.stdout, "dry run:")
-		if got := strings.Join(strings.Fields(table), " "); got != strings.ReplaceAll(tc.want, "\n", " ") {
-			t.Errorf("%s:\n%s\nwant\n%s\n%s", tc.to, r.stdout, tc.want, r.stderr)
-		}
-	}
-	if got := broker.changes(); len(got) != 0 {
-		t.Errorf("a dry run asked for %q", got)
 	}
 }
 

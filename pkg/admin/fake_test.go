@@ -24,6 +24,7 @@ type fake struct {
 	fail      error                                // of whatever changes something
 	noCreate  bool                                 // topics are not made on first use
 	sought    broker.SeekTo
+	saved     []*meta.Saved
 	peeked    broker.Peek
 	long      []byte             // one more message to be peeked at
 	gone      map[[2]string]bool // deleted at another node

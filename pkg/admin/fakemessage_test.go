@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -13,4 +14,27 @@ func (f *fake) FinishMessage(_ context.Context, topic, channel string, partition
 		return "", broker.ErrMessageNotFound
 	}
 	return broker.PeekInFlight, f.onChannel(fmt.Sprintf("finish %d/%d of", partition, offset), topic, channel)
+}
+
+func (f *fake) PlanMove(_ context.Context, topic, channel string, to *broker.SeekTo) ([]broker.Move, error) {
+	f.sought = *to
+	return []broker.Move{{Partition: 1, From: 5, To: 2, Redelivered: 3, Skipped: 1}}, f.fail
+}
+
+func (f *fake) ChannelHistory(topic, channel string) ([]*meta.Saved, error) {
+	return f.saved, f.fail
+}
+
+func (f *fake) UndoChannel(_ context.Context, topic, channel string) (broker.Undone, error) {
+	if len(f.saved) == 0 {
+		return broker.Undone{}, broker.ErrNothingToUndo
+	}
+	return broker.Undone{Saved: f.saved[0], Moves: []broker.UndoneMove{{Partition: 1, To: 5, Gone: 2}}}, f.onChannel("undo", topic, channel)
+}
+
+func (f *fake) RestoreChannel(_ context.Context, topic, channel string) (broker.Undone, error) {
+	if f.topics[topic].Channels[channel] != nil {
+		return broker.Undone{}, broker.ErrChannelThere
+	}
+	return broker.Undone{Saved: f.saved[0]}, nil
 }

@@ -124,11 +124,15 @@ type Peek struct {
 	Bytes     int // none follows the message with which there are so many of bodies and headers; 0: no bound
 }
 
-// SeekTo names a place that a channel is moved to: exactly one field is set.
+// SeekTo names a place that a channel is moved to: exactly one of the first four fields
+// is set.
 type SeekTo struct {
 	Start, End bool
 	Offset     *seq.Offset
 	Time       time.Time
+	Partition  *int // the only one; nil: all
+	Forward    bool // a move back is refused
+	Unsaved    bool // the position before is not worth saving: the channel is new
 }
 
 // PartitionDigest is what the replicas of a partition hold below its committed

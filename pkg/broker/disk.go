@@ -154,7 +154,7 @@ func (b *Broker) runDisk(ctx context.Context, r room) {
 		case <-ctx.Done():
 			return
 		case <-b.overfull:
-			retention{b}.ephemeral()
+			retention{b: b}.ephemeral()
 			continue
 		case <-timer.C:
 		}
@@ -164,7 +164,7 @@ func (b *Broker) runDisk(ctx context.Context, r room) {
 		}
 		fullDisk{b}.report(ctx)
 		if time.Since(retained) >= pause {
-			retention{b}.all()
+			retention{b: b}.all()
 			retained = time.Now()
 		}
 	}

@@ -24,6 +24,8 @@ func (o *desk) register(all forward.Operations) {
 	askHealth.register(all, o)
 	askFlow.register(all, o)
 	askFinish.register(all, o)
+	askPlace.register(all, o)
+	askReturn.register(all, o)
 	askRaft.register(all, o)
 	askTroubles.register(all, o)
 	askCopies.register(all, o)

@@ -142,17 +142,6 @@ func (o *contents) EmptyTopic(ctx context.Context, name string) error {
 	return err
 }
 
-// EmptyChannel drops all that a channel has, in every partition: waiting,
-// deferred and in flight.
-func (o *contents) EmptyChannel(ctx context.Context, name, channel string) error {
-	return o.changeChannel(ctx, changeArgs{Verb: verbEmpty, Topic: name, Channel: channel})
-}
-
-// SeekChannel moves a channel in every partition of its topic.
-func (o *contents) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
-	return o.changeChannel(ctx, changeArgs{Verb: verbSeek, Topic: name, Channel: channel, Seek: &to})
-}
-
 // PauseChannel stops or resumes delivery to a channel's consumers.
 func (o *contents) PauseChannel(ctx context.Context, name, channel string, paused bool) error {
 	if !meta.IsEphemeral(channel) {
@@ -172,7 +161,9 @@ func (o *contents) DeleteChannel(ctx context.Context, name, channel string) erro
 	if meta.IsEphemeral(channel) {
 		err = o.changeChannel(ctx, changeArgs{Verb: verbDelete, Topic: name, Channel: channel})
 	} else {
-		err = o.d.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel})
+		if err = saveDeleted(ctx, &o.desk, name, channel); err == nil {
+			err = o.d.change(ctx, name, meta.DeleteChannel{Topic: name, Channel: channel})
+		}
 	}
 	if err != nil || !meta.IsEphemeral(name) {
 		return err

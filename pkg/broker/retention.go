@@ -24,13 +24,21 @@ const (
 	noteAge   = time.Minute
 )
 
+// TrashFor is how long messages are kept for an undo of what an operator did to a
+// channel, unless the disk is nearly full or the topic's size is limited.
+const TrashFor = 24 * time.Hour
+
 // retention drops messages that need not be kept.
-type retention struct{ b *Broker }
+type retention struct {
+	b     *Broker
+	state *meta.State // as of the beginning of a round
+}
 
 // all drops what no channel needs and no policy keeps, and notes how far the
 // logs are durable, which is where recovery would start to read. A wall clock that
 // is set forward ages nothing until it has stayed so for age.StepTrust.
 func (r retention) all() {
+	r.state = r.b.o.Meta.View()
 	asides{r.b.hosting}.release()
 	moment := time.Now()
 	now := time.Unix(0, r.b.steady.Read(moment, r.b.o.WallClock(moment)))
@@ -44,6 +52,7 @@ func (r retention) all() {
 
 // ephemeral drops what ephemeral topics have too much.
 func (r retention) ephemeral() {
+	r.state = &meta.State{} // nothing is saved of them
 	moment := time.Now()
 	now := time.Unix(0, r.b.steady.Read(moment, r.b.o.WallClock(moment)))
 	r.b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
@@ -80,6 +89,9 @@ func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Tim
 	l := hp.replica.Log()
 	last := r.b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: max(c.RetentionAge, once.Retention(c.DedupWindow)), MaxBytes: limit, Last: last}
+	if floor, some := meta.HistoryOf(r.state).Floor(h.config.Load(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.b.lowDisk.Load() {
+		keep.Hold = &floor
+	}
 	err := errors.Join(hp.retain(keep), l.Checkpoint(hp.leastNote(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // said when it begins

@@ -14,6 +14,9 @@ import (
 type Retention struct {
 	// Floor is the lowest offset that is still wanted.
 	Floor seq.Offset
+	// Hold is the lowest offset that may be wanted again; nil: there is none. It counts
+	// as Floor does.
+	Hold *seq.Offset
 	// MaxAge is how long a segment stays after its last batch though it lies below
 	// the floor; 0: not at all.
 	MaxAge time.Duration
@@ -137,7 +140,7 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 
 // finished tells whether a segment that ends at end is wanted by nobody.
 func (r Retention) finished(s *segment, end seq.Offset) bool {
-	return end <= r.Floor && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s))
+	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s))
 }
 
 // young says whether this process has added to a segment within the age.

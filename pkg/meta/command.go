@@ -43,6 +43,8 @@ const (
 	KindCreateChannel  Kind = 30
 	KindDeleteChannel  Kind = 31
 	KindAlterChannel   Kind = 32
+	KindSavePositions  Kind = 38
+	KindDropSaved      Kind = 39
 	KindElectLeaders   Kind = 40
 	KindAlterISR       Kind = 41
 	KindStartReassign  Kind = 42
@@ -72,6 +74,8 @@ var kinds = map[Kind]struct {
 	KindCreateChannel:  {"create-channel", decodeAs[CreateChannel]},
 	KindDeleteChannel:  {"delete-channel", decodeAs[DeleteChannel]},
 	KindAlterChannel:   {"alter-channel", decodeAs[AlterChannel]},
+	KindSavePositions:  {"save-positions", decodeAs[SavePositions]},
+	KindDropSaved:      {"drop-saved", decodeAs[DropSaved]},
 	KindElectLeaders:   {"elect-leaders", decodeAs[ElectLeaders]},
 	KindAlterISR:       {"alter-isr", decodeAs[AlterISR]},
 	KindStartReassign:  {"start-reassign", decodeAs[StartReassign]},

@@ -268,6 +268,7 @@ func (c DeleteTopic) apply(s *State, _ *Result) error {
 		return err
 	}
 	s.topics.remove(t)
+	s.saved = HistoryOf(s).without(t.Name)
 	return nil
 }
 

@@ -12,6 +12,7 @@ var (
 	ErrChannelNotFound   = fate.Refuse("channel not found")
 	ErrPartitionNotFound = fate.Refuse("partition not found")
 	ErrNodeNotFound      = fate.Refuse("node not found")
+	ErrSavedNotFound     = fate.Refuse("saved positions not found")
 	ErrNodeInUse         = fate.Refuse("node still holds replicas")
 	ErrExists            = fate.Refuse("already exists with a different configuration")
 	ErrStaleVersion      = fate.Refuse("stale version")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 func sealed(b []byte) []byte {
@@ -64,6 +65,7 @@ func sample(t testing.TB) *State {
 		CreateTopic{"t", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}},
 		CreateChannel{Topic: "t", Channel: "c", CreatedAt: 7},
 		SetSettings{map[string]string{SettingAutoCreateTopics: "false"}},
+		SavePositions{Saved{At: 9, Verb: "seek", Topic: "t", Incarnation: 3, Channel: "c", Partitions: []SavedPartition{{Floor: 4, Finished: [][2]seq.Offset{{6, 8}}}}}},
 	} {
 		if r := s.Apply(uint64(i+1), c); r.Err != nil {
 			t.Fatal(r.Err)
@@ -75,11 +77,12 @@ func sample(t testing.TB) *State {
 func TestSnapshotBytes(t *testing.T) {
 	got := encode(t, sample(t))
 	want := sealed([]byte("brkdmeta\x01\x00\x00\x00" +
-		`{"index":5,"cluster":{"id":"blue"},"settings":{"auto_create_topics":"false"},"nodes":1,"topics":1}` + "\n" +
+		`{"index":6,"cluster":{"id":"blue"},"settings":{"auto_create_topics":"false"},"nodes":1,"topics":1,"saved":1}` + "\n" +
 		`{"id":"n1","tcp_address":"h:4150","zone":"<z>","boot_id":"b","state":"up","incarnation":1}` + "\n" +
 		`{"name":"t","incarnation":3,"version":4,"config":{"partitions":1,"replicas":1,"auto_replicas":true,"min_isr":1,"auto_min_isr":true,"sync":"always","ordered":false,"ext":false,` +
 		`"retention":"0s","retention_bytes":0,"max_message":0},"partitions":[{"replicas":["n1"],"leader":"n1","epoch":1,"isr":["n1"],"version":1}],` +
-		`"channels":[{"name":"c","created_at":7,"version":4,"first":true}]}` + "\n"))
+		`"channels":[{"name":"c","created_at":7,"version":4,"first":true}]}` + "\n" +
+		`{"index":6,"at":9,"verb":"seek","topic":"t","incarnation":3,"channel":"c","partitions":[{"partition":0,"floor":4,"finished":[[6,8]]}]}` + "\n"))
 	if !bytes.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -124,6 +127,8 @@ func TestADamagedSnapshotIsAnError(t *testing.T) {
 		"no partition":    bytes.Replace(body, []byte(`"partitions":1`), []byte(`"partitions":2`), 1),
 		"a topic fewer":   bytes.Replace(body, []byte(`"topics":1`), []byte(`"topics":2`), 1),
 		"an odd move":     bytes.Replace(body, []byte(`"version":1}],`), []byte(`"version":1,"adding":["n2"]}],`), 1),
+		"an odd range":    bytes.Replace(body, []byte(`[[6,8]]`), []byte(`[[4,8]]`), 1),
+		"a later save":    bytes.Replace(body, []byte(`{"index":6,"at"`), []byte(`{"index":7,"at"`), 1),
 		"an odd intent":   bytes.Replace(body, []byte(`"state":"up"`), []byte(`"state":"up","intent":"nap"`), 1),
 		"an odd setting":  bytes.Replace(body, []byte(`auto_create_topics`), []byte(`auto_delete_topics`), 1),
 	} {

@@ -24,6 +24,7 @@ import (
 //	| {"index":…,"cluster":{…},"settings":{…},"nodes":2,"topics":3}\n |
 //	| one line for each node, by id                                   |
 //	| one line for each topic, by name, with partitions and channels  |
+//	| one line for each saved position of a channel, by index         |
 //	+-----------------------------------------------------------------+
 //	| CRC-32C of all before, u32le |
 //	+------------------------------+
@@ -43,6 +44,7 @@ type snapshotHead struct {
 	Settings map[string]string `json:"settings,omitempty"`
 	Nodes    int               `json:"nodes"`
 	Topics   int               `json:"topics"`
+	Saved    int               `json:"saved,omitempty"`
 }
 
 type snapshotTopic struct {
@@ -99,7 +101,7 @@ func (s *State) Encode(w io.Writer) error {
 	b.Write(binary.LittleEndian.AppendUint32(nil, SnapshotVersion))
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	head := snapshotHead{Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count}
+	head := snapshotHead{Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count, Saved: len(s.saved)}
 	if err := e.Encode(head); err != nil {
 		return err
 	}
@@ -110,6 +112,11 @@ func (s *State) Encode(w io.Writer) error {
 	}
 	for t := range s.topics.all() {
 		if err := e.Encode(t.snapshot()); err != nil {
+			return err
+		}
+	}
+	for _, v := range s.saved {
+		if err := e.Encode(v); err != nil {
 			return err
 		}
 	}
@@ -176,8 +183,8 @@ func decodeLines(body []byte) (*State, error) {
 		return nil, err
 	}
 	s.settings = s.settings.with(head.Settings)
-	if head.Nodes < 0 || head.Nodes > MaxNodes || head.Topics < 0 || head.Topics > MaxTopics {
-		return nil, fmt.Errorf("%d nodes, %d topics", head.Nodes, head.Topics)
+	if head.Nodes < 0 || head.Nodes > MaxNodes || head.Topics < 0 || head.Topics > MaxTopics || head.Saved < 0 || head.Saved > MaxSaved {
+		return nil, fmt.Errorf("%d nodes, %d topics, %d saved positions", head.Nodes, head.Topics, head.Saved)
 	}
 	for range head.Nodes {
 		n := &Node{}
@@ -195,6 +202,15 @@ func decodeLines(body []byte) (*State, error) {
 		}
 		if err := t.restore(s); err != nil {
 			return nil, fmt.Errorf("topic %q: %w", t.Name, err)
+		}
+	}
+	for range head.Saved {
+		v := &Saved{}
+		if err := next(v); err != nil {
+			return nil, fmt.Errorf("saved positions: %w", err)
+		}
+		if err := v.restore(s); err != nil {
+			return nil, err
 		}
 	}
 	if len(body) != 0 {

@@ -20,6 +20,7 @@ type State struct {
 	settings Settings
 	nodes    []*Node // by ID
 	topics   topicSet
+	saved    []*Saved // by index; never changed but replaced
 }
 
 // Result is what became of a command.

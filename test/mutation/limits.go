@@ -15,6 +15,7 @@ func mistakesOfLimits() []mistake {
 		restartMistakes(),
 		explainMistakes(),
 		flowMistakes(),
+		historyMistakes(),
 		headlessMistakes(),
 		recoveryMistakes(),
 		creationMistakes(),

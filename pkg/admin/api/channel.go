@@ -55,6 +55,9 @@ type CreateChannel struct {
 	Ordered bool   `json:"ordered,omitempty"`
 	// Policy is of a channel that is made; one that is there is not changed.
 	Policy *PolicyPatch `json:"policy,omitempty"`
+	// From is where a channel begins that is not there yet; nil: the first one of a topic
+	// with all that is kept, another one with what is published from now on.
+	From *Seek `json:"from,omitempty"`
 }
 
 // Channel describes a channel, its consumers and its place in each partition.
@@ -128,12 +131,14 @@ type Consumer struct {
 	ConnectedAt    time.Time `json:"connected_at"`
 }
 
-// Seek moves a channel in every partition: exactly one field is set. What is
+// Seek moves a channel in every partition: exactly one of To, Offset and Time is set. What is
 // behind the new place is finished, what is ahead of it is delivered again.
 type Seek struct {
 	To     SeekEdge   `json:"to,omitempty"`
 	Offset *uint64    `json:"offset,omitempty"` // of the next message to deliver
 	Time   *time.Time `json:"time,omitempty"`   // the first message published then or later
+	// Partition is the only one in which it is moved; nil: all.
+	Partition *int `json:"partition,omitempty"`
 }
 
 // SeekEdge is a place that every log has.

@@ -45,6 +45,7 @@ func New(o Options) *API {
 	channels := channelsAPI{topics, o.Policies}
 	channels.route(v)
 	lagAPI{channels}.route(v)
+	historyAPI{channels}.route(v)
 	messages := messagesAPI{channels, o.Publishing, v.answers.Memory, new(atomic.Pointer[string])}
 	messages.route(v)
 	messageAPI{messages}.route(v)

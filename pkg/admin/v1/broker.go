@@ -67,6 +67,18 @@ type Observer interface {
 	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
 }
 
+// ChannelHistory knows where channels were before operators moved them.
+type ChannelHistory interface {
+	// PlanMove says what SeekChannel would do.
+	PlanMove(ctx context.Context, topic, channel string, to *broker.SeekTo) ([]broker.Move, error)
+	// ChannelHistory returns where a channel was, the last first.
+	ChannelHistory(topic, channel string) ([]*meta.Saved, error)
+	// UndoChannel takes back the last move.
+	UndoChannel(ctx context.Context, topic, channel string) (broker.Undone, error)
+	// RestoreChannel brings back a channel that was deleted.
+	RestoreChannel(ctx context.Context, topic, channel string) (broker.Undone, error)
+}
+
 // MessageOperator looks after single messages.
 type MessageOperator interface {
 	// FinishMessage finishes a message in a channel wherever it is, and returns where
@@ -145,6 +157,7 @@ type Broker interface {
 	TopicWriter
 	ChannelWriter
 	Observer
+	ChannelHistory
 	MessageOperator
 	Cluster
 }

@@ -93,10 +93,22 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	var from broker.SeekTo
+	if req.From != nil {
+		if from, err = seekTo(*req.From); err != nil {
+			return answer{}, err
+		}
+	}
 	existed := v.exists(r.Context(), t, req.Name)
 	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Ordered: req.Ordered, Policy: patch.Apply(policy.Policy{})}
 	if err := v.policies.CreateChannel(r.Context(), c); err != nil {
 		return answer{}, err
+	}
+	if req.From != nil && !existed {
+		from.Unsaved = true
+		if err := v.topics.broker.SeekChannel(r.Context(), t.Name, req.Name, from); err != nil {
+			return answer{}, err
+		}
 	}
 	if t, err = v.topics.known(r); err != nil {
 		return answer{}, err
@@ -173,6 +185,7 @@ func seekTo(req api.Seek) (broker.SeekTo, error) {
 		to.Time = *req.Time
 		given++
 	}
+	to.Partition = req.Partition
 	if given != 1 {
 		return to, api.Errorf(api.CodeInvalid, "give exactly one of to, offset and time, not %d", given)
 	}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newChannelUndoCommand(g *globals) *cobra.Command {
+	var list bool
+	cmd := acting(g, &cobra.Command{
+		Use:   "undo TOPIC/CHANNEL",
+		Short: "Take back the last seek, skip or empty of a channel",
+		Long: `Take back the last seek, skip or empty of a channel: what was not finished before it is delivered
+again. The last 10 positions of a channel are kept for 7 days, and the messages for 24 hours at
+least, unless the disk is nearly full or the topic's size is limited. Undo again to take back what
+was done before. --list shows what can be taken back.`,
+	}, func(cmd *cobra.Command, at target) error {
+		if list {
+			return about(listSaved(cmd, g, at), at.topic, at.channel)
+		}
+		return about(undoChannel(cmd, g, at, g.client.History.Undo), at.topic, at.channel)
+	})
+	cmd.Flags().BoolVar(&list, "list", false, "list the saved positions and change nothing")
+	return cmd
+}
+
+func newChannelRestoreCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "restore TOPIC/CHANNEL",
+		Short: "Bring back a deleted channel, where it was",
+		Long: `Bring back a channel that was deleted, where it was then. Its messages are kept for 24 hours at least,
+unless the disk is nearly full or the topic's size is limited.`,
+	}, func(cmd *cobra.Command, at target) error {
+		return about(undoChannel(cmd, g, at, g.client.History.RestoreChannel), at.topic, "")
+	})
+}
+
+func undoChannel(cmd *cobra.Command, g *globals, at target, undo func(context.Context, string, string) (*api.UndoneMove, error)) error {
+	u, err := query(cmd.Context(), g, func(ctx context.Context) (*api.UndoneMove, error) { return undo(ctx, at.topic, at.channel) })
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: u,
+		lines:  linesOf(u.Partitions),
+		names:  []string{u.Topic + "/" + u.Channel},
+		text: func(p *page) {
+			if !g.quiet {
+				p.line("%s of %s/%s at %s taken back", u.Verb, u.Topic, u.Channel, timeText(u.At))
+				p.line("")
+			}
+			gone := int64(0)
+			t := newTable("P", "CONFIRMED", "GONE")
+			for _, q := range u.Partitions {
+				t.row(q.Partition, count(q.Confirmed), count(q.Gone))
+				gone += q.Gone
+			}
+			p.table(t)
+			if gone > 0 {
+				p.line("")
+				p.line("warning: %s had been deleted meanwhile and cannot be delivered again", plural(gone, "message"))
+			}
+		},
+	})
+}
+
+func listSaved(cmd *cobra.Command, g *globals, at target) error {
+	h, err := query(cmd.Context(), g, func(ctx context.Context) (*api.ChannelHistory, error) {
+		return g.client.History.Saved(ctx, at.topic, at.channel)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: h,
+		lines:  linesOf(h.Saved),
+		names:  namesOf(h.Saved, func(s api.SavedPosition) string { return timeText(s.At) }),
+		text: func(p *page) {
+			t := newTable("AT", "VERB", "P", "CONFIRMED", "MOVED TO")
+			for _, s := range h.Saved {
+				for _, q := range s.Partitions {
+					t.row(timeText(s.At), s.Verb, q.Partition, count(q.Confirmed), count(q.MovedTo))
+				}
+			}
+			p.table(t)
+		},
+	})
+}
+
+// skipOptions say what a channel passes over.
+type skipOptions struct {
+	id        string
+	partition int
+	to        uint64
+	sure      confirmation
+}
+
+func newChannelSkipCommand(g *globals) *cobra.Command {
+	var o skipOptions
+	cmd := acting(g, &cobra.Command{
+		Use:   "skip TOPIC/CHANNEL",
+		Short: "Pass over one message, or all up to one in a partition",
+		Long: `Pass over one message of a channel (--id), as message finish does, or over all that is not finished in
+a partition before a message (--partition and --to), which channel undo takes back. More than 1,000
+messages are asked about first.`,
+		Example: `  brokerctl channel skip orders/invoice --id 2b839aa76e4d64b7
+  brokerctl channel skip orders/invoice --partition 0 --to 4881203`,
+	}, func(cmd *cobra.Command, at target) error { return about(o.skip(cmd, g, at), at.topic, at.channel) })
+	f := cmd.Flags()
+	f.StringVar(&o.id, "id", "", "`ID` of the message, or its place PARTITION/SEQ")
+	f.IntVar(&o.partition, "partition", 0, "the partition")
+	f.Uint64Var(&o.to, "to", 0, "the first message that is not skipped, `SEQ`")
+	o.sure.addYes(cmd)
+	return cmd
+}
+
+func (o *skipOptions) skip(cmd *cobra.Command, g *globals, at target) error {
+	one, both := cmd.Flags().Changed("id"), cmd.Flags().Changed("partition") && cmd.Flags().Changed("to")
+	switch {
+	case one == (cmd.Flags().Changed("partition") || cmd.Flags().Changed("to")) || !one && !both:
+		return usageError("give either --id or both --partition and --to")
+	case o.partition < 0:
+		return usageError("--partition must not be below 0")
+	case one:
+		return finishMessage(cmd, g, oneMessage{at.topic, at.channel}, o.id)
+	}
+	plan, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MovePlan, error) {
+		return g.client.History.PlanSeek(ctx, at.topic, at.channel, api.Seek{Offset: &o.to, Partition: &o.partition})
+	})
+	if err != nil {
+		return err
+	}
+	if _, skipped := sumsOf(plan); skipped > surprising {
+		if err := o.sure.askAfter(cmd, g, plural(skipped, "message")+" would be skipped; brokerctl channel undo "+at.String()+" takes that back", at.String()); err != nil {
+			return err
+		}
+	}
+	c, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Channel, error) {
+		return g.client.History.Skip(ctx, at.topic, at.channel, api.Skip{Partition: o.partition, To: o.to})
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, channelView(c))
+}

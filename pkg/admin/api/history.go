@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// MovePlan is what a move of a channel would do; nothing is changed.
+type MovePlan struct {
+	Topic      string          `json:"topic"`
+	Channel    string          `json:"channel"`
+	Partitions []PartitionMove `json:"partitions"` // by number
+}
+
+// PartitionMove is what a move would do in one partition.
+type PartitionMove struct {
+	Partition   int    `json:"partition"`
+	Now         uint64 `json:"now"` // every message below it is finished
+	Target      uint64 `json:"target"`
+	Redelivered int64  `json:"redelivered"` // finished messages that would be delivered again
+	Skipped     int64  `json:"skipped"`     // unfinished messages that would not
+}
+
+// SavedPosition is where a channel was before an operator moved, emptied or deleted it.
+type SavedPosition struct {
+	ID         uint64           `json:"id"`
+	At         time.Time        `json:"at"`
+	Verb       string           `json:"verb"` // what was done then: seek, skip, empty, delete
+	Partitions []SavedPartition `json:"partitions"`
+}
+
+// SavedPartition is where it was in one partition.
+type SavedPartition struct {
+	Partition int    `json:"partition"`
+	Confirmed uint64 `json:"confirmed"` // every message below it was finished
+	MovedTo   uint64 `json:"moved_to"`
+}
+
+// ChannelHistory is where a channel was before operators moved it, the last first.
+type ChannelHistory struct {
+	Topic   string          `json:"topic"`
+	Channel string          `json:"channel"`
+	Saved   []SavedPosition `json:"saved"`
+}
+
+// UndoneMove is a move that was taken back.
+type UndoneMove struct {
+	Topic      string            `json:"topic"`
+	Channel    string            `json:"channel"`
+	Verb       string            `json:"verb"` // that was taken back
+	At         time.Time         `json:"at"`   // when that was done
+	Partitions []UndonePartition `json:"partitions"`
+}
+
+// UndonePartition is where the channel is again.
+type UndonePartition struct {
+	Partition int    `json:"partition"`
+	Confirmed uint64 `json:"confirmed"`
+	Gone      int64  `json:"gone"` // messages that were deleted meanwhile
+}
+
+// Skip asks that a channel pass over what it has not finished in one partition, up to
+// and without a message.
+type Skip struct {
+	Partition int    `json:"partition"`
+	To        uint64 `json:"to"`
+}
+
+// PlanSeek says what SeekChannel would do.
+func (h History) PlanSeek(ctx context.Context, topic, channel string, to Seek) (*MovePlan, error) {
+	q := url.Values{}
+	switch {
+	case to.Offset != nil:
+		q.Set("offset", strconv.FormatUint(*to.Offset, 10))
+	case to.Time != nil:
+		q.Set("time", to.Time.Format(time.RFC3339Nano))
+	default:
+		q.Set("to", string(to.To))
+	}
+	if to.Partition != nil {
+		q.Set("partition", strconv.Itoa(*to.Partition))
+	}
+	out := new(MovePlan)
+	return out, h.t.get(ctx, path("topics", topic, "channels", channel, "seek"), q, out)
+}
+
+// Skip passes over what a channel has not finished in a partition up to an offset.
+func (h History) Skip(ctx context.Context, topic, channel string, s Skip) (*Channel, error) {
+	out := new(Channel)
+	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "skip"), s, out)
+}
+
+// Saved returns where a channel was before operators moved it.
+func (h History) Saved(ctx context.Context, topic, channel string) (*ChannelHistory, error) {
+	return into[ChannelHistory](ctx, h.t, path("topics", topic, "channels", channel, "history"))
+}
+
+// Undo takes back the last move of a channel that was not yet taken back.
+func (h History) Undo(ctx context.Context, topic, channel string) (*UndoneMove, error) {
+	out := new(UndoneMove)
+	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "undo"), nil, out)
+}
+
+// RestoreChannel brings back a channel that was deleted, where it was then.
+func (h History) RestoreChannel(ctx context.Context, topic, channel string) (*UndoneMove, error) {
+	out := new(UndoneMove)
+	return out, h.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "restore"), nil, out)
+}

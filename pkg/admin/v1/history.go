@@ -1,0 +1,149 @@
+package v1
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// historyAPI takes back what operators did to channels.
+type historyAPI struct{ channels channelsAPI }
+
+func (v historyAPI) route(t *API) {
+	t.handle("GET /v1/topics/{topic}/channels/{channel}/seek", v.channels.of(v.plan))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/skip", v.channels.of(v.skip))
+	t.handle("GET /v1/topics/{topic}/channels/{channel}/history", v.channels.topics.of(v.history))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/undo", v.channels.of(v.undo))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/restore", v.channels.topics.of(v.restore))
+}
+
+// plan says what a seek would do.
+func (v historyAPI) plan(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	req, err := seekOf(r)
+	if err != nil {
+		return answer{}, err
+	}
+	to, err := seekTo(req)
+	if err != nil {
+		return answer{}, err
+	}
+	moves, err := v.channels.topics.broker.PlanMove(r.Context(), t.Name, channel, &to)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.MovePlan{Topic: t.Name, Channel: channel, Partitions: []api.PartitionMove{}}
+	for _, m := range moves {
+		out.Partitions = append(out.Partitions, api.PartitionMove{
+			Partition: m.Partition, Now: uint64(m.From), Target: uint64(m.To), Redelivered: m.Redelivered, Skipped: m.Skipped,
+		})
+	}
+	return success(out)
+}
+
+// seekOf reads a place from a query.
+func seekOf(r *http.Request) (req api.Seek, err error) {
+	q := r.URL.Query()
+	req.To = api.SeekEdge(q.Get("to"))
+	if req.Partition, err = partitionOf(q.Get("partition")); err != nil {
+		return req, err
+	}
+	if text := q.Get("offset"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return req, api.Errorf(api.CodeInvalid, "offset %q is not a number", text)
+		}
+		req.Offset = &n
+	}
+	if text := q.Get("time"); text != "" {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return req, api.Errorf(api.CodeInvalid, "time %q is not like 2026-11-21T06:00:00Z", text)
+		}
+		req.Time = &at
+	}
+	return req, nil
+}
+
+// skip passes over what a channel has not finished in a partition.
+func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	var req api.Skip
+	if err := readJSON(r, &req); err != nil {
+		return answer{}, err
+	}
+	if req.To > uint64(seq.MaxOffset) {
+		return answer{}, api.Errorf(api.CodeInvalid, "to is %d, exceeds the maximum, %d", req.To, uint64(seq.MaxOffset))
+	}
+	to := seq.Offset(req.To)
+	err := v.channels.topics.broker.SeekChannel(r.Context(), t.Name, channel, broker.SeekTo{Offset: &to, Partition: &req.Partition, Forward: true})
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v.channels.info(r.Context(), t, channel))
+}
+
+// named returns the channel of a request, which need not be there.
+func (v historyAPI) named(r *http.Request) (string, error) {
+	channel := named(r, "channel")
+	if !meta.NSQName(channel) {
+		return "", broker.ErrInvalidChannel
+	}
+	return channel, nil
+}
+
+func (v historyAPI) history(r *http.Request, t *meta.Topic) (answer, error) {
+	channel, err := v.named(r)
+	if err != nil {
+		return answer{}, err
+	}
+	all, err := v.channels.topics.broker.ChannelHistory(t.Name, channel)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.ChannelHistory{Topic: t.Name, Channel: channel, Saved: []api.SavedPosition{}}
+	for _, s := range all {
+		p := api.SavedPosition{ID: s.Index, At: time.Unix(0, s.At).UTC(), Verb: s.Verb, Partitions: []api.SavedPartition{}}
+		for _, q := range s.Partitions {
+			p.Partitions = append(p.Partitions, api.SavedPartition{Partition: q.Partition, Confirmed: uint64(q.Floor), MovedTo: uint64(q.Target)})
+		}
+		out.Saved = append(out.Saved, p)
+	}
+	return success(out)
+}
+
+func (v historyAPI) undo(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+	u, err := v.channels.topics.broker.UndoChannel(r.Context(), t.Name, channel)
+	return undone(u, err)
+}
+
+func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
+	channel, err := v.named(r)
+	if err != nil {
+		return answer{}, err
+	}
+	u, err := v.channels.topics.broker.RestoreChannel(r.Context(), t.Name, channel)
+	return undone(u, err)
+}
+
+func undone(u broker.Undone, err error) (answer, error) {
+	switch {
+	case errors.Is(err, broker.ErrNothingToUndo):
+		return answer{}, notFound(api.Errorf(api.CodeNotFound, "%w", err))
+	case errors.Is(err, broker.ErrChannelThere):
+		return answer{}, api.Errorf(api.CodeExists, "%w", err)
+	case err != nil:
+		return answer{}, err
+	}
+	out := api.UndoneMove{
+		Topic: u.Saved.Topic, Channel: u.Saved.Channel, Verb: u.Saved.Verb, At: time.Unix(0, u.Saved.At).UTC(), Partitions: []api.UndonePartition{},
+	}
+	for _, m := range u.Moves {
+		out.Partitions = append(out.Partitions, api.UndonePartition{Partition: m.Partition, Confirmed: uint64(m.To), Gone: m.Gone})
+	}
+	return success(out)
+}

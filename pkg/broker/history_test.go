@@ -1,0 +1,117 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// movedLan is three nodes that lead a partition each of t, with four messages in each, and
+// channel c.
+func movedLan(t *testing.T) *lan {
+	l, _ := newGovernedLan(t, "n1", "n2", "n3")
+	l.spread("t", "n1", "n2", "n3")
+	if err := l.at("n1").CreateChannel(t.Context(), "t", "c", false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		for k := range 4 {
+			l.mustPut("t", i, fmt.Sprintf("%d.%d", i, k))
+		}
+	}
+	return l
+}
+
+func (l *lan) left() int64 {
+	c := l.at("n2").ClusterStats(l.t.Context(), "t", "c", false)[0].Channels[0]
+	return c.Depth + c.InFlight
+}
+
+// Whatever operators do to a channel, from any node, they take it back one by one.
+func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
+	l := movedLan(t)
+	ctx := t.Context()
+	// Of partition 0, messages 0 and 2 are finished.
+	c := l.subscribe("t", "c", 0)
+	for _, d := range c.takeSome(3) {
+		if string(d.Body) != "0.1" {
+			if err := c.Finish(d.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.Close()
+	two, zero := seq.Offset(2), 0
+	steps := []struct {
+		what string
+		at   meta.NodeID
+		do   func(b *Broker) error
+		left int64
+	}{
+		{"seek of one partition", "n3", func(b *Broker) error { return b.SeekChannel(ctx, "t", "c", SeekTo{Offset: &two, Partition: &zero}) }, 10},
+		{"empty", "n1", func(b *Broker) error { return b.EmptyChannel(ctx, "t", "c") }, 0},
+		{"seek to the start", "n2", func(b *Broker) error { return b.SeekChannel(ctx, "t", "c", SeekTo{Start: true}) }, 12},
+		{"skip in one partition", "n2", func(b *Broker) error {
+			return b.SeekChannel(ctx, "t", "c", SeekTo{Offset: &two, Partition: &zero, Forward: true})
+		}, 10},
+	}
+	want := []int64{10}
+	for _, s := range steps {
+		plan, err := l.at(s.at).PlanMove(ctx, "t", "c", &SeekTo{Start: true})
+		if err != nil || len(plan) != 3 {
+			t.Fatal(plan, err)
+		}
+		if err := s.do(l.at(s.at)); err != nil || l.left() != s.left {
+			t.Fatalf("%s: %d left, want %d, %v", s.what, l.left(), s.left, err)
+		}
+		want = append(want, s.left)
+	}
+	if err := l.at("n1").SeekChannel(ctx, "t", "c", SeekTo{Offset: new(seq.Offset), Partition: &zero, Forward: true}); !errors.Is(err, errNotForward) {
+		t.Errorf("a skip back: %v", err)
+	}
+	for i := len(want) - 2; i >= 0; i-- {
+		node := []meta.NodeID{"n1", "n2", "n3"}[i%3]
+		u, err := l.at(node).UndoChannel(ctx, "t", "c")
+		if err != nil || l.left() != want[i] {
+			t.Errorf("undo of %s: %+v, %v: %d left, want %d", steps[i].what, u, err, l.left(), want[i])
+		}
+	}
+	if _, err := l.at("n1").UndoChannel(ctx, "t", "c"); !errors.Is(err, ErrNothingToUndo) {
+		t.Errorf("nothing is left: %v", err)
+	}
+	// Message 2 of partition 0 is finished still, and nothing else.
+	again := l.subscribe("t", "c", 0)
+	if got := again.takeSome(2); string(got[0].Body) != "0.1" || string(got[1].Body) != "0.3" {
+		t.Errorf("delivers %q and %q", got[0].Body, got[1].Body)
+	}
+}
+
+func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
+	l := movedLan(t)
+	ctx := t.Context()
+	c := l.subscribe("t", "c", 1)
+	if err := c.Finish(c.takeSome(1)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := l.at("n2").RestoreChannel(ctx, "t", "c"); !errors.Is(err, ErrChannelThere) {
+		t.Errorf("it is there: %v", err)
+	}
+	if err := l.at("n3").DeleteChannel(ctx, "t", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.at("n2").UndoChannel(ctx, "t", "c"); !errors.Is(err, ErrChannelNotFound) {
+		t.Errorf("it is deleted: %v", err)
+	}
+	l.mustPut("t", 2, "meanwhile")
+	u, err := l.at("n2").RestoreChannel(ctx, "t", "c")
+	if err != nil || u.Saved.Verb != savedDelete || l.left() != 12 {
+		t.Errorf("%+v, %v: %d left, want 11 and the one meanwhile", u, err, l.left())
+	}
+	if _, err := l.at("n2").RestoreChannel(ctx, "t", "none"); !errors.Is(err, ErrNothingToUndo) {
+		t.Errorf("never there: %v", err)
+	}
+}

@@ -1,0 +1,43 @@
+package channel
+
+import "github.com/brokerd/brokerd/pkg/seq"
+
+// Return moves the channel back to where it was before an operator moved it to target:
+// everything below floor is finished, and what is in the ranges. What consumers finished
+// at or above target since then stays finished, if the channel was moved forward.
+func Return(s *State, floor seq.Offset, finished []Range, target seq.Offset) {
+	var since []Range
+	if target > floor {
+		if s.floor > target {
+			since = append(since, Range{target, s.floor})
+		}
+		for from, end := range s.done.Ranges() {
+			if from >= target {
+				since = append(since, Range{from, end})
+			}
+		}
+	}
+	s.Seek(floor)
+	for _, all := range [][]Range{finished, since} {
+		for _, r := range all {
+			if r.End > floor {
+				s.done.AddRange(max(r.From, floor), r.End)
+			}
+		}
+	}
+	s.settle()
+}
+
+// Moved counts what a move to a target means for a channel of which everything below floor
+// is finished, and what is in the ranges: finished messages that are delivered again, and
+// unfinished ones that are skipped.
+func Moved(floor seq.Offset, finished []Range, target seq.Offset) (redelivered, skipped int64) {
+	redelivered = max(0, int64(floor)-int64(target))
+	skipped = max(0, int64(target)-int64(floor))
+	for _, r := range finished {
+		below := max(0, int64(min(r.End, target))-int64(r.From))
+		skipped -= below
+		redelivered += int64(r.End-r.From) - below
+	}
+	return redelivered, skipped
+}

@@ -1,0 +1,70 @@
+package channel
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// finishSome has a consumer take messages and finish some of them, and returns which.
+func finishSome(s *State, now time.Time, take int, end seq.Offset, finish func() bool) (did []seq.Offset) {
+	for _, d := range s.Take(now, 1, time.Minute, take, end, nil) {
+		if finish() && s.Finish(d.Offset, 1) == nil {
+			did = append(did, d.Offset)
+		}
+	}
+	return did
+}
+
+// Whatever consumers do before an operator moves the channel, and after: an undo makes
+// what was unfinished before unfinished again, and nothing else, but that it repeats
+// nothing that was finished after a move forward.
+func TestAReturnIsExact(t *testing.T) {
+	r := testrand.New(t)
+	now := time.Unix(1000, 0)
+	const end = 60
+	for range 2000 {
+		s := New(seq.Offset(r.IntN(5)), false)
+		some := func() bool { return r.IntN(3) > 0 }
+		finishSome(s, now, r.IntN(40), end, some)
+		before := s.Position(now, 0)
+		open := func(o seq.Offset) bool {
+			state, _ := s.StateOf(o)
+			return state != Finished
+		}
+		var want []seq.Offset
+		for o := seq.Offset(0); o < end; o++ {
+			if open(o) {
+				want = append(want, o)
+			}
+		}
+		target := seq.Offset(r.IntN(end + 1))
+		s.Seek(target)
+		since := finishSome(s, now, r.IntN(20), end, some)
+		if target > before.Floor {
+			want = slices.DeleteFunc(want, func(o seq.Offset) bool { return slices.Contains(since, o) })
+		}
+		Return(s, before.Floor, before.Finished, target)
+		var got []seq.Offset
+		for _, d := range s.Take(now, 1, time.Minute, end, end, nil) {
+			got = append(got, d.Offset)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("floor %d, moved to %d, finished %v since: delivers %v, want %v", before.Floor, target, since, got, want)
+		}
+	}
+}
+
+func TestMovedCountsMessages(t *testing.T) {
+	finished := []Range{{12, 14}, {18, 20}}
+	for target, want := range map[seq.Offset][2]int64{
+		10: {4, 0}, 5: {9, 0}, 11: {4, 1}, 13: {3, 2}, 14: {2, 2}, 19: {1, 6}, 30: {0, 16},
+	} {
+		if again, skipped := Moved(10, finished, target); again != want[0] || skipped != want[1] {
+			t.Errorf("to %d: %d again, %d skipped; want %v", target, again, skipped, want)
+		}
+	}
+}

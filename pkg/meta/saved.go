@@ -1,0 +1,191 @@
+package meta
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Bounds of the positions that are saved before an operator moves a channel.
+const (
+	MaxSavedPerChannel = 10                 // the oldest go
+	MaxSaved           = 1000               // of all channels, likewise
+	SavedFor           = 7 * 24 * time.Hour // older ones go when another is saved
+	// MaxSavedRanges is how many ranges of messages that were finished out of order are
+	// saved of a channel in all partitions. The others are delivered again by an undo.
+	MaxSavedRanges = 500
+	maxVerbBytes   = 32
+)
+
+// Saved is where a channel was before an operator moved, emptied or deleted it. Values
+// that State hands out are shared and must not be changed.
+type Saved struct {
+	Index       uint64           `json:"index"` // the Raft index at which it was saved: its name
+	At          int64            `json:"at"`    // ns since 1970, as who saved it saw it
+	Verb        string           `json:"verb"`  // what was done then: seek, empty, skip, delete
+	Topic       string           `json:"topic"`
+	Incarnation Incarnation      `json:"incarnation"` // of the topic
+	Channel     string           `json:"channel"`
+	Ordered     bool             `json:"ordered,omitempty"`
+	Policy      policy.Policy    `json:"policy,omitzero"`
+	Partitions  []SavedPartition `json:"partitions"` // by number; one whose leader did not answer is missing
+}
+
+// SavedPartition is where a channel was in one partition.
+type SavedPartition struct {
+	Partition int             `json:"partition"`
+	Floor     seq.Offset      `json:"floor"`              // everything below was finished
+	Finished  [][2]seq.Offset `json:"finished,omitempty"` // and these, [from, end), by offset
+	Target    seq.Offset      `json:"target,omitempty"`   // where the channel was moved to
+}
+
+// SavePositions saves where a channel is.
+type SavePositions struct {
+	Saved Saved `json:"saved"` // its Index is ignored
+}
+
+// Kind implements Command.
+func (SavePositions) Kind() Kind { return KindSavePositions }
+
+// Validate implements Command.
+func (c SavePositions) Validate() error { return c.Saved.validate() }
+
+func (v *Saved) validate() error {
+	if err := errors.Join(validateChannel(v.Topic, v.Channel), validatePolicy(v.Policy)); err != nil {
+		return err
+	}
+	if len(v.Verb) == 0 || len(v.Verb) > maxVerbBytes || len(v.Partitions) > seq.MaxPartitions {
+		return fmt.Errorf("%w: saved positions: verb of %d bytes, %d partitions", ErrInvalidConfig, len(v.Verb), len(v.Partitions))
+	}
+	ranges, last := 0, -1
+	for _, p := range v.Partitions {
+		if p.Partition <= last || p.Partition >= seq.MaxPartitions || p.Floor > seq.MaxOffset || p.Target > seq.MaxOffset {
+			return fmt.Errorf("%w: saved positions: partition %d", ErrInvalidConfig, p.Partition)
+		}
+		last = p.Partition
+		end := p.Floor
+		for _, r := range p.Finished {
+			if r[0] <= end || r[1] <= r[0] || r[1] > seq.MaxOffset {
+				return fmt.Errorf("%w: saved positions: finished from %d to %d", ErrInvalidConfig, r[0], r[1])
+			}
+			end = r[1]
+		}
+		ranges += len(p.Finished)
+	}
+	if ranges > MaxSavedRanges {
+		return fmt.Errorf("%w: %d ranges in saved positions", ErrLimit, ranges)
+	}
+	return nil
+}
+
+func (c SavePositions) apply(s *State, _ *Result) error {
+	t := s.topics.get(c.Saved.Topic)
+	switch {
+	case t == nil:
+		return ErrTopicNotFound
+	case c.Saved.Incarnation != t.Incarnation:
+		return ErrStaleIncarnation
+	}
+	fresh := c.Saved
+	fresh.Index = s.index
+	kept := make([]*Saved, 0, len(s.saved)+1)
+	same := 0
+	for _, v := range s.saved {
+		if v.of(fresh.Topic, fresh.Channel) {
+			same++
+		}
+	}
+	for _, v := range s.saved {
+		if v.of(fresh.Topic, fresh.Channel) {
+			if same--; same >= MaxSavedPerChannel-1 {
+				continue
+			}
+		}
+		if fresh.At-v.At <= int64(SavedFor) {
+			kept = append(kept, v)
+		}
+	}
+	kept = append(kept, &fresh)
+	s.saved = kept[max(0, len(kept)-MaxSaved):]
+	return nil
+}
+
+// DropSaved forgets saved positions: the channel is there again.
+type DropSaved struct {
+	Saved uint64 `json:"saved"` // its Index
+}
+
+// Kind implements Command.
+func (DropSaved) Kind() Kind { return KindDropSaved }
+
+// Validate implements Command.
+func (DropSaved) Validate() error { return nil }
+
+func (c DropSaved) apply(s *State, _ *Result) error {
+	i := slices.IndexFunc(s.saved, func(v *Saved) bool { return v.Index == c.Saved })
+	if i < 0 {
+		return ErrSavedNotFound
+	}
+	s.saved = slices.Delete(slices.Clone(s.saved), i, i+1)
+	return nil
+}
+
+func (v *Saved) of(topic, channel string) bool { return v.Topic == topic && v.Channel == channel }
+
+// History is where channels were before operators moved them.
+type History struct{ saved []*Saved }
+
+// HistoryOf returns the history of a state.
+func HistoryOf(s *State) History { return History{s.saved} }
+
+// Of returns where a channel of a topic was, the last first.
+func (h History) Of(topic *Topic, channel string) []*Saved {
+	var found []*Saved
+	for _, v := range slices.Backward(h.saved) {
+		if v.of(topic.Name, channel) && v.Incarnation == topic.Incarnation {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// Floor returns the first offset of a partition that an undo of what was done since a
+// moment, ns since 1970, would deliver again; false: there is none.
+func (h History) Floor(topic *Topic, partition int, since int64) (floor seq.Offset, some bool) {
+	for _, v := range h.saved {
+		if v.Topic != topic.Name || v.Incarnation != topic.Incarnation || v.At < since {
+			continue
+		}
+		for _, p := range v.Partitions {
+			if p.Partition == partition && (!some || p.Floor < floor) {
+				floor, some = p.Floor, true
+			}
+		}
+	}
+	return floor, some
+}
+
+// without leaves out the positions of a topic that is deleted.
+func (h History) without(topic string) []*Saved {
+	of := func(v *Saved) bool { return v.Topic == topic }
+	if !slices.ContainsFunc(h.saved, of) {
+		return h.saved
+	}
+	return slices.DeleteFunc(slices.Clone(h.saved), of)
+}
+
+// restore appends saved positions that were read.
+func (v *Saved) restore(s *State) error {
+	if err := v.validate(); err != nil {
+		return err
+	}
+	if n := len(s.saved); v.Index == 0 || v.Index > s.index || n > 0 && s.saved[n-1].Index >= v.Index {
+		return fmt.Errorf("saved positions %d out of order", v.Index)
+	}
+	s.saved = append(s.saved, v)
+	return nil
+}

@@ -1,0 +1,138 @@
+package meta
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// saving applies commands to a state with the topics t and u.
+type saving struct {
+	t *testing.T
+	s State
+}
+
+func newSaving(t *testing.T) *saving {
+	v := &saving{t: t}
+	for _, name := range []string{"t", "u"} {
+		v.done(NodeStarted{Node: Node{ID: "n1"}})
+		v.done(CreateTopic{name, TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}})
+	}
+	return v
+}
+
+func (v *saving) done(c Command) {
+	v.t.Helper()
+	if err := v.s.Apply(v.s.Index()+1, c).Err; err != nil {
+		v.t.Fatalf("%v: %v", c.Kind(), err)
+	}
+}
+
+func (v *saving) save(topic, channel string, at time.Duration, floor seq.Offset) {
+	v.t.Helper()
+	v.done(SavePositions{Saved{
+		At: int64(at), Verb: "seek", Topic: topic, Incarnation: v.s.Topic(topic).Incarnation, Channel: channel,
+		Partitions: []SavedPartition{{Floor: floor}},
+	}})
+}
+
+func (v *saving) floors(topic, channel string) (all []seq.Offset) {
+	for _, x := range HistoryOf(&v.s).Of(v.s.Topic(topic), channel) {
+		all = append(all, x.Partitions[0].Floor)
+	}
+	return all
+}
+
+func TestSavedPositionsAreBounded(t *testing.T) {
+	v := newSaving(t)
+	v.save("u", "c", 0, 99)
+	for i := range 15 {
+		v.save("t", "c", time.Duration(i), seq.Offset(i))
+	}
+	if got := v.floors("t", "c"); len(got) != MaxSavedPerChannel || got[0] != 14 || got[9] != 5 {
+		t.Errorf("of one channel: %v", got)
+	}
+	if got := v.floors("u", "c"); len(got) != 1 {
+		t.Errorf("of another: %v", got)
+	}
+	v.save("t", "d", SavedFor+10, 7)
+	if got := v.floors("t", "c"); len(got) != 5 || got[4] != 10 {
+		t.Errorf("after a week: %v", got)
+	}
+	if got := v.floors("u", "c"); got != nil {
+		t.Errorf("of another after a week: %v", got)
+	}
+	for i := range MaxSaved {
+		v.save("u", "c"+strconv.Itoa(i), SavedFor, 1)
+	}
+	if len(v.s.saved) != MaxSaved || v.floors("t", "d") != nil {
+		t.Errorf("%d in all, %v", len(v.s.saved), v.floors("t", "d"))
+	}
+}
+
+func TestSavedPositionsAreOfOneLifeOfATopic(t *testing.T) {
+	v := newSaving(t)
+	v.save("t", "c", 1, 5)
+	v.save("u", "c", 1, 6)
+	before := v.s.Snapshot()
+	old := v.s.Topic("t").Incarnation
+	v.done(DeleteTopic{Name: "t"})
+	v.done(CreateTopic{"t", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}})
+	if got := v.floors("t", "c"); got != nil {
+		t.Errorf("of the topic from before: %v", got)
+	}
+	late := SavePositions{Saved{Verb: "seek", Topic: "t", Incarnation: old, Channel: "c"}}
+	if err := v.s.Apply(v.s.Index()+1, late).Err; !errors.Is(err, ErrStaleIncarnation) {
+		t.Errorf("late: %v", err)
+	}
+	index := HistoryOf(before).Of(before.Topic("u"), "c")[0].Index
+	v.done(DropSaved{index})
+	if err := v.s.Apply(v.s.Index()+1, DropSaved{index}).Err; !errors.Is(err, ErrSavedNotFound) {
+		t.Errorf("dropped twice: %v", err)
+	}
+	if v.floors("u", "c") != nil || len(before.saved) != 2 {
+		t.Errorf("%v, and %d before", v.floors("u", "c"), len(before.saved))
+	}
+}
+
+func TestTheFloorOfAnUndo(t *testing.T) {
+	v := newSaving(t)
+	v.save("t", "c", 10, 5)
+	v.save("t", "d", 20, 8)
+	v.save("u", "c", 20, 1)
+	topic := v.s.Topic("t")
+	for since, want := range map[int64]seq.Offset{0: 5, 10: 5, 11: 8} {
+		if got, some := HistoryOf(&v.s).Floor(topic, 0, since); got != want || !some {
+			t.Errorf("since %d: %d %v, want %d", since, got, some, want)
+		}
+	}
+	if _, some := HistoryOf(&v.s).Floor(topic, 0, 21); some {
+		t.Error("something since 21")
+	}
+	if _, some := HistoryOf(&v.s).Floor(topic, 1, 0); some {
+		t.Error("something in another partition")
+	}
+}
+
+func TestOddSavedPositionsAreRefused(t *testing.T) {
+	many := make([][2]seq.Offset, MaxSavedRanges+1)
+	for i := range many {
+		many[i] = [2]seq.Offset{seq.Offset(2*i + 1), seq.Offset(2*i + 2)}
+	}
+	for name, x := range map[string]Saved{
+		"ephemeral channel":  {Verb: "seek", Topic: "t", Channel: "c#ephemeral"},
+		"no verb":            {Topic: "t", Channel: "c"},
+		"partitions twice":   {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{}, {}}},
+		"an empty range":     {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: [][2]seq.Offset{{3, 3}}}}},
+		"ranges that touch":  {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: [][2]seq.Offset{{1, 3}, {3, 4}}}}},
+		"ranges below floor": {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Floor: 4, Finished: [][2]seq.Offset{{1, 3}}}}},
+		"too many ranges":    {Verb: "seek", Topic: "t", Channel: "c", Partitions: []SavedPartition{{Finished: many}}},
+	} {
+		if err := (SavePositions{x}).Validate(); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

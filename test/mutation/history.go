@@ -1,0 +1,40 @@
+package main
+
+// historyMistakes are about taking back what operators did to channels.
+func historyMistakes() []mistake {
+	here, all := []string{"./pkg/broker"}, []string{"./pkg/meta"}
+	return []mistake{
+		{
+			name: "history: what consumers finished since a move forward is repeated", file: "pkg/channel/history.go",
+			old: "if target > floor {", with: "if false {", tests: []string{"./pkg/channel"}, run: "AReturnIsExact",
+		},
+		{
+			name: "history: what was finished out of order is forgotten", file: "pkg/channel/history.go",
+			old: "[][]Range{finished, since}", with: "[][]Range{since}", tests: []string{"./pkg/channel"}, run: "AReturnIsExact",
+		},
+		{
+			name: "history: positions of one channel are kept without a bound", file: "pkg/meta/saved.go",
+			old: "if same--; same >= MaxSavedPerChannel-1 {", with: "if false {", tests: all, run: "SavedPositionsAreBounded",
+		},
+		{
+			name: "history: positions are kept for ever", file: "pkg/meta/saved.go",
+			old: "if fresh.At-v.At <= int64(SavedFor) {", with: "if true {", tests: all, run: "SavedPositionsAreBounded",
+		},
+		{
+			name: "history: an undo can be done twice", file: "pkg/broker/operate_history.go",
+			old: "_, err := o.d.propose(ctx, meta.DropSaved{Saved: v.Index})", with: "var err error", tests: here, run: "TakenBack",
+		},
+		{
+			name: "history: a deletion saves nothing", file: "pkg/broker/operate_history.go",
+			old: "	return o.save(ctx, m, saved)\n}", with: "	_ = saved\n	return nil\n}", tests: here, run: "DeletedChannel",
+		},
+		{
+			name: "history: a skip may lead back", file: "pkg/broker/operate_history.go",
+			old: "case p.Found && m.forward && p.Place.Target < p.Place.Floor:", with: "case false:", tests: here, run: "TakenBack",
+		},
+		{
+			name: "history: what an undo needs is deleted", file: "pkg/commitlog/retain.go",
+			old: "(r.Hold == nil || end <= *r.Hold) && ", with: "", tests: []string{"./pkg/commitlog"}, run: "Hold",
+		},
+	}
+}
