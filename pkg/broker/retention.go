@@ -88,7 +88,7 @@ func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Tim
 	}
 	l := hp.replica.Log()
 	last := r.b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
-	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: max(c.RetentionAge, once.Retention(c.DedupWindow)), MaxBytes: limit, Last: last}
+	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Last: last}
 	if floor, some := meta.HistoryOf(r.state).Floor(h.config.Load(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.b.lowDisk.Load() {
 		keep.Hold = &floor
 	}
@@ -109,4 +109,10 @@ func (hp *hostedPartition) leastNote(now time.Time) int64 {
 		return 0
 	}
 	return noteBytes
+}
+
+// keptFor returns how long finished messages stay: as the topic says, and as long as the next
+// leader must find their dedup ids.
+func keptFor(c *meta.TopicConfig) time.Duration {
+	return max(c.RetentionAge, once.Retention(c.DedupWindow))
 }

@@ -171,3 +171,21 @@ func BenchmarkClaimAndStore(b *testing.B) {
 		w.Store(h, seq.Offset(i), time.Duration(i))
 	}
 }
+
+func TestTheLaterEntryOfAnIDCounts(t *testing.T) {
+	var table Table
+	h := hashOf(1)
+	table.Add(h, 1, 1)
+	table.Add(hashOf(2), 2, 2)
+	table.Add(h, 3, 3)
+	for range 2 {
+		if o, at, ok := table.Find(h); !ok || o != 3 || at != 3 {
+			t.Errorf("found %d of %v, %v", o, at, ok)
+		}
+		table.Drop()
+	}
+	table.Drop()
+	if _, _, ok := table.Find(h); ok {
+		t.Error("it is found after it was dropped")
+	}
+}

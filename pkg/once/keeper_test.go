@@ -247,6 +247,21 @@ func TestADuplicateOfWhatIsRefusedFailsAsItDoes(t *testing.T) {
 	r.want(r.publish("a"), nil, 0)
 }
 
+func TestAPublishOfWhichAPartIsStoredIsUncertain(t *testing.T) {
+	r := newRig(t)
+	r.hold = true
+	first, mixed := r.publish("a"), r.publish("b", "a")
+	unwritten := r.held[0]
+	r.held = r.held[1:]
+	unwritten.entry.Settle(commitlog.Placed{}, errRefused)
+	r.want(first, errRefused)
+	r.settle(nil)
+	r.want(mixed, errRefused)
+	if fate.Of((*first)[0].Err) != fate.Refused || fate.Of((*mixed)[0].Err) != fate.Uncertain {
+		t.Errorf("%v is %v, %v is %v", (*first)[0].Err, fate.Of((*first)[0].Err), (*mixed)[0].Err, fate.Of((*mixed)[0].Err))
+	}
+}
+
 // TestWhatIsWrittenIsNotWrittenAgain: the first publish timed out, or was of an earlier
 // leader.
 func TestWhatIsWrittenIsNotWrittenAgain(t *testing.T) {

@@ -59,6 +59,7 @@ type plan struct {
 	timeout    time.Duration // of a delivered message
 	stalls     bool          // consumers do not read now and then
 	body       int           // largest of a message, bytes
+	repeats    bool          // there are publishers with dedup ids
 	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
 
@@ -162,6 +163,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 91))
 	plan := newPlan(rnd)
 	plan.stalls, plan.body = readers(rand.New(rand.NewPCG(seed, 92)))
+	plan.repeats = rand.New(rand.NewPCG(seed, 95)).IntN(2) == 0
 	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
 	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
 	if err != nil {

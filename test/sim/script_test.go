@@ -18,6 +18,7 @@ import (
 	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -49,6 +50,10 @@ func (w *world) run(seed uint64) {
 	var publishers, consumers sync.WaitGroup
 	for i := range w.plan.publishers * w.plan.partitions {
 		publishers.Go(func() { w.publish(i, i%w.plan.partitions, rand.New(rand.NewPCG(seed, uint64(100+i))), stop) })
+	}
+	for p := 0; w.plan.repeats && p < w.plan.partitions; p++ {
+		n := w.plan.publishers*w.plan.partitions + p
+		publishers.Go(func() { w.repeat(n, p, rand.New(rand.NewPCG(seed, uint64(400+p))), stop) })
 	}
 	done := make(chan struct{})
 	for i := range readWhole * w.plan.consumers {
@@ -133,9 +138,13 @@ func (w *world) create() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	b := w.machines[w.rnd.IntN(len(w.machines))].running().broker.Load()
-	_, err := b.CreateTopic(ctx, theTopic, meta.TopicConfig{
+	config := meta.TopicConfig{
 		Partitions: w.plan.partitions, Replicas: 3, MinISR: 2, Sync: w.plan.sync, RetentionAge: 10_000 * time.Hour, // more than a clock is ever wrong by
-	})
+	}
+	if w.plan.repeats {
+		config.DedupWindow = meta.MaxDedupWindow
+	}
+	_, err := b.CreateTopic(ctx, theTopic, config)
 	for i, name := range channelNames {
 		if err == nil {
 			err = b.CreateChannel(ctx, theTopic, name, i == 1)
@@ -528,15 +537,6 @@ func (m *machine) read(partition int) ([]string, error) {
 	return nil, fs.ErrNotExist
 }
 
-// behindHead returns what follows the flags of a record and the delay, if they say
-// that there is one.
-func behindHead(record []byte) []byte {
-	if record[0] == 0 {
-		return record[1:]
-	}
-	return record[1+8:]
-}
-
 func names(log *commitlog.Log) ([]string, error) {
 	var out []string
 	for from := log.Start(); from < log.End(); {
@@ -550,7 +550,11 @@ func names(log *commitlog.Log) ([]string, error) {
 				return nil, err
 			}
 			for i := range b.Count() {
-				out = append(out, nameOf(behindHead(b.Record(i))))
+				m, err := record.Decode(b.Record(i))
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, nameOf(m.Body))
 			}
 			from, raw = b.End(), raw[b.Size():]
 		}

@@ -1,0 +1,100 @@
+package broker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// putOnce publishes a message with a dedup id at a node.
+func (l *lan) putOnce(id meta.NodeID, name, dedup string) Receipt {
+	l.t.Helper()
+	got := make(chan Receipt, 1)
+	l.at(id).Publish(l.t.Context(), Publish{
+		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte(dedup)}},
+		Done: func(r Receipt) { got <- r },
+	})
+	return <-got
+}
+
+func TestAnIDIsStoredOnceWhereverItIsPublishedAndWhoeverLeads(t *testing.T) {
+	l := newLan(t, nil, "n1", "n2", "n3")
+	l.create("t", "n1", "n2", "n3")
+	for i, leader := range []meta.NodeID{"n1", "n2", "n3", "n1"} {
+		l.elect("t", 0, leader)
+		l.leader("t", 0)
+		for _, at := range []meta.NodeID{"n2", "n1", "n3"} {
+			for n, id := range []string{"a", "b"} {
+				if r := l.putOnce(at, "t", id); r.Err != nil || r.First != seq.Offset(n) || r.Count != 1 {
+					t.Fatalf("leader %d, at %s: %s is at %+v", i, at, id, r)
+				}
+			}
+		}
+	}
+	if w := l.store.Topic("t").Config.DedupWindow; w != meta.DefaultDedupWindow {
+		t.Errorf("the first id has set a window of %v", w)
+	}
+	if end := l.leader("t", 0).lookup("t").leds(0).part.Log().End(); end != 2 {
+		t.Errorf("%d are stored", end)
+	}
+}
+
+func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
+	n := newNode(t)
+	if r := n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	err := n.lookup("t").leds(0).offer([]topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}, nil)
+	if !errors.Is(err, ErrNoWindow) || fate.Of(err) != fate.Refused {
+		t.Fatalf("error %v", err)
+	}
+	if err := fromRemote(toRemote(err)); !moving(err) || !n.outlets.passing(outletKey{"t", n.lookup("t").incarnation, 0}, err) {
+		t.Error("it is not tried again")
+	}
+}
+
+func TestFinishedMessagesStayForTheWindow(t *testing.T) {
+	for _, c := range []struct {
+		retention, window, least, most time.Duration
+	}{
+		{time.Hour, 0, time.Hour, time.Hour},
+		{0, 10 * time.Minute, 11 * time.Minute, 13 * time.Minute},
+		{time.Hour, 10 * time.Minute, time.Hour, time.Hour},
+		{time.Hour, 24 * time.Hour, 25 * time.Hour, 28 * time.Hour},
+	} {
+		if d := keptFor(&meta.TopicConfig{RetentionAge: c.retention, DedupWindow: c.window}); d < c.least || d > c.most {
+			t.Errorf("retention %v and window %v: %v", c.retention, c.window, d)
+		}
+	}
+}
+
+func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
+	n := newNode(t)
+	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4, KeyFrom: "json:/k"}); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(bodies ...string) Receipt {
+		p := Publish{Topic: "t", Partition: AnyPartition}
+		for _, b := range bodies {
+			p.Messages = append(p.Messages, topic.Message{Body: []byte(b)})
+		}
+		return n.publish(p)
+	}
+	first := publish(`{"k":1}`, `{"k":2}`, `{"k":3}`, `{"k":1}`)
+	again := publish(`{"k":3}`, `{"k":1}`)
+	if first.Err != nil || again.Err != nil || first.Count != 4 || len(first.IDs) != 4 {
+		t.Fatalf("%+v, %+v", first, again)
+	}
+	if first.ID(0).Partition() != first.ID(3).Partition() || again.ID(1).Partition() != first.ID(0).Partition() ||
+		again.ID(0).Partition() != first.ID(2).Partition() || first.ID(0).Partition() == first.ID(1).Partition() {
+		t.Errorf("%v, then %v", first.IDs, again.IDs)
+	}
+	if r := publish("no JSON"); r.Err != nil {
+		t.Error(r.Err)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+// onceMistakes are about dedup ids.
+func onceMistakes() []mistake {
+	return []mistake{
+		{
+			name: "once: a new leader does not read the ids of its log", file: "pkg/once/keeper.go",
+			old: "	return k, k.read(now)", with: "	return k, nil",
+			tests: []string{"./pkg/once"},
+		},
+		{
+			name: "once: what is written and not committed is answered as stored", file: "pkg/once/keeper.go",
+			old: "if o < k.o.Partition.Log().CommittedEnd() {", with: "if true {",
+			tests: []string{"./pkg/once"},
+		},
+		{
+			name: "once: what is written and not confirmed may be written again", file: "pkg/once/keeper.go",
+			old: "case r.Written:\n\t\t\twaiting =", with: "case r.Written && r.Err == nil:\n\t\t\twaiting =",
+			tests: []string{"./pkg/once"},
+		},
+		{
+			name: "once: a refused publish keeps its ids", file: "pkg/once/keeper.go",
+			old: "\t\tdefault:\n\t\t\twaiting = k.window.Release(e.hashes[n])\n", with: "",
+			tests: []string{"./pkg/once"},
+		},
+		{
+			name: "once: a publish of which a part is stored is called refused", file: "pkg/once/keeper.go",
+			old: "case written && fate.Of(r.Err) == fate.Refused:", with: "case written && false:",
+			tests: []string{"./pkg/once"},
+		},
+		{
+			name: "once: ids are known for ever", file: "pkg/dedup/window.go",
+			old: "ok && now-at < w.lasts {", with: "ok && at <= now {",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: there is no most of ids", file: "pkg/dedup/window.go",
+			old: "if w.table.Len() >= w.most {", with: "if false {",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: an entry that moves is lost", file: "pkg/dedup/table.go",
+			old: "if (j-home)&mask >= (j-i)&mask {", with: "if (j-home)&mask > (j-i)&mask {",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: an older entry takes the newer of its id along", file: "pkg/dedup/table.go",
+			old: "if there && int(t.index[i])-1 == t.head {", with: "if there {",
+			tests: []string{"./pkg/dedup"},
+		},
+		{
+			name: "once: a repetition of another leader's is not awaited", file: "pkg/broker/inlet.go",
+			old: " || errors.Is(err, ErrNoWindow)", with: "",
+			tests: []string{"./pkg/broker"}, run: "TestALeaderWithoutAWindow",
+		},
+		{
+			name: "once: finished messages of the window go", file: "pkg/broker/retention.go",
+			old: "return max(c.RetentionAge, once.Retention(c.DedupWindow))", with: "return max(c.RetentionAge, once.Retention(0))",
+			tests: []string{"./pkg/broker"}, run: "TestFinishedMessagesStayForTheWindow",
+		},
+	}
+}
+
+// optionMistakes are about keys and times to live.
+func optionMistakes() []mistake {
+	return []mistake{
+		{
+			name: "route: a dedup id without a key chooses no partition", file: "pkg/route/route.go",
+			old: "\tcase m.Dedup != nil:\n\t\treturn PartitionOfKey(m.Dedup, t.Partitions), true\n", with: "",
+			tests: []string{"./pkg/route"},
+		},
+		{
+			name: "route: a publish of which a part is stored is called refused", file: "pkg/route/gather.go",
+			old: "case g.some && fate.Of(out.Err) == fate.Refused:", with: "case false:",
+			tests: []string{"./pkg/route"},
+		},
+		{
+			name: "keys: all of a body is looked at", file: "pkg/keys/keys.go",
+			old: "if len(body) > MaxBody {", with: "if false {",
+			tests: []string{"./pkg/keys"},
+		},
+		{
+			name: "keys: a long key is cut", file: "pkg/keys/keys.go",
+			old: "if len(key) == 0 || len(key) > MaxKey {\n\t\treturn nil\n\t}", with: "if len(key) == 0 {\n\t\treturn nil\n\t}\n\tkey = key[:min(len(key), MaxKey)]",
+			tests: []string{"./pkg/keys"},
+		},
+		{
+			name: "ttl: a message lives for ever", file: "pkg/topic/load.go",
+			old: "	return passed >= ttl", with: "	return false",
+			tests: []string{"./pkg/topic"}, run: "TestExpired",
+		},
+		{
+			name: "ttl: the topic's goes before the message's", file: "pkg/topic/consumer.go",
+			old: "	if m.TTL == 0 {", with: "	if k.ch.p.ttl.Load() > 0 {",
+			tests: []string{"./pkg/topic"}, run: "TestExpired",
+		},
+		{
+			name: "ttl: expired messages are not counted", file: "pkg/topic/consumer.go",
+			old: "	c.expired += uint64(len(u.expired))\n", with: "",
+			tests: []string{"./pkg/topic"}, run: "TestExpired",
+		},
+	}
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/simtest"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// repeatFor is how long a publisher with dedup ids tries until a message is acknowledged.
+const repeatFor = 2 * time.Minute
+
+// repeat is a publisher of one partition that gives each message a dedup id, and sends it at
+// any node until it is acknowledged, before it goes on with the next. What it publishes is
+// in the log once and in its order, whatever fails.
+func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct{}) {
+	h := w.histories[partition]
+	for {
+		every := 4 * publishEvery
+		if w.calm.Load() {
+			every = calmEvery
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Duration(rnd.Int64N(int64(every)))):
+		}
+		m := topic.Message{Dedup: []byte(h.Call(number))}
+		m.Body = append(append(m.Body, m.Dedup...), make([]byte, 1+rnd.IntN(smallBody))...)
+		m.Body[len(m.Dedup)] = ' '
+		fate, at := simtest.Unknown, uint64(0)
+		for end := time.Now().Add(repeatFor); fate != simtest.Acked && time.Now().Before(end); {
+			l := w.machines[rnd.IntN(len(w.machines))].running()
+			if l == nil {
+				time.Sleep(publishEvery)
+				continue
+			}
+			if rnd.IntN(8) == 0 { // twice at a time, and nobody waits for this one
+				l.send(partition, m)
+			}
+			select {
+			case r := <-l.send(partition, m):
+				if r.Err == nil {
+					fate, at = simtest.Acked, uint64(r.First)
+				}
+			case <-time.After(time.Duration(rnd.Int64N(int64(3 * time.Second)))): // it does not wait any longer
+			}
+			time.Sleep(time.Duration(rnd.Int64N(int64(publishEvery))))
+		}
+		h.Settle(string(m.Dedup), fate, at, 0)
+	}
+}
+
+// send publishes a message. Nothing comes of the channel where the node has died.
+func (l *life) send(partition int, m topic.Message) <-chan broker.Receipt {
+	answer := make(chan broker.Receipt, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		l.broker.Load().Publish(ctx, broker.Publish{
+			Topic: theTopic, Partition: partition, Messages: []topic.Message{m},
+			Done: func(r broker.Receipt) {
+				l.mu.RLock()
+				defer l.mu.RUnlock()
+				if !l.dead {
+					answer <- r
+				}
+			},
+		})
+	}()
+	return answer
+}
