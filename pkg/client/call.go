@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// Outgoing is a message to publish, with all that can be said of it. Topic and Body are
-// required.
+// Outgoing is a message to publish, with all that can be said of it. Topic and either Body or
+// Bodies are required.
 type Outgoing struct {
 	Topic string
 	// Body must not change before the publish has ended.
 	Body []byte
+	// Bodies, instead of Body, are a batch: messages that are published to one partition, all
+	// or none. It cannot have a Delay.
+	Bodies [][]byte
 	// Delay defers the first delivery; the broker counts in ms.
 	Delay time.Duration
 	// Partition is the one to publish to; the zero value leaves it to the broker.
@@ -23,7 +26,8 @@ type Outgoing struct {
 	// and channels may keep the order of each key.
 	Key string
 	// DedupID is the message's id, up to 64 bytes of text: the broker stores it once within
-	// the topic's window, however often it is published.
+	// the topic's window, however often it is published. The messages of a batch have it with
+	// /0, /1 and so on behind it.
 	DedupID string
 	// TTL is for how long the message is worth being delivered; 0: for ever.
 	TTL time.Duration
@@ -51,7 +55,6 @@ const (
 // place at a time: the caller's goroutine, a connection, or the retries.
 type call struct {
 	out   Outgoing
-	batch [][]byte // of an MPUB; nil: one message
 	done  func(error)
 	bytes int64 // of the budget
 
@@ -93,8 +96,8 @@ func (p *callPool) put(c *call) {
 }
 
 func (c *call) messages() int {
-	if c.batch != nil {
-		return len(c.batch)
+	if len(c.out.Bodies) > 0 {
+		return len(c.out.Bodies)
 	}
 	return 1
 }
@@ -102,7 +105,7 @@ func (c *call) messages() int {
 // size returns the bytes that the call counts for in the budget.
 func (c *call) size() int64 {
 	n := int64(len(c.out.Body)) + callOverhead
-	for _, b := range c.batch {
+	for _, b := range c.out.Bodies {
 		n += int64(len(b)) + 4
 	}
 	return n

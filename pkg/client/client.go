@@ -76,7 +76,7 @@ func (c *Client) PublishBatch(ctx context.Context, topic string, bodies [][]byte
 		return nil
 	}
 	k := c.pool.get()
-	k.out.Topic, k.batch = topic, bodies
+	k.out.Topic, k.out.Bodies = topic, bodies
 	return c.wait(ctx, k)
 }
 
@@ -159,15 +159,17 @@ func (c *Client) check(k *call) error {
 	switch {
 	case !validName(k.out.Topic):
 		return fmt.Errorf("topic name %q is not valid", k.out.Topic)
-	case k.batch == nil && len(k.out.Body) == 0:
+	case len(k.out.Bodies) == 0 && len(k.out.Body) == 0:
 		return errEmpty
+	case len(k.out.Bodies) > 0 && (len(k.out.Body) > 0 || k.out.Delay > 0):
+		return errBatch
 	case k.out.Delay < 0:
 		return fmt.Errorf("a delay of %v", k.out.Delay)
 	}
 	if err := checkHeader(&k.out); err != nil {
 		return err
 	}
-	for _, b := range k.batch {
+	for _, b := range k.out.Bodies {
 		if len(b) == 0 {
 			return errEmpty
 		}

@@ -43,7 +43,11 @@ func appendHeader(dst []byte, c *call, i int) []byte {
 	dst = append(dst, '{')
 	switch {
 	case o.DedupID != "":
-		dst = appendMember(dst, nameDedup, o.DedupID)
+		id := o.DedupID
+		if len(o.Bodies) > 0 {
+			id += "/" + strconv.Itoa(i)
+		}
+		dst = appendMember(dst, nameDedup, id)
 	case c.producer != "":
 		dst = append(appendName(dst, nameDedup), '"')
 		dst = append(append(dst, c.producer...), '-')
@@ -106,8 +110,8 @@ func checkHeader(o *Outgoing) error {
 	switch {
 	case len(o.Key) > maxKey:
 		return fmt.Errorf("a key of %d bytes; %d are allowed", len(o.Key), maxKey)
-	case len(o.DedupID) > maxDedup:
-		return fmt.Errorf("a dedup id of %d bytes; %d are allowed", len(o.DedupID), maxDedup)
+	case longDedup(o) > maxDedup:
+		return fmt.Errorf("a dedup id of %d bytes; %d are allowed", longDedup(o), maxDedup)
 	case o.TTL < 0:
 		return fmt.Errorf("a time to live of %v", o.TTL)
 	case o.Delay > 0 && (o.Key != "" || o.DedupID != "" || o.TTL > 0 || len(o.Headers) > 0):
@@ -123,6 +127,14 @@ func checkHeader(o *Outgoing) error {
 		return fmt.Errorf("headers of up to %d bytes; %d are allowed", size, maxHeader)
 	}
 	return nil
+}
+
+// longDedup returns the length of the longest dedup id of a publish.
+func longDedup(o *Outgoing) int {
+	if o.DedupID == "" || len(o.Bodies) == 0 {
+		return len(o.DedupID)
+	}
+	return len(o.DedupID) + len("/") + len(strconv.Itoa(len(o.Bodies)-1))
 }
 
 var errDelayed = errors.New("a delay together with a key, a dedup id, a time to live or headers: the protocol has no command for that")

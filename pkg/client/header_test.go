@@ -27,8 +27,13 @@ func TestHeadersAreTheProtocols(t *testing.T) {
 			&call{out: Outgoing{Topic: "t", Body: []byte("hi"), DedupID: "d", Key: "k", TTL: 1500 * time.Millisecond, Headers: map[string]string{"b": "2", "a": "1"}}},
 			"PUB_EXT t\n\x00\x00\x00\x41\x00\x3d{\"##dedup_id\":\"d\",\"##key\":\"k\",\"##ttl\":\"1500\",\"a\":\"1\",\"b\":\"2\"}hi",
 		},
+		"a batch with an id": {
+			&call{out: Outgoing{Topic: "t", Bodies: [][]byte{[]byte("x"), []byte("y")}, DedupID: "a", Partition: InPartition(1)}},
+			"MPUB_EXT t 1\n\x00\x00\x00\x3a\x00\x00\x00\x02" +
+				"\x00\x00\x00\x17\x00\x14{\"##dedup_id\":\"a/0\"}x" + "\x00\x00\x00\x17\x00\x14{\"##dedup_id\":\"a/1\"}y",
+		},
 		"a batch": {
-			&call{out: Outgoing{Topic: "t"}, batch: [][]byte{[]byte("x"), []byte("yz")}, producer: "P", sequence: 1},
+			&call{out: Outgoing{Topic: "t", Bodies: [][]byte{[]byte("x"), []byte("yz")}}, producer: "P", sequence: 1},
 			"MPUB_EXT t\n\x00\x00\x00\x3b\x00\x00\x00\x02" +
 				"\x00\x00\x00\x17\x00\x14{\"##dedup_id\":\"P-1\"}x" + "\x00\x00\x00\x18\x00\x14{\"##dedup_id\":\"P-2\"}yz",
 		},
@@ -56,6 +61,7 @@ func TestHeadersThatNoBrokerTakesAreRefusedHere(t *testing.T) {
 		"a time to live below 0": {TTL: -1},
 		"a reserved name":        {Headers: map[string]string{"##x": "1"}},
 		"large headers":          {Headers: map[string]string{"x": strings.Repeat("x", 60000)}},
+		"ids of a batch":         {DedupID: strings.Repeat("k", 62), Bodies: make([][]byte, 11)},
 		"a delayed key":          {Key: "k", Delay: time.Second},
 	} {
 		if checkHeader(&o) == nil {

@@ -5,7 +5,11 @@ import (
 	"strings"
 )
 
-var errEmpty = errors.New("an empty message")
+// Messages that no broker takes.
+var (
+	errEmpty = errors.New("an empty message")
+	errBatch = errors.New("a batch together with a body or a delay: the protocol has no command for that")
+)
 
 // maxName is the longest name of a topic or a channel.
 const maxName = 64

@@ -19,7 +19,7 @@ func TestCommandsAreTheProtocols(t *testing.T) {
 		"PUB t 0\n\x00\x00\x00\x02hi":     appendPublish(nil, &call{out: Outgoing{Topic: "t", Body: []byte("hi"), Partition: InPartition(0)}}),
 		"DPUB t 1500\n\x00\x00\x00\x02hi": appendPublish(nil, &call{out: Outgoing{Topic: "t", Body: []byte("hi"), Delay: 1500 * time.Millisecond}}),
 		"DPUB t 1 3\n\x00\x00\x00\x02hi":  appendPublish(nil, &call{out: Outgoing{Topic: "t", Body: []byte("hi"), Delay: 1, Partition: InPartition(3)}}),
-		"MPUB t\n\x00\x00\x00\x0f\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bc": appendPublish(nil, &call{out: Outgoing{Topic: "t"}, batch: [][]byte{[]byte("a"), []byte("bc")}}),
+		"MPUB t\n\x00\x00\x00\x0f\x00\x00\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x02bc": appendPublish(nil, &call{out: Outgoing{Topic: "t", Bodies: [][]byte{[]byte("a"), []byte("bc")}}}),
 		"RDY 5\n":                    command{name: cmdRDY, count: 5}.appendTo(nil),
 		"FIN 0123456789abcdef\n":     command{name: cmdFIN, id: id}.appendTo(nil),
 		"TOUCH 0123456789abcdef\n":   command{name: cmdTOUCH, id: id}.appendTo(nil),
@@ -345,6 +345,8 @@ func TestWhatNoBrokerTakesIsRefusedHere(t *testing.T) {
 		"a line in a topic":    c.Publish(t.Context(), "a\nb", []byte("x")),
 		"an empty message":     c.Publish(t.Context(), "t", nil),
 		"one in a batch":       c.PublishBatch(t.Context(), "t", [][]byte{[]byte("x"), nil}),
+		"a delayed batch":      c.Send(t.Context(), Outgoing{Topic: "t", Bodies: [][]byte{{1}}, Delay: 1}),
+		"a batch and a body":   c.Send(t.Context(), Outgoing{Topic: "t", Bodies: [][]byte{{1}}, Body: []byte("x")}),
 		"a delay below 0":      c.Send(t.Context(), Outgoing{Topic: "t", Body: []byte("x"), Delay: -1}),
 	} {
 		if !errors.Is(err, ErrRefused) {

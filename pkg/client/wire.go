@@ -61,9 +61,9 @@ func appendPublish(dst []byte, c *call) []byte {
 	o := &c.out
 	extended := c.extended()
 	switch {
-	case c.batch != nil && extended:
+	case len(o.Bodies) > 0 && extended:
 		dst = append(dst, "MPUB_EXT "...)
-	case c.batch != nil:
+	case len(o.Bodies) > 0:
 		dst = append(dst, "MPUB "...)
 	case extended:
 		dst = append(dst, "PUB_EXT "...)
@@ -81,20 +81,20 @@ func appendPublish(dst []byte, c *call) []byte {
 	}
 	dst = append(dst, '\n')
 	switch {
-	case c.batch == nil && extended:
+	case len(o.Bodies) == 0 && extended:
 		return appendExtended(dst, c, 0, o.Body)
-	case c.batch == nil:
+	case len(o.Bodies) == 0:
 		return appendBody(dst, o.Body)
 	case extended:
 		return appendExtendedBatch(dst, c)
 	}
 	size := 4
-	for _, b := range c.batch {
+	for _, b := range c.out.Bodies {
 		size += 4 + len(b)
 	}
 	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.batch)))
-	for _, b := range c.batch {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.out.Bodies)))
+	for _, b := range c.out.Bodies {
 		dst = appendBody(dst, b)
 	}
 	return dst
@@ -104,8 +104,8 @@ func appendPublish(dst []byte, c *call) []byte {
 func appendExtendedBatch(dst []byte, c *call) []byte {
 	at := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.batch)))
-	for i, b := range c.batch {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.out.Bodies)))
+	for i, b := range c.out.Bodies {
 		dst = appendExtended(dst, c, i, b)
 	}
 	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4)) //nolint:gosec // as the protocol has it
