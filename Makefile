@@ -166,7 +166,7 @@ $(LINTER): tools/lint/go.mod
 	@mkdir -p $(@D)
 	cd tools/lint && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-$(LOADGEN): $(shell find tools/loadgen -name '*.go' -o -name 'go.*' 2>/dev/null)
+$(LOADGEN): $(shell find tools/loadgen pkg/client -name '*.go' -o -name 'go.*' 2>/dev/null)
 	@mkdir -p $(@D)
 	cd tools/loadgen && $(GO) build -o $@ .
 

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/brokerd/brokerd v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/nats-io/nuid v1.0.1
 	github.com/nsqio/go-nsq v1.1.0
@@ -12,8 +13,10 @@ require (
 )
 
 require (
-	github.com/golang/snappy v0.0.1 // indirect
-	github.com/klauspost/compress v1.20.0 // indirect
+	github.com/golang/snappy v1.0.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 )
+
+replace github.com/brokerd/brokerd => ../..

@@ -98,7 +98,7 @@ type settings struct {
 
 // addFlags declares what every workload takes.
 func (s *settings) addFlags(fs *flag.FlagSet) {
-	fs.StringVar(&s.driver, "driver", "nsq", "`NAME`: nsq (raw protocol), go-nsq, nats, redis or amqp")
+	fs.StringVar(&s.driver, "driver", "nsq", "`NAME`: nsq (raw protocol), go-nsq, client (pkg/client), nats, redis or amqp")
 	fs.StringVar(&s.addr, "addr", "127.0.0.1:4150", "broker's `HOST:PORT`; for nats all servers', with commas")
 	fs.StringVar(&s.label, "label", "", "name of what is measured, copied to the output")
 	fs.StringVar(&s.pids, "pids", "", "the broker's process `IDS`, with commas, to measure")
@@ -197,6 +197,8 @@ func (s *settings) newDriver(workload string) (broker.Driver, error) {
 		return nsq.NewRaw(s.nsq), nil
 	case "go-nsq":
 		return nsq.NewClient(s.nsq), nil
+	case "client":
+		return nsq.NewOwn(s.nsq), nil
 	case "nats":
 		return natsjs.New(natsjs.Config{
 			Addrs: strings.Split(s.addr, ","), Replicas: s.replicas, Mode: s.natsMode,
