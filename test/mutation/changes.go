@@ -27,7 +27,7 @@ func changeMistakes() []mistake {
 		},
 		{
 			name: "a node that changes is no work on topics", file: "pkg/broker/follow.go",
-			old: "if meta.SameNodes(was, is) {", with: "if is.NodeCount() == was.NodeCount() {",
+			old: "if meta.SameNodes(was, is) && ", with: "if is.NodeCount() == was.NodeCount() && ",
 			tests: []string{"./pkg/broker"}, run: "TestAChangeIsWorkOnWhatChanged",
 		},
 		{

@@ -38,8 +38,8 @@ func flowMistakes() []mistake {
 			old: "stateWords[was]}, part.Flush(ctx)", with: "stateWords[was]}, nil", tests: []string{"./pkg/broker"}, run: "AnOperatorFinishes",
 		},
 		{
-			name: "flow: the sums of a cluster leave rates out", file: "pkg/broker/operate_stats.go",
-			old: "c.Rates.Add(d.Rates)", with: "", tests: []string{"./pkg/broker"}, run: "RatesAndStalls",
+			name: "flow: the sums of a cluster leave rates out", file: "pkg/stats/merge.go",
+			old: "c.Rates.Add(d.Rates)", with: "", tests: []string{"./pkg/stats", "./pkg/broker"}, run: "RatesAndStalls",
 		},
 	}
 }

@@ -26,7 +26,7 @@ func historyMistakes() []mistake {
 		},
 		{
 			name: "history: a deletion saves nothing", file: "pkg/broker/operate_history.go",
-			old: "	return o.save(ctx, m, saved)\n}", with: "	_ = saved\n	return nil\n}", tests: here, run: "DeletedChannel",
+			old: "	return m.save(ctx, saved)\n}", with: "	_ = saved\n	return nil\n}", tests: here, run: "DeletedChannel",
 		},
 		{
 			name: "history: a skip may lead back", file: "pkg/broker/operate_history.go",

@@ -120,13 +120,13 @@ func creditMistakes() []mistake {
 		},
 		{
 			name: "credit: an answer of an earlier session gives nothing back", file: replicatorFile,
-			old:   "\t\tr.out.giveBack(size)\n\t\ta, decodeErr := decodeAnswer(reply)\n\t\tr.mu.Lock()\n\t\tif session != r.session || r.stopped {\n\t\t\tr.mu.Unlock()\n\t\t\treturn\n\t\t}\n",
-			with:  "\t\ta, decodeErr := decodeAnswer(reply)\n\t\tr.mu.Lock()\n\t\tif session != r.session || r.stopped {\n\t\t\tr.mu.Unlock()\n\t\t\treturn\n\t\t}\n\t\tr.out.giveBack(size)\n",
+			old:   "\t\tr.out.giveBack(size)\n\t\tr.copy.answered(r.o.Now, copied)\n\t\ta, decodeErr := decodeAnswer(reply)\n\t\tr.mu.Lock()\n\t\tif session != r.session || r.stopped {\n\t\t\tr.mu.Unlock()\n\t\t\treturn\n\t\t}\n",
+			with:  "\t\tr.copy.answered(r.o.Now, copied)\n\t\ta, decodeErr := decodeAnswer(reply)\n\t\tr.mu.Lock()\n\t\tif session != r.session || r.stopped {\n\t\t\tr.mu.Unlock()\n\t\t\treturn\n\t\t}\n\t\tr.out.giveBack(size)\n",
 			tests: replicationTests,
 		},
 		{
 			name: "credit: a stopped replicator stays in line", file: replicatorFile,
-			old: "\tr.told, r.shared = 0, sent{}\n\tr.out.cancel()\n", with: "\tr.told, r.shared = 0, sent{}\n",
+			old: "\tr.copy.cancel()\n\tr.out.cancel()\n", with: "\tr.copy.cancel()\n",
 			tests: replicationTests,
 		},
 		{

@@ -30,7 +30,7 @@ func wireMistakes() []mistake {
 		},
 		{
 			name: "messages go out by the ids of their successors", file: "pkg/server/writer.go",
-			old: "w.link.ids.ID(d.ID)", with: "w.link.ids.ID(d.ID + 1)",
+			old: "d.Attempts, w.link.ids.ID(d.ID)", with: "d.Attempts, w.link.ids.ID(d.ID + 1)",
 			tests: []string{"./pkg/server"},
 		},
 		{
