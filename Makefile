@@ -43,7 +43,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build dist dist-test manifests run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+.PHONY: help build dist dist-test alerts manifests run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
@@ -58,6 +58,9 @@ dist: ## .deb, .rpm, archives, lists of their modules and checksums, in dist/ (P
 
 dist-test: ## build packages of two versions; install, run, upgrade, remove in a clean Debian (ARGS=-short: below a directory)
 	test/dist.sh $(ARGS)
+
+alerts: ## check the rules of Prometheus, and that each alert fires (needs promtool, which it installs where it may)
+	test/alerts.sh
 
 manifests: ## render deploy/kubernetes and check it against the types of Kubernetes
 	cd tools/manifests && $(GO) vet . && $(GO) test -count=1 .

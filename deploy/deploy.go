@@ -17,4 +17,8 @@ var (
 	//
 	//go:embed prometheus/brokerd-alerts.yml
 	AlertRules string
+	// Dashboard is the dashboard of Grafana.
+	//
+	//go:embed grafana/brokerd.json
+	Dashboard string
 )

@@ -233,6 +233,46 @@ func TestEveryManifestIsInTheKustomization(t *testing.T) {
 	}
 }
 
+// TestEveryAlertIsTestedToFire finds rules without a test of promtool: `make alerts` runs them.
+func TestEveryAlertIsTestedToFire(t *testing.T) {
+	var rules struct {
+		Groups []struct{ Rules []struct{ Alert string } }
+	}
+	var tests struct {
+		Tests []struct {
+			Alerts []struct {
+				Name     string `yaml:"alertname"`
+				Expected []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	for name, into := range map[string]any{"prometheus/brokerd-alerts.yml": &rules, "prometheus/brokerd-alerts_test.yml": &tests} {
+		if err := yaml.Unmarshal([]byte(read(t, name)), into); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	fires := map[string]bool{}
+	for _, test := range tests.Tests {
+		for _, a := range test.Alerts {
+			fires[a.Name] = fires[a.Name] || len(a.Expected) > 0
+		}
+	}
+	count := 0
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			if count++; !fires[r.Alert] {
+				t.Errorf("no test in which %s fires", r.Alert)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("only %d alerts", count)
+	}
+}
+
 // TestAnsibleWritesAValidConfiguration fills in what the template leaves open.
 func TestAnsibleWritesAValidConfiguration(t *testing.T) {
 	text := read(t, "ansible/templates/brokerd.toml.j2")

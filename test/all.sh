@@ -58,6 +58,7 @@ step build make --no-print-directory build
 step tools make --no-print-directory install-tools
 step check make --no-print-directory check
 step dist make --no-print-directory dist-test ARGS=-short
+step alerts make --no-print-directory alerts
 step race make --no-print-directory race
 step sim make --no-print-directory sim
 step mutation make --no-print-directory mutation "ARGS=-part $part"

@@ -67,7 +67,7 @@ var goldenCommands = [][]string{
 // times or are those of cobra.
 var otherCommands = []string{
 	"bench pub", "bench sub", "bench e2e", "version", "top",
-	"check node", "generate config", "generate systemd-unit", "generate alert-rules", "generate prometheus-config", "generate man-pages",
+	"check node", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
 	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/internal/node"
+	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -132,8 +133,8 @@ func (p *process) recoverNode(ctx context.Context, ls *node.Listeners) (brokerNo
 		Listeners: ls, TLS: p.certs.config(), Disk: p.disk, Log: p.log, Level: p.level,
 		Version: nsqVersion, Lookupds: p.lookupds,
 	}
-	if p.certs != nil {
-		c.TLSEnds = p.certs.notAfter
+	c.Certificates = func() []metrics.Certificate {
+		return append(p.certs.figures("server"), p.peerCerts.figures("cluster")...)
 	}
 	if p.peerCerts != nil {
 		c.PeerTLS = node.PeerTLS{Server: p.peerCerts.server, Client: p.peerCerts.client}

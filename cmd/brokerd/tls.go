@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/config"
+	"github.com/brokerd/brokerd/pkg/metrics"
 )
 
 // certificatePoll is how often certificate files are looked at: tools that
@@ -26,6 +27,8 @@ type certificates struct {
 	from    config.TLS
 	flags   certificateFlags
 	current atomic.Pointer[tls.Config]
+
+	reloaded, failed atomic.Uint64 // since the start
 
 	mu   sync.Mutex // guards seen
 	seen [sha256.Size]byte
@@ -80,9 +83,15 @@ func (c *certificates) client() *tls.Config {
 	return &tls.Config{Certificates: s.Certificates, RootCAs: s.ClientCAs, MinVersion: s.MinVersion}
 }
 
-// notAfter is when the certificate that new connections get ends.
-func (c *certificates) notAfter() time.Time {
-	return c.current.Load().Certificates[0].Leaf.NotAfter
+// figures tells of the certificate that new connections get; nothing where there is none.
+func (c *certificates) figures(usage string) []metrics.Certificate {
+	if c == nil {
+		return nil
+	}
+	return []metrics.Certificate{{
+		Usage: usage, NotAfter: c.current.Load().Certificates[0].Leaf.NotAfter,
+		Reloaded: c.reloaded.Load(), Failed: c.failed.Load(),
+	}}
 }
 
 // refresh reads the files and, where they have changed and fit together, gives
@@ -173,8 +182,10 @@ func (c *certificates) refreshAndSay(log *slog.Logger, said string) string {
 	changed, err := c.refresh()
 	switch {
 	case err != nil && err.Error() != said:
+		c.failed.Add(1)
 		log.Error("cannot reload certificates; the old ones stay in use", "error", err)
 	case changed:
+		c.reloaded.Add(1)
 		log.Info("certificates reloaded", "cert", c.from.CertFile)
 	}
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 	minScrub           = time.Minute
 	maxSegment         = 2 * units.GiB
 	maxBootstrapExpect = 9
+	maxMetricsObjects  = 1_000_000 // a scrape has about twelve lines for each
 	maxDeflateLevel    = 9
 	maxCreations       = 1_000_000
 	minStatsd          = time.Second
@@ -63,6 +64,8 @@ func check(o *Options) []mistake {
 	c.statsd(&o.Statsd)
 	c.latency(&o.Latency)
 	c.require(o.Process.DrainTimeout >= 0, "drain-timeout", "is negative")
+	c.require(o.Process.MetricsObjects >= 1 && o.Process.MetricsObjects <= maxMetricsObjects, "metrics-max-objects",
+		"%d is not between 1 and %d", o.Process.MetricsObjects, maxMetricsObjects)
 	return c.found
 }
 

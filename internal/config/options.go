@@ -186,8 +186,10 @@ type Statsd struct {
 // Process is how the process behaves towards its surroundings.
 type Process struct {
 	DrainTimeout time.Duration
-	Watchdog     bool
-	Pprof        bool
-	LogLevel     string // debug, info, warn or error
-	LogFormat    string // auto, text, json or journal
+	// MetricsObjects is how many topics and channels have series of their own.
+	MetricsObjects int
+	Watchdog       bool
+	Pprof          bool
+	LogLevel       string // debug, info, warn or error
+	LogFormat      string // auto, text, json or journal
 }

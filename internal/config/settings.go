@@ -203,6 +203,7 @@ func (o *Options) processSettings() []Setting {
 	p := &o.Process
 	return []Setting{
 		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "Shutdown timeout: how long a stopping node waits for pending client requests."},
+		{Key: "metrics-max-objects", Default: "2000", value: numberValue{&p.MetricsObjects}, Doc: "Topics and channels with series of their own in /metrics; the others are summed up under the name _other."},
 		{Key: "watchdog", Default: "true", value: boolValue{&p.Watchdog}, Doc: "Notify systemd's watchdog while the node is alive. Only effective if the unit sets WatchdogSec."},
 		{Key: "pprof", Default: "false", value: boolValue{&p.Pprof}, Doc: "Serve /debug/pprof on the HTTP address."},
 		{Key: "log-level", Default: "info", value: choiceValue{&p.LogLevel, []string{"debug", "info", "warn", "error"}}, Reload: true, Doc: "Minimum severity of logged lines."},

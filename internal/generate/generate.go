@@ -30,6 +30,7 @@ func Command(nodes Nodes) *cobra.Command {
 		printed("config", "Print a configuration file with every setting and its default", deploy.Config),
 		printed("systemd-unit", "Print the unit of systemd", deploy.Unit),
 		printed("alert-rules", "Print alert and recording rules for Prometheus", deploy.AlertRules),
+		printed("grafana-dashboard", "Print a dashboard to import into Grafana", deploy.Dashboard),
 		prometheusCommand(nodes),
 	)
 	man := &cobra.Command{

@@ -29,6 +29,7 @@ func none(context.Context) ([]string, error) { return nil, errors.New("nobody an
 func TestFilesArePrintedAsTheyAre(t *testing.T) {
 	for name, file := range map[string]string{
 		"config": "brokerd.toml", "systemd-unit": "systemd/brokerd.service", "alert-rules": "prometheus/brokerd-alerts.yml",
+		"grafana-dashboard": "grafana/brokerd.json",
 	} {
 		want, err := os.ReadFile(filepath.Join("../../deploy", file))
 		if err != nil {

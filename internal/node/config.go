@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/internal/config"
@@ -16,6 +15,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -28,14 +28,15 @@ type Config struct {
 	TLS         *tls.Config      // for NSQ connections; nil: TLS is off
 	PeerTLS     PeerTLS          // for other nodes
 	PeerSecrets func() [][]byte  // that other nodes must have; nil: none
-	TLSEnds     func() time.Time // when the certificate in use ends; nil: TLS is off
-	Network     peer.Network     // that other nodes are reached by; nil: TCP
-	Disk        vfs.FS           // for topics
-	MetaFS      vfs.FS           // for the marks of a member; nil: the operating system's
-	Log         *slog.Logger
-	Version     string // told to NSQ clients and tools
-	Lookupds    *Lookupds
-	Level       *slog.LevelVar // the least severe level that is logged
+	// Certificates lists the certificates in use; nil: TLS is off.
+	Certificates func() []metrics.Certificate
+	Network      peer.Network // that other nodes are reached by; nil: TCP
+	Disk         vfs.FS       // for topics
+	MetaFS       vfs.FS       // for the marks of a member; nil: the operating system's
+	Log          *slog.Logger
+	Version      string // told to NSQ clients and tools
+	Lookupds     *Lookupds
+	Level        *slog.LevelVar // the least severe level that is logged
 }
 
 // announcement is what other nodes are told of this one.

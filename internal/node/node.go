@@ -161,7 +161,7 @@ func (n *Node) brokerOptions() broker.Options {
 	return broker.Options{
 		Self: meta.NodeID(o.NodeID), FS: n.disk, DataDir: o.DataDir, Meta: n.member.Store(), Logger: n.c.Log,
 		Node: n.c.announcement(), Registered: true, Peers: n.member.Peers(), Remote: n.member, Members: n.member,
-		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync},
+		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync, OnAppend: n.metrics.Histograms().ObserveAppend},
 		Observer:         n.metrics.Histograms(),
 		LatencyWindow:    o.Latency.Kept(),
 		AutoCreateTopics: o.Topics.AutoCreate,

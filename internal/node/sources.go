@@ -17,14 +17,11 @@ import (
 // open yet: it is asked when somebody scrapes.
 func (n *Node) newMetrics() *metrics.Metrics {
 	o := &n.c.Options
-	var certificates func() []metrics.Certificate
-	if ends := n.c.TLSEnds; ends != nil {
-		certificates = func() []metrics.Certificate { return []metrics.Certificate{{Usage: "server", NotAfter: ends()}} }
-	}
 	return metrics.New(metrics.Options{
 		Version: build.Version(), Revision: cmp.Or(build.This().Commit, "unknown"), Node: o.NodeID, Zone: o.Zone, Started: n.startedAt,
+		MaxObjects: o.Process.MetricsObjects,
 		Sources: metrics.Sources{
-			Certificates: certificates,
+			Certificates: n.c.Certificates,
 			Topics:       func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
 			Ready:        func() []broker.HealthReason { return n.broker.Ready() },
 			Draining:     n.draining.Load,
@@ -96,7 +93,8 @@ func (n *Node) raftFigures() metrics.Raft {
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
 		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Tolerance(),
 		LastContact: s.LastContact, StoreBytes: s.StoreBytes, Stalled: s.Stalled,
-		LeaderChanges: s.LeaderChanges, Late: s.Late,
+		LeaderChanges: s.LeaderChanges, Elections: s.Elections, Late: s.Late,
+		Applies: metrics.Timing{Count: s.Applies.Count, Total: s.Applies.Total}, Writes: metrics.Timing{Count: s.Writes.Count, Total: s.Writes.Total},
 	}
 }
 

@@ -24,6 +24,7 @@ type deaf struct{}
 func (deaf) ObservePublish(time.Duration, error)     {}
 func (deaf) ObserveBatch(int)                        {}
 func (deaf) ObserveDelivery(time.Duration)           {}
+func (deaf) ObserveFinish(time.Duration, int)        {}
 func (deaf) ObserveRaftCommit(time.Duration)         {}
 func (deaf) ObserveChange(meta.Command, meta.Result) {}
 

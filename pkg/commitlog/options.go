@@ -49,6 +49,9 @@ type Options struct {
 	// OnSync, if set, is told how long each sync of data took. It is called on the
 	// goroutine that synced.
 	OnSync func(time.Duration)
+	// OnAppend, if set, is told how long writing a batch took, without the sync, of
+	// one batch in appendSample.
+	OnAppend func(time.Duration)
 	// Buffers lends read buffers. Logs that share it share memory; nil: one of the
 	// log's own.
 	Buffers *Buffers

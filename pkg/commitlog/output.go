@@ -16,6 +16,10 @@ import (
 const (
 	minGrow = 64 << 10
 	maxGrow = 4 << 20
+
+	// appendSample is of how many batches one is timed: two readings of the clock are
+	// not for each.
+	appendSample = 16
 )
 
 // output is a segment that is being written. Its fields are guarded by the log's
@@ -106,7 +110,17 @@ func (o *output) reserve(end, segmentBytes int64) error {
 
 // write puts a batch at the segment's end. A write for which there is no room is
 // undone; undone is false after any other failure.
-func (o *output) write(raw []byte) (undone bool, err error) {
+func (o *output) write(l *Log, raw []byte) (undone bool, err error) {
+	if l.opts.OnAppend == nil || l.counts.appends.Load()%appendSample != 0 {
+		return o.writeBatch(raw)
+	}
+	began := time.Now()
+	undone, err = o.writeBatch(raw)
+	l.opts.OnAppend(time.Since(began))
+	return undone, err
+}
+
+func (o *output) writeBatch(raw []byte) (undone bool, err error) {
 	at := o.seg.size.Load()
 	n, err := o.file.WriteAt(raw, at)
 	if err == nil {

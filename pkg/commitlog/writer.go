@@ -176,7 +176,7 @@ func (w *Writer) outputLocked(n int64) error {
 
 // writeLocked writes sealed batches, for which room was made, behind the last one.
 func (w *Writer) writeLocked(raw []byte) error {
-	undone, err := w.log.out.write(raw)
+	undone, err := w.log.out.write(w.log, raw)
 	switch {
 	case err == nil:
 		return nil

@@ -30,6 +30,9 @@ type Histograms struct {
 	publishErrors [reasons]prometheus.Counter
 	batch         prometheus.Observer
 	logSync       prometheus.Observer
+	logAppend     prometheus.Observer
+	processing    prometheus.Observer
+	attempts      prometheus.Observer
 	raftCommit    prometheus.Observer
 	delivery      prometheus.Observer
 	httpRequests  *prometheus.CounterVec
@@ -150,6 +153,9 @@ func newHistograms(r prometheus.Registerer) *Histograms {
 	h.batch = one("brokerd_publish_batch_messages", "Messages per group commit.",
 		prometheus.ExponentialBuckets(1, bucketGrowth, 14))
 	h.logSync = one("brokerd_log_fsync_duration_seconds", "Log sync latency.", diskBuckets)
+	h.logAppend = one("brokerd_log_append_duration_seconds", "Writing a batch to the log, without the sync; a sample.", diskBuckets)
+	h.processing = one("brokerd_channel_processing_seconds", "Latency from delivery to FIN; a sample.", longBuckets)
+	h.attempts = one("brokerd_channel_attempts", "Deliveries that a finished message took; a sample.", prometheus.ExponentialBuckets(1, bucketGrowth, 9))
 	h.raftCommit = one("brokerd_raft_commit_duration_seconds", "Latency from proposing a metadata command to applying it on this node.", publishBuckets)
 	h.delivery = one("brokerd_channel_delivery_delay_seconds", "Latency from the commit of a message to its first delivery.", longBuckets)
 	h.httpRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -256,6 +262,22 @@ func (h *Histograms) ObserveBatch(messages int) {
 func (h *Histograms) ObserveFsync(d time.Duration) {
 	if h != nil {
 		h.logSync.Observe(d.Seconds())
+	}
+}
+
+// ObserveAppend records a write of a batch to a log.
+func (h *Histograms) ObserveAppend(d time.Duration) {
+	if h != nil {
+		h.logAppend.Observe(d.Seconds())
+	}
+}
+
+// ObserveFinish records a message that was finished so long after its last delivery, which
+// was that attempt. The broker takes a sample.
+func (h *Histograms) ObserveFinish(d time.Duration, attempts int) {
+	if h != nil {
+		h.processing.Observe(d.Seconds())
+		h.attempts.Observe(float64(attempts))
 	}
 }
 

@@ -51,7 +51,10 @@ func full(topics ...broker.TopicStats) *Metrics {
 			},
 			Disk: func() Disk { return Disk{Free: 10, Total: 100, Reserved: 5, Watermark: WatermarkWarning} },
 			Raft: func() Raft {
-				return Raft{IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192}
+				return Raft{
+					IsLeader: true, Term: 2, CommitIndex: 30, AppliedIndex: 29, SnapshotIndex: 20, Voters: 1, LastContact: -1, StoreBytes: 8192, Elections: 4,
+					Applies: Timing{5, time.Second}, Writes: Timing{6, 2 * time.Second},
+				}
 			},
 			Nodes: func() map[string]int { return map[string]int{"up": 2, "draining": 1} },
 			Lags: func() []broker.ReplicaLag {
@@ -73,8 +76,10 @@ func full(topics ...broker.TopicStats) *Metrics {
 					{Class: peer.ClassPing, Sent: 7},
 				}
 			},
-			Forwarding:   func() broker.ForwardStats { return broker.ForwardStats{Partitions: 1, Bytes: 2, Served: 3, Relays: 4} },
-			Certificates: func() []Certificate { return []Certificate{{"client", time.Unix(1795230522, 0)}} },
+			Forwarding: func() broker.ForwardStats { return broker.ForwardStats{Partitions: 1, Bytes: 2, Served: 3, Relays: 4} },
+			Certificates: func() []Certificate {
+				return []Certificate{{Usage: "client", NotAfter: time.Unix(1795230522, 0), Reloaded: 2, Failed: 1}}
+			},
 		},
 	})
 }
@@ -111,6 +116,8 @@ func observeAll(h *Histograms) {
 	h.ObserveFsync(time.Millisecond)
 	h.ObserveRaftCommit(time.Millisecond)
 	h.ObserveDelivery(time.Millisecond)
+	h.ObserveAppend(time.Millisecond)
+	h.ObserveFinish(time.Millisecond, 3)
 	h.ObserveHTTP("/pub", 200, time.Millisecond)
 	h.ObserveChange(meta.ElectLeaders{Elections: []meta.Election{{Leader: "n1"}}}, meta.Result{})
 }
@@ -186,6 +193,13 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_raft_is_leader 1`,
 		`brokerd_raft_last_contact_seconds -1`,
 		`brokerd_tls_certificate_not_after_timestamp_seconds{usage="client"} 1.795230522e+09`,
+		`brokerd_tls_reload_total{result="ok",usage="client"} 2`,
+		`brokerd_tls_reload_total{result="failed",usage="client"} 1`,
+		`brokerd_raft_elections_total 4`,
+		`brokerd_raft_apply_duration_seconds_sum 1`,
+		`brokerd_raft_apply_duration_seconds_count 5`,
+		`brokerd_raft_write_duration_seconds_sum 2`,
+		`brokerd_raft_write_duration_seconds_count 6`,
 		`brokerd_metrics_objects_dropped 0`,
 		`brokerd_cluster_nodes{state="draining"} 1`,
 		`brokerd_replica_partitions{peer="n2"} 3`,
@@ -243,6 +257,20 @@ func TestTheAlertsSpeakOfWhatIsThere(t *testing.T) {
 	for _, name := range names {
 		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
 			t.Errorf("no %s", name)
+		}
+	}
+}
+
+func TestFinishedMessagesAndAppendsAreRecorded(t *testing.T) {
+	m := full()
+	observeAll(m.Histograms())
+	text := scrape(t, m)
+	for _, want := range []string{
+		`brokerd_channel_processing_seconds_bucket{le="0.001"} 1`, `brokerd_channel_attempts_bucket{le="2"} 0`,
+		`brokerd_channel_attempts_bucket{le="4"} 1`, `brokerd_log_append_duration_seconds_count 1`,
+	} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s", want)
 		}
 	}
 }

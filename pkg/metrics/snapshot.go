@@ -22,6 +22,16 @@ func counter(name, help string, labels ...string) metric {
 	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
 }
 
+// timed is a summary without quantiles: how often and how long in all.
+type timed struct{ desc *prometheus.Desc }
+
+func timing(name, help string) timed { return timed{prometheus.NewDesc(name, help, nil, nil)} }
+
+// is returns the summary with its values.
+func (m timed) is(t Timing) prometheus.Metric {
+	return prometheus.MustNewConstSummary(m.desc, t.Count, t.Total.Seconds(), nil)
+}
+
 // is returns the metric with a value.
 func (m metric) is(v float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...)
@@ -100,7 +110,11 @@ var (
 	raftLastContact = gauge("brokerd_raft_last_contact_seconds", "Time since the last contact with the metadata leader; -1 if never.")
 	raftStore       = gauge("brokerd_raft_store_bytes", "Metadata log size on disk.")
 
-	raftChanges = counter("brokerd_raft_leader_changes_total", "Metadata leader changes observed by this node.")
+	raftChanges   = counter("brokerd_raft_leader_changes_total", "Metadata leader changes observed by this node.")
+	raftElections = counter("brokerd_raft_elections_total", "Metadata elections that this node stood for.")
+	raftApplies   = timing("brokerd_raft_apply_duration_seconds", "Applying metadata commands to the state on this node, by batch.")
+	raftWrites    = timing("brokerd_raft_write_duration_seconds", "Writing to the metadata log on this node, synced.")
+
 	raftLate    = gauge("brokerd_raft_late_seconds", "Scheduling delay of this process or write latency of its metadata disk: second-worst sample of the last 30 s.")
 	raftStalled = gauge("brokerd_raft_write_stalled_seconds", "Duration of the write to the metadata disk in progress; 0 if none.")
 
@@ -139,6 +153,8 @@ var (
 	peerFailed      = counter("brokerd_peer_calls_failed_total", "Cluster calls that were not sent or lost their connection.", "peer", "class")
 	peerConnects    = counter("brokerd_peer_connects_total", "Connections established to the peer.", "peer", "class")
 	peerRoundTrip   = gauge("brokerd_peer_round_trip_seconds", "Recent round-trip time to the peer.", "peer", "class")
+
+	certificateReloads = counter("brokerd_tls_reload_total", "Changes of certificate files, by result: a failed one leaves the old certificate in use.", "usage", "result")
 
 	certificateEnd = gauge("brokerd_tls_certificate_not_after_timestamp_seconds", "Expiry time of the TLS certificate in use.", "usage")
 )
@@ -219,9 +235,7 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 		)
 	}
 	if src.Certificates != nil {
-		for _, c := range src.Certificates() {
-			out.put(certificateEnd.is(float64(c.NotAfter.Unix()), c.Usage))
-		}
+		out.certificates(src.Certificates())
 	}
 }
 
@@ -346,6 +360,9 @@ func (s sink) raft(r Raft) {
 		raftStore.is(float64(r.StoreBytes)),
 		raftStalled.is(r.Stalled.Seconds()),
 		raftChanges.is(float64(r.LeaderChanges)),
+		raftElections.is(float64(r.Elections)),
+		raftApplies.is(r.Applies),
+		raftWrites.is(r.Writes),
 		raftLate.is(r.Late.Seconds()),
 	)
 }
@@ -396,6 +413,13 @@ func (s sink) peers(all []peer.Stats) {
 			peerBytes.is(float64(sent[l]), l.node, l.class, "out"),
 			peerBytes.is(float64(received[l]), l.node, l.class, "in"),
 		)
+	}
+}
+
+func (s sink) certificates(all []Certificate) {
+	for _, c := range all {
+		s.put(certificateEnd.is(float64(c.NotAfter.Unix()), c.Usage),
+			certificateReloads.is(float64(c.Reloaded), c.Usage, "ok"), certificateReloads.is(float64(c.Failed), c.Usage, "failed"))
 	}
 }
 

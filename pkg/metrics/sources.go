@@ -134,11 +134,21 @@ type Raft struct {
 	StoreBytes       int64
 	Stalled          time.Duration // for how long a write to its disk has been under way
 	LeaderChanges    uint64        // since the start
+	Elections        uint64        // that this node stood for since the start
+	Applies          Timing        // batches of commands applied
+	Writes           Timing        // writes to its log, each synced
 	Late             time.Duration // how late this process runs, or how slow its disk is
 }
 
 // Certificate is a TLS certificate in use.
 type Certificate struct {
-	Usage    string // what it is for: server
-	NotAfter time.Time
+	Usage            string // what it is for: server, cluster
+	NotAfter         time.Time
+	Reloaded, Failed uint64 // new files that were taken, and that could not be
+}
+
+// Timing is how often something happened since the start, and how long it took in all.
+type Timing struct {
+	Count uint64
+	Total time.Duration
 }

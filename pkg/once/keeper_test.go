@@ -151,6 +151,7 @@ type deaf struct{}
 func (deaf) ObservePublish(time.Duration, error) {}
 func (deaf) ObserveBatch(int)                    {}
 func (deaf) ObserveDelivery(time.Duration)       {}
+func (deaf) ObserveFinish(time.Duration, int)    {}
 
 // publish publishes messages with these ids, "" for none. The answer is there when it is.
 func (r *rig) publish(ids ...string) *[]topic.Receipt {

@@ -66,6 +66,7 @@ type Consumer struct {
 	// address is that of the message that was read last; nil: it is for all channels.
 	address *Address
 
+	probe     probe     // of how long messages are processed
 	published published // empty where the channel keeps no times
 }
 
@@ -288,6 +289,9 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 		if times := k.ch.times; times != nil { // before the client can have it
 			k.published.note(t.Offset, now.Sub(times.base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
 		}
+		if sent == 0 { // likewise
+			k.probe.begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
+		}
 		if err := emit(&d); err != nil {
 			k.giveBack(k.taken[i:])
 			return sent, err
@@ -471,16 +475,6 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	return nil
 }
 
-// processed notes how long a message took that is finished.
-func (k *Consumer) processed(o seq.Offset, now time.Time) {
-	if k.ch.times == nil {
-		return
-	}
-	if at, ok := k.published.take(o); ok {
-		k.ch.times.ended(at, now)
-	}
-}
-
 // takeBack makes a message ready again whose answer is refused: its client holds it
 // no longer, and it is delivered as soon as anything is.
 func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
@@ -545,6 +539,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	c.mu.Lock()
 	o = channel.Standing(c.state, o)
 	err := again(o, k.id, now, delay)
+	k.probe.drop(o)
 	_, attempts := c.state.StateOf(o)
 	k.recountLocked()
 	arm := c.armLocked()

@@ -39,6 +39,9 @@ type Observer interface {
 	// over for the first time. Of messages that are handed over together it is
 	// told of the first.
 	ObserveDelivery(d time.Duration)
+	// ObserveFinish is told how long after its last delivery a message is finished, and
+	// how many deliveries it took; one message of a consumer at a time.
+	ObserveFinish(d time.Duration, attempts int)
 }
 
 // Options describe a partition.

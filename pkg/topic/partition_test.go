@@ -95,6 +95,7 @@ type deaf struct{}
 func (deaf) ObservePublish(time.Duration, error) {}
 func (deaf) ObserveBatch(int)                    {}
 func (deaf) ObserveDelivery(time.Duration)       {}
+func (deaf) ObserveFinish(time.Duration, int)    {}
 
 // restart closes the partition as a clean stop does and opens it again.
 func (b *bench) restart() {

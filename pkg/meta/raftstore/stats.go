@@ -28,6 +28,8 @@ type Stats struct {
 	LastContact time.Duration
 	// LeaderChanges is how often another leader was found since the start.
 	LeaderChanges uint64
+	// Elections is how often this node stood for election since the start.
+	Elections uint64
 	// Late is how late this process runs: see Members.Patience.
 	Late       time.Duration
 	Voters     []meta.NodeID
@@ -54,7 +56,7 @@ func (s *Store) Stats() Stats {
 		Term: s.raft.CurrentTerm(), LastIndex: s.raft.LastIndex(),
 		CommitIndex: s.raft.CommitIndex(), AppliedIndex: s.raft.AppliedIndex(),
 		Applies: s.machine.applied.stats(), Writes: s.guard.writes.stats(),
-		LeaderChanges: s.changes.Load(), Late: s.late.usual(now),
+		LeaderChanges: s.changes.Load(), Elections: s.elections.Load(), Late: s.late.usual(now),
 		Stalled: s.guard.stalled(now), DiskFull: s.guard.reserve.isLow(), Err: s.Err(),
 	}
 	out.SnapshotIndex, _ = strconv.ParseUint(s.raft.Stats()["last_snapshot_index"], 10, 64)

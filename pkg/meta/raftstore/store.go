@@ -43,6 +43,7 @@ type Store struct {
 
 	late       lateness
 	leaderless absence
+	elections  atomic.Uint64 // that this node stood for
 	changes    atomic.Uint64 // of the leader, one after none included
 	last       meta.NodeID   // leader; of watch
 }
@@ -174,7 +175,10 @@ func elect(t raft.Transport, node meta.NodeID) error {
 func (s *Store) watch() {
 	for {
 		select {
-		case <-s.events:
+		case o := <-s.events:
+			if o.Data == raft.Candidate {
+				s.elections.Add(1)
+			}
 			s.moved.Fire()
 			contacts{s}.noteLeader()
 			contacts{s}.pace()

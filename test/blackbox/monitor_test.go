@@ -1,0 +1,126 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// queries returns what the dashboard and the rules ask Prometheus for.
+func queries(t *testing.T) map[string][]string {
+	t.Helper()
+	read := func(path string, into any, decode func([]byte, any) error) {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = decode(text, into)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	var board struct {
+		Panels []struct {
+			Title, Type string
+			Targets     []struct{ Expr string }
+		}
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
+	}
+	read("../../deploy/grafana/brokerd.json", &board, json.Unmarshal)
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Record, Expr string }
+		}
+	}
+	read("../../deploy/prometheus/brokerd-alerts.yml", &rules, yaml.Unmarshal)
+	all := map[string][]string{}
+	for _, p := range board.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			all["panel "+p.Title] = append(all["panel "+p.Title], target.Expr)
+		}
+	}
+	for _, v := range board.Templating.List {
+		all["variable "+v.Name] = append(all["variable "+v.Name], v.Definition)
+	}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			all["rule "+r.Alert+r.Record] = append(all["rule "+r.Alert+r.Record], r.Expr)
+		}
+	}
+	if len(all) < 60 {
+		t.Fatalf("found only %d panels and rules", len(all))
+	}
+	return all
+}
+
+// byPrometheus are labels that Prometheus itself adds to what it scrapes.
+var byPrometheus = []string{"job", "instance"}
+
+var (
+	metricName = regexp.MustCompile(`\b(?:brokerd|go|process)_[a-z0-9_]+`)
+	selector   = regexp.MustCompile(`\b((?:brokerd|go|process)_[a-z0-9_]+)\{([^}]*)\}`)
+	matcher    = regexp.MustCompile(`(\w+)(=~|!=|=)"([^"]*)"`)
+)
+
+// TestTheDashboardAndTheRulesSpeakOfWhatIsThere scrapes two nodes that have done what
+// there is to measure, and looks for every metric, label and value that is asked for.
+func TestTheDashboardAndTheRulesSpeakOfWhatIsThere(t *testing.T) {
+	authority := newAuthority(t)
+	authority.issue("server", authority)
+	n := startNode(t, "--tls-cert", authority.path("server.pem"), "--tls-key", authority.path("server.key"))
+	other := startNode(t, "--node-id", "n2", "--join", n.address("CLUSTER"))
+	brokerctl := func(args ...string) {
+		t.Helper()
+		if code, _, stderr := run(t, "brokerctl", append([]string{"--addr", "http://" + n.address("HTTP")}, args...)...); code != 0 {
+			t.Fatalf("brokerctl %v: %d %s", args, code, stderr)
+		}
+	}
+	brokerctl("topic", "create", "parcels", "--replicas", "2", "--partitions", "2")
+	brokerctl("channel", "create", "parcels/send")
+	brokerctl("message", "pub", "parcels", "one", "two", "three", "four")
+	brokerctl("message", "tail", "parcels/send", "-n", "2")
+	var text string
+	scrape := func() string {
+		return "\n" + n.get("/metrics") + "\n" + other.get("/metrics")
+	}
+	eventually(t, "both nodes replicate to each other", func() bool {
+		text = scrape()
+		return strings.Contains(text, `brokerd_peer_bytes_total{class="replication"`) && strings.Contains(text, "\nbrokerd_replica_lag_seconds{")
+	})
+	for who, exprs := range queries(t) {
+		for _, expr := range exprs {
+			for _, name := range metricName.FindAllString(expr, -1) {
+				if name != "go_version" && // a label
+					!strings.Contains(text, "\n"+name+"{") &&
+					!strings.Contains(text, "\n"+name+" ") {
+					t.Errorf("%s asks for %s, which is not there", who, name)
+				}
+			}
+			for _, s := range selector.FindAllStringSubmatch(expr, -1) {
+				series := regexp.MustCompile(`(?m)^`+s[1]+`\{.*$`).FindAllString(text, -1)
+				for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
+					if slices.Contains(byPrometheus, m[1]) {
+						continue
+					}
+					want := m[1] + `="`
+					if m[2] == "=" {
+						want += m[3] + `"`
+					}
+					if !slices.ContainsFunc(series, func(one string) bool { return strings.Contains(one, want) }) {
+						t.Errorf("%s asks for %s with %s, which is not there", who, s[1], m[0])
+					}
+				}
+			}
+		}
+	}
+}
