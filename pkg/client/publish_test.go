@@ -139,6 +139,19 @@ func TestWhatMayHaveBeenPublishedIsNotSentAgain(t *testing.T) {
 	})
 }
 
+// TestAfterAnUncertainAttemptNothingIsRefused loses a publish with an id, and then finds no
+// broker.
+func TestAfterAnUncertainAttemptNothingIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := one(t, func(p peer) { p.greet("OK"); p.line(); p.body() })
+		c := f.client([]string{node}, WithDedup(), WithPublishTimeout(3*time.Second))
+		if err := c.Publish(t.Context(), "t", []byte("x")); !errors.Is(err, ErrUncertain) || errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v", err)
+		}
+		f.end(c)
+	})
+}
+
 func TestWhatWasNeverSentGoesToTheNextConnection(t *testing.T) {
 	cn := &conn{wake: make(chan struct{}, 1)} // nobody writes
 	cn.mu.Lock()

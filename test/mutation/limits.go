@@ -20,6 +20,7 @@ func mistakesOfLimits() []mistake {
 		recoveryMistakes(),
 		creationMistakes(),
 		strangerMistakes(),
+		clientMistakes(),
 	)
 }
 

@@ -1,0 +1,73 @@
+package main
+
+// clientMistakes are about what a Go client tells its program of its messages.
+func clientMistakes() []mistake {
+	tests := []string{"./pkg/client"}
+	return []mistake{
+		{
+			name: "client: what is uncertain is sent again", file: "pkg/client/client.go",
+			old: "v.again && (v.refused || k.deduplicated())", with: "v.again",
+			tests: tests, run: "TestWhatMayHaveBeenPublished",
+		},
+		{
+			name: "client: with ids what is uncertain is given up", file: "pkg/client/client.go",
+			old: "v.again && (v.refused || k.deduplicated())", with: "v.again && v.refused",
+			tests: tests, run: "TestWithIdsWhatIsUncertain",
+		},
+		{
+			name: "client: a refusal after an uncertain attempt counts", file: "pkg/client/call.go",
+			old: "if refused && !c.tainted {", with: "if refused {",
+			tests: tests, run: "TestAfterAnUncertainAttempt",
+		},
+		{
+			name: "client: what was sent when a connection ends is sent again", file: "pkg/client/conn.go",
+			old: "if i >= sent {", with: "if i >= 0*sent {",
+			tests: tests, run: "TestWhatMayHaveBeenPublished",
+		},
+		{
+			name: "client: what was never sent is lost with its connection", file: "pkg/client/conn.go",
+			old: "if i >= sent {", with: "if i > 1<<20+sent {",
+			tests: tests, run: "TestWhatWasNeverSent",
+		},
+		{
+			name: "client: what stands behind a broker's last words is lost", file: "pkg/client/conn.go",
+			old: "if cn.deaf {", with: "if false && cn.deaf {",
+			tests: tests, run: "TestAfterItsLastWords",
+		},
+		{
+			name: "client: a publish that a context ended is refused", file: "pkg/client/call.go",
+			old: "case c.state.CompareAndSwap(callOnWire, callAbandoned):\n\t\t\treturn ErrUncertain", with: "case c.state.CompareAndSwap(callOnWire, callAbandoned):\n\t\t\treturn ErrRefused",
+			tests: tests, run: "TestAContextEndsAPublish",
+		},
+		{
+			name: "client: bytes under way have no bound", file: "pkg/client/budget.go",
+			old: "if len(b.waiting) > 0 || b.used+n > b.max {", with: "if b.max < 0 {",
+			tests: tests, run: "TestBytesInFlight",
+		},
+		{
+			name: "client: the messages of a batch share an id", file: "pkg/client/client.go",
+			old: "return count.Add(uint64(n)) - uint64(n)", with: "return count.Add(1) - uint64(n)*0 - 1",
+			tests: tests, run: "TestEachMessageHasAnId",
+		},
+		{
+			name: "client: a consumer that leaves keeps what nobody was given", file: "pkg/client/consumer.go",
+			old: "case m := <-x.arrivals:\n\t\t\tgiveBack(m)\n", with: "case <-x.arrivals:\n",
+			tests: tests, run: "TestAConsumerLeaves",
+		},
+		{
+			name: "client: a consumer says goodbye before its handlers are done", file: "pkg/client/consumer.go",
+			old: "case <-x.empty:\n", with: "case <-x.leaving:\n",
+			tests: tests, run: "TestAConsumerLeaves",
+		},
+		{
+			name: "client: a failing consumer goes on as before", file: "pkg/client/throttle.go",
+			old: "t.level++\n", with: "",
+			tests: tests, run: "TestAThrottle|TestAConsumerBacksOff",
+		},
+		{
+			name: "client: a silent broker is waited for", file: "pkg/client/handshake.go",
+			old: "timeout: silentHeartbeats * cfg.heartbeat,", with: "timeout: 1000 * silentHeartbeats * cfg.heartbeat,",
+			tests: tests, run: "TestASilentBroker",
+		},
+	}
+}
