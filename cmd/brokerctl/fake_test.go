@@ -138,50 +138,63 @@ func ordinaryAnswers() map[string]any {
 		}
 	}
 	return map[string]any{
-		"GET /v1/topics":                                  api.TopicList{Topics: []api.Topic{clicks, orders}},
-		"POST /v1/topics":                                 clicks,
-		"GET /v1/topics/orders":                           orders,
-		"PATCH /v1/topics/orders":                         orders,
-		"DELETE /v1/topics/orders":                        nil,
-		"POST /v1/topics/orders/pause":                    nil,
-		"POST /v1/topics/orders/resume":                   nil,
-		"POST /v1/topics/orders/empty":                    nil,
-		"POST /v1/topics/orders/partitions":               orders,
-		"GET /v1/topics/orders/messages":                  peekOrders,
-		"POST /v1/topics/orders/messages":                 publishOrders,
-		"GET /v1/topics/orders/verify":                    ordersVerification(),
-		"GET /v1/topics/orders/channels":                  api.ChannelList{Topic: "orders", Channels: orders.Channels},
-		"POST /v1/topics/orders/channels":                 invoice,
-		"PATCH /v1/topics/orders/channels/invoice":        invoice,
-		"GET /v1/topics/orders/channels/invoice":          invoice,
-		"GET /v1/topics/orders/channels/invoice/explain":  invoiceExplanation(),
-		"POST /v1/topics/orders/channels/invoice":         invoice,
-		"DELETE /v1/topics/orders/channels/invoice":       nil,
-		"POST /v1/topics/orders/channels/invoice/pause":   nil,
-		"POST /v1/topics/orders/channels/invoice/resume":  nil,
-		"POST /v1/topics/orders/channels/invoice/empty":   nil,
-		"POST /v1/topics/orders/channels/invoice/seek":    invoice,
-		"GET /v1/topics/orders/channels/invoice/messages": peekOrders,
-		"GET /v1/partitions":                              api.PartitionList{Partitions: partitions},
-		"GET /v1/cluster":                                 cluster,
-		"GET /v1/cluster/health":                          api.Health{Healthy: true, Reasons: []api.Reason{}},
-		"GET /v1/nodes":                                   api.NodeList{Nodes: cluster.Nodes},
-		"GET /v1/nodes/n2":                                leavingNode(),
-		"POST /v1/nodes/n2/drain":                         leavingNode(),
-		"POST /v1/nodes/n2/undrain":                       leavingNode(),
-		"POST /v1/nodes/n2/decommission":                  leavingNode(),
-		"DELETE /v1/nodes/n2":                             nil,
-		"GET /v1/topics/orders/partitions/0":              movingPartition(),
-		"POST /v1/topics/orders/partitions/0/transfer":    movingPartition(),
-		"POST /v1/topics/orders/partitions/0/elect":       movingPartition(),
-		"POST /v1/topics/orders/partitions/0/move":        movingPartition(),
-		"DELETE /v1/topics/orders/partitions/0/move":      movingPartition(),
-		"GET /v1/topics/orders/partitions/0/repair":       damagedPartition(),
-		"POST /v1/topics/orders/partitions/0/repair":      damagedPartition(),
-		"GET /v1/cluster/balance":                         unbalanced(),
-		"POST /v1/cluster/balance":                        unbalanced(),
-		"GET /v1/cluster/raft":                            agreement(),
-		"POST /v1/cluster/raft/transfer":                  agreement(),
+		"GET /v1/topics":                           api.TopicList{Topics: []api.Topic{clicks, orders}},
+		"POST /v1/topics":                          clicks,
+		"GET /v1/topics/orders":                    orders,
+		"PATCH /v1/topics/orders":                  orders,
+		"DELETE /v1/topics/orders":                 nil,
+		"POST /v1/topics/orders/pause":             nil,
+		"POST /v1/topics/orders/resume":            nil,
+		"POST /v1/topics/orders/empty":             nil,
+		"POST /v1/topics/orders/partitions":        orders,
+		"GET /v1/topics/orders/messages":           peekOrders,
+		"POST /v1/topics/orders/messages":          publishOrders,
+		"GET /v1/topics/orders/verify":             ordersVerification(),
+		"GET /v1/topics/orders/channels":           api.ChannelList{Topic: "orders", Channels: orders.Channels},
+		"POST /v1/topics/orders/channels":          invoice,
+		"PATCH /v1/topics/orders/channels/invoice": invoice,
+		"GET /v1/dead-letters": api.DeadLetterList{Channels: []api.DeadLetters{{
+			Topic: "orders", Channel: "invoice", DeadLetterTopic: "orders.invoice.dlq", MaxAttempts: 5, OnExhausted: api.OnExhaustedDeadLetter,
+			Waiting: 1207, Exhausted: 1, DeadLetteredTotal: 7, DroppedTotal: 2,
+		}}},
+		"GET /v1/topics/orders/channels/invoice/dead-letters": api.DeadLetterMessages{Messages: []api.DeadLetter{{
+			Origin: api.DeadLetterOrigin{
+				Topic: "orders", Partition: 1, Offset: 17, ID: "18ef8ddbaa4d0233", Channel: "invoice", FirstTimestampNS: clock().UnixNano(),
+				Attempts: 5, LastConsumer: "worker-7 (10.0.1.9:51234)", Reason: "max-attempts",
+			},
+			Peeked: api.Peeked{ID: "0a5cf09404cdaedc", Timestamp: clock(), State: api.PeekReady, Headers: json.RawMessage(`{}`), Body: []byte("poison"), Text: ptr("poison")},
+		}}},
+		"POST /v1/topics/orders/channels/invoice/dead-letters/redrive": redriveOrders(),
+		"POST /v1/topics/orders/channels/invoice/dead-letters/purge":   api.SettledDeadLetters{Topic: "orders", Channel: "invoice", Count: 12, Skipped: 1, DryRun: true},
+		"GET /v1/topics/orders/channels/invoice":                       invoice,
+		"GET /v1/topics/orders/channels/invoice/explain":               invoiceExplanation(),
+		"POST /v1/topics/orders/channels/invoice":                      invoice,
+		"DELETE /v1/topics/orders/channels/invoice":                    nil,
+		"POST /v1/topics/orders/channels/invoice/pause":                nil,
+		"POST /v1/topics/orders/channels/invoice/resume":               nil,
+		"POST /v1/topics/orders/channels/invoice/empty":                nil,
+		"POST /v1/topics/orders/channels/invoice/seek":                 invoice,
+		"GET /v1/topics/orders/channels/invoice/messages":              peekOrders,
+		"GET /v1/partitions":                                           api.PartitionList{Partitions: partitions},
+		"GET /v1/cluster":                                              cluster,
+		"GET /v1/cluster/health":                                       api.Health{Healthy: true, Reasons: []api.Reason{}},
+		"GET /v1/nodes":                                                api.NodeList{Nodes: cluster.Nodes},
+		"GET /v1/nodes/n2":                                             leavingNode(),
+		"POST /v1/nodes/n2/drain":                                      leavingNode(),
+		"POST /v1/nodes/n2/undrain":                                    leavingNode(),
+		"POST /v1/nodes/n2/decommission":                               leavingNode(),
+		"DELETE /v1/nodes/n2":                                          nil,
+		"GET /v1/topics/orders/partitions/0":                           movingPartition(),
+		"POST /v1/topics/orders/partitions/0/transfer":                 movingPartition(),
+		"POST /v1/topics/orders/partitions/0/elect":                    movingPartition(),
+		"POST /v1/topics/orders/partitions/0/move":                     movingPartition(),
+		"DELETE /v1/topics/orders/partitions/0/move":                   movingPartition(),
+		"GET /v1/topics/orders/partitions/0/repair":                    damagedPartition(),
+		"POST /v1/topics/orders/partitions/0/repair":                   damagedPartition(),
+		"GET /v1/cluster/balance":                                      unbalanced(),
+		"POST /v1/cluster/balance":                                     unbalanced(),
+		"GET /v1/cluster/raft":                                         agreement(),
+		"POST /v1/cluster/raft/transfer":                               agreement(),
 	}
 }
 
@@ -398,5 +411,19 @@ func invoiceExplanation() api.Explanation {
 			{Code: api.CauseNoConsumer, What: "no consumer is subscribed", Do: "start a consumer of the channel", Count: 48115},
 		},
 		MissingNodes: []string{"n3"},
+	}
+}
+
+// redriveOrders answers requests to redrive 1207 dead letters.
+func redriveOrders() func(*http.Request, []byte) any {
+	left := 1207
+	return func(_ *http.Request, body []byte) any {
+		var req api.SettleDeadLetters
+		if err := json.Unmarshal(body, &req); err != nil {
+			return api.Error{Code: api.CodeInvalid, Message: err.Error()}
+		}
+		n := min(req.Max, left)
+		left -= n
+		return api.SettledDeadLetters{Topic: "orders", Channel: "invoice", Count: n, More: left > 0}
 	}
 }

@@ -87,7 +87,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	g.addFlags(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	root.AddCommand(
-		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newPartitionCommand(g),
+		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newDLQCommand(g), newPartitionCommand(g),
 		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g), newTopCommand(g),
 		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)

@@ -29,16 +29,16 @@ type ceiling struct {
 // a function, "dir.Type methods" for a type with what it embeds, "dir lines" and "dir files" for a
 // package.
 var large = map[string]ceiling{
-	"cmd/brokerctl files":                 {70, "a command is a file"},
-	"cmd/brokerctl lines":                 {6800, "a command is a file"},
+	"cmd/brokerctl files":                 {72, "a command is a file"},
+	"cmd/brokerctl lines":                 {7000, "a command is a file"},
 	"internal/model.channel methods":      {53, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.explorer methods":     {45, "a method for each thing that can happen, with the configuration"},
 	"internal/model.recovery methods":     {50, "embeds the explorer: it wants what it needs as a field"},
 	"internal/node.sessions methods":      {160, "the Broker as sessions see it: it wants their methods alone"},
 	"pkg/admin/api.Client methods":        {41, "a method for each request of /v1"},
-	"pkg/broker files":                    {69, "all that a node does with its replicas: parts of it want packages"},
-	"pkg/broker lines":                    {12200, "all that a node does with its replicas: parts of it want packages"},
+	"pkg/broker files":                    {70, "all that a node does with its replicas: parts of it want packages"},
+	"pkg/broker lines":                    {12300, "all that a node does with its replicas: parts of it want packages"},
 	"pkg/broker.Broker methods":           {160, "the one door to all parts of a node; callers declare what they use of it"},
 	"pkg/broker.Subscription methods":     {26, "a consumer's commands, with who it is"},
 	"pkg/broker.asides methods":           {49, hostingParts},

@@ -2,9 +2,13 @@ package admin
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // fakePolicies is a fake as those see it who change channels.
@@ -39,4 +43,23 @@ func (p fakePolicies) AlterChannel(_ context.Context, c meta.AlterChannel) error
 	}
 	ch.Policy = c.Policy.Apply(ch.Policy)
 	return nil
+}
+
+func (p fakePolicies) LettersOf(t *meta.Topic, channel string) string {
+	name := meta.DeadLetterTopic(meta.PolicyOf(t, channel, policy.Policy{}), t.Name, channel)
+	if _, err := p.f.Topic(name); err != nil {
+		return ""
+	}
+	return name
+}
+
+func (p fakePolicies) DeadLetters(_ context.Context, topic, channel string) []broker.Letters {
+	return []broker.Letters{{
+		Topic: topic, Channel: channel, Letters: topic + "." + channel + ".dlq", Policy: policy.Policy{MaxAttempts: 5, OnExhausted: policy.DeadLetter},
+		Waiting: 7, Failing: stats.Failing{Exhausted: 1, DeadLettered: 9, Dropped: 2},
+	}}
+}
+
+func (p fakePolicies) Settle(_ context.Context, a broker.SettleLetters) (deadletter.Settled, error) {
+	return deadletter.Settled{Letters: a.Max, More: true, Skipped: 2}, p.f.locked(fmt.Sprintf("settle %+v", a))
 }

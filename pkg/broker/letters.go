@@ -60,9 +60,9 @@ func (l letterbox) Prepare(ctx context.Context, name, origin string) error {
 }
 
 // Deliver implements deadletter.Node.
-func (l letterbox) Deliver(ctx context.Context, name string, m topic.Message, done func(error)) {
+func (l letterbox) Deliver(ctx context.Context, name string, partition int, m topic.Message, done func(error)) {
 	l.b.Publish(ctx, Publish{
-		Topic: name, Partition: AnyPartition, Messages: []topic.Message{m},
+		Topic: name, Partition: max(partition, AnyPartition), Messages: []topic.Message{m},
 		Done: func(r Receipt) { done(r.Err) },
 	})
 }

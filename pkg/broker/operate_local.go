@@ -30,6 +30,7 @@ func (o *desk) register(all forward.Operations) {
 	askTroubles.register(all, o)
 	askCopies.register(all, o)
 	askRepair.register(all, o)
+	askLetters.register(all, o)
 }
 
 // reached says of an error of another node that it is ErrUnreachable, too, where the

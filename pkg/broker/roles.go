@@ -75,6 +75,7 @@ type ledPartition struct {
 	part    *topic.Partition
 	lease   *lease.Lease
 	leaving atomic.Bool                 // it is being handed over
+	letters deadletter.Desk             // settles dead letters, if it is a partition of such a topic
 	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
 }
 

@@ -32,9 +32,9 @@ type Node interface {
 	// Prepare makes sure that there is a topic for dead letters with its Channel. The
 	// topic is as safe as that of the origin.
 	Prepare(ctx context.Context, name, origin string) error
-	// Deliver publishes a message to any partition of a topic and calls done once, when it
-	// is acknowledged or not. The message is copied before Deliver returns.
-	Deliver(ctx context.Context, topic string, m topic.Message, done func(error))
+	// Deliver publishes a message to a partition of a topic, any if it is negative, and calls
+	// done once, when it is acknowledged or not. The message is copied before Deliver returns.
+	Deliver(ctx context.Context, topic string, partition int, m topic.Message, done func(error))
 }
 
 // Source is a channel on one partition.
@@ -134,6 +134,21 @@ func (w *Worker) end(s Source, err error) {
 	}
 }
 
+// Bring brings a dead letter back to the channel that failed, and to no other one: its
+// topic's other channels pass over it. version tells the channel from an earlier one of its
+// name; a time to live counts from now. done is called once.
+func (w *Worker) Bring(ctx context.Context, l *Letter, version uint64, ttl time.Duration, done func(error)) {
+	o := &l.Origin
+	m := topic.Message{
+		Body: l.Seen.Message.Body, TraceID: l.Seen.Message.TraceID, Key: l.Seen.Message.Key, Header: o.Header,
+		Address: &topic.Address{Channel: version, Partition: o.Partition, Offset: seq.Offset(o.Offset), Timestamp: o.FirstTimestampNS},
+	}
+	if ttl > 0 {
+		m.TTL = ttl + max(0, time.Since(time.Unix(0, o.FirstTimestampNS)))
+	}
+	w.node.Deliver(ctx, o.Topic, o.Partition, m, done)
+}
+
 // Trouble is a channel whose dead letters are not taken.
 type Trouble struct {
 	Name string // topic/channel
@@ -224,7 +239,7 @@ func (w *Worker) send(s Source, p policy.Policy, d *topic.Disposer, batch []topi
 			answers[i] <- err
 			continue
 		}
-		w.node.Deliver(ctx, to, m, func(err error) { answers[i] <- err })
+		w.node.Deliver(ctx, to, -1, m, func(err error) { answers[i] <- err })
 	}
 	var first error
 	for i := range batch {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // Names of what stands for many topics or channels.
@@ -33,6 +34,8 @@ type channelSum struct {
 	lag                                             int64
 	spinning                                        int
 	delivered, finished, requeued, timeout, expired uint64
+	failing                                         stats.Failing
+	blocked                                         int // partitions
 }
 
 // folded is the topics and channels of one scrape.
@@ -152,8 +155,12 @@ func (s *channelSum) add(c *broker.ChannelStats) {
 	s.requeued += c.Requeued
 	s.timeout += c.TimedOut
 	s.expired += c.Expired
+	s.failing.Add(c.Failing)
 	for _, p := range c.Partitions {
 		s.spinning += len(p.Spinning)
+		if p.Blocked != nil {
+			s.blocked++
+		}
 		s.lag += p.Lag
 	}
 }

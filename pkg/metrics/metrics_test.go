@@ -22,6 +22,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // full returns metrics with every source.
@@ -93,7 +95,8 @@ func topicOf(name string, channels ...string) broker.TopicStats {
 		t.Channels = append(t.Channels, broker.ChannelStats{
 			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, OldestAge: 5 * time.Second,
 			Delivered: 6, Finished: 7, Requeued: 8, TimedOut: 9,
-			Partitions: []broker.ChannelPartitionStats{{Lag: 10, Spinning: []broker.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
+			Failing:    stats.Failing{Exhausted: 2, BackingOff: 3, RateLimited: true, BackedOff: 5, DeadLettered: 6, Dropped: 7},
+			Partitions: []broker.ChannelPartitionStats{{Lag: 10, Blocked: new(seq.Offset), Spinning: []broker.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
 		})
 	}
 	return t
@@ -175,6 +178,13 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_channel_timed_out_total{channel="c",topic="t"} 9`,
 		`brokerd_channel_lag_messages{channel="c",topic="t"} 30`,
 		`brokerd_channel_spinning_messages{channel="c",topic="t"} 1`,
+		`brokerd_channel_exhausted_messages{channel="c",topic="t"} 2`,
+		`brokerd_channel_blocked_partitions{channel="c",topic="t"} 1`,
+		`brokerd_channel_backing_off_messages{channel="c",topic="t"} 3`,
+		`brokerd_channel_rate_limited{channel="c",topic="t"} 1`,
+		`brokerd_channel_backed_off_total{channel="c",topic="t"} 5`,
+		`brokerd_channel_dead_lettered_total{channel="c",topic="t"} 6`,
+		`brokerd_channel_dropped_total{channel="c",topic="t"} 7`,
 		`brokerd_cluster_partitions 5`,
 		`brokerd_cluster_partitions_offline 1`,
 		`brokerd_node_leaders 3`,

@@ -63,6 +63,14 @@ var (
 	channelRequeued  = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
 	channelTimedOut  = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
 	channelExpired   = counter("brokerd_channel_expired_total", "Messages dropped instead of delivered because their time to live was over.", "topic", "channel")
+	// of channels that have a policy, and something to tell of it
+	channelExhausted    = gauge("brokerd_channel_exhausted_messages", "Messages that have had all their attempts and are still in the channel.", "topic", "channel")
+	channelBlocked      = gauge("brokerd_channel_blocked_partitions", "Partitions in which such a message stays, as on-exhausted block says.", "topic", "channel")
+	channelBackingOff   = gauge("brokerd_channel_backing_off_messages", "Messages that wait for the channel's backoff.", "topic", "channel")
+	channelRateLimited  = gauge("brokerd_channel_rate_limited", "1 if consumers wait for the channel's rate.", "topic", "channel")
+	channelBackedOff    = counter("brokerd_channel_backed_off_total", "Redeliveries delayed by the channel's backoff.", "topic", "channel")
+	channelDeadLettered = counter("brokerd_channel_dead_lettered_total", "Messages that went to the dead-letter topic.", "topic", "channel")
+	channelDropped      = counter("brokerd_channel_dropped_total", "Messages dropped after their last attempt.", "topic", "channel")
 
 	clusterPartitions      = gauge("brokerd_cluster_partitions", "Partitions in the cluster, as seen by this node.")
 	clusterOffline         = gauge("brokerd_cluster_partitions_offline", "Partitions without a leader.")
@@ -277,7 +285,23 @@ func (s sink) topics(stats []broker.TopicStats, most int) {
 			channelTimedOut.is(float64(c.timeout), c.topic, c.name),
 			channelExpired.is(float64(c.expired), c.topic, c.name),
 		)
+		if c.failing.Some() {
+			s.failing(c)
+		}
 	}
+}
+
+func (s sink) failing(c *channelSum) {
+	f := &c.failing
+	s.put(
+		channelExhausted.is(float64(f.Exhausted), c.topic, c.name),
+		channelBlocked.is(float64(c.blocked), c.topic, c.name),
+		channelBackingOff.is(float64(f.BackingOff), c.topic, c.name),
+		channelRateLimited.is(truth(f.RateLimited), c.topic, c.name),
+		channelBackedOff.is(float64(f.BackedOff), c.topic, c.name),
+		channelDeadLettered.is(float64(f.DeadLettered), c.topic, c.name),
+		channelDropped.is(float64(f.Dropped), c.topic, c.name),
+	)
 }
 
 func (s sink) placement(p Placement) {

@@ -76,6 +76,9 @@ type Failing struct {
 	Dropped      uint64
 }
 
+// Some says whether there is anything to tell.
+func (f *Failing) Some() bool { return *f != Failing{} }
+
 // Add adds what there is elsewhere.
 func (f *Failing) Add(o Failing) {
 	f.Exhausted += o.Exhausted

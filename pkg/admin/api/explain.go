@@ -37,6 +37,8 @@ const (
 	CauseNoConsumer   CauseCode = "no_consumer"    // nobody subscribes
 	CauseBackoff      CauseCode = "backoff"        // consumers that requeued messages ask for none (RDY 0)
 	CauseReadyZero    CauseCode = "rdy_zero"       // consumers ask for none (RDY 0)
+	CauseRateLimited  CauseCode = "rate_limited"   // the channel's rate
+	CauseExhausted    CauseCode = "exhausted"      // messages have had all their attempts, and stay
 	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered

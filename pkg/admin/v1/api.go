@@ -48,6 +48,7 @@ func New(o Options) *API {
 	historyAPI{channels}.route(v)
 	messages := messagesAPI{channels, o.Publishing, v.answers.Memory, new(atomic.Pointer[string])}
 	messages.route(v)
+	deadLettersAPI{messages}.route(v)
 	messageAPI{messages}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)

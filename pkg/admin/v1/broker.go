@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -54,6 +55,12 @@ type Policies interface {
 	// ChannelDefaults returns the policy of channels that choose nothing and whose topics
 	// do not either.
 	ChannelDefaults() policy.Policy
+	// LettersOf returns the dead-letter topic of a channel; "": there is none yet.
+	LettersOf(t *meta.Topic, channel string) string
+	// DeadLetters lists the channels that have dead letters, or may have some.
+	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []broker.Letters
+	// Settle brings dead letters back, or finishes them.
+	Settle(ctx context.Context, a broker.SettleLetters) (deadletter.Settled, error)
 }
 
 // Observer looks at messages and counts and changes nothing.

@@ -67,6 +67,7 @@ func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
 	causes.ofThePlace()
 	causes.ofTheOperator()
 	if unfinished(now) > 0 {
+		causes.ofThePolicy()
 		causes.ofTheConsumers()
 		causes.ofTheMessages()
 	}
@@ -168,6 +169,37 @@ func (d *diagnosis) held(full []api.Consumer, messages int64) {
 		do = "find out what these consumers wait for"
 	}
 	d.add(api.CauseInFlightHeld, messages, do, what, len(full), len(d.now.Consumers), messages, those(full))
+}
+
+// ofThePolicy looks for what the channel's policy holds back.
+func (d *diagnosis) ofThePolicy() {
+	name, p := d.topic.Name+"/"+d.now.Name, &d.now.Policy
+	var blocked []string
+	for _, q := range d.now.Partitions {
+		if q.Blocked != nil {
+			blocked = append(blocked, fmt.Sprintf("%d/%d", q.Partition, *q.Blocked))
+		}
+	}
+	switch {
+	case len(blocked) > 0:
+		behind := "they are not delivered"
+		if d.now.Ordered {
+			behind = "and hold back what is behind them"
+		}
+		d.add(api.CauseExhausted, d.now.Exhausted, "brokerctl channel alter "+name+" --on-exhausted dead-letter, or raise --max-attempts",
+			"%d messages have had their %d attempts and block, %s; the first, partition/sequence: %s", d.now.Exhausted, p.MaxAttempts, behind, list(blocked))
+	case d.now.Exhausted > 0:
+		d.add(api.CauseExhausted, d.now.Exhausted, "see brokerctl cluster health: the dead-letter topic may refuse them",
+			"%d messages have had their %d attempts and wait to go to %s", d.now.Exhausted, p.MaxAttempts, p.DeadLetterTopic)
+	}
+	if d.now.RateLimited {
+		d.add(api.CauseRateLimited, d.now.Depth, "brokerctl channel alter "+name+" --rate N/s",
+			"the channel delivers at most %d messages a second, and %d wait", p.Rate, d.now.Depth)
+	}
+	if d.now.BackingOff > 0 {
+		d.add(api.CauseBackoff, d.now.BackingOff, "find out why consumers requeue these messages, or let them time out: see the consumers' logs",
+			"%d messages that failed wait for the channel's backoff of %s", d.now.BackingOff, p.Backoff)
+	}
 }
 
 // ofTheMessages looks for messages that come back, or are not due.

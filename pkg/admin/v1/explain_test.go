@@ -97,6 +97,25 @@ func TestExplained(t *testing.T) {
 			},
 			causes: []api.CauseCode{api.CauseSpinning}, says: "0/9 (250 a second), 0/12", count: 2,
 		},
+		"a message has had all its attempts and blocks": {
+			before: func(c *api.Channel) {
+				seq := uint64(7)
+				c.Exhausted, c.Partitions[0].Blocked, c.Policy.MaxAttempts = 1, &seq, 5
+			},
+			causes: []api.CauseCode{api.CauseExhausted}, says: "have had their 5 attempts and block, they are not delivered; the first, partition/sequence: 0/7", count: 1,
+		},
+		"dead letters are not taken": {
+			before: func(c *api.Channel) { c.Exhausted, c.Policy.DeadLetterTopic = 3, "t.c.dlq" },
+			causes: []api.CauseCode{api.CauseExhausted}, says: "wait to go to t.c.dlq", count: 3,
+		},
+		"the rate is reached": {
+			before: func(c *api.Channel) { c.RateLimited, c.Policy.Rate = true, 100 },
+			causes: []api.CauseCode{api.CauseRateLimited}, says: "at most 100 messages a second, and 10 wait", count: 10,
+		},
+		"the channel backs off": {
+			before: func(c *api.Channel) { c.BackingOff, c.Policy.Backoff = 4, "1s..10m" },
+			causes: []api.CauseCode{api.CauseBackoff}, says: "4 messages that failed wait for the channel's backoff of 1s..10m", count: 4,
+		},
 		"all are deferred": {
 			before: func(c *api.Channel) { c.Depth, c.InFlight, c.Deferred, c.Consumers[0].InFlight = 0, 0, 3, 0 },
 			causes: []api.CauseCode{api.CauseDeferred}, says: "all 3", count: 3,

@@ -96,8 +96,11 @@ func chosen(p policy.Policy) []string {
 		name string
 		is   bool
 	}{
-		{"max_attempts", p.MaxAttempts != 0}, {"on_exhausted", p.OnExhausted != ""}, {"dead_letter_topic", p.DeadLetterTopic != ""},
-		{"backoff", p.Backoff != policy.Backoff{}}, {"rate", p.Rate != 0},
+		{"max_attempts", p.MaxAttempts != 0},
+		{"on_exhausted", p.OnExhausted != ""},
+		{"dead_letter_topic", p.DeadLetterTopic != ""},
+		{"backoff", p.Backoff != policy.Backoff{}},
+		{"rate", p.Rate != 0},
 	} {
 		if f.is {
 			names = append(names, f.name)

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newDLQCommand(g *globals) *cobra.Command {
+	return newGroup("dlq", "Manage dead letters: messages that have had all their attempts",
+		newDLQListCommand(g), newDLQPeekCommand(g), newDLQRedriveCommand(g), newDLQPurgeCommand(g))
+}
+
+func newDLQListCommand(g *globals) *cobra.Command {
+	return acting(g, &cobra.Command{
+		Use:   "list [TOPIC[/CHANNEL]]",
+		Short: "List channels that have dead letters, or may have some",
+		Long: `List the channels that bound the attempts of a message, and those that have a dead-letter topic, with the
+dead letters that wait in it. Where several channels share a dead-letter topic, it counts for each of them.`,
+	}, func(cmd *cobra.Command, at target) error { return listDeadLetters(cmd, g, at.topic, at.channel) })
+}
+
+func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel string) error {
+	all, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.DeadLetters, error) {
+		return api.DeadLettersOf(g.client).List(ctx, topic, channel)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: api.DeadLetterList{Channels: all},
+		lines:  linesOf(all),
+		names:  namesOf(all, func(l api.DeadLetters) string { return l.Topic + "/" + l.Channel }),
+		text: func(p *page) {
+			t := newTable("CHANNEL", "MAX ATTEMPTS", "ON EXHAUSTED", "WAITING", "EXHAUSTED", "DEAD-LETTERED", "DROPPED", "DEAD-LETTER TOPIC")
+			for _, l := range all {
+				t.row(l.Topic+"/"+l.Channel, numberOr(l.MaxAttempts, "", "none"), l.OnExhausted, count(l.Waiting), count(l.Exhausted),
+					count(l.DeadLetteredTotal), count(l.DroppedTotal), l.DeadLetterTopic)
+			}
+			p.table(t)
+		},
+	})
+}
+
+func newDLQPeekCommand(g *globals) *cobra.Command {
+	var n int
+	cmd := acting(g, &cobra.Command{
+		Use:   "peek TOPIC/CHANNEL",
+		Short: "Show dead letters of a channel without touching them",
+	}, func(cmd *cobra.Command, at target) error {
+		if n < 1 {
+			return usageError("-n must be above 0")
+		}
+		return about(peekDeadLetters(cmd, g, at, n), at.topic, at.channel)
+	})
+	cmd.Flags().IntVarP(&n, "n", "n", 10, "number of dead letters")
+	return cmd
+}
+
+func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int) error {
+	letters, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.DeadLetter, error) {
+		return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: api.DeadLetterMessages{Messages: letters},
+		lines:  linesOf(letters),
+		names:  namesOf(letters, func(l api.DeadLetter) string { return l.ID }),
+		text: func(p *page) {
+			t := newTable("ORIGIN", "DEAD SINCE", "ATTEMPTS", "LAST CONSUMER", "REASON", "+ID", "+ORIGIN ID", "BODY")
+			width := bodyWidth
+			if p.wide {
+				width = 0
+			}
+			for _, l := range letters {
+				t.row(place(api.Peeked{Partition: l.Origin.Partition, Seq: l.Origin.Offset}), timeText(l.Timestamp), l.Origin.Attempts,
+					l.Origin.LastConsumer, l.Origin.Reason, l.ID, l.Origin.ID, bodyText(l.Body, width))
+			}
+			p.table(t)
+		},
+	})
+}

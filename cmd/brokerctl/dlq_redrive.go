@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// settleAtOnce is how many dead letters one request settles.
+const settleAtOnce = 1000
+
+func newDLQRedriveCommand(g *globals) *cobra.Command {
+	var rate string
+	var dry bool
+	cmd := acting(g, &cobra.Command{
+		Use:   "redrive TOPIC/CHANNEL",
+		Short: "Bring dead letters back to the channel that failed",
+		Long: `Bring the dead letters of a channel back to it, the oldest first. Other channels of the topic do not get them
+again. Attempts count from 1 again. A dead letter is finished once its message is stored, so that nothing is lost
+and nothing is brought back twice, however often the command is run or interrupted. Only a leader that fails in
+between leaves up to 64 dead letters of a partition to be brought back again.`,
+		Example: `  brokerctl dlq redrive orders/invoice --rate 100/s
+  brokerctl dlq redrive orders/invoice --dry-run`,
+	}, func(cmd *cobra.Command, at target) error {
+		perSecond, err := rateOf(rate)
+		if err != nil {
+			return err
+		}
+		return about(settleDeadLetters(cmd, g, at, settling{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry}), at.topic, at.channel)
+	})
+	cmd.Flags().StringVar(&rate, "rate", "100/s", "redrive at most `N/s` messages a second; none means as fast as possible")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them and change nothing")
+	return cmd
+}
+
+func newDLQPurgeCommand(g *globals) *cobra.Command {
+	var sure confirmation
+	var dry bool
+	cmd := acting(g, &cobra.Command{
+		Use:   "purge TOPIC/CHANNEL",
+		Short: "Discard dead letters of a channel",
+	}, func(cmd *cobra.Command, at target) error {
+		if !dry {
+			if err := sure.ask(cmd, g, "purging the dead letters of channel", at.channel); err != nil {
+				return err
+			}
+		}
+		return about(settleDeadLetters(cmd, g, at, settling{"purged", api.DeadLettersOf(g.client).Purge, 0, dry}), at.topic, at.channel)
+	})
+	sure.addFlags(cmd)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them and change nothing")
+	return cmd
+}
+
+// rateOf reads a rate; 0 is none.
+func rateOf(text string) (int, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "/s"), 10, 31)
+	if err != nil || n == 0 {
+		return 0, usageError("--rate is %q, must be a number of messages a second, such as 100/s, or none", text)
+	}
+	return int(n), nil
+}
+
+// settling is how dead letters are settled.
+type settling struct {
+	action    string
+	request   func(context.Context, string, string, api.SettleDeadLetters) (*api.SettledDeadLetters, error)
+	perSecond int // 0: as fast as possible
+	dry       bool
+}
+
+// settleDeadLetters settles all dead letters of a channel, so many each second.
+func settleDeadLetters(cmd *cobra.Command, g *globals, at target, s settling) error {
+	total := api.SettledDeadLetters{Topic: at.topic, Channel: at.channel, DryRun: s.dry}
+	most := settleAtOnce
+	if s.perSecond > 0 && !s.dry {
+		most = min(most, s.perSecond)
+	}
+	if s.dry {
+		most = 10 * settleAtOnce
+	}
+	for {
+		part, err := query(cmd.Context(), g, func(ctx context.Context) (*api.SettledDeadLetters, error) {
+			return s.request(ctx, at.topic, at.channel, api.SettleDeadLetters{Max: most, DryRun: s.dry})
+		})
+		if err == nil {
+			err = cmd.Context().Err()
+		}
+		if err != nil {
+			return fmt.Errorf("%s before: %w", settledText(s, &total), err)
+		}
+		total.Count += part.Count
+		total.More, total.Skipped = part.More, part.Skipped
+		if !part.More || part.Count == 0 || s.dry {
+			break
+		}
+		if s.perSecond > 0 {
+			g.env.pause(cmd.Context(), time.Second*time.Duration(part.Count)/time.Duration(s.perSecond))
+		}
+	}
+	return g.show(cmd, view{object: &total, names: []string{at.topic + "/" + at.channel}, text: func(p *page) { p.line("%s", settledText(s, &total)) }})
+}
+
+func settledText(s settling, d *api.SettledDeadLetters) string {
+	text := plural(d.Count, "dead letter") + " of " + d.Topic + "/" + d.Channel + " " + s.action
+	if s.dry {
+		text = plural(d.Count, "dead letter") + " of " + d.Topic + "/" + d.Channel + " would be " + s.action
+		if d.More {
+			text = "more than " + text
+		}
+	}
+	if d.Skipped > 0 {
+		text += "; " + strconv.Itoa(d.Skipped) + " skipped: a consumer of the dead-letter topic has them, or they are deferred"
+	}
+	return text
+}

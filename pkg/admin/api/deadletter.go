@@ -1,0 +1,115 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// DeadLetters describes the dead letters of one channel.
+type DeadLetters struct {
+	Topic           string `json:"topic"`
+	Channel         string `json:"channel"`
+	DeadLetterTopic string `json:"dead_letter_topic"`
+	MaxAttempts     int    `json:"max_attempts"` // 0: no limit
+	OnExhausted     string `json:"on_exhausted"`
+	// Waiting counts the dead letters in the topic that are neither brought back nor purged.
+	// Where several channels share the topic, it counts those of all of them.
+	Waiting int64 `json:"waiting"`
+	// Exhausted counts messages in the channel that have had all their attempts: they
+	// become dead letters soon, or block.
+	Exhausted         int64  `json:"exhausted"`
+	DeadLetteredTotal uint64 `json:"dead_lettered_total"` // since the nodes started
+	DroppedTotal      uint64 `json:"dropped_total"`
+}
+
+// DeadLetterList is the channels that have dead letters, or may have some, by topic and name.
+type DeadLetterList struct {
+	Channels []DeadLetters `json:"channels"`
+}
+
+// DeadLetterOrigin is where a dead letter comes from: the value of dead_letter in its header.
+type DeadLetterOrigin struct {
+	Topic            string          `json:"topic"`
+	Partition        int             `json:"partition"`
+	Offset           uint64          `json:"offset"`
+	ID               string          `json:"id"`
+	Channel          string          `json:"channel"`
+	FirstTimestampNS int64           `json:"first_timestamp_ns"` // of its publish, since 1970
+	Attempts         uint16          `json:"attempts"`
+	LastConsumer     string          `json:"last_consumer,omitempty"`
+	Reason           string          `json:"reason"` // max-attempts
+	Header           json.RawMessage `json:"header,omitempty"`
+}
+
+// DeadLetter is a dead letter that was looked at.
+type DeadLetter struct {
+	Origin DeadLetterOrigin `json:"origin"`
+	Peeked
+}
+
+// DeadLetterMessages are dead letters of a channel, in the order of the dead-letter topic.
+type DeadLetterMessages struct {
+	Messages []DeadLetter `json:"messages"`
+}
+
+// SettleDeadLetters asks to bring back, or to purge, up to Max dead letters.
+type SettleDeadLetters struct {
+	Max    int  `json:"max"`
+	DryRun bool `json:"dry_run,omitempty"` // count them only
+}
+
+// SettledDeadLetters says how many were brought back or purged; of a dry run: would be.
+type SettledDeadLetters struct {
+	Topic   string `json:"topic"`
+	Channel string `json:"channel"`
+	Count   int    `json:"count"`
+	More    bool   `json:"more"`    // there are more than Max
+	Skipped int    `json:"skipped"` // are with a consumer of the dead-letter topic, or deferred there
+	DryRun  bool   `json:"dry_run"`
+}
+
+// DeadLetterClient asks about dead letters. Its methods may be called by many goroutines.
+type DeadLetterClient struct{ c *Client }
+
+// DeadLettersOf returns what asks the brokers of a client about dead letters.
+func DeadLettersOf(c *Client) DeadLetterClient { return DeadLetterClient{c} }
+
+// List returns the channels that have dead letters, or may have some. Filters that are ""
+// let all pass.
+func (d DeadLetterClient) List(ctx context.Context, topic, channel string) ([]DeadLetters, error) {
+	q := url.Values{}
+	if topic != "" {
+		q.Set("topic", topic)
+	}
+	if channel != "" {
+		q.Set("channel", channel)
+	}
+	var out DeadLetterList
+	err := d.c.t.get(ctx, path("dead-letters"), q, &out)
+	return out.Channels, err
+}
+
+// Peek returns the first dead letters of a channel and touches none.
+func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max int) ([]DeadLetter, error) {
+	var out DeadLetterMessages
+	err := d.c.t.get(ctx, path("topics", topic, "channels", channel, "dead-letters"), url.Values{"n": {strconv.Itoa(max)}}, &out)
+	return out.Messages, err
+}
+
+// Redrive brings dead letters back to the channel that failed.
+func (d DeadLetterClient) Redrive(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
+	return d.settle(ctx, topic, channel, "redrive", req)
+}
+
+// Purge finishes dead letters.
+func (d DeadLetterClient) Purge(ctx context.Context, topic, channel string, req SettleDeadLetters) (*SettledDeadLetters, error) {
+	return d.settle(ctx, topic, channel, "purge", req)
+}
+
+func (d DeadLetterClient) settle(ctx context.Context, topic, channel, verb string, req SettleDeadLetters) (*SettledDeadLetters, error) {
+	out := new(SettledDeadLetters)
+	return out, d.c.t.send(ctx, http.MethodPost, path("topics", topic, "channels", channel, "dead-letters", verb), req, out)
+}

@@ -1,0 +1,103 @@
+package v1
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// deadLettersAPI is the dead letters of channels.
+type deadLettersAPI struct{ messages messagesAPI }
+
+func (v deadLettersAPI) route(t *API) {
+	of := v.messages.channels.of
+	t.handle("GET /v1/dead-letters", v.list)
+	t.handleCharged("GET /v1/topics/{topic}/channels/{channel}/dead-letters", of(v.peek))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/dead-letters/redrive", of(v.settle(false)))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/dead-letters/purge", of(v.settle(true)))
+}
+
+func (v deadLettersAPI) policies() Policies { return v.messages.channels.policies }
+
+func (v deadLettersAPI) list(r *http.Request) (answer, error) {
+	q := r.URL.Query()
+	list := api.DeadLetterList{Channels: []api.DeadLetters{}}
+	for _, l := range v.policies().DeadLetters(r.Context(), q.Get("topic"), q.Get("channel")) {
+		list.Channels = append(list.Channels, api.DeadLetters{
+			Topic: l.Topic, Channel: l.Channel, DeadLetterTopic: l.Letters, MaxAttempts: l.Policy.MaxAttempts, OnExhausted: string(l.Policy.OnExhausted),
+			Waiting: l.Waiting, Exhausted: l.Failing.Exhausted, DeadLetteredTotal: l.Failing.DeadLettered, DroppedTotal: l.Failing.Dropped,
+		})
+	}
+	return success(list)
+}
+
+// lettersScanned is how many messages of a dead-letter topic a peek looks at, of whichever
+// channels they are.
+const lettersScanned = 1000
+
+// peek returns the first dead letters of a channel.
+func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answer, error) {
+	n := defaultPeek
+	if text := r.URL.Query().Get("n"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 1 {
+			return answer{}, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
+		}
+	}
+	list := api.DeadLetterMessages{Messages: []api.DeadLetter{}}
+	letters := v.policies().LettersOf(t, name)
+	if letters == "" {
+		return success(list)
+	}
+	share := v.messages.memory.Share(limit.Answers)
+	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
+		return answer{}, err
+	}
+	messages, err := v.messages.channels.topics.broker.Peek(r.Context(), broker.Peek{
+		Topic: letters, Channel: deadletter.Channel, Partition: broker.AnyPartition, Max: lettersScanned, Bytes: peekBytes,
+	})
+	if err != nil {
+		share.Close()
+		return answer{}, err
+	}
+	size := 0
+	for _, m := range messages {
+		o, err := deadletter.ReadOrigin(m.Header)
+		if err != nil || o.Topic != t.Name || o.Channel != name || len(list.Messages) >= n {
+			continue
+		}
+		size += len(m.Body) + len(m.Header)
+		list.Messages = append(list.Messages, api.DeadLetter{Origin: apiOrigin(&o), Peeked: apiPeeked(m)})
+	}
+	return answer{status: http.StatusOK, value: list, turns: v.messages.turnsFor(size), written: share.Close}, nil
+}
+
+func apiOrigin(o *deadletter.Origin) api.DeadLetterOrigin {
+	return api.DeadLetterOrigin{
+		Topic: o.Topic, Partition: o.Partition, Offset: o.Offset, ID: o.ID, Channel: o.Channel, FirstTimestampNS: o.FirstTimestampNS,
+		Attempts: o.Attempts, LastConsumer: o.LastConsumer, Reason: string(o.Reason), Header: o.Header,
+	}
+}
+
+// settle brings dead letters back, or purges them.
+func (v deadLettersAPI) settle(purge bool) func(*http.Request, *meta.Topic, string) (answer, error) {
+	return func(r *http.Request, t *meta.Topic, channel string) (answer, error) {
+		var req api.SettleDeadLetters
+		if err := readJSON(r, &req); err != nil {
+			return answer{}, err
+		}
+		if req.Max < 1 || req.Max > deadletter.MaxSettled {
+			return answer{}, api.Errorf(api.CodeInvalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxSettled)
+		}
+		s, err := v.policies().Settle(r.Context(), broker.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun})
+		if err != nil {
+			return answer{}, err
+		}
+		return success(api.SettledDeadLetters{Topic: t.Name, Channel: channel, Count: s.Letters, More: s.More, Skipped: s.Skipped, DryRun: req.DryRun})
+	}
+}

@@ -1,0 +1,118 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+func pointer[T any](v T) *T { return &v }
+
+func TestPoliciesByTheClient(t *testing.T) {
+	f := orders()
+	srv := httptest.NewServer(serverOf(t, f).Handler())
+	defer srv.Close()
+	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	ch, err := c.CreateChannel(ctx, "orders", api.CreateChannel{Name: "new", Policy: &api.PolicyPatch{MaxAttempts: pointer(5), Backoff: pointer("1s..10m")}})
+	if err != nil || ch.Policy.MaxAttempts != 5 || ch.Policy.Backoff != "1s..10m" || !slices.Equal(ch.Policy.Own, []string{"max_attempts", "backoff"}) {
+		t.Errorf("made %+v, %v", ch.Policy, err)
+	}
+	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Ordered: pointer(true), Policy: &api.PolicyPatch{
+		OnExhausted: pointer("block"), DeadLetterTopic: pointer("failed"), Rate: pointer(100), Reset: []string{"backoff"},
+	}})
+	want := api.Policy{MaxAttempts: 5, OnExhausted: "block", DeadLetterTopic: "failed", Backoff: "off", Rate: 100, Own: []string{"max_attempts", "on_exhausted", "dead_letter_topic", "rate"}}
+	if got, _ := json.Marshal(ch.Policy); err != nil || !ch.Ordered || string(got) != text(t, want) {
+		t.Errorf("altered to %s, ordered %v, %v", got, ch.Ordered, err)
+	}
+	ch, err = c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &api.PolicyPatch{
+		MaxAttempts: pointer(0), Rate: pointer(0), Reset: []string{"on_exhausted", "dead_letter_topic"},
+	}})
+	if err != nil || ch.Policy.MaxAttempts != 0 || ch.Policy.Rate != 0 || !slices.Equal(ch.Policy.Own, []string{"max_attempts", "rate"}) {
+		t.Errorf("without limits: %+v, %v", ch.Policy, err)
+	}
+	for _, p := range []api.PolicyPatch{
+		{MaxAttempts: pointer(-1)},
+		{MaxAttempts: pointer(4001)},
+		{Rate: pointer(-1)},
+		{OnExhausted: pointer("explode")},
+		{Backoff: pointer("10m..1s")},
+		{Reset: []string{"name"}},
+	} {
+		if _, err := c.AlterChannel(ctx, "orders", "new", api.AlterChannel{Policy: &p}); api.CodeOf(err) != api.CodeInvalid {
+			t.Errorf("%s: %v", text(t, p), err)
+		}
+	}
+	if _, err := c.AlterChannel(ctx, "orders", "tail#ephemeral", api.AlterChannel{Ordered: pointer(true)}); api.CodeOf(err) != api.CodePrecondition {
+		t.Errorf("an ephemeral channel: %v", err)
+	}
+	topic, err := c.AlterTopic(ctx, "orders", api.ConfigPatch{ChannelPolicy: &api.PolicyPatch{MaxAttempts: pointer(7), Rate: pointer(0)}})
+	if err != nil || text(t, topic.Config.ChannelPolicy) != `{"max_attempts":7,"rate":0}` {
+		t.Errorf("for all channels: %s, %v", text(t, topic.Config.ChannelPolicy), err)
+	}
+	if ch, err = c.Channel(ctx, "orders", "bill"); err != nil || ch.Policy.MaxAttempts != 7 || len(ch.Policy.Own) > 0 {
+		t.Errorf("inherited: %+v, %v", ch.Policy, err)
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestDeadLettersByTheClient(t *testing.T) {
+	f := orders()
+	srv := httptest.NewServer(serverOf(t, f).Handler())
+	defer srv.Close()
+	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, letters := t.Context(), api.DeadLettersOf(c)
+	list, err := letters.List(ctx, "orders", "bill")
+	if err != nil || len(list) != 1 || list[0].Waiting != 7 || list[0].DeadLetterTopic != "orders.bill.dlq" || list[0].DeadLetteredTotal != 9 {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	if got, err := letters.Peek(ctx, "orders", "bill", 3); err != nil || len(got) != 0 {
+		t.Errorf("peeked before there is one: %+v, %v", got, err)
+	}
+	f.create("orders.bill.dlq", meta.TopicConfig{}.WithDefaults(1, false))
+	if got, err := letters.Peek(ctx, "orders", "bill", 3); err != nil || len(got) != 0 {
+		t.Errorf("what is no dead letter is shown: %+v, %v", got, err)
+	}
+	if f.peeked.Topic != "orders.bill.dlq" || f.peeked.Channel != "redrive" || f.peeked.Partition != broker.AnyPartition {
+		t.Errorf("peeked at %+v", f.peeked)
+	}
+	got, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: 5})
+	if err != nil || *got != (api.SettledDeadLetters{Topic: "orders", Channel: "bill", Count: 5, More: true, Skipped: 2}) {
+		t.Errorf("redriven %+v, %v", got, err)
+	}
+	got, err = letters.Purge(ctx, "orders", "bill", api.SettleDeadLetters{Max: 6, DryRun: true})
+	if err != nil || got.Count != 6 || !got.DryRun {
+		t.Errorf("purged %+v, %v", got, err)
+	}
+	if all := strings.Join(f.calls, ";"); !strings.Contains(all, "Max:5 Purge:false DryRun:false") || !strings.Contains(all, "Max:6 Purge:true DryRun:true") {
+		t.Errorf("called %s", all)
+	}
+	for _, n := range []int{0, -1, 10_001} {
+		if _, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: n}); api.CodeOf(err) != api.CodeInvalid {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	if _, err := letters.Redrive(ctx, "orders", "nobody", api.SettleDeadLetters{Max: 1}); api.CodeOf(err) != api.CodeNotFound {
+		t.Errorf("of no channel: %v", err)
+	}
+}

@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// settle settles dead letters of orders/bill.
+func (n *node) settle(max int, change ...func(*SettleLetters)) deadletter.Settled {
+	n.t.Helper()
+	a := SettleLetters{Topic: "orders", Channel: "bill", Max: max}
+	for _, f := range change {
+		f(&a)
+	}
+	s, err := n.Policies().Settle(n.t.Context(), a)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+func dryRun(a *SettleLetters) { a.DryRun = true }
+func purge(a *SettleLetters)  { a.Purge = true }
+
+func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c, other := n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1)})
+		for i := range 70 {
+			n.put("orders", fmt.Sprintf("%02d", i))
+		}
+		other.take(70)
+		c.poison(70)
+		time.Sleep(time.Second)
+		if got := n.settle(100, dryRun); got.Letters != 70 || got.More {
+			t.Errorf("a dry run: %+v", got)
+		}
+		if got := n.settle(69, dryRun); got.Letters != 69 || !got.More {
+			t.Errorf("a dry run of fewer: %+v", got)
+		}
+		if got := n.settle(1); got.Letters != 1 || !got.More {
+			t.Errorf("the first: %+v", got)
+		}
+		d := c.takeSome(1)[0]
+		if string(d.Body) != "00" || d.Attempts != 1 {
+			t.Errorf("came back: %q, attempt %d", d.Body, d.Attempts)
+		}
+		if err := c.Finish(d.ID); err != nil {
+			t.Fatal(err)
+		}
+		n.restart()
+		c, other = n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
+		if got := n.settle(65); got.Letters != 65 || !got.More {
+			t.Errorf("all but four: %+v", got)
+		}
+		c.take(65)
+		if got := n.settle(4, purge); got.Letters != 4 || got.More {
+			t.Errorf("the rest is purged: %+v", got)
+		}
+		if got := n.settle(100); got != (deadletter.Settled{}) {
+			t.Errorf("once more: %+v", got)
+		}
+		time.Sleep(time.Second)
+		for _, k := range []*consumer{c, other} {
+			if got, err := k.Take(time.Now(), 9, func(*topic.Delivery) error { return nil }); got != 0 || err != nil {
+				t.Errorf("%d messages more, %v", got, err)
+			}
+		}
+		if s := n.channelStats("orders.bill.dlq", deadletter.Channel); s.Depth != 0 {
+			t.Errorf("left: %+v", s)
+		}
+	})
+}
+
+// Several channels share a dead-letter topic: each gets its own.
+func TestSharedDeadLettersAreToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		a, b := n.subscribe("orders", "bill"), n.subscribe("orders", "mail")
+		for _, name := range []string{"bill", "mail"} {
+			n.bound("orders", name, policy.Patch{MaxAttempts: chosen(1), DeadLetterTopic: chosen("failed")})
+		}
+		n.put("orders", "x", "y")
+		a.poison(2)
+		b.poison(1)
+		if got := b.take(1); got != "y" {
+			t.Fatalf("finished %q", got)
+		}
+		n.put("failed", "not a dead letter")
+		time.Sleep(time.Second)
+		if got := n.settle(100); got.Letters != 2 || got.More {
+			t.Errorf("of bill: %+v", got)
+		}
+		if got := a.take(2); got != "x y" {
+			t.Errorf("bill got %q", got)
+		}
+		mail := func(s *SettleLetters) { s.Channel = "mail" }
+		if got := n.settle(100, mail); got.Letters != 1 {
+			t.Errorf("of mail: %+v", got)
+		}
+		if got := b.take(1); got != "x" {
+			t.Errorf("mail got %q", got)
+		}
+		if s := n.channelStats("failed", deadletter.Channel); s.Depth != 1 {
+			t.Errorf("left: %+v, want what is no dead letter", s)
+		}
+	})
+}
+
+// What cannot go back stays, and nothing is lost.
+func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c := n.subscribe("orders", "bill")
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1)})
+		n.put("orders", "poison")
+		c.poison(1)
+		time.Sleep(time.Second)
+		if err := n.AlterTopic(t.Context(), "orders", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
+			t.Fatal(err)
+		}
+		a := SettleLetters{Topic: "orders", Channel: "bill", Max: 9}
+		if s, err := n.Policies().Settle(t.Context(), a); !errors.Is(err, ErrMessageTooBig) || s.Letters != 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if got := n.settle(9, dryRun); got.Letters != 1 {
+			t.Errorf("left: %+v", got)
+		}
+		a.Channel = "tail#ephemeral"
+		if _, err := n.Policies().Settle(t.Context(), a); !errors.Is(err, ErrInvalidConfig) {
+			t.Errorf("of an ephemeral channel: %v", err)
+		}
+		a.Channel = "nobody"
+		if s, err := n.Policies().Settle(t.Context(), a); err != nil || s != (deadletter.Settled{}) {
+			t.Errorf("of a channel without dead letters: %+v, %v", s, err)
+		}
+	})
+}

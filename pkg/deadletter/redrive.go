@@ -1,0 +1,152 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// MaxSettled bounds how many dead letters one call settles.
+const MaxSettled = 10_000
+
+// ErrBusy is returned while others settle dead letters of the same partition.
+var ErrBusy = fate.Refuse("dead letters of this partition are being redriven or purged by another command; retry when it is done")
+
+// Letter is a dead letter.
+type Letter struct {
+	Origin Origin
+	Seen   topic.Seen // as it is in the dead-letter topic
+}
+
+// Settled is what a call has done.
+type Settled struct {
+	Letters int  // brought back or finished, or that would be
+	More    bool // there are more that can be settled
+	Skipped int  // are with a consumer of the dead-letter topic, or deferred there
+}
+
+// Add adds what was done elsewhere.
+func (s *Settled) Add(o Settled) {
+	s.Letters += o.Letters
+	s.More = s.More || o.More
+	s.Skipped += o.Skipped
+}
+
+// Desk settles the dead letters of one partition of a dead-letter topic that are in its
+// Channel, for one caller at a time. The zero value is ready for use. Its methods may be
+// called by many goroutines.
+type Desk struct{ busy sync.Mutex }
+
+// Settle calls bring with up to max dead letters of a channel, in order, and finishes those
+// for which done was called without an error: nil finishes them all. A letter that is in the
+// partition when it begins and stays until it ends is met once. With dry it only counts.
+// It stops at the first letter that is refused.
+func (d *Desk) Settle(ctx context.Context, p *topic.Partition, origin Selection, max int, dry bool, bring func(l *Letter, done func(error))) (s Settled, err error) {
+	c := p.Channel(Channel)
+	if c == nil {
+		return s, topic.ErrChannelNotFound
+	}
+	if !d.busy.TryLock() {
+		return s, ErrBusy
+	}
+	defer d.busy.Unlock()
+	for from := c.Floor(); ctx.Err() == nil; {
+		letters, next, skipped, err := scan(p, c, from, origin, min(max-s.Letters+1, batchMessages))
+		s.Skipped += skipped
+		if err != nil {
+			return s, err
+		}
+		if len(letters) > max-s.Letters {
+			letters, s.More = letters[:max-s.Letters], true
+		}
+		if !dry {
+			n, err := settle(c, letters, bring)
+			s.Letters += n
+			if err != nil {
+				return s, err
+			}
+		} else {
+			s.Letters += len(letters)
+		}
+		if s.More || next <= from {
+			break
+		}
+		from = next
+	}
+	if err := ctx.Err(); err != nil || dry || s.Letters == 0 {
+		return s, err
+	}
+	return s, p.Flush(ctx)
+}
+
+// Selection names the channel whose dead letters are meant.
+type Selection struct{ Topic, Channel string }
+
+// scan returns up to max letters of a channel from an offset on, and where to go on; that is
+// from itself at the end.
+func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, max int) (letters []Letter, next seq.Offset, skipped int, err error) {
+	seen, err := p.Peek(c, from, batchMessages, batchBytes)
+	if err != nil {
+		return nil, from, 0, fmt.Errorf("read dead letters: %w", err)
+	}
+	next = from
+	for i := range seen {
+		if len(letters) == max {
+			break
+		}
+		next = seen[i].Offset + 1
+		o, err := ReadOrigin(seen[i].Message.Header)
+		if err != nil || o.Topic != of.Topic || o.Channel != of.Channel {
+			continue // it is another's, or somebody published it
+		}
+		if seen[i].State != channel.Ready {
+			skipped++
+			continue
+		}
+		letters = append(letters, Letter{o, seen[i]})
+	}
+	return letters, next, skipped, nil
+}
+
+// settle brings letters back and finishes them, up to the first that is refused.
+func settle(c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
+	answers := make([]chan error, len(letters))
+	for i := range letters {
+		answers[i] = make(chan error, 1)
+		if bring == nil {
+			answers[i] <- nil
+			continue
+		}
+		bring(&letters[i], func(err error) { answers[i] <- err })
+	}
+	var from, end seq.Offset // what is to be finished, and stands together
+	finish := func() {
+		if from < end {
+			if e := c.Skip(from, end); e != nil {
+				err = errors.Join(err, e)
+				return
+			}
+			n += int(end - from)
+		}
+		from = end
+	}
+	for i := range letters {
+		if e := <-answers[i]; e != nil {
+			err = errors.Join(err, fmt.Errorf("dead letter of message %s: %w", letters[i].Origin.ID, e))
+			continue
+		}
+		if o := letters[i].Seen.Offset; o != end {
+			finish()
+			from, end = o, o
+		}
+		end++
+	}
+	finish()
+	return n, err
+}
