@@ -3,6 +3,7 @@ package broker
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -39,7 +40,9 @@ type Subscribe struct {
 	// SampleRate from 1 to 99 delivers that percentage of messages and finishes
 	// the others; 0 delivers all.
 	SampleRate int
-	Start      topic.Start // of the channel
+	Start      topic.Start    // of the channel
+	Tag        string         // see topic.ConsumerOptions
+	Filter     *header.Filter // likewise
 	// Wake says that Take may now have something. It is called from any
 	// goroutine; it must not block and must not call the broker.
 	Wake func()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -422,6 +423,34 @@ func TestTheFirstConsumerChoosesWhereTheChannelBegins(t *testing.T) {
 		}
 		c.idle()
 	})
+}
+
+// The leader chooses the messages of a consumer at another node.
+func TestAConsumerElsewhereGetsTheMessagesThatItWants(t *testing.T) {
+	m := newMesh(t, "n1", "n2")
+	m.create("t", "n2")
+	filter, err := header.ParseFilter([]byte(`{"type":2,"filter_ext_key":"k","filter_data":"."}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vip := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.Tag = "vip" })
+	rest := m.nodes["n2"].subscribe("t", "c", func(s *Subscribe) { s.Filter = filter })
+	for i := range 60 {
+		head := []string{`{"##client_dispatch_tag":"vip"}`, `{"k":"v"}`, `{"k":""}`}[i%3]
+		r := m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3), Header: []byte(head)}}})
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	for c, want := range map[*consumer]string{vip: "0", rest: "1"} {
+		for _, d := range c.takeSome(20) {
+			if string(d.Body) != want {
+				t.Errorf("got %s, want %s", d.Body, want)
+			}
+		}
+		c.idle()
+	}
+	eventually(t, func() bool { s := m.nodes["n2"].channelStats("t", "c"); return s.Depth == 0 && s.InFlight == 40 })
 }
 
 func TestOrderHoldsThroughARelay(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -87,9 +88,13 @@ func (b *Broker) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *fee
 	if h := b.lookup(m.Topic); h == nil || h.incarnation != m.Incarnation {
 		return nil, coord.ErrNotLeading // or not yet
 	}
+	filter, err := header.ParseFilter(m.Filter)
+	if err != nil {
+		return nil, err
+	}
 	s, err := b.newSubscription(ctx, Subscribe{
 		Topic: m.Topic, Channel: m.Channel, Partition: AnyPartition, Ordered: m.Ordered, Client: fd,
-		MsgTimeout: m.MsgTimeout, SampleRate: m.SampleRate, Start: m.Start, Wake: fd.wake,
+		MsgTimeout: m.MsgTimeout, SampleRate: m.SampleRate, Start: m.Start, Tag: m.Tag, Filter: filter, Wake: fd.wake,
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +200,7 @@ func (j joiner) joinOne(lp *ledPartition) error {
 	client := r.Client.ClientStats()
 	src := &localSource{part: lp.part}
 	k, err := c.Join(topic.ConsumerOptions{
-		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate,
+		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate, Tag: r.Tag, Filter: r.Filter,
 		Wake: s.wake, Owner: s, Name: client.Name(),
 		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.index, o), err) },
 		Ended: func(reason error) {
@@ -288,6 +293,7 @@ func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []
 	err = r.Open(ctx, &forward.Subscribe{
 		Topic: s.ask.Topic, Incarnation: s.topic.incarnation, Channel: s.ask.Channel, Partitions: partitions,
 		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Start: s.ask.Start, Client: about,
+		Tag: s.ask.Tag, Filter: s.ask.Filter.Raw(),
 	})
 	if err != nil {
 		if !answered(err) && fate.Of(err) == fate.Refused {

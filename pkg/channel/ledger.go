@@ -172,7 +172,7 @@ func (l *ledger) firstReady(end seq.Offset) (int32, bool) {
 		return 0, false
 	}
 	slot := l.t.ready.head
-	return slot, l.t.slots[slot].offset < end
+	return slot, slot != 0 && l.t.slots[slot].offset < end
 }
 
 // skip moves the cursor over what is finished or tracked and says whether there

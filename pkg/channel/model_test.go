@@ -331,6 +331,9 @@ func check(s *State) error {
 		}
 		return nil
 	}
+	if err := checkLots(s.t); err != nil {
+		return err
+	}
 	count := map[place]int{}
 	ahead, tracked := 0, uint64(0)
 	for slot := 1; slot < len(s.t.slots); slot++ {

@@ -26,6 +26,7 @@ type State struct {
 	ledger
 	mode
 	freshTurn bool // the last delivery was a repeated one
+	lot       Lot  // that is being taken for
 	timeline
 }
 
@@ -103,6 +104,14 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 	if s.ordered {
 		return s.orderedCandidate(end)
 	}
+	sorting := Sorting{s}
+	if slot, ok := sorting.own(end); ok {
+		s.leave(slot)
+		return slot, true
+	}
+	if sorting.full() {
+		return 0, false
+	}
 	slot, repeated := s.firstReady(end)
 	fresh := s.skip(end)
 	if repeated {
@@ -128,7 +137,7 @@ func (s *State) orderedCandidate(end seq.Offset) (int32, bool) {
 	}
 	if s.t != nil {
 		if slot, ok := s.t.index.get(s.floor); ok {
-			if s.t.slots[slot].place != ready {
+			if m := &s.t.slots[slot]; m.place != ready || m.due != 0 && Lot(m.due) != s.lot {
 				return 0, false
 			}
 			s.leave(slot)

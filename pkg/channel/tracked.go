@@ -27,7 +27,7 @@ const (
 // finished.
 type message struct {
 	offset   seq.Offset
-	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline
+	due      int64 // in flight: the deadline; deferred: when it is ready; ns on the timeline; ready: the lot that it waits for
 	taken    int64 // in flight: when it was delivered; deferred: when it was deferred; ns on the timeline; spent: the last consumer
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
@@ -64,6 +64,7 @@ type tracked struct {
 	byID      map[uint64]int32 // consumers
 	spare     []int32          // free places in consumers
 	names     aliases          // of messages in flight
+	lots      lots
 }
 
 func newTracked() *tracked {
@@ -100,7 +101,12 @@ func (t *tracked) leave(slot int32) {
 	case deferred:
 		t.deferrals.stale++
 	case ready:
-		t.unlink(&t.ready, slot)
+		from := &t.ready
+		if m.due != 0 {
+			from = &t.lots.of[m.due-1]
+			t.lots.sorted--
+		}
+		t.unlink(from, slot)
 	case spent:
 		t.unlink(&t.spent, slot)
 	case held, free:
@@ -145,12 +151,14 @@ func (t *tracked) schedule(q *timers, slot int32) {
 }
 
 func (t *tracked) intoReady(slot int32) {
-	t.slots[slot].place = ready
+	m := &t.slots[slot]
+	m.place, m.due = ready, 0
 	t.append(&t.ready, slot)
 }
 
 func (t *tracked) intoReadyFront(slot int32) {
-	t.slots[slot].place = ready
+	m := &t.slots[slot]
+	m.place, m.due = ready, 0
 	t.prepend(&t.ready, slot)
 }
 

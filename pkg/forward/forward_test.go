@@ -35,7 +35,8 @@ func samples() []sample {
 	again := topic.Receipt{First: 9, Count: 3, Position: 8, RawSize: 7, IDs: []seq.MessageID{9, 1 << 40, 4}}
 	subscribe := Subscribe{
 		Handle: 5, Topic: "orders", Incarnation: 300, Channel: "billing", Partitions: []int{0, 3}, Ordered: true,
-		MsgTimeout: time.Minute, SampleRate: 20, Start: topic.Start{Kind: topic.StartAtPosition, Value: 4096}, Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
+		MsgTimeout: time.Minute, SampleRate: 20, Start: topic.Start{Kind: topic.StartAtPosition, Value: 4096},
+		Tag: "vip", Filter: []byte(`{"type":1}`), Credit: 2500, Client: []byte(`{"ClientID":"c"}`),
 	}
 	deliveries := []topic.Delivery{
 		{ID: seq.NewMessageID(3, 9), Timestamp: 1_700_000_000_000_000_000, Attempts: 1, Body: []byte("a"), Position: 128, RawSize: 2},

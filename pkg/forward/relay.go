@@ -23,6 +23,8 @@ type Subscribe struct {
 	MsgTimeout  time.Duration
 	SampleRate  int
 	Start       topic.Start
+	Tag         string // of the messages that the consumer wants; "": none
+	Filter      []byte // JSON: see header.Filter; empty: none
 	Credit      int    // as Ready's
 	Client      []byte // JSON: who the client is, for statistics
 }
@@ -45,6 +47,7 @@ func AppendSubscribe(p []byte, m *Subscribe) []byte {
 	p = binary.AppendUvarint(p, uint64(m.MsgTimeout))
 	p = binary.AppendUvarint(p, uint64(m.SampleRate))
 	p = binary.AppendUvarint(append(p, byte(m.Start.Kind)), uint64(m.Start.Value))
+	p = appendBytes(appendString(p, m.Tag), m.Filter)
 	p = binary.AppendUvarint(p, uint64(m.Credit))
 	return appendBytes(p, m.Client)
 }
@@ -63,6 +66,7 @@ func DecodeSubscribe(payload []byte) (Subscribe, error) {
 	if !m.Start.Valid() {
 		r.fail()
 	}
+	m.Tag, m.Filter = r.string(), r.bytes()
 	m.Credit = int(r.number(math.MaxInt32))
 	m.Client = r.bytes()
 	return m, r.end("subscribe")

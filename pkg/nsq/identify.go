@@ -26,7 +26,17 @@ type Identity struct {
 	DeflateLevel        int    `json:"deflate_level"`
 	TopologyRegion      string `json:"topology_region"`
 	TopologyZone        string `json:"topology_zone"`
-	ExtendSupport       bool   `json:"extend_support"` // it knows the extensions' error codes
+	ExtendSupport       bool   `json:"extend_support"` // it wants the headers of messages
+
+	// Clients that know the extensions send these, whatever they want.
+	DesiredTag   *string         `json:"desired_tag"`
+	ExtFilter    json.RawMessage `json:"ext_filter"`
+	Multiplexing *bool           `json:"multiplexing"`
+}
+
+// KnowsExtensions says whether the client sends what only clients of the extensions do.
+func (id *Identity) KnowsExtensions() bool {
+	return id.ExtendSupport || id.DesiredTag != nil || id.ExtFilter != nil || id.Multiplexing != nil
 }
 
 // MaxIdentityText bounds each text in an Identity, in bytes: it is kept for as long as
@@ -88,7 +98,9 @@ type Settings struct {
 	Snappy              bool
 	Deflate             bool
 	DeflateLevel        int
-	Extended            bool // the client knows the extensions
+	Extended            bool   // the client wants the headers of messages
+	Knows               bool   // the client knows the extensions
+	Tag                 string // of the messages that it wants; "": none
 }
 
 const (
@@ -133,7 +145,10 @@ func Negotiate(id *Identity, l *Limits) (Settings, error) {
 	if id.SampleRate < 0 || id.SampleRate > maxSampleRate {
 		return s, Errorf(BadBody, "IDENTIFY sample rate (%d) is invalid", id.SampleRate)
 	}
-	s.SampleRate, s.Extended = id.SampleRate, id.ExtendSupport
+	s.SampleRate, s.Extended, s.Knows = id.SampleRate, id.ExtendSupport, id.KnowsExtensions()
+	if id.DesiredTag != nil {
+		s.Tag = *id.DesiredTag
+	}
 	if id.MsgTimeout == -1 {
 		return s, Errorf(BadBody, "IDENTIFY msg timeout (%d) is invalid", id.MsgTimeout)
 	}
@@ -190,6 +205,7 @@ type identified struct {
 	OutputBufferTimeout int64  `json:"output_buffer_timeout"`
 	TopologyRegion      string `json:"topology_region"`
 	TopologyZone        string `json:"topology_zone"`
+	DesiredTag          string `json:"desired_tag,omitempty"`
 }
 
 // AppendIdentified appends the JSON answer to an IDENTIFY with feature
@@ -201,7 +217,7 @@ func AppendIdentified(dst []byte, s *Settings, l *Limits) ([]byte, error) {
 		TLSv1: s.TLS, Deflate: s.Deflate, DeflateLevel: s.DeflateLevel, MaxDeflateLevel: l.MaxDeflateLevel,
 		Snappy: s.Snappy, SampleRate: s.SampleRate, AuthRequired: l.AuthRequired,
 		OutputBufferSize: s.OutputBufferSize, OutputBufferTimeout: s.OutputBufferTimeout.Milliseconds(),
-		TopologyRegion: l.TopologyRegion, TopologyZone: l.TopologyZone,
+		TopologyRegion: l.TopologyRegion, TopologyZone: l.TopologyZone, DesiredTag: s.Tag,
 	})
 	if err != nil {
 		return dst, fmt.Errorf("encoding the answer: %w", err)

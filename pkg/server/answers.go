@@ -20,15 +20,15 @@ type answer struct {
 	home *sync.Pool
 	done func(broker.Receipt) // publishDone, bound
 
-	link     *link
-	verb     nsq.Verb
-	topic    *producedTopic
-	count    int       // messages
-	bytes    int       // of their bodies
-	extended bool      // the publisher knows the extensions' codes
-	traced   *tracedTo // the publisher is told the place; nil: OK
-	phase    atomic.Uint32
-	err      error // set before phase becomes ready
+	link   *link
+	verb   nsq.Verb
+	topic  *producedTopic
+	count  int       // messages
+	bytes  int       // of their bodies
+	named  bool      // the publisher has named a partition
+	traced *tracedTo // the publisher is told the place; nil: OK
+	phase  atomic.Uint32
+	err    error // set before phase becomes ready
 
 	// of commands that are no publishes
 	frame []byte     // encoded, nil: none
@@ -63,7 +63,7 @@ func (a *answer) publishDone(r broker.Receipt) {
 func (a *answer) release() {
 	a.link, a.topic, a.err = nil, nil, nil
 	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
-	a.count, a.bytes, a.verb, a.extended, a.traced = 0, 0, nsq.Unknown, false, nil
+	a.count, a.bytes, a.verb, a.named, a.traced = 0, 0, nsq.Unknown, false, nil
 	a.home.Put(a)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -214,6 +215,12 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	if err != nil {
 		return err
 	}
+	if settings.Tag != "" && !header.ValidTag(settings.Tag) {
+		return nsq.Errorf(nsq.BadBody, "IDENTIFY desired tag (%.40s) is invalid", settings.Tag)
+	}
+	if s.filter, err = header.ParseFilter(id.ExtFilter); err != nil {
+		return nsq.Errorf(nsq.BadBody, "IDENTIFY ext_filter: %v", err)
+	}
 	s.settings = settings
 	s.conn.setPatience(2*settings.Heartbeat, time.Now())
 	s.describe(func(about *broker.ClientStats) { introduce(about, &id) })
@@ -247,6 +254,9 @@ func introduce(about *broker.ClientStats, id *nsq.Identity) {
 	note(&about.ClientID, id.ClientID, id.ShortID)
 	note(&about.Hostname, id.Hostname, id.LongID)
 	note(&about.UserAgent, id.UserAgent)
+	if id.DesiredTag != nil {
+		about.DesiredTag = *id.DesiredTag
+	}
 	note(&about.TopologyRegion, id.TopologyRegion)
 	note(&about.TopologyZone, id.TopologyZone)
 }

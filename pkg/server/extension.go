@@ -73,7 +73,7 @@ func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 		err = e.readOne(size)
 	}
 	if errors.Is(err, limit.ErrNoMemory) {
-		return publishError(cmd.Verb, t.name, err, true)
+		return publishError(cmd.Verb, t.name, err, extended)
 	}
 	if err == nil {
 		err = e.split(&out, about)

@@ -113,7 +113,7 @@ func (p *publisher) publishOne(ctx context.Context, cmd *nsq.Command, where []by
 	}
 	body, err := p.link.conn.readBody(p.reader, int(size))
 	if errors.Is(err, limit.ErrNoMemory) {
-		return publishError(cmd.Verb, t.name, err, false)
+		return publishError(cmd.Verb, t.name, err, standard)
 	}
 	if err != nil {
 		return cutOff(err, nsq.BadMessage, "%s failed to read message body", cmd.Verb)
@@ -152,7 +152,7 @@ func (p *publisher) mpub(ctx context.Context, cmd *nsq.Command) error {
 	}
 	defer p.shrink()
 	if errors.Is(err, limit.ErrNoMemory) {
-		return publishError(cmd.Verb, t.name, err, false)
+		return publishError(cmd.Verb, t.name, err, standard)
 	}
 	if err != nil {
 		return err
@@ -256,15 +256,11 @@ type outgoing struct {
 	traced    *tracedTo // nil: the answer is OK
 }
 
-// knows says whether the client knows the extensions' codes: it names a partition, as no
-// standard client does, or uses a command of theirs.
-func (o *outgoing) knows() bool { return o.partition != broker.AnyPartition || o.verb > nsq.DPub }
-
 // publish hands p.messages to the broker, behind a place for the answer. It
 // does not wait for what becomes of them.
 func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	a := p.link.newAnswer()
-	a.verb, a.topic, a.count, a.bytes, a.extended, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.knows(), o.traced
+	a.verb, a.topic, a.count, a.bytes, a.named, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.partition != broker.AnyPartition, o.traced
 	a.phase.Store(phaseWaiting)
 	ask := broker.Publish{Topic: o.topic.name, Partition: o.partition, Messages: p.messages, Done: a.done}
 	if err := p.link.push(ctx, a); err != nil {

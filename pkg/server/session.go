@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
@@ -34,6 +35,7 @@ type session struct {
 	upgraded  bool
 	state     int
 	settings  nsq.Settings
+	filter    *header.Filter // of messages; nil: all
 	sub       Subscription
 	freed     int // messages answered and the writer not yet told
 	commands  [nsq.VerbCount]uint32

@@ -41,7 +41,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	}
 	sub, err := s.srv.broker.Subscribe(ctx, ask)
 	if err != nil {
-		return subscribeError(name, channel, err, form.Binary || ask.Partition != broker.AnyPartition)
+		return subscribeError(name, channel, err, audienceOf(form.Binary || s.settings.Knows, ask.Partition != broker.AnyPartition))
 	}
 	s.sub, s.ids, s.form = sub, sub.Numbering(), form
 	s.reader.SetRawIDs(form.Binary)
@@ -59,6 +59,7 @@ func (j joining) extend(cmd *nsq.Command, ask *broker.Subscribe) (nsq.Form, erro
 	s := j.s
 	command := cmd.Verb != nsq.Sub
 	if !command && !s.settings.Extended {
+		j.choose(ask)
 		return nsq.Form{}, nil
 	}
 	if command {
@@ -85,7 +86,22 @@ func (j joining) extend(cmd *nsq.Command, ask *broker.Subscribe) (nsq.Form, erro
 	case !about.Config.Ext && s.settings.Extended:
 		return nsq.Form{}, nsq.Errorf(nsq.SubExtendForbidden, "this topic is not extended and should not identify as extend support.")
 	}
+	if about.Config.Ext {
+		ask.Tag, ask.Filter = s.settings.Tag, s.filter
+	}
 	return nsq.Form{Binary: true, Ext: about.Config.Ext, Details: command}, nil
+}
+
+// choose has a consumer who gets no headers get the messages that it wants. On a topic
+// without headers it gets all.
+func (j joining) choose(ask *broker.Subscribe) {
+	s := j.s
+	if s.settings.Tag == "" && s.filter == nil {
+		return
+	}
+	if about, err := s.srv.broker.Topic(ask.Topic); err == nil && about.Config.Ext {
+		ask.Tag, ask.Filter = s.settings.Tag, s.filter
+	}
 }
 
 // startParam reads where a subscription begins.

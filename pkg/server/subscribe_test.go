@@ -136,6 +136,44 @@ func TestSubscriptionsOfTheExtensionsAskFor(t *testing.T) {
 	}
 }
 
+// Which messages a consumer wants counts on topics with headers, for standard clients too;
+// on others it gets all.
+func TestConsumersChooseMessagesOfExtendedTopics(t *testing.T) {
+	const identity = `{"feature_negotiation":true,"desired_tag":"vip","ext_filter":{"type":1,"filter_ext_key":"k","filter_data":"v"}`
+	for _, extend := range []string{"", `,"extend_support":true`} {
+		for _, send := range []string{"SUB ext c\n", "SUB ext c 1\n", "SUB_ADVANCED ext c 1\n", "SUB_ORDERED ext c 1\n", "SUB t c\n", "SUB_ADVANCED t c\n"} {
+			plain := strings.Contains(send, " t ")
+			if plain == (extend != "") && (plain || strings.Contains(send, "_")) {
+				continue // refused
+			}
+			h := newHarness(t, Options{})
+			w := h.dial(t)
+			w.send("IDENTIFY\n" + sized(identity+extend+"}") + send)
+			if answer := w.frame(); !strings.HasSuffix(answer, `,"desired_tag":"vip"}`) {
+				t.Errorf("IDENTIFY was answered %s", answer)
+			}
+			w.expect("OK")
+			r := h.broker.channel(strings.Fields(send)[1], "c").asked[0]
+			if chosen := r.Tag == "vip" && r.Filter.Match([]byte(`{"k":"v"}`)) && !r.Filter.Match([]byte(`{}`)); chosen == plain {
+				t.Errorf("%q asks for tag %q, filter %s", send, r.Tag, r.Filter.Raw())
+			}
+			if about := r.Client.ClientStats(); about.DesiredTag != "vip" {
+				t.Errorf("stats say %q", about.DesiredTag)
+			}
+		}
+	}
+	for identity, want := range map[string]string{
+		`{"desired_tag":"a b"}`:       "E_BAD_BODY IDENTIFY desired tag (a b) is invalid",
+		`{"ext_filter":{"type":9}}`:   "E_BAD_BODY IDENTIFY ext_filter: invalid header filter: type 9 is unknown",
+		`{"desired_tag":1}`:           "E_BAD_BODY IDENTIFY failed to decode JSON body",
+		`{"ext_filter":{"type":"1"}}`: "E_BAD_BODY IDENTIFY ext_filter: invalid header filter: json: cannot unmarshal string into Go struct field spec.type of type int",
+	} {
+		w := newHarness(t, Options{}).dial(t)
+		w.send("IDENTIFY\n" + sized(identity))
+		w.expect(want, "EOF")
+	}
+}
+
 func TestSubscriptionsOfTheExtensionsAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, send, want string }{
 		{"too little", "SUB_ORDERED t\n", "E_INVALID SUB_ORDERED insufficient number of parameters"},
@@ -143,6 +181,8 @@ func TestSubscriptionsOfTheExtensionsAreRefused(t *testing.T) {
 		{"a partition that is missing", "SUB_ORDERED t c 4\n", "E_TOPIC_NOT_EXIST "},
 		{"a topic that is missing", "SUB_ADVANCED missing c 0\n", "E_TOPIC_NOT_EXIST "},
 		{"a topic that is missing, for one that knows headers", extendSupport + "SUB missing c\n", "E_TOPIC_NOT_EXIST "},
+		{"a partition that is missing, for one that knows the extensions", "IDENTIFY\n" + sized(`{"desired_tag":""}`) + "SUB t c 4\n", "E_TOPIC_NOT_EXIST "},
+		{"a publish to it", "IDENTIFY\n" + sized(`{"desired_tag":""}`) + "PUB t 4\n" + sized("x"), "E_TOPIC_NOT_EXIST "},
 		{"order and samples", "IDENTIFY\n" + sized(`{"sample_rate":5}`) + "SUB_ORDERED t c 0\n", "E_INVALID order consume is not allowed while sample rate is not 0"},
 		{"a place of another kind", "SUB_ADVANCED t c 0 count:1\n", "E_INVALID invalid consume offset: count:1"},
 		{"a place without a number", "SUB_ADVANCED t c 0 msgcount\n", "E_INVALID invalid consume offset: msgcount"},

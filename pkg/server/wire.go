@@ -20,6 +20,27 @@ type wireRule struct {
 	text string
 }
 
+// audience says which codes a client understands.
+type audience uint8
+
+// The audiences.
+const (
+	standard audience = iota
+	naming            // it names partitions, as only clients of the extensions do
+	extended          // it has said that it knows the extensions, or uses a command of theirs
+)
+
+// audienceOf returns that of a client of which all is known.
+func audienceOf(knows, names bool) audience {
+	switch {
+	case knows:
+		return extended
+	case names:
+		return naming
+	}
+	return standard
+}
+
 // publishRules are the publishes that are wrong in themselves. Every other
 // failure is the broker's: its code does not end the connection.
 func publishRules() [5]wireRule {
@@ -51,11 +72,14 @@ func extendedRules() [10]wireRule {
 
 // publishError returns what the client is told of a publish that failed. Whether the
 // messages may be stored is said by the error's fate, whatever else it is.
-func publishError(verb nsq.Verb, topic string, err error, extended bool) *nsq.Error {
-	if extended && fate.Of(err) == fate.Refused {
+func publishError(verb nsq.Verb, topic string, err error, reader audience) *nsq.Error {
+	if reader != standard && fate.Of(err) == fate.Refused {
 		if code, ok := extendedCode(err); ok {
 			return &nsq.Error{Code: code}
 		}
+	}
+	if reader == extended && errors.Is(err, broker.ErrPartitionNotFound) {
+		return &nsq.Error{Code: nsq.TopicNotExist}
 	}
 	for _, rule := range publishRules() {
 		if errors.Is(err, rule.cause) {
@@ -87,17 +111,19 @@ func extendedCode(err error) (nsq.Code, bool) {
 }
 
 // subscribeError returns what the client is told of a SUB that failed.
-func subscribeError(topic, channel string, err error, extended bool) *nsq.Error {
+func subscribeError(topic, channel string, err error, reader audience) *nsq.Error {
+	if code, ok := extendedCode(err); ok && reader != standard {
+		return &nsq.Error{Code: code, Ends: true}
+	}
 	switch {
+	case errors.Is(err, broker.ErrPartitionNotFound) && reader == extended:
+		return &nsq.Error{Code: nsq.TopicNotExist}
 	case errors.Is(err, broker.ErrInvalidTopic):
 		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
 	case errors.Is(err, broker.ErrInvalidChannel):
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
 	case errors.Is(err, broker.ErrPartitionNotFound):
 		return nsq.Errorf(nsq.BadPartition, "SUB topic %q does not have the partition", topic)
-	}
-	if code, ok := extendedCode(err); ok && extended {
-		return &nsq.Error{Code: code, Ends: true}
 	}
 	return nsq.Errorf(nsq.SubFailed, "SUB failed %v", err)
 }

@@ -88,10 +88,10 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 		},
 		{broker.ErrMessageTooBig, `E_BAD_MESSAGE PUB message too big for topic "t"`, `E_BAD_MESSAGE PUB message too big for topic "t"`},
 	} {
-		for extended, want := range map[bool]string{false: test.standard, true: test.extended} {
-			e := publishError(nsq.Pub, "t", test.err, extended)
+		for reader, want := range map[audience]string{standard: test.standard, naming: test.extended, extended: test.extended} {
+			e := publishError(nsq.Pub, "t", test.err, reader)
 			if e.Error() != want {
-				t.Errorf("%v, extended %v: %q, want %q", test.err, extended, e.Error(), want)
+				t.Errorf("%v, audience %v: %q, want %q", test.err, reader, e.Error(), want)
 			}
 			if e.Fatal() != strings.HasPrefix(want, "E_BAD") {
 				t.Errorf("%q ends the connection: %v", want, e.Fatal())
@@ -112,9 +112,12 @@ func TestExtendedClientsGetTheCodesOfRefusals(t *testing.T) {
 		mRefused    = "\x00\x00\x00\x43\x00\x00\x00\x01E_MPUB_FAILED MPUB failed, refused: not enough in-sync replicas"
 		dRefused    = "\x00\x00\x00\x43\x00\x00\x00\x01E_DPUB_FAILED DPUB failed, refused: not enough in-sync replicas"
 	)
+	// Clients of youzan's nsq send these fields, whatever they want.
 	publishes := "PUB closed\n" + sized("a") + mpub("closed", "a") + "DPUB closed 1\n" + sized("a") + "PUB t\n" + sized("a")
 	for identity, want := range map[string]string{
 		`{"extend_support":true}`:  ok + notWritable + notWritable + notWritable + ok,
+		`{"desired_tag":""}`:       ok + notWritable + notWritable + notWritable + ok,
+		`{"multiplexing":false}`:   ok + notWritable + notWritable + notWritable + ok,
 		`{"extend_support":false}`: ok + refused + mRefused + dRefused + ok,
 		`{}`:                       ok + refused + mRefused + dRefused + ok,
 	} {

@@ -45,7 +45,7 @@ type writer struct {
 	wanted  int         // bytes that the next message takes and memory lacks; 0: none
 	urgent  bool
 
-	extended bool          // the client knows the extensions' codes
+	knows    bool          // the client knows the extensions
 	interval time.Duration // of heartbeats; 0: none
 	next     time.Time     // heartbeat
 	timer    *time.Timer
@@ -69,7 +69,7 @@ func newWriter(l *link, settings *nsq.Settings) *writer {
 // apply makes negotiated settings count.
 func (w *writer) apply(settings *nsq.Settings) {
 	w.limit = settings.OutputBufferSize
-	w.extended = settings.Extended
+	w.knows = settings.Knows
 	w.interval = settings.Heartbeat
 	w.next = time.Now().Add(w.interval)
 	if w.timer != nil {
@@ -193,7 +193,7 @@ func (w *writer) writeAnswer(ctx context.Context, a *answer) (over bool) {
 		w.buf = a.traced.appendOK(w.buf)
 		a.topic.published.Add(uint64(a.count))
 	case a.topic != nil:
-		e := publishError(a.verb, a.topic.name, a.err, w.extended || a.extended)
+		e := publishError(a.verb, a.topic.name, a.err, audienceOf(w.knows || a.verb > nsq.DPub, a.named))
 		if e.Fatal() {
 			fatal = e
 			break

@@ -44,6 +44,7 @@ type Channel struct {
 	state     *channel.State
 	recorder  *channel.Recorder // of state
 	consumers []*Consumer
+	tags      channel.Tags // that consumers ask for
 	waiting   waitlist
 	lastID    uint64 // of a consumer
 	departed  departed

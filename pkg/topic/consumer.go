@@ -17,29 +17,6 @@ import (
 // a channel's lock is held.
 const takeMax = 256
 
-// ConsumerOptions describe a consumer of a channel.
-type ConsumerOptions struct {
-	// Timeout is how long a message may stay in flight.
-	Timeout time.Duration
-	// MaxTimeout bounds what Touch can extend that to, from the delivery on.
-	MaxTimeout time.Duration
-	// SampleRate from 1 to 99 delivers that percentage of the messages and
-	// finishes the others; 0 delivers all.
-	SampleRate int
-	// Wake says that Take may have something. It must not block.
-	Wake func()
-	// Ended says that the channel is gone, and why. It must not block.
-	Ended func(reason error)
-	// Unfinished says that a Finish that was taken failed: others have not stored it
-	// within FinTimeout, and the message is ready again. It must not block. nil: nobody
-	// is told.
-	Unfinished func(o seq.Offset, err error)
-	// Name tells people who it is.
-	Name string
-	// Owner is whatever the caller wants Channel.Consumers to lead back to.
-	Owner any
-}
-
 // Consumer takes messages from a channel of one partition. Take and the reading
 // it does are for one goroutine; the answers (Finish, Requeue, Touch) may come
 // from others.
@@ -63,6 +40,9 @@ type Consumer struct {
 	at    reading
 	taken []channel.Delivery
 	undo  undo
+	tags  channel.Tags // of the channel, when taken was taken
+	// madeRoom says that others can go on which had found too many messages of others.
+	madeRoom bool
 	// address is that of the message that was read last; nil: it is for all channels.
 	address *Address
 
@@ -77,64 +57,12 @@ type undo struct {
 	gone    []seq.Offset // finished without a consumer
 	expired []seq.Offset // likewise, since their time to live is over
 	back    []seq.Offset // in flight no more, to be taken again
+	sort    []misplaced  // for others
 }
 
 type lateMessage struct {
 	offset seq.Offset
 	rest   time.Duration // of its delay
-}
-
-// Join adds a consumer to the channel. max bounds their number; 0: no bound.
-// It returns nil without an error when there are max already.
-func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed != nil {
-		return nil, c.closed
-	}
-	if max > 0 && len(c.consumers) >= max {
-		return nil, nil
-	}
-	c.lastID++
-	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading{reader: c.p.o.Log.NewReader().Paid()}}
-	c.consumers = append(c.consumers, k)
-	return k, nil
-}
-
-// Leave ends the consumer; its messages in flight are ready again at once. It
-// returns how many consumers the channel has left. The goroutine that takes
-// must have stopped.
-func (k *Consumer) Leave() (left int) {
-	c := k.ch
-	k.at.release()
-	c.mu.Lock()
-	if i := slices.Index(c.consumers, k); i >= 0 {
-		c.consumers = slices.Delete(c.consumers, i, i+1)
-	}
-	c.waiting.remove(k)
-	c.waiters.Store(c.waiting.len())
-	n := 0
-	var noted []seq.Offset
-	if c.closed == nil {
-		if c.bounded.Load() {
-			for _, o := range c.state.TakenBy(k.id).Offsets() {
-				noted = append(noted, channel.Standing(c.state, o))
-			}
-			c.departed.add(k)
-		}
-		n = c.state.Disconnect(k.id)
-	}
-	left = len(c.consumers)
-	arm := c.armLocked()
-	c.mu.Unlock()
-	c.arm(arm)
-	for _, o := range noted {
-		RetriesOf(c).noteAttempts(o)
-	}
-	c.p.dirty.mark()
-	c.p.stir()
-	c.wakeFor(n + 1) // one more, for the wake that it may have had
-	return left
 }
 
 func (k *Consumer) wake() { k.o.Wake() }
@@ -169,6 +97,10 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 	for {
 		arm, soon := k.take(now, max)
 		k.ch.arm(arm)
+		if k.madeRoom {
+			k.madeRoom = false
+			k.ch.wakeFor(everyone)
+		}
 		if len(k.taken) == 0 {
 			if soon {
 				k.at.rest()
@@ -214,12 +146,14 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	if c.closed != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
 		return false, false // whoever changes that lets everybody look again
 	}
-	k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+	k.tags = c.tags
+	lot, full := k.tags.Of(k.o.Tag), channel.SortingOf(c.state).Len() >= channel.MaxSorted
+	k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 	if len(k.taken) == 0 {
 		c.waiting.add(k)
 		c.waiters.Store(c.waiting.len())
 		k.idle.Store(true)
-		k.taken = c.state.Take(now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
+		k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
 			return c.armLocked(), c.state.Ordered() && c.state.InFlight() > 0
 		}
@@ -229,6 +163,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		c.waiters.Store(c.waiting.len())
 	}
 	k.idle.Store(false)
+	k.madeRoom = full && channel.SortingOf(c.state).Len() < channel.MaxSorted
 	k.recountLocked()
 	if c.times != nil {
 		k.published.trim(c.state.TakenBy(k.id))
@@ -245,13 +180,19 @@ func (k *Consumer) Pass() {
 	}
 	c := k.ch
 	c.mu.Lock()
-	woken := !k.waits
+	others := 0
+	if !k.waits {
+		others = 1
+	}
+	if len(c.tags) > 0 {
+		others = everyone // which of them it is for is not known
+	}
 	c.waiting.remove(k)
 	c.waiters.Store(c.waiting.len())
 	k.idle.Store(false)
 	c.mu.Unlock()
-	if woken {
-		c.wakeFor(1)
+	if others > 0 {
+		c.wakeFor(others)
 	}
 }
 
@@ -263,7 +204,7 @@ func sampled(rate, drawn int) bool { return rate == 0 || drawn < rate }
 func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int, err error) {
 	var d Delivery
 	for i, t := range k.taken {
-		if !sampled(k.o.SampleRate, rand.IntN(100)) {
+		if len(k.tags) == 0 && !sampled(k.o.SampleRate, rand.IntN(100)) {
 			k.undo.gone = append(k.undo.gone, t.Offset)
 			continue
 		}
@@ -284,6 +225,14 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 		}
 		if rest := k.ch.p.rest(k.at.batch, t.Offset, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
+			continue
+		}
+		if lot, ours := lotOf(k, &d); !ours {
+			k.undo.sort = append(k.undo.sort, misplaced{t.Offset, lot})
+			continue
+		}
+		if len(k.tags) > 0 && !sampled(k.o.SampleRate, rand.IntN(100)) || !k.o.Filter.Match(d.Header) {
+			k.undo.gone = append(k.undo.gone, t.Offset)
 			continue
 		}
 		if times := k.ch.times; times != nil { // before the client can have it
@@ -378,13 +327,18 @@ func (k *Consumer) giveBack(rest []channel.Delivery) {
 // handed over.
 func (k *Consumer) putBack(now time.Time) {
 	c, u := k.ch, &k.undo
-	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back) == 0 {
+	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort) == 0 {
 		return
 	}
 	if limit := c.limit.Load(); limit != nil {
-		limit.Return(len(u.late) + len(u.gone) + len(u.back))
+		limit.Return(len(u.late) + len(u.gone) + len(u.back) + len(u.sort))
 	}
+	var woken []*Consumer
 	c.mu.Lock()
+	if len(u.sort) > 0 {
+		woken = sortLocked(k, u.sort)
+		c.waiters.Store(c.waiting.len())
+	}
 	for _, m := range u.late {
 		c.state.Defer(m.offset, now, m.rest)
 	}
@@ -405,7 +359,10 @@ func (k *Consumer) putBack(now time.Time) {
 	if len(u.back) > 0 {
 		c.wakeFor(len(u.back))
 	}
-	u.late, u.gone, u.expired, u.back = u.late[:0], u.gone[:0], u.expired[:0], u.back[:0]
+	for _, w := range woken {
+		w.wake()
+	}
+	u.late, u.gone, u.expired, u.back, u.sort = u.late[:0], u.gone[:0], u.expired[:0], u.back[:0], u.sort[:0]
 }
 
 // Leased says whether what was taken may still be handed over at now: see

@@ -1,0 +1,120 @@
+package channel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Lot numbers the consumers of a channel that get messages of their own. Lot 0 is all
+// consumers, of a channel where there are no such messages.
+type Lot uint8
+
+// MaxLots is the most lots that a channel can have beside lot 0.
+const MaxLots = 255
+
+// MaxSorted is how many messages may wait for the consumers of their lots. When there are so
+// many, a consumer of a lot gets only what waits for it.
+const MaxSorted = 100_000
+
+// lots are the messages that wait for the consumers of a lot, in no other list.
+type lots struct {
+	of     []list // by lot, from 1
+	sorted int    // messages in them; they count as ready
+}
+
+// untagged is the lot of the consumers that ask for no tag, while others do.
+const untagged Lot = 1
+
+// MaxTags is how many tags the consumers of a channel can ask for at a time.
+const MaxTags = MaxLots - int(untagged)
+
+// Tags are the tags that consumers of a channel ask for, each of them once. A message with
+// one of them is for those who ask for it, any other for those who ask for none. None: all
+// messages are for everybody.
+type Tags []string
+
+// Of returns the lot of a tag; "" is no tag.
+func (t Tags) Of(tag string) Lot {
+	if len(t) == 0 {
+		return 0
+	}
+	if i := slices.Index(t, tag); i >= 0 && tag != "" {
+		return untagged + 1 + Lot(i) //nolint:gosec // at most MaxTags
+	}
+	return untagged
+}
+
+// Sorting is a view of a State that has lots, and like that not safe for concurrent use.
+type Sorting struct{ s *State }
+
+// SortingOf returns the view.
+func SortingOf(s *State) Sorting { return Sorting{s} }
+
+// Take is State.Take for a consumer of a lot: what waits for the lot goes first. What it
+// appends beside that may be for another lot: Sort puts it there.
+func (l Sorting) Take(lot Lot, now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
+	l.s.lot = lot
+	out = l.s.Take(now, consumer, timeout, max, end, out)
+	l.s.lot = 0
+	return out
+}
+
+// Sort takes a message that was taken and not sent to its consumer out of flight, and has
+// it wait for the consumers of a lot, which is not 0. The delivery does not count. An offset
+// that is not in flight is ignored.
+func (l Sorting) Sort(o seq.Offset, lot Lot) {
+	s := l.s
+	slot, ok := s.flying(o)
+	if !ok {
+		return
+	}
+	s.untake(slot)
+	t := s.t
+	for len(t.lots.of) < int(lot) {
+		t.lots.of = append(t.lots.of, list{})
+	}
+	m := &t.slots[slot]
+	m.place, m.due = ready, int64(lot)
+	t.append(&t.lots.of[lot-1], slot)
+	t.lots.sorted++
+	s.ready++
+}
+
+// Merge has what waits for lots wait for all consumers again, before other messages.
+func (l Sorting) Merge() {
+	s := l.s
+	if s.t == nil {
+		return
+	}
+	for i := range s.t.lots.of {
+		for slot := s.t.lots.of[i].tail; slot != 0; slot = s.t.lots.of[i].tail {
+			s.leave(slot)
+			s.t.intoReadyFront(slot)
+			s.ready++
+		}
+	}
+	s.t.lots.of = nil
+}
+
+// Len returns how many messages wait for the consumers of lots.
+func (l Sorting) Len() int {
+	if l.s.t == nil {
+		return 0
+	}
+	return l.s.t.lots.sorted
+}
+
+// own returns what waits for the lot that is being taken for.
+func (l Sorting) own(end seq.Offset) (int32, bool) {
+	s := l.s
+	if s.lot == 0 || s.t == nil || len(s.t.lots.of) < int(s.lot) {
+		return 0, false
+	}
+	slot := s.t.lots.of[s.lot-1].head
+	return slot, slot != 0 && s.t.slots[slot].offset < end
+}
+
+// full says whether no more messages can be sorted than are.
+func (l Sorting) full() bool { return l.s.lot != 0 && l.Len() >= MaxSorted }

@@ -1,0 +1,205 @@
+package header
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// ErrFilter is returned for a filter that says nothing that can be carried out.
+var ErrFilter = fate.Refuse("invalid header filter")
+
+// Bounds of a filter.
+const (
+	MaxFilterText  = 1024 // bytes of each text
+	MaxFilterParts = 64   // of one that has several
+)
+
+// The kinds of filters.
+const (
+	kindExact  = 1
+	kindRegexp = 2
+	kindGlob   = 3
+	kindMulti  = 4
+)
+
+// part compares the value of one key.
+type part struct {
+	Key  string `json:"filter_ext_key"`
+	Data string `json:"filter_data"`
+}
+
+// spec is a filter as clients write it.
+type spec struct {
+	Kind    int  `json:"type"`
+	Inverse bool `json:"inverse"`
+	part
+	List []part `json:"filter_data_list"`
+}
+
+// Filter chooses messages by their headers. It is immutable.
+type Filter struct {
+	raw     []byte
+	inverse bool
+	keys    []string // that are looked at
+	matches func(values map[string]string) bool
+}
+
+// ParseFilter reads a filter: a JSON object as IDENTIFY has it. Nothing, null and an
+// object of type 0 are none: nil.
+func ParseFilter(raw []byte) (*Filter, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var s *spec
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFilter, err)
+	}
+	if s == nil || s.Kind == 0 {
+		return nil, nil
+	}
+	for _, p := range append(s.List, s.part) {
+		if len(p.Key) > MaxFilterText || len(p.Data) > MaxFilterText {
+			return nil, fmt.Errorf("%w: a text has more than %d bytes", ErrFilter, MaxFilterText)
+		}
+	}
+	f := &Filter{raw: raw, inverse: s.Inverse, keys: []string{s.Key}}
+	var err error
+	switch s.Kind {
+	case kindExact:
+		f.matches = s.equal
+	case kindRegexp:
+		err = f.search(s.Key, s.Data)
+	case kindGlob:
+		err = f.search(s.Key, globRegexp(s.Data))
+	case kindMulti:
+		err = f.several(s)
+	default:
+		err = fmt.Errorf("type %d is unknown", s.Kind)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFilter, err)
+	}
+	return f, nil
+}
+
+// equal says whether a part's key has its value.
+func (p part) equal(values map[string]string) bool {
+	v, ok := values[p.Key]
+	return ok && v == p.Data
+}
+
+func (f *Filter) search(key, pattern string) error {
+	re, err := regexp.Compile(pattern)
+	f.matches = func(values map[string]string) bool {
+		v, ok := values[key]
+		return ok && re.MatchString(v)
+	}
+	return err
+}
+
+func (f *Filter) several(s *spec) error {
+	if len(s.List) == 0 || len(s.List) > MaxFilterParts {
+		return fmt.Errorf("a list of %d parts, 1 to %d are valid", len(s.List), MaxFilterParts)
+	}
+	if s.Key != "any" && s.Key != "all" {
+		return fmt.Errorf("%.20q is neither any nor all", s.Key)
+	}
+	any := s.Key == "any"
+	f.keys = nil
+	for _, p := range s.List {
+		f.keys = append(f.keys, p.Key)
+	}
+	f.matches = func(values map[string]string) bool {
+		for _, p := range s.List {
+			if p.equal(values) == any {
+				return any
+			}
+		}
+		return !any
+	}
+	return nil
+}
+
+// globRegexp returns the regular expression of a glob: * is any text, ? a character, [...]
+// one of a set, {a,b} one of several, and \ takes a character as it is.
+func globRegexp(glob string) string {
+	var b strings.Builder
+	b.WriteString(`(?s)\A`)
+	depth := 0
+	for i := 0; i < len(glob); i++ {
+		switch c := glob[i]; {
+		case c == '*':
+			b.WriteString(`.*`)
+		case c == '?':
+			b.WriteString(`.`)
+		case c == '{':
+			depth++
+			b.WriteString(`(?:`)
+		case c == '}' && depth > 0:
+			depth--
+			b.WriteString(`)`)
+		case c == ',' && depth > 0:
+			b.WriteString(`|`)
+		case c == '[':
+			end := strings.IndexByte(glob[i:], ']')
+			if end < 0 {
+				b.WriteString(`[`) // does not compile
+				break
+			}
+			set := glob[i+1 : i+end]
+			not := ""
+			if strings.HasPrefix(set, "!") {
+				not, set = "^", set[1:]
+			}
+			b.WriteString("[" + not + strings.NewReplacer(`\`, `\\`, `[`, `\[`, `^`, `\^`).Replace(set) + "]")
+			i += end
+		case c == '\\' && i+1 < len(glob):
+			i++
+			b.WriteString(regexp.QuoteMeta(glob[i : i+1]))
+		default:
+			b.WriteString(regexp.QuoteMeta(glob[i : i+1]))
+		}
+	}
+	b.WriteString(`\z`)
+	return b.String()
+}
+
+// Raw returns the filter as it was parsed; nil of none.
+func (f *Filter) Raw() []byte {
+	if f == nil {
+		return nil
+	}
+	return f.raw
+}
+
+// Match says whether a message with a header, or with none, is chosen. No filter chooses all.
+func (f *Filter) Match(raw []byte) bool {
+	if f == nil {
+		return true
+	}
+	var all map[string]json.RawMessage
+	values := make(map[string]string, len(f.keys))
+	if len(raw) > 0 && json.Unmarshal(raw, &all) == nil {
+		for _, key := range f.keys {
+			var text string
+			if value, ok := all[key]; ok && value[0] == '"' && json.Unmarshal(value, &text) == nil {
+				values[key] = text
+			}
+		}
+	}
+	matches := all != nil && f.matches(values)
+	return matches != f.inverse
+}
+
+// TagOf returns the tag of a header that was checked, or of none: "" is no tag.
+func TagOf(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	said, _ := Parse(raw) // it was checked when it was published
+	return said.Tag
+}

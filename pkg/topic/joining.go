@@ -1,0 +1,70 @@
+package topic
+
+import (
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Join adds a consumer to the channel. max bounds their number; 0: no bound.
+// It returns nil without an error when there are max already.
+func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return nil, c.closed
+	}
+	if max > 0 && len(c.consumers) >= max {
+		return nil, nil
+	}
+	if o.Tag != "" && len(c.tags) >= channel.MaxTags && !slices.Contains(c.tags, o.Tag) {
+		return nil, ErrTooManyTags
+	}
+	c.lastID++
+	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading{reader: c.p.o.Log.NewReader().Paid()}}
+	c.consumers = append(c.consumers, k)
+	if o.Tag != "" {
+		retagLocked(c)
+	}
+	return k, nil
+}
+
+// Leave ends the consumer; its messages in flight are ready again at once. It
+// returns how many consumers the channel has left. The goroutine that takes
+// must have stopped.
+func (k *Consumer) Leave() (left int) {
+	c := k.ch
+	k.at.release()
+	c.mu.Lock()
+	if i := slices.Index(c.consumers, k); i >= 0 {
+		c.consumers = slices.Delete(c.consumers, i, i+1)
+	}
+	c.waiting.remove(k)
+	c.waiters.Store(c.waiting.len())
+	n := 0
+	var noted []seq.Offset
+	if c.closed == nil {
+		if c.bounded.Load() {
+			for _, o := range c.state.TakenBy(k.id).Offsets() {
+				noted = append(noted, channel.Standing(c.state, o))
+			}
+			c.departed.add(k)
+		}
+		n = c.state.Disconnect(k.id)
+		if k.o.Tag != "" {
+			retagLocked(c)
+		}
+	}
+	left = len(c.consumers)
+	arm := c.armLocked()
+	c.mu.Unlock()
+	c.arm(arm)
+	for _, o := range noted {
+		RetriesOf(c).noteAttempts(o)
+	}
+	c.p.dirty.mark()
+	c.p.stir()
+	c.wakeFor(n + 1) // one more, for the wake that it may have had
+	return left
+}
