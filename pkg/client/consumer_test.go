@@ -392,3 +392,34 @@ func TestALookupThatAnswersNonsenseIsSaidSo(t *testing.T) {
 		}
 	}
 }
+
+// TestTopicsThatNobodyPublishesToAreForgotten looks through the routes twice.
+func TestTopicsThatNobodyPublishesToAreForgotten(t *testing.T) {
+	c, err := New([]string{"http://broker.invalid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	r, now := c.router, time.Now()
+	for _, topic := range []string{"idle", "busy"} {
+		if !r.claim(topic, now) || r.claim(topic, now) {
+			t.Errorf("%s is not asked for once", topic)
+		}
+		r.topic[topic].asking, r.topic[topic].until = false, now.Add(time.Hour)
+	}
+	r.live("busy")
+	if got := r.used(); !slices.Equal(got, []string{"busy"}) {
+		t.Errorf("asked again for %q, want what was published to", got)
+	}
+	if r.topic["idle"] != nil || r.topic["busy"] == nil {
+		t.Error("what is idle was kept, or what is busy was not")
+	}
+	if r.claim("busy", now) {
+		t.Error("asked for again at once")
+	}
+	r.topic["busy"].asked = now
+	r.hint("busy")
+	if r.claim("busy", now) || !r.claim("busy", now.Add(hintPause)) {
+		t.Error("a hint does not count after a moment")
+	}
+}

@@ -72,7 +72,12 @@ func (r *retries) due(now time.Time) (*call, time.Time) {
 	var next time.Time
 	for i, c := range r.waiting {
 		if !c.notUntil.After(now) {
-			r.waiting = append(r.waiting[:i], r.waiting[i+1:]...)
+			if i == 0 { // mostly, however many there are
+				r.waiting[0] = nil
+				r.waiting = r.waiting[1:]
+			} else {
+				r.waiting = append(r.waiting[:i], r.waiting[i+1:]...)
+			}
 			return c, now
 		}
 		if next.IsZero() || c.notUntil.Before(next) {

@@ -26,9 +26,14 @@ type router struct {
 // route is what is known of the leaders of a topic.
 type route struct {
 	leaders []*link
+	asked   time.Time
 	until   time.Time // when it is asked for again
 	asking  bool
+	used    atomic.Bool // since the routes were looked through last
 }
+
+// hintPause is how long what was asked for counts at the least, whatever fails.
+const hintPause = 100 * time.Millisecond
 
 func newRouter(c *Client) *router {
 	r := &router{client: c, links: map[string]*link{}, topic: map[string]*route{}}
@@ -82,6 +87,9 @@ func (r *router) leadersLocked(topic string) []*link {
 	known := r.topic[topic]
 	if known == nil {
 		return nil
+	}
+	if !known.used.Load() {
+		known.used.Store(true)
 	}
 	return known.leaders
 }
@@ -140,7 +148,7 @@ func (r *router) hint(topic string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.topic[topic]; known != nil {
-		known.until = time.Time{}
+		known.until = known.asked.Add(hintPause)
 	}
 }
 
@@ -157,7 +165,7 @@ func (r *router) refresh(ctx context.Context, topic string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.topic[topic]
-	known.asking = false
+	known.asking, known.asked = false, time.Now()
 	if err == nil {
 		known.leaders = known.leaders[:0:0]
 		for _, a := range leaders {
@@ -167,7 +175,7 @@ func (r *router) refresh(ctx context.Context, topic string) {
 	if known.leaders == nil {
 		known.leaders = []*link{}
 	}
-	known.until = time.Now().Add(r.client.cfg.refresh)
+	known.until = known.asked.Add(r.client.cfg.refresh)
 	for _, a := range append(nodes, leaders...) {
 		if l := r.linkLocked(a); !slices.Contains(r.any, l) {
 			r.any = append(slices.Clip(r.any), l)
@@ -191,7 +199,8 @@ func (r *router) claim(topic string, now time.Time) bool {
 	return true
 }
 
-// run asks for topics again from time to time, until ctx ends.
+// run asks for topics again from time to time, and forgets those that nobody has published
+// to meanwhile, until ctx ends.
 func (r *router) run(ctx context.Context) {
 	if r.lookup == nil {
 		return
@@ -204,18 +213,25 @@ func (r *router) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, topic := range r.topics() {
+		for _, topic := range r.used() {
 			r.refresh(ctx, topic)
 		}
 	}
 }
 
-func (r *router) topics() []string {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	all := make([]string, 0, len(r.topic))
-	for t := range r.topic {
-		all = append(all, t)
+// used returns the topics that were published to since the last call, and forgets the
+// others.
+func (r *router) used() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for t, known := range r.topic {
+		switch {
+		case known.used.Swap(false):
+			all = append(all, t)
+		case !known.asking:
+			delete(r.topic, t)
+		}
 	}
 	return all
 }
