@@ -87,7 +87,7 @@ type Options struct {
 // Route adds nsqd's endpoints.
 func Route(t *nsqform.Router, o Options) {
 	names := nsqform.Catalog{Broker: o.Broker}
-	publishing{o.Publishing}.route(t)
+	publishing{o.Publishing, func() string { return o.Broker.Cluster().ID }}.route(t)
 	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor)}).route(t)
 	(&reports{names, o}).route(t)
 	if o.Debug {

@@ -20,7 +20,10 @@ import (
 )
 
 // publishing takes messages over HTTP.
-type publishing struct{ *web.Publishing }
+type publishing struct {
+	*web.Publishing
+	cluster func() string // its id
+}
 
 // bodyError is what a body is answered with that was not read to its end.
 func bodyError(err error, tooLarge string) error {
@@ -37,6 +40,8 @@ func bodyError(err error, tooLarge string) error {
 func (s publishing) route(t *nsqform.Router) {
 	t.Add(http.MethodPost, "/pub", s.pub)
 	t.Add(http.MethodPost, "/mpub", s.mpub)
+	t.Add(http.MethodPost, "/pub_ext", s.pubExt)
+	t.Add(http.MethodPost, "/pubtrace", s.pubTrace)
 }
 
 // pub publishes the body as one message.
@@ -66,14 +71,18 @@ func (s publishing) pub(r *http.Request) (any, error) {
 			m.Delay = delay
 		}
 	}
+	messages := []topic.Message{m}
+	if err := s.headed(r, name, messages); err != nil {
+		return nil, err
+	}
 	o, err := s.options(p)
 	if err != nil {
 		return nil, err
 	}
-	if err := apply(o, &m); err != nil {
+	if err := apply(o, &messages[0]); err != nil {
 		return nil, err
 	}
-	return s.publishNSQ(r.Context(), p, broker.Publish{Topic: name, Messages: []topic.Message{m}})
+	return s.publishNSQ(r.Context(), p, broker.Publish{Topic: name, Messages: messages})
 }
 
 // mpub publishes each line of the body, or what a binary body counts up.
@@ -110,6 +119,9 @@ func (s publishing) mpub(r *http.Request) (any, error) {
 	}
 	if len(messages) == 0 {
 		return "OK", nil
+	}
+	if err := s.headed(r, name, messages); err != nil {
+		return nil, err
 	}
 	req := broker.Publish{Topic: name, Messages: messages}
 	if req.Route, err = s.describe(p, messages); err != nil {

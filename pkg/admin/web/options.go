@@ -49,7 +49,9 @@ func (o Options) Apply(m *topic.Message) error {
 	if o.Dedup != "" {
 		m.Dedup = []byte(o.Dedup)
 	}
-	m.TTL = o.TTL
+	if o.TTL > 0 {
+		m.TTL = o.TTL
+	}
 	return nil
 }
 

@@ -1,0 +1,206 @@
+package nsqd
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// headerPrefix begins the request headers that become keys of the message's header.
+const headerPrefix = "X-Nsqext-"
+
+// placed is the JSON of a publish whose publisher wants to know the place.
+type placed struct {
+	Status      string     `json:"status"`
+	ID          seq.WireID `json:"id"`
+	TraceID     string     `json:"trace_id"`
+	QueueOffset int64      `json:"queue_offset"`
+	RawSize     int64      `json:"rawsize"`
+}
+
+// existing returns a topic for the endpoints that make none.
+func (s publishing) existing(r *http.Request) (nsqform.Params, *meta.Topic, error) {
+	p, name, err := nsqform.TopicParam(r, "INVALID_TOPIC")
+	if err != nil {
+		return p, nil, err
+	}
+	t, err := s.Broker.Topic(name)
+	if errors.Is(err, broker.ErrTopicNotFound) {
+		err = nsqform.NotFound("E_TOPIC_NOT_EXIST")
+	}
+	return p, t, err
+}
+
+// pubExt publishes the body as one message with a header, the parameter ext.
+func (s publishing) pubExt(r *http.Request) (any, error) {
+	return s.place(r, func(p nsqform.Params, t *meta.Topic, m *topic.Message) (traced bool, err error) {
+		text, given := p.Lookup("ext")
+		raw, err := requestHeader(r, []byte(text), given)
+		if err != nil {
+			return false, err
+		}
+		said, err := s.take(raw, t)
+		if err != nil {
+			return false, err
+		}
+		said.give(m)
+		return said.Traced, nil
+	})
+}
+
+// pubTrace publishes the body as one message with a trace id.
+func (s publishing) pubTrace(r *http.Request) (any, error) {
+	return s.place(r, func(p nsqform.Params, _ *meta.Topic, m *topic.Message) (traced bool, err error) {
+		text, _ := p.Lookup("trace_id")
+		if m.TraceID, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return false, nsqform.Refuse("INVALID_TRACE_ID")
+		}
+		return true, nil
+	})
+}
+
+// place publishes the body as one message to a topic that exists, when what else there is
+// has been given to it, and answers where it is if the publisher wants to know.
+func (s publishing) place(r *http.Request, give func(nsqform.Params, *meta.Topic, *topic.Message) (traced bool, err error)) (any, error) {
+	b, err := s.Bodies.Read(r, s.Limits.MaxMessage)
+	if err != nil {
+		return nil, bodyError(err, "MSG_TOO_BIG")
+	}
+	defer b.Release()
+	if len(b.Bytes()) == 0 {
+		return nil, nsqform.Refuse("MSG_EMPTY")
+	}
+	p, t, err := s.existing(r)
+	if err != nil {
+		return nil, err
+	}
+	m := topic.Message{Body: b.Bytes()}
+	traced, err := give(p, t, &m)
+	if err != nil {
+		return nil, err
+	}
+	partition, err := p.Partition()
+	if err != nil {
+		return nil, err
+	}
+	receipt, err := s.Publish(r.Context(), broker.Publish{Topic: t.Name, Partition: partition, Messages: []topic.Message{m}})
+	if err != nil {
+		f := web.ExplainPublish(err)
+		return nil, &nsqform.Error{Status: f.Code.Status(), Word: f.Word}
+	}
+	if !traced {
+		return "OK", nil
+	}
+	ids := seq.NumberingOf(s.cluster(), uint64(t.Incarnation))
+	return placed{
+		"OK", ids.ID(seq.NewMessageID(receipt.Partition, receipt.First)), strconv.FormatUint(m.TraceID, 10), receipt.Position, receipt.RawSize,
+	}, nil
+}
+
+// described is a header that was taken, and what it says to the broker.
+type described struct {
+	header.Reserved
+	raw []byte // kept with the message; nil: the topic has no headers
+}
+
+// take checks a header; nil is none.
+func (s publishing) take(raw []byte, t *meta.Topic) (described, error) {
+	if raw == nil {
+		return described{}, nil
+	}
+	said, err := header.Parse(raw)
+	switch {
+	case errors.Is(err, header.ErrTraceID):
+		return described{}, nsqform.Refuse("INVALID_TRACE_ID")
+	case err != nil:
+		return described{}, nsqform.Refuse("E_INVALID_JSON_HEADER")
+	case t.Config.Ext:
+		return described{said, raw}, nil
+	case !said.Options:
+		return described{}, nsqform.Refuse("E_EXT_NOT_SUPPORT")
+	}
+	return described{said, nil}, nil
+}
+
+// give gives a message what its header says.
+func (d *described) give(m *topic.Message) {
+	m.Header, m.TraceID = d.raw, d.TraceID
+	if d.Key != "" {
+		m.Key = []byte(d.Key)
+	}
+	if d.Dedup != "" {
+		m.Dedup = []byte(d.Dedup)
+	}
+	if d.TTL > 0 {
+		m.TTL = d.TTL
+	}
+}
+
+// headed gives messages the header that the request has for them, if it has one. With a
+// dedup id, message n of several has ID/n.
+func (s publishing) headed(r *http.Request, name string, messages []topic.Message) error {
+	raw, err := requestHeader(r, nil, false)
+	if err != nil || raw == nil {
+		return err
+	}
+	t, err := s.Broker.Topic(name)
+	if err != nil {
+		return err
+	}
+	said, err := s.take(raw, t)
+	if err != nil {
+		return err
+	}
+	id := said.Dedup
+	for i := range messages {
+		if len(messages) > 1 {
+			said.Dedup = web.Numbered(id, i)
+		}
+		said.give(&messages[i])
+	}
+	return nil
+}
+
+// requestHeader returns the header of a request's messages: an object that is given, and the
+// request headers that begin with X-Nsqext-, whose keys are in lower case and go before.
+// nil: none.
+func requestHeader(r *http.Request, object []byte, given bool) ([]byte, error) {
+	keys := map[string]json.RawMessage{}
+	for name, values := range r.Header {
+		if key, ok := strings.CutPrefix(name, headerPrefix); ok && key != "" {
+			text, err := json.Marshal(values[0])
+			if err != nil {
+				return nil, err
+			}
+			keys[strings.ToLower(key)] = text
+		}
+	}
+	if len(keys) == 0 {
+		if !given {
+			return nil, nil
+		}
+		return object, nil
+	}
+	if given {
+		var all map[string]json.RawMessage
+		if json.Unmarshal(object, &all) != nil || all == nil {
+			return nil, nsqform.Refuse("E_INVALID_JSON_HEADER")
+		}
+		for key, value := range all {
+			if _, over := keys[key]; !over {
+				keys[key] = value
+			}
+		}
+	}
+	return json.Marshal(keys)
+}
