@@ -109,7 +109,7 @@ func exitOf(code api.Code) int {
 		return exitUsage
 	case api.CodeNotFound:
 		return exitNotFound
-	case api.CodeExists, api.CodePrecondition, api.CodeNotWritable, api.CodeTooLarge:
+	case api.CodeExists, api.CodePrecondition, api.CodeNotWritable, api.CodeTooLarge, api.CodeTopicFull:
 		return exitRefused
 	case api.CodeUnauthenticated, api.CodeForbidden:
 		return exitForbidden

@@ -30,6 +30,8 @@ type configOptions struct {
 	dedupWindow    time.Duration
 	keyFrom        string
 	ttl            time.Duration
+	maxBytes       units.Size
+	onFull         string
 	channels       policyOptions
 }
 
@@ -43,6 +45,8 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &o.dedupWindow, "dedup-window", "store a message with a dedup id once within this time, at most 24h; 10m once ids are used")
 	f.StringVar(&o.keyFrom, "key-from", "", "take the key of a message from its body by a `RULE`: json:/POINTER or prefix:C; none if empty")
 	durationVar(f, &o.ttl, "ttl", "expire messages after this time unless they name another; 0 means never")
+	sizeVar(f, &o.maxBytes, "max-bytes", "maximum `SIZE` of the topic, each partition an equal share; 0 means no limit")
+	f.StringVar(&o.onFull, "on-full", "", "at --max-bytes, reject publishes or drop-oldest messages, finished or not")
 	o.channels.addFlags(f, "channel-")
 }
 
@@ -57,6 +61,8 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 	setIf(f, "dedup-window", &p.DedupWindow, api.Duration(o.dedupWindow))
 	setIf(f, "key-from", &p.KeyFrom, o.keyFrom)
 	setIf(f, "ttl", &p.TTL, api.Duration(o.ttl))
+	setIf(f, "max-bytes", &p.MaxBytes, int64(o.maxBytes))
+	setIf(f, "on-full", &p.OnFull, o.onFull)
 	if f.Changed("sync") {
 		sync, err := api.ParseSync(o.sync)
 		if err != nil {

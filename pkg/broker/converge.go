@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -132,6 +134,10 @@ func (c converger) takeRole(h *hostedTopic, i int) error {
 		if lp := hp.led.Load(); lp != nil {
 			err = lp.adopt(h, t, defaults)
 		}
+	}
+	if hp != nil {
+		limit, share := boundsOf(&t.Config)
+		commitlog.Bound(hp.replica.Log(), cmp.Or(limit, share))
 	}
 	if hp != nil && err == nil {
 		hp.matched.Store(&matched{t, hp.view, defaults})

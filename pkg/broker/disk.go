@@ -154,7 +154,7 @@ func (b *Broker) runDisk(ctx context.Context, r room) {
 		case <-ctx.Done():
 			return
 		case <-b.overfull:
-			retention{b: b}.ephemeral()
+			retention{b: b}.overfull()
 			continue
 		case <-timer.C:
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/health"
 )
 
@@ -44,6 +45,8 @@ func (b *Broker) Health() health.Report {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
 			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, health.Names(names))})
 	}
+	h.Reasons = append(h.Reasons, boundReasons(b.hostedTopics(), time.Now())...)
+	h.Degraded = h.Degraded || slices.ContainsFunc(h.Reasons, func(r health.Reason) bool { return r.Code == "topics_full" })
 	for _, r := range failingReasons(b.hostedTopics(), b.letters) {
 		h.Reasons = append(h.Reasons, r)
 		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
@@ -109,4 +112,29 @@ func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
 		what += "; no answer from " + strings.Join(silent, " ")
 	}
 	return health.Reason{Code: "no_controller", Count: 1, What: what}, true
+}
+
+// boundReasons names the topics that refuse messages since they are full, and those of which
+// so many dedup ids came that some were forgotten before their window was over.
+func boundReasons(topics []*hostedTopic, now time.Time) (reasons []health.Reason) {
+	var full, short []string
+	for _, h := range topics {
+		if h.disk.Full(now) {
+			full = append(full, h.name)
+		}
+		for _, lp := range h.led() {
+			if k := lp.once.Load(); k != nil && k.Counts().Forgotten > 0 {
+				short = append(short, fmt.Sprintf("%s/%d", h.name, lp.index))
+			}
+		}
+	}
+	if len(full) > 0 {
+		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: fmt.Sprintf(
+			"hold max-bytes and refuse messages: %s; consume them, or raise max-bytes", health.Names(full))})
+	}
+	if len(short) > 0 {
+		reasons = append(reasons, health.Reason{Code: "dedup_window_short", Count: len(short), What: fmt.Sprintf(
+			"got over %d dedup ids within the window, and forgot the oldest: %s", dedup.DefaultMost, health.Names(short))})
+	}
+	return reasons
 }

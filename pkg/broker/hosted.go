@@ -31,6 +31,7 @@ type hostedTopic struct {
 	fs          vfs.FS                             // the node's, or the memory of an ephemeral topic
 	memory      *quota.Memory                      // nil: it is on disk
 	config      atomic.Pointer[meta.Topic]         // as last converged on
+	disk        quota.Disk                         // of the maximum of its bytes
 	keys        route.Finder                       // by the rule of the config
 	held        atomic.Pointer[[]*hostedPartition] // by number; nil: not held here
 	leading     atomic.Pointer[[]*ledPartition]    // those that this node leads, by number
@@ -56,6 +57,7 @@ type watch struct{ w watcher }
 // newTopic returns a topic of which nothing is held yet.
 func (n *shelf) newTopic(t *meta.Topic) *hostedTopic {
 	h := &hostedTopic{name: t.Name, identified: identified{seq.NumberingOf(n.cluster, uint64(t.Incarnation))}, incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
+	h.disk.Tells(n.overfull)
 	if meta.IsEphemeral(t.Name) {
 		h.fs = vfs.NewMem()
 		h.memory = quota.NewMemory(n.o.EphemeralBytes, n.overfull, n.o.Memory.Share(limit.Ephemeral))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/once"
+	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -97,4 +99,70 @@ func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
 	if r := publish("no JSON"); r.Err != nil {
 		t.Error(r.Err)
 	}
+}
+
+func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
+	for _, onFull := range []meta.OnFull{meta.OnFullReject, meta.OnFullDrop} {
+		n := newNodeWith(t, func(o *Options) { o.RetentionInterval = time.Hour })
+		if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota, OnFull: onFull}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.CreateChannel(t.Context(), "t", "c", false); err != nil {
+			t.Fatal(err)
+		}
+		stored := func() int64 { return n.lookup("t").leds(0).part.Log().Bytes() }
+		refused := 0
+		for range 60 {
+			r := n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}})
+			if r.Err != nil && (!errors.Is(r.Err, quota.ErrFull) || fate.Of(fromRemote(toRemote(r.Err))) != fate.Refused) {
+				t.Fatal(r.Err)
+			} else if r.Err != nil {
+				refused++
+			}
+		}
+		s := n.lookup("t").stats(time.Now(), "", false)
+		full := len(boundReasons(n.hostedTopics(), time.Now())) == 1
+		if files := n.lookup("t").leds(0).part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
+			t.Errorf("the log has %d files", files)
+		}
+		if onFull == meta.OnFullReject {
+			if stored() > meta.MinQuota || refused != 50 || s.Refused != 50 || s.Dropped != 0 || !full {
+				t.Errorf("reject: %d bytes, %d and %d refused, %d dropped, full %v", stored(), refused, s.Refused, s.Dropped, full)
+			}
+			continue
+		}
+		eventually(t, func() bool {
+			n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+			return stored() <= meta.MinQuota
+		})
+		s = n.lookup("t").stats(time.Now(), "", false)
+		if refused != 0 || s.Refused != 0 || s.Dropped < 45 || full {
+			t.Errorf("drop: %d and %d refused, %d dropped, full %v", refused, s.Refused, s.Dropped, full)
+		}
+	}
+}
+
+func TestForgottenIDsAreToldByHealth(t *testing.T) {
+	n := newNode(t)
+	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	lp := n.lookup("t").leds(0)
+	k, err := once.Open(once.Options{Partition: lp.part, Window: time.Hour, Most: 3, Ages: lp.replica.Ages()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lp.once.Store(k)
+	for i := range 4 {
+		if why := boundReasons(n.hostedTopics(), time.Now()); len(why) > 0 {
+			t.Errorf("with %d ids: %v", i, why)
+		}
+		if err := lp.offer([]topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, func(Receipt) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool {
+		why := boundReasons(n.hostedTopics(), time.Now())
+		return len(why) == 1 && why[0].Code == "dedup_window_short"
+	})
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -177,7 +178,8 @@ func (h *hostedTopic) fits(messages []topic.Message, sizes limit.Sizes) error {
 // offer hands messages to a term of the topic; done is told what became of them, unless
 // an error is returned.
 func (h *hostedTopic) offer(lp *ledPartition, messages []topic.Message, done func(Receipt)) error {
-	if err := h.memory.Take(lp.part.Log().Bytes(), messages); err != nil {
+	stored := lp.part.Log().Bytes()
+	if err := cmp.Or(h.memory.Take(stored, messages), h.disk.Take(&h.config.Load().Config, stored, messages)); err != nil {
 		return err
 	}
 	return lp.offer(messages, done)

@@ -8,6 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -50,6 +51,7 @@ func wireErrors() forward.Table {
 		{Code: 35, Err: topic.ErrFinNotStored},
 		{Code: 36, Err: commitlog.ErrNoFiles},
 		{Code: 37, Err: ErrNoWindow},
+		{Code: 38, Err: quota.ErrFull},
 	}
 }
 

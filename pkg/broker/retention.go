@@ -50,13 +50,13 @@ func (r retention) all() {
 	r.settle()
 }
 
-// ephemeral drops what ephemeral topics have too much.
-func (r retention) ephemeral() {
-	r.state = &meta.State{} // nothing is saved of them
+// overfull drops what ephemeral topics, and those with a maximum, have too much.
+func (r retention) overfull() {
+	r.state = r.b.o.Meta.View()
 	moment := time.Now()
 	now := time.Unix(0, r.b.steady.Read(moment, r.b.o.WallClock(moment)))
 	r.b.eachPartition(func(h *hostedTopic, hp *hostedPartition) {
-		if h.memory != nil {
+		if h.memory != nil || h.config.Load().Config.MaxBytes > 0 {
 			r.one(h, hp, now, moment)
 		}
 	})
@@ -82,17 +82,17 @@ func (r retention) settle() {
 // one drops what a replica need not keep.
 func (r retention) one(h *hostedTopic, hp *hostedPartition, now, moment time.Time) {
 	c := h.config.Load().Config
-	limit := c.RetentionBytes
+	limit, share := boundsOf(&c)
 	if meta.IsEphemeral(h.name) && (limit == 0 || limit > r.b.o.EphemeralBytes) {
 		limit = r.b.o.EphemeralBytes
 	}
 	l := hp.replica.Log()
-	last := r.b.lowDisk.Load() || (hp.idle && l.Bytes() > smallLog)
-	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Last: last}
+	last := r.b.lowDisk.Load() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
+	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
 	if floor, some := meta.HistoryOf(r.state).Floor(h.config.Load(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.b.lowDisk.Load() {
 		keep.Hold = &floor
 	}
-	err := errors.Join(hp.retain(keep), l.Checkpoint(hp.leastNote(moment)))
+	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.leastNote(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // said when it begins
 		if failed {
@@ -115,4 +115,14 @@ func (hp *hostedPartition) leastNote(now time.Time) int64 {
 // leader must find their dedup ids.
 func keptFor(c *meta.TopicConfig) time.Duration {
 	return max(c.RetentionAge, once.Retention(c.DedupWindow))
+}
+
+// boundsOf returns to which size a partition's log is cut, and which one it is not to exceed;
+// 0: there is none.
+func boundsOf(c *meta.TopicConfig) (limit, share int64) {
+	limit, share = c.RetentionBytes, c.Quota()
+	if drops := share > 0 && c.OnFull == meta.OnFullDrop; drops && (limit == 0 || limit > share) {
+		limit = share
+	}
+	return limit, share
 }

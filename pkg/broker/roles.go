@@ -357,12 +357,18 @@ func (hp *hostedPartition) checkpoint() error {
 
 // retain drops what no channel needs and no policy keeps, of this copy. A
 // follower goes by the positions that it was told.
-func (hp *hostedPartition) retain(r commitlog.Retention) error {
+func (hp *hostedPartition) retain(h *hostedTopic, r commitlog.Retention) error {
 	if lp := hp.led.Load(); lp != nil {
 		if k := lp.once.Load(); k != nil {
 			k.Expire()
 		}
-		return lp.part.Retain(r)
+		wanted, log := lp.part.Floor(), lp.part.Log()
+		wanted = max(wanted, log.Start())
+		err := lp.part.Retain(r)
+		if start := log.Start(); start > wanted && r.Share > 0 {
+			h.disk.Dropped(uint64(start - wanted))
+		}
+		return err
 	}
 	if s := hp.standby.Load(); s != nil {
 		r.Floor = s.Floor()

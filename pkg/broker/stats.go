@@ -48,7 +48,12 @@ func (h *hostedTopic) stats(now time.Time, channelFilter string, clients bool) s
 		s.Messages += n.Messages
 		s.Bytes += n.Bytes
 		s.Depth += n.Pending
+		if k := lp.once.Load(); k != nil {
+			s.Dedup = s.Dedup.Plus(k.Counts())
+		}
 	}
+	n := h.disk.Counts()
+	s.Refused, s.Dropped = n.Refused, n.Dropped
 	for _, name := range channelNames(led) {
 		if channelFilter == "" || channelFilter == name {
 			s.Channels = append(s.Channels, channelStats(led, now, name, t, clients))

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"slices"
@@ -30,11 +31,18 @@ type Retention struct {
 	// wanted; 0: no limit. The last segment never goes for its size, so from now on
 	// one ends at a quarter of it.
 	MaxBytes int64
+	// Share is the size that the log is not to exceed, though nothing goes for it; 0: there is
+	// none. Without MaxBytes, segments end at a quarter of it.
+	Share int64
 	// Last says that the last segment may go too, once all in it is committed,
 	// durable, below the floor and old enough. An empty one takes its place: that
 	// costs about three syncs, and pays where the room is needed or the log is idle.
 	Last bool
 }
+
+// Bound has segments of a log end at a quarter of a size from now on, as Retain does, before the
+// first Retain; 0: there is no bound.
+func Bound(l *Log, bytes int64) { l.bound.Store(bytes) }
 
 // Retain removes the oldest segments that may go, whole ones only, and returns
 // how many. What is not committed stays. Readers that are in a segment which goes
@@ -46,7 +54,7 @@ func (l *Log) Retain(r Retention) (dropped int, err error) {
 	if err := l.refuseFailed(); err != nil {
 		return 0, err
 	}
-	l.bound.Store(r.MaxBytes)
+	l.bound.Store(cmp.Or(r.MaxBytes, r.Share))
 	run := retaining{l, r}
 	if err := run.completeRolled(); err != nil {
 		return 0, err

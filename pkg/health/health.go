@@ -52,6 +52,8 @@ var gravities = map[string]Gravity{
 	"messages_spinning":           ForInformation,
 	"messages_blocked":            ForInformation,
 	"dead_letters_refused":        Degrading,
+	"topics_full":                 Degrading,
+	"dedup_window_short":          ForInformation,
 	"channel_stalled":             ForInformation,
 	"channel_growing":             ForInformation,
 	"two_voters":                  ForInformation,

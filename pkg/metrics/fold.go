@@ -22,6 +22,8 @@ type topicSum struct {
 	stored   uint64 // messages in the logs
 	depth    int64
 	paused   bool
+
+	duplicates, refused, expelled uint64
 }
 
 // channelSum is a channel, or several, as they are exported.
@@ -77,6 +79,9 @@ func (f *folder) add(t *broker.TopicStats) {
 	sum := f.topic(name)
 	sum.messages += t.Messages
 	sum.bytes += t.Bytes
+	sum.duplicates += t.Dedup.Duplicates
+	sum.refused += t.Refused
+	sum.expelled += t.Dropped
 	sum.logBytes += t.LogBytes
 	sum.depth += t.Depth
 	sum.paused = sum.paused || t.Paused

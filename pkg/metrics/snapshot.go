@@ -44,6 +44,9 @@ var (
 
 	publishMessages = counter("brokerd_publish_messages_total", "Messages published and acknowledged.", "topic")
 	publishBytes    = counter("brokerd_publish_bytes_total", "Message body bytes published.", "topic")
+	topicDuplicates = counter("brokerd_topic_duplicates_total", "Messages not stored because their dedup ids were known.", "topic")
+	topicRefused    = counter("brokerd_topic_full_refused_total", "Messages refused because the topic held max-bytes.", "topic")
+	topicExpelled   = counter("brokerd_topic_full_dropped_total", "Messages dropped unfinished because the topic held max-bytes.", "topic")
 	topicBytes      = gauge("brokerd_topic_bytes", "Log size of the topic on disk.", "topic")
 	topicMessages   = gauge("brokerd_topic_messages", "Messages in the topic's logs, including finished ones.", "topic")
 	topicDepth      = gauge("brokerd_topic_depth", "Messages of the topic that have not reached any channel.", "topic")
@@ -267,6 +270,9 @@ func (s sink) topics(stats []broker.TopicStats, most int) {
 			topicMessages.is(float64(t.stored), t.name),
 			topicDepth.is(float64(t.depth), t.name),
 			topicPaused.is(truth(t.paused), t.name),
+			topicDuplicates.is(float64(t.duplicates), t.name),
+			topicRefused.is(float64(t.refused), t.name),
+			topicExpelled.is(float64(t.expelled), t.name),
 		)
 	}
 	for _, c := range f.channels {

@@ -69,6 +69,9 @@ func (t *Topic) merge(u *Topic) {
 	t.Depth += u.Depth
 	t.Messages += u.Messages
 	t.Bytes += u.Bytes
+	t.Refused += u.Refused
+	t.Dropped += u.Dropped
+	t.Dedup = t.Dedup.Plus(u.Dedup)
 	for _, p := range u.Partitions {
 		i := slices.IndexFunc(t.Partitions, func(q Partition) bool { return q.Partition == p.Partition })
 		switch {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -19,6 +20,9 @@ type Topic struct {
 	Messages   uint64 // published since the process started
 	Bytes      uint64 // of their bodies
 	LogBytes   int64  // on disk
+	Refused    uint64 // messages beyond the topic's maximum of bytes, since the process started
+	Dropped    uint64 // messages that went for that though some channel had not finished them
+	Dedup      dedup.Counts
 	Partitions []Partition
 	Channels   []Channel
 	// MissingNodes lead partitions of the topic and have not answered: what they have

@@ -197,7 +197,7 @@ func TestWhatPublishersSayOfMessages(t *testing.T) {
 		n.post("/pub?topic=short", "stays")
 		eventually(t, "the message expires", func() bool { return n.channel("short", "c").Depth == 2 })
 		w.send("RDY 1\n")
-		if m := w.message(); string(m.body) != "stays" {
+		if m := w.message(); m.body != "stays" {
 			t.Errorf("delivered %q", m.body)
 		}
 	}

@@ -85,6 +85,31 @@ func optionMistakes() []mistake {
 			tests: []string{"./pkg/keys"},
 		},
 		{
+			name: "quota: each partition has all of the topic's", file: "pkg/meta/config.go",
+			old: "return c.MaxBytes / int64(max(c.Partitions, 1))", with: "return c.MaxBytes",
+			tests: []string{"./pkg/quota"},
+		},
+		{
+			name: "quota: what is published does not count", file: "pkg/quota/disk.go",
+			old: "after := stored + int64(topic.StoredSize(messages))", with: "after := stored",
+			tests: []string{"./pkg/quota"},
+		},
+		{
+			name: "quota: every refusal asks for room", file: "pkg/quota/disk.go",
+			old: "now.UnixNano()-last < int64(tellEvery)", with: "false",
+			tests: []string{"./pkg/quota"},
+		},
+		{
+			name: "quota: a log that is to stay small has large files", file: "pkg/broker/converge.go",
+			old: "commitlog.Bound(hp.replica.Log(), cmp.Or(limit, share))", with: "commitlog.Bound(hp.replica.Log(), 0*cmp.Or(limit, share))",
+			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
+		},
+		{
+			name: "quota: what goes is not counted", file: "pkg/broker/roles.go",
+			old: "if start := log.Start(); start > wanted && r.Share > 0 {", with: "if start := log.Start(); start > wanted && false {",
+			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
+		},
+		{
 			name: "ttl: a message lives for ever", file: "pkg/topic/load.go",
 			old: "	return passed >= ttl", with: "	return false",
 			tests: []string{"./pkg/topic"}, run: "TestExpired",

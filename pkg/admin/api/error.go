@@ -31,6 +31,8 @@ const (
 	// CodeNotWritable: the partition takes no messages now: no leader, too few
 	// replicas in sync, or a full disk. The message says which.
 	CodeNotWritable Code = "not_writable"
+	// CodeTopicFull: the topic holds as many bytes as it may.
+	CodeTopicFull Code = "topic_full"
 	// CodeExiting: the node is shutting down; ask another.
 	CodeExiting Code = "exiting"
 	// CodeStarting: the node does not serve yet; ask another, or again.
@@ -64,6 +66,8 @@ func (c Code) Status() int {
 		return http.StatusForbidden
 	case CodeBusy, CodeNotWritable, CodeExiting, CodeStarting, CodeUnavailable:
 		return http.StatusServiceUnavailable
+	case CodeTopicFull:
+		return http.StatusInsufficientStorage
 	case CodeUncertain, CodeCorrupt, CodeInternal:
 	}
 	return http.StatusInternalServerError

@@ -2,6 +2,12 @@ package api
 
 import "time"
 
+// What becomes of a publish to a topic that holds MaxBytes.
+const (
+	OnFullReject = "reject"      // it is refused with CodeTopicFull
+	OnFullDrop   = "drop-oldest" // the oldest messages go, finished or not
+)
+
 // Config is what an operator chose about a topic.
 type Config struct {
 	Partitions      int      `json:"partitions"`
@@ -19,6 +25,8 @@ type Config struct {
 	DedupWindow     Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
 	KeyFrom         string   `json:"key_from"`          // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
 	TTL             Duration `json:"ttl"`               // messages that name none expire after this; 0s: they do not
+	MaxBytes        int64    `json:"max_bytes"`         // of the logs, each partition an equal share; 0: no limit
+	OnFull          string   `json:"on_full"`           // what becomes of a publish beyond that
 	// ChannelPolicy is what channels do that choose nothing themselves; absent: the
 	// cluster's defaults.
 	ChannelPolicy *PolicyPatch `json:"channel_policy,omitempty"`
@@ -43,6 +51,8 @@ type ConfigPatch struct {
 	DedupWindow     *Duration    `json:"dedup_window,omitempty"`
 	KeyFrom         *string      `json:"key_from,omitempty"`
 	TTL             *Duration    `json:"ttl,omitempty"`
+	MaxBytes        *int64       `json:"max_bytes,omitempty"`
+	OnFull          *string      `json:"on_full,omitempty"`
 	ChannelPolicy   *PolicyPatch `json:"channel_policy,omitempty"`
 }
 
@@ -63,15 +73,21 @@ type Topic struct {
 	Config Config `json:"config"`
 	// FirstID is the id of the first message of partition 0, 16 hexadecimal digits. That of
 	// any other is the same and 2^50 for each partition and 1 for each message before it.
-	FirstID       string           `json:"first_id"`
-	Paused        bool             `json:"paused"`
-	Ephemeral     bool             `json:"ephemeral"`
-	Depth         int64            `json:"depth"`          // messages that no channel has got yet
-	MessagesTotal uint64           `json:"messages_total"` // published
-	BytesTotal    uint64           `json:"bytes_total"`    // of their bodies
-	Bytes         int64            `json:"bytes"`          // on disk
-	Partitions    []Partition      `json:"partitions"`     // by number
-	Channels      []ChannelSummary `json:"channels"`       // by name
+	FirstID       string `json:"first_id"`
+	Paused        bool   `json:"paused"`
+	Ephemeral     bool   `json:"ephemeral"`
+	Depth         int64  `json:"depth"`          // messages that no channel has got yet
+	MessagesTotal uint64 `json:"messages_total"` // published
+	BytesTotal    uint64 `json:"bytes_total"`    // of their bodies
+	Bytes         int64  `json:"bytes"`          // on disk
+	// DuplicatesTotal counts messages that were not stored since their dedup ids were known,
+	// RefusedTotal those that were refused because of max_bytes, and DroppedTotal those that
+	// went because of it though some channel had not finished them.
+	DuplicatesTotal uint64           `json:"duplicates_total"`
+	RefusedTotal    uint64           `json:"refused_total"`
+	DroppedTotal    uint64           `json:"dropped_total"`
+	Partitions      []Partition      `json:"partitions"` // by number
+	Channels        []ChannelSummary `json:"channels"`   // by name
 	// MissingNodes lead partitions of the topic and have not answered: what they have
 	// is missing in the counts of the topic and of its channels.
 	MissingNodes []string `json:"missing_nodes,omitempty"`

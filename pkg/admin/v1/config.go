@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -25,6 +26,8 @@ func apiConfig(c meta.TopicConfig) api.Config {
 		DedupWindow:     api.Duration(c.DedupWindow),
 		KeyFrom:         c.KeyFrom,
 		TTL:             api.Duration(c.TTL),
+		MaxBytes:        c.MaxBytes,
+		OnFull:          cmp.Or(string(c.OnFull), api.OnFullReject),
 		ChannelPolicy:   apiChoice(c.Channels),
 	}
 }
@@ -45,6 +48,9 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 		if n.value != nil && *n.value < n.least {
 			return api.Errorf(api.CodeInvalid, "%s is %d, must be at least %d", n.name, *n.value, n.least)
 		}
+	}
+	if p.MaxBytes != nil && *p.MaxBytes < 0 {
+		return api.Errorf(api.CodeInvalid, "max_bytes must not be negative")
 	}
 	if p.RetentionBytes != nil && *p.RetentionBytes < 0 {
 		return api.Errorf(api.CodeInvalid, "retention_bytes must not be negative")
@@ -79,6 +85,13 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	assign(&c.RetentionBytes, p.RetentionBytes)
 	assign(&c.MaxMessage, p.MaxMessageBytes)
 	assign(&c.KeyFrom, p.KeyFrom)
+	assign(&c.MaxBytes, p.MaxBytes)
+	if p.OnFull != nil {
+		c.OnFull = meta.OnFull(*p.OnFull)
+		if *p.OnFull == api.OnFullReject {
+			c.OnFull = meta.OnFullReject
+		}
+	}
 	patchSync(&c.Sync, p)
 	channels, err := patchPolicy(p.ChannelPolicy)
 	c.Channels = channels.Apply(c.Channels)

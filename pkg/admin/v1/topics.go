@@ -321,6 +321,7 @@ func apiTopic(cluster string, t *meta.Topic, stats *broker.TopicStats) api.Topic
 		out.BytesTotal = stats.Bytes
 		out.Bytes = stats.LogBytes
 		out.MissingNodes = stats.MissingNodes
+		out.DuplicatesTotal, out.RefusedTotal, out.DroppedTotal = stats.Dedup.Duplicates, stats.Refused, stats.Dropped
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -73,6 +74,7 @@ var failures = []Failure{
 	{meta.ErrLimit, "LIMIT_REACHED", api.CodePrecondition, ""},
 	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
 	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
+	{quota.ErrFull, "TOPIC_FULL", api.CodeTopicFull, "consume or drop messages of the topic, or raise its max-bytes"},
 	{broker.ErrDiskFull, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{commitlog.ErrNoSpace, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{commitlog.ErrNoFiles, "NO_FILES", api.CodeNotWritable, "raise the node's limit of open files (LimitNOFILE), or use fewer topics"},

@@ -1,0 +1,75 @@
+package quota
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+func TestAPartitionTakesItsShare(t *testing.T) {
+	messages := []topic.Message{{Body: make([]byte, 100)}, {Body: make([]byte, 100)}}
+	n := int64(topic.StoredSize(messages))
+	for _, c := range []struct {
+		name    string
+		config  meta.TopicConfig
+		stored  int64
+		told    bool
+		refused bool
+	}{
+		{name: "no maximum", config: meta.TopicConfig{Partitions: 2}, stored: 1 << 50},
+		{name: "room", config: meta.TopicConfig{Partitions: 2, MaxBytes: 20 * n}, stored: 9 * n},
+		{name: "none", config: meta.TopicConfig{Partitions: 2, MaxBytes: 20 * n}, stored: 9*n + 1, told: true, refused: true},
+		{name: "the oldest go", config: meta.TopicConfig{Partitions: 2, MaxBytes: 20 * n, OnFull: meta.OnFullDrop}, stored: 99 * n, told: true},
+	} {
+		full := make(chan struct{}, 1)
+		var d Disk
+		d.Tells(full)
+		err := d.Take(&c.config, c.stored, messages)
+		if (err != nil) != c.refused || err != nil && (!errors.Is(err, ErrFull) || fate.Of(err) != fate.Refused) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if told := len(full) == 1; told != c.told {
+			t.Errorf("%s: told %v", c.name, told)
+		}
+		want := Counts{}
+		if c.refused {
+			want.Refused = 2
+		}
+		if got := d.Counts(); got != want || d.Full(time.Now()) != c.refused {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+func TestAFullTopicAsksForRoomNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := make(chan struct{}, 1)
+		var d Disk
+		d.Tells(full)
+		config := meta.TopicConfig{Partitions: 1, MaxBytes: 10}
+		told := 0
+		for range 30 {
+			if err := d.Take(&config, 10, []topic.Message{{Body: []byte("x")}}); !errors.Is(err, ErrFull) {
+				t.Fatal(err)
+			}
+			select {
+			case <-full:
+				told++
+			default:
+			}
+			time.Sleep(tellEvery / 10)
+		}
+		if told != 3 {
+			t.Errorf("told %d times in three intervals", told)
+		}
+		time.Sleep(Recently)
+		if d.Full(time.Now()) {
+			t.Error("it is full long after the last refusal")
+		}
+	})
+}
