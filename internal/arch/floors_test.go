@@ -31,6 +31,7 @@ var floors = map[string]int{
 	"pkg/header":      1, // what a message's header says to the broker
 	"pkg/channel":     1,
 	"pkg/record":      1, // messages as bytes in a log
+	"pkg/processing":  1, // how long messages take
 	"pkg/meta":        1,
 	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers
@@ -69,6 +70,7 @@ var floors = map[string]int{
 
 	// internal: helpers of the commands and of the tests.
 	"internal/arch":      0,
+	"internal/backlog":   0, // for pkg, too
 	"internal/beat":      0, // for pkg, too
 	"internal/generate":  2, // a part of brokerctl
 	"internal/latency":   0, // likewise

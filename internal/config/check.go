@@ -242,6 +242,7 @@ func (c *checker) topics(t *Topics) {
 	c.require(t.Sync.Every <= meta.MaxSyncEvery, "sync", "%d is more than %d", t.Sync.Every, meta.MaxSyncEvery)
 	c.require(t.SyncInterval >= shortestTimeout && t.SyncInterval <= meta.MaxSyncInterval, "sync-interval",
 		"%v is not between %v and %v", t.SyncInterval, shortestTimeout, meta.MaxSyncInterval)
+	c.require(t.CarryAge >= 0, "carry-forward-age", "must not be negative")
 	c.require(t.ScrubInterval == 0 || t.ScrubInterval >= minScrub, "scrub-interval", "%v is neither 0 nor at least %v", t.ScrubInterval, minScrub)
 	c.require(t.SegmentSize >= minSegment && t.SegmentSize <= maxSegment, "segment-size", "%v is not between %v and %v", t.SegmentSize, minSegment, maxSegment)
 }

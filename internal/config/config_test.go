@@ -159,7 +159,7 @@ func TestDefaultsAreNsqds(t *testing.T) {
 	o := Default()
 	want := Limits{
 		MaxMsgSize: 1048576, MaxBodySize: 5242880, MsgTimeout: time.Minute, MaxMsgTimeout: 15 * time.Minute,
-		MaxReqTimeout: time.Hour, MaxRdyCount: 2500, MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
+		MaxReqTimeout: time.Hour, RequeueInMemory: time.Minute, MaxRdyCount: 2500, MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
 		MaxOutputBufferTimeout: 30 * time.Second, MinOutputBufferTimeout: 25 * time.Millisecond,
 		OutputBufferTimeout: 250 * time.Millisecond, MaxConnections: 10000, CreationBurst: 10000, CreationRate: 50, MemQueueSize: 10000, Snappy: true, Deflate: true, MaxDeflateLevel: 6,
 	}

@@ -87,6 +87,7 @@ type Limits struct {
 	MsgTimeout             time.Duration
 	MaxMsgTimeout          time.Duration
 	MaxReqTimeout          time.Duration
+	RequeueInMemory        time.Duration // the longest delay of a requeue that is not appended again; 0: all are kept so
 	MaxRdyCount            int
 	MaxHeartbeatInterval   time.Duration
 	MaxOutputBufferSize    units.Size
@@ -135,6 +136,8 @@ type Topics struct {
 	RetentionBytes units.Size    // 0: no limit
 	SegmentSize    units.Size
 	DiskReserve    units.Size
+	CarryAge       time.Duration // where a few unfinished messages keep the log that is older, they are appended again; 0: never
+	CarryBytes     units.Size    // likewise by size
 	ScrubInterval  time.Duration // in which every stored byte is read once; 0: none is
 	CatchUpRate    units.Size    // bytes a second to replicas that are not in sync; 0: adaptive only
 }

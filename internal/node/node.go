@@ -34,6 +34,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
+	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -172,8 +173,11 @@ func (n *Node) brokerOptions() broker.Options {
 		KnownChannels:       n.c.Lookupds.Channels,
 		MaxChannelConsumers: o.Limits.MaxChannelConsumers, MaxMsgTimeout: o.Limits.MaxMsgTimeout,
 		DiskReserve: uint64(o.Topics.DiskReserve), UncommittedBytes: uncommittedBytes(&o.Limits),
-		CatchUpRate:   int64(o.Topics.CatchUpRate),
-		Memory:        n.memory,
+		CatchUpRate: int64(o.Topics.CatchUpRate),
+		Memory:      n.memory,
+		Moves: topic.MovePolicy{
+			RequeueInMemory: o.Limits.RequeueInMemory, CarryAge: o.Topics.CarryAge, CarryBytes: int64(o.Topics.CarryBytes),
+		},
 		ScrubInterval: scrubInterval(o.Topics.ScrubInterval),
 		Fatal: func(err error) {
 			select {

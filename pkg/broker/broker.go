@@ -23,6 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/redo"
+	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -86,7 +87,8 @@ type Options struct {
 	// ScrubInterval is the time in which every stored byte is read once to find
 	// damage; negative: none is read for that.
 	ScrubInterval time.Duration
-	LatencyWindow time.Duration // of which time channels keep how long messages took until they were finished; 0: they do not
+	Moves         topic.MovePolicy // which messages are appended again; its Room is the broker's
+	LatencyWindow time.Duration    // of which time channels keep how long messages took until they were finished; 0: they do not
 	// WallClock is what the wall clock shows at a moment that was just read, in ns since
 	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
 	// timeouts do not depend on it.
@@ -200,6 +202,7 @@ func (b *Broker) open(ctx context.Context) error {
 	b.operator = &operator{contents{desk{b.directory, b.Health}}}
 	b.forwarding = newForwarding(b)
 	b.letters = deadletter.NewWorker(letterbox{b}, b.log, b.running.Go)
+	b.o.Moves.Room = b.hasRoom
 	if err := b.join(ctx); err != nil {
 		return err
 	}

@@ -210,6 +210,7 @@ func (n *hosting) openPart(h *hostedTopic, hp *hostedPartition, lp *ledPartition
 		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
 		Ages:             hp.replica.Ages(),
 		LatencyWindow:    n.o.LatencyWindow,
+		Moves:            n.o.Moves,
 		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
 		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) },
 		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },

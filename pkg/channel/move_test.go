@@ -67,10 +67,13 @@ func (m *model) move(c Copy, now time.Time) {
 		if i := slices.Index(m.spent, c.From); i >= 0 {
 			m.spent[i] = c.To
 		}
+		if i := slices.Index(m.spent, c.From); i >= 0 {
+			m.spent[i] = c.To
+		}
 	}
 	e = m.at[c.To]
 	e.attempts = max(e.attempts, c.Attempts)
-	if e.state != InFlight && c.Rest > 0 {
+	if (e.state == Ready || e.state == Deferred) && c.Rest > 0 {
 		m.queue = slices.DeleteFunc(m.queue, func(o seq.Offset) bool { return o == c.To })
 		m.spent = slices.DeleteFunc(m.spent, func(o seq.Offset) bool { return o == c.To })
 		e.held = false // it was released

@@ -146,9 +146,31 @@ func (r Retention) expired(view []*segment, stays seq.Offset, bytes int64) int {
 	return n
 }
 
+// OldEnd returns where the part of the log ends of which every segment is older than an age,
+// or begins so many bytes before the log's end that it could go; 0 of either: never. It is
+// the log's start where there is none. The last segment is never part of it.
+func OldEnd(l *Log, r Retention, age time.Duration, bytes int64) seq.Offset {
+	r.MaxAge = age
+	view, end := l.view(), l.Start()
+	for n := 0; n < len(view)-1; n++ {
+		next := view[n+1]
+		old := age > 0 && r.old(view[n]) || bytes > 0 && l.endPos.Load()-next.basePos >= bytes
+		if !old || next.base > l.CommittedEnd() {
+			break
+		}
+		end = next.base
+	}
+	return end
+}
+
 // finished tells whether a segment that ends at end is wanted by nobody.
 func (r Retention) finished(s *segment, end seq.Offset) bool {
-	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s))
+	return end <= r.Floor && (r.Hold == nil || end <= *r.Hold) && (r.MaxAge == 0 || r.old(s))
+}
+
+// old tells whether a segment is older than the age.
+func (r Retention) old(s *segment) bool {
+	return r.Now.UnixNano()-s.maxTime.Load() >= int64(r.MaxAge) && !r.young(s)
 }
 
 // young says whether this process has added to a segment within the age.

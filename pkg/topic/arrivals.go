@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -179,13 +180,17 @@ func isFor(a *Address, c *Channel) bool { return a.Channel == c.version }
 func addressedSince(p *Partition, from seq.Offset) (found []arrival) {
 	var raw []byte
 	for o := from; o < p.o.Log.End(); {
+		var b commitlog.Batch
 		var err error
-		raw, err = p.o.Log.ReadRaw(o, inheritedRead, raw)
+		if raw, err = p.o.Log.ReadRaw(o, 0, raw); err == nil {
+			b, err = commitlog.Decode(raw)
+		}
 		var below *commitlog.BelowStartError
 		var damaged *commitlog.CorruptionError
 		switch {
 		case err == nil:
-			found, o = addressedAmong(p, raw, o, found)
+			found = addressedIn(p, b, o, found)
+			o = b.End()
 		case errors.As(err, &below) && below.Start > o:
 			o = below.Start
 		case errors.As(err, &damaged) && damaged.Next > o:
@@ -197,35 +202,18 @@ func addressedSince(p *Partition, from seq.Offset) (found []arrival) {
 	return found
 }
 
-// inheritedRead is how much of the log is read at once to find addressed messages.
-const inheritedRead = 256 << 10
-
-// addressedAmong appends the addressed messages from an offset on of batches that follow
-// each other to found. It returns where the batches end, too.
-func addressedAmong(p *Partition, raw []byte, from seq.Offset, found []arrival) ([]arrival, seq.Offset) {
-	for len(raw) > 0 {
-		b, err := commitlog.Decode(raw)
-		if err != nil {
-			return found, from + 1
-		}
-		if b.Attributes()&attrAddressed != 0 {
-			found = addressedIn(p, b, from, found)
-		}
-		from, raw = b.End(), raw[b.Size():]
-	}
-	return found, from
-}
-
 // addressedIn appends the addressed messages of a batch from an offset on to found.
 func addressedIn(p *Partition, b commitlog.Batch, from seq.Offset, found []arrival) []arrival {
-	now := p.o.Now()
-	records := b.Records(from)
+	if b.Attributes()&attrAddressed == 0 {
+		return found
+	}
+	now, records := p.o.Now(), b.Records(from)
 	for {
 		o, raw, ok := records.Next()
 		if !ok {
 			return found
 		}
-		m, err := decodeRecord(raw)
+		m, err := record.Decode(raw)
 		if err != nil || m.Address == nil {
 			continue
 		}

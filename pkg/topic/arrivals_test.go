@@ -16,8 +16,8 @@ func addressed(body string, version uint64, origin seq.Offset) Message {
 	}}
 }
 
-// moving is addressed of a copy that stands in place of its origin.
-func moving(body string, version uint64, origin seq.Offset, delay time.Duration) Message {
+// inPlaceOf is addressed of a copy that stands in place of its origin.
+func inPlaceOf(body string, version uint64, origin seq.Offset, delay time.Duration) Message {
 	m := addressed(body, version, origin)
 	m.Address.Moves, m.Delay = true, delay
 	return m
@@ -55,6 +55,9 @@ func TestAnAddressedMessageIsForItsChannelAlone(t *testing.T) {
 	if err := other.Seek(0); err != nil {
 		t.Fatal(err)
 	}
+	if seen, err := b.p.Peek(other, 0, 9, 99); err != nil || len(seen) != 2 {
+		t.Errorf("led back, it peeks at %d messages, error %v", len(seen), err)
+	}
 	want(t, "other, led back", b.join(other).take(9, t0), "a c")
 }
 
@@ -78,7 +81,7 @@ func TestACopyTakesThePlaceOfItsOrigin(t *testing.T) {
 	b.publish("a", "b")
 	r := b.join(c)
 	want(t, "first", r.take(1, t0), "a")
-	b.publishAll([]Message{moving("a", 1, 0, time.Hour)})
+	b.publishAll([]Message{inPlaceOf("a", 1, 0, time.Hour)})
 	if err := r.Requeue(r.got["a"], t0, time.Hour); err != nil {
 		t.Fatalf("the consumer cannot answer by the old id: %v", err)
 	}
@@ -107,7 +110,7 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.line.auto = false
-	s.p.Publish([]Message{moving("a", 1, 0, time.Hour)}, func(Receipt) {})
+	s.p.Publish([]Message{inPlaceOf("a", 1, 0, time.Hour)}, func(Receipt) {})
 	s.lead(1)
 	c, other := s.channel("c", 1, false), s.channel("other", 2, false)
 	s.p.Settled()
@@ -134,7 +137,7 @@ func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {
 	if err := b.p.Close(nil); err != nil {
 		t.Fatal(err)
 	}
-	m := moving("a", 1, 0, 0)
+	m := inPlaceOf("a", 1, 0, 0)
 	builder := new(commitlog.Builder)
 	appendRecord(&m, builder)
 	batch, err := b.w.Append(builder, b.wall(b.now))
@@ -170,7 +173,7 @@ func TestACopyOfWhatIsFinishedMeanwhileIsNotDelivered(t *testing.T) {
 	r := b.join(c)
 	r.take(1, t0)
 	r.finish("a")
-	b.publishAll([]Message{moving("a", 1, 0, 0)})
+	b.publishAll([]Message{inPlaceOf("a", 1, 0, 0)})
 	want(t, "afterwards", r.take(9, t0), "")
 	if n := c.Stats(); n.Depth != 0 || n.Floor != 2 {
 		t.Errorf("%+v; want everything finished", n)

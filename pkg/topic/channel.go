@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -32,7 +33,7 @@ type Channel struct {
 	stored    atomic.Bool  // its start is on disk, or need not be
 	waiters   atomic.Int32 // how many wait, for those who only want to know
 	oldest    atomic.Pointer[publication]
-	times     *processing // nil: none are kept
+	times     *processing.Times // nil: none are kept
 
 	Spins   channel.Spins // the messages that consumers requeue as soon as they get them
 	Flow    flow.Meter    // how many messages come and go, as Measure notes it
@@ -80,7 +81,7 @@ func (m *movers) release() {
 }
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
-	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: newProcessing(p.o.LatencyWindow, time.Now())}
+	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: processing.New(p.o.LatencyWindow, time.Now())}
 	c.Flow.Note(p.o.Now(), flow.Totals{})
 	return c
 }
@@ -117,7 +118,7 @@ type ChannelStats struct {
 
 // Stats returns the channel's figures.
 func (c *Channel) Stats() ChannelStats {
-	end, kept := c.p.visibleEnd(), c.times.histogram(time.Now())
+	end, kept := c.p.visibleEnd(), c.times.Histogram(time.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := ChannelStats{Latency: kept, Counts: c.state.Counts(end), Floor: c.state.Floor(), Paused: c.state.Paused(), Expired: c.expired, Limited: c.limited && c.limit.Load() != nil}

@@ -10,6 +10,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/processing"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -46,8 +48,8 @@ type Consumer struct {
 	// address is that of the message that was read last; nil: it is for all channels.
 	address *Address
 
-	probe     probe     // of how long messages are processed
-	published published // empty where the channel keeps no times
+	probe     probe                // of how long messages are processed
+	published processing.Published // empty where the channel keeps no times
 }
 
 // undo is what a Take has to say to the channel of messages that it took and
@@ -166,7 +168,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	k.madeRoom = full && channel.SortingOf(c.state).Len() < channel.MaxSorted
 	k.recountLocked()
 	if c.times != nil {
-		k.published.trim(c.state.TakenBy(k.id))
+		k.published.Trim(c.state.TakenBy(k.id).Len(), c.state.TakenBy(k.id).Offsets)
 	}
 	return c.armLocked(), false
 }
@@ -236,7 +238,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			continue
 		}
 		if times := k.ch.times; times != nil { // before the client can have it
-			k.published.note(t.Offset, now.Sub(times.base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
+			k.published.Note(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
 		}
 		if sent == 0 { // likewise
 			k.probe.begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
@@ -259,7 +261,7 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 	if err != nil {
 		return 0, 0, err
 	}
-	m, err := decodeRecord(raw)
+	m, err := record.Decode(raw)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -498,6 +500,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	err := again(o, k.id, now, delay)
 	k.probe.drop(o)
 	_, attempts := c.state.StateOf(o)
+	far, long := c.p.mover.longLocked(c, o, now, delay)
 	k.recountLocked()
 	arm := c.armLocked()
 	c.mu.Unlock()
@@ -511,33 +514,10 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	c.arm(arm)
 	if delay <= 0 {
 		c.wakeFor(1)
+	} else if long {
+		c.p.mover.queue.Add(far)
 	}
 	return nil
-}
-
-// GiveBack undoes the delivery of messages in flight that reached no client, as unseen
-// says, which must not block: they are the next to be delivered, in the order in which
-// they were taken, and this delivery does not count. It needs no lease.
-func (k *Consumer) GiveBack(unseen func(seq.Offset) bool) {
-	c, n := k.ch, 0
-	c.mu.Lock()
-	if c.closed == nil {
-		for _, o := range slices.Backward(c.state.TakenBy(k.id).Offsets()) {
-			if unseen(o) {
-				c.state.GiveBack(o)
-				n++
-			}
-		}
-	}
-	k.recountLocked()
-	c.mu.Unlock()
-	if n == 0 {
-		return
-	}
-	k.delivered.Add(-uint64(n))
-	c.p.dirty.mark()
-	c.p.stir()
-	c.wakeFor(n)
 }
 
 // Touch restarts a message's timeout.

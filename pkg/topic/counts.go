@@ -1,5 +1,11 @@
 package topic
 
+import (
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
 // ConsumerCounts are a consumer's counters.
 type ConsumerCounts struct {
 	InFlight                                int64
@@ -18,4 +24,29 @@ func (c *ConsumerCounts) Add(o ConsumerCounts) {
 	c.Finished += o.Finished
 	c.Requeued += o.Requeued
 	c.TimedOut += o.TimedOut
+}
+
+// GiveBack undoes the delivery of messages in flight that reached no client, as unseen
+// says, which must not block: they are the next to be delivered, in the order in which
+// they were taken, and this delivery does not count. It needs no lease.
+func (k *Consumer) GiveBack(unseen func(seq.Offset) bool) {
+	c, n := k.ch, 0
+	c.mu.Lock()
+	if c.closed == nil {
+		for _, o := range slices.Backward(c.state.TakenBy(k.id).Offsets()) {
+			if unseen(o) {
+				c.state.GiveBack(o)
+				n++
+			}
+		}
+	}
+	k.recountLocked()
+	c.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	k.delivered.Add(-uint64(n))
+	c.p.dirty.mark()
+	c.p.stir()
+	c.wakeFor(n)
 }

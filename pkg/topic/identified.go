@@ -2,6 +2,7 @@ package topic
 
 import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -28,7 +29,7 @@ func EachDedup(b commitlog.Batch, f func(o seq.Offset, id []byte)) {
 		if !ok {
 			return
 		}
-		if m, err := decodeRecord(raw); err == nil && m.Dedup != nil && m.Address == nil {
+		if m, err := record.Decode(raw); err == nil && m.Dedup != nil && m.Address == nil {
 			f(o, m.Dedup)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -87,6 +88,8 @@ type Options struct {
 	// LatencyWindow is of which time channels keep how long messages took from their
 	// publish to their Finish; 0: they do not.
 	LatencyWindow time.Duration
+	// Moves says which messages are appended again.
+	Moves MovePolicy
 }
 
 func (o Options) withDefaults() Options {
@@ -130,7 +133,8 @@ type Partition struct {
 	messages atomic.Uint64 // published, since it was opened
 	bytes    atomic.Uint64 // of their bodies
 	load     load
-	ttl      atomic.Int64  // ns after which messages expire that name no time of their own; 0: never
+	ttl      atomic.Int64 // ns after which messages expire that name no time of their own; 0: never
+	mover    mover
 	moved    atomic.Uint32 // how often an operator moved a channel, since it was opened
 
 	mu        sync.Mutex // guards what follows
@@ -167,6 +171,7 @@ func Open(o Options) (*Partition, error) {
 	}
 	p.arrivals.told.Store(uint64(o.Log.CommittedEnd()))
 	p.keeper.source, p.keeper.united = &p.collector, p.Wake
+	p.mover.begin(p)
 	p.collector = collector{p: p, many: manyEntries}
 	p.pausedAt.Store(notPaused)
 	if snap.PausedAt != nil {
@@ -447,7 +452,7 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 		if !ok {
 			return
 		}
-		m, err := decodeRecord(raw)
+		m, err := record.Decode(raw)
 		if err != nil || m.Delay == 0 || m.Address != nil {
 			continue // what cannot be read is met again when it is delivered
 		}
@@ -504,6 +509,7 @@ func (p *Partition) Retain(r commitlog.Retention) error {
 			c.change(func(s *channel.State) { s.AdvanceTo(start) })
 		}
 	}
+	p.mover.carry(r)
 	return err
 }
 
@@ -514,5 +520,6 @@ func (p *Partition) Close(reason error) error {
 	for _, c := range p.Channels() {
 		c.close(reason)
 	}
+	p.mover.queue.Close()
 	return p.keeper.close()
 }

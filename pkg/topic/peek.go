@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -52,7 +53,7 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 					continue
 				}
 			}
-			m, err := decodeRecord(append([]byte(nil), raw...))
+			m, err := record.Decode(append([]byte(nil), raw...))
 			if err != nil {
 				return seen, fmt.Errorf("offset %d: %w", at, err)
 			}

@@ -48,7 +48,7 @@ func (k *Consumer) processed(o seq.Offset, now time.Time) {
 	if k.ch.times == nil {
 		return
 	}
-	if at, ok := k.published.take(o); ok {
-		k.ch.times.ended(at, now)
+	if at, ok := k.published.Take(o); ok {
+		k.ch.times.Ended(at, now)
 	}
 }

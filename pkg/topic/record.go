@@ -1,9 +1,6 @@
 package topic
 
-import (
-	"github.com/brokerd/brokerd/pkg/commitlog"
-	"github.com/brokerd/brokerd/pkg/record"
-)
+import "github.com/brokerd/brokerd/pkg/commitlog"
 
 const (
 	// attrDeferred marks batches that hold a message with a delay, so that
@@ -28,5 +25,3 @@ func appendRecord(m *Message, b *commitlog.Builder) {
 		b.SetAttributes(attrIdentified)
 	}
 }
-
-func decodeRecord(p []byte) (Message, error) { return record.Decode(p) }

@@ -5,7 +5,7 @@ func latencyMistakes() []mistake {
 	return []mistake{
 		{
 			name: "a message is as old as its last delivery", file: "pkg/topic/consumer.go",
-			old: "now.Sub(times.base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))", with: "now.Sub(times.base))",
+			old: "now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))", with: "now.Sub(times.Base))",
 			tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{
@@ -26,7 +26,7 @@ func latencyMistakes() []mistake {
 			old: " && turn-w.turns[i] < parts {", with: " && turn-w.turns[i] >= 0 {", tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{
-			name: "publishes of lost messages are kept", file: "pkg/topic/processing.go",
+			name: "publishes of lost messages are kept", file: "pkg/processing/processing.go",
 			old: "\tp.at = kept\n", with: "\t_ = kept\n", tests: []string{"./pkg/topic"}, run: "TestPublishes",
 		},
 	}

@@ -1,0 +1,111 @@
+package channel
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Pending is a message that the channel has met and not finished.
+type Pending struct {
+	Offset   seq.Offset
+	State    MessageState
+	Attempts uint16
+	Due      time.Time // of a deferred one
+}
+
+// PendingBelow returns the messages below an offset that are not finished, in the order of
+// the log. It returns false if there are more than max, if there are fresh ones among them,
+// or ones that are held. It takes time in proportion to what is tracked.
+func PendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
+	if end > s.cursor {
+		return nil, false
+	}
+	left := int64(end) - int64(s.floor)
+	for from, to := range s.done.Ranges() {
+		if from >= end {
+			break
+		}
+		left -= int64(min(to, end) - from)
+	}
+	if left > int64(max) || s.held > 0 {
+		return nil, false
+	}
+	list := make([]Pending, 0, left)
+	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
+		if m := &s.t.slots[slot]; m.place != free && m.offset < end {
+			list = append(list, pendingOf(s, m))
+		}
+	}
+	slices.SortFunc(list, func(a, b Pending) int { return cmp.Compare(a.Offset, b.Offset) })
+	return list, true
+}
+
+// Deferrals returns up to max of the deferred messages that are due before a time, by when
+// they are due. It takes time in proportion to what is tracked.
+func Deferrals(s *State, until time.Time, max int) []Pending {
+	var list []Pending
+	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
+		m := &s.t.slots[slot]
+		if m.place != deferred || !s.moment(m.due).Before(until) {
+			continue
+		}
+		if list = append(list, pendingOf(s, m)); len(list) >= 2*max+1024 {
+			list = earliest(list, max)
+		}
+	}
+	return earliest(list, max)
+}
+
+// earliest returns the first max of a list by when they are due.
+func earliest(list []Pending, max int) []Pending {
+	slices.SortFunc(list, func(a, b Pending) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Offset, b.Offset))
+	})
+	return list[:min(len(list), max)]
+}
+
+func pendingOf(s *State, m *message) Pending {
+	p := Pending{Offset: m.offset, Attempts: m.attempts, State: Ready}
+	switch m.place {
+	case inFlight, held:
+		p.State = InFlight
+	case deferred:
+		p.State, p.Due = Deferred, s.moment(m.due)
+	case ready, spent, free:
+	}
+	return p
+}
+
+// DeferredUntil returns until when a message is deferred, and false if it is not.
+func DeferredUntil(s *State, o seq.Offset) (time.Time, bool) {
+	slot, ok := s.slotOf(o)
+	if !ok || s.t.slots[slot].place != deferred {
+		return time.Time{}, false
+	}
+	return s.moment(s.t.slots[slot].due), true
+}
+
+// Hasten makes a deferred message ready, and says whether it was deferred.
+func Hasten(s *State, o seq.Offset) bool {
+	slot, ok := s.slotOf(o)
+	if !ok || s.t.slots[slot].place != deferred {
+		return false
+	}
+	s.leave(slot)
+	s.enqueue(slot)
+	s.revision++
+	return true
+}
+
+// Cancel finishes a deferred message, and says whether it was deferred.
+func Cancel(s *State, o seq.Offset) bool {
+	slot, ok := s.slotOf(o)
+	if !ok || s.t.slots[slot].place != deferred {
+		return false
+	}
+	s.finish(slot)
+	return true
+}

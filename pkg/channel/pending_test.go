@@ -1,0 +1,59 @@
+package channel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+func TestPendingMessagesAreThoseThatAreMetAndNotFinished(t *testing.T) {
+	s := New(0, false)
+	s.Take(moveTime, 1, time.Minute, 6, 9, nil)
+	for _, o := range []seq.Offset{0, 1, 4} {
+		if err := s.Finish(o, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Requeue(3, 1, moveTime, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	got, all := PendingBelow(s, 5, 2)
+	if !all || len(got) != 2 || got[0] != (Pending{Offset: 2, State: InFlight, Attempts: 1}) ||
+		got[1].Offset != 3 || got[1].State != Deferred || !got[1].Due.Equal(moveTime.Add(time.Hour)) {
+		t.Errorf("%+v, %v", got, all)
+	}
+	if _, all := PendingBelow(s, 5, 1); all {
+		t.Error("two are not more than one")
+	}
+	if _, all := PendingBelow(s, 7, 9); all {
+		t.Error("a fresh one is not counted as such")
+	}
+	if err := s.Hold(2, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, all := PendingBelow(s, 5, 9); all {
+		t.Error("a held one is not counted as such")
+	}
+}
+
+func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
+	s := New(0, false)
+	const n = 3000
+	for o := range seq.Offset(n) {
+		s.Defer(o, moveTime, time.Duration(n-o)*time.Second)
+	}
+	got := Deferrals(s, moveTime.Add(time.Hour), 3)
+	if len(got) != 3 || got[0].Offset != n-1 || got[2].Offset != n-3 {
+		t.Errorf("%+v", got)
+	}
+	if got := Deferrals(s, moveTime.Add(2*time.Second), 9); len(got) != 1 {
+		t.Errorf("%d are due before", len(got))
+	}
+	if !Hasten(s, 0) || Hasten(s, 0) || s.Counts(n).Deferred != n-1 || s.Counts(n).Depth != 1 {
+		t.Errorf("hastened: %+v", s.Counts(n))
+	}
+	if !Cancel(s, 1) || Cancel(s, 1) || Cancel(s, 0) || s.Counts(n).Deferred != n-2 {
+		t.Errorf("cancelled: %+v", s.Counts(n))
+	}
+}

@@ -1,0 +1,34 @@
+package channel
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// MaxStragglers are the most messages that count as stragglers, and one of so many
+// messages in the log.
+const (
+	MaxStragglers     = 1024
+	MaxStragglerShare = 16
+)
+
+// Stragglers returns the messages below an offset that are not finished, if they are few of
+// those from the log's start on, and all of them have been met. An ordered channel has
+// none, nor has one of which a message will be ready at once.
+func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
+	if s.ordered || end <= s.floor {
+		return nil
+	}
+	most := min(MaxStragglers, max(1, int64(end-logStart)/MaxStragglerShare))
+	list, all := PendingBelow(s, end, int(most))
+	if !all {
+		return nil
+	}
+	for _, m := range list {
+		if m.State == Deferred && !m.Due.After(now) {
+			return nil
+		}
+	}
+	return list
+}

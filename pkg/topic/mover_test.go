@@ -1,0 +1,181 @@
+package topic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// movingBench is a bench on which long requeues are appended again.
+func movingBench(t *testing.T, policy MovePolicy) *bench {
+	b := newBench(t)
+	b.p.o.Moves = policy
+	return b
+}
+
+// moved waits until the mover has nothing left to do.
+func (b *bench) moved() { b.p.mover.queue.Wait() }
+
+func TestALongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	c, other := b.channel("c", 1), b.channel("other", 2)
+	b.publishAll([]Message{{Body: []byte("a"), TraceID: 7, Key: []byte("k"), Dedup: []byte("d"), TTL: time.Hour}})
+	b.publish("b")
+	r := b.join(c)
+	want(t, "first", r.take(2, t0), "a b")
+	b.now = t0.Add(time.Second)
+	for body, delay := range map[string]time.Duration{"a": time.Minute + 1, "b": time.Minute} {
+		if err := r.Requeue(r.got[body], b.now, delay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.moved()
+	if end := b.log.End(); end != 3 {
+		t.Fatalf("the log ends at %d; want a copy of the one that was delayed for longer", end)
+	}
+	seen, err := b.p.Peek(c, 2, 1, 99)
+	if err != nil || len(seen) != 1 {
+		t.Fatalf("peeked at %d, error %v", len(seen), err)
+	}
+	m := seen[0].Message
+	if a := m.Address; !a.Moves || a.Channel != 1 || a.Offset != 0 || a.Partition != 3 || a.Attempts != 1 || a.Timestamp != t0.UnixNano() {
+		t.Errorf("address %+v", a)
+	}
+	if string(m.Key) != "k" || m.Dedup != nil || m.TraceID != 7 || m.TTL != time.Hour-time.Second || m.Delay != time.Minute+1 {
+		t.Errorf("copied as %+v", m)
+	}
+	if n := c.Stats(); n.Deferred != 2 || n.Floor != 1 {
+		t.Errorf("%+v; want both deferred, and the floor behind the first", n)
+	}
+	if n := other.Stats(); n.Depth != 2 {
+		t.Errorf("the other channel has %d waiting", n.Depth)
+	}
+	if err := r.Finish(r.got["a"]); !errors.Is(err, channel.ErrNotInFlight) {
+		t.Errorf("finished what was requeued: %v", err)
+	}
+	c.Tick(b.now.Add(2 * time.Minute))
+	want(t, "when due", r.take(2, b.now.Add(2*time.Minute)), "b a")
+}
+
+func TestWhatKeepsItsOrderOrNothingIsNotAppendedAgain(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
+	brief := b.channel("brief#ephemeral", 0)
+	ordered, err := b.p.AddChannel("ordered", 2, ChannelOptions{Ordered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paused := b.channel("paused", 3)
+	b.publish("a")
+	for _, c := range []*Channel{brief, ordered, paused} {
+		r := b.join(c)
+		want(t, c.Name(), r.take(1, t0), "a")
+		b.p.SetPaused(c == paused)
+		if err := r.Requeue(0, t0, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.moved()
+	if end := b.log.End(); end != 1 {
+		t.Errorf("the log ends at %d", end)
+	}
+}
+
+func TestACopyThatTheDiskHasNoRoomForIsNotMade(t *testing.T) {
+	b := movingBench(t, MovePolicy{RequeueInMemory: 1, Room: func([]Message) bool { return false }})
+	c := b.channel("c", 1)
+	b.publish("a")
+	r := b.join(c)
+	r.take(1, t0)
+	if err := r.Requeue(0, t0, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	b.moved()
+	if n := c.Stats(); b.log.End() != 1 || n.Deferred != 1 || n.Floor != 0 {
+		t.Errorf("log end %d, %+v", b.log.End(), n)
+	}
+}
+
+// One message in flight for ever, and one that is deferred far, keep no segment for longer
+// than the policy says.
+func TestStragglersDoNotKeepOldSegments(t *testing.T) {
+	for name, policy := range map[string]MovePolicy{
+		"by size": {CarryBytes: 1 << 18}, "by age": {CarryAge: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := movingBench(t, policy)
+			c := b.channel("c", 1)
+			r := b.join(c, func(o *ConsumerOptions) { o.Timeout, o.MaxTimeout = 9*time.Hour, 9*time.Hour })
+			body := bytes.Repeat([]byte("x"), 1<<12)
+			for i := range 200 {
+				b.publish(fmt.Sprint(i, " ", string(body)))
+			}
+			flying := seq.Offset(3)
+			if _, err := r.Take(t0, 200, func(*Delivery) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			for o := range seq.Offset(200) {
+				switch o {
+				case flying:
+				case 5:
+					if err := r.Requeue(o, t0, 4*time.Hour); err != nil {
+						t.Fatal(err)
+					}
+				default:
+					if err := r.Finish(o); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			b.now = t0.Add(2 * time.Hour)
+			for range 2 {
+				if err := b.p.Retain(commitlog.Retention{Now: b.now}); err != nil {
+					t.Fatal(err)
+				}
+				b.moved()
+			}
+			if start := b.log.Start(); start <= 5 {
+				t.Errorf("the log starts at %d", start)
+			}
+			if n := c.Stats(); n.InFlight != 1 || n.Deferred != 1 {
+				t.Errorf("%+v", n)
+			}
+			seen, err := b.p.Peek(c, 200, 9, 1<<20)
+			if err != nil || len(seen) != 2 || seen[0].Message.Delay != 0 || seen[1].Message.Delay != 2*time.Hour {
+				t.Errorf("carried: %d messages, error %v; want one at once, and one with what is left of its delay", len(seen), err)
+			}
+			if err := r.Finish(flying); err != nil {
+				t.Errorf("the consumer cannot finish by the id that it knows: %v", err)
+			}
+			c.Tick(t0.Add(4 * time.Hour))
+			n := 0
+			if _, err := r.Take(t0.Add(4*time.Hour), 9, func(*Delivery) error { n++; return nil }); err != nil || n != 1 {
+				t.Errorf("took %d when the deferred one is due, error %v", n, err)
+			}
+		})
+	}
+}
+
+func TestABacklogIsNotCarried(t *testing.T) {
+	b := movingBench(t, MovePolicy{CarryBytes: 1 << 16})
+	c := b.channel("c", 1)
+	for range 100 {
+		b.publish(string(bytes.Repeat([]byte("x"), 1<<12)))
+	}
+	r := b.join(c)
+	if _, err := r.Take(t0, 50, func(*Delivery) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.p.Retain(commitlog.Retention{Now: t0, Moment: t0}); err != nil {
+		t.Fatal(err)
+	}
+	b.moved()
+	if end := b.log.End(); end != 100 {
+		t.Errorf("the log ends at %d", end)
+	}
+}
