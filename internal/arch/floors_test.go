@@ -53,20 +53,28 @@ var floors = map[string]int{
 	"pkg/relay":              3, // consumers of what other nodes lead
 	"pkg/deadletter":         3, // where messages go that have had all their attempts
 
-	"pkg/broker":  4,
+	"pkg/host":    4, // what a node does with its replicas
 	"pkg/cluster": 4, // one node's membership
 
-	"pkg/server":  5,
-	"pkg/metrics": 5,
+	"pkg/directory": 5, // topics and channels change
 
-	"pkg/admin/web":     5, // what the HTTP interfaces have in common
-	"pkg/admin/nsqform": 6, // the form that nsqd's and nsqlookupd's share
-	"pkg/admin/nsqd":    7,
-	"pkg/admin/lookup":  7,
-	"pkg/admin/v1":      7, // the operator's
-	"pkg/admin":         8, // all of them, on a node's addresses
+	"pkg/publish": 6, // a publish finds its leader
+	"pkg/consume": 6, // subscriptions, and relays for them
+	"pkg/operate": 6, // what operators ask and do
 
-	"pkg/brokertest": 10, // nodes inside other people's tests
+	"pkg/broker": 7, // one node wired together
+
+	"pkg/server":  8,
+	"pkg/metrics": 8,
+
+	"pkg/admin/web":     8, // what the HTTP interfaces have in common
+	"pkg/admin/nsqform": 9, // the form that nsqd's and nsqlookupd's share
+	"pkg/admin/nsqd":    10,
+	"pkg/admin/lookup":  10,
+	"pkg/admin/v1":      10, // the operator's
+	"pkg/admin":         11, // all of them, on a node's addresses
+
+	"pkg/brokertest": 13, // nodes inside other people's tests
 
 	// internal: helpers of the commands and of the tests.
 	"internal/arch":      0,
@@ -78,12 +86,14 @@ var floors = map[string]int{
 	"internal/build":     0, // for both programs
 	"internal/complaint": 0, // for pkg, too
 	"internal/fan":       0, // likewise
-	"internal/config":    5,
+	"internal/lane":      0, // likewise
+	"internal/logtest":   0, // the lines of a log: for tests
+	"internal/config":    8,
 	"internal/coordtest": 4, // replicas in memory: for tests
-	"internal/lookupd":   5,
-	"internal/manual":    1, // for both programs
-	"internal/model":     0, // of the protocol, not of the code
-	"internal/node":      9, // one node with its parts wired together
+	"internal/lookupd":   8,
+	"internal/manual":    1,  // for both programs
+	"internal/model":     0,  // of the protocol, not of the code
+	"internal/node":      12, // one node with its parts wired together
 	"internal/nsqclient": 1,
 	"internal/nsqdfiles": 0, // what an nsqd leaves on disk
 	"internal/signal":    0, // for pkg, too
@@ -94,8 +104,8 @@ var floors = map[string]int{
 
 	"deploy": 0, // files, for programs that print them
 
-	"cmd/brokerd":   10,
-	"cmd/brokerctl": 9,
+	"cmd/brokerd":   13,
+	"cmd/brokerctl": 12,
 }
 
 // sameFloor lists the imports on one floor that were thought about.

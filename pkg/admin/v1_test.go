@@ -30,7 +30,7 @@ var (
 	_ v1.Operator   = (*broker.Broker)(nil)
 )
 
-// peekBytes is how many bytes of messages one answer has.
+// PeekBytes is how many bytes of messages one answer has.
 const peekBytes = 1 << 20
 
 // orders is a fake with a topic of two partitions, one of them led elsewhere.

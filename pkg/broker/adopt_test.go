@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -20,14 +21,14 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 		for i := range 30 {
 			body := fmt.Sprintf("%02d", i)
 			want = append(want, body)
-			if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
+			if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
 				t.Fatal(r.Err)
 			}
 		}
 		if got := c.take(30); got != strings.Join(want, " ") {
 			t.Errorf("got %s", got)
 		}
-		if live := c.sources.Load().live(); live != 3 {
+		if live := c.Sources.Load().Live(); live != 3 {
 			t.Errorf("%d sources", live)
 		}
 
@@ -37,9 +38,9 @@ func TestOneAddressGetsEveryPartition(t *testing.T) {
 			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			return c.sources.Load().live() == 2
+			return c.Sources.Load().Live() == 2
 		})
-		m.nodes["n1"].publish(Publish{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("x")}}})
+		m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("x")}}})
 		if got := d.take(1); got != "x" {
 			t.Errorf("got %s", got)
 		}
@@ -62,7 +63,7 @@ func TestAnAddedPartitionIsConsumedFromElsewhere(t *testing.T) {
 		m.converge("t")
 		for _, partition := range []int{1, 2} {
 			body := fmt.Sprint(partition)
-			if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
+			if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}}); r.Err != nil {
 				t.Fatal(r.Err)
 			}
 			if got := c.take(1); got != body {
@@ -86,7 +87,7 @@ func TestARelayThatEndsLeavesNoMessageBehind(t *testing.T) {
 		m.nodes["n2"].put("t", "x")
 		got := c.takeSome(1)[0]
 		d := m.nodes["n2"].subscribe("t", "c")
-		r := c.sources.Load().relays[0]
+		r := c.Sources.Load().Relays[0]
 		eventually(t, func() bool { return r.Claim().Retiring })
 		if err := c.Finish(got.ID); err != nil {
 			t.Error(err)
@@ -102,7 +103,7 @@ func TestAPartitionThatIsLostIsFoundAgain(t *testing.T) {
 		m.create("t", "n2", "n3")
 		c := m.nodes["n1"].subscribe("t", "c")
 		m.link("n1", "n2").cut(true)
-		eventually(t, func() bool { return c.sources.Load().live() == 1 })
+		eventually(t, func() bool { return c.Sources.Load().Live() == 1 })
 		if c.ended.Load() != nil {
 			t.Error("the client was told to go, though there is another partition")
 		}

@@ -1,169 +1,123 @@
 package broker
 
 import (
-	"time"
-
-	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/health"
-	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// AnyPartition lets the broker pick the partition.
-const AnyPartition = -1
-
-// Publish is a request to publish messages to a topic. Those that go to one partition
-// are stored as a whole or not at all; with no keys and dedup ids, that is all of them.
-type Publish struct {
-	Topic     string
-	Partition int // AnyPartition: by each message's key, else by its dedup id, else round robin over the writable ones
-	Messages  []topic.Message
-	Route     []byte // partition of messages without a key, instead of their dedup ids; nil: none
-	// Done is called exactly once, perhaps before Publish returns, from any
-	// goroutine. It must not block and must not call the broker.
-	Done func(Receipt)
-}
-
-// Receipt is the answer to a Publish: see topic.Receipt.
-type Receipt = topic.Receipt
-
-// Subscribe is a request to join a channel.
-type Subscribe struct {
-	Topic     string
-	Channel   string
-	Partition int  // AnyPartition: all partitions that this node serves
-	Ordered   bool // one message of a partition at a time, in order
-	Client    Client
-	// MsgTimeout is how long a delivered message may stay unanswered.
-	MsgTimeout time.Duration
-	// SampleRate from 1 to 99 delivers that percentage of messages and finishes
-	// the others; 0 delivers all.
-	SampleRate int
-	Start      topic.Start    // of the channel
-	Tag        string         // see topic.ConsumerOptions
-	Filter     *header.Filter // likewise
-	// Wake says that Take may now have something. It is called from any
-	// goroutine; it must not block and must not call the broker.
-	Wake func()
-}
-
-// Client is what the broker wants to know of the connection behind a
-// subscription. Stats may be called at any time.
-type Client interface {
-	ClientStats() stats.Client
-	// Disconnect ends the connection with a reason; it does not wait.
-	Disconnect(reason error)
-	// Unfinished says that a Finish that was taken came to nothing, since the node
-	// that it went to did not take it: the message is delivered again. It may be
-	// called by any goroutine and does not wait.
-	Unfinished(id seq.MessageID, reason error)
-}
-
-// PeekState says what a peeked message is to the channel.
-type PeekState string
-
-// The states of a message in a channel.
-const (
-	PeekReady     PeekState = "ready"
-	PeekInFlight  PeekState = "in_flight"
-	PeekDeferred  PeekState = "deferred"
-	PeekFinished  PeekState = "finished"
-	PeekExhausted PeekState = "exhausted" // it has had all its attempts
-	PeekStored    PeekState = "stored"    // looked at without a channel
-)
-
-// Peeked is a message that was looked at and not touched.
-type Peeked struct {
-	Partition int
-	Offset    seq.Offset
-	ID        seq.WireID
-	Timestamp time.Time
-	DeliverAt time.Time
-	Attempts  uint16
-	State     PeekState
-	TraceID   uint64
-	Header    []byte
-	Key       []byte
-	Dedup     []byte
-	TTL       time.Duration
-	Body      []byte
-}
-
-// NodeInfo describes one node of the cluster.
-type NodeInfo struct {
-	ID             string
-	State          string // up, down or draining
-	Silent         bool   // it does not answer the node that was asked
-	Voter          bool
-	TCPAddress     string
-	HTTPAddress    string
-	ClusterAddress string
-	Zone           string
-	Version        string
-	Incarnation    uint64
-	Hostname       string
-	HTTPSAddress   string
-	Intent         string // what an operator wants of it: "", drain or decommission
-	Leaders        int    // partitions that it leads
-	Replicas       int    // partitions that it holds a copy of
-}
-
-// ClusterInfo describes the cluster as this node sees it.
-type ClusterInfo struct {
-	ID         string
-	Controller string // the node that leads the metadata; "": none known
-	Self       string
-	Nodes      []NodeInfo
-}
-
-// Peek asks for messages without touching them.
-type Peek struct {
-	Topic     string
-	Channel   string // "": the log itself
-	Partition int    // AnyPartition: all
-	From      *seq.Offset
-	Max       int
-	Bytes     int // none follows the message with which there are so many of bodies and headers; 0: no bound
-}
-
-// SeekTo names a place that a channel is moved to: exactly one of the first four fields
-// is set.
-type SeekTo struct {
-	Start, End bool
-	Offset     *seq.Offset
-	Time       time.Time
-	Partition  *int // the only one; nil: all
-	Forward    bool // a move back is refused
-	Unsaved    bool // the position before is not worth saving: the channel is new
-}
-
-// PartitionDigest is what the replicas of a partition hold below its committed
-// end. Digests has an entry for every replica that answered: node to hex.
-// Replicas with equal digests hold the same bytes.
-type PartitionDigest struct {
-	Partition    int
-	CommittedEnd seq.Offset
-	Digests      map[string]string
-	Unreadable   map[string]string // what kept a node from reading its replica, by node
-}
-
-// What callers of this package know figures and verdicts as.
+// What callers of this package, who need not know which room something is of, call it.
 type (
-	// TopicStats are the figures of a topic.
+	// TopicStats is a stats.Topic.
 	TopicStats = stats.Topic
-	// PartitionStats are those of a partition.
+	// PartitionStats is a stats.Partition.
 	PartitionStats = stats.Partition
-	// ChannelStats are those of a channel.
+	// ChannelStats is a stats.Channel.
 	ChannelStats = stats.Channel
-	// ChannelPartitionStats is a channel's place in one partition.
+	// ChannelPartitionStats is a stats.Place.
 	ChannelPartitionStats = stats.Place
-	// Spinning is a message that is delivered and requeued over and over.
+	// Spinning is a stats.Spinning.
 	Spinning = stats.Spinning
-	// ClientStats describes one connection.
+	// ClientStats is a stats.Client.
 	ClientStats = stats.Client
-	// Health is the verdict on a node or the cluster.
+	// Health is a health.Report.
 	Health = health.Report
-	// HealthReason is one kind of trouble.
+	// HealthReason is a health.Reason.
 	HealthReason = health.Reason
+	// Receipt is a topic.Receipt.
+	Receipt = topic.Receipt
+	// LogStats is a host.LogStats.
+	LogStats = host.LogStats
+	// ScrubStats is a host.ScrubStats.
+	ScrubStats = host.ScrubStats
+	// SetAside is a host.SetAside.
+	SetAside = host.SetAside
+	// Disk is a host.Disk.
+	Disk = host.Disk
+	// Publish is a publish.Request.
+	Publish = publish.Request
+	// Subscribe is a consume.Subscribe.
+	Subscribe = consume.Subscribe
+	// Subscription is a consume.Subscription.
+	Subscription = consume.Subscription
+	// Client is a consume.Client.
+	Client = consume.Client
+	// Move is an operate.Move.
+	Move = operate.Move
+	// Undone is an operate.Undone.
+	Undone = operate.Undone
+	// UndoneMove is an operate.UndoneMove.
+	UndoneMove = operate.UndoneMove
+	// Policies is an operate.Policies.
+	Policies = operate.Policies
+	// SettleLetters is an operate.SettleLetters.
+	SettleLetters = operate.SettleLetters
+	// Letters is an operate.Letters.
+	Letters = operate.Letters
+	// Balance is an operate.Balance.
+	Balance = operate.Balance
+	// ClusterInfo is an operate.ClusterInfo.
+	ClusterInfo = operate.ClusterInfo
+	// CopyStats is an operate.CopyStats.
+	CopyStats = operate.CopyStats
+	// FollowerStats is an operate.FollowerStats.
+	FollowerStats = operate.FollowerStats
+	// LeaderMove is an operate.LeaderMove.
+	LeaderMove = operate.LeaderMove
+	// LiveCopy is an operate.LiveCopy.
+	LiveCopy = operate.LiveCopy
+	// NodeCopies is an operate.NodeCopies.
+	NodeCopies = operate.NodeCopies
+	// NodeDetail is an operate.NodeDetail.
+	NodeDetail = operate.NodeDetail
+	// NodeInfo is an operate.NodeInfo.
+	NodeInfo = operate.NodeInfo
+	// NodeLoad is an operate.NodeLoad.
+	NodeLoad = operate.NodeLoad
+	// NodePartition is an operate.NodePartition.
+	NodePartition = operate.NodePartition
+	// PartitionDetail is an operate.PartitionDetail.
+	PartitionDetail = operate.PartitionDetail
+	// PartitionDigest is an operate.PartitionDigest.
+	PartitionDigest = operate.PartitionDigest
+	// Peek is an operate.Peek.
+	Peek = operate.Peek
+	// PeekState is an operate.PeekState.
+	PeekState = operate.PeekState
+	// Peeked is an operate.Peeked.
+	Peeked = operate.Peeked
+	// Progress is an operate.Progress.
+	Progress = operate.Progress
+	// RaftInfo is an operate.RaftInfo.
+	RaftInfo = operate.RaftInfo
+	// RaftMember is an operate.RaftMember.
+	RaftMember = operate.RaftMember
+	// RaftStats is an operate.RaftStats.
+	RaftStats = operate.RaftStats
+	// ReplicaLag is an operate.ReplicaLag.
+	ReplicaLag = operate.ReplicaLag
+	// SeekTo is an operate.SeekTo.
+	SeekTo = operate.SeekTo
+	// Trouble is an operate.Trouble.
+	Trouble = operate.Trouble
+	// Outlook is an operate.Outlook.
+	Outlook = operate.Outlook
 )
+
+// Constants of the rooms that callers need.
+const (
+	AnyPartition  = host.AnyPartition
+	DefaultLease  = host.DefaultLease
+	TrashFor      = host.TrashFor
+	PeekDeferred  = operate.PeekDeferred
+	PeekInFlight  = operate.PeekInFlight
+	ReasonUnclean = operate.ReasonUnclean
+)
+
+// NewOutlook returns the Outlook of the node self.
+func NewOutlook(self meta.NodeID, of operate.Opening) *Outlook { return operate.NewOutlook(self, of) }

@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -68,7 +70,7 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 				t.Errorf("%q was discarded", wrong)
 			}
 		}
-		if err := l.at("n1").DiscardCopy(t.Context(), "t", 0, "n1", name); !errors.Is(err, ErrNoSetAside) {
+		if err := l.at("n1").DiscardCopy(t.Context(), "t", 0, "n1", name); !errors.Is(err, host.ErrNoSetAside) {
 			t.Errorf("discarded on the wrong node: %v", err)
 		}
 		if err := l.at("n1").DiscardCopy(t.Context(), "t", 0, "n2", name); err != nil {
@@ -134,7 +136,7 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 		l := newLan(t, soon, "n1")
 		l.create("t", "n1")
 		l.mustPut("t", 0, "a", "b", "c")
-		if err := l.at("n1").AcceptLoss(t.Context(), "t", 0, "n1"); !errors.Is(err, ErrNoLoss) {
+		if err := l.at("n1").AcceptLoss(t.Context(), "t", 0, "n1"); !errors.Is(err, host.ErrNoLoss) {
 			t.Errorf("nothing was lost: %v", err)
 		}
 		l.stop("n1")
@@ -147,7 +149,7 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 			l.stop("n1")
 		}
 		l.start("n1")
-		l.eventually("the partition to be led", func() bool { return l.at("n1").lookup("t").leds(0) != nil })
+		l.eventually("the partition to be led", func() bool { return l.at("n1").Host.Lookup("t").Led(0) != nil })
 		l.mustPut("t", 0, "d")
 		if err := l.at("n1").AcceptLoss(t.Context(), "t", 0, "n1"); err != nil {
 			t.Fatal(err)
@@ -157,7 +159,7 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 		if n := reasonCount(l.at("n1").Health(), "data_lost"); n != 0 {
 			t.Errorf("accepted, and the health names %d partitions", n)
 		}
-		if n := l.at("n1").lookup("t").at(0).replica.Log().End(); n != 1 {
+		if n := l.at("n1").Host.Lookup("t").Held(0).Replica.Log().End(); n != 1 {
 			t.Errorf("log end %d", n)
 		}
 	})
@@ -167,7 +169,7 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 // an older state of its disk: the other one holds more.
 func TestTheHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logtest.Journal
 		l := newLan(t, func(o *Options) { soon(o); o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, "n1", "n2")
 		l.create("t", "n1", "n2")
 		all := bodies(30)
@@ -187,7 +189,7 @@ func TestTheHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 		l.start("n2")
 		time.Sleep(time.Second)
 		l.eventually("the health to name the replica", func() bool { return reasonCount(l.at("n2").Health(), "replica_refusing") == 1 })
-		if !log.has("ERROR", "refuses its leader", "partition=0", "committed_end=30") {
+		if !log.Has("ERROR", "refuses its leader", "partition=0", "committed_end=30") {
 			t.Error("the log does not say it")
 		}
 		copies, _, err := l.at("n1").Copies(t.Context(), "t", 0)

@@ -1,57 +1,33 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/forward"
-
-	"golang.org/x/sync/errgroup"
-
-	"github.com/brokerd/brokerd/pkg/age"
+	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/coord"
-	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-// Defaults of Options.
-const (
-	DefaultCheckpointInterval = 200 * time.Millisecond
-	DefaultTickInterval       = 25 * time.Millisecond
-	DefaultRetentionInterval  = 10 * time.Second
-	DefaultDiskInterval       = 200 * time.Millisecond
-	DefaultDiskReserve        = 256 << 20
-	DefaultMaxMsgTimeout      = 15 * time.Minute
-	DefaultEphemeralBytes     = 64 << 20
-	DefaultReplicaLag         = 2 * time.Second
-	DefaultPublishTimeout     = 5 * time.Second
-	DefaultLease              = time.Second
-	DefaultScrubInterval      = 7 * 24 * time.Hour
-)
-
-// What was appended last stays in memory for consumers and followers: of all logs together
-// so much of what clients may make the node hold, and within these bounds.
-const (
-	tailPart   = 8
-	leastTails = 8 << 20
-	mostTails  = 128 << 20
-)
-
-// openTogether is how many partitions are opened, changed or closed at a time.
-const openTogether = 16
+// DefaultMaxMsgTimeout is what TOUCH can extend a delivery to where nothing is set.
+const DefaultMaxMsgTimeout = 15 * time.Minute
 
 // Options describe a node. The zero value of a number means its default.
 type Options struct {
@@ -61,7 +37,7 @@ type Options struct {
 	Meta    *raftstore.Store // owned by the caller, open until after Close
 	Remote  forward.Remote   // how this node asks others; nil: it is alone
 	Peers   coord.Peers      // how its replicas reach others; nil: it is alone
-	Members Members          // who takes part in the metadata; nil: this node is alone
+	Members operate.Members  // who takes part in the metadata; nil: this node is alone
 	Node    meta.Node        // how this node announces itself
 	Log     commitlog.Options
 	Redo    redo.Options // of the journal for many logs; its directories are the node's
@@ -102,39 +78,18 @@ type Options struct {
 	// elsewhere: they are created with it. nil: none.
 	KnownChannels func(ctx context.Context, topic string) ([]string, error)
 	// Observer is told what happens; nil: nobody is.
-	Observer Observer
+	Observer host.Observer
 	// Fatal is called once, without waiting, when this node cannot go on: a log
 	// failed, and nothing that it acknowledges could be trusted any more.
 	Fatal func(error)
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.MaxMsgTimeout, DefaultMaxMsgTimeout)
-	setDefault(&o.EphemeralBytes, DefaultEphemeralBytes)
-	setDefault(&o.DiskReserve, DefaultDiskReserve)
-	setDefault(&o.CheckpointInterval, DefaultCheckpointInterval)
-	setDefault(&o.TickInterval, DefaultTickInterval)
-	setDefault(&o.RetentionInterval, DefaultRetentionInterval)
-	setDefault(&o.DiskInterval, DefaultDiskInterval)
-	setDefault(&o.ReplicaLag, DefaultReplicaLag)
-	setDefault(&o.PublishTimeout, DefaultPublishTimeout)
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.ScrubInterval, DefaultScrubInterval)
-	if o.WallClock == nil {
-		o.WallClock = time.Time.UnixNano
-	}
-	setDefault(&o.UncommittedBytes, coord.DefaultUncommittedBytes)
+	o.MaxMsgTimeout = cmp.Or(o.MaxMsgTimeout, DefaultMaxMsgTimeout)
+	o.PublishTimeout = cmp.Or(o.PublishTimeout, host.DefaultPublishTimeout)
+	o.Lease = cmp.Or(o.Lease, host.DefaultLease)
 	if o.Observer == nil {
-		o.Observer = deaf{}
-	}
-	if o.Log.Buffers == nil {
-		o.Log.Buffers = commitlog.NewBuffers()
-	}
-	if o.Log.Tails == nil {
-		o.Log.Tails = commitlog.NewTails(min(max(o.Memory.Usage().Limit/tailPart, leastTails), mostTails))
-	}
-	if o.Log.Cache == nil {
-		o.Log.Cache = commitlog.NewCache(o.Memory)
+		o.Observer = host.Deaf{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -145,28 +100,19 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 // Broker is one node. Its methods may be called by many goroutines.
 type Broker struct {
-	*directory
-	*operator
-	*forwarding
+	*host.Host
+	*directory.Directory
+	*publish.Router
+	*consume.Consumers
+	*operate.Node
+	*operate.Operator
+	*operate.Contents
+	*calls
 
-	redo      *redo.FS           // what this node keeps goes through it
-	ops       forward.Operations // what other nodes can ask for by name; not changed once the node is open
-	lowDisk   atomic.Bool        // publishes are refused
-	headroom  headroom           // until that is so
-	disk      diskLevel          // of the goroutine that looks at the disk
-	yielding  atomic.Bool        // leaderships are being handed over because the disk is full
-	steady    age.Steady         // the clock of retention, of the goroutine that retains
-	loops     context.CancelCauseFunc
-	leaveOnce sync.Once
+	stop      context.CancelCauseFunc // ends what calls does by itself
+	running   sync.WaitGroup          // it does
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -175,153 +121,68 @@ type Broker struct {
 // leader, and opens every partition that the metadata gives it. It returns when
 // the node can serve.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	o = o.withDefaults()
-	dir, journaled, err := datadir.At(o.FS, o.DataDir).Journaled(o.Redo, o.Logger, o.Fatal)
+	b, err := assemble(o.withDefaults())
 	if err != nil {
 		return nil, err
 	}
-	o.FS = dir.FS
-	b := &Broker{redo: journaled, directory: &directory{hosting: newHosting(o)}}
-	if err := b.open(ctx); err != nil {
-		return nil, errors.Join(err, journaled.Close())
+	if err := b.Host.Open(ctx); err != nil {
+		return nil, errors.Join(err, b.Host.Close())
 	}
+	loops, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	b.stop = stop
+	b.running.Go(func() { b.calls.run(loops) })
 	return b, nil
 }
 
-// register fills in what other nodes can ask for by name.
-func (b *Broker) register() {
-	b.ops = forward.Operations{}
-	forward.Register(b.ops, forward.TransferLeader, b.Transfer)
-	forward.Register(b.ops, askLeaving, b.seeOff)
-	forward.Register(b.ops, askForget, quarantine{b.hosting}.forgetHere)
-	forward.Register(b.ops, askConsumers, b.adopter.consumers)
-	b.operator.register(b.ops)
+// assemble makes the rooms of a node, each of those below it.
+func assemble(o Options) (*Broker, error) {
+	var letters *deadletter.Worker
+	ho := o.host()
+	ho.Exhausted = func(s deadletter.Source) { letters.Poke(s) }
+	h, err := host.New(ho)
+	if err != nil {
+		return nil, err
+	}
+	to := o.calls()
+	d := directory.New(directory.Options{
+		Self: o.Self, Meta: o.Meta, Calls: to, Logger: o.Logger,
+		AutoCreateTopics: o.AutoCreateTopics, TopicDefaults: o.TopicDefaults, KnownChannels: o.KnownChannels,
+	}, h)
+	c := &calls{topics: d, errors: to.Errors, tasks: &fan.Group{}, ops: forward.Operations{}}
+	c.life, c.end = context.WithCancelCause(context.Background())
+	c.publishes = publish.New(publish.Options{
+		Self: o.Self, Meta: o.Meta, Calls: to, Memory: o.Memory, Sizes: o.Sizes, PublishTimeout: o.PublishTimeout, Observer: o.Observer,
+	}, h, d, c.tasks)
+	c.consumers = consume.New(c.life, consume.Options{
+		Self: o.Self, Meta: o.Meta, Calls: to, Logger: o.Logger, MaxChannelConsumers: o.MaxChannelConsumers,
+		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
+	}, h, d, c.tasks)
+	letters = deadletter.NewWorker(letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
+	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: to, Agreement: o.Members, Log: o.Logger, Letters: letters}, h, d)
+	h.Register(c.ops)
+	c.consumers.Register(c.ops)
+	n.Register(c.ops)
+	return &Broker{
+		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, calls: c,
+	}, nil
 }
 
-func (b *Broker) open(ctx context.Context) error {
-	b.operator = &operator{contents{desk{b.directory, b.Health}}}
-	b.forwarding = newForwarding(b)
-	b.letters = deadletter.NewWorker(letterbox{b}, b.log, b.running.Go)
-	b.o.Moves.Room = b.hasRoom
-	if err := b.join(ctx); err != nil {
-		return err
-	}
-	if err := b.claim(); err != nil {
-		return err
-	}
-	b.register()
-	began := time.Now()
-	if err := b.openAll(); err != nil {
-		return errors.Join(err, b.closeTopics(err))
-	}
-	b.recovery.Store(int64(time.Since(began)))
-	b.sweep()
-	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	b.loops = cancel
-	b.startLoops(loops)
-	return nil
-}
-
-// join announces this start of the node: it is a new incarnation, and every
-// partition that it leads gets a new epoch.
-func (b *Broker) join(ctx context.Context) error {
-	if !b.o.Registered {
-		if _, err := b.o.Meta.Init(ctx); err != nil {
-			return fmt.Errorf("initialize cluster id: %w", err)
-		}
-		n := b.o.Node
-		n.ID, n.State = b.o.Self, meta.NodeUp
-		if _, err := b.propose(ctx, meta.NodeStarted{Node: n}); err != nil {
-			return fmt.Errorf("announce node %q: %w", n.ID, err)
-		}
-	}
-	for _, t := range b.Topics() {
-		if meta.IsEphemeral(t.Name) && b.holds(t) {
-			// it was in the memory of a process that is gone
-			_, err := b.propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})
-			if err != nil && !errors.Is(ofThisIncarnation(err), ErrTopicNotFound) {
-				return fmt.Errorf("drop ephemeral topic %q: %w", t.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// claim takes the data directory over before any topic is opened.
-func (n *hosting) claim() error {
-	s := n.o.Meta.View()
-	n.cluster = s.Cluster().ID
-	foreign, err := n.dirs.Claim(n.ledger, s, n.o.Self, n.log)
-	n.strays.Add(int64(foreign))
-	return err
-}
-
-// holds says whether this node holds a replica of a topic.
-func (n *hosting) holds(t *meta.Topic) bool {
-	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return slices.Contains(p.Replicas, n.o.Self) })
-}
-
-// openAll opens the replicas that this node holds. What one topic lacks keeps no
-// other from being served: it is tried again while the node runs, and health
-// names it. An error says that the node itself cannot go on.
-func (n *hosting) openAll() error {
-	var g errgroup.Group
-	g.SetLimit(openTogether)
-	for _, t := range n.o.Meta.Topics() {
-		g.Go(func() error {
-			err := n.converge(t.Name)
-			switch {
-			case err == nil || errors.Is(err, errQuarantine):
-			case n.failed.Load() != nil:
-				return fmt.Errorf("topic %q: %w", t.Name, err)
-			default:
-				n.log.Error("cannot apply metadata to topic; retrying", "topic", t.Name, "error", err)
-			}
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
-// propose changes the metadata.
-func (d *directory) propose(ctx context.Context, c meta.Command) (meta.Result, error) {
-	if d.exiting.Load() {
-		return meta.Result{}, ErrExiting
-	}
-	began := time.Now()
-	r, err := d.o.Meta.Propose(ctx, c)
-	d.o.Observer.ObserveRaftCommit(time.Since(began))
-	if err == nil {
-		d.o.Observer.ObserveChange(c, r)
-	}
-	return r, err
-}
-
-// fail ends the node's work: what it acknowledged so far stands, nothing more
-// will be.
-func (n *hosting) fail(err error) {
-	n.failOnce.Do(func() {
-		n.failed.Store(&err)
-		n.log.Error("fatal error, node stops", "error", err)
-		n.o.Fatal(err)
-	})
-}
-
-// reportDamage is told of a damaged range: when a log is opened, and whenever a
-// consumer is led past it. It is said once.
-func (n *shelf) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
-	if n.damage.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
-		n.log.Error("log is corrupt on disk; affected messages are not delivered",
-			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+// host returns what concerns the replicas.
+func (o *Options) host() host.Options {
+	return host.Options{
+		Self: o.Self, FS: o.FS, DataDir: o.DataDir, Redo: o.Redo, Meta: o.Meta, Calls: o.calls(), Peers: o.Peers,
+		Node: o.Node, Registered: o.Registered, Log: o.Log, Logger: o.Logger, Observer: o.Observer, Fatal: o.Fatal,
+		EphemeralBytes: o.EphemeralBytes, DiskReserve: o.DiskReserve, CheckpointInterval: o.CheckpointInterval,
+		TickInterval: o.TickInterval, RetentionInterval: o.RetentionInterval, DiskInterval: o.DiskInterval,
+		ReplicaLag: o.ReplicaLag, PublishTimeout: o.PublishTimeout, UncommittedBytes: o.UncommittedBytes,
+		Memory: o.Memory, Sizes: o.Sizes, Lease: o.Lease, ScrubInterval: o.ScrubInterval,
+		CatchUpRate: o.CatchUpRate, Moves: o.Moves, LatencyWindow: o.LatencyWindow, WallClock: o.WallClock,
 	}
 }
 
-// reportSpoiled is told of damage that was met where a log is read for others than
-// consumers.
-func (n *shelf) reportSpoiled(name string, partition int, err error) {
-	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
-		n.reportDamage(name, partition, found)
-	}
+// calls returns how this node asks others.
+func (o *Options) calls() forward.Caller {
+	return forward.Caller{Remote: o.Remote, Errors: wireErrors()}
 }
 
 // Close hands everything over: consumers are disconnected, what was taken is
@@ -330,34 +191,9 @@ func (n *shelf) reportSpoiled(name string, partition int, err error) {
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.Exit()
-		b.end()
-		b.loops(ErrExiting)
-		b.running.close()
-		b.closeErr = errors.Join(b.closeTopics(ErrExiting), b.redo.Close())
-		b.shifts.sumUp(b.log)
+		b.stop(host.ErrExiting)
+		b.running.Wait()
+		b.closeErr = b.Host.Close()
 	})
 	return b.closeErr
-}
-
-func (n *hosting) closeTopics(reason error) error {
-	n.topics.close()
-	n.isr.close()
-	var g errgroup.Group
-	for _, h := range n.hostedTopics() {
-		n.hosted.Delete(h.name)
-		n.byIncarnation.Delete(h.incarnation)
-		g.Go(func() error { return n.close(h, reason) })
-	}
-	err := g.Wait()
-	n.parts.close()
-	return err
-}
-
-// Exit says that the node is about to stop: from now on publishes and changes
-// are refused with ErrExiting. Deliveries and their answers go on until Close.
-// It returns when the leaders of what this node holds go on without it, or after
-// a second; until then other nodes must be able to reach this one.
-func (b *Broker) Exit() {
-	b.exiting.Store(true)
-	b.leaveOnce.Do(b.leave)
 }

@@ -13,8 +13,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -79,17 +84,17 @@ func (n *node) restart() {
 }
 
 // publish publishes and waits.
-func (n *node) publish(p Publish) Receipt {
+func (n *node) publish(p publish.Request) topic.Receipt {
 	n.t.Helper()
-	got := make(chan Receipt, 1)
-	p.Done = func(r Receipt) { got <- r }
+	got := make(chan topic.Receipt, 1)
+	p.Done = func(r topic.Receipt) { got <- r }
 	n.Publish(n.t.Context(), p)
 	return <-got
 }
 
 func (n *node) put(name string, bodies ...string) {
 	n.t.Helper()
-	p := Publish{Topic: name, Partition: AnyPartition}
+	p := publish.Request{Topic: name, Partition: host.AnyPartition}
 	for _, b := range bodies {
 		p.Messages = append(p.Messages, topic.Message{Body: []byte(b)})
 	}
@@ -100,7 +105,7 @@ func (n *node) put(name string, bodies ...string) {
 
 // consumer is a subscription with somebody behind it.
 type consumer struct {
-	*Subscription
+	*consume.Subscription
 	t     testing.TB
 	woken chan struct{}
 	ended atomic.Pointer[error]
@@ -134,10 +139,10 @@ func (c *consumer) wake() {
 	}
 }
 
-func (n *node) subscribe(name, channel string, change ...func(*Subscribe)) *consumer {
+func (n *node) subscribe(name, channel string, change ...func(*consume.Subscribe)) *consumer {
 	n.t.Helper()
 	c := &consumer{t: n.t, woken: make(chan struct{}, 1)}
-	r := Subscribe{Topic: name, Channel: channel, Partition: AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake}
+	r := consume.Subscribe{Topic: name, Channel: channel, Partition: host.AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake}
 	for _, f := range change {
 		f(&r)
 	}
@@ -196,7 +201,7 @@ func TestWithoutAutoCreationAMissingTopicIsRefused(t *testing.T) {
 	if _, err := n.meta.Propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingAutoCreateTopics: "false"}}); err != nil {
 		t.Fatal(err)
 	}
-	r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}})
+	r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}})
 	if !errors.Is(r.Err, ErrTopicNotFound) {
 		t.Errorf("publish: %v", r.Err)
 	}
@@ -228,7 +233,7 @@ func TestOneSubscriptionServesAllPartitions(t *testing.T) {
 	c := n.subscribe("t", "c")
 	partitions := map[int]bool{}
 	for i := range 9 {
-		r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte(fmt.Sprint(i))}}})
+		r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(fmt.Sprint(i))}}})
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -247,9 +252,9 @@ func TestAKeyStaysInItsPartition(t *testing.T) {
 	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4}); err != nil {
 		t.Fatal(err)
 	}
-	var first Receipt
+	var first topic.Receipt
 	for i := range 5 {
-		r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Key: []byte("k")}}})
+		r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Key: []byte("k")}}})
 		if i == 0 {
 			first = r
 		}
@@ -287,12 +292,12 @@ func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	defer c.Close()
-	h := n.hostedTopics()[0]
-	before := h.config.Load()
+	h := n.Host.Hosted()[0]
+	before := h.Config()
 	if err := n.AddPartitions(t.Context(), "t", 2); err != nil {
 		t.Fatal(err)
 	}
-	h.config.Store(before)
+	hidden[atomic.Pointer[meta.Topic]](h, "config").Store(before)
 	stats := n.TopicStats("t", "", true)
 	if len(stats) != 1 || len(stats[0].Partitions) != 1 || len(stats[0].Channels) != 1 || len(stats[0].Channels[0].Partitions) != 1 {
 		t.Errorf("%+v", stats)
@@ -331,9 +336,9 @@ func TestTopicIsDeletedAndCreatedUnderLoad(t *testing.T) {
 				default:
 				}
 				got := make(chan error, 1)
-				n.Publish(context.Background(), Publish{
-					Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}},
-					Done: func(r Receipt) { got <- r.Err },
+				n.Publish(context.Background(), publish.Request{
+					Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}},
+					Done: func(r topic.Receipt) { got <- r.Err },
 				})
 				<-got
 			}
@@ -457,7 +462,7 @@ func TestForeignIDsAreRefused(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	for _, id := range []uint64{0, 77, 3 << 50, 1 << 62} {
-		if err := c.Finish(seq.MessageID(id)); !errors.Is(err, ErrNotInFlight) {
+		if err := c.Finish(seq.MessageID(id)); !errors.Is(err, consume.ErrNotInFlight) {
 			t.Errorf("FIN %x: %v", id, err)
 		}
 	}
@@ -465,10 +470,10 @@ func TestForeignIDsAreRefused(t *testing.T) {
 
 func TestMaxChannelConsumers(t *testing.T) {
 	n := newNode(t)
-	n.o.MaxChannelConsumers = 1
+	hidden[consume.Options](n.Consumers, "o").MaxChannelConsumers = 1
 	n.subscribe("t", "c")
-	_, err := n.Subscribe(t.Context(), Subscribe{Topic: "t", Channel: "c", Partition: AnyPartition, Client: &consumer{}, Wake: func() {}})
-	if !errors.Is(err, ErrTooManyConsumers) {
+	_, err := n.Subscribe(t.Context(), consume.Subscribe{Topic: "t", Channel: "c", Partition: host.AnyPartition, Client: &consumer{}, Wake: func() {}})
+	if !errors.Is(err, consume.ErrTooManyConsumers) {
 		t.Errorf("a second consumer: %v", err)
 	}
 }
@@ -477,7 +482,7 @@ func TestExitingNodeRefusesPublishes(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
 	n.Exit()
-	if r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); !errors.Is(r.Err, ErrExiting) {
+	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); !errors.Is(r.Err, host.ErrExiting) {
 		t.Errorf("publish: %v", r.Err)
 	}
 }
@@ -488,7 +493,7 @@ func TestAlteredLimitIsEnforced(t *testing.T) {
 	if err := n.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
 		t.Fatal(err)
 	}
-	if r := n.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("four")}}}); !errors.Is(r.Err, ErrMessageTooBig) {
+	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("four")}}}); !errors.Is(r.Err, host.ErrMessageTooBig) {
 		t.Errorf("publish: %v", r.Err)
 	}
 	n.put("t", "abc")
@@ -509,11 +514,11 @@ func TestDotSegmentsCannotBeMade(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{".", ".."} {
 		_, err := n.CreateTopic(ctx, name, meta.TopicConfig{})
-		wantRefusal(t, err, ErrInvalidTopic)
-		wantRefusal(t, n.EnsureTopic(ctx, name), ErrInvalidTopic)
-		wantRefusal(t, n.CreateChannel(ctx, "t", name, false), ErrInvalidChannel)
-		_, err = n.Subscribe(ctx, Subscribe{Topic: "t", Channel: name, Partition: AnyPartition})
-		wantRefusal(t, err, ErrInvalidChannel)
+		wantRefusal(t, err, directory.ErrInvalidTopic)
+		wantRefusal(t, n.EnsureTopic(ctx, name), directory.ErrInvalidTopic)
+		wantRefusal(t, n.CreateChannel(ctx, "t", name, false), directory.ErrInvalidChannel)
+		_, err = n.Subscribe(ctx, consume.Subscribe{Topic: "t", Channel: name, Partition: host.AnyPartition})
+		wantRefusal(t, err, directory.ErrInvalidChannel)
 		for _, c := range []meta.Command{ // as an earlier version did
 			meta.CreateTopic{Name: name, Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}},
 			meta.CreateChannel{Topic: "t", Channel: name, Incarnation: n.meta.Topic("t").Incarnation},
@@ -550,8 +555,8 @@ func TestPeekAndDigest(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("t", "c")
 	n.put("t", "a", "b")
-	seen, err := n.Peek(t.Context(), Peek{Topic: "t", Channel: "c", Partition: AnyPartition, Max: 5})
-	if err != nil || len(seen) != 2 || string(seen[1].Body) != "b" || seen[0].State != PeekReady {
+	seen, err := n.Peek(t.Context(), operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
+	if err != nil || len(seen) != 2 || string(seen[1].Body) != "b" || seen[0].State != operate.PeekReady {
 		t.Errorf("peek: %+v, %v", seen, err)
 	}
 	d, err := n.Digest(t.Context(), "t")

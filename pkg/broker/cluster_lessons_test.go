@@ -12,16 +12,18 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Faults that replicated brokers of this kind have had: see docs/lessons.md.
 
 // send publishes a batch at a partition's leader and does not wait.
-func (l *lan) send(name string, bodies ...string) <-chan Receipt {
+func (l *lan) send(name string, bodies ...string) <-chan topic.Receipt {
 	l.t.Helper()
-	got := make(chan Receipt, 1)
-	p := Publish{Topic: name, Done: func(r Receipt) { got <- r }}
+	got := make(chan topic.Receipt, 1)
+	p := publish.Request{Topic: name, Done: func(r topic.Receipt) { got <- r }}
 	for _, b := range bodies {
 		p.Messages = append(p.Messages, topic.Message{Body: []byte(b)})
 	}
@@ -94,7 +96,7 @@ func TestAFailOverDeliversOnlyWhatWasNotFinished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.leader("t", 0).lookup("t").flush(t.Context()); err != nil {
+	if err := l.leader("t", 0).Host.Lookup("t").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l.kill("n1")
@@ -120,7 +122,7 @@ func TestADelayedMessageIsDueOnceThroughFailOvers(t *testing.T) {
 			if err := c.Requeue(got[0].ID, 80*time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.leader("t", 0).lookup("t").flush(t.Context()); err != nil {
+			if err := l.leader("t", 0).Host.Lookup("t").Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			c.Close()
@@ -131,7 +133,7 @@ func TestADelayedMessageIsDueOnceThroughFailOvers(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		c.idle()
-		if s := l.leader("t", 0).lookup("t").leds(0).part.Channel("c").Stats(); s.Depth+s.InFlight+s.Deferred != 0 {
+		if s := l.leader("t", 0).Host.Lookup("t").Led(0).Part.Channel("c").Stats(); s.Depth+s.InFlight+s.Deferred != 0 {
 			t.Errorf("left: %+v", s)
 		}
 	})
@@ -148,11 +150,11 @@ func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {
 	}
 	l.kill("n1")
 	l.failOver("n1")
-	if l.leader("t", 0).lookup("t").leds(0).part.Channel("c") != nil {
+	if l.leader("t", 0).Host.Lookup("t").Led(0).Part.Channel("c") != nil {
 		t.Error("the channel has come back")
 	}
 	l.eventually("what was inherited to be committed", func() bool {
-		return l.leader("t", 0).lookup("t").leds(0).replica.Log().CommittedEnd() == 2
+		return l.leader("t", 0).Host.Lookup("t").Led(0).Replica.Log().CommittedEnd() == 2
 	})
 	c := l.subscribe("t", "c", 0)
 	l.mustPut("t", 0, "fresh")
@@ -194,13 +196,13 @@ func TestADeletedTopicStaysDeletedThroughElections(t *testing.T) {
 			t.Fatal("metadata has it again")
 		}
 		for id, h := range l.hosts {
-			l.eventually(string(id)+" to let go", func() bool { return h.broker.Load().lookup("t") == nil })
+			l.eventually(string(id)+" to let go", func() bool { return h.broker.Load().Host.Lookup("t") == nil })
 		}
 	}
 	l.stop("n2")
 	l.start("n2")
 	for id, h := range l.hosts {
-		if h.broker.Load().lookup("t") != nil {
+		if h.broker.Load().Host.Lookup("t") != nil {
 			t.Errorf("%s has it again", id)
 		}
 		l.eventually("no data at "+string(id), func() bool {
@@ -222,12 +224,12 @@ func TestNobodySeesWhatIsNotCommitted(t *testing.T) {
 	l.crash("n3")
 	told := l.send("t", "b")
 	b := l.at("n1")
-	log := b.lookup("t").leds(0).part.Log()
+	log := b.Host.Lookup("t").Led(0).Part.Log()
 	l.eventually("the append", func() bool { return log.DurableEnd() == 2 })
 	unseen := func(when string) {
 		t.Helper()
 		c.idle()
-		some, err := b.hosting.Peek(t.Context(), Peek{Topic: "t", Partition: 0, Max: 10})
+		some, err := b.Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 10})
 		if err != nil || len(some) != 1 || !bytes.Equal(some[0].Body, []byte("a")) {
 			t.Errorf("%s: peeked at %d messages, %v", when, len(some), err)
 		}
@@ -269,7 +271,7 @@ func TestALaggingChannelAndRetentionComeToANewReplica(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 	}
-	log := l.leader("t", 0).lookup("t").leds(0).part.Log()
+	log := l.leader("t", 0).Host.Lookup("t").Led(0).Part.Log()
 	l.eventually("retention", func() bool { return log.Start() > 0 })
 	p := l.store.Topic("t").Partitions[0]
 	if _, err := l.store.Propose(t.Context(), meta.StartReassign{Topic: "t", Version: p.Version, Target: []meta.NodeID{"n1", "n2", "n4"}}); err != nil {
@@ -278,7 +280,7 @@ func TestALaggingChannelAndRetentionComeToANewReplica(t *testing.T) {
 	l.inSync("t", 0, 4)
 	l.elect("t", 0, "n4")
 	c := l.subscribe("t", "c", 0)
-	start := l.leader("t", 0).lookup("t").leds(0).part.Log().Start()
+	start := l.leader("t", 0).Host.Lookup("t").Led(0).Part.Log().Start()
 	got := c.takeSome(1)
 	if start == 0 || got[0].ID.Offset() < start {
 		t.Errorf("the new replica begins at %d and delivers %d", start, got[0].ID.Offset())
@@ -286,7 +288,7 @@ func TestALaggingChannelAndRetentionComeToANewReplica(t *testing.T) {
 	if err := c.Finish(got[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	end := l.leader("t", 0).lookup("t").leds(0).part.Log().CommittedEnd()
+	end := l.leader("t", 0).Host.Lookup("t").Led(0).Part.Log().CommittedEnd()
 	c.take(int(end-got[0].ID.Offset()) - 1)
 	l.mustPut("t", 0, "last")
 	if got := c.take(1); got != "last" {
@@ -310,8 +312,8 @@ func TestAReplicaCatchesUpUnderLoad(t *testing.T) {
 	for _, err := range x.failed {
 		t.Errorf("publish: %v", err)
 	}
-	want := l.at("n1").lookup("t").at(0).replica.Log()
-	have := l.at("n3").lookup("t").at(0).replica.Log()
+	want := l.at("n1").Host.Lookup("t").Held(0).Replica.Log()
+	have := l.at("n3").Host.Lookup("t").Held(0).Replica.Log()
 	l.eventually("the same end", func() bool { return have.CommittedEnd() == want.CommittedEnd() })
 	a, errA := want.ReadRaw(0, 1<<30, nil)
 	b, errB := have.ReadRaw(0, 1<<30, nil)

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
 // want proposes what an operator wants of a node.
@@ -61,23 +59,5 @@ func TestTopicsAreCreatedDuringADrain(t *testing.T) {
 				l.want(last, meta.IntentNone)
 			})
 		})
-	}
-}
-
-// TestTwoVotersAreSaidToTolerateNothing looks at the health of clusters of one to
-// three voters that are all there.
-func TestTwoVotersAreSaidToTolerateNothing(t *testing.T) {
-	for voters := 1; voters <= 3; voters++ {
-		var c raftstore.Configuration
-		for i := range voters {
-			c.Members = append(c.Members, raftstore.Member{ID: meta.NodeID(fmt.Sprint("n", i)), Voter: true})
-		}
-		f := health.NewFindings()
-		noteAgreement(f, c, func(meta.NodeID) bool { return true })
-		h := f.Report()
-		said := len(h.Reasons) == 1 && h.Reasons[0].Code == "two_voters"
-		if !h.Healthy || h.Degraded || said != (voters == 2) {
-			t.Errorf("%d voters: %+v", voters, h)
-		}
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -25,8 +28,8 @@ func waysToUse(n *node) map[string]func(ctx context.Context, topic, channel stri
 	return map[string]func(ctx context.Context, topic, channel string) error{
 		"publish": func(ctx context.Context, name, _ string) error {
 			done := make(chan error, 1)
-			n.Publish(ctx, Publish{
-				Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r Receipt) { done <- r.Err },
+			n.Publish(ctx, publish.Request{
+				Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r topic.Receipt) { done <- r.Err },
 			})
 			return <-done
 		},
@@ -39,8 +42,8 @@ func waysToUse(n *node) map[string]func(ctx context.Context, topic, channel stri
 			return n.CreateChannel(ctx, "there", channel, false)
 		},
 		"subscribe": func(ctx context.Context, name, channel string) error {
-			s, err := n.Subscribe(ctx, Subscribe{
-				Topic: name, Channel: channel, Partition: AnyPartition, Client: &consumer{woken: make(chan struct{}, 1)}, MsgTimeout: time.Minute, Wake: func() {},
+			s, err := n.Subscribe(ctx, consume.Subscribe{
+				Topic: name, Channel: channel, Partition: host.AnyPartition, Client: &consumer{woken: make(chan struct{}, 1)}, MsgTimeout: time.Minute, Wake: func() {},
 			})
 			if err == nil {
 				s.Close()
@@ -114,11 +117,11 @@ func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("there", "c")
 	ctx := stranger(t, 1)
-	h := n.lookup("there")
-	if _, err := n.proposeNew(ctx, false, meta.CreateChannel{Topic: "there", Incarnation: h.incarnation, Channel: "c"}); err != nil {
+	h := n.Host.Lookup("there")
+	if _, err := n.ProposeNew(ctx, false, meta.CreateChannel{Topic: "there", Incarnation: h.Incarnation, Channel: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.proposeNew(ctx, false, meta.CreateChannel{Topic: "not there", Channel: "c"}); err == nil {
+	if _, err := n.ProposeNew(ctx, false, meta.CreateChannel{Topic: "not there", Channel: "c"}); err == nil {
 		t.Fatal("a channel of no topic is created")
 	}
 	if _, err := limit.Create(ctx); err != nil {
@@ -134,8 +137,8 @@ func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
 	ctx := stranger(t, 2)
 	subscribe := func(channel string) error {
 		c := &consumer{t: t, woken: make(chan struct{}, 1)}
-		s, err := m.nodes["n1"].Subscribe(ctx, Subscribe{
-			Topic: "t", Channel: channel, Partition: AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
+		s, err := m.nodes["n1"].Subscribe(ctx, consume.Subscribe{
+			Topic: "t", Channel: channel, Partition: host.AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
 		})
 		if err == nil {
 			t.Cleanup(s.Close)

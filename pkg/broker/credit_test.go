@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -93,7 +94,7 @@ func TestLentCreditComesBack(t *testing.T) {
 func (n *node) putAt(name string, partition, count int) {
 	n.t.Helper()
 	for range count {
-		if r := n.publish(Publish{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
+		if r := n.publish(publish.Request{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
 			n.t.Fatal(r.Err)
 		}
 	}

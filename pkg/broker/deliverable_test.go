@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -19,7 +21,7 @@ func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
 	l.create("t", "n1", "n2")
 	c := l.subscribe("t", "c", 0)
 	l.mustPut("t", 0, "a", "b")
-	later := func() time.Time { return time.Now().Add(DefaultLease + time.Second) }
+	later := func() time.Time { return time.Now().Add(host.DefaultLease + time.Second) }
 	c.takeSome(1)
 	if !c.Deliverable(time.Now()) {
 		t.Error("not deliverable at once")
@@ -35,7 +37,7 @@ func TestWhatWasTakenIsNotDeliverableAfterTheLease(t *testing.T) {
 	c.takeSome(1)
 	l.elect("t", 0, "n2")
 	l.leader("t", 0)
-	l.eventually("the former leader's resignation", func() bool { return c.sources.Load().live() == 0 })
+	l.eventually("the former leader's resignation", func() bool { return c.Sources.Load().Live() == 0 })
 	if c.Deliverable(time.Now()) {
 		t.Error("deliverable though another node leads")
 	}
@@ -51,7 +53,7 @@ func TestWhatARelayHasIsNotDeliverableAfterAPause(t *testing.T) {
 		t.Error("not deliverable at once")
 	}
 	c.takeSome(1)
-	if c.Deliverable(time.Now().Add(DefaultLease + time.Second)) {
+	if c.Deliverable(time.Now().Add(host.DefaultLease + time.Second)) {
 		t.Error("deliverable after a pause")
 	}
 }
@@ -59,7 +61,7 @@ func TestWhatARelayHasIsNotDeliverableAfterAPause(t *testing.T) {
 // slowReader lets time go by when a message is taken, as a pause of the process
 // between two instructions does.
 type slowReader struct {
-	Observer
+	host.Observer
 	pause atomic.Pointer[func()]
 }
 
@@ -70,33 +72,38 @@ func (s *slowReader) ObserveDelivery(time.Duration) {
 }
 
 func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
-	watch := &slowReader{Observer: deaf{}}
+	watch := &slowReader{Observer: host.Deaf{}}
 	l := newLan(t, func(o *Options) { o.Observer = watch }, "n1")
 	l.create("t", "n1")
-	lp := func() *ledPartition { return l.leader("t", 0).lookup("t").leds(0) }()
-	fd := &feed{wakeup: make(chan struct{}, 1)}
-	topicOf := l.store.Topic("t")
-	if err := l.at("n1").CreateChannel(t.Context(), "t", "c", false); err != nil {
+	lp := l.leader("t", 0).Host.Lookup("t").Led(0)
+	b := l.at("n1")
+	if err := b.CreateChannel(t.Context(), "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
-	sub, err := l.at("n1").subscribeFor(t.Context(), &forward.Subscribe{
-		Topic: "t", Incarnation: topicOf.Incarnation, Channel: "c", Partitions: []int{0}, MsgTimeout: time.Minute,
-	}, fd)
+	ask := func(kind uint8, payload []byte) ([]byte, error) {
+		type answer struct {
+			payload [][]byte
+			err     error
+		}
+		got := make(chan answer, 1)
+		b.HandleForward("n2", 1, kind, payload, func(p [][]byte, err error) { got <- answer{p, err} })
+		a := <-got
+		return slices.Concat(a.payload...), wireErrors().FromRemote(a.err)
+	}
+	_, err := ask(forward.KindSubscribe, forward.AppendSubscribe(nil, &forward.Subscribe{
+		Handle: 7, Topic: "t", Incarnation: l.store.Topic("t").Incarnation, Channel: "c", Partitions: []int{0}, MsgTimeout: time.Minute, Credit: 10,
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sub.Close()
-	sub.SetReady(10)
-	fd.sub = sub
 	l.mustPut("t", 0, "a", "b")
-	if p, err := fd.fill(1); err != nil || p == nil {
+	fetch := forward.AppendFetch(nil, forward.Fetch{Handle: 7, MaxBytes: 1})
+	if p, err := ask(forward.KindFetch, fetch); err != nil || len(p) == 0 {
 		t.Fatalf("%d bytes, %v", len(p), err)
 	}
-	end := func() {
-		lp.lease.Superseded(math.MaxUint32)
-	}
+	end := func() { (*hidden[*lease.Lease](lp, "lease")).Superseded(math.MaxUint32) }
 	watch.pause.Store(&end)
-	if p, err := fd.fill(1); !errors.Is(err, topic.ErrNotLeased) || p != nil {
+	if p, err := ask(forward.KindFetch, fetch); !errors.Is(err, topic.ErrNotLeased) || len(p) > 0 {
 		t.Errorf("%d bytes, %v", len(p), err)
 	}
 }
@@ -107,8 +114,8 @@ func TestARelayIsGivenUpAfterAPause(t *testing.T) {
 	c := m.nodes["n1"].subscribe("t", "c")
 	m.nodes["n2"].put("t", "a")
 	c.takeSome(1)
-	was := c.sources.Load().relays[0]
-	pulse := m.nodes["n1"].pulse
+	was := c.Sources.Load().Relays[0]
+	pulse := *hidden[*lease.Pulse](m.nodes["n1"].Consumers, "pulse")
 	pulse.Beat(time.Now().Add(time.Hour)) // as if there had been none for so long
 	m.nodes["n2"].put("t", "b")
 	var got []string

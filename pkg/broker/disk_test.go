@@ -10,43 +10,10 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
-
-func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
-	const reserve = 800
-	at := time.Unix(1000, 0)
-	var d diskLevel
-	for i, step := range []struct { // the low ones are the second to the fourth, and the last seven but one
-		after time.Duration
-		free  uint64
-		want  room
-		full  bool
-	}{
-		{0, reserve, enough, false},
-		{time.Second, reserve - 1, low, true},
-		{time.Second, reserve, low, true},
-		{time.Second, reserve + reserve/diskMargin - 1, low, true},
-		{time.Second, reserve + reserve/diskMargin, enough, true},
-		{diskCalm - 2*time.Second, reserve, enough, true},
-		{time.Second - 1, reserve, enough, true}, // almost calm since it was low last
-		{1, reserve, enough, false},
-		{time.Second, reserve + ampleBytes, ample, false},
-		{time.Second, reserve / followerShare, low, true},
-		{time.Second, reserve/followerShare - 1, brimful, true},
-		{time.Second, reserve, brimful, true},
-		{time.Second, reserve + reserve/diskMargin, enough, true},
-		{time.Second, reserve - 1, low, true},
-		{time.Second, 0, brimful, true},
-	} {
-		at = at.Add(step.after)
-		got := d.observe(at, step.free, reserve)
-		if full := d.full(at); got != step.want || full != step.full {
-			t.Errorf("step %d, %d bytes free: room %d, full %v; want %d, %v", i, step.free, got, full, step.want, step.full)
-		}
-	}
-}
 
 // disks are the disks of a lan, each with its own free space.
 type disks struct {
@@ -80,7 +47,7 @@ func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
 
 	first := leader()
 	began := time.Now()
-	d.set(first, DefaultDiskReserve-1)
+	d.set(first, host.DefaultDiskReserve-1)
 	for i := 0; leader() == first; i++ {
 		l.mustPut("t", 0, fmt.Sprint("meanwhile ", i))
 		if time.Since(began) > 5*time.Second {
@@ -92,16 +59,16 @@ func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
 	l.eventually("the first to be known as full", func() bool { return l.store.Node(first).DiskFull })
 
 	second := leader()
-	d.set(second, DefaultDiskReserve-1)
+	d.set(second, host.DefaultDiskReserve-1)
 	l.eventually("a leader with room", func() bool { return leader() != second && leader() != first })
 	l.mustPut("t", 0, "c")
 
 	third := leader()
-	d.set(third, DefaultDiskReserve-1)
+	d.set(third, host.DefaultDiskReserve-1)
 	l.eventually("all to be known as full", func() bool { return l.store.Node(third).DiskFull })
 	epoch := l.store.Topic("t").Partitions[0].Epoch
 	for range 3 {
-		if err := l.put("t", 0, "x"); !errors.Is(err, ErrDiskFull) || fate.Of(err) != fate.Refused {
+		if err := l.put("t", 0, "x"); !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
 			t.Errorf("where all disks are full: %v", err)
 		}
 		<-time.After(100 * time.Millisecond)
@@ -113,29 +80,6 @@ func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
 	l.eventually("publishes to be taken", func() bool { return l.put("t", 0, "d") == nil })
 	if len(l.store.Topic("t").Partitions[0].ISR) != 3 {
 		t.Errorf("in sync: %v", l.store.Topic("t").Partitions[0].ISR)
-	}
-}
-
-func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
-	at := time.Unix(1000, 0)
-	var d diskLevel
-	for i, step := range []struct {
-		after        time.Duration
-		leads, space bool
-		want         bool
-	}{
-		{0, true, true, false},
-		{diskLead, true, true, false},
-		{0, true, false, true},
-		{0, false, false, false},
-		{0, true, false, false}, // it has just begun to lead
-		{diskLead - 1, true, false, false},
-		{1, true, false, true},
-	} {
-		at = at.Add(step.after)
-		if got := d.yields(at, step.leads, step.space); got != step.want {
-			t.Errorf("step %d: %v", i, got)
-		}
 	}
 }
 
@@ -155,26 +99,26 @@ func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, "a")
 	follower := l.follows("t")
-	end := func() seq.Offset { return l.at(follower).lookup("t").at(0).replica.Log().End() }
+	end := func() seq.Offset { return l.at(follower).Host.Lookup("t").Held(0).Replica.Log().End() }
 
-	d.set(follower, DefaultDiskReserve/followerShare)
-	l.eventually("the disk to be low", l.at(follower).lowDisk.Load)
+	d.set(follower, host.DefaultDiskReserve/host.FollowerShare)
+	l.eventually("the disk to be low", l.at(follower).LowDisk)
 	l.mustPut("t", 0, "b")
 	if len(l.store.Topic("t").Partitions[0].ISR) != 3 || end() != 2 {
 		t.Errorf("with half of the reserve it holds %d, in sync are %v", end(), l.store.Topic("t").Partitions[0].ISR)
 	}
-	d.set(follower, DefaultDiskReserve/followerShare-1)
-	l.eventually("the half of the reserve to be spent", l.at(follower).brimful.Load)
+	d.set(follower, host.DefaultDiskReserve/host.FollowerShare-1)
+	l.eventually("the half of the reserve to be spent", l.at(follower).Brimful)
 	l.mustPut("t", 0, "c", "d")
 	if isr := l.store.Topic("t").Partitions[0].ISR; slices.Contains(isr, follower) || end() != 2 {
 		t.Errorf("with less it holds %d, in sync are %v", end(), isr)
 	}
-	d.set(follower, DefaultDiskReserve)
+	d.set(follower, host.DefaultDiskReserve)
 	l.mustPut("t", 0, "e")
 	if end() != 2 {
 		t.Errorf("it holds %d before its disk has room", end())
 	}
-	d.set(follower, DefaultDiskReserve+DefaultDiskReserve/diskMargin)
+	d.set(follower, host.DefaultDiskReserve+host.DefaultDiskReserve/host.DiskMargin)
 	l.inSync("t", 0, 3)
 	if end() != 5 {
 		t.Errorf("it holds %d in the end", end())
@@ -198,7 +142,7 @@ func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
 	l.eventually("a publish", func() bool { return l.put("t", 0, "a") == nil })
 	follower := l.follows("t")
 	d.set(follower, 1000)
-	l.eventually("the half of the reserve to be spent", l.at(follower).brimful.Load)
+	l.eventually("the half of the reserve to be spent", l.at(follower).Brimful)
 	found := l.send("t", "b") // the publish that finds it out
 	l.inSync("t", 0, 1)
 	l.eventually("publishes to be refused", func() bool {

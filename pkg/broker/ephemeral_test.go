@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -16,9 +18,9 @@ func flood(t *testing.T, b *Broker, n int) (refused int, why error) {
 	t.Helper()
 	body := []byte(strings.Repeat("x", 100<<10))
 	for range n {
-		done := make(chan Receipt, 1)
-		b.Publish(context.Background(), Publish{
-			Topic: "waste#ephemeral", Partition: AnyPartition, Messages: []topic.Message{{Body: body}}, Done: func(r Receipt) { done <- r },
+		done := make(chan topic.Receipt, 1)
+		b.Publish(context.Background(), publish.Request{
+			Topic: "waste#ephemeral", Partition: host.AnyPartition, Messages: []topic.Message{{Body: body}}, Done: func(r topic.Receipt) { done <- r },
 		})
 		if r := <-done; r.Err != nil {
 			refused, why = refused+1, r.Err
@@ -32,10 +34,10 @@ func TestAnEphemeralTopicIsBoundedWhenItIsPublishedTo(t *testing.T) {
 	m := limit.NewMemory(64 << 20)
 	n := newNodeWith(t, func(o *Options) { o.EphemeralBytes, o.RetentionInterval, o.Memory = most, time.Hour, m })
 	for range 20 { // ten times what it may have
-		if _, err := flood(t, n.Broker, 10); err != nil && !errors.Is(err, ErrBusy) {
+		if _, err := flood(t, n.Broker, 10); err != nil && !errors.Is(err, host.ErrBusy) {
 			t.Fatal(err)
 		}
-		stored := n.lookup("waste#ephemeral").leds(0).part.Log().Bytes()
+		stored := n.Host.Lookup("waste#ephemeral").Led(0).Part.Log().Bytes()
 		if held := m.Usage().Uses[limit.Ephemeral]; stored > 2*most || held > 4*most+4<<20 {
 			t.Fatalf("%d bytes are stored and %d held, %d may be", stored, held, most)
 		}

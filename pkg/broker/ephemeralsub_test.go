@@ -1,32 +1,43 @@
 package broker
 
 import (
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/host"
 )
 
 // A topic that somebody else is making is known a moment before it is led. An ephemeral
 // channel is then made where the subscription joins it.
 func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
-	n := newNode(t)
-	n.put("t", "before")
-	h := n.lookup("t")
-	led := h.leading.Swap(&[]*ledPartition{})
-	c := &consumer{t: t, woken: make(chan struct{}, 1)}
-	s, err := n.newSubscription(t.Context(), Subscribe{
-		Topic: "t", Channel: "c#ephemeral", Partition: AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "n1")
+		m.create("t", "n1")
+		n := m.nodes["n1"]
+		n.put("t", "before")
+		leading := hidden[atomic.Pointer[[]*host.Led]](n.Host.Lookup("t"), "leading")
+		led := leading.Swap(&[]*host.Led{})
+		c := &consumer{t: t, woken: make(chan struct{}, 1)}
+		joined := make(chan error, 1)
+		go func() {
+			s, err := n.Subscribe(t.Context(), consume.Subscribe{
+				Topic: "t", Channel: "c#ephemeral", Partition: host.AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
+			})
+			c.Subscription = s
+			joined <- err
+		}()
+		synctest.Wait()
+		leading.Store(led)
+		if err := <-joined; err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		c.SetReady(1)
+		if got := c.takeSome(1); string(got[0].Body) != "before" {
+			t.Errorf("got %+v", got)
+		}
 	})
-	h.leading.Store(led)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Subscription = s
-	if err := s.joiner().begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	c.SetReady(1)
-	if got := c.takeSome(1); string(got[0].Body) != "before" {
-		t.Errorf("got %+v", got)
-	}
 }

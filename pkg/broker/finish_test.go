@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -25,8 +26,8 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 	for _, step := range []struct {
 		at     meta.NodeID
 		offset uint64
-		was    PeekState
-	}{{"n2", 0, PeekInFlight}, {"n3", 0, PeekFinished}, {"n1", 2, PeekReady}} {
+		was    operate.PeekState
+	}{{"n2", 0, operate.PeekInFlight}, {"n3", 0, operate.PeekFinished}, {"n1", 2, operate.PeekReady}} {
 		was, err := l.at(step.at).FinishMessage(ctx, "t", "c", 0, seq.Offset(step.offset))
 		if err != nil || was != step.was {
 			t.Errorf("%+v: was %s, %v", step, was, err)
@@ -41,7 +42,7 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 		offset         uint64
 		want           error
 	}{
-		{"t", "c", 0, 3, ErrMessageNotFound},
+		{"t", "c", 0, 3, operate.ErrMessageNotFound},
 		{"t", "none", 0, 0, ErrChannelNotFound},
 		{"t", "c", 1, 0, ErrPartitionNotFound},
 		{"none", "c", 0, 0, ErrTopicNotFound},

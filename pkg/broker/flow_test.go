@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/flow"
-	"github.com/brokerd/brokerd/pkg/health"
-	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // Three nodes lead a partition each, and messages come to all of them. Every node tells
@@ -35,7 +34,7 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 				t.Errorf("what consumers do makes the cluster %+v", h)
 			}
 			for _, r := range h.Reasons {
-				if r.Code == flowStalled && r.Count == 1 {
+				if r.Code == operate.FlowStalled && r.Count == 1 {
 					return r.What
 				}
 			}
@@ -82,23 +81,4 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 			t.Errorf("though it is paused: %s", what)
 		}
 	})
-}
-
-func TestHealthAddsUpWhatLeadersSayOfAChannel(t *testing.T) {
-	grows := flow.Rates{In: 50, InLong: 50}
-	f := health.NewFindings()
-	noteFlow(f, map[meta.NodeID][]flow.Suspect{
-		"n1": {{Name: "t/stalled", Depth: 4, Stalled: 11 * time.Minute}, {Name: "t/small", Depth: 4000, Rates: grows}, {Name: "t/grown", Depth: 9000, Rates: grows}},
-		"n2": {{Name: "t/stalled", Depth: 3, Stalled: 12 * time.Minute}, {Name: "t/grown", Depth: 9000, Rates: grows}, {Name: "t/well", Depth: 1}},
-	})
-	h := f.Report()
-	if !h.Healthy || h.Degraded || len(h.Reasons) != 2 {
-		t.Fatalf("%+v", h)
-	}
-	if r := h.Reasons[0]; r.Code != flowGrowing || r.Count != 1 || !strings.HasSuffix(r.What, ": t/grown (18000 ready, 100/s in, 0/s out)") {
-		t.Errorf("%+v", r)
-	}
-	if r := h.Reasons[1]; r.Code != flowStalled || r.Count != 1 || !strings.HasSuffix(r.What, ": t/stalled (7 ready, 12m)") {
-		t.Errorf("%+v", r)
-	}
 }

@@ -80,7 +80,7 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 			}
 			l.start("n1")
 			l.settled("t", "n1")
-			if end := l.at("n1").lookup("t").at(0).replica.Log().End(); end != 1 {
+			if end := l.at("n1").Host.Lookup("t").Held(0).Replica.Log().End(); end != 1 {
 				t.Fatalf("%q: the log ends at %d", text, end)
 			}
 			if h := l.at("n1").Health(); h.Degraded {

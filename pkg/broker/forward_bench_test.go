@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -17,7 +19,7 @@ func benchPublish(b *testing.B, n *meshNode) {
 	}
 	window := make(chan struct{}, 64)
 	var all sync.WaitGroup
-	p := Publish{Topic: "t", Partition: AnyPartition, Messages: messages, Done: func(r Receipt) {
+	p := publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: messages, Done: func(r topic.Receipt) {
 		if r.Err != nil {
 			b.Error(r.Err)
 		}
@@ -56,7 +58,7 @@ func benchConsume(b *testing.B, leader meta.NodeID) {
 	}
 	published := 0
 	for ; published < b.N; published += len(messages) {
-		if r := m.nodes[leader].publish(Publish{Topic: "t", Messages: messages}); r.Err != nil {
+		if r := m.nodes[leader].publish(publish.Request{Topic: "t", Messages: messages}); r.Err != nil {
 			b.Fatal(r.Err)
 		}
 	}

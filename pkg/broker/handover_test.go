@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -47,8 +50,8 @@ func newLoad(l *lan, through meta.NodeID, name string, publishers int) *load {
 func (x *load) publish(b *Broker, name, body string) {
 	got := make(chan error, 1)
 	began := time.Now()
-	b.Publish(context.Background(), Publish{
-		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r Receipt) { got <- r.Err },
+	b.Publish(context.Background(), publish.Request{
+		Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r topic.Receipt) { got <- r.Err },
 	})
 	err := <-got
 	x.mu.Lock()
@@ -86,7 +89,7 @@ func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 		if err := l.at(from).Handover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if led := l.at(from).lookup("t").led(); len(led) != 0 {
+		if led := l.at(from).Host.Lookup("t").AllLed(); len(led) != 0 {
 			t.Fatalf("%s still leads %d", from, len(led))
 		}
 	}
@@ -100,7 +103,7 @@ func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 		l.leader("t", i) // all have settled
 	}
 	for _, b := range []meta.NodeID{"n1", "n2", "n3"} {
-		all, err := l.at(b).hosting.Peek(t.Context(), Peek{Topic: "t", Partition: AnyPartition, Max: MaxPeek})
+		all, err := l.at(b).Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition, Max: operate.MaxPeek})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +111,7 @@ func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 			seen[string(m.Body)]++
 		}
 	}
-	if len(x.acked) < MaxPeek {
+	if len(x.acked) < operate.MaxPeek {
 		for _, m := range x.acked {
 			if seen[m] != 1 {
 				t.Errorf("%s is there %d times", m, seen[m])
@@ -162,18 +165,17 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 	if !errors.Is(err, meta.ErrNodeNotFound) {
 		t.Errorf("to nobody: %v", err)
 	}
-	lp := l.leader("t", 0).lookup("t").leds(0)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.transfer(gone, "t", "n2"); err == nil {
 		t.Error("given up, and done nevertheless")
 	}
-	if lp.leaving.Load() {
-		t.Error("it is still on its way")
-	}
 	l.mustPut("t", 0, "a")
 	if got := c.take(1); got != "a" {
 		t.Errorf("got %q", got)
+	}
+	if err := l.transfer(t.Context(), "t", "n2"); err != nil {
+		t.Errorf("it is still on its way: %v", err)
 	}
 }
 
@@ -182,7 +184,7 @@ func TestAHandoverThatFailsLeavesTheLeaderAtWork(t *testing.T) {
 func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2")
 	l.create("t", "n1", "n2")
-	deleted := l.leader("t", 0).lookup("t").incarnation
+	deleted := l.leader("t", 0).Host.Lookup("t").Incarnation
 	if err := l.at("n1").DeleteTopic(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 			t.Errorf("a hand-over of incarnation %d: %v", incarnation, err)
 		}
 	}
-	if b.lookup("t").leds(0) == nil {
+	if b.Host.Lookup("t").Led(0) == nil {
 		t.Error("the topic of the same name was handed over")
 	}
 }
@@ -213,7 +215,7 @@ func TestWithoutAQuorumOfTheMetadataALeaderStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := l.at("n1").Handover(t.Context()); !errors.Is(err, errNoElection) {
+		if err := l.at("n1").Handover(t.Context()); !errors.Is(err, host.ErrNoElection) {
 			t.Errorf("handed over: %v", err)
 		}
 		if took := time.Since(began); took > 3*time.Second {
@@ -230,7 +232,7 @@ func TestANodeThatClosesLeavesTheInSyncSetsFirst(t *testing.T) {
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a")
 	b := l.at("n3")
-	b.leave()
+	b.Exit()
 	if isr := l.store.Topic("t").Partitions[0].ISR; len(isr) != 2 {
 		t.Errorf("in sync: %v", isr)
 	}

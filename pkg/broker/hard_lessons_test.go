@@ -13,7 +13,9 @@ import (
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -27,7 +29,7 @@ func newNodeOn(t *testing.T, fsys vfs.FS) *node {
 }
 
 func (n *node) try(name, body string) error {
-	return n.publish(Publish{Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}}).Err
+	return n.publish(publish.Request{Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}}).Err
 }
 
 func TestAFullDiskRefusesPublishesAndConsumingGoesOn(t *testing.T) {
@@ -73,21 +75,21 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	n := newNodeOn(t, disk)
 	n.put("t", "a")
 	c := n.subscribe("t", "ch")
-	disk.set(DefaultDiskReserve - 1)
-	n.checkDisk()
-	if err := n.try("t", "x"); !errors.Is(err, ErrDiskFull) || fate.Of(err) != fate.Refused {
+	disk.set(host.DefaultDiskReserve - 1)
+	n.Host.CheckDisk()
+	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
 		t.Errorf("publish: %v", err)
 	}
 	if got := c.take(1); got != "a" {
 		t.Errorf("got %q", got)
 	}
-	disk.set(DefaultDiskReserve + DefaultDiskReserve/diskMargin - 1)
-	n.checkDisk()
-	if err := n.try("t", "x"); !errors.Is(err, ErrDiskFull) {
+	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/host.DiskMargin - 1)
+	n.Host.CheckDisk()
+	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) {
 		t.Errorf("publish at the brink: %v", err)
 	}
-	disk.set(DefaultDiskReserve + DefaultDiskReserve/diskMargin)
-	n.checkDisk()
+	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/host.DiskMargin)
+	n.Host.CheckDisk()
 	n.put("t", "b")
 }
 
@@ -162,14 +164,18 @@ func powerCut(t *testing.T, policy meta.SyncPolicy, seed uint64) {
 			finished[c.take(1)] = true
 		}
 		if rnd.IntN(8) == 0 {
-			n.eachPartition(newCheckpointer(n.hosting).store)
+			n.Host.EachHeld(func(_ *host.Topic, hp *host.Held) {
+				if err := hp.Checkpoint(); err != nil {
+					t.Fatal(err)
+				}
+			})
 		}
 	}
 	after := disk.CrashClone(vfs.Crash{Rand: rnd, KeepPercent: rnd.IntN(101), TornPercent: 30})
 	n.stop()
 	n.fs = after
 	n.start()
-	end := n.lookup("t").partitions()[0].replica.Log().CommittedEnd()
+	end := n.Host.Lookup("t").AllHeld()[0].Replica.Log().CommittedEnd()
 	if policy.Always() && int(end) != published {
 		t.Errorf("%d were acknowledged, %d are there", published, end)
 	}
@@ -198,10 +204,10 @@ func TestIDsNeverRepeatAcrossRestarts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	n.start()
 	t.Cleanup(n.stop)
-	next := n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("first")}}}).First + 1
+	next := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("first")}}}).First + 1
 	for range 5 {
 		n.restart()
-		r := n.publish(Publish{Topic: "t", Messages: make([]topic.Message, 100)})
+		r := n.publish(publish.Request{Topic: "t", Messages: make([]topic.Message, 100)})
 		if r.Err != nil || r.First != next {
 			t.Fatalf("batch begins at %d, want %d: %v", r.First, next, r.Err)
 		}

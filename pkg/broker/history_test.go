@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -51,16 +52,18 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 		do   func(b *Broker) error
 		left int64
 	}{
-		{"seek of one partition", "n3", func(b *Broker) error { return b.SeekChannel(ctx, "t", "c", SeekTo{Offset: &two, Partition: &zero}) }, 10},
+		{"seek of one partition", "n3", func(b *Broker) error {
+			return b.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: &two, Partition: &zero})
+		}, 10},
 		{"empty", "n1", func(b *Broker) error { return b.EmptyChannel(ctx, "t", "c") }, 0},
-		{"seek to the start", "n2", func(b *Broker) error { return b.SeekChannel(ctx, "t", "c", SeekTo{Start: true}) }, 12},
+		{"seek to the start", "n2", func(b *Broker) error { return b.SeekChannel(ctx, "t", "c", operate.SeekTo{Start: true}) }, 12},
 		{"skip in one partition", "n2", func(b *Broker) error {
-			return b.SeekChannel(ctx, "t", "c", SeekTo{Offset: &two, Partition: &zero, Forward: true})
+			return b.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: &two, Partition: &zero, Forward: true})
 		}, 10},
 	}
 	want := []int64{10}
 	for _, s := range steps {
-		plan, err := l.at(s.at).PlanMove(ctx, "t", "c", &SeekTo{Start: true})
+		plan, err := l.at(s.at).PlanMove(ctx, "t", "c", &operate.SeekTo{Start: true})
 		if err != nil || len(plan) != 3 {
 			t.Fatal(plan, err)
 		}
@@ -69,7 +72,7 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 		}
 		want = append(want, s.left)
 	}
-	if err := l.at("n1").SeekChannel(ctx, "t", "c", SeekTo{Offset: new(seq.Offset), Partition: &zero, Forward: true}); !errors.Is(err, errNotForward) {
+	if err := l.at("n1").SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: new(seq.Offset), Partition: &zero, Forward: true}); !errors.Is(err, operate.ErrNotForward) {
 		t.Errorf("a skip back: %v", err)
 	}
 	for i := len(want) - 2; i >= 0; i-- {
@@ -79,7 +82,7 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 			t.Errorf("undo of %s: %+v, %v: %d left, want %d", steps[i].what, u, err, l.left(), want[i])
 		}
 	}
-	if _, err := l.at("n1").UndoChannel(ctx, "t", "c"); !errors.Is(err, ErrNothingToUndo) {
+	if _, err := l.at("n1").UndoChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrNothingToUndo) {
 		t.Errorf("nothing is left: %v", err)
 	}
 	// Message 2 of partition 0 is finished still, and nothing else.
@@ -97,7 +100,7 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if _, err := l.at("n2").RestoreChannel(ctx, "t", "c"); !errors.Is(err, ErrChannelThere) {
+	if _, err := l.at("n2").RestoreChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrChannelThere) {
 		t.Errorf("it is there: %v", err)
 	}
 	if err := l.at("n3").DeleteChannel(ctx, "t", "c"); err != nil {
@@ -108,10 +111,10 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 	}
 	l.mustPut("t", 2, "meanwhile")
 	u, err := l.at("n2").RestoreChannel(ctx, "t", "c")
-	if err != nil || u.Saved.Verb != savedDelete || l.left() != 12 {
+	if err != nil || u.Saved.Verb != operate.SavedDelete || l.left() != 12 {
 		t.Errorf("%+v, %v: %d left, want 11 and the one meanwhile", u, err, l.left())
 	}
-	if _, err := l.at("n2").RestoreChannel(ctx, "t", "none"); !errors.Is(err, ErrNothingToUndo) {
+	if _, err := l.at("n2").RestoreChannel(ctx, "t", "none"); !errors.Is(err, operate.ErrNothingToUndo) {
 		t.Errorf("never there: %v", err)
 	}
 }

@@ -12,9 +12,11 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -175,12 +177,12 @@ func (l *lan) leader(name string, i int) (b *Broker) {
 		if b = l.at(t.Partitions[i].Leader); b == nil {
 			return false
 		}
-		h := b.lookup(name)
-		lp := (*ledPartition)(nil)
+		h := b.Host.Lookup(name)
+		lp := (*host.Led)(nil)
 		if h != nil {
-			lp = h.leds(i)
+			lp = h.Led(i)
 		}
-		return lp != nil && lp.term.Epoch() == t.Partitions[i].Epoch
+		return lp != nil && lp.Term.Epoch() == t.Partitions[i].Epoch
 	})
 	return b
 }
@@ -208,8 +210,8 @@ func (l *lan) eventually(what string, f func() bool) {
 // put publishes at a partition's leader and waits.
 func (l *lan) put(name string, i int, body string) error {
 	got := make(chan error, 1)
-	l.leader(name, i).Publish(l.t.Context(), Publish{
-		Topic: name, Partition: i, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r Receipt) { got <- r.Err },
+	l.leader(name, i).Publish(l.t.Context(), publish.Request{
+		Topic: name, Partition: i, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r topic.Receipt) { got <- r.Err },
 	})
 	return <-got
 }
@@ -234,7 +236,7 @@ func (l *lan) create(name string, replicas ...meta.NodeID) {
 // transfer has the leader of partition 0 of a topic give the leadership to another node.
 func (l *lan) transfer(ctx context.Context, name string, to meta.NodeID) error {
 	b := l.leader(name, 0)
-	_, err := b.Transfer(ctx, forward.Transfer{Topic: name, Incarnation: b.lookup(name).incarnation, To: to})
+	_, err := b.Transfer(ctx, forward.Transfer{Topic: name, Incarnation: b.Host.Lookup(name).Incarnation, To: to})
 	return err
 }
 

@@ -1,55 +1,20 @@
 package broker
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
-func TestRunsOfOneLaneComeOneAfterTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var here, most, runs atomic.Int32
-		all := newLanes(func(key string) (int32, error) {
-			if key == "b" {
-				return 0, nil
-			}
-			most.Store(max(most.Load(), here.Add(1)))
-			time.Sleep(time.Second)
-			here.Add(-1)
-			return runs.Add(1), nil
-		})
-		began := time.Now()
-		first := all.ask("a")
-		synctest.Wait()
-		second, third := all.ask("a"), all.ask("a") // the run under way may have read what was before
-		if _, err := all.ask("b").wait(); err != nil || time.Since(began) != 0 {
-			t.Errorf("another lane's run ended after %v: %v", time.Since(began), err)
-		}
-		for f, want := range map[*outcome[int32]]int32{first: 1, second: 2, third: 2} {
-			if n, err := f.wait(); n != want || err != nil {
-				t.Errorf("got the result of run %d, %v; want that of run %d", n, err, want)
-			}
-		}
-		all.ask("a")
-		all.close()
-		if took := time.Since(began); took != 3*time.Second || most.Load() != 1 || runs.Load() != 3 {
-			t.Errorf("%d runs took %v, %d at a time", runs.Load(), took, most.Load())
-		}
-		if _, err := all.ask("a").wait(); !errors.Is(err, ErrExiting) {
-			t.Errorf("a run after the end: %v", err)
-		}
-		if len(all.busy) != 0 {
-			t.Errorf("%d lanes are remembered", len(all.busy))
-		}
-	})
+// spot names a partition.
+type spot struct {
+	Topic     string
+	Partition int
 }
 
 // TestNoRoleWaitsForAnotherPartitions: the disk does not answer while a node takes
@@ -78,7 +43,7 @@ func TestNoRoleWaitsForAnotherPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.create("other", ids...)
-	for _, p := range []partitionAt{{"one", 0}, {"one", 1}, {"other", 0}} {
+	for _, p := range []spot{{"one", 0}, {"one", 1}, {"other", 0}} {
 		l.inSync(p.Topic, p.Partition, 3)
 		l.mustPut(p.Topic, p.Partition, "a")
 	}
@@ -87,9 +52,9 @@ func TestNoRoleWaitsForAnotherPartitions(t *testing.T) {
 	stuck.Store(true)
 	l.elect("one", 0, "n2")
 	l.eventually("the disk to hang", met.Load)
-	for _, p := range []partitionAt{{"other", 0}, {"one", 1}} {
+	for _, p := range []spot{{"other", 0}, {"one", 1}} {
 		l.elect(p.Topic, p.Partition, "n2")
-		l.eventually("n2 to lead", func() bool { return l.at("n2").lookup(p.Topic).leds(p.Partition) != nil })
+		l.eventually("n2 to lead", func() bool { return l.at("n2").Host.Lookup(p.Topic).Led(p.Partition) != nil })
 		l.mustPut(p.Topic, p.Partition, "b")
 	}
 	l.eventually("health to name the role that hangs", func() bool { return l.at("n2").Stalls()["role_change_stalled"] == 1 })

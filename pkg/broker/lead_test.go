@@ -37,12 +37,12 @@ func TestALeaderThatCannotStoreAChannelsStartLeadsNevertheless(t *testing.T) {
 	}
 	failed.Store(0)
 	l.elect("t", 0, "n2")
-	n2 := l.at("n2").lookup("t").at(0)
-	l.eventually("a turn to fail", func() bool { return failed.Load() > 0 && n2.standby.Load() == nil })
+	n2 := l.at("n2").Host.Lookup("t").Held(0)
+	l.eventually("a turn to fail", func() bool { return failed.Load() > 0 && n2.Standby.Load() == nil })
 	l.mustPut("t", 0, "b")
 	faulty.Decide(nil)
 	l.mustPut("t", 0, "c")
-	l.eventually("the channel's start to be stored", func() bool { return len(l.at("n2").roles.topics()) == 0 })
+	l.eventually("the channel's start to be stored", func() bool { return reasonCount(l.at("n2").Health(), "leader_failed") == 0 })
 	if got := l.subscribe("t", "c", 0).take(3); got != "a b c" {
 		t.Errorf("got %q", got)
 	}

@@ -15,7 +15,7 @@ import (
 func (l *lan) settled(name string, ids ...meta.NodeID) {
 	l.t.Helper()
 	for _, id := range ids {
-		l.eventually("a role of "+string(id), func() bool { return l.at(id).lookup(name) != nil && l.serves(id, name) })
+		l.eventually("a role of "+string(id), func() bool { return l.at(id).Host.Lookup(name) != nil && l.serves(id, name) })
 	}
 }
 

@@ -6,10 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -44,7 +48,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
 		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(3)})
-		if r := n.publish(Publish{Topic: "orders", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("poison"), Header: []byte(`{"a":1}`)}}}); r.Err != nil {
+		if r := n.publish(publish.Request{Topic: "orders", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("poison"), Header: []byte(`{"a":1}`)}}}); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 		c.poison(3)
@@ -53,7 +57,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 			t.Errorf("behind it: %q", got)
 		}
 		time.Sleep(time.Second)
-		peeked, err := n.Peek(t.Context(), Peek{Topic: "orders.bill.dlq", Channel: deadletter.Channel, Partition: AnyPartition})
+		peeked, err := n.Peek(t.Context(), operate.Peek{Topic: "orders.bill.dlq", Channel: deadletter.Channel, Partition: host.AnyPartition})
 		if err != nil || len(peeked) != 1 || string(peeked[0].Body) != "poison" {
 			t.Fatalf("dead letters: %+v, %v", peeked, err)
 		}
@@ -71,7 +75,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		c := n.subscribe("orders", "bill", func(s *Subscribe) { s.Ordered = true })
+		c := n.subscribe("orders", "bill", func(s *consume.Subscribe) { s.Ordered = true })
 		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(2), OnExhausted: chosen(policy.Block)})
 		n.put("orders", "poison", "next")
 		c.poison(2)
@@ -90,7 +94,7 @@ func TestAMessageWithAllItsAttemptsIsDroppedOrStays(t *testing.T) {
 		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{Dropped: 1}) {
 			t.Errorf("dropped: %+v", s.Failing)
 		}
-		if n.o.Meta.Topic("orders.bill.dlq") != nil {
+		if n.meta.Topic("orders.bill.dlq") != nil {
 			t.Error("there is a dead-letter topic")
 		}
 	})
@@ -143,7 +147,7 @@ func TestDeadLettersSurviveTheLeader(t *testing.T) {
 		c.poison(2)
 		c.Close()
 		n.restart()
-		if p := topic.RetriesOf(n.lookup("orders").led()[0].part.Channel("bill")).Policy(); p.MaxAttempts != 3 {
+		if p := topic.RetriesOf(n.Lookup("orders").AllLed()[0].Part.Channel("bill")).Policy(); p.MaxAttempts != 3 {
 			t.Fatalf("after a restart: %+v", p)
 		}
 		c = n.subscribe("orders", "bill")
@@ -167,17 +171,17 @@ func TestDefaultsReachEveryChannel(t *testing.T) {
 		n := newNode(t)
 		n.subscribe("orders", "bill")
 		n.subscribe("orders", "tail#ephemeral")
-		if _, err := n.propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingChannelMaxAttempts: "7", meta.SettingChannelBackoff: "1s..1m"}}); err != nil {
+		if _, err := n.Propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingChannelMaxAttempts: "7", meta.SettingChannelBackoff: "1s..1m"}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		for _, name := range []string{"bill", "tail#ephemeral"} {
-			if p := topic.RetriesOf(n.lookup("orders").led()[0].part.Channel(name)).Policy(); p.MaxAttempts != 7 || p.Backoff.Max != time.Minute {
+			if p := topic.RetriesOf(n.Lookup("orders").AllLed()[0].Part.Channel(name)).Policy(); p.MaxAttempts != 7 || p.Backoff.Max != time.Minute {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
 		n.subscribe("orders", "late#ephemeral")
-		if p := topic.RetriesOf(n.lookup("orders").led()[0].part.Channel("late#ephemeral")).Policy(); p.MaxAttempts != 7 {
+		if p := topic.RetriesOf(n.Lookup("orders").AllLed()[0].Part.Channel("late#ephemeral")).Policy(); p.MaxAttempts != 7 {
 			t.Errorf("one made since: %+v", p)
 		}
 	})

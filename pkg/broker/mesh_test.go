@@ -103,7 +103,7 @@ func (m *mesh) create(name string, leaders ...meta.NodeID) {
 func (m *mesh) converge(name string) {
 	m.t.Helper()
 	for _, n := range m.nodes {
-		if err := n.converge(name); err != nil {
+		if err := n.Host.Converge(name); err != nil {
 			m.t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func (l *meshLink) deliver(c *meshCall, alter func(uint8) error) {
 	}
 	if alter != nil {
 		if err := alter(c.kind); err != nil {
-			l.answer(c, nil, toRemote(err))
+			l.answer(c, nil, wireErrors().ToRemote(err))
 			return
 		}
 	}

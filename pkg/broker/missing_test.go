@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/internal/lane"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -20,8 +21,8 @@ func (l *lan) lose(id meta.NodeID) {
 
 // serves says whether a node has a role in partition 0 of a topic.
 func (l *lan) serves(id meta.NodeID, name string) bool {
-	hp := l.at(id).lookup(name).at(0)
-	return hp != nil && (hp.led.Load() != nil || hp.standby.Load() != nil)
+	hp := l.at(id).Host.Lookup(name).Held(0)
+	return hp != nil && (hp.Led.Load() != nil || hp.Standby.Load() != nil)
 }
 
 func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
@@ -37,7 +38,7 @@ func TestAReplicaOfANewTopicThatLostItsDataDoesNotLead(t *testing.T) {
 		l.electSuspect("t", 0, "n3")
 		l.eventually("a leader that has all", func() bool {
 			l.control()
-			return l.at("n2").lookup("t").leds(0) != nil
+			return l.at("n2").Host.Lookup("t").Led(0) != nil
 		})
 		l.eventually("the replica to be copied anew", func() bool {
 			p := l.store.Topic("t").Partitions[0]
@@ -94,7 +95,7 @@ func TestALeaderWithoutDataIsDeposed(t *testing.T) {
 		l.start("n2")
 		l.eventually("a leader that has all", func() bool {
 			l.control()
-			return l.at("n2").lookup("t").leds(0) != nil
+			return l.at("n2").Host.Lookup("t").Led(0) != nil
 		})
 	})
 }
@@ -143,18 +144,18 @@ func TestAReplicaThatWasLetGoOfIsNotTakenForOneInSync(t *testing.T) {
 	l.mustPut("t", 0, "a", "b", "c")
 	l.inSync("t", 0, 3)
 	b := l.at("n3")
-	h := b.lookup("t")
-	b.topics.close() // from here on only the test gives the replica its role
-	if _, err := b.parts.ask(heldAt{h, 0}).wait(); err != nil {
+	h := b.Host.Lookup("t")
+	if err := b.Converge("t"); err != nil {
 		t.Fatal(err)
 	}
-	want, nodes := b.read("t")
+	(*hidden[*lane.Lanes[string, []*lane.Outcome[struct{}]]](b.Host, "topics")).Close() // from here on only the test gives the replica its role
+	want, nodes := b.Host.Read("t")
 	before := *want
 	before.Partitions = slices.Clone(want.Partitions)
 	before.Partitions[0].Replicas = []meta.NodeID{"n1", "n2"}
 	before.Partitions[0].ISR = []meta.NodeID{"n1", "n2"}
 	for _, m := range []*meta.Topic{&before, want} {
-		if err := b.adoptPartition(h, m, 0, nodes); err != nil {
+		if err := b.Host.AdoptPartition(h, m, 0, nodes); err != nil {
 			t.Fatal(err)
 		}
 	}

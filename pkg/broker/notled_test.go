@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/internal/logtest"
 	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // complains says whether a node's readiness and health name a code with a text.
@@ -30,14 +30,11 @@ func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	return b.Stalls()[code] == 1
 }
 
-// saysWithin is how soon a leader that does not lead is in the health.
-const saysWithin = 5 * time.Second
-
 // TestALeaderThatDoesNotLeadIsSaid has the metadata name a leader whose data is
 // gone, and that is the only one in sync: it leads nothing, and says so in time.
 func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logtest.Journal
 		l := newLan(t, func(o *Options) { soon(o); o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, "n1", "n2")
 		l.create("t", "n1", "n2")
 		l.mustPut("t", 0, "a")
@@ -50,8 +47,8 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 		if !l.complains("n1", "partitions_not_led", "t/0 (its data is missing on disk)") {
 			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
 		}
-		time.Sleep(stallCheck)
-		if !log.has("level=ERROR", "partitions whose assigned leader is not leading", "its data is missing") {
+		time.Sleep(host.StallCheck)
+		if !log.Has("level=ERROR", "partitions whose assigned leader is not leading", "its data is missing") {
 			t.Error("the log does not say it")
 		}
 		if h := l.at("n1").ClusterHealth(t.Context()); h.Healthy || h.Degraded {
@@ -84,31 +81,12 @@ func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
 		if !l.complains("n1", "partitions_not_led", "leadership keeps changing") {
 			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
 		}
-		time.Sleep(3 * raceWindow)
+		time.Sleep(3 * host.RaceWindow)
 		if n := l.at("n1").Stalls()["partitions_not_led"]; n != 0 {
 			t.Errorf("said though it is over: %+v", l.at("n1").Ready())
 		}
 	})
 }
 
-func TestARaceOfEpochs(t *testing.T) {
-	now := time.Now()
-	var r race
-	step := func(d time.Duration, e seq.Epoch, fast bool) {
-		t.Helper()
-		now = now.Add(d)
-		if r = r.after(e, now); r.fast != fast {
-			t.Errorf("epoch %d: %+v", e, r)
-		}
-	}
-	step(0, 1000, false) // the first that is seen
-	step(raceWindow/2, 1000+raceEpochs-1, false)
-	step(raceWindow/2, 1000+raceEpochs-1, false)
-	step(raceWindow/2, 1000+2*raceEpochs-1, true)
-	step(raceWindow/2, 1000+2*raceEpochs-1, true)
-	step(raceWindow-1, 1000+2*raceEpochs, true) // until a whole window has passed
-	step(1, 1000+2*raceEpochs, false)
-	if coord.StallAfter >= saysWithin {
-		t.Errorf("a stall is said after %v", coord.StallAfter)
-	}
-}
+// saysWithin is how soon a leader that does not lead is in the health.
+const saysWithin = 5 * time.Second

@@ -2,12 +2,16 @@ package broker
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -41,37 +45,23 @@ func TestAnIDIsStoredOnceWhereverItIsPublishedAndWhoeverLeads(t *testing.T) {
 	if w := l.store.Topic("t").Config.DedupWindow; w != meta.DefaultDedupWindow {
 		t.Errorf("the first id has set a window of %v", w)
 	}
-	if end := l.leader("t", 0).lookup("t").leds(0).part.Log().End(); end != 2 {
+	if end := l.leader("t", 0).Lookup("t").Led(0).Part.Log().End(); end != 2 {
 		t.Errorf("%d are stored", end)
 	}
 }
 
 func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 	n := newNode(t)
-	if r := n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
+	if r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	err := n.lookup("t").leds(0).offer([]topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}, nil)
+	h := n.Lookup("t")
+	err := h.Offer(h.Led(0), []topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}, nil)
 	if !errors.Is(err, ErrNoWindow) || fate.Of(err) != fate.Refused {
 		t.Fatalf("error %v", err)
 	}
-	if err := fromRemote(toRemote(err)); !moving(err) || !n.outlets.passing(outletKey{"t", n.lookup("t").incarnation, 0}, err) {
+	if err := wireErrors().FromRemote(wireErrors().ToRemote(err)); !host.Moving(err) {
 		t.Error("it is not tried again")
-	}
-}
-
-func TestFinishedMessagesStayForTheWindow(t *testing.T) {
-	for _, c := range []struct {
-		retention, window, least, most time.Duration
-	}{
-		{time.Hour, 0, time.Hour, time.Hour},
-		{0, 10 * time.Minute, 11 * time.Minute, 13 * time.Minute},
-		{time.Hour, 10 * time.Minute, time.Hour, time.Hour},
-		{time.Hour, 24 * time.Hour, 25 * time.Hour, 28 * time.Hour},
-	} {
-		if d := keptFor(&meta.TopicConfig{RetentionAge: c.retention, DedupWindow: c.window}); d < c.least || d > c.most {
-			t.Errorf("retention %v and window %v: %v", c.retention, c.window, d)
-		}
 	}
 }
 
@@ -110,19 +100,19 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 		if err := n.CreateChannel(t.Context(), "t", "c", false); err != nil {
 			t.Fatal(err)
 		}
-		stored := func() int64 { return n.lookup("t").leds(0).part.Log().Bytes() }
+		stored := func() int64 { return n.Lookup("t").Led(0).Part.Log().Bytes() }
 		refused := 0
 		for range 60 {
-			r := n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}})
-			if r.Err != nil && (!errors.Is(r.Err, quota.ErrFull) || fate.Of(fromRemote(toRemote(r.Err))) != fate.Refused) {
+			r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}})
+			if r.Err != nil && (!errors.Is(r.Err, quota.ErrFull) || fate.Of(wireErrors().FromRemote(wireErrors().ToRemote(r.Err))) != fate.Refused) {
 				t.Fatal(r.Err)
 			} else if r.Err != nil {
 				refused++
 			}
 		}
-		s := n.lookup("t").stats(time.Now(), "", false)
-		full := len(boundReasons(n.hostedTopics(), time.Now())) == 1
-		if files := n.lookup("t").leds(0).part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
+		s := n.TopicStats("t", "", false)[0]
+		full := len(operate.BoundReasons(n.Hosted(), time.Now())) == 1
+		if files := n.Lookup("t").Led(0).Part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
 			t.Errorf("the log has %d files", files)
 		}
 		if onFull == meta.OnFullReject {
@@ -132,10 +122,10 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 			continue
 		}
 		eventually(t, func() bool {
-			n.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+			n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
 			return stored() <= meta.MinQuota
 		})
-		s = n.lookup("t").stats(time.Now(), "", false)
+		s = n.TopicStats("t", "", false)[0]
 		if refused != 0 || s.Refused != 0 || s.Dropped < 45 || full {
 			t.Errorf("drop: %d and %d refused, %d dropped, full %v", refused, s.Refused, s.Dropped, full)
 		}
@@ -147,22 +137,23 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	lp := n.lookup("t").leds(0)
-	k, err := once.Open(once.Options{Partition: lp.part, Window: time.Hour, Most: 3, Ages: lp.replica.Ages()})
+	h := n.Lookup("t")
+	lp := h.Led(0)
+	k, err := once.Open(once.Options{Partition: lp.Part, Window: time.Hour, Most: 3, Ages: lp.Replica.Ages()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lp.once.Store(k)
+	hidden[atomic.Pointer[once.Keeper]](lp, "once").Store(k)
 	for i := range 4 {
-		if why := boundReasons(n.hostedTopics(), time.Now()); len(why) > 0 {
+		if why := operate.BoundReasons(n.Hosted(), time.Now()); len(why) > 0 {
 			t.Errorf("with %d ids: %v", i, why)
 		}
-		if err := lp.offer([]topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, func(Receipt) {}); err != nil {
+		if err := h.Offer(lp, []topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, func(topic.Receipt) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, func() bool {
-		why := boundReasons(n.hostedTopics(), time.Now())
+		why := operate.BoundReasons(n.Hosted(), time.Now())
 		return len(why) == 1 && why[0].Code == "dedup_window_short"
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
@@ -35,18 +36,18 @@ func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
 	if err := errors.Join(b.DrainNode(ctx, "n1", true, false), b.DrainNode(ctx, "n2", false, false)); err != nil {
 		t.Fatal(err)
 	}
-	c.troubles = []Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
+	c.troubles = []operate.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
 	d, err := b.DescribeNode(ctx, "n1")
 	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
 	}
-	if want := []NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
+	if want := []operate.NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
 		t.Errorf("holds %+v, want %+v", d.Partitions, want)
 	}
 	if err := b.UndrainNode(ctx, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (Progress{}) || d.Troubles != nil {
+	if d, err := b.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (operate.Progress{}) || d.Troubles != nil {
 		t.Errorf("undrained: %+v, %v", d, err)
 	}
 }
@@ -77,7 +78,7 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 		if err := b.DeleteTopic(ctx, "t"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, ErrNodeActive) {
+		if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, operate.ErrNodeActive) {
 			t.Errorf("up and wanted: %v", err)
 		}
 		if d, err := b.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
@@ -116,7 +117,7 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(true, false, "nodes_draining")
-	c.troubles = []Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
+	c.troubles = []operate.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}}}
 	expect(false, true, "drain_stuck", "nodes_draining")
 	c.troubles = nil
 	l.kill("n3")

@@ -13,8 +13,10 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // council is the Members of a lan: every broker votes, though one store has all
@@ -22,7 +24,7 @@ import (
 type council struct {
 	store    *raftstore.Store
 	config   raftstore.Configuration
-	troubles []Trouble
+	troubles []operate.Trouble
 	silent   map[meta.NodeID]bool
 	removed  []meta.NodeID
 	moved    int
@@ -98,7 +100,7 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 		if all := b.ClusterStats(ctx, "", "", false); len(all) != 1 || all[0].Messages != 6 {
 			t.Errorf("%s: all: %+v", id, all)
 		}
-		seen, err := b.Peek(ctx, Peek{Topic: "t", Channel: "c", Partition: AnyPartition, Max: 5})
+		seen, err := b.Peek(ctx, operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
 		if err != nil || len(seen) != 5 || seen[4].Partition != 2 || string(seen[2].Body) != "a1" {
 			t.Errorf("%s: peek: %+v, %v", id, seen, err)
 		}
@@ -107,8 +109,8 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 		t.Errorf("n3 leads nothing and says %+v", got)
 	}
 
-	end := SeekTo{End: true}
-	start := SeekTo{Start: true}
+	end := operate.SeekTo{End: true}
+	start := operate.SeekTo{Start: true}
 	depth := func() int64 { return l.at("n3").ClusterStats(ctx, "t", "c", false)[0].Channels[0].Depth }
 	steps := []struct {
 		what string
@@ -130,7 +132,7 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 	if err := l.at("n3").SeekChannel(ctx, "nope", "c", end); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("seek in no topic: %v", err)
 	}
-	if _, err := l.at("n3").Peek(ctx, Peek{Topic: "t", Partition: 9}); !errors.Is(err, ErrPartitionNotFound) {
+	if _, err := l.at("n3").Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, ErrPartitionNotFound) {
 		t.Errorf("peek at no partition: %v", err)
 	}
 }
@@ -168,9 +170,9 @@ func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
 func TestAPeekBetweenNodesComesInParts(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2")
 	l.spread("t", "n1")
-	large := string(make([]byte, 2*peekBytes/5))
+	large := string(make([]byte, 2*operate.PeekBytes/5))
 	l.mustPut("t", 0, large, large, large, "more")
-	seen, err := l.at("n2").Peek(t.Context(), Peek{Topic: "t", Partition: 0, Max: 3})
+	seen, err := l.at("n2").Peek(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 3})
 	if err != nil || len(seen) != 3 {
 		t.Fatalf("%d messages, %v", len(seen), err)
 	}
@@ -189,12 +191,12 @@ func TestAPeekEndsAtItsBytes(t *testing.T) {
 	}
 	for bytes, want := range map[int]int{1: 1, 7: 1, 8: 2, 21: 3, 22: 4, 0: 6} {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
-			seen, err := l.at(id).Peek(t.Context(), Peek{Topic: "t", Partition: AnyPartition, Bytes: bytes})
+			seen, err := l.at(id).Peek(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition, Bytes: bytes})
 			if err != nil || len(seen) != want {
 				t.Errorf("%s, of %d bytes: %d messages, %v, want %d", id, bytes, len(seen), err, want)
 			}
 		}
-		seen, err := l.at("n1").hosting.Peek(t.Context(), Peek{Topic: "t", Partition: AnyPartition, Bytes: bytes})
+		seen, err := l.at("n1").Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition, Bytes: bytes})
 		if err != nil || len(seen) != want {
 			t.Errorf("alone, of %d bytes: %d messages, %v, want %d", bytes, len(seen), err, want)
 		}
@@ -224,31 +226,6 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 	}
 	if _, err := l.at("n1").Digest(ctx, "nope"); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("no topic: %v", err)
-	}
-}
-
-func TestWhatIsComparedIsWhatAllInSyncReplicasHave(t *testing.T) {
-	isr := []meta.NodeID{"a", "b"}
-	for _, c := range []struct {
-		what      string
-		extents   map[meta.NodeID]extent
-		from, end int
-		nodes     []meta.NodeID
-	}{
-		{"nobody answers", nil, 0, 0, nil},
-		{"only one that is not in sync", map[meta.NodeID]extent{"c": {CommittedEnd: 9}}, 0, 0, nil},
-		{"equal", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 0, 5, []meta.NodeID{"a", "b"}},
-		{"one has heard of less", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 3}}, 0, 3, []meta.NodeID{"a", "b"}},
-		{"retention", map[meta.NodeID]extent{"a": {LogStart: 2, CommittedEnd: 5}, "b": {CommittedEnd: 5}}, 2, 5, []meta.NodeID{"a", "b"}},
-		{"a third that is behind", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 4}}, 0, 5, []meta.NodeID{"a", "b"}},
-		{"a third that is level", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "b": {CommittedEnd: 5}, "c": {CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a", "b", "c"}},
-		{"a third that has dropped more", map[meta.NodeID]extent{"a": {CommittedEnd: 5}, "c": {LogStart: 1, CommittedEnd: 6}}, 0, 5, []meta.NodeID{"a"}},
-		{"all dropped", map[meta.NodeID]extent{"a": {LogStart: 7, CommittedEnd: 7}, "b": {CommittedEnd: 5}}, 5, 5, []meta.NodeID{"b"}},
-	} {
-		from, end, nodes := common(c.extents, isr)
-		if int(from) != c.from || int(end) != c.end || !slices.Equal(nodes, c.nodes) {
-			t.Errorf("%s: [%d,%d) of %v, want [%d,%d) of %v", c.what, from, end, nodes, c.from, c.end, c.nodes)
-		}
 	}
 }
 
@@ -292,7 +269,7 @@ func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
 	l.create("t", "n1", "n2", "n3")
 	l.inSync("t", 0, 3)
 	l.mustPut("t", 0, "a", "b")
-	c.troubles = []Trouble{
+	c.troubles = []operate.Trouble{
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}, Nodes: []meta.NodeID{"n1"}},
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
 	}
@@ -436,10 +413,10 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 		}
 		b := l.at("n3")
 		plan := b.PlanBalance()
-		if len(plan.Leaders) != 4 || plan.Leaders[0] != (LeaderMove{"t0", 0, "n2", "n1"}) || len(plan.Moves) == 0 {
+		if len(plan.Leaders) != 4 || plan.Leaders[0] != (operate.LeaderMove{Topic: "t0", Partition: 0, From: "n2", To: "n1"}) || len(plan.Moves) == 0 {
 			t.Fatalf("plan %+v", plan)
 		}
-		if want := []NodeLoad{{"n1", "up", "", 0, 4, 4}, {"n2", "up", "", 4, 0, 4}, {"n3", "up", "", 0, 0, 0}}; !cmp.Equal(plan.Nodes, want) {
+		if want := []operate.NodeLoad{{ID: "n1", State: "up", Zone: "", Leaders: 0, Preferred: 4, Replicas: 4}, {ID: "n2", State: "up", Zone: "", Leaders: 4, Preferred: 0, Replicas: 4}, {ID: "n3", State: "up", Zone: "", Leaders: 0, Preferred: 0, Replicas: 0}}; !cmp.Equal(plan.Nodes, want) {
 			t.Errorf("loads %+v", plan.Nodes)
 		}
 		done, err := b.StartBalance(ctx, true, false, 0)
@@ -477,13 +454,13 @@ func TestARequestFindsTheNextLeader(t *testing.T) {
 	moved := make(chan struct{})
 	go func() {
 		defer close(moved)
-		timer := time.NewTimer(askPause / 2)
+		timer := time.NewTimer(operate.AskPause / 2)
 		<-timer.C
 		l.failOver("n1")
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	seen, err := l.at("n3").Peek(ctx, Peek{Topic: "t", Partition: 0})
+	seen, err := l.at("n3").Peek(ctx, operate.Peek{Topic: "t", Partition: 0})
 	<-moved
 	if err != nil || len(seen) != 1 {
 		t.Errorf("%+v, %v", seen, err)

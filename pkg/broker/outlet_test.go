@@ -16,8 +16,11 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/route"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -25,8 +28,8 @@ import (
 
 // send publishes one message and does not wait; the body is spoiled afterwards,
 // as a connection's buffer is.
-func (n *meshNode) send(name string, partition int, body string, done func(Receipt)) {
-	p := Publish{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}, Done: done}
+func (n *meshNode) send(name string, partition int, body string, done func(topic.Receipt)) {
+	p := publish.Request{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}, Done: done}
 	n.Publish(n.t.Context(), p)
 	clear(p.Messages[0].Body)
 }
@@ -37,14 +40,14 @@ func (n *meshNode) log(name string, partition int) []string {
 	var bodies []string
 	for {
 		from := seq.Offset(len(bodies))
-		all, err := n.hosting.Peek(n.t.Context(), Peek{Topic: name, Partition: partition, From: &from, Max: MaxPeek})
+		all, err := n.Node.PeekHere(n.t.Context(), operate.Peek{Topic: name, Partition: partition, From: &from, Max: operate.MaxPeek})
 		if err != nil {
 			n.t.Fatal(err)
 		}
 		for _, m := range all {
 			bodies = append(bodies, string(m.Body))
 		}
-		if len(all) < MaxPeek {
+		if len(all) < operate.MaxPeek {
 			return bodies
 		}
 	}
@@ -54,14 +57,14 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2", "n1", "n2")
 	a := m.nodes["n1"]
-	r := a.publish(Publish{Topic: "t", Partition: 2, Messages: []topic.Message{
+	r := a.publish(publish.Request{Topic: "t", Partition: 2, Messages: []topic.Message{
 		{Body: []byte("one")}, {Body: []byte("two"), TraceID: 7, Header: []byte(`{"k":1}`), Delay: time.Hour},
 	}})
 	if r.Err != nil || r.Partition != 2 || r.First != 0 || r.Count != 2 || r.RawSize == 0 {
 		t.Fatalf("got %+v", r)
 	}
 	from := seq.Offset(0)
-	got, err := m.nodes["n2"].hosting.Peek(t.Context(), Peek{Topic: "t", Partition: 2, From: &from, Max: 10})
+	got, err := m.nodes["n2"].Node.PeekHere(t.Context(), operate.Peek{Topic: "t", Partition: 2, From: &from, Max: 10})
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -69,17 +72,17 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 	for range 4 { // what is led here is preferred
-		if r := a.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil || r.Partition != 1 {
+		if r := a.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil || r.Partition != 1 {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := a.publish(Publish{Topic: "t", Partition: 3}); !errors.Is(r.Err, ErrPartitionNotFound) {
+	if r := a.publish(publish.Request{Topic: "t", Partition: 3}); !errors.Is(r.Err, ErrPartitionNotFound) {
 		t.Errorf("got %+v", r)
 	}
 	seen := map[int]bool{}
 	for i := range 20 {
 		key := []byte(strconv.Itoa(i))
-		r := a.publish(Publish{Topic: "t", Partition: AnyPartition, Messages: []topic.Message{{Body: key, Key: key}}})
+		r := a.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: key, Key: key}}})
 		if r.Err != nil || r.Partition != route.PartitionOfKey(key, 3) {
 			t.Errorf("key %s: %+v", key, r)
 		}
@@ -97,18 +100,18 @@ func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.converge("t")
-	big := Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("12345")}}}
-	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, ErrMessageTooBig) {
+	big := publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("12345")}}}
+	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, host.ErrMessageTooBig) {
 		t.Errorf("got %+v", r)
 	}
-	m.nodes["n2"].lowDisk.Store(true)
-	r := m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
-	if !errors.Is(r.Err, ErrDiskFull) || r.Err.Error() != ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
+	hidden[atomic.Bool](m.nodes["n2"].Host, "lowDisk").Store(true)
+	r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
+	if !errors.Is(r.Err, host.ErrDiskFull) || r.Err.Error() != host.ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
 	}
-	m.nodes["n2"].lowDisk.Store(false)
-	m.nodes["n1"].lowDisk.Store(true) // not the disk that it goes to
-	if r := m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
+	hidden[atomic.Bool](m.nodes["n2"].Host, "lowDisk").Store(false)
+	hidden[atomic.Bool](m.nodes["n1"].Host, "lowDisk").Store(true) // not the disk that it goes to
+	if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -117,12 +120,12 @@ func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 type settled struct {
 	sync.WaitGroup
 	mu       sync.Mutex // guards receipts
-	receipts []Receipt
+	receipts []topic.Receipt
 }
 
-func (s *settled) one() func(Receipt) {
+func (s *settled) one() func(topic.Receipt) {
 	s.Add(1)
-	return func(r Receipt) {
+	return func(r topic.Receipt) {
 		s.mu.Lock()
 		s.receipts = append(s.receipts, r)
 		s.mu.Unlock()
@@ -136,13 +139,14 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 	r := testrand.New(t)
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
-	a, l, h := m.nodes["n1"], m.link("n1", "n2"), m.nodes["n2"].lookup("t")
-	led, none := h.leading.Load(), []*ledPartition{}
+	a, l, h := m.nodes["n1"], m.link("n1", "n2"), m.nodes["n2"].Host.Lookup("t")
+	leading := hidden[atomic.Pointer[[]*host.Led]](h, "leading")
+	led, none := leading.Load(), []*host.Led{}
 	refused := 0
 	l.refuse(func(uint8) error {
-		if h.leading.Store(led); r.IntN(10) == 0 {
+		if leading.Store(led); r.IntN(10) == 0 {
 			refused++
-			h.leading.Store(&none)
+			leading.Store(&none)
 		}
 		return nil
 	})
@@ -153,7 +157,7 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 		a.send("t", 0, want[i], got.one())
 	}
 	got.Wait()
-	h.leading.Store(led)
+	leading.Store(led)
 	for _, r := range got.receipts {
 		if r.Err != nil {
 			t.Fatalf("a publish failed: %v", r.Err)
@@ -162,18 +166,14 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 	if log := m.nodes["n2"].log("t", 0); refused == 0 || !slices.Equal(log, want) {
 		t.Errorf("after %d refusals the log is %v", refused, log)
 	}
-	ended(t, a.outlets)
+	ended(t, a.Broker)
 }
 
-// ended waits until nothing is on its way: an outlet ends after the receipts of its last
+// ended waits until nothing is on its way: a forward queue ends after the receipts of its last
 // publish were given.
-func ended(t *testing.T, s *outlets) {
+func ended(t *testing.T, b *Broker) {
 	t.Helper()
-	eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.active.Load() == 0 && s.bytes.Load() == 0 && len(s.all) == 0
-	})
+	eventually(t, func() bool { partitions, bytes := b.Waiting(); return partitions == 0 && bytes == 0 })
 }
 
 // TestOrderSurvivesHandovers publishes through a node that leads at times, while
@@ -198,9 +198,9 @@ func TestOrderSurvivesHandovers(t *testing.T) {
 			}
 			want = append(want, strconv.Itoa(i))
 			done := got.one()
-			l.at("n1").Publish(t.Context(), Publish{
+			l.at("n1").Publish(t.Context(), publish.Request{
 				Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(want[i])}},
-				Done: func(r Receipt) {
+				Done: func(r topic.Receipt) {
 					<-window
 					done(r)
 				},
@@ -243,16 +243,14 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 	ask := func(round uint64, incarnation meta.Incarnation) error {
 		msg := forward.Publish{Topic: "t", Incarnation: incarnation, Round: round, Messages: []topic.Message{{Body: []byte("x")}}}
 		_, err := m.nodes["n2"].Call(t.Context(), "n1", forward.KindPublish, [][]byte{forward.AppendPublish(nil, &msg)})
-		return fromRemote(err)
+		return wireErrors().FromRemote(err)
 	}
-	b.hosted.Range(func(k, v any) bool { // it does not lead for a moment
-		led := v.(*hostedTopic).leading.Swap(&[]*ledPartition{})
-		if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) {
-			t.Errorf("got %v", err)
-		}
-		v.(*hostedTopic).leading.Store(led)
-		return true
-	})
+	leading := hidden[atomic.Pointer[[]*host.Led]](b.Host.Lookup("t"), "leading")
+	led := leading.Swap(&[]*host.Led{}) // it does not lead for a moment
+	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) {
+		t.Errorf("got %v", err)
+	}
+	leading.Store(led)
 	if err := ask(5, in); !errors.Is(err, coord.ErrNotLeading) || fate.Of(err) != fate.Refused {
 		t.Errorf("what overtakes: %v", err)
 	}
@@ -262,9 +260,6 @@ func TestTheLeaderTakesNothingBehindARefusal(t *testing.T) {
 	if err := ask(7, in+1); !errors.Is(err, coord.ErrNotLeading) {
 		t.Errorf("another incarnation: %v", err)
 	}
-	m.link("n2", "n1").cut(true)
-	m.link("n2", "n1").cut(false)
-	eventually(t, func() bool { b.inlets.mu.Lock(); defer b.inlets.mu.Unlock(); return len(b.inlets.all) == 0 })
 }
 
 // eventually waits until something is so.
@@ -334,7 +329,7 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	at := l.at("n3")
 	var got settled
 	publish := func(body string) {
-		at.Publish(t.Context(), Publish{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
+		at.Publish(t.Context(), publish.Request{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
 	}
 	publish("a")
 	l.elect("t", 0, "n2")
@@ -347,36 +342,7 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 		t.Errorf("b: %+v", r)
 	}
 	(<-stuck)() // the answer comes after all
-	ended(t, at.outlets)
-}
-
-// TestStraysAreGivenUpSoonerWhereTheLeaderHung has a publish under way to a node
-// that leads no longer, and that answered something else before.
-func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
-	for _, test := range []struct{ silent, grace time.Duration }{
-		{0, strayGrace},
-		{hungAfter - 1, strayGrace},
-		{hungAfter, hungGrace},
-		{time.Minute, hungGrace},
-	} {
-		var got settled
-		began := time.Now()
-		x := &parcel{done: got.one()}
-		o := &outlet{set: &outlets{}, target: "n1", flying: map[*parcel]struct{}{x: {}}, answered: began}
-		now := began.Add(test.silent)
-		if strays, again := o.takeStraysLocked(now, "n1"); strays != nil || again >= 0 {
-			t.Errorf("%v: %d strays while n1 leads, again after %v", test.silent, len(strays), again)
-		}
-		if strays, again := o.takeStraysLocked(now, "n2"); strays != nil || again != test.grace {
-			t.Errorf("%v: %d strays at once, again after %v", test.silent, len(strays), again)
-		}
-		if strays, again := o.takeStraysLocked(now.Add(test.grace-1), "n2"); strays != nil || again != 1 {
-			t.Errorf("%v: %d strays too early, again after %v", test.silent, len(strays), again)
-		}
-		if strays, _ := o.takeStraysLocked(now.Add(test.grace), "n2"); len(strays) != 1 || !x.givenUp {
-			t.Errorf("%v: %d strays", test.silent, len(strays))
-		}
-	}
+	ended(t, at)
 }
 
 // TestNothingOvertakesWhatCouldNotBeSent has a publish find no connection, which
@@ -392,7 +358,7 @@ func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
 	var got settled
 	want := []string{"a", "b", "c"}
 	for _, body := range want {
-		l.at("n1").Publish(t.Context(), Publish{Topic: "t", Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
+		l.at("n1").Publish(t.Context(), publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
 	}
 	got.Wait()
 	for _, r := range got.receipts {
@@ -450,37 +416,11 @@ func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
 	a := m.nodes["n1"]
-	a.outlets.d.o.PublishTimeout = 50 * time.Millisecond
+	hidden[publish.Options](a.Router, "o").PublishTimeout = 50 * time.Millisecond
 	m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", coord.ErrMoving) })
-	r := a.publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+	r := a.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
 	if !errors.Is(r.Err, coord.ErrMoving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
-	}
-}
-
-func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
-	before, after := &meta.Topic{}, &meta.Topic{}
-	var o outlet
-	for i, c := range []struct {
-		seen *meta.Topic
-		want time.Duration
-	}{
-		{before, 2},
-		{before, 4},
-		{before, 8},
-		{before, 16},
-		{before, 32},
-		{before, 50},
-		{before, 50},
-		{after, 2},
-		{after, 4},
-	} {
-		o.round++
-		o.delayLocked(c.seen)
-		o.delayLocked(c.seen) // another of the same round
-		if want := c.want * time.Millisecond; o.pause != want {
-			t.Errorf("refusal %d: a pause of %v, want %v", i, o.pause, want)
-		}
 	}
 }
 
@@ -492,11 +432,11 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		l.cut(true)
 		body := strings.Repeat("x", 1<<20)
 		var got settled
-		for range outletBytes>>20 + 1 {
+		for range publish.QueueBytes>>20 + 1 {
 			a.send("t", 0, body, got.one())
 		}
 		got.mu.Lock()
-		if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, ErrBusy) || n > 2 {
+		if n := len(got.receipts); n == 0 || !errors.Is(got.receipts[0].Err, host.ErrBusy) || n > 2 {
 			t.Errorf("%d are answered: %v", n, got.receipts)
 		}
 		got.mu.Unlock()
@@ -518,7 +458,7 @@ func TestClosingEndsWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Wait()
-	if r := got.receipts[0]; !errors.Is(r.Err, ErrExiting) {
+	if r := got.receipts[0]; !errors.Is(r.Err, host.ErrExiting) {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -536,61 +476,5 @@ func TestATopicThatGoesTakesWhatWaitsAlong(t *testing.T) {
 	got.Wait()
 	if r := got.receipts[0]; !errors.Is(r.Err, ErrTopicNotFound) {
 		t.Errorf("got %+v", r)
-	}
-}
-
-// TestAPublishWaitsForWhatIsOnItsWayToThisNode has an outlet whose parcels are being
-// handed to this node's own term: who publishes meanwhile goes to the term, too.
-func TestAPublishWaitsForWhatIsOnItsWayToThisNode(t *testing.T) {
-	for name, c := range map[string]struct {
-		target meta.NodeID
-		waits  bool
-	}{"to this node": {"n1", true}, "to another": {"n2", false}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newMesh(t, "n1")
-				m.create("t", "n1")
-				n := m.nodes["n1"]
-				o, err := n.outlets.outlet(outletKey{"t", n.lookup("t").incarnation, 0})
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.mu.Lock()
-				o.target, o.sending = c.target, true
-				o.mu.Unlock()
-				var got settled
-				published := make(chan struct{})
-				done := got.one()
-				go func() {
-					defer close(published)
-					n.send("t", 0, "x", done)
-				}()
-				synctest.Wait()
-				select {
-				case <-published:
-					if c.waits {
-						t.Error("a publish went behind what is on its way, want it to wait")
-					}
-				default:
-					if !c.waits {
-						t.Error("a publish waits for what is on its way to another node")
-					}
-				}
-				o.mu.Lock()
-				if kept := len(o.waiting); kept > 0 == c.waits {
-					t.Errorf("%d publishes wait in the outlet", kept)
-				}
-				o.sending = false
-				o.endLocked()
-				o.mu.Unlock()
-				o.set.poke()
-				<-published
-				got.Wait()
-				if r := got.receipts[0]; r.Err != nil || r.First != 0 {
-					t.Errorf("the publish got %+v", r)
-				}
-				ended(t, n.outlets)
-			})
-		})
 	}
 }

@@ -63,10 +63,10 @@ func soon(o *Options) {
 func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
 	l.t.Helper()
 	l.eventually("a whole copy", func() bool {
-		hp := l.at(id).lookup(name).at(0)
-		return hp != nil && hp.standby.Load() != nil && int(hp.replica.Log().CommittedEnd()) == messages
+		hp := l.at(id).Host.Lookup(name).Held(0)
+		return hp != nil && hp.Standby.Load() != nil && int(hp.Replica.Log().CommittedEnd()) == messages
 	})
-	r := l.at(id).lookup(name).at(0).replica.Log().NewReader()
+	r := l.at(id).Host.Lookup(name).Held(0).Replica.Log().NewReader()
 	defer r.Release()
 	for o := range messages {
 		if _, err := r.Batch(seq.Offset(o)); err != nil {
@@ -78,7 +78,7 @@ func (l *lan) wholeAt(id meta.NodeID, name string, messages int) {
 // settleLog has a replica note how far its log is durable.
 func (l *lan) settleLog(id meta.NodeID, name string) {
 	l.t.Helper()
-	if err := l.at(id).lookup(name).at(0).replica.Log().Checkpoint(0); err != nil {
+	if err := l.at(id).Host.Lookup(name).Held(0).Replica.Log().Checkpoint(0); err != nil {
 		l.t.Fatal(err)
 	}
 }

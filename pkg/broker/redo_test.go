@@ -27,7 +27,7 @@ func TestADamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, topic := range n.Topics() {
-		mark := filepath.Join(n.dirs.Replica(topic, 0), datadir.MarkSuspect)
+		mark := filepath.Join(datadir.At(n.fs, "data").Replica(topic, 0), datadir.MarkSuspect)
 		if _, err := n.fs.Stat(mark); err != nil {
 			t.Errorf("replica of %s: %v", topic.Name, err)
 		}

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // settle settles dead letters of orders/bill.
-func (n *node) settle(max int, change ...func(*SettleLetters)) deadletter.Settled {
+func (n *node) settle(max int, change ...func(*operate.SettleLetters)) deadletter.Settled {
 	n.t.Helper()
-	a := SettleLetters{Topic: "orders", Channel: "bill", Max: max}
+	a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: max}
 	for _, f := range change {
 		f(&a)
 	}
@@ -27,8 +29,8 @@ func (n *node) settle(max int, change ...func(*SettleLetters)) deadletter.Settle
 	return s
 }
 
-func dryRun(a *SettleLetters) { a.DryRun = true }
-func purge(a *SettleLetters)  { a.Purge = true }
+func dryRun(a *operate.SettleLetters) { a.DryRun = true }
+func purge(a *operate.SettleLetters)  { a.Purge = true }
 
 func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +105,7 @@ func TestSharedDeadLettersAreToldApart(t *testing.T) {
 		if got := a.take(2); got != "x y" {
 			t.Errorf("bill got %q", got)
 		}
-		mail := func(s *SettleLetters) { s.Channel = "mail" }
+		mail := func(s *operate.SettleLetters) { s.Channel = "mail" }
 		if got := n.settle(100, mail); got.Letters != 1 {
 			t.Errorf("of mail: %+v", got)
 		}
@@ -128,8 +130,8 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 		if err := n.AlterTopic(t.Context(), "orders", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
 			t.Fatal(err)
 		}
-		a := SettleLetters{Topic: "orders", Channel: "bill", Max: 9}
-		if s, err := n.Policies().Settle(t.Context(), a); !errors.Is(err, ErrMessageTooBig) || s.Letters != 0 {
+		a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: 9}
+		if s, err := n.Policies().Settle(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if got := n.settle(9, dryRun); got.Letters != 1 {

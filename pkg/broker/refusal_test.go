@@ -8,17 +8,20 @@ import (
 	"testing/synctest"
 
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // sendAt publishes at one node and waits for the receipt.
-func (l *lan) sendAt(id meta.NodeID, name string) Receipt {
+func (l *lan) sendAt(id meta.NodeID, name string) topic.Receipt {
 	l.t.Helper()
-	got := make(chan Receipt, 1)
-	l.at(id).Publish(l.t.Context(), Publish{
-		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r Receipt) { got <- r },
+	got := make(chan topic.Receipt, 1)
+	l.at(id).Publish(l.t.Context(), publish.Request{
+		Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r topic.Receipt) { got <- r },
 	})
 	return <-got
 }
@@ -49,13 +52,13 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 // at it is the same error, with the same fate.
 func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
 	for _, err := range []error{
-		coord.ErrNotLeading, coord.ErrMoving, coord.ErrNotWritable, coord.ErrTooBig, topic.ErrNotLeased, ErrDiskFull, ErrBusy, ErrExiting, ErrNoLeader,
-		ErrMessageTooBig, ErrPartitionNeeded, ErrPartitionNotFound, ErrTopicNotFound, ErrInvalidTopic,
+		coord.ErrNotLeading, coord.ErrMoving, coord.ErrNotWritable, coord.ErrTooBig, topic.ErrNotLeased, host.ErrDiskFull, host.ErrBusy, host.ErrExiting, host.ErrNoLeader,
+		host.ErrMessageTooBig, publish.ErrPartitionNeeded, ErrPartitionNotFound, ErrTopicNotFound, directory.ErrInvalidTopic,
 	} {
-		if got := fromRemote(toRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
+		if got := wireErrors().FromRemote(wireErrors().ToRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
 			t.Errorf("%v arrives as %v, %v", err, got, fate.Of(got))
 		}
-		if got := fromRemote(toRemote(fate.Mark(err, fate.Uncertain))); !errors.Is(got, err) || fate.Of(got) != fate.Uncertain {
+		if got := wireErrors().FromRemote(wireErrors().ToRemote(fate.Mark(err, fate.Uncertain))); !errors.Is(got, err) || fate.Of(got) != fate.Uncertain {
 			t.Errorf("%v of an unknown outcome arrives as %v, %v", err, got, fate.Of(got))
 		}
 	}

@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,10 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -28,7 +30,7 @@ func TestAConsumerIsServedFromAnotherNode(t *testing.T) {
 	for i := range 300 {
 		body := fmt.Sprintf("%03d", i)
 		want = append(want, body)
-		r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{
+		r := m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: i % 3, Messages: []topic.Message{{
 			Body: []byte(body), TraceID: uint64(i), Header: []byte(`{"a":1}`),
 		}}})
 		if r.Err != nil {
@@ -103,7 +105,7 @@ func TestAnswersReachTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = 400 * time.Millisecond })
+		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = 400 * time.Millisecond })
 		m.nodes["n2"].put("t", "a")
 		m.nodes["n2"].put("t", "b")
 		got := c.takeSome(2)
@@ -113,7 +115,7 @@ func TestAnswersReachTheLeader(t *testing.T) {
 		if err := errors.Join(c.Finish(got[0].ID), c.Requeue(got[1].ID, 50*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Finish(got[0].ID); !errors.Is(err, ErrNotInFlight) {
+		if err := c.Finish(got[0].ID); !errors.Is(err, consume.ErrNotInFlight) {
 			t.Errorf("finished twice: %v", err)
 		}
 		if c.InFlight() != 0 {
@@ -158,12 +160,12 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Minute })
+		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Minute })
 		m.nodes["n2"].put("t", "a")
 		m.nodes["n2"].put("t", "b")
 		got := c.takeSome(2)
-		for _, fd := range m.nodes["n2"].feeds.list() {
-			if err := fd.sub.Requeue(got[0].ID, time.Hour); err != nil {
+		for _, sub := range m.nodes["n2"].subscriptions("t", "c") {
+			if err := sub.Requeue(got[0].ID, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -171,7 +173,7 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := c.told(got[0].ID); !errors.Is(err, ErrNotInFlight) || err.Error() != ErrNotInFlight.Error() {
+		if err := c.told(got[0].ID); !errors.Is(err, consume.ErrNotInFlight) || err.Error() != consume.ErrNotInFlight.Error() {
 			t.Errorf("told %v", err)
 		}
 		if err := c.told(got[1].ID); err != nil {
@@ -180,19 +182,13 @@ func TestAClientIsToldOfAFinishThatTheLeaderDoesNotTake(t *testing.T) {
 	})
 }
 
-func (s *feeds) list() []*feed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.all))
-}
-
 // TestAClientIsToldOfAFinishThatReachesNobody has the leader end the subscription
 // while answers are on their way and behind those.
 func TestAClientIsToldOfAFinishThatReachesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
-		c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Minute })
+		c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Minute })
 		m.nodes["n2"].put("t", "a")
 		m.nodes["n2"].put("t", "b")
 		got := c.takeSome(2)
@@ -200,8 +196,8 @@ func TestAClientIsToldOfAFinishThatReachesNobody(t *testing.T) {
 		if err := errors.Join(c.Finish(got[0].ID), c.Finish(got[1].ID)); err != nil {
 			t.Fatal(err)
 		}
-		for _, fd := range m.nodes["n2"].feeds.list() {
-			fd.end(errLedElsewhere)
+		for _, sub := range m.nodes["n2"].subscriptions("t", "c") {
+			hidden[consume.Subscribe](sub, "ask").Client.Disconnect(host.ErrLedElsewhere)
 		}
 		synctest.Wait()
 		m.link("n1", "n2").hold(false)
@@ -220,7 +216,7 @@ func TestCreditIsNeverExceeded(t *testing.T) {
 	c := m.nodes["n1"].subscribe("t", "c")
 	c.SetReady(1)
 	for i := range 20 {
-		if r := m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 2, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
+		if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: i % 2, Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
 			t.Fatal(r.Err)
 		}
 	}
@@ -242,7 +238,7 @@ func TestCreditIsNeverExceeded(t *testing.T) {
 		t.Errorf("%d timed out", d)
 	}
 	c.SetReady(0)
-	m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
+	m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
 	c.idle()
 	c.SetReady(5)
 	c.take(1)
@@ -255,8 +251,8 @@ func TestARelayedClientStaysWhenItsLeaderGoes(t *testing.T) {
 			m.link("n1", "n2").cut(false)
 		},
 		"leadership": func(m *mesh) {
-			for _, lp := range m.nodes["n2"].lookup("t").led() {
-				lp.part.Disconnect(errLedElsewhere)
+			for _, lp := range m.nodes["n2"].Host.Lookup("t").AllLed() {
+				lp.Part.Disconnect(host.ErrLedElsewhere)
 			}
 		},
 	} {
@@ -264,7 +260,7 @@ func TestARelayedClientStaysWhenItsLeaderGoes(t *testing.T) {
 			m := newMesh(t, "n1", "n2")
 			m.create("t", "n2")
 			c := m.nodes["n1"].subscribe("t", "c")
-			pinned := m.nodes["n1"].subscribe("t", "pinned", func(s *Subscribe) { s.Partition = 0 })
+			pinned := m.nodes["n1"].subscribe("t", "pinned", func(s *consume.Subscribe) { s.Partition = 0 })
 			m.nodes["n2"].put("t", "x")
 			first := c.takeSome(1)[0]
 			gone(m)
@@ -295,7 +291,7 @@ func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
 	if err := *c.ended.Load(); !errors.Is(err, ErrChannelNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if err := c.Finish(d.ID); !errors.Is(err, ErrNotInFlight) {
+	if err := c.Finish(d.ID); !errors.Is(err, consume.ErrNotInFlight) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -309,13 +305,13 @@ func TestAClientThatNobodyCanServeIsToldToGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		for end := began.Add(2 * orphanPatience); c.ended.Load() == nil && time.Now().Before(end); {
+		for end := began.Add(2 * consume.OrphanPatience); c.ended.Load() == nil && time.Now().Before(end); {
 			<-c.woken
 			if _, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := c.ended.Load(); err == nil || !errors.Is(*err, errNoSource) || time.Since(began) < orphanPatience {
+		if err := c.ended.Load(); err == nil || !errors.Is(*err, consume.ErrNoSource) || time.Since(began) < consume.OrphanPatience {
 			t.Errorf("told %v after %v", err, time.Since(began))
 		}
 	})
@@ -338,23 +334,17 @@ func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
 	if got := d.take(2); got != "a c" {
 		t.Errorf("got %s", got)
 	}
-	eventually(t, func() bool { return m.nodes["n2"].feeds.count() == 0 })
-}
-
-func (s *feeds) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
+	eventually(t, func() bool { served, _ := m.nodes["n2"].Relayed(); return served == 0 })
 }
 
 func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2", "n1", "n2")
-		one := m.nodes["n1"].subscribe("t", "one", func(s *Subscribe) { s.Partition = 2 })
-		sampled := m.nodes["n1"].subscribe("t", "sampled", func(s *Subscribe) { s.Partition, s.SampleRate = 2, 1 })
+		one := m.nodes["n1"].subscribe("t", "one", func(s *consume.Subscribe) { s.Partition = 2 })
+		sampled := m.nodes["n1"].subscribe("t", "sampled", func(s *consume.Subscribe) { s.Partition, s.SampleRate = 2, 1 })
 		for i := range 300 {
-			m.nodes["n1"].publish(Publish{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3)}}})
+			m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: i % 3, Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3)}}})
 		}
 		for _, d := range one.takeSome(100) {
 			if string(d.Body) != "2" {
@@ -371,18 +361,18 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 			return s.Depth == 100 && s.Delivered < 50 // partition 0 is nobody's
 		})
 		n1 := m.nodes["n1"]
-		r := Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
+		r := consume.Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
 		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
 			t.Errorf("got %v", err)
 		}
-		m.nodes["n2"].o.MaxChannelConsumers = 1
+		hidden[consume.Options](m.nodes["n2"].Consumers, "o").MaxChannelConsumers = 1
 		r.Partition = 2
-		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrTooManyConsumers) {
+		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrTooManyConsumers) {
 			t.Errorf("got %v", err)
 		}
-		n1.o.PublishTimeout = 50 * time.Millisecond
+		hidden[consume.Options](n1.Consumers, "o").PublishTimeout = 50 * time.Millisecond
 		m.link("n1", "n2").cut(true)
-		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, errNotReached) {
+		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrNotReached) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -398,8 +388,8 @@ func TestTheFirstConsumerChoosesWhereTheChannelBegins(t *testing.T) {
 		for i := range 10 {
 			m.nodes["n2"].put("t", fmt.Sprint(i))
 		}
-		from := func(n int64, ordered bool) func(*Subscribe) {
-			return func(s *Subscribe) {
+		from := func(n int64, ordered bool) func(*consume.Subscribe) {
+			return func(s *consume.Subscribe) {
 				s.Partition, s.Ordered, s.Start = 0, ordered, topic.Start{Kind: topic.StartAtMessage, Value: n}
 			}
 		}
@@ -433,11 +423,11 @@ func TestAConsumerElsewhereGetsTheMessagesThatItWants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vip := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.Tag = "vip" })
-	rest := m.nodes["n2"].subscribe("t", "c", func(s *Subscribe) { s.Filter = filter })
+	vip := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.Tag = "vip" })
+	rest := m.nodes["n2"].subscribe("t", "c", func(s *consume.Subscribe) { s.Filter = filter })
 	for i := range 60 {
 		head := []string{`{"##client_dispatch_tag":"vip"}`, `{"k":"v"}`, `{"k":""}`}[i%3]
-		r := m.nodes["n1"].publish(Publish{Topic: "t", Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3), Header: []byte(head)}}})
+		r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: fmt.Appendf(nil, "%d", i%3), Header: []byte(head)}}})
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -456,7 +446,7 @@ func TestAConsumerElsewhereGetsTheMessagesThatItWants(t *testing.T) {
 func TestOrderHoldsThroughARelay(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
-	c := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.Ordered = true })
+	c := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.Ordered = true })
 	for i := range 50 {
 		m.nodes["n2"].put("t", fmt.Sprint(i))
 	}
@@ -478,7 +468,7 @@ func TestAnEphemeralChannelGoesWithItsRelay(t *testing.T) {
 	m.nodes["n1"].put("t", "x")
 	c.take(1)
 	c.Close()
-	eventually(t, func() bool { return len(m.nodes["n2"].lookup("t").leds(0).part.Channels()) == 0 })
+	eventually(t, func() bool { return len(m.nodes["n2"].Host.Lookup("t").Led(0).Part.Channels()) == 0 })
 }
 
 // TestWhoWaitsIsServedInTurn has clients here and elsewhere wait for the messages
@@ -597,4 +587,14 @@ func TestARelayThatGivesUpTellsTheLeader(t *testing.T) {
 	if fmt.Sprint(got) != "[a b c d]" {
 		t.Errorf("got %v", got)
 	}
+}
+
+// subscriptions returns those that consume a channel of the partitions that the node leads.
+func (n *meshNode) subscriptions(name, channel string) (all []*consume.Subscription) {
+	for _, lp := range n.Host.Lookup(name).AllLed() {
+		for _, k := range lp.Part.Channel(channel).Consumers() {
+			all = append(all, k.Owner().(*consume.Subscription))
+		}
+	}
+	return all
 }

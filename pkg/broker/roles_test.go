@@ -22,10 +22,10 @@ func TestThreeReplicasHoldWhatIsPublished(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	for id, h := range l.hosts {
-		hp := h.broker.Load().lookup("t").at(0)
-		l.eventually("the end at "+string(id), func() bool { return hp.replica.Log().CommittedEnd() == 3 })
-		if leads := hp.led.Load() != nil; leads != (id == "n1") || leads == (hp.standby.Load() != nil) {
-			t.Errorf("%s leads: %v, on standby: %v", id, leads, hp.standby.Load() != nil)
+		hp := h.broker.Load().Host.Lookup("t").Held(0)
+		l.eventually("the end at "+string(id), func() bool { return hp.Replica.Log().CommittedEnd() == 3 })
+		if leads := hp.Led.Load() != nil; leads != (id == "n1") || leads == (hp.Standby.Load() != nil) {
+			t.Errorf("%s leads: %v, on standby: %v", id, leads, hp.Standby.Load() != nil)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func TestWhenTheLeaderDiesAnotherGoesOnWithItsPositions(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	b := l.leader("t", 0)
-	if err := b.lookup("t").flush(t.Context()); err != nil {
+	if err := b.Host.Lookup("t").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l.kill("n1")
@@ -68,9 +68,9 @@ func TestAFollowerThatLostPowerComesBackInSync(t *testing.T) {
 		l.inSync("t", 0, 3)
 		l.mustPut("t", 0, fmt.Sprint("back ", round))
 	}
-	want := l.at("n1").lookup("t").at(0).replica.Log().CommittedEnd()
-	hp := l.at("n3").lookup("t").at(0)
-	l.eventually("the committed end", func() bool { return hp.replica.Log().CommittedEnd() == want })
+	want := l.at("n1").Host.Lookup("t").Held(0).Replica.Log().CommittedEnd()
+	hp := l.at("n3").Host.Lookup("t").Held(0)
+	l.eventually("the committed end", func() bool { return hp.Replica.Log().CommittedEnd() == want })
 }
 
 func TestALeaderThatIsElectedAwayFollows(t *testing.T) {
@@ -85,8 +85,8 @@ func TestALeaderThatIsElectedAwayFollows(t *testing.T) {
 	if got := l.subscribe("t", "c", 0).take(2); got != "a b" {
 		t.Errorf("got %q", got)
 	}
-	hp := l.at("n1").lookup("t").at(0)
-	if hp.led.Load() != nil || hp.standby.Load() == nil {
+	hp := l.at("n1").Host.Lookup("t").Held(0)
+	if hp.Led.Load() != nil || hp.Standby.Load() == nil {
 		t.Error("n1 does not follow")
 	}
 	l.elect("t", 0, "n1")
@@ -100,8 +100,8 @@ func TestAPartitionWithoutALeaderRests(t *testing.T) {
 	l.mustPut("t", 0, "a")
 	l.elect("t", 0, "")
 	for _, h := range l.hosts {
-		hp := h.broker.Load().lookup("t").at(0)
-		l.eventually("rest", func() bool { return hp.led.Load() == nil && hp.standby.Load() != nil })
+		hp := h.broker.Load().Host.Lookup("t").Held(0)
+		l.eventually("rest", func() bool { return hp.Led.Load() == nil && hp.Standby.Load() != nil })
 	}
 	l.elect("t", 0, "n3")
 	l.mustPut("t", 0, "b")
@@ -149,13 +149,13 @@ func TestAReplicaThatMovesLeavesNoData(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.mustPut("t", 0, "c")
-	l.eventually("n3 to let go", func() bool { return l.at("n3").lookup("t").at(0) == nil })
-	dir := l.at("n3").dirs.Replica(l.store.Topic("t"), 0)
+	l.eventually("n3 to let go", func() bool { return l.at("n3").Host.Lookup("t").Held(0) == nil })
+	dir := datadir.At(l.hosts["n3"].disk, "data").Replica(l.store.Topic("t"), 0)
 	l.eventually("no data at n3", func() bool {
 		_, err := l.hosts["n3"].disk.ReadDir(dir)
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	if end := l.at("n4").lookup("t").at(0).replica.Log().End(); end != 3 {
+	if end := l.at("n4").Host.Lookup("t").Held(0).Replica.Log().End(); end != 3 {
 		t.Errorf("n4 holds %d messages", end)
 	}
 }
@@ -173,8 +173,8 @@ func TestCreatingThroughAnyNodeIsAnsweredWhenTheLeadersServe(t *testing.T) {
 		if n := len(tt.Partitions[i].Replicas); n != 3 {
 			t.Errorf("partition %d has %d replicas", i, n)
 		}
-		lp := l.at(tt.Partitions[i].Leader).lookup("t").leds(i)
-		if lp == nil || lp.part.Channel("c") == nil {
+		lp := l.at(tt.Partitions[i].Leader).Host.Lookup("t").Led(i)
+		if lp == nil || lp.Part.Channel("c") == nil {
 			t.Errorf("partition %d is not served, or without the channel", i)
 		}
 	}
@@ -230,18 +230,18 @@ func TestAReplicaThatMovedWhileItsNodeWasAwayGoesAtTheStart(t *testing.T) {
 // told counts what a watcher is told.
 type told struct{ times atomic.Int32 }
 
-func (w *told) ledChanged() { w.times.Add(1) }
+func (w *told) LedChanged() { w.times.Add(1) }
 
 func TestWatchersHearOfLeadershipsThatComeAndGo(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	l.create("t", "n1", "n2", "n3")
 	l.leader("t", 0)
-	h := l.at("n2").lookup("t")
+	h := l.at("n2").Host.Lookup("t")
 	if h == nil {
-		l.eventually("the topic at n2", func() bool { h = l.at("n2").lookup("t"); return h != nil })
+		l.eventually("the topic at n2", func() bool { h = l.at("n2").Host.Lookup("t"); return h != nil })
 	}
 	var w told
-	stop := h.watch(&w)
+	stop := h.Watch(&w)
 	l.elect("t", 0, "n2")
 	l.leader("t", 0)
 	l.eventually("word of the gain", func() bool { return w.times.Load() == 1 })

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // rotting is three brokers with a topic of several segments on each, all in sync.
@@ -43,13 +44,13 @@ func (l *lan) whole(within time.Duration) {
 		}
 		sums := map[string]bool{}
 		for id := range l.hosts {
-			hp := l.at(id).lookup("t").at(0)
+			hp := l.at(id).Host.Lookup("t").Held(0)
 			if hp == nil {
 				sums[string(id)] = true // it is being set aside
 				continue
 			}
-			log := hp.replica.Log()
-			sum, err := digest(l.t.Context(), log, log.Start(), log.End())
+			log := hp.Replica.Log()
+			sum, err := operate.DigestOf(l.t.Context(), log, log.Start(), log.End())
 			if state += fmt.Sprintf(", %s: [%d,%d) %.8s %v", id, log.Start(), log.End(), sum, err); err == nil {
 				sums[sum] = true
 			} else {
@@ -192,17 +193,20 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 func TestScrubberGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
-		name := datadir.ReplicaName("t", l.store.Topic("t").Incarnation, 0)
 		time.Sleep(90 * time.Minute)
-		before, ok := l.at("n2").scrubbed.of(name)
-		if !ok || before.Checked == 0 {
-			t.Fatalf("noted %+v, %v", before, ok)
+		noted := func() [2]float64 {
+			at, part := l.at("n2").Checked(l.at("n2").Host.Lookup("t").Held(0))
+			return [2]float64{float64(at), part}
+		}
+		before := noted()
+		if before[0] == 0 {
+			t.Fatalf("noted %v", before)
 		}
 		l.stop("n2")
 		l.start("n2")
 		time.Sleep(time.Second)
-		if after, _ := l.at("n2").scrubbed.of(name); after != before {
-			t.Errorf("before %+v, after %+v", before, after)
+		if after := noted(); after != before {
+			t.Errorf("before %v, after %v", before, after)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -137,7 +138,7 @@ func TestWhereNoPositionsAreReadableOneReplicaLeadsInTime(t *testing.T) {
 			l.start(id)
 		}
 		epoch := l.store.Topic("t").Partitions[0].Epoch
-		time.Sleep(3 * salvageAfter)
+		time.Sleep(3 * host.SalvageAfter)
 		b := l.leader("t", 0)
 		if got := (&node{Broker: b, t: t}).subscribe("t", "c").take(2); got != "a b" {
 			t.Errorf("delivered %q", got)

@@ -11,10 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/relay"
-
 	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/relay"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -105,7 +106,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 				m := newMesh(t, "n1", "n2")
 				m.create("t", "n2")
 				const timeout = 400 * time.Millisecond
-				r := &reader{m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = timeout }), map[string]int{}}
+				r := &reader{m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = timeout }), map[string]int{}}
 				r.SetReady(test.ready)
 				for i := range test.messages {
 					m.nodes["n2"].put("t", padded(fmt.Sprint(i), test.size))
@@ -114,7 +115,7 @@ func TestAStalledRelayFetchesAgain(t *testing.T) {
 				if n := m.nodes["n2"].channelStats("t", "c"); n.Delivered > uint64(3*test.ready) {
 					t.Errorf("%d messages were sent to a client that does not read and lets %d be in flight", n.Delivered, test.ready)
 				}
-				if relayed := r.sources.Load().relays[0]; relayed.Claim().InFlight > 0 {
+				if relayed := r.Sources.Load().Relays[0]; relayed.Claim().InFlight > 0 {
 					t.Errorf("the relay holds %d messages that the leader gave up long ago", relayed.Claim().InFlight)
 				}
 				if n := strings.Count(m.lines.String(), "consumer does not read"); n != 1 || !strings.Contains(m.lines.String(), "channel=c") {
@@ -134,12 +135,12 @@ func TestAStalledClientStarvesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
-		stalled := m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Second })
+		stalled := m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Second })
 		for i := range 500 {
 			m.nodes["n2"].put("t", padded(fmt.Sprint(i), 10))
 		}
 		synctest.Wait()
-		r := &reader{m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Second }), map[string]int{}}
+		r := &reader{m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Second }), map[string]int{}}
 		r.readFor(4 * time.Second)
 		if len(r.got) != 500 {
 			t.Errorf("got %d of 500 messages beside a client that does not read", len(r.got))
@@ -158,13 +159,13 @@ func TestARelayFetchesAgainForThePartitionsThatAreLeft(t *testing.T) {
 		m.create("t", "n2", "n2")
 		c := m.nodes["n1"].subscribe("t", "c")
 		for range 8 {
-			m.nodes["n2"].publish(Publish{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: make([]byte, 300<<10)}}})
+			m.nodes["n2"].publish(publish.Request{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: make([]byte, 300<<10)}}})
 		}
 		synctest.Wait()
-		m.nodes["n2"].publish(Publish{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("a")}}})
+		m.nodes["n2"].publish(publish.Request{Topic: "t", Partition: 1, Messages: []topic.Message{{Body: []byte("a")}}})
 		synctest.Wait()
 		c.mustWake()
-		r := c.sources.Load().relays[0]
+		r := c.Sources.Load().Relays[0]
 		if !r.Loses(func(partition int) bool { return partition == 0 }) {
 			t.Fatal("the relay has no partition left")
 		}
@@ -191,7 +192,7 @@ func TestAClientIsWokenWhenItHasRoomForWhatARelayHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "n1", "n2")
 		m.create("t", "n2")
-		r := &reader{m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = time.Second }), map[string]int{}}
+		r := &reader{m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = time.Second }), map[string]int{}}
 		r.SetReady(10)
 		for i := range 3 {
 			m.nodes["n2"].put("t", fmt.Sprint(i))
@@ -266,7 +267,7 @@ func stallAtRandom(t *testing.T, seed uint64) {
 
 // join adds a client at the node that relays.
 func (x *stallRun) join() {
-	c := x.m.nodes["n1"].subscribe("t", "c", func(s *Subscribe) { s.MsgTimeout = x.timeout })
+	c := x.m.nodes["n1"].subscribe("t", "c", func(s *consume.Subscribe) { s.MsgTimeout = x.timeout })
 	c.SetReady([]int{1, 2, 7, 100, 2500}[x.rnd.IntN(5)])
 	x.readers = append(x.readers, &reader{c, map[string]int{}})
 }
@@ -277,7 +278,7 @@ func (x *stallRun) step(size, partitions int) {
 	switch x.rnd.IntN(10) {
 	case 0, 1, 2: // more arrives
 		for range 1 + x.rnd.IntN(min(max(6, 100_000/size), 200)) {
-			x.m.nodes["n1"].publish(Publish{Topic: "t", Partition: x.rnd.IntN(partitions), Messages: []topic.Message{
+			x.m.nodes["n1"].publish(publish.Request{Topic: "t", Partition: x.rnd.IntN(partitions), Messages: []topic.Message{
 				{Body: []byte(padded(fmt.Sprint(x.put), x.rnd.IntN(size)))},
 			}})
 			x.put++
@@ -314,7 +315,7 @@ func (x *stallRun) settle() {
 	}
 	if n := x.finished(); n < uint64(x.put) {
 		x.t.Errorf("%v after a client began to read, %d of %d messages are finished; message timeout %v, ended %v", bound, n, x.put, x.timeout, r.ended.Load())
-		for _, far := range r.sources.Load().relays {
+		for _, far := range r.Sources.Load().Relays {
 			x.t.Logf("relay to %s: %+v", far.Node(), far.Claim())
 		}
 		for id, node := range x.m.nodes {

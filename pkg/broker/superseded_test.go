@@ -19,15 +19,15 @@ func TestALeaderThatLearnsOfALaterOneDeliversNothing(t *testing.T) {
 	if got := c.take(1); got != "a" {
 		t.Fatalf("got %q", got)
 	}
-	n3 := l.at("n3").lookup("t").at(0)
-	lp := l.at("n1").lookup("t").leds(0)
-	if err := n3.replica.Follow(coord.View{Epoch: lp.term.Epoch() + 1, Leader: "n2"}, n3.standby.Load()); err != nil {
+	n3 := l.at("n3").Host.Lookup("t").Held(0)
+	lp := l.at("n1").Host.Lookup("t").Led(0)
+	if err := n3.Replica.Follow(coord.View{Epoch: lp.Term.Epoch() + 1, Leader: "n2"}, n3.Standby.Load()); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.put("t", 0, "c"); !errors.Is(err, coord.ErrUnknownOutcome) {
 		t.Fatalf("publish: %v", err)
 	}
-	l.eventually("the lease to end", func() bool { return !lp.part.Leased(time.Now()) })
+	l.eventually("the lease to end", func() bool { return !lp.Part.Leased(time.Now()) })
 	n, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil })
 	if n > 0 || err != nil {
 		t.Errorf("a superseded leader delivers %d: %v", n, err)

@@ -66,11 +66,11 @@ func (l *lan) recovers(name string, messages []string) {
 // lacks returns what is wrong with a replica that should hold some messages first; "":
 // nothing.
 func (l *lan) lacks(id meta.NodeID, name string, messages []string) string {
-	hp := l.at(id).lookup(name).at(0)
+	hp := l.at(id).Host.Lookup(name).Held(0)
 	if hp == nil {
 		return "no replica"
 	}
-	log := hp.replica.Log()
+	log := hp.Replica.Log()
 	r := log.NewReader()
 	defer r.Release()
 	for o, m := range messages {
@@ -212,7 +212,7 @@ func TestAKillDoesNotMoveAFollowersCommittedEndBack(t *testing.T) {
 		l.create("t", "n1", "n2", "n3")
 		l.inSync("t", 0, 3)
 		l.mustPut("t", 0, bodies(50)...)
-		committed := func() seq.Offset { return l.at("n2").lookup("t").at(0).replica.Log().CommittedEnd() }
+		committed := func() seq.Offset { return l.at("n2").Host.Lookup("t").Held(0).Replica.Log().CommittedEnd() }
 		l.eventually("n2 to know all as committed", func() bool { return committed() == 50 })
 		l.murder("n2", "n1", "n3")
 		l.start("n2")

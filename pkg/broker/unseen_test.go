@@ -110,7 +110,7 @@ func TestADeliveryThatTheClientHasSeenCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, r := range far.sources.Load().relays {
+		for _, r := range far.Sources.Load().Relays {
 			r.End(relay.ErrPaused)
 		}
 		far.Close()

@@ -1,9 +1,8 @@
 package broker
 
 import (
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -33,7 +32,7 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	}
 	whole("by name", b.NodeStats(ctx, "t", "", false))
 	whole("by name and channel", b.NodeStats(ctx, "t", "c", true))
-	b.lookup("t").used.Store(false)
+	hidden[atomic.Bool](b.Host.Lookup("t"), "used").Store(false)
 	if got := b.NodeStats(ctx, "", "", false); len(got) != 0 {
 		t.Errorf("asked about is not used: %+v", got)
 	}
@@ -66,7 +65,7 @@ func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
 	knows := func(topic, channel string, want bool) {
 		t.Helper()
 		for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
-			if err := l.at(id).converge(topic); err != nil {
+			if err := l.at(id).Host.Converge(topic); err != nil {
 				t.Fatal(err)
 			}
 			if got := l.at(id).DeletedLately(topic, channel); got != want {
@@ -84,25 +83,4 @@ func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
 		t.Fatal(err)
 	}
 	knows("t", "", true)
-}
-
-func TestDeletionsAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var d deletions
-		d.add(deletion{"t", "c"}, time.Now())
-		time.Sleep(deletedFor - time.Nanosecond)
-		if !d.has(deletion{"t", "c"}, time.Now()) || d.has(deletion{"t", ""}, time.Now()) {
-			t.Error("forgotten too soon, or something else remembered")
-		}
-		time.Sleep(time.Nanosecond)
-		if d.has(deletion{"t", "c"}, time.Now()) {
-			t.Error("remembered for too long")
-		}
-		for i := range 2 * maxDeletions {
-			d.add(deletion{"u", string(rune(i))}, time.Now())
-		}
-		if n := len(d.at); n != maxDeletions {
-			t.Errorf("%d remembered", n)
-		}
-	})
 }

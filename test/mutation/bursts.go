@@ -14,9 +14,9 @@ func burstMistakes() []mistake {
 			tests: []string{"./pkg/server"}, run: "Burst",
 		},
 		{
-			name: "bursts: publishes queue up behind what goes to this node's own term", file: "pkg/broker/outlet.go",
-			old: "for !o.gone && o.target == s.d.o.Self", with: "for !o.gone && o.target == \"\"",
-			tests: []string{"./pkg/broker"}, run: "OnItsWayToThisNode",
+			name: "bursts: publishes queue up behind what goes to this node's own term", file: "pkg/publish/queue.go",
+			old: "for !o.gone && o.target == s.Self", with: "for !o.gone && o.target == \"\"",
+			tests: []string{"./pkg/publish"}, run: "OnItsWayToThisNode",
 		},
 	}
 }

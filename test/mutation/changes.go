@@ -26,9 +26,9 @@ func changeMistakes() []mistake {
 			tests: metadataTests,
 		},
 		{
-			name: "a node that changes is no work on topics", file: "pkg/broker/follow.go",
+			name: "a node that changes is no work on topics", file: "pkg/host/follow.go",
 			old: "if meta.SameNodes(was, is) && ", with: "if is.NodeCount() == was.NodeCount() && ",
-			tests: []string{"./pkg/broker"}, run: "TestAChangeIsWorkOnWhatChanged",
+			tests: []string{"./pkg/host"}, run: "TestAChangeIsWorkOnWhatChanged",
 		},
 		{
 			name: "the controller rests though a partition has no leader", file: core,

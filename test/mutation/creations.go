@@ -5,13 +5,13 @@ func creationMistakes() []mistake {
 	const file = "pkg/limit/creations.go"
 	return []mistake{
 		{
-			name: "an ephemeral channel that another node makes does not count", file: "pkg/broker/subscribe.go",
-			old: "if meta.IsEphemeral(r.Channel) && len(h.led()) == 0 && ", with: "if false && ",
+			name: "an ephemeral channel that another node makes does not count", file: "pkg/consume/subscribe.go",
+			old: "if meta.IsEphemeral(r.Channel) && len(h.AllLed()) == 0 && ", with: "if false && ",
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelOfAnother",
 		},
 		{
-			name: "each consumer of an ephemeral channel of another node counts", file: "pkg/broker/subscribe.go",
-			old: " && !h.consumes(r.Channel) {", with: " {",
+			name: "each consumer of an ephemeral channel of another node counts", file: "pkg/consume/subscribe.go",
+			old: " && !consumes(h, r.Channel) {", with: " {",
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelOfAnother",
 		},
 		{
@@ -40,17 +40,17 @@ func creationMistakes() []mistake {
 			tests: []string{"./pkg/limit"}, run: "TestAddressesAreForgotten",
 		},
 		{
-			name: "creations: an ephemeral channel does not count", file: "pkg/broker/topics.go",
+			name: "creations: an ephemeral channel does not count", file: "pkg/directory/directory.go",
 			old: "if len(led) > 0 && !slices.ContainsFunc(led, has) {", with: "if len(led) > 1<<20 && !slices.ContainsFunc(led, has) {",
 			tests: []string{"./pkg/broker"}, run: "TestWhatExistsIsUsed",
 		},
 		{
-			name: "creations: a topic that exists counts", file: "pkg/broker/topics.go",
-			old: "\tif there {\n\t\treturn d.propose(ctx, c)\n\t}\n\tundo, err", with: "\tundo, err",
+			name: "creations: a topic that exists counts", file: "pkg/directory/directory.go",
+			old: "\tif there {\n\t\treturn d.host.Propose(ctx, c)\n\t}\n\tundo, err", with: "\tundo, err",
 			tests: []string{"./pkg/broker"}, run: "TestWhatExistsIsUsed",
 		},
 		{
-			name: "creations: what was not created counts", file: "pkg/broker/topics.go",
+			name: "creations: what was not created counts", file: "pkg/directory/directory.go",
 			old: "if err != nil && fate.Of(err) == fate.Refused || r.Existed {", with: "if err != nil && fate.Of(err) == fate.Refused {",
 			tests: []string{"./pkg/broker"}, run: "TestWhatIsRefusedDoesNotCount",
 		},

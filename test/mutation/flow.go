@@ -34,7 +34,7 @@ func flowMistakes() []mistake {
 			old: "if s.t.slots[slot].place == held {", with: "if false {", tests: []string{"./pkg/channel"}, run: "FinishAny",
 		},
 		{
-			name: "finish: other replicas are not told", file: "pkg/broker/operate_finish.go",
+			name: "finish: other replicas are not told", file: "pkg/operate/finish.go",
 			old: "stateWords[was]}, part.Flush(ctx)", with: "stateWords[was]}, nil", tests: []string{"./pkg/broker"}, run: "AnOperatorFinishes",
 		},
 		{

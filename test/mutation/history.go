@@ -21,15 +21,15 @@ func historyMistakes() []mistake {
 			old: "if fresh.At-v.At <= int64(SavedFor) {", with: "if true {", tests: all, run: "SavedPositionsAreBounded",
 		},
 		{
-			name: "history: an undo can be done twice", file: "pkg/broker/operate_history.go",
-			old: "_, err := o.d.propose(ctx, meta.DropSaved{Saved: v.Index})", with: "var err error", tests: here, run: "TakenBack",
+			name: "history: an undo can be done twice", file: "pkg/operate/history.go",
+			old: "_, err := o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})", with: "var err error", tests: here, run: "TakenBack",
 		},
 		{
-			name: "history: a deletion saves nothing", file: "pkg/broker/operate_history.go",
+			name: "history: a deletion saves nothing", file: "pkg/operate/history.go",
 			old: "	return m.save(ctx, saved)\n}", with: "	_ = saved\n	return nil\n}", tests: here, run: "DeletedChannel",
 		},
 		{
-			name: "history: a skip may lead back", file: "pkg/broker/operate_history.go",
+			name: "history: a skip may lead back", file: "pkg/operate/history.go",
 			old: "case p.Found && m.forward && p.Place.Target < p.Place.Floor:", with: "case false:", tests: here, run: "TakenBack",
 		},
 		{

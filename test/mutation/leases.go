@@ -6,12 +6,12 @@ func leaseMistakes() []mistake {
 	tests := []string{"./pkg/broker"}
 	return []mistake{
 		{
-			name: "unseen: what a client at a distance does not want any more counts as an attempt", file: "pkg/broker/feed.go",
+			name: "unseen: what a client at a distance does not want any more counts as an attempt", file: "pkg/consume/relaysource.go",
 			old: "\t\t\tunseen = append(unseen, a.ID)\n", with: "\t\t\t_ = sub.Requeue(a.ID, 0)\n",
 			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
 		},
 		{
-			name: "unseen: what is on its way to a client that leaves counts as an attempt", file: "pkg/broker/feed.go",
+			name: "unseen: what is on its way to a client that leaves counts as an attempt", file: "pkg/consume/relaysource.go",
 			old: "\tfd.gone = &m\n", with: "",
 			tests: tests, run: "TestADeliveryThatTheClientHasNotSeenDoesNotCount",
 		},
@@ -51,7 +51,7 @@ func leaseMistakes() []mistake {
 			tests: []string{"./pkg/coord"},
 		},
 		{
-			name: "LeaseAskedLast: a lease is not asked before a message leaves", file: "pkg/broker/deliverable.go",
+			name: "LeaseAskedLast: a lease is not asked before a message leaves", file: "pkg/consume/deliverable.go",
 			old: "if k.gone.Load() || !k.Leased(now) {", with: "if k.gone.Load() {",
 			tests: tests, run: "TestWhatWasTakenIsNotDeliverable",
 		},

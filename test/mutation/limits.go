@@ -28,7 +28,7 @@ func mistakesOfLimits() []mistake {
 func limitMistakes() []mistake {
 	return append(mistakesOfLimits(), []mistake{
 		{
-			name: "a publish whose fate is not known is sent again", file: "pkg/broker/parcel.go",
+			name: "a publish whose fate is not known is sent again", file: "pkg/publish/queued.go",
 			old: "if !arrived && fate.Of(err) == fate.Refused && ", with: "if !arrived && ",
 			tests: []string{"./pkg/broker"}, run: "TestAPublishThatMayHaveBeenDone",
 		},
@@ -193,12 +193,12 @@ func edgeMistakes() []mistake {
 			tests: web, run: "ChosenNetworks",
 		},
 		{
-			name: "the room that was taken since the last look is given again", file: "pkg/broker/disk.go",
+			name: "the room that was taken since the last look is given again", file: "pkg/host/disk.go",
 			old: "clampSigned(reserve) - h.taken.Swap(0))", with: "clampSigned(reserve) - min(0, h.taken.Swap(0)))",
-			tests: []string{"./pkg/broker"}, run: "TestHeadroom",
+			tests: []string{"./pkg/host"}, run: "TestHeadroom",
 		},
 		{
-			name: "a disk that refuses a burst is not low", file: "pkg/broker/disk.go",
+			name: "a disk that refuses a burst is not low", file: "pkg/host/disk.go",
 			old: "if h.short.Swap(false) && reserve > 0 {", with: "if h.short.Swap(false) && reserve == 0 {",
 			tests: []string{"./pkg/broker"}, run: "TestABurst",
 		},

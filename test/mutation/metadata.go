@@ -79,7 +79,7 @@ func startMistakes() []mistake {
 			tests: []string{"./pkg/cluster"},
 		},
 		{
-			name: "MissingIsSilent: a replica that lost its directory is taken for a new one", file: "pkg/broker/quarantine.go",
+			name: "MissingIsSilent: a replica that lost its directory is taken for a new one", file: "pkg/host/quarantine.go",
 			old: "\tif q.lost(h, t, i, names) {\n", with: "\tif false {\n",
 			tests: []string{"./pkg/broker"}, run: "LostItsData",
 		},

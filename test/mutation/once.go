@@ -49,14 +49,14 @@ func onceMistakes() []mistake {
 			tests: []string{"./pkg/dedup"},
 		},
 		{
-			name: "once: a repetition of another leader's is not awaited", file: "pkg/broker/inlet.go",
+			name: "once: a repetition of another leader's is not awaited", file: "pkg/host/errors.go",
 			old: " || errors.Is(err, ErrNoWindow)", with: "",
-			tests: []string{"./pkg/broker"}, run: "TestALeaderWithoutAWindow",
+			tests: []string{"./pkg/broker", "./pkg/publish"}, run: "TestALeaderWithoutAWindow",
 		},
 		{
-			name: "once: finished messages of the window go", file: "pkg/broker/retention.go",
+			name: "once: finished messages of the window go", file: "pkg/host/retention.go",
 			old: "return max(c.RetentionAge, once.Retention(c.DedupWindow))", with: "return max(c.RetentionAge, once.Retention(0))",
-			tests: []string{"./pkg/broker"}, run: "TestFinishedMessagesStayForTheWindow",
+			tests: []string{"./pkg/host"}, run: "TestFinishedMessagesStayForTheWindow",
 		},
 	}
 }
@@ -100,12 +100,12 @@ func optionMistakes() []mistake {
 			tests: []string{"./pkg/quota"},
 		},
 		{
-			name: "quota: a log that is to stay small has large files", file: "pkg/broker/converge.go",
-			old: "commitlog.Bound(hp.replica.Log(), cmp.Or(limit, share))", with: "commitlog.Bound(hp.replica.Log(), 0*cmp.Or(limit, share))",
+			name: "quota: a log that is to stay small has large files", file: "pkg/host/converge.go",
+			old: "commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))", with: "commitlog.Bound(hp.replica.Log(), 0*cmp.Or(limit, share))",
 			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
 		},
 		{
-			name: "quota: what goes is not counted", file: "pkg/broker/roles.go",
+			name: "quota: what goes is not counted", file: "pkg/host/roles.go",
 			old: "if start := log.Start(); start > wanted && r.Share > 0 {", with: "if start := log.Start(); start > wanted && false {",
 			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
 		},

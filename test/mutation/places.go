@@ -28,8 +28,8 @@ func placeMistakes() []mistake {
 			old: "	o.wrote = o.now()\n", with: "", tests: []string{"./pkg/peer"}, run: "TestInABurst",
 		},
 		{
-			name: "a busy log is noted in every round", file: "pkg/broker/retention.go",
-			old: "	return noteBytes\n", with: "	return 0\n", tests: []string{"./pkg/broker"}, run: "TestBusyLogs",
+			name: "a busy log is noted in every round", file: "pkg/host/retention.go",
+			old: "	return noteBytes\n", with: "	return 0\n", tests: []string{"./pkg/host"}, run: "TestBusyLogs",
 		},
 		{
 			name: "a busy log is never noted", file: "pkg/commitlog/log.go",

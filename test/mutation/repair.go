@@ -14,37 +14,37 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "DataOfNobody",
 		},
 		{
-			name: "AsideWhileLonger: a set-aside copy that is longer goes", file: "pkg/broker/aside.go",
+			name: "AsideWhileLonger: a set-aside copy that is longer goes", file: "pkg/host/aside.go",
 			old: "live.End() < s.LogEnd || live.CommittedEnd() < s.CommittedEnd", with: "false",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{
-			name: "AsideIsNamed: the health is silent about a set-aside copy", file: "pkg/broker/aside.go",
+			name: "AsideIsNamed: the health is silent about a set-aside copy", file: "pkg/host/aside.go",
 			old: "				if s.Waits {\n", with: "				if false {\n",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{
-			name: "AsideOfThePartition: any set-aside copy is discarded by its name", file: "pkg/broker/aside.go",
+			name: "AsideOfThePartition: any set-aside copy is discarded by its name", file: "pkg/host/aside.go",
 			old: "if n != name || t == nil || ", with: "if t == nil || ",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{
-			name: "AsideOfADeletedTopic: a set-aside copy of an unknown topic goes", file: "pkg/broker/aside.go",
+			name: "AsideOfADeletedTopic: a set-aside copy of an unknown topic goes", file: "pkg/host/aside.go",
 			old: "in > meta.Incarnation(applied) {", with: "in > meta.Incarnation(applied) && name == \"\" {",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{
-			name: "LostIsSaid: the health forgets a lost only replica with a restart", file: "pkg/broker/host.go",
+			name: "LostIsSaid: the health forgets a lost only replica with a restart", file: "pkg/host/host.go",
 			old: "hp.lost.Store(lost)", with: "hp.lost.Store(lost && replica.Log() == nil)",
 			tests: []string{"./pkg/broker"}, run: "LostOnlyReplica",
 		},
 		{
-			name: "RefusingIsSaid: the health is silent about a replica that refuses its leader", file: "pkg/broker/salvage.go",
-			old: "if hp.replica.Refusing() {", with: "if false {",
+			name: "RefusingIsSaid: the health is silent about a replica that refuses its leader", file: "pkg/host/salvage.go",
+			old: "if hp.Replica.Refusing() {", with: "if false {",
 			tests: []string{"./pkg/broker"}, run: "RefusesItsLeader",
 		},
 		{
-			name: "RefusingIsLogged: the log is silent about a replica that refuses its leader", file: "pkg/broker/host.go",
+			name: "RefusingIsLogged: the log is silent about a replica that refuses its leader", file: "pkg/host/host.go",
 			old: "				if err == nil {\n					quarantine{n}.reportRefusing", with: "				if false {\n					quarantine{n}.reportRefusing",
 			tests: []string{"./pkg/broker"}, run: "RefusesItsLeader",
 		},
@@ -54,8 +54,8 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestRotAtTheLeaderBeforeAComparison",
 		},
 		{
-			name: "small replicas are not checked for damage in an interval", file: "pkg/broker/scrubber.go",
-			old: "max(hp.replica.Log().Bytes(), scrubLeast)", with: "hp.replica.Log().Bytes()",
+			name: "small replicas are not checked for damage in an interval", file: "pkg/host/scrubber.go",
+			old: "max(hp.Replica.Log().Bytes(), scrubLeast)", with: "hp.Replica.Log().Bytes()",
 			tests: []string{"./pkg/broker"}, run: "ManySmallReplicas",
 		},
 	}

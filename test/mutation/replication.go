@@ -28,9 +28,9 @@ func commitMistakes() []mistake {
 			tests: []string{"./pkg/coord/replication"}, run: "FullDiskTakesNoBatches",
 		},
 		{
-			name: "a disk that was brimful takes batches again below the reserve", file: "pkg/broker/disk.go",
-			old: "d.brimful || free < reserve/followerShare", with: "free < reserve/followerShare",
-			tests: []string{"./pkg/broker"}, run: "TestALowDiskStaysLow",
+			name: "a disk that was brimful takes batches again below the reserve", file: "pkg/host/disk.go",
+			old: "d.brimful || free < reserve/FollowerShare", with: "free < reserve/FollowerShare",
+			tests: []string{"./pkg/host"}, run: "TestALowDiskStaysLow",
 		},
 		{
 			name: "AppendIsNotCommit: a follower calls committed what it holds", file: followerFile,

@@ -6,11 +6,11 @@ func restartMistakes() []mistake {
 	vfs, broker, log := []string{"./pkg/vfs"}, []string{"./pkg/broker"}, []string{"./pkg/commitlog"}
 	return []mistake{
 		{
-			name: "restarts: probes read the metadata from disk each time", file: "pkg/broker/outlook.go",
+			name: "restarts: probes read the metadata from disk each time", file: "pkg/operate/outlook.go",
 			old: "o.disk == nil || o.disk.LastIndex", with: "true || o.disk.LastIndex", tests: broker, run: "Outlook",
 		},
 		{
-			name: "restarts: what has grown is not read again", file: "pkg/broker/outlook.go",
+			name: "restarts: what has grown is not read again", file: "pkg/operate/outlook.go",
 			old: "o.disk == nil || o.disk.LastIndex", with: "o.disk == nil || false && o.disk.LastIndex", tests: broker, run: "Outlook",
 		},
 		{

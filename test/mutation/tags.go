@@ -29,7 +29,7 @@ func tagMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestWhatAFilter",
 		},
 		{
-			name: "the wish for a tag does not reach the leader", file: "pkg/broker/subscribe.go",
+			name: "the wish for a tag does not reach the leader", file: "pkg/consume/subscribe.go",
 			old: "Tag: s.ask.Tag, Filter:", with: "Tag: \"\", Filter:",
 			tests: []string{"./pkg/broker"}, run: "TestAConsumerElsewhere",
 		},

@@ -4,7 +4,7 @@ package main
 func wireMistakes() []mistake {
 	return []mistake{
 		{
-			name: "an ephemeral channel is not made where it is missing", file: "pkg/broker/subscribe.go",
+			name: "an ephemeral channel is not made where it is missing", file: "pkg/consume/subscribe.go",
 			old: "if !meta.IsEphemeral(r.Channel) {", with: "if true {",
 			tests: []string{"./pkg/broker"}, run: "TestAnEphemeralChannelIsMade",
 		},
@@ -19,7 +19,7 @@ func wireMistakes() []mistake {
 			tests: []string{"./pkg/seq"}, run: "TestTheFirstID",
 		},
 		{
-			name: "ids do not depend on the life of the topic", file: "pkg/broker/hosted.go",
+			name: "ids do not depend on the life of the topic", file: "pkg/host/topic.go",
 			old: "seq.NumberingOf(n.cluster, uint64(t.Incarnation))", with: "seq.NumberingOf(n.cluster, 1)",
 			tests: []string{"./pkg/broker"}, run: "TestAMessageHasTheSameID",
 		},

@@ -1,0 +1,116 @@
+// Package lane does the work on each of many things in runs that come one after the
+// other, while the work on other things goes on.
+//
+// Invariants: of one thing no two runs are under way, and at most one waits; whoever asks
+// gets the outcome of a run that begins after that.
+package lane
+
+import (
+	"sync"
+	"time"
+)
+
+// Lanes do the work on each of many things in runs that come one after the other,
+// while the work on other things goes on. Who asks for work gets the outcome of a run
+// that begins after that, and shares it with all who asked meanwhile. So however
+// often it is asked, and however long a run takes, at most one more waits behind it.
+type Lanes[K comparable, R any] struct {
+	ended error
+	work  func(K) (R, error)
+
+	mu      sync.Mutex // guards what follows
+	busy    map[K]*lane[R]
+	closed  bool
+	running sync.WaitGroup
+}
+
+// lane is a thing that is being worked on. The mutex of the lanes guards it.
+type lane[R any] struct {
+	next *Outcome[R] // the run behind the one under way; nil: none
+}
+
+// Outcome is that of a run that was asked for.
+type Outcome[R any] struct {
+	done   chan struct{} // closed when what follows is set
+	result R
+	err    error
+}
+
+// New returns lanes that do work. ended is why nothing can be asked for after Close.
+func New[K comparable, R any](ended error, work func(K) (R, error)) *Lanes[K, R] {
+	return &Lanes[K, R]{ended: ended, work: work, busy: map[K]*lane[R]{}}
+}
+
+// Ask asks for work on a thing and does not wait. After Close it fails with
+// the error that New was given.
+func (l *Lanes[K, R]) Ask(k K) *Outcome[R] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		f := &Outcome[R]{done: make(chan struct{}), err: l.ended}
+		close(f.done)
+		return f
+	}
+	x, begun := l.busy[k]
+	if !begun {
+		x = &lane[R]{}
+		l.busy[k] = x
+	}
+	if x.next == nil {
+		x.next = &Outcome[R]{done: make(chan struct{})}
+	}
+	if !begun {
+		l.running.Go(func() { l.run(k, x) })
+	}
+	return x.next
+}
+
+// run does the work on a thing until nobody has asked for more.
+func (l *Lanes[K, R]) run(k K, x *lane[R]) {
+	for {
+		l.mu.Lock()
+		f := x.next
+		if x.next = nil; f == nil {
+			delete(l.busy, k)
+		}
+		l.mu.Unlock()
+		if f == nil {
+			return
+		}
+		f.result, f.err = l.work(k)
+		close(f.done)
+	}
+}
+
+// Close takes no more work, and returns when all that was asked for is done.
+func (l *Lanes[K, R]) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.running.Wait()
+}
+
+// Wait returns the outcome of the run.
+func (f *Outcome[R]) Wait() (R, error) {
+	<-f.done
+	return f.result, f.err
+}
+
+// Places bound how much is done at a time. What takes long gives its place to
+// others: a disk that hangs under a few keeps no other from its turn.
+type Places chan struct{}
+
+// keepPlace is for how long a place is kept.
+const keepPlace = 200 * time.Millisecond
+
+// In calls f in a place.
+func (p Places) In(f func() error) error {
+	p <- struct{}{}
+	leave := time.AfterFunc(keepPlace, func() { <-p })
+	defer func() {
+		if leave.Stop() {
+			<-p
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
+)
+
+// taskTimeout bounds what another node can have this one work on. It gives up
+// before, if it is in a hurry.
+const taskTimeout = 30 * time.Second
+
+// calls takes what other nodes ask of this one on behalf of clients and operators, and
+// hands it to the room that it is for.
+type calls struct {
+	publishes *publish.Router
+	consumers *consume.Consumers
+	topics    *directory.Directory
+	ops       forward.Operations // what other nodes can ask for by name; not changed once the node is open
+	errors    forward.Table
+	tasks     *fan.Group      // runs goroutines that are waited for
+	life      context.Context // ends when tasks are to end
+	end       context.CancelCauseFunc
+}
+
+// run does what comes up by itself until ctx ends, and returns when all is still.
+func (c *calls) run(ctx context.Context) {
+	c.consumers.Start(ctx)
+	c.publishes.Run(ctx)
+	c.end(host.ErrExiting)
+	c.tasks.Close()
+}
+
+// HandleForward takes a call that another node made on peer.ClassForward. The
+// calls of one session come one after the other. It does not wait; payload is
+// good until it returns, and reply is called exactly once, at any time.
+func (c *calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	answer := func(p [][]byte, err error) { reply(p, c.toRemote(err)) }
+	switch kind {
+	case forward.KindPublish:
+		c.publishes.HandlePublish(from, session, payload, answer)
+	case forward.KindSubscribe, forward.KindFetch, forward.KindAnswer, forward.KindLeave, forward.KindReady:
+		c.consumers.HandleRelay(from, session, kind, payload, answer)
+	case forward.KindSettle:
+		m, err := forward.DecodeSettle(payload)
+		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return nil, c.topics.Settle(ctx, m.Topic, m.Index) })
+	case forward.KindOperate:
+		m, err := forward.DecodeOperate(payload)
+		c.task(answer, err, func(ctx context.Context) ([][]byte, error) { return c.ops.Do(ctx, m) })
+	default:
+		answer(nil, fmt.Errorf("%w: unknown kind %d", forward.ErrNoSuchCall, kind))
+	}
+}
+
+// ForwardDown is told that a session of another node has ended: nothing more
+// comes of it, and nobody waits for answers.
+func (c *calls) ForwardDown(from meta.NodeID, session uint64) {
+	c.publishes.Down(from, session)
+	c.consumers.Down(from, session)
+}
+
+// task answers a call with what work returns, which may take a while. bad is why
+// it is not even begun.
+func (c *calls) task(reply func([][]byte, error), bad error, work func(context.Context) ([][]byte, error)) {
+	if bad != nil {
+		reply(nil, bad)
+		return
+	}
+	if !c.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(c.life, taskTimeout)
+		defer cancel()
+		reply(work(ctx))
+	}) {
+		reply(nil, host.ErrExiting)
+	}
+}
+
+// toRemote returns err as another node can be told of it.
+func (c *calls) toRemote(err error) error {
+	if err == nil {
+		return nil
+	}
+	return c.errors.ToRemote(err)
+}

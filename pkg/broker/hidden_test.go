@@ -1,0 +1,13 @@
+package broker
+
+import "reflect"
+
+// hidden returns a field that another room keeps to itself: for tests that bring a whole
+// node into a state which its rooms do not let anybody bring it into.
+func hidden[T any](of any, field string) *T {
+	v := reflect.ValueOf(of).Elem().FieldByName(field)
+	if v.Type() != reflect.TypeFor[T]() {
+		panic("BUG: " + field + " is a " + v.Type().String())
+	}
+	return (*T)(v.Addr().UnsafePointer())
+}

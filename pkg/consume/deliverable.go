@@ -1,0 +1,64 @@
+package consume
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/relay"
+)
+
+// handed is where the messages came from that Take has handed over since
+// Deliverable was asked last. It belongs to Take's goroutine.
+type handed struct {
+	local  []*localSource
+	relays []*relay.Relay
+}
+
+// note adds the source of a number.
+func (h *handed) note(s *Sources, i int) {
+	if i < len(s.local) {
+		if n := len(h.local); n == 0 || h.local[n-1] != s.local[i] {
+			h.local = append(h.local, s.local[i])
+		}
+		return
+	}
+	if r, n := s.Relays[i-len(s.local)], len(h.relays); n == 0 || h.relays[n-1] != r {
+		h.relays = append(h.relays, r)
+	}
+}
+
+// may says whether all of it may be written to a socket at now.
+func (h *handed) may(now time.Time) bool {
+	for _, k := range h.local {
+		if k.gone.Load() || !k.Leased(now) {
+			return false
+		}
+	}
+	for _, r := range h.relays {
+		if !r.Steady(now) || r.Gone() {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *handed) forget() {
+	clear(h.local)
+	clear(h.relays)
+	h.local, h.relays = h.local[:0], h.relays[:0]
+}
+
+// Deliverable says whether all that Take has handed over since it was asked
+// last may be written to the client at now. The process may have been paused
+// since, and others may have been elected meanwhile, who deliver the same
+// messages: then the client must get none of them. They stay in flight until
+// the subscription is closed, which has to be done soon. It is for Take's
+// goroutine.
+//
+// What a relay handed over was the leader's to deliver when it left there. How
+// long ago that was cannot be known here, but that this process was not paused
+// meanwhile can.
+func (s *Subscription) Deliverable(now time.Time) bool {
+	ok := s.handed.may(now)
+	s.handed.forget()
+	return ok
+}

@@ -1,0 +1,448 @@
+package consume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+const (
+	// feedTake is the most messages that one answer carries.
+	sourceTake = 256
+	// joinTimeout bounds how long a subscription of another node may take to begin.
+	joinTimeout = 30 * time.Second
+	// maxFetches bounds the Fetch calls that one subscription may have open.
+	maxFetches = 16
+)
+
+// errTooManyFetches refuses a Fetch that nobody who keeps to the rules sends.
+var errTooManyFetches = fate.Refuse("too many open fetches")
+
+// errFeedFull makes Take stop: the answer goes out first.
+var errAnswerFull = errors.New("response full")
+
+// relay sources are the subscriptions of other nodes' clients to what this node leads.
+type relaySources struct {
+	c *Consumers
+
+	mu  sync.Mutex // guards all
+	all map[sourceKey]*relaySource
+}
+
+type sourceKey struct {
+	from    meta.NodeID
+	session uint64
+	handle  uint64
+}
+
+// relaySource is an ordinary subscription here, whose client is at another node. It is
+// the Client of that subscription.
+type relaySource struct {
+	about  stats.Client
+	errors forward.Table
+	wakeup chan struct{} // there may be something to do; holds one
+
+	mu      sync.Mutex    // guards what follows
+	sub     *Subscription // nil until it has joined
+	credit  int
+	open    []fetching     // Fetch calls, in order
+	idle    time.Time      // since when none is open
+	poor    time.Time      // since when the credit is 0
+	told    bool           // that it is starved, since the last change of credit
+	toldAt  time.Time      // when it was told last
+	barren  bool           // nothing came of that
+	resting bool           // it is not told before a timer has fired
+	ended   error          // why it ends
+	gone    *forward.Leave // the client has left, as its node says
+
+	unfinished []byte // refusals that go with the answer to what the client says next
+}
+
+// fetching is a Fetch that waits for its answer.
+type fetching struct {
+	max   int // bytes
+	reply func([][]byte, error)
+}
+
+// handle takes a call of the node that the client is at.
+func (s *relaySources) handle(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	key := sourceKey{from: from, session: session}
+	switch kind {
+	case forward.KindSubscribe:
+		m, err := forward.DecodeSubscribe(payload)
+		if err != nil {
+			reply(nil, err)
+			return
+		}
+		key.handle = m.Handle
+		s.subscribe(key, m, reply)
+	case forward.KindFetch:
+		m, err := forward.DecodeFetch(payload)
+		key.handle = m.Handle
+		if fd := s.find(key, &err); err != nil {
+			reply(nil, err)
+		} else {
+			fd.fetch(m.MaxBytes, reply)
+		}
+	case forward.KindAnswer:
+		handle, answers, err := forward.DecodeAnswers(payload, nil)
+		key.handle = handle
+		fd := s.find(key, &err)
+		if err != nil {
+			reply(nil, err)
+			return
+		}
+		reply([][]byte{fd.answer(answers)}, nil)
+	case forward.KindReady:
+		m, err := forward.DecodeReady(payload)
+		key.handle = m.Handle
+		if fd := s.find(key, &err); err == nil {
+			fd.ready(m.Credit)
+		}
+		reply(nil, err)
+	case forward.KindLeave:
+		m, err := forward.DecodeLeave(payload)
+		key.handle = m.Handle
+		if fd := s.find(key, &err); err == nil {
+			fd.leave(m)
+		}
+		reply(nil, err)
+	}
+}
+
+// subscribe begins a subscription of another node's client. What comes for it in
+// the same session finds it at once, and waits.
+func (s *relaySources) subscribe(key sourceKey, m forward.Subscribe, reply func([][]byte, error)) {
+	fd := &relaySource{errors: s.c.o.Calls.Errors, wakeup: make(chan struct{}, 1), credit: m.Credit, poor: time.Now()}
+	if len(m.Client) > 0 {
+		if err := json.Unmarshal(m.Client, &fd.about); err != nil {
+			reply(nil, fate.Mark(err, fate.Refused))
+			return
+		}
+	}
+	s.mu.Lock()
+	_, there := s.all[key]
+	if !there {
+		s.all[key] = fd
+	}
+	s.mu.Unlock()
+	if there {
+		reply(nil, fate.Refuse("handle in use"))
+		return
+	}
+	if !s.c.tasks.Go(func() { s.serve(key, fd, m, reply) }) {
+		s.forget(key)
+		reply(nil, host.ErrExiting)
+	}
+}
+
+// serve is the life of a relay source.
+func (s *relaySources) serve(key sourceKey, fd *relaySource, m forward.Subscribe, reply func([][]byte, error)) {
+	defer s.forget(key)
+	ctx, cancel := context.WithTimeout(s.c.life, joinTimeout)
+	sub, err := s.c.subscribeFor(ctx, &m, fd)
+	cancel()
+	if err != nil {
+		fd.end(err)
+		fd.refuseAll()
+		reply(nil, err)
+		return
+	}
+	defer sub.Close()
+	fd.mu.Lock()
+	fd.sub = sub
+	sub.SetReady(fd.credit)
+	fd.mu.Unlock()
+	reply(nil, nil)
+	for fd.pump() {
+		select {
+		case <-fd.wakeup:
+		case <-s.c.life.Done():
+			fd.end(host.ErrExiting)
+		}
+	}
+	sub.StopDelivery()
+	fd.mu.Lock()
+	gone := fd.gone
+	fd.mu.Unlock()
+	if gone != nil {
+		seen := among(gone.Seen)
+		sub.Sources.Load().giveBack(func(id seq.MessageID) bool { return !seen(id) })
+	}
+	fd.refuseAll()
+}
+
+func (s *relaySources) forget(key sourceKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, key)
+}
+
+// find returns a relay source. Where there is none, err is set if it is not yet.
+func (s *relaySources) find(key sourceKey, err *error) *relaySource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd := s.all[key]
+	if fd == nil && *err == nil {
+		*err = ErrSubscriptionGone
+	}
+	return fd
+}
+
+// down ends the relay sources of a session.
+func (s *relaySources) down(from meta.NodeID, session uint64) {
+	s.mu.Lock()
+	var lost []*relaySource
+	for key, fd := range s.all {
+		if key.from == from && key.session == session {
+			lost = append(lost, fd)
+		}
+	}
+	s.mu.Unlock()
+	for _, fd := range lost {
+		fd.end(ErrSubscriptionGone)
+	}
+}
+
+// ClientStats implements Client.
+func (fd *relaySource) ClientStats() stats.Client { return fd.about }
+
+// Disconnect implements Client: the node that the client is at is told.
+func (fd *relaySource) Disconnect(reason error) { fd.end(reason) }
+
+// Unfinished implements Client: the node that the client is at is told with the answer
+// to what the client says next.
+func (fd *relaySource) Unfinished(id seq.MessageID, reason error) {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	fd.unfinished = forward.AppendRefusal(fd.unfinished, forward.Refusal{ID: id, Reason: fd.errors.ToRemote(reason)})
+}
+
+func (fd *relaySource) end(reason error) {
+	fd.mu.Lock()
+	if fd.ended == nil {
+		fd.ended = reason
+	}
+	fd.mu.Unlock()
+	fd.wake()
+}
+
+// leave ends the relay source of a client that has left.
+func (fd *relaySource) leave(m forward.Leave) {
+	fd.mu.Lock()
+	fd.gone = &m
+	fd.mu.Unlock()
+	fd.end(ErrSubscriptionGone)
+}
+
+func (fd *relaySource) wake() {
+	select {
+	case fd.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// fetch keeps a Fetch until there is an answer.
+func (fd *relaySource) fetch(max int, reply func([][]byte, error)) {
+	fd.mu.Lock()
+	err := fd.ended
+	if err == nil && len(fd.open) >= maxFetches {
+		err = errTooManyFetches
+	}
+	if err == nil {
+		fd.open = append(fd.open, fetching{max, reply})
+		fd.idle = time.Time{}
+	}
+	fd.mu.Unlock()
+	if err != nil {
+		reply(nil, err)
+		return
+	}
+	fd.wake()
+}
+
+// consumes says whether the other node asks for messages and lets some be in flight, or
+// did both a short while ago.
+func (fd *relaySource) consumes(now time.Time) bool {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	recent := func(since time.Time) bool { return since.IsZero() || now.Sub(since) < adoptAfter }
+	return recent(fd.idle) && recent(fd.poor)
+}
+
+// refuseAll answers what is open with the reason of the end.
+func (fd *relaySource) refuseAll() {
+	fd.mu.Lock()
+	open, why := fd.open, fd.ended
+	fd.open = nil
+	fd.mu.Unlock()
+	for _, f := range open {
+		f.reply(nil, why)
+	}
+}
+
+// ready sets the credit.
+func (fd *relaySource) ready(credit int) {
+	fd.mu.Lock()
+	fd.credit, fd.told = credit, false
+	switch {
+	case credit > 0:
+		fd.poor = time.Time{}
+	case fd.poor.IsZero():
+		fd.poor = time.Now()
+	}
+	if fd.sub != nil {
+		fd.sub.SetReady(credit)
+	}
+	fd.mu.Unlock()
+	fd.wake()
+}
+
+// answer passes on what the client says of messages, and returns what is to be
+// said to that: refusals. What the subscription does not have in flight any more
+// is delivered again, or was finished by others, so that of a Requeue and a Touch
+// the client need not hear.
+func (fd *relaySource) answer(answers []forward.Answer) (refused []byte) {
+	fd.mu.Lock()
+	sub := fd.sub
+	refused, fd.unfinished = fd.unfinished, nil
+	fd.mu.Unlock()
+	if sub == nil {
+		return nil
+	}
+	var unseen []seq.MessageID
+	for _, a := range answers {
+		switch a.Verb {
+		case forward.Finish:
+			if err := sub.Finish(a.ID); err != nil {
+				refused = forward.AppendRefusal(refused, forward.Refusal{ID: a.ID, Reason: fd.errors.ToRemote(err)})
+			}
+		case forward.Requeue:
+			_ = sub.Requeue(a.ID, a.Delay)
+		case forward.Touch:
+			_ = sub.Touch(a.ID)
+		case forward.Unseen:
+			unseen = append(unseen, a.ID)
+		}
+	}
+	if len(unseen) > 0 {
+		sub.Sources.Load().giveBack(among(unseen))
+	}
+	fd.wake()
+	return refused
+}
+
+// among returns whether an id is one of ids, which it sorts.
+func among(ids []seq.MessageID) func(seq.MessageID) bool {
+	slices.Sort(ids)
+	return func(id seq.MessageID) bool {
+		_, found := slices.BinarySearch(ids, id)
+		return found
+	}
+}
+
+// pump answers as many fetches as it can. It returns false at the end.
+func (fd *relaySource) pump() bool {
+	for {
+		fd.mu.Lock()
+		ended, open := fd.ended != nil, len(fd.open) > 0
+		var next fetching
+		if open {
+			next = fd.open[0]
+		}
+		fd.mu.Unlock()
+		if ended {
+			return false
+		}
+		if !open {
+			fd.sub.pass() // what it was woken for goes to another
+			return true
+		}
+		payload, err := fd.fill(next.max)
+		if err != nil {
+			fd.end(err)
+			return false
+		}
+		if payload == nil {
+			return true
+		}
+		fd.mu.Lock()
+		if fd.open = fd.open[1:]; len(fd.open) == 0 {
+			fd.idle = time.Now()
+		}
+		fd.mu.Unlock()
+		next.reply([][]byte{payload}, nil)
+	}
+}
+
+// fill takes what there is. nil: nothing now.
+func (fd *relaySource) fill(limit int) ([]byte, error) {
+	var p []byte
+	n, err := fd.sub.Take(time.Now(), sourceTake, func(d *topic.Delivery) error {
+		if p == nil {
+			p = forward.AppendDeliveriesHead(make([]byte, 0, 64+forward.DeliverySize(d)), false)
+		} else if len(p)+forward.DeliverySize(d) > limit {
+			return errAnswerFull
+		}
+		p = forward.AppendDelivery(p, d)
+		return nil
+	})
+	if n > 0 {
+		if !fd.sub.Deliverable(time.Now()) {
+			return nil, topic.ErrNotLeased
+		}
+		fd.mu.Lock()
+		fd.barren = false
+		fd.mu.Unlock()
+		return p, nil
+	}
+	if err != nil && !errors.Is(err, errAnswerFull) {
+		return nil, err
+	}
+	now := time.Now()
+	if !fd.mayStarve(now) || !fd.sub.expects(now) {
+		return nil, nil
+	}
+	fd.mu.Lock()
+	fd.told, fd.toldAt, fd.barren = true, now, true
+	fd.mu.Unlock()
+	return forward.AppendDeliveriesHead(nil, true), nil
+}
+
+// starvedPause is how long a relay source that got credit and found nothing to take, as
+// on an ordered channel of which another has the message at turn, waits before it
+// asks for credit again. Two of them would otherwise take it from each other
+// without a pause.
+const starvedPause = 5 * time.Millisecond
+
+// mayStarve says whether the client's node may be told that there is something
+// to be had with more credit.
+func (fd *relaySource) mayStarve(now time.Time) bool {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	switch {
+	case fd.told, fd.credit > 0, fd.resting:
+		return false
+	case fd.barren && now.Sub(fd.toldAt) < starvedPause:
+		fd.resting = true
+		time.AfterFunc(starvedPause, func() {
+			fd.mu.Lock()
+			fd.resting = false
+			fd.mu.Unlock()
+			fd.wake()
+		})
+		return false
+	}
+	return true
+}

@@ -1,0 +1,35 @@
+package consume
+
+import "time"
+
+// roomTimer wakes a subscription that has no room for what a relay has. It is for the
+// goroutine that takes.
+type roomTimer struct{ timer *time.Timer }
+
+// await calls wake when a message that came through a relay times out at the client, if
+// a relay waits for room. What this node leads wakes the subscription by itself.
+func (t *roomTimer) await(set *Sources, now time.Time, wake func()) {
+	waits, first := false, time.Time{}
+	for _, r := range set.Relays {
+		waiting, expiry := r.Waiting()
+		waits = waits || waiting
+		if !expiry.IsZero() && (first.IsZero() || expiry.Before(first)) {
+			first = expiry
+		}
+	}
+	if !waits || first.IsZero() {
+		return
+	}
+	wait := max(first.Sub(now), 0) + time.Millisecond
+	if t.timer == nil {
+		t.timer = time.AfterFunc(wait, wake)
+	} else {
+		t.timer.Reset(wait)
+	}
+}
+
+func (t *roomTimer) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}

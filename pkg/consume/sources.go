@@ -1,0 +1,124 @@
+package consume
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/relay"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Sources are where a subscription takes from. They are not changed.
+type Sources struct {
+	local  []*localSource
+	Relays []*relay.Relay
+}
+
+// localSource is a consumer of a partition that this node leads.
+type localSource struct {
+	*topic.Consumer
+	part *topic.Partition
+	gone atomic.Bool // it was told to go
+}
+
+// inFlight returns how many messages the consumer has not answered.
+func (s *Sources) inFlight() int {
+	n := s.localInFlight()
+	if len(s.Relays) > 0 {
+		now := time.Now()
+		for _, r := range s.Relays {
+			n += r.Count(now)
+		}
+	}
+	return n
+}
+
+// localInFlight is inFlight of what this node leads.
+func (s *Sources) localInFlight() int {
+	n := 0
+	for _, k := range s.local {
+		n += k.InFlight()
+	}
+	return n
+}
+
+// others returns how many sources there are beside the relays, for allot: what this
+// node leads counts as one.
+func (s *Sources) others() int { return min(len(s.local), 1) }
+
+// Live returns how many sources have not ended.
+func (s *Sources) Live() int {
+	n := 0
+	for _, k := range s.local {
+		if !k.gone.Load() {
+			n++
+		}
+	}
+	for _, r := range s.Relays {
+		if !r.Gone() {
+			n++
+		}
+	}
+	return n
+}
+
+// covers says whether a source that lives takes from a partition.
+func (s *Sources) covers(partition int) bool {
+	for _, k := range s.local {
+		if k.Partition() == partition && !k.gone.Load() {
+			return true
+		}
+	}
+	for _, r := range s.Relays {
+		if r.Serves(partition) && !r.Gone() {
+			return true
+		}
+	}
+	return false
+}
+
+// take takes from the source of a number.
+func (s *Sources) take(i int, now time.Time, max int, emit func(*topic.Delivery) error) (int, error) {
+	if i < len(s.local) {
+		return s.local[i].Take(now, max, emit)
+	}
+	return s.Relays[i-len(s.local)].Take(now, max, emit)
+}
+
+// of returns where a message came from: a consumer, or a relay, or neither.
+func (s *Sources) of(id seq.MessageID) (*topic.Consumer, *relay.Relay) {
+	p := id.Partition()
+	if len(s.local) > p && s.local[p].Partition() == p {
+		return s.local[p].Consumer, nil
+	}
+	for _, k := range s.local {
+		if k.Partition() == p {
+			return k.Consumer, nil
+		}
+	}
+	for _, r := range s.Relays {
+		if r.Serves(p) {
+			return nil, r
+		}
+	}
+	return nil, nil
+}
+
+// giveBack undoes deliveries from partitions that this node leads: of messages that
+// reached no client, as unseen says.
+func (s *Sources) giveBack(unseen func(seq.MessageID) bool) {
+	for _, k := range s.local {
+		k.GiveBack(func(o seq.Offset) bool { return unseen(seq.NewMessageID(k.Partition(), o)) })
+	}
+}
+
+// counts returns the sums over the partitions that are led here.
+func (s *Sources) counts() topic.ConsumerCounts {
+	var sum topic.ConsumerCounts
+	for _, k := range s.local {
+		sum.Add(k.Counts())
+	}
+	return sum
+}

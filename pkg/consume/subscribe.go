@@ -1,0 +1,451 @@
+package consume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/lease"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/relay"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// What a subscription is refused with. Each is marked fate.Refused.
+var (
+	ErrTooManyConsumers = fate.Refuse("too many consumers on the channel")
+	// ErrSubscriptionGone refuses what is said of a relayed subscription that its leader
+	// does not have.
+	ErrSubscriptionGone = fate.Refuse("subscription ended")
+)
+
+// Subscribe is a request to join a channel.
+type Subscribe struct {
+	Topic     string
+	Channel   string
+	Partition int  // AnyPartition: all partitions that this node serves
+	Ordered   bool // one message of a partition at a time, in order
+	Client    Client
+	// MsgTimeout is how long a delivered message may stay unanswered.
+	MsgTimeout time.Duration
+	// SampleRate from 1 to 99 delivers that percentage of messages and finishes
+	// the others; 0 delivers all.
+	SampleRate int
+	Start      topic.Start    // of the channel
+	Tag        string         // see topic.ConsumerOptions
+	Filter     *header.Filter // likewise
+	// Wake says that Take may now have something. It is called from any
+	// goroutine; it must not block and must not call the broker.
+	Wake func()
+}
+
+// Client is what the broker wants to know of the connection behind a
+// subscription. Stats may be called at any time.
+type Client interface {
+	ClientStats() stats.Client
+	// Disconnect ends the connection with a reason; it does not wait.
+	Disconnect(reason error)
+	// Unfinished says that a Finish that was taken came to nothing, since the node
+	// that it went to did not take it: the message is delivered again. It may be
+	// called by any goroutine and does not wait.
+	Unfinished(id seq.MessageID, reason error)
+}
+
+// Options configure consumers.
+type Options struct {
+	Self                meta.NodeID
+	Meta                *raftstore.Store
+	Calls               forward.Caller // to other nodes
+	Logger              *slog.Logger
+	MaxChannelConsumers int           // on this node; 0: no limit
+	MaxMsgTimeout       time.Duration // what TOUCH can extend a delivery to
+	PublishTimeout      time.Duration // how long a subscription waits for a leader
+	Lease               time.Duration // without contact to a quorum for longer, nothing is delivered
+}
+
+// Consumers are the subscriptions at this node: of its own clients, and of those of
+// other nodes to what is led here. Its methods may be called by many goroutines.
+type Consumers struct {
+	o          Options
+	host       *host.Host
+	topics     *directory.Directory
+	relayed    *relaySources
+	adopter    *adopter
+	pulse      *lease.Pulse
+	handles    atomic.Uint64   // of relays, given out
+	complaints complaint.Book  // of what clients do
+	tasks      *fan.Group      // runs goroutines that are waited for
+	life       context.Context // ends when relayed subscriptions are to end
+}
+
+// New returns consumers whose goroutines are those of a group. life ends before
+// the group is closed.
+func New(life context.Context, o Options, h *host.Host, d *directory.Directory, tasks *fan.Group) *Consumers {
+	c := &Consumers{o: o, host: h, topics: d, pulse: lease.NewPulse(o.Lease, lease.NewSuspension(lease.TimeSuspended)), tasks: tasks, life: life}
+	c.relayed = &relaySources{c: c, all: map[sourceKey]*relaySource{}}
+	c.adopter = newAdopter(c)
+	return c
+}
+
+// Start does what comes up by itself, in the background, until ctx ends.
+func (c *Consumers) Start(ctx context.Context) {
+	if c.o.Calls.Remote == nil {
+		return
+	}
+	c.tasks.Go(func() { c.adopter.run(ctx) })
+	c.tasks.Go(func() { beat.Every(ctx, c.pulse.Interval(), func() { c.pulse.Beat(time.Now()) }) })
+}
+
+// Register adds what other nodes may ask.
+func (c *Consumers) Register(all forward.Operations) {
+	forward.Register(all, askConsumers, c.adopter.consumers)
+}
+
+// HandleRelay takes a call of another node about a relayed subscription.
+func (c *Consumers) HandleRelay(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+	c.relayed.handle(from, session, kind, payload, reply)
+}
+
+// Down is told that a session of another node has ended.
+func (c *Consumers) Down(from meta.NodeID, session uint64) { c.relayed.down(from, session) }
+
+// Relayed returns how many subscriptions here are of clients of other nodes, and how many
+// at other nodes were begun for clients here.
+func (c *Consumers) Relayed() (served int, begun uint64) {
+	c.relayed.mu.Lock()
+	defer c.relayed.mu.Unlock()
+	return len(c.relayed.all), c.handles.Load()
+}
+
+// Subscribe joins a channel and creates what is missing of topic and channel.
+// Nothing is delivered before SetReady.
+//
+// At a node that leads partitions of the topic, the subscription is for those;
+// at one that leads none, their leaders are asked for messages. When what it was
+// for here is led elsewhere, the client is told to disconnect: it will find what
+// it needs when it comes again.
+func (c *Consumers) Subscribe(ctx context.Context, r Subscribe) (*Subscription, error) {
+	s, err := c.newSubscription(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	s.topic.Use()
+	if err := (joiner{s}).begin(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if r.Partition < 0 {
+		s.unwatch = s.topic.Watch(s)
+		s.LedChanged() // what was led since
+		c.adopter.note(s)
+	}
+	return s, nil
+}
+
+// newSubscription returns a subscription that takes from nowhere yet.
+func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscription, error) {
+	if !meta.ValidChannelName(r.Channel) {
+		return nil, fmt.Errorf("%w: %q", directory.ErrInvalidChannel, r.Channel)
+	}
+	h, err := c.topics.EnsureHosted(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if t := h.Config(); r.Partition >= len(t.Partitions) {
+		return nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, r.Topic, r.Partition)
+	}
+	if h.Config().Config.Ordered && !r.Ordered {
+		r.Ordered = true // order is the topic's promise, however one subscribes
+	}
+	if err := c.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: r.Topic, Channel: r.Channel, Ordered: r.Ordered}); err != nil {
+		return nil, err
+	}
+	if h = c.host.Lookup(r.Topic); h == nil {
+		return nil, meta.ErrTopicNotFound
+	}
+	if have := h.Config().Channels[r.Channel]; r.Ordered && have != nil && !have.Ordered {
+		if err := c.topics.Change(ctx, r.Topic, meta.AlterChannel{Topic: r.Topic, Channel: r.Channel, Ordered: &r.Ordered}); err != nil {
+			return nil, err
+		}
+	}
+	if meta.IsEphemeral(r.Channel) && len(h.AllLed()) == 0 && !consumes(h, r.Channel) {
+		// It is made at a leader, which does not know who asks.
+		if _, err := limit.Create(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s := &Subscription{c: c, topic: h, ask: r}
+	s.Sources.Store(&Sources{})
+	s.resting.Store(time.Now().UnixNano())
+	return s, nil
+}
+
+// subscribeFor joins a channel for a client of another node, on partitions that
+// this one must lead.
+func (c *Consumers) subscribeFor(ctx context.Context, m *forward.Subscribe, fd *relaySource) (*Subscription, error) {
+	if h := c.host.Lookup(m.Topic); h == nil || h.Incarnation != m.Incarnation {
+		return nil, coord.ErrNotLeading // or not yet
+	}
+	filter, err := header.ParseFilter(m.Filter)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.newSubscription(ctx, Subscribe{
+		Topic: m.Topic, Channel: m.Channel, Partition: host.AnyPartition, Ordered: m.Ordered, Client: fd,
+		MsgTimeout: m.MsgTimeout, SampleRate: m.SampleRate, Start: m.Start, Tag: m.Tag, Filter: filter, Wake: fd.wake,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var led []*host.Led
+	for _, i := range m.Partitions {
+		lp := s.topic.Led(i)
+		if lp == nil {
+			return nil, fmt.Errorf("%s/%d: %w", m.Topic, i, coord.ErrNotLeading)
+		}
+		led = append(led, lp)
+	}
+	if err := (joiner{s}).join(ctx, led); err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.ask.Start = topic.Start{} // of what is joined now
+	return s, nil
+}
+
+// joiner finds sources for a subscription.
+type joiner struct{ s *Subscription }
+
+// begin finds the first sources. While nobody leads what is asked for, or who
+// does is not known here yet, it waits.
+func (j joiner) begin(ctx context.Context) error {
+	s := j.s
+	ctx, cancel := context.WithTimeout(ctx, s.c.o.PublishTimeout)
+	defer cancel()
+	var last error
+	for {
+		changed := s.c.o.Meta.Changed()
+		err := j.find(ctx)
+		switch {
+		case err == nil:
+			s.ask.Start = topic.Start{} // of what is joined now
+			return nil
+		case !passes(err) && last != nil && ctx.Err() != nil:
+			return last // it says more than that the time is over
+		case !passes(err):
+			return err
+		}
+		last = err
+		again := time.NewTimer(findAgain)
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return err
+		}
+		again.Stop()
+	}
+}
+
+// passes says whether what stands in the way of a subscription may be gone soon.
+func passes(err error) bool {
+	return fate.Of(err) == fate.Refused && (host.Moving(err) || errors.Is(err, host.ErrNoLeader) || errors.Is(err, host.ErrExiting) ||
+		!directory.Answered(err) && errors.Is(err, ErrNotReached))
+}
+
+// find joins the partitions that are led here, or has them relayed.
+func (j joiner) find(ctx context.Context) error {
+	s := j.s
+	led := s.topic.AllLed()
+	if s.ask.Partition >= 0 {
+		led = nil
+		if lp := s.topic.Led(s.ask.Partition); lp != nil {
+			led = append(led, lp)
+		}
+	}
+	if len(led) > 0 {
+		return joiner{s}.join(ctx, led)
+	}
+	return joiner{s}.relayAll(ctx)
+}
+
+// join adds consumers of partitions that are led here.
+func (j joiner) join(ctx context.Context, led []*host.Led) error {
+	s := j.s
+	for _, lp := range led {
+		if c, err := j.channel(lp); err != nil {
+			return err
+		} else if err = s.ask.Start.Move(ctx, c); err != nil {
+			return err
+		}
+		if err := (joiner{s}).joinOne(lp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j joiner) joinOne(lp *host.Led) error {
+	s := j.s
+	r := &s.ask
+	c, err := j.channel(lp)
+	if err != nil {
+		return err
+	}
+	client := r.Client.ClientStats()
+	src := &localSource{part: lp.Part}
+	k, err := c.Join(topic.ConsumerOptions{
+		Timeout: r.MsgTimeout, MaxTimeout: s.maxTimeout(), SampleRate: r.SampleRate, Tag: r.Tag, Filter: r.Filter,
+		Wake: s.wake, Owner: s, Name: client.Name(),
+		Unfinished: func(o seq.Offset, err error) { s.ask.Client.Unfinished(seq.NewMessageID(lp.Index, o), err) },
+		Ended: func(reason error) {
+			src.gone.Store(true)
+			s.lost(reason, false)
+		},
+	}, s.c.o.MaxChannelConsumers)
+	if err != nil {
+		return err
+	}
+	if k == nil {
+		return tooManyConsumers{r.Topic, r.Channel, s.c.o.MaxChannelConsumers}
+	}
+	src.Consumer = k
+	if !s.change(func(set *Sources) { set.local = append(set.local, src) }) {
+		k.Leave()
+	}
+	return nil
+}
+
+// channel returns the channel of a partition. An ephemeral one is made where it is missing:
+// the metadata does not know it, and the partition was not led when the subscription began.
+func (j joiner) channel(lp *host.Led) (*topic.Channel, error) {
+	r := &j.s.ask
+	if c := lp.Part.Channel(r.Channel); c != nil {
+		return c, nil
+	}
+	if !meta.IsEphemeral(r.Channel) {
+		return nil, errChannelClosed
+	}
+	return j.s.topic.AddEphemeral(lp, r.Channel, r.Ordered, j.s.c.o.Meta.Settings().ChannelDefaults())
+}
+
+func (s *Subscription) maxTimeout() time.Duration {
+	return max(s.c.o.MaxMsgTimeout, s.ask.MsgTimeout)
+}
+
+// relayAll has other nodes deliver what they lead. It is content if some can.
+func (j joiner) relayAll(ctx context.Context) error {
+	s := j.s
+	byLeader := map[meta.NodeID][]int{}
+	t := s.c.o.Meta.Topic(s.ask.Topic)
+	if t == nil || t.Incarnation != s.topic.Incarnation {
+		return meta.ErrTopicNotFound
+	}
+	for i := range t.Partitions {
+		if leader := t.Partitions[i].Leader; leader != "" && (s.ask.Partition < 0 || s.ask.Partition == i) {
+			byLeader[leader] = append(byLeader[leader], i)
+		}
+	}
+	var errs []error
+	for leader, partitions := range byLeader {
+		if err := (joiner{s}).relayFrom(ctx, leader, partitions, false); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	switch {
+	case len(errs) < len(byLeader):
+		return nil
+	case len(errs) == 0:
+		return fmt.Errorf("topic %s: %w", s.ask.Topic, host.ErrNoLeader)
+	}
+	return errs[0]
+}
+
+// findAgain is how long after nobody was found to take from it is tried again.
+const findAgain = 50 * time.Millisecond
+
+// ErrNotReached is what the failure of a call that never arrived is, too.
+var ErrNotReached = fate.Refuse("node unreachable")
+
+// relayFrom has one other node deliver what it leads.
+func (j joiner) relayFrom(ctx context.Context, leader meta.NodeID, partitions []int, extra bool) error {
+	s := j.s
+	if leader == s.c.o.Self || s.c.o.Calls.Remote == nil {
+		return fmt.Errorf("%s: %w", s.ask.Topic, coord.ErrNotLeading) // or not yet
+	}
+	about, err := json.Marshal(s.ask.Client.ClientStats())
+	if err != nil {
+		return fmt.Errorf("encode client description: %w", err)
+	}
+	starved := func() {
+		s.allot()
+		s.wake() // where others keep their credit and do not use it, Take sees to that
+	}
+	r := relay.New(relay.Options{
+		Remote: s.c.o.Calls.Remote, FromRemote: s.c.o.Calls.Errors.FromRemote, Node: leader, Handle: s.c.handles.Add(1),
+		Partitions: partitions, Extra: extra, Running: s.c.pulse.Begin(),
+		Timeout: s.ask.MsgTimeout, MaxTimeout: s.maxTimeout(),
+		Events: relay.Events{
+			Wake: s.wake, Starved: starved, Freed: s.freed, Unfinished: s.ask.Client.Unfinished,
+			Stalled: s.stalled, Ended: func(why error) { s.lost(why, true) },
+		},
+	})
+	err = r.Open(ctx, &forward.Subscribe{
+		Topic: s.ask.Topic, Incarnation: s.topic.Incarnation, Channel: s.ask.Channel, Partitions: partitions,
+		Ordered: s.ask.Ordered, MsgTimeout: s.ask.MsgTimeout, SampleRate: s.ask.SampleRate, Start: s.ask.Start, Client: about,
+		Tag: s.ask.Tag, Filter: s.ask.Filter.Raw(),
+	})
+	if err != nil {
+		if !directory.Answered(err) && fate.Of(err) == fate.Refused {
+			err = fate.Mark(fmt.Errorf("%w: %w", ErrNotReached, err), fate.Refused)
+		}
+		return err
+	}
+	if !s.change(func(set *Sources) { set.Relays = append(set.Relays, r) }) {
+		r.Close()
+		return nil
+	}
+	if r.Gone() { // before lost could know of it
+		s.lost(ErrSubscriptionGone, true)
+	}
+	s.allot()
+	return nil
+}
+
+// tooManyConsumers is ErrTooManyConsumers in the words that NSQ clients know.
+type tooManyConsumers struct {
+	topic, channel string
+	limit          int
+}
+
+func (e tooManyConsumers) Error() string {
+	return fmt.Sprintf("consumers for %s:%s exceeds limit of %d", e.topic, e.channel, e.limit)
+}
+
+func (tooManyConsumers) Unwrap() error { return ErrTooManyConsumers }
+
+// consumes says whether a subscription at this node takes from a channel of the topic.
+func consumes(h *host.Topic, channel string) bool {
+	return h.IsWatched(func(w host.Watcher) bool {
+		s, ok := w.(*Subscription)
+		return ok && s.ask.Channel == channel
+	})
+}

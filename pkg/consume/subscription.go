@@ -1,0 +1,391 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/relay"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// ErrNotInFlight is returned for an answer to a message that is not in flight.
+var ErrNotInFlight = channel.ErrNotInFlight
+
+// errChannelClosed is why a subscription fails when its channel goes at that
+// moment.
+var errChannelClosed = errors.New("channel deleted")
+
+// Subscription consumes one channel. It covers the requested partitions led here; if
+// none is, it relays from their leaders. Take is for one goroutine; the other methods may be called by
+// others.
+type Subscription struct {
+	c       *Consumers
+	topic   *host.Topic
+	ask     Subscribe
+	Sources atomic.Pointer[Sources]
+	turn    int       // of Take's goroutine: the source that is asked first
+	room    roomTimer // of Take's goroutine
+	handed  handed    // of Take's goroutine
+	lender  lender
+	ready   atomic.Int64
+	resting atomic.Int64 // since when ready is 0, in ns since 1970
+	awaited atomic.Int64 // since when Take is to be called, in ns since 1970; 0: it is not
+	stopped atomic.Bool
+	changed atomic.Bool // the sources are to be looked at again, by Take's goroutine
+	unwatch func()      // nil: it stays with what it has
+
+	mu     sync.Mutex // guards what follows, and changes of sources
+	closed bool
+	shares int // credit was shared out so many times
+}
+
+// change replaces the sources by changed ones, unless the subscription is
+// closed.
+func (s *Subscription) change(f func(*Sources)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	was := s.Sources.Load()
+	next := &Sources{slices.Clone(was.local), slices.Clone(was.Relays)}
+	f(next)
+	s.Sources.Store(next)
+	return true
+}
+
+// lost is told that a source has ended. While there are others, it is let go of.
+// Otherwise, when the leadership of what was led here has gone, the client must
+// go as well: it finds the leader by itself, or comes again. A client that was
+// served from elsewhere anyway stays, and is served from wherever the leader is
+// next.
+func (s *Subscription) lost(reason error, relayed bool) {
+	stays := s.Sources.Load().Live() > 0 || relayed && s.ask.Partition < 0
+	if stays && movedOn(reason) {
+		s.LedChanged()
+		s.c.adopter.poke()
+		return
+	}
+	s.ask.Client.Disconnect(reason)
+}
+
+// movedOn says whether a source has ended because another node leads, or none
+// for the moment, and not because there is nothing left to consume.
+func movedOn(reason error) bool {
+	for _, gone := range []error{meta.ErrTopicNotFound, meta.ErrChannelNotFound, topic.ErrChannelNotFound} {
+		if errors.Is(reason, gone) {
+			return false
+		}
+	}
+	return true
+}
+
+// LedChanged implements watcher.
+func (s *Subscription) LedChanged() {
+	s.changed.Store(true)
+	s.wake()
+}
+
+// renew lets go of sources that have ended and joins the partitions that this
+// node leads now. It is for Take's goroutine.
+func (s *Subscription) renew() {
+	s.changed.Store(false)
+	var left []*localSource
+	s.change(func(set *Sources) {
+		set.local = slices.DeleteFunc(set.local, func(k *localSource) bool {
+			if gone := k.gone.Load(); gone {
+				left = append(left, k)
+				return true
+			}
+			return false
+		})
+		set.Relays = slices.DeleteFunc(set.Relays, func(r *relay.Relay) bool { return r.Gone() })
+	})
+	for _, k := range left {
+		k.Leave()
+	}
+	if s.unwatch != nil && !s.stopped.Load() {
+		s.joinNew()
+	}
+	s.allot()
+}
+
+// joinNew joins the partitions that this node leads and the subscription does
+// not take from.
+func (s *Subscription) joinNew() {
+	for _, lp := range s.topic.AllLed() {
+		if slices.ContainsFunc(s.Sources.Load().local, func(k *localSource) bool { return k.part == lp.Part }) {
+			continue
+		}
+		if meta.IsEphemeral(s.ask.Channel) {
+			if _, err := s.topic.AddEphemeral(lp, s.ask.Channel, s.ask.Ordered, s.c.o.Meta.Settings().ChannelDefaults()); err != nil {
+				continue // it is closing
+			}
+		}
+		if err := (joiner{s}).joinOne(lp); err != nil {
+			s.c.complaints.Tell(s.c.o.Logger, slog.LevelInfo, time.Now(), "cannot attach consumer to a partition now led by this node; retrying",
+				"topic", s.ask.Topic, "partition", lp.Index, "channel", s.ask.Channel, "error", err)
+		}
+	}
+}
+
+// allot shares out what may be in flight among the relays.
+func (s *Subscription) allot() {
+	s.share(func(ready, _, others, turn int, claims []relay.Claim) []int {
+		return relay.Allot(ready, others, turn, claims)
+	})
+}
+
+// share gives the relays the parts that a rule finds, if it finds any.
+func (s *Subscription) share(rule func(ready, local, others, turn int, claims []relay.Claim) []int) {
+	set := s.Sources.Load()
+	if len(set.Relays) == 0 {
+		return
+	}
+	s.mu.Lock()
+	claims := make([]relay.Claim, len(set.Relays))
+	for i, r := range set.Relays {
+		claims[i] = r.Claim()
+	}
+	ready := int(s.ready.Load())
+	if s.stopped.Load() {
+		ready = 0
+	}
+	s.shares++
+	parts := rule(ready, set.localInFlight(), set.others(), s.shares, claims)
+	if parts != nil {
+		for i, r := range set.Relays {
+			r.Assign(parts[i], ready == 0)
+		}
+		s.lender.lent.Store(slices.Min(parts) < ready/(len(parts)+set.others()))
+	}
+	s.mu.Unlock()
+	for _, r := range set.Relays {
+		r.Tell()
+		if ready == 0 {
+			r.ReturnQueued()
+		}
+	}
+}
+
+// freed lets another relay have the credit of one that has no message in flight
+// any more, where there is not enough for all.
+func (s *Subscription) freed() {
+	if set := s.Sources.Load(); int(s.ready.Load()) < len(set.Relays)+len(set.local) {
+		s.allot()
+	}
+}
+
+// SetReady sets how many messages may be in flight at once.
+func (s *Subscription) SetReady(n int) {
+	if was := s.ready.Swap(int64(n)); n == 0 && was > 0 {
+		s.resting.Store(time.Now().UnixNano())
+	}
+	s.allot()
+}
+
+// wake has Take called.
+func (s *Subscription) wake() {
+	s.awaited.CompareAndSwap(0, time.Now().UnixNano())
+	s.ask.Wake()
+}
+
+// consumes says whether the client takes messages as far as is known here: it reads
+// and lets some be in flight, or did so a short while ago. What depends on one that
+// does not is given to others.
+func (s *Subscription) consumes(now time.Time) bool {
+	recent := func(since int64) bool { return now.UnixNano()-since < int64(adoptAfter) }
+	awaited := s.awaited.Load()
+	return (awaited == 0 || recent(awaited)) && (s.ready.Load() > 0 || recent(s.resting.Load()))
+}
+
+// Take hands over messages: see topic.Consumer.Take. It never lets more be in
+// flight than SetReady allows. Before they are written to a socket, ask
+// Deliverable.
+func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) error) (total int, err error) {
+	s.awaited.Store(0)
+	defer func() {
+		if total > 0 {
+			s.awaited.Store(now.UnixNano()) // it is to come back for more
+		}
+	}()
+	if s.changed.Load() {
+		s.renew()
+	}
+	set := s.Sources.Load()
+	n := len(set.local) + len(set.Relays)
+	for range n {
+		free := int(s.ready.Load()) - set.inFlight()
+		if free <= 0 || s.stopped.Load() {
+			s.pass()
+			s.room.await(set, now, s.wake)
+			break
+		}
+		room := min(free, max-total)
+		if room <= 0 {
+			break
+		}
+		if s.turn >= n {
+			s.turn = 0
+		}
+		took, err := set.take(s.turn, now, room, emit)
+		if took > 0 {
+			s.handed.note(set, s.turn)
+		}
+		s.turn++
+		total += took
+		if err != nil {
+			return total, err
+		}
+	}
+	if len(set.Relays) > 0 && n > 1 {
+		s.lender.look(s, set, total)
+	}
+	return total, nil
+}
+
+// stalled reports that a client does not read what came for it through a relay.
+func (s *Subscription) stalled(r *relay.Relay, dropped int) {
+	s.c.complaints.Warn(s.c.o.Logger, time.Now(), "consumer does not read: its messages timed out in transit and go to other consumers; delivery resumes when it reads",
+		"topic", s.ask.Topic, "channel", s.ask.Channel, "client", s.ask.Client.ClientStats().RemoteAddress, "leader", r.Node(),
+		"messages", dropped, "msg_timeout", s.ask.MsgTimeout)
+}
+
+// pass leaves to others what the subscription was woken for and has no room for.
+// It is for Take's goroutine.
+func (s *Subscription) pass() {
+	for _, k := range s.Sources.Load().local {
+		k.Pass()
+	}
+}
+
+// expects says whether there would be something if more could be in flight; if
+// not, Wake will be called when there is. It is for Take's goroutine.
+func (s *Subscription) expects(now time.Time) bool {
+	some := false
+	for _, k := range s.Sources.Load().local {
+		// of no messages: it only has itself woken
+		_, _ = k.Take(now, 0, nil)
+		if c := k.part.Channel(s.ask.Channel); c != nil && c.Stats().Depth > 0 {
+			some = true
+		}
+	}
+	return some
+}
+
+// InFlight returns how many messages the consumer has not answered.
+func (s *Subscription) InFlight() int { return s.Sources.Load().inFlight() }
+
+// Finish says that the consumer is done with a message.
+func (s *Subscription) Finish(id seq.MessageID) error {
+	k, r := s.Sources.Load().of(id)
+	switch {
+	case k != nil:
+		return k.Finish(id.Offset())
+	case r != nil:
+		return r.Answer(forward.Answer{Verb: forward.Finish, ID: id})
+	}
+	return ErrNotInFlight
+}
+
+// Requeue puts a message back, for delivery after a delay.
+func (s *Subscription) Requeue(id seq.MessageID, delay time.Duration) error {
+	k, r := s.Sources.Load().of(id)
+	switch {
+	case k != nil:
+		return k.Requeue(id.Offset(), time.Now(), delay)
+	case r != nil:
+		return r.Answer(forward.Answer{Verb: forward.Requeue, ID: id, Delay: delay})
+	}
+	return ErrNotInFlight
+}
+
+// Touch restarts a message's timeout.
+func (s *Subscription) Touch(id seq.MessageID) error {
+	k, r := s.Sources.Load().of(id)
+	switch {
+	case k != nil:
+		return k.Touch(id.Offset(), time.Now())
+	case r != nil:
+		return r.Answer(forward.Answer{Verb: forward.Touch, ID: id})
+	}
+	return ErrNotInFlight
+}
+
+// StopDelivery makes Take hand over nothing more; messages in flight can still
+// be answered.
+func (s *Subscription) StopDelivery() {
+	s.stopped.Store(true)
+	s.allot()
+}
+
+// Close leaves the channel: messages in flight are ready again at once. An
+// ephemeral channel that nobody is left in is deleted. Take must not be called
+// any more.
+func (s *Subscription) Close() {
+	s.room.stop()
+	s.mu.Lock()
+	was := s.closed
+	s.closed = true
+	set := s.Sources.Load()
+	s.mu.Unlock()
+	if was {
+		return
+	}
+	if s.unwatch != nil {
+		s.unwatch()
+		s.c.adopter.forget(s)
+	}
+	for _, r := range set.Relays {
+		r.Close()
+	}
+	left := 0
+	for _, k := range set.local {
+		left += k.Leave()
+	}
+	if left == 0 && len(set.local) > 0 && meta.IsEphemeral(s.ask.Channel) && !s.c.host.Exiting() {
+		s.c.abandon(s.topic, s.ask.Channel)
+	}
+}
+
+// abandon deletes an ephemeral channel whose last consumer left, and its topic
+// if that is ephemeral and was its last channel.
+func (c *Consumers) abandon(h *host.Topic, channel string) {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	for _, lp := range h.AllLed() {
+		if gone, err := lp.Part.RemoveAbandoned(channel); err != nil || !gone {
+			return
+		}
+	}
+	if err := c.topics.DropIfAbandoned(ctx, h); err != nil && !errors.Is(err, host.ErrExiting) {
+		c.o.Logger.Warn("cannot delete ephemeral channel", "topic", h.Name, "channel", channel, "error", err)
+	}
+}
+
+// abandonTimeout bounds the metadata change that deletes an ephemeral topic.
+const abandonTimeout = 10 * time.Second
+
+// Stats describes the subscription's connection.
+func (s *Subscription) Stats() stats.Client {
+	c := s.ask.Client.ClientStats()
+	c.Ready = s.ready.Load()
+	sum := s.Sources.Load().counts()
+	c.InFlight, c.Delivered, c.Finished = sum.InFlight, sum.Delivered, sum.Finished
+	c.Requeued, c.TimedOut = sum.Requeued, sum.TimedOut
+	return c
+}
+
+// Numbering says by which ids clients know the messages.
+func (s *Subscription) Numbering() seq.Numbering { return s.topic.Numbering() }

@@ -1,0 +1,381 @@
+package directory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/complaint"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// What names are refused with. Each is marked fate.Refused: nothing was changed.
+var (
+	ErrInvalidTopic   = fate.Refuse("invalid topic name")
+	ErrInvalidChannel = fate.Refuse("invalid channel name")
+)
+
+// Directory changes topics and channels: it has the metadata say what should
+// be, and this node follow it.
+type Directory struct {
+	o       Options
+	host    *host.Host
+	leaders leaders
+
+	complaints complaint.Book // of what clients do
+}
+
+// Options configure a directory.
+type Options struct {
+	Self             meta.NodeID
+	Meta             *raftstore.Store
+	Calls            forward.Caller // to other nodes
+	Logger           *slog.Logger
+	AutoCreateTopics bool             // publishing and subscribing create topics, unless the cluster's settings forbid it
+	TopicDefaults    meta.TopicConfig // of topics that are created without; zero fields: the cluster's
+	// KnownChannels returns the channels that a topic which is new here has
+	// elsewhere: they are created with it. nil: none.
+	KnownChannels func(ctx context.Context, topic string) ([]string, error)
+}
+
+// New returns a directory whose changes a host applies.
+func New(o Options, h *host.Host) *Directory {
+	return &Directory{o: o, host: h, leaders: leaders{o: &o, host: h}}
+}
+
+// Topics returns all topics of the cluster, sorted by name. They are shared and
+// must not be changed.
+func (d *Directory) Topics() []*meta.Topic { return d.o.Meta.Topics() }
+
+// Topic returns a topic of the cluster, or ErrTopicNotFound.
+func (d *Directory) Topic(name string) (*meta.Topic, error) {
+	if t := d.o.Meta.Topic(name); t != nil {
+		return t, nil
+	}
+	return nil, meta.ErrTopicNotFound
+}
+
+// CreateTopic creates a topic; fields of cfg that are zero get their defaults.
+// A topic that is there already with the same configuration is no error.
+func (d *Directory) CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
+	if !meta.ValidTopicName(name) {
+		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+	}
+	cfg, assignment, err := d.place(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.ProposeNew(ctx, d.o.Meta.Topic(name) != nil, meta.CreateTopic{Name: name, Config: cfg, Assignment: assignment})
+	if err != nil {
+		return nil, host.OfThisIncarnation(err)
+	}
+	d.leaders.spread(ctx, name, r.Index)
+	err = d.host.Converge(name)
+	if h := d.host.Lookup(name); h != nil {
+		h.Use()
+	}
+	return r.Topic, err
+}
+
+// ProposeNew proposes to create something, within what whoever asks may create.
+// there: as far as this node knows it exists.
+func (d *Directory) ProposeNew(ctx context.Context, there bool, c meta.Command) (meta.Result, error) {
+	if there {
+		return d.host.Propose(ctx, c)
+	}
+	undo, err := limit.Create(ctx)
+	if err != nil {
+		return meta.Result{}, err
+	}
+	r, err := d.host.Propose(ctx, c)
+	if err != nil && fate.Of(err) == fate.Refused || r.Existed {
+		undo()
+	}
+	return r, err
+}
+
+// place fills in what a new topic's creator left open, and decides where its
+// replicas go.
+func (d *Directory) place(name string, cfg meta.TopicConfig) (meta.TopicConfig, [][]meta.NodeID, error) {
+	var assignment [][]meta.NodeID
+	var err error
+	cfg = overlay(cfg, d.o.TopicDefaults)
+	d.o.Meta.Read(func(s *meta.State) {
+		cfg = s.Settings().TopicDefaults(cfg).WithDefaults(meta.StayingNodes(s), meta.IsEphemeral(name))
+		if err = cfg.Validate(); err == nil {
+			assignment, err = d.assign(s, name, cfg.Partitions, cfg.Replicas, cfg.MinISR)
+		}
+	})
+	return cfg, assignment, err
+}
+
+// overlay fills in what cfg leaves open.
+func overlay(cfg, defaults meta.TopicConfig) meta.TopicConfig {
+	cfg.Partitions = cmp.Or(cfg.Partitions, defaults.Partitions)
+	cfg.Sync = cmp.Or(cfg.Sync, defaults.Sync)
+	cfg.RetentionAge = cmp.Or(cfg.RetentionAge, defaults.RetentionAge)
+	cfg.RetentionBytes = cmp.Or(cfg.RetentionBytes, defaults.RetentionBytes)
+	return cfg
+}
+
+// assign decides where the replicas of new partitions go. An ephemeral topic is
+// kept where it is made. Where fewer nodes can take one than there are to be replicas,
+// but enough of them to publish, nodes that are down get the rest: they catch up
+// when they come back.
+func (d *Directory) assign(s *meta.State, name string, partitions, replicas, minISR int) ([][]meta.NodeID, error) {
+	if self := s.Node(d.o.Self); meta.IsEphemeral(name) && replicas == 1 && self != nil && self.MayHold() {
+		return slices.Repeat([][]meta.NodeID{{self.ID}}, partitions), nil
+	}
+	var up, down []*meta.Node
+	for n := range s.Nodes() {
+		switch {
+		case n.MayHold():
+			up = append(up, n)
+		case n.State == meta.NodeDown && n.Intent != meta.IntentDecommission:
+			down = append(down, n)
+		}
+	}
+	load := s.Load()
+	missing := replicas - len(up)
+	if missing <= 0 || len(up) < minISR || missing > len(down) {
+		return meta.Place(up, load, partitions, replicas)
+	}
+	assignment, err := meta.Place(up, load, partitions, len(up))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(down, func(a, b *meta.Node) int {
+		return cmp.Or(cmp.Compare(load[a.ID].Replicas, load[b.ID].Replicas), cmp.Compare(a.ID, b.ID))
+	})
+	for i := range assignment {
+		for _, n := range down[:missing] {
+			assignment[i] = append(assignment[i], n.ID)
+		}
+	}
+	return assignment, nil
+}
+
+// MadeOnFirstUse returns the configuration of a topic that a publish would make;
+// false: it would make none.
+func (d *Directory) MadeOnFirstUse() (meta.TopicConfig, bool) {
+	cfg, _, err := d.place("", meta.TopicConfig{})
+	return cfg, err == nil && d.makesTopics()
+}
+
+// makesTopics says whether publishing and subscribing make topics.
+func (d *Directory) makesTopics() bool {
+	return d.o.AutoCreateTopics && d.o.Meta.Settings().AutoCreateTopics()
+}
+
+// EnsureTopic makes sure that a topic is there for somebody who wants to use
+// it. Where topics are not made on first use, a missing one is ErrTopicNotFound.
+func (d *Directory) EnsureTopic(ctx context.Context, name string) error {
+	_, err := d.EnsureHosted(ctx, name)
+	return err
+}
+
+// EnsureHosted is EnsureTopic, and returns the topic as this node has it.
+func (d *Directory) EnsureHosted(ctx context.Context, name string) (*host.Topic, error) {
+	if h := d.host.Lookup(name); h != nil {
+		return h, nil
+	}
+	if !meta.ValidTopicName(name) {
+		return nil, fmt.Errorf("%w: %q", ErrInvalidTopic, name)
+	}
+	if d.o.Meta.Topic(name) == nil {
+		if !d.makesTopics() {
+			return nil, meta.ErrTopicNotFound
+		}
+		if err := d.createWithChannels(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.host.Converge(name); err != nil {
+		return nil, err
+	}
+	if h := d.host.Lookup(name); h != nil {
+		return h, nil
+	}
+	return nil, meta.ErrTopicNotFound // deleted at this moment
+}
+
+// createWithChannels creates a topic with the channels that it has elsewhere.
+func (d *Directory) createWithChannels(ctx context.Context, name string) error {
+	_, err := d.CreateTopic(ctx, name, meta.TopicConfig{})
+	if err != nil && !errors.Is(err, meta.ErrExists) {
+		return err
+	}
+	if d.o.KnownChannels == nil {
+		return nil
+	}
+	channels, err := d.o.KnownChannels(ctx, name)
+	if err != nil {
+		d.complaints.Warn(d.o.Logger, time.Now(), "cannot look up channels of new topic; they are created on first use", "topic", name, "error", err)
+	}
+	for _, c := range channels {
+		if meta.ValidChannelName(c) && !meta.IsEphemeral(c) {
+			// Whoever uses the topic has not asked for them, and messages that they miss are lost to them.
+			if err := d.CreateChannel(limit.Uncounted(ctx), name, c, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// AlterTopic changes a topic's configuration.
+func (d *Directory) AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error {
+	t, err := d.Topic(name)
+	if err != nil {
+		return err
+	}
+	cfg := t.Config
+	change(&cfg)
+	patch, err := meta.Diff(t.Config, cfg)
+	if err != nil {
+		return host.OfThisIncarnation(err)
+	}
+	return d.Change(ctx, name, meta.AlterTopic{Name: name, Incarnation: t.Incarnation, Patch: patch})
+}
+
+// AddPartitions grows a topic to a number of partitions.
+func (d *Directory) AddPartitions(ctx context.Context, name string, total int) error {
+	t, err := d.Topic(name)
+	if err != nil {
+		return err
+	}
+	add := total - len(t.Partitions)
+	if add <= 0 || total > seq.MaxPartitions {
+		return fmt.Errorf("%w: %q has %d partitions, %d requested", meta.ErrInvalidConfig, name, len(t.Partitions), total)
+	}
+	var assignment [][]meta.NodeID
+	d.o.Meta.Read(func(s *meta.State) { assignment, err = d.assign(s, name, add, t.Config.Replicas, t.Config.MinISR) })
+	if err != nil {
+		return host.OfThisIncarnation(err)
+	}
+	return d.Change(ctx, name, meta.AddPartitions{Name: name, Incarnation: t.Incarnation, Was: len(t.Partitions), Assignment: assignment})
+}
+
+// DeleteTopic deletes a topic, its channels and its messages. Its consumers are
+// disconnected.
+func (d *Directory) DeleteTopic(ctx context.Context, name string) error {
+	t, err := d.Topic(name)
+	if err != nil {
+		return err
+	}
+	return d.Change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: t.Incarnation})
+}
+
+// PauseTopic keeps messages published from now on from the topic's channels,
+// or lets them have all again.
+func (d *Directory) PauseTopic(ctx context.Context, name string, paused bool) error {
+	return d.Change(ctx, name, meta.PauseTopic{Name: name, Paused: paused})
+}
+
+// Change proposes a command on a topic and makes this node and the topic's
+// leaders follow it.
+func (d *Directory) Change(ctx context.Context, name string, c meta.Command) error {
+	r, err := d.host.Propose(ctx, c)
+	if err != nil {
+		return host.OfThisIncarnation(err)
+	}
+	d.leaders.spread(ctx, name, r.Index)
+	return d.host.Converge(name)
+}
+
+// CreateChannel creates a channel of a topic that exists. When it returns, the
+// place where the channel starts is on the disk of every in-sync replica. A
+// channel that is there already is no error.
+func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
+	err := d.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Ordered: ordered})
+	if h := d.host.Lookup(name); h != nil && err == nil {
+		h.Use()
+	}
+	return err
+}
+
+// EnsureChannel is CreateChannel for whoever asks: a client of this node or another
+// node. It fills in the rest of the command.
+func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) error {
+	name, channel, ordered := c.Topic, c.Channel, c.Ordered
+	if !meta.ValidChannelName(channel) {
+		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
+	}
+	h, err := d.hostedOrConverged(name)
+	if err != nil {
+		return err
+	}
+	if meta.IsEphemeral(channel) {
+		return addEphemeral(ctx, h, channel, ordered, d.o.Meta.Settings().ChannelDefaults())
+	}
+	if c := h.Config().Channels[channel]; c != nil {
+		return d.leaders.settle(ctx, name, uint64(c.Version))
+	}
+	c.Incarnation, c.CreatedAt = h.Incarnation, time.Now().UnixNano()
+	r, err := d.ProposeNew(ctx, false, c)
+	if err != nil {
+		return host.OfThisIncarnation(err)
+	}
+	return d.leaders.settle(ctx, name, r.Index)
+}
+
+// addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. Where
+// none of them has it, it counts as created.
+func addEphemeral(ctx context.Context, h *host.Topic, channel string, ordered bool, defaults policy.Policy) error {
+	led := h.AllLed()
+	has := func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil }
+	if len(led) > 0 && !slices.ContainsFunc(led, has) {
+		if _, err := limit.Create(ctx); err != nil {
+			return err
+		}
+	}
+	for _, lp := range led {
+		if _, err := h.AddEphemeral(lp, channel, ordered, defaults); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Directory) hostedOrConverged(name string) (*host.Topic, error) {
+	if h := d.host.Lookup(name); h != nil {
+		return h, nil
+	}
+	if err := d.host.Converge(name); err != nil {
+		return nil, err
+	}
+	if h := d.host.Lookup(name); h != nil {
+		return h, nil
+	}
+	return nil, meta.ErrTopicNotFound
+}
+
+// DropIfAbandoned deletes an ephemeral topic that this node leads and that has no
+// channel left. Of what others lead it knows no channels.
+func (d *Directory) DropIfAbandoned(ctx context.Context, h *host.Topic) error {
+	led := h.AllLed()
+	if !meta.IsEphemeral(h.Name) || len(led) == 0 || len(led) < len(h.Config().Partitions) {
+		return nil
+	}
+	for _, lp := range led {
+		if len(lp.Part.Channels()) > 0 {
+			return nil
+		}
+	}
+	err := d.Change(ctx, h.Name, meta.DeleteTopic{Name: h.Name, Incarnation: h.Incarnation})
+	if errors.Is(err, meta.ErrTopicNotFound) {
+		return nil
+	}
+	return err
+}

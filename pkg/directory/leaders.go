@@ -1,0 +1,160 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+)
+
+// SettleTimeout bounds how long the creation of a topic or a channel waits for
+// the leaders of its partitions: a little longer than it takes until a replica
+// that has gone is out of the in-sync set, or another leads in its place.
+const SettleTimeout = 3 * time.Second
+
+// settleAgain is how long after a leader did not answer it is asked again.
+const settleAgain = 50 * time.Millisecond
+
+// ErrUnsettled is what a channel's creation ends with when a leader of its topic
+// does not answer and nobody leads in its place: what it acknowledges before it
+// knows of the channel would be skipped.
+var ErrUnsettled = errors.New("channel created, but not confirmed by all leaders of the topic; retry")
+
+// Settle makes what this node leads of a topic match the metadata, at least as
+// of an index. When it returns nil, the places where the topic's channels start
+// are on every in-sync replica of the partitions led here. A topic that is not
+// there any more is no error.
+func (d *Directory) Settle(ctx context.Context, name string, index uint64) error {
+	if err := d.host.WaitApplied(ctx, index); err != nil {
+		return err
+	}
+	if err := d.host.Converge(name); err != nil {
+		return err
+	}
+	if h := d.host.Lookup(name); h != nil {
+		return h.Flush(ctx)
+	}
+	return nil
+}
+
+// leaders makes every leader of a topic apply metadata up to an index.
+type leaders struct {
+	o    *Options
+	host *host.Host
+}
+
+// settle returns once every leader of a topic has applied metadata up to an index
+// and has placed its channels. A leader that failed to, or that does not answer in
+// time and still leads as far as is known here, is an error. A leader elected
+// meanwhile knows the channels from the metadata.
+func (d leaders) settle(ctx context.Context, name string, index uint64) error {
+	h := d.host.Lookup(name)
+	if h != nil && h.Settled() >= index {
+		return nil
+	}
+	if err := d.host.Converge(name); err != nil {
+		return err
+	}
+	if h = d.host.Lookup(name); h == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+	defer cancel()
+	var g errgroup.Group
+	g.Go(func() error { return h.Flush(ctx) })
+	for {
+		changed := d.o.Meta.Changed()
+		silent, err := d.ask(ctx, h, index)
+		if err != nil {
+			return errors.Join(err, g.Wait())
+		}
+		if len(silent) == 0 {
+			// this node may lead by now what another did
+			if err := errors.Join(g.Wait(), h.Flush(ctx)); err != nil {
+				return err
+			}
+			h.SettledAt(index)
+			return nil
+		}
+		// Another may lead soon, or the same may answer.
+		select {
+		case <-changed:
+		case <-time.After(settleAgain):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%w (no answer from %v)", ErrUnsettled, silent), g.Wait())
+		}
+	}
+}
+
+// spread has the leaders of a topic follow the metadata as of an index, and
+// waits for those that do so soon. What they cannot do is for them to try again.
+func (d leaders) spread(ctx context.Context, name string, index uint64) {
+	if err := d.host.Converge(name); err != nil {
+		return // the caller meets it again
+	}
+	if h := d.host.Lookup(name); h != nil {
+		ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+		defer cancel()
+		if _, err := d.ask(ctx, h, index); err != nil {
+			d.o.Logger.Warn("leader has not applied metadata yet; it retries", "topic", name, "error", err)
+		}
+	}
+}
+
+// ask has the other leaders of a topic settle, and returns those that did not
+// answer, and what those answered that could not.
+func (d leaders) ask(ctx context.Context, h *host.Topic, index uint64) (silent []meta.NodeID, err error) {
+	var g errgroup.Group
+	var mu sync.Mutex // guards silent
+	for _, node := range d.otherLeaders(h.Config()) {
+		g.Go(func() error {
+			err := d.o.Calls.Settle(ctx, node, forward.Settle{Topic: h.Name, Index: index})
+			switch {
+			case err == nil:
+				return nil
+			case Answered(err):
+				return fmt.Errorf("node %s: %w", node, err)
+			}
+			mu.Lock()
+			silent = append(silent, node)
+			mu.Unlock()
+			d.o.Logger.Debug("leader does not answer", "topic", h.Name, "node", node, "error", err)
+			return nil
+		})
+	}
+	err = g.Wait()
+	return silent, err
+}
+
+// otherLeaders returns the nodes that lead a partition of a topic, without this
+// one and those that are down.
+func (d leaders) otherLeaders(t *meta.Topic) []meta.NodeID {
+	found := map[meta.NodeID]bool{"": true, d.o.Self: true}
+	var all []meta.NodeID
+	for i := range t.Partitions {
+		id := t.Partitions[i].Leader
+		if found[id] {
+			continue
+		}
+		found[id] = true
+		if n := d.o.Meta.Node(id); n != nil && n.State != meta.NodeDown {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// Answered says whether an error is another node's answer, and not the lack of
+// one.
+func Answered(err error) bool {
+	_, is := errors.AsType[*peer.RemoteError](err)
+	return is
+}

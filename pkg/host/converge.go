@@ -1,0 +1,177 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/lane"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Converge makes what this node holds of a topic match the metadata: at least as of
+// now, in every partition.
+func (n *Host) Converge(name string) error {
+	parts, err := n.topics.Ask(name).Wait()
+	errs := []error{err}
+	for _, f := range parts {
+		_, err := f.Wait()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Read returns what metadata says of a topic and of the nodes that hold it.
+func (n *shelf) Read(name string) (t *meta.Topic, nodes nodesByID) {
+	nodes = nodesByID{}
+	n.o.Meta.Read(func(s *meta.State) {
+		if t = s.Topic(name); t == nil {
+			return
+		}
+		for i := range t.Partitions {
+			for _, id := range t.Partitions[i].Replicas {
+				if _, known := nodes[id]; !known {
+					nodes[id] = s.Node(id)
+				}
+			}
+		}
+	})
+	return t, nodes
+}
+
+// heldAt names a partition of a topic as this node has it.
+type heldAt struct {
+	h *Topic
+	i int
+}
+
+// converger makes what the node holds match the metadata, in lanes: for each topic,
+// where it is begun and ended, and for each of its partitions.
+type converger struct {
+	n      *Host
+	places lane.Places
+}
+
+// topic begins a topic that is new, ends one that is gone, and asks for work on those
+// of its partitions where something has changed. It waits for none of them.
+func (c converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
+	// What is read in a lane is never older than what was read in the run before.
+	want, nodes := c.n.Read(name)
+	h := c.n.Lookup(name)
+	if h != nil && (want == nil || want.Incarnation != h.Incarnation) {
+		c.n.hosted.Delete(name)
+		c.n.byIncarnation.Delete(h.Incarnation)
+		if err := c.n.discard(h); err != nil {
+			c.n.log.Error("cleanup of deleted topic failed", "topic", name, "error", err)
+			return nil, err
+		}
+		if want == nil {
+			c.n.deleted.add(deletion{name, ""}, time.Now())
+		}
+		h = nil
+	}
+	if want == nil {
+		return nil, nil
+	}
+	if h == nil {
+		h = c.n.newTopic(want)
+		c.n.hosted.Store(name, h)
+		c.n.byIncarnation.Store(h.Incarnation, h)
+	}
+	h.grow(len(want.Partitions))
+	c.n.deleted.compare(h.config.Swap(want), want, time.Now())
+	var asked []*lane.Outcome[struct{}]
+	for i := range want.Partitions {
+		if !c.matches(h, want, i, nodes) {
+			asked = append(asked, c.n.parts.Ask(heldAt{h, i}))
+		}
+	}
+	return asked, nil
+}
+
+// matches tells whether nothing is to be done about a partition.
+func (c converger) matches(h *Topic, t *meta.Topic, i int, nodes nodesByID) bool {
+	hp := h.Held(i)
+	if hp == nil {
+		return !slices.Contains(t.Partitions[i].Replicas, c.n.o.Self)
+	}
+	m := hp.matched.Load()
+	return m != nil && m.topic == t && m.defaults == c.n.o.Meta.Settings().ChannelDefaults() &&
+		sameView(m.view, c.n.viewOf(t, i, nodes)) && !hp.untreated()
+}
+
+// part makes one partition what metadata says that it is to this node now, or closes
+// it if its topic has ended here.
+func (c converger) part(at heldAt) (struct{}, error) {
+	return struct{}{}, c.places.In(func() error {
+		key := stallKey{stallRole, at.h.Name, at.i, ""}
+		c.n.stalls.begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
+		defer c.n.stalls.end(key)
+		if err := c.takeRole(at.h, at.i); err != nil {
+			return fmt.Errorf("partition %d: %w", at.i, err)
+		}
+		return nil
+	})
+}
+
+func (c converger) takeRole(h *Topic, i int) error {
+	if reason := h.ended.Load(); reason != nil {
+		return c.shut(h, i, *reason)
+	}
+	defaults := c.n.o.Meta.Settings().ChannelDefaults()
+	t, nodes := c.n.Read(h.Name)
+	if t == nil || t.Incarnation != h.Incarnation {
+		return nil // the topic ends here
+	}
+	err := c.n.AdoptPartition(h, t, i, nodes)
+	hp := h.Held(i)
+	if hp != nil && err == nil {
+		if lp := hp.Led.Load(); lp != nil {
+			err = lp.adopt(h, t, defaults)
+		}
+	}
+	if hp != nil {
+		limit, share := boundsOf(&t.Config)
+		commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))
+	}
+	if hp != nil && err == nil {
+		hp.matched.Store(&matched{t, hp.view, defaults})
+	}
+	switch changed := c.n.roles.note(h, i, err); {
+	case changed && err != nil:
+		c.n.log.Error("cannot apply metadata to replica; retrying", "topic", h.Name, "partition", i, "error", err)
+	case changed:
+		c.n.log.Info("metadata applied to replica", "topic", h.Name, "partition", i)
+	}
+	return err
+}
+
+// shut closes a replica for good.
+func (c converger) shut(h *Topic, i int, reason error) error {
+	hp := h.Held(i)
+	if hp == nil {
+		return nil
+	}
+	h.hold(i, nil)
+	return errors.Join(c.n.resign(h, hp, reason), hp.Replica.Close())
+}
+
+// close ends a topic here: its partitions have no role any more, and their logs are
+// closed, when it returns.
+func (n *Host) close(h *Topic, reason error) error {
+	h.ended.CompareAndSwap(nil, &reason)
+	var asked []*lane.Outcome[struct{}]
+	for i := range h.AllHeld() {
+		asked = append(asked, n.parts.Ask(heldAt{h, i}))
+	}
+	var errs []error
+	for _, f := range asked {
+		_, err := f.Wait()
+		errs = append(errs, err)
+	}
+	h.memory.Close()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,87 @@
+package host
+
+import (
+	"testing"
+	"time"
+)
+
+func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
+	const reserve = 800
+	at := time.Unix(1000, 0)
+	var d diskLevel
+	for i, step := range []struct { // the low ones are the second to the fourth, and the last seven but one
+		after time.Duration
+		free  uint64
+		want  Room
+		full  bool
+	}{
+		{0, reserve, enough, false},
+		{time.Second, reserve - 1, low, true},
+		{time.Second, reserve, low, true},
+		{time.Second, reserve + reserve/DiskMargin - 1, low, true},
+		{time.Second, reserve + reserve/DiskMargin, enough, true},
+		{diskCalm - 2*time.Second, reserve, enough, true},
+		{time.Second - 1, reserve, enough, true}, // almost calm since it was low last
+		{1, reserve, enough, false},
+		{time.Second, reserve + ampleBytes, ample, false},
+		{time.Second, reserve / FollowerShare, low, true},
+		{time.Second, reserve/FollowerShare - 1, brimful, true},
+		{time.Second, reserve, brimful, true},
+		{time.Second, reserve + reserve/DiskMargin, enough, true},
+		{time.Second, reserve - 1, low, true},
+		{time.Second, 0, brimful, true},
+	} {
+		at = at.Add(step.after)
+		got := d.observe(at, step.free, reserve)
+		if full := d.full(at); got != step.want || full != step.full {
+			t.Errorf("step %d, %d bytes free: room %d, full %v; want %d, %v", i, step.free, got, full, step.want, step.full)
+		}
+	}
+}
+
+func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
+	at := time.Unix(1000, 0)
+	var d diskLevel
+	for i, step := range []struct {
+		after        time.Duration
+		leads, space bool
+		want         bool
+	}{
+		{0, true, true, false},
+		{diskLead, true, true, false},
+		{0, true, false, true},
+		{0, false, false, false},
+		{0, true, false, false}, // it has just begun to lead
+		{diskLead - 1, true, false, false},
+		{1, true, false, true},
+	} {
+		at = at.Add(step.after)
+		if got := d.yields(at, step.leads, step.space); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+}
+
+func TestHeadroomCountsWhatTheDiskNeedNotShowYet(t *testing.T) {
+	var h headroom
+	h.observe(1000, 400)
+	if !h.take(500) || h.take(101) || !h.take(100) || h.take(1) {
+		t.Error("600 bytes are there to be taken")
+	}
+	h.observe(1000, 400) // none of it is written
+	if h.take(1) {
+		t.Error("the same bytes are given twice")
+	}
+	h.observe(900, 400)
+	if !h.take(500) || h.take(1) {
+		t.Error("500 bytes are there after that")
+	}
+	h.observe(100, 400)
+	if h.take(1) {
+		t.Error("the reserve is given")
+	}
+	h.unknown()
+	if !h.take(1 << 40) {
+		t.Error("publishes are refused though nothing is known of the disk")
+	}
+}

@@ -1,0 +1,24 @@
+package host
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// govern gives a channel the policy that metadata has for it, with the cluster's defaults.
+func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) {
+	p := meta.PolicyOf(t, c.Name(), defaults)
+	topic.RetriesOf(c).SetPolicy(p, h.rates.Of(c.Name(), p.Rate, time.Now()))
+}
+
+// AddEphemeral makes sure that a partition has an ephemeral channel.
+func (h *Topic) AddEphemeral(lp *Led, channel string, ordered bool, defaults policy.Policy) (*topic.Channel, error) {
+	c, err := lp.Part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true})
+	if err == nil {
+		h.govern(c, h.Config(), defaults)
+	}
+	return c, err
+}

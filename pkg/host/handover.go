@@ -1,0 +1,334 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Bounds of a handover.
+const (
+	// restTimeout is how long consumers may take to answer what they have, while
+	// publishes go on. What they answer later than that is delivered again.
+	restTimeout = time.Second
+	// quiesceTimeout is the same for what they were given since.
+	quiesceTimeout = 75 * time.Millisecond
+	// sealTimeout is how long publishes are held back at the most while the
+	// others catch up; a leader that cannot by then goes on leading.
+	sealTimeout = 500 * time.Millisecond
+	// electTimeout bounds an election: without a quorum the leader goes on.
+	electTimeout = time.Second
+	// outcomeTimeout is how long an election whose outcome is open is waited
+	// for before the leader goes on.
+	outcomeTimeout = time.Second
+	// handoverTogether is how many partitions are handed over in one step, and
+	// handoverSteps how many steps are under way at a time: the more there are, the
+	// longer the publishes of each wait.
+	handoverTogether = 16
+	handoverSteps    = 2
+	// handoverAtOnce is how many partitions of them are prepared at a time.
+	handoverAtOnce = 32
+	// handoverTries is how often what could not be handed over is tried, and
+	// handoverBudget how long a node tries before it goes nevertheless.
+	handoverTries  = 3
+	handoverBudget = 5 * time.Second
+)
+
+// ErrNoElection is wrapped by what says that the metadata could not be changed.
+var ErrNoElection = errors.New("no election given")
+
+// errHandingOver refuses to hand over what is being handed over.
+var errHandingOver = fate.Refuse("leadership transfer already in progress")
+
+// handovers gives leaderships of a node to others.
+type handovers struct{ n *Host }
+
+// Handover gives every leadership of this node to another in-sync replica that
+// is up, where there is one. No publish fails by it: what arrives meanwhile is
+// kept and goes to the new leader. The error says how many leaderships could
+// have gone and have not; what nobody else could lead is not counted.
+func (n *Host) Handover(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, handoverBudget)
+	defer cancel()
+	var failed []error
+	for range handoverTries {
+		s := n.o.Meta.View()
+		all := controller.Handover(s, controller.ConditionsOf(s), n.o.Self, meta.ReasonRestart)
+		if len(all) == 0 {
+			return nil
+		}
+		d := handovers{n}
+		d.rest(ctx, all)
+		failed = d.many(ctx, all)
+		d.wake(all)
+		if len(failed) == 0 || hopeless(failed) || ctx.Err() != nil {
+			break
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("leadership of %d partitions not transferred; first error: %w", len(failed), failed[0])
+}
+
+// rest brings the consumers of partitions to rest, all at the same time: nothing
+// more is delivered, and what is in flight is answered, or there was time for it.
+func (d handovers) rest(ctx context.Context, es []meta.Election) {
+	ctx, cancel := context.WithTimeout(ctx, restTimeout)
+	defer cancel()
+	fan.Out(es, handoverAtOnce, func(e meta.Election) {
+		h := d.n.Lookup(e.Topic)
+		if h == nil {
+			return
+		}
+		if lp := h.Led(e.Partition); lp != nil && !lp.leaving.Load() {
+			_ = lp.Part.Quiesce(ctx)
+		}
+	})
+}
+
+// wake has deliveries go on where partitions have stayed.
+func (d handovers) wake(es []meta.Election) {
+	for _, e := range es {
+		if h := d.n.Lookup(e.Topic); h != nil {
+			if lp := h.Led(e.Partition); lp != nil && !lp.leaving.Load() {
+				lp.Part.Resume()
+			}
+		}
+	}
+}
+
+// hopeless says whether trying again or trying others would end alike: the
+// metadata cannot be changed.
+func hopeless(failed []error) bool {
+	return slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, ErrNoElection) })
+}
+
+// many hands partitions over, many at a time, and returns why some were not.
+func (d handovers) many(ctx context.Context, all []meta.Election) (failed []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g errgroup.Group
+	g.SetLimit(handoverSteps)
+	var mu sync.Mutex // guards failed
+	for step := range slices.Chunk(all, handoverTogether) {
+		g.Go(func() error {
+			err := d.step(ctx, step)
+			if hopeless(err) {
+				cancel()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err...)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return failed
+}
+
+// one transfers leadership of one partition that this node leads. It does nothing if
+// the target already leads it.
+func (d handovers) one(ctx context.Context, a forward.Transfer) error {
+	h := d.n.Lookup(a.Topic)
+	if h == nil || h.Incarnation != a.Incarnation {
+		return meta.ErrTopicNotFound
+	}
+	if h.Led(a.Partition) == nil {
+		return fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, coord.ErrNotLeading)
+	}
+	if a.To == d.n.o.Self {
+		return nil
+	}
+	s := d.n.o.Meta.View()
+	id := controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: a.Partition}
+	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, a.To, false)
+	if err != nil {
+		return err
+	}
+	if e.Reason = a.Reason; e.Reason == "" {
+		e.Reason = meta.ReasonTransfer
+	}
+	es := []meta.Election{e}
+	d.rest(ctx, es)
+	defer d.wake(es)
+	if failed := d.step(ctx, es); len(failed) > 0 {
+		return failed[0]
+	}
+	return nil
+}
+
+// Transfer gives the leadership of one partition to another replica: see one.
+func (n *Host) Transfer(ctx context.Context, a forward.Transfer) (forward.Nothing, error) {
+	return forward.Nothing{}, handovers{n}.one(ctx, a)
+}
+
+// leaving is a leadership on its way to another node.
+type leaving struct {
+	h        *Topic
+	lp       *Led
+	election meta.Election
+	err      error // why it stays
+}
+
+// step hands partitions over with one change of the metadata.
+func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error) {
+	all := make([]*leaving, len(es))
+	for i, e := range es {
+		all[i] = &leaving{h: d.n.Lookup(e.Topic), election: e}
+	}
+	fan.Out(all, handoverAtOnce, func(l *leaving) {
+		if l.err = d.takeUp(l.election); l.err == nil {
+			l.err = l.quiet(ctx)
+		}
+	})
+	// Publishes are held back from here on, and no partition waits for the
+	// consumers of another.
+	fan.Out(all, handoverAtOnce, func(l *leaving) {
+		if l.err == nil {
+			l.err = l.seal(ctx)
+		}
+	})
+	d.elect(ctx, all)
+	fan.Out(all, handoverAtOnce, func(l *leaving) {
+		if l.err == nil {
+			l.err = d.n.Converge(l.h.Name) // the role ends, consumers are told
+		} else {
+			l.stay()
+		}
+	})
+	for _, l := range all {
+		if l.err != nil {
+			failed = append(failed, fmt.Errorf("%s/%d: %w", l.election.Topic, l.election.Partition, l.err))
+		}
+	}
+	return failed
+}
+
+// takeUp makes sure that this node leads what the metadata says it leads: it may
+// have been elected a moment ago.
+func (d handovers) takeUp(e meta.Election) error {
+	if h := d.n.Lookup(e.Topic); h != nil && h.Led(e.Partition) != nil {
+		return nil
+	}
+	return d.n.Converge(e.Topic)
+}
+
+// quiet brings a partition's consumers to rest: they have answered, or had the
+// time to, and every in-sync replica knows.
+func (l *leaving) quiet(ctx context.Context) error {
+	if l.h == nil {
+		return meta.ErrTopicNotFound
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	lp := l.h.Led(l.election.Partition)
+	if lp == nil {
+		return coord.ErrNotLeading
+	}
+	if !lp.leaving.CompareAndSwap(false, true) {
+		return errHandingOver
+	}
+	l.lp = lp
+	bounded, cancel := context.WithTimeout(ctx, quiesceTimeout)
+	_ = lp.Part.Quiesce(bounded) // slow consumers see some messages twice
+	cancel()
+	bounded, cancel = context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	return lp.Part.Flush(bounded)
+}
+
+// seal holds publishes back and returns when every in-sync replica has all that
+// there is.
+func (l *leaving) seal(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	if err := l.lp.Term.Seal(bounded); err != nil {
+		return err
+	}
+	return l.lp.Part.Flush(bounded) // what was answered meanwhile
+}
+
+// stay goes on leading what could not be handed over.
+func (l *leaving) stay() {
+	if l.lp == nil {
+		return
+	}
+	l.lp.Term.Unseal()
+	l.lp.Part.Resume()
+	l.lp.leaving.Store(false)
+}
+
+// elect has the metadata give what is prepared to its new leaders, and notes
+// what stays.
+func (d handovers) elect(ctx context.Context, all []*leaving) {
+	var ready []*leaving
+	var c meta.ElectLeaders
+	s := d.n.o.Meta.View()
+	for _, l := range all {
+		if l.err != nil {
+			continue
+		}
+		// the in-sync set may be another than when it was planned
+		t := s.Topic(l.election.Topic)
+		if t == nil || t.Incarnation != l.h.Incarnation {
+			l.err = meta.ErrTopicNotFound
+			continue
+		}
+		l.election.Version = t.Partitions[l.election.Partition].Version
+		ready = append(ready, l)
+		c.Elections = append(c.Elections, l.election)
+	}
+	if len(ready) == 0 {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, electTimeout)
+	defer cancel()
+	r, err := d.n.o.Meta.Propose(bounded, c)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNoElection, err)
+	}
+	for i, l := range ready {
+		switch {
+		case err == nil && r.Failed != nil:
+			l.err = r.Failed[i]
+		case err != nil && fate.Of(err) == fate.Refused:
+			l.err = err
+		case err != nil:
+			l.err = d.outcome(l, err)
+		}
+	}
+}
+
+// outcome waits for the metadata to say whether an election took place whose
+// outcome is open. While it does not, the leader goes on: if the election comes
+// true later, its term will find out.
+func (d handovers) outcome(l *leaving, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
+	defer cancel()
+	for {
+		changed := d.n.o.Meta.Changed()
+		t := d.n.o.Meta.Topic(l.election.Topic)
+		if t == nil || t.Incarnation != l.h.Incarnation || t.Partitions[l.election.Partition].Epoch > l.lp.Term.Epoch() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errors.Join(cause, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Bounds of what terms ask of the metadata.
+const (
+	// proposeTogether is how many changes are under way at a time. They share
+	// the metadata's disk writes.
+	proposeTogether = 128
+	proposeTimeout  = 5 * time.Second
+)
+
+// proposer asks the metadata for changes of in-sync sets, as terms want them.
+type proposer struct {
+	propose func(context.Context, meta.Command) (meta.Result, error)
+	running sync.WaitGroup
+	ctx     context.Context // ends with stop
+	stop    context.CancelFunc
+
+	mu      sync.Mutex // guards what follows
+	waiting []proposal
+	workers int
+	closed  bool
+}
+
+// proposal is a change that a term asks for.
+type proposal struct {
+	topic       string
+	incarnation meta.Incarnation
+	partition   int
+	term        *coord.Term
+	change      coord.ISRChange
+}
+
+func newProposer(propose func(context.Context, meta.Command) (meta.Result, error)) *proposer {
+	p := &proposer{propose: propose}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
+}
+
+// ask asks for a change and does not wait. The term is told what became of it.
+func (p *proposer) ask(x proposal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return // the terms end, too
+	}
+	p.waiting = append(p.waiting, x)
+	if p.workers < proposeTogether {
+		p.workers++
+		p.running.Go(p.work)
+	}
+}
+
+func (p *proposer) work() {
+	for {
+		p.mu.Lock()
+		if len(p.waiting) == 0 {
+			p.workers--
+			p.waiting = nil
+			p.mu.Unlock()
+			return
+		}
+		x := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.mu.Unlock()
+		ctx, cancel := context.WithTimeout(p.ctx, proposeTimeout)
+		_, err := p.propose(ctx, meta.AlterISR{
+			Topic: x.topic, Incarnation: x.incarnation, Partition: x.partition,
+			Epoch: x.change.Epoch, Version: x.change.Version, ISR: x.change.ISR,
+			Joiner: x.change.Joiner, JoinerIncarnation: x.change.Incarnation,
+		})
+		cancel()
+		x.term.ISRProposed(x.change, err)
+	}
+}
+
+// close ends what is under way and takes no more.
+func (p *proposer) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+	p.running.Wait()
+}

@@ -1,0 +1,126 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+const (
+	// leaveTimeout bounds how long a node that closes waits for the leaders of
+	// what it holds to go on without it.
+	leaveTimeout = time.Second
+	// seeOffPause is how long a leader gathers changes before it looks who is
+	// still in sync.
+	seeOffPause = 5 * time.Millisecond
+)
+
+// askLeaving is the operation by which a node that is about to close asks the
+// leaders of its replicas to take it out of their in-sync sets.
+const askLeaving forward.Operation[leavingArgs, forward.Nothing] = "leaving"
+
+// leavingArgs name the process that closes.
+type leavingArgs struct {
+	Node        meta.NodeID `json:"node"`
+	Incarnation uint64      `json:"incarnation"`
+}
+
+// leavers are the nodes that said that they are about to close. A process that
+// said so is out of its leaders' in-sync sets before it is gone, so that no
+// publish waits for it; one that is started later is another process.
+type leavers struct {
+	mu   sync.Mutex // guards said
+	said map[meta.NodeID]uint64
+}
+
+func (l *leavers) note(id meta.NodeID, incarnation uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said == nil {
+		l.said = map[meta.NodeID]uint64{}
+	}
+	l.said[id] = max(l.said[id], incarnation)
+}
+
+// has says whether the process of a node said that it closes.
+func (l *leavers) has(n *meta.Node) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return n.Incarnation <= l.said[n.ID]
+}
+
+// leave has the leaders of what this node holds go on without it. It returns
+// when they do, or when it takes too long: then they notice for themselves.
+func (n *Host) leave() {
+	self := n.o.Meta.Node(n.o.Self)
+	if n.o.Calls.Remote == nil || self == nil {
+		return
+	}
+	leaders := map[meta.NodeID]bool{}
+	for _, h := range n.Hosted() {
+		t := h.Config()
+		for _, hp := range h.AllHeld() {
+			if hp != nil && hp.Led.Load() == nil && hp.index < len(t.Partitions) {
+				leaders[t.Partitions[hp.index].Leader] = true
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	var g errgroup.Group
+	for id := range leaders {
+		if x := n.o.Meta.Node(id); x == nil || x.State == meta.NodeDown || id == n.o.Self {
+			continue
+		}
+		g.Go(func() error {
+			_, err := askLeaving.Ask(ctx, n.calls, id, leavingArgs{self.ID, self.Incarnation})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		n.log.Info("stopping while some leaders still wait for this node", "error", err)
+	}
+}
+
+// seeOff takes a node that closes out of the in-sync sets of what is led here,
+// and returns when it is.
+func (n *Host) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothing, err error) {
+	n.leavers.note(a.Node, a.Incarnation)
+	var g errgroup.Group
+	g.SetLimit(openTogether)
+	for _, t := range n.o.Meta.Topics() {
+		if leadsWith(t, n.o.Self, a.Node) {
+			g.Go(func() error { return n.Converge(t.Name) }) // its terms learn of it
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return none, err
+	}
+	for {
+		changed := n.o.Meta.Changed()
+		if !slices.ContainsFunc(n.o.Meta.Topics(), func(t *meta.Topic) bool { return leadsWith(t, n.o.Self, a.Node) }) {
+			return none, nil
+		}
+		select {
+		case <-changed:
+			beat.Pause(ctx, seeOffPause) // there are many more
+		case <-ctx.Done():
+			return none, context.Cause(ctx)
+		}
+	}
+}
+
+// leadsWith says whether leader leads a partition of the topic that another node
+// is in sync with.
+func leadsWith(t *meta.Topic, leader, other meta.NodeID) bool {
+	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool {
+		return p.Leader == leader && slices.Contains(p.ISR, other)
+	})
+}

@@ -1,0 +1,247 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/scrub"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// startLoops starts what a node does at its own pace.
+func (n *Host) startLoops(ctx context.Context) {
+	f := follower{n: n, seen: &meta.State{}}
+	n.running.Go(func() { f.run(ctx) })
+	if n.o.Peers != nil {
+		n.running.Go(func() { n.terms.run(ctx) })
+	}
+	n.running.Go(func() { n.stalls.run(ctx) })
+	n.running.Go(func() { newLeadWatch(n).run(ctx) })
+	n.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(n.Hosted(), time.Now()) }) })
+	n.running.Go(func() { n.timers.run(ctx, n.o.TickInterval) })
+	n.running.Go(func() { n.unsaved.run(ctx, n.o.CheckpointInterval, newCheckpointer(n).round) })
+	if n.o.ScrubInterval > 0 {
+		s := &scrubber{n: n, pace: scrub.Pace{Interval: n.o.ScrubInterval}}
+		n.running.Go(func() { s.run(ctx) })
+	}
+	room := n.CheckDisk()
+	n.running.Go(func() { n.runDisk(ctx, room) })
+}
+
+// unsaved are the replicas of which something is to be looked at by a checkpoint:
+// positions changed, or the copy was found damaged. All others cost nothing.
+type unsaved struct {
+	wakeup chan struct{} // there is one
+
+	mu  sync.Mutex // guards all
+	all map[*Held]*Topic
+}
+
+// add asks for a look at a replica. It does not block.
+func (u *unsaved) add(h *Topic, hp *Held) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = map[*Held]*Topic{}
+	}
+	u.all[hp] = h
+	if len(u.all) == 1 {
+		select {
+		case u.wakeup <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take returns what was added since the last time.
+func (u *unsaved) take() map[*Held]*Topic {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.all
+	u.all = nil
+	return all
+}
+
+// run calls f at the multiples of an interval, while there is something to look
+// at, until ctx ends.
+func (u *unsaved) run(ctx context.Context, interval time.Duration, f func()) {
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.wakeup:
+		}
+		timer.Reset(beat.Until(time.Now(), interval))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			f()
+		}
+	}
+}
+
+// checkpointTogether is how many replicas are stored at the same time.
+const checkpointTogether = 8
+
+// checkpointer stores positions, those of several replicas at a time: a large or a
+// slow one keeps the others from nothing.
+type checkpointer struct {
+	n     *Host
+	slots chan struct{} // one for each that is being stored
+}
+
+func newCheckpointer(n *Host) *checkpointer {
+	return &checkpointer{n: n, slots: make(chan struct{}, checkpointTogether)}
+}
+
+// round stores the positions that changed. One that is still being stored since an
+// earlier round has its turn in the next.
+func (c *checkpointer) round() {
+	for hp, h := range c.n.unsaved.take() {
+		if !hp.storing.CompareAndSwap(false, true) {
+			c.n.unsaved.add(h, hp)
+			continue
+		}
+		c.slots <- struct{}{}
+		store := func() {
+			defer func() { <-c.slots }()
+			defer hp.storing.Store(false)
+			c.store(h, hp)
+		}
+		if !c.n.running.Go(store) {
+			store()
+		}
+	}
+}
+
+// store stores the positions of a replica. What could not be stored is tried again
+// with the next round.
+func (c *checkpointer) store(h *Topic, hp *Held) {
+	quarantine{c.n}.inspect(h, hp)
+	err := hp.Checkpoint()
+	failed := err != nil
+	if failed == hp.unstored {
+		return
+	}
+	hp.unstored = failed // said when it begins and when it ends
+	if failed {
+		c.n.log.Warn("cannot store positions: recently finished messages are redelivered if the node crashes",
+			"topic", h.Name, "partition", hp.index, "error", err)
+	} else {
+		c.n.log.Info("positions stored again", "topic", h.Name, "partition", hp.index)
+	}
+}
+
+// rest gives back memory that a partition needs only while it is in use. It is
+// called by one goroutine, now and then.
+func (hp *Held) rest() {
+	end := hp.Replica.Log().End()
+	hp.idle = end == hp.endBefore
+	hp.endBefore = end
+	if !hp.idle {
+		return
+	}
+	hp.Replica.Log().ReleaseTail()
+	if lp := hp.Led.Load(); lp != nil {
+		for _, c := range lp.Part.Channels() {
+			c.Trim()
+		}
+	}
+}
+
+func (n *shelf) EachHeld(f func(*Topic, *Held)) {
+	n.hosted.Range(func(_, v any) bool {
+		h := v.(*Topic)
+		for _, hp := range h.AllHeld() {
+			if hp != nil {
+				f(h, hp)
+			}
+		}
+		return true
+	})
+}
+
+// timers ticks the channels in which something may time out or fall due. While
+// there is none, it sleeps.
+type timers struct {
+	wakeup chan struct{} // something was armed
+
+	mu    sync.Mutex // guards armed
+	armed []*topic.Channel
+}
+
+// arm asks for ticks of a channel until its Tick returns false. A channel is
+// armed once at a time: see topic.Options.
+func (t *timers) arm(c *topic.Channel) {
+	t.mu.Lock()
+	t.armed = append(t.armed, c)
+	first := len(t.armed) == 1
+	t.mu.Unlock()
+	if first {
+		select {
+		case t.wakeup <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (t *timers) run(ctx context.Context, interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var active []*topic.Channel
+	for {
+		if len(active) == 0 {
+			ticker.Stop()
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.wakeup:
+			}
+			ticker.Reset(interval)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			active = t.tick(now, active)
+		}
+	}
+}
+
+// tick adds what was armed to the active channels, ticks all, and returns those
+// that need more.
+func (t *timers) tick(now time.Time, active []*topic.Channel) []*topic.Channel {
+	t.mu.Lock()
+	active = append(active, t.armed...)
+	clear(t.armed)
+	t.armed = t.armed[:0]
+	t.mu.Unlock()
+	kept := active[:0]
+	for _, c := range active {
+		if c.Tick(now) {
+			kept = append(kept, c)
+		}
+	}
+	clear(active[len(kept):])
+	return kept
+}
+
+// measure notes how many messages came to the channels of the partitions of topics that
+// this node leads, and how many were finished.
+func measure(topics []*Topic, now time.Time) {
+	for _, h := range topics {
+		for _, lp := range h.AllLed() {
+			for _, c := range lp.Part.Channels() {
+				topic.Measure(c, now)
+			}
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+const (
+	// leadCheck is how often a node compares what it leads with what the metadata
+	// says, at least; leadPause is the shortest time between two comparisons.
+	leadCheck = time.Second
+	leadPause = 250 * time.Millisecond
+	// RaceWindow and raceEpochs say when the leadership of a partition goes round: its
+	// epoch has grown by as many within that time. One restart of each replica with a
+	// hand-over before and after is below it.
+	RaceWindow = 10 * time.Second
+	raceEpochs = 10
+)
+
+// leadWatch finds partitions that this node is to lead and does not, and those that
+// it holds and whose leadership goes round, whatever the reason is: each is a
+// stall, and so ends in the log, the health and a metric. It is of one goroutine.
+type leadWatch struct {
+	n     *Host
+	open  map[stallKey]bool
+	races map[roleKey]race
+}
+
+// race is how the epoch of a partition has grown.
+type race struct {
+	from  seq.Epoch
+	since time.Time
+	fast  bool // raceEpochs within the last whole window, or within this one
+}
+
+func newLeadWatch(n *Host) *leadWatch {
+	return &leadWatch{n: n, open: map[stallKey]bool{}, races: map[roleKey]race{}}
+}
+
+// run compares after each change of the metadata, and now and then, until ctx ends.
+func (w *leadWatch) run(ctx context.Context) {
+	timer := time.NewTimer(leadCheck)
+	defer timer.Stop()
+	for {
+		changed := w.n.o.Meta.Changed()
+		w.round(w.n.o.Meta.View(), time.Now())
+		if !beat.Pause(ctx, leadPause) {
+			return
+		}
+		timer.Reset(leadCheck - leadPause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// round looks at every partition that the metadata gives to this node.
+func (w *leadWatch) round(s *meta.State, now time.Time) {
+	found := map[stallKey]string{}
+	races := make(map[roleKey]race, len(w.races))
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
+		if !slices.Contains(p.Replicas, w.n.o.Self) {
+			return
+		}
+		key := roleKey{t.Name, t.Incarnation, i}
+		r := w.races[key].after(p.Epoch, now)
+		races[key] = r
+		h := w.n.Lookup(t.Name)
+		leads := h != nil && h.Incarnation == t.Incarnation && h.leads(i, p.Epoch)
+		switch {
+		case p.Leader == w.n.o.Self && !leads:
+			found[stallKey{stallLead, t.Name, i, ""}] = w.whyNot(h, i)
+		case r.fast && !leads:
+			found[stallKey{stallLead, t.Name, i, ""}] = fmt.Sprintf("leadership keeps changing: epoch %d", p.Epoch)
+		}
+	})
+	w.races = races
+	for key := range w.open {
+		if _, still := found[key]; !still {
+			delete(w.open, key)
+			w.n.stalls.end(key)
+		}
+	}
+	for key, why := range found {
+		w.open[key] = true
+		w.n.stalls.begin(key, now, why)
+	}
+}
+
+// after returns the race of a partition whose epoch is e now.
+func (r race) after(e seq.Epoch, now time.Time) race {
+	switch over := now.Sub(r.since) >= RaceWindow; {
+	case r.since.IsZero():
+		return race{from: e, since: now}
+	case e-r.from >= raceEpochs:
+		r.fast = true
+		if over {
+			r.from, r.since = e, now
+		}
+	case over:
+		return race{from: e, since: now}
+	}
+	return r
+}
+
+// leads says whether partition i is led here in an epoch.
+func (h *Topic) leads(i int, e seq.Epoch) bool {
+	lp := h.Led(i)
+	return lp != nil && lp.Term.Epoch() == e
+}
+
+// whyNot says as far as is known why this node does not lead a partition.
+func (w *leadWatch) whyNot(h *Topic, i int) string {
+	if h == nil {
+		return "topic not open yet"
+	}
+	if err := w.n.roles.reason(h, i); err != nil {
+		return err.Error()
+	}
+	hp := h.Held(i)
+	if hp == nil {
+		return "log not open yet"
+	}
+	switch condition(hp.state.Load()) {
+	case missing:
+		return "its data is missing on disk"
+	case damaged:
+		return "its data is corrupt"
+	case suspected:
+		return "it may have lost acknowledged messages"
+	case intact:
+	}
+	return "role change in progress"
+}

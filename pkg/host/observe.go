@@ -1,0 +1,114 @@
+package host
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Observer is told what happens, for statistics. Its methods must not block.
+type Observer interface {
+	topic.Observer
+	// ObserveRaftCommit is told how long a change of the metadata took.
+	ObserveRaftCommit(d time.Duration)
+	// ObserveChange is told of a command that this node has proposed and that was
+	// done, and of what became of its parts.
+	ObserveChange(c meta.Command, r meta.Result)
+}
+
+// Deaf is an Observer that nobody asks.
+type Deaf struct{}
+
+// ObservePublish implements topic.Observer.
+func (Deaf) ObservePublish(time.Duration, error) {}
+
+// ObserveBatch implements topic.Observer.
+func (Deaf) ObserveBatch(int) {}
+
+// ObserveDelivery implements topic.Observer.
+func (Deaf) ObserveDelivery(time.Duration) {}
+
+// ObserveFinish implements topic.Observer.
+func (Deaf) ObserveFinish(time.Duration, int) {}
+
+// ObserveRaftCommit implements Observer.
+func (Deaf) ObserveRaftCommit(time.Duration) {}
+
+// ObserveChange implements Observer.
+func (Deaf) ObserveChange(meta.Command, meta.Result) {}
+
+// LogStats sums over the logs that this node holds. What deleted topics counted
+// stays in the sums.
+type LogStats struct {
+	Segments      int
+	Bytes         int64
+	Unsynced      int64 // messages appended and not yet on disk
+	Appends       int64 // batches
+	Records       int64
+	AppendedBytes int64
+	Syncs         int64
+	Unreadable    int           // damaged ranges of the logs that are held now
+	Damaged       int           // damaged ranges that were ever found
+	TornBytes     int64         // cut from torn tails at the start
+	Recovery      time.Duration // that opening all logs took
+}
+
+func (s *LogStats) add(l commitlog.Stats) {
+	s.Segments += l.Segments
+	s.Bytes += l.Bytes
+	s.Unsynced += int64(l.End - l.DurableEnd)
+	s.retire(l)
+}
+
+// retire adds what stays of a log that is gone.
+func (s *LogStats) retire(l commitlog.Stats) {
+	s.Appends += l.Appends
+	s.Records += l.Records
+	s.AppendedBytes += l.AppendedBytes
+	s.Syncs += l.Syncs
+}
+
+// LogStats returns the sums over the logs that this node holds.
+func (n *shelf) LogStats() LogStats {
+	n.retiredMu.Lock()
+	s := n.retired
+	n.retiredMu.Unlock()
+	for _, h := range n.Hosted() {
+		for _, hp := range h.AllHeld() {
+			if hp != nil {
+				s.add(hp.Replica.Log().Stats())
+			}
+		}
+	}
+	s.Unreadable, s.Damaged = n.damage.counts()
+	s.TornBytes = n.torn.Load()
+	s.Recovery = time.Duration(n.recovery.Load())
+	return s
+}
+
+// ScrubStats tells how far the check of the logs on this node for damage is.
+func (n *shelf) ScrubStats() ScrubStats { return n.scrubbed.stats(n.o.WallClock(time.Now())) }
+
+// retire keeps what stays of a replica that is about to go.
+func (n *shelf) retire(hp *Held) {
+	n.retiredMu.Lock()
+	defer n.retiredMu.Unlock()
+	n.retired.retire(hp.Replica.Log().Stats())
+}
+
+// Disk is the state of the disk that the data is on, in bytes.
+type Disk struct {
+	Free, Total, Reserve uint64
+	Low                  bool // publishes are refused
+}
+
+// Disk returns the state of the disk, or zeros if it cannot be told.
+func (n *Host) Disk() Disk {
+	u, err := n.o.FS.Usage(n.o.DataDir)
+	if err != nil {
+		return Disk{}
+	}
+	return Disk{Free: u.Free, Total: u.Total, Reserve: n.reserve(u), Low: n.lowDisk.Load()}
+}

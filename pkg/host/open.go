@@ -1,0 +1,178 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Open announces this start of the node in the metadata, which must have a leader, opens
+// every partition that the metadata gives to the node, and begins to follow it. It
+// returns when the node can serve.
+func (n *Host) Open(ctx context.Context) error {
+	if err := n.join(ctx); err != nil {
+		return err
+	}
+	if err := n.claim(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := n.openAll(); err != nil {
+		return errors.Join(err, n.closeTopics(err))
+	}
+	n.recovery.Store(int64(time.Since(began)))
+	n.sweep()
+	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	n.loops = cancel
+	n.startLoops(loops)
+	return nil
+}
+
+// Close ends the roles of all replicas, stores what is to be stored and closes the logs,
+// so that there is nothing to recover. Nobody may use the node any more. It is called
+// once.
+func (n *Host) Close() error {
+	n.end()
+	if n.loops != nil {
+		n.loops(ErrExiting)
+	}
+	n.running.Close()
+	err := n.closeTopics(ErrExiting)
+	n.shifts.sumUp(n.log)
+	return errors.Join(err, n.redo.Close())
+}
+
+// join announces this start of the node: it is a new incarnation, and every
+// partition that it leads gets a new epoch.
+func (n *Host) join(ctx context.Context) error {
+	if !n.o.Registered {
+		if _, err := n.o.Meta.Init(ctx); err != nil {
+			return fmt.Errorf("initialize cluster id: %w", err)
+		}
+		self := n.o.Node
+		self.ID, self.State = n.o.Self, meta.NodeUp
+		if _, err := n.Propose(ctx, meta.NodeStarted{Node: self}); err != nil {
+			return fmt.Errorf("announce node %q: %w", self.ID, err)
+		}
+	}
+	for _, t := range n.o.Meta.Topics() {
+		if meta.IsEphemeral(t.Name) && n.holds(t) {
+			// it was in the memory of a process that is gone
+			_, err := n.Propose(ctx, meta.DeleteTopic{Name: t.Name, Incarnation: t.Incarnation})
+			if err != nil && !errors.Is(OfThisIncarnation(err), meta.ErrTopicNotFound) {
+				return fmt.Errorf("drop ephemeral topic %q: %w", t.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// claim takes the data directory over before any topic is opened.
+func (n *Host) claim() error {
+	s := n.o.Meta.View()
+	n.cluster = s.Cluster().ID
+	foreign, err := n.dirs.Claim(n.ledger, s, n.o.Self, n.log)
+	n.strays.Add(int64(foreign))
+	return err
+}
+
+// holds says whether this node holds a replica of a topic.
+func (n *Host) holds(t *meta.Topic) bool {
+	return slices.ContainsFunc(t.Partitions, func(p meta.Partition) bool { return slices.Contains(p.Replicas, n.o.Self) })
+}
+
+// openAll opens the replicas that this node holds. What one topic lacks keeps no
+// other from being served: it is tried again while the node runs, and health
+// names it. An error says that the node itself cannot go on.
+func (n *Host) openAll() error {
+	var g errgroup.Group
+	g.SetLimit(openTogether)
+	for _, t := range n.o.Meta.Topics() {
+		g.Go(func() error {
+			err := n.Converge(t.Name)
+			switch {
+			case err == nil || errors.Is(err, errQuarantine):
+			case n.failed.Load() != nil:
+				return fmt.Errorf("topic %q: %w", t.Name, err)
+			default:
+				n.log.Error("cannot apply metadata to topic; retrying", "topic", t.Name, "error", err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Propose changes the metadata.
+func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
+	if n.exiting.Load() {
+		return meta.Result{}, ErrExiting
+	}
+	began := time.Now()
+	r, err := n.o.Meta.Propose(ctx, c)
+	n.o.Observer.ObserveRaftCommit(time.Since(began))
+	if err == nil {
+		n.o.Observer.ObserveChange(c, r)
+	}
+	return r, err
+}
+
+// fail ends the node's work: what it acknowledged so far stands, nothing more
+// will be.
+func (n *Host) fail(err error) {
+	n.failOnce.Do(func() {
+		n.failed.Store(&err)
+		n.log.Error("fatal error, node stops", "error", err)
+		n.o.Fatal(err)
+	})
+}
+
+// reportDamage is told of a damaged range: when a log is opened, and whenever a
+// consumer is led past it. It is said once.
+func (n *shelf) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
+	if n.damage.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
+		n.log.Error("log is corrupt on disk; affected messages are not delivered",
+			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+	}
+}
+
+// reportSpoiled is told of damage that was met where a log is read for others than
+// consumers.
+func (n *shelf) reportSpoiled(name string, partition int, err error) {
+	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
+		n.reportDamage(name, partition, found)
+	}
+}
+
+func (n *Host) closeTopics(reason error) error {
+	n.topics.Close()
+	n.isr.close()
+	var g errgroup.Group
+	for _, h := range n.Hosted() {
+		n.hosted.Delete(h.Name)
+		n.byIncarnation.Delete(h.Incarnation)
+		g.Go(func() error { return n.close(h, reason) })
+	}
+	err := g.Wait()
+	n.parts.Close()
+	return err
+}
+
+// Exit says that the node is about to stop: from now on publishes and changes
+// are refused with ErrExiting. Deliveries and their answers go on until Close.
+// It returns when the leaders of what this node holds go on without it, or after
+// a second; until then other nodes must be able to reach this one.
+func (n *Host) Exit() {
+	n.exiting.Store(true)
+	n.leaveOnce.Do(n.leave)
+}
+
+// Exiting says whether the node is about to stop.
+func (n *Host) Exiting() bool { return n.exiting.Load() }

@@ -1,0 +1,117 @@
+package host
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/redo"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Defaults of Options.
+const (
+	DefaultCheckpointInterval = 200 * time.Millisecond
+	DefaultTickInterval       = 25 * time.Millisecond
+	DefaultRetentionInterval  = 10 * time.Second
+	DefaultDiskInterval       = 200 * time.Millisecond
+	DefaultDiskReserve        = 256 << 20
+	DefaultEphemeralBytes     = 64 << 20
+	DefaultReplicaLag         = 2 * time.Second
+	DefaultPublishTimeout     = 5 * time.Second
+	DefaultLease              = time.Second
+	DefaultScrubInterval      = 7 * 24 * time.Hour
+)
+
+// What was appended last stays in memory for consumers and followers: of all logs together
+// so much of what clients may make the node hold, and within these bounds.
+const (
+	tailPart   = 8
+	leastTails = 8 << 20
+	mostTails  = 128 << 20
+)
+
+// openTogether is how many partitions are opened, changed or closed at a time.
+const openTogether = 16
+
+// Options configure what a node does with its replicas. The zero value of a number
+// means its default.
+type Options struct {
+	Self    meta.NodeID
+	FS      vfs.FS
+	DataDir string
+	Redo    redo.Options // of the journal for many logs; its directories are the node's
+	Meta    *raftstore.Store
+	Calls   forward.Caller // to other nodes
+	Peers   coord.Peers    // how its replicas reach others; nil: it is alone
+	Node    meta.Node      // how this node announces itself
+	// Registered says that this start of the node was announced, and that Meta is at
+	// least at that point.
+	Registered bool
+	Log        commitlog.Options
+	Logger     *slog.Logger
+	Observer   Observer // is told what happens
+	// Exhausted is told of a channel with messages that had all their attempts.
+	Exhausted func(deadletter.Source)
+	// Fatal is called once, without waiting, when this node cannot go on: a log
+	// failed, and nothing that it acknowledges could be trusted any more.
+	Fatal func(error)
+
+	EphemeralBytes     int64         // memory that an ephemeral topic's partition may use; the oldest messages go
+	DiskReserve        uint64        // publishes are refused while less is free; at most a twentieth of the disk counts
+	CheckpointInterval time.Duration // positions of channels are stored this often at the most
+	TickInterval       time.Duration // precision of timeouts and deferrals
+	RetentionInterval  time.Duration
+	DiskInterval       time.Duration
+	ReplicaLag         time.Duration // a replica that is behind for longer leaves the in-sync set
+	PublishTimeout     time.Duration // a message that is not committed by then is answered as uncertain
+	UncommittedBytes   int64         // of all partitions that this node leads; beyond, publishers wait or are refused
+	Memory             *limit.Memory // of what clients make the node hold; nil: no limit
+	Sizes              limit.Sizes   // of what is appended and replicated; zero: limit.Default
+	Lease              time.Duration // without contact to a quorum for longer, nothing is delivered
+	// ScrubInterval is the time in which every stored byte is read once to find
+	// damage; negative: none is read for that.
+	ScrubInterval time.Duration
+	CatchUpRate   int64            // bytes a second to replicas that are not in sync, at most; 0: no maximum
+	Moves         topic.MovePolicy // which messages are appended again; its Room is the host's
+	LatencyWindow time.Duration    // of which time channels keep how long messages took until they were finished; 0: they do not
+	// WallClock is what the wall clock shows at a moment that was just read, in ns since
+	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
+	// timeouts do not depend on it.
+	WallClock func(now time.Time) int64
+}
+
+func (o Options) withDefaults() Options {
+	o.EphemeralBytes = cmp.Or(o.EphemeralBytes, DefaultEphemeralBytes)
+	o.DiskReserve = cmp.Or(o.DiskReserve, DefaultDiskReserve)
+	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, DefaultCheckpointInterval)
+	o.TickInterval = cmp.Or(o.TickInterval, DefaultTickInterval)
+	o.RetentionInterval = cmp.Or(o.RetentionInterval, DefaultRetentionInterval)
+	o.DiskInterval = cmp.Or(o.DiskInterval, DefaultDiskInterval)
+	o.ReplicaLag = cmp.Or(o.ReplicaLag, DefaultReplicaLag)
+	o.PublishTimeout = cmp.Or(o.PublishTimeout, DefaultPublishTimeout)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.ScrubInterval = cmp.Or(o.ScrubInterval, DefaultScrubInterval)
+	o.UncommittedBytes = cmp.Or(o.UncommittedBytes, coord.DefaultUncommittedBytes)
+	if o.WallClock == nil {
+		o.WallClock = time.Time.UnixNano
+	}
+	if o.Log.Buffers == nil {
+		o.Log.Buffers = commitlog.NewBuffers()
+	}
+	if o.Log.Tails == nil {
+		o.Log.Tails = commitlog.NewTails(min(max(o.Memory.Usage().Limit/tailPart, leastTails), mostTails))
+	}
+	if o.Log.Cache == nil {
+		o.Log.Cache = commitlog.NewCache(o.Memory)
+	}
+	return o
+}

@@ -1,0 +1,128 @@
+package host
+
+import (
+	"errors"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/once"
+)
+
+// lowDiskRetention is how often room is looked for on a disk that is nearly full.
+const lowDiskRetention = time.Second
+
+// smallLog is what an idle partition may keep of finished messages: making room
+// of less is not worth a new segment.
+const smallLog = 1 << 20
+
+// How far a busy log is durable is noted when so many bytes were appended since the last
+// time, or after so long: that much is read at a start after a crash. An idle log is noted
+// whole. Thousands of busy logs that were noted in every round kept the disk from publishes.
+const (
+	noteBytes = 256 << 10
+	noteAge   = time.Minute
+)
+
+// TrashFor is how long messages are kept for an undo of what an operator did to a
+// channel, unless the disk is nearly full or the topic's size is limited.
+const TrashFor = 24 * time.Hour
+
+// retention drops messages that need not be kept.
+type retention struct {
+	n     *Host
+	state *meta.State // as of the beginning of a round
+}
+
+// all drops what no channel needs and no policy keeps, and notes how far the
+// logs are durable, which is where recovery would start to read. A wall clock that
+// is set forward ages nothing until it has stayed so for age.StepTrust.
+func (r retention) all() {
+	r.state = r.n.o.Meta.View()
+	asides{r.n}.release()
+	moment := time.Now()
+	now := time.Unix(0, r.n.steady.Read(moment, r.n.o.WallClock(moment)))
+	r.n.EachHeld(func(h *Topic, hp *Held) {
+		r.one(h, hp, now, moment)
+		hp.rest()
+	})
+	r.n.o.Log.Cache.Sweep()
+	r.settle()
+}
+
+// overfull drops what ephemeral topics, and those with a maximum, have too much.
+func (r retention) overfull() {
+	r.state = r.n.o.Meta.View()
+	moment := time.Now()
+	now := time.Unix(0, r.n.steady.Read(moment, r.n.o.WallClock(moment)))
+	r.n.EachHeld(func(h *Topic, hp *Held) {
+		if h.memory != nil || h.Config().Config.MaxBytes > 0 {
+			r.one(h, hp, now, moment)
+		}
+	})
+	r.settle()
+}
+
+// settle gives back the memory of what was dropped.
+func (r retention) settle() {
+	for _, h := range r.n.Hosted() {
+		if h.memory == nil {
+			continue
+		}
+		stored := int64(0)
+		for _, hp := range h.AllHeld() {
+			if hp != nil {
+				stored += hp.Replica.Log().Bytes()
+			}
+		}
+		h.memory.Settle(stored)
+	}
+}
+
+// one drops what a replica need not keep.
+func (r retention) one(h *Topic, hp *Held, now, moment time.Time) {
+	c := h.Config().Config
+	limit, share := boundsOf(&c)
+	if meta.IsEphemeral(h.Name) && (limit == 0 || limit > r.n.o.EphemeralBytes) {
+		limit = r.n.o.EphemeralBytes
+	}
+	l := hp.Replica.Log()
+	last := r.n.lowDisk.Load() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
+	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
+	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.n.lowDisk.Load() {
+		keep.Hold = &floor
+	}
+	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.leastNote(moment)))
+	if failed := err != nil; failed != hp.unretained {
+		hp.unretained = failed // said when it begins
+		if failed {
+			r.n.log.Warn("retention failed", "topic", h.Name, "partition", hp.index, "error", err)
+		}
+	}
+}
+
+// leastNote returns how many bytes must have been appended to a log before it is noted how
+// far it is durable.
+func (hp *Held) leastNote(now time.Time) int64 {
+	if hp.idle || now.Sub(hp.notedAt) >= noteAge {
+		hp.notedAt = now
+		return 0
+	}
+	return noteBytes
+}
+
+// keptFor returns how long finished messages stay: as the topic says, and as long as the next
+// leader must find their dedup ids.
+func keptFor(c *meta.TopicConfig) time.Duration {
+	return max(c.RetentionAge, once.Retention(c.DedupWindow))
+}
+
+// boundsOf returns to which size a partition's log is cut, and which one it is not to exceed;
+// 0: there is none.
+func boundsOf(c *meta.TopicConfig) (limit, share int64) {
+	limit, share = c.RetentionBytes, c.Quota()
+	if drops := share > 0 && c.OnFull == meta.OnFullDrop; drops && (limit == 0 || limit > share) {
+		limit = share
+	}
+	return limit, share
+}

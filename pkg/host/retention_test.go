@@ -1,0 +1,52 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// A busy log is noted when there is much to note, or it was long ago; an idle one is
+// noted whole.
+func TestBusyLogsAreNotedSeldom(t *testing.T) {
+	hp := &Held{}
+	at := time.Now()
+	for i, x := range []struct {
+		after time.Duration
+		idle  bool
+		whole bool
+	}{
+		{0, false, true}, // it is not known when it was noted
+		{DefaultRetentionInterval, false, false},
+		{DefaultRetentionInterval, true, true},
+		{noteAge - 1, false, false},
+		{1, false, true},
+		{noteAge - 1, false, false},
+	} {
+		at = at.Add(x.after)
+		hp.idle = x.idle
+		want := int64(noteBytes)
+		if x.whole {
+			want = 0
+		}
+		if got := hp.leastNote(at); got != want {
+			t.Errorf("round %d: it is noted from %d bytes on, want %d", i, got, want)
+		}
+	}
+}
+
+func TestFinishedMessagesStayForTheWindow(t *testing.T) {
+	for _, c := range []struct {
+		retention, window, least, most time.Duration
+	}{
+		{time.Hour, 0, time.Hour, time.Hour},
+		{0, 10 * time.Minute, 11 * time.Minute, 13 * time.Minute},
+		{time.Hour, 10 * time.Minute, time.Hour, time.Hour},
+		{time.Hour, 24 * time.Hour, 25 * time.Hour, 28 * time.Hour},
+	} {
+		if d := keptFor(&meta.TopicConfig{RetentionAge: c.retention, DedupWindow: c.window}); d < c.least || d > c.most {
+			t.Errorf("retention %v and window %v: %v", c.retention, c.window, d)
+		}
+	}
+}

@@ -1,0 +1,423 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/lease"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/once"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// ErrLedElsewhere is what the consumers of a partition are told when this node
+// ceases to lead it.
+var ErrLedElsewhere = fate.Refuse("another node leads the partition")
+
+// Held is a replica that this node holds. It leads, or it is on
+// standby: it follows the leader, or waits for one. The role is changed in the
+// partition's lane only.
+type Held struct {
+	index   int
+	name    string // datadir.ReplicaName
+	dir     string
+	Replica *coord.Replica
+	Led     atomic.Pointer[Led]           // nil: it does not lead
+	Standby atomic.Pointer[topic.Standby] // nil: it is not on standby
+	lease   atomic.Pointer[lease.Lease]   // of the last term; nil: none, or this node is alone
+
+	state   atomic.Int32            // a condition
+	handing atomic.Bool             // another is to lead because of it
+	view    coord.View              // what the role is by; zero: it has none. Of the partition's lane
+	matched atomic.Pointer[matched] // what was done about it last without an error; nil: nothing
+
+	endBefore  seq.Offset  // of the log at the last round of retention, whose goroutine owns it
+	idle       bool        // nothing was appended in the last round; likewise
+	notedAt    time.Time   // when it was last noted, however little there was, how far the log is durable; likewise
+	storing    atomic.Bool // its positions are being stored
+	unstored   bool        // the last checkpoint failed; of whoever stores
+	unreadable time.Time   // since when it cannot lead because of its positions; zero: it can. Of the partition's lane
+	handedOn   time.Time   // when another was last asked to lead because of them; likewise
+	salvaged   atomic.Bool // it leads without the positions that were stored
+	lost       atomic.Bool // its directory had lost everything, and no operator has accepted that yet
+	unretained bool        // the last round of retention failed; of its goroutine
+}
+
+// matched is what metadata said when a replica was made to match it.
+type matched struct {
+	topic    *meta.Topic
+	view     coord.View
+	defaults policy.Policy // of channels
+}
+
+// untreated tells whether a replica that is not intact follows as if it were.
+func (hp *Held) untreated() bool {
+	return condition(hp.state.Load()) != intact && hp.Standby.Load() != nil
+}
+
+// Led is a partition for as long as this node leads it at one epoch.
+// Its fields do not change. What is done to it when it is led no longer is
+// refused by its term.
+type Led struct {
+	Index   int
+	Replica *coord.Replica
+	Term    *coord.Term
+	Part    *topic.Partition
+	lease   *lease.Lease
+	leaving atomic.Bool                 // it is being handed over
+	Letters deadletter.Desk             // settles dead letters, if it is a partition of such a topic
+	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
+}
+
+// nodesByID are the nodes that a topic's partitions speak of.
+type nodesByID map[meta.NodeID]*meta.Node
+
+// viewOf returns what metadata says of partition i, for its replicas.
+func (n *Host) viewOf(t *meta.Topic, i int, nodes nodesByID) coord.View {
+	p := &t.Partitions[i]
+	v := coord.View{
+		Epoch: p.Epoch, Version: p.Version, Leader: p.Leader, ISR: p.ISR,
+		MinISR: t.Config.MinISR, Sync: t.Config.Sync, Unclean: p.Unclean, Replicas: make([]coord.ReplicaView, len(p.Replicas)),
+	}
+	for k, id := range p.Replicas {
+		v.Replicas[k] = coord.ReplicaView{Node: id, Down: true}
+		v.Replicas[k].SuspectAs(p)
+		if node := nodes[id]; node != nil {
+			v.Replicas[k].Incarnation, v.Replicas[k].Full = node.Incarnation, node.DiskFull
+			v.Replicas[k].Down = node.State == meta.NodeDown || n.leavers.has(node)
+		}
+	}
+	return v
+}
+
+// sameView says whether two views say the same. Two of one version have the same
+// replicas and in-sync set.
+func sameView(a, b coord.View) bool {
+	return a.Epoch == b.Epoch && a.Version == b.Version && a.Leader == b.Leader &&
+		a.MinISR == b.MinISR && a.Sync == b.Sync && slices.Equal(a.Replicas, b.Replicas)
+}
+
+// AdoptPartition makes one partition what metadata says that it is to this node.
+func (n *Host) AdoptPartition(h *Topic, t *meta.Topic, i int, nodes nodesByID) error {
+	held := slices.Contains(t.Partitions[i].Replicas, n.o.Self)
+	hp := h.Held(i)
+	switch {
+	case !held && hp == nil:
+		h.hold(i, nil)
+		return nil
+	case !held:
+		return n.letGo(h, hp, t.Partitions[i].Version)
+	case hp == nil:
+		var err error
+		if hp, err = n.openReplica(h, t, i); err != nil {
+			if err = (quarantine{n}).treatCorrupt(h, t, i, err); err == nil {
+				hp, err = n.openReplica(h, t, i)
+			}
+		}
+		if h.hold(i, hp); err != nil {
+			return err
+		}
+	}
+	v := n.viewOf(t, i, nodes)
+	if sameView(hp.view, v) && !hp.untreated() {
+		return nil
+	}
+	serves, err := true, error(nil)
+	if condition(hp.state.Load()) != intact {
+		if serves, err = (quarantine{n}).treat(h, hp, t); err != nil {
+			return err
+		}
+		hp = h.Held(i) // it may be another
+	}
+	if serves {
+		err = n.assume(h, hp, t, v)
+	}
+	switch {
+	case errors.Is(err, commitlog.ErrFenced):
+		// A newer epoch than the one that metadata says here is known to the
+		// replica: metadata that says so will come.
+		n.log.Debug("local metadata is behind a replica; waiting", "topic", h.Name, "partition", i, "epoch", v.Epoch, "error", err)
+	case err != nil:
+		return err
+	}
+	hp.view = v
+	return nil
+}
+
+// assume gives a replica the role that metadata says. On an error it has none,
+// and the next turn tries again.
+func (n *Host) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
+	lp := hp.Led.Load()
+	switch leads := v.Leader == n.o.Self; {
+	case leads && lp != nil && lp.Term.Epoch() == v.Epoch:
+		lp.Term.Update(v)
+		n.terms.note(lp)
+		n.unsaved.add(h, hp) // there may be others by now that positions are to be shared with
+		return nil
+	case leads:
+		n.step(h, hp)
+		return n.lead(h, hp, t, v)
+	case hp.Standby.Load() != nil && hp.view.Epoch == v.Epoch && hp.view.Sync == v.Sync:
+		return nil // nothing of it concerns a follower
+	}
+	if lp != nil {
+		n.step(h, hp)
+	}
+	return n.follow(h, hp, v)
+}
+
+// lead makes this node lead a partition at the epoch that metadata says. There is
+// one term in an epoch: where a channel's start cannot be stored, as while the disk
+// is full, the node leads nevertheless, and the next turn tries that again. Nobody
+// was told yet that there is such a channel.
+func (n *Host) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
+	lp := &Led{Index: hp.index, Replica: hp.Replica}
+	var err error
+	if lp.Part, err = n.openPart(h, hp, lp, v); err != nil {
+		return err
+	}
+	if err := hp.Replica.Lead(v, lp.committed); err != nil {
+		return errors.Join(err, lp.Part.Close(err))
+	}
+	lp.Term = hp.Replica.Term()
+	if lp.lease != nil {
+		lp.lease.Begin(lp.Term.Confirmed, func() { n.terms.stir(lp.Term) })
+	}
+	lp.Part.Serve(lp.Term)
+	adopted := lp.adopt(h, t, n.o.Meta.Settings().ChannelDefaults())
+	hp.Led.Store(lp)
+	n.terms.note(lp)
+	n.unsaved.add(h, hp) // what was told before found nobody to ask
+	h.publishLed()
+	n.shifts.begin(n.log, h.Name, lp)
+	h.tellWatchers()
+	return adopted
+}
+
+func (n *Host) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Partition, error) {
+	q := quarantine{n}
+	o := topic.Options{
+		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.Replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
+		Ages:             hp.Replica.Ages(),
+		LatencyWindow:    n.o.LatencyWindow,
+		Moves:            n.o.Moves,
+		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
+		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) },
+		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
+		Salvage:          q.salvages(hp, v),
+		Unsaved:          func() { n.unsaved.add(h, hp) },
+		Exhausted: func(c *topic.Channel) {
+			n.o.Exhausted(deadletter.Source{Topic: h.Name, Partition: hp.index, Channel: c, Numbering: h.ids})
+		},
+	}
+	if n.o.Peers != nil {
+		lp.lease = lease.New(n.terms.contact, v.Epoch, func() bool { return n.leads(h, hp.index, v.Epoch) })
+		hp.lease.Store(lp.lease)
+		o.Leased = lp.lease.Held
+	}
+	part, err := topic.Open(o)
+	return part, q.openedPositions(h, hp, err)
+}
+
+// leads says whether metadata says here that this node leads a partition in an
+// epoch.
+func (n *shelf) leads(h *Topic, i int, epoch seq.Epoch) bool {
+	t := n.o.Meta.Topic(h.Name)
+	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[i]
+	return p.Leader == n.o.Self && p.Epoch == epoch
+}
+
+// follow puts a replica on standby: it follows the leader that metadata says, or
+// waits for one.
+func (n *Host) follow(h *Topic, hp *Held, v coord.View) error {
+	s := hp.Standby.Load()
+	if s == nil {
+		var err error
+		intact := true
+		s, err = topic.OpenStandby(topic.StandbyOptions{
+			FS: h.fs, Dir: hp.dir, End: hp.Replica.Log().End(),
+			Damaged: func(err error) {
+				intact = false
+				quarantine{n}.reportPositions(h, hp, err, false)
+			},
+			Unsaved: func() { n.unsaved.add(h, hp) },
+		})
+		if err != nil {
+			return err
+		}
+		hp.Standby.Store(s)
+		if intact {
+			hp.unreadable = time.Time{}
+		}
+	}
+	n.log.Debug("follows", "topic", h.Name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
+	if v.Leader == "" {
+		return hp.Replica.Rest(v)
+	}
+	return hp.Replica.Follow(v, s)
+}
+
+// resign ends whatever role a replica has. Consumers are told the reason; their
+// messages in flight are ready for others as they leave.
+func (n *Host) resign(h *Topic, hp *Held, reason error) error {
+	hp.view = coord.View{}
+	hp.matched.Store(nil)
+	hp.salvaged.Store(false)
+	var errs []error
+	if lp := hp.Led.Swap(nil); lp != nil {
+		n.terms.forget(lp)
+		h.publishLed()
+		n.shifts.end(n.log, h.Name, lp, reason)
+		// the term first: what it commits still wakes channels
+		errs = append(errs, lp.Term.Stop(), lp.Part.Close(reason))
+		if k := lp.once.Load(); k != nil {
+			k.Close()
+		}
+		h.tellWatchers()
+	}
+	if s := hp.Standby.Swap(nil); s != nil {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// step ends the role of a replica that gets another. What fails then is said:
+// it stands in the way of nothing.
+func (n *Host) step(h *Topic, hp *Held) {
+	if err := n.resign(h, hp, ErrLedElsewhere); err != nil {
+		n.log.Warn("cannot end role of replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
+	}
+}
+
+// letGo closes a replica that metadata gives to this node no longer, and moves
+// its data to the trash. version is the partition's.
+func (n *Host) letGo(h *Topic, hp *Held, version uint64) error {
+	n.step(h, hp)
+	n.retire(hp)
+	h.hold(hp.index, nil)
+	if err := hp.Replica.Close(); err != nil {
+		n.log.Warn("cannot close removed replica", "topic", h.Name, "partition", hp.index, "error", err)
+	}
+	if h.fs != n.o.FS {
+		return nil // it was in memory
+	}
+	n.damage.forget(hp.dir)
+	return n.trash(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
+}
+
+// adopt takes over what metadata says of a topic's channels, with the cluster's defaults. One
+// that cannot be taken over does not keep the others from it.
+func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
+	lp.Part.SetPaused(t.Paused)
+	topic.SetTTL(lp.Part, t.Config.TTL)
+	errs := []error{lp.setWindow(&t.Config)}
+	for _, c := range channelsOf(t) {
+		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Ordered: c.Ordered, Paused: c.Paused}); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, c := range lp.Part.Channels() {
+		if !c.Ephemeral() && t.Channels[c.Name()] == nil {
+			if err := lp.Part.RemoveChannel(c.Name()); err != nil && !errors.Is(err, topic.ErrChannelNotFound) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		h.govern(c, t, defaults)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	lp.Part.Settled()
+	return nil
+}
+
+// Checkpoint stores what is known of the channels' positions.
+func (hp *Held) Checkpoint() error {
+	if lp := hp.Led.Load(); lp != nil {
+		return lp.Part.Checkpoint()
+	}
+	if s := hp.Standby.Load(); s != nil {
+		return s.Checkpoint()
+	}
+	return nil
+}
+
+// retain drops what no channel needs and no policy keeps, of this copy. A
+// follower goes by the positions that it was told.
+func (hp *Held) retain(h *Topic, r commitlog.Retention) error {
+	if lp := hp.Led.Load(); lp != nil {
+		if k := lp.once.Load(); k != nil {
+			k.Expire()
+		}
+		wanted, log := lp.Part.Floor(), lp.Part.Log()
+		wanted = max(wanted, log.Start())
+		err := lp.Part.Retain(r)
+		if start := log.Start(); start > wanted && r.Share > 0 {
+			h.Disk.Dropped(uint64(start - wanted))
+		}
+		return err
+	}
+	if s := hp.Standby.Load(); s != nil {
+		r.Floor = s.Floor()
+		_, err := hp.Replica.Log().Retain(r)
+		return err
+	}
+	return nil
+}
+
+// setWindow has the partition take messages with dedup ids, as the metadata says.
+func (lp *Led) setWindow(c *meta.TopicConfig) error {
+	k := lp.once.Load()
+	switch {
+	case c.DedupWindow == 0 && k != nil:
+		lp.once.Store(nil)
+		k.Close()
+	case c.DedupWindow > 0 && k != nil:
+		k.SetWindow(c.DedupWindow)
+	case c.DedupWindow > 0:
+		k, err := once.Open(once.Options{Partition: lp.Part, Index: lp.Index, Window: c.DedupWindow, Ages: lp.Replica.Ages()})
+		if err != nil {
+			return fmt.Errorf("read dedup ids of partition %d: %w", lp.Index, err)
+		}
+		lp.once.Store(k)
+	}
+	return nil
+}
+
+// offer hands messages to the term; done is told what became of them, unless an
+// error is returned.
+func (lp *Led) offer(messages []topic.Message, done func(topic.Receipt)) error {
+	if !topic.Identified(messages) {
+		return lp.Part.Offer(messages, done)
+	}
+	k := lp.once.Load()
+	if k == nil {
+		return ErrNoWindow
+	}
+	return k.Offer(messages, done)
+}
+
+// committed is told of each batch that is committed.
+func (lp *Led) committed(b commitlog.Batch) {
+	lp.Part.Committed(b)
+	if k := lp.once.Load(); k != nil {
+		k.Committed()
+	}
+}
+
+// Dedup returns what remembers the dedup ids of the partition; nil: none are taken.
+func (lp *Led) Dedup() *once.Keeper { return lp.once.Load() }

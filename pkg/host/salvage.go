@@ -1,0 +1,220 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// A replica whose stored channel positions cannot be read is asked to lead. While
+// another in-sync replica is up, this one hands the leadership on: the other has
+// intact positions. If no other is up, or none takes over in time, the replica
+// leads with every channel at the log's start: messages are delivered again, none
+// is skipped.
+
+// SalvageAfter is how long a replica without readable positions waits for another
+// to lead before it leads itself.
+const SalvageAfter = 5 * time.Second
+
+// salvages says whether a replica that is to lead by the view v does so even if
+// its stored positions cannot be read.
+func (q quarantine) salvages(hp *Held, v coord.View) bool {
+	if !hp.unreadable.IsZero() && time.Since(hp.unreadable) >= SalvageAfter {
+		return true
+	}
+	return !slices.ContainsFunc(v.Replicas, func(r coord.ReplicaView) bool {
+		return r.Node != q.n.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
+	})
+}
+
+// openedPositions takes the outcome of opening a leader's positions, and returns
+// it. Where they cannot be read, another replica is asked to lead.
+func (q quarantine) openedPositions(h *Topic, hp *Held, err error) error {
+	if err == nil {
+		hp.unreadable = time.Time{}
+		return nil
+	}
+	if hp.unreadable.IsZero() {
+		hp.unreadable = time.Now()
+		q.n.log.Error("cannot read channel positions; asking another in-sync replica to lead",
+			"topic", h.Name, "partition", hp.index, "error", err)
+	}
+	// The other may be no better off and hand on in turn.
+	if now := time.Now(); now.Sub(hp.handedOn) >= handOnAgain {
+		hp.handedOn = now
+		q.handOn(h, hp.index)
+	}
+	return fmt.Errorf("cannot lead: %w", err)
+}
+
+// reportPositions is told of stored positions that are damaged. lost: none of a
+// leader's is intact.
+func (q quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
+	log := q.n.log.With("topic", h.Name, "partition", hp.index, "error", err)
+	if lost {
+		hp.salvaged.Store(true)
+		log.Error("cannot read channel positions; every channel of the partition restarts at the log start, " +
+			"finished messages are redelivered; move channels with `brokerctl channel seek`")
+		return
+	}
+	log.Warn("stored channel positions are corrupt; using an older version, finished messages may be redelivered")
+}
+
+// roleErrors are the replicas that could not take the role that the metadata
+// gives them, with the reason. They are tried again.
+type roleErrors struct {
+	mu  sync.Mutex // guards all
+	all map[roleKey]error
+}
+
+type roleKey struct {
+	topic       string
+	incarnation meta.Incarnation
+	partition   int
+}
+
+// note sets the reason of a replica; nil: it has its role. It returns whether that
+// begins or ends a failure.
+func (r *roleErrors) note(h *Topic, partition int, err error) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := roleKey{h.Name, h.Incarnation, partition}
+	_, failed := r.all[key]
+	if err == nil {
+		delete(r.all, key)
+		return failed
+	}
+	if r.all == nil {
+		r.all = map[roleKey]error{}
+	}
+	r.all[key] = err
+	return !failed
+}
+
+// topics returns the names of the topics that have a replica in question.
+func (r *roleErrors) topics() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for key := range r.all {
+		names = append(names, key.topic)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// reason returns why a replica could not take its role; nil: nothing is known.
+func (r *roleErrors) reason(h *Topic, partition int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[roleKey{h.Name, h.Incarnation, partition}]
+}
+
+// forget drops what is known of a topic.
+func (r *roleErrors) forget(h *Topic) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.all {
+		if key.topic == h.Name && key.incarnation == h.Incarnation {
+			delete(r.all, key)
+		}
+	}
+}
+
+// list returns the replicas in question as TOPIC/PARTITION, sorted: those that
+// the metadata names as leaders, and the others.
+func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (leaders, others []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.all {
+		t := topic(key.topic)
+		if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
+			continue
+		}
+		name := key.topic + "/" + strconv.Itoa(key.partition)
+		if t.Partitions[key.partition].Leader == self {
+			leaders = append(leaders, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	slices.SortFunc(leaders, strings.Compare)
+	slices.SortFunc(others, strings.Compare)
+	return leaders, others
+}
+
+// reasons are the health reasons of replicas that this node holds and that
+// do not do what they should.
+func (q quarantine) reasons() []health.Reason {
+	var reasons []health.Reason
+	add := func(code, what string, names []string) {
+		if len(names) > 0 {
+			reasons = append(reasons, health.Reason{Code: code, Count: len(names), What: what + ": " + health.Names(names)})
+		}
+	}
+	leaders, others := q.n.roles.list(q.n.o.Self, q.n.o.Meta.Topic)
+	add("leader_failed", "partitions that this node fails to lead, see its log", leaders)
+	add("replica_failed", "replicas that this node fails to open, see its log", others)
+	var salvaged, lost, refusing []string
+	q.n.EachHeld(func(h *Topic, hp *Held) {
+		name := fmt.Sprintf("%s/%d", h.Name, hp.index)
+		if hp.salvaged.Load() {
+			salvaged = append(salvaged, name)
+		}
+		if q.lostAll(h, hp) {
+			lost = append(lost, name)
+		}
+		if hp.Replica.Refusing() {
+			refusing = append(refusing, name)
+		}
+	})
+	slices.Sort(salvaged)
+	slices.Sort(lost)
+	slices.Sort(refusing)
+	add("data_lost", "partitions whose only in-sync replica lost its data directory, see `brokerctl partition repair`", lost)
+	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages", refusing)
+	if waiting := q.n.waiting.Load(); waiting != nil {
+		add("copies_set_aside", "set-aside copies waiting for an operator, see `brokerctl partition repair`", *waiting)
+	}
+	add("positions_lost", "partitions whose channels restarted at the log start because stored positions are unreadable", salvaged)
+	return reasons
+}
+
+// Reasons are the health reasons of what this node holds, beside those of NotReady.
+func (n *Host) Reasons(now time.Time) []health.Reason {
+	var reasons []health.Reason
+	if k, _ := n.damage.counts(); k > 0 {
+		reasons = append(reasons, health.Reason{Code: "log_corrupt", Count: k, What: "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
+	}
+	if k := int(n.strays.Load()); k > 0 {
+		reasons = append(reasons, health.Reason{Code: "stray_data", Count: k, What: "directories of topics unknown to the metadata or of another cluster; the metadata may have been lost"})
+	}
+	if used, most, _ := n.budget.Usage(); 2*used >= most {
+		reasons = append(reasons, health.Reason{Code: "uncommitted_budget", Count: 1, What: fmt.Sprintf(
+			"%d of %d bytes of uncommitted data in use: publishers to slow partitions wait or are refused", used, most)})
+	}
+	return slices.Concat(reasons, quarantine{n}.reasons(), n.stalls.reasons(now, stallRole, stallFollower))
+}
+
+// NotReady are the reasons for which this node cannot serve everything that it holds.
+func (n *Host) NotReady(now time.Time) []health.Reason {
+	var reasons []health.Reason
+	if err := n.failed.Load(); err != nil {
+		reasons = append(reasons, health.Reason{Code: "disk_failed", Count: 1, What: (*err).Error()})
+	}
+	if n.lowDisk.Load() {
+		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: "disk nearly full: publishes are refused"})
+	}
+	reasons = append(reasons, n.stalls.reasons(now, stallLead)...)
+	if n.exiting.Load() {
+		reasons = append(reasons, health.Reason{Code: "exiting", Count: 1, What: "node is shutting down"})
+	}
+	return reasons
+}

@@ -1,0 +1,74 @@
+package host
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// namedShifts is how many partitions one line of the log names.
+const namedShifts = 8
+
+// shifts are the leaderships that have come to this node and gone since they were
+// last summed up in the log: a thousand partitions that move at once are one line.
+type shifts struct {
+	mu    sync.Mutex // guards what follows
+	came  tally
+	ended tally
+}
+
+// tally counts partitions and names the first of them.
+type tally struct {
+	n     int
+	named []string
+}
+
+func (t *tally) add(topic string, partition int, epoch seq.Epoch) {
+	if t.n++; t.n <= namedShifts {
+		t.named = append(t.named, fmt.Sprintf("%s/%d@%d", topic, partition, epoch))
+	}
+}
+
+// String names the partitions, each with the epoch in which it is or was led.
+func (t tally) String() string {
+	s := strings.Join(t.named, " ")
+	if more := t.n - len(t.named); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// begin notes that this node leads a partition.
+func (s *shifts) begin(log *slog.Logger, topic string, lp *Led) {
+	epoch := lp.Term.Epoch()
+	log.Debug("leads", "topic", topic, "partition", lp.Index, "epoch", epoch)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.came.add(topic, lp.Index, epoch)
+}
+
+// end notes that this node has ceased to lead a partition, and why.
+func (s *shifts) end(log *slog.Logger, topic string, lp *Led, why error) {
+	epoch := lp.Term.Epoch()
+	log.Debug("stopped leading partition", "topic", topic, "partition", lp.Index, "epoch", epoch, "reason", why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended.add(topic, lp.Index, epoch)
+}
+
+// sumUp says what has changed since the last time, if anything has.
+func (s *shifts) sumUp(log *slog.Logger) {
+	s.mu.Lock()
+	came, ended := s.came, s.ended
+	s.came, s.ended = tally{}, tally{}
+	s.mu.Unlock()
+	if came.n > 0 {
+		log.Info("started leading partitions", "count", came.n, "partitions", came.String())
+	}
+	if ended.n > 0 {
+		log.Info("stopped leading partitions", "count", ended.n, "partitions", ended.String())
+	}
+}

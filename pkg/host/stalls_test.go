@@ -1,0 +1,52 @@
+package host
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/logtest"
+)
+
+// TestWhatStallsIsSaid: five seconds after something ceased to progress it stands in
+// the log, the health and the counts, and no longer once it progresses.
+func TestWhatStallsIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text logtest.Journal
+		s := newStalls(slog.New(slog.NewTextHandler(&text, nil)))
+		go s.run(t.Context())
+		role := stallKey{stallRole, "t", 3, ""}
+		s.begin(role, time.Now(), "the disk does not answer")
+		time.Sleep(time.Second)
+		s.begin(stallKey{stallFollower, "t", 4, "n2"}, time.Now(), "not connected to the follower's node")
+		s.begin(role, time.Now(), "still not")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if r := s.reasons(time.Now()); len(r) > 0 || text.Has("progress") {
+			t.Errorf("said after three seconds: %+v, %q", r, text.Lines())
+		}
+		time.Sleep(2*time.Second + time.Millisecond)
+		synctest.Wait()
+		r := s.reasons(time.Now())
+		if len(r) != 2 || r[0].Code != "role_change_stalled" || !strings.Contains(r[0].What, "t/3 (still not)") ||
+			r[1].Code != "replication_stalled" || !strings.Contains(r[1].What, "t/4 at n2 (not connected to the follower's node)") {
+			t.Errorf("health says %+v", r)
+		}
+		if n := s.counts(time.Now()); n["role_change_stalled"] != 1 || n["replication_stalled"] != 1 {
+			t.Errorf("counted: %v", n)
+		}
+		if !text.Has("level=ERROR", "no progress", "still not", "partition=3") {
+			t.Errorf("the log does not say which partition stalls and why: %q", text.Lines())
+		}
+		s.end(role)
+		synctest.Wait()
+		if n := s.counts(time.Now()); n["role_change_stalled"] != 0 || n["replication_stalled"] != 1 {
+			t.Errorf("after the end: %v", n)
+		}
+		if !text.Has("progress resumed", "partition=3") {
+			t.Errorf("the log does not say that it is over: %q", text.Lines())
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// A replica that was cut when it was opened may have lost acknowledged messages: a
+// write that a crash interrupted looks like damage to what was written last. It is
+// suspect. The node reports that to the metadata before the replica does anything,
+// with the last epoch and the end of its log. It is then elected only if all
+// in-sync replicas are suspect and none holds more; the leader takes it out of the in-sync set, and it joins again
+// as any other, once its log was compared with the leader's.
+
+// suspicion is how a node treats replicas that may have lost acknowledged messages.
+type suspicion struct{ n *Host }
+
+// mark makes it durable that a log is about to be repaired.
+func (q suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) error {
+	if h.fs != q.n.o.FS || len(t.Partitions[i].Replicas) == 1 {
+		return nil // there is no other copy to compare with
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFileSynced(h.fs, filepath.Join(q.n.dirs.Replica(t, i), datadir.MarkSuspect), text)
+}
+
+// marked says whether a replica's log was cut, at this start or at an earlier one.
+func (q suspicion) marked(h *Topic, t *meta.Topic, i int) (bool, error) {
+	_, err := h.fs.Stat(filepath.Join(q.n.dirs.Replica(t, i), datadir.MarkSuspect))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// clear ends that a replica is suspect here.
+func (q suspicion) clear(h *Topic, hp *Held) error {
+	if err := h.fs.Remove(filepath.Join(hp.dir, datadir.MarkSuspect)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := h.fs.SyncDir(hp.dir); err != nil {
+		return err
+	}
+	hp.state.CompareAndSwap(int32(suspected), int32(intact))
+	return nil
+}
+
+// standing returns what the metadata is to know of a suspect replica.
+func (q suspicion) standing(hp *Held) meta.Suspect {
+	log, state := hp.Replica.Log(), condition(hp.state.Load())
+	return meta.Suspect{
+		Node: q.n.o.Self, Epoch: log.LastEpoch(), End: log.End(), Damaged: state == damaged, Missing: state == missing,
+	}
+}
+
+// reported says whether the metadata knows of a suspect replica what there is to know.
+func (q suspicion) reported(hp *Held, p *meta.Partition) bool {
+	s, known := p.SuspectOf(q.n.o.Self)
+	return known && s == q.standing(hp)
+}
+
+// report has the metadata know that a replica is suspect, and tries again until it
+// does, or until the replica is not in sync any more.
+func (q suspicion) report(h *Topic, i int, s meta.Suspect) {
+	s.Node = q.n.o.Self
+	key := suspectKey{h.Incarnation, i}
+	if _, under := q.n.reporting.LoadOrStore(key, true); under {
+		return
+	}
+	q.n.running.Go(func() {
+		defer q.n.reporting.Delete(key)
+		for q.unknown(h, i, s) {
+			err := q.tryReport(h, i, s)
+			if err == nil {
+				return
+			}
+			q.n.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.Name, "partition", i, "error", err)
+			if !beat.Pause(q.n.life, handOnAgain) {
+				return
+			}
+		}
+	})
+}
+
+// suspectKey names a partition whose replica here is being reported.
+type suspectKey struct {
+	topic     meta.Incarnation
+	partition int
+}
+
+// unknown says whether a replica is in sync by the metadata, which does not know that
+// it is suspect.
+func (q suspicion) unknown(h *Topic, i int, s meta.Suspect) bool {
+	t := q.n.o.Meta.Topic(h.Name)
+	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[i]
+	known, ok := p.SuspectOf(q.n.o.Self)
+	return slices.Contains(p.ISR, q.n.o.Self) && (!ok || known != s)
+}
+
+func (q suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
+	self := q.n.o.Meta.Node(q.n.o.Self)
+	if self == nil {
+		return meta.ErrNodeNotFound
+	}
+	ctx, cancel := context.WithTimeout(q.n.life, handOnTimeout)
+	defer cancel()
+	r, err := q.n.o.Meta.Propose(ctx, meta.ReportSuspects{
+		Node: self.ID, Incarnation: self.Incarnation,
+		Replicas: []meta.SuspectReplica{{Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Suspect: s}},
+	})
+	return errors.Join(append(r.Failed, err)...)
+}
+
+// canCopy says whether a partition has a leader elsewhere that is alive and not
+// suspect, from which a replica here can be copied.
+func (q suspicion) canCopy(p *meta.Partition) bool {
+	_, suspect := p.SuspectOf(p.Leader)
+	n := q.n.o.Meta.Node(p.Leader)
+	return p.Leader != q.n.o.Self && n != nil && n.State != meta.NodeDown && !suspect
+}
+
+// yield has another replica lead, which holds messages that this one lacks.
+func (q suspicion) yield(h *Topic, i int, y coord.Yield) {
+	q.n.log.Error("leader lacks messages held by another replica; transferring leadership to it",
+		"topic", h.Name, "partition", i, "epoch", y.Epoch, "to", y.To, "log_end", y.End)
+	q.n.running.Go(func() {
+		for q.n.leads(h, i, y.Epoch) {
+			ctx, cancel := context.WithTimeout(q.n.life, handOnTimeout)
+			_, err := q.n.o.Meta.Propose(ctx, meta.YieldLeader{
+				Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End,
+			})
+			cancel()
+			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, meta.ErrStaleEpoch) {
+				return
+			}
+			q.n.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.Name, "partition", i, "to", y.To, "error", err)
+			if !beat.Pause(q.n.life, handOnAgain) {
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/quota"
+	"github.com/brokerd/brokerd/pkg/route"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Topic is a topic of the cluster as this node has it, from its creation
+// to its deletion, whether it holds replicas of it or not. What it holds of a
+// partition is changed in that partition's lane, and may be looked at by everybody.
+type Topic struct {
+	ids         seq.Numbering
+	Name        string
+	Incarnation meta.Incarnation
+	fs          vfs.FS                     // the node's, or the memory of an ephemeral topic
+	memory      *quota.Memory              // nil: it is on disk
+	config      atomic.Pointer[meta.Topic] // as last converged on
+	Disk        quota.Disk                 // of the maximum of its bytes
+	keys        route.Finder               // by the rule of the config
+	held        atomic.Pointer[[]*Held]    // by number; nil: not held here
+	leading     atomic.Pointer[[]*Led]     // those that this node leads, by number
+	turn        atomic.Uint32              // round robin over those led
+	used        atomic.Bool                // by a client of this node, since the process started
+	ended       atomic.Pointer[error]      // why it is closed here; nil: it is not
+	rates       policy.Rates               // of its channels
+	settled     atomic.Uint64              // every leader follows the metadata at least up to this index
+
+	changing sync.Mutex // held over changes of held and leading
+
+	watching sync.Mutex // guards watchers
+	watchers map[*watch]struct{}
+}
+
+// Watcher is told when the partitions that this node leads of a topic are
+// others. ledChanged must not block; it may be called by several goroutines.
+type Watcher interface{ LedChanged() }
+
+// watch is one watcher's interest; two of the same watcher are two.
+type watch struct{ w Watcher }
+
+// newTopic returns a topic of which nothing is held yet.
+func (n *shelf) newTopic(t *meta.Topic) *Topic {
+	h := &Topic{Name: t.Name, ids: seq.NumberingOf(n.cluster, uint64(t.Incarnation)), Incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
+	h.Disk.Tells(n.overfull)
+	if meta.IsEphemeral(t.Name) {
+		h.fs = vfs.NewMem()
+		h.memory = quota.NewMemory(n.o.EphemeralBytes, n.overfull, n.o.Memory.Share(limit.Ephemeral))
+	}
+	h.config.Store(t)
+	h.held.Store(&[]*Held{})
+	h.leading.Store(&[]*Led{})
+	return h
+}
+
+// AllHeld returns the replicas of the topic by number; nil: not held here.
+// The slice is shared and must not be changed.
+func (h *Topic) AllHeld() []*Held { return *h.held.Load() }
+
+// Held returns the replica of partition i, or nil.
+func (h *Topic) Held(i int) *Held {
+	if all := h.AllHeld(); i >= 0 && i < len(all) {
+		return all[i]
+	}
+	return nil
+}
+
+// AllLed returns the partitions that this node leads now, by number. The slice is
+// shared and must not be changed.
+func (h *Topic) AllLed() []*Led { return *h.leading.Load() }
+
+// Led returns partition i if this node leads it, or nil.
+func (h *Topic) Led(i int) *Led {
+	led := h.AllLed()
+	if i >= 0 && i < len(led) && led[i].Index == i {
+		return led[i]
+	}
+	for _, lp := range led {
+		if lp.Index == i {
+			return lp
+		}
+	}
+	return nil
+}
+
+// hold notes which replica is held of partition i; nil: none.
+func (h *Topic) hold(i int, hp *Held) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	all := h.AllHeld()
+	if i < len(all) && all[i] == hp {
+		return
+	}
+	next := slices.Clone(all)
+	for len(next) <= i {
+		next = append(next, nil)
+	}
+	next[i] = hp
+	h.held.Store(&next)
+}
+
+// grow makes room for as many partitions.
+func (h *Topic) grow(n int) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if all := h.AllHeld(); len(all) < n {
+		next := append(slices.Clone(all), make([]*Held, n-len(all))...)
+		h.held.Store(&next)
+	}
+}
+
+// publishLed makes known which partitions are led.
+func (h *Topic) publishLed() {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	led := []*Led{}
+	for _, hp := range h.AllHeld() {
+		if hp == nil {
+			continue
+		}
+		if lp := hp.Led.Load(); lp != nil {
+			led = append(led, lp)
+		}
+	}
+	h.leading.Store(&led)
+	h.rates.Share(len(led), len(h.config.Load().Partitions), time.Now())
+}
+
+// Watch tells w of changes of led until stop is called; a call under way may
+// still be running then.
+func (h *Topic) Watch(w Watcher) (stop func()) {
+	entry := &watch{w}
+	h.watching.Lock()
+	defer h.watching.Unlock()
+	h.watchers[entry] = struct{}{}
+	return func() {
+		h.watching.Lock()
+		defer h.watching.Unlock()
+		delete(h.watchers, entry)
+	}
+}
+
+// tellWatchers says that led may have changed.
+func (h *Topic) tellWatchers() {
+	h.watching.Lock()
+	all := make([]Watcher, 0, len(h.watchers))
+	for entry := range h.watchers {
+		all = append(all, entry.w)
+	}
+	h.watching.Unlock()
+	for _, w := range all {
+		w.LedChanged()
+	}
+}
+
+// Flush has the places of the topic's channels on every in-sync replica of the
+// partitions led here.
+func (h *Topic) Flush(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(openTogether)
+	for _, lp := range h.AllLed() {
+		if len(lp.Part.Channels()) == 0 || !lp.Term.Shared() {
+			continue // nothing to lose, or adding them has stored them
+		}
+		g.Go(func() error {
+			if err := lp.Part.Flush(ctx); err != nil {
+				return fmt.Errorf("partition %d: %w", lp.Index, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// SettledAt notes that every leader is at an index.
+func (h *Topic) SettledAt(index uint64) {
+	for {
+		was := h.settled.Load()
+		if was >= index || h.settled.CompareAndSwap(was, index) {
+			return
+		}
+	}
+}
+
+// Fits refuses messages that are bigger than the topic takes, and a publish that
+// no batch can hold. Whoever takes a publish asks, so that none travels to a leader
+// in vain.
+func (h *Topic) Fits(messages []topic.Message, sizes limit.Sizes) error {
+	if n, most := topic.StoredSize(messages), sizes.OrDefault().Entry; n > most {
+		return fmt.Errorf("%w: %d bytes, limit of one publish is %d", coord.ErrTooBig, n, most)
+	}
+	most := h.config.Load().Config.MaxMessage
+	if most <= 0 {
+		return nil
+	}
+	for i := range messages {
+		if n := len(messages[i].Body); n > most {
+			return fmt.Errorf("%w: %d bytes, limit of topic %q is %d", ErrMessageTooBig, n, h.Name, most)
+		}
+	}
+	return nil
+}
+
+// NextTurn returns a number that grows with every call: for what goes round.
+func (h *Topic) NextTurn() int { return int(h.turn.Add(1) & math.MaxInt32) }
+
+// IsWatched says whether f is true of a watcher of the topic.
+func (h *Topic) IsWatched(f func(Watcher) bool) bool {
+	h.watching.Lock()
+	defer h.watching.Unlock()
+	for entry := range h.watchers {
+		if f(entry.w) {
+			return true
+		}
+	}
+	return false
+}
+
+// Config returns the topic as the metadata last made known here has it. It must not be
+// changed.
+func (h *Topic) Config() *meta.Topic { return h.config.Load() }
+
+// Used says whether a client of this node has used the topic since the process started.
+func (h *Topic) Used() bool { return h.used.Load() }
+
+// Settled returns up to which index of the metadata every leader of the topic is known to
+// follow it.
+func (h *Topic) Settled() uint64 { return h.settled.Load() }
+
+// Numbering says by which ids clients know the topic's messages.
+func (h *Topic) Numbering() seq.Numbering { return h.ids }
+
+// FindKeys gives messages without a key the one that the topic's rule finds in them.
+func (h *Topic) FindKeys(messages []topic.Message) {
+	h.keys.Find(h.Config().Config.KeyFrom, messages)
+}
+
+// Offer hands messages to a term of the topic; done is told what became of them, unless
+// an error is returned.
+func (h *Topic) Offer(lp *Led, messages []topic.Message, done func(topic.Receipt)) error {
+	stored := lp.Part.Log().Bytes()
+	if err := cmp.Or(h.memory.Take(stored, messages), h.Disk.Take(&h.Config().Config, stored, messages)); err != nil {
+		return err
+	}
+	return lp.offer(messages, done)
+}

@@ -1,0 +1,75 @@
+package host
+
+import (
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Use notes that a client of this node uses the topic.
+func (h *Topic) Use() {
+	if !h.used.Load() {
+		h.used.Store(true)
+	}
+}
+
+// deletedFor is how long a deletion is remembered. Tools delete at one node after the
+// other what all of them have in common.
+const deletedFor = 10 * time.Second
+
+// maxDeletions bounds the deletions that are remembered.
+const maxDeletions = 4096
+
+// deletions remembers what was deleted of late, wherever that was asked for. Its
+// methods may be called by many goroutines.
+type deletions struct {
+	mu sync.Mutex // guards what follows
+	at map[deletion]time.Time
+}
+
+// deletion is a topic, or one of its channels.
+type deletion struct{ topic, channel string }
+
+// add remembers a deletion from now on.
+func (d *deletions) add(what deletion, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, at := range d.at {
+		if now.Sub(at) >= deletedFor {
+			delete(d.at, k)
+		}
+	}
+	if d.at == nil {
+		d.at = map[deletion]time.Time{}
+	}
+	if len(d.at) < maxDeletions {
+		d.at[what] = now
+	}
+}
+
+// compare remembers the channels that was has and is has not.
+func (d *deletions) compare(was, is *meta.Topic, now time.Time) {
+	if was == is {
+		return
+	}
+	for name := range was.Channels {
+		if is.Channels[name] == nil {
+			d.add(deletion{was.Name, name}, now)
+		}
+	}
+}
+
+// has says whether something was deleted of late.
+func (d *deletions) has(what deletion, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.at[what]
+	return ok && now.Sub(at) < deletedFor
+}
+
+// DeletedLately says whether a topic, or with a name one of its channels, was deleted
+// within the last ten seconds, at whatever node, as far as this one has learnt it.
+func (n *shelf) DeletedLately(topic, channel string) bool {
+	return n.deleted.has(deletion{topic, channel}, time.Now())
+}

@@ -1,0 +1,124 @@
+package operate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
+)
+
+// statsArgs asks a node for TopicStats.
+type statsArgs struct {
+	Topic   string `json:"topic,omitempty"` // "": all
+	Channel string `json:"channel,omitempty"`
+	Clients bool   `json:"clients,omitempty"`
+}
+
+var askStats = question[statsArgs, []stats.Topic]{"stats", func(o *Node, _ context.Context, a statsArgs) ([]stats.Topic, error) {
+	return o.TopicStats(a.Topic, a.Channel, a.Clients), nil
+}}
+
+// ClusterStats is TopicStats over all partitions, wherever they are led. What a
+// node has that does not answer is missing in the sums, and the node is named.
+func (o *Contents) ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
+	var topics []*meta.Topic
+	if topicFilter == "" {
+		topics = o.node.topics.Topics()
+	} else if t, err := o.node.topics.Topic(topicFilter); err == nil {
+		topics = []*meta.Topic{t}
+	}
+	nodes := o.node.leadersOf(topics)
+	// Consumers that are counted at several leaders are told apart by what is
+	// known of them, so one topic's are always listed.
+	args := statsArgs{topicFilter, channelFilter, clients || topicFilter != ""}
+	if len(nodes) == 0 || len(nodes) == 1 && nodes[0] == o.node.Self {
+		return o.node.TopicStats(topicFilter, channelFilter, clients)
+	}
+	answers := askAll(ctx, o.node, askStats, nodes, func(meta.NodeID) statsArgs { return args })
+	merged := stats.NameMissing(stats.Merge(answers), topics, answers)
+	if !clients {
+		for i := range merged {
+			for k := range merged[i].Channels {
+				merged[i].Channels[k].Clients = nil
+			}
+		}
+	}
+	return merged
+}
+
+// Placement counts the cluster's partitions as this node sees them, and those
+// that it holds.
+type Placement struct {
+	Partitions, Offline, UnderReplicated, UnderMinISR, NonPreferredLeader, Moving int
+	Hosted, Led                                                                   int
+}
+
+// Placement returns the counts of the cluster's partitions.
+func (o *Contents) Placement() Placement {
+	var c Placement
+	for _, t := range o.node.Meta.Topics() {
+		for i := range t.Partitions {
+			c.count(&t.Partitions[i], t.Config.MinISR, o.node.Self)
+		}
+	}
+	return c
+}
+
+func (c *Placement) count(p *meta.Partition, minISR int, self meta.NodeID) {
+	c.Partitions++
+	for _, x := range []struct {
+		is    bool
+		count *int
+	}{
+		{p.Leader == "", &c.Offline},
+		{p.UnderReplicated(), &c.UnderReplicated},
+		{len(p.ISR) < minISR, &c.UnderMinISR},
+		{p.Leader != "" && p.Leader != p.Replicas[0], &c.NonPreferredLeader},
+		{len(p.Adding)+len(p.Removing) > 0, &c.Moving},
+		{p.Leader == self, &c.Led},
+	} {
+		if x.is {
+			*x.count++
+		}
+	}
+	for _, r := range p.Replicas {
+		if r == self {
+			c.Hosted++
+		}
+	}
+}
+
+// NodeStats describes what an nsqd in this node's place would have: the topics of
+// which this node leads a partition, as far as it leads them, and those that its
+// clients have used since it started and of which it leads none. Of the latter the
+// figures are the cluster's, and Elsewhere is set. A topic that is asked for by its
+// name is described either way.
+//
+// Figures of a topic are so the sums over the nodes that a lookup names: a node that
+// leads a part never tells more than that part.
+func (o *Contents) NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
+	own := o.node.TopicStats(topicFilter, channelFilter, clients)
+	led := map[string]bool{}
+	for i := range own {
+		led[own[i].Name] = true
+	}
+	elsewhere := map[string]bool{}
+	for _, h := range o.node.host.Hosted() {
+		if !led[h.Name] && (h.Name == topicFilter || topicFilter == "" && h.Used()) {
+			elsewhere[h.Name] = true
+		}
+	}
+	if len(elsewhere) == 0 {
+		return own
+	}
+	for _, t := range o.ClusterStats(ctx, topicFilter, channelFilter, clients) {
+		if elsewhere[t.Name] {
+			t.Elsewhere = true
+			own = append(own, t)
+		}
+	}
+	slices.SortFunc(own, func(a, b stats.Topic) int { return strings.Compare(a.Name, b.Name) })
+	return own
+}

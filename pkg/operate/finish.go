@@ -1,0 +1,68 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// ErrMessageNotFound says that a partition's log has no such message: it was deleted by
+// retention, or was never published.
+var ErrMessageNotFound = fate.Refuse("message not found: deleted by retention, or not published yet")
+
+// finishArgs names a message and a channel.
+type finishArgs struct {
+	Topic     string     `json:"topic"`
+	Channel   string     `json:"channel"`
+	Partition int        `json:"partition"`
+	Offset    seq.Offset `json:"offset"`
+}
+
+// finished is what there was to finish.
+type finished struct {
+	Channel bool      `json:"channel"` // the channel is there
+	Message bool      `json:"message"` // the message is
+	Was     PeekState `json:"was"`
+}
+
+var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx context.Context, a finishArgs) (finished, error) {
+	part, err := o.ledPart(a.Topic, a.Partition)
+	if err != nil {
+		return finished{}, err
+	}
+	c := part.Channel(a.Channel)
+	if c == nil {
+		return finished{}, nil
+	}
+	was, found, err := topic.FinishAny(c, a.Offset)
+	if err != nil || !found {
+		return finished{Channel: true}, err
+	}
+	return finished{true, true, stateWords[was]}, part.Flush(ctx)
+}}
+
+// stateWords says what a message is to a channel.
+var stateWords = map[channel.MessageState]PeekState{
+	channel.Ready: PeekReady, channel.InFlight: PeekInFlight, channel.Deferred: PeekDeferred, channel.Finished: PeekFinished,
+}
+
+// FinishMessage finishes a message in a channel as if a consumer had, wherever it is,
+// and returns where it was. The answer of a consumer that has it fails then. Every
+// in-sync replica knows when it returns.
+func (o *Contents) FinishMessage(ctx context.Context, name, channel string, partition int, offset seq.Offset) (PeekState, error) {
+	r, err := atLeader(ctx, o.node, askFinish, name, partition, finishArgs{name, channel, partition, offset})
+	switch {
+	case err != nil:
+		return "", err
+	case !r.Channel:
+		return "", meta.ErrChannelNotFound
+	case !r.Message:
+		return "", fmt.Errorf("%s/%d offset %d: %w", name, partition, offset, ErrMessageNotFound)
+	}
+	return r.Was, nil
+}

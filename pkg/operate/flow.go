@@ -1,0 +1,59 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/units"
+)
+
+// The codes of health that are about channels.
+const (
+	FlowStalled = "channel_stalled"
+	flowGrowing = "channel_growing"
+)
+
+var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *Node, _ context.Context, _ forward.Nothing) ([]flow.Suspect, error) {
+	now := time.Now()
+	var found []flow.Suspect
+	for _, h := range o.host.Hosted() {
+		for _, lp := range h.AllLed() {
+			for _, c := range lp.Part.Channels() {
+				if !c.Flow.Suspicious(now) {
+					continue
+				}
+				if n := c.Stats(); n.Depth > 0 && !n.Paused {
+					found = append(found, c.Flow.Suspect(now, h.Name+"/"+c.Name(), n.Depth, topic.TotalsOf(n.Counts)))
+				}
+			}
+		}
+	}
+	return flow.Merge(found), nil
+}}
+
+// noteFlow notes the channels that do not move, and those that grow, by what the leaders of
+// their partitions say. The one with the most messages is named first.
+func noteFlow(f *health.Findings, byNode map[meta.NodeID][]flow.Suspect) {
+	var all []flow.Suspect
+	for _, told := range byNode {
+		all = slices.Concat(all, told)
+	}
+	for _, s := range flow.Merge(all) {
+		switch {
+		case s.Stalled > 0:
+			f.Add(FlowStalled, fmt.Sprintf("channels have messages waiting in a partition that finished none for %s or more, see brokerctl channel explain",
+				units.FormatDuration(flow.StallAfter)), fmt.Sprintf("%s (%d ready, %s)", s.Name, s.Depth, units.FormatDuration(s.Stalled.Round(time.Second))))
+		case s.Rates.Grows(s.Depth):
+			f.Add(flowGrowing, fmt.Sprintf("channels of %d messages or more have grown for %s, see brokerctl channel lag",
+				flow.GrowDepth, units.FormatDuration(flow.Long)),
+				fmt.Sprintf("%s (%d ready, %.0f/s in, %.0f/s out)", s.Name, s.Depth, s.Rates.InLong, s.Rates.OutLong))
+		}
+	}
+}

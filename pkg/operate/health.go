@@ -1,0 +1,155 @@
+package operate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/dedup"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// electionTime is how long an election of the metadata's leader may take until its
+// lack is worth telling: one that goes well takes less.
+const electionTime = 3 * time.Second
+
+// Health tells whether the cluster does what it should as this node sees it, and what is
+// wrong if it does not.
+func (o *Node) Health() health.Report {
+	now := time.Now()
+	h := health.Report{Reasons: o.Ready()}
+	h.Healthy = len(h.Reasons) == 0
+	for _, r := range o.host.Reasons(now) {
+		h.Reasons = append(h.Reasons, r)
+		if health.GravityOf(r.Code) == health.Failing {
+			h.Healthy = false
+		} else {
+			h.Degraded = true
+		}
+	}
+	if names := spinning(o.host.Hosted(), now); len(names) > 0 {
+		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
+			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, health.Names(names))})
+	}
+	h.Reasons = append(h.Reasons, BoundReasons(o.host.Hosted(), now)...)
+	h.Degraded = h.Degraded || slices.ContainsFunc(h.Reasons, func(r health.Reason) bool { return r.Code == "topics_full" })
+	for _, r := range failingReasons(o.host.Hosted(), o.Letters) {
+		h.Reasons = append(h.Reasons, r)
+		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
+	}
+	offline := 0
+	meta.EachPartition(o.Meta.View(), func(_ *meta.Topic, _ int, p *meta.Partition) {
+		if p.Leader == "" {
+			offline++
+		}
+	})
+	if offline > 0 {
+		h.Healthy = false
+		h.Reasons = append(h.Reasons, health.Reason{Code: "partitions_offline", Count: offline, What: "partitions have no leader"})
+	}
+	return h
+}
+
+// spinning names the messages that consumers requeue as soon as they get them.
+func spinning(topics []*host.Topic, now time.Time) []string {
+	var names []string
+	for _, h := range topics {
+		for _, lp := range h.AllLed() {
+			for _, c := range lp.Part.Channels() {
+				for _, x := range c.Spins.At(now) {
+					names = append(names, fmt.Sprintf("%s/%s partition %d seq %d (%.0f/s)", h.Name, c.Name(), lp.Index, x.Offset, x.PerSecond))
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Ready returns why this node cannot serve everything just now; nothing: it can.
+func (o *Node) Ready() []health.Reason {
+	reasons := o.host.NotReady(time.Now())
+	if r, ok := leaderless(o.Meta.Members().Leaderless(), o.silent()); ok {
+		reasons = append(reasons, r)
+	}
+	return reasons
+}
+
+// leaderless says whether the lack of a leader of the metadata is worth telling, and
+// how. silent are the members that do not answer.
+func leaderless(gone time.Duration, silent []string) (health.Reason, bool) {
+	if gone <= electionTime {
+		return health.Reason{}, false
+	}
+	what := fmt.Sprintf("no metadata leader for %v: nothing can be created or changed", gone.Round(time.Second))
+	if len(silent) > 0 {
+		what += "; no answer from " + strings.Join(silent, " ")
+	}
+	return health.Reason{Code: "no_controller", Count: 1, What: what}, true
+}
+
+// failingReasons says which channels here have messages that had all their attempts, and keep them.
+func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []health.Reason) {
+	var blocked, refused []string
+	for _, h := range topics {
+		for _, lp := range h.AllLed() {
+			for _, c := range lp.Part.Channels() {
+				if topic.RetriesOf(c).Policy().OnExhausted != policy.Block {
+					continue
+				}
+				if s := c.Stats(); s.Blocked != nil {
+					blocked = append(blocked, fmt.Sprintf("%s/%s partition %d seq %d", h.Name, c.Name(), lp.Index, *s.Blocked))
+				}
+			}
+		}
+	}
+	if len(blocked) > 0 {
+		slices.Sort(blocked)
+		reasons = append(reasons, health.Reason{
+			Code: "messages_blocked", Count: len(blocked),
+			What: "messages have had all their attempts and are not delivered (on-exhausted block): " + health.Names(blocked),
+		})
+	}
+	for _, x := range w.Troubles() {
+		refused = append(refused, fmt.Sprintf("%s (%v)", x.Name, x.Err))
+	}
+	if len(refused) > 0 {
+		reasons = append(reasons, health.Reason{
+			Code: "dead_letters_refused", Count: len(refused),
+			What: "messages that have had all their attempts stay in their channels, retrying: " + health.Names(refused),
+		})
+	}
+	return reasons
+}
+
+// BoundReasons names the topics that refuse messages since they are full, and those of which
+// so many dedup ids came that some were forgotten before their window was over.
+func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
+	var full, short []string
+	for _, h := range topics {
+		if h.Disk.Full(now) {
+			full = append(full, h.Name)
+		}
+		for _, lp := range h.AllLed() {
+			if k := lp.Dedup(); k != nil && k.Counts().Forgotten > 0 {
+				short = append(short, fmt.Sprintf("%s/%d", h.Name, lp.Index))
+			}
+		}
+	}
+	if len(full) > 0 {
+		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: fmt.Sprintf(
+			"hold max-bytes and refuse messages: %s; consume them, or raise max-bytes", health.Names(full))})
+	}
+	if len(short) > 0 {
+		reasons = append(reasons, health.Reason{Code: "dedup_window_short", Count: len(short), What: fmt.Sprintf(
+			"got over %d dedup ids within the window, and forgot the oldest: %s", dedup.DefaultMost, health.Names(short))})
+	}
+	return reasons
+}

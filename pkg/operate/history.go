@@ -1,0 +1,356 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// What is refused of a channel's history. Each is marked fate.Refused.
+var (
+	ErrNothingToUndo = fate.Refuse("no saved position: the channel was not moved, or that is undone or too old")
+	ErrChannelThere  = fate.Refuse("channel exists")
+	ErrNotForward    = fate.Refuse("the channel is beyond that offset already")
+)
+
+// Move is what happens to a channel in one partition when an operator moves it.
+type Move struct {
+	Partition   int        `json:"partition"`
+	From        seq.Offset `json:"from"` // everything below was finished
+	To          seq.Offset `json:"to"`
+	Redelivered int64      `json:"redelivered"` // finished messages that are delivered again
+	Skipped     int64      `json:"skipped"`     // unfinished ones that are not
+}
+
+// Undone is what an undo did.
+type Undone struct {
+	Saved *meta.Saved
+	Moves []UndoneMove // by partition
+}
+
+// UndoneMove is what it did in one partition. Gone are messages that retention has deleted
+// meanwhile.
+type UndoneMove struct {
+	Partition int
+	To        seq.Offset
+	Gone      int64
+}
+
+// placeArgs asks where a channel is, and what a move would do.
+type placeArgs struct {
+	Topic     string  `json:"topic"`
+	Channel   string  `json:"channel"`
+	Partition int     `json:"partition"`
+	To        *SeekTo `json:"to,omitempty"` // nil: behind all that there is
+	Forward   bool    `json:"forward,omitempty"`
+}
+
+// placed is the answer.
+type placed struct {
+	Found bool        `json:"found"`
+	Place topic.Place `json:"place"`
+}
+
+var askPlace = question[placeArgs, placed]{"place", func(o *Node, _ context.Context, a placeArgs) (placed, error) {
+	part, err := o.ledPart(a.Topic, a.Partition)
+	if err != nil {
+		return placed{}, err
+	}
+	c := part.Channel(a.Channel)
+	if c == nil {
+		return placed{}, nil
+	}
+	var target *seq.Offset
+	if a.To != nil {
+		at, err := a.To.in(part)
+		if err != nil {
+			return placed{}, err
+		}
+		target = &at
+	}
+	p := topic.PlaceOf(c, target)
+	p.Finished = p.Finished[:min(len(p.Finished), meta.MaxSavedRanges)]
+	return placed{true, p}, nil
+}}
+
+// returnArgs asks a leader to bring a channel back to where it was.
+type returnArgs struct {
+	Topic     string              `json:"topic"`
+	Channel   string              `json:"channel"`
+	Partition meta.SavedPartition `json:"partition"`
+}
+
+// returned is the answer.
+type returned struct {
+	Found bool  `json:"found"`
+	Gone  int64 `json:"gone"`
+}
+
+var askReturn = question[returnArgs, returned]{"return", func(o *Node, ctx context.Context, a returnArgs) (returned, error) {
+	part, err := o.ledPart(a.Topic, a.Partition.Partition)
+	if err != nil {
+		return returned{}, err
+	}
+	c := part.Channel(a.Channel)
+	if c == nil {
+		return returned{}, nil
+	}
+	finished := make([]channel.Range, len(a.Partition.Finished))
+	for i, r := range a.Partition.Finished {
+		finished[i] = channel.Range{From: r[0], End: r[1]}
+	}
+	gone, err := topic.Return(c, a.Partition.Floor, finished, a.Partition.Target)
+	if err != nil {
+		return returned{}, err
+	}
+	return returned{true, gone}, part.Flush(ctx)
+}}
+
+// operatorMove is an operator's move of a channel.
+type operatorMove struct {
+	o         *Node
+	topic     *meta.Topic
+	channel   string
+	verb      string
+	to        *SeekTo // nil: behind all that there is
+	partition int     // AnyPartition: all
+	forward   bool    // a move back is refused
+}
+
+// plan asks the leaders of the partitions where the channel is, and what the move would do
+// there. The error joins those of the partitions whose leader did not say.
+func (m operatorMove) plan(ctx context.Context) (moves []Move, saved []meta.SavedPartition, err error) {
+	numbers := []int{m.partition}
+	if m.partition == host.AnyPartition {
+		numbers = numbers[:0]
+		for i := range m.topic.Partitions {
+			numbers = append(numbers, i)
+		}
+	}
+	var mu sync.Mutex // guards what follows
+	var errs []error
+	found := false
+	fan.Out(numbers, askTogether, func(i int) {
+		p, err := atLeader(ctx, m.o, askPlace, m.topic.Name, i, placeArgs{Topic: m.topic.Name, Channel: m.channel, Partition: i, To: m.to})
+		mu.Lock()
+		defer mu.Unlock()
+		found = found || p.Found
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case p.Found && m.forward && p.Place.Target < p.Place.Floor:
+			errs = append(errs, fmt.Errorf("%s/%d: at %d: %w", m.topic.Name, i, p.Place.Floor, ErrNotForward))
+		case p.Found:
+			moves = append(moves, Move{i, p.Place.Floor, p.Place.Target, p.Place.Redelivered, p.Place.Skipped})
+			s := meta.SavedPartition{Partition: i, Floor: p.Place.Floor, Target: p.Place.Target}
+			for _, r := range p.Place.Finished {
+				s.Finished = append(s.Finished, [2]seq.Offset{r.From, r.End})
+			}
+			saved = append(saved, s)
+		}
+	})
+	if err = errors.Join(errs...); err == nil && !found {
+		err = meta.ErrChannelNotFound
+	}
+	slices.SortFunc(moves, func(a, b Move) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(saved, func(a, b meta.SavedPartition) int { return cmp.Compare(a.Partition, b.Partition) })
+	return moves, saved, err
+}
+
+// save stores where a channel is before it is moved. Of what was finished out of order it
+// stores what there is room for.
+func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) error {
+	if meta.IsEphemeral(m.channel) || meta.IsEphemeral(m.topic.Name) || len(saved) == 0 {
+		return nil
+	}
+	room := meta.MaxSavedRanges
+	for i := range saved {
+		saved[i].Finished = saved[i].Finished[:min(len(saved[i].Finished), room)]
+		room -= len(saved[i].Finished)
+	}
+	v := meta.Saved{
+		At: time.Now().UnixNano(), Verb: m.verb, Topic: m.topic.Name, Incarnation: m.topic.Incarnation, Channel: m.channel, Partitions: saved,
+	}
+	if c := m.topic.Channels[m.channel]; c != nil {
+		v.Ordered, v.Policy = c.Ordered, c.Policy
+	}
+	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
+		return fmt.Errorf("cannot save the position of channel %s/%s, which was not moved: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))
+	}
+	return nil
+}
+
+// move saves where a channel is and moves it. The partitions whose leaders do not answer
+// stay as they are, and the error says so.
+func (m operatorMove) move(ctx context.Context) error {
+	moves, saved, planned := m.plan(ctx)
+	stays := !slices.ContainsFunc(moves, func(x Move) bool { return x.Redelivered+x.Skipped > 0 })
+	if stays || m.to != nil && m.to.Unsaved {
+		saved = nil // there is nothing to take back
+	}
+	if err := m.save(ctx, saved); err != nil {
+		return err
+	}
+	var mu sync.Mutex // guards errs
+	errs := []error{planned}
+	fan.Out(moves, askTogether, func(x Move) {
+		a := changeArgs{Verb: verbSeek, Topic: m.topic.Name, Channel: m.channel, Partition: x.Partition, Seek: &SeekTo{Offset: &x.To}}
+		if _, err := atLeader(ctx, m.o, askChange, m.topic.Name, x.Partition, a); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// PlanMove says what SeekChannel would do, or with nil what EmptyChannel would, and
+// changes nothing.
+func (o *Contents) PlanMove(ctx context.Context, name, channel string, to *SeekTo) ([]Move, error) {
+	m, err := newMove(o.node, name, channel, "", to)
+	if err != nil {
+		return nil, err
+	}
+	moves, _, err := m.plan(ctx)
+	return moves, err
+}
+
+func newMove(o *Node, name, channel, verb string, to *SeekTo) (operatorMove, error) {
+	t, err := o.topics.Topic(name)
+	if err != nil {
+		return operatorMove{}, err
+	}
+	m := operatorMove{o: o, topic: t, channel: channel, verb: verb, to: to, partition: host.AnyPartition}
+	if to != nil && to.Partition != nil {
+		if m.partition = *to.Partition; m.partition < 0 || m.partition >= len(t.Partitions) {
+			return m, fmt.Errorf("%s/%d: %w", name, m.partition, meta.ErrPartitionNotFound)
+		}
+	}
+	return m, nil
+}
+
+// EmptyChannel drops all that a channel has, in every partition: waiting,
+// deferred and in flight.
+func (o *Contents) EmptyChannel(ctx context.Context, name, channel string) error {
+	m, err := newMove(o.node, name, channel, "empty", nil)
+	if err != nil {
+		return err
+	}
+	return m.move(ctx)
+}
+
+// SeekChannel moves a channel, in every partition of its topic or in the one that to
+// names.
+func (o *Contents) SeekChannel(ctx context.Context, name, channel string, to SeekTo) error {
+	m, err := newMove(o.node, name, channel, "seek", &to)
+	if err != nil {
+		return err
+	}
+	if m.forward = to.Forward; m.forward {
+		m.verb = "skip"
+	}
+	return m.move(ctx)
+}
+
+// ChannelHistory returns where a channel was before operators moved it, the last first.
+func (o *Contents) ChannelHistory(name, channel string) ([]*meta.Saved, error) {
+	t, err := o.node.topics.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	return meta.HistoryOf(o.node.Meta.View()).Of(t, channel), nil
+}
+
+// UndoChannel brings a channel back to where it was before an operator last moved or
+// emptied it, and forgets that position: the next call undoes what was before.
+func (o *Contents) UndoChannel(ctx context.Context, name, channel string) (Undone, error) {
+	t, err := o.node.topics.Topic(name)
+	if err != nil {
+		return Undone{}, err
+	}
+	if t.Channels[channel] == nil {
+		return Undone{}, meta.ErrChannelNotFound
+	}
+	all := meta.HistoryOf(o.node.Meta.View()).Of(t, channel)
+	all = slices.DeleteFunc(all, func(v *meta.Saved) bool { return v.Verb == SavedDelete })
+	if len(all) == 0 {
+		return Undone{}, ErrNothingToUndo
+	}
+	return undo(ctx, o.node, all[0])
+}
+
+// SavedDelete is the verb of positions that were saved when a channel was deleted.
+const SavedDelete = "delete"
+
+// RestoreChannel creates a channel anew that was deleted, where it was then.
+func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (Undone, error) {
+	t, err := o.node.topics.Topic(name)
+	if err != nil {
+		return Undone{}, err
+	}
+	if t.Channels[channel] != nil {
+		return Undone{}, ErrChannelThere
+	}
+	for _, v := range meta.HistoryOf(o.node.Meta.View()).Of(t, channel) {
+		if v.Verb != SavedDelete {
+			continue
+		}
+		if err := o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Ordered: v.Ordered, Policy: v.Policy}); err != nil {
+			return Undone{}, err
+		}
+		return undo(ctx, o.node, v)
+	}
+	return Undone{}, ErrNothingToUndo
+}
+
+// undo brings a channel back to a saved position in all of its partitions, and forgets that.
+func undo(ctx context.Context, o *Node, v *meta.Saved) (Undone, error) {
+	u := Undone{Saved: v, Moves: make([]UndoneMove, len(v.Partitions))}
+	errs := make([]error, len(v.Partitions))
+	numbers := make([]int, len(v.Partitions))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	fan.Out(numbers, askTogether, func(i int) {
+		p := v.Partitions[i]
+		r, err := atLeader(ctx, o, askReturn, v.Topic, p.Partition, returnArgs{v.Topic, v.Channel, p})
+		if err == nil && !r.Found {
+			err = meta.ErrChannelNotFound
+		}
+		u.Moves[i], errs[i] = UndoneMove{p.Partition, p.Floor, r.Gone}, err
+	})
+	if err := errors.Join(errs...); err != nil {
+		return u, fmt.Errorf("undo is incomplete and can be repeated: %w", err)
+	}
+	_, err := o.host.Propose(ctx, meta.DropSaved{Saved: v.Index})
+	if errors.Is(err, meta.ErrSavedNotFound) {
+		err = nil // another did the same
+	}
+	return u, err
+}
+
+// saveDeleted saves where a channel is that is about to be deleted. What the leaders do
+// not say is not saved, and keeps nobody from deleting it.
+func saveDeleted(ctx context.Context, o *Node, name, channel string) error {
+	m, err := newMove(o, name, channel, SavedDelete, nil)
+	if err != nil {
+		return err
+	}
+	if m.topic.Channels[channel] == nil {
+		return meta.ErrChannelNotFound
+	}
+	_, saved, _ := m.plan(ctx) // as much as there is
+	return m.save(ctx, saved)
+}

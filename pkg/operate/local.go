@@ -1,0 +1,125 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Register adds what other nodes may ask this one on behalf of an operator.
+func (o *Node) Register(all forward.Operations) {
+	askStats.register(all, o)
+	askFollowers.register(all, o)
+	askExtent.register(all, o)
+	askDigest.register(all, o)
+	askPeek.register(all, o)
+	askChange.register(all, o)
+	askHealth.register(all, o)
+	askFlow.register(all, o)
+	askFinish.register(all, o)
+	askPlace.register(all, o)
+	askReturn.register(all, o)
+	askRaft.register(all, o)
+	askTroubles.register(all, o)
+	askCopies.register(all, o)
+	askRepair.register(all, o)
+	askLetters.register(all, o)
+}
+
+// reached says of an error of another node that it is ErrUnreachable, too, where the
+// node could not be asked.
+func reached(err error) error {
+	if _, unreachable := errors.AsType[*peer.UnreachableError](err); unreachable {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
+}
+
+// ledPart returns a partition that this node leads, or coord.ErrNotLeading.
+func (o *Node) ledPart(name string, i int) (*topic.Partition, error) {
+	h := o.host.Lookup(name)
+	if h == nil {
+		return nil, meta.ErrTopicNotFound
+	}
+	if lp := h.Led(i); lp != nil {
+		return lp.Part, nil
+	}
+	return nil, fmt.Errorf("%s/%d: %w", name, i, coord.ErrNotLeading)
+}
+
+// followersHere returns how far the followers of a partition are, if this node
+// leads it.
+func (o *Node) followersHere(a partitionAt) (all []FollowerStats, led bool) {
+	h := o.host.Lookup(a.Topic)
+	if h == nil {
+		return nil, false
+	}
+	lp := h.Led(a.Partition)
+	if lp == nil {
+		return nil, false
+	}
+	now := time.Now()
+	for _, f := range lp.Term.Followers() {
+		s := FollowerStats{
+			Node: string(f.Node), Connected: f.Connected, State: f.State, Acked: f.Acked,
+			Lag: f.Lag, LagBytes: f.LagBytes, BytesPerSecond: f.BytesPerSecond, Behind: -1,
+		}
+		switch {
+		case f.Lag == 0 && f.Connected:
+			s.Behind = 0
+		case !f.Since.IsZero():
+			s.Behind = max(0, now.Sub(f.Since))
+		}
+		all = append(all, s)
+	}
+	return all, true
+}
+
+// ReplicaLag sums what the followers on one node lack of the partitions that
+// this node leads.
+type ReplicaLag struct {
+	Node       string
+	Partitions int           // that it follows
+	Behind     int           // of those, partitions of which it lacks something
+	Messages   int64         // that it lacks in all
+	Bytes      int64         // likewise, about
+	Longest    time.Duration // that one of them has been behind; those that never were level do not count
+}
+
+// ReplicaLags returns how far the followers of this node's partitions are, by
+// node.
+func (o *Operator) ReplicaLags() []ReplicaLag {
+	byNode := map[string]*ReplicaLag{}
+	for _, h := range o.node.host.Hosted() {
+		for _, lp := range h.AllLed() {
+			all, _ := o.node.followersHere(partitionAt{h.Name, lp.Index})
+			for _, f := range all {
+				l := byNode[f.Node]
+				if l == nil {
+					l = &ReplicaLag{Node: f.Node}
+					byNode[f.Node] = l
+				}
+				l.Partitions++
+				if f.Lag > 0 {
+					l.Behind++
+				}
+				l.Messages += f.Lag
+				l.Bytes += f.LagBytes
+				l.Longest = max(l.Longest, f.Behind)
+			}
+		}
+	}
+	out := make([]ReplicaLag, 0, len(byNode))
+	for _, id := range slices.Sorted(maps.Keys(byNode)) {
+		out = append(out, *byNode[id])
+	}
+	return out
+}

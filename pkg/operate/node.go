@@ -1,0 +1,275 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/beat"
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// Members is who takes part in the metadata, and what only the node that leads
+// it knows. Its methods may be called by many goroutines.
+type Members interface {
+	// Members returns who takes part, as this node knows it.
+	Members() raftstore.Configuration
+	// RemoveMember takes a node out for good: out of the metadata, which refuses
+	// that while it holds a replica, then out of the agreement.
+	RemoveMember(ctx context.Context, id meta.NodeID) error
+	// TransferController has another voter lead.
+	TransferController(ctx context.Context) error
+	// Controller returns the last decision while this node is the controller.
+	Controller() (controller.Decision, bool)
+	// Answers says whether there is a connection to another node.
+	Answers(id meta.NodeID) bool
+}
+
+// What an operator is refused beside what meta and controller refuse. Each is
+// marked fate.Refused.
+var (
+	ErrUnreachable = fate.Refuse("node unreachable")
+	ErrNodeActive  = fate.Refuse("node is up and not decommissioning")
+)
+
+// Bounds of what the operator asks of other nodes.
+const (
+	// askTimeout is how long one node may take to answer what should take no
+	// time. What is missing then is left out of an answer for people.
+	askTimeout = 2 * time.Second
+	// askTogether is how many questions are open at a time.
+	askTogether = 32
+	// askAgain is how often a request goes to a partition's leader that turns
+	// out to be another, and AskPause how long it waits in between.
+	askAgain = 5
+	AskPause = 100 * time.Millisecond
+)
+
+// Operator carries out what concerns the whole cluster, whichever node is asked:
+// it changes the metadata, and asks the nodes that know or lead.
+type Operator struct{ node *Node }
+
+// Contents is the part of it that is about messages, channels, counts and copies.
+type Contents struct{ node *Node }
+
+// Node asks nodes what they know or lead, and answers them what this one does.
+type Node struct {
+	Options
+	host   *host.Host
+	topics *directory.Directory
+}
+
+// Options are what operators' questions are answered with.
+type Options struct {
+	Self      meta.NodeID
+	Meta      *raftstore.Store
+	Calls     forward.Caller // to other nodes
+	Agreement Members        // nil: this node is alone
+	Log       *slog.Logger
+	Letters   *deadletter.Worker // of this node
+}
+
+// question is something that any node can be asked, and how the node that is asked finds
+// the answer.
+type question[A, R any] struct {
+	forward.Operation[A, R]
+	answer func(*Node, context.Context, A) (R, error)
+}
+
+// ask asks a node, which may be this one.
+func (q question[A, R]) ask(ctx context.Context, o *Node, node meta.NodeID, args A) (R, error) {
+	if node == o.Self {
+		return q.answer(o, ctx, args)
+	}
+	reply, err := q.Ask(ctx, o.Calls, node, args)
+	return reply, reached(err)
+}
+
+// register has the question answered when other nodes ask it.
+func (q question[A, R]) register(all forward.Operations, o *Node) {
+	forward.Register(all, q.Operation, func(ctx context.Context, args A) (R, error) { return q.answer(o, ctx, args) })
+}
+
+// askAll asks several nodes at the same time, each for at most askTimeout, and
+// returns the answers of those that gave one.
+func askAll[A, R any](ctx context.Context, o *Node, q question[A, R], nodes []meta.NodeID, args func(meta.NodeID) A) map[meta.NodeID]R {
+	var mu sync.Mutex // guards out
+	out := make(map[meta.NodeID]R, len(nodes))
+	fan.Out(nodes, askTogether, func(id meta.NodeID) {
+		one, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		r, err := q.ask(one, o, id, args(id))
+		if err != nil {
+			o.Log.Debug("node did not answer", "node", id, "question", q.Operation, "error", err)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[id] = r
+	})
+	return out
+}
+
+// atLeader asks the node that leads a partition, as the metadata has it. Where
+// that node says that it does not, or cannot be asked, the metadata is looked at
+// again: it may have gone on meanwhile.
+func atLeader[A, R any](ctx context.Context, o *Node, q question[A, R], topic string, partition int, args A) (R, error) {
+	var reply R
+	var err error
+	for try := range askAgain {
+		if try > 0 && !beat.Pause(ctx, AskPause) {
+			return reply, err
+		}
+		var leader meta.NodeID
+		if leader, err = o.leader(topic, partition); err != nil {
+			if errors.Is(err, host.ErrNoLeader) {
+				continue
+			}
+			return reply, err
+		}
+		reply, err = q.ask(ctx, o, leader, args)
+		if err == nil || !elsewhere(err) {
+			return reply, err
+		}
+	}
+	return reply, err
+}
+
+// leader returns who leads a partition.
+func (o *Node) leader(topic string, partition int) (meta.NodeID, error) {
+	t, err := o.topics.Topic(topic)
+	if err != nil {
+		return "", err
+	}
+	if partition < 0 || partition >= len(t.Partitions) {
+		return "", fmt.Errorf("%s/%d: %w", topic, partition, meta.ErrPartitionNotFound)
+	}
+	if t.Partitions[partition].Leader == "" {
+		return "", fmt.Errorf("%s/%d: %w", topic, partition, host.ErrNoLeader)
+	}
+	return t.Partitions[partition].Leader, nil
+}
+
+// present returns the nodes that are not down, this one included.
+func (o *Node) present() []meta.NodeID {
+	var ids []meta.NodeID
+	for _, n := range o.Meta.Nodes() {
+		if n.State != meta.NodeDown || n.ID == o.Self {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// members returns who takes part in the metadata.
+func (o *Node) members() raftstore.Configuration {
+	if o.Agreement != nil {
+		return o.Agreement.Members()
+	}
+	return o.Meta.Members().Configuration()
+}
+
+// Cluster describes the cluster as this node sees it.
+func (o *Operator) Cluster() ClusterInfo {
+	info := ClusterInfo{Self: string(o.node.Self)}
+	if leader, ok := o.node.Meta.Leader(); ok {
+		info.Controller = string(leader)
+	}
+	s := o.node.Meta.View()
+	info.ID = s.Cluster().ID
+	load := nodeLoads(s)
+	members := o.node.members()
+	for n := range s.Nodes() {
+		m, _ := members.Find(n.ID)
+		info.Nodes = append(info.Nodes, nodeInfo(n, m.Voter, load[n.ID]).seen(o.node.answers(n.ID), info.Controller != ""))
+	}
+	return info
+}
+
+// answers says whether a node answers this one.
+func (o *Node) answers(id meta.NodeID) bool {
+	return id == o.Self || o.Agreement == nil || o.Agreement.Answers(id)
+}
+
+// silent returns the members that do not answer this node.
+func (o *Node) silent() (out []string) {
+	for _, m := range o.members().Members {
+		if !o.answers(m.ID) {
+			out = append(out, string(m.ID))
+		}
+	}
+	return out
+}
+
+// seen adds what the node that is asked sees itself. While nobody leads the
+// metadata, nobody changes the states in it, and a silent node would be shown as it
+// once was: then it is down.
+func (n NodeInfo) seen(answers, led bool) NodeInfo {
+	n.Silent = !answers
+	if n.Silent && !led {
+		n.State = string(meta.NodeDown)
+	}
+	return n
+}
+
+func nodeInfo(n *meta.Node, voter bool, l nodeLoad) NodeInfo {
+	return NodeInfo{
+		ID: string(n.ID), State: string(n.State), Voter: voter, Hostname: n.Hostname,
+		TCPAddress: n.TCPAddress, HTTPAddress: n.HTTPAddress, HTTPSAddress: n.HTTPSAddress, ClusterAddress: n.ClusterAddress,
+		Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation, Intent: string(n.Intent),
+		Leaders: l.leaders, Replicas: l.replicas,
+	}
+}
+
+// nodeLoad counts what a node has of the partitions.
+type nodeLoad struct{ leaders, preferred, replicas int }
+
+func nodeLoads(s *meta.State) map[meta.NodeID]nodeLoad {
+	out := make(map[meta.NodeID]nodeLoad, s.NodeCount())
+	meta.EachPartition(s, func(_ *meta.Topic, _ int, p *meta.Partition) {
+		for i, id := range p.Replicas {
+			l := out[id]
+			l.replicas++
+			if i == 0 {
+				l.preferred++
+			}
+			if id == p.Leader {
+				l.leaders++
+			}
+			out[id] = l
+		}
+	})
+	return out
+}
+
+// leadersOf returns the nodes that lead a partition of the topics and are not
+// known to be down, by id.
+func (o *Node) leadersOf(topics []*meta.Topic) []meta.NodeID {
+	present := o.present()
+	found := map[meta.NodeID]bool{}
+	for _, t := range topics {
+		for i := range t.Partitions {
+			found[t.Partitions[i].Leader] = true
+		}
+	}
+	return slices.DeleteFunc(present, func(id meta.NodeID) bool { return !found[id] })
+}
+
+// New returns what answers operators: a node for questions about it, an operator for
+// nodes, partitions and the metadata, and contents for topics, channels and messages.
+func New(o Options, h *host.Host, d *directory.Directory) (*Node, *Operator, *Contents) {
+	n := &Node{o, h, d}
+	return n, &Operator{n}, &Contents{n}
+}

@@ -1,0 +1,240 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+)
+
+// NodeDetail describes one node and what it does.
+type NodeDetail struct {
+	NodeInfo
+	Partitions []NodePartition // by topic and number
+	Left       Progress        // of what an operator wants of it
+	Removable  bool            // RemoveNode would take it out
+	Troubles   []Trouble
+}
+
+// NodePartition is what a node is to one partition.
+type NodePartition struct {
+	Topic     string
+	Partition int
+	Leader    bool
+	InSync    bool
+	Adding    bool // its copy is being made
+	Removing  bool // its copy goes once others have it
+}
+
+// DrainNode asks that a node lead nothing. Unless it is forced, it is refused
+// where a partition would be without a leader, and with stopping where one would
+// fall below its min ISR without the node's replicas. It returns once the wish is
+// in the metadata: the controller acts on it.
+func (o *Operator) DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error {
+	s := o.node.Meta.View()
+	if err := controller.CheckDrain(s, controller.ConditionsOf(s), id, stopping); err != nil && (!force || !errors.Is(err, controller.ErrDrain)) {
+		return err
+	}
+	return o.intend(ctx, id, meta.IntentDrain)
+}
+
+// UndrainNode takes back what was wanted of a node: a drain or a decommission.
+func (o *Operator) UndrainNode(ctx context.Context, id meta.NodeID) error {
+	return o.intend(ctx, id, meta.IntentNone)
+}
+
+// DecommissionNode asks that a node's replicas move away. Unless it is forced,
+// it is refused where the other nodes are too few for that.
+func (o *Operator) DecommissionNode(ctx context.Context, id meta.NodeID, force bool) error {
+	s := o.node.Meta.View()
+	if err := checkDecommission(s, controller.ConditionsOf(s), id); err != nil && (!force || !errors.Is(err, meta.ErrTooFewNodes)) {
+		return err
+	}
+	return o.intend(ctx, id, meta.IntentDecommission)
+}
+
+func (o *Operator) intend(ctx context.Context, id meta.NodeID, intent meta.NodeIntent) error {
+	_, err := o.node.host.Propose(ctx, meta.SetNodeIntent{ID: id, Intent: intent})
+	if err != nil {
+		return fmt.Errorf("node %s: %w", id, err)
+	}
+	return nil
+}
+
+// checkDecommission returns nil if the other nodes can take what a node holds.
+func checkDecommission(s *meta.State, nodes controller.Conditions, id meta.NodeID) error {
+	if s.Node(id) == nil {
+		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	room := 0
+	for n := range s.Nodes() {
+		if n.ID != id && nodes[n.ID] == controller.Up {
+			room++
+		}
+	}
+	var err error
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
+		if target := p.Target(); err == nil && slices.Contains(target, id) && len(target) > room {
+			err = fmt.Errorf("%s/%d has %d replicas, but without %s only %d nodes can hold them: %w",
+				t.Name, i, len(target), id, room, meta.ErrTooFewNodes)
+		}
+	})
+	return err
+}
+
+// RemoveNode takes a node that holds nothing out of the cluster for good. It can
+// be repeated where it failed half way.
+func (o *Operator) RemoveNode(ctx context.Context, id meta.NodeID) error {
+	s := o.node.Meta.View()
+	n := s.Node(id)
+	_, member := o.node.members().Find(id)
+	if n == nil && !member {
+		return fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	if n != nil {
+		if left := controller.Remaining(s, id); left > 0 {
+			return fmt.Errorf("%s holds replicas of %d partitions: %w", id, left, meta.ErrNodeInUse)
+		}
+		if !removable(s, n) {
+			return fmt.Errorf("node %s: %w", id, ErrNodeActive)
+		}
+		if member && len(o.node.members().Voters()) == 1 && o.node.members().Voters()[0] == id {
+			return fmt.Errorf("node %s: %w", id, raftstore.ErrLastVoter)
+		}
+	}
+	if o.node.Agreement != nil {
+		return o.removeMember(ctx, id)
+	}
+	if _, err := o.node.host.Propose(ctx, meta.RemoveNode{ID: id}); err != nil {
+		return fmt.Errorf("node %s: %w", id, err)
+	}
+	return nil
+}
+
+// removeMember takes a node out. The controller hands over first: one that
+// removes itself may not come to say so.
+func (o *Operator) removeMember(ctx context.Context, id meta.NodeID) error {
+	if leader, _ := o.node.Meta.Leader(); leader == id && len(o.node.members().Voters()) > 1 {
+		if err := o.TransferController(ctx); err != nil {
+			return err
+		}
+	}
+	err := o.node.Agreement.RemoveMember(ctx, id)
+	if err == nil || fate.Of(err) == fate.Refused {
+		return err
+	}
+	gone := o.node.await(ctx, o.node.Meta.Changed, func() bool {
+		_, member := o.node.members().Find(id)
+		return !member && o.node.Meta.Node(id) == nil
+	})
+	if gone {
+		return nil
+	}
+	return err
+}
+
+// await waits, not for long, until something has come about, and says whether it
+// has. changed returns what is closed when it is worth another look.
+func (o *Node) await(ctx context.Context, changed func() <-chan struct{}, f func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for {
+		next := changed()
+		if f() {
+			return true
+		}
+		again := time.NewTimer(AskPause)
+		select {
+		case <-next:
+		case <-again.C: // what is looked at may change by itself, too
+		case <-ctx.Done():
+			again.Stop()
+			return false
+		}
+		again.Stop()
+	}
+}
+
+// removable says whether a node may be taken out.
+func removable(s *meta.State, n *meta.Node) bool {
+	return controller.Remaining(s, n.ID) == 0 && (n.Intent == meta.IntentDecommission || n.State == meta.NodeDown)
+}
+
+var askTroubles = question[forward.Nothing, []Trouble]{"troubles", func(o *Node, _ context.Context, _ forward.Nothing) ([]Trouble, error) {
+	if o.Agreement == nil {
+		return nil, nil
+	}
+	d, ok := o.Agreement.Controller()
+	if !ok {
+		return nil, raftstore.ErrNotLeader
+	}
+	return d.Troubles, nil
+}}
+
+// troubles returns what the controller cannot do, of the partitions that f
+// chooses. Without a controller there is nothing to tell.
+func (o *Node) troubles(ctx context.Context, f func(Trouble) bool) []Trouble {
+	all, err := askTroubles.answer(o, ctx, forward.Nothing{})
+	if errors.Is(err, raftstore.ErrNotLeader) {
+		leader, ok := o.Meta.Leader()
+		if !ok || leader == o.Self {
+			return nil
+		}
+		one, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		all, err = askTroubles.ask(one, o, leader, forward.Nothing{})
+	}
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t Trouble) bool { return !f(t) })
+}
+
+// DescribeNode describes a node.
+func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail, error) {
+	s := o.node.Meta.View()
+	n := s.Node(id)
+	if n == nil {
+		return NodeDetail{}, fmt.Errorf("node %s: %w", id, meta.ErrNodeNotFound)
+	}
+	m, _ := o.node.members().Find(id)
+	_, led := o.node.Meta.Leader()
+	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]).seen(o.node.answers(id), led), Removable: removable(s, n)}
+	var moving []partitionAt
+	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
+		if !slices.Contains(p.Replicas, id) {
+			return
+		}
+		out.Partitions = append(out.Partitions, NodePartition{
+			Topic: t.Name, Partition: i, Leader: p.Leader == id, InSync: slices.Contains(p.ISR, id),
+			Adding: slices.Contains(p.Adding, id), Removing: slices.Contains(p.Removing, id),
+		})
+		if p.Moving() {
+			moving = append(moving, partitionAt{t.Name, i})
+		}
+	})
+	if n.Intent != meta.IntentNone {
+		out.Left.Leaders = out.Leaders
+	}
+	if n.Intent == meta.IntentDecommission {
+		out.Left.Replicas = out.Replicas
+	}
+	if len(moving) > 0 {
+		o.node.progress(ctx, s, moving, &out.Left)
+	}
+	if n.Intent != meta.IntentNone {
+		out.Troubles = o.node.troubles(ctx, func(t Trouble) bool {
+			return slices.Contains(t.Nodes, id) || slices.ContainsFunc(out.Partitions, func(p NodePartition) bool {
+				return p.Topic == t.Topic && p.Partition == t.Partition
+			})
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,131 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// DefaultPeek is how many messages are peeked at where no number is given.
+const DefaultPeek = 10
+
+// MaxPeek bounds the messages of one Peek.
+const MaxPeek = 10_000
+
+// PeekHere returns messages of the partitions that this node leads without touching
+// them, partition by partition.
+func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
+	h := o.host.Lookup(r.Topic)
+	if h == nil {
+		return nil, meta.ErrTopicNotFound
+	}
+	left := r.Max
+	if left <= 0 {
+		left = DefaultPeek
+	}
+	left = min(left, MaxPeek)
+	served := h.AllLed()
+	if r.Partition >= 0 {
+		lp := h.Led(r.Partition)
+		if lp == nil {
+			return nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, h.Name, r.Partition)
+		}
+		served = []*host.Led{lp}
+	}
+	peeked := []Peeked{}
+	for _, lp := range served {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if r.Max = left - len(peeked); r.Max == 0 || r.Bytes < 0 {
+			break
+		}
+		some, err := peek(lp, r, h.Numbering())
+		if err != nil {
+			return nil, err
+		}
+		peeked = append(peeked, some...)
+		r.Bytes = bytesLeft(r.Bytes, some)
+	}
+	return peeked, nil
+}
+
+// bytesLeft returns the bound of a Peek that follows one which found some: negative when
+// nothing may follow.
+func bytesLeft(bound int, some []Peeked) int {
+	if bound == 0 {
+		return 0
+	}
+	for i := range some {
+		bound -= len(some[i].Body) + len(some[i].Header)
+	}
+	if bound == 0 {
+		return -1
+	}
+	return bound
+}
+
+func peek(lp *host.Led, r Peek, ids seq.Numbering) ([]Peeked, error) {
+	var c *topic.Channel
+	from := lp.Part.Log().Start()
+	if r.Channel != "" {
+		if c = lp.Part.Channel(r.Channel); c == nil {
+			return nil, meta.ErrChannelNotFound
+		}
+		from = c.Floor()
+	}
+	if r.From != nil {
+		from = *r.From
+	}
+	most := r.Bytes
+	if most == 0 {
+		most = math.MaxInt
+	}
+	seen, err := lp.Part.Peek(c, from, r.Max, most)
+	if err != nil {
+		return nil, err
+	}
+	peeked := make([]Peeked, 0, len(seen))
+	for i := range seen {
+		s := &seen[i]
+		peeked = append(peeked, Peeked{
+			Partition: lp.Index, Offset: s.Offset, ID: ids.ID(seq.NewMessageID(lp.Index, s.Offset)), Timestamp: s.Timestamp,
+			DeliverAt: deliverAt(s), Attempts: s.Attempts, State: peekState(c, s),
+			TraceID: s.Message.TraceID, Header: s.Message.Header, Body: s.Message.Body,
+			Key: s.Message.Key, Dedup: s.Message.Dedup, TTL: s.Message.TTL,
+		})
+	}
+	return peeked, nil
+}
+
+// deliverAt returns when a message's publisher wanted it delivered, by the clock
+// that stamped it; the zero time: at once.
+func deliverAt(s *topic.Seen) time.Time {
+	if s.Message.Delay == 0 {
+		return time.Time{}
+	}
+	return s.Timestamp.Add(s.Message.Delay)
+}
+
+func peekState(c *topic.Channel, s *topic.Seen) PeekState {
+	switch {
+	case c == nil:
+		return PeekStored
+	case s.State == channel.InFlight:
+		return PeekInFlight
+	case s.State == channel.Deferred, s.Attempts == 0 && s.Rest > 0:
+		return PeekDeferred
+	case s.State == channel.Exhausted:
+		return PeekExhausted
+	case s.State == channel.Finished:
+		return PeekFinished
+	}
+	return PeekReady
+}

@@ -1,0 +1,38 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+)
+
+// Policies is how channels treat messages that fail, for operators. Its methods may be
+// called by many goroutines.
+type Policies struct{ o *Contents }
+
+// Policies returns that of the node.
+func (o *Contents) Policies() Policies { return Policies{o} }
+
+// ChannelDefaults returns the policy of channels that choose nothing and whose topics do not
+// either.
+func (p Policies) ChannelDefaults() policy.Policy { return p.o.node.Meta.Settings().ChannelDefaults() }
+
+// CreateChannel creates a channel of a topic that exists, with a policy. One that is there
+// already is no error, and is not changed.
+func (p Policies) CreateChannel(ctx context.Context, c meta.CreateChannel) error {
+	if meta.IsEphemeral(c.Channel) && c.Policy != (policy.Policy{}) {
+		return fmt.Errorf("%w: ephemeral channel %q has the policy of its topic", meta.ErrInvalidConfig, c.Channel)
+	}
+	err := p.o.node.topics.EnsureChannel(ctx, c)
+	if h := p.o.node.host.Lookup(c.Topic); h != nil && err == nil {
+		h.Use()
+	}
+	return err
+}
+
+// AlterChannel changes a durable channel, at every leader of its topic.
+func (p Policies) AlterChannel(ctx context.Context, c meta.AlterChannel) error {
+	return p.o.node.topics.Change(ctx, c.Topic, c)
+}

@@ -1,0 +1,162 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// SettleLetters asks to bring dead letters of a channel back to it, or to finish them.
+type SettleLetters struct {
+	Topic   string `json:"topic"`
+	Channel string `json:"channel"`
+	Max     int    `json:"max"`
+	Purge   bool   `json:"purge,omitempty"`   // finish them and nothing else
+	DryRun  bool   `json:"dry_run,omitempty"` // count them only
+}
+
+// lettersArgs asks the leader of a partition of a dead-letter topic.
+type lettersArgs struct {
+	SettleLetters
+	Letters   string `json:"letters"` // the topic
+	Partition int    `json:"partition"`
+}
+
+var askLetters = question[lettersArgs, deadletter.Settled]{"letters", func(o *Node, ctx context.Context, a lettersArgs) (deadletter.Settled, error) {
+	return settleHere(ctx, o, a)
+}}
+
+// settleHere settles dead letters of a partition that this node leads.
+func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Settled, err error) {
+	h := o.host.Lookup(a.Letters)
+	if h == nil {
+		return s, meta.ErrTopicNotFound
+	}
+	lp := h.Led(a.Partition)
+	if lp == nil || !lp.Part.Leased(time.Now()) {
+		return s, fmt.Errorf("%s/%d: %w", a.Letters, a.Partition, coord.ErrNotLeading)
+	}
+	t, err := o.topics.Topic(a.Topic)
+	if err != nil && !a.Purge {
+		return s, err
+	}
+	bring := func(l *deadletter.Letter, done func(error)) {
+		o.Letters.Bring(ctx, l, uint64(t.Channels[a.Channel].Version), t.Config.TTL, done)
+	}
+	if a.Purge {
+		bring = nil
+	} else if t.Channels[a.Channel] == nil {
+		return s, fmt.Errorf("%w: %s", meta.ErrChannelNotFound, a.Channel)
+	}
+	s, err = lp.Letters.Settle(ctx, lp.Part, deadletter.Selection{Topic: a.Topic, Channel: a.Channel}, a.Max, a.DryRun, bring)
+	if errors.Is(err, topic.ErrChannelNotFound) {
+		return s, nil // nobody has made it: there are no dead letters
+	}
+	return s, err
+}
+
+// LettersOf returns the dead-letter topic of a channel; "": it is not there.
+func (p Policies) LettersOf(t *meta.Topic, channel string) string {
+	name := meta.DeadLetterTopic(meta.PolicyOf(t, channel, p.ChannelDefaults()), t.Name, channel)
+	if p.o.node.Meta.Topic(name) == nil {
+		return ""
+	}
+	return name
+}
+
+// Settle brings dead letters of a channel back to it, or finishes them, partition by
+// partition. On an error, what was done until then is in the answer.
+func (p Policies) Settle(ctx context.Context, a SettleLetters) (s deadletter.Settled, err error) {
+	t, err := p.o.node.topics.Topic(a.Topic)
+	if err != nil {
+		return s, err
+	}
+	if meta.IsEphemeral(a.Channel) && !a.Purge {
+		return s, fmt.Errorf("%w: an ephemeral channel cannot get messages again: copy them to a topic instead", meta.ErrInvalidConfig)
+	}
+	letters := p.LettersOf(t, a.Channel)
+	if letters == "" {
+		return s, nil
+	}
+	from, err := p.o.node.topics.Topic(letters)
+	if err != nil {
+		return s, err
+	}
+	a.Max = max(1, min(a.Max, deadletter.MaxSettled))
+	for i := range from.Partitions {
+		if s.Letters >= a.Max && s.More {
+			break
+		}
+		one := lettersArgs{SettleLetters: a, Letters: letters, Partition: i}
+		one.Max = a.Max - s.Letters
+		if one.Max == 0 { // whether there are more
+			one.Max, one.DryRun = 1, true
+		}
+		part, err := atLeader(ctx, p.o.node, askLetters, letters, i, one)
+		if one.DryRun && !a.DryRun {
+			s.More = s.More || part.Letters > 0
+			part = deadletter.Settled{Skipped: part.Skipped}
+		}
+		s.Add(part)
+		if err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Letters are the dead letters of a channel, as far as they wait.
+type Letters struct {
+	Topic, Channel string
+	Policy         policy.Policy
+	Letters        string // the dead-letter topic
+	There          bool   // it is
+	Waiting        int64  // in the dead-letter topic, perhaps of several channels
+	Failing        stats.Failing
+}
+
+// DeadLetters lists the channels that have dead letters or may have some, by topic and name.
+// A filter that is "" lets all pass.
+func (p Policies) DeadLetters(ctx context.Context, topicFilter, channelFilter string) []Letters {
+	figures := map[[2]string]stats.Channel{}
+	for _, t := range p.o.ClusterStats(ctx, "", "", false) {
+		for _, c := range t.Channels {
+			figures[[2]string{t.Name, c.Name}] = c
+		}
+	}
+	all := []Letters{}
+	defaults := p.ChannelDefaults()
+	for _, t := range p.o.node.topics.Topics() {
+		if topicFilter != "" && topicFilter != t.Name {
+			continue
+		}
+		for name := range t.Channels {
+			if channelFilter != "" && channelFilter != name {
+				continue
+			}
+			l := Letters{Topic: t.Name, Channel: name, Policy: meta.PolicyOf(t, name, defaults)}
+			l.Letters = meta.DeadLetterTopic(l.Policy, t.Name, name)
+			l.There = p.o.node.Meta.Topic(l.Letters) != nil
+			l.Failing = figures[[2]string{t.Name, name}].Failing
+			kept := figures[[2]string{l.Letters, deadletter.Channel}]
+			l.Waiting = kept.Depth + kept.InFlight + kept.Deferred
+			if l.Policy.MaxAttempts > 0 || l.There || l.Failing.Exhausted > 0 {
+				all = append(all, l)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Letters) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Channel, b.Channel))
+	})
+	return all
+}

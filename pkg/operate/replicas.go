@@ -1,0 +1,83 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// FitReplicas starts to give each partition of a topic as many replicas as its
+// configuration says, a few at a time, and returns how many partitions have still
+// to begin: ask again when some have ended. One that is being moved is let be.
+func (o *Operator) FitReplicas(ctx context.Context, topic string) (waiting int, err error) {
+	t, err := o.node.topics.Topic(topic)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for i := range t.Partitions {
+		s, t, p, err := o.node.find(topic, i)
+		if err != nil {
+			return waiting, err
+		}
+		if p.Moving() || len(p.Replicas) == t.Config.Replicas {
+			continue
+		}
+		target, err := fitted(s, controller.ConditionsOf(s), p, t.Config.Replicas)
+		if err == nil {
+			err = o.MovePartition(ctx, topic, i, target)
+		}
+		switch {
+		case errors.Is(err, controller.ErrTooManyMoves):
+			waiting++
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s/%d: %w", topic, i, err))
+		}
+	}
+	return waiting, errors.Join(errs...)
+}
+
+// fitted returns n replicas for a partition: those it has, without the last where
+// they are too many, those that are not in sync first; and where they are too few
+// with nodes that are up, in zones that are used least, that hold least.
+func fitted(s *meta.State, nodes controller.Conditions, p *meta.Partition, n int) ([]meta.NodeID, error) {
+	target := slices.Clone(p.Replicas)
+	for len(target) > n {
+		last := len(target) - 1
+		for i, id := range slices.Backward(target) {
+			if !slices.Contains(p.ISR, id) {
+				last = i
+				break
+			}
+		}
+		target = slices.Delete(target, last, last+1)
+	}
+	load := nodeLoads(s)
+	for len(target) < n {
+		zones := map[string]int{}
+		for _, id := range target {
+			if x := s.Node(id); x != nil {
+				zones[x.Zone]++
+			}
+		}
+		var free []*meta.Node
+		for x := range s.Nodes() {
+			if nodes[x.ID] == controller.Up && !slices.Contains(target, x.ID) {
+				free = append(free, x)
+			}
+		}
+		if len(free) == 0 {
+			return nil, fmt.Errorf("%w: %d, and no other node is up", meta.ErrTooFewNodes, len(target))
+		}
+		best := slices.MinFunc(free, func(a, b *meta.Node) int {
+			return cmp.Or(cmp.Compare(zones[a.Zone], zones[b.Zone]), cmp.Compare(load[a.ID].replicas, load[b.ID].replicas), cmp.Compare(a.ID, b.ID))
+		})
+		target = append(target, best.ID)
+	}
+	return target, nil
+}

@@ -1,0 +1,143 @@
+package operate
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// TopicStats describes the topics of which this node leads a partition, sorted by
+// name, as far as it leads them. The filters choose one topic or one channel; ""
+// is all. Without clients, the channels' lists of clients stay nil; they are
+// counted all the same.
+func (o *Node) TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic {
+	all := o.host.Hosted()
+	found := make([]stats.Topic, 0, len(all))
+	now := time.Now()
+	for _, h := range all {
+		if (topicFilter == "" || topicFilter == h.Name) && len(h.AllLed()) > 0 {
+			found = append(found, topicStats(h, now, channelFilter, clients))
+		}
+	}
+	return found
+}
+
+func topicStats(h *host.Topic, now time.Time, channelFilter string, clients bool) stats.Topic {
+	t := h.Config()
+	s := stats.Topic{
+		Name: h.Name, Ephemeral: meta.IsEphemeral(h.Name), Paused: t.Paused,
+		Ordered: t.Config.Ordered, Ext: t.Config.Ext,
+	}
+	led := slices.DeleteFunc(slices.Clone(h.AllLed()), func(lp *host.Led) bool {
+		return lp.Index >= len(t.Partitions) // it is being added: the configuration comes last
+	})
+	for _, lp := range led {
+		l, i := lp.Replica.Log(), lp.Index
+		s.Partitions = append(s.Partitions, stats.Partition{
+			Partition: i, Leader: string(t.Partitions[i].Leader), Epoch: t.Partitions[i].Epoch,
+			Replicas: texts(t.Partitions[i].Replicas), ISR: texts(t.Partitions[i].ISR),
+			LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(),
+		})
+		s.LogBytes += l.Bytes()
+		n := lp.Part.Counts()
+		s.Messages += n.Messages
+		s.Bytes += n.Bytes
+		s.Depth += n.Pending
+		if k := lp.Dedup(); k != nil {
+			s.Dedup = s.Dedup.Plus(k.Counts())
+		}
+	}
+	n := h.Disk.Counts()
+	s.Refused, s.Dropped = n.Refused, n.Dropped
+	for _, name := range channelNames(led) {
+		if channelFilter == "" || channelFilter == name {
+			s.Channels = append(s.Channels, channelStats(led, now, name, t, clients))
+		}
+	}
+	return s
+}
+
+func texts(ids []meta.NodeID) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = string(id)
+	}
+	return all
+}
+
+// channelNames returns the names of the channels of some partitions, sorted.
+func channelNames(led []*host.Led) []string {
+	names := map[string]struct{}{}
+	for _, lp := range led {
+		for _, c := range lp.Part.Channels() {
+			names[c.Name()] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// channelStats describes a channel as far as it is in some partitions of t.
+func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, clients bool) stats.Channel {
+	s := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
+	if c := t.Channels[name]; c != nil {
+		s.Ordered = c.Ordered
+	}
+	seen := map[counted]bool{}
+	for _, lp := range led {
+		c := lp.Part.Channel(name)
+		if c == nil {
+			continue
+		}
+		n := c.Stats()
+		s.Paused = s.Paused || n.Paused
+		s.Depth += n.Depth
+		s.InFlight += n.InFlight
+		s.Deferred += n.Deferred
+		s.Messages += n.Messages
+		s.Delivered += n.Delivered
+		s.Finished += n.Finished
+		s.Requeued += n.Requeued
+		s.TimedOut += n.TimedOut
+		s.Expired += n.Expired
+		s.Failing.Add(stats.Failing{
+			Exhausted: n.Exhausted, BackingOff: n.Waiting, RateLimited: n.Limited,
+			BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),
+		})
+		s.Latency = latency.Merged(s.Latency, n.Latency)
+		s.Rates.Add(c.Flow.Rates(now, topic.TotalsOf(n.Counts)))
+		if at, ok := lp.Part.OldestAt(c); ok {
+			s.OldestAge = max(s.OldestAge, now.Sub(at))
+		}
+		place := stats.Place{
+			Partition: lp.Index, Leader: string(t.Partitions[lp.Index].Leader),
+			Confirmed: n.Floor, Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor), Blocked: n.Blocked,
+		}
+		for _, x := range c.Spins.At(now) {
+			place.Spinning = append(place.Spinning, stats.Spinning(x))
+		}
+		s.Partitions = append(s.Partitions, place)
+		for _, k := range c.Consumers() {
+			sub := k.Owner().(counted)
+			if !seen[sub] {
+				seen[sub] = true
+				s.Consumers++
+				if clients {
+					s.Clients = append(s.Clients, sub.Stats())
+				}
+			}
+		}
+	}
+	if clients && s.Clients == nil {
+		s.Clients = []stats.Client{}
+	}
+	return s
+}
+
+// counted is whose a topic.Consumer is.
+type counted interface{ Stats() stats.Client }

@@ -1,0 +1,526 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Bounds of what waits for partitions that cannot be published to at once.
+const (
+	QueueBytes  = 32 << 20  // of one partition
+	QueuesBytes = 256 << 20 // of all together
+
+	// strayGrace is how long the answers of a node that leads no longer are
+	// waited for, and how long where it had not answered anything for hungAfter:
+	// long enough for a refusal of one that is only slow.
+	strayGrace = 250 * time.Millisecond
+	hungAfter  = 500 * time.Millisecond
+	hungGrace  = 25 * time.Millisecond
+
+	// A partition that is refused is tried again after a pause that doubles from
+	// the first to the last of these, and begins anew whenever its metadata changes.
+	retryFirst = 2 * time.Millisecond
+	retryLast  = 50 * time.Millisecond
+)
+
+// errStrayed is what became of a publish whose leader was superseded before it
+// answered.
+var errStrayed = fate.Mark(fmt.Errorf("%w: leader changed", coord.ErrUnknownOutcome), fate.Uncertain)
+
+// queues are the ways of publishes that do not simply go to a term of this
+// node: to partitions that another leads, and to those that nobody can append to
+// for a moment. What is refused without anything having been done is kept and
+// tried again for as long as a publish may take; what may have been done is
+// never sent twice.
+type queues struct {
+	*Options
+	host   *host.Host
+	start  func(func()) bool // runs a goroutine that is waited for
+	active atomic.Int64      // forward queues that have something to do
+	bytes  atomic.Int64      // of all that is on its way
+	rounds atomic.Uint64     // given out
+	stir   chan struct{}     // a forward queue began to wait; holds one
+	spare  sync.Pool         // of queued publishes, which are reused with what is bound to them
+
+	mu     sync.Mutex // guards what follows
+	all    map[queueKey]*queue
+	closed error // why nothing waits any more
+}
+
+type queueKey struct {
+	topic       string
+	incarnation meta.Incarnation
+	partition   int
+}
+
+func newQueues(o *Options, h *host.Host, start func(func()) bool) *queues {
+	s := &queues{Options: o, host: h, start: start, stir: make(chan struct{}, 1), all: map[queueKey]*queue{}}
+	s.spare.New = func() any {
+		x := &queuedPublish{home: &s.spare}
+		x.answered = x.answer
+		return x
+	}
+	return s
+}
+
+// queue is the way of publishes to one partition, in order. It is there while
+// something is on its way. Where things are refused, it waits until all that is
+// under way has been answered; then all that came back goes first, in a new
+// round, of which the leader takes nothing that came behind a refusal.
+type queue struct {
+	all *queues
+	key queueKey
+
+	posting sync.Mutex // held while a publish is numbered and sent; guards numbers
+	numbers numbers
+
+	mu       sync.Mutex // guards what follows
+	left     sync.Cond  // the queue is gone, or less is on its way than before
+	gone     bool       // no longer in the set
+	closed   error      // why nothing is kept any more
+	bytes    int
+	next     uint64                      // sequence of queued publishes
+	round    uint64                      // of those under way
+	target   meta.NodeID                 // of those under way
+	flying   map[*queuedPublish]struct{} // under way, or being sent
+	answered time.Time                   // something of those was last, or they began
+	strayed  time.Time                   // another than the target was seen to lead since; zero: no
+	sending  bool                        // a goroutine sends what waited
+	returned []*queuedPublish            // refused, to be sent again
+	waiting  []*queuedPublish            // not sent yet
+	pause    time.Duration               // before the next attempt; 0: the last one was answered well
+	paused   uint64                      // round that the pause is for
+	retryAt  time.Time
+	seen     *meta.Topic // as it was when something was refused last
+}
+
+// numbers counts the publishes of a round that were sent to another node.
+type numbers struct{ round, next uint64 }
+
+// give returns the next number of a round. What is sent of an earlier round than
+// the newest, since it was given up before, gets one that is never at turn.
+func (n *numbers) give(round uint64) uint64 {
+	if round < n.round {
+		return math.MaxUint64
+	}
+	if round > n.round {
+		*n = numbers{round: round}
+	}
+	n.next++
+	return n.next - 1
+}
+
+// holds says whether publishes to a partition must take their way through its
+// forward queue, since others are in it. Where those are just being handed to the term of
+// this node, it waits until they are: under a steady load the queue would
+// otherwise never be empty, and every publish would take the long way for good.
+func (s *queues) holds(key queueKey) bool {
+	if s.active.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	o := s.all[key]
+	s.mu.Unlock()
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.gone && o.target == s.Self && (o.sending || len(o.flying) > 0) {
+		o.left.Wait()
+	}
+	return !o.gone
+}
+
+// send takes a publish, whose messages are copied. Its Done is told what became
+// of it, unless an error is returned: then it was not taken. refusal is why the
+// partition's own term did not take it, or nil.
+func (s *queues) send(key queueKey, p *Request, refusal error) error {
+	size := forward.MessagesSize(p.Messages)
+	if s.bytes.Load()+int64(size) > QueuesBytes {
+		return host.ErrBusy
+	}
+	share := s.Memory.Share(limit.Forwards)
+	if !share.Try(size) {
+		return share.Refuse()
+	}
+	x := s.spare.Get().(*queuedPublish)
+	x.share = share
+	x.since, x.done, x.refusal = time.Now(), p.Done, refusal
+	x.messages = forward.AppendMessages(slices.Grow(x.messages[:0], size), p.Messages)
+	target := s.leader(key)
+	for {
+		o, err := s.queue(key)
+		if err == nil {
+			var again bool
+			if again, err = o.take(x, target); again {
+				continue
+			}
+		}
+		if err != nil {
+			x.free()
+		}
+		return err
+	}
+}
+
+// queue returns a partition's forward queue.
+func (s *queues) queue(key queueKey) (*queue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return nil, s.closed
+	}
+	o := s.all[key]
+	if o == nil {
+		o = &queue{all: s, key: key, round: s.rounds.Add(1), flying: map[*queuedPublish]struct{}{}}
+		o.left.L = &o.mu
+		s.all[key] = o
+		s.active.Add(1)
+	}
+	return o, nil
+}
+
+// leader returns who leads a partition as far as is known here; "": nobody.
+func (s *queues) leader(key queueKey) meta.NodeID {
+	t := s.Meta.Topic(key.topic)
+	if t == nil || t.Incarnation != key.incarnation || key.partition >= len(t.Partitions) {
+		return ""
+	}
+	return t.Partitions[key.partition].Leader
+}
+
+// take sends a queued publish to target, or keeps it behind others. again: the queue
+// has ended meanwhile.
+func (o *queue) take(x *queuedPublish, target meta.NodeID) (again bool, err error) {
+	size := len(x.messages)
+	seen := o.all.Meta.Topic(o.key.topic)
+	o.mu.Lock()
+	switch {
+	case o.gone:
+		o.mu.Unlock()
+		return true, nil
+	case o.closed != nil:
+		defer o.mu.Unlock()
+		return false, o.closed
+	case o.bytes > 0 && o.bytes+size > QueueBytes:
+		o.mu.Unlock()
+		return false, host.ErrBusy
+	}
+	o.bytes += size
+	o.all.bytes.Add(int64(size))
+	x.queue, x.seq = o, o.next
+	o.next++
+	refused := x.refusal != nil
+	behind := o.sending || len(o.returned)+len(o.waiting) > 0 || len(o.flying) > 0 && o.target != target
+	if refused || behind {
+		o.waiting = append(o.waiting, x)
+		if refused && !behind {
+			o.delayLocked(seen)
+		}
+		o.mu.Unlock()
+		o.all.poke()
+		return false, nil
+	}
+	if len(o.flying) == 0 {
+		o.answered = x.since
+	}
+	o.target = target
+	o.flying[x] = struct{}{}
+	round := o.round
+	o.mu.Unlock()
+	x.dispatch(target, round)
+	return false, nil
+}
+
+// delayLocked puts off the next attempt, once a round. The pauses are short again
+// when the metadata has changed since the last refusal: another node is about to
+// lead, or to know that it does.
+func (o *queue) delayLocked(seen *meta.Topic) {
+	changed := o.seen != seen
+	o.seen = seen
+	if o.pause > 0 && o.paused == o.round {
+		return
+	}
+	if changed {
+		o.pause = 0
+	}
+	o.pause, o.paused = min(max(2*o.pause, retryFirst), retryLast), o.round
+	o.retryAt = time.Now().Add(o.pause)
+}
+
+func (s *queues) poke() {
+	select {
+	case s.stir <- struct{}{}:
+	default:
+	}
+}
+
+// absent says why a partition has no leader.
+func (s *queues) absent(k queueKey) error {
+	if t := s.Meta.Topic(k.topic); t == nil || t.Incarnation != k.incarnation {
+		return meta.ErrTopicNotFound
+	}
+	return fmt.Errorf("%s/%d: %w", k.topic, k.partition, host.ErrNoLeader)
+}
+
+func (o *queue) forgetLocked(x *queuedPublish) {
+	o.bytes -= len(x.messages)
+	o.all.bytes.Add(-int64(len(x.messages)))
+}
+
+// endLocked takes a forward queue that has nothing to do out of the set, and has those look
+// that wait for it.
+func (o *queue) endLocked() {
+	defer o.left.Broadcast()
+	if o.gone || o.sending || len(o.flying)+len(o.returned)+len(o.waiting) > 0 {
+		return
+	}
+	o.gone = true
+	o.all.active.Add(-1)
+	o.all.drop(o)
+}
+
+func (s *queues) drop(o *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, o.key)
+}
+
+// passing says whether a refusal may be over soon, because the leadership moves.
+// Nothing was done then.
+func (s *queues) passing(k queueKey, err error) bool {
+	if fate.Of(err) != fate.Refused {
+		return false
+	}
+	switch {
+	case errors.Is(err, coord.ErrNotLeading), errors.Is(err, coord.ErrMoving), errors.Is(err, host.ErrNoLeader), errors.Is(err, host.ErrNoWindow):
+		return true
+	case errors.Is(err, coord.ErrNotWritable):
+		// what metadata says, too, does not pass by itself
+		t := s.Meta.Topic(k.topic)
+		return t != nil && k.partition < len(t.Partitions) && len(t.Partitions[k.partition].ISR) >= t.Config.MinISR
+	case errors.Is(err, host.ErrDiskFull):
+		return s.handsOver(k)
+	case errors.Is(err, host.ErrExiting):
+		return !s.host.Exiting() // it is the leader's end
+	}
+	return false
+}
+
+// handsOver says whether a leader whose disk is full has another in-sync replica to
+// hand the partition over to, as far as the metadata knows.
+func (s *queues) handsOver(k queueKey) bool {
+	t := s.Meta.Topic(k.topic)
+	if t == nil || k.partition >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[k.partition]
+	return slices.ContainsFunc(p.ISR, func(id meta.NodeID) bool {
+		n := s.Meta.Node(id)
+		return id != p.Leader && p.Electable(id) && n != nil && n.State == meta.NodeUp && !n.DiskFull
+	})
+}
+
+// run tries again what waits until ctx ends; then all of it is refused.
+func (s *queues) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := s.Meta.Changed()
+		next := s.retry(time.Now())
+		if next >= 0 {
+			timer.Reset(next)
+		}
+		select {
+		case <-ctx.Done():
+			s.close(host.ErrExiting)
+			return
+		case <-s.stir:
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// retry lets every forward queue look whether it can go on. It returns when that is to
+// be done again at the latest; negative: nothing waits.
+func (s *queues) retry(now time.Time) time.Duration {
+	if s.active.Load() == 0 {
+		return -1
+	}
+	s.mu.Lock()
+	all := make([]*queue, 0, len(s.all))
+	for _, o := range s.all {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	next := time.Duration(-1)
+	for _, o := range all {
+		if d := o.retry(now); d >= 0 && (next < 0 || d < next) {
+			next = d
+		}
+	}
+	return next
+}
+
+// retry ends what has waited too long, and sends the rest if it is time.
+func (o *queue) retry(now time.Time) time.Duration {
+	limit := o.all.PublishTimeout
+	t := o.all.Meta.Topic(o.key.topic)
+	target := o.all.leader(o.key)
+	o.mu.Lock()
+	slices.SortFunc(o.returned, func(x, y *queuedPublish) int { return cmp.Compare(x.seq, y.seq) })
+	late := o.takeLateLocked(now.Add(-limit))
+	strays, again := o.takeStraysLocked(now, target)
+	var pending []*queuedPublish
+	switch {
+	case o.sending || len(o.flying) > 0 || len(o.returned)+len(o.waiting) == 0:
+	case o.pause > 0 && t == o.seen && now.Before(o.retryAt):
+		again = o.retryAt.Sub(now)
+	default:
+		pending = append(o.returned, o.waiting...)
+		o.returned, o.waiting = nil, nil
+		if o.pause > 0 { // one of them is enough to find out
+			pending, o.returned = pending[:1:1], pending[1:]
+		}
+		for _, x := range pending {
+			o.flying[x] = struct{}{}
+		}
+		o.sending, o.answered = true, now
+		o.target, o.round = target, o.all.rounds.Add(1)
+	}
+	round := o.round
+	o.endLocked()
+	o.mu.Unlock()
+	for _, x := range late {
+		x.expire()
+	}
+	for _, done := range strays {
+		done(topic.Receipt{Partition: o.key.partition, Err: errStrayed})
+	}
+	if pending != nil && !o.all.start(func() { o.sendAll(pending, target, round) }) {
+		o.sendAll(pending, target, round)
+	}
+	return again
+}
+
+// sendAll sends what waited, which may take until the term has room. As soon as
+// something comes back, the rest stays.
+func (o *queue) sendAll(pending []*queuedPublish, target meta.NodeID, round uint64) {
+	for i, x := range pending {
+		x.dispatch(target, round)
+		o.mu.Lock()
+		stuck, closed := o.pause > 0 && o.paused == round, o.closed
+		rest := pending[i+1:]
+		if stuck && closed == nil {
+			for _, x := range rest {
+				delete(o.flying, x)
+			}
+			o.returned = append(o.returned, rest...)
+		}
+		o.mu.Unlock()
+		if closed != nil {
+			for _, x := range rest {
+				x.tell(topic.Receipt{Err: closed})
+			}
+		}
+		if stuck || closed != nil {
+			break
+		}
+	}
+	o.mu.Lock()
+	o.sending = false
+	o.endLocked()
+	o.mu.Unlock()
+	o.all.poke() // for what came behind it, or came back
+}
+
+// takeStraysLocked gives up what is under way to a node that another has
+// succeeded, and that has not answered for a while: it may be hanging. It
+// returns whom to tell, and when to look again; negative: no need.
+func (o *queue) takeStraysLocked(now time.Time, leader meta.NodeID) (strays []func(topic.Receipt), again time.Duration) {
+	if o.sending || len(o.flying) == 0 || leader == "" || leader == o.target || o.target == "" {
+		o.strayed = time.Time{}
+		return nil, -1
+	}
+	if o.strayed.IsZero() {
+		o.strayed = now
+	}
+	grace := strayGrace
+	if o.strayed.Sub(o.answered) >= hungAfter {
+		grace = hungGrace
+	}
+	if left := grace - now.Sub(o.strayed); left > 0 {
+		return nil, left
+	}
+	all := slices.SortedFunc(maps.Keys(o.flying), func(x, y *queuedPublish) int { return cmp.Compare(x.seq, y.seq) })
+	for _, x := range all {
+		if !x.landed {
+			x.givenUp = true // it is freed when its call is done
+			delete(o.flying, x)
+			o.forgetLocked(x)
+			strays = append(strays, x.done)
+		}
+	}
+	o.strayed = time.Time{}
+	return strays, -1
+}
+
+// takeLateLocked takes out what has waited since before a time. It has been
+// tried, or something before it has.
+func (o *queue) takeLateLocked(before time.Time) []*queuedPublish {
+	var late []*queuedPublish
+	for _, list := range []*[]*queuedPublish{&o.returned, &o.waiting} {
+		n := 0
+		for n < len(*list) && (*list)[n].since.Before(before) {
+			o.forgetLocked((*list)[n])
+			n++
+		}
+		late = append(late, (*list)[:n]...)
+		*list = (*list)[n:]
+	}
+	return late
+}
+
+// close refuses all that waits, and what comes.
+func (s *queues) close(reason error) {
+	s.mu.Lock()
+	s.closed = reason
+	all := make([]*queue, 0, len(s.all))
+	for _, o := range s.all {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	for _, o := range all {
+		o.mu.Lock()
+		o.closed = reason
+		rest := append(o.returned, o.waiting...)
+		o.returned, o.waiting = nil, nil
+		for _, x := range rest {
+			o.forgetLocked(x)
+			x.refusal = reason
+		}
+		o.endLocked()
+		o.mu.Unlock()
+		for _, x := range rest {
+			x.expire()
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// TestStraysAreGivenUpSoonerWhereTheLeaderHung has a publish under way to a node
+// that leads no longer, and that answered something else before.
+func TestStraysAreGivenUpSoonerWhereTheLeaderHung(t *testing.T) {
+	for _, test := range []struct{ silent, grace time.Duration }{
+		{0, strayGrace},
+		{hungAfter - 1, strayGrace},
+		{hungAfter, hungGrace},
+		{time.Minute, hungGrace},
+	} {
+		began := time.Now()
+		x := &queuedPublish{done: func(topic.Receipt) {}}
+		o := &queue{all: &queues{}, target: "n1", flying: map[*queuedPublish]struct{}{x: {}}, answered: began}
+		now := began.Add(test.silent)
+		if strays, again := o.takeStraysLocked(now, "n1"); strays != nil || again >= 0 {
+			t.Errorf("%v: %d strays while n1 leads, again after %v", test.silent, len(strays), again)
+		}
+		if strays, again := o.takeStraysLocked(now, "n2"); strays != nil || again != test.grace {
+			t.Errorf("%v: %d strays at once, again after %v", test.silent, len(strays), again)
+		}
+		if strays, again := o.takeStraysLocked(now.Add(test.grace-1), "n2"); strays != nil || again != 1 {
+			t.Errorf("%v: %d strays too early, again after %v", test.silent, len(strays), again)
+		}
+		if strays, _ := o.takeStraysLocked(now.Add(test.grace), "n2"); len(strays) != 1 || !x.givenUp {
+			t.Errorf("%v: %d strays", test.silent, len(strays))
+		}
+	}
+}
+
+func TestPausesAreShortAgainWhenTheMetadataChanges(t *testing.T) {
+	before, after := &meta.Topic{}, &meta.Topic{}
+	var o queue
+	for i, c := range []struct {
+		seen *meta.Topic
+		want time.Duration
+	}{
+		{before, 2},
+		{before, 4},
+		{before, 8},
+		{before, 16},
+		{before, 32},
+		{before, 50},
+		{before, 50},
+		{after, 2},
+		{after, 4},
+	} {
+		o.round++
+		o.delayLocked(c.seen)
+		o.delayLocked(c.seen) // another of the same round
+		if want := c.want * time.Millisecond; o.pause != want {
+			t.Errorf("refusal %d: a pause of %v, want %v", i, o.pause, want)
+		}
+	}
+}
+
+// TestAPublishWaitsForWhatIsOnItsWayToThisNode has a forward queue whose queued publishes are being
+// handed to this node's own term: who publishes meanwhile goes to the term, too.
+func TestAPublishWaitsForWhatIsOnItsWayToThisNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		target meta.NodeID
+		waits  bool
+	}{"to this node": {"n1", true}, "to another": {"n2", false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := alone(t, "t")
+				o, err := n.queues.queue(queueKey{"t", n.host.Lookup("t").Incarnation, 0})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.mu.Lock()
+				o.target, o.sending = c.target, true
+				o.mu.Unlock()
+				got := make(chan topic.Receipt, 1)
+				published := make(chan struct{})
+				go func() {
+					defer close(published)
+					n.Publish(t.Context(), Request{
+						Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r topic.Receipt) { got <- r },
+					})
+				}()
+				synctest.Wait()
+				select {
+				case <-published:
+					if c.waits {
+						t.Error("a publish went behind what is on its way, want it to wait")
+					}
+				default:
+					if !c.waits {
+						t.Error("a publish waits for what is on its way to another node")
+					}
+				}
+				o.mu.Lock()
+				if kept := len(o.waiting); kept > 0 == c.waits {
+					t.Errorf("%d publishes wait in the outlet", kept)
+				}
+				o.sending = false
+				o.endLocked()
+				o.mu.Unlock()
+				o.all.poke()
+				<-published
+				if r := <-got; r.Err != nil || r.First != 0 {
+					t.Errorf("the publish got %+v", r)
+				}
+				synctest.Wait()
+				if partitions, bytes := n.Waiting(); partitions > 0 || bytes > 0 {
+					t.Errorf("%d bytes wait for %d partitions at the end", bytes, partitions)
+				}
+			})
+		})
+	}
+}
+
+// alone returns the router of a node that is a cluster of its own and leads a topic.
+func alone(t *testing.T, name string) *Router {
+	t.Helper()
+	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.WaitLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := host.New(host.Options{
+		Self: "n1", FS: vfs.NewMem(), DataDir: "data", Meta: store, Observer: host.Deaf{}, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+	})
+	if err == nil {
+		err = h.Open(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := directory.New(directory.Options{Self: "n1", Meta: store, Logger: slog.New(slog.DiscardHandler)}, h)
+	if _, err := d.CreateTopic(t.Context(), name, meta.TopicConfig{Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	tasks := &fan.Group{}
+	r := New(Options{Self: "n1", Meta: store, PublishTimeout: host.DefaultPublishTimeout, Observer: host.Deaf{}}, h, d, tasks)
+	ctx, end := context.WithCancel(t.Context())
+	tasks.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() {
+		end()
+		tasks.Close()
+		h.Exit()
+		if err := errors.Join(h.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func TestALeaderWithoutAWindowIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := alone(t, "t")
+		if !r.queues.passing(queueKey{"t", r.host.Lookup("t").Incarnation, 0}, host.ErrNoWindow) {
+			t.Error("it is not tried again")
+		}
+	})
+}

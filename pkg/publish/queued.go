@@ -1,0 +1,196 @@
+package publish
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// queuedPublish is a publish on its way.
+type queuedPublish struct {
+	home     *sync.Pool
+	queue    *queue
+	seq      uint64
+	since    time.Time
+	messages []byte // encoded
+	head     []byte
+	done     func(topic.Receipt)
+	givenUp  bool                // its publisher has been told; guarded by the queue
+	landed   bool                // its answer is here; likewise
+	refusal  error               // the last; nil: none yet
+	answered func([]byte, error) // answer, bound
+	payload  [2][]byte           // head and messages
+	share    limit.Share         // of the node's memory, for messages
+}
+
+// keptParcel is the largest buffer that is kept for another queued publish.
+const keptQueued = 64 << 10
+
+// dispatch has a queued publish appended by who leads the partition. It does not wait
+// for the network.
+func (x *queuedPublish) dispatch(target meta.NodeID, round uint64) {
+	s, k := x.queue.all, x.queue.key
+	switch {
+	case target == "":
+		x.settle(topic.Receipt{Err: s.absent(k)})
+	case target == s.Self:
+		x.append()
+	case s.Calls.Remote == nil:
+		x.settle(topic.Receipt{Err: coord.ErrNotLeading})
+	default:
+		x.post(target, round)
+	}
+}
+
+// post sends a queued publish to another node, in the order of the numbers: one that
+// could not be sent leaves a gap, behind which nothing is taken.
+func (x *queuedPublish) post(target meta.NodeID, round uint64) {
+	o, k := x.queue, x.queue.key
+	o.posting.Lock()
+	defer o.posting.Unlock()
+	m := forward.Publish{Topic: k.topic, Incarnation: k.incarnation, Partition: k.partition, Round: round, Number: o.numbers.give(round)}
+	x.head = forward.AppendPublishHead(x.head[:0], &m)
+	x.payload = [2][]byte{x.head, x.messages}
+	o.all.Calls.Remote.Go(target, forward.KindPublish, x.payload[:], x.answered)
+}
+
+// append hands a queued publish to the term of this node. Once taken there, it is behind
+// all that was taken before, and on its way no more.
+func (x *queuedPublish) append() {
+	s, k := x.queue.all, x.queue.key
+	var lp *host.Led
+	h := s.host.Lookup(k.topic)
+	if h != nil && h.Incarnation == k.incarnation {
+		lp = h.Led(k.partition)
+	}
+	if lp == nil {
+		x.settle(topic.Receipt{Err: coord.ErrNotLeading})
+		return
+	}
+	messages, err := forward.DecodeMessages(x.messages)
+	if err == nil {
+		if err = host.ErrDiskFull; s.host.HasRoom(messages) {
+			err = h.Offer(lp, messages, x.done)
+		}
+	}
+	if err != nil {
+		x.settle(topic.Receipt{Err: err})
+		return
+	}
+	x.leave()
+}
+
+// answer takes a leader's answer, or why there is none.
+func (x *queuedPublish) answer(reply []byte, err error) {
+	x.queue.mu.Lock()
+	givenUp := x.givenUp
+	x.landed = true
+	if !givenUp {
+		x.queue.answered = time.Now()
+	}
+	x.queue.mu.Unlock()
+	if givenUp {
+		x.free()
+		return
+	}
+	if err == nil {
+		r, err := forward.DecodeReceipt(reply)
+		r.Err = fate.Mark(err, fate.Uncertain) // it was taken, wherever
+		x.settle(r)
+		return
+	}
+	_, arrived := errors.AsType[*peer.RemoteError](err)
+	if !arrived && fate.Of(err) == fate.Refused && !errors.Is(err, peer.ErrTooBig) {
+		x.comeBack(err) // the leader could not be asked
+		return
+	}
+	x.settle(topic.Receipt{Err: x.queue.all.Calls.Errors.FromRemote(err)})
+}
+
+// settle ends an attempt: the queued publish is kept for another one if there is reason
+// to hope, and its publisher is told otherwise.
+func (x *queuedPublish) settle(r topic.Receipt) {
+	if r.Err != nil && x.queue.all.passing(x.queue.key, r.Err) {
+		x.comeBack(r.Err)
+		return
+	}
+	x.tell(r)
+}
+
+// comeBack keeps a queued publish that was not taken.
+func (x *queuedPublish) comeBack(refusal error) {
+	o := x.queue
+	seen := o.all.Meta.Topic(o.key.topic)
+	x.refusal = refusal
+	o.mu.Lock()
+	x.landed = false
+	if closed := o.closed; closed != nil {
+		o.mu.Unlock()
+		x.tell(topic.Receipt{Err: closed})
+		return
+	}
+	delete(o.flying, x)
+	o.returned = append(o.returned, x)
+	o.delayLocked(seen)
+	o.left.Broadcast()
+	o.mu.Unlock()
+	o.all.poke()
+}
+
+// tell ends a queued publish that is under way.
+func (x *queuedPublish) tell(r topic.Receipt) {
+	done, since, o := x.done, x.since, x.queue
+	r.Partition = o.key.partition
+	x.leave()
+	if fate.Of(r.Err) == fate.Refused && r.Err != nil {
+		o.all.Observer.ObservePublish(time.Since(since), r.Err) // the leader did not see it
+	}
+	done(r)
+}
+
+// leave takes a queued publish that is under way out of the queue.
+func (x *queuedPublish) leave() {
+	o := x.queue
+	o.mu.Lock()
+	delete(o.flying, x)
+	o.forgetLocked(x)
+	o.pause = 0
+	more := len(o.returned)+len(o.waiting) > 0
+	o.endLocked()
+	o.mu.Unlock()
+	x.free()
+	if more {
+		o.all.poke()
+	}
+}
+
+func (x *queuedPublish) free() {
+	x.share.Close()
+	home, messages, head, answered := x.home, x.messages[:0], x.head[:0], x.answered
+	if cap(messages) > keptQueued {
+		messages = nil
+	}
+	*x = queuedPublish{home: home, messages: messages, head: head, answered: answered}
+	home.Put(x)
+}
+
+// expire tells the publisher of a queued publish that was taken out why it was refused.
+func (x *queuedPublish) expire() {
+	err := x.refusal
+	if err == nil {
+		err = x.queue.all.absent(x.queue.key)
+	}
+	done, since, o := x.done, x.since, x.queue
+	x.free()
+	o.all.Observer.ObservePublish(time.Since(since), err)
+	done(topic.Receipt{Partition: o.key.partition, Err: err})
+}

@@ -1,0 +1,215 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/forward"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/route"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// ErrPartitionNeeded refuses a publish that leaves open what only its publisher can decide.
+var ErrPartitionNeeded = fate.Refuse("ordered topic requires a partition or a key")
+
+// Options configure a router.
+type Options struct {
+	Self           meta.NodeID
+	Meta           *raftstore.Store
+	Calls          forward.Caller // to other nodes
+	Memory         *limit.Memory  // of what clients make the node hold; nil: no limit
+	Sizes          limit.Sizes    // of what is appended and replicated
+	PublishTimeout time.Duration  // how long a publish waits for a leader
+	Observer       topic.Observer
+}
+
+// Request is a request to publish messages to a topic. Those that go to one partition
+// are stored as a whole or not at all; with no keys and dedup ids, that is all of them.
+type Request struct {
+	Topic     string
+	Partition int // AnyPartition: by each message's key, else by its dedup id, else round robin over the writable ones
+	Messages  []topic.Message
+	Route     []byte // partition of messages without a key, instead of their dedup ids; nil: none
+	// Done is called exactly once, perhaps before Publish returns, from any
+	// goroutine. It must not block and must not call the broker.
+	Done func(topic.Receipt)
+}
+
+// Router takes publishes to whoever leads their partitions. Its methods may be called by
+// many goroutines.
+type Router struct {
+	o         Options
+	host      *host.Host
+	topics    *directory.Directory
+	queues    *queues
+	receivers *receivers
+}
+
+// New returns a router whose goroutines are those of a group.
+func New(o Options, h *host.Host, d *directory.Directory, tasks *fan.Group) *Router {
+	r := &Router{o: o, host: h, topics: d, receivers: &receivers{sizes: o.Sizes, host: h, start: tasks.Go, all: map[receiverKey]*receiver{}}}
+	r.queues = newQueues(&r.o, h, tasks.Go)
+	return r
+}
+
+// Run tries again what waits for a leader until ctx ends; then all of it is refused.
+func (r *Router) Run(ctx context.Context) { r.queues.run(ctx) }
+
+// HandlePublish takes a publish of another node: see receivers.take.
+func (r *Router) HandlePublish(from meta.NodeID, session uint64, payload []byte, reply func([][]byte, error)) {
+	r.receivers.take(from, session, payload, reply)
+}
+
+// Down is told that a session of another node has ended.
+func (r *Router) Down(from meta.NodeID, session uint64) { r.receivers.down(from, session) }
+
+// Waiting returns to how many partitions publishes are on their way, or wait for a
+// leader, and how many bytes those have.
+func (r *Router) Waiting() (partitions int, bytes int64) {
+	return int(r.queues.active.Load()), r.queues.bytes.Load()
+}
+
+// Publish publishes messages to one partition: see the type Publish. It may wait
+// for a topic to be created or for room, but never for an earlier publish.
+//
+// Where another node leads the partition, the messages go there, and the answer
+// is that node's. What one caller publishes to one partition, one after the
+// other, is appended in that order, wherever the leader is meanwhile: while the
+// leadership moves, publishes wait for up to Options.PublishTimeout.
+func (r *Router) Publish(ctx context.Context, p Request) {
+	if err := r.publish(ctx, &p); err != nil {
+		p.Done(topic.Receipt{Partition: p.Partition, Err: err})
+	}
+}
+
+// publish returns why a publish was not taken.
+func (r *Router) publish(ctx context.Context, p *Request) error {
+	h, err := r.accepts(ctx, p)
+	if err != nil {
+		return err
+	}
+	h.Use()
+	partition, parts, err := choose(h, p, r.host.LowDisk())
+	if err != nil {
+		return err
+	}
+	if parts != nil {
+		g := route.NewGather(len(p.Messages), len(parts), p.Done)
+		for _, x := range parts {
+			r.Publish(ctx, Request{Topic: p.Topic, Partition: x.Partition, Messages: x.Messages, Done: func(r topic.Receipt) { g.Answer(x, r) }})
+		}
+		return nil
+	}
+	key := queueKey{h.Name, h.Incarnation, partition}
+	lp := h.Led(partition)
+	if lp == nil || r.queues.holds(key) {
+		return r.queues.send(key, p, nil)
+	}
+	if err = host.ErrDiskFull; r.host.HasRoom(p.Messages) {
+		err = h.Offer(lp, p.Messages, p.Done)
+	}
+	if err == nil || !r.queues.passing(key, err) {
+		return err
+	}
+	return r.queues.send(key, p, err)
+}
+
+// accepts says whether a publish may be made at all, and to which topic.
+func (r *Router) accepts(ctx context.Context, p *Request) (*host.Topic, error) {
+	if r.host.Exiting() {
+		return nil, host.ErrExiting
+	}
+	h, err := r.topics.EnsureHosted(ctx, p.Topic)
+	if err != nil {
+		return nil, err
+	}
+	h.FindKeys(p.Messages)
+	if err := h.Fits(p.Messages, r.o.Sizes); err != nil {
+		return nil, err
+	}
+	if topic.Identified(p.Messages) {
+		if err := useIDs(ctx, r.topics, h); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// choose finds the partition that a publish goes to, or the parts that go to several. full:
+// the disk of this node takes none.
+func choose(h *host.Topic, p *Request, full bool) (int, []*route.Part, error) {
+	t := h.Config()
+	n := len(t.Partitions)
+	switch {
+	case n == 0:
+		return 0, nil, meta.ErrPartitionNotFound
+	case p.Partition >= n:
+		return 0, nil, fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, h.Name, p.Partition)
+	case p.Partition >= 0:
+		return p.Partition, nil, nil
+	case n == 1:
+		return 0, nil, nil
+	case t.Config.Ordered && route.Unplaced(p.Messages):
+		return 0, nil, ErrPartitionNeeded
+	}
+	places := route.Topic{Partitions: n, Ordered: t.Config.Ordered}
+	at, named, parts := places.Split(p.Messages, p.Route, func() int { return anyOf(h, t, full) })
+	if named || parts != nil {
+		return at, parts, nil
+	}
+	return anyOf(h, t, full), nil, nil
+}
+
+// useIDs sees to it that a topic to which somebody publishes with dedup ids has a window
+// for them. The first such publish waits until the metadata says so.
+func useIDs(ctx context.Context, d *directory.Directory, h *host.Topic) error {
+	if h.Config().Config.DedupWindow > 0 {
+		return nil
+	}
+	err := d.AlterTopic(ctx, h.Name, func(c *meta.TopicConfig) {
+		if c.DedupWindow == 0 {
+			c.DedupWindow = meta.DefaultDedupWindow
+		}
+	})
+	if err != nil {
+		return fate.Mark(fmt.Errorf("set the deduplication window of topic %q: %w", h.Name, err), fate.Refused)
+	}
+	return nil
+}
+
+// anyOf returns one of a topic's partitions in turn: one that this node leads,
+// else one that can be written to, else any.
+func anyOf(h *host.Topic, t *meta.Topic, full bool) int {
+	turn := h.NextTurn()
+	if led := h.AllLed(); !full {
+		for k := range led {
+			if i := led[(turn+k)%len(led)].Index; writable(t, i) {
+				return i
+			}
+		}
+	}
+	for k := range t.Partitions {
+		if i := (turn + k) % len(t.Partitions); writable(t, i) {
+			return i
+		}
+	}
+	return turn % len(t.Partitions)
+}
+
+// writable says whether publishes to a partition can be committed, as far as the
+// metadata knows.
+func writable(t *meta.Topic, i int) bool {
+	if i >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[i]
+	return p.Leader != "" && len(p.ISR) >= t.Config.MinISR
+}
