@@ -69,7 +69,8 @@ run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)
 
 cluster: build ## three nodes on loopback, and how to use them (ARGS="-nodes 5")
-	@$(GO) run ./tools/cluster $(ARGS)
+	@$(GO) build -o $(CACHE)/cluster ./tools/cluster
+	@set -m; $(CACHE)/cluster $(ARGS); exit $$? # a process group of its own: Ctrl-C stops the nodes, not make
 
 cluster-clean: ## remove what the nodes of make cluster keep
 	rm -rf brokerd-cluster

@@ -66,6 +66,10 @@ func run(ctx context.Context, o options, args []string) error {
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	err = c.Start(limited)
 	cancel()
+	if ctx.Err() != nil {
+		fmt.Println("stopping")
+		return c.Stop()
+	}
 	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
