@@ -233,8 +233,9 @@ func TestEveryManifestIsInTheKustomization(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsTestedToFire finds rules without a test of promtool: `make alerts` runs them.
-func TestEveryAlertIsTestedToFire(t *testing.T) {
+// TestEveryAlertIsTestedAndExplained finds rules without a test of promtool, which `make alerts`
+// runs, and those without a runbook.
+func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	var rules struct {
 		Groups []struct{ Rules []struct{ Alert string } }
 	}
@@ -258,11 +259,19 @@ func TestEveryAlertIsTestedToFire(t *testing.T) {
 		}
 	}
 	count := 0
+	pages := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(read(t, "../docs/operations/alerts.md"), -1) {
+		pages[m[1]] = true
+	}
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
 			if r.Alert == "" {
 				continue
 			}
+			if !pages[r.Alert] {
+				t.Errorf("docs/operations/alerts.md does not say what to do at %s", r.Alert)
+			}
+			delete(pages, r.Alert)
 			if count++; !fires[r.Alert] {
 				t.Errorf("no test in which %s fires", r.Alert)
 			}
@@ -270,6 +279,9 @@ func TestEveryAlertIsTestedToFire(t *testing.T) {
 	}
 	if count < 20 {
 		t.Errorf("only %d alerts", count)
+	}
+	for name := range pages {
+		t.Errorf("docs/operations/alerts.md speaks of %s, which is no alert", name)
 	}
 }
 

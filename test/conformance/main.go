@@ -51,6 +51,7 @@ var suites = []suite{
 	{"nsq-j", 3 * time.Minute, nsqj},
 	{"nsq-go", 4 * time.Minute, nsqGo},
 	{"readme", 4 * time.Minute, readme},
+	{"manual", 3 * time.Minute, manual},
 }
 
 func main() {

@@ -126,7 +126,9 @@ func runAlone(e env, i int, x example) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err := command(e.ctx, dir, &out, "bash", "-euo", "pipefail", "-c", "trap 'kill $(jobs -p); wait' EXIT\n"+x.code).Run()
+	cmd := command(e.ctx, dir, &out, "bash", "-euo", "pipefail", "-c", "trap 'kill $(jobs -p); wait' EXIT\n"+x.code)
+	cmd.Env = withPrograms(e)
+	err := cmd.Run()
 	return out.String(), err
 }
 
@@ -143,6 +145,7 @@ func runExample(e env, i int, x example) (string, error) {
 	cmd := command(e.ctx, e.root, &out, "bash", "-euo", "pipefail", "-c", x.code)
 	switch x.lang {
 	case "sh":
+		cmd.Env = withPrograms(e)
 	case "go":
 		files, err := goModule(e, x.code)
 		if err != nil {

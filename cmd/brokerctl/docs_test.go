@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// documented returns the command lines of brokerctl in the fenced blocks of a document,
+// with their line numbers: those that stand alone, or behind a prompt.
+func documented(text string) map[int]string {
+	found := map[int]string{}
+	fenced := false
+	for i, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+			continue
+		}
+		line = strings.TrimPrefix(line, "$ ")
+		if fenced && strings.HasPrefix(line, "brokerctl ") {
+			line, _, _ = strings.Cut(line, "#")
+			line, _, _ = strings.Cut(line, " > ")
+			line, _, _ = strings.Cut(line, " && ")
+			found[i+1] = strings.TrimSpace(line)
+		}
+	}
+	return found
+}
+
+// TestTheManualsCommandsExist parses every command line of the manual: its command and its
+// flags must be there.
+func TestTheManualsCommandsExist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/operations/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, page := range append(pages, "../../docs/operations.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line, command := range documented(string(text)) {
+			count++
+			root := newRootCommand(&globals{})
+			cmd, rest, err := root.Find(strings.Fields(command)[1:])
+			if err == nil && cmd.HasSubCommands() {
+				err = usageError("%s is a group", cmd.CommandPath())
+			}
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err != nil {
+				t.Errorf("%s:%d: %s: %v", page, line, command, err)
+			}
+		}
+	}
+	if count < 50 {
+		t.Errorf("found only %d commands", count)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// withPrograms is the environment of who has installed the programs that are tested.
+func withPrograms(e env) []string {
+	return append(os.Environ(), "PATH="+filepath.Join(e.root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// manual runs the marked blocks of docs/operations: with one node those that ask a broker
+// that serves, with several those that start clusters of their own.
+func manual(e env) (string, error) {
+	pages, err := filepath.Glob(filepath.Join(e.root, "docs", "operations", "*.md"))
+	if err != nil {
+		return "", err
+	}
+	count := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return "", err
+		}
+		all, err := examples(string(text))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", filepath.Base(page), err)
+		}
+		e := e
+		e.scratch = filepath.Join(e.scratch, filepath.Base(page))
+		ran, err := follow(e, all)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", filepath.Base(page), err)
+		}
+		count += ran
+	}
+	if count == 0 {
+		return "", errors.New("no blocks to run")
+	}
+	return fmt.Sprintf("%d blocks do as they say", count), nil
+}
+
+// follow runs the blocks of one page that are for so many nodes, and counts them.
+func follow(e env, blocks []example) (count int, err error) {
+	if e.nodes > 1 {
+		for i, x := range blocks {
+			if !x.alone {
+				continue
+			}
+			count++
+			if out, err := runAlone(e, i, x); err != nil {
+				return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s", i+1, err, x.code, out)
+			}
+		}
+		return count, nil
+	}
+	var s *server
+	for i, x := range blocks {
+		if x.alone {
+			continue
+		}
+		if s == nil {
+			if s, err = serve(e, "brokerd", "127.0.0.1:4151", []string{"127.0.0.1:4150", "127.0.0.1:4151"},
+				"--data-dir", filepath.Join(e.scratch, "data")); err != nil {
+				return count, err
+			}
+		}
+		count++
+		out, err := runExample(e, i, x)
+		if err == nil && x.hasWant && out != x.want {
+			err = errors.New("prints something else")
+		}
+		if err != nil {
+			log, stopErr := s.stop()
+			return count, fmt.Errorf("block %d: %w\n%s\nprinted:\n%s\nthe broker's log ends:\n%s", i+1, errors.Join(err, stopErr), x.code, out, log)
+		}
+	}
+	if s == nil {
+		return count, nil
+	}
+	_, err = s.stop()
+	return count, err
+}
