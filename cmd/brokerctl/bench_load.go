@@ -11,7 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/brokerd/brokerd/internal/nsqclient"
+	"github.com/brokerd/brokerd/pkg/client"
 )
 
 // errMeasured ends connections that have done their work.
@@ -101,72 +101,63 @@ func (b *budget) claim(n int64) (int64, time.Time) {
 	return n, b.start.Add(time.Duration(first) * b.each)
 }
 
-// producer publishes on one connection, and on those that replace it. It goes round the
-// partitions, one batch each, as a client does that has no keys. Latency counts from when
-// a batch was due, so that a slow answer is not hidden by what it kept from being sent.
+// producer publishes with a client of its own, which finds the leaders and goes from node to
+// node. Latency counts from when a batch was due, so that a slow answer is not hidden by what
+// it kept from being sent.
 type producer struct {
-	load *load
-	conn *nsqclient.Conn
-	at   string // where that is connected to
-	next int    // partition
+	load   *load
+	client *client.Client
+	free   chan [][]byte // batches that may be filled: as many as may be unanswered
 
-	mu     sync.Mutex // guards what follows: of a connection that ended, answers may come
+	mu     sync.Mutex // guards what follows
 	acks   histogram
 	counts counts
 	err    error // the first that was answered
 }
 
-// run publishes until the budget or the context ends, and waits for the answers.
+// run publishes until the budget or the context ends, or no broker can be reached, and waits
+// for the answers.
 func (p *producer) run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var answers sync.WaitGroup
-	bodies := p.load.bodies()
+	defer answers.Wait()
 	for ctx.Err() == nil {
 		n, due := p.load.budget.claim(int64(p.load.o.batch))
 		if n == 0 {
-			break
+			return
 		}
 		if due.IsZero() {
 			due = time.Now()
 		} else if wait := time.Until(due); wait > 0 {
 			pause(ctx, wait)
 		}
+		var bodies [][]byte
+		select {
+		case bodies = <-p.free:
+		case <-ctx.Done():
+			return
+		}
 		for _, b := range bodies[:n] {
 			p.load.stamp.put(b, due)
 		}
-		partition := p.next % max(p.load.target.partitions, 1)
-		p.next++
-		for {
-			answers.Add(1)
-			err := p.conn.Publish(ctx, nsqclient.Publish{Topic: p.load.target.topic, Partition: partition, Bodies: bodies[:n]}, func(err error) {
-				p.answered(n, due, err)
-				answers.Done()
-			})
-			if err == nil {
-				break
+		answers.Add(1)
+		done := func(err error) {
+			p.answered(n, due, err)
+			if errors.Is(err, client.ErrUnreachable) {
+				stop() // it has been tried for long enough
 			}
+			p.free <- bodies
 			answers.Done()
-			if !errors.Is(err, nsqclient.ErrClosed) || !p.reconnect(ctx, err) {
-				answers.Wait()
-				return // the run is over
-			}
+		}
+		if err := p.client.SendAsync(ctx, client.Outgoing{Topic: p.load.target.topic, Bodies: bodies[:n]}, done); err != nil {
+			done(err)
+			return // the run is over
 		}
 	}
-	answers.Wait()
 }
 
-// reconnect replaces the connection, which has ended. It returns whether the producer can
-// go on.
-func (p *producer) reconnect(ctx context.Context, why error) bool {
-	c, where, err := p.load.target.redial(ctx, p.at, why, p.load.dial)
-	if err != nil {
-		return false
-	}
-	p.conn, p.at = c, where
-	p.load.read(c)
-	return true
-}
-
-// answered runs on the connection's goroutine, for one answer at a time.
+// answered counts the answer to a batch.
 func (p *producer) answered(n int64, due time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,44 +218,38 @@ type load struct {
 
 	producers []*producer
 	budget    *budget
-	running   context.Context // of the connections
-	reading   sync.WaitGroup
 }
 
-// open makes the connections, round the addresses: all, or none.
+// open makes the clients.
 func (l *load) open(ctx context.Context) error {
-	addresses, err := l.target.addresses(ctx)
+	at, err := l.target.places(ctx)
 	if err != nil {
 		return err
 	}
-	round := make([]string, l.o.producers)
-	for i := range round {
-		round[i] = addresses[i%len(addresses)]
+	for range l.o.producers {
+		p := &producer{load: l, acks: newHistogram(), free: make(chan [][]byte, l.o.window)}
+		if p.client, err = l.target.newClient(at); err != nil {
+			l.close(ctx)
+			return err
+		}
+		for range l.o.window {
+			p.free <- l.bodies()
+		}
+		l.producers = append(l.producers, p)
 	}
-	conns, err := dialAll(ctx, l.target.g, round, l.options())
-	for i, c := range conns {
-		l.producers = append(l.producers, &producer{load: l, conn: c, at: round[i], next: i, acks: newHistogram()})
+	return nil
+}
+
+// close ends the clients; nothing is under way.
+func (l *load) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	for _, p := range l.producers {
+		_ = p.client.Close(ctx) // it only disconnects
 	}
-	return err
 }
 
-func (l *load) options() nsqclient.Options {
-	o := clientOptions(l.target.g)
-	o.Window = l.o.window
-	return o
-}
-
-func (l *load) dial(ctx context.Context, address string) (*nsqclient.Conn, error) {
-	return dial(ctx, address, l.options())
-}
-
-// read reads the answers on a connection. Its end shows in them.
-func (l *load) read(c *nsqclient.Conn) {
-	l.reading.Go(func() { _ = c.Run(l.running, nil) })
-}
-
-// run publishes on every connection and returns what came of it. The connections are
-// closed.
+// run publishes with every client and returns what came of it. The clients are closed.
 func (l *load) run(ctx context.Context) (counts, histogram, time.Duration, error) {
 	if l.o.duration > 0 {
 		var cancel context.CancelFunc
@@ -273,17 +258,13 @@ func (l *load) run(ctx context.Context) (counts, histogram, time.Duration, error
 	}
 	start := time.Now()
 	l.budget = newBudget(l.o, start)
-	var stop context.CancelCauseFunc
-	l.running, stop = context.WithCancelCause(context.WithoutCancel(ctx)) // answers are waited for
 	var publishing sync.WaitGroup
 	for _, p := range l.producers {
-		l.read(p.conn)
 		publishing.Go(func() { p.run(ctx) })
 	}
 	publishing.Wait()
 	took := time.Since(start)
-	stop(errMeasured)
-	l.reading.Wait()
+	l.close(ctx)
 
 	var total counts
 	var firstErr error

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,22 @@ func withNSQ(t *testing.T, nsq *fakeNSQ) *fakeBroker {
 	b := newFakeBroker(t)
 	b.set("GET /v1/topics/orders", api.Topic{Name: "orders", FirstID: "0000000000000000", Partitions: []api.Partition{{Leader: "n1"}}})
 	b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", TCPAddress: nsq.address}, {ID: "n2", TCPAddress: "127.0.0.1:1"}}})
+	b.set("GET /lookup", producersAt(t, nsq.address))
 	return b
+}
+
+// producersAt is what a lookup answers of a topic that one node leads.
+func producersAt(t *testing.T, address string) any {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"channels": []string{}, "producers": []any{map[string]any{"broadcast_address": host, "tcp_port": n}}}
 }
 
 func TestTailingAChannelFinishesWhatItPrints(t *testing.T) {
@@ -102,6 +119,8 @@ func TestConsumingFailsWithAReason(t *testing.T) {
 		{[]string{"message", "tail", "orders/c", "--tcp", strings.TrimPrefix(b.URL, "http://")}, exitUnavailable, "this is an HTTP address"},
 		{[]string{"message", "tail", "orders/c", "--from", "start"}, exitUsage, "--from applies to topics only"},
 		{[]string{"message", "tail", "orders", "--from", "x"}, exitUsage, `--from "x" is not a valid position`},
+		{[]string{"bench", "pub", "orders", "--tcp", "127.0.0.1:1", "--timeout", "100ms"}, exitUnavailable, "no broker can be reached"},
+		{[]string{"bench", "pub", "orders", "--tcp", "nowhere"}, exitUsage, "neither host:port of a broker"},
 		{[]string{"bench", "pub", "orders", "--size", "0"}, exitUsage, "--size must be at least 1"},
 		{[]string{"bench", "e2e", "orders", "--size", "15"}, exitUsage, "--size must be at least 16"},
 		{[]string{"bench", "sub", "orders", "--idle", "0s"}, exitUsage, "--idle, --consumers and --window must be above 0"},
@@ -147,7 +166,7 @@ func TestBenchReportsWhatWasRefused(t *testing.T) {
 	nsq := newFakeNSQ(t)
 	nsq.refuse = "E_PUB_FAILED PUB failed disk full"
 	r := withNSQ(t, nsq).brokerctl(t, "bench", "pub", "orders", "--messages", "10", "--batch", "1")
-	if r.exit != exitFailed || r.stderr != "error: E_PUB_FAILED PUB failed disk full\n" {
+	if r.exit != exitFailed || r.stderr != "error: publish message to orders: outcome unknown: E_PUB_FAILED PUB failed disk full\n" {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.exit, r.stdout, r.stderr)
 	}
 }

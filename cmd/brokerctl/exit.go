@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/nsqclient"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/client"
 )
 
 // The exit codes. docs/brokerctl.md promises them.
@@ -89,7 +90,9 @@ func diagnose(ctx context.Context, g *globals, err error) *failure {
 		f.exit = exitOf(e.Code)
 	} else if e, ok := errors.AsType[*nsqclient.Error](err); ok {
 		f.answer.Code, f.exit = api.Code(e.Code), exitOfWire(e.Code)
-	} else if errors.Is(err, context.DeadlineExceeded) {
+	} else if e, ok := errors.AsType[*client.ServerError](err); ok {
+		f.answer.Code, f.exit = api.Code(e.Code), exitOfWire(e.Code)
+	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrUnreachable) {
 		f.answer = api.Error{Code: api.CodeUnavailable, Message: err.Error()}
 		f.exit = exitUnavailable
 	}

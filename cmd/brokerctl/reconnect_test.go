@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +26,13 @@ func failingOver(t *testing.T, first, second *fakeNSQ, partitions int) *fakeBrok
 			return topic("n1")
 		}
 		return topic("n2")
+	})
+	looked := 0
+	b.set("GET /lookup", func(*http.Request, []byte) any {
+		if looked++; looked <= 2 {
+			return producersAt(t, first.address)
+		}
+		return producersAt(t, second.address)
 	})
 	b.set("GET /v1/topics/orders/channels/c", api.Channel{Topic: "orders", Name: "c"})
 	b.set("GET /v1/cluster", api.Cluster{Nodes: []api.Node{{ID: "n1", TCPAddress: first.address}, {ID: "n2", TCPAddress: second.address}}})
@@ -72,32 +78,6 @@ func TestABenchGoesOnWhenItsNodeEnds(t *testing.T) {
 	}
 	if !strings.Contains(r.stderr, "connected to "+second.address) {
 		t.Errorf("stderr %q", r.stderr)
-	}
-}
-
-// Traffic without keys goes to all partitions in turn, a batch each.
-func TestBenchTrafficGoesToAllPartitions(t *testing.T) {
-	nsq := newFakeNSQ(t)
-	b := withNSQ(t, nsq)
-	topic := api.Topic{Name: "orders"}
-	for i := range 3 {
-		topic.Partitions = append(topic.Partitions, api.Partition{Partition: i, Leader: "n1"})
-	}
-	b.set("GET /v1/topics/orders", topic)
-	report(t, b, "bench", "pub", "orders", "--messages", "120", "--batch", "10", "--producers", "2")
-	var got []string
-	for where, batches := range nsq.stored {
-		got = append(got, fmt.Sprintf("%s:%d", where, batches))
-	}
-	slices.Sort(got)
-	for _, where := range []string{"0", "1", "2"} {
-		if nsq.stored[where] < 3 {
-			t.Errorf("batches by partition: %v, want about 4 of 12 each", got)
-			break
-		}
-	}
-	if len(got) != 3 {
-		t.Errorf("batches by partition: %v", got)
 	}
 }
 

@@ -65,22 +65,6 @@ func clientOptions(g *globals) nsqclient.Options {
 	return nsqclient.Options{ClientID: "brokerctl", Hostname: host, UserAgent: userAgent(), Secret: g.env.getenv(secretVariable)}
 }
 
-// dialAll connects to every address, or to none.
-func dialAll(ctx context.Context, g *globals, addresses []string, o nsqclient.Options) ([]*nsqclient.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
-	var conns []*nsqclient.Conn
-	for _, address := range addresses {
-		c, err := dial(ctx, address, o)
-		if err != nil {
-			closeAll(conns)
-			return nil, err
-		}
-		conns = append(conns, c)
-	}
-	return conns, nil
-}
-
 func closeAll(conns []*nsqclient.Conn) {
 	for _, c := range conns {
 		_ = c.Close() // it is of no more use

@@ -18,7 +18,6 @@ import (
 // Defaults of Options.
 const (
 	DefaultHeartbeat = 30 * time.Second
-	DefaultWindow    = 64
 )
 
 // Options configures a Conn. The zero value is useful.
@@ -29,23 +28,6 @@ type Options struct {
 	Secret     string        // for a broker that requires AUTH
 	Heartbeat  time.Duration // 0: DefaultHeartbeat
 	MsgTimeout time.Duration // 0: the broker's default
-	Window     int           // publishes that may wait for their answer; 0: DefaultWindow
-}
-
-// Errors of a Conn.
-var (
-	// ErrClosed: the connection had ended before the command was sent.
-	ErrClosed = fate.Refuse("connection closed")
-	// ErrUnanswered: the connection ended before the answer came.
-	ErrUnanswered = errors.New("connection closed before the response")
-)
-
-// Publish is a request to publish messages to one partition, all or none.
-type Publish struct {
-	Topic     string
-	Partition int           // AnyPartition: the broker picks; it does so for a delayed message, too
-	Delay     time.Duration // above 0: for one message
-	Bodies    [][]byte      // at least one, each of at least a byte
 }
 
 // Conn is one connection. Open it with New or Dial, perhaps Subscribe, then let
@@ -55,14 +37,11 @@ type Conn struct {
 	frames frameReader
 	server identified
 	beat   time.Duration
-	window chan struct{} // a token for each publish that waits for its answer
 	wake   chan struct{} // says that out has something
-	ended  chan struct{} // closed when Run has ended
 
-	mu      sync.Mutex    // guards the fields below
-	out     []byte        // commands that are to be written
-	pending []func(error) // publishes in the order of their commands in out
-	closed  bool
+	mu     sync.Mutex // guards the fields below
+	out    []byte     // commands that are to be written
+	closed bool
 }
 
 // Dial connects to a broker and identifies.
@@ -81,16 +60,11 @@ func New(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
 	}
-	if o.Window == 0 {
-		o.Window = DefaultWindow
-	}
 	c := &Conn{
 		nc:     nc,
 		frames: newFrameReader(nc),
 		beat:   o.Heartbeat,
-		window: make(chan struct{}, o.Window),
 		wake:   make(chan struct{}, 1),
-		ended:  make(chan struct{}),
 	}
 	if err := c.greet(ctx, o); err != nil {
 		_ = nc.Close() // the first error counts
@@ -164,32 +138,6 @@ func (c *Conn) Subscribe(ctx context.Context, topic, channel string, partition i
 	return nil
 }
 
-// Publish queues messages and returns; the bodies are copied. It waits while
-// Window publishes are unanswered. With a nil error, done is called exactly once,
-// by Run, with what the broker answered; it must not block or call Publish.
-func (c *Conn) Publish(ctx context.Context, p Publish, done func(error)) error {
-	select {
-	case c.window <- struct{}{}:
-	case <-c.ended:
-		return ErrClosed
-	case <-ctx.Done():
-		return fate.Mark(context.Cause(ctx), fate.Refused)
-	}
-	c.mu.Lock()
-	open := !c.closed
-	if open {
-		c.out = appendPublish(c.out, p)
-		c.pending = append(c.pending, done)
-	}
-	c.mu.Unlock()
-	if !open {
-		<-c.window
-		return ErrClosed
-	}
-	c.signal()
-	return nil
-}
-
 // Ready sets how many messages may be in flight here.
 func (c *Conn) Ready(n int) {
 	c.queue(func(dst []byte) []byte { return append(strconv.AppendInt(append(dst, "RDY "...), int64(n), 10), '\n') })
@@ -231,6 +179,5 @@ func (c *Conn) signal() {
 	}
 }
 
-// Close ends the connection at once. Run returns, and what is unanswered ends
-// with ErrUnanswered.
+// Close ends the connection at once, and Run returns.
 func (c *Conn) Close() error { return c.nc.Close() }

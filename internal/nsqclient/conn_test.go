@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
@@ -139,73 +138,6 @@ func TestAConsumerTakesFinishesAndLeaves(t *testing.T) {
 	})
 	if err != nil || !slices.Equal(got, []string{"one", "two"}) {
 		t.Errorf("got %q, %v", got, err)
-	}
-}
-
-func TestPublishesArePipelinedAndAnsweredInOrder(t *testing.T) {
-	c := mustOpen(t, Options{}, func(b broker) {
-		b.greet("OK")
-		b.expect("PUB t\n")
-		if got := b.body(); got != "a" {
-			b.t.Errorf("body %q", got)
-		}
-		b.expect("MPUB t 1\n")
-		if got := b.body(); got != "\x00\x00\x00\x02\x00\x00\x00\x01b\x00\x00\x00\x02cc" {
-			b.t.Errorf("body %q", got)
-		}
-		b.expect("DPUB t 250\n")
-		b.body()
-		b.send(nsq.FrameResponse, "OK")
-		b.send(nsq.FrameError, "E_MPUB_FAILED MPUB failed disk full")
-		b.send(nsq.FrameResponse, "OK")
-	})
-	answers := make(chan error, 3)
-	done := func(err error) { answers <- err }
-	for _, p := range []Publish{
-		{Topic: "t", Partition: AnyPartition, Bodies: [][]byte{[]byte("a")}},
-		{Topic: "t", Partition: 1, Bodies: [][]byte{[]byte("b"), []byte("cc")}},
-		{Topic: "t", Delay: 250 * time.Millisecond, Bodies: [][]byte{[]byte("d")}},
-	} {
-		if err := c.Publish(t.Context(), p, done); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// A pipe whose other end is closed says so to a read, and to who sets a deadline.
-	if err := c.Run(t.Context(), nil); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the end: %v, want EOF", err)
-	}
-	first, second, third := <-answers, <-answers, <-answers
-	if first != nil || third != nil {
-		t.Errorf("answers %v, %v, want none to be an error", first, third)
-	}
-	if e, ok := errors.AsType[*Error](second); !ok || e.Code != "E_MPUB_FAILED" || e.Text != "MPUB failed disk full" ||
-		fate.Of(second) != fate.Uncertain {
-		t.Errorf("second answer %v", second)
-	}
-	if err := c.Publish(t.Context(), Publish{Topic: "t", Bodies: [][]byte{{1}}}, done); !errors.Is(err, ErrClosed) {
-		t.Errorf("a publish after the end: %v, want ErrClosed", err)
-	}
-}
-
-func TestWhatIsUnansweredAtTheEndIsUncertain(t *testing.T) {
-	c := mustOpen(t, Options{Window: 1}, func(b broker) {
-		b.greet("OK")
-		b.expect("PUB t\n")
-		b.body()
-	})
-	var got []error
-	p := Publish{Topic: "t", Partition: AnyPartition, Bodies: [][]byte{[]byte("a")}}
-	if err := c.Publish(t.Context(), p, func(err error) { got = append(got, err) }); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.Publish(ctx, p, nil); !errors.Is(err, context.Canceled) || fate.Of(err) != fate.Refused {
-		t.Errorf("a publish over the window: %v, want the context's error, refused", err)
-	}
-	_ = c.Run(t.Context(), nil)
-	if len(got) != 1 || !errors.Is(got[0], ErrUnanswered) || fate.Of(got[0]) != fate.Uncertain {
-		t.Errorf("answers %v, want one ErrUnanswered", got)
 	}
 }
 

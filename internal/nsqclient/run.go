@@ -5,18 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/nsq"
 )
 
 // Run reads and writes until the context ends, the connection fails, or Stop is
 // answered; then it closes the connection. It returns nil after Stop, and the
 // cause of the context where that ended it. onMessage is called for one message
-// at a time; it may call every method but Run, Publish and Subscribe. Run is
+// at a time; it may call every method but Run and Subscribe. Run is
 // called once.
 func (c *Conn) Run(ctx context.Context, onMessage func(Message)) error {
 	stopped := make(chan struct{})
@@ -33,8 +31,10 @@ func (c *Conn) Run(ctx context.Context, onMessage func(Message)) error {
 	close(stopped)
 	_ = c.nc.Close() // ends the writer
 	writer.Wait()
+	c.mu.Lock()
+	c.out, c.closed = nil, true
+	c.mu.Unlock()
 	if err == nil {
-		c.fail(ErrUnanswered)
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -42,20 +42,7 @@ func (c *Conn) Run(ctx context.Context, onMessage func(Message)) error {
 	} else if writeErr != nil && errors.Is(err, net.ErrClosed) {
 		err = writeErr
 	}
-	c.fail(fate.Mark(fmt.Errorf("%w: %w", ErrUnanswered, err), fate.Uncertain))
 	return err
-}
-
-// fail closes the queue and answers what waits for an answer.
-func (c *Conn) fail(err error) {
-	c.mu.Lock()
-	unanswered := c.pending
-	c.pending, c.out, c.closed = nil, nil, true
-	c.mu.Unlock()
-	close(c.ended)
-	for _, done := range unanswered {
-		done(err)
-	}
 }
 
 // write carries what is queued to the broker.
@@ -120,37 +107,14 @@ func (c *Conn) handle(f frame, onMessage func(Message)) (over bool, err error) {
 		case nsq.CloseWait:
 			return true, nil
 		}
-		if !c.answer(nil) {
-			return false, fmt.Errorf("%w: unexpected response %q", ErrProtocol, f.data)
-		}
-		return false, nil
+		return false, fmt.Errorf("%w: unexpected response %q", ErrProtocol, f.data)
 	case nsq.FrameError:
 		e := f.asError()
 		switch e.Code {
 		case "E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED":
 			return false, nil // the message had timed out: it will come again
 		}
-		if !c.answer(e) {
-			return false, e
-		}
-		return false, nil
+		return false, e
 	}
 	return false, fmt.Errorf("%w: unexpected frame type %d", ErrProtocol, f.kind)
-}
-
-// answer ends the oldest publish. It returns false if there is none.
-func (c *Conn) answer(err error) bool {
-	c.mu.Lock()
-	var done func(error)
-	if len(c.pending) > 0 {
-		done = c.pending[0]
-		c.pending = slices.Delete(c.pending, 0, 1)
-	}
-	c.mu.Unlock()
-	if done == nil {
-		return false
-	}
-	done(err)
-	<-c.window
-	return true
 }

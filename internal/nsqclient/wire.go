@@ -139,37 +139,6 @@ func appendIdentify(dst []byte, id identify) []byte {
 	return appendBody(append(dst, "IDENTIFY\n"...), body)
 }
 
-// appendPublish writes PUB, MPUB or DPUB: a delay is for one message.
-func appendPublish(dst []byte, p Publish) []byte {
-	name := "PUB "
-	switch {
-	case p.Delay > 0:
-		name = "DPUB "
-	case len(p.Bodies) > 1:
-		name = "MPUB "
-	}
-	dst = append(append(dst, name...), p.Topic...)
-	if p.Delay > 0 {
-		dst = strconv.AppendInt(append(dst, ' '), p.Delay.Milliseconds(), 10)
-	} else {
-		dst = appendPartition(dst, p.Partition)
-	}
-	dst = append(dst, '\n')
-	if len(p.Bodies) == 1 {
-		return appendBody(dst, p.Bodies[0])
-	}
-	size := 4
-	for _, b := range p.Bodies {
-		size += 4 + len(b)
-	}
-	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(p.Bodies)))
-	for _, b := range p.Bodies {
-		dst = appendBody(dst, b)
-	}
-	return dst
-}
-
 func appendPartition(dst []byte, partition int) []byte {
 	if partition == AnyPartition {
 		return dst

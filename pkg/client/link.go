@@ -94,11 +94,11 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 func (l *link) run(cn *conn) {
 	l.client.connected(l.address)
 	began := time.Now()
-	err := fmt.Errorf("connection to %s: %w", l.address, cn.run())
+	err := cn.run()
 	if time.Since(began) >= l.client.cfg.maxReconnect {
 		l.succeeded() // it was no failure to connect
 	}
-	l.failed(err)
+	l.failed(fmt.Errorf("connection to %s: %w", l.address, err))
 	l.client.disconnected(l.address, err)
 }
 
