@@ -15,7 +15,7 @@ import (
 func newMessageCommand(g *globals) *cobra.Command {
 	return newGroup("message", "Publish, consume and inspect messages",
 		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g),
-		newMessageGetCommand(g), newMessageFinishCommand(g))
+		newMessageGetCommand(g), newMessageFinishCommand(g), newMessageRequeueCommand(g), newMessageCopyCommand(g))
 }
 
 // bodyWidth is how much of a body a table shows.

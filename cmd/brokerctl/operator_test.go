@@ -18,6 +18,8 @@ var operatorCommands = [][]string{
 	{"channel", "skip", "orders/invoice", "--partition", "1", "--to", "4879970"},
 	{"message", "get", "2B839AA76E4D64B7", "--topic", "orders"},
 	{"message", "finish", "1/120", "--topic", "orders", "--channel", "invoice"},
+	{"message", "requeue", "1/120", "--topic", "orders", "--channel", "invoice"},
+	{"message", "copy", "2b839aa76e4d64b7", "--topic", "orders", "--to", "clicks"},
 }
 
 func operatorAnswers() map[string]any {
@@ -40,6 +42,12 @@ func operatorAnswers() map[string]any {
 		},
 		"POST /v1/topics/orders/channels/invoice/messages/2b879aa76e4d652f/finish": api.FinishedMessage{
 			Topic: "orders", Channel: "invoice", ID: "2b879aa76e4d652f", Partition: 1, Seq: 120, Was: api.PeekInFlight,
+		},
+		"POST /v1/topics/orders/channels/invoice/messages/2b879aa76e4d652f/requeue": api.Published{
+			Topic: "orders", Partition: 1, FirstSeq: 121, Count: 1, IDs: []string{"2b879aa76e4d6530"},
+		},
+		"POST /v1/topics/orders/messages/2b839aa76e4d64b7/copy": api.Published{
+			Topic: "clicks", FirstSeq: 7, Count: 1, IDs: []string{"2b839aa76e4d7000"},
 		},
 	}
 }

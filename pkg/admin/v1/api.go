@@ -50,6 +50,7 @@ func New(o Options) *API {
 	messages.route(v)
 	deadLettersAPI{messages}.route(v)
 	messageAPI{messages}.route(v)
+	againAPI{messageAPI{messages}}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)
 	return v

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newMessageRequeueCommand(g *globals) *cobra.Command {
+	var o oneMessage
+	cmd := &cobra.Command{
+		Use:   "requeue ID",
+		Short: "Send one message to one channel again",
+		Long: `Send one message, by its id or its place PARTITION/SEQ, to one channel again, whatever became of it
+there. It is published to the end of its partition for this channel alone; other channels do not get it.`,
+		Example: `  brokerctl message requeue 2b839aa76e4d64b7 --topic orders --channel invoice`,
+		Args:    exactArgs("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return publishAgain(cmd, g, &o, args[0], o.topic+"/"+o.channel, func(ctx context.Context, id string) (*api.Published, error) {
+				return g.client.History.RequeueMessage(ctx, o.topic, o.channel, id)
+			})
+		},
+	}
+	o.addFlags(cmd, "`CHANNEL` that gets it again")
+	_ = cmd.MarkFlagRequired("channel") // it is there
+	return cmd
+}
+
+func newMessageCopyCommand(g *globals) *cobra.Command {
+	var o oneMessage
+	var to string
+	cmd := &cobra.Command{
+		Use:     "copy ID",
+		Short:   "Publish one message to another topic",
+		Long:    `Publish one message, by its id or its place PARTITION/SEQ, to another topic that exists. The message stays as it is.`,
+		Example: `  brokerctl message copy 2b839aa76e4d64b7 --topic orders --to orders-test`,
+		Args:    exactArgs("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return publishAgain(cmd, g, &o, args[0], to, func(ctx context.Context, id string) (*api.Published, error) {
+				return g.client.History.CopyMessage(ctx, o.topic, id, to)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&o.topic, "topic", "", "`TOPIC` of the message")
+	cmd.Flags().StringVar(&to, "to", "", "`TOPIC` to publish it to")
+	_ = cmd.MarkFlagRequired("topic") // it is there
+	_ = cmd.MarkFlagRequired("to")    // likewise
+	return cmd
+}
+
+// publishAgain has a stored message published, and shows its new id.
+func publishAgain(cmd *cobra.Command, g *globals, o *oneMessage, text, to string, do func(context.Context, string) (*api.Published, error)) error {
+	id, err := o.id(cmd.Context(), g, text)
+	if err != nil {
+		return err
+	}
+	p, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Published, error) { return do(ctx, id) })
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: p,
+		names:  p.IDs,
+		text: func(page *page) {
+			if !g.quiet {
+				page.line("message %s published to %s as %s", id, to, p.IDs[0])
+			}
+		},
+	})
+}
