@@ -1,0 +1,47 @@
+package arch
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestCompatibilityIsShownByTests holds docs/compatibility.md to the tests that it names:
+// each row has some.
+func TestCompatibilityIsShownByTests(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
+				tests[s.dir+":"+f.Name.Name] = true
+			}
+		}
+	}
+	named := regexp.MustCompile("`([a-z/]+:(?:Test|Fuzz)[A-Za-z0-9]+)`")
+	rows := 0
+	for _, line := range strings.Split(string(page), "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| ---") || strings.HasSuffix(line, "| shown by |") {
+			continue
+		}
+		rows++
+		found := named.FindAllStringSubmatch(line, -1)
+		if len(found) == 0 {
+			t.Errorf("no test shows this: %s", line)
+		}
+		for _, m := range found {
+			if !tests[m[1]] {
+				t.Errorf("there is no %s", m[1])
+			}
+		}
+	}
+	if rows < 60 {
+		t.Errorf("found only %d rows", rows)
+	}
+}
