@@ -27,6 +27,7 @@ type Writer interface {
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
+	SeekChannel(ctx context.Context, topic, channel string, to broker.SeekTo) error
 }
 
 // Broker is what this package asks of a node, but for publishing. Its methods may be
@@ -88,7 +89,7 @@ type Options struct {
 func Route(t *nsqform.Router, o Options) {
 	names := nsqform.Catalog{Broker: o.Broker}
 	publishing{o.Publishing, func() string { return o.Broker.Cluster().ID }}.route(t)
-	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor)}).route(t)
+	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor), bodies: o.Publishing.Bodies}).route(t)
 	(&reports{names, o}).route(t)
 	if o.Debug {
 		routeDebug(t)

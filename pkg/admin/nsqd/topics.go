@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
 // nodeTopics is what nsqd lets one do with topics and channels. Each acts on the
@@ -15,6 +16,7 @@ type nodeTopics struct {
 	broker  Broker
 	lookups Lookups           // knows what was deleted or tombstoned of late
 	own     *nsqform.Recently // what these endpoints have deleted
+	bodies  *web.Bodies
 }
 
 // gone says whether what there is not was deleted of late, and not by these
@@ -39,6 +41,7 @@ func (s *nodeTopics) route(t *nsqform.Router) {
 	post("/channel/pause", s.onChannel(func(ctx context.Context, topic, channel string) error {
 		return s.broker.PauseChannel(ctx, topic, channel, true)
 	}))
+	post("/channel/setoffset", s.setOffset)
 	post("/channel/unpause", s.onChannel(func(ctx context.Context, topic, channel string) error {
 		return s.broker.PauseChannel(ctx, topic, channel, false)
 	}))

@@ -1,0 +1,66 @@
+package nsqd
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// maxOffsetBody is the longest body that says where a channel is moved to, in bytes.
+const maxOffsetBody = 256
+
+// setOffset moves a channel to the place that the body names, as SUB_ADVANCED does, in all
+// partitions or in one.
+func (s *nodeTopics) setOffset(r *http.Request) (any, error) {
+	name, channel, err := nsqform.ChannelParams(r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := nsqform.ReadParams(r)
+	if err != nil {
+		return nil, err
+	}
+	partition, err := p.PartitionOf(t)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.bodies.Read(r, maxOffsetBody)
+	if err != nil {
+		return nil, bodyError(err, "BODY_TOO_BIG")
+	}
+	defer b.Release()
+	to, err := parseOffset(string(b.Bytes()))
+	if err != nil {
+		return nil, err
+	}
+	if partition != broker.AnyPartition {
+		to.Partition = &partition
+	}
+	return nil, s.broker.SeekChannel(r.Context(), name, channel, to)
+}
+
+// parseOffset reads a place.
+func parseOffset(text string) (broker.SeekTo, error) {
+	kind, value, _ := strings.Cut(strings.TrimSpace(text), ":")
+	n, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case kind == "special" && value == "-1":
+		return broker.SeekTo{End: true}, nil
+	case err != nil || n < 0:
+	case kind == "timestamp":
+		return broker.SeekTo{Time: time.Unix(n, 0)}, nil
+	case kind == "msgcount":
+		o := seq.Offset(max(n-1, 0)) //nolint:gosec // not negative
+		return broker.SeekTo{Offset: &o}, nil
+	}
+	return broker.SeekTo{}, nsqform.Refuse("invalid consume offset: " + strings.ToValidUTF8(text, "?"))
+}
