@@ -10,7 +10,7 @@ func tagMistakes() []mistake {
 		},
 		{
 			name: "nobody is woken for what was sorted", file: "pkg/topic/tags.go",
-			old: "return m.lot == lot })", with: "return false })",
+			old: "return m.lot == lot })", with: "return m.lot != lot })",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerIsWokenForMessages",
 		},
 		{

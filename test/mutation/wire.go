@@ -110,11 +110,6 @@ func extensionMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestAPublisherAndAConsumerSeeOnePlace",
 		},
 		{
-			name: "a later consumer moves the channel", file: "pkg/topic/start.go",
-			old: "if s.Kind == StartAnywhere || len(c.Consumers()) > 0 {", with: "if s.Kind == StartAnywhere {",
-			tests: []string{"./pkg/broker"}, run: "TestTheFirstConsumerChooses",
-		},
-		{
 			name: "the n-th message is counted from 0", file: "pkg/topic/start.go",
 			old: "seq.Offset(max(s.Value-1, 0))", with: "seq.Offset(s.Value)",
 			tests: []string{"./pkg/topic"}, run: "TestAChannelBeginsWhere",
