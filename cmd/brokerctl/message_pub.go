@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,31 +83,28 @@ func (o *pubOptions) validate(messages []string) error {
 
 // published is what pub did.
 type published struct {
-	Topic      string               `json:"topic"`
-	Messages   int                  `json:"messages"`
-	Partitions []partitionPublished `json:"partitions"` // in the order of their first message
-	IDs        []string             `json:"ids"`        // in the order of the messages
-}
-
-// partitionPublished is what pub did in one partition. Messages of others may
-// stand between those that it counts.
-type partitionPublished struct {
-	Partition int    `json:"partition"`
-	FirstSeq  uint64 `json:"first_seq"`
-	Count     int    `json:"count"`
+	Topic      string              `json:"topic"`
+	Messages   int                 `json:"messages"`
+	Partitions []api.PublishedPart `json:"partitions"` // in the order of their first message
+	IDs        []string            `json:"ids"`        // in the order of the messages
 }
 
 // add counts a batch.
 func (r *published) add(b api.Published) {
 	r.Messages += b.Count
 	r.IDs = append(r.IDs, b.IDs...)
-	for i := range r.Partitions {
-		if r.Partitions[i].Partition == b.Partition {
-			r.Partitions[i].Count += b.Count
-			return
+	parts := b.Parts
+	if parts == nil {
+		parts = []api.PublishedPart{{Partition: b.Partition, FirstSeq: b.FirstSeq, Count: b.Count}}
+	}
+	for _, p := range parts {
+		i := slices.IndexFunc(r.Partitions, func(q api.PublishedPart) bool { return q.Partition == p.Partition })
+		if i < 0 {
+			r.Partitions = append(r.Partitions, p)
+		} else {
+			r.Partitions[i].Count += p.Count
 		}
 	}
-	r.Partitions = append(r.Partitions, partitionPublished{b.Partition, b.FirstSeq, b.Count})
 }
 
 // dedupOf returns the dedup id of the next of so many messages; 0: lines, as many as come.
@@ -119,7 +117,7 @@ func (o *pubOptions) dedupOf(messages int) string {
 }
 
 func publish(cmd *cobra.Command, g *globals, o pubOptions, topic string, messages []string) error {
-	result := published{Topic: topic, Partitions: []partitionPublished{}, IDs: []string{}}
+	result := published{Topic: topic, Partitions: []api.PublishedPart{}, IDs: []string{}}
 	send := func(bodies [][]byte) error {
 		req := api.Publish{Key: o.key}
 		if o.partition >= 0 {

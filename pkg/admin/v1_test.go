@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -356,5 +357,22 @@ func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
 		if w.Code != test.status || a.Error.Code != test.code || a.Error.Fate != test.hasBecome {
 			t.Errorf("%v: got %d %s", test.err, w.Code, w.Body)
 		}
+	}
+}
+
+func TestV1SaysWhatEachPartitionGot(t *testing.T) {
+	f := newFake("t")
+	f.receipt = func(broker.Publish) *broker.Receipt {
+		ids := []seq.MessageID{seq.NewMessageID(2, 7), seq.NewMessageID(0, 1), seq.NewMessageID(2, 8)}
+		return &broker.Receipt{Partition: 2, First: 7, Count: 3, IDs: ids}
+	}
+	w := ask(serverOf(t, f).Handler(), "POST", "/v1/topics/t/messages", `{"messages":[{"text":"a"},{"text":"b"},{"text":"c"}]}`)
+	var got api.Published
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []api.PublishedPart{{Partition: 2, FirstSeq: 7, Count: 2}, {Partition: 0, FirstSeq: 1, Count: 1}}
+	if !slices.Equal(got.Parts, want) || got.Partition != 2 || got.FirstSeq != 7 || got.Count != 3 || len(got.IDs) != 3 {
+		t.Errorf("%+v", got)
 	}
 }

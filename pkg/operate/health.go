@@ -129,13 +129,23 @@ func failingReasons(topics []*host.Topic, w *deadletter.Worker) (reasons []healt
 	return reasons
 }
 
-// BoundReasons names the topics that refuse messages since they are full, and those of which
+// fullest names the partitions of a topic led here that hold nine tenths of their share or more.
+func fullest(h *host.Topic) (names []string) {
+	for _, lp := range h.AllLed() {
+		if share := h.Config().Config.Quota(); share > 0 && lp.Part.Log().Bytes() >= share/10*9 {
+			names = append(names, fmt.Sprintf("%s/%d", h.Name, lp.Index))
+		}
+	}
+	return names
+}
+
+// BoundReasons names the partitions that refuse messages since they are full, and those of which
 // so many dedup ids came that some were forgotten before their window was over.
 func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason) {
 	var full, short []string
 	for _, h := range topics {
 		if h.Disk.Full(now) {
-			full = append(full, h.Name)
+			full = append(full, fullest(h)...)
 		}
 		for _, lp := range h.AllLed() {
 			if k := lp.Dedup(); k != nil && k.Counts().Forgotten > 0 {
@@ -145,7 +155,7 @@ func BoundReasons(topics []*host.Topic, now time.Time) (reasons []health.Reason)
 	}
 	if len(full) > 0 {
 		reasons = append(reasons, health.Reason{Code: "topics_full", Count: len(full), What: fmt.Sprintf(
-			"hold max-bytes and refuse messages: %s; consume them, or raise max-bytes", health.Names(full))})
+			"partitions hold their share of max-bytes and refuse messages: %s; consume them, or raise max-bytes", health.Names(full))})
 	}
 	if len(short) > 0 {
 		reasons = append(reasons, health.Reason{Code: "dedup_window_short", Count: len(short), What: fmt.Sprintf(

@@ -42,6 +42,16 @@ type Published struct {
 	Count     int    `json:"count"`
 	// IDs are those by which consumers know the messages, in their order.
 	IDs []string `json:"ids"`
+	// Parts is what each partition got, in the order of its first message, where that is not
+	// Count messages from FirstSeq on in Partition.
+	Parts []PublishedPart `json:"parts,omitempty"`
+}
+
+// PublishedPart is what one partition has of a publish. Other messages may stand between.
+type PublishedPart struct {
+	Partition int    `json:"partition"`
+	FirstSeq  uint64 `json:"first_seq"`
+	Count     int    `json:"count"`
 }
 
 // PeekState says what a peeked message is to the channel.

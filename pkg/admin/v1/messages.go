@@ -9,6 +9,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -110,7 +111,23 @@ func (v messagesAPI) published(name string, r *broker.Receipt) api.Published {
 	for i := range out.IDs {
 		out.IDs[i] = numbers.ID(r.ID(i)).String()
 	}
+	if r.IDs != nil {
+		out.Parts = partsOf(r)
+	}
 	return out
+}
+
+// partsOf returns what each partition has of what was stored.
+func partsOf(r *broker.Receipt) (parts []api.PublishedPart) {
+	for _, id := range r.IDs {
+		i := slices.IndexFunc(parts, func(p api.PublishedPart) bool { return p.Partition == id.Partition() })
+		if i < 0 {
+			i = len(parts)
+			parts = append(parts, api.PublishedPart{Partition: id.Partition(), FirstSeq: uint64(id.Offset())})
+		}
+		parts[i].Count++
+	}
+	return parts
 }
 
 // numbering says by which ids clients know a topic's messages.
