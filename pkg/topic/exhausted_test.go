@@ -190,3 +190,15 @@ func TestARateIsKept(t *testing.T) {
 		t.Errorf("%d without a rate, want the rest; limited %v", n, c.Stats().Limited)
 	}
 }
+
+// A consumer that finds nothing uses nothing up.
+func TestARateCountsOnlyWhatIsDelivered(t *testing.T) {
+	b := newBench(t)
+	c := b.channel("c", 1)
+	var rates policy.Rates
+	RetriesOf(c).SetPolicy(policy.Policy{Rate: 100}, rates.Of("c", 100, b.now))
+	r := b.join(c)
+	want(t, "of an empty channel", r.take(9, b.now), "")
+	b.publish("a", "b", "c")
+	want(t, "at once", r.take(9, b.now), "a b c")
+}

@@ -14,6 +14,7 @@ func mistakesOfLimits() []mistake {
 		burstMistakes(),
 		restartMistakes(),
 		explainMistakes(),
+		policyMistakes(),
 		flowMistakes(),
 		historyMistakes(),
 		headlessMistakes(),

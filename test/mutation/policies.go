@@ -1,0 +1,110 @@
+package main
+
+// policyMistakes are about messages that fail: attempts, backoff, rates, dead letters.
+func policyMistakes() []mistake {
+	state, shell := []string{"./pkg/channel"}, []string{"./pkg/topic"}
+	broker := []string{"./pkg/broker"}
+	const letters = "Attempts|DeadLetter|Shared|Defaults"
+	return []mistake{
+		{
+			name: "policy: a message is delivered once more than allowed", file: "pkg/policy/policy.go",
+			old: "p.MaxAttempts > 0 && int(attempts) >= p.MaxAttempts", with: "p.MaxAttempts > 0 && int(attempts) > p.MaxAttempts",
+			tests: []string{"./pkg/policy"}, run: "Exhausted",
+		},
+		{
+			name: "policy: the topic counts before the channel", file: "pkg/policy/policy.go",
+			old: "cmp.Or(p.MaxAttempts, l.MaxAttempts)", with: "cmp.Or(l.MaxAttempts, p.MaxAttempts)",
+			tests: []string{"./pkg/policy"}, run: "Nearest",
+		},
+		{
+			name: "policy: messages that failed together come back together", file: "pkg/policy/backoff.go",
+			old: "least + time.Duration(mix(seed+uint64(attempts))%uint64(full-least+1))", with: "least + full - least",
+			tests: []string{"./pkg/policy"}, run: "Backoff",
+		},
+		{
+			name: "policy: a bucket fills without a bound", file: "pkg/policy/bucket.go",
+			old: "b.tokens = min(b.tokens+passed.Seconds()*b.perSecond, b.room(b.perSecond))", with: "b.tokens += passed.Seconds() * b.perSecond",
+			tests: []string{"./pkg/policy"}, run: "Bucket",
+		},
+		{
+			name: "policy: dead-letter topics take the cluster's defaults", file: "pkg/meta/policy.go",
+			old: "if strings.HasSuffix(t.Name, policy.DeadLetterSuffix) {", with: "if strings.HasSuffix(t.Name, policy.DeadLetterSuffix) && false {",
+			tests: []string{"./pkg/meta"}, run: "DeadLetter",
+		},
+		{
+			name: "policy: dead letters go to their own topic", file: "pkg/meta/policy.go",
+			old: "case name == t.Name:", with: "case false:",
+			tests: []string{"./pkg/meta"}, run: "DeadLetter",
+		},
+		{
+			name: "exhausted: a message that times out is ready again", file: "pkg/channel/ledger.go",
+			old: "if l.retries.spend(l.t, slot) {", with: "if false {",
+			tests: state, run: "Model",
+		},
+		{
+			name: "exhausted: a lower bound leaves what waits", file: "pkg/channel/retry.go",
+			old: "held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts)", with: "held && !p.Exhausts(m.attempts) || waits && false",
+			tests: state, run: "Model",
+		},
+		{
+			name: "exhausted: a restart forgets them", file: "pkg/channel/position.go",
+			old: "case inFlight, ready, spent:", with: "case inFlight, ready:",
+			tests: state, run: "Model",
+		},
+		{
+			name: "exhausted: a backoff is deferred without being counted", file: "pkg/channel/retry.go",
+			old: "l.retries.backOff(l.t, slot)", with: "_ = slot",
+			tests: state, run: "Model",
+		},
+		{
+			name: "exhausted: attempts are not noted before the next delivery", file: "pkg/topic/exhausted.go",
+			old: "if err := r.Park(o, id, now, FinTimeout); err != nil {", with: "if err := c.state.Requeue(o, id, now, delay); err != nil {",
+			tests: shell, run: "Attempts",
+		},
+		{
+			name: "exhausted: attempts are told to nobody", file: "pkg/topic/exhausted.go",
+			old: "err := c.p.note(data)", with: "err := c.p.note(nil)",
+			tests: shell, run: "AttemptsSurviveAKill",
+		},
+		{
+			name: "exhausted: a change of attempts finishes the message", file: "pkg/topic/advance.go",
+			old: "if a.attempts > 0 {", with: "if false {",
+			tests: shell, run: "Attempts",
+		},
+		{
+			name: "rate: what is not used is lost", file: "pkg/topic/consumer.go",
+			old: "defer func() { limit.Return(max - len(k.taken)) }()", with: "defer func() {}()",
+			tests: shell, run: "ARate",
+		},
+		{
+			name: "rate: every leader delivers all of it", file: "pkg/policy/rates.go",
+			old: "r.share = float64(max(led, 1)) / float64(max(partitions, led, 1))", with: "r.share = 1",
+			tests: shell, run: "ARate",
+		},
+		{
+			name: "dead letter: it is finished before it is acknowledged", file: "pkg/deadletter/worker.go",
+			old: "if err := <-answers[i]; err != nil {", with: "if err := <-answers[i]; err != nil && false {",
+			tests: broker, run: letters,
+		},
+		{
+			name: "redrive: a letter that is refused is finished", file: "pkg/deadletter/redrive.go",
+			old: "if e := <-answers[i]; e != nil {", with: "if e := <-answers[i]; e != nil && false {",
+			tests: broker, run: letters,
+		},
+		{
+			name: "redrive: it takes letters of other channels", file: "pkg/deadletter/redrive.go",
+			old: "if err != nil || o.Topic != of.Topic || o.Channel != of.Channel {", with: "if err != nil {",
+			tests: broker, run: letters,
+		},
+		{
+			name: "redrive: all channels get it", file: "pkg/deadletter/worker.go",
+			old: "Address: &topic.Address{Channel: version,", with: "Address: &topic.Address{Channel: 0*version,",
+			tests: broker, run: letters,
+		},
+		{
+			name: "redrive: letters are not finished", file: "pkg/deadletter/redrive.go",
+			old: "if e := c.Skip(from, end); e != nil {", with: "if e := error(nil); e != nil {",
+			tests: broker, run: letters,
+		},
+	}
+}
