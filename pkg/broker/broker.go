@@ -157,7 +157,7 @@ func assemble(o Options) (*Broker, error) {
 		Self: o.Self, Meta: o.Meta, Calls: to, Logger: o.Logger, MaxChannelConsumers: o.MaxChannelConsumers,
 		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
 	}, h, d, c.tasks)
-	letters = deadletter.NewWorker(letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
+	letters = deadletter.NewWorker(c.life, letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
 	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: to, Agreement: o.Members, Log: o.Logger, Letters: letters}, h, d)
 	h.Register(c.ops)
 	c.consumers.Register(c.ops)

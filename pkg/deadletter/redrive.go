@@ -66,7 +66,7 @@ func (d *Desk) Settle(ctx context.Context, p *topic.Partition, origin Selection,
 			letters, s.More = letters[:max-s.Letters], true
 		}
 		if !dry {
-			n, err := settle(c, letters, bring)
+			n, err := settle(ctx, c, letters, bring)
 			s.Letters += n
 			if err != nil {
 				return s, err
@@ -115,7 +115,7 @@ func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, m
 }
 
 // settle brings letters back and finishes them, up to the first that is refused.
-func settle(c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
+func settle(ctx context.Context, c *topic.Channel, letters []Letter, bring func(*Letter, func(error))) (n int, err error) {
 	answers := make([]chan error, len(letters))
 	for i := range letters {
 		answers[i] = make(chan error, 1)
@@ -137,7 +137,7 @@ func settle(c *topic.Channel, letters []Letter, bring func(*Letter, func(error))
 		from = end
 	}
 	for i := range letters {
-		if e := <-answers[i]; e != nil {
+		if e := answerOf(ctx, answers[i]); e != nil {
 			err = errors.Join(err, fmt.Errorf("dead letter of message %s: %w", letters[i].Origin.ID, e))
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -50,6 +51,7 @@ func (s *Source) name() string { return s.Topic + "/" + s.Channel.Name() }
 // Worker empties channels of messages that have had all their attempts. Its methods may be
 // called by many goroutines.
 type Worker struct {
+	life  context.Context // of the node
 	node  Node
 	log   *slog.Logger
 	spawn func(func()) bool // runs something in the background; false: the node stops
@@ -67,9 +69,10 @@ type station struct {
 	failed error     // why; nil: nothing has failed
 }
 
-// NewWorker returns a worker that has things run by spawn.
-func NewWorker(node Node, log *slog.Logger, spawn func(func()) bool) *Worker {
-	return &Worker{node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), stations: map[*topic.Channel]*station{}}
+// NewWorker returns a worker that has things run by spawn. Once life ends, it waits for no
+// publish any more: the node that would answer stops.
+func NewWorker(life context.Context, node Node, log *slog.Logger, spawn func(func()) bool) *Worker {
+	return &Worker{life: life, node: node, log: log, spawn: spawn, slots: make(chan struct{}, together), stations: map[*topic.Channel]*station{}}
 }
 
 // Poke has a channel served, unless it is being served or rests after a failure. It does
@@ -218,7 +221,7 @@ func take(d *topic.Disposer) (batch []topic.Exhausted, err error) {
 
 // send publishes messages to the dead-letter topic, and finishes each that is acknowledged.
 func (w *Worker) send(s Source, p policy.Policy, d *topic.Disposer, batch []topic.Exhausted) error {
-	ctx, cancel := context.WithTimeout(context.Background(), topic.DisposeTimeout/2)
+	ctx, cancel := context.WithTimeout(w.life, topic.DisposeTimeout/2)
 	defer cancel()
 	to := meta.DeadLetterTopic(p, s.Topic, s.Channel.Name())
 	err := fmt.Errorf("dead letters cannot go to their own topic %s", to)
@@ -243,7 +246,7 @@ func (w *Worker) send(s Source, p policy.Policy, d *topic.Disposer, batch []topi
 	}
 	var first error
 	for i := range batch {
-		if err := <-answers[i]; err != nil {
+		if err := answerOf(ctx, answers[i]); err != nil {
 			d.Keep(&batch[i])
 			first = cmpErr(first, fmt.Errorf("publish to dead-letter topic %s: %w", to, err))
 			continue
@@ -251,6 +254,17 @@ func (w *Worker) send(s Source, p policy.Policy, d *topic.Disposer, batch []topi
 		first = cmpErr(first, d.Finish(&batch[i], true))
 	}
 	return first
+}
+
+// answerOf waits for what became of a publish. One that is not answered in time may have
+// been stored.
+func answerOf(ctx context.Context, answer <-chan error) error {
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fate.Mark(fmt.Errorf("wait for the publish: %w", context.Cause(ctx)), fate.Uncertain)
+	}
 }
 
 // letter makes the dead letter of a message.

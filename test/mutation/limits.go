@@ -15,6 +15,8 @@ func mistakesOfLimits() []mistake {
 		restartMistakes(),
 		explainMistakes(),
 		policyMistakes(),
+		exhaustedMistakes(),
+		letterMistakes(),
 		flowMistakes(),
 		historyMistakes(),
 		headlessMistakes(),

@@ -1,10 +1,7 @@
 package main
 
-// policyMistakes are about messages that fail: attempts, backoff, rates, dead letters.
+// policyMistakes are about what counts for messages that fail.
 func policyMistakes() []mistake {
-	state, shell := []string{"./pkg/channel"}, []string{"./pkg/topic"}
-	broker := []string{"./pkg/broker"}
-	const letters = "Attempts|DeadLetter|Shared|Defaults"
 	return []mistake{
 		{
 			name: "policy: a message is delivered once more than allowed", file: "pkg/policy/policy.go",
@@ -36,6 +33,13 @@ func policyMistakes() []mistake {
 			old: "case name == t.Name:", with: "case false:",
 			tests: []string{"./pkg/meta"}, run: "DeadLetter",
 		},
+	}
+}
+
+// exhaustedMistakes are about attempts, backoff and rates of a channel.
+func exhaustedMistakes() []mistake {
+	state, shell := []string{"./pkg/channel"}, []string{"./pkg/topic"}
+	return []mistake{
 		{
 			name: "exhausted: a message that times out is ready again", file: "pkg/channel/ledger.go",
 			old: "if l.retries.spend(l.t, slot) {", with: "if false {",
@@ -81,14 +85,22 @@ func policyMistakes() []mistake {
 			old: "r.share = float64(max(led, 1)) / float64(max(partitions, led, 1))", with: "r.share = 1",
 			tests: shell, run: "ARate",
 		},
+	}
+}
+
+// letterMistakes are about dead letters, there and back.
+func letterMistakes() []mistake {
+	broker := []string{"./pkg/broker"}
+	const letters = "Attempts|DeadLetter|Shared|Defaults"
+	return []mistake{
 		{
 			name: "dead letter: it is finished before it is acknowledged", file: "pkg/deadletter/worker.go",
-			old: "if err := <-answers[i]; err != nil {", with: "if err := <-answers[i]; err != nil && false {",
+			old: "if err := answerOf(ctx, answers[i]); err != nil {", with: "if err := answerOf(ctx, answers[i]); err != nil && false {",
 			tests: broker, run: letters,
 		},
 		{
 			name: "redrive: a letter that is refused is finished", file: "pkg/deadletter/redrive.go",
-			old: "if e := <-answers[i]; e != nil {", with: "if e := <-answers[i]; e != nil && false {",
+			old: "if e := answerOf(ctx, answers[i]); e != nil {", with: "if e := answerOf(ctx, answers[i]); e != nil && false {",
 			tests: broker, run: letters,
 		},
 		{

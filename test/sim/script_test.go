@@ -56,6 +56,9 @@ func (w *world) run(seed uint64) {
 		publishers.Go(func() { w.repeat(n, p, rand.New(rand.NewPCG(seed, uint64(400+p))), stop) })
 	}
 	done := make(chan struct{})
+	poisoned := w.newPoison()
+	publishers.Go(func() { poisoned.publish(rand.New(rand.NewPCG(seed, 500)), stop) })
+	consumers.Go(func() { poisoned.consume(rand.New(rand.NewPCG(seed, 501)), done) })
 	for i := range readWhole * w.plan.consumers {
 		consumers.Go(func() {
 			w.consume(i%readWhole, rand.New(rand.NewPCG(seed, uint64(200+i))), rand.New(rand.NewPCG(seed, uint64(300+i))), done)
@@ -82,6 +85,7 @@ func (w *world) run(seed uint64) {
 	w.await(toRecover, "every publish is settled", w.unsettled)
 	w.draining.Store(true)
 	w.await(toDrain, "everything is delivered", func() string { return w.undelivered(0, readWhole) })
+	w.await(toDrain, "what nobody finishes is a dead letter", poisoned.missing)
 	close(done)
 	consumers.Wait()
 	empty = append(empty, <-idles...)
