@@ -4,6 +4,26 @@ package main
 func latencyMistakes() []mistake {
 	return []mistake{
 		{
+			name: "the sample of processing follows a message that somebody else has", file: "pkg/topic/probe.go",
+			old: "now.UnixNano()-p.begun.Load() < int64(timeout)", with: "true",
+			tests: []string{"./pkg/topic"}, run: "TestAProbeFollowsOneMessage",
+		},
+		{
+			name: "the sample of processing counts a message again and again", file: "pkg/topic/probe.go",
+			old: "return max(took, 0), attempts, p.offset.CompareAndSwap(uint64(o)+1, 0)", with: "return max(took, 0), attempts, true",
+			tests: []string{"./pkg/topic"}, run: "TestAProbeFollowsOneMessage",
+		},
+		{
+			name: "commits after a tag are taken for the tag's release", file: "internal/build/build.go",
+			old: `case m[2] == "":`, with: "case true:",
+			tests: []string{"./internal/build"},
+		},
+		{
+			name: "an archive of another commit dates the build", file: "internal/build/build.go",
+			old: `if o.Commit == "" || o.Commit == other.Commit {`, with: "if true {",
+			tests: []string{"./internal/build"},
+		},
+		{
 			name: "a message is as old as its last delivery", file: "pkg/topic/consumer.go",
 			old: "now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))", with: "now.Sub(times.Base))",
 			tests: []string{"./pkg/broker"}, run: "TestLatencies",
