@@ -18,6 +18,9 @@ const unsynced = 500 * time.Millisecond
 type Channel struct {
 	history *History
 	ordered bool
+	copies  bool            // there are some in the log
+	foreign bool            // which are for other channels alone
+	named   map[string]bool // what was delivered, where there are copies for this channel
 
 	mu        sync.Mutex // guards what follows
 	delivered map[uint64]delivery
@@ -54,11 +57,18 @@ func NewChannel(h *History, ordered bool) *Channel {
 	return &Channel{history: h, ordered: ordered, delivered: map[uint64]delivery{}, grown: []growth{{}}}
 }
 
+// ExpectCopies says that the log has copies of messages, for this channel or others. It is
+// called before anything is delivered.
+func (c *Channel) ExpectCopies(mine bool) {
+	c.copies, c.foreign, c.named = true, !mine, map[string]bool{}
+}
+
 // Deliver notes that a consumer was handed a message. late says that it may be
 // one from before what an ordered channel has delivered: it was on its way for
 // longer than its timeout, or came from a leader that was replaced.
 func (c *Channel) Deliver(name string, at uint64, late bool) {
 	known := c.history.called(name)
+	copied := c.foreign && c.history.elsewhere(name, at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.delivered[at]
@@ -67,7 +77,9 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 		c.wrongLocked("%q was delivered at %d and nobody published it", name, at)
 	case d.times > 0 && d.name != name:
 		c.wrongLocked("%q was delivered at %d, and %q before", name, at, d.name)
-	case c.ordered && at > c.next:
+	case copied:
+		c.wrongLocked("%s was delivered at %d, where a copy for another channel stands", name, at)
+	case c.ordered && at > c.next && (!c.copies || c.history.ackedIn(c.next, at)):
 		c.wrongLocked("%s was delivered at %d, and %d was not finished", name, at, c.next)
 	case c.ordered && at < c.low && !late && !c.goBackLocked(at):
 		c.wrongLocked("%s was delivered at %d, and %d had been before%s", name, at, c.low, c.excuseLocked())
@@ -76,6 +88,9 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 		c.again++
 	}
 	c.delivered[at] = delivery{name, d.times + 1}
+	if c.copies && !c.foreign {
+		c.named[name] = true
+	}
 	if at > c.low {
 		c.growLocked(at)
 	}
@@ -160,7 +175,7 @@ func (c *Channel) Missing() (n int, first string) {
 	defer c.mu.Unlock()
 	fresh := c.history.ackedFrom(c.known)
 	c.known += len(fresh)
-	c.missing = slices.DeleteFunc(append(c.missing, fresh...), func(m acked) bool { return c.delivered[m.at].name == m.name })
+	c.missing = slices.DeleteFunc(append(c.missing, fresh...), func(m acked) bool { return c.delivered[m.at].name == m.name || c.named[m.name] })
 	if len(c.missing) == 0 {
 		return 0, ""
 	}

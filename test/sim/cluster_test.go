@@ -25,6 +25,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -60,6 +61,7 @@ type plan struct {
 	stalls     bool          // consumers do not read now and then
 	body       int           // largest of a message, bytes
 	repeats    bool          // there are publishers with dedup ids
+	moves      bool          // requeued messages are appended again, for their channel
 	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
 
@@ -76,7 +78,17 @@ func newPlan(rnd *rand.Rand) plan {
 	}
 	p.slowSync = time.Duration(pick(0, 0, 5, 20)) * time.Millisecond
 	p.together = pick(1, 1, 2, 100)
+	p.moves = rnd.IntN(2) == 0
 	return p
+}
+
+// movePolicy has every delay appended again that outlives a tick, and what keeps two segments
+// for long, where the plan has messages move.
+func (p *plan) movePolicy() topic.MovePolicy {
+	if !p.moves {
+		return topic.MovePolicy{}
+	}
+	return topic.MovePolicy{RequeueInMemory: time.Millisecond, CarryBytes: 2 * p.segment}
 }
 
 // smallBody is the largest body of most runs, in bytes.
@@ -179,7 +191,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.histories = append(w.histories, h)
 		w.leaders = append(w.leaders, leadership{})
 		for i := range w.channels {
-			w.channels[i] = append(w.channels[i], simtest.NewChannel(h, i == 1))
+			c := simtest.NewChannel(h, i == 1)
+			if w.plan.moves {
+				c.ExpectCopies(i == 0)
+			}
+			w.channels[i] = append(w.channels[i], c)
 		}
 	}
 	w.offline = newHarm(w, rand.New(rand.NewPCG(seed, 93)))
@@ -314,8 +330,8 @@ func (l *life) run(ctx context.Context) {
 		Self: meta.NodeID(l.m.host), FS: l.mount, DataDir: l.m.dir, Meta: node.Store(), Remote: node, Peers: node.Peers(), Registered: true,
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
-		Fatal: func(err error) { go l.ends(err) },
-		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10},
+		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
+		Redo: redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10},
 	})
 	if err != nil {
 		l.ends(err)

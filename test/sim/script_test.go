@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/peertest"
+	"github.com/brokerd/brokerd/internal/simtest"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/record"
@@ -557,6 +558,10 @@ func names(log *commitlog.Log) ([]string, error) {
 				m, err := record.Decode(b.Record(i))
 				if err != nil {
 					return nil, err
+				}
+				if m.Address != nil {
+					out = append(out, simtest.Copy)
+					continue
 				}
 				out = append(out, nameOf(m.Body))
 			}
