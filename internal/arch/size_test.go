@@ -51,9 +51,6 @@ var large = map[string]ceiling{
 	"test/audit.Audit methods":            {33, "what is known, with the turmoil and the findings"},
 }
 
-// hostingParts says why the parts of a node's work are large.
-const hostingParts = "embeds the hosting of replicas to share its state: it wants what it needs as a field"
-
 // within reports what is over its limit or its ceiling, and a ceiling that can be
 // lower.
 func within(t *testing.T, name string, n, limit int) {

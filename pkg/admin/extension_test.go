@@ -27,14 +27,18 @@ func TestPublishingWithHeadersAndTraceIDs(t *testing.T) {
 	}{
 		{"ext", "/pub_ext?topic=ext&ext=%7B%22k%22%3A%22v%22%7D", "x", nil, 200, "OK", topic.Message{Body: []byte("x"), Header: []byte(`{"k":"v"}`)}},
 		{
-			"ext and request headers", "/pub_ext?topic=ext&ext=%7B%22k%22%3A%22v%22%2C%22n%22%3A1%7D", "x", []string{"X-NSQEXT-K", "w", "X-Nsqext-Other-Key", "é"},
-			200, "OK", topic.Message{Body: []byte("x"), Header: []byte(`{"k":"w","n":1,"other-key":"é"}`)},
+			"ext and request headers", "/pub_ext?topic=ext&ext=%7B%22k%22%3A%22v%22%2C%22n%22%3A1%7D", "x",
+			[]string{"X-NSQEXT-K", "w", "X-Nsqext-Other-Key", "é"},
+			200, "OK",
+			topic.Message{Body: []byte("x"), Header: []byte(`{"k":"w","n":1,"other-key":"é"}`)},
 		},
 		{"request headers", "/pub?topic=ext", "x", []string{"X-NSQEXT-Name", "v"}, 200, "OK", topic.Message{Body: []byte("x"), Header: []byte(`{"name":"v"}`)}},
 		{"request headers of a batch", "/mpub?topic=ext", "x", []string{"X-NSQEXT-Name", "v"}, 200, "OK", topic.Message{Body: []byte("x"), Header: []byte(`{"name":"v"}`)}},
 		{
-			"a reserved key and a parameter", "/pub?topic=ext&key=p", "x", []string{"X-NSQEXT-##ttl", "1000", "X-NSQEXT-##key", "h"},
-			200, "OK", topic.Message{Body: []byte("x"), Header: []byte(`{"##key":"h","##ttl":"1000"}`), Key: []byte("p"), TTL: time.Second},
+			"a reserved key and a parameter", "/pub?topic=ext&key=p", "x",
+			[]string{"X-NSQEXT-##ttl", "1000", "X-NSQEXT-##key", "h"},
+			200, "OK",
+			topic.Message{Body: []byte("x"), Header: []byte(`{"##key":"h","##ttl":"1000"}`), Key: []byte("p"), TTL: time.Second},
 		},
 		{"a trace id in ext", "/pub_ext?topic=ext&ext=%7B%22%23%23trace_id%22%3A%227%22%7D", "x", nil, 200, at("7"), topic.Message{Body: []byte("x"), Header: []byte(`{"##trace_id":"7"}`), TraceID: 7}},
 		{"a trace id", "/pubtrace?topic=t&trace_id=18446744073709551615", "x", nil, 200, at("18446744073709551615"), topic.Message{Body: []byte("x"), TraceID: 1<<64 - 1}},
