@@ -69,6 +69,24 @@ type publish struct {
 	waits   int                 // what is to be known before it is answered
 	err     error
 	timer   *time.Timer // nil: it waits for nothing that is written
+
+	one struct { // the memory of the slices, for a publish of one message
+		msgs    [1]topic.Message
+		fresh   [1]int
+		hashes  [1]dedup.Hash
+		offsets [1]seq.Offset
+	}
+}
+
+// newPublish returns a publish of so many messages.
+func newPublish(k *Keeper, messages int, done func(topic.Receipt)) *publish {
+	e := &publish{k: k, done: done}
+	if messages == 1 {
+		e.msgs, e.fresh, e.hashes, e.offsets = e.one.msgs[:0], e.one.fresh[:0], e.one.hashes[:0], e.one.offsets[:]
+		return e
+	}
+	e.offsets = make([]seq.Offset, messages)
+	return e
 }
 
 // Open reads the ids of the window from the partition's log. Nothing with an id may be
@@ -155,7 +173,7 @@ func (k *Keeper) moment() time.Duration { return k.o.Now().Sub(k.base) }
 // Offer publishes messages of which some have ids: see topic.Partition.Offer. What was
 // stored before is answered as if it had been stored now, at the offset that it has.
 func (k *Keeper) Offer(msgs []topic.Message, done func(topic.Receipt)) error {
-	e := &publish{k: k, done: done, offsets: make([]seq.Offset, len(msgs))}
+	e := newPublish(k, len(msgs), done)
 	if k.claim(e, msgs) {
 		e.finish()
 	}
