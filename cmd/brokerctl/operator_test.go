@@ -13,6 +13,7 @@ import (
 // operatorCommands are those of goldenCommands that are for the person on call.
 var operatorCommands = [][]string{
 	{"channel", "lag"},
+	{"audit", "log"},
 	{"channel", "undo", "orders/invoice"},
 	{"channel", "restore", "orders/invoice"},
 	{"channel", "skip", "orders/invoice", "--partition", "1", "--to", "4879970"},
@@ -33,6 +34,11 @@ func operatorAnswers() map[string]any {
 			{ID: 7, At: midnight(), Verb: "seek", Partitions: []api.SavedPartition{{Partition: 0, Confirmed: 4_833_120, MovedTo: 4_790_441}, {Partition: 1, Confirmed: 5, MovedTo: 0}}},
 			{ID: 3, At: midnight().Add(-time.Hour), Verb: "empty", Partitions: []api.SavedPartition{{Partition: 0, Confirmed: 4_000_000, MovedTo: 4_833_120}}},
 		}},
+		"GET /v1/audit": api.AuditLog{Acts: []api.Act{
+			{Index: 70, At: midnight(), Node: "n1", Actor: "10.0.0.9:38452", Agent: "brokerctl/0.1.0", Verb: "POST /v1/topics/orders/channels/invoice/pause", Object: "orders/invoice", Before: `{"Paused":false}`, After: `{"Paused":true}`, Reason: "bad release", Status: 204},
+			{Index: 81, At: midnight().Add(time.Hour), Node: "n2", Actor: "10.0.0.9:38460", Identity: "CN=ops", Verb: "DELETE /v1/topics/clicks", Object: "clicks", Status: 404},
+		}},
+		"GET /v1/events":    answerEvents,
 		"GET /v1/consumers": api.ConsumerList{Consumers: allConsumers()},
 		"GET /v1/topics/orders/messages/2b839aa76e4d64b7": api.MessageDetail{
 			Topic: "orders", Peeked: api.Peeked{
@@ -67,6 +73,56 @@ func allConsumers() []api.TopicConsumer {
 	return []api.TopicConsumer{
 		{Topic: "clicks", Channel: "s3", Consumer: api.Consumer{Address: "10.0.0.8:1", ClientID: "w1", Ready: 10, InFlight: 2, FinishedTotal: 1000}},
 		{Topic: "orders", Channel: "bill", Consumer: api.Consumer{Address: "10.0.0.9:1", ClientID: "w2", Ready: 10, InFlight: 7, FinishedTotal: 9}},
+	}
+}
+
+// answerEvents has two events, and one more behind them.
+func answerEvents(r *http.Request, _ []byte) any {
+	switch r.FormValue("after") {
+	case "":
+		return api.EventLog{Events: []api.Event{
+			{Index: 11, At: midnight(), Kind: "node_down", Object: "n3", What: "node is down"},
+			{Index: 12, At: midnight().Add(time.Second), Kind: "leader_elected", Object: "orders/1", What: "leader n2 (n3 is down)"},
+		}}
+	case "12":
+		return api.EventLog{Events: []api.Event{{Index: 15, At: midnight().Add(time.Minute), Kind: "node_up", Object: "n3", What: "node is up"}}}
+	}
+	return api.EventLog{Events: []api.Event{}}
+}
+
+func TestEventsInEveryForm(t *testing.T) {
+	goldenForms(t, "events", []string{"events"})
+}
+
+func TestEventsAreFollowed(t *testing.T) {
+	broker := newFakeBroker(t)
+	r, _ := watching(t, broker, 4, "events", "-f", "--since", "1h")
+	want := "2026-11-21T00:00:00.000Z  node_down             n3  node is down\n" +
+		"2026-11-21T00:00:01.000Z  leader_elected        orders/1  leader n2 (n3 is down)\n" +
+		"2026-11-21T00:01:00.000Z  node_up               n3  node is up\n"
+	if r.exit != exitOK || r.stdout != want {
+		t.Errorf("%d %q %s", r.exit, r.stdout, r.stderr)
+	}
+	for _, since := range []string{"yore", "12", "end"} {
+		if r := broker.brokerctl(t, "audit", "log", "--since", since); r.exit != exitUsage {
+			t.Errorf("--since %s: %d", since, r.exit)
+		}
+	}
+}
+
+func TestAReasonGoesWithWhatChangesSomething(t *testing.T) {
+	broker := newFakeBroker(t)
+	var got []string
+	note := func(r *http.Request, _ []byte) any {
+		got = append(got, r.Header.Get(api.ReasonHeader))
+		return invoiceChannel()
+	}
+	broker.set("POST /v1/topics/orders/channels/invoice/pause", note)
+	broker.set("GET /v1/topics/orders/channels/invoice", note)
+	broker.brokerctl(t, "channel", "pause", "orders/invoice", "--reason", "bad\nrelease ä")
+	broker.brokerctl(t, "channel", "describe", "orders/invoice", "--reason", "just so")
+	if len(got) != 2 || got[0] != "bad release ä" || got[1] != "" {
+		t.Errorf("%q", got)
 	}
 }
 

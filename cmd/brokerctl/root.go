@@ -35,6 +35,7 @@ type globals struct {
 	noHeaders bool
 	quiet     bool
 	sortBy    string
+	reason    string        // of a change, for the audit log
 	watch     time.Duration // 0: once
 	access    accessOptions
 
@@ -89,6 +90,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 precondition fai
 	root.AddCommand(
 		newTopicCommand(g), newChannelCommand(g), newMessageCommand(g), newDLQCommand(g), newPartitionCommand(g),
 		newClusterCommand(g), newNodeCommand(g), newBenchCommand(g), newVersionCommand(g), newTopCommand(g),
+		newAuditCommand(g), newEventsCommand(g),
 		newCheckCommand(g), generate.Command(g.httpAddresses),
 	)
 	g.makeWatchable(root)
@@ -125,6 +127,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.BoolVar(&g.noHeaders, "no-headers", false, "omit table headers")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "print results only, no progress messages")
 	f.StringVar(&g.sortBy, "sort-by", "", "sort rows by a `COLUMN` of the table or a field of the JSON: numbers the largest\nfirst, texts from A to Z, with - before it the other way")
+	f.StringVar(&g.reason, "reason", "", "why something is changed, `TEXT` for the audit log")
 	g.addWatch(root)
 	g.access.addFlags(f)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
@@ -162,7 +165,7 @@ func (g *globals) connect() error {
 	if err != nil {
 		return err
 	}
-	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent()})
+	client, err := api.NewClient(api.ClientOptions{Addresses: g.nodeAddresses(), HTTP: overHTTP, UserAgent: userAgent(), Reason: plainReason(g.reason)})
 	if err != nil {
 		return err
 	}

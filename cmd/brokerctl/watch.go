@@ -17,7 +17,7 @@ const (
 )
 
 // watchable are the names of the commands that only read: --watch can repeat them.
-var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "raft", "peek", "get", "top", "log", "deferred"}
+var watchable = []string{"list", "describe", "explain", "lag", "health", "info", "raft", "peek", "get", "top", "log", "events", "deferred"}
 
 // clearScreen moves to the upper left of a terminal and clears what is there.
 const clearScreen = "\x1b[H\x1b[2J"

@@ -29,15 +29,15 @@ type ceiling struct {
 // a function, "dir.Type methods" for a type with what it embeds, "dir lines" and "dir files" for a
 // package.
 var large = map[string]ceiling{
-	"cmd/brokerctl files":                 {73, "a command is a file"},
-	"cmd/brokerctl lines":                 {7100, "a command is a file"},
+	"cmd/brokerctl files":                 {74, "a command is a file"},
+	"cmd/brokerctl lines":                 {7300, "a command is a file"},
 	"internal/model.channel methods":      {53, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.explorer methods":     {45, "a method for each thing that can happen, with the configuration"},
 	"internal/model.recovery methods":     {50, "embeds the explorer: it wants what it needs as a field"},
-	"internal/node.sessions methods":      {177, "the Broker as sessions see it: it wants their methods alone"},
+	"internal/node.sessions methods":      {179, "the Broker as sessions see it: it wants their methods alone"},
 	"pkg/admin/api.Client methods":        {41, "a method for each request of /v1"},
-	"pkg/broker.Broker methods":           {177, "the one door to all parts of a node; callers declare what they use of it"},
+	"pkg/broker.Broker methods":           {179, "the one door to all parts of a node; callers declare what they use of it"},
 	"pkg/channel.State methods":           {56, "the parts of a channel are seen through it"},
 	"pkg/cluster.Node methods":            {28, "a member's life, with its calls to others"},
 	"pkg/host.Host methods":               {68, "the door to a node's replicas, with its parts: they want to be objects of their own"},

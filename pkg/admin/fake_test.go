@@ -25,6 +25,7 @@ type fake struct {
 	noCreate  bool                                 // topics are not made on first use
 	sought    broker.SeekTo
 	saved     []*meta.Saved
+	journal   meta.State
 	peeked    broker.Peek
 	long      []byte             // one more message to be peeked at
 	gone      map[[2]string]bool // deleted at another node

@@ -38,3 +38,11 @@ func (f *fake) RestoreChannel(_ context.Context, topic, channel string) (broker.
 	}
 	return broker.Undone{Saved: f.saved[0]}, nil
 }
+
+func (f *fake) RecordAct(_ context.Context, a meta.Act) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.journal.Apply(f.journal.Index()+1, meta.RecordAct{Act: a})
+}
+
+func (f *fake) Journal() meta.Journal { return meta.JournalOf(&f.journal) }

@@ -29,12 +29,12 @@ func New(o Options) (*Server, error) {
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
 	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Publishing: publishing, Answers: answers})
 	routes := nodeRoutes(&o, publishing, lookups, answers)
-	node := o.handler(func(w http.ResponseWriter, r *http.Request) string {
+	node := o.handler(audited{o.V1, func(w http.ResponseWriter, r *http.Request) string {
 		if v1.Owns(r.URL.Path) {
 			return api.Serve(w, r)
 		}
 		return routes.Serve(w, r)
-	})
+	}}.serve)
 	if o.TLSRequired {
 		node.PlainMetrics = o.PlainMetrics
 		node.WithoutTLS = func(w http.ResponseWriter, _ *http.Request) { nsqform.AnswerWithoutTLS(w, o.Identity.HTTPSPort) }

@@ -109,6 +109,7 @@ type Broker struct {
 	*operate.Node
 	*operate.Operator
 	*operate.Contents
+	*operate.Recorder
 	*calls
 
 	stop      context.CancelCauseFunc // ends what calls does by itself
@@ -163,7 +164,7 @@ func assemble(o Options) (*Broker, error) {
 	c.consumers.Register(c.ops)
 	n.Register(c.ops)
 	return &Broker{
-		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, calls: c,
+		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, Recorder: operate.NewRecorder(n), calls: c,
 	}, nil
 }
 

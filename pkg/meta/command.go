@@ -43,6 +43,7 @@ const (
 	KindCreateChannel  Kind = 30
 	KindDeleteChannel  Kind = 31
 	KindAlterChannel   Kind = 32
+	KindRecordAct      Kind = 37
 	KindSavePositions  Kind = 38
 	KindDropSaved      Kind = 39
 	KindElectLeaders   Kind = 40
@@ -74,6 +75,7 @@ var kinds = map[Kind]struct {
 	KindCreateChannel:  {"create-channel", decodeAs[CreateChannel]},
 	KindDeleteChannel:  {"delete-channel", decodeAs[DeleteChannel]},
 	KindAlterChannel:   {"alter-channel", decodeAs[AlterChannel]},
+	KindRecordAct:      {"record-act", decodeAs[RecordAct]},
 	KindSavePositions:  {"save-positions", decodeAs[SavePositions]},
 	KindDropSaved:      {"drop-saved", decodeAs[DropSaved]},
 	KindElectLeaders:   {"elect-leaders", decodeAs[ElectLeaders]},
@@ -95,13 +97,21 @@ func (k Kind) String() string {
 // CommandVersion is the version of the encoding that this build writes, and the
 // newest that it reads. Whatever changes what a command means to an older
 // build, a new field included, raises it.
-const CommandVersion = 1
+const CommandVersion = 2
+
+// The versions: one of a command alone, and one of a command with the time at which it
+// was proposed.
+const (
+	untimedVersion = 1
+	timedVersion   = 2
+)
 
 // MaxCommandBytes is the largest encoded command.
 const MaxCommandBytes = 1 << 20
 
 const (
 	commandHeader  = 2
+	commandTime    = 8 // of a timed command, behind the header
 	commandTrailer = 4
 )
 
@@ -112,16 +122,29 @@ const (
 //	+---------+------+-----------+------------------------------+
 //
 // One that would be larger than MaxCommandBytes is refused.
-func EncodeCommand(c Command) ([]byte, error) {
+func EncodeCommand(c Command) ([]byte, error) { return EncodeCommandAt(c, 0) }
+
+// EncodeCommandAt is EncodeCommand of a command that is proposed at a moment, ns since 1970,
+// which is not 0. It has version 2, and the time between the kind and the body:
+//
+//	+---------+------+-------------+-----------+------------------------------+
+//	| version | kind | time, u64le | JSON body | CRC-32C of all before, u32le |
+//	+---------+------+-------------+-----------+------------------------------+
+func EncodeCommandAt(c Command, at int64) ([]byte, error) {
 	body, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("encode %v: %w", c.Kind(), err)
 	}
-	if len(body)+commandHeader+commandTrailer > MaxCommandBytes {
+	if len(body)+commandHeader+commandTime+commandTrailer > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %v of %d bytes", ErrCommandTooLarge, c.Kind(), len(body))
 	}
-	out := make([]byte, 0, len(body)+commandHeader+commandTrailer)
-	out = append(out, CommandVersion, byte(c.Kind()))
+	out := make([]byte, 0, len(body)+commandHeader+commandTime+commandTrailer)
+	if at == 0 {
+		out = append(out, untimedVersion, byte(c.Kind()))
+	} else {
+		out = append(out, timedVersion, byte(c.Kind()))
+		out = binary.LittleEndian.AppendUint64(out, uint64(at))
+	}
 	out = append(out, body...)
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli)), nil
 }
@@ -142,13 +165,28 @@ func DecodeCommand(data []byte) (Command, error) {
 	if version == 0 || version > CommandVersion || !ok {
 		return nil, fmt.Errorf("%w: %v, version %d", ErrUnknownCommand, kind, version)
 	}
-	c, err := known.decode(data[commandHeader:n])
+	begin := commandHeader
+	if version == timedVersion {
+		if begin += commandTime; begin > n {
+			return nil, fmt.Errorf("%w: truncated command, %d bytes", ErrCorrupt, len(data))
+		}
+	}
+	c, err := known.decode(data[begin:n])
 	if err != nil {
 		// The checksum is right, so this is what was written: by a program
 		// that knew more fields than this one.
 		return nil, fmt.Errorf("%w: %v: %w", ErrUnknownCommand, kind, err)
 	}
 	return c, nil
+}
+
+// CommandTime returns when a command was proposed that DecodeCommand reads, ns since 1970;
+// 0: it does not say.
+func CommandTime(data []byte) int64 {
+	if len(data) < commandHeader+commandTime+commandTrailer || data[0] != timedVersion {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(data[commandHeader:]))
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -36,7 +36,8 @@ func TestCommandBytes(t *testing.T) {
 		{"too short", []byte{1, 24, 0, 0, 0}, ErrCorrupt},
 		{"too long", make([]byte, MaxCommandBytes+1), ErrCorrupt},
 		{"flipped", append([]byte{1, 25}, got[2:]...), ErrCorrupt},
-		{"newer version", sealed([]byte("\x02\x18{}")), ErrUnknownCommand},
+		{"newer version", sealed([]byte("\x03\x18{}")), ErrUnknownCommand},
+		{"no room for the time", sealed([]byte("\x02\x18{}")), ErrCorrupt},
 		{"version 0", sealed([]byte("\x00\x18{}")), ErrUnknownCommand},
 		{"unknown kind", sealed([]byte("\x01\xff{}")), ErrUnknownCommand},
 		{"unknown field", sealed([]byte("\x01\x18{\"name\":\"t\",\"why\":1}")), ErrUnknownCommand},
@@ -55,6 +56,24 @@ func TestCommandBytes(t *testing.T) {
 	}
 }
 
+func TestACommandSaysWhenItWasProposed(t *testing.T) {
+	got, err := EncodeCommandAt(PauseTopic{"t", true}, 0x0102030405060708)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "0218" + "0807060504030201" + "7b226e616d65223a2274222c22706175736564223a747275657d"
+	if text := hex.EncodeToString(got); text[:len(text)-8] != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	if c, err := DecodeCommand(got); c != (PauseTopic{"t", true}) || err != nil || CommandTime(got) != 0x0102030405060708 {
+		t.Errorf("%v, %v, at %x", c, err, CommandTime(got))
+	}
+	untimed, err := EncodeCommand(PauseTopic{"t", true})
+	if err != nil || CommandTime(untimed) != 0 || CommandTime(nil) != 0 {
+		t.Errorf("%v, at %x", err, CommandTime(untimed))
+	}
+}
+
 // sample is a state with one of everything.
 func sample(t testing.TB) *State {
 	t.Helper()
@@ -65,6 +84,7 @@ func sample(t testing.TB) *State {
 		CreateTopic{"t", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}},
 		CreateChannel{Topic: "t", Channel: "c", CreatedAt: 7},
 		SetSettings{map[string]string{SettingAutoCreateTopics: "false"}},
+		RecordAct{Act{At: 8, Node: "n1", Actor: "h:1", Verb: "DELETE /v1/topics/t", Status: 204}},
 		SavePositions{Saved{At: 9, Verb: "seek", Topic: "t", Incarnation: 3, Channel: "c", Partitions: []SavedPartition{{Floor: 4, Finished: [][2]seq.Offset{{6, 8}}}}}},
 	} {
 		if r := s.Apply(uint64(i+1), c); r.Err != nil {
@@ -77,12 +97,13 @@ func sample(t testing.TB) *State {
 func TestSnapshotBytes(t *testing.T) {
 	got := encode(t, sample(t))
 	want := sealed([]byte("brkdmeta\x01\x00\x00\x00" +
-		`{"index":6,"cluster":{"id":"blue"},"settings":{"auto_create_topics":"false"},"nodes":1,"topics":1,"saved":1}` + "\n" +
+		`{"index":7,"cluster":{"id":"blue"},"settings":{"auto_create_topics":"false"},"nodes":1,"topics":1,"saved":1,"acts":1}` + "\n" +
 		`{"id":"n1","tcp_address":"h:4150","zone":"<z>","boot_id":"b","state":"up","incarnation":1}` + "\n" +
 		`{"name":"t","incarnation":3,"version":4,"config":{"partitions":1,"replicas":1,"auto_replicas":true,"min_isr":1,"auto_min_isr":true,"sync":"always","ordered":false,"ext":false,` +
 		`"retention":"0s","retention_bytes":0,"max_message":0},"partitions":[{"replicas":["n1"],"leader":"n1","epoch":1,"isr":["n1"],"version":1}],` +
 		`"channels":[{"name":"c","created_at":7,"version":4,"first":true}]}` + "\n" +
-		`{"index":6,"at":9,"verb":"seek","topic":"t","incarnation":3,"channel":"c","partitions":[{"partition":0,"floor":4,"finished":[[6,8]]}]}` + "\n"))
+		`{"index":7,"at":9,"verb":"seek","topic":"t","incarnation":3,"channel":"c","partitions":[{"partition":0,"floor":4,"finished":[[6,8]]}]}` + "\n" +
+		`{"index":6,"at":8,"node":"n1","actor":"h:1","verb":"DELETE /v1/topics/t","status":204}` + "\n"))
 	if !bytes.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -128,7 +149,7 @@ func TestADamagedSnapshotIsAnError(t *testing.T) {
 		"a topic fewer":   bytes.Replace(body, []byte(`"topics":1`), []byte(`"topics":2`), 1),
 		"an odd move":     bytes.Replace(body, []byte(`"version":1}],`), []byte(`"version":1,"adding":["n2"]}],`), 1),
 		"an odd range":    bytes.Replace(body, []byte(`[[6,8]]`), []byte(`[[4,8]]`), 1),
-		"a later save":    bytes.Replace(body, []byte(`{"index":6,"at"`), []byte(`{"index":7,"at"`), 1),
+		"a later save":    bytes.Replace(body, []byte(`{"index":7,"at"`), []byte(`{"index":8,"at"`), 1),
 		"an odd intent":   bytes.Replace(body, []byte(`"state":"up"`), []byte(`"state":"up","intent":"nap"`), 1),
 		"an odd setting":  bytes.Replace(body, []byte(`auto_create_topics`), []byte(`auto_delete_topics`), 1),
 	} {

@@ -25,6 +25,9 @@ import (
 //	| one line for each node, by id                                   |
 //	| one line for each topic, by name, with partitions and channels  |
 //	| one line for each saved position of a channel, by index         |
+//	| one line for each act of an operator, by index                  |
+//	| one line for each event, by index                               |
+//	| one line for each event of leaders and replicas, by index       |
 //	+-----------------------------------------------------------------+
 //	| CRC-32C of all before, u32le |
 //	+------------------------------+
@@ -45,6 +48,9 @@ type snapshotHead struct {
 	Nodes    int               `json:"nodes"`
 	Topics   int               `json:"topics"`
 	Saved    int               `json:"saved,omitempty"`
+	Acts     int               `json:"acts,omitempty"`
+	Events   int               `json:"events,omitempty"`
+	Flux     int               `json:"flux,omitempty"`
 }
 
 type snapshotTopic struct {
@@ -89,6 +95,7 @@ type snapshotChannel struct {
 func (s *State) Snapshot() *State {
 	c := *s
 	c.nodes = slices.Clone(s.nodes)
+	c.past = s.past.clip()
 	return &c
 }
 
@@ -101,7 +108,10 @@ func (s *State) Encode(w io.Writer) error {
 	b.Write(binary.LittleEndian.AppendUint32(nil, SnapshotVersion))
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	head := snapshotHead{Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count, Saved: len(s.saved)}
+	head := snapshotHead{
+		Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count, Saved: len(s.saved),
+		Acts: len(s.past.acts), Events: len(s.past.events), Flux: len(s.past.flux),
+	}
 	if err := e.Encode(head); err != nil {
 		return err
 	}
@@ -119,6 +129,9 @@ func (s *State) Encode(w io.Writer) error {
 		if err := e.Encode(v); err != nil {
 			return err
 		}
+	}
+	if err := s.past.encode(e); err != nil {
+		return err
 	}
 	if err := b.Flush(); err != nil {
 		return err
@@ -212,6 +225,9 @@ func decodeLines(body []byte) (*State, error) {
 		if err := v.restore(s); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.past.decode(&head, next); err != nil {
+		return nil, err
 	}
 	if len(body) != 0 {
 		return nil, fmt.Errorf("%d trailing bytes", len(body))

@@ -21,6 +21,7 @@ type State struct {
 	nodes    []*Node // by ID
 	topics   topicSet
 	saved    []*Saved // by index; never changed but replaced
+	past     past
 }
 
 // Result is what became of a command.
@@ -92,18 +93,24 @@ func (s *State) NodeCount() int { return len(s.nodes) }
 // Apply changes the state by one command. Indexes must grow; a command at an
 // index that was passed is refused. A command that is refused changes nothing
 // but the index.
-func (s *State) Apply(index uint64, c Command) Result {
+func (s *State) Apply(index uint64, c Command) Result { return ApplyAt(s, index, 0, c) }
+
+// ApplyAt is Apply of a command that was proposed at a moment, ns since 1970: what it
+// changes is an event of the journal.
+func ApplyAt(s *State, index uint64, at int64, c Command) Result {
 	if index <= s.index {
 		return Result{Index: index, Err: ErrStaleIndex}
 	}
 	s.index = index
 	r := Result{Index: index}
+	before := s.topics
 	if r.Err = c.Validate(); r.Err == nil {
 		r.Err = c.apply(s, &r)
 	}
 	if r.Err != nil {
 		return Result{Index: index, Err: r.Err}
 	}
+	s.past.happened(s, at, c, &r, &before)
 	return r
 }
 

@@ -39,6 +39,8 @@ type ClientOptions struct {
 	HTTP *http.Client
 	// UserAgent is sent with every request.
 	UserAgent string
+	// Reason is for the audit log: why something is changed. "": it is not said.
+	Reason string
 }
 
 // NewClient returns a client. It fails with CodeInvalid on an address that is none.
@@ -49,7 +51,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil {
 		o.HTTP = newHTTPClient()
 	}
-	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent}}
+	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason}}
 	c.Operations, c.Insights, c.History = Operations{&c.t}, Insights{&c.t}, History{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)

@@ -27,6 +27,8 @@ const maxRedirects = 10
 type transport struct {
 	http  *http.Client
 	agent string
+	// reason is sent with what changes something.
+	reason string
 
 	mu    sync.Mutex   // guards bases
 	bases []*url.URL   // only appended to
@@ -181,6 +183,9 @@ func (t *transport) try(ctx context.Context, r request, out any) (again bool, er
 	req.Header.Set("Accept", "application/json")
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if t.reason != "" && req.Method != http.MethodGet {
+		req.Header.Set(ReasonHeader, t.reason)
 	}
 	if t.agent != "" {
 		req.Header.Set("User-Agent", t.agent)

@@ -52,6 +52,7 @@ func New(o Options) *API {
 	messageAPI{messages}.route(v)
 	againAPI{messageAPI{messages}}.route(v)
 	clusterAPI{o.Broker}.route(v)
+	auditAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)
 	return v
 }

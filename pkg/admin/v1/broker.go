@@ -74,6 +74,13 @@ type Observer interface {
 	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
 }
 
+// Audit knows what happened to the cluster, and what operators did.
+type Audit interface {
+	// RecordAct adds to the audit log, and logs.
+	RecordAct(ctx context.Context, a meta.Act)
+	Journal() meta.Journal
+}
+
 // ChannelHistory knows where channels were before operators moved them.
 type ChannelHistory interface {
 	// PlanMove says what SeekChannel would do.
@@ -165,6 +172,7 @@ type Broker interface {
 	ChannelWriter
 	Observer
 	ChannelHistory
+	Audit
 	MessageOperator
 	Cluster
 }

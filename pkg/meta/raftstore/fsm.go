@@ -37,6 +37,7 @@ func newMachine(remembered int) *machine {
 // decoded is a log entry ready to be applied, or why it cannot be.
 type decoded struct {
 	index uint64
+	at    int64 // when it was proposed, ns since 1970; 0: it does not say
 	cmd   meta.Command
 	err   error
 }
@@ -55,6 +56,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		batch[i].index = l.Index
 		if l.Type == raft.LogCommand {
 			batch[i].cmd, batch[i].err = meta.DecodeCommand(l.Data)
+			batch[i].at = meta.CommandTime(l.Data)
 		}
 	}
 	if err := m.applyAll(batch, out); err != nil {
@@ -82,7 +84,7 @@ func (m *machine) applyAll(batch []decoded, out []any) error {
 			failed = &stop
 			out[i] = stop
 		default:
-			r := m.state.Apply(d.index, d.cmd)
+			r := meta.ApplyAt(m.state, d.index, d.at, d.cmd)
 			if len(m.recent) > 0 {
 				m.recent[d.index%uint64(len(m.recent))] = r
 			}

@@ -33,7 +33,7 @@ func (s *Store) Propose(ctx context.Context, c meta.Command) (meta.Result, error
 	if err := c.Validate(); err != nil {
 		return meta.Result{}, err
 	}
-	command, err := meta.EncodeCommand(c)
+	command, err := meta.EncodeCommandAt(c, time.Now().UnixNano())
 	if err != nil {
 		return meta.Result{}, err
 	}

@@ -144,7 +144,7 @@ func (o *Stored) replay(l *raft.Log, agreed uint64) error {
 		if err != nil {
 			return fmt.Errorf("metadata log: entry %d: %w", l.Index, err)
 		}
-		o.State.Apply(l.Index, c)
+		meta.ApplyAt(o.State, l.Index, meta.CommandTime(l.Data), c)
 		if l.Index > agreed {
 			o.Unsure = append(o.Unsure, Entry{l.Index, c})
 		}

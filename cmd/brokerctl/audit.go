@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// followEvery is how often events -f asks for more.
+const followEvery = time.Second
+
+// journalOptions say which entries of the audit log or of the events are shown.
+type journalOptions struct {
+	since, actor, object string
+	max                  int
+	follow               bool
+}
+
+func (o *journalOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.since, "since", "", "those since a `TIME`, or an age such as 2h")
+	f.StringVar(&o.object, "object", "", "those about a topic, a channel or partition of it, or a node, `OBJECT`")
+	o.max = 100
+	f.IntVarP(&o.max, "max", "n", o.max, "the last `N`")
+}
+
+func (o *journalOptions) request(now time.Time) (api.JournalOptions, error) {
+	req := api.JournalOptions{Actor: o.actor, Object: o.object, Max: o.max}
+	if o.max < 1 {
+		return req, usageError("--max must be at least 1")
+	}
+	if o.since == "" {
+		return req, nil
+	}
+	text := o.since
+	if !strings.Contains(text, "-") {
+		text = "-" + text // an age
+	}
+	at, err := parseSeek("--since", text, now)
+	if err != nil || at.Time == nil {
+		return req, usageError("--since %q is not a time such as 2026-11-21T06:00:00Z, or an age such as 2h", o.since)
+	}
+	req.Since = *at.Time
+	return req, nil
+}
+
+func newAuditCommand(g *globals) *cobra.Command {
+	var o journalOptions
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Show what operators did: who, when, what and why",
+		Long: `Show what operators did to topics, channels, partitions and nodes, from any node: who, when, what, why
+(--reason of each command) and with which result. -o json has the object before and after. The last
+5,000 acts are kept.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return auditLog(cmd, g, o) },
+	}
+	o.addFlags(cmd)
+	cmd.Flags().StringVar(&o.actor, "actor", "", "those of an address or identity, or a part of it, `ACTOR`")
+	return newGroup("audit", "Show what operators did", cmd)
+}
+
+func auditLog(cmd *cobra.Command, g *globals, o journalOptions) error {
+	req, err := o.request(g.env.now())
+	if err != nil {
+		return err
+	}
+	log, err := query(cmd.Context(), g, func(ctx context.Context) (*api.AuditLog, error) { return g.client.Insights.Audit(ctx, req) })
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: log,
+		lines:  linesOf(log.Acts),
+		names:  namesOf(log.Acts, func(a api.Act) string { return fmt.Sprint(a.Index) }),
+		text: func(p *page) {
+			t := newTable("AT", "ACTOR", "VERB", "OBJECT", "STATUS", "REASON", "+REQUEST", "+NODE", "+AGENT")
+			for _, a := range log.Acts {
+				who := a.Actor
+				if a.Identity != "" {
+					who = a.Identity + " " + a.Actor
+				}
+				t.row(timeText(a.At), who, a.Verb, a.Object, a.Status, a.Reason, a.Request, a.Node, a.Agent)
+			}
+			p.table(t)
+		},
+	})
+}
+
+func newEventsCommand(g *globals) *cobra.Command {
+	var o journalOptions
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Show what happened to the cluster",
+		Long: `Show what happened to the cluster, from any node: starts and losses of nodes, elections, changes of the
+in-sync replicas, creations, changes, pauses and deletions of topics and channels. -f goes on with
+what happens, until Ctrl-C. The last 3,000 are kept, and as many of leaders and replicas.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return events(cmd, g, o) },
+	}
+	o.addFlags(cmd)
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what happens")
+	return cmd
+}
+
+func events(cmd *cobra.Command, g *globals, o journalOptions) error {
+	req, err := o.request(g.env.now())
+	if err != nil {
+		return err
+	}
+	log, err := query(cmd.Context(), g, func(ctx context.Context) (*api.EventLog, error) { return g.client.Insights.Events(ctx, req) })
+	if err != nil {
+		return err
+	}
+	if !o.follow {
+		return g.show(cmd, eventsView(log))
+	}
+	ctx := cmd.Context()
+	for {
+		for _, e := range log.Events {
+			req.After = max(req.After, e.Index)
+			if err := g.show(cmd, eventLine(e)); err != nil {
+				return err
+			}
+		}
+		req.Since, req.Max = time.Time{}, 0
+		if g.env.pause(ctx, followEvery); ctx.Err() != nil {
+			return nil
+		}
+		if log, err = query(ctx, g, func(ctx context.Context) (*api.EventLog, error) { return g.client.Insights.Events(ctx, req) }); err != nil {
+			if ctx.Err() == nil && api.CodeOf(err) != api.CodeUnavailable {
+				return err
+			}
+			log = &api.EventLog{} // the cluster does not answer for a while
+		}
+	}
+}
+
+// eventLine shows one event of a stream.
+func eventLine(e api.Event) view {
+	return view{object: e, names: []string{fmt.Sprint(e.Index)}, text: func(p *page) {
+		p.line("%s  %-20s  %s  %s", timeText(e.At), e.Kind, e.Object, e.What)
+	}}
+}
+
+func eventsView(log *api.EventLog) view {
+	return view{
+		object: log,
+		lines:  linesOf(log.Events),
+		names:  namesOf(log.Events, func(e api.Event) string { return fmt.Sprint(e.Index) }),
+		text: func(p *page) {
+			t := newTable("AT", "KIND", "OBJECT", "WHAT")
+			for _, e := range log.Events {
+				t.row(timeText(e.At), e.Kind, e.Object, e.What)
+			}
+			p.table(t)
+		},
+	}
+}
+
+// plainReason makes a text fit for a header.
+func plainReason(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// ReasonHeader is the header with which whoever changes something says why, for the audit
+// log. The query parameter reason does the same.
+const ReasonHeader = "X-Reason"
+
+// AuditLog is what operators did, the oldest first.
+type AuditLog struct {
+	Acts []Act `json:"acts"`
+}
+
+// Act is one thing that an operator did.
+type Act struct {
+	Index    uint64    `json:"index"` // grows with each
+	At       time.Time `json:"at"`
+	Node     string    `json:"node"`  // that was asked
+	Actor    string    `json:"actor"` // the address that it came from
+	Identity string    `json:"identity,omitempty"`
+	Agent    string    `json:"agent,omitempty"` // the program that asked
+	Verb     string    `json:"verb"`            // method and path
+	Object   string    `json:"object,omitempty"`
+	Request  string    `json:"request,omitempty"`
+	Before   string    `json:"before,omitempty"` // the object as it was, in JSON, where it is another since
+	After    string    `json:"after,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Status   int       `json:"status"` // of the answer
+}
+
+// EventLog is what happened to the cluster, the oldest first.
+type EventLog struct {
+	Events []Event `json:"events"`
+}
+
+// Event is one change of the cluster's state, whoever made it.
+type Event struct {
+	Index  uint64    `json:"index"` // grows with each
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind"`
+	Object string    `json:"object,omitempty"`
+	What   string    `json:"what"`
+}
+
+// JournalOptions say which entries are wanted. The zero value wants the last 1,000.
+type JournalOptions struct {
+	Since  time.Time
+	After  uint64 // the index of an entry: those behind it
+	Actor  string // a part of the address or identity
+	Object string // a topic is that of its channels and partitions, too
+	Max    int    // the last ones; 0: 1,000
+}
+
+func (o JournalOptions) query() url.Values {
+	q := url.Values{}
+	if !o.Since.IsZero() {
+		q.Set("since", o.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if o.After > 0 {
+		q.Set("after", strconv.FormatUint(o.After, 10))
+	}
+	if o.Actor != "" {
+		q.Set("actor", o.Actor)
+	}
+	if o.Object != "" {
+		q.Set("object", o.Object)
+	}
+	if o.Max > 0 {
+		q.Set("n", strconv.Itoa(o.Max))
+	}
+	return q
+}
+
+// Audit returns what operators did.
+func (i Insights) Audit(ctx context.Context, o JournalOptions) (*AuditLog, error) {
+	out := new(AuditLog)
+	return out, i.t.get(ctx, path("audit"), o.query(), out)
+}
+
+// Events returns what happened.
+func (i Insights) Events(ctx context.Context, o JournalOptions) (*EventLog, error) {
+	out := new(EventLog)
+	return out, i.t.get(ctx, path("events"), o.query(), out)
+}

@@ -1,0 +1,205 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/admin/v1"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
+)
+
+// How much of the texts of a request the audit log keeps.
+const (
+	maxReason  = 500
+	maxRequest = 500
+	maxText    = 200
+	maxState   = 800 // of the object before and after
+)
+
+// audited records what operators do over HTTP.
+type audited struct {
+	broker v1.Broker
+	next   func(http.ResponseWriter, *http.Request) string
+}
+
+// serve answers a request, and records it if it changes something.
+func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
+	if !changes(r) {
+		return a.next(w, r)
+	}
+	object := objectOf(r.URL)
+	act := meta.Act{
+		At: time.Now().UnixNano(), Actor: r.RemoteAddr, Identity: clipped(identityOf(r), maxText), Agent: clipped(r.UserAgent(), maxText),
+		Verb: clipped(r.Method+" "+r.URL.Path, maxText), Object: clipped(object, maxText), Reason: reasonOf(r), Before: a.state(object),
+	}
+	body := &firstBytes{r: r.Body}
+	r.Body = body
+	status := &statusOnly{ResponseWriter: w, status: http.StatusOK}
+	pattern := a.next(status, r)
+	act.Status = status.status
+	if name := createdBy(r.URL.Path, body.seen); name != "" {
+		object = strings.TrimPrefix(object+"/"+name, "/")
+		act.Object = clipped(object, maxText)
+	}
+	act.Request = clipped(strings.TrimSpace(strings.Join([]string{queryOf(r.URL), string(body.seen)}, " ")), maxRequest)
+	if act.After = a.state(object); act.After == act.Before {
+		act.Before, act.After = "", ""
+	}
+	a.broker.RecordAct(r.Context(), act)
+	return pattern
+}
+
+// changes says whether a request is an operator's, and may change something.
+func changes(r *http.Request) bool {
+	path := r.URL.Path
+	switch {
+	case r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
+		return false
+	case v1.Owns(path):
+		return !strings.HasSuffix(path, "/messages") // publishers are no operators
+	}
+	for _, prefix := range []string{"/topic/", "/channel/", "/config/"} {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// objectOf returns what a request is about: TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a
+// node.
+func objectOf(u *url.URL) string {
+	topic, rest, q := "", "", u.Query()
+	if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 3 && parts[0] == "v1" {
+		switch parts[1] {
+		case "topics":
+			topic = parts[2]
+			if len(parts) >= 5 && (parts[3] == "channels" || parts[3] == "partitions") {
+				rest = parts[4]
+			}
+		case "nodes":
+			return parts[2]
+		}
+	}
+	topic, rest = cmp.Or(topic, q.Get("topic")), cmp.Or(rest, q.Get("channel"))
+	if rest == "" {
+		return topic
+	}
+	return topic + "/" + rest
+}
+
+// createdBy returns the name of what a request creates, as its body has it; "": it has none.
+func createdBy(path string, body []byte) string {
+	if !strings.HasSuffix(path, "/topics") && !strings.HasSuffix(path, "/channels") {
+		return ""
+	}
+	var named struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(body, &named) != nil {
+		return ""
+	}
+	return named.Name
+}
+
+// state describes a topic or a channel as the metadata has it; "": there is none.
+func (a audited) state(object string) string {
+	name, channel, _ := strings.Cut(object, "/")
+	t, err := a.broker.Topic(name)
+	if name == "" || err != nil {
+		return ""
+	}
+	var v any = struct {
+		Config meta.TopicConfig `json:"config"`
+		Paused bool             `json:"paused"`
+	}{t.Config, t.Paused}
+	if channel != "" {
+		c := t.Channels[channel]
+		if c == nil {
+			return ""
+		}
+		v = struct {
+			Ordered bool          `json:"ordered"`
+			Paused  bool          `json:"paused"`
+			Policy  policy.Policy `json:"policy,omitzero"`
+		}{c.Ordered, c.Paused, c.Policy}
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return clipped(string(raw), maxState)
+}
+
+// identityOf returns who a verified client certificate is of; "": nobody showed one.
+func identityOf(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return ""
+	}
+	return r.TLS.PeerCertificates[0].Subject.String()
+}
+
+func reasonOf(r *http.Request) string {
+	return clipped(cmp.Or(r.Header.Get(api.ReasonHeader), r.URL.Query().Get("reason")), maxReason)
+}
+
+// queryOf returns the parameters of a request that its object and reason do not say.
+func queryOf(u *url.URL) string {
+	q := u.Query()
+	for _, known := range []string{"topic", "channel", "reason"} {
+		q.Del(known)
+	}
+	return q.Encode()
+}
+
+// clipped bounds a text and makes it fit for a line.
+func clipped(text string, most int) string {
+	text = strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text), "?")
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most-3], "") + "..."
+	}
+	return text
+}
+
+// firstBytes keeps the first bytes that are read of a body.
+type firstBytes struct {
+	r    io.ReadCloser
+	seen []byte
+}
+
+func (b *firstBytes) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if room := maxRequest + 1 - len(b.seen); room > 0 {
+		b.seen = append(b.seen, bytes.Clone(p[:min(n, room)])...)
+	}
+	return n, err
+}
+
+func (b *firstBytes) Close() error { return b.r.Close() }
+
+// statusOnly notes the status of an answer.
+type statusOnly struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusOnly) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusOnly) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,99 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+func TestWhatOperatorsDoIsRecorded(t *testing.T) {
+	f := orders()
+	h := serverOf(t, f).Handler()
+	for _, x := range []struct{ method, target, body, reason, object, request string }{
+		{"POST", "/v1/topics/orders/channels/bill/pause", "", "too\nfast", "orders/bill", ""},
+		{"PATCH", "/v1/topics/orders", `{"retention":"1h"}`, "", "orders", `{"retention":"1h"}`},
+		{"DELETE", "/v1/channels?topic=orders&channel=bill&reason=old", "", "", "orders/bill", ""},
+		{"POST", "/channel/empty?topic=orders&channel=away", "", "", "orders/away", ""},
+		{"POST", "/v1/nodes/n1/drain", `{"force":true}`, "", "n1", `{"force":true}`},
+		{"POST", "/v1/topics/orders/partitions/1/elect", `{"unclean":true,"to":"n2"}`, "", "orders/1", `{"unclean":true,"to":"n2"}`},
+		{"DELETE", "/v1/topics/none", "", "", "none", ""},
+		{"POST", "/v1/topics", `{"name":"new"}`, "", "new", `{"name":"new"}`},
+		{"POST", "/v1/topics/orders/channels", `{"name":"new"}`, "", "orders/new", `{"name":"new"}`},
+	} {
+		var headers []string
+		if x.reason != "" {
+			headers = []string{api.ReasonHeader, x.reason, "User-Agent", "brokerctl/1"}
+		}
+		w := ask(h, x.method, x.target, x.body, headers...)
+		acts := f.Journal().Acts()
+		a := acts[len(acts)-1]
+		path, _, _ := strings.Cut(x.target, "?")
+		if a.Verb != x.method+" "+path || a.Object != x.object || a.Request != x.request || a.Status != w.Code || a.Actor != "192.0.2.1:1234" || a.At == 0 {
+			t.Errorf("%s: %+v, status %d", x.target, a, w.Code)
+		}
+	}
+	acts := f.Journal().Acts()
+	if a := acts[0]; a.Reason != "too fast" || a.Agent != "brokerctl/1" {
+		t.Errorf("%+v", a)
+	}
+	if acts[2].Reason != "old" || !strings.Contains(acts[2].Before, `{"ordered":false,"paused":true`) || acts[2].After != "" {
+		t.Errorf("%+v", acts[2])
+	}
+	// Who reads or publishes is no operator.
+	for _, target := range []string{"GET /v1/topics", "POST /v1/topics/orders/messages", "POST /pub?topic=orders", "GET /ping", "POST /mpub?topic=orders"} {
+		method, path, _ := strings.Cut(target, " ")
+		ask(h, method, path, "x")
+	}
+	if got := f.Journal().Acts(); len(got) != len(acts) {
+		t.Errorf("recorded too: %+v", got[len(acts):])
+	}
+	if got := clipped(strings.Repeat("ä", 300), 100); len(got) > 100 || !strings.HasSuffix(got, "ä...") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAuditAndEventsAreChosen(t *testing.T) {
+	f := orders()
+	at := time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC)
+	for i, c := range []meta.Command{
+		meta.NodeStarted{Node: meta.Node{ID: "n1"}},
+		meta.CreateTopic{Name: "t", Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}},
+		meta.CreateChannel{Topic: "t", Channel: "c"},
+		meta.RecordAct{Act: meta.Act{At: at.UnixNano(), Actor: "10.0.0.1:1", Verb: "PATCH /v1/topics/t", Object: "t", Status: 200}},
+		meta.RecordAct{Act: meta.Act{At: at.Add(time.Hour).UnixNano(), Identity: "CN=ops", Verb: "DELETE /v1/topics/tt", Object: "tt", Status: 204}},
+		meta.RecordAct{Act: meta.Act{At: at.Add(2 * time.Hour).UnixNano(), Actor: "10.0.0.2:1", Verb: "POST /v1/topics/t/channels/c/pause", Object: "t/c", Status: 204}},
+	} {
+		if r := meta.ApplyAt(&f.journal, uint64(i+1), at.Add(time.Duration(i)*time.Minute).UnixNano(), c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	h := serverOf(t, f).Handler()
+	for target, want := range map[string]string{
+		"/v1/audit": "4 5 6", "/v1/audit?object=t": "4 6", "/v1/audit?object=t/c": "6", "/v1/audit?actor=10.0.0": "4 6", "/v1/audit?actor=ops": "5",
+		"/v1/audit?since=2026-11-24T09:00:00Z": "5 6", "/v1/audit?after=4": "5 6", "/v1/audit?n=1": "6", "/v1/audit?actor=nobody": "",
+		"/v1/events": "1 2 3", "/v1/events?object=t": "2 3", "/v1/events?after=2": "3", "/v1/events?since=2026-11-24T08:01:00Z": "2 3", "/v1/events?n=2": "2 3",
+	} {
+		w := ask(h, http.MethodGet, target, "")
+		var got struct{ Acts, Events []struct{ Index json.Number } }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		var indexes []string
+		for _, x := range append(got.Acts, got.Events...) {
+			indexes = append(indexes, x.Index.String())
+		}
+		if s := strings.Join(indexes, " "); s != want {
+			t.Errorf("%s: %s, want %s: %s", target, s, want, w.Body)
+		}
+	}
+	for _, target := range []string{"/v1/audit?since=yesterday", "/v1/events?after=x", "/v1/events?n=0"} {
+		if w := ask(h, http.MethodGet, target, ""); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d", target, w.Code)
+		}
+	}
+}

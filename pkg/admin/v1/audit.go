@@ -1,0 +1,95 @@
+package v1
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// defaultJournal is how many entries are answered where the request names no number.
+const defaultJournal = 1000
+
+// auditAPI tells what operators did, and what happened.
+type auditAPI struct{ broker Audit }
+
+func (v auditAPI) route(t *API) {
+	t.handle("GET /v1/audit", v.audit)
+	t.handle("GET /v1/events", v.events)
+}
+
+// span is which entries a request wants.
+type span struct {
+	since time.Time
+	after uint64 // an index
+	most  int
+}
+
+func spanOf(r *http.Request) (span, error) {
+	q, s := r.URL.Query(), span{most: defaultJournal}
+	var err error
+	if text := q.Get("since"); text != "" {
+		if s.since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return s, api.Errorf(api.CodeInvalid, "since %q is not like 2026-11-21T06:00:00Z", text)
+		}
+	}
+	if text := q.Get("after"); text != "" {
+		if s.after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return s, api.Errorf(api.CodeInvalid, "after %q is not an index", text)
+		}
+	}
+	if text := q.Get("n"); text != "" {
+		if s.most, err = strconv.Atoi(text); err != nil || s.most < 1 {
+			return s, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
+		}
+	}
+	return s, nil
+}
+
+// last returns the last entries of a list, as many as are wanted.
+func last[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
+
+func (v auditAPI) audit(r *http.Request) (answer, error) {
+	s, err := spanOf(r)
+	if err != nil {
+		return answer{}, err
+	}
+	q := r.URL.Query()
+	out := api.AuditLog{Acts: []api.Act{}}
+	for _, a := range v.broker.Journal().Acts() {
+		at := time.Unix(0, a.At).UTC()
+		who := strings.Contains(a.Actor, q.Get("actor")) || strings.Contains(a.Identity, q.Get("actor"))
+		if a.Index <= s.after || at.Before(s.since) || !who || !about(a.Object, q.Get("object")) {
+			continue
+		}
+		out.Acts = append(out.Acts, api.Act{
+			Index: a.Index, At: at, Node: string(a.Node), Actor: a.Actor, Identity: a.Identity, Agent: a.Agent, Verb: a.Verb, Object: a.Object,
+			Request: a.Request, Before: a.Before, After: a.After, Reason: a.Reason, Status: a.Status,
+		})
+	}
+	out.Acts = last(out.Acts, s.most)
+	return success(out)
+}
+
+// about says whether an object is the one that is wanted, or is of it; "": all are.
+func about(object, wanted string) bool {
+	return wanted == "" || object == wanted || strings.HasPrefix(object, wanted+"/")
+}
+
+func (v auditAPI) events(r *http.Request) (answer, error) {
+	s, err := spanOf(r)
+	if err != nil {
+		return answer{}, err
+	}
+	out := api.EventLog{Events: []api.Event{}}
+	for _, e := range v.broker.Journal().Events(s.after) {
+		at := time.Unix(0, e.At).UTC()
+		if !at.Before(s.since) && about(e.Object, r.URL.Query().Get("object")) {
+			out.Events = append(out.Events, api.Event{Index: e.Index, At: at, Kind: e.Kind, Object: e.Object, What: e.What})
+		}
+	}
+	out.Events = last(out.Events, s.most)
+	return success(out)
+}

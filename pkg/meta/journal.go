@@ -1,0 +1,183 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Bounds of what the metadata remembers of its own past. The oldest go.
+const (
+	MaxActs     = 5000
+	MaxActBytes = 4 << 10 // of the texts of one act
+	MaxEvents   = 3000    // of nodes, topics and channels; and as many of leaders and replicas
+	eventNames  = 3       // of the partitions that one event is about
+)
+
+// Act is something that an operator did, for the audit log. Values that State hands out
+// are shared and must not be changed.
+type Act struct {
+	Index    uint64 `json:"index"`              // the Raft index at which it was recorded
+	At       int64  `json:"at"`                 // ns since 1970, when it was done, by the clock of Node
+	Node     NodeID `json:"node"`               // that was asked
+	Actor    string `json:"actor"`              // the address that it came from
+	Identity string `json:"identity,omitempty"` // of who did it, where that is known
+	Agent    string `json:"agent,omitempty"`    // the program that asked
+	Verb     string `json:"verb"`               // method and path
+	Object   string `json:"object,omitempty"`   // TOPIC, TOPIC/CHANNEL, TOPIC/PARTITION or a node
+	Request  string `json:"request,omitempty"`  // what was asked for
+	Before   string `json:"before,omitempty"`   // the object, as the metadata had it
+	After    string `json:"after,omitempty"`    // likewise, where it differs
+	Reason   string `json:"reason,omitempty"`   // as who did it says
+	Status   int    `json:"status"`             // of the answer, as in HTTP
+}
+
+func (a *Act) bytes() int {
+	n := 0
+	for _, s := range []string{string(a.Node), a.Actor, a.Identity, a.Agent, a.Verb, a.Object, a.Request, a.Before, a.After, a.Reason} {
+		n += len(s)
+	}
+	return n
+}
+
+// RecordAct adds to the audit log.
+type RecordAct struct {
+	Act Act `json:"act"` // its Index is ignored
+}
+
+// Kind implements Command.
+func (RecordAct) Kind() Kind { return KindRecordAct }
+
+// Validate implements Command.
+func (c RecordAct) Validate() error { return c.Act.validate() }
+
+func (a *Act) validate() error {
+	if a.Verb == "" || a.bytes() > MaxActBytes {
+		return fmt.Errorf("%w: act %q of %d bytes", ErrInvalidConfig, a.Verb, a.bytes())
+	}
+	return nil
+}
+
+func (c RecordAct) apply(s *State, _ *Result) error {
+	a := c.Act
+	a.Index = s.index
+	s.past.acts = keep(s.past.acts, &a, MaxActs)
+	return nil
+}
+
+// keep adds to a list and leaves out the oldest where there are too many. What was handed
+// out before stays as it is.
+func keep[T any](all []T, one T, most int) []T {
+	all = append(all, one)
+	return all[max(0, len(all)-most):]
+}
+
+// Event is a change of the cluster's state, whoever made it.
+type Event struct {
+	Index  uint64 `json:"index"`            // the Raft index of the change
+	At     int64  `json:"at"`               // ns since 1970, by the clock of the node that made it
+	Kind   string `json:"kind"`             // for programs, such as node_down
+	Object string `json:"object,omitempty"` // a node, a topic, a channel or partitions
+	What   string `json:"what"`             // for people
+}
+
+// past is what a state remembers: lists by index, which are only added to.
+type past struct {
+	acts   []*Act
+	events []*Event
+	flux   []*Event // of leaders and replicas
+}
+
+// clip returns lists of which nobody else sees what is added to them.
+func (p past) clip() past {
+	return past{slices.Clip(p.acts), slices.Clip(p.events), slices.Clip(p.flux)}
+}
+
+// Journal is what the metadata remembers of its past.
+type Journal struct{ past past }
+
+// JournalOf returns the journal of a state.
+func JournalOf(s *State) Journal { return Journal{s.past.clip()} }
+
+// Acts returns what operators did, the oldest first.
+func (j Journal) Acts() []*Act { return j.past.acts }
+
+// Events returns what happened behind an index, the oldest first.
+func (j Journal) Events(after uint64) []*Event {
+	var all []*Event
+	for _, list := range [][]*Event{j.past.events, j.past.flux} {
+		i, _ := slices.BinarySearchFunc(list, after+1, func(e *Event, index uint64) int {
+			switch {
+			case e.Index < index:
+				return -1
+			case e.Index > index:
+				return 1
+			}
+			return 0
+		})
+		all = append(all, list[i:]...)
+	}
+	slices.SortStableFunc(all, func(a, b *Event) int { return int(int64(a.Index) - int64(b.Index)) })
+	return all
+}
+
+// restoreAct appends an act that was read.
+func (p *past) restoreAct(a *Act, index uint64) error {
+	if err := a.validate(); err != nil {
+		return err
+	}
+	if n := len(p.acts); a.Index > index || n > 0 && p.acts[n-1].Index >= a.Index {
+		return fmt.Errorf("act %d out of order", a.Index)
+	}
+	p.acts = append(p.acts, a)
+	return nil
+}
+
+// encode writes the lines of a snapshot that are about the past.
+func (p *past) encode(e *json.Encoder) error {
+	for _, a := range p.acts {
+		if err := e.Encode(a); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]*Event{p.events, p.flux} {
+		for _, x := range list {
+			if err := e.Encode(x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decode reads them.
+func (p *past) decode(head *snapshotHead, next func(any) error) error {
+	if head.Acts < 0 || head.Acts > MaxActs || head.Events < 0 || head.Events > MaxEvents || head.Flux < 0 || head.Flux > MaxEvents {
+		return fmt.Errorf("%d acts, %d and %d events", head.Acts, head.Events, head.Flux)
+	}
+	for range head.Acts {
+		a := &Act{}
+		if err := next(a); err != nil {
+			return fmt.Errorf("act: %w", err)
+		}
+		if err := p.restoreAct(a, head.Index); err != nil {
+			return err
+		}
+	}
+	for _, list := range []struct {
+		n  int
+		to *[]*Event
+	}{{head.Events, &p.events}, {head.Flux, &p.flux}} {
+		for range list.n {
+			e := &Event{}
+			if err := next(e); err != nil {
+				return fmt.Errorf("event: %w", err)
+			}
+			if n := len(*list.to); e.Kind == "" || e.Index > head.Index || n > 0 && (*list.to)[n-1].Index >= e.Index {
+				return fmt.Errorf("event %d out of order", e.Index)
+			}
+			*list.to = append(*list.to, e)
+		}
+	}
+	return nil
+}

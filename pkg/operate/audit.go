@@ -1,0 +1,34 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// recordTimeout bounds how long an act waits for its place in the audit log.
+const recordTimeout = 5 * time.Second
+
+// Recorder keeps what operators do, and tells it.
+type Recorder struct{ node *Node }
+
+// NewRecorder returns the recorder of a node.
+func NewRecorder(n *Node) *Recorder { return &Recorder{n} }
+
+// RecordAct adds to the audit log what an operator did, and logs it. What cannot be
+// recorded is in the log of this node alone.
+func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
+	a.Node = o.node.Self
+	log := o.node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if _, err := o.node.host.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
+		log.Warn("operator act, not recorded in the audit log: the metadata cannot be changed", "error", err)
+		return
+	}
+	log.Info("operator act")
+}
+
+// Journal returns what the metadata remembers of its past, as this node knows it.
+func (o *Recorder) Journal() meta.Journal { return meta.JournalOf(o.node.Meta.View()) }
