@@ -34,10 +34,6 @@ func flowMistakes() []mistake {
 			old: "if s.t.slots[slot].place == held {", with: "if false {", tests: []string{"./pkg/channel"}, run: "FinishAny",
 		},
 		{
-			name: "finish: other replicas are not told", file: "pkg/operate/finish.go",
-			old: "stateWords[was]}, part.Flush(ctx)", with: "stateWords[was]}, nil", tests: []string{"./pkg/broker"}, run: "AnOperatorFinishes",
-		},
-		{
 			name: "flow: the sums of a cluster leave rates out", file: "pkg/stats/merge.go",
 			old: "c.Rates.Add(d.Rates)", with: "", tests: []string{"./pkg/stats", "./pkg/broker"}, run: "RatesAndStalls",
 		},
