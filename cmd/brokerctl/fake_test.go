@@ -211,7 +211,7 @@ func leavingNode() api.NodeDetail {
 			{Topic: "orders", Partition: 1, Leader: true, InSync: true},
 		},
 		Left: api.Progress{
-			Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1_288_490_188, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second),
+			Leaders: 1, Replicas: 2, Moving: 1, Bytes: 1_288_490_188, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second), TimeLeftMS: 25_000,
 		},
 		Troubles: []api.Trouble{{Kind: "no_room", Topic: "orders", Partition: 1, Nodes: []string{"n2"}, What: "no eligible node for the replica"}},
 	}
@@ -229,14 +229,14 @@ func movingPartition() api.PartitionDetail {
 			{Node: "n3"},
 			{
 				Node: "n4", Answered: true, LogStart: 100_022, CommittedEnd: 2_990_211, LogEnd: 2_990_300, Bytes: 2_040_109_465,
-				Seen: true, Connected: true, State: "replicate", Acked: 2_990_211, Lag: 1_890_992, LagBytes: 1_288_490_189, BytesPerSecond: 50 << 20, BehindFor: -1,
+				Seen: true, Connected: true, State: "replicate", Acked: 2_990_211, Lag: 1_890_992, LagBytes: 1_288_490_189, BytesPerSecond: 50 << 20, BehindFor: -1, BehindForMS: -1,
 			},
 			{
 				Node: "n2", InSync: true, Answered: true, LogStart: 100_022, CommittedEnd: 4_881_200, LogEnd: 4_881_203, Bytes: 3_328_599_654,
-				Seen: true, State: "probe", Acked: 4_881_203, BehindFor: api.Duration(90 * time.Second),
+				Seen: true, State: "probe", Acked: 4_881_203, BehindFor: api.Duration(90 * time.Second), BehindForMS: 90_000,
 			},
 		},
-		Left:     api.Progress{Moving: 1, Bytes: 1_288_490_189, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second)},
+		Left:     api.Progress{Moving: 1, Bytes: 1_288_490_189, BytesPerSecond: 50 << 20, TimeLeft: api.Duration(25 * time.Second), TimeLeftMS: 25_000},
 		Troubles: []api.Trouble{},
 	}
 }
@@ -284,14 +284,14 @@ func agreement() api.Raft {
 	return api.Raft{Leader: "n2", Term: 7, Voters: 3, Tolerance: 1, Members: []api.RaftMember{
 		{
 			ID: "n1", Voter: true, Address: "10.0.0.11:4152", Answered: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_033, AppliedIndex: 12_033,
-			LastContact: api.Duration(12 * time.Millisecond), SnapshotIndex: 8192, StoreBytes: 1 << 20,
+			LastContact: api.Duration(12 * time.Millisecond), LastContactMS: 12, SnapshotIndex: 8192, StoreBytes: 1 << 20,
 		},
 		{
 			ID: "n2", Voter: true, Address: "10.0.0.12:4152", Answered: true, Leader: true, Term: 7, LastIndex: 12_034, CommitIndex: 12_034,
 			AppliedIndex: 12_034, SnapshotIndex: 8192, StoreBytes: 1 << 20,
 		},
 		{ID: "n3", Voter: true, Address: "10.0.0.13:4152"},
-		{ID: "n4", Address: "10.0.0.14:4152", Answered: true, Term: 7, LastContact: -1},
+		{ID: "n4", Address: "10.0.0.14:4152", Answered: true, Term: 7, LastContact: -1, LastContactMS: -1},
 	}}
 }
 
@@ -300,7 +300,7 @@ func ordersTopic() api.Topic {
 		Name: "orders", FirstID: "2b839aa76e4d64b7",
 		Config: api.Config{
 			Partitions: 2, Replicas: 3, MinISR: 2, Sync: api.SyncAlways,
-			Retention: api.Duration(72 * time.Hour), RetentionBytes: 50 << 30,
+			Retention: api.Duration(72 * time.Hour), RetentionMS: 259_200_000, RetentionBytes: 50 << 30,
 		},
 		MessagesTotal: 9_761_193, BytesTotal: 1_249_432_704, Bytes: 13_314_398_617,
 		Partitions: []api.Partition{
@@ -314,8 +314,8 @@ func ordersTopic() api.Topic {
 			},
 		},
 		Channels: []api.ChannelSummary{
-			{Name: "bill", Depth: 212, InFlight: 40, Deferred: 3, Consumers: 8, OldestAge: api.Duration(1234 * time.Millisecond)},
-			{Name: "invoice", Depth: 48_112, Paused: true, Ordered: true, OldestAge: api.Duration(3*time.Hour + 12*time.Minute)},
+			{Name: "bill", Depth: 212, InFlight: 40, Deferred: 3, Consumers: 8, OldestAge: api.Duration(1234 * time.Millisecond), OldestAgeMS: 1234},
+			{Name: "invoice", Depth: 48_112, Paused: true, Ordered: true, OldestAge: api.Duration(3*time.Hour + 12*time.Minute), OldestAgeMS: 11_520_000},
 		},
 	}
 }
@@ -323,7 +323,7 @@ func ordersTopic() api.Topic {
 func clicksTopic() api.Topic {
 	return api.Topic{
 		Name: "clicks#ephemeral", FirstID: "c75112426cd2ce9f",
-		Config: api.Config{Partitions: 1, Replicas: 1, MinISR: 1, Sync: 1000, SyncInterval: api.Duration(200 * time.Millisecond), Ext: true},
+		Config: api.Config{Partitions: 1, Replicas: 1, MinISR: 1, Sync: 1000, SyncInterval: api.Duration(200 * time.Millisecond), SyncIntervalMS: 200, Ext: true},
 		Paused: true, Ephemeral: true, Depth: 7, MessagesTotal: 7,
 		Partitions: []api.Partition{{Replicas: []string{"n1"}, ISR: []string{}, CommittedEnd: 7, LogEnd: 7, Bytes: 812}},
 		Channels:   []api.ChannelSummary{},
@@ -333,7 +333,7 @@ func clicksTopic() api.Topic {
 func invoiceChannel() api.Channel {
 	return api.Channel{
 		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true,
-		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), MessagesTotal: 9_761_193,
+		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), OldestAgeMS: 11_520_000, MessagesTotal: 9_761_193,
 		DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212,
 		Policy: api.Policy{
 			MaxAttempts: 5, OnExhausted: api.OnExhaustedDeadLetter, DeadLetterTopic: "orders.invoice.dlq", Backoff: "1s..10m", Rate: 100,

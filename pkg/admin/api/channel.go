@@ -5,15 +5,16 @@ import "time"
 // ChannelSummary is a channel within a Topic or a ChannelList. Depth counts
 // what waits: neither in flight nor deferred.
 type ChannelSummary struct {
-	Name      string   `json:"name"`
-	Depth     int64    `json:"depth"`
-	InFlight  int64    `json:"in_flight"`
-	Deferred  int64    `json:"deferred"`
-	Consumers int      `json:"consumers"`
-	Paused    bool     `json:"paused"`
-	Ordered   bool     `json:"ordered"`
-	Ephemeral bool     `json:"ephemeral"`
-	OldestAge Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	Name        string   `json:"name"`
+	Depth       int64    `json:"depth"`
+	InFlight    int64    `json:"in_flight"`
+	Deferred    int64    `json:"deferred"`
+	Consumers   int      `json:"consumers"`
+	Paused      bool     `json:"paused"`
+	Ordered     bool     `json:"ordered"`
+	Ephemeral   bool     `json:"ephemeral"`
+	OldestAge   Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	OldestAgeMS int64    `json:"oldest_age_ms"`
 	// MissingNodes lead partitions and have not answered: they are missing in the counts.
 	MissingNodes []string `json:"missing_nodes,omitempty"`
 }
@@ -71,6 +72,7 @@ type Channel struct {
 	Ordered        bool     `json:"ordered"`
 	Ephemeral      bool     `json:"ephemeral"`
 	OldestAge      Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
+	OldestAgeMS    int64    `json:"oldest_age_ms"`
 	MessagesTotal  uint64   `json:"messages_total"`
 	DeliveredTotal uint64   `json:"delivered_total"`
 	FinishedTotal  uint64   `json:"finished_total"`

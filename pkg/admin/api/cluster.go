@@ -82,6 +82,7 @@ type Progress struct {
 	Bytes          int64    `json:"bytes"`            // still to be copied
 	BytesPerSecond int64    `json:"bytes_per_second"` // of late, over all copies
 	TimeLeft       Duration `json:"time_left"`        // at that rate; 0s: not known
+	TimeLeftMS     int64    `json:"time_left_ms"`
 }
 
 // Trouble is something that the controller would do for a partition and cannot.
@@ -173,6 +174,7 @@ type RaftMember struct {
 	AppliedIndex  uint64   `json:"applied_index"`
 	SnapshotIndex uint64   `json:"snapshot_index"`
 	LastContact   Duration `json:"last_contact"` // since it heard of the leader; negative: never
+	LastContactMS int64    `json:"last_contact_ms"`
 	StoreBytes    int64    `json:"store_bytes"`
 }
 

@@ -7,10 +7,11 @@
 // pkg/units only.
 //
 // Invariants: fields may be added and are never renamed or given another
-// meaning; a list is [] when empty, never null; a duration is a string as
-// units.ParseDuration reads it; a time is RFC 3339; sizes are bytes; ages and
-// totals say so in their names, and a total counts since the process that
-// reports it started.
+// meaning; a list is [] when empty, never null; a duration is a number of milliseconds
+// in a field whose name ends in _ms, rounded away from 0, and beside it a string as
+// units.ParseDuration reads it, without that end; a request may name either; a time is
+// RFC 3339; sizes are bytes; ages and totals say so in their names, and a total counts
+// since the process that reports it started.
 //
 // # Endpoints
 //

@@ -229,6 +229,7 @@ func apiChannel(topic string, c broker.ChannelStats) api.Channel {
 		Ordered:        c.Ordered,
 		Ephemeral:      c.Ephemeral,
 		OldestAge:      api.Duration(c.OldestAge),
+		OldestAgeMS:    milliseconds(c.OldestAge),
 		MessagesTotal:  c.Messages,
 		DeliveredTotal: c.Delivered,
 		FinishedTotal:  c.Finished,

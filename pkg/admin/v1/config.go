@@ -2,6 +2,7 @@ package v1
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -18,14 +19,18 @@ func apiConfig(c meta.TopicConfig) api.Config {
 		AutoMinISR:      c.AutoMinISR,
 		Sync:            api.Sync(c.Sync.Every),
 		SyncInterval:    api.Duration(c.Sync.Interval),
+		SyncIntervalMS:  milliseconds(c.Sync.Interval),
 		Ordered:         c.Ordered,
 		Ext:             c.Ext,
 		Retention:       api.Duration(c.RetentionAge),
+		RetentionMS:     milliseconds(c.RetentionAge),
 		RetentionBytes:  c.RetentionBytes,
 		MaxMessageBytes: c.MaxMessage,
 		DedupWindow:     api.Duration(c.DedupWindow),
+		DedupWindowMS:   milliseconds(c.DedupWindow),
 		KeyFrom:         c.KeyFrom,
 		TTL:             api.Duration(c.TTL),
+		TTLMS:           milliseconds(c.TTL),
 		MaxBytes:        c.MaxBytes,
 		OnFull:          cmp.Or(string(c.OnFull), api.OnFullReject),
 		ChannelPolicy:   apiChoice(c.Channels),
@@ -55,23 +60,8 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	if p.RetentionBytes != nil && *p.RetentionBytes < 0 {
 		return api.Errorf(api.CodeInvalid, "retention_bytes must not be negative")
 	}
-	for _, d := range []struct {
-		name  string
-		value *api.Duration
-		to    *time.Duration
-	}{
-		{"retention", p.Retention, &c.RetentionAge},
-		{"sync_interval", p.SyncInterval, new(time.Duration)},
-		{"dedup_window", p.DedupWindow, &c.DedupWindow},
-		{"ttl", p.TTL, &c.TTL},
-	} {
-		if d.value == nil {
-			continue
-		}
-		if *d.value < 0 {
-			return api.Errorf(api.CodeInvalid, "%s must not be negative", d.name)
-		}
-		*d.to = time.Duration(*d.value)
+	if err := patchDurations(c, &p); err != nil {
+		return err
 	}
 	assign(&c.Partitions, p.Partitions)
 	if p.Replicas != nil {
@@ -96,6 +86,41 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 	channels, err := patchPolicy(p.ChannelPolicy)
 	c.Channels = channels.Apply(c.Channels)
 	return err
+}
+
+// patchDurations gives a configuration the durations that a patch names, as text or in
+// milliseconds. The patch has them as text afterwards.
+func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
+	for _, d := range []struct {
+		name  string
+		value **api.Duration
+		ms    *int64
+		to    *time.Duration
+	}{
+		{"retention", &p.Retention, p.RetentionMS, &c.RetentionAge},
+		{"sync_interval", &p.SyncInterval, p.SyncIntervalMS, new(time.Duration)},
+		{"dedup_window", &p.DedupWindow, p.DedupWindowMS, &c.DedupWindow},
+		{"ttl", &p.TTL, p.TTLMS, &c.TTL},
+	} {
+		if d.ms != nil {
+			given := api.Duration(time.Duration(*d.ms) * time.Millisecond)
+			switch {
+			case *d.ms > math.MaxInt64/int64(time.Millisecond):
+				return api.Errorf(api.CodeInvalid, "%s_ms is %d, larger than any duration", d.name, *d.ms)
+			case *d.value != nil && **d.value != given:
+				return api.Errorf(api.CodeInvalid, "%s and %[1]s_ms differ: give one of them", d.name)
+			}
+			*d.value = &given
+		}
+		switch {
+		case *d.value == nil:
+			continue
+		case **d.value < 0:
+			return api.Errorf(api.CodeInvalid, "%s must not be negative", d.name)
+		}
+		*d.to = time.Duration(**d.value)
+	}
+	return nil
 }
 
 // patchSync changes a sync policy. An interval without a policy to go with it

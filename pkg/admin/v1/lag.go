@@ -101,8 +101,11 @@ func channelLag(topic string, c broker.ChannelStats) api.ChannelLag {
 // rounded leaves three decimals of a rate.
 func rounded(rate float64) float64 { return math.Round(rate*1000) / 1000 }
 
-// milliseconds rounds up: what is not nothing is not 0.
+// milliseconds rounds away from 0: what is not nothing is not 0.
 func milliseconds(d time.Duration) int64 {
+	if d < 0 {
+		return -milliseconds(-d)
+	}
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 

@@ -199,7 +199,7 @@ func apiNodeDetail(d broker.NodeDetail) api.NodeDetail {
 func apiProgress(p broker.Progress) api.Progress {
 	return api.Progress{
 		Leaders: p.Leaders, Replicas: p.Replicas, Moving: p.Moving,
-		Bytes: p.Bytes, BytesPerSecond: p.BytesPerSecond, TimeLeft: api.Duration(p.TimeLeft),
+		Bytes: p.Bytes, BytesPerSecond: p.BytesPerSecond, TimeLeft: api.Duration(p.TimeLeft), TimeLeftMS: milliseconds(p.TimeLeft),
 	}
 }
 
@@ -225,7 +225,7 @@ func apiPartitionDetail(d broker.PartitionDetail) api.PartitionDetail {
 		}
 		if f := c.Follower; f != nil {
 			a.Seen, a.Connected, a.State, a.Acked, a.Lag, a.LagBytes = true, f.Connected, f.State, uint64(f.Acked), f.Lag, f.LagBytes
-			a.BytesPerSecond, a.BehindFor = f.BytesPerSecond, api.Duration(f.Behind)
+			a.BytesPerSecond, a.BehindFor, a.BehindForMS = f.BytesPerSecond, api.Duration(f.Behind), milliseconds(f.Behind)
 		}
 		out.Copies[i] = a
 	}
@@ -260,6 +260,7 @@ func apiRaft(i broker.RaftInfo) api.Raft {
 		if s := m.Stats; s != nil {
 			a.Answered, a.Leader, a.Term, a.LastIndex, a.CommitIndex = true, s.IsLeader, s.Term, s.LastIndex, s.CommitIndex
 			a.AppliedIndex, a.SnapshotIndex, a.LastContact, a.StoreBytes = s.AppliedIndex, s.SnapshotIndex, api.Duration(s.LastContact), s.StoreBytes
+			a.LastContactMS = milliseconds(s.LastContact)
 		}
 		out.Members[k] = a
 	}

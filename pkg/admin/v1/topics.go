@@ -387,7 +387,7 @@ func apiChannels(t *meta.Topic, stats *broker.TopicStats) []api.ChannelSummary {
 				Paused:    c.Paused,
 				Ordered:   c.Ordered,
 				Ephemeral: c.Ephemeral,
-				OldestAge: api.Duration(c.OldestAge),
+				OldestAge: api.Duration(c.OldestAge), OldestAgeMS: milliseconds(c.OldestAge),
 			}
 		}
 	}
