@@ -175,8 +175,9 @@ func (p *poison) missing() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.acked) == 0 {
+	none := len(p.acked) == 0
+	p.mu.Unlock()
+	if none {
 		return ""
 	}
 	letters, err := l.broker.Load().Peek(ctx, broker.Peek{Topic: poisonTopic + ".c.dlq", Channel: deadletter.Channel, Partition: broker.AnyPartition, Max: 10_000})
@@ -191,6 +192,8 @@ func (p *poison) missing() string {
 		}
 		found[string(m.Body)] = true
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, name := range p.acked {
 		if !found[name] {
 			return fmt.Sprintf("%s is no dead letter, after %d attempts as far as is known", name, p.attempts[name])
