@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,16 +26,17 @@ var (
 
 // rig is a partition of one replica, whose term does as the test says.
 type rig struct {
-	t      *testing.T
-	fs     vfs.FS
-	epoch  seq.Epoch
-	log    *commitlog.Log
-	w      *commitlog.Writer
-	part   *topic.Partition
-	k      *Keeper
-	refuse error // of appends
-	hold   bool  // appends wait for settle
-	held   []heldEntry
+	answering sync.Mutex // guards what publish returns: timers give answers, too
+	t         *testing.T
+	fs        vfs.FS
+	epoch     seq.Epoch
+	log       *commitlog.Log
+	w         *commitlog.Writer
+	part      *topic.Partition
+	k         *Keeper
+	refuse    error // of appends
+	hold      bool  // appends wait for settle
+	held      []heldEntry
 }
 
 type heldEntry struct {
@@ -164,7 +166,11 @@ func (r *rig) publish(ids ...string) *[]topic.Receipt {
 			msgs[i].Dedup = []byte(id)
 		}
 	}
-	if err := r.k.Offer(msgs, func(x topic.Receipt) { got = append(got, x) }); err != nil {
+	if err := r.k.Offer(msgs, func(x topic.Receipt) {
+		r.answering.Lock()
+		defer r.answering.Unlock()
+		got = append(got, x)
+	}); err != nil {
 		got = append(got, topic.Receipt{Err: err})
 	}
 	return &got
@@ -352,7 +358,10 @@ func repeatRandomly(t *testing.T, rnd *rand.Rand) {
 		}
 		p := rnd.IntN(producers)
 		if w := waits[p]; w != nil {
-			if len(*w.answer) == 0 {
+			r.answering.Lock()
+			answered := len(*w.answer) > 0
+			r.answering.Unlock()
+			if !answered {
 				continue
 			}
 			if (*w.answer)[0].Err == nil {
