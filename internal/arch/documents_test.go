@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,14 +30,11 @@ func TestDecisionsAreNumberedAndHaveAStatus(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no records: %v", err)
 	}
-	last := -1
-	for _, file := range files { // in order; the template is number 0
+	for n, file := range files { // in order; the template is number 0
 		name := filepath.Base(file)
-		n, err := strconv.Atoi(name[:4])
-		if err != nil || n <= last {
-			t.Fatalf("%s has not a number of its own after %d", name, last)
+		if !strings.HasPrefix(name, fmt.Sprintf("%04d-", n)) {
+			t.Fatalf("%s has not the number %d, which follows the one before", name, n)
 		}
-		last = n
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
