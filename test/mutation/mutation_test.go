@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,45 @@ func TestEveryMistakeCanBePlanted(t *testing.T) {
 		}
 		if len(m.tests) == 0 {
 			t.Errorf("%s names no tests", m.name)
+		}
+	}
+}
+
+// TestEveryMistakeHasATestToFindIt: where tests have moved to another package, a pattern
+// matches none of those that are run, and no mistake would be found.
+func TestEveryMistakeHasATestToFindIt(t *testing.T) {
+	named := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	inDir := map[string][]string{} // names of tests, by directory
+	testsIn := func(dir string) []string {
+		if all, known := inDir[dir]; known {
+			return all
+		}
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := []string{}
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range named.FindAllStringSubmatch(string(source), -1) {
+				all = append(all, m[1])
+			}
+		}
+		inDir[dir] = all
+		return all
+	}
+	for _, m := range mistakes() {
+		top, _, _ := strings.Cut(m.run, "/")
+		pattern, err := regexp.Compile(top)
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if !slices.ContainsFunc(m.tests, func(dir string) bool { return slices.ContainsFunc(testsIn(dir), pattern.MatchString) }) {
+			t.Errorf("%s: no test of %v matches %q", m.name, m.tests, m.run)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func optionMistakes() []mistake {
 		},
 		{
 			name: "quota: a log that is to stay small has large files", file: "pkg/host/converge.go",
-			old: "commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))", with: "commitlog.Bound(hp.replica.Log(), 0*cmp.Or(limit, share))",
+			old: "commitlog.Bound(hp.Replica.Log(), cmp.Or(limit, share))", with: "commitlog.Bound(hp.Replica.Log(), 0*cmp.Or(limit, share))",
 			tests: []string{"./pkg/broker"}, run: "TestAFullTopic",
 		},
 		{

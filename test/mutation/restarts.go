@@ -3,15 +3,15 @@ package main
 // restartMistakes are about what a node with many topics does when it starts, and when
 // they are made and used.
 func restartMistakes() []mistake {
-	vfs, broker, log := []string{"./pkg/vfs"}, []string{"./pkg/broker"}, []string{"./pkg/commitlog"}
+	vfs, log, operate := []string{"./pkg/vfs"}, []string{"./pkg/commitlog"}, []string{"./pkg/operate"}
 	return []mistake{
 		{
 			name: "restarts: probes read the metadata from disk each time", file: "pkg/operate/outlook.go",
-			old: "o.disk == nil || o.disk.LastIndex", with: "true || o.disk.LastIndex", tests: broker, run: "Outlook",
+			old: "o.disk == nil || o.disk.LastIndex", with: "true || o.disk.LastIndex", tests: operate, run: "Outlook",
 		},
 		{
 			name: "restarts: what has grown is not read again", file: "pkg/operate/outlook.go",
-			old: "o.disk == nil || o.disk.LastIndex", with: "o.disk == nil || false && o.disk.LastIndex", tests: broker, run: "Outlook",
+			old: "o.disk == nil || o.disk.LastIndex", with: "o.disk == nil || false && o.disk.LastIndex", tests: operate, run: "Outlook",
 		},
 		{
 			name: "restarts: names are synced as data", file: "pkg/vfs/syncs.go",
