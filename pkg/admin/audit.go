@@ -45,6 +45,10 @@ func (a audited) serve(w http.ResponseWriter, r *http.Request) string {
 	status := &statusOnly{ResponseWriter: w, status: http.StatusOK}
 	pattern := a.next(status, r)
 	act.Status = status.status
+	if strings.HasPrefix(act.Verb, http.MethodDelete+" /v1/nodes/") {
+		// A node that has removed itself is about to end: it answers first.
+		_ = http.NewResponseController(w).Flush()
+	}
 	if name := createdBy(r.URL.Path, body.seen); name != "" {
 		object = strings.TrimPrefix(object+"/"+name, "/")
 		act.Object = clipped(object, maxText)

@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,37 @@ func TestWhatOperatorsDoIsRecorded(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded: it may be the one that is asked, and
+// ends as soon as it is no member.
+func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
+	for _, x := range []struct {
+		method, target string
+		first          bool
+	}{
+		{"DELETE", "/v1/nodes/n1", true},
+		{"DELETE", "/v1/topics/none", false},
+	} {
+		w := httptest.NewRecorder()
+		answered := false
+		act := audited{recorder{orders(), func() { answered = w.Flushed }}, func(w http.ResponseWriter, _ *http.Request) string {
+			w.WriteHeader(http.StatusNoContent)
+			return ""
+		}}
+		act.serve(w, httptest.NewRequest(x.method, x.target, http.NoBody))
+		if answered != x.first {
+			t.Errorf("%s %s: answered before the act is recorded: %v", x.method, x.target, answered)
+		}
+	}
+}
+
+// recorder tells when an act is recorded.
+type recorder struct {
+	*fake
+	told func()
+}
+
+func (r recorder) RecordAct(context.Context, meta.Act) { r.told() }
 
 func TestAuditAndEventsAreChosen(t *testing.T) {
 	f := orders()
