@@ -2,13 +2,15 @@ package operate
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// recordTimeout bounds how long an act waits for its place in the audit log.
-const recordTimeout = 5 * time.Second
+// recordTimeout bounds how long an act waits for its place in the audit log, and its answer
+// with it.
+const recordTimeout = 2 * time.Second
 
 // Recorder keeps what operators do, and tells it.
 type Recorder struct{ node *Node }
@@ -17,10 +19,15 @@ type Recorder struct{ node *Node }
 func NewRecorder(n *Node) *Recorder { return &Recorder{n} }
 
 // RecordAct adds to the audit log what an operator did, and logs it. What cannot be
-// recorded is in the log of this node alone.
+// recorded is in the log of this node alone, as is what was refused because something is
+// not available: that is mostly the metadata, which holds the audit log, too.
 func (o *Recorder) RecordAct(ctx context.Context, a meta.Act) {
 	a.Node = o.node.Self
 	log := o.node.Log.With("verb", a.Verb, "object", a.Object, "status", a.Status, "actor", a.Actor, "identity", a.Identity, "reason", a.Reason)
+	if a.Status == http.StatusServiceUnavailable {
+		log.Warn("operator act refused, not recorded in the audit log: the node or the metadata is not available")
+		return // the answer has waited long enough
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if _, err := o.node.host.Propose(ctx, meta.RecordAct{Act: a}); err != nil {
