@@ -43,30 +43,6 @@ func PendingBelow(s *State, end seq.Offset, max int) ([]Pending, bool) {
 	return list, true
 }
 
-// Deferrals returns up to max of the deferred messages that are due before a time, by when
-// they are due. It takes time in proportion to what is tracked.
-func Deferrals(s *State, until time.Time, max int) []Pending {
-	var list []Pending
-	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
-		m := &s.t.slots[slot]
-		if m.place != deferred || !s.moment(m.due).Before(until) {
-			continue
-		}
-		if list = append(list, pendingOf(s, m)); len(list) >= 2*max+1024 {
-			list = earliest(list, max)
-		}
-	}
-	return earliest(list, max)
-}
-
-// earliest returns the first max of a list by when they are due.
-func earliest(list []Pending, max int) []Pending {
-	slices.SortFunc(list, func(a, b Pending) int {
-		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Offset, b.Offset))
-	})
-	return list[:min(len(list), max)]
-}
-
 func pendingOf(s *State, m *message) Pending {
 	p := Pending{Offset: m.offset, Attempts: m.attempts, State: Ready}
 	switch m.place {
@@ -86,26 +62,4 @@ func DeferredUntil(s *State, o seq.Offset) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return s.moment(s.t.slots[slot].due), true
-}
-
-// Hasten makes a deferred message ready, and says whether it was deferred.
-func Hasten(s *State, o seq.Offset) bool {
-	slot, ok := s.slotOf(o)
-	if !ok || s.t.slots[slot].place != deferred {
-		return false
-	}
-	s.leave(slot)
-	s.enqueue(slot)
-	s.revision++
-	return true
-}
-
-// Cancel finishes a deferred message, and says whether it was deferred.
-func Cancel(s *State, o seq.Offset) bool {
-	slot, ok := s.slotOf(o)
-	if !ok || s.t.slots[slot].place != deferred {
-		return false
-	}
-	s.finish(slot)
-	return true
 }

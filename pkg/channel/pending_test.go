@@ -36,24 +36,3 @@ func TestPendingMessagesAreThoseThatAreMetAndNotFinished(t *testing.T) {
 		t.Error("a held one is not counted as such")
 	}
 }
-
-func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
-	s := New(0, false)
-	const n = 3000
-	for o := range seq.Offset(n) {
-		s.Defer(o, moveTime, time.Duration(n-o)*time.Second)
-	}
-	got := Deferrals(s, moveTime.Add(time.Hour), 3)
-	if len(got) != 3 || got[0].Offset != n-1 || got[2].Offset != n-3 {
-		t.Errorf("%+v", got)
-	}
-	if got := Deferrals(s, moveTime.Add(2*time.Second), 9); len(got) != 1 {
-		t.Errorf("%d are due before", len(got))
-	}
-	if !Hasten(s, 0) || Hasten(s, 0) || s.Counts(n).Deferred != n-1 || s.Counts(n).Depth != 1 {
-		t.Errorf("hastened: %+v", s.Counts(n))
-	}
-	if !Cancel(s, 1) || Cancel(s, 1) || Cancel(s, 0) || s.Counts(n).Deferred != n-2 {
-		t.Errorf("cancelled: %+v", s.Counts(n))
-	}
-}
