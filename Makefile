@@ -12,8 +12,6 @@ LINTER   := $(CACHE)/tools/golangci-lint
 LOADGEN  := $(CACHE)/tools/loadgen
 NATS     := $(CACHE)/tools/nats-server
 NATSVERSION := v2.15.2
-# With this the monitor of Go's runtime does not fall asleep: docs/adr/0021-the-runtimes-monitor.md.
-RUNTIME  := -X runtime.godebugDefault=schedtrace=2147483647
 # What the programs say that they were built from. Without git they know their release, and in an archive
 # that git made (`git archive`) its commit, too.
 BUILD    := -X github.com/brokerd/brokerd/internal/build
@@ -50,11 +48,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/brokerd and bin/brokerctl
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(RUNTIME) $(STAMP)' -o bin/ ./cmd/brokerd
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STAMP)' -o bin/ ./cmd/brokerctl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STAMP)' -o bin/ ./cmd/brokerd ./cmd/brokerctl
 
 dist: ## .deb, .rpm, archives, lists of their modules and checksums, in dist/ (PLATFORMS=linux/amd64 VERSION=1.2.3)
-	cd tools/package && $(GO) run . -root $(CURDIR) -out $(DIST) -platforms '$(PLATFORMS)' -stamp '$(STAMP)' -brokerd-ldflags '$(RUNTIME)'
+	cd tools/package && $(GO) run . -root $(CURDIR) -out $(DIST) -platforms '$(PLATFORMS)' -stamp '$(STAMP)'
 
 dist-test: ## build packages of two versions; install, run, upgrade, remove in a clean Debian (ARGS=-short: below a directory)
 	test/dist.sh $(ARGS)

@@ -6,7 +6,7 @@ import (
 )
 
 // makePlaces lets Go code go on while a goroutine syncs: that keeps its place among
-// those that run until Go's runtime looks, which it does every 10 ms
+// those that run until the monitor of Go's runtime looks, which may be 10 ms later
 // (docs/adr/0021-the-runtimes-monitor.md). With a single place nothing else would
 // run meanwhile.
 func makePlaces() {

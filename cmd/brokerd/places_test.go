@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,16 +27,49 @@ func TestOneProcessorGivesTwoPlaces(t *testing.T) {
 	}
 }
 
-// TestGoKnowsTheBuildsSetting builds a program as the Makefile does, but for the
-// period, and waits for the line that it then prints.
-func TestGoKnowsTheBuildsSetting(t *testing.T) {
+// TestTheLinkerSetsNothingButTheVersion keeps what `go build` makes the same program as what
+// `make build` and `make dist` make.
+func TestTheLinkerSetsNothingButTheVersion(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	setting := regexp.MustCompile(`(?m)^RUNTIME +:= (.*schedtrace=)\d+$`).FindSubmatch(makefile)
-	if setting == nil {
-		t.Fatal("the Makefile has no such setting")
+	if !strings.Contains(string(makefile), "\nBUILD    := -X github.com/brokerd/brokerd/internal/build\n") {
+		t.Error("BUILD is not the package of the version")
+	}
+	set := regexp.MustCompile(`-X\s+\S+|\$\(BUILD\)\.\w+`).FindAllString(string(makefile), -1)
+	want := []string{
+		"-X github.com/brokerd/brokerd/internal/build", "$(BUILD).version", "$(BUILD).tag", "$(BUILD).commit", "$(BUILD).date",
+	}
+	if !slices.Equal(set, want) {
+		t.Errorf("the linker sets %q, want %q", set, want)
+	}
+	for _, file := range []string{"../../tools/package/main.go", "../../deploy/docker/Dockerfile", "../../go.mod"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`(?m)-X\b|^godebug\b`).Find(content); found != nil {
+			t.Errorf("%s has %q", file, found)
+		}
+	}
+}
+
+// TestGoKnowsTheSettingForOperators runs a program with the GODEBUG that docs/operations.md and
+// the unit's environment name, but for the period, and waits for the line that it then prints.
+func TestGoKnowsTheSettingForOperators(t *testing.T) {
+	setting := regexp.MustCompile(`GODEBUG=(schedtrace)=2147483647`)
+	var name string
+	for _, file := range []string{"../../docs/operations.md", "../../deploy/systemd/brokerd.default"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := setting.FindSubmatch(content)
+		if found == nil {
+			t.Fatalf("%s does not name the setting", file)
+		}
+		name = string(found[1])
 	}
 	source := filepath.Join(t.TempDir(), "waits.go")
 	const program = "package main\n\nimport \"os\"\n\nfunc main() { os.Stdin.Read(make([]byte, 1)) }\n"
@@ -43,13 +77,13 @@ func TestGoKnowsTheBuildsSetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	built := strings.TrimSuffix(source, ".go")
-	if out, err := exec.Command("go", "build", "-ldflags", string(setting[1])+"1", "-o", built, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", built, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever where it prints nothing
 	defer cancel()
 	c := exec.CommandContext(ctx, built)
-	c.Env = append(os.Environ(), "GODEBUG=")
+	c.Env = append(os.Environ(), "GODEBUG="+name+"=1")
 	stdin, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

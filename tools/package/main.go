@@ -27,7 +27,7 @@ func (p platform) String() string { return p.os + "_" + p.arch }
 type release struct {
 	root    string // of the repository
 	out     string // where the results go
-	ldflags map[string]string
+	ldflags string
 	version string // semantic
 	date    time.Time
 	notes   []byte // CHANGELOG.md
@@ -48,14 +48,13 @@ func run() error {
 	root := flag.String("root", "../..", "root of the repository")
 	out := flag.String("out", "", "directory of the results; emptied first (default ROOT/dist)")
 	stamp := flag.String("stamp", "", "linker flags of all programs")
-	broker := flag.String("brokerd-ldflags", "", "further linker flags of brokerd")
 	on := flag.String("platforms", "linux/amd64,linux/arm64", "what to build for")
 	flag.Parse()
 	platforms, err := parsePlatforms(*on)
 	if err != nil {
 		return err
 	}
-	r := &release{ldflags: map[string]string{"brokerd": *stamp + " " + *broker, "brokerctl": *stamp}}
+	r := &release{ldflags: *stamp}
 	if r.root, err = filepath.Abs(*root); err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (r *release) make(platforms []platform) error {
 
 // build builds one program into a directory.
 func (r *release) build(program, into string, env ...string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w "+r.ldflags[program], "-o", into+"/", "./cmd/"+program)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w "+r.ldflags, "-o", into+"/", "./cmd/"+program)
 	cmd.Dir = r.root
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
