@@ -23,6 +23,7 @@ var floors = map[string]int{
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
 
+	"pkg/diskspace":   1, // what room the disk has
 	"pkg/lease":       1, // for how long what a process knows may be acted on
 	"pkg/age":         1, // of stored data, whatever wall clocks say
 	"pkg/dedup":       1, // which publisher's ids are stored
@@ -37,6 +38,8 @@ var floors = map[string]int{
 	"pkg/server/auth": 1, // the client of auth servers
 
 	"pkg/topic":             2,
+	"pkg/stall":             2, // what does not progress
+	"pkg/scrubber":          2, // what is stored is read again
 	"pkg/datadir":           2, // what lies where on a node's disk
 	"pkg/stats":             2, // figures of topics and connections, and their sums
 	"pkg/coord/isr":         2,

@@ -2,14 +2,17 @@ package node
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/brokerd/brokerd/internal/build"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/server"
 )
 
@@ -27,8 +30,8 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Draining:     n.draining.Load,
 			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Placement()) },
 			Server:       func() metrics.Server { return serverFigures(n.server.Stats()) },
-			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats(), n.broker.ScrubStats()) },
-			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk()) },
+			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats(), n.broker.Scrubber.Stats()) },
+			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk.State()) },
 			Raft:         n.raftFigures,
 			Nodes:        func() map[string]int { return nodesByState(n.broker) },
 			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
@@ -36,7 +39,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Memory:       n.memory.Usage,
 			Turns:        n.turns.Waiting,
 			Uncreated:    n.created.Refused,
-			Stalls:       func() map[string]int { return n.broker.Stalls() },
+			Stalls:       func() map[string]int { return n.broker.Stalls.Counts(time.Now()) },
 			Peers:        func() []peer.Stats { return n.member.Traffic() },
 			Forwarding:   func() broker.ForwardStats { return n.broker.ForwardStats() },
 		},
@@ -68,7 +71,7 @@ func serverFigures(s server.Stats) metrics.Server {
 	return m
 }
 
-func logFigures(s broker.LogStats, c broker.ScrubStats) metrics.Logs {
+func logFigures(s broker.LogStats, c scrubber.Stats) metrics.Logs {
 	return metrics.Logs{
 		Segments: s.Segments, Bytes: s.Bytes, Unflushed: s.Unsynced, Recovery: s.Recovery,
 		CorruptRecords: uint64(s.Damaged), Damaged: s.Unreadable, Scrubbed: uint64(c.Bytes), ScrubOldest: c.Oldest, TruncatedBytes: uint64(s.TornBytes),
@@ -76,7 +79,7 @@ func logFigures(s broker.LogStats, c broker.ScrubStats) metrics.Logs {
 	}
 }
 
-func diskFigures(d broker.Disk) metrics.Disk {
+func diskFigures(d diskspace.State) metrics.Disk {
 	m := metrics.Disk{Free: int64(d.Free), Total: int64(d.Total), Reserved: int64(d.Reserve)}
 	switch {
 	case d.Low:

@@ -33,12 +33,8 @@ type (
 	Receipt = topic.Receipt
 	// LogStats is a host.LogStats.
 	LogStats = host.LogStats
-	// ScrubStats is a host.ScrubStats.
-	ScrubStats = host.ScrubStats
 	// SetAside is a host.SetAside.
 	SetAside = host.SetAside
-	// Disk is a host.Disk.
-	Disk = host.Disk
 	// Publish is a publish.Request.
 	Publish = publish.Request
 	// Subscribe is a consume.Subscribe.

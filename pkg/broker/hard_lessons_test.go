@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -76,20 +77,20 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	n.put("t", "a")
 	c := n.subscribe("t", "ch")
 	disk.set(host.DefaultDiskReserve - 1)
-	n.Host.CheckDisk()
+	n.Disk.Look()
 	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
 		t.Errorf("publish: %v", err)
 	}
 	if got := c.take(1); got != "a" {
 		t.Errorf("got %q", got)
 	}
-	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/host.DiskMargin - 1)
-	n.Host.CheckDisk()
+	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/diskspace.Margin - 1)
+	n.Disk.Look()
 	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) {
 		t.Errorf("publish at the brink: %v", err)
 	}
-	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/host.DiskMargin)
-	n.Host.CheckDisk()
+	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/diskspace.Margin)
+	n.Disk.Look()
 	n.put("t", "b")
 }
 

@@ -19,8 +19,8 @@ func TestABurstStopsAtTheReserve(t *testing.T) {
 	n.put("t", "a")
 	free := uint64(host.DefaultDiskReserve + room)
 	disk.set(free)
-	n.Host.CheckDisk() // the write before it counts once
-	n.Host.CheckDisk()
+	n.Disk.Look() // the write before it counts once
+	n.Disk.Look()
 	taken, body := 0, strings.Repeat("x", size)
 	for {
 		disk.set(free - size)
@@ -40,8 +40,8 @@ func TestABurstStopsAtTheReserve(t *testing.T) {
 		t.Error("nothing was taken")
 	}
 	disk.set(free)
-	n.Host.CheckDisk()
-	if !n.LowDisk() {
+	n.Disk.Look()
+	if !n.Disk.Low() {
 		t.Error("the disk is not low though publishes are refused: nobody is told, and nothing is handed over")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 // complains says whether a node's readiness and health name a code with a text.
@@ -27,7 +28,7 @@ func (l *lan) complains(id meta.NodeID, code, text string) bool {
 			return false
 		}
 	}
-	return b.Stalls()[code] == 1
+	return b.Stalls.Counts(time.Now())[code] == 1
 }
 
 // TestALeaderThatDoesNotLeadIsSaid has the metadata name a leader whose data is
@@ -45,9 +46,9 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 		l.start("n1")
 		time.Sleep(saysWithin)
 		if !l.complains("n1", "partitions_not_led", "t/0 (its data is missing on disk)") {
-			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
+			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls.Counts(time.Now()))
 		}
-		time.Sleep(host.StallCheck)
+		time.Sleep(stall.Check)
 		if !log.Has("level=ERROR", "partitions whose assigned leader is not leading", "its data is missing") {
 			t.Error("the log does not say it")
 		}
@@ -61,7 +62,7 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 		}}); err != nil || r.Failed != nil {
 			t.Fatal(err, r.Failed)
 		}
-		l.eventually("no complaint", func() bool { return l.at("n1").Stalls()["partitions_not_led"] == 0 })
+		l.eventually("no complaint", func() bool { return l.at("n1").Stalls.Counts(time.Now())["partitions_not_led"] == 0 })
 	})
 }
 
@@ -79,10 +80,10 @@ func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
 			}
 		}
 		if !l.complains("n1", "partitions_not_led", "leadership keeps changing") {
-			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls())
+			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls.Counts(time.Now()))
 		}
 		time.Sleep(3 * host.RaceWindow)
-		if n := l.at("n1").Stalls()["partitions_not_led"]; n != 0 {
+		if n := l.at("n1").Stalls.Counts(time.Now())["partitions_not_led"]; n != 0 {
 			t.Errorf("said though it is over: %+v", l.at("n1").Ready())
 		}
 	})

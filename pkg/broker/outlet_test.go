@@ -104,13 +104,13 @@ func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, host.ErrMessageTooBig) {
 		t.Errorf("got %+v", r)
 	}
-	hidden[atomic.Bool](m.nodes["n2"].Host, "lowDisk").Store(true)
+	hidden[atomic.Bool](m.nodes["n2"].Disk, "low").Store(true)
 	r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
 	if !errors.Is(r.Err, host.ErrDiskFull) || r.Err.Error() != host.ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
 	}
-	hidden[atomic.Bool](m.nodes["n2"].Host, "lowDisk").Store(false)
-	hidden[atomic.Bool](m.nodes["n1"].Host, "lowDisk").Store(true) // not the disk that it goes to
+	hidden[atomic.Bool](m.nodes["n2"].Disk, "low").Store(false)
+	hidden[atomic.Bool](m.nodes["n1"].Disk, "low").Store(true) // not the disk that it goes to
 	if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
 		t.Errorf("got %+v", r)
 	}

@@ -157,7 +157,7 @@ func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
 					time.Sleep(time.Hour + time.Minute)
-					if s := l.at(id).ScrubStats(); s.Bytes == 0 || s.Oldest > time.Hour+time.Minute {
+					if s := l.at(id).Scrubber.Stats(); s.Bytes == 0 || s.Oldest > time.Hour+time.Minute {
 						t.Errorf("scrubbed before: %+v", s)
 					}
 					harm(l, id)
@@ -183,7 +183,7 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 			l.mustPut(name, 0, "little")
 		}
 		time.Sleep(3 * time.Hour)
-		if s := l.at("n1").ScrubStats(); s.Oldest > time.Hour+5*time.Minute {
+		if s := l.at("n1").Scrubber.Stats(); s.Oldest > time.Hour+5*time.Minute {
 			t.Errorf("a replica was not read for %v", s.Oldest)
 		}
 	})
@@ -195,7 +195,8 @@ func TestScrubberGoesOnAfterARestart(t *testing.T) {
 		l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
 		time.Sleep(90 * time.Minute)
 		noted := func() [2]float64 {
-			at, part := l.at("n2").Checked(l.at("n2").Host.Lookup("t").Held(0))
+			hp := l.at("n2").Host.Lookup("t").Held(0)
+			at, part := l.at("n2").Scrubber.Checked(hp.Name(), hp.Replica.Log())
 			return [2]float64{float64(at), part}
 		}
 		before := noted()

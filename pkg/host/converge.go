@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/internal/lane"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 // Converge makes what this node holds of a topic match the metadata: at least as of
@@ -107,9 +108,9 @@ func (c converger) matches(h *Topic, t *meta.Topic, i int, nodes nodesByID) bool
 // it if its topic has ended here.
 func (c converger) part(at heldAt) (struct{}, error) {
 	return struct{}{}, c.places.In(func() error {
-		key := stallKey{stallRole, at.h.Name, at.i, ""}
-		c.n.stalls.begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
-		defer c.n.stalls.end(key)
+		key := stall.Key{Kind: stall.Role, Topic: at.h.Name, Partition: at.i}
+		c.n.Stalls.Begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
+		defer c.n.Stalls.End(key)
 		if err := c.takeRole(at.h, at.i); err != nil {
 			return fmt.Errorf("partition %d: %w", at.i, err)
 		}

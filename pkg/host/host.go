@@ -18,11 +18,14 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/redo"
+	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 // shelf is what a node holds of the cluster's topics, for those who look.
@@ -36,7 +39,6 @@ type shelf struct {
 	byIncarnation sync.Map // meta.Incarnation -> *Topic; likewise
 
 	damage   damage       // damaged ranges of the logs held
-	scrubbed scrubbed     // how far the logs held are checked for damage
 	torn     atomic.Int64 // bytes cut from torn tails
 	recovery atomic.Int64 // ns that opening all logs at the start took
 
@@ -64,7 +66,9 @@ type Host struct {
 	reporting sync.Map // of suspectKey
 	shifts    shifts   // of leaderships, for the log
 	roles     roleErrors
-	stalls    *stalls
+	Stalls    *stall.Board // what does not progress
+	Disk      *diskspace.Space
+	Scrubber  *scrubber.Scrubber       // of the logs that are held
 	waiting   atomic.Pointer[[]string] // the partitions of which a copy that was set aside waits for an operator
 
 	ledger    *datadir.Ledger         // of the replicas made here
@@ -77,13 +81,9 @@ type Host struct {
 	exiting   atomic.Bool           // changes are refused
 	failed    atomic.Pointer[error] // why the node cannot go on
 	failOnce  sync.Once
-	lowDisk   atomic.Bool // publishes are refused
-	headroom  headroom    // until that is so
-	disk      diskLevel   // of the goroutine that looks at the disk
 	yielding  atomic.Bool // leaderships are being handed over because the disk is full
 	steady    age.Steady  // the clock of retention, of the goroutine that retains
 	leaveOnce sync.Once
-	brimful   atomic.Bool  // the disk has too little room for what is replicated to here
 	strays    atomic.Int64 // directories of topics that the metadata never knew
 }
 
@@ -103,10 +103,13 @@ func New(o Options) (*Host, error) {
 		shelf: shelf{o: o, log: o.Logger, calls: o.Calls, overfull: make(chan struct{}, 1)}, dirs: dirs,
 		timers: timers{wakeup: make(chan struct{}, 1)}, isr: newProposer(o.Meta.Propose),
 		terms: newTerms(lease.NewContact(o.Lease, o.Meta.QuorumContact, lease.NewSuspension(lease.TimeSuspended))), unsaved: unsaved{wakeup: make(chan struct{}, 1)},
-		stalls: newStalls(o.Logger), budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes),
+		Stalls: stall.New(o.Logger, coord.StallAfter), Disk: diskspace.New(o.FS, o.DataDir, o.DiskReserve, o.Logger), budget: coord.NewBudget(o.UncommittedBytes), credits: coord.NewCredits(o.Sizes),
 		catchUp: replication.NewCatchUp(o.CatchUpRate),
 	}
-	n.o.Moves.Room = n.HasRoom
+	n.Scrubber = scrubber.New(scrubber.Options{
+		FS: o.FS, Notes: dirs.Scrubbed(), Interval: o.ScrubInterval, WallClock: o.WallClock, Logger: o.Logger, Stored: n.eachStored,
+	})
+	n.o.Moves.Room = hasRoom(n.Disk)
 	c := converger{n, make(lane.Places, openTogether)}
 	n.topics, n.parts = lane.New(ErrExiting, c.topic), lane.New(ErrExiting, c.part)
 	return n, nil
@@ -168,7 +171,7 @@ func (n *Host) openLog(h *Topic, t *meta.Topic, i int) (*coord.Replica, error) {
 	lo.Alternating = t.SyncedEach() && len(t.Partitions[i].Replicas) == 1
 	lo.CommittedMayBeLost = n.committedMayBeLost(t, i)
 	lo.BeforeRepair = func(r commitlog.Recovery) error { return suspicion{n}.mark(h, t, i, r) }
-	full := n.brimful.Load
+	full := n.Disk.Brimful
 	if h.fs != n.o.FS {
 		full = nil // it takes nothing of the disk
 		lo.SegmentBytes = min(n.o.EphemeralBytes/ephemeralSegments, ephemeralMaxSegment)
@@ -185,19 +188,19 @@ func (n *Host) openLog(h *Topic, t *meta.Topic, i int) (*coord.Replica, error) {
 		Yield:   func(term *coord.Term, y coord.Yield) { suspicion{n}.yield(h, i, y) },
 		Stirred: n.terms.stir,
 		Stalled: func(follower meta.NodeID, since time.Time, why string) {
-			k := stallKey{stallFollower, t.Name, i, follower}
+			k := stall.Key{Kind: stall.Follower, Topic: t.Name, Partition: i, Node: follower}
 			if since.IsZero() {
-				n.stalls.end(k)
+				n.Stalls.End(k)
 			} else {
-				n.stalls.begin(k, since, why)
+				n.Stalls.Begin(k, since, why)
 			}
 		},
 		Slow: func(follower meta.NodeID, since time.Time) {
-			k := stallKey{stallSlow, t.Name, i, follower}
+			k := stall.Key{Kind: stall.Slow, Topic: t.Name, Partition: i, Node: follower}
 			if since.IsZero() {
-				n.stalls.end(k)
+				n.Stalls.End(k)
 			} else {
-				n.stalls.begin(k, since, "acknowledges later than all other followers most of the time; check its network and disk")
+				n.Stalls.Begin(k, since, "acknowledges later than all other followers most of the time; check its network and disk")
 			}
 		},
 		Spoiled: func(err error) {

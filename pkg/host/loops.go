@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/scrub"
+	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -19,16 +19,15 @@ func (n *Host) startLoops(ctx context.Context) {
 	if n.o.Peers != nil {
 		n.running.Go(func() { n.terms.run(ctx) })
 	}
-	n.running.Go(func() { n.stalls.run(ctx) })
+	n.running.Go(func() { n.Stalls.Run(ctx) })
 	n.running.Go(func() { newLeadWatch(n).run(ctx) })
 	n.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(n.Hosted(), time.Now()) }) })
 	n.running.Go(func() { n.timers.run(ctx, n.o.TickInterval) })
 	n.running.Go(func() { n.unsaved.run(ctx, n.o.CheckpointInterval, newCheckpointer(n).round) })
 	if n.o.ScrubInterval > 0 {
-		s := &scrubber{n: n, pace: scrub.Pace{Interval: n.o.ScrubInterval}}
-		n.running.Go(func() { s.run(ctx) })
+		n.running.Go(func() { n.Scrubber.Run(ctx) })
 	}
-	room := n.CheckDisk()
+	room := n.Disk.Look()
 	n.running.Go(func() { n.runDisk(ctx, room) })
 }
 
@@ -166,6 +165,15 @@ func (n *shelf) EachHeld(f func(*Topic, *Held)) {
 			}
 		}
 		return true
+	})
+}
+
+// eachStored calls f with each replica whose log is on the disk.
+func (n *shelf) eachStored(f func(name string, r scrubber.Replica)) {
+	n.EachHeld(func(h *Topic, hp *Held) {
+		if h.fs == n.o.FS {
+			f(hp.name, hp.Replica)
+		}
 	})
 }
 

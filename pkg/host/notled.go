@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // stall, and so ends in the log, the health and a metric. It is of one goroutine.
 type leadWatch struct {
 	n     *Host
-	open  map[stallKey]bool
+	open  map[stall.Key]bool
 	races map[roleKey]race
 }
 
@@ -40,7 +41,7 @@ type race struct {
 }
 
 func newLeadWatch(n *Host) *leadWatch {
-	return &leadWatch{n: n, open: map[stallKey]bool{}, races: map[roleKey]race{}}
+	return &leadWatch{n: n, open: map[stall.Key]bool{}, races: map[roleKey]race{}}
 }
 
 // run compares after each change of the metadata, and now and then, until ctx ends.
@@ -65,7 +66,7 @@ func (w *leadWatch) run(ctx context.Context) {
 
 // round looks at every partition that the metadata gives to this node.
 func (w *leadWatch) round(s *meta.State, now time.Time) {
-	found := map[stallKey]string{}
+	found := map[stall.Key]string{}
 	races := make(map[roleKey]race, len(w.races))
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, w.n.o.Self) {
@@ -78,21 +79,21 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 		leads := h != nil && h.Incarnation == t.Incarnation && h.leads(i, p.Epoch)
 		switch {
 		case p.Leader == w.n.o.Self && !leads:
-			found[stallKey{stallLead, t.Name, i, ""}] = w.whyNot(h, i)
+			found[stall.Key{Kind: stall.Lead, Topic: t.Name, Partition: i}] = w.whyNot(h, i)
 		case r.fast && !leads:
-			found[stallKey{stallLead, t.Name, i, ""}] = fmt.Sprintf("leadership keeps changing: epoch %d", p.Epoch)
+			found[stall.Key{Kind: stall.Lead, Topic: t.Name, Partition: i}] = fmt.Sprintf("leadership keeps changing: epoch %d", p.Epoch)
 		}
 	})
 	w.races = races
 	for key := range w.open {
 		if _, still := found[key]; !still {
 			delete(w.open, key)
-			w.n.stalls.end(key)
+			w.n.Stalls.End(key)
 		}
 	}
 	for key, why := range found {
 		w.open[key] = true
-		w.n.stalls.begin(key, now, why)
+		w.n.Stalls.Begin(key, now, why)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -88,27 +89,14 @@ func (n *shelf) LogStats() LogStats {
 	return s
 }
 
-// ScrubStats tells how far the check of the logs on this node for damage is.
-func (n *shelf) ScrubStats() ScrubStats { return n.scrubbed.stats(n.o.WallClock(time.Now())) }
+// ReplicationStats returns the node's figures about what it sends to replicas.
+func (n *Host) ReplicationStats() coord.ReplicationStats {
+	return coord.StatsOf(n.budget, n.catchUp, time.Now())
+}
 
 // retire keeps what stays of a replica that is about to go.
 func (n *shelf) retire(hp *Held) {
 	n.retiredMu.Lock()
 	defer n.retiredMu.Unlock()
 	n.retired.retire(hp.Replica.Log().Stats())
-}
-
-// Disk is the state of the disk that the data is on, in bytes.
-type Disk struct {
-	Free, Total, Reserve uint64
-	Low                  bool // publishes are refused
-}
-
-// Disk returns the state of the disk, or zeros if it cannot be told.
-func (n *Host) Disk() Disk {
-	u, err := n.o.FS.Usage(n.o.DataDir)
-	if err != nil {
-		return Disk{}
-	}
-	return Disk{Free: u.Free, Total: u.Total, Reserve: n.reserve(u), Low: n.lowDisk.Load()}
 }

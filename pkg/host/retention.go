@@ -87,9 +87,9 @@ func (r retention) one(h *Topic, hp *Held, now, moment time.Time) {
 		limit = r.n.o.EphemeralBytes
 	}
 	l := hp.Replica.Log()
-	last := r.n.lowDisk.Load() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
+	last := r.n.Disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
-	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.n.lowDisk.Load() {
+	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.n.Disk.Low() {
 		keep.Hold = &floor
 	}
 	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.leastNote(moment)))

@@ -60,6 +60,9 @@ type matched struct {
 	defaults policy.Policy // of channels
 }
 
+// Name returns the name of the replica on this node.
+func (hp *Held) Name() string { return hp.name }
+
 // untreated tells whether a replica that is not intact follows as if it were.
 func (hp *Held) untreated() bool {
 	return condition(hp.state.Load()) != intact && hp.Standby.Load() != nil

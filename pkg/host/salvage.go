@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 // A replica whose stored channel positions cannot be read is asked to lead. While
@@ -200,7 +201,7 @@ func (n *Host) Reasons(now time.Time) []health.Reason {
 		reasons = append(reasons, health.Reason{Code: "uncommitted_budget", Count: 1, What: fmt.Sprintf(
 			"%d of %d bytes of uncommitted data in use: publishers to slow partitions wait or are refused", used, most)})
 	}
-	return slices.Concat(reasons, quarantine{n}.reasons(), n.stalls.reasons(now, stallRole, stallFollower))
+	return slices.Concat(reasons, quarantine{n}.reasons(), n.Stalls.Reasons(now, stall.Role, stall.Follower))
 }
 
 // NotReady are the reasons for which this node cannot serve everything that it holds.
@@ -209,10 +210,10 @@ func (n *Host) NotReady(now time.Time) []health.Reason {
 	if err := n.failed.Load(); err != nil {
 		reasons = append(reasons, health.Reason{Code: "disk_failed", Count: 1, What: (*err).Error()})
 	}
-	if n.lowDisk.Load() {
+	if n.Disk.Low() {
 		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: "disk nearly full: publishes are refused"})
 	}
-	reasons = append(reasons, n.stalls.reasons(now, stallLead)...)
+	reasons = append(reasons, n.Stalls.Reasons(now, stall.Lead)...)
 	if n.exiting.Load() {
 		reasons = append(reasons, health.Reason{Code: "exiting", Count: 1, What: "node is shutting down"})
 	}

@@ -44,7 +44,7 @@ var askExtent = question[copyArgs, extent]{"extent", func(o *Node, _ context.Con
 	// The start last: it only grows, and all of the digest must be there.
 	e := extent{CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Bytes: l.Bytes(), Damaged: hp.Replica.Damaged()}
 	e.LogStart = l.Start()
-	e.Checked, e.Checking = o.host.Checked(hp)
+	e.Checked, e.Checking = o.host.Scrubber.Checked(hp.Name(), hp.Replica.Log())
 	return e, nil
 }}
 

@@ -78,7 +78,7 @@ func (x *queuedPublish) append() {
 	}
 	messages, err := forward.DecodeMessages(x.messages)
 	if err == nil {
-		if err = host.ErrDiskFull; s.host.HasRoom(messages) {
+		if err = host.ErrDiskFull; s.host.Disk.Take(topic.StoredSize(messages)) {
 			err = h.Offer(lp, messages, x.done)
 		}
 	}

@@ -219,7 +219,7 @@ func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	if err := h.Fits(m.Messages, s.sizes); err != nil {
 		return err
 	}
-	if !s.host.HasRoom(m.Messages) {
+	if !s.host.Disk.Take(topic.StoredSize(m.Messages)) {
 		return host.ErrDiskFull
 	}
 	return h.Offer(lp, m.Messages, done)

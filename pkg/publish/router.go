@@ -97,7 +97,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 		return err
 	}
 	h.Use()
-	partition, parts, err := choose(h, p, r.host.LowDisk())
+	partition, parts, err := choose(h, p, r.host.Disk.Low())
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 	if lp == nil || r.queues.holds(key) {
 		return r.queues.send(key, p, nil)
 	}
-	if err = host.ErrDiskFull; r.host.HasRoom(p.Messages) {
+	if err = host.ErrDiskFull; r.host.Disk.Take(topic.StoredSize(p.Messages)) {
 		err = h.Offer(lp, p.Messages, p.Done)
 	}
 	if err == nil || !r.queues.passing(key, err) {

@@ -197,12 +197,12 @@ func edgeMistakes() []mistake {
 			tests: web, run: "ChosenNetworks",
 		},
 		{
-			name: "the room that was taken since the last look is given again", file: "pkg/host/disk.go",
+			name: "the room that was taken since the last look is given again", file: "pkg/diskspace/diskspace.go",
 			old: "clampSigned(reserve) - h.taken.Swap(0))", with: "clampSigned(reserve) - min(0, h.taken.Swap(0)))",
-			tests: []string{"./pkg/host"}, run: "TestHeadroom",
+			tests: []string{"./pkg/diskspace"}, run: "TestHeadroom",
 		},
 		{
-			name: "a disk that refuses a burst is not low", file: "pkg/host/disk.go",
+			name: "a disk that refuses a burst is not low", file: "pkg/diskspace/diskspace.go",
 			old: "if h.short.Swap(false) && reserve > 0 {", with: "if h.short.Swap(false) && reserve == 0 {",
 			tests: []string{"./pkg/broker"}, run: "TestABurst",
 		},

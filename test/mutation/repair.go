@@ -54,8 +54,8 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestRotAtTheLeaderBeforeAComparison",
 		},
 		{
-			name: "small replicas are not checked for damage in an interval", file: "pkg/host/scrubber.go",
-			old: "max(hp.Replica.Log().Bytes(), scrubLeast)", with: "hp.Replica.Log().Bytes()",
+			name: "small replicas are not checked for damage in an interval", file: "pkg/scrubber/scrubber.go",
+			old: "max(r.Log().Bytes(), least)", with: "r.Log().Bytes()",
 			tests: []string{"./pkg/broker"}, run: "ManySmallReplicas",
 		},
 	}

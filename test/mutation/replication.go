@@ -28,9 +28,9 @@ func commitMistakes() []mistake {
 			tests: []string{"./pkg/coord/replication"}, run: "FullDiskTakesNoBatches",
 		},
 		{
-			name: "a disk that was brimful takes batches again below the reserve", file: "pkg/host/disk.go",
+			name: "a disk that was brimful takes batches again below the reserve", file: "pkg/diskspace/diskspace.go",
 			old: "d.brimful || free < reserve/FollowerShare", with: "free < reserve/FollowerShare",
-			tests: []string{"./pkg/host"}, run: "TestALowDiskStaysLow",
+			tests: []string{"./pkg/diskspace"}, run: "TestALowDiskStaysLow",
 		},
 		{
 			name: "AppendIsNotCommit: a follower calls committed what it holds", file: followerFile,

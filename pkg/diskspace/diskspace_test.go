@@ -1,4 +1,4 @@
-package host
+package diskspace
 
 import (
 	"testing"
@@ -8,28 +8,28 @@ import (
 func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
 	const reserve = 800
 	at := time.Unix(1000, 0)
-	var d diskLevel
+	var d level
 	for i, step := range []struct { // the low ones are the second to the fourth, and the last seven but one
 		after time.Duration
 		free  uint64
 		want  Room
 		full  bool
 	}{
-		{0, reserve, enough, false},
-		{time.Second, reserve - 1, low, true},
-		{time.Second, reserve, low, true},
-		{time.Second, reserve + reserve/DiskMargin - 1, low, true},
-		{time.Second, reserve + reserve/DiskMargin, enough, true},
-		{diskCalm - 2*time.Second, reserve, enough, true},
-		{time.Second - 1, reserve, enough, true}, // almost calm since it was low last
-		{1, reserve, enough, false},
-		{time.Second, reserve + ampleBytes, ample, false},
-		{time.Second, reserve / FollowerShare, low, true},
-		{time.Second, reserve/FollowerShare - 1, brimful, true},
-		{time.Second, reserve, brimful, true},
-		{time.Second, reserve + reserve/DiskMargin, enough, true},
-		{time.Second, reserve - 1, low, true},
-		{time.Second, 0, brimful, true},
+		{0, reserve, Enough, false},
+		{time.Second, reserve - 1, Low, true},
+		{time.Second, reserve, Low, true},
+		{time.Second, reserve + reserve/Margin - 1, Low, true},
+		{time.Second, reserve + reserve/Margin, Enough, true},
+		{calm - 2*time.Second, reserve, Enough, true},
+		{time.Second - 1, reserve, Enough, true}, // almost calm since it was low last
+		{1, reserve, Enough, false},
+		{time.Second, reserve + ampleBytes, Ample, false},
+		{time.Second, reserve / FollowerShare, Low, true},
+		{time.Second, reserve/FollowerShare - 1, Brimful, true},
+		{time.Second, reserve, Brimful, true},
+		{time.Second, reserve + reserve/Margin, Enough, true},
+		{time.Second, reserve - 1, Low, true},
+		{time.Second, 0, Brimful, true},
 	} {
 		at = at.Add(step.after)
 		got := d.observe(at, step.free, reserve)
@@ -41,18 +41,18 @@ func TestALowDiskStaysLowUntilThereIsMore(t *testing.T) {
 
 func TestALeaderOfTheMetadataWithoutSpaceYieldsOnceInAWhile(t *testing.T) {
 	at := time.Unix(1000, 0)
-	var d diskLevel
+	var d level
 	for i, step := range []struct {
 		after        time.Duration
 		leads, space bool
 		want         bool
 	}{
 		{0, true, true, false},
-		{diskLead, true, true, false},
+		{minLead, true, true, false},
 		{0, true, false, true},
 		{0, false, false, false},
 		{0, true, false, false}, // it has just begun to lead
-		{diskLead - 1, true, false, false},
+		{minLead - 1, true, false, false},
 		{1, true, false, true},
 	} {
 		at = at.Add(step.after)

@@ -1,0 +1,298 @@
+// Package scrubber reads what is stored on a node again and again, slowly, to find what
+// cannot be read while other replicas hold it intact. pkg/scrub decides how fast. What it
+// finds it tells the replica, whose owner treats it as any other damage.
+//
+// Invariants:
+//
+//   - The replica that was checked least recently is checked next.
+//   - How far the checks are survives a restart; a crash costs ten minutes of reading.
+//
+// Start at Scrubber.Run.
+package scrubber
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/scrub"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+const (
+	// noteEvery is how often the scrubber stores how far it is.
+	noteEvery = 10 * time.Minute
+	// least is what a step counts for at least: opening a file is work, too.
+	least = 4 << 10
+	// maxNotes bounds the file with the notes.
+	maxNotes = 64 << 20
+)
+
+// note is how far a replica was checked. Times are in ns since 1970.
+type note struct {
+	Since   int64      `json:"since"`             // when it was first seen
+	Checked int64      `json:"checked,omitempty"` // when a check of all of it ended; 0: never
+	Turn    uint64     `json:"turn,omitempty"`    // grows with each check that ends on this node: its order does not depend on the wall clock
+	Next    seq.Offset `json:"next,omitempty"`    // where the running check goes on; 0: at the start
+}
+
+// part returns how much of a log from start to end has been checked in the running
+// check, from 0 to 1.
+func (n note) part(start, end seq.Offset) float64 {
+	if n.Next <= start || end <= start {
+		return 0
+	}
+	return min(1, float64(n.Next-start)/float64(end-start))
+}
+
+// Stats tells how far the scrubber of a node is.
+type Stats struct {
+	Bytes  int64         // read since the node started
+	Oldest time.Duration // since the replica was checked in full that was checked least recently, or was first seen
+}
+
+func (s *Scrubber) of(name string) (note, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, ok := s.notes[name]
+	return n, ok
+}
+
+func (s *Scrubber) set(name string, n note) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes[name] = n
+}
+
+// nextTurn returns a number above those of all checks that ended.
+func (s *Scrubber) nextTurn() (turn uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.notes {
+		turn = max(turn, n.Turn)
+	}
+	return turn + 1
+}
+
+// Replica is a copy of a partition's log.
+type Replica interface {
+	Log() *commitlog.Log
+	// Spoil is told of what cannot be read.
+	Spoil(error)
+}
+
+// Options say what is checked, and where it is noted how far.
+type Options struct {
+	FS        vfs.FS
+	Notes     string        // the path of the file with the notes
+	Interval  time.Duration // in which every stored byte is read once
+	WallClock func(now time.Time) int64
+	Logger    *slog.Logger
+	// Stored calls f with each replica whose log is on the disk, and its name.
+	Stored func(f func(name string, r Replica))
+}
+
+// Scrubber checks the replicas of a node. Run is of one goroutine; the other methods may be
+// called by many.
+type Scrubber struct {
+	o Options
+
+	mu    sync.Mutex      // guards what follows
+	notes map[string]note // by the name of the replica
+	bytes int64           // read since the start
+
+	// The rest is of Run's goroutine.
+	pace    scrub.Pace
+	noted   time.Time // when the notes were stored
+	name    string    // of the replica that is being checked; "": none is
+	replica Replica
+	checker *commitlog.Checker
+}
+
+// New returns a scrubber that has checked nothing yet.
+func New(o Options) *Scrubber {
+	return &Scrubber{o: o, pace: scrub.Pace{Interval: o.Interval}}
+}
+
+// Stats returns the figures as of now.
+func (s *Scrubber) Stats() Stats {
+	wall := s.o.WallClock(time.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Stats{Bytes: s.bytes}
+	for _, n := range s.notes {
+		out.Oldest = max(out.Oldest, time.Duration(wall-max(n.Since, n.Checked)))
+	}
+	return out
+}
+
+// Checked returns when all of a replica's log was last read from disk, in ns since 1970,
+// or 0, and the part that has been read since.
+func (s *Scrubber) Checked(name string, l *commitlog.Log) (at int64, part float64) {
+	n, ok := s.of(name)
+	if !ok {
+		return 0, 0
+	}
+	return n.Checked, n.part(l.Start(), l.End())
+}
+
+// Run checks until ctx ends.
+func (s *Scrubber) Run(ctx context.Context) {
+	s.load()
+	s.noted = time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		s.look()
+		n, wait := s.pace.Next(time.Now(), s.stored())
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			s.leave()
+			s.store()
+			return
+		case <-timer.C:
+		}
+		if n > 0 {
+			began := time.Now()
+			read := s.step(int(n))
+			s.pace.Read(int64(max(read, least)), time.Since(began), time.Now())
+		}
+		if time.Since(s.noted) >= noteEvery {
+			s.store()
+		}
+	}
+}
+
+// look adjusts the notes to what the node holds, and leaves a replica that was copied anew
+// or is held no longer.
+func (s *Scrubber) look() {
+	held, current := map[string]bool{}, false
+	s.o.Stored(func(name string, r Replica) {
+		held[name] = true
+		current = current || r == s.replica
+	})
+	if s.checker != nil && !current {
+		s.leave()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.notes, func(name string, _ note) bool { return !held[name] })
+	for name := range held {
+		if _, known := s.notes[name]; !known {
+			s.notes[name] = note{Since: s.o.WallClock(time.Now())}
+		}
+	}
+}
+
+// stored returns how many bytes there are to check, as the steps count them.
+func (s *Scrubber) stored() (bytes int64) {
+	s.o.Stored(func(_ string, r Replica) {
+		bytes += max(r.Log().Bytes(), least)
+	})
+	return bytes
+}
+
+// step checks about so many bytes, and returns how many.
+func (s *Scrubber) step(most int) (read int) {
+	if s.checker == nil && !s.choose() {
+		return 0
+	}
+	read, done, err := s.check(most)
+	n, known := s.of(s.name)
+	n.Next = s.checker.Next()
+	switch {
+	case errors.Is(err, commitlog.ErrClosed):
+		s.leave()
+	case err != nil:
+		s.o.Logger.Warn("cannot scrub replica; continuing with the next one", "replica", s.name, "error", err)
+		done = true
+	}
+	if done {
+		n = note{Since: n.Since, Checked: s.o.WallClock(time.Now()), Turn: s.nextTurn()}
+	}
+	if known && s.name != "" {
+		s.set(s.name, n)
+	}
+	s.mu.Lock()
+	s.bytes += int64(read)
+	s.mu.Unlock()
+	if done {
+		s.leave()
+	}
+	return read
+}
+
+// check checks about so many bytes of the replica at hand. Damage is passed on, and
+// the check goes on behind it.
+func (s *Scrubber) check(n int) (read int, done bool, err error) {
+	for read < n && !done && err == nil {
+		var step int
+		step, done, err = s.checker.Step(n-read, nil)
+		read += max(step, 1)
+		if fate.Of(err) == fate.Corrupt {
+			s.replica.Spoil(err)
+			err = nil
+		}
+	}
+	return read, done, err
+}
+
+// choose begins with the replica that was checked least recently.
+func (s *Scrubber) choose() bool {
+	var best note
+	s.name = ""
+	s.o.Stored(func(name string, r Replica) {
+		n, known := s.of(name)
+		if known && (s.name == "" || n.Turn < best.Turn || n.Turn == best.Turn && n.Next > best.Next) {
+			best, s.name, s.replica = n, name, r
+		}
+	})
+	if s.name == "" {
+		return false
+	}
+	s.checker = commitlog.NewChecker(s.replica.Log(), best.Next)
+	return true
+}
+
+// leave ends the check of a replica; its note says where it goes on.
+func (s *Scrubber) leave() {
+	if s.checker != nil {
+		s.checker.Close()
+	}
+	s.checker, s.replica, s.name = nil, nil, ""
+}
+
+// load reads how far the scrubber was when the node stopped. What cannot be read is
+// no loss: the checks begin again.
+func (s *Scrubber) load() {
+	notes := map[string]note{}
+	raw, err := vfs.ReadFile(s.o.FS, s.o.Notes, maxNotes)
+	if err == nil && json.Unmarshal(raw, &notes) != nil {
+		notes = map[string]note{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = notes
+}
+
+// store notes how far the scrubber is.
+func (s *Scrubber) store() {
+	s.noted = time.Now()
+	s.mu.Lock()
+	raw, err := json.Marshal(s.notes)
+	s.mu.Unlock()
+	if err == nil {
+		err = vfs.WriteFileSynced(s.o.FS, s.o.Notes, raw)
+	}
+	if err != nil {
+		s.o.Logger.Info("cannot store scrub progress; scrubbing starts over after a restart", "error", err)
+	}
+}

@@ -1,0 +1,200 @@
+// Package stall keeps what does not progress on a node though it ought to, and has it in
+// the log, the health and the metrics. It does not know why, or what to do about it.
+//
+// Invariants:
+//
+//   - Whoever waits for something says so with Begin and End. What takes longer than the
+//     limit of the Board is one line in the log, and counts until it ends.
+//   - Nothing is done while nothing is waited for.
+//
+// Start at Board.
+package stall
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Check is how often what is open is looked at.
+const Check = time.Second
+
+// Kind is what does not progress.
+type Kind uint8
+
+const (
+	// Role is that a replica does not take the role that metadata gives it.
+	Role Kind = iota
+	// Follower is that a follower of a partition that this node leads lacks something,
+	// and gets nothing.
+	Follower
+	// Lead is that the metadata names this node leader of a partition that it does not
+	// lead, or the leadership of one that it holds goes from node to node.
+	Lead
+	// Slow is that a follower of a partition that this node leads slows publishers down, or
+	// was taken out of the in-sync set because of that.
+	Slow
+
+	kinds // how many there are
+)
+
+// texts are, for each kind, the code in health and metrics and what it means.
+var texts = [kinds]struct{ code, what string }{
+	Role:     {"role_change_stalled", "replicas have not assumed the role assigned by the metadata"},
+	Lead:     {"partitions_not_led", "partitions whose assigned leader is not leading, publishes are refused"},
+	Follower: {"replication_stalled", "followers are behind and make no progress"},
+	Slow:     {"replica_slow", "followers slow down publishes, or left the in-sync set for it"},
+}
+
+// Key names what may stall.
+type Key struct {
+	Kind      Kind
+	Topic     string
+	Partition int
+	Node      meta.NodeID // of the follower; "": this node
+}
+
+// String names the partition, and the node that it is about.
+func (k Key) String() string {
+	s := fmt.Sprintf("%s/%d", k.Topic, k.Partition)
+	if k.Node != "" {
+		s += " at " + string(k.Node)
+	}
+	return s
+}
+
+// open is something that ought to progress and does not.
+type open struct {
+	since time.Time
+	why   string
+	told  bool // in the log
+}
+
+// Board holds what does not progress on a node. Whoever waits for something says so with
+// Begin and End; what takes longer than a limit is an error in the log, a reason in the
+// health and a metric until it ends. A Board may be used by many goroutines.
+type Board struct {
+	log    *slog.Logger
+	after  time.Duration
+	wakeup chan struct{} // there is one
+
+	mu   sync.Mutex // guards open
+	open map[Key]*open
+}
+
+// New returns a Board without entries. What has not progressed for longer than after is a
+// stall; it is noticed at most Check later.
+func New(log *slog.Logger, after time.Duration) *Board {
+	return &Board{log: log, after: after, wakeup: make(chan struct{}, 1), open: map[Key]*open{}}
+}
+
+// Begin says that something has not progressed since a time, and why. If that was
+// said before, the earlier time stands, and the newer reason.
+func (s *Board) Begin(k Key, since time.Time, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.open[k]; known != nil {
+		known.why = why
+		return
+	}
+	s.open[k] = &open{since: since, why: why}
+	select {
+	case s.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// End says that it progresses again, or no longer has to.
+func (s *Board) End(k Key) {
+	s.mu.Lock()
+	known := s.open[k]
+	delete(s.open, k)
+	s.mu.Unlock()
+	if known != nil && known.told {
+		s.log.Info("progress resumed", "of", texts[k.Kind].what, "topic", k.Topic, "partition", k.Partition, "node", k.Node,
+			"after", time.Since(known.since).Round(time.Millisecond))
+	}
+}
+
+// Run says in the log what has stalled, until ctx ends. It sleeps while nothing is
+// open.
+func (s *Board) Run(ctx context.Context) {
+	ticker := time.NewTicker(Check)
+	defer ticker.Stop()
+	for {
+		if !s.check(time.Now()) {
+			ticker.Stop()
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.wakeup:
+			}
+			ticker.Reset(Check)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// check says once of each stall that it is one, and returns whether any is open.
+func (s *Board) check(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, x := range s.open {
+		if x.told || now.Sub(x.since) < s.after {
+			continue
+		}
+		x.told = true
+		s.log.Error("no progress", "of", texts[k.Kind].what, "topic", k.Topic, "partition", k.Partition, "node", k.Node,
+			"for", now.Sub(x.since).Round(time.Millisecond), "reason", x.why)
+	}
+	return len(s.open) > 0
+}
+
+// Counts returns how many there are of each code, none included.
+func (s *Board) Counts(now time.Time) map[string]int {
+	all := map[string]int{}
+	for _, t := range texts {
+		all[t.code] = 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, x := range s.open {
+		if now.Sub(x.since) >= s.after {
+			all[texts[k.Kind].code]++
+		}
+	}
+	return all
+}
+
+// Reasons returns what stalls, for the health: the first of each kind are named.
+// of none: all of them.
+func (s *Board) Reasons(now time.Time, of ...Kind) []health.Reason {
+	var named [kinds][]string
+	s.mu.Lock()
+	for k, x := range s.open {
+		if now.Sub(x.since) >= s.after && (len(of) == 0 || slices.Contains(of, k.Kind)) {
+			named[k.Kind] = append(named[k.Kind], fmt.Sprintf("%s (%s)", k, cmp.Or(x.why, "reason unknown")))
+		}
+	}
+	s.mu.Unlock()
+	var reasons []health.Reason
+	for kind, names := range named {
+		if len(names) > 0 {
+			slices.Sort(names)
+			t := texts[kind]
+			reasons = append(reasons, health.Reason{Code: t.code, Count: len(names), What: t.what + ": " + health.Names(names)})
+		}
+	}
+	return reasons
+}
