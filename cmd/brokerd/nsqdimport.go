@@ -226,11 +226,11 @@ type importer struct {
 // topic stores a topic. What waited in one channel alone is finished in the others. What
 // had come to no channel follows, behind the pause if the topic is paused.
 func (m importer) topic(ctx context.Context, t *nsqdfiles.Topic) error {
-	if _, err := m.b.CreateTopic(ctx, t.Name, meta.TopicConfig{}); err != nil {
+	if _, err := m.b.Directory.CreateTopic(ctx, t.Name, meta.TopicConfig{}); err != nil {
 		return err
 	}
 	for _, c := range t.Channels {
-		if err := m.b.CreateChannel(ctx, t.Name, c.Name, false); err != nil {
+		if err := m.b.Directory.CreateChannel(ctx, t.Name, c.Name, false); err != nil {
 			return fmt.Errorf("channel %q: %w", c.Name, err)
 		}
 	}
@@ -240,7 +240,7 @@ func (m importer) topic(ctx context.Context, t *nsqdfiles.Topic) error {
 		}
 	}
 	if t.Paused {
-		if err := m.b.PauseTopic(ctx, t.Name, true); err != nil {
+		if err := m.b.Directory.PauseTopic(ctx, t.Name, true); err != nil {
 			return err
 		}
 	}
@@ -258,13 +258,13 @@ func (m importer) channel(ctx context.Context, t *nsqdfiles.Topic, c *nsqdfiles.
 	}
 	for _, other := range t.Channels {
 		if other.Name != c.Name && from < end {
-			if err := m.b.SkipMessages(t.Name, other.Name, 0, from, end); err != nil {
+			if err := m.b.Contents.SkipMessages(t.Name, other.Name, 0, from, end); err != nil {
 				return err
 			}
 		}
 	}
 	if c.Paused {
-		if err := m.b.PauseChannel(ctx, t.Name, c.Name, true); err != nil {
+		if err := m.b.Contents.PauseChannel(ctx, t.Name, c.Name, true); err != nil {
 			return err
 		}
 	}
@@ -310,7 +310,7 @@ func (m importer) queue(ctx context.Context, name string, q *nsqdfiles.Queue) (f
 
 func (m importer) publish(ctx context.Context, name string, messages []topic.Message) (broker.Receipt, error) {
 	done := make(chan broker.Receipt, 1)
-	m.b.Publish(ctx, broker.Publish{Topic: name, Partition: 0, Messages: messages, Done: func(r broker.Receipt) { done <- r }})
+	m.b.Router.Publish(ctx, broker.Publish{Topic: name, Partition: 0, Messages: messages, Done: func(r broker.Receipt) { done <- r }})
 	select {
 	case r := <-done:
 		return r, r.Err

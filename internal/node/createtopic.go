@@ -12,19 +12,19 @@ import (
 // createTopic makes sure that a topic has a number of partitions, for an NSQ client. It
 // refuses to in a cluster of several nodes, where replicas have to be chosen.
 func createTopic(ctx context.Context, b *broker.Broker, name string, partitions int, ext bool) error {
-	if len(b.Cluster().Nodes) > 1 {
+	if len(b.Operator.Cluster().Nodes) > 1 {
 		return server.ErrClustered
 	}
-	t, err := b.Topic(name)
+	t, err := b.Directory.Topic(name)
 	switch {
 	case err != nil:
-		_, err = b.CreateTopic(ctx, name, meta.TopicConfig{Partitions: partitions, Ext: ext})
+		_, err = b.Directory.CreateTopic(ctx, name, meta.TopicConfig{Partitions: partitions, Ext: ext})
 		if errors.Is(err, broker.ErrTopicExists) { // somebody else has made it meanwhile
 			return nil
 		}
 		return err
 	case len(t.Partitions) < partitions:
-		return b.AddPartitions(ctx, name, partitions)
+		return b.Directory.AddPartitions(ctx, name, partitions)
 	}
 	return nil
 }

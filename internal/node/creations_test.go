@@ -93,7 +93,7 @@ func TestStrangersCreateOnEveryPortAsFastAsTheyMay(t *testing.T) {
 			t.Errorf("%s: %q, want %q", way, got, tt.want)
 		}
 	}
-	if got := publish(n.broker.Topics()[0].Name); got != "OK" {
+	if got := publish(n.broker.Directory.Topics()[0].Name); got != "OK" {
 		t.Errorf("a topic that exists: %q", got)
 	}
 	if n.created.Refused() < 3 {

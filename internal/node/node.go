@@ -22,12 +22,16 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/admin/lookup"
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
@@ -121,9 +125,9 @@ func (n *Node) openServers(ctx context.Context) (err error) {
 		return err
 	}
 	n.member.Serve(cluster.Handlers{
-		Replicate: n.broker.HandleReplication, Forward: n.broker.HandleForward, ForwardDown: n.broker.ForwardDown,
+		Replicate: n.broker.Host.HandleReplication, Forward: n.broker.Calls.HandleForward, ForwardDown: n.broker.Calls.ForwardDown,
 	})
-	if n.server, err = server.New(n.serverOptions(), sessions{n.broker}, n.c.Log); err != nil {
+	if n.server, err = server.New(n.serverOptions(), server.Broker{Publisher: n.broker.Router, Subscriber: subscriber{n.broker.Consumers}, TopicReader: n.broker.Directory}, n.c.Log); err != nil {
 		return err
 	}
 	if n.admin, err = admin.New(n.adminOptions()); err != nil {
@@ -216,7 +220,7 @@ func syncPolicy(t *config.Topics) meta.SyncPolicy {
 func (n *Node) serverOptions() server.Options {
 	l, t := &n.c.Options.Limits, &n.c.Options.TLS
 	o := server.Options{
-		Version: n.c.Version, Cluster: n.broker.Cluster().ID, AllowExtCompatible: l.AllowExtCompatible,
+		Version: n.c.Version, Cluster: n.broker.Operator.Cluster().ID, AllowExtCompatible: l.AllowExtCompatible,
 		MaxMessageBytes: int(l.MaxMsgSize), MaxBodyBytes: int(l.MaxBodySize), MaxReady: l.MaxRdyCount,
 		MsgTimeout: l.MsgTimeout, MaxMsgTimeout: l.MaxMsgTimeout, MaxDelay: l.MaxReqTimeout,
 		MaxHeartbeat: l.MaxHeartbeatInterval, MaxOutputBufferSize: int(l.MaxOutputBufferSize),
@@ -241,11 +245,19 @@ func (n *Node) serverOptions() server.Options {
 }
 
 func (n *Node) adminOptions() admin.Options {
-	o, a := &n.c.Options, n.c.Advertise
+	o, a, b := &n.c.Options, n.c.Advertise, n.broker
 	hostname, _ := os.Hostname()
 	configFrom, _ := config.ParseNetworks(o.Web.ConfigFrom) // checked when it was loaded
 	return admin.Options{
-		Publisher: n.broker, NSQD: n.broker, Lookup: n.broker, V1: n.broker, Operator: n.broker, Policies: n.broker.Policies(),
+		Publisher: web.Publisher{Sender: b.Router, TopicEnsurer: b.Directory},
+		NSQD:      nsqd.Broker{TopicWriter: b.Directory, Contents: b.Contents, Node: b.Node, Deletions: b.Host, ClusterReader: b.Operator},
+		Lookup:    lookup.Broker{Directory: b.Directory, ChannelDeleter: b.Contents, Node: b.Node, Deletions: b.Host, ClusterReader: b.Operator},
+		V1: v1.Broker{
+			TopicReader: b.Directory, TopicWriter: b.Directory, ReplicaFitter: b.Operator, ContentWriter: b.Contents, Observer: b.Contents,
+			Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,
+		},
+		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
+		Policies: b.Contents.Policies(),
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,
@@ -332,7 +344,7 @@ func (n *Node) Alive() error { return n.member.Err() }
 
 // Status is one line for an operator.
 func (n *Node) Status() string {
-	return fmt.Sprintf("%d topics, %d client connections", len(n.broker.Topics()), len(n.server.Clients()))
+	return fmt.Sprintf("%d topics, %d client connections", len(n.broker.Directory.Topics()), len(n.server.Clients()))
 }
 
 // Reload applies the settings that can change while the node runs; others are not
@@ -350,9 +362,9 @@ func (n *Node) Catalog() lookupd.Catalog { return catalog{n} }
 // Until its clients are gone the node forwards what they publish.
 func (n *Node) Drain(ctx context.Context) error {
 	n.draining.Store(true)
-	handover := n.broker.Handover(ctx)
+	handover := n.broker.Host.Handover(ctx)
 	err := errors.Join(handover, n.server.Shutdown(ctx))
-	n.broker.Exit()
+	n.broker.Host.Exit()
 	return err
 }
 
@@ -420,12 +432,12 @@ func (n *Node) closeData() error {
 	return n.member.StopClean()
 }
 
-// sessions is the broker as NSQ sessions see it.
-type sessions struct{ *broker.Broker }
+// subscriber has NSQ sessions join channels.
+type subscriber struct{ consumers *consume.Consumers }
 
-// Subscribe implements server.Broker.
-func (s sessions) Subscribe(ctx context.Context, r broker.Subscribe) (server.Subscription, error) {
-	sub, err := s.Broker.Subscribe(ctx, r)
+// Subscribe implements server.Subscriber.
+func (s subscriber) Subscribe(ctx context.Context, r broker.Subscribe) (server.Subscription, error) {
+	sub, err := s.consumers.Subscribe(ctx, r)
 	if err != nil {
 		return nil, err // a nil *Subscription must not become an interface
 	}
@@ -446,7 +458,7 @@ func (c catalog) Topics() map[string][]string {
 			all[t.Name] = slices.Sorted(maps.Keys(t.Channels))
 		}
 	}
-	for _, t := range c.n.broker.TopicStats("", "", false) {
+	for _, t := range c.n.broker.Node.TopicStats("", "", false) {
 		for i := range t.Channels {
 			name := t.Channels[i].Name
 			if _, known := all[t.Name]; known && t.Channels[i].Ephemeral {

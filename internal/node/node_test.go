@@ -83,10 +83,10 @@ func TestANodeThatIsToJoinOthersWaitsForThemAndSaysSo(t *testing.T) {
 
 func TestTheAlertsAreAboutMetricsThatANodeExports(t *testing.T) {
 	n := openTestNode(t)
-	if _, err := n.broker.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+	if _, err := n.broker.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.broker.CreateChannel(t.Context(), "t", "c", false); err != nil {
+	if err := n.broker.Directory.CreateChannel(t.Context(), "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()

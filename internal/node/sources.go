@@ -25,23 +25,23 @@ func (n *Node) newMetrics() *metrics.Metrics {
 		MaxObjects: o.Process.MetricsObjects,
 		Sources: metrics.Sources{
 			Certificates: n.c.Certificates,
-			Topics:       func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
-			Ready:        func() []broker.HealthReason { return n.broker.Ready() },
+			Topics:       func() []broker.TopicStats { return n.broker.Node.TopicStats("", "", false) },
+			Ready:        func() []broker.HealthReason { return n.broker.Node.Ready() },
 			Draining:     n.draining.Load,
-			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Placement()) },
+			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Contents.Placement()) },
 			Server:       func() metrics.Server { return serverFigures(n.server.Stats()) },
-			Logs:         func() metrics.Logs { return logFigures(n.broker.LogStats(), n.broker.Scrubber.Stats()) },
-			Disk:         func() metrics.Disk { return diskFigures(n.broker.Disk.State()) },
+			Logs:         func() metrics.Logs { return logFigures(n.broker.Host.LogStats(), n.broker.Host.Scrubber.Stats()) },
+			Disk:         func() metrics.Disk { return diskFigures(n.broker.Host.Disk.State()) },
 			Raft:         n.raftFigures,
 			Nodes:        func() map[string]int { return nodesByState(n.broker) },
-			Lags:         func() []broker.ReplicaLag { return n.broker.ReplicaLags() },
-			Replication:  func() coord.ReplicationStats { return n.broker.ReplicationStats() },
+			Lags:         func() []broker.ReplicaLag { return n.broker.Operator.ReplicaLags() },
+			Replication:  func() coord.ReplicationStats { return n.broker.Host.ReplicationStats() },
 			Memory:       n.memory.Usage,
 			Turns:        n.turns.Waiting,
 			Uncreated:    n.created.Refused,
-			Stalls:       func() map[string]int { return n.broker.Stalls.Counts(time.Now()) },
+			Stalls:       func() map[string]int { return n.broker.Host.Stalls.Counts(time.Now()) },
 			Peers:        func() []peer.Stats { return n.member.Traffic() },
-			Forwarding:   func() broker.ForwardStats { return n.broker.ForwardStats() },
+			Forwarding:   func() broker.ForwardStats { return n.broker.Calls.ForwardStats() },
 		},
 	})
 }
@@ -94,7 +94,7 @@ func (n *Node) raftFigures() metrics.Raft {
 	s := n.member.Store().Stats()
 	return metrics.Raft{
 		IsLeader: s.IsLeader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
-		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Tolerance(),
+		SnapshotIndex: s.SnapshotIndex, Voters: len(s.Voters), FailureTolerance: n.broker.Operator.Tolerance(),
 		LastContact: s.LastContact, StoreBytes: s.StoreBytes, Stalled: s.Stalled,
 		LeaderChanges: s.LeaderChanges, Elections: s.Elections, Late: s.Late,
 		Applies: metrics.Timing{Count: s.Applies.Count, Total: s.Applies.Total}, Writes: metrics.Timing{Count: s.Writes.Count, Total: s.Writes.Total},
@@ -104,7 +104,7 @@ func (n *Node) raftFigures() metrics.Raft {
 // nodesByState counts the nodes in each state, none included.
 func nodesByState(b *broker.Broker) map[string]int {
 	counts := map[string]int{string(meta.NodeUp): 0, string(meta.NodeDown): 0, string(meta.NodeDraining): 0}
-	for _, x := range b.Cluster().Nodes {
+	for _, x := range b.Operator.Cluster().Nodes {
 		counts[x.State]++
 	}
 	return counts

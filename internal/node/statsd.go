@@ -17,7 +17,7 @@ func (n *Node) statsd() *nsqd.Statsd {
 		Address: o.Address, Prefix: o.Prefix, Interval: o.Interval, Memory: o.MemStats, PacketSize: int(o.PacketSize),
 		Figures: figures(&n.c.Options), NoEphemeral: o.ExcludeEphemeral, Logger: n.c.Log,
 		Identity: nsqform.Identity{BroadcastAddress: HostOf(a.TCP, a.Host), HTTPPort: PortOf(a.HTTP)},
-		Topics:   func() []broker.TopicStats { return n.broker.TopicStats("", "", false) },
+		Topics:   func() []broker.TopicStats { return n.broker.Node.TopicStats("", "", false) },
 	})
 }
 

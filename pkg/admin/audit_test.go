@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -71,7 +72,9 @@ func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		answered := false
-		act := audited{recorder{orders(), func() { answered = w.Flushed }}, func(w http.ResponseWriter, _ *http.Request) string {
+		node := optionsOf(orders()).V1
+		node.Audit = recorder{node.Audit, func() { answered = w.Flushed }}
+		act := audited{node, func(w http.ResponseWriter, _ *http.Request) string {
 			w.WriteHeader(http.StatusNoContent)
 			return ""
 		}}
@@ -84,7 +87,7 @@ func TestANodeThatIsRemovedAnswersBeforeTheActIsRecorded(t *testing.T) {
 
 // recorder tells when an act is recorded.
 type recorder struct {
-	*fake
+	v1.Audit
 	told func()
 }
 

@@ -13,7 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/admin/lookup"
+	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
@@ -27,19 +30,27 @@ const (
 	textType      = "text/plain; charset=utf-8"
 )
 
+// optionsOf has a fake for all rooms of a node.
+func optionsOf(f *fake) Options {
+	return Options{
+		Publisher: web.Publisher{Sender: f, TopicEnsurer: f}, NSQD: nsqd.Broker{TopicWriter: f, Contents: f, Node: f, Deletions: f, ClusterReader: f},
+		Lookup:   lookup.Broker{Directory: f, ChannelDeleter: f, Node: f, Deletions: f, ClusterReader: f},
+		V1:       v1.Broker{TopicReader: f, TopicWriter: f, ReplicaFitter: f, ContentWriter: f, Observer: f, Positions: f, Audit: f, MessageOperator: f, ClusterReader: f},
+		Operator: v1.Operator{NodeOperator: f, PartitionOperator: f, Repairer: f, Agreement: f}, Policies: fakePolicies{f},
+	}
+}
+
 // serverOf returns a Server of a fake, with small limits.
 func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 	t.Helper()
-	o := Options{
-		Publisher: f, NSQD: f, Lookup: f, V1: f, Operator: f, Policies: fakePolicies{f},
-		Identity: nsqform.Identity{
-			Version: "1.3.0", Hostname: "host", BroadcastAddress: "10.0.0.1", TCPPort: 4150, HTTPPort: 4151, HTTPSPort: 4152,
-			Started: time.Unix(1795230522, 0), MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
-			MaxOutputBufferTimeout: 30 * time.Second, MaxDeflateLevel: 6,
-		},
-		Limits:     web.Limits{MaxMessage: 10, MaxBody: 64},
-		ConfigFrom: web.Networks{netip.MustParsePrefix("192.0.2.0/24")}, // where httptest's requests come from
+	o := optionsOf(f)
+	o.Identity = nsqform.Identity{
+		Version: "1.3.0", Hostname: "host", BroadcastAddress: "10.0.0.1", TCPPort: 4150, HTTPPort: 4151, HTTPSPort: 4152,
+		Started: time.Unix(1795230522, 0), MaxHeartbeatInterval: time.Minute, MaxOutputBufferSize: 65536,
+		MaxOutputBufferTimeout: 30 * time.Second, MaxDeflateLevel: 6,
 	}
+	o.Limits = web.Limits{MaxMessage: 10, MaxBody: 64}
+	o.ConfigFrom = web.Networks{netip.MustParsePrefix("192.0.2.0/24")} // where httptest's requests come from
 	for _, c := range change {
 		c(&o)
 	}

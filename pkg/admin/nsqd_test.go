@@ -387,7 +387,7 @@ type panicking struct{ *fake }
 func (panicking) Topics() []*meta.Topic { panic("BUG: on purpose") }
 
 func TestAPanicIsAnInternalError(t *testing.T) {
-	s := serverOf(t, newFake(), func(o *Options) { o.Lookup = panicking{newFake()} })
+	s := serverOf(t, newFake(), func(o *Options) { o.Lookup.Directory = panicking{newFake()} })
 	w := ask(s.Handler(), "GET", "/topics", "")
 	if w.Code != 500 || w.Body.String() != message("INTERNAL_ERROR") {
 		t.Errorf("got %d %s", w.Code, w.Body)

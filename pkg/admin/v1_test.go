@@ -13,22 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/admin/lookup"
-	"github.com/brokerd/brokerd/pkg/admin/nsqd"
-	"github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
-)
-
-// The real broker is what the interfaces ask for.
-var (
-	_ nsqd.Broker   = (*broker.Broker)(nil)
-	_ lookup.Broker = (*broker.Broker)(nil)
-	_ v1.Broker     = (*broker.Broker)(nil)
-	_ v1.Operator   = (*broker.Broker)(nil)
 )
 
 // PeekBytes is how many bytes of messages one answer has.

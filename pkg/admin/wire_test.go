@@ -80,7 +80,9 @@ func TestTheSenderOfAHugeBodySeesWhy(t *testing.T) {
 
 func BenchmarkPub(b *testing.B) {
 	f := newFake("t")
-	s, err := New(Options{Publisher: discard{f}, NSQD: f, Lookup: f, V1: f, Operator: f, Policies: fakePolicies{f}})
+	o := optionsOf(f)
+	o.Publisher.Sender = discard{f}
+	s, err := New(o)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -51,9 +51,9 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 		l.mustPut("t", 0, bodies(5)...)
 		l.inSync("t", 0, 2)
 		name := l.layAside("n2", "t", 8)
-		l.eventually("the health to name the copy", func() bool { return reasonCount(l.at("n2").Health(), "copies_set_aside") == 1 })
+		l.eventually("the health to name the copy", func() bool { return reasonCount(l.at("n2").Node.Health(), "copies_set_aside") == 1 })
 
-		all, silent, err := l.at("n1").Copies(t.Context(), "t", 0)
+		all, silent, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
 		if err != nil || len(silent) > 0 || len(all) != 2 || all[1].Node != "n2" || len(all[1].SetAside) != 1 {
 			t.Fatalf("%+v, no answer from %v: %v", all, silent, err)
 		}
@@ -66,20 +66,20 @@ func TestAnOperatorListsAndDiscardsASetAsideCopy(t *testing.T) {
 		}
 
 		for _, wrong := range []string{"", "..", "../topics", name + "0", strings.Replace(name, ".0.", ".1.", 1)} {
-			if err := l.at("n1").DiscardCopy(t.Context(), "t", 0, "n2", wrong); err == nil {
+			if err := l.at("n1").Contents.DiscardCopy(t.Context(), "t", 0, "n2", wrong); err == nil {
 				t.Errorf("%q was discarded", wrong)
 			}
 		}
-		if err := l.at("n1").DiscardCopy(t.Context(), "t", 0, "n1", name); !errors.Is(err, host.ErrNoSetAside) {
+		if err := l.at("n1").Contents.DiscardCopy(t.Context(), "t", 0, "n1", name); !errors.Is(err, host.ErrNoSetAside) {
 			t.Errorf("discarded on the wrong node: %v", err)
 		}
-		if err := l.at("n1").DiscardCopy(t.Context(), "t", 0, "n2", name); err != nil {
+		if err := l.at("n1").Contents.DiscardCopy(t.Context(), "t", 0, "n2", name); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.hosts["n2"].disk.Stat("data/quarantine/" + name); err == nil {
 			t.Error("the copy is still there")
 		}
-		if n := reasonCount(l.at("n2").Health(), "copies_set_aside"); n != 0 {
+		if n := reasonCount(l.at("n2").Node.Health(), "copies_set_aside"); n != 0 {
 			t.Errorf("the health names %d copies", n)
 		}
 	})
@@ -119,7 +119,7 @@ func TestTheDamageOfTheOnlyCopyIsListed(t *testing.T) {
 		l.spoil("n1", "t", 0, all[1])
 		l.start("n1")
 		l.subscribe("t", "c", 0).take(4)
-		copies, _, err := l.at("n1").Copies(t.Context(), "t", 0)
+		copies, _, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
 		if err != nil || len(copies) != 1 || copies[0].Live == nil || len(copies[0].Live.Damage) != 1 {
 			t.Fatalf("%+v: %v", copies, err)
 		}
@@ -136,27 +136,27 @@ func TestTheHealthNamesALostOnlyReplicaUntilTheLossIsAccepted(t *testing.T) {
 		l := newLan(t, soon, "n1")
 		l.create("t", "n1")
 		l.mustPut("t", 0, "a", "b", "c")
-		if err := l.at("n1").AcceptLoss(t.Context(), "t", 0, "n1"); !errors.Is(err, host.ErrNoLoss) {
+		if err := l.at("n1").Contents.AcceptLoss(t.Context(), "t", 0, "n1"); !errors.Is(err, host.ErrNoLoss) {
 			t.Errorf("nothing was lost: %v", err)
 		}
 		l.stop("n1")
 		l.lose("n1")
 		for range 2 { // a restart does not forget it
 			l.start("n1")
-			if n := reasonCount(l.at("n1").Health(), "data_lost"); n != 1 {
-				t.Fatalf("the health names %d partitions: %+v", n, l.at("n1").Health())
+			if n := reasonCount(l.at("n1").Node.Health(), "data_lost"); n != 1 {
+				t.Fatalf("the health names %d partitions: %+v", n, l.at("n1").Node.Health())
 			}
 			l.stop("n1")
 		}
 		l.start("n1")
 		l.eventually("the partition to be led", func() bool { return l.at("n1").Host.Lookup("t").Led(0) != nil })
 		l.mustPut("t", 0, "d")
-		if err := l.at("n1").AcceptLoss(t.Context(), "t", 0, "n1"); err != nil {
+		if err := l.at("n1").Contents.AcceptLoss(t.Context(), "t", 0, "n1"); err != nil {
 			t.Fatal(err)
 		}
 		l.stop("n1")
 		l.start("n1")
-		if n := reasonCount(l.at("n1").Health(), "data_lost"); n != 0 {
+		if n := reasonCount(l.at("n1").Node.Health(), "data_lost"); n != 0 {
 			t.Errorf("accepted, and the health names %d partitions", n)
 		}
 		if n := l.at("n1").Host.Lookup("t").Held(0).Replica.Log().End(); n != 1 {
@@ -188,11 +188,11 @@ func TestTheHealthNamesAReplicaThatRefusesItsLeader(t *testing.T) {
 		l.control()
 		l.start("n2")
 		time.Sleep(time.Second)
-		l.eventually("the health to name the replica", func() bool { return reasonCount(l.at("n2").Health(), "replica_refusing") == 1 })
+		l.eventually("the health to name the replica", func() bool { return reasonCount(l.at("n2").Node.Health(), "replica_refusing") == 1 })
 		if !log.Has("ERROR", "refuses its leader", "partition=0", "committed_end=30") {
 			t.Error("the log does not say it")
 		}
-		copies, _, err := l.at("n1").Copies(t.Context(), "t", 0)
+		copies, _, err := l.at("n1").Contents.Copies(t.Context(), "t", 0)
 		if err != nil || len(copies) != 2 || copies[1].Live == nil || !copies[1].Live.Refusing || copies[1].Live.LogEnd != 30 {
 			t.Errorf("%+v: %v", copies, err)
 		}

@@ -100,17 +100,18 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Broker is one node. Its methods may be called by many goroutines.
+// Broker is one node: its rooms, which callers are given as they need them, and its life. The
+// fields do not change. The methods of all may be called by many goroutines.
 type Broker struct {
-	*host.Host
-	*directory.Directory
-	*publish.Router
-	*consume.Consumers
-	*operate.Node
-	*operate.Operator
-	*operate.Contents
-	*operate.Recorder
-	*calls
+	Host      *host.Host           // the replicas
+	Directory *directory.Directory // topics and channels change
+	Router    *publish.Router      // publishes
+	Consumers *consume.Consumers   // subscriptions
+	Node      *operate.Node        // what operators ask of this node
+	Operator  *operate.Operator    // nodes, leaders and replicas
+	Contents  *operate.Contents    // messages and positions
+	Recorder  *operate.Recorder    // what operators did
+	Calls     *Calls               // what other nodes ask
 
 	stop      context.CancelCauseFunc // ends what calls does by itself
 	running   sync.WaitGroup          // it does
@@ -131,7 +132,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	loops, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	b.stop = stop
-	b.running.Go(func() { b.calls.run(loops) })
+	b.running.Go(func() { b.Calls.run(loops) })
 	return b, nil
 }
 
@@ -149,7 +150,7 @@ func assemble(o Options) (*Broker, error) {
 		Self: o.Self, Meta: o.Meta, Calls: to, Logger: o.Logger,
 		AutoCreateTopics: o.AutoCreateTopics, TopicDefaults: o.TopicDefaults, KnownChannels: o.KnownChannels,
 	}, h)
-	c := &calls{topics: d, errors: to.Errors, tasks: &fan.Group{}, ops: forward.Operations{}}
+	c := &Calls{topics: d, errors: to.Errors, tasks: &fan.Group{}, ops: forward.Operations{}}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.publishes = publish.New(publish.Options{
 		Self: o.Self, Meta: o.Meta, Calls: to, Memory: o.Memory, Sizes: o.Sizes, PublishTimeout: o.PublishTimeout, Observer: o.Observer,
@@ -164,7 +165,7 @@ func assemble(o Options) (*Broker, error) {
 	c.consumers.Register(c.ops)
 	n.Register(c.ops)
 	return &Broker{
-		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, Recorder: operate.NewRecorder(n), calls: c,
+		Host: h, Directory: d, Router: c.publishes, Consumers: c.consumers, Node: n, Operator: operator, Contents: contents, Recorder: operate.NewRecorder(n), Calls: c,
 	}, nil
 }
 
@@ -191,7 +192,7 @@ func (o *Options) calls() forward.Caller {
 // caller has stopped taking requests.
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
-		b.Exit()
+		b.Host.Exit()
 		b.stop(host.ErrExiting)
 		b.running.Wait()
 		b.closeErr = b.Host.Close()

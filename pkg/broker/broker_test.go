@@ -88,7 +88,7 @@ func (n *node) publish(p publish.Request) topic.Receipt {
 	n.t.Helper()
 	got := make(chan topic.Receipt, 1)
 	p.Done = func(r topic.Receipt) { got <- r }
-	n.Publish(n.t.Context(), p)
+	n.Router.Publish(n.t.Context(), p)
 	return <-got
 }
 
@@ -146,7 +146,7 @@ func (n *node) subscribe(name, channel string, change ...func(*consume.Subscribe
 	for _, f := range change {
 		f(&r)
 	}
-	s, err := n.Subscribe(n.t.Context(), r)
+	s, err := n.Consumers.Subscribe(n.t.Context(), r)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestMessagesAndPositionsSurviveARestart(t *testing.T) {
 	if got := n.subscribe("t", "c").take(1); got != "c" {
 		t.Errorf("after the restart: %q", got)
 	}
-	tt, err := n.Topic("t")
+	tt, err := n.Directory.Topic("t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestMessagesAndPositionsSurviveARestart(t *testing.T) {
 
 func TestOneSubscriptionServesAllPartitions(t *testing.T) {
 	n := newNode(t)
-	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 3}); err != nil {
+	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
 	c := n.subscribe("t", "c")
@@ -249,7 +249,7 @@ func TestOneSubscriptionServesAllPartitions(t *testing.T) {
 
 func TestAKeyStaysInItsPartition(t *testing.T) {
 	n := newNode(t)
-	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4}); err != nil {
+	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4}); err != nil {
 		t.Fatal(err)
 	}
 	var first topic.Receipt
@@ -268,7 +268,7 @@ func TestAddedPartitionsReachWhoConsumesAlready(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	defer c.Close()
-	if err := n.AddPartitions(t.Context(), "t", 3); err != nil {
+	if err := n.Directory.AddPartitions(t.Context(), "t", 3); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 6 {
@@ -281,7 +281,7 @@ func TestAddedPartitionsReachWhoConsumesAlready(t *testing.T) {
 		t.Errorf("the consumer was disconnected: %v", *why)
 	}
 	n.restart()
-	if tt, _ := n.Topic("t"); len(tt.Partitions) != 3 {
+	if tt, _ := n.Directory.Topic("t"); len(tt.Partitions) != 3 {
 		t.Errorf("%d partitions after a restart", len(tt.Partitions))
 	}
 }
@@ -294,11 +294,11 @@ func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
 	defer c.Close()
 	h := n.Host.Hosted()[0]
 	before := h.Config()
-	if err := n.AddPartitions(t.Context(), "t", 2); err != nil {
+	if err := n.Directory.AddPartitions(t.Context(), "t", 2); err != nil {
 		t.Fatal(err)
 	}
 	hidden[atomic.Pointer[meta.Topic]](h, "config").Store(before)
-	stats := n.TopicStats("t", "", true)
+	stats := n.Node.TopicStats("t", "", true)
 	if len(stats) != 1 || len(stats[0].Partitions) != 1 || len(stats[0].Channels) != 1 || len(stats[0].Channels[0].Partitions) != 1 {
 		t.Errorf("%+v", stats)
 	}
@@ -308,13 +308,13 @@ func TestDeletedTopicIsGoneAndItsNameIsFree(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "old")
 	c := n.subscribe("t", "c")
-	if err := n.DeleteTopic(t.Context(), "t"); err != nil {
+	if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
 	if c.ended.Load() == nil {
 		t.Error("the consumer was not told")
 	}
-	if err := n.DeleteTopic(t.Context(), "t"); !errors.Is(err, ErrTopicNotFound) {
+	if err := n.Directory.DeleteTopic(t.Context(), "t"); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("deleting it again: %v", err)
 	}
 	n.put("t", "new")
@@ -336,7 +336,7 @@ func TestTopicIsDeletedAndCreatedUnderLoad(t *testing.T) {
 				default:
 				}
 				got := make(chan error, 1)
-				n.Publish(context.Background(), publish.Request{
+				n.Router.Publish(context.Background(), publish.Request{
 					Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}},
 					Done: func(r topic.Receipt) { got <- r.Err },
 				})
@@ -345,7 +345,7 @@ func TestTopicIsDeletedAndCreatedUnderLoad(t *testing.T) {
 		})
 	}
 	for range 30 {
-		if err := n.DeleteTopic(t.Context(), "t"); err != nil && !errors.Is(err, ErrTopicNotFound) {
+		if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil && !errors.Is(err, ErrTopicNotFound) {
 			t.Error(err)
 		}
 	}
@@ -359,11 +359,11 @@ func TestDeletedChannelStaysDeletedAndStartsAtTheEndAnew(t *testing.T) {
 	n.subscribe("t", "keep")
 	n.subscribe("t", "c")
 	n.put("t", "a")
-	if err := n.DeleteChannel(t.Context(), "t", "c"); err != nil {
+	if err := n.Contents.DeleteChannel(t.Context(), "t", "c"); err != nil {
 		t.Fatal(err)
 	}
 	n.restart()
-	if got := n.TopicStats("t", "", false)[0].Channels; len(got) != 1 || got[0].Name != "keep" {
+	if got := n.Node.TopicStats("t", "", false)[0].Channels; len(got) != 1 || got[0].Name != "keep" {
 		t.Fatalf("channels after the restart: %+v", got)
 	}
 	c := n.subscribe("t", "c")
@@ -377,11 +377,11 @@ func TestEphemeralChannelGoesWithItsLastConsumer(t *testing.T) {
 	n := newNode(t)
 	a, b := n.subscribe("t", "e#ephemeral"), n.subscribe("t", "e#ephemeral")
 	a.Close()
-	if got := n.TopicStats("t", "", false)[0].Channels; len(got) != 1 {
+	if got := n.Node.TopicStats("t", "", false)[0].Channels; len(got) != 1 {
 		t.Fatalf("%d channels with one consumer left", len(got))
 	}
 	b.Close()
-	if got := n.TopicStats("t", "", false)[0].Channels; len(got) != 0 {
+	if got := n.Node.TopicStats("t", "", false)[0].Channels; len(got) != 0 {
 		t.Fatalf("%d channels with no consumer left", len(got))
 	}
 }
@@ -396,10 +396,10 @@ func TestEphemeralTopicGoesWithItsLastChannelAndLeavesNoFiles(t *testing.T) {
 	if names, err := n.fs.ReadDir("data/topics"); err == nil && len(names) > 0 {
 		t.Errorf("files of an ephemeral topic: %v", names)
 	}
-	if err := n.DeleteChannel(t.Context(), "t#ephemeral", "c"); err != nil {
+	if err := n.Contents.DeleteChannel(t.Context(), "t#ephemeral", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Topic("t#ephemeral"); !errors.Is(err, ErrTopicNotFound) {
+	if _, err := n.Directory.Topic("t#ephemeral"); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("the topic is still there: %v", err)
 	}
 }
@@ -407,16 +407,16 @@ func TestEphemeralTopicGoesWithItsLastChannelAndLeavesNoFiles(t *testing.T) {
 func TestPausedFlagsSurviveARestart(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("t", "c")
-	if err := errors.Join(n.PauseTopic(t.Context(), "t", true), n.PauseChannel(t.Context(), "t", "c", true)); err != nil {
+	if err := errors.Join(n.Directory.PauseTopic(t.Context(), "t", true), n.Contents.PauseChannel(t.Context(), "t", "c", true)); err != nil {
 		t.Fatal(err)
 	}
 	n.put("t", "a")
 	n.restart()
-	s := n.TopicStats("t", "", false)[0]
+	s := n.Node.TopicStats("t", "", false)[0]
 	if !s.Paused || !s.Channels[0].Paused || s.Depth != 1 || s.Channels[0].Depth != 0 {
 		t.Fatalf("stats after the restart: %+v", s)
 	}
-	if err := errors.Join(n.PauseTopic(t.Context(), "t", false), n.PauseChannel(t.Context(), "t", "c", false)); err != nil {
+	if err := errors.Join(n.Directory.PauseTopic(t.Context(), "t", false), n.Contents.PauseChannel(t.Context(), "t", "c", false)); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.subscribe("t", "c").take(1); got != "a" {
@@ -472,7 +472,7 @@ func TestMaxChannelConsumers(t *testing.T) {
 	n := newNode(t)
 	hidden[consume.Options](n.Consumers, "o").MaxChannelConsumers = 1
 	n.subscribe("t", "c")
-	_, err := n.Subscribe(t.Context(), consume.Subscribe{Topic: "t", Channel: "c", Partition: host.AnyPartition, Client: &consumer{}, Wake: func() {}})
+	_, err := n.Consumers.Subscribe(t.Context(), consume.Subscribe{Topic: "t", Channel: "c", Partition: host.AnyPartition, Client: &consumer{}, Wake: func() {}})
 	if !errors.Is(err, consume.ErrTooManyConsumers) {
 		t.Errorf("a second consumer: %v", err)
 	}
@@ -481,7 +481,7 @@ func TestMaxChannelConsumers(t *testing.T) {
 func TestExitingNodeRefusesPublishes(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
-	n.Exit()
+	n.Host.Exit()
 	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}}); !errors.Is(r.Err, host.ErrExiting) {
 		t.Errorf("publish: %v", r.Err)
 	}
@@ -490,7 +490,7 @@ func TestExitingNodeRefusesPublishes(t *testing.T) {
 func TestAlteredLimitIsEnforced(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
-	if err := n.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
+	if err := n.Directory.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
 		t.Fatal(err)
 	}
 	if r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("four")}}}); !errors.Is(r.Err, host.ErrMessageTooBig) {
@@ -513,11 +513,11 @@ func TestDotSegmentsCannotBeMade(t *testing.T) {
 	n.put("t", "a")
 	ctx := t.Context()
 	for _, name := range []string{".", ".."} {
-		_, err := n.CreateTopic(ctx, name, meta.TopicConfig{})
+		_, err := n.Directory.CreateTopic(ctx, name, meta.TopicConfig{})
 		wantRefusal(t, err, directory.ErrInvalidTopic)
-		wantRefusal(t, n.EnsureTopic(ctx, name), directory.ErrInvalidTopic)
-		wantRefusal(t, n.CreateChannel(ctx, "t", name, false), directory.ErrInvalidChannel)
-		_, err = n.Subscribe(ctx, consume.Subscribe{Topic: "t", Channel: name, Partition: host.AnyPartition})
+		wantRefusal(t, n.Directory.EnsureTopic(ctx, name), directory.ErrInvalidTopic)
+		wantRefusal(t, n.Directory.CreateChannel(ctx, "t", name, false), directory.ErrInvalidChannel)
+		_, err = n.Consumers.Subscribe(ctx, consume.Subscribe{Topic: "t", Channel: name, Partition: host.AnyPartition})
 		wantRefusal(t, err, directory.ErrInvalidChannel)
 		for _, c := range []meta.Command{ // as an earlier version did
 			meta.CreateTopic{Name: name, Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}},
@@ -528,7 +528,7 @@ func TestDotSegmentsCannotBeMade(t *testing.T) {
 			}
 		}
 		for what, err := range map[string]error{
-			"topic " + name: n.DeleteTopic(ctx, name), "channel " + name: n.DeleteChannel(ctx, "t", name),
+			"topic " + name: n.Directory.DeleteTopic(ctx, name), "channel " + name: n.Contents.DeleteChannel(ctx, "t", name),
 		} {
 			if err != nil {
 				t.Errorf("delete %s: %v", what, err)
@@ -542,10 +542,10 @@ func TestDotSegmentsCannotBeMade(t *testing.T) {
 
 func TestHealthOfAWellNode(t *testing.T) {
 	n := newNode(t)
-	if h := n.Health(); !h.Healthy || h.Degraded || len(h.Reasons) != 0 {
+	if h := n.Node.Health(); !h.Healthy || h.Degraded || len(h.Reasons) != 0 {
 		t.Errorf("health %+v", h)
 	}
-	c := n.Cluster()
+	c := n.Operator.Cluster()
 	if c.ID == "" || c.Controller != "n1" || len(c.Nodes) != 1 || c.Nodes[0].State != "up" {
 		t.Errorf("cluster %+v", c)
 	}
@@ -555,11 +555,11 @@ func TestPeekAndDigest(t *testing.T) {
 	n := newNode(t)
 	n.subscribe("t", "c")
 	n.put("t", "a", "b")
-	seen, err := n.Peek(t.Context(), operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
+	seen, err := n.Contents.Peek(t.Context(), operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
 	if err != nil || len(seen) != 2 || string(seen[1].Body) != "b" || seen[0].State != operate.PeekReady {
 		t.Errorf("peek: %+v, %v", seen, err)
 	}
-	d, err := n.Digest(t.Context(), "t")
+	d, err := n.Contents.Digest(t.Context(), "t")
 	if err != nil || len(d) != 1 || d[0].CommittedEnd != 2 || d[0].Digests["n1"] == "" {
 		t.Errorf("digest: %+v, %v", d, err)
 	}
@@ -573,7 +573,7 @@ func TestDataWithoutMetadataIsLeftAloneAndSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.start()
-	if h := n.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
+	if h := n.Node.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
 		t.Errorf("health %+v", h)
 	}
 	if got := firstDir(t, n.fs); got != "t.4000000000" {

@@ -18,9 +18,9 @@ import (
 // before, if it is in a hurry.
 const taskTimeout = 30 * time.Second
 
-// calls takes what other nodes ask of this one on behalf of clients and operators, and
+// Calls takes what other nodes ask of this one on behalf of clients and operators, and
 // hands it to the room that it is for.
-type calls struct {
+type Calls struct {
 	publishes *publish.Router
 	consumers *consume.Consumers
 	topics    *directory.Directory
@@ -32,7 +32,7 @@ type calls struct {
 }
 
 // run does what comes up by itself until ctx ends, and returns when all is still.
-func (c *calls) run(ctx context.Context) {
+func (c *Calls) run(ctx context.Context) {
 	c.consumers.Start(ctx)
 	c.publishes.Run(ctx)
 	c.end(host.ErrExiting)
@@ -42,7 +42,7 @@ func (c *calls) run(ctx context.Context) {
 // HandleForward takes a call that another node made on peer.ClassForward. The
 // calls of one session come one after the other. It does not wait; payload is
 // good until it returns, and reply is called exactly once, at any time.
-func (c *calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
+func (c *Calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payload []byte, reply func([][]byte, error)) {
 	answer := func(p [][]byte, err error) { reply(p, c.toRemote(err)) }
 	switch kind {
 	case forward.KindPublish:
@@ -62,14 +62,14 @@ func (c *calls) HandleForward(from meta.NodeID, session uint64, kind uint8, payl
 
 // ForwardDown is told that a session of another node has ended: nothing more
 // comes of it, and nobody waits for answers.
-func (c *calls) ForwardDown(from meta.NodeID, session uint64) {
+func (c *Calls) ForwardDown(from meta.NodeID, session uint64) {
 	c.publishes.Down(from, session)
 	c.consumers.Down(from, session)
 }
 
 // task answers a call with what work returns, which may take a while. bad is why
 // it is not even begun.
-func (c *calls) task(reply func([][]byte, error), bad error, work func(context.Context) ([][]byte, error)) {
+func (c *Calls) task(reply func([][]byte, error), bad error, work func(context.Context) ([][]byte, error)) {
 	if bad != nil {
 		reply(nil, bad)
 		return
@@ -84,7 +84,7 @@ func (c *calls) task(reply func([][]byte, error), bad error, work func(context.C
 }
 
 // toRemote returns err as another node can be told of it.
-func (c *calls) toRemote(err error) error {
+func (c *Calls) toRemote(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ func (l *lan) send(name string, bodies ...string) <-chan topic.Receipt {
 	for _, b := range bodies {
 		p.Messages = append(p.Messages, topic.Message{Body: []byte(b)})
 	}
-	l.leader(name, 0).Publish(l.t.Context(), p)
+	l.leader(name, 0).Router.Publish(l.t.Context(), p)
 	return got
 }
 
@@ -145,7 +145,7 @@ func TestADeletedChannelStaysDeletedThroughAFailOver(t *testing.T) {
 	l.subscribe("t", "other", 0).Close()
 	l.subscribe("t", "c", 0).Close()
 	l.mustPut("t", 0, "a", "b")
-	if err := l.at("n2").DeleteChannel(t.Context(), "t", "c"); err != nil {
+	if err := l.at("n2").Contents.DeleteChannel(t.Context(), "t", "c"); err != nil {
 		t.Fatal(err)
 	}
 	l.kill("n1")
@@ -187,7 +187,7 @@ func TestADeletedTopicStaysDeletedThroughElections(t *testing.T) {
 		})
 		was := l.store.Topic("t").Partitions[0].Epoch
 		l.eventually("elections", func() bool { return l.store.Topic("t").Partitions[0].Epoch > was+5 })
-		if err := l.at("n2").DeleteTopic(t.Context(), "t"); err != nil {
+		if err := l.at("n2").Directory.DeleteTopic(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
 		close(stop)

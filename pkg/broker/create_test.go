@@ -30,10 +30,10 @@ func TestTopicsAreCreatedDuringADrain(t *testing.T) {
 					t.Helper()
 					for i, make := range []func(name string) error{
 						func(name string) error {
-							_, err := l.at("n1").CreateTopic(t.Context(), name, meta.TopicConfig{Partitions: 2})
+							_, err := l.at("n1").Directory.CreateTopic(t.Context(), name, meta.TopicConfig{Partitions: 2})
 							return err
 						},
-						func(name string) error { return l.at("n1").EnsureTopic(t.Context(), name) },
+						func(name string) error { return l.at("n1").Directory.EnsureTopic(t.Context(), name) },
 					} {
 						name := fmt.Sprint(when, i)
 						if err := make(name); err != nil {

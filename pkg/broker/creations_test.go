@@ -28,21 +28,21 @@ func waysToUse(n *node) map[string]func(ctx context.Context, topic, channel stri
 	return map[string]func(ctx context.Context, topic, channel string) error{
 		"publish": func(ctx context.Context, name, _ string) error {
 			done := make(chan error, 1)
-			n.Publish(ctx, publish.Request{
+			n.Router.Publish(ctx, publish.Request{
 				Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r topic.Receipt) { done <- r.Err },
 			})
 			return <-done
 		},
-		"ensure": func(ctx context.Context, name, _ string) error { return n.EnsureTopic(ctx, name) },
+		"ensure": func(ctx context.Context, name, _ string) error { return n.Directory.EnsureTopic(ctx, name) },
 		"create the topic": func(ctx context.Context, name, _ string) error {
-			_, err := n.CreateTopic(ctx, name, meta.TopicConfig{})
+			_, err := n.Directory.CreateTopic(ctx, name, meta.TopicConfig{})
 			return err
 		},
 		"create the channel": func(ctx context.Context, _, channel string) error {
-			return n.CreateChannel(ctx, "there", channel, false)
+			return n.Directory.CreateChannel(ctx, "there", channel, false)
 		},
 		"subscribe": func(ctx context.Context, name, channel string) error {
-			s, err := n.Subscribe(ctx, consume.Subscribe{
+			s, err := n.Consumers.Subscribe(ctx, consume.Subscribe{
 				Topic: name, Channel: channel, Partition: host.AnyPartition, Client: &consumer{woken: make(chan struct{}, 1)}, MsgTimeout: time.Minute, Wake: func() {},
 			})
 			if err == nil {
@@ -74,7 +74,7 @@ func TestWhatExistsIsUsedByWhoMayCreateNothing(t *testing.T) {
 			}
 		}
 	}
-	if got := n.Topics(); len(got) != 2 {
+	if got := n.Directory.Topics(); len(got) != 2 {
 		t.Errorf("there are %d topics", len(got))
 	}
 	if err := waysToUse(n)["subscribe"](ctx, "there", "fresh#ephemeral"); !errors.Is(err, limit.ErrCreations) {
@@ -104,7 +104,7 @@ func TestATopicsKnownChannelsDoNotCount(t *testing.T) {
 	n := newNodeWith(t, func(o *Options) {
 		o.KnownChannels = func(context.Context, string) ([]string, error) { return []string{"a", "b"}, nil }
 	})
-	if err := n.EnsureTopic(stranger(t, 1), "t"); err != nil {
+	if err := n.Directory.EnsureTopic(stranger(t, 1), "t"); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(n.meta.Topic("t").Channels); got != 2 {
@@ -118,10 +118,10 @@ func TestWhatIsRefusedDoesNotCount(t *testing.T) {
 	n.subscribe("there", "c")
 	ctx := stranger(t, 1)
 	h := n.Host.Lookup("there")
-	if _, err := n.ProposeNew(ctx, false, meta.CreateChannel{Topic: "there", Incarnation: h.Incarnation, Channel: "c"}); err != nil {
+	if _, err := n.Directory.ProposeNew(ctx, false, meta.CreateChannel{Topic: "there", Incarnation: h.Incarnation, Channel: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.ProposeNew(ctx, false, meta.CreateChannel{Topic: "not there", Channel: "c"}); err == nil {
+	if _, err := n.Directory.ProposeNew(ctx, false, meta.CreateChannel{Topic: "not there", Channel: "c"}); err == nil {
 		t.Fatal("a channel of no topic is created")
 	}
 	if _, err := limit.Create(ctx); err != nil {
@@ -137,7 +137,7 @@ func TestAnEphemeralChannelOfAnotherNodesTopicCounts(t *testing.T) {
 	ctx := stranger(t, 2)
 	subscribe := func(channel string) error {
 		c := &consumer{t: t, woken: make(chan struct{}, 1)}
-		s, err := m.nodes["n1"].Subscribe(ctx, consume.Subscribe{
+		s, err := m.nodes["n1"].Consumers.Subscribe(ctx, consume.Subscribe{
 			Topic: "t", Channel: channel, Partition: host.AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
 		})
 		if err == nil {

@@ -77,7 +77,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 	l.create("t", "n1")
 	lp := l.leader("t", 0).Host.Lookup("t").Led(0)
 	b := l.at("n1")
-	if err := b.CreateChannel(t.Context(), "t", "c", false); err != nil {
+	if err := b.Directory.CreateChannel(t.Context(), "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(kind uint8, payload []byte) ([]byte, error) {
@@ -86,7 +86,7 @@ func TestALeaderSendsARelayNothingAfterItsLease(t *testing.T) {
 			err     error
 		}
 		got := make(chan answer, 1)
-		b.HandleForward("n2", 1, kind, payload, func(p [][]byte, err error) { got <- answer{p, err} })
+		b.Calls.HandleForward("n2", 1, kind, payload, func(p [][]byte, err error) { got <- answer{p, err} })
 		a := <-got
 		return slices.Concat(a.payload...), wireErrors().FromRemote(a.err)
 	}

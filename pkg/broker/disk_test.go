@@ -103,13 +103,13 @@ func TestAFollowerLeavesHalfOfTheReserve(t *testing.T) {
 	end := func() seq.Offset { return l.at(follower).Host.Lookup("t").Held(0).Replica.Log().End() }
 
 	d.set(follower, host.DefaultDiskReserve/diskspace.FollowerShare)
-	l.eventually("the disk to be low", l.at(follower).Disk.Low)
+	l.eventually("the disk to be low", l.at(follower).Host.Disk.Low)
 	l.mustPut("t", 0, "b")
 	if len(l.store.Topic("t").Partitions[0].ISR) != 3 || end() != 2 {
 		t.Errorf("with half of the reserve it holds %d, in sync are %v", end(), l.store.Topic("t").Partitions[0].ISR)
 	}
 	d.set(follower, host.DefaultDiskReserve/diskspace.FollowerShare-1)
-	l.eventually("the half of the reserve to be spent", l.at(follower).Disk.Brimful)
+	l.eventually("the half of the reserve to be spent", l.at(follower).Host.Disk.Brimful)
 	l.mustPut("t", 0, "c", "d")
 	if isr := l.store.Topic("t").Partitions[0].ISR; slices.Contains(isr, follower) || end() != 2 {
 		t.Errorf("with less it holds %d, in sync are %v", end(), isr)
@@ -143,7 +143,7 @@ func TestAFollowerWithAFullDiskThatIsNeededStopsPublishing(t *testing.T) {
 	l.eventually("a publish", func() bool { return l.put("t", 0, "a") == nil })
 	follower := l.follows("t")
 	d.set(follower, 1000)
-	l.eventually("the half of the reserve to be spent", l.at(follower).Disk.Brimful)
+	l.eventually("the half of the reserve to be spent", l.at(follower).Host.Disk.Brimful)
 	found := l.send("t", "b") // the publish that finds it out
 	l.inSync("t", 0, 1)
 	l.eventually("publishes to be refused", func() bool {

@@ -19,7 +19,7 @@ func flood(t *testing.T, b *Broker, n int) (refused int, why error) {
 	body := []byte(strings.Repeat("x", 100<<10))
 	for range n {
 		done := make(chan topic.Receipt, 1)
-		b.Publish(context.Background(), publish.Request{
+		b.Router.Publish(context.Background(), publish.Request{
 			Topic: "waste#ephemeral", Partition: host.AnyPartition, Messages: []topic.Message{{Body: body}}, Done: func(r topic.Receipt) { done <- r },
 		})
 		if r := <-done; r.Err != nil {
@@ -46,7 +46,7 @@ func TestAnEphemeralTopicIsBoundedWhenItIsPublishedTo(t *testing.T) {
 		refused, _ := flood(t, n.Broker, 1)
 		return refused == 0
 	})
-	if err := n.DeleteTopic(t.Context(), "waste#ephemeral"); err != nil {
+	if err := n.Directory.DeleteTopic(t.Context(), "waste#ephemeral"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return m.Usage().Used == 0 })

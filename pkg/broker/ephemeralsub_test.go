@@ -23,7 +23,7 @@ func TestAnEphemeralChannelIsMadeOnceTheTopicIsLed(t *testing.T) {
 		c := &consumer{t: t, woken: make(chan struct{}, 1)}
 		joined := make(chan error, 1)
 		go func() {
-			s, err := n.Subscribe(t.Context(), consume.Subscribe{
+			s, err := n.Consumers.Subscribe(t.Context(), consume.Subscribe{
 				Topic: "t", Channel: "c#ephemeral", Partition: host.AnyPartition, Client: c, MsgTimeout: time.Minute, Wake: c.wake,
 			})
 			c.Subscription = s

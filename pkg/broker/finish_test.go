@@ -17,7 +17,7 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 	ctx := t.Context()
 	l.create("t", "n1", "n2", "n3")
 	l.inSync("t", 0, 3)
-	if err := l.at("n3").CreateChannel(ctx, "t", "c", false); err != nil {
+	if err := l.at("n3").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	l.mustPut("t", 0, "poison", "b", "c")
@@ -28,7 +28,7 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 		offset uint64
 		was    operate.PeekState
 	}{{"n2", 0, operate.PeekInFlight}, {"n3", 0, operate.PeekFinished}, {"n1", 2, operate.PeekReady}} {
-		was, err := l.at(step.at).FinishMessage(ctx, "t", "c", 0, seq.Offset(step.offset))
+		was, err := l.at(step.at).Contents.FinishMessage(ctx, "t", "c", 0, seq.Offset(step.offset))
 		if err != nil || was != step.was {
 			t.Errorf("%+v: was %s, %v", step, was, err)
 		}
@@ -47,7 +47,7 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 		{"t", "c", 1, 0, ErrPartitionNotFound},
 		{"none", "c", 0, 0, ErrTopicNotFound},
 	} {
-		if _, err := l.at("n2").FinishMessage(ctx, bad.topic, bad.channel, bad.partition, seq.Offset(bad.offset)); !errors.Is(err, bad.want) {
+		if _, err := l.at("n2").Contents.FinishMessage(ctx, bad.topic, bad.channel, bad.partition, seq.Offset(bad.offset)); !errors.Is(err, bad.want) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 	if got := left.takeSome(1)[0]; string(got.Body) != "b" {
 		t.Errorf("the next leader delivers %q", got.Body)
 	}
-	if s := l.leader("t", 0).TopicStats("t", "c", false)[0].Channels[0]; s.Depth+s.InFlight != 1 {
+	if s := l.leader("t", 0).Node.TopicStats("t", "c", false)[0].Channels[0]; s.Depth+s.InFlight != 1 {
 		t.Errorf("%+v", s)
 	}
 }

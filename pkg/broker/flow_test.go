@@ -18,18 +18,18 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 		l, _ := newGovernedLan(t, "n1", "n2", "n3")
 		ctx := t.Context()
 		l.spread("t", "n1", "n2", "n3")
-		if err := l.at("n1").CreateChannel(ctx, "t", "c", false); err != nil {
+		if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		rates := func() (int64, flow.Rates) {
 			t.Helper()
-			s := l.at("n2").ClusterStats(ctx, "t", "c", false)[0].Channels[0]
+			s := l.at("n2").Contents.ClusterStats(ctx, "t", "c", false)[0].Channels[0]
 			return s.Depth, s.Rates
 		}
 		stalled := func() string {
 			t.Helper()
-			h := l.at("n3").ClusterHealth(ctx)
+			h := l.at("n3").Operator.ClusterHealth(ctx)
 			if !h.Healthy || h.Degraded {
 				t.Errorf("what consumers do makes the cluster %+v", h)
 			}
@@ -73,7 +73,7 @@ func TestRatesAndStallsAreTheClusters(t *testing.T) {
 			t.Errorf("%d messages, %+v", depth, r)
 		}
 		// A pause is wanted.
-		if err := l.at("n1").PauseChannel(ctx, "t", "c", true); err != nil {
+		if err := l.at("n1").Contents.PauseChannel(ctx, "t", "c", true); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * flow.StallAfter)

@@ -36,7 +36,7 @@ func TestDataOfAnotherClusterIsNeitherServedNorRemoved(t *testing.T) {
 			kept = name
 		}
 	}
-	if h := n.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
+	if h := n.Node.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
 		t.Errorf("health %+v", h)
 	}
 	if kept == "" {
@@ -83,7 +83,7 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 			if end := l.at("n1").Host.Lookup("t").Held(0).Replica.Log().End(); end != 1 {
 				t.Fatalf("%q: the log ends at %d", text, end)
 			}
-			if h := l.at("n1").Health(); h.Degraded {
+			if h := l.at("n1").Node.Health(); h.Degraded {
 				t.Fatalf("%q: health %+v", text, h)
 			}
 			if got, err := vfs.ReadFile(l.hosts["n1"].disk, path, 1<<10); err != nil || string(got) != string(intact) {
@@ -107,7 +107,7 @@ func TestDataOfNobodyKnowsWhomIsSetAside(t *testing.T) {
 	if got := n.subscribe("t", "ch").take(1); got != "mine" {
 		t.Errorf("got %q", got)
 	}
-	if h := n.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
+	if h := n.Node.Health(); !h.Degraded || h.Reasons[0].Code != "stray_data" {
 		t.Errorf("health %+v", h)
 	}
 }

@@ -31,7 +31,7 @@ func benchPublish(b *testing.B, n *meshNode) {
 	for b.Loop() {
 		window <- struct{}{}
 		all.Add(1)
-		n.Publish(b.Context(), p)
+		n.Router.Publish(b.Context(), p)
 	}
 	all.Wait()
 }

@@ -9,7 +9,7 @@ type ForwardStats struct {
 }
 
 // ForwardStats returns the counts of now, and Relays since the start.
-func (c *calls) ForwardStats() ForwardStats {
+func (c *Calls) ForwardStats() ForwardStats {
 	s := ForwardStats{}
 	s.Partitions, s.Bytes = c.publishes.Waiting()
 	s.Served, s.Relays = c.consumers.Relayed()

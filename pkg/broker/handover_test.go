@@ -50,7 +50,7 @@ func newLoad(l *lan, through meta.NodeID, name string, publishers int) *load {
 func (x *load) publish(b *Broker, name, body string) {
 	got := make(chan error, 1)
 	began := time.Now()
-	b.Publish(context.Background(), publish.Request{
+	b.Router.Publish(context.Background(), publish.Request{
 		Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r topic.Receipt) { got <- r.Err },
 	})
 	err := <-got
@@ -78,7 +78,7 @@ func (x *load) end() {
 func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	const partitions = 8
-	if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: partitions}); err != nil {
+	if _, err := l.at("n1").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: partitions}); err != nil {
 		t.Fatal(err)
 	}
 	x := newLoad(l, "n3", "t", 4)
@@ -86,7 +86,7 @@ func TestHandoverFailsNoPublishAndRepeatsNothing(t *testing.T) {
 		before := x.count()
 		l.eventually("load", func() bool { return x.count() > before+50 })
 		from := []meta.NodeID{"n1", "n2"}[round%2]
-		if err := l.at(from).Handover(t.Context()); err != nil {
+		if err := l.at(from).Host.Handover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if led := l.at(from).Host.Lookup("t").AllLed(); len(led) != 0 {
@@ -128,7 +128,7 @@ func TestAConsumerThatAnswersInTimeSeesNothingTwice(t *testing.T) {
 	if got := c.take(2); got != "a b" {
 		t.Fatalf("got %q", got)
 	}
-	if err := l.at("n1").Handover(t.Context()); err != nil {
+	if err := l.at("n1").Host.Handover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if c.ended.Load() == nil {
@@ -151,7 +151,7 @@ func TestWhatNobodyElseCanLeadStays(t *testing.T) {
 	l.kill("n3")
 	l.failOver("n2")
 	l.failOver("n3")
-	if err := l.at("n1").Handover(t.Context()); err != nil {
+	if err := l.at("n1").Host.Handover(t.Context()); err != nil {
 		t.Errorf("nothing can go: %v", err)
 	}
 	l.mustPut("one", 0, "b")
@@ -185,14 +185,14 @@ func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2")
 	l.create("t", "n1", "n2")
 	deleted := l.leader("t", 0).Host.Lookup("t").Incarnation
-	if err := l.at("n1").DeleteTopic(t.Context(), "t"); err != nil {
+	if err := l.at("n1").Directory.DeleteTopic(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
 	l.create("t", "n1", "n2")
 	b := l.leader("t", 0)
 	l.inSync("t", 0, 2)
 	for _, incarnation := range []meta.Incarnation{deleted, 0} {
-		_, err := b.Transfer(t.Context(), forward.Transfer{Topic: "t", Incarnation: incarnation, To: "n2"})
+		_, err := b.Host.Transfer(t.Context(), forward.Transfer{Topic: "t", Incarnation: incarnation, To: "n2"})
 		if !errors.Is(err, ErrTopicNotFound) {
 			t.Errorf("a hand-over of incarnation %d: %v", incarnation, err)
 		}
@@ -205,7 +205,7 @@ func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 func TestWithoutAQuorumOfTheMetadataALeaderStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1", "n2", "n3")
-		if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 300}); err != nil {
+		if _, err := l.at("n1").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 300}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 300 {
@@ -215,7 +215,7 @@ func TestWithoutAQuorumOfTheMetadataALeaderStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := l.at("n1").Handover(t.Context()); !errors.Is(err, host.ErrNoElection) {
+		if err := l.at("n1").Host.Handover(t.Context()); !errors.Is(err, host.ErrNoElection) {
 			t.Errorf("handed over: %v", err)
 		}
 		if took := time.Since(began); took > 3*time.Second {
@@ -232,7 +232,7 @@ func TestANodeThatClosesLeavesTheInSyncSetsFirst(t *testing.T) {
 	l.create("t", "n1", "n2", "n3")
 	l.mustPut("t", 0, "a")
 	b := l.at("n3")
-	b.Exit()
+	b.Host.Exit()
 	if isr := l.store.Topic("t").Partitions[0].ISR; len(isr) != 2 {
 		t.Errorf("in sync: %v", isr)
 	}

@@ -77,7 +77,7 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 	n.put("t", "a")
 	c := n.subscribe("t", "ch")
 	disk.set(host.DefaultDiskReserve - 1)
-	n.Disk.Look()
+	n.Host.Disk.Look()
 	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) || fate.Of(err) != fate.Refused {
 		t.Errorf("publish: %v", err)
 	}
@@ -85,12 +85,12 @@ func TestTheDiskReserveIsKept(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/diskspace.Margin - 1)
-	n.Disk.Look()
+	n.Host.Disk.Look()
 	if err := n.try("t", "x"); !errors.Is(err, host.ErrDiskFull) {
 		t.Errorf("publish at the brink: %v", err)
 	}
 	disk.set(host.DefaultDiskReserve + host.DefaultDiskReserve/diskspace.Margin)
-	n.Disk.Look()
+	n.Host.Disk.Look()
 	n.put("t", "b")
 }
 
@@ -135,7 +135,7 @@ func TestADamagedRangeIsServedAroundAndReported(t *testing.T) {
 			t.Errorf("message %d is %.10q…, want %.10q…", i, body, want)
 		}
 	}
-	if h := n.Health(); !h.Degraded || !h.Healthy || len(h.Reasons) == 0 || h.Reasons[0].Code != "log_corrupt" {
+	if h := n.Node.Health(); !h.Degraded || !h.Healthy || len(h.Reasons) == 0 || h.Reasons[0].Code != "log_corrupt" {
 		t.Errorf("health: %+v", h)
 	}
 }
@@ -153,7 +153,7 @@ func powerCut(t *testing.T, policy meta.SyncPolicy, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	disk := vfs.NewCrashable()
 	n := newNodeOn(t, disk)
-	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 1, Replicas: 1, Sync: policy}); err != nil {
+	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 1, Replicas: 1, Sync: policy}); err != nil {
 		t.Fatal(err)
 	}
 	c := n.subscribe("t", "ch")

@@ -19,8 +19,8 @@ func TestABurstStopsAtTheReserve(t *testing.T) {
 	n.put("t", "a")
 	free := uint64(host.DefaultDiskReserve + room)
 	disk.set(free)
-	n.Disk.Look() // the write before it counts once
-	n.Disk.Look()
+	n.Host.Disk.Look() // the write before it counts once
+	n.Host.Disk.Look()
 	taken, body := 0, strings.Repeat("x", size)
 	for {
 		disk.set(free - size)
@@ -40,8 +40,8 @@ func TestABurstStopsAtTheReserve(t *testing.T) {
 		t.Error("nothing was taken")
 	}
 	disk.set(free)
-	n.Disk.Look()
-	if !n.Disk.Low() {
+	n.Host.Disk.Look()
+	if !n.Host.Disk.Low() {
 		t.Error("the disk is not low though publishes are refused: nobody is told, and nothing is handed over")
 	}
 }

@@ -15,7 +15,7 @@ import (
 func movedLan(t *testing.T) *lan {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.spread("t", "n1", "n2", "n3")
-	if err := l.at("n1").CreateChannel(t.Context(), "t", "c", false); err != nil {
+	if err := l.at("n1").Directory.CreateChannel(t.Context(), "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -27,7 +27,7 @@ func movedLan(t *testing.T) *lan {
 }
 
 func (l *lan) left() int64 {
-	c := l.at("n2").ClusterStats(l.t.Context(), "t", "c", false)[0].Channels[0]
+	c := l.at("n2").Contents.ClusterStats(l.t.Context(), "t", "c", false)[0].Channels[0]
 	return c.Depth + c.InFlight
 }
 
@@ -53,17 +53,17 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 		left int64
 	}{
 		{"seek of one partition", "n3", func(b *Broker) error {
-			return b.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: &two, Partition: &zero})
+			return b.Contents.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: &two, Partition: &zero})
 		}, 10},
-		{"empty", "n1", func(b *Broker) error { return b.EmptyChannel(ctx, "t", "c") }, 0},
-		{"seek to the start", "n2", func(b *Broker) error { return b.SeekChannel(ctx, "t", "c", operate.SeekTo{Start: true}) }, 12},
+		{"empty", "n1", func(b *Broker) error { return b.Contents.EmptyChannel(ctx, "t", "c") }, 0},
+		{"seek to the start", "n2", func(b *Broker) error { return b.Contents.SeekChannel(ctx, "t", "c", operate.SeekTo{Start: true}) }, 12},
 		{"skip in one partition", "n2", func(b *Broker) error {
-			return b.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: &two, Partition: &zero, Forward: true})
+			return b.Contents.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: &two, Partition: &zero, Forward: true})
 		}, 10},
 	}
 	want := []int64{10}
 	for _, s := range steps {
-		plan, err := l.at(s.at).PlanMove(ctx, "t", "c", &operate.SeekTo{Start: true})
+		plan, err := l.at(s.at).Contents.PlanMove(ctx, "t", "c", &operate.SeekTo{Start: true})
 		if err != nil || len(plan) != 3 {
 			t.Fatal(plan, err)
 		}
@@ -72,17 +72,17 @@ func TestWhatOperatorsDoToAChannelIsTakenBack(t *testing.T) {
 		}
 		want = append(want, s.left)
 	}
-	if err := l.at("n1").SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: new(seq.Offset), Partition: &zero, Forward: true}); !errors.Is(err, operate.ErrNotForward) {
+	if err := l.at("n1").Contents.SeekChannel(ctx, "t", "c", operate.SeekTo{Offset: new(seq.Offset), Partition: &zero, Forward: true}); !errors.Is(err, operate.ErrNotForward) {
 		t.Errorf("a skip back: %v", err)
 	}
 	for i := len(want) - 2; i >= 0; i-- {
 		node := []meta.NodeID{"n1", "n2", "n3"}[i%3]
-		u, err := l.at(node).UndoChannel(ctx, "t", "c")
+		u, err := l.at(node).Contents.UndoChannel(ctx, "t", "c")
 		if err != nil || l.left() != want[i] {
 			t.Errorf("undo of %s: %+v, %v: %d left, want %d", steps[i].what, u, err, l.left(), want[i])
 		}
 	}
-	if _, err := l.at("n1").UndoChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrNothingToUndo) {
+	if _, err := l.at("n1").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrNothingToUndo) {
 		t.Errorf("nothing is left: %v", err)
 	}
 	// Message 2 of partition 0 is finished still, and nothing else.
@@ -100,21 +100,21 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if _, err := l.at("n2").RestoreChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrChannelThere) {
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c"); !errors.Is(err, operate.ErrChannelThere) {
 		t.Errorf("it is there: %v", err)
 	}
-	if err := l.at("n3").DeleteChannel(ctx, "t", "c"); err != nil {
+	if err := l.at("n3").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.at("n2").UndoChannel(ctx, "t", "c"); !errors.Is(err, ErrChannelNotFound) {
+	if _, err := l.at("n2").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, ErrChannelNotFound) {
 		t.Errorf("it is deleted: %v", err)
 	}
 	l.mustPut("t", 2, "meanwhile")
-	u, err := l.at("n2").RestoreChannel(ctx, "t", "c")
+	u, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "c")
 	if err != nil || u.Saved.Verb != operate.SavedDelete || l.left() != 12 {
 		t.Errorf("%+v, %v: %d left, want 11 and the one meanwhile", u, err, l.left())
 	}
-	if _, err := l.at("n2").RestoreChannel(ctx, "t", "none"); !errors.Is(err, operate.ErrNothingToUndo) {
+	if _, err := l.at("n2").Contents.RestoreChannel(ctx, "t", "none"); !errors.Is(err, operate.ErrNothingToUndo) {
 		t.Errorf("never there: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestAMessageHasTheSameIDAtEveryNode(t *testing.T) {
 	if other == led || led.First() == 0 {
 		t.Errorf("two topics begin at %s and %s", led.First(), other.First())
 	}
-	peeked, err := m.nodes["n2"].Broker.Peek(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition})
+	peeked, err := m.nodes["n2"].Broker.Contents.Peek(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition})
 	if err != nil || len(peeked) != 2 || peeked[1].ID != led.ID(seq.NewMessageID(0, 1)) {
 		t.Errorf("peeked %+v, %v", peeked, err)
 	}

@@ -210,7 +210,7 @@ func (l *lan) eventually(what string, f func() bool) {
 // put publishes at a partition's leader and waits.
 func (l *lan) put(name string, i int, body string) error {
 	got := make(chan error, 1)
-	l.leader(name, i).Publish(l.t.Context(), publish.Request{
+	l.leader(name, i).Router.Publish(l.t.Context(), publish.Request{
 		Topic: name, Partition: i, Messages: []topic.Message{{Body: []byte(body)}}, Done: func(r topic.Receipt) { got <- r.Err },
 	})
 	return <-got
@@ -236,7 +236,7 @@ func (l *lan) create(name string, replicas ...meta.NodeID) {
 // transfer has the leader of partition 0 of a topic give the leadership to another node.
 func (l *lan) transfer(ctx context.Context, name string, to meta.NodeID) error {
 	b := l.leader(name, 0)
-	_, err := b.Transfer(ctx, forward.Transfer{Topic: name, Incarnation: b.Host.Lookup(name).Incarnation, To: to})
+	_, err := b.Host.Transfer(ctx, forward.Transfer{Topic: name, Incarnation: b.Host.Lookup(name).Incarnation, To: to})
 	return err
 }
 
@@ -344,7 +344,7 @@ func (l *lanLink) Go(kind uint8, payload [][]byte, done func([]byte, error)) {
 	}
 	request := bytes.Join(payload, nil)
 	l.postLocked(func() {
-		to.HandleReplication(l.from.id, kind, request, func(reply []byte) {
+		to.Host.HandleReplication(l.from.id, kind, request, func(reply []byte) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.postLocked(func() {
@@ -373,7 +373,7 @@ func (h *lanHost) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([
 	}
 	request := bytes.Join(payload, nil)
 	to.postLocked(func() {
-		b.HandleForward(h.id, 1, kind, request, func(reply [][]byte, err error) {
+		b.Calls.HandleForward(h.id, 1, kind, request, func(reply [][]byte, err error) {
 			to.mu.Lock()
 			defer to.mu.Unlock()
 			to.postLocked(func() { done(bytes.Join(reply, nil), err) })

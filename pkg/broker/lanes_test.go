@@ -58,7 +58,7 @@ func TestNoRoleWaitsForAnotherPartitions(t *testing.T) {
 		l.eventually("n2 to lead", func() bool { return l.at("n2").Host.Lookup(p.Topic).Led(p.Partition) != nil })
 		l.mustPut(p.Topic, p.Partition, "b")
 	}
-	l.eventually("health to name the role that hangs", func() bool { return l.at("n2").Stalls.Counts(time.Now())["role_change_stalled"] == 1 })
+	l.eventually("health to name the role that hangs", func() bool { return l.at("n2").Host.Stalls.Counts(time.Now())["role_change_stalled"] == 1 })
 	stuck.Store(false)
 	release()
 	l.mustPut("one", 0, "b")

@@ -23,17 +23,17 @@ func latenciesOf(t *testing.T, ordered bool) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, func(o *Options) { o.LatencyWindow = time.Minute }, "n1", "n2")
 		l.spread("t", "n1", "n2")
-		if err := l.at("n1").CreateChannel(t.Context(), "t", "c", ordered); err != nil {
+		if err := l.at("n1").Directory.CreateChannel(t.Context(), "t", "c", ordered); err != nil {
 			t.Fatal(err)
 		}
 		consumers := []*consumer{l.subscribe("t", "c", 0), l.subscribe("t", "c", 1)}
 		kept := func() *latency.Histogram {
 			for _, id := range []meta.NodeID{"n1", "n2"} {
-				if got := l.at(id).ClusterStats(t.Context(), "t", "", false)[0].Channels[0].Latency; got == nil {
+				if got := l.at(id).Contents.ClusterStats(t.Context(), "t", "", false)[0].Channels[0].Latency; got == nil {
 					t.Fatalf("%s keeps nothing", id)
 				}
 			}
-			return l.at("n1").ClusterStats(t.Context(), "t", "", false)[0].Channels[0].Latency
+			return l.at("n1").Contents.ClusterStats(t.Context(), "t", "", false)[0].Channels[0].Latency
 		}
 		near := func(what string, q float64, want time.Duration) {
 			t.Helper()
@@ -83,7 +83,7 @@ func TestNoLatenciesAreKeptUnasked(t *testing.T) {
 	n := newNode(t)
 	n.put("t", "a")
 	n.subscribe("t", "c").take(1)
-	if got := n.TopicStats("t", "", false)[0].Channels[0].Latency; got != nil {
+	if got := n.Node.TopicStats("t", "", false)[0].Channels[0].Latency; got != nil {
 		t.Errorf("%d are kept", got.Count())
 	}
 }

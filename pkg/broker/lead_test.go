@@ -42,7 +42,7 @@ func TestALeaderThatCannotStoreAChannelsStartLeadsNevertheless(t *testing.T) {
 	l.mustPut("t", 0, "b")
 	faulty.Decide(nil)
 	l.mustPut("t", 0, "c")
-	l.eventually("the channel's start to be stored", func() bool { return reasonCount(l.at("n2").Health(), "leader_failed") == 0 })
+	l.eventually("the channel's start to be stored", func() bool { return reasonCount(l.at("n2").Node.Health(), "leader_failed") == 0 })
 	if got := l.subscribe("t", "c", 0).take(3); got != "a b c" {
 		t.Errorf("got %q", got)
 	}

@@ -30,7 +30,7 @@ func (c *consumer) poison(deliveries int) {
 
 func (n *node) bound(name, channel string, p policy.Patch) {
 	n.t.Helper()
-	if err := n.Policies().AlterChannel(n.t.Context(), meta.AlterChannel{Topic: name, Channel: channel, Policy: &p}); err != nil {
+	if err := n.Contents.Policies().AlterChannel(n.t.Context(), meta.AlterChannel{Topic: name, Channel: channel, Policy: &p}); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -40,7 +40,7 @@ func chosen[T any](v T) *T { return &v }
 // channelStats returns the figures of a channel on this node.
 func (n *node) channelStats(name, channel string) stats.Channel {
 	n.t.Helper()
-	return n.TopicStats(name, channel, false)[0].Channels[0]
+	return n.Node.TopicStats(name, channel, false)[0].Channels[0]
 }
 
 func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAMessageWithAllItsAttemptsBecomesADeadLetter(t *testing.T) {
 			t.Errorf("behind it: %q", got)
 		}
 		time.Sleep(time.Second)
-		peeked, err := n.Peek(t.Context(), operate.Peek{Topic: "orders.bill.dlq", Channel: deadletter.Channel, Partition: host.AnyPartition})
+		peeked, err := n.Contents.Peek(t.Context(), operate.Peek{Topic: "orders.bill.dlq", Channel: deadletter.Channel, Partition: host.AnyPartition})
 		if err != nil || len(peeked) != 1 || string(peeked[0].Body) != "poison" {
 			t.Fatalf("dead letters: %+v, %v", peeked, err)
 		}
@@ -105,7 +105,7 @@ func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		c := n.subscribe("orders", "bill")
-		if _, err := n.CreateTopic(t.Context(), "failed", meta.TopicConfig{MaxMessage: 3}); err != nil {
+		if _, err := n.Directory.CreateTopic(t.Context(), "failed", meta.TopicConfig{MaxMessage: 3}); err != nil {
 			t.Fatal(err)
 		}
 		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1), DeadLetterTopic: chosen("failed")})
@@ -115,15 +115,15 @@ func TestADeadLetterThatIsRefusedStays(t *testing.T) {
 		if s := n.channelStats("orders", "bill"); s.Failing.Exhausted+s.InFlight != 1 || s.Failing.DeadLettered != 0 {
 			t.Errorf("%+v", s)
 		}
-		if h := n.Health(); !strings.Contains(reasonOf(h, "dead_letters_refused"), "orders/bill") {
+		if h := n.Node.Health(); !strings.Contains(reasonOf(h, "dead_letters_refused"), "orders/bill") {
 			t.Errorf("health: %+v", h)
 		}
-		if err := n.AlterTopic(t.Context(), "failed", func(c *meta.TopicConfig) { c.MaxMessage = 0 }); err != nil {
+		if err := n.Directory.AlterTopic(t.Context(), "failed", func(c *meta.TopicConfig) { c.MaxMessage = 0 }); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{DeadLettered: 1}) || reasonOf(n.Health(), "dead_letters_refused") != "" {
-			t.Errorf("%+v, %+v", s.Failing, n.Health())
+		if s := n.channelStats("orders", "bill"); s.Failing != (stats.Failing{DeadLettered: 1}) || reasonOf(n.Node.Health(), "dead_letters_refused") != "" {
+			t.Errorf("%+v, %+v", s.Failing, n.Node.Health())
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestDeadLettersSurviveTheLeader(t *testing.T) {
 		c.poison(2)
 		c.Close()
 		n.restart()
-		if p := topic.RetriesOf(n.Lookup("orders").AllLed()[0].Part.Channel("bill")).Policy(); p.MaxAttempts != 3 {
+		if p := topic.RetriesOf(n.Host.Lookup("orders").AllLed()[0].Part.Channel("bill")).Policy(); p.MaxAttempts != 3 {
 			t.Fatalf("after a restart: %+v", p)
 		}
 		c = n.subscribe("orders", "bill")
@@ -171,17 +171,17 @@ func TestDefaultsReachEveryChannel(t *testing.T) {
 		n := newNode(t)
 		n.subscribe("orders", "bill")
 		n.subscribe("orders", "tail#ephemeral")
-		if _, err := n.Propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingChannelMaxAttempts: "7", meta.SettingChannelBackoff: "1s..1m"}}); err != nil {
+		if _, err := n.Host.Propose(t.Context(), meta.SetSettings{Values: map[string]string{meta.SettingChannelMaxAttempts: "7", meta.SettingChannelBackoff: "1s..1m"}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		for _, name := range []string{"bill", "tail#ephemeral"} {
-			if p := topic.RetriesOf(n.Lookup("orders").AllLed()[0].Part.Channel(name)).Policy(); p.MaxAttempts != 7 || p.Backoff.Max != time.Minute {
+			if p := topic.RetriesOf(n.Host.Lookup("orders").AllLed()[0].Part.Channel(name)).Policy(); p.MaxAttempts != 7 || p.Backoff.Max != time.Minute {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
 		n.subscribe("orders", "late#ephemeral")
-		if p := topic.RetriesOf(n.Lookup("orders").AllLed()[0].Part.Channel("late#ephemeral")).Policy(); p.MaxAttempts != 7 {
+		if p := topic.RetriesOf(n.Host.Lookup("orders").AllLed()[0].Part.Channel("late#ephemeral")).Policy(); p.MaxAttempts != 7 {
 			t.Errorf("one made since: %+v", p)
 		}
 	})

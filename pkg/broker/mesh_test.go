@@ -71,7 +71,7 @@ func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 // stop closes the brokers, and then the links, as a process does.
 func (m *mesh) stop() {
 	for _, n := range m.nodes {
-		n.Exit()
+		n.Host.Exit()
 	}
 	m.mu.Lock()
 	links := m.links
@@ -193,7 +193,7 @@ func (l *meshLink) deliver(c *meshCall, alter func(uint8) error) {
 	}
 	given := bytes.Clone(c.payload)
 	var once sync.Once
-	l.m.nodes[l.to].HandleForward(l.from, c.session, c.kind, given, func(p [][]byte, err error) {
+	l.m.nodes[l.to].Calls.HandleForward(l.from, c.session, c.kind, given, func(p [][]byte, err error) {
 		first := false
 		once.Do(func() { first = true })
 		if !first {
@@ -255,7 +255,7 @@ func (l *meshLink) cut(broken bool) {
 			l.events = append(l.events, func() { c.done(nil, peer.ErrDisconnected) })
 		}
 		clear(l.open)
-		l.events = append(l.events, func() { l.m.nodes[l.to].ForwardDown(l.from, old) })
+		l.events = append(l.events, func() { l.m.nodes[l.to].Calls.ForwardDown(l.from, old) })
 	}
 	l.wake()
 	l.mu.Unlock()

@@ -145,7 +145,7 @@ func TestAReplicaThatWasLetGoOfIsNotTakenForOneInSync(t *testing.T) {
 	l.inSync("t", 0, 3)
 	b := l.at("n3")
 	h := b.Host.Lookup("t")
-	if err := b.Converge("t"); err != nil {
+	if err := b.Host.Converge("t"); err != nil {
 		t.Fatal(err)
 	}
 	(*hidden[*lane.Lanes[string, []*lane.Outcome[struct{}]]](b.Host, "topics")).Close() // from here on only the test gives the replica its role

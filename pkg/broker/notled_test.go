@@ -17,7 +17,7 @@ import (
 // complains says whether a node's readiness and health name a code with a text.
 func (l *lan) complains(id meta.NodeID, code, text string) bool {
 	b := l.at(id)
-	for _, reasons := range [][]health.Reason{b.Ready(), b.Health().Reasons} {
+	for _, reasons := range [][]health.Reason{b.Node.Ready(), b.Node.Health().Reasons} {
 		found := 0
 		for _, r := range reasons {
 			if r.Code == code && strings.Contains(r.What, text) {
@@ -28,7 +28,7 @@ func (l *lan) complains(id meta.NodeID, code, text string) bool {
 			return false
 		}
 	}
-	return b.Stalls.Counts(time.Now())[code] == 1
+	return b.Host.Stalls.Counts(time.Now())[code] == 1
 }
 
 // TestALeaderThatDoesNotLeadIsSaid has the metadata name a leader whose data is
@@ -46,13 +46,13 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 		l.start("n1")
 		time.Sleep(saysWithin)
 		if !l.complains("n1", "partitions_not_led", "t/0 (its data is missing on disk)") {
-			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls.Counts(time.Now()))
+			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Node.Ready(), l.at("n1").Node.Health(), l.at("n1").Host.Stalls.Counts(time.Now()))
 		}
 		time.Sleep(stall.Check)
 		if !log.Has("level=ERROR", "partitions whose assigned leader is not leading", "its data is missing") {
 			t.Error("the log does not say it")
 		}
-		if h := l.at("n1").ClusterHealth(t.Context()); h.Healthy || h.Degraded {
+		if h := l.at("n1").Operator.ClusterHealth(t.Context()); h.Healthy || h.Degraded {
 			t.Errorf("the cluster: %+v", h)
 		}
 		l.start("n2")
@@ -62,7 +62,7 @@ func TestALeaderThatDoesNotLeadIsSaid(t *testing.T) {
 		}}); err != nil || r.Failed != nil {
 			t.Fatal(err, r.Failed)
 		}
-		l.eventually("no complaint", func() bool { return l.at("n1").Stalls.Counts(time.Now())["partitions_not_led"] == 0 })
+		l.eventually("no complaint", func() bool { return l.at("n1").Host.Stalls.Counts(time.Now())["partitions_not_led"] == 0 })
 	})
 }
 
@@ -80,11 +80,11 @@ func TestALeadershipThatGoesRoundIsSaid(t *testing.T) {
 			}
 		}
 		if !l.complains("n1", "partitions_not_led", "leadership keeps changing") {
-			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Ready(), l.at("n1").Health(), l.at("n1").Stalls.Counts(time.Now()))
+			t.Errorf("ready %+v, health %+v, counts %v", l.at("n1").Node.Ready(), l.at("n1").Node.Health(), l.at("n1").Host.Stalls.Counts(time.Now()))
 		}
 		time.Sleep(3 * host.RaceWindow)
-		if n := l.at("n1").Stalls.Counts(time.Now())["partitions_not_led"]; n != 0 {
-			t.Errorf("said though it is over: %+v", l.at("n1").Ready())
+		if n := l.at("n1").Host.Stalls.Counts(time.Now())["partitions_not_led"]; n != 0 {
+			t.Errorf("said though it is over: %+v", l.at("n1").Node.Ready())
 		}
 	})
 }

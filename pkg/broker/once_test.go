@@ -21,7 +21,7 @@ import (
 func (l *lan) putOnce(id meta.NodeID, name, dedup string) Receipt {
 	l.t.Helper()
 	got := make(chan Receipt, 1)
-	l.at(id).Publish(l.t.Context(), Publish{
+	l.at(id).Router.Publish(l.t.Context(), Publish{
 		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte(dedup)}},
 		Done: func(r Receipt) { got <- r },
 	})
@@ -45,7 +45,7 @@ func TestAnIDIsStoredOnceWhereverItIsPublishedAndWhoeverLeads(t *testing.T) {
 	if w := l.store.Topic("t").Config.DedupWindow; w != meta.DefaultDedupWindow {
 		t.Errorf("the first id has set a window of %v", w)
 	}
-	if end := l.leader("t", 0).Lookup("t").Led(0).Part.Log().End(); end != 2 {
+	if end := l.leader("t", 0).Host.Lookup("t").Led(0).Part.Log().End(); end != 2 {
 		t.Errorf("%d are stored", end)
 	}
 }
@@ -55,7 +55,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 	if r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}}); r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	h := n.Lookup("t")
+	h := n.Host.Lookup("t")
 	err := h.Offer(h.Led(0), []topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}, nil)
 	if !errors.Is(err, ErrNoWindow) || fate.Of(err) != fate.Refused {
 		t.Fatalf("error %v", err)
@@ -67,7 +67,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 
 func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
 	n := newNode(t)
-	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4, KeyFrom: "json:/k"}); err != nil {
+	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4, KeyFrom: "json:/k"}); err != nil {
 		t.Fatal(err)
 	}
 	publish := func(bodies ...string) Receipt {
@@ -94,13 +94,13 @@ func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
 func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 	for _, onFull := range []meta.OnFull{meta.OnFullReject, meta.OnFullDrop} {
 		n := newNodeWith(t, func(o *Options) { o.RetentionInterval = time.Hour })
-		if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota, OnFull: onFull}); err != nil {
+		if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{MaxBytes: meta.MinQuota, OnFull: onFull}); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.CreateChannel(t.Context(), "t", "c", false); err != nil {
+		if err := n.Directory.CreateChannel(t.Context(), "t", "c", false); err != nil {
 			t.Fatal(err)
 		}
-		stored := func() int64 { return n.Lookup("t").Led(0).Part.Log().Bytes() }
+		stored := func() int64 { return n.Host.Lookup("t").Led(0).Part.Log().Bytes() }
 		refused := 0
 		for range 60 {
 			r := n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: make([]byte, 100<<10)}}})
@@ -110,9 +110,9 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 				refused++
 			}
 		}
-		s := n.TopicStats("t", "", false)[0]
-		full := len(operate.BoundReasons(n.Hosted(), time.Now())) == 1
-		if files := n.Lookup("t").Led(0).Part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
+		s := n.Node.TopicStats("t", "", false)[0]
+		full := len(operate.BoundReasons(n.Host.Hosted(), time.Now())) == 1
+		if files := n.Host.Lookup("t").Led(0).Part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
 			t.Errorf("the log has %d files", files)
 		}
 		if onFull == meta.OnFullReject {
@@ -125,7 +125,7 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 			n.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
 			return stored() <= meta.MinQuota
 		})
-		s = n.TopicStats("t", "", false)[0]
+		s = n.Node.TopicStats("t", "", false)[0]
 		if refused != 0 || s.Refused != 0 || s.Dropped < 45 || full {
 			t.Errorf("drop: %d and %d refused, %d dropped, full %v", refused, s.Refused, s.Dropped, full)
 		}
@@ -134,10 +134,10 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 
 func TestForgottenIDsAreToldByHealth(t *testing.T) {
 	n := newNode(t)
-	if _, err := n.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	h := n.Lookup("t")
+	h := n.Host.Lookup("t")
 	lp := h.Led(0)
 	k, err := once.Open(once.Options{Partition: lp.Part, Window: time.Hour, Most: 3, Ages: lp.Replica.Ages()})
 	if err != nil {
@@ -145,7 +145,7 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 	}
 	hidden[atomic.Pointer[once.Keeper]](lp, "once").Store(k)
 	for i := range 4 {
-		if why := operate.BoundReasons(n.Hosted(), time.Now()); len(why) > 0 {
+		if why := operate.BoundReasons(n.Host.Hosted(), time.Now()); len(why) > 0 {
 			t.Errorf("with %d ids: %v", i, why)
 		}
 		if err := h.Offer(lp, []topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, func(topic.Receipt) {}); err != nil {
@@ -153,7 +153,7 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 		}
 	}
 	eventually(t, func() bool {
-		why := operate.BoundReasons(n.Hosted(), time.Now())
+		why := operate.BoundReasons(n.Host.Hosted(), time.Now())
 		return len(why) == 1 && why[0].Code == "dedup_window_short"
 	})
 }

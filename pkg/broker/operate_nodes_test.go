@@ -21,33 +21,33 @@ func TestADrainIsRefusedWhereNobodyElseCouldLead(t *testing.T) {
 	l.leader("alone", 0)
 	l.inSync("t", 0, 2)
 	b := l.at("n3")
-	if err := b.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
+	if err := b.Directory.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.DrainNode(ctx, "n1", false, false); !errors.Is(err, controller.ErrDrain) {
+	if err := b.Operator.DrainNode(ctx, "n1", false, false); !errors.Is(err, controller.ErrDrain) {
 		t.Errorf("the only copy's node: %v", err)
 	}
-	if err := b.DrainNode(ctx, "n2", false, true); !errors.Is(err, controller.ErrDrain) {
+	if err := b.Operator.DrainNode(ctx, "n2", false, true); !errors.Is(err, controller.ErrDrain) {
 		t.Errorf("a stop that leaves too few in sync: %v", err)
 	}
-	if err := b.DrainNode(ctx, "n9", true, false); !errors.Is(err, meta.ErrNodeNotFound) {
+	if err := b.Operator.DrainNode(ctx, "n9", true, false); !errors.Is(err, meta.ErrNodeNotFound) {
 		t.Errorf("no node, by force: %v", err)
 	}
-	if err := errors.Join(b.DrainNode(ctx, "n1", true, false), b.DrainNode(ctx, "n2", false, false)); err != nil {
+	if err := errors.Join(b.Operator.DrainNode(ctx, "n1", true, false), b.Operator.DrainNode(ctx, "n2", false, false)); err != nil {
 		t.Fatal(err)
 	}
 	c.troubles = []operate.Trouble{{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "alone"}, Nodes: []meta.NodeID{"n1"}}}
-	d, err := b.DescribeNode(ctx, "n1")
+	d, err := b.Operator.DescribeNode(ctx, "n1")
 	if err != nil || d.State != "draining" || d.Intent != "drain" || d.Left.Leaders != 1 || d.Left.Replicas != 0 || len(d.Troubles) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
 	}
 	if want := []operate.NodePartition{{Topic: "alone", Leader: true, InSync: true}}; !cmp.Equal(d.Partitions, want) {
 		t.Errorf("holds %+v, want %+v", d.Partitions, want)
 	}
-	if err := b.UndrainNode(ctx, "n1"); err != nil {
+	if err := b.Operator.UndrainNode(ctx, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (operate.Progress{}) || d.Troubles != nil {
+	if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || d.State != "up" || d.Left != (operate.Progress{}) || d.Troubles != nil {
 		t.Errorf("undrained: %+v, %v", d, err)
 	}
 }
@@ -59,38 +59,38 @@ func TestANodeIsDecommissionedWhereThereIsRoomAndThenRemoved(t *testing.T) {
 		l.create("t", "n1", "n2", "n3")
 		l.inSync("t", 0, 3)
 		b := l.at("n2")
-		if err := b.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
+		if err := b.Operator.DecommissionNode(ctx, "n1", false); !errors.Is(err, meta.ErrTooFewNodes) {
 			t.Errorf("no room: %v", err)
 		}
-		if err := b.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
+		if err := b.Operator.DecommissionNode(ctx, "n9", true); !errors.Is(err, meta.ErrNodeNotFound) {
 			t.Errorf("no node: %v", err)
 		}
-		if err := b.DecommissionNode(ctx, "n1", true); err != nil {
+		if err := b.Operator.DecommissionNode(ctx, "n1", true); err != nil {
 			t.Fatal(err)
 		}
-		d, err := b.DescribeNode(ctx, "n1")
+		d, err := b.Operator.DescribeNode(ctx, "n1")
 		if err != nil || d.Left.Replicas != 1 || d.Left.Leaders != 1 || d.Removable {
 			t.Errorf("described as %+v, %v", d, err)
 		}
-		if err := b.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
+		if err := b.Operator.RemoveNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeInUse) {
 			t.Errorf("in use: %v", err)
 		}
-		if err := b.DeleteTopic(ctx, "t"); err != nil {
+		if err := b.Directory.DeleteTopic(ctx, "t"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.RemoveNode(ctx, "n3"); !errors.Is(err, operate.ErrNodeActive) {
+		if err := b.Operator.RemoveNode(ctx, "n3"); !errors.Is(err, operate.ErrNodeActive) {
 			t.Errorf("up and wanted: %v", err)
 		}
-		if d, err := b.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
+		if d, err := b.Operator.DescribeNode(ctx, "n1"); err != nil || !d.Removable {
 			t.Errorf("empty: %+v, %v", d, err)
 		}
-		if err := errors.Join(b.RemoveNode(ctx, "n1"), b.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
+		if err := errors.Join(b.Operator.RemoveNode(ctx, "n1"), b.Operator.TransferController(ctx)); err != nil || !slices.Equal(c.removed, []meta.NodeID{"n1"}) || c.moved != 1 {
 			t.Errorf("removed %v, %v", c.removed, err)
 		}
-		if err := b.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
+		if err := b.Operator.RemoveNode(ctx, "n9"); !errors.Is(err, meta.ErrNodeNotFound) {
 			t.Errorf("no node: %v", err)
 		}
-		if _, err := b.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
+		if _, err := b.Operator.DescribeNode(ctx, "n1"); !errors.Is(err, meta.ErrNodeNotFound) {
 			t.Errorf("removed and described: %v", err)
 		}
 	})
@@ -103,7 +103,7 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 	l.inSync("t", 0, 3)
 	expect := func(healthy, degraded bool, codes ...string) {
 		t.Helper()
-		h := l.at("n2").ClusterHealth(ctx)
+		h := l.at("n2").Operator.ClusterHealth(ctx)
 		var got []string
 		for _, r := range h.Reasons {
 			got = append(got, r.Code)
@@ -113,7 +113,7 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 		}
 	}
 	expect(true, false)
-	if err := l.at("n1").DrainNode(ctx, "n1", false, false); err != nil {
+	if err := l.at("n1").Operator.DrainNode(ctx, "n1", false, false); err != nil {
 		t.Fatal(err)
 	}
 	expect(true, false, "nodes_draining")
@@ -133,7 +133,7 @@ func TestHealthSaysTheGravestFirst(t *testing.T) {
 	if _, err := l.store.Propose(ctx, meta.SetNodeState{ID: "n2", State: meta.NodeDown}); err != nil {
 		t.Fatal(err)
 	}
-	h := l.at("n2").ClusterHealth(ctx)
+	h := l.at("n2").Operator.ClusterHealth(ctx)
 	if h.Reasons[0].Code != "metadata_quorum" || h.Healthy || h.Degraded {
 		t.Errorf("without a quorum: %+v", h)
 	}

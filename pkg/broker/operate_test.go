@@ -77,7 +77,7 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.spread("t", "n1", "n2", "n2")
-	if err := l.at("n3").CreateChannel(ctx, "t", "c", false); err != nil {
+	if err := l.at("n3").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -85,7 +85,7 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 	}
 	for _, id := range []meta.NodeID{"n1", "n2", "n3"} {
 		b := l.at(id)
-		stats := b.ClusterStats(ctx, "t", "", false)
+		stats := b.Contents.ClusterStats(ctx, "t", "", false)
 		if len(stats) != 1 || stats[0].Messages != 6 || len(stats[0].Partitions) != 3 || len(stats[0].Channels) != 1 {
 			t.Fatalf("%s: %+v", id, stats)
 		}
@@ -97,42 +97,42 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 		if c := stats[0].Channels[0]; c.Depth != 6 || len(c.Partitions) != 3 {
 			t.Errorf("%s: channel %+v", id, c)
 		}
-		if all := b.ClusterStats(ctx, "", "", false); len(all) != 1 || all[0].Messages != 6 {
+		if all := b.Contents.ClusterStats(ctx, "", "", false); len(all) != 1 || all[0].Messages != 6 {
 			t.Errorf("%s: all: %+v", id, all)
 		}
-		seen, err := b.Peek(ctx, operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
+		seen, err := b.Contents.Peek(ctx, operate.Peek{Topic: "t", Channel: "c", Partition: host.AnyPartition, Max: 5})
 		if err != nil || len(seen) != 5 || seen[4].Partition != 2 || string(seen[2].Body) != "a1" {
 			t.Errorf("%s: peek: %+v, %v", id, seen, err)
 		}
 	}
-	if got := l.at("n3").TopicStats("", "", false); len(got) != 0 {
+	if got := l.at("n3").Node.TopicStats("", "", false); len(got) != 0 {
 		t.Errorf("n3 leads nothing and says %+v", got)
 	}
 
 	end := operate.SeekTo{End: true}
 	start := operate.SeekTo{Start: true}
-	depth := func() int64 { return l.at("n3").ClusterStats(ctx, "t", "c", false)[0].Channels[0].Depth }
+	depth := func() int64 { return l.at("n3").Contents.ClusterStats(ctx, "t", "c", false)[0].Channels[0].Depth }
 	steps := []struct {
 		what string
 		do   func() error
 		want int64
 	}{
-		{"seek to the end", func() error { return l.at("n3").SeekChannel(ctx, "t", "c", end) }, 0},
-		{"seek to the start", func() error { return l.at("n1").SeekChannel(ctx, "t", "c", start) }, 6},
-		{"empty", func() error { return l.at("n3").EmptyChannel(ctx, "t", "c") }, 0},
+		{"seek to the end", func() error { return l.at("n3").Contents.SeekChannel(ctx, "t", "c", end) }, 0},
+		{"seek to the start", func() error { return l.at("n1").Contents.SeekChannel(ctx, "t", "c", start) }, 6},
+		{"empty", func() error { return l.at("n3").Contents.EmptyChannel(ctx, "t", "c") }, 0},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil || depth() != s.want {
 			t.Errorf("%s: %v, depth %d, want %d", s.what, err, depth(), s.want)
 		}
 	}
-	if err := l.at("n3").EmptyChannel(ctx, "t", "nope"); !errors.Is(err, ErrChannelNotFound) {
+	if err := l.at("n3").Contents.EmptyChannel(ctx, "t", "nope"); !errors.Is(err, ErrChannelNotFound) {
 		t.Errorf("empty of no channel: %v", err)
 	}
-	if err := l.at("n3").SeekChannel(ctx, "nope", "c", end); !errors.Is(err, ErrTopicNotFound) {
+	if err := l.at("n3").Contents.SeekChannel(ctx, "nope", "c", end); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("seek in no topic: %v", err)
 	}
-	if _, err := l.at("n3").Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, ErrPartitionNotFound) {
+	if _, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, ErrPartitionNotFound) {
 		t.Errorf("peek at no partition: %v", err)
 	}
 }
@@ -144,24 +144,24 @@ func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
 	b := l.at("n3")
 	for _, channel := range []string{"c", "c#ephemeral"} {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
-			if err := l.at(id).CreateChannel(ctx, "t", channel, false); err != nil {
+			if err := l.at(id).Directory.CreateChannel(ctx, "t", channel, false); err != nil {
 				t.Fatal(err)
 			}
 		}
-		paused := func() bool { return b.ClusterStats(ctx, "t", channel, false)[0].Channels[0].Paused }
-		if err := b.PauseChannel(ctx, "t", channel, true); err != nil || !paused() {
+		paused := func() bool { return b.Contents.ClusterStats(ctx, "t", channel, false)[0].Channels[0].Paused }
+		if err := b.Contents.PauseChannel(ctx, "t", channel, true); err != nil || !paused() {
 			t.Errorf("%s: pause: %v", channel, err)
 		}
-		if err := b.PauseChannel(ctx, "t", channel, false); err != nil || paused() {
+		if err := b.Contents.PauseChannel(ctx, "t", channel, false); err != nil || paused() {
 			t.Errorf("%s: resume: %v", channel, err)
 		}
-		if err := b.DeleteChannel(ctx, "t", channel); err != nil {
+		if err := b.Contents.DeleteChannel(ctx, "t", channel); err != nil {
 			t.Errorf("%s: delete: %v", channel, err)
 		}
-		if got := b.ClusterStats(ctx, "t", channel, false)[0].Channels; len(got) != 0 {
+		if got := b.Contents.ClusterStats(ctx, "t", channel, false)[0].Channels; len(got) != 0 {
 			t.Errorf("%s: still there: %+v", channel, got)
 		}
-		if err := b.DeleteChannel(ctx, "t", channel); !errors.Is(err, ErrChannelNotFound) {
+		if err := b.Contents.DeleteChannel(ctx, "t", channel); !errors.Is(err, ErrChannelNotFound) {
 			t.Errorf("%s: delete again: %v", channel, err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestAPeekBetweenNodesComesInParts(t *testing.T) {
 	l.spread("t", "n1")
 	large := string(make([]byte, 2*operate.PeekBytes/5))
 	l.mustPut("t", 0, large, large, large, "more")
-	seen, err := l.at("n2").Peek(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 3})
+	seen, err := l.at("n2").Contents.Peek(t.Context(), operate.Peek{Topic: "t", Partition: 0, Max: 3})
 	if err != nil || len(seen) != 3 {
 		t.Fatalf("%d messages, %v", len(seen), err)
 	}
@@ -191,7 +191,7 @@ func TestAPeekEndsAtItsBytes(t *testing.T) {
 	}
 	for bytes, want := range map[int]int{1: 1, 7: 1, 8: 2, 21: 3, 22: 4, 0: 6} {
 		for _, id := range []meta.NodeID{"n1", "n2"} {
-			seen, err := l.at(id).Peek(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition, Bytes: bytes})
+			seen, err := l.at(id).Contents.Peek(t.Context(), operate.Peek{Topic: "t", Partition: host.AnyPartition, Bytes: bytes})
 			if err != nil || len(seen) != want {
 				t.Errorf("%s, of %d bytes: %d messages, %v, want %d", id, bytes, len(seen), err, want)
 			}
@@ -211,7 +211,7 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 	l.mustPut("t", 0, "a", "b", "c")
 	for _, id := range []meta.NodeID{"n1", "n3"} {
 		l.eventually("a digest of what is committed everywhere", func() bool {
-			d, err := l.at(id).Digest(ctx, "t")
+			d, err := l.at(id).Contents.Digest(ctx, "t")
 			if err != nil || len(d) != 1 {
 				t.Fatalf("%s: %+v, %v", id, d, err)
 			}
@@ -220,11 +220,11 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 		})
 	}
 	l.kill("n2")
-	d, err := l.at("n3").Digest(ctx, "t")
+	d, err := l.at("n3").Contents.Digest(ctx, "t")
 	if err != nil || d[0].Digests["n1"] == "" || d[0].Digests["n2"] != "" {
 		t.Errorf("with a replica that is gone: %+v, %v", d, err)
 	}
-	if _, err := l.at("n1").Digest(ctx, "nope"); !errors.Is(err, ErrTopicNotFound) {
+	if _, err := l.at("n1").Contents.Digest(ctx, "nope"); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("no topic: %v", err)
 	}
 }
@@ -236,14 +236,14 @@ func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
 	l.inSync("t", 0, 3)
 	x := newLoad(l, "n4", "t", 2)
 	for _, to := range []meta.NodeID{"n2", "n2", "n3", "n1"} {
-		if err := l.at("n4").TransferLeader(ctx, "t", 0, to); err != nil {
+		if err := l.at("n4").Operator.TransferLeader(ctx, "t", 0, to); err != nil {
 			t.Errorf("to %s: %v", to, err)
 		}
 		if got := l.store.Topic("t").Partitions[0].Leader; got != to {
 			t.Errorf("led by %s, want %s", got, to)
 		}
 	}
-	if err := l.at("n1").TransferLeader(ctx, "t", 0, ""); err != nil || l.store.Topic("t").Partitions[0].Leader == "n1" {
+	if err := l.at("n1").Operator.TransferLeader(ctx, "t", 0, ""); err != nil || l.store.Topic("t").Partitions[0].Leader == "n1" {
 		t.Errorf("to anybody, asked of the leader: %v", err)
 	}
 	x.end()
@@ -251,14 +251,14 @@ func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
 		t.Errorf("%d publishes failed, the first: %v", len(x.failed), x.failed[0])
 	}
 	for to, want := range map[meta.NodeID]error{"n9": meta.ErrNodeNotFound, "n4": meta.ErrNotInISR} {
-		if err := l.at("n4").TransferLeader(ctx, "t", 0, to); !errors.Is(err, want) {
+		if err := l.at("n4").Operator.TransferLeader(ctx, "t", 0, to); !errors.Is(err, want) {
 			t.Errorf("to %s: %v", to, err)
 		}
 	}
-	if err := l.at("n4").TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, ErrPartitionNotFound) {
+	if err := l.at("n4").Operator.TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, ErrPartitionNotFound) {
 		t.Errorf("of no partition: %v", err)
 	}
-	if err := l.at("n4").TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, ErrTopicNotFound) {
+	if err := l.at("n4").Operator.TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("of no topic: %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "t"}, Nodes: []meta.NodeID{"n1"}},
 		{Kind: controller.TroubleDrain, PartitionID: controller.PartitionID{Topic: "u"}},
 	}
-	d, err := l.at("n3").DescribePartition(ctx, "t", 0)
+	d, err := l.at("n3").Operator.DescribePartition(ctx, "t", 0)
 	if err != nil || d.Stats.Leader != "n1" || d.Stats.LogEnd != 2 || len(d.Copies) != 3 {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -285,11 +285,11 @@ func TestAPartitionIsDescribedWithItsCopies(t *testing.T) {
 	if f := d.Copies[1].Follower; f != nil && (!f.Connected || f.Acked != 2 || f.Lag != 0 || f.Behind != 0) {
 		t.Errorf("follower %+v", f)
 	}
-	lags := l.at("n1").ReplicaLags()
+	lags := l.at("n1").Operator.ReplicaLags()
 	if len(lags) != 2 || lags[0].Node != "n2" || lags[0].Partitions != 1 || lags[0].Messages != 0 {
 		t.Errorf("lags %+v", lags)
 	}
-	if got := l.at("n2").ReplicaLags(); len(got) != 0 {
+	if got := l.at("n2").Operator.ReplicaLags(); len(got) != 0 {
 		t.Errorf("a follower's lags: %+v", got)
 	}
 }
@@ -300,22 +300,22 @@ func TestAMoveIsStartedAndTakenBack(t *testing.T) {
 	l.create("t", "n1", "n2")
 	l.inSync("t", 0, 2)
 	b := l.at("n3")
-	if err := b.CancelMove(ctx, "t", 0); !errors.Is(err, controller.ErrNotMoving) {
+	if err := b.Operator.CancelMove(ctx, "t", 0); !errors.Is(err, controller.ErrNotMoving) {
 		t.Errorf("nothing to take back: %v", err)
 	}
-	if err := b.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}); !errors.Is(err, meta.ErrNodeNotFound) {
+	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n9"}); !errors.Is(err, meta.ErrNodeNotFound) {
 		t.Errorf("to no node: %v", err)
 	}
-	if err := b.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}); err != nil {
+	if err := b.Operator.MovePartition(ctx, "t", 0, []meta.NodeID{"n1", "n3"}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := b.DescribePartition(ctx, "t", 0)
+	d, err := b.Operator.DescribePartition(ctx, "t", 0)
 	if err != nil || !slices.Equal(d.Removing, []string{"n2"}) || !slices.Equal(d.Stats.Replicas, []string{"n1", "n3", "n2"}) || d.Left.Moving != 1 {
 		t.Errorf("moving: %+v, %v", d, err)
 	}
-	err = b.CancelMove(ctx, "t", 0)
+	err = b.Operator.CancelMove(ctx, "t", 0)
 	for errors.Is(err, meta.ErrStaleVersion) { // n3 has joined meanwhile: as operators are told, try again
-		err = b.CancelMove(ctx, "t", 0)
+		err = b.Operator.CancelMove(ctx, "t", 0)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	l.mustPut("t", 0, "a", "b")
 	b := l.at("n2")
 	set := func(replicas, minISR int) error {
-		return b.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.Replicas, c.MinISR = replicas, minISR })
+		return b.Directory.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.Replicas, c.MinISR = replicas, minISR })
 	}
 	if err := set(4, 2); !errors.Is(err, meta.ErrTooFewNodes) {
 		t.Errorf("more than there are nodes: %v", err)
@@ -341,10 +341,10 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	few := func(r health.Reason) bool { return r.Code == "partitions_few_replicas" }
-	if h := b.ClusterHealth(ctx); h.Healthy || !slices.ContainsFunc(h.Reasons, few) {
+	if h := b.Operator.ClusterHealth(ctx); h.Healthy || !slices.ContainsFunc(h.Reasons, few) {
 		t.Errorf("one replica of three: %+v", h)
 	}
-	if waiting, err := b.FitReplicas(ctx, "t"); waiting != 0 || err != nil {
+	if waiting, err := b.Operator.FitReplicas(ctx, "t"); waiting != 0 || err != nil {
 		t.Fatal(waiting, err)
 	}
 	l.inSync("t", 0, 3)
@@ -354,7 +354,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	}
 	l.mustPut("t", 0, "c")
 	l.eventually("three equal copies", func() bool {
-		d, err := b.Digest(ctx, "t")
+		d, err := b.Contents.Digest(ctx, "t")
 		return err == nil && d[0].CommittedEnd == 3 && len(d[0].Digests) == 3 && d[0].Digests["n1"] == d[0].Digests["n3"]
 	})
 	if err := set(2, 3); !errors.Is(err, meta.ErrInvalidConfig) {
@@ -363,7 +363,7 @@ func TestATopicGetsAsManyReplicasAsItIsSaid(t *testing.T) {
 	if err := set(2, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.FitReplicas(ctx, "t"); err != nil {
+	if _, err := b.Operator.FitReplicas(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	if p := l.store.Topic("t").Partitions[0]; len(p.Target()) != 2 || p.Target()[0] != "n1" {
@@ -386,13 +386,13 @@ func TestAnUncleanElectionNamesWhoeverTheOperatorSays(t *testing.T) {
 	}
 	l.elect("t", 0, "")
 	b := l.at("n3")
-	if err := b.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, meta.ErrNotInISR) {
+	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", false); !errors.Is(err, meta.ErrNotInISR) {
 		t.Errorf("a clean election: %v", err)
 	}
-	if err := b.ElectLeader(ctx, "t", 0, "n3", true); !errors.Is(err, meta.ErrNotInISR) {
+	if err := b.Operator.ElectLeader(ctx, "t", 0, "n3", true); !errors.Is(err, meta.ErrNotInISR) {
 		t.Errorf("of one that holds nothing: %v", err)
 	}
-	if err := b.ElectLeader(ctx, "t", 0, "n2", true); err != nil {
+	if err := b.Operator.ElectLeader(ctx, "t", 0, "n2", true); err != nil {
 		t.Fatal(err)
 	}
 	if p := l.store.Topic("t").Partitions[0]; p.Leader != "n2" || !slices.Equal(p.ISR, []meta.NodeID{"n2"}) {
@@ -412,19 +412,19 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 			l.leader(name, 0)
 		}
 		b := l.at("n3")
-		plan := b.PlanBalance()
+		plan := b.Operator.PlanBalance()
 		if len(plan.Leaders) != 4 || plan.Leaders[0] != (operate.LeaderMove{Topic: "t0", Partition: 0, From: "n2", To: "n1"}) || len(plan.Moves) == 0 {
 			t.Fatalf("plan %+v", plan)
 		}
 		if want := []operate.NodeLoad{{ID: "n1", State: "up", Zone: "", Leaders: 0, Preferred: 4, Replicas: 4}, {ID: "n2", State: "up", Zone: "", Leaders: 4, Preferred: 0, Replicas: 4}, {ID: "n3", State: "up", Zone: "", Leaders: 0, Preferred: 0, Replicas: 0}}; !cmp.Equal(plan.Nodes, want) {
 			t.Errorf("loads %+v", plan.Nodes)
 		}
-		done, err := b.StartBalance(ctx, true, false, 0)
-		if err != nil || len(done.Leaders) != 4 || len(done.Moves) != 0 || len(b.PlanBalance().Leaders) != 0 {
+		done, err := b.Operator.StartBalance(ctx, true, false, 0)
+		if err != nil || len(done.Leaders) != 4 || len(done.Moves) != 0 || len(b.Operator.PlanBalance().Leaders) != 0 {
 			t.Errorf("leaders: %+v, %v", done, err)
 		}
-		done, err = b.StartBalance(ctx, false, true, 1)
-		if err != nil || len(done.Leaders) != 0 || len(done.Moves) != 1 || b.Placement().Moving != 1 {
+		done, err = b.Operator.StartBalance(ctx, false, true, 1)
+		if err != nil || len(done.Leaders) != 0 || len(done.Moves) != 1 || b.Contents.Placement().Moving != 1 {
 			t.Errorf("replicas: %+v, %v", done, err)
 		}
 	})
@@ -433,14 +433,14 @@ func TestABalanceGivesLeadershipsBackAndSpreadsReplicas(t *testing.T) {
 func TestEveryMemberTellsOfItsPartInTheAgreement(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	l.stop("n3")
-	r := l.at("n2").Raft(t.Context())
+	r := l.at("n2").Operator.Raft(t.Context())
 	if r.Voters != 3 || r.Tolerance != 0 || len(r.Members) != 3 || r.Members[0].Stats == nil || r.Members[1].Stats == nil || r.Members[2].Stats != nil {
 		t.Errorf("%+v", r)
 	}
 	if _, err := l.store.Propose(t.Context(), meta.SetNodeState{ID: "n3", State: meta.NodeDown}); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.at("n2").Tolerance(); got != 0 {
+	if got := l.at("n2").Operator.Tolerance(); got != 0 {
 		t.Errorf("with one down: %d", got)
 	}
 }
@@ -460,7 +460,7 @@ func TestARequestFindsTheNextLeader(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	seen, err := l.at("n3").Peek(ctx, operate.Peek{Topic: "t", Partition: 0})
+	seen, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 0})
 	<-moved
 	if err != nil || len(seen) != 1 {
 		t.Errorf("%+v, %v", seen, err)

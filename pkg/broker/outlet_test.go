@@ -30,7 +30,7 @@ import (
 // as a connection's buffer is.
 func (n *meshNode) send(name string, partition int, body string, done func(topic.Receipt)) {
 	p := publish.Request{Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte(body)}}, Done: done}
-	n.Publish(n.t.Context(), p)
+	n.Router.Publish(n.t.Context(), p)
 	clear(p.Messages[0].Body)
 }
 
@@ -96,7 +96,7 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 	m := newMesh(t, "n1", "n2")
 	m.create("t", "n2")
-	if err := m.nodes["n1"].AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 4 }); err != nil {
+	if err := m.nodes["n1"].Directory.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 4 }); err != nil {
 		t.Fatal(err)
 	}
 	m.converge("t")
@@ -104,13 +104,13 @@ func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, host.ErrMessageTooBig) {
 		t.Errorf("got %+v", r)
 	}
-	hidden[atomic.Bool](m.nodes["n2"].Disk, "low").Store(true)
+	hidden[atomic.Bool](m.nodes["n2"].Host.Disk, "low").Store(true)
 	r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
 	if !errors.Is(r.Err, host.ErrDiskFull) || r.Err.Error() != host.ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
 	}
-	hidden[atomic.Bool](m.nodes["n2"].Disk, "low").Store(false)
-	hidden[atomic.Bool](m.nodes["n1"].Disk, "low").Store(true) // not the disk that it goes to
+	hidden[atomic.Bool](m.nodes["n2"].Host.Disk, "low").Store(false)
+	hidden[atomic.Bool](m.nodes["n1"].Host.Disk, "low").Store(true) // not the disk that it goes to
 	if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
 		t.Errorf("got %+v", r)
 	}
@@ -173,7 +173,7 @@ func TestOrderSurvivesRefusals(t *testing.T) {
 // publish were given.
 func ended(t *testing.T, b *Broker) {
 	t.Helper()
-	eventually(t, func() bool { partitions, bytes := b.Waiting(); return partitions == 0 && bytes == 0 })
+	eventually(t, func() bool { partitions, bytes := b.Router.Waiting(); return partitions == 0 && bytes == 0 })
 }
 
 // TestOrderSurvivesHandovers publishes through a node that leads at times, while
@@ -198,7 +198,7 @@ func TestOrderSurvivesHandovers(t *testing.T) {
 			}
 			want = append(want, strconv.Itoa(i))
 			done := got.one()
-			l.at("n1").Publish(t.Context(), publish.Request{
+			l.at("n1").Router.Publish(t.Context(), publish.Request{
 				Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(want[i])}},
 				Done: func(r topic.Receipt) {
 					<-window
@@ -329,7 +329,7 @@ func TestALeaderThatHangsIsNotWaitedForWhenAnotherLeads(t *testing.T) {
 	at := l.at("n3")
 	var got settled
 	publish := func(body string) {
-		at.Publish(t.Context(), publish.Request{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
+		at.Router.Publish(t.Context(), publish.Request{Topic: "t", Partition: 0, Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
 	}
 	publish("a")
 	l.elect("t", 0, "n2")
@@ -358,7 +358,7 @@ func TestNothingOvertakesWhatCouldNotBeSent(t *testing.T) {
 	var got settled
 	want := []string{"a", "b", "c"}
 	for _, body := range want {
-		l.at("n1").Publish(t.Context(), publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
+		l.at("n1").Router.Publish(t.Context(), publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte(body)}}, Done: got.one()})
 	}
 	got.Wait()
 	for _, r := range got.receipts {

@@ -97,7 +97,7 @@ func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 		l.start("n3")
 		l.wholeAt("n3", "t", 5)
 		l.inSync("t", 0, 3)
-		if n := l.at("n3").LogStats(); n.Unreadable != 0 || n.Damaged != 1 {
+		if n := l.at("n3").Host.LogStats(); n.Unreadable != 0 || n.Damaged != 1 {
 			t.Errorf("%d damaged ranges are left, %d were counted", n.Unreadable, n.Damaged)
 		}
 		l.eventually("what was set aside to go", func() bool {
@@ -173,7 +173,7 @@ func TestTheOnlyCopyServesWhatIsLeft(t *testing.T) {
 		if got := c.take(4); strings.Contains(got, "1") {
 			t.Errorf("got %q", got)
 		}
-		if h := l.at("n1").Health(); !h.Degraded {
+		if h := l.at("n1").Node.Health(); !h.Degraded {
 			t.Errorf("health %+v", h)
 		}
 	})

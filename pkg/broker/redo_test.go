@@ -26,7 +26,7 @@ func TestADamagedRedoJournalMakesAllReplicasSuspect(t *testing.T) {
 	if err := datadir.At(n.fs, "data").Replay(); err != nil {
 		t.Fatal(err)
 	}
-	for _, topic := range n.Topics() {
+	for _, topic := range n.Directory.Topics() {
 		mark := filepath.Join(datadir.At(n.fs, "data").Replica(topic, 0), datadir.MarkSuspect)
 		if _, err := n.fs.Stat(mark); err != nil {
 			t.Errorf("replica of %s: %v", topic.Name, err)

@@ -22,7 +22,7 @@ func (n *node) settle(max int, change ...func(*operate.SettleLetters)) deadlette
 	for _, f := range change {
 		f(&a)
 	}
-	s, err := n.Policies().Settle(n.t.Context(), a)
+	s, err := n.Contents.Policies().Settle(n.t.Context(), a)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -127,22 +127,22 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 		n.put("orders", "poison")
 		c.poison(1)
 		time.Sleep(time.Second)
-		if err := n.AlterTopic(t.Context(), "orders", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
+		if err := n.Directory.AlterTopic(t.Context(), "orders", func(c *meta.TopicConfig) { c.MaxMessage = 3 }); err != nil {
 			t.Fatal(err)
 		}
 		a := operate.SettleLetters{Topic: "orders", Channel: "bill", Max: 9}
-		if s, err := n.Policies().Settle(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
+		if s, err := n.Contents.Policies().Settle(t.Context(), a); !errors.Is(err, host.ErrMessageTooBig) || s.Letters != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if got := n.settle(9, dryRun); got.Letters != 1 {
 			t.Errorf("left: %+v", got)
 		}
 		a.Channel = "tail#ephemeral"
-		if _, err := n.Policies().Settle(t.Context(), a); !errors.Is(err, ErrInvalidConfig) {
+		if _, err := n.Contents.Policies().Settle(t.Context(), a); !errors.Is(err, ErrInvalidConfig) {
 			t.Errorf("of an ephemeral channel: %v", err)
 		}
 		a.Channel = "nobody"
-		if s, err := n.Policies().Settle(t.Context(), a); err != nil || s != (deadletter.Settled{}) {
+		if s, err := n.Contents.Policies().Settle(t.Context(), a); err != nil || s != (deadletter.Settled{}) {
 			t.Errorf("of a channel without dead letters: %+v, %v", s, err)
 		}
 	})

@@ -20,7 +20,7 @@ import (
 func (l *lan) sendAt(id meta.NodeID, name string) topic.Receipt {
 	l.t.Helper()
 	got := make(chan topic.Receipt, 1)
-	l.at(id).Publish(l.t.Context(), publish.Request{
+	l.at(id).Router.Publish(l.t.Context(), publish.Request{
 		Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}, Done: func(r topic.Receipt) { got <- r },
 	})
 	return <-got
@@ -34,7 +34,7 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 		l.create("t", "n1", "n2")
 		l.inSync("t", 0, 2)
 		l.mustPut("t", 0, "a")
-		if err := l.at("n1").AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
+		if err := l.at("n1").Directory.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MinISR = 2 }); err != nil {
 			t.Fatal(err)
 		}
 		l.kill("n2")
@@ -72,7 +72,7 @@ func TestSumsNameTheNodesThatAreMissing(t *testing.T) {
 	m.create("here", "n1")
 	m.link("n1", "n2").cut(true)
 	missing := map[string]string{}
-	for _, s := range m.nodes["n1"].ClusterStats(t.Context(), "", "", false) {
+	for _, s := range m.nodes["n1"].Contents.ClusterStats(t.Context(), "", "", false) {
 		missing[s.Name] = strings.Join(s.MissingNodes, " ")
 	}
 	want := map[string]string{"both": "n2", "gone": "n2", "here": ""}
@@ -80,7 +80,7 @@ func TestSumsNameTheNodesThatAreMissing(t *testing.T) {
 		t.Errorf("missing %v, want %v", missing, want)
 	}
 	m.link("n1", "n2").cut(false)
-	for _, s := range m.nodes["n1"].ClusterStats(t.Context(), "", "", false) {
+	for _, s := range m.nodes["n1"].Contents.ClusterStats(t.Context(), "", "", false) {
 		if len(s.MissingNodes) > 0 {
 			t.Errorf("%s: all answer, and %v are missing", s.Name, s.MissingNodes)
 		}

@@ -50,7 +50,7 @@ func (n *meshNode) finished(name, channel string) uint64 {
 }
 
 func (n *meshNode) channelStats(name, channel string) stats.Channel {
-	for _, s := range n.TopicStats(name, channel, true) {
+	for _, s := range n.Node.TopicStats(name, channel, true) {
 		for _, c := range s.Channels {
 			return c
 		}
@@ -334,7 +334,7 @@ func TestLeavingHandsBackWhatIsInFlight(t *testing.T) {
 	if got := d.take(2); got != "a c" {
 		t.Errorf("got %s", got)
 	}
-	eventually(t, func() bool { served, _ := m.nodes["n2"].Relayed(); return served == 0 })
+	eventually(t, func() bool { served, _ := m.nodes["n2"].Consumers.Relayed(); return served == 0 })
 }
 
 func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
@@ -362,17 +362,17 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 		})
 		n1 := m.nodes["n1"]
 		r := consume.Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
-		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
+		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
 			t.Errorf("got %v", err)
 		}
 		hidden[consume.Options](m.nodes["n2"].Consumers, "o").MaxChannelConsumers = 1
 		r.Partition = 2
-		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrTooManyConsumers) {
+		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrTooManyConsumers) {
 			t.Errorf("got %v", err)
 		}
 		hidden[consume.Options](n1.Consumers, "o").PublishTimeout = 50 * time.Millisecond
 		m.link("n1", "n2").cut(true)
-		if _, err := n1.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrNotReached) {
+		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, consume.ErrNotReached) {
 			t.Errorf("got %v", err)
 		}
 	})

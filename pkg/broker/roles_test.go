@@ -120,7 +120,7 @@ func TestATopicThatIsCreatedAgainMeetsNoOldData(t *testing.T) {
 		if round%2 == 0 {
 			l.kill("n3") // it misses that the topic goes
 		}
-		if err := l.at("n1").DeleteTopic(t.Context(), "t"); err != nil {
+		if err := l.at("n1").Directory.DeleteTopic(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
 		if round%2 == 0 {
@@ -162,10 +162,10 @@ func TestAReplicaThatMovesLeavesNoData(t *testing.T) {
 
 func TestCreatingThroughAnyNodeIsAnsweredWhenTheLeadersServe(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
-	if _, err := l.at("n2").CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 6}); err != nil {
+	if _, err := l.at("n2").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 6}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.at("n3").CreateChannel(t.Context(), "t", "c", false); err != nil {
+	if err := l.at("n3").Directory.CreateChannel(t.Context(), "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	tt := l.store.Topic("t")
@@ -186,7 +186,7 @@ func TestATopicIsMadeThoughANodeIsDown(t *testing.T) {
 		l.kill("n2")
 		l.failOver("n2")
 		began := time.Now()
-		if _, err := l.at("n1").CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
+		if _, err := l.at("n1").Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{}); err != nil {
 			t.Fatal(err)
 		}
 		l.mustPut("t", 0, "a")

@@ -83,7 +83,7 @@ func TestRotAtTheLeaderKeepsNobodyOut(t *testing.T) {
 		l.spoil("n1", "t", 0, "2222")
 		l.start("n3")
 		l.whole(30 * time.Second)
-		if n := l.at("n1").LogStats().Damaged; n != 1 {
+		if n := l.at("n1").Host.LogStats().Damaged; n != 1 {
 			t.Errorf("%d damaged ranges were counted", n)
 		}
 	})
@@ -127,19 +127,19 @@ func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := rotting(t, nil)
 					harm(l, id)
-					found, err := l.at("n3").Digest(t.Context(), "t")
+					found, err := l.at("n3").Contents.Digest(t.Context(), "t")
 					if err != nil || len(found) != 1 || found[0].Unreadable[string(id)] == "" || len(found[0].Digests) != 2 {
 						t.Fatalf("found %+v, %v", found, err)
 					}
-					if h := l.at(id).Health(); !h.Degraded {
+					if h := l.at(id).Node.Health(); !h.Degraded {
 						t.Errorf("the health of %s says nothing: %+v", id, h)
 					}
 					l.whole(30 * time.Second)
-					found, err = l.at("n3").Digest(t.Context(), "t")
+					found, err = l.at("n3").Contents.Digest(t.Context(), "t")
 					if err != nil || len(found[0].Unreadable) > 0 || len(found[0].Digests) != 3 {
 						t.Errorf("after the repair: %+v, %v", found, err)
 					}
-					if n := l.at(id).LogStats(); n.Damaged == 0 || n.Unreadable != 0 {
+					if n := l.at(id).Host.LogStats(); n.Damaged == 0 || n.Unreadable != 0 {
 						t.Errorf("%d damaged ranges were counted, %d are left", n.Damaged, n.Unreadable)
 					}
 				})
@@ -157,12 +157,12 @@ func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := rotting(t, func(o *Options) { o.ScrubInterval = time.Hour })
 					time.Sleep(time.Hour + time.Minute)
-					if s := l.at(id).Scrubber.Stats(); s.Bytes == 0 || s.Oldest > time.Hour+time.Minute {
+					if s := l.at(id).Host.Scrubber.Stats(); s.Bytes == 0 || s.Oldest > time.Hour+time.Minute {
 						t.Errorf("scrubbed before: %+v", s)
 					}
 					harm(l, id)
 					time.Sleep(time.Hour + time.Minute)
-					if n := l.at(id).LogStats().Damaged; n == 0 {
+					if n := l.at(id).Host.LogStats().Damaged; n == 0 {
 						t.Error("nothing was found in an interval")
 					}
 					l.whole(time.Minute)
@@ -183,7 +183,7 @@ func TestScrubberReadsManySmallReplicas(t *testing.T) {
 			l.mustPut(name, 0, "little")
 		}
 		time.Sleep(3 * time.Hour)
-		if s := l.at("n1").Scrubber.Stats(); s.Oldest > time.Hour+5*time.Minute {
+		if s := l.at("n1").Host.Scrubber.Stats(); s.Oldest > time.Hour+5*time.Minute {
 			t.Errorf("a replica was not read for %v", s.Oldest)
 		}
 	})
@@ -196,7 +196,7 @@ func TestScrubberGoesOnAfterARestart(t *testing.T) {
 		time.Sleep(90 * time.Minute)
 		noted := func() [2]float64 {
 			hp := l.at("n2").Host.Lookup("t").Held(0)
-			at, part := l.at("n2").Scrubber.Checked(hp.Name(), hp.Replica.Log())
+			at, part := l.at("n2").Host.Scrubber.Checked(hp.Name(), hp.Replica.Log())
 			return [2]float64{float64(at), part}
 		}
 		before := noted()

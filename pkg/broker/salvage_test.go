@@ -110,7 +110,7 @@ func TestALeaderWithoutReadablePositionsThatIsAloneLeads(t *testing.T) {
 		if got := (&node{Broker: b, t: t}).subscribe("t", "c").take(2); got != "a b" {
 			t.Errorf("delivered %q", got)
 		}
-		if h := b.Health(); !h.Degraded || reasonCount(h, "positions_lost") != 1 {
+		if h := b.Node.Health(); !h.Degraded || reasonCount(h, "positions_lost") != 1 {
 			t.Errorf("health %+v", h)
 		}
 	})
@@ -172,7 +172,7 @@ func TestANodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
 	if got := n.subscribe("t0", "c").take(1); got != "x" {
 		t.Errorf("another topic delivers %q", got)
 	}
-	if h := n.Health(); !h.Degraded || reasonCount(h, "positions_lost") != 1 {
+	if h := n.Node.Health(); !h.Degraded || reasonCount(h, "positions_lost") != 1 {
 		t.Errorf("health %+v", h)
 	}
 	names, err := n.fs.ReadDir(dir)
@@ -180,7 +180,7 @@ func TestANodeStartsWithDamagedPositionsOfOneTopic(t *testing.T) {
 		t.Errorf("the damaged files are not kept: %v, %v", names, err)
 	}
 	n.restart()
-	if h := n.Health(); reasonCount(h, "positions_lost") != 0 {
+	if h := n.Node.Health(); reasonCount(h, "positions_lost") != 0 {
 		t.Errorf("health after another start %+v", h)
 	}
 }
@@ -193,7 +193,7 @@ func TestNoFileOfOneTopicKeepsANodeDown(t *testing.T) {
 	n := newNodeOn(t, whole)
 	for _, name := range []string{"good", "bad"} {
 		n.put(name, "a", "b")
-		if err := n.CreateChannel(t.Context(), name, "ordered", true); err != nil {
+		if err := n.Directory.CreateChannel(t.Context(), name, "ordered", true); err != nil {
 			t.Fatal(err)
 		}
 		if got := n.subscribe(name, "ordered").take(2); got != "a b" {

@@ -15,11 +15,11 @@ func TestAChannelIsNotReadyBeforeEveryLeaderKnowsIt(t *testing.T) {
 		l.create("t", "n1", "n2", "n3")
 		l.mustPut("t", 0, "a")
 		l.crash("n1") // and nobody has noticed
-		if err := l.at("n2").CreateChannel(t.Context(), "t", "c", false); !errors.Is(err, directory.ErrUnsettled) {
+		if err := l.at("n2").Directory.CreateChannel(t.Context(), "t", "c", false); !errors.Is(err, directory.ErrUnsettled) {
 			t.Fatalf("the leader may go on acknowledging what the channel skips: %v", err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- l.at("n2").CreateChannel(t.Context(), "t", "c", false) }()
+		go func() { done <- l.at("n2").Directory.CreateChannel(t.Context(), "t", "c", false) }()
 		l.failOver("n1")
 		select {
 		case err := <-done:

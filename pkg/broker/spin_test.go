@@ -18,10 +18,10 @@ func TestAMessageThatSpinsIsNamed(t *testing.T) {
 		c := m.nodes["n1"].subscribe("t", "c")
 		m.nodes["n2"].put("t", "poison")
 		named := func() (places []stats.Spinning, reasons []string) {
-			for _, s := range m.nodes["n2"].TopicStats("t", "c", false) {
+			for _, s := range m.nodes["n2"].Node.TopicStats("t", "c", false) {
 				places = append(places, s.Channels[0].Partitions[0].Spinning...)
 			}
-			for _, r := range m.nodes["n2"].Health().Reasons {
+			for _, r := range m.nodes["n2"].Node.Health().Reasons {
 				if r.Code == "messages_spinning" {
 					reasons = append(reasons, r.What)
 				}
@@ -41,7 +41,7 @@ func TestAMessageThatSpinsIsNamed(t *testing.T) {
 		if len(reasons) != 1 || !strings.Contains(reasons[0], "t/c partition 0 seq 0") {
 			t.Errorf("health says %q", reasons)
 		}
-		if h := m.nodes["n2"].Health(); !h.Healthy || h.Degraded {
+		if h := m.nodes["n2"].Node.Health(); !h.Healthy || h.Degraded {
 			t.Errorf("a consumer's doing makes the node %+v", h)
 		}
 		if err := c.Finish(c.takeSome(1)[0].ID); err != nil {

@@ -14,14 +14,14 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.spread("t", "n1", "n2", "n2")
-	if err := l.at("n1").CreateChannel(ctx, "t", "c", false); err != nil {
+	if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
 		l.mustPut("t", i, "a", "b")
 	}
 	b := l.at("n3")
-	if got := b.NodeStats(ctx, "none", "", false); len(got) != 0 {
+	if got := b.Contents.NodeStats(ctx, "none", "", false); len(got) != 0 {
 		t.Errorf("of no topic: %+v", got)
 	}
 	whole := func(asked string, got []stats.Topic) {
@@ -30,19 +30,19 @@ func TestANodeShowsWhatItsClientsUse(t *testing.T) {
 			t.Errorf("%s: %+v", asked, got)
 		}
 	}
-	whole("by name", b.NodeStats(ctx, "t", "", false))
-	whole("by name and channel", b.NodeStats(ctx, "t", "c", true))
+	whole("by name", b.Contents.NodeStats(ctx, "t", "", false))
+	whole("by name and channel", b.Contents.NodeStats(ctx, "t", "c", true))
 	hidden[atomic.Bool](b.Host.Lookup("t"), "used").Store(false)
-	if got := b.NodeStats(ctx, "", "", false); len(got) != 0 {
+	if got := b.Contents.NodeStats(ctx, "", "", false); len(got) != 0 {
 		t.Errorf("asked about is not used: %+v", got)
 	}
-	if err := b.CreateChannel(ctx, "t", "c", false); err != nil {
+	if err := b.Directory.CreateChannel(ctx, "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
-	whole("used", b.NodeStats(ctx, "", "", false))
+	whole("used", b.Contents.NodeStats(ctx, "", "", false))
 	var sum int64
 	for _, id := range []meta.NodeID{"n1", "n2"} {
-		for _, s := range l.at(id).NodeStats(ctx, "t", "", false) {
+		for _, s := range l.at(id).Contents.NodeStats(ctx, "t", "", false) {
 			if s.Elsewhere {
 				t.Errorf("%s leads a part and says that it does not", id)
 			}
@@ -59,7 +59,7 @@ func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
 	l, _ := newGovernedLan(t, "n1", "n2", "n3")
 	ctx := t.Context()
 	l.spread("t", "n1")
-	if err := l.at("n1").CreateChannel(ctx, "t", "c", false); err != nil {
+	if err := l.at("n1").Directory.CreateChannel(ctx, "t", "c", false); err != nil {
 		t.Fatal(err)
 	}
 	knows := func(topic, channel string, want bool) {
@@ -68,18 +68,18 @@ func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
 			if err := l.at(id).Host.Converge(topic); err != nil {
 				t.Fatal(err)
 			}
-			if got := l.at(id).DeletedLately(topic, channel); got != want {
+			if got := l.at(id).Host.DeletedLately(topic, channel); got != want {
 				t.Errorf("%s: %s/%s deleted %v", id, topic, channel, got)
 			}
 		}
 	}
 	knows("t", "c", false)
-	if err := l.at("n2").DeleteChannel(ctx, "t", "c"); err != nil {
+	if err := l.at("n2").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
 		t.Fatal(err)
 	}
 	knows("t", "c", true)
 	knows("t", "", false)
-	if err := l.at("n3").DeleteTopic(ctx, "t"); err != nil {
+	if err := l.at("n3").Directory.DeleteTopic(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	knows("t", "", true)

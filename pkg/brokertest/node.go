@@ -216,7 +216,7 @@ func (l *life) untilReady(ctx context.Context) error {
 	}
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
-	for len(l.node.Broker().Ready()) > 0 {
+	for len(l.node.Broker().Node.Ready()) > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

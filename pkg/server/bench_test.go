@@ -79,7 +79,8 @@ func (s *nullSub) Close()                                     {}
 
 func benchConn(b *testing.B) net.Conn {
 	b.Helper()
-	srv, err := New(Options{}, nullBroker{[]byte(strings.Repeat("x", 128))}, slog.New(slog.DiscardHandler))
+	null := nullBroker{[]byte(strings.Repeat("x", 128))}
+	srv, err := New(Options{}, Broker{null, null, null}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func newHarness(t testing.TB, opts Options) *harness {
 	t.Helper()
 	b := newFakeBroker()
 	opts.Cluster = fakeCluster
-	srv, err := New(opts, b, slog.New(slog.DiscardHandler))
+	srv, err := New(opts, Broker{b, b, b}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestMessagesAreNotWrittenAfterTheLeaseHasEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newFakeBroker()
 				b.pause, b.until = tt.pause, time.Now().Add(time.Second)
-				srv, err := New(Options{}, b, slog.New(slog.DiscardHandler))
+				srv, err := New(Options{}, Broker{b, b, b}, slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
 				}

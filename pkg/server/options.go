@@ -17,14 +17,29 @@ import (
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
-// Broker is what sessions need of the broker.
-type Broker interface {
+// Broker is what sessions need of a node. All of it is required.
+type Broker struct {
+	Publisher
+	Subscriber
+	TopicReader
+}
+
+// Publisher stores messages.
+type Publisher interface {
 	// Publish copies the messages before it returns. It may block, for
 	// back-pressure or to create the topic, until ctx ends. It calls p.Done
 	// exactly once, perhaps before it returns, from any goroutine.
 	Publish(ctx context.Context, p broker.Publish)
+}
+
+// Subscriber has clients join channels.
+type Subscriber interface {
 	// Subscribe joins a channel. It may block, to create it, until ctx ends.
 	Subscribe(ctx context.Context, s broker.Subscribe) (Subscription, error)
+}
+
+// TopicReader knows the topics of the cluster.
+type TopicReader interface {
 	// Topic returns a topic of the cluster, which may not be changed, or
 	// broker.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)

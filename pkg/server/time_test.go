@@ -17,7 +17,7 @@ import (
 func pipeServer(t *testing.T, opts Options) (*Server, *fakeBroker, net.Conn) {
 	t.Helper()
 	b := newFakeBroker()
-	srv, err := New(opts, b, slog.New(slog.DiscardHandler))
+	srv, err := New(opts, Broker{b, b, b}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

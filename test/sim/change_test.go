@@ -68,7 +68,7 @@ func (w *world) comeAgain(rnd *rand.Rand, at idle) []idle {
 func (l *life) deleteTopic(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	return l.broker.Load().DeleteTopic(ctx, name)
+	return l.broker.Load().Directory.DeleteTopic(ctx, name)
 }
 
 // pass publishes a message to the topic that comes and goes. Nobody minds what becomes of it.
@@ -76,7 +76,7 @@ func (l *life) pass(partition int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	answered := make(chan struct{})
-	l.broker.Load().Publish(ctx, broker.Publish{
+	l.broker.Load().Router.Publish(ctx, broker.Publish{
 		Topic: passing, Partition: partition, Messages: []topic.Message{{Body: []byte("passing")}},
 		Done: func(broker.Receipt) { close(answered) },
 	})
@@ -92,6 +92,6 @@ func (w *world) move(l *life, rnd *rand.Rand) {
 	partition := rnd.IntN(w.plan.partitions)
 	ctx, cancel := context.WithTimeout(context.Background(), toCreate)
 	defer cancel()
-	err := l.broker.Load().MovePartition(ctx, theTopic, partition, to)
+	err := l.broker.Load().Operator.MovePartition(ctx, theTopic, partition, to)
 	w.trace.Add("partition %d moves to %v: %v", partition, to, fmt.Sprint(err))
 }

@@ -54,7 +54,7 @@ func (l *life) publish(number, partition int, rnd *rand.Rand) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	l.broker.Load().Publish(ctx, broker.Publish{
+	l.broker.Load().Router.Publish(ctx, broker.Publish{
 		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body, Delay: l.w.clocks.delay(name, delayed, rnd)}},
 		Done: func(r broker.Receipt) {
 			l.mu.RLock()
@@ -134,7 +134,7 @@ func (w *world) consume(kind int, rnd, lazy *rand.Rand, stop <-chan struct{}) {
 func (c *consumer) session(l *life, stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	s, err := l.broker.Load().Subscribe(ctx, broker.Subscribe{
+	s, err := l.broker.Load().Consumers.Subscribe(ctx, broker.Subscribe{
 		Topic: theTopic, Channel: channelNames[c.kind], Partition: broker.AnyPartition, Ordered: c.kind == 1,
 		Client: c, MsgTimeout: c.w.plan.timeout, Wake: c.woken,
 	})

@@ -338,7 +338,7 @@ func (l *life) run(ctx context.Context) {
 		return
 	}
 	defer b.Close()
-	node.Serve(cluster.Handlers{Replicate: b.HandleReplication, Forward: b.HandleForward, ForwardDown: b.ForwardDown})
+	node.Serve(cluster.Handlers{Replicate: b.Host.HandleReplication, Forward: b.Calls.HandleForward, ForwardDown: b.Calls.ForwardDown})
 	l.broker.Store(b)
 	l.w.trace.Add("%s serves", l.m.host)
 	select {
@@ -445,8 +445,8 @@ func (l *life) stop() {
 func (l *life) endsInOrder(b *broker.Broker, node *cluster.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := b.Handover(ctx)
-	b.Exit()
+	err := b.Host.Handover(ctx)
+	b.Host.Exit()
 	if err = errors.Join(err, b.Close()); err == nil {
 		err = node.StopClean()
 	}

@@ -42,12 +42,12 @@ func (w *world) createDraining() idle {
 	defer cancel()
 	late := idle{"late", meta.TopicConfig{Partitions: 2}}
 	w.trace.Add("%s drains", last)
-	err := l.broker.Load().DrainNode(ctx, last, true, false)
+	err := l.broker.Load().Operator.DrainNode(ctx, last, true, false)
 	if err == nil {
-		_, err = l.broker.Load().CreateTopic(ctx, late.name, late.config)
+		_, err = l.broker.Load().Directory.CreateTopic(ctx, late.name, late.config)
 	}
 	if err == nil {
-		err = l.broker.Load().UndrainNode(ctx, last)
+		err = l.broker.Load().Operator.UndrainNode(ctx, last)
 	}
 	if err != nil {
 		w.wrong("create a topic while %s drains: %v", last, err)
@@ -79,7 +79,7 @@ func (w *world) createOnce(rnd *rand.Rand, t idle) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err := l.broker.Load().CreateTopic(ctx, t.name, t.config)
+	_, err := l.broker.Load().Directory.CreateTopic(ctx, t.name, t.config)
 	return err == nil && !l.isDead() || errors.Is(err, broker.ErrTopicExists)
 }
 
@@ -150,7 +150,7 @@ func (l *life) putIdle(name string, partition int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	got := make(chan error, 1)
-	l.broker.Load().Publish(ctx, broker.Publish{
+	l.broker.Load().Router.Publish(ctx, broker.Publish{
 		Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte("first")}},
 		Done: func(r broker.Receipt) {
 			if r.Err == nil && r.First != seq.Offset(0) {

@@ -37,9 +37,9 @@ func (w *world) newPoison() *poison {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	b := w.machines[0].running().broker.Load()
-	_, err := b.CreateTopic(ctx, poisonTopic, meta.TopicConfig{Replicas: 3, MinISR: 2, Sync: w.plan.sync})
+	_, err := b.Directory.CreateTopic(ctx, poisonTopic, meta.TopicConfig{Replicas: 3, MinISR: 2, Sync: w.plan.sync})
 	if err == nil {
-		err = b.Policies().CreateChannel(ctx, meta.CreateChannel{
+		err = b.Contents.Policies().CreateChannel(ctx, meta.CreateChannel{
 			Topic: poisonTopic, Channel: "c",
 			Policy: policy.Policy{MaxAttempts: poisonAttempts, Backoff: policy.Backoff{Min: policy.MinBackoff, Max: time.Second}},
 		})
@@ -64,7 +64,7 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 		}
 		name := fmt.Sprintf("poison%d", n)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		l.broker.Load().Publish(ctx, broker.Publish{
+		l.broker.Load().Router.Publish(ctx, broker.Publish{
 			Topic: poisonTopic, Partition: broker.AnyPartition, Messages: []topic.Message{{Body: []byte(name)}},
 			Done: func(r broker.Receipt) {
 				l.mu.RLock()
@@ -107,7 +107,7 @@ func (p *poison) session(l *life, rnd *rand.Rand, stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	wake := make(chan struct{}, 1)
-	s, err := l.broker.Load().Subscribe(ctx, broker.Subscribe{
+	s, err := l.broker.Load().Consumers.Subscribe(ctx, broker.Subscribe{
 		Topic: poisonTopic, Channel: "c", Partition: broker.AnyPartition, Client: p, MsgTimeout: p.w.plan.timeout,
 		Wake: func() {
 			select {
@@ -180,7 +180,7 @@ func (p *poison) missing() string {
 	if none {
 		return ""
 	}
-	letters, err := l.broker.Load().Peek(ctx, broker.Peek{Topic: poisonTopic + ".c.dlq", Channel: deadletter.Channel, Partition: broker.AnyPartition, Max: 10_000})
+	letters, err := l.broker.Load().Contents.Peek(ctx, broker.Peek{Topic: poisonTopic + ".c.dlq", Channel: deadletter.Channel, Partition: broker.AnyPartition, Max: 10_000})
 	if err != nil {
 		return err.Error()
 	}

@@ -60,7 +60,7 @@ func (l *life) send(partition int, m topic.Message) <-chan broker.Receipt {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		l.broker.Load().Publish(ctx, broker.Publish{
+		l.broker.Load().Router.Publish(ctx, broker.Publish{
 			Topic: theTopic, Partition: partition, Messages: []topic.Message{m},
 			Done: func(r broker.Receipt) {
 				l.mu.RLock()

@@ -149,10 +149,10 @@ func (w *world) create() bool {
 	if w.plan.repeats {
 		config.DedupWindow = meta.MaxDedupWindow
 	}
-	_, err := b.CreateTopic(ctx, theTopic, config)
+	_, err := b.Directory.CreateTopic(ctx, theTopic, config)
 	for i, name := range channelNames {
 		if err == nil {
-			err = b.CreateChannel(ctx, theTopic, name, i == 1)
+			err = b.Directory.CreateChannel(ctx, theTopic, name, i == 1)
 		}
 	}
 	if err != nil {

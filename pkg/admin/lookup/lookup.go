@@ -14,31 +14,33 @@ import (
 // tombstonedFor is how long /lookup leaves a tombstoned node out.
 const tombstonedFor = 45 * time.Second
 
-// Broker is what this package asks of a node. Its methods may be called at any time
-// by any number of goroutines.
-type Broker interface {
-	nsqform.Broker
-	Topics
-	Cluster() broker.ClusterInfo
-	// Ready says what keeps this node from serving. Empty: it is ready.
-	Ready() []broker.HealthReason
-	DeleteTopic(ctx context.Context, name string) error
-	// CreateChannel makes a channel of an existing topic. One that is there
-	// already is no error.
-	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
-	DeleteChannel(ctx context.Context, topic, channel string) error
+// Broker is what this package asks of a node. All of it is required; its methods may be
+// called at any time by any number of goroutines.
+type Broker struct {
+	Directory
+	ChannelDeleter
+	nsqform.Node
+	nsqform.Deletions
+	nsqform.ClusterReader
 }
 
-// Topics knows the topics of the cluster.
-type Topics interface {
+// Directory knows the topics of the cluster, and changes them.
+type Directory interface {
+	nsqform.TopicMaker
 	// Topics returns every topic, sorted by name. Neither the slice's topics
 	// nor what they hold may be changed.
 	Topics() []*meta.Topic
 	// MadeOnFirstUse returns what a publish to no topic would make; false: nothing.
 	MadeOnFirstUse() (meta.TopicConfig, bool)
-	// DeletedLately says whether a topic, or with a name one of its channels, was
-	// deleted within the last seconds, at whatever node.
-	DeletedLately(topic, channel string) bool
+	DeleteTopic(ctx context.Context, name string) error
+	// CreateChannel makes a channel of an existing topic. One that is there
+	// already is no error.
+	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
+}
+
+// ChannelDeleter deletes channels.
+type ChannelDeleter interface {
+	DeleteChannel(ctx context.Context, topic, channel string) error
 }
 
 // Lookup answers as nsqlookupd does, from the cluster's metadata. Make one with New.
@@ -53,7 +55,7 @@ type Lookup struct {
 // New returns the lookup of a node.
 func New(b Broker, id nsqform.Identity) *Lookup {
 	return &Lookup{
-		names: nsqform.Catalog{Broker: b}, broker: b, id: id,
+		names: nsqform.Catalog{Broker: nsqform.Broker{TopicMaker: b.Directory, Node: b.Node}}, broker: b, id: id,
 		deleted: nsqform.NewRecently(nsqform.DeletedFor), hidden: nsqform.NewRecently(tombstonedFor),
 	}
 }

@@ -14,38 +14,40 @@ import (
 // that may not change.
 var ErrUnknownOption = fate.Refuse("unknown or read-only option")
 
-// Writer changes topics and channels. Every call returns once this node has the
-// change.
-type Writer interface {
+// TopicWriter changes topics. Every call returns once this node has the change.
+type TopicWriter interface {
+	nsqform.TopicMaker
 	DeleteTopic(ctx context.Context, name string) error
-	// EmptyTopic drops the messages that no channel has got yet.
-	EmptyTopic(ctx context.Context, name string) error
 	PauseTopic(ctx context.Context, name string, paused bool) error
 	// CreateChannel makes a channel of an existing topic. One that is there
 	// already is no error.
 	CreateChannel(ctx context.Context, topic, channel string, ordered bool) error
+}
+
+// Contents changes what topics and channels hold, and counts it. Every change returns once
+// this node has it.
+type Contents interface {
+	// EmptyTopic drops the messages that no channel has got yet.
+	EmptyTopic(ctx context.Context, name string) error
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
 	SeekChannel(ctx context.Context, topic, channel string, to broker.SeekTo) error
-}
-
-// Broker is what this package asks of a node, but for publishing. Its methods may be
-// called at any time by any number of goroutines.
-type Broker interface {
-	nsqform.Broker
-	Writer
-	Cluster() broker.ClusterInfo
-	// Ready says what keeps this node from serving. Empty: it is ready.
-	Ready() []broker.HealthReason
-	// DeletedLately says whether a topic, or with a name one of its channels, was
-	// deleted within the last seconds, at whatever node.
-	DeletedLately(topic, channel string) bool
 	// NodeStats is TopicStats and, of topics that are led elsewhere, what the cluster
 	// has: of the one that is asked for, or of those that clients of this node use.
 	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
 	// ClusterStats is TopicStats over all nodes that lead.
 	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+}
+
+// Broker is what this package asks of a node, but for publishing. All of it is required; its
+// methods may be called at any time by any number of goroutines.
+type Broker struct {
+	TopicWriter
+	Contents
+	nsqform.Node
+	nsqform.Deletions
+	nsqform.ClusterReader
 }
 
 // Lookups knows what the lookup endpoints of this node were told of late.
@@ -87,7 +89,7 @@ type Options struct {
 
 // Route adds nsqd's endpoints.
 func Route(t *nsqform.Router, o Options) {
-	names := nsqform.Catalog{Broker: o.Broker}
+	names := nsqform.Catalog{Broker: nsqform.Broker{TopicMaker: o.Broker.TopicWriter, Node: o.Broker.Node}}
 	publishing{o.Publishing, func() string { return o.Broker.Cluster().ID }}.route(t)
 	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor), bodies: o.Publishing.Bodies}).route(t)
 	(&reports{names, o}).route(t)

@@ -12,17 +12,41 @@ import (
 )
 
 // Broker is what a Catalog asks of a node.
-type Broker interface {
+type Broker struct {
+	TopicMaker
+	Node
+}
+
+// TopicMaker makes topics, and knows those that there are.
+type TopicMaker interface {
 	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
 	// exists with the same configuration is no error, one with another is
 	// broker.ErrTopicExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
+}
+
+// Node tells of itself.
+type Node interface {
 	// TopicStats describes topics and their channels, as far as this node leads
 	// them, sorted by name. A filter that is "" lets all pass. Clients are listed
 	// if asked for.
 	TopicStats(topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	// Ready says what keeps this node from serving. Empty: it is ready.
+	Ready() []broker.HealthReason
+}
+
+// Deletions knows what was deleted of late.
+type Deletions interface {
+	// DeletedLately says whether a topic, or with a name one of its channels, was
+	// deleted within the last seconds, at whatever node.
+	DeletedLately(topic, channel string) bool
+}
+
+// ClusterReader tells of the cluster as this node sees it.
+type ClusterReader interface {
+	Cluster() broker.ClusterInfo
 }
 
 // Catalog is what there is: topics and channels by their names.

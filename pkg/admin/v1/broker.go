@@ -29,17 +29,21 @@ type TopicWriter interface {
 	// called more than once.
 	AlterTopic(ctx context.Context, name string, change func(*meta.TopicConfig)) error
 	AddPartitions(ctx context.Context, name string, total int) error
-	// FitReplicas starts to give each partition of a topic as many replicas as its
-	// configuration says, and returns how many of them have still to begin.
-	FitReplicas(ctx context.Context, topic string) (waiting int, err error)
 	DeleteTopic(ctx context.Context, name string) error
-	// EmptyTopic drops the messages that no channel has got yet.
-	EmptyTopic(ctx context.Context, name string) error
 	PauseTopic(ctx context.Context, name string, paused bool) error
 }
 
-// ChannelWriter changes channels.
-type ChannelWriter interface {
+// ReplicaFitter changes how many replicas there are.
+type ReplicaFitter interface {
+	// FitReplicas starts to give each partition of a topic as many replicas as its
+	// configuration says, and returns how many of them have still to begin.
+	FitReplicas(ctx context.Context, topic string) (waiting int, err error)
+}
+
+// ContentWriter changes what topics and channels hold.
+type ContentWriter interface {
+	// EmptyTopic drops the messages that no channel has got yet.
+	EmptyTopic(ctx context.Context, name string) error
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
@@ -81,8 +85,8 @@ type Audit interface {
 	Journal() meta.Journal
 }
 
-// ChannelHistory knows where channels were before operators moved them.
-type ChannelHistory interface {
+// Positions knows where channels were before operators moved them.
+type Positions interface {
 	// PlanMove says what SeekChannel would do.
 	PlanMove(ctx context.Context, topic, channel string, to *broker.SeekTo) ([]broker.Move, error)
 	// ChannelHistory returns where a channel was, the last first.
@@ -100,8 +104,8 @@ type MessageOperator interface {
 	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (broker.PeekState, error)
 }
 
-// Cluster is the cluster as this node sees it.
-type Cluster interface {
+// ClusterReader tells of the cluster as this node sees it.
+type ClusterReader interface {
 	Cluster() broker.ClusterInfo
 	// ClusterHealth is the cluster's.
 	ClusterHealth(ctx context.Context) broker.Health
@@ -154,9 +158,9 @@ type Agreement interface {
 	TransferController(ctx context.Context) error
 }
 
-// Operator looks after the cluster. Its methods may be called at any time by any
-// number of goroutines.
-type Operator interface {
+// Operator looks after the cluster. All of it is required; its methods may be called at any
+// time by any number of goroutines.
+type Operator struct {
 	NodeOperator
 	PartitionOperator
 	Repairer
@@ -164,15 +168,16 @@ type Operator interface {
 }
 
 // Broker is what this package asks of a node about topics, channels and messages, but
-// for publishing, and about the cluster. Its methods may be called at any time by any
-// number of goroutines.
-type Broker interface {
+// for publishing, and about the cluster. All of it is required; its methods may be called at
+// any time by any number of goroutines.
+type Broker struct {
 	TopicReader
 	TopicWriter
-	ChannelWriter
+	ReplicaFitter
+	ContentWriter
 	Observer
-	ChannelHistory
+	Positions
 	Audit
 	MessageOperator
-	Cluster
+	ClusterReader
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // clusterAPI is the cluster and its nodes.
-type clusterAPI struct{ of Cluster }
+type clusterAPI struct{ of ClusterReader }
 
 func (v clusterAPI) route(t *API) {
 	t.handle("GET /v1/cluster", v.cluster)

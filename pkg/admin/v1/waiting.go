@@ -12,7 +12,7 @@ import (
 // Waiting is what is known of a node that waits for its cluster. Its methods may be
 // called by many goroutines.
 type Waiting interface {
-	Cluster
+	ClusterReader
 	// Topics returns the topics as far as this node knows them.
 	Topics() []*meta.Topic
 	Raft(ctx context.Context) broker.RaftInfo

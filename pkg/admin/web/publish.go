@@ -8,11 +8,21 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
-// Publisher stores messages.
-type Publisher interface {
+// Publisher is what publishing over HTTP asks of a node. All of it is required.
+type Publisher struct {
+	Sender
+	TopicEnsurer
+}
+
+// Sender stores messages.
+type Sender interface {
 	// Publish stores the messages and calls Done once. It has copied the
 	// messages when it returns, whether Done was called or not.
 	Publish(ctx context.Context, p broker.Publish)
+}
+
+// TopicEnsurer makes topics that are used for the first time.
+type TopicEnsurer interface {
 	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 	// EnsureTopic makes a topic of default configuration unless there is one.
