@@ -33,8 +33,11 @@ const (
 	maxUDP             = units.Size(65507)
 	shortestTimeout    = time.Millisecond
 	minElectionTimeout = 100 * time.Millisecond
+	minLeaderLease     = 50 * time.Millisecond
+	minCommitTimeout   = 10 * time.Millisecond
+	minApplyTimeout    = 100 * time.Millisecond
 	minNodeTimeout     = 500 * time.Millisecond
-	maxNodeTimeout     = time.Minute // of both
+	maxNodeTimeout     = time.Minute // of all time-outs between nodes
 )
 
 // mistake is a value that does not make sense.
@@ -117,16 +120,31 @@ func (c *checker) addresses(o *Options) {
 	c.require(n >= 1 && n <= maxBootstrapExpect, "bootstrap-expect", "%d is not between 1 and %d", n, maxBootstrapExpect)
 	c.require(n <= 1 || len(o.Cluster.Join) > 0, "bootstrap-expect", "%d requires join", n)
 	c.require(o.Listen.Cluster != "" || len(o.Cluster.Join) == 0, "join", "requires a cluster-address")
-	c.between("election-timeout", o.Cluster.ElectionTimeout, minElectionTimeout, maxNodeTimeout)
-	c.between("node-timeout", o.Cluster.NodeTimeout, minNodeTimeout, maxNodeTimeout)
+	c.raft(&o.Cluster)
+	c.between("node-timeout", o.Cluster.NodeTimeout, minNodeTimeout)
 	t := &o.Cluster.TLS
 	given := []string{t.CertFile, t.KeyFile, t.CAFile}
 	c.require(!slices.Contains(given, "") || strings.Join(given, "") == "", "cluster-tls-cert", "cluster-tls-cert, cluster-tls-key and cluster-tls-ca must be set together")
 }
 
-// between requires a duration that makes sense.
-func (c *checker) between(key string, d, least, most time.Duration) {
-	c.require(d >= least && d <= most, key, "%v is not between %v and %v", d, least, most)
+// raft requires time-outs with which the metadata's Raft group can work.
+func (c *checker) raft(o *Cluster) {
+	c.between("election-timeout", o.ElectionTimeout, minElectionTimeout)
+	if o.Raft.Heartbeat != 0 {
+		c.between("raft-heartbeat-timeout", o.Raft.Heartbeat, minElectionTimeout)
+		c.require(o.Raft.Heartbeat <= o.ElectionTimeout, "raft-heartbeat-timeout", "%v is longer than election-timeout, %v", o.Raft.Heartbeat, o.ElectionTimeout)
+	}
+	if o.Raft.Lease != 0 {
+		c.between("raft-leader-lease", o.Raft.Lease, minLeaderLease)
+		c.require(o.Raft.Lease <= o.HeartbeatTimeout(), "raft-leader-lease", "%v is longer than raft-heartbeat-timeout, %v", o.Raft.Lease, o.HeartbeatTimeout())
+	}
+	c.between("raft-commit-timeout", o.Raft.Commit, minCommitTimeout)
+	c.between("raft-apply-timeout", o.Raft.Apply, minApplyTimeout)
+}
+
+// between requires a time-out between nodes that makes sense.
+func (c *checker) between(key string, d, least time.Duration) {
+	c.require(d >= least && d <= maxNodeTimeout, key, "%v is not between %v and %v", d, least, maxNodeTimeout)
 }
 
 // ParseNetworks reads prefixes like 10.0.0.0/8; a mere address is one of itself.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -66,11 +67,28 @@ type Cluster struct {
 	Join            []string
 	BootstrapExpect int
 	ElectionTimeout time.Duration
+	Raft            RaftTimeouts
 	NodeTimeout     time.Duration
 	TLS             ClusterTLS
 	SecretFile      string // what all nodes must have; "": nothing is asked for
 	Insecure        bool   // neither TLS nor a secret is demanded of nodes on other machines
 }
+
+// RaftTimeouts are those of the metadata's Raft group beside the election timeout.
+type RaftTimeouts struct {
+	Heartbeat time.Duration // 0: as the election timeout
+	Lease     time.Duration // 0: as the heartbeat timeout
+	Commit    time.Duration
+	Apply     time.Duration
+}
+
+// HeartbeatTimeout returns how long a follower waits for the leader.
+func (c *Cluster) HeartbeatTimeout() time.Duration {
+	return cmp.Or(c.Raft.Heartbeat, c.ElectionTimeout)
+}
+
+// LeaderLease returns how long the leader continues without contact to a majority.
+func (c *Cluster) LeaderLease() time.Duration { return cmp.Or(c.Raft.Lease, c.HeartbeatTimeout()) }
 
 // ClusterTLS is what nodes show each other. All three or none are given.
 type ClusterTLS struct {

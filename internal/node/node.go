@@ -114,7 +114,8 @@ func (n *Node) memberOptions() cluster.Options {
 		Proposed:   n.metrics.Histograms().ObserveChange,
 		Controller: controller.Options{SessionTimeout: o.Cluster.NodeTimeout},
 		Store: func(s *raftstore.Options) {
-			s.HeartbeatTimeout, s.ElectionTimeout = o.Cluster.ElectionTimeout, o.Cluster.ElectionTimeout
+			s.HeartbeatTimeout, s.ElectionTimeout, s.LeaderLease = o.Cluster.HeartbeatTimeout(), o.Cluster.ElectionTimeout, o.Cluster.LeaderLease()
+			s.CommitTimeout, s.ApplyTimeout = o.Cluster.Raft.Commit, o.Cluster.Raft.Apply
 		},
 		Opening: func(l cluster.Lookout) { n.front.Wait(broker.NewOutlook(meta.NodeID(o.NodeID), l)) },
 	}

@@ -21,6 +21,7 @@ func mistakesOfLimits() []mistake {
 		historyMistakes(),
 		journalMistakes(),
 		headlessMistakes(),
+		raftMistakes(),
 		recoveryMistakes(),
 		creationMistakes(),
 		strangerMistakes(),

@@ -463,7 +463,7 @@ func TestALeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if since, ok := sick.Writing(); !ok || time.Since(since) < silentAfter || sick.Stats().Stalled < silentAfter {
+		if since, ok := sick.Writing(); !ok || time.Since(since) < stalledAfter || sick.Stats().Stalled < stalledAfter {
 			t.Errorf("a write since %v, %v", since, ok)
 		}
 		cancel()

@@ -71,7 +71,7 @@ func routine(msg string, args []any) bool {
 
 func aboutConnection(err error) bool {
 	for _, known := range []error{
-		net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, errSilent, errNotReached,
+		net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, errStalled, errNotReached,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, raft.ErrTransportShutdown, raft.ErrPipelineShutdown,
 	} {
 		if errors.Is(err, known) {

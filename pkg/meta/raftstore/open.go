@@ -89,21 +89,14 @@ func Exists(dir string, id meta.NodeID) (bool, error) {
 // carrier is what carries the agreement.
 type carrier struct {
 	raft.Transport
-	eager *eagerTransport // nil: the Transport was given, or reaches nobody
+	peers *transport // nil: the Transport was given, or reaches nobody
 	close func() error
 }
 
 // started tells the carrier what it carries for.
 func (c *carrier) started(r *raft.Raft) {
-	if c.eager != nil {
-		c.eager.raft.Store(r)
-	}
-}
-
-// advanced tells the carrier that more is agreed on. It does not block.
-func (c *carrier) advanced() {
-	if c.eager != nil {
-		c.eager.tell()
+	if c.peers != nil {
+		c.peers.raft.Store(r)
 	}
 }
 
@@ -126,18 +119,12 @@ func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
 }
 
 func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
-	eager := &eagerTransport{stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
-	layer := newStreamLayer(o, eager.owner)
-	t := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	peers := &transport{stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
+	layer := newStreamLayer(o, peers.owner)
+	peers.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer, MaxPool: pooledConns, Timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, Logger: newBridge(o.Logger),
 	})
-	eager.NetworkTransport = t
-	eager.nudger = nudger{send: t.AppendEntries, leads: eager.leads, agreed: eager.agreed, followers: map[raft.ServerID]*follower{}}
-	return &carrier{eager, eager, func() error {
-		err := errors.Join(t.Close(), layer.Close())
-		eager.nudger.close()
-		return err
-	}}
+	return &carrier{peers, peers, func() error { return errors.Join(peers.Close(), layer.Close()) }}
 }
 
 // bootstrap makes the first state of a cluster of this node.

@@ -71,14 +71,15 @@ type Options struct {
 	InMemory bool
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// asks for votes, ElectionTimeout how long for them, LeaderLease how long a
-	// leader goes on without hearing of a majority: at most HeartbeatTimeout, and as
-	// long as that if it is not given. A cluster of one waits for none of them. A
+	// asks for votes, ElectionTimeout how long it waits for them, at least
+	// HeartbeatTimeout, LeaderLease how long a leader continues without contact to a
+	// majority: at most HeartbeatTimeout, and as long as that if it is not given. A cluster of one waits for none of them. A
 	// process that runs late, or whose disk is slow, waits for longer: see lateness.
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
-	// CommitTimeout is how long a follower waits at most, twice this in bad
-	// cases, to be told that a command is agreed on, if the message that tells it
-	// at once is lost. An idle leader sends a message to each node that often.
+	// CommitTimeout is the library's: within once to twice this, a leader without
+	// commands sends each follower its commit index. Followers learn of a command
+	// earlier, by the barrier behind it (see announcer); this bounds how long they
+	// wait where that barrier is lost.
 	CommitTimeout time.Duration
 	// ApplyTimeout bounds how long a command waits to be taken in when the
 	// store is busy, or has no leader to be sent to. It is then refused.

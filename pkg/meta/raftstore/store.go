@@ -28,6 +28,7 @@ type Store struct {
 	snapshots raft.SnapshotStore
 	transport *carrier
 	flights   flights
+	announcer announcer
 	observer  *raft.Observer
 	events    chan raft.Observation
 
@@ -74,7 +75,8 @@ func openWith(o Options, p *parts) (*Store, error) {
 	s.leaderless.note(false, time.Now())
 	s.snapshots = p.snapshots
 	s.transport = openCarrier(&o, s.guard, s.stop)
-	s.machine.onApply = s.transport.advanced
+	s.announcer = announcer{make(chan struct{}, 1)}
+	s.machine.onApply = s.announcer.applied
 	s.release = []func() error{s.transport.close, p.close}
 	if err := s.start(p, s.transport); err != nil {
 		return nil, errors.Join(err, s.transport.close(), p.close())
@@ -114,6 +116,7 @@ func (s *Store) start(p *parts, transport *carrier) error {
 	s.work.Go(s.watch)
 	if s.opts.distributed() {
 		s.work.Go(contacts{s}.keep)
+		s.work.Go(func() { s.announcer.keep(s) })
 	}
 	if !p.made && !s.opts.InMemory {
 		s.work.Go(s.identify)

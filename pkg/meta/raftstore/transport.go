@@ -1,0 +1,165 @@
+package raftstore
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+const (
+	// stalledAfter is how long a write may be under way until this node sends no
+	// entries and no heartbeats as the leader.
+	stalledAfter = time.Second
+	// awayCheck is how often a delayed error is reconsidered: whether this node still
+	// leads, and the member is still one at that address.
+	awayCheck = 250 * time.Millisecond
+)
+
+// errStalled fails what a leader with a stalled disk would send.
+var errStalled = errors.New("metadata disk stalled: nothing is sent to followers until it responds")
+
+// transport is the library's NetworkTransport behind one wrapper. It adds, alters and
+// reorders no message, and answers none in a member's place. It does two things that
+// a network may do at any time, so no property of Raft depends on them; see ADR 69.
+//
+//  1. AppendEntries fails at once while this node's own disk is stalled. The library
+//     sends heartbeats from a goroutine beside the one that writes, so a leader that
+//     can write nothing would stay leader for ever (hashicorp/raft issue 503).
+//  2. The error of a failed AppendEntries that carries entries or a commit index is
+//     returned only when the member has answered a heartbeat. The library waits after
+//     the n-th failure for 10 ms * 2^n, up to ten seconds, whether or not the member is
+//     back. It calls AppendEntries from the goroutine that replicates to this one
+//     member, which holds no lock and may wait for a network for as long.
+type transport struct {
+	*raft.NetworkTransport
+	stalled func(now time.Time) time.Duration
+	stop    <-chan struct{}
+	raft    atomic.Pointer[raft.Raft] // nil until it runs
+
+	mu      sync.Mutex // guards answers
+	answers map[raft.ServerID]chan struct{}
+}
+
+// answer returns a channel that is closed when a member answers a heartbeat.
+func (t *transport) answer(id raft.ServerID) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ch := t.answers[id]
+	if ch == nil {
+		ch = make(chan struct{})
+		t.answers[id] = ch
+	}
+	return ch
+}
+
+func (t *transport) answered(id raft.ServerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ch := t.answers[id]; ch != nil {
+		close(ch)
+		delete(t.answers, id)
+	}
+}
+
+// AppendEntries implements raft.Transport.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if t.stalled(time.Now()) > stalledAfter {
+		return errStalled
+	}
+	if heartbeat(args) {
+		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+		if err == nil {
+			t.answered(id)
+		}
+		return err
+	}
+	answer := t.answer(id) // also one that comes during the attempt
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	if err != nil {
+		t.awaitReturn(id, target, answer)
+	}
+	return err
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline{p, t.stalled}, nil
+}
+
+// pipeline is the library's pipeline to a member, which fails while this node's disk
+// is stalled. The library then falls back to transport.AppendEntries.
+type pipeline struct {
+	raft.AppendPipeline
+	stalled func(now time.Time) time.Duration
+}
+
+// AppendEntries implements raft.AppendPipeline.
+func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.stalled(time.Now()) > stalledAfter {
+		return nil, errStalled
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// heartbeat says whether a request is a heartbeat, as the library's own transport
+// decides when it receives one: it carries no entry, no place in the log and no
+// commit index.
+func heartbeat(a *raft.AppendEntriesRequest) bool {
+	return len(a.Entries) == 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && a.LeaderCommitIndex == 0
+}
+
+// awaitReturn waits until a member has answered a heartbeat, for as long as this node
+// leads, the member is at that address, and the store is open.
+func (t *transport) awaitReturn(id raft.ServerID, target raft.ServerAddress, answer <-chan struct{}) {
+	tick := time.NewTicker(awayCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-answer:
+			return
+		case <-t.stop:
+			return
+		case <-tick.C:
+			if !t.wanted(id, target) {
+				return
+			}
+		}
+	}
+}
+
+// wanted says whether this node, as the leader, replicates to a member at an address.
+func (t *transport) wanted(id raft.ServerID, target raft.ServerAddress) bool {
+	r := t.raft.Load()
+	if r == nil || r.State() != raft.Leader {
+		return false
+	}
+	for _, v := range r.GetConfiguration().Configuration().Servers {
+		if v.ID == id {
+			return v.Address == target
+		}
+	}
+	return false
+}
+
+// owner returns the member at an address; "": none, or it is not known yet.
+func (t *transport) owner(address string) meta.NodeID {
+	r := t.raft.Load()
+	if r == nil {
+		return ""
+	}
+	for _, v := range r.GetConfiguration().Configuration().Servers {
+		if string(v.Address) == address {
+			return meta.NodeID(v.ID)
+		}
+	}
+	return ""
+}

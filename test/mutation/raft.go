@@ -1,0 +1,29 @@
+package main
+
+// raftMistakes are about how the metadata's Raft group is used.
+func raftMistakes() []mistake {
+	store, config := []string{"./pkg/meta/raftstore"}, []string{"./internal/config"}
+	return []mistake{
+		{
+			name: "raft: no barrier follows what was applied", file: "pkg/meta/raftstore/store.go",
+			old: "s.machine.onApply = s.announcer.applied", with: "_ = s.announcer.applied", tests: store, run: "Promptly|Barrier",
+		},
+		{
+			name: "raft: a node without followers appends barriers", file: "pkg/meta/raftstore/announce.go",
+			old: "s.IsLeader() && len(s.raft.GetConfiguration().Configuration().Servers) > 1", with: "s.IsLeader()", tests: store, run: "Barrier",
+		},
+		{
+			name: "raft: the backoff of a member that is back is waited for", file: "pkg/meta/raftstore/transport.go",
+			old: "\t\tt.awaitReturn(id, target, answer)", with: "\t\t_ = answer", tests: store, run: "AMemberThatReturns",
+		},
+		{
+			name: "raft: a leader whose disk is stalled sends heartbeats", file: "pkg/meta/raftstore/transport.go",
+			old: "if t.stalled(time.Now()) > stalledAfter {\n\t\treturn errStalled", with: "if t.stalled(time.Now()) > 1000*stalledAfter {\n\t\treturn errStalled",
+			tests: store, run: "DiskHangs",
+		},
+		{
+			name: "raft: a leader lease beyond the heartbeat timeout is accepted", file: "internal/config/check.go",
+			old: "o.Raft.Lease <= o.HeartbeatTimeout()", with: "o.Raft.Lease > 0", tests: config,
+		},
+	}
+}
