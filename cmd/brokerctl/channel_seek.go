@@ -72,12 +72,20 @@ func parseSeek(flag, text string, now time.Time) (api.Seek, error) {
 		at := now.Add(-d).UTC()
 		return api.Seek{Time: &at}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return api.Seek{Time: &at}, nil
-		}
+	if at, ok := parseTime(text, now); ok {
+		return api.Seek{Time: &at}, nil
 	}
 	return api.Seek{}, usageError("%s %q is not a valid position: use start, end, 2026-11-21T06:00:00Z, -2h or an offset", flag, text)
+}
+
+// parseTime reads a time in one of the forms that people write, where now is.
+func parseTime(text string, now time.Time) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 func seekChannel(cmd *cobra.Command, g *globals, topic, channel string, to api.Seek) error {

@@ -35,6 +35,7 @@ func newFakeBroker(t *testing.T) *fakeBroker {
 	t.Helper()
 	b := &fakeBroker{answers: ordinaryAnswers()}
 	maps.Copy(b.answers, operatorAnswers())
+	maps.Copy(b.answers, deferredAnswers())
 	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(b.Close)
 	return b

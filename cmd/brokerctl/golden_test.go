@@ -76,7 +76,7 @@ var otherCommands = []string{
 }
 
 func TestEveryCommandAnswersInEveryForm(t *testing.T) {
-	for _, args := range slices.Concat(goldenCommands, operatorCommands) {
+	for _, args := range slices.Concat(goldenCommands, operatorCommands, deferredCommands) {
 		name := strings.Join(args[:2], "-")
 		t.Run(name, func(t *testing.T) { goldenForms(t, name, args) })
 	}
@@ -151,7 +151,7 @@ func golden(t *testing.T, path, got string) {
 
 func TestEveryCommandIsCovered(t *testing.T) {
 	covered := map[string]bool{}
-	for _, args := range slices.Concat(goldenCommands, operatorCommands) {
+	for _, args := range slices.Concat(goldenCommands, operatorCommands, deferredCommands) {
 		covered[strings.Join(args[:2], " ")] = true
 	}
 	for _, name := range otherCommands {

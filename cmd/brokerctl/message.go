@@ -15,7 +15,8 @@ import (
 func newMessageCommand(g *globals) *cobra.Command {
 	return newGroup("message", "Publish, consume and inspect messages",
 		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g),
-		newMessageGetCommand(g), newMessageFinishCommand(g), newMessageRequeueCommand(g), newMessageCopyCommand(g))
+		newMessageGetCommand(g), newMessageFinishCommand(g), newMessageRequeueCommand(g), newMessageCopyCommand(g),
+		newMessageDeferredCommand(g), newMessageCancelCommand(g), newMessageAdvanceCommand(g))
 }
 
 // bodyWidth is how much of a body a table shows.

@@ -54,6 +54,7 @@ var floors = map[string]int{
 	"pkg/cluster/formation":  3, // who is in the cluster
 	"pkg/forward":            3, // what nodes ask of each other for clients
 	"pkg/relay":              3, // consumers of what other nodes lead
+	"pkg/deferral":           3, // what operators do with deferred messages
 	"pkg/deadletter":         3, // where messages go that have had all their attempts
 
 	"pkg/host":    4, // what a node does with its replicas

@@ -258,7 +258,7 @@ func (n *Node) adminOptions() admin.Options {
 			Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,
 		},
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
-		Policies: b.Contents.Policies(),
+		Policies: b.Contents.Policies(), Deferrals: broker.DeferralsOf(b),
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

@@ -24,6 +24,7 @@ type Options struct {
 	V1        v1.Broker
 	Operator  v1.Operator
 	Policies  v1.Policies
+	Deferrals v1.Deferrals
 
 	Identity nsqform.Identity
 	Limits   web.Limits
@@ -63,7 +64,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()

@@ -53,6 +53,20 @@ type (
 	Policies = operate.Policies
 	// SettleLetters is an operate.SettleLetters.
 	SettleLetters = operate.SettleLetters
+	// Deferrals is an operate.Deferrals.
+	Deferrals = operate.Deferrals
+	// ListDeferred is an operate.ListDeferred.
+	ListDeferred = operate.ListDeferred
+	// DeferredPlace is an operate.DeferredPlace.
+	DeferredPlace = operate.DeferredPlace
+	// DeferredMessage is an operate.DeferredMessage.
+	DeferredMessage = operate.DeferredMessage
+	// DeferredList is an operate.DeferredList.
+	DeferredList = operate.DeferredList
+	// Reschedule is an operate.Reschedule.
+	Reschedule = operate.Reschedule
+	// Rescheduled is an operate.Rescheduled.
+	Rescheduled = operate.Rescheduled
 	// Letters is an operate.Letters.
 	Letters = operate.Letters
 	// Balance is an operate.Balance.
@@ -117,3 +131,6 @@ const (
 
 // NewOutlook returns the Outlook of the node self.
 func NewOutlook(self meta.NodeID, of operate.Opening) *Outlook { return operate.NewOutlook(self, of) }
+
+// DeferralsOf returns the deferred messages of the channels of a node's cluster.
+func DeferralsOf(b *Broker) Deferrals { return operate.DeferralsOf(b.Node) }

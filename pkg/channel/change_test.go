@@ -127,6 +127,12 @@ func shuffle(r *rand.Rand, s *State, now *time.Time, flying map[seq.Offset]bool)
 			FinishAny(s, s.Floor()+seq.Offset(r.IntN(9)))
 		}
 	case 12:
+		if r.IntN(9) == 0 {
+			Advance(s, DeferredIn(s, Window{Until: now.Add(time.Second)}))
+		}
+		if r.IntN(20) == 0 {
+			Cancel(s, DeferredIn(s, Window{Until: now.Add(time.Second)}))
+		}
 		if r.IntN(20) == 0 {
 			s.AdvanceTo(s.Floor() + seq.Offset(r.IntN(3)))
 		}

@@ -44,6 +44,7 @@ type entry struct {
 	known    *seq.Offset // by which its consumer knows it; nil: where it stands
 	backoff  bool        // deferred by the channel
 	parked   bool        // deferred until its attempts are known elsewhere
+	advanced bool
 }
 
 func newModel(start seq.Offset, ordered bool) *model {
@@ -171,7 +172,7 @@ func (m *model) enqueueFirst(o seq.Offset) {
 func (m *model) deferUntil(o seq.Offset, at time.Time) {
 	m.clock++
 	e := m.at[o]
-	e.state, e.due, e.order, e.backoff, e.parked = Deferred, at, m.clock, false, false
+	e.state, e.due, e.order, e.backoff, e.parked, e.advanced = Deferred, at, m.clock, false, false, false
 }
 
 func (m *model) publishDeferred(o seq.Offset, at time.Time) {
@@ -237,6 +238,7 @@ func (m *model) seek(o seq.Offset) {
 func (m *model) restart() {
 	m.cursor, m.freshTurn, m.paused, m.queue, m.spent = m.floor, false, false, nil, nil
 	m.policy, m.backedOff = policy.Policy{}, 0
+	var last []seq.Offset // an operator had them delivered
 	for _, o := range slices.Sorted(maps.Keys(m.at)) {
 		switch e := m.at[o]; {
 		case e.held && e.state == InFlight:
@@ -245,11 +247,17 @@ func (m *model) restart() {
 			m.clock++
 			e.order, e.backoff, e.parked = m.clock, false, false
 		case e.state == Finished:
+		case e.attempts == 0 && e.advanced:
+			last = append(last, o)
 		case e.attempts == 0:
 			delete(m.at, o)
 		default:
+			e.advanced = false // it is not needed any more
 			m.enqueue(o)
 		}
+	}
+	for _, o := range last {
+		m.enqueue(o)
 	}
 	m.settle()
 }
@@ -463,7 +471,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	o = p.m.standing(min(o, max(p.end, p.m.floor+1)-1))
 	e := p.m.at[o]
 	flying := e != nil && e.state == InFlight && !e.held
-	switch rng.IntN(27) {
+	switch rng.IntN(30) {
 	case 0, 1, 2, 3:
 		if o >= p.end {
 			return nil
@@ -537,6 +545,8 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		return p.takeSpent(rng, consumer, delay)
 	case 22, 23:
 		return p.park(rng, o, consumer, delay)
+	case 24, 25, 26:
+		return p.reschedule(rng)
 	default:
 		q := policy.Policy{MaxAttempts: rng.IntN(4)}
 		if rng.IntN(2) == 0 {
@@ -546,31 +556,6 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 		RetriesOf(p.s).SetPolicy(q)
 		p.m.setPolicy(q)
 	}
-	return nil
-}
-
-func (p *pair) restart() error {
-	p.note("restart")
-	position := p.s.Position(p.now, p.now.UnixNano())
-	data, err := position.MarshalBinary()
-	if err != nil {
-		return err
-	}
-	var again Position
-	if err := again.UnmarshalBinary(data); err != nil {
-		return err
-	}
-	if diff := gocmp.Diff(position, again); diff != "" {
-		return errors.New(diff)
-	}
-	p.s = Restore(again, p.m.ordered, p.now, p.now.UnixNano())
-	was := p.m.policy
-	p.m.restart()
-	if diff := gocmp.Diff(position, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
-		return errors.New(diff)
-	}
-	RetriesOf(p.s).SetPolicy(was)
-	p.m.setPolicy(was)
 	return nil
 }
 

@@ -14,6 +14,7 @@ type Pending struct {
 	State    MessageState
 	Attempts uint16
 	Due      time.Time // of a deferred one
+	Backoff  bool      // it is deferred by the channel's backoff
 }
 
 // PendingBelow returns the messages below an offset that are not finished, in the order of
@@ -49,7 +50,7 @@ func pendingOf(s *State, m *message) Pending {
 	case inFlight, held:
 		p.State = InFlight
 	case deferred:
-		p.State, p.Due = Deferred, s.moment(m.due)
+		p.State, p.Due, p.Backoff = Deferred, s.moment(m.due), m.delayed == byBackoff
 	case ready, spent, free:
 	}
 	return p

@@ -27,7 +27,7 @@ type Range struct{ From, End seq.Offset }
 type Deferral struct {
 	Offset   seq.Offset
 	At       int64         // when it is due, ns since 1970, by the wall clock of who made the checkpoint
-	Delay    time.Duration // from when it was deferred: the longest that it may wait, whatever clocks say
+	Delay    time.Duration // from when it was deferred: the longest that it may wait, whatever clocks say; 0: an operator had it delivered
 	Attempts uint16
 }
 
@@ -56,6 +56,8 @@ func (s *State) Position(now time.Time, wall int64) Position {
 		case inFlight, ready, spent:
 			if m.attempts > 0 {
 				p.Attempted = append(p.Attempted, Attempt{m.offset, m.attempts})
+			} else if m.delayed == advanced {
+				p.Deferred = append(p.Deferred, Deferral{Offset: m.offset})
 			}
 		case deferred:
 			p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), subTime(m.due, m.taken), m.attempts})

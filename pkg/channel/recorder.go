@@ -37,6 +37,9 @@ func (r *Recorder) note(o seq.Offset) {
 	}
 }
 
+// Restart has the next checkpoint look at everything.
+func (r *Recorder) Restart() { r.stop() }
+
 // stop has the next checkpoint look at everything.
 func (r *Recorder) stop() {
 	if r != nil {
@@ -100,6 +103,9 @@ func (r *Recorder) describe(o seq.Offset, c *Change) {
 			return
 		case m.attempts > 0:
 			c.Attempted = append(c.Attempted, Attempt{o, m.attempts})
+			return
+		case m.delayed == advanced:
+			c.Deferred = append(c.Deferred, Deferral{Offset: o})
 			return
 		}
 	}

@@ -53,7 +53,13 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 		}
 	}
 	for _, d := range p.Deferred {
-		if !s.known(d.Offset) {
+		switch {
+		case s.known(d.Offset):
+		case d.Delay == 0:
+			slot := s.meet(d.Offset, d.Attempts)
+			s.enqueue(slot)
+			s.t.slots[slot].delayed = advanced
+		default:
 			due := addTime(s.nanos(now), min(subTime(d.At, wall), d.Delay))
 			s.track().intoDeferred(s.meet(d.Offset, d.Attempts), int64(subTime(due, int64(d.Delay))), due)
 			s.deferred++

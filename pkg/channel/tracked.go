@@ -14,13 +14,14 @@ const (
 	spent // has had all its attempts, and is not delivered
 )
 
-// delayed is by whom a message is deferred.
+// delayed is by whom a message is deferred, or that it is no more.
 type delayed uint8
 
 const (
 	byClient  delayed = iota // its publisher or a consumer
 	byBackoff                // the channel's backoff
 	byNote                   // its attempts are being noted elsewhere
+	advanced                 // by nobody any more: an operator had it delivered
 )
 
 // message is what the channel remembers of one offset that is neither fresh nor
@@ -35,7 +36,7 @@ type message struct {
 	owner    int32  // in flight: index of the consumer
 	attempts uint16
 	place    place
-	delayed  delayed // deferred: by whom
+	delayed  delayed // deferred: by whom; elsewhere: whether it was advanced
 }
 
 // list is a chain of messages, oldest first. Slot 0 is nobody.
@@ -165,7 +166,7 @@ func (t *tracked) intoReadyFront(slot int32) {
 // intoDeferred defers a message from now until it is due.
 func (t *tracked) intoDeferred(slot int32, now, due int64) {
 	m := &t.slots[slot]
-	m.place, m.taken, m.due = deferred, now, due
+	m.place, m.taken, m.due, m.delayed = deferred, now, due, byClient
 	t.schedule(&t.deferrals, slot)
 }
 

@@ -128,7 +128,7 @@ func settle(ctx context.Context, c *topic.Channel, letters []Letter, bring func(
 	var from, end seq.Offset // what is to be finished, and stands together
 	finish := func() {
 		if from < end {
-			if e := c.Skip(from, end); e != nil {
+			if e := topic.Move(c, func(s *channel.State) { s.Skip(from, end) }); e != nil {
 				err = errors.Join(err, e)
 				return
 			}

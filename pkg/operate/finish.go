@@ -39,8 +39,11 @@ var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx conte
 	if c == nil {
 		return finished{}, nil
 	}
-	was, found, err := topic.FinishAny(c, a.Offset)
-	if err != nil || !found {
+	if log := part.Log(); a.Offset < log.Start() || a.Offset >= log.CommittedEnd() {
+		return finished{Channel: true}, nil
+	}
+	var was channel.MessageState
+	if err := topic.Move(c, func(s *channel.State) { was = channel.FinishAny(s, a.Offset) }); err != nil {
 		return finished{Channel: true}, err
 	}
 	return finished{true, true, stateWords[was]}, part.Flush(ctx)

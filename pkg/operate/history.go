@@ -111,8 +111,11 @@ var askReturn = question[returnArgs, returned]{"return", func(o *Node, ctx conte
 	for i, r := range a.Partition.Finished {
 		finished[i] = channel.Range{From: r[0], End: r[1]}
 	}
-	gone, err := topic.Return(c, a.Partition.Floor, finished, a.Partition.Target)
-	if err != nil {
+	start := part.Log().Start()
+	_, gone := channel.Moved(a.Partition.Floor, finished, start)
+	was := channel.Position{Floor: a.Partition.Floor, Finished: finished}.Below(part.Log().CommittedEnd())
+	to := max(was.Floor, start)
+	if err := topic.Move(c, func(s *channel.State) { channel.Return(s, to, was.Finished, a.Partition.Target) }); err != nil {
 		return returned{}, err
 	}
 	return returned{true, gone}, part.Flush(ctx)

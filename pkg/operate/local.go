@@ -32,6 +32,8 @@ func (o *Node) Register(all forward.Operations) {
 	askCopies.register(all, o)
 	askRepair.register(all, o)
 	askLetters.register(all, o)
+	askDeferred.register(all, o)
+	askReschedule.register(all, o)
 }
 
 // reached says of an error of another node that it is ErrUnreachable, too, where the

@@ -161,13 +161,6 @@ func (c *Channel) Seek(o seq.Offset) error {
 	return c.move(func(s *channel.State) { s.Seek(o) })
 }
 
-// Skip finishes the messages of [from, end) that are not in flight, as if a consumer
-// had. When it returns, that is on this node's disk.
-func (c *Channel) Skip(from, end seq.Offset) error {
-	end = min(end, c.p.o.Log.CommittedEnd())
-	return c.move(func(s *channel.State) { s.Skip(from, end) })
-}
-
 // moveTimeout bounds how long Seek and Empty wait for other replicas.
 const moveTimeout = 5 * time.Second
 
@@ -185,6 +178,7 @@ func (c *Channel) move(f func(*channel.State)) error {
 	moves := c.p.nextMove()
 	c.change(func(s *channel.State) {
 		f(s)
+		c.recorder.Restart() // what is known of before the move is not continued
 		c.moves = moves
 		c.movers.n--
 	})

@@ -225,7 +225,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.undo.expired = append(k.undo.expired, t.Offset)
 			continue
 		}
-		if rest := k.ch.p.rest(k.at.batch, t.Offset, delay, now); rest > 0 {
+		if rest := restOf(k.ch, k.at.batch, t, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
 		}

@@ -31,15 +31,3 @@ func PlaceOf(c *Channel, target *seq.Offset) Place {
 	place.Redelivered, place.Skipped = channel.Moved(max(p.Floor, start), p.Finished, place.Target)
 	return place
 }
-
-// Return moves a channel back to where it was before it was moved to target, as
-// channel.Return does, and returns how many messages of there are gone. When it returns,
-// that is on this node's disk; Partition.Flush waits for the others.
-func Return(c *Channel, floor seq.Offset, finished []channel.Range, target seq.Offset) (gone int64, err error) {
-	start, end := c.p.o.Log.Start(), c.p.o.Log.CommittedEnd()
-	_, gone = channel.Moved(floor, finished, start)
-	was := channel.Position{Floor: floor, Finished: finished}.Below(end)
-	to := max(was.Floor, start)
-	err = c.move(func(s *channel.State) { channel.Return(s, to, was.Finished, target) })
-	return gone, err
-}

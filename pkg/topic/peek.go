@@ -61,6 +61,9 @@ func (p *Partition) Peek(c *Channel, from seq.Offset, limit, bytes int) ([]Seen,
 				continue
 			}
 			s.Message, s.Rest = m, p.rest(b, at, m.Delay, now)
+			if s.Rest > 0 && c != nil && advanced(c, at) {
+				s.Rest = 0
+			}
 			seen = append(seen, s)
 			bytes -= len(m.Body) + len(m.Header)
 		}

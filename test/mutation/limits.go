@@ -19,6 +19,7 @@ func mistakesOfLimits() []mistake {
 		letterMistakes(),
 		flowMistakes(),
 		historyMistakes(),
+		deferralMistakes(),
 		journalMistakes(),
 		headlessMistakes(),
 		raftMistakes(),

@@ -33,6 +33,7 @@ type Options struct {
 	Broker     Broker
 	Operator   Operator
 	Policies   Policies
+	Deferrals  Deferrals
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
@@ -51,6 +52,7 @@ func New(o Options) *API {
 	deadLettersAPI{messages}.route(v)
 	messageAPI{messages}.route(v)
 	againAPI{messageAPI{messages}}.route(v)
+	deferredAPI{messageAPI{messages}, o.Deferrals}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	auditAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)

@@ -23,12 +23,16 @@ func (v messageAPI) route(t *API) {
 
 // placed returns the place of the message whose id the request has.
 func (v messageAPI) placed(r *http.Request, t *meta.Topic) (seq.MessageID, error) {
-	text := r.PathValue("id")
+	ids := seq.NumberingOf(v.messages.channels.topics.broker.Cluster().ID, uint64(t.Incarnation))
+	return v.messages.placed(t, r.PathValue("id"), ids)
+}
+
+// placed returns the place of a message of a topic whose ids are numbered so.
+func (v messagesAPI) placed(t *meta.Topic, text string, ids seq.Numbering) (seq.MessageID, error) {
 	id, err := seq.ParseID([]byte(text))
 	if err != nil {
 		return 0, api.Errorf(api.CodeInvalid, "%q is not a message id: it has 16 hexadecimal digits", text)
 	}
-	ids := seq.NumberingOf(v.messages.channels.topics.broker.Cluster().ID, uint64(t.Incarnation))
 	m, ok := ids.Place(id)
 	if !ok || m.Partition() >= len(t.Partitions) {
 		return 0, notFound(api.Errorf(api.CodeNotFound, "message %s is not of topic %q, whose ids begin at %s", text, t.Name, ids.First()))

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/units"
+)
+
+// deferredAtOnce is how many deferred messages one request lists or names.
+const deferredAtOnce = 1000
+
+// dueWindow is the span in which the deferred messages are due that a command is about.
+type dueWindow struct{ since, until string }
+
+func (w *dueWindow) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.since, "since", "", "those that are due at a `TIME` or later, such as 2026-11-21T06:00:00Z, or 2h for in two hours")
+	f.StringVar(&w.until, "until", "", "those that are due before a `TIME`")
+}
+
+// query returns what the window asks for.
+func (w *dueWindow) query(now time.Time) (q api.DeferredQuery, err error) {
+	if q.Since, err = dueTime("--since", w.since, now); err != nil {
+		return q, err
+	}
+	q.Until, err = dueTime("--until", w.until, now)
+	return q, err
+}
+
+// dueTime reads when something is due: a time, or a duration from now on; "": the zero time.
+func dueTime(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, ok := parseTime(text, now); ok {
+		return at, nil
+	}
+	d, err := units.ParseDuration(strings.TrimPrefix(strings.TrimPrefix(text, "-"), "+"))
+	if err != nil {
+		return time.Time{}, usageError("%s %q is not a valid time: use 2026-11-21T06:00:00Z, or 2h for in two hours", flag, text)
+	}
+	if strings.HasPrefix(text, "-") {
+		d = -d
+	}
+	return now.Add(d), nil
+}
+
+func newMessageDeferredCommand(g *globals) *cobra.Command {
+	var w dueWindow
+	var n int
+	var next string
+	cmd := acting(g, &cobra.Command{
+		Use:   "deferred TOPIC/CHANNEL",
+		Short: "List the deferred messages of a channel by when they are due",
+		Long: `List the messages that a channel does not deliver before a time, the next one first, and why: their
+publisher deferred them, a consumer requeued them with a delay, or the channel's backoff defers them.`,
+		Example: `  brokerctl message deferred orders/invoice --until 1h
+  brokerctl message deferred orders/invoice -n 10000 -o ndjson`,
+	}, func(cmd *cobra.Command, at target) error {
+		if n < 1 {
+			return usageError("-n must be above 0")
+		}
+		q, err := w.query(g.env.now())
+		if err != nil {
+			return err
+		}
+		q.Next = next
+		return about(listDeferred(cmd, g, at, q, n), at.topic, at.channel)
+	})
+	w.addFlags(cmd)
+	cmd.Flags().IntVarP(&n, "n", "n", 100, "the first `N`")
+	cmd.Flags().StringVar(&next, "next", "", "go on where a list before ended, as it said: `PLACE`")
+	return cmd
+}
+
+func listDeferred(cmd *cobra.Command, g *globals, at target, q api.DeferredQuery, n int) error {
+	all := &api.DeferredList{Topic: at.topic, Channel: at.channel, Messages: []api.DeferredMessage{}}
+	for {
+		q.Max = min(deferredAtOnce, n-len(all.Messages))
+		page, err := query(cmd.Context(), g, func(ctx context.Context) (*api.DeferredList, error) {
+			return api.DeferredOf(g.client).List(ctx, at.topic, at.channel, q)
+		})
+		if err != nil {
+			return err
+		}
+		all.Messages = append(all.Messages, page.Messages...)
+		all.Total, all.Next, q.Next = page.Total, page.Next, page.Next
+		if page.Next == "" || len(all.Messages) >= n {
+			break
+		}
+	}
+	return g.show(cmd, view{
+		object: all,
+		lines:  linesOf(all.Messages),
+		names:  namesOf(all.Messages, func(m api.DeferredMessage) string { return m.ID }),
+		text: func(p *page) {
+			t := newTable("DUE", "ID", "P/SEQ", "ATTEMPTS", "BYTES", "WHY")
+			for _, m := range all.Messages {
+				t.row(timeText(m.Due), m.ID, place(api.Peeked{Partition: m.Partition, Seq: m.Seq}), m.Attempts, bytesText(m.Bytes), m.Why)
+			}
+			p.table(t)
+			if all.Next != "" && !g.quiet && all.Total > len(all.Messages) {
+				p.line("")
+				p.line("%s of %s deferred; more with --next %s", count(len(all.Messages)), count(all.Total), all.Next)
+			}
+		},
+	})
+}
+
+func bytesText(n int) string {
+	if n < 0 {
+		return "unreadable"
+	}
+	return count(n)
+}
+
+// rescheduling is a command that changes deferred messages.
+type rescheduling struct {
+	verb   string // cancel or advance
+	would  string // what would be done with the messages
+	about  oneMessage
+	window dueWindow
+	all    bool
+	dry    bool
+	sure   confirmation
+}
+
+func newMessageCancelCommand(g *globals) *cobra.Command {
+	r := rescheduling{verb: "cancel", would: "cancelled and not delivered by this channel"}
+	return r.command(g, `Cancel deferred messages of a channel: they are finished and not delivered. Other channels keep them.`)
+}
+
+func newMessageAdvanceCommand(g *globals) *cobra.Command {
+	r := rescheduling{verb: "advance", would: "delivered now"}
+	return r.command(g, `Have a channel deliver deferred messages now, in the order of the log. Other channels wait.`)
+}
+
+func (r *rescheduling) command(g *globals, long string) *cobra.Command {
+	short, _, _ := strings.Cut(long, ":")
+	if r.verb == "advance" {
+		short = "Have a channel deliver deferred messages now"
+	}
+	cmd := &cobra.Command{
+		Use:   r.verb + " ID",
+		Short: short,
+		Long: long + `
+Name the messages by their ids or places PARTITION/SEQ, with --topic and --channel. Or name no message but the
+channel, and which of its deferred messages are meant: --until, --since or --all. That asks first.`,
+		Example: fmt.Sprintf(`  brokerctl message %[1]s 2b839aa76e4d64b7 --topic reminders --channel mail
+  brokerctl message %[1]s reminders/mail --until 2h --dry-run
+  brokerctl message %[1]s reminders/mail --all --yes`, r.verb),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return r.run(cmd, g, args) }
+	f := cmd.Flags()
+	f.StringVar(&r.about.topic, "topic", "", "`TOPIC` of the messages that are named by id")
+	f.StringVar(&r.about.channel, "channel", "", "`CHANNEL` that defers them")
+	r.window.addFlags(cmd)
+	f.BoolVar(&r.all, "all", false, "all deferred messages of the channel")
+	f.BoolVar(&r.dry, "dry-run", false, "count them and change nothing")
+	r.sure.addYes(cmd)
+	return cmd
+}
+
+func (r *rescheduling) run(cmd *cobra.Command, g *globals, args []string) error {
+	at := target{topic: r.about.topic, channel: r.about.channel}
+	if at.topic == "" && at.channel == "" {
+		var err error
+		if at, err = channelForm.parse(cmd, args); err != nil {
+			return err
+		}
+		args = nil
+	}
+	windowed := r.window != dueWindow{}
+	switch {
+	case at.topic == "" || at.channel == "":
+		return usageError("give both --topic and --channel")
+	case len(args) > 0 && (windowed || r.all):
+		return usageError("give either ids, or --until, --since or --all")
+	case len(args) == 0 && windowed == r.all:
+		return usageError("say which deferred messages of %s/%s are meant: ids, or --until and --since, or --all", at.topic, at.channel)
+	}
+	return about(r.change(cmd, g, at, args), at.topic, at.channel)
+}
+
+// change does it with the messages that are named, or those of the window.
+func (r *rescheduling) change(cmd *cobra.Command, g *globals, at target, names []string) error {
+	q, err := r.window.query(g.env.now())
+	if err != nil {
+		return err
+	}
+	req := api.Reschedule{All: r.all, DryRun: r.dry}
+	if !q.Since.IsZero() {
+		req.Since = &q.Since
+	}
+	if !q.Until.IsZero() {
+		req.Until = &q.Until
+	}
+	if len(names) > deferredAtOnce {
+		return usageError("%d messages are named, exceeds the maximum, %d", len(names), deferredAtOnce)
+	}
+	for _, text := range names {
+		id, err := r.about.id(cmd.Context(), g, text)
+		if err != nil {
+			return err
+		}
+		req.IDs = append(req.IDs, id)
+	}
+	if len(names) == 0 && !r.dry && !r.sure.yes {
+		plan, err := r.ask(cmd, g, at, api.Reschedule{All: req.All, Since: req.Since, Until: req.Until, DryRun: true})
+		if err != nil {
+			return err
+		}
+		if plan.Count > 0 {
+			warning := plural(plan.Count, "deferred message") + " would be " + r.would + ", which cannot be undone"
+			if err := r.sure.askAfter(cmd, g, warning, at.topic+"/"+at.channel); err != nil {
+				return err
+			}
+		}
+	}
+	done, err := r.ask(cmd, g, at, req)
+	if err != nil {
+		return err
+	}
+	if err := r.show(cmd, g, done); err != nil || len(done.NotDeferred) == 0 {
+		return err
+	}
+	e := api.Errorf(api.CodeNotFound, "not deferred in %s/%s: %s", done.Topic, done.Channel, list(done.NotDeferred))
+	e.Hint = "they are waiting, with a consumer, finished or not there: see brokerctl message get"
+	if done.Count > 0 {
+		return partial(cmd.Context(), g, e, plural(done.Count, "message")+" "+done.Action)
+	}
+	return e
+}
+
+func (r *rescheduling) ask(cmd *cobra.Command, g *globals, at target, req api.Reschedule) (*api.Rescheduled, error) {
+	do := api.DeferredOf(g.client).Cancel
+	if r.verb == "advance" {
+		do = api.DeferredOf(g.client).Advance
+	}
+	return query(cmd.Context(), g, func(ctx context.Context) (*api.Rescheduled, error) { return do(ctx, at.topic, at.channel, req) })
+}
+
+func (r *rescheduling) show(cmd *cobra.Command, g *globals, d *api.Rescheduled) error {
+	return g.show(cmd, view{
+		object: d,
+		names:  []string{d.Topic + "/" + d.Channel},
+		text: func(p *page) {
+			switch {
+			case d.DryRun:
+				p.line("dry run: %s of %s/%s would be %s", plural(d.Count, "deferred message"), d.Topic, d.Channel, r.would)
+			case !g.quiet:
+				p.line("%s of %s/%s %s", plural(d.Count, "deferred message"), d.Topic, d.Channel, d.Action)
+			}
+		},
+	})
+}

@@ -1,0 +1,164 @@
+package v1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Deferrals are the deferred messages of channels.
+type Deferrals interface {
+	// List returns a page of them, by when they are due.
+	List(ctx context.Context, l broker.ListDeferred) (broker.DeferredList, error)
+	// Reschedule cancels or advances some. Where it fails, some may be done.
+	Reschedule(ctx context.Context, r broker.Reschedule) ([]broker.Rescheduled, error)
+}
+
+// deferredAPI is the deferred messages of channels.
+type deferredAPI struct {
+	one       messageAPI
+	deferrals Deferrals
+}
+
+func (v deferredAPI) route(t *API) {
+	of := v.one.messages.channels.of
+	t.handle("GET /v1/topics/{topic}/channels/{channel}/deferred", of(v.list))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/deferred/cancel", of(v.reschedule(deferral.Cancel, "cancelled")))
+	t.handle("POST /v1/topics/{topic}/channels/{channel}/deferred/advance", of(v.reschedule(deferral.Advance, "advanced")))
+}
+
+// list returns a page of deferred messages.
+func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, error) {
+	q := r.URL.Query()
+	req := broker.ListDeferred{Topic: t.Name, Channel: name, Max: 100}
+	var err error
+	if text := q.Get("n"); text != "" {
+		if req.Max, err = strconv.Atoi(text); err != nil || req.Max < 0 {
+			return answer{}, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 0", text)
+		}
+	}
+	req.Max = min(req.Max, deferral.MaxPage)
+	if req.Window, err = windowOf(q.Get("since"), q.Get("until")); err != nil {
+		return answer{}, err
+	}
+	if text := q.Get("next"); text != "" {
+		if req.After, err = deferredPlace(text); err != nil {
+			return answer{}, err
+		}
+	}
+	list, err := v.deferrals.List(r.Context(), req)
+	if err != nil {
+		return answer{}, err
+	}
+	ids := v.numbering(t)
+	out := api.DeferredList{Topic: t.Name, Channel: name, Total: list.Total, Messages: []api.DeferredMessage{}}
+	for _, m := range list.Messages {
+		out.Messages = append(out.Messages, api.DeferredMessage{
+			ID: ids.ID(seq.NewMessageID(m.Partition, m.Offset)).String(), Partition: m.Partition, Seq: uint64(m.Offset),
+			Due: m.Due.UTC(), Attempts: m.Attempts, Bytes: m.Bytes, Why: string(m.Why),
+		})
+	}
+	if n := len(list.Messages); n > 0 && n == req.Max {
+		last := list.Messages[n-1]
+		out.Next = fmt.Sprintf("%d.%d.%d", last.Due.UnixNano(), last.Partition, last.Offset)
+	}
+	return success(out)
+}
+
+func (v deferredAPI) numbering(t *meta.Topic) seq.Numbering {
+	return seq.NumberingOf(v.one.messages.channels.topics.broker.Cluster().ID, uint64(t.Incarnation))
+}
+
+// windowOf reads a window from two times; "": it is not bounded there.
+func windowOf(since, until string) (w channel.Window, err error) {
+	for name, into := range map[string]struct {
+		text string
+		at   *time.Time
+	}{"since": {since, &w.Since}, "until": {until, &w.Until}} {
+		if into.text == "" {
+			continue
+		}
+		if *into.at, err = time.Parse(time.RFC3339Nano, into.text); err != nil {
+			return w, api.Errorf(api.CodeInvalid, "%s %q is not like 2026-11-21T06:00:00Z", name, into.text)
+		}
+	}
+	return w, nil
+}
+
+// deferredPlace reads where a page goes on.
+func deferredPlace(text string) (*broker.DeferredPlace, error) {
+	parts := strings.Split(text, ".")
+	bad := api.Errorf(api.CodeInvalid, "next %q is not from the answer to this request", text)
+	if len(parts) != 3 {
+		return nil, bad
+	}
+	due, err := strconv.ParseInt(parts[0], 10, 64)
+	partition, err2 := strconv.ParseUint(parts[1], 10, 16)
+	offset, err3 := strconv.ParseUint(parts[2], 10, 64)
+	if errors.Join(err, err2, err3) != nil || offset > uint64(seq.MaxOffset) {
+		return nil, bad
+	}
+	return &broker.DeferredPlace{Due: time.Unix(0, due), Partition: int(partition), Offset: seq.Offset(offset)}, nil
+}
+
+// reschedule cancels or advances deferred messages.
+func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Request, *meta.Topic, string) (answer, error) {
+	return func(r *http.Request, t *meta.Topic, name string) (answer, error) {
+		var req api.Reschedule
+		if err := readJSON(r, &req); err != nil {
+			return answer{}, err
+		}
+		change := broker.Reschedule{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
+		windowed := req.Since != nil || req.Until != nil
+		switch {
+		case len(req.IDs) > deferral.MaxNamed:
+			return answer{}, api.Errorf(api.CodeInvalid, "ids has %d entries, exceeds the maximum, %d", len(req.IDs), deferral.MaxNamed)
+		case len(req.IDs) > 0 == (windowed || req.All) || windowed && req.All:
+			return answer{}, api.Errorf(api.CodeInvalid, "name either ids, or since and until, or all: true")
+		case len(req.IDs) > 0:
+			change.Named = map[int][]seq.Offset{}
+		}
+		if req.Since != nil {
+			change.Since = *req.Since
+		}
+		if req.Until != nil {
+			change.Until = *req.Until
+		}
+		ids := v.numbering(t)
+		for _, text := range req.IDs {
+			m, err := v.one.messages.placed(t, text, ids)
+			if err != nil {
+				return answer{}, err
+			}
+			change.Named[m.Partition()] = append(change.Named[m.Partition()], m.Offset())
+		}
+		done, err := v.deferrals.Reschedule(r.Context(), change)
+		if err != nil {
+			return answer{}, err
+		}
+		out := api.Rescheduled{
+			Topic: t.Name, Channel: name, Action: action, NotDeferred: []string{}, Partitions: []api.RescheduledPart{}, DryRun: req.DryRun,
+		}
+		for _, p := range done {
+			out.Count += p.Count
+			for _, o := range p.Missed {
+				out.NotDeferred = append(out.NotDeferred, ids.ID(seq.NewMessageID(p.Partition, o)).String())
+			}
+			if p.Count > 0 {
+				out.Partitions = append(out.Partitions, api.RescheduledPart{Partition: p.Partition, Count: p.Count})
+			}
+		}
+		return success(out)
+	}
+}

@@ -1,0 +1,115 @@
+package channel
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Window is a span of time in which deferred messages are due. A zero time does not bound it.
+type Window struct {
+	Since time.Time // not before
+	Until time.Time // before
+}
+
+// has says whether something that is due at a time is meant.
+func (w Window) has(due time.Time) bool {
+	return !due.Before(w.Since) && (w.Until.IsZero() || due.Before(w.Until))
+}
+
+// DeferredPage asks for deferred messages by when they are due, and those that are due at the
+// same time by offset.
+type DeferredPage struct {
+	Window
+	After time.Time  // those that are due then or later; zero: all
+	From  seq.Offset // of those that are due exactly After, the ones from here on
+	Max   int
+}
+
+// Deferrals returns deferred messages, and how many there are in the window in all. It takes
+// time in proportion to what is tracked.
+func Deferrals(s *State, page DeferredPage) (list []Pending, total int) {
+	eachDeferred(s, func(m *message) {
+		due := s.moment(m.due)
+		if !page.has(due) {
+			return
+		}
+		total++
+		if due.Before(page.After) || due.Equal(page.After) && m.offset < page.From {
+			return
+		}
+		if list = append(list, pendingOf(s, m)); len(list) >= 2*page.Max+1024 {
+			list = earliest(list, page.Max)
+		}
+	})
+	return earliest(list, page.Max), total
+}
+
+// eachDeferred calls f with every message that its publisher, a consumer or the backoff
+// deferred. One whose attempts are being noted is about to be requeued, and is left out.
+func eachDeferred(s *State, f func(*message)) {
+	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
+		if m := &s.t.slots[slot]; m.place == deferred && m.delayed != byNote {
+			f(m)
+		}
+	}
+}
+
+// earliest returns the first max of a list by when they are due.
+func earliest(list []Pending, max int) []Pending {
+	slices.SortFunc(list, func(a, b Pending) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Offset, b.Offset))
+	})
+	return list[:min(len(list), max)]
+}
+
+// DeferredIn returns the offsets of the deferred messages that are due in a window, in order.
+func DeferredIn(s *State, w Window) []seq.Offset {
+	var list []seq.Offset
+	eachDeferred(s, func(m *message) {
+		if w.has(s.moment(m.due)) {
+			list = append(list, m.offset)
+		}
+	})
+	slices.Sort(list)
+	return list
+}
+
+// Advance makes deferred messages ready, whatever their publishers said, in the order of the
+// log. It returns those that it found deferred.
+func Advance(s *State, offsets []seq.Offset) (done []seq.Offset) {
+	done = eachOf(s, offsets, func(slot int32) {
+		s.fall(slot)
+		s.t.slots[slot].delayed = advanced
+	})
+	promoteFallen(&s.ledger)
+	return done
+}
+
+// Cancel finishes deferred messages. It returns those that it found deferred.
+func Cancel(s *State, offsets []seq.Offset) (done []seq.Offset) {
+	return eachOf(s, offsets, s.finish)
+}
+
+// eachOf calls f with the slots of those messages that are deferred, and returns these.
+func eachOf(s *State, offsets []seq.Offset, f func(slot int32)) (done []seq.Offset) {
+	for _, o := range offsets {
+		slot, ok := s.slotOf(o)
+		if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed == byNote {
+			continue
+		}
+		f(slot)
+		done = append(done, o)
+		s.revision++
+	}
+	return done
+}
+
+// Advanced says whether an operator had a message delivered at once that was deferred, and
+// it has not been deferred again since.
+func Advanced(s *State, o seq.Offset) bool {
+	slot, ok := s.slotOf(o)
+	return ok && s.t.slots[slot].place != deferred && s.t.slots[slot].delayed == advanced
+}

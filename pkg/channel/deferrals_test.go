@@ -1,0 +1,156 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// reschedule cancels or advances some deferred messages, and others that are not deferred.
+func (p *pair) reschedule(rng *rand.Rand) error {
+	w := Window{Since: p.now.Add(-time.Minute), Until: p.now.Add(time.Duration(rng.IntN(30)) * time.Second)}
+	is := func(o seq.Offset) bool { e := p.m.at[o]; return e != nil && e.state == Deferred && !e.parked }
+	var want []seq.Offset
+	for _, o := range slices.Sorted(maps.Keys(p.m.at)) {
+		if is(o) && w.has(p.m.at[o].due) {
+			want = append(want, o)
+		}
+	}
+	if got := DeferredIn(p.s, w); !slices.Equal(got, want) {
+		return fmt.Errorf("deferred in the window are %v, want %v", got, want)
+	}
+	offsets := want
+	if rng.IntN(3) == 0 {
+		offsets = []seq.Offset{p.m.floor + seq.Offset(rng.IntN(20))}
+	}
+	want = slices.DeleteFunc(slices.Clone(offsets), func(o seq.Offset) bool { return !is(o) })
+	advance := rng.IntN(2) == 0
+	p.note("reschedule %v, advance %v", offsets, advance)
+	act := Cancel
+	if advance {
+		act = Advance
+	}
+	if got := act(p.s, offsets); !slices.Equal(got, want) {
+		return fmt.Errorf("rescheduled %v, want %v", got, want)
+	}
+	for _, o := range want {
+		if e := p.m.at[o]; advance {
+			e.advanced, e.backoff = true, false
+			p.m.enqueue(o)
+		} else {
+			e.state = Finished
+		}
+	}
+	p.m.settle()
+	for o, e := range p.m.at {
+		if got, want := Advanced(p.s, o), e.advanced && e.state != Finished && e.state != Deferred; got != want && e.attempts == 0 {
+			return fmt.Errorf("%d is advanced: %v, want %v", o, got, want)
+		}
+	}
+	return nil
+}
+
+func (p *pair) restart() error {
+	p.note("restart")
+	position := p.s.Position(p.now, p.now.UnixNano())
+	data, err := position.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	var again Position
+	if err := again.UnmarshalBinary(data); err != nil {
+		return err
+	}
+	if diff := gocmp.Diff(position, again); diff != "" {
+		return errors.New(diff)
+	}
+	p.s = Restore(again, p.m.ordered, p.now, p.now.UnixNano())
+	was := p.m.policy
+	p.m.restart()
+	if diff := gocmp.Diff(position, p.s.Position(p.now, p.now.UnixNano())); diff != "" {
+		return errors.New(diff)
+	}
+	RetriesOf(p.s).SetPolicy(was)
+	p.m.setPolicy(was)
+	return nil
+}
+
+func TestDeferredMessagesAreListedByWhenTheyAreDue(t *testing.T) {
+	s := New(0, false)
+	const n = 3000
+	for o := range seq.Offset(n) {
+		s.Defer(o, moveTime, time.Duration(n-o)*time.Second)
+	}
+	s.Defer(n, moveTime, time.Second) // at the same time as the last
+	var got []seq.Offset
+	page := DeferredPage{Window: Window{Until: moveTime.Add(10 * time.Second)}, Max: 4}
+	for {
+		list, total := Deferrals(s, page)
+		if total != 10 {
+			t.Fatalf("%d in the window", total)
+		}
+		if len(list) == 0 {
+			break
+		}
+		for _, m := range list {
+			got = append(got, m.Offset)
+		}
+		last := list[len(list)-1]
+		page.After, page.From = last.Due, last.Offset+1
+	}
+	if want := []seq.Offset{n - 1, n, n - 2, n - 3, n - 4, n - 5, n - 6, n - 7, n - 8, n - 9}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	if list, total := Deferrals(s, DeferredPage{Window: Window{Since: moveTime.Add(n * time.Second)}, Max: 9}); total != 1 || list[0].Offset != 0 {
+		t.Errorf("%+v, %d", list, total)
+	}
+}
+
+// An advanced message is delivered whatever its publisher said, after a restart and after it
+// was given back, until it is deferred again; a cancelled one is never delivered.
+func TestAdvancedMessagesDoNotWaitAgainAndCancelledOnesDoNotComeBack(t *testing.T) {
+	s := New(0, false)
+	for o := range seq.Offset(4) {
+		s.Defer(o, moveTime, time.Hour)
+	}
+	rec := NewRecorder(s)
+	kept := rec.Position(moveTime, moveTime.UnixNano(), 0)
+	if got := Advance(s, []seq.Offset{2, 2, 1, 9}); !slices.Equal(got, []seq.Offset{2, 1}) {
+		t.Errorf("advanced %v", got)
+	}
+	if got := Cancel(s, []seq.Offset{0, 0, 1}); !slices.Equal(got, []seq.Offset{0}) {
+		t.Errorf("cancelled %v", got)
+	}
+	change, ok := rec.Changes(moveTime, moveTime.UnixNano())
+	if !ok {
+		t.Fatal("no changes")
+	}
+	kept.Apply(change)
+	data, _ := kept.MarshalBinary()
+	var read Position
+	if err := read.UnmarshalBinary(data); err != nil {
+		t.Fatal(err)
+	}
+	s = Restore(read, false, moveTime, moveTime.UnixNano())
+	if got := s.Counts(4); got.Depth != 2 || got.Deferred != 1 || s.Floor() != 1 {
+		t.Errorf("%+v, floor %d", got, s.Floor())
+	}
+	if got := s.Take(moveTime, 1, time.Minute, 9, 4, nil); !slices.Equal(got, []Delivery{{1, 1}, {2, 1}}) {
+		t.Errorf("%v", got)
+	}
+	s.GiveBack(1)
+	if !Advanced(s, 1) || !Advanced(s, 2) || Advanced(s, 3) {
+		t.Error("it is not known that they are advanced")
+	}
+	if err := s.Requeue(2, 1, moveTime, time.Minute); err != nil || Advanced(s, 2) {
+		t.Errorf("advanced though it is deferred again, %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package deferral
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/record"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Limits of a request.
+const (
+	// MaxPage is how many messages one page lists.
+	MaxPage = 1000
+	// MaxNamed is how many messages one request names.
+	MaxNamed = 1000
+	// atOnce is how many messages are changed while the channel stands still.
+	atOnce = 16 << 10
+)
+
+// Why is for what reason a message is deferred.
+type Why string
+
+// The reasons.
+const (
+	Published Why = "published" // its publisher deferred it
+	Requeued  Why = "requeued"  // a consumer requeued it with a delay
+	Backoff   Why = "backoff"   // the channel's backoff defers it
+)
+
+// Message is a deferred message.
+type Message struct {
+	Offset   seq.Offset `json:"offset"`
+	Due      time.Time  `json:"due"`
+	Attempts uint16     `json:"attempts"`
+	Why      Why        `json:"why"`
+	Bytes    int        `json:"bytes"` // of its body; -1: it cannot be read
+}
+
+// Page is some deferred messages by when they are due.
+type Page struct {
+	Messages []Message `json:"messages"`
+	Total    int       `json:"total"` // in the window
+}
+
+// List returns deferred messages of a channel. It takes time in proportion to how many the
+// channel has, and the channel stands still meanwhile.
+func List(p *topic.Partition, c *topic.Channel, page channel.DeferredPage) Page {
+	page.Max = min(max(page.Max, 0), MaxPage)
+	var pending []channel.Pending
+	var out Page
+	topic.Look(c, func(s *channel.State) { pending, out.Total = channel.Deferrals(s, page) })
+	out.Messages = make([]Message, len(pending))
+	for i, m := range pending {
+		out.Messages[i] = Message{Offset: m.Offset, Due: m.Due, Attempts: m.Attempts, Why: whyOf(m), Bytes: -1}
+	}
+	measure(p, out.Messages)
+	return out
+}
+
+func whyOf(m channel.Pending) Why {
+	switch {
+	case m.Backoff:
+		return Backoff
+	case m.Attempts > 0:
+		return Requeued
+	}
+	return Published
+}
+
+// measure reads how large messages are, in the order of the log.
+func measure(p *topic.Partition, list []Message) {
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(list[a].Offset, list[b].Offset) })
+	r := p.Log().NewReader()
+	defer r.Release()
+	for _, i := range order {
+		b, err := r.Batch(list[i].Offset)
+		if err != nil {
+			continue
+		}
+		records := b.Records(list[i].Offset)
+		if _, raw, ok := records.Next(); ok {
+			if m, err := record.Decode(raw); err == nil {
+				list[i].Bytes = len(m.Body)
+			}
+		}
+	}
+}
+
+// Verb is what is done with deferred messages.
+type Verb string
+
+// The verbs.
+const (
+	Cancel  Verb = "cancel"  // they are finished, and not delivered
+	Advance Verb = "advance" // they are delivered now
+)
+
+// ErrUnknownVerb is returned for what is no Verb.
+var ErrUnknownVerb = fate.Refuse("unknown change of deferred messages, want cancel or advance")
+
+// Selection is which deferred messages are meant: those of the offsets, or without any those
+// that are due in the window.
+type Selection struct {
+	Offsets []seq.Offset
+	channel.Window
+}
+
+// Done is what was changed.
+type Done struct {
+	Count  int          `json:"count"`
+	Missed []seq.Offset `json:"missed,omitempty"` // of the named ones: they were not deferred
+}
+
+// Apply changes deferred messages of a channel; dry only counts them. What it had changed when
+// it failed is counted, too, and stays so: the same call again does the rest.
+func Apply(ctx context.Context, p *topic.Partition, c *topic.Channel, verb Verb, of Selection, dry bool) (d Done, err error) {
+	act := channel.Cancel
+	switch {
+	case dry:
+		act = deferredOf
+	case verb == Advance:
+		act = channel.Advance
+	case verb != Cancel:
+		return d, fmt.Errorf("%w: %q", ErrUnknownVerb, verb)
+	}
+	offsets := of.Offsets
+	if len(offsets) == 0 {
+		topic.Look(c, func(s *channel.State) { offsets = channel.DeferredIn(s, of.Window) })
+	}
+	for some := range slices.Chunk(offsets, atOnce) {
+		if err := ctx.Err(); err != nil {
+			return d, fmt.Errorf("%s deferred messages: %d done before: %w", verb, d.Count, context.Cause(ctx))
+		}
+		var done []seq.Offset
+		do := func(s *channel.State) { done = act(s, some) }
+		if dry {
+			topic.Look(c, do)
+		} else if err := topic.Change(c, do); err != nil {
+			return d, err
+		}
+		d.Count += len(done)
+		if len(of.Offsets) > 0 {
+			d.Missed = append(d.Missed, without(some, done)...)
+		}
+	}
+	if dry || d.Count == 0 {
+		return d, nil
+	}
+	return d, p.Flush(ctx)
+}
+
+// deferredOf returns those of some messages that are deferred.
+func deferredOf(s *channel.State, offsets []seq.Offset) (is []seq.Offset) {
+	for _, o := range offsets {
+		if _, ok := channel.DeferredUntil(s, o); ok {
+			is = append(is, o)
+		}
+	}
+	return is
+}
+
+// without returns what of a list is not in another, both without repetitions.
+func without(all, some []seq.Offset) (rest []seq.Offset) {
+	for _, o := range all {
+		if !slices.Contains(some, o) {
+			rest = append(rest, o)
+		}
+	}
+	return rest
+}

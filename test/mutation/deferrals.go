@@ -1,0 +1,42 @@
+package main
+
+// deferralMistakes are about what operators do with deferred messages.
+func deferralMistakes() []mistake {
+	pure, here := []string{"./pkg/channel"}, []string{"./pkg/broker"}
+	return []mistake{
+		{
+			name: "deferrals: an advanced message waits again after a restart", file: "pkg/channel/state.go",
+			old: "case d.Delay == 0:", with: "case false:", tests: pure, run: "AdvancedMessages",
+		},
+		{
+			name: "deferrals: a checkpoint forgets what was advanced", file: "pkg/channel/recorder.go",
+			old: "case m.delayed == advanced:", with: "case false:", tests: pure, run: "AdvancedMessages",
+		},
+		{
+			name: "deferrals: what a consumer deferred again counts as advanced", file: "pkg/channel/tracked.go",
+			old: "m.place, m.taken, m.due, m.delayed = deferred, now, due, byClient", with: "m.place, m.taken, m.due = deferred, now, due",
+			tests: pure, run: "BehavesLikeTheModel",
+		},
+		{
+			name: "deferrals: a message is cancelled that is not deferred", file: "pkg/channel/deferrals.go",
+			old: "if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed == byNote {", with: "if !ok {",
+			tests: pure, run: "BehavesLikeTheModel",
+		},
+		{
+			name: "deferrals: a page repeats the last message of the one before", file: "pkg/channel/deferrals.go",
+			old: "due.Equal(page.After) && m.offset < page.From", with: "due.Equal(page.After) && m.offset < page.From-1", tests: pure, run: "ListedByWhenTheyAreDue",
+		},
+		{
+			name: "deferrals: an advanced message waits for its publisher's delay", file: "pkg/topic/operating.go",
+			old: "if rest > 0 && (t.Attempts > 1 || advanced(c, t.Offset)) {", with: "if false {", tests: here, run: "CancelledAndAdvanced",
+		},
+		{
+			name: "deferrals: a move of a large position loses the rest of it", file: "pkg/topic/channel.go",
+			old: "c.recorder.Restart() // what is known of before the move is not continued\n", with: "", tests: here, run: "ManyDeferred",
+		},
+		{
+			name: "deferrals: the next leader does not know what was cancelled", file: "pkg/deferral/deferral.go",
+			old: "return d, p.Flush(ctx)", with: "return d, nil", tests: here, run: "CancelledAndAdvanced",
+		},
+	}
+}
