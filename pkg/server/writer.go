@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -108,6 +109,9 @@ func (w *writer) run(ctx context.Context) {
 		}
 		select {
 		case <-w.link.wake:
+			// Whoever is about to settle another answer on this processor does so first:
+			// then one write takes all of them.
+			runtime.Gosched()
 		case <-w.timer.C:
 			w.timer.Reset(w.untilBeat(time.Now()))
 		case <-ctx.Done():
