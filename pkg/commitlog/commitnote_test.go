@@ -61,3 +61,52 @@ func TestTheCommitNoteWaitsForTheJournal(t *testing.T) {
 		noted(8, "at the end")
 	})
 }
+
+// TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill appends without a sync, where a writer has said
+// that each append is synced and where it has not.
+func TestOnlyWhatIsSyncedEachTimeMayBeLostByAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewCrashable()
+		o := redo.Options{Root: "data", Dir: "data/journal", FileBytes: 64 << 10, Together: 1, Age: time.Hour}
+		fsys, _, err := redo.Open(disk, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _ := mustOpen(t, fsys, smallOptions())
+		w := mustWriter(t, l, 1)
+		left := func() seq.Offset {
+			t.Helper()
+			again, _, err := redo.Open(disk.CrashClone(vfs.Crash{KeepPercent: 100}), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, _ := mustOpen(t, again, smallOptions())
+			return l.End()
+		}
+		for range 3 { // the first makes the journal
+			mustAppend(t, w, 1)
+			mustSync(t, w)
+			synctest.Wait()
+		}
+		mustAppend(t, w, 1)
+		if end := left(); end != 4 {
+			t.Errorf("a kill leaves %d messages of 4 that no sync was promised for", end)
+		}
+		mustSync(t, w)
+		w.SyncsEach(true)
+		mustAppend(t, w, 1)
+		if end := left(); end != 4 {
+			t.Errorf("a kill leaves %d messages: the last was written though its sync comes", end)
+		}
+		mustSync(t, w)
+		if end := left(); end != 5 {
+			t.Errorf("a kill leaves %d messages of 5 that were synced", end)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := fsys.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -110,19 +110,23 @@ func (o *output) reserve(end, segmentBytes int64) error {
 
 // write puts a batch at the segment's end. A write for which there is no room is
 // undone; undone is false after any other failure.
-func (o *output) write(l *Log, raw []byte) (undone bool, err error) {
+func (o *output) write(l *Log, raw []byte, synced bool) (undone bool, err error) {
 	if l.opts.OnAppend == nil || l.counts.appends.Load()%appendSample != 0 {
-		return o.writeBatch(raw)
+		return o.writeBatch(raw, synced)
 	}
 	began := time.Now()
-	undone, err = o.writeBatch(raw)
+	undone, err = o.writeBatch(raw, synced)
 	l.opts.OnAppend(time.Since(began))
 	return undone, err
 }
 
-func (o *output) writeBatch(raw []byte) (undone bool, err error) {
+func (o *output) writeBatch(raw []byte, synced bool) (undone bool, err error) {
 	at := o.seg.size.Load()
-	n, err := o.file.WriteAt(raw, at)
+	write := vfs.File.WriteAt
+	if synced {
+		write = vfs.WriteDeferred
+	}
+	n, err := write(o.file, raw, at)
 	if err == nil {
 		o.filled = max(o.filled, at+int64(len(raw)))
 		o.unsynced += int64(len(raw))

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -13,9 +14,14 @@ import (
 // given out last is good: what another one asks for is refused with ErrRevoked.
 // Its methods may be called by many goroutines.
 type Writer struct {
-	log   *Log
-	epoch seq.Epoch
+	log    *Log
+	epoch  seq.Epoch
+	synced atomic.Bool // see SyncsEach
 }
+
+// SyncsEach says whether each append is followed by a sync before anybody is told of it. Then
+// it need not survive a crash of the process until that: see vfs.WriteDeferred.
+func (w *Writer) SyncsEach(on bool) { w.synced.Store(on) }
 
 // Writer gives out the right to write in epoch e and revokes the one before it.
 // It refuses an epoch below the highest in the log or asked for before with
@@ -176,7 +182,7 @@ func (w *Writer) outputLocked(n int64) error {
 
 // writeLocked writes sealed batches, for which room was made, behind the last one.
 func (w *Writer) writeLocked(raw []byte) error {
-	undone, err := w.log.out.write(w.log, raw)
+	undone, err := w.log.out.write(w.log, raw, w.synced.Load())
 	switch {
 	case err == nil:
 		return nil

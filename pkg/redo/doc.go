@@ -32,7 +32,11 @@
 //  5. A note about a live file is written to its own file before the journal forgets a write
 //     of the live one: before the half is settled, and before a void entry. While that goes on,
 //     notes are written at once.
-//  6. What fails in the journal fails every sync that goes through it from then on: the
+//  6. What is written to a live file by a caller that syncs it before it tells anybody may be kept in
+//     memory (vfs.WriteDeferred). It is in the file before the half is settled, before any other change of
+//     the file, before the file is synced directly or read there, and before its last handle for writing is
+//     closed. That it cannot be written fails the journal.
+//  7. What fails in the journal fails every sync that goes through it from then on: the
 //     process is to start again, and to replay.
 //
 // # Format

@@ -76,11 +76,13 @@ type file struct {
 	opens int         // handles; under FS.mu
 	gone  atomic.Bool // another file has its name, or none: it is synced directly
 
-	mu      sync.Mutex // guards the fields below
-	dirty   spans      // written since the last sync
-	kept    *[]byte    // the bytes of dirty, where they are known to be one run; nil: they are to be read
-	resized bool       // the length was set since the last sync
-	known   bool       // all that was not synced is in dirty
+	mu      sync.Mutex  // guards the fields below
+	dirty   spans       // written since the last sync
+	kept    *[]byte     // the bytes of dirty, where they are known to be one run; nil: they are to be read
+	resized bool        // the length was set since the last sync
+	known   bool        // all that was not synced is in dirty
+	late    late        // written, and not in the file yet
+	isLate  atomic.Bool // there is something in late
 
 	journaled atomic.Bool // the last sync went through the journal
 	noted     atomic.Bool // a note to it may be kept
@@ -171,6 +173,9 @@ func (s *FS) void(all []*file) error {
 	for _, f := range all {
 		s.journal.notes.forget(f)
 		f.gone.Store(true)
+		if err := s.journal.land(f); err != nil { // who has the file open may read it yet
+			return err
+		}
 		if err := s.journal.void(f); err != nil {
 			return err
 		}
@@ -212,6 +217,9 @@ func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	if f.noted.Load() {
 		h.fs.journal.notes.forget(f)
 	}
+	if err := h.fs.journal.land(f); err != nil {
+		return 0, err
+	}
 	n, err := h.File.WriteAt(p, off)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,6 +249,9 @@ func (h *handle) Truncate(size int64) error {
 	f.mu.Lock()
 	f.resized = true
 	f.mu.Unlock()
+	if err := h.fs.journal.land(f); err != nil {
+		return err
+	}
 	return h.File.Truncate(size)
 }
 
@@ -248,6 +259,9 @@ func (h *handle) Truncate(size int64) error {
 func (h *handle) Sync() error {
 	_, kept, _ := h.file.synced()
 	h.fs.journal.buffers.put(kept)
+	if err := h.fs.journal.land(h.file); err != nil {
+		return err
+	}
 	if err := h.File.Sync(); err != nil {
 		return err
 	}
@@ -260,6 +274,7 @@ func (h *handle) Close() error {
 	if h.file.noted.Load() {
 		err = h.fs.journal.notes.writeTo(h.file)
 	}
+	err = errors.Join(err, h.fs.journal.land(h.file))
 	h.closed.Do(func() { h.fs.drop(h.file, 1) })
 	return errors.Join(err, h.File.Close())
 }
@@ -309,6 +324,9 @@ func (h *handle) SyncData() error {
 		return s.journal.write(f, h.File, dirty, kept)
 	}
 	f.journaled.Store(false)
+	if err := s.journal.land(f); err != nil {
+		return err
+	}
 	if err := h.File.SyncData(); err != nil || !live {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -180,6 +181,11 @@ func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) er
 	defer j.buffers.put(buffer)
 	p := *buffer
 	number := j.numberOf(f)
+	if kept == nil {
+		if err := j.land(f); err != nil {
+			return err
+		}
+	}
 	for _, x := range dirty {
 		n := int(x.to - x.from)
 		p = appendWriteHead(p, number, x.from, n)
@@ -225,7 +231,11 @@ func (j *journal) settle(f *file) error {
 	if !j.live(f) {
 		return nil
 	}
-	if err := j.syncFile(f.path); err != nil {
+	err := j.land(f)
+	if err == nil {
+		err = j.syncFile(f.path)
+	}
+	if err != nil {
 		return j.fail(err)
 	}
 	return j.void(f)
@@ -261,6 +271,9 @@ func (j *journal) submit(r *request) error {
 		j.mu.Lock()
 	}
 	j.leading = true
+	j.mu.Unlock()
+	runtime.Gosched()
+	j.mu.Lock()
 	group := j.groupLocked()
 	err := j.putLocked(group)
 	for _, other := range group {
@@ -440,6 +453,9 @@ func (j *journal) settleHalf(half int, sealed head) {
 	for _, f := range all {
 		if noteErr := j.notes.write(f); err == nil {
 			err = noteErr
+		}
+		if err == nil {
+			err = j.land(f)
 		}
 		if j.live(f) && err == nil {
 			err = j.syncFile(f.path)

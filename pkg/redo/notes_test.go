@@ -57,7 +57,11 @@ func (l *ledger) begin(number int) {
 func (l *ledger) add() {
 	n := l.noted.Load() + 1
 	l.fs.o.Together = 1 + l.rng.IntN(2) // through the journal, or directly unless the file is live
-	_, err := l.f.WriteAt(ledgerBytes(n), (n-1)*ledgerRecord)
+	write := vfs.File.WriteAt
+	if l.rng.IntN(2) == 0 {
+		write = vfs.WriteDeferred
+	}
+	_, err := write(l.f, ledgerBytes(n), (n-1)*ledgerRecord)
 	l.must(err)
 	if l.rng.IntN(20) == 0 {
 		l.must(l.f.Sync())
@@ -82,7 +86,9 @@ func (l *ledger) check() {
 		return
 	}
 	left := l.disk.CrashClone(vfs.Crash{KeepPercent: 100})
-	flip(l.t, left, l.path, n*ledgerRecord-1)
+	if info, err := left.Stat(l.path); err == nil && info.Size() >= n*ledgerRecord { // else it is in the journal only
+		flip(l.t, left, l.path, n*ledgerRecord-1)
+	}
 	s, r, err := Open(left, small())
 	if err != nil || r.Damaged {
 		l.t.Fatalf("%+v, %v", r, err)

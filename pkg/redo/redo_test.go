@@ -141,9 +141,33 @@ func (h *history) step() {
 			off = int64(h.rng.IntN(len(w.content) + 1))
 		}
 		w.write(p, off)
-		if _, err := f.WriteAt(p, off); err != nil {
+		write := vfs.File.WriteAt
+		if h.rng.IntN(2) == 0 {
+			write = vfs.WriteDeferred
+		}
+		if _, err := write(f, p, off); err != nil {
 			h.t.Fatal(err)
 		}
+		h.read(name, f)
+	}
+}
+
+// read reads all of a file, through one of its handles: whoever asks the file system finds what
+// was written.
+func (h *history) read(name string, f vfs.File) {
+	if h.rng.IntN(4) > 0 {
+		return
+	}
+	want, got := h.want[name].content, []byte(nil)
+	var err error
+	if h.rng.IntN(2) == 0 {
+		got, err = vfs.ReadFile(h.fs, name, 1<<20)
+	} else {
+		got = make([]byte, len(want))
+		err = vfs.ReadFull(f, got, 0)
+	}
+	if err != nil || !bytes.Equal(got, want) {
+		h.t.Fatalf("%s has %d bytes that are not the %d that were written, %v", name, len(got), len(want), err)
 	}
 }
 

@@ -171,6 +171,19 @@ func WriteNote(f, about File, p []byte, off int64) error {
 	return err
 }
 
+// WriteDeferred is f.WriteAt of bytes that the caller syncs before it tells anybody of them, in
+// a range that was preallocated. Where SyncData makes them durable elsewhere (see Deferred), they
+// may be written to the file later, in larger pieces; whoever reads the file through its file
+// system finds them. Until they are synced a crash of the process may lose them.
+func WriteDeferred(f File, p []byte, off int64) (int, error) {
+	if d, ok := f.(interface {
+		WriteDeferred(p []byte, off int64) (int, error)
+	}); ok {
+		return d.WriteDeferred(p, off)
+	}
+	return f.WriteAt(p, off)
+}
+
 // Deferred tells whether what SyncData makes durable is kept elsewhere at first, so that
 // the blocks of the file itself do not matter to how long that takes.
 func Deferred(f File) bool {

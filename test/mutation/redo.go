@@ -97,3 +97,49 @@ func noteMistakes() []mistake {
 		},
 	}
 }
+
+// lateMistakes are about bytes that are in the journal before they are in their file.
+func lateMistakes() []mistake {
+	tests := []string{"./pkg/redo"}
+	land := "	if err := h.fs.journal.land(f); err != nil {\n"
+	none := "	if err := error(nil); err != nil {\n"
+	return []mistake{
+		{
+			name: "a half is settled before its files hold all of it", file: "pkg/redo/journal.go",
+			old: "			err = j.land(f)\n", with: "			err = nil\n", tests: tests,
+		},
+		{
+			name: "a file is renamed before it holds all that was written", file: "pkg/redo/journal.go",
+			old: "	err := j.land(f)\n	if err == nil {\n", with: "	var err error\n	if err == nil {\n", tests: tests,
+		},
+		{
+			name: "a deferred write comes over a later one", file: "pkg/redo/fs.go",
+			old: land + "		return 0, err\n", with: none + "		return 0, err\n", tests: tests,
+		},
+		{
+			name: "a deferred write comes back behind a truncation", file: "pkg/redo/fs.go",
+			old: land + "		return err\n	}\n	return h.File.Truncate", with: none + "		return err\n	}\n	return h.File.Truncate", tests: tests,
+		},
+		{
+			name: "a direct sync leaves out what is not in the file", file: "pkg/redo/fs.go",
+			old:  "	if err := s.journal.land(f); err != nil {\n		return err\n	}\n	if err := h.File.SyncData()",
+			with: "	if err := h.File.SyncData()", tests: tests,
+		},
+		{
+			name: "a read does not find what was written", file: "pkg/redo/late.go",
+			old: "f.late.p != nil && off < f.late.end() && f.late.at < off+int64(n)", with: "false", tests: tests,
+		},
+		{
+			name: "a file that cannot be written loses what only the journal holds", file: "pkg/redo/late.go",
+			old: "		return j.fail(err)\n", with: "		return err\n", tests: tests,
+		},
+		{
+			name: "what is not synced each time waits in memory", file: "pkg/commitlog/output.go",
+			old: "	if synced {\n", with: "	if true {\n", tests: []string{"./pkg/commitlog"}, run: "LostByAKill",
+		},
+		{
+			name: "what was written under the policy before is not synced", file: "pkg/coord/replication/syncer.go",
+			old: "	if s.owes {\n", with: "	if false {\n", tests: []string{"./pkg/coord/replication"}, run: "Syncer",
+		},
+	}
+}

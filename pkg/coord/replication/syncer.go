@@ -21,11 +21,13 @@ type Syncer struct {
 	unsynced int // messages appended since the last sync
 	timer    *time.Timer
 	stopped  bool
+	owes     bool // what was written before the policy changed may need a sync at once
 }
 
 // NewSyncer returns the syncer of a writer. failed is told of an error of a sync
 // in the background, on a goroutine that Stop waits for.
 func NewSyncer(w *commitlog.Writer, p meta.SyncPolicy, failed func(error)) *Syncer {
+	w.SyncsEach(p.Every == 1)
 	return &Syncer{w: w, policy: p, failed: failed}
 }
 
@@ -35,6 +37,10 @@ func (s *Syncer) Appended(n int) (due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsynced += n
+	if s.owes {
+		s.owes = false
+		return true
+	}
 	if s.policy.Every > 0 && s.unsynced >= s.policy.Every {
 		return true
 	}
@@ -61,7 +67,9 @@ func (s *Syncer) SetPolicy(p meta.SyncPolicy) {
 	if p == s.policy {
 		return
 	}
+	s.owes = s.policy.Every == 1
 	s.policy = p
+	s.w.SyncsEach(p.Every == 1)
 	if s.unsynced == 0 || s.stopped {
 		return
 	}

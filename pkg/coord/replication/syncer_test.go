@@ -1,0 +1,38 @@
+package replication
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// What was written while each append was synced may be nowhere but in memory: a policy that
+// comes before its sync is asked for does not do without it.
+func TestSyncerSyncsWhatThePolicyBeforePromised(t *testing.T) {
+	l, _, err := commitlog.Open(vfs.NewMem(), "p", commitlog.Options{FillBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := l.Writer(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSyncer(w, meta.SyncPolicy{Every: 1}, func(err error) { t.Error(err) })
+	if !s.Appended(1) {
+		t.Error("an append is not to be synced though each is")
+	}
+	s.SetPolicy(meta.SyncPolicy{Interval: time.Hour})
+	for i, want := range []bool{true, false} {
+		if due := s.Appended(1); due != want {
+			t.Errorf("append %d behind the change of the policy: due %v", i+1, due)
+		}
+	}
+	s.Stop()
+	s.Wait()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
