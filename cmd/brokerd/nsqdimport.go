@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/internal/nsqdfiles"
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -308,14 +309,14 @@ func (m importer) queue(ctx context.Context, name string, q *nsqdfiles.Queue) (f
 	return from, end, err
 }
 
-func (m importer) publish(ctx context.Context, name string, messages []topic.Message) (broker.Receipt, error) {
-	done := make(chan broker.Receipt, 1)
-	m.b.Router.Publish(ctx, broker.Publish{Topic: name, Partition: 0, Messages: messages, Done: func(r broker.Receipt) { done <- r }})
+func (m importer) publish(ctx context.Context, name string, messages []topic.Message) (topic.Receipt, error) {
+	done := make(chan topic.Receipt, 1)
+	m.b.Router.Publish(ctx, publish.Request{Topic: name, Partition: 0, Messages: messages, Done: func(r topic.Receipt) { done <- r }})
 	select {
 	case r := <-done:
 		return r, r.Err
 	case <-ctx.Done():
-		return broker.Receipt{}, context.Cause(ctx)
+		return topic.Receipt{}, context.Cause(ctx)
 	}
 }
 

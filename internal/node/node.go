@@ -32,10 +32,12 @@ import (
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -117,7 +119,7 @@ func (n *Node) memberOptions() cluster.Options {
 			s.HeartbeatTimeout, s.ElectionTimeout, s.LeaderLease = o.Cluster.HeartbeatTimeout(), o.Cluster.ElectionTimeout, o.Cluster.LeaderLease()
 			s.CommitTimeout, s.ApplyTimeout = o.Cluster.Raft.Commit, o.Cluster.Raft.Apply
 		},
-		Opening: func(l cluster.Lookout) { n.front.Wait(broker.NewOutlook(meta.NodeID(o.NodeID), l)) },
+		Opening: func(l cluster.Lookout) { n.front.Wait(operate.NewOutlook(meta.NodeID(o.NodeID), l)) },
 	}
 }
 
@@ -258,7 +260,7 @@ func (n *Node) adminOptions() admin.Options {
 			Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,
 		},
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
-		Policies: b.Contents.Policies(), Deferrals: broker.DeferralsOf(b),
+		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node),
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,
@@ -278,9 +280,9 @@ func (n *Node) adminOptions() admin.Options {
 	}
 }
 
-func (n *Node) live() []broker.HealthReason {
+func (n *Node) live() []health.Reason {
 	if err := n.Alive(); err != nil {
-		return []broker.HealthReason{{Code: "failed", Count: 1, What: err.Error()}}
+		return []health.Reason{{Code: "failed", Count: 1, What: err.Error()}}
 	}
 	return nil
 }
@@ -437,7 +439,7 @@ func (n *Node) closeData() error {
 type subscriber struct{ consumers *consume.Consumers }
 
 // Subscribe implements server.Subscriber.
-func (s subscriber) Subscribe(ctx context.Context, r broker.Subscribe) (server.Subscription, error) {
+func (s subscriber) Subscribe(ctx context.Context, r consume.Subscribe) (server.Subscription, error) {
 	sub, err := s.consumers.Subscribe(ctx, r)
 	if err != nil {
 		return nil, err // a nil *Subscription must not become an interface

@@ -8,12 +8,16 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/server"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // newMetrics makes the node's metrics. What they are taken from need not be
@@ -25,8 +29,8 @@ func (n *Node) newMetrics() *metrics.Metrics {
 		MaxObjects: o.Process.MetricsObjects,
 		Sources: metrics.Sources{
 			Certificates: n.c.Certificates,
-			Topics:       func() []broker.TopicStats { return n.broker.Node.TopicStats("", "", false) },
-			Ready:        func() []broker.HealthReason { return n.broker.Node.Ready() },
+			Topics:       func() []stats.Topic { return n.broker.Node.TopicStats("", "", false) },
+			Ready:        func() []health.Reason { return n.broker.Node.Ready() },
 			Draining:     n.draining.Load,
 			Placement:    func() metrics.Placement { return metrics.Placement(n.broker.Contents.Placement()) },
 			Server:       func() metrics.Server { return serverFigures(n.server.Stats()) },
@@ -34,7 +38,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Disk:         func() metrics.Disk { return diskFigures(n.broker.Host.Disk.State()) },
 			Raft:         n.raftFigures,
 			Nodes:        func() map[string]int { return nodesByState(n.broker) },
-			Lags:         func() []broker.ReplicaLag { return n.broker.Operator.ReplicaLags() },
+			Lags:         func() []operate.ReplicaLag { return n.broker.Operator.ReplicaLags() },
 			Replication:  func() coord.ReplicationStats { return n.broker.Host.ReplicationStats() },
 			Memory:       n.memory.Usage,
 			Turns:        n.turns.Waiting,
@@ -71,7 +75,7 @@ func serverFigures(s server.Stats) metrics.Server {
 	return m
 }
 
-func logFigures(s broker.LogStats, c scrubber.Stats) metrics.Logs {
+func logFigures(s host.LogStats, c scrubber.Stats) metrics.Logs {
 	return metrics.Logs{
 		Segments: s.Segments, Bytes: s.Bytes, Unflushed: s.Unsynced, Recovery: s.Recovery,
 		CorruptRecords: uint64(s.Damaged), Damaged: s.Unreadable, Scrubbed: uint64(c.Bytes), ScrubOldest: c.Oldest, TruncatedBytes: uint64(s.TornBytes),

@@ -4,7 +4,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // statsd returns what pushes the node's statistics; nil: nothing does.
@@ -17,7 +17,7 @@ func (n *Node) statsd() *nsqd.Statsd {
 		Address: o.Address, Prefix: o.Prefix, Interval: o.Interval, Memory: o.MemStats, PacketSize: int(o.PacketSize),
 		Figures: figures(&n.c.Options), NoEphemeral: o.ExcludeEphemeral, Logger: n.c.Log,
 		Identity: nsqform.Identity{BroadcastAddress: HostOf(a.TCP, a.Host), HTTPPort: PortOf(a.HTTP)},
-		Topics:   func() []broker.TopicStats { return n.broker.Node.TopicStats("", "", false) },
+		Topics:   func() []stats.Topic { return n.broker.Node.TopicStats("", "", false) },
 	})
 }
 

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -59,8 +60,8 @@ func TestPublishingWithHeadersAndTraceIDs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFake("t")
 			f.create("ext", meta.TopicConfig{Ext: true}.WithDefaults(1, false))
-			f.receipt = func(broker.Publish) *broker.Receipt {
-				return &broker.Receipt{First: 3, Count: 1, Position: 62, RawSize: 31}
+			f.receipt = func(publish.Request) *topic.Receipt {
+				return &topic.Receipt{First: 3, Count: 1, Position: 62, RawSize: 31}
 			}
 			w := ask(serverOf(t, f).Handler(), "POST", test.target, test.body, test.headers...)
 			answer := test.answer
@@ -79,7 +80,7 @@ func TestPublishingWithHeadersAndTraceIDs(t *testing.T) {
 				}
 				return
 			}
-			checkPublished(t, f.published, []broker.Publish{{Topic: f.published[0].Topic, Partition: broker.AnyPartition, Messages: []topic.Message{test.stored}}})
+			checkPublished(t, f.published, []publish.Request{{Topic: f.published[0].Topic, Partition: host.AnyPartition, Messages: []topic.Message{test.stored}}})
 		})
 	}
 }

@@ -7,26 +7,30 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // fake is a Broker in memory: its topics exist, its messages are only counted.
 type fake struct {
 	mu        sync.Mutex
 	topics    map[string]*meta.Topic
-	published []broker.Publish
+	published []publish.Request
 	calls     []string
-	info      broker.ClusterInfo
-	stats     []broker.TopicStats
-	ready     []broker.HealthReason
-	receipt   func(broker.Publish) *broker.Receipt // nil answer: Done is not called
+	info      operate.ClusterInfo
+	stats     []stats.Topic
+	ready     []health.Reason
+	receipt   func(publish.Request) *topic.Receipt // nil answer: Done is not called
 	fail      error                                // of whatever changes something
 	noCreate  bool                                 // topics are not made on first use
-	sought    broker.SeekTo
+	sought    operate.SeekTo
 	saved     []*meta.Saved
 	journal   meta.State
-	peeked    broker.Peek
+	peeked    operate.Peek
 	long      []byte             // one more message to be peeked at
 	gone      map[[2]string]bool // deleted at another node
 }
@@ -34,7 +38,7 @@ type fake struct {
 func newFake(topics ...string) *fake {
 	f := &fake{
 		topics: map[string]*meta.Topic{},
-		info: broker.ClusterInfo{ID: "c1", Controller: "n1", Self: "n1", Nodes: []broker.NodeInfo{{
+		info: operate.ClusterInfo{ID: "c1", Controller: "n1", Self: "n1", Nodes: []operate.NodeInfo{{
 			ID: "n1", State: "up", Voter: true, TCPAddress: "10.0.0.1:4150", HTTPAddress: "10.0.0.1:4151",
 			ClusterAddress: "10.0.0.1:4152", Version: "1.3.0", Incarnation: 7,
 		}}},
@@ -68,7 +72,7 @@ func (f *fake) call(what string) error {
 	return f.fail
 }
 
-func (f *fake) Publish(_ context.Context, p broker.Publish) {
+func (f *fake) Publish(_ context.Context, p publish.Request) {
 	f.mu.Lock()
 	kept := p
 	kept.Messages = slices.Clone(p.Messages)
@@ -79,7 +83,7 @@ func (f *fake) Publish(_ context.Context, p broker.Publish) {
 	answer := f.receipt
 	f.mu.Unlock()
 	if answer == nil {
-		p.Done(broker.Receipt{Count: len(p.Messages)})
+		p.Done(topic.Receipt{Count: len(p.Messages)})
 		return
 	}
 	if r := answer(p); r != nil {
@@ -103,7 +107,7 @@ func (f *fake) DeletedLately(topic, channel string) bool {
 	return f.gone[[2]string{topic, channel}]
 }
 
-func (f *fake) NodeStats(_ context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats {
+func (f *fake) NodeStats(_ context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	return f.TopicStats(topicFilter, channelFilter, clients)
 }
 
@@ -113,7 +117,7 @@ func (f *fake) Topic(name string) (*meta.Topic, error) {
 	if t, ok := f.topics[name]; ok {
 		return t, nil
 	}
-	return nil, broker.ErrTopicNotFound
+	return nil, meta.ErrTopicNotFound
 }
 
 func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error) {
@@ -128,7 +132,7 @@ func (f *fake) CreateTopic(_ context.Context, name string, cfg meta.TopicConfig)
 	}
 	if t, ok := f.topics[name]; ok {
 		if t.Config != cfg {
-			return nil, broker.ErrTopicExists
+			return nil, meta.ErrExists
 		}
 		return t, nil
 	}
@@ -143,7 +147,7 @@ func (f *fake) EnsureTopic(_ context.Context, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.noCreate {
-		return broker.ErrTopicNotFound
+		return meta.ErrTopicNotFound
 	}
 	if err := f.call("ensure " + name); err != nil {
 		return err
@@ -214,7 +218,7 @@ func (f *fake) CreateChannel(_ context.Context, topic, channel string, ordered b
 	}
 	t, ok := f.topics[topic]
 	if !ok {
-		return broker.ErrTopicNotFound
+		return meta.ErrTopicNotFound
 	}
 	if t.Channels[channel] == nil {
 		t.Channels[channel] = &meta.Channel{Name: channel, Ordered: ordered}
@@ -231,11 +235,11 @@ func (f *fake) onChannel(what, topic, channel string) error {
 	}
 	t, ok := f.topics[topic]
 	if !ok {
-		return broker.ErrTopicNotFound
+		return meta.ErrTopicNotFound
 	}
 	c, ok := t.Channels[channel]
 	if !ok {
-		return broker.ErrChannelNotFound
+		return meta.ErrChannelNotFound
 	}
 	switch what {
 	case "delete":
@@ -264,20 +268,20 @@ func (f *fake) PauseChannel(_ context.Context, topic, channel string, paused boo
 	return f.onChannel(what, topic, channel)
 }
 
-func (f *fake) SeekChannel(_ context.Context, topic, channel string, to broker.SeekTo) error {
+func (f *fake) SeekChannel(_ context.Context, topic, channel string, to operate.SeekTo) error {
 	f.sought = to
 	return f.onChannel("seek", topic, channel)
 }
 
-func (f *fake) TopicStats(topicFilter, channelFilter string, clients bool) []broker.TopicStats {
+func (f *fake) TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var list []broker.TopicStats
+	var list []stats.Topic
 	for _, t := range f.stats {
 		if topicFilter != "" && t.Name != topicFilter {
 			continue
 		}
-		t.Channels = slices.DeleteFunc(slices.Clone(t.Channels), func(c broker.ChannelStats) bool {
+		t.Channels = slices.DeleteFunc(slices.Clone(t.Channels), func(c stats.Channel) bool {
 			return channelFilter != "" && c.Name != channelFilter
 		})
 		for i := range t.Channels {
@@ -290,44 +294,44 @@ func (f *fake) TopicStats(topicFilter, channelFilter string, clients bool) []bro
 	return list
 }
 
-func (f *fake) Peek(_ context.Context, p broker.Peek) ([]broker.Peeked, error) {
+func (f *fake) Peek(_ context.Context, p operate.Peek) ([]operate.Peeked, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.peeked = p
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	messages := []broker.Peeked{
-		{Partition: 0, Offset: 5, ID: 5, Timestamp: at, Attempts: 2, State: broker.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
-		{Partition: 1, Offset: 9, ID: 1<<50 + 9, Timestamp: at, DeliverAt: at.Add(time.Minute), State: broker.PeekDeferred, Body: []byte{0xff}},
+	messages := []operate.Peeked{
+		{Partition: 0, Offset: 5, ID: 5, Timestamp: at, Attempts: 2, State: operate.PeekInFlight, Header: []byte(`{"k":"v"}`), Body: []byte("text")},
+		{Partition: 1, Offset: 9, ID: 1<<50 + 9, Timestamp: at, DeliverAt: at.Add(time.Minute), State: operate.PeekDeferred, Body: []byte{0xff}},
 	}
 	if f.long != nil {
-		messages = append(messages, broker.Peeked{Partition: 1, Offset: 10, Body: f.long})
+		messages = append(messages, operate.Peeked{Partition: 1, Offset: 10, Body: f.long})
 	}
 	return messages, f.fail
 }
 
-func (f *fake) Digest(_ context.Context, topic string) ([]broker.PartitionDigest, error) {
-	return []broker.PartitionDigest{
+func (f *fake) Digest(_ context.Context, topic string) ([]operate.PartitionDigest, error) {
+	return []operate.PartitionDigest{
 		{Partition: 0, CommittedEnd: 120, Digests: map[string]string{"n1": "ab"}},
 		{Partition: 1, CommittedEnd: 7, Digests: map[string]string{"n1": "ab", "n2": "cd"}},
 		{Partition: 2, CommittedEnd: 0, Digests: nil},
 	}, f.fail
 }
 
-func (f *fake) Cluster() broker.ClusterInfo { return f.info }
+func (f *fake) Cluster() operate.ClusterInfo { return f.info }
 
-func (f *fake) ClusterStats(_ context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats {
+func (f *fake) ClusterStats(_ context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic {
 	return f.TopicStats(topicFilter, channelFilter, clients)
 }
 
-func (f *fake) ClusterHealth(context.Context) broker.Health {
-	return broker.Health{Healthy: len(f.ready) == 0, Degraded: len(f.ready) == 0, Reasons: f.ready}
+func (f *fake) ClusterHealth(context.Context) health.Report {
+	return health.Report{Healthy: len(f.ready) == 0, Degraded: len(f.ready) == 0, Reasons: f.ready}
 }
 
-func (f *fake) Ready() []broker.HealthReason { return f.ready }
+func (f *fake) Ready() []health.Reason { return f.ready }
 
 // discard is a fake that forgets what is published.
 type discard struct{ *fake }
 
-func (discard) Publish(_ context.Context, p broker.Publish) {
-	p.Done(broker.Receipt{Count: len(p.Messages)})
+func (discard) Publish(_ context.Context, p publish.Request) {
+	p.Done(topic.Receipt{Count: len(p.Messages)})
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
@@ -53,13 +53,13 @@ func (p fakePolicies) LettersOf(t *meta.Topic, channel string) string {
 	return name
 }
 
-func (p fakePolicies) DeadLetters(_ context.Context, topic, channel string) []broker.Letters {
-	return []broker.Letters{{
+func (p fakePolicies) DeadLetters(_ context.Context, topic, channel string) []operate.Letters {
+	return []operate.Letters{{
 		Topic: topic, Channel: channel, Letters: topic + "." + channel + ".dlq", Policy: policy.Policy{MaxAttempts: 5, OnExhausted: policy.DeadLetter},
 		Waiting: 7, Failing: stats.Failing{Exhausted: 1, DeadLettered: 9, Dropped: 2},
 	}}
 }
 
-func (p fakePolicies) Settle(_ context.Context, a broker.SettleLetters) (deadletter.Settled, error) {
+func (p fakePolicies) Settle(_ context.Context, a operate.SettleLetters) (deadletter.Settled, error) {
 	return deadletter.Settled{Letters: a.Max, More: true, Skipped: 2}, p.f.locked(fmt.Sprintf("settle %+v", a))
 }

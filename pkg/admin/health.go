@@ -8,7 +8,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 )
 
 // probe is the answer of a health endpoint.
@@ -20,8 +20,8 @@ type probe struct {
 
 // probes answer whoever watches over the node.
 type probes struct {
-	live    func() []broker.HealthReason
-	ready   func() []broker.HealthReason
+	live    func() []health.Reason
+	ready   func() []health.Reason
 	startup func() float64
 }
 

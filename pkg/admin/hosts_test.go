@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 func TestOnlyNamesThatNobodyElseOwnsAreAnswered(t *testing.T) {
@@ -126,7 +128,7 @@ func TestWhoIsRefusedForTheSizeSeesIt(t *testing.T) {
 
 func TestWhoIsRefusedAsBusyIsToldWhenToComeBack(t *testing.T) {
 	f := newFake("t")
-	f.receipt = func(broker.Publish) *broker.Receipt { return &broker.Receipt{Err: broker.ErrBusy} }
+	f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: host.ErrBusy} }
 	if w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // threeNodes is a cluster with a topic of four partitions: two led by n1, one
@@ -20,15 +21,15 @@ func threeNodes() *fake {
 	f := newFake("solo")
 	f.info.Nodes = append(
 		f.info.Nodes,
-		broker.NodeInfo{ID: "n2", State: "draining", TCPAddress: "10.0.0.2:4150", HTTPAddress: "10.0.0.2:4151", ClusterAddress: "10.0.0.2:4152", Zone: "z2", Version: "1.3.1"},
-		broker.NodeInfo{ID: "n3", State: "down", TCPAddress: "10.0.0.3:4150", HTTPAddress: "10.0.0.3:4151"},
+		operate.NodeInfo{ID: "n2", State: "draining", TCPAddress: "10.0.0.2:4150", HTTPAddress: "10.0.0.2:4151", ClusterAddress: "10.0.0.2:4152", Zone: "z2", Version: "1.3.1"},
+		operate.NodeInfo{ID: "n3", State: "down", TCPAddress: "10.0.0.3:4150", HTTPAddress: "10.0.0.3:4151"},
 	)
 	t := f.create("spread", meta.TopicConfig{Partitions: 4, Replicas: 3, MinISR: 2, Ordered: true, Ext: true})
 	for i, leader := range []meta.NodeID{"n1", "n2", "n1", "n3"} {
 		t.Partitions[i].Leader = leader
 	}
 	f.withChannel("spread", "b").withChannel("spread", "a")
-	f.stats = []broker.TopicStats{{Name: "spread", Channels: []broker.ChannelStats{{Name: "b"}, {Name: "tail#ephemeral", Ephemeral: true}}}}
+	f.stats = []stats.Topic{{Name: "spread", Channels: []stats.Channel{{Name: "b"}, {Name: "tail#ephemeral", Ephemeral: true}}}}
 	return f
 }
 

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -25,7 +25,7 @@ func TestOneMessageIsPublishedAgain(t *testing.T) {
 	if w := ask(h, http.MethodPost, "/v1/topics/orders/messages/"+id+"/copy?to=orders", ""); w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	if p := f.published[1]; p.Topic != "orders" || p.Partition != broker.AnyPartition || p.Messages[0].Address != nil || string(p.Messages[0].Body) != "text" {
+	if p := f.published[1]; p.Topic != "orders" || p.Partition != host.AnyPartition || p.Messages[0].Address != nil || string(p.Messages[0].Body) != "text" {
 		t.Errorf("copied %+v", p)
 	}
 	missing := ids.ID(seq.NewMessageID(0, 6)).String()

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // binaryBody is the body of a binary mpub.
@@ -198,10 +201,10 @@ func TestPubHandsOverWhatItWasGiven(t *testing.T) {
 		ask(h, "POST", "/pub?topic=t&partition=3&key=k&defer=1500&dedup=d&ttl=60000", "body")
 		ask(h, "POST", "/mpub?topic=t", "\na\n\nbb\r\nc")
 		ask(h, "POST", "/mpub?topic=t&key=k&dedup=d", "a\nb")
-		want := []broker.Publish{
+		want := []publish.Request{
 			{Topic: "t", Partition: 3, Messages: messages("body")},
-			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("a", "bb\r", "c")},
-			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("a", "b"), Route: []byte("d")},
+			{Topic: "t", Partition: host.AnyPartition, Messages: messages("a", "bb\r", "c")},
+			{Topic: "t", Partition: host.AnyPartition, Messages: messages("a", "b"), Route: []byte("d")},
 		}
 		one := &want[0].Messages[0]
 		one.Delay, one.TTL, one.Key, one.Dedup = 1500*time.Millisecond, time.Minute, []byte("k"), []byte("d")
@@ -219,27 +222,27 @@ func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
 		status int
 		word   string
 	}{
-		{broker.ErrExiting, 503, "EXITING"},
-		{broker.ErrBusy, 503, "BUSY"},
+		{host.ErrExiting, 503, "EXITING"},
+		{host.ErrBusy, 503, "BUSY"},
 		{fate.Refuse("too few in sync"), 503, "NOT_WRITABLE"},
 		{fate.Mark(syscall.ENOSPC, fate.Refused), 503, "DISK_FULL"},
 		{coord.ErrNotWritable, 503, "NOT_WRITABLE"},
-		{broker.ErrDiskFull, 503, "DISK_FULL"},
-		{broker.ErrNoLeader, 503, "NO_LEADER"},
+		{host.ErrDiskFull, 503, "DISK_FULL"},
+		{host.ErrNoLeader, 503, "NO_LEADER"},
 		{coord.ErrNotLeading, 503, "NOT_LEADING"},
 		{errors.New("term ended"), 500, "OUTCOME_UNKNOWN"},
 		{coord.ErrUnknownOutcome, 500, "OUTCOME_UNKNOWN"},
 		{fate.Mark(coord.ErrNotWritable, fate.Uncertain), 500, "OUTCOME_UNKNOWN"}, // it was sent, and refused when it was sent again
-		{fate.Mark(broker.ErrDiskFull, fate.Uncertain), 500, "OUTCOME_UNKNOWN"},
+		{fate.Mark(host.ErrDiskFull, fate.Uncertain), 500, "OUTCOME_UNKNOWN"},
 		{syscall.ENOSPC, 500, "OUTCOME_UNKNOWN"},
 		{fate.Mark(context.DeadlineExceeded, fate.Refused), 503, "NOT_WRITABLE"}, // the time was over before it was sent
 		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, "CORRUPT"},
-		{broker.ErrPartitionNotFound, 404, "PARTITION_NOT_FOUND"},
-		{broker.ErrPartitionNeeded, 400, "PARTITION_NEEDED"},
-		{broker.ErrMessageTooBig, 413, "MSG_TOO_BIG"},
+		{meta.ErrPartitionNotFound, 404, "PARTITION_NOT_FOUND"},
+		{publish.ErrPartitionNeeded, 400, "PARTITION_NEEDED"},
+		{host.ErrMessageTooBig, 413, "MSG_TOO_BIG"},
 	} {
 		f := newFake("t")
-		f.receipt = func(broker.Publish) *broker.Receipt { return &broker.Receipt{Err: test.err} }
+		f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: test.err} }
 		w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x")
 		if w.Code != test.status || w.Body.String() != message(test.word) {
 			t.Errorf("%v: got %d %s, want %d %s", test.err, w.Code, w.Body, test.status, test.word)
@@ -254,7 +257,7 @@ func TestAFailedPublishSaysWhatBecameOfIt(t *testing.T) {
 func TestAPublishWithoutAnAnswerIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("t")
-		f.receipt = func(broker.Publish) *broker.Receipt { return nil }
+		f.receipt = func(publish.Request) *topic.Receipt { return nil }
 		start := time.Now()
 		w := ask(serverOf(t, f).Handler(), "POST", "/pub?topic=t", "x")
 		if w.Code != 500 || w.Body.String() != message("OUTCOME_UNKNOWN") {
@@ -268,7 +271,7 @@ func TestAPublishWithoutAnAnswerIsUncertain(t *testing.T) {
 
 func TestAPublishEndsWithItsRequest(t *testing.T) {
 	f := newFake("t")
-	f.receipt = func(broker.Publish) *broker.Receipt { return nil }
+	f.receipt = func(publish.Request) *topic.Receipt { return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequest("POST", "/pub?topic=t", strings.NewReader("x")).WithContext(ctx)
@@ -300,7 +303,7 @@ func TestABadDeferDoesNotUncreateTheTopic(t *testing.T) {
 
 func TestACreateThatLosesTheRaceIsNoError(t *testing.T) {
 	f := newFake()
-	f.fail = broker.ErrTopicExists
+	f.fail = meta.ErrExists
 	if w := ask(serverOf(t, f).Handler(), "POST", "/topic/create?topic=t", ""); w.Code != 200 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -309,11 +312,11 @@ func TestACreateThatLosesTheRaceIsNoError(t *testing.T) {
 func TestAllBodiesShareABudget(t *testing.T) {
 	f := newFake("t")
 	s := serverOf(t, f, func(o *Options) { o.Memory = limit.NewMemory(1500) }) // one buffer of the smallest size
-	f.receipt = func(broker.Publish) *broker.Receipt {
+	f.receipt = func(publish.Request) *topic.Receipt {
 		if w := ask(s.Handler(), "POST", "/pub?topic=t", "y"); w.Code != 503 || w.Body.String() != message("BUSY") {
 			t.Errorf("while another body is held: got %d %s", w.Code, w.Body)
 		}
-		return &broker.Receipt{}
+		return &topic.Receipt{}
 	}
 	if w := ask(s.Handler(), "POST", "/pub?topic=t", "x"); w.Code != 200 {
 		t.Errorf("got %d %s", w.Code, w.Body)
@@ -445,9 +448,9 @@ func TestListsAndPeeksArePaidFor(t *testing.T) {
 	m := limit.NewMemory(64 << 20)
 	s := serverOf(t, f, func(o *Options) { o.Memory, o.Limits.MaxBody, o.Limits.MaxMessage = m, 1<<20, 1<<10 })
 	var held int64
-	f.receipt = func(broker.Publish) *broker.Receipt {
+	f.receipt = func(publish.Request) *topic.Receipt {
 		held = m.Usage().Uses[limit.Bodies]
-		return &broker.Receipt{}
+		return &topic.Receipt{}
 	}
 	const messages, least = 10_000, 10_000 * 64
 	lines := strings.Repeat("x\n", messages)
@@ -470,7 +473,7 @@ func TestListsAndPeeksArePaidFor(t *testing.T) {
 	if w := ask(s.Handler(), "GET", "/v1/topics/t/messages", ""); w.Code != 200 || f.peeked.Bytes != peekBytes {
 		t.Errorf("a peek: got %d, of %d bytes", w.Code, f.peeked.Bytes)
 	}
-	f.fail = broker.ErrUnreachable
+	f.fail = operate.ErrUnreachable
 	ask(s.Handler(), "GET", "/v1/topics/t/messages", "")
 	if u := m.Usage(); u.Used != 0 {
 		t.Errorf("at the end %+v", u)

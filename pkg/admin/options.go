@@ -10,8 +10,9 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	v1 "github.com/brokerd/brokerd/pkg/admin/v1"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // Options configures a Server. The node is required; what else is zero is off, or
@@ -36,7 +37,7 @@ type Options struct {
 	// Drops paces what is read of refused bodies. nil: no limit.
 	Drops *limit.Drops
 	// Clients returns all connections of the node, for the producers in /stats.
-	Clients func() []broker.ClientStats
+	Clients func() []stats.Client
 	// Config serves /config. nil: no option is known.
 	Config nsqd.Config
 	// ConfigFrom is where clients come from that may change options.
@@ -49,7 +50,7 @@ type Options struct {
 	Startup func() float64
 	// Live says why the process should be killed. nil, or an empty answer: it
 	// should not. It must not depend on other nodes.
-	Live func() []broker.HealthReason
+	Live func() []health.Reason
 	// TLSRequired answers every request without TLS with TLS_REQUIRED, but for
 	// those of probes: what probes has seldom a certificate.
 	TLSRequired bool
@@ -69,7 +70,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Limits = o.Limits.WithDefaults()
 	if o.Clients == nil {
-		o.Clients = func() []broker.ClientStats { return nil }
+		o.Clients = func() []stats.Client { return nil }
 	}
 	if o.Config == nil {
 		o.Config = noConfig{}
@@ -81,7 +82,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Startup = func() float64 { return 1 }
 	}
 	if o.Live == nil {
-		o.Live = func() []broker.HealthReason { return nil }
+		o.Live = func() []health.Reason { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -20,9 +20,9 @@ func messages(bodies ...string) []topic.Message {
 }
 
 // checkPublished compares publishes but for their Done.
-func checkPublished(t *testing.T, got, want []broker.Publish) {
+func checkPublished(t *testing.T, got, want []publish.Request) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(broker.Publish{}, "Done")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(publish.Request{}, "Done")); diff != "" {
 		t.Errorf("published (-want +got):\n%s", diff)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func teapot(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
@@ -54,20 +55,20 @@ func TestFrontAnswersBeforeTheNodeIsOpen(t *testing.T) {
 // waitingNode knows a little, and what it waits for.
 type waitingNode struct{}
 
-func (waitingNode) Cluster() broker.ClusterInfo {
-	return broker.ClusterInfo{ID: "c", Self: "n1", Nodes: []broker.NodeInfo{{ID: "n1", State: "up"}, {ID: "n2", State: "down", Silent: true}}}
+func (waitingNode) Cluster() operate.ClusterInfo {
+	return operate.ClusterInfo{ID: "c", Self: "n1", Nodes: []operate.NodeInfo{{ID: "n1", State: "up"}, {ID: "n2", State: "down", Silent: true}}}
 }
 
-func (waitingNode) ClusterHealth(context.Context) broker.Health { return broker.Health{} }
+func (waitingNode) ClusterHealth(context.Context) health.Report { return health.Report{} }
 
-func (waitingNode) Raft(context.Context) broker.RaftInfo { return broker.RaftInfo{Tolerance: -1} }
+func (waitingNode) Raft(context.Context) operate.RaftInfo { return operate.RaftInfo{Tolerance: -1} }
 
 func (waitingNode) Topics() []*meta.Topic {
 	return []*meta.Topic{{Name: "t", Partitions: []meta.Partition{{Replicas: []meta.NodeID{"n1", "n2"}}}}}
 }
 
-func (waitingNode) Ready() []broker.HealthReason {
-	return []broker.HealthReason{{Code: "metadata_quorum", Count: 1, What: "no answer from n2"}}
+func (waitingNode) Ready() []health.Reason {
+	return []health.Reason{{Code: "metadata_quorum", Count: 1, What: "no answer from n2"}}
 }
 
 func TestANodeThatWaitsAnswersAnOperator(t *testing.T) {

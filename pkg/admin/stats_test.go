@@ -10,26 +10,27 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // busy is a fake with a topic of each kind.
 func busy() *fake {
 	f := newFake("empty", "t").withChannel("t", "c").withChannel("t", "idle")
-	client := broker.ClientStats{
+	client := stats.Client{
 		ClientID: "id", Hostname: "host.example", UserAgent: "go-nsq/1.1.0", RemoteAddress: "10.0.0.9:55555", State: 3,
 		ConnectTime: time.Unix(1795230600, 0), SampleRate: 50, Snappy: true, TLS: true, TLSCipherSuite: "TLS_AES_128_GCM_SHA256",
 		TLSVersion: "TLS1.3", TLSMutual: true, Authed: true, AuthIdentity: "joe", AuthIdentityURL: "http://joe", TopologyZone: "z",
 		Ready: 200, InFlight: 2, Delivered: 10, Finished: 7, Requeued: 1,
 	}
-	f.stats = []broker.TopicStats{
+	f.stats = []stats.Topic{
 		{Name: "empty"},
 		{
 			Name: "t", Depth: 3, Messages: 13, Bytes: 1048592, Paused: true,
-			Channels: []broker.ChannelStats{
+			Channels: []stats.Channel{
 				{
 					Name: "c", Depth: 5, InFlight: 2, Deferred: 1, Messages: 20, Requeued: 1, TimedOut: 4, Paused: true,
-					Consumers: 1, Clients: []broker.ClientStats{client},
+					Consumers: 1, Clients: []stats.Client{client},
 				},
 				{Name: "idle"},
 			},
@@ -38,8 +39,8 @@ func busy() *fake {
 	return f
 }
 
-func producers() []broker.ClientStats {
-	return []broker.ClientStats{
+func producers() []stats.Client {
+	return []stats.Client{
 		{RemoteAddress: "10.0.0.8:1", ConnectTime: time.Unix(1795230600, 0), PubCounts: map[string]uint64{"t": 13, "a": 2}},
 		{RemoteAddress: "10.0.0.8:2"},
 	}
@@ -168,7 +169,7 @@ func TestDebugIsThereWhereItIsWanted(t *testing.T) {
 }
 
 func TestHealthEndpoints(t *testing.T) {
-	sick := []broker.HealthReason{{Code: "disk_failed", Count: 1, What: "write: input/output error"}, {Code: "isr", Count: 2, What: "not in sync"}}
+	sick := []health.Reason{{Code: "disk_failed", Count: 1, What: "write: input/output error"}, {Code: "isr", Count: 2, What: "not in sync"}}
 	for _, test := range []struct {
 		name, target string
 		change       func(*Options, *fake)
@@ -182,7 +183,7 @@ func TestHealthEndpoints(t *testing.T) {
 		{"live, other name", "/healthz", nil, 200, `{"ok":true,"reasons":[]}`},
 		{"live without the others", "/livez", func(_ *Options, f *fake) { f.ready = sick }, 200, `{"ok":true,"reasons":[]}`},
 		{"stuck", "/livez", func(o *Options, _ *fake) {
-			o.Live = func() []broker.HealthReason { return []broker.HealthReason{{Code: "stuck", Count: 1, What: "a loop"}} }
+			o.Live = func() []health.Reason { return []health.Reason{{Code: "stuck", Count: 1, What: "a loop"}} }
 		}, 503, `{"ok":false,"reasons":[{"code":"stuck","count":1,"what":"a loop"}]}`},
 		{"ready", "/readyz", nil, 200, `{"ok":true,"reasons":[]}`},
 		{"not ready", "/readyz", func(_ *Options, f *fake) { f.ready = sick[1:] }, 503, `{"ok":false,"reasons":[{"code":"isr","count":2,"what":"not in sync"}]}`},

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // bytesOf is so many messages of a byte each.
@@ -71,12 +73,12 @@ func TestAPublishHasATurnAndDoesNotKeepIt(t *testing.T) {
 			turns := limit.NewTurns(1)
 			f := newFake("t")
 			var next time.Duration // until another has its turn
-			f.receipt = func(p broker.Publish) *broker.Receipt {
+			f.receipt = func(p publish.Request) *topic.Receipt {
 				began := time.Now()
 				turns.Take()
 				next = time.Since(began)
 				turns.Give()
-				return &broker.Receipt{Count: len(p.Messages)}
+				return &topic.Receipt{Count: len(p.Messages)}
 			}
 			s := serverOf(t, f, func(o *Options) { o.Turns, o.Limits.MaxBody = turns, 1<<20 })
 			ask(s.Handler(), http.MethodPost, "/mpub?topic=t&binary=true", binaryBody(bytesOf(messages)...))
@@ -139,7 +141,7 @@ func TestLongAnswersArePartOfTheMemoryBudget(t *testing.T) {
 			memory := limit.NewMemory(1 << 20)
 			f := newFake(names...)
 			for _, name := range names {
-				f.stats = append(f.stats, broker.TopicStats{Name: name})
+				f.stats = append(f.stats, stats.Topic{Name: name})
 			}
 			s := serverOf(t, f, func(o *Options) { o.Memory = memory })
 			others := memory.Share(limit.Answers)

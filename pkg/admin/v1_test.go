@@ -13,10 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -29,14 +33,14 @@ func orders() *fake {
 	t := f.create("orders", meta.TopicConfig{Partitions: 2, RetentionAge: 72 * time.Hour, MaxMessage: 1024}.WithDefaults(1, false))
 	t.Partitions[1] = meta.Partition{Replicas: []meta.NodeID{"n2", "n1"}, Leader: "n2", Epoch: 4, ISR: []meta.NodeID{"n2"}}
 	f.withChannel("orders", "bill").withChannel("orders", "away")
-	f.stats = []broker.TopicStats{{
+	f.stats = []stats.Topic{{
 		Name: "orders", Depth: 1, Messages: 130, Bytes: 13000, LogBytes: 8192,
-		Partitions: []broker.PartitionStats{{Partition: 0, Leader: "n1", Epoch: 1, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096}},
-		Channels: []broker.ChannelStats{{
+		Partitions: []stats.Partition{{Partition: 0, Leader: "n1", Epoch: 1, LogStart: 2, CommittedEnd: 120, LogEnd: 121, Bytes: 4096}},
+		Channels: []stats.Channel{{
 			Name: "bill", Depth: 5, InFlight: 1, Deferred: 2, Messages: 130, Delivered: 9, Finished: 8, Requeued: 7, TimedOut: 6,
 			OldestAge: 1500 * time.Millisecond, Consumers: 2,
-			Partitions: []broker.ChannelPartitionStats{{Partition: 0, Leader: "n1", Confirmed: 112, Lag: 8}},
-			Clients: []broker.ClientStats{
+			Partitions: []stats.Place{{Partition: 0, Leader: "n1", Confirmed: 112, Lag: 8}},
+			Clients: []stats.Client{
 				{RemoteAddress: "10.0.0.9:2", ClientID: "b", UserAgent: "x/1", Ready: 1, InFlight: 1, ConnectTime: time.Unix(1795230600, 0).UTC()},
 				{RemoteAddress: "10.0.0.9:1", ClientID: "a", TLS: true, Delivered: 4, Finished: 3, Requeued: 2, TimedOut: 1, ConnectTime: time.Unix(1795230601, 0).UTC()},
 			},
@@ -47,7 +51,7 @@ func orders() *fake {
 
 func TestV1MatchesItsGoldens(t *testing.T) {
 	f := orders()
-	f.ready = []broker.HealthReason{{Code: "disk_full", Count: 1, What: "1 GiB free"}}
+	f.ready = []health.Reason{{Code: "disk_full", Count: 1, What: "1 GiB free"}}
 	h := serverOf(t, f).Handler()
 	for name, target := range map[string]string{
 		"v1-topics.json":        "/v1/topics",
@@ -152,7 +156,7 @@ func TestV1ByItsClient(t *testing.T) {
 		t.Errorf("saw %+v", seen)
 	}
 	offset := seq.Offset(7)
-	if diff := cmp.Diff(broker.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: &offset, Max: 2, Bytes: peekBytes}, f.peeked); diff != "" {
+	if diff := cmp.Diff(operate.Peek{Topic: "orders", Channel: "bill", Partition: 1, From: &offset, Max: 2, Bytes: peekBytes}, f.peeked); diff != "" {
 		t.Errorf("peeked (-want +got):\n%s", diff)
 	}
 	verified, err := c.Verify(ctx, "orders")
@@ -258,23 +262,23 @@ func TestV1PublishReadsMessages(t *testing.T) {
 			ask(h, "POST", "/v1/topics/t/messages", ` {"messages":[{"text":"c"},{"text":"d"}]}`, kind, curl)
 			ask(h, "POST", "/v1/topics/t/messages", `{"m":[1]}`, kind, curl)
 		}
-		want := []broker.Publish{
-			{Topic: "t", Partition: broker.AnyPartition, Messages: []topic.Message{
+		want := []publish.Request{
+			{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{
 				{Body: []byte("a"), Delay: 10 * time.Second, TraceID: 7, Header: []byte(`{"k":1}`), Key: []byte("k")},
 				{Body: []byte("b"), Key: []byte("k")},
 			}},
 			{Topic: "t", Partition: 2, Messages: []topic.Message{{
 				Body: []byte("raw"), Delay: time.Second, Key: []byte("k"), Dedup: []byte("d"), TTL: time.Hour,
 			}}},
-			{Topic: "t", Partition: broker.AnyPartition, Messages: []topic.Message{
+			{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{
 				{Body: []byte("a"), Key: []byte("own"), Dedup: []byte("d1"), TTL: 9 * time.Millisecond, Delay: 7 * time.Millisecond},
 			}},
-			{Topic: "t", Partition: broker.AnyPartition, Messages: messages("raw")},
+			{Topic: "t", Partition: host.AnyPartition, Messages: messages("raw")},
 		}
 		for range 2 {
 			want = append(want,
-				broker.Publish{Topic: "t", Partition: broker.AnyPartition, Messages: messages("c", "d")},
-				broker.Publish{Topic: "t", Partition: broker.AnyPartition, Messages: messages(`{"m":[1]}`)})
+				publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: messages("c", "d")},
+				publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: messages(`{"m":[1]}`)})
 		}
 		checkPublished(t, f.published, want)
 	})
@@ -329,15 +333,15 @@ func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
 		code      api.Code
 		hasBecome string
 	}{
-		{broker.ErrExiting, 503, api.CodeExiting, "refused"},
-		{broker.ErrBusy, 503, api.CodeBusy, "refused"},
-		{broker.ErrDiskFull, 503, api.CodeNotWritable, "refused"},
+		{host.ErrExiting, 503, api.CodeExiting, "refused"},
+		{host.ErrBusy, 503, api.CodeBusy, "refused"},
+		{host.ErrDiskFull, 503, api.CodeNotWritable, "refused"},
 		{fate.Refuse("too few"), 503, api.CodeNotWritable, "refused"},
 		{errors.New("term ended"), 500, api.CodeUncertain, "uncertain"},
 		{fate.Mark(errors.New("bad sum"), fate.Corrupt), 500, api.CodeCorrupt, "corrupt"},
 	} {
 		f := newFake("t")
-		f.receipt = func(broker.Publish) *broker.Receipt { return &broker.Receipt{Err: test.err} }
+		f.receipt = func(publish.Request) *topic.Receipt { return &topic.Receipt{Err: test.err} }
 		w := ask(serverOf(t, f).Handler(), "POST", "/v1/topics/t/messages", "x")
 		var a api.ErrorAnswer
 		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
@@ -351,9 +355,9 @@ func TestV1SaysWhatBecameOfAPublish(t *testing.T) {
 
 func TestV1SaysWhatEachPartitionGot(t *testing.T) {
 	f := newFake("t")
-	f.receipt = func(broker.Publish) *broker.Receipt {
+	f.receipt = func(publish.Request) *topic.Receipt {
 		ids := []seq.MessageID{seq.NewMessageID(2, 7), seq.NewMessageID(0, 1), seq.NewMessageID(2, 8)}
-		return &broker.Receipt{Partition: 2, First: 7, Count: 3, IDs: ids}
+		return &topic.Receipt{Partition: 2, First: 7, Count: 3, IDs: ids}
 	}
 	w := ask(serverOf(t, f).Handler(), "POST", "/v1/topics/t/messages", `{"messages":[{"text":"a"},{"text":"b"},{"text":"c"}]}`)
 	var got api.Published

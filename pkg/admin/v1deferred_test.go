@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -21,36 +21,36 @@ type fakeDeferrals struct{ f *fake }
 
 var fakeDue = time.Date(2026, 11, 25, 9, 0, 0, 5, time.UTC)
 
-func (d fakeDeferrals) List(_ context.Context, l broker.ListDeferred) (broker.DeferredList, error) {
+func (d fakeDeferrals) List(_ context.Context, l operate.ListDeferred) (operate.DeferredList, error) {
 	if l.Until.Before(fakeDue) && !l.Until.IsZero() {
-		return broker.DeferredList{}, nil
+		return operate.DeferredList{}, nil
 	}
-	all := []broker.DeferredMessage{
+	all := []operate.DeferredMessage{
 		{Partition: 1, Message: deferral.Message{Offset: 7, Due: fakeDue, Attempts: 2, Why: deferral.Requeued, Bytes: 3}},
 		{Partition: 0, Message: deferral.Message{Offset: 9, Due: fakeDue.Add(time.Second), Why: deferral.Published, Bytes: -1}},
 	}
 	if l.After != nil {
-		if *l.After != (broker.DeferredPlace{Due: time.Unix(0, fakeDue.UnixNano()), Partition: 1, Offset: 7}) {
-			return broker.DeferredList{}, errors.New("another place")
+		if *l.After != (operate.DeferredPlace{Due: time.Unix(0, fakeDue.UnixNano()), Partition: 1, Offset: 7}) {
+			return operate.DeferredList{}, errors.New("another place")
 		}
 		all = all[1:]
 	}
-	return broker.DeferredList{Messages: all[:min(len(all), l.Max)], Total: 2}, nil
+	return operate.DeferredList{Messages: all[:min(len(all), l.Max)], Total: 2}, nil
 }
 
-func (d fakeDeferrals) Reschedule(_ context.Context, r broker.Reschedule) ([]broker.Rescheduled, error) {
+func (d fakeDeferrals) Reschedule(_ context.Context, r operate.Reschedule) ([]operate.Rescheduled, error) {
 	if !r.DryRun {
 		if err := d.f.onChannel(string(r.Verb), r.Topic, r.Channel); err != nil {
 			return nil, err
 		}
 	}
 	if r.Named == nil {
-		return []broker.Rescheduled{{Partition: 0, Done: deferral.Done{Count: 5}}}, nil
+		return []operate.Rescheduled{{Partition: 0, Done: deferral.Done{Count: 5}}}, nil
 	}
-	var out []broker.Rescheduled
+	var out []operate.Rescheduled
 	for p, named := range r.Named {
 		missed := slices.DeleteFunc(slices.Clone(named), func(o seq.Offset) bool { return o == 7 })
-		out = append(out, broker.Rescheduled{Partition: p, Done: deferral.Done{Count: len(named) - len(missed), Missed: missed}})
+		out = append(out, operate.Rescheduled{Partition: p, Done: deferral.Done{Count: len(named) - len(missed), Missed: missed}})
 	}
 	return out, nil
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func TestWhatAnOperatorLooksAtMatchesItsGoldens(t *testing.T) {
@@ -87,15 +88,15 @@ func TestWhatAnOperatorIsRefusedHasItsCode(t *testing.T) {
 		status int
 		code   api.Code
 	}{
-		{&controller.DrainError{Node: "n1", Troubles: []broker.Trouble{{Kind: controller.TroubleDrain}}}, 409, "precondition_failed"},
+		{&controller.DrainError{Node: "n1", Troubles: []operate.Trouble{{Kind: controller.TroubleDrain}}}, 409, "precondition_failed"},
 		{fmt.Errorf("node n9: %w", meta.ErrNodeNotFound), 404, "not_found"},
-		{fmt.Errorf("n2: %w", broker.ErrNoSetAside), 404, "not_found"},
-		{broker.ErrNoLoss, 409, "precondition_failed"},
+		{fmt.Errorf("n2: %w", host.ErrNoSetAside), 404, "not_found"},
+		{host.ErrNoLoss, 409, "precondition_failed"},
 		{meta.ErrNodeInUse, 409, "precondition_failed"},
-		{broker.ErrNodeActive, 409, "precondition_failed"},
+		{operate.ErrNodeActive, 409, "precondition_failed"},
 		{raftstore.ErrNotLeader, 503, "unavailable"},
 		{raftstore.ErrLastVoter, 409, "precondition_failed"},
-		{broker.ErrUnreachable, 503, "unavailable"},
+		{operate.ErrUnreachable, 503, "unavailable"},
 	} {
 		f := orders()
 		f.fail = c.err

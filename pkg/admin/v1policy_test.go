@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -93,7 +93,7 @@ func TestDeadLettersByTheClient(t *testing.T) {
 	if got, err := letters.Peek(ctx, "orders", "bill", 3); err != nil || len(got) != 0 {
 		t.Errorf("what is no dead letter is shown: %+v, %v", got, err)
 	}
-	if f.peeked.Topic != "orders.bill.dlq" || f.peeked.Channel != "redrive" || f.peeked.Partition != broker.AnyPartition {
+	if f.peeked.Topic != "orders.bill.dlq" || f.peeked.Channel != "redrive" || f.peeked.Partition != host.AnyPartition {
 		t.Errorf("peeked at %+v", f.peeked)
 	}
 	got, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: 5})

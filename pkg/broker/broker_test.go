@@ -202,7 +202,7 @@ func TestWithoutAutoCreationAMissingTopicIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := n.publish(publish.Request{Topic: "t", Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x")}}})
-	if !errors.Is(r.Err, ErrTopicNotFound) {
+	if !errors.Is(r.Err, meta.ErrTopicNotFound) {
 		t.Errorf("publish: %v", r.Err)
 	}
 }
@@ -314,7 +314,7 @@ func TestDeletedTopicIsGoneAndItsNameIsFree(t *testing.T) {
 	if c.ended.Load() == nil {
 		t.Error("the consumer was not told")
 	}
-	if err := n.Directory.DeleteTopic(t.Context(), "t"); !errors.Is(err, ErrTopicNotFound) {
+	if err := n.Directory.DeleteTopic(t.Context(), "t"); !errors.Is(err, meta.ErrTopicNotFound) {
 		t.Errorf("deleting it again: %v", err)
 	}
 	n.put("t", "new")
@@ -345,7 +345,7 @@ func TestTopicIsDeletedAndCreatedUnderLoad(t *testing.T) {
 		})
 	}
 	for range 30 {
-		if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil && !errors.Is(err, ErrTopicNotFound) {
+		if err := n.Directory.DeleteTopic(t.Context(), "t"); err != nil && !errors.Is(err, meta.ErrTopicNotFound) {
 			t.Error(err)
 		}
 	}
@@ -399,7 +399,7 @@ func TestEphemeralTopicGoesWithItsLastChannelAndLeavesNoFiles(t *testing.T) {
 	if err := n.Contents.DeleteChannel(t.Context(), "t#ephemeral", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Directory.Topic("t#ephemeral"); !errors.Is(err, ErrTopicNotFound) {
+	if _, err := n.Directory.Topic("t#ephemeral"); !errors.Is(err, meta.ErrTopicNotFound) {
 		t.Errorf("the topic is still there: %v", err)
 	}
 }

@@ -43,9 +43,9 @@ func TestAnOperatorFinishesAMessageWhereverItIs(t *testing.T) {
 		want           error
 	}{
 		{"t", "c", 0, 3, operate.ErrMessageNotFound},
-		{"t", "none", 0, 0, ErrChannelNotFound},
-		{"t", "c", 1, 0, ErrPartitionNotFound},
-		{"none", "c", 0, 0, ErrTopicNotFound},
+		{"t", "none", 0, 0, meta.ErrChannelNotFound},
+		{"t", "c", 1, 0, meta.ErrPartitionNotFound},
+		{"none", "c", 0, 0, meta.ErrTopicNotFound},
 	} {
 		if _, err := l.at("n2").Contents.FinishMessage(ctx, bad.topic, bad.channel, bad.partition, seq.Offset(bad.offset)); !errors.Is(err, bad.want) {
 			t.Errorf("%+v: %v", bad, err)

@@ -193,7 +193,7 @@ func TestAHandoverIsForTheTopicThatWasMeant(t *testing.T) {
 	l.inSync("t", 0, 2)
 	for _, incarnation := range []meta.Incarnation{deleted, 0} {
 		_, err := b.Host.Transfer(t.Context(), forward.Transfer{Topic: "t", Incarnation: incarnation, To: "n2"})
-		if !errors.Is(err, ErrTopicNotFound) {
+		if !errors.Is(err, meta.ErrTopicNotFound) {
 			t.Errorf("a hand-over of incarnation %d: %v", incarnation, err)
 		}
 	}

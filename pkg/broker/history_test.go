@@ -106,7 +106,7 @@ func TestADeletedChannelIsRestoredWhereItWas(t *testing.T) {
 	if err := l.at("n3").Contents.DeleteChannel(ctx, "t", "c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.at("n2").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, ErrChannelNotFound) {
+	if _, err := l.at("n2").Contents.UndoChannel(ctx, "t", "c"); !errors.Is(err, meta.ErrChannelNotFound) {
 		t.Errorf("it is deleted: %v", err)
 	}
 	l.mustPut("t", 2, "meanwhile")

@@ -18,12 +18,12 @@ import (
 )
 
 // putOnce publishes a message with a dedup id at a node.
-func (l *lan) putOnce(id meta.NodeID, name, dedup string) Receipt {
+func (l *lan) putOnce(id meta.NodeID, name, dedup string) topic.Receipt {
 	l.t.Helper()
-	got := make(chan Receipt, 1)
-	l.at(id).Router.Publish(l.t.Context(), Publish{
-		Topic: name, Partition: AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte(dedup)}},
-		Done: func(r Receipt) { got <- r },
+	got := make(chan topic.Receipt, 1)
+	l.at(id).Router.Publish(l.t.Context(), publish.Request{
+		Topic: name, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte(dedup)}},
+		Done: func(r topic.Receipt) { got <- r },
 	})
 	return <-got
 }
@@ -57,7 +57,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 	}
 	h := n.Host.Lookup("t")
 	err := h.Offer(h.Led(0), []topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}, nil)
-	if !errors.Is(err, ErrNoWindow) || fate.Of(err) != fate.Refused {
+	if !errors.Is(err, host.ErrNoWindow) || fate.Of(err) != fate.Refused {
 		t.Fatalf("error %v", err)
 	}
 	if err := wireErrors().FromRemote(wireErrors().ToRemote(err)); !host.Moving(err) {
@@ -70,8 +70,8 @@ func TestAPublishGoesToThePartitionsOfItsKeys(t *testing.T) {
 	if _, err := n.Directory.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 4, KeyFrom: "json:/k"}); err != nil {
 		t.Fatal(err)
 	}
-	publish := func(bodies ...string) Receipt {
-		p := Publish{Topic: "t", Partition: AnyPartition}
+	publish := func(bodies ...string) topic.Receipt {
+		p := publish.Request{Topic: "t", Partition: host.AnyPartition}
 		for _, b := range bodies {
 			p.Messages = append(p.Messages, topic.Message{Body: []byte(b)})
 		}

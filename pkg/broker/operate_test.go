@@ -126,13 +126,13 @@ func TestAnyNodeAnswersForTheWholeCluster(t *testing.T) {
 			t.Errorf("%s: %v, depth %d, want %d", s.what, err, depth(), s.want)
 		}
 	}
-	if err := l.at("n3").Contents.EmptyChannel(ctx, "t", "nope"); !errors.Is(err, ErrChannelNotFound) {
+	if err := l.at("n3").Contents.EmptyChannel(ctx, "t", "nope"); !errors.Is(err, meta.ErrChannelNotFound) {
 		t.Errorf("empty of no channel: %v", err)
 	}
-	if err := l.at("n3").Contents.SeekChannel(ctx, "nope", "c", end); !errors.Is(err, ErrTopicNotFound) {
+	if err := l.at("n3").Contents.SeekChannel(ctx, "nope", "c", end); !errors.Is(err, meta.ErrTopicNotFound) {
 		t.Errorf("seek in no topic: %v", err)
 	}
-	if _, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, ErrPartitionNotFound) {
+	if _, err := l.at("n3").Contents.Peek(ctx, operate.Peek{Topic: "t", Partition: 9}); !errors.Is(err, meta.ErrPartitionNotFound) {
 		t.Errorf("peek at no partition: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestAChannelIsPausedAndDeletedFromANodeThatLeadsNothing(t *testing.T) {
 		if got := b.Contents.ClusterStats(ctx, "t", channel, false)[0].Channels; len(got) != 0 {
 			t.Errorf("%s: still there: %+v", channel, got)
 		}
-		if err := b.Contents.DeleteChannel(ctx, "t", channel); !errors.Is(err, ErrChannelNotFound) {
+		if err := b.Contents.DeleteChannel(ctx, "t", channel); !errors.Is(err, meta.ErrChannelNotFound) {
 			t.Errorf("%s: delete again: %v", channel, err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestVerifyComparesAllReplicas(t *testing.T) {
 	if err != nil || d[0].Digests["n1"] == "" || d[0].Digests["n2"] != "" {
 		t.Errorf("with a replica that is gone: %+v, %v", d, err)
 	}
-	if _, err := l.at("n1").Contents.Digest(ctx, "nope"); !errors.Is(err, ErrTopicNotFound) {
+	if _, err := l.at("n1").Contents.Digest(ctx, "nope"); !errors.Is(err, meta.ErrTopicNotFound) {
 		t.Errorf("no topic: %v", err)
 	}
 }
@@ -255,10 +255,10 @@ func TestALeadershipGoesWhereTheOperatorSays(t *testing.T) {
 			t.Errorf("to %s: %v", to, err)
 		}
 	}
-	if err := l.at("n4").Operator.TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, ErrPartitionNotFound) {
+	if err := l.at("n4").Operator.TransferLeader(ctx, "t", 3, "n1"); !errors.Is(err, meta.ErrPartitionNotFound) {
 		t.Errorf("of no partition: %v", err)
 	}
-	if err := l.at("n4").Operator.TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, ErrTopicNotFound) {
+	if err := l.at("n4").Operator.TransferLeader(ctx, "u", 0, "n1"); !errors.Is(err, meta.ErrTopicNotFound) {
 		t.Errorf("of no topic: %v", err)
 	}
 }

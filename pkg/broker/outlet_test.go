@@ -76,7 +76,7 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := a.publish(publish.Request{Topic: "t", Partition: 3}); !errors.Is(r.Err, ErrPartitionNotFound) {
+	if r := a.publish(publish.Request{Topic: "t", Partition: 3}); !errors.Is(r.Err, meta.ErrPartitionNotFound) {
 		t.Errorf("got %+v", r)
 	}
 	seen := map[int]bool{}
@@ -474,7 +474,7 @@ func TestATopicThatGoesTakesWhatWaitsAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Wait()
-	if r := got.receipts[0]; !errors.Is(r.Err, ErrTopicNotFound) {
+	if r := got.receipts[0]; !errors.Is(r.Err, meta.ErrTopicNotFound) {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -138,7 +138,7 @@ func TestADeadLetterThatCannotGoBackStays(t *testing.T) {
 			t.Errorf("left: %+v", got)
 		}
 		a.Channel = "tail#ephemeral"
-		if _, err := n.Contents.Policies().Settle(t.Context(), a); !errors.Is(err, ErrInvalidConfig) {
+		if _, err := n.Contents.Policies().Settle(t.Context(), a); !errors.Is(err, meta.ErrInvalidConfig) {
 			t.Errorf("of an ephemeral channel: %v", err)
 		}
 		a.Channel = "nobody"

@@ -53,7 +53,7 @@ func TestARefusalIsTheSameThroughAnotherNode(t *testing.T) {
 func TestRefusalsKeepTheirMeaningBetweenNodes(t *testing.T) {
 	for _, err := range []error{
 		coord.ErrNotLeading, coord.ErrMoving, coord.ErrNotWritable, coord.ErrTooBig, topic.ErrNotLeased, host.ErrDiskFull, host.ErrBusy, host.ErrExiting, host.ErrNoLeader,
-		host.ErrMessageTooBig, publish.ErrPartitionNeeded, ErrPartitionNotFound, ErrTopicNotFound, directory.ErrInvalidTopic,
+		host.ErrMessageTooBig, publish.ErrPartitionNeeded, meta.ErrPartitionNotFound, meta.ErrTopicNotFound, directory.ErrInvalidTopic,
 	} {
 		if got := wireErrors().FromRemote(wireErrors().ToRemote(err)); !errors.Is(got, err) || fate.Of(got) != fate.Refused {
 			t.Errorf("%v arrives as %v, %v", err, got, fate.Of(got))

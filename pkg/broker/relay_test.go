@@ -288,7 +288,7 @@ func TestAClientIsToldThatItsChannelIsGone(t *testing.T) {
 		m.t.Fatal(err)
 	}
 	eventually(t, func() bool { return c.ended.Load() != nil })
-	if err := *c.ended.Load(); !errors.Is(err, ErrChannelNotFound) {
+	if err := *c.ended.Load(); !errors.Is(err, meta.ErrChannelNotFound) {
 		t.Errorf("got %v", err)
 	}
 	if err := c.Finish(d.ID); !errors.Is(err, consume.ErrNotInFlight) {
@@ -362,7 +362,7 @@ func TestWhatSubscribeAsksForGoesAlong(t *testing.T) {
 		})
 		n1 := m.nodes["n1"]
 		r := consume.Subscribe{Topic: "t", Channel: "one", Partition: 3, Client: one, MsgTimeout: time.Minute, Wake: one.wake}
-		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, ErrPartitionNotFound) {
+		if _, err := n1.Consumers.Subscribe(t.Context(), r); !errors.Is(err, meta.ErrPartitionNotFound) {
 			t.Errorf("got %v", err)
 		}
 		hidden[consume.Options](m.nodes["n2"].Consumers, "o").MaxChannelConsumers = 1

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -205,7 +205,7 @@ func TestANodeWithoutAMajoritySaysWhoIsSilent(t *testing.T) {
 		w.start("n1")
 		w.sleep(5 * time.Second)
 		mu.Lock()
-		o := broker.NewOutlook("n1", opening["n1"])
+		o := operate.NewOutlook("n1", opening["n1"])
 		mu.Unlock()
 		reasons := o.Ready()
 		if len(reasons) != 1 || reasons[0].Code != "metadata_quorum" || !strings.Contains(reasons[0].What, "n2 n3") {

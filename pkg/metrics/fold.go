@@ -3,7 +3,6 @@ package metrics
 import (
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -50,7 +49,7 @@ type folded struct {
 // fold sums up what is ephemeral, and what is beyond the first most objects.
 // Topics and their channels count one each, in the order of stats, so that the
 // same ones have their own series in every scrape.
-func fold(stats []broker.TopicStats, most int) folded {
+func fold(stats []stats.Topic, most int) folded {
 	f := folder{
 		most:     most,
 		topics:   map[string]*topicSum{},
@@ -71,7 +70,7 @@ type folder struct {
 }
 
 // add counts one topic and its channels.
-func (f *folder) add(t *broker.TopicStats) {
+func (f *folder) add(t *stats.Topic) {
 	name := t.Name
 	if t.Ephemeral {
 		name = ephemeralName
@@ -148,7 +147,7 @@ func (f *folder) channel(topic, name string) *channelSum {
 }
 
 // add counts a channel in.
-func (s *channelSum) add(c *broker.ChannelStats) {
+func (s *channelSum) add(c *stats.Channel) {
 	s.depth += c.Depth
 	s.inFlight += c.InFlight
 	s.deferred += c.Deferred

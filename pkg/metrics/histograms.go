@@ -8,10 +8,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 )
 
 const (
@@ -100,16 +103,16 @@ func reasonOf(err error) reason {
 		err    error
 		reason reason
 	}{
-		{broker.ErrMessageTooBig, reasonTooLarge},
+		{host.ErrMessageTooBig, reasonTooLarge},
 		{coord.ErrTooBig, reasonTooLarge},
-		{broker.ErrTopicNotFound, reasonBadTopic},
-		{broker.ErrInvalidTopic, reasonBadTopic},
-		{broker.ErrPartitionNotFound, reasonBadPartition},
-		{broker.ErrPartitionNeeded, reasonBadPartition},
-		{broker.ErrBusy, reasonBusy},
+		{meta.ErrTopicNotFound, reasonBadTopic},
+		{directory.ErrInvalidTopic, reasonBadTopic},
+		{meta.ErrPartitionNotFound, reasonBadPartition},
+		{publish.ErrPartitionNeeded, reasonBadPartition},
+		{host.ErrBusy, reasonBusy},
 		{coord.ErrBusy, reasonBusy},
-		{broker.ErrExiting, reasonExiting},
-		{broker.ErrDiskFull, reasonDiskFull},
+		{host.ErrExiting, reasonExiting},
+		{host.ErrDiskFull, reasonDiskFull},
 		{syscall.ENOSPC, reasonDiskFull},
 	} {
 		if errors.Is(err, known.err) {
@@ -182,7 +185,7 @@ func (h *Histograms) countChanges(r prometheus.Registerer) {
 	r.MustRegister(elections)
 	h.elections = map[string]prometheus.Counter{}
 	for _, reason := range []string{
-		meta.ReasonNodeDown, meta.ReasonRestart, meta.ReasonDrain, meta.ReasonTransfer, meta.ReasonBalance, broker.ReasonUnclean,
+		meta.ReasonNodeDown, meta.ReasonRestart, meta.ReasonDrain, meta.ReasonTransfer, meta.ReasonBalance, operate.ReasonUnclean,
 	} {
 		h.elections[reason] = elections.WithLabelValues(reason)
 	}

@@ -19,20 +19,23 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // full returns metrics with every source.
-func full(topics ...broker.TopicStats) *Metrics {
+func full(topics ...stats.Topic) *Metrics {
 	return New(Options{
 		Version: "1.2.3", Revision: "abc", Node: "n1", Zone: "z1", Started: time.Now().Add(-time.Hour), MaxObjects: 6,
 		Sources: Sources{
-			Topics:   func() []broker.TopicStats { return topics },
-			Ready:    func() []broker.HealthReason { return nil },
+			Topics:   func() []stats.Topic { return topics },
+			Ready:    func() []health.Reason { return nil },
 			Draining: func() bool { return false },
 			Placement: func() Placement {
 				return Placement{Partitions: 5, Offline: 1, UnderReplicated: 2, UnderMinISR: 1, NonPreferredLeader: 1, Moving: 1, Hosted: 4, Led: 3}
@@ -59,8 +62,8 @@ func full(topics ...broker.TopicStats) *Metrics {
 				}
 			},
 			Nodes: func() map[string]int { return map[string]int{"up": 2, "draining": 1} },
-			Lags: func() []broker.ReplicaLag {
-				return []broker.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}}
+			Lags: func() []operate.ReplicaLag {
+				return []operate.ReplicaLag{{Node: "n2", Partitions: 3, Behind: 1, Messages: 70, Bytes: 7000, Longest: 90 * time.Second}}
 			},
 			Replication: func() coord.ReplicationStats {
 				return coord.ReplicationStats{Uncommitted: 5, UncommittedLimit: 50, UncommittedFull: 2, CatchUpRate: 1 << 20}
@@ -86,17 +89,17 @@ func full(topics ...broker.TopicStats) *Metrics {
 	})
 }
 
-func topicOf(name string, channels ...string) broker.TopicStats {
-	t := broker.TopicStats{
+func topicOf(name string, channels ...string) stats.Topic {
+	t := stats.Topic{
 		Name: name, Ephemeral: strings.HasSuffix(name, "#ephemeral"), Depth: 1, Messages: 10, Bytes: 100, LogBytes: 1000,
-		Partitions: []broker.PartitionStats{{LogStart: 3, LogEnd: 10}},
+		Partitions: []stats.Partition{{LogStart: 3, LogEnd: 10}},
 	}
 	for _, c := range channels {
-		t.Channels = append(t.Channels, broker.ChannelStats{
+		t.Channels = append(t.Channels, stats.Channel{
 			Name: c, Ephemeral: strings.HasSuffix(c, "#ephemeral"), Depth: 1, InFlight: 2, Deferred: 3, Consumers: 4, OldestAge: 5 * time.Second,
 			Delivered: 6, Finished: 7, Requeued: 8, TimedOut: 9,
 			Failing:    stats.Failing{Exhausted: 2, BackingOff: 3, RateLimited: true, BackedOff: 5, DeadLettered: 6, Dropped: 7},
-			Partitions: []broker.ChannelPartitionStats{{Lag: 10, Blocked: new(seq.Offset), Spinning: []broker.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
+			Partitions: []stats.Place{{Lag: 10, Blocked: new(seq.Offset), Spinning: []stats.Spinning{{Offset: 1, PerSecond: 200}}}, {Lag: 20}},
 		})
 	}
 	return t
@@ -114,7 +117,7 @@ func scrape(t *testing.T, m *Metrics) string {
 
 func observeAll(h *Histograms) {
 	h.ObservePublish(time.Millisecond, nil)
-	h.ObservePublish(time.Millisecond, broker.ErrBusy)
+	h.ObservePublish(time.Millisecond, host.ErrBusy)
 	h.ObserveBatch(16)
 	h.ObserveFsync(time.Millisecond)
 	h.ObserveRaftCommit(time.Millisecond)
@@ -299,11 +302,11 @@ func TestAPublishIsCountedByItsEnd(t *testing.T) {
 		reason string
 	}{
 		{nil, "ok", ""},
-		{broker.ErrBusy, "refused", "busy"},
-		{broker.ErrMessageTooBig, "refused", "too_large"},
-		{broker.ErrTopicNotFound, "refused", "bad_topic"},
-		{broker.ErrPartitionNotFound, "refused", "bad_partition"},
-		{broker.ErrExiting, "refused", "exiting"},
+		{host.ErrBusy, "refused", "busy"},
+		{host.ErrMessageTooBig, "refused", "too_large"},
+		{meta.ErrTopicNotFound, "refused", "bad_topic"},
+		{meta.ErrPartitionNotFound, "refused", "bad_partition"},
+		{host.ErrExiting, "refused", "exiting"},
 		{fate.Refuse("x"), "refused", "not_writable"},
 		{fate.Mark(syscall.ENOSPC, fate.Refused), "refused", "disk_full"},
 		{errors.New("x"), "uncertain", "uncertain"},
@@ -329,7 +332,7 @@ func TestChangesOfTheMetadataAreCounted(t *testing.T) {
 		{Leader: "n1", Reason: meta.ReasonNodeDown},
 		{Leader: "n1", Reason: meta.ReasonDrain}, // refused
 		{Leader: "", Reason: meta.ReasonNodeDown},
-		{Leader: "n2", Reason: broker.ReasonUnclean, Unclean: true},
+		{Leader: "n2", Reason: operate.ReasonUnclean, Unclean: true},
 		{Leader: "n2", Reason: "because"},
 	}}, meta.Result{Failed: []error{nil, nil, meta.ErrStaleVersion, nil, nil, nil}})
 	h.ObserveChange(meta.AlterISR{ISR: []meta.NodeID{"n1"}}, meta.Result{})
@@ -357,7 +360,7 @@ func TestNilHistogramsRecordNothing(*testing.T) {
 }
 
 func TestEphemeralNamesShareSeries(t *testing.T) {
-	got := fold([]broker.TopicStats{
+	got := fold([]stats.Topic{
 		topicOf("a", "c", "x1#ephemeral", "x2#ephemeral"),
 		topicOf("b#ephemeral", "c", "d"),
 		topicOf("d#ephemeral", "e#ephemeral"),
@@ -369,7 +372,7 @@ func TestEphemeralNamesShareSeries(t *testing.T) {
 }
 
 func TestWhatIsTooMuchIsSummed(t *testing.T) {
-	got := fold([]broker.TopicStats{
+	got := fold([]stats.Topic{
 		topicOf("a", "c", "d"),
 		topicOf("b", "c", "d"),
 		topicOf("c", "c", "d"),
@@ -407,7 +410,7 @@ func TestFoldingLosesNothing(t *testing.T) {
 	r := testrand.New(t)
 	for range 200 {
 		most := 1 + r.IntN(30)
-		var stats []broker.TopicStats
+		var stats []stats.Topic
 		var messages uint64
 		var depth int64
 		for i := range r.IntN(20) {

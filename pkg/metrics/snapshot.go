@@ -3,9 +3,10 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // metric is a metric that is read when it is scraped.
@@ -259,7 +260,7 @@ func (s sink) put(metrics ...prometheus.Metric) {
 	}
 }
 
-func (s sink) topics(stats []broker.TopicStats, most int) {
+func (s sink) topics(stats []stats.Topic, most int) {
 	f := fold(stats, most)
 	s.put(objectsDropped.is(float64(f.dropped)))
 	for _, t := range f.topics {
@@ -397,7 +398,7 @@ func (s sink) raft(r Raft) {
 	)
 }
 
-func (s sink) lags(all []broker.ReplicaLag) {
+func (s sink) lags(all []operate.ReplicaLag) {
 	for _, l := range all {
 		s.put(
 			replicaPartitions.is(float64(l.Partitions), l.Node),

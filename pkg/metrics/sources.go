@@ -5,8 +5,11 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // Sources are where the numbers come from. Each function is called once a
@@ -14,9 +17,9 @@ import (
 // anything. The metrics of a nil function are not exported.
 type Sources struct {
 	// Topics describes the topics with partitions that this node leads.
-	Topics func() []broker.TopicStats
+	Topics func() []stats.Topic
 	// Ready says what keeps the node from serving; empty: nothing.
-	Ready func() []broker.HealthReason
+	Ready func() []health.Reason
 	// Draining says whether the node is being taken out of service.
 	Draining func() bool
 	// Placement counts partitions.
@@ -33,7 +36,7 @@ type Sources struct {
 	Nodes func() map[string]int
 	// Lags says how far the followers of the partitions that this node leads are,
 	// by node.
-	Lags func() []broker.ReplicaLag
+	Lags func() []operate.ReplicaLag
 	// Stalls counts the partitions in which something does not progress, by what the
 	// health calls it.
 	Stalls func() map[string]int

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Phases of an answer.
@@ -18,7 +18,7 @@ const (
 // Answers to publishes are used again and again, with a Done that is bound once.
 type answer struct {
 	home *sync.Pool
-	done func(broker.Receipt) // publishDone, bound
+	done func(topic.Receipt) // publishDone, bound
 
 	link   *link
 	verb   nsq.Verb
@@ -49,7 +49,7 @@ func newAnswers() *sync.Pool {
 }
 
 // publishDone takes the broker's receipt, from any goroutine.
-func (a *answer) publishDone(r broker.Receipt) {
+func (a *answer) publishDone(r topic.Receipt) {
 	l := a.link // a belongs to the writer once it is ready
 	if a.traced != nil {
 		a.traced.receipt = r

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // authorized is the answer to AUTH.
@@ -51,7 +51,7 @@ func (s *session) auth(ctx context.Context, cmd *nsq.Command) error {
 		return nsq.Errorf(nsq.Unauthorized, "AUTH no authorizations found")
 	}
 	s.rights.grant = grant
-	s.describe(func(about *broker.ClientStats) {
+	s.describe(func(about *stats.Client) {
 		about.Authed, about.AuthIdentity, about.AuthIdentityURL = true, grant.Identity, grant.IdentityURL
 	})
 	answer, err := json.Marshal(authorized{grant.Identity, grant.IdentityURL, grant.Permissions()})

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -21,15 +22,15 @@ import (
 // that only the sessions are measured.
 type nullBroker struct{ body []byte }
 
-func (nullBroker) Publish(_ context.Context, p broker.Publish) {
-	p.Done(broker.Receipt{Count: len(p.Messages)})
+func (nullBroker) Publish(_ context.Context, p publish.Request) {
+	p.Done(topic.Receipt{Count: len(p.Messages)})
 }
 
-func (b nullBroker) Subscribe(context.Context, broker.Subscribe) (Subscription, error) {
+func (b nullBroker) Subscribe(context.Context, consume.Subscribe) (Subscription, error) {
 	return &nullSub{body: b.body}, nil
 }
 
-func (nullBroker) Topic(string) (*meta.Topic, error) { return nil, broker.ErrTopicNotFound }
+func (nullBroker) Topic(string) (*meta.Topic, error) { return nil, meta.ErrTopicNotFound }
 
 type nullSub struct {
 	body []byte

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 const maxPartition = seq.MaxPartitions - 1
@@ -187,7 +187,7 @@ func (s *session) cls(ctx context.Context, cmd *nsq.Command) error {
 
 func (s *session) setState(state int) {
 	s.state = state
-	s.describe(func(*broker.ClientStats) {})
+	s.describe(func(*stats.Client) {})
 }
 
 // maxIntroduction bounds the body of IDENTIFY and AUTH, which anyone may send, in
@@ -223,7 +223,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 	}
 	s.settings = settings
 	s.conn.setPatience(2*settings.Heartbeat, time.Now())
-	s.describe(func(about *broker.ClientStats) { introduce(about, &id) })
+	s.describe(func(about *stats.Client) { introduce(about, &id) })
 	apply := func() { s.writer.apply(&settings) }
 	if !id.FeatureNegotiation {
 		return s.answerFrame(ctx, []byte(nsq.OK), apply)
@@ -242,7 +242,7 @@ func (s *session) identify(ctx context.Context, cmd *nsq.Command) error {
 }
 
 // introduce notes what a client says of itself. What it leaves out stays.
-func introduce(about *broker.ClientStats, id *nsq.Identity) {
+func introduce(about *stats.Client, id *nsq.Identity) {
 	note := func(field *string, said ...string) {
 		for _, text := range said {
 			if text != "" {

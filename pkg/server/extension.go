@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
@@ -17,7 +17,7 @@ import (
 type tracedTo struct {
 	ids     seq.Numbering // of the topic
 	traceID uint64
-	receipt broker.Receipt // set before the answer is ready
+	receipt topic.Receipt // set before the answer is ready
 }
 
 // appendOK appends the answer to a publish that was stored.
@@ -55,7 +55,7 @@ func (e extension) publish(ctx context.Context, cmd *nsq.Command) error {
 	if err != nil {
 		return err
 	}
-	if about.Config.Ordered && partition == broker.AnyPartition && len(about.Partitions) > 1 {
+	if about.Config.Ordered && partition == host.AnyPartition && len(about.Partitions) > 1 {
 		return nsq.Errorf(nsq.BadPartition, "topic partition is not valid: an ordered topic needs one")
 	}
 	t := p.topicFor(cmd.Param(0))
@@ -197,7 +197,7 @@ func (e extension) numbering(about *meta.Topic) seq.Numbering {
 // number, -1 or left out.
 func partitionNamed(text []byte) (int, error) {
 	if len(text) == 0 || string(text) == "-1" {
-		return broker.AnyPartition, nil
+		return host.AnyPartition, nil
 	}
 	if _, err := nsq.ParseDecimal(text); errors.Is(err, nsq.ErrNotDecimal) {
 		return 0, nsq.Errorf(nsq.BadPartition, "topic partition is not valid: %s", text)

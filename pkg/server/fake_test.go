@@ -7,10 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -43,7 +46,7 @@ type fakeChannel struct {
 	inFlight map[seq.MessageID]fakeMessage
 	owner    map[seq.MessageID]*fakeSub
 	subs     []*fakeSub
-	asked    []broker.Subscribe
+	asked    []consume.Subscribe
 	closed   int
 }
 
@@ -69,21 +72,21 @@ func (b *fakeBroker) topicLocked(name string) *fakeTopic {
 func (b *fakeBroker) fail(name string) error {
 	switch name {
 	case "busy":
-		return broker.ErrBusy
+		return host.ErrBusy
 	case "uncertain":
 		return fate.Mark(context.DeadlineExceeded, fate.Uncertain)
 	case "strict":
-		return broker.ErrInvalidTopic
+		return directory.ErrInvalidTopic
 	case "small":
-		return broker.ErrMessageTooBig
+		return host.ErrMessageTooBig
 	case "ordered":
-		return broker.ErrPartitionNeeded
+		return publish.ErrPartitionNeeded
 	case "closed":
 		return coord.ErrNotWritable
 	case "moved":
 		return coord.ErrNotLeading
 	case "crowded":
-		return broker.ErrTooManyConsumers
+		return consume.ErrTooManyConsumers
 	}
 	return nil
 }
@@ -91,7 +94,7 @@ func (b *fakeBroker) fail(name string) error {
 // fakePartitions is how many partitions every fake topic has.
 const fakePartitions = 4
 
-func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
+func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 	if b.onPublish != nil {
 		b.onPublish()
 	}
@@ -99,16 +102,16 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 	b.partitions = append(b.partitions, p.Partition)
 	if p.Partition >= fakePartitions {
 		b.mu.Unlock()
-		p.Done(broker.Receipt{Err: broker.ErrPartitionNotFound})
+		p.Done(topic.Receipt{Err: meta.ErrPartitionNotFound})
 		return
 	}
 	if err := b.fail(p.Topic); err != nil {
 		b.mu.Unlock()
-		p.Done(broker.Receipt{Err: err})
+		p.Done(topic.Receipt{Err: err})
 		return
 	}
 	t := b.topicLocked(p.Topic)
-	receipt := broker.Receipt{
+	receipt := topic.Receipt{
 		Partition: max(p.Partition, 0), First: t.next, Count: len(p.Messages), Position: 0x7c, RawSize: 35 * int64(len(p.Messages)),
 	}
 	var wake []func()
@@ -144,7 +147,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p broker.Publish) {
 // with "sorted" ordered.
 func (b *fakeBroker) Topic(name string) (*meta.Topic, error) {
 	if name == "missing" {
-		return nil, broker.ErrTopicNotFound
+		return nil, meta.ErrTopicNotFound
 	}
 	return &meta.Topic{
 		Name: name, Incarnation: 1, Partitions: make([]meta.Partition, fakePartitions),
@@ -166,8 +169,8 @@ func (b *fakeBroker) stored(name string) []topic.Message {
 
 // deliver publishes a message of so many bytes.
 func (b *fakeBroker) deliver(name string, size int) {
-	b.Publish(context.Background(), broker.Publish{
-		Topic: name, Messages: []topic.Message{{Body: make([]byte, size)}}, Done: func(broker.Receipt) {},
+	b.Publish(context.Background(), publish.Request{
+		Topic: name, Messages: []topic.Message{{Body: make([]byte, size)}}, Done: func(topic.Receipt) {},
 	})
 }
 
@@ -194,12 +197,12 @@ func (b *fakeBroker) bodies(name string) []string {
 	return append([]string(nil), b.topicLocked(name).bodies...)
 }
 
-func (b *fakeBroker) Subscribe(_ context.Context, r broker.Subscribe) (Subscription, error) {
+func (b *fakeBroker) Subscribe(_ context.Context, r consume.Subscribe) (Subscription, error) {
 	if err := b.fail(r.Topic); err != nil {
 		return nil, err
 	}
 	if r.Partition >= fakePartitions {
-		return nil, broker.ErrPartitionNotFound
+		return nil, meta.ErrPartitionNotFound
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +231,7 @@ type fakeSub struct {
 	b       *fakeBroker
 	ch      *fakeChannel
 	wake    func()
-	client  broker.Client
+	client  consume.Client
 	ready   int
 	holding int
 	stopped bool

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // errWriterGone ends a reader whose writer has ended.
@@ -27,7 +27,7 @@ type ended struct {
 
 // link is what a connection's reader and writer, the server and the broker
 // share: the socket, the answers on their way, what stats show, and the ways to
-// end it. It is the broker.Client of the connection.
+// end it. It is the consume.Client of the connection.
 type link struct {
 	srv    *Server
 	log    *slog.Logger
@@ -47,7 +47,7 @@ type link struct {
 	cause      atomic.Pointer[ended]
 
 	mu       sync.Mutex // guards the following
-	about    broker.ClientStats
+	about    stats.Client
 	produced map[string]*producedTopic // changed by the reader only
 	deadline *time.Timer               // of a closing connection; set by whoever stops it first
 	gone     bool                      // nothing is left to stop
@@ -70,7 +70,7 @@ func newLink(srv *Server, conn net.Conn, cancel context.CancelCauseFunc) *link {
 		queue: answerQueue{
 			maxCount: srv.opts.MaxPending, maxBytes: srv.opts.MaxPendingBytes, room: make(chan struct{}, 1),
 		},
-		about: broker.ClientStats{
+		about: stats.Client{
 			ClientID: host, Hostname: host, RemoteAddress: conn.RemoteAddr().String(), ConnectTime: time.Now(),
 		},
 	}
@@ -86,7 +86,7 @@ func remoteIP(conn net.Conn) string {
 }
 
 // show changes what stats show of the connection.
-func (l *link) show(change func(*broker.ClientStats)) {
+func (l *link) show(change func(*stats.Client)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.about)
@@ -147,10 +147,10 @@ func (l *link) abort(how Ending, why error) {
 	_ = l.conn.Close()
 }
 
-// Disconnect ends the connection: see broker.Client.
+// Disconnect ends the connection: see consume.Client.
 func (l *link) Disconnect(reason error) { l.stop(EndBroker, reason) }
 
-// Unfinished tells the client that a FIN came too late: see broker.Client. A client
+// Unfinished tells the client that a FIN came too late: see consume.Client. A client
 // that does not read its answers is not told.
 func (l *link) Unfinished(id seq.MessageID, reason error) {
 	e := nsq.Errorf(nsq.FinFailed, "%s %s failed %v", nsq.Fin, l.ids.ID(id), reason)
@@ -215,8 +215,8 @@ func (l *link) answerError(ctx context.Context, e *nsq.Error) error {
 	return l.push(ctx, a)
 }
 
-// ClientStats describes the connection: see broker.Client.
-func (l *link) ClientStats() broker.ClientStats {
+// ClientStats describes the connection: see consume.Client.
+func (l *link) ClientStats() stats.Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	about := l.about

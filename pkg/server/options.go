@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -29,19 +30,19 @@ type Publisher interface {
 	// Publish copies the messages before it returns. It may block, for
 	// back-pressure or to create the topic, until ctx ends. It calls p.Done
 	// exactly once, perhaps before it returns, from any goroutine.
-	Publish(ctx context.Context, p broker.Publish)
+	Publish(ctx context.Context, p publish.Request)
 }
 
 // Subscriber has clients join channels.
 type Subscriber interface {
 	// Subscribe joins a channel. It may block, to create it, until ctx ends.
-	Subscribe(ctx context.Context, s broker.Subscribe) (Subscription, error)
+	Subscribe(ctx context.Context, s consume.Subscribe) (Subscription, error)
 }
 
 // TopicReader knows the topics of the cluster.
 type TopicReader interface {
 	// Topic returns a topic of the cluster, which may not be changed, or
-	// broker.ErrTopicNotFound.
+	// meta.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 }
 

@@ -8,10 +8,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -239,7 +240,7 @@ func cutOff(err error, code nsq.Code, format string, args ...any) error {
 func partitionParam(text []byte) int {
 	n, err := nsq.ParseDecimal(text)
 	if errors.Is(err, nsq.ErrNotDecimal) {
-		return broker.AnyPartition
+		return host.AnyPartition
 	}
 	if err != nil || n > maxPartition {
 		return maxPartition + 1
@@ -260,9 +261,9 @@ type outgoing struct {
 // does not wait for what becomes of them.
 func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	a := p.link.newAnswer()
-	a.verb, a.topic, a.count, a.bytes, a.named, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.partition != broker.AnyPartition, o.traced
+	a.verb, a.topic, a.count, a.bytes, a.named, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.partition != host.AnyPartition, o.traced
 	a.phase.Store(phaseWaiting)
-	ask := broker.Publish{Topic: o.topic.name, Partition: o.partition, Messages: p.messages, Done: a.done}
+	ask := publish.Request{Topic: o.topic.name, Partition: o.partition, Messages: p.messages, Done: a.done}
 	if err := p.link.push(ctx, a); err != nil {
 		return err
 	}

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/complaint"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // ErrClosed is returned by Serve after Shutdown.
@@ -212,7 +213,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.dropListener(ln)
 	}
 	for _, c := range s.openSessions() {
-		c.stop(EndShutdown, broker.ErrExiting)
+		c.stop(EndShutdown, host.ErrExiting)
 	}
 	still := make(chan struct{})
 	go func() {
@@ -232,9 +233,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Clients describes all connections, in no order.
-func (s *Server) Clients() []broker.ClientStats {
+func (s *Server) Clients() []stats.Client {
 	open := s.openSessions()
-	all := make([]broker.ClientStats, len(open))
+	all := make([]stats.Client, len(open))
 	for i, c := range open {
 		all[i] = c.ClientStats()
 	}

@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // States of a connection, as shown in stats.
@@ -51,7 +51,7 @@ func newSession(ctx context.Context, srv *Server, conn net.Conn, cancel context.
 	s.reader.SetPurse(s.memory)
 	s.publisher = &publisher{link: l, reader: s.reader, rights: s.rights, memory: s.memory}
 	s.writer = newWriter(l, &s.settings)
-	s.describe(func(*broker.ClientStats) {})
+	s.describe(func(*stats.Client) {})
 	return s
 }
 
@@ -170,8 +170,8 @@ func endingOf(err error) Ending {
 }
 
 // describe changes what stats show of the connection.
-func (s *session) describe(change func(*broker.ClientStats)) {
-	s.show(func(about *broker.ClientStats) {
+func (s *session) describe(change func(*stats.Client)) {
+	s.show(func(about *stats.Client) {
 		change(about)
 		about.State = s.state
 		about.SampleRate = s.settings.SampleRate

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/consume"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -28,7 +29,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	if !meta.ValidChannelName(channel) {
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
 	}
-	ask := broker.Subscribe{
+	ask := consume.Subscribe{
 		Topic: name, Channel: channel, Partition: partitionParam(cmd.Param(2)), Ordered: cmd.Verb == nsq.SubOrdered, Client: s.link,
 		MsgTimeout: s.settings.MsgTimeout, SampleRate: s.settings.SampleRate, Wake: s.poke,
 	}
@@ -41,7 +42,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 	}
 	sub, err := s.srv.broker.Subscribe(ctx, ask)
 	if err != nil {
-		return subscribeError(name, channel, err, audienceOf(form.Binary || s.settings.Knows, ask.Partition != broker.AnyPartition))
+		return subscribeError(name, channel, err, audienceOf(form.Binary || s.settings.Knows, ask.Partition != host.AnyPartition))
 	}
 	s.sub, s.ids, s.form = sub, sub.Numbering(), form
 	s.reader.SetRawIDs(form.Binary)
@@ -55,7 +56,7 @@ type joining struct{ s *session }
 
 // extend reads what a subscription has of the extensions, and returns the form of its
 // messages. Commands of the extensions make no topics.
-func (j joining) extend(cmd *nsq.Command, ask *broker.Subscribe) (nsq.Form, error) {
+func (j joining) extend(cmd *nsq.Command, ask *consume.Subscribe) (nsq.Form, error) {
 	s := j.s
 	command := cmd.Verb != nsq.Sub
 	if !command && !s.settings.Extended {
@@ -94,7 +95,7 @@ func (j joining) extend(cmd *nsq.Command, ask *broker.Subscribe) (nsq.Form, erro
 
 // choose has a consumer who gets no headers get the messages that it wants. On a topic
 // without headers it gets all.
-func (j joining) choose(ask *broker.Subscribe) {
+func (j joining) choose(ask *consume.Subscribe) {
 	s := j.s
 	if s.settings.Tag == "" && s.filter == nil {
 		return

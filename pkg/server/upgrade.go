@@ -10,8 +10,8 @@ import (
 	"github.com/golang/snappy"
 	"github.com/klauspost/compress/flate"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // upgrade answers an IDENTIFY in the clear and then makes of the stream what was
@@ -77,7 +77,7 @@ func (s *session) startTLS(ctx context.Context) error {
 	s.tls = conn
 	s.srv.counters.openTLS.Add(1)
 	state := conn.ConnectionState()
-	s.describe(func(about *broker.ClientStats) {
+	s.describe(func(about *stats.Client) {
 		about.TLS = true
 		about.TLSVersion = tls.VersionName(state.Version)
 		about.TLSCipherSuite = tls.CipherSuiteName(state.CipherSuite)
@@ -94,7 +94,7 @@ func (s *session) startSnappy() error {
 	if err != nil {
 		return err
 	}
-	s.describe(func(about *broker.ClientStats) { about.Snappy = true })
+	s.describe(func(about *stats.Client) { about.Snappy = true })
 	s.replace(inTurns{snappy.NewReader(s.stream), s.conn}, to, flush)
 	return nil
 }
@@ -105,7 +105,7 @@ func (s *session) startDeflate() error {
 	if err != nil {
 		return err
 	}
-	s.describe(func(about *broker.ClientStats) { about.Deflate = true })
+	s.describe(func(about *stats.Client) { about.Deflate = true })
 	s.replace(inTurns{flate.NewReader(s.stream), s.conn}, to, flush)
 	return nil
 }

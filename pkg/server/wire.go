@@ -3,11 +3,14 @@ package server
 import (
 	"errors"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -45,11 +48,11 @@ func audienceOf(knows, names bool) audience {
 // failure is the broker's: its code does not end the connection.
 func publishRules() [5]wireRule {
 	return [...]wireRule{
-		{broker.ErrInvalidTopic, nsq.BadTopic, "%s topic name %q is not valid"},
-		{broker.ErrMessageTooBig, nsq.BadMessage, "%s message too big for topic %q"},
+		{directory.ErrInvalidTopic, nsq.BadTopic, "%s topic name %q is not valid"},
+		{host.ErrMessageTooBig, nsq.BadMessage, "%s message too big for topic %q"},
 		{coord.ErrTooBig, nsq.BadBody, "%s body too big for topic %q: publish fewer messages at a time"},
-		{broker.ErrPartitionNotFound, nsq.BadPartition, "%s topic %q does not have the partition"},
-		{broker.ErrPartitionNeeded, nsq.BadPartition, "%s to topic %q needs a partition or a key"},
+		{meta.ErrPartitionNotFound, nsq.BadPartition, "%s topic %q does not have the partition"},
+		{publish.ErrPartitionNeeded, nsq.BadPartition, "%s to topic %q needs a partition or a key"},
 	}
 }
 
@@ -57,16 +60,16 @@ func publishRules() [5]wireRule {
 // for extensions: they look for the partition's leader again. The code stands alone.
 func extendedRules() [10]wireRule {
 	return [...]wireRule{
-		{cause: broker.ErrTopicNotFound, code: nsq.TopicNotExist},
+		{cause: meta.ErrTopicNotFound, code: nsq.TopicNotExist},
 		{cause: coord.ErrNotLeading, code: nsq.FailedOnNotLeader},
 		{cause: coord.ErrMoving, code: nsq.FailedOnNotLeader},
 		{cause: topic.ErrNotLeased, code: nsq.FailedOnNotLeader},
 		{cause: coord.ErrNotWritable, code: nsq.FailedOnNotWritable},
-		{cause: broker.ErrDiskFull, code: nsq.FailedOnNotWritable},
+		{cause: host.ErrDiskFull, code: nsq.FailedOnNotWritable},
 		{cause: commitlog.ErrNoSpace, code: nsq.FailedOnNotWritable},
 		{cause: commitlog.ErrNoFiles, code: nsq.FailedOnNotWritable},
-		{cause: broker.ErrNoLeader, code: nsq.FailedOnNotWritable},
-		{cause: broker.ErrExiting, code: nsq.FailedOnNotWritable},
+		{cause: host.ErrNoLeader, code: nsq.FailedOnNotWritable},
+		{cause: host.ErrExiting, code: nsq.FailedOnNotWritable},
 	}
 }
 
@@ -78,7 +81,7 @@ func publishError(verb nsq.Verb, topic string, err error, reader audience) *nsq.
 			return &nsq.Error{Code: code}
 		}
 	}
-	if reader == extended && errors.Is(err, broker.ErrPartitionNotFound) {
+	if reader == extended && errors.Is(err, meta.ErrPartitionNotFound) {
 		return &nsq.Error{Code: nsq.TopicNotExist}
 	}
 	for _, rule := range publishRules() {
@@ -116,13 +119,13 @@ func subscribeError(topic, channel string, err error, reader audience) *nsq.Erro
 		return &nsq.Error{Code: code, Ends: true}
 	}
 	switch {
-	case errors.Is(err, broker.ErrPartitionNotFound) && reader == extended:
+	case errors.Is(err, meta.ErrPartitionNotFound) && reader == extended:
 		return &nsq.Error{Code: nsq.TopicNotExist}
-	case errors.Is(err, broker.ErrInvalidTopic):
+	case errors.Is(err, directory.ErrInvalidTopic):
 		return nsq.Errorf(nsq.BadTopic, "SUB topic name %q is not valid", topic)
-	case errors.Is(err, broker.ErrInvalidChannel):
+	case errors.Is(err, directory.ErrInvalidChannel):
 		return nsq.Errorf(nsq.BadChannel, "SUB channel name %q is not valid", channel)
-	case errors.Is(err, broker.ErrPartitionNotFound):
+	case errors.Is(err, meta.ErrPartitionNotFound):
 		return nsq.Errorf(nsq.BadPartition, "SUB topic %q does not have the partition", topic)
 	}
 	return nsq.Errorf(nsq.SubFailed, "SUB failed %v", err)

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/nsq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -29,7 +29,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			"E_PUB_FAILED PUB failed, refused: not enough in-sync replicas", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			fmt.Errorf("n2: %w", broker.ErrDiskFull),
+			fmt.Errorf("n2: %w", host.ErrDiskFull),
 			"E_PUB_FAILED PUB failed, refused: n2: disk nearly full", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
@@ -37,11 +37,11 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			"E_PUB_FAILED PUB failed, refused: " + commitlog.ErrNoSpace.Error(), "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			broker.ErrNoLeader,
-			"E_PUB_FAILED PUB failed, refused: " + broker.ErrNoLeader.Error(), "E_FAILED_ON_NOT_WRITABLE ",
+			host.ErrNoLeader,
+			"E_PUB_FAILED PUB failed, refused: " + host.ErrNoLeader.Error(), "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
-			broker.ErrExiting,
+			host.ErrExiting,
 			"E_PUB_FAILED PUB failed, refused: shutting down", "E_FAILED_ON_NOT_WRITABLE ",
 		},
 		{
@@ -57,7 +57,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			"E_PUB_FAILED PUB failed, refused: " + topic.ErrNotLeased.Error(), "E_FAILED_ON_NOT_LEADER ",
 		},
 		{
-			broker.ErrBusy,
+			host.ErrBusy,
 			"E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written", "E_PUB_FAILED PUB failed, refused: too many bytes waiting to be written",
 		},
 		{
@@ -86,7 +86,7 @@ func TestAFailedPublishSaysWhetherItWasRefused(t *testing.T) {
 			fate.Mark(errors.New("rotten"), fate.Corrupt),
 			"E_PUB_FAILED PUB failed, outcome unknown: rotten", "E_PUB_FAILED PUB failed, outcome unknown: rotten",
 		},
-		{broker.ErrMessageTooBig, `E_BAD_MESSAGE PUB message too big for topic "t"`, `E_BAD_MESSAGE PUB message too big for topic "t"`},
+		{host.ErrMessageTooBig, `E_BAD_MESSAGE PUB message too big for topic "t"`, `E_BAD_MESSAGE PUB message too big for topic "t"`},
 	} {
 		for reader, want := range map[audience]string{standard: test.standard, naming: test.extended, extended: test.extended} {
 			e := publishError(nsq.Pub, "t", test.err, reader)

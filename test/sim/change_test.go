@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -54,7 +54,7 @@ func (w *world) comeAgain(rnd *rand.Rand, at idle) []idle {
 		if l == nil {
 			return "a node does not serve"
 		}
-		if err := l.deleteTopic(passing); err != nil && !errors.Is(err, broker.ErrTopicNotFound) {
+		if err := l.deleteTopic(passing); err != nil && !errors.Is(err, meta.ErrTopicNotFound) {
 			return err.Error()
 		}
 		if !w.createOnce(rnd, at) {
@@ -76,9 +76,9 @@ func (l *life) pass(partition int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	answered := make(chan struct{})
-	l.broker.Load().Router.Publish(ctx, broker.Publish{
+	l.broker.Load().Router.Publish(ctx, publish.Request{
 		Topic: passing, Partition: partition, Messages: []topic.Message{{Body: []byte("passing")}},
-		Done: func(broker.Receipt) { close(answered) },
+		Done: func(topic.Receipt) { close(answered) },
 	})
 	<-answered
 }

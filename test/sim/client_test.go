@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/simtest"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -54,9 +57,9 @@ func (l *life) publish(number, partition int, rnd *rand.Rand) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	l.broker.Load().Router.Publish(ctx, broker.Publish{
+	l.broker.Load().Router.Publish(ctx, publish.Request{
 		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body, Delay: l.w.clocks.delay(name, delayed, rnd)}},
-		Done: func(r broker.Receipt) {
+		Done: func(r topic.Receipt) {
 			l.mu.RLock()
 			defer l.mu.RUnlock()
 			switch {
@@ -94,13 +97,13 @@ type consumer struct {
 	ended chan struct{}
 }
 
-// ClientStats implements broker.Client.
-func (c *consumer) ClientStats() broker.ClientStats { return broker.ClientStats{ClientID: "sim"} }
+// ClientStats implements consume.Client.
+func (c *consumer) ClientStats() stats.Client { return stats.Client{ClientID: "sim"} }
 
-// Disconnect implements broker.Client.
+// Disconnect implements consume.Client.
 func (c *consumer) Disconnect(error) { c.once.Do(func() { close(c.ended) }) }
 
-// Unfinished implements broker.Client: the message comes again.
+// Unfinished implements consume.Client: the message comes again.
 func (c *consumer) Unfinished(seq.MessageID, error) {}
 
 func (c *consumer) woken() {
@@ -134,8 +137,8 @@ func (w *world) consume(kind int, rnd, lazy *rand.Rand, stop <-chan struct{}) {
 func (c *consumer) session(l *life, stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	s, err := l.broker.Load().Consumers.Subscribe(ctx, broker.Subscribe{
-		Topic: theTopic, Channel: channelNames[c.kind], Partition: broker.AnyPartition, Ordered: c.kind == 1,
+	s, err := l.broker.Load().Consumers.Subscribe(ctx, consume.Subscribe{
+		Topic: theTopic, Channel: channelNames[c.kind], Partition: host.AnyPartition, Ordered: c.kind == 1,
 		Client: c, MsgTimeout: c.w.plan.timeout, Wake: c.woken,
 	})
 	if err != nil {
@@ -214,7 +217,7 @@ func (c *consumer) take(l *life, d *topic.Delivery) bool {
 }
 
 // answer finishes a message, or does not.
-func (c *consumer) answer(l *life, s *broker.Subscription, id seq.MessageID) {
+func (c *consumer) answer(l *life, s *consume.Subscription, id seq.MessageID) {
 	if c.w.draining.Load() {
 		c.w.channels[c.kind][id.Partition()].Finish(uint64(id.Offset()))
 		_ = s.Finish(id)

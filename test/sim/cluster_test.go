@@ -21,6 +21,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/redo"
@@ -44,7 +45,7 @@ const readWhole = 2
 
 // lease is how long a leader may go on that was replaced: its lease, and what the
 // news of it may take on the way to a consumer.
-const lease = broker.DefaultLease + 500*time.Millisecond
+const lease = host.DefaultLease + 500*time.Millisecond
 
 // plan is what a seed chooses before it begins.
 type plan struct {

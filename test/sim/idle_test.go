@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -80,7 +80,7 @@ func (w *world) createOnce(rnd *rand.Rand, t idle) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_, err := l.broker.Load().Directory.CreateTopic(ctx, t.name, t.config)
-	return err == nil && !l.isDead() || errors.Is(err, broker.ErrTopicExists)
+	return err == nil && !l.isDead() || errors.Is(err, meta.ErrExists)
 }
 
 // restartAll ends all nodes, in order or not, so that no two of them run at the
@@ -150,9 +150,9 @@ func (l *life) putIdle(name string, partition int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	got := make(chan error, 1)
-	l.broker.Load().Router.Publish(ctx, broker.Publish{
+	l.broker.Load().Router.Publish(ctx, publish.Request{
 		Topic: name, Partition: partition, Messages: []topic.Message{{Body: []byte("first")}},
-		Done: func(r broker.Receipt) {
+		Done: func(r topic.Receipt) {
 			if r.Err == nil && r.First != seq.Offset(0) {
 				got <- fmt.Errorf("the first message is at %d", r.First)
 				return

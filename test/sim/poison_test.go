@@ -7,11 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -64,9 +68,9 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 		}
 		name := fmt.Sprintf("poison%d", n)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		l.broker.Load().Router.Publish(ctx, broker.Publish{
-			Topic: poisonTopic, Partition: broker.AnyPartition, Messages: []topic.Message{{Body: []byte(name)}},
-			Done: func(r broker.Receipt) {
+		l.broker.Load().Router.Publish(ctx, publish.Request{
+			Topic: poisonTopic, Partition: host.AnyPartition, Messages: []topic.Message{{Body: []byte(name)}},
+			Done: func(r topic.Receipt) {
 				l.mu.RLock()
 				defer l.mu.RUnlock()
 				if !l.dead && r.Err == nil {
@@ -80,13 +84,13 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// ClientStats implements broker.Client.
-func (p *poison) ClientStats() broker.ClientStats { return broker.ClientStats{ClientID: "poison"} }
+// ClientStats implements consume.Client.
+func (p *poison) ClientStats() stats.Client { return stats.Client{ClientID: "poison"} }
 
-// Unfinished implements broker.Client: nothing is finished.
+// Unfinished implements consume.Client: nothing is finished.
 func (p *poison) Unfinished(seq.MessageID, error) {}
 
-// Disconnect implements broker.Client: the session finds out by itself.
+// Disconnect implements consume.Client: the session finds out by itself.
 func (p *poison) Disconnect(error) {}
 
 // consume requeues what it gets, at any node.
@@ -107,8 +111,8 @@ func (p *poison) session(l *life, rnd *rand.Rand, stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	wake := make(chan struct{}, 1)
-	s, err := l.broker.Load().Consumers.Subscribe(ctx, broker.Subscribe{
-		Topic: poisonTopic, Channel: "c", Partition: broker.AnyPartition, Client: p, MsgTimeout: p.w.plan.timeout,
+	s, err := l.broker.Load().Consumers.Subscribe(ctx, consume.Subscribe{
+		Topic: poisonTopic, Channel: "c", Partition: host.AnyPartition, Client: p, MsgTimeout: p.w.plan.timeout,
 		Wake: func() {
 			select {
 			case wake <- struct{}{}:
@@ -180,7 +184,7 @@ func (p *poison) missing() string {
 	if none {
 		return ""
 	}
-	letters, err := l.broker.Load().Contents.Peek(ctx, broker.Peek{Topic: poisonTopic + ".c.dlq", Channel: deadletter.Channel, Partition: broker.AnyPartition, Max: 10_000})
+	letters, err := l.broker.Load().Contents.Peek(ctx, operate.Peek{Topic: poisonTopic + ".c.dlq", Channel: deadletter.Channel, Partition: host.AnyPartition, Max: 10_000})
 	if err != nil {
 		return err.Error()
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/simtest"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -55,14 +55,14 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 }
 
 // send publishes a message. Nothing comes of the channel where the node has died.
-func (l *life) send(partition int, m topic.Message) <-chan broker.Receipt {
-	answer := make(chan broker.Receipt, 1)
+func (l *life) send(partition int, m topic.Message) <-chan topic.Receipt {
+	answer := make(chan topic.Receipt, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		l.broker.Load().Router.Publish(ctx, broker.Publish{
+		l.broker.Load().Router.Publish(ctx, publish.Request{
 			Topic: theTopic, Partition: partition, Messages: []topic.Message{m},
-			Done: func(r broker.Receipt) {
+			Done: func(r topic.Receipt) {
 				l.mu.RLock()
 				defer l.mu.RUnlock()
 				if !l.dead {

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // lookupProducer is a node as /lookup and /nodes name it.
@@ -57,7 +58,7 @@ type lookupNode struct {
 
 // directory answers for a lookup: the nodes and topics of one moment.
 type directory struct {
-	nodes  map[string]broker.NodeInfo
+	nodes  map[string]operate.NodeInfo
 	id     nsqform.Identity // of the node that answers
 	self   string
 	hidden *nsqform.Recently
@@ -65,7 +66,7 @@ type directory struct {
 }
 
 // producer describes a node as it advertises itself.
-func (d *directory) producer(n broker.NodeInfo) lookupProducer {
+func (d *directory) producer(n operate.NodeInfo) lookupProducer {
 	host, tcpPort := splitAddress(n.TCPAddress)
 	_, httpPort := splitAddress(n.HTTPAddress)
 	p := lookupProducer{
@@ -92,7 +93,7 @@ func (p *lookupProducer) tombstone() string {
 }
 
 // leads says whether a node should be found as the leader of a partition.
-func (d *directory) leads(id meta.NodeID) (broker.NodeInfo, bool) {
+func (d *directory) leads(id meta.NodeID) (operate.NodeInfo, bool) {
 	n, ok := d.nodes[string(id)]
 	return n, ok && n.State != nodeDown
 }
@@ -107,7 +108,7 @@ func (d *directory) lookup(t *meta.Topic, partition int, channels []string) look
 	found := map[string]bool{}
 	for i, p := range t.Partitions {
 		n, ok := d.leads(p.Leader)
-		if !ok || partition != broker.AnyPartition && partition != i {
+		if !ok || partition != host.AnyPartition && partition != i {
 			continue
 		}
 		if n, ok = d.shown(t.Name, n, &p); !ok {
@@ -127,7 +128,7 @@ func (d *directory) lookup(t *meta.Topic, partition int, channels []string) look
 // serves in its place: a replica in sync, else any replica, else any node, since each
 // takes publishes and serves consumers for the leader. It returns false where all have
 // tombstones.
-func (d *directory) shown(topic string, leader broker.NodeInfo, p *meta.Partition) (broker.NodeInfo, bool) {
+func (d *directory) shown(topic string, leader operate.NodeInfo, p *meta.Partition) (operate.NodeInfo, bool) {
 	if !d.isHidden(topic, leader) {
 		return leader, true
 	}
@@ -140,11 +141,11 @@ func (d *directory) shown(topic string, leader broker.NodeInfo, p *meta.Partitio
 			return n, true
 		}
 	}
-	return broker.NodeInfo{}, false
+	return operate.NodeInfo{}, false
 }
 
 // isHidden says whether a node has a tombstone for a topic.
-func (d *directory) isHidden(topic string, n broker.NodeInfo) bool {
+func (d *directory) isHidden(topic string, n operate.NodeInfo) bool {
 	p := d.producer(n)
 	return d.hidden.Has(topic, p.tombstone(), d.now)
 }

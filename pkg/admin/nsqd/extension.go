@@ -9,9 +9,9 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -35,7 +35,7 @@ func (s publishing) existing(r *http.Request) (nsqform.Params, *meta.Topic, erro
 		return p, nil, err
 	}
 	t, err := s.Broker.Topic(name)
-	if errors.Is(err, broker.ErrTopicNotFound) {
+	if errors.Is(err, meta.ErrTopicNotFound) {
 		err = nsqform.NotFound("E_TOPIC_NOT_EXIST")
 	}
 	return p, t, err
@@ -93,7 +93,7 @@ func (s publishing) place(r *http.Request, give func(nsqform.Params, *meta.Topic
 	if err != nil {
 		return nil, err
 	}
-	receipt, err := s.Publish(r.Context(), broker.Publish{Topic: t.Name, Partition: partition, Messages: []topic.Message{m}})
+	receipt, err := s.Publish(r.Context(), publish.Request{Topic: t.Name, Partition: partition, Messages: []topic.Message{m}})
 	if err != nil {
 		f := web.ExplainPublish(err)
 		return nil, &nsqform.Error{Status: f.Code.Status(), Word: f.Word}

@@ -6,8 +6,9 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // ErrUnknownOption is returned by a Config for an option that there is not, or
@@ -32,12 +33,12 @@ type Contents interface {
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
-	SeekChannel(ctx context.Context, topic, channel string, to broker.SeekTo) error
+	SeekChannel(ctx context.Context, topic, channel string, to operate.SeekTo) error
 	// NodeStats is TopicStats and, of topics that are led elsewhere, what the cluster
 	// has: of the one that is asked for, or of those that clients of this node use.
-	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	NodeStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
 	// ClusterStats is TopicStats over all nodes that lead.
-	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
 }
 
 // Broker is what this package asks of a node, but for publishing. All of it is required; its
@@ -77,7 +78,7 @@ type Options struct {
 	Lookups    Lookups
 	Identity   nsqform.Identity
 	// Clients returns all connections of the node, for the producers in /stats.
-	Clients func() []broker.ClientStats
+	Clients func() []stats.Client
 	Config  Config // serves /config
 	// ConfigFrom is where clients come from that may change options.
 	ConfigFrom web.Networks

@@ -13,9 +13,9 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -82,7 +82,7 @@ func (s publishing) pub(r *http.Request) (any, error) {
 	if err := apply(o, &messages[0]); err != nil {
 		return nil, err
 	}
-	return s.publishNSQ(r.Context(), p, broker.Publish{Topic: name, Messages: messages})
+	return s.publishNSQ(r.Context(), p, publish.Request{Topic: name, Messages: messages})
 }
 
 // mpub publishes each line of the body, or what a binary body counts up.
@@ -123,7 +123,7 @@ func (s publishing) mpub(r *http.Request) (any, error) {
 	if err := s.headed(r, name, messages); err != nil {
 		return nil, err
 	}
-	req := broker.Publish{Topic: name, Messages: messages}
+	req := publish.Request{Topic: name, Messages: messages}
 	if req.Route, err = s.describe(p, messages); err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func apply(o web.Options, m *topic.Message) error {
 }
 
 // publishNSQ publishes and answers as nsqd does.
-func (s publishing) publishNSQ(ctx context.Context, p nsqform.Params, req broker.Publish) (any, error) {
+func (s publishing) publishNSQ(ctx context.Context, p nsqform.Params, req publish.Request) (any, error) {
 	partition, err := p.Partition()
 	if err != nil {
 		return nil, err

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -42,25 +43,25 @@ func (s *nodeTopics) setOffset(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if partition != broker.AnyPartition {
+	if partition != host.AnyPartition {
 		to.Partition = &partition
 	}
 	return nil, s.broker.SeekChannel(r.Context(), name, channel, to)
 }
 
 // parseOffset reads a place.
-func parseOffset(text string) (broker.SeekTo, error) {
+func parseOffset(text string) (operate.SeekTo, error) {
 	kind, value, _ := strings.Cut(strings.TrimSpace(text), ":")
 	n, err := strconv.ParseInt(value, 10, 64)
 	switch {
 	case kind == "special" && value == "-1":
-		return broker.SeekTo{End: true}, nil
+		return operate.SeekTo{End: true}, nil
 	case err != nil || n < 0:
 	case kind == "timestamp":
-		return broker.SeekTo{Time: time.Unix(n, 0)}, nil
+		return operate.SeekTo{Time: time.Unix(n, 0)}, nil
 	case kind == "msgcount":
 		o := seq.Offset(max(n-1, 0)) //nolint:gosec // not negative
-		return broker.SeekTo{Offset: &o}, nil
+		return operate.SeekTo{Offset: &o}, nil
 	}
-	return broker.SeekTo{}, nsqform.Refuse("invalid consume offset: " + strings.ToValidUTF8(text, "?"))
+	return operate.SeekTo{}, nsqform.Refuse("invalid consume offset: " + strings.ToValidUTF8(text, "?"))
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // nsqStats is the JSON of /stats. Its names and what may be null are nsqd's.
@@ -189,7 +189,7 @@ func (f *Figures) latency(h *latency.Histogram) nsqLatency {
 }
 
 // topicLatency returns what is kept of the latencies of all channels of a topic.
-func topicLatency(t *broker.TopicStats) (all *latency.Histogram) {
+func topicLatency(t *stats.Topic) (all *latency.Histogram) {
 	for i := range t.Channels {
 		all = latency.Merged(all, t.Channels[i].Latency)
 	}
@@ -198,7 +198,7 @@ func topicLatency(t *broker.TopicStats) (all *latency.Histogram) {
 
 // nsqTopics puts stats in the form of /stats. With a channel filter, topics
 // without that channel are left out.
-func (f *Figures) nsqTopics(stats []broker.TopicStats, channelFilter string, clients bool) []nsqTopicStats {
+func (f *Figures) nsqTopics(stats []stats.Topic, channelFilter string, clients bool) []nsqTopicStats {
 	topics := make([]nsqTopicStats, 0, len(stats))
 	for _, t := range stats {
 		if channelFilter != "" && len(t.Channels) == 0 {
@@ -223,7 +223,7 @@ func (f *Figures) nsqTopics(stats []broker.TopicStats, channelFilter string, cli
 	return topics
 }
 
-func (f *Figures) nsqChannel(c broker.ChannelStats, clients bool) nsqChannelStats {
+func (f *Figures) nsqChannel(c stats.Channel, clients bool) nsqChannelStats {
 	nc := nsqChannelStats{
 		Name:          c.Name,
 		Depth:         c.Depth,
@@ -246,7 +246,7 @@ func (f *Figures) nsqChannel(c broker.ChannelStats, clients bool) nsqChannelStat
 	return nc
 }
 
-func nsqClient(c broker.ClientStats) nsqClientStats {
+func nsqClient(c stats.Client) nsqClientStats {
 	nc := nsqClientStats{
 		ClientID:        c.ClientID,
 		Hostname:        c.Hostname,
@@ -282,7 +282,7 @@ func nsqClient(c broker.ClientStats) nsqClientStats {
 }
 
 // nsqProducers keeps the connections that have published.
-func nsqProducers(clients []broker.ClientStats) []nsqClientStats {
+func nsqProducers(clients []stats.Client) []nsqClientStats {
 	producers := []nsqClientStats{}
 	for _, c := range clients {
 		if len(c.PubCounts) > 0 {

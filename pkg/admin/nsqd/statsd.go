@@ -13,8 +13,8 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // statsdDial is the patience with finding a statsd.
@@ -35,7 +35,7 @@ type StatsdOptions struct {
 	Figures  Figures // tell how depths and latencies are put in the form of nsqd
 	Identity nsqform.Identity
 	// Topics describes the topics with partitions that this node leads.
-	Topics func() []broker.TopicStats
+	Topics func() []stats.Topic
 	// Dial connects to the address; nil: over UDP.
 	Dial   func(ctx context.Context, address string) (io.WriteCloser, error)
 	Logger *slog.Logger
@@ -127,7 +127,7 @@ func (s *Statsd) collect() {
 	}
 }
 
-func (s *Statsd) channel(before map[string]uint64, name string, c *broker.ChannelStats) {
+func (s *Statsd) channel(before map[string]uint64, name string, c *stats.Channel) {
 	s.count(before, name+"message_count", c.Messages)
 	s.gauge(name+"depth", c.Depth)
 	s.gauge(name+"backend_depth", s.o.Figures.beyond(c.Depth))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // packets is a statsd that keeps what it gets.
@@ -32,7 +32,7 @@ func (p *packets) dial(context.Context, string) (io.WriteCloser, error) {
 	return p, nil
 }
 
-func statsdOf(p *packets, topics func() []broker.TopicStats) StatsdOptions {
+func statsdOf(p *packets, topics func() []stats.Topic) StatsdOptions {
 	return StatsdOptions{
 		Address: "s:8125", Prefix: "nsq.%s", Interval: time.Minute, PacketSize: 508,
 		Identity: nsqform.Identity{BroadcastAddress: "10.0.0.1", HTTPPort: 4151}, Topics: topics, Dial: p.dial,
@@ -40,15 +40,15 @@ func statsdOf(p *packets, topics func() []broker.TopicStats) StatsdOptions {
 }
 
 func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
-	now := []broker.TopicStats{{
+	now := []stats.Topic{{
 		Name: "t", Messages: 5, Bytes: 50, Depth: 1,
-		Channels: []broker.ChannelStats{
+		Channels: []stats.Channel{
 			{Name: "c", Messages: 4, Depth: 2, InFlight: 3, Deferred: 6, Requeued: 7, TimedOut: 8, Consumers: 9},
 			{Name: "x#ephemeral"},
 		},
 	}, {Name: "e#ephemeral"}}
 	p := &packets{}
-	o := statsdOf(p, func() []broker.TopicStats { return now })
+	o := statsdOf(p, func() []stats.Topic { return now })
 	o.NoEphemeral, o.Figures.MemQueueSize = true, 1
 	s := NewStatsd(o)
 	push := func() []string {
@@ -109,7 +109,7 @@ func TestStatsdHasTheNamesOfNsqd(t *testing.T) {
 // TestBackendDepthIsWhatMemoryWouldNotHold, as monitors of nsqd read it.
 func TestBackendDepthIsWhatMemoryWouldNotHold(t *testing.T) {
 	for depth, want := range map[int64]int64{0: 0, 10: 0, 11: 1} {
-		got := (&Figures{MemQueueSize: 10}).nsqTopics([]broker.TopicStats{{Name: "t", Depth: depth, Channels: []broker.ChannelStats{{Name: "c", Depth: depth}}}}, "", false)[0]
+		got := (&Figures{MemQueueSize: 10}).nsqTopics([]stats.Topic{{Name: "t", Depth: depth, Channels: []stats.Channel{{Name: "c", Depth: depth}}}}, "", false)[0]
 		if got.BackendDepth != want || got.Channels[0].BackendDepth != want || got.Depth != depth {
 			t.Errorf("depth %d: %+v", depth, got)
 		}
@@ -119,7 +119,7 @@ func TestBackendDepthIsWhatMemoryWouldNotHold(t *testing.T) {
 func TestStatsdIsPushedAtEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &packets{}
-		s := NewStatsd(statsdOf(p, func() []broker.TopicStats { return []broker.TopicStats{{Name: "t"}} }))
+		s := NewStatsd(statsdOf(p, func() []stats.Topic { return []stats.Topic{{Name: "t"}} }))
 		p.fail.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})

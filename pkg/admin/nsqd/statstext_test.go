@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/latency"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 func TestPercentile(t *testing.T) {
@@ -27,7 +27,7 @@ func TestLatenciesHaveTheFormOfNsqd(t *testing.T) {
 		h.Record(time.Millisecond)
 	}
 	h.Record(3 * time.Second)
-	stats := []broker.TopicStats{{Name: "t", Channels: []broker.ChannelStats{{Name: "a", Latency: h}, {Name: "b", Latency: h}, {Name: "c"}}}}
+	stats := []stats.Topic{{Name: "t", Channels: []stats.Channel{{Name: "a", Latency: h}, {Name: "b", Latency: h}, {Name: "c"}}}}
 	for _, of := range []struct {
 		quantiles                   []float64
 		topic, channel, empty, text string

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // Broker is what a Catalog asks of a node.
@@ -19,11 +22,11 @@ type Broker struct {
 
 // TopicMaker makes topics, and knows those that there are.
 type TopicMaker interface {
-	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
+	// Topic returns one topic, or an error that wraps meta.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
 	// exists with the same configuration is no error, one with another is
-	// broker.ErrTopicExists.
+	// meta.ErrExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 }
 
@@ -32,9 +35,9 @@ type Node interface {
 	// TopicStats describes topics and their channels, as far as this node leads
 	// them, sorted by name. A filter that is "" lets all pass. Clients are listed
 	// if asked for.
-	TopicStats(topicFilter, channelFilter string, clients bool) []broker.TopicStats
+	TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic
 	// Ready says what keeps this node from serving. Empty: it is ready.
-	Ready() []broker.HealthReason
+	Ready() []health.Reason
 }
 
 // Deletions knows what was deleted of late.
@@ -46,7 +49,7 @@ type Deletions interface {
 
 // ClusterReader tells of the cluster as this node sees it.
 type ClusterReader interface {
-	Cluster() broker.ClusterInfo
+	Cluster() operate.ClusterInfo
 }
 
 // Catalog is what there is: topics and channels by their names.
@@ -55,7 +58,7 @@ type Catalog struct{ Broker Broker }
 // Topic returns the topic of a name that may be no name at all.
 func (c Catalog) Topic(name string) (*meta.Topic, error) {
 	if !meta.NSQName(name) {
-		return nil, broker.ErrTopicNotFound
+		return nil, meta.ErrTopicNotFound
 	}
 	return c.Broker.Topic(name)
 }
@@ -80,7 +83,7 @@ func (c Catalog) Whole(r *http.Request, name string) error {
 		return err
 	}
 	n, err := p.PartitionOf(t)
-	if err == nil && n != broker.AnyPartition && len(t.Partitions) > 1 {
+	if err == nil && n != host.AnyPartition && len(t.Partitions) > 1 {
 		err = Refuse("WHOLE_TOPIC_ONLY: this applies to all partitions of a topic; omit the partition")
 	}
 	return err
@@ -94,7 +97,7 @@ func (c Catalog) Make(ctx context.Context, name string) error {
 		return nil
 	}
 	_, err := c.Broker.CreateTopic(ctx, name, meta.TopicConfig{})
-	if errors.Is(err, broker.ErrTopicExists) {
+	if errors.Is(err, meta.ErrExists) {
 		return nil // someone else was faster
 	}
 	return err

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/meta"
 )
 
 // Error is a failure as an endpoint answers it: a status and a word.
@@ -37,7 +37,7 @@ func failure(err error) *Error {
 
 // IsMissing says whether an error is that a topic or channel is not there.
 func IsMissing(err error) bool {
-	return err != nil && failure(err).Status == http.StatusNotFound && !errors.Is(err, broker.ErrPartitionNotFound)
+	return err != nil && failure(err).Status == http.StatusNotFound && !errors.Is(err, meta.ErrPartitionNotFound)
 }
 
 // UnlessMissing returns an error that IsMissing does not know.

@@ -3,7 +3,7 @@ package nsqform
 import (
 	"net/http"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 )
 
 // The reasons for which /ping and /stats say NOK.
@@ -15,7 +15,7 @@ const (
 
 // Health is the word or two that nsqd gives on its health: whether this node's
 // disk takes what is written. ready is what keeps the node from serving.
-func Health(ready []broker.HealthReason) string {
+func Health(ready []health.Reason) string {
 	for _, r := range ready {
 		switch r.Code {
 		case reasonDiskFailed, reasonDiskFull, reasonLogCorrupt:
@@ -26,7 +26,7 @@ func Health(ready []broker.HealthReason) string {
 }
 
 // Ping says that the process answers and that its disk takes what is written.
-func Ping(ready func() []broker.HealthReason) Endpoint {
+func Ping(ready func() []health.Reason) Endpoint {
 	return func(*http.Request) (any, error) {
 		if h := Health(ready()); h != "OK" {
 			return nil, &Error{http.StatusInternalServerError, h}

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -60,10 +60,10 @@ func (p Params) Flag(key string, absent bool) bool {
 func (p Params) Partition() (int, error) {
 	v, ok := p.Lookup("partition")
 	if !ok || v == "" || v == "**" { // as the tools of youzan's nsq write "all"
-		return broker.AnyPartition, nil
+		return host.AnyPartition, nil
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil || n < broker.AnyPartition {
+	if err != nil || n < host.AnyPartition {
 		return 0, Refuse("INVALID_PARTITION")
 	}
 	return n, nil
@@ -74,7 +74,7 @@ func (p Params) Partition() (int, error) {
 func (p Params) PartitionOf(t *meta.Topic) (int, error) {
 	n, err := p.Partition()
 	if err == nil && n >= len(t.Partitions) {
-		err = fmt.Errorf("%w: %s/%d", broker.ErrPartitionNotFound, t.Name, n)
+		err = fmt.Errorf("%w: %s/%d", meta.ErrPartitionNotFound, t.Name, n)
 	}
 	return n, err
 }

@@ -3,11 +3,13 @@ package v1
 import (
 	"context"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // TopicReader knows the topics of the cluster.
@@ -15,7 +17,7 @@ type TopicReader interface {
 	// Topics returns every topic, sorted by name. Neither the slice's topics
 	// nor what they hold may be changed.
 	Topics() []*meta.Topic
-	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
+	// Topic returns one topic, or an error that wraps meta.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 }
 
@@ -23,7 +25,7 @@ type TopicReader interface {
 type TopicWriter interface {
 	// CreateTopic makes a topic; zero fields of cfg get defaults. A topic that
 	// exists with the same configuration is no error, one with another is
-	// broker.ErrTopicExists.
+	// meta.ErrExists.
 	CreateTopic(ctx context.Context, name string, cfg meta.TopicConfig) (*meta.Topic, error)
 	// AlterTopic applies change to the topic's configuration. change may be
 	// called more than once.
@@ -47,7 +49,7 @@ type ContentWriter interface {
 	DeleteChannel(ctx context.Context, topic, channel string) error
 	EmptyChannel(ctx context.Context, topic, channel string) error
 	PauseChannel(ctx context.Context, topic, channel string, paused bool) error
-	SeekChannel(ctx context.Context, topic, channel string, to broker.SeekTo) error
+	SeekChannel(ctx context.Context, topic, channel string, to operate.SeekTo) error
 }
 
 // Policies is how channels treat messages that fail.
@@ -62,9 +64,9 @@ type Policies interface {
 	// LettersOf returns the dead-letter topic of a channel; "": there is none yet.
 	LettersOf(t *meta.Topic, channel string) string
 	// DeadLetters lists the channels that have dead letters, or may have some.
-	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []broker.Letters
+	DeadLetters(ctx context.Context, topicFilter, channelFilter string) []operate.Letters
 	// Settle brings dead letters back, or finishes them.
-	Settle(ctx context.Context, a broker.SettleLetters) (deadletter.Settled, error)
+	Settle(ctx context.Context, a operate.SettleLetters) (deadletter.Settled, error)
 }
 
 // Observer looks at messages and counts and changes nothing.
@@ -72,10 +74,10 @@ type Observer interface {
 	// ClusterStats describes topics and their channels over all nodes that lead them,
 	// sorted by name. A filter that is "" lets all pass. Clients are listed if asked
 	// for.
-	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []broker.TopicStats
-	Peek(ctx context.Context, p broker.Peek) ([]broker.Peeked, error)
+	ClusterStats(ctx context.Context, topicFilter, channelFilter string, clients bool) []stats.Topic
+	Peek(ctx context.Context, p operate.Peek) ([]operate.Peeked, error)
 	// Digest compares the replicas of a topic's partitions.
-	Digest(ctx context.Context, topic string) ([]broker.PartitionDigest, error)
+	Digest(ctx context.Context, topic string) ([]operate.PartitionDigest, error)
 }
 
 // Audit knows what happened to the cluster, and what operators did.
@@ -88,32 +90,32 @@ type Audit interface {
 // Positions knows where channels were before operators moved them.
 type Positions interface {
 	// PlanMove says what SeekChannel would do.
-	PlanMove(ctx context.Context, topic, channel string, to *broker.SeekTo) ([]broker.Move, error)
+	PlanMove(ctx context.Context, topic, channel string, to *operate.SeekTo) ([]operate.Move, error)
 	// ChannelHistory returns where a channel was, the last first.
 	ChannelHistory(topic, channel string) ([]*meta.Saved, error)
 	// UndoChannel takes back the last move.
-	UndoChannel(ctx context.Context, topic, channel string) (broker.Undone, error)
+	UndoChannel(ctx context.Context, topic, channel string) (operate.Undone, error)
 	// RestoreChannel brings back a channel that was deleted.
-	RestoreChannel(ctx context.Context, topic, channel string) (broker.Undone, error)
+	RestoreChannel(ctx context.Context, topic, channel string) (operate.Undone, error)
 }
 
 // MessageOperator looks after single messages.
 type MessageOperator interface {
 	// FinishMessage finishes a message in a channel wherever it is, and returns where
 	// it was.
-	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (broker.PeekState, error)
+	FinishMessage(ctx context.Context, topic, channel string, partition int, offset seq.Offset) (operate.PeekState, error)
 }
 
 // ClusterReader tells of the cluster as this node sees it.
 type ClusterReader interface {
-	Cluster() broker.ClusterInfo
+	Cluster() operate.ClusterInfo
 	// ClusterHealth is the cluster's.
-	ClusterHealth(ctx context.Context) broker.Health
+	ClusterHealth(ctx context.Context) health.Report
 }
 
 // NodeOperator looks after nodes. What it starts goes on by itself.
 type NodeOperator interface {
-	DescribeNode(ctx context.Context, id meta.NodeID) (broker.NodeDetail, error)
+	DescribeNode(ctx context.Context, id meta.NodeID) (operate.NodeDetail, error)
 	// DrainNode asks that a node lead nothing. It is refused where that costs a
 	// partition its leader, or with stopping its min ISR, unless it is forced.
 	DrainNode(ctx context.Context, id meta.NodeID, force, stopping bool) error
@@ -127,7 +129,7 @@ type NodeOperator interface {
 
 // PartitionOperator looks after leaders and replicas.
 type PartitionOperator interface {
-	DescribePartition(ctx context.Context, topic string, partition int) (broker.PartitionDetail, error)
+	DescribePartition(ctx context.Context, topic string, partition int) (operate.PartitionDetail, error)
 	// TransferLeader has another in-sync replica lead; "": whichever is best.
 	TransferLeader(ctx context.Context, topic string, partition int, to meta.NodeID) error
 	// ElectLeader gives a partition a leader, unclean also one that is not in
@@ -137,14 +139,14 @@ type PartitionOperator interface {
 	MovePartition(ctx context.Context, topic string, partition int, target []meta.NodeID) error
 	CancelMove(ctx context.Context, topic string, partition int) error
 	// PlanBalance changes nothing.
-	PlanBalance() broker.Balance
-	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (broker.Balance, error)
+	PlanBalance() operate.Balance
+	StartBalance(ctx context.Context, leaders, replicas bool, limit int) (operate.Balance, error)
 }
 
 // Repairer looks after damaged copies of partitions.
 type Repairer interface {
 	// Copies lists what the nodes have of a partition. silent did not answer.
-	Copies(ctx context.Context, topic string, partition int) (all []broker.NodeCopies, silent []string, err error)
+	Copies(ctx context.Context, topic string, partition int) (all []operate.NodeCopies, silent []string, err error)
 	// DiscardCopy deletes a copy that a node has set aside.
 	DiscardCopy(ctx context.Context, topic string, partition int, node meta.NodeID, name string) error
 	// AcceptLoss ends that the health reports the loss of a partition's only replica.
@@ -153,7 +155,7 @@ type Repairer interface {
 
 // Agreement is the agreement on metadata.
 type Agreement interface {
-	Raft(ctx context.Context) broker.RaftInfo
+	Raft(ctx context.Context) operate.RaftInfo
 	// TransferController has another voter lead it.
 	TransferController(ctx context.Context) error
 }

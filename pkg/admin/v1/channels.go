@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // channelsAPI is the channels of topics.
@@ -55,7 +57,7 @@ func (v channelsAPI) known(r *http.Request) (t *meta.Topic, channel string, err 
 	}
 	channel = named(r, "channel")
 	if !meta.NSQName(channel) {
-		return nil, "", broker.ErrInvalidChannel
+		return nil, "", directory.ErrInvalidChannel
 	}
 	if !v.exists(r.Context(), t, channel) {
 		e := api.Errorf(api.CodeNotFound, "channel %q of topic %q not found", channel, t.Name)
@@ -87,13 +89,13 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 		return answer{}, err
 	}
 	if !meta.ValidChannelName(req.Name) {
-		return answer{}, broker.ErrInvalidChannel
+		return answer{}, directory.ErrInvalidChannel
 	}
 	patch, err := patchPolicy(req.Policy)
 	if err != nil {
 		return answer{}, err
 	}
-	var from broker.SeekTo
+	var from operate.SeekTo
 	if req.From != nil {
 		if from, err = seekTo(*req.From); err != nil {
 			return answer{}, err
@@ -159,8 +161,8 @@ func (v channelsAPI) seek(r *http.Request, t *meta.Topic, channel string) (answe
 }
 
 // seekTo reads a place: exactly one of the three ways to name one.
-func seekTo(req api.Seek) (broker.SeekTo, error) {
-	var to broker.SeekTo
+func seekTo(req api.Seek) (operate.SeekTo, error) {
+	var to operate.SeekTo
 	given := 0
 	switch req.To {
 	case "":
@@ -209,7 +211,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 			}
 		}
 	}
-	c := broker.ChannelStats{Name: name, Ephemeral: meta.IsEphemeral(name)}
+	c := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
 	if mc, ok := t.Channels[name]; ok {
 		c.Paused, c.Ordered = mc.Paused, mc.Ordered
 	}
@@ -218,7 +220,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 	return out
 }
 
-func apiChannel(topic string, c broker.ChannelStats) api.Channel {
+func apiChannel(topic string, c stats.Channel) api.Channel {
 	out := api.Channel{
 		Topic:          topic,
 		Name:           c.Name,

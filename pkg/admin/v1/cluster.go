@@ -7,7 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // clusterAPI is the cluster and its nodes.
@@ -39,7 +39,7 @@ func (v clusterAPI) health(r *http.Request) (answer, error) {
 	return success(api.Health{Healthy: h.Healthy, Degraded: h.Degraded, Reasons: web.Reasons(h.Reasons)})
 }
 
-func apiNodes(nodes []broker.NodeInfo) []api.Node {
+func apiNodes(nodes []operate.NodeInfo) []api.Node {
 	out := make([]api.Node, 0, len(nodes))
 	for _, n := range nodes {
 		out = append(out, apiNode(n))
@@ -48,7 +48,7 @@ func apiNodes(nodes []broker.NodeInfo) []api.Node {
 	return out
 }
 
-func apiNode(n broker.NodeInfo) api.Node {
+func apiNode(n operate.NodeInfo) api.Node {
 	return api.Node{
 		ID:             n.ID,
 		State:          api.NodeState(n.State),

@@ -5,10 +5,11 @@ import (
 	"strconv"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // deadLettersAPI is the dead letters of channels.
@@ -58,8 +59,8 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 	if err := share.Take(r.Context(), peekGrowth*(peekBytes+v.messages.publishing.Limits.MaxMessage)); err != nil {
 		return answer{}, err
 	}
-	messages, err := v.messages.channels.topics.broker.Peek(r.Context(), broker.Peek{
-		Topic: letters, Channel: deadletter.Channel, Partition: broker.AnyPartition, Max: lettersScanned, Bytes: peekBytes,
+	messages, err := v.messages.channels.topics.broker.Peek(r.Context(), operate.Peek{
+		Topic: letters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: lettersScanned, Bytes: peekBytes,
 	})
 	if err != nil {
 		share.Close()
@@ -94,7 +95,7 @@ func (v deadLettersAPI) settle(purge bool) func(*http.Request, *meta.Topic, stri
 		if req.Max < 1 || req.Max > deadletter.MaxSettled {
 			return answer{}, api.Errorf(api.CodeInvalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxSettled)
 		}
-		s, err := v.policies().Settle(r.Context(), broker.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun})
+		s, err := v.policies().Settle(r.Context(), operate.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun})
 		if err != nil {
 			return answer{}, err
 		}

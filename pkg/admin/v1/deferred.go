@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
 // Deferrals are the deferred messages of channels.
 type Deferrals interface {
 	// List returns a page of them, by when they are due.
-	List(ctx context.Context, l broker.ListDeferred) (broker.DeferredList, error)
+	List(ctx context.Context, l operate.ListDeferred) (operate.DeferredList, error)
 	// Reschedule cancels or advances some. Where it fails, some may be done.
-	Reschedule(ctx context.Context, r broker.Reschedule) ([]broker.Rescheduled, error)
+	Reschedule(ctx context.Context, r operate.Reschedule) ([]operate.Rescheduled, error)
 }
 
 // deferredAPI is the deferred messages of channels.
@@ -41,7 +41,7 @@ func (v deferredAPI) route(t *API) {
 // list returns a page of deferred messages.
 func (v deferredAPI) list(r *http.Request, t *meta.Topic, name string) (answer, error) {
 	q := r.URL.Query()
-	req := broker.ListDeferred{Topic: t.Name, Channel: name, Max: 100}
+	req := operate.ListDeferred{Topic: t.Name, Channel: name, Max: 100}
 	var err error
 	if text := q.Get("n"); text != "" {
 		if req.Max, err = strconv.Atoi(text); err != nil || req.Max < 0 {
@@ -97,7 +97,7 @@ func windowOf(since, until string) (w channel.Window, err error) {
 }
 
 // deferredPlace reads where a page goes on.
-func deferredPlace(text string) (*broker.DeferredPlace, error) {
+func deferredPlace(text string) (*operate.DeferredPlace, error) {
 	parts := strings.Split(text, ".")
 	bad := api.Errorf(api.CodeInvalid, "next %q is not from the answer to this request", text)
 	if len(parts) != 3 {
@@ -109,7 +109,7 @@ func deferredPlace(text string) (*broker.DeferredPlace, error) {
 	if errors.Join(err, err2, err3) != nil || offset > uint64(seq.MaxOffset) {
 		return nil, bad
 	}
-	return &broker.DeferredPlace{Due: time.Unix(0, due), Partition: int(partition), Offset: seq.Offset(offset)}, nil
+	return &operate.DeferredPlace{Due: time.Unix(0, due), Partition: int(partition), Offset: seq.Offset(offset)}, nil
 }
 
 // reschedule cancels or advances deferred messages.
@@ -119,7 +119,7 @@ func (v deferredAPI) reschedule(verb deferral.Verb, action string) func(*http.Re
 		if err := readJSON(r, &req); err != nil {
 			return answer{}, err
 		}
-		change := broker.Reschedule{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
+		change := operate.Reschedule{Topic: t.Name, Channel: name, Verb: verb, DryRun: req.DryRun}
 		windowed := req.Since != nil || req.Until != nil
 		switch {
 		case len(req.IDs) > deferral.MaxNamed:

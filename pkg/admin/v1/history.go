@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -80,7 +81,7 @@ func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer
 		return answer{}, api.Errorf(api.CodeInvalid, "to is %d, exceeds the maximum, %d", req.To, uint64(seq.MaxOffset))
 	}
 	to := seq.Offset(req.To)
-	err := v.channels.topics.broker.SeekChannel(r.Context(), t.Name, channel, broker.SeekTo{Offset: &to, Partition: &req.Partition, Forward: true})
+	err := v.channels.topics.broker.SeekChannel(r.Context(), t.Name, channel, operate.SeekTo{Offset: &to, Partition: &req.Partition, Forward: true})
 	if err != nil {
 		return answer{}, err
 	}
@@ -91,7 +92,7 @@ func (v historyAPI) skip(r *http.Request, t *meta.Topic, channel string) (answer
 func (v historyAPI) named(r *http.Request) (string, error) {
 	channel := named(r, "channel")
 	if !meta.NSQName(channel) {
-		return "", broker.ErrInvalidChannel
+		return "", directory.ErrInvalidChannel
 	}
 	return channel, nil
 }
@@ -130,11 +131,11 @@ func (v historyAPI) restore(r *http.Request, t *meta.Topic) (answer, error) {
 	return undone(u, err)
 }
 
-func undone(u broker.Undone, err error) (answer, error) {
+func undone(u operate.Undone, err error) (answer, error) {
 	switch {
-	case errors.Is(err, broker.ErrNothingToUndo):
+	case errors.Is(err, operate.ErrNothingToUndo):
 		return answer{}, notFound(api.Errorf(api.CodeNotFound, "%w", err))
-	case errors.Is(err, broker.ErrChannelThere):
+	case errors.Is(err, operate.ErrChannelThere):
 		return answer{}, api.Errorf(api.CodeExists, "%w", err)
 	case err != nil:
 		return answer{}, err

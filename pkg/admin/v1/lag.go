@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // lagAPI is how far channels are behind.
@@ -45,16 +45,16 @@ func (v lagAPI) lag(r *http.Request) (answer, error) {
 }
 
 // lagOf returns how far the channels of topics are behind, or the one of a name.
-func lagOf(topics []*meta.Topic, stats []broker.TopicStats, channel string) api.Lag {
-	byName := make(map[string]*broker.TopicStats, len(stats))
-	for i := range stats {
-		byName[stats[i].Name] = &stats[i]
+func lagOf(topics []*meta.Topic, figures []stats.Topic, channel string) api.Lag {
+	byName := make(map[string]*stats.Topic, len(figures))
+	for i := range figures {
+		byName[figures[i].Name] = &figures[i]
 	}
 	lag := api.Lag{Channels: []api.ChannelLag{}}
 	for _, t := range topics {
 		s := byName[t.Name]
 		if s == nil {
-			s = &broker.TopicStats{Name: t.Name}
+			s = &stats.Topic{Name: t.Name}
 		}
 		offline := 0
 		for i := range t.Partitions {
@@ -73,19 +73,19 @@ func lagOf(topics []*meta.Topic, stats []broker.TopicStats, channel string) api.
 
 // withSilent adds the channels to those that leaders told of of which none did, by name.
 // Only the one of a name counts, unless that is "".
-func withSilent(t *meta.Topic, told []broker.ChannelStats, channel string) []broker.ChannelStats {
+func withSilent(t *meta.Topic, told []stats.Channel, channel string) []stats.Channel {
 	all := slices.Clone(told)
 	for name, c := range t.Channels {
 		wanted := channel == "" || channel == name
-		if wanted && !slices.ContainsFunc(told, func(s broker.ChannelStats) bool { return s.Name == name }) {
-			all = append(all, broker.ChannelStats{Name: name, Paused: c.Paused})
+		if wanted && !slices.ContainsFunc(told, func(s stats.Channel) bool { return s.Name == name }) {
+			all = append(all, stats.Channel{Name: name, Paused: c.Paused})
 		}
 	}
-	slices.SortFunc(all, func(a, b broker.ChannelStats) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b stats.Channel) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-func channelLag(topic string, c broker.ChannelStats) api.ChannelLag {
+func channelLag(topic string, c stats.Channel) api.ChannelLag {
 	l := api.ChannelLag{
 		Topic: topic, Channel: c.Name, Depth: c.Depth, OldestAgeMS: milliseconds(c.OldestAge),
 		InPerS: rounded(c.Rates.In), OutPerS: rounded(c.Rates.Out), InPerS15M: rounded(c.Rates.InLong), OutPerS15M: rounded(c.Rates.OutLong),

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -75,7 +75,7 @@ func (v messageAPI) get(r *http.Request) (answer, error) {
 func (v messageAPI) look(r *http.Request, t *meta.Topic, m seq.MessageID) (*api.MessageDetail, error) {
 	b := v.messages.channels.topics.broker
 	at := m.Offset()
-	req := broker.Peek{Topic: t.Name, Partition: m.Partition(), From: &at, Max: 1, Bytes: peekBytes}
+	req := operate.Peek{Topic: t.Name, Partition: m.Partition(), From: &at, Max: 1, Bytes: peekBytes}
 	seen, err := b.Peek(r.Context(), req)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (v messageAPI) look(r *http.Request, t *meta.Topic, m seq.MessageID) (*api.
 		req.Channel = name
 		seen, err := b.Peek(r.Context(), req)
 		switch {
-		case errors.Is(err, broker.ErrChannelNotFound):
+		case errors.Is(err, meta.ErrChannelNotFound):
 		case err != nil:
 			return nil, err
 		case len(seen) == 0 || seen[0].Offset != at:
@@ -129,7 +129,7 @@ func (v messageAPI) finish(r *http.Request, t *meta.Topic, channel string) (answ
 		return answer{}, err
 	}
 	was, err := v.messages.channels.topics.broker.FinishMessage(r.Context(), t.Name, channel, m.Partition(), m.Offset())
-	if errors.Is(err, broker.ErrMessageNotFound) {
+	if errors.Is(err, operate.ErrMessageNotFound) {
 		return answer{}, missingMessage(r.PathValue("id"))
 	}
 	if err != nil {

@@ -4,9 +4,11 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -25,11 +27,11 @@ func (v againAPI) requeue(r *http.Request, t *meta.Topic, channel string) (answe
 	if c == nil {
 		return answer{}, notFound(api.Errorf(api.CodeNotFound, "channel %q of topic %q not found, or ephemeral", channel, t.Name))
 	}
-	return v.publish(r, t, func(m seq.MessageID, seen *broker.Peeked, again topic.Message) broker.Publish {
+	return v.publish(r, t, func(m seq.MessageID, seen *operate.Peeked, again topic.Message) publish.Request {
 		again.Address = &topic.Address{
 			Channel: uint64(c.Version), Partition: m.Partition(), Offset: m.Offset(), Timestamp: seen.Timestamp.UnixNano(),
 		}
-		return broker.Publish{Topic: t.Name, Partition: m.Partition(), Messages: []topic.Message{again}}
+		return publish.Request{Topic: t.Name, Partition: m.Partition(), Messages: []topic.Message{again}}
 	})
 }
 
@@ -43,13 +45,13 @@ func (v againAPI) copy(r *http.Request) (answer, error) {
 	if _, err := v.one.messages.channels.topics.broker.Topic(to); err != nil {
 		return answer{}, notFound(api.Errorf(api.CodeNotFound, "topic %q not found: name the topic to copy to with to=TOPIC", to))
 	}
-	return v.publish(r, t, func(_ seq.MessageID, _ *broker.Peeked, again topic.Message) broker.Publish {
-		return broker.Publish{Topic: to, Partition: broker.AnyPartition, Messages: []topic.Message{again}}
+	return v.publish(r, t, func(_ seq.MessageID, _ *operate.Peeked, again topic.Message) publish.Request {
+		return publish.Request{Topic: to, Partition: host.AnyPartition, Messages: []topic.Message{again}}
 	})
 }
 
 // publish reads the message whose id the request has, and publishes what is made of it.
-func (v againAPI) publish(r *http.Request, t *meta.Topic, of func(seq.MessageID, *broker.Peeked, topic.Message) broker.Publish) (answer, error) {
+func (v againAPI) publish(r *http.Request, t *meta.Topic, of func(seq.MessageID, *operate.Peeked, topic.Message) publish.Request) (answer, error) {
 	m, err := v.one.placed(r, t)
 	if err != nil {
 		return answer{}, err
@@ -61,7 +63,7 @@ func (v againAPI) publish(r *http.Request, t *meta.Topic, of func(seq.MessageID,
 		return answer{}, err
 	}
 	at := m.Offset()
-	seen, err := messages.channels.topics.broker.Peek(r.Context(), broker.Peek{Topic: t.Name, Partition: m.Partition(), From: &at, Max: 1, Bytes: peekBytes})
+	seen, err := messages.channels.topics.broker.Peek(r.Context(), operate.Peek{Topic: t.Name, Partition: m.Partition(), From: &at, Max: 1, Bytes: peekBytes})
 	if err != nil {
 		return answer{}, err
 	}

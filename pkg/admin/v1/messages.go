@@ -18,9 +18,12 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -57,7 +60,7 @@ func (v messagesAPI) route(t *API) {
 func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	name := r.PathValue("topic")
 	if !meta.ValidTopicName(name) {
-		return answer{}, broker.ErrInvalidTopic
+		return answer{}, directory.ErrInvalidTopic
 	}
 	limits := v.publishing.Limits
 	mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // a bad one is not JSON's
@@ -88,7 +91,7 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 	if isJSON {
 		turns = v.turnsFor(len(b.Bytes()))
 	}
-	var req broker.Publish
+	var req publish.Request
 	turns.Do(func() { req, err = read(r, b.Bytes()) })
 	if err != nil {
 		return answer{}, err
@@ -105,7 +108,7 @@ func (v messagesAPI) publish(r *http.Request) (answer, error) {
 }
 
 // published describes what was stored.
-func (v messagesAPI) published(name string, r *broker.Receipt) api.Published {
+func (v messagesAPI) published(name string, r *topic.Receipt) api.Published {
 	out := api.Published{Topic: name, Partition: r.Partition, FirstSeq: uint64(r.First), Count: r.Count, IDs: make([]string, r.Count)}
 	numbers := v.numbering(name)
 	for i := range out.IDs {
@@ -118,7 +121,7 @@ func (v messagesAPI) published(name string, r *broker.Receipt) api.Published {
 }
 
 // partsOf returns what each partition has of what was stored.
-func partsOf(r *broker.Receipt) (parts []api.PublishedPart) {
+func partsOf(r *topic.Receipt) (parts []api.PublishedPart) {
 	for _, id := range r.IDs {
 		i := slices.IndexFunc(parts, func(p api.PublishedPart) bool { return p.Partition == id.Partition() })
 		if i < 0 {
@@ -189,38 +192,38 @@ func publishError(err error) error {
 }
 
 // readRaw makes one message of a body. The query string has the rest.
-func (v messagesAPI) readRaw(r *http.Request, body []byte) (broker.Publish, error) {
+func (v messagesAPI) readRaw(r *http.Request, body []byte) (publish.Request, error) {
 	q := r.URL.Query()
 	partition, err := partitionOf(q.Get("partition"))
 	if err != nil {
-		return broker.Publish{}, err
+		return publish.Request{}, err
 	}
 	m := api.Message{Body: body, Key: q.Get("key"), Dedup: q.Get("dedup")}
 	if text := q.Get("ttl"); text != "" {
 		if err := m.TTL.UnmarshalText([]byte(text)); err != nil {
-			return broker.Publish{}, api.Errorf(api.CodeInvalid, "ttl: %w", err)
+			return publish.Request{}, api.Errorf(api.CodeInvalid, "ttl: %w", err)
 		}
 	}
 	if text := q.Get("delay"); text != "" {
 		if err := m.Delay.UnmarshalText([]byte(text)); err != nil {
-			return broker.Publish{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
+			return publish.Request{}, api.Errorf(api.CodeInvalid, "delay: %w", err)
 		}
 	}
 	return v.publishOf(api.Publish{Messages: []api.Message{m}, Partition: partition})
 }
 
 // readMessages makes messages of a JSON body.
-func (v messagesAPI) readMessages(_ *http.Request, body []byte) (broker.Publish, error) {
+func (v messagesAPI) readMessages(_ *http.Request, body []byte) (publish.Request, error) {
 	var req api.Publish
 	if err := decodeJSON(body, &req); err != nil {
-		return broker.Publish{}, err
+		return publish.Request{}, err
 	}
 	return v.publishOf(req)
 }
 
 // publishOf checks a publish and puts it in the broker's form.
-func (v messagesAPI) publishOf(req api.Publish) (broker.Publish, error) {
-	out := broker.Publish{Partition: broker.AnyPartition}
+func (v messagesAPI) publishOf(req api.Publish) (publish.Request, error) {
+	out := publish.Request{Partition: host.AnyPartition}
 	if len(req.Messages) == 0 {
 		return out, api.Errorf(api.CodeInvalid, "no messages given")
 	}
@@ -323,7 +326,7 @@ func partitionOf(text string) (*int, error) {
 
 // peek shows messages of a topic, or what they are to one of its channels.
 func (v messagesAPI) peek(r *http.Request) (answer, error) {
-	req := broker.Peek{Partition: broker.AnyPartition, Max: defaultPeek}
+	req := operate.Peek{Partition: host.AnyPartition, Max: defaultPeek}
 	if r.PathValue("channel") != "" {
 		t, channel, err := v.channels.known(r)
 		if err != nil {
@@ -365,7 +368,7 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 }
 
 // readPeek reads the parameters n, partition and from.
-func (v messagesAPI) readPeek(r *http.Request, req *broker.Peek) error {
+func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	q := r.URL.Query()
 	partition, err := partitionOf(q.Get("partition"))
 	if err != nil {
@@ -393,7 +396,7 @@ func (v messagesAPI) readPeek(r *http.Request, req *broker.Peek) error {
 }
 
 // apiPeeked describes a message.
-func apiPeeked(m broker.Peeked) api.Peeked {
+func apiPeeked(m operate.Peeked) api.Peeked {
 	out := api.Peeked{
 		Partition: m.Partition,
 		Seq:       uint64(m.Offset),

@@ -5,8 +5,9 @@ import (
 	"strconv"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // operateAPI is what an operator does to nodes, leaders and replicas. Every
@@ -80,7 +81,7 @@ func (v operateAPI) remove(r *http.Request) (answer, error) {
 func placeOf(r *http.Request) (topic string, partition int, err error) {
 	topic = r.PathValue("topic")
 	if !meta.ValidTopicName(topic) {
-		return "", 0, broker.ErrInvalidTopic
+		return "", 0, directory.ErrInvalidTopic
 	}
 	p, err := partitionOf(r.PathValue("partition"))
 	if err != nil {
@@ -185,7 +186,7 @@ func (v operateAPI) transferController(r *http.Request) (answer, error) {
 }
 
 // apiNodeDetail describes a node.
-func apiNodeDetail(d broker.NodeDetail) api.NodeDetail {
+func apiNodeDetail(d operate.NodeDetail) api.NodeDetail {
 	out := api.NodeDetail{
 		Node: apiNode(d.NodeInfo), Hostname: d.Hostname, HTTPSAddress: d.HTTPSAddress, Removable: d.Removable,
 		Partitions: make([]api.NodePartition, len(d.Partitions)), Left: apiProgress(d.Left), Troubles: apiTroubles(d.Troubles),
@@ -196,7 +197,7 @@ func apiNodeDetail(d broker.NodeDetail) api.NodeDetail {
 	return out
 }
 
-func apiProgress(p broker.Progress) api.Progress {
+func apiProgress(p operate.Progress) api.Progress {
 	return api.Progress{
 		Leaders: p.Leaders, Replicas: p.Replicas, Moving: p.Moving,
 		Bytes: p.Bytes, BytesPerSecond: p.BytesPerSecond, TimeLeft: api.Duration(p.TimeLeft), TimeLeftMS: milliseconds(p.TimeLeft),
@@ -204,7 +205,7 @@ func apiProgress(p broker.Progress) api.Progress {
 }
 
 // apiPartitionDetail describes a partition.
-func apiPartitionDetail(d broker.PartitionDetail) api.PartitionDetail {
+func apiPartitionDetail(d operate.PartitionDetail) api.PartitionDetail {
 	p := &d.Stats
 	out := api.PartitionDetail{
 		Partition: api.Partition{
@@ -233,7 +234,7 @@ func apiPartitionDetail(d broker.PartitionDetail) api.PartitionDetail {
 }
 
 // apiBalance describes a plan, or what was started of it.
-func apiBalance(b broker.Balance, started bool) api.Balance {
+func apiBalance(b operate.Balance, started bool) api.Balance {
 	out := api.Balance{
 		Nodes: make([]api.NodeLoad, len(b.Nodes)), Leaders: make([]api.LeaderMove, len(b.Leaders)), Moves: make([]api.Move, len(b.Moves)),
 		Started: started,
@@ -253,7 +254,7 @@ func apiBalance(b broker.Balance, started bool) api.Balance {
 }
 
 // apiRaft describes the agreement on metadata.
-func apiRaft(i broker.RaftInfo) api.Raft {
+func apiRaft(i operate.RaftInfo) api.Raft {
 	out := api.Raft{Leader: i.Leader, Term: i.Term, Voters: i.Voters, Tolerance: i.Tolerance, Members: make([]api.RaftMember, len(i.Members))}
 	for k, m := range i.Members {
 		a := api.RaftMember{ID: string(m.ID), Voter: m.Voter, Address: m.Address}
@@ -284,7 +285,7 @@ var troubleWords = map[string]string{
 	"min_isr": "the in-sync replicas would fall below min_isr",
 }
 
-func apiTroubles(all []broker.Trouble) []api.Trouble {
+func apiTroubles(all []operate.Trouble) []api.Trouble {
 	out := make([]api.Trouble, 0, len(all))
 	for _, t := range all {
 		what := troubleWords[string(t.Kind)]

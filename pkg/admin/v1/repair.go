@@ -4,9 +4,9 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func (v operateAPI) copies(r *http.Request) (answer, error) {
@@ -44,7 +44,7 @@ func (v operateAPI) repair(r *http.Request) (answer, error) {
 }
 
 // apiRepair lists the copies of a partition.
-func apiRepair(topic string, i int, nodes []broker.NodeCopies, silent []string) api.Repair {
+func apiRepair(topic string, i int, nodes []operate.NodeCopies, silent []string) api.Repair {
 	out := api.Repair{Topic: topic, Partition: i, Copies: []api.RepairCopy{}, SetAside: []api.SetAsideCopy{}, MissingNodes: silent}
 	for _, n := range nodes {
 		c := api.RepairCopy{Node: n.Node, Leader: n.Leader, InSync: n.InSync, Damage: []api.DamageRange{}}

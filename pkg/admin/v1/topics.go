@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stats"
 )
 
 // topicsAPI is topics and partitions.
@@ -44,7 +46,7 @@ func named(r *http.Request, what string) string {
 func (v topicsAPI) known(r *http.Request) (*meta.Topic, error) {
 	name := named(r, "topic")
 	if !meta.NSQName(name) {
-		return nil, broker.ErrInvalidTopic
+		return nil, directory.ErrInvalidTopic
 	}
 	t, err := v.broker.Topic(name)
 	if err == nil {
@@ -130,7 +132,7 @@ func (v topicsAPI) create(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if !meta.ValidTopicName(req.Name) {
-		return answer{}, broker.ErrInvalidTopic
+		return answer{}, directory.ErrInvalidTopic
 	}
 	var cfg meta.TopicConfig
 	if err := patchConfig(&cfg, req.Config); err != nil {
@@ -268,7 +270,7 @@ func (v topicsAPI) verify(r *http.Request, t *meta.Topic) (answer, error) {
 
 // apiDigest judges the digests of a partition: identical are those of all
 // in-sync replicas, none missing.
-func apiDigest(d broker.PartitionDigest, t *meta.Topic) api.PartitionDigest {
+func apiDigest(d operate.PartitionDigest, t *meta.Topic) api.PartitionDigest {
 	out := api.PartitionDigest{
 		Partition:    d.Partition,
 		CommittedEnd: uint64(d.CommittedEnd),
@@ -296,16 +298,16 @@ func apiDigest(d broker.PartitionDigest, t *meta.Topic) api.PartitionDigest {
 	return out
 }
 
-func statsByName(stats []broker.TopicStats) map[string]*broker.TopicStats {
-	m := make(map[string]*broker.TopicStats, len(stats))
-	for i := range stats {
-		m[stats[i].Name] = &stats[i]
+func statsByName(figures []stats.Topic) map[string]*stats.Topic {
+	m := make(map[string]*stats.Topic, len(figures))
+	for i := range figures {
+		m[figures[i].Name] = &figures[i]
 	}
 	return m
 }
 
 // apiTopic describes a topic of a cluster. stats may be nil: nobody leads any of it.
-func apiTopic(cluster string, t *meta.Topic, stats *broker.TopicStats) api.Topic {
+func apiTopic(cluster string, t *meta.Topic, stats *stats.Topic) api.Topic {
 	out := api.Topic{
 		Name:       t.Name,
 		Config:     apiConfig(t.Config),
@@ -328,7 +330,7 @@ func apiTopic(cluster string, t *meta.Topic, stats *broker.TopicStats) api.Topic
 
 // apiPartitions describes every partition: as the metadata has it, and with the
 // log's ends where a leader told them.
-func apiPartitions(t *meta.Topic, stats *broker.TopicStats) []api.Partition {
+func apiPartitions(t *meta.Topic, stats *stats.Topic) []api.Partition {
 	out := make([]api.Partition, 0, len(t.Partitions))
 	for i, p := range t.Partitions {
 		out = append(out, api.Partition{
@@ -371,7 +373,7 @@ func texts(ids []meta.NodeID) []string {
 
 // apiChannels lists a topic's channels: those of the metadata, and the ephemeral
 // ones that this node has.
-func apiChannels(t *meta.Topic, stats *broker.TopicStats) []api.ChannelSummary {
+func apiChannels(t *meta.Topic, stats *stats.Topic) []api.ChannelSummary {
 	byName := map[string]api.ChannelSummary{}
 	for name, c := range t.Channels {
 		byName[name] = api.ChannelSummary{Name: name, Paused: c.Paused, Ordered: c.Ordered, Ephemeral: meta.IsEphemeral(name)}

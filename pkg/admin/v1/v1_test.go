@@ -6,17 +6,17 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/web"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // A trace id is text beside the number, which browsers round.
 func TestTraceIDsHaveHexText(t *testing.T) {
 	const id = 1<<63 + 1
-	if p := apiPeeked(broker.Peeked{TraceID: id}); p.TraceID != id || p.TraceIDHex != "8000000000000001" {
+	if p := apiPeeked(operate.Peeked{TraceID: id}); p.TraceID != id || p.TraceIDHex != "8000000000000001" {
 		t.Errorf("got %d and %q", p.TraceID, p.TraceIDHex)
 	}
-	if p := apiPeeked(broker.Peeked{}); p.TraceIDHex != "" {
+	if p := apiPeeked(operate.Peeked{}); p.TraceIDHex != "" {
 		t.Errorf("without a trace id: %q", p.TraceIDHex)
 	}
 	for _, test := range []struct {

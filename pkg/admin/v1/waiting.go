@@ -5,8 +5,9 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 // Waiting is what is known of a node that waits for its cluster. Its methods may be
@@ -15,9 +16,9 @@ type Waiting interface {
 	ClusterReader
 	// Topics returns the topics as far as this node knows them.
 	Topics() []*meta.Topic
-	Raft(ctx context.Context) broker.RaftInfo
+	Raft(ctx context.Context) operate.RaftInfo
 	// Ready says what keeps this node from serving.
-	Ready() []broker.HealthReason
+	Ready() []health.Reason
 }
 
 // waiting answers what an operator asks to find out why a cluster does not form.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
+	"github.com/brokerd/brokerd/pkg/health"
 )
 
 // IsProbe says whether a path is one of those by which the node's health is asked.
@@ -14,7 +14,7 @@ func IsProbe(path string) bool {
 }
 
 // Reasons lists what health has to say.
-func Reasons(reasons []broker.HealthReason) []api.Reason {
+func Reasons(reasons []health.Reason) []api.Reason {
 	out := make([]api.Reason, 0, len(reasons))
 	for _, r := range reasons {
 		out = append(out, api.Reason(r))

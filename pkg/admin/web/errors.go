@@ -6,14 +6,18 @@ import (
 	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/quota"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -32,18 +36,18 @@ type Failure struct {
 
 // failures is the table of all that a broker refuses.
 var failures = []Failure{
-	{broker.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
-	{broker.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrTopicNotFound, "TOPIC_NOT_FOUND", api.CodeNotFound, ""},
+	{meta.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
 	{topic.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrChannelNotFound, "CHANNEL_NOT_FOUND", api.CodeNotFound, ""},
-	{broker.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
-	{broker.ErrNoSetAside, "NO_SET_ASIDE_COPY", api.CodeNotFound, "list them: brokerctl partition repair TOPIC/PARTITION"},
-	{broker.ErrNoLoss, "NOTHING_LOST", api.CodePrecondition, ""},
+	{meta.ErrPartitionNotFound, "PARTITION_NOT_FOUND", api.CodeNotFound, ""},
+	{host.ErrNoSetAside, "NO_SET_ASIDE_COPY", api.CodeNotFound, "list them: brokerctl partition repair TOPIC/PARTITION"},
+	{host.ErrNoLoss, "NOTHING_LOST", api.CodePrecondition, ""},
 	{meta.ErrNodeNotFound, "NODE_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrNodeInUse, "NODE_IN_USE", api.CodePrecondition, "decommission the node first, and wait until it holds nothing"},
-	{broker.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission or stop the node first"},
+	{operate.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission or stop the node first"},
 	{controller.ErrDrain, "CANNOT_DRAIN", api.CodePrecondition, "wait until the other replicas are in sync, or use force"},
 	{controller.ErrNodeNotUp, "NODE_NOT_UP", api.CodePrecondition, "see the list of nodes"},
 	{controller.ErrNotMoving, "NOT_MOVING", api.CodePrecondition, ""},
@@ -51,31 +55,31 @@ var failures = []Failure{
 	{controller.ErrTooManyMoves, "TOO_MANY_MOVES", api.CodePrecondition, "retry when some have finished"},
 	{meta.ErrNotInISR, "NOT_IN_SYNC", api.CodePrecondition, "choose a replica that is in sync"},
 	{meta.ErrInvalidAssignment, "INVALID_ASSIGNMENT", api.CodeInvalid, ""},
-	{broker.ErrNoLeader, "NO_LEADER", api.CodeNotWritable, "check the cluster health"},
-	{broker.ErrUnreachable, "UNREACHABLE", api.CodeUnavailable, "check the cluster health"},
+	{host.ErrNoLeader, "NO_LEADER", api.CodeNotWritable, "check the cluster health"},
+	{operate.ErrUnreachable, "UNREACHABLE", api.CodeUnavailable, "check the cluster health"},
 	{raftstore.ErrNotLeader, "NO_CONTROLLER", api.CodeUnavailable, "no metadata leader: a majority of the voters must be up"},
 	{raftstore.ErrLastVoter, "LAST_VOTER", api.CodePrecondition, "the last voter cannot be removed or demoted"},
-	{broker.ErrTopicExists, "TOPIC_EXISTS", api.CodeExists, "describe or alter the existing one"},
+	{meta.ErrExists, "TOPIC_EXISTS", api.CodeExists, "describe or alter the existing one"},
 	{meta.ErrExists, "EXISTS", api.CodeExists, "describe or alter the existing one"},
-	{broker.ErrInvalidTopic, "INVALID_TOPIC", api.CodeInvalid, nameHint},
-	{broker.ErrInvalidChannel, "INVALID_CHANNEL", api.CodeInvalid, nameHint},
+	{directory.ErrInvalidTopic, "INVALID_TOPIC", api.CodeInvalid, nameHint},
+	{directory.ErrInvalidChannel, "INVALID_CHANNEL", api.CodeInvalid, nameHint},
 	{meta.ErrInvalidName, "INVALID_NAME", api.CodeInvalid, nameHint},
 	{meta.ErrTooFewNodes, "TOO_FEW_NODES", api.CodePrecondition, "request fewer replicas, or add nodes"},
-	{broker.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
 	{meta.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
-	{broker.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "specify a partition or a key"},
-	{broker.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
-	{broker.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
+	{meta.ErrInvalidConfig, "INVALID_CONFIG", api.CodeInvalid, ""},
+	{publish.ErrPartitionNeeded, "PARTITION_NEEDED", api.CodeInvalid, "specify a partition or a key"},
+	{host.ErrMessageTooBig, "MSG_TOO_BIG", api.CodeTooLarge, ""},
+	{consume.ErrTooManyConsumers, "TOO_MANY_CONSUMERS", api.CodePrecondition, ""},
 	{limit.ErrNoMemory, "BUSY", api.CodeBusy, "retry: other clients use the node's memory budget"},
 	{limit.ErrCreations, "TOO_MANY_CREATED", api.CodeBusy, "use existing topics and channels, or retry later: creation-rate limits new ones"},
-	{broker.ErrBusy, "BUSY", api.CodeBusy, "retry"},
+	{host.ErrBusy, "BUSY", api.CodeBusy, "retry"},
 	{coord.ErrBusy, "BUSY", api.CodeBusy, "check the cluster health: followers or disks are slow"},
-	{broker.ErrExiting, "EXITING", api.CodeExiting, "retry on another node"},
+	{host.ErrExiting, "EXITING", api.CodeExiting, "retry on another node"},
 	{meta.ErrLimit, "LIMIT_REACHED", api.CodePrecondition, ""},
 	{meta.ErrStaleVersion, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
 	{meta.ErrStaleIncarnation, "CHANGED_MEANWHILE", api.CodePrecondition, "retry"},
 	{quota.ErrFull, "TOPIC_FULL", api.CodeTopicFull, "consume or drop messages of the topic, or raise its max-bytes"},
-	{broker.ErrDiskFull, "DISK_FULL", api.CodeNotWritable, diskHint},
+	{host.ErrDiskFull, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{commitlog.ErrNoSpace, "DISK_FULL", api.CodeNotWritable, diskHint},
 	{commitlog.ErrNoFiles, "NO_FILES", api.CodeNotWritable, "raise the node's limit of open files (LimitNOFILE), or use fewer topics"},
 	{syscall.ENOSPC, "DISK_FULL", api.CodeNotWritable, diskHint},

@@ -3,9 +3,10 @@ package web
 import (
 	"context"
 
-	"github.com/brokerd/brokerd/pkg/broker"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/publish"
+	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // Publisher is what publishing over HTTP asks of a node. All of it is required.
@@ -18,15 +19,15 @@ type Publisher struct {
 type Sender interface {
 	// Publish stores the messages and calls Done once. It has copied the
 	// messages when it returns, whether Done was called or not.
-	Publish(ctx context.Context, p broker.Publish)
+	Publish(ctx context.Context, p publish.Request)
 }
 
 // TopicEnsurer makes topics that are used for the first time.
 type TopicEnsurer interface {
-	// Topic returns one topic, or an error that wraps broker.ErrTopicNotFound.
+	// Topic returns one topic, or an error that wraps meta.ErrTopicNotFound.
 	Topic(name string) (*meta.Topic, error)
 	// EnsureTopic makes a topic of default configuration unless there is one.
-	// Where topics are not made on first use it is broker.ErrTopicNotFound.
+	// Where topics are not made on first use it is meta.ErrTopicNotFound.
 	EnsureTopic(ctx context.Context, name string) error
 }
 
@@ -51,11 +52,11 @@ func (s *Publishing) Ensure(ctx context.Context, name string) error {
 // Publish hands messages to the broker and waits for its receipt, or for the
 // end of the request, or for the limit of waiting. The messages may be reused
 // when it returns.
-func (s *Publishing) Publish(ctx context.Context, req broker.Publish) (broker.Receipt, error) {
+func (s *Publishing) Publish(ctx context.Context, req publish.Request) (topic.Receipt, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.PublishTimeout, errUncertain)
 	defer cancel()
-	done := make(chan broker.Receipt, 1)
-	req.Done = func(receipt broker.Receipt) { done <- receipt }
+	done := make(chan topic.Receipt, 1)
+	req.Done = func(receipt topic.Receipt) { done <- receipt }
 	end := s.Turns.For(len(req.Messages)).Lend(limit.PublishTurn)
 	s.Broker.Publish(ctx, req)
 	end()
@@ -63,6 +64,6 @@ func (s *Publishing) Publish(ctx context.Context, req broker.Publish) (broker.Re
 	case receipt := <-done:
 		return receipt, receipt.Err
 	case <-ctx.Done():
-		return broker.Receipt{}, context.Cause(ctx)
+		return topic.Receipt{}, context.Cause(ctx)
 	}
 }
