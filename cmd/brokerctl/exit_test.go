@@ -60,7 +60,7 @@ func TestExitCodes(t *testing.T) {
 			"nobody to ask", nil,
 			[]string{"topic", "delete", "orders"},
 			exitUsage,
-			"error: deleting topic orders cannot be undone; confirmation required, but standard input is not a terminal (add --yes)",
+			"error: deleting topic orders can be undone for a time only (brokerctl topic restore orders); confirmation required, but standard input is not a terminal (add --yes)",
 		},
 		{
 			"nothing to alter", nil,
@@ -229,7 +229,7 @@ func TestDestroyingAsksForTheName(t *testing.T) {
 		if r.exit != tc.exit || !slices.Equal(broker.changes(), tc.changes) {
 			t.Errorf("typed %q: exit %d, asked %q", tc.typed, r.exit, broker.changes())
 		}
-		if !strings.HasPrefix(r.stderr, "deleting topic orders cannot be undone. Type the name to confirm: ") {
+		if !strings.HasPrefix(r.stderr, "deleting topic orders can be undone for a time only (brokerctl topic restore orders). Type the name to confirm: ") {
 			t.Errorf("the question was %q", r.stderr)
 		}
 	}
@@ -254,6 +254,9 @@ func TestRequestsSayWhatWasAsked(t *testing.T) {
 				`"ext":true,"retention":"72h0m0s","retention_bytes":1073741824,"max_message_bytes":2000000}}`},
 		},
 		{[]string{"topic", "alter", "orders", "--sync", "100", "--retention", "0"}, []string{`PATCH /v1/topics/orders {"sync":100,"retention":"0s"}`}},
+		{[]string{"topic", "alter", "orders", "--retention-trash", "7d"}, []string{`PATCH /v1/topics/orders {"retention_trash":"168h0m0s"}`}},
+		{[]string{"topic", "delete", "orders", "--purge", "--yes"}, []string{`DELETE /v1/topics/orders?purge=true`}},
+		{[]string{"topic", "restore", "orders", "--incarnation", "41"}, []string{`POST /v1/deleted/orders/restore {"incarnation":41}`}},
 		{[]string{"topic", "add-partitions", "orders", "-p", "8"}, []string{`POST /v1/topics/orders/partitions {"partitions":8}`}},
 		{[]string{"channel", "create", "orders", "c#ephemeral", "--ordered"}, []string{`POST /v1/topics/orders/channels {"name":"c#ephemeral","ordered":true}`}},
 		{

@@ -139,11 +139,16 @@ func ordinaryAnswers() map[string]any {
 		}
 	}
 	return map[string]any{
-		"GET /v1/topics":                           api.TopicList{Topics: []api.Topic{clicks, orders}},
-		"POST /v1/topics":                          clicks,
-		"GET /v1/topics/orders":                    orders,
-		"PATCH /v1/topics/orders":                  orders,
-		"DELETE /v1/topics/orders":                 nil,
+		"GET /v1/topics":           api.TopicList{Topics: []api.Topic{clicks, orders}},
+		"POST /v1/topics":          clicks,
+		"GET /v1/topics/orders":    orders,
+		"PATCH /v1/topics/orders":  orders,
+		"DELETE /v1/topics/orders": nil,
+		"GET /v1/deleted": api.DeletedTopics{Deleted: []api.DeletedTopic{{
+			Name: "orders", Incarnation: 41, DeletedAt: clock(), KeptUntil: clock().Add(24 * time.Hour), Partitions: 2, Replicas: 3,
+			Channels: []string{"invoice", "mail"}, Nodes: []string{"n1", "n2", "n3"},
+		}}},
+		"POST /v1/deleted/orders/restore":          orders,
 		"POST /v1/topics/orders/pause":             nil,
 		"POST /v1/topics/orders/resume":            nil,
 		"POST /v1/topics/orders/empty":             nil,

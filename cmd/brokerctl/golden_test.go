@@ -31,6 +31,7 @@ var goldenCommands = [][]string{
 	{"topic", "resume", "orders"},
 	{"topic", "empty", "orders", "--yes"},
 	{"topic", "delete", "orders", "--yes"},
+	{"topic", "restore", "orders"},
 	{"channel", "create", "orders/invoice"},
 	{"channel", "alter", "orders/invoice", "--max-attempts", "5", "--backoff", "1s..10m"},
 	{"channel", "list", "orders"},

@@ -15,7 +15,7 @@ func newTopicCommand(g *globals) *cobra.Command {
 	return newGroup("topic", "Manage topics",
 		newTopicCreateCommand(g), newTopicListCommand(g), newTopicDescribeCommand(g), newTopicAlterCommand(g),
 		newTopicAddPartitionsCommand(g), newTopicPauseCommand(g), newTopicResumeCommand(g),
-		newTopicEmptyCommand(g), newTopicDeleteCommand(g))
+		newTopicEmptyCommand(g), newTopicDeleteCommand(g), newTopicRestoreCommand(g))
 }
 
 // configOptions are the settings that a topic can be given at any time. Those
@@ -32,6 +32,7 @@ type configOptions struct {
 	ttl            time.Duration
 	maxBytes       units.Size
 	onFull         string
+	trash          time.Duration
 	channels       policyOptions
 }
 
@@ -47,6 +48,7 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &o.ttl, "ttl", "expire messages after this time unless they name another; 0 means never")
 	sizeVar(f, &o.maxBytes, "max-bytes", "maximum `SIZE` of the topic, each partition an equal share; 0 means no limit")
 	f.StringVar(&o.onFull, "on-full", "", "at --max-bytes, reject publishes or drop-oldest messages, finished or not")
+	durationVar(f, &o.trash, "retention-trash", "how long the topic can be restored once it is deleted, 24h by default, at most 30d; 0 deletes it at once")
 	o.channels.addFlags(f, "channel-")
 }
 
@@ -63,6 +65,7 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 	setIf(f, "ttl", &p.TTL, api.Duration(o.ttl))
 	setIf(f, "max-bytes", &p.MaxBytes, int64(o.maxBytes))
 	setIf(f, "on-full", &p.OnFull, o.onFull)
+	setIf(f, "retention-trash", &p.RetentionTrash, api.Duration(o.trash))
 	if f.Changed("sync") {
 		sync, err := api.ParseSync(o.sync)
 		if err != nil {

@@ -6,25 +6,49 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// deletion says which topic is deleted, and whether for good.
+type deletion struct {
+	purge       bool
+	incarnation uint64
+	sure        confirmation
+}
+
 func newTopicDeleteCommand(g *globals) *cobra.Command {
-	var sure confirmation
+	var d deletion
 	cmd := acting(g, &cobra.Command{
 		Use:     "delete TOPIC",
 		Aliases: []string{"rm"},
 		Short:   "Delete a topic, its messages and its channels",
-	}, func(cmd *cobra.Command, at target) error { return deleteTopic(cmd, g, sure, at.topic) })
-	sure.addFlags(cmd)
+		Long: `Delete a topic, its messages and its channels. For 24 hours, or what --retention-trash of the topic says,
+topic restore brings it back; until then its messages take up disk space. --purge deletes it for good and at
+once, also when it was deleted before.`,
+	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at.topic) })
+	f := cmd.Flags()
+	f.BoolVar(&d.purge, "purge", false, "delete for good, also what was deleted before; cannot be undone")
+	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: only this one of several topics of the name")
+	d.sure.addYes(cmd)
 	return cmd
 }
 
-func deleteTopic(cmd *cobra.Command, g *globals, sure confirmation, name string) error {
-	if err := sure.ask(cmd, g, "deleting topic", name); err != nil {
+func (d *deletion) run(cmd *cobra.Command, g *globals, name string) error {
+	if d.incarnation != 0 && !d.purge {
+		return usageError("--incarnation goes with --purge only")
+	}
+	warning, action := "deleting topic "+name+" can be undone for a time only (brokerctl topic restore "+name+")", "deleted"
+	if d.purge {
+		warning, action = "deleting topic "+name+" for good cannot be undone", "purged"
+	}
+	if err := d.sure.askAfter(cmd, g, warning, name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), g.timeout)
 	defer cancel()
-	if err := g.client.DeleteTopic(ctx, name); err != nil {
+	remove := func() error { return g.client.DeleteTopic(ctx, name) }
+	if d.purge {
+		remove = func() error { return g.client.Trash.Purge(ctx, name, d.incarnation) }
+	}
+	if err := remove(); err != nil {
 		return about(err, name, "")
 	}
-	return g.reportDone(cmd, done{Topic: name, Action: "deleted"})
+	return g.reportDone(cmd, done{Topic: name, Action: action})
 }

@@ -7,13 +7,21 @@ import (
 )
 
 func newTopicListCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	deleted := false
+	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the topics",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return listTopics(cmd, g) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if deleted {
+				return listDeleted(cmd, g)
+			}
+			return listTopics(cmd, g)
+		},
 	}
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted topics that can be restored, the last deleted first")
+	return cmd
 }
 
 func listTopics(cmd *cobra.Command, g *globals) error {

@@ -56,6 +56,7 @@ var floors = map[string]int{
 	"pkg/relay":              3, // consumers of what other nodes lead
 	"pkg/deferral":           3, // what operators do with deferred messages
 	"pkg/deadletter":         3, // where messages go that have had all their attempts
+	"pkg/removal":            3, // of data from a disk
 
 	"pkg/host":    4, // what a node does with its replicas
 	"pkg/cluster": 4, // one node's membership

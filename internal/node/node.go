@@ -261,6 +261,7 @@ func (n *Node) adminOptions() admin.Options {
 		},
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node),
+		Trash: b.Directory.Trash(),
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

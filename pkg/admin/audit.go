@@ -84,7 +84,7 @@ func objectOf(u *url.URL) string {
 	topic, rest, q := "", "", u.Query()
 	if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 3 && parts[0] == "v1" {
 		switch parts[1] {
-		case "topics":
+		case "topics", "deleted":
 			topic = parts[2]
 			if len(parts) >= 5 && (parts[3] == "channels" || parts[3] == "partitions") {
 				rest = parts[4]

@@ -26,6 +26,7 @@ type Options struct {
 	Operator  v1.Operator
 	Policies  v1.Policies
 	Deferrals v1.Deferrals
+	Trash     v1.Trash
 
 	Identity nsqform.Identity
 	Limits   web.Limits
@@ -65,7 +66,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()

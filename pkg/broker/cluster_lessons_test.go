@@ -187,7 +187,7 @@ func TestADeletedTopicStaysDeletedThroughElections(t *testing.T) {
 		})
 		was := l.store.Topic("t").Partitions[0].Epoch
 		l.eventually("elections", func() bool { return l.store.Topic("t").Partitions[0].Epoch > was+5 })
-		if err := l.at("n2").Directory.DeleteTopic(t.Context(), "t"); err != nil {
+		if err := l.at("n2").Directory.Trash().Purge(t.Context(), "t", 0); err != nil {
 			t.Fatal(err)
 		}
 		close(stop)

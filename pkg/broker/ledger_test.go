@@ -132,7 +132,7 @@ func TestTheLedgerForgetsWhatIsHeldNoLonger(t *testing.T) {
 			l.mustPut(name, 0, "x")
 		}
 		remove := func(name string) {
-			if _, err := l.store.Propose(t.Context(), meta.DeleteTopic{Name: name}); err != nil {
+			if _, err := l.store.Propose(t.Context(), meta.DeleteTopic{Name: name, Purge: true}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -120,7 +120,7 @@ func TestATopicThatIsCreatedAgainMeetsNoOldData(t *testing.T) {
 		if round%2 == 0 {
 			l.kill("n3") // it misses that the topic goes
 		}
-		if err := l.at("n1").Directory.DeleteTopic(t.Context(), "t"); err != nil {
+		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", 0); err != nil {
 			t.Fatal(err)
 		}
 		if round%2 == 0 {

@@ -170,3 +170,37 @@ func TestMoveIsDoneOnce(t *testing.T) {
 		t.Errorf("trash holds %v, %v", names, err)
 	}
 }
+
+// TestTheLedgerKeepsWhatIsInTheTrash trims the ledger while a topic can be restored, and after.
+func TestTheLedgerKeepsWhatIsInTheTrash(t *testing.T) {
+	d := At(vfs.NewMem(), "data")
+	s := &meta.State{}
+	apply := func(c meta.Command) {
+		t.Helper()
+		if r := s.Apply(s.Index()+1, c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	apply(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	apply(meta.CreateTopic{Name: "t", Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}})
+	in := s.Topic("t").Incarnation
+	entry := ReplicaName("t", in, 0)
+	l := NewLedger(d)
+	if err := l.create([]string{entry}); err != nil {
+		t.Fatal(err)
+	}
+	apply(meta.DeleteTopic{Name: "t"})
+	if err := l.Trim(s, "n1"); err != nil || !l.Has(entry) {
+		t.Errorf("what can be restored is forgotten, %v", err)
+	}
+	if err := l.Trim(s, "n2"); err != nil || l.Has(entry) {
+		t.Errorf("what another node holds is kept, %v", err)
+	}
+	if err := l.Enter(entry); err != nil {
+		t.Fatal(err)
+	}
+	apply(meta.PurgeTopics{Incarnations: []meta.Incarnation{in}})
+	if err := l.Trim(s, "n1"); err != nil || l.Has(entry) {
+		t.Errorf("what was purged is kept, %v", err)
+	}
+}

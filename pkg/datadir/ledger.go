@@ -16,7 +16,7 @@ import (
 // It lies outside of their directories. So a replica whose directory is gone is
 // told from one that was never made: the second has lost nothing, however long
 // the metadata has named it. A replica is entered before it has a role and hence
-// before it acknowledges anything, and stays entered until its topic is deleted. Its
+// before it acknowledges anything, and stays entered until its topic is deleted for good. Its
 // methods may be called by many goroutines.
 type Ledger struct {
 	fs  vfs.FS
@@ -142,6 +142,9 @@ func mayHold(s *meta.State, self meta.NodeID, entry string) bool {
 	}
 	t := s.Topic(topic)
 	if t == nil || t.Incarnation != in {
+		t = meta.TrashOf(s).Topic(topic, in) // it may be restored
+	}
+	if t == nil {
 		return uint64(in) > s.Index()
 	}
 	return i < len(t.Partitions) && slices.Contains(t.Partitions[i].Replicas, self)

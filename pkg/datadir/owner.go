@@ -135,12 +135,18 @@ func (c claimant) openLedger(ranBefore bool) error {
 		return err
 	}
 	var names []string
-	for t := range c.state.Topics() {
+	add := func(t *meta.Topic) {
 		for i := range t.Partitions {
 			if ranBefore && !meta.IsEphemeral(t.Name) && slices.Contains(t.Partitions[i].ISR, c.self) {
 				names = append(names, ReplicaName(t.Name, t.Incarnation, i))
 			}
 		}
+	}
+	for t := range c.state.Topics() {
+		add(t)
+	}
+	for d := range meta.TrashOf(c.state).All() {
+		add(d.Topic)
 	}
 	if len(names) > 0 {
 		c.log.Warn("replica ledger missing, recreated from metadata; in-sync replicas without a directory count as lost",

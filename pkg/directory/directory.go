@@ -268,7 +268,7 @@ func (d *Directory) AddPartitions(ctx context.Context, name string, total int) e
 }
 
 // DeleteTopic deletes a topic, its channels and its messages. Its consumers are
-// disconnected.
+// disconnected. Trash.Restore brings it back, for as long as its configuration says.
 func (d *Directory) DeleteTopic(ctx context.Context, name string) error {
 	t, err := d.Topic(name)
 	if err != nil {

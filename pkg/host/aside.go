@@ -52,18 +52,18 @@ func (q asides) each(f func(t *meta.Topic, i int, name string)) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	applied := q.n.o.Meta.Applied()
+	s := q.n.o.Meta.View()
 	for _, name := range names {
 		topic, in, i, ok := datadir.ParseAsideName(name)
 		if !ok {
 			continue
 		}
-		t := q.n.o.Meta.Topic(topic)
+		t := s.Topic(topic)
 		if t != nil && (t.Incarnation != in || i >= len(t.Partitions)) {
 			t = nil
 		}
-		if t == nil && in > meta.Incarnation(applied) {
-			continue // not known to be deleted: the metadata has not come so far, or was lost
+		if t == nil && (in > meta.Incarnation(s.Index()) || meta.TrashOf(s).Holds(topic, in)) {
+			continue // not known to be deleted: the metadata has not come so far, or was lost; or it may be restored
 		}
 		f(t, i, name)
 	}
@@ -83,7 +83,7 @@ func (q asides) release() {
 				return
 			}
 		}
-		if err := q.n.trash(filepath.Join(q.n.dirs.Quarantine(), name), name); err != nil {
+		if err := q.n.removal.Remove(filepath.Join(q.n.dirs.Quarantine(), name), name); err != nil {
 			q.n.log.Warn("cannot delete obsolete set-aside copy; retrying at the next check", "path", name, "error", err)
 		}
 	})
@@ -139,7 +139,7 @@ func (q asides) discard(a controller.PartitionID, name string) error {
 			return
 		}
 		q.n.log.Warn("set-aside copy deleted by operator", "topic", t.Name, "partition", i, "path", name)
-		found = q.n.trash(filepath.Join(q.n.dirs.Quarantine(), name), name)
+		found = q.n.removal.Remove(filepath.Join(q.n.dirs.Quarantine(), name), name)
 	})
 	if err = errors.Join(err, found); err == nil {
 		q.release() // for the health

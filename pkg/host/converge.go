@@ -27,19 +27,22 @@ func (n *Host) Converge(name string) error {
 
 // Read returns what metadata says of a topic and of the nodes that hold it.
 func (n *shelf) Read(name string) (t *meta.Topic, nodes nodesByID) {
+	n.o.Meta.Read(func(s *meta.State) { t, nodes = readTopic(s, name) })
+	return t, nodes
+}
+
+func readTopic(s *meta.State, name string) (t *meta.Topic, nodes nodesByID) {
 	nodes = nodesByID{}
-	n.o.Meta.Read(func(s *meta.State) {
-		if t = s.Topic(name); t == nil {
-			return
-		}
-		for i := range t.Partitions {
-			for _, id := range t.Partitions[i].Replicas {
-				if _, known := nodes[id]; !known {
-					nodes[id] = s.Node(id)
-				}
+	if t = s.Topic(name); t == nil {
+		return nil, nodes
+	}
+	for i := range t.Partitions {
+		for _, id := range t.Partitions[i].Replicas {
+			if _, known := nodes[id]; !known {
+				nodes[id] = s.Node(id)
 			}
 		}
-	})
+	}
 	return t, nodes
 }
 
@@ -60,12 +63,13 @@ type converger struct {
 // of its partitions where something has changed. It waits for none of them.
 func (c converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	// What is read in a lane is never older than what was read in the run before.
-	want, nodes := c.n.Read(name)
+	s := c.n.o.Meta.View()
+	want, nodes := readTopic(s, name)
 	h := c.n.Lookup(name)
 	if h != nil && (want == nil || want.Incarnation != h.Incarnation) {
 		c.n.hosted.Delete(name)
 		c.n.byIncarnation.Delete(h.Incarnation)
-		if err := c.n.discard(h); err != nil {
+		if err := c.n.discard(h, s); err != nil {
 			c.n.log.Error("cleanup of deleted topic failed", "topic", name, "error", err)
 			return nil, err
 		}
@@ -73,6 +77,9 @@ func (c converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 			c.n.deleted.add(deletion{name, ""}, time.Now())
 		}
 		h = nil
+	}
+	if err := c.n.removal.Review(name, s); err != nil {
+		c.n.log.Error("removal of a topic that left the trash failed; retrying at the next start", "topic", name, "error", err)
 	}
 	if want == nil {
 		return nil, nil

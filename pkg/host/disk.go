@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
@@ -86,6 +87,23 @@ func (d fullDisk) report(ctx context.Context) {
 	}
 	if full && d.n.Disk.Low() {
 		d.yield()
+		d.purge(ctx)
+	}
+}
+
+// purge makes room: the topic goes for good that was deleted first.
+func (d fullDisk) purge(ctx context.Context) {
+	oldest := d.n.removal.Oldest(d.n.o.Meta.View())
+	if oldest == nil {
+		return
+	}
+	d.n.log.Warn("disk nearly full: deleted topic is purged early and cannot be restored",
+		"topic", oldest.Topic.Name, "deleted_at", time.Unix(0, oldest.At), "kept_until", oldest.Until())
+	bounded, cancel := context.WithTimeout(ctx, diskProposal)
+	defer cancel()
+	_, err := d.n.Propose(bounded, meta.PurgeTopics{Incarnations: []meta.Incarnation{oldest.Topic.Incarnation}})
+	if err != nil && !errors.Is(err, meta.ErrNotInTrash) {
+		d.n.log.Warn("cannot purge deleted topic; retrying at the next check of the disk", "topic", oldest.Topic.Name, "error", err)
 	}
 }
 

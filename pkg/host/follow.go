@@ -50,6 +50,10 @@ func (f *follower) round() (asked bool) {
 		f.n.topics.Ask(name)
 		asked = true
 	}
+	for name := range meta.TrashOf(s).Gone(meta.TrashOf(f.seen)) {
+		f.n.topics.Ask(name)
+		asked = true
+	}
 	for _, e := range meta.Membership(f.seen, s) {
 		f.n.log.Info("membership", "node", e.Object, "event", e.Kind, "what", e.What)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/redo"
+	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stall"
@@ -72,6 +72,7 @@ type Host struct {
 	waiting   atomic.Pointer[[]string] // the partitions of which a copy that was set aside waits for an operator
 
 	ledger    *datadir.Ledger         // of the replicas made here
+	removal   *removal.Remover        // of what metadata does not have any more
 	redo      *redo.FS                // what this node keeps goes through it
 	loops     context.CancelCauseFunc // ends the loops; nil: they have not begun
 	life      context.Context         // ends when the node closes
@@ -110,6 +111,7 @@ func New(o Options) (*Host, error) {
 		FS: o.FS, Notes: dirs.Scrubbed(), Interval: o.ScrubInterval, WallClock: o.WallClock, Logger: o.Logger, Stored: n.eachStored,
 	})
 	n.o.Moves.Room = hasRoom(n.Disk)
+	n.removal = removal.New(removal.Options{Dirs: dirs, Ledger: n.ledger, Self: o.Self, Log: o.Logger, Go: n.running.Go})
 	c := converger{n, make(lane.Places, openTogether)}
 	n.topics, n.parts = lane.New(ErrExiting, c.topic), lane.New(ErrExiting, c.part)
 	return n, nil
@@ -267,8 +269,9 @@ func channelsOf(t *meta.Topic) []*meta.Channel {
 	return all
 }
 
-// discard ends a deleted topic and moves its data to the trash.
-func (n *Host) discard(h *Topic) error {
+// discard ends a topic that metadata does not have any more, and removes its data unless it may
+// be restored.
+func (n *Host) discard(h *Topic, s *meta.State) error {
 	n.roles.forget(h)
 	for _, hp := range h.AllHeld() {
 		if hp != nil {
@@ -281,9 +284,8 @@ func (n *Host) discard(h *Topic) error {
 	if h.fs != n.o.FS {
 		return nil // it was in memory
 	}
-	dir := n.dirs.Topic(h.Name, h.Incarnation)
-	n.damage.forget(dir)
-	return errors.Join(n.trash(dir, filepath.Base(dir)), n.ledger.Forget(h.Name, h.Incarnation))
+	n.damage.forget(n.dirs.Topic(h.Name, h.Incarnation))
+	return n.removal.Deleted(h.Name, h.Incarnation, s)
 }
 
 // Register adds what other nodes may ask of this one about its replicas.

@@ -28,7 +28,7 @@ func (n *Host) Open(ctx context.Context) error {
 		return errors.Join(err, n.closeTopics(err))
 	}
 	n.recovery.Store(int64(time.Since(began)))
-	n.sweep()
+	n.strays.Add(int64(n.removal.Sweep(n.o.Meta.View())))
 	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	n.loops = cancel
 	n.startLoops(loops)

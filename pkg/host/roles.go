@@ -318,7 +318,7 @@ func (n *Host) letGo(h *Topic, hp *Held, version uint64) error {
 		return nil // it was in memory
 	}
 	n.damage.forget(hp.dir)
-	return n.trash(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
+	return n.removal.Remove(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
 }
 
 // adopt takes over what metadata says of a topic's channels, with the cluster's defaults. One

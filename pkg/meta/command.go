@@ -40,6 +40,8 @@ const (
 	KindDeleteTopic    Kind = 23
 	KindPauseTopic     Kind = 24
 	KindFitTopic       Kind = 25
+	KindRestoreTopic   Kind = 26
+	KindPurgeTopics    Kind = 27
 	KindCreateChannel  Kind = 30
 	KindDeleteChannel  Kind = 31
 	KindAlterChannel   Kind = 32
@@ -72,6 +74,8 @@ var kinds = map[Kind]struct {
 	KindDeleteTopic:    {"delete-topic", decodeAs[DeleteTopic]},
 	KindPauseTopic:     {"pause-topic", decodeAs[PauseTopic]},
 	KindFitTopic:       {"fit-topic", decodeAs[FitTopic]},
+	KindRestoreTopic:   {"restore-topic", decodeAs[RestoreTopic]},
+	KindPurgeTopics:    {"purge-topics", decodeAs[PurgeTopics]},
 	KindCreateChannel:  {"create-channel", decodeAs[CreateChannel]},
 	KindDeleteChannel:  {"delete-channel", decodeAs[DeleteChannel]},
 	KindAlterChannel:   {"alter-channel", decodeAs[AlterChannel]},

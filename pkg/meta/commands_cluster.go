@@ -95,6 +95,7 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 	s.replaceNode(&n)
 	r.Node = &n
 	lost := lossOf(was, &c)
+	s.trash = TrashOf(s).update(func(t *Topic) *Topic { return lost.apply(t, n.ID, s.index) })
 	s.topics.update(func(t *Topic) *Topic {
 		next := lost.apply(t, n.ID, s.index)
 		if next != nil {
@@ -200,7 +201,7 @@ func (c SetNodeDisk) apply(s *State, r *Result) error {
 }
 
 // RemoveNode forgets a node. One that holds a replica is refused with
-// ErrNodeInUse.
+// ErrNodeInUse; its copies of topics in the trash go with it.
 type RemoveNode struct {
 	ID NodeID `json:"id"`
 }
@@ -229,6 +230,7 @@ func (c RemoveNode) apply(s *State, _ *Result) error {
 			}
 		}
 	}
+	s.trash = TrashOf(s).withoutNode(c.ID)
 	s.nodes = slices.Delete(s.nodes, i, i+1)
 	return nil
 }

@@ -245,10 +245,12 @@ func (c AddPartitions) apply(s *State, r *Result) error {
 	return nil
 }
 
-// DeleteTopic removes a topic with its channels.
+// DeleteTopic removes a topic with its channels. It goes to the trash, unless it is
+// ephemeral, or its configuration or Purge says that it does not.
 type DeleteTopic struct {
 	Name        string      `json:"name"`
 	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: any
+	Purge       bool        `json:"purge,omitempty"`
 }
 
 // Kind implements Command.
@@ -262,13 +264,17 @@ func (c DeleteTopic) Validate() error {
 	return nil
 }
 
-func (c DeleteTopic) apply(s *State, _ *Result) error {
+func (c DeleteTopic) apply(s *State, r *Result) error {
 	t, err := s.edit(c.Name, c.Incarnation)
 	if err != nil {
 		return err
 	}
 	s.topics.remove(t)
+	of := HistoryOf(s).of(t)
 	s.saved = HistoryOf(s).without(t.Name)
+	if !c.Purge && t.Config.Trash() > 0 && !IsEphemeral(t.Name) {
+		s.trash = TrashOf(s).with(&Deleted{Index: s.index, At: r.at, Topic: t.settled(), Saved: of})
+	}
 	return nil
 }
 

@@ -168,6 +168,8 @@ func (c TopicConfig) Validate() error {
 		return fmt.Errorf("%w: invalid retention %v", ErrInvalidConfig, c.RetentionAge)
 	case c.RetentionBytes < 0:
 		return fmt.Errorf("%w: invalid retention of %d bytes", ErrInvalidConfig, c.RetentionBytes)
+	case c.RetentionTrash != NoTrash && (c.RetentionTrash < 0 || c.RetentionTrash > MaxTrash):
+		return fmt.Errorf("%w: retention of %v in the trash, want 0 to %v", ErrInvalidConfig, c.RetentionTrash, MaxTrash)
 	case c.MaxMessage < 0 || c.MaxMessage > MaxBodyLimit:
 		return fmt.Errorf("%w: max message %d, want 0 to %d", ErrInvalidConfig, c.MaxMessage, MaxBodyLimit)
 	case c.Sync == SyncPolicy{}:
@@ -217,6 +219,7 @@ type configJSON struct {
 	TTL            textTime   `json:"ttl,omitempty"`
 	MaxBytes       int64      `json:"max_bytes,omitempty"`
 	OnFull         OnFull     `json:"on_full,omitempty"`
+	RetentionTrash textTime   `json:"retention_trash,omitempty"`
 
 	Channels policy.Policy `json:"channel_policy,omitzero"`
 }
@@ -239,7 +242,7 @@ func (c TopicConfig) MarshalJSON() ([]byte, error) {
 		Partitions: c.Partitions, Replicas: c.Replicas, AutoReplicas: c.AutoReplicas, MinISR: c.MinISR, AutoMinISR: c.AutoMinISR,
 		Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
 		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
-		DedupWindow: textTime(c.DedupWindow), KeyFrom: c.KeyFrom, TTL: textTime(c.TTL), MaxBytes: c.MaxBytes, OnFull: c.OnFull,
+		DedupWindow: textTime(c.DedupWindow), KeyFrom: c.KeyFrom, TTL: textTime(c.TTL), MaxBytes: c.MaxBytes, OnFull: c.OnFull, RetentionTrash: textTime(c.RetentionTrash),
 		Channels: c.Channels,
 	})
 }
@@ -255,7 +258,7 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 		Partitions: j.Partitions, Replicas: j.Replicas, AutoReplicas: j.AutoReplicas, MinISR: j.MinISR, AutoMinISR: j.AutoMinISR,
 		Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
 		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
-		DedupWindow: time.Duration(j.DedupWindow), KeyFrom: j.KeyFrom, TTL: time.Duration(j.TTL), MaxBytes: j.MaxBytes, OnFull: j.OnFull,
+		DedupWindow: time.Duration(j.DedupWindow), KeyFrom: j.KeyFrom, TTL: time.Duration(j.TTL), MaxBytes: j.MaxBytes, OnFull: j.OnFull, RetentionTrash: time.Duration(j.RetentionTrash),
 		Channels: j.Channels,
 	}
 	return nil
@@ -281,6 +284,7 @@ type TopicPatch struct {
 	TTL            *time.Duration `json:"ttl_ns,omitempty"`
 	MaxBytes       *int64         `json:"max_bytes,omitempty"`
 	OnFull         *OnFull        `json:"on_full,omitempty"`
+	RetentionTrash *time.Duration `json:"retention_trash_ns,omitempty"`
 	Channels       *policy.Policy `json:"channel_policy,omitempty"`
 }
 
@@ -305,6 +309,7 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 	set(&c.TTL, p.TTL)
 	set(&c.MaxBytes, p.MaxBytes)
 	set(&c.OnFull, p.OnFull)
+	set(&c.RetentionTrash, p.RetentionTrash)
 	set(&c.Channels, p.Channels)
 	return c
 }
@@ -331,6 +336,7 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 		TTL:            changed(was.TTL, will.TTL),
 		MaxBytes:       changed(was.MaxBytes, will.MaxBytes),
 		OnFull:         changed(was.OnFull, will.OnFull),
+		RetentionTrash: changed(was.RetentionTrash, will.RetentionTrash),
 		Channels:       changed(was.Channels, will.Channels),
 	}, nil
 }

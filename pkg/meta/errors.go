@@ -12,6 +12,8 @@ var (
 	ErrChannelNotFound   = fate.Refuse("channel not found")
 	ErrPartitionNotFound = fate.Refuse("partition not found")
 	ErrNodeNotFound      = fate.Refuse("node not found")
+	ErrNotInTrash        = fate.Refuse("not in the trash: never deleted, restored, or purged")
+	ErrNameTaken         = fate.Refuse("name is taken")
 	ErrSavedNotFound     = fate.Refuse("saved positions not found")
 	ErrNodeInUse         = fate.Refuse("node still holds replicas")
 	ErrExists            = fate.Refuse("already exists with a different configuration")

@@ -41,8 +41,8 @@ func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux b
 		return Event{Kind: "settings_changed", What: "settings: " + clip(strings.Join(parts, " "))}, false
 	case NodeStarted, SetNodeState, RemoveNode, SetNodeIntent, SetNodeDisk:
 		return describeNode(c, r), false
-	case CreateTopic, AlterTopic, AddPartitions, DeleteTopic, PauseTopic:
-		return describeTopic(c), false
+	case CreateTopic, AlterTopic, AddPartitions, DeleteTopic, PauseTopic, RestoreTopic, PurgeTopics:
+		return describeTopic(c, r), false
 	case CreateChannel, DeleteChannel, AlterChannel:
 		return describeChannel(c), false
 	case ElectLeaders, AlterISR, StartReassign, FinishReassign, YieldLeader:
@@ -94,7 +94,7 @@ func describeNode(c Command, r *Result) Event {
 	return Event{}
 }
 
-func describeTopic(c Command) Event {
+func describeTopic(c Command, r *Result) Event {
 	switch c := c.(type) {
 	case CreateTopic:
 		return Event{Kind: "topic_created", Object: c.Name, What: fmt.Sprintf("topic created, %d partitions, %d replicas", c.Config.Partitions, c.Config.Replicas)}
@@ -104,6 +104,10 @@ func describeTopic(c Command) Event {
 		return Event{Kind: "topic_altered", Object: c.Name, What: fmt.Sprintf("%d partitions added", len(c.Assignment))}
 	case DeleteTopic:
 		return Event{Kind: "topic_deleted", Object: c.Name, What: "topic deleted"}
+	case RestoreTopic:
+		return Event{Kind: "topic_restored", Object: c.Name, What: "topic restored from the trash"}
+	case PurgeTopics:
+		return Event{Kind: "topic_purged", Object: someNames(r.Purged), What: "deleted for good"}
 	case PauseTopic:
 		if c.Paused {
 			return Event{Kind: "topic_paused", Object: c.Name, What: "topic paused"}

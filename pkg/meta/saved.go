@@ -169,6 +169,17 @@ func (h History) Floor(topic *Topic, partition int, since int64) (floor seq.Offs
 	return floor, some
 }
 
+// of returns the positions of a topic's channels, by index.
+func (h History) of(topic *Topic) []*Saved {
+	var found []*Saved
+	for _, v := range h.saved {
+		if v.Topic == topic.Name && v.Incarnation == topic.Incarnation {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
 // without leaves out the positions of a topic that is deleted.
 func (h History) without(topic string) []*Saved {
 	of := func(v *Saved) bool { return v.Topic == topic }

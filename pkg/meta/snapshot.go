@@ -25,6 +25,7 @@ import (
 //	| one line for each node, by id                                   |
 //	| one line for each topic, by name, with partitions and channels  |
 //	| one line for each saved position of a channel, by index         |
+//	| one line for each topic in the trash, by index                  |
 //	| one line for each act of an operator, by index                  |
 //	| one line for each event, by index                               |
 //	| one line for each event of leaders and replicas, by index       |
@@ -48,6 +49,7 @@ type snapshotHead struct {
 	Nodes    int               `json:"nodes"`
 	Topics   int               `json:"topics"`
 	Saved    int               `json:"saved,omitempty"`
+	Trash    int               `json:"trash,omitempty"`
 	Acts     int               `json:"acts,omitempty"`
 	Events   int               `json:"events,omitempty"`
 	Flux     int               `json:"flux,omitempty"`
@@ -109,7 +111,7 @@ func (s *State) Encode(w io.Writer) error {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	head := snapshotHead{
-		Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count, Saved: len(s.saved),
+		Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count, Saved: len(s.saved), Trash: len(s.trash),
 		Acts: len(s.past.acts), Events: len(s.past.events), Flux: len(s.past.flux),
 	}
 	if err := e.Encode(head); err != nil {
@@ -129,6 +131,9 @@ func (s *State) Encode(w io.Writer) error {
 		if err := e.Encode(v); err != nil {
 			return err
 		}
+	}
+	if err := TrashOf(s).encode(e); err != nil {
+		return err
 	}
 	if err := s.past.encode(e); err != nil {
 		return err
@@ -196,8 +201,8 @@ func decodeLines(body []byte) (*State, error) {
 		return nil, err
 	}
 	s.settings = s.settings.with(head.Settings)
-	if head.Nodes < 0 || head.Nodes > MaxNodes || head.Topics < 0 || head.Topics > MaxTopics || head.Saved < 0 || head.Saved > MaxSaved {
-		return nil, fmt.Errorf("%d nodes, %d topics, %d saved positions", head.Nodes, head.Topics, head.Saved)
+	if head.Nodes < 0 || head.Nodes > MaxNodes || head.Topics < 0 || head.Topics > MaxTopics || head.Saved < 0 || head.Saved > MaxSaved || head.Trash < 0 || head.Trash > MaxTrashTopics {
+		return nil, fmt.Errorf("%d nodes, %d topics, %d saved positions, %d topics in the trash", head.Nodes, head.Topics, head.Saved, head.Trash)
 	}
 	for range head.Nodes {
 		n := &Node{}
@@ -225,6 +230,9 @@ func decodeLines(body []byte) (*State, error) {
 		if err := v.restore(s); err != nil {
 			return nil, err
 		}
+	}
+	if err := decodeTrash(s, head.Trash, next); err != nil {
+		return nil, err
 	}
 	if err := s.past.decode(&head, next); err != nil {
 		return nil, err
@@ -255,14 +263,24 @@ func (in *snapshotTopic) restore(s *State) error {
 	if last := s.topics.last(); last != nil && last.Name >= in.Name {
 		return fmt.Errorf("out of order")
 	}
-	if !NSQName(in.Name) {
-		return ErrInvalidName
-	}
-	if err := in.Config.Validate(); err != nil {
+	t, err := in.topic(s)
+	if err != nil {
 		return err
 	}
+	s.topics.put(t)
+	return nil
+}
+
+// topic returns the topic that was read.
+func (in *snapshotTopic) topic(s *State) (*Topic, error) {
+	if !NSQName(in.Name) {
+		return nil, ErrInvalidName
+	}
+	if err := in.Config.Validate(); err != nil {
+		return nil, err
+	}
 	if len(in.Partitions) != in.Config.Partitions {
-		return fmt.Errorf("%d partitions of %d", len(in.Partitions), in.Config.Partitions)
+		return nil, fmt.Errorf("%d partitions of %d", len(in.Partitions), in.Config.Partitions)
 	}
 	t := &Topic{
 		Name: in.Name, Incarnation: in.Incarnation, Config: in.Config, Paused: in.Paused, Tightened: in.Tightened, Version: in.Version,
@@ -271,10 +289,10 @@ func (in *snapshotTopic) restore(s *State) error {
 	for i := range in.Partitions {
 		p := Partition(in.Partitions[i])
 		if err := validISR(&p); err != nil {
-			return fmt.Errorf("partition %d: %w", i, err)
+			return nil, fmt.Errorf("partition %d: %w", i, err)
 		}
 		if err := validMove(&p); err != nil {
-			return fmt.Errorf("partition %d: %w", i, err)
+			return nil, fmt.Errorf("partition %d: %w", i, err)
 		}
 		p.Replicas, p.ISR, p.Leader = s.intern(p.Replicas), s.intern(p.ISR), s.internOne(p.Leader)
 		if slices.Equal(p.Replicas, p.ISR) {
@@ -292,18 +310,17 @@ func (in *snapshotTopic) restore(s *State) error {
 	for i := range in.Channels {
 		ch := Channel(in.Channels[i])
 		if err := validateChannel(t.Name, ch.Name); err != nil {
-			return err
+			return nil, err
 		}
 		if err := validatePolicy(ch.Policy); err != nil {
-			return fmt.Errorf("channel %q: %w", ch.Name, err)
+			return nil, fmt.Errorf("channel %q: %w", ch.Name, err)
 		}
 		if i > 0 && strings.Compare(in.Channels[i-1].Name, ch.Name) >= 0 {
-			return fmt.Errorf("channel %q out of order", ch.Name)
+			return nil, fmt.Errorf("channel %q out of order", ch.Name)
 		}
 		t.Channels[ch.Name] = &ch
 	}
-	s.topics.put(t)
-	return nil
+	return t, nil
 }
 
 // validISR checks the invariant of a partition's in-sync set and leader. The set

@@ -20,7 +20,8 @@ type State struct {
 	settings Settings
 	nodes    []*Node // by ID
 	topics   topicSet
-	saved    []*Saved // by index; never changed but replaced
+	saved    []*Saved   // by index; never changed but replaced
+	trash    []*Deleted // by index, likewise
 	past     past
 }
 
@@ -32,7 +33,10 @@ type Result struct {
 	Topic   *Topic   // as it is now, for commands on one topic that still exists
 	Channel *Channel // as it is now, for commands on one channel that still exists
 	Node    *Node    // as it is now, for commands on one node that still exists
+	Purged  []string // the names of topics that left the trash for good
 	Failed  []error  // of a command with many parts: an error or nil for each; nil: all done
+
+	at int64 // when the command was proposed, ns since 1970; 0: it does not say
 }
 
 // Index returns the index of the last command applied.
@@ -105,6 +109,7 @@ func ApplyAt(s *State, index uint64, at int64, c Command) Result {
 	r := Result{Index: index}
 	before := s.topics
 	if r.Err = c.Validate(); r.Err == nil {
+		r.at = at
 		r.Err = c.apply(s, &r)
 	}
 	if r.Err != nil {

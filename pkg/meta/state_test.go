@@ -41,7 +41,11 @@ func (r random) command(s *State) Command {
 	if known := s.Topic(t); known != nil && r.IntN(4) > 0 {
 		version, epoch = known.Partitions[0].Version, known.Partitions[0].Epoch
 	}
-	switch r.IntN(20) {
+	switch r.IntN(22) {
+	case 20:
+		return RestoreTopic{Name: t}
+	case 21:
+		return PurgeTopics{[]Incarnation{Incarnation(r.Uint64N(s.Index() + 1))}}
 	case 0, 17:
 		return NodeStarted{Node: Node{ID: r.node(), BootID: fmt.Sprint(r.number())}, Unclean: *r.flag(), Empty: r.IntN(8) == 0}
 	case 1:

@@ -42,6 +42,7 @@ type TopicConfig struct {
 	TTL            time.Duration // messages that name none expire after this; 0: they do not
 	MaxBytes       int64         // of all partitions together, an equal share each; 0: no limit
 	OnFull         OnFull        // what becomes of a publish beyond MaxBytes
+	RetentionTrash time.Duration // how long it is kept once deleted; 0: DefaultTrash; NoTrash: it is not
 	Channels       policy.Policy // what channels of the topic that leave it open do
 }
 

@@ -20,6 +20,7 @@ func mistakesOfLimits() []mistake {
 		flowMistakes(),
 		historyMistakes(),
 		deferralMistakes(),
+		trashMistakes(),
 		journalMistakes(),
 		headlessMistakes(),
 		raftMistakes(),

@@ -30,7 +30,7 @@ func repairMistakes() []mistake {
 		},
 		{
 			name: "AsideOfADeletedTopic: a set-aside copy of an unknown topic goes", file: "pkg/host/aside.go",
-			old: "in > meta.Incarnation(applied) {", with: "in > meta.Incarnation(applied) && name == \"\" {",
+			old: "in > meta.Incarnation(s.Index()) ||", with: "false ||",
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{

@@ -26,6 +26,7 @@ type Client struct {
 	Operations
 	Insights Insights
 	History  History
+	Trash    Trash
 	t        transport
 }
 
@@ -52,7 +53,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		o.HTTP = newHTTPClient()
 	}
 	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason}}
-	c.Operations, c.Insights, c.History = Operations{&c.t}, Insights{&c.t}, History{&c.t}
+	c.Operations, c.Insights, c.History, c.Trash = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {
@@ -116,7 +117,8 @@ func (c *Client) EmptyTopic(ctx context.Context, name string) error {
 	return c.t.send(ctx, http.MethodPost, path("topics", name, "empty"), nil, nil)
 }
 
-// DeleteTopic deletes a topic, its messages and its channels.
+// DeleteTopic deletes a topic, its messages and its channels. Trash.Restore brings it back, as
+// long as its configuration says.
 func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	if isDotSegment(name) {
 		return c.t.send(ctx, http.MethodDelete, path("topics")+"?"+url.Values{"topic": {name}}.Encode(), nil, nil)

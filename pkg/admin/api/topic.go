@@ -10,27 +10,29 @@ const (
 
 // Config is what an operator chose about a topic.
 type Config struct {
-	Partitions      int      `json:"partitions"`
-	Replicas        int      `json:"replicas"`
-	AutoReplicas    bool     `json:"auto_replicas"` // no number was asked for: up to three as nodes join
-	MinISR          int      `json:"min_isr"`       // publishes are refused below it
-	AutoMinISR      bool     `json:"auto_min_isr"`  // no number was asked for: it follows the replicas
-	Sync            Sync     `json:"sync"`          // when an acknowledged message is on disk
-	SyncInterval    Duration `json:"sync_interval"` // counts unless sync is always
-	SyncIntervalMS  int64    `json:"sync_interval_ms"`
-	Ordered         bool     `json:"ordered"`   // consumers must take it in order
-	Ext             bool     `json:"ext"`       // messages may carry a JSON header
-	Retention       Duration `json:"retention"` // finished messages older than this may go; 0s: at once
-	RetentionMS     int64    `json:"retention_ms"`
-	RetentionBytes  int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
-	MaxMessageBytes int      `json:"max_message_bytes"` // largest body; 0: the node's limit
-	DedupWindow     Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
-	DedupWindowMS   int64    `json:"dedup_window_ms"`
-	KeyFrom         string   `json:"key_from"` // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
-	TTL             Duration `json:"ttl"`      // messages that name none expire after this; 0s: they do not
-	TTLMS           int64    `json:"ttl_ms"`
-	MaxBytes        int64    `json:"max_bytes"` // of the logs, each partition an equal share; 0: no limit
-	OnFull          string   `json:"on_full"`   // what becomes of a publish beyond that
+	Partitions       int      `json:"partitions"`
+	Replicas         int      `json:"replicas"`
+	AutoReplicas     bool     `json:"auto_replicas"` // no number was asked for: up to three as nodes join
+	MinISR           int      `json:"min_isr"`       // publishes are refused below it
+	AutoMinISR       bool     `json:"auto_min_isr"`  // no number was asked for: it follows the replicas
+	Sync             Sync     `json:"sync"`          // when an acknowledged message is on disk
+	SyncInterval     Duration `json:"sync_interval"` // counts unless sync is always
+	SyncIntervalMS   int64    `json:"sync_interval_ms"`
+	Ordered          bool     `json:"ordered"`   // consumers must take it in order
+	Ext              bool     `json:"ext"`       // messages may carry a JSON header
+	Retention        Duration `json:"retention"` // finished messages older than this may go; 0s: at once
+	RetentionMS      int64    `json:"retention_ms"`
+	RetentionBytes   int64    `json:"retention_bytes"`   // the log is cut to this, finished or not; 0: no limit
+	MaxMessageBytes  int      `json:"max_message_bytes"` // largest body; 0: the node's limit
+	DedupWindow      Duration `json:"dedup_window"`      // for so long an id of a publisher is stored once; 0s: nobody has used any
+	DedupWindowMS    int64    `json:"dedup_window_ms"`
+	KeyFrom          string   `json:"key_from"` // where in a body its key is: json:/POINTER or prefix:C; "": nowhere
+	TTL              Duration `json:"ttl"`      // messages that name none expire after this; 0s: they do not
+	TTLMS            int64    `json:"ttl_ms"`
+	MaxBytes         int64    `json:"max_bytes"`       // of the logs, each partition an equal share; 0: no limit
+	OnFull           string   `json:"on_full"`         // what becomes of a publish beyond that
+	RetentionTrash   Duration `json:"retention_trash"` // how long it can be restored once it is deleted; 0s: it cannot
+	RetentionTrashMS int64    `json:"retention_trash_ms"`
 	// ChannelPolicy is what channels do that choose nothing themselves; absent: the
 	// cluster's defaults.
 	ChannelPolicy *PolicyPatch `json:"channel_policy,omitempty"`
@@ -42,26 +44,28 @@ type Config struct {
 // copies are made or go, a few partitions at a time, and the same patch again goes
 // on with the rest.
 type ConfigPatch struct {
-	Partitions      *int         `json:"partitions,omitempty"`
-	Replicas        *int         `json:"replicas,omitempty"`
-	MinISR          *int         `json:"min_isr,omitempty"`
-	Sync            *Sync        `json:"sync,omitempty"`
-	SyncInterval    *Duration    `json:"sync_interval,omitempty"`
-	SyncIntervalMS  *int64       `json:"sync_interval_ms,omitempty"` // the same in milliseconds
-	Ordered         *bool        `json:"ordered,omitempty"`
-	Ext             *bool        `json:"ext,omitempty"`
-	Retention       *Duration    `json:"retention,omitempty"`
-	RetentionMS     *int64       `json:"retention_ms,omitempty"` // the same in milliseconds
-	RetentionBytes  *int64       `json:"retention_bytes,omitempty"`
-	MaxMessageBytes *int         `json:"max_message_bytes,omitempty"`
-	DedupWindow     *Duration    `json:"dedup_window,omitempty"`
-	DedupWindowMS   *int64       `json:"dedup_window_ms,omitempty"` // the same in milliseconds
-	KeyFrom         *string      `json:"key_from,omitempty"`
-	TTL             *Duration    `json:"ttl,omitempty"`
-	TTLMS           *int64       `json:"ttl_ms,omitempty"` // the same in milliseconds
-	MaxBytes        *int64       `json:"max_bytes,omitempty"`
-	OnFull          *string      `json:"on_full,omitempty"`
-	ChannelPolicy   *PolicyPatch `json:"channel_policy,omitempty"`
+	Partitions       *int         `json:"partitions,omitempty"`
+	Replicas         *int         `json:"replicas,omitempty"`
+	MinISR           *int         `json:"min_isr,omitempty"`
+	Sync             *Sync        `json:"sync,omitempty"`
+	SyncInterval     *Duration    `json:"sync_interval,omitempty"`
+	SyncIntervalMS   *int64       `json:"sync_interval_ms,omitempty"` // the same in milliseconds
+	Ordered          *bool        `json:"ordered,omitempty"`
+	Ext              *bool        `json:"ext,omitempty"`
+	Retention        *Duration    `json:"retention,omitempty"`
+	RetentionMS      *int64       `json:"retention_ms,omitempty"` // the same in milliseconds
+	RetentionBytes   *int64       `json:"retention_bytes,omitempty"`
+	MaxMessageBytes  *int         `json:"max_message_bytes,omitempty"`
+	DedupWindow      *Duration    `json:"dedup_window,omitempty"`
+	DedupWindowMS    *int64       `json:"dedup_window_ms,omitempty"` // the same in milliseconds
+	KeyFrom          *string      `json:"key_from,omitempty"`
+	TTL              *Duration    `json:"ttl,omitempty"`
+	TTLMS            *int64       `json:"ttl_ms,omitempty"` // the same in milliseconds
+	RetentionTrash   *Duration    `json:"retention_trash,omitempty"`
+	RetentionTrashMS *int64       `json:"retention_trash_ms,omitempty"` // the same in milliseconds
+	MaxBytes         *int64       `json:"max_bytes,omitempty"`
+	OnFull           *string      `json:"on_full,omitempty"`
+	ChannelPolicy    *PolicyPatch `json:"channel_policy,omitempty"`
 }
 
 // CreateTopic asks for a topic.

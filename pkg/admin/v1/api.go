@@ -34,6 +34,7 @@ type Options struct {
 	Operator   Operator
 	Policies   Policies
 	Deferrals  Deferrals
+	Trash      Trash
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
@@ -43,6 +44,7 @@ func New(o Options) *API {
 	v := &API{http.NewServeMux(), cmp.Or(o.Answers, &web.Answers{})}
 	topics := topicsAPI{o.Broker}
 	topics.route(v)
+	trashAPI{topics, o.Trash}.route(v)
 	channels := channelsAPI{topics, o.Policies}
 	channels.route(v)
 	lagAPI{channels}.route(v)

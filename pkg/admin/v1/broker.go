@@ -42,6 +42,17 @@ type ReplicaFitter interface {
 	FitReplicas(ctx context.Context, topic string) (waiting int, err error)
 }
 
+// Trash is the topics that were deleted and can be restored.
+type Trash interface {
+	// Deleted returns them, the last deleted first. They must not be changed.
+	Deleted() []*meta.Deleted
+	// Restore brings one back; of an incarnation, or the last deleted (0).
+	Restore(ctx context.Context, name string, in meta.Incarnation) (*meta.Topic, error)
+	// Purge deletes a topic for good, whether it is in the trash or not; of an
+	// incarnation, or any (0).
+	Purge(ctx context.Context, name string, in meta.Incarnation) error
+}
+
 // ContentWriter changes what topics and channels hold.
 type ContentWriter interface {
 	// EmptyTopic drops the messages that no channel has got yet.

@@ -12,28 +12,30 @@ import (
 // apiConfig describes a topic's configuration.
 func apiConfig(c meta.TopicConfig) api.Config {
 	return api.Config{
-		Partitions:      c.Partitions,
-		Replicas:        c.Replicas,
-		AutoReplicas:    c.AutoReplicas,
-		MinISR:          c.MinISR,
-		AutoMinISR:      c.AutoMinISR,
-		Sync:            api.Sync(c.Sync.Every),
-		SyncInterval:    api.Duration(c.Sync.Interval),
-		SyncIntervalMS:  milliseconds(c.Sync.Interval),
-		Ordered:         c.Ordered,
-		Ext:             c.Ext,
-		Retention:       api.Duration(c.RetentionAge),
-		RetentionMS:     milliseconds(c.RetentionAge),
-		RetentionBytes:  c.RetentionBytes,
-		MaxMessageBytes: c.MaxMessage,
-		DedupWindow:     api.Duration(c.DedupWindow),
-		DedupWindowMS:   milliseconds(c.DedupWindow),
-		KeyFrom:         c.KeyFrom,
-		TTL:             api.Duration(c.TTL),
-		TTLMS:           milliseconds(c.TTL),
-		MaxBytes:        c.MaxBytes,
-		OnFull:          cmp.Or(string(c.OnFull), api.OnFullReject),
-		ChannelPolicy:   apiChoice(c.Channels),
+		Partitions:       c.Partitions,
+		Replicas:         c.Replicas,
+		AutoReplicas:     c.AutoReplicas,
+		MinISR:           c.MinISR,
+		AutoMinISR:       c.AutoMinISR,
+		Sync:             api.Sync(c.Sync.Every),
+		SyncInterval:     api.Duration(c.Sync.Interval),
+		SyncIntervalMS:   milliseconds(c.Sync.Interval),
+		Ordered:          c.Ordered,
+		Ext:              c.Ext,
+		Retention:        api.Duration(c.RetentionAge),
+		RetentionMS:      milliseconds(c.RetentionAge),
+		RetentionBytes:   c.RetentionBytes,
+		MaxMessageBytes:  c.MaxMessage,
+		DedupWindow:      api.Duration(c.DedupWindow),
+		DedupWindowMS:    milliseconds(c.DedupWindow),
+		KeyFrom:          c.KeyFrom,
+		TTL:              api.Duration(c.TTL),
+		TTLMS:            milliseconds(c.TTL),
+		MaxBytes:         c.MaxBytes,
+		OnFull:           cmp.Or(string(c.OnFull), api.OnFullReject),
+		RetentionTrash:   api.Duration(c.Trash()),
+		RetentionTrashMS: milliseconds(c.Trash()),
+		ChannelPolicy:    apiChoice(c.Channels),
 	}
 }
 
@@ -101,6 +103,7 @@ func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
 		{"sync_interval", &p.SyncInterval, p.SyncIntervalMS, new(time.Duration)},
 		{"dedup_window", &p.DedupWindow, p.DedupWindowMS, &c.DedupWindow},
 		{"ttl", &p.TTL, p.TTLMS, &c.TTL},
+		{"retention_trash", &p.RetentionTrash, p.RetentionTrashMS, &c.RetentionTrash},
 	} {
 		if d.ms != nil {
 			given := api.Duration(time.Duration(*d.ms) * time.Millisecond)
@@ -119,6 +122,9 @@ func patchDurations(c *meta.TopicConfig, p *api.ConfigPatch) error {
 			return api.Errorf(api.CodeInvalid, "%s must not be negative", d.name)
 		}
 		*d.to = time.Duration(**d.value)
+	}
+	if p.RetentionTrash != nil && *p.RetentionTrash == 0 {
+		c.RetentionTrash = meta.NoTrash
 	}
 	return nil
 }

@@ -22,8 +22,6 @@ func (v topicsAPI) route(t *API) {
 	t.handle("POST /v1/topics", v.create)
 	t.handle("GET /v1/topics/{topic}", v.describe)
 	t.handle("PATCH /v1/topics/{topic}", v.of(v.alter))
-	t.handle("DELETE /v1/topics/{topic}", v.of(v.delete))
-	t.handle("DELETE /v1/topics", v.of(v.delete))
 	t.handle("POST /v1/topics/{topic}/pause", v.pause(true))
 	t.handle("POST /v1/topics/{topic}/resume", v.pause(false))
 	t.handle("POST /v1/topics/{topic}/empty", v.of(v.empty))

@@ -44,8 +44,16 @@ func New(o Options, self meta.NodeID, now time.Time) *Core {
 
 // Decide returns what to do now. One thing at a time: who is alive and who leads
 // comes first, and only where nothing of that is to be done do replicas move and
-// leaderships go back.
+// leaderships go back. What is due in the trash goes when nothing else is to be done.
 func (c *Core) Decide(s *meta.State, now time.Time) Decision {
+	d := c.decide(s, now)
+	if due, _ := meta.TrashOf(s).Due(now); len(due) > 0 && len(d.Commands) == 0 {
+		d.Commands = []meta.Command{meta.PurgeTopics{Incarnations: due}}
+	}
+	return d
+}
+
+func (c *Core) decide(s *meta.State, now time.Time) Decision {
 	var d Decision
 	d.Verdicts, d.Probe, d.Next = c.Tick(s, now)
 	nodes := c.Conditions(s)

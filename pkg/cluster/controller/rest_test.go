@@ -73,3 +73,40 @@ func TestQuietChangesAreNotAboutAllTopics(t *testing.T) {
 		})
 	}
 }
+
+// What is in the trash is purged when its time is over, once nothing else is to be done.
+func TestTheTrashIsPurgedInTime(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := largeState(t)
+	core := New(Options{}, "node-00", now)
+	hear := func(now time.Time) {
+		for n := range s.Nodes() {
+			core.Heard(n.ID, n.Incarnation, now)
+		}
+	}
+	in := s.Topic("topic-0500").Incarnation
+	if r := meta.ApplyAt(s, s.Index()+1, now.UnixNano(), meta.DeleteTopic{Name: "topic-0500"}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	hear(now)
+	if d := core.Decide(s, now); len(d.Commands) > 0 {
+		t.Errorf("%+v while its time is not over", d.Commands)
+	}
+	later := now.Add(meta.DefaultTrash)
+	hear(later)
+	d := core.Decide(s, later)
+	if len(d.Commands) != 1 {
+		t.Fatalf("%+v", d.Commands)
+	}
+	if c, ok := d.Commands[0].(meta.PurgeTopics); !ok || len(c.Incarnations) != 1 || c.Incarnations[0] != in {
+		t.Errorf("%+v", d.Commands[0])
+	}
+	p := s.Topic("topic-0001").Partitions[0]
+	if r := s.Apply(s.Index()+1, meta.ElectLeaders{Elections: []meta.Election{{Topic: "topic-0001", Partition: 0, Version: p.Version}}}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	d = core.Decide(s, later)
+	if len(d.Commands) != 1 || d.Commands[0].Kind() != meta.KindElectLeaders {
+		t.Errorf("beside a partition without a leader: %+v", d.Commands)
+	}
+}

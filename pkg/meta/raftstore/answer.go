@@ -34,6 +34,8 @@ var codes = []struct {
 	{"partition-not-found", meta.ErrPartitionNotFound},
 	{"node-not-found", meta.ErrNodeNotFound},
 	{"node-in-use", meta.ErrNodeInUse},
+	{"not-in-trash", meta.ErrNotInTrash},
+	{"name-taken", meta.ErrNameTaken},
 	{"exists", meta.ErrExists},
 	{"stale-version", meta.ErrStaleVersion},
 	{"stale-epoch", meta.ErrStaleEpoch},

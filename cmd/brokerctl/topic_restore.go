@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newTopicRestoreCommand(g *globals) *cobra.Command {
+	var which api.RestoreTopic
+	cmd := acting(g, &cobra.Command{
+		Use:   "restore TOPIC",
+		Short: "Bring back a deleted topic with its messages and channels",
+		Long: `Bring back a deleted topic with its messages, its channels and their positions. A topic is kept
+for 24 hours after it was deleted (--retention-trash), unless a disk is nearly full. topic list --deleted
+shows what can be restored. If a topic of the name was created since, delete that one first.`,
+		Example: `  brokerctl topic list --deleted
+  brokerctl topic restore orders`,
+	}, func(cmd *cobra.Command, at target) error {
+		return about(restoreTopic(cmd, g, at.topic, which), at.topic, "")
+	})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several topics of the name (default the one that was deleted last)")
+	return cmd
+}
+
+func restoreTopic(cmd *cobra.Command, g *globals, name string, which api.RestoreTopic) error {
+	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Trash.Restore(ctx, name, which) })
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, topicView(t))
+}
+
+func listDeleted(cmd *cobra.Command, g *globals) error {
+	all, err := query(cmd.Context(), g, g.client.Trash.Topics)
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: api.DeletedTopics{Deleted: all},
+		lines:  linesOf(all),
+		names:  namesOf(all, func(t api.DeletedTopic) string { return t.Name }),
+		text: func(p *page) {
+			t := newTable("NAME", "DELETED", "KEPT UNTIL", "PARTITIONS", "REPLICAS", "CHANNELS", "+INCARNATION", "+NODES")
+			for _, d := range all {
+				t.row(d.Name, timeText(d.DeletedAt), timeText(d.KeptUntil), d.Partitions, d.Replicas, len(d.Channels),
+					strconv.FormatUint(d.Incarnation, 10), strings.Join(d.Nodes, ","))
+			}
+			p.table(t)
+		},
+	})
+}

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// DeletedTopic is a topic that was deleted and can be restored.
+type DeletedTopic struct {
+	Name        string    `json:"name"`
+	Incarnation uint64    `json:"incarnation"` // tells it from others of the name
+	DeletedAt   time.Time `json:"deleted_at"`
+	KeptUntil   time.Time `json:"kept_until"` // it is purged then, or before if a disk is nearly full
+	Partitions  int       `json:"partitions"`
+	Replicas    int       `json:"replicas"`
+	Channels    []string  `json:"channels"` // sorted by name
+	Nodes       []string  `json:"nodes"`    // that hold its messages
+}
+
+// DeletedTopics is what there is in the trash, the last deleted first.
+type DeletedTopics struct {
+	Deleted []DeletedTopic `json:"deleted"`
+}
+
+// RestoreTopic asks for a deleted topic.
+type RestoreTopic struct {
+	Incarnation uint64 `json:"incarnation,omitempty"` // 0: the one that was deleted last
+}
+
+// Trash is the deleted topics of a cluster.
+type Trash struct{ t *transport }
+
+// Topics returns what there is in the trash, the last deleted first.
+func (a Trash) Topics(ctx context.Context) ([]DeletedTopic, error) {
+	var out DeletedTopics
+	err := a.t.get(ctx, path("deleted"), nil, &out)
+	return out.Deleted, err
+}
+
+// Restore brings a deleted topic back, with its messages, channels and positions.
+func (a Trash) Restore(ctx context.Context, name string, which RestoreTopic) (*Topic, error) {
+	out := new(Topic)
+	return out, a.t.send(ctx, http.MethodPost, path("deleted", name, "restore"), which, out)
+}
+
+// Purge deletes a topic for good, one that there is or what the trash has of the name. An
+// incarnation of 0 is any.
+func (a Trash) Purge(ctx context.Context, name string, incarnation uint64) error {
+	q := url.Values{"purge": {"true"}}
+	if incarnation != 0 {
+		q.Set("incarnation", strconv.FormatUint(incarnation, 10))
+	}
+	p := path("topics", name)
+	if isDotSegment(name) {
+		p = path("topics")
+		q.Set("topic", name)
+	}
+	return a.t.send(ctx, http.MethodDelete, p+"?"+q.Encode(), nil, nil)
+}

@@ -1,0 +1,93 @@
+package v1
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/directory"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// trashAPI is the topics that were deleted and can be restored.
+type trashAPI struct {
+	topics topicsAPI
+	trash  Trash
+}
+
+func (v trashAPI) route(t *API) {
+	t.handle("GET /v1/deleted", v.list)
+	t.handle("POST /v1/deleted/{topic}/restore", v.restore)
+	t.handle("DELETE /v1/topics/{topic}", v.remove)
+	t.handle("DELETE /v1/topics", v.remove)
+}
+
+func (v trashAPI) list(*http.Request) (answer, error) {
+	out := api.DeletedTopics{Deleted: []api.DeletedTopic{}}
+	for _, d := range v.trash.Deleted() {
+		out.Deleted = append(out.Deleted, apiDeleted(d))
+	}
+	return success(out)
+}
+
+func apiDeleted(d *meta.Deleted) api.DeletedTopic {
+	var nodes []string
+	for i := range d.Topic.Partitions {
+		nodes = append(nodes, texts(d.Topic.Partitions[i].Replicas)...)
+	}
+	slices.Sort(nodes)
+	return api.DeletedTopic{
+		Name: d.Topic.Name, Incarnation: uint64(d.Topic.Incarnation),
+		DeletedAt: time.Unix(0, d.At).UTC(), KeptUntil: d.Until().UTC(),
+		Partitions: len(d.Topic.Partitions), Replicas: d.Topic.Config.Replicas,
+		Channels: slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(d.Topic.Channels)))),
+		Nodes:    slices.Compact(nodes),
+	}
+}
+
+// restore brings a deleted topic back. A body is not required.
+func (v trashAPI) restore(r *http.Request) (answer, error) {
+	name := named(r, "topic")
+	if !meta.NSQName(name) {
+		return answer{}, directory.ErrInvalidTopic
+	}
+	var req api.RestoreTopic
+	if r.ContentLength != 0 {
+		if err := readJSON(r, &req); err != nil {
+			return answer{}, err
+		}
+	}
+	t, err := v.trash.Restore(r.Context(), name, meta.Incarnation(req.Incarnation))
+	if err != nil {
+		return answer{}, err
+	}
+	return success(v.topics.info(r.Context(), t))
+}
+
+// remove deletes a topic: it goes to the trash, or with purge=true for good, also what is there of
+// its name.
+func (v trashAPI) remove(r *http.Request) (answer, error) {
+	q := r.URL.Query()
+	purge, err := strconv.ParseBool(cmp.Or(q.Get("purge"), "false"))
+	if err != nil {
+		return answer{}, api.Errorf(api.CodeInvalid, "purge %q is neither true nor false", q.Get("purge"))
+	}
+	in, err := strconv.ParseUint(cmp.Or(q.Get("incarnation"), "0"), 10, 64)
+	switch {
+	case err != nil:
+		return answer{}, api.Errorf(api.CodeInvalid, "incarnation %q is not a number", q.Get("incarnation"))
+	case in != 0 && !purge:
+		return answer{}, api.Errorf(api.CodeInvalid, "incarnation is for purge=true only")
+	case !purge:
+		return v.topics.of(v.topics.delete)(r)
+	}
+	name := named(r, "topic")
+	if !meta.NSQName(name) {
+		return answer{}, directory.ErrInvalidTopic
+	}
+	return done(v.trash.Purge(r.Context(), name, meta.Incarnation(in)))
+}

@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// has says whether a node's disk has anything of a topic.
+func (l *lan) has(id meta.NodeID, name string, in meta.Incarnation) bool {
+	_, err := l.hosts[id].disk.Stat("data/topics/" + datadir.TopicName(name, in))
+	return err == nil
+}
+
+// letGo waits until no running node has a topic open.
+func (l *lan) letGo(name string) {
+	l.t.Helper()
+	for id, h := range l.hosts {
+		l.eventually(string(id)+" to let go", func() bool { b := h.broker.Load(); return b == nil || b.Host.Lookup(name) == nil })
+	}
+}
+
+// TestARestoredTopicIsWhatItWas deletes a topic, has nodes restart in every way while it is in
+// the trash or miss that, and restores it: messages and positions are there, the log goes on,
+// and every replica holds it.
+func TestARestoredTopicIsWhatItWas(t *testing.T) {
+	all := []meta.NodeID{"n1", "n2", "n3"}
+	for what, meanwhile := range map[string]func(*lan){
+		"nothing happens": func(*lan) {},
+		"all are stopped": func(l *lan) {
+			for _, id := range all {
+				l.stop(id)
+				l.start(id)
+			}
+		},
+		"all crash": func(l *lan) {
+			for _, id := range all {
+				l.crash(id)
+			}
+			for _, id := range all {
+				l.start(id)
+			}
+		},
+		"a namesake comes and goes": func(l *lan) {
+			l.create("t", "n2", "n3")
+			l.settled("t", "n2", "n3")
+			l.mustPut("t", 0, "of the namesake")
+			if err := l.at("n1").Directory.Trash().Purge(l.t.Context(), "t", 0); err != nil {
+				l.t.Fatal(err)
+			}
+			l.letGo("t")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLan(t, soon, all...)
+				l.create("t", all...)
+				in := l.store.Topic("t").Incarnation
+				l.settled("t", all...)
+				l.mustPut("t", 0, "a", "b", "c")
+				c := l.subscribe("t", "c", 0)
+				if got := c.take(1); got != "a" {
+					t.Fatalf("took %q", got)
+				}
+				c.Close()
+				l.kill("n3") // it misses the deletion
+				if err := l.at("n1").Directory.DeleteTopic(t.Context(), "t"); err != nil {
+					t.Fatal(err)
+				}
+				l.letGo("t")
+				l.start("n3")
+				meanwhile(l)
+				for _, id := range all {
+					if !l.has(id, "t", in) {
+						t.Errorf("%s has nothing of a topic in the trash", id)
+					}
+				}
+				if _, err := l.at("n2").Directory.Trash().Restore(t.Context(), "t", 0); err != nil {
+					t.Fatal(err)
+				}
+				l.settled("t", all...)
+				l.inSync("t", 0, 3)
+				l.mustPut("t", 0, "d")
+				c = l.subscribe("t", "c", 0)
+				if got := c.take(3); got != "b c d" {
+					t.Errorf("after the restore a consumer gets %q", got)
+				}
+				c.Close()
+				for _, id := range all {
+					if id != l.store.Topic("t").Partitions[0].Leader {
+						l.wholeAt(id, "t", 4)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsPurgedLeavesTheDisk purges a topic that is in the trash while one node is down.
+func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, soon, "n1", "n2", "n3")
+		l.create("t", "n1", "n2", "n3")
+		l.create("u", "n1", "n2", "n3")
+		in, other := l.store.Topic("t").Incarnation, l.store.Topic("u").Incarnation
+		l.settled("t", "n1", "n2", "n3")
+		l.mustPut("t", 0, "a")
+		for _, name := range []string{"t", "u"} {
+			if err := l.at("n1").Directory.DeleteTopic(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			l.letGo(name)
+		}
+		l.kill("n3")
+		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", in); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.at("n1").Directory.Trash().Purge(t.Context(), "t", in); !errors.Is(err, meta.ErrNotInTrash) {
+			t.Errorf("purged twice: %v", err)
+		}
+		l.start("n3")
+		for id := range l.hosts {
+			l.eventually("no data at "+string(id), func() bool { return !l.has(id, "t", in) })
+			if !l.has(id, "u", other) {
+				t.Errorf("%s has nothing of the other topic", id)
+			}
+			for _, entry := range l.entries(id) {
+				if entry == datadir.ReplicaName("t", in, 0) {
+					t.Errorf("the ledger of %s has the purged topic", id)
+				}
+			}
+		}
+		if _, err := l.at("n1").Directory.Trash().Restore(t.Context(), "t", 0); !errors.Is(err, meta.ErrNotInTrash) {
+			t.Errorf("restored what was purged: %v", err)
+		}
+	})
+}
+
+// TestAFullDiskEmptiesTheTrash: what was deleted must not keep publishes from being taken.
+func TestAFullDiskEmptiesTheTrash(t *testing.T) {
+	d := &disks{all: map[meta.NodeID]*small{}}
+	l := newLan(t, d.options, "n1", "n2", "n3")
+	for _, name := range []string{"first", "second", "third"} {
+		l.create(name, "n1", "n2", "n3")
+		l.settled(name, "n1", "n2", "n3")
+		if err := l.at("n1").Directory.DeleteTopic(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		l.letGo(name)
+	}
+	gone := make([]string, 0, 3)
+	left := func() int { return len(l.at("n1").Directory.Trash().Deleted()) }
+	for left() > 0 {
+		before := l.at("n1").Directory.Trash().Deleted()
+		d.set("n2", host.DefaultDiskReserve-1)
+		l.eventually("the oldest to be purged", func() bool { return left() < len(before) })
+		d.set("n2", 1<<40)
+		gone = append(gone, before[len(before)-1].Topic.Name)
+	}
+	if gone[0] != "first" {
+		t.Errorf("purged %q", gone)
+	}
+}

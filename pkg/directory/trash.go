@@ -1,0 +1,55 @@
+package directory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Trash is the topics that were deleted and can be restored.
+type Trash struct{ d *Directory }
+
+// Trash returns the trash of the cluster.
+func (d *Directory) Trash() Trash { return Trash{d} }
+
+// Deleted returns the topics in the trash, the last deleted first. They are shared and must
+// not be changed.
+func (t Trash) Deleted() []*meta.Deleted {
+	all := slices.Collect(meta.TrashOf(t.d.o.Meta.View()).All())
+	slices.Reverse(all)
+	return all
+}
+
+// Restore takes a topic out of the trash, with its messages, channels and positions: of
+// an incarnation, or the one that was deleted last (0).
+func (t Trash) Restore(ctx context.Context, name string, in meta.Incarnation) (*meta.Topic, error) {
+	r, err := t.d.host.Propose(ctx, meta.RestoreTopic{Name: name, Incarnation: in})
+	if err != nil {
+		return nil, host.OfThisIncarnation(err)
+	}
+	t.d.leaders.spread(ctx, name, r.Index)
+	return r.Topic, t.d.host.Converge(name)
+}
+
+// Purge deletes a topic for good: one that there is, or what the trash has of its name;
+// with an incarnation other than 0 the one of that incarnation.
+func (t Trash) Purge(ctx context.Context, name string, in meta.Incarnation) error {
+	s := t.d.o.Meta.View()
+	if is := s.Topic(name); is != nil && (in == 0 || in == is.Incarnation) {
+		return t.d.Change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: is.Incarnation, Purge: true})
+	}
+	var found []meta.Incarnation
+	for kept := range meta.TrashOf(s).All() {
+		if kept.Topic.Name == name && (in == 0 || in == kept.Topic.Incarnation) {
+			found = append(found, kept.Topic.Incarnation)
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("topic %s: %w", name, meta.ErrNotInTrash)
+	}
+	_, err := t.d.host.Propose(ctx, meta.PurgeTopics{Incarnations: found})
+	return err
+}

@@ -1,0 +1,320 @@
+package meta
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Bounds of the trash: deleted topics whose data stays where it is until they are
+// restored or purged.
+const (
+	DefaultTrash = 24 * time.Hour      // how long a topic is kept that names no time
+	MaxTrash     = 30 * 24 * time.Hour // the longest
+	NoTrash      = time.Duration(-1)   // as TopicConfig.RetentionTrash: deleted at once
+	// MaxTrashTopics and MaxTrashPartitions are how many are kept. The oldest are purged.
+	MaxTrashTopics     = 1000
+	MaxTrashPartitions = 10_000
+)
+
+// Trash returns how long the topic is kept once it is deleted; 0: it is not.
+func (c TopicConfig) Trash() time.Duration {
+	switch {
+	case c.RetentionTrash == 0:
+		return DefaultTrash
+	case c.RetentionTrash < 0:
+		return 0
+	}
+	return c.RetentionTrash
+}
+
+// Deleted is a topic in the trash: as it was, less what its nodes have lost since.
+// Values that State hands out are shared and must not be changed.
+type Deleted struct {
+	Index uint64   // the Raft index of the command that deleted it
+	At    int64    // ns since 1970, by the clock of the node that proposed it; 0: not known
+	Topic *Topic   // its partitions have no leader that counts
+	Saved []*Saved // where its channels were
+}
+
+// Until is when the topic is purged.
+func (d *Deleted) Until() time.Time { return time.Unix(0, d.At).Add(d.Topic.Config.Trash()) }
+
+// Trash is the topics that were deleted and can be restored.
+type Trash struct{ deleted []*Deleted }
+
+// TrashOf returns the trash of a state.
+func TrashOf(s *State) Trash { return Trash{s.trash} }
+
+// All goes over the trash, the first deleted first.
+func (t Trash) All() iter.Seq[*Deleted] { return slices.Values(t.deleted) }
+
+// Holds says whether a topic is in the trash.
+func (t Trash) Holds(name string, in Incarnation) bool { return t.find(name, in) >= 0 }
+
+// Topic returns a topic that is in the trash, or nil.
+func (t Trash) Topic(name string, in Incarnation) *Topic {
+	if i := t.find(name, in); i >= 0 {
+		return t.deleted[i].Topic
+	}
+	return nil
+}
+
+// Gone goes over the names of topics that were in an older trash and are not any more.
+func (t Trash) Gone(since Trash) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if len(t.deleted) == len(since.deleted) && (len(t.deleted) == 0 || &t.deleted[0] == &since.deleted[0]) {
+			return // it is the same list
+		}
+		for _, d := range since.deleted {
+			if !t.has(d.Index) && !yield(d.Topic.Name) {
+				return
+			}
+		}
+	}
+}
+
+// has says whether there is a topic that was deleted at an index.
+func (t Trash) has(index uint64) bool {
+	_, found := slices.BinarySearchFunc(t.deleted, index, func(d *Deleted, index uint64) int { return cmp.Compare(d.Index, index) })
+	return found
+}
+
+// Due returns the topics whose time is over, and when that of the next is; the zero time:
+// there is none.
+func (t Trash) Due(now time.Time) (due []Incarnation, next time.Time) {
+	for _, d := range t.deleted {
+		switch until := d.Until(); {
+		case !now.Before(until):
+			due = append(due, d.Topic.Incarnation)
+		case next.IsZero() || until.Before(next):
+			next = until
+		}
+	}
+	return due, next
+}
+
+// find returns the place of the topic in the trash that was deleted last, of an
+// incarnation or of any (0); -1: there is none.
+func (t Trash) find(name string, in Incarnation) int {
+	for i, d := range slices.Backward(t.deleted) {
+		if d.Topic.Name == name && (in == 0 || d.Topic.Incarnation == in) {
+			return i
+		}
+	}
+	return -1
+}
+
+// with returns the trash with one more, within its bounds.
+func (t Trash) with(d *Deleted) []*Deleted {
+	all := append(slices.Clone(t.deleted), d)
+	partitions := 0
+	for i, d := range slices.Backward(all) {
+		if partitions += len(d.Topic.Partitions); partitions > MaxTrashPartitions || len(all)-i > MaxTrashTopics {
+			return all[i+1:]
+		}
+	}
+	return all
+}
+
+// update returns the trash with what f makes of each topic; nil: it stays.
+func (t Trash) update(f func(*Topic) *Topic) []*Deleted {
+	var changed []*Deleted
+	for i, d := range t.deleted {
+		next := f(d.Topic)
+		if next == nil {
+			continue
+		}
+		if changed == nil {
+			changed = slices.Clone(t.deleted)
+		}
+		changed[i] = &Deleted{d.Index, d.At, next, d.Saved}
+	}
+	if changed == nil {
+		return t.deleted
+	}
+	return changed
+}
+
+// withoutNode takes the replicas of a node that leaves the cluster out of the trash, and
+// with them the topics of which a partition has no other.
+func (t Trash) withoutNode(id NodeID) []*Deleted {
+	gone := []NodeID{id}
+	left := t.update(func(topic *Topic) *Topic {
+		if !slices.ContainsFunc(topic.Partitions, func(p Partition) bool { return slices.Contains(p.Replicas, id) }) {
+			return nil
+		}
+		next := *topic
+		next.Partitions = slices.Clone(topic.Partitions)
+		for i := range next.Partitions {
+			p := &next.Partitions[i]
+			p.Replicas, p.ISR = minus(p.Replicas, gone), minus(p.ISR, gone)
+			if p.Leader == id {
+				p.Leader = ""
+			}
+			p.absolve()
+		}
+		return &next
+	})
+	lost := func(d *Deleted) bool {
+		return slices.ContainsFunc(d.Topic.Partitions, func(p Partition) bool { return len(p.Replicas) == 0 })
+	}
+	if !slices.ContainsFunc(left, lost) {
+		return left
+	}
+	return slices.DeleteFunc(slices.Clone(left), lost)
+}
+
+// settled returns the topic with no partition on the move: those that hold data are its
+// replicas.
+func (t *Topic) settled() *Topic {
+	next := *t
+	next.Partitions = slices.Clone(t.Partitions)
+	for i := range next.Partitions {
+		p := &next.Partitions[i]
+		p.Replicas = minus(p.Replicas, minus(p.Adding, p.ISR))
+		p.Adding, p.Removing, p.Before = nil, nil, nil
+	}
+	return &next
+}
+
+// RestoreTopic takes a topic out of the trash: it is again what it was, with all its
+// messages, channels and positions, and each partition in a new epoch.
+type RestoreTopic struct {
+	Name        string      `json:"name"`
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the one that was deleted last
+}
+
+// Kind implements Command.
+func (RestoreTopic) Kind() Kind { return KindRestoreTopic }
+
+// Validate implements Command.
+func (c RestoreTopic) Validate() error {
+	if !NSQName(c.Name) {
+		return fmt.Errorf("%w: topic %q", ErrInvalidName, c.Name)
+	}
+	return nil
+}
+
+func (c RestoreTopic) apply(s *State, r *Result) error {
+	at := TrashOf(s).find(c.Name, c.Incarnation)
+	if at < 0 {
+		return fmt.Errorf("topic %s: %w", c.Name, ErrNotInTrash)
+	}
+	if s.topics.get(c.Name) != nil {
+		return fmt.Errorf("%w: a topic %s was created since the other was deleted", ErrNameTaken, c.Name)
+	}
+	d := s.trash[at]
+	if s.topics.count >= MaxTopics || s.topics.partitions+len(d.Topic.Partitions) > MaxClusterPartitions {
+		return fmt.Errorf("%w: %d topics, %d partitions", ErrLimit, MaxTopics, MaxClusterPartitions)
+	}
+	t := *d.Topic
+	t.Version = s.index
+	t.Partitions = slices.Clone(t.Partitions)
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		p.Epoch++
+		p.Version++
+	}
+	s.trash = slices.Delete(slices.Clone(s.trash), at, at+1)
+	for _, v := range d.Saved {
+		s.saved = insertSaved(s.saved, v)
+	}
+	s.topics.put(&t)
+	r.Topic = &t
+	return nil
+}
+
+// insertSaved puts saved positions back where they were in the order of their indexes.
+func insertSaved(all []*Saved, v *Saved) []*Saved {
+	at, _ := slices.BinarySearchFunc(all, v.Index, func(v *Saved, index uint64) int { return cmp.Compare(v.Index, index) })
+	all = slices.Insert(slices.Clone(all), at, v)
+	return all[max(0, len(all)-MaxSaved):]
+}
+
+// PurgeTopics takes topics out of the trash for good: every node deletes what it has of
+// them. Those that are not in the trash are passed over.
+type PurgeTopics struct {
+	Incarnations []Incarnation `json:"incarnations"`
+}
+
+// Kind implements Command.
+func (PurgeTopics) Kind() Kind { return KindPurgeTopics }
+
+// Validate implements Command.
+func (c PurgeTopics) Validate() error {
+	if len(c.Incarnations) == 0 || len(c.Incarnations) > MaxTrashTopics {
+		return fmt.Errorf("%w: %d topics to purge", ErrInvalidConfig, len(c.Incarnations))
+	}
+	return nil
+}
+
+func (c PurgeTopics) apply(s *State, r *Result) error {
+	named := func(d *Deleted) bool { return slices.Contains(c.Incarnations, d.Topic.Incarnation) }
+	if !slices.ContainsFunc(s.trash, named) {
+		return ErrNotInTrash
+	}
+	for _, d := range s.trash {
+		if named(d) {
+			r.Purged = append(r.Purged, d.Topic.Name)
+		}
+	}
+	s.trash = slices.DeleteFunc(slices.Clone(s.trash), named)
+	return nil
+}
+
+// snapshotDeleted is a line of a snapshot.
+type snapshotDeleted struct {
+	Index uint64        `json:"index"`
+	At    int64         `json:"at"`
+	Topic snapshotTopic `json:"topic"`
+	Saved []*Saved      `json:"saved,omitempty"`
+}
+
+func (t Trash) encode(e *json.Encoder) error {
+	for _, d := range t.deleted {
+		if err := e.Encode(snapshotDeleted{d.Index, d.At, d.Topic.snapshot(), d.Saved}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeTrash reads so many lines of a snapshot.
+func decodeTrash(s *State, n int, next func(any) error) error {
+	for range n {
+		var in snapshotDeleted
+		if err := next(&in); err != nil {
+			return fmt.Errorf("trash: %w", err)
+		}
+		if err := in.restore(s); err != nil {
+			return fmt.Errorf("trash: topic %q: %w", in.Topic.Name, err)
+		}
+	}
+	return nil
+}
+
+func (in *snapshotDeleted) restore(s *State) error {
+	if n := len(s.trash); in.Index == 0 || in.Index > s.index || n > 0 && s.trash[n-1].Index >= in.Index {
+		return fmt.Errorf("index %d out of order", in.Index)
+	}
+	t, err := in.Topic.topic(s)
+	if err != nil {
+		return err
+	}
+	last := uint64(0)
+	for _, v := range in.Saved {
+		if err := v.validate(); err != nil {
+			return err
+		}
+		if v.Index <= last || v.Index > s.index {
+			return fmt.Errorf("saved positions %d out of order", v.Index)
+		}
+		last = v.Index
+	}
+	s.trash = append(s.trash, &Deleted{in.Index, in.At, t, in.Saved})
+	return nil
+}

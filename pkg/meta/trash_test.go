@@ -1,0 +1,126 @@
+package meta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// kept returns a state with so many topics in the trash, deleted a second apart, and
+// the indexes at which they were made.
+func kept(t *testing.T, topics, partitions int) (*State, []Incarnation) {
+	t.Helper()
+	s := &State{}
+	apply := func(c Command, at time.Time) {
+		t.Helper()
+		if r := ApplyAt(s, s.Index()+1, at.UnixNano(), c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	began := time.Unix(1_000_000, 0)
+	apply(NodeStarted{Node: Node{ID: "n1"}}, began)
+	config := TopicConfig{Partitions: partitions, Replicas: 1, RetentionTrash: time.Hour}.WithDefaults(1, false)
+	var made []Incarnation
+	for i := range topics {
+		name := fmt.Sprintf("t%d", i)
+		apply(CreateTopic{name, config, slices.Repeat([][]NodeID{{"n1"}}, partitions)}, began)
+		made = append(made, Incarnation(s.Index()))
+		apply(DeleteTopic{Name: name}, began.Add(time.Duration(i)*time.Second))
+	}
+	return s, made
+}
+
+func TestTheTrashIsDueByTime(t *testing.T) {
+	s, made := kept(t, 3, 1)
+	began := time.Unix(1_000_000, 0)
+	for _, test := range []struct {
+		after time.Duration
+		due   []Incarnation
+		next  time.Duration
+	}{
+		{-time.Hour, nil, time.Hour},
+		{time.Hour - 1, nil, time.Hour},
+		{time.Hour, made[:1], time.Hour + time.Second},
+		{time.Hour + time.Second, made[:2], time.Hour + 2*time.Second},
+		{time.Hour + 2*time.Second, made, 0},
+	} {
+		due, next := TrashOf(s).Due(began.Add(test.after))
+		want := time.Time{}
+		if test.next != 0 {
+			want = began.Add(test.next)
+		}
+		if !slices.Equal(due, test.due) || !next.Equal(want) {
+			t.Errorf("after %v: due %v, next %v, want %v, %v", test.after, due, next, test.due, want)
+		}
+	}
+}
+
+func TestTheOldestLeaveTheTrash(t *testing.T) {
+	s, made := kept(t, MaxTrashTopics+2, 1)
+	if n := len(slices.Collect(TrashOf(s).All())); n != MaxTrashTopics || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
+		t.Errorf("%d topics kept", n)
+	}
+	s, made = kept(t, 12, 1000)
+	if n := len(slices.Collect(TrashOf(s).All())); n != MaxTrashPartitions/1000 || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {
+		t.Errorf("%d topics of 1,000 partitions kept", n)
+	}
+}
+
+// Whoever follows the metadata learns what has left the trash, for whatever reason, and nothing
+// while the trash only grows.
+func TestWhatLeftTheTrash(t *testing.T) {
+	s, made := kept(t, 3, 1)
+	was := TrashOf(s.Snapshot())
+	check := func(what string, want ...string) {
+		t.Helper()
+		if got := slices.Collect(TrashOf(s).Gone(was)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q gone, want %q", what, got, want)
+		}
+		was = TrashOf(s.Snapshot())
+	}
+	apply := func(c Command) {
+		t.Helper()
+		if r := ApplyAt(s, s.Index()+1, 1, c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	check("nothing")
+	apply(RestoreTopic{Name: "t1"})
+	check("restored", "t1")
+	apply(DeleteTopic{Name: "t1"})
+	check("deleted again")
+	apply(PurgeTopics{[]Incarnation{made[0], made[2]}})
+	check("purged", "t0", "t2")
+	apply(PurgeTopics{[]Incarnation{made[1]}})
+	check("purged the last", "t1")
+	if r := s.Apply(s.Index()+1, PurgeTopics{[]Incarnation{made[1]}}); !errors.Is(r.Err, ErrNotInTrash) {
+		t.Errorf("purged twice: %v", r.Err)
+	}
+}
+
+func TestASnapshotOfTheTrashThatCannotBe(t *testing.T) {
+	s, _ := kept(t, 2, 1)
+	good := encode(t, s)
+	if back, err := DecodeSnapshot(bytes.NewReader(good)); err != nil || !bytes.Equal(encode(t, back), good) {
+		t.Fatalf("%v", err)
+	}
+	for _, test := range []struct{ what, old, fresh string }{
+		{"more than there are", `"trash":2`, `"trash":3`},
+		{"more than there may be", `"trash":2`, `"trash":1001`},
+		{"fewer than none", `"trash":2`, `"trash":-1`},
+		{"order", `{"index":5,"at"`, `{"index":3,"at"`},
+		{"index of the future", `{"index":5,"at"`, `{"index":6,"at"`},
+		{"no partitions", `"partitions":[{"replicas":["n1"],"leader":"n1","epoch":1,"isr":["n1"],"version":1}]`, `"partitions":[]`},
+	} {
+		body := bytes.Replace(good[:len(good)-4], []byte(test.old), []byte(test.fresh), 1)
+		if bytes.Equal(body, good[:len(good)-4]) {
+			t.Fatalf("%s: %q is not there in %q", test.what, test.old, body)
+		}
+		if _, err := DecodeSnapshot(bytes.NewReader(sealed(body))); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", test.what, err)
+		}
+	}
+}

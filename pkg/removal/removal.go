@@ -1,0 +1,175 @@
+package removal
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// Options say whose data is removed.
+type Options struct {
+	Dirs   datadir.Dir
+	Ledger *datadir.Ledger // of the replicas made here
+	Self   meta.NodeID
+	Log    *slog.Logger
+	Go     func(func()) bool // runs what may take long, unless the node is closing
+}
+
+// Remover takes data off the disk of one node. Its methods may be called by many
+// goroutines, Deleted and Review of one topic by one at a time.
+type Remover struct {
+	o Options
+
+	mu   sync.Mutex // guards kept
+	kept map[string][]meta.Incarnation
+}
+
+// New returns a remover that has removed nothing yet.
+func New(o Options) *Remover { return &Remover{o: o, kept: map[string][]meta.Incarnation{}} }
+
+// Remove moves a directory aside, under a name that no other there ever has, and
+// deletes it in the background; where the node closes, at its next start.
+func (r *Remover) Remove(dir, as string) error {
+	if err := r.o.Dirs.Move(dir, r.o.Dirs.Trash(), as); err != nil {
+		return err
+	}
+	r.delete(as)
+	return nil
+}
+
+// delete ends what was moved aside.
+func (r *Remover) delete(name string) {
+	path := filepath.Join(r.o.Dirs.Trash(), name)
+	r.o.Go(func() {
+		if err := r.o.Dirs.FS.RemoveAll(path); err != nil {
+			r.o.Log.Warn("cannot remove data of deleted topic; retrying at the next start", "path", path, "error", err)
+		}
+	})
+}
+
+// Deleted removes what the node has of a topic that metadata does not have any more. What
+// is in the trash of s stays, for Review.
+func (r *Remover) Deleted(name string, in meta.Incarnation, s *meta.State) error {
+	if meta.TrashOf(s).Holds(name, in) {
+		r.keep(name, in)
+		return nil
+	}
+	dir := r.o.Dirs.Topic(name, in)
+	return errors.Join(r.Remove(dir, filepath.Base(dir)), r.o.Ledger.Forget(name, in))
+}
+
+func (r *Remover) keep(name string, in meta.Incarnation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.kept[name], in) {
+		r.kept[name] = append(r.kept[name], in)
+	}
+}
+
+// Review removes what the node has kept of topics of a name and that has left the trash of
+// s other than by being restored.
+func (r *Remover) Review(name string, s *meta.State) error {
+	var errs []error
+	for _, in := range r.take(name, s) {
+		if t := s.Topic(name); t == nil || t.Incarnation != in {
+			errs = append(errs, r.Deleted(name, in, s))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// take returns what is kept of topics of a name and not in the trash, and keeps it no more.
+func (r *Remover) take(name string, s *meta.State) []meta.Incarnation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var left, gone []meta.Incarnation
+	for _, in := range r.kept[name] {
+		if meta.TrashOf(s).Holds(name, in) {
+			left = append(left, in)
+		} else {
+			gone = append(gone, in)
+		}
+	}
+	if len(left) > 0 {
+		r.kept[name] = left
+	} else {
+		delete(r.kept, name)
+	}
+	return gone
+}
+
+// Oldest returns the topic that has been in the trash for longest of those that the node has
+// something of; nil: there is none.
+func (r *Remover) Oldest(s *meta.State) *meta.Deleted {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for d := range meta.TrashOf(s).All() {
+		if slices.Contains(r.kept[d.Topic.Name], d.Topic.Incarnation) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Sweep finishes deletions that a crash interrupted. A directory whose topic
+// metadata does not know is a deleted topic's if metadata is past the
+// index that created it; otherwise it is left alone, said, and counted. The same goes for
+// a partition of which the metadata says that it is held elsewhere. No replica may be opened
+// meanwhile.
+func (r *Remover) Sweep(s *meta.State) (strays int) {
+	if left, err := r.o.Dirs.FS.ReadDir(r.o.Dirs.Trash()); err == nil {
+		for _, name := range left {
+			r.delete(name)
+		}
+	}
+	if err := r.o.Ledger.Trim(s, r.o.Self); err != nil {
+		r.o.Log.Warn("cannot remove obsolete ledger entries; retrying at the next start", "path", r.o.Ledger.Path(), "error", err)
+	}
+	dirs, err := r.o.Dirs.FS.ReadDir(r.o.Dirs.Topics())
+	if err != nil {
+		return 0
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(r.o.Dirs.Topics(), dir)
+		name, in, ok := datadir.ParseTopicName(dir)
+		switch t := s.Topic(name); {
+		case ok && t != nil && t.Incarnation == in:
+			r.sweepPartitions(path, t)
+		case !ok || in > meta.Incarnation(s.Index()):
+			strays++
+			r.o.Log.Error("directory belongs to no known topic; left unchanged", "path", path)
+		case meta.TrashOf(s).Holds(name, in):
+			r.keep(name, in)
+		default:
+			if err := r.Remove(path, dir); err != nil {
+				r.o.Log.Warn("cannot move data of deleted topic to trash; retrying at the next start", "path", path, "error", err)
+			}
+		}
+	}
+	return strays
+}
+
+// sweepPartitions moves replicas aside that went to other nodes while this one
+// was away.
+func (r *Remover) sweepPartitions(dir string, t *meta.Topic) {
+	parts, err := r.o.Dirs.FS.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, part := range parts {
+		i, err := strconv.Atoi(part)
+		if err != nil || i < 0 || i >= len(t.Partitions) || slices.Contains(t.Partitions[i].Replicas, r.o.Self) {
+			continue
+		}
+		path := filepath.Join(dir, part)
+		if err := r.Remove(path, datadir.AsideName(t.Name, t.Incarnation, i, t.Partitions[i].Version)); err != nil {
+			r.o.Log.Warn("cannot move replica that is no longer assigned here to trash; retrying at the next start", "path", path, "error", err)
+		}
+	}
+}

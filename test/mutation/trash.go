@@ -1,0 +1,62 @@
+package main
+
+// trashMistakes are about deleted topics that can be restored.
+func trashMistakes() []mistake {
+	here, state := []string{"./pkg/broker"}, []string{"./pkg/meta"}
+	return []mistake{
+		{
+			name: "trash: a deleted topic is removed from the disk at once", file: "pkg/removal/removal.go",
+			old: "if meta.TrashOf(s).Holds(name, in) {\n\t\tr.keep(name, in)\n\t\treturn nil", with: "if false {\n\t\treturn nil", tests: here, run: "RestoredTopic",
+		},
+		{
+			name: "trash: a start removes what can be restored", file: "pkg/removal/removal.go",
+			old: "case meta.TrashOf(s).Holds(name, in):", with: "case false:", tests: here, run: "RestoredTopic",
+		},
+		{
+			name: "trash: the ledger forgets what can be restored", file: "pkg/datadir/ledger.go",
+			old: "t = meta.TrashOf(s).Topic(topic, in) // it may be restored", with: "t = nil", tests: []string{"./pkg/datadir"}, run: "Ledger|Trash",
+		},
+		{
+			name: "trash: what was purged stays on the disk", file: "pkg/host/follow.go",
+			old: "range meta.TrashOf(s).Gone(meta.TrashOf(f.seen))", with: "range meta.TrashOf(f.seen).Gone(meta.TrashOf(f.seen))", tests: here, run: "PurgedLeaves",
+		},
+		{
+			name: "trash: a restored topic is purged", file: "pkg/removal/removal.go",
+			old: "t == nil || t.Incarnation != in {\n\t\t\terrs", with: "true || t == nil {\n\t\t\terrs", tests: here, run: "RestoredTopic",
+		},
+		{
+			name: "trash: a full disk purges nothing", file: "pkg/host/disk.go",
+			old: "\t\td.purge(ctx)\n", with: "", tests: here, run: "EmptiesTheTrash",
+		},
+		{
+			name: "trash: a full disk purges the latest", file: "pkg/meta/trash.go",
+			old:   "func (t Trash) All() iter.Seq[*Deleted] { return slices.Values(t.deleted) }",
+			with:  "func (t Trash) All() iter.Seq[*Deleted] {\n\treturn func(y func(*Deleted) bool) {\n\t\tfor _, d := range slices.Backward(t.deleted) {\n\t\t\tif !y(d) {\n\t\t\t\treturn\n\t\t\t}\n\t\t}\n\t}\n}",
+			tests: here, run: "EmptiesTheTrash",
+		},
+		{
+			name: "trash: a restored partition goes on in its epoch", file: "pkg/meta/trash.go",
+			old: "\t\tp.Epoch++\n", with: "", tests: state, run: "Scripts",
+		},
+		{
+			name: "trash: what a node lost of it does not count", file: "pkg/meta/commands_cluster.go",
+			old: "\ts.trash = TrashOf(s).update(func(t *Topic) *Topic { return lost.apply(t, n.ID, s.index) })\n", with: "", tests: state, run: "Scripts",
+		},
+		{
+			name: "trash: a node that left holds replicas of it", file: "pkg/meta/commands_cluster.go",
+			old: "\ts.trash = TrashOf(s).withoutNode(c.ID)\n", with: "", tests: state, run: "Scripts",
+		},
+		{
+			name: "trash: it grows without a bound", file: "pkg/meta/trash.go",
+			old: "partitions > MaxTrashPartitions || len(all)-i > MaxTrashTopics", with: "false", tests: state, run: "LeaveTheTrash",
+		},
+		{
+			name: "trash: it is never purged", file: "pkg/cluster/controller/core.go",
+			old: "len(due) > 0 && len(d.Commands) == 0", with: "false", tests: []string{"./pkg/cluster/controller"}, run: "PurgedInTime",
+		},
+		{
+			name: "trash: a namesake is replaced", file: "pkg/meta/trash.go",
+			old: "if s.topics.get(c.Name) != nil {", with: "if false {", tests: state, run: "Scripts",
+		},
+	}
+}
