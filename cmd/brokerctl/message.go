@@ -16,7 +16,8 @@ func newMessageCommand(g *globals) *cobra.Command {
 	return newGroup("message", "Publish, consume and inspect messages",
 		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g),
 		newMessageGetCommand(g), newMessageFinishCommand(g), newMessageRequeueCommand(g), newMessageCopyCommand(g),
-		newMessageDeferredCommand(g), newMessageCancelCommand(g), newMessageAdvanceCommand(g))
+		newMessageDeferredCommand(g), newMessageCancelCommand(g), newMessageAdvanceCommand(g),
+		newMessageExportCommand(g), newMessageImportCommand(g))
 }
 
 // bodyWidth is how much of a body a table shows.

@@ -29,8 +29,8 @@ type ceiling struct {
 // a function, "dir.Type methods" for a type with what it embeds, "dir lines" and "dir files" for a
 // package.
 var large = map[string]ceiling{
-	"cmd/brokerctl files":                 {76, "a command is a file"},
-	"cmd/brokerctl lines":                 {7600, "a command is a file"},
+	"cmd/brokerctl files":                 {78, "a command is a file"},
+	"cmd/brokerctl lines":                 {8100, "a command is a file"},
 	"internal/model.channel methods":      {53, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},
 	"internal/model.explorer methods":     {45, "a method for each thing that can happen, with the configuration"},

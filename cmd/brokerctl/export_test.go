@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func TestLinesOfAnExportAreReadOneByOne(t *testing.T) {
+	const good = `{"partition":1,"seq":2,"id":"2b839aa76e4d64b7","timestamp":"2026-11-21T06:00:00Z","body":"eA=="}`
+	for _, x := range []struct {
+		text string
+		read []int
+		want string
+	}{
+		{"", nil, ""},
+		{good + "\n\n" + good + "\r\n" + good, []int{1, 3, 4}, ""},
+		{good + "\n" + good[:40], []int{1}, "line 2 is not an exported message: the file ends within the line"},
+		{good + "\nnonsense\n" + good, []int{1}, "line 2 is not an exported message: invalid character"},
+		{`{"partition":1}` + "\n", nil, "line 1 is not an exported message: it has no body"},
+		{`{"body":"?"}` + "\n", nil, "line 1 is not an exported message"},
+		{good + "\n" + strings.Repeat("x", 300_000), []int{1}, "line 2: longer than 200000 bytes"},
+	} {
+		var read []int
+		err := exportedLines(strings.NewReader(x.text), 200_000, func(number int, e exported) error {
+			if string(e.Body) != "x" || e.Partition != 1 {
+				t.Errorf("%+v", e)
+			}
+			read = append(read, number)
+			return nil
+		})
+		if !slices.Equal(read, x.read) || x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%.60q: lines %v, %v", x.text, read, err)
+		}
+	}
+	stop := errors.New("stop")
+	if err := exportedLines(strings.NewReader(good+"\n"+good), 1000, func(int, exported) error { return stop }); !errors.Is(err, stop) {
+		t.Error(err)
+	}
+}
+
+// keptLog is a broker that keeps messages [start, end) of a partition, one a second since
+// midnight, of which retention deletes more with each request.
+func keptLog(t *testing.T, start, end uint64, deletes uint64) *logRange {
+	mux := http.NewServeMux()
+	first := start
+	mux.HandleFunc("GET /v1/topics/orders/messages", func(w http.ResponseWriter, r *http.Request) {
+		from, _ := strconv.ParseUint(r.URL.Query().Get("from"), 10, 64)
+		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
+		list := api.PeekedList{Messages: []api.Peeked{}}
+		for o := max(from, first); o < end+5 && len(list.Messages) < min(n, 7); o++ { // more have come since
+			list.Messages = append(list.Messages, api.Peeked{Seq: o, Timestamp: midnight().Add(time.Duration(o) * time.Second), Headers: json.RawMessage("{}"), Body: []byte("x")})
+		}
+		first += deletes
+		_ = json.NewEncoder(w).Encode(list)
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &logRange{&globals{client: c, timeout: time.Minute}, "orders", 0, start, end}
+}
+
+func TestAnExportReadsItsRangeWhileRetentionDeletesTheStart(t *testing.T) {
+	for _, x := range []struct{ start, end, deletes, messages, gone uint64 }{
+		{0, 0, 0, 0, 0}, {5, 40, 0, 35, 0}, {5, 40, 10, 26, 9}, {5, 40, 100, 7, 28},
+	} {
+		r := keptLog(t, x.start, x.end, x.deletes)
+		var messages, gone, last uint64
+		if err := r.each(context.Background(), &gone, func(m *api.Peeked) error { messages, last = messages+1, m.Seq; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if messages+gone != x.end-x.start || messages != x.messages || gone != x.gone || last >= x.end && x.end > 0 {
+			t.Errorf("%+v: %d messages, %d gone, last %d", x, messages, gone, last)
+		}
+	}
+}
+
+func TestAPlaceOfAnExportIsFound(t *testing.T) {
+	r := keptLog(t, 5, 40, 0)
+	for text, want := range map[string]uint64{
+		"start": 5, "end": 40, "0": 5, "17": 17, "99": 40,
+		"2026-11-21T00:00:10Z": 10, "2026-11-21T00:00:10.5Z": 11, "2026-11-20": 5, "2026-12-01": 40,
+	} {
+		to, err := parseSeek("--from", text, midnight())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.resolve(context.Background(), to); err != nil || got != want {
+			t.Errorf("%s is %d, want %d: %v", text, got, want, err)
+		}
+	}
+}
+
+func TestAnImportedMessageIsTheExportedOne(t *testing.T) {
+	later := midnight().Add(time.Minute)
+	e := exported{ID: "2b839aa76e4d64b7", Key: "k", Dedup: "d", TTLMS: 5, DeliverAt: &later, Headers: json.RawMessage(`{"a":1}`), TraceID: "7", Body: []byte("x")}
+	o := importing{}
+	m, err := o.messageOf(&e, midnight())
+	if err != nil || m.Key != "k" || m.Dedup != "d" || m.TTLMS != 5 || m.DelayMS != 60_000 || string(m.Headers) != `{"a":1}` || m.TraceIDHex != "7" || string(m.Body) != "x" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, _ := o.messageOf(&e, later.Add(time.Hour)); m.DelayMS != 0 {
+		t.Errorf("due long ago: %+v", m)
+	}
+	o.once = true
+	if m, err := o.messageOf(&e, midnight()); err != nil || m.Dedup != "import/2b839aa76e4d64b7" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for _, e.ID = range []string{"", "x"} {
+		if _, err := o.messageOf(&e, midnight()); err == nil {
+			t.Errorf("took id %q", e.ID)
+		}
+	}
+}
+
+func TestAnImportThatFailsSaysHowToContinue(t *testing.T) {
+	const line = `{"partition":0,"id":"2b839aa76e4d64b7","body":"eA=="}` + "\n"
+	for _, x := range []struct {
+		name, text string
+		args       []string
+		exit       int
+		want       string
+	}{
+		{"empty", "", nil, exitOK, "0 messages published to orders"},
+		{"bad first line", "x\n" + line, nil, exitUsage, "line 1 is not"},
+		{"bad third line", line + line + "x\n", nil, exitPartial, "--from-line 3"},
+		{"dry", line + line, []string{"--dry-run"}, exitOK, "dry run: 2 messages would be published"},
+		{"from a line on", line + line + line, []string{"--from-line", "3", "--dry-run"}, exitOK, "dry run: 1 message would"},
+		{"no rate", line, []string{"--rate", "fast"}, exitUsage, "--rate"},
+		{"no line", line, []string{"--from-line", "0"}, exitUsage, "--from-line"},
+	} {
+		b := newFakeBroker(t)
+		args := append([]string{"message", "import", "orders", "-f", "-", "--addr", b.URL}, x.args...)
+		r := runWith(t, environment{stdin: strings.NewReader(x.text)}, args...)
+		if r.exit != x.exit || !strings.Contains(r.stdout+r.stderr, x.want) {
+			t.Errorf("%s: exit %d, %s%s", x.name, r.exit, r.stdout, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// exportPage is how many messages one request of an export asks for; the broker answers with
+// fewer where they are large.
+const exportPage = 1000
+
+// exported is a line of an exported file: a message as it stands in its topic.
+type exported struct {
+	Partition int             `json:"partition"`
+	Seq       uint64          `json:"seq"`
+	ID        string          `json:"id"`
+	Timestamp time.Time       `json:"timestamp"`
+	Key       string          `json:"key,omitempty"`
+	Headers   json.RawMessage `json:"headers,omitempty"`
+	Dedup     string          `json:"dedup,omitempty"`
+	TTLMS     int64           `json:"ttl_ms,omitempty"`
+	DeliverAt *time.Time      `json:"deliver_at,omitempty"`
+	TraceID   string          `json:"trace_id_hex,omitempty"`
+	Body      []byte          `json:"body"` // base64
+}
+
+func exportedOf(m *api.Peeked) exported {
+	e := exported{
+		Partition: m.Partition, Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, TTLMS: m.TTLMS,
+		DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,
+	}
+	if string(m.Headers) != "{}" {
+		e.Headers = m.Headers
+	}
+	return e
+}
+
+// exporting is what an export writes, and where to.
+type exporting struct {
+	partition      int
+	from, to, file string
+}
+
+func newMessageExportCommand(g *globals) *cobra.Command {
+	var o exporting
+	cmd := acting(g, &cobra.Command{
+		Use:   "export TOPIC",
+		Short: "Write messages to a file, one JSON object a line",
+		Long: `Write the messages of a topic that are kept, or a range of them, to a file or to standard output, one JSON
+object a line, partition by partition. Nothing is consumed. The export ends where each partition ended when it
+began. Messages that retention deletes meanwhile are missing, and counted. brokerctl message import reads it.`,
+		Example: `  brokerctl message export orders -f orders.ndjson
+  brokerctl message export orders --from -2h --to 2026-11-21T06:00:00Z -f - | gzip > orders.ndjson.gz`,
+	}, func(cmd *cobra.Command, at target) error { return about(o.run(cmd, g, at.topic), at.topic, "") })
+	f := cmd.Flags()
+	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
+	f.StringVar(&o.from, "from", "start", "from the first message at a `PLACE` on: start, end, a time, an age such as -2h, or an offset")
+	f.StringVar(&o.to, "to", "end", "up to the first message at a `PLACE`, without that")
+	f.StringVarP(&o.file, "file", "f", "", "write to `FILE`, which must not exist; - means standard output")
+	return cmd
+}
+
+// exportResult is what an export did.
+type exportResult struct {
+	Topic    string `json:"topic"`
+	File     string `json:"file"`
+	Messages uint64 `json:"messages"`
+	Gone     uint64 `json:"gone"` // deleted by retention while the export ran
+}
+
+func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error) {
+	if o.file == "" {
+		return usageError("name the file to write with -f; - means standard output")
+	}
+	from, err := parseSeek("--from", o.from, g.env.now())
+	if err != nil {
+		return err
+	}
+	to, err := parseSeek("--to", o.to, g.env.now())
+	if err != nil {
+		return err
+	}
+	if o.partition < 0 {
+		return usageError("--partition must not be below 0")
+	}
+	t, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Topic, error) { return g.client.Topic(ctx, topic) })
+	if err != nil {
+		return err
+	}
+	only := cmd.Flags().Changed("partition")
+	if only && o.partition >= len(t.Partitions) {
+		return usageError("topic %s has partitions 0 to %d, not %d", topic, len(t.Partitions)-1, o.partition)
+	}
+	out, done, err := o.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done(err != nil)) }()
+	result := exportResult{Topic: topic, File: o.file}
+	for _, p := range t.Partitions {
+		if only && p.Partition != o.partition {
+			continue
+		}
+		r := logRange{g, topic, p.Partition, p.LogStart, p.CommittedEnd}
+		first, err := r.resolve(cmd.Context(), from)
+		if err == nil {
+			r.start = first
+			r.end, err = r.resolve(cmd.Context(), to)
+		}
+		if err == nil {
+			err = r.each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
+				result.Messages++
+				return json.NewEncoder(out).Encode(exportedOf(m))
+			})
+		}
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			return partial(cmd.Context(), g, err, plural(result.Messages, "message")+" exported")
+		}
+	}
+	return o.report(cmd, g, &result)
+}
+
+// report says what was exported, on standard error where the messages went to standard output.
+func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) error {
+	text := plural(r.Messages, "message") + " of " + r.Topic + " exported"
+	if r.Gone > 0 {
+		text += "; " + plural(r.Gone, "message") + " deleted by retention meanwhile: not in the file"
+	}
+	if o.file == "-" {
+		if !g.quiet {
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), text)
+		}
+		return nil
+	}
+	return g.show(cmd, view{object: r, names: []string{r.File}, text: func(p *page) {
+		if !g.quiet {
+			p.line("%s to %s", text, r.File)
+		}
+	}})
+}
+
+// open returns where messages are written, and what ends that. A file that is not complete is
+// left for who wants it.
+func (o *exporting) open(cmd *cobra.Command) (*bufio.Writer, func(failed bool) error, error) {
+	if o.file == "-" {
+		w := bufio.NewWriter(cmd.OutOrStdout())
+		return w, func(bool) error { return w.Flush() }, nil
+	}
+	f, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return nil, nil, usageError("cannot create %s: %w", o.file, err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	return w, func(failed bool) error {
+		err := w.Flush()
+		if err == nil && !failed {
+			err = f.Sync()
+		}
+		return errors.Join(err, f.Close())
+	}, nil
+}
+
+// logRange is the messages [start, end) of a partition.
+type logRange struct {
+	g          *globals
+	topic      string
+	partition  int
+	start, end uint64
+}
+
+// page returns messages from an offset on.
+func (r *logRange) page(ctx context.Context, from uint64, max int) ([]api.Peeked, error) {
+	return query(ctx, r.g, func(ctx context.Context) ([]api.Peeked, error) {
+		return r.g.client.Peek(ctx, r.topic, "", api.PeekOptions{Partition: &r.partition, From: &from, Max: max})
+	})
+}
+
+// resolve returns the offset in the range that a place means. Of a time it is that of the first
+// message that was published then or later, found by looking at few messages.
+func (r *logRange) resolve(ctx context.Context, to api.Seek) (uint64, error) {
+	switch {
+	case to.To == api.SeekStart:
+		return r.start, nil
+	case to.To == api.SeekEnd:
+		return r.end, nil
+	case to.Offset != nil:
+		return min(max(*to.Offset, r.start), r.end), nil
+	}
+	low, high := r.start, r.end
+	for low < high {
+		middle := low + (high-low)/2
+		seen, err := r.page(ctx, middle, 1)
+		if err != nil {
+			return 0, err
+		}
+		if len(seen) > 0 && seen[0].Timestamp.Before(*to.Time) {
+			low = max(middle, seen[0].Seq) + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, nil
+}
+
+// each calls f with the messages of the range, and counts those in gone that retention deleted.
+func (r *logRange) each(ctx context.Context, gone *uint64, f func(*api.Peeked) error) error {
+	for next := r.start; next < r.end; {
+		list, err := r.page(ctx, next, exportPage)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			*gone += r.end - next
+			return nil
+		}
+		for i := range list {
+			m := &list[i]
+			if m.Seq >= r.end {
+				*gone += r.end - next
+				return nil
+			}
+			*gone += m.Seq - next
+			next = m.Seq + 1
+			if err := f(m); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// readExported reads one line of an exported file.
+func readExported(line []byte) (e exported, err error) {
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, err
+	}
+	if len(e.Body) == 0 {
+		return e, errors.New("it has no body")
+	}
+	return e, nil
+}
+
+var errTruncated = errors.New("the file ends within the line: it was truncated")
+
+// exportedLines calls f with the messages of an exported file, and the number of the line, from
+// 1. Empty lines are skipped. It holds one line in memory. No line is longer than longest.
+func exportedLines(from io.Reader, longest int, f func(number int, e exported) error) error {
+	r := bufio.NewReaderSize(from, 64<<10)
+	for number := 1; ; number++ {
+		line, whole, err := readLine(r, longest)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		if len(line) == 0 && !whole {
+			return nil
+		}
+		if len(line) == 0 {
+			continue
+		}
+		e, err := readExported(line)
+		if err != nil && !whole {
+			err = errTruncated
+		}
+		if err != nil {
+			return badLine(number, err)
+		}
+		if err := f(number, e); err != nil {
+			return err
+		}
+	}
+}
+
+// trimLine returns a line without its end.
+func trimLine(line []byte) []byte { return bytes.TrimRight(line, "\r\n") }
+
+func badLine(number int, err error) error {
+	e := usageError("line %d is not an exported message: %w", number, err)
+	e.answer.Hint = "a line is an object with a body in base64, as brokerctl message export writes it"
+	return e
+}
+
+// readLine reads a line without its end; whole says that it had one.
+func readLine(r *bufio.Reader, longest int) (line []byte, whole bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > longest:
+			return nil, false, fmt.Errorf("longer than %d bytes", longest)
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return trimLine(line), false, nil
+		case err != nil:
+			return nil, false, err
+		}
+		return trimLine(line), true, nil
+	}
+}
