@@ -45,7 +45,7 @@ var large = map[string]ceiling{
 	"pkg/meta/raftstore.ledger methods":   {39, "embeds the Store to share its state: it wants what it needs as a field"},
 	"pkg/server.session methods":          {35, "a method for each command, with the link that they come over"},
 	"pkg/topic lines":                     {5600, "what a log means: channels with their deliveries and failures want a package"},
-	"pkg/topic.Partition methods":         {45, "its gate and its keeper are seen through it"},
+	"pkg/topic.Partition methods":         {44, "its gate and its keeper are seen through it"},
 	"test/audit.Audit methods":            {33, "what is known, with the turmoil and the findings"},
 }
 

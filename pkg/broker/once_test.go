@@ -56,7 +56,7 @@ func TestALeaderWithoutAWindowRefusesIDsForAWhile(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	h := n.Host.Lookup("t")
-	err := h.Offer(h.Led(0), []topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}, nil)
+	err := h.Offer(h.Led(0), topic.Offered{Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte("a")}}})
 	if !errors.Is(err, host.ErrNoWindow) || fate.Of(err) != fate.Refused {
 		t.Fatalf("error %v", err)
 	}
@@ -148,7 +148,7 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 		if why := operate.BoundReasons(n.Host.Hosted(), time.Now()); len(why) > 0 {
 			t.Errorf("with %d ids: %v", i, why)
 		}
-		if err := h.Offer(lp, []topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, func(topic.Receipt) {}); err != nil {
+		if err := h.Offer(lp, topic.Offered{Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, Done: func(topic.Receipt) {}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -134,7 +134,7 @@ func (t *Term) checkSealLocked() {
 	}
 	end := t.o.Log.End()
 	last, _ := t.shares.Last()
-	busy := t.forming != nil || t.appending || t.releasing || len(t.backlog.queue) > 0 || t.o.Log.CommittedEnd() < end
+	busy := t.forming != nil || t.appender.runs || t.releasing || len(t.backlog.queue) > 0 || t.o.Log.CommittedEnd() < end
 	if !t.ended && (busy || !t.members.everywhere(end, last)) {
 		return
 	}

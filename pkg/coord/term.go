@@ -3,11 +3,8 @@ package coord
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
-
-	"github.com/brokerd/brokerd/internal/stack"
 
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
@@ -148,12 +145,11 @@ type Term struct {
 	start  seq.Offset // where the term's own batches begin
 	shares replication.Shares
 
-	running sync.WaitGroup // the appender
+	appender appender
 
 	mu        sync.Mutex // guards what follows
 	room      sync.Cond  // there may be room to append, a release is over, or the term is
 	forming   *group     // nil: nothing waits
-	appending bool       // the appender runs
 	releasing bool       // a goroutine is settling
 	backlog   backlog
 	members   membership
@@ -180,6 +176,7 @@ func Lead(o TermOptions) (*Term, error) {
 	}
 	t := &Term{o: o, w: w, start: o.Log.End()}
 	t.room.L = &t.mu
+	t.appender.begin(t)
 	t.syncer = replication.NewSyncer(w, o.View.Sync, t.fail)
 	t.members.begin(o, t.start)
 	if committed := t.members.tracker.Committed(); committed > o.Log.CommittedEnd() {
@@ -229,19 +226,10 @@ func (t *Term) Append(e commitlog.Entry) error {
 	g.entries, g.taken = append(g.entries, placedEntry{e, g.builder.Count()}), g.taken+size
 	g.builder.Reserve(size)
 	e.AppendTo(g.builder)
-	startAppender(t)
+	t.appender.startLocked(e)
 	t.mu.Unlock()
 	t.o.tellStirred(t, stirred)
 	return nil
-}
-
-// startAppender has what waits appended, unless that is under way or the term is to
-// wait. The lock is held, so that Stop waits for the appender.
-func startAppender(t *Term) {
-	if t.forming != nil && !t.appending && !t.ended && !t.members.unverified(t.o.Now()) {
-		t.appending = true
-		t.running.Go(t.appendAll)
-	}
 }
 
 // refusalLocked says why the term takes nothing now, or nil.
@@ -272,7 +260,7 @@ func (t *Term) Stop() error {
 	t.room.Broadcast()
 	t.mu.Unlock()
 	t.syncer.Stop()
-	t.running.Wait()
+	t.appender.running.Wait()
 	t.syncer.Wait()
 	for _, f := range t.members.followers() {
 		f.stop()
@@ -289,36 +277,6 @@ func (t *Term) Stop() error {
 		t.room.Wait()
 	}
 	return t.failure
-}
-
-// appendAll is the appender: it runs while entries wait.
-func (t *Term) appendAll() {
-	stack.Grow()
-	for {
-		// Whoever is about to publish on this processor does so first: otherwise
-		// it would wait for this whole batch, and batches would be small.
-		runtime.Gosched()
-		t.mu.Lock()
-		g := t.forming
-		t.forming = nil
-		if g == nil {
-			t.appending = false
-			t.checkSealLocked()
-			sealed := t.sealed != nil
-			t.mu.Unlock()
-			if sealed { // who acknowledged before this node did has not been told
-				tell(t.members.followers(), false)
-			}
-			return
-		}
-		g.size, g.since = g.builder.Size(), t.o.Now()
-		t.backlog.add(g)
-		t.room.Broadcast()
-		t.mu.Unlock()
-		if err := t.appendGroup(g); err != nil {
-			t.fail(err)
-		}
-	}
 }
 
 // appendGroup writes one batch, pushes it to the followers, and syncs it as the

@@ -38,7 +38,7 @@ func (t *Term) Update(v View) {
 		}
 	}
 	t.releaseLocked()
-	startAppender(t)
+	t.appender.startLocked(nil)
 	t.mu.Unlock()
 
 	t.o.tellStirred(t, stirred)
@@ -123,7 +123,7 @@ func (t *Term) Tick(now, contact time.Time) {
 	t.members.idle = settled && !quiet
 	t.room.Broadcast() // other terms may have given back what they took of the budget
 	late := t.backlog.expire(now, t.o.PublishTimeout)
-	if g := t.forming; g != nil && (late || !t.appending) && now.Sub(g.since) >= t.o.PublishTimeout {
+	if g := t.forming; g != nil && (late || !t.appender.runs) && now.Sub(g.since) >= t.o.PublishTimeout {
 		t.forming = nil
 		g.builder, g.err = nil, ErrNotWritable
 		t.backlog.add(g)
@@ -133,7 +133,7 @@ func (t *Term) Tick(now, contact time.Time) {
 		t.room.Broadcast() // those who wait for room are refused
 		t.releaseLocked()
 	}
-	startAppender(t)
+	t.appender.startLocked(nil)
 	t.mu.Unlock()
 	tell(followers, ask)
 	t.reconsider(now)

@@ -37,7 +37,7 @@ func (w watch) compare(s replication.Standing) bool {
 	if !lost && (!waited || !t.members.exceeded(epoch, end)) {
 		if slices.Contains(t.members.view.ISR, w.f.node) {
 			t.members.alone = time.Time{}
-			startAppender(t)
+			t.appender.startLocked(nil)
 		}
 		t.mu.Unlock()
 		if waited {

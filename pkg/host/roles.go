@@ -401,17 +401,17 @@ func (lp *Led) setWindow(c *meta.TopicConfig) error {
 	return nil
 }
 
-// offer hands messages to the term; done is told what became of them, unless an
+// offer hands messages to the term; Done is told what became of them, unless an
 // error is returned.
-func (lp *Led) offer(messages []topic.Message, done func(topic.Receipt)) error {
-	if !topic.Identified(messages) {
-		return lp.Part.Offer(messages, done)
+func (lp *Led) offer(o topic.Offered) error {
+	if !topic.Identified(o.Messages) {
+		return lp.Part.Offer(o)
 	}
 	k := lp.once.Load()
 	if k == nil {
 		return ErrNoWindow
 	}
-	return k.Offer(messages, done)
+	return k.Offer(o)
 }
 
 // committed is told of each batch that is committed.

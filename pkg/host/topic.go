@@ -252,12 +252,12 @@ func (h *Topic) FindKeys(messages []topic.Message) {
 	h.keys.Find(h.Config().Config.KeyFrom, messages)
 }
 
-// Offer hands messages to a term of the topic; done is told what became of them, unless
+// Offer hands messages to a term of the topic; Done is told what became of them, unless
 // an error is returned.
-func (h *Topic) Offer(lp *Led, messages []topic.Message, done func(topic.Receipt)) error {
+func (h *Topic) Offer(lp *Led, o topic.Offered) error {
 	stored := lp.Part.Log().Bytes()
-	if err := cmp.Or(h.memory.Take(stored, messages), h.Disk.Take(&h.Config().Config, stored, messages)); err != nil {
+	if err := cmp.Or(h.memory.Take(stored, o.Messages), h.Disk.Take(&h.Config().Config, stored, o.Messages)); err != nil {
 		return err
 	}
-	return lp.offer(messages, done)
+	return lp.offer(o)
 }

@@ -25,7 +25,7 @@ var ErrUnconfirmed = errors.New("an earlier publish with the same dedup id is wr
 // Partition is what messages are published to.
 type Partition interface {
 	// Offer publishes messages: see topic.Partition.Offer.
-	Offer(msgs []topic.Message, done func(topic.Receipt)) error
+	Offer(o topic.Offered) error
 	Log() *commitlog.Log
 }
 
@@ -172,9 +172,9 @@ func (k *Keeper) moment() time.Duration { return k.o.Now().Sub(k.base) }
 
 // Offer publishes messages of which some have ids: see topic.Partition.Offer. What was
 // stored before is answered as if it had been stored now, at the offset that it has.
-func (k *Keeper) Offer(msgs []topic.Message, done func(topic.Receipt)) error {
-	e := newPublish(k, len(msgs), done)
-	if k.claim(e, msgs) {
+func (k *Keeper) Offer(o topic.Offered) error {
+	e := newPublish(k, len(o.Messages), o.Done)
+	if k.claim(e, o.Messages) {
 		e.finish()
 	}
 	if len(e.fresh) == 0 {
@@ -182,7 +182,7 @@ func (k *Keeper) Offer(msgs []topic.Message, done func(topic.Receipt)) error {
 	}
 	fresh := e.msgs
 	e.msgs = nil
-	if err := k.o.Partition.Offer(fresh, e.settle); err != nil {
+	if err := k.o.Partition.Offer(topic.Offered{Messages: fresh, Done: e.settle, Inline: o.Inline}); err != nil {
 		e.refuse(err)
 		return err
 	}

@@ -166,11 +166,12 @@ func (r *rig) publish(ids ...string) *[]topic.Receipt {
 			msgs[i].Dedup = []byte(id)
 		}
 	}
-	if err := r.k.Offer(msgs, func(x topic.Receipt) {
+	done := func(x topic.Receipt) {
 		r.answering.Lock()
 		defer r.answering.Unlock()
 		got = append(got, x)
-	}); err != nil {
+	}
+	if err := r.k.Offer(topic.Offered{Messages: msgs, Done: done}); err != nil {
 		got = append(got, topic.Receipt{Err: err})
 	}
 	return &got
@@ -425,7 +426,7 @@ func BenchmarkOpen(b *testing.B) {
 		for i := range msgs {
 			msgs[i] = topic.Message{Body: make([]byte, 100), Dedup: fmt.Appendf(nil, "producer-1/%d", n+i)}
 		}
-		if err := part.Offer(msgs, func(topic.Receipt) {}); err != nil {
+		if err := part.Offer(topic.Offered{Messages: msgs, Done: func(topic.Receipt) {}}); err != nil {
 			b.Fatal(err)
 		}
 	}

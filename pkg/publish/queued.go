@@ -79,7 +79,7 @@ func (x *queuedPublish) append() {
 	messages, err := forward.DecodeMessages(x.messages)
 	if err == nil {
 		if err = host.ErrDiskFull; s.host.Disk.Take(topic.StoredSize(messages)) {
-			err = h.Offer(lp, messages, x.done)
+			err = h.Offer(lp, topic.Offered{Messages: messages, Done: x.done})
 		}
 	}
 	if err != nil {

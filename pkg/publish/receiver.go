@@ -222,5 +222,5 @@ func (s *receivers) offer(m *forward.Publish, done func(topic.Receipt)) error {
 	if !s.host.Disk.Take(topic.StoredSize(m.Messages)) {
 		return host.ErrDiskFull
 	}
-	return h.Offer(lp, m.Messages, done)
+	return h.Offer(lp, topic.Offered{Messages: m.Messages, Done: done})
 }

@@ -41,6 +41,9 @@ type Request struct {
 	// Done is called exactly once, perhaps before Publish returns, from any
 	// goroutine. It must not block and must not call the broker.
 	Done func(topic.Receipt)
+	// Inline, if not nil, may be called once before Publish returns, on its goroutine, with what
+	// appends the messages: see topic.Offered.
+	Inline func(appendHere func())
 }
 
 // Router takes publishes to whoever leads their partitions. Its methods may be called by
@@ -114,7 +117,7 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 		return r.queues.send(key, p, nil)
 	}
 	if err = host.ErrDiskFull; r.host.Disk.Take(topic.StoredSize(p.Messages)) {
-		err = h.Offer(lp, p.Messages, p.Done)
+		err = h.Offer(lp, topic.Offered{Messages: p.Messages, Done: p.Done, Inline: p.Inline})
 	}
 	if err == nil || !r.queues.passing(key, err) {
 		return err

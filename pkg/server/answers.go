@@ -56,7 +56,9 @@ func (a *answer) publishDone(r topic.Receipt) {
 	}
 	a.err = r.Err
 	a.phase.Store(phaseReady)
-	l.poke()
+	if r.Err != nil || !l.direct.answer() {
+		l.poke()
+	}
 }
 
 // release forgets everything but what is bound.
@@ -142,6 +144,32 @@ func (q *answerQueue) popReady(batch []*answer) int {
 		}
 	}
 	return n
+}
+
+// single tells whether there is one answer under way.
+func (q *answerQueue) single() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.n == 1
+}
+
+// popOnly removes and returns the answer of a publish that has succeeded, if there is no
+// other one.
+func (q *answerQueue) popOnly() *answer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.n != 1 || q.full {
+		return nil
+	}
+	a := q.ring[q.head]
+	if a.phase.Load() != phaseReady || a.topic == nil || a.err != nil || a.act != nil || a.hand != nil || a.last || a.fatal != nil {
+		return nil
+	}
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
+	q.bytes -= a.bytes
+	return a
 }
 
 // handover lets the reader work on a connection whose writer stands still.

@@ -25,6 +25,7 @@ type fakeBroker struct {
 	topics     map[string]*fakeTopic
 	held       []func() // answers of publishes to "held" topics
 	partitions []int    // that publishes asked for, in order
+	inline     []bool   // whether publishes could be appended by their reader, in order
 	vain       int      // messages that were read and not taken
 
 	onPublish func() // called at each; set before any; nil: nothing
@@ -100,6 +101,7 @@ func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 	}
 	b.mu.Lock()
 	b.partitions = append(b.partitions, p.Partition)
+	b.inline = append(b.inline, p.Inline != nil)
 	if p.Partition >= fakePartitions {
 		b.mu.Unlock()
 		p.Done(topic.Receipt{Err: meta.ErrPartitionNotFound})
@@ -137,6 +139,10 @@ func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 		done = func() {}
 	}
 	b.mu.Unlock()
+	if p.Inline != nil {
+		p.Inline(done)
+		done = func() {}
+	}
 	done()
 	for _, w := range wake {
 		w()

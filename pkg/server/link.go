@@ -42,6 +42,7 @@ type link struct {
 	form nsq.Form
 
 	queue      answerQueue
+	direct     *direct
 	wake       chan struct{} // of capacity 1: the writer has something to look at
 	writerDone chan struct{} // closed when the writer has ended
 	cause      atomic.Pointer[ended]

@@ -30,6 +30,17 @@ type publisher struct {
 	memory   *purse
 	listed   int            // bytes of memory that are paid for messages
 	last     *producedTopic // published to last
+	// subscribed says that the connection gets messages, too: its reader has answers to take
+	// while a publish is under way.
+	subscribed bool
+	inline     func(func()) // sets appends, bound
+	appends    func()       // what appends the messages that were published last; nil: somebody else does
+}
+
+func newPublisher(l *link, reader *nsq.Reader, r *rights, memory *purse) *publisher {
+	p := &publisher{link: l, reader: reader, rights: r, memory: memory}
+	p.inline = func(appendHere func()) { p.appends = appendHere }
+	return p
 }
 
 // producedTopic is a topic that a connection has published to.
@@ -267,10 +278,24 @@ func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	if err := p.link.push(ctx, a); err != nil {
 		return err
 	}
+	if p.waits() {
+		ask.Inline = p.inline
+	}
 	if p.listed > 0 {
 		defer p.link.srv.opts.Turns.Lend(limit.PublishTurn)()
 	}
 	p.link.srv.broker.Publish(ctx, ask) // from here on the answer may be another connection's
 	clear(p.messages)
+	if appendHere := p.appends; appendHere != nil {
+		p.appends = nil
+		appendHere()
+	}
 	return nil
+}
+
+// waits tells whether the client seems to wait for the answer to the publish under way, and
+// nobody waits for a turn that the reader has: it may then append the messages by itself.
+func (p *publisher) waits() bool {
+	c := p.link.conn
+	return !p.subscribed && p.reader.Buffered() == 0 && len(c.ahead) == 0 && !c.taken && c.executed == nil && p.listed == 0 && p.link.queue.single()
 }

@@ -49,8 +49,9 @@ func newSession(ctx context.Context, srv *Server, conn net.Conn, cancel context.
 	s.rights = &rights{link: l}
 	s.memory = newPurse(ctx, srv.opts.Memory)
 	s.reader.SetPurse(s.memory)
-	s.publisher = &publisher{link: l, reader: s.reader, rights: s.rights, memory: s.memory}
+	s.publisher = newPublisher(l, s.reader, s.rights, s.memory)
 	s.writer = newWriter(l, &s.settings)
+	l.direct = newDirect(s.writer)
 	s.describe(func(*stats.Client) {})
 	return s
 }

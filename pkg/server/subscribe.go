@@ -45,6 +45,7 @@ func (s *session) subscribe(ctx context.Context, cmd *nsq.Command) error {
 		return subscribeError(name, channel, err, audienceOf(form.Binary || s.settings.Knows, ask.Partition != host.AnyPartition))
 	}
 	s.sub, s.ids, s.form = sub, sub.Numbering(), form
+	s.publisher.subscribed = true
 	s.reader.SetRawIDs(form.Binary)
 	s.srv.counters.openConsumers.Add(1)
 	s.setState(stateSubscribed)

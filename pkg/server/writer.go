@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/limit"
@@ -35,6 +36,7 @@ const (
 // and before it runs.
 type writer struct {
 	link  *link
+	mu    sync.Mutex   // held by whoever is in the writer's place: see direct
 	out   io.Writer    // the stream or its compressor
 	flush func() error // of the compressor; nil: none
 
@@ -84,6 +86,7 @@ func (w *writer) run(ctx context.Context) {
 	defer w.releaseBuffer()
 	w.timer = time.NewTimer(w.untilBeat(time.Now()))
 	defer w.timer.Stop()
+	w.mu.Lock() // and for ever, once it has ended
 	for {
 		busy, over, err := w.turn(ctx)
 		if err != nil {
@@ -107,17 +110,28 @@ func (w *writer) run(ctx context.Context) {
 			}
 			continue
 		}
-		select {
-		case <-w.link.wake:
-			// Whoever is about to settle another answer on this processor does so first:
-			// then one write takes all of them.
-			runtime.Gosched()
-		case <-w.timer.C:
-			w.timer.Reset(w.untilBeat(time.Now()))
-		case <-ctx.Done():
+		if !w.rest(ctx) {
 			return
 		}
 	}
+}
+
+// rest waits until there may be something to do, and leaves the writer's place to others
+// meanwhile. It says whether the writer goes on.
+func (w *writer) rest(ctx context.Context) bool {
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-w.link.wake:
+		// Whoever is about to settle another answer on this processor does so first:
+		// then one write takes all of them.
+		runtime.Gosched()
+	case <-w.timer.C:
+		w.timer.Reset(w.untilBeat(time.Now()))
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 func writeEnding(err error) Ending {

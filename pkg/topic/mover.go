@@ -105,7 +105,7 @@ func (v *mover) append(messages []Message) {
 		return
 	}
 	settled := make(chan struct{})
-	if err := v.p.Offer(messages, func(Receipt) { close(settled) }); err != nil {
+	if err := v.p.Offer(Offered{Messages: messages, Done: func(Receipt) { close(settled) }}); err != nil {
 		return // it cannot be written to now
 	}
 	<-settled

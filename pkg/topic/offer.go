@@ -2,11 +2,20 @@ package topic
 
 import "time"
 
-// Offer is Publish for a caller who knows what to do with messages that are not
-// taken: the refusal is returned, nothing happened, and done is not called.
-func (p *Partition) Offer(msgs []Message, done func(Receipt)) error {
+// Offered is a publish. Inline may be called once before Offer returns, with what appends the
+// messages and waits for the disk: the caller then runs that. nil: it does not.
+type Offered struct {
+	Messages []Message
+	Done     func(Receipt)
+	Inline   func(appendHere func())
+}
+
+// Offer appends messages, all of them or none, and has copied them when it returns, which
+// may take while too much waits to be written. Done is called once, perhaps before that, and must
+// not block. An error is a refusal: nothing happened, and Done is not called.
+func (p *Partition) Offer(o Offered) error {
 	e := publishes.Get().(*publish)
-	e.p, e.msgs, e.count, e.since, e.done = p, msgs, len(msgs), time.Now(), done
+	e.p, e.msgs, e.count, e.since, e.done, e.inline = p, o.Messages, len(o.Messages), time.Now(), o.Done, o.Inline
 	err := p.out.Append(e)
 	if err != nil {
 		*e = publish{}

@@ -21,22 +21,11 @@ type publish struct {
 	at      int // where the records begin in their batch, in bytes
 	since   time.Time
 	done    func(Receipt)
+	inline  func(appendHere func())
 }
 
 // publishes are reused: one is live for as long as a publish is in flight.
 var publishes = sync.Pool{New: func() any { return new(publish) }}
-
-// Publish appends messages, all of them or none. done is called exactly once,
-// perhaps before Publish returns; it must not block. The messages are copied
-// before Publish returns, which may wait while too much waits to be written.
-func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
-	since := time.Now()
-	if err := p.Offer(msgs, done); err != nil {
-		err = briefly(err)
-		p.o.Observer.ObservePublish(time.Since(since), err)
-		done(Receipt{Partition: p.o.Index, Err: err})
-	}
-}
 
 // StoredSize returns the bytes that the records of messages take in a log. One
 // publish may have at most limit.Sizes.Entry of them.
@@ -72,6 +61,9 @@ func (e *publish) AppendTo(b *commitlog.Builder) {
 	}
 	e.msgs = nil
 }
+
+// Inline implements coord.Inliner.
+func (e *publish) Inline() func(appendHere func()) { return e.inline }
 
 // Settle implements commitlog.Entry.
 func (e *publish) Settle(at commitlog.Placed, err error) {

@@ -12,6 +12,7 @@ func mistakesOfLimits() []mistake {
 		laggingMistakes(),
 		turnMistakes(),
 		burstMistakes(),
+		threadMistakes(),
 		restartMistakes(),
 		explainMistakes(),
 		policyMistakes(),

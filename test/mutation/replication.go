@@ -180,8 +180,8 @@ func comparisonMistakes() []mistake {
 			tests: []string{"./pkg/coord"}, run: "HasCompared",
 		},
 		{
-			name: "CompareFirst: a leader from disk appends before a comparison", file: termFile,
-			old: " && !t.members.unverified(t.o.Now()) {", with: " {",
+			name: "CompareFirst: a leader from disk appends before a comparison", file: appenderFile,
+			old: " || t.members.unverified(t.o.Now()) {", with: " {",
 			tests: []string{"./pkg/coord"}, run: "HasCompared",
 		},
 		{

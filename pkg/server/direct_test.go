@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// directRig is a session whose writer does not run, and its client.
+type directRig struct {
+	*session
+	client *wire
+	ctx    context.Context
+}
+
+func newDirectRig(t *testing.T) *directRig {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	h := newHarness(t, Options{})
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := &directRig{newSession(ctx, h.Server, conn, cancel), &wire{t, client}, ctx}
+	t.Cleanup(func() {
+		cancel(nil)
+		_ = conn.Close()
+		_ = client.Close()
+	})
+	if err := client.SetDeadline(time.Now().Add(testTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	r.writer.deadline = time.Now().Add(testTimeout)
+	return r
+}
+
+// publish gives a publish its place for the answer.
+func (r *directRig) publish(t *testing.T) *answer {
+	t.Helper()
+	a := r.newAnswer()
+	a.topic, a.count = &producedTopic{name: "t"}, 1
+	a.phase.Store(phaseWaiting)
+	if err := r.push(r.ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (r *directRig) woken() bool { return len(r.wake) > 0 }
+
+func TestTheOnlyAnswerIsWrittenWithoutTheWriter(t *testing.T) {
+	r := newDirectRig(t)
+	for range 3 {
+		a := r.publish(t)
+		of := a.topic
+		a.publishDone(topic.Receipt{})
+		r.client.expect("OK")
+		if r.woken() || of.published.Load() != 1 || r.writer.bufp != nil {
+			t.Errorf("woken %v, published %d, buffer %v", r.woken(), of.published.Load(), r.writer.bufp)
+		}
+	}
+	if got := r.srv.counters.bytesOut.Load(); got != 30 {
+		t.Errorf("%d bytes are counted", got)
+	}
+}
+
+func TestTheWriterAnswersInAllOtherCases(t *testing.T) {
+	for name, arrange := range map[string]func(r *directRig){
+		"it is at work":             func(r *directRig) { r.writer.mu.Lock() },
+		"it has something to write": func(r *directRig) { r.writer.reserve(); r.writer.buf = append(r.writer.buf, 1) },
+		"it delivers":               func(r *directRig) { r.writer.sub = &fakeSub{} },
+		"it compresses":             func(r *directRig) { r.writer.flush = func() error { return nil } },
+		"it encrypts":               func(r *directRig) { r.writer.out = io.Discard },
+		"there is no socket":        func(r *directRig) { r.conn.raw = nil },
+		"a deadline has passed":     func(r *directRig) { r.writer.deadline = time.Unix(1, 0) },
+		"another publish waits":     func(r *directRig) { r.publish(t) },
+		"the answer is an error":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, receipt := newDirectRig(t), topic.Receipt{}
+			a := r.publish(t)
+			if arrange == nil {
+				receipt.Err = host.ErrBusy
+			} else {
+				arrange(r)
+			}
+			a.publishDone(receipt)
+			if !r.woken() {
+				t.Error("the writer was not woken")
+			}
+			if err := r.client.SetReadDeadline(time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := r.client.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Errorf("%d bytes were written", n)
+			}
+		})
+	}
+}
+
+// TestTheWriterGoesOnWhereTheSocketIsFull fills the socket up to its last byte.
+func TestTheWriterGoesOnWhereTheSocketIsFull(t *testing.T) {
+	for range 3 {
+		r := newDirectRig(t)
+		a := r.publish(t)
+		full := 0
+		err := r.conn.raw.Write(func(fd uintptr) bool {
+			for _, size := range []int{64 << 10, 1} {
+				for {
+					n, err := syscall.Write(int(fd), make([]byte, size))
+					if errors.Is(err, syscall.EAGAIN) {
+						break
+					}
+					full += max(n, 0)
+				}
+			}
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.publishDone(topic.Receipt{})
+		if !r.woken() {
+			t.Fatal("the writer was not woken")
+		}
+		go r.writer.run(r.ctx)
+		if _, err := io.ReadFull(r.client, make([]byte, full)); err != nil {
+			t.Fatal(err)
+		}
+		r.client.expect("OK")
+		r.cancel(nil)
+		<-r.writerDone
+		if r.publish(t).phase.Store(phaseReady); r.direct.answer() {
+			t.Error("a writer that has ended has a place")
+		}
+	}
+}
+
+// TestAReaderAppendsOnlyForAClientThatWaits has publishes arrive in several ways.
+func TestAReaderAppendsOnlyForAClientThatWaits(t *testing.T) {
+	h := newHarness(t, Options{})
+	w := h.dial(t)
+	pub := "PUB t\n" + sized("a")
+	w.send(pub)
+	w.expect("OK")
+	w.send(pub + pub + "NOP\n")
+	w.expect("OK", "OK")
+	w.send("PUB held\n" + sized("a") + "NOP\n")
+	eventually(t, "the publish arrives", func() bool { return h.broker.heldCount() == 1 })
+	w.send(pub) // its answer waits for another one
+	eventually(t, "the publish arrives", func() bool { return len(h.broker.stored("t")) == 4 })
+	h.broker.release()
+	w.expect("OK", "OK")
+	w.send(mpub("t", "b", "c"))
+	w.expect("OK")
+	w.send("SUB other ch\n")
+	w.expect("OK")
+	w.send(pub)
+	w.expect("OK")
+	h.broker.mu.Lock()
+	defer h.broker.mu.Unlock()
+	if want := []bool{true, false, false, false, false, true, false}; !slices.Equal(h.broker.inline, want) {
+		t.Errorf("inline: %v, want %v", h.broker.inline, want)
+	}
+}

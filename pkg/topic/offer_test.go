@@ -1,0 +1,13 @@
+package topic
+
+import "time"
+
+// Publish is Offer whose refusal goes to done, too.
+func (p *Partition) Publish(msgs []Message, done func(Receipt)) {
+	since := time.Now()
+	if err := p.Offer(Offered{Messages: msgs, Done: done}); err != nil {
+		err = briefly(err)
+		p.o.Observer.ObservePublish(time.Since(since), err)
+		done(Receipt{Partition: p.o.Index, Err: err})
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+const appenderFile = "pkg/coord/appender.go"
+
+// threadMistakes are about publishes that are appended and answered without another thread.
+func threadMistakes() []mistake {
+	return []mistake{
+		{
+			name: "threads: a caller appends what arrived meanwhile, too", file: appenderFile,
+			old: "\tcase handOver:\n\t\ta.running.Add(1)\n\t\tgo a.appendAll()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "",
+			tests: []string{"./pkg/coord"}, run: "Caller",
+		},
+		{
+			name: "threads: nobody appends what arrived while a caller did", file: appenderFile,
+			old: "\t\ta.running.Add(1)\n\t\tgo a.appendAll()\n\t\tt.mu.Unlock()\n\t\treturn nil\n", with: "\t\tt.mu.Unlock()\n\t\treturn nil\n",
+			tests: []string{"./pkg/coord"}, run: "Caller",
+		},
+		{
+			name: "threads: a term ends while a caller is to append", file: appenderFile,
+			old: "\t\tinline(a.here)\n", with: "\t\tinline(func() { a.running.Add(1); a.here() })\n\t\ta.running.Done()\n",
+			tests: []string{"./pkg/coord"}, run: "Caller",
+		},
+		{
+			name: "threads: a publish with a dedup id is appended elsewhere", file: "pkg/once/keeper.go",
+			old: "Done: e.settle, Inline: o.Inline}", with: "Done: e.settle}",
+			tests: []string{"./pkg/broker"}, run: "AppendsByItself",
+		},
+		{
+			name: "threads: a reader appends while another command waits", file: "pkg/server/publish.go",
+			old: "p.reader.Buffered() == 0 && ", with: "",
+			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
+		},
+		{
+			name: "threads: a reader appends while an earlier publish is under way", file: "pkg/server/publish.go",
+			old: " && p.link.queue.single()", with: "",
+			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
+		},
+		{
+			name: "threads: the reader of a consumer appends", file: "pkg/server/publish.go",
+			old: "!p.subscribed && ", with: "",
+			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
+		},
+		{
+			name: "threads: an answer overtakes what the writer has to write", file: "pkg/server/direct.go",
+			old: " || len(w.buf) > 0", with: "",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: an answer goes around the compressor", file: "pkg/server/direct.go",
+			old: " || w.flush != nil", with: "",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: an answer goes around TLS", file: "pkg/server/direct.go",
+			old: " || w.out != l.conn", with: "",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: an answer goes out before an earlier one", file: "pkg/server/answers.go",
+			old: "if q.n != 1 || q.full {", with: "if q.n == 0 {",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: what the socket did not take is lost", file: "pkg/server/direct.go",
+			old: "w.buf[d.taken:]...)", with: "w.buf[len(w.buf):]...)",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: an answer is written while the writer writes", file: "pkg/server/writer.go",
+			old: "\tw.mu.Lock() // and for ever, once it has ended\n", with: "\tw.mu.Lock()\n\tdefer w.mu.Unlock()\n",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+	}
+}
