@@ -56,7 +56,10 @@ func (a *answer) publishDone(r topic.Receipt) {
 	}
 	a.err = r.Err
 	a.phase.Store(phaseReady)
-	if r.Err != nil || !l.direct.answer() {
+	if r.Err == nil && l.direct.answer() {
+		return
+	}
+	if awaited := l.queue.awaited.Load(); awaited == nil || awaited == a {
 		l.poke()
 	}
 }
@@ -74,6 +77,10 @@ func (a *answer) release() {
 type answerQueue struct {
 	maxCount, maxBytes int
 	room               chan struct{} // of capacity 1: something was popped while the reader waited
+
+	// awaited is the answer without which the writer that sleeps can write nothing; nil: any
+	// wakes it.
+	awaited atomic.Pointer[answer]
 
 	mu    sync.Mutex // guards the following
 	ring  []*answer  // its length is a power of two
@@ -169,7 +176,23 @@ func (q *answerQueue) popOnly() *answer {
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	q.bytes -= a.bytes
+	q.awaited.Store(nil) // it may have been this one
 	return a
+}
+
+// await notes for which answer the writer is about to sleep: those behind it need not wake it,
+// and are written with it. ready says that it is there meanwhile, mixed that the one behind it is
+// of another topic, which no group of a log settles with it.
+func (q *answerQueue) await() (ready, mixed bool) {
+	q.mu.Lock()
+	var first *answer
+	if q.n > 0 {
+		first = q.ring[q.head]
+	}
+	mixed = q.n > 1 && q.ring[(q.head+1)&(len(q.ring)-1)].topic != first.topic
+	q.mu.Unlock()
+	q.awaited.Store(first)
+	return first != nil && first.phase.Load() == phaseReady, mixed
 }
 
 // handover lets the reader work on a connection whose writer stands still.

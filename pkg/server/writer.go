@@ -119,13 +119,19 @@ func (w *writer) run(ctx context.Context) {
 // rest waits until there may be something to do, and leaves the writer's place to others
 // meanwhile. It says whether the writer goes on.
 func (w *writer) rest(ctx context.Context) bool {
+	ready, mixed := w.link.queue.await()
+	if ready {
+		return true
+	}
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	select {
 	case <-w.link.wake:
-		// Whoever is about to settle another answer on this processor does so first:
-		// then one write takes all of them.
-		runtime.Gosched()
+		if mixed {
+			// Whoever is about to settle an answer of another log on this processor does
+			// so first: then one write takes all of them.
+			runtime.Gosched()
+		}
 	case <-w.timer.C:
 		w.timer.Reset(w.untilBeat(time.Now()))
 	case <-ctx.Done():

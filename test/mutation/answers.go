@@ -31,3 +31,26 @@ func answerMistakes() []mistake {
 		},
 	}
 }
+
+// wakeMistakes are about which answers wake the writer of a connection.
+func wakeMistakes() []mistake {
+	tests := []string{"./pkg/server"}
+	return []mistake{
+		{
+			name: "wakes: the answer that is next wakes nobody", file: "pkg/server/answers.go",
+			old: "awaited == nil || awaited == a", with: "awaited == nil", tests: tests, run: "WakesTheWriter",
+		},
+		{
+			name: "wakes: a writer that waits for no answer sleeps on", file: "pkg/server/answers.go",
+			old: "awaited == nil || awaited == a", with: "awaited == a", tests: tests, run: "WakesTheWriter",
+		},
+		{
+			name: "wakes: an answer that comes before the writer sleeps is slept over", file: "pkg/server/answers.go",
+			old: "first != nil && first.phase.Load() == phaseReady, mixed", with: "false, mixed", tests: tests, run: "WakesTheWriter",
+		},
+		{
+			name: "wakes: the writer waits for an answer that was written in its place", file: "pkg/server/answers.go",
+			old: "	q.awaited.Store(nil) // it may have been this one\n", with: "", tests: tests, run: "WakesTheWriter",
+		},
+	}
+}
