@@ -25,6 +25,7 @@ func mistakesOfLimits() []mistake {
 		journalMistakes(),
 		headlessMistakes(),
 		raftMistakes(),
+		directoryMistakes(),
 		recoveryMistakes(),
 		creationMistakes(),
 		strangerMistakes(),

@@ -1,0 +1,302 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/peer"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// open returns the directory of a node that is a cluster of its own.
+func open(t *testing.T, adapt func(*Options)) *Directory {
+	t.Helper()
+	store, err := raftstore.Open(raftstore.Options{InMemory: true, NodeID: "n1", Bootstrap: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.WaitLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	h, err := host.New(host.Options{
+		Self: "n1", FS: vfs.NewMem(), DataDir: "data", Meta: store, Observer: host.Deaf{}, Logger: log, Fatal: func(err error) { t.Error(err) },
+	})
+	if err == nil {
+		err = h.Open(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.Exit()
+		if err := errors.Join(h.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	o := Options{Self: "n1", Meta: store, Logger: log}
+	if adapt != nil {
+		adapt(&o)
+	}
+	return New(o, h)
+}
+
+// inBubble runs a test on a directory, in virtual time.
+func inBubble(t *testing.T, adapt func(*Options), test func(t *testing.T, d *Directory)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, open(t, adapt)) })
+}
+
+func TestWhatIsAskedForBeatsTheDefaultsOfTheNode(t *testing.T) {
+	inBubble(t, func(o *Options) {
+		o.TopicDefaults = meta.TopicConfig{Partitions: 3, RetentionAge: time.Hour, RetentionBytes: 1 << 30}
+	}, func(t *testing.T, d *Directory) {
+		got, err := d.CreateTopic(t.Context(), "t", meta.TopicConfig{Partitions: 2, Replicas: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := got.Config; len(got.Partitions) != 2 || c.RetentionAge != time.Hour || c.RetentionBytes != 1<<30 {
+			t.Errorf("%d partitions, %+v", len(got.Partitions), c)
+		}
+	})
+}
+
+func TestATopicIsCreatedOnce(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, d *Directory) {
+		cfg := meta.TopicConfig{Partitions: 2, Replicas: 1}
+		first, err := d.CreateTopic(t.Context(), "t", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := d.CreateTopic(t.Context(), "t", cfg)
+		if err != nil || again.Incarnation != first.Incarnation {
+			t.Errorf("the same once more: %v, %v", again, err)
+		}
+		cfg.Partitions = 3
+		if _, err := d.CreateTopic(t.Context(), "t", cfg); !errors.Is(err, meta.ErrExists) || fate.Of(err) != fate.Refused {
+			t.Errorf("with another configuration: %v", err)
+		}
+		if err := d.DeleteTopic(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Topic("t"); !errors.Is(err, meta.ErrTopicNotFound) {
+			t.Errorf("deleted: %v", err)
+		}
+		anew, err := d.CreateTopic(t.Context(), "t", cfg)
+		if err != nil || anew.Incarnation <= first.Incarnation {
+			t.Errorf("created anew: %v, %v", anew, err)
+		}
+	})
+}
+
+func TestNamesThatAreNoneAreRefused(t *testing.T) {
+	inBubble(t, func(o *Options) { o.AutoCreateTopics = true }, func(t *testing.T, d *Directory) {
+		ctx := t.Context()
+		if _, err := d.CreateTopic(ctx, "t", meta.TopicConfig{Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		_, create := d.CreateTopic(ctx, "a b", meta.TopicConfig{})
+		for what, test := range map[string]struct{ got, want error }{
+			"create":                 {create, ErrInvalidTopic},
+			"use":                    {d.EnsureTopic(ctx, ""), ErrInvalidTopic},
+			"channel":                {d.CreateChannel(ctx, "t", "a b", false), ErrInvalidChannel},
+			"channel of none":        {d.CreateChannel(ctx, "none", "c", false), meta.ErrTopicNotFound},
+			"alter none":             {d.AlterTopic(ctx, "none", func(*meta.TopicConfig) {}), meta.ErrTopicNotFound},
+			"delete none":            {d.DeleteTopic(ctx, "none"), meta.ErrTopicNotFound},
+			"partitions of none":     {d.AddPartitions(ctx, "none", 2), meta.ErrTopicNotFound},
+			"no more partitions":     {d.AddPartitions(ctx, "t", 1), meta.ErrInvalidConfig},
+			"too many partitions":    {d.AddPartitions(ctx, "t", 1<<20), meta.ErrInvalidConfig},
+			"more replicas than can": {d.AlterTopic(ctx, "t", func(c *meta.TopicConfig) { c.MinISR = 5 }), meta.ErrInvalidConfig},
+		} {
+			if !errors.Is(test.got, test.want) || fate.Of(test.got) != fate.Refused {
+				t.Errorf("%s: %v, want %v", what, test.got, test.want)
+			}
+		}
+		if n := len(d.Topics()); n != 1 {
+			t.Errorf("%d topics", n)
+		}
+	})
+}
+
+func TestUseMakesATopicOnlyWhereSettingsAllowIt(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		inBubble(t, func(o *Options) { o.AutoCreateTopics = allowed }, func(t *testing.T, d *Directory) {
+			if _, made := d.MadeOnFirstUse(); made != allowed {
+				t.Errorf("allowed %v: made on first use %v", allowed, made)
+			}
+			err := d.EnsureTopic(t.Context(), "t")
+			if allowed && err != nil || !allowed && !errors.Is(err, meta.ErrTopicNotFound) {
+				t.Errorf("allowed %v: %v", allowed, err)
+			}
+			if made := d.o.Meta.Topic("t") != nil; made != allowed {
+				t.Errorf("allowed %v, made %v", allowed, made)
+			}
+		})
+	}
+}
+
+func TestAnAutomaticTopicGetsTheChannelsItHasElsewhere(t *testing.T) {
+	failure := error(nil)
+	inBubble(t, func(o *Options) {
+		o.AutoCreateTopics = true
+		o.KnownChannels = func(context.Context, string) ([]string, error) {
+			return []string{"archive", "not valid", "passing#ephemeral"}, failure
+		}
+	}, func(t *testing.T, d *Directory) {
+		// The client may create the topic alone; its channels are not counted.
+		bounds := limit.NewCreations(1, time.Hour, slog.New(slog.DiscardHandler))
+		if err := d.EnsureTopic(bounds.By(t.Context(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}), "t"); err != nil {
+			t.Fatal(err)
+		}
+		if c := d.o.Meta.Topic("t").Channels; len(c) != 1 || c["archive"] == nil {
+			t.Errorf("channels %v", c)
+		}
+		failure = errors.New("lookup is down")
+		if err := d.EnsureTopic(t.Context(), "u"); err != nil {
+			t.Errorf("a lookup that fails keeps a topic from being made: %v", err)
+		}
+	})
+}
+
+// Whoever creates is counted; what was there, or was refused, is given back.
+func TestOnlyWhatWasCreatedCounts(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, d *Directory) {
+		bounds := limit.NewCreations(2, time.Hour, slog.New(slog.DiscardHandler))
+		ctx := bounds.By(t.Context(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)})
+		one := meta.TopicConfig{Replicas: 1}
+		for range 5 { // each is refused, or there already
+			if _, err := d.CreateTopic(ctx, "t", meta.TopicConfig{Replicas: 1, Partitions: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.CreateChannel(ctx, "none", "c", false); !errors.Is(err, meta.ErrTopicNotFound) {
+				t.Errorf("a channel of no topic: %v", err)
+			}
+		}
+		if err := d.CreateChannel(ctx, "t", "c", false); err != nil {
+			t.Errorf("the second thing is created: %v", err)
+		}
+		if _, err := d.CreateTopic(ctx, "u", one); !errors.Is(err, limit.ErrCreations) {
+			t.Errorf("the third is not: %v", err)
+		}
+		if _, err := d.CreateTopic(limit.Uncounted(ctx), "u", one); err != nil {
+			t.Errorf("what nobody asked for is not counted: %v", err)
+		}
+	})
+}
+
+func TestAnEphemeralTopicGoesWithItsLastChannel(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, d *Directory) {
+		ctx := t.Context()
+		for _, name := range []string{"passing#ephemeral", "kept"} {
+			if _, err := d.CreateTopic(ctx, name, meta.TopicConfig{Replicas: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.CreateChannel(ctx, name, "c#ephemeral", false); err != nil {
+				t.Fatal(err)
+			}
+			h := d.host.Lookup(name)
+			if err := d.DropIfAbandoned(ctx, h); err != nil || d.o.Meta.Topic(name) == nil {
+				t.Errorf("%s with a channel: %v", name, err)
+			}
+		}
+		if _, err := d.CreateTopic(ctx, "bare#ephemeral", meta.TopicConfig{Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		h := d.host.Lookup("bare#ephemeral")
+		for range 2 { // it is no error if it has gone
+			if err := d.DropIfAbandoned(ctx, h); err != nil || d.o.Meta.Topic("bare#ephemeral") != nil {
+				t.Errorf("without a channel: %v", err)
+			}
+		}
+	})
+}
+
+// stateOf is a state with nodes that are up, and those that are down.
+func stateOf(up, down int) *meta.State {
+	s, index := &meta.State{}, uint64(0)
+	apply := func(c meta.Command) { index++; meta.ApplyAt(s, index, 0, c) }
+	for i := range up + down {
+		id := meta.NodeID(fmt.Sprint("n", i+1))
+		apply(meta.NodeStarted{Node: meta.Node{ID: id}})
+		if i >= up {
+			apply(meta.SetNodeState{ID: id, State: meta.NodeDown})
+		}
+	}
+	return s
+}
+
+func TestReplicasGoToNodesThatAreUpThenToThoseThatComeBack(t *testing.T) {
+	d := &Directory{o: Options{Self: "n1"}}
+	for _, tt := range []struct {
+		name                     string
+		topic                    string
+		up, down                 int
+		partitions, replicas, in int
+		want                     []int // replicas of each partition; nil: refused
+		downs                    int   // of the first partition's replicas, those that are down
+	}{
+		{"all up", "t", 3, 0, 2, 3, 2, []int{3, 3}, 0},
+		{"one down, and none needed", "t", 3, 1, 1, 3, 2, []int{3}, 0},
+		{"one down, and enough to publish", "t", 2, 1, 2, 3, 2, []int{3, 3}, 1},
+		{"two down, and not enough to publish", "t", 1, 2, 1, 3, 2, nil, 0},
+		{"fewer nodes than replicas", "t", 2, 0, 1, 3, 2, nil, 0},
+		{"ephemeral stays here", "t#ephemeral", 3, 0, 4, 1, 1, []int{1, 1, 1, 1}, 0},
+	} {
+		got, err := d.assign(stateOf(tt.up, tt.down), tt.topic, tt.partitions, tt.replicas, tt.in)
+		if (err != nil) != (tt.want == nil) {
+			t.Errorf("%s: %v, %v", tt.name, got, err)
+			continue
+		}
+		var sizes []int
+		for _, replicas := range got {
+			sizes = append(sizes, len(replicas))
+			if once := slices.Compact(slices.Sorted(slices.Values(replicas))); len(once) != len(replicas) {
+				t.Errorf("%s: a node has two replicas: %v", tt.name, replicas)
+			}
+			if meta.IsEphemeral(tt.topic) && replicas[0] != "n1" {
+				t.Errorf("%s: it is at %v", tt.name, replicas)
+			}
+		}
+		if diff := cmp.Diff(tt.want, sizes); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+		downs := 0
+		for i := range tt.down {
+			if len(got) > 0 && slices.Contains(got[0], meta.NodeID(fmt.Sprint("n", tt.up+i+1))) {
+				downs++
+			}
+		}
+		if downs != tt.downs {
+			t.Errorf("%s: %d replicas at nodes that are down: %v", tt.name, downs, got)
+		}
+	}
+}
+
+func TestARemoteErrorIsAnAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{fmt.Errorf("node n2: %w", &peer.RemoteError{}), true},
+		{context.DeadlineExceeded, false},
+		{nil, false},
+	} {
+		if got := Answered(tt.err); got != tt.want {
+			t.Errorf("%v: %v", tt.err, got)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package main
+
+// directoryMistakes are about where new topics go, and when they go.
+func directoryMistakes() []mistake {
+	tests := []string{"./pkg/directory"}
+	return []mistake{
+		{
+			name: "directory: replicas go to nodes that are down though too few are up to publish", file: "pkg/directory/directory.go",
+			old: "len(up) < minISR || ", with: "", tests: tests, run: "ReplicasGoToNodes",
+		},
+		{
+			name: "directory: an ephemeral topic goes with a channel left", file: "pkg/directory/directory.go",
+			old: "if len(lp.Part.Channels()) > 0 {", with: "if len(lp.Part.Channels()) > 1 {", tests: tests, run: "AnEphemeralTopic",
+		},
+		{
+			name: "directory: channels that nobody asked for count as the client's", file: "pkg/directory/directory.go",
+			old: "d.CreateChannel(limit.Uncounted(ctx), name, c, false)", with: "d.CreateChannel(ctx, name, c, false)", tests: tests, run: "AutomaticTopic",
+		},
+	}
+}
