@@ -58,6 +58,35 @@ func (p *pair) reschedule(rng *rand.Rand) error {
 	return nil
 }
 
+// Offsets that are 2^32 apart have the same low half.
+func TestOffsetsThatAreFarApartAreToldApart(t *testing.T) {
+	s := New(0, false)
+	const far = 1 << 32
+	for o := range seq.Offset(40) {
+		s.Defer(o*far/2+7, moveTime, time.Minute)
+	}
+	Cancel(s, []seq.Offset{7, 3*far + 7})
+	for o := range seq.Offset(40) {
+		at := o*far/2 + 7
+		if _, deferred := DeferredUntil(s, at); deferred != (at != 7 && at != 3*far+7) {
+			t.Errorf("%d deferred: %v", at, deferred)
+		}
+	}
+	if err := check(s); err != nil {
+		t.Error(err)
+	}
+}
+
+// A deferral that is over is no advanced message.
+func TestADeferralWithoutADelayIsNotAdvanced(t *testing.T) {
+	s := New(0, false)
+	s.Defer(0, moveTime, 0)
+	p := s.Position(moveTime, moveTime.UnixNano())
+	if s = Restore(p, false, moveTime, moveTime.UnixNano()); Advanced(s, 0) || p.Deferred[0].Delay == 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func (p *pair) restart() error {
 	p.note("restart")
 	position := p.s.Position(p.now, p.now.UnixNano())

@@ -51,6 +51,9 @@ func (s *State) Position(now time.Time, wall int64) Position {
 		return p
 	}
 	s.align(now, wall)
+	if s.deferred > 0 {
+		p.Deferred = make([]Deferral, 0, s.deferred)
+	}
 	for i := range s.t.slots {
 		switch m := &s.t.slots[i]; m.place {
 		case inFlight, ready, spent:
@@ -60,7 +63,7 @@ func (s *State) Position(now time.Time, wall int64) Position {
 				p.Deferred = append(p.Deferred, Deferral{Offset: m.offset})
 			}
 		case deferred:
-			p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), subTime(m.due, m.taken), m.attempts})
+			p.Deferred = append(p.Deferred, Deferral{m.offset, s.onWall(m.due), max(1, subTime(m.due, m.taken)), m.attempts})
 		case held, free:
 		}
 	}

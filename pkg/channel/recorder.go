@@ -99,7 +99,7 @@ func (r *Recorder) describe(o seq.Offset, c *Change) {
 		case m.place == held:
 			into = &c.Finished
 		case m.place == deferred:
-			c.Deferred = append(c.Deferred, Deferral{o, l.onWall(m.due), subTime(m.due, m.taken), m.attempts})
+			c.Deferred = append(c.Deferred, Deferral{o, l.onWall(m.due), max(1, subTime(m.due, m.taken)), m.attempts})
 			return
 		case m.attempts > 0:
 			c.Attempted = append(c.Attempted, Attempt{o, m.attempts})

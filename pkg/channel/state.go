@@ -1,7 +1,9 @@
 package channel
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -46,6 +48,10 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 		s.done.AddRange(max(r.From, p.Floor), r.End)
 	}
 	s.settle()
+	if n := len(p.Attempted) + len(p.Deferred); n > 0 {
+		s.track().reserve(n)
+		s.t.deferrals.reserve(len(p.Deferred), slices.IsSortedFunc(p.Deferred, func(a, b Deferral) int { return cmp.Compare(a.At, b.At) }))
+	}
 	for _, a := range p.Attempted {
 		if !s.known(a.Offset) {
 			slot := s.meet(a.Offset, a.Attempts)

@@ -1,5 +1,7 @@
 package channel
 
+import "slices"
+
 // event is a point in time that concerns one message. It is stale when the
 // message has another event, or none.
 type event struct {
@@ -41,6 +43,15 @@ func (t *timers) push(e event) {
 	}
 	t.heap = append(t.heap, e)
 	t.up(len(t.heap) - 1)
+}
+
+// reserve makes room for so many events, which mostly come in order of time, or do not.
+func (t *timers) reserve(events int, inOrder bool) {
+	if inOrder {
+		t.run = slices.Grow(t.run, events)
+		return
+	}
+	t.heap = slices.Grow(t.heap, events)
 }
 
 // peek returns the earliest event, stale or not.

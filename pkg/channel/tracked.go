@@ -1,6 +1,10 @@
 package channel
 
-import "github.com/brokerd/brokerd/pkg/seq"
+import (
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
 
 // place is where a tracked message is.
 type place uint8
@@ -69,7 +73,15 @@ type tracked struct {
 }
 
 func newTracked() *tracked {
-	return &tracked{slots: make([]message, 1, minCells), byID: make(map[uint64]int32)}
+	t := &tracked{slots: make([]message, 1, minCells), byID: make(map[uint64]int32)}
+	t.index.slots = &t.slots
+	return t
+}
+
+// reserve makes room for so many messages more.
+func (t *tracked) reserve(messages int) {
+	t.slots = slices.Grow(t.slots, messages)
+	t.index.reserve(t.index.used + messages)
 }
 
 // add starts to track an offset; it is nowhere yet.

@@ -23,6 +23,14 @@ func deferralMistakes() []mistake {
 			tests: pure, run: "BehavesLikeTheModel",
 		},
 		{
+			name: "deferrals: offsets that are far apart are taken for one", file: "pkg/channel/index.go",
+			old: "c.low == lowOf(o) && (*x.slots)[c.slot].offset == o", with: "c.low == lowOf(o)", tests: pure, run: "FarApart",
+		},
+		{
+			name: "deferrals: a deferral that is over counts as advanced", file: "pkg/channel/position.go",
+			old: "max(1, subTime(m.due, m.taken))", with: "subTime(m.due, m.taken)", tests: pure, run: "WithoutADelay",
+		},
+		{
 			name: "deferrals: a page repeats the last message of the one before", file: "pkg/channel/deferrals.go",
 			old: "due.Equal(page.After) && m.offset < page.From", with: "due.Equal(page.After) && m.offset < page.From-1", tests: pure, run: "ListedByWhenTheyAreDue",
 		},
