@@ -38,8 +38,6 @@ var large = map[string]ceiling{
 	"pkg/admin/api.Client methods":        {41, "a method for each request of /v1"},
 	"pkg/channel.State methods":           {56, "the parts of a channel are seen through it"},
 	"pkg/cluster.Node methods":            {28, "a member's life, with its calls to others"},
-	"pkg/host.Host methods":               {56, "the door to a node's replicas, with its parts: they want to be objects of their own"},
-	"pkg/host.Host own methods":           {40, "the door to a node's replicas, with its parts: they want to be objects of their own"},
 	"pkg/meta/raftstore.Store methods":    {38, "the metadata, with what is kept on this node and how it failed"},
 	"pkg/meta/raftstore.contacts methods": {44, "embeds the Store to share its state: it wants what it needs as a field"},
 	"pkg/meta/raftstore.ledger methods":   {39, "embeds the Store to share its state: it wants what it needs as a field"},

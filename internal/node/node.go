@@ -128,7 +128,7 @@ func (n *Node) openServers(ctx context.Context) (err error) {
 		return err
 	}
 	n.member.Serve(cluster.Handlers{
-		Replicate: n.broker.Host.HandleReplication, Forward: n.broker.Calls.HandleForward, ForwardDown: n.broker.Calls.ForwardDown,
+		Replicate: n.broker.Host.Topics.HandleReplication, Forward: n.broker.Calls.HandleForward, ForwardDown: n.broker.Calls.ForwardDown,
 	})
 	if n.server, err = server.New(n.serverOptions(), server.Broker{Publisher: n.broker.Router, Subscriber: subscriber{n.broker.Consumers}, TopicReader: n.broker.Directory}, n.c.Log); err != nil {
 		return err
@@ -253,8 +253,8 @@ func (n *Node) adminOptions() admin.Options {
 	configFrom, _ := config.ParseNetworks(o.Web.ConfigFrom) // checked when it was loaded
 	return admin.Options{
 		Publisher: web.Publisher{Sender: b.Router, TopicEnsurer: b.Directory},
-		NSQD:      nsqd.Broker{TopicWriter: b.Directory, Contents: b.Contents, Node: b.Node, Deletions: b.Host, ClusterReader: b.Operator},
-		Lookup:    lookup.Broker{Directory: b.Directory, ChannelDeleter: b.Contents, Node: b.Node, Deletions: b.Host, ClusterReader: b.Operator},
+		NSQD:      nsqd.Broker{TopicWriter: b.Directory, Contents: b.Contents, Node: b.Node, Deletions: b.Host.Topics, ClusterReader: b.Operator},
+		Lookup:    lookup.Broker{Directory: b.Directory, ChannelDeleter: b.Contents, Node: b.Node, Deletions: b.Host.Topics, ClusterReader: b.Operator},
 		V1: v1.Broker{
 			TopicReader: b.Directory, TopicWriter: b.Directory, ReplicaFitter: b.Operator, ContentWriter: b.Contents, Observer: b.Contents,
 			Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,

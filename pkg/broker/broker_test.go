@@ -292,7 +292,7 @@ func TestAPartitionThatIsBeingAddedIsNotCountedYet(t *testing.T) {
 	n := newNode(t)
 	c := n.subscribe("t", "c")
 	defer c.Close()
-	h := n.Host.Hosted()[0]
+	h := n.Host.Topics.Hosted()[0]
 	before := h.Config()
 	if err := n.Directory.AddPartitions(t.Context(), "t", 2); err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func powerCut(t *testing.T, policy meta.SyncPolicy, seed uint64) {
 			finished[c.take(1)] = true
 		}
 		if rnd.IntN(8) == 0 {
-			n.Host.EachHeld(func(_ *host.Topic, hp *host.Held) {
+			n.Host.Topics.EachHeld(func(_ *host.Topic, hp *host.Held) {
 				if err := hp.Checkpoint(); err != nil {
 					t.Fatal(err)
 				}

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/brokerd/brokerd/internal/lane"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -148,14 +147,14 @@ func TestAReplicaThatWasLetGoOfIsNotTakenForOneInSync(t *testing.T) {
 	if err := b.Host.Converge("t"); err != nil {
 		t.Fatal(err)
 	}
-	(*hidden[*lane.Lanes[string, []*lane.Outcome[struct{}]]](b.Host, "topics")).Close() // from here on only the test gives the replica its role
-	want, nodes := b.Host.Read("t")
+	b.Host.Converger.Stop() // from here on only the test gives the replica its role
+	want, nodes := b.Host.Converger.Read("t")
 	before := *want
 	before.Partitions = slices.Clone(want.Partitions)
 	before.Partitions[0].Replicas = []meta.NodeID{"n1", "n2"}
 	before.Partitions[0].ISR = []meta.NodeID{"n1", "n2"}
 	for _, m := range []*meta.Topic{&before, want} {
-		if err := b.Host.AdoptPartition(h, m, 0, nodes); err != nil {
+		if err := b.Host.Converger.Adopt(h, m, 0, nodes); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -111,7 +111,7 @@ func TestAFullTopicRefusesOrDropsTheOldest(t *testing.T) {
 			}
 		}
 		s := n.Node.TopicStats("t", "", false)[0]
-		full := len(operate.BoundReasons(n.Host.Hosted(), time.Now())) == 1
+		full := len(operate.BoundReasons(n.Host.Topics.Hosted(), time.Now())) == 1
 		if files := n.Host.Lookup("t").Led(0).Part.Log().Stats().Segments; onFull == meta.OnFullReject && files < 4 {
 			t.Errorf("the log has %d files", files)
 		}
@@ -145,7 +145,7 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 	}
 	hidden[atomic.Pointer[once.Keeper]](lp, "once").Store(k)
 	for i := range 4 {
-		if why := operate.BoundReasons(n.Host.Hosted(), time.Now()); len(why) > 0 {
+		if why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now()); len(why) > 0 {
 			t.Errorf("with %d ids: %v", i, why)
 		}
 		if err := h.Offer(lp, topic.Offered{Messages: []topic.Message{{Body: []byte("x"), Dedup: []byte{byte(i)}}}, Done: func(topic.Receipt) {}}); err != nil {
@@ -153,7 +153,7 @@ func TestForgottenIDsAreToldByHealth(t *testing.T) {
 		}
 	}
 	eventually(t, func() bool {
-		why := operate.BoundReasons(n.Host.Hosted(), time.Now())
+		why := operate.BoundReasons(n.Host.Topics.Hosted(), time.Now())
 		return len(why) == 1 && why[0].Code == "dedup_window_short"
 	})
 }

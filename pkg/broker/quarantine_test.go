@@ -97,7 +97,7 @@ func TestADamagedFollowerIsCopiedAnew(t *testing.T) {
 		l.start("n3")
 		l.wholeAt("n3", "t", 5)
 		l.inSync("t", 0, 3)
-		if n := l.at("n3").Host.LogStats(); n.Unreadable != 0 || n.Damaged != 1 {
+		if n := l.at("n3").Host.Topics.LogStats(); n.Unreadable != 0 || n.Damaged != 1 {
 			t.Errorf("%d damaged ranges are left, %d were counted", n.Unreadable, n.Damaged)
 		}
 		l.eventually("what was set aside to go", func() bool {

@@ -83,7 +83,7 @@ func TestRotAtTheLeaderKeepsNobodyOut(t *testing.T) {
 		l.spoil("n1", "t", 0, "2222")
 		l.start("n3")
 		l.whole(30 * time.Second)
-		if n := l.at("n1").Host.LogStats().Damaged; n != 1 {
+		if n := l.at("n1").Host.Topics.LogStats().Damaged; n != 1 {
 			t.Errorf("%d damaged ranges were counted", n)
 		}
 	})
@@ -139,7 +139,7 @@ func TestVerifyFindsWhatIsDamagedOnDiskAndHasItRepaired(t *testing.T) {
 					if err != nil || len(found[0].Unreadable) > 0 || len(found[0].Digests) != 3 {
 						t.Errorf("after the repair: %+v, %v", found, err)
 					}
-					if n := l.at(id).Host.LogStats(); n.Damaged == 0 || n.Unreadable != 0 {
+					if n := l.at(id).Host.Topics.LogStats(); n.Damaged == 0 || n.Unreadable != 0 {
 						t.Errorf("%d damaged ranges were counted, %d are left", n.Damaged, n.Unreadable)
 					}
 				})
@@ -162,7 +162,7 @@ func TestScrubberFindsDamageBeforeItIsNeeded(t *testing.T) {
 					}
 					harm(l, id)
 					time.Sleep(time.Hour + time.Minute)
-					if n := l.at(id).Host.LogStats().Damaged; n == 0 {
+					if n := l.at(id).Host.Topics.LogStats().Damaged; n == 0 {
 						t.Error("nothing was found in an interval")
 					}
 					l.whole(time.Minute)

@@ -68,7 +68,7 @@ func TestEveryNodeKnowsWhatWasDeletedLately(t *testing.T) {
 			if err := l.at(id).Host.Converge(topic); err != nil {
 				t.Fatal(err)
 			}
-			if got := l.at(id).Host.DeletedLately(topic, channel); got != want {
+			if got := l.at(id).Host.Topics.DeletedLately(topic, channel); got != want {
 				t.Errorf("%s: %s/%s deleted %v", id, topic, channel, got)
 			}
 		}

@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -36,23 +39,31 @@ type SetAside struct {
 }
 
 // setAside moves a replica's data below quarantine/.
-func (q quarantine) setAside(h *Topic, t *meta.Topic, i int) error {
-	dir := q.n.dirs.Replica(t, i)
-	q.n.damage.forget(dir)
-	return q.n.dirs.Move(dir, q.n.dirs.Quarantine(), datadir.AsideName(h.Name, h.Incarnation, i, t.Partitions[i].Version))
+func (q *Quarantine) setAside(h *Topic, t *meta.Topic, i int) error {
+	dir := q.dirs.Replica(t, i)
+	q.damage.forget(dir)
+	return q.dirs.Move(dir, q.dirs.Quarantine(), datadir.AsideName(h.Name, h.Incarnation, i, t.Partitions[i].Version))
 }
 
 // asides is how a node treats the copies that it has set aside.
-type asides struct{ n *Host }
+type asides struct {
+	o        *Options
+	log      *slog.Logger
+	dirs     datadir.Dir
+	topics   *Topics
+	removal  *removal.Remover
+	suspects *suspicion
+	waiting  atomic.Pointer[[]string] // the partitions of which a copy that was set aside waits for an operator
+}
 
 // each calls f with the copies that are set aside on this node. t is nil if the
 // metadata has deleted the topic.
-func (q asides) each(f func(t *meta.Topic, i int, name string)) error {
-	names, err := q.n.o.FS.ReadDir(q.n.dirs.Quarantine())
+func (q *asides) each(f func(t *meta.Topic, i int, name string)) error {
+	names, err := q.o.FS.ReadDir(q.dirs.Quarantine())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s := q.n.o.Meta.View()
+	s := q.o.Meta.View()
 	for _, name := range names {
 		topic, in, i, ok := datadir.ParseAsideName(name)
 		if !ok {
@@ -72,7 +83,7 @@ func (q asides) each(f func(t *meta.Topic, i int, name string)) error {
 
 // release deletes the copies that a replica in sync has replaced, and those of deleted
 // topics. All others stay, and the health names those that wait for an operator.
-func (q asides) release() {
+func (q *asides) release() {
 	waiting := []string{}
 	err := q.each(func(t *meta.Topic, i int, name string) {
 		if t != nil {
@@ -83,34 +94,34 @@ func (q asides) release() {
 				return
 			}
 		}
-		if err := q.n.removal.Remove(filepath.Join(q.n.dirs.Quarantine(), name), name); err != nil {
-			q.n.log.Warn("cannot delete obsolete set-aside copy; retrying at the next check", "path", name, "error", err)
+		if err := q.removal.Remove(filepath.Join(q.dirs.Quarantine(), name), name); err != nil {
+			q.log.Warn("cannot delete obsolete set-aside copy; retrying at the next check", "path", name, "error", err)
 		}
 	})
 	if err != nil {
-		q.n.log.Warn("cannot list set-aside copies; keeping all of them", "path", q.n.dirs.Quarantine(), "error", err)
+		q.log.Warn("cannot list set-aside copies; keeping all of them", "path", q.dirs.Quarantine(), "error", err)
 		return
 	}
-	q.n.waiting.Store(&waiting)
+	q.waiting.Store(&waiting)
 }
 
 // judge describes a copy that was set aside, and says why it is kept.
-func (q asides) judge(t *meta.Topic, i int, name string) SetAside {
-	s := SetAside{Name: name, Path: filepath.Join(q.n.dirs.Quarantine(), name)}
-	old, err := commitlog.Inspect(q.n.o.FS, s.Path)
+func (q *asides) judge(t *meta.Topic, i int, name string) SetAside {
+	s := SetAside{Name: name, Path: filepath.Join(q.dirs.Quarantine(), name)}
+	old, err := commitlog.Inspect(q.o.FS, s.Path)
 	if err != nil {
 		s.Unreadable = err.Error()
 	}
 	s.LogStart, s.CommittedEnd, s.LogEnd, s.Damage = old.Start, old.CommittedEnd, old.End, old.Damaged
 	var live *commitlog.Log
-	if h := q.n.Lookup(t.Name); h != nil && h.Held(i) != nil {
+	if h := q.topics.Lookup(t.Name); h != nil && h.Held(i) != nil {
 		live = h.Held(i).Replica.Log()
 	}
 	switch p := &t.Partitions[i]; {
-	case !slices.Contains(p.Replicas, q.n.o.Self):
+	case !slices.Contains(p.Replicas, q.o.Self):
 		s.Why, s.Waits = "the node no longer holds a replica of the partition", true
-	case live == nil || !slices.Contains(p.ISR, q.n.o.Self):
-		s.Why, s.Waits = "the replica on the node is not in sync yet", !suspicion(q).canCopy(p)
+	case live == nil || !slices.Contains(p.ISR, q.o.Self):
+		s.Why, s.Waits = "the replica on the node is not in sync yet", !q.suspects.canCopy(p)
 	case p.Unclean > 0:
 		s.Why, s.Waits = "after an unclean election, this copy may hold messages that the partition lacks", true
 	case s.Unreadable != "":
@@ -122,7 +133,7 @@ func (q asides) judge(t *meta.Topic, i int, name string) SetAside {
 }
 
 // of returns the copies of a partition that are set aside on this node.
-func (q asides) of(a controller.PartitionID) (all []SetAside, err error) {
+func (q *asides) of(a controller.PartitionID) (all []SetAside, err error) {
 	err = q.each(func(t *meta.Topic, i int, name string) {
 		if t != nil && t.Name == a.Topic && t.Incarnation == a.Incarnation && i == a.Partition {
 			all = append(all, q.judge(t, i, name))
@@ -132,14 +143,14 @@ func (q asides) of(a controller.PartitionID) (all []SetAside, err error) {
 }
 
 // discard deletes a set-aside copy, whatever it holds.
-func (q asides) discard(a controller.PartitionID, name string) error {
+func (q *asides) discard(a controller.PartitionID, name string) error {
 	found := ErrNoSetAside
 	err := q.each(func(t *meta.Topic, i int, n string) {
 		if n != name || t == nil || t.Name != a.Topic || t.Incarnation != a.Incarnation || i != a.Partition {
 			return
 		}
-		q.n.log.Warn("set-aside copy deleted by operator", "topic", t.Name, "partition", i, "path", name)
-		found = q.n.removal.Remove(filepath.Join(q.n.dirs.Quarantine(), name), name)
+		q.log.Warn("set-aside copy deleted by operator", "topic", t.Name, "partition", i, "path", name)
+		found = q.removal.Remove(filepath.Join(q.dirs.Quarantine(), name), name)
 	})
 	if err = errors.Join(err, found); err == nil {
 		q.release() // for the health
@@ -149,23 +160,23 @@ func (q asides) discard(a controller.PartitionID, name string) error {
 
 // lossMarked says whether a replica began again without messages, as the only one of
 // its partition, and no operator has accepted that yet.
-func (q quarantine) lossMarked(h *Topic, t *meta.Topic, i int) (bool, error) {
-	_, err := h.fs.Stat(filepath.Join(q.n.dirs.Replica(t, i), datadir.MarkLost))
+func (q *Quarantine) lossMarked(h *Topic, t *meta.Topic, i int) (bool, error) {
+	_, err := h.fs.Stat(filepath.Join(q.dirs.Replica(t, i), datadir.MarkLost))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// lostAll says whether what the partition held is gone here, and no other replica is in
+// Lost says whether what the partition held is gone here, and no other replica is in
 // sync.
-func (q quarantine) lostAll(h *Topic, hp *Held) bool {
+func (q *Quarantine) Lost(h *Topic, hp *Held) bool {
 	return hp.lost.Load() || condition(hp.state.Load()) == missing && !q.elsewhere(h, hp.index)
 }
 
-// acceptLoss has the health forget that a partition's only replica lost its data. It
+// ForgetLoss has the health forget that a partition's only replica lost its data. It
 // serves what was published since.
-func (q quarantine) acceptLoss(h *Topic, hp *Held) error {
+func (q *Quarantine) ForgetLoss(h *Topic, hp *Held) error {
 	if !hp.lost.Load() {
 		return ErrNoLoss
 	}
@@ -175,34 +186,20 @@ func (q quarantine) acceptLoss(h *Topic, hp *Held) error {
 	if err := h.fs.SyncDir(hp.dir); err != nil {
 		return err
 	}
-	q.n.log.Warn("data loss of partition accepted by operator", "topic", h.Name, "partition", hp.index)
+	q.log.Warn("data loss of partition accepted by operator", "topic", h.Name, "partition", hp.index)
 	hp.lost.Store(false)
 	return nil
 }
 
-// reportRefusing is called when a replica begins to refuse its leader.
-func (q quarantine) reportRefusing(h *Topic, hp *Held) {
-	q.n.log.Error("replica refuses its leader, which lacks messages committed here; this copy stays unchanged. "+
-		"If leadership does not move to a replica that holds them, elect one manually",
-		"topic", h.Name, "partition", hp.index, "log_end", hp.Replica.Log().End(), "committed_end", hp.Replica.Log().CommittedEnd())
-}
-
 // SetAside returns the copies of a partition that are set aside on this node.
-func (n *Host) SetAside(p controller.PartitionID) ([]SetAside, error) { return asides{n}.of(p) }
+func (q *Quarantine) SetAside(p controller.PartitionID) ([]SetAside, error) {
+	return q.asides.of(p)
+}
 
 // Discard deletes a copy of a partition that is set aside, whatever it holds.
-func (n *Host) Discard(p controller.PartitionID, name string) error {
-	return asides{n}.discard(p, name)
-}
-
-// Lost says whether what the partition held is gone here, and no other replica is in
-// sync.
-func (n *Host) Lost(h *Topic, hp *Held) bool { return quarantine{n}.lostAll(h, hp) }
-
-// ForgetLoss has the health forget that a partition's only replica lost its data.
-func (n *Host) ForgetLoss(h *Topic, hp *Held) error {
-	return quarantine{n}.acceptLoss(h, hp)
+func (q *Quarantine) Discard(p controller.PartitionID, name string) error {
+	return q.asides.discard(p, name)
 }
 
 // DamageOf returns the damaged ranges of a replica that are known.
-func (n *Host) DamageOf(hp *Held) []commitlog.Damage { return n.damage.in(hp.dir) }
+func (q *Quarantine) DamageOf(hp *Held) []commitlog.Damage { return q.damage.in(hp.dir) }

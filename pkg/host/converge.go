@@ -4,19 +4,22 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/lane"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 // Converge makes what this node holds of a topic match the metadata: at least as of
 // now, in every partition.
-func (n *Host) Converge(name string) error {
-	parts, err := n.topics.Ask(name).Wait()
+func (c *Converger) Converge(name string) error {
+	parts, err := c.topics.Ask(name).Wait()
 	errs := []error{err}
 	for _, f := range parts {
 		_, err := f.Wait()
@@ -25,99 +28,98 @@ func (n *Host) Converge(name string) error {
 	return errors.Join(errs...)
 }
 
-// Read returns what metadata says of a topic and of the nodes that hold it.
-func (n *shelf) Read(name string) (t *meta.Topic, nodes nodesByID) {
-	n.o.Meta.Read(func(s *meta.State) { t, nodes = readTopic(s, name) })
-	return t, nodes
-}
-
-func readTopic(s *meta.State, name string) (t *meta.Topic, nodes nodesByID) {
-	nodes = nodesByID{}
-	if t = s.Topic(name); t == nil {
-		return nil, nodes
-	}
-	for i := range t.Partitions {
-		for _, id := range t.Partitions[i].Replicas {
-			if _, known := nodes[id]; !known {
-				nodes[id] = s.Node(id)
-			}
-		}
-	}
-	return t, nodes
-}
-
 // heldAt names a partition of a topic as this node has it.
 type heldAt struct {
 	h *Topic
 	i int
 }
 
-// converger makes what the node holds match the metadata, in lanes: for each topic,
+// Converger makes what the node holds match the metadata, in lanes: for each topic,
 // where it is begun and ended, and for each of its partitions.
-type converger struct {
-	n      *Host
+type Converger struct {
+	o        *Options
+	log      *slog.Logger
+	dirs     datadir.Dir
+	removal  *removal.Remover
+	held     *Topics
+	damage   *damage
+	stalls   *stall.Board
+	failures *roleErrors
+	roles    *roles
+
+	topics *lane.Lanes[string, []*lane.Outcome[struct{}]] // what is held of a topic is changed in its lane,
+	parts  *lane.Lanes[heldAt, struct{}]                  // and a replica and its role in their own
 	places lane.Places
 }
 
 // topic begins a topic that is new, ends one that is gone, and asks for work on those
 // of its partitions where something has changed. It waits for none of them.
-func (c converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
+func (c *Converger) topic(name string) ([]*lane.Outcome[struct{}], error) {
 	// What is read in a lane is never older than what was read in the run before.
-	s := c.n.o.Meta.View()
+	s := c.o.Meta.View()
 	want, nodes := readTopic(s, name)
-	h := c.n.Lookup(name)
+	h := c.held.Lookup(name)
 	if h != nil && (want == nil || want.Incarnation != h.Incarnation) {
-		c.n.hosted.Delete(name)
-		c.n.byIncarnation.Delete(h.Incarnation)
-		if err := c.n.discard(h, s); err != nil {
-			c.n.log.Error("cleanup of deleted topic failed", "topic", name, "error", err)
+		c.held.hosted.Delete(name)
+		c.held.byIncarnation.Delete(h.Incarnation)
+		if err := c.discard(h, s); err != nil {
+			c.log.Error("cleanup of deleted topic failed", "topic", name, "error", err)
 			return nil, err
 		}
 		if want == nil {
-			c.n.deleted.add(deletion{name, ""}, time.Now())
+			c.held.deleted.add(deletion{name, ""}, time.Now())
 		}
 		h = nil
 	}
-	if err := c.n.removal.Review(name, s); err != nil {
-		c.n.log.Error("removal of a topic that left the trash failed; retrying at the next start", "topic", name, "error", err)
+	if err := c.removal.Review(name, s); err != nil {
+		c.log.Error("removal of a topic that left the trash failed; retrying at the next start", "topic", name, "error", err)
 	}
 	if want == nil {
 		return nil, nil
 	}
 	if h == nil {
-		h = c.n.newTopic(want)
-		c.n.hosted.Store(name, h)
-		c.n.byIncarnation.Store(h.Incarnation, h)
+		h = c.held.newTopic(want)
+		c.held.hosted.Store(name, h)
+		c.held.byIncarnation.Store(h.Incarnation, h)
 	}
 	h.grow(len(want.Partitions))
-	c.n.deleted.compare(h.config.Swap(want), want, time.Now())
+	c.held.deleted.compare(h.config.Swap(want), want, time.Now())
 	var asked []*lane.Outcome[struct{}]
 	for i := range want.Partitions {
 		if !c.matches(h, want, i, nodes) {
-			asked = append(asked, c.n.parts.Ask(heldAt{h, i}))
+			asked = append(asked, c.parts.Ask(heldAt{h, i}))
 		}
 	}
 	return asked, nil
 }
 
+// Adopt makes one partition what metadata says that it is to this node. It is for the lane
+// of the partition.
+func (c *Converger) Adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
+	return c.roles.adopt(h, t, i, nodes)
+}
+
+// Stop takes no more work on topics, and returns when none is under way.
+func (c *Converger) Stop() { c.topics.Close() }
+
 // matches tells whether nothing is to be done about a partition.
-func (c converger) matches(h *Topic, t *meta.Topic, i int, nodes nodesByID) bool {
+func (c *Converger) matches(h *Topic, t *meta.Topic, i int, nodes Nodes) bool {
 	hp := h.Held(i)
 	if hp == nil {
-		return !slices.Contains(t.Partitions[i].Replicas, c.n.o.Self)
+		return !slices.Contains(t.Partitions[i].Replicas, c.o.Self)
 	}
 	m := hp.matched.Load()
-	return m != nil && m.topic == t && m.defaults == c.n.o.Meta.Settings().ChannelDefaults() &&
-		sameView(m.view, c.n.viewOf(t, i, nodes)) && !hp.untreated()
+	return m != nil && m.topic == t && m.defaults == c.o.Meta.Settings().ChannelDefaults() &&
+		sameView(m.view, c.roles.viewOf(t, i, nodes)) && !hp.untreated()
 }
 
 // part makes one partition what metadata says that it is to this node now, or closes
 // it if its topic has ended here.
-func (c converger) part(at heldAt) (struct{}, error) {
+func (c *Converger) part(at heldAt) (struct{}, error) {
 	return struct{}{}, c.places.In(func() error {
 		key := stall.Key{Kind: stall.Role, Topic: at.h.Name, Partition: at.i}
-		c.n.Stalls.Begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
-		defer c.n.Stalls.End(key)
+		c.stalls.Begin(key, time.Now(), "role change still in progress, probably waiting for the disk")
+		defer c.stalls.End(key)
 		if err := c.takeRole(at.h, at.i); err != nil {
 			return fmt.Errorf("partition %d: %w", at.i, err)
 		}
@@ -125,16 +127,16 @@ func (c converger) part(at heldAt) (struct{}, error) {
 	})
 }
 
-func (c converger) takeRole(h *Topic, i int) error {
+func (c *Converger) takeRole(h *Topic, i int) error {
 	if reason := h.ended.Load(); reason != nil {
 		return c.shut(h, i, *reason)
 	}
-	defaults := c.n.o.Meta.Settings().ChannelDefaults()
-	t, nodes := c.n.Read(h.Name)
+	defaults := c.o.Meta.Settings().ChannelDefaults()
+	t, nodes := c.Read(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation {
 		return nil // the topic ends here
 	}
-	err := c.n.AdoptPartition(h, t, i, nodes)
+	err := c.Adopt(h, t, i, nodes)
 	hp := h.Held(i)
 	if hp != nil && err == nil {
 		if lp := hp.Led.Load(); lp != nil {
@@ -148,32 +150,32 @@ func (c converger) takeRole(h *Topic, i int) error {
 	if hp != nil && err == nil {
 		hp.matched.Store(&matched{t, hp.view, defaults})
 	}
-	switch changed := c.n.roles.note(h, i, err); {
+	switch changed := c.failures.note(h, i, err); {
 	case changed && err != nil:
-		c.n.log.Error("cannot apply metadata to replica; retrying", "topic", h.Name, "partition", i, "error", err)
+		c.log.Error("cannot apply metadata to replica; retrying", "topic", h.Name, "partition", i, "error", err)
 	case changed:
-		c.n.log.Info("metadata applied to replica", "topic", h.Name, "partition", i)
+		c.log.Info("metadata applied to replica", "topic", h.Name, "partition", i)
 	}
 	return err
 }
 
 // shut closes a replica for good.
-func (c converger) shut(h *Topic, i int, reason error) error {
+func (c *Converger) shut(h *Topic, i int, reason error) error {
 	hp := h.Held(i)
 	if hp == nil {
 		return nil
 	}
 	h.hold(i, nil)
-	return errors.Join(c.n.resign(h, hp, reason), hp.Replica.Close())
+	return errors.Join(c.roles.resign(h, hp, reason), hp.Replica.Close())
 }
 
 // close ends a topic here: its partitions have no role any more, and their logs are
 // closed, when it returns.
-func (n *Host) close(h *Topic, reason error) error {
+func (c *Converger) close(h *Topic, reason error) error {
 	h.ended.CompareAndSwap(nil, &reason)
 	var asked []*lane.Outcome[struct{}]
 	for i := range h.AllHeld() {
-		asked = append(asked, n.parts.Ask(heldAt{h, i}))
+		asked = append(asked, c.parts.Ask(heldAt{h, i}))
 	}
 	var errs []error
 	for _, f := range asked {
@@ -182,4 +184,44 @@ func (n *Host) close(h *Topic, reason error) error {
 	}
 	h.memory.Close()
 	return errors.Join(errs...)
+}
+
+// Read returns what metadata says of a topic and of the nodes that hold it.
+func (c *Converger) Read(name string) (t *meta.Topic, nodes Nodes) {
+	c.o.Meta.Read(func(s *meta.State) { t, nodes = readTopic(s, name) })
+	return t, nodes
+}
+
+func readTopic(s *meta.State, name string) (t *meta.Topic, nodes Nodes) {
+	nodes = Nodes{}
+	if t = s.Topic(name); t == nil {
+		return nil, nodes
+	}
+	for i := range t.Partitions {
+		for _, id := range t.Partitions[i].Replicas {
+			if _, known := nodes[id]; !known {
+				nodes[id] = s.Node(id)
+			}
+		}
+	}
+	return t, nodes
+}
+
+// discard ends a topic that metadata does not have any more, and removes its data unless it may
+// be restored.
+func (c *Converger) discard(h *Topic, s *meta.State) error {
+	c.failures.forget(h)
+	for _, hp := range h.AllHeld() {
+		if hp != nil {
+			c.held.retire(hp)
+		}
+	}
+	if err := c.close(h, meta.ErrTopicNotFound); err != nil {
+		c.log.Warn("cannot close deleted topic", "topic", h.Name, "error", err)
+	}
+	if h.fs != c.o.FS {
+		return nil // it was in memory
+	}
+	c.damage.forget(c.dirs.Topic(h.Name, h.Incarnation))
+	return c.removal.Deleted(h.Name, h.Incarnation, s)
 }

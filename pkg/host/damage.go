@@ -2,10 +2,13 @@ package host
 
 import (
 	"cmp"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -14,6 +17,9 @@ import (
 // damage is the damaged ranges of the logs that this node holds, each once,
 // however often it is met.
 type damage struct {
+	log  *slog.Logger
+	torn atomic.Int64 // bytes cut from torn tails
+
 	mu    sync.Mutex // guards what follows
 	found map[damagedRange]commitlog.Damage
 	total int // ever found
@@ -70,4 +76,35 @@ func (d *damage) counts() (now, ever int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.found), d.total
+}
+
+// report is told of a damaged range: when a log is opened, and whenever a
+// consumer is led past it. It is said once.
+func (d *damage) report(name string, partition int, err *commitlog.CorruptionError) {
+	if d.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
+		d.log.Error("log is corrupt on disk; affected messages are not delivered",
+			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
+	}
+}
+
+// reportSpoiled is told of damage that was met where a log is read for others than
+// consumers.
+func (d *damage) reportSpoiled(name string, partition int, err error) {
+	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
+		d.report(name, partition, found)
+	}
+}
+
+// reportRecovery says what was cut or is damaged in a log that was opened.
+func (d *damage) reportRecovery(name string, partition int, r commitlog.Recovery) {
+	log := d.log.With("topic", name, "partition", partition)
+	for _, c := range r.Cut {
+		d.torn.Add(c.Bytes)
+		log.Warn("unreadable log end truncated: interrupted write or corruption; "+
+			"replica counts as in sync only after reconciliation with its leader",
+			"path", c.Path, "position", c.Position, "bytes", c.Bytes, "log_end", c.From)
+	}
+	for _, x := range r.Damaged {
+		d.report(name, partition, &commitlog.CorruptionError{Path: x.Path, Position: x.Position, From: x.From, Next: x.Next})
+	}
 }

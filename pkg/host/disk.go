@@ -3,12 +3,15 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -25,13 +28,22 @@ const (
 	ampleLooks = 4
 )
 
-// runDisk looks at the room on the disk, and makes some, until ctx ends.
-func (n *Host) runDisk(ctx context.Context, r diskspace.Room) {
+// diskLoop looks at the room on the disk, and makes some.
+type diskLoop struct {
+	o         *Options
+	disk      *diskspace.Space
+	full      *fullDisk
+	retention *retention
+	overfull  <-chan struct{} // an ephemeral topic has too much
+}
+
+// run works until ctx ends. The disk had room r before.
+func (d *diskLoop) run(ctx context.Context, r diskspace.Room) {
 	retained := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		interval := n.o.DiskInterval
+		interval := d.o.DiskInterval
 		if r == diskspace.Ample {
 			interval *= ampleLooks
 		}
@@ -39,97 +51,106 @@ func (n *Host) runDisk(ctx context.Context, r diskspace.Room) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.overfull:
-			retention{n: n}.overfull()
+		case <-d.overfull:
+			d.retention.overfull()
 			continue
 		case <-timer.C:
 		}
-		pause := n.o.RetentionInterval
-		if r = n.Disk.Look(); r <= diskspace.Low {
+		pause := d.o.RetentionInterval
+		if r = d.disk.Look(); r <= diskspace.Low {
 			pause = min(pause, lowDiskRetention) // it cannot wait for the next round
 		}
-		fullDisk{n}.report(ctx)
+		d.full.report(ctx)
 		if time.Since(retained) >= pause {
-			retention{n: n}.all()
+			d.retention.all()
 			retained = time.Now()
 		}
 	}
 }
 
 // fullDisk is what a node does about a disk that is full.
-type fullDisk struct{ n *Host }
+type fullDisk struct {
+	o         *Options
+	log       *slog.Logger
+	life      *life
+	disk      *diskspace.Space
+	handovers *handovers
+	removal   *removal.Remover
+	propose   func(context.Context, meta.Command) (meta.Result, error)
+	yielding  atomic.Bool // leaderships are being handed over because the disk is full
+}
 
 // report tells the metadata whether this node's disk takes publishes, where it
 // says otherwise, and hands leaderships over while it does not. What fails is tried
 // again at the next look.
-func (d fullDisk) report(ctx context.Context) {
-	self := d.n.o.Meta.Node(d.n.o.Self)
-	if self == nil || d.n.exiting.Load() {
+func (d *fullDisk) report(ctx context.Context) {
+	self := d.o.Meta.Node(d.o.Self)
+	if self == nil || d.life.exiting.Load() {
 		return
 	}
 	now := time.Now()
-	if d.n.Disk.Yields(now, d.n.o.Meta.IsLeader(), d.n.o.Meta.Members().TendReserve()) {
+	if d.disk.Yields(now, d.o.Meta.IsLeader(), d.o.Meta.Members().TendReserve()) {
 		bounded, cancel := context.WithTimeout(ctx, diskProposal)
 		defer cancel()
-		if err := d.n.o.Meta.Members().YieldLead(bounded); err != nil {
-			d.n.log.Error("disk full: metadata commands are refused and metadata leadership cannot be transferred", "error", err)
+		if err := d.o.Meta.Members().YieldLead(bounded); err != nil {
+			d.log.Error("disk full: metadata commands are refused and metadata leadership cannot be transferred", "error", err)
 		}
 	}
-	full := d.n.Disk.Full(now)
+	full := d.disk.Full(now)
 	if self.DiskFull != full {
 		bounded, cancel := context.WithTimeout(ctx, diskProposal)
 		defer cancel()
-		c := meta.SetNodeDisk{ID: d.n.o.Self, Incarnation: self.Incarnation, Full: full}
-		if _, err := d.n.Propose(bounded, c); err != nil {
-			d.n.log.Debug("cannot check disk space for the metadata", "full", full, "error", err)
+		c := meta.SetNodeDisk{ID: d.o.Self, Incarnation: self.Incarnation, Full: full}
+		if _, err := d.propose(bounded, c); err != nil {
+			d.log.Debug("cannot check disk space for the metadata", "full", full, "error", err)
 			return
 		}
 	}
-	if full && d.n.Disk.Low() {
+	if full && d.disk.Low() {
 		d.yield()
 		d.purge(ctx)
 	}
 }
 
 // purge makes room: the topic goes for good that was deleted first.
-func (d fullDisk) purge(ctx context.Context) {
-	oldest := d.n.removal.Oldest(d.n.o.Meta.View())
+func (d *fullDisk) purge(ctx context.Context) {
+	oldest := d.removal.Oldest(d.o.Meta.View())
 	if oldest == nil {
 		return
 	}
-	d.n.log.Warn("disk nearly full: deleted topic is purged early and cannot be restored",
+	d.log.Warn("disk nearly full: deleted topic is purged early and cannot be restored",
 		"topic", oldest.Topic.Name, "deleted_at", time.Unix(0, oldest.At), "kept_until", oldest.Until())
 	bounded, cancel := context.WithTimeout(ctx, diskProposal)
 	defer cancel()
-	_, err := d.n.Propose(bounded, meta.PurgeTopics{Incarnations: []meta.Incarnation{oldest.Topic.Incarnation}})
+	_, err := d.propose(bounded, meta.PurgeTopics{Incarnations: []meta.Incarnation{oldest.Topic.Incarnation}})
 	if err != nil && !errors.Is(err, meta.ErrNotInTrash) {
-		d.n.log.Warn("cannot purge deleted topic; retrying at the next check of the disk", "topic", oldest.Topic.Name, "error", err)
+		d.log.Warn("cannot purge deleted topic; retrying at the next check of the disk", "topic", oldest.Topic.Name, "error", err)
 	}
 }
 
 // yield hands what this node leads over to in-sync replicas whose disks have
 // room. Where there is none, the partition stays, and refuses publishes.
-func (d fullDisk) yield() {
-	s := d.n.o.Meta.View()
-	all := controller.Handover(s, controller.ConditionsOf(s), d.n.o.Self, meta.ReasonDisk)
-	if len(all) == 0 || !d.n.yielding.CompareAndSwap(false, true) {
+func (d *fullDisk) yield() {
+	s := d.o.Meta.View()
+	all := controller.Handover(s, controller.ConditionsOf(s), d.o.Self, meta.ReasonDisk)
+	if len(all) == 0 || !d.yielding.CompareAndSwap(false, true) {
 		return
 	}
-	d.n.running.Go(func() {
-		defer d.n.yielding.Store(false)
-		ctx, cancel := context.WithTimeout(d.n.life, diskHandover)
+	d.life.running.Go(func() {
+		defer d.yielding.Store(false)
+		ctx, cancel := context.WithTimeout(d.life.ctx, diskHandover)
 		defer cancel()
-		h := handovers(d)
+		h := d.handovers
 		resting, rested := context.WithTimeout(ctx, diskRest)
 		h.rest(resting, all)
 		rested()
 		failed := h.many(ctx, all)
 		h.wake(all)
-		d.n.log.Warn("disk nearly full: leadership of partitions transferred to other in-sync replicas",
+		d.log.Warn("disk nearly full: leadership of partitions transferred to other in-sync replicas",
 			"partitions", len(all)-len(failed), "failed", len(failed))
 		if len(failed) > 0 {
-			d.n.log.Error("cannot transfer leadership of partitions, which refuse publishes; retrying", "first_error", failed[0])
-			beat.Pause(d.n.life, diskAgain)
+			d.log.Error("cannot transfer leadership of partitions, which refuse publishes; retrying", "first_error", failed[0])
+			beat.Pause(d.life.ctx, diskAgain)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"log/slog"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -17,7 +18,13 @@ const followAgain = time.Second
 // follower makes what a node holds follow the metadata. It waits for no topic and no
 // partition.
 type follower struct {
-	n    *Host
+	o        *Options
+	log      *slog.Logger
+	topics   *Topics
+	ask      func(topic string) // for work on it
+	failures *roleErrors
+	shifts   *shifts
+
 	seen *meta.State // as of the last round
 }
 
@@ -26,36 +33,36 @@ func (f *follower) run(ctx context.Context) {
 	again := time.NewTimer(followAgain)
 	defer again.Stop()
 	for ctx.Err() == nil {
-		changed := f.n.o.Meta.Changed() // before reading: no change is missed
-		if f.round() || len(f.n.roles.topics()) > 0 {
+		changed := f.o.Meta.Changed() // before reading: no change is missed
+		if f.round() || len(f.failures.topics()) > 0 {
 			again.Reset(followAgain)
 		}
 		select {
 		case <-ctx.Done():
 		case <-changed:
 		case <-again.C:
-			for _, name := range f.n.roles.topics() {
-				f.n.topics.Ask(name)
+			for _, name := range f.failures.topics() {
+				f.ask(name)
 			}
 		}
-		f.n.shifts.sumUp(f.n.log)
+		f.shifts.sumUp(f.log)
 	}
 }
 
 // round asks for work on what changed since the last one, and returns whether there
 // was anything.
 func (f *follower) round() (asked bool) {
-	s := f.n.o.Meta.View()
+	s := f.o.Meta.View()
 	for name := range due(f.seen, s, f.held) {
-		f.n.topics.Ask(name)
+		f.ask(name)
 		asked = true
 	}
 	for name := range meta.TrashOf(s).Gone(meta.TrashOf(f.seen)) {
-		f.n.topics.Ask(name)
+		f.ask(name)
 		asked = true
 	}
 	for _, e := range meta.Membership(f.seen, s) {
-		f.n.log.Info("membership", "node", e.Object, "event", e.Kind, "what", e.What)
+		f.log.Info("membership", "node", e.Object, "event", e.Kind, "what", e.What)
 	}
 	f.seen = s
 	return asked
@@ -63,7 +70,7 @@ func (f *follower) round() (asked bool) {
 
 // held goes over the topics that this node holds something of.
 func (f *follower) held(yield func(string) bool) {
-	f.n.hosted.Range(func(name, _ any) bool { return yield(name.(string)) })
+	f.topics.hosted.Range(func(name, _ any) bool { return yield(name.(string)) })
 }
 
 // due goes over the topics on which there may be work now that the metadata, which was
@@ -93,7 +100,7 @@ func due(was, is *meta.State, held iter.Seq[string]) iter.Seq[string] {
 }
 
 // WaitApplied returns once the metadata here is at an index.
-func (n *shelf) WaitApplied(ctx context.Context, index uint64) error {
+func (n *Host) WaitApplied(ctx context.Context, index uint64) error {
 	for {
 		changed := n.o.Meta.Changed()
 		if n.o.Meta.Applied() >= index {

@@ -53,23 +53,26 @@ var ErrNoElection = errors.New("no election given")
 var errHandingOver = fate.Refuse("leadership transfer already in progress")
 
 // handovers gives leaderships of a node to others.
-type handovers struct{ n *Host }
+type handovers struct {
+	o        *Options
+	topics   *Topics
+	converge func(topic string) error
+}
 
-// Handover gives every leadership of this node to another in-sync replica that
+// all gives every leadership of this node to another in-sync replica that
 // is up, where there is one. No publish fails by it: what arrives meanwhile is
 // kept and goes to the new leader. The error says how many leaderships could
 // have gone and have not; what nobody else could lead is not counted.
-func (n *Host) Handover(ctx context.Context) error {
+func (d *handovers) all(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, handoverBudget)
 	defer cancel()
 	var failed []error
 	for range handoverTries {
-		s := n.o.Meta.View()
-		all := controller.Handover(s, controller.ConditionsOf(s), n.o.Self, meta.ReasonRestart)
+		s := d.o.Meta.View()
+		all := controller.Handover(s, controller.ConditionsOf(s), d.o.Self, meta.ReasonRestart)
 		if len(all) == 0 {
 			return nil
 		}
-		d := handovers{n}
 		d.rest(ctx, all)
 		failed = d.many(ctx, all)
 		d.wake(all)
@@ -85,11 +88,11 @@ func (n *Host) Handover(ctx context.Context) error {
 
 // rest brings the consumers of partitions to rest, all at the same time: nothing
 // more is delivered, and what is in flight is answered, or there was time for it.
-func (d handovers) rest(ctx context.Context, es []meta.Election) {
+func (d *handovers) rest(ctx context.Context, es []meta.Election) {
 	ctx, cancel := context.WithTimeout(ctx, restTimeout)
 	defer cancel()
 	fan.Out(es, handoverAtOnce, func(e meta.Election) {
-		h := d.n.Lookup(e.Topic)
+		h := d.topics.Lookup(e.Topic)
 		if h == nil {
 			return
 		}
@@ -100,9 +103,9 @@ func (d handovers) rest(ctx context.Context, es []meta.Election) {
 }
 
 // wake has deliveries go on where partitions have stayed.
-func (d handovers) wake(es []meta.Election) {
+func (d *handovers) wake(es []meta.Election) {
 	for _, e := range es {
-		if h := d.n.Lookup(e.Topic); h != nil {
+		if h := d.topics.Lookup(e.Topic); h != nil {
 			if lp := h.Led(e.Partition); lp != nil && !lp.leaving.Load() {
 				lp.Part.Resume()
 			}
@@ -117,7 +120,7 @@ func hopeless(failed []error) bool {
 }
 
 // many hands partitions over, many at a time, and returns why some were not.
-func (d handovers) many(ctx context.Context, all []meta.Election) (failed []error) {
+func (d *handovers) many(ctx context.Context, all []meta.Election) (failed []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var g errgroup.Group
@@ -141,18 +144,18 @@ func (d handovers) many(ctx context.Context, all []meta.Election) (failed []erro
 
 // one transfers leadership of one partition that this node leads. It does nothing if
 // the target already leads it.
-func (d handovers) one(ctx context.Context, a forward.Transfer) error {
-	h := d.n.Lookup(a.Topic)
+func (d *handovers) one(ctx context.Context, a forward.Transfer) error {
+	h := d.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
 		return meta.ErrTopicNotFound
 	}
 	if h.Led(a.Partition) == nil {
 		return fmt.Errorf("%s/%d: %w", a.Topic, a.Partition, coord.ErrNotLeading)
 	}
-	if a.To == d.n.o.Self {
+	if a.To == d.o.Self {
 		return nil
 	}
-	s := d.n.o.Meta.View()
+	s := d.o.Meta.View()
 	id := controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: a.Partition}
 	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, a.To, false)
 	if err != nil {
@@ -170,11 +173,6 @@ func (d handovers) one(ctx context.Context, a forward.Transfer) error {
 	return nil
 }
 
-// Transfer gives the leadership of one partition to another replica: see one.
-func (n *Host) Transfer(ctx context.Context, a forward.Transfer) (forward.Nothing, error) {
-	return forward.Nothing{}, handovers{n}.one(ctx, a)
-}
-
 // leaving is a leadership on its way to another node.
 type leaving struct {
 	h        *Topic
@@ -184,10 +182,10 @@ type leaving struct {
 }
 
 // step hands partitions over with one change of the metadata.
-func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error) {
+func (d *handovers) step(ctx context.Context, es []meta.Election) (failed []error) {
 	all := make([]*leaving, len(es))
 	for i, e := range es {
-		all[i] = &leaving{h: d.n.Lookup(e.Topic), election: e}
+		all[i] = &leaving{h: d.topics.Lookup(e.Topic), election: e}
 	}
 	fan.Out(all, handoverAtOnce, func(l *leaving) {
 		if l.err = d.takeUp(l.election); l.err == nil {
@@ -204,7 +202,7 @@ func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error
 	d.elect(ctx, all)
 	fan.Out(all, handoverAtOnce, func(l *leaving) {
 		if l.err == nil {
-			l.err = d.n.Converge(l.h.Name) // the role ends, consumers are told
+			l.err = d.converge(l.h.Name) // the role ends, consumers are told
 		} else {
 			l.stay()
 		}
@@ -219,11 +217,11 @@ func (d handovers) step(ctx context.Context, es []meta.Election) (failed []error
 
 // takeUp makes sure that this node leads what the metadata says it leads: it may
 // have been elected a moment ago.
-func (d handovers) takeUp(e meta.Election) error {
-	if h := d.n.Lookup(e.Topic); h != nil && h.Led(e.Partition) != nil {
+func (d *handovers) takeUp(e meta.Election) error {
+	if h := d.topics.Lookup(e.Topic); h != nil && h.Led(e.Partition) != nil {
 		return nil
 	}
-	return d.n.Converge(e.Topic)
+	return d.converge(e.Topic)
 }
 
 // quiet brings a partition's consumers to rest: they have answered, or had the
@@ -274,10 +272,10 @@ func (l *leaving) stay() {
 
 // elect has the metadata give what is prepared to its new leaders, and notes
 // what stays.
-func (d handovers) elect(ctx context.Context, all []*leaving) {
+func (d *handovers) elect(ctx context.Context, all []*leaving) {
 	var ready []*leaving
 	var c meta.ElectLeaders
-	s := d.n.o.Meta.View()
+	s := d.o.Meta.View()
 	for _, l := range all {
 		if l.err != nil {
 			continue
@@ -297,7 +295,7 @@ func (d handovers) elect(ctx context.Context, all []*leaving) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, electTimeout)
 	defer cancel()
-	r, err := d.n.o.Meta.Propose(bounded, c)
+	r, err := d.o.Meta.Propose(bounded, c)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrNoElection, err)
 	}
@@ -316,12 +314,12 @@ func (d handovers) elect(ctx context.Context, all []*leaving) {
 // outcome waits for the metadata to say whether an election took place whose
 // outcome is open. While it does not, the leader goes on: if the election comes
 // true later, its term will find out.
-func (d handovers) outcome(l *leaving, cause error) error {
+func (d *handovers) outcome(l *leaving, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()
 	for {
-		changed := d.n.o.Meta.Changed()
-		t := d.n.o.Meta.Topic(l.election.Topic)
+		changed := d.o.Meta.Changed()
+		t := d.o.Meta.Topic(l.election.Topic)
 		if t == nil || t.Incarnation != l.h.Incarnation || t.Partitions[l.election.Partition].Epoch > l.lp.Term.Epoch() {
 			return nil
 		}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +37,11 @@ type leavingArgs struct {
 // said so is out of its leaders' in-sync sets before it is gone, so that no
 // publish waits for it; one that is started later is another process.
 type leavers struct {
+	o        *Options
+	log      *slog.Logger
+	topics   *Topics
+	converge func(topic string) error
+
 	mu   sync.Mutex // guards said
 	said map[meta.NodeID]uint64
 }
@@ -58,13 +64,13 @@ func (l *leavers) has(n *meta.Node) bool {
 
 // leave has the leaders of what this node holds go on without it. It returns
 // when they do, or when it takes too long: then they notice for themselves.
-func (n *Host) leave() {
-	self := n.o.Meta.Node(n.o.Self)
-	if n.o.Calls.Remote == nil || self == nil {
+func (l *leavers) leave() {
+	self := l.o.Meta.Node(l.o.Self)
+	if l.o.Calls.Remote == nil || self == nil {
 		return
 	}
 	leaders := map[meta.NodeID]bool{}
-	for _, h := range n.Hosted() {
+	for _, h := range l.topics.Hosted() {
 		t := h.Config()
 		for _, hp := range h.AllHeld() {
 			if hp != nil && hp.Led.Load() == nil && hp.index < len(t.Partitions) {
@@ -76,36 +82,36 @@ func (n *Host) leave() {
 	defer cancel()
 	var g errgroup.Group
 	for id := range leaders {
-		if x := n.o.Meta.Node(id); x == nil || x.State == meta.NodeDown || id == n.o.Self {
+		if x := l.o.Meta.Node(id); x == nil || x.State == meta.NodeDown || id == l.o.Self {
 			continue
 		}
 		g.Go(func() error {
-			_, err := askLeaving.Ask(ctx, n.calls, id, leavingArgs{self.ID, self.Incarnation})
+			_, err := askLeaving.Ask(ctx, l.o.Calls, id, leavingArgs{self.ID, self.Incarnation})
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		n.log.Info("stopping while some leaders still wait for this node", "error", err)
+		l.log.Info("stopping while some leaders still wait for this node", "error", err)
 	}
 }
 
 // seeOff takes a node that closes out of the in-sync sets of what is led here,
 // and returns when it is.
-func (n *Host) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothing, err error) {
-	n.leavers.note(a.Node, a.Incarnation)
+func (l *leavers) seeOff(ctx context.Context, a leavingArgs) (none forward.Nothing, err error) {
+	l.note(a.Node, a.Incarnation)
 	var g errgroup.Group
 	g.SetLimit(openTogether)
-	for _, t := range n.o.Meta.Topics() {
-		if leadsWith(t, n.o.Self, a.Node) {
-			g.Go(func() error { return n.Converge(t.Name) }) // its terms learn of it
+	for _, t := range l.o.Meta.Topics() {
+		if leadsWith(t, l.o.Self, a.Node) {
+			g.Go(func() error { return l.converge(t.Name) }) // its terms learn of it
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return none, err
 	}
 	for {
-		changed := n.o.Meta.Changed()
-		if !slices.ContainsFunc(n.o.Meta.Topics(), func(t *meta.Topic) bool { return leadsWith(t, n.o.Self, a.Node) }) {
+		changed := l.o.Meta.Changed()
+		if !slices.ContainsFunc(l.o.Meta.Topics(), func(t *meta.Topic) bool { return leadsWith(t, l.o.Self, a.Node) }) {
 			return none, nil
 		}
 		select {

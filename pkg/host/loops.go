@@ -2,33 +2,39 @@ package host
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
 // startLoops starts what a node does at its own pace.
 func (n *Host) startLoops(ctx context.Context) {
-	f := follower{n: n, seen: &meta.State{}}
-	n.running.Go(func() { f.run(ctx) })
-	if n.o.Peers != nil {
-		n.running.Go(func() { n.terms.run(ctx) })
+	f := follower{
+		o: n.o, log: n.o.Logger, topics: n.Topics, ask: func(topic string) { n.Converger.topics.Ask(topic) },
+		failures: n.failures, shifts: n.shifts, seen: &meta.State{},
 	}
-	n.running.Go(func() { n.Stalls.Run(ctx) })
-	n.running.Go(func() { newLeadWatch(n).run(ctx) })
-	n.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(n.Hosted(), time.Now()) }) })
-	n.running.Go(func() { n.timers.run(ctx, n.o.TickInterval) })
-	n.running.Go(func() { n.unsaved.run(ctx, n.o.CheckpointInterval, newCheckpointer(n).round) })
+	n.life.running.Go(func() { f.run(ctx) })
+	if n.o.Peers != nil {
+		n.life.running.Go(func() { n.terms.run(ctx) })
+	}
+	n.life.running.Go(func() { n.Stalls.Run(ctx) })
+	n.life.running.Go(func() { newLeadWatch(n).run(ctx) })
+	n.life.running.Go(func() { beat.Every(ctx, flow.Every, func() { measure(n.Topics.Hosted(), time.Now()) }) })
+	n.life.running.Go(func() { n.timers.run(ctx, n.o.TickInterval) })
+	n.life.running.Go(func() { n.unsaved.run(ctx, n.o.CheckpointInterval, newCheckpointer(n).round) })
 	if n.o.ScrubInterval > 0 {
-		n.running.Go(func() { n.Scrubber.Run(ctx) })
+		n.life.running.Go(func() { n.Scrubber.Run(ctx) })
 	}
 	room := n.Disk.Look()
-	n.running.Go(func() { n.runDisk(ctx, room) })
+	full := &fullDisk{o: n.o, log: n.o.Logger, life: n.life, disk: n.Disk, handovers: n.handovers, removal: n.removal, propose: n.Propose}
+	keep := &retention{o: n.o, log: n.o.Logger, topics: n.Topics, disk: n.Disk, asides: n.Quarantine.asides}
+	d := &diskLoop{o: n.o, disk: n.Disk, full: full, retention: keep, overfull: n.Topics.overfull}
+	n.life.running.Go(func() { d.run(ctx, room) })
 }
 
 // unsaved are the replicas of which something is to be looked at by a checkpoint:
@@ -93,20 +99,24 @@ const checkpointTogether = 8
 // checkpointer stores positions, those of several replicas at a time: a large or a
 // slow one keeps the others from nothing.
 type checkpointer struct {
-	n     *Host
+	log        *slog.Logger
+	life       *life
+	unsaved    *unsaved
+	quarantine *Quarantine
+
 	slots chan struct{} // one for each that is being stored
 }
 
 func newCheckpointer(n *Host) *checkpointer {
-	return &checkpointer{n: n, slots: make(chan struct{}, checkpointTogether)}
+	return &checkpointer{log: n.o.Logger, life: n.life, unsaved: n.unsaved, quarantine: n.Quarantine, slots: make(chan struct{}, checkpointTogether)}
 }
 
 // round stores the positions that changed. One that is still being stored since an
 // earlier round has its turn in the next.
 func (c *checkpointer) round() {
-	for hp, h := range c.n.unsaved.take() {
+	for hp, h := range c.unsaved.take() {
 		if !hp.storing.CompareAndSwap(false, true) {
-			c.n.unsaved.add(h, hp)
+			c.unsaved.add(h, hp)
 			continue
 		}
 		c.slots <- struct{}{}
@@ -115,7 +125,7 @@ func (c *checkpointer) round() {
 			defer hp.storing.Store(false)
 			c.store(h, hp)
 		}
-		if !c.n.running.Go(store) {
+		if !c.life.running.Go(store) {
 			store()
 		}
 	}
@@ -124,7 +134,7 @@ func (c *checkpointer) round() {
 // store stores the positions of a replica. What could not be stored is tried again
 // with the next round.
 func (c *checkpointer) store(h *Topic, hp *Held) {
-	quarantine{c.n}.inspect(h, hp)
+	c.quarantine.inspect(h, hp)
 	err := hp.Checkpoint()
 	failed := err != nil
 	if failed == hp.unstored {
@@ -132,10 +142,10 @@ func (c *checkpointer) store(h *Topic, hp *Held) {
 	}
 	hp.unstored = failed // said when it begins and when it ends
 	if failed {
-		c.n.log.Warn("cannot store positions: recently finished messages are redelivered if the node crashes",
+		c.log.Warn("cannot store positions: recently finished messages are redelivered if the node crashes",
 			"topic", h.Name, "partition", hp.index, "error", err)
 	} else {
-		c.n.log.Info("positions stored again", "topic", h.Name, "partition", hp.index)
+		c.log.Info("positions stored again", "topic", h.Name, "partition", hp.index)
 	}
 }
 
@@ -154,27 +164,6 @@ func (hp *Held) rest() {
 			c.Trim()
 		}
 	}
-}
-
-func (n *shelf) EachHeld(f func(*Topic, *Held)) {
-	n.hosted.Range(func(_, v any) bool {
-		h := v.(*Topic)
-		for _, hp := range h.AllHeld() {
-			if hp != nil {
-				f(h, hp)
-			}
-		}
-		return true
-	})
-}
-
-// eachStored calls f with each replica whose log is on the disk.
-func (n *shelf) eachStored(f func(name string, r scrubber.Replica)) {
-	n.EachHeld(func(h *Topic, hp *Held) {
-		if h.fs == n.o.FS {
-			f(hp.name, hp.Replica)
-		}
-	})
 }
 
 // timers ticks the channels in which something may time out or fall due. While

@@ -28,9 +28,12 @@ const (
 // it holds and whose leadership goes round, whatever the reason is: each is a
 // stall, and so ends in the log, the health and a metric. It is of one goroutine.
 type leadWatch struct {
-	n     *Host
-	open  map[stall.Key]bool
-	races map[roleKey]race
+	o        *Options
+	topics   *Topics
+	failures *roleErrors
+	stalls   *stall.Board
+	open     map[stall.Key]bool
+	races    map[roleKey]race
 }
 
 // race is how the epoch of a partition has grown.
@@ -41,7 +44,7 @@ type race struct {
 }
 
 func newLeadWatch(n *Host) *leadWatch {
-	return &leadWatch{n: n, open: map[stall.Key]bool{}, races: map[roleKey]race{}}
+	return &leadWatch{o: n.o, topics: n.Topics, failures: n.failures, stalls: n.Stalls, open: map[stall.Key]bool{}, races: map[roleKey]race{}}
 }
 
 // run compares after each change of the metadata, and now and then, until ctx ends.
@@ -49,8 +52,8 @@ func (w *leadWatch) run(ctx context.Context) {
 	timer := time.NewTimer(leadCheck)
 	defer timer.Stop()
 	for {
-		changed := w.n.o.Meta.Changed()
-		w.round(w.n.o.Meta.View(), time.Now())
+		changed := w.o.Meta.Changed()
+		w.round(w.o.Meta.View(), time.Now())
 		if !beat.Pause(ctx, leadPause) {
 			return
 		}
@@ -69,16 +72,16 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 	found := map[stall.Key]string{}
 	races := make(map[roleKey]race, len(w.races))
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
-		if !slices.Contains(p.Replicas, w.n.o.Self) {
+		if !slices.Contains(p.Replicas, w.o.Self) {
 			return
 		}
 		key := roleKey{t.Name, t.Incarnation, i}
 		r := w.races[key].after(p.Epoch, now)
 		races[key] = r
-		h := w.n.Lookup(t.Name)
+		h := w.topics.Lookup(t.Name)
 		leads := h != nil && h.Incarnation == t.Incarnation && h.leads(i, p.Epoch)
 		switch {
-		case p.Leader == w.n.o.Self && !leads:
+		case p.Leader == w.o.Self && !leads:
 			found[stall.Key{Kind: stall.Lead, Topic: t.Name, Partition: i}] = w.whyNot(h, i)
 		case r.fast && !leads:
 			found[stall.Key{Kind: stall.Lead, Topic: t.Name, Partition: i}] = fmt.Sprintf("leadership keeps changing: epoch %d", p.Epoch)
@@ -88,12 +91,12 @@ func (w *leadWatch) round(s *meta.State, now time.Time) {
 	for key := range w.open {
 		if _, still := found[key]; !still {
 			delete(w.open, key)
-			w.n.Stalls.End(key)
+			w.stalls.End(key)
 		}
 	}
 	for key, why := range found {
 		w.open[key] = true
-		w.n.Stalls.Begin(key, now, why)
+		w.stalls.Begin(key, now, why)
 	}
 }
 
@@ -124,7 +127,7 @@ func (w *leadWatch) whyNot(h *Topic, i int) string {
 	if h == nil {
 		return "topic not open yet"
 	}
-	if err := w.n.roles.reason(h, i); err != nil {
+	if err := w.failures.reason(h, i); err != nil {
 		return err.Error()
 	}
 	hp := h.Held(i)

@@ -71,32 +71,7 @@ func (s *LogStats) retire(l commitlog.Stats) {
 	s.Syncs += l.Syncs
 }
 
-// LogStats returns the sums over the logs that this node holds.
-func (n *shelf) LogStats() LogStats {
-	n.retiredMu.Lock()
-	s := n.retired
-	n.retiredMu.Unlock()
-	for _, h := range n.Hosted() {
-		for _, hp := range h.AllHeld() {
-			if hp != nil {
-				s.add(hp.Replica.Log().Stats())
-			}
-		}
-	}
-	s.Unreadable, s.Damaged = n.damage.counts()
-	s.TornBytes = n.torn.Load()
-	s.Recovery = time.Duration(n.recovery.Load())
-	return s
-}
-
 // ReplicationStats returns the node's figures about what it sends to replicas.
 func (n *Host) ReplicationStats() coord.ReplicationStats {
-	return coord.StatsOf(n.budget, n.catchUp, time.Now())
-}
-
-// retire keeps what stays of a replica that is about to go.
-func (n *shelf) retire(hp *Held) {
-	n.retiredMu.Lock()
-	defer n.retiredMu.Unlock()
-	n.retired.retire(hp.Replica.Log().Stats())
+	return coord.StatsOf(n.roles.budget, n.roles.catchUp, time.Now())
 }

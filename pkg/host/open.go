@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -27,7 +26,7 @@ func (n *Host) Open(ctx context.Context) error {
 	if err := n.openAll(); err != nil {
 		return errors.Join(err, n.closeTopics(err))
 	}
-	n.recovery.Store(int64(time.Since(began)))
+	n.Topics.recovery.Store(int64(time.Since(began)))
 	n.strays.Add(int64(n.removal.Sweep(n.o.Meta.View())))
 	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	n.loops = cancel
@@ -39,13 +38,13 @@ func (n *Host) Open(ctx context.Context) error {
 // so that there is nothing to recover. Nobody may use the node any more. It is called
 // once.
 func (n *Host) Close() error {
-	n.end()
+	n.life.end()
 	if n.loops != nil {
 		n.loops(ErrExiting)
 	}
-	n.running.Close()
+	n.life.running.Close()
 	err := n.closeTopics(ErrExiting)
-	n.shifts.sumUp(n.log)
+	n.shifts.sumUp(n.o.Logger)
 	return errors.Join(err, n.redo.Close())
 }
 
@@ -77,8 +76,8 @@ func (n *Host) join(ctx context.Context) error {
 // claim takes the data directory over before any topic is opened.
 func (n *Host) claim() error {
 	s := n.o.Meta.View()
-	n.cluster = s.Cluster().ID
-	foreign, err := n.dirs.Claim(n.ledger, s, n.o.Self, n.log)
+	n.Topics.cluster = s.Cluster().ID
+	foreign, err := n.dirs.Claim(n.ledger, s, n.o.Self, n.o.Logger)
 	n.strays.Add(int64(foreign))
 	return err
 }
@@ -99,10 +98,10 @@ func (n *Host) openAll() error {
 			err := n.Converge(t.Name)
 			switch {
 			case err == nil || errors.Is(err, errQuarantine):
-			case n.failed.Load() != nil:
+			case n.life.failed.Load() != nil:
 				return fmt.Errorf("topic %q: %w", t.Name, err)
 			default:
-				n.log.Error("cannot apply metadata to topic; retrying", "topic", t.Name, "error", err)
+				n.o.Logger.Error("cannot apply metadata to topic; retrying", "topic", t.Name, "error", err)
 			}
 			return nil
 		})
@@ -112,7 +111,7 @@ func (n *Host) openAll() error {
 
 // Propose changes the metadata.
 func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error) {
-	if n.exiting.Load() {
+	if n.life.exiting.Load() {
 		return meta.Result{}, ErrExiting
 	}
 	began := time.Now()
@@ -124,44 +123,17 @@ func (n *Host) Propose(ctx context.Context, c meta.Command) (meta.Result, error)
 	return r, err
 }
 
-// fail ends the node's work: what it acknowledged so far stands, nothing more
-// will be.
-func (n *Host) fail(err error) {
-	n.failOnce.Do(func() {
-		n.failed.Store(&err)
-		n.log.Error("fatal error, node stops", "error", err)
-		n.o.Fatal(err)
-	})
-}
-
-// reportDamage is told of a damaged range: when a log is opened, and whenever a
-// consumer is led past it. It is said once.
-func (n *shelf) reportDamage(name string, partition int, err *commitlog.CorruptionError) {
-	if n.damage.note(commitlog.Damage{Path: err.Path, Position: err.Position, From: err.From, Next: err.Next}) {
-		n.log.Error("log is corrupt on disk; affected messages are not delivered",
-			"topic", name, "partition", partition, "from", err.From, "next", err.Next, "error", err)
-	}
-}
-
-// reportSpoiled is told of damage that was met where a log is read for others than
-// consumers.
-func (n *shelf) reportSpoiled(name string, partition int, err error) {
-	if found, ok := errors.AsType[*commitlog.CorruptionError](err); ok {
-		n.reportDamage(name, partition, found)
-	}
-}
-
 func (n *Host) closeTopics(reason error) error {
-	n.topics.Close()
+	n.Converger.Stop()
 	n.isr.close()
 	var g errgroup.Group
-	for _, h := range n.Hosted() {
-		n.hosted.Delete(h.Name)
-		n.byIncarnation.Delete(h.Incarnation)
-		g.Go(func() error { return n.close(h, reason) })
+	for _, h := range n.Topics.Hosted() {
+		n.Topics.hosted.Delete(h.Name)
+		n.Topics.byIncarnation.Delete(h.Incarnation)
+		g.Go(func() error { return n.Converger.close(h, reason) })
 	}
 	err := g.Wait()
-	n.parts.Close()
+	n.Converger.parts.Close()
 	return err
 }
 
@@ -170,9 +142,9 @@ func (n *Host) closeTopics(reason error) error {
 // It returns when the leaders of what this node holds go on without it, or after
 // a second; until then other nodes must be able to reach this one.
 func (n *Host) Exit() {
-	n.exiting.Store(true)
-	n.leaveOnce.Do(n.leave)
+	n.life.exiting.Store(true)
+	n.leaveOnce.Do(n.leavers.leave)
 }
 
 // Exiting says whether the node is about to stop.
-func (n *Host) Exiting() bool { return n.exiting.Load() }
+func (n *Host) Exiting() bool { return n.life.exiting.Load() }

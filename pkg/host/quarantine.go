@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,26 +46,52 @@ const (
 	missing             // it was there once, by what metadata says
 )
 
-// quarantine is how a node treats replicas whose data is not intact.
-type quarantine struct{ n *Host }
+// Quarantine is how a node treats replicas whose data is not intact. Its exported methods may
+// be called by many goroutines; the others are of the lanes of the partitions.
+type Quarantine struct {
+	o           *Options
+	log         *slog.Logger
+	dirs        datadir.Dir
+	ledger      *datadir.Ledger
+	life        *life
+	topics      *Topics
+	damage      *damage
+	suspects    *suspicion
+	asides      *asides
+	failures    *roleErrors
+	roles       roleTaker
+	leaderships transferrer
+	converge    func(topic string) error
+}
+
+// roleTaker opens replicas, and ends the roles that they have.
+type roleTaker interface {
+	openReplica(h *Topic, t *meta.Topic, i int) (*Held, error)
+	step(h *Topic, hp *Held)
+}
+
+// transferrer gives a leadership of this node to another.
+type transferrer interface {
+	one(ctx context.Context, a forward.Transfer) error
+}
 
 // others returns the in-sync replicas of a partition besides this node.
-func (q quarantine) others(p *meta.Partition) []meta.NodeID {
-	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.n.o.Self })
+func (q *Quarantine) others(p *meta.Partition) []meta.NodeID {
+	return slices.DeleteFunc(slices.Clone(p.ISR), func(id meta.NodeID) bool { return id == q.o.Self })
 }
 
 // lost says whether a replica that finds nothing in its directory has lost what it
 // held: the ledger says that it was made here, and it is in the in-sync set. A
 // replica that was never made here, or that is out of sync, has nothing to lose.
-func (q quarantine) lost(h *Topic, t *meta.Topic, i int, names []string) bool {
+func (q *Quarantine) lost(h *Topic, t *meta.Topic, i int, names []string) bool {
 	bare := !slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(name, vfs.TempSuffix) })
-	return bare && q.n.ledger.Has(datadir.ReplicaName(h.Name, h.Incarnation, i)) && slices.Contains(t.Partitions[i].ISR, q.n.o.Self)
+	return bare && q.ledger.Has(datadir.ReplicaName(h.Name, h.Incarnation, i)) && slices.Contains(t.Partitions[i].ISR, q.o.Self)
 }
 
 // look returns what is known of a replica's data by what its directory holds
 // before its log is opened. It makes the replica if it is not there.
-func (q quarantine) look(h *Topic, t *meta.Topic, i int) (condition, error) {
-	dir := q.n.dirs.Replica(t, i)
+func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, error) {
+	dir := q.dirs.Replica(t, i)
 	names, err := h.fs.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return intact, err
@@ -76,7 +103,7 @@ func (q quarantine) look(h *Topic, t *meta.Topic, i int) (condition, error) {
 		return missing, nil
 	}
 	if q.lost(h, t, i, names) {
-		q.n.log.Error("in-sync replica has no data", "topic", t.Name, "partition", i, "path", dir)
+		q.log.Error("in-sync replica has no data", "topic", t.Name, "partition", i, "path", dir)
 		if len(t.Partitions[i].Replicas) > 1 {
 			return missing, vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkMissing))
 		}
@@ -90,52 +117,52 @@ func (q quarantine) look(h *Topic, t *meta.Topic, i int) (condition, error) {
 			return intact, err
 		}
 	}
-	if h.fs != q.n.o.FS {
+	if h.fs != q.o.FS {
 		return intact, nil // it is in memory
 	}
-	return intact, q.n.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
+	return intact, q.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
 }
 
 // treat brings a replica whose data is not intact a step further, and returns
 // whether it may have a role meanwhile.
-func (q quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err error) {
+func (q *Quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err error) {
 	p := &t.Partitions[hp.index]
-	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.n.o.Self)
+	state, inSync := condition(hp.state.Load()), slices.Contains(p.ISR, q.o.Self)
 	switch {
 	case inSync && len(q.others(p)) == 0 && state == missing:
-		q.n.log.Error("only in-sync replica has no data; elect another replica manually", "topic", h.Name, "partition", hp.index)
-		q.n.step(h, hp)
+		q.log.Error("only in-sync replica has no data; elect another replica manually", "topic", h.Name, "partition", hp.index)
+		q.roles.step(h, hp)
 		return false, nil
 	case inSync && len(q.others(p)) == 0 && state == suspected:
-		q.n.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.Name, "partition", hp.index)
-		return true, suspicion(q).clear(h, hp)
+		q.log.Error("only in-sync replica was truncated when opened; acknowledged messages may be lost", "topic", h.Name, "partition", hp.index)
+		return true, q.suspects.clear(h, hp)
 	case inSync && len(q.others(p)) == 0:
 		return true, nil // there is nothing better
 	case !inSync && state == suspected:
-		return true, suspicion(q).clear(h, hp) // it counts again once a leader has compared logs with it
-	case !inSync && !suspicion(q).canCopy(p):
-		q.n.log.Error("damaged replica kept unchanged: no leader to copy from", "topic", h.Name, "partition", hp.index)
-		q.n.step(h, hp)
+		return true, q.suspects.clear(h, hp) // it counts again once a leader has compared logs with it
+	case !inSync && !q.suspects.canCopy(p):
+		q.log.Error("damaged replica kept unchanged: no leader to copy from", "topic", h.Name, "partition", hp.index)
+		q.roles.step(h, hp)
 		return false, nil
 	case !inSync:
-		q.n.log.Warn("copying replica again from its leader", "topic", h.Name, "partition", hp.index)
+		q.log.Warn("copying replica again from its leader", "topic", h.Name, "partition", hp.index)
 		return true, q.startAnew(h, hp, t)
-	case hp.Led.Load() == nil && !suspicion(q).reported(hp, p):
-		q.n.step(h, hp)
-		suspicion(q).report(h, hp.index, suspicion(q).standing(hp))
+	case hp.Led.Load() == nil && !q.suspects.reported(hp, p):
+		q.roles.step(h, hp)
+		q.suspects.report(h, hp.index, q.suspects.standing(hp))
 		return false, nil
-	case state == suspected && p.Leader == q.n.o.Self:
-		q.n.log.Error("all in-sync replicas may have lost acknowledged messages; leading because this one holds the most", "topic", h.Name, "partition", hp.index)
-		return true, suspicion(q).clear(h, hp)
+	case state == suspected && p.Leader == q.o.Self:
+		q.log.Error("all in-sync replicas may have lost acknowledged messages; leading because this one holds the most", "topic", h.Name, "partition", hp.index)
+		return true, q.suspects.clear(h, hp)
 	case state == suspected:
 		return true, nil // its leader takes it out of the in-sync set and compares logs
-	case p.Leader == q.n.o.Self:
+	case p.Leader == q.o.Self:
 		q.handOn(h, hp.index)
 		if condition(hp.state.Load()) == damaged {
 			return true, nil // until another does
 		}
 	}
-	q.n.step(h, hp)
+	q.roles.step(h, hp)
 	return false, nil
 }
 
@@ -144,21 +171,21 @@ func (q quarantine) treat(h *Topic, hp *Held, t *meta.Topic) (serves bool, err e
 // reported as suspect, which deposes it. Where no other can lead, this
 // one goes on after a pause, if it leads; one that has nothing to lead with tries
 // again for as long as metadata says that it is to.
-func (q quarantine) handOn(h *Topic, i int) {
+func (q *Quarantine) handOn(h *Topic, i int) {
 	hp := h.Held(i)
 	if hp != nil && !hp.handing.CompareAndSwap(false, true) {
 		return
 	}
-	q.n.running.Go(func() {
+	q.life.running.Go(func() {
 		err := q.tryHandOn(h, i)
 		if err != nil {
-			q.n.log.Warn("damaged leader cannot transfer leadership; reporting it so that another replica is elected",
+			q.log.Warn("damaged leader cannot transfer leadership; reporting it so that another replica is elected",
 				"topic", h.Name, "partition", i, "error", err)
 		}
 		if err != nil && hp != nil && q.elsewhere(h, i) {
-			suspicion(q).report(h, i, suspicion(q).standing(hp))
+			q.suspects.report(h, i, q.suspects.standing(hp))
 		}
-		for err != nil && beat.Pause(q.n.life, handOnAgain) && hp != nil && q.mustLead(h, hp) {
+		for err != nil && beat.Pause(q.life.ctx, handOnAgain) && hp != nil && q.mustLead(h, hp) {
 			err = q.tryHandOn(h, i)
 		}
 		if hp == nil {
@@ -173,25 +200,25 @@ func (q quarantine) handOn(h *Topic, i int) {
 
 // mustLead says whether metadata has a replica that is held here lead, and it
 // does not.
-func (q quarantine) mustLead(h *Topic, hp *Held) bool {
-	t := q.n.o.Meta.Topic(h.Name)
-	return t != nil && t.Incarnation == h.Incarnation && t.Partitions[hp.index].Leader == q.n.o.Self &&
+func (q *Quarantine) mustLead(h *Topic, hp *Held) bool {
+	t := q.o.Meta.Topic(h.Name)
+	return t != nil && t.Incarnation == h.Incarnation && t.Partitions[hp.index].Leader == q.o.Self &&
 		h.Held(hp.index) == hp && hp.Led.Load() == nil
 }
 
-func (q quarantine) tryHandOn(h *Topic, i int) error {
-	ctx, cancel := context.WithTimeout(q.n.life, handOnTimeout)
+func (q *Quarantine) tryHandOn(h *Topic, i int) error {
+	ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
 	defer cancel()
 	if h.Led(i) != nil {
-		return handovers(q).one(ctx, forward.Transfer{Topic: h.Name, Incarnation: h.Incarnation, Partition: i})
+		return q.leaderships.one(ctx, forward.Transfer{Topic: h.Name, Incarnation: h.Incarnation, Partition: i})
 	}
-	s := q.n.o.Meta.View()
+	s := q.o.Meta.View()
 	id := controller.PartitionID{Topic: h.Name, Incarnation: h.Incarnation, Partition: i}
 	e, err := controller.Transfer(s, controller.ConditionsOf(s), id, "", false)
 	if err != nil {
 		return err
 	}
-	r, err := q.n.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{e}})
+	r, err := q.o.Meta.Propose(ctx, meta.ElectLeaders{Elections: []meta.Election{e}})
 	return errors.Join(append(r.Failed, err)...)
 }
 
@@ -212,8 +239,8 @@ type forgetArgs struct {
 }
 
 // forgetHere drops what a term that is led here believes of a replica.
-func (q quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.Nothing, err error) {
-	h := q.n.Lookup(a.Topic)
+func (q *Quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.Nothing, err error) {
+	h := q.topics.Lookup(a.Topic)
 	if h == nil || h.Incarnation != a.Incarnation {
 		return none, meta.ErrTopicNotFound
 	}
@@ -227,30 +254,30 @@ func (q quarantine) forgetHere(_ context.Context, a forgetArgs) (none forward.No
 // forgotten has the leader of a partition drop what it believes of the replica
 // here, which answers nobody any more: it held what is about to be set aside, and
 // would join the in-sync set for that.
-func (q quarantine) forgotten(h *Topic, p *meta.Partition, i int) error {
-	ctx, cancel := context.WithTimeout(q.n.life, forgetTimeout)
+func (q *Quarantine) forgotten(h *Topic, p *meta.Partition, i int) error {
+	ctx, cancel := context.WithTimeout(q.life.ctx, forgetTimeout)
 	defer cancel()
-	if _, err := askForget.Ask(ctx, q.n.calls, p.Leader, forgetArgs{h.Name, h.Incarnation, i, p.Epoch, q.n.o.Self}); err != nil {
+	if _, err := askForget.Ask(ctx, q.o.Calls, p.Leader, forgetArgs{h.Name, h.Incarnation, i, p.Epoch, q.o.Self}); err != nil {
 		return fmt.Errorf("set aside damaged replica: leader %s has not reset its state for it: %w", p.Leader, err)
 	}
 	return nil
 }
 
 // startAnew sets a replica's data aside and opens it empty.
-func (q quarantine) startAnew(h *Topic, hp *Held, t *meta.Topic) error {
-	q.n.step(h, hp)
+func (q *Quarantine) startAnew(h *Topic, hp *Held, t *meta.Topic) error {
+	q.roles.step(h, hp)
 	if err := q.forgotten(h, &t.Partitions[hp.index], hp.index); err != nil {
 		return err
 	}
-	q.n.retire(hp)
+	q.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
-		q.n.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
+		q.log.Warn("cannot close damaged replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 	if err := q.setAside(h, t, hp.index); err != nil {
 		return err
 	}
-	fresh, err := q.n.openReplica(h, t, hp.index)
+	fresh, err := q.roles.openReplica(h, t, hp.index)
 	if err != nil {
 		return err
 	}
@@ -268,19 +295,19 @@ var errNoCopy = errors.New("kept unchanged: no leader to copy from")
 // treatCorrupt decides what becomes of a replica that could not be opened. Where
 // that is for what is on the disk, and others are in sync, it is set aside as soon
 // as nobody counts on it: without an error it can be opened empty.
-func (q quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) error {
+func (q *Quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) error {
 	p := &t.Partitions[i]
-	inSync := slices.Contains(p.ISR, q.n.o.Self)
+	inSync := slices.Contains(p.ISR, q.o.Self)
 	switch {
 	case fate.Of(cause) != fate.Corrupt, len(q.others(p)) == 0:
 		return cause
 	case inSync:
-		suspicion(q).report(h, i, meta.Suspect{Missing: true}) // nothing of it can be served
+		q.suspects.report(h, i, meta.Suspect{Missing: true}) // nothing of it can be served
 		return fmt.Errorf("%w: %w", errQuarantine, cause)
-	case !suspicion(q).canCopy(p):
+	case !q.suspects.canCopy(p):
 		return fmt.Errorf("%w: %w", errNoCopy, cause)
 	}
-	q.n.log.Error("copying replica again from its leader", "topic", h.Name, "partition", i, "error", cause)
+	q.log.Error("copying replica again from its leader", "topic", h.Name, "partition", i, "error", cause)
 	if err := q.setAside(h, t, i); err != nil {
 		return err
 	}
@@ -289,7 +316,7 @@ func (q quarantine) treatCorrupt(h *Topic, t *meta.Topic, i int, cause error) er
 
 // foundDamage is told of a damaged range that a consumer met. Where others are
 // in sync, nothing is delivered until one of them leads.
-func (q quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionError) {
+func (q *Quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionError) {
 	hp.Replica.Spoil(err)
 	hp.state.CompareAndSwap(int32(intact), int32(damaged))
 	if q.elsewhere(h, hp.index) {
@@ -298,25 +325,25 @@ func (q quarantine) foundDamage(h *Topic, hp *Held, err *commitlog.CorruptionErr
 }
 
 // elsewhere says whether other in-sync replicas hold what is damaged here.
-func (q quarantine) elsewhere(h *Topic, i int) bool {
+func (q *Quarantine) elsewhere(h *Topic, i int) bool {
 	t := h.Config()
 	return i < len(t.Partitions) && len(q.others(&t.Partitions[i])) > 0
 }
 
 // inspect treats a copy that was found damaged since it was opened. One that leads
 // while others are in sync hands over each time that damage is met.
-func (q quarantine) inspect(h *Topic, hp *Held) {
+func (q *Quarantine) inspect(h *Topic, hp *Held) {
 	if !hp.Replica.Damaged() {
 		return
 	}
 	first := hp.state.CompareAndSwap(int32(intact), int32(damaged))
 	if first {
-		q.n.log.Error("damaged replica", "topic", h.Name, "partition", hp.index)
+		q.log.Error("damaged replica", "topic", h.Name, "partition", hp.index)
 	}
 	if hp.Led.Load() != nil && q.elsewhere(h, hp.index) {
 		q.handOn(h, hp.index)
 	}
 	if first {
-		q.n.running.Go(func() { _ = q.n.Converge(h.Name) }) // what fails is tried again with the next change
+		q.life.running.Go(func() { _ = q.converge(h.Name) }) // what fails is tried again with the next change
 	}
 }

@@ -2,9 +2,12 @@ package host
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
 )
@@ -29,33 +32,39 @@ const (
 const TrashFor = 24 * time.Hour
 
 // retention drops messages that need not be kept.
+// It is for one goroutine.
 type retention struct {
-	n     *Host
-	state *meta.State // as of the beginning of a round
+	o      *Options
+	log    *slog.Logger
+	topics *Topics
+	disk   *diskspace.Space
+	asides *asides
+	steady age.Steady  // the clock of retention
+	state  *meta.State // as of the beginning of a round
 }
 
 // all drops what no channel needs and no policy keeps, and notes how far the
 // logs are durable, which is where recovery would start to read. A wall clock that
 // is set forward ages nothing until it has stayed so for age.StepTrust.
-func (r retention) all() {
-	r.state = r.n.o.Meta.View()
-	asides{r.n}.release()
+func (r *retention) all() {
+	r.state = r.o.Meta.View()
+	r.asides.release()
 	moment := time.Now()
-	now := time.Unix(0, r.n.steady.Read(moment, r.n.o.WallClock(moment)))
-	r.n.EachHeld(func(h *Topic, hp *Held) {
+	now := time.Unix(0, r.steady.Read(moment, r.o.WallClock(moment)))
+	r.topics.EachHeld(func(h *Topic, hp *Held) {
 		r.one(h, hp, now, moment)
 		hp.rest()
 	})
-	r.n.o.Log.Cache.Sweep()
+	r.o.Log.Cache.Sweep()
 	r.settle()
 }
 
 // overfull drops what ephemeral topics, and those with a maximum, have too much.
-func (r retention) overfull() {
-	r.state = r.n.o.Meta.View()
+func (r *retention) overfull() {
+	r.state = r.o.Meta.View()
 	moment := time.Now()
-	now := time.Unix(0, r.n.steady.Read(moment, r.n.o.WallClock(moment)))
-	r.n.EachHeld(func(h *Topic, hp *Held) {
+	now := time.Unix(0, r.steady.Read(moment, r.o.WallClock(moment)))
+	r.topics.EachHeld(func(h *Topic, hp *Held) {
 		if h.memory != nil || h.Config().Config.MaxBytes > 0 {
 			r.one(h, hp, now, moment)
 		}
@@ -64,8 +73,8 @@ func (r retention) overfull() {
 }
 
 // settle gives back the memory of what was dropped.
-func (r retention) settle() {
-	for _, h := range r.n.Hosted() {
+func (r *retention) settle() {
+	for _, h := range r.topics.Hosted() {
 		if h.memory == nil {
 			continue
 		}
@@ -80,23 +89,23 @@ func (r retention) settle() {
 }
 
 // one drops what a replica need not keep.
-func (r retention) one(h *Topic, hp *Held, now, moment time.Time) {
+func (r *retention) one(h *Topic, hp *Held, now, moment time.Time) {
 	c := h.Config().Config
 	limit, share := boundsOf(&c)
-	if meta.IsEphemeral(h.Name) && (limit == 0 || limit > r.n.o.EphemeralBytes) {
-		limit = r.n.o.EphemeralBytes
+	if meta.IsEphemeral(h.Name) && (limit == 0 || limit > r.o.EphemeralBytes) {
+		limit = r.o.EphemeralBytes
 	}
 	l := hp.Replica.Log()
-	last := r.n.Disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
+	last := r.disk.Low() || (hp.idle && (l.Bytes() > smallLog || share > 0 && l.Bytes() > share/2))
 	keep := commitlog.Retention{Now: now, Moment: moment, MaxAge: keptFor(&c), MaxBytes: limit, Share: share, Last: last}
-	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.n.Disk.Low() {
+	if floor, some := meta.HistoryOf(r.state).Floor(h.Config(), hp.index, now.Add(-TrashFor).UnixNano()); some && !r.disk.Low() {
 		keep.Hold = &floor
 	}
 	err := errors.Join(hp.retain(h, keep), l.Checkpoint(hp.leastNote(moment)))
 	if failed := err != nil; failed != hp.unretained {
 		hp.unretained = failed // said when it begins
 		if failed {
-			r.n.log.Warn("retention failed", "topic", h.Name, "partition", hp.index, "error", err)
+			r.log.Warn("retention failed", "topic", h.Name, "partition", hp.index, "error", err)
 		}
 	}
 }

@@ -3,20 +3,25 @@ package host
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/coord/replication"
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/diskspace"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/lease"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/once"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/removal"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -82,11 +87,36 @@ type Led struct {
 	once    atomic.Pointer[once.Keeper] // nil: no dedup ids are taken
 }
 
-// nodesByID are the nodes that a topic's partitions speak of.
-type nodesByID map[meta.NodeID]*meta.Node
+// Nodes are the nodes that a topic's partitions speak of.
+type Nodes map[meta.NodeID]*meta.Node
+
+// roles gives the replicas of a node the roles that metadata says. Its methods are of the
+// lanes of the partitions.
+type roles struct {
+	o          *Options
+	log        *slog.Logger
+	dirs       datadir.Dir
+	life       *life
+	removal    *removal.Remover
+	topics     *Topics
+	damage     *damage
+	disk       *diskspace.Space
+	stalls     *stall.Board
+	terms      *terms
+	timers     *timers
+	unsaved    *unsaved
+	shifts     *shifts
+	isr        *proposer
+	leavers    *leavers
+	quarantine *Quarantine
+	suspects   *suspicion
+	budget     *coord.Budget // of uncommitted bytes, for all terms
+	credits    *coord.Credits
+	catchUp    *replication.CatchUp // of replicas that are not in sync, by all terms
+}
 
 // viewOf returns what metadata says of partition i, for its replicas.
-func (n *Host) viewOf(t *meta.Topic, i int, nodes nodesByID) coord.View {
+func (rs *roles) viewOf(t *meta.Topic, i int, nodes Nodes) coord.View {
 	p := &t.Partitions[i]
 	v := coord.View{
 		Epoch: p.Epoch, Version: p.Version, Leader: p.Leader, ISR: p.ISR,
@@ -97,7 +127,7 @@ func (n *Host) viewOf(t *meta.Topic, i int, nodes nodesByID) coord.View {
 		v.Replicas[k].SuspectAs(p)
 		if node := nodes[id]; node != nil {
 			v.Replicas[k].Incarnation, v.Replicas[k].Full = node.Incarnation, node.DiskFull
-			v.Replicas[k].Down = node.State == meta.NodeDown || n.leavers.has(node)
+			v.Replicas[k].Down = node.State == meta.NodeDown || rs.leavers.has(node)
 		}
 	}
 	return v
@@ -110,46 +140,46 @@ func sameView(a, b coord.View) bool {
 		a.MinISR == b.MinISR && a.Sync == b.Sync && slices.Equal(a.Replicas, b.Replicas)
 }
 
-// AdoptPartition makes one partition what metadata says that it is to this node.
-func (n *Host) AdoptPartition(h *Topic, t *meta.Topic, i int, nodes nodesByID) error {
-	held := slices.Contains(t.Partitions[i].Replicas, n.o.Self)
+// adopt makes one partition what metadata says that it is to this node.
+func (rs *roles) adopt(h *Topic, t *meta.Topic, i int, nodes Nodes) error {
+	held := slices.Contains(t.Partitions[i].Replicas, rs.o.Self)
 	hp := h.Held(i)
 	switch {
 	case !held && hp == nil:
 		h.hold(i, nil)
 		return nil
 	case !held:
-		return n.letGo(h, hp, t.Partitions[i].Version)
+		return rs.letGo(h, hp, t.Partitions[i].Version)
 	case hp == nil:
 		var err error
-		if hp, err = n.openReplica(h, t, i); err != nil {
-			if err = (quarantine{n}).treatCorrupt(h, t, i, err); err == nil {
-				hp, err = n.openReplica(h, t, i)
+		if hp, err = rs.openReplica(h, t, i); err != nil {
+			if err = rs.quarantine.treatCorrupt(h, t, i, err); err == nil {
+				hp, err = rs.openReplica(h, t, i)
 			}
 		}
 		if h.hold(i, hp); err != nil {
 			return err
 		}
 	}
-	v := n.viewOf(t, i, nodes)
+	v := rs.viewOf(t, i, nodes)
 	if sameView(hp.view, v) && !hp.untreated() {
 		return nil
 	}
 	serves, err := true, error(nil)
 	if condition(hp.state.Load()) != intact {
-		if serves, err = (quarantine{n}).treat(h, hp, t); err != nil {
+		if serves, err = rs.quarantine.treat(h, hp, t); err != nil {
 			return err
 		}
 		hp = h.Held(i) // it may be another
 	}
 	if serves {
-		err = n.assume(h, hp, t, v)
+		err = rs.assume(h, hp, t, v)
 	}
 	switch {
 	case errors.Is(err, commitlog.ErrFenced):
 		// A newer epoch than the one that metadata says here is known to the
 		// replica: metadata that says so will come.
-		n.log.Debug("local metadata is behind a replica; waiting", "topic", h.Name, "partition", i, "epoch", v.Epoch, "error", err)
+		rs.log.Debug("local metadata is behind a replica; waiting", "topic", h.Name, "partition", i, "epoch", v.Epoch, "error", err)
 	case err != nil:
 		return err
 	}
@@ -159,34 +189,34 @@ func (n *Host) AdoptPartition(h *Topic, t *meta.Topic, i int, nodes nodesByID) e
 
 // assume gives a replica the role that metadata says. On an error it has none,
 // and the next turn tries again.
-func (n *Host) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
+func (rs *roles) assume(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := hp.Led.Load()
-	switch leads := v.Leader == n.o.Self; {
+	switch leads := v.Leader == rs.o.Self; {
 	case leads && lp != nil && lp.Term.Epoch() == v.Epoch:
 		lp.Term.Update(v)
-		n.terms.note(lp)
-		n.unsaved.add(h, hp) // there may be others by now that positions are to be shared with
+		rs.terms.note(lp)
+		rs.unsaved.add(h, hp) // there may be others by now that positions are to be shared with
 		return nil
 	case leads:
-		n.step(h, hp)
-		return n.lead(h, hp, t, v)
+		rs.step(h, hp)
+		return rs.lead(h, hp, t, v)
 	case hp.Standby.Load() != nil && hp.view.Epoch == v.Epoch && hp.view.Sync == v.Sync:
 		return nil // nothing of it concerns a follower
 	}
 	if lp != nil {
-		n.step(h, hp)
+		rs.step(h, hp)
 	}
-	return n.follow(h, hp, v)
+	return rs.follow(h, hp, v)
 }
 
 // lead makes this node lead a partition at the epoch that metadata says. There is
 // one term in an epoch: where a channel's start cannot be stored, as while the disk
 // is full, the node leads nevertheless, and the next turn tries that again. Nobody
 // was told yet that there is such a channel.
-func (n *Host) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
+func (rs *roles) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	lp := &Led{Index: hp.index, Replica: hp.Replica}
 	var err error
-	if lp.Part, err = n.openPart(h, hp, lp, v); err != nil {
+	if lp.Part, err = rs.openPart(h, hp, lp, v); err != nil {
 		return err
 	}
 	if err := hp.Replica.Lead(v, lp.committed); err != nil {
@@ -194,37 +224,37 @@ func (n *Host) lead(h *Topic, hp *Held, t *meta.Topic, v coord.View) error {
 	}
 	lp.Term = hp.Replica.Term()
 	if lp.lease != nil {
-		lp.lease.Begin(lp.Term.Confirmed, func() { n.terms.stir(lp.Term) })
+		lp.lease.Begin(lp.Term.Confirmed, func() { rs.terms.stir(lp.Term) })
 	}
 	lp.Part.Serve(lp.Term)
-	adopted := lp.adopt(h, t, n.o.Meta.Settings().ChannelDefaults())
+	adopted := lp.adopt(h, t, rs.o.Meta.Settings().ChannelDefaults())
 	hp.Led.Store(lp)
-	n.terms.note(lp)
-	n.unsaved.add(h, hp) // what was told before found nobody to ask
+	rs.terms.note(lp)
+	rs.unsaved.add(h, hp) // what was told before found nobody to ask
 	h.publishLed()
-	n.shifts.begin(n.log, h.Name, lp)
+	rs.shifts.begin(rs.log, h.Name, lp)
 	h.tellWatchers()
 	return adopted
 }
 
-func (n *Host) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Partition, error) {
-	q := quarantine{n}
+func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Partition, error) {
+	q := rs.quarantine
 	o := topic.Options{
-		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.Replica.Log(), Arm: n.timers.arm, Observer: n.o.Observer,
+		Index: hp.index, FS: h.fs, Dir: hp.dir, Log: hp.Replica.Log(), Arm: rs.timers.arm, Observer: rs.o.Observer,
 		Ages:             hp.Replica.Ages(),
-		LatencyWindow:    n.o.LatencyWindow,
-		Moves:            n.o.Moves,
+		LatencyWindow:    rs.o.LatencyWindow,
+		Moves:            rs.o.Moves,
 		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
 		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) },
 		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
 		Salvage:          q.salvages(hp, v),
-		Unsaved:          func() { n.unsaved.add(h, hp) },
+		Unsaved:          func() { rs.unsaved.add(h, hp) },
 		Exhausted: func(c *topic.Channel) {
-			n.o.Exhausted(deadletter.Source{Topic: h.Name, Partition: hp.index, Channel: c, Numbering: h.ids})
+			rs.o.Exhausted(deadletter.Source{Topic: h.Name, Partition: hp.index, Channel: c, Numbering: h.ids})
 		},
 	}
-	if n.o.Peers != nil {
-		lp.lease = lease.New(n.terms.contact, v.Epoch, func() bool { return n.leads(h, hp.index, v.Epoch) })
+	if rs.o.Peers != nil {
+		lp.lease = lease.New(rs.terms.contact, v.Epoch, func() bool { return rs.topics.leads(h, hp.index, v.Epoch) })
 		hp.lease.Store(lp.lease)
 		o.Leased = lp.lease.Held
 	}
@@ -232,20 +262,9 @@ func (n *Host) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Parti
 	return part, q.openedPositions(h, hp, err)
 }
 
-// leads says whether metadata says here that this node leads a partition in an
-// epoch.
-func (n *shelf) leads(h *Topic, i int, epoch seq.Epoch) bool {
-	t := n.o.Meta.Topic(h.Name)
-	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
-		return false
-	}
-	p := &t.Partitions[i]
-	return p.Leader == n.o.Self && p.Epoch == epoch
-}
-
 // follow puts a replica on standby: it follows the leader that metadata says, or
 // waits for one.
-func (n *Host) follow(h *Topic, hp *Held, v coord.View) error {
+func (rs *roles) follow(h *Topic, hp *Held, v coord.View) error {
 	s := hp.Standby.Load()
 	if s == nil {
 		var err error
@@ -254,9 +273,9 @@ func (n *Host) follow(h *Topic, hp *Held, v coord.View) error {
 			FS: h.fs, Dir: hp.dir, End: hp.Replica.Log().End(),
 			Damaged: func(err error) {
 				intact = false
-				quarantine{n}.reportPositions(h, hp, err, false)
+				rs.quarantine.reportPositions(h, hp, err, false)
 			},
-			Unsaved: func() { n.unsaved.add(h, hp) },
+			Unsaved: func() { rs.unsaved.add(h, hp) },
 		})
 		if err != nil {
 			return err
@@ -266,7 +285,7 @@ func (n *Host) follow(h *Topic, hp *Held, v coord.View) error {
 			hp.unreadable = time.Time{}
 		}
 	}
-	n.log.Debug("follows", "topic", h.Name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
+	rs.log.Debug("follows", "topic", h.Name, "partition", hp.index, "epoch", v.Epoch, "leader", v.Leader)
 	if v.Leader == "" {
 		return hp.Replica.Rest(v)
 	}
@@ -275,15 +294,15 @@ func (n *Host) follow(h *Topic, hp *Held, v coord.View) error {
 
 // resign ends whatever role a replica has. Consumers are told the reason; their
 // messages in flight are ready for others as they leave.
-func (n *Host) resign(h *Topic, hp *Held, reason error) error {
+func (rs *roles) resign(h *Topic, hp *Held, reason error) error {
 	hp.view = coord.View{}
 	hp.matched.Store(nil)
 	hp.salvaged.Store(false)
 	var errs []error
 	if lp := hp.Led.Swap(nil); lp != nil {
-		n.terms.forget(lp)
+		rs.terms.forget(lp)
 		h.publishLed()
-		n.shifts.end(n.log, h.Name, lp, reason)
+		rs.shifts.end(rs.log, h.Name, lp, reason)
 		// the term first: what it commits still wakes channels
 		errs = append(errs, lp.Term.Stop(), lp.Part.Close(reason))
 		if k := lp.once.Load(); k != nil {
@@ -299,26 +318,26 @@ func (n *Host) resign(h *Topic, hp *Held, reason error) error {
 
 // step ends the role of a replica that gets another. What fails then is said:
 // it stands in the way of nothing.
-func (n *Host) step(h *Topic, hp *Held) {
-	if err := n.resign(h, hp, ErrLedElsewhere); err != nil {
-		n.log.Warn("cannot end role of replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
+func (rs *roles) step(h *Topic, hp *Held) {
+	if err := rs.resign(h, hp, ErrLedElsewhere); err != nil {
+		rs.log.Warn("cannot end role of replica cleanly", "topic", h.Name, "partition", hp.index, "error", err)
 	}
 }
 
 // letGo closes a replica that metadata gives to this node no longer, and moves
 // its data to the trash. version is the partition's.
-func (n *Host) letGo(h *Topic, hp *Held, version uint64) error {
-	n.step(h, hp)
-	n.retire(hp)
+func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
+	rs.step(h, hp)
+	rs.topics.retire(hp)
 	h.hold(hp.index, nil)
 	if err := hp.Replica.Close(); err != nil {
-		n.log.Warn("cannot close removed replica", "topic", h.Name, "partition", hp.index, "error", err)
+		rs.log.Warn("cannot close removed replica", "topic", h.Name, "partition", hp.index, "error", err)
 	}
-	if h.fs != n.o.FS {
+	if h.fs != rs.o.FS {
 		return nil // it was in memory
 	}
-	n.damage.forget(hp.dir)
-	return n.removal.Remove(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
+	rs.damage.forget(hp.dir)
+	return rs.removal.Remove(hp.dir, datadir.AsideName(h.Name, h.Incarnation, hp.index, version))
 }
 
 // adopt takes over what metadata says of a topic's channels, with the cluster's defaults. One

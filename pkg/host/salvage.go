@@ -11,7 +11,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
-	"github.com/brokerd/brokerd/pkg/stall"
 )
 
 // A replica whose stored channel positions cannot be read is asked to lead. While
@@ -26,25 +25,25 @@ const SalvageAfter = 5 * time.Second
 
 // salvages says whether a replica that is to lead by the view v does so even if
 // its stored positions cannot be read.
-func (q quarantine) salvages(hp *Held, v coord.View) bool {
+func (q *Quarantine) salvages(hp *Held, v coord.View) bool {
 	if !hp.unreadable.IsZero() && time.Since(hp.unreadable) >= SalvageAfter {
 		return true
 	}
 	return !slices.ContainsFunc(v.Replicas, func(r coord.ReplicaView) bool {
-		return r.Node != q.n.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
+		return r.Node != q.o.Self && !r.Down && slices.Contains(v.ISR, r.Node)
 	})
 }
 
 // openedPositions takes the outcome of opening a leader's positions, and returns
 // it. Where they cannot be read, another replica is asked to lead.
-func (q quarantine) openedPositions(h *Topic, hp *Held, err error) error {
+func (q *Quarantine) openedPositions(h *Topic, hp *Held, err error) error {
 	if err == nil {
 		hp.unreadable = time.Time{}
 		return nil
 	}
 	if hp.unreadable.IsZero() {
 		hp.unreadable = time.Now()
-		q.n.log.Error("cannot read channel positions; asking another in-sync replica to lead",
+		q.log.Error("cannot read channel positions; asking another in-sync replica to lead",
 			"topic", h.Name, "partition", hp.index, "error", err)
 	}
 	// The other may be no better off and hand on in turn.
@@ -57,8 +56,8 @@ func (q quarantine) openedPositions(h *Topic, hp *Held, err error) error {
 
 // reportPositions is told of stored positions that are damaged. lost: none of a
 // leader's is intact.
-func (q quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
-	log := q.n.log.With("topic", h.Name, "partition", hp.index, "error", err)
+func (q *Quarantine) reportPositions(h *Topic, hp *Held, err error, lost bool) {
+	log := q.log.With("topic", h.Name, "partition", hp.index, "error", err)
 	if lost {
 		hp.salvaged.Store(true)
 		log.Error("cannot read channel positions; every channel of the partition restarts at the log start, " +
@@ -153,23 +152,23 @@ func (r *roleErrors) list(self meta.NodeID, topic func(string) *meta.Topic) (lea
 
 // reasons are the health reasons of replicas that this node holds and that
 // do not do what they should.
-func (q quarantine) reasons() []health.Reason {
+func (q *Quarantine) reasons() []health.Reason {
 	var reasons []health.Reason
 	add := func(code, what string, names []string) {
 		if len(names) > 0 {
 			reasons = append(reasons, health.Reason{Code: code, Count: len(names), What: what + ": " + health.Names(names)})
 		}
 	}
-	leaders, others := q.n.roles.list(q.n.o.Self, q.n.o.Meta.Topic)
+	leaders, others := q.failures.list(q.o.Self, q.o.Meta.Topic)
 	add("leader_failed", "partitions that this node fails to lead, see its log", leaders)
 	add("replica_failed", "replicas that this node fails to open, see its log", others)
 	var salvaged, lost, refusing []string
-	q.n.EachHeld(func(h *Topic, hp *Held) {
+	q.topics.EachHeld(func(h *Topic, hp *Held) {
 		name := fmt.Sprintf("%s/%d", h.Name, hp.index)
 		if hp.salvaged.Load() {
 			salvaged = append(salvaged, name)
 		}
-		if q.lostAll(h, hp) {
+		if q.Lost(h, hp) {
 			lost = append(lost, name)
 		}
 		if hp.Replica.Refusing() {
@@ -181,41 +180,9 @@ func (q quarantine) reasons() []health.Reason {
 	slices.Sort(refusing)
 	add("data_lost", "partitions whose only in-sync replica lost its data directory, see `brokerctl partition repair`", lost)
 	add("replica_refusing", "replicas that refuse their leader because it lacks committed messages", refusing)
-	if waiting := q.n.waiting.Load(); waiting != nil {
+	if waiting := q.asides.waiting.Load(); waiting != nil {
 		add("copies_set_aside", "set-aside copies waiting for an operator, see `brokerctl partition repair`", *waiting)
 	}
 	add("positions_lost", "partitions whose channels restarted at the log start because stored positions are unreadable", salvaged)
-	return reasons
-}
-
-// Reasons are the health reasons of what this node holds, beside those of NotReady.
-func (n *Host) Reasons(now time.Time) []health.Reason {
-	var reasons []health.Reason
-	if k, _ := n.damage.counts(); k > 0 {
-		reasons = append(reasons, health.Reason{Code: "log_corrupt", Count: k, What: "log ranges are corrupt on disk; repaired from an in-sync replica if there is one, otherwise the intact messages are served"})
-	}
-	if k := int(n.strays.Load()); k > 0 {
-		reasons = append(reasons, health.Reason{Code: "stray_data", Count: k, What: "directories of topics unknown to the metadata or of another cluster; the metadata may have been lost"})
-	}
-	if used, most, _ := n.budget.Usage(); 2*used >= most {
-		reasons = append(reasons, health.Reason{Code: "uncommitted_budget", Count: 1, What: fmt.Sprintf(
-			"%d of %d bytes of uncommitted data in use: publishers to slow partitions wait or are refused", used, most)})
-	}
-	return slices.Concat(reasons, quarantine{n}.reasons(), n.Stalls.Reasons(now, stall.Role, stall.Follower))
-}
-
-// NotReady are the reasons for which this node cannot serve everything that it holds.
-func (n *Host) NotReady(now time.Time) []health.Reason {
-	var reasons []health.Reason
-	if err := n.failed.Load(); err != nil {
-		reasons = append(reasons, health.Reason{Code: "disk_failed", Count: 1, What: (*err).Error()})
-	}
-	if n.Disk.Low() {
-		reasons = append(reasons, health.Reason{Code: "disk_full", Count: 1, What: "disk nearly full: publishes are refused"})
-	}
-	reasons = append(reasons, n.Stalls.Reasons(now, stall.Lead)...)
-	if n.exiting.Load() {
-		reasons = append(reasons, health.Reason{Code: "exiting", Count: 1, What: "node is shutting down"})
-	}
 	return reasons
 }

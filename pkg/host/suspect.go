@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/brokerd/brokerd/internal/beat"
 	"github.com/brokerd/brokerd/pkg/commitlog"
@@ -25,23 +27,31 @@ import (
 // as any other, once its log was compared with the leader's.
 
 // suspicion is how a node treats replicas that may have lost acknowledged messages.
-type suspicion struct{ n *Host }
+type suspicion struct {
+	o      *Options
+	log    *slog.Logger
+	dirs   datadir.Dir
+	life   *life
+	topics *Topics
+	// reporting are the partitions whose replicas here are being reported as suspect.
+	reporting sync.Map // of suspectKey
+}
 
 // mark makes it durable that a log is about to be repaired.
-func (q suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) error {
-	if h.fs != q.n.o.FS || len(t.Partitions[i].Replicas) == 1 {
+func (q *suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) error {
+	if h.fs != q.o.FS || len(t.Partitions[i].Replicas) == 1 {
 		return nil // there is no other copy to compare with
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileSynced(h.fs, filepath.Join(q.n.dirs.Replica(t, i), datadir.MarkSuspect), text)
+	return vfs.WriteFileSynced(h.fs, filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect), text)
 }
 
 // marked says whether a replica's log was cut, at this start or at an earlier one.
-func (q suspicion) marked(h *Topic, t *meta.Topic, i int) (bool, error) {
-	_, err := h.fs.Stat(filepath.Join(q.n.dirs.Replica(t, i), datadir.MarkSuspect))
+func (q *suspicion) marked(h *Topic, t *meta.Topic, i int) (bool, error) {
+	_, err := h.fs.Stat(filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -49,7 +59,7 @@ func (q suspicion) marked(h *Topic, t *meta.Topic, i int) (bool, error) {
 }
 
 // clear ends that a replica is suspect here.
-func (q suspicion) clear(h *Topic, hp *Held) error {
+func (q *suspicion) clear(h *Topic, hp *Held) error {
 	if err := h.fs.Remove(filepath.Join(hp.dir, datadir.MarkSuspect)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -61,36 +71,36 @@ func (q suspicion) clear(h *Topic, hp *Held) error {
 }
 
 // standing returns what the metadata is to know of a suspect replica.
-func (q suspicion) standing(hp *Held) meta.Suspect {
+func (q *suspicion) standing(hp *Held) meta.Suspect {
 	log, state := hp.Replica.Log(), condition(hp.state.Load())
 	return meta.Suspect{
-		Node: q.n.o.Self, Epoch: log.LastEpoch(), End: log.End(), Damaged: state == damaged, Missing: state == missing,
+		Node: q.o.Self, Epoch: log.LastEpoch(), End: log.End(), Damaged: state == damaged, Missing: state == missing,
 	}
 }
 
 // reported says whether the metadata knows of a suspect replica what there is to know.
-func (q suspicion) reported(hp *Held, p *meta.Partition) bool {
-	s, known := p.SuspectOf(q.n.o.Self)
+func (q *suspicion) reported(hp *Held, p *meta.Partition) bool {
+	s, known := p.SuspectOf(q.o.Self)
 	return known && s == q.standing(hp)
 }
 
 // report has the metadata know that a replica is suspect, and tries again until it
 // does, or until the replica is not in sync any more.
-func (q suspicion) report(h *Topic, i int, s meta.Suspect) {
-	s.Node = q.n.o.Self
+func (q *suspicion) report(h *Topic, i int, s meta.Suspect) {
+	s.Node = q.o.Self
 	key := suspectKey{h.Incarnation, i}
-	if _, under := q.n.reporting.LoadOrStore(key, true); under {
+	if _, under := q.reporting.LoadOrStore(key, true); under {
 		return
 	}
-	q.n.running.Go(func() {
-		defer q.n.reporting.Delete(key)
+	q.life.running.Go(func() {
+		defer q.reporting.Delete(key)
 		for q.unknown(h, i, s) {
 			err := q.tryReport(h, i, s)
 			if err == nil {
 				return
 			}
-			q.n.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.Name, "partition", i, "error", err)
-			if !beat.Pause(q.n.life, handOnAgain) {
+			q.log.Warn("cannot report a replica that may have lost messages; retrying", "topic", h.Name, "partition", i, "error", err)
+			if !beat.Pause(q.life.ctx, handOnAgain) {
 				return
 			}
 		}
@@ -105,24 +115,24 @@ type suspectKey struct {
 
 // unknown says whether a replica is in sync by the metadata, which does not know that
 // it is suspect.
-func (q suspicion) unknown(h *Topic, i int, s meta.Suspect) bool {
-	t := q.n.o.Meta.Topic(h.Name)
+func (q *suspicion) unknown(h *Topic, i int, s meta.Suspect) bool {
+	t := q.o.Meta.Topic(h.Name)
 	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
 		return false
 	}
 	p := &t.Partitions[i]
-	known, ok := p.SuspectOf(q.n.o.Self)
-	return slices.Contains(p.ISR, q.n.o.Self) && (!ok || known != s)
+	known, ok := p.SuspectOf(q.o.Self)
+	return slices.Contains(p.ISR, q.o.Self) && (!ok || known != s)
 }
 
-func (q suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
-	self := q.n.o.Meta.Node(q.n.o.Self)
+func (q *suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
+	self := q.o.Meta.Node(q.o.Self)
 	if self == nil {
 		return meta.ErrNodeNotFound
 	}
-	ctx, cancel := context.WithTimeout(q.n.life, handOnTimeout)
+	ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
 	defer cancel()
-	r, err := q.n.o.Meta.Propose(ctx, meta.ReportSuspects{
+	r, err := q.o.Meta.Propose(ctx, meta.ReportSuspects{
 		Node: self.ID, Incarnation: self.Incarnation,
 		Replicas: []meta.SuspectReplica{{Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Suspect: s}},
 	})
@@ -131,28 +141,28 @@ func (q suspicion) tryReport(h *Topic, i int, s meta.Suspect) error {
 
 // canCopy says whether a partition has a leader elsewhere that is alive and not
 // suspect, from which a replica here can be copied.
-func (q suspicion) canCopy(p *meta.Partition) bool {
+func (q *suspicion) canCopy(p *meta.Partition) bool {
 	_, suspect := p.SuspectOf(p.Leader)
-	n := q.n.o.Meta.Node(p.Leader)
-	return p.Leader != q.n.o.Self && n != nil && n.State != meta.NodeDown && !suspect
+	n := q.o.Meta.Node(p.Leader)
+	return p.Leader != q.o.Self && n != nil && n.State != meta.NodeDown && !suspect
 }
 
 // yield has another replica lead, which holds messages that this one lacks.
-func (q suspicion) yield(h *Topic, i int, y coord.Yield) {
-	q.n.log.Error("leader lacks messages held by another replica; transferring leadership to it",
+func (q *suspicion) yield(h *Topic, i int, y coord.Yield) {
+	q.log.Error("leader lacks messages held by another replica; transferring leadership to it",
 		"topic", h.Name, "partition", i, "epoch", y.Epoch, "to", y.To, "log_end", y.End)
-	q.n.running.Go(func() {
-		for q.n.leads(h, i, y.Epoch) {
-			ctx, cancel := context.WithTimeout(q.n.life, handOnTimeout)
-			_, err := q.n.o.Meta.Propose(ctx, meta.YieldLeader{
+	q.life.running.Go(func() {
+		for q.topics.leads(h, i, y.Epoch) {
+			ctx, cancel := context.WithTimeout(q.life.ctx, handOnTimeout)
+			_, err := q.o.Meta.Propose(ctx, meta.YieldLeader{
 				Topic: h.Name, Incarnation: h.Incarnation, Partition: i, Epoch: y.Epoch, To: y.To, LastEpoch: y.LastEpoch, End: y.End,
 			})
 			cancel()
 			if err == nil || fate.Of(err) == fate.Refused && errors.Is(err, meta.ErrStaleEpoch) {
 				return
 			}
-			q.n.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.Name, "partition", i, "to", y.To, "error", err)
-			if !beat.Pause(q.n.life, handOnAgain) {
+			q.log.Warn("cannot transfer leadership to the replica with more messages; retrying", "topic", h.Name, "partition", i, "to", y.To, "error", err)
+			if !beat.Pause(q.life.ctx, handOnAgain) {
 				return
 			}
 		}

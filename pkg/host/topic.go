@@ -56,20 +56,6 @@ type Watcher interface{ LedChanged() }
 // watch is one watcher's interest; two of the same watcher are two.
 type watch struct{ w Watcher }
 
-// newTopic returns a topic of which nothing is held yet.
-func (n *shelf) newTopic(t *meta.Topic) *Topic {
-	h := &Topic{Name: t.Name, ids: seq.NumberingOf(n.cluster, uint64(t.Incarnation)), Incarnation: t.Incarnation, fs: n.o.FS, watchers: map[*watch]struct{}{}}
-	h.Disk.Tells(n.overfull)
-	if meta.IsEphemeral(t.Name) {
-		h.fs = vfs.NewMem()
-		h.memory = quota.NewMemory(n.o.EphemeralBytes, n.overfull, n.o.Memory.Share(limit.Ephemeral))
-	}
-	h.config.Store(t)
-	h.held.Store(&[]*Held{})
-	h.leading.Store(&[]*Led{})
-	return h
-}
-
 // AllHeld returns the replicas of the topic by number; nil: not held here.
 // The slice is shared and must not be changed.
 func (h *Topic) AllHeld() []*Held { return *h.held.Load() }

@@ -67,9 +67,3 @@ func (d *deletions) has(what deletion, now time.Time) bool {
 	at, ok := d.at[what]
 	return ok && now.Sub(at) < deletedFor
 }
-
-// DeletedLately says whether a topic, or with a name one of its channels, was deleted
-// within the last ten seconds, at whatever node, as far as this one has learnt it.
-func (n *shelf) DeletedLately(topic, channel string) bool {
-	return n.deleted.has(deletion{topic, channel}, time.Now())
-}

@@ -105,7 +105,7 @@ func (o *Contents) NodeStats(ctx context.Context, topicFilter, channelFilter str
 		led[own[i].Name] = true
 	}
 	elsewhere := map[string]bool{}
-	for _, h := range o.node.host.Hosted() {
+	for _, h := range o.node.host.Topics.Hosted() {
 		if !led[h.Name] && (h.Name == topicFilter || topicFilter == "" && h.Used()) {
 			elsewhere[h.Name] = true
 		}

@@ -23,7 +23,7 @@ const (
 var askFlow = question[forward.Nothing, []flow.Suspect]{"flow", func(o *Node, _ context.Context, _ forward.Nothing) ([]flow.Suspect, error) {
 	now := time.Now()
 	var found []flow.Suspect
-	for _, h := range o.host.Hosted() {
+	for _, h := range o.host.Topics.Hosted() {
 		for _, lp := range h.AllLed() {
 			for _, c := range lp.Part.Channels() {
 				if !c.Flow.Suspicious(now) {

@@ -34,13 +34,13 @@ func (o *Node) Health() health.Report {
 			h.Degraded = true
 		}
 	}
-	if names := spinning(o.host.Hosted(), now); len(names) > 0 {
+	if names := spinning(o.host.Topics.Hosted(), now); len(names) > 0 {
 		h.Reasons = append(h.Reasons, health.Reason{Code: "messages_spinning", Count: len(names), What: fmt.Sprintf(
 			"consumers requeue messages as soon as they get them, over %d times a second: %s", channel.SpinRate, health.Names(names))})
 	}
-	h.Reasons = append(h.Reasons, BoundReasons(o.host.Hosted(), now)...)
+	h.Reasons = append(h.Reasons, BoundReasons(o.host.Topics.Hosted(), now)...)
 	h.Degraded = h.Degraded || slices.ContainsFunc(h.Reasons, func(r health.Reason) bool { return r.Code == "topics_full" })
-	for _, r := range failingReasons(o.host.Hosted(), o.Letters) {
+	for _, r := range failingReasons(o.host.Topics.Hosted(), o.Letters) {
 		h.Reasons = append(h.Reasons, r)
 		h.Degraded = h.Degraded || health.GravityOf(r.Code) == health.Degrading
 	}

@@ -100,7 +100,7 @@ type ReplicaLag struct {
 // node.
 func (o *Operator) ReplicaLags() []ReplicaLag {
 	byNode := map[string]*ReplicaLag{}
-	for _, h := range o.node.host.Hosted() {
+	for _, h := range o.node.host.Topics.Hosted() {
 		for _, lp := range h.AllLed() {
 			all, _ := o.node.followersHere(partitionAt{h.Name, lp.Index})
 			for _, f := range all {

@@ -35,7 +35,7 @@ type NodeCopies struct {
 }
 
 var askCopies = question[copyArgs, NodeCopies]{"copies", func(o *Node, _ context.Context, a copyArgs) (out NodeCopies, err error) {
-	if out.SetAside, err = o.host.SetAside(a.PartitionID); err != nil {
+	if out.SetAside, err = o.host.Quarantine.SetAside(a.PartitionID); err != nil {
 		return out, err
 	}
 	hp, err := o.replicaHere(a.PartitionID)
@@ -45,7 +45,7 @@ var askCopies = question[copyArgs, NodeCopies]{"copies", func(o *Node, _ context
 	l := hp.Replica.Log()
 	out.Live = &LiveCopy{
 		LogStart: l.Start(), CommittedEnd: l.CommittedEnd(), LogEnd: l.End(), Damaged: hp.Replica.Damaged(), Refusing: hp.Replica.Refusing(),
-		Lost: o.host.Lost(o.host.Lookup(a.Topic), hp), Damage: o.host.DamageOf(hp),
+		Lost: o.host.Quarantine.Lost(o.host.Lookup(a.Topic), hp), Damage: o.host.Quarantine.DamageOf(hp),
 	}
 	return out, nil
 }}
@@ -58,13 +58,13 @@ type repairArgs struct {
 
 var askRepair = question[repairArgs, forward.Nothing]{"repair", func(o *Node, _ context.Context, a repairArgs) (forward.Nothing, error) {
 	if a.Discard != "" {
-		return forward.Nothing{}, o.host.Discard(a.PartitionID, a.Discard)
+		return forward.Nothing{}, o.host.Quarantine.Discard(a.PartitionID, a.Discard)
 	}
 	hp, err := o.replicaHere(a.PartitionID)
 	if err != nil {
 		return forward.Nothing{}, err
 	}
-	return forward.Nothing{}, o.host.ForgetLoss(o.host.Lookup(a.Topic), hp)
+	return forward.Nothing{}, o.host.Quarantine.ForgetLoss(o.host.Lookup(a.Topic), hp)
 }}
 
 // Copies lists what the nodes have of a partition, intact, damaged or set aside: each

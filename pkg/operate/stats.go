@@ -17,7 +17,7 @@ import (
 // is all. Without clients, the channels' lists of clients stay nil; they are
 // counted all the same.
 func (o *Node) TopicStats(topicFilter, channelFilter string, clients bool) []stats.Topic {
-	all := o.host.Hosted()
+	all := o.host.Topics.Hosted()
 	found := make([]stats.Topic, 0, len(all))
 	now := time.Now()
 	for _, h := range all {

@@ -34,7 +34,7 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "SetAside",
 		},
 		{
-			name: "LostIsSaid: the health forgets a lost only replica with a restart", file: "pkg/host/host.go",
+			name: "LostIsSaid: the health forgets a lost only replica with a restart", file: "pkg/host/replica.go",
 			old: "hp.lost.Store(lost)", with: "hp.lost.Store(lost && replica.Log() == nil)",
 			tests: []string{"./pkg/broker"}, run: "LostOnlyReplica",
 		},
@@ -44,8 +44,8 @@ func repairMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "RefusesItsLeader",
 		},
 		{
-			name: "RefusingIsLogged: the log is silent about a replica that refuses its leader", file: "pkg/host/host.go",
-			old: "				if err == nil {\n					quarantine{n}.reportRefusing", with: "				if false {\n					quarantine{n}.reportRefusing",
+			name: "RefusingIsLogged: the log is silent about a replica that refuses its leader", file: "pkg/host/replica.go",
+			old: "				if err == nil {\n					rs.reportRefusing", with: "				if false {\n					rs.reportRefusing",
 			tests: []string{"./pkg/broker"}, run: "RefusesItsLeader",
 		},
 		{

@@ -19,8 +19,8 @@ func wireMistakes() []mistake {
 			tests: []string{"./pkg/seq"}, run: "TestTheFirstID",
 		},
 		{
-			name: "ids do not depend on the life of the topic", file: "pkg/host/topic.go",
-			old: "seq.NumberingOf(n.cluster, uint64(t.Incarnation))", with: "seq.NumberingOf(n.cluster, 1)",
+			name: "ids do not depend on the life of the topic", file: "pkg/host/topics.go",
+			old: "seq.NumberingOf(ts.cluster, uint64(t.Incarnation))", with: "seq.NumberingOf(ts.cluster, 1)",
 			tests: []string{"./pkg/broker"}, run: "TestAMessageHasTheSameID",
 		},
 		{

@@ -339,7 +339,7 @@ func (l *life) run(ctx context.Context) {
 		return
 	}
 	defer b.Close()
-	node.Serve(cluster.Handlers{Replicate: b.Host.HandleReplication, Forward: b.Calls.HandleForward, ForwardDown: b.Calls.ForwardDown})
+	node.Serve(cluster.Handlers{Replicate: b.Host.Topics.HandleReplication, Forward: b.Calls.HandleForward, ForwardDown: b.Calls.ForwardDown})
 	l.broker.Store(b)
 	l.w.trace.Add("%s serves", l.m.host)
 	select {

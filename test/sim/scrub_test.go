@@ -94,7 +94,7 @@ func (w *world) harm(m *machine, path string) bool {
 // damaged says which node holds a log that cannot be read in full.
 func (w *world) damaged() string {
 	for _, m := range w.machines {
-		if l := m.running(); l != nil && l.broker.Load().Host.LogStats().Unreadable > 0 {
+		if l := m.running(); l != nil && l.broker.Load().Host.Topics.LogStats().Unreadable > 0 {
 			return m.host + " holds damaged data"
 		}
 	}

@@ -1,0 +1,149 @@
+package host
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord/replication"
+	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/quota"
+	"github.com/brokerd/brokerd/pkg/scrubber"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// Topics are what a node holds of the cluster's topics, for those who look.
+type Topics struct {
+	o       *Options
+	cluster string // its id; set before any topic is opened
+	damage  *damage
+
+	hosted        sync.Map // topic name -> *Topic; written in the topic's lane only
+	byIncarnation sync.Map // meta.Incarnation -> *Topic; likewise
+
+	recovery atomic.Int64 // ns that opening all logs at the start took
+	deleted  deletions
+	overfull chan struct{} // an ephemeral topic has too much; holds one
+
+	retiredMu sync.Mutex // guards retired
+	retired   LogStats   // what deleted topics counted
+}
+
+// Lookup returns a topic as this node has it, or nil.
+func (ts *Topics) Lookup(name string) *Topic {
+	h, ok := ts.hosted.Load(name)
+	if !ok {
+		return nil
+	}
+	return h.(*Topic)
+}
+
+// Hosted returns what is hosted, sorted by name.
+func (ts *Topics) Hosted() []*Topic {
+	var all []*Topic
+	ts.hosted.Range(func(_, h any) bool {
+		all = append(all, h.(*Topic))
+		return true
+	})
+	slices.SortFunc(all, func(x, y *Topic) int { return strings.Compare(x.Name, y.Name) })
+	return all
+}
+
+// EachHeld calls f with each replica that is held.
+func (ts *Topics) EachHeld(f func(*Topic, *Held)) {
+	ts.hosted.Range(func(_, v any) bool {
+		h := v.(*Topic)
+		for _, hp := range h.AllHeld() {
+			if hp != nil {
+				f(h, hp)
+			}
+		}
+		return true
+	})
+}
+
+// eachStored calls f with each replica whose log is on the disk.
+func (ts *Topics) eachStored(f func(name string, r scrubber.Replica)) {
+	ts.EachHeld(func(h *Topic, hp *Held) {
+		if h.fs == ts.o.FS {
+			f(hp.name, hp.Replica)
+		}
+	})
+}
+
+// LogStats returns the sums over the logs that this node holds.
+func (ts *Topics) LogStats() LogStats {
+	ts.retiredMu.Lock()
+	s := ts.retired
+	ts.retiredMu.Unlock()
+	for _, h := range ts.Hosted() {
+		for _, hp := range h.AllHeld() {
+			if hp != nil {
+				s.add(hp.Replica.Log().Stats())
+			}
+		}
+	}
+	s.Unreadable, s.Damaged = ts.damage.counts()
+	s.TornBytes = ts.damage.torn.Load()
+	s.Recovery = time.Duration(ts.recovery.Load())
+	return s
+}
+
+// retire keeps what stays of a replica that is about to go.
+func (ts *Topics) retire(hp *Held) {
+	ts.retiredMu.Lock()
+	defer ts.retiredMu.Unlock()
+	ts.retired.retire(hp.Replica.Log().Stats())
+}
+
+// HandleReplication answers a request that another node sends as the leader of a
+// partition. reply is called once, perhaps before HandleReplication returns. The
+// payload is the broker's. What is not held here, or not yet, is answered as not
+// ready: the leader asks again.
+func (ts *Topics) HandleReplication(_ meta.NodeID, kind uint8, payload []byte, reply func([]byte)) {
+	at, err := replication.PartitionOf(payload)
+	if err == nil {
+		if h, ok := ts.byIncarnation.Load(at.Topic); ok {
+			if hp := h.(*Topic).Held(at.Index); hp != nil {
+				hp.Replica.Handle(kind, payload, reply)
+				return
+			}
+		}
+	}
+	reply(replication.NotReady())
+}
+
+// leads says whether metadata says here that this node leads a partition in an
+// epoch.
+func (ts *Topics) leads(h *Topic, i int, epoch seq.Epoch) bool {
+	t := ts.o.Meta.Topic(h.Name)
+	if t == nil || t.Incarnation != h.Incarnation || i >= len(t.Partitions) {
+		return false
+	}
+	p := &t.Partitions[i]
+	return p.Leader == ts.o.Self && p.Epoch == epoch
+}
+
+// newTopic returns a topic of which nothing is held yet.
+func (ts *Topics) newTopic(t *meta.Topic) *Topic {
+	h := &Topic{Name: t.Name, ids: seq.NumberingOf(ts.cluster, uint64(t.Incarnation)), Incarnation: t.Incarnation, fs: ts.o.FS, watchers: map[*watch]struct{}{}}
+	h.Disk.Tells(ts.overfull)
+	if meta.IsEphemeral(t.Name) {
+		h.fs = vfs.NewMem()
+		h.memory = quota.NewMemory(ts.o.EphemeralBytes, ts.overfull, ts.o.Memory.Share(limit.Ephemeral))
+	}
+	h.config.Store(t)
+	h.held.Store(&[]*Held{})
+	h.leading.Store(&[]*Led{})
+	return h
+}
+
+// DeletedLately says whether a topic, or with a name one of its channels, was deleted
+// within the last ten seconds, at whatever node, as far as this one has learnt it.
+func (ts *Topics) DeletedLately(topic, channel string) bool {
+	return ts.deleted.has(deletion{topic, channel}, time.Now())
+}
