@@ -29,22 +29,17 @@ type ceiling struct {
 // a function, "dir.Type methods" for a type with what it embeds, "dir lines" and "dir files" for a
 // package.
 var large = map[string]ceiling{
-	"cmd/brokerctl files":                 {78, "a command is a file"},
-	"cmd/brokerctl lines":                 {8100, "a command is a file"},
-	"internal/model.channel methods":      {53, "embeds the explorer: it wants what it needs as a field"},
-	"internal/model.delivery methods":     {49, "embeds the explorer: it wants what it needs as a field"},
-	"internal/model.explorer methods":     {45, "a method for each thing that can happen, with the configuration"},
-	"internal/model.recovery methods":     {50, "embeds the explorer: it wants what it needs as a field"},
-	"pkg/admin/api.Client methods":        {41, "a method for each request of /v1"},
-	"pkg/channel.State methods":           {56, "the parts of a channel are seen through it"},
-	"pkg/cluster.Node methods":            {28, "a member's life, with its calls to others"},
-	"pkg/meta/raftstore.Store methods":    {38, "the metadata, with what is kept on this node and how it failed"},
-	"pkg/meta/raftstore.contacts methods": {44, "embeds the Store to share its state: it wants what it needs as a field"},
-	"pkg/meta/raftstore.ledger methods":   {39, "embeds the Store to share its state: it wants what it needs as a field"},
-	"pkg/server.session methods":          {35, "a method for each command, with the link that they come over"},
-	"pkg/topic lines":                     {5600, "what a log means: channels with their deliveries and failures want a package"},
-	"pkg/topic.Partition methods":         {44, "its gate and its keeper are seen through it"},
-	"test/audit.Audit methods":            {33, "what is known, with the turmoil and the findings"},
+	"cmd/brokerctl files":              {78, "a command is a file"},
+	"cmd/brokerctl lines":              {8100, "a command is a file"},
+	"internal/model.explorer methods":  {45, "a method for each thing that can happen, with the configuration"},
+	"pkg/admin/api.Client methods":     {41, "a method for each request of /v1"},
+	"pkg/channel.State methods":        {56, "the parts of a channel are seen through it"},
+	"pkg/cluster.Node methods":         {28, "a member's life, with its calls to others"},
+	"pkg/meta/raftstore.Store methods": {38, "the metadata, with what is kept on this node and how it failed"},
+	"pkg/server.session methods":       {35, "a method for each command, with the link that they come over"},
+	"pkg/topic lines":                  {5600, "what a log means: channels with their deliveries and failures want a package"},
+	"pkg/topic.Partition methods":      {44, "its gate and its keeper are seen through it"},
+	"test/audit.Audit methods":         {33, "what is known, with the turmoil and the findings"},
 }
 
 // within reports what is over its limit or its ceiling, and a ceiling that can be

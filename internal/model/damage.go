@@ -36,12 +36,12 @@ func (s *State) electable(r uint8) bool {
 }
 
 // recovery enumerates how a log is damaged and what the nodes do about it.
-type recovery struct{ explorer }
+type recovery struct{ of explorer }
 
 // damages: a node stops, loses a part of the log of its replica, and starts again.
 func (x recovery) damages(s *State, r uint8) {
 	n, isr := &s.nodes[r], s.latest().isr
-	if x.Damage == NoDamage || s.disks > 0 || n.lost != intact || isr == one(r) {
+	if x.of.Damage == NoDamage || s.disks > 0 || n.lost != intact || isr == one(r) {
 		return
 	}
 	for keep := uint8(1); keep < n.end; keep++ {
@@ -49,13 +49,13 @@ func (x recovery) damages(s *State, r uint8) {
 		t.disks++
 		m := &t.nodes[r]
 		m.cut(keep)
-		if x.Damage == LostEnd {
-			x.restarts(&t, r, lostEnd, Step{LoseEnd, r, keep, 0})
+		if x.of.Damage == LostEnd {
+			x.of.restarts(&t, r, lostEnd, Step{LoseEnd, r, keep, 0})
 			continue
 		}
 		m.adopted = m.log[keep-1].epoch()
 		m.harmed = true
-		x.restarts(&t, r, olderDisk, Step{PutBack, r, keep, 0})
+		x.of.restarts(&t, r, olderDisk, Step{PutBack, r, keep, 0})
 	}
 }
 
@@ -64,8 +64,8 @@ func (x recovery) damages(s *State, r uint8) {
 func (x recovery) reports(s *State, r uint8) {
 	n, d := &s.nodes[r], s.latest()
 	leads := d.leader == r
-	suspect := n.lost == lostEnd && x.on(SuspectLast) && d.isr.has(r) && d.isr.size() > 1
-	if (leads || suspect) && int(s.version) >= x.Versions {
+	suspect := n.lost == lostEnd && x.of.on(SuspectLast) && d.isr.has(r) && d.isr.size() > 1
+	if (leads || suspect) && int(s.version) >= x.of.Versions {
 		return
 	}
 	t := *s
@@ -77,7 +77,7 @@ func (x recovery) reports(s *State, r uint8) {
 		d.leader = nobody
 	}
 	if leads || suspect {
-		x.decide(&t, d)
+		x.of.decide(&t, d)
 	}
 	if suspect {
 		t.suspects[r] = n.standing()
@@ -89,7 +89,7 @@ func (x recovery) reports(s *State, r uint8) {
 	} else {
 		m.adopted = max(m.adopted, d.epoch)
 	}
-	x.emit(&t, Step{Report, r, uint8(d.isr), uint8(t.suspects[r])})
+	x.of.emit(&t, Step{Report, r, uint8(d.isr), uint8(t.suspects[r])})
 }
 
 // waits tells whether leader r may append nothing and take nobody out: its log was
@@ -114,10 +114,10 @@ func (s *State) mayHoldMore(r, f uint8) bool {
 // goesAlone: where one in-sync replica is enough, a leader waits for another to
 // compare logs with for a while only.
 func (x recovery) goesAlone(s *State, r uint8) {
-	if x.MinISR <= 1 && x.waits(s, r) {
+	if x.of.MinISR <= 1 && x.of.waits(s, r) {
 		t := *s
 		t.nodes[r].unverified = false
-		x.emit(&t, Step{GoAlone, r, 0, 0})
+		x.of.emit(&t, Step{GoAlone, r, 0, 0})
 	}
 }
 
@@ -131,8 +131,8 @@ func (x recovery) keepsMore(s *State, r, f uint8) bool {
 	if known := s.suspects[f]; known != 0 {
 		theirs = min(theirs, known)
 	}
-	refuses := x.on(LongerStays) && x.meetingPoint(n, g) < g.committed
-	more := refuses || x.waits(s, r) && theirs > n.standing()
+	refuses := x.of.on(LongerStays) && x.of.meetingPoint(n, g) < g.committed
+	more := refuses || x.of.waits(s, r) && theirs > n.standing()
 	if more && s.view(r).isr.has(f) {
 		x.yields(s, r, f)
 		return true
@@ -144,7 +144,7 @@ func (x recovery) keepsMore(s *State, r, f uint8) bool {
 func (x recovery) yields(s *State, r, f uint8) {
 	d := s.latest()
 	n := &s.nodes[r]
-	if d.epoch != n.term || d.leader != r || !d.isr.has(f) || int(s.version) >= x.Versions {
+	if d.epoch != n.term || d.leader != r || !d.isr.has(f) || int(s.version) >= x.of.Versions {
 		return
 	}
 	t := *s
@@ -152,11 +152,11 @@ func (x recovery) yields(s *State, r, f uint8) {
 	before := *n
 	before.cut(n.start)
 	m.closeTerm()
-	x.decide(&t, decision{d.epoch + 1, f, d.isr})
-	if x.on(SuspectLast) {
+	x.of.decide(&t, decision{d.epoch + 1, f, d.isr})
+	if x.of.on(SuspectLast) {
 		t.suspects[r] = before.standing()
 	}
-	x.emit(&t, Step{Yield, r, f, d.epoch + 1})
+	x.of.emit(&t, Step{Yield, r, f, d.epoch + 1})
 }
 
 // compared notes that the logs of leader r and follower f have been compared. That a

@@ -34,7 +34,7 @@ const (
 func (c *clock) begins(epoch uint8) { c.begun[0] = max(c.begun[0], epoch) }
 
 // delivery enumerates who may deliver what, as time passes.
-type delivery struct{ explorer }
+type delivery struct{ of explorer }
 
 func (x delivery) next(s *State) {
 	x.passesTime(s)
@@ -44,7 +44,7 @@ func (x delivery) next(s *State) {
 			continue
 		}
 		x.delivers(s, r)
-		for f := range x.replicas().without(r).members() {
+		for f := range x.of.replicas().without(r).members() {
 			x.recognises(s, r, f)
 		}
 	}
@@ -54,13 +54,13 @@ func (x delivery) next(s *State) {
 // with the metadata's quorum, and then it has applied all that was decided before,
 // or with everyone who counts.
 func (x delivery) passesTime(s *State) {
-	if int(s.clock.now) >= x.Leases {
+	if int(s.clock.now) >= x.of.Leases {
 		return
 	}
 	t := *s
 	for r := range uint8(replicas) {
 		n := &t.nodes[r]
-		if n.applied < s.clock.seen && !x.everyoneAnswered(s, r) && x.on(LeaseEnds) {
+		if n.applied < s.clock.seen && !x.of.everyoneAnswered(s, r) && x.of.on(LeaseEnds) {
 			n.lease.held = false
 		}
 		n.lease.answered = 0
@@ -72,7 +72,7 @@ func (x delivery) passesTime(s *State) {
 	if s.relay.epoch != 0 {
 		t.relay.age++
 	}
-	x.emit(&t, Step{PassTime, 0, 0, 0})
+	x.of.emit(&t, Step{PassTime, 0, 0, 0})
 }
 
 // everyoneAnswered tells whether all without whom r commits nothing have
@@ -88,12 +88,12 @@ func (c *Config) everyoneAnswered(s *State, r uint8) bool {
 // recognises: follower f answers leader r in its term. When everyone has, the
 // lease begins.
 func (x delivery) recognises(s *State, r, f uint8) {
-	if s.nodes[r].lease.answered.has(f) || !x.accepts(s, f, r, s.nodes[r].term) {
+	if s.nodes[r].lease.answered.has(f) || !x.of.accepts(s, f, r, s.nodes[r].term) {
 		return
 	}
 	t := *s
 	t.nodes[r].lease.answered = s.nodes[r].lease.answered.with(f)
-	x.emit(&t, Step{Recognise, f, r, 0})
+	x.of.emit(&t, Step{Recognise, f, r, 0})
 }
 
 // delivers: leader r takes a message for a consumer, and writes it or sends it
@@ -103,25 +103,25 @@ func (x delivery) delivers(s *State, r uint8) {
 	if n.committed == 0 {
 		return
 	}
-	if !n.lease.held && (x.everyoneAnswered(s, r) || !x.on(LeaseBegins)) {
+	if !n.lease.held && (x.of.everyoneAnswered(s, r) || !x.of.on(LeaseBegins)) {
 		t := *s
 		t.nodes[r].lease.held = true
-		x.emit(&t, Step{HoldLease, r, 0, 0})
+		x.of.emit(&t, Step{HoldLease, r, 0, 0})
 	}
 	if !n.lease.taken && n.lease.held {
 		t := *s
 		t.nodes[r].lease.taken = true
-		x.emit(&t, Step{Take, r, 0, 0})
+		x.of.emit(&t, Step{Take, r, 0, 0})
 	}
-	if !n.lease.taken || !n.lease.held && x.on(LeaseAskedLast) {
+	if !n.lease.taken || !n.lease.held && x.of.on(LeaseAskedLast) {
 		return
 	}
 	t := *s
 	t.nodes[r].lease.taken = false
-	x.emit(&t, Step{Write, r, n.term, 0})
+	x.of.emit(&t, Step{Write, r, n.term, 0})
 	if s.relay.epoch == 0 {
 		t.relay = relay{epoch: n.term}
-		x.emit(&t, Step{SendRelay, r, n.term, 0})
+		x.of.emit(&t, Step{SendRelay, r, n.term, 0})
 	}
 }
 
@@ -133,10 +133,10 @@ func (x delivery) relayHands(s *State) {
 	}
 	t := *s
 	t.relay = relay{}
-	if s.relay.age > 1 && x.on(RelayBeginsAnew) {
-		x.emit(&t, Step{ForgetRelay, s.relay.epoch, 0, 0})
+	if s.relay.age > 1 && x.of.on(RelayBeginsAnew) {
+		x.of.emit(&t, Step{ForgetRelay, s.relay.epoch, 0, 0})
 	} else {
-		x.emit(&t, Step{HandOver, s.relay.epoch, 0, 0})
+		x.of.emit(&t, Step{HandOver, s.relay.epoch, 0, 0})
 	}
 }
 

@@ -4,10 +4,10 @@ package model
 // one after its FIN counts. A FIN is sent to the followers before the leader
 // applies it, and answered when it is applied. What followers are told first in a
 // term is a snapshot; a FIN is a change to it.
-type channel struct{ explorer }
+type channel struct{ of explorer }
 
 func (x channel) next(s *State, r uint8) {
-	if x.Crashes > 0 {
+	if x.of.Crashes > 0 {
 		x.checkpoints(s, r)
 	}
 	if s.nodes[r].term == 0 {
@@ -16,10 +16,10 @@ func (x channel) next(s *State, r uint8) {
 	x.hands(s, r)
 	x.finishes(s, r)
 	x.makesSnapshot(s, r)
-	for f := range x.replicas().without(r).members() {
+	for f := range x.of.replicas().without(r).members() {
 		x.tellsSnapshot(s, r, f)
 		x.tellsChange(s, r, f)
-		if x.Drops {
+		if x.of.Drops {
 			x.drops(s, r, f)
 			x.sharesBehindGap(s, r, f)
 		}
@@ -32,15 +32,15 @@ func (x channel) hands(s *State, r uint8) {
 	if n.position >= n.committed || n.handed != 0 {
 		return
 	}
-	for f := range x.counted(s, r).without(r).members() {
-		if x.on(SnapshotFirst) && !n.holdsPosition(f) {
+	for f := range x.of.counted(s, r).without(r).members() {
+		if x.of.on(SnapshotFirst) && !n.holdsPosition(f) {
 			return
 		}
 	}
 	t := *s
 	t.nodes[r].handed = n.position + 1
 	t.delivered = max(t.delivered, n.position+1)
-	x.emit(&t, Step{Hand, r, n.position, 0})
+	x.of.emit(&t, Step{Hand, r, n.position, 0})
 }
 
 // finishes: the consumer has answered what it was handed.
@@ -49,8 +49,8 @@ func (x channel) finishes(s *State, r uint8) {
 	if n.handed == 0 {
 		return
 	}
-	for f := range x.counted(s, r).without(r).members() {
-		if n.positions[f] <= n.position && x.on(FinReplicatedFirst) {
+	for f := range x.of.counted(s, r).without(r).members() {
+		if n.positions[f] <= n.position && x.of.on(FinReplicatedFirst) {
 			return
 		}
 	}
@@ -60,11 +60,11 @@ func (x channel) finishes(s *State, r uint8) {
 	m.position++
 	m.handed = 0
 	t.finished = max(t.finished, m.position)
-	if !x.on(FinNoted) {
-		x.emit(&t, Step{FinishUnnoted, r, m.position, 0})
+	if !x.of.on(FinNoted) {
+		x.of.emit(&t, Step{FinishUnnoted, r, m.position, 0})
 	}
-	x.notes(m)
-	x.emit(&t, Step{Finish, r, m.position, 0})
+	x.of.notes(m)
+	x.of.emit(&t, Step{Finish, r, m.position, 0})
 }
 
 // makesSnapshot: leader r makes another snapshot, which everyone gets before
@@ -72,7 +72,7 @@ func (x channel) finishes(s *State, r uint8) {
 func (x channel) makesSnapshot(s *State, r uint8) {
 	n := &s.nodes[r]
 	shot := n.position
-	if n.handed != 0 && x.on(SnapshotCountsSent) {
+	if n.handed != 0 && x.of.on(SnapshotCountsSent) {
 		for f := range n.positions {
 			shot = max(shot, n.sent(uint8(f)))
 		}
@@ -83,7 +83,7 @@ func (x channel) makesSnapshot(s *State, r uint8) {
 	t := *s
 	m := &t.nodes[r]
 	m.shot, m.told = shot, 0
-	x.emit(&t, Step{MakeSnapshot, r, shot, 0})
+	x.of.emit(&t, Step{MakeSnapshot, r, shot, 0})
 }
 
 // tellsSnapshot: follower f stores the newest snapshot of leader r in place of
@@ -91,30 +91,30 @@ func (x channel) makesSnapshot(s *State, r uint8) {
 // has had changes since. The snapshot covers every share that was dropped before.
 func (x channel) tellsSnapshot(s *State, r, f uint8) {
 	n := &s.nodes[r]
-	if n.told.has(f) || !x.hears(s, r, f) {
+	if n.told.has(f) || !x.of.hears(s, r, f) {
 		return
 	}
 	t := *s
 	m, g := &t.nodes[r], &t.nodes[f]
 	m.told = m.told.with(f)
 	m.positions[f], m.dropped[f] = max(n.sent(f), n.shot), 0
-	if shot := newRecord(n.term, n.shot+1); g.taken != shot || !x.on(SnapshotTakenOnce) {
+	if shot := newRecord(n.term, n.shot+1); g.taken != shot || !x.of.on(SnapshotTakenOnce) {
 		g.taken = shot
 		g.position = n.shot
-		if !x.on(PositionWaits) {
+		if !x.of.on(PositionWaits) {
 			g.position = min(g.position, g.end)
 		}
-		x.notes(g)
+		x.of.notes(g)
 		g.stored = g.noted
 	}
-	x.emit(&t, Step{TellSnapshot, r, f, n.shot})
+	x.of.emit(&t, Step{TellSnapshot, r, f, n.shot})
 }
 
 // tellsChange: follower f hears of the next FIN that it does not know of.
 func (x channel) tellsChange(s *State, r, f uint8) {
 	n := &s.nodes[r]
 	p := n.positions[f] + 1
-	if !n.sendsChange(f) || !x.hears(s, r, f) {
+	if !n.sendsChange(f) || !x.of.hears(s, r, f) {
 		return
 	}
 	t := *s
@@ -122,14 +122,14 @@ func (x channel) tellsChange(s *State, r, f uint8) {
 	t.nodes[r].positions[f] = p
 	g := &t.nodes[f]
 	g.position = max(g.position, p)
-	if !x.on(PositionWaits) {
+	if !x.of.on(PositionWaits) {
 		g.position = min(g.position, g.end)
 	}
-	if !x.on(FinNoted) {
-		x.emit(&t, Step{TellChangeUnnoted, r, f, p})
+	if !x.of.on(FinNoted) {
+		x.of.emit(&t, Step{TellChangeUnnoted, r, f, p})
 	}
-	x.notes(g)
-	x.emit(&t, Step{TellChange, r, f, p})
+	x.of.notes(g)
+	x.of.emit(&t, Step{TellChange, r, f, p})
 }
 
 // notes: n notes its position. Where nobody crashes, that is left out.
@@ -154,7 +154,7 @@ func (x channel) checkpoints(s *State, r uint8) {
 		stored = min(stored, n.durable)
 	}
 	noted := stored
-	if x.on(CheckpointKeeps) {
+	if x.of.on(CheckpointKeeps) {
 		noted = max(noted, n.noted)
 	}
 	if n.lost != intact || stored == n.stored && noted == n.noted {
@@ -162,5 +162,5 @@ func (x channel) checkpoints(s *State, r uint8) {
 	}
 	t := *s
 	t.nodes[r].stored, t.nodes[r].noted = stored, noted
-	x.emit(&t, Step{Checkpoint, r, stored, 0})
+	x.of.emit(&t, Step{Checkpoint, r, stored, 0})
 }

@@ -32,7 +32,7 @@ func (n *replica) sent(f uint8) uint8 {
 // full. The session goes on. The leader hears of the error only later.
 func (x channel) drops(s *State, r, f uint8) {
 	n := &s.nodes[r]
-	if !x.hears(s, r, f) {
+	if !x.of.hears(s, r, f) {
 		return
 	}
 	if !n.told.has(f) {
@@ -40,14 +40,14 @@ func (x channel) drops(s *State, r, f uint8) {
 		m := &t.nodes[r]
 		m.told = m.told.with(f)
 		m.dropped[f] = 1 + max(n.shot, n.sent(f))
-		x.emit(&t, Step{DropSnapshot, r, f, n.shot})
+		x.of.emit(&t, Step{DropSnapshot, r, f, n.shot})
 	}
 	if n.sendsChange(f) {
 		t := *s
 		p := n.positions[f] + 1
 		t.done = t.done.with(n.log[p-1].id())
 		t.nodes[r].dropped[f] = 1 + p
-		x.emit(&t, Step{DropChange, r, f, p})
+		x.of.emit(&t, Step{DropChange, r, f, p})
 	}
 }
 
@@ -56,16 +56,16 @@ func (x channel) drops(s *State, r, f uint8) {
 // session ends in the same way when leader r hears that a request was dropped.
 func (x channel) sharesBehindGap(s *State, r, f uint8) {
 	n := &s.nodes[r]
-	if n.dropped[f] == 0 || !n.told.has(f) || !x.hears(s, r, f) {
+	if n.dropped[f] == 0 || !n.told.has(f) || !x.of.hears(s, r, f) {
 		return
 	}
 	t := *s
-	if x.on(ShareNamesPrevious) {
+	if x.of.on(ShareNamesPrevious) {
 		t.nodes[f].session = false
-		x.emit(&t, Step{RefuseShare, r, f, 0})
+		x.of.emit(&t, Step{RefuseShare, r, f, 0})
 		return
 	}
 	m := &t.nodes[r]
 	m.positions[f], m.dropped[f] = n.sent(f), 0
-	x.emit(&t, Step{CountShare, r, f, m.positions[f]})
+	x.of.emit(&t, Step{CountShare, r, f, m.positions[f]})
 }

@@ -43,15 +43,15 @@ func (s *Store) Standing() (Standing, error) {
 }
 
 // contacts find out what a Store has contact with.
-type contacts struct{ *Store }
+type contacts struct{ of *Store }
 
 // lastCommand returns the index of the last command in the log, agreed on or not.
 func (s contacts) lastCommand() (uint64, error) {
-	for i := s.raft.LastIndex(); i > 0; i-- {
+	for i := s.of.raft.LastIndex(); i > 0; i-- {
 		var l raft.Log
-		switch err := s.log.GetLog(i, &l); {
+		switch err := s.of.log.GetLog(i, &l); {
 		case errors.Is(err, raft.ErrLogNotFound):
-			return s.Applied(), nil // a snapshot has it, and so has the state
+			return s.of.Applied(), nil // a snapshot has it, and so has the state
 		case err != nil:
 			return 0, err
 		case l.Type == raft.LogCommand:
@@ -116,29 +116,29 @@ const contactPatience = time.Second
 func (s contacts) keep() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s.work.Go(func() {
+	s.of.work.Go(func() {
 		defer cancel()
 		select {
-		case <-s.stop:
-		case <-s.failed:
+		case <-s.of.stop:
+		case <-s.of.failed:
 		}
 	})
 	for ctx.Err() == nil {
-		moved := s.LeaderChanged()
+		moved := s.of.LeaderChanged()
 		renewed := s.renew(ctx, moved)
 		var pause time.Duration
 		switch {
 		case !renewed:
-			pause = s.opts.LeaderLease / 10
-		case s.IsLeader():
-			pause = beat.Until(time.Now(), s.opts.heartbeats())
+			pause = s.of.opts.LeaderLease / 10
+		case s.of.IsLeader():
+			pause = beat.Until(time.Now(), s.of.opts.heartbeats())
 		default:
-			pause = beat.Until(time.Now(), 2*s.opts.heartbeats())
+			pause = beat.Until(time.Now(), 2*s.of.opts.heartbeats())
 		}
 		again, due := time.NewTimer(pause), time.Now().Add(pause)
 		select {
 		case <-again.C:
-			s.late.note(time.Now(), time.Since(due))
+			s.of.late.note(time.Now(), time.Since(due))
 			s.pace()
 		case <-moved:
 		case <-ctx.Done():
@@ -152,7 +152,7 @@ func (s contacts) keep() {
 func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(ctx, contactPatience)
 	defer cancel()
-	s.work.Go(func() {
+	s.of.work.Go(func() {
 		defer cancel()
 		select {
 		case <-moved:
@@ -160,25 +160,25 @@ func (s contacts) renew(ctx context.Context, moved <-chan struct{}) bool {
 		}
 	})
 	at, index, ok := s.askAround(ctx)
-	if !ok || s.catchUp(ctx, index) != nil {
+	if !ok || s.of.catchUp(ctx, index) != nil {
 		return false
 	}
-	s.contact.note(at)
+	s.of.contact.note(at)
 	return true
 }
 
 // askAround returns up to which index all is that was agreed on until a moment.
 func (s contacts) askAround(ctx context.Context) (at time.Time, index uint64, ok bool) {
 	at = time.Now()
-	switch leader, known := s.Leader(); {
-	case s.IsLeader():
-		if !alone(s.raft, s.opts.NodeID) && s.VerifyLeader(ctx) != nil {
+	switch leader, known := s.of.Leader(); {
+	case s.of.IsLeader():
+		if !alone(s.of.raft, s.of.opts.NodeID) && s.of.VerifyLeader(ctx) != nil {
 			return at, 0, false
 		}
 		index, err := s.lastCommand()
 		return at, index, err == nil
-	case known && leader != s.opts.NodeID && s.opts.Ask != nil:
-		standing, err := s.opts.Ask(ctx, leader)
+	case known && leader != s.of.opts.NodeID && s.of.opts.Ask != nil:
+		standing, err := s.of.opts.Ask(ctx, leader)
 		return at.Add(-standing.Age), standing.Index, err == nil
 	}
 	return at, 0, false

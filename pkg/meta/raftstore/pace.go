@@ -80,25 +80,25 @@ func stretch(timeout, late time.Duration) int {
 // its own only where contacts are held up, as by a disk that is slow, and in time
 // even then. Others wait for as long as befits how late this process runs itself.
 func (s contacts) pace() {
-	if !s.opts.distributed() {
+	if !s.of.opts.distributed() {
 		return
 	}
-	was := s.raft.ReloadableConfig()
+	was := s.of.raft.ReloadableConfig()
 	c := was
-	c.HeartbeatTimeout, c.ElectionTimeout = s.opts.HeartbeatTimeout, s.opts.ElectionTimeout
-	if s.raft.State() == raft.Leader {
+	c.HeartbeatTimeout, c.ElectionTimeout = s.of.opts.HeartbeatTimeout, s.of.opts.ElectionTimeout
+	if s.of.raft.State() == raft.Leader {
 		c.HeartbeatTimeout *= leaderPatience
 		c.ElectionTimeout = max(c.ElectionTimeout, c.HeartbeatTimeout)
 	} else {
-		factor := time.Duration(stretch(s.opts.HeartbeatTimeout, s.late.usual(time.Now())))
+		factor := time.Duration(stretch(s.of.opts.HeartbeatTimeout, s.of.late.usual(time.Now())))
 		c.HeartbeatTimeout *= factor
 		c.ElectionTimeout *= factor
 	}
 	if c == was {
 		return
 	}
-	if err := s.raft.ReloadConfig(c); err != nil {
-		s.opts.Logger.Warn("cannot adjust metadata timeouts; the old ones stay in use", "error", err)
+	if err := s.of.raft.ReloadConfig(c); err != nil {
+		s.of.opts.Logger.Warn("cannot adjust metadata timeouts; the old ones stay in use", "error", err)
 	}
 }
 
@@ -142,10 +142,10 @@ func (m Members) Leaderless() time.Duration { return m.s.leaderless.lasts(time.N
 
 // noteLeader takes note of who leads now.
 func (s contacts) noteLeader() {
-	id, known := s.Leader()
-	s.leaderless.note(known, time.Now())
-	if known && id != s.last {
-		s.last = id
-		s.changes.Add(1)
+	id, known := s.of.Leader()
+	s.of.leaderless.note(known, time.Now())
+	if known && id != s.of.last {
+		s.of.last = id
+		s.of.changes.Add(1)
 	}
 }

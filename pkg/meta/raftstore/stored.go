@@ -177,7 +177,7 @@ func agreedIn(s raft.StableStore) (uint64, error) {
 }
 
 // ledger notes on disk how far the entries of a Store are agreed on.
-type ledger struct{ *Store }
+type ledger struct{ of *Store }
 
 // keep stores how far everything is agreed on, a while after it has
 // changed and when the store is closed. It is for reading the disk later without
@@ -185,17 +185,17 @@ type ledger struct{ *Store }
 func (s ledger) keep() {
 	var noted uint64
 	note := func() {
-		if index := s.raft.CommitIndex(); index > noted && s.guard.storage.SetUint64([]byte(agreedKey), index) == nil {
+		if index := s.of.raft.CommitIndex(); index > noted && s.of.guard.storage.SetUint64([]byte(agreedKey), index) == nil {
 			noted = index
 		}
 	}
 	for {
-		changed := s.Changed()
+		changed := s.of.Changed()
 		select {
 		case <-changed:
-		case <-s.failed:
+		case <-s.of.failed:
 			return
-		case <-s.stop:
+		case <-s.of.stop:
 			note()
 			return
 		}
@@ -203,10 +203,10 @@ func (s ledger) keep() {
 		select {
 		case <-again.C:
 			note()
-		case <-s.failed:
+		case <-s.of.failed:
 			again.Stop()
 			return
-		case <-s.stop:
+		case <-s.of.stop:
 			again.Stop()
 			note()
 			return
