@@ -469,8 +469,7 @@ func TestForeignIDsAreRefused(t *testing.T) {
 }
 
 func TestMaxChannelConsumers(t *testing.T) {
-	n := newNode(t)
-	hidden[consume.Options](n.Consumers, "o").MaxChannelConsumers = 1
+	n := newNodeWith(t, func(o *Options) { o.MaxChannelConsumers = 1 })
 	n.subscribe("t", "c")
 	_, err := n.Consumers.Subscribe(t.Context(), consume.Subscribe{Topic: "t", Channel: "c", Partition: host.AnyPartition, Client: &consumer{}, Wake: func() {}})
 	if !errors.Is(err, consume.ErrTooManyConsumers) {

@@ -39,6 +39,12 @@ type meshNode struct {
 // nodes in turn.
 func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 	t.Helper()
+	return newMeshWith(t, func(*Options) {}, ids...)
+}
+
+// newMeshWith is newMesh with options of each node of its own.
+func newMeshWith(t testing.TB, change func(*Options), ids ...meta.NodeID) *mesh {
+	t.Helper()
 	m := &mesh{t: t, nodes: map[meta.NodeID]*meshNode{}, links: map[[2]meta.NodeID]*meshLink{}}
 	var err error
 	m.meta, err = raftstore.Open(raftstore.Options{InMemory: true, NodeID: "store", Bootstrap: true})
@@ -55,10 +61,12 @@ func newMesh(t testing.TB, ids ...meta.NodeID) *mesh {
 	})
 	for _, id := range ids {
 		n := &meshNode{node: &node{t: t, fs: vfs.NewMem(), meta: m.meta}, id: id, mesh: m}
-		n.Broker, err = Open(t.Context(), Options{
+		o := Options{
 			Self: id, FS: n.fs, DataDir: "data", Meta: m.meta, AutoCreateTopics: true, TickInterval: time.Millisecond,
 			Remote: n, TopicDefaults: meta.TopicConfig{Replicas: 1}, Logger: slog.New(slog.NewTextHandler(&m.lines, nil)),
-		})
+		}
+		change(&o)
+		n.Broker, err = Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

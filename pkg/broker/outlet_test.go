@@ -24,6 +24,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/route"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // send publishes one message and does not wait; the body is spoiled afterwards,
@@ -94,7 +95,8 @@ func TestAPublishGoesToWhoeverLeads(t *testing.T) {
 }
 
 func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
-	m := newMesh(t, "n1", "n2")
+	disks := map[meta.NodeID]*small{"n1": {FS: vfs.NewMem(), free: 1 << 40}, "n2": {FS: vfs.NewMem(), free: 1 << 40}}
+	m := newMeshWith(t, func(o *Options) { o.FS, o.DiskInterval = disks[o.Self], 20*time.Millisecond }, "n1", "n2")
 	m.create("t", "n2")
 	if err := m.nodes["n1"].Directory.AlterTopic(t.Context(), "t", func(c *meta.TopicConfig) { c.MaxMessage = 4 }); err != nil {
 		t.Fatal(err)
@@ -104,13 +106,15 @@ func TestWhatTheLeaderRefusesIsSaidAsItSaysIt(t *testing.T) {
 	if r := m.nodes["n1"].publish(big); !errors.Is(r.Err, host.ErrMessageTooBig) {
 		t.Errorf("got %+v", r)
 	}
-	hidden[atomic.Bool](m.nodes["n2"].Host.Disk, "low").Store(true)
+	disks["n2"].set(0)
+	eventually(t, m.nodes["n2"].Host.Disk.Low)
 	r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}})
 	if !errors.Is(r.Err, host.ErrDiskFull) || r.Err.Error() != host.ErrDiskFull.Error() || fate.Of(r.Err) != fate.Refused {
 		t.Errorf("got %+v", r)
 	}
-	hidden[atomic.Bool](m.nodes["n2"].Host.Disk, "low").Store(false)
-	hidden[atomic.Bool](m.nodes["n1"].Host.Disk, "low").Store(true) // not the disk that it goes to
+	disks["n2"].set(1 << 40)
+	disks["n1"].set(0) // not the disk that it goes to
+	eventually(t, func() bool { return m.nodes["n1"].Host.Disk.Low() && !m.nodes["n2"].Host.Disk.Low() })
 	if r := m.nodes["n1"].publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("1")}}}); r.Err != nil {
 		t.Errorf("got %+v", r)
 	}
@@ -413,10 +417,13 @@ func (r hanging) Go(node meta.NodeID, kind uint8, payload [][]byte, done func([]
 }
 
 func TestWaitingEndsWithTheLastRefusal(t *testing.T) {
-	m := newMesh(t, "n1", "n2")
+	m := newMeshWith(t, func(o *Options) {
+		if o.Self == "n1" {
+			o.PublishTimeout = 50 * time.Millisecond
+		}
+	}, "n1", "n2")
 	m.create("t", "n2")
 	a := m.nodes["n1"]
-	hidden[publish.Options](a.Router, "o").PublishTimeout = 50 * time.Millisecond
 	m.link("n1", "n2").refuse(func(uint8) error { return fmt.Errorf("%w: asked of n2", coord.ErrMoving) })
 	r := a.publish(publish.Request{Topic: "t", Messages: []topic.Message{{Body: []byte("x")}}})
 	if !errors.Is(r.Err, coord.ErrMoving) || !strings.Contains(r.Err.Error(), "asked of n2") || fate.Of(r.Err) != fate.Refused {
