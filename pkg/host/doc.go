@@ -24,6 +24,12 @@
 //  5. A role that cannot be taken, and a replica that makes no progress, is named in the
 //     health within five seconds.
 //
-// What taught them: docs/lessons.md. Start at Host, then Converge in converge.go and
-// adoptPartition in roles.go.
+// What taught them: docs/lessons.md. Start at New, which wires
+// the parts: each has fields of its own for what it uses, and none has the Host. Then read
+//
+//	Topics      what is held of each topic, for those who look
+//	Converger   the lanes in which that follows the metadata
+//	roles       the role of a replica: it leads, is on standby, or goes
+//	Quarantine  replicas that are damaged, suspect, missing or set aside
+//	handovers   leaderships that go to other nodes
 package host

@@ -58,5 +58,15 @@ func repairMistakes() []mistake {
 			old: "max(r.Log().Bytes(), least)", with: "r.Log().Bytes()",
 			tests: []string{"./pkg/broker"}, run: "ManySmallReplicas",
 		},
+		{
+			name: "the scrubber remembers what is held no longer", file: "pkg/scrubber/scrubber.go",
+			old: "return !held[name] })", with: "return false })",
+			tests: []string{"./pkg/scrubber"}, run: "EveryReplica",
+		},
+		{
+			name: "the scrubber forgets with a restart how far it was", file: "pkg/scrubber/scrubber.go",
+			old: "if err == nil && json.Unmarshal(raw, &notes) != nil {", with: "if err == nil || json.Unmarshal(raw, &notes) != nil {",
+			tests: []string{"./pkg/scrubber"}, run: "EveryReplica",
+		},
 	}
 }
