@@ -13,11 +13,6 @@ func deferralMistakes() []mistake {
 			old: "case m.delayed == advanced:", with: "case false:", tests: pure, run: "AdvancedMessages",
 		},
 		{
-			name: "deferrals: what a consumer deferred again counts as advanced", file: "pkg/channel/tracked.go",
-			old: "m.place, m.taken, m.due, m.delayed = deferred, now, due, byClient", with: "m.place, m.taken, m.due = deferred, now, due",
-			tests: pure, run: "BehavesLikeTheModel",
-		},
-		{
 			name: "deferrals: a message is cancelled that is not deferred", file: "pkg/channel/deferrals.go",
 			old: "if !ok || s.t.slots[slot].place != deferred || s.t.slots[slot].delayed == byNote {", with: "if !ok {",
 			tests: pure, run: "BehavesLikeTheModel",
@@ -41,10 +36,6 @@ func deferralMistakes() []mistake {
 		{
 			name: "deferrals: a move of a large position loses the rest of it", file: "pkg/topic/channel.go",
 			old: "c.recorder.Restart() // what is known of before the move is not continued\n", with: "", tests: here, run: "ManyDeferred",
-		},
-		{
-			name: "deferrals: the next leader does not know what was cancelled", file: "pkg/deferral/deferral.go",
-			old: "return d, p.Flush(ctx)", with: "return d, nil", tests: here, run: "CancelledAndAdvanced",
 		},
 	}
 }
