@@ -198,6 +198,23 @@ func TestLinesOfDocumentsAreShort(t *testing.T) {
 var replaced = regexp.MustCompile(`(?i)\b(any more|by (it|them)sel(f|ves)|of late|come again|cut short|hand(s|ed|ing)? (over|out)|` +
 	`looks? at|on the move|passed over|put back|tried again|try again|what became of|whose data)\b`)
 
+// replacedNouns are names that the glossary replaced and that documents use in no other sense.
+var replacedNouns = regexp.MustCompile(`(?i)\b(outlets?|inlets?|feeds?|parcels?)\b`)
+
+// TestDocumentsUseTheNounsOfTheGlossary reads all Markdown files but the glossary itself.
+func TestDocumentsUseTheNounsOfTheGlossary(t *testing.T) {
+	texts(t, func(name, text string) {
+		if path.Ext(name) != ".md" || path.Base(name) == "glossary.md" {
+			return
+		}
+		for i, line := range strings.Split(text, "\n") {
+			if m := replacedNouns.FindString(line); m != "" {
+				t.Errorf("%s:%d: %q is replaced by another word in docs/glossary.md", name, i+1, m)
+			}
+		}
+	})
+}
+
 // TestMessagesUseTheWordsOfTheGlossary reads what programs may print: strings of more
 // than one word.
 func TestMessagesUseTheWordsOfTheGlossary(t *testing.T) {

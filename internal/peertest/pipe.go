@@ -42,7 +42,7 @@ func (p *memPipe) resetLocked() {
 	p.changed.Broadcast()
 }
 
-// sendLocked puts a parcel on the way; an empty one ends the stream.
+// sendLocked puts a piece on the way; an empty one ends the stream.
 func (p *memPipe) sendLocked(data []byte) {
 	at := time.Now()
 	if rate := p.edge.link.Rate; rate > 0 {

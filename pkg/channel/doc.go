@@ -13,13 +13,15 @@
 //
 // Invariants (check in the tests):
 //
-//   - floor <= cursor; everything below the floor is finished, the floor is not.
-//   - An offset between floor and cursor is either finished or tracked.
-//   - A tracked message is in flight with one consumer, or held (finished once
+//  1. floor <= cursor; everything below the floor is finished, the floor is not.
+//  2. An offset between floor and cursor is either finished or tracked.
+//  3. A tracked message is in flight with one consumer, or held (finished once
 //     others know), or ready, or deferred: never two of them. An offset beyond the cursor is tracked or finished
 //     only if it was known to be deferred before the cursor came to it.
-//   - An ordered channel has at most one message newly in flight, and that
+//  4. An ordered channel has at most one message newly in flight, and that
 //     message was the floor when it was taken.
-//   - A message in flight with a consumer has a deadline; a held one has none; a
+//  5. A message in flight with a consumer has a deadline; a held one has none; a
 //     deferred one has a due time.
+//
+// Start at State in state.go.
 package channel

@@ -9,14 +9,16 @@
 //
 // Invariants:
 //
-//   - Open returns only when the metadata here is at least as new as the
+//  1. Open returns only when the metadata here is at least as new as the
 //     registration of this start, so nobody acts on what was true before it.
-//   - Before anything is opened, what a clean stop left as its word is taken
+//  2. Before anything is opened, what a clean stop left as its word is taken
 //     back. A node that cannot show that it stopped in order says that it did
 //     not, and one whose disk was empty says so until that was accepted.
-//   - A node that does not serve yet, or no longer, is not believed to be alive
+//  3. A node that does not serve yet, or no longer, is not believed to be alive
 //     by the controller.
-//   - A link brings no answer to what was asked in an earlier session, and done
+//  4. A link brings no answer to what was asked in an earlier session, and done
 //     never runs inside the call that it belongs to.
-//   - Nobody but members gets anything here, formation excepted.
+//  5. Nobody but members gets anything here, formation excepted.
+//
+// Start at Open, then Node.Serve.
 package cluster

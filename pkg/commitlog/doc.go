@@ -8,19 +8,21 @@
 //
 // Invariants:
 //
-//   - Offsets are dense: a batch begins where the one before it ends. Only a
+//  1. Offsets are dense: a batch begins where the one before it ends. Only a
 //     damaged range, which is reported and never skipped silently, interrupts that.
-//   - Start <= CommittedEnd <= End and DurableEnd <= End, also in a log that
+//  2. Start <= CommittedEnd <= End and DurableEnd <= End, also in a log that
 //     retention or a reset has emptied: Start == End then. CommittedEnd never moves
 //     back; nothing below it is ever truncated.
-//   - Check and append are one act: a Writer that was revoked changes nothing.
-//   - Bytes below End are never changed, and every byte that is read back from
+//  3. Check and append are one act: a Writer that was revoked changes nothing.
+//  4. Bytes below End are never changed, and every byte that is read back from
 //     disk is checked before it is handed out.
-//   - After a write or sync error the log is failed for good: fsync is never
+//  5. After a write or sync error the log is failed for good: fsync is never
 //     retried, and nothing more is called durable. The one exception is an append
 //     for which there was no room, which is undone.
-//   - Indexes and the epoch history are derived from batch headers and can be
+//  6. Indexes and the epoch history are derived from batch headers and can be
 //     rebuilt from them.
 //
 // The format is drawn in docs/format/log.md.
+//
+// Start at Open and Log, then Writer.Append.
 package commitlog

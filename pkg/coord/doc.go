@@ -9,15 +9,17 @@
 //
 // Invariants, most of which docs/replication.md explains:
 //
-//   - An entry is acknowledged only when every counting replica has it: the applied
+//  1. An entry is acknowledged only when every counting replica has it: the applied
 //     in-sync set plus any replica proposed, or about to be proposed, to join.
-//   - A term believes what a follower has said in this session, in this epoch, in
+//  2. A term believes what a follower has said in this session, in this epoch, in
 //     the life of its node that metadata knows, and nothing else.
-//   - One change of the in-sync set is open at a time. It is given up only when it
+//  3. One change of the in-sync set is open at a time. It is given up only when it
 //     is certain that it will never be applied.
-//   - Every entry that was taken is settled once, in order; refused only if it is
+//  4. Every entry that was taken is settled once, in order; refused only if it is
 //     in no log.
-//   - A replica serves leaders of the epoch that it has adopted, and that is stored.
-//   - While nothing happens there is no goroutine, timer or message for a partition,
+//  5. A replica serves leaders of the epoch that it has adopted, and that is stored.
+//  6. While nothing happens there is no goroutine, timer or message for a partition,
 //     but for a Tick of those that are led and have followers.
+//
+// Start at Replica, then Term. docs/replication.md names what taught each rule.
 package coord

@@ -10,9 +10,11 @@
 //
 // Invariants:
 //
-//   - Whatever is decoded from bytes of another node either is what that node
+//  1. Whatever is decoded from bytes of another node either is what that node
 //     encoded or is ErrMalformed; nothing panics.
-//   - No memory is taken on the word of a length or a count: what is decoded is
+//  2. No memory is taken on the word of a length or a count: what is decoded is
 //     bounded by a small multiple of the bytes that are there.
-//   - Decoded values point into the payload that they were decoded from.
+//  3. Decoded values point into the payload that they were decoded from.
+//
+// Start at Caller, then publish.go for the publishes of a round.
 package forward

@@ -8,15 +8,17 @@
 //
 // Invariants, which Apply keeps and the tests check:
 //
-//   - A State is a function of the commands applied to it, in order: equal
+//  1. A State is a function of the commands applied to it, in order: equal
 //     histories give equal snapshots, byte for byte.
-//   - Every command is validated again when it is applied. One that is refused
+//  2. Every command is validated again when it is applied. One that is refused
 //     changes nothing but the index.
-//   - A *Topic, *Channel or *Node that was handed out never changes: a change
+//  3. A *Topic, *Channel or *Node that was handed out never changes: a change
 //     makes a new one.
-//   - An incarnation is the index of the command that created the object, so it
+//  4. An incarnation is the index of the command that created the object, so it
 //     is never used twice. An incarnation at or below State.Index that is not
 //     in the State was deleted; no tombstone is needed to say so.
-//   - The in-sync set of a partition is a non-empty subset of its replicas, and
+//  5. The in-sync set of a partition is a non-empty subset of its replicas, and
 //     its leader is in it. Epoch and version of a partition only grow.
+//
+// Start at State, then Command and ApplyAt. docs/lessons.md says what taught them.
 package meta

@@ -109,7 +109,7 @@ func TestAPublishWaitsForWhatIsOnItsWayToThisNode(t *testing.T) {
 				}
 				o.mu.Lock()
 				if kept := len(o.waiting); kept > 0 == c.waits {
-					t.Errorf("%d publishes wait in the outlet", kept)
+					t.Errorf("%d publishes wait in the forward queue", kept)
 				}
 				o.sending = false
 				o.endLocked()

@@ -58,5 +58,5 @@
 // A number of a file is good for one generation, behind the name entry that gives it.
 //
 // The scheme is that of redo logging with physical records (Gray and Reuter,
-// Transaction Processing, 1993, chapter 10), as journaling file systems use it for data.
+// Transaction Processing, 1993, chapter 10), as journaling file systems use it for data. Start at Open.
 package redo

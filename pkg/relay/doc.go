@@ -1,11 +1,11 @@
 // Package relay serves a consumer at a node from partitions that another node leads.
 //
-// A [Relay] is this node's end of a subscription that the leader keeps as a feed. It
+// A [Relay] is this node's end of a subscription; the relay source is the leader's. It
 // decides when to fetch, which of the fetched messages the client still has in time, and
 // which answers go to the leader; [Allot] and [Lend] decide how many messages each relay
 // of one subscription may have in flight.
 //
-// # Rules
+// Invariants:
 //
 //  1. The leader decides. What it sent is in flight from then on and times out by its
 //     clock, which began before this side's; an answer that is too late there is refused.
@@ -16,6 +16,6 @@
 //     delivery does not count as an attempt.
 //  5. A Finish that the leader did not take is told to the client, once.
 //
-// Read Relay.Take and Relay.fetch first. The leader's end is the feed in pkg/broker; the
-// calls between the two are those of pkg/forward.
+// Start at Relay.Take, then Relay.fetch. The relay source is in pkg/consume; the calls
+// between the two are those of pkg/forward.
 package relay

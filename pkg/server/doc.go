@@ -14,11 +14,13 @@
 //
 // Invariants:
 //
-//   - Every command that is answered has exactly one place in the answer queue,
+//  1. Every command that is answered has exactly one place in the answer queue,
 //     taken before it is executed; frames of answers leave in that order.
-//   - A message is encoded only after the frames that were due before it, and
+//  2. A message is encoded only after the frames that were due before it, and
 //     only after the answer to SUB.
-//   - What a connection can make the server hold is bounded: one command body,
+//  3. What a connection can make the server hold is bounded: one command body,
 //     the publishes that it may have under way, one output buffer and a message.
-//   - No lock is held while a socket, the Broker or a channel is waited for.
+//  4. No lock is held while a socket, the Broker or a channel is waited for.
+//
+// Start at Server.Serve, then session.
 package server

@@ -10,16 +10,18 @@
 //
 // Invariants, which the tests check on random clusters:
 //
-//   - Only a member of the in-sync set is ever named as leader. The command for
+//  1. Only a member of the in-sync set is ever named as leader. The command for
 //     anything else is an operator's and is not made here.
-//   - What is to be done is read from the metadata each time and kept nowhere
+//  2. What is to be done is read from the metadata each time and kept nowhere
 //     else. A controller that takes over goes on where the last one stopped; a
 //     command that was refused, or whose answer was lost, is decided anew.
-//   - The same metadata, beliefs and time give the same commands, in the same
+//  3. The same metadata, beliefs and time give the same commands, in the same
 //     order. Deciding twice is harmless: each command carries the version of the
 //     partition, or the incarnation of the node, that it was decided on.
-//   - A controller that is new, or was not running for a while, believes nothing
+//  4. A controller that is new, or was not running for a while, believes nothing
 //     that it has not seen since.
-//   - No replica is taken away from a partition before those that replace it are
+//  5. No replica is taken away from a partition before those that replace it are
 //     in sync.
+//
+// Start at Loop, then the decisions that it calls.
 package controller

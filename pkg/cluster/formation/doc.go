@@ -12,12 +12,14 @@
 //
 // Invariants:
 //
-//   - A node without state founds a cluster only after as many nodes as are
+//  1. A node without state founds a cluster only after as many nodes as are
 //     expected, itself included, are bound to it, and a node is bound to at most
 //     one founder for as long as it lives. So two groups of nodes that have one
 //     in common never found two clusters.
-//   - A node without state takes no part in the agreement, and so can give no
+//  2. A node without state takes no part in the agreement, and so can give no
 //     vote, before the cluster's leader has made it a member: where it was a
 //     voter that lost its state, after that vote was taken away.
-//   - Nodes of different clusters never exchange more than their refusal.
+//  3. Nodes of different clusters never exchange more than their refusal.
+//
+// Start at next, promises and admit, then Node.Run.
 package formation

@@ -5,12 +5,14 @@
 //
 // Rules that it keeps (docs/replication.md says why):
 //
-//   - A follower answers nothing to a leader of an epoch below the highest that
+//  1. A follower answers nothing to a leader of an epoch below the highest that
 //     it has adopted, and has stored an epoch before it answers in it.
-//   - A follower appends only what continues its log exactly: the batch before
+//  2. A follower appends only what continues its log exactly: the batch before
 //     must have the same offset, epoch and checksum. A batch that it has already
 //     is answered with success only if it is the same.
-//   - Where logs differ, the follower is cut back to where their epochs and
+//  3. Where logs differ, the follower is cut back to where their epochs and
 //     checksums agree, never below its committed end.
-//   - A leader believes nothing of a follower from one session to the next.
+//  4. A leader believes nothing of a follower from one session to the next.
+//
+// Start at Follower.Handle, then Replicator.
 package replication

@@ -10,12 +10,16 @@
 //
 // Invariants:
 //
-//   - A command for which Propose returned no error is on the disks of a
+//  1. A command for which Propose returned no error is on the disks of a
 //     majority and in the state of this node.
-//   - A store that existed never opens empty: damaged or missing files are an
+//  2. A store that existed never opens empty: damaged or missing files are an
 //     error that names them.
-//   - A connection is to the member that it is meant for, whoever has its address by
+//  3. A connection is to the member that it is meant for, whoever has its address by
 //     now: a vote counts for the node that gave it.
-//   - A command that this program does not know stops the store, with the state
+//  4. A command that this program does not know stops the store, with the state
 //     as it was before; nothing after it is applied.
+//
+// Start at Store.Propose, then machine.ApplyBatch. transport.go and announce.go are what
+// stands between the library and the network (ADR 69); verify.go is what must hold before
+// the library is started (ADR 3).
 package raftstore
