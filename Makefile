@@ -34,7 +34,6 @@ ROUNDS   ?= 100
 SEED     ?= 0
 SEEDS    ?= 500
 FIRST    ?= 1
-SIM      ?= ./test/sim ./test/sim/replica
 SOAK     ?= 30m
 GAPS     ?= 20
 NODES    ?= 1
@@ -42,7 +41,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build dist dist-test alerts manifests run cluster cluster-clean test check fmt format lint arch unit race sim replay model mutation fuzz conformance \
+.PHONY: help build dist dist-test alerts manifests run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
@@ -108,9 +107,6 @@ race: ## all Go tests, with the race detector where there is more than one gorou
 
 sim: ## simulate SEEDS (500) clusters and replicas in virtual time, from seed FIRST (1) on
 	$(GO) test -count 1 -timeout 4h ./test/sim/... -sim.seeds $(SEEDS) -sim.first $(FIRST)
-
-replay: ## run one seed of a simulation again, as exactly as Go can (SEED=17 SIM=./test/sim/replica)
-	GOMAXPROCS=1 GODEBUG=asyncpreemptoff=1 GOGC=off GOMEMLIMIT=2GiB $(GO) test -count 20 -failfast -run LoseNothing $(SIM) -sim.seed $(SEED)
 
 model: ## search the model of replication in larger bounds, for minutes
 	$(GO) test ./internal/model -run TheRulesAreEnough -large -timeout 2h -v

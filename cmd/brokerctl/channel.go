@@ -64,6 +64,7 @@ func channelView(c *api.Channel) view {
 			p.line("")
 			policyTable(p, c)
 			p.line("")
+			filterTable(p, c)
 			places := newTable("P", "LEADER", "CONFIRMED", "LAG")
 			for _, q := range c.Partitions {
 				places.row(q.Partition, q.Leader, count(q.Confirmed), count(q.Lag))

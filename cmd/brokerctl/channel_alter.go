@@ -11,6 +11,8 @@ import (
 type channelAlterOptions struct {
 	policy policyOptions
 	order  string
+	filter string
+	all    bool
 }
 
 func newChannelAlterCommand(g *globals) *cobra.Command {
@@ -19,9 +21,13 @@ func newChannelAlterCommand(g *globals) *cobra.Command {
 		Use:   "alter TOPIC/CHANNEL",
 		Short: "Change settings of a channel",
 		Long: `Change the given settings and keep the others. They take effect at once, also for messages that wait
-already. The value default leaves a choice to the topic and the cluster.`,
+already. The value default leaves a choice to the topic and the cluster.
+
+A filter decides about each message before its first delivery. What it does not choose is finished for the channel,
+and stays finished when the filter is altered; a seek back has it looked at again. ` + filterLong,
 		Example: `  brokerctl channel alter orders/invoice --max-attempts 5 --on-exhausted dead-letter
-  brokerctl channel alter orders/invoice --backoff 1s..10m --rate 100/s`,
+  brokerctl channel alter orders/invoice --backoff 1s..10m --rate 100/s
+  brokerctl channel alter orders/invoice --filter 'header.type == "order" && key != ""'`,
 	}, func(cmd *cobra.Command, at target) error {
 		var req api.AlterChannel
 		var err error
@@ -31,6 +37,10 @@ already. The value default leaves a choice to the topic and the cluster.`,
 		if req.Ordered, err = orderOf(cmd, o.order); err != nil {
 			return err
 		}
+		if o.all {
+			req.Filter = new(string)
+		}
+		setIf(cmd.Flags(), "filter", &req.Filter, o.filter)
 		if req == (api.AlterChannel{}) {
 			return usageError("nothing to change: see %s --help for the settings", cmd.CommandPath())
 		}
@@ -38,6 +48,9 @@ already. The value default leaves a choice to the topic and the cluster.`,
 	})
 	o.policy.addFlags(cmd.Flags(), "")
 	orderVar(cmd, &o.order)
+	cmd.Flags().StringVar(&o.filter, "filter", "", "from now on, deliver only the messages that `EXPR` chooses; '' removes the filter")
+	cmd.Flags().BoolVar(&o.all, "no-filter", false, "deliver all messages again; the same as --filter ''")
+	cmd.MarkFlagsMutuallyExclusive("filter", "no-filter")
 	return cmd
 }
 

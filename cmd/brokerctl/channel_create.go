@@ -13,6 +13,7 @@ type channelCreateOptions struct {
 	order   string
 	policy  policyOptions
 	from    string
+	filter  string
 }
 
 func newChannelCreateCommand(g *globals) *cobra.Command {
@@ -23,7 +24,7 @@ func newChannelCreateCommand(g *globals) *cobra.Command {
 		Long: `Create a channel. The first channel of a topic receives all retained messages, later
 ones those published from then on, unless --from names another place. Creating an existing channel does nothing.`,
 	}, func(cmd *cobra.Command, at target) error {
-		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered}
+		req := api.CreateChannel{Name: at.channel, Ordered: o.ordered, Filter: o.filter}
 		order, err := orderOf(cmd, o.order)
 		if err != nil {
 			return err
@@ -50,6 +51,7 @@ func (o *channelCreateOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ordered, "ordered", false, "deliver the messages of a partition one at a time, in order; the same as --order strict")
 	orderVar(cmd, &o.order)
 	o.policy.addFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&o.filter, "filter", "", "deliver only the messages that `EXPR` chooses"+filterExample)
 	cmd.Flags().StringVar(&o.from, "from", "", "`POSITION` at which a new channel begins: start, end, a time, an age such as -2h, or an offset")
 }
 

@@ -14,17 +14,23 @@ func newDLQCommand(g *globals) *cobra.Command {
 }
 
 func newDLQListCommand(g *globals) *cobra.Command {
-	return acting(g, &cobra.Command{
+	var filter string
+	cmd := acting(g, &cobra.Command{
 		Use:   "list [TOPIC[/CHANNEL]]",
 		Short: "List channels that have dead letters, or may have some",
 		Long: `List the channels that bound the attempts of a message, and those that have a dead-letter topic, with the
-dead letters that wait in it. Where several channels share a dead-letter topic, it counts for each of them.`,
-	}, func(cmd *cobra.Command, at target) error { return listDeadLetters(cmd, g, at.topic, at.channel) })
+dead letters that wait in it. Where several channels share a dead-letter topic, it counts for each of them. With a filter, those of the channel
+are counted that it chooses.`,
+	}, func(cmd *cobra.Command, at target) error {
+		return listDeadLetters(cmd, g, at.topic, at.channel, filter)
+	})
+	filterVar(cmd.Flags(), &filter, "dead letters")
+	return cmd
 }
 
-func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel string) error {
+func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel, filter string) error {
 	all, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.DeadLetters, error) {
-		return api.DeadLettersOf(g.client).List(ctx, topic, channel)
+		return api.DeadLettersOf(g.client).List(ctx, topic, channel, filter)
 	})
 	if err != nil {
 		return err
@@ -46,6 +52,7 @@ func listDeadLetters(cmd *cobra.Command, g *globals, topic, channel string) erro
 
 func newDLQPeekCommand(g *globals) *cobra.Command {
 	var n int
+	var filter string
 	cmd := acting(g, &cobra.Command{
 		Use:   "peek TOPIC/CHANNEL",
 		Short: "Show dead letters of a channel without touching them",
@@ -53,15 +60,16 @@ func newDLQPeekCommand(g *globals) *cobra.Command {
 		if n < 1 {
 			return usageError("-n must be above 0")
 		}
-		return about(peekDeadLetters(cmd, g, at, n), at.topic, at.channel)
+		return about(peekDeadLetters(cmd, g, at, n, filter), at.topic, at.channel)
 	})
+	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().IntVarP(&n, "n", "n", 10, "number of dead letters")
 	return cmd
 }
 
-func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int) error {
+func peekDeadLetters(cmd *cobra.Command, g *globals, at target, n int, filter string) error {
 	letters, err := query(cmd.Context(), g, func(ctx context.Context) ([]api.DeadLetter, error) {
-		return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n)
+		return api.DeadLettersOf(g.client).Peek(ctx, at.topic, at.channel, n, filter)
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 const settleAtOnce = 1000
 
 func newDLQRedriveCommand(g *globals) *cobra.Command {
-	var rate string
+	var rate, filter string
 	var dry bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "redrive TOPIC/CHANNEL",
@@ -26,14 +26,16 @@ again. Attempts count from 1 again. A dead letter is finished once its message i
 and nothing is brought back twice, however often the command is run or interrupted. Only a leader that fails in
 between leaves up to 64 dead letters of a partition to be brought back again.`,
 		Example: `  brokerctl dlq redrive orders/invoice --rate 100/s
-  brokerctl dlq redrive orders/invoice --dry-run`,
+  brokerctl dlq redrive orders/invoice --dry-run
+  brokerctl dlq redrive orders/invoice --filter 'header.type == "order"'`,
 	}, func(cmd *cobra.Command, at target) error {
 		perSecond, err := rateOf(rate)
 		if err != nil {
 			return err
 		}
-		return about(settleDeadLetters(cmd, g, at, settling{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry}), at.topic, at.channel)
+		return about(settleDeadLetters(cmd, g, at, settling{"redriven", api.DeadLettersOf(g.client).Redrive, perSecond, dry, filter}), at.topic, at.channel)
 	})
+	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().StringVar(&rate, "rate", "100/s", "redrive at most `N/s` messages a second; none means as fast as possible")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them and change nothing")
 	return cmd
@@ -41,6 +43,7 @@ between leaves up to 64 dead letters of a partition to be brought back again.`,
 
 func newDLQPurgeCommand(g *globals) *cobra.Command {
 	var sure confirmation
+	var filter string
 	var dry bool
 	cmd := acting(g, &cobra.Command{
 		Use:   "purge TOPIC/CHANNEL",
@@ -51,9 +54,10 @@ func newDLQPurgeCommand(g *globals) *cobra.Command {
 				return err
 			}
 		}
-		return about(settleDeadLetters(cmd, g, at, settling{"purged", api.DeadLettersOf(g.client).Purge, 0, dry}), at.topic, at.channel)
+		return about(settleDeadLetters(cmd, g, at, settling{"purged", api.DeadLettersOf(g.client).Purge, 0, dry, filter}), at.topic, at.channel)
 	})
 	sure.addFlags(cmd)
+	filterVar(cmd.Flags(), &filter, "dead letters")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "count them and change nothing")
 	return cmd
 }
@@ -76,6 +80,7 @@ type settling struct {
 	request   func(context.Context, string, string, api.SettleDeadLetters) (*api.SettledDeadLetters, error)
 	perSecond int // 0: as fast as possible
 	dry       bool
+	filter    string // "": all
 }
 
 // settleDeadLetters settles all dead letters of a channel, so many each second.
@@ -90,7 +95,7 @@ func settleDeadLetters(cmd *cobra.Command, g *globals, at target, s settling) er
 	}
 	for {
 		part, err := query(cmd.Context(), g, func(ctx context.Context) (*api.SettledDeadLetters, error) {
-			return s.request(ctx, at.topic, at.channel, api.SettleDeadLetters{Max: most, DryRun: s.dry})
+			return s.request(ctx, at.topic, at.channel, api.SettleDeadLetters{Max: most, DryRun: s.dry, Filter: s.filter})
 		})
 		if err == nil {
 			err = cmd.Context().Err()

@@ -12,6 +12,7 @@ type peekOptions struct {
 	n         int
 	partition int
 	from      uint64
+	filter    string
 }
 
 func newMessagePeekCommand(g *globals) *cobra.Command {
@@ -39,11 +40,12 @@ func (o *peekOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.n, "n", "n", 10, "number of messages")
 	f.IntVar(&o.partition, "partition", 0, "only this partition (default: all)")
+	filterVar(f, &o.filter, "messages")
 	f.Uint64Var(&o.from, "from", 0, "start at this sequence number `SEQ`")
 }
 
 func (o *peekOptions) request(cmd *cobra.Command) (api.PeekOptions, error) {
-	req := api.PeekOptions{Max: o.n}
+	req := api.PeekOptions{Max: o.n, Filter: o.filter}
 	if o.n < 1 || o.partition < 0 {
 		return req, usageError("-n must be above 0, and --partition must not be below 0")
 	}

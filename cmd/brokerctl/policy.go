@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -82,6 +83,31 @@ func numberInto(to **int, unit string) func(string) error {
 }
 
 var errNumber = errors.New("must be a whole number, none or default")
+
+// filterExample is what the help of a filter's flag ends with.
+const filterExample = `, such as 'header.type == "order" && key != ""'`
+
+// filterLong says what a filter may look at.
+const filterLong = `A filter is an expression over header (an object, as
+header.type), key, tag, partition, timestamp (compare with date("2026-11-25T10:00:00Z")), attempts and size (bytes
+of the body), with ==, !=, <, <=, >, >=, &&, ||, !, in, contains, startsWith, endsWith, matches "REGEXP" and ??.
+What cannot be evaluated, as where a field is missing, is not chosen.`
+
+// filterVar is the flag of a command that chooses messages.
+func filterVar(f *pflag.FlagSet, p *string, what string) {
+	f.StringVar(p, "filter", "", "only "+what+" that `EXPR` chooses"+filterExample)
+}
+
+// filterTable shows the filter of a channel, if it has one or had one.
+func filterTable(p *page, c *api.Channel) {
+	if c.Filter == "" && c.FilteredTotal == 0 {
+		return
+	}
+	t := newTable("FILTER", "LEFT OUT", "NOT EVALUATED")
+	t.row(cmp.Or(c.Filter, "-"), count(c.FilteredTotal), count(c.FilterErrorsTotal))
+	p.table(t)
+	p.line("")
+}
 
 // policyTable shows the policy of a channel, and what has become of messages by it.
 func policyTable(p *page, c *api.Channel) {

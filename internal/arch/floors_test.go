@@ -16,6 +16,7 @@ var floors = map[string]int{
 	"pkg/scrub":     0, // how fast stored data is checked
 	"pkg/keys":      0, // the key of a message, found in its body
 	"pkg/units":     0, // sizes and durations as people write them
+	"pkg/filter":    0, // which messages an expression chooses
 	"pkg/policy":    0, // what becomes of messages that consumers do not finish
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
@@ -120,12 +121,14 @@ var sameFloor = map[[2]string]string{
 	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
 	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
 	{"pkg/policy", "pkg/units"}:    "a policy is written with durations as people write them",
+	{"pkg/filter", "pkg/fate"}:     "an expression that is refused has changed nothing",
 	{"pkg/relay", "pkg/forward"}:   "a relay speaks the wire between nodes",
 }
 
 // soleImporters says which packages alone may use a module. A name that ends
 // in / stands for all packages below it.
 var soleImporters = map[string][]string{
+	"github.com/expr-lang/expr":         {"pkg/filter"},
 	"github.com/prometheus/":            {"pkg/metrics"},
 	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/generate", "internal/manual"},
 	"github.com/hashicorp/":             {"pkg/meta/raftstore"},

@@ -16,21 +16,18 @@ import (
 // Seeds says which runs of a simulation are made. A test package makes one as
 // a package-level variable, before its flags are read.
 type Seeds struct {
-	one     *uint64
-	count   *int
-	first   *uint64
-	compare *int
+	one   *uint64
+	count *int
+	first *uint64
 }
 
 // NewSeeds registers the flags -sim.seed (this one only), -sim.seeds (how many;
-// count unless given), -sim.first (where they begin) and -sim.compare (how many are run
-// twice by Compare).
+// count unless given) and -sim.first (where they begin).
 func NewSeeds(count int) *Seeds {
 	return &Seeds{
-		one:     flag.Uint64("sim.seed", 0, "run this seed only"),
-		count:   flag.Int("sim.seeds", count, "run that many seeds, after those that are kept"),
-		first:   flag.Uint64("sim.first", 1, "the first of the seeds"),
-		compare: flag.Int("sim.compare", 2, "compare two runs of that many seeds"),
+		one:   flag.Uint64("sim.seed", 0, "run this seed only"),
+		count: flag.Int("sim.seeds", count, "run that many seeds, after those that are kept"),
+		first: flag.Uint64("sim.first", 1, "the first of the seeds"),
 	}
 }
 
@@ -63,7 +60,8 @@ func (s *Seeds) run(t *testing.T, kind string, seed uint64, f func(t *testing.T,
 		t.Parallel()
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("again: make replay SEED=%d (CONTRIBUTING.md, A seed that failed)", seed)
+				t.Logf("again: go test -run '^%s$' -sim.seed %d (where it does not fail each time: -count 20)",
+					strings.SplitN(t.Name(), "/", 2)[0], seed)
 			}
 		})
 		s.guard(t, seed, f)

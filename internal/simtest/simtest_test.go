@@ -321,32 +321,3 @@ func TestASyncOfALogTakesItsTime(t *testing.T) {
 		}
 	})
 }
-
-func TestTracesAgreeUpToTheFirstDifference(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		trace := func(pause time.Duration, events ...string) []uint64 {
-			tr := NewTrace()
-			for _, e := range events {
-				tr.Add("%s", e)
-				time.Sleep(pause)
-			}
-			return tr.Sums()
-		}
-		a := trace(time.Second, "plan", "kill n1", "start n1")
-		for _, tt := range []struct {
-			name string
-			b    []uint64
-			want Agreement
-		}{
-			{"the same", trace(time.Second, "plan", "kill n1", "start n1"), Agreement{3, 3}},
-			{"another event", trace(time.Second, "plan", "kill n2", "start n1"), Agreement{1, 3}},
-			{"another time", trace(time.Millisecond, "plan", "kill n1", "start n1"), Agreement{1, 3}},
-			{"one more event", trace(time.Second, "plan", "kill n1", "start n1", "heal"), Agreement{3, 4}},
-			{"nothing", nil, Agreement{0, 3}},
-		} {
-			if got := Agree(a, tt.b); got != tt.want || got.Whole() != (tt.want.Same == tt.want.Total) {
-				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
-			}
-		}
-	})
-}

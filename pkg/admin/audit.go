@@ -134,7 +134,8 @@ func (a audited) state(object string) string {
 			Ordered bool          `json:"ordered"`
 			Paused  bool          `json:"paused"`
 			Policy  policy.Policy `json:"policy,omitzero"`
-		}{c.Ordered, c.Paused, c.Policy}
+			Filter  string        `json:"filter,omitempty"`
+		}{c.Ordered, c.Paused, c.Policy, c.Filter}
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {

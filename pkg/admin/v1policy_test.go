@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/operate"
 )
 
 func pointer[T any](v T) *T { return &v }
@@ -82,18 +83,19 @@ func TestDeadLettersByTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, letters := t.Context(), api.DeadLettersOf(c)
-	list, err := letters.List(ctx, "orders", "bill")
+	list, err := letters.List(ctx, "orders", "bill", "")
 	if err != nil || len(list) != 1 || list[0].Waiting != 7 || list[0].DeadLetterTopic != "orders.bill.dlq" || list[0].DeadLetteredTotal != 9 {
 		t.Errorf("listed %+v, %v", list, err)
 	}
-	if got, err := letters.Peek(ctx, "orders", "bill", 3); err != nil || len(got) != 0 {
+	if got, err := letters.Peek(ctx, "orders", "bill", 3, `key != ""`); err != nil || len(got) != 0 {
 		t.Errorf("peeked before there is one: %+v, %v", got, err)
 	}
 	f.create("orders.bill.dlq", meta.TopicConfig{}.WithDefaults(1, false))
-	if got, err := letters.Peek(ctx, "orders", "bill", 3); err != nil || len(got) != 0 {
+	if got, err := letters.Peek(ctx, "orders", "bill", 3, `key != ""`); err != nil || len(got) != 0 {
 		t.Errorf("what is no dead letter is shown: %+v, %v", got, err)
 	}
-	if f.peeked.Topic != "orders.bill.dlq" || f.peeked.Channel != "redrive" || f.peeked.Partition != host.AnyPartition {
+	if f.peeked.Topic != "orders.bill.dlq" || f.peeked.Channel != "redrive" || f.peeked.Partition != host.AnyPartition ||
+		f.peeked.Filter != `key != ""` || *f.peeked.Letters != (operate.LettersOf{Topic: "orders", Channel: "bill"}) {
 		t.Errorf("peeked at %+v", f.peeked)
 	}
 	got, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: 5})
@@ -106,6 +108,22 @@ func TestDeadLettersByTheClient(t *testing.T) {
 	}
 	if all := strings.Join(f.calls, ";"); !strings.Contains(all, "Max:5 Purge:false DryRun:false") || !strings.Contains(all, "Max:6 Purge:true DryRun:true") {
 		t.Errorf("called %s", all)
+	}
+	if list, err := letters.List(ctx, "orders", "bill", `key != ""`); err != nil || list[0].Waiting != 10_000 {
+		t.Errorf("of those that a filter chooses %+v, %v", list, err)
+	}
+	for _, filter := range []string{"key =", "body", "size"} {
+		_, err1 := letters.List(ctx, "orders", "bill", filter)
+		_, err2 := letters.Peek(ctx, "orders", "bill", 1, filter)
+		_, err3 := letters.Purge(ctx, "orders", "bill", api.SettleDeadLetters{Max: 1, Filter: filter})
+		_, err4 := c.CreateChannel(ctx, "orders", api.CreateChannel{Name: "fresh", Filter: filter})
+		_, err5 := c.AlterChannel(ctx, "orders", "bill", api.AlterChannel{Filter: &filter})
+		_, err6 := c.Peek(ctx, "orders", "bill", api.PeekOptions{Filter: filter})
+		for i, err := range []error{err1, err2, err3, err4, err5, err6} {
+			if api.CodeOf(err) != api.CodeInvalid || !strings.Contains(err.Error(), "invalid filter") {
+				t.Errorf("%d: filter %s: %v", i, filter, err)
+			}
+		}
 	}
 	for _, n := range []int{0, -1, 10_001} {
 		if _, err := letters.Redrive(ctx, "orders", "bill", api.SettleDeadLetters{Max: n}); api.CodeOf(err) != api.CodeInvalid {

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/brokerd/brokerd/pkg/filter"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -35,8 +38,8 @@ type Origin struct {
 	Header json.RawMessage `json:"header,omitempty"`
 }
 
-// header is the header of a dead letter.
-type header struct {
+// letterHeader is the header of a dead letter.
+type letterHeader struct {
 	Origin *Origin `json:"dead_letter"`
 }
 
@@ -49,10 +52,10 @@ func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 	if !json.Valid(o.Header) {
 		o.Header = nil
 	}
-	text, err := json.Marshal(header{&o})
+	text, err := json.Marshal(letterHeader{&o})
 	if err == nil && len(text) > topic.MaxHeader {
 		o.Header = nil
-		text, err = json.Marshal(header{&o})
+		text, err = json.Marshal(letterHeader{&o})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode dead letter header: %w", err)
@@ -62,7 +65,7 @@ func (o Origin) AppendHeader(dst []byte) ([]byte, error) {
 
 // ReadOrigin reads where a dead letter comes from out of its header.
 func ReadOrigin(text []byte) (Origin, error) {
-	var h header
+	var h letterHeader
 	if len(text) == 0 {
 		return Origin{}, ErrNotDeadLetter
 	}
@@ -73,4 +76,21 @@ func ReadOrigin(text []byte) (Origin, error) {
 		return Origin{}, ErrNotDeadLetter
 	}
 	return *h.Origin, nil
+}
+
+// chosen says whether a filter chooses the message that became a dead letter: by its own
+// header, which has dead_letter besides, its key, and what the Origin says of it.
+func (o *Origin) chosen(f *filter.Filter, m *topic.Message) bool {
+	fields := map[string]json.RawMessage{}
+	_ = json.Unmarshal(o.Header, &fields) // without one there are no fields
+	own := o.Header
+	o.Header = nil
+	fields["dead_letter"], _ = json.Marshal(o) // texts and numbers: it does not fail
+	o.Header = own
+	all, _ := json.Marshal(fields) // likewise
+	chosen, err := f.Match(&filter.Message{
+		Header: all, Key: m.Key, Tag: header.TagOf(own), Partition: o.Partition, Timestamp: time.Unix(0, o.FirstTimestampNS),
+		Attempts: int(o.Attempts), Size: len(m.Body),
+	})
+	return chosen && err == nil
 }

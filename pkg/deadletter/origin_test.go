@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -66,4 +67,36 @@ func FuzzReadOrigin(f *testing.F) {
 			t.Errorf("write %+v: %v", o, err)
 		}
 	})
+}
+
+// A filter looks at what a message was before it became a dead letter, and why it did.
+func TestAFilterOfDeadLettersSeesTheMessage(t *testing.T) {
+	o := sample()
+	o.Header = json.RawMessage(`{"type":"order","##client_dispatch_tag":"red","dead_letter":"its own"}`)
+	text, err := o.AppendHeader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &topic.Seen{Message: topic.Message{Header: text, Key: []byte("k"), Body: []byte("four")}}
+	for expression, want := range map[string]bool{
+		`header.type == "order" && key == "k" && tag == "red"`:                  true,
+		`partition == 3 && attempts == 5 && size == 4`:                          true,
+		`timestamp < date("2026-12-01") && timestamp > date("2026-11-01")`:      true,
+		`header.dead_letter.reason == "max-attempts" && "header" not in header`: true,
+		`header.dead_letter.last_consumer startsWith "worker-7"`:                true,
+		`header.type == "invoice"`:                                              false,
+		`header.absent > 5`:                                                     false,
+	} {
+		f, err := filter.Compile(expression)
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if got, is := (Selection{"orders", "bill", f}).Has(seen); is != want || got.ID != o.ID || string(got.Header) != string(o.Header) {
+			t.Errorf("%s: %v, %+v", expression, is, got)
+		}
+		if _, is := (Selection{"orders", "ship", f}).Has(seen); is {
+			t.Errorf("%s: a dead letter of another channel", expression)
+		}
+	}
 }

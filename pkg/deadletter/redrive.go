@@ -8,6 +8,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -85,8 +86,21 @@ func (d *Desk) Settle(ctx context.Context, p *topic.Partition, origin Selection,
 	return s, p.Flush(ctx)
 }
 
-// Selection names the channel whose dead letters are meant.
-type Selection struct{ Topic, Channel string }
+// Selection says which dead letters are meant.
+type Selection struct {
+	Topic, Channel string
+	Filter         *filter.Filter // chooses some of them; nil: all
+}
+
+// Has says whether a message is one of the dead letters that are meant, and returns where it
+// comes from.
+func (s Selection) Has(seen *topic.Seen) (Origin, bool) {
+	o, err := ReadOrigin(seen.Message.Header)
+	if err != nil || o.Topic != s.Topic || o.Channel != s.Channel {
+		return o, false // it is another's, or somebody published it
+	}
+	return o, s.Filter == nil || o.chosen(s.Filter, &seen.Message)
+}
 
 // scan returns up to max letters of a channel from an offset on, and where to go on; that is
 // from itself at the end.
@@ -101,9 +115,9 @@ func scan(p *topic.Partition, c *topic.Channel, from seq.Offset, of Selection, m
 			break
 		}
 		next = seen[i].Offset + 1
-		o, err := ReadOrigin(seen[i].Message.Header)
-		if err != nil || o.Topic != of.Topic || o.Channel != of.Channel {
-			continue // it is another's, or somebody published it
+		o, meant := of.Has(&seen[i])
+		if !meant {
+			continue
 		}
 		if seen[i].State != channel.Ready {
 			skipped++

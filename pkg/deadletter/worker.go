@@ -204,7 +204,7 @@ func take(d *topic.Disposer) (batch []topic.Exhausted, err error) {
 	for len(batch) < batchMessages && size < batchBytes {
 		n, err := d.Take(time.Now(), 1, func(e *topic.Exhausted) error {
 			kept := *e
-			kept.Body, kept.Header = bytes.Clone(e.Body), bytes.Clone(e.Header)
+			kept.Body, kept.Header, kept.Key = bytes.Clone(e.Body), bytes.Clone(e.Header), bytes.Clone(e.Key)
 			batch = append(batch, kept)
 			size += len(e.Body) + len(e.Header)
 			return nil
@@ -274,7 +274,7 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 		FirstTimestampNS: e.Timestamp, Attempts: e.Attempts, LastConsumer: e.Consumer, Reason: ReasonMaxAttempts, Header: e.Header,
 	}
 	h, err := o.AppendHeader(nil)
-	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h}, err
+	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h, Key: e.Key}, err
 }
 
 // cmpErr returns the first of two errors that is one.

@@ -1,9 +1,12 @@
 package meta
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"unicode/utf8"
 
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
 
@@ -18,6 +21,7 @@ type CreateChannel struct {
 	CreatedAt   int64       `json:"created_at"` // ns since 1970
 
 	Policy policy.Policy `json:"policy,omitzero"`
+	Filter string        `json:"filter,omitempty"` // see Channel.Filter
 }
 
 // Kind implements Command.
@@ -28,7 +32,7 @@ func (c CreateChannel) Validate() error {
 	if err := validateChannel(c.Topic, c.Channel); err != nil {
 		return err
 	}
-	return validatePolicy(c.Policy)
+	return errors.Join(validatePolicy(c.Policy), validateFilter(c.Filter))
 }
 
 func (c CreateChannel) apply(s *State, r *Result) error {
@@ -45,7 +49,7 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 	}
 	r.Channel = &Channel{
 		Name: c.Channel, Ordered: c.Ordered, CreatedAt: c.CreatedAt,
-		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy,
+		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
 	}
 	if c.Policy != (policy.Policy{}) { // what is inherited keeps no consumer from making a channel
 		if err := checkDeadLetters(t, r.Channel); err != nil {
@@ -105,6 +109,7 @@ type AlterChannel struct {
 	Ordered *bool  `json:"ordered,omitempty"`
 
 	Policy *policy.Patch `json:"policy,omitempty"`
+	Filter *string       `json:"filter,omitempty"` // "": none any more
 }
 
 // Kind implements Command.
@@ -112,10 +117,14 @@ func (AlterChannel) Kind() Kind { return KindAlterChannel }
 
 // Validate implements Command.
 func (c AlterChannel) Validate() error {
-	if err := validateChannel(c.Topic, c.Channel); err != nil || c.Policy == nil {
-		return err
+	err := validateChannel(c.Topic, c.Channel)
+	if c.Policy != nil {
+		err = errors.Join(err, validatePolicy(c.Policy.Apply(policy.Policy{})))
 	}
-	return validatePolicy(c.Policy.Apply(policy.Policy{}))
+	if c.Filter != nil {
+		err = errors.Join(err, validateFilter(*c.Filter))
+	}
+	return err
 }
 
 func (c AlterChannel) apply(s *State, r *Result) error {
@@ -126,6 +135,7 @@ func (c AlterChannel) apply(s *State, r *Result) error {
 	set(&ch.Paused, c.Paused)
 	set(&ch.Skipped, c.Skipped)
 	set(&ch.Ordered, c.Ordered)
+	set(&ch.Filter, c.Filter)
 	if c.Policy != nil {
 		ch.Policy = c.Policy.Apply(ch.Policy)
 		if err := checkDeadLetters(t, ch); err != nil {
@@ -159,6 +169,15 @@ func validateChannel(topic, channel string) error {
 		return fmt.Errorf("%w: channel %q", ErrInvalidName, channel)
 	case IsEphemeral(channel):
 		return fmt.Errorf("%w: ephemeral channel %q cannot be stored in metadata", ErrInvalidName, channel)
+	}
+	return nil
+}
+
+// validateFilter says what no filter may be. Whether it compiles is for those to say who take
+// it from an operator: all nodes must come to the same answer here, whatever their release.
+func validateFilter(text string) error {
+	if len(text) > filter.MaxText || !utf8.ValidString(text) {
+		return fmt.Errorf("%w: filter of %d bytes, want at most %d of UTF-8", ErrInvalidConfig, len(text), filter.MaxText)
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type Saved struct {
 	Channel     string           `json:"channel"`
 	Ordered     bool             `json:"ordered,omitempty"`
 	Policy      policy.Policy    `json:"policy,omitzero"`
+	Filter      string           `json:"filter,omitempty"`
 	Partitions  []SavedPartition `json:"partitions"` // by number; one whose leader did not answer is missing
 }
 
@@ -55,7 +56,7 @@ func (SavePositions) Kind() Kind { return KindSavePositions }
 func (c SavePositions) Validate() error { return c.Saved.validate() }
 
 func (v *Saved) validate() error {
-	if err := errors.Join(validateChannel(v.Topic, v.Channel), validatePolicy(v.Policy)); err != nil {
+	if err := errors.Join(validateChannel(v.Topic, v.Channel), validatePolicy(v.Policy), validateFilter(v.Filter)); err != nil {
 		return err
 	}
 	if len(v.Verb) == 0 || len(v.Verb) > maxVerbBytes || len(v.Partitions) > seq.MaxPartitions {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -89,6 +90,7 @@ type snapshotChannel struct {
 	First     bool        `json:"first,omitempty"`
 
 	Policy policy.Policy `json:"policy,omitzero"`
+	Filter string        `json:"filter,omitempty"`
 }
 
 // Snapshot returns the state as it is now, to be kept or written while the
@@ -312,7 +314,7 @@ func (in *snapshotTopic) topic(s *State) (*Topic, error) {
 		if err := validateChannel(t.Name, ch.Name); err != nil {
 			return nil, err
 		}
-		if err := validatePolicy(ch.Policy); err != nil {
+		if err := errors.Join(validatePolicy(ch.Policy), validateFilter(ch.Filter)); err != nil {
 			return nil, fmt.Errorf("channel %q: %w", ch.Name, err)
 		}
 		if i > 0 && strings.Compare(in.Channels[i-1].Name, ch.Name) >= 0 {

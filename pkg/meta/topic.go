@@ -97,4 +97,5 @@ type Channel struct {
 	Version   Incarnation // the Raft index of its creation: tells it from an earlier one of the name
 	First     bool        // the topic had no channel when it was created: it gets the backlog
 	Policy    policy.Policy
+	Filter    string // chooses the messages that it gets: see pkg/filter; "": all
 }

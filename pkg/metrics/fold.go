@@ -3,6 +3,7 @@ package metrics
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -35,6 +36,7 @@ type channelSum struct {
 	lag                                             int64
 	spinning                                        int
 	delivered, finished, requeued, timeout, expired uint64
+	filtered                                        filter.Counts
 	failing                                         stats.Failing
 	blocked                                         int // partitions
 }
@@ -159,6 +161,7 @@ func (s *channelSum) add(c *stats.Channel) {
 	s.requeued += c.Requeued
 	s.timeout += c.TimedOut
 	s.expired += c.Expired
+	s.filtered = s.filtered.Plus(c.Filtered)
 	s.failing.Add(c.Failing)
 	for _, p := range c.Partitions {
 		s.spinning += len(p.Spinning)

@@ -67,6 +67,8 @@ var (
 	channelRequeued  = counter("brokerd_channel_requeued_total", "Messages requeued by consumers.", "topic", "channel")
 	channelTimedOut  = counter("brokerd_channel_timed_out_total", "Deliveries that timed out.", "topic", "channel")
 	channelExpired   = counter("brokerd_channel_expired_total", "Messages dropped instead of delivered because their time to live was over.", "topic", "channel")
+	channelFiltered  = counter("brokerd_channel_filtered_total", "Messages finished without a delivery because the channel's filter did not choose them.", "topic", "channel")
+	channelUnjudged  = counter("brokerd_channel_filter_errors_total", "Of these, messages on which the filter's evaluation failed.", "topic", "channel")
 	// of channels that have a policy, and something to tell of it
 	channelExhausted    = gauge("brokerd_channel_exhausted_messages", "Messages that have had all their attempts and are still in the channel.", "topic", "channel")
 	channelBlocked      = gauge("brokerd_channel_blocked_partitions", "Partitions in which such a message stays, as on-exhausted block says.", "topic", "channel")
@@ -292,6 +294,9 @@ func (s sink) topics(stats []stats.Topic, most int) {
 			channelTimedOut.is(float64(c.timeout), c.topic, c.name),
 			channelExpired.is(float64(c.expired), c.topic, c.name),
 		)
+		if c.filtered.Left > 0 {
+			s.put(channelFiltered.is(float64(c.filtered.Left), c.topic, c.name), channelUnjudged.is(float64(c.filtered.Failed), c.topic, c.name))
+		}
 		if c.failing.Some() {
 			s.failing(c)
 		}

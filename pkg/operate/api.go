@@ -71,7 +71,14 @@ type Peek struct {
 	From      *seq.Offset
 	Max       int
 	Bytes     int // none follows the message with which there are so many of bodies and headers; 0: no bound
+	// Filter chooses messages, of which Max and Bytes count those that are chosen: see
+	// pkg/filter. It looks at MaxFiltered messages of a partition. "": all are chosen.
+	Filter  string
+	Letters *LettersOf // only dead letters of a channel, by what Filter may know of them; nil: any message
 }
+
+// LettersOf names a channel that has dead letters.
+type LettersOf struct{ Topic, Channel string }
 
 // SeekTo names a place that a channel is moved to: exactly one of the first four fields
 // is set.

@@ -7,10 +7,22 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/filter"
+	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
+)
+
+// Limits of a Peek that chooses messages.
+const (
+	// MaxFiltered is how many messages of a partition it looks at.
+	MaxFiltered = 100_000
+	// filteredPage and filteredBytes bound those that it holds at a time besides the chosen.
+	filteredPage  = 1000
+	filteredBytes = 1 << 20
 )
 
 // DefaultPeek is how many messages are peeked at where no number is given.
@@ -47,7 +59,7 @@ func (o *Node) PeekHere(ctx context.Context, r Peek) ([]Peeked, error) {
 		if r.Max = left - len(peeked); r.Max == 0 || r.Bytes < 0 {
 			break
 		}
-		some, err := peek(lp, r, h.Numbering())
+		some, err := peek(ctx, lp, r, h.Numbering())
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +84,7 @@ func bytesLeft(bound int, some []Peeked) int {
 	return bound
 }
 
-func peek(lp *host.Led, r Peek, ids seq.Numbering) ([]Peeked, error) {
+func peek(ctx context.Context, lp *host.Led, r Peek, ids seq.Numbering) ([]Peeked, error) {
 	var c *topic.Channel
 	from := lp.Part.Log().Start()
 	if r.Channel != "" {
@@ -88,7 +100,16 @@ func peek(lp *host.Led, r Peek, ids seq.Numbering) ([]Peeked, error) {
 	if most == 0 {
 		most = math.MaxInt
 	}
-	seen, err := lp.Part.Peek(c, from, r.Max, most)
+	chosen, err := r.choice(lp.Index)
+	if err != nil {
+		return nil, err
+	}
+	var seen []topic.Seen
+	if chosen == nil {
+		seen, err = lp.Part.Peek(c, from, r.Max, most)
+	} else {
+		seen, err = pick(ctx, lp.Part, c, from, Peek{Max: r.Max, Bytes: most}, chosen)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -128,4 +149,62 @@ func peekState(c *topic.Channel, s *topic.Seen) PeekState {
 		return PeekFinished
 	}
 	return PeekReady
+}
+
+// choice returns what chooses the messages of a partition; nil: all are chosen.
+func (r *Peek) choice(partition int) (func(*topic.Seen) bool, error) {
+	var f *filter.Filter
+	if r.Filter != "" {
+		var err error
+		if f, err = filter.Compile(r.Filter); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case r.Letters != nil:
+		of := deadletter.Selection{Topic: r.Letters.Topic, Channel: r.Letters.Channel, Filter: f}
+		return func(s *topic.Seen) bool {
+			_, is := of.Has(s)
+			return is
+		}, nil
+	case f == nil:
+		return nil, nil
+	}
+	return func(s *topic.Seen) bool {
+		m := &s.Message
+		at := s.Timestamp
+		if m.Address != nil {
+			at = time.Unix(0, m.Address.Timestamp)
+		}
+		is, err := f.Match(&filter.Message{
+			Header: m.Header, Key: m.Key, Tag: header.TagOf(m.Header), Partition: partition, Timestamp: at, Attempts: int(s.Attempts), Size: len(m.Body),
+		})
+		return is && err == nil
+	}, nil
+}
+
+// pick looks for messages that are chosen, as Partition.Peek does for all, from an offset on.
+func pick(ctx context.Context, p *topic.Partition, c *topic.Channel, from seq.Offset, bound Peek, chosen func(*topic.Seen) bool) (picked []topic.Seen, err error) {
+	for looked := 0; looked < MaxFiltered && ctx.Err() == nil; {
+		page, err := p.Peek(c, from, filteredPage, filteredBytes)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			if !chosen(&page[i]) {
+				continue
+			}
+			picked = append(picked, page[i])
+			bound.Bytes -= len(page[i].Message.Body) + len(page[i].Message.Header)
+			if len(picked) == bound.Max || bound.Bytes <= 0 {
+				return picked, nil
+			}
+		}
+		if len(page) == 0 {
+			return picked, nil
+		}
+		looked += len(page)
+		from = page[len(page)-1].Offset + 1
+	}
+	return picked, context.Cause(ctx)
 }

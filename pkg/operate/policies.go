@@ -22,6 +22,9 @@ func (p Policies) ChannelDefaults() policy.Policy { return p.o.node.Meta.Setting
 // CreateChannel creates a channel of a topic that exists, with a policy. One that is there
 // already is no error, and is not changed.
 func (p Policies) CreateChannel(ctx context.Context, c meta.CreateChannel) error {
+	if meta.IsEphemeral(c.Channel) && c.Filter != "" {
+		return fmt.Errorf("%w: ephemeral channel %q cannot have a filter", meta.ErrInvalidConfig, c.Channel)
+	}
 	if meta.IsEphemeral(c.Channel) && c.Policy != (policy.Policy{}) {
 		return fmt.Errorf("%w: ephemeral channel %q has the policy of its topic", meta.ErrInvalidConfig, c.Channel)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/coord"
 	"github.com/brokerd/brokerd/pkg/deadletter"
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -23,6 +24,7 @@ type SettleLetters struct {
 	Max     int    `json:"max"`
 	Purge   bool   `json:"purge,omitempty"`   // finish them and nothing else
 	DryRun  bool   `json:"dry_run,omitempty"` // count them only
+	Filter  string `json:"filter,omitempty"`  // chooses some of them: see pkg/filter
 }
 
 // lettersArgs asks the leader of a partition of a dead-letter topic.
@@ -50,6 +52,12 @@ func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Settl
 	if err != nil && !a.Purge {
 		return s, err
 	}
+	of := deadletter.Selection{Topic: a.Topic, Channel: a.Channel}
+	if a.Filter != "" {
+		if of.Filter, err = filter.Compile(a.Filter); err != nil {
+			return s, err
+		}
+	}
 	bring := func(l *deadletter.Letter, done func(error)) {
 		o.Letters.Bring(ctx, l, uint64(t.Channels[a.Channel].Version), t.Config.TTL, done)
 	}
@@ -58,7 +66,7 @@ func settleHere(ctx context.Context, o *Node, a lettersArgs) (s deadletter.Settl
 	} else if t.Channels[a.Channel] == nil {
 		return s, fmt.Errorf("%w: %s", meta.ErrChannelNotFound, a.Channel)
 	}
-	s, err = lp.Letters.Settle(ctx, lp.Part, deadletter.Selection{Topic: a.Topic, Channel: a.Channel}, a.Max, a.DryRun, bring)
+	s, err = lp.Letters.Settle(ctx, lp.Part, of, a.Max, a.DryRun, bring)
 	if errors.Is(err, topic.ErrChannelNotFound) {
 		return s, nil // nobody has made it: there are no dead letters
 	}

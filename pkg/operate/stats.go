@@ -105,6 +105,8 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 		s.Requeued += n.Requeued
 		s.TimedOut += n.TimedOut
 		s.Expired += n.Expired
+		s.Filtered = s.Filtered.Plus(c.Selection.Counts())
+		s.FilterBroken = s.FilterBroken || c.Selection.Broken() != nil
 		s.Failing.Add(stats.Failing{
 			Exhausted: n.Exhausted, BackingOff: n.Waiting, RateLimited: n.Limited,
 			BackedOff: n.BackedOff, DeadLettered: c.Failed.DeadLettered(), Dropped: c.Failed.Dropped(),

@@ -122,6 +122,8 @@ func (c *Channel) merge(d *Channel) {
 	c.Requeued += d.Requeued
 	c.TimedOut += d.TimedOut
 	c.Expired += d.Expired
+	c.Filtered = c.Filtered.Plus(d.Filtered)
+	c.FilterBroken = c.FilterBroken || d.FilterBroken
 	c.OldestAge = max(c.OldestAge, d.OldestAge)
 	c.Latency = latency.Merged(c.Latency, d.Latency)
 	c.Rates.Add(d.Rates)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/dedup"
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -48,26 +49,29 @@ type Partition struct {
 
 // Channel describes a channel over the partitions that this node leads.
 type Channel struct {
-	Name       string
-	Ephemeral  bool
-	Paused     bool
-	Ordered    bool
-	Depth      int64 // waiting: neither in flight nor deferred
-	InFlight   int64
-	Deferred   int64
-	Messages   uint64 // that came to the channel since the process started
-	Delivered  uint64
-	Finished   uint64
-	Requeued   uint64
-	TimedOut   uint64
-	Expired    uint64 // dropped instead of delivered, since their time to live was over
-	Failing    Failing
-	OldestAge  time.Duration      // of the oldest unfinished message; 0: none
-	Rates      flow.Rates         // of messages that come and are finished
-	Latency    *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
-	Partitions []Place
-	Consumers  int      // subscriptions, whether Clients lists them or not
-	Clients    []Client // nil unless asked for
+	Name      string
+	Ephemeral bool
+	Paused    bool
+	Ordered   bool
+	Depth     int64 // waiting: neither in flight nor deferred
+	InFlight  int64
+	Deferred  int64
+	Messages  uint64 // that came to the channel since the process started
+	Delivered uint64
+	Finished  uint64
+	Requeued  uint64
+	TimedOut  uint64
+	Expired   uint64        // dropped instead of delivered, since their time to live was over
+	Filtered  filter.Counts // what the channel's filter left out
+	// FilterBroken says that the filter cannot be used, and nothing is delivered.
+	FilterBroken bool
+	Failing      Failing
+	OldestAge    time.Duration      // of the oldest unfinished message; 0: none
+	Rates        flow.Rates         // of messages that come and are finished
+	Latency      *latency.Histogram // from publish to FIN, of late; nil: not kept, see Options.LatencyWindow
+	Partitions   []Place
+	Consumers    int      // subscriptions, whether Clients lists them or not
+	Clients      []Client // nil unless asked for
 }
 
 // Failing counts the messages of a channel that its consumers do not finish.

@@ -9,6 +9,7 @@ import (
 	"github.com/brokerd/brokerd/internal/latency"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/flow"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/processing"
@@ -20,6 +21,7 @@ type ChannelOptions struct {
 	Ordered   bool
 	Paused    bool
 	Ephemeral bool
+	Filter    string // "": none
 }
 
 // Channel is a channel on one partition: the shell around its channel.State. It
@@ -35,11 +37,12 @@ type Channel struct {
 	oldest    atomic.Pointer[publication]
 	times     *processing.Times // nil: none are kept
 
-	Spins   channel.Spins // the messages that consumers requeue as soon as they get them
-	Flow    flow.Meter    // how many messages come and go, as Measure notes it
-	Failed  Failed        // what became of messages that had all their attempts
-	bounded atomic.Bool   // attempts are
-	limit   atomic.Pointer[policy.Limit]
+	Spins     channel.Spins    // the messages that consumers requeue as soon as they get them
+	Flow      flow.Meter       // how many messages come and go, as Measure notes it
+	Selection filter.Selection // which messages the channel gets
+	Failed    channel.Failed   // what became of messages that had all their attempts
+	bounded   atomic.Bool      // attempts are
+	limit     atomic.Pointer[policy.Limit]
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
@@ -48,7 +51,7 @@ type Channel struct {
 	tags      channel.Tags // that consumers ask for
 	waiting   waitlist
 	lastID    uint64 // of a consumer
-	departed  departed
+	departed  channel.Departed
 	limited   bool       // somebody was refused by limit
 	armed     bool       // ticks have been asked for
 	finishing finishings // FINs that others have yet to store, in order
@@ -134,6 +137,9 @@ func (c *Channel) Stats() ChannelStats {
 // in flight can still be answered) and whether it is ordered. What is so already costs
 // nothing: a change of one channel is told to all of its topic.
 func (c *Channel) Configure(o ChannelOptions) {
+	if c.Selection.Set(o.Filter) {
+		c.wakeConsumers()
+	}
 	c.mu.Lock()
 	same := c.state.Paused() == o.Paused && c.state.Ordered() == o.Ordered
 	c.mu.Unlock()

@@ -19,6 +19,9 @@ import (
 // a channel's lock is held.
 const takeMax = 256
 
+// takeRounds is how often one Take looks, while what it finds is not handed over.
+const takeRounds = 64
+
 // Consumer takes messages from a channel of one partition. Take and the reading
 // it does are for one goroutine; the answers (Finish, Requeue, Touch) may come
 // from others.
@@ -96,7 +99,12 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		k.at.release()
 		return 0, nil
 	}
-	for {
+	for rounds := 0; ; rounds++ {
+		if rounds == takeRounds { // the client is to be heard meanwhile
+			k.at.rest()
+			k.wake()
+			return 0, nil
+		}
 		arm, soon := k.take(now, max)
 		k.ch.arm(arm)
 		if k.madeRoom {
@@ -145,7 +153,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
+	if c.closed != nil || c.Selection.Broken() != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
 		return false, false // whoever changes that lets everybody look again
 	}
 	k.tags = c.tags
@@ -225,6 +233,10 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.undo.expired = append(k.undo.expired, t.Offset)
 			continue
 		}
+		if !k.ch.Selection.All() && !selected(k, &d) {
+			k.undo.gone = append(k.undo.gone, t.Offset)
+			continue
+		}
 		if rest := restOf(k.ch, k.at.batch, t, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
@@ -267,7 +279,7 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 	}
 	*d = Delivery{
 		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.batch.Timestamp(), Attempts: t.Attempts,
-		TraceID: m.TraceID, Header: m.Header, Body: m.Body, Position: k.at.batch.PositionOf(&k.at.records, len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
+		TraceID: m.TraceID, Header: m.Header, Key: m.Key, Body: m.Body, Position: k.at.batch.PositionOf(&k.at.records, len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
 	}
 	if k.address = m.Address; m.Address != nil {
 		d.Timestamp = m.Address.Timestamp

@@ -1,7 +1,6 @@
 package topic
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
@@ -11,16 +10,6 @@ import (
 
 // DisposeTimeout is how long a Disposer may have a message: longer than a publish takes.
 const DisposeTimeout = time.Minute
-
-// Failed counts what became of messages that had all their attempts. Its methods may be
-// called by many goroutines.
-type Failed struct{ deadLettered, dropped atomic.Uint64 }
-
-// DeadLettered returns how many went to another topic.
-func (f *Failed) DeadLettered() uint64 { return f.deadLettered.Load() }
-
-// Dropped returns how many were finished and nothing else.
-func (f *Failed) Dropped() uint64 { return f.dropped.Load() }
 
 // Retries is how a channel treats messages that are not finished. It is a view of the
 // channel.
@@ -135,22 +124,6 @@ func (x Retries) waitsLocked() bool {
 	return len(c.finishing) > 0 || c.limited || x.disposableLocked()
 }
 
-// keepDeparted is how many consumers that have left are remembered by name.
-const keepDeparted = 64
-
-// departed are the last consumers that left, for who asks who had a message last.
-type departed struct {
-	ids   []uint64
-	names []string
-}
-
-func (d *departed) add(k *Consumer) {
-	if len(d.ids) == keepDeparted {
-		d.ids, d.names = d.ids[1:], d.names[1:]
-	}
-	d.ids, d.names = append(d.ids, k.id), append(d.names, k.o.Name)
-}
-
 // nameLocked returns who a consumer is or was; "": it is not known any more.
 func (x Retries) nameLocked(id uint64) string {
 	c := x.c
@@ -159,12 +132,7 @@ func (x Retries) nameLocked(id uint64) string {
 			return k.o.Name
 		}
 	}
-	for i, was := range c.departed.ids {
-		if was == id {
-			return c.departed.names[i]
-		}
-	}
-	return ""
+	return c.departed.Name(id)
 }
 
 // Exhausted is a message that has had all its attempts.
@@ -230,12 +198,8 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 // for: it is in another topic, or nowhere.
 func (d *Disposer) Finish(e *Exhausted, deadLettered bool) error {
 	err := d.k.Finish(e.spent.Offset)
-	switch {
-	case err != nil:
-	case deadLettered:
-		d.k.ch.Failed.deadLettered.Add(1)
-	default:
-		d.k.ch.Failed.dropped.Add(1)
+	if err == nil {
+		d.k.ch.Failed.Count(deadLettered)
 	}
 	return err
 }

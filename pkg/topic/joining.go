@@ -49,7 +49,7 @@ func (k *Consumer) Leave() (left int) {
 			for _, o := range c.state.TakenBy(k.id).Offsets() {
 				noted = append(noted, channel.Standing(c.state, o))
 			}
-			c.departed.add(k)
+			c.departed.Add(k.id, k.o.Name)
 		}
 		n = c.state.Disconnect(k.id)
 		if k.o.Tag != "" {

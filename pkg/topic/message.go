@@ -27,6 +27,7 @@ type Delivery struct {
 	Attempts  uint16 // deliveries to any consumer of the channel, this one included; at most MaxAttempts
 	TraceID   uint64
 	Header    []byte
+	Key       []byte
 	Body      []byte
 	Position  int64 // byte position of its record in the partition's log
 	RawSize   int32 // bytes that the record takes there

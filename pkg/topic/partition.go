@@ -282,6 +282,7 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	}
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
+	c.Selection.Set(o.Filter)
 	if known {
 		c.moves = old.Moves
 	}

@@ -2,9 +2,11 @@ package topic
 
 import (
 	"slices"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/header"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -66,4 +68,15 @@ func sortLocked(k *Consumer, others []misplaced) []*Consumer {
 		}
 	}
 	return woken
+}
+
+// selected says whether the channel's filter chooses the message that was read last. It is not
+// asked about what an operator sends to this channel alone.
+func selected(k *Consumer, d *Delivery) bool {
+	if k.address != nil && !k.address.Moves {
+		return true
+	}
+	return k.ch.Selection.Chooses(&filter.Message{
+		Header: d.Header, Key: d.Key, Partition: d.ID.Partition(), Timestamp: time.Unix(0, d.Timestamp), Attempts: int(d.Attempts), Size: len(d.Body),
+	}, header.TagOf)
 }

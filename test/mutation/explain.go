@@ -10,7 +10,7 @@ func explainMistakes() []mistake {
 		},
 		{
 			name: "explain: what moves is observed to the end", file: "pkg/admin/v1/explain.go",
-			old: "if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal {", with: "if false {", tests: tests, run: "Explained|LookedAt",
+			old: "if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal || now.FilteredTotal > c.FilteredTotal {", with: "if false {", tests: tests, run: "Explained|LookedAt",
 		},
 		{
 			name: "explain: a paused topic is named though nothing waits", file: "pkg/admin/v1/explain.go",

@@ -105,7 +105,7 @@ func letterMistakes() []mistake {
 		},
 		{
 			name: "redrive: it takes letters of other channels", file: "pkg/deadletter/redrive.go",
-			old: "if err != nil || o.Topic != of.Topic || o.Channel != of.Channel {", with: "if err != nil {",
+			old: "if err != nil || o.Topic != s.Topic || o.Channel != s.Channel {", with: "if err != nil {",
 			tests: broker, run: letters,
 		},
 		{

@@ -9,6 +9,6 @@
 //	go test ./test/sim -run TestBrokersLoseNothing -sim.seed 17
 //
 // A seed fixes what is done and when, and not how the processors interleave what
-// happens in one moment of virtual time. make replay runs a seed that failed again;
-// CONTRIBUTING.md says how often the failure then returns. Seeds that once failed stay in testdata/seeds.txt and are run first.
+// happens in one moment of virtual time: a failure may need a few runs to come
+// again. Seeds that once failed stay in testdata/seeds.txt and are run first.
 package sim

@@ -19,16 +19,3 @@ func TestBrokersLoseNothing(t *testing.T) {
 		})
 	})
 }
-
-// TestRunsOfASeedBeginAlike says how exactly a seed can be run again.
-func TestRunsOfASeedBeginAlike(t *testing.T) {
-	seeds.Compare(t, func(t *testing.T, seed uint64) (trace *simtest.Trace) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed)
-			w.run(seed)
-			w.report()
-			trace = w.trace
-		})
-		return trace
-	})
-}

@@ -56,6 +56,8 @@ type CreateChannel struct {
 	Ordered bool   `json:"ordered,omitempty"`
 	// Policy is of a channel that is made; one that is there is not changed.
 	Policy *PolicyPatch `json:"policy,omitempty"`
+	// Filter chooses the messages that the channel gets; "": all.
+	Filter string `json:"filter,omitempty"`
 	// From is where a channel begins that is not there yet; nil: the first one of a topic
 	// with all that is kept, another one with what is published from now on.
 	From *Seek `json:"from,omitempty"`
@@ -80,6 +82,14 @@ type Channel struct {
 	TimedOutTotal  uint64   `json:"timed_out_total"`
 	ExpiredTotal   uint64   `json:"expired_total"` // dropped instead of delivered: their time to live was over
 	Policy         Policy   `json:"policy"`
+	// Filter chooses the messages that the channel gets, "": all; the others are finished, and
+	// counted by FilteredTotal. FilterErrorsTotal counts those of them on which the evaluation
+	// failed.
+	Filter            string `json:"filter"`
+	FilteredTotal     uint64 `json:"filtered_total"`
+	FilterErrorsTotal uint64 `json:"filter_errors_total"`
+	// FilterBroken says that a leader cannot use the filter, and delivers nothing.
+	FilterBroken bool `json:"filter_broken,omitempty"`
 	// Exhausted counts messages, of Depth, that have had all their attempts and are not
 	// delivered: they become dead letters soon, or block.
 	Exhausted         int64  `json:"exhausted"`

@@ -202,6 +202,7 @@ type PeekOptions struct {
 	Partition *int    // nil: all of them
 	From      *uint64 // the first offset; nil: a channel's first unfinished, a topic's oldest message
 	Max       int     // how many in all; 0: the broker's default
+	Filter    string  // an expression that chooses some; "": all
 }
 
 // Peek looks at messages of a topic, or with a channel at what they are to it,
@@ -216,6 +217,9 @@ func (c *Client) Peek(ctx context.Context, topic, channel string, o PeekOptions)
 	}
 	if o.Max > 0 {
 		q.Set("n", strconv.Itoa(o.Max))
+	}
+	if o.Filter != "" {
+		q.Set("filter", o.Filter)
 	}
 	p := path("topics", topic, "messages")
 	if channel != "" {

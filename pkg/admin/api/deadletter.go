@@ -59,6 +59,8 @@ type DeadLetterMessages struct {
 type SettleDeadLetters struct {
 	Max    int  `json:"max"`
 	DryRun bool `json:"dry_run,omitempty"` // count them only
+	// Filter chooses some of them, by the header, key and other properties that they had.
+	Filter string `json:"filter,omitempty"`
 }
 
 // SettledDeadLetters says how many were brought back or purged; of a dry run: would be.
@@ -77,10 +79,13 @@ type DeadLetterClient struct{ c *Client }
 // DeadLettersOf returns what asks the brokers of a client about dead letters.
 func DeadLettersOf(c *Client) DeadLetterClient { return DeadLetterClient{c} }
 
-// List returns the channels that have dead letters, or may have some. Filters that are ""
-// let all pass.
-func (d DeadLetterClient) List(ctx context.Context, topic, channel string) ([]DeadLetters, error) {
+// List returns the channels that have dead letters, or may have some. Names that are ""
+// let all pass. With a filter, Waiting counts the dead letters of the channel that it chooses.
+func (d DeadLetterClient) List(ctx context.Context, topic, channel, filter string) ([]DeadLetters, error) {
 	q := url.Values{}
+	if filter != "" {
+		q.Set("filter", filter)
+	}
 	if topic != "" {
 		q.Set("topic", topic)
 	}
@@ -92,10 +97,15 @@ func (d DeadLetterClient) List(ctx context.Context, topic, channel string) ([]De
 	return out.Channels, err
 }
 
-// Peek returns the first dead letters of a channel and touches none.
-func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max int) ([]DeadLetter, error) {
+// Peek returns the first dead letters of a channel, those that a filter chooses if it is not
+// "", and touches none.
+func (d DeadLetterClient) Peek(ctx context.Context, topic, channel string, max int, filter string) ([]DeadLetter, error) {
 	var out DeadLetterMessages
-	err := d.c.t.get(ctx, path("topics", topic, "channels", channel, "dead-letters"), url.Values{"n": {strconv.Itoa(max)}}, &out)
+	q := url.Values{"n": {strconv.Itoa(max)}}
+	if filter != "" {
+		q.Set("filter", filter)
+	}
+	err := d.c.t.get(ctx, path("topics", topic, "channels", channel, "dead-letters"), q, &out)
 	return out.Messages, err
 }
 

@@ -42,5 +42,6 @@ const (
 	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered
+	CauseFiltered     CauseCode = "filtered"       // the channel's filter leaves messages out, or cannot be used
 	CauseDeferred     CauseCode = "deferred"       // what there is is not due
 )

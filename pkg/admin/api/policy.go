@@ -35,4 +35,5 @@ type PolicyPatch struct {
 type AlterChannel struct {
 	Ordered *bool        `json:"ordered,omitempty"`
 	Policy  *PolicyPatch `json:"policy,omitempty"`
+	Filter  *string      `json:"filter,omitempty"` // "": none any more
 }

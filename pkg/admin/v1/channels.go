@@ -95,6 +95,9 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := validFilter(req.Filter); err != nil {
+		return answer{}, err
+	}
 	var from operate.SeekTo
 	if req.From != nil {
 		if from, err = seekTo(*req.From); err != nil {
@@ -102,7 +105,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 		}
 	}
 	existed := v.exists(r.Context(), t, req.Name)
-	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Ordered: req.Ordered, Policy: patch.Apply(policy.Policy{})}
+	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Ordered: req.Ordered, Policy: patch.Apply(policy.Policy{}), Filter: req.Filter}
 	if err := v.policies.CreateChannel(r.Context(), c); err != nil {
 		return answer{}, err
 	}
@@ -206,7 +209,8 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 		for _, c := range ts.Channels {
 			if c.Name == name {
 				out := apiChannel(t.Name, c)
-				out.MissingNodes, out.Policy = missing, apiPolicy(t, name, v.policies.ChannelDefaults())
+				out.MissingNodes = missing
+				v.configured(&out, t)
 				return out
 			}
 		}
@@ -216,8 +220,17 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 		c.Paused, c.Ordered = mc.Paused, mc.Ordered
 	}
 	out := apiChannel(t.Name, c)
-	out.MissingNodes, out.Policy = missing, apiPolicy(t, name, v.policies.ChannelDefaults())
+	out.MissingNodes = missing
+	v.configured(&out, t)
 	return out
+}
+
+// configured adds what the metadata says of a channel.
+func (v channelsAPI) configured(out *api.Channel, t *meta.Topic) {
+	out.Policy = apiPolicy(t, out.Name, v.policies.ChannelDefaults())
+	if c := t.Channels[out.Name]; c != nil {
+		out.Filter = c.Filter
+	}
 }
 
 func apiChannel(topic string, c stats.Channel) api.Channel {
@@ -238,6 +251,7 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 		RequeuedTotal:  c.Requeued,
 		TimedOutTotal:  c.TimedOut,
 		ExpiredTotal:   c.Expired,
+		FilteredTotal:  c.Filtered.Left, FilterErrorsTotal: c.Filtered.Failed, FilterBroken: c.FilterBroken,
 
 		Exhausted: c.Failing.Exhausted, BackingOff: c.Failing.BackingOff, RateLimited: c.Failing.RateLimited,
 		BackedOffTotal: c.Failing.BackedOff, DeadLetteredTotal: c.Failing.DeadLettered, DroppedTotal: c.Failing.Dropped,

@@ -27,8 +27,19 @@ func (v deadLettersAPI) policies() Policies { return v.messages.channels.policie
 
 func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 	q := r.URL.Query()
+	chosen := q.Get("filter")
+	if err := validFilter(chosen); err != nil {
+		return answer{}, err
+	}
 	list := api.DeadLetterList{Channels: []api.DeadLetters{}}
 	for _, l := range v.policies().DeadLetters(r.Context(), q.Get("topic"), q.Get("channel")) {
+		if chosen != "" {
+			some, err := v.policies().Settle(r.Context(), operate.SettleLetters{Topic: l.Topic, Channel: l.Channel, Max: deadletter.MaxSettled, DryRun: true, Purge: true, Filter: chosen})
+			if err != nil {
+				return answer{}, err
+			}
+			l.Waiting = int64(some.Letters)
+		}
 		list.Channels = append(list.Channels, api.DeadLetters{
 			Topic: l.Topic, Channel: l.Channel, DeadLetterTopic: l.Letters, MaxAttempts: l.Policy.MaxAttempts, OnExhausted: string(l.Policy.OnExhausted),
 			Waiting: l.Waiting, Exhausted: l.Failing.Exhausted, DeadLetteredTotal: l.Failing.DeadLettered, DroppedTotal: l.Failing.Dropped,
@@ -37,11 +48,7 @@ func (v deadLettersAPI) list(r *http.Request) (answer, error) {
 	return success(list)
 }
 
-// lettersScanned is how many messages of a dead-letter topic a peek looks at, of whichever
-// channels they are.
-const lettersScanned = 1000
-
-// peek returns the first dead letters of a channel.
+// peek returns the first dead letters of a channel, those that a filter chooses.
 func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answer, error) {
 	n := defaultPeek
 	if text := r.URL.Query().Get("n"); text != "" {
@@ -49,6 +56,10 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 		if n, err = strconv.Atoi(text); err != nil || n < 1 {
 			return answer{}, api.Errorf(api.CodeInvalid, "n is %q, must be a number of at least 1", text)
 		}
+	}
+	chosen := r.URL.Query().Get("filter")
+	if err := validFilter(chosen); err != nil {
+		return answer{}, err
 	}
 	list := api.DeadLetterMessages{Messages: []api.DeadLetter{}}
 	letters := v.policies().LettersOf(t, name)
@@ -60,7 +71,8 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 		return answer{}, err
 	}
 	messages, err := v.messages.channels.topics.broker.Peek(r.Context(), operate.Peek{
-		Topic: letters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: lettersScanned, Bytes: peekBytes,
+		Topic: letters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: n, Bytes: peekBytes,
+		Filter: chosen, Letters: &operate.LettersOf{Topic: t.Name, Channel: name},
 	})
 	if err != nil {
 		share.Close()
@@ -69,8 +81,8 @@ func (v deadLettersAPI) peek(r *http.Request, t *meta.Topic, name string) (answe
 	size := 0
 	for _, m := range messages {
 		o, err := deadletter.ReadOrigin(m.Header)
-		if err != nil || o.Topic != t.Name || o.Channel != name || len(list.Messages) >= n {
-			continue
+		if err != nil {
+			continue // who answers chose none of them
 		}
 		size += len(m.Body) + len(m.Header)
 		list.Messages = append(list.Messages, api.DeadLetter{Origin: apiOrigin(&o), Peeked: apiPeeked(m)})
@@ -95,7 +107,10 @@ func (v deadLettersAPI) settle(purge bool) func(*http.Request, *meta.Topic, stri
 		if req.Max < 1 || req.Max > deadletter.MaxSettled {
 			return answer{}, api.Errorf(api.CodeInvalid, "max is %d, must be 1 to %d", req.Max, deadletter.MaxSettled)
 		}
-		s, err := v.policies().Settle(r.Context(), operate.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun})
+		if err := validFilter(req.Filter); err != nil {
+			return answer{}, err
+		}
+		s, err := v.policies().Settle(r.Context(), operate.SettleLetters{Topic: t.Name, Channel: channel, Max: req.Max, Purge: purge, DryRun: req.DryRun, Filter: req.Filter})
 		if err != nil {
 			return answer{}, err
 		}

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -37,7 +38,7 @@ func (v channelsAPI) untilItMoves(ctx context.Context, t *meta.Topic, c api.Chan
 	defer ticker.Stop()
 	now := c
 	for range int(explainFor / explainEvery) {
-		if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal {
+		if unfinished(&now) == 0 || now.FinishedTotal > c.FinishedTotal || now.FilteredTotal > c.FilteredTotal {
 			break
 		}
 		select {
@@ -59,7 +60,7 @@ func heldBack(t *api.Topic) bool { return t.Paused && t.Depth > 0 }
 // explained says what holds back the messages of a channel, of which there were two looks.
 func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
 	e := api.Explanation{
-		Topic: t.Name, Channel: now.Name, Moving: now.FinishedTotal > before.FinishedTotal || unfinished(now) == 0 && !heldBack(t),
+		Topic: t.Name, Channel: now.Name, Moving: now.FinishedTotal > before.FinishedTotal || now.FilteredTotal > before.FilteredTotal || unfinished(now) == 0 && !heldBack(t),
 		Ready: now.Depth, InFlight: now.InFlight, Deferred: now.Deferred, OldestAgeMS: time.Duration(now.OldestAge).Milliseconds(),
 		Consumers: len(now.Consumers), Causes: []api.Cause{}, MissingNodes: now.MissingNodes,
 	}
@@ -71,6 +72,7 @@ func explained(t *api.Topic, before, now *api.Channel) api.Explanation {
 		causes.ofTheConsumers()
 		causes.ofTheMessages()
 	}
+	causes.ofTheFilter()
 	e.Causes = append(e.Causes, causes.found...)
 	return e
 }
@@ -116,6 +118,24 @@ func (d *diagnosis) ofTheOperator() {
 	if heldBack(d.topic) {
 		d.add(api.CauseTopicPaused, d.topic.Depth, "brokerctl topic resume "+d.topic.Name,
 			"the topic is paused; %d messages that were published since wait before its channels", d.topic.Depth)
+	}
+}
+
+// ofTheFilter tells what the channel's filter leaves out, though that holds nothing back: who
+// misses messages asks here.
+func (d *diagnosis) ofTheFilter() {
+	name := d.topic.Name + "/" + d.now.Name
+	switch {
+	case d.now.FilterBroken:
+		d.add(api.CauseFiltered, d.now.Depth, "brokerctl channel alter "+name+" --filter EXPR, or --filter '' for none",
+			"a leader of the topic cannot use the channel's filter, %s, and delivers nothing", d.now.Filter)
+	case d.now.FilteredTotal > 0:
+		failed := ""
+		if d.now.FilterErrorsTotal > 0 {
+			failed = fmt.Sprintf("; on %d of them it could not be evaluated, as where a field is missing", d.now.FilterErrorsTotal)
+		}
+		d.add(api.CauseFiltered, int64(d.now.FilteredTotal), "brokerctl message peek "+d.topic.Name+" --filter EXPR shows what a filter chooses", //nolint:gosec // a count
+			"the channel's filter has finished %d messages without a delivery since the leaders started%s: %s", d.now.FilteredTotal, failed, cmp.Or(d.now.Filter, "(removed by now)"))
 	}
 }
 

@@ -367,11 +367,12 @@ func (v messagesAPI) peek(r *http.Request) (answer, error) {
 	return answer{status: http.StatusOK, value: list, turns: turns, written: share.Close}, nil
 }
 
-// readPeek reads the parameters n, partition and from.
+// readPeek reads the parameters n, partition, from and filter.
 func (v messagesAPI) readPeek(r *http.Request, req *operate.Peek) error {
 	q := r.URL.Query()
+	req.Filter = q.Get("filter")
 	partition, err := partitionOf(q.Get("partition"))
-	if err != nil {
+	if err = errors.Join(err, validFilter(req.Filter)); err != nil {
 		return err
 	}
 	if partition != nil {

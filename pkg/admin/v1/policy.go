@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/policy"
 )
@@ -143,12 +144,17 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 	if err != nil {
 		return answer{}, err
 	}
+	if req.Filter != nil {
+		if err := validFilter(*req.Filter); err != nil {
+			return answer{}, err
+		}
+	}
 	if meta.IsEphemeral(channel) {
 		e := api.Errorf(api.CodePrecondition, "ephemeral channel %q has no settings of its own", channel)
 		e.Hint = "set them for the channels of the topic: brokerctl topic alter " + t.Name
 		return answer{}, e
 	}
-	c := meta.AlterChannel{Topic: t.Name, Channel: channel, Ordered: req.Ordered, Policy: &patch}
+	c := meta.AlterChannel{Topic: t.Name, Channel: channel, Ordered: req.Ordered, Policy: &patch, Filter: req.Filter}
 	if err := v.policies.AlterChannel(r.Context(), c); err != nil {
 		return answer{}, err
 	}
@@ -156,4 +162,17 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 		return answer{}, err
 	}
 	return success(v.info(r.Context(), t, channel))
+}
+
+// validFilter refuses a filter that does not compile; "" is none.
+func validFilter(text string) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := filter.Compile(text); err != nil {
+		e := api.Errorf(api.CodeInvalid, "%w", err)
+		e.Hint = `a filter is an expression such as header.type == "order" && key != "", over header, key, tag, partition, timestamp, attempts and size`
+		return e
+	}
+	return nil
 }

@@ -158,7 +158,14 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 		t.Run(tw.rule, func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= plantedSeeds; seed++ {
-				wrongs := wrongsOf(t, seed, &tw)
+				var wrongs []string
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, seed, &tw)
+					w.run(seed)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					wrongs = w.wrongs
+				})
 				if len(wrongs) > 0 {
 					t.Logf("found at seed %d: %s", seed, wrongs[0])
 					return
@@ -166,44 +173,5 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			}
 			t.Errorf("not found in %d runs", plantedSeeds)
 		})
-	}
-}
-
-// wrongsOf runs a seed with a mistake and returns what was wrong.
-func wrongsOf(t *testing.T, seed uint64, tw *twist) (wrongs []string) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, tw)
-		w.run(seed)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		wrongs = w.wrongs
-	})
-	return wrongs
-}
-
-// TestAFailureComesAgain says how often a seed that failed fails again: the first one
-// that finds each mistake is run once more, or as often as -sim.compare says.
-func TestAFailureComesAgain(t *testing.T) {
-	if raceEnabled {
-		t.Skip("runs without the race detector")
-	}
-	again, runs := 0, 0
-	for _, tw := range planted() {
-		seed := uint64(1)
-		for seed <= plantedSeeds && len(wrongsOf(t, seed, &tw)) == 0 {
-			seed++
-		}
-		found := 0
-		for range seeds.Compared() {
-			if len(wrongsOf(t, seed, &tw)) > 0 {
-				found++
-			}
-		}
-		again, runs = again+found, runs+seeds.Compared()
-		t.Logf("seed %d failed again in %d of %d runs: %s", seed, found, seeds.Compared(), tw.rule)
-	}
-	t.Logf("a seed that failed failed again in %d of %d runs", again, runs)
-	if 2*again < runs {
-		t.Errorf("a failure comes again in %d of %d runs: a printed seed is worth little", again, runs)
 	}
 }

@@ -22,16 +22,3 @@ func TestReplicasLoseNothing(t *testing.T) {
 		})
 	})
 }
-
-// TestRunsOfASeedBeginAlike says how exactly a seed can be run again.
-func TestRunsOfASeedBeginAlike(t *testing.T) {
-	seeds.Compare(t, func(t *testing.T, seed uint64) (trace *simtest.Trace) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed, nil)
-			w.run(seed)
-			w.report()
-			trace = w.trace
-		})
-		return trace
-	})
-}

@@ -1,0 +1,152 @@
+package filter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Limits of an expression.
+const (
+	MaxText  = 1024 // bytes
+	MaxNodes = 200  // operands and operators
+)
+
+// ErrInvalid is wrapped by the errors of Compile.
+var ErrInvalid = fate.Refuse("invalid filter")
+
+// Message is what an expression may look at.
+type Message struct {
+	Header    []byte    // a JSON object; nil: none
+	Key       []byte    // nil: none
+	Tag       string    // "": none; used only if UsesTag
+	Partition int       // that it is stored in
+	Timestamp time.Time // of its publishing
+	Attempts  int       // deliveries, with the one that is being decided on
+	Size      int       // bytes of the body
+}
+
+// variables are the names of an expression.
+type variables struct {
+	Header    map[string]any `expr:"header"`
+	Key       string         `expr:"key"`
+	Tag       string         `expr:"tag"`
+	Partition int            `expr:"partition"`
+	Timestamp time.Time      `expr:"timestamp"`
+	Attempts  int            `expr:"attempts"`
+	Size      int            `expr:"size"`
+}
+
+// builtins are the functions that expressions may call. Each takes time proportional to its
+// arguments at the most, and returns nothing larger.
+var builtins = []string{
+	"abs", "ceil", "date", "duration", "float", "floor", "hasPrefix", "hasSuffix", "indexOf", "int", "lastIndexOf", "len",
+	"lower", "round", "string", "trim", "trimPrefix", "trimSuffix", "type", "upper",
+}
+
+// Filter is a compiled expression. It is immutable, and its methods may be called by many
+// goroutines.
+type Filter struct {
+	text    string
+	program *vm.Program
+	uses    map[string]bool // variables
+	machine sync.Pool       // of *machine
+}
+
+// machine is what an evaluation needs, kept for the next one.
+type machine struct {
+	vm   vm.VM
+	vars variables
+}
+
+// Compile compiles an expression. An error wraps ErrInvalid and says where in the text the
+// mistake is.
+func Compile(text string) (f *Filter, err error) {
+	switch {
+	case text == "":
+		return nil, fmt.Errorf("%w: the expression is empty", ErrInvalid)
+	case len(text) > MaxText:
+		return nil, fmt.Errorf("%w: the expression has %d bytes, limit is %d", ErrInvalid, len(text), MaxText)
+	case !utf8.ValidString(text):
+		return nil, fmt.Errorf("%w: the expression is not valid UTF-8", ErrInvalid)
+	}
+	defer func() {
+		if r := recover(); r != nil { // the library's, on a text that it cannot read
+			f, err = nil, fmt.Errorf("%w: the expression cannot be compiled: %v", ErrInvalid, r)
+		}
+	}()
+	rules := &rules{uses: map[string]bool{}}
+	options := []expr.Option{expr.Env(variables{}), expr.AsBool(), expr.MaxNodes(MaxNodes), expr.DisableAllBuiltins(), expr.Patch(rules)}
+	for _, name := range builtins {
+		options = append(options, expr.EnableBuiltin(name))
+	}
+	program, err := expr.Compile(text, options...)
+	if err == nil {
+		err = rules.broken()
+	}
+	if err != nil {
+		return nil, located(text, err)
+	}
+	return &Filter{text: text, program: program, uses: rules.uses}, nil
+}
+
+// located says where in a text a mistake is, in one line.
+func located(text string, err error) error {
+	var at *file.Error
+	if !errors.As(err, &at) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	runes := []rune(text)
+	from := min(max(at.From, 0), len(runes))
+	rest := string(runes[from:])
+	if rest == "" || strings.HasSuffix(at.Message, "token EOF") {
+		return fmt.Errorf("%w: unexpected end of the expression behind column %d", ErrInvalid, len(runes))
+	}
+	return fmt.Errorf("%w: %s at column %d, before %.40q", ErrInvalid, at.Message, from+1, rest)
+}
+
+// String returns the text of the expression.
+func (f *Filter) String() string { return f.text }
+
+// UsesTag says whether Match looks at the message's tag.
+func (f *Filter) UsesTag() bool { return f.uses["tag"] }
+
+// UsesAttempts says whether Match looks at the attempts: then a message may be chosen at one
+// delivery and not at the next.
+func (f *Filter) UsesAttempts() bool { return f.uses["attempts"] }
+
+// Match says whether a message is chosen. An error says why that cannot be evaluated, as when
+// a text is compared with a number; then it is not chosen. It keeps nothing of the message.
+func (f *Filter) Match(m *Message) (bool, error) {
+	at, _ := f.machine.Get().(*machine)
+	if at == nil {
+		at = &machine{}
+	}
+	defer f.machine.Put(at)
+	at.vars = variables{Tag: m.Tag, Partition: m.Partition, Timestamp: m.Timestamp, Attempts: m.Attempts, Size: m.Size}
+	if f.uses["key"] {
+		at.vars.Key = string(m.Key)
+	}
+	if f.uses["header"] && len(m.Header) > 0 {
+		if err := json.Unmarshal(m.Header, &at.vars.Header); err != nil {
+			return false, fmt.Errorf("header: %w", err)
+		}
+	}
+	v, err := at.vm.Run(f.program, &at.vars)
+	at.vars = variables{}
+	if err != nil {
+		return false, err
+	}
+	chosen, _ := v.(bool) // AsBool: it is one
+	return chosen, nil
+}
