@@ -17,7 +17,8 @@ func newMessageCommand(g *globals) *cobra.Command {
 		newMessagePubCommand(g), newMessageTailCommand(g), newMessagePeekCommand(g),
 		newMessageGetCommand(g), newMessageFinishCommand(g), newMessageRequeueCommand(g), newMessageCopyCommand(g),
 		newMessageDeferredCommand(g), newMessageCancelCommand(g), newMessageAdvanceCommand(g),
-		newMessageExportCommand(g), newMessageImportCommand(g))
+		newMessageExportCommand(g), newMessageImportCommand(g),
+		newMessageTraceCommand(g))
 }
 
 // bodyWidth is how much of a body a table shows.

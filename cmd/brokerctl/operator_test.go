@@ -18,6 +18,7 @@ var operatorCommands = [][]string{
 	{"channel", "restore", "orders/invoice"},
 	{"channel", "skip", "orders/invoice", "--partition", "1", "--to", "4879970"},
 	{"message", "get", "2B839AA76E4D64B7", "--topic", "orders"},
+	{"message", "trace", "2B839AA76E4D64B7", "--topic", "orders"},
 	{"message", "finish", "1/120", "--topic", "orders", "--channel", "invoice"},
 	{"message", "requeue", "1/120", "--topic", "orders", "--channel", "invoice"},
 	{"message", "copy", "2b839aa76e4d64b7", "--topic", "orders", "--to", "clicks"},
@@ -40,6 +41,15 @@ func operatorAnswers() map[string]any {
 		}},
 		"GET /v1/events":    answerEvents,
 		"GET /v1/consumers": api.ConsumerList{Consumers: allConsumers()},
+		"GET /v1/messages/2b839aa76e4d64b7/trace": api.MessageTrace{
+			ID: "2b839aa76e4d64b7", Topic: "orders", Seq: 1200, Missing: []string{"n3"}, Events: []api.TraceEvent{
+				{Time: time.Unix(1795230522, 0).UTC(), Node: "n1", What: "published", Publisher: "10.0.0.7:5123", Through: "n2"},
+				{Time: time.Unix(1795230522, 1_500_000).UTC(), Node: "n1", What: "committed"},
+				{Time: time.Unix(1795230522, 2_000_000).UTC(), Node: "n1", What: "delivered", Channel: "invoice", Attempt: 1, Consumer: "worker \x1b[2J (10.0.0.8:99)"},
+				{Time: time.Unix(1795230523, 0).UTC(), Node: "n1", What: "requeued", Channel: "invoice", Attempt: 1, Consumer: "worker (10.0.0.8:99)", DelayMS: 90_000},
+				{Time: time.Unix(1795230533, 0).UTC(), Node: "n2", What: "finished", Channel: "invoice", Attempt: 2, Reason: "expired", CopyID: "2b839aa76e4d64ff"},
+			},
+		},
 		"GET /v1/topics/orders/messages/2b839aa76e4d64b7": api.MessageDetail{
 			Topic: "orders", Peeked: api.Peeked{
 				ID: "2b839aa76e4d64b7", Timestamp: midnight(), Attempts: 0, State: api.PeekStored, Headers: []byte("{}"), Body: []byte(`{"id":1}`), Text: ptr(`{"id":1}`),

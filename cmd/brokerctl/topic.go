@@ -33,6 +33,7 @@ type configOptions struct {
 	maxBytes       units.Size
 	onFull         string
 	trash          time.Duration
+	trace          string
 	channels       policyOptions
 }
 
@@ -49,6 +50,7 @@ func (o *configOptions) addFlags(f *pflag.FlagSet) {
 	sizeVar(f, &o.maxBytes, "max-bytes", "maximum `SIZE` of the topic, each partition an equal share; 0 means no limit")
 	f.StringVar(&o.onFull, "on-full", "", "at --max-bytes, reject publishes or drop-oldest messages, finished or not")
 	durationVar(f, &o.trash, "retention-trash", "how long the topic can be restored once it is deleted, 24h by default, at most 30d; 0 deletes it at once")
+	f.StringVar(&o.trace, "trace", "", "note what happens to messages: `RULE` is off, on, 1/N, or id:ID; with channel:NAME in that channel")
 	o.channels.addFlags(f, "channel-")
 }
 
@@ -66,6 +68,7 @@ func (o *configOptions) patch(f *pflag.FlagSet) (api.ConfigPatch, error) {
 	setIf(f, "max-bytes", &p.MaxBytes, int64(o.maxBytes))
 	setIf(f, "on-full", &p.OnFull, o.onFull)
 	setIf(f, "retention-trash", &p.RetentionTrash, api.Duration(o.trash))
+	setIf(f, "trace", &p.Trace, o.trace)
 	if f.Changed("sync") {
 		sync, err := api.ParseSync(o.sync)
 		if err != nil {

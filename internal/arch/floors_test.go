@@ -13,6 +13,8 @@ var floors = map[string]int{
 	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
 	"pkg/fate":      0, // what an error means for the data
 	"pkg/flow":      0, // how many messages come and go
+	"pkg/sampling":  0, // which messages are traced
+	"pkg/changes":   0, // the records of a journal
 	"pkg/scrub":     0, // how fast stored data is checked
 	"pkg/keys":      0, // the key of a message, found in its body
 	"pkg/units":     0, // sizes and durations as people write them
@@ -34,6 +36,8 @@ var floors = map[string]int{
 	"pkg/channel":     1,
 	"pkg/record":      1, // messages as bytes in a log
 	"pkg/processing":  1, // how long messages take
+	"pkg/sharing":     1, // positions on their way to other replicas
+	"pkg/trace":       1, // what happened to messages
 	"pkg/meta":        1,
 	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers
@@ -118,6 +122,8 @@ var floors = map[string]int{
 var sameFloor = map[[2]string]string{
 	{"pkg/vfs", "pkg/fate"}:        "an error of the disk is given its fate where it arises",
 	{"pkg/nsq", "pkg/seq"}:         "the wire spells message ids",
+	{"pkg/sampling", "pkg/seq"}:    "a rule names message ids",
+	{"pkg/trace", "pkg/record"}:    "what is kept of a message is read off it",
 	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
 	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
 	{"pkg/policy", "pkg/units"}:    "a policy is written with durations as people write them",

@@ -31,6 +31,7 @@ const (
 	minLatencyWindow   = time.Second
 	maxPercentiles     = 20
 	maxUDP             = units.Size(65507)
+	minTrace           = units.MiB
 	shortestTimeout    = time.Millisecond
 	minElectionTimeout = 100 * time.Millisecond
 	minLeaderLease     = 50 * time.Millisecond
@@ -66,6 +67,7 @@ func check(o *Options) []mistake {
 	c.topics(&o.Topics)
 	c.statsd(&o.Statsd)
 	c.latency(&o.Latency)
+	c.tracing(&o.Tracing)
 	c.require(o.Process.DrainTimeout >= 0, "drain-timeout", "is negative")
 	c.require(o.Process.MetricsObjects >= 1 && o.Process.MetricsObjects <= maxMetricsObjects, "metrics-max-objects",
 		"%d is not between 1 and %d", o.Process.MetricsObjects, maxMetricsObjects)
@@ -253,6 +255,12 @@ func (c *checker) latency(l *Latency) {
 		c.require(ok, name, "%q is not a number greater than 0 and at most 1", text)
 	}
 	c.require(l.Window >= minLatencyWindow, "e2e-processing-latency-window-time", "%v is less than %v", l.Window, minLatencyWindow)
+}
+
+func (c *checker) tracing(t *Tracing) {
+	c.require(t.Bytes >= minTrace, "trace-size", "%v is less than %v", t.Bytes, minTrace)
+	c.require(t.SlowPublish >= 0, "slow-publish", "must not be negative")
+	c.require(t.SlowDelivery >= 0, "slow-delivery", "must not be negative")
 }
 
 func (c *checker) topics(t *Topics) {

@@ -29,6 +29,7 @@ type Options struct {
 	Topics    Topics
 	Statsd    Statsd
 	Latency   Latency
+	Tracing   Tracing
 	Process   Process
 
 	// LookupdTCPAddresses are the nsqlookupds that this node announces itself to.
@@ -191,6 +192,13 @@ func (l *Latency) Kept() time.Duration {
 func quantile(text string) (float64, bool) {
 	q, err := strconv.ParseFloat(text, 64)
 	return q, err == nil && q > 0 && q <= 1
+}
+
+// Tracing is what is kept and reported of what happens to messages.
+type Tracing struct {
+	Bytes        units.Size    // kept of the events of traced messages
+	SlowPublish  time.Duration // publishes that take so long are logged; 0: none are
+	SlowDelivery time.Duration // likewise deliveries, since the publish
 }
 
 // Statsd is where statistics are pushed to, over UDP. The names and defaults are

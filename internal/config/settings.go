@@ -55,6 +55,7 @@ func (o *Options) Settings() []Setting {
 		{"Authorisation", o.authSettings()},
 		{"Topics and disk", o.topicSettings()},
 		{"Statistics", o.statsdSettings()},
+		{"Tracing", o.tracingSettings()},
 		{"Process and logs", o.processSettings()},
 	}
 	var all []Setting
@@ -203,6 +204,15 @@ func (o *Options) statsdSettings() []Setting {
 		{Key: "statsd-exclude-ephemeral", Default: "false", value: boolValue{&s.ExcludeEphemeral}, Doc: "Exclude ephemeral topics and channels."},
 		{Key: "e2e-processing-latency-percentile", value: listValue{&o.Latency.Percentiles}, Doc: "Percentiles, greater than 0 and at most 1, of the time from publish to FIN that /stats and statsd report for each topic and channel; empty disables it. Memory: up to 10 KB for each channel of a partition."},
 		{Key: "e2e-processing-latency-window-time", Default: "10m", value: durationValue{&o.Latency.Window}, Doc: "Time that these percentiles cover."},
+	}
+}
+
+func (o *Options) tracingSettings() []Setting {
+	t := &o.Tracing
+	return []Setting{
+		{Key: "trace-size", Default: "64MiB", value: sizeValue{&t.Bytes}, Doc: "Maximum size on disk of what this node notes of traced messages (brokerctl topic alter --trace); the oldest events are deleted."},
+		{Key: "slow-publish", Default: "0s", value: durationValue{&t.SlowPublish}, Doc: "Log publishes that take at least this long until they are committed, at most one a second; 0 disables it."},
+		{Key: "slow-delivery", Default: "0s", value: durationValue{&t.SlowDelivery}, Doc: "Log messages that are first delivered at least this long after their publish, at most one a second; 0 disables it. Deferred messages do not count."},
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/metrics"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/server/auth"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -61,6 +62,7 @@ type Node struct {
 	turns   *limit.Turns     // of what clients make the processors do
 	drops   *limit.Drops     // of what clients send for nothing
 	created *limit.Creations // by clients
+	tracing *tracing         // what happened to messages
 
 	front, lookupFront admin.Front    // answer from the beginning
 	https              []*http.Server // one for each HTTP listener
@@ -92,6 +94,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n.turns = limit.NewTurns(max(1, runtime.GOMAXPROCS(0)/turnsPart))
 	n.drops = limit.NewDrops(limit.DropRate)
 	n.created = limit.NewCreations(c.Options.Limits.CreationBurst, time.Second/time.Duration(c.Options.Limits.CreationRate), c.Log)
+	n.tracing = newTracing(n)
 	n.metrics = n.newMetrics()
 	n.startWeb()
 	var err error
@@ -152,7 +155,9 @@ func (n *Node) startWeb() {
 
 func (n *Node) serveWeb(l net.Listener, h http.Handler) {
 	s := web.NewHTTPServer(n.ownNames().Guard(h, admin.Refuse), n.c.Log)
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return n.created.By(ctx, c.RemoteAddr()) }
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return n.created.By(publish.WithClient(ctx, c.RemoteAddr().String()), c.RemoteAddr())
+	}
 	n.https = append(n.https, s)
 	n.web.Go(func() {
 		if err := ignoreClosed(s.Serve(l)); err != nil {
@@ -172,6 +177,7 @@ func (n *Node) brokerOptions() broker.Options {
 		Log:              commitlog.Options{SegmentBytes: int64(o.Topics.SegmentSize), OnSync: n.metrics.Histograms().ObserveFsync, OnAppend: n.metrics.Histograms().ObserveAppend},
 		Observer:         n.metrics.Histograms(),
 		LatencyWindow:    o.Latency.Kept(),
+		Trace:            n.tracing.store,
 		AutoCreateTopics: o.Topics.AutoCreate,
 		TopicDefaults: meta.TopicConfig{
 			Partitions: o.Topics.Partitions, Sync: syncPolicy(&o.Topics),
@@ -260,7 +266,7 @@ func (n *Node) adminOptions() admin.Options {
 			Positions: b.Contents, Audit: b.Recorder, MessageOperator: b.Contents, ClusterReader: b.Operator,
 		},
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
-		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node),
+		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
 		Trash: b.Directory.Trash(),
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
@@ -421,6 +427,7 @@ func (n *Node) abandon() error {
 
 // closeData closes what is on disk.
 func (n *Node) closeData() error {
+	defer n.tracing.close()
 	if n.member == nil {
 		return nil
 	}

@@ -27,6 +27,7 @@ type Options struct {
 	Policies  v1.Policies
 	Deferrals v1.Deferrals
 	Trash     v1.Trash
+	Traces    v1.Traces
 
 	Identity nsqform.Identity
 	Limits   web.Limits
@@ -66,7 +67,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()

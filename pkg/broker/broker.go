@@ -23,6 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/trace"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -64,6 +65,7 @@ type Options struct {
 	// damage; negative: none is read for that.
 	ScrubInterval time.Duration
 	Moves         topic.MovePolicy // which messages are appended again; its Room is the broker's
+	Trace         *trace.Store     // where what happens to traced messages is noted; nil: nowhere
 	LatencyWindow time.Duration    // of which time channels keep how long messages took until they were finished; 0: they do not
 	// WallClock is what the wall clock shows at a moment that was just read, in ns since
 	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and
@@ -160,7 +162,7 @@ func assemble(o Options) (*Broker, error) {
 		MaxMsgTimeout: o.MaxMsgTimeout, PublishTimeout: o.PublishTimeout, Lease: o.Lease,
 	}, h, d, c.tasks)
 	letters = deadletter.NewWorker(c.life, letterbox{o.Meta, d, c.publishes}, o.Logger, c.tasks.Go)
-	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: to, Agreement: o.Members, Log: o.Logger, Letters: letters}, h, d)
+	n, operator, contents := operate.New(operate.Options{Self: o.Self, Meta: o.Meta, Calls: to, Agreement: o.Members, Log: o.Logger, Letters: letters, Trace: o.Trace}, h, d)
 	h.Register(c.ops)
 	c.consumers.Register(c.ops)
 	n.Register(c.ops)
@@ -178,7 +180,7 @@ func (o *Options) host() host.Options {
 		TickInterval: o.TickInterval, RetentionInterval: o.RetentionInterval, DiskInterval: o.DiskInterval,
 		ReplicaLag: o.ReplicaLag, PublishTimeout: o.PublishTimeout, UncommittedBytes: o.UncommittedBytes,
 		Memory: o.Memory, Sizes: o.Sizes, Lease: o.Lease, ScrubInterval: o.ScrubInterval,
-		CatchUpRate: o.CatchUpRate, Moves: o.Moves, LatencyWindow: o.LatencyWindow, WallClock: o.WallClock,
+		CatchUpRate: o.CatchUpRate, Moves: o.Moves, Trace: o.Trace, LatencyWindow: o.LatencyWindow, WallClock: o.WallClock,
 	}
 }
 

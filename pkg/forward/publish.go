@@ -50,8 +50,9 @@ const (
 	hasDedup
 	hasTTL
 	hasAddress
+	hasFrom
 	hasOptions = hasKey | hasDedup | hasTTL
-	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions | hasAddress
+	knownParts = hasDelay | hasTraceID | hasHeader | hasOptions | hasAddress | hasFrom
 )
 
 // minMessage is the fewest bytes that a message takes.
@@ -77,6 +78,9 @@ func MessagesSize(messages []topic.Message) int {
 		n += optionsSize(m)
 		if m.Address != nil {
 			n += record.AddressBytes
+		}
+		if m.From != nil {
+			n += uvarintSize(len(m.From.Client)) + len(m.From.Client) + uvarintSize(len(m.From.Node)) + len(m.From.Node)
 		}
 	}
 	return n
@@ -120,6 +124,10 @@ func appendMessage(p []byte, m *topic.Message) []byte {
 	if m.Address != nil {
 		p[at] |= hasAddress
 		p = record.AppendAddress(p, m.Address)
+	}
+	if m.From != nil {
+		p[at] |= hasFrom
+		p = appendString(appendString(p, m.From.Client), m.From.Node)
 	}
 	return appendBytes(p, m.Body)
 }
@@ -214,6 +222,9 @@ func (r *reader) message() (m topic.Message) {
 	}
 	if flags&hasAddress != 0 {
 		m.Address = r.address()
+	}
+	if flags&hasFrom != 0 {
+		m.From = &record.Publisher{Client: r.string(), Node: r.string()}
 	}
 	m.Body = r.bytes()
 	return m

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -30,19 +31,22 @@ func TestAPublishThatALogTakesFitsIntoAFrame(t *testing.T) {
 			if rnd.IntN(3) == 0 {
 				m.Key, m.Dedup, m.TTL = make([]byte, 1+rnd.IntN(topic.MaxKey)), make([]byte, 1+rnd.IntN(topic.MaxDedup)), time.Second
 			}
+			if rnd.IntN(9) == 0 {
+				m.From = &record.Publisher{Client: string(make([]byte, rnd.IntN(130))), Node: "n1"}
+			}
 			all = append(all, m)
 		}
 		forwarded := len(AppendMessages(nil, all))
 		if size := MessagesSize(all); size != forwarded {
 			t.Fatalf("%d bytes are appended, MessagesSize says %d", forwarded, size)
 		}
-		if stored := topic.StoredSize(all); forwarded > stored+stored/(16<<10)+8 {
+		if stored := topic.StoredSize(all); forwarded > stored+stored/(16<<10)+8+140*len(all) {
 			t.Fatalf("%d bytes in a log are %d forwarded", stored, forwarded)
 		}
 	}
 	s := limit.Default()
 	head := AppendPublishHead(nil, &Publish{Topic: string(make([]byte, 64)), Incarnation: 1<<64 - 1, Partition: 1023, Round: 1<<64 - 1, Number: 1<<64 - 1})
-	if largest := len(head) + s.Entry + s.Entry/(16<<10) + 8; largest > s.Frame {
+	if largest := len(head) + s.Entry + s.Entry/(16<<10) + 8 + 256; largest > s.Frame {
 		t.Errorf("the largest publish takes %d bytes of a frame of %d", largest, s.Frame)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/trace"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -82,6 +83,7 @@ type Options struct {
 	ScrubInterval time.Duration
 	CatchUpRate   int64            // bytes a second to replicas that are not in sync, at most; 0: no maximum
 	Moves         topic.MovePolicy // which messages are appended again; its Room is the host's
+	Trace         *trace.Store     // where what happens to traced messages is noted; nil: nowhere
 	LatencyWindow time.Duration    // of which time channels keep how long messages took until they were finished; 0: they do not
 	// WallClock is what the wall clock shows at a moment that was just read, in ns since
 	// 1970: it stamps messages and ages what is stored. nil: the system's. Delays and

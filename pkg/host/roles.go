@@ -23,6 +23,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stall"
 	"github.com/brokerd/brokerd/pkg/topic"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // ErrLedElsewhere is what the consumers of a partition are told when this node
@@ -244,6 +245,7 @@ func (rs *roles) openPart(h *Topic, hp *Held, lp *Led, v coord.View) (*topic.Par
 		Ages:             hp.Replica.Ages(),
 		LatencyWindow:    rs.o.LatencyWindow,
 		Moves:            rs.o.Moves,
+		Trace:            trace.Source{Store: rs.o.Trace, Incarnation: uint64(h.Incarnation), Partition: hp.index, Numbering: h.ids},
 		Damaged:          func(err *commitlog.CorruptionError) { q.foundDamage(h, hp, err) },
 		Elsewhere:        func() bool { return q.elsewhere(h, hp.index) },
 		PositionsDamaged: func(err error, lost bool) { q.reportPositions(h, hp, err, lost) },
@@ -345,6 +347,7 @@ func (rs *roles) letGo(h *Topic, hp *Held, version uint64) error {
 func (lp *Led) adopt(h *Topic, t *meta.Topic, defaults policy.Policy) error {
 	lp.Part.SetPaused(t.Paused)
 	topic.SetTTL(lp.Part, t.Config.TTL)
+	topic.SetTracing(lp.Part, t.Config.Trace)
 	errs := []error{lp.setWindow(&t.Config)}
 	for _, c := range channelsOf(t) {
 		if _, err := lp.Part.AddChannel(c.Name, uint64(c.Version), topic.ChannelOptions{Ordered: c.Ordered, Paused: c.Paused, Filter: c.Filter}); err != nil {

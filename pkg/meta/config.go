@@ -10,6 +10,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/keys"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/sampling"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/units"
 )
@@ -195,6 +196,9 @@ func (c TopicConfig) validateMessages() error {
 	if _, err := keys.ParseRule(c.KeyFrom); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
 	}
+	if _, err := sampling.ParseRule(c.Trace); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidConfig, err)
+	}
 	return nil
 }
 
@@ -220,6 +224,7 @@ type configJSON struct {
 	MaxBytes       int64      `json:"max_bytes,omitempty"`
 	OnFull         OnFull     `json:"on_full,omitempty"`
 	RetentionTrash textTime   `json:"retention_trash,omitempty"`
+	Trace          string     `json:"trace,omitempty"`
 
 	Channels policy.Policy `json:"channel_policy,omitzero"`
 }
@@ -243,7 +248,7 @@ func (c TopicConfig) MarshalJSON() ([]byte, error) {
 		Sync: c.Sync, Ordered: c.Ordered, Ext: c.Ext,
 		RetentionAge: textTime(c.RetentionAge), RetentionBytes: c.RetentionBytes, MaxMessage: c.MaxMessage,
 		DedupWindow: textTime(c.DedupWindow), KeyFrom: c.KeyFrom, TTL: textTime(c.TTL), MaxBytes: c.MaxBytes, OnFull: c.OnFull, RetentionTrash: textTime(c.RetentionTrash),
-		Channels: c.Channels,
+		Trace: c.Trace, Channels: c.Channels,
 	})
 }
 
@@ -259,7 +264,7 @@ func (c *TopicConfig) UnmarshalJSON(text []byte) error {
 		Sync: j.Sync, Ordered: j.Ordered, Ext: j.Ext,
 		RetentionAge: time.Duration(j.RetentionAge), RetentionBytes: j.RetentionBytes, MaxMessage: j.MaxMessage,
 		DedupWindow: time.Duration(j.DedupWindow), KeyFrom: j.KeyFrom, TTL: time.Duration(j.TTL), MaxBytes: j.MaxBytes, OnFull: j.OnFull, RetentionTrash: time.Duration(j.RetentionTrash),
-		Channels: j.Channels,
+		Trace: j.Trace, Channels: j.Channels,
 	}
 	return nil
 }
@@ -285,6 +290,7 @@ type TopicPatch struct {
 	MaxBytes       *int64         `json:"max_bytes,omitempty"`
 	OnFull         *OnFull        `json:"on_full,omitempty"`
 	RetentionTrash *time.Duration `json:"retention_trash_ns,omitempty"`
+	Trace          *string        `json:"trace,omitempty"`
 	Channels       *policy.Policy `json:"channel_policy,omitempty"`
 }
 
@@ -310,6 +316,7 @@ func (p TopicPatch) Apply(c TopicConfig) TopicConfig {
 	set(&c.MaxBytes, p.MaxBytes)
 	set(&c.OnFull, p.OnFull)
 	set(&c.RetentionTrash, p.RetentionTrash)
+	set(&c.Trace, p.Trace)
 	set(&c.Channels, p.Channels)
 	return c
 }
@@ -337,6 +344,7 @@ func Diff(was, will TopicConfig) (TopicPatch, error) {
 		MaxBytes:       changed(was.MaxBytes, will.MaxBytes),
 		OnFull:         changed(was.OnFull, will.OnFull),
 		RetentionTrash: changed(was.RetentionTrash, will.RetentionTrash),
+		Trace:          changed(was.Trace, will.Trace),
 		Channels:       changed(was.Channels, will.Channels),
 	}, nil
 }
@@ -358,6 +366,9 @@ func (c TopicConfig) asAskedFor(asked TopicConfig) bool {
 	}
 	if asked.DedupWindow == 0 {
 		asked.DedupWindow = c.DedupWindow // the first id that was published has set it
+	}
+	if asked.Trace == "" {
+		asked.Trace = c.Trace // somebody has switched it on
 	}
 	return c == asked
 }

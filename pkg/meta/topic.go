@@ -43,6 +43,7 @@ type TopicConfig struct {
 	MaxBytes       int64         // of all partitions together, an equal share each; 0: no limit
 	OnFull         OnFull        // what becomes of a publish beyond MaxBytes
 	RetentionTrash time.Duration // how long it is kept once deleted; 0: DefaultTrash; NoTrash: it is not
+	Trace          string        // which messages are traced, as sampling.ParseRule reads it; "": none
 	Channels       policy.Policy // what channels of the topic that leave it open do
 }
 

@@ -46,6 +46,9 @@ var askFinish = question[finishArgs, finished]{"finish", func(o *Node, ctx conte
 	if err := topic.Move(c, func(s *channel.State) { was = channel.FinishAny(s, a.Offset) }); err != nil {
 		return finished{Channel: true}, err
 	}
+	if was != channel.Finished {
+		topic.EndedBy(c, a.Offset, "an operator")
+	}
 	return finished{true, true, stateWords[was]}, part.Flush(ctx)
 }}
 

@@ -34,6 +34,7 @@ func (o *Node) Register(all forward.Operations) {
 	askLetters.register(all, o)
 	askDeferred.register(all, o)
 	askReschedule.register(all, o)
+	askTrace.register(all, o)
 }
 
 // reached says of an error of another node that it is ErrUnreachable, too, where the

@@ -19,6 +19,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // Members is who takes part in the metadata, and what only the node that leads
@@ -79,6 +80,7 @@ type Options struct {
 	Agreement Members        // nil: this node is alone
 	Log       *slog.Logger
 	Letters   *deadletter.Worker // of this node
+	Trace     *trace.Store       // of this node; nil: it keeps none
 }
 
 // question is something that any node can be asked, and how the node that is asked finds

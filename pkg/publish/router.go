@@ -100,6 +100,9 @@ func (r *Router) publish(ctx context.Context, p *Request) error {
 		return err
 	}
 	h.Use()
+	if h.Config().Config.Trace != "" {
+		sign(ctx, r.o.Self, p.Messages)
+	}
 	partition, parts, err := choose(h, p, r.host.Disk.Low())
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/brokerd/brokerd/internal/complaint"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/nsq"
+	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
 
@@ -135,7 +136,8 @@ func (s *Server) isClosed() bool {
 func (s *Server) start(ctx context.Context, conn net.Conn) {
 	s.counters.connections.Add(1)
 	// Sessions end when they are drained, not when accepting ends.
-	ctx, cancel := context.WithCancelCause(s.opts.Creations.By(context.WithoutCancel(ctx), conn.RemoteAddr()))
+	ctx = publish.WithClient(context.WithoutCancel(ctx), conn.RemoteAddr().String())
+	ctx, cancel := context.WithCancelCause(s.opts.Creations.By(ctx, conn.RemoteAddr()))
 	c := newSession(ctx, s, conn, cancel)
 	s.mu.Lock()
 	refused := s.closed

@@ -14,6 +14,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // ChannelOptions are what metadata says of a channel.
@@ -271,6 +272,7 @@ func (c *Channel) arm(needed bool) {
 func (c *Channel) Tick(now time.Time) bool {
 	end := c.p.visibleEnd()
 	var noted []seq.Offset
+	tr, lost := c.p.trace.Load(), []trace.Step(nil)
 	c.mu.Lock()
 	next, ok := c.state.NextEvent()
 	if ok && !next.After(now) {
@@ -278,6 +280,9 @@ func (c *Channel) Tick(now time.Time) bool {
 			c.timedOutLocked(id)
 			if c.bounded.Load() {
 				noted = append(noted, o)
+			}
+			if tr != nil {
+				lost = append(lost, trace.Step{What: trace.TimedOut, Offset: o, Channel: c.name, Client: RetriesOf(c).nameLocked(id), At: now})
 			}
 		})
 		c.p.dirty.mark()
@@ -300,6 +305,9 @@ func (c *Channel) Tick(now time.Time) bool {
 	}
 	for _, f := range late {
 		f.by.unfinished(f.offset)
+	}
+	for i := range lost {
+		tr.Step(lost[i])
 	}
 	c.p.stir()
 	c.wakeFor(ready)

@@ -13,6 +13,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/sharing"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // takeMax is the most messages that one Take looks at: it bounds the time that
@@ -51,7 +53,7 @@ type Consumer struct {
 	// address is that of the message that was read last; nil: it is for all channels.
 	address *Address
 
-	probe     probe                // of how long messages are processed
+	probe     processing.Probe     // of how long messages are processed
 	published processing.Published // empty where the channel keeps no times
 }
 
@@ -253,11 +255,14 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.published.Note(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
 		}
 		if sent == 0 { // likewise
-			k.probe.begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
+			k.probe.Begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
 		}
 		if err := emit(&d); err != nil {
 			k.giveBack(k.taken[i:])
 			return sent, err
+		}
+		if tr := k.ch.p.trace.Load(); tr != nil {
+			tracedDelivery(k, tr, &d, delay)
 		}
 		if sent++; sent == 1 && t.Attempts == 1 && delay == 0 {
 			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
@@ -344,6 +349,9 @@ func (k *Consumer) putBack(now time.Time) {
 	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort) == 0 {
 		return
 	}
+	if tr := c.p.trace.Load(); tr != nil {
+		tracedBack(k, tr, now)
+	}
 	if limit := c.limit.Load(); limit != nil {
 		limit.Return(len(u.late) + len(u.gone) + len(u.back) + len(u.sort))
 	}
@@ -400,7 +408,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	c.mu.Lock()
 	o = channel.Standing(c.state, o)
 	ordered := c.state.Ordered() && !c.ephemeral
-	share := ordered && c.p.sharing.shared()
+	share := ordered && c.p.sharing.Shared()
 	var err error
 	switch {
 	case c.closed != nil:
@@ -430,7 +438,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	if ordered {
 		data := advance{channel: c.name, version: c.version, floor: floor, offset: o, moves: moves}.append(make([]byte, 0, maxAdvanceHead+len(c.name)))
 		if share {
-			c.p.sharing.advance(change{data: data, done: func(err error) { k.shared(f, o, data, err) }})
+			c.p.sharing.Advance(sharing.Change{Data: data, Done: func(err error) { k.shared(f, o, data, err) }})
 		} else {
 			k.shared(nil, o, data, nil)
 		}
@@ -438,6 +446,7 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	}
 	k.finished.Add(1)
 	k.processed(o, now)
+	traced(k, trace.Finished, o, now)
 	c.p.dirty.mark()
 	c.p.stir()
 	if more {
@@ -455,6 +464,7 @@ func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
 	k.recountLocked()
 	c.mu.Unlock()
 	if err == nil {
+		traced(k, trace.Requeued, o, now)
 		c.p.dirty.mark()
 		c.p.stir()
 		c.wakeFor(1)
@@ -491,6 +501,9 @@ func (k *Consumer) shared(f *finishing, o seq.Offset, data []byte, err error) {
 		c.movers.release()
 	}
 	c.mu.Unlock()
+	if err == nil {
+		traced(k, trace.Finished, o, c.p.o.Now())
+	}
 	c.p.dirty.mark()
 	c.p.stir()
 	c.wakeFor(1)
@@ -510,7 +523,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	c.mu.Lock()
 	o = channel.Standing(c.state, o)
 	err := again(o, k.id, now, delay)
-	k.probe.drop(o)
+	k.probe.Drop(o)
 	_, attempts := c.state.StateOf(o)
 	far, long := c.p.mover.longLocked(c, o, now, delay)
 	k.recountLocked()
@@ -520,6 +533,7 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 		return err
 	}
 	k.requeued.Add(1)
+	tracedRequeue(k, o, now, delay)
 	c.Spins.Requeued(o, attempts, now)
 	c.p.dirty.mark()
 	c.p.stir()
@@ -539,6 +553,10 @@ func (k *Consumer) Touch(o seq.Offset, now time.Time) error {
 		return ErrNotLeased
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
+	err := c.state.Touch(o, k.id, now, k.o.Timeout, k.o.MaxTimeout)
+	c.mu.Unlock()
+	if err == nil {
+		traced(k, trace.Touched, o, now)
+	}
+	return err
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/sharing"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // DisposeTimeout is how long a Disposer may have a message: longer than a publish takes.
@@ -58,8 +60,8 @@ func (x Retries) noteAttempts(o seq.Offset) {
 	if data == nil || c.p.note(data) != nil {
 		return // a checkpoint has it later
 	}
-	if c.p.sharing.shared() {
-		c.p.sharing.advance(change{data: data, done: func(error) {}})
+	if c.p.sharing.Shared() {
+		c.p.sharing.Advance(sharing.Change{Data: data, Done: func(error) {}})
 	}
 }
 
@@ -99,8 +101,8 @@ func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay tim
 	}
 	c.mu.Unlock()
 	err := c.p.note(data)
-	if err == nil && c.p.sharing.shared() {
-		c.p.sharing.advance(change{data: data, done: resume})
+	if err == nil && c.p.sharing.Shared() {
+		c.p.sharing.Advance(sharing.Change{Data: data, Done: resume})
 	} else {
 		resume(err)
 	}
@@ -197,9 +199,13 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 // Finish finishes a message for the channel: see Consumer.Finish. deadLettered says what
 // for: it is in another topic, or nowhere.
 func (d *Disposer) Finish(e *Exhausted, deadLettered bool) error {
+	began := d.k.ch.p.o.Now()
 	err := d.k.Finish(e.spent.Offset)
 	if err == nil {
 		d.k.ch.Failed.Count(deadLettered)
+		if deadLettered {
+			traced(d.k, trace.DeadLettered, e.spent.Offset, began)
+		}
 	}
 	return err
 }

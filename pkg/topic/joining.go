@@ -5,6 +5,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // Join adds a consumer to the channel. max bounds their number; 0: no bound.
@@ -43,13 +44,16 @@ func (k *Consumer) Leave() (left int) {
 	c.waiting.remove(k)
 	c.waiters.Store(c.waiting.len())
 	n := 0
-	var noted []seq.Offset
+	var noted, lost []seq.Offset
 	if c.closed == nil {
 		if c.bounded.Load() {
 			for _, o := range c.state.TakenBy(k.id).Offsets() {
 				noted = append(noted, channel.Standing(c.state, o))
 			}
 			c.departed.Add(k.id, k.o.Name)
+		}
+		if c.p.trace.Load() != nil {
+			lost = c.state.TakenBy(k.id).Offsets()
 		}
 		n = c.state.Disconnect(k.id)
 		if k.o.Tag != "" {
@@ -62,6 +66,9 @@ func (k *Consumer) Leave() (left int) {
 	c.arm(arm)
 	for _, o := range noted {
 		RetriesOf(c).noteAttempts(o)
+	}
+	for _, o := range lost {
+		traced(k, trace.Requeued, o, c.p.o.Now())
 	}
 	c.p.dirty.mark()
 	c.p.stir()

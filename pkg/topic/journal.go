@@ -1,16 +1,15 @@
 package topic
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"path/filepath"
 	"sync"
 	"syscall"
 
+	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -19,15 +18,7 @@ import (
 // is killed loses none of them, a machine that loses power goes back to the last
 // update or snapshot. There is no file before the first change.
 //
-// A file is records of changes that follow one snapshot, little endian. The
-// checksum is CRC-32C over everything after it. synced is how much of the file was
-// known to be on disk when the record was written: what is unreadable below it is
-// damage, what is unreadable elsewhere may be a torn write.
-//
-//	+----------+--------+-------------------+--------+--------+
-//	| checksum | length | snapshot's number | synced | change |
-//	|   u32    |  u32   |        u64        |  u64   | length |
-//	+----------+--------+-------------------+--------+--------+
+// A file is records of changes that follow one snapshot: see pkg/changes.
 //
 // On a follower, the number of the leader's snapshot that the changes follow stands
 // before them, in place of a change: a byte 2, and the number as a varint.
@@ -51,12 +42,7 @@ type journal struct {
 	stamped stamp // the one that the file says
 }
 
-const (
-	journalHeader = 24
-	journalSummed = 4 // where the checksum starts to count
-	journalBase   = 8 // where the snapshot's number is
-	stampVersion  = 2 // a record's first byte where others have advanceVersion
-)
+const stampVersion = 2 // a record's first byte where others have advanceVersion
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
 
@@ -269,22 +255,22 @@ func (j *journal) replayBases(number, last uint64, m *mirror) (found replayed, e
 func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool, damage error) {
 	bad := -1 // where something unreadable begins that is not known to be damaged
 	for at := 0; ; {
-		next := nextJournal(data, at, base)
-		if next.size == 0 {
+		next := changes.Next(data, at, base)
+		if next.Size == 0 {
 			return updates, damage
 		}
-		if next.at > at && bad < 0 {
+		if next.At > at && bad < 0 {
 			bad = at
 		}
-		if bad >= 0 && next.synced > uint64(bad) { //nolint:gosec // an index
+		if bad >= 0 && next.Synced > uint64(bad) { //nolint:gosec // an index
 			damage, bad = fmt.Errorf("%w: position changes at byte %d", errPositionsDamaged, bad), -1
 		}
 		if base != j.base {
 			j.base, j.stamped, j.ragged = base, 0, false
 		}
-		j.ragged = j.ragged || next.at > at
-		updates = j.takeRecord(next.change, m) || updates
-		at = next.at + next.size
+		j.ragged = j.ragged || next.At > at
+		updates = j.takeRecord(next.Change, m) || updates
+		at = next.At + next.Size
 		j.end = int64(at)
 	}
 }
@@ -308,64 +294,7 @@ func (j *journal) takeRecord(change []byte, m *mirror) (isUpdate bool) {
 
 // appendLocked appends the record of a change to dst, which is to be written next.
 func (j *journal) appendLocked(dst, change []byte) []byte {
-	return appendJournal(dst, j.base, uint64(j.synced), change) //nolint:gosec // not negative
-}
-
-func appendJournal(dst []byte, base, synced uint64, change []byte) []byte {
-	le := binary.LittleEndian
-	from := len(dst)
-	dst = le.AppendUint32(dst, 0) // the checksum
-	dst = le.AppendUint32(dst, uint32(len(change)))
-	dst = le.AppendUint64(dst, base)
-	dst = le.AppendUint64(dst, synced)
-	dst = append(dst, change...)
-	le.PutUint32(dst[from:], crc32.Checksum(dst[from+journalSummed:], crc32.MakeTable(crc32.Castagnoli)))
-	return dst
-}
-
-// noted is a record of a journal.
-type noted struct {
-	at, size int // size 0: there is none
-	synced   uint64
-	change   []byte
-}
-
-// nextJournal returns the first intact record of a file, from a place on, that
-// follows the snapshot of base.
-func nextJournal(data []byte, from int, base uint64) noted {
-	if r := journalAt(data, from, base); r.size > 0 {
-		return r
-	}
-	mark := binary.LittleEndian.AppendUint64(nil, base)
-	for at := from + 1; at+journalHeader <= len(data); at++ {
-		i := bytes.Index(data[at+journalBase:], mark)
-		if i < 0 {
-			break
-		}
-		at += i
-		if r := journalAt(data, at, base); r.size > 0 {
-			return r
-		}
-	}
-	return noted{}
-}
-
-// journalAt returns the record at a place, if it is intact.
-func journalAt(data []byte, at int, base uint64) noted {
-	le := binary.LittleEndian
-	if len(data)-at < journalHeader {
-		return noted{}
-	}
-	data = data[at:]
-	length := le.Uint32(data[4:])
-	if length > maxUpdateBytes || int(length) > len(data)-journalHeader || le.Uint64(data[journalBase:]) != base {
-		return noted{}
-	}
-	raw := data[:journalHeader+int(length)]
-	if crc32.Checksum(raw[journalSummed:], crc32.MakeTable(crc32.Castagnoli)) != le.Uint32(raw) {
-		return noted{}
-	}
-	return noted{at, len(raw), le.Uint64(data[journalBase+8:]), raw[journalHeader:]}
+	return changes.Append(dst, j.base, uint64(j.synced), change) //nolint:gosec // not negative
 }
 
 // decodeStamp reads the number of a leader's snapshot, if that is what a record

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -220,20 +221,20 @@ func wantStoredFloor(t *testing.T, fsys vfs.FS, dir string, want seq.Offset) {
 }
 
 func TestJournalIsGolden(t *testing.T) {
-	got := appendJournal(nil, 7, 9, advance{"ch", 300, 5, 6, 0, 0}.append(nil))
+	got := changes.Append(nil, 7, 9, advance{"ch", 300, 5, 6, 0, 0}.append(nil))
 	want := []byte("\x5c\x74\x71\x75\x0a\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x02ch\xac\x02\x05\x06\x00\x00")
 	if !bytes.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
-	r := nextJournal(got, 0, 7)
-	if a, err := decodeAdvance(r.change); err != nil || r.size != len(got) || r.synced != 9 || a != (advance{"ch", 300, 5, 6, 0, 0}) {
-		t.Errorf("read %+v of %d bytes: %v", a, r.size, err)
+	r := changes.Next(got, 0, 7)
+	if a, err := decodeAdvance(r.Change); err != nil || r.Size != len(got) || r.Synced != 9 || a != (advance{"ch", 300, 5, 6, 0, 0}) {
+		t.Errorf("read %+v of %d bytes: %v", a, r.Size, err)
 	}
 }
 
 func FuzzJournal(f *testing.F) {
-	f.Add(appendJournal(nil, 1, 0, advance{"c", 1, 2, 3, 0, 0}.append(nil)), uint64(1))
-	f.Add(appendJournal(nil, 1, 0, []byte{stampVersion, 0x81, 0x80, 0x80, 0x80, 0x10}), uint64(1))
+	f.Add(changes.Append(nil, 1, 0, advance{"c", 1, 2, 3, 0, 0}.append(nil)), uint64(1))
+	f.Add(changes.Append(nil, 1, 0, []byte{stampVersion, 0x81, 0x80, 0x80, 0x80, 0x10}), uint64(1))
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff01234567"), uint64(9))
 	f.Fuzz(func(t *testing.T, data []byte, number uint64) {
 		m := positionsFS(t)

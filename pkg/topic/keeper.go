@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/sharing"
 )
 
 // errPartitionClosed is returned for what would have to be stored after a
@@ -20,7 +21,7 @@ var errPartitionClosed = fate.Refuse("partition no longer served by this node")
 type keeper struct {
 	source  source
 	dirty   marker // some position changed since the last checkpoint
-	sharing outbox
+	sharing sharing.Outbox
 	apart   atomic.Bool // not every in-sync replica has had a snapshot in this term
 	united  func()      // is called when apart becomes false
 
@@ -85,7 +86,7 @@ func (k *keeper) store() (*shared, error) {
 	if k.closed {
 		return nil, errPartitionClosed
 	}
-	others := k.sharing.shared()
+	others := k.sharing.Shared()
 	if !others {
 		k.last = nil
 	}
@@ -160,14 +161,14 @@ func (k *keeper) storeUpdate(others bool) error {
 }
 
 // stamp numbers what was shared last.
-func (k *keeper) stamp() stamp { return stampOf(k.sharing.to.Epoch(), k.told) }
+func (k *keeper) stamp() stamp { return stampOf(k.sharing.To.Epoch(), k.told) }
 
 // shareUpdate makes an update and shares it, if there are others: see
 // Sharer.ShareUpdate.
 func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err error) {
 	if others {
-		k.sharing.begin()
-		defer k.sharing.end()
+		k.sharing.Begin()
+		defer k.sharing.End()
 	}
 	u, ok := k.source.changes()
 	if !ok {
@@ -181,7 +182,7 @@ func (k *keeper) shareUpdate(others bool) (data []byte, fold func([]byte), err e
 		return nil, nil, errRagged // it is too large
 	}
 	if others {
-		fold = k.sharing.to.ShareUpdate(data, k.announce())
+		fold = k.sharing.To.ShareUpdate(data, k.announce())
 	}
 	return data, fold, nil
 }
@@ -202,15 +203,15 @@ func (k *keeper) announce() (done func(error)) {
 
 // share makes a snapshot and shares it.
 func (k *keeper) share() (Snapshot, []byte, error) {
-	k.sharing.begin()
-	defer k.sharing.end()
+	k.sharing.Begin()
+	defer k.sharing.End()
 	snap := k.source.current()
 	k.told++
 	data, err := appendPositions(nil, uint64(k.stamp()), snap)
 	if err != nil {
 		return snap, nil, err
 	}
-	k.sharing.to.SharePositions(data, k.announce())
+	k.sharing.To.SharePositions(data, k.announce())
 	return snap, data, nil
 }
 
@@ -221,8 +222,8 @@ func (k *keeper) share() (Snapshot, []byte, error) {
 func (k *keeper) serve(to Sharer) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
-	k.sharing.to = to
-	if !k.sharing.shared() {
+	k.sharing.To = to
+	if !k.sharing.Shared() {
 		return
 	}
 	k.apart.Store(true)

@@ -14,11 +14,12 @@ type load struct {
 	at   time.Time
 	wall int64      // what the clock by which the positions were stored showed then
 	end  seq.Offset // of the log
+	done seq.Offset // its committed end
 }
 
 func newLoad(o *Options) load {
 	now := o.Now()
-	return load{at: now, wall: o.Ages.Leader(now), end: o.Log.End()}
+	return load{at: now, wall: o.Ages.Leader(now), end: o.Log.End(), done: o.Log.CommittedEnd()}
 }
 
 // wallAt returns what the clock shows at now by which the positions were stored,

@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/trace"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
@@ -90,6 +91,8 @@ type Options struct {
 	LatencyWindow time.Duration
 	// Moves says which messages are appended again.
 	Moves MovePolicy
+	// Trace is where it is noted what happens to messages that are traced.
+	Trace trace.Source
 }
 
 func (o Options) withDefaults() Options {
@@ -135,7 +138,8 @@ type Partition struct {
 	load     load
 	ttl      atomic.Int64 // ns after which messages expire that name no time of their own; 0: never
 	mover    mover
-	moved    atomic.Uint32 // how often an operator moved a channel, since it was opened
+	trace    atomic.Pointer[trace.Partition] // nil: nothing is traced
+	moved    atomic.Uint32                   // how often an operator moved a channel, since it was opened
 
 	mu        sync.Mutex // guards what follows
 	channels  map[string]*Channel
@@ -423,12 +427,18 @@ func (p *Partition) Empty() error {
 func (p *Partition) Committed(b commitlog.Batch) {
 	if b.Size() == 0 {
 		p.arrivals.inherited(p)
+		if tr := p.trace.Load(); tr != nil {
+			tr.Committed(p.load.done, int(p.load.end-p.load.done), p.o.Now()) //nolint:gosec // not below it
+		}
 		for _, c := range p.Channels() {
 			c.wakeFor(everyone)
 		}
 		return
 	}
 	p.o.Observer.ObserveBatch(b.Count())
+	if tr := p.trace.Load(); tr != nil {
+		tr.Committed(b.First(), b.Count(), p.o.Now())
+	}
 	channels := p.Channels()
 	if b.Attributes()&attrDeferred != 0 && len(channels) > 0 {
 		p.deferLate(b, channels)
@@ -460,6 +470,9 @@ func (p *Partition) deferLate(b commitlog.Batch, channels []*Channel) {
 		rest := p.rest(b, o, m.Delay, now)
 		if rest == 0 {
 			continue
+		}
+		if tr := p.trace.Load(); tr != nil {
+			tr.Step(trace.Step{What: trace.Deferred, Offset: o, Delay: rest, At: now})
 		}
 		for _, c := range channels {
 			c.deferFor(o, now, rest)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // publish is one publish on its way through the log. Its methods are called by
@@ -22,6 +23,7 @@ type publish struct {
 	since   time.Time
 	done    func(Receipt)
 	inline  func(appendHere func())
+	tracing *trace.Publish // nil: nothing is to be noted of it
 }
 
 // publishes are reused: one is live for as long as a publish is in flight.
@@ -59,6 +61,7 @@ func (e *publish) AppendTo(b *commitlog.Builder) {
 		}
 		breath.Step()
 	}
+	e.tracing = e.p.trace.Load().Publish(e.msgs, e.since)
 	e.msgs = nil
 }
 
@@ -67,6 +70,9 @@ func (e *publish) Inline() func(appendHere func()) { return e.inline }
 
 // Settle implements commitlog.Entry.
 func (e *publish) Settle(at commitlog.Placed, err error) {
+	if err == nil || at.Written {
+		e.tracing.Settled(at.First)
+	}
 	if err != nil {
 		e.finish(Receipt{Partition: e.p.o.Index, First: at.First, Written: at.Written, Err: err})
 		return

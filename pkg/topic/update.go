@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -49,7 +50,7 @@ const (
 	updateVersion = 4 // a record's first byte where others have advanceVersion
 	// maxUpdateBytes is the most that an encoded update takes. More is stored and
 	// shared as a snapshot.
-	maxUpdateBytes = 8 << 20
+	maxUpdateBytes = changes.MaxChange
 
 	minNameBytes   = 1
 	minChangeBytes = 4

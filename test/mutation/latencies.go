@@ -4,14 +4,14 @@ package main
 func latencyMistakes() []mistake {
 	return []mistake{
 		{
-			name: "the sample of processing follows a message that somebody else has", file: "pkg/topic/probe.go",
+			name: "the sample of processing follows a message that somebody else has", file: "pkg/processing/probe.go",
 			old: "now.UnixNano()-p.begun.Load() < int64(timeout)", with: "true",
-			tests: []string{"./pkg/topic"}, run: "TestAProbeFollowsOneMessage",
+			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
 		},
 		{
-			name: "the sample of processing counts a message again and again", file: "pkg/topic/probe.go",
+			name: "the sample of processing counts a message again and again", file: "pkg/processing/probe.go",
 			old: "return max(took, 0), attempts, p.offset.CompareAndSwap(uint64(o)+1, 0)", with: "return max(took, 0), attempts, true",
-			tests: []string{"./pkg/topic"}, run: "TestAProbeFollowsOneMessage",
+			tests: []string{"./pkg/processing"}, run: "TestAProbeFollowsOneMessage",
 		},
 		{
 			name: "commits after a tag are taken for the tag's release", file: "internal/build/build.go",
@@ -48,6 +48,53 @@ func latencyMistakes() []mistake {
 		{
 			name: "publishes of lost messages are kept", file: "pkg/processing/processing.go",
 			old: "\tp.at = kept\n", with: "\t_ = kept\n", tests: []string{"./pkg/topic"}, run: "TestPublishes",
+		},
+	}
+}
+
+// traceMistakes are about the life of a message.
+func traceMistakes() []mistake {
+	tests := []string{"./pkg/trace"}
+	return []mistake{
+		{
+			name: "trace: damage loses the frames behind it", file: "pkg/trace/frame.go",
+			old: "\t\t\tif next < 0 {\n", with: "\t\t\tif true {\n", tests: tests, run: "TestFramesReadBack",
+		},
+		{
+			name: "trace: a wrong checksum is believed", file: "pkg/trace/frame.go",
+			old: "!= le.Uint32(data[4:]) {", with: "!= le.Uint32(data[4:]) && false {", tests: tests, run: "TestFramesReadBack",
+		},
+		{
+			name: "trace: a store grows without a bound", file: "pkg/trace/store.go",
+			old: "len(s.segments) < 2 ||", with: "true ||", tests: tests, run: "TestTheOldestEventsGo|TestManyStarts",
+		},
+		{
+			name: "trace: frames wait for a slow disk without a bound", file: "pkg/trace/store.go",
+			old: "len(s.waiting) > maxWaiting &&", with: "false &&", tests: tests, run: "TestADiskThatHangs",
+		},
+		{
+			name: "trace: a topic shows the events of another that had its name", file: "pkg/trace/event.go",
+			old: "e.Message.Incarnation == m.Incarnation && ", with: "", tests: tests, run: "TestALifeIsTold",
+		},
+		{
+			name: "trace: a copy is no part of its origin's life", file: "pkg/trace/find.go",
+			old: "\tg.close()\n", with: "", tests: tests, run: "TestCopiesFollow",
+		},
+		{
+			name: "trace: the copy of a traced message is forgotten", file: "pkg/trace/partition.go",
+			old: "\t\t\tp.follow(e.Message.ID)\n", with: "", tests: tests, run: "TestCopiesFollow",
+		},
+		{
+			name: "trace: all channels are traced where one is named", file: "pkg/trace/partition.go",
+			old: "x.Channel != \"\" && !p.rule.HasChannel(x.Channel) || ", with: "", tests: tests, run: "TestOnlyChannels",
+		},
+		{
+			name: "trace: what was noted last is lost at the end", file: "pkg/trace/store.go",
+			old: "\t\ts.flush(true)\n\t\ts.closeFile()\n", with: "\t\ts.closeFile()\n", tests: tests, run: "TestWhatIsNotedLast",
+		},
+		{
+			name: "trace: a process appends to what it finds", file: "pkg/trace/store.go",
+			old: "next = s.segments[n-1].number + 1", with: "next = s.segments[n-1].number", tests: tests, run: "TestEventsOutlive",
 		},
 	}
 }

@@ -12,7 +12,7 @@ func positionMistakes() []mistake {
 			old: "k.apart.Store(true)", with: "k.apart.Store(false)", tests: positionTests,
 		},
 		{
-			name: "SnapshotCountsSent: a change overtakes the snapshot that is being made", file: "pkg/topic/outbox.go",
+			name: "SnapshotCountsSent: a change overtakes the snapshot that is being made", file: "pkg/sharing/sharing.go",
 			old: "\tif o.making {\n", with: "\tif false {\n", tests: positionTests,
 		},
 		{

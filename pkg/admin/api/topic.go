@@ -4,6 +4,7 @@ import "time"
 
 // What becomes of a publish to a topic that holds MaxBytes.
 const (
+	TraceOff     = "off"         // no message is traced
 	OnFullReject = "reject"      // it is refused with CodeTopicFull
 	OnFullDrop   = "drop-oldest" // the oldest messages go, finished or not
 )
@@ -31,6 +32,7 @@ type Config struct {
 	TTLMS            int64    `json:"ttl_ms"`
 	MaxBytes         int64    `json:"max_bytes"`       // of the logs, each partition an equal share; 0: no limit
 	OnFull           string   `json:"on_full"`         // what becomes of a publish beyond that
+	Trace            string   `json:"trace"`           // which messages are traced: off, on, 1/N, id:ID, with channel:NAME only there
 	RetentionTrash   Duration `json:"retention_trash"` // how long it can be restored once it is deleted; 0s: it cannot
 	RetentionTrashMS int64    `json:"retention_trash_ms"`
 	// ChannelPolicy is what channels do that choose nothing themselves; absent: the
@@ -65,6 +67,7 @@ type ConfigPatch struct {
 	RetentionTrashMS *int64       `json:"retention_trash_ms,omitempty"` // the same in milliseconds
 	MaxBytes         *int64       `json:"max_bytes,omitempty"`
 	OnFull           *string      `json:"on_full,omitempty"`
+	Trace            *string      `json:"trace,omitempty"`
 	ChannelPolicy    *PolicyPatch `json:"channel_policy,omitempty"`
 }
 

@@ -35,6 +35,7 @@ type Options struct {
 	Policies   Policies
 	Deferrals  Deferrals
 	Trash      Trash
+	Traces     Traces
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
@@ -55,6 +56,7 @@ func New(o Options) *API {
 	messageAPI{messages}.route(v)
 	againAPI{messageAPI{messages}}.route(v)
 	deferredAPI{messageAPI{messages}, o.Deferrals}.route(v)
+	traceAPI{topics, o.Traces}.route(v)
 	clusterAPI{o.Broker}.route(v)
 	auditAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)

@@ -33,6 +33,7 @@ func apiConfig(c meta.TopicConfig) api.Config {
 		TTLMS:            milliseconds(c.TTL),
 		MaxBytes:         c.MaxBytes,
 		OnFull:           cmp.Or(string(c.OnFull), api.OnFullReject),
+		Trace:            cmp.Or(c.Trace, api.TraceOff),
 		RetentionTrash:   api.Duration(c.Trash()),
 		RetentionTrashMS: milliseconds(c.Trash()),
 		ChannelPolicy:    apiChoice(c.Channels),
@@ -83,6 +84,9 @@ func patchConfig(c *meta.TopicConfig, p api.ConfigPatch) error {
 		if *p.OnFull == api.OnFullReject {
 			c.OnFull = meta.OnFullReject
 		}
+	}
+	if err := patchTrace(c, p.Trace); err != nil {
+		return err
 	}
 	patchSync(&c.Sync, p)
 	channels, err := patchPolicy(p.ChannelPolicy)

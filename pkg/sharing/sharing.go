@@ -1,4 +1,6 @@
-package topic
+// Package sharing takes a leader's positions to the other replicas in the order in which
+// they were decided. It does not know what a position is.
+package sharing
 
 import (
 	"sync"
@@ -29,42 +31,29 @@ type Sharer interface {
 	ShareAdvance(change []byte, done func(error))
 }
 
-// outbox keeps what is shared in order. A snapshot must not reach the replicas
+// Outbox keeps what is shared in order. A snapshot must not reach the replicas
 // after a change that it does not know of, since it would undo it there. So a
 // change that is decided while a snapshot is being made follows that snapshot;
-// one that was decided before is in it: see channel.State.Hold.
-type outbox struct {
-	to Sharer // nil: nobody yet; set once, before anything is published
+// one that was decided before is in it: see Hold of pkg/channel.
+type Outbox struct {
+	To Sharer // nil: nobody yet; set once, before anything is published
 
 	mu      sync.Mutex // guards what follows
 	making  bool       // a snapshot is being made
-	waiting []change
+	waiting []Change
 }
 
-// stamp numbers what is shared: snapshots of one term grow. It stands where a
-// stored snapshot has its own number.
-type stamp uint64
-
-const stampBits = 32 // of a stamp that number the snapshots of one epoch
-
-func stampOf(e seq.Epoch, n uint32) stamp { return stamp(uint64(e)<<stampBits | uint64(n)) }
-
-// retells says whether s is of a snapshot that was told no later than one that
-// is known, by the same leader.
-func (s stamp) retells(known stamp) bool {
-	return s>>stampBits == known>>stampBits && s <= known
+// Change is a change, and who is told what became of it: see Sharer.
+type Change struct {
+	Data []byte
+	Done func(error)
 }
 
-type change struct {
-	data []byte
-	done func(error)
-}
+// Shared says whether there are other replicas.
+func (o *Outbox) Shared() bool { return o.To != nil && o.To.Shared() }
 
-// shared says whether there are other replicas.
-func (o *outbox) shared() bool { return o.to != nil && o.to.Shared() }
-
-// advance shares a change, now or behind the snapshot that is being made.
-func (o *outbox) advance(c change) {
+// Advance shares a change, now or behind the snapshot that is being made.
+func (o *Outbox) Advance(c Change) {
 	o.mu.Lock()
 	if o.making {
 		o.waiting = append(o.waiting, c)
@@ -72,18 +61,18 @@ func (o *outbox) advance(c change) {
 		return
 	}
 	o.mu.Unlock()
-	o.to.ShareAdvance(c.data, c.done)
+	o.To.ShareAdvance(c.Data, c.Done)
 }
 
-// begin says that a snapshot is being made, by one caller at a time.
-func (o *outbox) begin() {
+// Begin says that a snapshot is being made, by one caller at a time.
+func (o *Outbox) Begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.making = true
 }
 
-// end says that the snapshot was shared, or will not be.
-func (o *outbox) end() {
+// End says that the snapshot was shared, or will not be.
+func (o *Outbox) End() {
 	for {
 		o.mu.Lock()
 		waiting := o.waiting
@@ -94,7 +83,7 @@ func (o *outbox) end() {
 			return
 		}
 		for _, c := range waiting {
-			o.to.ShareAdvance(c.data, c.done)
+			o.To.ShareAdvance(c.Data, c.Done)
 		}
 	}
 }

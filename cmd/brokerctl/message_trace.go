@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// traceOptions say of which messages a trace is shown, beside an id.
+type traceOptions struct{ topic, traceID, key string }
+
+func newMessageTraceCommand(g *globals) *cobra.Command {
+	var o traceOptions
+	cmd := &cobra.Command{
+		Use:   "trace ID",
+		Short: "Show what happened to a message",
+		Long: `Show what happened to a message, by its id, or its place PARTITION/SEQ with --topic: published,
+committed, delivered, requeued and so on until it was finished, with the time, the node and the
+client. With --trace-id or --key, show all messages of a topic that were published with it.
+
+Only messages of topics that are traced are noted: see brokerctl topic alter --trace. Events are
+gathered from all nodes; times are by the clock of the node that noted them.`,
+		Example: `  brokerctl topic alter orders --trace on
+  brokerctl message trace 2b839aa76e4d64b7
+  brokerctl message trace 0/1200 --topic orders -o json
+  brokerctl message trace --key customer-7 --topic orders`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return traceMessages(cmd, g, o, strings.Join(args, "")) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.topic, "topic", "", "`TOPIC` of the message")
+	f.StringVar(&o.traceID, "trace-id", "", "messages published with this `NUMBER` by PUB_TRACE or ##trace_id; decimal, or with 0x")
+	f.StringVar(&o.key, "key", "", "messages published with this `KEY`")
+	return cmd
+}
+
+func traceMessages(cmd *cobra.Command, g *globals, o traceOptions, text string) error {
+	given := 0
+	for _, s := range []string{text, o.traceID, o.key} {
+		if s != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return usageError("name one of ID, --trace-id and --key")
+	}
+	if text == "" {
+		return traceSeveral(cmd, g, o)
+	}
+	if o.topic == "" && strings.Contains(text, "/") {
+		return usageError("PARTITION/SEQ needs --topic")
+	}
+	one := oneMessage{topic: o.topic}
+	id, err := one.id(cmd.Context(), g, text)
+	if err != nil {
+		return err
+	}
+	m, err := query(cmd.Context(), g, func(ctx context.Context) (*api.MessageTrace, error) {
+		return g.client.Insights.Trace(ctx, o.topic, id)
+	})
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{object: m, names: []string{m.ID}, text: func(p *page) {
+		timeLine(p, m)
+		traceNotes(p, m.Missing, m.Truncated)
+	}})
+}
+
+func traceSeveral(cmd *cobra.Command, g *globals, o traceOptions) error {
+	if o.topic == "" {
+		return usageError("--trace-id and --key need --topic")
+	}
+	list, err := query(cmd.Context(), g, func(ctx context.Context) (*api.TraceList, error) {
+		return g.client.Insights.TracesBy(ctx, o.topic, o.traceID, o.key)
+	})
+	if err != nil {
+		return about(err, o.topic, "")
+	}
+	names := make([]string, len(list.Messages))
+	for i := range list.Messages {
+		names[i] = list.Messages[i].ID
+	}
+	return g.show(cmd, view{object: list, names: names, text: func(p *page) {
+		for i := range list.Messages {
+			if i > 0 {
+				p.line("")
+			}
+			timeLine(p, &list.Messages[i])
+		}
+		if len(list.Messages) == 0 {
+			p.line("no traced message of topic %s has it", list.Topic)
+		}
+		traceNotes(p, list.Missing, list.Truncated)
+	}})
+}
+
+// timeLine shows what happened to a message, and how long after the event before.
+func timeLine(p *page, m *api.MessageTrace) {
+	p.line("message %s, %s %d/%d", m.ID, m.Topic, m.Partition, m.Seq)
+	t := newTable("TIME", "AFTER", "NODE", "WHAT", "CHANNEL", "ATTEMPT", "CLIENT", "DETAILS")
+	var before time.Time
+	for i := range m.Events {
+		e := &m.Events[i]
+		after := ""
+		if i > 0 {
+			after = e.Time.Sub(before).Round(time.Microsecond).String()
+		}
+		before = e.Time
+		attempt := ""
+		if e.Attempt > 0 {
+			attempt = fmt.Sprint(e.Attempt)
+		}
+		t.row(timeText(e.Time), after, e.Node, e.What, e.Channel, attempt, bodyText([]byte(e.Consumer+e.Publisher), 0), eventDetails(e))
+	}
+	p.table(t)
+}
+
+func eventDetails(e *api.TraceEvent) string {
+	var out []string
+	if e.Through != "" && e.Through != e.Node {
+		out = append(out, "through "+e.Through)
+	}
+	if e.DelayMS > 0 {
+		out = append(out, "for "+(time.Duration(e.DelayMS)*time.Millisecond).String())
+	}
+	if e.Reason != "" {
+		out = append(out, e.Reason)
+	}
+	if e.CopyID != "" {
+		out = append(out, "copy "+e.CopyID)
+	}
+	return strings.Join(out, ", ")
+}
+
+// traceNotes says what is missing.
+func traceNotes(p *page, missing []string, truncated bool) {
+	if len(missing) > 0 {
+		p.line("incomplete: no answer from %s", strings.Join(missing, ", "))
+	}
+	if truncated {
+		p.line("incomplete: there are more events than are shown")
+	}
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"time"
+)
+
+// TraceEvent is something that happened to a message.
+type TraceEvent struct {
+	Time time.Time `json:"time"` // by the clock of the node
+	Node string    `json:"node"` // that noted it: the leader then
+	// What is published, committed, delivered, touched, requeued, timed_out, deferred,
+	// dead_lettered or finished.
+	What      string `json:"what"`
+	Attempt   uint16 `json:"attempt,omitempty"`   // of the delivery that it is, or ends
+	Consumer  string `json:"consumer,omitempty"`  // that was sent the message, or answered
+	Channel   string `json:"channel,omitempty"`   // absent: it is of all channels
+	Publisher string `json:"publisher,omitempty"` // of published: the client
+	Through   string `json:"through,omitempty"`   // of published: the node that it was connected to
+	DelayMS   int64  `json:"delay_ms,omitempty"`  // of requeued and deferred
+	Reason    string `json:"reason,omitempty"`    // why it is finished without a consumer
+	CopyID    string `json:"copy_id,omitempty"`   // it is of a copy of the message for one channel, which has this id
+}
+
+// MessageTrace is what happened to a message, oldest first.
+type MessageTrace struct {
+	ID        string       `json:"id"`
+	Topic     string       `json:"topic"`
+	Partition int          `json:"partition"`
+	Seq       uint64       `json:"seq"`
+	Events    []TraceEvent `json:"events"`
+	// Missing names nodes that did not answer: what they noted is missing.
+	Missing []string `json:"missing_nodes,omitempty"`
+	// Truncated says that there are more events, older ones.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// TraceList is the traces of messages that share a trace id or a key, by place.
+type TraceList struct {
+	Topic     string         `json:"topic"`
+	Messages  []MessageTrace `json:"messages"`
+	Missing   []string       `json:"missing_nodes,omitempty"`
+	Truncated bool           `json:"truncated,omitempty"` // there are more messages or events
+}
+
+// Trace returns what happened to a message. topic may be empty where its id is of one topic
+// only.
+func (i Insights) Trace(ctx context.Context, topic, id string) (*MessageTrace, error) {
+	q := url.Values{}
+	if topic != "" {
+		q.Set("topic", topic)
+	}
+	out := new(MessageTrace)
+	return out, i.t.get(ctx, path("messages", id, "trace"), q, out)
+}
+
+// TracesBy returns what happened to the messages of a topic that were published with a trace
+// id, in decimal, or with a key; the other is "".
+func (i Insights) TracesBy(ctx context.Context, topic, traceID, key string) (*TraceList, error) {
+	q := url.Values{}
+	if traceID != "" {
+		q.Set("trace_id", traceID)
+	}
+	if key != "" {
+		q.Set("key", key)
+	}
+	out := new(TraceList)
+	return out, i.t.get(ctx, path("topics", topic, "traces"), q, out)
+}

@@ -1,0 +1,68 @@
+package operate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/trace"
+)
+
+// traceRounds is how often the nodes are asked for the copies that others know of.
+const traceRounds = 3
+
+var askTrace = question[trace.Query, trace.Found]{"trace", func(o *Node, _ context.Context, q trace.Query) (trace.Found, error) {
+	return o.Trace.Find(q), nil
+}}
+
+// Traced is what the nodes know of messages.
+type Traced struct {
+	Lives     []trace.Life
+	Silent    []string // nodes that did not answer: what they noted is missing
+	Truncated bool     // there is more than is shown
+}
+
+// Traces is what happened to messages, for operators. Its methods may be called by many
+// goroutines.
+type Traces struct{ node *Node }
+
+// TracesOf returns that of a node.
+func TracesOf(o *Node) Traces { return Traces{o} }
+
+// Trace asks all nodes for messages: also those that lead or hold nothing of theirs any more
+// have what they noted.
+func (x Traces) Trace(ctx context.Context, q trace.Query) (Traced, error) {
+	var all []meta.NodeID
+	for _, n := range x.node.Meta.Nodes() {
+		all = append(all, n.ID)
+	}
+	var found map[string]trace.Found
+	for range traceRounds {
+		answers := askAll(ctx, x.node, askTrace, all, func(meta.NodeID) trace.Query { return q })
+		if err := ctx.Err(); err != nil {
+			return Traced{}, err
+		}
+		found = map[string]trace.Found{}
+		known := len(q.Messages)
+		for id, f := range answers {
+			found[string(id)] = f
+			for _, m := range f.Messages {
+				if !slices.Contains(q.Messages, m) && len(q.Messages) < trace.MaxFound {
+					q.Messages = append(q.Messages, m)
+				}
+			}
+		}
+		if len(q.Messages) == known || len(all) == 1 {
+			break // they know the same messages
+		}
+	}
+	out := Traced{Lives: trace.Lives(found)}
+	for _, id := range all {
+		f, ok := found[string(id)]
+		if !ok {
+			out.Silent = append(out.Silent, string(id))
+		}
+		out.Truncated = out.Truncated || f.Truncated
+	}
+	return out, nil
+}

@@ -1,0 +1,90 @@
+package topic
+
+import (
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/sampling"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/trace"
+)
+
+// SetTracing changes which messages of a partition are traced, as sampling.ParseRule reads it.
+// What is so already costs nothing.
+func SetTracing(p *Partition, text string) {
+	r, err := sampling.ParseRule(text)
+	if now := p.trace.Load(); err != nil || now != nil && now.Rule() == r.String() {
+		return // what cannot be read was checked by a newer program: it stays as it is
+	}
+	p.trace.Store(p.o.Trace.Under(r))
+}
+
+// traced notes what became of a message that the consumer had. The channel's lock is not held.
+func traced(k *Consumer, w trace.What, o seq.Offset, now time.Time) {
+	if tr := k.ch.p.trace.Load(); tr != nil {
+		tr.Step(trace.Step{What: w, Offset: o, Channel: k.ch.name, Client: k.o.Name, At: now})
+	}
+}
+
+// tracedDelivery notes that the message which was read last was sent.
+func tracedDelivery(k *Consumer, tr *trace.Partition, d *Delivery, delay time.Duration) {
+	o := d.ID.Offset()
+	p := k.ch.p
+	now := p.o.Now() // it may have been committed after the consumer began to take
+	tr.Step(trace.Step{
+		What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: now, Header: d.Header, CopyOf: k.address,
+	})
+	if d.Attempts == 1 && delay == 0 && k.address == nil && tr.SlowDelivery() > 0 {
+		tr.Took(o, p.o.Ages.Age(ageOf(k.at.batch), now))
+	}
+}
+
+// tracedBack notes what becomes of messages that were taken and not sent.
+func tracedBack(k *Consumer, tr *trace.Partition, now time.Time) {
+	x := trace.Step{Channel: k.ch.name, At: now}
+	for _, m := range k.undo.late {
+		x.What, x.Offset, x.Delay = trace.Deferred, m.offset, m.rest
+		tr.Step(x)
+	}
+	x.What, x.Delay, x.Note = trace.Finished, 0, "not for this channel's consumers"
+	for _, x.Offset = range k.undo.gone {
+		tr.Step(x)
+	}
+	x.Note = "expired"
+	for _, x.Offset = range k.undo.expired {
+		tr.Step(x)
+	}
+}
+
+// tracedRequeue notes that a message was given back, and for how long it is deferred.
+func tracedRequeue(k *Consumer, o seq.Offset, now time.Time, delay time.Duration) {
+	tr := k.ch.p.trace.Load()
+	if tr == nil {
+		return
+	}
+	x := trace.Step{What: trace.Requeued, Offset: o, Channel: k.ch.name, Client: k.o.Name, At: now, Delay: max(delay, 0)}
+	tr.Step(x)
+	c := k.ch
+	c.mu.Lock()
+	due, deferred := channel.DeferredUntil(c.state, o)
+	_, attempts := c.state.StateOf(o)
+	backoff := channel.RetriesOf(c.state).Policy().Backoff
+	c.mu.Unlock()
+	rest := due.Sub(now)
+	if c.bounded.Load() { // until its attempts are noted, it is deferred for longer
+		if rest = delay; backoff.On() {
+			rest = max(delay, backoff.Delay(attempts, uint64(o)))
+		}
+	}
+	if deferred && rest > 0 {
+		x.What, x.Client, x.Delay = trace.Deferred, "", rest
+		tr.Step(x)
+	}
+}
+
+// EndedBy notes that a message of a channel was finished without a consumer.
+func EndedBy(c *Channel, o seq.Offset, whom string) {
+	if tr := c.p.trace.Load(); tr != nil {
+		tr.Step(trace.Step{What: trace.Finished, Offset: o, Channel: c.name, Note: "by " + whom, At: c.p.o.Now()})
+	}
+}

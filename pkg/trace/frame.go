@@ -1,0 +1,343 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// A frame is events in the order in which they were noted. It is read without others.
+// Fixed numbers are little endian, those marked v are unsigned varints. The checksum is
+// CRC-32C over the length and the payload.
+//
+//	 0        4          8        12
+//	+--------+----------+--------+---------+
+//	| "BTR1" | checksum | length | payload |
+//	|        |   u32    |  u32   | length  |
+//	+--------+----------+--------+---------+
+//
+//	payload: time u64 (ns since 1970), then each event
+//	+-----------+-----------+------------------+---------------+------+---------+
+//	| what (u8) | parts u16 | time since the   | incarnation v | id v | parts   |
+//	|           |           | event before it  |               |      |         |
+//	+-----------+-----------+ (signed varint)  +---------------+------+---------+
+//
+//	parts, in this order, those that their bits name:
+//	0 count v · 1 channel · 2 client · 3 attempt v · 4 delay v (ns) · 5 note ·
+//	6 trace id u64 · 7 hash of the key u64 · 8 the origin of a copy v · 9 (it moves, no bytes)
+//
+//	channel, client, note: a number v. 0: a length v and as many bytes, which are the next
+//	name of the frame. n: its n-th name.
+const (
+	frameMagic  = "BTR1"
+	frameHeader = 12
+	frameSummed = 8 // where the length is
+)
+
+// The bits of the parts of an event.
+const (
+	partCount uint16 = 1 << iota
+	partChannel
+	partClient
+	partAttempt
+	partDelay
+	partNote
+	partTraceID
+	partKey
+	partCopy
+	partMoves
+	knownParts = partMoves<<1 - 1
+)
+
+const (
+	// frameBytes is the size at which a frame is full.
+	frameBytes = 64 << 10
+	// maxEvent is more than any event takes.
+	maxEvent = 3*(maxName+2*binary.MaxVarintLen64) + 128
+	// maxFrame bounds the payload of a frame that is read.
+	maxFrame = frameBytes + maxEvent
+	// maxName is how much of a name is kept.
+	maxName = 256
+)
+
+// errDamaged is wrapped by errors about what was read and is not what was written.
+var errDamaged = errors.New("damaged")
+
+// frame is a frame in the making.
+type frame struct {
+	data  []byte // with room for the header
+	last  int64  // the time of the event that was added last
+	count int
+	names map[string]uint64
+}
+
+// add adds an event.
+func (f *frame) add(e *Event) {
+	le := binary.LittleEndian
+	if f.count == 0 {
+		f.data = append(f.data[:0], make([]byte, frameHeader+8)...)
+		f.last = e.Time
+		le.PutUint64(f.data[frameHeader:], uint64(e.Time)) //nolint:gosec // the bits of a signed number
+		if f.names == nil {
+			f.names = map[string]uint64{}
+		}
+		clear(f.names)
+	}
+	f.count++
+	f.data = le.AppendUint16(append(f.data, byte(e.What)), partsOf(e))
+	f.data = binary.AppendVarint(f.data, e.Time-f.last)
+	f.last = e.Time
+	f.data = binary.AppendUvarint(f.data, e.Message.Incarnation)
+	f.data = binary.AppendUvarint(f.data, uint64(e.Message.ID))
+	f.addParts(e)
+}
+
+func (f *frame) addParts(e *Event) {
+	le := binary.LittleEndian
+	if e.Count > 1 {
+		f.data = binary.AppendUvarint(f.data, uint64(e.Count))
+	}
+	f.name(e.Channel)
+	f.name(e.Client)
+	if e.Attempt > 0 {
+		f.data = binary.AppendUvarint(f.data, uint64(e.Attempt))
+	}
+	if e.Delay > 0 {
+		f.data = binary.AppendUvarint(f.data, uint64(e.Delay))
+	}
+	f.name(e.Note)
+	if e.TraceID != 0 {
+		f.data = le.AppendUint64(f.data, e.TraceID)
+	}
+	if e.KeyHash != 0 {
+		f.data = le.AppendUint64(f.data, e.KeyHash)
+	}
+	if e.IsCopy {
+		f.data = binary.AppendUvarint(f.data, uint64(e.CopyOf))
+	}
+}
+
+// name adds a name that is not empty.
+func (f *frame) name(s string) {
+	if s == "" {
+		return
+	}
+	s = s[:min(len(s), maxName)]
+	if n, ok := f.names[s]; ok {
+		f.data = binary.AppendUvarint(f.data, n)
+		return
+	}
+	f.names[s] = uint64(len(f.names) + 1)
+	f.data = append(f.data, 0)
+	f.data = binary.AppendUvarint(f.data, uint64(len(s)))
+	f.data = append(f.data, s...)
+}
+
+func partsOf(e *Event) (parts uint16) {
+	for _, p := range [...]struct {
+		bit uint16
+		is  bool
+	}{
+		{partCount, e.Count > 1},
+		{partChannel, e.Channel != ""},
+		{partClient, e.Client != ""},
+		{partAttempt, e.Attempt > 0},
+		{partDelay, e.Delay > 0},
+		{partNote, e.Note != ""},
+		{partTraceID, e.TraceID != 0},
+		{partKey, e.KeyHash != 0},
+		{partCopy, e.IsCopy},
+		{partMoves, e.IsCopy && e.Replaces},
+	} {
+		if p.is {
+			parts |= p.bit
+		}
+	}
+	return parts
+}
+
+// full says whether the frame is to be written.
+func (f *frame) full() bool { return len(f.data) >= frameBytes }
+
+// seal returns the bytes of the frame, and begins another.
+func (f *frame) seal() []byte {
+	data := sealed(f.data)
+	f.data, f.count = make([]byte, 0, frameBytes+maxEvent), 0
+	return data
+}
+
+// snapshot returns the bytes of the frame as it is; nil: it is empty.
+func (f *frame) snapshot() []byte {
+	if f.count == 0 {
+		return nil
+	}
+	return sealed(bytes.Clone(f.data))
+}
+
+// sealed completes the header.
+func sealed(data []byte) []byte {
+	le := binary.LittleEndian
+	copy(data, frameMagic)
+	le.PutUint32(data[frameSummed:], uint32(len(data)-frameHeader)) //nolint:gosec // at most maxFrame
+	le.PutUint32(data[4:], crc32.Checksum(data[frameSummed:], crc32.MakeTable(crc32.Castagnoli)))
+	return data
+}
+
+// scan calls f with the events of all intact frames in data, in their order; those that are
+// damaged are passed over, and damaged says how many bytes are in none. The event is f's
+// during the call.
+func scan(data []byte, f func(*Event)) (damaged int) {
+	for len(data) > 0 {
+		payload, size := frameAt(data)
+		if size == 0 {
+			next := bytes.Index(data[1:], []byte(frameMagic))
+			if next < 0 {
+				return damaged + len(data)
+			}
+			damaged += 1 + next
+			data = data[1+next:]
+			continue
+		}
+		if decode(payload, f) != nil {
+			damaged += size
+		}
+		data = data[size:]
+	}
+	return damaged
+}
+
+// frameAt returns the payload of the frame that data begins with, and its size; 0: it
+// is none.
+func frameAt(data []byte) (payload []byte, size int) {
+	le := binary.LittleEndian
+	if len(data) < frameHeader || string(data[:4]) != frameMagic {
+		return nil, 0
+	}
+	n := le.Uint32(data[frameSummed:])
+	if n > maxFrame || int(n) > len(data)-frameHeader {
+		return nil, 0
+	}
+	size = frameHeader + int(n)
+	if crc32.Checksum(data[frameSummed:size], crc32.MakeTable(crc32.Castagnoli)) != le.Uint32(data[4:]) {
+		return nil, 0
+	}
+	return data[frameHeader:size], size
+}
+
+// decode calls f with each event of a payload. An error means that the rest cannot be read.
+func decode(payload []byte, f func(*Event)) error {
+	if len(payload) < 8 {
+		return fmt.Errorf("frame of trace events: %w: %d bytes", errDamaged, len(payload))
+	}
+	d := decoder{rest: payload[8:]}
+	last := int64(binary.LittleEndian.Uint64(payload)) //nolint:gosec // the bits of a signed number
+	for len(d.rest) > 0 {
+		e := d.event(&last)
+		if d.bad {
+			return fmt.Errorf("frame of trace events: %w: %d bytes from its end", errDamaged, len(d.rest))
+		}
+		f(&e)
+	}
+	return nil
+}
+
+// decoder reads a payload. Once something cannot be read, it reads zeros.
+type decoder struct {
+	rest  []byte
+	names []string
+	bad   bool
+}
+
+func (d *decoder) event(last *int64) (e Event) {
+	head := d.bytes(3)
+	if head == nil {
+		return e
+	}
+	parts := binary.LittleEndian.Uint16(head[1:])
+	if e.What = What(head[0]); e.What == 0 || e.What >= whats || parts&^knownParts != 0 {
+		d.bad = true
+	}
+	delta, n := binary.Varint(d.rest)
+	if d.skip(n); d.bad {
+		return e
+	}
+	*last += delta
+	e.Time = *last
+	e.Message = Message{d.number(math.MaxUint64), seq.MessageID(d.number(math.MaxUint64))}
+	if parts&partCount != 0 {
+		e.Count = int(d.number(math.MaxInt32)) //nolint:gosec // bounded
+	}
+	e.Channel, e.Client = d.name(parts&partChannel != 0), d.name(parts&partClient != 0)
+	if parts&partAttempt != 0 {
+		e.Attempt = uint16(d.number(math.MaxUint16)) //nolint:gosec // bounded
+	}
+	if parts&partDelay != 0 {
+		e.Delay = time.Duration(d.number(math.MaxInt64)) //nolint:gosec // bounded
+	}
+	e.Note = d.name(parts&partNote != 0)
+	e.TraceID, e.KeyHash = d.fixed(parts&partTraceID != 0), d.fixed(parts&partKey != 0)
+	if e.IsCopy = parts&partCopy != 0; e.IsCopy {
+		e.CopyOf = seq.MessageID(d.number(math.MaxUint64))
+	}
+	e.Replaces = parts&partMoves != 0
+	return e
+}
+
+func (d *decoder) skip(n int) {
+	if n <= 0 || n > len(d.rest) {
+		d.bad = true
+		return
+	}
+	d.rest = d.rest[n:]
+}
+
+func (d *decoder) number(most uint64) uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if d.skip(n); d.bad || v > most {
+		d.bad = true
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) bytes(n int) []byte {
+	if n > len(d.rest) || d.bad {
+		d.bad = true
+		return nil
+	}
+	p := d.rest[:n]
+	d.rest = d.rest[n:]
+	return p
+}
+
+func (d *decoder) fixed(there bool) uint64 {
+	if !there {
+		return 0
+	}
+	p := d.bytes(8)
+	if p == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(p)
+}
+
+func (d *decoder) name(there bool) string {
+	if !there {
+		return ""
+	}
+	if n := d.number(uint64(len(d.names))); n > 0 || d.bad {
+		if d.bad {
+			return ""
+		}
+		return d.names[n-1]
+	}
+	s := string(d.bytes(int(d.number(maxName)))) //nolint:gosec // bounded
+	d.names = append(d.names, s)
+	return s
+}

@@ -1,0 +1,166 @@
+package trace
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// story is a life with everything that an event can have.
+func story() []Event {
+	at := func(ms int64) int64 { return 1_795_230_522_000_000_000 + ms*1e6 }
+	m := Message{7, seq.NewMessageID(2, 300)}
+	c := Message{7, seq.NewMessageID(2, 310)}
+	return []Event{
+		{What: Published, Time: at(0), Message: m, Client: "10.0.0.1:1234", Note: "n2", TraceID: 1 << 60, KeyHash: HashKey([]byte("k"))},
+		{What: Committed, Time: at(1), Message: Message{7, seq.NewMessageID(2, 298)}, Count: 5},
+		{What: Delivered, Time: at(3), Message: m, Channel: "c", Client: "worker (10.0.0.2:99)", Attempt: 1},
+		{What: Touched, Time: at(4), Message: m, Channel: "c", Client: "worker (10.0.0.2:99)"},
+		{What: Requeued, Time: at(2), Message: m, Channel: "c", Client: "worker (10.0.0.2:99)", Delay: time.Hour},
+		{What: Deferred, Time: at(5), Message: m, Channel: "c", Delay: time.Hour},
+		{What: Published, Time: at(6), Message: c, IsCopy: true, CopyOf: m.ID, Replaces: true},
+		{What: TimedOut, Time: at(7), Message: c, Channel: "c", Client: "worker (10.0.0.2:99)", Attempt: 4000},
+		{What: DeadLettered, Time: at(8), Message: c, Channel: "c"},
+		{What: Finished, Time: at(9), Message: c, Channel: "c", Note: "expired"},
+	}
+}
+
+func frameOf(events []Event) []byte {
+	var f frame
+	for i := range events {
+		f.add(&events[i])
+	}
+	return f.seal()
+}
+
+func scanned(data []byte) (events []Event, damaged int) {
+	damaged = scan(data, func(e *Event) { events = append(events, *e) })
+	return events, damaged
+}
+
+func TestAFrameIsGolden(t *testing.T) {
+	got := frameOf(story())
+	path := filepath.Join("testdata", "frame.golden")
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%x\nwant %x: %v", got, want, err)
+	}
+	events, damaged := scanned(want)
+	if diff := cmp.Diff(story(), events); diff != "" || damaged != 0 {
+		t.Errorf("%d bytes are damaged:\n%s", damaged, diff)
+	}
+}
+
+func randomEvent(rnd *rand.Rand) Event {
+	names := []string{"", "c", "worker", strings.Repeat("x", maxName), "\x00\xff\n"}
+	e := Event{
+		What: 1 + What(rnd.IntN(int(whats)-1)), Time: rnd.Int64(), Message: Message{rnd.Uint64(), seq.MessageID(rnd.Uint64() >> rnd.IntN(64))},
+		Channel: names[rnd.IntN(len(names))], Client: names[rnd.IntN(len(names))], Note: names[rnd.IntN(len(names))],
+		Attempt: uint16(rnd.IntN(4001)), Delay: time.Duration(rnd.Int64() >> rnd.IntN(64)), TraceID: rnd.Uint64() >> rnd.IntN(64), KeyHash: rnd.Uint64() >> rnd.IntN(64),
+	}
+	if rnd.IntN(3) == 0 {
+		e.Count = 2 + rnd.IntN(1000)
+	}
+	if rnd.IntN(3) == 0 {
+		e.IsCopy, e.CopyOf, e.Replaces = true, seq.MessageID(rnd.Uint64()), rnd.IntN(2) == 0
+	}
+	return e
+}
+
+func TestFramesReadBackAndDamageLosesOnlyItsFrame(t *testing.T) {
+	rnd := testrand.New(t)
+	for range 200 {
+		var data []byte
+		var want [][]Event
+		var starts []int
+		for range 1 + rnd.IntN(4) {
+			events := make([]Event, 1+rnd.IntN(20))
+			for i := range events {
+				events[i] = randomEvent(rnd)
+			}
+			starts = append(starts, len(data))
+			data = append(data, frameOf(events)...)
+			want = append(want, events)
+		}
+		hurt := rnd.IntN(len(want))
+		end := len(data)
+		if hurt+1 < len(starts) {
+			end = starts[hurt+1]
+		}
+		bad := bytes.Clone(data)
+		bad[starts[hurt]+rnd.IntN(end-starts[hurt])] ^= byte(1 + rnd.IntN(255))
+		for i, d := range [][]byte{data, bad} {
+			var all []Event
+			for j, events := range want {
+				if i == 0 || j != hurt {
+					all = append(all, events...)
+				}
+			}
+			got, damaged := scanned(d)
+			if diff := cmp.Diff(all, got); diff != "" || (damaged > 0) != (i == 1) {
+				t.Fatalf("damaged %d, %d bytes: %s", i, damaged, diff)
+			}
+		}
+	}
+}
+
+func TestATornFrameIsPassedOver(t *testing.T) {
+	whole := frameOf(story())
+	data := append(bytes.Clone(whole), whole[:len(whole)/2]...)
+	if events, damaged := scanned(data); len(events) != len(story()) || damaged != len(whole)/2 {
+		t.Errorf("%d events, %d bytes damaged", len(events), damaged)
+	}
+}
+
+func TestAnEventTakesAtMostWhatItMay(t *testing.T) {
+	long := strings.Repeat("x", 3*maxName)
+	e := Event{
+		What: Finished, Time: -1 << 62, Message: Message{1<<64 - 1, 1<<64 - 1}, Count: 1<<31 - 1, Channel: long + "a", Client: "b" + long, Note: "c" + long,
+		Attempt: 1<<16 - 1, Delay: 1<<63 - 1, TraceID: 1, KeyHash: 1, IsCopy: true, CopyOf: 1<<64 - 1,
+	}
+	var f frame
+	f.add(&Event{What: Finished, Time: 1 << 62})
+	before := len(f.data)
+	f.add(&e)
+	if n := len(f.data) - before; n > maxEvent {
+		t.Errorf("%d bytes, limit is %d", n, maxEvent)
+	}
+	if events, damaged := scanned(f.seal()); damaged > 0 || len(events) != 2 || len(events[1].Note) != maxName {
+		t.Errorf("%d bytes damaged, %+v", damaged, events)
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	f.Add(frameOf(story()))
+	f.Add([]byte(frameMagic))
+	f.Add(sealed(append(make([]byte, frameHeader), "12345678\x01\x00\x00"...)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, damaged := scanned(data); damaged < 0 || damaged > len(data) {
+			t.Errorf("%d of %d bytes are damaged", damaged, len(data))
+		}
+		var again []Event
+		if decode(data, func(e *Event) { again = append(again, *e) }) == nil && len(again) > 0 {
+			got, damaged := scanned(frameOf(again))
+			if diff := cmp.Diff(again, got); diff != "" || damaged > 0 {
+				t.Errorf("what was read does not read back:\n%s", diff)
+			}
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package trace
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/record"
+	"github.com/brokerd/brokerd/pkg/sampling"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Source is a partition that may be traced. The zero Source never is.
+type Source struct {
+	Store       *Store
+	Incarnation uint64 // of the topic
+	Partition   int
+	Numbering   seq.Numbering // of the topic
+}
+
+// Under returns what notes events of the partition under a rule; nil: nothing is to be noted.
+func (s Source) Under(r sampling.Rule) *Partition {
+	if s.Store == nil || !r.On() && s.Store.o.Slow.Publish <= 0 && s.Store.o.Slow.Delivery <= 0 {
+		return nil
+	}
+	return &Partition{source: s, rule: r, slow: &s.Store.o.Slow}
+}
+
+// Rule returns the rule, as sampling.ParseRule reads it.
+func (p *Partition) Rule() string { return p.rule.String() }
+
+// maxCopies is how many copies are remembered whose origin is traced.
+const maxCopies = 1 << 16
+
+// Partition notes what happens to the messages of a partition. Its methods may be called by
+// many goroutines, with locks held; those of nil do nothing.
+type Partition struct {
+	source Source
+	rule   sampling.Rule
+	slow   *Slow
+
+	mu     sync.Mutex                 // guards copies
+	copies map[seq.MessageID]struct{} // of messages that are traced
+}
+
+// Step is something that happens to one message in a channel.
+type Step struct {
+	What    What
+	Offset  seq.Offset
+	Channel string
+	Client  string
+	Attempt uint16
+	Delay   time.Duration
+	Note    string
+	At      time.Time
+	Header  []byte          // of the message where it is at hand
+	CopyOf  *record.Address // the message is a copy; nil: not, or it is not at hand
+}
+
+// Step notes a step, if the message and the channel are traced.
+func (p *Partition) Step(x Step) {
+	if x.Channel != "" && !p.rule.HasChannel(x.Channel) || !p.traces(x.Offset, x.CopyOf) {
+		return
+	}
+	p.source.Store.note(&Event{
+		What: x.What, Time: x.At.UnixNano(), Message: p.message(x.Offset), Channel: x.Channel, Client: x.Client,
+		Attempt: x.Attempt, Delay: x.Delay, Note: x.Note,
+	}, x.Header)
+}
+
+// Committed notes that messages are committed.
+func (p *Partition) Committed(first seq.Offset, count int, at time.Time) {
+	if count <= 0 || !p.rule.On() {
+		return
+	}
+	if p.rule.All() {
+		p.source.Store.note(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first), Count: count}, nil)
+		return
+	}
+	for i := range seq.Offset(count) { //nolint:gosec // not negative
+		if p.traces(first+i, nil) {
+			p.source.Store.note(&Event{What: Committed, Time: at.UnixNano(), Message: p.message(first + i)}, nil)
+		}
+	}
+}
+
+// SlowDelivery says from which time on a delivery is slow; 0: none is.
+func (p *Partition) SlowDelivery() time.Duration { return p.slow.Delivery }
+
+// Took tells of how old a message was when it was first delivered.
+func (p *Partition) Took(o seq.Offset, d time.Duration) {
+	if p.slow.Delivery > 0 && d >= p.slow.Delivery && p.slow.Report != nil {
+		p.slow.Report("delivery", p.message(o), d)
+	}
+}
+
+func (p *Partition) message(o seq.Offset) Message {
+	return Message{p.source.Incarnation, seq.NewMessageID(p.source.Partition, o)}
+}
+
+// traces says whether a message is traced: by its own id, or by that of its origin.
+func (p *Partition) traces(o seq.Offset, of *record.Address) bool {
+	if p.rule.All() {
+		return true
+	}
+	id := seq.NewMessageID(p.source.Partition, o)
+	if of != nil {
+		return p.rule.Has(p.source.Numbering.ID(seq.NewMessageID(of.Partition, of.Offset)))
+	}
+	if !p.rule.On() {
+		return false
+	}
+	if p.rule.Has(p.source.Numbering.ID(id)) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.copies[id]
+	return ok
+}
+
+// follow remembers that a copy is traced.
+func (p *Partition) follow(id seq.MessageID) {
+	if p.rule.All() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.copies == nil || len(p.copies) >= maxCopies {
+		p.copies = map[seq.MessageID]struct{}{}
+	}
+	p.copies[id] = struct{}{}
+}
+
+// Publish is a publish whose messages have no places yet.
+type Publish struct {
+	p     *Partition
+	since time.Time
+	count int
+	by    *record.Publisher // nil: it is not known
+	notes []note            // of the messages of which there is something to say; by index
+}
+
+// note is what is to be said of a published message.
+type note struct {
+	index   int
+	traceID uint64
+	key     uint64
+	header  []byte
+	copyOf  *record.Address
+}
+
+// Publish looks at messages that are about to be appended, and keeps nothing of theirs.
+// nil: nothing is to be noted of them.
+func (p *Partition) Publish(msgs []record.Message, since time.Time) *Publish {
+	if p == nil {
+		return nil
+	}
+	return p.publish(msgs, since)
+}
+
+func (p *Partition) publish(msgs []record.Message, since time.Time) *Publish {
+	if len(msgs) == 0 || !p.rule.On() && p.slow.Publish <= 0 {
+		return nil
+	}
+	x := &Publish{p: p, since: since, count: len(msgs), by: msgs[0].From}
+	for i := range msgs {
+		m := &msgs[i]
+		n := note{index: i, traceID: m.TraceID}
+		if len(m.Key) > 0 {
+			n.key = HashKey(m.Key)
+		}
+		if m.Address != nil {
+			of := *m.Address
+			n.copyOf = &of
+		}
+		if p.source.Store.o.Exporter != nil {
+			n.header = slices.Clone(m.Header)
+		}
+		if n.traceID != 0 || n.key != 0 || n.copyOf != nil || n.header != nil {
+			x.notes = append(x.notes, n)
+		}
+	}
+	return x
+}
+
+// Settled notes that the messages were appended, from first on.
+func (x *Publish) Settled(first seq.Offset) {
+	if x != nil {
+		x.settled(first)
+	}
+}
+
+func (x *Publish) settled(first seq.Offset) {
+	p := x.p
+	if d := time.Since(x.since); p.slow.Publish > 0 && d >= p.slow.Publish && p.slow.Report != nil {
+		p.slow.Report("publish", p.message(first), d)
+	}
+	if !p.rule.On() {
+		return
+	}
+	if p.rule.All() && len(x.notes) == 0 {
+		e := x.event(first, note{})
+		e.Count = x.count
+		p.source.Store.note(&e, nil)
+		return
+	}
+	for i, rest := 0, x.notes; i < x.count; i++ {
+		n := note{index: i}
+		if len(rest) > 0 && rest[0].index == i {
+			n, rest = rest[0], rest[1:]
+		}
+		o := first + seq.Offset(i) //nolint:gosec // not negative
+		if !p.traces(o, n.copyOf) {
+			continue
+		}
+		e := x.event(o, n)
+		if e.IsCopy {
+			p.follow(e.Message.ID)
+		}
+		p.source.Store.note(&e, n.header)
+	}
+}
+
+func (x *Publish) event(o seq.Offset, n note) Event {
+	e := Event{What: Published, Time: x.since.UnixNano(), Message: x.p.message(o), TraceID: n.traceID, KeyHash: n.key}
+	if x.by != nil {
+		e.Client, e.Note = x.by.Client, x.by.Node
+	}
+	if of := n.copyOf; of != nil {
+		e.IsCopy, e.CopyOf, e.Replaces = true, seq.NewMessageID(of.Partition, of.Offset), of.Moves
+	}
+	return e
+}

@@ -1,0 +1,166 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/record"
+	"github.com/brokerd/brokerd/pkg/sampling"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+var numbering = seq.NumberingFrom(1000)
+
+// under returns a partition that is traced by a rule, and its store.
+func under(t *testing.T, text string, slow Slow) (*Partition, *Store) {
+	t.Helper()
+	r, err := sampling.ParseRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Open(Options{FS: vfs.NewMem(), Dir: "trace", Slow: slow})
+	return Source{Store: s, Incarnation: 1, Partition: 3, Numbering: numbering}.Under(r), s
+}
+
+func at(ms int) time.Time { return time.Unix(1000, int64(ms)*1e6) }
+
+func id(o seq.Offset) Message { return Message{1, seq.NewMessageID(3, o)} }
+
+// lifeOf returns the life of a message as words.
+func lifeOf(s *Store, m Message) string {
+	var words []string
+	for _, l := range Lives(map[string]Found{"n1": s.Find(Query{Messages: []Message{m}})}) {
+		for i := range l.Events {
+			e := &l.Events[i]
+			w := fmt.Sprintf("%s@%d", e.What, e.Message.ID.Offset())
+			if e.Attempt > 0 {
+				w += fmt.Sprintf("#%d", e.Attempt)
+			}
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestALifeIsToldInOrder(t *testing.T) {
+	p, s := under(t, "on", Slow{})
+	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 1, At: at(3)})
+	p.Committed(4, 3, at(4)) // it was noted later than the delivery
+	x := p.Publish(make([]record.Message, 3), at(1))
+	x.Settled(4)
+	p.Step(Step{What: Requeued, Offset: 5, Channel: "c", Client: "w", At: at(5)})
+	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Client: "w", Attempt: 2, At: at(6)})
+	p.Step(Step{What: Finished, Offset: 5, Channel: "c", Client: "w", At: at(7)})
+	if got, want := lifeOf(s, id(5)), "published@5 committed@5 delivered@5#1 requeued@5#1 delivered@5#2 finished@5#2"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got, want := lifeOf(s, id(6)), "published@6 committed@6"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, other := range []Message{id(7), id(3), {2, id(5).ID}, {1, seq.NewMessageID(2, 5)}} {
+		if got := lifeOf(s, other); got != "" {
+			t.Errorf("%+v has %s", other, got)
+		}
+	}
+}
+
+// A message that is traced alone, or by chance, is traced as a copy as well.
+func TestCopiesFollowTheirOrigin(t *testing.T) {
+	text := "id:" + numbering.ID(id(5).ID).String()
+	p, s := under(t, text, Slow{})
+	p.Publish(make([]record.Message, 2), at(1)).Settled(5)
+	p.Committed(0, 100, at(2))
+	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", Attempt: 1, At: at(3)})
+	p.Step(Step{What: Delivered, Offset: 6, Channel: "c", Attempt: 1, At: at(3)})
+	to := record.Address{Channel: 1, Partition: 3, Offset: 5, Moves: true}
+	p.Publish([]record.Message{{Address: &to}}, at(4)).Settled(50)
+	p.Step(Step{What: Delivered, Offset: 50, Channel: "c", Attempt: 2, At: at(5), CopyOf: &to})
+	p.Step(Step{What: Finished, Offset: 50, Channel: "c", At: at(6)})
+	want := "published@5 committed@5 delivered@5#1 published@50 delivered@50#2 finished@50#2"
+	for _, m := range []Message{id(5), id(50)} {
+		if got := lifeOf(s, m); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+	if got := lifeOf(s, id(6)); got != "" {
+		t.Errorf("another is traced: %s", got)
+	}
+}
+
+func TestOnlyChannelsThatAreNamedAreTraced(t *testing.T) {
+	p, s := under(t, "on channel:c", Slow{})
+	p.Step(Step{What: Delivered, Offset: 5, Channel: "c", At: at(1)})
+	p.Step(Step{What: Delivered, Offset: 5, Channel: "d", At: at(1)})
+	p.Step(Step{What: Deferred, Offset: 5, At: at(1)})
+	if got, want := lifeOf(s, id(5)), "delivered@5 deferred@5"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestMessagesAreFoundByTraceIDAndKey(t *testing.T) {
+	p, s := under(t, "on", Slow{})
+	by := &record.Publisher{Client: "10.0.0.1:1", Node: "n2"}
+	p.Publish([]record.Message{{From: by}, {TraceID: 9}, {Key: []byte("k"), TraceID: 8}, {Key: []byte("k")}}, at(1)).Settled(10)
+	ids := func(q Query) (got []seq.Offset) {
+		q.Incarnation = 1
+		for _, m := range s.Find(q).Messages {
+			got = append(got, m.ID.Offset())
+		}
+		return got
+	}
+	if got := ids(Query{TraceID: 9}); !slices.Equal(got, []seq.Offset{11}) {
+		t.Errorf("by trace id: %v", got)
+	}
+	if got := ids(Query{KeyHash: HashKey([]byte("k"))}); !slices.Equal(got, []seq.Offset{12, 13}) {
+		t.Errorf("by key: %v", got)
+	}
+	if got := s.Find(Query{Incarnation: 2, TraceID: 9}).Messages; len(got) > 0 {
+		t.Errorf("another topic has %v", got)
+	}
+	e := s.Find(Query{Messages: []Message{id(13)}}).Events
+	if len(e) != 1 || e[0].Client != "10.0.0.1:1" || e[0].Note != "n2" {
+		t.Errorf("%+v", e)
+	}
+	for range MaxFound + 1 {
+		p.Publish([]record.Message{{TraceID: 77}}, at(1)).Settled(100 + seq.Offset(s.Stats().Events))
+	}
+	if f := s.Find(Query{Incarnation: 1, TraceID: 77}); len(f.Messages) != MaxFound || !f.Truncated {
+		t.Errorf("%d messages, truncated: %v", len(f.Messages), f.Truncated)
+	}
+}
+
+func TestNothingIsNotedOfWhatIsNotTraced(t *testing.T) {
+	p, _ := under(t, "", Slow{})
+	if p != nil {
+		t.Error("off is on")
+	}
+	x := p.Publish(make([]record.Message, 1), at(0))
+	x.Settled(1)
+	if x != nil {
+		t.Error("a publish is looked at")
+	}
+	if (Source{}).Under(sampling.Rule{}) != nil {
+		t.Error("no store")
+	}
+}
+
+func TestSlowOnesAreReported(t *testing.T) {
+	var got []string
+	slow := Slow{Publish: time.Second, Delivery: time.Minute, Report: func(kind string, m Message, d time.Duration) {
+		got = append(got, fmt.Sprint(kind, m.ID.Offset(), d >= time.Second))
+	}}
+	p, s := under(t, "", slow)
+	p.Publish(make([]record.Message, 1), time.Now().Add(-time.Second)).Settled(1)
+	p.Publish(make([]record.Message, 1), time.Now().Add(time.Hour)).Settled(2)
+	p.Took(3, time.Minute)
+	p.Took(4, time.Minute-1)
+	p.Step(Step{What: Delivered, Offset: 3, At: at(1)})
+	p.Committed(1, 9, at(1))
+	if !slices.Equal(got, []string{"publish1 true", "delivery3 true"}) || s.Stats().Events != 0 {
+		t.Errorf("%v, %+v", got, s.Stats())
+	}
+}

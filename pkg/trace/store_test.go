@@ -1,0 +1,186 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// running runs a store until stop.
+func running(s *Store) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Run(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func event(o seq.Offset) *Event {
+	return &Event{What: Finished, Time: int64(o), Message: Message{1, seq.NewMessageID(0, o)}, Channel: "c"}
+}
+
+func (s *Store) knows(o seq.Offset) bool {
+	return len(s.Find(Query{Messages: []Message{event(o).Message}}).Events) == 1
+}
+
+func TestEventsOutliveTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		for process := range seq.Offset(3) {
+			s := Open(Options{FS: disk, Dir: "trace"})
+			stop := running(s)
+			s.note(event(process), nil)
+			if !s.knows(process) {
+				t.Error("what is in memory is not found")
+			}
+			time.Sleep(FlushInterval)
+			synctest.Wait()
+			killed := Open(Options{FS: disk, Dir: "trace"}) // as if the process had been killed
+			for o := range process + 1 {
+				if !killed.knows(o) {
+					t.Errorf("process %d lost event %d", process, o)
+				}
+			}
+			if n := s.Stats(); n.Events != 1 || n.Segments != int(process)+1 || n.Bytes == 0 {
+				t.Errorf("%+v", n)
+			}
+			stop()
+		}
+	})
+}
+
+func TestWhatIsNotedLastIsStoredAtTheEnd(t *testing.T) {
+	disk := vfs.NewMem()
+	s := Open(Options{FS: disk, Dir: "trace"})
+	stop := running(s)
+	s.note(event(1), nil)
+	stop()
+	if !Open(Options{FS: disk, Dir: "trace"}).knows(1) {
+		t.Error("lost")
+	}
+}
+
+func TestTheOldestEventsGo(t *testing.T) {
+	disk := vfs.NewMem()
+	s := Open(Options{FS: disk, Dir: "trace", Bytes: MinBytes})
+	stop := running(s)
+	last := seq.Offset(0)
+	for s.Stats().Segments == 0 || s.knows(0) {
+		for range 20_000 {
+			last++
+			s.note(event(last), nil)
+		}
+		if last == 20_000 {
+			s.note(event(0), nil)
+		}
+	}
+	stop()
+	names, err := disk.ReadDir("trace")
+	total := int64(0)
+	for _, name := range names {
+		at, err := disk.Stat(filepath.Join("trace", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += at.Size()
+	}
+	if err != nil || total > MinBytes || !s.knows(last) {
+		t.Errorf("%d bytes in %d files, the last is known: %v, %v", total, len(names), s.knows(last), err)
+	}
+}
+
+func TestManyStartsLeaveFewFiles(t *testing.T) {
+	disk := vfs.NewMem()
+	for o := range seq.Offset(2 * maxSegments) {
+		s := Open(Options{FS: disk, Dir: "trace"})
+		stop := running(s)
+		s.note(event(o), nil)
+		stop()
+	}
+	if names, _ := disk.ReadDir("trace"); len(names) != maxSegments {
+		t.Errorf("%d files", len(names))
+	}
+}
+
+func TestADiskThatFailsLosesEventsAndSaysSo(t *testing.T) {
+	faulty := vfstest.NewFaulty(vfs.NewMem())
+	broken := true
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if broken && op.Kind == vfs.OpWrite {
+			return vfstest.Fault{Err: syscall.ENOSPC}
+		}
+		return vfstest.Fault{}
+	})
+	var told []error
+	s := Open(Options{FS: faulty, Dir: "trace", Failed: func(err error) { told = append(told, err) }})
+	s.note(event(1), nil)
+	s.flush(true)
+	broken = false
+	s.note(event(2), nil)
+	s.flush(true)
+	if s.knows(1) || !s.knows(2) || s.Stats().Lost != 1 || len(told) != 1 || !errors.Is(told[0], syscall.ENOSPC) {
+		t.Errorf("%+v, told %v", s.Stats(), told)
+	}
+}
+
+func TestADiskThatHangsBoundsMemory(t *testing.T) {
+	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"}) // nobody writes
+	for o := range seq.Offset(500_000) {
+		s.note(event(o), nil)
+	}
+	if len(s.waiting) > maxWaiting || s.Stats().Lost == 0 || !s.knows(499_999) || s.knows(0) {
+		t.Errorf("%d frames wait, %+v", len(s.waiting), s.Stats())
+	}
+}
+
+func TestDamageLosesEventsAndSaysSo(t *testing.T) {
+	disk := vfs.NewMem()
+	s := Open(Options{FS: disk, Dir: "trace"})
+	s.note(event(1), nil)
+	s.flush(true)
+	s.note(event(2), nil)
+	s.flush(true)
+	s.closeFile()
+	f, err := disk.OpenReadWrite(filepath.Join("trace", nameOf(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff}, frameHeader); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileSynced(disk, filepath.Join("trace", nameOf(9)), []byte("no trace")); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileSynced(disk, filepath.Join("trace", "notes.txt"), []byte("mine")); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	again := Open(Options{FS: disk, Dir: "trace", Failed: func(err error) { told = append(told, err.Error()) }})
+	if again.knows(1) || !again.knows(2) || len(told) == 0 || !strings.Contains(told[0], "missing") {
+		t.Errorf("told %q", told)
+	}
+	again.note(event(3), nil)
+	again.flush(true)
+	if !again.knows(3) || again.segments[len(again.segments)-1].number != 10 {
+		t.Errorf("%+v", again.segments)
+	}
+}
+
+func TestNoStoreKnowsNothing(t *testing.T) {
+	var s *Store
+	if f := s.Find(Query{}); len(f.Events) > 0 || s.Stats() != (Stats{}) {
+		t.Errorf("%+v", f)
+	}
+}
