@@ -26,6 +26,7 @@ type answer struct {
 	count  int       // messages
 	bytes  int       // of their bodies
 	named  bool      // the publisher has named a partition
+	more   bool      // commands behind it were read already: their answers are gathered
 	traced *tracedTo // the publisher is told the place; nil: OK
 	phase  atomic.Uint32
 	err    error // set before phase becomes ready
@@ -56,7 +57,7 @@ func (a *answer) publishDone(r topic.Receipt) {
 	}
 	a.err = r.Err
 	a.phase.Store(phaseReady)
-	if r.Err == nil && l.direct.answer() {
+	if r.Err == nil && !a.more && l.direct.answer() {
 		return
 	}
 	if awaited := l.queue.awaited.Load(); awaited == nil || awaited == a {
@@ -68,7 +69,7 @@ func (a *answer) publishDone(r topic.Receipt) {
 func (a *answer) release() {
 	a.link, a.topic, a.err = nil, nil, nil
 	a.frame, a.act, a.hand, a.last, a.fatal = nil, nil, nil, false, nil
-	a.count, a.bytes, a.verb, a.named, a.traced = 0, 0, nsq.Unknown, false, nil
+	a.count, a.bytes, a.verb, a.named, a.more, a.traced = 0, 0, nsq.Unknown, false, false, nil
 	a.home.Put(a)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -82,16 +83,17 @@ func TestTheOnlyAnswerIsWrittenWithoutTheWriter(t *testing.T) {
 }
 
 func TestTheWriterAnswersInAllOtherCases(t *testing.T) {
-	for name, arrange := range map[string]func(r *directRig){
-		"it is at work":             func(r *directRig) { r.writer.mu.Lock() },
-		"it has something to write": func(r *directRig) { r.writer.reserve(); r.writer.buf = append(r.writer.buf, 1) },
-		"it delivers":               func(r *directRig) { r.writer.sub = &fakeSub{} },
-		"it compresses":             func(r *directRig) { r.writer.flush = func() error { return nil } },
-		"it encrypts":               func(r *directRig) { r.writer.out = io.Discard },
-		"there is no socket":        func(r *directRig) { r.conn.raw = nil },
-		"a deadline has passed":     func(r *directRig) { r.writer.deadline = time.Unix(1, 0) },
-		"another publish waits":     func(r *directRig) { r.publish(t) },
-		"the answer is an error":    nil,
+	for name, arrange := range map[string]func(r *directRig, a *answer){
+		"it is at work":                func(r *directRig, _ *answer) { r.writer.mu.Lock() },
+		"it has something to write":    func(r *directRig, _ *answer) { r.writer.reserve(); r.writer.buf = append(r.writer.buf, 1) },
+		"it delivers":                  func(r *directRig, _ *answer) { r.writer.sub = &fakeSub{} },
+		"it compresses":                func(r *directRig, _ *answer) { r.writer.flush = func() error { return nil } },
+		"it encrypts":                  func(r *directRig, _ *answer) { r.writer.out = io.Discard },
+		"there is no socket":           func(r *directRig, _ *answer) { r.conn.raw = nil },
+		"a deadline has passed":        func(r *directRig, _ *answer) { r.writer.deadline = time.Unix(1, 0) },
+		"another publish waits":        func(r *directRig, _ *answer) { r.publish(t) },
+		"commands behind it were read": func(_ *directRig, a *answer) { a.more = true },
+		"the answer is an error":       nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, receipt := newDirectRig(t), topic.Receipt{}
@@ -99,7 +101,7 @@ func TestTheWriterAnswersInAllOtherCases(t *testing.T) {
 			if arrange == nil {
 				receipt.Err = host.ErrBusy
 			} else {
-				arrange(r)
+				arrange(r, a)
 			}
 			a.publishDone(receipt)
 			if !r.woken() {
@@ -151,6 +153,31 @@ func TestTheWriterGoesOnWhereTheSocketIsFull(t *testing.T) {
 			t.Error("a writer that has ended has a place")
 		}
 	}
+}
+
+// TestAnswersToPublishesThatCameTogetherAreGathered: a write for each would cost more than the
+// wake of the writer that it spares.
+func TestAnswersToPublishesThatCameTogetherAreGathered(t *testing.T) {
+	h := newHarness(t, Options{})
+	w := h.dial(t)
+	w.send(strings.Repeat("PUB held\n"+sized("a"), 3))
+	eventually(t, "the publishes arrive", func() bool { return h.broker.heldCount() == 3 })
+	h.Server.mu.Lock()
+	defer h.Server.mu.Unlock()
+	for s := range h.Server.sessions {
+		q := &s.queue
+		q.mu.Lock()
+		for i := range q.n {
+			if a := q.ring[(q.head+i)&(len(q.ring)-1)]; a.more != (i < 2) {
+				t.Errorf("answer %d of 3: more commands are known to be behind it: %v", i+1, a.more)
+			}
+		}
+		if q.n != 3 {
+			t.Errorf("%d answers are under way", q.n)
+		}
+		q.mu.Unlock()
+	}
+	h.broker.release()
 }
 
 // TestAReaderAppendsOnlyForAClientThatWaits has publishes arrive in several ways.

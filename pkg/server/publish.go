@@ -273,6 +273,7 @@ type outgoing struct {
 func (p *publisher) publish(ctx context.Context, o outgoing) error {
 	a := p.link.newAnswer()
 	a.verb, a.topic, a.count, a.bytes, a.named, a.traced = o.verb, o.topic, len(p.messages), o.bytes, o.partition != host.AnyPartition, o.traced
+	a.more = p.reader.Buffered() > 0
 	a.phase.Store(phaseWaiting)
 	ask := publish.Request{Topic: o.topic.name, Partition: o.partition, Messages: p.messages, Done: a.done}
 	if err := p.link.push(ctx, a); err != nil {

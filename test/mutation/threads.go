@@ -46,6 +46,16 @@ func threadMistakes() []mistake {
 			tests: []string{"./pkg/server"}, run: "TheWriter",
 		},
 		{
+			name: "threads: answers that could be gathered are written one by one", file: "pkg/server/answers.go",
+			old: "r.Err == nil && !a.more &&", with: "r.Err == nil &&",
+			tests: []string{"./pkg/server"}, run: "TheWriter",
+		},
+		{
+			name: "threads: nobody knows of the commands behind one", file: "pkg/server/publish.go",
+			old: "a.more = p.reader.Buffered() > 0", with: "a.more = false",
+			tests: []string{"./pkg/server"}, run: "CameTogether",
+		},
+		{
 			name: "threads: an answer goes around the compressor", file: "pkg/server/direct.go",
 			old: " || w.flush != nil", with: "",
 			tests: []string{"./pkg/server"}, run: "TheWriter",
