@@ -37,6 +37,7 @@ type watched struct {
 	r       *reader
 	started int          // where it began, or was moved to
 	flying  []int        // delivered and not answered
+	got     map[int]bool // delivered before: maybe early, by a leader that did not know when it was due
 	said    map[int]bool // answered as finished, since it was moved
 	settled map[int]bool // of these, what every replica has
 	last    int          // ordered: delivered last
@@ -54,7 +55,7 @@ func (s *story) attend(w *watched) {
 // anew makes a channel that begins at the committed end.
 func (s *story) anew(name string, ordered bool) {
 	s.made++
-	w := &watched{name: name, version: s.made, ordered: ordered, started: s.end, last: s.end - 1}
+	w := &watched{name: name, version: s.made, ordered: ordered, started: s.end, last: s.end - 1, got: map[int]bool{}}
 	w.said, w.settled = map[int]bool{}, map[int]bool{}
 	s.watched[name] = w
 	s.attend(w)
@@ -100,12 +101,14 @@ func (s *story) take(w *watched) error {
 
 // delivered checks that a message may be delivered now.
 func (s *story) delivered(w *watched, o int) error {
+	again := w.got[o] // a consumer had it: it does not wait again
+	w.got[o] = true
 	switch {
 	case o < w.started:
 		return fmt.Errorf("%s: %d is from before its start %d", w.name, o, w.started)
 	case w.settled[o]:
 		return fmt.Errorf("%s: %d again, although everybody had it as finished", w.name, o)
-	case s.now.Before(s.late[o]) && o >= s.nodes[s.leader].since:
+	case s.now.Before(s.late[o]) && o >= s.nodes[s.leader].since && !again:
 		return fmt.Errorf("%s: %d before it is due", w.name, o)
 	case !w.ordered:
 		return nil
