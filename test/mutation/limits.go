@@ -13,6 +13,7 @@ func mistakesOfLimits() []mistake {
 		turnMistakes(),
 		burstMistakes(),
 		threadMistakes(),
+		directMistakes(),
 		restartMistakes(),
 		explainMistakes(),
 		policyMistakes(),

@@ -40,6 +40,12 @@ func threadMistakes() []mistake {
 			old: "!p.subscribed && ", with: "",
 			tests: []string{"./pkg/server"}, run: "ClientThatWaits",
 		},
+	}
+}
+
+// directMistakes are about answers that the writer does not write.
+func directMistakes() []mistake {
+	return []mistake{
 		{
 			name: "threads: an answer overtakes what the writer has to write", file: "pkg/server/direct.go",
 			old: " || len(w.buf) > 0", with: "",
