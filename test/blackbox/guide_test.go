@@ -19,7 +19,7 @@ var (
 // and compares what they print with what the guides show, where they show it. Times and ids are
 // others.
 func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
-	for _, page := range []string{"delayed.md", "replay.md"} {
+	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "tracing.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", page))
