@@ -51,13 +51,13 @@ func newAnswers() *sync.Pool {
 
 // publishDone takes the broker's receipt, from any goroutine.
 func (a *answer) publishDone(r topic.Receipt) {
-	l := a.link // a belongs to the writer once it is ready
+	l, gathered := a.link, a.more // a belongs to the writer once it is ready
 	if a.traced != nil {
 		a.traced.receipt = r
 	}
 	a.err = r.Err
 	a.phase.Store(phaseReady)
-	if r.Err == nil && !a.more && l.direct.answer() {
+	if r.Err == nil && !gathered && l.direct.answer() {
 		return
 	}
 	if awaited := l.queue.awaited.Load(); awaited == nil || awaited == a {

@@ -53,7 +53,7 @@ func directMistakes() []mistake {
 		},
 		{
 			name: "threads: answers that could be gathered are written one by one", file: "pkg/server/answers.go",
-			old: "r.Err == nil && !a.more &&", with: "r.Err == nil &&",
+			old: "gathered := a.link, a.more", with: "gathered := a.link, false",
 			tests: []string{"./pkg/server"}, run: "TheWriter",
 		},
 		{
