@@ -18,6 +18,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/scrubber"
 	"github.com/brokerd/brokerd/pkg/server"
 	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // newMetrics makes the node's metrics. What they are taken from need not be
@@ -45,6 +46,7 @@ func (n *Node) newMetrics() *metrics.Metrics {
 			Memory:      n.memory.Usage,
 			Turns:       n.turns.Waiting,
 			Uncreated:   n.created.Refused,
+			Traces:      func() trace.Stats { return n.tracing.store.Stats() },
 			Stalls:      func() map[string]int { return n.broker.Host.Stalls.Counts(time.Now()) },
 			Peers:       func() []peer.Stats { return n.member.Traffic() },
 			Forwarding:  func() broker.ForwardStats { return n.broker.Calls.ForwardStats() },

@@ -27,6 +27,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // full returns metrics with every source.
@@ -73,6 +74,7 @@ func full(topics ...stats.Topic) *Metrics {
 			},
 			Turns:     func() int { return 9 },
 			Uncreated: func() uint64 { return 8 },
+			Traces:    func() trace.Stats { return trace.Stats{Events: 11, Lost: 12, Bytes: 13} },
 			Stalls:    func() map[string]int { return map[string]int{"replication_stalled": 2} },
 			Peers: func() []peer.Stats {
 				return []peer.Stats{
@@ -240,6 +242,7 @@ func TestEveryValueOfTheSourcesIsExported(t *testing.T) {
 		`brokerd_memory_budget_waited_total 6`,
 		`brokerd_memory_budget_refused_total 5`,
 		`brokerd_turns_waiting 9`,
+		`brokerd_trace_events_total 11`, `brokerd_trace_lost_total 12`, `brokerd_trace_bytes 13`,
 		`brokerd_creations_refused_total 8`,
 		`brokerd_forward_partitions 1`,
 		`brokerd_forward_waiting_bytes 2`,

@@ -154,6 +154,9 @@ var (
 	memoryWaited  = counter("brokerd_memory_budget_waited_total", "Requests that had to wait for client memory.")
 	memoryRefused = counter("brokerd_memory_budget_refused_total", "Requests refused as busy because the client memory budget was exhausted.")
 	turnsWaiting  = gauge("brokerd_turns_waiting", "Connections waiting for a CPU turn for long work.")
+	traceEvents   = counter("brokerd_trace_events_total", "Events of traced messages noted.")
+	traceLost     = counter("brokerd_trace_lost_total", "Groups of events of traced messages that could not be stored.")
+	traceBytes    = gauge("brokerd_trace_bytes", "Size on disk of the events of traced messages.")
 	uncreated     = counter("brokerd_creations_refused_total", "Topic and channel creations refused by the creation limit.")
 
 	forwardPartitions = gauge("brokerd_forward_partitions", "Forward queues with queued publishes.")
@@ -227,12 +230,7 @@ func (s *snapshot) Collect(to chan<- prometheus.Metric) {
 	if src.Memory != nil {
 		out.memory(src.Memory())
 	}
-	if src.Turns != nil {
-		out.put(turnsWaiting.is(float64(src.Turns())))
-	}
-	if src.Uncreated != nil {
-		out.put(uncreated.is(float64(src.Uncreated())))
-	}
+	out.clients(&src)
 	if src.Stalls != nil {
 		for code, n := range src.Stalls() {
 			out.put(stalls.is(float64(n), code))
@@ -259,6 +257,22 @@ type sink chan<- prometheus.Metric
 func (s sink) put(metrics ...prometheus.Metric) {
 	for _, m := range metrics {
 		s <- m
+	}
+}
+
+// clients tells what clients wait for, were refused, and what is noted of their messages.
+func (s sink) clients(src *Sources) {
+	if src.Turns != nil {
+		s.put(turnsWaiting.is(float64(src.Turns())))
+	}
+	if src.Uncreated != nil {
+		s.put(uncreated.is(float64(src.Uncreated())))
+	}
+	if src.Traces != nil {
+		t := src.Traces()
+		s.put(traceEvents.is(float64(t.Events)))
+		s.put(traceLost.is(float64(t.Lost)))
+		s.put(traceBytes.is(float64(t.Bytes)))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/operate"
 	"github.com/brokerd/brokerd/pkg/peer"
 	"github.com/brokerd/brokerd/pkg/stats"
+	"github.com/brokerd/brokerd/pkg/trace"
 )
 
 // Sources are where the numbers come from. Each function is called once a
@@ -48,6 +49,8 @@ type Sources struct {
 	Turns func() int
 	// Uncreated counts the topics and channels that clients were refused to create.
 	Uncreated func() uint64
+	// Traces tells what is noted of traced messages.
+	Traces func() trace.Stats
 	// Peers is the traffic with other nodes.
 	Peers func() []peer.Stats
 	// Forwarding counts what is done for clients through other nodes.
