@@ -13,6 +13,10 @@ func raftMistakes() []mistake {
 			old: "s.IsLeader() && len(s.raft.GetConfiguration().Configuration().Servers) > 1", with: "s.IsLeader()", tests: store, run: "Barrier",
 		},
 		{
+			name: "raft: a pipeline that is stuck stays so", file: "pkg/meta/raftstore/transport.go",
+			old: "stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })\n\tdefer stuck.Stop()\n", with: "", tests: store, run: "Stuck",
+		},
+		{
 			name: "raft: the backoff of a member that is back is waited for", file: "pkg/meta/raftstore/transport.go",
 			old: "\t\tt.awaitReturn(id, target, answer)", with: "\t\t_ = answer", tests: store, run: "AMemberThatReturns",
 		},

@@ -119,10 +119,10 @@ func openCarrier(o *Options, g *guard, stop <-chan struct{}) *carrier {
 }
 
 func openNetwork(o *Options, g *guard, stop <-chan struct{}) *carrier {
-	peers := &transport{stalled: g.stalled, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
+	peers := &transport{stalled: g.stalled, timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, stop: stop, answers: map[raft.ServerID]chan struct{}{}}
 	layer := newStreamLayer(o, peers.owner)
 	peers.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: layer, MaxPool: pooledConns, Timeout: o.HeartbeatTimeout * rpcTimeoutHeartbeats, Logger: newBridge(o.Logger),
+		Stream: layer, MaxPool: pooledConns, Timeout: peers.timeout, Logger: newBridge(o.Logger),
 	})
 	return &carrier{peers, peers, func() error { return errors.Join(peers.Close(), layer.Close()) }}
 }

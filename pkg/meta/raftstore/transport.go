@@ -26,6 +26,7 @@ var errStalled = errors.New("metadata disk stalled: nothing is sent to followers
 // transport is the library's NetworkTransport behind one wrapper. It adds, alters and
 // reorders no message, and answers none in a member's place. It does two things that
 // a network may do at any time, so no property of Raft depends on them; see ADR 69.
+// A pipeline that is stuck is closed, as a broken connection would close it.
 //
 //  1. AppendEntries fails at once while this node's own disk is stalled. The library
 //     sends heartbeats from a goroutine beside the one that writes, so a leader that
@@ -38,6 +39,7 @@ var errStalled = errors.New("metadata disk stalled: nothing is sent to followers
 type transport struct {
 	*raft.NetworkTransport
 	stalled func(now time.Time) time.Duration
+	timeout time.Duration // of an answer
 	stop    <-chan struct{}
 	raft    atomic.Pointer[raft.Raft] // nil until it runs
 
@@ -92,14 +94,18 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	return pipeline{p, t.stalled}, nil
+	return pipeline{p, t.stalled, t.timeout + t.timeout/4}, nil
 }
 
 // pipeline is the library's pipeline to a member, which fails while this node's disk
-// is stalled. The library then falls back to transport.AppendEntries.
+// is stalled, and where it is stuck. The library then falls back to
+// transport.AppendEntries.
 type pipeline struct {
 	raft.AppendPipeline
 	stalled func(now time.Time) time.Duration
+	// patience is how long a request may wait to be taken: longer than the time-out of the
+	// answer that may be under way before it.
+	patience time.Duration
 }
 
 // AppendEntries implements raft.AppendPipeline.
@@ -107,6 +113,11 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	if p.stalled(time.Now()) > stalledAfter {
 		return nil, errStalled
 	}
+	// When an answer has failed, the library's consumer of answers ends, its decoder waits to
+	// hand over the next one, and a request behind that would wait here for the decoder, and
+	// with it replication to this member, and Shutdown, for ever (raft 1.8.0, net_transport.go).
+	stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })
+	defer stuck.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
