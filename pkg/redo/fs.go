@@ -120,11 +120,10 @@ func (s *FS) take(name string) *file {
 
 // drop forgets a file that nobody needs any more.
 func (s *FS) drop(f *file, handles int) {
-	live := s.journal.live(f)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.opens -= handles
-	if f.opens == 0 && !live && s.files[f.path] == f {
+	if f.opens == 0 && !s.journal.live(f) && s.files[f.path] == f {
 		delete(s.files, f.path)
 	}
 }
@@ -263,7 +262,7 @@ func (h *handle) Sync() error {
 		return err
 	}
 	if err := h.File.Sync(); err != nil {
-		return err
+		return h.fs.journal.unsynced(h.file, err)
 	}
 	return h.fs.journal.void(h.file)
 }
@@ -327,8 +326,8 @@ func (h *handle) SyncData() error {
 	if err := s.journal.land(f); err != nil {
 		return err
 	}
-	if err := h.File.SyncData(); err != nil || !live {
-		return err
+	if err := h.File.SyncData(); err != nil {
+		return s.journal.unsynced(f, err)
 	}
 	return s.journal.void(f)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -29,8 +30,10 @@ type journal struct {
 	drop  func(*file) // forgets a file that is not live any more, if nobody has it open
 	notes *notes
 	tasks sync.WaitGroup
-	// buffers are for the entries of requests, and for what files keep of them.
-	buffers buffers
+	// buffers are for what files keep of what is not synced, entries for requests, and pieces
+	// for what waits to be written to files: they differ in size.
+	buffers, entries, pieces buffers
+	lateBytes                atomic.Int64 // that pieces take which wait
 
 	mu         sync.Mutex  // guards the fields below
 	halves     [2]vfs.File // nil: not made yet
@@ -177,8 +180,8 @@ func (j *journal) beginLocked(half int) {
 // write makes ranges of a file durable, as they are there now. kept is the bytes of the
 // only range, nil if they are to be read.
 func (j *journal) write(f *file, from io.ReaderAt, dirty spans, kept *[]byte) error {
-	buffer := j.buffers.get()
-	defer j.buffers.put(buffer)
+	buffer := j.entries.get()
+	defer j.entries.put(buffer)
 	p := *buffer
 	number := j.numberOf(f)
 	if kept == nil {
@@ -224,6 +227,16 @@ func (j *journal) void(f *file) error {
 		return j.fail(err)
 	}
 	return j.submit(&request{file: f})
+}
+
+// unsynced is told that a direct sync of a file has failed. Of a live one that fails the
+// journal, which is not to forget its writes: another sync may succeed though the system
+// has dropped them (LWN, "PostgreSQL's fsync() surprise", 2018).
+func (j *journal) unsynced(f *file, err error) error {
+	if j.live(f) {
+		_ = j.fail(err)
+	}
+	return err
 }
 
 // settle syncs a live file itself, and voids it.

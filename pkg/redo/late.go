@@ -1,15 +1,30 @@
 package redo
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
 
 // latePiece is how much of what was written to a file waits in memory before it is written
-// to it. All files together keep no more than what the journal holds, beside what is
-// not synced yet.
+// to it.
 const latePiece = 16 << 10
+
+// maxLate is how much memory such bytes take for all files together. What is written beyond is
+// written to its file at once.
+const maxLate = 64 << 20
+
+// landError is why bytes that the journal holds were not written to their file. It is no
+// error of what is read or written next, and must not be taken for one: it unwraps to nothing.
+type landError struct {
+	path  string
+	cause error
+}
+
+func (e *landError) Error() string {
+	return fmt.Sprintf("write deferred bytes to %s: %v; they are in the redo journal, restart the node to replay it", e.path, e.cause)
+}
 
 // late is one run of bytes that belong into a file, and are in the journal or are about to be.
 type late struct {
@@ -28,7 +43,7 @@ func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 		return h.WriteAt(p, off)
 	}
 	f.mu.Lock()
-	if f.late.p != nil && (f.late.to != h.File || f.late.end() != off) {
+	if f.late.p != nil && (f.late.to != h.File || f.late.end() != off) || f.late.p == nil && j.lateBytes.Load() > maxLate {
 		f.mu.Unlock()
 		return h.WriteAt(p, off)
 	}
@@ -39,15 +54,18 @@ func (h *handle) WriteDeferred(p []byte, off int64) (int, error) {
 	}
 	f.dirty = f.dirty.add(off, off+int64(len(p)))
 	if f.late.p == nil {
-		f.late = late{j.buffers.get(), off, h.File}
+		f.late = late{j.pieces.get(), off, h.File}
 		f.isLate.Store(true)
+		j.lateBytes.Add(int64(cap(*f.late.p)))
 	}
+	before := cap(*f.late.p)
 	*f.late.p = append(*f.late.p, p...)
+	j.lateBytes.Add(int64(cap(*f.late.p) - before))
 	full := len(*f.late.p) >= latePiece
 	f.mu.Unlock()
 	if full {
 		if err := j.land(f); err != nil {
-			return 0, err
+			return len(p), err // they are kept: whoever reads the file has them written, if that can be done then
 		}
 	}
 	return len(p), nil
@@ -60,45 +78,45 @@ func (j *journal) land(f *file) error {
 		return nil
 	}
 	f.mu.Lock()
-	err := f.landLocked(&j.buffers)
+	err := f.landLocked(j)
 	f.mu.Unlock()
 	if err != nil {
-		return j.fail(err)
+		_ = j.fail(err)
+		return &landError{f.path, err}
 	}
 	return nil
 }
 
-func (f *file) landLocked(buffers *buffers) error {
+func (f *file) landLocked(j *journal) error {
 	if f.late.p == nil {
 		return nil
 	}
 	if _, err := f.late.to.WriteAt(*f.late.p, f.late.at); err != nil {
 		return err
 	}
-	buffers.put(f.late.p)
+	j.lateBytes.Add(-int64(cap(*f.late.p)))
+	j.pieces.put(f.late.p)
 	f.late = late{}
 	f.isLate.Store(false)
 	return nil
 }
 
-// landFor writes what is kept of a file if any of it lies in a range that is to be read.
-func (j *journal) landFor(f *file, off int64, n int) error {
+// lateIn says whether any of what is kept of a file lies in a range.
+func (f *file) lateIn(off int64, n int) bool {
 	if !f.isLate.Load() {
-		return nil
+		return false
 	}
 	f.mu.Lock()
-	needed := f.late.p != nil && off < f.late.end() && f.late.at < off+int64(n)
-	f.mu.Unlock()
-	if !needed {
-		return nil
-	}
-	return j.land(f)
+	defer f.mu.Unlock()
+	return f.late.p != nil && off < f.late.end() && f.late.at < off+int64(n)
 }
 
 // ReadAt implements vfs.File.
 func (h *handle) ReadAt(p []byte, off int64) (int, error) {
-	if err := h.fs.journal.landFor(h.file, off, len(p)); err != nil {
-		return 0, err
+	if h.file.lateIn(off, len(p)) {
+		if err := h.fs.journal.land(h.file); err != nil {
+			return 0, err
+		}
 	}
 	return h.File.ReadAt(p, off)
 }
@@ -120,6 +138,33 @@ func (s *FS) Open(name string) (vfs.File, error) {
 	return &readHandle{File: inner, fs: s, file: s.take(name)}, nil
 }
 
+// Remove implements vfs.FS.
+func (s *FS) Remove(name string) error {
+	if err := s.landAll(s.named(name)); err != nil {
+		return err
+	}
+	return s.FS.Remove(name)
+}
+
+// RemoveAll implements vfs.FS.
+func (s *FS) RemoveAll(name string) error {
+	if err := s.landAll(append(s.named(name), s.below(name)...)); err != nil {
+		return err
+	}
+	return s.FS.RemoveAll(name)
+}
+
+// landAll writes what is kept of files that are about to be removed. Who has one open may read
+// it yet, and the file of a name that is gone cannot be opened again.
+func (s *FS) landAll(all []*file) error {
+	for _, f := range all {
+		if err := s.journal.land(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readHandle is a file that is open for reading.
 type readHandle struct {
 	vfs.File
@@ -130,8 +175,10 @@ type readHandle struct {
 
 // ReadAt implements vfs.File.
 func (r *readHandle) ReadAt(p []byte, off int64) (int, error) {
-	if err := r.fs.journal.landFor(r.file, off, len(p)); err != nil {
-		return 0, err
+	if r.file.lateIn(off, len(p)) {
+		if err := r.fs.journal.land(r.file); err != nil {
+			return 0, err
+		}
 	}
 	return r.File.ReadAt(p, off)
 }

@@ -162,7 +162,8 @@ func TestADeferredWriteThatCannotBePutInPlaceFailsTheJournal(t *testing.T) {
 	journaled(t, s, f, "one", 0)
 	deferred(t, f, "two", 3)
 	faulty.Decide(failing(vfs.OpWrite, root+"/f", vfstest.Fault{Err: syscall.EIO}))
-	if err := vfs.ReadFull(f, make([]byte, 6), 0); !errors.Is(err, syscall.EIO) {
+	// A reader must not take it for a bad sector, which it would report as damage.
+	if err := vfs.ReadFull(f, make([]byte, 6), 0); err == nil || errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "redo journal") {
 		t.Errorf("the read: %v", err)
 	}
 	s.journal.mu.Lock()
@@ -173,6 +174,90 @@ func TestADeferredWriteThatCannotBePutInPlaceFailsTheJournal(t *testing.T) {
 	left := disk.CrashClone(vfs.Crash{KeepPercent: 100})
 	if got := raw(t, mustOpen(t, left, small()), root+"/f"); got != "onetwo" {
 		t.Errorf("after the replay the file holds %q", got)
+	}
+}
+
+// A write that makes a large piece, for which there is no room, is kept all the same: whoever
+// wrote it must not believe that nothing happened.
+func TestADeferredWriteWithoutRoomHasHappened(t *testing.T) {
+	faulty := vfstest.NewFaulty(vfs.NewMem())
+	s := begun(t, faulty, small())
+	f := made(t, s, root+"/f")
+	journaled(t, s, f, "one", 0)
+	deferred(t, f, "two", 3)
+	faulty.Decide(failing(vfs.OpWrite, root+"/f", vfstest.Fault{Err: syscall.ENOSPC}))
+	p := bytes.Repeat([]byte("x"), latePiece-3)
+	n, err := vfs.WriteDeferred(f, p, 6)
+	if n != len(p) || err == nil || vfs.LacksRoom(err) {
+		t.Errorf("%d bytes written of %d: %v", n, len(p), err)
+	}
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	if !errors.Is(s.journal.failed, syscall.ENOSPC) {
+		t.Errorf("the journal goes on: %v", s.journal.failed)
+	}
+}
+
+// What waits in memory is bounded: beyond that it is written at once.
+func TestDeferredWritesAreBounded(t *testing.T) {
+	s := begun(t, vfs.NewMem(), small())
+	f, g := made(t, s, root+"/f"), made(t, s, root+"/g")
+	for _, h := range []vfs.File{f, g} {
+		journaled(t, s, h, "one", 0)
+	}
+	deferred(t, f, "two", 3)
+	held := s.journal.lateBytes.Load()
+	if held < 3 {
+		t.Errorf("%d bytes are counted", held)
+	}
+	s.journal.lateBytes.Add(maxLate)
+	deferred(t, g, "two", 3)
+	if h := g.(*handle); h.file.isLate.Load() {
+		t.Error("more waits than may")
+	}
+	s.journal.lateBytes.Add(-maxLate)
+	if _, err := f.Size(); err != nil || s.journal.lateBytes.Load() != 0 {
+		t.Errorf("%d bytes are counted when nothing waits, %v", s.journal.lateBytes.Load(), err)
+	}
+}
+
+// Where a live file cannot be synced, the journal keeps what it holds of it: another sync may
+// succeed though the system has dropped the writes.
+func TestALiveFileThatCannotBeSyncedFailsTheJournal(t *testing.T) {
+	for what, sync := range map[vfs.OpKind]func(vfs.File) error{vfs.OpSyncData: vfs.File.SyncData, vfs.OpSync: vfs.File.Sync} {
+		faulty := vfstest.NewFaulty(vfs.NewMem())
+		s := begun(t, faulty, small())
+		f := made(t, s, root+"/f")
+		journaled(t, s, f, "one", 0)
+		if err := f.Truncate(2); err != nil { // the next sync is direct
+			t.Fatal(err)
+		}
+		faulty.Decide(failing(what, root+"/f", vfstest.Fault{Err: syscall.EIO}))
+		if err := sync(f); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%v: the sync: %v", what, err)
+		}
+		s.journal.mu.Lock()
+		if !errors.Is(s.journal.failed, syscall.EIO) {
+			t.Errorf("%v: the journal goes on: %v", what, s.journal.failed)
+		}
+		s.journal.mu.Unlock()
+	}
+}
+
+// A file that is open is removed: what was kept of it is put in place while it has its name,
+// since it may have to be opened again for that.
+func TestWhatIsRemovedIsPutInPlaceBefore(t *testing.T) {
+	for what, remove := range map[string]func(vfs.FS) error{
+		"itself":        func(s vfs.FS) error { return s.Remove(root + "/f") },
+		"its directory": func(s vfs.FS) error { return s.RemoveAll(root) },
+	} {
+		s, f := later(t, vfs.NewCrashable())
+		if err := remove(s); err != nil {
+			t.Fatal(err)
+		}
+		if f.(*handle).file.isLate.Load() {
+			t.Errorf("%s: something waits to be written to a file that is gone", what)
+		}
 	}
 }
 

@@ -23,10 +23,11 @@ import (
 type fakeBroker struct {
 	mu         sync.Mutex // guards all that follows
 	topics     map[string]*fakeTopic
-	held       []func() // answers of publishes to "held" topics
-	partitions []int    // that publishes asked for, in order
-	inline     []bool   // whether publishes could be appended by their reader, in order
-	vain       int      // messages that were read and not taken
+	held       []func()      // answers of publishes to "held" topics
+	partitions []int         // that publishes asked for, in order
+	inline     []bool        // whether publishes could be appended by their reader, in order
+	hang       chan struct{} // whoever appends to "hung" waits for it
+	vain       int           // messages that were read and not taken
 
 	onPublish func() // called at each; set before any; nil: nothing
 
@@ -139,6 +140,9 @@ func (b *fakeBroker) Publish(ctx context.Context, p publish.Request) {
 		done = func() {}
 	}
 	b.mu.Unlock()
+	if p.Topic == "hung" {
+		done = func() { <-b.hang }
+	}
 	if p.Inline != nil {
 		p.Inline(done)
 		done = func() {}

@@ -30,6 +30,7 @@ type Server struct {
 	counters   counters
 	complaints complaint.Book // of what clients do
 	running    sync.WaitGroup // sessions
+	patience   time.Duration  // abortPatience
 
 	mu        sync.Mutex // guards the following
 	closed    bool
@@ -45,7 +46,7 @@ func New(opts Options, b Broker, log *slog.Logger) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		opts: opts, limits: opts.limits(), broker: b, log: log, answers: newAnswers(),
+		opts: opts, limits: opts.limits(), broker: b, log: log, answers: newAnswers(), patience: abortPatience,
 		listeners: make(map[net.Listener]struct{}), sessions: make(map[*session]struct{}),
 	}, nil
 }
@@ -200,9 +201,13 @@ func (s *Server) openSessions() []*session {
 	return all
 }
 
+// abortPatience bounds how long Shutdown waits for connections that it has cut off.
+const abortPatience = 5 * time.Second
+
 // Shutdown stops accepting, lets every connection have the answers that it is
 // owed, hands back what is in flight and closes. When ctx ends first it closes
-// what is left at once and returns ctx's cause. It returns when all is still.
+// what is left at once and returns ctx's cause. It returns when all is still, or abortPatience after
+// that.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -230,7 +235,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.openSessions() {
 		c.abort(EndShutdown, context.Cause(ctx))
 	}
-	<-still
+	select {
+	case <-still:
+	case <-time.After(s.patience):
+		// A reader may append and sync by itself: a disk that hangs holds it.
+		return fmt.Errorf("%d connections do not end, probably waiting for the disk: %w", len(s.openSessions()), context.Cause(ctx))
+	}
 	return context.Cause(ctx)
 }
 

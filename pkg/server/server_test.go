@@ -497,6 +497,23 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	h.broker.release() // an answer that nobody waits for
 }
 
+// A reader that appends by itself waits for the disk, and cannot be cut off.
+func TestShutdownDoesNotWaitForADiskThatHangs(t *testing.T) {
+	h := newHarness(t, Options{CloseTimeout: time.Hour})
+	h.Server.patience = time.Millisecond
+	h.broker.hang = make(chan struct{})
+	arrived := make(chan struct{}, 1)
+	h.broker.onPublish = func() { arrived <- struct{}{} }
+	h.dial(t).send("PUB hung\n" + sized("a"))
+	<-arrived
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Shutdown(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 connections do not end") {
+		t.Errorf("Shutdown: %v", err)
+	}
+	close(h.broker.hang)
+}
+
 func TestStatsTellWhatHappened(t *testing.T) {
 	h := newHarness(t, Options{})
 	w := h.dial(t)

@@ -130,16 +130,47 @@ func lateMistakes() []mistake {
 			old: "f.late.p != nil && off < f.late.end() && f.late.at < off+int64(n)", with: "false", tests: tests,
 		},
 		{
-			name: "a file that cannot be written loses what only the journal holds", file: "pkg/redo/late.go",
-			old: "		return j.fail(err)\n", with: "		return err\n", tests: tests,
-		},
-		{
 			name: "what is not synced each time waits in memory", file: "pkg/commitlog/output.go",
 			old: "	if synced {\n", with: "	if true {\n", tests: []string{"./pkg/commitlog"}, run: "LostByAKill",
 		},
 		{
 			name: "what was written under the policy before is not synced", file: "pkg/coord/replication/syncer.go",
 			old: "	if s.owes {\n", with: "	if false {\n", tests: []string{"./pkg/coord/replication"}, run: "Syncer",
+		},
+	}
+}
+
+// landMistakes are about deferred writes that cannot be put in place, and how many there may be.
+func landMistakes() []mistake {
+	tests := []string{"./pkg/redo"}
+	return []mistake{
+		{
+			name: "land: a write that is kept is told to have failed without a trace", file: "pkg/redo/late.go",
+			old: "return len(p), err //", with: "return 0, err //", tests: tests, run: "WithoutRoom",
+		},
+		{
+			name: "land: what cannot be put in place is taken for a bad sector", file: "pkg/redo/late.go",
+			old: "return &landError{f.path, err}", with: "return err", tests: tests, run: "CannotBePutInPlace",
+		},
+		{
+			name: "land: the journal goes on without what cannot be put in place", file: "pkg/redo/late.go",
+			old: "\t\t_ = j.fail(err)\n", with: "", tests: tests, run: "CannotBePutInPlace",
+		},
+		{
+			name: "land: any number of bytes wait", file: "pkg/redo/late.go",
+			old: "j.lateBytes.Load() > maxLate", with: "false", tests: tests, run: "Bounded",
+		},
+		{
+			name: "land: what is removed has something to come", file: "pkg/redo/late.go",
+			old: "\tfor _, f := range all {\n", with: "\tfor _, f := range all[:0] {\n", tests: tests, run: "Removed",
+		},
+		{
+			name: "land: the journal forgets what a file could not sync", file: "pkg/redo/journal.go",
+			old: "\tif j.live(f) {\n\t\t_ = j.fail(err)", with: "\tif false {\n\t\t_ = j.fail(err)", tests: tests, run: "CannotBeSynced",
+		},
+		{
+			name: "land: two changes of the policy forget a sync", file: "pkg/coord/replication/syncer.go",
+			old: "s.owes = s.owes || ", with: "s.owes = ", tests: []string{"./pkg/coord/replication"}, run: "SyncsWhatThePolicy",
 		},
 	}
 }

@@ -67,7 +67,7 @@ func (s *Syncer) SetPolicy(p meta.SyncPolicy) {
 	if p == s.policy {
 		return
 	}
-	s.owes = s.policy.Every == 1
+	s.owes = s.owes || s.policy.Every == 1
 	s.policy = p
 	s.w.SyncsEach(p.Every == 1)
 	if s.unsynced == 0 || s.stopped {
