@@ -286,6 +286,7 @@ func (d *decoder) event(last *int64) (e Event) {
 		e.CopyOf = seq.MessageID(d.number(math.MaxUint64))
 	}
 	e.Replaces = parts&partMoves != 0
+	d.bad = d.bad || partsOf(&e) != parts // nobody writes a part that says nothing
 	return e
 }
 
