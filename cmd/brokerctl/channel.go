@@ -1,6 +1,9 @@
 package main
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -20,7 +23,7 @@ var channelColumns = []string{"CHANNEL", "DEPTH", "IN-FLIGHT", "DEFERRED", "OLDE
 func channelRow(c api.ChannelSummary) []any {
 	return []any{
 		c.Name, count(c.Depth), count(c.InFlight), count(c.Deferred), age(c.OldestAge), c.Consumers,
-		channelState(c.Paused, c.Ordered, c.Ephemeral),
+		channelState(c.Paused, c.Order, c.Ephemeral),
 	}
 }
 
@@ -33,13 +36,16 @@ func channelTable(p *page, channels []api.ChannelSummary) {
 	p.table(t)
 }
 
-func channelState(paused, ordered, ephemeral bool) string {
+func channelState(paused bool, order string, ephemeral bool) string {
 	state := "active"
 	if paused {
 		state = "paused"
 	}
-	if ordered {
+	switch order {
+	case "strict":
 		state += ",ordered"
+	case "key":
+		state += ",ordered by key"
 	}
 	if ephemeral {
 		state += ",ephemeral"
@@ -55,7 +61,7 @@ func channelView(c *api.Channel) view {
 		text: func(p *page) {
 			channelTable(p, []api.ChannelSummary{{
 				Name: c.Name, Depth: c.Depth, InFlight: c.InFlight, Deferred: c.Deferred, Consumers: len(c.Consumers),
-				Paused: c.Paused, Ordered: c.Ordered, Ephemeral: c.Ephemeral, OldestAge: c.OldestAge,
+				Paused: c.Paused, Ordered: c.Ordered, Order: c.Order, Ephemeral: c.Ephemeral, OldestAge: c.OldestAge,
 			}})
 			p.line("")
 			totals := newTable("DELIVERED", "FINISHED", "REQUEUED", "TIMED OUT", "EXPIRED")
@@ -70,6 +76,7 @@ func channelView(c *api.Channel) view {
 				places.row(q.Partition, q.Leader, count(q.Confirmed), count(q.Lag))
 			}
 			p.table(places)
+			keyBlockTable(p, c.Partitions)
 			spinningTable(p, c.Partitions)
 			if len(c.Consumers) > 0 {
 				p.line("")
@@ -77,6 +84,22 @@ func channelView(c *api.Channel) view {
 			}
 			p.missing(c.MissingNodes)
 		},
+	}
+}
+
+// keyBlockTable names the keys for which messages wait.
+func keyBlockTable(p *page, partitions []api.ChannelPartition) {
+	t := newTable("P", "BLOCKED KEY", "AT SEQ", "WHICH IS", "WAITING", "OF ALL KEYS", "+FULL")
+	some := false
+	for _, q := range partitions {
+		if b := q.KeyBlocked; b != nil {
+			some = true
+			t.row(q.Partition, strconv.Quote(b.Key), count(b.Seq), strings.ReplaceAll(b.State, "_", " "), count(int64(b.Waiting)), count(int64(b.Tracked)), b.Full)
+		}
+	}
+	if some {
+		p.line("")
+		p.table(t)
 	}
 }
 

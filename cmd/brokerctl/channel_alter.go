@@ -27,6 +27,7 @@ A filter decides about each message before its first delivery. What it does not 
 and stays finished when the filter is altered; a seek back has it looked at again. ` + filterLong,
 		Example: `  brokerctl channel alter orders/invoice --max-attempts 5 --on-exhausted dead-letter
   brokerctl channel alter orders/invoice --backoff 1s..10m --rate 100/s
+  brokerctl channel alter orders/invoice --order key
   brokerctl channel alter orders/invoice --filter 'header.type == "order" && key != ""'`,
 	}, func(cmd *cobra.Command, at target) error {
 		var req api.AlterChannel
@@ -34,7 +35,7 @@ and stays finished when the filter is altered; a seek back has it looked at agai
 		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
 			return err
 		}
-		if req.Ordered, err = orderOf(cmd, o.order); err != nil {
+		if req.Order, err = orderOf(cmd, o.order); err != nil {
 			return err
 		}
 		if o.all {
@@ -55,19 +56,18 @@ and stays finished when the filter is altered; a seek back has it looked at agai
 }
 
 func orderVar(cmd *cobra.Command, p *string) {
-	cmd.Flags().StringVar(p, "order", "", "`ORDER` of delivery (none, strict): strict delivers the messages of a partition one at a time")
+	cmd.Flags().StringVar(p, "order", "", "`ORDER` of delivery (none, strict, key): strict delivers the messages of a partition one at a time, key those of one key")
 }
 
-// orderOf returns whether an order was asked for, and which; nil: none was.
-func orderOf(cmd *cobra.Command, order string) (*bool, error) {
+// orderOf returns the order that was asked for; nil: none was.
+func orderOf(cmd *cobra.Command, order string) (*string, error) {
 	if !cmd.Flags().Changed("order") {
 		return nil, nil
 	}
-	ordered := order == "strict"
-	if !ordered && order != "none" {
-		return nil, usageError("--order is %q, must be none or strict", order)
+	if order != "none" && order != "strict" && order != "key" {
+		return nil, usageError("--order is %q, must be none, strict or key", order)
 	}
-	return &ordered, nil
+	return &order, nil
 }
 
 func alterChannel(cmd *cobra.Command, g *globals, topic, channel string, req api.AlterChannel) error {

@@ -29,7 +29,11 @@ ones those published from then on, unless --from names another place. Creating a
 		if err != nil {
 			return err
 		}
-		req.Ordered = req.Ordered || order != nil && *order
+		if order != nil {
+			if req.Order = *order; o.ordered && req.Order != "strict" {
+				return usageError("--ordered is --order strict, not --order %s: give one of them", req.Order)
+			}
+		}
 		if req.Policy, err = o.policy.patch(cmd.Flags()); err != nil {
 			return err
 		}

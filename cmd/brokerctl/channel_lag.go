@@ -41,7 +41,7 @@ func lagView(lag *api.Lag) view {
 			var offline []string
 			for _, c := range lag.Channels {
 				t.row(c.Topic, c.Channel, count(c.Depth), age(milliseconds(c.OldestAgeMS)), perSecond(c.InPerS), perSecond(c.OutPerS), drainsIn(c.DrainsInMS),
-					perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, false, false))
+					perSecond(c.InPerS15M), perSecond(c.OutPerS15M), count(c.InFlight), count(c.Deferred), channelState(c.Paused, "none", false))
 				if c.OfflinePartitions > 0 {
 					offline = append(offline, c.Topic+"/"+c.Channel)
 				}

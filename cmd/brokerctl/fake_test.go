@@ -320,8 +320,8 @@ func ordersTopic() api.Topic {
 			},
 		},
 		Channels: []api.ChannelSummary{
-			{Name: "bill", Depth: 212, InFlight: 40, Deferred: 3, Consumers: 8, OldestAge: api.Duration(1234 * time.Millisecond), OldestAgeMS: 1234},
-			{Name: "invoice", Depth: 48_112, Paused: true, Ordered: true, OldestAge: api.Duration(3*time.Hour + 12*time.Minute), OldestAgeMS: 11_520_000},
+			{Name: "bill", Depth: 212, InFlight: 40, Deferred: 3, Consumers: 8, Order: "none", OldestAge: api.Duration(1234 * time.Millisecond), OldestAgeMS: 1234},
+			{Name: "invoice", Depth: 48_112, Paused: true, Ordered: true, Order: "strict", OldestAge: api.Duration(3*time.Hour + 12*time.Minute), OldestAgeMS: 11_520_000},
 		},
 	}
 }
@@ -338,7 +338,7 @@ func clicksTopic() api.Topic {
 
 func invoiceChannel() api.Channel {
 	return api.Channel{
-		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true,
+		Topic: "orders", Name: "invoice", Depth: 48_112, InFlight: 1, Paused: true, Ordered: true, Order: "strict",
 		OldestAge: api.Duration(3*time.Hour + 12*time.Minute), OldestAgeMS: 11_520_000, MessagesTotal: 9_761_193,
 		DeliveredTotal: 9_800_000, FinishedTotal: 9_713_081, RequeuedTotal: 17, TimedOutTotal: 212,
 		Policy: api.Policy{

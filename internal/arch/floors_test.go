@@ -17,6 +17,7 @@ var floors = map[string]int{
 	"pkg/changes":   0, // the records of a journal
 	"pkg/scrub":     0, // how fast stored data is checked
 	"pkg/keys":      0, // the key of a message, found in its body
+	"pkg/keyorder":  0, // messages of one key wait for each other
 	"pkg/units":     0, // sizes and durations as people write them
 	"pkg/filter":    0, // which messages an expression chooses
 	"pkg/policy":    0, // what becomes of messages that consumers do not finish
@@ -33,6 +34,7 @@ var floors = map[string]int{
 	"pkg/redo":        1, // many files made durable with one sync
 	"pkg/commitlog":   1,
 	"pkg/header":      1, // what a message's header says to the broker
+	"pkg/advance":     1, // what is told of messages between two snapshots of positions
 	"pkg/channel":     1,
 	"pkg/record":      1, // messages as bytes in a log
 	"pkg/processing":  1, // how long messages take

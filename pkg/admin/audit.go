@@ -132,10 +132,11 @@ func (a audited) state(object string) string {
 		}
 		v = struct {
 			Ordered bool          `json:"ordered"`
+			Order   policy.Order  `json:"order,omitempty"`
 			Paused  bool          `json:"paused"`
 			Policy  policy.Policy `json:"policy,omitzero"`
 			Filter  string        `json:"filter,omitempty"`
-		}{c.Ordered, c.Paused, c.Policy, c.Filter}
+		}{c.Order == policy.Strict, c.Order, c.Paused, c.Policy, c.Filter}
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/health"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -221,7 +222,7 @@ func (f *fake) CreateChannel(_ context.Context, topic, channel string, ordered b
 		return meta.ErrTopicNotFound
 	}
 	if t.Channels[channel] == nil {
-		t.Channels[channel] = &meta.Channel{Name: channel, Ordered: ordered}
+		t.Channels[channel] = &meta.Channel{Name: channel, Order: policy.StrictIf(ordered)}
 	}
 	return nil
 }

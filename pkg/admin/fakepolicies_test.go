@@ -17,7 +17,7 @@ type fakePolicies struct{ f *fake }
 func (p fakePolicies) ChannelDefaults() policy.Policy { return policy.Policy{} }
 
 func (p fakePolicies) CreateChannel(ctx context.Context, c meta.CreateChannel) error {
-	if err := p.f.CreateChannel(ctx, c.Topic, c.Channel, c.Ordered); err != nil {
+	if err := p.f.CreateChannel(ctx, c.Topic, c.Channel, c.Order.Some()); err != nil {
 		return err
 	}
 	p.f.mu.Lock()
@@ -38,8 +38,8 @@ func (p fakePolicies) AlterChannel(_ context.Context, c meta.AlterChannel) error
 	if ch == nil {
 		return meta.ErrChannelNotFound
 	}
-	if c.Ordered != nil {
-		ch.Ordered = *c.Ordered
+	if c.Order != nil {
+		ch.Order = *c.Order
 	}
 	ch.Policy = c.Policy.Apply(ch.Policy)
 	return nil

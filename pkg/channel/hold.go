@@ -11,6 +11,7 @@ func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
 	if err != nil {
 		return err
 	}
+	takenOut(l, slot) // it stays so
 	l.leave(slot)
 	l.t.slots[slot].place = held
 	l.inFlight++

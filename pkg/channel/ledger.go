@@ -1,8 +1,6 @@
 package channel
 
-import (
-	"github.com/brokerd/brokerd/pkg/seq"
-)
+import "github.com/brokerd/brokerd/pkg/seq"
 
 // ledger keeps the places of all offsets and the counts of them. Its methods
 // are the steps that State's are made of.
@@ -21,6 +19,7 @@ type ledger struct {
 	ready    int
 	deferred int
 	retries  retries
+	keyed    *keyed // nil: messages are not ordered by their keys
 
 	delivered, finished, requeued, timedOut, revision uint64
 }
@@ -93,15 +92,21 @@ func (l *ledger) leave(slot int32) {
 		m.delayed = byClient
 	case spent:
 		l.retries.spent--
+	case barred:
+		l.keyed.barred--
 	case free:
 	}
+	was := l.t.slots[slot].place
 	l.t.leave(slot)
+	if was == inFlight || was == held {
+		broughtBack(l, slot)
+	}
 }
 
 // enqueue puts a message that is nowhere at the end of the ready list, unless it has had
-// all its attempts.
+// all its attempts, or waits for its key.
 func (l *ledger) enqueue(slot int32) {
-	if l.retries.spend(l.t, slot) {
+	if l.retries.spend(l.t, slot) || bar(l, slot) {
 		return
 	}
 	l.t.intoReady(slot)
@@ -122,6 +127,7 @@ func (l *ledger) forget(slot int32) {
 	if l.t.slots[slot].offset >= l.cursor {
 		l.ahead--
 	}
+	depart(l, slot)
 	l.t.remove(slot)
 }
 

@@ -1,8 +1,10 @@
 package channel
 
+import "github.com/brokerd/brokerd/pkg/policy"
+
 // mode is how a channel delivers: what an operator or its consumers chose.
 type mode struct {
-	ordered bool
+	ordered bool // one message at a time
 	paused  bool
 }
 
@@ -12,9 +14,13 @@ func (m *mode) SetPaused(paused bool) { m.paused = paused }
 // Paused says whether delivery is stopped.
 func (m *mode) Paused() bool { return m.paused }
 
-// SetOrdered makes the channel deliver one message at a time in order, or not.
-// What is in flight or deferred stays so.
-func (m *mode) SetOrdered(ordered bool) { m.ordered = ordered }
-
-// Ordered says whether the channel delivers one message at a time in order.
-func (m *mode) Ordered() bool { return m.ordered }
+// Order says in which order a channel delivers.
+func Order(s *State) policy.Order {
+	switch {
+	case s.keyed != nil:
+		return policy.ByKey
+	case s.ordered:
+		return policy.Strict
+	}
+	return policy.Unordered
+}

@@ -334,7 +334,7 @@ func check(s *State) error {
 		return fmt.Errorf("floor %d, cursor %d, finished %v", s.floor, s.cursor, s.done.Contains(s.floor))
 	}
 	if s.t == nil {
-		if s.ahead+s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.waiting != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
+		if s.ahead+s.inFlight+s.ready+s.deferred+s.retries.spent+s.retries.waiting+KeyedOf(s).Barred() != 0 || seq.Offset(s.done.Len()) < s.cursor-s.floor && s.cursor > s.floor {
 			return errors.New("counts without messages")
 		}
 		return nil
@@ -368,7 +368,7 @@ func check(s *State) error {
 	if ahead != s.ahead || s.t.index.used != int(tracked)+ahead {
 		return fmt.Errorf("ahead %d, want %d; indexed %d, tracked %d", s.ahead, ahead, s.t.index.used, tracked)
 	}
-	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[deferred] != s.deferred || count[spent] != s.retries.spent {
+	if count[inFlight]+count[held] != s.inFlight || count[held] != s.held || count[ready] != s.ready || count[deferred] != s.deferred || count[spent] != s.retries.spent || count[barred] != KeyedOf(s).Barred() {
 		return fmt.Errorf("counts %d %d %d, want %v", s.inFlight, s.ready, s.deferred, count)
 	}
 	finished := uint64(0)
@@ -524,7 +524,7 @@ func (p *pair) rareStep(rng *rand.Rand, o seq.Offset, consumer uint64, delay tim
 	case 13:
 		ordered := rng.IntN(3) == 0
 		p.note("ordered %v", ordered)
-		p.s.SetOrdered(ordered)
+		SetOrder(p.s, policy.StrictIf(ordered))
 		p.m.ordered = ordered
 	case 14:
 		return p.restart()

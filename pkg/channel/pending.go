@@ -51,7 +51,7 @@ func pendingOf(s *State, m *message) Pending {
 		p.State = InFlight
 	case deferred:
 		p.State, p.Due, p.Backoff = Deferred, s.moment(m.due), m.delayed == byBackoff
-	case ready, spent, free:
+	case ready, spent, barred, free:
 	}
 	return p
 }

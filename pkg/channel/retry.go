@@ -78,7 +78,7 @@ func (r Retries) SetPolicy(p policy.Policy) {
 	for slot := 1; slot < len(s.t.slots); slot++ {
 		m := &s.t.slots[slot]
 		held := m.place == spent
-		waits := m.place == ready || m.place == deferred
+		waits := m.place == ready || m.place == deferred || m.place == barred
 		if held && !p.Exhausts(m.attempts) || waits && p.Exhausts(m.attempts) {
 			m.owner = -1 // it was long ago
 			s.fall(int32(slot))
@@ -156,6 +156,7 @@ func (r Retries) Take(now time.Time, consumer uint64, timeout time.Duration, max
 		last := uint64(m.taken) //nolint:gosec // what it was made of
 		s.leave(slot)
 		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
+		takenOut(&s.ledger, slot)
 		s.inFlight++
 		out = append(out, Spent{Delivery{m.offset, m.attempts}, last})
 	}
@@ -209,7 +210,7 @@ func again(l *ledger, slot int32, now int64, delay time.Duration) {
 
 // enqueueFirst puts a message that is nowhere at the front of the ready list, likewise.
 func enqueueFirst(l *ledger, slot int32) {
-	if l.retries.spend(l.t, slot) {
+	if l.retries.spend(l.t, slot) || bar(l, slot) {
 		return
 	}
 	l.t.intoReadyFront(slot)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -113,7 +114,7 @@ func (r *script) run(words []string) (string, error) {
 	case "tick":
 		return r.tick(d), nil
 	case "restart":
-		r.s = Restore(r.s.Position(r.now, r.now.UnixNano()), r.s.Ordered(), r.now, r.now.UnixNano())
+		r.s = Restore(r.s.Position(r.now, r.now.UnixNano()), r.s.ordered, r.now, r.now.UnixNano())
 	case "show":
 		return r.show(), nil
 	case "leave":
@@ -141,7 +142,7 @@ func (r *script) steer(command string, n seq.Offset, d time.Duration, on bool) e
 	case "pause":
 		r.s.SetPaused(on)
 	case "ordered":
-		r.s.SetOrdered(on)
+		SetOrder(r.s, policy.StrictIf(on))
 	default:
 		return fmt.Errorf("unknown command %q", command)
 	}

@@ -32,7 +32,8 @@ type State struct {
 	timeline
 }
 
-// New returns the state of a channel that starts at an offset.
+// New returns the state of a channel that starts at an offset, ordered or not. SetOrder
+// has it order by key.
 func New(start seq.Offset, ordered bool) *State {
 	return &State{ledger: ledger{floor: start, cursor: start, base: start}, mode: mode{ordered: ordered}}
 }
@@ -79,8 +80,9 @@ func Restore(p Position, ordered bool, now time.Time, wall int64) *State {
 // messages (requeued, timed out, due after a deferral; first the one that is
 // ready longest, and in the order of the log those that fell due together) and fresh ones alternate while there are both; a repeated one
 // that was never delivered goes first. An ordered
-// channel hands out its floor, and nothing while something is in flight. A
-// paused channel hands out nothing.
+// channel hands out its floor, and nothing while something is in flight. One that
+// orders by key hands out what is known not to follow an unfinished message of its
+// key: see Keyed. A paused channel hands out nothing.
 func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max int, end seq.Offset, out []Delivery) []Delivery {
 	if s.paused || max <= 0 {
 		return out
@@ -103,6 +105,7 @@ func (s *State) Take(now time.Time, consumer uint64, timeout time.Duration, max 
 			m.attempts++
 		}
 		s.t.intoFlight(slot, owner, nanos, addTime(nanos, timeout))
+		takenOut(&s.ledger, slot)
 		s.inFlight++
 		s.delivered++
 		s.revision++
@@ -116,6 +119,9 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 	if s.ordered {
 		return s.orderedCandidate(end)
 	}
+	if fenced(&s.ledger) {
+		return 0, false
+	}
 	sorting := Sorting{s}
 	if slot, ok := sorting.own(end); ok {
 		s.leave(slot)
@@ -125,7 +131,7 @@ func (s *State) candidate(end seq.Offset) (int32, bool) {
 		return 0, false
 	}
 	slot, repeated := s.firstReady(end)
-	fresh := s.skip(end)
+	fresh := s.keyed == nil && s.skip(end) // what is ordered by key is ready once its key is known
 	if repeated {
 		first := s.t.slots[slot].attempts == 0 // given back, or due: it has been waiting as long as fresh ones
 		if first || !fresh || !s.freshTurn {

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"slices"
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -15,7 +16,8 @@ const (
 
 // Stragglers returns the messages below an offset that are not finished, if they are few of
 // those from the log's start on, and all of them have been met. An ordered channel has
-// none, nor has one of which a message will be ready at once.
+// none, nor has one of which a message will be ready at once; of one that orders by key,
+// messages with a key are none.
 func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
 	if s.ordered || end <= s.floor {
 		return nil
@@ -30,5 +32,5 @@ func Stragglers(s *State, logStart, end seq.Offset, now time.Time) []Pending {
 			return nil
 		}
 	}
-	return list
+	return slices.DeleteFunc(list, func(m Pending) bool { return KeyedOf(s).Binds(m.Offset) })
 }

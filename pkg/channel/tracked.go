@@ -14,8 +14,9 @@ const (
 	inFlight
 	ready
 	deferred
-	held  // finished, once others know: in flight with nobody, and without a deadline
-	spent // has had all its attempts, and is not delivered
+	held   // finished, once others know: in flight with nobody, and without a deadline
+	spent  // has had all its attempts, and is not delivered
+	barred // waits for others of its key to be finished, or for its key to be known
 )
 
 // delayed is by whom a message is deferred, or that it is no more.
@@ -122,7 +123,7 @@ func (t *tracked) leave(slot int32) {
 		t.unlink(from, slot)
 	case spent:
 		t.unlink(&t.spent, slot)
-	case held, free:
+	case held, barred, free:
 	}
 	m.event = 0
 	m.place = free

@@ -3,6 +3,7 @@ package channel
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/keyorder"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -34,6 +35,9 @@ func (s *State) AdvanceTo(logStart seq.Offset) {
 func (s *State) Seek(o seq.Offset) {
 	s.floor, s.cursor, s.done, s.t = o, o, seq.Set{}, nil
 	s.recorder.stop()
+	if s.keyed != nil {
+		s.keyed = newKeyed(o, keyorder.DefaultLimits())
+	}
 	s.ahead, s.inFlight, s.held, s.ready, s.deferred = 0, 0, 0, 0, 0
 	s.retries.spent, s.retries.waiting = 0, 0
 	s.freshTurn = false
@@ -66,6 +70,7 @@ type Counts struct {
 	TimedOut  uint64
 	Exhausted int64  // of Depth: have had all their attempts, and are not delivered
 	Waiting   int64  // of Deferred: by the channel's backoff
+	Barred    int64  // of Depth: wait for others of their key, or for their keys to be known
 	BackedOff uint64 // deferred by the backoff
 }
 
@@ -75,6 +80,7 @@ func (s *State) Counts(end seq.Offset) Counts {
 		InFlight: int64(s.inFlight), Deferred: int64(s.deferred),
 		Delivered: s.delivered, Finished: s.finished, Requeued: s.requeued, TimedOut: s.timedOut,
 		Exhausted: int64(s.retries.spent), Waiting: int64(s.retries.waiting), BackedOff: s.retries.backedOff,
+		Barred: int64(KeyedOf(s).Barred()),
 	}
 	if end > s.floor {
 		unfinished := int64(end-s.floor) - int64(s.done.Len())
@@ -98,6 +104,11 @@ const (
 	Exhausted // has had all its attempts, and is not delivered
 )
 
+// String returns the state as the interfaces spell it.
+func (m MessageState) String() string {
+	return [...]string{Ready: "ready", InFlight: "in_flight", Deferred: "deferred", Finished: "finished", Exhausted: "exhausted"}[m]
+}
+
 // StateOf returns where the message at an offset is, and how often it has been
 // delivered. A finished message's attempts are not remembered: 0.
 func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
@@ -119,7 +130,7 @@ func (s *State) StateOf(o seq.Offset) (MessageState, uint16) {
 		return Deferred, m.attempts
 	case spent:
 		return Exhausted, m.attempts
-	case ready, free:
+	case ready, barred, free:
 	}
 	return Ready, m.attempts
 }
@@ -130,6 +141,10 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 		return false
 	}
 	s.promote(s.nanos(now))
+	if s.keyed != nil {
+		_, some := s.firstReady(end)
+		return some && !fenced(&s.ledger) || KeyedOf(s).open(end)
+	}
 	if !s.ordered {
 		_, repeated := s.firstReady(end)
 		return repeated || s.skip(end)
@@ -149,8 +164,11 @@ func (s *State) HasReady(now time.Time, end seq.Offset) bool {
 // there is nothing left to remember. It is meant for channels that have been
 // quiet for a while.
 func (s *State) Trim() {
-	if s.inFlight+s.ready+s.deferred+s.retries.spent == 0 {
+	if s.inFlight+s.ready+s.deferred+s.retries.spent+KeyedOf(s).Barred() == 0 {
 		s.t = nil
+		if s.keyed != nil {
+			s.keyed.lines = keyorder.New(keyorder.DefaultLimits())
+		}
 	}
 	if s.done.Empty() {
 		s.done = seq.Set{}

@@ -22,6 +22,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/relay"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -174,14 +175,15 @@ func (c *Consumers) newSubscription(ctx context.Context, r Subscribe) (*Subscrip
 	if h.Config().Config.Ordered && !r.Ordered {
 		r.Ordered = true // order is the topic's promise, however one subscribes
 	}
-	if err := c.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: r.Topic, Channel: r.Channel, Ordered: r.Ordered}); err != nil {
+	if err := c.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: r.Topic, Channel: r.Channel, Order: policy.StrictIf(r.Ordered)}); err != nil {
 		return nil, err
 	}
 	if h = c.host.Lookup(r.Topic); h == nil {
 		return nil, meta.ErrTopicNotFound
 	}
-	if have := h.Config().Channels[r.Channel]; r.Ordered && have != nil && !have.Ordered {
-		if err := c.topics.Change(ctx, r.Topic, meta.AlterChannel{Topic: r.Topic, Channel: r.Channel, Ordered: &r.Ordered}); err != nil {
+	if have := h.Config().Channels[r.Channel]; r.Ordered && have != nil && !have.Order.Some() { // an order that an operator chose stays
+		order := policy.Strict
+		if err := c.topics.Change(ctx, r.Topic, meta.AlterChannel{Topic: r.Topic, Channel: r.Channel, Order: &order}); err != nil {
 			return nil, err
 		}
 	}
@@ -344,7 +346,7 @@ func (j joiner) channel(lp *host.Led) (*topic.Channel, error) {
 	if !meta.IsEphemeral(r.Channel) {
 		return nil, errChannelClosed
 	}
-	return j.s.topic.AddEphemeral(lp, r.Channel, r.Ordered, j.s.c.o.Meta.Settings().ChannelDefaults())
+	return j.s.topic.AddEphemeral(lp, r.Channel, policy.StrictIf(r.Ordered), j.s.c.o.Meta.Settings().ChannelDefaults())
 }
 
 func (s *Subscription) maxTimeout() time.Duration {

@@ -13,6 +13,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/relay"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -129,7 +130,7 @@ func (s *Subscription) joinNew() {
 			continue
 		}
 		if meta.IsEphemeral(s.ask.Channel) {
-			if _, err := s.topic.AddEphemeral(lp, s.ask.Channel, s.ask.Ordered, s.c.o.Meta.Settings().ChannelDefaults()); err != nil {
+			if _, err := s.topic.AddEphemeral(lp, s.ask.Channel, policy.StrictIf(s.ask.Ordered), s.c.o.Meta.Settings().ChannelDefaults()); err != nil {
 				continue // it is closing
 			}
 		}

@@ -298,7 +298,7 @@ func (d *Directory) Change(ctx context.Context, name string, c meta.Command) err
 // place where the channel starts is on the disk of every in-sync replica. A
 // channel that is there already is no error.
 func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ordered bool) error {
-	err := d.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Ordered: ordered})
+	err := d.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: policy.StrictIf(ordered)})
 	if h := d.host.Lookup(name); h != nil && err == nil {
 		h.Use()
 	}
@@ -308,7 +308,7 @@ func (d *Directory) CreateChannel(ctx context.Context, name, channel string, ord
 // EnsureChannel is CreateChannel for whoever asks: a client of this node or another
 // node. It fills in the rest of the command.
 func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) error {
-	name, channel, ordered := c.Topic, c.Channel, c.Ordered
+	name, channel, order := c.Topic, c.Channel, c.Order
 	if !meta.ValidChannelName(channel) {
 		return fmt.Errorf("%w: %q", ErrInvalidChannel, channel)
 	}
@@ -317,7 +317,7 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 		return err
 	}
 	if meta.IsEphemeral(channel) {
-		return addEphemeral(ctx, h, channel, ordered, d.o.Meta.Settings().ChannelDefaults())
+		return addEphemeral(ctx, h, channel, order, d.o.Meta.Settings().ChannelDefaults())
 	}
 	if c := h.Config().Channels[channel]; c != nil {
 		return d.leaders.settle(ctx, name, uint64(c.Version))
@@ -332,7 +332,7 @@ func (d *Directory) EnsureChannel(ctx context.Context, c meta.CreateChannel) err
 
 // addEphemeral adds an ephemeral channel to the partitions of a topic that are led here. Where
 // none of them has it, it counts as created.
-func addEphemeral(ctx context.Context, h *host.Topic, channel string, ordered bool, defaults policy.Policy) error {
+func addEphemeral(ctx context.Context, h *host.Topic, channel string, order policy.Order, defaults policy.Policy) error {
 	led := h.AllLed()
 	has := func(lp *host.Led) bool { return lp.Part.Channel(channel) != nil }
 	if len(led) > 0 && !slices.ContainsFunc(led, has) {
@@ -341,7 +341,7 @@ func addEphemeral(ctx context.Context, h *host.Topic, channel string, ordered bo
 		}
 	}
 	for _, lp := range led {
-		if _, err := h.AddEphemeral(lp, channel, ordered, defaults); err != nil {
+		if _, err := h.AddEphemeral(lp, channel, order, defaults); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ func (h *Topic) govern(c *topic.Channel, t *meta.Topic, defaults policy.Policy) 
 }
 
 // AddEphemeral makes sure that a partition has an ephemeral channel.
-func (h *Topic) AddEphemeral(lp *Led, channel string, ordered bool, defaults policy.Policy) (*topic.Channel, error) {
-	c, err := lp.Part.AddChannel(channel, 0, topic.ChannelOptions{Ordered: ordered, Ephemeral: true})
+func (h *Topic) AddEphemeral(lp *Led, channel string, order policy.Order, defaults policy.Policy) (*topic.Channel, error) {
+	c, err := lp.Part.AddChannel(channel, 0, topic.ChannelOptions{Order: order, Ephemeral: true})
 	if err == nil {
 		h.govern(c, h.Config(), defaults)
 	}

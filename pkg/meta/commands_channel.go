@@ -14,11 +14,11 @@ import (
 // with Existed set, even if its configuration differs. An ephemeral channel is
 // refused: it exists only on the node of its consumers.
 type CreateChannel struct {
-	Topic       string      `json:"topic"`
-	Incarnation Incarnation `json:"incarnation,omitempty"` // of the topic; 0: any
-	Channel     string      `json:"channel"`
-	Ordered     bool        `json:"ordered,omitempty"`
-	CreatedAt   int64       `json:"created_at"` // ns since 1970
+	Topic       string       `json:"topic"`
+	Incarnation Incarnation  `json:"incarnation,omitempty"` // of the topic; 0: any
+	Channel     string       `json:"channel"`
+	Order       policy.Order `json:"order,omitempty"`
+	CreatedAt   int64        `json:"created_at"` // ns since 1970
 
 	Policy policy.Policy `json:"policy,omitzero"`
 	Filter string        `json:"filter,omitempty"` // see Channel.Filter
@@ -32,7 +32,15 @@ func (c CreateChannel) Validate() error {
 	if err := validateChannel(c.Topic, c.Channel); err != nil {
 		return err
 	}
-	return errors.Join(validatePolicy(c.Policy), validateFilter(c.Filter))
+	return errors.Join(validatePolicy(c.Policy), validateOrder(c.Order), validateFilter(c.Filter))
+}
+
+// validateOrder refuses an order that no channel has.
+func validateOrder(o policy.Order) error {
+	if _, err := policy.ParseOrder(string(o)); err != nil || o == "none" {
+		return fmt.Errorf("%w: order %q", policy.ErrInvalid, string(o))
+	}
+	return nil
 }
 
 func (c CreateChannel) apply(s *State, r *Result) error {
@@ -48,7 +56,7 @@ func (c CreateChannel) apply(s *State, r *Result) error {
 		return fmt.Errorf("%w: topic %[3]s already has %[2]d channels", ErrLimit, MaxChannels, c.Topic)
 	}
 	r.Channel = &Channel{
-		Name: c.Channel, Ordered: c.Ordered, CreatedAt: c.CreatedAt,
+		Name: c.Channel, Order: c.Order, CreatedAt: c.CreatedAt,
 		Version: Incarnation(s.index), First: len(t.Channels) == 0, Policy: c.Policy, Filter: c.Filter,
 	}
 	if c.Policy != (policy.Policy{}) { // what is inherited keeps no consumer from making a channel
@@ -102,11 +110,11 @@ func (c DeleteChannel) apply(s *State, r *Result) error {
 
 // AlterChannel changes what is not nil.
 type AlterChannel struct {
-	Topic   string `json:"topic"`
-	Channel string `json:"channel"`
-	Paused  *bool  `json:"paused,omitempty"`
-	Skipped *bool  `json:"skipped,omitempty"`
-	Ordered *bool  `json:"ordered,omitempty"`
+	Topic   string        `json:"topic"`
+	Channel string        `json:"channel"`
+	Paused  *bool         `json:"paused,omitempty"`
+	Skipped *bool         `json:"skipped,omitempty"`
+	Order   *policy.Order `json:"order,omitempty"`
 
 	Policy *policy.Patch `json:"policy,omitempty"`
 	Filter *string       `json:"filter,omitempty"` // "": none any more
@@ -118,6 +126,9 @@ func (AlterChannel) Kind() Kind { return KindAlterChannel }
 // Validate implements Command.
 func (c AlterChannel) Validate() error {
 	err := validateChannel(c.Topic, c.Channel)
+	if c.Order != nil {
+		err = errors.Join(err, validateOrder(*c.Order))
+	}
 	if c.Policy != nil {
 		err = errors.Join(err, validatePolicy(c.Policy.Apply(policy.Policy{})))
 	}
@@ -134,7 +145,7 @@ func (c AlterChannel) apply(s *State, r *Result) error {
 	}
 	set(&ch.Paused, c.Paused)
 	set(&ch.Skipped, c.Skipped)
-	set(&ch.Ordered, c.Ordered)
+	set(&ch.Order, c.Order)
 	set(&ch.Filter, c.Filter)
 	if c.Policy != nil {
 		ch.Policy = c.Policy.Apply(ch.Policy)

@@ -50,14 +50,14 @@ func (t *Topic) unsynced() bool { return !t.Config.Sync.Always() || t.Tightened 
 // appended, since the topic was made.
 func (t *Topic) SyncedEach() bool { return !t.unsynced() }
 
-// ordering says whether a channel of the topic is ordered. What such a channel has
+// ordering says whether a channel of the topic has an order. What such a channel has
 // confirmed is replicated before it counts, and synced a moment later.
 func (t *Topic) ordering() bool {
 	if t.Config.Ordered {
 		return true
 	}
 	for _, ch := range t.Channels {
-		if ch.Ordered {
+		if ch.Order.Some() {
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ type Saved struct {
 	Topic       string           `json:"topic"`
 	Incarnation Incarnation      `json:"incarnation"` // of the topic
 	Channel     string           `json:"channel"`
-	Ordered     bool             `json:"ordered,omitempty"`
+	Order       policy.Order     `json:"order,omitempty"`
 	Policy      policy.Policy    `json:"policy,omitzero"`
 	Filter      string           `json:"filter,omitempty"`
 	Partitions  []SavedPartition `json:"partitions"` // by number; one whose leader did not answer is missing

@@ -81,13 +81,13 @@ type snapshotPartition struct {
 }
 
 type snapshotChannel struct {
-	Name      string      `json:"name"`
-	Ordered   bool        `json:"ordered,omitempty"`
-	Paused    bool        `json:"paused,omitempty"`
-	Skipped   bool        `json:"skipped,omitempty"`
-	CreatedAt int64       `json:"created_at"`
-	Version   Incarnation `json:"version"`
-	First     bool        `json:"first,omitempty"`
+	Name      string       `json:"name"`
+	Order     policy.Order `json:"order,omitempty"`
+	Paused    bool         `json:"paused,omitempty"`
+	Skipped   bool         `json:"skipped,omitempty"`
+	CreatedAt int64        `json:"created_at"`
+	Version   Incarnation  `json:"version"`
+	First     bool         `json:"first,omitempty"`
 
 	Policy policy.Policy `json:"policy,omitzero"`
 	Filter string        `json:"filter,omitempty"`

@@ -91,7 +91,7 @@ type Partition struct {
 // Channel is a durable channel of a topic.
 type Channel struct {
 	Name      string
-	Ordered   bool
+	Order     policy.Order
 	Paused    bool
 	Skipped   bool
 	CreatedAt int64       // ns since 1970, as its creator saw it

@@ -187,7 +187,7 @@ func (m operatorMove) save(ctx context.Context, saved []meta.SavedPartition) err
 		At: time.Now().UnixNano(), Verb: m.verb, Topic: m.topic.Name, Incarnation: m.topic.Incarnation, Channel: m.channel, Partitions: saved,
 	}
 	if c := m.topic.Channels[m.channel]; c != nil {
-		v.Ordered, v.Policy, v.Filter = c.Ordered, c.Policy, c.Filter
+		v.Order, v.Policy, v.Filter = c.Order, c.Policy, c.Filter
 	}
 	if _, err := m.o.host.Propose(ctx, meta.SavePositions{Saved: v}); err != nil {
 		return fmt.Errorf("cannot save the position of channel %s/%s, which was not moved: %w", m.topic.Name, m.channel, host.OfThisIncarnation(err))
@@ -310,7 +310,7 @@ func (o *Contents) RestoreChannel(ctx context.Context, name, channel string) (Un
 		if v.Verb != SavedDelete {
 			continue
 		}
-		if err := o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Ordered: v.Ordered, Policy: v.Policy, Filter: v.Filter}); err != nil {
+		if err := o.node.topics.EnsureChannel(ctx, meta.CreateChannel{Topic: name, Channel: channel, Order: v.Order, Policy: v.Policy, Filter: v.Filter}); err != nil {
 			return Undone{}, err
 		}
 		return undo(ctx, o.node, v)

@@ -86,7 +86,7 @@ func channelNames(led []*host.Led) []string {
 func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, clients bool) stats.Channel {
 	s := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
 	if c := t.Channels[name]; c != nil {
-		s.Ordered = c.Ordered
+		s.Order = c.Order
 	}
 	seen := map[counted]bool{}
 	for _, lp := range led {
@@ -118,7 +118,7 @@ func channelStats(led []*host.Led, now time.Time, name string, t *meta.Topic, cl
 		}
 		place := stats.Place{
 			Partition: lp.Index, Leader: string(t.Partitions[lp.Index].Leader),
-			Confirmed: n.Floor, Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor), Blocked: n.Blocked,
+			Confirmed: n.Floor, Lag: int64(lp.Part.Log().CommittedEnd()) - int64(n.Floor), Blocked: n.Blocked, KeyBlock: n.KeyBlock,
 		}
 		for _, x := range c.Spins.At(now) {
 			place.Spinning = append(place.Spinning, stats.Spinning(x))

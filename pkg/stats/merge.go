@@ -112,7 +112,7 @@ func (t *Topic) settle() {
 // merge adds what another node says of the channel.
 func (c *Channel) merge(d *Channel) {
 	c.Paused = c.Paused || d.Paused
-	c.Ordered = c.Ordered || d.Ordered
+	c.Order = cmp.Or(c.Order, d.Order)
 	c.Depth += d.Depth
 	c.InFlight += d.InFlight
 	c.Deferred += d.Deferred

@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/internal/latency"
+	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/dedup"
 	"github.com/brokerd/brokerd/pkg/filter"
 	"github.com/brokerd/brokerd/pkg/flow"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -52,7 +54,7 @@ type Channel struct {
 	Name      string
 	Ephemeral bool
 	Paused    bool
-	Ordered   bool
+	Order     policy.Order
 	Depth     int64 // waiting: neither in flight nor deferred
 	InFlight  int64
 	Deferred  int64
@@ -101,10 +103,11 @@ func (f *Failing) Add(o Failing) {
 type Place struct {
 	Partition int
 	Leader    string
-	Confirmed seq.Offset  // everything below is finished
-	Lag       int64       // committed end - confirmed
-	Blocked   *seq.Offset // the first message that has had all its attempts, and stays; nil: none
-	Spinning  []Spinning  // messages that consumers requeue as soon as they get them, the fastest first
+	Confirmed seq.Offset        // everything below is finished
+	Lag       int64             // committed end - confirmed
+	Blocked   *seq.Offset       // the first message that has had all its attempts, and stays; nil: none
+	KeyBlock  *channel.KeyBlock // the key for which most messages wait; nil: others do not
+	Spinning  []Spinning        // messages that consumers requeue as soon as they get them, the fastest first
 }
 
 // Spinning is a message that is delivered and requeued over and over.

@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -113,7 +115,7 @@ func benchPartition(b *testing.B) *Partition {
 
 // benchConsume takes and finishes one message after the other.
 func benchConsume(b *testing.B, p *Partition, ordered bool) {
-	c, err := p.AddChannel("c", 1, ChannelOptions{Ordered: ordered})
+	c, err := p.AddChannel("c", 1, ChannelOptions{Order: policy.StrictIf(ordered)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -179,7 +181,7 @@ func BenchmarkStandbyAdvance(b *testing.B) {
 	b.ReportAllocs()
 	var buf []byte
 	for o := seq.Offset(0); b.Loop(); o++ {
-		buf = advance{channel: "s", floor: o, offset: o}.append(buf[:0])
+		buf = advance.Change{Channel: "s", Floor: o, Offset: o}.Append(buf[:0])
 		if err := s.Advance(buf); err != nil {
 			b.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 
 // ChannelOptions are what metadata says of a channel.
 type ChannelOptions struct {
-	Ordered   bool
+	Order     policy.Order
 	Paused    bool
 	Ephemeral bool
 	Filter    string // "": none
@@ -44,6 +44,7 @@ type Channel struct {
 	Failed    channel.Failed   // what became of messages that had all their attempts
 	bounded   atomic.Bool      // attempts are
 	limit     atomic.Pointer[policy.Limit]
+	keys      keyScan
 
 	mu        sync.Mutex // guards what follows
 	state     *channel.State
@@ -53,9 +54,9 @@ type Channel struct {
 	waiting   waitlist
 	lastID    uint64 // of a consumer
 	departed  channel.Departed
-	limited   bool       // somebody was refused by limit
-	armed     bool       // ticks have been asked for
-	finishing finishings // FINs that others have yet to store, in order
+	limited   bool                          // somebody was refused by limit
+	armed     bool                          // ticks have been asked for
+	finishing channel.Finishings[*Consumer] // FINs that others have yet to store
 	movers    movers
 	closed    error  // why it ended; nil while it lives
 	moves     uint64 // see ChannelPosition
@@ -86,6 +87,7 @@ func (m *movers) release() {
 
 func newChannel(p *Partition, name string, version uint64, ephemeral bool, s *channel.State) *Channel {
 	c := &Channel{p: p, name: name, version: version, ephemeral: ephemeral, state: s, recorder: channel.NewRecorder(s), times: processing.New(p.o.LatencyWindow, time.Now())}
+	c.keys.on.Store(channel.KeyedOf(s).On())
 	c.Flow.Note(p.o.Now(), flow.Totals{})
 	return c
 }
@@ -115,6 +117,8 @@ type ChannelStats struct {
 	Limited bool
 	// Blocked is the first message that has had all its attempts, and stays; nil: none.
 	Blocked *seq.Offset
+	// KeyBlock is the key for which most messages wait; nil: others do not.
+	KeyBlock *channel.KeyBlock
 	// Latency is how long the messages that were finished of late took since their publish,
 	// whichever consumer had them; nil if that is not kept: see Options.LatencyWindow.
 	Latency *latency.Histogram
@@ -131,25 +135,29 @@ func (c *Channel) Stats() ChannelStats {
 			s.Blocked = &o
 		}
 	}
+	if b, some := channel.KeyedOf(c.state).Block(); some {
+		s.KeyBlock = &b
+	}
 	return s
 }
 
 // Configure sets whether the channel is paused (nothing is delivered; what is
-// in flight can still be answered) and whether it is ordered. What is so already costs
+// in flight can still be answered) and its order. What is so already costs
 // nothing: a change of one channel is told to all of its topic.
 func (c *Channel) Configure(o ChannelOptions) {
 	if c.Selection.Set(o.Filter) {
 		c.wakeConsumers()
 	}
 	c.mu.Lock()
-	same := c.state.Paused() == o.Paused && c.state.Ordered() == o.Ordered
+	same := c.state.Paused() == o.Paused && channel.Order(c.state) == o.Order
 	c.mu.Unlock()
 	if same {
 		return
 	}
 	c.change(func(s *channel.State) {
 		s.SetPaused(o.Paused)
-		s.SetOrdered(o.Ordered)
+		channel.SetOrder(s, o.Order)
+		c.keys.on.Store(o.Order == policy.ByKey)
 	})
 }
 
@@ -288,7 +296,7 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.dirty.mark()
 		_, ok = c.state.NextEvent()
 	}
-	late := c.finishing.giveUp(c.p.o.Now(), c.state)
+	late := c.finishing.GiveUp(c.p.o.Now(), FinTimeout, c.state)
 	if len(late) > 0 && c.state.Held() == 0 {
 		c.movers.release()
 	}
@@ -304,7 +312,7 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.dirty.mark()
 	}
 	for _, f := range late {
-		f.by.unfinished(f.offset)
+		f.By.unfinished(f.Offset)
 	}
 	for i := range lost {
 		tr.Step(lost[i])

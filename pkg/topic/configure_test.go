@@ -1,6 +1,10 @@
 package topic
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/policy"
+)
 
 // A change of one channel is told to all channels of its topic: the others store nothing
 // for it, and what changes is stored.
@@ -20,7 +24,7 @@ func TestWhatIsConfiguredAlreadyIsNotStoredAgain(t *testing.T) {
 	if n := stored(); n != first {
 		t.Errorf("snapshot %d behind %d, though nothing changed", n, first)
 	}
-	for i, o := range []ChannelOptions{{Paused: true}, {Paused: true, Ordered: true}, {Ordered: true}, {}} {
+	for i, o := range []ChannelOptions{{Paused: true}, {Paused: true, Order: policy.Strict}, {Order: policy.Strict}, {}} {
 		c.Configure(o)
 		if n := stored(); n != first+uint64(i)+1 {
 			t.Errorf("%+v: snapshot %d behind %d", o, n, first)

@@ -13,7 +13,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/processing"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
 
@@ -62,6 +61,7 @@ type Consumer struct {
 type undo struct {
 	late    []lateMessage
 	gone    []seq.Offset // finished without a consumer
+	chosen  []seq.Offset // finished as by the consumer, which chose others
 	expired []seq.Offset // likewise, since their time to live is over
 	back    []seq.Offset // in flight no more, to be taken again
 	sort    []misplaced  // for others
@@ -106,6 +106,10 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 			k.at.rest()
 			k.wake()
 			return 0, nil
+		}
+		if err := k.ch.keys.learn(k, max); err != nil {
+			k.at.release()
+			return 0, err
 		}
 		arm, soon := k.take(now, max)
 		k.ch.arm(arm)
@@ -155,7 +159,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.taken = k.taken[:0]
-	if c.closed != nil || c.Selection.Broken() != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || c.state.Ordered() && c.p.apart.Load() {
+	if c.closed != nil || c.Selection.Broken() != nil || c.p.suspended.Load() || c.p.arrivals.unsure.Load() || c.movers.n > 0 || channel.Order(c.state).Some() && c.p.apart.Load() {
 		return false, false // whoever changes that lets everybody look again
 	}
 	k.tags = c.tags
@@ -167,7 +171,7 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		k.idle.Store(true)
 		k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
-			return c.armLocked(), c.state.Ordered() && c.state.InFlight() > 0
+			return c.armLocked(), channel.Order(c.state).Some() && c.state.InFlight() > 0
 		}
 	}
 	if k.waits {
@@ -217,7 +221,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 	var d Delivery
 	for i, t := range k.taken {
 		if len(k.tags) == 0 && !sampled(k.o.SampleRate, rand.IntN(100)) {
-			k.undo.gone = append(k.undo.gone, t.Offset)
+			k.passOver(t.Offset)
 			continue
 		}
 		delay, ttl, err := k.read(t, &d)
@@ -248,7 +252,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			continue
 		}
 		if len(k.tags) > 0 && !sampled(k.o.SampleRate, rand.IntN(100)) || !k.o.Filter.Match(d.Header) {
-			k.undo.gone = append(k.undo.gone, t.Offset)
+			k.passOver(t.Offset)
 			continue
 		}
 		if times := k.ch.times; times != nil { // before the client can have it
@@ -346,7 +350,7 @@ func (k *Consumer) giveBack(rest []channel.Delivery) {
 // handed over.
 func (k *Consumer) putBack(now time.Time) {
 	c, u := k.ch, &k.undo
-	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort) == 0 {
+	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort)+len(u.chosen) == 0 {
 		return
 	}
 	if tr := c.p.trace.Load(); tr != nil {
@@ -378,13 +382,17 @@ func (k *Consumer) putBack(now time.Time) {
 	c.mu.Unlock()
 	c.p.dirty.mark()
 	c.p.stir()
-	if len(u.back) > 0 {
-		c.wakeFor(len(u.back))
+	if n := len(u.back); n > 0 || c.keys.on.Load() {
+		c.wakeFor(n + len(u.gone) + len(u.expired)) // those behind them may go, too
+	}
+	for _, o := range u.chosen {
+		_ = k.Finish(o) // else it is taken again
 	}
 	for _, w := range woken {
 		w.wake()
 	}
 	u.late, u.gone, u.expired, u.back, u.sort = u.late[:0], u.gone[:0], u.expired[:0], u.back[:0], u.sort[:0]
+	u.chosen = u.chosen[:0]
 }
 
 // Leased says whether what was taken may still be handed over at now: see
@@ -393,7 +401,8 @@ func (k *Consumer) Leased(now time.Time) bool { return k.ch.p.Leased(now) }
 
 // Finish says that the consumer is done with a message. On an ordered channel
 // that is kept, that counts, and the next message is delivered, once this node
-// has noted it and the other replicas, where there are any, know. Until then the
+// has noted it and the other replicas, where there are any, know; so it is where keys
+// order, and the next message is that of the key. Until then the
 // message can be answered no more, does not time out, and holds the next one
 // back; after FinTimeout it is ready again, and ConsumerOptions.Unfinished is called. If
 // the node cannot note it, it is delivered again; so it is by the next
@@ -407,26 +416,24 @@ func (k *Consumer) Finish(o seq.Offset) error {
 	}
 	c.mu.Lock()
 	o = channel.Standing(c.state, o)
-	ordered := c.state.Ordered() && !c.ephemeral
-	share := ordered && c.p.sharing.Shared()
+	confirms := !c.ephemeral && channel.Confirms(c.state, o)
 	var err error
 	switch {
 	case c.closed != nil:
 		err = channel.ErrNotInFlight
-	case ordered:
+	case confirms:
 		err = c.state.Hold(o, k.id)
 	default:
 		err = c.state.Finish(o, k.id)
 	}
-	more := err == nil && c.waiting.len() > 0 && c.state.Ordered()
-	floor, moves := min(c.state.Floor(), o), c.moves // it may be counted already
-	var f *finishing
+	more := err == nil && c.waiting.len() > 0 && channel.Order(c.state).Some()
+	var next finishes
 	arm := false
 	if err == nil {
 		k.recountLocked()
-		if share {
-			f = &finishing{o, k, c.p.o.Now()}
-			c.finishing = append(c.finishing, f)
+		if confirms {
+			c.finishing.Add(o, k, c.p.o.Now())
+			next = nextLocked(c)
 			arm = c.armLocked()
 		}
 	}
@@ -435,13 +442,8 @@ func (k *Consumer) Finish(o seq.Offset) error {
 		return err
 	}
 	c.arm(arm)
-	if ordered {
-		data := advance{channel: c.name, version: c.version, floor: floor, offset: o, moves: moves}.append(make([]byte, 0, maxAdvanceHead+len(c.name)))
-		if share {
-			c.p.sharing.Advance(sharing.Change{Data: data, Done: func(err error) { k.shared(f, o, data, err) }})
-		} else {
-			k.shared(nil, o, data, nil)
-		}
+	if confirms {
+		next.tell(c)
 		return nil
 	}
 	k.finished.Add(1)
@@ -469,44 +471,6 @@ func (k *Consumer) takeBack(o seq.Offset, now time.Time) {
 		c.p.stir()
 		c.wakeFor(1)
 	}
-}
-
-// shared ends a Finish that others had to hear of, and that this node has to
-// note: where it cannot, the message is delivered again. An error says that the
-// term is over: nothing is delivered here any more. What was given up meanwhile is
-// not ended twice.
-func (k *Consumer) shared(f *finishing, o seq.Offset, data []byte, err error) {
-	c := k.ch
-	if err != nil {
-		c.p.over.Store(true)
-	}
-	c.mu.Lock()
-	waits := f == nil || c.finishing.settle(f)
-	c.mu.Unlock()
-	if !waits {
-		return
-	}
-	if err == nil {
-		err = c.p.note(data)
-	}
-	c.mu.Lock()
-	if err == nil {
-		c.state.Confirm(o)
-		k.finished.Add(1)
-		k.processed(o, time.Now())
-	} else {
-		c.state.Release(o)
-	}
-	if c.state.Held() == 0 {
-		c.movers.release()
-	}
-	c.mu.Unlock()
-	if err == nil {
-		traced(k, trace.Finished, o, c.p.o.Now())
-	}
-	c.p.dirty.mark()
-	c.p.stir()
-	c.wakeFor(1)
 }
 
 // Requeue puts a message back, for delivery after a delay.
@@ -538,9 +502,10 @@ func (k *Consumer) Requeue(o seq.Offset, now time.Time, delay time.Duration) err
 	c.p.dirty.mark()
 	c.p.stir()
 	c.arm(arm)
-	if delay <= 0 {
+	if delay <= 0 || c.keys.on.Load() {
 		c.wakeFor(1)
-	} else if long {
+	}
+	if long {
 		c.p.mover.queue.Add(far)
 	}
 	return nil

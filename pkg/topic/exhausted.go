@@ -3,6 +3,7 @@ package topic
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -72,8 +73,8 @@ func (x Retries) attemptsLocked(o seq.Offset) []byte {
 	if attempts == 0 || c.ephemeral {
 		return nil
 	}
-	a := advance{channel: c.name, version: c.version, floor: min(c.state.Floor(), o), offset: o, moves: c.moves, attempts: attempts}
-	return a.append(make([]byte, 0, maxAdvanceHead+len(c.name)))
+	a := advance.Change{Channel: c.name, Version: c.version, Floor: min(c.state.Floor(), o), Offset: o, Moves: c.moves, Attempts: attempts}
+	return a.Append(make([]byte, 0, advance.MaxHead+len(c.name)))
 }
 
 // requeueLocked is State.Requeue on a channel that bounds attempts: the message is not
@@ -82,7 +83,7 @@ func (x Retries) attemptsLocked(o seq.Offset) []byte {
 func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay time.Duration) error {
 	c := x.c
 	r := channel.RetriesOf(c.state)
-	if c.ephemeral || c.state.Ordered() && delay > 0 && !r.Policy().Backoff.On() {
+	if c.ephemeral || channel.Order(c.state) == policy.Strict && delay > 0 && !r.Policy().Backoff.On() {
 		return c.state.Requeue(o, id, now, delay)
 	}
 	if err := r.Park(o, id, now, FinTimeout); err != nil {
@@ -123,7 +124,7 @@ func (x Retries) limitedBy(k *Consumer, allowed int) (arm bool) {
 // waitsLocked says whether ticks are needed, whenever something may be due.
 func (x Retries) waitsLocked() bool {
 	c := x.c
-	return len(c.finishing) > 0 || c.limited || x.disposableLocked()
+	return c.finishing.Len() > 0 || c.limited || x.disposableLocked()
 }
 
 // nameLocked returns who a consumer is or was; "": it is not known any more.

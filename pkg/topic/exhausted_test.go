@@ -86,7 +86,7 @@ func TestADisposerTakesWhatHasHadAllItsAttempts(t *testing.T) {
 		var poked int
 		b.p.o.Exhausted = func(*Channel) { poked++ }
 		c := b.channel("c", 1)
-		c.Configure(ChannelOptions{Ordered: ordered})
+		c.Configure(ChannelOptions{Order: policy.StrictIf(ordered)})
 		RetriesOf(c).SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.Drop}, nil)
 		r := b.join(c, func(o *ConsumerOptions) { o.Name = "worker-7" })
 		b.publish("a", "b")

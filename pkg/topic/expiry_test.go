@@ -3,6 +3,8 @@ package topic
 import (
 	"testing"
 	"time"
+
+	"github.com/brokerd/brokerd/pkg/policy"
 )
 
 func TestExpiredMessagesAreNotDelivered(t *testing.T) {
@@ -43,7 +45,7 @@ func TestExpiredMessagesAreNotDelivered(t *testing.T) {
 
 func TestExpiredMessagesOfAnOrderedChannelDoNotHoldUpOthers(t *testing.T) {
 	b := newBench(t)
-	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 	if err != nil {
 		t.Fatal(err)
 	}

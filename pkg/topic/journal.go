@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -42,7 +43,7 @@ type journal struct {
 	stamped stamp // the one that the file says
 }
 
-const stampVersion = 2 // a record's first byte where others have advanceVersion
+const stampVersion = 2 // a record's first byte where others have advance.Version
 
 func journalName(base uint64) string { return fmt.Sprintf("positions.journal.%d", base%2) }
 
@@ -280,8 +281,10 @@ func (j *journal) replayFile(data []byte, base uint64, m *mirror) (updates bool,
 func (j *journal) takeRecord(change []byte, m *mirror) (isUpdate bool) {
 	if taken, ok := decodeStamp(change); ok {
 		j.taken, j.stamped = taken, taken
-	} else if a, err := decodeAdvance(change); err == nil {
-		m.advance(a)
+	} else if all, err := advance.Decode(change); err == nil {
+		for _, a := range all {
+			m.advance(a)
+		}
 	} else if u, err := decodeUpdate(change); err == nil {
 		if u.stamp != 0 {
 			j.taken, j.stamped = u.stamp, u.stamp

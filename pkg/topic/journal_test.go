@@ -12,8 +12,10 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -24,7 +26,7 @@ func killed(m *vfs.Mem) *vfs.Mem { return m.CrashClone(vfs.Crash{KeepPercent: 10
 func noteUpTo(t *testing.T, p *Positions, from, to seq.Offset) {
 	t.Helper()
 	for o := from; o < to; o++ {
-		if err := p.Note(advance{"c", 1, o, o, 0, 0}.append(nil)); err != nil {
+		if err := p.Note(changeOf("c", 1, o, o, 0, 0).Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,7 +139,7 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 	}
 	noteUpTo(t, p, 0, 4)
 	faulty.Decide(func(int64, vfs.Op) vfstest.Fault { return vfstest.Fault{Err: syscall.ENOSPC, Short: 9} })
-	if err := p.Note(advance{"c", 1, 4, 4, 0, 0}.append(nil)); !errors.Is(err, syscall.ENOSPC) {
+	if err := p.Note(changeOf("c", 1, 4, 4, 0, 0).Append(nil)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	faulty.Decide(nil)
@@ -149,7 +151,7 @@ func TestAFailedNoteHarmsNoOther(t *testing.T) {
 func TestWhatASnapshotLeavesOutStaysNoted(t *testing.T) {
 	b := newBench(t)
 	b.lazy = true
-	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +177,7 @@ func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Note(advance{"c", 1, 2, 2, 0, 0}.append(nil)); fate.Of(err) != fate.Refused {
+	if err := p.Note(changeOf("c", 1, 2, 2, 0, 0).Append(nil)); fate.Of(err) != fate.Refused {
 		t.Fatal(err)
 	}
 }
@@ -183,7 +185,7 @@ func TestNothingIsNotedWhereAnotherMayBeAtHome(t *testing.T) {
 func TestWhatIsFinishedInOrderOutlivesAKill(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		b := newBench(t)
-		c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+		c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,19 +223,19 @@ func wantStoredFloor(t *testing.T, fsys vfs.FS, dir string, want seq.Offset) {
 }
 
 func TestJournalIsGolden(t *testing.T) {
-	got := changes.Append(nil, 7, 9, advance{"ch", 300, 5, 6, 0, 0}.append(nil))
+	got := changes.Append(nil, 7, 9, changeOf("ch", 300, 5, 6, 0, 0).Append(nil))
 	want := []byte("\x5c\x74\x71\x75\x0a\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x02ch\xac\x02\x05\x06\x00\x00")
 	if !bytes.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
 	r := changes.Next(got, 0, 7)
-	if a, err := decodeAdvance(r.Change); err != nil || r.Size != len(got) || r.Synced != 9 || a != (advance{"ch", 300, 5, 6, 0, 0}) {
+	if a, err := advance.Decode(r.Change); err != nil || r.Size != len(got) || r.Synced != 9 || len(a) != 1 || a[0] != changeOf("ch", 300, 5, 6, 0, 0) {
 		t.Errorf("read %+v of %d bytes: %v", a, r.Size, err)
 	}
 }
 
 func FuzzJournal(f *testing.F) {
-	f.Add(changes.Append(nil, 1, 0, advance{"c", 1, 2, 3, 0, 0}.append(nil)), uint64(1))
+	f.Add(changes.Append(nil, 1, 0, changeOf("c", 1, 2, 3, 0, 0).Append(nil)), uint64(1))
 	f.Add(changes.Append(nil, 1, 0, []byte{stampVersion, 0x81, 0x80, 0x80, 0x80, 0x10}), uint64(1))
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff01234567"), uint64(9))
 	f.Fuzz(func(t *testing.T, data []byte, number uint64) {
@@ -250,8 +252,8 @@ func FuzzJournal(f *testing.F) {
 			t.Fatalf("%d of %d bytes are good", j.end, len(data))
 		}
 		seed := rand.New(rand.NewPCG(number, 1))
-		a := advance{"other", seed.Uint64(), 1, 2, 0, 0}
-		if err := errors.Join(j.note(a.append(nil)), j.close()); err != nil {
+		a := changeOf("other", seed.Uint64(), 1, 2, 0, 0)
+		if err := errors.Join(j.note(a.Append(nil)), j.close()); err != nil {
 			t.Fatal(err)
 		}
 		var again mirror
@@ -273,7 +275,7 @@ func TestWhatCannotBeNotedIsDeliveredAgain(t *testing.T) {
 	}
 	b.open()
 	t.Cleanup(func() { b.log.Close() })
-	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 	if err != nil {
 		t.Fatal(err)
 	}

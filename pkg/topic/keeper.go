@@ -219,7 +219,7 @@ func (k *keeper) share() (Snapshot, []byte, error) {
 // know it: what the leader before shared last may have reached this node alone.
 // Until they do, an ordered channel must not go on from there, or the next
 // leader would lead it back.
-func (k *keeper) serve(to Sharer) {
+func (k *keeper) serve(to sharing.Sharer) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
 	k.sharing.To = to

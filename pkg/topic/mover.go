@@ -115,7 +115,7 @@ func (v *mover) append(messages []Message) {
 // deferred for so long. The channel's lock is held.
 func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.Duration) (moving, bool) {
 	most := v.p.o.Moves.RequeueInMemory
-	if delay <= most || most <= 0 || !movable(c) {
+	if delay <= most || most <= 0 || !movable(c) || channel.KeyedOf(c.state).Binds(o) {
 		return moving{}, false
 	}
 	due, deferred := channel.DeferredUntil(c.state, o)
@@ -126,7 +126,7 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 }
 
 // movable says whether messages of a channel may be appended again. On an ordered one that
-// would change their order, and of an ephemeral one nothing is kept. While the topic is
+// would change their order, as of one with a key where that orders, and of an ephemeral one nothing is kept. While the topic is
 // paused, what is appended is not delivered.
 func movable(c *Channel) bool {
 	return !c.ephemeral && c.version != 0 && c.p.pausedAt.Load() == notPaused

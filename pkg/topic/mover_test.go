@@ -9,6 +9,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -66,7 +67,7 @@ func TestALongRequeueIsAppendedAgainForItsChannel(t *testing.T) {
 func TestWhatKeepsItsOrderOrNothingIsNotAppendedAgain(t *testing.T) {
 	b := movingBench(t, MovePolicy{RequeueInMemory: time.Minute})
 	brief := b.channel("brief#ephemeral", 0)
-	ordered, err := b.p.AddChannel("ordered", 2, ChannelOptions{Ordered: true})
+	ordered, err := b.p.AddChannel("ordered", 2, ChannelOptions{Order: policy.Strict})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -25,7 +27,7 @@ import (
 type Log interface {
 	// Append takes an entry: see commitlog.Entry.
 	Append(commitlog.Entry) error
-	Sharer
+	sharing.Sharer
 }
 
 // ErrChannelNotFound is returned for a channel that the partition does not have.
@@ -275,15 +277,16 @@ func (p *Partition) AddChannel(name string, version uint64, o ChannelOptions) (*
 	switch {
 	case known:
 		now := p.o.Now()
-		state = channel.Restore(old.Position, o.Ordered, now, p.load.wallAt(now))
+		state = channel.Restore(old.Position, o.Order == policy.Strict, now, p.load.wallAt(now))
 		state.AdvanceTo(p.o.Log.Start())
 	case p.lost:
-		state = channel.New(p.o.Log.Start(), o.Ordered)
+		state = channel.New(p.o.Log.Start(), false)
 	case len(p.channels) == 0:
-		state = channel.New(max(p.backlog, p.o.Log.Start()), o.Ordered)
+		state = channel.New(max(p.backlog, p.o.Log.Start()), false)
 	default:
-		state = channel.New(p.o.Log.CommittedEnd(), o.Ordered)
+		state = channel.New(p.o.Log.CommittedEnd(), false)
 	}
+	channel.SetOrder(state, o.Order)
 	state.SetPaused(o.Paused)
 	c := newChannel(p, name, version, o.Ephemeral, state)
 	c.Selection.Set(o.Filter)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
@@ -138,7 +139,7 @@ func TestRemovedPositionsSkipNothing(t *testing.T) {
 // A new series of snapshots must not meet the changes that followed the old one.
 func TestSalvagedPositionsMeetNoOlderJournal(t *testing.T) {
 	b := readTo(t)
-	note := advance{channel: "a", version: 1, floor: 4, offset: 4}.append(nil)
+	note := advance.Change{Channel: "a", Version: 1, Floor: 4, Offset: 4}.Append(nil)
 	for range 5 {
 		b.p.dirty.mark()
 		if err := errors.Join(b.p.Checkpoint(), b.p.positions.Note(note)); err != nil {
@@ -167,7 +168,7 @@ func TestSalvagedPositionsMeetNoOlderJournal(t *testing.T) {
 func TestAStandbyWithDamagedPositionsStartsANewSeries(t *testing.T) {
 	m := positionsFS(t)
 	p, _ := mustOpenPositions(t, m)
-	change := advance{channel: "c", version: 1, floor: 77, offset: 77}.append(nil)
+	change := advance.Change{Channel: "c", Version: 1, Floor: 77, Offset: 77}.Append(nil)
 	for n := 1; n <= 6; n++ {
 		if err := errors.Join(p.Begin(), p.Save(sampleSnapshot(n)), p.Note(change)); err != nil {
 			t.Fatal(err)

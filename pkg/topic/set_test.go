@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/age"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -128,7 +129,7 @@ func (s *set) bench() *bench { return &bench{t: s.t, p: s.p, log: s.nodes[s.lead
 
 func (s *set) channel(name string, version uint64, ordered bool) *Channel {
 	s.t.Helper()
-	c, err := s.p.AddChannel(name, version, ChannelOptions{Ordered: ordered})
+	c, err := s.p.AddChannel(name, version, ChannelOptions{Order: policy.StrictIf(ordered)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -294,8 +295,12 @@ func (l *line) everybodyHas(parcel int) bool {
 }
 
 func (l *line) deliverAll() {
-	for i := range l.set.nodes {
-		for l.deliver(i) {
+	for some := true; some; { // what is delivered may have more shared
+		some = false
+		for i := range l.set.nodes {
+			for l.deliver(i) {
+				some = true
+			}
 		}
 	}
 }

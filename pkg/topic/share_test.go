@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/policy"
 )
 
 func TestOrderedFinishCountsOnceEverybodyKnows(t *testing.T) {
@@ -183,7 +184,7 @@ func TestASeekWaitsForWhatIsBeingShared(t *testing.T) {
 		}
 		c.Configure(ChannelOptions{}) // not ordered: nothing else holds the next one back
 		want(t, "while an operator waits", r.take(1, t0), "")
-		c.Configure(ChannelOptions{Ordered: true})
+		c.Configure(ChannelOptions{Order: policy.Strict})
 		s.line.deliverAll()
 		synctest.Wait()
 		if err := <-moved; err != nil {
@@ -415,7 +416,7 @@ func TestQuiesceWaitsForWhatIsInFlight(t *testing.T) {
 		"left":      func(_ *set, r *reader) { r.Leave() },
 		"emptied":   func(s *set, _ *reader) { _ = s.p.Channel("c").Empty() },
 		"finished late": func(s *set, r *reader) {
-			s.p.Channel("c").Configure(ChannelOptions{Ordered: true})
+			s.p.Channel("c").Configure(ChannelOptions{Order: policy.Strict})
 			r.finish("a")
 			s.line.deliverAll()
 		},
@@ -540,7 +541,7 @@ func TestPositionsBeyondTheLogDoNotCount(t *testing.T) {
 func TestAnOrderedConsumerKeepsTheBatchAtHand(t *testing.T) {
 	b := newBench(t)
 	b.publish("a", "b")
-	c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+	c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,6 @@
 package topic
 
-import (
-	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/sharing"
-)
-
-// Sharer takes a leader's positions to the other replicas: see sharing.Sharer.
-type Sharer = sharing.Sharer
+import "github.com/brokerd/brokerd/pkg/seq"
 
 // stamp numbers what is shared: snapshots of one term grow. It stands where a
 // stored snapshot has its own number.

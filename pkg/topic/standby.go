@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/seq"
@@ -213,7 +214,7 @@ func (c *ChannelPosition) keep(known *Snapshot) bool {
 // it; a machine that loses power does, until the next Checkpoint has stored it. A
 // change that was taken before does nothing.
 func (s *Standby) Advance(change []byte) error {
-	a, err := decodeAdvance(change)
+	all, err := advance.Decode(change)
 	if err != nil {
 		return fate.Mark(err, fate.Refused)
 	}
@@ -225,7 +226,9 @@ func (s *Standby) Advance(change []byte) error {
 	if err := s.files.Note(change); err != nil {
 		return err
 	}
-	s.known.advance(a)
+	for _, a := range all {
+		s.known.advance(a)
+	}
 	s.fallBehindLocked()
 	return nil
 }

@@ -11,8 +11,10 @@ import (
 
 	"github.com/brokerd/brokerd/internal/testrand"
 	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -102,7 +104,7 @@ func TestStandbyDoesNotWriteWhatItHas(t *testing.T) {
 	if n := len(m.Trace()); n != ops {
 		t.Errorf("%d operations for what was stored already", n-ops)
 	}
-	if err := s.Advance(advance{"channel0", 4, 5000, 5000, 0, 0}.append(nil)); err != nil {
+	if err := s.Advance(changeOf("channel0", 4, 5000, 5000, 0, 0).Append(nil)); err != nil {
 		t.Fatal(err)
 	}
 	moved := sampleSnapshot(4)
@@ -142,7 +144,7 @@ func TestASnapshotThatIsToldAgainUndoesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if err := s.Advance(advance{"c", 1, 10, 10, 0, 0}.append(nil)); err != nil {
+			if err := s.Advance(changeOf("c", 1, 10, 10, 0, 0).Append(nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,18 +163,18 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 	}}}}
 	tests := []struct {
 		name    string
-		changes []advance
+		changes []advance.Change
 		want    []seq.Offset // the channels' floors
 	}{
-		{"the next", []advance{{"c", 5, 10, 10, 0, 0}}, []seq.Offset{11}},
-		{"twice", []advance{{"c", 5, 10, 10, 0, 0}, {"c", 5, 10, 10, 0, 0}}, []seq.Offset{11}},
-		{"over what is finished", []advance{{"c", 5, 10, 10, 0, 0}, {"c", 5, 11, 11, 0, 0}}, []seq.Offset{14}},
-		{"late", []advance{{"c", 5, 10, 11, 0, 0}, {"c", 5, 10, 10, 0, 0}, {"c", 5, 9, 9, 0, 0}}, []seq.Offset{14}},
-		{"behind a gap", []advance{{"c", 5, 10, 20, 0, 0}}, []seq.Offset{10}},
-		{"the leader is ahead", []advance{{"c", 5, 500, 500, 0, 0}}, []seq.Offset{501}},
-		{"an earlier channel of the name", []advance{{"c", 4, 500, 500, 0, 0}}, []seq.Offset{10}},
-		{"a later channel of the name", []advance{{"c", 6, 3, 3, 0, 0}}, []seq.Offset{4}},
-		{"another channel", []advance{{"d", 6, 3, 4, 0, 0}}, []seq.Offset{10, 3}},
+		{"the next", []advance.Change{changeOf("c", 5, 10, 10, 0, 0)}, []seq.Offset{11}},
+		{"twice", []advance.Change{changeOf("c", 5, 10, 10, 0, 0), changeOf("c", 5, 10, 10, 0, 0)}, []seq.Offset{11}},
+		{"over what is finished", []advance.Change{changeOf("c", 5, 10, 10, 0, 0), changeOf("c", 5, 11, 11, 0, 0)}, []seq.Offset{14}},
+		{"late", []advance.Change{changeOf("c", 5, 10, 11, 0, 0), changeOf("c", 5, 10, 10, 0, 0), changeOf("c", 5, 9, 9, 0, 0)}, []seq.Offset{14}},
+		{"behind a gap", []advance.Change{changeOf("c", 5, 10, 20, 0, 0)}, []seq.Offset{10}},
+		{"the leader is ahead", []advance.Change{changeOf("c", 5, 500, 500, 0, 0)}, []seq.Offset{501}},
+		{"an earlier channel of the name", []advance.Change{changeOf("c", 4, 500, 500, 0, 0)}, []seq.Offset{10}},
+		{"a later channel of the name", []advance.Change{changeOf("c", 6, 3, 3, 0, 0)}, []seq.Offset{4}},
+		{"another channel", []advance.Change{changeOf("d", 6, 3, 4, 0, 0)}, []seq.Offset{10, 3}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestAdvancesMoveOnlyForward(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, a := range tt.changes {
-				if err := s.Advance(a.append(nil)); err != nil {
+				if err := s.Advance(a.Append(nil)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -241,7 +243,7 @@ func TestAClosedStandbyWritesNothing(t *testing.T) {
 	if err := s.Replace(told(t, 2, sampleSnapshot(2))); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("replace: %v", err)
 	}
-	if err := s.Advance(advance{"channel0", 1, 1, 1, 0, 0}.append(nil)); fate.Of(err) != fate.Refused || err == nil {
+	if err := s.Advance(changeOf("channel0", 1, 1, 1, 0, 0).Append(nil)); fate.Of(err) != fate.Refused || err == nil {
 		t.Errorf("advance: %v: the leader would count on it", err)
 	}
 	if err := errors.Join(s.Checkpoint(), s.Close()); err != nil {
@@ -264,7 +266,7 @@ func standbyScript(s *Standby, epoch seq.Epoch, stored func(floor int)) error {
 			}})
 			err = s.Replace(data)
 		} else {
-			err = s.Advance(advance{"c", 1, floor - 1, floor - 1, 0, 0}.append(nil))
+			err = s.Advance(changeOf("c", 1, floor-1, floor-1, 0, 0).Append(nil))
 			if err == nil && n%3 == 0 {
 				err = s.Checkpoint()
 			}
@@ -362,34 +364,32 @@ func TestStandbyGoesOnAfterEveryFailure(t *testing.T) {
 }
 
 func FuzzAdvance(f *testing.F) {
-	f.Add(advance{"c", 1, 2, 3, 0, 0}.append(nil))
-	f.Add(advance{"", 1 << 60, 0, seq.MaxOffset, 0, 0}.append(nil))
-	f.Add([]byte{advanceVersion, 200, 'x'})
+	f.Add(changeOf("c", 1, 2, 3, 0, 0).Append(nil))
+	f.Add(changeOf("", 1<<60, 0, seq.MaxOffset, 0, 0).Append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, err := decodeAdvance(data)
+		all, err := advance.Decode(data)
 		if err != nil {
-			if !errors.Is(err, errBadAdvance) {
-				t.Fatal(err)
-			}
 			return
 		}
-		again, err := decodeAdvance(a.append(nil))
-		if err != nil || again != a {
-			t.Fatalf("%+v, %v: want %+v", again, err, a)
-		}
 		s := sampleSnapshot(4)
-		s.apply(a)
+		for _, a := range all {
+			s.apply(a)
+		}
 		once := s.below(1 << 62) // a copy
-		s.apply(a)
+		s.apply(all[len(all)-1])
 		if !s.equal(&once) {
-			t.Fatalf("%+v made twice is another", a)
+			t.Fatalf("%+v made twice is another", all[len(all)-1])
 		}
 		if image, err := appendPositions(nil, 1, s); err != nil {
 			t.Fatal(err)
 		} else if _, back, err := decodePositions(image); err != nil || !back.equal(&s) {
-			t.Fatalf("%+v leads to what cannot be stored: %v", a, err)
+			t.Fatalf("%+v leads to what cannot be stored: %v", all, err)
 		}
 	})
+}
+
+func changeOf(name string, version uint64, floor, offset seq.Offset, moves uint64, attempts uint16) advance.Change {
+	return advance.Change{Channel: name, Version: version, Floor: floor, Offset: offset, Moves: moves, Attempts: attempts}
 }
 
 // A killed follower is still in sync, and its leader begins the next session with
@@ -402,13 +402,13 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 		"after a checkpoint": (*Standby).Checkpoint,
 		"after a stop":       (*Standby).Close,
 		"after a checkpoint and changes": func(s *Standby) error {
-			return errors.Join(s.Checkpoint(), s.Advance(advance{"c", 1, 2, 2, 0, 0}.append(nil)))
+			return errors.Join(s.Checkpoint(), s.Advance(changeOf("c", 1, 2, 2, 0, 0).Append(nil)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := positionsFS(t)
 			s := mustOpenStandby(t, m)
-			err := errors.Join(s.Replace(snapshot), s.Advance(advance{"c", 1, 0, 0, 0, 0}.append(nil)), s.Advance(advance{"c", 1, 1, 1, 0, 0}.append(nil)), then(s))
+			err := errors.Join(s.Replace(snapshot), s.Advance(changeOf("c", 1, 0, 0, 0, 0).Append(nil)), s.Advance(changeOf("c", 1, 1, 1, 0, 0).Append(nil)), then(s))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,7 +440,7 @@ func TestASnapshotToldAgainAfterAKillUndoesNothing(t *testing.T) {
 // finished; and may be killed before the next checkpoint.
 func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 	m := positionsFS(t)
-	change := advance{"c", 1, 1, 1, 0, 0}.append(nil)
+	change := changeOf("c", 1, 1, 1, 0, 0).Append(nil)
 	for name, tell := range map[string]func(s *Standby) error{
 		"stored": func(s *Standby) error { return errors.Join(s.Advance(change), s.Checkpoint()) },
 		"noted":  func(s *Standby) error { return s.Advance(change) },
@@ -459,7 +459,7 @@ func TestWhatIsForgottenBeyondTheEndStaysForgotten(t *testing.T) {
 			}
 			b.open()
 			add := func() *Channel {
-				c, err := b.p.AddChannel("c", 1, ChannelOptions{Ordered: true})
+				c, err := b.p.AddChannel("c", 1, ChannelOptions{Order: policy.Strict})
 				if err != nil {
 					t.Fatal(err)
 				}

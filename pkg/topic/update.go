@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/changes"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/fate"
@@ -47,7 +48,7 @@ type channelChange struct {
 }
 
 const (
-	updateVersion = 4 // a record's first byte where others have advanceVersion
+	updateVersion = 4 // a record's first byte where others have advance.Version
 	// maxUpdateBytes is the most that an encoded update takes. More is stored and
 	// shared as a snapshot.
 	maxUpdateBytes = changes.MaxChange
@@ -193,8 +194,8 @@ func (m *mirror) change(c channelChange) {
 }
 
 // advance takes a finished message of an ordered channel.
-func (m *mirror) advance(a advance) {
-	m.fold(a.channel)
+func (m *mirror) advance(a advance.Change) {
+	m.fold(a.Channel)
 	m.snap.apply(a)
 }
 

@@ -12,13 +12,18 @@ func withPrograms(e env) []string {
 	return append(os.Environ(), "PATH="+filepath.Join(e.root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// manual runs the marked blocks of docs/operations: with one node those that ask a broker
+// manual runs the marked blocks of docs/operations and docs/guide: with one node those that ask a broker
 // that serves, with several those that start clusters of their own.
 func manual(e env) (string, error) {
 	pages, err := filepath.Glob(filepath.Join(e.root, "docs", "operations", "*.md"))
 	if err != nil {
 		return "", err
 	}
+	guides, err := filepath.Glob(filepath.Join(e.root, "docs", "guide", "*.md"))
+	if err != nil {
+		return "", err
+	}
+	pages = append(pages, guides...)
 	count := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)

@@ -34,8 +34,8 @@ func latencyMistakes() []mistake {
 			tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{
-			name: "the FIN of an ordered channel has no latency", file: "pkg/topic/consumer.go",
-			old: "\t\tk.processed(o, time.Now())\n", with: "", tests: []string{"./pkg/broker"}, run: "TestLatencies",
+			name: "the FIN of an ordered channel has no latency", file: "pkg/topic/finishing.go",
+			old: "\t\tx.By.processed(x.Offset, now)\n", with: "", tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{
 			name: "another node's latencies are left out", file: "pkg/stats/merge.go",

@@ -42,7 +42,7 @@ func exhaustedMistakes() []mistake {
 	return []mistake{
 		{
 			name: "exhausted: a message that times out is ready again", file: "pkg/channel/ledger.go",
-			old: "if l.retries.spend(l.t, slot) {", with: "if false {",
+			old: "if l.retries.spend(l.t, slot) || bar", with: "if bar",
 			tests: state, run: "Model",
 		},
 		{
@@ -52,7 +52,7 @@ func exhaustedMistakes() []mistake {
 		},
 		{
 			name: "exhausted: a restart forgets them", file: "pkg/channel/position.go",
-			old: "case inFlight, ready, spent:", with: "case inFlight, ready:",
+			old: "case inFlight, ready, spent, barred:", with: "case inFlight, ready, barred:",
 			tests: state, run: "Model",
 		},
 		{
@@ -72,7 +72,7 @@ func exhaustedMistakes() []mistake {
 		},
 		{
 			name: "exhausted: a change of attempts finishes the message", file: "pkg/topic/advance.go",
-			old: "if a.attempts > 0 {", with: "if false {",
+			old: "if a.Attempts > 0 {", with: "if false {",
 			tests: shell, run: "Attempts",
 		},
 		{

@@ -4,8 +4,8 @@ package main
 func positionMistakes() []mistake {
 	return []mistake{
 		{
-			name: "FinReplicatedFirst: a FIN counts before the other replicas know", file: "pkg/topic/consumer.go",
-			old: "\t\tif share {\n\t\t\tc.p.sharing", with: "\t\tif share && data == nil {\n\t\t\tc.p.sharing", tests: positionTests,
+			name: "FinReplicatedFirst: a FIN counts before the other replicas know", file: "pkg/topic/finishing.go",
+			old: "case c.p.sharing.Shared():", with: "case c.p.sharing.Shared() && f.data == nil:", tests: positionTests,
 		},
 		{
 			name: "SnapshotFirst: an ordered channel delivers before everyone in sync has the snapshot", file: "pkg/topic/keeper.go",

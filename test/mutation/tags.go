@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // tagMistakes are about consumers who want some messages only.
 func tagMistakes() []mistake {
 	return append(filterMistakes(), []mistake{
@@ -109,6 +111,110 @@ func filterMistakes() []mistake {
 			name: "filter: dead letters are all chosen", file: "pkg/deadletter/redrive.go",
 			old: "return o, s.Filter == nil || o.chosen(s.Filter, &seen.Message)", with: "return o, true",
 			tests: []string{"./pkg/deadletter"}, run: "TestAFilterOfDeadLetters",
+		},
+	}
+}
+
+// keyMistakes are about channels that order by key.
+func keyMistakes() []mistake {
+	return slices.Concat(lineMistakes(), keyedMistakes(), confirmationMistakes())
+}
+
+// lineMistakes are about who waits for whom.
+func lineMistakes() []mistake {
+	lines := []string{"./pkg/keyorder"}
+	return []mistake{
+		{
+			name: "keys: anybody in a line may go", file: "pkg/keyorder/lines.go",
+			old: "return !l.In(m) || l.next(&l.lines[l.members[m].line]) == m", with: "return true", tests: lines, run: "Model",
+		},
+		{
+			name: "keys: the first goes while another of its line is out", file: "pkg/keyorder/lines.go",
+			old: "if q.out > 0 {", with: "if q.out > 1 {", tests: lines, run: "Model",
+		},
+		{
+			name: "keys: what is remembered has no bound", file: "pkg/keyorder/lines.go",
+			old: "return l.tracked >= l.limits.Tracked || l.bytes >= l.limits.Bytes", with: "return l.bytes >= l.limits.Bytes", tests: lines, run: "Model",
+		},
+		{
+			name: "keys: long keys have no bound", file: "pkg/keyorder/lines.go",
+			old: " || l.bytes >= l.limits.Bytes }", with: " }", tests: lines, run: "Model",
+		},
+	}
+}
+
+const keyedFile = "pkg/channel/keyed.go"
+
+// keyedMistakes are about what a channel knows of keys.
+func keyedMistakes() []mistake {
+	state := []string{"./pkg/channel"}
+	return []mistake{
+		{
+			name: "keys: the channel looks ahead without a bound", file: keyedFile,
+			old: "k.s.keyed.scanned < end && !k.s.keyed.lines.Full()", with: "k.s.keyed.scanned < end", tests: state, run: "LooksAhead",
+		},
+		{
+			name: "keys: a message is delivered before its key is known", file: keyedFile,
+			old: "return m.offset < k.scanned", with: "return true", tests: state, run: "OrderOfTheLog",
+		},
+		{
+			name: "keys: what was in flight before holds nobody back", file: keyedFile,
+			old: "lines.Out(slot) // since", with: "_ = slot // since", tests: state, run: "WhenOrderBegins",
+		},
+		{
+			name: "keys: messages go before the keys of what is in flight are known", file: keyedFile,
+			old: "fence = max(fence, m.offset+1)", with: "fence = max(fence, 0)", tests: state, run: "WhenOrderBegins",
+		},
+		{
+			name: "keys: a held message lets the next of its key go", file: "pkg/channel/hold.go",
+			old: "\ttakenOut(l, slot) // it stays so\n", with: "", tests: state, run: "OrderOfTheLog",
+		},
+		{
+			name: "keys: what is gone holds its key for ever", file: "pkg/channel/ledger.go",
+			old: "\tdepart(l, slot)\n", with: "", tests: state, run: "OrderOfTheLog",
+		},
+		{
+			name: "keys: a message with a key is carried forward", file: "pkg/channel/stragglers.go",
+			old: "return slices.DeleteFunc(list, func(m Pending) bool { return KeyedOf(s).Binds(m.Offset) })", with: "return slices.Clone(list)", tests: state, run: "Stragglers",
+		},
+	}
+}
+
+// confirmationMistakes are about finishes that others have to know of.
+func confirmationMistakes() []mistake {
+	state, shell := []string{"./pkg/channel"}, []string{"./pkg/topic"}
+	return []mistake{
+		{
+			name: "keys: the finish of a key counts at once", file: keyedFile,
+			old: "return KeyedOf(s).Binds(o)\n}", with: "return false\n}", tests: shell, run: "NextOfAKey",
+		},
+		{
+			name: "keys: a message without a key waits for others", file: keyedFile,
+			old: "return o >= s.keyed.scanned || ok && s.keyed.lines.In(slot)", with: "_, _ = slot, ok\n\treturn true", tests: shell, run: "NextOfAKey",
+		},
+		{
+			name: "keys: a channel begins before everyone in sync knows where", file: "pkg/topic/consumer.go",
+			old: "channel.Order(c.state).Some() && c.p.apart.Load()", with: "channel.Order(c.state) == \"strict\" && c.p.apart.Load()", tests: shell, run: "NextOfAKey",
+		},
+		{
+			name: "keys: what a consumer does not choose is finished here alone", file: "pkg/topic/keyscan.go",
+			old: "if k.ch.keys.on.Load() {", with: "if false {", tests: shell, run: "DoesNotChoose",
+		},
+		{
+			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
+			old: " || channel.KeyedOf(c.state).Binds(o) {", with: " {", tests: shell, run: "LongRequeue",
+		},
+		{
+			name: "finishes: each is told of alone", file: "pkg/channel/finishing.go",
+			old: "min(len(l.list), MaxGroup)", with: "min(len(l.list), 1)", tests: shell, run: "ToldTogether",
+		},
+		{
+			name: "finishes: what was given up counts", file: "pkg/channel/finishing.go",
+			old: "return f.over })", with: "return false })", tests: state, run: "ToldTogether",
+		},
+		{
+			name: "finishes: a follower takes the first of several", file: "pkg/advance/advance.go",
+			old: "for len(data) > 0 || len(all) == 0 {", with: "for len(all) == 0 {", tests: []string{"./pkg/advance"}, run: "Changes",
 		},
 	}
 }

@@ -11,7 +11,8 @@ type ChannelSummary struct {
 	Deferred    int64    `json:"deferred"`
 	Consumers   int      `json:"consumers"`
 	Paused      bool     `json:"paused"`
-	Ordered     bool     `json:"ordered"`
+	Ordered     bool     `json:"ordered"` // order is strict
+	Order       string   `json:"order"`   // none, strict, or key
 	Ephemeral   bool     `json:"ephemeral"`
 	OldestAge   Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
 	OldestAgeMS int64    `json:"oldest_age_ms"`
@@ -53,7 +54,10 @@ func ChannelsOf(topics []Topic) AllChannels {
 // CreateChannel asks for a channel.
 type CreateChannel struct {
 	Name    string `json:"name"`
-	Ordered bool   `json:"ordered,omitempty"`
+	Ordered bool   `json:"ordered,omitempty"` // the same as order strict
+	// Order is none, strict (one message of a partition at a time) or key (of the messages
+	// of a partition with one key, one at a time); "": none, or what Ordered says.
+	Order string `json:"order,omitempty"`
 	// Policy is of a channel that is made; one that is there is not changed.
 	Policy *PolicyPatch `json:"policy,omitempty"`
 	// Filter chooses the messages that the channel gets; "": all.
@@ -71,7 +75,8 @@ type Channel struct {
 	InFlight       int64    `json:"in_flight"`
 	Deferred       int64    `json:"deferred"`
 	Paused         bool     `json:"paused"`
-	Ordered        bool     `json:"ordered"`
+	Ordered        bool     `json:"ordered"` // order is strict
+	Order          string   `json:"order"`   // none, strict, or key
 	Ephemeral      bool     `json:"ephemeral"`
 	OldestAge      Duration `json:"oldest_age"` // of the oldest unfinished message; 0s: none
 	OldestAgeMS    int64    `json:"oldest_age_ms"`
@@ -115,6 +120,9 @@ type ChannelPartition struct {
 	// Blocked is the first message that has had all its attempts and stays, as the
 	// channel's policy says; absent: there is none.
 	Blocked *uint64 `json:"blocked_seq,omitempty"`
+	// KeyBlocked says for which key most messages of a channel wait that orders by key; absent:
+	// others do not wait for theirs, or none does.
+	KeyBlocked *KeyBlock `json:"key_blocked,omitempty"`
 	// Spinning are messages that consumers requeue as soon as they get them, over a
 	// hundred times a second; the fastest first, ten at most.
 	Spinning []SpinningMessage `json:"spinning,omitempty"`
@@ -161,3 +169,15 @@ const (
 	SeekStart SeekEdge = "start" // the oldest message that is kept
 	SeekEnd   SeekEdge = "end"   // only what is published from now on
 )
+
+// KeyBlock is the key for which most messages wait of a channel that orders by key.
+type KeyBlock struct {
+	Key     string `json:"key"`
+	Seq     uint64 `json:"seq"`     // its first message that is not finished
+	State   string `json:"state"`   // of that: ready, in_flight, deferred or exhausted
+	Waiting int    `json:"waiting"` // messages of the key, that one included
+	Tracked int    `json:"tracked"` // messages of all keys
+	// Full says that the channel remembers as many as it may, and looks no further ahead
+	// in the partition.
+	Full bool `json:"full"`
+}

@@ -39,6 +39,7 @@ const (
 	CauseReadyZero    CauseCode = "rdy_zero"       // consumers ask for none (RDY 0)
 	CauseRateLimited  CauseCode = "rate_limited"   // the channel's rate
 	CauseExhausted    CauseCode = "exhausted"      // messages have had all their attempts, and stay
+	CauseKeyBlocked   CauseCode = "key_blocked"    // messages wait for others of their key
 	CauseInFlightHeld CauseCode = "in_flight_held" // consumers hold as many messages as they may
 	CauseSlowConsumer CauseCode = "slow_consumer"  // messages time out at consumers
 	CauseSpinning     CauseCode = "spinning"       // messages are requeued as soon as they are delivered

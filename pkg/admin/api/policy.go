@@ -33,7 +33,8 @@ type PolicyPatch struct {
 
 // AlterChannel changes a channel: what is nil stays.
 type AlterChannel struct {
-	Ordered *bool        `json:"ordered,omitempty"`
+	Ordered *bool        `json:"ordered,omitempty"` // the same as order strict, or none
+	Order   *string      `json:"order,omitempty"`   // none, strict or key
 	Policy  *PolicyPatch `json:"policy,omitempty"`
 	Filter  *string      `json:"filter,omitempty"` // "": none any more
 }

@@ -91,6 +91,10 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 	if !meta.ValidChannelName(req.Name) {
 		return answer{}, directory.ErrInvalidChannel
 	}
+	order, err := orderOf(req.Order, req.Ordered)
+	if err != nil {
+		return answer{}, err
+	}
 	patch, err := patchPolicy(req.Policy)
 	if err != nil {
 		return answer{}, err
@@ -105,7 +109,7 @@ func (v channelsAPI) create(r *http.Request, t *meta.Topic) (answer, error) {
 		}
 	}
 	existed := v.exists(r.Context(), t, req.Name)
-	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Ordered: req.Ordered, Policy: patch.Apply(policy.Policy{}), Filter: req.Filter}
+	c := meta.CreateChannel{Topic: t.Name, Channel: req.Name, Order: order, Policy: patch.Apply(policy.Policy{}), Filter: req.Filter}
 	if err := v.policies.CreateChannel(r.Context(), c); err != nil {
 		return answer{}, err
 	}
@@ -217,7 +221,7 @@ func (v channelsAPI) info(ctx context.Context, t *meta.Topic, name string) api.C
 	}
 	c := stats.Channel{Name: name, Ephemeral: meta.IsEphemeral(name)}
 	if mc, ok := t.Channels[name]; ok {
-		c.Paused, c.Ordered = mc.Paused, mc.Ordered
+		c.Paused, c.Order = mc.Paused, mc.Order
 	}
 	out := apiChannel(t.Name, c)
 	out.MissingNodes = missing
@@ -241,7 +245,8 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 		InFlight:       c.InFlight,
 		Deferred:       c.Deferred,
 		Paused:         c.Paused,
-		Ordered:        c.Ordered,
+		Ordered:        c.Order == policy.Strict,
+		Order:          c.Order.String(),
 		Ephemeral:      c.Ephemeral,
 		OldestAge:      api.Duration(c.OldestAge),
 		OldestAgeMS:    milliseconds(c.OldestAge),
@@ -286,6 +291,11 @@ func apiChannel(topic string, c stats.Channel) api.Channel {
 		if p.Blocked != nil {
 			seq := uint64(*p.Blocked)
 			place.Blocked = &seq
+		}
+		if b := p.KeyBlock; b != nil {
+			place.KeyBlocked = &api.KeyBlock{
+				Key: b.Key, Seq: uint64(b.Offset), State: b.State.String(), Waiting: b.Waiting, Tracked: b.Tracked, Full: b.Full,
+			}
 		}
 		for _, x := range p.Spinning {
 			place.Spinning = append(place.Spinning, api.SpinningMessage{Seq: uint64(x.Offset), PerSecond: x.PerSecond})

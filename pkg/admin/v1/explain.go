@@ -212,6 +212,16 @@ func (d *diagnosis) ofThePolicy() {
 		d.add(api.CauseExhausted, d.now.Exhausted, "see brokerctl cluster health: the dead-letter topic may refuse them",
 			"%d messages have had their %d attempts and wait to go to %s", d.now.Exhausted, p.MaxAttempts, p.DeadLetterTopic)
 	}
+	for _, q := range d.now.Partitions {
+		if b := q.KeyBlocked; b != nil {
+			what := "all messages of partition %d that wait, wait for others of their key, %d in all"
+			if b.Full {
+				what = "the channel looks no further in partition %d: it remembers %d messages that wait for others of their key"
+			}
+			d.add(api.CauseKeyBlocked, int64(b.Waiting), keyAdvice(name, q.Partition, b), what+"; most, %d, are of key %q, of which sequence %d is %s",
+				q.Partition, b.Tracked, b.Waiting, b.Key, b.Seq, strings.ReplaceAll(b.State, "_", " "))
+		}
+	}
 	if d.now.RateLimited {
 		d.add(api.CauseRateLimited, d.now.Depth, "brokerctl channel alter "+name+" --rate N/s",
 			"the channel delivers at most %d messages a second, and %d wait", p.Rate, d.now.Depth)
@@ -220,6 +230,17 @@ func (d *diagnosis) ofThePolicy() {
 		d.add(api.CauseBackoff, d.now.BackingOff, "find out why consumers requeue these messages, or let them time out: see the consumers' logs",
 			"%d messages that failed wait for the channel's backoff of %s", d.now.BackingOff, p.Backoff)
 	}
+}
+
+// keyAdvice says what to do about a key that holds up others.
+func keyAdvice(name string, partition int, b *api.KeyBlock) string {
+	switch b.State {
+	case "in_flight":
+		return "find out what the consumer of this message waits for"
+	case "exhausted":
+		return "brokerctl channel alter " + name + " --on-exhausted dead-letter, or raise --max-attempts"
+	}
+	return fmt.Sprintf("wait until it is delivered, or finish it: brokerctl channel skip %s --id %d/%d", name, partition, b.Seq)
 }
 
 // ofTheMessages looks for messages that come back, or are not due.

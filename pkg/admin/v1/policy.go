@@ -140,6 +140,10 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 	if err := readJSON(r, &req); err != nil {
 		return answer{}, err
 	}
+	order, err := orderIn(req)
+	if err != nil {
+		return answer{}, err
+	}
 	patch, err := patchPolicy(req.Policy)
 	if err != nil {
 		return answer{}, err
@@ -154,7 +158,7 @@ func (v channelsAPI) alter(r *http.Request, t *meta.Topic, channel string) (answ
 		e.Hint = "set them for the channels of the topic: brokerctl topic alter " + t.Name
 		return answer{}, e
 	}
-	c := meta.AlterChannel{Topic: t.Name, Channel: channel, Ordered: req.Ordered, Policy: &patch, Filter: req.Filter}
+	c := meta.AlterChannel{Topic: t.Name, Channel: channel, Order: order, Policy: &patch, Filter: req.Filter}
 	if err := v.policies.AlterChannel(r.Context(), c); err != nil {
 		return answer{}, err
 	}

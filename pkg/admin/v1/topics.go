@@ -10,6 +10,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/directory"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/operate"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
 )
@@ -374,7 +375,7 @@ func texts(ids []meta.NodeID) []string {
 func apiChannels(t *meta.Topic, stats *stats.Topic) []api.ChannelSummary {
 	byName := map[string]api.ChannelSummary{}
 	for name, c := range t.Channels {
-		byName[name] = api.ChannelSummary{Name: name, Paused: c.Paused, Ordered: c.Ordered, Ephemeral: meta.IsEphemeral(name)}
+		byName[name] = api.ChannelSummary{Name: name, Paused: c.Paused, Ordered: c.Order == policy.Strict, Order: c.Order.String(), Ephemeral: meta.IsEphemeral(name)}
 	}
 	if stats != nil {
 		for _, c := range stats.Channels {
@@ -385,7 +386,8 @@ func apiChannels(t *meta.Topic, stats *stats.Topic) []api.ChannelSummary {
 				Deferred:  c.Deferred,
 				Consumers: c.Consumers,
 				Paused:    c.Paused,
-				Ordered:   c.Ordered,
+				Ordered:   c.Order == policy.Strict,
+				Order:     c.Order.String(),
 				Ephemeral: c.Ephemeral,
 				OldestAge: api.Duration(c.OldestAge), OldestAgeMS: milliseconds(c.OldestAge),
 			}

@@ -1,0 +1,103 @@
+// Package advance encodes what a leader tells the other replicas of messages between two snapshots
+// of the channels' positions: which an ordered channel has finished, and how often a channel that
+// bounds attempts has delivered them. It knows bytes; it does not know what becomes of a position.
+package advance
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// Change is what is told of one message. Numbers are unsigned varints:
+//
+//	+-------------+---------------+------+-----------+---------+----------+---------+------------+
+//	| version = 1 | name length v | name | version v | floor v | offset v | moves v | attempts v |
+//	+-------------+---------------+------+-----------+---------+----------+---------+------------+
+//
+// It carries no checksum: whoever sends it does. Changes that are told together stand one behind
+// the other.
+type Change struct {
+	Channel string
+	Version uint64     // of the channel
+	Floor   seq.Offset // everything below is finished
+	Offset  seq.Offset // at or above the floor: and this, or what has been delivered
+	Moves   uint64     // how often an operator has moved the channel
+	// Attempts is how often the message has been delivered; 0: it is finished.
+	Attempts uint16
+}
+
+const (
+	// Version is the first byte of a change.
+	Version = 1
+	// MaxHead is the most that a change takes beside the name.
+	MaxHead = 1 + 6*binary.MaxVarintLen64
+	// MaxName is the most bytes of a channel's name.
+	MaxName = math.MaxUint8
+	// MaxAttempts is where the counter of attempts saturates.
+	MaxAttempts = 4000
+)
+
+// ErrInvalid is wrapped by the errors of Decode.
+var ErrInvalid = errors.New("invalid position change")
+
+// Append appends the encoded change. The name is at most MaxName bytes long.
+func (c Change) Append(dst []byte) []byte {
+	dst = append(dst, Version)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Channel)))
+	dst = append(dst, c.Channel...)
+	for _, n := range [...]uint64{c.Version, uint64(c.Floor), uint64(c.Offset), c.Moves, uint64(c.Attempts)} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+// Decode reads one change or more, to the end, and keeps no reference to the bytes.
+func Decode(data []byte) (all []Change, err error) {
+	for len(data) > 0 || len(all) == 0 {
+		var c Change
+		if c, data, err = decode(data); err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// decode reads a change and returns what stands behind it.
+func decode(data []byte) (c Change, rest []byte, err error) {
+	if len(data) == 0 {
+		return c, nil, fmt.Errorf("%w: empty", ErrInvalid)
+	}
+	if data[0] != Version {
+		return c, nil, fmt.Errorf("%w: unknown version %d", ErrInvalid, data[0])
+	}
+	length, n := binary.Uvarint(data[1:])
+	if n <= 0 || length > uint64(len(data)-1-n) {
+		return c, nil, fmt.Errorf("%w: truncated name", ErrInvalid)
+	}
+	if length > MaxName {
+		return c, nil, fmt.Errorf("%w: name of %d bytes", ErrInvalid, length)
+	}
+	data = data[1+n:]
+	name, rest := data[:length], data[length:]
+	var numbers [5]uint64
+	for i := range numbers {
+		if numbers[i], n = binary.Uvarint(rest); n <= 0 {
+			return c, nil, fmt.Errorf("%w: truncated or oversized number", ErrInvalid)
+		}
+		rest = rest[n:]
+	}
+	c = Change{Channel: string(name), Version: numbers[0], Floor: seq.Offset(numbers[1]), Offset: seq.Offset(numbers[2]), Moves: numbers[3]}
+	switch {
+	case numbers[4] > MaxAttempts:
+		return c, nil, fmt.Errorf("%w: %d attempts", ErrInvalid, numbers[4])
+	case c.Offset < c.Floor || c.Offset > seq.MaxOffset:
+		return c, nil, fmt.Errorf("%w: offset %d below floor %d", ErrInvalid, c.Offset, c.Floor)
+	}
+	c.Attempts = uint16(numbers[4])
+	return c, rest, nil
+}

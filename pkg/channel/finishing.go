@@ -1,0 +1,69 @@
+package channel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// MaxGroup is how many finishes others are told of together.
+const MaxGroup = 256
+
+// Finishing is a finish that others have to store before it counts: see State.Hold. C is whose
+// it is.
+type Finishing[C any] struct {
+	Offset seq.Offset
+	By     C
+	since  time.Time
+	over   bool // given up
+}
+
+// Finishings are finishes that wait for others, in order. Those that come while others are being told
+// are told of together next. The zero value has none. It is not safe for concurrent use.
+type Finishings[C any] struct {
+	list []*Finishing[C]
+	told int // of list, which others are being told of
+	busy bool
+}
+
+// Add adds a finish of a message that is held.
+func (l *Finishings[C]) Add(o seq.Offset, by C, now time.Time) {
+	l.list = append(l.list, &Finishing[C]{Offset: o, By: by, since: now})
+}
+
+// Len returns how many wait.
+func (l *Finishings[C]) Len() int { return len(l.list) }
+
+// Next returns those that others are to be told of now; nil: there are none, or others are
+// being told of some. Settle follows.
+func (l *Finishings[C]) Next() []*Finishing[C] {
+	if l.busy || len(l.list) == 0 {
+		return nil
+	}
+	l.busy, l.told = true, min(len(l.list), MaxGroup)
+	return slices.Clone(l.list[:l.told])
+}
+
+// Settle takes those that others were told of off the list, and returns the ones that were not given
+// up meanwhile. One that was counts no more, even if it is stored everywhere later: the message
+// may be in flight again.
+func (l *Finishings[C]) Settle(group []*Finishing[C]) []*Finishing[C] {
+	l.list = slices.Delete(l.list, 0, l.told)
+	l.busy, l.told = false, 0
+	return slices.DeleteFunc(group, func(f *Finishing[C]) bool { return f.over })
+}
+
+// GiveUp takes those off the list that have waited for so long, and makes their messages ready
+// again.
+func (l *Finishings[C]) GiveUp(now time.Time, timeout time.Duration, s *State) (late []*Finishing[C]) {
+	for len(l.list) > 0 && now.Sub(l.list[0].since) >= timeout {
+		f := l.list[0]
+		l.list = slices.Delete(l.list, 0, 1)
+		l.told = max(0, l.told-1)
+		f.over = true
+		s.Release(f.Offset)
+		late = append(late, f)
+	}
+	return late
+}

@@ -1,0 +1,228 @@
+package channel
+
+import (
+	"github.com/brokerd/brokerd/pkg/keyorder"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// keyed is what a channel that orders by key knows of the keys. A message that waits for others of
+// its key, or whose key is not known yet, is barred.
+type keyed struct {
+	lines   *keyorder.Lines // by slot
+	scanned seq.Offset      // the keys of everything below are known
+	fence   seq.Offset      // nothing is delivered before the keys below it are known, which were in flight before
+	barred  int
+}
+
+func newKeyed(from seq.Offset, limits keyorder.Limits) *keyed {
+	return &keyed{lines: keyorder.New(limits), scanned: from}
+}
+
+// Keyed is a view of a State that orders by key, and like that not safe for concurrent use. Of
+// another State it says nothing, and does nothing to it.
+type Keyed struct{ s *State }
+
+// KeyedOf returns the view.
+func KeyedOf(s *State) Keyed { return Keyed{s} }
+
+// SetOrder changes in which order the channel delivers. What is in flight stays with its consumers, and
+// what is deferred stays deferred. In a channel that orders by key from now on, nothing is delivered
+// before the keys of what is in flight are known, and of a key of which something is in flight
+// nothing else is; what is too much to know is not waited for. It looks at every tracked message.
+func SetOrder(s *State, order policy.Order) {
+	s.ordered = order == policy.Strict
+	if by := order == policy.ByKey; by == (s.keyed != nil) {
+		return
+	}
+	SortingOf(s).Merge()
+	var waits []int32
+	fence := s.floor
+	for slot := 1; s.t != nil && slot < len(s.t.slots); slot++ {
+		switch m := &s.t.slots[slot]; m.place {
+		case ready, barred:
+			waits = append(waits, int32(slot)) //nolint:gosec // so are slots numbered
+		case inFlight, held:
+			fence = max(fence, m.offset+1)
+		case free, deferred, spent:
+		}
+	}
+	for _, slot := range waits {
+		s.fall(slot)
+	}
+	if s.keyed = nil; order == policy.ByKey {
+		s.keyed = newKeyed(s.floor, keyorder.DefaultLimits())
+		s.keyed.fence = fence
+	}
+	promoteFallen(&s.ledger)
+	s.revision++
+}
+
+// Confirms says whether the finish of a message counts once others know of it. Of a channel that
+// orders by key, those of messages that have none do not.
+func Confirms(s *State, o seq.Offset) bool {
+	if s.keyed == nil {
+		return s.ordered
+	}
+	return KeyedOf(s).Binds(o)
+}
+
+// Binds says whether a message has a key, or may have one.
+func (k Keyed) Binds(o seq.Offset) bool {
+	s := k.s
+	if s.keyed == nil {
+		return false
+	}
+	slot, ok := s.slotOf(o)
+	return o >= s.keyed.scanned || ok && s.keyed.lines.In(slot)
+}
+
+// Unknown returns from which message on keys are to be learned next, if fewer than some messages can be
+// delivered and there are more below end, the committed end, than are known.
+func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) {
+	s := k.s
+	if s.keyed == nil {
+		return 0, false
+	}
+	s.keyed.scanned = max(s.keyed.scanned, s.floor)
+	return s.keyed.scanned, k.open(end) && (s.ready < wanted || s.keyed.scanned < s.keyed.fence)
+}
+
+// open says whether keys may be learned of messages below end.
+func (k Keyed) open(end seq.Offset) bool {
+	return k.s.keyed.scanned < end && !k.s.keyed.lines.Full()
+}
+
+// Learn says what the key of a message is, the first one whose key is not known; empty: it has none. That
+// of any other message is ignored.
+func (k Keyed) Learn(o seq.Offset, key []byte) {
+	s := k.s
+	if s.keyed == nil || o != s.keyed.scanned {
+		return
+	}
+	s.keyed.scanned++
+	finished := o < s.floor || s.done.Contains(o)
+	slot, tracked := s.slotOf(o)
+	fresh := o >= s.cursor && !finished && !tracked
+	switch {
+	case fresh:
+		slot = s.fresh()
+	case o >= s.cursor:
+		s.cursor++
+		if tracked {
+			s.ahead--
+		}
+	}
+	if finished {
+		return
+	}
+	lines, m := s.keyed.lines, &s.t.slots[slot]
+	if len(key) > 0 && !lines.In(slot) {
+		lines.Join(slot, key)
+		if m.place == inFlight || m.place == held {
+			lines.Out(slot) // since before the channel ordered by key
+			if first := lines.First(slot); s.t.slots[first].place == ready {
+				s.leave(first)
+				s.enqueue(first) // it waits
+			}
+		}
+	}
+	if fresh {
+		s.enqueue(slot)
+	} else {
+		unbar(&s.ledger, slot)
+	}
+}
+
+// Barred returns how many messages wait for others of their key.
+func (k Keyed) Barred() int {
+	if k.s.keyed == nil {
+		return 0
+	}
+	return k.s.keyed.barred
+}
+
+// KeyBlock says for which key most messages of a channel wait.
+type KeyBlock struct {
+	Key     string
+	Offset  seq.Offset // the first message of the key that is not finished
+	State   MessageState
+	Waiting int  // messages of the key, the first one included
+	Tracked int  // messages of all keys
+	Full    bool // the channel remembers as many as it may, and looks no further
+}
+
+// Block says whether all messages that wait, wait for others of their key, or the channel has come
+// to the limit of what it remembers of keys; and for which key most wait. It looks at every
+// key.
+func (k Keyed) Block() (b KeyBlock, some bool) {
+	s := k.s
+	if s.keyed == nil || !s.keyed.lines.Full() && (s.keyed.barred == 0 || s.ready > 0) {
+		return KeyBlock{}, false
+	}
+	key, first, waiting := s.keyed.lines.Longest()
+	if waiting == 0 {
+		return KeyBlock{}, false
+	}
+	b = KeyBlock{Key: key, Waiting: waiting, Tracked: s.keyed.lines.Len(), Full: s.keyed.lines.Full()}
+	b.Offset = s.t.slots[first].offset
+	b.State, _ = s.StateOf(b.Offset)
+	return b, true
+}
+
+// fenced says whether nothing is delivered, since keys of what is in flight are not known.
+func fenced(l *ledger) bool {
+	return l.keyed != nil && l.keyed.scanned < l.keyed.fence && !l.keyed.lines.Full()
+}
+
+// bar has a message that is nowhere wait for its key, if it has to, and returns whether it has.
+func bar(l *ledger, slot int32) bool {
+	k := l.keyed
+	if k == nil || k.may(&l.t.slots[slot], slot) {
+		return false
+	}
+	l.t.slots[slot].place = barred
+	k.barred++
+	return true
+}
+
+// may says whether a message may be delivered, as far as its key goes.
+func (k *keyed) may(m *message, slot int32) bool {
+	if k.lines.In(slot) {
+		return k.lines.May(slot)
+	}
+	return m.offset < k.scanned
+}
+
+// takenOut notes that a message is with a consumer, or held.
+func takenOut(l *ledger, slot int32) {
+	if l.keyed != nil {
+		l.keyed.lines.Out(slot)
+	}
+}
+
+// broughtBack undoes takenOut: what waited for the message may go.
+func broughtBack(l *ledger, slot int32) {
+	if l.keyed != nil {
+		unbar(l, l.keyed.lines.Back(slot))
+	}
+}
+
+// depart takes a message that is no longer tracked out of the line of its key.
+func depart(l *ledger, slot int32) {
+	if l.keyed != nil {
+		unbar(l, l.keyed.lines.Leave(slot))
+	}
+}
+
+// unbar makes a message ready that was barred and need not be any more. Slot 0 is none.
+func unbar(l *ledger, slot int32) {
+	if slot == 0 || l.t.slots[slot].place != barred || !l.keyed.may(&l.t.slots[slot], slot) {
+		return
+	}
+	l.leave(slot)
+	l.enqueue(slot)
+}
+
+// On says whether the State orders by key.
+func (k Keyed) On() bool { return k.s.keyed != nil }
