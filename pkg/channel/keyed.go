@@ -78,14 +78,14 @@ func (k Keyed) Binds(o seq.Offset) bool {
 }
 
 // Unknown returns from which message on keys are to be learned next, if fewer than some messages can be
-// delivered and there are more below end, the committed end, than are known.
+// delivered to every consumer and there are more below end, the committed end, than are known.
 func (k Keyed) Unknown(wanted int, end seq.Offset) (from seq.Offset, some bool) {
 	s := k.s
 	if s.keyed == nil {
 		return 0, false
 	}
 	s.keyed.scanned = max(s.keyed.scanned, s.floor)
-	return s.keyed.scanned, k.open(end) && (s.ready < wanted || s.keyed.scanned < s.keyed.fence)
+	return s.keyed.scanned, k.open(end) && (s.ready-SortingOf(s).Len() < wanted || s.keyed.scanned < s.keyed.fence)
 }
 
 // open says whether keys may be learned of messages below end.

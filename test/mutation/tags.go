@@ -174,6 +174,14 @@ func keyedMistakes() []mistake {
 			old: "\tdepart(l, slot)\n", with: "", tests: state, run: "OrderOfTheLog",
 		},
 		{
+			name: "keys: what waits for other tags is enough", file: keyedFile,
+			old: "s.ready-SortingOf(s).Len() < wanted", with: "s.ready < wanted", tests: state, run: "KeysAreLearned",
+		},
+		{
+			name: "keys: a message that is sorted does not wait for its key", file: "pkg/channel/lots.go",
+			old: "if bar(&s.ledger, slot) {", with: "if false {", tests: state, run: "SortingKeeps",
+		},
+		{
 			name: "keys: a message with a key is carried forward", file: "pkg/channel/stragglers.go",
 			old: "return slices.DeleteFunc(list, func(m Pending) bool { return KeyedOf(s).Binds(m.Offset) })", with: "return slices.Clone(list)", tests: state, run: "Stragglers",
 		},

@@ -1,0 +1,50 @@
+package channel
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/keyorder"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+)
+
+// TestKeysAreLearnedForThoseWhoMayTake: what waits for consumers of another tag is ready, and nobody
+// else may have it.
+func TestKeysAreLearnedForThoseWhoMayTake(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := keyedState(keyorder.DefaultLimits(), "a", "b")
+	for _, d := range s.Take(now, 1, time.Hour, 9, 2, nil) {
+		SortingOf(s).Sort(d.Offset, 2)
+	}
+	if from, some := KeyedOf(s).Unknown(1, 3); !some || from != 2 {
+		t.Errorf("with all that is ready sorted: from %d, %v", from, some)
+	}
+	KeyedOf(s).Learn(2, []byte("c"))
+	if _, some := KeyedOf(s).Unknown(1, 4); some {
+		t.Error("more is to be learned though one may be taken")
+	}
+}
+
+// TestSortingKeepsTheOrderOfAKey: a Take that was under way when the channel began to order by key may
+// sort a message that has to wait.
+func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(0, false)
+	s.Take(now, 1, time.Hour, 2, 3, nil)
+	SetOrder(s, policy.ByKey)
+	for o := range seq.Offset(3) {
+		KeyedOf(s).Learn(o, []byte("a"))
+	}
+	SortingOf(s).Sort(1, 2)
+	if got := SortingOf(s).Take(2, now, 2, time.Hour, 9, 3, nil); len(got) > 0 || KeyedOf(s).Barred() != 2 {
+		t.Errorf("while 0 is in flight: %v, and %d wait", got, KeyedOf(s).Barred())
+	}
+	if err := s.Finish(0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := offsetsOf(s.Take(now, 2, time.Hour, 9, 3, nil)); !slices.Equal(got, []seq.Offset{1}) {
+		t.Errorf("then: %v", got)
+	}
+}
