@@ -23,8 +23,8 @@ type Finishing[C any] struct {
 // are told of together next. The zero value has none. It is not safe for concurrent use.
 type Finishings[C any] struct {
 	list []*Finishing[C]
-	told int // of list, which others are being told of
-	busy bool
+	told int  // of list, which others are being told of
+	busy bool // others are being told, or what they know is being noted
 }
 
 // Add adds a finish of a message that is held.
@@ -36,7 +36,7 @@ func (l *Finishings[C]) Add(o seq.Offset, by C, now time.Time) {
 func (l *Finishings[C]) Len() int { return len(l.list) }
 
 // Next returns those that others are to be told of now; nil: there are none, or others are
-// being told of some. Settle follows.
+// being told of some. Settle and Done follow.
 func (l *Finishings[C]) Next() []*Finishing[C] {
 	if l.busy || len(l.list) == 0 {
 		return nil
@@ -46,13 +46,16 @@ func (l *Finishings[C]) Next() []*Finishing[C] {
 }
 
 // Settle takes those that others were told of off the list, and returns the ones that were not given
-// up meanwhile. One that was counts no more, even if it is stored everywhere later: the message
-// may be in flight again.
+// up meanwhile, and will not be any more. One that was counts no more, even if it is stored
+// everywhere later: the message may be in flight again.
 func (l *Finishings[C]) Settle(group []*Finishing[C]) []*Finishing[C] {
 	l.list = slices.Delete(l.list, 0, l.told)
-	l.busy, l.told = false, 0
+	l.told = 0
 	return slices.DeleteFunc(group, func(f *Finishing[C]) bool { return f.over })
 }
+
+// Done says that nothing more is to become of those that Settle returned.
+func (l *Finishings[C]) Done() { l.busy = false }
 
 // GiveUp takes those off the list that have waited for so long, and makes their messages ready
 // again.

@@ -34,6 +34,7 @@ func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
 	if got := groupOf(l.Settle(first)); !slices.Equal(got, []seq.Offset{0}) {
 		t.Errorf("the first: %v", got)
 	}
+	l.Done()
 	second := l.Next()
 	if got := groupOf(second); !slices.Equal(got, []seq.Offset{1, 2}) {
 		t.Errorf("the second: %v", got)
@@ -45,6 +46,7 @@ func TestFinishesThatComeMeanwhileAreToldTogether(t *testing.T) {
 	if got := groupOf(l.Settle(second)); !slices.Equal(got, []seq.Offset{2}) || l.Len() != 1 {
 		t.Errorf("the rest of the second: %v, and %d wait", got, l.Len())
 	}
+	l.Done()
 	if got := groupOf(l.Next()); !slices.Equal(got, []seq.Offset{3}) {
 		t.Errorf("the third: %v", got)
 	}

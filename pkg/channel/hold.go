@@ -20,11 +20,28 @@ func (l *ledger) Hold(o seq.Offset, consumer uint64) error {
 	return nil
 }
 
+// LeaveOut is Hold for a message that was taken and not sent, since its consumer does not choose it: the
+// delivery does not count, nor does the finish.
+func LeaveOut(s *State, o seq.Offset, consumer uint64) error {
+	o = Standing(s, o)
+	if err := s.Hold(o, consumer); err != nil {
+		return err
+	}
+	slot, _ := s.holding(o)
+	m := &s.t.slots[slot]
+	m.owner = -1
+	m.attempts--
+	s.delivered--
+	return nil
+}
+
 // Confirm finishes a held message. An offset that is not held any more, since
 // the channel was moved, is ignored.
 func (l *ledger) Confirm(o seq.Offset) {
 	if slot, ok := l.holding(o); ok {
-		l.finished++
+		if l.t.slots[slot].owner >= 0 {
+			l.finished++
+		}
 		l.finish(slot)
 	}
 }

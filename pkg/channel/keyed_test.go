@@ -157,6 +157,12 @@ func (l *lanes) answer() error {
 		delete(l.stale, o)
 		l.s.Defer(o, l.now, time.Minute)
 	case 3:
+		if l.byKey && Confirms(l.s, o) && l.rng.IntN(2) == 0 {
+			l.note("leave out %d", o)
+			delete(l.flying, o)
+			l.held[o] = true
+			return LeaveOut(l.s, o, consumer)
+		}
 		l.note("drop %d", o)
 		l.s.Drop(o)
 		return l.finished(o)

@@ -48,3 +48,52 @@ func TestSortingKeepsTheOrderOfAKey(t *testing.T) {
 		t.Errorf("then: %v", got)
 	}
 }
+
+// TestWhatIsLeftOutCountsForNobody: not as delivered, nor as finished; and if others do not hear of it,
+// it is as if it had not been taken.
+func TestWhatIsLeftOutCountsForNobody(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := keyedState(keyorder.DefaultLimits(), "a", "a")
+	for range 2 {
+		if got := s.Take(now, 1, time.Hour, 9, 2, nil); !slices.Equal(got, []Delivery{{0, 1}}) {
+			t.Fatalf("got %v", got)
+		}
+		if err := LeaveOut(s, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		if c := s.Counts(2); c.Delivered != 0 || s.Held() != 1 || len(s.Take(now, 1, time.Hour, 9, 2, nil)) > 0 {
+			t.Errorf("while others are being told: %+v", c)
+		}
+		s.Release(0)
+	}
+	s.Take(now, 1, time.Hour, 9, 2, nil)
+	if err := LeaveOut(s, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.Confirm(0)
+	if c := s.Counts(2); c.Delivered != 0 || c.Finished != 0 || s.Floor() != 1 {
+		t.Errorf("in the end: %+v, floor %d", c, s.Floor())
+	}
+	if err := LeaveOut(s, 0, 1); err == nil {
+		t.Error("it is left out again")
+	}
+}
+
+func TestOthersAreToldOfMoreWhenTheFirstAreDoneWith(t *testing.T) {
+	var l Finishings[int]
+	s, now := New(0, false), time.Unix(1000, 0)
+	l.Add(0, 0, now)
+	first := l.Next()
+	l.Settle(first)
+	l.Add(1, 0, now)
+	if late := l.GiveUp(now.Add(time.Hour), time.Second, s); len(late) != 1 || late[0].Offset != 1 {
+		t.Errorf("given up: %d", len(late))
+	}
+	l.Add(2, 0, now)
+	if got := l.Next(); got != nil {
+		t.Error("others are told of more before the first are done with")
+	}
+	if l.Done(); len(l.Next()) != 1 {
+		t.Error("others are not told of more")
+	}
+}

@@ -38,7 +38,7 @@ type message struct {
 	next     int32 // in its consumer's list, the ready list or the free list
 	prev     int32
 	event    uint64 // the number of its event; 0: none
-	owner    int32  // in flight: index of the consumer
+	owner    int32  // in flight: index of the consumer; held: -1: it was left out
 	attempts uint16
 	place    place
 	delayed  delayed // deferred: by whom; elsewhere: whether it was advanced

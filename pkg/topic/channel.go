@@ -56,7 +56,7 @@ type Channel struct {
 	departed  channel.Departed
 	limited   bool                          // somebody was refused by limit
 	armed     bool                          // ticks have been asked for
-	finishing channel.Finishings[*Consumer] // FINs that others have yet to store
+	finishing channel.Finishings[*Consumer] // FINs that others have yet to store; of nobody: what consumers left out
 	movers    movers
 	closed    error  // why it ended; nil while it lives
 	moves     uint64 // see ChannelPosition
@@ -312,7 +312,9 @@ func (c *Channel) Tick(now time.Time) bool {
 		c.p.dirty.mark()
 	}
 	for _, f := range late {
-		f.By.unfinished(f.Offset)
+		if f.By != nil {
+			f.By.unfinished(f.Offset)
+		}
 	}
 	for i := range lost {
 		tr.Step(lost[i])

@@ -61,7 +61,7 @@ type Consumer struct {
 type undo struct {
 	late    []lateMessage
 	gone    []seq.Offset // finished without a consumer
-	chosen  []seq.Offset // finished as by the consumer, which chose others
+	left    []seq.Offset // likewise, since the consumer chose others
 	expired []seq.Offset // likewise, since their time to live is over
 	back    []seq.Offset // in flight no more, to be taken again
 	sort    []misplaced  // for others
@@ -221,7 +221,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 	var d Delivery
 	for i, t := range k.taken {
 		if len(k.tags) == 0 && !sampled(k.o.SampleRate, rand.IntN(100)) {
-			k.passOver(t.Offset)
+			k.undo.left = append(k.undo.left, t.Offset)
 			continue
 		}
 		delay, ttl, err := k.read(t, &d)
@@ -252,7 +252,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			continue
 		}
 		if len(k.tags) > 0 && !sampled(k.o.SampleRate, rand.IntN(100)) || !k.o.Filter.Match(d.Header) {
-			k.passOver(t.Offset)
+			k.undo.left = append(k.undo.left, t.Offset)
 			continue
 		}
 		if times := k.ch.times; times != nil { // before the client can have it
@@ -350,14 +350,14 @@ func (k *Consumer) giveBack(rest []channel.Delivery) {
 // handed over.
 func (k *Consumer) putBack(now time.Time) {
 	c, u := k.ch, &k.undo
-	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort)+len(u.chosen) == 0 {
+	if len(u.late)+len(u.gone)+len(u.expired)+len(u.back)+len(u.sort)+len(u.left) == 0 {
 		return
 	}
 	if tr := c.p.trace.Load(); tr != nil {
 		tracedBack(k, tr, now)
 	}
 	if limit := c.limit.Load(); limit != nil {
-		limit.Return(len(u.late) + len(u.gone) + len(u.back) + len(u.sort))
+		limit.Return(len(u.late) + len(u.gone) + len(u.left) + len(u.back) + len(u.sort))
 	}
 	var woken []*Consumer
 	c.mu.Lock()
@@ -378,21 +378,21 @@ func (k *Consumer) putBack(now time.Time) {
 	for _, o := range slices.Backward(u.back) {
 		c.state.GiveBack(o)
 	}
+	next, arm := leaveOutLocked(k, u.left), c.armLocked()
 	k.recountLocked()
 	c.mu.Unlock()
+	c.arm(arm)
 	c.p.dirty.mark()
 	c.p.stir()
 	if n := len(u.back); n > 0 || c.keys.on.Load() {
-		c.wakeFor(n + len(u.gone) + len(u.expired)) // those behind them may go, too
+		c.wakeFor(n + len(u.gone) + len(u.left) + len(u.expired)) // those behind them may go, too
 	}
-	for _, o := range u.chosen {
-		_ = k.Finish(o) // else it is taken again
-	}
+	next.tell(c)
 	for _, w := range woken {
 		w.wake()
 	}
 	u.late, u.gone, u.expired, u.back, u.sort = u.late[:0], u.gone[:0], u.expired[:0], u.back[:0], u.sort[:0]
-	u.chosen = u.chosen[:0]
+	u.left = u.left[:0]
 }
 
 // Leased says whether what was taken may still be handed over at now: see

@@ -30,59 +30,78 @@ type finishes struct {
 // nextLocked returns the FINs of a channel, whose lock is held, that others are to be told of now.
 func nextLocked(c *Channel) finishes {
 	f := finishes{list: c.finishing.Next()}
-	floor := c.state.Floor()
-	for _, x := range f.list { // one that is counted already may be below the floor
-		f.data = advance.Change{Channel: c.name, Version: c.version, Floor: min(floor, x.Offset), Offset: x.Offset, Moves: c.moves}.Append(f.data)
-	}
+	f.data = changesLocked(c, f.list)
 	return f
 }
 
-// tell tells the other replicas, where there are any.
+// changesLocked returns what is told and noted of FINs.
+func changesLocked(c *Channel, list []*channel.Finishing[*Consumer]) (data []byte) {
+	floor := c.state.Floor()
+	for _, x := range list { // one that is counted already may be below the floor
+		data = advance.Change{Channel: c.name, Version: c.version, Floor: min(floor, x.Offset), Offset: x.Offset, Moves: c.moves}.Append(data)
+	}
+	return data
+}
+
+// tell tells the other replicas, where there are any, and then of those that came meanwhile.
 func (f finishes) tell(c *Channel) {
-	switch {
-	case len(f.list) == 0:
-	case c.p.sharing.Shared():
-		c.p.sharing.Advance(sharing.Change{Data: f.data, Done: func(err error) { f.told(c, err) }})
-	default:
-		f.told(c, nil)
+	for next := f; len(next.list) > 0; {
+		if c.p.sharing.Shared() {
+			told := next
+			c.p.sharing.Advance(sharing.Change{Data: told.data, Done: func(err error) { told.told(c, err).tell(c) }})
+			return
+		}
+		next = next.told(c, nil)
 	}
 }
 
 // told ends FINs that others had to hear of, and that this node has to note: where it
 // cannot, the messages are delivered again. An error says that the term is over: nothing
-// is delivered here any more. What was given up meanwhile is not ended twice.
-func (f finishes) told(c *Channel, err error) {
+// is delivered here any more. What was given up meanwhile is neither noted nor ended twice. It
+// returns what others are to be told of next.
+func (f finishes) told(c *Channel, err error) (next finishes) {
 	if err != nil {
 		c.p.over.Store(true)
-	} else {
-		err = c.p.note(f.data)
+	}
+	c.mu.Lock()
+	waited, data := c.finishing.Settle(f.list), f.data
+	if len(waited) < len(f.list) {
+		data = changesLocked(c, waited)
+	}
+	c.mu.Unlock()
+	if err == nil && len(waited) > 0 {
+		err = c.p.note(data)
 	}
 	now := time.Now()
 	c.mu.Lock()
-	waited := c.finishing.Settle(f.list)
 	for _, x := range waited {
 		if err != nil {
 			c.state.Release(x.Offset)
 			continue
 		}
 		c.state.Confirm(x.Offset)
-		x.By.finished.Add(1)
-		x.By.processed(x.Offset, now)
+		if x.By != nil {
+			x.By.finished.Add(1)
+			x.By.processed(x.Offset, now)
+		}
 	}
 	if c.state.Held() == 0 {
 		c.movers.release()
 	}
-	next := nextLocked(c)
+	c.finishing.Done()
+	next = nextLocked(c)
 	c.mu.Unlock()
 	if err == nil {
 		for _, x := range waited {
-			traced(x.By, trace.Finished, x.Offset, c.p.o.Now())
+			if x.By != nil {
+				traced(x.By, trace.Finished, x.Offset, c.p.o.Now())
+			}
 		}
 	}
 	c.p.dirty.mark()
 	c.p.stir()
 	c.wakeFor(len(waited))
-	next.tell(c)
+	return next
 }
 
 // processed notes how long a message took that is finished.

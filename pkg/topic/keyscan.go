@@ -86,12 +86,17 @@ func (x *keyScan) read(from, end seq.Offset) error {
 	return nil
 }
 
-// passOver finishes a message that was taken and that the consumer did not choose. Where finishes
-// are confirmed this one is, too: another consumer may choose it.
-func (k *Consumer) passOver(o seq.Offset) {
-	if k.ch.keys.on.Load() {
-		k.undo.chosen = append(k.undo.chosen, o)
-	} else {
-		k.undo.gone = append(k.undo.gone, o)
+// leaveOutLocked finishes messages that were taken and that the consumer did not choose. Where the finish
+// of a message is confirmed so is this one, of nobody: another consumer may choose it. It returns what
+// others are to be told of now.
+func leaveOutLocked(k *Consumer, left []seq.Offset) finishes {
+	c, now := k.ch, k.ch.p.o.Now()
+	for _, o := range left {
+		if !c.ephemeral && channel.KeyedOf(c.state).Binds(o) && channel.LeaveOut(c.state, o, k.id) == nil {
+			c.finishing.Add(o, nil, now)
+		} else {
+			c.state.Drop(o)
+		}
 	}
+	return nextLocked(c)
 }

@@ -47,8 +47,10 @@ func tracedBack(k *Consumer, tr *trace.Partition, now time.Time) {
 		tr.Step(x)
 	}
 	x.What, x.Delay, x.Note = trace.Finished, 0, "not for this channel's consumers"
-	for _, x.Offset = range k.undo.gone {
-		tr.Step(x)
+	for _, list := range [...][]seq.Offset{k.undo.gone, k.undo.left} {
+		for _, x.Offset = range list {
+			tr.Step(x)
+		}
 	}
 	x.Note = "expired"
 	for _, x.Offset = range k.undo.expired {

@@ -206,7 +206,19 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "keys: what a consumer does not choose is finished here alone", file: "pkg/topic/keyscan.go",
-			old: "if k.ch.keys.on.Load() {", with: "if false {", tests: shell, run: "DoesNotChoose",
+			old: "!c.ephemeral && channel.KeyedOf(c.state).Binds(o) && ", with: "c == nil && ", tests: shell, run: "FinishedForAll",
+		},
+		{
+			name: "keys: what a consumer does not choose counts as delivered", file: "pkg/channel/hold.go",
+			old: "\tm.attempts--\n\ts.delivered--\n", with: "\tm.attempts--\n", tests: state, run: "LeftOut",
+		},
+		{
+			name: "keys: what a consumer does not choose counts as finished", file: "pkg/channel/hold.go",
+			old: "if l.t.slots[slot].owner >= 0 {", with: "if true {", tests: state, run: "LeftOut",
+		},
+		{
+			name: "keys: what a consumer does not choose spends the rate", file: "pkg/topic/consumer.go",
+			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "CountsForNobody",
 		},
 		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
@@ -219,6 +231,14 @@ func confirmationMistakes() []mistake {
 		{
 			name: "finishes: what was given up counts", file: "pkg/channel/finishing.go",
 			old: "return f.over })", with: "return false })", tests: state, run: "ToldTogether",
+		},
+		{
+			name: "finishes: what was given up is noted", file: "pkg/topic/finishing.go",
+			old: "if len(waited) < len(f.list) {", with: "if false {", tests: shell, run: "GivenUpIsNotNoted",
+		},
+		{
+			name: "finishes: each group takes more of the stack", file: "pkg/topic/finishing.go",
+			old: "next = next.told(c, nil)\n", with: "next.told(c, nil).tell(c)\n\t\treturn\n", tests: shell, run: "TakeNoStack",
 		},
 		{
 			name: "finishes: a follower takes the first of several", file: "pkg/advance/advance.go",

@@ -1,0 +1,131 @@
+package topic
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/advance"
+	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/header"
+	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/seq"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// TestAFinishThatIsGivenUpIsNotNoted: the message is delivered again, and this node, should it be
+// started anew, must not take it for finished.
+func TestAFinishThatIsGivenUpIsNotNoted(t *testing.T) {
+	s := newSet(t)
+	c := s.keyedChannel("c", 1)
+	r := s.bench().join(c)
+	s.publishKeyed("a1", "b1", "c1", "a2")
+	s.line.deliverAll()
+	want(t, "first", r.take(9, s.now), "a1 b1 c1")
+	r.finish("c1", "a1")
+	s.now = s.now.Add(time.Second)
+	r.finish("b1")
+	s.line.deliver(1)
+	s.line.deliver(2) // now the others are being told of a1 and b1
+	s.now = s.now.Add(FinTimeout - time.Second)
+	c.Tick(s.now)
+	s.line.deliver(1)
+	s.line.deliver(2)
+	change := func(body string) []byte {
+		return advance.Change{Channel: "c", Version: 1, Offset: r.got[body]}.Append(nil)
+	}
+	if j := &s.p.positions.journal; bytes.Contains(j.buf, change("a1")) || !bytes.Contains(j.buf, change("b1")) {
+		t.Errorf("noted last: %x, want %x and not %x", j.buf, change("b1"), change("a1"))
+	}
+	want(t, "then", r.take(9, s.now), "a1")
+	before := s.p.positions.journal.size()
+	r.finish("a1")
+	s.now = s.now.Add(FinTimeout)
+	c.Tick(s.now)
+	s.line.deliverAll()
+	if after := s.p.positions.journal.size(); after != before {
+		t.Errorf("%d bytes were noted of finishes that are all given up", after-before)
+	}
+}
+
+// TestManyFinishesTakeNoStack: those that came while others were being noted are noted next, and so on.
+func TestManyFinishesTakeNoStack(t *testing.T) {
+	b, c := keyedBench(t)
+	faulty := vfstest.NewFaulty(b.fs)
+	b.p.positions.journal.fs = faulty
+	const groups = 5
+	r := b.join(c)
+	for group := range groups {
+		var messages []Message
+		for i := range channel.MaxGroup {
+			messages = append(messages, Message{Key: fmt.Appendf(nil, "k%d-%d", group, i), Body: []byte("x")})
+		}
+		b.publishAll(messages)
+		if got := len(strings.Fields(r.take(channel.MaxGroup, b.now))); got != channel.MaxGroup {
+			t.Fatalf("took %d", got)
+		}
+	}
+	c.mu.Lock()
+	for _, o := range c.state.TakenBy(r.id).Offsets() {
+		if err := c.state.Hold(o, r.id); err != nil {
+			t.Fatal(err)
+		}
+		c.finishing.Add(o, r.Consumer, b.now)
+	}
+	next := nextLocked(c)
+	c.mu.Unlock()
+	var depths []int
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpWrite {
+			depths = append(depths, runtime.Callers(0, make([]uintptr, 1000)))
+		}
+		return vfstest.Fault{}
+	})
+	next.tell(c)
+	if len(depths) < groups || slices.Max(depths[1:]) > depths[1] {
+		t.Errorf("noted at stack depths %v, want %d groups at one depth", depths, groups)
+	}
+	if got := c.Floor(); got != groups*channel.MaxGroup {
+		t.Errorf("the channel stands at %d", got)
+	}
+}
+
+// TestWhatAConsumerDoesNotChooseCountsForNobody: not as delivered or finished, nor at the channel's rate;
+// and no client hears of a message that it never had.
+func TestWhatAConsumerDoesNotChooseCountsForNobody(t *testing.T) {
+	s := newSet(t)
+	c := s.keyedChannel("c", 1)
+	limit := new(policy.Limit)
+	limit.SetRate(10, s.now) // one at once
+	RetriesOf(c).SetPolicy(policy.Policy{}, limit)
+	filter, err := header.ParseFilter([]byte(`{"type":1,"filter_ext_key":"x","filter_data":"1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.bench().join(c, func(o *ConsumerOptions) {
+		o.Filter = filter
+		o.Unfinished = func(o seq.Offset, err error) { t.Errorf("the client is told of %d: %v", o, err) }
+	})
+	messages := keyedOf("a1", "a2", "-1", "b1")
+	messages[3].Header = []byte(`{"x":"1"}`)
+	s.p.Publish(messages, func(Receipt) {})
+	s.line.deliverAll()
+	want(t, "at a rate that allows one", r.take(9, s.now), "b1")
+	s.now = s.now.Add(FinTimeout)
+	c.Tick(s.now)
+	if got := c.Stats().InFlight; got != 1 {
+		t.Errorf("%d are in flight when the others have not heard in time, want b1", got)
+	}
+	want(t, "again", r.take(9, s.now), "")
+	s.line.deliverAll()
+	want(t, "once the others have heard", r.take(9, s.now), "")
+	s.line.deliverAll()
+	if x, k := c.Stats(), r.Counts(); x.Delivered != 1 || x.Finished != 0 || k.Delivered != 1 || k.Finished != 0 || x.Floor != 3 || k.InFlight != 1 {
+		t.Errorf("%+v, consumer %+v", x, k)
+	}
+}
