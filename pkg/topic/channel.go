@@ -157,7 +157,9 @@ func (c *Channel) Configure(o ChannelOptions) {
 	c.change(func(s *channel.State) {
 		s.SetPaused(o.Paused)
 		channel.SetOrder(s, o.Order)
-		c.keys.on.Store(o.Order == policy.ByKey)
+		if c.keys.on.Store(o.Order == policy.ByKey); o.Order != policy.ByKey {
+			c.keys.releaseLocked()
+		}
 	})
 }
 
@@ -406,6 +408,7 @@ func (c *Channel) close(reason error) {
 	}
 	c.closed = reason
 	c.movers.release()
+	c.keys.releaseLocked()
 	all := c.consumers
 	c.consumers, c.waiting = nil, waitlist{}
 	c.waiters.Store(0)

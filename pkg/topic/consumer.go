@@ -171,6 +171,11 @@ func (k *Consumer) take(now time.Time, max int) (arm, soon bool) {
 		k.idle.Store(true)
 		k.taken = channel.SortingOf(c.state).Take(lot, now, k.id, k.o.Timeout, max, c.p.visibleEnd(), k.taken)
 		if len(k.taken) == 0 {
+			if c.keys.unreadLocked(c) { // there were too many to wait for, or messages came meanwhile
+				c.waiting.remove(k)
+				c.waiters.Store(c.waiting.len())
+				k.wake()
+			}
 			return c.armLocked(), channel.Order(c.state).Some() && c.state.InFlight() > 0
 		}
 	}
@@ -318,7 +323,7 @@ func (k *Consumer) unreadable(err error, rest []channel.Delivery) error {
 		return nil
 	case errors.As(err, &damaged):
 		p := k.ch.p
-		intact := p.o.Elsewhere != nil && p.o.Elsewhere()
+		intact := intactElsewhere(p)
 		if intact {
 			p.Suspend()
 		}

@@ -60,7 +60,9 @@ func (k *Consumer) Leave() (left int) {
 			retagLocked(c)
 		}
 	}
-	left = len(c.consumers)
+	if left = len(c.consumers); left == 0 {
+		c.keys.releaseLocked()
+	}
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.arm(arm)

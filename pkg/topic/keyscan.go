@@ -25,20 +25,41 @@ type keyScan struct {
 	ends []int    // where each ends
 }
 
-// learn has the channel know keys until there is enough to take, or no more to know. It wakes
-// consumers for what it finds. Of a channel that does not order by key it asks one flag.
+// unknownLocked returns which messages' keys are to be read next, if fewer than some may go. c is the channel,
+// whose lock is held.
+func (x *keyScan) unknownLocked(c *Channel, wanted int) (from, end seq.Offset, some bool) {
+	if c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 || c.state.Paused() {
+		return 0, 0, false // whoever changes that lets everybody look again
+	}
+	end = c.p.visibleEnd()
+	from, some = channel.KeyedOf(c.state).Unknown(wanted, end)
+	return from, end, some
+}
+
+// unreadLocked says whether keys are to be read before anything may go, and nobody reads them: whoever
+// does wakes those who wait.
+func (x *keyScan) unreadLocked(c *Channel) bool {
+	if !x.on.Load() || x.reading {
+		return false
+	}
+	_, _, some := x.unknownLocked(c, 1)
+	return some
+}
+
+// learn has the channel know keys: of the next messages, if there are fewer to take than wanted, and of
+// more while there is nothing. What is ready does not wait for all that. It wakes consumers for
+// what it finds. Of a channel that does not order by key it asks one flag.
 func (x *keyScan) learn(k *Consumer, wanted int) error {
 	if !x.on.Load() {
 		return nil
 	}
 	c := k.ch
-	for {
+	for range takeRounds { // the client is to be heard meanwhile
 		c.mu.Lock()
-		end := c.p.visibleEnd()
-		from, some := channel.KeyedOf(c.state).Unknown(wanted, end)
-		if !some || x.reading || c.closed != nil || c.p.suspended.Load() || c.movers.n > 0 {
-			if !x.reading && from >= end && x.at != nil {
-				x.at.release()
+		from, end, some := x.unknownLocked(c, wanted)
+		if !some || x.reading {
+			if from >= end {
+				x.releaseLocked()
 			}
 			c.mu.Unlock()
 			return nil
@@ -48,43 +69,68 @@ func (x *keyScan) learn(k *Consumer, wanted int) error {
 		if x.at == nil {
 			x.at = &reading{reader: c.p.o.Log.NewReader().Paid()}
 		}
-		err := x.read(from, min(end, from+keyScanMax))
+		err := x.read(c.p, from, min(end, from+keyScanMax))
 		c.mu.Lock()
 		x.reading = false
-		for i, begin := 0, 0; i < len(x.ends); i++ {
+		n := len(x.ends)
+		for i, begin := 0, 0; i < n; i++ {
 			channel.KeyedOf(c.state).Learn(from+seq.Offset(i), x.keys[begin:x.ends[i]])
 			begin = x.ends[i]
 		}
-		c.mu.Unlock()
-		c.wakeFor(len(x.ends))
-		if errors.Is(err, limit.ErrNoMemory) {
-			k.wake() // it has waited, and asks again
-			return nil
-		} else if err != nil {
-			return err
+		if c.closed != nil || !x.on.Load() {
+			x.releaseLocked()
 		}
+		c.mu.Unlock()
+		c.wakeFor(n)
+		if err != nil && !errors.Is(err, limit.ErrNoMemory) {
+			return err
+		} else if err != nil {
+			return nil // it has waited, and asks again
+		}
+		wanted = 1
+	}
+	return nil
+}
+
+// releaseLocked gives up what is held to read keys. Who reads does so in the end.
+func (x *keyScan) releaseLocked() {
+	if !x.reading && x.at != nil {
+		x.at.release()
 	}
 }
 
-// read reads the keys of [from, end), or of the first ones. What is damaged or gone has none: who
-// takes it will see.
-func (x *keyScan) read(from, end seq.Offset) error {
+// read reads the keys of [from, end), or of the first ones. What is gone or damaged has none: who takes it
+// will see. But where others hold intact what is damaged here, it is left to them.
+func (x *keyScan) read(p *Partition, from, end seq.Offset) error {
 	x.keys, x.ends = x.keys[:0], x.ends[:0]
 	defer x.at.rest()
 	for o := from; o < end; o++ {
 		raw, err := x.at.record(o)
 		var below *commitlog.BelowStartError
 		var damaged *commitlog.CorruptionError
-		if err != nil && !errors.As(err, &below) && !errors.As(err, &damaged) && !errors.Is(err, record.ErrInvalid) {
-			return err
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			x.keys = append(x.keys, record.KeyOf(raw)...)
+		case errors.As(err, &damaged):
+			if !intactElsewhere(p) {
+				break
+			}
+			if o == from { // nothing before it may go
+				p.Suspend()
+				p.o.Damaged(damaged)
+			}
+			return nil
+		case errors.As(err, &below), errors.Is(err, record.ErrInvalid):
+		default:
+			return err
 		}
 		x.ends = append(x.ends, len(x.keys))
 	}
 	return nil
 }
+
+// intactElsewhere says whether other replicas hold what is damaged here.
+func intactElsewhere(p *Partition) bool { return p.o.Elsewhere != nil && p.o.Elsewhere() }
 
 // leaveOutLocked finishes messages that were taken and that the consumer did not choose. Where the finish
 // of a message is confirmed so is this one, of nobody: another consumer may choose it. It returns what

@@ -221,6 +221,26 @@ func confirmationMistakes() []mistake {
 			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "CountsForNobody",
 		},
 		{
+			name: "keys: what is ready waits until many keys are read", file: "pkg/topic/keyscan.go",
+			old: "\t\twanted = 1\n", with: "", tests: shell, run: "WhatIsReadyDoesNot",
+		},
+		{
+			name: "keys: nobody asks for keys that another read", file: "pkg/topic/consumer.go",
+			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "WhoFindsKeys",
+		},
+		{
+			name: "keys: who has no room keeps others from reading keys", file: "pkg/topic/consumer.go",
+			old: "\t\t\t\tc.waiting.remove(k)\n", with: "", tests: shell, run: "WhoHasNoRoom",
+		},
+		{
+			name: "keys: what reads them is held for nobody", file: "pkg/topic/joining.go",
+			old: "\t\tc.keys.releaseLocked()\n", with: "", tests: shell, run: "NothingIsHeld",
+		},
+		{
+			name: "keys: what is damaged has none though others hold it", file: "pkg/topic/keyscan.go",
+			old: "if !intactElsewhere(p) {", with: "if true {", tests: shell, run: "KeysThatAreDamaged",
+		},
+		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
 			old: " || channel.KeyedOf(c.state).Binds(o) {", with: " {", tests: shell, run: "LongRequeue",
 		},
