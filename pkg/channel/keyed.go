@@ -58,8 +58,8 @@ func SetOrder(s *State, order policy.Order) {
 	s.revision++
 }
 
-// Confirms says whether the finish of a message counts once others know of it. Of a channel that
-// orders by key, those of messages that have none do not.
+// Confirms says whether a message has an order: its finish counts once others know of it, and it stays where
+// it is. Of a channel that orders by key, those that have none have no order.
 func Confirms(s *State, o seq.Offset) bool {
 	if s.keyed == nil {
 		return s.ordered

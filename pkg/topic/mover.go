@@ -71,7 +71,7 @@ func (v *mover) move(list []moving) {
 	v.append(messages)
 }
 
-// copyOf returns a copy of a message that its channel has not finished.
+// copyOf returns a copy of a message that its channel has not finished, and that has no order.
 func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Message, bool) {
 	state, attempts := from.c.stateOf(from.offset)
 	rest := time.Duration(0)
@@ -80,7 +80,9 @@ func (v *mover) copyOf(r *commitlog.Reader, from *moving, now time.Time) (Messag
 			return Message{}, false // it is delivered where it is
 		}
 	}
-	if state == channel.Finished || from.offset < v.p.o.Log.Start() {
+	ordered := false // by now, perhaps
+	Look(from.c, func(s *channel.State) { ordered = channel.Confirms(s, from.offset) })
+	if state == channel.Finished || ordered || from.offset < v.p.o.Log.Start() {
 		return Message{}, false
 	}
 	b, err := r.Batch(from.offset)
@@ -115,7 +117,7 @@ func (v *mover) append(messages []Message) {
 // deferred for so long. The channel's lock is held.
 func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.Duration) (moving, bool) {
 	most := v.p.o.Moves.RequeueInMemory
-	if delay <= most || most <= 0 || !movable(c) || channel.KeyedOf(c.state).Binds(o) {
+	if delay <= most || most <= 0 || !movable(c) {
 		return moving{}, false
 	}
 	due, deferred := channel.DeferredUntil(c.state, o)
@@ -125,9 +127,9 @@ func (v *mover) longLocked(c *Channel, o seq.Offset, now time.Time, delay time.D
 	return moving{c, o, due}, deferred
 }
 
-// movable says whether messages of a channel may be appended again. On an ordered one that
-// would change their order, as of one with a key where that orders, and of an ephemeral one nothing is kept. While the topic is
-// paused, what is appended is not delivered.
+// movable says whether messages of a channel may be appended again, but for those that have an
+// order: see channel.Confirms. Of an ephemeral one nothing is kept. While the topic is paused,
+// what is appended is not delivered.
 func movable(c *Channel) bool {
 	return !c.ephemeral && c.version != 0 && c.p.pausedAt.Load() == notPaused
 }

@@ -242,7 +242,7 @@ func confirmationMistakes() []mistake {
 		},
 		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",
-			old: " || channel.KeyedOf(c.state).Binds(o) {", with: " {", tests: shell, run: "LongRequeue",
+			old: "state == channel.Finished || ordered || ", with: "state == channel.Finished || ordered && false || ", tests: shell, run: "LongRequeue",
 		},
 		{
 			name: "finishes: each is told of alone", file: "pkg/channel/finishing.go",
