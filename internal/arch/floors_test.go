@@ -44,6 +44,7 @@ var floors = map[string]int{
 	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers
 
+	"pkg/reading":           2, // a log, record by record, for clients
 	"pkg/topic":             2,
 	"pkg/stall":             2, // what does not progress
 	"pkg/scrubber":          2, // what is stored is read again
@@ -130,6 +131,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
 	{"pkg/policy", "pkg/units"}:    "a policy is written with durations as people write them",
 	{"pkg/filter", "pkg/fate"}:     "an expression that is refused has changed nothing",
+	{"pkg/topic", "pkg/reading"}:   "a channel reads its log, which a package of its own knows how to",
 	{"pkg/relay", "pkg/forward"}:   "a relay speaks the wire between nodes",
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/processing"
+	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/record"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -43,7 +44,7 @@ type Consumer struct {
 	timedOut  atomic.Uint64
 
 	// of the goroutine that calls Take
-	at    reading
+	at    reading.Place
 	taken []channel.Delivery
 	undo  undo
 	tags  channel.Tags // of the channel, when taken was taken
@@ -98,17 +99,17 @@ func (k *Consumer) recountLocked() { k.inFlight.Store(int64(k.ch.state.TakenBy(k
 func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int, error) {
 	max = min(max, takeMax)
 	if !k.Leased(now) {
-		k.at.release()
+		k.at.Release()
 		return 0, nil
 	}
 	for rounds := 0; ; rounds++ {
 		if rounds == takeRounds { // the client is to be heard meanwhile
-			k.at.rest()
+			k.at.Rest()
 			k.wake()
 			return 0, nil
 		}
 		if err := k.ch.keys.learn(k, max); err != nil {
-			k.at.release()
+			k.at.Release()
 			return 0, err
 		}
 		arm, soon := k.take(now, max)
@@ -119,22 +120,22 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		}
 		if len(k.taken) == 0 {
 			if soon {
-				k.at.rest()
+				k.at.Rest()
 			} else {
-				k.at.release()
+				k.at.Release()
 			}
 			return 0, nil
 		}
 		sent, err := k.handOver(now, emit)
 		k.putBack(now)
 		if errors.Is(err, limit.ErrNoMemory) {
-			k.at.rest()
+			k.at.Rest()
 			k.wake() // it has waited, and asks again
 			k.delivered.Add(uint64(sent))
 			return sent, nil
 		}
 		if sent > 0 || err != nil {
-			k.at.rest()
+			k.at.Rest()
 			k.delivered.Add(uint64(sent))
 			return sent, err
 		}
@@ -248,7 +249,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.undo.gone = append(k.undo.gone, t.Offset)
 			continue
 		}
-		if rest := restOf(k.ch, k.at.batch, t, delay, now); rest > 0 {
+		if rest := restOf(k.ch, k.at.Batch(), t, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
 			continue
 		}
@@ -261,7 +262,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			continue
 		}
 		if times := k.ch.times; times != nil { // before the client can have it
-			k.published.Note(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
+			k.published.Note(t.Offset, now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))
 		}
 		if sent == 0 { // likewise
 			k.probe.Begin(t.Offset, now, int(t.Attempts), k.o.Timeout)
@@ -274,7 +275,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			tracedDelivery(k, tr, &d, delay)
 		}
 		if sent++; sent == 1 && t.Attempts == 1 && delay == 0 {
-			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))
+			k.ch.p.o.Observer.ObserveDelivery(k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))
 		}
 	}
 	return sent, nil
@@ -283,7 +284,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 // read fills d with a taken message and returns its publisher's delay, and how long it
 // lives; 0: for ever.
 func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Duration, err error) {
-	raw, err := k.at.record(t.Offset)
+	raw, err := k.at.Record(t.Offset)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -292,8 +293,8 @@ func (k *Consumer) read(t channel.Delivery, d *Delivery) (delay, ttl time.Durati
 		return 0, 0, err
 	}
 	*d = Delivery{
-		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.batch.Timestamp(), Attempts: t.Attempts,
-		TraceID: m.TraceID, Header: m.Header, Key: m.Key, Body: m.Body, Position: k.at.batch.PositionOf(&k.at.records, len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
+		ID: seq.NewMessageID(k.ch.p.o.Index, t.Offset), Timestamp: k.at.Batch().Timestamp(), Attempts: t.Attempts,
+		TraceID: m.TraceID, Header: m.Header, Key: m.Key, Body: m.Body, Position: k.at.PositionOf(len(raw)), RawSize: int32(commitlog.RecordBytes(len(raw))),
 	}
 	if k.address = m.Address; m.Address != nil {
 		d.Timestamp = m.Address.Timestamp

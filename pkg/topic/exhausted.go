@@ -6,6 +6,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/advance"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/policy"
+	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/sharing"
 	"github.com/brokerd/brokerd/pkg/trace"
@@ -158,7 +159,7 @@ func (x Retries) NewDisposer() *Disposer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastID++
-	return &Disposer{k: &Consumer{ch: c, id: c.lastID, at: reading{reader: c.p.o.Log.NewReader().Paid()}}}
+	return &Disposer{k: &Consumer{ch: c, id: c.lastID, at: reading.New(c.p.o.Log)}}
 }
 
 // Take calls emit for up to max messages, with slices that are good during the call. They
@@ -181,7 +182,7 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	arm := c.armLocked()
 	c.mu.Unlock()
 	c.arm(arm)
-	defer k.at.rest()
+	defer k.at.Rest()
 	for i, x := range d.taken {
 		e := Exhausted{Consumer: names[i], spent: x}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {

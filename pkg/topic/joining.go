@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/brokerd/brokerd/pkg/channel"
+	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/trace"
 )
@@ -23,7 +24,7 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 		return nil, ErrTooManyTags
 	}
 	c.lastID++
-	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading{reader: c.p.o.Log.NewReader().Paid()}}
+	k := &Consumer{ch: c, id: c.lastID, o: o, at: reading.New(c.p.o.Log)}
 	c.consumers = append(c.consumers, k)
 	if o.Tag != "" {
 		retagLocked(c)
@@ -36,7 +37,7 @@ func (c *Channel) Join(o ConsumerOptions, max int) (*Consumer, error) {
 // must have stopped.
 func (k *Consumer) Leave() (left int) {
 	c := k.ch
-	k.at.release()
+	k.at.Release()
 	c.mu.Lock()
 	if i := slices.Index(c.consumers, k); i >= 0 {
 		c.consumers = slices.Delete(c.consumers, i, i+1)

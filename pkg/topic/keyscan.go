@@ -7,7 +7,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/commitlog"
 	"github.com/brokerd/brokerd/pkg/limit"
-	"github.com/brokerd/brokerd/pkg/record"
+	"github.com/brokerd/brokerd/pkg/reading"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -17,12 +17,9 @@ const keyScanMax = 256
 // keyScan reads the keys of messages in the log, for a channel that orders by them, ahead of what
 // its consumers take. One of these reads at a time.
 type keyScan struct {
-	on      atomic.Bool // the channel orders by key
-	reading bool        // guarded by the channel's lock; what follows is of who reads
-
-	at   *reading // nil: nothing was read yet
-	keys []byte   // of the messages, one behind the other
-	ends []int    // where each ends
+	on      atomic.Bool   // the channel orders by key
+	reading bool          // guarded by the channel's lock
+	read    *reading.Keys // of who reads; nil: nothing was read yet
 }
 
 // unknownLocked returns which messages' keys are to be read next, if fewer than some may go. c is the channel,
@@ -66,26 +63,32 @@ func (x *keyScan) learn(k *Consumer, wanted int) error {
 		}
 		x.reading = true
 		c.mu.Unlock()
-		if x.at == nil {
-			x.at = &reading{reader: c.p.o.Log.NewReader().Paid()}
+		if x.read == nil {
+			x.read = reading.NewKeys(c.p.o.Log)
 		}
-		err := x.read(c.p, from, min(end, from+keyScanMax))
+		err := x.read.Read(from, min(end, from+keyScanMax), func() bool { return intactElsewhere(c.p) })
 		c.mu.Lock()
 		x.reading = false
-		n := len(x.ends)
-		for i, begin := 0, 0; i < n; i++ {
-			channel.KeyedOf(c.state).Learn(from+seq.Offset(i), x.keys[begin:x.ends[i]])
-			begin = x.ends[i]
+		n := x.read.Len()
+		for i := range n {
+			channel.KeyedOf(c.state).Learn(from+seq.Offset(i), x.read.Of(i)) //nolint:gosec // a window
 		}
 		if c.closed != nil || !x.on.Load() {
 			x.releaseLocked()
 		}
 		c.mu.Unlock()
 		c.wakeFor(n)
-		if err != nil && !errors.Is(err, limit.ErrNoMemory) {
-			return err
-		} else if err != nil {
+		var damaged *commitlog.CorruptionError
+		switch {
+		case errors.As(err, &damaged):
+			if n == 0 { // nothing before it may go
+				c.p.Suspend()
+				c.p.o.Damaged(damaged)
+			}
+		case errors.Is(err, limit.ErrNoMemory):
 			return nil // it has waited, and asks again
+		case err != nil:
+			return err
 		}
 		wanted = 1
 	}
@@ -94,39 +97,9 @@ func (x *keyScan) learn(k *Consumer, wanted int) error {
 
 // releaseLocked gives up what is held to read keys. Who reads does so in the end.
 func (x *keyScan) releaseLocked() {
-	if !x.reading && x.at != nil {
-		x.at.release()
+	if !x.reading && x.read != nil {
+		x.read.Release()
 	}
-}
-
-// read reads the keys of [from, end), or of the first ones. What is gone or damaged has none: who takes it
-// will see. But where others hold intact what is damaged here, it is left to them.
-func (x *keyScan) read(p *Partition, from, end seq.Offset) error {
-	x.keys, x.ends = x.keys[:0], x.ends[:0]
-	defer x.at.rest()
-	for o := from; o < end; o++ {
-		raw, err := x.at.record(o)
-		var below *commitlog.BelowStartError
-		var damaged *commitlog.CorruptionError
-		switch {
-		case err == nil:
-			x.keys = append(x.keys, record.KeyOf(raw)...)
-		case errors.As(err, &damaged):
-			if !intactElsewhere(p) {
-				break
-			}
-			if o == from { // nothing before it may go
-				p.Suspend()
-				p.o.Damaged(damaged)
-			}
-			return nil
-		case errors.As(err, &below), errors.Is(err, record.ErrInvalid):
-		default:
-			return err
-		}
-		x.ends = append(x.ends, len(x.keys))
-	}
-	return nil
 }
 
 // intactElsewhere says whether other replicas hold what is damaged here.

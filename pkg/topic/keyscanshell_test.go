@@ -103,8 +103,8 @@ func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	c.Configure(ChannelOptions{Order: policy.ByKey, Paused: true})
 	r := b.join(c)
 	want(t, "while it is paused", r.take(1, b.now), "")
-	if r.wakes > 0 || c.keys.at != nil {
-		t.Errorf("woken %d times; keys were read: %v", r.wakes, c.keys.at != nil)
+	if r.wakes > 0 || c.keys.read != nil {
+		t.Errorf("woken %d times; keys were read: %v", r.wakes, c.keys.read != nil)
 	}
 	c.Configure(ChannelOptions{Order: policy.ByKey})
 	want(t, "then", r.take(1, b.now), "a")
@@ -129,7 +129,7 @@ func TestNothingIsHeldToReadKeysForNobody(t *testing.T) {
 		}
 		r := b.join(c)
 		want(t, name, r.take(1, b.now), "a")
-		r.at.release()
+		r.at.Release()
 		if m.Usage().Uses[limit.ReadAhead] == 0 {
 			t.Fatalf("%s: nothing is held to read keys", name)
 		}

@@ -44,8 +44,8 @@ func TestAConsumerHoldsNoLargeBatchBetweenTwoTakes(t *testing.T) {
 			if got := r.take(1, t0); !strings.HasPrefix(got, fmt.Sprintf("%04d", i)) {
 				t.Fatalf("message %d: %.4q", i, got)
 			}
-			if r.at.have || r.at.batch.Size() != 0 {
-				t.Errorf("a batch of %d bytes is held", r.at.batch.Size())
+			if r.at.Has() || r.at.Batch().Size() != 0 {
+				t.Errorf("a batch of %d bytes is held", r.at.Batch().Size())
 			}
 			if got := m.Usage().Uses[limit.Batches]; got != 0 {
 				t.Errorf("%d bytes are charged between two takes", got)
@@ -110,7 +110,7 @@ func takeAtRandom(t *testing.T, rng *rand.Rand, r *reader, all int) {
 	full := errors.New("full")
 	for finished := 0; finished < all; {
 		if rng.IntN(4) == 0 {
-			r.at.release() // as where there is nothing to take for a while
+			r.at.Release() // as where there is nothing to take for a while
 		}
 		var taken []seq.Offset
 		room := rng.IntN(4)

@@ -35,7 +35,7 @@ func tracedDelivery(k *Consumer, tr *trace.Partition, d *Delivery, delay time.Du
 		What: trace.Delivered, Offset: o, Channel: k.ch.name, Client: k.o.Name, Attempt: d.Attempts, At: now, Header: d.Header, CopyOf: k.address,
 	})
 	if d.Attempts == 1 && delay == 0 && k.address == nil && tr.SlowDelivery() > 0 {
-		tr.Took(o, p.o.Ages.Age(ageOf(k.at.batch), now))
+		tr.Took(o, p.o.Ages.Age(ageOf(k.at.Batch()), now))
 	}
 }
 

@@ -111,7 +111,7 @@ func laggingMistakes() []mistake {
 		},
 		{
 			name: "a consumer keeps the batch of its last Take", file: "pkg/topic/consumer.go",
-			old: "\t\t\tk.at.rest()\n\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err", with: "\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err",
+			old: "\t\t\tk.at.Rest()\n\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err", with: "\t\t\tk.delivered.Add(uint64(sent))\n\t\t\treturn sent, err",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerHoldsNoLargeBatch",
 		},
 		{
@@ -120,12 +120,12 @@ func laggingMistakes() []mistake {
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerAsksAgain",
 		},
 		{
-			name: "a batch is taken up again that is another one", file: "pkg/topic/reading.go",
+			name: "a batch is taken up again that is another one", file: "pkg/reading/place.go",
 			old: "b.First() == r.rested.first && b.Checksum() == r.rested.sum {", with: "true {",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerThatRestsMissesNothing",
 		},
 		{
-			name: "a batch is taken up again where another one was left", file: "pkg/topic/reading.go",
+			name: "a batch is taken up again where another one was left", file: "pkg/reading/place.go",
 			old: "b.Resume(r.rested.next, r.rested.left), r.rested.next", with: "b.Resume(r.next, r.rested.left), r.next",
 			tests: []string{"./pkg/topic"}, run: "TestAConsumerReturnsToABatch",
 		},

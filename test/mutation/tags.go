@@ -117,7 +117,7 @@ func filterMistakes() []mistake {
 
 // keyMistakes are about channels that order by key.
 func keyMistakes() []mistake {
-	return slices.Concat(lineMistakes(), keyedMistakes(), confirmationMistakes())
+	return slices.Concat(lineMistakes(), keyedMistakes(), scanMistakes(), confirmationMistakes())
 }
 
 // lineMistakes are about who waits for whom.
@@ -188,6 +188,33 @@ func keyedMistakes() []mistake {
 	}
 }
 
+// scanMistakes are about who reads keys, and for how long.
+func scanMistakes() []mistake {
+	shell := []string{"./pkg/topic"}
+	return []mistake{
+		{
+			name: "keys: what is ready waits until many keys are read", file: "pkg/topic/keyscan.go",
+			old: "\t\twanted = 1\n", with: "", tests: shell, run: "WhatIsReadyDoesNot",
+		},
+		{
+			name: "keys: nobody asks for keys that another read", file: "pkg/topic/consumer.go",
+			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "WhoFindsKeys",
+		},
+		{
+			name: "keys: who has no room keeps others from reading keys", file: "pkg/topic/consumer.go",
+			old: "\t\t\t\tc.waiting.remove(k)\n", with: "", tests: shell, run: "WhoHasNoRoom",
+		},
+		{
+			name: "keys: what reads them is held for nobody", file: "pkg/topic/joining.go",
+			old: "\t\tc.keys.releaseLocked()\n", with: "", tests: shell, run: "NothingIsHeld",
+		},
+		{
+			name: "keys: what is damaged has none though others hold it", file: "pkg/reading/keys.go",
+			old: "errors.As(err, &damaged) && elsewhere():", with: "errors.As(err, &damaged) && from > end:", tests: shell, run: "KeysThatAreDamaged",
+		},
+	}
+}
+
 // confirmationMistakes are about finishes that others have to know of.
 func confirmationMistakes() []mistake {
 	state, shell := []string{"./pkg/channel"}, []string{"./pkg/topic"}
@@ -219,26 +246,6 @@ func confirmationMistakes() []mistake {
 		{
 			name: "keys: what a consumer does not choose spends the rate", file: "pkg/topic/consumer.go",
 			old: "len(u.gone) + len(u.left) + len(u.back) +", with: "len(u.gone) + len(u.back) +", tests: shell, run: "CountsForNobody",
-		},
-		{
-			name: "keys: what is ready waits until many keys are read", file: "pkg/topic/keyscan.go",
-			old: "\t\twanted = 1\n", with: "", tests: shell, run: "WhatIsReadyDoesNot",
-		},
-		{
-			name: "keys: nobody asks for keys that another read", file: "pkg/topic/consumer.go",
-			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "WhoFindsKeys",
-		},
-		{
-			name: "keys: who has no room keeps others from reading keys", file: "pkg/topic/consumer.go",
-			old: "\t\t\t\tc.waiting.remove(k)\n", with: "", tests: shell, run: "WhoHasNoRoom",
-		},
-		{
-			name: "keys: what reads them is held for nobody", file: "pkg/topic/joining.go",
-			old: "\t\tc.keys.releaseLocked()\n", with: "", tests: shell, run: "NothingIsHeld",
-		},
-		{
-			name: "keys: what is damaged has none though others hold it", file: "pkg/topic/keyscan.go",
-			old: "if !intactElsewhere(p) {", with: "if true {", tests: shell, run: "KeysThatAreDamaged",
 		},
 		{
 			name: "keys: a long requeue is appended again", file: "pkg/topic/mover.go",

@@ -1,4 +1,7 @@
-package topic
+// Package reading goes through a log record by record for those who read it for clients: a Place for
+// messages, Keys for their keys. It keeps no more than is at hand: batches that are large are given up
+// between two uses. What it reads it does not judge.
+package reading
 
 import (
 	"fmt"
@@ -8,8 +11,8 @@ import (
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
-// reading is where a consumer reads in its log. It is of the goroutine that takes.
-type reading struct {
+// Place is where somebody reads in a log. It is not for concurrent use.
+type Place struct {
 	reader  *commitlog.Reader
 	batch   commitlog.Batch
 	records commitlog.Records
@@ -17,6 +20,18 @@ type reading struct {
 	have    bool       // batch and records are set
 	rested  rested
 }
+
+// New returns a place in a log, which pays for its memory.
+func New(log *commitlog.Log) Place { return Place{reader: log.NewReader().Paid()} }
+
+// Batch returns the batch of the record that was read last.
+func (r *Place) Batch() commitlog.Batch { return r.batch }
+
+// Has says whether a batch is at hand.
+func (r *Place) Has() bool { return r.have }
+
+// PositionOf returns where in the log the record stands that was read last, of so many bytes.
+func (r *Place) PositionOf(bytes int) int64 { return r.batch.PositionOf(&r.records, bytes) }
 
 // rested is where the records of a batch were when it was given up.
 type rested struct {
@@ -26,8 +41,8 @@ type rested struct {
 	left  int        // bytes of the batch from next on
 }
 
-// record returns the record of an offset. It is valid until the next call of any method.
-func (r *reading) record(o seq.Offset) ([]byte, error) {
+// Record returns the record of an offset. It is valid until the next call of any method.
+func (r *Place) Record(o seq.Offset) ([]byte, error) {
 	if !r.have || o < r.batch.First() || o >= r.batch.End() {
 		r.drop()
 		b, err := r.reader.Batch(o)
@@ -53,21 +68,21 @@ func (r *reading) record(o seq.Offset) ([]byte, error) {
 	return raw, nil
 }
 
-// rest gives up a batch that is large, until there is more to take: the client may not
+// Rest gives up a batch that is large, until there is more to take: the client may not
 // read for long what it is sent, and there may be many of its kind.
-func (r *reading) rest() {
+func (r *Place) Rest() {
 	if !r.reader.Rest(r.batch, r.next) && r.have {
 		r.rested = rested{r.batch.First(), r.batch.Checksum(), r.next, r.records.Left()}
 		r.drop()
 	}
 }
 
-// release gives up memory that is only needed while there is something to read.
-func (r *reading) release() {
+// Release gives up memory that is only needed while there is something to read.
+func (r *Place) Release() {
 	r.drop()
 	r.reader.Release()
 }
 
-func (r *reading) drop() {
+func (r *Place) drop() {
 	r.have, r.batch, r.records = false, commitlog.Batch{}, commitlog.Records{}
 }
