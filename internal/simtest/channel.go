@@ -3,6 +3,7 @@ package simtest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ type Channel struct {
 	copies  bool            // there are some in the log
 	foreign bool            // which are for other channels alone
 	named   map[string]bool // what was delivered, where there are copies for this channel
+	keyOf   func(name string) string
+	among   func(name string) bool // ordered: which messages are; nil: all
 
 	mu        sync.Mutex // guards what follows
 	delivered map[uint64]delivery
@@ -30,6 +33,7 @@ type Channel struct {
 	wrong     []string
 	missing   []acked // of the first known ones that were acknowledged, those not delivered when last looked at
 	known     int
+	lines     map[string]*Channel // by key; what is ordered
 
 	// Ordered: what low was unsynced before it grew last, and since. Never empty.
 	grown []growth
@@ -79,7 +83,7 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 		c.wrongLocked("%q was delivered at %d, and %q before", name, at, d.name)
 	case copied:
 		c.wrongLocked("%s was delivered at %d, where a copy for another channel stands", name, at)
-	case c.ordered && at > c.next && (!c.copies || c.history.ackedIn(c.next, at)):
+	case c.ordered && at > c.next && c.passesLocked(at):
 		c.wrongLocked("%s was delivered at %d, and %d was not finished", name, at, c.next)
 	case c.ordered && at < c.low && !late && !c.goBackLocked(at):
 		c.wrongLocked("%s was delivered at %d, and %d had been before%s", name, at, c.low, c.excuseLocked())
@@ -94,6 +98,9 @@ func (c *Channel) Deliver(name string, at uint64, late bool) {
 	if at > c.low {
 		c.growLocked(at)
 	}
+	if line := c.lineLocked(name); line != nil {
+		line.Deliver(name, at, late)
+	}
 }
 
 // LosePower notes that a machine loses power now. An ordered channel may go back
@@ -103,6 +110,9 @@ func (c *Channel) LosePower() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.loseLocked(c.grown[0].low)
+	for _, line := range c.lines {
+		line.LosePower()
+	}
 }
 
 // LosePositions notes that what a machine has stored of positions is damaged now. An
@@ -112,6 +122,9 @@ func (c *Channel) LosePositions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.loseLocked(0)
+	for _, line := range c.lines {
+		line.LosePositions()
+	}
 }
 
 // loseLocked notes a loss for which low may become as little as least.
@@ -159,6 +172,9 @@ func (c *Channel) Finish(at uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = max(c.next, at+1)
+	if line := c.lineLocked(c.delivered[at].name); line != nil {
+		line.Finish(at)
+	}
 }
 
 // Again returns how many deliveries were not the first of their message.
@@ -187,7 +203,13 @@ func (c *Channel) Missing() (n int, first string) {
 func (c *Channel) Check() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.wrong)
+	all := slices.Clone(c.wrong)
+	for _, key := range slices.Sorted(maps.Keys(c.lines)) {
+		for _, text := range c.lines[key].Check() {
+			all = append(all, fmt.Sprintf("key %s: %s", key, text))
+		}
+	}
+	return all
 }
 
 func (c *Channel) wrongLocked(format string, args ...any) {

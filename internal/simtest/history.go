@@ -147,12 +147,12 @@ func (h *History) elsewhere(name string, at uint64) bool {
 	return m != nil && m.fate == Acked && m.at != at
 }
 
-// ackedIn says whether a message was acknowledged in [from, end).
-func (h *History) ackedIn(from, end uint64) bool {
+// ackedIn says whether a message was acknowledged in [from, end), of some by their names.
+func (h *History) ackedIn(from, end uint64, of func(name string) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ; from < end; from++ {
-		if _, ok := h.places[from]; ok {
+		if name, ok := h.places[from]; ok && of(name) {
 			return true
 		}
 	}

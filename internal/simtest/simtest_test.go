@@ -3,6 +3,7 @@ package simtest
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,6 +163,53 @@ func proceed(h *History, c *Channel, n int) {
 		c.Deliver(h.Call(1), at, false)
 		c.Finish(at)
 	}
+}
+
+// TestAKeyedChannelFindsWhatIsWrong plants each kind of violation in one of two keys: the first letters.
+func TestAKeyedChannelFindsWhatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			name string
+			do   func(c *Channel)
+			want string // in Check
+		}{
+			{"all is well", func(c *Channel) { c.Finish(0); c.Deliver("p1-3", 2, false); c.Finish(1); c.Deliver("p1-4", 3, false) }, ""},
+			{"before its turn", func(c *Channel) { c.Deliver("p1-3", 2, false) }, "key 1: p1-3 was delivered at 2, and 0 was not finished"},
+			{"another key is finished", func(c *Channel) { c.Finish(1); c.Deliver("p1-3", 2, false) }, "and 0 was not finished"},
+			{"one is passed over", func(c *Channel) { c.Finish(0); c.Deliver("p1-5", 4, false) }, "p1-5 was delivered at 4, and 1 was not"},
+			{"back after an advance", func(c *Channel) {
+				c.Finish(0)
+				c.Deliver("p1-3", 2, false)
+				c.Deliver("p1-1", 0, false)
+			}, "key 1: p1-1 was delivered at 0, and 2 had been before"},
+			{"back, as power was lost", func(c *Channel) {
+				c.Finish(0)
+				c.Deliver("p1-3", 2, false)
+				c.LosePower()
+				c.Deliver("p1-1", 0, false)
+			}, ""},
+			{"back, as positions were lost", func(c *Channel) {
+				c.Finish(0)
+				time.Sleep(2 * unsynced)
+				c.Deliver("p1-3", 2, false)
+				time.Sleep(2 * unsynced)
+				c.LosePositions()
+				c.Deliver("p1-1", 0, false)
+			}, ""},
+		} {
+			h := NewHistory()
+			c := NewKeyedChannel(h, func(name string) string { return strconv.Itoa(int(name[len(name)-1]) % 2) })
+			for at := range uint64(6) {
+				h.Settle(h.Call(1), Acked, at, 1)
+			}
+			c.Deliver("p1-1", 0, false)
+			c.Deliver("p1-2", 1, false)
+			tt.do(c)
+			if got := strings.Join(c.Check(), "; "); got == "" != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		}
+	})
 }
 
 // TestAChannelFindsWhatIsWrong plants each kind of violation.

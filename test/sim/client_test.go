@@ -11,6 +11,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/stats"
@@ -58,7 +59,7 @@ func (l *life) publish(number, partition int, rnd *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	l.broker.Load().Router.Publish(ctx, publish.Request{
-		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body, Delay: l.w.clocks.delay(name, delayed, rnd)}},
+		Topic: theTopic, Partition: partition, Messages: []topic.Message{{Body: body, Key: []byte(keyOf(name)), Delay: l.w.clocks.delay(name, delayed, rnd)}},
 		Done: func(r topic.Receipt) {
 			l.mu.RLock()
 			defer l.mu.RUnlock()
@@ -138,7 +139,7 @@ func (c *consumer) session(l *life, stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	s, err := l.broker.Load().Consumers.Subscribe(ctx, consume.Subscribe{
-		Topic: theTopic, Channel: channelNames[c.kind], Partition: host.AnyPartition, Ordered: c.kind == 1,
+		Topic: theTopic, Channel: channelNames[c.kind], Partition: host.AnyPartition, Ordered: channelOrders[c.kind] == policy.Strict,
 		Client: c, MsgTimeout: c.w.plan.timeout, Wake: c.woken,
 	})
 	if err != nil {

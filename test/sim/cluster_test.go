@@ -24,6 +24,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/redo"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -36,12 +37,18 @@ const (
 	port     = ":4160"
 )
 
-// channelNames are those of the channels: an unordered one, an ordered one, and an
-// unordered one that nobody reads before all else is over.
-var channelNames = [...]string{"any", "turn", "late"}
+// channelNames are those of the channels: an unordered one, an ordered one, one that is ordered by key, and
+// an unordered one that nobody reads before all else is over.
+var channelNames = [...]string{"any", "turn", "key", "late"}
+
+// channelOrders are their orders.
+var channelOrders = [len(channelNames)]policy.Order{1: policy.Strict, 2: policy.ByKey}
 
 // readWhole is how many of them are read from the beginning.
-const readWhole = 2
+const readWhole = 3
+
+// keyOf returns the key of a message with a name: a digit.
+func keyOf(name string) string { return name[len(name)-1:] }
 
 // lease is how long a leader may go on that was replaced: its lease, and what the
 // news of it may take on the way to a consumer.
@@ -192,7 +199,10 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.histories = append(w.histories, h)
 		w.leaders = append(w.leaders, leadership{})
 		for i := range w.channels {
-			c := simtest.NewChannel(h, i == 1)
+			c := simtest.NewChannel(h, channelOrders[i] == policy.Strict)
+			if channelOrders[i] == policy.ByKey {
+				c = simtest.NewKeyedChannel(h, keyOf)
+			}
 			if w.plan.moves {
 				c.ExpectCopies(i == 0)
 			}

@@ -28,7 +28,8 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 			return
 		case <-time.After(time.Duration(rnd.Int64N(int64(every)))):
 		}
-		m := topic.Message{Dedup: []byte(h.Call(number))}
+		name := h.Call(number)
+		m := topic.Message{Dedup: []byte(name), Key: []byte(keyOf(name))}
 		m.Body = append(append(m.Body, m.Dedup...), make([]byte, 1+rnd.IntN(smallBody))...)
 		m.Body[len(m.Dedup)] = ' '
 		fate, at := simtest.Unknown, uint64(0)

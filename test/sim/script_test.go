@@ -152,7 +152,7 @@ func (w *world) create() bool {
 	_, err := b.Directory.CreateTopic(ctx, theTopic, config)
 	for i, name := range channelNames {
 		if err == nil {
-			err = b.Directory.CreateChannel(ctx, theTopic, name, i == 1)
+			err = b.Directory.EnsureChannel(ctx, meta.CreateChannel{Topic: theTopic, Channel: name, Order: channelOrders[i]})
 		}
 	}
 	if err != nil {

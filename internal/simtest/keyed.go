@@ -1,0 +1,35 @@
+package simtest
+
+// NewKeyedChannel returns the record of a channel that has messages of one key in order, as
+// NewChannel has all of them, and no order between keys. keyOf tells the key by a message's name.
+func NewKeyedChannel(h *History, keyOf func(name string) string) *Channel {
+	c := NewChannel(h, false)
+	c.keyOf, c.lines = keyOf, map[string]*Channel{}
+	return c
+}
+
+// lineLocked returns the record of what a message's key has in order; nil: nothing.
+func (c *Channel) lineLocked(name string) *Channel {
+	if c.keyOf == nil {
+		return nil
+	}
+	key := c.keyOf(name)
+	line := c.lines[key]
+	if line == nil {
+		line = NewChannel(c.history, true)
+		line.among = func(name string) bool { return c.keyOf(name) == key }
+		c.lines[key] = line
+	}
+	return line
+}
+
+// passesLocked says whether an ordered channel that delivers a message passes over one.
+func (c *Channel) passesLocked(at uint64) bool {
+	switch {
+	case c.among != nil:
+		return c.history.ackedIn(c.next, at, c.among)
+	case c.copies:
+		return c.history.ackedIn(c.next, at, func(string) bool { return true })
+	}
+	return true
+}
