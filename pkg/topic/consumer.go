@@ -103,15 +103,17 @@ func (k *Consumer) Take(now time.Time, max int, emit func(*Delivery) error) (int
 		return 0, nil
 	}
 	for rounds := 0; ; rounds++ {
-		if rounds == takeRounds { // the client is to be heard meanwhile
+		if rounds >= takeRounds { // the client is to be heard meanwhile
 			k.at.Rest()
 			k.wake()
 			return 0, nil
 		}
-		if err := k.ch.keys.learn(k, max); err != nil {
+		read, err := k.ch.keys.learn(k, max, takeRounds-rounds)
+		if err != nil {
 			k.at.Release()
 			return 0, err
 		}
+		rounds += read
 		arm, soon := k.take(now, max)
 		k.ch.arm(arm)
 		if k.madeRoom {

@@ -44,14 +44,14 @@ func (x *keyScan) unreadLocked(c *Channel) bool {
 }
 
 // learn has the channel know keys: of the next messages, if there are fewer to take than wanted, and of
-// more while there is nothing. What is ready does not wait for all that. It wakes consumers for
-// what it finds. Of a channel that does not order by key it asks one flag.
-func (x *keyScan) learn(k *Consumer, wanted int) error {
+// more while there is nothing, up to so many windows. What is ready does not wait for all that. It wakes
+// consumers for what it finds, and returns how many windows it read. Of a channel that does not order by key
+// it asks one flag.
+func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) {
 	if !x.on.Load() {
-		return nil
+		return 0, nil
 	}
-	c := k.ch
-	for range takeRounds { // the client is to be heard meanwhile
+	for c := k.ch; windows < most; windows++ {
 		c.mu.Lock()
 		from, end, some := x.unknownLocked(c, wanted)
 		if !some || x.reading {
@@ -59,14 +59,14 @@ func (x *keyScan) learn(k *Consumer, wanted int) error {
 				x.releaseLocked()
 			}
 			c.mu.Unlock()
-			return nil
+			return windows, nil
 		}
 		x.reading = true
 		c.mu.Unlock()
 		if x.read == nil {
 			x.read = reading.NewKeys(c.p.o.Log)
 		}
-		err := x.read.Read(from, min(end, from+keyScanMax), func() bool { return intactElsewhere(c.p) })
+		err = x.read.Read(from, min(end, from+keyScanMax), func() bool { return intactElsewhere(c.p) })
 		c.mu.Lock()
 		x.reading = false
 		n := x.read.Len()
@@ -86,13 +86,13 @@ func (x *keyScan) learn(k *Consumer, wanted int) error {
 				c.p.o.Damaged(damaged)
 			}
 		case errors.Is(err, limit.ErrNoMemory):
-			return nil // it has waited, and asks again
+			return windows, nil // it has waited, and asks again
 		case err != nil:
-			return err
+			return windows, err
 		}
 		wanted = 1
 	}
-	return nil
+	return windows, nil
 }
 
 // releaseLocked gives up what is held to read keys. Who reads does so in the end.

@@ -70,7 +70,7 @@ func TestWhoFindsKeysBeingReadIsWoken(t *testing.T) {
 	b.publishAll(keyedOf("b"))
 	first, second := b.join(c), b.join(c)
 	c.keys.reading = true // by the first
-	if err := c.keys.learn(second.Consumer, 1); err != nil {
+	if _, err := c.keys.learn(second.Consumer, 1, 9); err != nil {
 		t.Fatal(err)
 	}
 	c.keys.reading = false
