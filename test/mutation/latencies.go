@@ -25,7 +25,7 @@ func latencyMistakes() []mistake {
 		},
 		{
 			name: "a message is as old as its last delivery", file: "pkg/topic/consumer.go",
-			old: "now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.batch), now))", with: "now.Sub(times.Base))",
+			old: "now.Sub(times.Base)-k.ch.p.o.Ages.Age(ageOf(k.at.Batch()), now))", with: "now.Sub(times.Base))",
 			tests: []string{"./pkg/broker"}, run: "TestLatencies",
 		},
 		{

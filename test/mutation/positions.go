@@ -5,7 +5,7 @@ func positionMistakes() []mistake {
 	return []mistake{
 		{
 			name: "FinReplicatedFirst: a FIN counts before the other replicas know", file: "pkg/topic/finishing.go",
-			old: "case c.p.sharing.Shared():", with: "case c.p.sharing.Shared() && f.data == nil:", tests: positionTests,
+			old: "if c.p.sharing.Shared() {", with: "if c.p.sharing.Shared() && f.data == nil {", tests: positionTests,
 		},
 		{
 			name: "SnapshotFirst: an ordered channel delivers before everyone in sync has the snapshot", file: "pkg/topic/keeper.go",
