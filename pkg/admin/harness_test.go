@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/lookup"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
@@ -59,6 +60,18 @@ func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// clientOf returns a client of a Server of a fake.
+func clientOf(t *testing.T, f *fake) *api.Client {
+	t.Helper()
+	srv := httptest.NewServer(serverOf(t, f).Handler())
+	t.Cleanup(srv.Close)
+	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // ask sends one request to a handler.

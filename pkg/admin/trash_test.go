@@ -2,10 +2,8 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -50,19 +48,7 @@ func (f fakeTrash) Purge(_ context.Context, name string, in meta.Incarnation) er
 
 func TestDeletedTopicsAreListedAndRestored(t *testing.T) {
 	f := orders()
-	srv := httptest.NewServer(serverOf(t, f).Handler())
-	defer srv.Close()
-	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	codeOf := func(err error) api.Code {
-		e, _ := errors.AsType[*api.Error](err)
-		if e == nil {
-			return ""
-		}
-		return e.Code
-	}
+	c := clientOf(t, f)
 	got, err := c.Trash.Topics(t.Context())
 	want := api.DeletedTopic{
 		Name: "gone", Incarnation: 7, DeletedAt: time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC), KeptUntil: time.Date(2026, 11, 25, 4, 0, 0, 0, time.UTC),
@@ -71,16 +57,16 @@ func TestDeletedTopicsAreListedAndRestored(t *testing.T) {
 	if err != nil || len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
 		t.Fatalf("%+v, %v, want %+v", got, err, want)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "never", api.RestoreTopic{}); codeOf(err) != api.CodeNotFound || !strings.Contains(err.Error(), "not in the trash") {
+	if _, err := c.Trash.Restore(t.Context(), "never", api.RestoreTopic{}); api.CodeOf(err) != api.CodeNotFound || !strings.Contains(err.Error(), "not in the trash") {
 		t.Errorf("what was never there: %v", err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 8}); codeOf(err) != api.CodeNotFound {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 8}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("another incarnation: %v", err)
 	}
 	if topic, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{Incarnation: 7}); err != nil || topic.Name != "gone" {
 		t.Errorf("%+v, %v", topic, err)
 	}
-	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{}); codeOf(err) != api.CodeExists {
+	if _, err := c.Trash.Restore(t.Context(), "gone", api.RestoreTopic{}); api.CodeOf(err) != api.CodeExists {
 		t.Errorf("a second time: %v", err)
 	}
 }

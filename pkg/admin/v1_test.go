@@ -3,7 +3,6 @@ package admin
 import (
 	"encoding/json"
 	"errors"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -80,12 +79,7 @@ func TestV1MatchesItsGoldens(t *testing.T) {
 
 func TestV1ByItsClient(t *testing.T) {
 	f := orders()
-	srv := httptest.NewServer(serverOf(t, f).Handler())
-	defer srv.Close()
-	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := clientOf(t, f)
 	ctx := t.Context()
 	want := func(what string, err error, code api.Code) {
 		t.Helper()

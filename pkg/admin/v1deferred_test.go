@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -57,12 +56,7 @@ func (d fakeDeferrals) Reschedule(_ context.Context, r operate.Reschedule) ([]op
 
 func TestDeferredMessagesOverV1(t *testing.T) {
 	f := orders()
-	srv := httptest.NewServer(serverOf(t, f).Handler())
-	defer srv.Close()
-	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := clientOf(t, f)
 	d, ctx := api.DeferredOf(c), t.Context()
 
 	first, err := d.List(ctx, "orders", "bill", api.DeferredQuery{Max: 1})

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -17,12 +16,7 @@ func pointer[T any](v T) *T { return &v }
 
 func TestPoliciesByTheClient(t *testing.T) {
 	f := orders()
-	srv := httptest.NewServer(serverOf(t, f).Handler())
-	defer srv.Close()
-	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := clientOf(t, f)
 	ctx := t.Context()
 	ch, err := c.CreateChannel(ctx, "orders", api.CreateChannel{Name: "new", Policy: &api.PolicyPatch{MaxAttempts: pointer(5), Backoff: pointer("1s..10m")}})
 	if err != nil || ch.Policy.MaxAttempts != 5 || ch.Policy.Backoff != "1s..10m" || !slices.Equal(ch.Policy.Own, []string{"max_attempts", "backoff"}) {
@@ -76,12 +70,7 @@ func text(t *testing.T, v any) string {
 
 func TestDeadLettersByTheClient(t *testing.T) {
 	f := orders()
-	srv := httptest.NewServer(serverOf(t, f).Handler())
-	defer srv.Close()
-	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := clientOf(t, f)
 	ctx, letters := t.Context(), api.DeadLettersOf(c)
 	list, err := letters.List(ctx, "orders", "bill", "")
 	if err != nil || len(list) != 1 || list[0].Waiting != 7 || list[0].DeadLetterTopic != "orders.bill.dlq" || list[0].DeadLetteredTotal != 9 {

@@ -14,32 +14,24 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	n := startNodeOn(t, filepath.Join(dir, "data"))
-	ctl := func(want int, args ...string) string {
-		t.Helper()
-		code, stdout, stderr := run(t, "brokerctl", append(args, "--addr", "http://"+n.address("HTTP"))...)
-		if code != want {
-			t.Fatalf("%v: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
-		}
-		return stdout + stderr
-	}
-	ctl(0, "topic", "create", "t")
-	ctl(0, "channel", "create", "t/c")
-	ctl(0, "channel", "create", "t/other")
+	n.ctl(0, "topic", "create", "t")
+	n.ctl(0, "channel", "create", "t/c")
+	n.ctl(0, "channel", "create", "t/other")
 	for i := range 6 {
-		ctl(0, "message", "pub", "t", "--delay", fmt.Sprintf("%dm", 10+i), fmt.Sprintf("m%d", i))
+		n.ctl(0, "message", "pub", "t", "--delay", fmt.Sprintf("%dm", 10+i), fmt.Sprintf("m%d", i))
 	}
 	list := func(channel string, args ...string) string {
 		t.Helper()
-		out := ctl(0, append([]string{"message", "deferred", "t/" + channel, "-o", "go-template={{range .messages}}{{.seq}} {{end}}"}, args...)...)
+		out := n.ctl(0, append([]string{"message", "deferred", "t/" + channel, "-o", "go-template={{range .messages}}{{.seq}} {{end}}"}, args...)...)
 		return strings.TrimSpace(out)
 	}
 	if got := list("c", "--until", "14m30s"); got != "0 1 2 3 4" {
 		t.Fatalf("deferred: %s", got)
 	}
-	ctl(2, "message", "cancel", "t/c", "--all") // nobody confirms
-	ctl(0, "message", "cancel", "0/0", "0/3", "--topic", "t", "--channel", "c", "--reason", "sent twice")
-	ctl(3, "message", "cancel", "0/0", "--topic", "t", "--channel", "c")
-	ctl(0, "message", "advance", "t/c", "--until", "12m30s", "--yes")
+	n.ctl(2, "message", "cancel", "t/c", "--all") // nobody confirms
+	n.ctl(0, "message", "cancel", "0/0", "0/3", "--topic", "t", "--channel", "c", "--reason", "sent twice")
+	n.ctl(3, "message", "cancel", "0/0", "--topic", "t", "--channel", "c")
+	n.ctl(0, "message", "advance", "t/c", "--until", "12m30s", "--yes")
 	n.kill()
 	n.start()
 	if got := list("c"); got != "4 5" {
@@ -52,18 +44,18 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	if a, b := w.message(), w.message(); a.body+b.body != "m1m2" {
 		t.Errorf("advanced: %s, %s", a.body, b.body)
 	}
-	if out := ctl(0, "audit", "log", "--object", "t"); !strings.Contains(out, "/deferred/cancel") || !strings.Contains(out, "sent twice") {
+	if out := n.ctl(0, "audit", "log", "--object", "t"); !strings.Contains(out, "/deferred/cancel") || !strings.Contains(out, "sent twice") {
 		t.Errorf("audit log:\n%s", out)
 	}
 
 	file, bad := filepath.Join(dir, "t.ndjson"), filepath.Join(dir, "bad.ndjson")
-	ctl(0, "message", "pub", "t", "--key", "k", "now")
-	ctl(0, "message", "export", "t", "-f", file)
-	ctl(2, "message", "export", "t", "-f", file) // it is there
-	ctl(0, "topic", "create", "copy")
-	ctl(0, "channel", "create", "copy/c")
+	n.ctl(0, "message", "pub", "t", "--key", "k", "now")
+	n.ctl(0, "message", "export", "t", "-f", file)
+	n.ctl(2, "message", "export", "t", "-f", file) // it is there
+	n.ctl(0, "topic", "create", "copy")
+	n.ctl(0, "channel", "create", "copy/c")
 	for range 2 {
-		if out := ctl(0, "message", "import", "copy", "-f", file, "--once"); !strings.Contains(out, "7 messages published") {
+		if out := n.ctl(0, "message", "import", "copy", "-f", file, "--once"); !strings.Contains(out, "7 messages published") {
 			t.Error(out)
 		}
 	}
@@ -77,11 +69,11 @@ func TestDeferredMessagesAndExportsOnTheBuiltBinary(t *testing.T) {
 	if err := os.WriteFile(bad, raw[:len(raw)-20], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := ctl(7, "message", "import", "copy", "-f", bad); !strings.Contains(out, "up to line 6, then: line 7") || !strings.Contains(out, "--from-line 7") {
+	if out := n.ctl(7, "message", "import", "copy", "-f", bad); !strings.Contains(out, "up to line 6, then: line 7") || !strings.Contains(out, "--from-line 7") {
 		t.Error(out)
 	}
-	if out := ctl(0, "message", "import", "copy", "-f", file, "--from-line", "7", "--dry-run"); !strings.Contains(out, "1 message would be published") {
+	if out := n.ctl(0, "message", "import", "copy", "-f", file, "--from-line", "7", "--dry-run"); !strings.Contains(out, "1 message would be published") {
 		t.Error(out)
 	}
-	ctl(2, "message", "import", "copy", "-f", bad, "--dry-run")
+	n.ctl(2, "message", "import", "copy", "-f", bad, "--dry-run")
 }

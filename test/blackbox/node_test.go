@@ -349,3 +349,13 @@ func run(t testing.TB, program string, args ...string) (code int, stdout, stderr
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
+
+// ctl runs brokerctl on a node, wants it to end with an exit code, and returns what it prints.
+func (n *node) ctl(want int, args ...string) string {
+	n.t.Helper()
+	code, stdout, stderr := run(n.t, "brokerctl", append(args, "--addr", "http://"+n.address("HTTP"))...)
+	if code != want {
+		n.t.Fatalf("%q: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
+	}
+	return stdout + stderr
+}

@@ -11,35 +11,27 @@ import (
 func TestWhatIsDoneOnCallSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	n := startNodeOn(t, filepath.Join(t.TempDir(), "data"))
-	ctl := func(want int, args ...string) string {
-		t.Helper()
-		code, stdout, stderr := run(t, "brokerctl", append(args, "--addr", "http://"+n.address("HTTP"))...)
-		if code != want {
-			t.Fatalf("%v: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
-		}
-		return stdout
-	}
 	fill(n, "t", 2000)
 	n.post("/channel/create?topic=t&channel=c", "")
 	lag := func() string {
 		t.Helper()
-		return strings.TrimSpace(ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}"))
+		return strings.TrimSpace(n.ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}"))
 	}
-	ctl(2, "channel", "seek", "t/c", "--to", "end") // it skips more than 1,000, and nobody confirms
-	ctl(0, "channel", "empty", "t/c", "--yes", "--reason", "wrong channel")
+	n.ctl(2, "channel", "seek", "t/c", "--to", "end") // it skips more than 1,000, and nobody confirms
+	n.ctl(0, "channel", "empty", "t/c", "--yes", "--reason", "wrong channel")
 	if got := lag(); got != "0 0" {
 		t.Fatalf("emptied: %s", got)
 	}
 	n.kill()
 	n.start()
-	ctl(0, "channel", "undo", "t/c")
-	ctl(3, "channel", "undo", "t/c")
+	n.ctl(0, "channel", "undo", "t/c")
+	n.ctl(3, "channel", "undo", "t/c")
 	w := n.consumer("t", "c", 1, "{}")
 	m := w.message()
 	if got := lag(); got != "1999 1" {
 		t.Errorf("brought back, with one at a consumer: %s", got)
 	}
-	if out := ctl(0, "message", "finish", m.id, "--topic", "t", "--channel", "c"); !strings.Contains(out, "in_flight") {
+	if out := n.ctl(0, "message", "finish", m.id, "--topic", "t", "--channel", "c"); !strings.Contains(out, "in_flight") {
 		t.Errorf("finish says %q", out)
 	}
 	n.kill()
@@ -47,10 +39,10 @@ func TestWhatIsDoneOnCallSurvivesAKill(t *testing.T) {
 	if got := lag(); got != "1999 0" {
 		t.Errorf("after a kill: %s", got)
 	}
-	if out := ctl(0, "audit", "log", "--object", "t"); !strings.Contains(out, "/empty") || !strings.Contains(out, "wrong channel") || !strings.Contains(out, "/finish") {
+	if out := n.ctl(0, "audit", "log", "--object", "t"); !strings.Contains(out, "/empty") || !strings.Contains(out, "wrong channel") || !strings.Contains(out, "/finish") {
 		t.Errorf("audit log:\n%s", out)
 	}
-	events := ctl(0, "events", "-o", "ndjson")
+	events := n.ctl(0, "events", "-o", "ndjson")
 	for _, kind := range []string{"cluster_formed", "topic_created", "channel_created", "node_started"} {
 		if !strings.Contains(events, `"kind":"`+kind+`"`) {
 			t.Errorf("no %s in\n%s", kind, events)

@@ -268,44 +268,36 @@ func TestCommandLineTool(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	addr := "http://" + n.address("HTTP")
-	ctl := func(want int, args ...string) string {
-		t.Helper()
-		code, out, stderr := run(t, "brokerctl", append([]string{"--addr", addr}, args...)...)
-		if code != want {
-			t.Errorf("%q: exit code %d, want %d: %s%s", args, code, want, out, stderr)
-		}
-		return out + stderr
-	}
-	ctl(0, "topic", "create", "t", "--partitions", "2", "--sync", "interval")
-	ctl(0, "channel", "create", "t", "c")
-	ctl(0, "message", "pub", "t", "one", "two", "three")
-	ctl(0, "message", "pub", "t", "later", "--delay", "100ms")
-	if out := ctl(0, "message", "peek", "t", "-n", "10", "-o", "ndjson"); strings.Count(out, "\n") != 4 {
+	n.ctl(0, "topic", "create", "t", "--partitions", "2", "--sync", "interval")
+	n.ctl(0, "channel", "create", "t", "c")
+	n.ctl(0, "message", "pub", "t", "one", "two", "three")
+	n.ctl(0, "message", "pub", "t", "later", "--delay", "100ms")
+	if out := n.ctl(0, "message", "peek", "t", "-n", "10", "-o", "ndjson"); strings.Count(out, "\n") != 4 {
 		t.Errorf("peek: %s", out)
 	}
-	if out := ctl(0, "message", "tail", "t/c", "-n", "4"); len(strings.Fields(out)) != 4 {
+	if out := n.ctl(0, "message", "tail", "t/c", "-n", "4"); len(strings.Fields(out)) != 4 {
 		t.Errorf("tail: %s", out)
 	}
 	eventually(t, "all read", func() bool { return n.channel("t", "c").Depth == 0 })
-	if out := ctl(0, "topic", "describe", "t", "-o", "json"); !json.Valid([]byte(out)) || !strings.Contains(out, `"sync":"interval"`) {
+	if out := n.ctl(0, "topic", "describe", "t", "-o", "json"); !json.Valid([]byte(out)) || !strings.Contains(out, `"sync":"interval"`) {
 		if !strings.Contains(out, `"sync": "interval"`) {
 			t.Errorf("describe: %s", out)
 		}
 	}
-	ctl(0, "channel", "pause", "t", "c")
-	ctl(0, "topic", "list", "-o", "name")
-	ctl(0, "cluster", "health")
-	ctl(0, "cluster", "info", "-o", "yaml")
-	ctl(0, "node", "list")
-	out := ctl(exitOf(t, "topic", "describe", "none", addr), "topic", "describe", "none", "-o", "json")
+	n.ctl(0, "channel", "pause", "t", "c")
+	n.ctl(0, "topic", "list", "-o", "name")
+	n.ctl(0, "cluster", "health")
+	n.ctl(0, "cluster", "info", "-o", "yaml")
+	n.ctl(0, "node", "list")
+	out := n.ctl(exitOf(t, "topic", "describe", "none", addr), "topic", "describe", "none", "-o", "json")
 	if !strings.Contains(out, `"error"`) || !strings.Contains(out, `"code"`) {
 		t.Errorf("an error as JSON: %s", out)
 	}
-	if out := ctl(2, "topic", "frobnicate"); out == "" {
+	if out := n.ctl(2, "topic", "frobnicate"); out == "" {
 		t.Error("silence")
 	}
-	ctl(2, "topic", "delete", "t")
-	ctl(0, "topic", "delete", "t", "--yes")
+	n.ctl(2, "topic", "delete", "t")
+	n.ctl(0, "topic", "delete", "t", "--yes")
 }
 
 // exitOf wants a failure that is not of the command line.

@@ -13,17 +13,9 @@ func TestADeletedTopicComesBack(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)
-	ctl := func(want int, args ...string) string {
-		t.Helper()
-		code, stdout, stderr := run(t, "brokerctl", append(args, "--addr", "http://"+n.address("HTTP"))...)
-		if code != want {
-			t.Fatalf("%v: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
-		}
-		return stdout + stderr
-	}
 	depth := func() string {
 		t.Helper()
-		return strings.TrimSpace(ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}"))
+		return strings.TrimSpace(n.ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}} {{.in_flight}}{{end}}"))
 	}
 	fill(n, "t", 2000)
 	n.post("/channel/create?topic=t&channel=c", "")
@@ -32,28 +24,28 @@ func TestADeletedTopicComesBack(t *testing.T) {
 	w.fin(w.message())
 	w.Close()
 	n.post("/topic/delete?topic=t", "")
-	ctl(3, "topic", "describe", "t")
+	n.ctl(3, "topic", "describe", "t")
 	n.kill()
 	n.start()
-	if out := ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\n" {
+	if out := n.ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\n" {
 		t.Fatalf("deleted topics: %q", out)
 	}
 	fill(n, "t", 10) // a client that publishes on makes another
-	if out := ctl(4, "topic", "restore", "t"); !strings.Contains(out, "name is taken") {
+	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "name is taken") {
 		t.Errorf("beside a namesake: %s", out)
 	}
-	namesake := strings.TrimSpace(ctl(0, "events", "-o", "ndjson"))
+	namesake := strings.TrimSpace(n.ctl(0, "events", "-o", "ndjson"))
 	if !strings.Contains(namesake, `"kind":"topic_deleted"`) {
 		t.Errorf("events:\n%s", namesake)
 	}
-	ctl(0, "topic", "delete", "t", "--yes")
-	ctl(3, "topic", "restore", "t", "--incarnation", "1")
-	if out := ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\nt\n" {
+	n.ctl(0, "topic", "delete", "t", "--yes")
+	n.ctl(3, "topic", "restore", "t", "--incarnation", "1")
+	if out := n.ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\nt\n" {
 		t.Errorf("deleted topics: %q", out)
 	}
-	ctl(0, "topic", "restore", "t") // the one that was deleted last
-	ctl(0, "topic", "delete", "t", "--purge", "--yes")
-	ctl(0, "topic", "restore", "t")
+	n.ctl(0, "topic", "restore", "t") // the one that was deleted last
+	n.ctl(0, "topic", "delete", "t", "--purge", "--yes")
+	n.ctl(0, "topic", "restore", "t")
 	if got := depth(); got != "1998 0" {
 		t.Errorf("depth and in flight: %s", got)
 	}
@@ -65,22 +57,14 @@ func TestADeletedTopicOutlivesItsNamesake(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	n := startNodeOn(t, data)
-	ctl := func(want int, args ...string) string {
-		t.Helper()
-		code, stdout, stderr := run(t, "brokerctl", append(args, "--addr", "http://"+n.address("HTTP"))...)
-		if code != want {
-			t.Fatalf("%v: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
-		}
-		return stdout + stderr
-	}
 	fill(n, "t", 2000)
 	n.post("/channel/create?topic=t&channel=c", "")
-	ctl(0, "topic", "delete", "t", "--yes")
-	first := strings.TrimSpace(ctl(0, "topic", "list", "--deleted", "-o", "go-template={{range .deleted}}{{.incarnation}}{{end}}"))
+	n.ctl(0, "topic", "delete", "t", "--yes")
+	first := strings.TrimSpace(n.ctl(0, "topic", "list", "--deleted", "-o", "go-template={{range .deleted}}{{.incarnation}}{{end}}"))
 	fill(n, "t", 10)
-	ctl(0, "topic", "delete", "t", "--yes")
-	ctl(0, "topic", "restore", "t", "--incarnation", first)
-	if got := strings.TrimSpace(ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}}{{end}}")); got != "2000" {
+	n.ctl(0, "topic", "delete", "t", "--yes")
+	n.ctl(0, "topic", "restore", "t", "--incarnation", first)
+	if got := strings.TrimSpace(n.ctl(0, "channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}}{{end}}")); got != "2000" {
 		t.Errorf("depth %s", got)
 	}
 	n.kill()
@@ -90,9 +74,9 @@ func TestADeletedTopicOutlivesItsNamesake(t *testing.T) {
 		w.fin(w.message())
 	}
 	w.Close()
-	ctl(0, "topic", "delete", "t", "--purge", "--yes", "--incarnation", first)
-	ctl(0, "topic", "restore", "t")
-	ctl(0, "topic", "delete", "t", "--purge", "--yes")
+	n.ctl(0, "topic", "delete", "t", "--purge", "--yes", "--incarnation", first)
+	n.ctl(0, "topic", "restore", "t")
+	n.ctl(0, "topic", "delete", "t", "--purge", "--yes")
 	n.stop()
 	left, err := os.ReadDir(filepath.Join(data, "topics"))
 	if err != nil || len(left) > 0 {
