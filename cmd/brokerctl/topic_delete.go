@@ -21,11 +21,11 @@ func newTopicDeleteCommand(g *globals) *cobra.Command {
 		Short:   "Delete a topic, its messages and its channels",
 		Long: `Delete a topic, its messages and its channels. For 24 hours, or what --retention-trash of the topic says,
 topic restore brings it back; until then its messages take up disk space. --purge deletes it for good and at
-once, also when it was deleted before.`,
+once, and with --incarnation one that was deleted before.`,
 	}, func(cmd *cobra.Command, at target) error { return d.run(cmd, g, at.topic) })
 	f := cmd.Flags()
-	f.BoolVar(&d.purge, "purge", false, "delete for good, also what was deleted before; cannot be undone")
-	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: only this one of several topics of the name")
+	f.BoolVar(&d.purge, "purge", false, "delete for good; cannot be undone")
+	f.Uint64Var(&d.incarnation, "incarnation", 0, "with --purge: the topic of this incarnation, which may have been deleted before")
 	d.sure.addYes(cmd)
 	return cmd
 }

@@ -17,14 +17,15 @@ func newTopicRestoreCommand(g *globals) *cobra.Command {
 		Short: "Bring back a deleted topic with its messages and channels",
 		Long: `Bring back a deleted topic with its messages, its channels and their positions. A topic is kept
 for 24 hours after it was deleted (--retention-trash), unless a disk is nearly full. topic list --deleted
-shows what can be restored. If a topic of the name was created since, delete that one first.`,
+shows what can be restored. If a topic of the name was created since, delete that one first, and then name the
+incarnation of the one to restore.`,
 		Example: `  brokerctl topic list --deleted
   brokerctl topic restore orders`,
 	}, func(cmd *cobra.Command, at target) error {
 		return about(restoreTopic(cmd, g, at.topic, which), at.topic, "")
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several topics of the name (default the one that was deleted last)")
+	cmd.Flags().Uint64Var(&which.Incarnation, "incarnation", 0, "restore this one of several deleted topics of the name")
 	return cmd
 }
 

@@ -2,8 +2,11 @@ package broker
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/host"
@@ -140,28 +143,43 @@ func TestWhatIsPurgedLeavesTheDisk(t *testing.T) {
 	})
 }
 
-// TestAFullDiskEmptiesTheTrash: what was deleted must not keep publishes from being taken.
-func TestAFullDiskEmptiesTheTrash(t *testing.T) {
+// TestAFullDiskPurgesTheOldest: what was deleted must not keep publishes from being taken. One
+// goes at a time, of which the node has something; another node's topics and small ones stay.
+func TestAFullDiskPurgesTheOldest(t *testing.T) {
 	d := &disks{all: map[meta.NodeID]*small{}}
 	l := newLan(t, d.options, "n1", "n2", "n3")
-	for _, name := range []string{"first", "second", "third"} {
-		l.create(name, "n1", "n2", "n3")
-		l.settled(name, "n1", "n2", "n3")
+	ended := func(name string) {
 		if err := l.at("n1").Directory.DeleteTopic(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		l.letGo(name)
 	}
-	gone := make([]string, 0, 3)
-	left := func() int { return len(l.at("n1").Directory.Trash().Deleted()) }
-	for left() > 0 {
-		before := l.at("n1").Directory.Trash().Deleted()
-		d.set("n2", host.DefaultDiskReserve-1)
-		l.eventually("the oldest to be purged", func() bool { return left() < len(before) })
-		d.set("n2", 1<<40)
-		gone = append(gone, before[len(before)-1].Topic.Name)
+	for _, name := range []string{"elsewhere", "empty", "first", "second"} {
+		nodes := []meta.NodeID{"n1", "n2", "n3"}
+		if name == "elsewhere" {
+			nodes = nodes[1:2]
+		}
+		l.create(name, nodes...)
+		l.settled(name, nodes...)
+		if name != "empty" {
+			for range 3 {
+				l.mustPut(name, 0, strings.Repeat("x", 400<<10))
+			}
+		}
+		ended(name)
 	}
-	if gone[0] != "first" {
-		t.Errorf("purged %q", gone)
+	left := func() (names []string) {
+		for _, kept := range l.at("n1").Directory.Trash().Deleted() {
+			names = append(names, kept.Topic.Name)
+		}
+		return names
+	}
+	d.set("n1", host.DefaultDiskReserve-1)
+	l.eventually("one to be purged", func() bool { return len(left()) < 4 })
+	for range 10 { // looks at the disk
+		<-time.After(50 * time.Millisecond)
+	}
+	if got := left(); !slices.Equal(got, []string{"second", "empty", "elsewhere"}) {
+		t.Errorf("in the trash are %q", got)
 	}
 }

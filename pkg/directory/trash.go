@@ -24,7 +24,7 @@ func (t Trash) Deleted() []*meta.Deleted {
 }
 
 // Restore takes a topic out of the trash, with its messages, channels and positions: of
-// an incarnation, or the one that was deleted last (0).
+// an incarnation, or the only one of the name (0).
 func (t Trash) Restore(ctx context.Context, name string, in meta.Incarnation) (*meta.Topic, error) {
 	r, err := t.d.host.Propose(ctx, meta.RestoreTopic{Name: name, Incarnation: in})
 	if err != nil {
@@ -34,22 +34,19 @@ func (t Trash) Restore(ctx context.Context, name string, in meta.Incarnation) (*
 	return r.Topic, t.d.host.Converge(name)
 }
 
-// Purge deletes a topic for good: one that there is, or what the trash has of its name;
-// with an incarnation other than 0 the one of that incarnation.
+// Purge deletes a topic for good: the one that there is (0), or the one of an incarnation,
+// which may be in the trash. So a repetition never goes on to an older one of the name.
 func (t Trash) Purge(ctx context.Context, name string, in meta.Incarnation) error {
 	s := t.d.o.Meta.View()
 	if is := s.Topic(name); is != nil && (in == 0 || in == is.Incarnation) {
 		return t.d.Change(ctx, name, meta.DeleteTopic{Name: name, Incarnation: is.Incarnation, Purge: true})
 	}
-	var found []meta.Incarnation
-	for kept := range meta.TrashOf(s).All() {
-		if kept.Topic.Name == name && (in == 0 || in == kept.Topic.Incarnation) {
-			found = append(found, kept.Topic.Incarnation)
-		}
-	}
-	if len(found) == 0 {
+	switch {
+	case in == 0:
+		return fmt.Errorf("%w: %s; deleted topics are purged by their incarnation", meta.ErrTopicNotFound, name)
+	case !meta.TrashOf(s).Holds(name, in):
 		return fmt.Errorf("topic %s: %w", name, meta.ErrNotInTrash)
 	}
-	_, err := t.d.host.Propose(ctx, meta.PurgeTopics{Incarnations: found})
+	_, err := t.d.host.Propose(ctx, meta.PurgeTopics{Incarnations: []meta.Incarnation{in}})
 	return err
 }

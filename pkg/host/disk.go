@@ -16,6 +16,10 @@ import (
 )
 
 const (
+	// purgeRest is the pause between two deleted topics that a node with a full disk purges,
+	// and purgeLeast how many bytes it must have of one.
+	purgeRest  = 5 * time.Second
+	purgeLeast = 1 << 20
 	// diskProposal bounds one attempt to tell the other nodes that the disk is full.
 	diskProposal = time.Second
 	// diskHandover bounds an attempt to hand leaderships over because the disk is
@@ -78,6 +82,7 @@ type fullDisk struct {
 	removal   *removal.Remover
 	propose   func(context.Context, meta.Command) (meta.Result, error)
 	yielding  atomic.Bool // leaderships are being handed over because the disk is full
+	purged    time.Time   // when a deleted topic was purged last
 }
 
 // report tells the metadata whether this node's disk takes publishes, where it
@@ -112,12 +117,18 @@ func (d *fullDisk) report(ctx context.Context) {
 	}
 }
 
-// purge makes room: the topic goes for good that was deleted first.
+// purge makes room: the topic goes for good that was deleted first. The next one waits until
+// that shows, since the trash is not to be emptied where it does not help.
 func (d *fullDisk) purge(ctx context.Context) {
-	oldest := d.removal.Oldest(d.o.Meta.View())
+	now := time.Now()
+	if d.removal.Busy() || now.Sub(d.purged) < purgeRest {
+		return
+	}
+	oldest := d.removal.Oldest(d.o.Meta.View(), purgeLeast)
 	if oldest == nil {
 		return
 	}
+	d.purged = now
 	d.log.Warn("disk nearly full: deleted topic is purged early and cannot be restored",
 		"topic", oldest.Topic.Name, "deleted_at", time.Unix(0, oldest.At), "kept_until", oldest.Until())
 	bounded, cancel := context.WithTimeout(ctx, diskProposal)

@@ -273,7 +273,7 @@ func (c DeleteTopic) apply(s *State, r *Result) error {
 	of := HistoryOf(s).of(t)
 	s.saved = HistoryOf(s).without(t.Name)
 	if !c.Purge && t.Config.Trash() > 0 && !IsEphemeral(t.Name) {
-		s.trash = TrashOf(s).with(&Deleted{Index: s.index, At: r.at, Topic: t.settled(), Saved: of})
+		s.trash, r.Purged = TrashOf(s).with(&Deleted{Index: s.index, At: r.at, Topic: t.settled(), Saved: of})
 	}
 	return nil
 }

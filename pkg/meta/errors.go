@@ -13,6 +13,7 @@ var (
 	ErrPartitionNotFound = fate.Refuse("partition not found")
 	ErrNodeNotFound      = fate.Refuse("node not found")
 	ErrNotInTrash        = fate.Refuse("not in the trash: never deleted, restored, or purged")
+	ErrManyDeleted       = fate.Refuse("several deleted topics have the name")
 	ErrNameTaken         = fate.Refuse("name is taken")
 	ErrSavedNotFound     = fate.Refuse("saved positions not found")
 	ErrNodeInUse         = fate.Refuse("node still holds replicas")

@@ -103,7 +103,11 @@ func describeTopic(c Command, r *Result) Event {
 	case AddPartitions:
 		return Event{Kind: "topic_altered", Object: c.Name, What: fmt.Sprintf("%d partitions added", len(c.Assignment))}
 	case DeleteTopic:
-		return Event{Kind: "topic_deleted", Object: c.Name, What: "topic deleted"}
+		what := "topic deleted"
+		if len(r.Purged) > 0 {
+			what += "; the trash is full, deleted for good: " + someNames(r.Purged)
+		}
+		return Event{Kind: "topic_deleted", Object: c.Name, What: what}
 	case RestoreTopic:
 		return Event{Kind: "topic_restored", Object: c.Name, What: "topic restored from the trash"}
 	case PurgeTopics:

@@ -108,16 +108,29 @@ func (t Trash) find(name string, in Incarnation) int {
 	return -1
 }
 
-// with returns the trash with one more, within its bounds.
-func (t Trash) with(d *Deleted) []*Deleted {
-	all := append(slices.Clone(t.deleted), d)
+// count returns how many topics of a name there are.
+func (t Trash) count(name string) (n int) {
+	for _, d := range t.deleted {
+		if d.Topic.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// with returns the trash with one more, within its bounds, and the names of what went for that.
+func (t Trash) with(d *Deleted) (all []*Deleted, gone []string) {
+	all = append(slices.Clone(t.deleted), d)
 	partitions := 0
 	for i, d := range slices.Backward(all) {
 		if partitions += len(d.Topic.Partitions); partitions > MaxTrashPartitions || len(all)-i > MaxTrashTopics {
-			return all[i+1:]
+			for _, old := range all[:i+1] {
+				gone = append(gone, old.Topic.Name)
+			}
+			return all[i+1:], gone
 		}
 	}
-	return all
+	return all, nil
 }
 
 // update returns the trash with what f makes of each topic; nil: it stays.
@@ -168,14 +181,24 @@ func (t Trash) withoutNode(id NodeID) []*Deleted {
 	return slices.DeleteFunc(slices.Clone(left), lost)
 }
 
-// settled returns the topic with no partition on the move: those that hold data are its
-// replicas.
+// settled returns the topic with no partition on the move: at its target where all replicas
+// of that are in sync, and back where it was elsewhere, if a replica in sync is there.
 func (t *Topic) settled() *Topic {
 	next := *t
 	next.Partitions = slices.Clone(t.Partitions)
 	for i := range next.Partitions {
 		p := &next.Partitions[i]
-		p.Replicas = minus(p.Replicas, minus(p.Adding, p.ISR))
+		to := p.Target()
+		if len(minus(to, p.ISR)) > 0 {
+			to = p.Before
+		}
+		if in := minus(p.ISR, minus(p.ISR, to)); p.Moving() && len(in) > 0 {
+			p.Replicas, p.ISR = slices.Clone(to), in
+			if !slices.Contains(in, p.Leader) {
+				p.Leader = ""
+			}
+			p.absolve()
+		}
 		p.Adding, p.Removing, p.Before = nil, nil, nil
 	}
 	return &next
@@ -185,7 +208,7 @@ func (t *Topic) settled() *Topic {
 // messages, channels and positions, and each partition in a new epoch.
 type RestoreTopic struct {
 	Name        string      `json:"name"`
-	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the one that was deleted last
+	Incarnation Incarnation `json:"incarnation,omitempty"` // 0: the only one of the name
 }
 
 // Kind implements Command.
@@ -201,11 +224,13 @@ func (c RestoreTopic) Validate() error {
 
 func (c RestoreTopic) apply(s *State, r *Result) error {
 	at := TrashOf(s).find(c.Name, c.Incarnation)
-	if at < 0 {
+	switch {
+	case at < 0:
 		return fmt.Errorf("topic %s: %w", c.Name, ErrNotInTrash)
-	}
-	if s.topics.get(c.Name) != nil {
+	case s.topics.get(c.Name) != nil:
 		return fmt.Errorf("%w: a topic %s was created since the other was deleted", ErrNameTaken, c.Name)
+	case c.Incarnation == 0 && TrashOf(s).count(c.Name) > 1:
+		return fmt.Errorf("%w: %d topics %s were deleted", ErrManyDeleted, TrashOf(s).count(c.Name), c.Name)
 	}
 	d := s.trash[at]
 	if s.topics.count >= MaxTopics || s.topics.partitions+len(d.Topic.Partitions) > MaxClusterPartitions {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -121,6 +122,50 @@ func TestASnapshotOfTheTrashThatCannotBe(t *testing.T) {
 		}
 		if _, err := DecodeSnapshot(bytes.NewReader(sealed(body))); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", test.what, err)
+		}
+	}
+}
+
+// A restore that names no incarnation must not guess, and what a full trash drops is told.
+func TestARestoreChoosesNotOneOfSeveral(t *testing.T) {
+	s, made := kept(t, 1, 1)
+	apply := func(c Command) Result { return ApplyAt(s, s.Index()+1, 1, c) }
+	config := TopicConfig{}.WithDefaults(1, false)
+	for _, c := range []Command{CreateTopic{"t0", config, [][]NodeID{{"n1"}}}, DeleteTopic{Name: "t0"}} {
+		if r := apply(c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if r := apply(RestoreTopic{Name: "t0"}); !errors.Is(r.Err, ErrManyDeleted) {
+		t.Errorf("one of two: %v", r.Err)
+	}
+	if r := apply(RestoreTopic{Name: "t0", Incarnation: made[0]}); r.Err != nil || r.Topic.Incarnation != made[0] {
+		t.Errorf("%+v, %v", r.Topic, r.Err)
+	}
+	full, _ := kept(t, MaxTrashTopics+1, 1)
+	events := JournalOf(full).Events(full.Index() - 1)
+	if len(events) != 1 || !strings.Contains(events[0].What, "deleted for good: t0") {
+		t.Errorf("%+v", events)
+	}
+}
+
+// A topic that is moving as it is deleted comes back at its target, if that is in sync, or where it was.
+func TestAMovingTopicIsSettledInTheTrash(t *testing.T) {
+	for _, test := range []struct {
+		isr, replicas, left []NodeID
+		leader              NodeID
+	}{
+		{[]NodeID{"n1", "n2", "n3"}, []NodeID{"n3", "n2"}, []NodeID{"n2", "n3"}, ""}, // n1 led, and goes
+		{[]NodeID{"n1", "n2"}, []NodeID{"n1", "n2"}, []NodeID{"n1", "n2"}, "n1"},
+		{[]NodeID{"n1"}, []NodeID{"n1", "n2"}, []NodeID{"n1"}, "n1"},
+	} {
+		p := Partition{
+			Replicas: []NodeID{"n3", "n2", "n1"}, Adding: []NodeID{"n3"}, Removing: []NodeID{"n1"}, Before: []NodeID{"n1", "n2"},
+			ISR: test.isr, Leader: "n1",
+		}
+		got := (&Topic{Partitions: []Partition{p}}).settled().Partitions[0]
+		if !slices.Equal(got.Replicas, test.replicas) || !slices.Equal(got.ISR, test.left) || got.Leader != test.leader || got.Moving() || got.Before != nil {
+			t.Errorf("in sync %v: %+v", test.isr, got)
 		}
 	}
 }

@@ -2,11 +2,13 @@ package removal
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -25,6 +27,8 @@ type Options struct {
 // goroutines, Deleted and Review of one topic by one at a time.
 type Remover struct {
 	o Options
+
+	removing atomic.Int64 // directories that are being deleted
 
 	mu   sync.Mutex // guards kept
 	kept map[string][]meta.Incarnation
@@ -46,11 +50,16 @@ func (r *Remover) Remove(dir, as string) error {
 // delete ends what was moved aside.
 func (r *Remover) delete(name string) {
 	path := filepath.Join(r.o.Dirs.Trash(), name)
-	r.o.Go(func() {
+	r.removing.Add(1)
+	if r.o.Go(func() {
+		defer r.removing.Add(-1)
 		if err := r.o.Dirs.FS.RemoveAll(path); err != nil {
 			r.o.Log.Warn("cannot remove data of deleted topic; retrying at the next start", "path", path, "error", err)
 		}
-	})
+	}) {
+		return
+	}
+	r.removing.Add(-1) // the node closes
 }
 
 // Deleted removes what the node has of a topic that metadata does not have any more. What
@@ -64,7 +73,11 @@ func (r *Remover) Deleted(name string, in meta.Incarnation, s *meta.State) error
 	return errors.Join(r.Remove(dir, filepath.Base(dir)), r.o.Ledger.Forget(name, in))
 }
 
+// keep notes that the node has something of a topic, if it has.
 func (r *Remover) keep(name string, in meta.Incarnation) {
+	if _, err := r.o.Dirs.FS.Stat(r.o.Dirs.Topic(name, in)); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.kept[name], in) {
@@ -72,12 +85,15 @@ func (r *Remover) keep(name string, in meta.Incarnation) {
 	}
 }
 
-// Review removes what the node has kept of topics of a name and that has left the trash of
-// s other than by being restored.
+// Review removes what the node has kept of topics of a name that have left the trash of
+// s: all of it, or of one that was restored the copies that are not replicas any more. No
+// replica of the topic may be open.
 func (r *Remover) Review(name string, s *meta.State) error {
 	var errs []error
 	for _, in := range r.take(name, s) {
-		if t := s.Topic(name); t == nil || t.Incarnation != in {
+		if t := s.Topic(name); t != nil && t.Incarnation == in {
+			r.sweepPartitions(r.o.Dirs.Topic(name, in), t)
+		} else {
 			errs = append(errs, r.Deleted(name, in, s))
 		}
 	}
@@ -104,17 +120,42 @@ func (r *Remover) take(name string, s *meta.State) []meta.Incarnation {
 	return gone
 }
 
-// Oldest returns the topic that has been in the trash for longest of those that the node has
-// something of; nil: there is none.
-func (r *Remover) Oldest(s *meta.State) *meta.Deleted {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Busy says whether something is being deleted: there will be more room soon.
+func (r *Remover) Busy() bool { return r.removing.Load() > 0 }
+
+// Oldest returns the topic that has been in the trash for longest of those of which the node
+// has at least so many bytes; nil: there is none.
+func (r *Remover) Oldest(s *meta.State, least int64) *meta.Deleted {
 	for d := range meta.TrashOf(s).All() {
-		if slices.Contains(r.kept[d.Topic.Name], d.Topic.Incarnation) {
+		if r.keeps(d.Topic) && r.holds(d.Topic, least) {
 			return d
 		}
 	}
 	return nil
+}
+
+func (r *Remover) keeps(t *meta.Topic) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.kept[t.Name], t.Incarnation)
+}
+
+// holds says whether the files of a topic have so many bytes. What cannot be read has none.
+func (r *Remover) holds(t *meta.Topic, least int64) bool {
+	files := r.o.Dirs.FS
+	for i := range t.Partitions {
+		dir := r.o.Dirs.Replica(t, i)
+		names, _ := files.ReadDir(dir)
+		for _, name := range names {
+			if info, err := files.Stat(filepath.Join(dir, name)); err == nil {
+				least -= info.Size()
+			}
+			if least <= 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Sweep finishes deletions that a crash interrupted. A directory whose topic

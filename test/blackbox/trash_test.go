@@ -43,9 +43,11 @@ func TestADeletedTopicComesBack(t *testing.T) {
 	if out := n.ctl(0, "topic", "list", "--deleted", "-o", "name"); out != "t\nt\n" {
 		t.Errorf("deleted topics: %q", out)
 	}
-	n.ctl(0, "topic", "restore", "t") // the one that was deleted last
-	n.ctl(0, "topic", "delete", "t", "--purge", "--yes")
-	n.ctl(0, "topic", "restore", "t")
+	if out := n.ctl(4, "topic", "restore", "t"); !strings.Contains(out, "2 topics t were deleted") {
+		t.Errorf("restored one of two: %s", out)
+	}
+	first := incarnations(n)[1] // the last deleted stands first
+	n.ctl(0, "topic", "restore", "t", "--incarnation", first)
 	if got := depth(); got != "1998 0" {
 		t.Errorf("depth and in flight: %s", got)
 	}
@@ -60,7 +62,7 @@ func TestADeletedTopicOutlivesItsNamesake(t *testing.T) {
 	fill(n, "t", 2000)
 	n.post("/channel/create?topic=t&channel=c", "")
 	n.ctl(0, "topic", "delete", "t", "--yes")
-	first := strings.TrimSpace(n.ctl(0, "topic", "list", "--deleted", "-o", "go-template={{range .deleted}}{{.incarnation}}{{end}}"))
+	first := incarnations(n)[0]
 	fill(n, "t", 10)
 	n.ctl(0, "topic", "delete", "t", "--yes")
 	n.ctl(0, "topic", "restore", "t", "--incarnation", first)
@@ -75,11 +77,17 @@ func TestADeletedTopicOutlivesItsNamesake(t *testing.T) {
 	}
 	w.Close()
 	n.ctl(0, "topic", "delete", "t", "--purge", "--yes", "--incarnation", first)
-	n.ctl(0, "topic", "restore", "t")
-	n.ctl(0, "topic", "delete", "t", "--purge", "--yes")
+	n.ctl(3, "topic", "delete", "t", "--purge", "--yes") // a repetition does not go on to the other one
+	n.ctl(0, "topic", "delete", "t", "--purge", "--yes", "--incarnation", incarnations(n)[0])
 	n.stop()
 	left, err := os.ReadDir(filepath.Join(data, "topics"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left on the disk: %v, %v", left, err)
 	}
+}
+
+// incarnations returns those of the deleted topics, the last deleted first.
+func incarnations(n *node) []string {
+	n.t.Helper()
+	return strings.Fields(n.ctl(0, "topic", "list", "--deleted", "-o", "go-template={{range .deleted}}{{.incarnation}} {{end}}"))
 }

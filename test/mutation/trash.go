@@ -22,17 +22,17 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a restored topic is purged", file: "pkg/removal/removal.go",
-			old: "t == nil || t.Incarnation != in {\n\t\t\terrs", with: "true || t == nil {\n\t\t\terrs", tests: here, run: "RestoredTopic",
+			old: "t != nil && t.Incarnation == in {\n\t\t\tr.sweep", with: "false && t != nil {\n\t\t\tr.sweep", tests: here, run: "RestoredTopic",
 		},
 		{
 			name: "trash: a full disk purges nothing", file: "pkg/host/disk.go",
-			old: "\t\td.purge(ctx)\n", with: "", tests: here, run: "EmptiesTheTrash",
+			old: "\t\td.purge(ctx)\n", with: "", tests: here, run: "PurgesTheOldest",
 		},
 		{
 			name: "trash: a full disk purges the latest", file: "pkg/meta/trash.go",
 			old:   "func (t Trash) All() iter.Seq[*Deleted] { return slices.Values(t.deleted) }",
 			with:  "func (t Trash) All() iter.Seq[*Deleted] {\n\treturn func(y func(*Deleted) bool) {\n\t\tfor _, d := range slices.Backward(t.deleted) {\n\t\t\tif !y(d) {\n\t\t\t\treturn\n\t\t\t}\n\t\t}\n\t}\n}",
-			tests: here, run: "EmptiesTheTrash",
+			tests: here, run: "PurgesTheOldest",
 		},
 		{
 			name: "trash: a restored partition goes on in its epoch", file: "pkg/meta/trash.go",
@@ -56,7 +56,30 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a namesake is replaced", file: "pkg/meta/trash.go",
-			old: "if s.topics.get(c.Name) != nil {", with: "if false {", tests: state, run: "Scripts",
+			old: "case s.topics.get(c.Name) != nil:", with: "case false:", tests: state, run: "Scripts",
+		},
+	}
+}
+
+// purgeMistakes are about what leaves the trash by mistake.
+func purgeMistakes() []mistake {
+	here, state := []string{"./pkg/broker"}, []string{"./pkg/meta"}
+	return []mistake{
+		{
+			name: "trash: a full disk purges what it does not hold", file: "pkg/removal/removal.go",
+			old: "errors.Is(err, fs.ErrNotExist) {\n\t\treturn\n\t}\n\tr.mu.Lock()", with: "errors.Is(err, fs.ErrInvalid) {\n\t\treturn\n\t}\n\tr.mu.Lock()", tests: []string{"./pkg/removal"}, run: "Oldest",
+		},
+		{
+			name: "trash: a full disk purges one after the other", file: "pkg/host/disk.go",
+			old: "d.removal.Busy() || now.Sub(d.purged) < purgeRest", with: "false", tests: here, run: "PurgesTheOldest",
+		},
+		{
+			name: "trash: one of several of a name is restored", file: "pkg/meta/trash.go",
+			old: "case c.Incarnation == 0 && ", with: "case false && ", tests: state, run: "OneOfSeveral",
+		},
+		{
+			name: "trash: a topic that was moving keeps both ends", file: "pkg/meta/trash.go",
+			old: "p.Moving() && len(in) > 0", with: "false && len(in) > 0", tests: state, run: "Moving",
 		},
 	}
 }

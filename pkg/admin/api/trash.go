@@ -27,7 +27,7 @@ type DeletedTopics struct {
 
 // RestoreTopic asks for a deleted topic.
 type RestoreTopic struct {
-	Incarnation uint64 `json:"incarnation,omitempty"` // 0: the one that was deleted last
+	Incarnation uint64 `json:"incarnation,omitempty"` // 0: the only one of the name
 }
 
 // Trash is the deleted topics of a cluster.
@@ -46,8 +46,8 @@ func (a Trash) Restore(ctx context.Context, name string, which RestoreTopic) (*T
 	return out, a.t.send(ctx, http.MethodPost, path("deleted", name, "restore"), which, out)
 }
 
-// Purge deletes a topic for good, one that there is or what the trash has of the name. An
-// incarnation of 0 is any.
+// Purge deletes a topic for good: the one that there is (0), or the one of an incarnation, which
+// may be in the trash.
 func (a Trash) Purge(ctx context.Context, name string, incarnation uint64) error {
 	q := url.Values{"purge": {"true"}}
 	if incarnation != 0 {

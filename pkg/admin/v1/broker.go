@@ -46,10 +46,10 @@ type ReplicaFitter interface {
 type Trash interface {
 	// Deleted returns them, the last deleted first. They must not be changed.
 	Deleted() []*meta.Deleted
-	// Restore brings one back; of an incarnation, or the last deleted (0).
+	// Restore brings one back; of an incarnation, or the only one of the name (0).
 	Restore(ctx context.Context, name string, in meta.Incarnation) (*meta.Topic, error)
-	// Purge deletes a topic for good, whether it is in the trash or not; of an
-	// incarnation, or any (0).
+	// Purge deletes a topic for good: the one that there is (0), or of an incarnation,
+	// which may be in the trash.
 	Purge(ctx context.Context, name string, in meta.Incarnation) error
 }
 

@@ -36,6 +36,7 @@ var codes = []struct {
 	{"node-in-use", meta.ErrNodeInUse},
 	{"not-in-trash", meta.ErrNotInTrash},
 	{"name-taken", meta.ErrNameTaken},
+	{"many-deleted", meta.ErrManyDeleted},
 	{"exists", meta.ErrExists},
 	{"stale-version", meta.ErrStaleVersion},
 	{"stale-epoch", meta.ErrStaleEpoch},

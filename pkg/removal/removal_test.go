@@ -1,0 +1,140 @@
+package removal
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// rig is a node's disk with metadata of three topics, on n1, on n1 and n2, and on n2.
+type rig struct {
+	*Remover
+	t    *testing.T
+	dirs datadir.Dir
+	s    *meta.State
+	in   map[string]meta.Incarnation
+	todo []func() // what runs in the background
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dirs: datadir.At(vfs.NewMem(), "data"), s: &meta.State{}, in: map[string]meta.Incarnation{}}
+	r.Remover = New(Options{
+		Dirs: r.dirs, Ledger: datadir.NewLedger(r.dirs), Self: "n1", Log: slog.New(slog.DiscardHandler),
+		Go: func(f func()) bool { r.todo = append(r.todo, f); return true },
+	})
+	for _, id := range []meta.NodeID{"n1", "n2"} {
+		r.apply(meta.NodeStarted{Node: meta.Node{ID: id}})
+	}
+	for name, nodes := range map[string][]meta.NodeID{"mine": {"n1"}, "both": {"n1", "n2"}, "theirs": {"n2"}} {
+		config := meta.TopicConfig{Replicas: len(nodes)}.WithDefaults(2, false)
+		r.apply(meta.CreateTopic{Name: name, Config: config, Assignment: [][]meta.NodeID{nodes}})
+		r.in[name] = r.s.Topic(name).Incarnation
+	}
+	return r
+}
+
+func (r *rig) apply(c meta.Command) {
+	r.t.Helper()
+	if res := r.s.Apply(r.s.Index()+1, c); res.Err != nil {
+		r.t.Fatal(res.Err)
+	}
+}
+
+// write puts so many bytes into the log of a topic.
+func (r *rig) write(name string, bytes int) {
+	r.t.Helper()
+	dir := filepath.Join(r.dirs.Topic(name, r.in[name]), "0")
+	if err := vfs.MkdirAllSynced(r.dirs.FS, dir); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := vfs.WriteFileSynced(r.dirs.FS, filepath.Join(dir, "log"), make([]byte, bytes)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) delete(name string) {
+	r.t.Helper()
+	r.apply(meta.DeleteTopic{Name: name})
+	if err := r.Deleted(name, r.in[name], r.s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) there(name string) bool {
+	_, err := r.dirs.FS.Stat(r.dirs.Topic(name, r.in[name]))
+	return err == nil
+}
+
+// The oldest deleted topic is one that this node has, with as much as is asked for.
+func TestOldestIsOfWhatIsHere(t *testing.T) {
+	r := newRig(t)
+	r.write("both", 10)
+	r.write("mine", 100)
+	for _, name := range []string{"theirs", "both", "mine"} {
+		r.delete(name)
+	}
+	for _, test := range []struct {
+		least int64
+		want  string // "": none
+	}{{0, "both"}, {10, "both"}, {11, "mine"}, {101, ""}} {
+		got := r.Oldest(r.s, test.least)
+		if (got == nil) != (test.want == "") || got != nil && got.Topic.Name != test.want {
+			t.Errorf("with %d bytes: %+v, want %q", test.least, got, test.want)
+		}
+	}
+}
+
+// Review removes what left the trash, and of a restored topic what is no replica any more.
+func TestReviewKeepsWhatWasRestored(t *testing.T) {
+	r := newRig(t)
+	for _, name := range []string{"mine", "both", "theirs"} {
+		r.write(name, 10)
+		r.delete(name)
+	}
+	r.apply(meta.RestoreTopic{Name: "mine"})
+	r.apply(meta.RestoreTopic{Name: "theirs"}) // n1 has a copy that it was to receive
+	r.apply(meta.PurgeTopics{Incarnations: []meta.Incarnation{r.in["both"]}})
+	for name := range r.in {
+		if err := r.Review(name, r.s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !r.there("mine") || r.there("both") {
+		t.Errorf("restored is there: %v, purged is there: %v", r.there("mine"), r.there("both"))
+	}
+	if _, err := r.dirs.FS.Stat(filepath.Join(r.dirs.Topic("theirs", r.in["theirs"]), "0")); err == nil {
+		t.Error("a copy stays that is no replica")
+	}
+	if !r.Busy() || len(r.todo) != 2 {
+		t.Errorf("%d directories are deleted in the background", len(r.todo))
+	}
+	for _, f := range r.todo {
+		f()
+	}
+	if left, _ := r.dirs.FS.ReadDir(r.dirs.Trash()); r.Busy() || len(left) > 0 {
+		t.Errorf("left are %v, busy %v", left, r.Busy())
+	}
+}
+
+// A start finishes what was interrupted, and keeps what can be restored.
+func TestSweep(t *testing.T) {
+	r := newRig(t)
+	for _, name := range []string{"mine", "both"} {
+		r.write(name, 10)
+		r.apply(meta.DeleteTopic{Name: name})
+	}
+	r.apply(meta.PurgeTopics{Incarnations: []meta.Incarnation{r.in["both"]}})
+	r.in["future"] = 1 << 40
+	r.write("future", 10)
+	if strays := r.Sweep(r.s); strays != 1 || !r.there("mine") || r.there("both") || !r.there("future") {
+		t.Errorf("%d strays; %v, %v, %v", strays, r.there("mine"), r.there("both"), r.there("future"))
+	}
+	if got := r.Oldest(r.s, 1); got == nil || got.Topic.Name != "mine" {
+		t.Errorf("the oldest: %+v", got)
+	}
+}
