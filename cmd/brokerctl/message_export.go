@@ -137,8 +137,11 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 // report says what was exported, on standard error where the messages went to standard output.
 func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) error {
 	text := plural(r.Messages, "message") + " of " + r.Topic + " exported"
+	if o.file != "-" {
+		text += " to " + r.File
+	}
 	if r.Gone > 0 {
-		text += "; " + plural(r.Gone, "message") + " deleted by retention meanwhile: not in the file"
+		text += "; " + plural(r.Gone, "message") + " were deleted by retention meanwhile and are not in it"
 	}
 	if o.file == "-" {
 		if !g.quiet {
@@ -148,7 +151,7 @@ func (o *exporting) report(cmd *cobra.Command, g *globals, r *exportResult) erro
 	}
 	return g.show(cmd, view{object: r, names: []string{r.File}, text: func(p *page) {
 		if !g.quiet {
-			p.line("%s to %s", text, r.File)
+			p.line("%s", text)
 		}
 	}})
 }

@@ -85,6 +85,9 @@ func Compile(text string) (f *Filter, err error) {
 			f, err = nil, fmt.Errorf("%w: the expression cannot be compiled: %v", ErrInvalid, r)
 		}
 	}()
+	if err := checkPatterns(text); err != nil {
+		return nil, err
+	}
 	rules := &rules{uses: map[string]bool{}}
 	options := []expr.Option{expr.Env(variables{}), expr.AsBool(), expr.MaxNodes(MaxNodes), expr.DisableAllBuiltins(), expr.Patch(rules)}
 	for _, name := range builtins {

@@ -18,6 +18,9 @@ type rules struct {
 func (r *rules) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
+		if n.Value == "$env" { // it would go around what is noted
+			r.refuse(n, "$env is not a variable of a filter")
+		}
 		r.uses[n.Value] = true
 	case *ast.BinaryNode:
 		r.binary(n)

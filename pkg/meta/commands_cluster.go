@@ -217,7 +217,7 @@ func (c RemoveNode) Validate() error {
 	return nil
 }
 
-func (c RemoveNode) apply(s *State, _ *Result) error {
+func (c RemoveNode) apply(s *State, r *Result) error {
 	i, ok := s.findNode(c.ID)
 	if !ok {
 		return ErrNodeNotFound
@@ -230,7 +230,7 @@ func (c RemoveNode) apply(s *State, _ *Result) error {
 			}
 		}
 	}
-	s.trash = TrashOf(s).withoutNode(c.ID)
+	s.trash, r.Purged = TrashOf(s).withoutNode(c.ID)
 	s.nodes = slices.Delete(s.nodes, i, i+1)
 	return nil
 }

@@ -79,7 +79,11 @@ func describeNode(c Command, r *Result) Event {
 	case SetNodeState:
 		return Event{Kind: "node_" + string(c.State), Object: string(c.ID), What: "node is " + string(c.State)}
 	case RemoveNode:
-		return Event{Kind: "node_removed", Object: string(c.ID), What: "node was removed from the cluster"}
+		what := "node was removed from the cluster"
+		if len(r.Purged) > 0 {
+			what += "; deleted topics that cannot be restored without its copies: " + someNames(r.Purged)
+		}
+		return Event{Kind: "node_removed", Object: string(c.ID), What: what}
 	case SetNodeIntent:
 		if c.Intent == IntentNone {
 			return Event{Kind: "node_undrained", Object: string(c.ID), What: "node may lead and hold partitions again"}

@@ -153,10 +153,10 @@ func (t Trash) update(f func(*Topic) *Topic) []*Deleted {
 }
 
 // withoutNode takes the replicas of a node that leaves the cluster out of the trash, and
-// with them the topics of which a partition has no other.
-func (t Trash) withoutNode(id NodeID) []*Deleted {
+// with them the topics of which a partition has no other, which it names.
+func (t Trash) withoutNode(id NodeID) (left []*Deleted, lost []string) {
 	gone := []NodeID{id}
-	left := t.update(func(topic *Topic) *Topic {
+	left = t.update(func(topic *Topic) *Topic {
 		if !slices.ContainsFunc(topic.Partitions, func(p Partition) bool { return slices.Contains(p.Replicas, id) }) {
 			return nil
 		}
@@ -172,13 +172,18 @@ func (t Trash) withoutNode(id NodeID) []*Deleted {
 		}
 		return &next
 	})
-	lost := func(d *Deleted) bool {
-		return slices.ContainsFunc(d.Topic.Partitions, func(p Partition) bool { return len(p.Replicas) == 0 })
+	whole := make([]*Deleted, 0, len(left))
+	for _, d := range left {
+		if slices.ContainsFunc(d.Topic.Partitions, func(p Partition) bool { return len(p.Replicas) == 0 }) {
+			lost = append(lost, d.Topic.Name)
+		} else {
+			whole = append(whole, d)
+		}
 	}
-	if !slices.ContainsFunc(left, lost) {
-		return left
+	if len(lost) == 0 {
+		return left, nil
 	}
-	return slices.DeleteFunc(slices.Clone(left), lost)
+	return whole, lost
 }
 
 // settled returns the topic with no partition on the move: at its target where all replicas

@@ -2,7 +2,6 @@ package removal
 
 import (
 	"errors"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -73,11 +72,7 @@ func (r *Remover) Deleted(name string, in meta.Incarnation, s *meta.State) error
 	return errors.Join(r.Remove(dir, filepath.Base(dir)), r.o.Ledger.Forget(name, in))
 }
 
-// keep notes that the node has something of a topic, if it has.
 func (r *Remover) keep(name string, in meta.Incarnation) {
-	if _, err := r.o.Dirs.FS.Stat(r.o.Dirs.Topic(name, in)); errors.Is(err, fs.ErrNotExist) {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.kept[name], in) {
@@ -124,7 +119,7 @@ func (r *Remover) take(name string, s *meta.State) []meta.Incarnation {
 func (r *Remover) Busy() bool { return r.removing.Load() > 0 }
 
 // Oldest returns the topic that has been in the trash for longest of those of which the node
-// has at least so many bytes; nil: there is none.
+// has at least so many bytes, and one; nil: there is none.
 func (r *Remover) Oldest(s *meta.State, least int64) *meta.Deleted {
 	for d := range meta.TrashOf(s).All() {
 		if r.keeps(d.Topic) && r.holds(d.Topic, least) {

@@ -248,7 +248,7 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			continue
 		}
 		if !k.ch.Selection.All() && !selected(k, &d) {
-			k.undo.gone = append(k.undo.gone, t.Offset)
+			k.undo.left = append(k.undo.left, t.Offset)
 			continue
 		}
 		if rest := restOf(k.ch, k.at.Batch(), t, delay, now); rest > 0 {

@@ -187,6 +187,20 @@ func TestWhatAConsumerDoesNotChooseIsFinishedForAll(t *testing.T) {
 	want(t, "then", r.take(9, s.now), "a2")
 }
 
+// What the channel's filter leaves out is finished for all before a later message of its key goes:
+// the next leader may have another filter.
+func TestWhatAFilterLeavesOutOfAKeyIsFinishedForAll(t *testing.T) {
+	s := newSet(t)
+	c := s.keyedChannel("c", 1)
+	c.Configure(ChannelOptions{Order: policy.ByKey, Filter: `size > 2`})
+	r := s.bench().join(c)
+	s.publishKeyed("a1", "a22")
+	s.line.deliverAll()
+	want(t, "before everybody knows of the first", r.take(9, s.now), "")
+	s.line.deliverAll()
+	want(t, "then", r.take(9, s.now), "a22")
+}
+
 func TestAnOperatorMovesAChannelThatOrdersByKey(t *testing.T) {
 	b, c := keyedBench(t, "a1", "a2", "b1", "a3", "b2")
 	r := b.join(c)

@@ -36,17 +36,18 @@ func (s *Store) Find(q Query) Found {
 	if s == nil {
 		return g.found(nil)
 	}
+	s.asking.Lock() // one question at a time: each reads all files twice
+	defer s.asking.Unlock()
 	for _, m := range q.Messages {
 		g.wanted[m] = true
 	}
 	s.each(g.learn)
 	g.close()
-	var events []Event
-	truncated := g.truncated
+	events := latest{dropped: g.truncated}
 	s.each(func(e *Event) {
 		if e.count() == 1 {
 			if g.wanted[e.Message] {
-				events = append(events, *e)
+				events.add(*e)
 			}
 			return
 		}
@@ -54,16 +55,34 @@ func (s *Store) Find(q Query) Found {
 			if e.has(m) {
 				one := *e
 				one.Message, one.Count = m, 0
-				events = append(events, one)
+				events.add(one)
 			}
 		}
 	})
-	if truncated = truncated || len(events) > MaxEvents; len(events) > MaxEvents {
-		events = events[len(events)-MaxEvents:]
-	}
-	f := g.found(events)
-	f.Truncated = truncated
+	f := g.found(events.last())
+	f.Truncated = events.dropped
 	return f
+}
+
+// latest keeps the last MaxEvents of what is added.
+type latest struct {
+	events  []Event
+	dropped bool
+}
+
+func (l *latest) add(e Event) {
+	if len(l.events) == 2*MaxEvents {
+		l.events = append(l.events[:0], l.last()...)
+	}
+	l.events = append(l.events, e)
+}
+
+func (l *latest) last() []Event {
+	if extra := len(l.events) - MaxEvents; extra > 0 {
+		l.dropped = true
+		return l.events[extra:]
+	}
+	return l.events
 }
 
 // group is the messages that a query is about.

@@ -85,6 +85,7 @@ type Store struct {
 	events  atomic.Uint64
 	lost    atomic.Uint64
 	damaged atomic.Uint64
+	asking  sync.Mutex // held by a question
 
 	mu       sync.Mutex // guards what follows
 	active   frame
@@ -214,7 +215,7 @@ func (s *Store) flush(all bool) {
 		s.mu.Unlock()
 		if err != nil {
 			s.lost.Add(1)
-			s.closeFile() // the next frame goes to another one
+			s.abandon() // the next frame goes to another file
 			s.o.Failed(fmt.Errorf("store trace events, which are lost: %w", err))
 		}
 	}
@@ -268,6 +269,25 @@ func (s *Store) closeFile() {
 	if s.file != nil {
 		_ = s.file.Close() // nothing of it is promised
 		s.file = nil
+	}
+}
+
+// abandon ends the last segment after a write that failed. One that holds nothing is taken back:
+// while a disk takes no writes, empty ones must not push out those that hold something.
+func (s *Store) abandon() {
+	if s.file == nil {
+		return
+	}
+	s.closeFile()
+	s.mu.Lock()
+	last := len(s.segments) - 1
+	empty, number := s.segments[last].bytes == 0, s.segments[last].number
+	if empty {
+		s.segments = s.segments[:last]
+	}
+	s.mu.Unlock()
+	if empty {
+		_ = s.o.FS.Remove(filepath.Join(s.o.Dir, nameOf(number))) // or the next segment takes its name
 	}
 }
 

@@ -135,6 +135,44 @@ func TestADiskThatFailsLosesEventsAndSaysSo(t *testing.T) {
 	}
 }
 
+// While no write works, what was stored before must not be pushed out.
+func TestADiskThatFailsForLongKeepsWhatIsStored(t *testing.T) {
+	faulty := vfstest.NewFaulty(vfs.NewMem())
+	broken := false
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if broken && op.Kind == vfs.OpWrite {
+			return vfstest.Fault{Err: syscall.ENOSPC}
+		}
+		return vfstest.Fault{}
+	})
+	s := Open(Options{FS: faulty, Dir: "trace"})
+	s.note(event(1), nil)
+	s.flush(true)
+	broken = true
+	for i := range seq.Offset(2 * maxSegments) {
+		s.note(event(10+i), nil)
+		s.flush(true)
+	}
+	broken = false
+	s.note(event(2), nil)
+	s.flush(true)
+	if !s.knows(1) || !s.knows(2) || s.Stats().Segments != 2 {
+		t.Errorf("the first is known: %v, the last: %v; %+v", s.knows(1), s.knows(2), s.Stats())
+	}
+}
+
+// An answer keeps no more in memory than it may tell, however much there is.
+func TestAnAnswerIsBoundedWhileItIsGathered(t *testing.T) {
+	var l latest
+	for i := range 5*MaxEvents + 7 {
+		l.add(Event{Time: int64(i)})
+	}
+	got := l.last()
+	if len(got) != MaxEvents || got[0].Time != 4*MaxEvents+7 || got[MaxEvents-1].Time != 5*MaxEvents+6 || !l.dropped || cap(l.events) > 4*MaxEvents {
+		t.Errorf("%d events from %d to %d, dropped %v, room for %d", len(got), got[0].Time, got[len(got)-1].Time, l.dropped, cap(l.events))
+	}
+}
+
 func TestADiskThatHangsBoundsMemory(t *testing.T) {
 	s := Open(Options{FS: vfs.NewMem(), Dir: "trace"}) // nobody writes
 	for o := range seq.Offset(500_000) {

@@ -20,3 +20,36 @@ func dropMistakes() []mistake {
 		},
 	}
 }
+
+// boundMistakes are about what filters and questions about traces may cost, and what a filter
+// leaves out.
+func boundMistakes() []mistake {
+	filter, trace := []string{"./pkg/filter"}, []string{"./pkg/trace"}
+	return []mistake{
+		{
+			name: "bounds: a regular expression is as large as it likes", file: "pkg/filter/patterns.go",
+			old: "if p.wrong != nil {", with: "if false {", tests: filter, run: "InvalidExpressions",
+		},
+		{
+			name: "bounds: a repetition counts one time", file: "pkg/filter/patterns.go",
+			old: "if re.Op == syntax.OpRepeat {", with: "if false {", tests: filter, run: "InvalidExpressions",
+		},
+		{
+			name: "bounds: all variables have a second name", file: "pkg/filter/rules.go",
+			old: "n.Value == \"$env\"", with: "false", tests: filter, run: "InvalidExpressions",
+		},
+		{
+			name: "bounds: what a filter leaves out of a key is finished here alone", file: "pkg/topic/consumer.go",
+			old:  "!selected(k, &d) {\n\t\t\tk.undo.left = append(k.undo.left, t.Offset)",
+			with: "!selected(k, &d) {\n\t\t\tk.undo.gone = append(k.undo.gone, t.Offset)", tests: []string{"./pkg/topic"}, run: "FilterLeavesOut",
+		},
+		{
+			name: "bounds: an answer about traces gathers all there is", file: "pkg/trace/find.go",
+			old: "len(l.events) == 2*MaxEvents", with: "false", tests: trace, run: "AnswerIsBounded",
+		},
+		{
+			name: "bounds: empty files push out traces", file: "pkg/trace/store.go",
+			old: "\tif empty {\n\t\ts.segments", with: "\tif false {\n\t\ts.segments", tests: trace, run: "FailsForLong",
+		},
+	}
+}

@@ -44,7 +44,7 @@ func trashMistakes() []mistake {
 		},
 		{
 			name: "trash: a node that left holds replicas of it", file: "pkg/meta/commands_cluster.go",
-			old: "\ts.trash = TrashOf(s).withoutNode(c.ID)\n", with: "", tests: state, run: "Scripts",
+			old: "\ts.trash, r.Purged = TrashOf(s).withoutNode(c.ID)\n", with: "\t_ = r\n", tests: state, run: "Scripts",
 		},
 		{
 			name: "trash: it grows without a bound", file: "pkg/meta/trash.go",
@@ -67,7 +67,7 @@ func purgeMistakes() []mistake {
 	return []mistake{
 		{
 			name: "trash: a full disk purges what it does not hold", file: "pkg/removal/removal.go",
-			old: "errors.Is(err, fs.ErrNotExist) {\n\t\treturn\n\t}\n\tr.mu.Lock()", with: "errors.Is(err, fs.ErrInvalid) {\n\t\treturn\n\t}\n\tr.mu.Lock()", tests: []string{"./pkg/removal"}, run: "Oldest",
+			old: "r.keeps(d.Topic) && r.holds(d.Topic, least)", with: "r.keeps(d.Topic)", tests: []string{"./pkg/removal"}, run: "Oldest",
 		},
 		{
 			name: "trash: a full disk purges one after the other", file: "pkg/host/disk.go",

@@ -91,7 +91,10 @@ func untraced(asked []trace.Message, candidates map[uint64]*meta.Topic, id strin
 	if len(asked) == 1 {
 		t := candidates[asked[0].Incarnation]
 		e.Hint = "messages of topic " + t.Name + " are traced by its rule " + strconv.Quote(t.Config.Trace) + "; change it with brokerctl topic alter " + t.Name + " --trace on"
-		if t.Config.Trace == "" {
+		switch t.Config.Trace {
+		case "on":
+			e.Hint = "messages of topic " + t.Name + " are traced, since the rule was set; a larger trace-size keeps events for longer"
+		case "":
 			e.Hint = "messages of topic " + t.Name + " are not traced; switch it on with brokerctl topic alter " + t.Name + " --trace on"
 		}
 	}

@@ -1,0 +1,66 @@
+package filter
+
+import (
+	"regexp/syntax"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+)
+
+// MaxPattern is how large all regular expressions of a filter together may be: characters and
+// operators, with what is repeated counted as often. A match costs at most so many steps for
+// each byte of a text.
+const MaxPattern = 500
+
+// patterns adds up the regular expressions of an expression.
+type patterns struct {
+	size  int
+	wrong *file.Error // where they are too large
+}
+
+// Visit implements ast.Visitor.
+func (p *patterns) Visit(node *ast.Node) {
+	n, is := (*node).(*ast.BinaryNode)
+	if !is || n.Operator != "matches" {
+		return
+	}
+	text, constant := n.Right.(*ast.StringNode)
+	if !constant {
+		return // it is refused for that
+	}
+	re, err := syntax.Parse(text.Value, syntax.Perl)
+	if err != nil {
+		return // it does not compile
+	}
+	if p.size += sizeOf(re); p.size > MaxPattern && p.wrong == nil {
+		p.wrong = &file.Error{Location: n.Location(), Message: "the regular expressions are too large: shorten them, or repeat less"}
+	}
+}
+
+// sizeOf returns how large a regular expression is, up to a bit more than MaxPattern.
+func sizeOf(re *syntax.Regexp) int {
+	n := max(len(re.Rune), 1) // of a literal its length, of a class twice its ranges
+	for _, part := range re.Sub {
+		n = min(n+sizeOf(part), MaxPattern+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		n = min(n*max(re.Min, re.Max, 1), MaxPattern+1)
+	}
+	return n
+}
+
+// checkPatterns refuses an expression with large regular expressions, before anybody compiles
+// them. What cannot be read is left to the compiler.
+func checkPatterns(text string) error {
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil
+	}
+	p := &patterns{}
+	ast.Walk(&tree.Node, p)
+	if p.wrong != nil {
+		return located(text, p.wrong)
+	}
+	return nil
+}
