@@ -44,13 +44,15 @@ func (x *keyScan) unreadLocked(c *Channel) bool {
 }
 
 // learn has the channel know keys: of the next messages, if there are fewer to take than wanted, and of
-// more while there is nothing, up to so many windows. What is ready does not wait for all that. It wakes
+// more while there is nothing, up to so many windows. What is ready does not wait for all that. A consumer that
+// wants none asks whether there is something: keys left unread would wake it again at once, for ever. It wakes
 // consumers for what it finds, and returns how many windows it read. Of a channel that does not order by key
 // it asks one flag.
 func (x *keyScan) learn(k *Consumer, wanted, most int) (windows int, err error) {
 	if !x.on.Load() {
 		return 0, nil
 	}
+	wanted = max(wanted, 1)
 	for c := k.ch; windows < most; windows++ {
 		c.mu.Lock()
 		from, end, some := x.unknownLocked(c, wanted)

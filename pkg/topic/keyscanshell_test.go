@@ -97,6 +97,25 @@ func TestWhoHasNoRoomLeavesKeysToAnother(t *testing.T) {
 	}
 }
 
+// TestATakeOfNoneReadsKeys: it asks whether there is something, and is woken again and again for keys that it
+// leaves unread.
+func TestATakeOfNoneReadsKeys(t *testing.T) {
+	b, c := keyedBench(t, "a")
+	first, second := b.join(c), b.join(c)
+	want(t, "the first", first.take(1, b.now), "a")
+	b.publishAll(keyedOf("a"))
+	for range 9 {
+		second.wakes = 0
+		if n, err := second.Take(b.now, 0, nil); n > 0 || err != nil {
+			t.Fatalf("took %d, %v", n, err)
+		}
+		if second.wakes == 0 {
+			return
+		}
+	}
+	t.Error("it is woken each time, though nothing may go")
+}
+
 // TestAPausedChannelReadsNoKeys, nor has it consumers ask for them again and again.
 func TestAPausedChannelReadsNoKeys(t *testing.T) {
 	b, c := keyedBench(t, "a")

@@ -197,6 +197,10 @@ func scanMistakes() []mistake {
 			old: "\t\twanted = 1\n", with: "", tests: shell, run: "WhatIsReadyDoesNot",
 		},
 		{
+			name: "keys: a take of none leaves them unread, and is woken for them", file: "pkg/topic/keyscan.go",
+			old: "\twanted = max(wanted, 1)\n", with: "", tests: shell, run: "TakeOfNone",
+		},
+		{
 			name: "keys: nobody asks for keys that another read", file: "pkg/topic/consumer.go",
 			old: "if c.keys.unreadLocked(c) {", with: "if false {", tests: shell, run: "WhoFindsKeys",
 		},
