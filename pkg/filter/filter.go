@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -124,10 +123,6 @@ func (f *Filter) String() string { return f.text }
 // UsesTag says whether Match looks at the message's tag.
 func (f *Filter) UsesTag() bool { return f.uses["tag"] }
 
-// UsesAttempts says whether Match looks at the attempts: then a message may be chosen at one
-// delivery and not at the next.
-func (f *Filter) UsesAttempts() bool { return f.uses["attempts"] }
-
 // Match says whether a message is chosen. An error says why that cannot be evaluated, as when
 // a text is compared with a number; then it is not chosen. It keeps nothing of the message.
 func (f *Filter) Match(m *Message) (bool, error) {
@@ -141,9 +136,11 @@ func (f *Filter) Match(m *Message) (bool, error) {
 		at.vars.Key = string(m.Key)
 	}
 	if f.uses["header"] && len(m.Header) > 0 {
-		if err := json.Unmarshal(m.Header, &at.vars.Header); err != nil {
+		header, err := readHeader(m.Header)
+		if err != nil {
 			return false, fmt.Errorf("header: %w", err)
 		}
+		at.vars.Header = header
 	}
 	v, err := at.vm.Run(f.program, &at.vars)
 	at.vars = variables{}

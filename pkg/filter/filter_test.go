@@ -9,7 +9,7 @@ import (
 
 // order is the message that the tables look at.
 var order = Message{
-	Header: []byte(`{"type":"order","amount":12.5,"n":7,"vip":true,"tags":["a","b"],"to":{"country":"de"},"##client_dispatch_tag":"red"}`),
+	Header: []byte(`{"type":"order","amount":12.5,"n":7,"vip":true,"tags":["a","b"],"to":{"country":"de"},"big":9007199254740993,"list":[-9007199254740993,{"big":9223372036854775807},-0],"whole":1.2e1,"huge":1e30,"##client_dispatch_tag":"red"}`),
 	Key:    []byte("customer-7"), Tag: "red", Partition: 3, Timestamp: time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC), Attempts: 2, Size: 100,
 }
 
@@ -39,6 +39,15 @@ func TestExpressionsChoose(t *testing.T) {
 		{`timestamp > date("2026-11-25T02:59:59Z")`, true},
 		{`timestamp < date("2026-11-25T02:59:59Z")`, false},
 		{`int(header.n) * 2 > size ? true : header.vip`, true},
+		{`header.n % 4 == 3 && header.n / 2 == 3.5`, true},
+		{`header.big == 9007199254740993`, true},
+		{`header.big == 9007199254740992`, false},
+		{`header.big > 9007199254740992`, true},
+		{`header.list[1].big == 9223372036854775807`, true},
+		{`header.list[0] == -9007199254740993 && header.list[0] % 2 == -1`, true},
+		{`header.whole == 12 && header.whole % 5 == 2 && header.list[2] == 0`, true},
+		{`header.whole in [11, 12] && header.n in [7.0]`, true},
+		{`header.huge > 9223372036854775807 && header.amount == 12.5`, true},
 		{`header.absent ?? true`, true},
 		{`header.absent`, false},
 		{`true`, true},
@@ -121,7 +130,23 @@ func TestInvalidExpressionsSayWhere(t *testing.T) {
 	}
 }
 
-func TestASelectionAsksOnceAndCounts(t *testing.T) {
+// A header that is no object, or more, chooses nothing.
+func TestAHeaderIsOneObject(t *testing.T) {
+	f, err := Compile(`true || header.a`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, raw := range []string{`{"a":1}{}`, `{"a":1} x`, `[1]`, `7`, `{"a":`, `{"a":01}`} {
+		if got, err := f.Match(&Message{Header: []byte(raw)}); got || err == nil {
+			t.Errorf("%s: chosen %v, %v", raw, got, err)
+		}
+	}
+	if got, err := f.Match(&Message{Header: []byte(" {\"a\":1}\n ")}); !got || err != nil {
+		t.Errorf("with spaces: %v, %v", got, err)
+	}
+}
+
+func TestASelectionAsksEachTimeAndCounts(t *testing.T) {
 	var s Selection
 	tag := func([]byte) string { return "red" }
 	choose := func(m Message) bool { return s.Chooses(&m, tag) }
@@ -129,14 +154,14 @@ func TestASelectionAsksOnceAndCounts(t *testing.T) {
 		t.Error("the zero value does not choose all")
 	}
 	s.Set(`tag == "red" && size > 1`)
-	if s.All() || !choose(Message{Size: 2}) || choose(Message{Size: 1, Attempts: 1}) || !choose(Message{Size: 1, Attempts: 2}) {
-		t.Error("want what the filter chooses, and what was delivered before")
+	if s.All() || !choose(Message{Size: 2}) || choose(Message{Size: 1, Attempts: 1}) || choose(Message{Size: 1, Attempts: 2}) {
+		t.Error("want what the filter chooses, at each delivery")
 	}
 	s.Set(`attempts < 3 && header.n < 1`)
 	if choose(Message{Attempts: 3, Header: []byte(`{"n":0}`)}) || !choose(Message{Attempts: 2, Header: []byte(`{"n":0}`)}) || choose(Message{Attempts: 1}) {
 		t.Error("a filter that looks at attempts is not asked each time")
 	}
-	if got := s.Counts(); got != (Counts{Left: 3, Failed: 1}) || got.Plus(got) != (Counts{6, 2}) {
+	if got := s.Counts(); got != (Counts{Left: 4, Failed: 1}) || got.Plus(got) != (Counts{8, 2}) {
 		t.Errorf("%+v", got)
 	}
 	s.Set("nonsense(")
@@ -144,7 +169,7 @@ func TestASelectionAsksOnceAndCounts(t *testing.T) {
 		t.Error("what does not compile does not break it")
 	}
 	s.Set("")
-	if !s.All() || s.Broken() != nil || s.Counts() != (Counts{Left: 3, Failed: 1}) {
+	if !s.All() || s.Broken() != nil || s.Counts() != (Counts{Left: 4, Failed: 1}) {
 		t.Error("without a filter it does not choose all")
 	}
 }

@@ -46,12 +46,12 @@ func (s *Selection) Broken() error {
 	return nil
 }
 
-// Chooses says whether a message is to be delivered, and counts it if it is left out. One that
-// was delivered before is not asked about again, unless the filter looks at attempts. tagOf
+// Chooses says whether a message is to be delivered, and counts it if it is left out. It is asked
+// before each delivery: how often a message was taken does not say whether anybody got it. tagOf
 // returns the tag of a header; it is called only if it matters.
 func (s *Selection) Chooses(m *Message, tagOf func(header []byte) string) bool {
 	c := s.now.Load()
-	if c == nil || c.filter == nil || m.Attempts > 1 && !c.filter.UsesAttempts() {
+	if c == nil || c.filter == nil {
 		return true
 	}
 	if c.filter.UsesTag() {

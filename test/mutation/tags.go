@@ -49,8 +49,11 @@ func tagMistakes() []mistake {
 }
 
 // filterMistakes are about channels that get a part of the messages.
-func filterMistakes() []mistake {
-	pure, shell := []string{"./pkg/filter"}, []string{"./pkg/topic"}
+func filterMistakes() []mistake { return append(expressionMistakes(), selectionMistakes()...) }
+
+// expressionMistakes are about what an expression may be, and what it sees.
+func expressionMistakes() []mistake {
+	pure := []string{"./pkg/filter"}
 	return []mistake{
 		{
 			name: "filter: ranges are allowed", file: "pkg/filter/rules.go",
@@ -73,9 +76,26 @@ func filterMistakes() []mistake {
 			tests: pure, run: "TestInvalid",
 		},
 		{
-			name: "filter: what is delivered again is asked about again", file: "pkg/filter/selection.go",
-			old: "|| m.Attempts > 1 && !c.filter.UsesAttempts() {", with: "{",
-			tests: pure, run: "TestASelection",
+			name: "filter: large numbers are taken for their neighbours", file: "pkg/filter/header.go",
+			old: "	d.UseNumber()\n", with: "",
+			tests: pure, run: "TestExpressionsChoose",
+		},
+		{
+			name: "filter: a header may be followed by another", file: "pkg/filter/header.go",
+			old: "!errors.Is(err, io.EOF)", with: "false && !errors.Is(err, io.EOF)",
+			tests: pure, run: "TestAHeaderIsOneObject",
+		},
+	}
+}
+
+// selectionMistakes are about what becomes of messages that are chosen or not.
+func selectionMistakes() []mistake {
+	pure, shell := []string{"./pkg/filter"}, []string{"./pkg/topic"}
+	return []mistake{
+		{
+			name: "filter: what was taken before passes", file: "pkg/filter/selection.go",
+			old: "if c == nil || c.filter == nil {", with: "if c == nil || c.filter == nil || m.Attempts > 1 {",
+			tests: shell, run: "TestAMessageThatTimesOut",
 		},
 		{
 			name: "filter: what is left out is not counted", file: "pkg/filter/selection.go",
