@@ -13,6 +13,10 @@ func raftMistakes() []mistake {
 			old: "s.IsLeader() && len(s.raft.GetConfiguration().Configuration().Servers) > 1", with: "s.IsLeader()", tests: store, run: "Barrier",
 		},
 		{
+			name: "raft: a barrier that was refused is forgotten", file: "pkg/meta/raftstore/announce.go",
+			old: "	case <-time.After(announceAgain):\n		a.applied()\n", with: "	case <-time.After(announceAgain):\n", tests: store, run: "Refused",
+		},
+		{
 			name: "raft: a pipeline that is stuck stays so", file: "pkg/meta/raftstore/transport.go",
 			old: "stuck := time.AfterFunc(p.patience, func() { _ = p.Close() })\n\tdefer stuck.Stop()\n", with: "", tests: store, run: "Stuck",
 		},

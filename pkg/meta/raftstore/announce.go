@@ -2,9 +2,14 @@ package raftstore
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
+
+// announceAgain is how long the announcer waits after a barrier that was refused.
+const announceAgain = 50 * time.Millisecond
 
 // announcer has followers learn promptly what is committed. In Raft a follower learns
 // the commit index with the next entry, or, where none follows, after CommitTimeout;
@@ -36,8 +41,25 @@ func (a announcer) keep(s *Store) {
 			return
 		}
 		if s.IsLeader() && len(s.raft.GetConfiguration().Configuration().Servers) > 1 {
-			// An error is the end of this leadership, or of the store: both tell followers otherwise.
-			_ = s.flights.request(context.Background(), func() raft.Future { return s.raft.Barrier(s.opts.ApplyTimeout) })
+			a.announce(func() error {
+				return s.flights.request(context.Background(), func() raft.Future { return s.raft.Barrier(s.opts.ApplyTimeout) })
+			}, s.stop)
 		}
+	}
+}
+
+// announce appends a barrier. One that was refused while the leadership was being transferred, or
+// since too much waited, is due again a little later: the transfer may fail, and then no other
+// leader tells the followers. Any other error is the end of this leadership, or of the store: both
+// tell them otherwise.
+func (a announcer) announce(barrier func() error, stop <-chan struct{}) {
+	err := barrier()
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) && !errors.Is(err, raft.ErrEnqueueTimeout) {
+		return
+	}
+	select {
+	case <-time.After(announceAgain):
+		a.applied()
+	case <-stop:
 	}
 }

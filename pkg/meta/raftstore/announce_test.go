@@ -101,3 +101,32 @@ func TestABarrierFollowsWhatWasApplied(t *testing.T) {
 		t.Logf("%d barriers behind %d commands proposed at once", barriers, commands)
 	})
 }
+
+// A barrier that was refused since the leadership is being transferred, or since too much waits, is
+// due again: the transfer may fail. One that may have been appended is not.
+func TestARefusedBarrierIsDueAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		for _, test := range []struct {
+			err  error
+			want bool
+		}{
+			{nil, false},
+			{proposeError(raft.ErrLeadershipTransferInProgress), true},
+			{proposeError(raft.ErrEnqueueTimeout), true},
+			{proposeError(raft.ErrNotLeader), false},
+			{proposeError(raft.ErrLeadershipLost), false},
+			{ErrClosed, false},
+		} {
+			a := announcer{due: make(chan struct{}, 1)}
+			began := time.Now()
+			a.announce(func() error { return test.err }, stop)
+			if got := len(a.due) == 1; got != test.want || got != (time.Since(began) == announceAgain) {
+				t.Errorf("%v: due again %v, after %v", test.err, got, time.Since(began))
+			}
+		}
+		close(stop)
+		a := announcer{due: make(chan struct{}, 1)}
+		a.announce(func() error { return proposeError(raft.ErrEnqueueTimeout) }, stop)
+	})
+}
