@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/channel"
 	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -192,6 +195,7 @@ func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled,
 		return nil, err
 	}
 	all := make([]Rescheduled, len(t.Partitions))
+	var unsure atomic.Bool
 	err = d.everywhere(t, func(i int) (bool, error) {
 		all[i].Partition = i
 		named := r.Named[i]
@@ -203,7 +207,24 @@ func (d Deferrals) Reschedule(ctx context.Context, r Reschedule) ([]Rescheduled,
 		}
 		done, err := atLeader(ctx, d.node, askReschedule, r.Topic, i, a)
 		all[i].Done = done.Done
+		if err != nil && !r.DryRun && fate.Of(err) == fate.Uncertain {
+			unsure.Store(true)
+		}
 		return done.Found, err
 	})
+	changed := 0
+	for _, p := range all {
+		changed += p.Count
+	}
+	if err != nil && !r.DryRun && (changed > 0 || unsure.Load()) {
+		err = partly(r.Verb, changed, err)
+	}
 	return all, err
+}
+
+// partly returns an error of a change that was carried out for some messages, or may have been,
+// whatever became of the others: the error of one partition says nothing of the whole.
+func partly(verb deferral.Verb, changed int, err error) error {
+	return fate.Mark(fmt.Errorf("outcome unknown: %s was confirmed for %d messages, and may have been carried out for more; "+
+		"the same command again does the rest: %v", verb, changed, err), fate.Uncertain)
 }

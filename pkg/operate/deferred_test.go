@@ -1,0 +1,27 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/deferral"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// What was done in one partition is not refused, whatever another says.
+func TestAChangeThatWasCarriedOutInPartIsUncertain(t *testing.T) {
+	for _, cause := range []error{errors.New("connection lost"), fmt.Errorf("%w: %w", ErrUnreachable, coord.ErrNotLeading)} {
+		err := partly(deferral.Cancel, 3, cause)
+		if fate.Of(err) != fate.Uncertain || elsewhere(err) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v: %v", cause, fate.Of(err))
+		}
+		for _, want := range []string{"outcome unknown", "cancel was confirmed for 3 messages", "does the rest", cause.Error()} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: want %q in it", err, want)
+			}
+		}
+	}
+}
