@@ -2,6 +2,7 @@ package topic
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,17 +16,18 @@ import (
 // told of addressed messages: so much is looked through by the next leader.
 const addressedWithin = 4 << 20
 
-// arrival is an addressed message in the log.
+// arrival is a message in the log that channels are told of: an addressed one, or one that its
+// publisher deferred.
 type arrival struct {
 	offset seq.Offset
-	to     Address
+	to     *Address  // nil: it is for all channels
 	due    time.Time // until when it is deferred; zero: it is not
 }
 
 // arrivals tells the channels of addressed messages once they are committed, each of them
-// exactly once: a channel that a message is for has it, and finishes the message that it
-// stands in place of; the others pass over it. What the positions that were found do not
-// know of is read from the log. The partition's mutex guards it, besides told.
+// exactly once: a channel that a message is for has it, and finishes the message that it stands
+// in place of; the others pass over it. What the positions that were found do not know of is read
+// from the log, with what was deferred since: it would count as waiting where nobody reads. The partition's mutex guards it, besides told.
 type arrivals struct {
 	told  atomic.Uint64 // channels were told of everything below, and see nothing else
 	noted int64         // position in the log at which that was last stored; of the caller of Committed
@@ -34,7 +36,13 @@ type arrivals struct {
 	settled bool        // all channels are there
 	since   seq.Offset  // what the positions that were found know of
 	found   []arrival   // in the log since then, until every channel was told
-	unsure  atomic.Bool // some of found are not committed: nothing is delivered before
+	unsure  atomic.Bool // some of found are addressed and not committed: nothing is delivered before
+}
+
+// untold says whether channels are still to be told of some of what was found: addressed, or any.
+func (a *arrivals) untold(addressed bool) bool {
+	told := seq.Offset(a.told.Load())
+	return slices.ContainsFunc(a.found, func(at arrival) bool { return at.offset >= told && (at.to != nil || !addressed) })
 }
 
 // covered returns how far the channels' positions know of addressed messages.
@@ -70,25 +78,24 @@ func (a *arrivals) handTo(c *Channel) (arm bool) {
 func (a *arrivals) settle() bool {
 	more := !a.settled && a.since != seq.Offset(a.told.Load())
 	a.settled = true
-	if !a.unsure.Load() {
+	if !a.untold(false) {
 		a.found = nil
 	}
 	return more
 }
 
-// inherit finds the addressed messages that the positions do not know of, before there is a
-// channel. A committed one may stand in place of a message that would be delivered otherwise.
+// inherit finds the messages that the positions do not know of, before there is a channel. A committed one may stand in place of a message that would be delivered otherwise.
 func (a *arrivals) inherit(p *Partition) {
 	from := a.since
 	if p.lost && len(p.restored) == 0 {
 		from = p.o.Log.End() // the channels start over, and pass over what they meet
 	}
-	found := addressedSince(p, max(from, p.o.Log.Start()))
+	found := arrivalsSince(p, max(from, p.o.Log.Start()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.found, a.served = found, true
 	a.told.Store(uint64(p.o.Log.CommittedEnd()))
-	a.unsure.Store(len(found) > 0 && found[len(found)-1].offset >= seq.Offset(a.told.Load()))
+	a.unsure.Store(a.untold(true))
 }
 
 // inherited tells the channels of what is found to be committed of an earlier term.
@@ -107,11 +114,9 @@ func (a *arrivals) inherited(p *Partition) {
 	}
 	a.told.Store(uint64(max(told, end)))
 	was := a.unsure.Load()
-	if was && a.found[len(a.found)-1].offset < end {
-		a.unsure.Store(false)
-		if a.settled {
-			a.found = nil
-		}
+	a.unsure.Store(a.untold(true))
+	if a.settled && !a.untold(false) {
+		a.found = nil
 	}
 	p.mu.Unlock()
 	p.dirty.mark()
@@ -126,7 +131,7 @@ func (a *arrivals) inherited(p *Partition) {
 // arrived tells the channels of the addressed messages in a batch that is committed. No
 // snapshot knows of one of them and not of another.
 func (a *arrivals) arrived(p *Partition, b commitlog.Batch) {
-	found := addressedIn(p, b, b.First(), nil)
+	found := arrivalsIn(p, b, b.First(), attrAddressed, nil)
 	var armed []*Channel
 	p.mu.Lock()
 	for i := range found {
@@ -162,7 +167,11 @@ func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case !isFor(&a.to, c):
+	case a.to == nil:
+		if rest > 0 {
+			c.state.Defer(a.offset, now, rest)
+		}
+	case !isFor(a.to, c):
 		channel.PassOver(c.state, a.offset)
 	case a.to.Moves:
 		channel.Move(c.state, channel.Copy{From: a.to.Offset, To: a.offset, Attempts: a.to.Attempts, Rest: rest, Inherited: inherited}, now)
@@ -175,9 +184,9 @@ func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 // isFor says whether a message of the address is for a channel.
 func isFor(a *Address, c *Channel) bool { return a.Channel == c.version }
 
-// addressedSince returns the addressed messages from an offset on, committed or not. What
-// cannot be read is met again when it is delivered.
-func addressedSince(p *Partition, from seq.Offset) (found []arrival) {
+// arrivalsSince returns the addressed and the deferred messages from an offset on, committed or
+// not. What cannot be read is met again when it is delivered.
+func arrivalsSince(p *Partition, from seq.Offset) (found []arrival) {
 	var raw []byte
 	for o := from; o < p.o.Log.End(); {
 		var b commitlog.Batch
@@ -189,7 +198,7 @@ func addressedSince(p *Partition, from seq.Offset) (found []arrival) {
 		var damaged *commitlog.CorruptionError
 		switch {
 		case err == nil:
-			found = addressedIn(p, b, o, found)
+			found = arrivalsIn(p, b, o, attrAddressed|attrDeferred, found)
 			o = b.End()
 		case errors.As(err, &below) && below.Start > o:
 			o = below.Start
@@ -202,9 +211,10 @@ func addressedSince(p *Partition, from seq.Offset) (found []arrival) {
 	return found
 }
 
-// addressedIn appends the addressed messages of a batch from an offset on to found.
-func addressedIn(p *Partition, b commitlog.Batch, from seq.Offset, found []arrival) []arrival {
-	if b.Attributes()&attrAddressed == 0 {
+// arrivalsIn appends the messages of some kinds, by the attributes of their batches, that are in a
+// batch from an offset on to found.
+func arrivalsIn(p *Partition, b commitlog.Batch, from seq.Offset, kinds uint16, found []arrival) []arrival {
+	if b.Attributes()&kinds == 0 {
 		return found
 	}
 	now, records := p.o.Now(), b.Records(from)
@@ -214,10 +224,10 @@ func addressedIn(p *Partition, b commitlog.Batch, from seq.Offset, found []arriv
 			return found
 		}
 		m, err := record.Decode(raw)
-		if err != nil || m.Address == nil {
+		if err != nil || m.Address == nil && (m.Delay == 0 || kinds&attrDeferred == 0) {
 			continue
 		}
-		a := arrival{offset: o, to: *m.Address}
+		a := arrival{offset: o, to: m.Address}
 		if rest := p.rest(b, o, m.Delay, now); rest > 0 {
 			a.due = now.Add(rest)
 		}

@@ -128,6 +128,69 @@ func TestTheNextLeaderFindsTheCopiesThatThePositionsDoNotKnow(t *testing.T) {
 	want(t, "when due", r.take(9, s.now), "a")
 }
 
+// A message that was deferred just before its leader was killed waits for no consumer to be known as
+// deferred: operators list and cancel it in channels that nobody reads.
+func TestTheNextLeaderKnowsWhatIsDeferred(t *testing.T) {
+	s := newSet(t)
+	s.channel("c", 1, false)
+	s.channel("strict", 2, true)
+	s.p.Settled()
+	s.publish("a")
+	s.line.deliverAll()
+	s.publishLate("hour", time.Hour)
+	s.publishLate("minute", time.Minute)
+	s.now = s.now.Add(time.Minute)
+	s.lead(1)
+	all := map[string]*Channel{"c": s.channel("c", 1, false), "strict": s.channel("strict", 2, true)}
+	s.p.Settled()
+	for name, c := range all {
+		if n := c.Stats(); n.Deferred != 1 || n.Depth != 2 {
+			t.Errorf("%s has %d deferred and %d waiting, want 1 and 2", name, n.Deferred, n.Depth)
+		}
+	}
+	want(t, "after the fail-over", s.bench().join(all["c"]).take(9, s.now), "a minute")
+}
+
+// What was deferred and is not committed keeps nothing back, and is known as deferred once it is.
+func TestWhatIsDeferredAndNotCommittedKeepsNothingBack(t *testing.T) {
+	b := newBench(t)
+	b.channel("c", 1)
+	b.publish("a")
+	if err := b.p.Close(nil); err != nil {
+		t.Fatal(err)
+	}
+	m := Message{Body: []byte("late"), Delay: time.Hour}
+	builder := new(commitlog.Builder)
+	appendRecord(&m, builder)
+	batch, err := b.w.Append(builder, b.wall(b.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.p, err = Open(Options{
+		Ages: age.NewClock(b.wall), Now: func() time.Time { return b.now }, Index: 3, FS: b.fs, Dir: "p", Log: b.log,
+		Arm: func(*Channel) {}, Observer: deaf{}, PositionsDamaged: func(err error, _ bool) { t.Error(err) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.p.Serve(b)
+	c := b.channel("c", 1)
+	b.p.Settled()
+	r := b.join(c)
+	want(t, "what is committed", r.take(9, b.now), "a")
+	if n := c.Stats(); n.Deferred != 0 || n.Depth != 0 {
+		t.Errorf("before it is committed: %+v", n.Counts)
+	}
+	if _, err := b.w.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	b.log.Commit(batch.End())
+	b.p.Committed(commitlog.Batch{})
+	if n := c.Stats(); n.Deferred != 1 || n.Depth != 0 {
+		t.Errorf("once it is committed: %+v", n.Counts)
+	}
+	want(t, "what is deferred", r.take(9, b.now), "")
+}
+
 // What is found in the log may not be committed: until that is known, neither the message
 // nor its copy is delivered.
 func TestNothingIsDeliveredBeforeItIsKnownWhichCopiesCount(t *testing.T) {

@@ -6,7 +6,7 @@ func addressedMistakes() []mistake {
 	return []mistake{
 		{
 			name: "addressed: every channel gets what is for one", file: "pkg/topic/arrivals.go",
-			old: "case !isFor(&a.to, c):", with: "case false:", tests: topic, run: "Addressed|Origin|Leader",
+			old: "case !isFor(a.to, c):", with: "case false:", tests: topic, run: "Addressed|Origin|Leader",
 		},
 		{
 			name: "addressed: a channel that is led back gets what is not its own", file: "pkg/topic/consumer.go",
@@ -23,6 +23,18 @@ func addressedMistakes() []mistake {
 		{
 			name: "addressed: the next leader does not look for copies", file: "pkg/topic/arrivals.go",
 			old: "a.found, a.served = found, true", with: "a.found, a.served = found[:0], true", tests: topic, run: "NextLeader|KnownWhich",
+		},
+		{
+			name: "addressed: the next leader does not know what is deferred", file: "pkg/topic/arrivals.go",
+			old: "attrAddressed|attrDeferred, found)", with: "attrAddressed, found)", tests: topic, run: "NextLeaderKnows",
+		},
+		{
+			name: "addressed: what is deferred and not committed is forgotten", file: "pkg/topic/arrivals.go",
+			old: "	if !a.untold(false) {\n", with: "	if !a.untold(true) {\n", tests: topic, run: "NotCommittedKeepsNothingBack",
+		},
+		{
+			name: "addressed: what is deferred and not committed keeps the others back", file: "pkg/topic/arrivals.go",
+			old: "	a.unsure.Store(a.untold(true))\n}", with: "	a.unsure.Store(a.untold(false))\n}", tests: topic, run: "NotCommittedKeepsNothingBack",
 		},
 		{
 			name: "addressed: messages are delivered before it is known which copies count", file: "pkg/topic/consumer.go",
