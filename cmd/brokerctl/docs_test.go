@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,7 @@ func documented(text string) map[int]string {
 		}
 		line = strings.TrimPrefix(line, "$ ")
 		if fenced && strings.HasPrefix(line, "brokerctl ") {
+			line = quoted.ReplaceAllString(line, "QUOTED")
 			line, _, _ = strings.Cut(line, "#")
 			line, _, _ = strings.Cut(line, " > ")
 			line, _, _ = strings.Cut(line, " && ")
@@ -27,6 +29,9 @@ func documented(text string) map[int]string {
 	}
 	return found
 }
+
+// quoted is one word for the shell.
+var quoted = regexp.MustCompile(`'[^']*'`)
 
 // TestTheManualsCommandsExist parses every command line of the manual: its command and its
 // flags must be there.

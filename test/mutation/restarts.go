@@ -43,3 +43,30 @@ func restartMistakes() []mistake {
 		},
 	}
 }
+
+// rollingMistakes are about when a rolling restart goes on.
+func rollingMistakes() []mistake {
+	tests := []string{"./internal/rolling"}
+	return []mistake{
+		{
+			name: "rolling: a node goes while another is drained", file: "internal/rolling/plan.go",
+			old: "case n.Intent == api.IntentDrain:", with: "case false:", tests: tests, run: "Fit|TwoRuns",
+		},
+		{
+			name: "rolling: a reason that it does not know counts for nothing", file: "internal/rolling/plan.go",
+			old: "if slices.Contains(harmless, r.Code) ||", with: "if !slices.Contains(expected, r.Code) ||", tests: tests, run: "Fit",
+		},
+		{
+			name: "rolling: a node that has not started again is back", file: "internal/rolling/run.go",
+			old: "case n.Incarnation == before.Incarnation:", with: "case n.Incarnation < before.Incarnation:", tests: tests, run: "Stops|TheNextNode",
+		},
+		{
+			name: "rolling: the next node goes while replicas are behind", file: "internal/rolling/plan.go",
+			old: "if !p.InSync && !p.Adding", with: "if p.InSync && !p.InSync && !p.Adding", tests: tests, run: "TheNextNode|Stops",
+		},
+		{
+			name: "rolling: a drain stays when the node is not restarted", file: "internal/rolling/run.go",
+			old: "return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))", with: "return r.stopped(ctx, StepDrain, err, r.drained())", tests: tests, run: "TwoRuns",
+		},
+	}
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/rolling"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// defaultStepTimeout is how long one step of a rolling restart may take: a node with much data starts for minutes.
+const defaultStepTimeout = 10 * time.Minute
+
+// rollingResult is what brokerctl rolling answers, an object a node.
+type rollingResult struct {
+	Node          string `json:"node"`
+	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (--dry-run) or left
+	VersionBefore string `json:"version_before"`
+	Version       string `json:"version"` // after
+	TookMS        int64  `json:"took_ms"`
+	Command       string `json:"command,omitempty"` // --dry-run
+}
+
+type rollingOptions struct {
+	command string
+	nodes   []string
+	version string
+	timeout time.Duration
+	dryRun  bool
+
+	upgrade bool
+	script  *rolling.Script
+}
+
+func newRollingCommand(g *globals) *cobra.Command {
+	return newGroup("rolling", "Restart or upgrade all nodes, one after the other",
+		newRollingVerb(g, &rollingOptions{}), newRollingVerb(g, &rollingOptions{upgrade: true}))
+}
+
+func newRollingVerb(g *globals, o *rollingOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restart --exec COMMAND",
+		Short: "Restart all nodes, one after the other",
+		Long: `Restart the nodes of the cluster one after the other, the controller last. A node goes when all others are
+up and everything is in sync; it is drained first, so that no publish fails. COMMAND restarts it, by the shell of
+this machine; {{.Node}}, {{.Host}}, {{.Hostname}}, {{.TCPAddress}}, {{.HTTPAddress}} and {{.ClusterAddress}} in it
+are those of the node. The next node goes when this one has started again and each of its replicas is in sync.
+
+A run that stops says at which node, in which state that one is, and how to go on: with --nodes and those that are
+left. Nothing is kept about a run: it may be interrupted, and continued from another machine.`,
+		Example: `  brokerctl rolling restart --exec 'ssh {{.Host}} systemctl restart brokerd'`,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return roll(cmd, g, o) },
+	}
+	f := cmd.Flags()
+	if o.upgrade {
+		cmd.Use, cmd.Short = "upgrade --exec COMMAND", "Upgrade all nodes, one after the other"
+		cmd.Long = strings.Replace(cmd.Long, "Restart the nodes", "Upgrade the nodes", 1) + `
+
+After COMMAND a node has to run another version than before, or the one that --to names; nodes that run that
+one already are skipped, so that the same command line continues a run that stopped.`
+		cmd.Example = `  brokerctl rolling upgrade --to 1.3.0 --exec 'ssh {{.Host}} "apt-get install -y brokerd=1.3.0 && systemctl restart brokerd"'`
+		f.StringVar(&o.version, "to", "", "`VERSION` that nodes run afterwards; those that do already are skipped")
+	}
+	f.StringVar(&o.command, "exec", "", "`COMMAND` that restarts a node (required)")
+	f.StringSliceVar(&o.nodes, "nodes", nil, "only these `NODES`, in this order (default: all, the controller last)")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the order, the commands and what stands in the way; change nothing")
+	o.timeout = defaultStepTimeout
+	durationVar(f, &o.timeout, "step-timeout", "how long one step with one node may take")
+	return cmd
+}
+
+func (o *rollingOptions) prepare() (err error) {
+	if strings.TrimSpace(o.command) == "" {
+		return usageError("--exec is required: the command that restarts a node, such as 'ssh {{.Host}} systemctl restart brokerd'")
+	}
+	if o.script, err = rolling.ParseScript(o.command); err != nil {
+		return usageError("--exec: %w", err)
+	}
+	if o.timeout <= 0 {
+		return usageError("--step-timeout must be above 0")
+	}
+	return nil
+}
+
+func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
+	if err := o.prepare(); err != nil {
+		return err
+	}
+	if g.reason == "" { // for the audit log
+		g.reason = "rolling " + cmd.Name()
+		if err := g.connect(); err != nil {
+			return err
+		}
+	}
+	c, err := query(cmd.Context(), g, g.client.Cluster)
+	if err != nil {
+		return err
+	}
+	for _, n := range c.Nodes {
+		g.client.Know(n.HTTPAddress) // the one that was asked goes, too
+	}
+	p, err := rolling.PlanFor(c, o.nodes, o.version)
+	if err != nil {
+		return &failure{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
+	}
+	var results []rollingResult
+	for _, n := range p.Done {
+		results = append(results, rollingResult{Node: n.ID, Result: "skipped", VersionBefore: n.Version, Version: n.Version})
+	}
+	if o.dryRun {
+		return o.show(cmd, g, c, p, results)
+	}
+	done, err := rolling.Run(cmd.Context(), g.client, p, o.options(cmd, g))
+	for _, d := range done {
+		results = append(results, rollingResult{Node: d.Node, Result: "restarted", VersionBefore: d.Before, Version: d.After, TookMS: d.Took.Milliseconds()})
+	}
+	for _, n := range p.Nodes[len(done):] {
+		results = append(results, rollingResult{Node: n.ID, Result: "left", VersionBefore: n.Version, Version: n.Version})
+	}
+	if shown := g.show(cmd, rollingView(results)); err == nil {
+		return shown
+	}
+	return o.failed(cmd, err)
+}
+
+func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options {
+	return rolling.Options{
+		Version: o.version, Changed: o.upgrade, Timeout: o.timeout, Request: g.timeout, Now: g.env.now, Pause: g.env.pause,
+		Say: func(node string, _ rolling.Step, text string) {
+			if !g.quiet {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // for whoever watches
+			}
+		},
+		Exec: func(ctx context.Context, n *api.NodeDetail) error {
+			return o.script.Run(ctx, n, cmd.ErrOrStderr())
+		},
+	}
+}
+
+// show answers --dry-run.
+func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p rolling.Plan, results []rollingResult) error {
+	h, err := query(cmd.Context(), g, g.client.Health)
+	if err != nil {
+		return err
+	}
+	for i, n := range p.Nodes {
+		d, err := query(cmd.Context(), g, nodeOf(g, n.ID))
+		if err != nil {
+			return err
+		}
+		line, err := o.script.For(d)
+		if err != nil {
+			return err
+		}
+		results = append(results, rollingResult{Node: n.ID, Result: "planned", VersionBefore: n.Version, Version: n.Version, Command: line})
+		if obstacles := rolling.Fit(c, h, n.ID); i == 0 && len(obstacles) > 0 && !g.quiet {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s would wait for: %s\n", n.ID, strings.Join(obstacles, "; ")) // for whoever watches
+		}
+	}
+	return g.show(cmd, rollingView(results))
+}
+
+// failed adds to an error how to go on.
+func (o *rollingOptions) failed(cmd *cobra.Command, err error) error {
+	s, ok := errors.AsType[*rolling.Stopped](err)
+	if !ok {
+		return err
+	}
+	f := &failure{answer: api.Error{Code: codePartial, Message: err.Error()}, exit: exitPartial, cause: err}
+	if isInterrupted(cmd.Context()) {
+		f.answer.Code, f.exit = codeInterrupted, exitInterrupted
+	}
+	if len(s.Left) > 0 {
+		f.answer.Hint = fmt.Sprintf("to go on: %s --nodes %s --exec ...", cmd.CommandPath(), strings.Join(s.Left, ","))
+	}
+	return f
+}
+
+func rollingView(results []rollingResult) view {
+	return view{
+		object: struct {
+			Nodes []rollingResult `json:"nodes"`
+		}{results},
+		lines: linesOf(results),
+		names: namesOf(results, func(r rollingResult) string { return r.Node }),
+		text: func(p *page) {
+			t := newTable("NODE", "RESULT", "VERSION", "TOOK", "+COMMAND")
+			for _, r := range results {
+				version := r.Version
+				if r.VersionBefore != r.Version {
+					version = r.VersionBefore + " -> " + r.Version
+				}
+				t.row(r.Node, r.Result, version, age(api.Duration(time.Duration(r.TookMS)*time.Millisecond)), r.Command)
+			}
+			p.table(t)
+			for _, r := range results {
+				if r.Command != "" && !p.wide {
+					p.line("%s: %s", r.Node, r.Command)
+				}
+			}
+		},
+	}
+}

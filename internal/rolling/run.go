@@ -1,0 +1,330 @@
+package rolling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// Cluster is what a run asks and changes: [api.Client] is one.
+type Cluster interface {
+	Cluster(ctx context.Context) (*api.Cluster, error)
+	Health(ctx context.Context) (*api.Health, error)
+	Node(ctx context.Context, id string) (*api.NodeDetail, error)
+	DrainNode(ctx context.Context, id string, req api.DrainNode) (*api.NodeDetail, error)
+	UndrainNode(ctx context.Context, id string) (*api.NodeDetail, error)
+}
+
+// Step is what a run does with a node.
+type Step string
+
+// The steps, in their order.
+const (
+	StepWait    Step = "wait"    // until it may go
+	StepDrain   Step = "drain"   // until it leads nothing
+	StepExec    Step = "exec"    // the operator's command
+	StepReturn  Step = "return"  // until it has a newer incarnation
+	StepSync    Step = "sync"    // until its replicas are in sync
+	StepUndrain Step = "undrain" // it may lead again
+	StepDone    Step = "done"
+)
+
+// Options say how to restart.
+type Options struct {
+	// Exec restarts a node and returns when that is begun or done.
+	Exec func(ctx context.Context, n *api.NodeDetail) error
+	// Version is what a node has to run afterwards. "": any.
+	Version string
+	// Changed demands that a node runs another version than before.
+	Changed bool
+	// Timeout is how long one step may take.
+	Timeout time.Duration
+	// Request is how long one request may take.
+	Request time.Duration
+	// Say is called with what is done, and whenever what is waited for changes.
+	Say func(node string, step Step, text string)
+	// Now and Pause are the clock. Pause waits, or until the context ends.
+	Now   func() time.Time
+	Pause func(context.Context, time.Duration)
+}
+
+// every is how often it is asked whether a step is done.
+const every = 500 * time.Millisecond
+
+// Restarted is what became of a node.
+type Restarted struct {
+	Node   string
+	Before string // its version
+	After  string
+	Took   time.Duration
+}
+
+// Stopped is the error of a run that did not get to its end.
+type Stopped struct {
+	Node  string
+	Step  Step
+	State string   // in which the node was left
+	Left  []string // nodes that are to be restarted still, that one first unless it was
+	Cause error
+}
+
+// Error says where the run stopped, and in which state it left the node.
+func (s *Stopped) Error() string {
+	return fmt.Sprintf("rolling restart stopped at node %s, step %s: %v; %s", s.Node, s.Step, s.Cause, s.State)
+}
+
+// Unwrap returns why.
+func (s *Stopped) Unwrap() error { return s.Cause }
+
+// ErrTimeout is why a run stops at a step that takes too long.
+var ErrTimeout = errors.New("the step took longer than --step-timeout")
+
+// Run restarts the nodes of a plan, one after the other. It returns those that were restarted, and a [*Stopped]
+// if some were not, also if the context ends.
+func Run(ctx context.Context, c Cluster, p Plan, o Options) ([]Restarted, error) {
+	r := &run{Options: o, c: c}
+	var done []Restarted
+	for i, n := range p.Nodes {
+		r.node, r.left, r.began = n.ID, p.Nodes[i:], o.Now()
+		one, err := r.restart(ctx)
+		if err != nil {
+			return done, err
+		}
+		done = append(done, one)
+	}
+	return done, nil
+}
+
+// run is at one node.
+type run struct {
+	Options
+	c     Cluster
+	node  string
+	left  []api.Node // this one and those behind it
+	began time.Time
+}
+
+func (r *run) restart(ctx context.Context) (Restarted, error) {
+	before, err := r.mayGo(ctx)
+	if err != nil {
+		return Restarted{}, r.stopped(ctx, StepWait, err, "nothing was done to it")
+	}
+	if before.State != api.NodeDown {
+		if err := r.drain(ctx); err != nil {
+			return Restarted{}, err
+		}
+	}
+	r.Say(r.node, StepExec, "run the command")
+	if err := r.exec(ctx, before); err != nil {
+		return Restarted{}, r.stopped(ctx, StepExec, err, r.drained())
+	}
+	after, err := r.back(ctx, before)
+	if err != nil {
+		return Restarted{}, err
+	}
+	one := Restarted{Node: r.node, Before: before.Version, After: after.Version, Took: r.Now().Sub(r.began)}
+	text := fmt.Sprintf("restarted in %s", one.Took.Round(100*time.Millisecond))
+	if one.Before != one.After {
+		text += fmt.Sprintf(", version %s, was %s", one.After, one.Before)
+	}
+	r.Say(r.node, StepDone, text)
+	return one, nil
+}
+
+// mayGo waits until the node may be restarted, and returns it.
+func (r *run) mayGo(ctx context.Context) (*api.NodeDetail, error) {
+	return until(ctx, r, StepWait, func(ctx context.Context) (*api.NodeDetail, string, error) {
+		c, err := r.c.Cluster(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		h, err := r.c.Health(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		n, err := r.c.Node(ctx, r.node)
+		return n, strings.Join(Fit(c, h, r.node), "; "), err
+	})
+}
+
+// drain has the node lead nothing. Of two runs that begin at the same moment each finds the other's drain here.
+func (r *run) drain(ctx context.Context) error {
+	r.Say(r.node, StepDrain, "drain")
+	err := r.ask(ctx, func(ctx context.Context) error {
+		_, err := r.c.DrainNode(ctx, r.node, api.DrainNode{Stopping: true})
+		return err
+	})
+	if err != nil {
+		return r.stopped(ctx, StepDrain, err, "it was not restarted, "+r.drained())
+	}
+	away, err := until(ctx, r, StepDrain, func(ctx context.Context) ([]string, string, error) {
+		c, err := r.c.Cluster(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		if away := others(c, r.node); len(away) > 0 {
+			return away, "", nil
+		}
+		n, err := r.c.Node(ctx, r.node)
+		if err != nil || n.Leaders == 0 {
+			return nil, "", err
+		}
+		return nil, fmt.Sprintf("leads %d partitions", n.Leaders), nil
+	})
+	if err == nil && len(away) > 0 {
+		err = errors.New(strings.Join(away, "; "))
+	}
+	if err == nil {
+		return nil
+	}
+	return r.stopped(ctx, StepDrain, err, r.takeBack(ctx))
+}
+
+// takeBack undrains a node that is not to be restarted after all, also for a run that was interrupted.
+func (r *run) takeBack(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Request)
+	defer cancel()
+	if _, err := r.c.UndrainNode(ctx, r.node); err != nil {
+		return "it was not restarted, " + r.drained()
+	}
+	return "it was not restarted, and its drain was taken back"
+}
+
+func (r *run) exec(ctx context.Context, n *api.NodeDetail) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
+	defer cancel()
+	return r.Exec(ctx, n)
+}
+
+// back waits until the node has started again, is in sync, and may lead.
+func (r *run) back(ctx context.Context, before *api.NodeDetail) (*api.NodeDetail, error) {
+	after, err := until(ctx, r, StepReturn, func(ctx context.Context) (*api.NodeDetail, string, error) {
+		n, err := r.c.Node(ctx, r.node)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case n.Incarnation == before.Incarnation:
+			return nil, "has not started again", nil
+		case n.State == api.NodeDown || n.Silent:
+			return nil, "does not answer", nil
+		}
+		return n, "", nil
+	})
+	if err != nil {
+		return nil, r.stopped(ctx, StepReturn, err, r.drained()+"; its log says why it does not start")
+	}
+	if err := r.rightVersion(before, after); err != nil {
+		return nil, r.stopped(ctx, StepReturn, err, "it serves, "+r.drained())
+	}
+	if err := r.inSync(ctx); err != nil {
+		return nil, r.stopped(ctx, StepSync, err, "it runs, "+r.drained())
+	}
+	r.Say(r.node, StepUndrain, "undrain")
+	err = r.ask(ctx, func(ctx context.Context) error {
+		_, err := r.c.UndrainNode(ctx, r.node)
+		return err
+	})
+	if err == nil {
+		_, err = r.mayGo(ctx) // all is well again before the next one goes
+	}
+	if err != nil {
+		r.left = r.left[1:]
+		return nil, r.stopped(ctx, StepUndrain, err, "it was restarted; brokerctl node describe "+r.node+" says whether it is drained")
+	}
+	return after, nil
+}
+
+func (r *run) rightVersion(before, after *api.NodeDetail) error {
+	switch {
+	case r.Version != "" && after.Version != r.Version:
+		return fmt.Errorf("it runs version %s, not %s", after.Version, r.Version)
+	case r.Version == "" && r.Changed && after.Version == before.Version:
+		return fmt.Errorf("it runs version %s, as before: the command did not upgrade it", after.Version)
+	}
+	return nil
+}
+
+func (r *run) inSync(ctx context.Context) error {
+	_, err := until(ctx, r, StepSync, func(ctx context.Context) (struct{}, string, error) {
+		n, err := r.c.Node(ctx, r.node)
+		if err != nil {
+			return struct{}{}, "", err
+		}
+		if count := behind(n); count > 0 {
+			return struct{}{}, fmt.Sprintf("%d of %d replicas are not in sync", count, len(n.Partitions)), nil
+		}
+		return struct{}{}, "", nil
+	})
+	return err
+}
+
+func (r *run) drained() string {
+	return "it may be drained: brokerctl node undrain " + r.node + " has it lead again"
+}
+
+func (r *run) stopped(ctx context.Context, step Step, cause error, state string) error {
+	if ctx.Err() != nil {
+		cause = context.Cause(ctx)
+	}
+	s := &Stopped{Node: r.node, Step: step, State: state, Cause: cause}
+	for _, n := range r.left {
+		s.Left = append(s.Left, n.ID)
+	}
+	return s
+}
+
+// until asks again and again until there is nothing left to wait for, and says what that is whenever it changes.
+// A cluster that does not answer is asked again: the node that was asked may be the one that is away.
+func until[T any](ctx context.Context, r *run, step Step, ask func(context.Context) (v T, waits string, err error)) (T, error) {
+	said, ends := "", r.Now().Add(r.Timeout)
+	for {
+		var v T
+		waits := ""
+		err := r.once(ctx, func(ctx context.Context) (err error) {
+			v, waits, err = ask(ctx)
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return v, context.Cause(ctx)
+		case err != nil && !unanswered(err):
+			return v, err
+		case err != nil:
+			waits = err.Error()
+		case waits == "":
+			return v, nil
+		}
+		if waits != said {
+			r.Say(r.node, step, "wait: "+waits)
+			said = waits
+		}
+		if !r.Now().Before(ends) {
+			return v, fmt.Errorf("%w: %s", ErrTimeout, waits)
+		}
+		r.Pause(ctx, every)
+	}
+}
+
+// ask changes something, again while nobody answers. What is changed may be so twice.
+func (r *run) ask(ctx context.Context, f func(context.Context) error) error {
+	_, err := until(ctx, r, StepWait, func(ctx context.Context) (struct{}, string, error) { return struct{}{}, "", f(ctx) })
+	return err
+}
+
+func (r *run) once(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Request)
+	defer cancel()
+	return f(ctx)
+}
+
+// passing are the codes of what is over when the cluster has got over a node that went.
+var passing = []api.Code{api.CodeUnavailable, api.CodeUncertain, api.CodeStarting, api.CodeExiting, api.CodeBusy}
+
+func unanswered(err error) bool {
+	return slices.Contains(passing, api.CodeOf(err)) || errors.Is(err, context.DeadlineExceeded)
+}

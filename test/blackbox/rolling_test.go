@@ -1,0 +1,106 @@
+package blackbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+// supervise restarts nodes as the files in a directory ask for, as an init system does, and returns what asks.
+func supervise(t *testing.T, c *nodes.Cluster) (command string) {
+	t.Helper()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			for _, n := range c.Nodes {
+				asked := filepath.Join(dir, n.ID)
+				if _, err := os.Stat(asked); err != nil {
+					continue
+				}
+				err := n.End(syscall.SIGTERM)
+				if err == nil {
+					err = n.Start()
+				}
+				if err != nil {
+					t.Errorf("restart of %s: %v", n.ID, err)
+				}
+				_ = os.Remove(asked) // whoever asked waits for that
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return fmt.Sprintf("touch %[1]s/{{.Node}} && while [ -e %[1]s/{{.Node}} ]; do sleep 0.02; done", dir)
+}
+
+// A rolling restart under load: each node starts again, one at a time, no publish that was acknowledged is lost, and
+// nobody is drained afterwards. A command that fails stops it, and it goes on where it stopped.
+func TestARollingRestart(t *testing.T) {
+	t.Parallel()
+	c, addresses, ctl := threeNodes(t)
+	ctl("topic", "create", "t", "--partitions", "3")
+	ctl("channel", "create", "t/c")
+	restart := supervise(t, c)
+	incarnations := func() string {
+		return ctl("node", "list", "-o", "go-template={{range .nodes}}{{.id}}={{.incarnation}}{{.intent}} {{end}}")
+	}
+	before := strings.Fields(incarnations())
+
+	stop, published := make(chan struct{}), make(chan int)
+	go func() {
+		count := 0
+		defer func() { published <- count }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				publishTo(t, addresses, fmt.Sprintf("/pub?topic=t&partition=%d&dedup=m%d", count%3, count), fmt.Sprint(count))
+				count++
+			}
+		}
+	}()
+
+	flags := []string{"--timeout", "5s", "--addr", "http://" + addresses[0]}
+	fails := "[ {{.Node}} != n2 ] && " + restart
+	code, _, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n3,n2,n1", "--exec", fails)...)
+	if code != 7 || !strings.Contains(errs, "stopped at node n2, step exec") || !strings.Contains(errs, "--nodes n2,n1") {
+		t.Errorf("exit %d:\n%s", code, errs)
+	}
+	ctl("node", "undrain", "n2")
+	code, out, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n2,n1", "--exec", restart, "-o", "name")...)
+	if code != 0 || out != "n2\nn1\n" {
+		t.Errorf("exit %d: %s\n%s", code, out, errs)
+	}
+	close(stop)
+	count := <-published
+
+	for i, was := range before {
+		if now := strings.Fields(incarnations())[i]; now == was || strings.Contains(now, "drain") {
+			t.Errorf("%s, before the restart %s", now, was)
+		}
+	}
+	depth := strings.TrimSpace(ctl("channel", "lag", "t/c", "-o", "go-template={{range .channels}}{{.depth}}{{end}}"))
+	if depth != fmt.Sprint(count) {
+		t.Errorf("%d messages were acknowledged, %s are there", count, depth)
+	}
+	if out := ctl("audit", "log", "-o", "json"); !strings.Contains(out, "rolling restart") {
+		t.Errorf("audit log:\n%s", out)
+	}
+}
