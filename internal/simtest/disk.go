@@ -146,6 +146,11 @@ func (m *Mount) SyncDir(name string) error {
 	return m.sync(func() error { return m.FS.SyncDir(name) })
 }
 
+// SyncAll implements vfs.SyncAll.
+func (m *Mount) SyncAll(name string) error {
+	return m.sync(func() error { return vfs.SyncAll(m.FS, name) })
+}
+
 // mountedFile is a file that may be written.
 type mountedFile struct {
 	vfs.File

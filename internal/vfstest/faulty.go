@@ -148,6 +148,14 @@ func (f *Faulty) SyncDir(name string) error {
 	return f.inner.SyncDir(name)
 }
 
+// SyncAll implements vfs.SyncAll.
+func (f *Faulty) SyncAll(name string) error {
+	if err := f.fail(vfs.OpSyncAll, name); err != nil {
+		return err
+	}
+	return vfs.SyncAll(f.inner, name)
+}
+
 // Lock implements FS.
 func (f *Faulty) Lock(name string) (io.Closer, error) {
 	if err := f.fail(vfs.OpLock, name); err != nil {

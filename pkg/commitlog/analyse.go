@@ -23,6 +23,8 @@ type analysis struct {
 	alternating bool
 	unproven    bool              // committed ends prove nothing
 	scanAll     bool              // trust no index
+	synced      bool              // all that is in the directory is on disk
+	buffers     *Buffers          // for what is read; nil: new memory is
 	visit       func(Batch) error // may be nil; is called for each batch that is scanned
 
 	note       checkpoint
@@ -243,6 +245,10 @@ func (a *analysis) segment(i int) (torn bool, err error) {
 		return false, err
 	}
 	defer s.close()
+	if a.buffers != nil && s.size <= readAhead { // no batch outlives the analysis of its segment
+		s.buf = a.buffers.get()
+		defer func() { a.buffers.put(s.buf) }()
+	}
 	f.fileSize = s.size
 	torn, err = a.scan(i, s)
 	a.scanned += s.read
@@ -305,6 +311,11 @@ func (a *analysis) invalid(i int, s *scanner, pos int64) (next int64, more bool,
 	f := a.segments[i]
 	if i+1 < len(a.segments) && a.segments[i+1].base == a.end {
 		return 0, false, nil
+	}
+	if i+1 == len(a.segments) { // mostly nothing but room follows: no batch to look for
+		if zero, err := s.zeroFrom(pos); err != nil || zero {
+			return 0, false, err
+		}
 	}
 	if a.end >= a.durable && !a.alternating {
 		if err := a.seekProof(i, s, pos); err != nil || a.end >= a.durable {

@@ -247,6 +247,12 @@ func decode(raw []byte) (Batch, error) {
 }
 
 func isZero(p []byte) bool {
+	le := binary.LittleEndian
+	for ; len(p) >= 32; p = p[32:] {
+		if le.Uint64(p)|le.Uint64(p[8:])|le.Uint64(p[16:])|le.Uint64(p[24:]) != 0 {
+			return false
+		}
+	}
 	for _, c := range p {
 		if c != 0 {
 			return false

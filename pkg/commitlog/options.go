@@ -43,6 +43,9 @@ type Options struct {
 	// it acknowledges it, or was still catching up. Then a committed end, in a batch or in the note
 	// of it, does not prove that a missing range was on disk.
 	CommittedMayBeLost bool
+	// OnDisk says that all that the directory holds is on disk, as the owner has seen to: what Open finds
+	// whole it need not sync.
+	OnDisk bool
 	// BeforeRepair, if set, is called with what was found, before Open changes
 	// anything on disk, unless the log is clean. An error ends Open.
 	BeforeRepair func(Recovery) error

@@ -55,7 +55,7 @@ func (a *analysis) report() Recovery {
 	return r
 }
 
-// repair does what the analysis found to be needed. What was read and is not noted as
+// repair does what the analysis found to be needed. What was read and is not known to be
 // durable may never have been synced: it is, so that it may be called durable. A crash in
 // between leaves files of which the same comes out.
 func (a *analysis) repair() error {
@@ -86,10 +86,10 @@ func (a *analysis) repair() error {
 	return nil
 }
 
-// onDisk tells whether the checkpoint says that all of a segment was synced, and with
-// it the segment's name.
+// onDisk tells whether all of a segment is known to be synced, and with it the segment's name: by
+// the owner, or by the checkpoint.
 func (a *analysis) onDisk(f *found) bool {
-	return a.noted && !a.note.cutting && f.base < f.end && f.end <= a.note.durable
+	return a.synced || a.noted && !a.note.cutting && f.base < f.end && f.end <= a.note.durable
 }
 
 // settle cuts off what lies behind the last intact batch of a segment, syncs it,

@@ -1,6 +1,9 @@
 package commitlog
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -61,7 +64,11 @@ func TestAShortLogCostsLittleToOpenAfterAKill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := killed(t, Options{}, c.noted)
-			l, count := openCounting(t, fsys, Options{})
+			l, count := openCounting(t, fsys.CrashClone(vfs.Crash{}), Options{OnDisk: true})
+			if len(count) != 0 || l.DurableEnd() != 10 {
+				t.Fatalf("where all is on disk: %v, durable to %d", count, l.DurableEnd())
+			}
+			l, count = openCounting(t, fsys, Options{})
 			if diff := cmp.Diff(c.want, count); diff != "" {
 				t.Fatal(diff)
 			}
@@ -156,4 +163,48 @@ func TestAShortLogGivesItsRoomBackBeforeItIsRetired(t *testing.T) {
 		t.Fatalf("%d segments went: %v", n, err)
 	}
 	mustClose(t, l)
+}
+
+// TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem has the last batches of a segment read
+// as zeros, where nothing but the batches of the next segment says that they were committed.
+func TestZerosInPlaceOfBatchesAreDamageWhereALaterSegmentProvesThem(t *testing.T) {
+	o := Options{SegmentBytes: 4096, FillBytes: -1}
+	fsys := vfs.NewCrashable()
+	l, _ := mustOpen(t, fsys, o)
+	w := mustWriter(t, l, 1)
+	for len(l.view()) < 2 || l.End() < l.view()[1].base+2 {
+		mustAppend(t, w, 1)
+		mustSync(t, w)
+		l.Commit(l.End())
+	}
+	first, end := l.view()[0], l.End()
+	fsys = fsys.CrashClone(vfs.Crash{KeepPercent: 100})
+	for _, name := range []string{checkpointName, commitNoteName, "00000000000000000000" + indexSuffix} {
+		if err := fsys.Remove(filepath.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	f, err := fsys.OpenReadWrite(first.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := vfs.ReadFile(fsys, first.path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := segmentHeadBytes
+	for range 10 {
+		n, err := batchSize(content[at:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at += n
+	}
+	if _, err := f.WriteAt(make([]byte, len(content)-at), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	again, r := mustOpen(t, fsys, o)
+	if len(r.Damaged) != 1 || r.Damaged[0].From != 10 || r.Damaged[0].Next != l.view()[1].base || again.End() != end {
+		t.Errorf("log to %d of %d: %+v", again.End(), end, r)
+	}
 }

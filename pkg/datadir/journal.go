@@ -12,15 +12,23 @@ import (
 
 // Journaled has all that a node keeps go through a redo journal, so that many logs
 // are synced together, and returns the directory with that in its file system. What the
-// journal holds from before is written again first: nothing may be read before. Of o only
+// journal holds from before is written again first: nothing may be read before. Where there are many
+// replicas, all that the disk owes is written with one call. Of o only
 // the directories are Journaled's own; failed is told once when the journal cannot go on.
-// The caller closes the journal after all else.
-func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, error) {
+// The caller closes the journal after all else. The report says what was found.
+func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Dir, *redo.FS, redo.Report, error) {
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
 	o.Damaged = d.suspectAll
+	if replicas, err := d.FS.ReadDir(d.replicas()); err == nil && len(replicas) >= syncAllFrom {
+		o.SyncAll = true
+	}
 	journaled, report, err := redo.Open(d.FS, o)
 	if err != nil {
-		return d, nil, err
+		return d, nil, report, err
+	}
+	if report.NotAtOnce != nil {
+		log.Warn("cannot sync the file system of the data directory with one call; files are synced one after the other, which makes the start slower",
+			"path", d.Root, "error", report.NotAtOnce)
 	}
 	if report.Records > 0 {
 		log.Info("redo journal replayed", "records", report.Records, "files", report.Files, "bytes", report.Bytes)
@@ -30,13 +38,17 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 			"path", o.Dir)
 	}
 	d.FS = journaled
-	return d, journaled, nil
+	return d, journaled, report, nil
 }
+
+// syncAllFrom is the number of replicas from which on a start syncs the whole file system with one
+// call, which also waits for what other programs have written there: below, it syncs what it has to.
+const syncAllFrom = 64
 
 // Replay writes into the files of a node that does not run what its redo journal holds
 // of them. Programs that read or change these files call it first.
 func (d Dir) Replay() error {
-	_, journaled, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
+	_, journaled, _, err := d.Journaled(redo.Options{}, slog.New(slog.DiscardHandler), func(error) {})
 	if err != nil {
 		return err
 	}

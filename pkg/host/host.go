@@ -54,7 +54,7 @@ type Host struct {
 // New returns a host whose data directory is opened, and that does nothing yet.
 func New(options Options) (*Host, error) {
 	o := options.withDefaults()
-	dir, journaled, err := datadir.At(o.FS, o.DataDir).Journaled(o.Redo, o.Logger, o.Fatal)
+	dir, journaled, found, err := datadir.At(o.FS, o.DataDir).Journaled(o.Redo, o.Logger, o.Fatal)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,7 @@ func New(options Options) (*Host, error) {
 	n.handovers = &handovers{o: &o, topics: n.Topics, converge: n.Converge}
 	n.leavers = &leavers{o: &o, log: o.Logger, topics: n.Topics, converge: n.Converge}
 	n.takeRoles()
+	n.roles.onDisk.Store(found.OnDisk)
 	return n, nil
 }
 

@@ -26,6 +26,7 @@ func (n *Host) Open(ctx context.Context) error {
 	if err := n.openAll(); err != nil {
 		return errors.Join(err, n.closeTopics(err))
 	}
+	n.roles.onDisk.Store(false) // whoever opens a replica later may have put files there meanwhile
 	n.Topics.recovery.Store(int64(time.Since(began)))
 	n.strays.Add(int64(n.removal.Sweep(n.o.Meta.View())))
 	loops, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

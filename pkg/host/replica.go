@@ -50,6 +50,7 @@ func (rs *roles) openLog(h *Topic, t *meta.Topic, i int) (*coord.Replica, error)
 	// loss of power tore is no damage.
 	lo.Alternating = t.SyncedEach() && len(t.Partitions[i].Replicas) == 1
 	lo.CommittedMayBeLost = rs.committedMayBeLost(t, i)
+	lo.OnDisk = rs.onDisk.Load()
 	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.mark(h, t, i, r) }
 	full := rs.disk.Brimful
 	if h.fs != rs.o.FS {

@@ -114,6 +114,7 @@ type roles struct {
 	budget     *coord.Budget // of uncommitted bytes, for all terms
 	credits    *coord.Credits
 	catchUp    *replication.CatchUp // of replicas that are not in sync, by all terms
+	onDisk     atomic.Bool          // what is in the directories of replicas that are opened now is on disk
 }
 
 // viewOf returns what metadata says of partition i, for its replicas.

@@ -443,6 +443,54 @@ func TestAReplayUndoesNothing(t *testing.T) {
 
 // What an earlier process wrote and did not sync lies in the system's cache: who opens
 // the file syncs it, too.
+// TestAStartThatCannotSyncAllSyncsEachFile has the call fail, or not be there: its error speaks of
+// no one file.
+func TestAStartThatCannotSyncAllSyncsEachFile(t *testing.T) {
+	for name, failure := range map[string]error{"it fails": syscall.EIO, "there is none": errors.ErrUnsupported, "it works": nil} {
+		t.Run(name, func(t *testing.T) {
+			disk := vfs.NewCrashable()
+			s := begun(t, disk, small())
+			for _, name := range []string{root + "/a", root + "/b"} {
+				f, err := s.Create(name)
+				if err == nil {
+					err = s.SyncDir(root)
+				}
+				if err == nil {
+					_, err = f.WriteAt([]byte("abc"), 0)
+				}
+				if err := errors.Join(err, f.SyncData()); err != nil { // directly, and
+					t.Fatal(err)
+				}
+				if _, err := f.WriteAt([]byte("def"), 3); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.SyncData(); err != nil { // through the journal
+					t.Fatal(err)
+				}
+			}
+			left := disk.CrashClone(vfs.Crash{})
+			faulty := vfstest.NewFaulty(left)
+			faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+				if op.Kind == vfs.OpSyncAll {
+					return vfstest.Fault{Err: failure}
+				}
+				return vfstest.Fault{}
+			})
+			o := small()
+			o.SyncAll = true
+			_, r, err := Open(faulty, o)
+			if err != nil || r.Files != 2 || r.OnDisk != (failure == nil) || !errors.Is(r.NotAtOnce, failure) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			for _, name := range []string{root + "/a", root + "/b"} {
+				if got := lost(t, left, name); got != "abcdef" {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+		})
+	}
+}
+
 func TestWhatAnEarlierProcessWroteIsSynced(t *testing.T) {
 	const name = root + "/f"
 	fsys := vfs.NewCrashable()

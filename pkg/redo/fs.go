@@ -35,6 +35,9 @@ type Options struct {
 	FileBytes int64         // of each of the two
 	Together  int           // from so many syncs at the same time on they go through the journal
 	Age       time.Duration // how long a write may wait to be settled
+	// SyncAll says that Open makes all that the file system holds durable with one call (vfs.SyncAll), in
+	// place of one for each file that it writes again: see Report.OnDisk.
+	SyncAll bool
 
 	// Damaged is called by Open before anything is settled, if the journal holds damaged
 	// records: any file may lack what was synced last. An error of it ends Open.

@@ -207,7 +207,7 @@ func (h *history) crash() {
 	clear(h.files)
 	h.disk = left
 	h.observe()
-	h.fs = mustOpen(h.t, left, small())
+	h.fs = mustOpen(h.t, left, h.options())
 	h.compare(h.fs)
 	for name, w := range h.want {
 		got, err := vfs.ReadFile(h.fs, name, 1<<20)
@@ -221,6 +221,13 @@ func (h *history) crash() {
 	h.fs.journal.ready()
 	h.fs.journal.tasks.Wait()
 	h.checking = true
+}
+
+// options are those of a start, which syncs what it wrote again at once, or file by file.
+func (h *history) options() Options {
+	o := small()
+	o.SyncAll = h.rng.IntN(2) == 0
+	return o
 }
 
 // left is what a loss of power leaves now.
@@ -264,7 +271,7 @@ func (h *history) move(name string) {
 // check opens what a crash left.
 func (h *history) check(left *vfs.Mem) {
 	h.t.Helper()
-	s, r, err := Open(left, small())
+	s, r, err := Open(left, h.options())
 	if err != nil || r.Damaged {
 		h.t.Fatalf("%+v, %v", r, err)
 	}

@@ -20,6 +20,12 @@ type Report struct {
 	Files   int   // that were written again
 	Bytes   int64 // that were written again
 	Damaged bool  // records are damaged that were acknowledged
+	// OnDisk says that everything below the root was made durable, also what was never in
+	// the journal.
+	OnDisk bool
+	// NotAtOnce is why Options.SyncAll could not be followed: what was written again was synced file by
+	// file. nil: it was, or was not asked for.
+	NotAtOnce error
 }
 
 // Open replays the journal of a directory and returns a file system that uses it. No
@@ -62,7 +68,7 @@ type again struct {
 // replay writes what the journal holds into the files.
 func (y *recovery) replay() error {
 	images, err := y.read()
-	if err != nil || len(images) == 0 {
+	if err != nil {
 		return err
 	}
 	r := &y.report
@@ -76,24 +82,41 @@ func (y *recovery) replay() error {
 			return err
 		}
 	}
-	if err := y.rewriteAll(writes); err != nil {
+	if err := y.store(writes); err != nil {
 		return err
 	}
+	if len(images) == 0 {
+		return nil
+	}
 	return y.reuse(images)
+}
+
+// store does all writes once more and makes them durable.
+func (y *recovery) store(writes map[string][]again) error {
+	if y.o.SyncAll {
+		if err := y.rewriteAll(writes, func(vfs.File) error { return nil }); err != nil {
+			return err
+		}
+		if y.report.NotAtOnce = vfs.SyncAll(y.fs, y.o.Root); y.report.NotAtOnce == nil {
+			y.report.OnDisk = true
+			return nil
+		}
+	}
+	return y.rewriteAll(writes, vfs.File.SyncData)
 }
 
 // replayTogether is how many files are written again at a time: mostly they wait for
 // their syncs.
 const replayTogether = 16
 
-// rewriteAll does all writes once more.
-func (y *recovery) rewriteAll(writes map[string][]again) error {
+// rewriteAll does all writes once more, and ends each file with sync.
+func (y *recovery) rewriteAll(writes map[string][]again, sync func(vfs.File) error) error {
 	var g errgroup.Group
 	g.SetLimit(replayTogether)
 	var files, bytes atomic.Int64
 	for path, all := range writes {
 		g.Go(func() error {
-			written, err := y.rewrite(filepath.Join(y.o.Root, path), all)
+			written, err := y.rewrite(filepath.Join(y.o.Root, path), all, sync)
 			if written > 0 {
 				files.Add(1)
 				bytes.Add(written)
@@ -187,9 +210,9 @@ func (m *image) next(rest []byte) (rec record, at int64, ok bool) {
 	return record{}, 0, false
 }
 
-// rewrite does writes to a file once more and syncs them. A file that is gone was
+// rewrite does writes to a file once more, and ends it with sync. A file that is gone was
 // removed, or never durable.
-func (y *recovery) rewrite(path string, all []again) (written int64, err error) {
+func (y *recovery) rewrite(path string, all []again, sync func(vfs.File) error) (written int64, err error) {
 	f, err := y.fs.OpenReadWrite(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -203,7 +226,7 @@ func (y *recovery) rewrite(path string, all []again) (written int64, err error) 
 		}
 		written += int64(len(a.data))
 	}
-	return written, errors.Join(f.SyncData(), f.Close())
+	return written, errors.Join(sync(f), f.Close())
 }
 
 // reuse says of all images that they are settled, the older first, and goes on with

@@ -334,6 +334,33 @@ func (m *Mem) SyncDir(name string) error {
 	return nil
 }
 
+// SyncAll implements the function SyncAll.
+func (m *Mem) SyncAll(name string) error {
+	m.mu.Lock()
+	_, err := m.findLocked(name)
+	if err == nil && m.track {
+		m.root.sync()
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return pathError(OpSyncAll, name, err)
+	}
+	m.record(Op{Kind: OpSyncAll, Name: name})
+	return nil
+}
+
+// sync makes all durable that is in a node, and below it.
+func (n *memNode) sync() {
+	if n.file != nil {
+		n.file.sync()
+		return
+	}
+	n.synced, n.pending = maps.Clone(n.children), nil
+	for _, child := range n.children {
+		child.sync()
+	}
+}
+
 // Lock implements FS.
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()

@@ -15,6 +15,7 @@ const (
 	OpReadDir
 	OpStat
 	OpSyncDir
+	OpSyncAll
 	OpLock
 	OpUsage
 	OpRead
@@ -44,6 +45,8 @@ func (k OpKind) String() string {
 		return "stat"
 	case OpSyncDir:
 		return "syncdir"
+	case OpSyncAll:
+		return "syncall"
 	case OpLock:
 		return "lock"
 	case OpUsage:
@@ -70,7 +73,7 @@ func (k OpKind) Changes() bool {
 	switch k {
 	case OpOpen, OpReadDir, OpStat, OpLock, OpUsage, OpRead:
 		return false
-	case OpCreate, OpRemove, OpRename, OpMkdir, OpSyncDir, OpWrite, OpTruncate, OpPreallocate, OpSyncData, OpSync:
+	case OpCreate, OpRemove, OpRename, OpMkdir, OpSyncDir, OpSyncAll, OpWrite, OpTruncate, OpPreallocate, OpSyncData, OpSync:
 	}
 	return true
 }
@@ -90,7 +93,7 @@ func (o Op) String() string {
 		return fmt.Sprintf("%s %s [%d,%d)", o.Kind, o.Name, o.Off, o.Off+o.Len)
 	case OpTruncate:
 		return fmt.Sprintf("%s %s %d", o.Kind, o.Name, o.Len)
-	case OpCreate, OpOpen, OpRemove, OpRename, OpMkdir, OpReadDir, OpStat, OpSyncDir, OpLock, OpUsage, OpSyncData, OpSync:
+	case OpCreate, OpOpen, OpRemove, OpRename, OpMkdir, OpReadDir, OpStat, OpSyncDir, OpSyncAll, OpLock, OpUsage, OpSyncData, OpSync:
 	}
 	return fmt.Sprintf("%s %s", o.Kind, o.Name)
 }

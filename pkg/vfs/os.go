@@ -4,6 +4,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -109,6 +110,39 @@ func (s OS) SyncDir(name string) error {
 			return errors.Join(named("fsync", d, s.Syncs.sync(d, nameSync)), d.Close())
 		})
 	})
+}
+
+// SyncAll implements the function SyncAll with syncfs(2). Before Linux 5.8 that did not tell of
+// writes that had failed, and is not used.
+func (s OS) SyncAll(name string) error {
+	if !tellsFailedWrites() {
+		return errors.ErrUnsupported
+	}
+	f, err := s.openFile(name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	err = ignoringEINTR(func() error { return unix.Syncfs(int(f.Fd())) })
+	return errors.Join(named("syncfs", f, err), f.Close())
+}
+
+// tellsFailedWrites says whether syncfs(2) of the kernel that runs returns an error where a write
+// has failed.
+func tellsFailedWrites() bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	return atLeast(unix.ByteSliceToString(name.Release[:]), 5, 8)
+}
+
+// atLeast says whether a release of the kernel is one of a version or later.
+func atLeast(release string, major, minor int) bool {
+	var m, n int
+	if _, err := fmt.Sscanf(release, "%d.%d", &m, &n); err != nil {
+		return false
+	}
+	return m > major || m == major && n >= minor
 }
 
 // Lock implements FS with flock(2). The file is made where it is missing and is

@@ -148,6 +148,17 @@ func FillAt(f File, p []byte, off int64) (int, error) {
 	return f.WriteAt(p, off)
 }
 
+// SyncAll makes all that was written so far durable in the file system that holds name, by whomever:
+// what files hold, and the names in directories. It is one call in place of thousands, and waits for
+// what others have written there as well. Its error tells nothing of any one file: whoever gets one syncs
+// file by file. It wraps errors.ErrUnsupported where there is no such call.
+func SyncAll(fsys FS, name string) error {
+	if s, ok := fsys.(interface{ SyncAll(name string) error }); ok {
+		return s.SyncAll(name)
+	}
+	return errors.ErrUnsupported
+}
+
 // SyncAside is File.SyncData for a caller beside whom there is other work: it takes the
 // place of no other goroutine while it waits for the disk, where the file can do that.
 func SyncAside(f File) error {

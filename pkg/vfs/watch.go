@@ -107,6 +107,11 @@ func (w *Watch) SyncDir(name string) error {
 	return w.during(Op{Kind: OpSyncDir, Name: name}, func() error { return w.FS.SyncDir(name) })
 }
 
+// SyncAll implements the function SyncAll.
+func (w *Watch) SyncAll(name string) error {
+	return w.during(Op{Kind: OpSyncAll, Name: name}, func() error { return SyncAll(w.FS, name) })
+}
+
 type watchedFile struct {
 	File
 	w    *Watch

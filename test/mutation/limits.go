@@ -14,7 +14,7 @@ func mistakesOfLimits() []mistake {
 		burstMistakes(),
 		threadMistakes(),
 		directMistakes(),
-		restartMistakes(),
+		restartMistakes(), onDiskMistakes(),
 		explainMistakes(),
 		policyMistakes(),
 		exhaustedMistakes(),

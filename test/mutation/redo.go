@@ -50,7 +50,7 @@ func redoMistakes() []mistake {
 		},
 		{
 			name: "what is replayed is not synced", file: "pkg/redo/replay.go",
-			old: "f.SyncData(), f.Close()", with: "f.Close()", tests: tests,
+			old: "sync(f), f.Close()", with: "f.Close()", tests: tests,
 		},
 		{
 			name: "a damaged record is taken for the end", file: "pkg/redo/replay.go",

@@ -70,3 +70,32 @@ func rollingMistakes() []mistake {
 		},
 	}
 }
+
+// onDiskMistakes are about what a start makes durable that a kill has left.
+func onDiskMistakes() []mistake {
+	return []mistake{
+		{
+			name: "what a start wrote again counts as on disk though the sync of all failed", file: "pkg/redo/replay.go",
+			old: "y.report.NotAtOnce == nil {", with: "true {", tests: []string{"./pkg/redo"}, run: "TestAStartThatCannotSyncAll",
+		},
+		{
+			name: "a start that syncs all at once does not", file: "pkg/redo/replay.go",
+			old: "y.report.NotAtOnce = vfs.SyncAll(y.fs, y.o.Root);", with: "y.report.NotAtOnce = nil;", tests: []string{"./pkg/redo"},
+		},
+		{
+			name: "a log that is opened after the start counts as on disk", file: "pkg/host/open.go",
+			old: "n.roles.onDisk.Store(false)", with: "n.roles.onDisk.Load()",
+			tests: []string{"./pkg/broker"}, run: "TestALogThatIsOpenedLater",
+		},
+		{
+			name: "a log counts as on disk though nobody saw to it", file: "pkg/commitlog/recovery.go",
+			old: "return a.synced || a.noted", with: "return !a.synced || a.noted",
+			tests: []string{"./pkg/commitlog"}, run: "TestWhatAKillLeaves|TestAShortLogCosts",
+		},
+		{
+			name: "zeros behind a batch end the search for proof in later segments", file: "pkg/commitlog/analyse.go",
+			old: "if i+1 == len(a.segments) { // mostly", with: "if true { // mostly",
+			tests: []string{"./pkg/commitlog"}, run: "TestZerosInPlace",
+		},
+	}
+}

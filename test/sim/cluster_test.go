@@ -60,9 +60,10 @@ type plan struct {
 	partitions int
 	sync       meta.SyncPolicy
 	segment    int64
-	together   int // from so many syncs at once on they go through the redo journal
-	publishers int // of each partition
-	consumers  int // of each channel
+	syncAll    bool // a start syncs all that its disk holds with one call
+	together   int  // from so many syncs at once on they go through the redo journal
+	publishers int  // of each partition
+	consumers  int  // of each channel
 	chaos      time.Duration
 	pause      time.Duration // at most, between two faults
 	timeout    time.Duration // of a delivered message
@@ -86,6 +87,7 @@ func newPlan(rnd *rand.Rand) plan {
 	}
 	p.slowSync = time.Duration(pick(0, 0, 5, 20)) * time.Millisecond
 	p.together = pick(1, 1, 2, 100)
+	p.syncAll = rnd.IntN(2) == 0
 	p.moves = rnd.IntN(2) == 0
 	return p
 }
@@ -342,7 +344,7 @@ func (l *life) run(ctx context.Context) {
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
-		Redo: redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10},
+		Redo: redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll},
 	})
 	if err != nil {
 		l.ends(err)

@@ -1,0 +1,85 @@
+package broker
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/brokerd/brokerd/internal/vfstest"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// killedNode is a node of three topics, on the disk that a kill of its process leaves. Of what it
+// did not sync nothing survives a loss of power. All is synced at the next start.
+func killedNode(t *testing.T) (n *node, left *vfs.Mem) {
+	t.Helper()
+	disk := vfs.NewCrashable()
+	n = &node{t: t, fs: disk, dir: t.TempDir(), change: func(o *Options) {
+		o.TopicDefaults.Sync = meta.SyncPolicy{Interval: meta.MaxSyncInterval}
+		o.Redo.SyncAll = true
+	}}
+	n.start()
+	for _, topic := range []string{"a", "b", "c"} {
+		n.put(topic, "one", "two")
+	}
+	left = disk.CrashClone(vfs.Crash{KeepPercent: 100})
+	n.stop()
+	return n, left
+}
+
+// TestWhatAKillLeavesIsDurableOnceItIsServed loses power behind a start that synced nothing by itself.
+func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
+	n, left := killedNode(t)
+	syncs := 0
+	faulty := vfstest.NewFaulty(left)
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log") {
+			syncs++
+		}
+		return vfstest.Fault{}
+	})
+	n.fs = faulty
+	n.start()
+	if syncs != 0 {
+		t.Errorf("%d logs were synced by themselves", syncs)
+	}
+	lost := left.CrashClone(vfs.Crash{})
+	n.stop()
+	n.fs = lost
+	n.start()
+	defer n.stop()
+	for _, topic := range []string{"a", "b", "c"} {
+		if got := n.subscribe(topic, "ch").take(2); got != "one two" {
+			t.Errorf("%s: %q", topic, got)
+		}
+	}
+}
+
+// TestALogThatIsOpenedLaterIsSynced has one that cannot be read at the start. Somebody may have put
+// its files there since.
+func TestALogThatIsOpenedLaterIsSynced(t *testing.T) {
+	n, left := killedNode(t)
+	faulty := vfstest.NewFaulty(left)
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		if op.Kind == vfs.OpReadDir && strings.HasPrefix(filepath.Base(filepath.Dir(op.Name)), "b.") {
+			return vfstest.Fault{Err: syscall.EIO}
+		}
+		return vfstest.Fault{}
+	})
+	n.fs = faulty
+	n.start()
+	defer n.stop()
+	synced := false
+	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
+		synced = synced || op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log")
+		return vfstest.Fault{}
+	})
+	if err := n.Host.Converge("b"); err != nil {
+		t.Fatal(err)
+	}
+	if !synced {
+		t.Error("what it held counts as durable")
+	}
+}

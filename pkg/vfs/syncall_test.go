@@ -1,0 +1,56 @@
+package vfs
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestSyncAllMakesNamesAndContentsDurable(t *testing.T) {
+	m := NewCrashable()
+	if err := m.MkdirAll("a/b"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := m.Create("a/b/f")
+	if err == nil {
+		_, err = f.WriteAt([]byte("abc"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.CrashClone(Crash{}).Stat("a"); err == nil {
+		t.Fatal("a name was durable before")
+	}
+	if err := SyncAll(NewWatch(m), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadFile(m.CrashClone(Crash{}), "a/b/f", 10); err != nil || string(got) != "abc" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := SyncAll(m, "none"); err == nil {
+		t.Error("it was said of a directory that there is not")
+	}
+	if err := SyncAll(struct{ FS }{m}, "a"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a file system without the call: %v", err)
+	}
+}
+
+func TestTheSystemSyncsAll(t *testing.T) {
+	dir := t.TempDir()
+	if err := SyncAll(OS{}, dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	if err := SyncAll(OS{}, dir+"/none"); err == nil {
+		t.Error("it was said of a directory that there is not")
+	}
+}
+
+func TestReleasesOfTheKernel(t *testing.T) {
+	for release, want := range map[string]bool{
+		"5.8.0": true, "5.8": true, "5.10.0-8-amd64": true, "6.1.0-rc3+": true, "10.0": true,
+		"5.7.19": false, "4.19.0-25-cloud": false, "4.9": false, "": false, "x": false,
+	} {
+		if got := atLeast(release, 5, 8); got != want {
+			t.Errorf("%q: %v", release, got)
+		}
+	}
+}
