@@ -30,7 +30,7 @@ func (l letterbox) Prepare(ctx context.Context, name, origin string) error {
 		return nil
 	}
 	if t == nil {
-		var cfg meta.TopicConfig
+		cfg := meta.TopicConfig{DedupWindow: meta.DefaultDedupWindow} // letters have ids
 		if from := l.meta.Topic(origin); from != nil && !meta.IsEphemeral(origin) {
 			cfg.Sync = from.Config.Sync
 			if !from.Config.AutoReplicas {

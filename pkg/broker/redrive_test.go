@@ -83,6 +83,44 @@ func TestDeadLettersGoBackToTheChannelThatFailed(t *testing.T) {
 	})
 }
 
+// A dead letter has an id by which it is stored once; a message that comes back, brought or led, and
+// fails again is another one.
+func TestAMessageThatFailsAgainIsAnotherDeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c := n.subscribe("orders", "bill")
+		n.bound("orders", "bill", policy.Patch{MaxAttempts: chosen(1)})
+		n.put("orders", "poison")
+		ids := map[string]bool{}
+		fails := func(how string, letters int) {
+			t.Helper()
+			c.poison(1)
+			time.Sleep(time.Second)
+			part := n.Host.Lookup("orders.bill.dlq").Led(0).Part
+			seen, err := part.Peek(part.Channel(deadletter.Channel), 0, 9, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range seen {
+				ids[string(s.Message.Dedup)] = true
+			}
+			if len(seen) != 1 || len(ids) != letters || ids[""] {
+				t.Errorf("%s: %d letters; there were %v, want %d", how, len(seen), ids, letters)
+			}
+		}
+		fails("the first time", 1)
+		n.settle(9)
+		fails("brought back", 2)
+		n.settle(9, purge)
+		c.Close()
+		if err := n.Contents.SeekChannel(t.Context(), "orders", "bill", operate.SeekTo{Start: true}); err != nil {
+			t.Fatal(err)
+		}
+		c = n.subscribe("orders", "bill")
+		fails("led back", 3)
+	})
+}
+
 // Several channels share a dead-letter topic: each gets its own.
 func TestSharedDeadLettersAreToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

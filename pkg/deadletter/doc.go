@@ -5,7 +5,8 @@
 // A dead letter is an ordinary message of an ordinary topic, whose header says where it
 // comes from: see Origin. It is published first, and finished in its channel once that is
 // acknowledged; on the way back it is appended first, and finished in the dead-letter
-// topic's channel then. What stops in between leaves a message twice and never loses one.
+// topic's channel then. What stops in between never loses one. It leaves a message twice on the
+// way back; on the way there the letter has a dedup id, and is stored once within the window.
 //
 // The package knows how a message goes from one place to the other. It refuses to know who
 // leads what, and how a publish finds its way.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -274,7 +275,22 @@ func (s *Source) letter(e *topic.Exhausted) (topic.Message, error) {
 		FirstTimestampNS: e.Timestamp, Attempts: e.Attempts, LastConsumer: e.Consumer, Reason: ReasonMaxAttempts, Header: e.Header,
 	}
 	h, err := o.AppendHeader(nil)
-	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h, Key: e.Key}, err
+	return topic.Message{Body: e.Body, TraceID: e.TraceID, Header: h, Key: e.Key, Dedup: s.dedupID(e)}, err
+}
+
+// dedupID returns by which id a dead letter is stored once, though the leader that published it, and
+// did not finish the message, is followed by another that does both. A message that comes to the
+// channel again, brought back to another offset or by an operator who moves the channel, is another
+// one. nil: an ephemeral channel goes with its leader.
+func (s *Source) dedupID(e *topic.Exhausted) []byte {
+	if e.Version == 0 {
+		return nil
+	}
+	id := []byte("dlq")
+	for _, n := range [...]uint64{e.Version, e.Moves, uint64(s.Partition), uint64(e.ID.Offset())} { //nolint:gosec // a partition is not negative
+		id = strconv.AppendUint(append(id, '.'), n, 36) // with digits of ten, it might exceed the limit of an id
+	}
+	return id
 }
 
 // cmpErr returns the first of two errors that is one.

@@ -41,8 +41,7 @@ type arrivals struct {
 
 // untold says whether channels are still to be told of some of what was found: addressed, or any.
 func (a *arrivals) untold(addressed bool) bool {
-	told := seq.Offset(a.told.Load())
-	return slices.ContainsFunc(a.found, func(at arrival) bool { return at.offset >= told && (at.to != nil || !addressed) })
+	return slices.ContainsFunc(a.found, func(at arrival) bool { return uint64(at.offset) >= a.told.Load() && (at.to != nil || !addressed) })
 }
 
 // covered returns how far the channels' positions know of addressed messages.
@@ -167,10 +166,9 @@ func (a *arrival) tell(c *Channel, now time.Time, inherited bool) (arm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case a.to == nil && rest == 0: // it is due by now
 	case a.to == nil:
-		if rest > 0 {
-			c.state.Defer(a.offset, now, rest)
-		}
+		c.state.Defer(a.offset, now, rest)
 	case !isFor(a.to, c):
 		channel.PassOver(c.state, a.offset)
 	case a.to.Moves:

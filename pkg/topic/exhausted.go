@@ -144,6 +144,8 @@ type Exhausted struct {
 	Delivery
 	Consumer string // that had it last; "": it is not known
 	spent    channel.Spent
+	// Version tells the channel from others; 0: it is ephemeral. Moves grows when an operator moves it.
+	Version, Moves uint64
 }
 
 // Disposer takes the messages of a channel that have had all their attempts, and finishes
@@ -179,12 +181,12 @@ func (d *Disposer) Take(now time.Time, max int, emit func(*Exhausted) error) (n 
 	for i, x := range d.taken {
 		names[i] = RetriesOf(c).nameLocked(x.Consumer)
 	}
-	arm := c.armLocked()
+	arm, moves := c.armLocked(), c.moves
 	c.mu.Unlock()
 	c.arm(arm)
 	defer k.at.Rest()
 	for i, x := range d.taken {
-		e := Exhausted{Consumer: names[i], spent: x}
+		e := Exhausted{Consumer: names[i], spent: x, Version: c.version, Moves: moves}
 		if _, _, err = k.read(x.Delivery, &e.Delivery); err == nil {
 			err = emit(&e)
 		}

@@ -99,6 +99,14 @@ func letterMistakes() []mistake {
 			tests: broker, run: letters,
 		},
 		{
+			name: "dead letter: it has no dedup id", file: "pkg/deadletter/worker.go",
+			old: "Key: e.Key, Dedup: s.dedupID(e)}", with: "Key: e.Key}", tests: broker, run: "FailsAgain",
+		},
+		{
+			name: "dead letter: one that comes back does not count", file: "pkg/deadletter/worker.go",
+			old: "{e.Version, e.Moves, uint64(s.Partition)", with: "{e.Version, 0, uint64(s.Partition)", tests: broker, run: "FailsAgain",
+		},
+		{
 			name: "redrive: a letter that is refused is finished", file: "pkg/deadletter/redrive.go",
 			old: "if e := answerOf(ctx, answers[i]); e != nil {", with: "if e := answerOf(ctx, answers[i]); e != nil && false {",
 			tests: broker, run: letters,
