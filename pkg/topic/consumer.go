@@ -247,12 +247,12 @@ func (k *Consumer) handOver(now time.Time, emit func(*Delivery) error) (sent int
 			k.undo.expired = append(k.undo.expired, t.Offset)
 			continue
 		}
-		if !k.ch.Selection.All() && !selected(k, &d) {
-			k.undo.left = append(k.undo.left, t.Offset)
-			continue
-		}
 		if rest := restOf(k.ch, k.at.Batch(), t, delay, now); rest > 0 {
 			k.undo.late = append(k.undo.late, lateMessage{t.Offset, rest})
+			continue
+		}
+		if !k.ch.Selection.All() && !selected(k, &d) {
+			k.undo.left = append(k.undo.left, t.Offset)
 			continue
 		}
 		if lot, ours := lotOf(k, &d); !ours {
