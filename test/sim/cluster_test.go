@@ -71,6 +71,7 @@ type plan struct {
 	body       int           // largest of a message, bytes
 	repeats    bool          // there are publishers with dedup ids
 	moves      bool          // requeued messages are appended again, for their channel
+	work       bool          // there is the topic with headers, tags and delays, and it is traced
 	slowSync   time.Duration // a sync of a log takes less than this; 0: no time
 }
 
@@ -129,6 +130,8 @@ type world struct {
 	calm      atomic.Bool // publishers publish little
 	draining  atomic.Bool // consumers finish whatever they get
 	clocks    *clocks
+	work      *work        // nil: there is none
+	lost      atomic.Int64 // how often positions may have been lost
 
 	mu      sync.Mutex // guards what follows
 	wrongs  []string
@@ -186,6 +189,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	plan := newPlan(rnd)
 	plan.stalls, plan.body = readers(rand.New(rand.NewPCG(seed, 92)))
 	plan.repeats = rand.New(rand.NewPCG(seed, 95)).IntN(2) == 0
+	plan.work = rand.New(rand.NewPCG(seed, 96)).IntN(3) == 0
 	w := &world{t: t, rnd: rnd, plan: plan, trace: simtest.NewTrace(), net: peertest.NewNetwork(), clocks: newClocks()}
 	dir, err := os.MkdirTemp(fast(), "sim") //nolint:usetesting // where files are in memory, if there is such a place
 	if err != nil {
@@ -344,7 +348,8 @@ func (l *life) run(ctx context.Context) {
 		Log:            commitlog.Options{SegmentBytes: l.w.plan.segment, FillBytes: -1},
 		PublishTimeout: 2 * time.Second, Logger: l.logger(slog.LevelInfo), WallClock: l.m.wall, ScrubInterval: scrubEvery,
 		Fatal: func(err error) { go l.ends(err) }, Moves: l.w.plan.movePolicy(),
-		Redo: redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll},
+		Trace: l.traces(ctx),
+		Redo:  redo.Options{Together: l.w.plan.together, FileBytes: 64 << 10, SyncAll: l.w.plan.syncAll},
 	})
 	if err != nil {
 		l.ends(err)

@@ -2,12 +2,13 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/brokerd/brokerd/pkg/consume"
 	"github.com/brokerd/brokerd/pkg/deadletter"
 	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
@@ -15,7 +16,6 @@ import (
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/publish"
 	"github.com/brokerd/brokerd/pkg/seq"
-	"github.com/brokerd/brokerd/pkg/stats"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
 
@@ -26,18 +26,25 @@ type poison struct {
 
 	mu       sync.Mutex // guards what follows
 	acked    []string
-	attempts map[string]uint16 // the most that a consumer was told, by message
+	attempts map[string]uint16     // the most that a consumer was told, by message
+	times    map[string]int        // how often it was delivered
+	seen     map[string]seq.Offset // where from to the other channel
+	back     map[string]seq.Offset // where to it was brought back
+
+	finishes atomic.Bool // the dead letters are brought back, to consumers that finish them
 }
 
 const (
 	poisonTopic    = "poison"
 	poisonAttempts = 3
 	poisonEvery    = time.Second
+	poisonWitness  = "d" // a channel that finishes the same messages
+	poisonLetters  = poisonTopic + ".c.dlq"
 )
 
 // newPoison creates the topic; nil: that was not possible just now.
 func (w *world) newPoison() *poison {
-	p := &poison{w: w, attempts: map[string]uint16{}}
+	p := &poison{w: w, attempts: map[string]uint16{}, times: map[string]int{}, seen: map[string]seq.Offset{}, back: map[string]seq.Offset{}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	b := w.machines[0].running().broker.Load()
@@ -47,6 +54,15 @@ func (w *world) newPoison() *poison {
 			Topic: poisonTopic, Channel: "c",
 			Policy: policy.Policy{MaxAttempts: poisonAttempts, Backoff: policy.Backoff{Min: policy.MinBackoff, Max: time.Second}},
 		})
+	}
+	if err == nil {
+		err = b.Directory.EnsureChannel(ctx, meta.CreateChannel{Topic: poisonTopic, Channel: poisonWitness})
+	}
+	if err == nil && w.plan.repeats {
+		_, err = b.Directory.CreateTopic(ctx, poisonLetters, meta.TopicConfig{Replicas: 3, MinISR: 2, Sync: w.plan.sync, DedupWindow: meta.MaxDedupWindow})
+		if err == nil {
+			err = b.Directory.EnsureChannel(ctx, meta.CreateChannel{Topic: poisonLetters, Channel: deadletter.Channel})
+		}
 	}
 	if err != nil {
 		w.wrong("create the topic of poisoned messages: %v", err)
@@ -84,17 +100,24 @@ func (p *poison) publish(rnd *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// ClientStats implements consume.Client.
-func (p *poison) ClientStats() stats.Client { return stats.Client{ClientID: "poison"} }
-
-// Unfinished implements consume.Client: nothing is finished.
-func (p *poison) Unfinished(seq.MessageID, error) {}
-
-// Disconnect implements consume.Client: the session finds out by itself.
-func (p *poison) Disconnect(error) {}
-
-// consume requeues what it gets, at any node.
+// consume requeues what it gets, at any node; once letters are brought back, it finishes it.
 func (p *poison) consume(rnd *rand.Rand, stop <-chan struct{}) {
+	p.read("c", rnd, stop, func(s answers, id seq.MessageID, _ string) {
+		switch {
+		case p.finishes.Load():
+			_ = s.Finish(id)
+		case rnd.IntN(5) > 0: // else it times out
+			_ = s.Requeue(id, 0)
+		}
+	})
+}
+
+// witness reads the other channel, which finishes everything and gets no dead letter back.
+func (p *poison) witness(rnd *rand.Rand, stop <-chan struct{}) {
+	p.read(poisonWitness, rnd, stop, func(s answers, id seq.MessageID, _ string) { _ = s.Finish(id) })
+}
+
+func (p *poison) read(channel string, rnd *rand.Rand, stop <-chan struct{}, answer func(s answers, id seq.MessageID, body string)) {
 	for {
 		select {
 		case <-stop:
@@ -102,79 +125,65 @@ func (p *poison) consume(rnd *rand.Rand, stop <-chan struct{}) {
 		case <-time.After(time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))):
 		}
 		if l := p.w.machines[rnd.IntN(len(p.w.machines))].running(); l != nil {
-			p.session(l, rnd, stop)
-		}
-	}
-}
-
-func (p *poison) session(l *life, rnd *rand.Rand, stop <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	wake := make(chan struct{}, 1)
-	s, err := l.broker.Load().Consumers.Subscribe(ctx, consume.Subscribe{
-		Topic: poisonTopic, Channel: "c", Partition: host.AnyPartition, Client: p, MsgTimeout: p.w.plan.timeout,
-		Wake: func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		},
-	})
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	s.SetReady(5)
-	for leave := time.After(5 * time.Second); ; {
-		var ids []seq.MessageID
-		if _, err := s.Take(time.Now(), 5, func(d *topic.Delivery) error {
-			p.delivered(l, d)
-			ids = append(ids, d.ID)
-			return nil
-		}); err != nil {
-			return
-		}
-		for _, id := range ids {
-			if rnd.IntN(5) > 0 { // else it times out
-				_ = s.Requeue(id, 0)
-			}
-		}
-		if len(ids) > 0 {
-			continue
-		}
-		select {
-		case <-wake:
-		case <-leave:
-			return
-		case <-l.over:
-			return
-		case <-stop:
-			return
+			e := errand{w: p.w, topic: poisonTopic, channel: channel, stop: stop}
+			e.run(l, func(d *topic.Delivery) { p.delivered(l, channel, d) }, answer)
 		}
 	}
 }
 
 // delivered notes a delivery, if the process still speaks.
-func (p *poison) delivered(l *life, d *topic.Delivery) {
+func (p *poison) delivered(l *life, channel string, d *topic.Delivery) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.dead {
 		return
 	}
-	if d.Attempts > poisonAttempts {
-		p.w.wrong("%s was delivered for the %dth time, though %d are allowed", d.Body, d.Attempts, poisonAttempts)
-	}
+	name, at := string(d.Body), d.ID.Offset()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.attempts[string(d.Body)] = max(p.attempts[string(d.Body)], d.Attempts)
+	switch {
+	case channel == poisonWitness:
+		if before, ok := p.seen[name]; ok && before != at {
+			p.w.wrong("%s was delivered to the other channel from %d, and from %d", name, before, at)
+		}
+		p.seen[name] = at
+	case p.finishes.Load():
+		if before, ok := p.back[name]; ok && before != at && p.w.plan.repeats {
+			p.w.wrong("%s was brought back from the dead letters to %d, and to %d", name, before, at)
+		}
+		p.back[name] = at
+	case d.Attempts > poisonAttempts:
+		p.w.wrong("%s was delivered for the %dth time, though %d are allowed", name, d.Attempts, poisonAttempts)
+	default:
+		p.attempts[name] = max(p.attempts[name], d.Attempts)
+		p.times[name]++
+	}
 }
 
 // missing names a message that was acknowledged and is no dead letter, after it has had all
 // its attempts.
 func (p *poison) missing() string {
+	letters, err := p.letters()
+	if err != nil {
+		return err.Error()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range p.acked {
+		if letters[name] == 0 {
+			return fmt.Sprintf("%s is no dead letter, after %d attempts as far as is known", name, p.attempts[name])
+		}
+	}
+	return ""
+}
+
+// letters returns how many dead letters there are of each message: not more than one, where a
+// window of dedup ids allows for what clocks differ.
+func (p *poison) letters() (map[string]int, error) {
+	found := map[string]int{}
 	l := p.w.machines[0].running()
 	if l == nil {
-		return "nobody can be asked"
+		return nil, errors.New("nobody can be asked")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
@@ -182,26 +191,53 @@ func (p *poison) missing() string {
 	none := len(p.acked) == 0
 	p.mu.Unlock()
 	if none {
-		return ""
+		return found, nil
 	}
-	letters, err := l.broker.Load().Contents.Peek(ctx, operate.Peek{Topic: poisonTopic + ".c.dlq", Channel: deadletter.Channel, Partition: host.AnyPartition, Max: 10_000})
-	if err != nil {
-		return err.Error()
-	}
-	found := map[string]bool{}
+	letters, err := l.broker.Load().Contents.Peek(ctx, operate.Peek{Topic: poisonLetters, Channel: deadletter.Channel, Partition: host.AnyPartition, Max: 10_000})
 	for _, m := range letters {
 		o, err := deadletter.ReadOrigin(m.Header)
 		if err != nil || o.Topic != poisonTopic || o.Channel != "c" || o.Attempts != poisonAttempts {
 			p.w.wrong("the dead letter %s says %+v, %v", m.Body, o, err)
 		}
-		found[string(m.Body)] = true
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, name := range p.acked {
-		if !found[name] {
-			return fmt.Sprintf("%s is no dead letter, after %d attempts as far as is known", name, p.attempts[name])
+		if found[string(m.Body)]++; found[string(m.Body)] > 1 && p.w.plan.repeats {
+			p.w.wrong("%s is a dead letter twice", m.Body)
 		}
 	}
-	return ""
+	return found, err
+}
+
+// redrive brings the dead letters back, while nothing fails: each comes to its channel, once, and to
+// no other. Before, no message was delivered more often than its attempts and the elections allow, where
+// all nodes could store them.
+func (p *poison) redrive() {
+	p.w.eachTopic(poisonTopic, func(t *meta.Topic) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for name, times := range p.times {
+			if most := poisonAttempts + int(t.Partitions[0].Epoch); times > most && p.w.lost.Load() == 0 { //nolint:gosec // a small number
+				p.w.wrong("%s was delivered %d times, after %d elections", name, times, t.Partitions[0].Epoch)
+			}
+		}
+	})
+	p.finishes.Store(true)
+	p.w.await(toDrain, "all dead letters are brought back", func() string {
+		left, err := p.letters()
+		if err == nil && len(left) > 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), toCreate)
+			defer cancel()
+			_, err = p.w.machines[0].running().broker.Load().Contents.Policies().Settle(ctx, operate.SettleLetters{Topic: poisonTopic, Channel: "c", Max: 100})
+		}
+		if err != nil {
+			return err.Error()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, name := range p.acked {
+			_, back := p.back[name]
+			if _, seen := p.seen[name]; !back || !seen || left[name] > 0 {
+				return fmt.Sprintf("%s came back: %v, to the other channel: %v, and is %d dead letters", name, back, seen, left[name])
+			}
+		}
+		return ""
+	})
 }

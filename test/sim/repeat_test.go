@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -53,6 +54,50 @@ func (w *world) repeat(number, partition int, rnd *rand.Rand, stop <-chan struct
 		}
 		h.Settle(string(m.Dedup), fate, at, 0)
 	}
+}
+
+// again sends messages once more that were acknowledged long ago, and before all nodes restarted: each
+// is answered with where it is stored.
+func (w *world) again(rnd *rand.Rand) {
+	if !w.plan.repeats {
+		return
+	}
+	for p, h := range w.histories {
+		all := map[string]uint64{}
+		h.Acknowledged(func(name string, at, _ uint64) {
+			if w.isRepeated(name) {
+				all[name] = at
+			}
+		})
+		w.await(toRecover, "what was stored before is answered as it was", func() string {
+			for name, at := range all {
+				l := w.machines[rnd.IntN(len(w.machines))].running()
+				if l == nil {
+					return "a node does not serve"
+				}
+				select {
+				case r := <-l.send(p, topic.Message{Body: []byte(name + " "), Dedup: []byte(name)}):
+					if r.Err != nil {
+						return r.Err.Error()
+					}
+					if uint64(r.First) != at {
+						w.wrong("%s of partition %d, stored at %d, was stored again at %d", name, p, at, r.First)
+					}
+				case <-time.After(6 * time.Second):
+					return "no answer"
+				}
+				delete(all, name)
+			}
+			return ""
+		})
+	}
+}
+
+// isRepeated says whether a message has a dedup id: its publisher is one of the last.
+func (w *world) isRepeated(name string) bool {
+	var publisher int
+	_, err := fmt.Sscanf(name, "p%d-", &publisher)
+	return err == nil && publisher >= w.plan.publishers*w.plan.partitions
 }
 
 // send publishes a message. Nothing comes of the channel where the node has died.

@@ -16,6 +16,7 @@ func (m *machine) rotPositions() {
 	if m.life != nil {
 		return
 	}
+	m.w.lost.Add(1)
 	topics := filepath.Join(m.dir, "topics")
 	for _, topic := range entries(m.disk, topics) {
 		for _, partition := range entries(m.disk, filepath.Join(topics, topic)) {

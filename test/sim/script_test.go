@@ -58,8 +58,17 @@ func (w *world) run(seed uint64) {
 	}
 	done := make(chan struct{})
 	poisoned := w.newPoison()
+	w.work = w.newWork()
 	publishers.Go(func() { poisoned.publish(rand.New(rand.NewPCG(seed, 500)), stop) })
+	consumers.Go(func() { poisoned.witness(rand.New(rand.NewPCG(seed, 502)), done) })
 	consumers.Go(func() { poisoned.consume(rand.New(rand.NewPCG(seed, 501)), done) })
+	if w.work != nil {
+		publishers.Go(func() { w.work.publish(rand.New(rand.NewPCG(seed, 600)), stop) })
+		publishers.Go(func() { w.work.operate(rand.New(rand.NewPCG(seed, 601)), stop) })
+		for i := range workReaders {
+			consumers.Go(func() { w.work.consume(i, rand.New(rand.NewPCG(seed, uint64(610+i))), done) })
+		}
+	}
 	for i := range readWhole * w.plan.consumers {
 		consumers.Go(func() {
 			w.consume(i%readWhole, rand.New(rand.NewPCG(seed, uint64(200+i))), rand.New(rand.NewPCG(seed, uint64(300+i))), done)
@@ -87,6 +96,10 @@ func (w *world) run(seed uint64) {
 	w.draining.Store(true)
 	w.await(toDrain, "everything is delivered", func() string { return w.undelivered(0, readWhole) })
 	w.await(toDrain, "what nobody finishes is a dead letter", poisoned.missing)
+	poisoned.redrive()
+	if w.work != nil {
+		w.work.finale(rand.New(rand.NewPCG(seed, 602)))
+	}
 	close(done)
 	consumers.Wait()
 	empty = append(empty, <-idles...)
@@ -97,6 +110,10 @@ func (w *world) run(seed uint64) {
 	w.restartAll()
 	served := map[string]bool{}
 	w.await(toRecover, "idle topics take messages", func() string { return w.unserved(empty, served) })
+	if w.work != nil {
+		w.await(toRecover, "deferred jobs stay through a restart", w.work.misdeferred)
+	}
+	w.again(rand.New(rand.NewPCG(seed, 503)))
 	w.readLate(rand.New(rand.NewPCG(seed, 200)))
 	time.Sleep(3 * scrubEvery)
 	w.await(toRecover, "what was harmed is repaired", w.damaged)
@@ -212,10 +229,12 @@ func (w *world) fault() {
 		m.broken = true
 		m.mu.Unlock()
 		w.trace.Add("%s's disk breaks", m.host)
+		w.lost.Add(1)
 		l.mount.Break(syscall.EIO)
 	case k < 52:
 		d := time.Duration(500+w.rnd.IntN(2500)) * time.Millisecond
 		w.trace.Add("%s's disk is full for %v", m.host, d)
+		w.lost.Add(1)
 		l.mount.Fill(true)
 		time.AfterFunc(d, func() { l.mount.Fill(false) })
 	case k < 60:
@@ -299,6 +318,7 @@ func (w *world) cutPower(m *machine, l *life) {
 }
 
 func (m *machine) losePower(l *life, c vfs.Crash) {
+	m.w.lost.Add(1)
 	m.mu.Lock()
 	m.boot++
 	m.mu.Unlock()
@@ -355,15 +375,17 @@ func newest(lives []*life) (newest *meta.State) {
 }
 
 // eachState calls f with the topic as the node that knows most has it.
-func (w *world) eachState(f func(*meta.Topic)) {
+func (w *world) eachState(f func(*meta.Topic)) { w.eachTopic(theTopic, f) }
+
+func (w *world) eachTopic(name string, f func(*meta.Topic)) {
 	var lives []*life
 	for _, m := range w.machines {
 		if l := m.running(); l != nil {
 			lives = append(lives, l)
 		}
 	}
-	if state := newest(lives); state != nil && state.Topic(theTopic) != nil {
-		f(state.Topic(theTopic))
+	if state := newest(lives); state != nil && state.Topic(name) != nil {
+		f(state.Topic(name))
 	}
 }
 
