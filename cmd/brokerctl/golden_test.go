@@ -71,7 +71,7 @@ var goldenCommands = [][]string{
 // otherCommands are the commands that other tests cover: their answers hold
 // times or are those of cobra.
 var otherCommands = []string{
-	"bench pub", "bench sub", "bench e2e", "version", "top", "events", "rolling restart", "rolling upgrade",
+	"bench pub", "bench sub", "bench e2e", "version", "top", "events", "rolling restart", "rolling upgrade", "debug bundle",
 	"check node", "message export", "message import", "generate config", "generate systemd-unit", "generate alert-rules", "generate grafana-dashboard", "generate prometheus-config", "generate man-pages",
 	"completion bash", "completion fish", "completion powershell", "completion zsh", "help",
 }

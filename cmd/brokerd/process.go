@@ -129,7 +129,7 @@ func (p *process) recoverNode(ctx context.Context, ls *node.Listeners) (brokerNo
 	began := time.Now()
 	p.lookupds = &node.Lookupds{First: p.loaded.Options.LookupdTCPAddresses}
 	c := node.Config{
-		Options: p.loaded.Options, Advertise: node.Advertised(p.loaded.Options.Advertise, ls, p.hostname),
+		Options: p.loaded.Options, Sources: p.loaded.Sources, Advertise: node.Advertised(p.loaded.Options.Advertise, ls, p.hostname),
 		Listeners: ls, TLS: p.certs.config(), Disk: p.disk, Log: p.log, Level: p.level,
 		Version: nsqVersion, Lookupds: p.lookupds,
 	}

@@ -95,6 +95,7 @@ var floors = map[string]int{
 	"internal/beat":      0, // for pkg, too
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
+	"internal/bundle":    2, // likewise
 	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
 	"internal/build":     0, // for both programs

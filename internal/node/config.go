@@ -23,11 +23,12 @@ import (
 // Config is what a node is opened with.
 type Config struct {
 	Options     config.Options
-	Advertise   config.Advertise // every field that has a listener is filled in
-	Listeners   *Listeners       // bound; the node's to close
-	TLS         *tls.Config      // for NSQ connections; nil: TLS is off
-	PeerTLS     PeerTLS          // for other nodes
-	PeerSecrets func() [][]byte  // that other nodes must have; nil: none
+	Sources     map[string]string // where each setting came from, by key; of one that is missing: the default
+	Advertise   config.Advertise  // every field that has a listener is filled in
+	Listeners   *Listeners        // bound; the node's to close
+	TLS         *tls.Config       // for NSQ connections; nil: TLS is off
+	PeerTLS     PeerTLS           // for other nodes
+	PeerSecrets func() [][]byte   // that other nodes must have; nil: none
 	// Certificates lists the certificates in use; nil: TLS is off.
 	Certificates func() []metrics.Certificate
 	Network      peer.Network // that other nodes are reached by; nil: TCP

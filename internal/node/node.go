@@ -22,6 +22,7 @@ import (
 	"github.com/brokerd/brokerd/internal/config"
 	"github.com/brokerd/brokerd/internal/lookupd"
 	"github.com/brokerd/brokerd/pkg/admin"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/admin/lookup"
 	"github.com/brokerd/brokerd/pkg/admin/nsqd"
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
@@ -267,7 +268,7 @@ func (n *Node) adminOptions() admin.Options {
 		},
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
-		Trash: b.Directory.Trash(),
+		Trash: b.Directory.Trash(), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

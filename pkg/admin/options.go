@@ -28,6 +28,8 @@ type Options struct {
 	Deferrals v1.Deferrals
 	Trash     v1.Trash
 	Traces    v1.Traces
+	// Diagnose says what the process is, for a debug bundle. nil: nothing is told.
+	Diagnose v1.Diagnose
 
 	Identity nsqform.Identity
 	Limits   web.Limits

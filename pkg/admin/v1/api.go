@@ -36,6 +36,7 @@ type Options struct {
 	Deferrals  Deferrals
 	Trash      Trash
 	Traces     Traces
+	Diagnose   Diagnose // nil: the node tells nothing
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
@@ -60,6 +61,7 @@ func New(o Options) *API {
 	clusterAPI{o.Broker}.route(v)
 	auditAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)
+	o.Diagnose.route(v)
 	return v
 }
 

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/bundle"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+type bundleOptions struct {
+	nodes   []string
+	profile time.Duration
+}
+
+func newDebugCommand(g *globals) *cobra.Command {
+	return newGroup("debug", "Gather what is needed to look into a problem", newDebugBundleCommand(g))
+}
+
+func newDebugBundleCommand(g *globals) *cobra.Command {
+	var o bundleOptions
+	cmd := &cobra.Command{
+		Use:   "bundle FILE",
+		Short: "Write what is known of the cluster and its nodes to an archive",
+		Long: `Write what is known of the cluster and of each node to an archive, tar.gz, for whoever looks into a problem later or
+elsewhere: health, nodes, topics, channels, the metadata's Raft group, events, audit log, and of each node its
+configuration, readiness, metrics and goroutines; with --profile, of nodes whose pprof is on, also where processor
+time and memory go. It holds names of topics, channels, nodes, consumers and operators, and neither messages nor
+passwords. A node that does not answer is noted in index.json, and the exit code is 7.`,
+		Example: `  brokerctl debug bundle /tmp/night.tar.gz
+  brokerctl debug bundle n2.tar.gz --node n2 --profile 10s`,
+		Args: exactArgs("a FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.nodes, "node", nil, "only these `NODES`, beside the cluster (default: all)")
+	durationVar(f, &o.profile, "profile", "also profile the processors of each node for so long, and its memory")
+	_ = cmd.RegisterFlagCompletionFunc("node", completeNodes(g)) // the flag is there
+	return cmd
+}
+
+func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err error) {
+	over, err := g.access.httpClient()
+	if err != nil {
+		return err
+	}
+	if over == nil {
+		over = &http.Client{}
+	}
+	nodes, err := query(cmd.Context(), g, g.client.Nodes)
+	if err != nil { // a cluster without metadata: whoever was named is asked
+		nodes = nil
+		for _, address := range g.nodeAddresses() {
+			nodes = append(nodes, api.Node{ID: "at-" + fileName(address), HTTPAddress: address})
+		}
+	}
+	for _, name := range o.nodes {
+		if !slices.ContainsFunc(nodes, func(n api.Node) bool { return n.ID == name }) {
+			return &failure{answer: api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("node %q is not in the cluster", name)}, exit: exitNotFound}
+		}
+	}
+	q := bundle.Questioner{Client: g.client, HTTP: over, Timeout: g.timeout, Profile: o.profile}
+	known := g.nodeAddresses()
+	q.Secure = len(known) > 0 && strings.HasPrefix(known[0], "https://")
+	sources := []bundle.Source{q.Cluster()}
+	for _, n := range nodes {
+		if len(o.nodes) == 0 || slices.Contains(o.nodes, n.ID) {
+			sources = append(sources, q.Node(cmd.Context(), &n))
+		}
+	}
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return usageError("cannot create %s: %w", file, err)
+	}
+	root := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".tar")
+	index, err := bundle.Write(cmd.Context(), out, bundle.Head{Root: root, Program: thisProgram().String(), Made: g.env.now()}, bundle.DefaultLimits, sources)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(file)) // half an archive is of no use
+	}
+	if err := g.show(cmd, bundleView(file, index)); err != nil {
+		return err
+	}
+	if index.Failures > 0 {
+		return verdict(exitPartial)
+	}
+	return nil
+}
+
+func bundleView(file string, index *bundle.Index) view {
+	return view{object: index, names: []string{file}, text: func(p *page) {
+		for _, f := range index.Files {
+			if f.Error != "" {
+				p.line("missing: %s: %s", f.Name, f.Error)
+			}
+		}
+		p.line("%s written: %s, %d missing", file, plural(len(index.Files)-index.Failures, "file"), index.Failures)
+	}}
+}
+
+// fileName makes a part of a file name of an address.
+func fileName(address string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, address)
+}

@@ -1,0 +1,153 @@
+// Package bundle puts what is known of a cluster into one archive, for whoever looks into a problem later or
+// elsewhere.
+//
+// Each file of the archive is a question to a node. One that is not answered leaves an error in the archive and
+// costs nothing else: a bundle is made when something is broken. Files and the archive have a maximum size, and
+// index.json says what is in it, what is cut off and what is missing.
+package bundle
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits of an archive, in bytes before compression.
+type Limits struct {
+	File  int // the rest is cut off
+	Total int // files that come later are left out
+}
+
+// DefaultLimits are 32 MiB a file and 512 MiB in all.
+var DefaultLimits = Limits{File: 32 << 20, Total: 512 << 20}
+
+// Head says what an archive is.
+type Head struct {
+	Root    string // the directory that the files lie below
+	Program string // that makes it
+	Made    time.Time
+}
+
+// Question is one file of the archive, and how to get it.
+type Question struct {
+	Name string // of the file, with slashes
+	// Ask returns up to max bytes of the file, and whether there were more.
+	Ask func(ctx context.Context, max int) (content []byte, more bool, err error)
+	// Timeout is how long the answer may take.
+	Timeout time.Duration
+}
+
+// Source is questions to one node, or to the cluster, which are asked one after the other. Sources are asked at the
+// same time.
+type Source struct {
+	Name      string
+	Questions []Question
+}
+
+// File is what index.json says of a file.
+type File struct {
+	Name  string `json:"name"`
+	Bytes int    `json:"bytes"`
+	Cut   bool   `json:"cut,omitempty"`   // it was longer
+	Error string `json:"error,omitempty"` // why it is not there
+}
+
+// Index is index.json.
+type Index struct {
+	Made     time.Time `json:"made"`
+	Program  string    `json:"program"`
+	Sources  []string  `json:"sources"`
+	Files    []File    `json:"files"`
+	Failures int       `json:"failures"` // files that are not there
+}
+
+// archive is what is written so far.
+type archive struct {
+	head   Head
+	limits Limits
+
+	mu    sync.Mutex // guards the fields below
+	tar   *tar.Writer
+	total int
+	index Index
+	err   error
+}
+
+// Write asks all sources and writes the archive, a compressed tar, to w. An error is that of writing, or of ctx; what
+// was not answered is in the index.
+func Write(ctx context.Context, w io.Writer, h Head, l Limits, sources []Source) (*Index, error) {
+	compressed := gzip.NewWriter(w)
+	a := &archive{head: h, limits: l, tar: tar.NewWriter(compressed), index: Index{Made: h.Made.UTC(), Program: h.Program, Files: []File{}}}
+	var all sync.WaitGroup
+	for _, s := range sources {
+		a.index.Sources = append(a.index.Sources, s.Name)
+		all.Go(func() {
+			for _, q := range s.Questions {
+				content, f := q.answer(ctx, l.File)
+				a.add(f, content)
+			}
+		})
+	}
+	all.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	slices.SortFunc(a.index.Files, func(x, y File) int { return strings.Compare(x.Name, y.Name) })
+	text, err := json.MarshalIndent(a.index, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	a.write("index.json", append(text, '\n'))
+	for _, end := range []func() error{a.tar.Close, compressed.Close} {
+		if err := end(); a.err == nil {
+			a.err = err
+		}
+	}
+	return &a.index, a.err
+}
+
+func (q *Question) answer(ctx context.Context, max int) ([]byte, File) {
+	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
+	defer cancel()
+	f := File{Name: q.Name}
+	content, more, err := q.Ask(ctx, max)
+	if err != nil {
+		f.Error = err.Error()
+		return nil, f
+	}
+	f.Bytes, f.Cut = len(content), more
+	return content, f
+}
+
+func (a *archive) add(f File, content []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f.Error == "" && a.total+len(content) > a.limits.Total {
+		f = File{Name: f.Name, Error: fmt.Sprintf("the bundle has its maximum of %d bytes", a.limits.Total)}
+	}
+	a.index.Files = append(a.index.Files, f)
+	if f.Error != "" {
+		a.index.Failures++
+		return
+	}
+	a.total += len(content)
+	a.write(f.Name, content)
+}
+
+func (a *archive) write(name string, content []byte) {
+	if a.err != nil {
+		return
+	}
+	h := &tar.Header{Name: path.Join(a.head.Root, name), Mode: 0o600, Size: int64(len(content)), ModTime: a.index.Made, Format: tar.FormatPAX}
+	if a.err = a.tar.WriteHeader(h); a.err == nil {
+		_, a.err = a.tar.Write(content)
+	}
+}

@@ -1,0 +1,116 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func says(text string) func(context.Context, int) ([]byte, bool, error) {
+	return func(context.Context, int) ([]byte, bool, error) { return []byte(text), false, nil }
+}
+
+func unpack(t *testing.T, from io.Reader) map[string]string {
+	t.Helper()
+	z, err := gzip.NewReader(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Mode != 0o600 {
+			t.Errorf("%s has mode %o", h.Name, h.Mode)
+		}
+		found[h.Name] = string(text)
+	}
+}
+
+var made = time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
+
+// TestABundleHoldsWhatIsAnswered: a node that fails or hangs costs its own files only.
+func TestABundleHoldsWhatIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context, _ int) ([]byte, bool, error) { <-ctx.Done(); return nil, false, ctx.Err() }
+		fails := func(context.Context, int) ([]byte, bool, error) { return nil, false, errors.New("connection refused") }
+		long := func(_ context.Context, max int) ([]byte, bool, error) { return make([]byte, max), true, nil }
+		var out bytes.Buffer
+		index, err := Write(t.Context(), &out, Head{"b", "brokerctl 1", made}, Limits{1000, 5000}, []Source{
+			{"cluster", []Question{{"cluster.json", says("{}"), time.Second}}},
+			{"n1", []Question{{"n1/a", hangs, time.Second}, {"n1/b", says("b"), time.Second}, {"n1/long", long, time.Second}}},
+			{"n2", []Question{{"n2/a", fails, time.Second}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &Index{
+			Made: made, Program: "brokerctl 1", Sources: []string{"cluster", "n1", "n2"}, Failures: 2,
+			Files: []File{
+				{Name: "cluster.json", Bytes: 2},
+				{Name: "n1/a", Error: "context deadline exceeded"},
+				{Name: "n1/b", Bytes: 1},
+				{Name: "n1/long", Bytes: 1000, Cut: true},
+				{Name: "n2/a", Error: "connection refused"},
+			},
+		}
+		if diff := cmp.Diff(want, index); diff != "" {
+			t.Error(diff)
+		}
+		files := unpack(t, &out)
+		var stored Index
+		if err := json.Unmarshal([]byte(files["b/index.json"]), &stored); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, &stored); diff != "" {
+			t.Error(diff)
+		}
+		if len(files) != 4 || files["b/cluster.json"] != "{}" || files["b/n1/b"] != "b" || len(files["b/n1/long"]) != 1000 {
+			t.Errorf("%d files", len(files))
+		}
+	})
+}
+
+func TestABundleHasAMaximum(t *testing.T) {
+	half := func(context.Context, int) ([]byte, bool, error) { return make([]byte, 50), false, nil }
+	index, err := Write(t.Context(), io.Discard, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{
+		{"n1", []Question{{"1", half, time.Hour}, {"2", half, time.Hour}, {"3", says("x"), time.Hour}}},
+	})
+	if err != nil || index.Failures != 1 || index.Files[2].Error != "the bundle has its maximum of 100 bytes" {
+		t.Errorf("%+v, %v", index, err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
+func TestABundleThatCannotBeWrittenIsAnError(t *testing.T) {
+	q := []Question{{"1", says("x"), time.Hour}}
+	if _, err := Write(t.Context(), fullDisk{}, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{{"n1", q}}); err == nil {
+		t.Error("no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Write(ctx, io.Discard, Head{Root: "b", Made: made}, Limits{100, 100}, []Source{{"n1", q}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupted one: %v", err)
+	}
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Diagnosis is what one node says of its process, for whoever looks into a problem. It has neither messages nor
+// secrets: what a setting names a password in, as a URL may, is left out.
+type Diagnosis struct {
+	Node       string    `json:"node"`
+	Version    string    `json:"version"`
+	Build      string    `json:"build"`
+	Go         string    `json:"go"`
+	OS         string    `json:"os"`
+	Arch       string    `json:"arch"`
+	Processors int       `json:"processors"` // that it may use
+	Now        time.Time `json:"now"`        // by the clock of the node
+	Started    time.Time `json:"started"`
+	UptimeMS   int64     `json:"uptime_ms"`
+	Goroutines int       `json:"goroutines"`
+	HeapBytes  uint64    `json:"heap_bytes"`
+	// Config is every setting, as TOML, with where it came from.
+	Config string `json:"config"`
+	// Stacks are all goroutines, those with the same stack together.
+	Stacks string `json:"stacks"`
+}
+
+// PathDiagnosis is where a node tells its Diagnosis.
+const PathDiagnosis = "/v1/diagnosis"
+
+// Fetch asks one node for a path, such as /metrics, and returns up to max bytes of the answer, and whether there were
+// more. An answer other than 200 is an error.
+func Fetch(ctx context.Context, over *http.Client, address, path string, max int) (content []byte, more bool, err error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	target := strings.TrimSuffix(address, "/") + path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, false, fmt.Errorf("ask %s: %w", target, err)
+	}
+	res, err := over.Do(req)
+	if err != nil {
+		if cause, ok := err.(*url.Error); ok { //nolint:errorlint // net/http returns no other
+			err = cause.Err
+		}
+		return nil, false, fmt.Errorf("ask %s: %w", target, err)
+	}
+	defer res.Body.Close()
+	content, err = io.ReadAll(io.LimitReader(res.Body, int64(max)+1))
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("ask %s: %w", target, err)
+	case res.StatusCode != http.StatusOK:
+		return nil, false, fmt.Errorf("%s answered %s: %.200s", target, res.Status, strings.TrimSpace(string(content)))
+	case len(content) > max:
+		return content[:max], true, nil
+	}
+	return content, false, nil
+}

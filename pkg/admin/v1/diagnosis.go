@@ -1,0 +1,19 @@
+package v1
+
+import (
+	"net/http"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+// Diagnose returns what a node says of its process.
+type Diagnose func() api.Diagnosis
+
+func (d Diagnose) route(t *API) {
+	t.handle("GET "+api.PathDiagnosis, func(*http.Request) (answer, error) {
+		if d == nil {
+			return answer{}, api.Errorf(api.CodeNotFound, "this node tells no diagnosis")
+		}
+		return success(d())
+	})
+}

@@ -1,0 +1,89 @@
+package blackbox
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// unpacked returns the files of an archive.
+func unpacked(t *testing.T, path string) map[string]string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[h.Name] = string(text)
+	}
+}
+
+// A bundle of a cluster with a node that is dead has all of the others and says what is missing; no message and
+// no secret is in it.
+func TestADebugBundle(t *testing.T) {
+	t.Parallel()
+	c, addresses, ctl := threeNodes(t)
+	ctl("topic", "create", "orders", "--ext")
+	ctl("channel", "create", "orders/bill")
+	publishTo(t, addresses, "/pub?topic=orders&key=visible-key", "a body that nobody is to see")
+	if err := c.Nodes[2].End(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "night.tar.gz")
+	code, out, errs := run(t, "brokerctl", "--addr", "http://"+addresses[0], "--timeout", "5s", "debug", "bundle", file, "--profile", "1s")
+	if code != 7 || !strings.Contains(out, "missing: "+c.Nodes[2].ID+"/metrics.txt") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	files := unpacked(t, file)
+	for name, want := range map[string]string{
+		"cluster/health.json": `"healthy"`, "cluster/info.json": c.Nodes[1].ID, "cluster/raft.json": `"term"`, "cluster/topics.json": `"orders"`,
+		"cluster/channels.json": `"bill"`, "cluster/events.json": "topic_created", "cluster/audit.json": "orders",
+		c.Nodes[0].ID + "/diagnosis.json": "goroutine profile", c.Nodes[1].ID + "/metrics.txt": "brokerd_build_info",
+		c.Nodes[1].ID + "/ready.json": `"ok": true`, c.Nodes[0].ID + "/stats.json": "orders", c.Nodes[2].ID + "/node.json": `"silent"`,
+		"index.json": "/metrics.txt",
+	} {
+		if !strings.Contains(files["night/"+name], want) {
+			t.Errorf("%s has no %q: %.300s", name, want, files["night/"+name])
+		}
+	}
+	if !strings.Contains(files["night/"+c.Nodes[0].ID+"/diagnosis.json"], `data_dir = `) {
+		t.Error("no configuration")
+	}
+	for name, text := range files {
+		if strings.Contains(text, "nobody is to see") {
+			t.Errorf("%s has a message", name)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if code, _, errs := run(t, "brokerctl", "--addr", "http://"+addresses[0], "debug", "bundle", file); code != 2 || !strings.Contains(errs, "exists") {
+		t.Errorf("over a file that exists: exit %d: %s", code, errs)
+	}
+	if code, _, _ := run(t, "brokerctl", "--addr", "http://"+addresses[0], "debug", "bundle", file+"2", "--node", "n9"); code != 3 {
+		t.Errorf("of an unknown node: exit %d", code)
+	}
+}
