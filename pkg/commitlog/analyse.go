@@ -24,6 +24,7 @@ type analysis struct {
 	unproven    bool              // committed ends prove nothing
 	scanAll     bool              // trust no index
 	synced      bool              // all that is in the directory is on disk
+	names       []string          // in the directory; nil: they are to be read
 	buffers     *Buffers          // for what is read; nil: new memory is
 	visit       func(Batch) error // may be nil; is called for each batch that is scanned
 
@@ -109,26 +110,31 @@ func (a *analysis) committedEnd() seq.Offset {
 
 // list finds the files, and loads the indexes that can be trusted.
 func (a *analysis) list() error {
-	names, err := a.fs.ReadDir(a.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	var err error
+	if a.names == nil {
+		if a.names, err = a.fs.ReadDir(a.dir); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	if slices.Contains(a.names, checkpointName) {
+		if a.note, a.noted, err = readCheckpoint(a.fs, a.dir); err != nil {
+			a.note, a.noted, a.noteLost = checkpoint{}, false, true
+		}
 	}
-	a.note, a.noted, err = readCheckpoint(a.fs, a.dir)
-	if err != nil {
-		a.note, a.noted, a.noteLost = checkpoint{}, false, true
+	if slices.Contains(a.names, commitNoteName) {
+		n, err := readCommitNote(a.fs, a.dir)
+		if err != nil {
+			return err
+		}
+		a.known, a.knownPos, a.commitNote = n.committed, n.position, n
 	}
-	n, err := readCommitNote(a.fs, a.dir)
-	if err != nil {
-		return err
-	}
-	a.known, a.knownPos, a.commitNote = n.committed, n.position, n
 	// A cut that a crash has torn may leave a batch, or a segment, behind one that
 	// is gone: that proves nothing.
 	a.alternating = a.alternating && !a.note.cutting
-	for _, name := range names {
+	for _, name := range a.names {
 		base, ok := parseSegmentName(name)
 		stem, isIndex := strings.CutSuffix(name, indexSuffix)
 		switch {
@@ -137,7 +143,7 @@ func (a *analysis) list() error {
 				return err
 			}
 		case strings.HasSuffix(name, vfs.TempSuffix),
-			isIndex && !slices.Contains(names, stem+segmentSuffix):
+			isIndex && !slices.Contains(a.names, stem+segmentSuffix):
 			a.leftovers = append(a.leftovers, filepath.Join(a.dir, name))
 		}
 	}
@@ -152,7 +158,7 @@ func (a *analysis) open(base seq.Offset) error {
 	}
 	f.fileSize = info.Size()
 	f.contents = contents{base: base, end: base, size: segmentHeadBytes, maxTime: noTime, basePos: -1}
-	if !a.scanAll {
+	if !a.scanAll && slices.Contains(a.names, strings.TrimSuffix(filepath.Base(f.path), segmentSuffix)+indexSuffix) {
 		if c, ok := loadTrusted(a.fs, f.path, base, f.fileSize); ok {
 			f.contents, f.trusted = *c, true
 		}

@@ -84,7 +84,7 @@ func Open(fsys vfs.FS, dir string, o Options) (*Log, Recovery, error) {
 	if err != nil {
 		return nil, Recovery{}, err
 	}
-	a := &analysis{fs: fsys, dir: dir, indexBytes: o.IndexBytes, alternating: o.Alternating, unproven: o.CommittedMayBeLost, synced: o.OnDisk, buffers: o.Buffers}
+	a := &analysis{fs: fsys, dir: dir, indexBytes: o.IndexBytes, alternating: o.Alternating, unproven: o.CommittedMayBeLost, synced: o.OnDisk, buffers: o.Buffers, names: o.Names}
 	if err := a.run(); err != nil {
 		return nil, Recovery{}, fmt.Errorf("open log %s: %w", dir, err)
 	}

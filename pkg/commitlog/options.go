@@ -46,6 +46,8 @@ type Options struct {
 	// OnDisk says that all that the directory holds is on disk, as the owner has seen to: what Open finds
 	// whole it need not sync.
 	OnDisk bool
+	// Names are those in the directory, where the owner has just read them; nil: Open reads them.
+	Names []string
 	// BeforeRepair, if set, is called with what was found, before Open changes
 	// anything on disk, unless the log is clean. An error ends Open.
 	BeforeRepair func(Recovery) error

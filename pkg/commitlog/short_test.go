@@ -64,7 +64,11 @@ func TestAShortLogCostsLittleToOpenAfterAKill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := killed(t, Options{}, c.noted)
-			l, count := openCounting(t, fsys.CrashClone(vfs.Crash{}), Options{OnDisk: true})
+			names, err := fsys.ReadDir(testDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, count := openCounting(t, fsys.CrashClone(vfs.Crash{}), Options{OnDisk: true, Names: names})
 			if len(count) != 0 || l.DurableEnd() != 10 {
 				t.Fatalf("where all is on disk: %v, durable to %d", count, l.DurableEnd())
 			}

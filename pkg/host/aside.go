@@ -158,16 +158,6 @@ func (q *asides) discard(a controller.PartitionID, name string) error {
 	return err
 }
 
-// lossMarked says whether a replica began again without messages, as the only one of
-// its partition, and no operator has accepted that yet.
-func (q *Quarantine) lossMarked(h *Topic, t *meta.Topic, i int) (bool, error) {
-	_, err := h.fs.Stat(filepath.Join(q.dirs.Replica(t, i), datadir.MarkLost))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // Lost says whether what the partition held is gone here, and no other replica is in
 // sync.
 func (q *Quarantine) Lost(h *Topic, hp *Held) bool {

@@ -89,38 +89,39 @@ func (q *Quarantine) lost(h *Topic, t *meta.Topic, i int, names []string) bool {
 }
 
 // look returns what is known of a replica's data by what its directory holds
-// before its log is opened. It makes the replica if it is not there.
-func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, error) {
+// before its log is opened, and the names in it. It makes the replica if it is not there.
+func (q *Quarantine) look(h *Topic, t *meta.Topic, i int) (condition, []string, error) {
 	dir := q.dirs.Replica(t, i)
 	names, err := h.fs.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return intact, err
+	if errors.Is(err, fs.ErrNotExist) {
+		err = vfs.MkdirAllSynced(h.fs, dir)
 	}
-	if err := vfs.MkdirAllSynced(h.fs, dir); err != nil {
-		return intact, err
+	if err != nil {
+		return intact, nil, err
 	}
 	if slices.Contains(names, datadir.MarkMissing) {
-		return missing, nil
+		return missing, names, nil
 	}
 	if q.lost(h, t, i, names) {
 		q.log.Error("in-sync replica has no data", "topic", t.Name, "partition", i, "path", dir)
 		if len(t.Partitions[i].Replicas) > 1 {
-			return missing, vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkMissing))
+			return missing, names, vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkMissing))
 		}
 		// there is no other copy to wait for
 		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkLost)); err != nil {
-			return intact, err
+			return intact, nil, err
 		}
+		names = append(names, datadir.MarkLost)
 	}
 	if !slices.Contains(names, datadir.MarkReplica) {
 		if err := vfs.MarkSynced(h.fs, filepath.Join(dir, datadir.MarkReplica)); err != nil {
-			return intact, err
+			return intact, nil, err
 		}
 	}
 	if h.fs != q.o.FS {
-		return intact, nil // it is in memory
+		return intact, names, nil // it is in memory
 	}
-	return intact, q.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
+	return intact, names, q.ledger.Enter(datadir.ReplicaName(h.Name, h.Incarnation, i))
 }
 
 // treat brings a replica whose data is not intact a step further, and returns

@@ -16,15 +16,15 @@ import (
 
 // openReplica opens a replica of a partition, in no role yet.
 func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
-	state, err := rs.quarantine.look(h, t, i)
+	state, names, err := rs.quarantine.look(h, t, i)
 	if err != nil {
 		return nil, err
 	}
-	replica, err := rs.openLog(h, t, i)
+	replica, err := rs.openLog(h, t, i, names)
 	if err != nil {
 		return nil, err
 	}
-	switch marked, err := rs.suspects.marked(h, t, i); {
+	switch marked, err := rs.suspects.marked(h, t, i, names, replica.Recovery()); {
 	case err != nil:
 		return nil, errors.Join(err, replica.Close())
 	case state != intact:
@@ -35,22 +35,19 @@ func (rs *roles) openReplica(h *Topic, t *meta.Topic, i int) (*Held, error) {
 	}
 	hp := &Held{index: i, name: datadir.ReplicaName(h.Name, h.Incarnation, i), dir: rs.dirs.Replica(t, i), Replica: replica}
 	hp.state.Store(int32(state))
-	lost, err := rs.quarantine.lossMarked(h, t, i)
-	if err != nil {
-		return nil, errors.Join(err, replica.Close())
-	}
-	hp.lost.Store(lost)
+	// It began again without messages, as the only one, and no operator has accepted that yet.
+	hp.lost.Store(slices.Contains(names, datadir.MarkLost))
 	return hp, nil
 }
 
-// openLog opens the log of a replica, in a directory that is there.
-func (rs *roles) openLog(h *Topic, t *meta.Topic, i int) (*coord.Replica, error) {
+// openLog opens the log of a replica, in a directory that is there and holds the names.
+func (rs *roles) openLog(h *Topic, t *meta.Topic, i int, names []string) (*coord.Replica, error) {
 	lo := rs.o.Log
 	// Whoever replicates syncs several batches at once: then a tail of them that a
 	// loss of power tore is no damage.
 	lo.Alternating = t.SyncedEach() && len(t.Partitions[i].Replicas) == 1
 	lo.CommittedMayBeLost = rs.committedMayBeLost(t, i)
-	lo.OnDisk = rs.onDisk.Load()
+	lo.OnDisk, lo.Names = rs.onDisk.Load(), names
 	lo.BeforeRepair = func(r commitlog.Recovery) error { return rs.suspects.mark(h, t, i, r) }
 	full := rs.disk.Brimful
 	if h.fs != rs.o.FS {

@@ -49,8 +49,12 @@ func (q *suspicion) mark(h *Topic, t *meta.Topic, i int, r commitlog.Recovery) e
 	return vfs.WriteFileSynced(h.fs, filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect), text)
 }
 
-// marked says whether a replica's log was cut, at this start or at an earlier one.
-func (q *suspicion) marked(h *Topic, t *meta.Topic, i int) (bool, error) {
+// marked says whether a replica's log was cut, at an earlier start, by the names that were in its directory,
+// or at this one, by what its recovery found.
+func (q *suspicion) marked(h *Topic, t *meta.Topic, i int, names []string, r commitlog.Recovery) (bool, error) {
+	if r.Clean() {
+		return slices.Contains(names, datadir.MarkSuspect), nil
+	}
 	_, err := h.fs.Stat(filepath.Join(q.dirs.Replica(t, i), datadir.MarkSuspect))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -41,10 +41,24 @@ func (s OS) open(name string, flag int) (File, error) {
 
 func (s OS) openFile(name string, flag int) (f *os.File, err error) {
 	err = s.Files.opened(func() error {
-		f, err = os.OpenFile(name, flag, fileMode) //nolint:gosec // the caller names the file: that is what this package is for
+		f, err = openBlocking(name, flag)
 		return err
 	})
 	return f, err
+}
+
+// openBlocking is os.OpenFile of what is a file, which has no use for the runtime's poller: to ask for it and
+// be refused takes five more calls of the system.
+func openBlocking(name string, flag int) (*os.File, error) {
+	var fd int
+	err := ignoringEINTR(func() (err error) {
+		fd, err = unix.Open(name, flag|unix.O_CLOEXEC, fileMode)
+		return err
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil //nolint:gosec // a descriptor is not negative
 }
 
 // openWritable opens a file for writing, which is lent its descriptor where these are
@@ -103,7 +117,7 @@ func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 func (s OS) SyncDir(name string) error {
 	return s.Syncs.names(name, func() error {
 		return s.Files.surely(func() error {
-			d, err := os.Open(name) //nolint:gosec // as open
+			d, err := openBlocking(name, os.O_RDONLY)
 			if err != nil {
 				return err
 			}

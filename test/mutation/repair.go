@@ -35,7 +35,7 @@ func repairMistakes() []mistake {
 		},
 		{
 			name: "LostIsSaid: the health forgets a lost only replica with a restart", file: "pkg/host/replica.go",
-			old: "hp.lost.Store(lost)", with: "hp.lost.Store(lost && replica.Log() == nil)",
+			old: "hp.lost.Store(slices.Contains(names, datadir.MarkLost))", with: "hp.lost.Store(false)",
 			tests: []string{"./pkg/broker"}, run: "LostOnlyReplica",
 		},
 		{

@@ -75,6 +75,16 @@ func rollingMistakes() []mistake {
 func onDiskMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a replica that was marked as suspect at an earlier start is not", file: "pkg/host/suspect.go",
+			old: "return slices.Contains(names, datadir.MarkSuspect), nil", with: "return false, nil",
+			tests: []string{"./pkg/host"}, run: "TestAReplicaIsMarked",
+		},
+		{
+			name: "a replica whose log was cut at this start is not suspect", file: "pkg/host/suspect.go",
+			old: "	if r.Clean() {", with: "	if r.Clean() || len(names) > 0 {",
+			tests: []string{"./pkg/host"}, run: "TestAReplicaIsMarked",
+		},
+		{
 			name: "what a start wrote again counts as on disk though the sync of all failed", file: "pkg/redo/replay.go",
 			old: "y.report.NotAtOnce == nil {", with: "true {", tests: []string{"./pkg/redo"}, run: "TestAStartThatCannotSyncAll",
 		},

@@ -118,9 +118,9 @@ func (n *Node) Start(ctx context.Context, open func(bootstrap bool) (*raftstore.
 	if err != nil {
 		return nil, err
 	}
-	was := ""
-	if stored, err := s.Stored(); err == nil { // otherwise it is known once there is a leader
-		was = stored.State.Cluster().ID
+	was, err := raftstore.StoredCluster(s)
+	if err != nil {
+		was = "" // it is known once there is a leader
 	}
 	n.mu.Lock()
 	n.store, n.was = s, was

@@ -131,6 +131,9 @@ func TestWhatIsStoredIsReadWithoutALeader(t *testing.T) {
 		if stored.State.Topic("t") == nil || stored.State.NodeCount() != 3 || len(stored.Configuration.Members) != 3 {
 			t.Errorf("%+v", stored)
 		}
+		if id, err := StoredCluster(s); err != nil || id == "" || id != stored.State.Cluster().ID {
+			t.Errorf("cluster %q, %v", id, err)
+		}
 	})
 }
 

@@ -71,7 +71,7 @@ func ReadStored(dir string, id meta.NodeID) (*Stored, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("metadata snapshots: %w", err), bolt.Close())
 	}
-	s, err := readBack(bolt, bolt, snapshots)
+	s, err := readBack(bolt, bolt, snapshots, nil)
 	if err = errors.Join(err, bolt.Close()); err != nil {
 		return nil, err
 	}
@@ -82,11 +82,25 @@ func ReadStored(dir string, id meta.NodeID) (*Stored, error) {
 // Stored returns what this node's disk says, while it is open. Nothing that is
 // being written meanwhile is waited for.
 func (s *Store) Stored() (*Stored, error) {
-	return readBack(s.guard, s.guard, s.snapshots)
+	return readBack(s.guard, s.guard, s.snapshots, nil)
 }
 
-// readBack applies what is stored to an empty state.
-func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore) (*Stored, error) {
+// StoredCluster returns the id of the cluster whose metadata a node's disk holds; "": there is none. It
+// reads no more than it needs to know that.
+func StoredCluster(s *Store) (string, error) {
+	if id := s.View().Cluster().ID; id != "" { // a snapshot has said so when the store was opened
+		return id, nil
+	}
+	named := func(o *Stored) bool { return o.State.Cluster().ID != "" }
+	stored, err := readBack(s.guard, s.guard, s.snapshots, named)
+	if err != nil {
+		return "", err
+	}
+	return stored.State.Cluster().ID, nil
+}
+
+// readBack applies what is stored to an empty state, until that is enough; nil: all.
+func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore, enough func(*Stored) bool) (*Stored, error) {
 	out := &Stored{State: &meta.State{}}
 	from, err := out.restore(snapshots)
 	if err != nil {
@@ -107,6 +121,9 @@ func readBack(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsho
 		}
 		if err := out.replay(&l, agreed); err != nil {
 			return nil, err
+		}
+		if enough != nil && enough(out) {
+			break
 		}
 	}
 	return out, nil

@@ -1,0 +1,43 @@
+package host
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/commitlog"
+	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/meta"
+	"github.com/brokerd/brokerd/pkg/vfs"
+)
+
+// TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts has the mark be there before the log was opened, or
+// made because of what that found.
+func TestAReplicaIsMarkedAsSuspectByAnyOfItsStarts(t *testing.T) {
+	fsys := vfs.NewMem()
+	dirs := datadir.At(fsys, "data")
+	of := &meta.Topic{Name: "t", Incarnation: 1, Partitions: make([]meta.Partition, 2)}
+	marked := dirs.Replica(of, 1)
+	if err := vfs.MkdirAllSynced(fsys, marked); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.MarkSynced(fsys, filepath.Join(marked, datadir.MarkSuspect)); err != nil {
+		t.Fatal(err)
+	}
+	q, h := &suspicion{dirs: dirs}, &Topic{fs: fsys}
+	cut := commitlog.Recovery{Cut: []commitlog.Cut{{Bytes: 1}}}
+	for name, c := range map[string]struct {
+		partition int
+		before    []string
+		found     commitlog.Recovery
+		want      bool
+	}{
+		"never":             {0, []string{datadir.MarkReplica}, commitlog.Recovery{}, false},
+		"at an earlier one": {1, []string{datadir.MarkReplica, datadir.MarkSuspect}, commitlog.Recovery{}, true},
+		"at this one":       {1, []string{datadir.MarkReplica}, cut, true},
+		"cut without a mark, as there is no other copy": {0, nil, cut, false},
+	} {
+		if got, err := q.marked(h, of, c.partition, c.before, c.found); got != c.want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
