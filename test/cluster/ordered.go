@@ -28,13 +28,13 @@ type sequence struct {
 	st *stage
 
 	mu    sync.Mutex // guards order
-	order *order
+	order *audit.Order
 }
 
-func (q *sequence) tell(f func(*order)) {
+func (q *sequence) tell(f func(*audit.Order)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.order.now = time.Since(q.st.began)
+	q.order.Now = time.Since(q.st.began)
 	f(q.order)
 }
 
@@ -46,7 +46,7 @@ func playOrdered(st *stage) error {
 	if err := st.c.CreateChannel(st.ctx, orderedTopic, orderedChannel, true); err != nil {
 		return err
 	}
-	q := &sequence{st: st, order: newOrder()}
+	q := &sequence{st: st, order: audit.NewOrder()}
 	consumers := hire(context.Background(), 1, q.consume)
 	defer consumers.dismiss()
 	producers := hire(context.Background(), orderedProducers, q.produce)
@@ -125,10 +125,10 @@ func (q *sequence) produce(ctx context.Context, name int) {
 			kind, data, err = conn.Answer()
 		}
 		if outcomeOf(kind, data) == audit.Acknowledged {
-			q.tell(func(o *order) { o.acknowledge(key) })
+			q.tell(func(o *audit.Order) { o.Acknowledge(key) })
 		}
 		if wrong(data) {
-			q.tell(func(o *order) { o.violate("to a right publish: %s", data) })
+			q.tell(func(o *audit.Order) { o.Violate("to a right publish: %s", data) })
 		}
 		if err != nil {
 			conn.Close()
@@ -175,13 +175,13 @@ func (q *sequence) live(conn *wire.Client, deadline time.Time) {
 			return
 		}
 		key, err := wire.ParseBody(d.Body, q.st.o.seed)
-		q.tell(func(o *order) {
+		q.tell(func(o *audit.Order) {
 			if err != nil {
-				o.violate("%v", err)
+				o.Violate("%v", err)
 				return
 			}
-			o.deliver(d.ID, key)
-			o.finish(d.ID)
+			o.Deliver(d.ID, key)
+			o.Finish(d.ID)
 		})
 		if conn.Command("FIN", string(d.ID[:])) != nil {
 			return
@@ -195,7 +195,7 @@ func (q *sequence) drained() error {
 	defer cancel()
 	return nodes.Await(ctx, func() error {
 		owed := 0
-		q.tell(func(o *order) { owed = o.owed() })
+		q.tell(func(o *audit.Order) { owed = o.Owed() })
 		if owed > 0 {
 			return fmt.Errorf("%d messages were acknowledged and have not come", owed)
 		}
@@ -214,17 +214,17 @@ func (q *sequence) drained() error {
 
 func (q *sequence) verdict() error {
 	var errs []error
-	q.tell(func(o *order) {
-		for _, text := range o.found {
+	q.tell(func(o *audit.Order) {
+		for _, text := range o.Found {
 			errs = append(errs, errors.New(text))
 		}
-		if o.again > orderedAgain {
-			errs = append(errs, fmt.Errorf("%d redeliveries, %d are the most", o.again, orderedAgain))
+		if o.Again > orderedAgain {
+			errs = append(errs, fmt.Errorf("%d redeliveries, %d are the most", o.Again, orderedAgain))
 		}
-		if o.firsts < q.st.o.minAcks {
-			errs = append(errs, fmt.Errorf("void: %d messages delivered", o.firsts))
+		if o.Firsts < q.st.o.minAcks {
+			errs = append(errs, fmt.Errorf("void: %d messages delivered", o.Firsts))
 		}
-		q.st.say = append(q.st.say, fmt.Sprintf("%d messages in order, %d again", o.firsts, o.again))
+		q.st.say = append(q.st.say, fmt.Sprintf("%d messages in order, %d again", o.Firsts, o.Again))
 	})
 	return errors.Join(errs...)
 }

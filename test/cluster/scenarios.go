@@ -56,6 +56,11 @@ var scenarios = []scenario{
 	{name: "drain-create", about: "a topic is made while a node drains, which then restarts", alone: playDrainCreate},
 	{name: "two-nodes", about: "one of two nodes restarts in order; publishing goes on", nodes: 2, alone: playTwoNodes},
 	{name: "limits-differ", about: "a node takes bodies that the others would not", setup: limitsDiffer, alone: playLimits},
+	{name: "dedup", about: "publish with dedup ids, all of it twice, while the leader is killed, and then all nodes", alone: playDedup},
+	{name: "dead-letters", about: "leaders are killed while messages become dead letters, which are brought back", alone: playDeadLetters},
+	{name: "filter-move", about: "a partition moves while a channel gets a part of its messages", nodes: 4, alone: playFilterMove},
+	{name: "deferred-kill", about: "the leader is killed twice while deferred messages are cancelled and advanced", alone: playDeferredKill},
+	{name: "trash-restore", about: "a topic is deleted, nodes are killed, and it is restored", alone: playTrashRestore},
 	{name: "five-topics", about: "five topics made at once are writable within a second", alone: playFiveTopics},
 }
 

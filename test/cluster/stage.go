@@ -43,7 +43,7 @@ type stage struct {
 	net *network // nil: the nodes share this machine's addresses
 	l   *load    // nil: the scenario brings its own
 
-	authority *authority // of the nodes' certificates; nil: they have none
+	authority *nodes.Authority // of the nodes' certificates; nil: they have none
 
 	dir   string
 	began time.Time

@@ -3,98 +3,27 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/brokerd/brokerd/test/nodes"
 )
 
-// authority makes certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority() (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	return &authority{cert, key}, err
-}
-
-// issue writes a certificate for a name, its key and the authorities to trust into
-// the files of a node.
-func (a *authority) issue(at identity, name string, trusted ...*authority) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		return err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		return err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	var roots []byte
-	for _, t := range trusted {
-		roots = append(roots, block("CERTIFICATE", t.cert.Raw)...)
-	}
-	return errors.Join(
-		os.MkdirAll(string(at), 0o700),
-		os.WriteFile(at.file("cert.pem"), block("CERTIFICATE", der), 0o600),
-		os.WriteFile(at.file("key.pem"), block("PRIVATE KEY", secret), 0o600),
-		os.WriteFile(at.file("ca.pem"), roots, 0o600))
-}
-
-func block(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-// identity is the directory of a node's certificate.
-type identity string
-
 // identityOf is where the certificate of a node is.
-func identityOf(st *stage, id string) identity { return identity(filepath.Join(st.dir, "tls", id)) }
-
-func (at identity) file(name string) string { return filepath.Join(string(at), name) }
+func identityOf(st *stage, id string) nodes.Identity {
+	return nodes.Identity(filepath.Join(st.dir, "tls", id))
+}
 
 // certify gives every node a certificate, and the founders good ones.
 func certify(st *stage, o *nodes.Options) error {
 	o.ArgsOf = func(id string) []string {
 		at := identityOf(st, id)
-		return []string{"--cluster-tls-cert", at.file("cert.pem"), "--cluster-tls-key", at.file("key.pem"), "--cluster-tls-ca", at.file("ca.pem")}
+		return []string{"--cluster-tls-cert", at.File("cert.pem"), "--cluster-tls-key", at.File("key.pem"), "--cluster-tls-ca", at.File("ca.pem")}
 	}
 	return certifyAll(st, len(o.Nodes))
 }
@@ -102,12 +31,12 @@ func certify(st *stage, o *nodes.Options) error {
 // certifyAll has a new authority certify n nodes.
 func certifyAll(st *stage, n int) error {
 	var err error
-	if st.authority, err = newAuthority(); err != nil {
+	if st.authority, err = nodes.NewAuthority(); err != nil {
 		return err
 	}
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
-		if err := st.authority.issue(identityOf(st, id), id, st.authority); err != nil {
+		if err := st.authority.Issue(identityOf(st, id), id, st.authority); err != nil {
 			return err
 		}
 	}
@@ -117,20 +46,20 @@ func certifyAll(st *stage, n int) error {
 // playTLS has nodes come with certificates that are not good, renews the good ones
 // with their authority, and kills a leader.
 func playTLS(st *stage) error {
-	foreign, err := newAuthority()
+	foreign, err := nodes.NewAuthority()
 	if err != nil {
 		return err
 	}
 	founders := len(st.c.Nodes)
 	stranger := fmt.Sprintf("n%d", founders+1)
-	if err := foreign.issue(identityOf(st, stranger), stranger, st.authority); err != nil {
+	if err := foreign.Issue(identityOf(st, stranger), stranger, st.authority); err != nil {
 		return err
 	}
 	if err := turnedAway(st, "unknown certificate authority"); err != nil {
 		return err
 	}
 	impostor := fmt.Sprintf("n%d", founders+2)
-	if err := st.authority.issue(identityOf(st, impostor), "n1", st.authority); err != nil {
+	if err := st.authority.Issue(identityOf(st, impostor), "n1", st.authority); err != nil {
 		return err
 	}
 	if err := turnedAway(st, "certificate is not for "+impostor); err != nil {
@@ -185,20 +114,20 @@ func turnedAway(st *stage, why string) error {
 // then the old one is forgotten.
 func renew(st *stage, these []*nodes.Node) error {
 	old := st.authority
-	fresh, err := newAuthority()
+	fresh, err := nodes.NewAuthority()
 	if err != nil {
 		return err
 	}
 	for _, step := range []struct {
-		by      *authority
-		trusted []*authority
+		by      *nodes.Authority
+		trusted []*nodes.Authority
 	}{
-		{old, []*authority{old, fresh}},
-		{fresh, []*authority{old, fresh}},
-		{fresh, []*authority{fresh}},
+		{old, []*nodes.Authority{old, fresh}},
+		{fresh, []*nodes.Authority{old, fresh}},
+		{fresh, []*nodes.Authority{fresh}},
 	} {
 		for _, n := range these {
-			if err := step.by.issue(identityOf(st, n.ID), n.ID, step.trusted...); err != nil {
+			if err := step.by.Issue(identityOf(st, n.ID), n.ID, step.trusted...); err != nil {
 				return err
 			}
 			st.note("SIGHUP %s", n.ID)
@@ -218,7 +147,7 @@ func renew(st *stage, these []*nodes.Node) error {
 
 // shows waits until a node shows others the certificate that is in its file.
 func shows(st *stage, n *nodes.Node) error {
-	text, err := os.ReadFile(identityOf(st, n.ID).file("cert.pem"))
+	text, err := os.ReadFile(identityOf(st, n.ID).File("cert.pem"))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+	"github.com/brokerd/brokerd/test/wire"
+)
+
+// choreTimeout bounds what has to succeed at some time, though nodes are killed meanwhile.
+const choreTimeout = 20 * time.Second
+
+// chore is a topic of one partition whose messages are short texts, published each until it is
+// acknowledged, and what consumers got of them.
+type chore struct {
+	st    *stage
+	topic string
+
+	mu    sync.Mutex                                // guards what follows
+	got   map[string]map[string]map[string]struct{} // channel, text: the ids by which it came
+	keeps map[string]bool                           // channels whose consumers finish nothing
+	ids   map[string]string                         // of texts, as the publish was answered
+}
+
+// newChore makes a topic.
+func newChore(st *stage, name string, config map[string]any) (*chore, error) {
+	config["partitions"] = 1
+	c := &chore{st: st, topic: name, got: map[string]map[string]map[string]struct{}{}, keeps: map[string]bool{}, ids: map[string]string{}}
+	return c, st.make(name, config)
+}
+
+// path returns one of /v1 below the topic.
+func (c *chore) path(of string) string { return "/v1/topics/" + c.topic + of }
+
+// sure does something again and again until it succeeds.
+func (c *chore) sure(what string, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(c.st.ctx, choreTimeout, fmt.Errorf("%s: not after %v", what, choreTimeout))
+	defer cancel()
+	return nodes.Await(ctx, func() error { return f(ctx) })
+}
+
+// ask puts a request until it succeeds.
+func (c *chore) ask(method, path string, in, out any) error {
+	return c.sure(method+" "+path, func(ctx context.Context) error { return c.st.c.Ask(ctx, method, path, in, out) })
+}
+
+// publish publishes a text until it is acknowledged, by an id with which it is stored once. more are
+// further fields of the message.
+func (c *chore) publish(text string, more map[string]any) error {
+	m := map[string]any{"text": text, "dedup": text}
+	maps.Copy(m, more)
+	var answer struct{ IDs []string }
+	if err := c.ask(http.MethodPost, c.path("/messages"), map[string]any{"messages": []any{m}}, &answer); err != nil {
+		return err
+	}
+	if len(answer.IDs) != 1 {
+		return fmt.Errorf("the publish of %s was answered with %d ids", text, len(answer.IDs))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before, again := c.ids[text]; again && before != answer.IDs[0] {
+		return fmt.Errorf("%s has the id %s, and was answered with %s before", text, answer.IDs[0], before)
+	}
+	c.ids[text] = answer.IDs[0]
+	return nil
+}
+
+// meanwhile publishes texts while something else is done.
+func (c *chore) meanwhile(texts []string, more func(i int) map[string]any, do func() error) error {
+	published := make(chan error, 1)
+	go func() {
+		for i, text := range texts {
+			if err := c.publish(text, more(i)); err != nil {
+				published <- err
+				return
+			}
+			pause(c.st.ctx, chorePace)
+		}
+		published <- nil
+	}()
+	return errors.Join(do(), <-published)
+}
+
+// chorePace is the time between two publishes.
+const chorePace = 10 * time.Millisecond
+
+// plain says that messages have no further fields.
+func plain(int) map[string]any { return nil }
+
+// texts returns so many names.
+func texts(kind string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s-%03d", kind, i))
+	}
+	return all
+}
+
+// consume has a consumer take what a channel has, at one node after the other.
+func (c *chore) consume(channel string) *crew {
+	c.mu.Lock()
+	c.got[channel] = map[string]map[string]struct{}{}
+	c.mu.Unlock()
+	return hire(context.Background(), 1, func(ctx context.Context, _ int) {
+		d := dialer{nodes: c.st.c.Nodes, o: wire.Options{ID: "chore", UserAgent: userAgent, MsgTimeout: msgTimeout, Timeout: patience}}
+		for ctx.Err() == nil {
+			conn := d.dial(ctx)
+			if conn == nil {
+				continue
+			}
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			if conn.Command("SUB", c.topic, channel) == nil && conn.Expect("OK") == nil && conn.Ready(10) == nil {
+				c.live(conn, channel)
+			} else {
+				pause(ctx, reconnectPause)
+			}
+			stop()
+			conn.Close()
+		}
+	})
+}
+
+// live answers what comes until the connection ends, or has lived for a while.
+func (c *chore) live(conn *wire.Client, channel string) {
+	for deadline := time.Now().Add(minLife); time.Now().Before(deadline); {
+		kind, data, err := conn.AnswerBefore(deadline)
+		if err != nil {
+			return
+		}
+		if kind != wire.FrameMessage {
+			continue
+		}
+		d, err := wire.ParseMessage(data)
+		if err != nil {
+			return
+		}
+		id := string(d.ID[:])
+		if c.note(channel, string(d.Body), id) {
+			err = conn.Command("REQ", id, "0")
+		} else {
+			err = conn.Command("FIN", id)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// note notes a delivery, and returns whether it is to be given back.
+func (c *chore) note(channel, text, id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.got[channel][text] == nil {
+		c.got[channel][text] = map[string]struct{}{}
+	}
+	c.got[channel][text][id] = struct{}{}
+	return c.keeps[channel]
+}
+
+// keep has a channel's consumers give back what they get, or finish it.
+func (c *chore) keep(channel string, keeps bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keeps[channel] = keeps
+	clear(c.got[channel])
+}
+
+// delivered waits until a channel has got texts, and checks that it got no others, and each by one id.
+func (c *chore) delivered(channel string, want []string) error {
+	return errors.Join(c.sure("deliver all to "+channel, func(context.Context) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, text := range want {
+			if c.got[channel][text] == nil {
+				return fmt.Errorf("%s, of %d, has not come", text, len(want))
+			}
+		}
+		return nil
+	}), c.only(channel, want))
+}
+
+// only checks that a channel got nothing but some texts, and each by one id.
+func (c *chore) only(channel string, want []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for text, ids := range c.got[channel] {
+		switch {
+		case !slices.Contains(want, text):
+			return fmt.Errorf("%s came to %s", text, channel)
+		case len(ids) != 1:
+			return fmt.Errorf("%s came to %s by the ids %v", text, channel, slices.Sorted(maps.Keys(ids)))
+		}
+	}
+	return nil
+}
+
+// killLeader kills the leader of the topic, and starts it again when another one leads.
+func (c *chore) killLeader() error {
+	leader, err := c.leader()
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.st.kill(leader), othersLead(c.st, c.topic, leader), c.st.start(leader))
+}
+
+// leader waits until there is one.
+func (c *chore) leader() (leader *nodes.Node, err error) {
+	err = c.sure("have a leader", func(context.Context) error {
+		leader, err = c.st.leader(c.topic, 0)
+		return err
+	})
+	return leader, err
+}
+
+// command runs brokerctl until it succeeds.
+func (c *chore) command(args ...string) error {
+	return c.sure("brokerctl "+strings.Join(args, " "), func(context.Context) error { return brokerctl(c.st, args...) })
+}
+
+// stored checks that the log has each text once, and no other.
+func (c *chore) stored(want []string) error {
+	var page struct{ Messages []struct{ Text string } }
+	if err := c.ask(http.MethodGet, c.path(fmt.Sprintf("/messages?n=%d", 2*len(want))), nil, &page); err != nil {
+		return err
+	}
+	var all []string
+	for _, m := range page.Messages {
+		all = append(all, m.Text)
+	}
+	slices.Sort(all)
+	if sorted := slices.Sorted(slices.Values(want)); !slices.Equal(all, sorted) {
+		return fmt.Errorf("%d messages are stored, want %d: %v", len(all), len(want), all)
+	}
+	return nil
+}
+
+// channel returns the figures of a channel.
+func (c *chore) channel(name string) (of nodes.Channel, err error) {
+	t, err := c.st.c.Topic(c.st.ctx, c.topic)
+	if err != nil {
+		return of, err
+	}
+	i := slices.IndexFunc(t.Channels, func(ch nodes.Channel) bool { return ch.Name == name })
+	if i < 0 {
+		return of, fmt.Errorf("channel %s is not there", name)
+	}
+	return t.Channels[i], nil
+}

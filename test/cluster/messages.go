@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// choreMessages is how many messages a scenario about what messages can do publishes.
+const choreMessages = 60
+
+// playDedup publishes with dedup ids while the leader is killed, and then all nodes, and publishes all
+// of it again: each is stored once.
+func playDedup(st *stage) error {
+	c, err := newChore(st, "once", map[string]any{"dedup_window": "1h"})
+	if err != nil {
+		return err
+	}
+	all := texts("id", choreMessages)
+	half := len(all) / 2
+	err = c.meanwhile(all[:half], plain, c.killLeader)
+	if err == nil {
+		err = c.meanwhile(all[half:], plain, func() error { return errors.Join(st.kill(st.c.Nodes...), st.start(st.c.Nodes...)) })
+	}
+	for _, text := range all {
+		if err == nil {
+			err = c.publish(text, nil)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	st.say = append(st.say, fmt.Sprintf("%d messages stored once", len(all)))
+	return errors.Join(c.stored(all), st.whole(c.topic), st.identical(c.topic))
+}
+
+// playDeadLetters kills leaders while messages have their last attempts: each is one dead letter, and
+// is brought back to its channel alone.
+func playDeadLetters(st *stage) error {
+	c, err := newChore(st, "orders", map[string]any{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.command("channel", "create", "orders/bill", "--max-attempts", "2"), c.command("channel", "create", "orders/mail")); err != nil {
+		return err
+	}
+	all := texts("poison", choreMessages)
+	c.keep("bill", true)
+	bill, mail := c.consume("bill"), c.consume("mail")
+	defer bill.dismiss()
+	defer mail.dismiss()
+	if err := c.meanwhile(all, plain, c.killLeader); err != nil {
+		return err
+	}
+	if err := errors.Join(c.letters(all), c.killLeader(), c.letters(all)); err != nil {
+		return err
+	}
+	c.keep("bill", false)
+	err = errors.Join(c.command("dlq", "redrive", "orders/bill", "--rate", "none"), c.delivered("bill", all), c.letters(nil), c.delivered("mail", all))
+	st.say = append(st.say, fmt.Sprintf("%d dead letters and back", len(all)))
+	return err
+}
+
+// letters waits until some texts are dead letters, each once, and no other is.
+func (c *chore) letters(want []string) error {
+	return c.sure("dead letters", func(ctx context.Context) error {
+		var page struct{ Messages []struct{ Text string } }
+		if err := c.st.c.Ask(ctx, http.MethodGet, c.path(fmt.Sprintf("/channels/bill/dead-letters?n=%d", 2*choreMessages)), nil, &page); err != nil {
+			return err
+		}
+		var all []string
+		for _, m := range page.Messages {
+			all = append(all, m.Text)
+		}
+		if slices.Sort(all); !slices.Equal(all, want) {
+			return fmt.Errorf("%d dead letters, want %d: %v", len(all), len(want), all)
+		}
+		return nil
+	})
+}
+
+// playFilterMove moves a partition to other nodes while a channel gets a part of its messages.
+func playFilterMove(st *stage) error {
+	c, err := newChore(st, "mixed", map[string]any{})
+	if err != nil {
+		return err
+	}
+	if err := c.command("channel", "create", "mixed/orders", "--filter", `header.type == "order"`); err != nil {
+		return err
+	}
+	consumer := c.consume("orders")
+	defer consumer.dismiss()
+	all := texts("mixed", 2*choreMessages)
+	var orders []string
+	for i := range all {
+		if i%2 == 0 {
+			orders = append(orders, all[i])
+		}
+	}
+	types := func(i int) map[string]any {
+		return map[string]any{"headers": map[string]string{"type": [...]string{"order", "offer"}[i%2]}}
+	}
+	err = c.meanwhile(all, types, func() error {
+		for _, leave := range []int{0, 1} {
+			var onto []string
+			for i, n := range st.c.Nodes {
+				if i != leave {
+					onto = append(onto, n.ID)
+				}
+			}
+			if err := c.command("partition", "move", "mixed/0", "--replicas", strings.Join(onto, ","), "--yes", "--wait"); err != nil {
+				return err
+			}
+		}
+		return c.killLeader()
+	})
+	if err != nil {
+		return err
+	}
+	st.say = append(st.say, fmt.Sprintf("%d of %d messages chosen", len(orders), len(all)))
+	return errors.Join(c.delivered("orders", orders), c.stored(all))
+}
+
+// playDeferredKill kills the leader twice while an operator cancels and advances deferred messages.
+// What is confirmed holds, and what is not touched stays, in all channels.
+func playDeferredKill(st *stage) error {
+	c, err := newChore(st, "jobs", map[string]any{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.command("channel", "create", "jobs/c"), c.command("channel", "create", "jobs/unread")); err != nil {
+		return err
+	}
+	consumer := c.consume("c")
+	defer consumer.dismiss()
+	all := texts("job", choreMessages)
+	hour := func(int) map[string]any { return map[string]any{"delay": "1h"} }
+	if err := c.meanwhile(all, hour, c.killLeader); err != nil {
+		return err
+	}
+	changed := make(chan error, 1)
+	go func() { changed <- c.reschedule(all) }()
+	if err := errors.Join(c.killLeader(), <-changed); err != nil {
+		return err
+	}
+	var advanced []string
+	for i := range all {
+		if i%3 == 1 {
+			advanced = append(advanced, all[i])
+		}
+	}
+	st.say = append(st.say, fmt.Sprintf("%d cancelled, %d advanced", len(all)/3, len(advanced)))
+	return errors.Join(c.delivered("c", advanced), c.deferred("c", len(all)/3), c.deferred("unread", len(all)), c.only("c", advanced))
+}
+
+// reschedule cancels a third of the messages, and advances another, each until that is confirmed.
+func (c *chore) reschedule(all []string) error {
+	for i, text := range all {
+		verb := [...]string{"cancel", "advance", ""}[i%3]
+		if verb == "" {
+			continue
+		}
+		if err := c.ask(http.MethodPost, c.path("/channels/c/deferred/"+verb), map[string]any{"ids": []string{c.ids[text]}}, nil); err != nil {
+			return err
+		}
+		pause(c.st.ctx, chorePace)
+	}
+	return nil
+}
+
+// deferred waits until a channel has so many messages deferred, and none that waits.
+func (c *chore) deferred(name string, want int) error {
+	return c.sure("deferred messages of "+name, func(context.Context) error {
+		ch, err := c.channel(name)
+		if err == nil && (ch.Deferred != want || ch.Depth+ch.InFlight > 0) {
+			err = fmt.Errorf("%s has %d deferred, %d in flight and %d waiting, want %d deferred", name, ch.Deferred, ch.InFlight, ch.Depth, want)
+		}
+		return err
+	})
+}
+
+// playTrashRestore deletes a topic, kills nodes, and restores it: what was not consumed comes.
+func playTrashRestore(st *stage) error {
+	c, err := newChore(st, "lost", map[string]any{})
+	if err != nil {
+		return err
+	}
+	if err := c.command("channel", "create", "lost/c"); err != nil {
+		return err
+	}
+	early, late := texts("early", choreMessages/2), texts("late", choreMessages/2)
+	consumer := c.consume("c")
+	err = errors.Join(c.meanwhile(early, plain, func() error { return nil }), c.delivered("c", early), c.settled())
+	consumer.dismiss()
+	if err == nil {
+		err = c.meanwhile(late, plain, func() error { return nil })
+	}
+	if err != nil {
+		return err
+	}
+	leader, err := c.leader()
+	if err != nil {
+		return err
+	}
+	st.note("delete the topic")
+	if err := errors.Join(st.c.DeleteTopic(st.ctx, c.topic), st.kill(leader), st.start(leader), st.kill(st.c.Nodes...), st.start(st.c.Nodes...)); err != nil {
+		return err
+	}
+	if err := errors.Join(c.command("topic", "restore", c.topic), st.whole(c.topic), c.killLeader()); err != nil {
+		return err
+	}
+	c.keep("c", false)
+	consumer = c.consume("c")
+	defer consumer.dismiss()
+	st.say = append(st.say, fmt.Sprintf("%d messages restored, %d of them to be consumed", len(early)+len(late), len(late)))
+	return errors.Join(c.delivered("c", late), st.whole(c.topic), st.identical(c.topic), c.stored(slices.Concat(early, late)))
+}
+
+// settleWait is longer than a leader needs to tell the others what was finished.
+const settleWait = 500 * time.Millisecond
+
+// settled waits until everything of the channel is finished, and all replicas know.
+func (c *chore) settled() error {
+	err := c.deferred("c", 0)
+	pause(c.st.ctx, settleWait)
+	return err
+}
