@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -24,7 +26,7 @@ func showCluster(cmd *cobra.Command, g *globals) error {
 		object: c,
 		names:  []string{c.ClusterID},
 		text: func(p *page) {
-			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "+ANSWERED BY")
+			t := newTable("CLUSTER", "CONTROLLER", "NODES", "VOTERS", "LEVEL", "+ANSWERED BY")
 			up, voters := 0, 0
 			for _, n := range c.Nodes {
 				if n.State != api.NodeDown && !n.Silent {
@@ -34,10 +36,18 @@ func showCluster(cmd *cobra.Command, g *globals) error {
 					voters++
 				}
 			}
-			t.row(c.ClusterID, c.Controller, upOf(up, len(c.Nodes)), voters, c.Self)
+			t.row(c.ClusterID, c.Controller, upOf(up, len(c.Nodes)), voters, levelOf(c), c.Self)
 			p.table(t)
 			p.line("")
 			nodeTable(p, c.Nodes)
 		},
 	})
+}
+
+// levelOf writes the feature level of a cluster, and the one that it could have.
+func levelOf(c *api.Cluster) string {
+	if c.Attainable > c.Level {
+		return fmt.Sprintf("%d (%d when finalized)", c.Level, c.Attainable)
+	}
+	return fmt.Sprint(c.Level)
 }

@@ -117,18 +117,18 @@ func runWith(t *testing.T, env environment, args ...string) result {
 func ordinaryAnswers() map[string]any {
 	orders, clicks := ordersTopic(), clicksTopic()
 	invoice := invoiceChannel()
-	cluster := api.Cluster{ClusterID: "orders-prod", Controller: "n2", Self: "n1", Nodes: []api.Node{
+	cluster := api.Cluster{ClusterID: "orders-prod", Controller: "n2", Self: "n1", Level: 1, Attainable: 1, Nodes: []api.Node{
 		{
 			ID: "n1", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.11:4150", HTTPAddress: "10.0.0.11:4151",
-			ClusterAddress: "10.0.0.11:4152", Zone: "a", Version: "0.1.0", Incarnation: 3,
+			ClusterAddress: "10.0.0.11:4152", Zone: "a", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 3,
 		},
 		{
 			ID: "n2", State: api.NodeUp, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
-			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Incarnation: 1,
+			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1,
 		},
 		{
 			ID: "n3", State: api.NodeDown, TCPAddress: "10.0.0.13:4150", HTTPAddress: "10.0.0.13:4151",
-			ClusterAddress: "10.0.0.13:4152", Version: "0.1.0", Incarnation: 7,
+			ClusterAddress: "10.0.0.13:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 7,
 		},
 	}}
 	var partitions []api.Partition
@@ -209,7 +209,7 @@ func leavingNode() api.NodeDetail {
 	return api.NodeDetail{
 		Node: api.Node{
 			ID: "n2", State: api.NodeDraining, Voter: true, TCPAddress: "10.0.0.12:4150", HTTPAddress: "10.0.0.12:4151",
-			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Incarnation: 1, Intent: api.IntentDecommission, Leaders: 1, Replicas: 2,
+			ClusterAddress: "10.0.0.12:4152", Version: "0.1.0", Levels: api.Levels{Max: 1}, Incarnation: 1, Intent: api.IntentDecommission, Leaders: 1, Replicas: 2,
 		},
 		Hostname: "broker-2",
 		Partitions: []api.NodePartition{

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
@@ -14,16 +16,24 @@ func newNodeCommand(g *globals) *cobra.Command {
 
 // nodeTable shows nodes, one a line.
 func nodeTable(p *page, nodes []api.Node) {
-	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS")
+	t := newTable("NODE", "STATE", "VOTER", "TCP", "HTTP", "CLUSTER", "ZONE", "VERSION", "+INCARNATION", "+WANTED", "+LEADERS", "+REPLICAS", "+LEVELS")
 	for _, n := range nodes {
 		voter := "no"
 		if n.Voter {
 			voter = "yes"
 		}
 		t.row(n.ID, stateOf(n), voter, n.TCPAddress, n.HTTPAddress, n.ClusterAddress, n.Zone, n.Version, n.Incarnation,
-			n.Intent, n.Leaders, n.Replicas)
+			n.Intent, n.Leaders, n.Replicas, levels(n.Levels))
 	}
 	p.table(t)
+}
+
+// levels writes the feature levels that a program supports.
+func levels(l api.Levels) string {
+	if l.Min == l.Max {
+		return fmt.Sprint(l.Min)
+	}
+	return fmt.Sprintf("%d-%d", l.Min, l.Max)
 }
 
 // stateOf writes the state of a node, and that it does not answer the node that was

@@ -12,6 +12,7 @@ import (
 
 // operatorCommands are those of goldenCommands that are for the person on call.
 var operatorCommands = [][]string{
+	{"cluster", "finalize-upgrade", "--dry-run"},
 	{"channel", "lag"},
 	{"audit", "log"},
 	{"channel", "undo", "orders/invoice"},
@@ -26,7 +27,8 @@ var operatorCommands = [][]string{
 
 func operatorAnswers() map[string]any {
 	return map[string]any{
-		"GET /v1/lag": lagOfAll(),
+		"GET /v1/lag":                                     lagOfAll(),
+		"POST /v1/cluster/finalize-upgrade":               api.Upgrade{Level: 1, Target: 2, Lagging: []string{"n3 (0.1.0, supports 0 to 1)"}, Unregistered: []string{}},
 		"GET /v1/topics/orders/channels/invoice/seek":     planOrders,
 		"POST /v1/topics/orders/channels/invoice/skip":    invoiceChannel(),
 		"POST /v1/topics/orders/channels/invoice/undo":    undoneSeek("seek"),

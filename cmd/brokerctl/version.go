@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/build"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 )
 
 // program says which program this is.
@@ -34,13 +35,59 @@ func (b program) String() string {
 func userAgent() string { return "brokerctl/" + build.Version() }
 
 func newVersionCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	var skew bool
+	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the version of brokerctl",
+		Short: "Show the version of brokerctl, and whether the nodes run the same",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if skew {
+				return checkSkew(cmd, g)
+			}
 			b := thisProgram()
 			return g.show(cmd, view{object: b, names: []string{b.Version}, text: func(p *page) { p.line("%s", b) }})
 		},
 	}
+	cmd.Flags().BoolVar(&skew, "check-skew", false, "compare with the versions of the nodes: exit code 1 if they differ")
+	return cmd
+}
+
+// versions says which release runs where.
+type versions struct {
+	Brokerctl string        `json:"brokerctl"`
+	Nodes     []nodeVersion `json:"nodes"` // by id
+	Level     uint32        `json:"level"` // the feature level of the cluster
+	Skew      bool          `json:"skew"`  // they differ
+}
+
+type nodeVersion struct {
+	ID      string        `json:"id"`
+	State   api.NodeState `json:"state"`
+	Version string        `json:"version"`
+	Levels  api.Levels    `json:"levels"`
+}
+
+// checkSkew compares the versions of all programs.
+func checkSkew(cmd *cobra.Command, g *globals) error {
+	c, err := query(cmd.Context(), g, g.client.Cluster)
+	if err != nil {
+		return err
+	}
+	v := versions{Brokerctl: build.Version(), Nodes: []nodeVersion{}, Level: c.Level}
+	for _, n := range c.Nodes {
+		v.Nodes = append(v.Nodes, nodeVersion{n.ID, n.State, n.Version, n.Levels})
+		v.Skew = v.Skew || n.Version != v.Brokerctl
+	}
+	err = g.show(cmd, view{object: v, names: namesOf(v.Nodes, func(n nodeVersion) string { return n.ID + " " + n.Version }), text: func(p *page) {
+		t := newTable("PROGRAM", "STATE", "VERSION", "LEVELS")
+		t.row("brokerctl", "", v.Brokerctl, "")
+		for _, n := range v.Nodes {
+			t.row(n.ID, n.State, n.Version, levels(n.Levels))
+		}
+		p.table(t)
+	}})
+	if err == nil && v.Skew {
+		err = verdict(exitFailed)
+	}
+	return err
 }

@@ -12,6 +12,7 @@ var floors = map[string]int{
 	"pkg/seq":       0, // numbers
 	"pkg/limit":     0, // how large a message may be on its way, and how much memory clients may take
 	"pkg/fate":      0, // what an error means for the data
+	"pkg/level":     0, // what nodes may rely on of each other
 	"pkg/flow":      0, // how many messages come and go
 	"pkg/sampling":  0, // which messages are traced
 	"pkg/changes":   0, // the records of a journal

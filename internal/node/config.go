@@ -107,7 +107,7 @@ func (e *AddressError) Unwrap() error { return e.Err }
 func NoPlace(err error) bool {
 	for _, why := range []error{
 		raftstore.ErrRemoved, formation.ErrNodeIDTaken, formation.ErrTwoClusters, formation.ErrOtherCluster, formation.ErrAddressTaken,
-		cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
+		meta.ErrLevel, cluster.ErrSuperseded, cluster.ErrRecoveryUnfinished,
 	} {
 		if errors.Is(err, why) {
 			return true

@@ -268,7 +268,7 @@ func (n *Node) adminOptions() admin.Options {
 		},
 		Operator: v1.Operator{NodeOperator: b.Operator, PartitionOperator: b.Operator, Repairer: b.Contents, Agreement: b.Operator},
 		Policies: b.Contents.Policies(), Deferrals: operate.DeferralsOf(b.Node), Traces: operate.TracesOf(b.Node),
-		Trash: b.Directory.Trash(), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
+		Trash: b.Directory.Trash(), Upgrades: operate.NewUpgrader(b.Node), Diagnose: func() api.Diagnosis { return diagnose(&n.c, n.startedAt) },
 		Identity: nsqform.Identity{
 			Version: n.c.Version, Hostname: hostname, BroadcastAddress: HostOf(a.TCP, a.Host),
 			TCPPort: PortOf(a.TCP), HTTPPort: PortOf(a.HTTP), HTTPSPort: PortOf(a.HTTPS), Zone: o.Zone, Region: o.Region,

@@ -69,6 +69,7 @@ var harmless = []string{
 	"partitions_moving", "messages_spinning", "messages_blocked", "dead_letters_refused", "topics_full",
 	"dedup_window_short", "channel_stalled", "channel_growing", "two_voters", "partitions_few_replicas",
 	"data_lost", "copies_set_aside", "positions_lost", "stray_data",
+	"version_skew", "upgrade_not_finalized", // what an upgrade brings, and the way back from one
 	"nodes_draining", // nodes are looked at one by one
 }
 

@@ -194,6 +194,7 @@ func TestFit(t *testing.T) {
 		{"another is drained", []api.Node{up, node("n2", api.NodeDraining, api.IntentDrain)}, nil, "node n2 is drained"},
 		{"it is drained itself", []api.Node{node("n1", api.NodeDraining, api.IntentDrain)}, []string{"nodes_draining"}, ""},
 		{"consumers' troubles", []api.Node{up}, []string{"channel_stalled", "two_voters"}, ""},
+		{"an upgrade under way", []api.Node{up}, []string{"version_skew", "upgrade_not_finalized"}, ""},
 		{"not in sync", []api.Node{up}, []string{"partitions_under_replicated"}, "partitions_under_replicated: "},
 		{"a reason of a later version", []api.Node{up}, []string{"new_trouble"}, "new_trouble: "},
 		{"it is away itself", []api.Node{down}, []string{"nodes_down", "partitions_under_replicated", "metadata_tolerance"}, ""},

@@ -37,7 +37,7 @@ func optionsOf(f *fake) Options {
 		Publisher: web.Publisher{Sender: f, TopicEnsurer: f}, NSQD: nsqd.Broker{TopicWriter: f, Contents: f, Node: f, Deletions: f, ClusterReader: f},
 		Lookup:   lookup.Broker{Directory: f, ChannelDeleter: f, Node: f, Deletions: f, ClusterReader: f},
 		V1:       v1.Broker{TopicReader: f, TopicWriter: f, ReplicaFitter: f, ContentWriter: f, Observer: f, Positions: f, Audit: f, MessageOperator: f, ClusterReader: f},
-		Operator: v1.Operator{NodeOperator: f, PartitionOperator: f, Repairer: f, Agreement: f}, Policies: fakePolicies{f}, Deferrals: fakeDeferrals{f}, Trash: fakeTrash{f}, Traces: fakeTraces{},
+		Operator: v1.Operator{NodeOperator: f, PartitionOperator: f, Repairer: f, Agreement: f}, Policies: fakePolicies{f}, Deferrals: fakeDeferrals{f}, Trash: fakeTrash{f}, Traces: fakeTraces{}, Upgrades: &fakeUpgrades{},
 	}
 }
 
@@ -63,9 +63,9 @@ func serverOf(t *testing.T, f *fake, change ...func(*Options)) *Server {
 }
 
 // clientOf returns a client of a Server of a fake.
-func clientOf(t *testing.T, f *fake) *api.Client {
+func clientOf(t *testing.T, f *fake, change ...func(*Options)) *api.Client {
 	t.Helper()
-	srv := httptest.NewServer(serverOf(t, f).Handler())
+	srv := httptest.NewServer(serverOf(t, f, change...).Handler())
 	t.Cleanup(srv.Close)
 	c, err := api.NewClient(api.ClientOptions{Addresses: []string{srv.URL}, HTTP: srv.Client()})
 	if err != nil {

@@ -28,6 +28,7 @@ type Options struct {
 	Deferrals v1.Deferrals
 	Trash     v1.Trash
 	Traces    v1.Traces
+	Upgrades  v1.Upgrades
 	// Diagnose says what the process is, for a debug bundle. nil: nothing is told.
 	Diagnose v1.Diagnose
 
@@ -69,7 +70,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil {
+	if o.Publisher.Sender == nil || o.NSQD.Node == nil || o.Lookup.Directory == nil || o.V1.TopicReader == nil || o.Operator.NodeOperator == nil || o.Policies == nil || o.Deferrals == nil || o.Trash == nil || o.Traces == nil || o.Upgrades == nil {
 		return o, errors.New("admin: no broker")
 	}
 	o.Limits = o.Limits.WithDefaults()

@@ -27,7 +27,7 @@ func New(o Options) (*Server, error) {
 	lookups := lookup.New(o.Lookup, o.Identity)
 	publishing := &web.Publishing{Broker: o.Publisher, Bodies: web.NewBodies(o.Memory), Limits: o.Limits, Turns: o.Turns}
 	answers := &web.Answers{Memory: o.Memory, Turns: o.Turns}
-	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Diagnose: o.Diagnose, Publishing: publishing, Answers: answers})
+	api := v1.New(v1.Options{Broker: o.V1, Operator: o.Operator, Policies: o.Policies, Deferrals: o.Deferrals, Trash: o.Trash, Traces: o.Traces, Upgrades: o.Upgrades, Diagnose: o.Diagnose, Publishing: publishing, Answers: answers})
 	routes := nodeRoutes(&o, publishing, lookups, answers)
 	node := o.handler(audited{o.V1, func(w http.ResponseWriter, r *http.Request) string {
 		if v1.Owns(r.URL.Path) {

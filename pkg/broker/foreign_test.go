@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/brokerd/brokerd/pkg/datadir"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/vfs"
 )
@@ -53,7 +54,7 @@ func TestADamagedNameOfTheClusterTakesNoTopicAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLan(t, nil, "n1")
 		l.kill("n1")
-		started := meta.NodeStarted{Node: meta.Node{ID: "n1"}}
+		started := meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}}
 		for range 2 {
 			if _, err := l.store.Propose(t.Context(), started); err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 	"github.com/brokerd/brokerd/pkg/peer"
@@ -49,8 +50,8 @@ type Options struct {
 	Expect int
 	// Build is the version of the program, for people.
 	Build string
-	// Node is what is told of this node. Its ID, ClusterAddress, State, Incarnation
-	// and Intent are filled in.
+	// Node is what is told of this node. Its ID, ClusterAddress, State, Incarnation,
+	// Intent and Levels are filled in.
 	Node meta.Node
 	// Network is how nodes reach each other; nil: TCP.
 	Network peer.Network
@@ -98,6 +99,7 @@ func (o Options) withDefaults() Options {
 	if o.Proposed == nil {
 		o.Proposed = func(meta.Command, meta.Result) {}
 	}
+	o.Node.Levels = level.Supported()
 	o.Node.ID, o.Node.ClusterAddress, o.Node.State = o.Self, cmp.Or(o.Node.ClusterAddress, o.Address), meta.NodeUp
 	return o
 }

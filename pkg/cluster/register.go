@@ -107,7 +107,7 @@ func (r *registration) onFailure(cancel context.CancelCauseFunc) (stop func()) {
 
 // hopeless says whether a registration will not do better when tried again.
 func hopeless(err error) bool {
-	for _, known := range []error{meta.ErrInvalidName, meta.ErrLimit, meta.ErrInvalidConfig, meta.ErrCommandTooLarge, raftstore.ErrRemoved} {
+	for _, known := range []error{meta.ErrInvalidName, meta.ErrLimit, meta.ErrInvalidConfig, meta.ErrCommandTooLarge, meta.ErrLevel, raftstore.ErrRemoved} {
 		if errors.Is(err, known) {
 			return true
 		}

@@ -57,6 +57,8 @@ var gravities = map[string]Gravity{
 	"channel_stalled":             ForInformation,
 	"channel_growing":             ForInformation,
 	"two_voters":                  ForInformation,
+	"version_skew":                ForInformation,
+	"upgrade_not_finalized":       ForInformation,
 	"nodes_down":                  Degrading,
 	"nodes_silent":                Degrading,
 	"partitions_under_replicated": Degrading,

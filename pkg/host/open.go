@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -58,6 +59,7 @@ func (n *Host) join(ctx context.Context) error {
 		}
 		self := n.o.Node
 		self.ID, self.State = n.o.Self, meta.NodeUp
+		self.Levels = level.Supported()
 		if _, err := n.Propose(ctx, meta.NodeStarted{Node: self}); err != nil {
 			return fmt.Errorf("announce node %q: %w", self.ID, err)
 		}

@@ -27,33 +27,34 @@ type Kind uint8
 
 // The kinds of commands.
 const (
-	KindInitCluster    Kind = 1
-	KindSetSettings    Kind = 2
-	KindNodeStarted    Kind = 10
-	KindSetNodeState   Kind = 11
-	KindRemoveNode     Kind = 12
-	KindSetNodeIntent  Kind = 13
-	KindSetNodeDisk    Kind = 14
-	KindCreateTopic    Kind = 20
-	KindAlterTopic     Kind = 21
-	KindAddPartitions  Kind = 22
-	KindDeleteTopic    Kind = 23
-	KindPauseTopic     Kind = 24
-	KindFitTopic       Kind = 25
-	KindRestoreTopic   Kind = 26
-	KindPurgeTopics    Kind = 27
-	KindCreateChannel  Kind = 30
-	KindDeleteChannel  Kind = 31
-	KindAlterChannel   Kind = 32
-	KindRecordAct      Kind = 37
-	KindSavePositions  Kind = 38
-	KindDropSaved      Kind = 39
-	KindElectLeaders   Kind = 40
-	KindAlterISR       Kind = 41
-	KindStartReassign  Kind = 42
-	KindFinishReassign Kind = 43
-	KindReportSuspects Kind = 44
-	KindYieldLeader    Kind = 45
+	KindInitCluster     Kind = 1
+	KindSetSettings     Kind = 2
+	KindFinalizeUpgrade Kind = 3
+	KindNodeStarted     Kind = 10
+	KindSetNodeState    Kind = 11
+	KindRemoveNode      Kind = 12
+	KindSetNodeIntent   Kind = 13
+	KindSetNodeDisk     Kind = 14
+	KindCreateTopic     Kind = 20
+	KindAlterTopic      Kind = 21
+	KindAddPartitions   Kind = 22
+	KindDeleteTopic     Kind = 23
+	KindPauseTopic      Kind = 24
+	KindFitTopic        Kind = 25
+	KindRestoreTopic    Kind = 26
+	KindPurgeTopics     Kind = 27
+	KindCreateChannel   Kind = 30
+	KindDeleteChannel   Kind = 31
+	KindAlterChannel    Kind = 32
+	KindRecordAct       Kind = 37
+	KindSavePositions   Kind = 38
+	KindDropSaved       Kind = 39
+	KindElectLeaders    Kind = 40
+	KindAlterISR        Kind = 41
+	KindStartReassign   Kind = 42
+	KindFinishReassign  Kind = 43
+	KindReportSuspects  Kind = 44
+	KindYieldLeader     Kind = 45
 )
 
 // kinds is the table of the known commands.
@@ -61,33 +62,34 @@ var kinds = map[Kind]struct {
 	name   string
 	decode func([]byte) (Command, error)
 }{
-	KindInitCluster:    {"init-cluster", decodeAs[InitCluster]},
-	KindSetSettings:    {"set-settings", decodeAs[SetSettings]},
-	KindNodeStarted:    {"node-started", decodeAs[NodeStarted]},
-	KindSetNodeState:   {"set-node-state", decodeAs[SetNodeState]},
-	KindRemoveNode:     {"remove-node", decodeAs[RemoveNode]},
-	KindSetNodeIntent:  {"set-node-intent", decodeAs[SetNodeIntent]},
-	KindSetNodeDisk:    {"set-node-disk", decodeAs[SetNodeDisk]},
-	KindCreateTopic:    {"create-topic", decodeAs[CreateTopic]},
-	KindAlterTopic:     {"alter-topic", decodeAs[AlterTopic]},
-	KindAddPartitions:  {"add-partitions", decodeAs[AddPartitions]},
-	KindDeleteTopic:    {"delete-topic", decodeAs[DeleteTopic]},
-	KindPauseTopic:     {"pause-topic", decodeAs[PauseTopic]},
-	KindFitTopic:       {"fit-topic", decodeAs[FitTopic]},
-	KindRestoreTopic:   {"restore-topic", decodeAs[RestoreTopic]},
-	KindPurgeTopics:    {"purge-topics", decodeAs[PurgeTopics]},
-	KindCreateChannel:  {"create-channel", decodeAs[CreateChannel]},
-	KindDeleteChannel:  {"delete-channel", decodeAs[DeleteChannel]},
-	KindAlterChannel:   {"alter-channel", decodeAs[AlterChannel]},
-	KindRecordAct:      {"record-act", decodeAs[RecordAct]},
-	KindSavePositions:  {"save-positions", decodeAs[SavePositions]},
-	KindDropSaved:      {"drop-saved", decodeAs[DropSaved]},
-	KindElectLeaders:   {"elect-leaders", decodeAs[ElectLeaders]},
-	KindAlterISR:       {"alter-isr", decodeAs[AlterISR]},
-	KindStartReassign:  {"start-reassign", decodeAs[StartReassign]},
-	KindFinishReassign: {"finish-reassign", decodeAs[FinishReassign]},
-	KindReportSuspects: {"report-suspects", decodeAs[ReportSuspects]},
-	KindYieldLeader:    {"yield-leader", decodeAs[YieldLeader]},
+	KindInitCluster:     {"init-cluster", decodeAs[InitCluster]},
+	KindSetSettings:     {"set-settings", decodeAs[SetSettings]},
+	KindFinalizeUpgrade: {"finalize-upgrade", decodeAs[FinalizeUpgrade]},
+	KindNodeStarted:     {"node-started", decodeAs[NodeStarted]},
+	KindSetNodeState:    {"set-node-state", decodeAs[SetNodeState]},
+	KindRemoveNode:      {"remove-node", decodeAs[RemoveNode]},
+	KindSetNodeIntent:   {"set-node-intent", decodeAs[SetNodeIntent]},
+	KindSetNodeDisk:     {"set-node-disk", decodeAs[SetNodeDisk]},
+	KindCreateTopic:     {"create-topic", decodeAs[CreateTopic]},
+	KindAlterTopic:      {"alter-topic", decodeAs[AlterTopic]},
+	KindAddPartitions:   {"add-partitions", decodeAs[AddPartitions]},
+	KindDeleteTopic:     {"delete-topic", decodeAs[DeleteTopic]},
+	KindPauseTopic:      {"pause-topic", decodeAs[PauseTopic]},
+	KindFitTopic:        {"fit-topic", decodeAs[FitTopic]},
+	KindRestoreTopic:    {"restore-topic", decodeAs[RestoreTopic]},
+	KindPurgeTopics:     {"purge-topics", decodeAs[PurgeTopics]},
+	KindCreateChannel:   {"create-channel", decodeAs[CreateChannel]},
+	KindDeleteChannel:   {"delete-channel", decodeAs[DeleteChannel]},
+	KindAlterChannel:    {"alter-channel", decodeAs[AlterChannel]},
+	KindRecordAct:       {"record-act", decodeAs[RecordAct]},
+	KindSavePositions:   {"save-positions", decodeAs[SavePositions]},
+	KindDropSaved:       {"drop-saved", decodeAs[DropSaved]},
+	KindElectLeaders:    {"elect-leaders", decodeAs[ElectLeaders]},
+	KindAlterISR:        {"alter-isr", decodeAs[AlterISR]},
+	KindStartReassign:   {"start-reassign", decodeAs[StartReassign]},
+	KindFinishReassign:  {"finish-reassign", decodeAs[FinishReassign]},
+	KindReportSuspects:  {"report-suspects", decodeAs[ReportSuspects]},
+	KindYieldLeader:     {"yield-leader", decodeAs[YieldLeader]},
 }
 
 // String returns the kind's name.

@@ -3,11 +3,16 @@ package meta
 import (
 	"fmt"
 	"slices"
+
+	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// InitCluster names the cluster. Once it has a name, that one stays.
+// InitCluster names the cluster. Once it has a name, that one stays. Its feature level is
+// the highest that the program of the node that forms it supports, and every node that has
+// registered before.
 type InitCluster struct {
-	ID string `json:"id"`
+	ID    string      `json:"id"`
+	Level level.Level `json:"level,omitempty"`
 }
 
 // Kind implements Command.
@@ -23,7 +28,10 @@ func (c InitCluster) Validate() error {
 
 func (c InitCluster) apply(s *State, r *Result) error {
 	if r.Existed = s.cluster.ID != ""; !r.Existed {
-		s.cluster.ID = c.ID
+		s.cluster = Cluster(c)
+		if len(s.nodes) > 0 {
+			s.cluster.Level = min(c.Level, Attainable(s))
+		}
 	}
 	return nil
 }
@@ -59,6 +67,9 @@ func (c SetSettings) apply(s *State, _ *Result) error {
 // A node that comes with an empty disk leaves every in-sync set, also those of
 // which it is the only member: such a partition has no leader until an operator
 // names one.
+//
+// A program that does not support the feature level of the cluster is refused with
+// ErrLevel.
 type NodeStarted struct {
 	Node Node `json:"node"`
 	// Unclean: the process before did not end in order. The node keeps saying
@@ -79,6 +90,9 @@ func (c NodeStarted) apply(s *State, r *Result) error {
 	was := s.Node(c.Node.ID)
 	if was == nil && len(s.nodes) >= MaxNodes {
 		return fmt.Errorf("%w: %d nodes", ErrLimit, MaxNodes)
+	}
+	if err := checkLevel(s.cluster.Level, c.Node.Levels); err != nil {
+		return fmt.Errorf("node %s: %w", c.Node.ID, err)
 	}
 	n := c.Node
 	n.Incarnation, n.State, n.Intent, n.LostPower, n.DiskFull = 1, NodeUp, IntentNone, false, false

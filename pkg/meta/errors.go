@@ -32,6 +32,8 @@ var (
 	ErrLimit             = fate.Refuse("limit reached")
 	ErrTooFewNodes       = fate.Refuse("not enough nodes for the replicas")
 	ErrCommandTooLarge   = fate.Refuse("command too large")
+	// ErrLevel: a node does not support the feature level that the cluster has or is to have.
+	ErrLevel = fate.Refuse("feature level not supported")
 )
 
 // What stored bytes may turn out to be.

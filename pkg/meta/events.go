@@ -33,6 +33,8 @@ func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux b
 	switch c := c.(type) {
 	case InitCluster:
 		return Event{Kind: "cluster_formed", Object: c.ID, What: "the cluster was formed"}, false
+	case FinalizeUpgrade:
+		return Event{Kind: "upgrade_finalized", What: fmt.Sprintf("feature level %v; releases that do not support it can no longer take part", c.Level)}, false
 	case SetSettings:
 		var parts []string
 		for _, k := range slices.Sorted(maps.Keys(c.Values)) {

@@ -79,7 +79,7 @@ func sample(t testing.TB) *State {
 	t.Helper()
 	var s State
 	for i, c := range []Command{
-		InitCluster{"blue"},
+		InitCluster{ID: "blue"},
 		NodeStarted{Node: Node{ID: "n1", TCPAddress: "h:4150", Zone: "<z>", BootID: "b"}},
 		CreateTopic{"t", TopicConfig{}.WithDefaults(1, false), [][]NodeID{{"n1"}}},
 		CreateChannel{Topic: "t", Channel: "c", CreatedAt: 7},

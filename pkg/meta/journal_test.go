@@ -21,7 +21,7 @@ func TestEveryChangeIsAnEvent(t *testing.T) {
 	var s State
 	yes, no := true, false
 	for i, c := range []Command{
-		InitCluster{"blue"},
+		InitCluster{ID: "blue"},
 		NodeStarted{Node: Node{ID: "n1", Version: "1"}},
 		NodeStarted{Node: Node{ID: "n2", Version: "1"}},
 		NodeStarted{Node: Node{ID: "n1", Version: "2"}},

@@ -1,6 +1,10 @@
 package meta
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/level"
+)
 
 // NodeState is what the cluster believes of a node.
 type NodeState string
@@ -15,18 +19,19 @@ const (
 // Node is a member of the cluster as every node knows it. Values that State
 // hands out are shared and must not be changed.
 type Node struct {
-	ID             NodeID     `json:"id"`
-	Hostname       string     `json:"hostname,omitempty"`
-	TCPAddress     string     `json:"tcp_address,omitempty"`     // host:port for clients
-	HTTPAddress    string     `json:"http_address,omitempty"`    // host:port
-	HTTPSAddress   string     `json:"https_address,omitempty"`   // host:port; "": none
-	ClusterAddress string     `json:"cluster_address,omitempty"` // host:port for other nodes
-	Zone           string     `json:"zone,omitempty"`            // failure domain; "": none given
-	Version        string     `json:"version,omitempty"`         // of its program
-	BootID         string     `json:"boot_id,omitempty"`         // of its kernel: another one means that unsynced data is gone
-	State          NodeState  `json:"state"`
-	Incarnation    uint64     `json:"incarnation"`      // starts of its process
-	Intent         NodeIntent `json:"intent,omitempty"` // what an operator wants of it
+	ID             NodeID      `json:"id"`
+	Hostname       string      `json:"hostname,omitempty"`
+	TCPAddress     string      `json:"tcp_address,omitempty"`     // host:port for clients
+	HTTPAddress    string      `json:"http_address,omitempty"`    // host:port
+	HTTPSAddress   string      `json:"https_address,omitempty"`   // host:port; "": none
+	ClusterAddress string      `json:"cluster_address,omitempty"` // host:port for other nodes
+	Zone           string      `json:"zone,omitempty"`            // failure domain; "": none given
+	Version        string      `json:"version,omitempty"`         // of its program
+	BootID         string      `json:"boot_id,omitempty"`         // of its kernel: another one means that unsynced data is gone
+	Levels         level.Range `json:"levels,omitzero"`           // feature levels that its program supports
+	State          NodeState   `json:"state"`
+	Incarnation    uint64      `json:"incarnation"`      // starts of its process
+	Intent         NodeIntent  `json:"intent,omitempty"` // what an operator wants of it
 
 	// DiskFull: its disk takes no publishes, by its own word. It leads only where no
 	// other in-sync replica can.
@@ -46,6 +51,9 @@ func (n *Node) MayHold() bool {
 func (n *Node) validate() error {
 	if !ValidNodeID(n.ID) {
 		return fmt.Errorf("%w: node %q", ErrInvalidName, n.ID)
+	}
+	if !n.Levels.Valid() {
+		return fmt.Errorf("%w: node %q: feature levels %v", ErrInvalidConfig, n.ID, n.Levels)
 	}
 	for _, text := range []string{n.Hostname, n.TCPAddress, n.HTTPAddress, n.HTTPSAddress, n.ClusterAddress, n.Zone, n.Version, n.BootID} {
 		if len(text) > MaxTextLength {

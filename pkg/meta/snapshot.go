@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/policy"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
@@ -159,8 +160,8 @@ func (t *Topic) snapshot() snapshotTopic {
 }
 
 // DecodeSnapshot reads what Encode wrote, to the end of r. The error wraps
-// ErrCorrupt for bytes that are not what was written and ErrUnknownSnapshot for
-// a newer format. It never returns a state that is not the one written.
+// ErrCorrupt for bytes that are not what was written, ErrUnknownSnapshot for a newer
+// format, and ErrLevel for a feature level that this program does not support. It never returns a state that is not the one written.
 func DecodeSnapshot(r io.Reader) (*State, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSnapshotBytes+1))
 	if err != nil {
@@ -179,10 +180,28 @@ func DecodeSnapshot(r io.Reader) (*State, error) {
 		return nil, fmt.Errorf("%w: version %d", ErrUnknownSnapshot, v)
 	}
 	s, err := decodeLines(data[snapshotHeader:n])
+	if errors.Is(err, ErrLevel) {
+		return nil, err // it is whole: of a newer program
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return s, nil
+}
+
+// peekLevel returns an ErrLevel if a snapshot is of a cluster whose feature level this
+// program does not support. It may have fields and lines then that are not known here.
+func peekLevel(body []byte) error {
+	var head struct {
+		Cluster struct {
+			Level level.Level `json:"level"`
+		} `json:"cluster"`
+	}
+	line, _, _ := bytes.Cut(body, []byte("\n"))
+	if json.Unmarshal(line, &head) != nil {
+		return nil // the strict reading says what is wrong
+	}
+	return checkLevel(head.Cluster.Level, level.Supported())
 }
 
 func decodeLines(body []byte) (*State, error) {
@@ -193,6 +212,9 @@ func decodeLines(body []byte) (*State, error) {
 		}
 		body = rest
 		return decodeStrict(line, v)
+	}
+	if err := peekLevel(body); err != nil {
+		return nil, err
 	}
 	var head snapshotHead
 	if err := next(&head); err != nil {

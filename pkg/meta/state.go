@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/brokerd/brokerd/pkg/level"
 )
 
-// Cluster names the cluster.
+// Cluster names the cluster, and says what its nodes may rely on of each other.
 type Cluster struct {
-	ID string `json:"id"` // "": not yet named
+	ID    string      `json:"id"`              // "": not yet named
+	Level level.Level `json:"level,omitempty"` // the feature level
 }
 
 // State is the metadata at one index. The zero value is the state before the

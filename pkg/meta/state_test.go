@@ -199,7 +199,7 @@ func TestRandomHistories(t *testing.T) {
 
 func TestAnIndexIsAppliedOnce(t *testing.T) {
 	var s State
-	s.Apply(5, InitCluster{"x"})
+	s.Apply(5, InitCluster{ID: "x"})
 	for _, index := range []uint64{0, 4, 5} {
 		if r := s.Apply(index, NodeStarted{Node: Node{ID: "n"}}); !errors.Is(r.Err, ErrStaleIndex) || s.Index() != 5 || s.NodeCount() != 0 {
 			t.Errorf("index %d: %v, now %d", index, r.Err, s.Index())

@@ -3,6 +3,7 @@ package operate
 import (
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/seq"
 )
 
@@ -50,9 +51,10 @@ type NodeInfo struct {
 	Incarnation    uint64
 	Hostname       string
 	HTTPSAddress   string
-	Intent         string // what an operator wants of it: "", drain or decommission
-	Leaders        int    // partitions that it leads
-	Replicas       int    // partitions that it holds a copy of
+	Intent         string      // what an operator wants of it: "", drain or decommission
+	Leaders        int         // partitions that it leads
+	Replicas       int         // partitions that it holds a copy of
+	Levels         level.Range // feature levels that its program supports
 }
 
 // ClusterInfo describes the cluster as this node sees it.
@@ -61,6 +63,8 @@ type ClusterInfo struct {
 	Controller string // the node that leads the metadata; "": none known
 	Self       string
 	Nodes      []NodeInfo
+	Level      level.Level // the feature level
+	Attainable level.Level // that every node supports
 }
 
 // Peek asks for messages without touching them.

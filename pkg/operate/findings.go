@@ -1,8 +1,12 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/brokerd/brokerd/pkg/cluster/controller"
 	"github.com/brokerd/brokerd/pkg/cluster/formation"
@@ -14,6 +18,7 @@ import (
 
 // noteMetadata notes what the metadata says.
 func noteMetadata(f *health.Findings, s *meta.State) {
+	noteReleases(f, s)
 	for n := range s.Nodes() {
 		switch {
 		case n.State == meta.NodeDown && n.Intent == meta.IntentDecommission:
@@ -42,6 +47,23 @@ func noteMetadata(f *health.Findings, s *meta.State) {
 			f.Add("partitions_moving", "partitions are being reassigned", name)
 		}
 	})
+}
+
+// noteReleases notes an upgrade that is under way, or not finished.
+func noteReleases(f *health.Findings, s *meta.State) {
+	byVersion := map[string][]string{}
+	for n := range s.Nodes() {
+		byVersion[n.Version] = append(byVersion[n.Version], string(n.ID))
+	}
+	if len(byVersion) > 1 {
+		for _, v := range slices.Sorted(maps.Keys(byVersion)) {
+			f.Add("version_skew", "nodes run different versions", cmp.Or(v, "unknown")+" on "+strings.Join(byVersion[v], ","))
+		}
+	}
+	if has, could := meta.LevelOf(s), meta.Attainable(s); could > has {
+		f.Add("upgrade_not_finalized", "every node supports a higher feature level: once no older release is to run again, brokerctl cluster finalize-upgrade",
+			fmt.Sprintf("level %v of %v", has, could))
+	}
 }
 
 // wantedReplicas returns how many replicas the partitions of a topic are to have.

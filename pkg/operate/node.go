@@ -190,7 +190,7 @@ func (o *Operator) Cluster() ClusterInfo {
 		info.Controller = string(leader)
 	}
 	s := o.node.Meta.View()
-	info.ID = s.Cluster().ID
+	info.ID, info.Level, info.Attainable = s.Cluster().ID, meta.LevelOf(s), meta.Attainable(s)
 	load := nodeLoads(s)
 	members := o.node.members()
 	for n := range s.Nodes() {
@@ -231,7 +231,7 @@ func nodeInfo(n *meta.Node, voter bool, l nodeLoad) NodeInfo {
 		ID: string(n.ID), State: string(n.State), Voter: voter, Hostname: n.Hostname,
 		TCPAddress: n.TCPAddress, HTTPAddress: n.HTTPAddress, HTTPSAddress: n.HTTPSAddress, ClusterAddress: n.ClusterAddress,
 		Zone: n.Zone, Version: n.Version, Incarnation: n.Incarnation, Intent: string(n.Intent),
-		Leaders: l.leaders, Replicas: l.replicas,
+		Leaders: l.leaders, Replicas: l.replicas, Levels: n.Levels,
 	}
 }
 

@@ -92,7 +92,7 @@ func (o *Outlook) silent(v view) (out []string) {
 func (o *Outlook) Cluster() ClusterInfo {
 	v := o.look()
 	state := o.stored(v)
-	info := ClusterInfo{ID: state.Cluster().ID, Controller: string(v.leader), Self: string(o.self)}
+	info := ClusterInfo{ID: state.Cluster().ID, Controller: string(v.leader), Self: string(o.self), Level: meta.LevelOf(state), Attainable: meta.Attainable(state)}
 	load := nodeLoads(state)
 	for n := range state.Nodes() {
 		m, _ := v.members.Find(n.ID)

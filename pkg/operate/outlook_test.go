@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -59,7 +60,7 @@ func TestOutlookReadsTheDiskSeldom(t *testing.T) {
 	if got := names(); len(got) > 0 || o.disk != first || first == nil {
 		t.Errorf("topics %q, or what has not grown is read again", got)
 	}
-	propose(meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	propose(meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}})
 	propose(meta.CreateTopic{Name: "t", Config: meta.TopicConfig{}.WithDefaults(1, false), Assignment: [][]meta.NodeID{{"n1"}}})
 	if got := names(); !slices.Equal(got, []string{"t"}) || o.disk == first {
 		t.Errorf("topics %q behind a change", got)

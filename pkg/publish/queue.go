@@ -16,6 +16,7 @@ import (
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
 	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/limit"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/topic"
@@ -148,10 +149,24 @@ func (s *queues) holds(key queueKey) bool {
 	return !o.gone
 }
 
+// withoutPublisher takes the publisher's name, which is for traces, off messages that a
+// leader of an older release would refuse with it.
+func (s *queues) withoutPublisher(messages []topic.Message) {
+	if len(messages) == 0 || messages[0].From == nil {
+		return
+	}
+	var l level.Level
+	s.Meta.Read(func(m *meta.State) { l = meta.LevelOf(m) })
+	if !l.Has(level.ForwardedPublisher) {
+		messages[0].From = nil
+	}
+}
+
 // send takes a publish, whose messages are copied. Its Done is told what became
 // of it, unless an error is returned: then it was not taken. refusal is why the
 // partition's own term did not take it, or nil.
 func (s *queues) send(key queueKey, p *Request, refusal error) error {
+	s.withoutPublisher(p.Messages)
 	size := forward.MessagesSize(p.Messages)
 	if s.bytes.Load()+int64(size) > QueuesBytes {
 		return host.ErrBusy

@@ -23,6 +23,7 @@ func mistakesOfLimits() []mistake {
 		historyMistakes(),
 		deferralMistakes(),
 		trashMistakes(),
+		upgradeMistakes(),
 		purgeMistakes(),
 		journalMistakes(),
 		headlessMistakes(),

@@ -52,3 +52,44 @@ func membershipMistakes() []mistake {
 		},
 	}
 }
+
+// upgradeMistakes are about nodes of different releases.
+func upgradeMistakes() []mistake {
+	state, store := []string{"./pkg/meta"}, []string{"./pkg/meta/raftstore"}
+	return []mistake{
+		{
+			name: "upgrade: the level rises while a node does not support it", file: "pkg/meta/upgrade.go",
+			old: "len(lagging) > 0", with: "len(lagging) > len(s.nodes)", tests: state, run: "LevelRises",
+		},
+		{
+			name: "upgrade: the level falls", file: "pkg/meta/upgrade.go",
+			old: "c.Level <= s.cluster.Level", with: "c.Level == s.cluster.Level", tests: state, run: "LevelRises",
+		},
+		{
+			name: "upgrade: an older release starts after the level was raised", file: "pkg/meta/commands_cluster.go",
+			old: "if err := checkLevel(s.cluster.Level, c.Node.Levels); err != nil {", with: "if err := checkLevel(s.cluster.Level, c.Node.Levels); err != nil && false {",
+			tests: state, run: "LevelRises",
+		},
+		{
+			name: "upgrade: a cluster is formed above the level of a node", file: "pkg/meta/commands_cluster.go",
+			old: "s.cluster.Level = min(c.Level, Attainable(s))", with: "s.cluster.Level = c.Level", tests: state, run: "IsFormed",
+		},
+		{
+			name: "upgrade: a snapshot of a newer release counts as damaged", file: "pkg/meta/snapshot.go",
+			old: "return checkLevel(head.Cluster.Level, level.Supported())", with: "return nil", tests: state, run: "NewerLevel",
+		},
+		{
+			name: "upgrade: an older program goes on after the level was raised", file: "pkg/meta/raftstore/fsm.go",
+			old: "if err := meta.CheckLevel(m.state, level.Supported()); err != nil {", with: "if err := meta.CheckLevel(m.state, level.Supported()); err != nil && false {",
+			tests: store, run: "OlderProgram",
+		},
+		{
+			name: "upgrade: a snapshot of a newer release is asked for again and again", file: "pkg/meta/raftstore/fsm.go",
+			old: "m.fail(fmt.Errorf(\"metadata snapshot of the leader: %w\", err)) // it would be sent again and again", with: "_ = fmt.Errorf", tests: store, run: "NewerLevel",
+		},
+		{
+			name: "upgrade: an older leader is sent what it refuses", file: "pkg/publish/queue.go",
+			old: "if !l.Has(level.ForwardedPublisher) {", with: "if false {", tests: []string{"./pkg/publish"}, run: "OlderLeader",
+		},
+	}
+}

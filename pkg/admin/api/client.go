@@ -27,6 +27,7 @@ type Client struct {
 	Insights Insights
 	History  History
 	Trash    Trash
+	Upgrades Upgrades
 	t        transport
 }
 
@@ -53,7 +54,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		o.HTTP = newHTTPClient()
 	}
 	c := &Client{t: transport{http: steadfast(o.HTTP), agent: o.UserAgent, reason: o.Reason}}
-	c.Operations, c.Insights, c.History, c.Trash = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}
+	c.Operations, c.Insights, c.History, c.Trash, c.Upgrades = Operations{&c.t}, Insights{&c.t}, History{&c.t}, Trash{&c.t}, Upgrades{&c.t}
 	for _, text := range o.Addresses {
 		base, err := parseAddress(text)
 		if err != nil {

@@ -25,6 +25,7 @@ type Node struct {
 	Intent         Intent    `json:"intent"`      // what an operator wants of it
 	Leaders        int       `json:"leaders"`     // partitions that it leads
 	Replicas       int       `json:"replicas"`    // partitions that it holds a copy of
+	Levels         Levels    `json:"levels"`      // feature levels that its program supports
 }
 
 // Intent is what an operator wants of a node. The later request wins.
@@ -48,6 +49,8 @@ type Cluster struct {
 	Controller string `json:"controller"` // leads the metadata; "": none known
 	Self       string `json:"self"`       // the node that answers
 	Nodes      []Node `json:"nodes"`      // by id
+	Level      uint32 `json:"level"`      // the feature level: what the nodes rely on of each other
+	Attainable uint32 `json:"attainable"` // the highest level that every node supports
 }
 
 // NodeDetail describes one node and what it does in the cluster. Left counts

@@ -37,6 +37,7 @@ type Options struct {
 	Trash      Trash
 	Traces     Traces
 	Diagnose   Diagnose // nil: the node tells nothing
+	Upgrades   Upgrades
 	Publishing *web.Publishing
 	Answers    *web.Answers // nil: without limits
 }
@@ -59,6 +60,7 @@ func New(o Options) *API {
 	deferredAPI{messageAPI{messages}, o.Deferrals}.route(v)
 	traceAPI{topics, o.Traces}.route(v)
 	clusterAPI{o.Broker}.route(v)
+	upgradeAPI{o.Upgrades}.route(v)
 	auditAPI{o.Broker}.route(v)
 	operateAPI{o.Operator}.route(v)
 	o.Diagnose.route(v)

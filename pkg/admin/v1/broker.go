@@ -53,6 +53,14 @@ type Trash interface {
 	Purge(ctx context.Context, name string, in meta.Incarnation) error
 }
 
+// Upgrades is the feature level of the cluster.
+type Upgrades interface {
+	// Upgrade returns how far an upgrade has come.
+	Upgrade() operate.Upgrade
+	// Finalize raises the feature level to what this node's program supports.
+	Finalize(ctx context.Context) (operate.Upgrade, error)
+}
+
 // ContentWriter changes what topics and channels hold.
 type ContentWriter interface {
 	// EmptyTopic drops the messages that no channel has got yet.

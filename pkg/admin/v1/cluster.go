@@ -26,6 +26,8 @@ func (v clusterAPI) cluster(*http.Request) (answer, error) {
 		Controller: info.Controller,
 		Self:       info.Self,
 		Nodes:      apiNodes(info.Nodes),
+		Level:      uint32(info.Level),
+		Attainable: uint32(info.Attainable),
 	})
 }
 
@@ -63,5 +65,6 @@ func apiNode(n operate.NodeInfo) api.Node {
 		Intent:         api.Intent(n.Intent),
 		Leaders:        n.Leaders,
 		Replicas:       n.Replicas,
+		Levels:         api.Levels{Min: uint32(n.Levels.Min), Max: uint32(n.Levels.Max)},
 	}
 }

@@ -48,6 +48,7 @@ var failures = []Failure{
 	{meta.ErrNodeNotFound, "NODE_NOT_FOUND", api.CodeNotFound, ""},
 	{meta.ErrNodeInUse, "NODE_IN_USE", api.CodePrecondition, "decommission the node first, and wait until it holds nothing"},
 	{operate.ErrNodeActive, "NODE_ACTIVE", api.CodePrecondition, "decommission or stop the node first"},
+	{meta.ErrLevel, "FEATURE_LEVEL", api.CodePrecondition, "upgrade those nodes first, or remove those that are gone for good: brokerctl node list -o wide"},
 	{controller.ErrDrain, "CANNOT_DRAIN", api.CodePrecondition, "wait until the other replicas are in sync, or use force"},
 	{controller.ErrNodeNotUp, "NODE_NOT_UP", api.CodePrecondition, "see the list of nodes"},
 	{controller.ErrNotMoving, "NOT_MOVING", api.CodePrecondition, ""},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -237,7 +238,7 @@ func (w *world) leader() *process {
 
 func (w *world) propose(name string) {
 	w.t.Helper()
-	r, err := w.process(name).open().Propose(w.t.Context(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(name)}})
+	r, err := w.process(name).open().Propose(w.t.Context(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(name), Levels: level.Supported()}})
 	if err != nil || r.Node == nil {
 		w.t.Errorf("propose at %s: %+v, %v", name, r, err)
 	}
@@ -353,7 +354,7 @@ func TestTheMinorityIsNotACluster(t *testing.T) {
 		cut := string(w.leader().id)
 		w.net.Unplug(cut)
 		time.Sleep(2 * time.Second)
-		_, err := w.process(cut).open().Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: "x"}})
+		_, err := w.process(cut).open().Propose(t.Context(), meta.NodeStarted{Node: meta.Node{ID: "x", Levels: level.Supported()}})
 		if !errors.Is(err, raftstore.ErrNotLeader) {
 			t.Errorf("minority: %v", err)
 		}
@@ -448,7 +449,7 @@ func TestAMemberOfAnotherClusterIsRefused(t *testing.T) {
 		w.formed(1, 1)
 		w.start("n2") // alone as well
 		w.await("two clusters", func() bool { return w.process("n2").open() != nil && w.process("n2").node.cluster() != "" })
-		r := w.process("n2").node.ask(t.Context(), "n1", request{Kind: askJoin})
+		r := w.process("n2").node.ask(t.Context(), "n1", request{Kind: askJoin, Levels: level.Supported()})
 		if !errors.Is(r.err, ErrOtherCluster) {
 			t.Error(r.err)
 		}

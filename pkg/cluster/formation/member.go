@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -78,6 +79,9 @@ func (n *Node) letIn(ctx context.Context, r request) error {
 		return errors.New("not in a cluster")
 	}
 	if s.IsLeader() {
+		if err := meta.CheckLevel(s.View(), r.Levels); err != nil {
+			return err
+		}
 		return n.admit(ctx, s, candidate{identity: r.From, fresh: r.Fresh, applied: r.Applied})
 	}
 	leader, _ := s.Leader()
@@ -207,7 +211,7 @@ func (n *Node) settle(ctx context.Context, s *raftstore.Store, anyway bool) erro
 	}
 	var err error
 	for _, address := range addresses {
-		err = n.ask(ctx, address, request{Kind: askJoin, Applied: s.Applied()}).err
+		err = n.ask(ctx, address, request{Kind: askJoin, Applied: s.Applied(), Levels: level.Supported()}).err
 		if err == nil || final(err) {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
@@ -297,7 +298,7 @@ func (n *Node) join(ctx context.Context, members []seen) error {
 	}
 	var err error
 	for _, address := range addressesOf(members) {
-		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true})
+		a := n.ask(ctx, address, request{Kind: askJoin, Fresh: true, Levels: level.Supported()})
 		if err = a.err; err == nil {
 			n.o.Logger.Info("joined the cluster", "cluster", a.Cluster, "through", a.Node)
 			n.mu.Lock()

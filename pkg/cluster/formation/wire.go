@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/meta/raftstore"
 )
 
@@ -17,9 +19,10 @@ type request struct {
 	From    identity    `json:"from"`
 	Cluster string      `json:"cluster,omitempty"` // of the sender; "": none
 	// Of a node that asks to be a member.
-	Fresh   bool   `json:"fresh,omitempty"`
-	Applied uint64 `json:"applied,omitempty"`
-	Relayed bool   `json:"relayed,omitempty"` // by a member: it is not sent on again
+	Fresh   bool        `json:"fresh,omitempty"`
+	Applied uint64      `json:"applied,omitempty"`
+	Levels  level.Range `json:"levels,omitzero"`   // feature levels that its program supports
+	Relayed bool        `json:"relayed,omitempty"` // by a member: it is not sent on again
 }
 
 type requestKind string
@@ -51,6 +54,7 @@ var codes = []struct {
 }{
 	{"node-id-taken", ErrNodeIDTaken},
 	{"other-cluster", ErrOtherCluster},
+	{"level", meta.ErrLevel},
 	{"removed", raftstore.ErrRemoved},
 	{"address-taken", ErrAddressTaken},
 }

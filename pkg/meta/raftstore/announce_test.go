@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -19,7 +20,7 @@ func TestAFollowersCommandTakesNoLongerThanTheAgreement(t *testing.T) {
 		for i := range 30 {
 			for _, id := range c.ids() {
 				began := time.Now()
-				propose(t, c.store(id), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", i))}})
+				propose(t, c.store(id), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", i)), Levels: level.Supported()}})
 				if took := time.Since(began); took > 2*time.Millisecond {
 					t.Errorf("%s: %v", id, took)
 				}
@@ -36,7 +37,7 @@ func TestFollowersLearnPromptlyWhatIsCommitted(t *testing.T) {
 		c.settle()
 		time.Sleep(time.Second)
 		for i := range 20 {
-			r := propose(t, c.leader(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", i))}})
+			r := propose(t, c.leader(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", i)), Levels: level.Supported()}})
 			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
 			for _, id := range c.ids() {
@@ -71,7 +72,7 @@ func TestABarrierFollowsWhatWasApplied(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *testCluster) {
 		s := c.start("n1", true)
 		c.leader()
-		propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "m"}})
+		propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "m", Levels: level.Supported()}})
 		time.Sleep(time.Second)
 		if _, barriers := entries(t, s, 2); barriers != 0 {
 			t.Errorf("%d barriers of a node without followers", barriers)
@@ -90,7 +91,9 @@ func TestABarrierFollowsWhatWasApplied(t *testing.T) {
 		const many = 200
 		var wg sync.WaitGroup
 		for i := range many {
-			wg.Go(func() { propose(t, s, meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", i))}}) })
+			wg.Go(func() {
+				propose(t, s, meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", i)), Levels: level.Supported()}})
+			})
 		}
 		wg.Wait()
 		time.Sleep(time.Second)

@@ -50,6 +50,7 @@ var codes = []struct {
 	{"unknown-setting", meta.ErrUnknownSetting},
 	{"limit", meta.ErrLimit},
 	{"too-few-nodes", meta.ErrTooFewNodes},
+	{"level", meta.ErrLevel},
 	{"command-too-large", meta.ErrCommandTooLarge},
 	{"not-leader", ErrNotLeader},
 	{"busy", ErrBusy},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brokerd/brokerd/internal/peertest"
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -190,7 +191,7 @@ func TestALoneVoterGrowsWhileItRuns(t *testing.T) {
 		}
 		c.stop("n1")
 		c.grow(3)
-		propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+		propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}})
 		c.settle()
 		want := Configuration{[]Member{{"n1", "n1", true}, {"n2", "n2", true}, {"n3", "n3", true}}}
 		for _, id := range c.ids() {
@@ -206,7 +207,7 @@ func TestACommandMayBeProposedAnywhere(t *testing.T) {
 		c.grow(3)
 		s := c.store("n3")
 		began := time.Now()
-		r := propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Zone: "z"}})
+		r := propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Zone: "z", Levels: level.Supported()}})
 		if r.Node == nil || r.Node.Zone != "z" || s.Node("n1") != r.Node || r.Index == 0 {
 			t.Errorf("%+v", r)
 		}
@@ -245,7 +246,7 @@ func TestTheLeaderGoesAndAnotherComes(t *testing.T) {
 				t.Error("a leader that is cut off was confirmed")
 			}
 			c.net.Plug(string(was.opts.NodeID))
-			propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+			propose(t, c.store("n1"), meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}})
 			c.settle()
 			time.Sleep(was.opts.LeaderLease)
 			for _, id := range c.ids() {
@@ -277,7 +278,7 @@ func TestTheMinorityRefuses(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		c.net.Plug("n3")
-		propose(t, alone, meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+		propose(t, alone, meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}})
 	})
 }
 
@@ -299,7 +300,7 @@ func TestForwardedCommandsAreDoneOnceOrUncertain(t *testing.T) {
 				var sure, maybe uint64
 				for range 60 {
 					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-					r, err := s.Propose(ctx, meta.NodeStarted{Node: meta.Node{ID: node}})
+					r, err := s.Propose(ctx, meta.NodeStarted{Node: meta.Node{ID: node, Levels: level.Supported()}})
 					cancel()
 					mu.Lock()
 					switch {
@@ -417,7 +418,7 @@ func TestAMemberThatReturnsHearsAtOnce(t *testing.T) {
 		for i := range 5 {
 			c.stop("n3")
 			for k := range 20 {
-				propose(t, c.leader(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", k))}})
+				propose(t, c.leader(), meta.NodeStarted{Node: meta.Node{ID: meta.NodeID(fmt.Sprint("m", k)), Levels: level.Supported()}})
 				time.Sleep(3 * time.Second)
 			}
 			want := c.leader().Applied()
@@ -447,7 +448,9 @@ func TestALeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var hung sync.WaitGroup
-		hung.Go(func() { _, _ = sick.Propose(ctx, meta.NodeStarted{Node: meta.Node{ID: "m"}}) })
+		hung.Go(func() {
+			_, _ = sick.Propose(ctx, meta.NodeStarted{Node: meta.Node{ID: "m", Levels: level.Supported()}})
+		})
 		began := time.Now()
 		for took := time.Duration(0); ; took = time.Since(began) {
 			if slices.ContainsFunc(c.ids(), func(id meta.NodeID) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -57,7 +58,7 @@ func TestANodeThatIsBehindIsNotInContact(t *testing.T) {
 		}
 		free := make(chan struct{})
 		c.disk[slow.opts.NodeID].block.Store(&free)
-		agreed := propose(t, leader, meta.NodeStarted{Node: meta.Node{ID: "m"}})
+		agreed := propose(t, leader, meta.NodeStarted{Node: meta.Node{ID: "m", Levels: level.Supported()}})
 		at := time.Now()
 		time.Sleep(3 * time.Second)
 		if heard := slow.Stats().LastContact; heard > time.Second {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -60,11 +61,16 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	if err := m.applyAll(batch, out); err != nil {
-		m.failed.Store(&err)
-		m.onFail(err)
+		m.fail(err)
 	}
 	m.applied.add(time.Since(start))
 	return out
+}
+
+// fail has nothing applied any more.
+func (m *machine) fail(err error) {
+	m.failed.Store(&err)
+	m.onFail(err)
 }
 
 func (m *machine) applyAll(batch []decoded, out []any) error {
@@ -89,6 +95,11 @@ func (m *machine) applyAll(batch []decoded, out []any) error {
 				m.recent[d.index%uint64(len(m.recent))] = r
 			}
 			out[i] = r
+			// What follows may be unknown here, and would be misunderstood.
+			if err := meta.CheckLevel(m.state, level.Supported()); err != nil {
+				stop = fmt.Errorf("metadata command %d: %w", d.index, err)
+				failed = &stop
+			}
 		}
 	}
 	close(m.changed)
@@ -110,6 +121,9 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 func (m *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	s, err := meta.DecodeSnapshot(r)
+	if errors.Is(err, meta.ErrLevel) || errors.Is(err, meta.ErrUnknownSnapshot) {
+		m.fail(fmt.Errorf("metadata snapshot of the leader: %w", err)) // it would be sent again and again
+	}
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -30,7 +31,7 @@ func (c *testCluster) trio() {
 	c.onDisk("n1", "n2", "n3", "n4")
 	c.grow(3)
 	for _, id := range c.ids() {
-		propose(c.t, c.store(id), meta.NodeStarted{Node: meta.Node{ID: id}})
+		propose(c.t, c.store(id), meta.NodeStarted{Node: meta.Node{ID: id, Levels: level.Supported()}})
 	}
 	t := topic("t")
 	t.Config.Replicas, t.Config.MinISR, t.Assignment = 3, 2, [][]meta.NodeID{{"n1", "n2", "n3"}}
@@ -73,7 +74,7 @@ func TestTheOnlySurvivorIsAClusterOfOneThatGrows(t *testing.T) {
 		if err := s.Members().Promote(t.Context(), "n4"); err != nil {
 			t.Fatal(err)
 		}
-		propose(t, fresh, meta.NodeStarted{Node: meta.Node{ID: "n4"}})
+		propose(t, fresh, meta.NodeStarted{Node: meta.Node{ID: "n4", Levels: level.Supported()}})
 		c.settle()
 		if string(encoded(t, fresh)) != string(encoded(t, s)) {
 			t.Errorf("a node that joins knows something else:\n%s\n%s", encoded(t, fresh), encoded(t, s))
@@ -177,7 +178,7 @@ func TestANodeWithoutAVoteIsRecovered(t *testing.T) {
 		if err := c.leader().Members().AddNonvoter(t.Context(), "n4", "n4"); err != nil {
 			t.Fatal(err)
 		}
-		propose(t, c.start("n4", false), meta.NodeStarted{Node: meta.Node{ID: "n4"}})
+		propose(t, c.start("n4", false), meta.NodeStarted{Node: meta.Node{ID: "n4", Levels: level.Supported()}})
 		c.settle()
 		for _, id := range c.ids() {
 			c.stop(id)

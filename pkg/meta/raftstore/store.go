@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/brokerd/brokerd/internal/signal"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -244,7 +245,7 @@ func (s *Store) Init(ctx context.Context) (string, error) {
 	if id := clusterID(s); id != "" {
 		return id, nil
 	}
-	if _, err := s.Propose(ctx, meta.InitCluster{ID: rand.Text()}); err != nil {
+	if _, err := s.Propose(ctx, meta.InitCluster{ID: rand.Text(), Level: level.Supported().Max}); err != nil {
 		return "", err
 	}
 	return clusterID(s), nil

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/brokerd/brokerd/pkg/fate"
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -62,7 +63,7 @@ func topic(name string) meta.CreateTopic {
 // populate registers the node and makes topics with a channel each.
 func populate(t testing.TB, s *Store, topics int) {
 	t.Helper()
-	propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1"}})
+	propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Supported()}})
 	for i := range topics {
 		name := fmt.Sprintf("topic-%d", i)
 		propose(t, s, topic(name))

@@ -14,6 +14,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 
+	"github.com/brokerd/brokerd/pkg/level"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -162,6 +163,9 @@ func (o *Stored) replay(l *raft.Log, agreed uint64) error {
 			return fmt.Errorf("metadata log: entry %d: %w", l.Index, err)
 		}
 		meta.ApplyAt(o.State, l.Index, meta.CommandTime(l.Data), c)
+		if err := meta.CheckLevel(o.State, level.Supported()); err != nil {
+			return fmt.Errorf("metadata log: entry %d: %w", l.Index, err)
+		}
 		if l.Index > agreed {
 			o.Unsure = append(o.Unsure, Entry{l.Index, c})
 		}

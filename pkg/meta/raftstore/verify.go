@@ -219,7 +219,10 @@ func verifySnapshot(base, id string) error {
 		return &CorruptError{path, err}
 	}
 	_, err = meta.DecodeSnapshot(r)
-	if err = errors.Join(err, r.Close()); err != nil {
+	switch err = errors.Join(err, r.Close()); {
+	case errors.Is(err, meta.ErrLevel), errors.Is(err, meta.ErrUnknownSnapshot):
+		return fmt.Errorf("metadata snapshot %s: %w", path, err) // whole, but not for this program
+	case err != nil:
 		return &CorruptError{path, err}
 	}
 	return nil

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+)
+
+func newClusterFinalizeCommand(g *globals) *cobra.Command {
+	var req api.FinalizeUpgrade
+	cmd := &cobra.Command{
+		Use:   "finalize-upgrade",
+		Short: "Let the cluster use what its new release brings, and shut older releases out",
+		Long: `Raise the feature level of the cluster to the highest that the release on its nodes supports. Until then
+a new release does without what an older one would not understand, so that nodes can go back to the older
+release. Afterwards a node of the older release refuses to start, with exit code 78.
+
+It is refused while a node runs, or ran last, a release that does not support the level, and says which.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return finalizeUpgrade(cmd, g, req) },
+	}
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "show what would happen, change nothing")
+	return cmd
+}
+
+func finalizeUpgrade(cmd *cobra.Command, g *globals, req api.FinalizeUpgrade) error {
+	u, err := query(cmd.Context(), g, func(ctx context.Context) (*api.Upgrade, error) { return g.client.Upgrades.Finalize(ctx, req) })
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{object: u, names: []string{fmt.Sprint(u.Level)}, text: func(p *page) { upgradeText(p, u, req.DryRun) }})
+}
+
+func upgradeText(p *page, u *api.Upgrade, dry bool) {
+	switch {
+	case !dry:
+		p.line("feature level %d", u.Level)
+	case u.Finalized:
+		p.line("feature level %d: nothing to do", u.Level)
+	case len(u.Lagging)+len(u.Unregistered) > 0:
+		p.line("feature level %d would not become %d: not supported by %s", u.Level, u.Target, list(append(u.Lagging, u.Unregistered...)))
+	default:
+		p.line("feature level %d would become %d; nothing was changed", u.Level, u.Target)
+	}
+}

@@ -1,0 +1,79 @@
+// Package level says what a release may write and send that others must understand: the
+// feature level.
+//
+// A level is a number that a release raises when it has something new that an older one
+// cannot read: a command of the metadata, a stored form, a call between nodes. A cluster
+// has one level, in its metadata; it is that of the oldest node that takes part, and rises
+// only when an operator says that no older release will run again. Until then the new
+// release does without what is new.
+//
+// Invariants:
+//
+//  1. A feature's level never changes once it was released.
+//  2. A program of some range of levels runs in a cluster whose level is in that range, and
+//     in no other.
+//
+// Start at Supported and Level.Has. docs/operations/upgrade.md says what an operator sees.
+package level
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+)
+
+// Level is a feature level. 0 is that of clusters from before there were levels.
+type Level uint32
+
+// Feature is something that a node writes or sends only in a cluster in which everybody
+// understands it.
+type Feature struct{ since Level }
+
+// The features, each since the level of the release that brought it.
+var (
+	// ForwardedPublisher: a publish that is forwarded to the partition's leader names the
+	// client that published it, for traces.
+	ForwardedPublisher = Feature{1}
+)
+
+// Has says whether a cluster of this level has a feature.
+func (l Level) Has(f Feature) bool { return l >= f.since }
+
+// String returns the number.
+func (l Level) String() string { return strconv.FormatUint(uint64(l), 10) }
+
+// Range is the levels that a program supports, both included.
+type Range struct {
+	Min Level `json:"min"`
+	Max Level `json:"max"`
+}
+
+// Supports says whether the range includes a level.
+func (r Range) Supports(l Level) bool { return r.Min <= l && l <= r.Max }
+
+// Valid says whether there is a level in the range.
+func (r Range) Valid() bool { return r.Min <= r.Max }
+
+// String describes the range: "1" or "1 to 2".
+func (r Range) String() string {
+	if r.Min == r.Max {
+		return r.Min.String()
+	}
+	return fmt.Sprintf("%d to %d", r.Min, r.Max)
+}
+
+// oldest is the lowest level in which this release can run.
+const oldest Level = 0
+
+// newest is the highest level that this release supports. The linker may set it, so that a
+// build can stand for the release after this one: see test/cluster.
+var newest = "1"
+
+// Supported returns the levels that this program supports.
+var Supported = sync.OnceValue(func() Range {
+	n, err := strconv.ParseUint(newest, 10, 32)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: this program was linked with the feature level %q, which is no number", newest))
+	}
+	return Range{oldest, Level(n)}
+})

@@ -1,0 +1,68 @@
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/level"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// beyond is a level that this program does not support.
+func beyond() level.Level { return level.Supported().Max + 1 }
+
+// A program that finds the cluster beyond its level stops before it reads what it may
+// misunderstand, and so does its next start, from the log and from a snapshot.
+func TestAnOlderProgramStopsAtTheRaisedLevel(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, options(dir))
+	propose(t, s, meta.NodeStarted{Node: meta.Node{ID: "n1", Levels: level.Range{Max: beyond()}}})
+	_, err := s.Propose(t.Context(), meta.FinalizeUpgrade{Level: beyond()})
+	<-s.Failed()
+	if err != nil && !errors.Is(s.Err(), meta.ErrLevel) {
+		t.Errorf("proposal: %v, store: %v", err, s.Err())
+	}
+	if !errors.Is(s.Err(), meta.ErrLevel) {
+		t.Errorf("failed with %v", s.Err())
+	}
+	closeNow(t, s)
+	if _, err := ReadStored(dir, "n1"); !errors.Is(err, meta.ErrLevel) {
+		t.Errorf("read the log: %v", err)
+	}
+	s, err = Open(options(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.Failed()
+	if !errors.Is(s.Err(), meta.ErrLevel) {
+		t.Errorf("started again: %v", s.Err())
+	}
+	closeNow(t, s)
+}
+
+// A snapshot that a newer leader sends stops the store; it would be sent for ever.
+func TestASnapshotOfANewerLevelStopsTheStore(t *testing.T) {
+	var newState meta.State
+	newState.Apply(1, meta.InitCluster{ID: "blue", Level: beyond()})
+	m := newMachine(0)
+	var failed error
+	m.onFail = func(err error) { failed = err }
+	if err := m.Restore(snapshotOf(t, &newState)); !errors.Is(err, meta.ErrLevel) || !errors.Is(failed, meta.ErrLevel) {
+		t.Errorf("restore: %v, failed with %v", err, failed)
+	}
+	if m.state.Cluster().ID != "" {
+		t.Error("the snapshot was taken over")
+	}
+}
+
+// snapshotOf returns a state as it is sent.
+func snapshotOf(t *testing.T, s *meta.State) io.ReadCloser {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return io.NopCloser(&b)
+}
