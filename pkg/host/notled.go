@@ -22,6 +22,8 @@ const (
 	// hand-over before and after is below it.
 	RaceWindow = 10 * time.Second
 	raceEpochs = 10
+	// racesEnd is how long after the last change of the metadata no race goes on.
+	racesEnd = 2*RaceWindow + leadCheck
 )
 
 // leadWatch finds partitions that this node is to lead and does not, and those that
@@ -34,6 +36,9 @@ type leadWatch struct {
 	stalls   *stall.Board
 	open     map[stall.Key]bool
 	races    map[roleKey]race
+
+	index   uint64    // of the metadata at the last round,
+	changed time.Time // and when it was first seen
 }
 
 // race is how the epoch of a partition has grown.
@@ -69,15 +74,26 @@ func (w *leadWatch) run(ctx context.Context) {
 
 // round looks at every partition that the metadata gives to this node.
 func (w *leadWatch) round(s *meta.State, now time.Time) {
+	if s.Index() != w.index {
+		w.index, w.changed = s.Index(), now
+	}
+	// Of 10,000 partitions whose epochs rest, every window has ended with nothing, and would do so again.
+	rest := now.Sub(w.changed) > racesEnd
 	found := map[stall.Key]string{}
 	races := make(map[roleKey]race, len(w.races))
+	if rest {
+		races = w.races
+	}
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, w.o.Self) {
 			return
 		}
-		key := roleKey{t.Name, t.Incarnation, i}
-		r := w.races[key].after(p.Epoch, now)
-		races[key] = r
+		var r race
+		if !rest {
+			key := roleKey{t.Name, t.Incarnation, i}
+			r = w.races[key].after(p.Epoch, now)
+			races[key] = r
+		}
 		h := w.topics.Lookup(t.Name)
 		leads := h != nil && h.Incarnation == t.Incarnation && h.leads(i, p.Epoch)
 		switch {

@@ -75,6 +75,11 @@ func rollingMistakes() []mistake {
 func onDiskMistakes() []mistake {
 	return []mistake{
 		{
+			name: "a leadership that goes round is not looked for while the metadata rests for a moment", file: "pkg/host/notled.go",
+			old: "rest := now.Sub(w.changed) > racesEnd", with: "rest := now.Sub(w.changed) > 0",
+			tests: []string{"./pkg/host"}, run: "TestARaceIsSeen",
+		},
+		{
 			name: "a replica that was marked as suspect at an earlier start is not", file: "pkg/host/suspect.go",
 			old: "return slices.Contains(names, datadir.MarkSuspect), nil", with: "return false, nil",
 			tests: []string{"./pkg/host"}, run: "TestAReplicaIsMarked",
