@@ -44,6 +44,9 @@ func decommissionNode(cmd *cobra.Command, g *globals, o decommissionOptions, id 
 	}
 	warning := fmt.Sprintf("decommissioning %s moves its %s and %s to other nodes: no data is lost, but much may be copied",
 		id, plural(n.Leaders, "leadership"), plural(n.Replicas, "replica"))
+	if text := deletedAt(n); text != "" {
+		warning += ". Of deleted topics, " + text
+	}
 	if err := o.sure.askAfter(cmd, g, warning, id); err != nil {
 		return err
 	}

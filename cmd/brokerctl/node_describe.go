@@ -43,8 +43,28 @@ func nodeView(n *api.NodeDetail) view {
 			p.line("")
 			p.line("remaining: %s", text)
 		}
+		deletedLine(p, n)
 		troubleLines(p, n.Troubles)
 	}}
+}
+
+// deletedLine says what becomes of deleted topics when the node goes.
+func deletedLine(p *page, n *api.NodeDetail) {
+	if text := deletedAt(n); text != "" {
+		p.line("deleted topics: %s", text)
+	}
+}
+
+// deletedAt says what a node has of deleted topics; "": nothing.
+func deletedAt(n *api.NodeDetail) string {
+	if n.DeletedTopics == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("it has a copy of %d that can be restored; these copies do not move, and go with the node", n.DeletedTopics)
+	if len(n.OnlyCopies) > 0 {
+		text += fmt.Sprintf(". Without it these are lost: %s; to keep one, restore it first: brokerctl topic restore T", strings.Join(n.OnlyCopies, " "))
+	}
+	return text
 }
 
 // nodeSummary shows a node on a line, and what is left.
@@ -54,6 +74,7 @@ func nodeSummary(n *api.NodeDetail) view {
 		if text := nodeLeft(n); text != "" {
 			p.line("remaining: %s", text)
 		}
+		deletedLine(p, n)
 		troubleLines(p, n.Troubles)
 	}}
 }

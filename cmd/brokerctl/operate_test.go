@@ -54,6 +54,25 @@ func TestAWaitTellsWhatIsLeftUntilNothingIs(t *testing.T) {
 	}
 }
 
+// What a node that goes has of deleted topics is said before and after.
+func TestADecommissionTellsOfDeletedTopics(t *testing.T) {
+	n := leavingNode()
+	n.DeletedTopics, n.OnlyCopies = 3, []string{"a", "b"}
+	b := newFakeBroker(t)
+	b.set("GET /v1/nodes/n2", n)
+	b.set("POST /v1/nodes/n2/decommission", n)
+	r := b.brokerctl(t, "node", "decommission", "n2")
+	if want := "Of deleted topics, it has a copy of 3 that can be restored; these copies do not move, and go with the node. " +
+		"Without it these are lost: a b; to keep one, restore it first"; !strings.Contains(r.stderr, want) {
+		t.Errorf("asked with %q, want %q in it", r.stderr, want)
+	}
+	for _, args := range [][]string{{"node", "decommission", "n2", "--yes"}, {"node", "describe", "n2"}} {
+		if r := b.brokerctl(t, args...); r.exit != exitOK || !strings.Contains(r.stdout, "deleted topics: it has a copy of 3") {
+			t.Errorf("%q: exit %d, %q", args, r.exit, r.stdout)
+		}
+	}
+}
+
 func TestAWaitForReplicasAsksAgainForTheRest(t *testing.T) {
 	with := func(adding []string, replicas ...string) api.Topic {
 		topic := ordersTopic()

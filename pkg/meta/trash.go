@@ -186,6 +186,26 @@ func (t Trash) withoutNode(id NodeID) (left []*Deleted, lost []string) {
 	return whole, lost
 }
 
+// Of returns how many topics in the trash have a copy on a node, and the names of those that cannot be
+// restored without it. What is in the trash does not move to other nodes.
+func (t Trash) Of(id NodeID) (topics int, only []string) {
+	for _, d := range t.deleted {
+		has, alone := false, false
+		for _, p := range d.Topic.Partitions {
+			if slices.Contains(p.Replicas, id) {
+				has, alone = true, alone || len(p.Replicas) == 1
+			}
+		}
+		if has {
+			topics++
+		}
+		if alone {
+			only = append(only, d.Topic.Name)
+		}
+	}
+	return topics, only
+}
+
 // settled returns the topic with no partition on the move: at its target where all replicas
 // of that are in sync, and back where it was elsewhere, if a replica in sync is there.
 func (t *Topic) settled() *Topic {

@@ -59,6 +59,21 @@ func TestTheTrashIsDueByTime(t *testing.T) {
 	}
 }
 
+func TestWhatANodeHasOfTheTrash(t *testing.T) {
+	s, _ := kept(t, 2, 2)
+	shared := *s.trash[0].Topic
+	shared.Partitions = slices.Clone(shared.Partitions)
+	shared.Partitions[0].Replicas = []NodeID{"n1", "n2"}
+	shared.Partitions[1].Replicas = []NodeID{"n2", "n3"}
+	s.trash[0] = &Deleted{Index: s.trash[0].Index, Topic: &shared}
+	for id, want := range map[NodeID]string{"n1": "2 [t1]", "n2": "1 []", "n3": "1 []", "n4": "0 []"} {
+		topics, only := TrashOf(s).Of(id)
+		if got := fmt.Sprint(topics, only); got != want {
+			t.Errorf("%s has %s, want %s", id, got, want)
+		}
+	}
+}
+
 func TestTheOldestLeaveTheTrash(t *testing.T) {
 	s, made := kept(t, MaxTrashTopics+2, 1)
 	if n := len(slices.Collect(TrashOf(s).All())); n != MaxTrashTopics || TrashOf(s).Holds("t1", made[1]) || !TrashOf(s).Holds("t2", made[2]) {

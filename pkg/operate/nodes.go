@@ -21,6 +21,8 @@ type NodeDetail struct {
 	Left       Progress        // of what an operator wants of it
 	Removable  bool            // RemoveNode would take it out
 	Troubles   []Trouble
+	Deleted    int      // topics in the trash of which it has a copy: those do not move
+	OnlyCopies []string // of these the ones that nobody can restore without it
 }
 
 // NodePartition is what a node is to one partition.
@@ -207,6 +209,7 @@ func (o *Operator) DescribeNode(ctx context.Context, id meta.NodeID) (NodeDetail
 	m, _ := o.node.members().Find(id)
 	_, led := o.node.Meta.Leader()
 	out := NodeDetail{NodeInfo: nodeInfo(n, m.Voter, nodeLoads(s)[id]).seen(o.node.answers(id), led), Removable: removable(s, n)}
+	out.Deleted, out.OnlyCopies = meta.TrashOf(s).Of(id)
 	var moving []partitionAt
 	meta.EachPartition(s, func(t *meta.Topic, i int, p *meta.Partition) {
 		if !slices.Contains(p.Replicas, id) {

@@ -9,6 +9,10 @@ func trashMistakes() []mistake {
 			old: "if meta.TrashOf(s).Holds(name, in) {\n\t\tr.keep(name, in)\n\t\treturn nil", with: "if false {\n\t\treturn nil", tests: here, run: "RestoredTopic",
 		},
 		{
+			name: "trash: the only copy is not told", file: "pkg/meta/trash.go",
+			old: "alone || len(p.Replicas) == 1", with: "alone", tests: []string{"./pkg/meta"}, run: "TestWhatANodeHas",
+		},
+		{
 			name: "trash: a start removes what can be restored", file: "pkg/removal/removal.go",
 			old: "case meta.TrashOf(s).Holds(name, in):", with: "case false:", tests: here, run: "RestoredTopic",
 		},

@@ -64,6 +64,10 @@ type NodeDetail struct {
 	Left         Progress        `json:"left"`
 	Removable    bool            `json:"removable"` // it holds nothing and is being decommissioned, or is down
 	Troubles     []Trouble       `json:"troubles"`  // of partitions that the controller cannot take from it
+	// DeletedTopics is of how many deleted topics it has a copy, which does not move, and OnlyCopies the
+	// names of those that cannot be restored without it.
+	DeletedTopics int      `json:"deleted_topics,omitempty"`
+	OnlyCopies    []string `json:"only_copies,omitempty"`
 }
 
 // NodePartition is what a node is to one partition.

@@ -190,6 +190,7 @@ func apiNodeDetail(d operate.NodeDetail) api.NodeDetail {
 	out := api.NodeDetail{
 		Node: apiNode(d.NodeInfo), Hostname: d.Hostname, HTTPSAddress: d.HTTPSAddress, Removable: d.Removable,
 		Partitions: make([]api.NodePartition, len(d.Partitions)), Left: apiProgress(d.Left), Troubles: apiTroubles(d.Troubles),
+		DeletedTopics: d.Deleted, OnlyCopies: d.OnlyCopies,
 	}
 	for i, p := range d.Partitions {
 		out.Partitions[i] = api.NodePartition(p)
