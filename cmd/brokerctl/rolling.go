@@ -16,7 +16,7 @@ import (
 // defaultStepTimeout is how long one step of a rolling restart may take: a node with much data starts for minutes.
 const defaultStepTimeout = 10 * time.Minute
 
-// rollingResult is what brokerctl rolling answers, an object a node.
+// rollingResult is what brokerctl rolling answers, one object for each node.
 type rollingResult struct {
 	Node          string `json:"node"`
 	Result        string `json:"result"` // restarted, skipped (it runs the version), planned (--dry-run) or left

@@ -11,15 +11,15 @@ import (
 )
 
 var (
-	consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
-	varying      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{16}`) // times and ids
+	consoleBlock = regexp.MustCompile("(?s)(?:<!-- worker: (\\w+) -->\n)|```console\n(.*?)```")
+	varying      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{16}|127\.0\.0\.1:\d+`) // times, ids and addresses
 )
 
 // TestTheGuidesShowWhatTheCommandsDo runs the commands of guides, in their order, on a new node,
 // and compares what they print with what the guides show, where they show it. Times and ids are
-// others.
+// others. Where a guide says so, a worker fails messages meanwhile: what shows dead letters is asked again.
 func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
-	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "tracing.md"} {
+	for _, page := range []string{"delayed.md", "exactly-once.md", "replay.md", "retries.md", "tracing.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", page))
@@ -29,10 +29,21 @@ func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
 			dir := t.TempDir()
 			n := startNodeOn(t, filepath.Join(dir, "data"))
 			ran := 0
+			var worker *wire
 			for _, block := range consoleBlock.FindAllSubmatch(raw, -1) {
-				for _, step := range strings.Split(string(block[1]), "$ ")[1:] {
+				switch string(block[1]) {
+				case "fails":
+					worker = n.failing("orders", "bill")
+				case "ends":
+					_ = worker.Close() // the node gets to know
+				}
+				for _, step := range strings.Split(string(block[2]), "$ ")[min(1, len(block[2])):] {
 					command, shown, _ := strings.Cut(step, "\n")
-					if got := n.shell(dir, command); shown != "" && steady(got) != steady(shown) {
+					got := n.shell(dir, command)
+					if strings.HasPrefix(command, "brokerctl dlq ") && worker != nil && steady(got) != steady(shown) {
+						eventually(t, "the worker fails messages", func() bool { got = n.shell(dir, command); return steady(got) == steady(shown) })
+					}
+					if shown != "" && steady(got) != steady(shown) {
 						t.Errorf("$ %s\n%s\nthe guide shows:\n%s", command, got, shown)
 					}
 					ran++
@@ -43,6 +54,31 @@ func TestTheGuidesShowWhatTheCommandsDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failing is a consumer that requeues messages whose body begins with bad, and finishes the others.
+func (n *node) failing(topic, channel string) *wire {
+	n.t.Helper()
+	w := n.consumer(topic, channel, 1, `{"client_id":"worker-1"}`)
+	go func() {
+		for {
+			kind, data, err := w.next(patience)
+			if err != nil {
+				return // it was closed
+			}
+			if kind != frameMessage {
+				continue
+			}
+			id, body, answer := data[10:26], data[26:], "FIN "
+			if strings.HasPrefix(body, "bad") {
+				answer, id = "REQ ", id+" 0"
+			}
+			if _, err := w.Write([]byte(answer + id + "\n")); err != nil {
+				return
+			}
+		}
+	}()
+	return w
 }
 
 // shell runs a command as a user of the node would, in a directory, and returns what it prints.
