@@ -25,6 +25,7 @@ var floors = map[string]int{
 	"pkg/vfs":       0, // the seam to the disk
 	"pkg/nsq":       0, // the wire codec
 	"pkg/health":    0, // reasons for which something is not as it should be
+	"pkg/access":    0, // who may do what
 	"pkg/admin/api": 0, // the JSON of /v1 and its client: for programs outside, too
 	"pkg/client":    1, // for programs outside: it knows the wire and nothing of the broker
 
@@ -131,6 +132,7 @@ var sameFloor = map[[2]string]string{
 	{"pkg/sampling", "pkg/seq"}:    "a rule names message ids",
 	{"pkg/trace", "pkg/record"}:    "what is kept of a message is read off it",
 	{"pkg/admin/api", "pkg/units"}: "the JSON takes durations as the command line does",
+	{"pkg/access", "pkg/fate"}:     "a change that is refused has changed nothing",
 	{"pkg/limit", "pkg/fate"}:      "what a budget refuses has a fate",
 	{"pkg/policy", "pkg/units"}:    "a policy is written with durations as people write them",
 	{"pkg/filter", "pkg/fate"}:     "an expression that is refused has changed nothing",
@@ -141,6 +143,7 @@ var sameFloor = map[[2]string]string{
 // soleImporters says which packages alone may use a module. A name that ends
 // in / stands for all packages below it.
 var soleImporters = map[string][]string{
+	"golang.org/x/crypto":               {"pkg/access"},
 	"github.com/expr-lang/expr":         {"pkg/filter"},
 	"github.com/prometheus/":            {"pkg/metrics"},
 	"github.com/spf13/cobra":            {"cmd/brokerctl", "cmd/brokerd", "internal/generate", "internal/manual"},

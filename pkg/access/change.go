@@ -1,0 +1,203 @@
+package access
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Verb says what a Change does.
+type Verb string
+
+// The verbs, and the fields of a Change that each needs.
+const (
+	CreateUser  Verb = "create-user"  // User, and what of Password, Certificates and Rules there is
+	DeleteUser  Verb = "delete-user"  // User; its tokens go, too
+	SetPassword Verb = "set-password" // User, Password
+	CreateToken Verb = "create-token" // Token
+	RevokeToken Verb = "revoke-token" // ID
+	Grant       Verb = "grant"        // User, Rules; those that it has already stay
+	Revoke      Verb = "revoke"       // User, Rules, all of which it has
+	Enable      Verb = "enable"
+	Disable     Verb = "disable"
+)
+
+// Change is one change of a directory.
+type Change struct {
+	Verb         Verb     `json:"verb"`
+	User         string   `json:"user,omitempty"`
+	Password     string   `json:"password,omitempty"` // as HashPassword returns it
+	Certificates []string `json:"certificates,omitempty"`
+	Rules        []Rule   `json:"rules,omitempty"`
+	Token        *Token   `json:"token,omitempty"`
+	ID           string   `json:"id,omitempty"` // of a token
+}
+
+// String describes the change without what it holds of credentials.
+func (c Change) String() string {
+	text := string(c.Verb)
+	if c.User != "" {
+		text += " " + c.User
+	}
+	if c.Token != nil {
+		text += " " + c.Token.ID + " of " + c.Token.User
+	}
+	if c.ID != "" {
+		text += " " + c.ID
+	}
+	for _, r := range c.Rules {
+		text += ", " + r.String()
+	}
+	return text
+}
+
+// Validate checks what can be checked without a directory.
+func (c Change) Validate() error {
+	switch c.Verb {
+	case CreateUser:
+		return c.user().validate()
+	case SetPassword:
+		if _, _, ok := parsePassword(c.Password); !ok {
+			return fmt.Errorf("%w: password is not hashed", ErrInvalid)
+		}
+	case CreateToken:
+		if c.Token == nil {
+			return fmt.Errorf("%w: no token to create", ErrInvalid)
+		}
+		return c.Token.validate()
+	case Grant, Revoke:
+		if len(c.Rules) == 0 {
+			return fmt.Errorf("%w: no rule to %s", ErrInvalid, c.Verb)
+		}
+		return validRules(c.Rules)
+	case DeleteUser, RevokeToken, Enable, Disable:
+	default:
+		return fmt.Errorf("%w: unknown change %.40q", ErrInvalid, c.Verb)
+	}
+	return nil
+}
+
+func (c Change) user() *User { return &User{c.User, c.Password, c.Certificates, c.Rules} }
+
+// Apply returns the directory after a change. One that is refused makes none.
+func (d *Directory) Apply(c Change) (*Directory, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	n := d.copied()
+	if err := n.apply(c); err != nil {
+		return nil, err
+	}
+	if !n.safe() {
+		return nil, ErrLastAdmin
+	}
+	return n, nil
+}
+
+func (d *Directory) apply(c Change) error {
+	switch c.Verb {
+	case CreateUser:
+		if d.users[c.User] != nil {
+			return ErrUserExists
+		}
+		return d.put(c.user())
+	case CreateToken:
+		return d.putToken(c.Token)
+	case RevokeToken:
+		if d.tokens[c.ID] == nil {
+			return ErrNoToken
+		}
+		delete(d.tokens, c.ID)
+		return nil
+	case Enable, Disable:
+		d.on = c.Verb == Enable
+		return nil
+	case DeleteUser, SetPassword, Grant, Revoke:
+	}
+	was := d.users[c.User]
+	if was == nil {
+		return ErrNoUser
+	}
+	u := *was
+	switch c.Verb {
+	case DeleteUser:
+		d.drop(c.User)
+		maps.DeleteFunc(d.tokens, func(_ string, t *Token) bool { return t.User == c.User })
+		return nil
+	case SetPassword:
+		u.Password = c.Password
+	case Grant:
+		u.Rules = slices.Clone(u.Rules)
+		for _, r := range c.Rules {
+			if !slices.Contains(u.Rules, r) {
+				u.Rules = append(u.Rules, r)
+			}
+		}
+	case Revoke:
+		u.Rules = slices.Clone(u.Rules)
+		for _, r := range c.Rules {
+			i := slices.Index(u.Rules, r)
+			if i < 0 {
+				return fmt.Errorf("%w: %s", ErrNoRule, r)
+			}
+			u.Rules = slices.Delete(u.Rules, i, i+1)
+		}
+	case CreateUser, CreateToken, RevokeToken, Enable, Disable:
+	}
+	return d.put(&u)
+}
+
+func (u *User) validate() error {
+	if err := validUserName(u.Name); err != nil {
+		return err
+	}
+	if _, _, ok := parsePassword(u.Password); !ok && u.Password != "" {
+		return fmt.Errorf("%w: password is not hashed", ErrInvalid)
+	}
+	if len(u.Certificates) > MaxCertificates {
+		return fmt.Errorf("%w: %d certificate names", ErrLimit, len(u.Certificates))
+	}
+	for i, name := range u.Certificates {
+		if name == "" || len(name) > maxText || slices.Contains(u.Certificates[:i], name) {
+			return fmt.Errorf("%w: certificate name of %d bytes, or given twice", ErrInvalid, len(name))
+		}
+	}
+	return validRules(u.Rules)
+}
+
+func validUserName(name string) error {
+	for i := range len(name) {
+		if !plain(name[i]) && name[i] != '@' {
+			return fmt.Errorf("%w: user name %.64q, must have a-z A-Z 0-9 . _ - @ only", ErrInvalid, name)
+		}
+	}
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("%w: user name of %d bytes, must have 1 to %d", ErrInvalid, len(name), maxName)
+	}
+	return nil
+}
+
+func validRules(rules []Rule) error {
+	if len(rules) > MaxRules {
+		return fmt.Errorf("%w: %d rules of a user, over %d", ErrLimit, len(rules), MaxRules)
+	}
+	for _, r := range rules {
+		if err := r.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Token) validate() error {
+	if len(t.ID) != 2*tokenID || !isHex(t.ID) || len(t.Hash) != 64 || !isHex(t.Hash) {
+		return fmt.Errorf("%w: token id or hash", ErrInvalid)
+	}
+	if err := validUserName(t.User); err != nil {
+		return err
+	}
+	if len(t.Description) > maxText || t.Created < 0 || t.Expires < 0 {
+		return fmt.Errorf("%w: description of %d bytes, created at %d, expires at %d", ErrInvalid, len(t.Description), t.Created, t.Expires)
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package access
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Why a change or a credential is refused. Each is marked fate.Refused: nothing was changed.
+var (
+	ErrInvalid     = fate.Refuse("invalid access configuration")
+	ErrNoUser      = fate.Refuse("user not found")
+	ErrNoToken     = fate.Refuse("token not found")
+	ErrNoRule      = fate.Refuse("rule not found")
+	ErrUserExists  = fate.Refuse("user already exists")
+	ErrTokenExists = fate.Refuse("token already exists")
+	ErrTaken       = fate.Refuse("certificate name belongs to another user")
+	ErrLimit       = fate.Refuse("limit reached")
+	ErrLastAdmin   = fate.Refuse("no administrator would be left with a credential that does not expire")
+	ErrExpired     = fate.Refuse("token has expired")
+)
+
+// Bounds of what a directory holds.
+const (
+	MaxUsers        = 1000
+	MaxTokens       = 5000
+	MaxRules        = 100 // of a user
+	MaxCertificates = 20  // of a user
+	maxName         = 64  // bytes, of a user
+	maxText         = 256 // bytes, of a description or a name in a certificate
+)
+
+// User is somebody who may be granted something. What a Directory hands out must not be
+// changed.
+type User struct {
+	Name         string   `json:"name"`
+	Password     string   `json:"password,omitempty"`     // as HashPassword returns it; "": none
+	Certificates []string `json:"certificates,omitempty"` // names in certificates that are this user's
+	Rules        []Rule   `json:"rules,omitempty"`
+}
+
+// Token is what is stored of a token. What a Directory hands out must not be changed.
+type Token struct {
+	ID          string `json:"id"`
+	User        string `json:"user"`
+	Hash        string `json:"hash"`
+	Description string `json:"description,omitempty"`
+	Created     int64  `json:"created,omitempty"` // ns since 1970
+	Expires     int64  `json:"expires,omitempty"` // likewise; 0: never
+}
+
+// Directory is who may do what. The zero value, and nil, has no user and is off. It never
+// changes and may be read by many goroutines.
+type Directory struct {
+	on     bool
+	users  map[string]*User
+	tokens map[string]*Token
+	owners map[string]*User // by name in a certificate
+}
+
+// On says whether access control is on.
+func (d *Directory) On() bool { return d != nil && d.on }
+
+// User returns a user, or nil.
+func (d *Directory) User(name string) *User {
+	if d == nil {
+		return nil
+	}
+	return d.users[name]
+}
+
+// Users returns the users by name.
+func (d *Directory) Users() []*User {
+	if d == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(d.users), func(a, b *User) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Tokens returns the tokens by id.
+func (d *Directory) Tokens() []*Token {
+	if d == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(d.tokens), func(a, b *Token) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// Check returns the rule by which a user may do something; false: no rule grants it.
+func (d *Directory) Check(user string, want Demand) (Rule, bool) {
+	if u := d.User(user); u != nil {
+		for _, r := range u.Rules {
+			if r.grants(want) {
+				return r, true
+			}
+		}
+	}
+	return Rule{}, false
+}
+
+// ByToken returns the token that a text is, at a moment, ns since 1970. It is ErrNoToken
+// for another text, also for one with the id of a token, and ErrExpired.
+func (d *Directory) ByToken(text string, now int64) (*Token, error) {
+	id, ok := idOf(text)
+	if !ok || d == nil {
+		return nil, ErrNoToken
+	}
+	t := d.tokens[id]
+	switch {
+	case t == nil || !t.is(text):
+		return nil, ErrNoToken
+	case t.Expired(now):
+		return nil, ErrExpired
+	}
+	return t, nil
+}
+
+// Expired says whether the token counts no more.
+func (t *Token) Expired(now int64) bool { return t.Expires != 0 && now >= t.Expires }
+
+// ByCertificate returns whose a verified certificate with these names is; nil: nobody's.
+// Where its names are of several users, it is nobody's.
+func (d *Directory) ByCertificate(names []string) (owner *User) {
+	if d == nil {
+		return nil
+	}
+	for _, name := range names {
+		switch u := d.owners[name]; {
+		case u == nil:
+		case owner != nil && owner != u:
+			return nil
+		default:
+			owner = u
+		}
+	}
+	return owner
+}
+
+// copied returns a directory to change, which shares users and tokens with d.
+func (d *Directory) copied() *Directory {
+	n := &Directory{users: map[string]*User{}, tokens: map[string]*Token{}, owners: map[string]*User{}}
+	if d != nil {
+		n.on = d.on
+		maps.Copy(n.users, d.users)
+		maps.Copy(n.tokens, d.tokens)
+		maps.Copy(n.owners, d.owners)
+	}
+	return n
+}
+
+// put replaces a user.
+func (d *Directory) put(u *User) error {
+	if err := u.validate(); err != nil {
+		return err
+	}
+	for _, name := range u.Certificates {
+		if o := d.owners[name]; o != nil && o.Name != u.Name {
+			return ErrTaken
+		}
+	}
+	d.drop(u.Name)
+	d.users[u.Name] = u
+	for _, name := range u.Certificates {
+		d.owners[name] = u
+	}
+	if len(d.users) > MaxUsers {
+		return ErrLimit
+	}
+	return nil
+}
+
+// drop removes a user and leaves its tokens.
+func (d *Directory) drop(name string) {
+	delete(d.users, name)
+	maps.DeleteFunc(d.owners, func(_ string, u *User) bool { return u.Name == name })
+}
+
+// putToken adds a token.
+func (d *Directory) putToken(t *Token) error {
+	if err := t.validate(); err != nil {
+		return err
+	}
+	switch {
+	case d.users[t.User] == nil:
+		return ErrNoUser
+	case d.tokens[t.ID] != nil:
+		return ErrTokenExists
+	case len(d.tokens) >= MaxTokens:
+		return ErrLimit
+	}
+	d.tokens[t.ID] = t
+	return nil
+}
+
+// safe says whether somebody can still switch access control off and change rules.
+func (d *Directory) safe() bool {
+	if !d.on {
+		return true
+	}
+	lasting := map[string]bool{}
+	for _, t := range d.tokens {
+		lasting[t.User] = lasting[t.User] || t.Expires == 0
+	}
+	for name, u := range d.users {
+		admin := slices.ContainsFunc(u.Rules, func(r Rule) bool { return r.Right == Admin })
+		if admin && (u.Password != "" || len(u.Certificates) > 0 || lasting[name]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Stored is a directory as it is stored.
+type Stored struct {
+	On     bool     `json:"on,omitempty"`
+	Users  []*User  `json:"users,omitempty"`
+	Tokens []*Token `json:"tokens,omitempty"`
+}
+
+// Store returns what Restore makes the directory of.
+func (d *Directory) Store() Stored { return Stored{d.On(), d.Users(), d.Tokens()} }
+
+// errOrder is wrong with what is stored in another way than Store does it.
+var errOrder = errors.New("users or tokens out of order")
+
+// Restore returns the directory that was stored. What no Store returned is an error.
+func Restore(s Stored) (*Directory, error) {
+	byName := func(a, b *User) int { return cmp.Compare(a.Name, b.Name) }
+	byID := func(a, b *Token) int { return cmp.Compare(a.ID, b.ID) }
+	if slices.Contains(s.Users, nil) || slices.Contains(s.Tokens, nil) || !slices.IsSortedFunc(s.Users, byName) || !slices.IsSortedFunc(s.Tokens, byID) {
+		return nil, errOrder
+	}
+	d := (*Directory)(nil).copied()
+	for _, u := range s.Users {
+		if d.users[u.Name] != nil {
+			return nil, ErrUserExists
+		}
+		if err := d.put(u); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range s.Tokens {
+		if err := d.putToken(t); err != nil {
+			return nil, err
+		}
+	}
+	if d.on = s.On; !d.safe() {
+		return nil, ErrLastAdmin
+	}
+	return d, nil
+}

@@ -1,0 +1,134 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Right is a kind of thing that may be done.
+type Right string
+
+// The rights. Admin includes all others, and what needs no topic, such as draining nodes.
+const (
+	Publish   Right = "publish"   // messages to a topic
+	Subscribe Right = "subscribe" // to a channel of a topic, and see its messages
+	Manage    Right = "manage"    // a topic and its channels: create, alter, pause, empty, delete
+	Read      Right = "read"      // metadata, statistics and metrics of the whole cluster
+	Admin     Right = "admin"
+)
+
+// maxPattern is the longest pattern, in bytes: as long as a name may be.
+const maxPattern = 64
+
+// Rule grants a right. Topic and Channel are patterns: * stands for any number of
+// characters, everything else for itself.
+type Rule struct {
+	Right   Right  `json:"right"`
+	Topic   string `json:"topic,omitempty"`   // of Publish, Subscribe and Manage
+	Channel string `json:"channel,omitempty"` // of Subscribe
+}
+
+// String returns the rule as people write it.
+func (r Rule) String() string {
+	text := string(r.Right)
+	if r.Topic != "" {
+		text += " " + r.Topic
+	}
+	if r.Channel != "" {
+		text += "/" + r.Channel
+	}
+	return text
+}
+
+// validate says what is wrong with a rule.
+func (r Rule) validate() error {
+	topic, channel := false, false
+	switch r.Right {
+	case Publish, Manage:
+		topic = true
+	case Subscribe:
+		topic, channel = true, true
+	case Read, Admin:
+	default:
+		return fmt.Errorf("%w: right %.40q, must be publish, subscribe, manage, read or admin", ErrInvalid, r.Right)
+	}
+	if err := validPattern("topic", r.Topic, topic); err != nil {
+		return fmt.Errorf("rule %s: %w", r.Right, err)
+	}
+	if err := validPattern("channel", r.Channel, channel); err != nil {
+		return fmt.Errorf("rule %s: %w", r.Right, err)
+	}
+	return nil
+}
+
+// validPattern checks a pattern that is needed, or must not be there.
+func validPattern(of, pattern string, needed bool) error {
+	switch {
+	case !needed && pattern != "":
+		return fmt.Errorf("%w: it has no %s pattern", ErrInvalid, of)
+	case !needed:
+		return nil
+	case pattern == "":
+		return fmt.Errorf("%w: it needs a %s pattern; * is every %[2]s", ErrInvalid, of)
+	case len(pattern) > maxPattern:
+		return fmt.Errorf("%w: %s pattern of %d bytes, over %d", ErrInvalid, of, len(pattern), maxPattern)
+	}
+	for i := range len(pattern) {
+		if c := pattern[i]; !plain(c) && c != '*' && c != '#' {
+			return fmt.Errorf("%w: %s pattern %q has a character that no name has", ErrInvalid, of, pattern)
+		}
+	}
+	return nil
+}
+
+// plain says whether a byte may be in a name.
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+// Demand is something that somebody wants to do.
+type Demand struct {
+	Right   Right
+	Topic   string // "": of no topic
+	Channel string // "": of no channel
+}
+
+// grants says whether the rule permits what is demanded.
+func (r Rule) grants(d Demand) bool {
+	switch {
+	case r.Right == Admin:
+		return true
+	case r.Right != d.Right:
+		return false
+	case r.Right == Read:
+		return true
+	case d.Topic == "" || !match(r.Topic, d.Topic):
+		return false
+	case r.Right != Subscribe:
+		return true
+	}
+	return d.Channel != "" && match(r.Channel, d.Channel)
+}
+
+// match says whether a name is one that a pattern means. It takes no more steps than the
+// product of both lengths.
+func match(pattern, name string) bool {
+	p, n := 0, 0
+	star, from := -1, 0 // the last * so far, and from where of the name it was tried
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, n
+			p++
+		case p < len(pattern) && pattern[p] == name[n]:
+			p++
+			n++
+		case star >= 0:
+			from++
+			p, n = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

@@ -1,0 +1,126 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// The parts of a token: brk_ID_SECRET, the ID in hexadecimal and the SECRET in base64.
+const (
+	tokenPrefix = "brk_"
+	tokenID     = 8  // bytes
+	tokenSecret = 32 // bytes
+)
+
+// NewToken makes a token of random bytes. It returns the text, which is to be shown once
+// and never stored, and what is stored of it. An error is that of the random source.
+func NewToken(random io.Reader) (text string, stored Token, err error) {
+	raw := make([]byte, tokenID+tokenSecret)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return "", Token{}, fmt.Errorf("make token: %w", err)
+	}
+	id := hex.EncodeToString(raw[:tokenID])
+	text = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(raw[tokenID:])
+	return text, Token{ID: id, Hash: hashToken(text)}, nil
+}
+
+// IsToken says whether a secret has the form of a token. Others are those of auth servers.
+func IsToken(secret string) bool {
+	_, ok := idOf(secret)
+	return ok
+}
+
+// idOf returns the id of a token.
+func idOf(text string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	const idText = 2 * tokenID
+	if !ok || len(rest) != idText+1+base64.RawURLEncoding.EncodedLen(tokenSecret) || rest[idText] != '_' || !isHex(rest[:idText]) {
+		return "", false
+	}
+	return rest[:idText], true
+}
+
+func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
+
+// hashToken is what is stored of a token. One pass of SHA-256 is enough for 256 random bits.
+func hashToken(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// is says whether a text is the token, in a time that does not depend on where they differ.
+func (t *Token) is(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(t.Hash), []byte(hashToken(text))) == 1
+}
+
+// What a password costs to check: argon2id with 19 MiB and two passes, the least that OWASP
+// recommends. More would let fewer strangers take the node's memory.
+const (
+	passwordMemory  = 19 << 10 // KiB
+	passwordPasses  = 2
+	passwordThreads = 1
+	passwordSalt    = 16 // bytes
+	passwordKey     = 32 // bytes
+	passwordForm    = "argon2id-19456-2-1$"
+)
+
+// PasswordBytes is the memory that hashing or checking a password takes, in bytes.
+const PasswordBytes = passwordMemory << 10
+
+// The bounds of a password, in bytes.
+const (
+	MinPassword = 8
+	MaxPassword = 256
+)
+
+// HashPassword returns what is stored of a password. It takes PasswordBytes of memory and
+// some hundredths of a second. A password of another length than allowed is ErrInvalid.
+func HashPassword(password string, random io.Reader) (string, error) {
+	if len(password) < MinPassword || len(password) > MaxPassword {
+		return "", fmt.Errorf("%w: password of %d bytes, must have %d to %d", ErrInvalid, len(password), MinPassword, MaxPassword)
+	}
+	salt := make([]byte, passwordSalt)
+	if _, err := io.ReadFull(random, salt); err != nil {
+		return "", fmt.Errorf("salt password: %w", err)
+	}
+	key := passwordKeyOf(password, salt)
+	return passwordForm + base64.RawStdEncoding.EncodeToString(salt) + "$" + base64.RawStdEncoding.EncodeToString(key), nil
+}
+
+func passwordKeyOf(password string, salt []byte) []byte {
+	return argon2.IDKey([]byte(password), salt, passwordPasses, passwordMemory, passwordThreads, passwordKey)
+}
+
+// parsePassword reads what HashPassword returned.
+func parsePassword(stored string) (salt, key []byte, ok bool) {
+	rest, ok := strings.CutPrefix(stored, passwordForm)
+	first, second, two := strings.Cut(rest, "$")
+	salt, badSalt := base64.RawStdEncoding.Strict().DecodeString(first)
+	key, badKey := base64.RawStdEncoding.Strict().DecodeString(second)
+	ok = ok && two && badSalt == nil && badKey == nil && len(salt) == passwordSalt && len(key) == passwordKey
+	return salt, key, ok
+}
+
+// HasPassword says whether a password is the user's, at the cost of HashPassword. It is the
+// same for a user that is nil or has none: who asks does not learn which users there are.
+func HasPassword(u *User, password string) bool {
+	var salt, key []byte
+	known := false
+	if u != nil {
+		salt, key, known = parsePassword(u.Password)
+	}
+	if !known {
+		salt, key = make([]byte, passwordSalt), make([]byte, passwordKey)
+	}
+	if len(password) > MaxPassword {
+		password, known = password[:MaxPassword], false
+	}
+	return subtle.ConstantTimeCompare(passwordKeyOf(password, salt), key) == 1 && known
+}
