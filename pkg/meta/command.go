@@ -55,6 +55,7 @@ const (
 	KindFinishReassign  Kind = 43
 	KindReportSuspects  Kind = 44
 	KindYieldLeader     Kind = 45
+	KindChangeAccess    Kind = 60
 )
 
 // kinds is the table of the known commands.
@@ -90,6 +91,7 @@ var kinds = map[Kind]struct {
 	KindFinishReassign:  {"finish-reassign", decodeAs[FinishReassign]},
 	KindReportSuspects:  {"report-suspects", decodeAs[ReportSuspects]},
 	KindYieldLeader:     {"yield-leader", decodeAs[YieldLeader]},
+	KindChangeAccess:    {"change-access", decodeAs[ChangeAccess]},
 }
 
 // String returns the kind's name.

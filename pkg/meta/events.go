@@ -47,6 +47,8 @@ func describe(s *State, c Command, r *Result, before *topicSet) (e Event, flux b
 		return describeTopic(c, r), false
 	case CreateChannel, DeleteChannel, AlterChannel:
 		return describeChannel(c), false
+	case ChangeAccess:
+		return describeAccess(c), false
 	case ElectLeaders, AlterISR, StartReassign, FinishReassign, YieldLeader:
 		return describePartitions(s, c, r, before), true
 	}

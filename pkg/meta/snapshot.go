@@ -31,6 +31,7 @@ import (
 //	| one line for each act of an operator, by index                  |
 //	| one line for each event, by index                               |
 //	| one line for each event of leaders and replicas, by index       |
+//	| one line with who may do what, where access is true in the head |
 //	+-----------------------------------------------------------------+
 //	| CRC-32C of all before, u32le |
 //	+------------------------------+
@@ -55,6 +56,7 @@ type snapshotHead struct {
 	Acts     int               `json:"acts,omitempty"`
 	Events   int               `json:"events,omitempty"`
 	Flux     int               `json:"flux,omitempty"`
+	Access   bool              `json:"access,omitempty"`
 }
 
 type snapshotTopic struct {
@@ -115,7 +117,7 @@ func (s *State) Encode(w io.Writer) error {
 	e.SetEscapeHTML(false)
 	head := snapshotHead{
 		Index: s.index, Cluster: s.cluster, Settings: s.settings.values, Nodes: len(s.nodes), Topics: s.topics.count, Saved: len(s.saved), Trash: len(s.trash),
-		Acts: len(s.past.acts), Events: len(s.past.events), Flux: len(s.past.flux),
+		Acts: len(s.past.acts), Events: len(s.past.events), Flux: len(s.past.flux), Access: s.access != nil,
 	}
 	if err := e.Encode(head); err != nil {
 		return err
@@ -138,7 +140,7 @@ func (s *State) Encode(w io.Writer) error {
 	if err := TrashOf(s).encode(e); err != nil {
 		return err
 	}
-	if err := s.past.encode(e); err != nil {
+	if err := errors.Join(s.past.encode(e), encodeAccess(s, e)); err != nil {
 		return err
 	}
 	if err := b.Flush(); err != nil {
@@ -259,6 +261,9 @@ func decodeLines(body []byte) (*State, error) {
 		return nil, err
 	}
 	if err := s.past.decode(&head, next); err != nil {
+		return nil, err
+	}
+	if err := decodeAccess(s, head.Access, next); err != nil {
 		return nil, err
 	}
 	if len(body) != 0 {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/brokerd/brokerd/pkg/access"
 	"github.com/brokerd/brokerd/pkg/level"
 )
 
@@ -26,6 +27,7 @@ type State struct {
 	saved    []*Saved   // by index; never changed but replaced
 	trash    []*Deleted // by index, likewise
 	past     past
+	access   *access.Directory // nil: nothing was ever changed
 }
 
 // Result is what became of a command.

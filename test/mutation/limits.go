@@ -25,6 +25,7 @@ func mistakesOfLimits() []mistake {
 		trashMistakes(),
 		upgradeMistakes(),
 		purgeMistakes(),
+		accessMistakes(),
 		journalMistakes(),
 		headlessMistakes(),
 		raftMistakes(),

@@ -90,3 +90,66 @@ func startMistakes() []mistake {
 		},
 	}
 }
+
+// accessMistakes are about who may do what.
+func accessMistakes() []mistake {
+	here, stored := []string{"./pkg/access"}, []string{"./pkg/meta"}
+	return []mistake{
+		{
+			name: "access: a rule for one right grants another", file: "pkg/access/rule.go",
+			old: "case r.Right != d.Right:", with: "case false:", tests: here, run: "ARuleGrants",
+		},
+		{
+			name: "access: a rule for one topic grants another", file: "pkg/access/rule.go",
+			old: `d.Topic == "" || !match(r.Topic, d.Topic)`, with: `d.Topic == ""`, tests: here, run: "ARuleGrants",
+		},
+		{
+			name: "access: a rule for one channel grants another", file: "pkg/access/rule.go",
+			old: `d.Channel != "" && match(r.Channel, d.Channel)`, with: `d.Channel != ""`, tests: here, run: "ARuleGrants",
+		},
+		{
+			name: "access: a pattern means names that only begin like it", file: "pkg/access/rule.go",
+			old: `return strings.Trim(pattern[p:], "*") == ""`, with: `return strings.Trim(pattern[p:], "*") == "" || true`, tests: here, run: "Patterns|ARuleGrants",
+		},
+		{
+			name: "access: the id of a token is enough", file: "pkg/access/directory.go",
+			old: "t == nil || !t.is(text)", with: "t == nil", tests: here, run: "ATokenIs",
+		},
+		{
+			name: "access: a token does not expire", file: "pkg/access/directory.go",
+			old: "t.Expires != 0 && now >= t.Expires", with: "false", tests: here, run: "ATokenIs",
+		},
+		{
+			name: "access: the tokens of a deleted user stay", file: "pkg/access/change.go",
+			old: "t.User == c.User", with: "false", tests: here, run: "ATokenIs",
+		},
+		{
+			name: "access: a certificate of two users is the last one's", file: "pkg/access/directory.go",
+			old: "case owner != nil && owner != u:", with: "case false:", tests: here, run: "ACertificate",
+		},
+		{
+			name: "access: the last administrator may go", file: "pkg/access/change.go",
+			old: "if !n.safe() {", with: "if false {", tests: here, run: "SomebodyCan",
+		},
+		{
+			name: "access: an administrator with a token that expires is enough", file: "pkg/access/directory.go",
+			old: "lasting[t.User] || t.Expires == 0", with: "true", tests: here, run: "SomebodyCan",
+		},
+		{
+			name: "access: passwords are stored as they are", file: "pkg/access/change.go",
+			old: `!ok && u.Password != ""`, with: "!ok && false", tests: here, run: "MakeNoSense",
+		},
+		{
+			name: "access: who has no password has an empty one", file: "pkg/access/secret.go",
+			old: "key) == 1 && known", with: "key) == 1 || !known", tests: here, run: "APassword",
+		},
+		{
+			name: "access: a refused change of the metadata has made some of it", file: "pkg/meta/access.go",
+			old: "if err != nil {\n\t\treturn err\n\t}\n\ts.access = next", with: "s.access = next\n\tif err != nil {\n\t\treturn err\n\t}", tests: stored, run: "AccessStays",
+		},
+		{
+			name: "access: the snapshot forgets it", file: "pkg/meta/snapshot.go",
+			old: "Access: s.access != nil,", with: "Access: false,", tests: stored, run: "AccessIsIn",
+		},
+	}
+}

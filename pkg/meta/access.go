@@ -1,0 +1,63 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/brokerd/brokerd/pkg/access"
+)
+
+// ChangeAccess changes who may do what.
+type ChangeAccess struct {
+	Change access.Change `json:"change"`
+}
+
+// Kind implements Command.
+func (ChangeAccess) Kind() Kind { return KindChangeAccess }
+
+// Validate implements Command.
+func (c ChangeAccess) Validate() error { return c.Change.Validate() }
+
+func (c ChangeAccess) apply(s *State, _ *Result) error {
+	next, err := s.access.Apply(c.Change)
+	if err != nil {
+		return err
+	}
+	s.access = next
+	return nil
+}
+
+// AccessOf returns who may do what in a state. It is the same pointer for as long as that
+// does not change, and nil before it ever did.
+func AccessOf(s *State) *access.Directory { return s.access }
+
+// describeAccess says what was changed, without credentials.
+func describeAccess(c ChangeAccess) Event {
+	return Event{Kind: "access_changed", Object: c.Change.User, What: "access control: " + clip(c.Change.String())}
+}
+
+// encodeAccess writes the line of a snapshot that is about access; none where nothing was
+// ever changed.
+func encodeAccess(s *State, e *json.Encoder) error {
+	if s.access == nil {
+		return nil
+	}
+	return e.Encode(s.access.Store())
+}
+
+// decodeAccess reads that line, where there is one.
+func decodeAccess(s *State, some bool, next func(any) error) error {
+	if !some {
+		return nil
+	}
+	var in access.Stored
+	if err := next(&in); err != nil {
+		return fmt.Errorf("access: %w", err)
+	}
+	d, err := access.Restore(in)
+	if err != nil {
+		return fmt.Errorf("access: %w", err)
+	}
+	s.access = d
+	return nil
+}

@@ -1,0 +1,76 @@
+package meta
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/access"
+)
+
+func accessSample(t *testing.T) *State {
+	t.Helper()
+	var s State
+	for i, c := range []access.Change{
+		{Verb: access.CreateUser, User: "root", Certificates: []string{"CN=root"}, Rules: []access.Rule{{Right: access.Admin}}},
+		{Verb: access.CreateToken, Token: &access.Token{ID: strings.Repeat("a", 16), User: "root", Hash: strings.Repeat("0", 64)}},
+		{Verb: access.Enable},
+	} {
+		if r := ApplyAt(&s, uint64(i+1), 7, ChangeAccess{c}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	return &s
+}
+
+func TestAccessIsInTheSnapshot(t *testing.T) {
+	s := accessSample(t)
+	whole := encode(t, s)
+	back, err := DecodeSnapshot(bytes.NewReader(whole))
+	if err != nil || !bytes.Equal(encode(t, back), whole) {
+		t.Fatalf("%v", err)
+	}
+	if _, may := AccessOf(back).Check("root", access.Demand{Right: access.Manage, Topic: "t"}); !may || !AccessOf(back).On() {
+		t.Errorf("%+v", AccessOf(back).Store())
+	}
+	body := whole[:len(whole)-commandTrailer]
+	for name, change := range map[string][]byte{
+		"a token of nobody":       bytes.Replace(body, []byte(`"user":"root"`), []byte(`"user":"boot"`), 1),
+		"on without an admin":     bytes.Replace(body, []byte(`"right":"admin"`), []byte(`"right":"read"`), 1),
+		"a line that is not said": bytes.Replace(body, []byte(`"access":true`), []byte(`"access":false`), 1),
+	} {
+		if s, err := DecodeSnapshot(bytes.NewReader(sealed(change))); s != nil || !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, %v", name, s, err)
+		}
+	}
+}
+
+func TestAccessStaysTheSameUntilItChanges(t *testing.T) {
+	s := accessSample(t)
+	was, kept := AccessOf(s), s.Snapshot()
+	if s.Apply(10, PauseTopic{"t", true}); AccessOf(s) != was {
+		t.Error("another command has changed it")
+	}
+	if r := s.Apply(11, ChangeAccess{access.Change{Verb: access.DeleteUser, User: "root"}}); !errors.Is(r.Err, access.ErrLastAdmin) || AccessOf(s) != was {
+		t.Errorf("refused with %v", r.Err)
+	}
+	if r := s.Apply(12, ChangeAccess{access.Change{Verb: access.Disable}}); r.Err != nil || AccessOf(s) == was || AccessOf(kept) != was || !was.On() {
+		t.Errorf("%v, or what was handed out has changed", r.Err)
+	}
+}
+
+func TestAnEventTellsOfAccessAndNotOfCredentials(t *testing.T) {
+	events := JournalOf(accessSample(t)).Events(0)
+	if len(events) != 3 {
+		t.Fatalf("%d events", len(events))
+	}
+	for _, e := range events {
+		if e.Kind != "access_changed" || strings.Contains(e.What, strings.Repeat("0", 64)) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if want := "access control: create-user root, admin"; events[0].What != want || events[0].Object != "root" {
+		t.Errorf("%+v, want %q", events[0], want)
+	}
+}
