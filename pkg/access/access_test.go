@@ -138,6 +138,7 @@ func TestChangesThatMakeNoSenseAreRefused(t *testing.T) {
 		"delete nobody":           {access.Change{Verb: access.DeleteUser, User: "x"}, access.ErrNoUser},
 		"grant nothing":           {access.Change{Verb: access.Grant, User: "root"}, access.ErrInvalid},
 		"too many rules":          {access.Change{Verb: access.Grant, User: "root", Rules: many}, access.ErrLimit},
+		"a rule twice":            {user("x", access.Rule{Right: access.Read}, access.Rule{Right: access.Read}), access.ErrInvalid},
 		"revoke what is not":      {access.Change{Verb: access.Revoke, User: "root", Rules: []access.Rule{{Right: access.Read}}}, access.ErrNoRule},
 		"unknown right":           {grant(access.Rule{Right: "fly"}), access.ErrInvalid},
 		"publish anywhere":        {grant(access.Rule{Right: access.Publish}), access.ErrInvalid},

@@ -51,6 +51,14 @@ func (c Change) String() string {
 	return text
 }
 
+// Of returns the user that the change is about; "": it names none.
+func (c Change) Of() string {
+	if c.Token != nil {
+		return c.Token.User
+	}
+	return c.User
+}
+
 // Validate checks what can be checked without a directory.
 func (c Change) Validate() error {
 	switch c.Verb {
@@ -160,6 +168,11 @@ func (u *User) validate() error {
 	for i, name := range u.Certificates {
 		if name == "" || len(name) > maxText || slices.Contains(u.Certificates[:i], name) {
 			return fmt.Errorf("%w: certificate name of %d bytes, or given twice", ErrInvalid, len(name))
+		}
+	}
+	for i, r := range u.Rules {
+		if slices.Contains(u.Rules[:i], r) { // a revocation would leave one of them
+			return fmt.Errorf("%w: rule %s is given twice", ErrInvalid, r)
 		}
 	}
 	return validRules(u.Rules)

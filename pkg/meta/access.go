@@ -33,7 +33,7 @@ func AccessOf(s *State) *access.Directory { return s.access }
 
 // describeAccess says what was changed, without credentials.
 func describeAccess(c ChangeAccess) Event {
-	return Event{Kind: "access_changed", Object: c.Change.User, What: "access control: " + clip(c.Change.String())}
+	return Event{Kind: "access_changed", Object: c.Change.Of(), What: "access control: " + clip(c.Change.String())}
 }
 
 // encodeAccess writes the line of a snapshot that is about access; none where nothing was

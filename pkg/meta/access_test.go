@@ -65,6 +65,9 @@ func TestAnEventTellsOfAccessAndNotOfCredentials(t *testing.T) {
 	if len(events) != 3 {
 		t.Fatalf("%d events", len(events))
 	}
+	if events[1].Object != "root" {
+		t.Errorf("a token is about %q", events[1].Object)
+	}
 	for _, e := range events {
 		if e.Kind != "access_changed" || strings.Contains(e.What, strings.Repeat("0", 64)) {
 			t.Errorf("%+v", e)

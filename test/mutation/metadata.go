@@ -136,6 +136,10 @@ func accessMistakes() []mistake {
 			old: "lasting[t.User] || t.Expires == 0", with: "true", tests: here, run: "SomebodyCan",
 		},
 		{
+			name: "access: a rule that is given twice stays when it is revoked", file: "pkg/access/change.go",
+			old: "slices.Contains(u.Rules[:i], r)", with: "false", tests: here, run: "MakeNoSense",
+		},
+		{
 			name: "access: passwords are stored as they are", file: "pkg/access/change.go",
 			old: `!ok && u.Password != ""`, with: "!ok && false", tests: here, run: "MakeNoSense",
 		},
