@@ -137,7 +137,7 @@ func accessMistakes() []mistake {
 		},
 		{
 			name: "access: a rule that is given twice stays when it is revoked", file: "pkg/access/change.go",
-			old: "slices.Contains(u.Rules[:i], r)", with: "false", tests: here, run: "MakeNoSense",
+			old: "slices.Contains(u.Rules[:i], r)", with: "i < 0", tests: here, run: "MakeNoSense",
 		},
 		{
 			name: "access: passwords are stored as they are", file: "pkg/access/change.go",
