@@ -46,6 +46,7 @@ var floors = map[string]int{
 	"pkg/peer":        1, // calls between nodes
 	"pkg/server/auth": 1, // the client of auth servers
 
+	"pkg/backup":            1, // the format of a directory of backups
 	"pkg/reading":           2, // a log, record by record, for clients
 	"pkg/topic":             2,
 	"pkg/stall":             2, // what does not progress
@@ -98,6 +99,7 @@ var floors = map[string]int{
 	"internal/generate":  2, // a part of brokerctl
 	"internal/rolling":   2, // likewise
 	"internal/bundle":    2, // likewise
+	"internal/backups":   2, // likewise
 	"internal/latency":   0, // likewise
 	"internal/stack":     0, // likewise
 	"internal/build":     0, // for both programs

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/pkg/backup"
+)
+
+func newBackupCommand(g *globals) *cobra.Command {
+	return newGroup("backup", "Back topics up to a directory, and restore them",
+		newBackupCreateCommand(g), newBackupListCommand(g), newBackupVerifyCommand(g), newBackupRestoreCommand(g))
+}
+
+// inDirectory makes a command act on a directory of backups.
+func inDirectory(cmd *cobra.Command, run func(cmd *cobra.Command, d backup.Dir) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return usageError("%s takes one directory", cmd.CommandPath())
+		}
+		return run(cmd, backup.At(args[0]))
+	}
+	return cmd
+}
+
+// backedUp returns the cluster of the client, for a backup or a restore.
+func (g *globals) backedUp() *backups.Cluster {
+	return &backups.Cluster{Client: g.client, Timeout: g.timeout, Now: g.env.now}
+}
+
+// backupSummary is a backup in a list.
+type backupSummary struct {
+	ID       string `json:"id"`
+	Created  string `json:"created,omitempty"`
+	Complete bool   `json:"complete"`
+	Topics   int    `json:"topics"`
+	Messages int    `json:"messages"`
+	Bytes    int64  `json:"bytes"` // of its chunks, those that it shares with other backups included
+	Cluster  string `json:"cluster,omitempty"`
+	Tool     string `json:"tool,omitempty"`
+	Error    string `json:"error,omitempty"` // why its manifest cannot be read
+}
+
+// state says in a word what a backup is good for.
+func (b *backupSummary) state() string {
+	switch {
+	case b.Error != "":
+		return "corrupt"
+	case b.Complete:
+		return "complete"
+	}
+	return "incomplete"
+}
+
+func newBackupListCommand(g *globals) *cobra.Command {
+	return inDirectory(&cobra.Command{
+		Use:   "list DIR",
+		Short: "List the backups in a directory, the oldest first",
+		Long: `List the backups in a directory, the oldest first. An incomplete one was broken off, or is being made. Bytes
+are on disk; what several backups share counts for each of them.`,
+	}, func(cmd *cobra.Command, d backup.Dir) error {
+		listed, err := d.List()
+		if err != nil {
+			return usageError("%w", err)
+		}
+		all := make([]backupSummary, 0, len(listed))
+		for _, l := range listed {
+			s := backupSummary{ID: l.ID, Complete: l.Complete && l.Err == nil}
+			if m := l.Manifest; m != nil {
+				s.Created, s.Topics, s.Cluster, s.Tool = timeText(m.Created), len(m.Topics), m.Cluster, m.Tool
+				s.Messages, s.Bytes = m.Totals()
+			}
+			if l.Err != nil {
+				s.Error = l.Err.Error()
+			}
+			all = append(all, s)
+		}
+		return g.show(cmd, view{
+			object: map[string][]backupSummary{"backups": all},
+			lines:  linesOf(all),
+			names:  namesOf(all, func(b backupSummary) string { return b.ID }),
+			text: func(p *page) {
+				t := newTable("BACKUP", "STATE", "TOPICS", "MESSAGES", "BYTES", "+CLUSTER", "+MADE BY")
+				for i := range all {
+					b := &all[i]
+					t.row(b.ID, b.state(), b.Topics, count(b.Messages), size(b.Bytes), b.Cluster, b.Tool)
+				}
+				p.table(t)
+			},
+		})
+	})
+}
+
+func newBackupVerifyCommand(g *globals) *cobra.Command {
+	var id string
+	cmd := inDirectory(&cobra.Command{
+		Use:   "verify DIR",
+		Short: "Read a backup and check all of its checksums",
+		Long: `Read all of a backup, the latest that is complete unless --backup names another: the manifest's checksum, that of
+each file, and every message and position in them. It exits with 1 and names what is damaged or missing.
+No broker is asked.`,
+	}, func(cmd *cobra.Command, d backup.Dir) error {
+		m, err := d.Load(id)
+		if err != nil {
+			return err
+		}
+		wrong := d.Verify(m)
+		messages, stored := m.Totals()
+		report := struct {
+			ID       string   `json:"id"`
+			Topics   int      `json:"topics"`
+			Messages int      `json:"messages"`
+			Bytes    int64    `json:"bytes"`
+			Damaged  []string `json:"damaged"`
+		}{m.ID, len(m.Topics), messages, stored, namesOf(wrong, error.Error)}
+		if err := g.show(cmd, view{object: report, names: []string{m.ID}, text: func(p *page) {
+			for _, e := range wrong {
+				p.line("%v", e)
+			}
+			if len(wrong) == 0 && !g.quiet {
+				p.line("backup %s is intact: %s of %s, %s", m.ID, plural(messages, "message"), plural(len(m.Topics), "topic"), size(stored))
+			}
+		}}); err != nil {
+			return err
+		}
+		if len(wrong) > 0 {
+			return fmt.Errorf("backup %s is damaged in %s; other backups that share those files are, too", m.ID, plural(len(wrong), "place"))
+		}
+		return nil
+	})
+	cmd.Flags().StringVar(&id, "backup", "", "the `ID` of the backup (default: the latest that is complete)")
+	return cmd
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/pkg/backup"
+)
+
+func newBackupCreateCommand(g *globals) *cobra.Command {
+	var patterns []string
+	cmd := inDirectory(&cobra.Command{
+		Use:   "create DIR",
+		Short: "Add a backup of topics to a directory",
+		Long: `Add a backup to a directory of this machine, which is made if it is not there: of each topic its settings, its
+channels with what they have still to deliver, and the messages that it keeps. The cluster goes on meanwhile. Full
+chunks of 10,000 messages, or 32 MiB, that the latest backup in the directory has are neither read nor stored again.
+
+A backup that is broken off is listed as incomplete and never restored; the files that it wrote are used by the
+next. Ephemeral topics and channels are left out. What is published, or finished, while the backup is made may be
+delivered again after a restore; nothing is missing.`,
+		Example: `  brokerctl backup create /var/backups/brokerd
+  brokerctl backup create /mnt/offsite --topics 'orders*' --topics clicks`,
+	}, func(cmd *cobra.Command, d backup.Dir) error {
+		o := backups.Create{Patterns: patterns, Tool: thisProgram().String()}
+		if !g.quiet {
+			o.Progress = func(topic string, n int) {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s copied\n", topic, plural(n, "message"))
+			}
+		}
+		made, err := g.backedUp().Make(cmd.Context(), d, o)
+		if err != nil {
+			return fmt.Errorf("no complete backup was made: %w", err)
+		}
+		m := made.Manifest
+		messages, stored := m.Totals()
+		report := struct {
+			ID       string   `json:"id"`
+			Topics   int      `json:"topics"`
+			Messages int      `json:"messages"`
+			Copied   int      `json:"copied"` // the others were in the directory already
+			Bytes    int64    `json:"bytes"`
+			Gone     []string `json:"gone"` // topics that were deleted meanwhile
+		}{m.ID, len(m.Topics), messages, made.Copied, stored, append([]string{}, made.Gone...)}
+		return g.show(cmd, view{object: report, names: []string{m.ID}, text: func(p *page) {
+			p.line("backup %s: %s of %s, %d of them copied now", m.ID, plural(messages, "message"), plural(len(m.Topics), "topic"), made.Copied)
+			for _, name := range made.Gone {
+				p.line("topic %s was deleted meanwhile and is not in it", name)
+			}
+		}})
+	})
+	cmd.Flags().StringArrayVar(&patterns, "topics", nil, "only topics whose name fits a `PATTERN` with * and ?; repeat to add more (default: all)")
+	return cmd
+}

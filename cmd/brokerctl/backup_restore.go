@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/meta"
+)
+
+// restoreOptions say what is restored, and where to.
+type restoreOptions struct {
+	id, topic, as string
+	replicas      int
+	dry           bool
+}
+
+func newBackupRestoreCommand(g *globals) *cobra.Command {
+	var o restoreOptions
+	cmd := inDirectory(&cobra.Command{
+		Use:   "restore DIR",
+		Short: "Restore topics of a backup",
+		Long: `Restore the topics of a backup, or one of them, into a new cluster or a running one: settings, messages in their
+order and partitions, and channels, each of which has to deliver what it had. A topic that is there is refused, and
+then nothing is restored; --as restores one under another name. All of the backup is checked before anything is
+changed.
+
+Messages get new ids and times; how often they were delivered, and their dedup ids, are not restored. A message that is
+deferred waits until the first of its channels may deliver it.
+
+A topic delivers nothing while it is restored, and has a channel ` + backups.Marker + `, which an interrupted restore
+leaves: purge the topic, and repeat the command.`,
+		Example: `  brokerctl backup restore /var/backups/brokerd --dry-run
+  brokerctl backup restore /var/backups/brokerd --topic orders --as orders-yesterday`,
+	}, func(cmd *cobra.Command, d backup.Dir) error { return o.run(cmd, g, d) })
+	f := cmd.Flags()
+	f.StringVar(&o.id, "backup", "", "the `ID` of the backup (default: the latest that is complete)")
+	f.StringVar(&o.topic, "topic", "", "only this `TOPIC` (default: all of the backup)")
+	f.StringVar(&o.as, "as", "", "with --topic: the `NAME` that it gets")
+	f.IntVarP(&o.replicas, "replicas", "r", 0, "replicas per partition (default: as it was)")
+	f.BoolVar(&o.dry, "dry-run", false, "check the backup and the names, and change nothing")
+	return cmd
+}
+
+func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error {
+	switch {
+	case o.as != "" && o.topic == "":
+		return usageError("--as goes with --topic only")
+	case o.as != "" && !meta.ValidTopicName(o.as):
+		return usageError("%q is no name of a topic", o.as)
+	case o.replicas < 0:
+		return usageError("--replicas must not be below 0")
+	}
+	m, err := d.Load(o.id)
+	if err != nil {
+		return err
+	}
+	topics := m.Topics
+	if o.topic != "" {
+		t := m.Topic(o.topic)
+		if t == nil {
+			return usageError("backup %s has no topic %s", m.ID, o.topic)
+		}
+		topics = []backup.Topic{*t}
+	}
+	part := *m
+	part.Topics = topics
+	if err := errors.Join(d.Verify(&part)...); err != nil {
+		return err
+	}
+	all, err := o.restore(cmd, g, d, topics)
+	if err != nil && len(all) > 0 && !o.dry {
+		err = partial(cmd.Context(), g, err, plural(len(all), "topic")+" restored")
+	}
+	if err != nil {
+		return err
+	}
+	return g.show(cmd, view{
+		object: map[string]any{"backup": m.ID, "topics": all},
+		lines:  linesOf(all),
+		names:  namesOf(all, func(r backups.Restored) string { return r.As }),
+		text: func(p *page) {
+			if o.dry {
+				p.line("dry run: backup %s is intact, and this would be restored:", m.ID)
+			}
+			t := newTable("TOPIC", "AS", "MESSAGES", "CHANNELS", "PENDING")
+			for _, r := range all {
+				t.row(r.Topic, r.As, r.Messages, r.Channels, r.Pending)
+			}
+			p.table(t)
+		},
+	})
+}
+
+// restore restores topics, once it is known that no name is taken.
+func (o *restoreOptions) restore(cmd *cobra.Command, g *globals, d backup.Dir, topics []backup.Topic) (all []backups.Restored, err error) {
+	for _, dry := range []bool{true, false} {
+		if o.dry && !dry {
+			break
+		}
+		all = all[:0]
+		for i := range topics {
+			as := topics[i].Name
+			if o.as != "" {
+				as = o.as
+			}
+			done, err := g.backedUp().Restore(cmd.Context(), d, &topics[i], as, o.replicas, dry)
+			if err != nil {
+				if dry {
+					all = nil
+				}
+				return all, about(err, as, "")
+			}
+			all = append(all, done)
+		}
+	}
+	return all, nil
+}

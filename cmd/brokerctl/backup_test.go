@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brokerd/brokerd/pkg/backup"
+)
+
+// backupsOf returns a directory with a complete backup of one message, and an incomplete one.
+func backupsOf(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir()
+	d := backup.At(path)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(d.Begin("b1"))
+	must(d.Begin("b2"))
+	w := d.Messages(nil)
+	must(w.Add(&backup.Message{Body: []byte("one"), Timestamp: clock()}))
+	chunks, err := w.Close()
+	must(err)
+	must(d.Complete(&backup.Manifest{Format: backup.Format, ID: "b1", Created: clock(), Topics: []backup.Topic{{
+		Name: "orders", Config: []byte(`{"partitions":1}`), Partitions: []backup.Partition{{End: 1, Chunks: chunks}},
+	}}}))
+	return path
+}
+
+func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
+	dir := backupsOf(t)
+	chunk, _ := filepath.Glob(filepath.Join(dir, "chunks", "*"))
+	for _, c := range []struct {
+		args   []string
+		exit   int
+		stdout string
+		stderr string
+	}{
+		{[]string{"backup", "list", dir}, exitOK, "complete    1       1", ""},
+		{[]string{"backup", "list", dir, "-o", "name"}, exitOK, "b1\nb2\n", ""},
+		{[]string{"backup", "list", dir + "x"}, exitUsage, "", "holds no backups"},
+		{[]string{"backup", "verify", dir}, exitOK, "backup b1 is intact: 1 message of 1 topic", ""},
+		{[]string{"backup", "verify", dir, "--backup", "b2"}, exitFailed, "", "backup is incomplete"},
+		{[]string{"backup", "verify", dir, "--backup", "b3"}, exitFailed, "", "no such backup"},
+		{[]string{"backup", "verify"}, exitUsage, "", "takes one directory"},
+		{[]string{"backup", "restore", dir, "--as", "x"}, exitUsage, "", "--as goes with --topic only"},
+		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, exitUsage, "", "no name of a topic"},
+		{[]string{"backup", "restore", dir, "--topic", "clicks"}, exitUsage, "", "has no topic clicks"},
+		{[]string{"backup", "restore", dir, "--replicas", "-1"}, exitUsage, "", "--replicas must not be below 0"},
+	} {
+		r := newFakeBroker(t).brokerctl(t, c.args...)
+		if r.exit != c.exit || !strings.Contains(r.stdout, c.stdout) || !strings.Contains(r.stderr, c.stderr) {
+			t.Errorf("%v: exit %d\n%s%s", c.args, r.exit, r.stdout, r.stderr)
+		}
+	}
+	if err := os.Truncate(chunk[0], 10); err != nil {
+		t.Fatal(err)
+	}
+	if r := newFakeBroker(t).brokerctl(t, "backup", "verify", dir); r.exit != exitFailed || !strings.Contains(r.stdout, "orders/0: corrupt: chunk "+chunk[0]+" has 10 bytes") {
+		t.Errorf("damaged: exit %d\n%s%s", r.exit, r.stdout, r.stderr)
+	}
+	b := newFakeBroker(t)
+	if r := b.brokerctl(t, "backup", "restore", dir); r.exit != exitFailed || len(b.changes()) > 0 {
+		t.Errorf("restored what is damaged: exit %d, %v\n%s", r.exit, b.changes(), r.stderr)
+	}
+	manifest := filepath.Join(dir, "backups", "b1.json")
+	if err := os.Truncate(manifest, 10); err != nil {
+		t.Fatal(err)
+	}
+	if r := newFakeBroker(t).brokerctl(t, "backup", "list", dir); r.exit != exitOK || !strings.Contains(r.stdout, "b1      corrupt") {
+		t.Errorf("a damaged manifest: exit %d\n%s%s", r.exit, r.stdout, r.stderr)
+	}
+}

@@ -1,0 +1,371 @@
+package backups
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// PageMessages is how many messages one request asks for; the broker answers with fewer where they are large.
+const PageMessages = 1000
+
+// deferredPage is how many deferred messages one request asks for.
+const deferredPage = 1000
+
+// Cluster is a cluster that is backed up, or that a backup is restored into.
+type Cluster struct {
+	Client  *api.Client
+	Timeout time.Duration // of a request
+	Now     func() time.Time
+}
+
+// ask makes a request.
+func ask[T any](ctx context.Context, c *Cluster, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// Create says what a backup is to hold, and by whom it is made.
+type Create struct {
+	Patterns []string // of topics; none: all
+	Tool     string
+	Progress func(topic string, messages int) // may be nil
+}
+
+// Created is what a backup holds that was made.
+type Created struct {
+	Manifest *backup.Manifest
+	Copied   int      // messages; the others were in the directory already
+	Gone     []string // topics that were deleted meanwhile
+}
+
+var errNoTopic = fate.Refuse("no topic has such a name")
+
+// Make adds a backup to a directory. After an error the directory has an incomplete one at most.
+func (c *Cluster) Make(ctx context.Context, d backup.Dir, o Create) (*Created, error) {
+	info, err := ask(ctx, c, c.Client.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	topics, err := c.chosen(ctx, o.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	now := c.Now().UTC()
+	m := &backup.Manifest{Format: backup.Format, ID: now.Format("20060102T150405.000Z"), Created: now, Tool: o.Tool, Cluster: info.ClusterID}
+	if err := d.Begin(m.ID); err != nil {
+		return nil, err
+	}
+	before, _ := d.Load("") // without one, all is copied
+	made := &Created{Manifest: m}
+	for _, name := range topics {
+		t := topicCopy{c: c, d: d, name: name}
+		if before != nil && before.Cluster == m.Cluster {
+			t.before = before.Topic(name)
+		}
+		switch err := t.copy(ctx); {
+		case api.CodeOf(err) == api.CodeNotFound && c.gone(ctx, name):
+			made.Gone = append(made.Gone, name)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("topic %s: %w", name, err)
+		}
+		m.Topics = append(m.Topics, t.made)
+		made.Copied += t.copied
+		if o.Progress != nil {
+			o.Progress(name, t.copied)
+		}
+	}
+	return made, d.Complete(m)
+}
+
+// gone says whether a topic was deleted.
+func (c *Cluster) gone(ctx context.Context, name string) bool {
+	_, err := ask(ctx, c, func(ctx context.Context) (*api.Topic, error) { return c.Client.Topic(ctx, name) })
+	return api.CodeOf(err) == api.CodeNotFound
+}
+
+// chosen returns the names of the topics that a backup is to hold. Those in memory are left out.
+func (c *Cluster) chosen(ctx context.Context, patterns []string) (names []string, err error) {
+	topics, err := ask(ctx, c, c.Client.Topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil {
+			return nil, fate.Mark(fmt.Errorf("topic pattern %q: %w", p, err), fate.Refused)
+		}
+	}
+	for i := range topics {
+		name := topics[i].Name
+		fits := func(p string) bool { ok, _ := path.Match(p, name); return ok } // the pattern was checked
+		if !topics[i].Ephemeral && (len(patterns) == 0 || slices.ContainsFunc(patterns, fits)) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 && len(patterns) > 0 {
+		return nil, fmt.Errorf("%s: %w", strings.Join(patterns, ", "), errNoTopic)
+	}
+	return names, nil
+}
+
+// topicCopy copies one topic.
+type topicCopy struct {
+	c      *Cluster
+	d      backup.Dir
+	name   string
+	before *backup.Topic // in the latest backup; nil: it is not in it
+	made   backup.Topic
+	copied int
+}
+
+// copy copies the topic: what its channels have to deliver first, then the messages.
+func (t *topicCopy) copy(ctx context.Context) error {
+	first, err := t.describe(ctx)
+	if err != nil {
+		return err
+	}
+	positions, err := t.channels(ctx, first)
+	if err != nil {
+		return err
+	}
+	last, err := t.describe(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := json.Marshal(last.Config)
+	if err != nil {
+		return err
+	}
+	if first.FirstID != last.FirstID {
+		return fate.Mark(fmt.Errorf("it was deleted and created anew meanwhile; make the backup again"), fate.Refused)
+	}
+	t.made = backup.Topic{Name: t.name, FirstID: last.FirstID, Paused: last.Paused, Config: config, Channels: t.made.Channels}
+	for i := range positions {
+		p := &positions[i]
+		p.Pending = add(p.Pending, first.Partitions[p.Partition].CommittedEnd, last.Partitions[p.Partition].CommittedEnd)
+	}
+	if len(positions) > 0 {
+		if t.made.Positions, err = t.d.WritePositions(positions); err != nil {
+			return err
+		}
+	}
+	for i := range first.Partitions { // one that was added since has no position
+		if err := t.messages(ctx, &last.Partitions[i]); err != nil {
+			return fmt.Errorf("partition %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// describe returns the topic with what the leaders of all partitions say.
+func (t *topicCopy) describe(ctx context.Context) (*api.Topic, error) {
+	for try := 0; ; try++ {
+		about, err := ask(ctx, t.c, func(ctx context.Context) (*api.Topic, error) { return t.c.Client.Topic(ctx, t.name) })
+		if err != nil {
+			return nil, err
+		}
+		if missing := slices.IndexFunc(about.Partitions, func(p api.Partition) bool { return p.Leader == "" || len(p.MissingNodes) > 0 }); missing < 0 {
+			return about, nil
+		} else if try == leaderTries {
+			return nil, fate.Mark(fmt.Errorf("partition %d has no leader that answers", missing), fate.Refused)
+		}
+		if err := pause(ctx, leaderPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Bounds of the wait for the leader of a partition.
+const (
+	leaderTries = 60
+	leaderPause = 500 * time.Millisecond
+)
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// channels returns what the durable channels have to deliver.
+func (t *topicCopy) channels(ctx context.Context, about *api.Topic) (all []backup.Position, err error) {
+	for i := range about.Channels {
+		name := about.Channels[i].Name
+		if about.Channels[i].Ephemeral {
+			continue
+		}
+		ch, err := ask(ctx, t.c, func(ctx context.Context) (*api.Channel, error) { return t.c.Client.Channel(ctx, t.name, name) })
+		if err != nil {
+			return nil, err
+		}
+		settings, err := json.Marshal(settingsOf(ch))
+		if err != nil {
+			return nil, err
+		}
+		t.made.Channels = append(t.made.Channels, backup.Channel{Name: name, Settings: settings})
+		deferred, err := t.deferred(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		for k := range about.Partitions {
+			p := backup.Position{Channel: name, Partition: k, Deferred: deferred[k]}
+			err := t.each(ctx, name, k, 0, about.Partitions[k].CommittedEnd, func(m *api.Peeked) error {
+				p.Pending = add(p.Pending, m.Seq, m.Seq+1)
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("channel %s: %w", name, err)
+			}
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// deferred returns the deferred messages of a channel, by partition and offset.
+func (t *topicCopy) deferred(ctx context.Context, channel string) (map[int][]backup.Deferred, error) {
+	out := map[int][]backup.Deferred{}
+	for q := (api.DeferredQuery{Max: deferredPage}); ; {
+		page, err := ask(ctx, t.c, func(ctx context.Context) (*api.DeferredList, error) {
+			return api.DeferredOf(t.c.Client).List(ctx, t.name, channel, q)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("channel %s: deferred messages: %w", channel, err)
+		}
+		for _, m := range page.Messages {
+			out[m.Partition] = append(out[m.Partition], backup.Deferred{Seq: m.Seq, Due: m.Due})
+		}
+		if q.Next = page.Next; q.Next == "" {
+			for _, list := range out {
+				slices.SortFunc(list, func(a, b backup.Deferred) int { return cmp.Compare(a.Seq, b.Seq) })
+			}
+			return out, nil
+		}
+	}
+}
+
+// add adds [from, end) behind ranges.
+func add(ranges [][2]uint64, from, end uint64) [][2]uint64 {
+	if n := len(ranges); n > 0 {
+		if from = max(from, ranges[n-1][1]); from == ranges[n-1][1] {
+			ranges[n-1][1] = max(end, from)
+			return ranges
+		}
+	}
+	if from >= end {
+		return ranges
+	}
+	return append(ranges, [2]uint64{from, end})
+}
+
+// each calls f with the messages of a partition from an offset on: of a channel those that it has not
+// finished, as far as there are some when they are asked for; of the topic ("") those below end.
+func (t *topicCopy) each(ctx context.Context, channel string, partition int, from, end uint64, f func(*api.Peeked) error) error {
+	for {
+		if channel == "" && from >= end {
+			return nil
+		}
+		page, err := ask(ctx, t.c, func(ctx context.Context) ([]api.Peeked, error) {
+			return t.c.Client.Peek(ctx, t.name, channel, api.PeekOptions{Partition: &partition, From: &from, Max: PageMessages})
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if m := &page[i]; channel != "" || m.Seq < end {
+				if err := f(m); err != nil {
+					return err
+				}
+			}
+		}
+		if len(page) == 0 || page[len(page)-1].Seq >= end {
+			return nil
+		}
+		from = page[len(page)-1].Seq + 1
+	}
+}
+
+// messages copies the messages of a partition, but for those that the backup before has.
+func (t *topicCopy) messages(ctx context.Context, p *api.Partition) error {
+	had, err := t.had(ctx, p)
+	if err != nil {
+		return err
+	}
+	made := backup.Partition{Partition: p.Partition, Start: p.LogStart, End: p.CommittedEnd}
+	from := p.LogStart
+	if n := len(had); n > 0 {
+		from = had[n-1].End
+	}
+	w := t.d.Messages(had)
+	err = t.each(ctx, "", p.Partition, from, p.CommittedEnd, func(m *api.Peeked) error {
+		t.copied++
+		return w.Add(stored(m))
+	})
+	if err != nil {
+		_ = w.Abandon() // the file has no name yet
+		return err
+	}
+	if made.Chunks, err = w.Close(); err != nil {
+		return err
+	}
+	t.made.Partitions = append(t.made.Partitions, made)
+	return nil
+}
+
+// had returns the full chunks of a partition in the backup before, if the log goes on behind them: the last message
+// of them is what it was.
+func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.Chunk, err error) {
+	if t.before == nil || t.before.FirstID != t.made.FirstID || p.Partition >= len(t.before.Partitions) {
+		return nil, nil
+	}
+	for _, c := range t.before.Partitions[p.Partition].Chunks {
+		if c.Full && c.End > p.LogStart && c.End <= p.CommittedEnd {
+			chunks = append(chunks, c)
+		}
+	}
+	if len(chunks) == 0 {
+		return nil, nil
+	}
+	var last *backup.Message
+	end := chunks[len(chunks)-1]
+	if err := t.d.EachMessage(&end, func(m *backup.Message) error { last = m; return nil }); err != nil || last == nil {
+		return nil, nil // it is copied anew
+	}
+	same := false
+	err = t.each(ctx, "", p.Partition, last.Seq, last.Seq+1, func(m *api.Peeked) error {
+		same = m.Timestamp.Equal(last.Timestamp) && bytes.Equal(m.Body, last.Body)
+		return nil
+	})
+	if !same {
+		chunks = nil
+	}
+	return chunks, err
+}
+
+// stored returns a message as it is kept.
+func stored(m *api.Peeked) *backup.Message {
+	s := &backup.Message{
+		Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, TTLMS: m.TTLMS, DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,
+	}
+	if string(m.Headers) != "{}" {
+		s.Headers = m.Headers
+	}
+	return s
+}

@@ -1,0 +1,286 @@
+package backups_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/brokertest"
+)
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func done(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clusterOf returns what backs nodes up.
+func clusterOf(t *testing.T, nodes ...*brokertest.Node) *backups.Cluster {
+	t.Helper()
+	var urls []string
+	for _, n := range nodes {
+		urls = append(urls, n.URL())
+	}
+	c := must(api.NewClient(api.ClientOptions{Addresses: urls}))(t)
+	return &backups.Cluster{Client: c, Timeout: 30 * time.Second, Now: time.Now}
+}
+
+func publish(t *testing.T, c *backups.Cluster, topic string, partition int, messages ...api.Message) *api.Published {
+	t.Helper()
+	return must(c.Client.Publish(t.Context(), topic, api.Publish{Messages: messages, Partition: &partition}))(t)
+}
+
+// numbered returns messages whose bodies are numbers.
+func numbered(from, end int) (all []api.Message) {
+	for i := from; i < end; i++ {
+		all = append(all, api.Message{Text: fmt.Sprint(i), Key: fmt.Sprint("k", i%3)})
+	}
+	return all
+}
+
+// contents returns what a topic holds, or what a channel has still to deliver, message by message.
+func contents(t *testing.T, c *backups.Cluster, topic, channel string) (all []string) {
+	t.Helper()
+	about := must(c.Client.Topic(t.Context(), topic))(t)
+	for p := range about.Partitions {
+		for from := uint64(0); ; {
+			page := must(c.Client.Peek(t.Context(), topic, channel, api.PeekOptions{Partition: &p, From: &from, Max: 1000}))(t)
+			if len(page) == 0 {
+				break
+			}
+			for _, m := range page {
+				body := m.Body
+				if len(body) > 20 {
+					body = fmt.Appendf(nil, "%d bytes", len(body))
+				}
+				late := ""
+				if m.DeliverAt != nil {
+					late = " at " + m.DeliverAt.Round(time.Minute).String()
+				}
+				all = append(all, fmt.Sprintf("%d %s %s %s%s", p, body, m.Key, m.Headers, late))
+			}
+			from = page[len(page)-1].Seq + 1
+		}
+	}
+	return all
+}
+
+// fill makes topics of each kind.
+func fill(ctx context.Context, t *testing.T, c *backups.Cluster) {
+	t.Helper()
+	two, yes, seven := 2, true, 7
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "orders", Config: api.ConfigPatch{Partitions: &two, Ext: &yes}}))(t)
+	must(c.Client.CreateChannel(ctx, "orders", api.CreateChannel{Name: "a", Policy: &api.PolicyPatch{MaxAttempts: &seven}}))(t)
+	must(c.Client.CreateChannel(ctx, "orders", api.CreateChannel{Name: "b", Order: "key", Filter: `key != "k9"`}))(t)
+	must(c.Client.CreateChannel(ctx, "orders", api.CreateChannel{Name: "done"}))(t)
+	done(t, c.Client.PauseChannel(ctx, "orders", "b", true))
+	var ids []string
+	for p := range 2 {
+		ids = append(ids, publish(t, c, "orders", p, numbered(p*1000, p*1000+120)...).IDs...)
+	}
+	publish(t, c, "orders", 1, api.Message{Text: "head", Headers: []byte(`{"x":"y"}`)}, api.Message{Body: bytes.Repeat([]byte("h"), 1<<20)})
+	done(t, c.Client.EmptyChannel(ctx, "orders", "done"))
+	publish(t, c, "orders", 0, api.Message{Text: "late", DelayMS: time.Hour.Milliseconds()})
+	for i, id := range ids {
+		if i < 5 || i%3 == 0 { // in order, and out of it
+			must(c.Client.History.FinishMessage(ctx, "orders", "a", id))(t)
+		}
+	}
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "empty"}))(t)
+	must(c.Client.CreateChannel(ctx, "empty", api.CreateChannel{Name: "c"}))(t)
+	publish(t, c, "nochannel", 0, numbered(0, 7)...)
+	publish(t, c, "deleted", 0, numbered(0, 7)...)
+	done(t, c.Client.DeleteTopic(ctx, "deleted"))
+}
+
+// TestEveryMessageAndPositionIsRestored backs a cluster of three nodes up, one of which is killed meanwhile, and compares
+// what another cluster gets, message by message and channel by channel.
+func TestEveryMessageAndPositionIsRestored(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	nodes := brokertest.Cluster(t, 3)
+	from := clusterOf(t, nodes...)
+	fill(ctx, t, from)
+	nodes[0].Kill() // partitions get other leaders
+	made := must(from.Make(ctx, d, backups.Create{Tool: "test"}))(t)
+	names := func(m *backup.Manifest) (all []string) {
+		for _, x := range m.Topics {
+			all = append(all, x.Name)
+		}
+		return all
+	}
+	if got := names(made.Manifest); !slices.Equal(got, []string{"empty", "nochannel", "orders"}) {
+		t.Fatalf("topics: %v", got)
+	}
+	m := must(d.Load(""))(t)
+	done(t, errors.Join(d.Verify(m)...))
+
+	to := clusterOf(t, brokertest.Start(t))
+	for i := range m.Topics {
+		dry := must(to.Restore(ctx, d, &m.Topics[i], m.Topics[i].Name, 1, true))(t)
+		got := must(to.Restore(ctx, d, &m.Topics[i], m.Topics[i].Name, 1, false))(t)
+		if dry.DryRun = false; dry != got {
+			t.Errorf("dry run %+v, restored %+v", dry, got)
+		}
+	}
+	for _, x := range [][2]string{{"orders", ""}, {"orders", "a"}, {"orders", "b"}, {"orders", "done"}, {"empty", ""}, {"empty", "c"}, {"nochannel", ""}} {
+		was, is := contents(t, from, x[0], x[1]), contents(t, to, x[0], x[1])
+		if !slices.Equal(was, is) {
+			t.Errorf("%v: was\n%s\nis\n%s", x, strings.Join(was, "\n"), strings.Join(is, "\n"))
+		}
+	}
+	a, b := must(to.Client.Channel(ctx, "orders", "a"))(t), must(to.Client.Channel(ctx, "orders", "b"))(t)
+	if a.Policy.MaxAttempts != 7 || a.Paused || !b.Paused || b.Order != "key" || b.Filter != `key != "k9"` {
+		t.Errorf("settings of channels: %+v\n%+v", a, b)
+	}
+	about := must(to.Client.Topic(ctx, "orders"))(t)
+	if about.Paused || !about.Config.Ext || len(about.Channels) != 3 {
+		t.Errorf("topic: %+v", about)
+	}
+	first := must(to.Client.CreateChannel(ctx, "nochannel", api.CreateChannel{Name: "first"}))(t)
+	if first.Depth != 7 {
+		t.Errorf("the first channel gets %d of 7 messages", first.Depth)
+	}
+	if _, err := to.Restore(ctx, d, m.Topic("orders"), "orders", 1, false); !errors.Is(err, backups.ErrTopicThere) {
+		t.Errorf("over a topic that is there: %v", err)
+	}
+	must(to.Restore(ctx, d, m.Topic("orders"), "beside", 1, false))(t)
+	if was, is := contents(t, to, "orders", "a"), contents(t, to, "beside", "a"); !slices.Equal(was, is) {
+		t.Errorf("beside: %d and %d pending messages", len(was), len(is))
+	}
+}
+
+// TestASecondBackupCopiesWhatIsNew counts what is read, and gives the chunks up once the topic is another.
+func TestASecondBackupCopiesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	c := clusterOf(t, brokertest.Start(t))
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
+	must(c.Client.CreateChannel(ctx, "t", api.CreateChannel{Name: "c"}))(t)
+	for i := 0; i < backup.ChunkMessages+500; i += 500 {
+		publish(t, c, "t", 0, numbered(i, i+500)...)
+	}
+	take := func(want int) *backup.Manifest {
+		t.Helper()
+		made := must(c.Make(ctx, d, backups.Create{Patterns: []string{"t*"}}))(t)
+		if made.Copied != want {
+			t.Errorf("copied %d messages, want %d", made.Copied, want)
+		}
+		done(t, errors.Join(d.Verify(made.Manifest)...))
+		return made.Manifest
+	}
+	take(backup.ChunkMessages + 500)
+	publish(t, c, "t", 0, numbered(0, 3)...)
+	m := take(503)
+	if n, _ := m.Totals(); n != backup.ChunkMessages+503 {
+		t.Errorf("the second holds %d messages", n)
+	}
+	to := clusterOf(t, brokertest.Start(t))
+	must(to.Restore(ctx, d, m.Topic("t"), "t", 0, false))(t)
+	if was, is := contents(t, c, "t", "c"), contents(t, to, "t", "c"); !slices.Equal(was, is) {
+		t.Errorf("%d messages, restored %d", len(was), len(is))
+	}
+	done(t, c.Client.DeleteTopic(ctx, "t"))
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
+	publish(t, c, "t", 0, numbered(0, 3)...)
+	take(3)
+	if _, err := c.Make(ctx, d, backups.Create{Patterns: []string{"other"}}); err == nil {
+		t.Error("a pattern that fits no topic makes a backup")
+	}
+}
+
+// TestARestoreThatIsBrokenOffIsTold repeats it once the topic is purged.
+func TestARestoreThatIsBrokenOffIsTold(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	c := clusterOf(t, brokertest.Start(t))
+	must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: "t"}))(t)
+	publish(t, c, "t", 0, numbered(0, 5)...)
+	m := must(c.Make(ctx, d, backups.Create{}))(t).Manifest
+	broken := *m.Topic("t")
+	chunk := broken.Partitions[0].Chunks[0]
+	chunk.SHA256 = strings.Repeat("0", 64)
+	broken.Partitions = slices.Clone(broken.Partitions)
+	broken.Partitions[0].Chunks = []backup.Chunk{chunk}
+	if _, err := c.Restore(ctx, d, &broken, "u", 0, false); err == nil {
+		t.Fatal("restored without its messages")
+	}
+	if about := must(c.Client.Topic(ctx, "u"))(t); !about.Paused {
+		t.Error("half a topic delivers")
+	}
+	if _, err := c.Restore(ctx, d, m.Topic("t"), "u", 0, false); !errors.Is(err, backups.ErrBrokenOff) {
+		t.Errorf("again: %v", err)
+	}
+	done(t, c.Client.DeleteTopic(ctx, "u"))
+	if r := must(c.Restore(ctx, d, m.Topic("t"), "u", 0, false))(t); r.Messages != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestABackupIsTakenUnderLoad deletes a topic while the one before it is told to be copied, and publishes
+// to another all the time.
+func TestABackupIsTakenUnderLoad(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), backup.At(t.TempDir())
+	c := clusterOf(t, brokertest.Start(t))
+	for _, name := range []string{"a", "b", "load"} {
+		must(c.Client.CreateTopic(ctx, api.CreateTopic{Name: name}))(t)
+		must(c.Client.CreateChannel(ctx, name, api.CreateChannel{Name: "c"}))(t)
+		publish(t, c, name, 0, numbered(0, 100)...)
+	}
+	ended, stop := make(chan int), make(chan struct{})
+	go func() {
+		n := 100
+		for ; ; n++ {
+			select {
+			case <-stop:
+				ended <- n
+				return
+			default:
+			}
+			zero := 0
+			if _, err := c.Client.Publish(ctx, "load", api.Publish{Messages: numbered(n, n+1), Partition: &zero}); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	made := must(c.Make(ctx, d, backups.Create{Progress: func(topic string, _ int) {
+		if topic == "a" {
+			done(t, c.Client.DeleteTopic(ctx, "b"))
+		}
+	}}))(t)
+	close(stop)
+	published := <-ended
+	if !slices.Equal(made.Gone, []string{"b"}) || made.Manifest.Topic("b") != nil {
+		t.Errorf("gone: %v", made.Gone)
+	}
+	must(c.Restore(ctx, d, made.Manifest.Topic("load"), "again", 0, false))(t)
+	all, pending := contents(t, c, "again", ""), contents(t, c, "again", "c")
+	if len(all) < 100 || len(all) > published || !slices.Equal(all, pending) {
+		t.Errorf("%d messages published, %d restored, %d pending", published, len(all), len(pending))
+	}
+	for i, m := range all {
+		if want := fmt.Sprintf("0 %d k%d {}", i, i%3); m != want {
+			t.Fatalf("message %d is %q, want %q", i, m, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package backups
+
+import (
+	"testing"
+
+	"github.com/brokerd/brokerd/internal/testrand"
+)
+
+// TestAPlanFinishesWhatWasFinished compares it, for random runs of messages and random pending ones, with a list of
+// each message.
+func TestAPlanFinishesWhatWasFinished(t *testing.T) {
+	rnd := testrand.New(t)
+	for range 2000 {
+		var runs []moved
+		var pending [][2]uint64
+		waits := map[uint64]bool{} // by where a message stands now
+		was, is := rnd.Uint64N(5), rnd.Uint64N(5)
+		end := is
+		for range rnd.IntN(5) {
+			n := 1 + rnd.Uint64N(6)
+			runs = append(runs, moved{was, is, n})
+			for k := range n {
+				if rnd.IntN(3) == 0 {
+					pending = add(pending, was+k, was+k+1)
+					waits[is+k] = true
+				}
+			}
+			end = is + n
+			was, is = was+n+rnd.Uint64N(3), is+n+rnd.Uint64N(3)
+		}
+		floor, finished := plan(runs, pending)
+		for _, r := range runs {
+			for o := r.is; o < r.is+r.n; o++ {
+				if delivered := o >= floor && !has(finished, o); delivered != waits[o] {
+					t.Fatalf("runs %v, pending %v: floor %d, finished %v: offset %d is delivered: %v", runs, pending, floor, finished, o, delivered)
+				}
+			}
+		}
+		if len(waits) == 0 && len(runs) > 0 && floor != end {
+			t.Fatalf("runs %v: nothing is pending, and the floor is %d", runs, floor)
+		}
+	}
+}
+
+func TestRangesJoin(t *testing.T) {
+	var r [][2]uint64
+	for _, x := range [][2]uint64{{2, 4}, {4, 5}, {3, 6}, {6, 6}, {8, 9}, {1, 2}, {12, 11}} {
+		r = add(r, x[0], x[1])
+	}
+	if len(r) != 2 || r[0] != [2]uint64{2, 6} || r[1] != [2]uint64{8, 9} {
+		t.Errorf("%v", r)
+	}
+	for o, want := range map[uint64]bool{1: false, 2: true, 5: true, 6: false, 8: true, 9: false} {
+		if has(r, o) != want {
+			t.Errorf("has %d: %v", o, !want)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package backups
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brokerd/brokerd/internal/fan"
+	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/fate"
+)
+
+// Marker is a channel that a topic has while it is being restored, and still when that was broken off.
+const Marker = "restore-incomplete"
+
+// Bounds of what a restore sends at a time.
+const (
+	publishMessages = 500
+	publishBytes    = 1 << 20 // of bodies; a larger message goes alone
+	finishTogether  = 16
+)
+
+// What a restore is refused with. Each is marked fate.Refused.
+var (
+	ErrTopicThere = fate.Refuse("topic exists; nothing was changed. Restore it under another name with --as, or delete it first")
+	ErrBrokenOff  = fate.Refuse("an earlier restore of the topic was broken off; purge the topic (brokerctl topic delete TOPIC --purge --yes) and repeat the command")
+)
+
+// Restored is what was restored of a topic.
+type Restored struct {
+	Topic    string `json:"topic"`
+	As       string `json:"as"`
+	Messages int    `json:"messages"`
+	Pending  uint64 `json:"pending"` // of all channels: what they have still to deliver
+	Channels int    `json:"channels"`
+	DryRun   bool   `json:"dry_run"`
+}
+
+// restoring restores one topic.
+type restoring struct {
+	c         *Cluster
+	d         backup.Dir
+	t         *backup.Topic
+	as        string
+	replicas  int                        // 0: as it was
+	positions map[int][]*backup.Position // of each partition, one for each channel
+	settings  map[string]channelSettings
+	done      Restored
+}
+
+// Restore makes a topic of a backup under a name, with all of its messages and channels. replicas is how many each
+// partition gets, 0: as it was.
+func (c *Cluster) Restore(ctx context.Context, d backup.Dir, t *backup.Topic, as string, replicas int, dry bool) (Restored, error) {
+	r := &restoring{
+		c: c, d: d, t: t, as: as, replicas: replicas, positions: map[int][]*backup.Position{}, settings: map[string]channelSettings{},
+		done: Restored{Topic: t.Name, As: as, Channels: len(t.Channels), DryRun: dry},
+	}
+	if err := r.prepare(ctx); err != nil || dry {
+		return r.done, err
+	}
+	if err := r.create(ctx); err != nil {
+		return r.done, err
+	}
+	for i := range t.Partitions {
+		p := &partitionRestore{r: r, p: &t.Partitions[i]}
+		if err := p.restore(ctx); err != nil {
+			return r.done, fmt.Errorf("partition %d: %w", i, err)
+		}
+		r.done.Messages += p.count
+	}
+	return r.done, r.open(ctx)
+}
+
+// prepare reads what does not depend on the cluster, and refuses a name that is taken.
+func (r *restoring) prepare(ctx context.Context) error {
+	for _, ch := range r.t.Channels {
+		var s channelSettings
+		if err := json.Unmarshal(ch.Settings, &s); err != nil {
+			return fmt.Errorf("channel %s: %w", ch.Name, err)
+		}
+		r.settings[ch.Name] = s
+	}
+	if r.t.Positions != nil {
+		if err := r.d.EachPosition(r.t.Positions, func(p *backup.Position) error {
+			r.positions[p.Partition] = append(r.positions[p.Partition], p)
+			for _, x := range p.Pending {
+				r.done.Pending += x[1] - x[0]
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if r.done.DryRun {
+		for i := range r.t.Partitions {
+			r.done.Messages += r.t.Partitions[i].Count()
+		}
+	}
+	is, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) { return r.c.Client.Topic(ctx, r.as) })
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound:
+		return nil
+	case err != nil:
+		return err
+	case slices.ContainsFunc(is.Channels, func(c api.ChannelSummary) bool { return c.Name == Marker }):
+		return fmt.Errorf("topic %s: %w", r.as, ErrBrokenOff)
+	}
+	return fmt.Errorf("topic %s: %w", r.as, ErrTopicThere)
+}
+
+// create makes the topic, which delivers nothing yet, and its channels.
+func (r *restoring) create(ctx context.Context) error {
+	var config api.Config
+	if err := json.Unmarshal(r.t.Config, &config); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	patch := patchOf(&config)
+	if r.replicas > 0 {
+		patch.Replicas, patch.MinISR = &r.replicas, nil
+	}
+	_, err := ask(ctx, r.c, func(ctx context.Context) (*api.Topic, error) {
+		return r.c.Client.CreateTopic(ctx, api.CreateTopic{Name: r.as, Config: patch})
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.pauseTopic(ctx, true); err != nil {
+		return err
+	}
+	made := []api.CreateChannel{{Name: Marker}}
+	for _, ch := range r.t.Channels {
+		s := r.settings[ch.Name]
+		made = append(made, api.CreateChannel{Name: ch.Name, Order: s.Order, Filter: s.Filter, Policy: s.Policy})
+	}
+	for _, req := range made {
+		_, err := ask(ctx, r.c, func(ctx context.Context) (*api.Channel, error) { return r.c.Client.CreateChannel(ctx, r.as, req) })
+		if err != nil {
+			return fmt.Errorf("channel %s: %w", req.Name, err)
+		}
+		if r.settings[req.Name].Paused {
+			if _, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return nil, r.c.Client.PauseChannel(ctx, r.as, req.Name, true) }); err != nil {
+				return fmt.Errorf("channel %s: %w", req.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *restoring) pauseTopic(ctx context.Context, paused bool) error {
+	_, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return nil, r.c.Client.PauseTopic(ctx, r.as, paused) })
+	return err
+}
+
+// open ends the restore: the topic delivers. The marker goes while it is paused, so that where there is no other
+// channel the first one begins with all that is there.
+func (r *restoring) open(ctx context.Context) error {
+	if _, err := ask(ctx, r.c, func(ctx context.Context) (any, error) { return nil, r.c.Client.DeleteChannel(ctx, r.as, Marker) }); err != nil {
+		return err
+	}
+	if r.t.Paused {
+		return nil
+	}
+	return r.pauseTopic(ctx, false)
+}
+
+// partitionRestore restores one partition.
+type partitionRestore struct {
+	r     *restoring
+	p     *backup.Partition
+	batch []api.Message
+	seqs  []uint64 // of the batch, as they were
+	bytes int
+	runs  []moved
+	count int
+}
+
+// moved is messages that stood, and stand, one behind the other.
+type moved struct{ was, is, n uint64 }
+
+// restore publishes the messages, and sees to it that each channel has to deliver what it had.
+func (p *partitionRestore) restore(ctx context.Context) error {
+	for i := range p.p.Chunks {
+		if err := p.r.d.EachMessage(&p.p.Chunks[i], func(m *backup.Message) error {
+			if m.Seq < p.p.Start || m.Seq >= p.p.End {
+				return nil // retention had deleted it, or it was published later
+			}
+			return p.add(ctx, m)
+		}); err != nil {
+			return err
+		}
+	}
+	if err := p.flush(ctx); err != nil {
+		return err
+	}
+	for _, pos := range p.r.positions[p.p.Partition] {
+		if err := p.place(ctx, pos); err != nil {
+			return fmt.Errorf("channel %s: %w", pos.Channel, err)
+		}
+	}
+	return nil
+}
+
+// add publishes a message, together with others.
+func (p *partitionRestore) add(ctx context.Context, m *backup.Message) error {
+	now := p.r.c.Now()
+	out := api.Message{Body: m.Body, Key: m.Key, Headers: m.Headers, TraceIDHex: m.TraceID}
+	if rest := p.delay(m, now); rest > 0 {
+		out.DelayMS = max(1, rest.Milliseconds())
+	}
+	if m.TTLMS > 0 { // what has expired meanwhile expires at once
+		out.TTLMS = max(1, m.TTLMS-now.Sub(m.Timestamp).Milliseconds())
+	}
+	if n := len(p.batch); n > 0 && (n >= publishMessages || p.bytes+len(m.Body) > publishBytes) {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
+	p.batch, p.seqs = append(p.batch, out), append(p.seqs, m.Seq)
+	p.bytes += len(m.Body)
+	return nil
+}
+
+// delay returns how long a message waits: until the first of the channels that have to deliver it may.
+func (p *partitionRestore) delay(m *backup.Message, now time.Time) time.Duration {
+	all := p.r.positions[p.p.Partition]
+	if len(all) == 0 && m.DeliverAt != nil {
+		return m.DeliverAt.Sub(now)
+	}
+	least := time.Duration(-1)
+	for _, pos := range all {
+		if !has(pos.Pending, m.Seq) {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(pos.Deferred, m.Seq, func(d backup.Deferred, o uint64) int { return cmp.Compare(d.Seq, o) })
+		if !found {
+			return 0
+		}
+		if rest := pos.Deferred[i].Due.Sub(now); least < 0 || rest < least {
+			least = max(0, rest)
+		}
+	}
+	return max(0, least)
+}
+
+// has says whether an offset is in ranges.
+func has(ranges [][2]uint64, o uint64) bool {
+	i, found := slices.BinarySearchFunc(ranges, o, func(r [2]uint64, o uint64) int {
+		switch {
+		case r[1] <= o:
+			return -1
+		case r[0] > o:
+			return 1
+		}
+		return 0
+	})
+	return found && i < len(ranges)
+}
+
+// flush publishes what was added.
+func (p *partitionRestore) flush(ctx context.Context) error {
+	if len(p.batch) == 0 {
+		return nil
+	}
+	req := api.Publish{Messages: p.batch, Partition: &p.p.Partition}
+	got, err := ask(ctx, p.r.c, func(ctx context.Context) (*api.Published, error) { return p.r.c.Client.Publish(ctx, p.r.as, req) })
+	if err != nil {
+		return err
+	}
+	if got.Count != len(p.batch) || len(got.Parts) > 0 {
+		return errors.New("the messages of one publish are not one behind the other")
+	}
+	for i, was := range p.seqs {
+		is := got.FirstSeq + uint64(i) //nolint:gosec // not negative
+		if n := len(p.runs); n > 0 && p.runs[n-1].was+p.runs[n-1].n == was && p.runs[n-1].is+p.runs[n-1].n == is {
+			p.runs[n-1].n++
+			continue
+		}
+		p.runs = append(p.runs, moved{was, is, 1})
+	}
+	p.count += len(p.batch)
+	p.batch, p.seqs, p.bytes = nil, nil, 0
+	return nil
+}
+
+// place moves a channel to its first pending message, and finishes what it had finished behind that.
+func (p *partitionRestore) place(ctx context.Context, pos *backup.Position) error {
+	floor, finished := plan(p.runs, pos.Pending)
+	if len(p.runs) == 0 {
+		return nil
+	}
+	if floor > p.runs[0].is { // else the channel is there: it was made before the first message came
+		if err := p.seek(ctx, pos.Channel, floor); err != nil {
+			return err
+		}
+	}
+	var seqs []uint64
+	for _, x := range finished {
+		for o := x[0]; o < x[1]; o++ {
+			seqs = append(seqs, o)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	about, err := ask(ctx, p.r.c, func(ctx context.Context) (*api.Topic, error) { return p.r.c.Client.Topic(ctx, p.r.as) })
+	if err != nil {
+		return err
+	}
+	return p.finish(ctx, pos.Channel, about.FirstID, seqs)
+}
+
+// seek moves a channel in the partition.
+func (p *partitionRestore) seek(ctx context.Context, channel string, floor uint64) error {
+	to := api.Seek{Offset: &floor, Partition: &p.p.Partition}
+	_, err := ask(ctx, p.r.c, func(ctx context.Context) (*api.Channel, error) {
+		return p.r.c.Client.SeekChannel(ctx, p.r.as, channel, to)
+	})
+	return err
+}
+
+// finish finishes messages in a channel.
+func (p *partitionRestore) finish(ctx context.Context, channel, first string, seqs []uint64) error {
+	base, err := idsOf(first)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(seqs))
+	numbers := make([]int, len(seqs))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	fan.Out(numbers, finishTogether, func(i int) {
+		id := base.id(p.p.Partition, seqs[i])
+		_, errs[i] = ask(ctx, p.r.c, func(ctx context.Context) (*api.FinishedMessage, error) {
+			return p.r.c.Client.History.FinishMessage(ctx, p.r.as, channel, id)
+		})
+	})
+	return errors.Join(errs...)
+}
+
+// plan returns where the first pending message stands now, and what of those behind it is not pending. Without
+// a pending one, that is behind all.
+func plan(runs []moved, pending [][2]uint64) (floor uint64, finished [][2]uint64) {
+	found := false
+	for _, r := range runs {
+		for k := range r.n {
+			is := r.is + k
+			switch waits := has(pending, r.was+k); {
+			case waits && !found:
+				found, floor = true, is
+			case !waits && found:
+				finished = add(finished, is, is+1)
+			}
+		}
+		if !found {
+			floor = r.is + r.n
+		}
+	}
+	return floor, finished
+}
