@@ -3,6 +3,7 @@ package broker
 import (
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -32,18 +33,18 @@ func killedNode(t *testing.T) (n *node, left *vfs.Mem) {
 // TestWhatAKillLeavesIsDurableOnceItIsServed loses power behind a start that synced nothing by itself.
 func TestWhatAKillLeavesIsDurableOnceItIsServed(t *testing.T) {
 	n, left := killedNode(t)
-	syncs := 0
+	var syncs atomic.Int64
 	faulty := vfstest.NewFaulty(left)
 	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
 		if op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log") {
-			syncs++
+			syncs.Add(1)
 		}
 		return vfstest.Fault{}
 	})
 	n.fs = faulty
 	n.start()
-	if syncs != 0 {
-		t.Errorf("%d logs were synced by themselves", syncs)
+	if n := syncs.Load(); n != 0 {
+		t.Errorf("%d logs were synced by themselves", n)
 	}
 	lost := left.CrashClone(vfs.Crash{})
 	n.stop()
@@ -71,15 +72,17 @@ func TestALogThatIsOpenedLaterIsSynced(t *testing.T) {
 	n.fs = faulty
 	n.start()
 	defer n.stop()
-	synced := false
+	var synced atomic.Bool
 	faulty.Decide(func(_ int64, op vfs.Op) vfstest.Fault {
-		synced = synced || op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log")
+		if op.Kind == vfs.OpSyncData && strings.HasSuffix(op.Name, ".log") {
+			synced.Store(true)
+		}
 		return vfstest.Fault{}
 	})
 	if err := n.Host.Converge("b"); err != nil {
 		t.Fatal(err)
 	}
-	if !synced {
+	if !synced.Load() {
 		t.Error("what it held counts as durable")
 	}
 }
