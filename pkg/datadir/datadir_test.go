@@ -2,9 +2,12 @@ package datadir
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/brokerd/brokerd/internal/vfstest"
@@ -202,5 +205,45 @@ func TestTheLedgerKeepsWhatIsInTheTrash(t *testing.T) {
 	apply(meta.PurgeTopics{Incarnations: []meta.Incarnation{in}})
 	if err := l.Trim(s, "n1"); err != nil || l.Has(entry) {
 		t.Errorf("what was purged is kept, %v", err)
+	}
+}
+
+// mounted is a file system with another one below it.
+type mounted struct {
+	vfs.FS
+	below string
+}
+
+func (m mounted) Stat(name string) (fs.FileInfo, error) {
+	info, err := m.FS.Stat(name)
+	dev := uint64(1)
+	if strings.HasPrefix(name, m.below) {
+		dev = 2
+	}
+	return statOf{info, dev}, err
+}
+
+type statOf struct {
+	fs.FileInfo
+	dev uint64
+}
+
+func (s statOf) Sys() any { return &syscall.Stat_t{Dev: s.dev} }
+
+// TestAnotherDiskBelowIsSyncedFileByFile: one call syncs one file system, and topics may be on another.
+func TestAnotherDiskBelowIsSyncedFileByFile(t *testing.T) {
+	mem := vfs.NewMem()
+	for _, dir := range []string{"d/topics/a.1", "d/topics/b.2"} {
+		if err := mem.MkdirAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for below, want := range map[string]bool{"elsewhere": true, "d/topics": false, "d/topics/b.2": false} {
+		if got := At(mounted{mem, below}, "d").onOneDisk(); got != want {
+			t.Errorf("with another disk at %s: on one disk %v", below, got)
+		}
+	}
+	if !At(mem, "d").onOneDisk() || !At(mem, "none").onOneDisk() {
+		t.Error("not on one disk")
 	}
 }

@@ -20,7 +20,7 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 	o.Root, o.Dir, o.Failed = d.Root, d.Redo(), failed
 	o.Damaged = d.suspectAll
 	if replicas, err := d.FS.ReadDir(d.replicas()); err == nil && len(replicas) >= syncAllFrom {
-		o.SyncAll = true
+		o.SyncAll = d.onOneDisk()
 	}
 	journaled, report, err := redo.Open(d.FS, o)
 	if err != nil {
@@ -44,6 +44,20 @@ func (d Dir) Journaled(o redo.Options, log *slog.Logger, failed func(error)) (Di
 // syncAllFrom is the number of replicas from which on a start syncs the whole file system with one
 // call, which also waits for what other programs have written there: below, it syncs what it has to.
 const syncAllFrom = 64
+
+// onOneDisk says whether all topics lie in the file system of the directory itself: an operator may have mounted
+// another one, or linked to it, and that one is synced file by file.
+func (d Dir) onOneDisk() bool {
+	topics, err := d.FS.ReadDir(d.Topics())
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	same := err == nil && vfs.SameDisk(d.FS, d.Root, d.Topics())
+	for _, name := range topics {
+		same = same && vfs.SameDisk(d.FS, d.Root, filepath.Join(d.Topics(), name))
+	}
+	return same
+}
 
 // Replay writes into the files of a node that does not run what its redo journal holds
 // of them. Programs that read or change these files call it first.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"github.com/brokerd/brokerd/pkg/fate"
 )
@@ -157,6 +158,21 @@ func SyncAll(fsys FS, name string) error {
 		return s.SyncAll(name)
 	}
 	return errors.ErrUnsupported
+}
+
+// SameDisk says whether two names are known to lie in one file system. Those that are not of the operating system are one.
+func SameDisk(fsys FS, a, b string) bool {
+	of, err := fsys.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := fsys.Stat(b)
+	if err != nil {
+		return false
+	}
+	x, known := of.Sys().(*syscall.Stat_t)
+	y, also := other.Sys().(*syscall.Stat_t)
+	return known == also && (!known || x.Dev == y.Dev)
 }
 
 // SyncAside is File.SyncData for a caller beside whom there is other work: it takes the

@@ -49,6 +49,10 @@ func rollingMistakes() []mistake {
 	tests := []string{"./internal/rolling"}
 	return []mistake{
 		{
+			name: "datadir: topics of another disk count as synced", file: "pkg/datadir/journal.go",
+			old: "o.SyncAll = d.onOneDisk()", with: "o.SyncAll = true", tests: []string{"./pkg/datadir"},
+		},
+		{
 			name: "rolling: a node goes while another is drained", file: "internal/rolling/plan.go",
 			old: "case n.Intent == api.IntentDrain:", with: "case false:", tests: tests, run: "Fit|TwoRuns",
 		},
