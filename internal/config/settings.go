@@ -87,7 +87,7 @@ func (o *Options) addressSettings() []Setting {
 		{Key: "lookup-address", Default: "127.0.0.1:4161", value: textValue{&l.Lookup}, Doc: "Listen address of the nsqlookupd HTTP API on its usual port; empty disables it."},
 		{Key: "cluster-address", Default: "127.0.0.1:4152", value: textValue{&l.Cluster}, Doc: "Listen address for other nodes: metadata, replication, forwarding."},
 		{Key: "http-allowed-hosts", value: listValue{&o.Web.AllowedHosts}, Doc: "Host names accepted in HTTP requests, in addition to IP addresses, single-label names, private domains and advertised names; .example.org matches all its subdomains, * matches every name. Guards against DNS rebinding through a browser."},
-		{Key: "allow-config-from-cidr", Default: "127.0.0.0/8,::1/128", value: listValue{&o.Web.ConfigFrom}, Doc: "Networks allowed to change options with PUT /config."},
+		{Key: "allow-config-from-cidr", Default: "127.0.0.0/8,::1/128", value: listValue{&o.Web.ConfigFrom}, Doc: "Networks allowed to change options with PUT /config, and to profile where pprof is on."},
 		{Key: "advertise-host", value: textValue{&a.Host}, Doc: "Host name advertised to other nodes and clients; if empty, derived from the bound address."},
 		{Key: "advertise-tcp-address", value: textValue{&a.TCP}, Doc: "Address advertised for tcp-address; overrides advertise-host and port."},
 		{Key: "advertise-http-address", value: textValue{&a.HTTP}, Doc: "Address advertised for http-address; overrides advertise-host and port."},
@@ -222,7 +222,7 @@ func (o *Options) processSettings() []Setting {
 		{Key: "drain-timeout", Default: "120s", value: durationValue{&p.DrainTimeout}, Reload: true, Doc: "Shutdown timeout: how long a stopping node waits for pending client requests."},
 		{Key: "metrics-max-objects", Default: "2000", value: numberValue{&p.MetricsObjects}, Doc: "Topics and channels with series of their own in /metrics; the others are summed up under the name _other."},
 		{Key: "watchdog", Default: "true", value: boolValue{&p.Watchdog}, Doc: "Notify systemd's watchdog while the node is alive. Only effective if the unit sets WatchdogSec."},
-		{Key: "pprof", Default: "false", value: boolValue{&p.Pprof}, Doc: "Serve /debug/pprof on the HTTP address."},
+		{Key: "pprof", Default: "false", value: boolValue{&p.Pprof}, Doc: "Serve /debug/pprof on the HTTP address, to clients of allow-config-from-cidr."},
 		{Key: "log-level", Default: "info", value: choiceValue{&p.LogLevel, []string{"debug", "info", "warn", "error"}}, Reload: true, Doc: "Minimum severity of logged lines."},
 		{Key: "log-format", Default: "auto", value: choiceValue{&p.LogFormat, []string{"auto", "text", "json", "journal"}}, Doc: "Log format; auto means journal under systemd, text on a terminal and JSON elsewhere."},
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	Clients func() []stats.Client
 	// Config serves /config. nil: no option is known.
 	Config nsqd.Config
-	// ConfigFrom is where clients come from that may change options.
+	// ConfigFrom is where clients come from that may change options, and profile.
 	ConfigFrom web.Networks
 	// Metrics serves /metrics.
 	Metrics http.Handler
@@ -63,7 +63,7 @@ type Options struct {
 	Figures nsqd.Figures
 	// PlainMetrics has /metrics answer without TLS, too, where it is required.
 	PlainMetrics bool
-	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory.
+	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory to ConfigFrom.
 	Debug bool
 	// Logger gets the panics of handlers. nil: they are not logged.
 	Logger *slog.Logger

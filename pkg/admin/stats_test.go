@@ -151,6 +151,7 @@ func TestOptionsAreReadAndChanged(t *testing.T) {
 func TestDebugIsThereWhereItIsWanted(t *testing.T) {
 	on := serverOf(t, newFake(), func(o *Options) { o.Debug = true }).Handler()
 	off := serverOf(t, newFake()).Handler()
+	foreign := serverOf(t, newFake(), func(o *Options) { o.Debug, o.ConfigFrom = true, nil }).Handler()
 	for _, request := range []string{
 		"GET /debug/pprof/", "GET /debug/pprof/cmdline", "GET /debug/pprof/goroutine", "GET /debug/pprof/symbol",
 		"POST /debug/freememory", "PUT /debug/setblockrate?rate=0",
@@ -161,6 +162,9 @@ func TestDebugIsThereWhereItIsWanted(t *testing.T) {
 		}
 		if w := ask(off, method, target, ""); w.Code != 404 {
 			t.Errorf("%s, off: got %d", request, w.Code)
+		}
+		if w := ask(foreign, method, target, ""); w.Code != 403 || strings.Contains(w.Body.String(), "goroutine") {
+			t.Errorf("%s, from another network: got %d %s", request, w.Code, w.Body)
 		}
 	}
 	if w := ask(on, "PUT", "/debug/setblockrate?rate=x", ""); w.Code != 400 || w.Body.String() != "INVALID_RATE" {

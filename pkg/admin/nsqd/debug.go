@@ -11,20 +11,42 @@ import (
 	"strings"
 
 	"github.com/brokerd/brokerd/pkg/admin/nsqform"
+	"github.com/brokerd/brokerd/pkg/admin/web"
 )
 
-// routeDebug adds what Go knows of the process.
-func routeDebug(t *nsqform.Router) {
-	t.Handle(http.MethodGet, "/debug/pprof/", pprof.Index)
-	t.Handle(http.MethodGet, "/debug/pprof", pprof.Index)
-	t.Handle(http.MethodGet, "/debug/pprof/cmdline", pprof.Cmdline)
-	t.Handle(http.MethodGet, "/debug/pprof/profile", pprof.Profile)
-	t.Handle(http.MethodGet, "/debug/pprof/symbol", pprof.Symbol)
-	t.Handle(http.MethodPost, "/debug/pprof/symbol", pprof.Symbol)
-	t.Handle(http.MethodGet, "/debug/pprof/trace", pprof.Trace)
-	t.Plain(http.MethodPut, "/debug/setblockrate", setBlockRate)
-	t.Plain(http.MethodPost, "/debug/freememory", freeMemory)
+// routeDebug adds what Go knows of the process, for clients of some networks: a profile takes a processor, and tells
+// what the process does.
+func routeDebug(t *nsqform.Router, from web.Networks) {
+	profile := func(method, path string, serve http.HandlerFunc) {
+		t.Handle(method, path, func(w http.ResponseWriter, r *http.Request) {
+			if !from.Has(r) {
+				http.Error(w, "this node may not be profiled from here: see allow-config-from-cidr", http.StatusForbidden)
+				return
+			}
+			serve(w, r)
+		})
+	}
+	profile(http.MethodGet, "/debug/pprof/", pprof.Index)
+	profile(http.MethodGet, "/debug/pprof", pprof.Index)
+	profile(http.MethodGet, "/debug/pprof/cmdline", pprof.Cmdline)
+	profile(http.MethodGet, "/debug/pprof/profile", pprof.Profile)
+	profile(http.MethodGet, "/debug/pprof/symbol", pprof.Symbol)
+	profile(http.MethodPost, "/debug/pprof/symbol", pprof.Symbol)
+	profile(http.MethodGet, "/debug/pprof/trace", pprof.Trace)
+	act := func(method, path string, f func(*http.Request) (any, error)) {
+		t.Plain(method, path, func(r *http.Request) (any, error) {
+			if !from.Has(r) {
+				return nil, errForeign
+			}
+			return f(r)
+		})
+	}
+	act(http.MethodPut, "/debug/setblockrate", setBlockRate)
+	act(http.MethodPost, "/debug/freememory", freeMemory)
 }
+
+// errForeign refuses a client of a network that may not do such things.
+var errForeign = &nsqform.Error{Status: http.StatusForbidden, Word: "FORBIDDEN"}
 
 // option answers the value of one option.
 func (s *reports) option(r *http.Request) (any, error) {
@@ -38,7 +60,7 @@ func (s *reports) option(r *http.Request) (any, error) {
 // setOption changes an option and answers its new value, to who may.
 func (s *reports) setOption(r *http.Request) (any, error) {
 	if !s.o.ConfigFrom.Has(r) {
-		return nil, &nsqform.Error{Status: http.StatusForbidden, Word: "FORBIDDEN"}
+		return nil, errForeign
 	}
 	limit := int64(s.o.Publishing.Limits.MaxMessage)
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))

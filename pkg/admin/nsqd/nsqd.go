@@ -80,11 +80,11 @@ type Options struct {
 	// Clients returns all connections of the node, for the producers in /stats.
 	Clients func() []stats.Client
 	Config  Config // serves /config
-	// ConfigFrom is where clients come from that may change options.
+	// ConfigFrom is where clients come from that may change options, and profile.
 	ConfigFrom web.Networks
 	// Figures tell how depths and latencies are put in the form of nsqd.
 	Figures Figures
-	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory.
+	// Debug serves /debug/pprof, /debug/setblockrate and /debug/freememory to ConfigFrom.
 	Debug bool
 }
 
@@ -95,6 +95,6 @@ func Route(t *nsqform.Router, o Options) {
 	(&nodeTopics{Catalog: names, broker: o.Broker, lookups: o.Lookups, own: nsqform.NewRecently(nsqform.DeletedFor), bodies: o.Publishing.Bodies}).route(t)
 	(&reports{names, o}).route(t)
 	if o.Debug {
-		routeDebug(t)
+		routeDebug(t, o.ConfigFrom)
 	}
 }
