@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/brokerd/brokerd/internal/backups"
+	"github.com/brokerd/brokerd/pkg/admin/api"
 	"github.com/brokerd/brokerd/pkg/backup"
+	"github.com/brokerd/brokerd/pkg/fate"
 )
 
 func newBackupCommand(g *globals) *cobra.Command {
@@ -20,9 +23,27 @@ func inDirectory(cmd *cobra.Command, run func(cmd *cobra.Command, d backup.Dir) 
 		if len(args) != 1 || args[0] == "" {
 			return usageError("%s takes one directory", cmd.CommandPath())
 		}
-		return run(cmd, backup.At(args[0]))
+		return refusedBackup(run(cmd, backup.At(args[0])))
 	}
 	return cmd
+}
+
+// refusedBackup gives an error of backups the exit code of what it says. Others, and nil, stay as they are.
+func refusedBackup(err error) error {
+	if _, known := errors.AsType[*failure](err); known || err == nil {
+		return err
+	}
+	is := func(target error) bool { return errors.Is(err, target) }
+	f := &failure{answer: api.Error{Message: err.Error(), Fate: fate.Refused.String()}, cause: err}
+	switch {
+	case is(backup.ErrNoBackup), is(errNoTopic):
+		f.answer.Code, f.exit = api.CodeNotFound, exitNotFound
+	case is(backup.ErrIncomplete), is(backup.ErrNewerFormat), is(backups.ErrTopicThere), is(backups.ErrBrokenOff):
+		f.answer.Code, f.exit = api.CodePrecondition, exitRefused
+	default:
+		return err
+	}
+	return f
 }
 
 // backedUp returns the cluster of the client, for a backup or a restore.

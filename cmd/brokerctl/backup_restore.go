@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,8 @@ leaves: purge the topic, and repeat the command.`,
 	return cmd
 }
 
+var errNoTopic = errors.New("the backup has no such topic")
+
 func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error {
 	switch {
 	case o.as != "" && o.topic == "":
@@ -61,7 +64,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, g *globals, d backup.Dir) error
 	if o.topic != "" {
 		t := m.Topic(o.topic)
 		if t == nil {
-			return usageError("backup %s has no topic %s", m.ID, o.topic)
+			return fmt.Errorf("backup %s: topic %s: %w", m.ID, o.topic, errNoTopic)
 		}
 		topics = []backup.Topic{*t}
 	}

@@ -45,12 +45,12 @@ func TestBackupsAreListedAndVerifiedWithoutABroker(t *testing.T) {
 		{[]string{"backup", "list", dir, "-o", "name"}, exitOK, "b1\nb2\n", ""},
 		{[]string{"backup", "list", dir + "x"}, exitUsage, "", "holds no backups"},
 		{[]string{"backup", "verify", dir}, exitOK, "backup b1 is intact: 1 message of 1 topic", ""},
-		{[]string{"backup", "verify", dir, "--backup", "b2"}, exitFailed, "", "backup is incomplete"},
-		{[]string{"backup", "verify", dir, "--backup", "b3"}, exitFailed, "", "no such backup"},
+		{[]string{"backup", "verify", dir, "--backup", "b2"}, exitRefused, "", "backup is incomplete"},
+		{[]string{"backup", "verify", dir, "--backup", "b3"}, exitNotFound, "", "no such backup"},
 		{[]string{"backup", "verify"}, exitUsage, "", "takes one directory"},
 		{[]string{"backup", "restore", dir, "--as", "x"}, exitUsage, "", "--as goes with --topic only"},
 		{[]string{"backup", "restore", dir, "--topic", "orders", "--as", "x y"}, exitUsage, "", "no name of a topic"},
-		{[]string{"backup", "restore", dir, "--topic", "clicks"}, exitUsage, "", "has no topic clicks"},
+		{[]string{"backup", "restore", dir, "--topic", "clicks"}, exitNotFound, "", "topic clicks: the backup has no such topic"},
 		{[]string{"backup", "restore", dir, "--replicas", "-1"}, exitUsage, "", "--replicas must not be below 0"},
 	} {
 		r := newFakeBroker(t).brokerctl(t, c.args...)
