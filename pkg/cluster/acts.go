@@ -58,6 +58,9 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 	if !a.store.IsLeader() {
 		return raftstore.ErrNotLeader
 	}
+	if id == a.calls.self {
+		return a.leave(ctx)
+	}
 	_, voting := a.store.Members().Configuration().Find(id)
 	_, err := a.store.Propose(ctx, meta.RemoveNode{ID: id})
 	if errors.Is(err, meta.ErrNodeNotFound) && voting {
@@ -70,4 +73,25 @@ func (a acts) remove(ctx context.Context, id meta.NodeID) error {
 		return fate.Mark(fmt.Errorf("remove %s: %w", id, err), fate.Of(err))
 	}
 	return nil
+}
+
+// leave has another node lead, and take this one out. A leader that takes itself out is stopped by the library, at
+// times before that has said what became of the change.
+func (a acts) leave(ctx context.Context) error {
+	self := a.calls.self
+	if err := a.store.Members().Transfer(ctx, ""); err != nil {
+		return fate.Mark(fmt.Errorf("remove %s: %w", self, err), fate.Refused)
+	}
+	for {
+		moved := a.store.LeaderChanged()
+		if leader, ok := a.store.Leader(); ok && leader != self {
+			_, err := a.calls.ask(ctx, leader, kindRemove, []byte(self))
+			return err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fate.Mark(fmt.Errorf("remove %s: %w", self, context.Cause(ctx)), fate.Refused)
+		}
+	}
 }
