@@ -34,6 +34,7 @@ type env struct {
 	scratch string // removed at the end
 	root    string // of the repository
 	nodes   int    // that stand in for nsqd
+	work    string // where blocks of the shell run; "": at the root
 }
 
 // suite is one thing to run. run returns what it counted, in one line.
@@ -115,7 +116,7 @@ func run(ctx context.Context, broker, cache, only string, n int) error {
 		}
 		limited, cancel := context.WithTimeout(ctx, s.limit)
 		began := time.Now()
-		said, err := s.run(env{limited, broker, filepath.Join(cache, s.name), filepath.Join(scratch, s.name), root, n})
+		said, err := s.run(env{limited, broker, filepath.Join(cache, s.name), filepath.Join(scratch, s.name), root, n, ""})
 		cancel()
 		if err != nil {
 			failed = append(failed, s.name)

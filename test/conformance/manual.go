@@ -63,6 +63,10 @@ func follow(e env, blocks []example) (count int, err error) {
 		return count, nil
 	}
 	var s *server
+	e.work = filepath.Join(e.scratch, "work") // they make files
+	if err := os.MkdirAll(e.work, 0o755); err != nil {
+		return 0, err
+	}
 	for i, x := range blocks {
 		if x.alone {
 			continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -126,7 +127,7 @@ func runAlone(e env, i int, x example) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	cmd := command(e.ctx, dir, &out, "bash", "-euo", "pipefail", "-c", "trap 'kill $(jobs -p); wait' EXIT\n"+x.code)
+	cmd := command(e.ctx, dir, &out, "bash", "-euo", "pipefail", "-c", "trap 'jobs=$(jobs -p); [[ -z $jobs ]] || kill $jobs; wait' EXIT\n"+x.code)
 	cmd.Env = withPrograms(e)
 	err := cmd.Run()
 	return out.String(), err
@@ -142,7 +143,7 @@ func runExample(e env, i int, x example) (string, error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	cmd := command(e.ctx, e.root, &out, "bash", "-euo", "pipefail", "-c", x.code)
+	cmd := command(e.ctx, cmp.Or(e.work, e.root), &out, "bash", "-euo", "pipefail", "-c", x.code)
 	switch x.lang {
 	case "sh":
 		cmd.Env = withPrograms(e)
