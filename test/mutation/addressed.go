@@ -42,7 +42,7 @@ func addressedMistakes() []mistake {
 		},
 		{
 			name: "addressed: nobody is woken when it is known which copies count", file: "pkg/topic/arrivals.go",
-			old: "\tif was {\n\t\tp.Wake()", with: "\tif false {\n\t\tp.Wake()", tests: topic, run: "KnownWhich",
+			old: "\tif was {\n\t\tp.Wake()", with: "\tif was && p == nil {\n\t\tp.Wake()", tests: topic, run: "KnownWhich",
 		},
 		{
 			name: "addressed: the log is looked through from further and further back", file: "pkg/topic/arrivals.go",
