@@ -71,9 +71,10 @@ func TestWhatKeepsItsOrderOrNothingIsNotAppendedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paused := b.channel("paused", 3)
+	paused, spent := b.channel("paused", 3), b.channel("spent", 4)
+	RetriesOf(spent).SetPolicy(policy.Policy{MaxAttempts: 1, OnExhausted: policy.Block}, nil)
 	b.publish("a")
-	for _, c := range []*Channel{brief, ordered, paused} {
+	for _, c := range []*Channel{brief, ordered, spent, paused} {
 		r := b.join(c)
 		want(t, c.Name(), r.take(1, t0), "a")
 		b.p.SetPaused(c == paused)

@@ -80,7 +80,7 @@ func moveMistakes() []mistake {
 			old: "delay <= most || ", with: "", tests: topic, run: "LongRequeue",
 		},
 		{
-			name: "moves: an ordered channel's message is appended again", file: "pkg/topic/mover.go",
+			name: "moves: a message that has had all its attempts is appended again", file: "pkg/topic/mover.go",
 			old: "return moving{c, o, due}, deferred", with: "return moving{c, o, due}, deferred || true", tests: topic, run: "KeepsItsOrder",
 		},
 		{
