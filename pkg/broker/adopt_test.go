@@ -160,6 +160,34 @@ func TestARelayDoesNotWaitForALeaderThatHangs(t *testing.T) {
 	}
 }
 
+// TestAClientGetsNothingOfALeaderThatIsReplaced, though the relay has it, and nobody has told the relay: the new
+// leader may have delivered it, and what follows it, to others.
+func TestAClientGetsNothingOfALeaderThatIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLan(t, nil, "n1", "n2", "n3")
+		l.create("t", "n1", "n2")
+		l.inSync("t", 0, 2)
+		c := (&node{Broker: l.at("n3"), t: t}).subscribe("t", "c")
+		l.mustPut("t", 0, "a")
+		synctest.Wait()
+		way := l.hosts["n1"].remote(l.hosts["n3"])
+		release := make(chan struct{})
+		defer close(release)
+		way.mu.Lock()
+		way.postLocked(func() { <-release }) // n1 hangs
+		way.mu.Unlock()
+		l.create("other", "n1")
+		synctest.Wait() // whoever looks after relays has just done so
+		l.elect("t", 0, "n2")
+		if n, err := c.Take(time.Now(), 1, func(*topic.Delivery) error { return nil }); n > 0 || err != nil {
+			t.Errorf("took %d messages of the leader before, %v", n, err)
+		}
+		if got := c.take(1); got != "a" || c.ended.Load() != nil {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 func TestARelayLosesOnePartitionAndKeepsTheOther(t *testing.T) {
 	l := newLan(t, nil, "n1", "n2", "n3")
 	cfg := meta.TopicConfig{Replicas: 2, Partitions: 2}.WithDefaults(2, false)

@@ -12,7 +12,6 @@ import (
 	"github.com/brokerd/brokerd/internal/fan"
 	"github.com/brokerd/brokerd/pkg/fate"
 	"github.com/brokerd/brokerd/pkg/forward"
-	"github.com/brokerd/brokerd/pkg/host"
 	"github.com/brokerd/brokerd/pkg/meta"
 )
 
@@ -215,9 +214,9 @@ func (a *adopter) place(ctx context.Context) {
 	was := a.orphans
 	a.orphans, a.relaying = map[*Subscription]time.Time{}, false
 	var orphans []*Subscription
-	for key, k := range a.known {
-		a.endStrays(key, k)
+	for _, k := range a.known {
 		for _, s := range k.subs {
+			s.Sources.Load().endStrays(a.c.o.Meta.Topic(s.ask.Topic), s.topic.Incarnation)
 			a.relaying = a.relaying || len(s.Sources.Load().Relays) > 0
 			if s.Sources.Load().Live() == 0 {
 				orphans = append(orphans, s)
@@ -248,23 +247,6 @@ func (a *adopter) place(ctx context.Context) {
 			a.orphans[s] = since
 		default:
 			s.ask.Client.Disconnect(ErrNoSource)
-		}
-	}
-}
-
-// endStrays has relays let go of partitions that their nodes do not lead any
-// more, and end where nothing is left. A node says so itself when it leads
-// nothing of what it was asked for, unless it hangs.
-func (a *adopter) endStrays(key adoptKey, k *adoptees) {
-	t := a.c.o.Meta.Topic(key.topic)
-	if t == nil || t.Incarnation != key.incarnation {
-		return
-	}
-	for _, s := range k.subs {
-		for _, r := range s.Sources.Load().Relays {
-			if !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node() && t.Partitions[i].Leader != "" }) {
-				r.End(host.ErrLedElsewhere)
-			}
 		}
 	}
 }

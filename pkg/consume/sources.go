@@ -4,8 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brokerd/brokerd/pkg/host"
+	"github.com/brokerd/brokerd/pkg/meta"
 	"github.com/brokerd/brokerd/pkg/relay"
-
 	"github.com/brokerd/brokerd/pkg/seq"
 	"github.com/brokerd/brokerd/pkg/topic"
 )
@@ -121,4 +122,18 @@ func (s *Sources) counts() topic.ConsumerCounts {
 		sum.Add(k.Counts())
 	}
 	return sum
+}
+
+// endStrays has relays let go of partitions that their nodes do not lead any more, and end where nothing is left. t is
+// what the metadata says of the topic, whose incarnation they are for. A node says so itself when it leads nothing of
+// what it was asked for, unless it hangs or is dead: nothing may be waiting for its answer then.
+func (s *Sources) endStrays(t *meta.Topic, in meta.Incarnation) {
+	if t == nil || t.Incarnation != in {
+		return
+	}
+	for _, r := range s.Relays {
+		if !r.Loses(func(i int) bool { return t.Partitions[i].Leader != r.Node() && t.Partitions[i].Leader != "" }) {
+			r.End(host.ErrLedElsewhere)
+		}
+	}
 }

@@ -35,9 +35,10 @@ type Subscription struct {
 	topic   *host.Topic
 	ask     Subscribe
 	Sources atomic.Pointer[Sources]
-	turn    int       // of Take's goroutine: the source that is asked first
-	room    roomTimer // of Take's goroutine
-	handed  handed    // of Take's goroutine
+	turn    int         // of Take's goroutine: the source that is asked first
+	room    roomTimer   // of Take's goroutine
+	handed  handed      // of Take's goroutine
+	known   *meta.Topic // of Take's goroutine: by which relays were last looked at
 	lender  lender
 	ready   atomic.Int64
 	resting atomic.Int64 // since when ready is 0, in ns since 1970
@@ -221,6 +222,13 @@ func (s *Subscription) Take(now time.Time, max int, emit func(*topic.Delivery) e
 			s.awaited.Store(now.UnixNano()) // it is to come back for more
 		}
 	}()
+	if len(s.Sources.Load().Relays) > 0 {
+		// What a leader sent before another took over has perhaps been delivered by that one, and what follows it.
+		if t := s.c.o.Meta.Topic(s.ask.Topic); t != s.known {
+			s.known = t
+			s.Sources.Load().endStrays(t, s.topic.Incarnation)
+		}
+	}
 	if s.changed.Load() {
 		s.renew()
 	}

@@ -335,13 +335,12 @@ func (r *Relay) Serves(partition int) bool {
 // Loses forgets the partitions that the node leads no longer, and what the client
 // has of them. It returns whether there are others.
 func (r *Relay) Loses(lost func(partition int) bool) (others bool) {
-	was := *r.partitions.Load()
-	if !slices.ContainsFunc(was, lost) {
+	if !slices.ContainsFunc(*r.partitions.Load(), lost) {
 		return true
 	}
-	kept := slices.DeleteFunc(slices.Clone(was), lost)
-	r.partitions.Store(&kept)
 	r.mu.Lock()
+	kept := slices.DeleteFunc(slices.Clone(*r.partitions.Load()), lost)
+	r.partitions.Store(&kept)
 	for id := range r.here.inFlight.all {
 		if lost(id.Partition()) {
 			delete(r.here.inFlight.all, id)

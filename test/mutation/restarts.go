@@ -49,6 +49,10 @@ func rollingMistakes() []mistake {
 	tests := []string{"./internal/rolling"}
 	return []mistake{
 		{
+			name: "relay: what a leader that is replaced sent is handed over", file: "pkg/consume/subscription.go",
+			old: "; t != s.known {", with: "; t != s.known && t == nil {", tests: []string{"./pkg/broker"}, run: "OfALeaderThatIsReplaced",
+		},
+		{
 			name: "datadir: topics of another disk count as synced", file: "pkg/datadir/journal.go",
 			old: "o.SyncAll = d.onOneDisk()", with: "o.SyncAll = true", tests: []string{"./pkg/datadir"},
 		},
