@@ -141,10 +141,8 @@ func (l *lanes) answer() error {
 	case 0:
 		delay := time.Duration(l.rng.IntN(3)) * time.Minute
 		l.note("requeue %d after %v", o, delay)
-		if Order(l.s) != policy.Strict || delay == 0 { // else it stays in flight
-			delete(l.flying, o)
-			delete(l.stale, o)
-		}
+		delete(l.flying, o)
+		delete(l.stale, o)
 		return l.s.Requeue(o, consumer, l.now, delay)
 	case 1:
 		l.note("give back %d", o)

@@ -17,14 +17,10 @@ func (m *model) backOff(o seq.Offset) time.Duration {
 }
 
 func (m *model) requeue(o seq.Offset, now time.Time, delay time.Duration) {
-	least := m.backOff(o)
-	switch {
-	case m.exhausted(o) || delay <= 0 && least == 0:
+	if m.exhausted(o) || delay <= 0 && m.backOff(o) == 0 {
 		m.promote(now)
-		m.enqueue(o)
-	case !m.ordered || least > 0:
-		m.again(o, now, delay)
 	}
+	m.again(o, now, delay)
 }
 
 func (m *model) again(o seq.Offset, now time.Time, delay time.Duration) {

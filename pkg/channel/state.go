@@ -177,9 +177,8 @@ func (s *State) Finish(o seq.Offset, consumer uint64) error {
 }
 
 // Requeue gives a message back, to be delivered again after the delay, or the channel's
-// backoff if that is longer. On an ordered channel without a backoff, a delay is ignored:
-// the message stays in flight until its timeout. A message that has had all its attempts
-// is not delivered again, whatever the delay.
+// backoff if that is longer. On an ordered channel what follows waits as long. A message
+// that has had all its attempts is not delivered again, whatever the delay.
 func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time.Duration) error {
 	slot, err := s.owned(o, consumer)
 	if err != nil {
@@ -188,12 +187,8 @@ func (s *State) Requeue(o seq.Offset, consumer uint64, now time.Time, delay time
 	s.requeued++
 	s.revision++
 	nanos := s.nanos(now)
-	backoff := s.retries.delay(&s.t.slots[slot])
-	soon := delay <= 0 && backoff == 0 || s.retries.exhausts(s.t.slots[slot].attempts)
-	if s.ordered && !soon && backoff == 0 {
-		return nil
-	}
-	if soon {
+	m := &s.t.slots[slot]
+	if delay <= 0 && s.retries.delay(m) == 0 || s.retries.exhausts(m.attempts) {
 		s.promote(nanos)
 	}
 	s.leave(slot)

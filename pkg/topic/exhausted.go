@@ -84,7 +84,7 @@ func (x Retries) attemptsLocked(o seq.Offset) []byte {
 func (x Retries) requeueLocked(o seq.Offset, id uint64, now time.Time, delay time.Duration) error {
 	c := x.c
 	r := channel.RetriesOf(c.state)
-	if c.ephemeral || channel.Order(c.state) == policy.Strict && delay > 0 && !r.Policy().Backoff.On() {
+	if c.ephemeral {
 		return c.state.Requeue(o, id, now, delay)
 	}
 	if err := r.Park(o, id, now, FinTimeout); err != nil {
