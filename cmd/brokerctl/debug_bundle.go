@@ -29,9 +29,9 @@ func newDebugBundleCommand(g *globals) *cobra.Command {
 	var o bundleOptions
 	cmd := &cobra.Command{
 		Use:   "bundle FILE",
-		Short: "Write what is known of the cluster and its nodes to an archive",
-		Long: `Write what is known of the cluster and of each node to an archive, tar.gz, for whoever looks into a problem later or
-elsewhere: health, nodes, topics, channels, the metadata's Raft group, events, audit log, and of each node its
+		Short: "Write the state of the cluster and its nodes to an archive",
+		Long: `Write the state of the cluster and of each node to an archive (tar.gz), to look into a problem later or elsewhere:
+health, nodes, topics, channels, the metadata's Raft group, events, audit log, and of each node its
 configuration, readiness, metrics and goroutines; with --profile, of nodes whose pprof is on, also where processor
 time and memory go. It holds names of topics, channels, nodes, consumers and operators, and neither messages nor
 passwords. A node that does not answer is noted in index.json, and the exit code is 7.`,
@@ -56,7 +56,7 @@ func (o *bundleOptions) run(cmd *cobra.Command, g *globals, file string) (err er
 		over = &http.Client{}
 	}
 	nodes, err := query(cmd.Context(), g, g.client.Nodes)
-	if err != nil { // a cluster without metadata: whoever was named is asked
+	if err != nil { // a cluster without metadata: the nodes of --addr are asked
 		nodes = nil
 		for _, address := range g.nodeAddresses() {
 			nodes = append(nodes, api.Node{ID: "at-" + fileName(address), HTTPAddress: address})

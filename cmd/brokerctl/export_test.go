@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/backup"
 )
 
 func TestLinesOfAnExportAreReadOneByOne(t *testing.T) {
@@ -105,7 +106,7 @@ func TestAPlaceOfAnExportIsFound(t *testing.T) {
 
 func TestAnImportedMessageIsTheExportedOne(t *testing.T) {
 	later := midnight().Add(time.Minute)
-	e := exported{ID: "2b839aa76e4d64b7", Key: "k", Dedup: "d", TTLMS: 5, DeliverAt: &later, Headers: json.RawMessage(`{"a":1}`), TraceID: "7", Body: []byte("x")}
+	e := exported{Message: backup.Message{ID: "2b839aa76e4d64b7", Key: "k", Dedup: "d", TTLMS: 5, DeliverAt: &later, Headers: json.RawMessage(`{"a":1}`), TraceID: "7", Body: []byte("x")}}
 	o := importing{}
 	m, err := o.messageOf(&e, midnight())
 	if err != nil || m.Key != "k" || m.Dedup != "d" || m.TTLMS != 5 || m.DelayMS != 60_000 || string(m.Headers) != `{"a":1}` || m.TraceIDHex != "7" || string(m.Body) != "x" {

@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/brokerd/brokerd/internal/backups"
 	"github.com/brokerd/brokerd/pkg/admin/api"
+	"github.com/brokerd/brokerd/pkg/backup"
 )
 
 // exportPage is how many messages one request of an export asks for; the broker answers with
@@ -22,28 +23,8 @@ const exportPage = 1000
 
 // exported is a line of an exported file: a message as it stands in its topic.
 type exported struct {
-	Partition int             `json:"partition"`
-	Seq       uint64          `json:"seq"`
-	ID        string          `json:"id"`
-	Timestamp time.Time       `json:"timestamp"`
-	Key       string          `json:"key,omitempty"`
-	Headers   json.RawMessage `json:"headers,omitempty"`
-	Dedup     string          `json:"dedup,omitempty"`
-	TTLMS     int64           `json:"ttl_ms,omitempty"`
-	DeliverAt *time.Time      `json:"deliver_at,omitempty"`
-	TraceID   string          `json:"trace_id_hex,omitempty"`
-	Body      []byte          `json:"body"` // base64
-}
-
-func exportedOf(m *api.Peeked) exported {
-	e := exported{
-		Partition: m.Partition, Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, TTLMS: m.TTLMS,
-		DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,
-	}
-	if string(m.Headers) != "{}" {
-		e.Headers = m.Headers
-	}
-	return e
+	Partition int `json:"partition"`
+	backup.Message
 }
 
 // exporting is what an export writes, and where to.
@@ -121,7 +102,7 @@ func (o *exporting) run(cmd *cobra.Command, g *globals, topic string) (err error
 		if err == nil {
 			err = r.each(cmd.Context(), &result.Gone, func(m *api.Peeked) error {
 				result.Messages++
-				return json.NewEncoder(out).Encode(exportedOf(m))
+				return json.NewEncoder(out).Encode(exported{m.Partition, *backups.Stored(m)})
 			})
 		}
 		if err == nil {

@@ -107,7 +107,11 @@ func roll(cmd *cobra.Command, g *globals, o *rollingOptions) error {
 	}
 	p, err := rolling.PlanFor(c, o.nodes, o.version)
 	if err != nil {
-		return &failure{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
+		f := &failure{answer: api.Error{Code: api.CodePrecondition, Message: err.Error()}, exit: exitRefused, cause: err}
+		if errors.Is(err, rolling.ErrNoNode) {
+			f.answer.Code, f.exit = api.CodeNotFound, exitNotFound
+		}
+		return f
 	}
 	var results []rollingResult
 	for _, n := range p.Done {
@@ -134,7 +138,7 @@ func (o *rollingOptions) options(cmd *cobra.Command, g *globals) rolling.Options
 		Version: o.version, Changed: o.upgrade, Timeout: o.timeout, Request: g.timeout, Now: g.env.now, Pause: g.env.pause,
 		Say: func(node string, _ rolling.Step, text string) {
 			if !g.quiet {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // for whoever watches
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s: %s\n", g.env.now().Format(time.TimeOnly), node, text) // progress: its loss does no harm
 			}
 		},
 		Exec: func(ctx context.Context, n *api.NodeDetail) error {
@@ -160,7 +164,7 @@ func (o *rollingOptions) show(cmd *cobra.Command, g *globals, c *api.Cluster, p 
 		}
 		results = append(results, rollingResult{Node: n.ID, Result: "planned", VersionBefore: n.Version, Version: n.Version, Command: line})
 		if obstacles := rolling.Fit(c, h, n.ID); i == 0 && len(obstacles) > 0 && !g.quiet {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s would wait for: %s\n", n.ID, strings.Join(obstacles, "; ")) // for whoever watches
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s would wait for: %s\n", n.ID, strings.Join(obstacles, "; ")) // likewise
 		}
 	}
 	return g.show(cmd, rollingView(results))

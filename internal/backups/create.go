@@ -316,7 +316,7 @@ func (t *topicCopy) messages(ctx context.Context, p *api.Partition) error {
 	w := t.d.Messages(had)
 	err = t.each(ctx, "", p.Partition, from, p.CommittedEnd, func(m *api.Peeked) error {
 		t.copied++
-		return w.Add(stored(m))
+		return w.Add(Stored(m))
 	})
 	if err != nil {
 		_ = w.Abandon() // the file has no name yet
@@ -359,8 +359,8 @@ func (t *topicCopy) had(ctx context.Context, p *api.Partition) (chunks []backup.
 	return chunks, err
 }
 
-// stored returns a message as it is kept.
-func stored(m *api.Peeked) *backup.Message {
+// Stored returns a message as it is kept.
+func Stored(m *api.Peeked) *backup.Message {
 	s := &backup.Message{
 		Seq: m.Seq, ID: m.ID, Timestamp: m.Timestamp, Key: m.Key, Dedup: m.Dedup, TTLMS: m.TTLMS, DeliverAt: m.DeliverAt, TraceID: m.TraceIDHex, Body: m.Body,
 	}

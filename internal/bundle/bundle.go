@@ -1,4 +1,4 @@
-// Package bundle puts what is known of a cluster into one archive, for whoever looks into a problem later or
+// Package bundle writes the state of a cluster and of its nodes to one archive, to look into a problem later or
 // elsewhere.
 //
 // Each file of the archive is a question to a node. One that is not answered leaves an error in the archive and

@@ -1,6 +1,7 @@
 package rolling
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ type Plan struct {
 	Nodes []api.Node // to be restarted, in this order
 	Done  []api.Node // already run the version that was asked for
 }
+
+// ErrNoNode is why there is no plan for a node that is not in the cluster.
+var ErrNoNode = errors.New("is not in the cluster")
 
 // PlanFor returns the plan for a cluster. names are the nodes to restart, in that order; none: all, by id, the
 // controller last. version is what they are to run: those that do are passed over; "" passes over none.
@@ -53,7 +57,7 @@ func chosen(c *api.Cluster, names []string) ([]api.Node, error) {
 	for i, name := range names {
 		at := slices.IndexFunc(c.Nodes, func(n api.Node) bool { return n.ID == name })
 		if at < 0 {
-			return nil, fmt.Errorf("node %q is not in the cluster", name)
+			return nil, fmt.Errorf("node %q %w", name, ErrNoNode)
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("node %q is named twice", name)

@@ -27,7 +27,7 @@ type arrival struct {
 // arrivals tells the channels of addressed messages once they are committed, each of them
 // exactly once: a channel that a message is for has it, and finishes the message that it stands
 // in place of; the others pass over it. What the positions that were found do not know of is read
-// from the log, with what was deferred since: it would count as waiting where nobody reads. The partition's mutex guards it, besides told.
+// from the log, with what was deferred since. The partition's mutex guards it, besides told.
 type arrivals struct {
 	told  atomic.Uint64 // channels were told of everything below, and see nothing else
 	noted int64         // position in the log at which that was last stored; of the caller of Committed
@@ -83,7 +83,7 @@ func (a *arrivals) settle() bool {
 	return more
 }
 
-// inherit finds the messages that the positions do not know of, before there is a channel. A committed one may stand in place of a message that would be delivered otherwise.
+// inherit finds what the positions do not know of. A committed copy may stand in place of what would be delivered.
 func (a *arrivals) inherit(p *Partition) {
 	from := a.since
 	if p.lost && len(p.restored) == 0 {

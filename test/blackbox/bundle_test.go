@@ -1,11 +1,9 @@
 package blackbox
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
-	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -15,30 +13,24 @@ import (
 // unpacked returns the files of an archive.
 func unpacked(t *testing.T, path string) map[string]string {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", path, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
 	}
 	found := map[string]string{}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return found
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[h.Name] = string(text)
+		text, err := fs.ReadFile(root, name)
+		found[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return found
 }
 
 // A bundle of a cluster with a node that is dead has all of the others and says what is missing; no message and

@@ -78,6 +78,9 @@ func TestARollingRestart(t *testing.T) {
 	}()
 
 	flags := []string{"--timeout", "5s", "--addr", "http://" + addresses[0]}
+	if code, _, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n9", "--exec", restart)...); code != 3 {
+		t.Errorf("of an unknown node: exit %d:\n%s", code, errs)
+	}
 	fails := "[ {{.Node}} != n2 ] && " + restart
 	code, _, errs := run(t, "brokerctl", append(flags, "rolling", "restart", "--nodes", "n3,n2,n1", "--exec", fails)...)
 	if code != 7 || !strings.Contains(errs, "stopped at node n2, step exec") || !strings.Contains(errs, "--nodes n2,n1") {

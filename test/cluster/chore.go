@@ -129,25 +129,13 @@ func (c *chore) consume(channel string) *crew {
 
 // live answers what comes until the connection ends, or has lived for a while.
 func (c *chore) live(conn *wire.Client, channel string) {
-	for deadline := time.Now().Add(minLife); time.Now().Before(deadline); {
-		kind, data, err := conn.AnswerBefore(deadline)
-		if err != nil {
-			return
-		}
-		if kind != wire.FrameMessage {
-			continue
-		}
-		d, err := wire.ParseMessage(data)
-		if err != nil {
-			return
-		}
+	for d := range deliveries(conn, time.Now().Add(minLife)) {
 		id := string(d.ID[:])
+		answer := []string{"FIN", id}
 		if c.note(channel, string(d.Body), id) {
-			err = conn.Command("REQ", id, "0")
-		} else {
-			err = conn.Command("FIN", id)
+			answer = []string{"REQ", id, "0"}
 		}
-		if err != nil {
+		if conn.Command(answer...) != nil {
 			return
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,24 @@ func (l *load) stop() {
 	l.producers.dismiss()
 	l.consumers.dismiss()
 	l.watcher.dismiss()
+}
+
+// deliveries are the messages that come over a connection until it ends or the deadline passes.
+func deliveries(conn *wire.Client, deadline time.Time) iter.Seq[wire.Delivery] {
+	return func(yield func(wire.Delivery) bool) {
+		for time.Now().Before(deadline) {
+			kind, data, err := conn.AnswerBefore(deadline)
+			if err != nil {
+				return
+			}
+			if kind != wire.FrameMessage {
+				continue
+			}
+			if d, err := wire.ParseMessage(data); err != nil || !yield(d) {
+				return
+			}
+		}
+	}
 }
 
 // dialer connects to one node after the other: first to the one that it is given,

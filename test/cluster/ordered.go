@@ -162,18 +162,7 @@ func (q *sequence) consume(ctx context.Context, _ int) {
 
 // live finishes what comes until the connection ends or the deadline passes.
 func (q *sequence) live(conn *wire.Client, deadline time.Time) {
-	for time.Now().Before(deadline) {
-		kind, data, err := conn.AnswerBefore(deadline)
-		if err != nil {
-			return
-		}
-		if kind != wire.FrameMessage {
-			continue
-		}
-		d, err := wire.ParseMessage(data)
-		if err != nil {
-			return
-		}
+	for d := range deliveries(conn, deadline) {
 		key, err := wire.ParseBody(d.Body, q.st.o.seed)
 		q.tell(func(o *audit.Order) {
 			if err != nil {

@@ -196,18 +196,7 @@ func (r *rebirth) consume(ctx context.Context, name int) {
 
 // take finishes what comes over a connection for a while.
 func (r *rebirth) take(conn *wire.Client, generation int) {
-	for deadline := time.Now().Add(minLife); time.Now().Before(deadline); {
-		kind, data, err := conn.AnswerBefore(deadline)
-		if err != nil {
-			return
-		}
-		if kind != wire.FrameMessage {
-			continue
-		}
-		d, err := wire.ParseMessage(data)
-		if err != nil {
-			return
-		}
+	for d := range deliveries(conn, time.Now().Add(minLife)) {
 		if key, err := wire.ParseBody(d.Body, r.st.o.seed); err == nil {
 			r.came(key, generation)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Diagnosis is what one node says of its process, for whoever looks into a problem. It has neither messages nor
-// secrets: what a setting names a password in, as a URL may, is left out.
+// Diagnosis describes the process of one node, for debugging. It has neither messages nor secrets: of URLs in the
+// settings, user names, passwords and queries are left out.
 type Diagnosis struct {
 	Node       string    `json:"node"`
 	Version    string    `json:"version"`
