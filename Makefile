@@ -41,7 +41,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 NSQD     ?=
 
-.PHONY: help build dist dist-test alerts manifests run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
+.PHONY: help build dist dist-test alerts manifests nights run cluster cluster-clean test check fmt format lint arch unit race sim model mutation fuzz conformance \
 	crash chaos hostile soak bench bench-failover bench-nsqd bench-peers bench-growth golden cover install-tools clean
 
 help: ## list the targets
@@ -61,6 +61,9 @@ alerts: ## check the rules of Prometheus, and that each alert fires (needs promt
 
 manifests: ## render deploy/kubernetes and check it against the types of Kubernetes
 	cd tools/manifests && $(GO) vet . && $(GO) test -count=1 .
+
+nights: ## the incidents of docs/operations/runbooks.md, each cured with the commands of its runbook
+	$(GO) test -count 1 -v -run '^TestNight|^TestRunbooks' ./test/blackbox
 
 run: build ## build, then serve on 127.0.0.1 (ARGS="--data-dir ...")
 	./bin/brokerd $(ARGS)

@@ -20,5 +20,9 @@ func explainMistakes() []mistake {
 			name: "explain: a consumer that backs off is not told from one without RDY", file: "pkg/admin/v1/explain.go",
 			old: "case c.Ready == 0 && c.RequeuedTotal > 0:", with: "case false:", tests: tests, run: "Explained|LookedAt",
 		},
+		{
+			name: "health: a follower that slows publishes down is not named", file: "pkg/host/health.go",
+			old: "stall.Follower, stall.Slow)", with: "stall.Follower)", tests: []string{"./pkg/host"}, run: "Stalls",
+		},
 	}
 }

@@ -1,0 +1,40 @@
+package host
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/pkg/coord"
+	"github.com/brokerd/brokerd/pkg/diskspace"
+	"github.com/brokerd/brokerd/pkg/meta/raftstore"
+	"github.com/brokerd/brokerd/pkg/stall"
+)
+
+// Each kind of stall is in the health of the node, once: those that keep it from serving among the reasons for which it
+// is not ready, the others beside them.
+func TestStallsAreInTheHealth(t *testing.T) {
+	const after = time.Second
+	now := time.Now()
+	n := &Host{
+		Stalls: stall.New(slog.New(slog.DiscardHandler), after), damage: &damage{}, life: &life{}, Disk: &diskspace.Space{},
+		roles:      &roles{budget: coord.NewBudget(1 << 20)},
+		Quarantine: &Quarantine{o: &Options{Meta: &raftstore.Store{}}, failures: &roleErrors{}, topics: &Topics{}, asides: &asides{}},
+	}
+	for kind := range stall.Slow + 1 {
+		n.Stalls.Begin(stall.Key{Kind: kind, Topic: "t", Node: "n3"}, now.Add(-after), "")
+	}
+	seen := map[string]int{}
+	for _, r := range append(n.NotReady(now), n.Reasons(now)...) {
+		seen[r.Code]++
+	}
+	counts := n.Stalls.Counts(now)
+	for code := range counts {
+		if seen[code] != 1 {
+			t.Errorf("%s is %d times in %v", code, seen[code], seen)
+		}
+	}
+	if len(counts) != int(stall.Slow)+1 {
+		t.Errorf("%d kinds of stalls: test the new one", len(counts))
+	}
+}

@@ -1,0 +1,410 @@
+package blackbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brokerd/brokerd/test/nodes"
+)
+
+func TestNightAConsumerIsStuck(t *testing.T) {
+	n := newNight(t, "consumer-stuck", nil)
+	n.topic("one", "two", "three", "four")
+	w := n.consumer("n1", "worker-7", 1)
+	w.message() // it never finishes it
+	var second *wire
+	n.words["WORKER"] = "invoice-worker"
+	n.systemctl = func(_, verb, unit string) (string, error) {
+		if verb != "restart" || unit != "invoice-worker" {
+			return "", fmt.Errorf("systemctl %s %s", verb, unit)
+		}
+		second = n.consumer("n1", "worker-7", 4)
+		return "", w.Close()
+	}
+	n.shows(`(?s)is not moving.* 1\. .*worker-7`)
+	n.next()
+	got := map[string]bool{}
+	for len(got) < 4 {
+		m := second.message()
+		got[m.body] = true
+		second.fin(m)
+	}
+	n.shows(`0 ready, 0 in flight`)
+	n.cured()
+}
+
+func TestNightAPoisonMessage(t *testing.T) {
+	n := newNight(t, "poison-message", nil)
+	n.topic("bad")
+	w := n.consumer("n1", "worker-7", 1)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			kind, data, err := w.next(patience)
+			if err != nil {
+				return
+			}
+			if kind != frameMessage {
+				continue
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := w.Write([]byte("REQ " + data[10:26] + " 0\n")); err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); _ = w.Close(); <-ended })
+	n.shows(`spin|requeue`)
+	n.shows(`bad`)
+	n.next()
+	n.shows(`(?m)^orders/invoice .* orders\.invoice\.dlq`)
+	eventually(t, "the message is a dead letter", func() bool {
+		return n.depth() == "0" && strings.Contains(n.ctl("dlq peek orders/invoice"), "bad")
+	})
+	n.cured()
+}
+
+func TestNightADiskFills(t *testing.T) {
+	disk, _ := smallDisk(t, 256)
+	n := newNight(t, "disk-full", func(_ string, o *nodes.Options) {
+		o.Dir, o.Args = disk, []string{"--segment-size", "1MiB"}
+	})
+	n.topic()
+	n.words["CHANNEL"] = "forgotten"
+	n.ctl("channel create orders/forgotten")
+	w := n.consumer("n1", "worker-7", 100)
+	go func() {
+		for {
+			kind, data, err := w.next(patience)
+			if err != nil {
+				return
+			}
+			if kind == frameMessage {
+				_, _ = w.Write([]byte("FIN " + data[10:26] + "\n")) // the next read fails
+			}
+		}
+	}()
+	body := strings.Repeat("x", 1<<20)
+	refused := func() bool {
+		r, err := httpTo("http://"+n.Nodes[0].HTTP+"/pub?topic=orders", "POST", body)
+		return err == nil && r.code == 503
+	}
+	deadline := time.Now().Add(3 * patience)
+	for !refused() {
+		if time.Now().After(deadline) {
+			t.Fatal("the disk does not fill")
+		}
+	}
+	n.shows(`disk_full`)
+	n.shows(`orders`)
+	n.shows(`(?s)forgotten.*invoice`)
+	n.next()
+	n.shows(healthy)
+	eventually(t, "publishes are taken again", func() bool { return !refused() })
+	n.cured()
+}
+
+func TestNightANodeIsDead(t *testing.T) {
+	n := newNight(t, "node-dead", nil)
+	n.topic("one", "two", "three")
+	n.kills("n3")
+	if err := n.Node("n3").Wipe(); err != nil { // the machine and its disk are lost
+		t.Fatal(err)
+	}
+	n.words["NODE"] = n.shows(`nodes_down +1 .*\b(n[0-9])\b`)[1]
+	n.shows(`down`)
+	n.ctl("message pub orders four") // nobody waits for it
+	n.next()
+	n.shows(healthy)
+	n.ctl("partition verify orders")
+	if got := n.depth(); got != "4" {
+		t.Errorf("%s messages, want 4", got)
+	}
+	n.cured()
+}
+
+func TestNightANodeIsSlow(t *testing.T) {
+	n := newNight(t, "node-slow", nil)
+	n.topic()
+	// A process that gets a tenth of its time is as slow as a failing disk makes it.
+	slow, stop, ended := n.Node("n3"), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				_ = slow.Resume() // it may have ended, here and below
+				return
+			case <-tick.C:
+				if i%10 == 0 {
+					_ = slow.Resume()
+				} else {
+					_ = slow.Pause()
+				}
+			}
+		}
+	}()
+	repaired := func() {
+		if stop != nil {
+			close(stop)
+			<-ended
+			stop = nil
+		}
+	}
+	t.Cleanup(repaired)
+	quit := make(chan struct{})
+	var published sync.WaitGroup
+	for i := range 3 {
+		published.Go(func() {
+			for {
+				select {
+				case <-quit:
+					return
+				default:
+					_, _ = httpTo(fmt.Sprintf("http://%s/pub?topic=orders&partition=%d", n.Nodes[0].HTTP, i), "POST", "load")
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { close(quit); published.Wait() })
+	n.words["NODE"] = n.shows(`replica_slow .* at (n[0-9])\b`)[1]
+	n.next()
+	n.next()
+	repaired()
+	n.next()
+	n.next()
+	n.shows(healthy)
+	n.cured()
+}
+
+func TestNightAWrongConfiguration(t *testing.T) {
+	file := ""
+	n := newNight(t, "wrong-config", func(dir string, o *nodes.Options) {
+		file = filepath.Join(dir, "n2.toml")
+		if err := os.WriteFile(file, []byte("max_rdy_count = 100\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.ArgsOf = func(id string) []string { return map[string][]string{"n2": {"--config", file}}[id] }
+	})
+	n.topic("one")
+	n.words["NODE"], n.words["FILE"] = "n2", file
+	n.editor = func(_, file string) error { return os.WriteFile(file, []byte("max_rdy_count = 200\n"), 0o600) }
+	if err := os.WriteFile(file, []byte("max_rdy_conut = 200\n"), 0o600); err != nil { // the change of the day
+		t.Fatal(err)
+	}
+	if err := n.Node("n2").Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Node("n2").Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-n.Node("n2").Exited()
+	n.shows(`exit status 78`)
+	n.shows(`n2\.toml:1:1.*did you mean max_rdy_count`)
+	n.next()
+	n.next()
+	n.next()
+	n.shows(healthy)
+	n.cured()
+}
+
+func TestNightABadRelease(t *testing.T) {
+	var release func(id, program string)
+	n := newNight(t, "bad-release", func(dir string, o *nodes.Options) {
+		// A node runs what the link of its name leads to, as /usr/bin/brokerd does.
+		release = func(id, program string) {
+			link := filepath.Join(dir, "release-"+id)
+			_ = os.Remove(link) // there is none at first
+			if err := os.Symlink(program, link); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range []string{"n1", "n2", "n3"} {
+			release(id, programs+"/brokerd")
+		}
+		o.Wrap = func(i int) []string {
+			return []string{"sh", "-c", `shift; exec "$0" "$@"`, fmt.Sprintf("%s/release-n%d", dir, i+1)}
+		}
+	})
+	n.topic("one", "two", "three")
+	bad := filepath.Join(n.dir, "brokerd-2.0.0")
+	if err := os.WriteFile(bad, []byte("#!/bin/sh\necho 'panic: the new release' >&2\nexit 70\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	asked := filepath.Join(n.dir, "upgrade")
+	go func() { // what ssh and systemd do
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case <-tick.C:
+			}
+			id, err := os.ReadFile(asked)
+			if err != nil || len(id) == 0 {
+				continue
+			}
+			release(strings.TrimSpace(string(id)), bad)
+			x := n.Node(strings.TrimSpace(string(id)))
+			if err := x.Stop(); err != nil {
+				t.Error(err)
+			}
+			if err := x.Start(); err != nil {
+				t.Error(err)
+			}
+			<-x.Exited()
+			_ = os.Remove(asked) // who asked waits for that
+			return
+		}
+	}()
+	out, err := n.shell("brokerctl rolling upgrade --step-timeout 3s --to 2.0.0 --exec " +
+		`'echo {{.Node}} >upgrade && while [ -e upgrade ]; do sleep 0.02; done'`)
+	if err == nil {
+		t.Fatalf("the upgrade goes on:\n%s", out)
+	}
+	at := strings.Index(out, "stopped at node ")
+	if at < 0 {
+		t.Fatalf("the upgrade does not say where it stopped:\n%s", out)
+	}
+	t.Log(out)
+	n.words["NODE"], n.words["EARLIER"] = out[at+16:at+18], "0.1.0"
+	n.aptGet = func(node string) error { release(node, programs+"/brokerd"); return nil }
+	n.ctl("message pub orders four")
+	n.shows(`the new release`)
+	n.next()
+	n.next()
+	n.next()
+	n.shows(healthy)
+	if got := n.depth(); got != "4" {
+		t.Errorf("%s messages, want 4", got)
+	}
+	n.cured()
+}
+
+func TestNightATopicIsDeleted(t *testing.T) {
+	n := newNight(t, "topic-deleted", nil)
+	n.topic("one", "two", "three")
+	n.ctl("topic delete orders --yes")
+	n.shows(`(?m)^orders `)
+	n.next()
+	n.shows(`(?m)^orders .* 3 `)
+	n.cured()
+}
+
+func TestNightATopicIsDeletedAndCreated(t *testing.T) {
+	n := newNight(t, "topic-deleted-and-created", nil)
+	n.topic("one", "two", "three")
+	n.ctl("topic delete orders --yes")
+	n.ctl("message pub orders newer")
+	if out, err := n.shell("brokerctl topic restore orders"); err == nil {
+		t.Errorf("restored over another:\n%s", out)
+	}
+	n.words["INCARNATION"] = n.shows(`(?m)^orders .* (\d+) +n1,n2,n3$`)[1]
+	n.next()
+	n.next()
+	n.shows(`(?m)^orders .* 3 `)
+	n.cured()
+}
+
+func TestNightACertificateExpires(t *testing.T) {
+	by := newAuthority(t)
+	by.life = -time.Minute
+	by.issue("node", by)
+	at, err := new(nodes.Ports).Free(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNight(t, "certificate-expired", func(_ string, o *nodes.Options) {
+		o.ArgsOf = func(id string) []string {
+			return map[string][]string{"n1": {"--https-address", at[0].HTTP, "--tls-cert", by.path("node.pem"), "--tls-key", by.path("node.key")}}[id]
+		}
+	})
+	by.life = time.Hour
+	by.issue("new", by)
+	n.words["ADDRESS"], n.words["CA"] = at[0].HTTP, by.path("ca.pem")
+	n.words["CERT"], n.words["KEY"] = by.path("node.pem"), by.path("node.key")
+	n.words["NEW-CERT"], n.words["NEW-KEY"] = by.path("new.pem"), by.path("new.key")
+	n.shows(`certificate has expired`)
+	n.next()
+	n.next()
+	n.next()
+	n.shows(`ready`)
+	n.cured()
+}
+
+func TestNightTwoOfThreeAreLost(t *testing.T) {
+	n := newNight(t, "two-lost", nil)
+	n.topic("one", "two", "three")
+	n.kills("n2")
+	n.kills("n3")
+	for _, id := range []string{"n2", "n3"} {
+		if err := n.Node(id).Wipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.words["DIR"] = n.Node("n1").Data()
+	n.next()
+	out, err := n.try()
+	if err == nil || !strings.Contains(out, "orders/0") {
+		t.Errorf("what would be lost: %v\n%s", err, out)
+	}
+	n.next()
+	n.systemctl = func(_, verb, unit string) (string, error) {
+		for _, id := range []string{"n1", "n2", "n3"} {
+			if out, err := n.service(id, verb, unit); err != nil {
+				return out, err
+			}
+		}
+		return "", nil
+	}
+	n.next()
+	n.next()
+	n.shows(healthy)
+	if got := n.depth(); got != "3" {
+		t.Errorf("%s messages, want 3", got)
+	}
+	n.ctl("message pub orders four")
+	n.cured()
+}
+
+func TestNightTheClusterIsLost(t *testing.T) {
+	n := newNight(t, "cluster-lost", nil)
+	n.topic("one", "two", "three")
+	w := n.consumer("n1", "worker-7", 1)
+	m := w.message()
+	w.send("RDY 0\n")
+	w.fin(m)
+	eventually(t, "one is finished", func() bool { return n.depth() == "2" })
+	_ = w.Close()
+	n.words["DIR"] = filepath.Join(n.dir, "backups")
+	n.ctl("backup create backups")
+	n.Kill()
+	for _, x := range n.Nodes {
+		if err := x.Wipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Start(t.Context()); err != nil { // the new cluster
+		t.Fatal(err)
+	}
+	n.shows(`complete`)
+	n.next()
+	n.shows(`orders`)
+	n.next()
+	n.shows(`(?m)^orders +invoice +2 |orders/invoice +2 `)
+	n.shows(healthy)
+	n.cured()
+}
